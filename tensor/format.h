@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// fmt formatters of Heed's types, and `check`, for .cc files that report errors and users who print.
+#pragma once
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "tensor/error.h"
+#include "tensor/inside.h"
+#include "tensor/shape.h"
+
+template <> struct fmt::is_range<heed::Shape, char> : std::false_type {};
+template <> struct fmt::formatter<heed::Shape> : formatter<std::string_view> {
+  auto format(const heed::Shape& shape, format_context& ctx) const {
+    return formatter<std::string_view>::format(heed::to_string(shape), ctx);
+  }
+};
+template <> struct fmt::formatter<heed::DType> : formatter<std::string_view> {
+  auto format(heed::DType dtype, format_context& ctx) const { return formatter<std::string_view>::format(heed::name(dtype), ctx); }
+};
+
+namespace heed {
+
+// Throws E with "[in <module path>: ]" in front of the text.
+template <class E, class... Args> [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
+  std::string text = fmt::format(format, std::forward<Args>(args)...);
+  if (!current_path().empty()) text = fmt::format("in {}: {}", current_path(), text);
+  throw E(std::move(text));
+}
+
+// One rule on one line:  check<ShapeError>(a == b, "matmul: inner sizes differ: a {}, b {}", a.shape(), b.shape());
+// The text is built only when the check fails.
+template <class E, class... Args> void check(bool holds, fmt::format_string<Args...> format, Args&&... args) {
+  if (!holds) [[unlikely]] fail<E>(format, std::forward<Args>(args)...);
+}
+
+}  // namespace heed

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/shape.h"
+
+#include <algorithm>
+
+#include "tensor/format.h"
+
+namespace heed {
+
+void throw_not_float(std::string_view op, DType dtype) { fail<DTypeError>("{}: takes f32 or f64: {}", op, dtype); }
+
+Shape::Shape(std::span<const Index> sizes) {
+  check<ShapeError>(sizes.size() <= kMaxRank, "shape: at most {} axes: {} given", kMaxRank, sizes.size());
+  std::copy(sizes.begin(), sizes.end(), sizes_.begin());
+  rank_ = int(sizes.size());
+}
+
+Index Shape::operator()(int dim) const { return sizes_[std::size_t(normalize_dim("size", dim, *this))]; }
+
+void Shape::push_back(Index size) { insert(rank_, size); }
+
+void Shape::insert(int axis, Index size) {
+  check<ShapeError>(rank_ < kMaxRank, "shape: at most {} axes: cannot add one to {}", kMaxRank, *this);
+  std::copy_backward(sizes_.begin() + axis, sizes_.begin() + rank_, sizes_.begin() + rank_ + 1);
+  sizes_[std::size_t(axis)] = size;
+  ++rank_;
+}
+
+void Shape::erase(int axis) {
+  std::copy(sizes_.begin() + axis + 1, sizes_.begin() + rank_, sizes_.begin() + axis);
+  --rank_;
+}
+
+Index Shape::numel() const {
+  Index n = 1;
+  for (Index size : *this) n *= size;
+  return n;
+}
+
+bool operator==(const Shape& a, const Shape& b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
+
+Strides contiguous_strides(const Shape& shape) {
+  Strides strides = shape;
+  Index step = 1;
+  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+    strides[axis] = step;
+    step *= std::max<Index>(shape[axis], 1);
+  }
+  return strides;
+}
+
+Index checked_numel(std::string_view op, const Shape& shape) {
+  Index n = 1;
+  bool fits = true, empty = false;
+  for (Index size : shape) {
+    check<ShapeError>(size >= 0, "{}: sizes must not be negative: {}", op, shape);
+    empty |= size == 0;
+    fits = fits && !__builtin_mul_overflow(n, std::max<Index>(size, 1), &n) && n < (Index{1} << 59);
+  }
+  check<ShapeError>(fits, "{}: too many elements: {}", op, shape);
+  return empty ? 0 : n;
+}
+
+int normalize_dim(std::string_view op, int dim, const Shape& shape) {
+  const int rank = shape.rank();
+  check<IndexError>(dim >= -rank && dim < rank, "{}: dim {} is not in [{}, {}): shape {}", op, dim, -rank, rank, shape);
+  return dim < 0 ? dim + rank : dim;
+}
+
+Shape broadcast_shapes(std::string_view op, const Shape& a, const Shape& b) {
+  Shape out = a.rank() >= b.rank() ? a : b;
+  for (int i = 1; i <= std::min(a.rank(), b.rank()); ++i) {
+    const Index m = a[a.rank() - i], n = b[b.rank() - i];
+    check<ShapeError>(m == n || m == 1 || n == 1, "{}: shapes do not broadcast: a {}, b {} ({} and {} at dim {})", op, a, b, m, n, -i);
+    out[out.rank() - i] = m == 1 ? n : m;
+  }
+  return out;
+}
+
+std::string to_string(const Shape& shape) {
+  return fmt::format("[{}]", fmt::join(shape.begin(), shape.end(), ", "));
+}
+
+}  // namespace heed

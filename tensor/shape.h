@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sizes and strides of a tensor, stored inline: at most 8 axes.
+#pragma once
+#include <array>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "tensor/dtype.h"
+
+namespace heed {
+
+inline constexpr int kMaxRank = 8;
+
+// A short list of Index values: the sizes of a tensor, or its strides in elements.
+class Shape {
+ public:
+  using value_type = Index;
+  Shape() = default;                                // 0-d: one element
+  Shape(std::initializer_list<Index> sizes) : Shape(std::span(sizes.begin(), sizes.size())) {}
+  explicit Shape(std::span<const Index> sizes);     // ShapeError beyond 8 axes
+
+  int rank() const { return rank_; }
+  Index operator[](int axis) const { return sizes_[std::size_t(axis)]; }      // 0 <= axis < rank
+  Index& operator[](int axis) { return sizes_[std::size_t(axis)]; }
+  Index operator()(int dim) const;                  // dim may be negative; IndexError
+  const Index* begin() const { return sizes_.data(); }
+  const Index* end() const { return sizes_.data() + rank_; }
+  std::size_t size() const { return std::size_t(rank_); }
+  void push_back(Index size);
+  void insert(int axis, Index size);
+  void erase(int axis);
+  Index numel() const;                              // Π sizes, 1 for 0-d
+  friend bool operator==(const Shape& a, const Shape& b);
+
+ private:
+  std::array<Index, kMaxRank> sizes_{};
+  int rank_ = 0;
+};
+
+using Strides = Shape;
+
+Strides contiguous_strides(const Shape& shape);
+Index checked_numel(std::string_view op, const Shape& shape);         // ShapeError on a negative size or beyond 2^62 bytes
+int normalize_dim(std::string_view op, int dim, const Shape& shape);  // -rank..rank-1 to 0..rank-1; IndexError
+Shape broadcast_shapes(std::string_view op, const Shape& a, const Shape& b);  // NumPy's rule; ShapeError with both shapes
+std::string to_string(const Shape& shape);                            // "[32, 7, 512]"
+
+}  // namespace heed
