@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/context.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+
+#include <hwy/highway.h>
+#include <hwy/targets.h>
+
+#include "tensor/format.h"
+
+namespace heed {
+namespace {
+
+constexpr int kMostThreads = 1024;
+
+// CPUs of the cgroup quota (version 2, then 1), rounded up; kMostThreads without one.
+int quota_threads() {
+  double quota = -1, period = -1;
+  std::string word;
+  if (std::ifstream file("/sys/fs/cgroup/cpu.max"); file >> word >> period && word != "max") quota = std::strtod(word.c_str(), nullptr);
+  if (quota <= 0) {
+    std::ifstream quota_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), period_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+    if (!(quota_file >> quota && period_file >> period)) return kMostThreads;
+  }
+  return quota > 0 && period > 0 ? std::max(1, int(std::ceil(quota / period))) : kMostThreads;
+}
+
+int initial_threads() {
+  if (const char* text = std::getenv("HEED_THREADS")) {
+    int count = 0;
+    const auto [end, error] = std::from_chars(text, text + std::strlen(text), count);
+    check<Error>(error == std::errc() && *end == 0 && count >= 1 && count <= kMostThreads,
+                 "threads: HEED_THREADS must be a number in [1, {}]: '{}'", kMostThreads, text);
+    return count;
+  }
+  return available_threads();
+}
+
+int& chosen_threads() {
+  static int count = initial_threads();
+  return count;
+}
+
+std::size_t cache(int name) {
+  const long bytes = sysconf(name);
+  return bytes > 0 ? std::size_t(bytes) : 0;
+}
+
+}  // namespace
+
+int available_threads() {
+  cpu_set_t set;
+  const int affinity = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  return std::clamp(std::min(affinity, quota_threads()), 1, kMostThreads);
+}
+
+int threads() { return chosen_threads(); }
+
+void set_threads(int count) {
+  check<Error>(count >= 1 && count <= kMostThreads, "threads: must be in [1, {}]: {}", kMostThreads, count);
+  chosen_threads() = count;
+}
+
+CacheSizes cache_sizes() {
+  static const CacheSizes sizes{cache(_SC_LEVEL1_DCACHE_SIZE), cache(_SC_LEVEL2_CACHE_SIZE), cache(_SC_LEVEL3_CACHE_SIZE)};
+  return sizes;
+}
+
+std::string instruction_set() {
+  const auto targets = std::uint64_t(hwy::SupportedTargets());
+  return hwy::TargetName(std::int64_t(targets & (~targets + 1)));  // the lowest bit is the best target
+}
+
+std::string describe_context() {
+  const CacheSizes sizes = cache_sizes();
+  return fmt::format("{}, {} thread{}, L1 {} KiB, L2 {} KiB, L3 {} KiB", instruction_set(), threads(), threads() == 1 ? "" : "s",
+                     sizes.l1 >> 10, sizes.l2 >> 10, sizes.l3 >> 10);
+}
+
+}  // namespace heed

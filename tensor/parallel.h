@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Deterministic parallel chunks: the only door to threads. Chunk boundaries come from the shape alone, never from the number
+// of threads, so results have the same bits for any number of threads. Inside a region further regions run serially.
+#pragma once
+#include <algorithm>
+#include <memory>
+#include <type_traits>
+
+#include "tensor/dtype.h"
+
+namespace heed {
+
+// A reference to a callable that outlives the call.
+template <class> class FunctionRef;
+template <class R, class... Args> class FunctionRef<R(Args...)> {
+ public:
+  template <class F> requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef>)
+  FunctionRef(F&& f) : object_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))), call_([](void* object, Args... args) -> R {
+    return (*static_cast<std::remove_reference_t<F>*>(object))(std::forward<Args>(args)...);
+  }) {}
+  R operator()(Args... args) const { return call_(object_, std::forward<Args>(args)...); }
+
+ private:
+  void* object_;
+  R (*call_)(void*, Args...);
+};
+
+// Calls body(chunk) once for each chunk in [0, chunks), spread over the threads of the context. Exactly one exception of a
+// body reaches the caller; the pool works afterwards.
+void run_chunks(Index chunks, FunctionRef<void(Index)> body);
+
+// Calls body(begin, end) on pieces of [0, items) of `grain` items each. Choose the grain from the shape, so that one piece is at
+// least about 10 us of work; a single piece runs serially.
+template <class F> void parallel_for(Index items, Index grain, F&& body) {
+  if (items <= 0) return;
+  if (items <= grain) return body(Index{0}, items);
+  run_chunks((items + grain - 1) / grain, [&](Index chunk) { body(chunk * grain, std::min(items, (chunk + 1) * grain)); });
+}
+
+// Grain for rows that cost `cost` (about elements touched, or flops / 16) each: pieces of about 16384 units.
+inline Index row_grain(Index cost) { return std::max<Index>(1, 16384 / std::max<Index>(1, cost)); }
+
+}  // namespace heed
