@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random numbers by counter: a number is a function of (key, counter), so there is no generator state to share, save or restore.
+// Everything here is exact integer arithmetic or IEEE double arithmetic in a fixed order: the same bits on every machine.
+#pragma once
+#include <array>
+#include <concepts>
+#include <span>
+#include <string_view>
+#include <utility>
+
+#include "tensor/dtype.h"
+
+namespace heed {
+
+struct Seed { std::uint64_t value; };
+
+// Name of a stream of random numbers. Children of different names, and the children of different keys, have unrelated streams:
+//   Key(Seed{1}) / "encoder.layers.0.dropout" / call
+class Key {
+ public:
+  explicit Key(Seed seed);
+  // Key{seed, step, micro_batch} = Key(Seed{seed}) / step / micro_batch
+  template <std::integral A, std::integral B = int, std::integral C = int>
+  explicit Key(A seed, B step = 0, C micro_batch = 0)
+      : Key(Key(Seed{std::uint64_t(seed)}) / std::uint64_t(step) / std::uint64_t(micro_batch)) {}
+  static constexpr Key from_bits(std::uint64_t bits) { return Key(bits, Exact()); }
+
+  Key operator/(std::string_view name) const;
+  template <std::integral T> Key operator/(T number) const { return child(std::uint64_t(number)); }
+  constexpr std::uint64_t bits() const { return bits_; }
+  friend constexpr bool operator==(Key, Key) = default;
+
+ private:
+  struct Exact {};
+  constexpr Key(std::uint64_t bits, Exact) : bits_(bits) {}
+  Key child(std::uint64_t number) const;
+  std::uint64_t bits_;
+};
+
+// Philox 4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3", 4.3), with Random123's constants.
+// Round on the counter c with the key k:  c' = (high(M1 c2) ⊕ c1 ⊕ k0, low(M1 c2), high(M0 c0) ⊕ c3 ⊕ k1, low(M0 c0)),  k' = k + W.
+// Words: k = (low, high half of key), c = (low, high half of counter_low, low, high half of counter_high).
+constexpr std::array<std::uint32_t, 4> philox(Key key, std::uint64_t counter_low, std::uint64_t counter_high = 0) {
+  auto k0 = std::uint32_t(key.bits()), k1 = std::uint32_t(key.bits() >> 32);
+  std::array<std::uint32_t, 4> c{std::uint32_t(counter_low), std::uint32_t(counter_low >> 32), std::uint32_t(counter_high),
+                                 std::uint32_t(counter_high >> 32)};
+  for (int round = 0; round < 10; ++round, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
+    const std::uint64_t p0 = std::uint64_t(0xD2511F53u) * c[0], p1 = std::uint64_t(0xCD9E8D57u) * c[2];
+    c = {std::uint32_t(p1 >> 32) ^ c[1] ^ k0, std::uint32_t(p1), std::uint32_t(p0 >> 32) ^ c[3] ^ k1, std::uint32_t(p0)};
+  }
+  return c;
+}
+
+// 53 random bits as a multiple of 2⁻⁵³ in [0, 1).
+constexpr double unit_interval(std::uint64_t bits) { return double(bits >> 11) * 0x1p-53; }
+
+// Φ⁻¹(p) for 0 < p < 1, relative error about 1e-16 (Wichura 1988, algorithm AS 241, PPND16). No libm but the exact sqrt.
+double normal_quantile(double p);
+
+// Draws one after another from the stream of a key: block i is philox(key, i).
+class Random {
+ public:
+  explicit Random(Key key) : key_(key) {}
+
+  std::uint32_t next_u32();
+  std::uint64_t next_u64();                  // first word low, second word high
+  double uniform() { return unit_interval(next_u64()); }    // [0, 1)
+  double normal();                           // N(0, 1) = Φ⁻¹ of a uniform number in (0, 1)
+  Index below(Index n);                      // uniform over 0 .. n-1, unbiased; Error unless n > 0
+
+  // Fisher-Yates (Knuth 3.4.2 P): every order equally likely.
+  template <class T> void shuffle(std::span<T> items) {
+    for (std::size_t i = items.size(); i > 1; --i) std::swap(items[i - 1], items[std::size_t(below(Index(i)))]);
+  }
+
+ private:
+  Key key_;
+  std::uint64_t counter_ = 0;
+  std::array<std::uint32_t, 4> block_{};
+  int used_ = 4;
+};
+
+}  // namespace heed
