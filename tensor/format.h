@@ -14,6 +14,10 @@ template <> struct fmt::formatter<heed::Shape> : formatter<std::string_view> {
     return formatter<std::string_view>::format(heed::to_string(shape), ctx);
   }
 };
+template <> struct fmt::is_range<heed::Dims, char> : std::false_type {};
+template <> struct fmt::formatter<heed::Dims> : formatter<std::string_view> {
+  auto format(const heed::Dims& dims, format_context& ctx) const { return formatter<std::string_view>::format(heed::to_string(dims), ctx); }
+};
 template <> struct fmt::formatter<heed::DType> : formatter<std::string_view> {
   auto format(heed::DType dtype, format_context& ctx) const { return formatter<std::string_view>::format(heed::name(dtype), ctx); }
 };

@@ -39,6 +39,12 @@ Index Shape::numel() const {
 
 bool operator==(const Shape& a, const Shape& b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
 
+Dims::Dims(std::span<const int> dims) {
+  check<ShapeError>(dims.size() <= kMaxRank, "dims: at most {}: {} given", kMaxRank, dims.size());
+  std::copy(dims.begin(), dims.end(), dims_.begin());
+  count_ = int(dims.size());
+}
+
 Strides contiguous_strides(const Shape& shape) {
   Strides strides = shape;
   Index step = 1;
@@ -77,10 +83,15 @@ Shape broadcast_shapes(std::string_view op, const Shape& a, const Shape& b) {
   return out;
 }
 
-std::string to_string(const Shape& shape) {
+namespace {
+std::string bracketed(const auto& list) {
   std::string text = "[";
-  for (Index size : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
+  for (auto item : list) text += (text.size() > 1 ? ", " : "") + std::to_string(item);
   return text + "]";
 }
+}  // namespace
+
+std::string to_string(const Shape& shape) { return bracketed(shape); }
+std::string to_string(const Dims& dims) { return bracketed(dims); }
 
 }  // namespace heed

@@ -41,10 +41,29 @@ class Shape {
 
 using Strides = Shape;
 
+// A short list of dims, negative ones allowed: permute(x, {0, 2, 1}), sum(x, {-2, -1}), sum(x, 0); {} = none named.
+class Dims {
+ public:
+  Dims() = default;
+  Dims(int dim) : dims_{dim}, count_(1) {}
+  Dims(std::initializer_list<int> dims) : Dims(std::span(dims.begin(), dims.size())) {}
+  explicit Dims(std::span<const int> dims);         // ShapeError beyond 8
+  int operator[](int i) const { return dims_[std::size_t(i)]; }
+  const int* begin() const { return dims_.data(); }
+  const int* end() const { return dims_.data() + count_; }
+  int size() const { return count_; }
+  bool empty() const { return count_ == 0; }
+
+ private:
+  std::array<int, kMaxRank> dims_{};
+  int count_ = 0;
+};
+
 Strides contiguous_strides(const Shape& shape);
 Index checked_numel(std::string_view op, const Shape& shape);         // ShapeError on a negative size or beyond 2^62 bytes
 int normalize_dim(std::string_view op, int dim, const Shape& shape);  // -rank..rank-1 to 0..rank-1; IndexError
 Shape broadcast_shapes(std::string_view op, const Shape& a, const Shape& b);  // NumPy's rule; ShapeError with both shapes
 std::string to_string(const Shape& shape);                            // "[32, 7, 512]"
+std::string to_string(const Dims& dims);                              // "[-2, -1]"
 
 }  // namespace heed
