@@ -3,6 +3,7 @@
 // nn.MultiheadAttention has the other sense). Fused kernels skip by it; they never add -inf.
 // Scores have shape [B, ..., T, S] or [B, S]: lengths go with the first axis, causal and window with the last two.
 #pragma once
+#include <algorithm>
 #include <optional>
 
 #include "tensor/tensor.h"

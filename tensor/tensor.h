@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "tensor/error.h"
 #include "tensor/shape.h"
 #include "tensor/storage.h"
 

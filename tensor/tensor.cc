@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/tensor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "tensor/format.h"
+#include "tensor/parallel.h"
+
+namespace heed {
+
+Tensor::Tensor(Storage storage, DType dtype, Shape shape, Strides strides, Index offset)
+    : storage_(std::move(storage)), offset_(offset), shape_(shape), strides_(strides), dtype_(dtype) {}
+
+bool Tensor::is_contiguous() const {
+  Index step = 1;
+  for (int axis = rank() - 1; axis >= 0; --axis) {
+    if (shape_[axis] == 0) return true;
+    if (shape_[axis] != 1 && strides_[axis] != step) return false;
+    step *= shape_[axis];
+  }
+  return true;
+}
+
+// ---- typed access ---------------------------------------------------------------------------------------------------
+
+void* Tensor::raw(DType dtype) const {
+  check<Error>(defined(), "data: the tensor is empty (default constructed)");
+  check<DTypeError>(dtype == dtype_, "data: asked for {} elements of a tensor of {}", dtype, dtype_);
+  return storage_.data() + offset_ * Index(item_size(dtype_));
+}
+
+void* Tensor::mutable_raw(DType dtype) const {
+  void* p = raw(dtype);
+  storage_.touch();
+  return p;
+}
+
+void* Tensor::contiguous_raw(DType dtype) const {
+  void* p = raw(dtype);
+  check<ShapeError>(is_contiguous(), "span: needs a contiguous tensor: shape {}, strides {}; use contiguous()", shape_, strides_);
+  return p;
+}
+
+void* Tensor::item_raw(DType dtype) const {
+  void* p = raw(dtype);
+  check<ShapeError>(numel() == 1, "item: needs exactly one element: shape {}", shape_);
+  return p;
+}
+
+double Tensor::item() const {
+  return visit_any(dtype_, [&]<class T>() {
+    const T value = *static_cast<const T*>(item_raw(dtype_of<T>));
+    if constexpr (std::is_same_v<T, BFloat16>) return double(float(value));
+    else return double(value);
+  });
+}
+
+template <class T> std::vector<T> Tensor::to_vector() const {
+  raw(dtype_of<T>);
+  const Tensor x = contiguous();
+  const auto values = x.span<T>();
+  return {values.begin(), values.end()};
+}
+template std::vector<float> Tensor::to_vector() const;
+template std::vector<double> Tensor::to_vector() const;
+template std::vector<BFloat16> Tensor::to_vector() const;
+template std::vector<std::int32_t> Tensor::to_vector() const;
+template std::vector<std::int64_t> Tensor::to_vector() const;
+template std::vector<std::uint8_t> Tensor::to_vector() const;
+
+// ---- views ----------------------------------------------------------------------------------------------------------
+
+Tensor Tensor::operator[](Index i) const {
+  check<IndexError>(rank() > 0, "index: a tensor of rank 0 has no rows");
+  const Index n = shape_[0];
+  check<IndexError>(i >= -n && i < n, "index: {} at dim 0 is not in [{}, {}): shape {}", i, -n, n, shape_);
+  Shape shape = shape_;
+  Strides strides = strides_;
+  shape.erase(0);
+  strides.erase(0);
+  return {storage_, dtype_, shape, strides, offset_ + (i < 0 ? i + n : i) * strides_[0]};
+}
+
+Tensor Tensor::indexed(std::initializer_list<Indexer> index) const {
+  int named = 0, ellipses = 0;
+  for (const Indexer& one : index) {
+    named += std::holds_alternative<Index>(one) || std::holds_alternative<Slice>(one);
+    ellipses += std::holds_alternative<Ellipsis>(one);
+  }
+  check<IndexError>(ellipses <= 1, "index: at most one ellipsis: {} given", ellipses);
+  check<IndexError>(named <= rank(), "index: {} indices for {} dims: shape {}", named, rank(), shape_);
+  Shape shape;
+  Strides strides;
+  Index offset = offset_;
+  int axis = 0;
+  const auto keep = [&](Index size, Index stride) { shape.push_back(size); strides.push_back(stride); };
+  for (const Indexer& one : index) {
+    if (std::holds_alternative<NewAxis>(one)) {
+      keep(1, 0);
+    } else if (std::holds_alternative<Ellipsis>(one)) {
+      for (const int end = axis + rank() - named; axis < end; ++axis) keep(shape_[axis], strides_[axis]);
+    } else if (const Index* position = std::get_if<Index>(&one)) {
+      const Index n = shape_[axis];
+      check<IndexError>(*position >= -n && *position < n, "index: {} at dim {} is not in [{}, {}): shape {}", *position, axis, -n, n, shape_);
+      offset += (*position < 0 ? *position + n : *position) * strides_[axis++];
+    } else {
+      const Slice slice = std::get<Slice>(one);
+      const Index n = shape_[axis], step = slice.step;
+      check<IndexError>(step != 0, "index: slice step 0 at dim {}: shape {}", axis, shape_);
+      const Index low = step > 0 ? 0 : -1, high = step > 0 ? n : n - 1;  // Python's rule
+      const auto bound = [&](Index i) { return std::clamp(i < 0 ? i + n : i, low, high); };
+      const Index start = slice.start == Slice::kFromStart ? (step > 0 ? low : high) : bound(slice.start);
+      const Index stop = slice.stop == Slice::kToEnd ? (step > 0 ? high : low) : bound(slice.stop);
+      const Index size = step > 0 ? std::max<Index>(0, (stop - start + step - 1) / step) : std::max<Index>(0, (start - stop - step - 1) / -step);
+      if (size > 0) offset += start * strides_[axis];
+      keep(size, strides_[axis++] * step);
+    }
+  }
+  for (; axis < rank(); ++axis) keep(shape_[axis], strides_[axis]);
+  return {storage_, dtype_, shape, strides, offset};
+}
+
+Tensor Tensor::clone() const {
+  Tensor y = empty(shape_, dtype_);
+  copy_into(y, *this);
+  return y;
+}
+
+Tensor Tensor::contiguous() const { return is_contiguous() ? *this : clone(); }
+
+// ---- making ---------------------------------------------------------------------------------------------------------
+
+Tensor empty(const Shape& shape, DType dtype) {
+  const Index n = checked_numel("empty", shape);
+  return {Storage(std::size_t(n) * item_size(dtype)), dtype, shape, contiguous_strides(shape), 0};
+}
+
+Tensor zeros(const Shape& shape, DType dtype) {
+  Tensor x = empty(shape, dtype);
+  std::memset(x.storage().data(), 0, x.storage().bytes());
+  return x;
+}
+
+Tensor full(const Shape& shape, double value, DType dtype) {
+  Tensor x = empty(shape, dtype);
+  fill_(x, value);
+  return x;
+}
+
+Tensor ones(const Shape& shape, DType dtype) { return full(shape, 1, dtype); }
+
+namespace {
+
+// Float to integer saturates and NaN gives 0; everything else is the language's conversion, bf16 through f32.
+template <class To, class From> To convert(From from) {
+  if constexpr (std::is_same_v<To, From>) return from;
+  else if constexpr (std::is_same_v<From, BFloat16>) return convert<To>(float(from));
+  else if constexpr (std::is_same_v<To, BFloat16>) return BFloat16(float(from));
+  else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
+    if (std::isnan(from)) return 0;
+    if (double(from) <= double(std::numeric_limits<To>::min())) return std::numeric_limits<To>::min();
+    if (double(from) >= double(std::numeric_limits<To>::max())) return std::numeric_limits<To>::max();
+    return To(from);
+  } else return To(from);
+}
+
+}  // namespace
+
+Tensor arange(double start, double stop, double step, DType dtype) {
+  check<Error>(step != 0 && std::isfinite(start) && std::isfinite(stop) && std::isfinite(step),
+               "arange: needs finite bounds and a step that is not 0: start {}, stop {}, step {}", start, stop, step);
+  const double count = std::max(0.0, std::ceil((stop - start) / step));
+  check<ShapeError>(count < 9e15, "arange: too many elements: start {}, stop {}, step {}", start, stop, step);
+  Tensor x = empty({Index(count)}, dtype);
+  visit_any(dtype, [&]<class T>() {
+    T* p = x.mutable_data<T>();
+    for (Index i = 0; i < Index(count); ++i) p[i] = convert<T>(start + double(i) * step);
+  });
+  return x;
+}
+
+Tensor eye(Index n, DType dtype) {
+  Tensor x = zeros({n, n}, dtype);
+  fill_(Tensor(x.storage(), dtype, {n}, {n + 1}, 0), 1);
+  return x;
+}
+
+namespace {
+
+void nested_shape(const Nested& values, Shape& shape) {
+  if (values.leaf()) return;
+  shape.push_back(Index(values.items().size()));
+  if (!values.items().empty()) nested_shape(values.items()[0], shape);
+}
+
+template <class T> void nested_copy(const Nested& values, const Shape& shape, int axis, const std::string& where, T*& out) {
+  if (values.leaf() || axis == shape.rank()) {
+    check<ShapeError>(values.leaf() && axis == shape.rank(), "tensor: ragged nesting at [{}]: expected shape {}", where, shape);
+    const T value = convert<T>(values.value());
+    if constexpr (std::is_integral_v<T>)
+      check<DTypeError>(double(value) == values.value(), "tensor: {} at [{}] does not fit {}", values.value(), where, dtype_of<T>);
+    *out++ = value;
+    return;
+  }
+  check<ShapeError>(Index(values.items().size()) == shape[axis], "tensor: ragged row at [{}]: {} items, expected {}: shape {}", where,
+                    values.items().size(), shape[axis], shape);
+  for (std::size_t i = 0; i < values.items().size(); ++i)
+    nested_copy(values.items()[i], shape, axis + 1, where + (where.empty() ? "" : ", ") + std::to_string(i), out);
+}
+
+}  // namespace
+
+Tensor tensor(const Nested& values, DType dtype) {
+  Shape shape;
+  nested_shape(values, shape);
+  Tensor x = empty(shape, dtype);
+  visit_any(dtype, [&]<class T>() {
+    T* out = x.mutable_data<T>();
+    nested_copy(values, shape, 0, "", out);
+  });
+  return x;
+}
+
+template <class T> Tensor tensor(std::span<const T> values, const Shape& shape) {
+  check<ShapeError>(checked_numel("tensor", shape) == Index(values.size()), "tensor: {} values for shape {}", values.size(), shape);
+  Tensor x = empty(shape, dtype_of<T>);
+  if (!values.empty()) std::memcpy(x.mutable_data<T>(), values.data(), values.size_bytes());
+  return x;
+}
+template Tensor tensor(std::span<const float>, const Shape&);
+template Tensor tensor(std::span<const double>, const Shape&);
+template Tensor tensor(std::span<const BFloat16>, const Shape&);
+template Tensor tensor(std::span<const std::int32_t>, const Shape&);
+template Tensor tensor(std::span<const std::int64_t>, const Shape&);
+template Tensor tensor(std::span<const std::uint8_t>, const Shape&);
+
+// ---- copying --------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// Two operands of one shape with size-1 axes dropped and neighbouring axes merged where both allow it.
+struct Pair {
+  Shape shape;
+  Strides a, b;
+};
+
+Pair merge_axes(const Shape& shape, const Strides& a, const Strides& b) {
+  Pair out;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    if (shape[axis] == 1) continue;
+    const int last = out.shape.rank() - 1;
+    if (last >= 0 && out.a[last] == a[axis] * shape[axis] && out.b[last] == b[axis] * shape[axis]) {
+      out.shape[last] *= shape[axis];
+      out.a[last] = a[axis];
+      out.b[last] = b[axis];
+    } else {
+      out.shape.push_back(shape[axis]);
+      out.a.push_back(a[axis]);
+      out.b.push_back(b[axis]);
+    }
+  }
+  if (out.shape.rank() == 0) { out.shape.push_back(1); out.a.push_back(1); out.b.push_back(1); }
+  return out;
+}
+
+// Calls row(offset_a, offset_b) for every index of all axes but the last `inner`, in order.
+template <class Row> void for_rows(const Pair& p, int inner, Index first, Index last, Row&& row) {
+  const int outer = p.shape.rank() - inner;
+  Shape index;
+  for (int axis = 0; axis < outer; ++axis) index.push_back(0);
+  Index rest = first, a = 0, b = 0;
+  for (int axis = outer - 1; axis >= 0; --axis) {
+    index[axis] = rest % p.shape[axis];
+    rest /= p.shape[axis];
+    a += index[axis] * p.a[axis];
+    b += index[axis] * p.b[axis];
+  }
+  for (Index i = first; i < last; ++i) {
+    row(a, b);
+    for (int axis = outer - 1; axis >= 0; --axis) {
+      a += p.a[axis];
+      b += p.b[axis];
+      if (++index[axis] < p.shape[axis]) break;
+      a -= index[axis] * p.a[axis];
+      b -= index[axis] * p.b[axis];
+      index[axis] = 0;
+    }
+  }
+}
+
+template <class To, class From> void copy_strided(To* to, const From* from, const Pair& p) {
+  const int rank = p.shape.rank();
+  const Index n = p.shape[rank - 1], step_to = p.a[rank - 1], step_from = p.b[rank - 1];
+  Index rows = 1;
+  for (int axis = 0; axis + 1 < rank; ++axis) rows *= p.shape[axis];
+  if (rank >= 2 && step_to == 1 && step_from != 1 && p.b[rank - 2] == 1) {
+    // A transposition: walk in squares of 16 x 16, so that both sides stay in the first-level cache.
+    const Index m = p.shape[rank - 2], stride_to = p.a[rank - 2];
+    Index squares = 1;
+    for (int axis = 0; axis + 2 < rank; ++axis) squares *= p.shape[axis];
+    const Index strips = (m + 15) / 16;
+    parallel_for(squares * strips, row_grain(16 * n), [&](Index begin, Index end) {
+      for (Index s = begin; s < end; ++s)
+        for_rows(p, 2, s / strips, s / strips + 1, [&](Index a, Index b) {
+          const Index i0 = s % strips * 16, i1 = std::min(m, i0 + 16);
+          for (Index j0 = 0; j0 < n; j0 += 16)
+            for (Index i = i0; i < i1; ++i)
+              for (Index j = j0; j < std::min(n, j0 + 16); ++j) to[a + i * stride_to + j] = convert<To>(from[b + i + j * step_from]);
+        });
+    });
+    return;
+  }
+  const auto run = [&](Index a, Index b, Index count) {
+    if constexpr (std::is_same_v<To, From>)
+      if (step_to == 1 && step_from == 1) {
+        std::memcpy(to + a, from + b, std::size_t(count) * sizeof(To));
+        return;
+      }
+    for (Index j = 0; j < count; ++j) to[a + j * step_to] = convert<To>(from[b + j * step_from]);
+  };
+  if (rows == 1) {
+    parallel_for(n, 65536, [&](Index begin, Index end) { run(begin * step_to, begin * step_from, end - begin); });
+    return;
+  }
+  parallel_for(rows, row_grain(n / 4 + 4), [&](Index begin, Index end) {
+    for_rows(p, 1, begin, end, [&](Index a, Index b) { run(a, b, n); });
+  });
+}
+
+// First and last byte that a tensor can touch.
+std::pair<const std::byte*, const std::byte*> extent(const Tensor& x) {
+  Index low = x.offset(), high = x.offset();
+  for (int axis = 0; axis < x.rank(); ++axis) (x.strides()[axis] < 0 ? low : high) += (x.shape()[axis] - 1) * x.strides()[axis];
+  const auto item = Index(item_size(x.dtype()));
+  return {x.storage().data() + low * item, x.storage().data() + (high + 1) * item};
+}
+
+void check_writable(std::string_view op, const Tensor& x) {
+  for (int axis = 0; axis < x.rank(); ++axis)
+    check<Error>(x.strides()[axis] != 0 || x.shape()[axis] <= 1,
+                 "{}: writes through an expanded view, whose elements share memory: shape {}, strides {}", op, x.shape(), x.strides());
+}
+
+Tensor broadcast_to(std::string_view op, const Tensor& y, const Shape& shape) {
+  check<ShapeError>(broadcast_shapes(op, shape, y.shape()) == shape, "{}: cannot broadcast y {} to x {}", op, y.shape(), shape);
+  Strides strides;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    const int from = axis - (shape.rank() - y.rank());
+    strides.push_back(from < 0 || y.shape()[from] == 1 ? 0 : y.strides()[from]);
+  }
+  return {y.storage(), y.dtype(), shape, strides, y.offset()};
+}
+
+void copy_converting(const Tensor& x, const Tensor& y) {
+  const Pair pair = merge_axes(x.shape(), x.strides(), y.strides());
+  if (x.numel() == 0) return;
+  visit_any(x.dtype(), [&]<class To>() {
+    visit_any(y.dtype(), [&]<class From>() { copy_strided(x.mutable_data<To>(), y.data<From>(), pair); });
+  });
+}
+
+}  // namespace
+
+void copy_into(const Tensor& x, const Tensor& y) {
+  check<Error>(x.defined() && y.defined(), "copy_into: an operand is empty (default constructed)");
+  check<DTypeError>(x.dtype() == y.dtype(), "copy_into: dtypes differ: x {}, y {}; use to(y, dtype)", x.dtype(), y.dtype());
+  check_writable("copy_into", x);
+  Tensor source = broadcast_to("copy_into", y, x.shape());
+  if (x.numel() == 0) return;
+  if (x.storage() == y.storage()) {
+    const auto [x0, x1] = extent(x);
+    const auto [y0, y1] = extent(y);
+    if (x0 < y1 && y0 < x1) {
+      if (x.offset() == source.offset() && x.strides() == source.strides()) return;
+      source = source.clone();
+    }
+  }
+  copy_converting(x, source);
+}
+
+void fill_(const Tensor& x, double value) {
+  check<Error>(x.defined(), "fill_: the tensor is empty (default constructed)");
+  check_writable("fill_", x);
+  visit_any(x.dtype(), [&]<class T>() {
+    const T one = convert<T>(value);
+    T* p = x.mutable_data<T>();
+    const Pair pair = merge_axes(x.shape(), x.strides(), x.strides());
+    const int rank = pair.shape.rank();
+    const Index n = pair.shape[rank - 1], step = pair.a[rank - 1];
+    if (x.numel() == 0) return;
+    for_rows(pair, 1, 0, x.numel() / n, [&](Index a, Index) {
+      if (step == 1) std::fill_n(p + a, n, one);
+      else for (Index j = 0; j < n; ++j) p[a + j * step] = one;
+    });
+  });
+}
+
+Tensor to(const Tensor& x, DType dtype) {
+  check<Error>(x.defined(), "to: the tensor is empty (default constructed)");
+  if (x.dtype() == dtype) return x;
+  Tensor y = empty(x.shape(), dtype);
+  copy_converting(y, x);
+  return y;
+}
+
+}  // namespace heed
