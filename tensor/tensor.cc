@@ -73,6 +73,15 @@ template std::vector<std::uint8_t> Tensor::to_vector() const;
 
 // ---- views ----------------------------------------------------------------------------------------------------------
 
+Slice::Positions Slice::of(Index n) const {
+  const Index low = step > 0 ? 0 : -1, high = step > 0 ? n : n - 1;
+  const auto bound = [&](Index i) { return std::clamp(i < 0 ? i + n : i, low, high); };
+  const Index first = start == kFromStart ? (step > 0 ? low : high) : bound(start);
+  const Index end = stop == kToEnd ? (step > 0 ? high : low) : bound(stop);
+  const Index length = step > 0 ? end - first : first - end, stride = step > 0 ? step : -std::max(step, -kToEnd);
+  return length > 0 ? Positions{first, (length - 1) / stride + 1} : Positions{0, 0};
+}
+
 Tensor Tensor::operator[](Index i) const {
   check<IndexError>(rank() > 0, "index: a tensor of rank 0 has no rows");
   const Index n = shape_[0];
@@ -110,13 +119,10 @@ Tensor Tensor::indexed(std::initializer_list<Indexer> index) const {
       const Slice slice = std::get<Slice>(one);
       const Index n = shape_[axis], step = slice.step;
       check<IndexError>(step != 0, "index: slice step 0 at dim {}: shape {}", axis, shape_);
-      const Index low = step > 0 ? 0 : -1, high = step > 0 ? n : n - 1;  // Python's rule
-      const auto bound = [&](Index i) { return std::clamp(i < 0 ? i + n : i, low, high); };
-      const Index start = slice.start == Slice::kFromStart ? (step > 0 ? low : high) : bound(slice.start);
-      const Index stop = slice.stop == Slice::kToEnd ? (step > 0 ? high : low) : bound(slice.stop);
-      const Index size = step > 0 ? std::max<Index>(0, (stop - start + step - 1) / step) : std::max<Index>(0, (start - stop - step - 1) / -step);
-      if (size > 0) offset += start * strides_[axis];
-      keep(size, strides_[axis++] * step);
+      const auto [first, count] = slice.of(n);
+      offset += first * strides_[axis];
+      keep(count, count > 1 ? strides_[axis] * step : strides_[axis]);
+      ++axis;
     }
   }
   for (; axis < rank(); ++axis) keep(shape_[axis], strides_[axis]);

@@ -15,7 +15,13 @@
 namespace heed {
 
 // One index of x(...): a position, a slice, a new axis, or an ellipsis standing for all axes not named.
-struct Slice { Index start = kFromStart, stop = kToEnd, step = 1; static constexpr Index kFromStart = INT64_MIN, kToEnd = INT64_MAX; };
+// Slices follow Python's rule: negative start and stop count from the end, positions beyond an end are cut back to it.
+struct Slice {
+  static constexpr Index kFromStart = INT64_MIN, kToEnd = INT64_MAX;   // open: whole axis in the direction of step
+  Index start = kFromStart, stop = kToEnd, step = 1;
+  struct Positions { Index first, count; };
+  Positions of(Index n) const;                                         // within an axis of n; step must not be 0
+};
 struct NewAxis {};
 struct Ellipsis {};
 inline constexpr Slice all{};

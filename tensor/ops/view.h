@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Views: another shape, strides and offset over the same elements. Only reshape (when strides force it), concat, stack, pad,
+// tril and triu copy. Sizes and dims that do not fit throw ShapeError or IndexError with both sides.
+#pragma once
+#include <vector>
+
+#include "tensor/tensor.h"
+
+namespace heed {
+
+Tensor reshape(const Tensor& x, const Shape& shape);              // same elements in row-major order; one size may be -1
+Tensor flatten(const Tensor& x, int first = 0, int last = -1);    // axes first..last become one
+Tensor transpose(const Tensor& x, int a = -2, int b = -1);        // swaps two axes
+Tensor permute(const Tensor& x, const Dims& dims);                // y's axis i is x's axis dims[i]
+Tensor squeeze(const Tensor& x, int dim);                         // drops an axis of size 1
+Tensor unsqueeze(const Tensor& x, int dim);                       // adds an axis of size 1 at dim of the result
+Tensor expand(const Tensor& x, const Shape& shape);               // NumPy's broadcasting by stride 0; -1 keeps a size
+Tensor flip(const Tensor& x, const Dims& dims);                   // backwards along dims
+
+// x[start:stop:step] along dim by Python's rule (see Slice in tensor/tensor.h); a negative step walks backwards.
+Tensor slice(const Tensor& x, int dim, Index start, Index stop = Slice::kToEnd, Index step = 1);
+Tensor select(const Tensor& x, int dim, Index index);             // one position; the axis goes
+
+std::vector<Tensor> split(const Tensor& x, Index count, int dim = 0);                       // equal parts, as NumPy
+std::vector<Tensor> split(const Tensor& x, const std::vector<Index>& sizes, int dim = 0);   // parts of these sizes
+std::vector<Tensor> unbind(const Tensor& x, int dim = 0);         // select(x, dim, 0), select(x, dim, 1), ...
+
+// ---- copies -----------------------------------------------------------------------------------------------------------
+Tensor concat(const std::vector<Tensor>& tensors, int dim = 0);   // along an axis; other sizes and dtypes equal
+Tensor stack(const std::vector<Tensor>& tensors, int dim = 0);    // along a new axis; shapes and dtypes equal
+Tensor pad(const Tensor& x, int dim, Index before, Index after, double value = 0);
+Tensor tril(const Tensor& x, Index diagonal = 0);                 // keeps columns <= row + diagonal of the last two axes, else 0
+Tensor triu(const Tensor& x, Index diagonal = 0);                 // keeps columns >= row + diagonal
+
+}  // namespace heed
