@@ -11,8 +11,13 @@ struct Error : std::runtime_error { using runtime_error::runtime_error; };  // m
 struct ShapeError : Error { using Error::Error; };    // rank, sizes, broadcasting, element count overflow
 struct DTypeError : Error { using Error::Error; };    // mixed dtypes, dtype an op does not take, typed access of the wrong type
 struct IndexError : Error { using Error::Error; };    // dim, index, slice, token id, class label out of range
-struct FileError : Error { using Error::Error; };     // cannot open, read, write, sync, rename, lock; malformed; does not fit the model
 struct NumericError : Error { using Error::Error; };  // non-finite values where the policy says stop; anomaly mode
+
+// Cannot open, read, write, sync, rename, lock; malformed; does not fit the model.
+struct FileError : Error {
+  explicit FileError(const std::string& text, int error_number = 0) : Error(text), error_number(error_number) {}
+  int error_number;                                   // errno of the refused system call; 0: the content is at fault
+};
 
 // Memory refused by the system. The text gives the bytes asked for and those in use.
 class OutOfMemory : public std::bad_alloc {

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/file.h"
+
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "tensor/format.h"
+
+namespace heed {
+namespace {
+
+constexpr std::size_t kBlock = std::size_t(1) << 20;
+
+[[noreturn]] void refused(const std::string& path, std::string_view what, int error) {
+  throw FileError(fmt::format("{}: {}: {}", path, what, std::generic_category().message(error)), error);
+}
+
+// f() until it is not interrupted by a signal
+template <class F> auto retry(F&& f) {
+  auto result = f();
+  while (result < 0 && errno == EINTR) result = f();
+  return result;
+}
+
+struct Descriptor {
+  int fd;
+  ~Descriptor() { if (fd >= 0) ::close(fd); }
+};
+
+// Up to `size` bytes, fewer only at the end of the file; -1 with errno.
+ssize_t read_fully(int fd, char* out, std::size_t size) {
+  std::size_t done = 0;
+  while (done < size) {
+    const ssize_t n = retry([&] { return ::read(fd, out + done, size - done); });
+    if (n < 0) return -1;
+    if (n == 0) break;
+    done += std::size_t(n);
+  }
+  return ssize_t(done);
+}
+
+std::uint64_t checksum(std::uint64_t state, std::string_view block) {
+  for (std::size_t i = 0; i < block.size(); i += 8) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, block.data() + i, std::min<std::size_t>(8, block.size() - i));
+    state = (state ^ word) * 0x9E3779B97F4A7C15u;
+    state ^= state >> 29;
+  }
+  return state;
+}
+
+std::string follow_links(const std::string& path) {
+  namespace fs = std::filesystem;
+  fs::path target = path;
+  for (int links = 0;; ++links) {
+    std::error_code error;
+    const fs::path next = fs::read_symlink(target, error);
+    if (error) return target.string();                             // not a link, or not there
+    if (links == 40) refused(path, "cannot open", ELOOP);
+    target = next.is_absolute() ? next : target.parent_path() / next;
+  }
+}
+
+std::string folder_of(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+}  // namespace
+
+std::string read_file(const std::string& path, std::size_t limit) {
+  const Descriptor file{retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); })};
+  struct stat status;
+  if (file.fd < 0 || ::fstat(file.fd, &status) < 0) refused(path, "cannot open", errno);
+  if (S_ISDIR(status.st_mode)) refused(path, "cannot read", EISDIR);
+  std::string bytes;
+  const auto expected = S_ISREG(status.st_mode) ? std::size_t(status.st_size) : 0;
+  check<FileError>(expected <= limit, "{}: too large: {} bytes, at most {} allowed", path, expected, limit);
+  for (std::size_t size = 0, room = expected + 1;; room = std::max(kBlock, size)) {     // one byte more shows the end
+    bytes.resize(size + room);
+    const ssize_t n = read_fully(file.fd, bytes.data() + size, room);
+    if (n < 0) refused(path, "cannot read", errno);
+    size += std::size_t(n);
+    check<FileError>(size <= limit, "{}: too large: more than the {} bytes allowed", path, limit);
+    if (std::size_t(n) < room) return bytes.resize(size), bytes;
+  }
+}
+
+AtomicFile::AtomicFile(const std::string& path) : path_(path), target_(follow_links(path)) {
+  buffer_.reserve(kBlock);
+  struct stat old;
+  const bool exists = ::stat(target_.c_str(), &old) == 0;
+  if (exists && S_ISDIR(old.st_mode)) refused(path_, "cannot write", EISDIR);
+  if (exists && !S_ISREG(old.st_mode)) {
+    file_ = retry([&] { return ::open(target_.c_str(), O_WRONLY | O_CLOEXEC); });
+    if (file_ < 0) refused(path_, "cannot open", errno);
+    return;
+  }
+  do {
+    std::uint64_t random = 0;
+    if (::getrandom(&random, sizeof random, 0) != sizeof random) random = std::uint64_t(reinterpret_cast<std::uintptr_t>(this));
+    temporary_ = fmt::format("{}/{}{}-{:016x}", folder_of(target_), kTemporaryPrefix, ::getpid(), random);
+    file_ = retry([&] { return ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
+  } while (file_ < 0 && errno == EEXIST);
+  if (file_ < 0) {
+    const int error = errno;
+    temporary_.clear();
+    refused(path_, "cannot create a file in its folder", error);
+  }
+  if (exists && ::fchmod(file_, old.st_mode & 07777) < 0) fail("cannot set the mode", errno);
+}
+
+AtomicFile::~AtomicFile() { discard(); }
+
+void AtomicFile::discard() noexcept {
+  if (file_ >= 0) ::close(file_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  file_ = -1;
+  temporary_.clear();
+}
+
+void AtomicFile::fail(std::string_view what, int error) {
+  discard();
+  refused(path_, what, error);
+}
+
+void AtomicFile::write(std::string_view bytes) {
+  check<Error>(file_ >= 0, "write file: committed or failed before: {}", path_);
+  while (!bytes.empty()) {
+    const std::size_t n = std::min(bytes.size(), kBlock - buffer_.size());
+    buffer_.insert(buffer_.end(), bytes.begin(), bytes.begin() + std::ptrdiff_t(n));
+    bytes.remove_prefix(n);
+    if (buffer_.size() == kBlock) flush();
+  }
+}
+
+void AtomicFile::flush() {
+  checksum_ = checksum(checksum_, {buffer_.data(), buffer_.size()});
+  for (std::size_t done = 0; done < buffer_.size();) {
+    const ssize_t n = retry([&] { return ::write(file_, buffer_.data() + done, buffer_.size() - done); });
+    if (n <= 0) fail(fmt::format("cannot write at byte {}", written_ + done), n < 0 ? errno : EIO);
+    done += std::size_t(n);
+  }
+  written_ += buffer_.size();
+  buffer_.clear();
+}
+
+// What the file holds now must be what was written: a disk or system that lost bytes without saying so is found here.
+void AtomicFile::compare() {
+  const Descriptor file{retry([&] { return ::open(temporary_.c_str(), O_RDONLY | O_CLOEXEC); })};
+  if (file.fd < 0) fail("cannot read back", errno);
+  std::uint64_t size = 0, sum = 0;
+  buffer_.resize(kBlock);
+  for (ssize_t n = ssize_t(kBlock); n == ssize_t(kBlock);) {
+    n = read_fully(file.fd, buffer_.data(), kBlock);
+    if (n < 0) fail("cannot read back", errno);
+    size += std::uint64_t(n);
+    sum = checksum(sum, {buffer_.data(), std::size_t(n)});
+  }
+  if (size == written_ && sum == checksum_) return;
+  discard();
+  throw FileError(fmt::format("{}: read back differs from what was written: {} bytes written, {} read", path_, written_, size), EIO);
+}
+
+void AtomicFile::commit() {
+  check<Error>(file_ >= 0, "write file: committed or failed before: {}", path_);
+  flush();
+  if (!temporary_.empty() && retry([&] { return ::fsync(file_); }) < 0) fail("cannot sync", errno);
+  if (::close(std::exchange(file_, -1)) < 0 && errno != EINTR) fail("cannot close", errno);
+  if (temporary_.empty()) return;
+  compare();
+  if (::rename(temporary_.c_str(), target_.c_str()) < 0) fail("cannot rename", errno);
+  temporary_.clear();
+  const Descriptor folder{retry([&] { return ::open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); })};
+  // EINVAL: a file system without sync of directories
+  if (folder.fd < 0 || (retry([&] { return ::fsync(folder.fd); }) < 0 && errno != EINVAL)) refused(path_, "cannot sync its folder", errno);
+}
+
+void write_file_atomically(const std::string& path, std::string_view bytes) {
+  AtomicFile file(path);
+  file.write(bytes);
+  file.commit();
+}
+
+}  // namespace heed

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole files in and out. A file that is written replaces the old one in one step, or not at all.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace heed {
+
+// The bytes of a file, a pipe or a device. FileError with path and reason; also beyond `limit` bytes.
+std::string read_file(const std::string& path, std::size_t limit = std::numeric_limits<std::size_t>::max());
+
+// A new version of a file, invisible until commit: written beside `path` under a temporary name, synced, read again and compared,
+// renamed over `path`, the directory synced. The file keeps its mode (a new one gets the umask's); a symbolic link is followed; a
+// device or pipe is written to directly. Whatever fails throws FileError with path and reason, removes the temporary and leaves the
+// old file as it was.
+class AtomicFile {
+ public:
+  explicit AtomicFile(const std::string& path);
+  ~AtomicFile();                                                   // without commit: nothing has happened
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  void write(std::string_view bytes);
+  void write(std::span<const std::byte> bytes) { write(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size())); }
+  void commit();
+
+ private:
+  void flush();
+  void compare();
+  [[noreturn]] void fail(std::string_view what, int error);
+  void discard() noexcept;
+
+  std::string path_, target_, temporary_;                          // as given; links followed; empty for a device
+  int file_ = -1;
+  std::uint64_t written_ = 0, checksum_ = 0;
+  std::vector<char> buffer_;
+};
+
+void write_file_atomically(const std::string& path, std::string_view bytes);
+
+// Names of AtomicFile's temporaries begin with this: a program that holds the lock of a directory may delete what a crash left there.
+inline constexpr std::string_view kTemporaryPrefix = ".heed-tmp-";
+
+}  // namespace heed
