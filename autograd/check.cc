@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "autograd/check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "autograd/tape.h"
+#include "tensor/format.h"
+#include "tensor/random.h"
+
+namespace heed {
+namespace {
+
+constexpr Index kAllElements = 200;
+constexpr int kDirections = 8;
+
+std::vector<double> weights_for(Index n) {
+  Random random(Key(Seed{7}) / "check_gradient");
+  std::vector<double> weights(static_cast<std::size_t>(n));
+  for (double& weight : weights) weight = random.uniform() + 0.5;
+  return weights;
+}
+
+// Σ w·f(x), in double.
+double evaluate(const DifferentiableFunction& f, const std::vector<Tensor>& inputs) {
+  std::vector<Variable> constants;
+  for (const Tensor& x : inputs) constants.push_back(constant(x));
+  const Tensor y = f(constants).value().contiguous();
+  const std::vector<double> weights = y.numel() == 1 ? std::vector{1.0} : weights_for(y.numel());
+  double sum = 0;
+  for (std::size_t i = 0; i < weights.size(); ++i) sum += weights[i] * y.span<double>()[i];
+  check<NumericError>(std::isfinite(sum), "check_gradient: the function is not finite here: {}", sum);
+  return sum;
+}
+
+std::string position(Index i, const Shape& shape) {
+  Shape at = shape;
+  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+    at[axis] = i % shape[axis];
+    i /= shape[axis];
+  }
+  return to_string(at);
+}
+
+}  // namespace
+
+GradientReport check_gradient(const DifferentiableFunction& f, std::span<const Tensor> inputs) {
+  std::vector<Tensor> x;
+  std::vector<Variable> leaves;
+  for (const Tensor& input : inputs) {
+    check<DTypeError>(input.dtype() == DType::f64, "check_gradient: inputs need dtype f64: {}", input.dtype());
+    x.push_back(input.clone());
+    leaves.push_back(variable(x.back().clone()));
+  }
+  evaluate(f, x);
+  {
+    Tape tape(evaluating);
+    const Variable y = f(leaves);
+    if (y.wants_gradient()) {
+      const std::vector<double> weights = y.numel() == 1 ? std::vector{1.0} : weights_for(y.numel());
+      const Tensor dy = tensor(weights, y.shape());
+      tape.backward({&y, 1}, {&dy, 1});
+    }
+  }
+  GradientReport report;
+  const double epsilon = std::cbrt(2.220446049250313e-16);
+  const auto compare = [&](double tape, double difference, const auto& where) {
+    const double error = std::abs(tape - difference) / std::max({1.0, std::abs(tape), std::abs(difference)});
+    if (error <= report.error && !report.worst.empty()) return;
+    report.error = std::isnan(error) ? HUGE_VAL : error;
+    report.worst = fmt::format("{}: tape {:.10g}, difference {:.10g}", where(), tape, difference);
+  };
+  for (std::size_t k = 0; k < x.size(); ++k) {
+    const auto values = x[k].mutable_span<double>();
+    const Tensor gradient = leaves[k].grad().contiguous();
+    const auto tape = gradient.span<double>();
+    const auto slope = [&](auto&& move) {  // (f(x + h) - f(x - h)) / 2h, h along the direction that `move` walks
+      const std::vector<double> before(values.begin(), values.end());
+      move(1.0);
+      const double above = evaluate(f, x);
+      std::copy(before.begin(), before.end(), values.begin());
+      move(-1.0);
+      const double below = evaluate(f, x);
+      std::copy(before.begin(), before.end(), values.begin());
+      return above - below;
+    };
+    if (x[k].numel() <= kAllElements) {
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const double h = epsilon * std::max(1.0, std::abs(values[i]));
+        const double difference = slope([&](double sign) { values[i] += sign * h; }) / (2 * h);
+        compare(tape[i], difference, [&] { return fmt::format("d/d input {} at {}", k, position(Index(i), x[k].shape())); });
+      }
+    } else {
+      Random random(Key(Seed{11}) / "directions" / k);
+      for (int d = 0; d < kDirections; ++d) {
+        std::vector<double> direction(values.size());
+        double norm = 0, along = 0;
+        for (double& component : direction) { component = random.normal(); norm += component * component; }
+        for (double& component : direction) component /= std::sqrt(norm);
+        for (std::size_t i = 0; i < direction.size(); ++i) along += tape[i] * direction[i];
+        const double difference = slope([&](double sign) { for (std::size_t i = 0; i < direction.size(); ++i) values[i] += sign * epsilon * direction[i]; }) / (2 * epsilon);
+        compare(along, difference, [&] { return fmt::format("d/d input {} along random direction {}", k, d); });
+      }
+    }
+  }
+  return report;
+}
+
+GradientReport check_gradient(const DifferentiableFunction& f, std::initializer_list<Tensor> inputs) {
+  return check_gradient(f, std::span(inputs.begin(), inputs.size()));
+}
+
+}  // namespace heed

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients from the tape against central differences in f64.
+#pragma once
+#include <functional>
+#include <span>
+#include <string>
+
+#include "autograd/variable.h"
+
+namespace heed {
+
+struct GradientReport {
+  double error = 0;            // largest |tape - difference| / max(1, |tape|, |difference|) over all inputs and elements
+  std::string worst;           // "d/d input 0 at [1, 4]: tape 0.1234, difference 0.1301"
+  bool holds(double tolerance = 1e-6) const { return error <= tolerance; }
+};
+
+using DifferentiableFunction = std::function<Variable(std::span<const Variable>)>;
+
+// Checks d f / d inputs at the given f64 tensors. An f whose value is no scalar is weighted with fixed random numbers.
+// Step cbrt(eps) max(1, |x|). All elements up to 200 an input, 8 random directions beyond. The report names the worst.
+// DTypeError unless the inputs are f64; NumericError where f is not finite.
+GradientReport check_gradient(const DifferentiableFunction& f, std::span<const Tensor> inputs);
+GradientReport check_gradient(const DifferentiableFunction& f, std::initializer_list<Tensor> inputs);
+
+}  // namespace heed

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// record: how an operation becomes differentiable, the library's own and a user's alike:
+//
+//   Variable square(const Variable& x) {
+//     Tensor y = square(x.value());
+//     return record("square", y, {x}, [x = x.slot(), value = saved(x.value())](const Tensor& dy) {
+//       x.gradient([&](Into dx) { multiply_into(2 * value * dy, dx); });
+//     });
+//   }
+#pragma once
+#include <array>
+#include <initializer_list>
+#include <new>
+
+#include "autograd/tape.h"
+
+namespace heed {
+
+// A value kept for the gradient. Reading it throws if its memory was written to since.
+class Saved {
+ public:
+  explicit Saved(Tensor value) : value_(std::move(value)), version_(value_.version()) {}
+  const Tensor& get() const {
+    if (value_.version() != version_) throw_overwritten();
+    return value_;
+  }
+  operator const Tensor&() const { return get(); }
+  const Tensor* operator->() const { return &get(); }
+
+ private:
+  [[noreturn]] void throw_overwritten() const;
+  Tensor value_;
+  std::uint64_t version_;
+};
+inline Saved saved(Tensor value) { return Saved(std::move(value)); }
+inline Saved saved(const Variable& x) { return Saved(x.value()); }
+
+using Inputs = std::initializer_list<std::reference_wrapper<const Variable>>;
+
+namespace detail {
+// The current tape if one of the inputs wants a gradient, else nullptr. Error: an input belongs to a tape that is gone.
+Tape* tape_for(const char* op, std::span<const std::reference_wrapper<const Variable>> inputs);
+void check_forward(const char* op, const Tensor& y);   // anomaly mode
+std::string_view interned_current_path();
+
+template <class F, std::size_t N> struct NodeOf : Tape::Node {
+  F rule;
+  alignas(Gradient) std::byte room[N * sizeof(Gradient)];
+  explicit NodeOf(F f) : rule(std::move(f)) {}
+};
+
+template <std::size_t N, class F>
+std::array<Variable, N> record_n(const char* op, std::array<Tensor, N> ys, std::span<const std::reference_wrapper<const Variable>> inputs, F rule) {
+  for (const Tensor& y : ys) check_forward(op, y);
+  Tape* tape = tape_for(op, inputs);
+  std::array<Variable, N> out;
+  if (!tape) {
+    for (std::size_t i = 0; i < N; ++i) out[i] = constant(std::move(ys[i]));
+    return out;
+  }
+  using Made = NodeOf<F, N>;
+  auto* node = new (tape->allocate(sizeof(Made))) Made(std::move(rule));
+  node->op = op;
+  node->path = interned_current_path();
+  node->outputs = reinterpret_cast<Gradient*>(node->room);
+  node->output_count = int(N);
+  for (std::size_t i = 0; i < N; ++i) {
+    new (node->outputs + i) Gradient(ys[i].shape(), ys[i].dtype(), true);
+    out[i] = Variable(std::move(ys[i]), Slot(node->outputs + i, tape->id()));
+  }
+  node->play = [](Tape::Node* base) {
+    auto* self = static_cast<Made*>(base);
+    if constexpr (N == 1) {
+      const Tensor dy = self->outputs[0].take();
+      self->rule(dy);
+    } else {
+      std::array<Tensor, N> dys;
+      for (std::size_t i = 0; i < N; ++i) dys[i] = self->outputs[i].take();
+      self->rule(dys);
+    }
+  };
+  node->destroy = [](Tape::Node* base) {
+    auto* self = static_cast<Made*>(base);
+    for (std::size_t i = 0; i < N; ++i) self->outputs[i].~Gradient();
+    self->~Made();
+  };
+  tape->append(node);
+  return out;
+}
+}  // namespace detail
+
+// The output y of `op` on the inputs, with the rule that gives the inputs their gradients from dy = dLoss/dy.
+// The rule runs at most once, only if a gradient reached y.
+template <class F> Variable record(const char* op, Tensor y, Inputs inputs, F rule) {
+  return std::move(detail::record_n<1>(op, {std::move(y)}, {inputs.begin(), inputs.size()}, std::move(rule))[0]);
+}
+// The same for any number of inputs.
+template <class F> Variable record(const char* op, Tensor y, std::span<const Variable> inputs, F rule) {
+  const std::vector<std::reference_wrapper<const Variable>> references(inputs.begin(), inputs.end());
+  return std::move(detail::record_n<1>(op, {std::move(y)}, references, std::move(rule))[0]);
+}
+// Several outputs: the rule gets one dy for each, undefined where none arrived.
+template <std::size_t N, class F> std::array<Variable, N> record(const char* op, std::array<Tensor, N> ys, Inputs inputs, F rule) {
+  return detail::record_n<N>(op, std::move(ys), {inputs.begin(), inputs.size()}, std::move(rule));
+}
+
+// Views that together cover x once, as split makes them: their gradients are computed into one buffer of x's shape, which x
+// then takes over without a copy. Each view must lie in x's memory; x must be contiguous.
+std::vector<Variable> record_split(const char* op, const Variable& x, std::vector<Tensor> views);
+
+}  // namespace heed

@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "autograd/tape.h"
+
+#include <algorithm>
+#include <memory>
+#include <unordered_set>
+
+#include "autograd/record.h"
+#include "tensor/format.h"
+
+namespace heed {
+
+namespace {
+
+void add_into(const Tensor& x, Into out) {
+  if (!out.add) return copy_into(out.tensor, x);
+  const Tensor sum = out.tensor.clone(), other = x.contiguous();
+  visit_float(x.dtype(), "add_into", [&]<class T>() {
+    const auto a = sum.mutable_span<T>();
+    const auto b = other.span<T>();
+    for (std::size_t i = 0; i < a.size(); ++i) a[i] += b[i];
+  });
+  copy_into(out.tensor, sum);
+}
+
+bool all_finite(const Tensor& x) {
+  return visit_float(x.dtype(), "all_finite", [&]<class T>() {
+    const Tensor y = x.contiguous();
+    for (T value : y.span<T>())
+      if (!(value - value == 0)) return false;
+    return true;
+  });
+}
+
+}  // namespace
+
+// ---- Gradient -------------------------------------------------------------------------------------------------------
+
+void Gradient::own() {
+  if (adopted_ && !value_.storage().is_unique()) value_ = value_.clone();
+  adopted_ = false;
+}
+
+Into Gradient::into() {
+  const bool add = written_;
+  if (add) own();
+  else if (joint_) {
+    if (!joint_->buffer.defined()) joint_->buffer = empty(joint_->shape, joint_->dtype);
+    value_ = Tensor(joint_->buffer.storage(), dtype_, shape_, home_.strides(), home_.offset());
+  } else if (!value_.defined()) value_ = home_.defined() ? home_ : empty(shape_, dtype_);
+  written_ = true;
+  return {value_, add};
+}
+
+void Gradient::adopt(const Tensor& dy) {
+  if (written_ || home_.defined() || joint_) {
+    add_into(dy, into());
+    return;
+  }
+  value_ = dy;
+  written_ = adopted_ = true;
+}
+
+Tensor Gradient::whole() {
+  zero_if_unwritten();
+  return into().tensor;
+}
+
+void Gradient::zero_if_unwritten() {
+  if (!written_) fill_(into().tensor, 0);
+}
+
+Tensor Gradient::take() {
+  written_ = adopted_ = false;
+  return std::exchange(value_, {});
+}
+
+// ---- thread state ---------------------------------------------------------------------------------------------------
+
+namespace {
+
+thread_local Tape* current_tape = nullptr;          // innermost tape that records
+thread_local Tape* alive_tapes = nullptr;           // innermost tape that lives, played ones included
+thread_local Tape::Masks* current_masks = nullptr;
+thread_local const Tape::Node* playing = nullptr;
+thread_local bool detect_anomaly = false;
+thread_local std::uint64_t next_tape_id = 1;
+
+const char* playing_op() { return playing ? playing->op : "gradient"; }
+
+}  // namespace
+
+// Nodes live in chunks that the thread keeps for its next tape.
+struct Tape::Arena {
+  static constexpr std::size_t kChunk = 256 << 10;
+  std::vector<std::unique_ptr<std::byte[]>> chunks;
+  std::size_t chunk = 0, used = 0;
+
+  void* allocate(std::size_t bytes) {
+    bytes = (bytes + alignof(std::max_align_t) - 1) / alignof(std::max_align_t) * alignof(std::max_align_t);
+    if (bytes > kChunk) return (large.emplace_back(new std::byte[bytes])).get();
+    if (chunk < chunks.size() && used + bytes > kChunk) { ++chunk; used = 0; }
+    if (chunk == chunks.size()) chunks.emplace_back(new std::byte[kChunk]);
+    return chunks[chunk].get() + std::exchange(used, used + bytes);
+  }
+  std::vector<std::unique_ptr<std::byte[]>> large;
+
+  static std::vector<std::unique_ptr<Arena>>& idle() {
+    thread_local std::vector<std::unique_ptr<Arena>> arenas;
+    return arenas;
+  }
+};
+
+// ---- Tape -----------------------------------------------------------------------------------------------------------
+
+Tape::Tape() : id_(next_tape_id++), outer_(alive_tapes), outer_recording_(current_tape), outer_masks_(current_masks) {
+  auto& idle = Arena::idle();
+  if (idle.empty()) {
+    arena_ = new Arena;
+  } else {
+    arena_ = idle.back().release();
+    idle.pop_back();
+  }
+  alive_tapes = current_tape = this;
+  current_masks = &masks_;
+}
+
+Tape::Tape(Key key) : Tape() {
+  masks_.mode = Masks::Mode::keyed;
+  masks_.key = key;
+}
+
+Tape::Tape(Evaluating) : Tape() { masks_.mode = Masks::Mode::off; }
+
+Tape::~Tape() {
+  while (last_) {
+    Node* node = last_;
+    last_ = node->previous;
+    node->destroy(node);
+  }
+  if (!played_) stop_recording();
+  alive_tapes = outer_;
+  arena_->chunk = arena_->used = 0;
+  arena_->large.clear();
+  Arena::idle().emplace_back(arena_);
+}
+
+void Tape::stop_recording() {
+  current_tape = outer_recording_;
+  current_masks = outer_masks_;
+}
+
+Tape* Tape::current() { return current_tape; }
+
+void* Tape::allocate(std::size_t bytes) { return arena_->allocate(bytes); }
+
+void Tape::backward(const Variable& loss) {
+  check<ShapeError>(loss.numel() == 1, "backward: the loss must be a scalar: loss {}; take its sum or mean", loss.shape());
+  const Tensor one = ones(loss.shape(), loss.dtype());
+  backward({&loss, 1}, {&one, 1});
+}
+
+void Tape::backward(std::span<const Variable> outputs, std::span<const Tensor> gradients) {
+  check<Error>(!played_, "backward: this tape was already played; record the operations again on a new tape");
+  check<Error>(outputs.size() == gradients.size(), "backward: {} outputs, {} gradients", outputs.size(), gradients.size());
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Slot& slot = outputs[i].slot();
+    check<Error>(slot.gradient_ != nullptr, "backward: nothing that wants a gradient led to this value: shape {}", outputs[i].shape());
+    check<Error>(slot.tape_ == id_ || slot.leaf_, "backward: the value was recorded on another tape: shape {}", outputs[i].shape());
+    check<ShapeError>(outputs[i].shape() == gradients[i].shape(), "backward: value and gradient differ in shape: value {}, gradient {}",
+                      outputs[i].shape(), gradients[i].shape());
+  }
+  check<Error>(current_tape == this, "backward: an inner tape is still recording");
+  played_ = true;
+  stop_recording();
+  for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i].slot().adopt(gradients[i]);
+  const Node* outer_playing = playing;
+  struct Restore {
+    const Node* node;
+    ~Restore() { playing = node; }
+  } restore{outer_playing};
+  while (last_) {
+    Node* node = last_;
+    bool reached = false;
+    for (int i = 0; i < node->output_count; ++i) reached |= node->outputs[i].written();
+    if (reached) {
+      playing = node;
+      const Inside inside(node->path);
+      node->play(node);
+    }
+    last_ = node->previous;
+    node->destroy(node);
+  }
+  id_ = 0;  // Variables of this tape count as gone from here on
+}
+
+bool Slot::alive() const {
+  if (tape_ == 0) return true;
+  for (const Tape* tape = alive_tapes; tape; tape = tape->outer_)
+    if (tape->id_ == tape_) return true;
+  return false;
+}
+
+NoRecording::NoRecording() : saved_(std::exchange(current_tape, nullptr)) {}
+NoRecording::~NoRecording() { current_tape = saved_; }
+
+// ---- record ---------------------------------------------------------------------------------------------------------
+
+namespace detail {
+
+Tape* tape_for(const char* op, std::span<const std::reference_wrapper<const Variable>> inputs) {
+  if (!current_tape) return nullptr;
+  bool wanted = false;
+  for (const Variable& input : inputs) {
+    check<Error>(input.slot().alive(), "{}: an input of shape {} was recorded on a tape that is gone; use constant(x.value()) to go on without its past",
+                 op, input.shape());
+    wanted |= input.wants_gradient();
+  }
+  return wanted ? current_tape : nullptr;
+}
+
+void check_forward(const char* op, const Tensor& y) {
+  if (!detect_anomaly || !is_float(y.dtype()) || all_finite(y)) return;
+  fail<NumericError>("{}: the result has a NaN or infinity: shape {}", op, y.shape());
+}
+
+// Module paths outlive their modules here, because a node may outlive its module.
+std::string_view interned_current_path() {
+  thread_local std::unordered_set<std::string> paths;
+  thread_local std::string_view last_seen, last_interned;
+  const std::string_view path = current_path();
+  if (path.empty()) return {};
+  if (path.data() == last_seen.data() && path == last_interned) return last_interned;
+  last_seen = path;
+  return last_interned = *paths.emplace(path).first;
+}
+
+}  // namespace detail
+
+void Slot::check_written() const {
+  if (!detect_anomaly || all_finite(gradient_->value())) return;
+  fail<NumericError>("{}: a gradient computed backwards has a NaN or infinity: shape {}", playing_op(), gradient_->shape());
+}
+
+void Saved::throw_overwritten() const {
+  fail<Error>("{}: a value saved for the gradient was overwritten before the tape was played: shape {}", playing_op(), value_.shape());
+}
+
+std::vector<Variable> record_split(const char* op, const Variable& x, std::vector<Tensor> views) {
+  const std::reference_wrapper<const Variable> input = x;
+  Tape* tape = detail::tape_for(op, {&input, 1});
+  std::vector<Variable> out;
+  if (!tape) {
+    for (Tensor& view : views) out.push_back(constant(std::move(view)));
+    return out;
+  }
+  struct Parts : Tape::Node {
+    Slot x;
+    Gradient::Joint joint;
+  };
+  const std::size_t head = (sizeof(Parts) + alignof(Gradient) - 1) / alignof(Gradient) * alignof(Gradient);
+  auto* room = static_cast<std::byte*>(tape->allocate(head + views.size() * sizeof(Gradient)));
+  auto* node = new (room) Parts{};
+  node->op = op;
+  node->path = detail::interned_current_path();
+  node->x = x.slot();
+  node->joint = {x.shape(), x.dtype(), {}};
+  node->outputs = reinterpret_cast<Gradient*>(room + head);
+  node->output_count = int(views.size());
+  for (std::size_t i = 0; i < views.size(); ++i) {
+    auto* gradient = new (node->outputs + i) Gradient(views[i].shape(), views[i].dtype(), true);
+    gradient->live_in(&node->joint, Tensor({}, x.dtype(), views[i].shape(), views[i].strides(), views[i].offset() - x.value().offset()));
+    out.emplace_back(std::move(views[i]), Slot(gradient, tape->id()));
+  }
+  node->play = [](Tape::Node* base) {
+    auto* self = static_cast<Parts*>(base);
+    for (int i = 0; i < self->output_count; ++i) {
+      self->outputs[i].zero_if_unwritten();
+      self->outputs[i].take();
+    }
+    self->x.adopt(std::exchange(self->joint.buffer, {}));
+  };
+  node->destroy = [](Tape::Node* base) {
+    auto* self = static_cast<Parts*>(base);
+    for (int i = 0; i < self->output_count; ++i) self->outputs[i].~Gradient();
+    self->~Parts();
+  };
+  tape->append(node);
+  return out;
+}
+
+// ---- leaves ---------------------------------------------------------------------------------------------------------
+
+Variable variable(Tensor value) {
+  check<DTypeError>(is_float(value.dtype()), "variable: a gradient needs f32 or f64: {}", value.dtype());
+  auto leaf = std::make_shared<Gradient>(value.shape(), value.dtype(), true);
+  return {std::move(value), Slot(std::move(leaf))};
+}
+
+Variable constant(Tensor value) { return {std::move(value), Slot()}; }
+
+Tensor Variable::grad() const {
+  check<Error>(slot_.leaf_ != nullptr, "grad: only leaves made by variable(...) keep their gradient; see gradient_hook: shape {}", shape());
+  return slot_.leaf_->written() ? slot_.leaf_->value() : zeros(shape(), dtype());
+}
+
+void Variable::forget_gradient() const {
+  if (slot_.leaf_) slot_.leaf_->forget();
+}
+
+// ---- dropout keys, recomputation, hooks, anomaly mode ----------------------------------------------------------------
+
+std::optional<Key> dropout_key(double p) {
+  check<Error>(p >= 0 && p <= 1, "dropout: p must be in [0, 1]: {}", p);
+  if (p == 0 || !current_masks || current_masks->mode == Tape::Masks::Mode::off) return std::nullopt;
+  check<Error>(current_masks->mode == Tape::Masks::Mode::keyed,
+               "dropout: this tape has no key: use Tape(Key{{seed, step}}) to train or Tape(evaluating) to record without dropout: p {}", p);
+  const std::string_view path = detail::interned_current_path();
+  auto& calls = current_masks->calls;
+  auto at = std::find_if(calls.begin(), calls.end(), [&](const auto& call) { return call.first.data() == path.data(); });
+  if (at == calls.end()) at = calls.insert(calls.end(), {path, 0});
+  return current_masks->key / path / at->second++;
+}
+
+std::vector<Variable> recompute(std::function<std::vector<Variable>(std::span<const Variable>)> f, std::span<const Variable> inputs) {
+  Tape* tape = Tape::current();
+  if (!tape) return f(inputs);
+  const auto masks = std::make_shared<Tape::Masks>(*current_masks);
+  std::vector<Tensor> values;
+  {
+    const NoRecording unrecorded;
+    for (const Variable& y : f(inputs)) values.push_back(y.value());
+  }
+  std::vector<Variable> outputs;
+  // One node that collects all outputs' gradients: each output is a part of it.
+  struct Shared {
+    std::function<std::vector<Variable>(std::span<const Variable>)> f;
+    std::vector<Variable> inputs;
+    std::vector<Tensor> gradients;
+  };
+  const auto shared = std::make_shared<Shared>(Shared{std::move(f), {inputs.begin(), inputs.end()}, std::vector<Tensor>(values.size())});
+  // The recomputing node comes first on the tape, so it is played after the outputs' own nodes have delivered their gradients.
+  const Variable trigger = variable(zeros({}, values.empty() ? DType::f32 : values[0].dtype()));
+  const Variable joint = record("recompute", zeros({}, trigger.dtype()), {trigger}, [shared, masks](const Tensor&) {
+    Tape::Masks* outer = std::exchange(current_masks, nullptr);
+    struct Restore {
+      Tape::Masks* masks;
+      ~Restore() { current_masks = masks; }
+    } restore{outer};
+    Tape inner(evaluating);
+    *current_masks = *masks;
+    const std::vector<Variable> again = shared->f(shared->inputs);
+    std::vector<Variable> reached;
+    std::vector<Tensor> gradients;
+    for (std::size_t i = 0; i < again.size(); ++i)
+      if (shared->gradients[i].defined() && again[i].wants_gradient()) {
+        reached.push_back(again[i]);
+        gradients.push_back(shared->gradients[i]);
+      }
+    if (!reached.empty()) inner.backward(reached, gradients);
+  });
+  for (std::size_t i = 0; i < values.size(); ++i)
+    outputs.push_back(record("recompute", values[i], {joint}, [shared, i, joint = joint.slot()](const Tensor& dy) {
+      shared->gradients[i] = dy;
+      joint.gradient([](Into d) { fill_(d.tensor, 0); });
+    }));
+  return outputs;
+}
+
+Variable recompute(std::function<Variable(const Variable&)> f, const Variable& input) {
+  return recompute([f = std::move(f)](std::span<const Variable> x) { return std::vector{f(x[0])}; }, {&input, 1})[0];
+}
+
+Variable gradient_hook(const Variable& x, std::function<std::optional<Tensor>(const Tensor&)> f) {
+  return record("gradient_hook", x.value(), {x}, [x = x.slot(), f = std::move(f)](const Tensor& dy) {
+    const std::optional<Tensor> other = f(dy);
+    if (other)
+      check<ShapeError>(other->shape() == dy.shape(), "gradient_hook: the gradient returned differs in shape: {}, expected {}", other->shape(), dy.shape());
+    x.adopt(other ? *other : dy);
+  });
+}
+
+DetectAnomaly::DetectAnomaly() : saved_(std::exchange(detect_anomaly, true)) {}
+DetectAnomaly::~DetectAnomaly() { detect_anomaly = saved_; }
+
+}  // namespace heed

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tape: while it lives, operations on Variables are recorded in order; backward walks back over that order once.
+#pragma once
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "autograd/variable.h"
+#include "tensor/random.h"
+
+namespace heed {
+
+struct Evaluating {};
+inline constexpr Evaluating evaluating{};
+
+class Tape {
+ public:
+  Tape();                           // a Dropout with p > 0 throws and names the two choices below
+  explicit Tape(Key key);           // trains: dropout masks come from Key{seed, step, micro_batch}
+  explicit Tape(Evaluating);        // records without dropout
+  ~Tape();
+  Tape(const Tape&) = delete;
+  Tape& operator=(const Tape&) = delete;
+
+  // Plays the tape backwards once, from a scalar, freeing as it goes. Error: played twice, not a scalar, not of this tape.
+  void backward(const Variable& loss);
+  // The same from values of any shape with their upstream gradients: d(Σ y·dy).
+  void backward(std::span<const Variable> outputs, std::span<const Tensor> gradients);
+
+  std::size_t size() const { return count_; }                // operations recorded
+  static Tape* current();                                    // innermost unplayed tape of this thread, or nullptr
+
+  struct Node {
+    Node* previous;
+    void (*play)(Node*);
+    void (*destroy)(Node*);
+    const char* op;
+    std::string_view path;
+    Gradient* outputs;
+    int output_count;
+  };
+
+  // For record.h.
+  void* allocate(std::size_t bytes);                         // lives until the node is destroyed
+  void append(Node* node) { node->previous = last_; last_ = node; ++count_; }
+  std::uint64_t id() const { return id_; }
+
+ private:
+  friend class Slot;
+  void stop_recording();
+
+  std::uint64_t id_;
+  Tape* outer_;                                              // next tape of the thread that lives
+  Tape* outer_recording_;
+  Node* last_ = nullptr;
+  std::size_t count_ = 0;
+  bool played_ = false;
+  struct Arena;
+  Arena* arena_;
+
+ public:
+  // Masks drawn so far, by module path: a module called twice gets two masks.
+  struct Masks {
+    enum class Mode { needs_key, keyed, off } mode = Mode::needs_key;
+    Key key{std::uint64_t{0}};
+    std::vector<std::pair<std::string_view, std::uint64_t>> calls;
+  };
+
+ private:
+  Masks masks_;
+  Masks* outer_masks_;
+};
+
+// While it lives, nothing is recorded on this thread; dropout goes on as before.
+class NoRecording {
+ public:
+  NoRecording();
+  ~NoRecording();
+  NoRecording(const NoRecording&) = delete;
+
+ private:
+  Tape* saved_;
+};
+
+// Key of the next dropout mask of the current module, or nothing where dropout is the identity: p = 0, no tape, Tape(evaluating).
+// Error on a tape without a key.  Mask = f(tape key, module path, ordinal of the call, element index).
+std::optional<Key> dropout_key(double p);
+
+// Activation checkpointing (Chen et al. 2016, arXiv 1604.06174): f runs now without being remembered and once more when
+// its gradient is needed, with the same dropout masks. f takes the inputs and may use Parameters and Variables of outside.
+std::vector<Variable> recompute(std::function<std::vector<Variable>(std::span<const Variable>)> f, std::span<const Variable> inputs);
+Variable recompute(std::function<Variable(const Variable&)> f, const Variable& input);
+
+// A value as it is, whose gradient passes through f: observe it, or return another of the same shape (nothing: keep it).
+Variable gradient_hook(const Variable& x, std::function<std::optional<Tensor>(const Tensor& dy)> f);
+
+// While it lives, the first NaN or infinity that an operation produces, forwards or backwards, throws NumericError naming the
+// operation and the module path.
+class DetectAnomaly {
+ public:
+  DetectAnomaly();
+  ~DetectAnomaly();
+  DetectAnomaly(const DetectAnomaly&) = delete;
+
+ private:
+  bool saved_;
+};
+
+}  // namespace heed

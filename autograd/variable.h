@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// Variable: a Tensor that remembers how it was made while a Tape lives. A Variable comes from an operation on Variables,
+// from `variable` (a leaf that wants a gradient), from a Parameter, or from `constant`; nothing converts a Tensor silently.
+#pragma once
+#include <memory>
+
+#include "tensor/into.h"
+
+namespace heed {
+
+// Where the gradient of one value is collected: written on first use, added to after that.
+class Gradient {
+ public:
+  // A buffer that several gradients are parts of; its memory is taken by the first part that is reached.
+  struct Joint {
+    Shape shape;
+    DType dtype;
+    Tensor buffer;
+  };
+
+  Gradient(Shape shape, DType dtype, bool wanted) : shape_(shape), dtype_(dtype), wanted_(wanted) {}
+
+  bool wanted() const { return wanted_; }
+  bool written() const { return written_; }
+  const Tensor& value() const { return value_; }      // meaningful when written
+  const Shape& shape() const { return shape_; }
+  DType dtype() const { return dtype_; }
+
+  void want(bool wanted) { wanted_ = wanted; }
+  void live_in(Tensor home) { home_ = std::move(home); }   // the first write goes there instead of to fresh memory
+  void live_in(Joint* joint, const Tensor& part) { joint_ = joint; home_ = part; }  // part: shape, strides and offset in the joint buffer
+  void forget() { written_ = false; value_ = {}; }
+  Tensor take();                                           // moves the value out
+  void zero_if_unwritten();
+
+  Into into();                       // the buffer, to be written now
+  void adopt(const Tensor& dy);      // takes dy's memory as its value when it is the first, else adds it
+  Tensor whole();                    // the buffer as a sum so far: zeros when nothing was written
+
+ private:
+  void own();                        // copies the value if its memory is shared with another gradient
+
+  Tensor value_, home_;
+  Joint* joint_ = nullptr;
+  Shape shape_;
+  DType dtype_;
+  bool wanted_, written_ = false, adopted_ = false;
+};
+
+// The slot of a value: where its gradient goes, not the value. Captured by rules.
+class Slot {
+ public:
+  Slot() = default;
+  Slot(Gradient* gradient, std::uint64_t tape) : gradient_(gradient), tape_(tape) {}
+  explicit Slot(std::shared_ptr<Gradient> leaf) : gradient_(leaf.get()), leaf_(std::move(leaf)) {}
+
+  bool wanted() const { return gradient_ && (leaf_ || alive()) && gradient_->wanted(); }
+  bool alive() const;                  // its tape lives and was not played to the end; true for leaves and constants
+
+  // Computes a gradient into its destination:  x.gradient([&](Into dx) { softmax_grad(y, dy, dim, dx); })
+  // f runs only if the value wants a gradient.
+  template <class F> void gradient(F&& f) const {
+    if (!wanted()) return;
+    f(gradient_->into());
+    check_written();
+  }
+  // Hands dy on as it is, without a copy where possible. dy has the value's shape.
+  void adopt(const Tensor& dy) const {
+    if (!wanted()) return;
+    gradient_->adopt(dy);
+    check_written();
+  }
+  // Gradient of a part:  x.part([&](const Tensor& dx) { add_into(dy, {dx(all, Slice{0, 2}), true}); })   dx holds the sum so far
+  template <class F> void part(F&& f) const {
+    if (!wanted()) return;
+    f(gradient_->whole());
+    check_written();
+  }
+
+ private:
+  friend class Variable;
+  friend class Tape;
+  void check_written() const;          // anomaly mode looks at the value
+
+  Gradient* gradient_ = nullptr;
+  std::uint64_t tape_ = 0;             // 0: a leaf or a constant
+  std::shared_ptr<Gradient> leaf_;
+};
+
+class Variable {
+ public:
+  Variable() = default;
+  Variable(Tensor value, Slot slot) : value_(std::move(value)), slot_(std::move(slot)) {}
+
+  bool defined() const { return value_.defined(); }
+  const Tensor& value() const { return value_; }            // leaving the tape
+  const Shape& shape() const { return value_.shape(); }
+  Index size(int dim) const { return value_.size(dim); }
+  int rank() const { return value_.rank(); }
+  DType dtype() const { return value_.dtype(); }
+  Index numel() const { return value_.numel(); }
+  const Slot& slot() const { return slot_; }
+  bool wants_gradient() const { return slot_.wanted(); }
+
+  // Gradient of a leaf made by `variable`, summed over all tapes since forget_gradient(); zeros if nothing reached it.
+  // Error for anything else: only leaves keep their gradient.
+  Tensor grad() const;
+  void forget_gradient() const;
+
+ private:
+  Tensor value_;
+  Slot slot_;
+};
+
+Variable variable(Tensor value);   // a leaf that wants a gradient; DTypeError unless f32 or f64
+Variable constant(Tensor value);   // takes part without a gradient
+
+}  // namespace heed

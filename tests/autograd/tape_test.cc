@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "autograd/check.h"
+#include "autograd/record.h"
+#include "tensor/format.h"
+
+using namespace heed;
+
+namespace {
+
+Tensor map2(const Tensor& a, const Tensor& b, double (*f)(double, double)) {
+  Tensor y = empty_like(a);
+  for (std::size_t i = 0; i < y.span<double>().size(); ++i) y.mutable_span<double>()[i] = f(a.span<double>()[i], b.span<double>()[i]);
+  return y;
+}
+
+// y = a b, one user-made op for all tests here.   da = b dy,  db = a dy
+Variable times(const Variable& a, const Variable& b) {
+  const auto product = [](const Tensor& x, const Tensor& y) { return map2(x, y, [](double p, double q) { return p * q; }); };
+  return record("times", product(a.value(), b.value()), {a, b},
+                [product, a = a.slot(), b = b.slot(), x = saved(a), y = saved(b)](const Tensor& dy) {
+                  a.adopt(product(dy, y));
+                  b.adopt(product(dy, x));
+                });
+}
+
+Variable scalar(double value) { return variable(tensor(value, DType::f64)); }
+
+}  // namespace
+
+TEST_CASE("a value used twice gets the sum of both gradients") {
+  const Variable x = scalar(3);
+  Tape tape;
+  const Variable y = times(x, x), z = times(y, y);  // x⁴
+  tape.backward(z);
+  CHECK(x.grad().item() == 4 * 27);
+}
+
+TEST_CASE("without a tape nothing is remembered, constants want nothing") {
+  const Variable x = scalar(3);
+  CHECK_FALSE(times(x, x).wants_gradient());
+  Tape tape;
+  CHECK_FALSE(times(constant(x.value()), constant(x.value())).wants_gradient());
+  CHECK(tape.size() == 0);
+}
+
+TEST_CASE("leaf gradients add up over tapes until they are forgotten") {
+  const Variable x = scalar(2);
+  for (int i = 0; i < 2; ++i) {
+    Tape tape;
+    tape.backward(times(x, x));
+  }
+  CHECK(x.grad().item() == 8);
+  x.forget_gradient();
+  CHECK(x.grad().item() == 0);
+}
+
+TEST_CASE("a chain of 100,000 operations") {
+  const Variable x = scalar(1), one = constant(tensor(1, DType::f64));
+  Tape tape;
+  Variable y = x;
+  for (int i = 0; i < 100'000; ++i) y = times(y, one);
+  tape.backward(y);
+  CHECK(x.grad().item() == 1);
+}
+
+TEST_CASE("misuse throws and says what to do") {
+  const Variable x = scalar(2);
+  {
+    Tape tape;
+    const Variable y = times(x, x);
+    tape.backward(y);
+    CHECK_THROWS_WITH_AS(tape.backward(y), doctest::Contains("already played"), Error);
+  }
+  {
+    Tape tape;
+    const Variable v = variable(zeros({2}, DType::f64)), y = times(v, v);
+    CHECK_THROWS_WITH_AS(tape.backward(y), doctest::Contains("must be a scalar: loss [2]"), ShapeError);
+    CHECK_THROWS_WITH_AS(tape.backward(constant(tensor(1))), doctest::Contains("nothing that wants a gradient"), Error);
+  }
+  Variable old;
+  {
+    Tape tape;
+    old = times(x, x);
+  }
+  {
+    Tape tape;
+    CHECK_THROWS_WITH_AS(times(old, x), doctest::Contains("tape that is gone"), Error);
+  }
+  {
+    Tape tape;
+    const Tensor value = tensor(2, DType::f64);
+    const Variable y = times(variable(value), x);
+    fill_(value, 5);
+    CHECK_THROWS_WITH_AS(tape.backward(y), doctest::Contains("times: a value saved for the gradient was overwritten"), Error);
+  }
+  CHECK_THROWS_AS(variable(tensor(1, DType::i32)), DTypeError);
+  Tape tape;
+  CHECK_THROWS_WITH_AS(times(x, x).grad(), doctest::Contains("only leaves"), Error);
+}
+
+TEST_CASE("dropout keys: need a key, repeat for none of the calls, off when evaluating") {
+  CHECK_FALSE(dropout_key(0.5));
+  {
+    Tape tape;
+    CHECK_THROWS_WITH_AS(dropout_key(0.5), doctest::Contains("Tape(evaluating)"), Error);
+    CHECK_FALSE(dropout_key(0));
+    CHECK_THROWS_AS(dropout_key(1.5), Error);
+  }
+  {
+    Tape tape(evaluating);
+    CHECK_FALSE(dropout_key(0.5));
+  }
+  std::optional<Key> first, second, other;
+  for (int repeat = 0; repeat < 2; ++repeat) {
+    Tape tape(Key{1, 2});
+    const Inside inside("layer.dropout");
+    const auto a = dropout_key(0.5), b = dropout_key(0.5);
+    CHECK(*a != *b);
+    if (repeat == 1) CHECK((*a == *first && *b == *second));
+    first = a;
+    second = b;
+  }
+  Tape tape(Key{1, 3});
+  const Inside inside("layer.dropout");
+  CHECK(*dropout_key(0.5) != *first);
+}
+
+TEST_CASE("recompute gives the same gradients, masks included, and reaches what the function captured") {
+  const Variable outside = scalar(5);
+  std::vector<Key> keys;
+  const auto piece = [&](std::span<const Variable> x) {
+    if (const auto key = dropout_key(0.5)) keys.push_back(*key);
+    return std::vector{times(times(x[0], x[0]), outside), times(x[0], outside)};
+  };
+  const Variable x = scalar(3);
+  {
+    Tape tape(Key{1});
+    const std::vector<Variable> in{x};
+    const auto y = recompute(piece, in);
+    CHECK(y[0].value().item() == 45);
+    tape.backward(times(y[0], y[1]));  // 5x² · 5x = 25 x³;  with o: o² x³
+  }
+  CHECK(x.grad().item() == 75 * 9);
+  CHECK(outside.grad().item() == 2 * 5 * 27);
+  REQUIRE(keys.size() == 2);
+  CHECK(keys[0] == keys[1]);
+}
+
+TEST_CASE("a hook sees and may replace the gradient") {
+  const Variable x = scalar(3);
+  double seen = 0;
+  Tape tape;
+  const Variable y = gradient_hook(times(x, x), [&](const Tensor& dy) -> std::optional<Tensor> {
+    seen = dy.item();
+    return tensor(10, DType::f64);
+  });
+  tape.backward(times(y, constant(tensor(2, DType::f64))));
+  CHECK(seen == 2);
+  CHECK(x.grad().item() == 60);
+}
+
+TEST_CASE("anomaly mode names op and module path, forwards and backwards") {
+  const DetectAnomaly detect;
+  const Inside inside("encoder.layers.0");
+  const double infinity = std::numeric_limits<double>::infinity();
+  {
+    Tape tape;
+    CHECK_THROWS_WITH_AS(times(scalar(infinity), scalar(0)), doctest::Contains("in encoder.layers.0: times: the result"), NumericError);
+  }
+  Tape tape;
+  const Variable x = scalar(1), y = times(x, constant(tensor(1, DType::f64)));
+  const Variable bad = gradient_hook(y, [&](const Tensor&) { return std::optional(tensor(infinity, DType::f64)); });
+  CHECK_THROWS_WITH_AS(tape.backward(bad), doctest::Contains("gradient_hook: a gradient computed backwards"), NumericError);
+}
+
+TEST_CASE("split: parts share one gradient buffer, parts not reached count as zero") {
+  const Variable x = variable(tensor({{1, 2, 3}, {4, 5, 6}}, DType::f64));
+  const Tensor v = x.value();
+  Tape tape;
+  const auto parts = record_split("split", x, {v(all, Slice{0, 1}), v(all, Slice{1, 3})});
+  const Variable ones = constant(heed::ones({2, 2}, DType::f64));
+  const Variable y = record("copy", parts[1].value().clone(), {parts[1]}, [p = parts[1].slot()](const Tensor& dy) {
+    p.gradient([&](Into d) { copy_into(d.tensor, dy); });
+  });
+  const Variable z = times(y, ones);
+  const Tensor dz = tensor({{1, 2}, {3, 4}}, DType::f64);
+  tape.backward({&z, 1}, {&dz, 1});
+  CHECK(x.grad().to_vector<double>() == std::vector<double>{0, 1, 2, 0, 3, 4});
+}
+
+TEST_CASE("check_gradient names the worst element") {
+  const auto right = check_gradient([](std::span<const Variable> x) { return times(x[0], x[1]); },
+                                    {tensor({1.5, -2}, DType::f64), tensor({0.5, 3}, DType::f64)});
+  CHECK(right.holds());
+  const auto wrong = check_gradient(
+      [](std::span<const Variable> x) {
+        return record("wrong", x[0].value().clone(), {x[0]}, [s = x[0].slot()](const Tensor& dy) {
+          s.gradient([&](Into d) { copy_into(d.tensor, dy); fill_(d.tensor[1], 7); });
+        });
+      },
+      {tensor({1.5, -2, 4}, DType::f64)});
+  CHECK_FALSE(wrong.holds());
+  CHECK(wrong.worst.find("d/d input 0 at [1]: tape 7") != std::string::npos);
+}
