@@ -1,0 +1,553 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/ops/index.h"
+#define HWY_TARGET_INCLUDE "tensor/ops/index.cc"
+#include "tensor/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::HWY_NAMESPACE {
+namespace {
+
+// y[p] = scale table[ids[p]] (+ positions[p % period]); product and sum are rounded apart, as in the composition of two ops
+template <class T>
+void EmbedRows(const T* table, size_t stride, const int64_t* ids, size_t begin, size_t end, size_t n, T scale, const T* positions,
+               size_t position_stride, size_t period, T* y) {
+  const hn::ScalableTag<T> d;
+  const size_t lanes = hn::Lanes(d);
+  const auto by = hn::Set(d, scale);
+  for (size_t p = begin; p < end; ++p) {
+    const T* row = table + size_t(ids[p]) * stride;
+    const T* add = positions ? positions + p % period * position_stride : nullptr;
+    T* out = y + p * n;
+    size_t i = 0;
+    if (add) {
+      for (; i + lanes <= n; i += lanes)
+        hn::StoreU(hn::Add(hn::Mul(by, hn::LoadU(d, row + i)), hn::LoadU(d, add + i)), d, out + i);
+      for (; i < n; ++i) out[i] = scale * row[i] + add[i];
+    } else {
+      for (; i + lanes <= n; i += lanes) hn::StoreU(hn::Mul(by, hn::LoadU(d, row + i)), d, out + i);
+      for (; i < n; ++i) out[i] = scale * row[i];
+    }
+  }
+}
+
+// dx[i] (=|+=) scale Σ_p dy[at[p]][i], one chain of additions per element in rising p
+template <class T> void SumRows(const T* dy, size_t stride, const int64_t* at, size_t count, T scale, bool add, size_t n, T* dx) {
+  const hn::ScalableTag<T> d;
+  const size_t lanes = hn::Lanes(d);
+  const auto by = hn::Set(d, scale), zero = hn::Zero(d);
+  size_t i = 0;
+  for (; i + 4 * lanes <= n; i += 4 * lanes) {
+    auto a0 = add ? hn::LoadU(d, dx + i) : zero, a1 = add ? hn::LoadU(d, dx + i + lanes) : zero;
+    auto a2 = add ? hn::LoadU(d, dx + i + 2 * lanes) : zero, a3 = add ? hn::LoadU(d, dx + i + 3 * lanes) : zero;
+    for (size_t p = 0; p < count; ++p) {
+      const T* row = dy + size_t(at[p]) * stride + i;
+      a0 = hn::Add(a0, hn::Mul(by, hn::LoadU(d, row)));
+      a1 = hn::Add(a1, hn::Mul(by, hn::LoadU(d, row + lanes)));
+      a2 = hn::Add(a2, hn::Mul(by, hn::LoadU(d, row + 2 * lanes)));
+      a3 = hn::Add(a3, hn::Mul(by, hn::LoadU(d, row + 3 * lanes)));
+    }
+    hn::StoreU(a0, d, dx + i);
+    hn::StoreU(a1, d, dx + i + lanes);
+    hn::StoreU(a2, d, dx + i + 2 * lanes);
+    hn::StoreU(a3, d, dx + i + 3 * lanes);
+  }
+  for (; i + lanes <= n; i += lanes) {
+    auto a = add ? hn::LoadU(d, dx + i) : zero;
+    for (size_t p = 0; p < count; ++p) a = hn::Add(a, hn::Mul(by, hn::LoadU(d, dy + size_t(at[p]) * stride + i)));
+    hn::StoreU(a, d, dx + i);
+  }
+  for (; i < n; ++i) {
+    T a = add ? dx[i] : T(0);
+    for (size_t p = 0; p < count; ++p) a += scale * dy[size_t(at[p]) * stride + i];
+    dx[i] = a;
+  }
+}
+
+// First i in [begin, n) with x[i] > bound or x[i] NaN, n if there is none
+template <class T> size_t FindAbove(const T* x, size_t begin, size_t n, T bound) {
+  const hn::ScalableTag<T> d;
+  const size_t lanes = hn::Lanes(d);
+  const auto limit = hn::Set(d, bound);
+  size_t i = begin;
+  for (; i + lanes <= n; i += lanes) {
+    const auto v = hn::LoadU(d, x + i);
+    if (!hn::AllTrue(d, hn::Le(v, limit))) break;   // false for NaN as well
+  }
+  while (i < n && x[i] <= bound) ++i;
+  return i;
+}
+
+void EmbedRowsF32(const float* a, size_t b, const int64_t* c, size_t e, size_t f, size_t g, float h, const float* i, size_t j, size_t k,
+                  float* l) { EmbedRows(a, b, c, e, f, g, h, i, j, k, l); }
+void EmbedRowsF64(const double* a, size_t b, const int64_t* c, size_t e, size_t f, size_t g, double h, const double* i, size_t j,
+                  size_t k, double* l) { EmbedRows(a, b, c, e, f, g, h, i, j, k, l); }
+void SumRowsF32(const float* a, size_t b, const int64_t* c, size_t e, float f, bool g, size_t h, float* i) { SumRows(a, b, c, e, f, g, h, i); }
+void SumRowsF64(const double* a, size_t b, const int64_t* c, size_t e, double f, bool g, size_t h, double* i) { SumRows(a, b, c, e, f, g, h, i); }
+size_t FindAboveF32(const float* x, size_t begin, size_t n, float bound) { return FindAbove(x, begin, n, bound); }
+size_t FindAboveF64(const double* x, size_t begin, size_t n, double bound) { return FindAbove(x, begin, n, bound); }
+
+}  // namespace
+}  // namespace heed::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "tensor/format.h"
+#include "tensor/lines.h"
+#include "tensor/ops/view.h"
+#include "tensor/parallel.h"
+
+namespace heed {
+HWY_EXPORT(EmbedRowsF32);
+HWY_EXPORT(EmbedRowsF64);
+HWY_EXPORT(SumRowsF32);
+HWY_EXPORT(SumRowsF64);
+HWY_EXPORT(FindAboveF32);
+HWY_EXPORT(FindAboveF64);
+
+namespace {
+
+template <class T> auto embed_rows() {
+  if constexpr (std::is_same_v<T, float>) return HWY_DYNAMIC_DISPATCH(EmbedRowsF32);
+  else return HWY_DYNAMIC_DISPATCH(EmbedRowsF64);
+}
+template <class T> auto sum_rows() {
+  if constexpr (std::is_same_v<T, float>) return HWY_DYNAMIC_DISPATCH(SumRowsF32);
+  else return HWY_DYNAMIC_DISPATCH(SumRowsF64);
+}
+
+std::string position_text(Index flat, const Shape& shape) {
+  Shape at = shape;
+  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+    at[axis] = flat % shape[axis];
+    flat /= shape[axis];
+  }
+  return to_string(at);
+}
+
+// ids as contiguous i64, each within [0, n).
+Tensor checked_ids(std::string_view op, std::string_view what, const Tensor& ids, Index n) {
+  check<DTypeError>(ids.dtype() == DType::i32 || ids.dtype() == DType::i64, "{}: takes ids of i32 or i64: {}", op, ids.dtype());
+  Tensor wide = to(ids, DType::i64).contiguous();
+  const auto values = wide.span<Index>();
+  const auto wrong = std::find_if(values.begin(), values.end(), [n](Index id) { return id < 0 || id >= n; });
+  check<IndexError>(wrong == values.end(), "{}: {} {} at position {} is not in [0, {})", op, what,
+                    wrong == values.end() ? 0 : *wrong, position_text(wrong - values.begin(), ids.shape()), n);
+  return wide;
+}
+
+void check_same_dtype(std::string_view op, std::string_view a_name, const Tensor& a, std::string_view b_name, const Tensor& b) {
+  check<DTypeError>(a.dtype() == b.dtype(), "{}: dtypes differ: {} {}, {} {}", op, a_name, a.dtype(), b_name, b.dtype());
+}
+
+// The tensor itself if the axes from `axis` on have no gaps among them, else a copy: [.., inner] blocks can be moved whole.
+Tensor with_dense_tail(const Tensor& x, int axis) {
+  Index step = 1;
+  for (int i = x.rank() - 1; i >= axis; --i) {
+    if (x.shape()[i] != 1 && x.strides()[i] != step) return x.clone();
+    step *= x.shape()[i];
+  }
+  return x;
+}
+
+// A derivative that is written row by row: computed in place where `into` has no gaps, else beside it.
+template <class F> void through_contiguous(const Into& into, F&& compute) {
+  Tensor out = into.tensor.contiguous();
+  compute(out);
+  if (out.storage() != into.tensor.storage()) copy_into(into.tensor, out);
+}
+
+// dx[o, ids[p], :] (=|+=) scale Σ dy[o, p, :] in rising p.      dx [O, V, n] contiguous, dy [O, P, n] with dense n
+// Counting sort by id; rows are then cut into ranges of ids and columns, and every element is one chain in one chunk.
+template <class T> void add_rows(std::span<const Index> ids, const T* dy, Index dy_outer, Index dy_row, Index outer, Index rows, Index n,
+                                 double scale, Index skip, bool add, T* dx) {
+  const auto count = Index(ids.size());
+  Tensor scratch = zeros({rows + 1 + count}, DType::i64);
+  Index* const first = scratch.mutable_data<Index>();            // first[v] = where the positions of id v begin
+  Index* const order = first + rows + 1;
+  for (Index id : ids) ++first[id];
+  std::exclusive_scan(first, first + rows + 1, first, Index{0});
+  for (Index p = 0; p < count; ++p) order[first[ids[size_t(p)]]++] = p;
+  std::copy_backward(first, first + rows, first + rows + 1);      // first[v] had moved to the end of v
+  first[0] = 0;
+
+  const Index width = 256, blocks = (n + width - 1) / width;
+  const Index per_range = row_grain(1 + width * count / std::max<Index>(rows, 1)), ranges = (rows + per_range - 1) / per_range;
+  const auto kernel = sum_rows<T>();
+  parallel_for(outer * ranges * blocks, 1, [&](Index begin, Index end) {
+    for (Index chunk = begin; chunk < end; ++chunk) {
+      const Index o = chunk / (ranges * blocks), range = chunk / blocks % ranges, column = chunk % blocks * width;
+      for (Index v = range * per_range; v < std::min(rows, (range + 1) * per_range); ++v) {
+        const Index positions = v == skip ? 0 : first[v + 1] - first[v];
+        if (positions == 0 && add) continue;
+        kernel(dy + o * dy_outer + column, size_t(dy_row), order + first[v], size_t(positions), T(scale), add,
+               size_t(std::min(width, n - column)), dx + (o * rows + v) * n + column);
+      }
+    }
+  });
+}
+
+template <class T> struct Ranked {
+  T value;
+  Index index;
+};
+template <class T> auto key(T x) {
+  if constexpr (std::is_same_v<T, BFloat16>) return float(x);
+  else return x;
+}
+// a < b with NaN above everything
+template <class T> bool below(T a, T b) {
+  if constexpr (std::is_floating_point_v<T>) return a < b || (b != b && a == a);
+  else return a < b;
+}
+
+// Order of the result: by value, then by index.
+template <class T> bool earlier(const Ranked<T>& a, const Ranked<T>& b, bool descending) {
+  if (descending ? below(b.value, a.value) : below(a.value, b.value)) return true;
+  if (descending ? below(a.value, b.value) : below(b.value, a.value)) return false;
+  return a.index < b.index;
+}
+
+// The k largest of a dense line: a short sorted list that a value enters only by beating its last entry.
+template <class T> void topk_line(const T* x, Index n, Index k, Ranked<T>* best, size_t (*find_above)(const T*, size_t, size_t, T)) {
+  Index filled = 0;
+  for (Index i = 0; i < n; ++i) {
+    if (filled == k) {
+      i = Index(find_above(x, size_t(i), size_t(n), best[k - 1].value));
+      if (i == n) return;
+      if (!below(best[k - 1].value, x[i])) continue;
+    }
+    Index at = filled < k ? filled++ : k - 1;
+    for (; at > 0 && below(best[at - 1].value, x[i]); --at) best[at] = best[at - 1];
+    best[at] = {x[i], i};
+  }
+}
+
+Shape with_size(Shape shape, int axis, Index size) {
+  shape[axis] = size;
+  return shape;
+}
+
+// The first k in order along an axis.
+Sorted sort_lines(const Tensor& x, int axis, Index k, bool descending) {
+  const Shape shape = with_size(x.shape(), axis, k);
+  Sorted y{empty(shape, x.dtype()), empty(shape, DType::i64)};
+  if (y.values.numel() == 0) return y;
+  const Index n = x.shape()[axis], step = x.strides()[axis], out_step = y.values.strides()[axis];
+  const Lines<2> lines(shape, axis, {x.strides(), y.values.strides()});
+  visit_any(x.dtype(), [&]<class T>() {
+    using K = decltype(key(T{}));
+    const T* from = x.data<T>();
+    T* values = y.values.mutable_data<T>();
+    Index* indices = y.indices.mutable_data<Index>();
+    parallel_for(lines.count(), row_grain(k < 64 ? n / 4 + 1 : 8 * n), [&](Index begin, Index end) {
+      std::vector<Ranked<K>> line;
+      lines(begin, end, [&](const std::array<Index, 2>& at) {
+        bool ready = false;
+        if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>)
+          if (descending && k < n && k <= 64 && step == 1) {
+            line.resize(size_t(k));
+            if constexpr (std::is_same_v<T, float>) topk_line<T>(from + at[0], n, k, line.data(), HWY_DYNAMIC_DISPATCH(FindAboveF32));
+            else topk_line<T>(from + at[0], n, k, line.data(), HWY_DYNAMIC_DISPATCH(FindAboveF64));
+            ready = true;
+          }
+        if (!ready) {
+          line.resize(size_t(n));
+          for (Index i = 0; i < n; ++i) line[size_t(i)] = {key(from[at[0] + i * step]), i};
+          std::partial_sort(line.begin(), line.begin() + k, line.end(), [&](const auto& a, const auto& b) { return earlier(a, b, descending); });
+        }
+        for (Index i = 0; i < k; ++i) {
+          const Index index = line[size_t(i)].index;
+          values[at[1] + i * out_step] = from[at[0] + index * step];
+          indices[at[1] + i * out_step] = index;
+        }
+      });
+    });
+  });
+  return y;
+}
+
+// x's shape and index's fit along all axes but one.
+int check_gather(std::string_view op, const Tensor& x, int dim, const Tensor& index) {
+  const int axis = normalize_dim(op, dim, x.shape());
+  bool fits = index.rank() == x.rank();
+  for (int i = 0; fits && i < x.rank(); ++i) fits = i == axis || index.shape()[i] <= x.shape()[i];
+  check<ShapeError>(fits, "{}: index must have x's rank and, beside dim {}, at most x's sizes: x {}, index {}", op, dim, x.shape(), index.shape());
+  return axis;
+}
+
+// x[.., index[.., j, ..], ..] += src[.., j, ..]: lines do not touch one another
+template <class T> void add_lines(const Tensor& x, int axis, const Tensor& index, const Tensor& src) {
+  T* to = x.mutable_data<T>();
+  const T* from = src.data<T>();
+  const Index* ids = index.data<Index>();
+  const Index n = index.shape()[axis], to_step = x.strides()[axis], from_step = src.strides()[axis], id_step = index.strides()[axis];
+  const Lines<3> lines(index.shape(), axis, {x.strides(), src.strides(), index.strides()});
+  parallel_for(n == 0 ? 0 : lines.count(), row_grain(n), [&](Index begin, Index end) {
+    lines(begin, end, [&](const std::array<Index, 3>& at) {
+      for (Index j = 0; j < n; ++j) {
+        T& sum = to[at[0] + ids[at[2] + j * id_step] * to_step];
+        if constexpr (std::is_integral_v<T>) sum = T(std::make_unsigned_t<T>(sum) + std::make_unsigned_t<T>(from[at[1] + j * from_step]));
+        else sum += from[at[1] + j * from_step];
+      }
+    });
+  });
+}
+
+// y (=|+=) mask ? value : x over the last axis' lines
+template <class T> void fill_lines(const Tensor& x, const Tensor& mask, T value, const Tensor& y, bool add) {
+  const T* from = x.data<T>();
+  const std::uint8_t* set = mask.data<std::uint8_t>();
+  T* to = y.mutable_data<T>();
+  const int axis = x.rank() - 1;
+  const Index n = x.shape()[axis], xs = x.strides()[axis], ms = mask.strides()[axis], ys = y.strides()[axis];
+  const Lines<3> lines(x.shape(), axis, {x.strides(), mask.strides(), y.strides()});
+  parallel_for(n == 0 ? 0 : lines.count(), row_grain(n), [&](Index begin, Index end) {
+    lines(begin, end, [&](const std::array<Index, 3>& at) {
+      const T* a = from + at[0];
+      const std::uint8_t* m = set + at[1];
+      T* out = to + at[2];
+      const auto one = [&](Index i) { return m[i * ms] ? value : a[i * xs]; };
+      if constexpr (std::is_floating_point_v<T>)
+        if (add) {
+          for (Index i = 0; i < n; ++i) out[i * ys] += one(i);
+          return;
+        }
+      if (xs == 1 && ms == 1 && ys == 1)
+        for (Index i = 0; i < n; ++i) out[i] = m[i] ? value : a[i];
+      else
+        for (Index i = 0; i < n; ++i) out[i * ys] = one(i);
+    });
+  });
+}
+
+Tensor fitting_mask(std::string_view op, const Tensor& x, const Tensor& mask) {
+  check<DTypeError>(mask.dtype() == DType::u8, "{}: takes a mask of u8: {}", op, mask.dtype());
+  check<ShapeError>(broadcast_shapes(op, x.shape(), mask.shape()) == x.shape(), "{}: mask does not broadcast to x: x {}, mask {}", op,
+                    x.shape(), mask.shape());
+  return expand(mask, x.shape());
+}
+
+}  // namespace
+
+Tensor embedding(const Tensor& table, const Tensor& ids, double scale, const Tensor& positions) {
+  check<ShapeError>(table.rank() == 2, "embedding: table needs 2 axes [ids, width]: table {}", table.shape());
+  const Index n = table.size(1), period = ids.rank() ? ids.size(-1) : 1;
+  if (positions.defined()) {
+    check_same_dtype("embedding", "table", table, "positions", positions);
+    check<ShapeError>(positions.shape() == Shape{period, n}, "embedding: positions do not fit: table {}, ids {}, positions {}, expected {}",
+                      table.shape(), ids.shape(), positions.shape(), Shape{period, n});
+  }
+  const Tensor wide = checked_ids("embedding", "id", ids, table.size(0));
+  Shape shape = ids.shape();
+  shape.push_back(n);
+  const Tensor from = with_dense_tail(table, 1), add = positions.defined() ? with_dense_tail(positions, 1) : positions;
+  return visit_float(table.dtype(), "embedding", [&]<class T>() {
+    Tensor y = empty(shape, table.dtype());
+    const T* rows = from.data<T>();
+    const T* plus = add.defined() ? add.data<T>() : nullptr;
+    T* out = y.mutable_data<T>();
+    const auto kernel = embed_rows<T>();
+    parallel_for(wide.numel(), row_grain(n), [&](Index begin, Index end) {
+      kernel(rows, size_t(from.strides()[0]), wide.data<Index>(), size_t(begin), size_t(end), size_t(n), T(scale), plus,
+             plus ? size_t(add.strides()[0]) : 0, size_t(period), out);
+    });
+    return y;
+  });
+}
+
+void embedding_grad(const Tensor& ids, const Tensor& dy, double scale, Index padding_idx, Into dtable) {
+  const Index rows = dtable.tensor.size(0), n = dtable.tensor.size(1);
+  Shape expected = ids.shape();
+  expected.push_back(n);
+  check<ShapeError>(dy.shape() == expected, "embedding_grad: dy does not fit ids: dy {}, ids {}, dtable {}", dy.shape(), ids.shape(), dtable.tensor.shape());
+  check_same_dtype("embedding_grad", "dy", dy, "dtable", dtable.tensor);
+  const Tensor wide = checked_ids("embedding_grad", "id", ids, rows), from = reshape(dy, {-1, n});
+  visit_float(dy.dtype(), "embedding_grad", [&]<class T>() {
+    through_contiguous(dtable, [&](const Tensor& dx) {
+      add_rows<T>(wide.span<Index>(), from.data<T>(), 0, n, 1, rows, n, scale, padding_idx, dtable.add, dx.mutable_data<T>());
+    });
+  });
+}
+
+Tensor index_select(const Tensor& x, int dim, const Tensor& ids) {
+  const int axis = normalize_dim("index_select", dim, x.shape());
+  check<ShapeError>(ids.rank() == 1, "index_select: ids need 1 axis: x {}, ids {}", x.shape(), ids.shape());
+  const Tensor wide = checked_ids("index_select", "id", ids, x.shape()[axis]);
+  const Index count = wide.numel();
+  const Tensor from = with_dense_tail(x, axis + 1);
+  Tensor y = empty(with_size(x.shape(), axis, count), x.dtype());
+  Shape outer;
+  Strides from_strides, to_strides;
+  Index inner = Index(item_size(x.dtype()));
+  const Index item = inner;
+  for (int i = 0; i < axis; ++i) {
+    outer.push_back(x.shape()[i]);
+    from_strides.push_back(from.strides()[i] * item);
+    to_strides.push_back(y.strides()[i] * item);
+  }
+  for (int i = axis + 1; i < x.rank(); ++i) inner *= x.shape()[i];
+  outer.push_back(1);
+  from_strides.push_back(0);
+  to_strides.push_back(0);
+  if (y.numel() == 0) return y;
+  const std::byte* source = from.storage().data() + from.offset() * item;
+  std::byte* target = y.storage().data();
+  const Index* id = wide.data<Index>();
+  const Index step = from.strides()[axis] * item, out_step = y.strides()[axis] * item;
+  const Lines<2> lines(outer, axis, {from_strides, to_strides});
+  parallel_for(lines.count() * count, row_grain(inner / 4 + 4), [&](Index begin, Index end) {
+    for (Index first = begin; first < end;) {
+      const Index line = first / count, last = std::min(end, (line + 1) * count);
+      lines(line, line + 1, [&](const std::array<Index, 2>& at) {
+        for (Index p = first - line * count; p < last - line * count; ++p)
+          std::memcpy(target + at[1] + p * out_step, source + at[0] + id[p] * step, size_t(inner));
+      });
+      first = last;
+    }
+  });
+  return y;
+}
+
+void index_select_grad(const Tensor& ids, const Tensor& dy, int dim, Into dx) {
+  const int axis = normalize_dim("index_select_grad", dim, dx.tensor.shape());
+  const Index rows = dx.tensor.shape()[axis];
+  check_same_dtype("index_select_grad", "dy", dy, "dx", dx.tensor);
+  check<ShapeError>(dy.shape() == with_size(dx.tensor.shape(), axis, ids.numel()), "index_select_grad: dy does not fit: dy {}, dx {}, {} ids",
+                    dy.shape(), dx.tensor.shape(), ids.numel());
+  const Tensor wide = checked_ids("index_select_grad", "id", ids, rows), from = dy.contiguous();
+  Index outer = 1, n = 1;
+  for (int i = 0; i < axis; ++i) outer *= dy.shape()[i];
+  for (int i = axis + 1; i < dy.rank(); ++i) n *= dy.shape()[i];
+  visit_float(dy.dtype(), "index_select_grad", [&]<class T>() {
+    through_contiguous(dx, [&](const Tensor& out) {
+      add_rows<T>(wide.span<Index>(), from.data<T>(), wide.numel() * n, n, outer, rows, n, 1, -1, dx.add, out.mutable_data<T>());
+    });
+  });
+}
+
+Tensor gather(const Tensor& x, int dim, const Tensor& index) {
+  const int axis = check_gather("gather", x, dim, index);
+  const Tensor wide = checked_ids("gather", "index", index, x.shape()[axis]);
+  Tensor y = empty(index.shape(), x.dtype());
+  const Index n = index.shape()[axis], x_step = x.strides()[axis], y_step = y.strides()[axis];
+  const Lines<2> lines(index.shape(), axis, {x.strides(), y.strides()});
+  visit_any(x.dtype(), [&]<class T>() {
+    const T* from = x.data<T>();
+    const Index* ids = wide.data<Index>();
+    T* to = y.mutable_data<T>();
+    parallel_for(n == 0 ? 0 : lines.count(), row_grain(n), [&](Index begin, Index end) {
+      lines(begin, end, [&](const std::array<Index, 2>& at) {
+        for (Index j = 0; j < n; ++j) to[at[1] + j * y_step] = from[at[0] + ids[at[1] + j * y_step] * x_step];
+      });
+    });
+  });
+  return y;
+}
+
+void gather_grad(const Tensor& index, const Tensor& dy, int dim, Into dx) {
+  const int axis = check_gather("gather_grad", dx.tensor, dim, index);
+  check_same_dtype("gather_grad", "dy", dy, "dx", dx.tensor);
+  check<ShapeError>(dy.shape() == index.shape(), "gather_grad: dy and index differ: dy {}, index {}", dy.shape(), index.shape());
+  const Tensor wide = checked_ids("gather_grad", "index", index, dx.tensor.shape()[axis]);
+  visit_float(dy.dtype(), "gather_grad", [&]<class T>() {
+    if (!dx.add) fill_(dx.tensor, 0);
+    add_lines<T>(dx.tensor, axis, wide, dy);
+  });
+}
+
+Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& src) {
+  const int axis = check_gather("scatter_add", x, dim, index);
+  check_same_dtype("scatter_add", "x", x, "src", src);
+  check<ShapeError>(src.shape() == index.shape(), "scatter_add: index and src differ: index {}, src {}", index.shape(), src.shape());
+  check<DTypeError>(x.dtype() != DType::bf16, "scatter_add: takes no {}", x.dtype());
+  const Tensor wide = checked_ids("scatter_add", "index", index, x.shape()[axis]);
+  Tensor y = x.clone();
+  visit_any(x.dtype(), [&]<class T>() {
+    if constexpr (!std::is_same_v<T, BFloat16>) add_lines<T>(y, axis, wide, src);
+  });
+  return y;
+}
+
+Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
+  const Tensor set = fitting_mask("masked_fill", x, mask);
+  if (x.rank() == 0) return reshape(masked_fill(reshape(x, {1}), reshape(set, {1}), value), {});
+  Tensor y = empty(x.shape(), x.dtype());
+  const Tensor one = full({}, value, x.dtype());
+  visit_any(x.dtype(), [&]<class T>() { fill_lines<T>(x, set, one.item<T>(), y, false); });
+  return y;
+}
+
+void masked_fill_grad(const Tensor& mask, const Tensor& dy, Into dx) {
+  const Tensor set = fitting_mask("masked_fill_grad", dy, mask);
+  check_same_dtype("masked_fill_grad", "dy", dy, "dx", dx.tensor);
+  check<ShapeError>(dy.shape() == dx.tensor.shape(), "masked_fill_grad: dy {}, dx {}", dy.shape(), dx.tensor.shape());
+  if (dy.rank() == 0) return masked_fill_grad(reshape(set, {1}), reshape(dy, {1}), {reshape(dx.tensor, {1}), dx.add});
+  visit_float(dy.dtype(), "masked_fill_grad", [&]<class T>() { fill_lines<T>(dy, set, T(0), dx.tensor, dx.add); });
+}
+
+Tensor masked_select(const Tensor& x, const Tensor& mask) {
+  check<DTypeError>(mask.dtype() == DType::u8, "masked_select: takes a mask of u8: {}", mask.dtype());
+  check<ShapeError>(mask.shape() == x.shape(), "masked_select: shapes differ: x {}, mask {}", x.shape(), mask.shape());
+  const Tensor flat = mask.contiguous(), from = x.contiguous();
+  const auto set = flat.span<std::uint8_t>();
+  Tensor y = empty({Index(set.size()) - std::count(set.begin(), set.end(), 0)}, x.dtype());
+  visit_any(x.dtype(), [&]<class T>() {
+    const auto values = from.span<T>();
+    T* to = y.mutable_data<T>();
+    for (size_t i = 0; i < set.size(); ++i)
+      if (set[i]) *to++ = values[i];
+  });
+  return y;
+}
+
+Tensor nonzero(const Tensor& x) {
+  const Tensor flat = x.contiguous();
+  return visit_any(x.dtype(), [&]<class T>() {
+    const auto values = flat.span<T>();
+    const auto is_set = [](T v) { return key(v) != 0; };
+    Tensor y = empty({std::count_if(values.begin(), values.end(), is_set), x.rank()}, DType::i64);
+    Index* to = y.mutable_data<Index>();
+    for (size_t i = 0; i < values.size(); ++i) {
+      if (!is_set(values[i])) continue;
+      auto rest = Index(i);
+      for (int axis = x.rank() - 1; axis >= 0; --axis) { to[axis] = rest % x.shape()[axis]; rest /= x.shape()[axis]; }
+      to += x.rank();
+    }
+    return y;
+  });
+}
+
+Tensor one_hot(const Tensor& ids, Index classes, DType dtype) {
+  check<ShapeError>(classes >= 0, "one_hot: classes must not be negative: {}", classes);
+  const Tensor wide = checked_ids("one_hot", "id", ids, classes);
+  Shape shape = ids.shape();
+  shape.push_back(classes);
+  Tensor y = zeros(shape, dtype);
+  const Tensor one = ones({}, dtype);
+  visit_any(dtype, [&]<class T>() {
+    T* to = y.mutable_data<T>();
+    for (Index id : wide.span<Index>()) { to[id] = one.item<T>(); to += classes; }
+  });
+  return y;
+}
+
+Sorted sort(const Tensor& x, int dim, bool descending) {
+  if (x.rank() == 0) { Sorted y = sort(reshape(x, {1}), dim, descending); return {reshape(y.values, {}), reshape(y.indices, {})}; }
+  const int axis = normalize_dim("sort", dim, x.shape());
+  return sort_lines(x, axis, x.shape()[axis], descending);
+}
+
+Tensor argsort(const Tensor& x, int dim, bool descending) { return sort(x, dim, descending).indices; }
+
+Sorted topk(const Tensor& x, Index k, int dim) {
+  const int axis = normalize_dim("topk", dim, x.shape());
+  check<IndexError>(k >= 0 && k <= x.shape()[axis], "topk: k {} is not in [0, {}]: x {}, dim {}", k, x.shape()[axis], x.shape(), dim);
+  return sort_lines(x, axis, k, true);
+}
+
+}  // namespace heed
+#endif
