@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/metrics.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "tensor/error.h"
+#include "tensor/file.h"
+
+using namespace heed;
+using Lines = std::vector<std::string>;
+
+namespace {
+
+nlohmann::json golden() { return nlohmann::json::parse(read_file(HEED_SOURCE_DIR "/tests/golden/bleu.json")); }
+
+// Equal but for the last bits of exp and log: a sum of four logarithms and one exp.
+bool close(double a, double b) { return std::abs(a - b) <= 1e-12 * std::max(1.0, std::abs(b)); }
+
+BleuOptions bleu_options(const nlohmann::json& row) {
+  const std::string smoothing = row["smooth_method"];
+  BleuOptions options;
+  options.tokenizer = row["tokenize"] == "none" ? BleuTokenizer::none : BleuTokenizer::mteval_13a;
+  options.smoothing = smoothing == "exp"     ? BleuSmoothing::exp
+                      : smoothing == "floor" ? BleuSmoothing::floor
+                      : smoothing == "add-k" ? BleuSmoothing::add_k
+                                             : BleuSmoothing::none;
+  if (row["smooth_value"].is_number()) options.smoothing_value = row["smooth_value"];
+  options.effective_order = row["effective_order"];
+  options.lowercase = row["lowercase"];
+  return options;
+}
+
+const References kReference{{"a b c d"}};
+
+}  // namespace
+
+TEST_CASE("bleu has sacreBLEU's numbers") {
+  const auto file = golden();
+  for (const auto& corpus : file["corpora"]) {
+    const Lines hypotheses = corpus["hypotheses"];
+    const References references = corpus["references"];
+    for (std::size_t i = 0; i < file["bleu settings"].size(); ++i) {
+      const auto& settings = file["bleu settings"][i];
+      const std::vector<double> want = corpus["bleu"][i];  // score, four precisions, brevity penalty, lengths
+      INFO(corpus["name"].get<std::string>(), ", ", settings["signature"].get<std::string>());
+      const BleuScore got = bleu(hypotheses, references, bleu_options(settings));
+      INFO(to_string(got), " wanted ", want[0]);
+      CHECK(close(got.score, want[0]));
+      for (std::size_t n = 0; n < 4; ++n) CHECK(close(got.precisions[n], want[n + 1]));
+      CHECK(close(got.brevity_penalty, want[5]));
+      CHECK(got.counts.hypothesis_length == Index(want[6]));
+      CHECK(got.counts.reference_length == Index(want[7]));
+      CHECK(got.signature ==
+            std::string(corpus["nrefs"]) + "|" + std::string(settings["signature"]) + "|version:heed-" HEED_VERSION);
+    }
+  }
+}
+
+TEST_CASE("chrf has sacreBLEU's numbers") {
+  const auto file = golden();
+  for (const auto& corpus : file["corpora"]) {
+    const Lines hypotheses = corpus["hypotheses"];
+    const References references = corpus["references"];
+    for (std::size_t i = 0; i < file["chrf settings"].size(); ++i) {
+      const auto& settings = file["chrf settings"][i];
+      INFO(corpus["name"].get<std::string>(), ", ", settings["signature"].get<std::string>());
+      const ChrfScore got = chrf(hypotheses, references,
+                                 {.character_order = settings["char_order"],
+                                  .word_order = settings["word_order"],
+                                  .beta = settings["beta"],
+                                  .lowercase = settings["lowercase"],
+                                  .whitespace = settings["whitespace"]});
+      CHECK(close(got.score, corpus["chrf"][i]));
+      CHECK(got.name == settings["name"]);
+      CHECK(got.signature ==
+            std::string(corpus["nrefs"]) + "|" + std::string(settings["signature"]) + "|version:heed-" HEED_VERSION);
+    }
+  }
+}
+
+TEST_CASE("the 13a tokeniser") {
+  const auto file = golden();
+  for (const auto& pair : file["tokens"]) CHECK(tokenize_13a(pair[0].get<std::string>()) == pair[1].get<std::string>());
+  CHECK(tokenize_13a("a \xff\xc3, b") == "a \xff\xc3 , b");  // bytes that are no UTF-8 stay as they are
+}
+
+TEST_CASE("bleu by hand") {
+  // 1-grams 4/5, 2-grams 2/4, 3-grams 1/3, 4-grams 0/2 -> 1/(2·2); c = 5 > r = 4
+  const BleuScore score = sentence_bleu("a b c x d", kReference[0], {});
+  CHECK(close(score.score, 100 * std::pow(0.8 * 0.5 * (1.0 / 3) * 0.25, 0.25)));
+  CHECK(score.brevity_penalty == 1);
+  CHECK(score.length_ratio() == 1.25);
+  CHECK(to_string(score) == "BLEU|nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:heed-" HEED_VERSION
+                            " = 42.73 80.0/50.0/33.3/25.0 (BP = 1.000 ratio = 1.250 hyp_len = 5 ref_len = 4)");
+  CHECK(close(sentence_bleu("a b", kReference[0]).score, 100 * std::exp(1 - 4.0 / 2)));  // orders 1 and 2 exist, both perfect
+  CHECK(bleu(Lines{"a b"}, kReference).score == 0);
+}
+
+TEST_CASE("bleu by source length") {
+  const Lines hypotheses{"a b c d", "a b c d", "e f g h", "x"};
+  const Lines references{"a b c d", "a b c e", "e f g h", "y"};
+  const std::vector<Index> lengths{10, 11, 20, 41};
+  const auto buckets = bleu_by_length(lengths, hypotheses, single_references(references));
+  REQUIRE(buckets.size() == 3);
+  CHECK(buckets[0].above == 0);
+  CHECK(buckets[0].up_to == 10);
+  CHECK(buckets[0].segments == 1);
+  CHECK(close(buckets[0].bleu.score, 100));
+  CHECK(buckets[1].above == 10);
+  CHECK(buckets[1].segments == 2);
+  CHECK(buckets[1].bleu.score == bleu(std::span(hypotheses).subspan(1, 2), {{"a b c e"}, {"e f g h"}}).score);
+  CHECK(buckets[2].above == 40);
+  CHECK(buckets[2].up_to == 50);
+  CHECK(buckets[2].bleu.score == 0);
+  CHECK_THROWS_WITH_AS(bleu_by_length(std::vector<Index>{1}, hypotheses, single_references(references)),
+                       "bleu by length: numbers of lines differ: source lengths 1, hypotheses 4", Error);
+}
+
+TEST_CASE("exact match, perplexity") {
+  CHECK(exact_match(Lines{"a b", " a\tb ", "a  c", "A B"}, {{"a b"}, {"x", "a b"}, {"a b"}, {"a b"}}) == 0.5);
+  CHECK(perplexity(0, 7) == 1);
+  CHECK(close(perplexity(8 * std::log(5.0), 8), 5));
+  CHECK_THROWS_WITH_AS(perplexity(1, 0), "perplexity: needs at least one token: 0", Error);
+}
+
+TEST_CASE("wrong input to metrics") {
+  CHECK_THROWS_WITH_AS(bleu(Lines{"a", "b"}, kReference), "bleu: numbers of lines differ: hypotheses 2, references 1", Error);
+  CHECK_THROWS_WITH_AS(chrf(Lines{}, {}), "chrf: nothing to score: hypotheses 0, references 0", Error);
+  CHECK_THROWS_WITH_AS(bleu(Lines{"a", "b"}, {{"a"}, {}}), "bleu: segment 1 has no reference", Error);
+  CHECK_THROWS_AS(exact_match(Lines{"a"}, {}), Error);
+  CHECK_THROWS_AS(chrf(Lines{"a"}, {{"a"}}, {.character_order = 0}), Error);
+}
+
+TEST_CASE("links as text") {
+  const std::vector<Link> links{{0, 0}, {1, 2}, {12, 1}};
+  CHECK(parse_links("0-0 1-2  12-1 ") == links);
+  CHECK(to_string(links) == "0-0 1-2 12-1");
+  CHECK(to_string(links, '?') == "0?0 1?2 12?1");
+  CHECK(parse_links(to_string(links, '?'), '?') == links);
+  CHECK(parse_links("").empty());
+  for (const char* wrong : {"1", "1-", "-1", "1-2-3", "1?2", "a-b", "1--2", "1-2x", "99999999999999999999-1", "+1-2"}) {
+    CHECK_THROWS_AS(parse_links(wrong), Error);
+  }
+  CHECK_THROWS_WITH_AS(parse_links("0-0 1:2"),
+                       "alignment: a link is written i-j, source and target word counted from 0: \"1:2\"", Error);
+}
+
+TEST_CASE("alignment error rate") {
+  // |A| = 4, |S| = 3, |A∩S| = 2, |A∩P| = 3
+  const std::vector<std::vector<Link>> links{{{0, 0}, {1, 2}, {1, 2}, {2, 1}}, {{0, 1}}};
+  const std::vector<Alignment> gold{{{{0, 0}, {1, 2}}, {{2, 1}}}, {{{1, 1}}, {}}};
+  const AlignmentScore score = alignment_score(links, gold);
+  CHECK(close(score.error_rate, 1 - 5.0 / 7));
+  CHECK(score.precision == 0.75);
+  CHECK(close(score.recall, 2.0 / 3));
+  CHECK(close(score.accuracy, 2.0 / 3));  // target words 0 and 2 of the first sentence and 1 of the second are surely linked
+  const std::vector<std::vector<Link>> diagonal{{{0, 0}, {1, 1}}};
+  CHECK(alignment_score(diagonal, std::vector<Alignment>{{{{0, 0}, {1, 1}}, {}}}).error_rate == 0);
+  CHECK(alignment_score({}, {}).error_rate == 0);
+  CHECK_THROWS_AS(alignment_score(links, std::vector<Alignment>(1)), Error);
+}
+
+TEST_CASE("links, coverage and numbers from attention") {
+  const Tensor weights = tensor({{0.5, 0.25, 0.25, 0}, {0, 0.25, 0.5, 0.25}, {0.25, 0.25, 0.25, 0.25}});
+  const Tensor words = weights(all, Slice{0, 3});  // without eos: a strided view
+  CHECK(attention_links(words) == std::vector<Link>{{0, 0}, {2, 1}, {0, 2}});
+  CHECK(coverage(words) == std::vector<double>{0.75, 0.75, 1});
+  const AttentionNumbers numbers = attention_numbers(std::vector{weights});
+  CHECK(close(numbers.row_entropy, (1.5 + 1.5 + 2) * std::log(2.0) / 3));
+  CHECK(numbers.monotone_share == 0.5);  // 0, 2, 0
+  CHECK(close(numbers.repeated, 1.0 / 3));
+  CHECK(numbers.dropped == 0.5);
+  const AttentionNumbers sharp = attention_numbers(std::vector{eye(3, DType::f64), eye(1)});
+  CHECK(sharp.row_entropy == 0);
+  CHECK(sharp.monotone_share == 1);
+  CHECK(sharp.repeated == 0);
+  CHECK(sharp.dropped == 0);
+  CHECK(attention_links(full({1, 2}, std::numeric_limits<double>::quiet_NaN())).empty());
+  CHECK(attention_links(zeros({0, 3})).empty());
+  CHECK_THROWS_WITH_AS(attention_links(zeros({3})), "attention links: weights need 2 dimensions: weights [3]", ShapeError);
+  CHECK_THROWS_AS(coverage(zeros({1, 1}, DType::i32)), DTypeError);
+}
