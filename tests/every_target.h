@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include <hwy/targets.h>
+
+#include "tensor/context.h"
+
+// Runs body() once for each SIMD target this CPU can run.
+template <class F> void for_every_target(F&& body) {
+  for (std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    body();
+    hwy::SetSupportedTargetsForTest(0);
+  }
+  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+}
+
+// Runs body() with 1, 2 and 3 threads.
+template <class F> void for_threads(F&& body) {
+  const int before = heed::threads();
+  for (int count : {1, 2, 3}) {
+    heed::set_threads(count);
+    body();
+  }
+  heed::set_threads(before);
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/ops/random.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tensor/dropout.h"
+#include "tensor/error.h"
+#include "tensor/ops/view.h"
+#include "tests/every_target.h"
+
+using namespace heed;
+
+TEST_CASE("dropout: factors equal their definition on every target, at every offset") {
+  const Key key = Key(Seed{3}) / "layer";
+  for (double p : {0.1, 0.5, 0.9, 1.0}) {
+    const DropoutKey rule("dropout", p, key);
+    for (Index n : {0, 1, 5, 16, 127, 128, 129, 300, 1000, 70001})
+      for_every_target([&] {
+        const Tensor y = dropout(ones({n}), p, key), z = dropout(ones({n}, DType::f64), p, key);
+        REQUIRE(y.shape() == Shape{n});
+        Index wrong = 0;
+        for (Index i = 0; i < n; ++i)
+          wrong += y.span<float>()[std::size_t(i)] != float(dropout_factor(rule, i)) || z.span<double>()[std::size_t(i)] != dropout_factor(rule, i);
+        CHECK(wrong == 0);
+      });
+  }
+}
+
+TEST_CASE("dropout: rate, expectation, independence of neighbours and of keys") {
+  const Index n = 1 << 18;
+  const Tensor a = dropout(ones({n}), 0.1, Key(1, 2)), b = dropout(ones({n}), 0.1, Key(1, 3));
+  double sum = 0, kept = 0, both = 0, next = 0;
+  const auto x = a.span<float>(), y = b.span<float>();
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    sum += x[i] / double(n), kept += (x[i] > 0) / double(n), both += (x[i] > 0 && y[i] > 0) / double(n);
+    next += (x[i] > 0 && x[(i + 16) % x.size()] > 0) / double(n);
+  }
+  const double q = 1 - std::lround(65536 * 0.1) / 65536.0, error = 5 * std::sqrt(0.1 * 0.9 / double(n));
+  CHECK(std::abs(kept - q) < error);
+  CHECK(std::abs(sum - 1) < error / q);
+  CHECK(std::abs(both - q * q) < 2 * error);
+  CHECK(std::abs(next - q * q) < 2 * error);
+  CHECK(x[std::size_t(std::max_element(x.begin(), x.end()) - x.begin())] == float(65536.0 / (65536 - 6554)));
+}
+
+TEST_CASE("dropout: edges, strides, gradient") {
+  const Key key(7);
+  const Tensor x = uniform(key, {6, 50}, -1, 1, DType::f64), turned = transpose(transpose(x).clone());
+  CHECK(dropout(x, 0, key).storage() == x.storage());
+  CHECK(std::ranges::count(dropout(x, 1, key).span<double>(), 0.0) == 300);
+  CHECK(std::ranges::equal(dropout(turned, 0.3, key).span<double>(), dropout(x, 0.3, key).span<double>()));
+  CHECK_THROWS_WITH_AS(dropout(x, 1.5, key), "dropout: dropout must be in [0, 1]: dropout 1.5", Error);
+  CHECK_THROWS_AS(dropout(x, -0.1, key), Error);
+  CHECK_THROWS_AS(dropout(x, std::nan(""), key), Error);
+  CHECK_THROWS_AS(dropout(arange(0, 3), 0.1, key), DTypeError);
+
+  const Tensor y = dropout(x, 0.3, key), dx = empty({6, 50}, DType::f64), strided = transpose(empty({50, 6}, DType::f64));
+  dropout_grad(x, 0.3, key, {dx});
+  CHECK(std::ranges::equal(dx.span<double>(), y.span<double>()));
+  dropout_grad(x, 0.3, key, {dx, true});
+  for (std::size_t i = 0; i < 300; ++i) CHECK(dx.span<double>()[i] == 2 * y.span<double>()[i]);
+  fill_(strided, 1);
+  dropout_grad(turned, 0.3, key, {strided, true});
+  for (Index i = 0; i < 300; ++i) CHECK(strided[i / 50][i % 50].item() == 1 + y[i / 50][i % 50].item());
+  CHECK_THROWS_AS(dropout_grad(x, 0.3, key, {empty({50, 6}, DType::f64)}), ShapeError);
+  CHECK_THROWS_AS(dropout_grad(x, 0.3, key, {empty({6, 50})}), DTypeError);
+}
+
+TEST_CASE("random tensors: element i is draw i of the key's stream, for any number of threads") {
+  const Key key = Key(Seed{1}) / "weight";
+  for_threads([&] {
+    const Tensor u = uniform(key, {71, 71}, -2, 3, DType::f64), f = uniform(key, {71, 71}, -2, 3), n = normal(key, {71, 71}, 1, 2, DType::f64);
+    Random a(key), b(key);
+    Index wrong = 0;
+    for (std::size_t i = 0; i < 71 * 71; ++i) {
+      const double x = -2 + 5 * a.uniform();
+      wrong += u.span<double>()[i] != x || f.span<float>()[i] != float(x) || n.span<double>()[i] != 1 + 2 * b.normal();
+    }
+    CHECK(wrong == 0);
+  });
+  CHECK(uniform(key, {0, 3}).numel() == 0);
+  CHECK(uniform(key, {}, 5, 5).item() == 5);
+  CHECK(normal(key, {1}, 2, 0).item<float>() == 2);
+}
+
+TEST_CASE("random tensors: bernoulli, randint, permutation") {
+  const Key key(11);
+  const Tensor b = bernoulli(key, {10000}, 0.3);
+  CHECK(std::abs(double(std::ranges::count(b.span<std::uint8_t>(), 1)) - 3000) < 5 * std::sqrt(2100));
+  CHECK(std::ranges::count(bernoulli(key, {100}, 0).span<std::uint8_t>(), 1) == 0);
+  CHECK(std::ranges::count(bernoulli(key, {100}, 1).span<std::uint8_t>(), 1) == 100);
+  const Tensor r = randint(key, {7, 1000}, -3, 4);
+  for (Index v = -3; v < 4; ++v) CHECK(std::abs(double(std::ranges::count(r.span<Index>(), v)) - 1000) < 5 * std::sqrt(6000.0 / 7));
+  auto p = permutation(key, 100).to_vector<Index>();
+  CHECK(!std::ranges::is_sorted(p));
+  std::ranges::sort(p);
+  for (Index i = 0; i < 100; ++i) CHECK(p[std::size_t(i)] == i);
+  CHECK(permutation(key, 0).numel() == 0);
+}
+
+TEST_CASE("random tensors: wrong arguments") {
+  const Key key(1);
+  CHECK_THROWS_WITH_AS(uniform(key, {2}, 1, 0), "uniform: lo must not exceed hi: lo 1, hi 0", Error);
+  CHECK_THROWS_AS(uniform(key, {-1}), ShapeError);
+  CHECK_THROWS_AS(uniform(key, {2}, 0, 1, DType::i32), DTypeError);
+  CHECK_THROWS_AS(normal(key, {2}, 0, -1), Error);
+  CHECK_THROWS_AS(bernoulli(key, {2}, 1.5), Error);
+  CHECK_THROWS_AS(randint(key, {2}, 3, 3), Error);
+  CHECK_THROWS_AS(permutation(key, -1), Error);
+}
