@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention and the Transformer's layers. Masks here say what is allowed; PyTorch's padding masks what is forbidden."""
+import torch, torch.nn as nn, torch.nn.functional as F, safetensors.torch
+from golden import HERE, VERSIONS, Draw, File, causal, lengths_to_allowed, save
+
+
+def scaled_dot_product(draw, T, S, is_causal=False, lengths=None, mask=False, scale=None):
+    q, k, v = draw.normal(2, 3, T, 4), draw.normal(2, 3, S, 4), draw.normal(2, 3, S, 5)
+    inputs, allowed = {"q": q, "k": k, "v": v}, torch.ones(2, 1, T, S, dtype=torch.bool)
+    if is_causal: allowed = allowed & causal(T)
+    if lengths:
+        inputs["lengths"] = torch.tensor(lengths)
+        allowed = allowed & lengths_to_allowed(inputs["lengths"], S)[:, None, None, :]
+    if mask:
+        inputs["mask"] = draw.integers(0, 2, 2, T, S).bool() | (torch.arange(S) == 1)      # no row without any key
+        allowed = allowed & inputs["mask"][:, None]
+    def call():
+        scores = (q @ k.transpose(-2, -1) * (4 ** -0.5 if scale is None else scale)).masked_fill(~allowed, float("-inf"))
+        context = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, scale=scale)
+        return {"context": context, "weights": ("value", torch.softmax(scores, -1))}
+    return inputs, {}, call
+
+
+def multi_head(draw, T, S=None, bias=True, is_causal=False, lengths=None, mask=False, kdim=None, vdim=None):
+    """S = None: self-attention. Lengths belong to the keys; in self-attention queries beyond them are not compared."""
+    width, heads = 12, 3
+    layer = nn.MultiheadAttention(width, heads, bias=bias, kdim=kdim, vdim=vdim, batch_first=True)
+    inputs = {"query": draw.normal(2, T, width)}
+    if S: inputs |= {"key": draw.normal(2, S, kdim or width), "value": draw.normal(2, S, vdim or width)}
+    query, key, value = (inputs.get(n, inputs["query"]) for n in ("query", "key", "value"))
+    forbidden, padding, valid = torch.zeros(2 * heads, T, key.size(1), dtype=torch.bool), None, None
+    if is_causal: forbidden = forbidden | ~causal(T)
+    if mask:
+        inputs["mask"] = draw.integers(0, 2, 2, T, key.size(1)).bool() | (torch.arange(key.size(1)) == 1)
+        forbidden = forbidden | ~inputs["mask"].repeat_interleave(heads, 0)
+    if lengths:
+        inputs["lengths"] = torch.tensor(lengths)
+        padding = ~lengths_to_allowed(inputs["lengths"], key.size(1))
+        valid = None if S else ~padding
+    def call():
+        context, weights = layer(query, key, value, padding, attn_mask=forbidden, average_attn_weights=False)
+        average = layer(query, key, value, padding, attn_mask=forbidden)[1]
+        if valid is not None: weights, average = weights * valid[:, None, :, None], average * valid[:, :, None]
+        if valid is not None: context = (valid, context)
+        return {"context": context, "weights": ("value", weights), "weights_average": ("value", average)}
+    return inputs, layer, call
+
+
+SIZES = {"d_model": 12, "nhead": 3, "dim_feedforward": 20, "dropout": 0.0, "batch_first": True}
+
+
+def encoder_layer(draw, norm_first, activation, bias=True, lengths=(5, 3)):
+    layer = nn.TransformerEncoderLayer(**SIZES, norm_first=norm_first, activation=activation, bias=bias)
+    x, lengths = draw.normal(2, 5, 12), torch.tensor(lengths); valid = lengths_to_allowed(lengths, 5)
+    return {"x": x, "lengths": lengths}, layer, lambda: {"y": (valid, layer(x, src_key_padding_mask=~valid))}
+
+
+def decoder_layer(draw, norm_first, activation, bias=True, target_lengths=(2, 4), source_lengths=(5, 3)):
+    layer = nn.TransformerDecoderLayer(**SIZES, norm_first=norm_first, activation=activation, bias=bias)
+    target, source = torch.tensor(target_lengths), torch.tensor(source_lengths)
+    valid, allowed = lengths_to_allowed(target, 4), lengths_to_allowed(source, 5)
+    y, memory = draw.normal(2, 4, 12), draw.normal(2, 5, 12)
+    masks = {"tgt_mask": ~causal(4), "tgt_key_padding_mask": ~valid, "memory_key_padding_mask": ~allowed}
+    call = lambda: {"y": (valid, layer(y, memory, **masks))}
+    return {"target": y, "memory": memory, "target_lengths": target, "source_lengths": source}, layer, call
+
+
+def core(model, source, target, source_lengths, target_lengths):
+    S, T = source.size(1), target.size(1)
+    source_padding, target_padding = ~lengths_to_allowed(source_lengths, S), ~lengths_to_allowed(target_lengths, T)
+    return model(source, target, tgt_mask=~causal(T), src_key_padding_mask=source_padding, tgt_key_padding_mask=target_padding,
+                 memory_key_padding_mask=source_padding)
+
+
+def transformer(draw, norm_first, activation):
+    model = nn.Transformer(16, 4, 2, 2, 32, 0.0, activation, batch_first=True, norm_first=norm_first)
+    inputs = {"source": draw.normal(2, 6, 16), "target": draw.normal(2, 5, 16)}
+    inputs |= {"source_lengths": torch.tensor([4, 6]), "target_lengths": torch.tensor([5, 3])}
+    valid = lengths_to_allowed(inputs["target_lengths"], 5)
+    return inputs, model, lambda: {"y": (valid, core(model, *inputs.values()))}
+
+
+def transformer_state():
+    """A state dict as PyTorch writes it, in both precisions, and what the model computes: for exchange in both directions."""
+    draw = Draw("transformer_state"); model = draw.fill(nn.Transformer(8, 2, 2, 1, 12, 0.0, batch_first=True))
+    safetensors.torch.save_file(model.state_dict(), HERE / "transformer_state_f64.safetensors")
+    single = {k: v.float() for k, v in model.state_dict().items()}
+    safetensors.torch.save_file(single, HERE / "transformer_state_f32.safetensors")
+    inputs = {"input.source": draw.normal(3, 5, 8), "input.target": draw.normal(3, 4, 8)}
+    inputs |= {"input.source_lengths": torch.tensor([5, 2, 3]), "input.target_lengths": torch.tensor([1, 4, 3])}
+    valid = lengths_to_allowed(inputs["input.target_lengths"], 4)[..., None]
+    y = (core(model, *inputs.values()) * valid).detach()
+    save("transformer_state_check", inputs | {"output.y": y}, VERSIONS)
+
+
+def make():
+    f = File("scaled_dot_product_attention")
+    f.case("plain", scaled_dot_product, T=4, S=5); f.case("scale", scaled_dot_product, T=4, S=5, scale=0.75)
+    f.case("causal", scaled_dot_product, T=5, S=5, is_causal=True)
+    f.case("lengths", scaled_dot_product, T=3, S=6, lengths=[2, 6])
+    f.case("causal_lengths", scaled_dot_product, T=5, S=5, is_causal=True, lengths=[5, 3])
+    f.case("mask", scaled_dot_product, T=4, S=5, mask=True)
+    f.write()
+    f = File("multi_head_attention")
+    f.case("self", multi_head, T=5); f.case("self_no_bias", multi_head, T=5, bias=False)
+    f.case("self_causal", multi_head, T=5, is_causal=True)
+    f.case("self_lengths", multi_head, T=5, lengths=[5, 3])
+    f.case("self_causal_lengths", multi_head, T=5, is_causal=True, lengths=[2, 5])
+    f.case("self_mask", multi_head, T=5, mask=True); f.case("cross", multi_head, T=4, S=6)
+    f.case("cross_lengths", multi_head, T=4, S=6, lengths=[6, 1])
+    f.case("cross_widths", multi_head, T=4, S=6, lengths=[3, 6], kdim=7, vdim=9)
+    f.write()
+    for name, build in (("transformer_encoder_layer", encoder_layer), ("transformer_decoder_layer", decoder_layer)):
+        f = File(name)
+        for norm in ("post", "pre"):
+            for act in ("relu", "gelu"): f.case(f"{norm}_{act}", build, norm_first=norm == "pre", activation=act)
+        f.case("post_relu_no_bias", build, norm_first=False, activation="relu", bias=False)
+        f.write()
+    f = File("transformer"); f.case("post", transformer, norm_first=False, activation="relu")
+    f.case("pre", transformer, norm_first=True, activation="gelu"); f.write()
+    transformer_state()
