@@ -22,6 +22,30 @@ template <> struct fmt::formatter<heed::DType> : formatter<std::string_view> {
   auto format(heed::DType dtype, format_context& ctx) const { return formatter<std::string_view>::format(heed::name(dtype), ctx); }
 };
 
+namespace heed { class Tensor; }
+template <> struct fmt::is_range<heed::Tensor, char> : std::false_type {};
+// {}: as NumPy prints;  {:.3f}: so many digits after the point;  {:s}: shape and dtype only
+template <> struct fmt::formatter<heed::Tensor> {
+  int precision = -1;
+  bool shape_only = false;
+  constexpr auto parse(format_parse_context& ctx) {
+    auto at = ctx.begin();
+    const auto is = [&](char c) { return at != ctx.end() && *at == c; };
+    if (is('.')) {
+      precision = 0;
+      if (++at == ctx.end() || *at < '0' || *at > '9') throw format_error("digits expected after the point");
+      for (; at != ctx.end() && *at >= '0' && *at <= '9' && precision < 100; ++at) precision = 10 * precision + (*at - '0');
+      if (is('f')) ++at;
+    } else if (is('s')) {
+      shape_only = true;
+      ++at;
+    }
+    if (at != ctx.end() && *at != '}') throw format_error("a tensor takes {}, {:.3f} or {:s}");
+    return at;
+  }
+  auto format(const heed::Tensor& x, format_context& ctx) const -> format_context::iterator;
+};
+
 namespace heed {
 
 // Throws E with "[in <module path>: ]" in front of the text.
