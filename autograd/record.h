@@ -16,6 +16,8 @@
 
 namespace heed {
 
+Variable detail_record_view(const char* op, const Variable& x, const Tensor& y);
+
 // A value kept for the gradient. Reading it throws if its memory was written to since.
 class Saved {
  public:
@@ -42,6 +44,7 @@ namespace detail {
 Tape* tape_for(const char* op, std::span<const std::reference_wrapper<const Variable>> inputs);
 void check_forward(const char* op, const Tensor& y);   // anomaly mode
 std::string_view interned_current_path();
+Variable dense(const Variable& x);                      // x, copied if its layout has gaps or overlaps
 
 template <class F, std::size_t N> struct NodeOf : Tape::Node {
   F rule;
@@ -65,7 +68,7 @@ std::array<Variable, N> record_n(const char* op, std::array<Tensor, N> ys, std::
   node->outputs = reinterpret_cast<Gradient*>(node->room);
   node->output_count = int(N);
   for (std::size_t i = 0; i < N; ++i) {
-    new (node->outputs + i) Gradient(ys[i].shape(), ys[i].dtype(), true);
+    new (node->outputs + i) Gradient(ys[i]);
     out[i] = Variable(std::move(ys[i]), Slot(node->outputs + i, tape->id()));
   }
   node->play = [](Tape::Node* base) {
@@ -104,8 +107,14 @@ template <std::size_t N, class F> std::array<Variable, N> record(const char* op,
   return detail::record_n<N>(op, std::move(ys), {inputs.begin(), inputs.size()}, std::move(rule));
 }
 
-// Views that together cover x once, as split makes them: their gradients are computed into one buffer of x's shape, which x
-// then takes over without a copy. Each view must lie in x's memory; x must be contiguous.
-std::vector<Variable> record_split(const char* op, const Variable& x, std::vector<Tensor> views);
+// A view of x: `view` maps a tensor to a view of its memory (not expanded). Its gradient is a view of x's gradient.
+template <class F> Variable record_view(const char* op, const Variable& x, F view) {
+  const Variable parent = detail::dense(x);
+  return detail_record_view(op, parent, view(parent.value()));
+}
+
+// Views that together cover x once, as split makes them: their gradients are computed into one buffer of x's layout, which x
+// then takes over without a copy. `views` maps a tensor to views of its memory.
+std::vector<Variable> record_split(const char* op, const Variable& x, const std::function<std::vector<Tensor>(const Tensor&)>& views);
 
 }  // namespace heed

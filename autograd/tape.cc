@@ -36,24 +36,68 @@ bool all_finite(const Tensor& x) {
 
 // ---- Gradient -------------------------------------------------------------------------------------------------------
 
+namespace {
+
+// No gaps and no overlaps, axes in any order.
+bool is_dense(const Shape& shape, const Strides& strides) {
+  Shape axes;
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    if (shape[axis] != 1) axes.push_back(axis);
+  std::sort(const_cast<Index*>(axes.begin()), const_cast<Index*>(axes.end()), [&](Index a, Index b) { return strides[int(a)] < strides[int(b)]; });
+  Index step = 1;
+  for (Index axis : axes) {
+    if (shape[int(axis)] == 0) return true;
+    if (strides[int(axis)] != step) return false;
+    step *= shape[int(axis)];
+  }
+  return true;
+}
+
+bool same_strides(const Shape& shape, const Strides& a, const Strides& b) {
+  for (int axis = 0; axis < shape.rank(); ++axis)
+    if (shape[axis] > 1 && a[axis] != b[axis]) return false;
+  return true;
+}
+
+}  // namespace
+
+Gradient::Gradient(const Tensor& value, bool wanted)
+    : shape_(value.shape()),
+      strides_(is_dense(value.shape(), value.strides()) ? value.strides() : contiguous_strides(value.shape())),
+      dtype_(value.dtype()),
+      wanted_(wanted) {}
+
+void Gradient::live_in(Joint* joint, Index offset, const Strides& strides) {
+  joint_ = joint;
+  joint_offset_ = offset;
+  strides_ = strides;
+}
+
 void Gradient::own() {
-  if (adopted_ && !value_.storage().is_unique()) value_ = value_.clone();
+  if (adopted_ && !value_.storage().is_unique()) {
+    const Tensor mine(empty(shape_, dtype_).storage(), dtype_, shape_, strides_, 0);
+    copy_into(mine, value_);
+    value_ = mine;
+  }
   adopted_ = false;
 }
 
 Into Gradient::into() {
   const bool add = written_;
-  if (add) own();
-  else if (joint_) {
-    if (!joint_->buffer.defined()) joint_->buffer = empty(joint_->shape, joint_->dtype);
-    value_ = Tensor(joint_->buffer.storage(), dtype_, shape_, home_.strides(), home_.offset());
-  } else if (!value_.defined()) value_ = home_.defined() ? home_ : empty(shape_, dtype_);
+  if (add) {
+    own();
+  } else if (joint_) {
+    if (!joint_->buffer.defined()) joint_->buffer = empty({joint_->size}, joint_->dtype);
+    value_ = Tensor(joint_->buffer.storage(), dtype_, shape_, strides_, joint_offset_);
+  } else {
+    value_ = Tensor(empty(shape_, dtype_).storage(), dtype_, shape_, strides_, 0);
+  }
   written_ = true;
   return {value_, add};
 }
 
 void Gradient::adopt(const Tensor& dy) {
-  if (written_ || home_.defined() || joint_) {
+  if (written_ || joint_ || !same_strides(shape_, dy.strides(), strides_)) {
     add_into(dy, into());
     return;
   }
@@ -73,6 +117,27 @@ void Gradient::zero_if_unwritten() {
 Tensor Gradient::take() {
   written_ = adopted_ = false;
   return std::exchange(value_, {});
+}
+
+// ---- Slot -----------------------------------------------------------------------------------------------------------
+
+Tensor Slot::viewed(const Tensor& buffer) const {
+  if (!view_) return buffer;
+  return {buffer.storage(), buffer.dtype(), view_->shape, view_->strides, buffer.offset() + view_->offset};
+}
+
+Into Slot::into() const {
+  const Into parent = !view_ || view_->covers ? gradient_->into() : Into{gradient_->whole(), true};
+  return {viewed(parent.tensor), parent.add};
+}
+
+Tensor Slot::whole() const { return viewed(gradient_->whole()); }
+
+void Slot::adopt_or_add(const Tensor& dy) const {
+  if (!view_) return gradient_->adopt(dy);
+  if (view_->covers && !gradient_->written() && same_strides(view_->shape, dy.strides(), view_->strides))
+    return gradient_->adopt(Tensor(dy.storage(), dy.dtype(), gradient_->shape(), gradient_->strides(), dy.offset() - view_->offset));
+  add_into(dy, into());
 }
 
 // ---- thread state ---------------------------------------------------------------------------------------------------
@@ -246,31 +311,64 @@ void Saved::throw_overwritten() const {
   fail<Error>("{}: a value saved for the gradient was overwritten before the tape was played: shape {}", playing_op(), value_.shape());
 }
 
-std::vector<Variable> record_split(const char* op, const Variable& x, std::vector<Tensor> views) {
+bool same_layout(const Variable& x) {
+  const Slot& slot = x.slot();
+  return same_strides(x.shape(), x.value().strides(), slot.view_ ? slot.view_->strides : slot.gradient_->strides());
+}
+
+Variable detail::dense(const Variable& x) {
+  if (!x.wants_gradient() || same_layout(x)) return x;
+  return record("contiguous", x.value().clone(), {x}, [x = x.slot()](const Tensor& dy) { x.adopt(dy); });
+}
+
+Variable detail_record_view(const char* op, const Variable& x, const Tensor& y) {
+  detail::check_forward(op, y);
   const std::reference_wrapper<const Variable> input = x;
+  Tape* tape = detail::tape_for(op, {&input, 1});
+  if (!tape) return constant(y);
+  Slot slot = x.slot();
+  const Slot::View* parent = slot.view_;
+  slot.view_ = new (tape->allocate(sizeof(Slot::View))) Slot::View{
+      y.shape(), y.strides(), y.offset() - x.value().offset() + (parent ? parent->offset : 0), y.numel() == x.numel() && (!parent || parent->covers)};
+  slot.tape_ = tape->id();   // the view's memory goes with this tape, also when the parent is a leaf
+  return {y, std::move(slot)};
+}
+
+std::vector<Variable> record_split(const char* op, const Variable& x, const std::function<std::vector<Tensor>(const Tensor&)>& views) {
+  const Variable parent = detail::dense(x);
+  std::vector<Tensor> ys = views(parent.value());
+  const std::reference_wrapper<const Variable> input = parent;
   Tape* tape = detail::tape_for(op, {&input, 1});
   std::vector<Variable> out;
   if (!tape) {
-    for (Tensor& view : views) out.push_back(constant(std::move(view)));
+    for (Tensor& y : ys) out.push_back(constant(std::move(y)));
     return out;
   }
   struct Parts : Tape::Node {
     Slot x;
     Gradient::Joint joint;
+    Shape shape;
+    Strides strides;
   };
   const std::size_t head = (sizeof(Parts) + alignof(Gradient) - 1) / alignof(Gradient) * alignof(Gradient);
-  auto* room = static_cast<std::byte*>(tape->allocate(head + views.size() * sizeof(Gradient)));
+  auto* room = static_cast<std::byte*>(tape->allocate(head + ys.size() * sizeof(Gradient)));
   auto* node = new (room) Parts{};
   node->op = op;
   node->path = detail::interned_current_path();
-  node->x = x.slot();
-  node->joint = {x.shape(), x.dtype(), {}};
+  node->x = parent.slot();
+  node->shape = parent.shape();
+  // Parts of a dense value keep its layout; a view with gaps (a split of a split) is collected in a dense buffer of its own.
+  const bool dense = is_dense(parent.shape(), parent.value().strides());
+  node->strides = dense ? parent.value().strides() : contiguous_strides(parent.shape());
+  if (!dense) ys = views(parent.value().contiguous());
+  const Index start = dense ? parent.value().offset() : 0;
+  node->joint = {parent.numel(), parent.dtype(), {}};
   node->outputs = reinterpret_cast<Gradient*>(room + head);
-  node->output_count = int(views.size());
-  for (std::size_t i = 0; i < views.size(); ++i) {
-    auto* gradient = new (node->outputs + i) Gradient(views[i].shape(), views[i].dtype(), true);
-    gradient->live_in(&node->joint, Tensor({}, x.dtype(), views[i].shape(), views[i].strides(), views[i].offset() - x.value().offset()));
-    out.emplace_back(std::move(views[i]), Slot(gradient, tape->id()));
+  node->output_count = int(ys.size());
+  for (std::size_t i = 0; i < ys.size(); ++i) {
+    auto* gradient = new (node->outputs + i) Gradient(ys[i]);
+    gradient->live_in(&node->joint, ys[i].offset() - start, ys[i].strides());
+    out.emplace_back(std::move(ys[i]), Slot(gradient, tape->id()));
   }
   node->play = [](Tape::Node* base) {
     auto* self = static_cast<Parts*>(base);
@@ -278,7 +376,8 @@ std::vector<Variable> record_split(const char* op, const Variable& x, std::vecto
       self->outputs[i].zero_if_unwritten();
       self->outputs[i].take();
     }
-    self->x.adopt(std::exchange(self->joint.buffer, {}));
+    const Tensor buffer = std::exchange(self->joint.buffer, {});
+    self->x.adopt(Tensor(buffer.storage(), buffer.dtype(), self->shape, self->strides, 0));
   };
   node->destroy = [](Tape::Node* base) {
     auto* self = static_cast<Parts*>(base);
@@ -293,14 +392,14 @@ std::vector<Variable> record_split(const char* op, const Variable& x, std::vecto
 
 Variable variable(Tensor value) {
   check<DTypeError>(is_float(value.dtype()), "variable: a gradient needs f32 or f64: {}", value.dtype());
-  auto leaf = std::make_shared<Gradient>(value.shape(), value.dtype(), true);
+  auto leaf = std::make_shared<Gradient>(value);
   return {std::move(value), Slot(std::move(leaf))};
 }
 
 Variable constant(Tensor value) { return {std::move(value), Slot()}; }
 
 Tensor Variable::grad() const {
-  check<Error>(slot_.leaf_ != nullptr, "grad: only leaves made by variable(...) keep their gradient; see gradient_hook: shape {}", shape());
+  check<Error>(slot_.leaf_ != nullptr && !slot_.view_, "grad: only leaves made by variable(...) keep their gradient; see gradient_hook: shape {}", shape());
   return slot_.leaf_->written() ? slot_.leaf_->value() : zeros(shape(), dtype());
 }
 

@@ -13,24 +13,25 @@ class Gradient {
  public:
   // A buffer that several gradients are parts of; its memory is taken by the first part that is reached.
   struct Joint {
-    Shape shape;
+    Index size;
     DType dtype;
     Tensor buffer;
   };
 
-  Gradient(Shape shape, DType dtype, bool wanted) : shape_(shape), dtype_(dtype), wanted_(wanted) {}
+  // The gradient of `value` has its shape, and its memory layout where that is dense (any order of axes, no gaps).
+  explicit Gradient(const Tensor& value, bool wanted = true);
 
   bool wanted() const { return wanted_; }
   bool written() const { return written_; }
   const Tensor& value() const { return value_; }      // meaningful when written
   const Shape& shape() const { return shape_; }
+  const Strides& strides() const { return strides_; }
   DType dtype() const { return dtype_; }
 
   void want(bool wanted) { wanted_ = wanted; }
-  void live_in(Tensor home) { home_ = std::move(home); }   // the first write goes there instead of to fresh memory
-  void live_in(Joint* joint, const Tensor& part) { joint_ = joint; home_ = part; }  // part: shape, strides and offset in the joint buffer
+  void live_in(Joint* joint, Index offset, const Strides& strides);  // the first write goes there instead of to fresh memory
   void forget() { written_ = false; value_ = {}; }
-  Tensor take();                                           // moves the value out
+  Tensor take();                                                     // moves the value out
   void zero_if_unwritten();
 
   Into into();                       // the buffer, to be written now
@@ -40,49 +41,67 @@ class Gradient {
  private:
   void own();                        // copies the value if its memory is shared with another gradient
 
-  Tensor value_, home_;
+  Tensor value_;
   Joint* joint_ = nullptr;
+  Index joint_offset_ = 0;
   Shape shape_;
+  Strides strides_;
   DType dtype_;
   bool wanted_, written_ = false, adopted_ = false;
 };
 
-// The slot of a value: where its gradient goes, not the value. Captured by rules.
+class Variable;
+
+// The slot of a value: where its gradient goes, not the value. Captured by rules. The slot of a view (reshape, permute, slice)
+// is a view of its parent's gradient, so that views cost nothing backwards.
 class Slot {
  public:
+  struct View {
+    Shape shape;
+    Strides strides;
+    Index offset;      // from the parent's first element
+    bool covers;       // every element of the parent once
+  };
   Slot() = default;
   Slot(Gradient* gradient, std::uint64_t tape) : gradient_(gradient), tape_(tape) {}
   explicit Slot(std::shared_ptr<Gradient> leaf) : gradient_(leaf.get()), leaf_(std::move(leaf)) {}
 
-  bool wanted() const { return gradient_ && (leaf_ || alive()) && gradient_->wanted(); }
+  bool wanted() const { return gradient_ && alive() && gradient_->wanted(); }
   bool alive() const;                  // its tape lives and was not played to the end; true for leaves and constants
 
   // Computes a gradient into its destination:  x.gradient([&](Into dx) { softmax_grad(y, dy, dim, dx); })
   // f runs only if the value wants a gradient.
   template <class F> void gradient(F&& f) const {
     if (!wanted()) return;
-    f(gradient_->into());
+    f(into());
     check_written();
   }
   // Hands dy on as it is, without a copy where possible. dy has the value's shape.
   void adopt(const Tensor& dy) const {
     if (!wanted()) return;
-    gradient_->adopt(dy);
+    adopt_or_add(dy);
     check_written();
   }
-  // Gradient of a part:  x.part([&](const Tensor& dx) { add_into(dy, {dx(all, Slice{0, 2}), true}); })   dx holds the sum so far
+  // Gradient of scattered parts:  x.part([&](const Tensor& dx) { scatter_add_into(ids, dy, dx); })   dx holds the sum so far
   template <class F> void part(F&& f) const {
     if (!wanted()) return;
-    f(gradient_->whole());
+    f(whole());
     check_written();
   }
 
  private:
   friend class Variable;
   friend class Tape;
+  friend Variable detail_record_view(const char* op, const Variable& x, const Tensor& y);
+  friend bool same_layout(const Variable& x);
+  Into into() const;
+  Tensor whole() const;
+  void adopt_or_add(const Tensor& dy) const;
+  Tensor viewed(const Tensor& buffer) const;
   void check_written() const;          // anomaly mode looks at the value
 
   Gradient* gradient_ = nullptr;
+  const View* view_ = nullptr;         // in the tape's memory
   std::uint64_t tape_ = 0;             // 0: a leaf or a constant
   std::shared_ptr<Gradient> leaf_;
 };

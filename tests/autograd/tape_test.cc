@@ -180,9 +180,8 @@ TEST_CASE("anomaly mode names op and module path, forwards and backwards") {
 
 TEST_CASE("split: parts share one gradient buffer, parts not reached count as zero") {
   const Variable x = variable(tensor({{1, 2, 3}, {4, 5, 6}}, DType::f64));
-  const Tensor v = x.value();
   Tape tape;
-  const auto parts = record_split("split", x, {v(all, Slice{0, 1}), v(all, Slice{1, 3})});
+  const auto parts = record_split("split", x, [](const Tensor& v) { return std::vector{v(all, Slice{0, 1}), v(all, Slice{1, 3})}; });
   const Variable ones = constant(heed::ones({2, 2}, DType::f64));
   const Variable y = record("copy", parts[1].value().clone(), {parts[1]}, [p = parts[1].slot()](const Tensor& dy) {
     p.gradient([&](Into d) { copy_into(d.tensor, dy); });
@@ -191,6 +190,21 @@ TEST_CASE("split: parts share one gradient buffer, parts not reached count as ze
   const Tensor dz = tensor({{1, 2}, {3, 4}}, DType::f64);
   tape.backward({&z, 1}, {&dz, 1});
   CHECK(x.grad().to_vector<double>() == std::vector<double>{0, 1, 2, 0, 3, 4});
+}
+
+TEST_CASE("views: their gradients are views of the parent's, whole or part, chained or used twice") {
+  const Variable x = variable(tensor({{1, 2, 3}, {4, 5, 6}}, DType::f64));
+  const auto turned = [](const Tensor& t) { return Tensor(t.storage(), t.dtype(), {t.size(1), t.size(0)}, {t.strides()[1], t.strides()[0]}, t.offset()); };
+  const auto copied = [](const Variable& v) {
+    return record("copy", v.value().clone(), {v}, [v = v.slot()](const Tensor& dy) { v.adopt(dy); });
+  };
+  Tape tape;
+  const Variable t = record_view("transpose", x, turned);                                                 // [3, 2]
+  const Variable row = record_view("select", t, [](const Tensor& v) { return v[1]; });                   // column 1 of x
+  const Variable a = copied(t), b = copied(row), c = copied(x);
+  const Tensor da = tensor({{1, 2}, {3, 4}, {5, 6}}, DType::f64), db = tensor({10, 20}, DType::f64), dc = ones({2, 3}, DType::f64);
+  tape.backward(std::vector{a, b, c}, std::vector{da, db, dc});
+  CHECK(x.grad().to_vector<double>() == std::vector<double>{2, 14, 6, 3, 25, 7});
 }
 
 TEST_CASE("check_gradient names the worst element") {
