@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+// Block<T>: 16 neighbouring elements of a row in as many registers as the target needs. Kernels written with blocks do the same
+// additions in the same order on every target: element i of a row meets lane i % 16, lanes are folded by one tree.
+#include <cstring>
+
+#include "tensor/simd-inl.h"
+
+#if defined(HEED_TENSOR_BLOCK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_TENSOR_BLOCK_INL_H_
+#undef HEED_TENSOR_BLOCK_INL_H_
+#else
+#define HEED_TENSOR_BLOCK_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::HWY_NAMESPACE {
+namespace {
+
+template <class T> struct Block {
+  using D = hn::CappedTag<T, 16>;
+  using V = hn::Vec<D>;
+  static constexpr size_t kLanes = hn::MaxLanes(D());
+  static constexpr size_t kRegisters = 16 / kLanes;
+  V v[kRegisters];
+};
+
+#define HEED_EACH_REGISTER HWY_UNROLL(16) for (size_t r = 0; r < Block<T>::kRegisters; ++r)
+
+template <class T> HWY_INLINE Block<T> Set16(T value) {
+  Block<T> y;
+  HEED_EACH_REGISTER y.v[r] = hn::Set(typename Block<T>::D(), value);
+  return y;
+}
+template <class T> HWY_INLINE Block<T> Load16(const T* x) {
+  Block<T> y;
+  HEED_EACH_REGISTER y.v[r] = hn::LoadU(typename Block<T>::D(), x + r * Block<T>::kLanes);
+  return y;
+}
+template <class T> HWY_INLINE void Store16(const Block<T>& x, T* y) {
+  HEED_EACH_REGISTER hn::StoreU(x.v[r], typename Block<T>::D(), y + r * Block<T>::kLanes);
+}
+
+// x[0..n-1], then `fill`; reads nothing beyond
+template <class T> HWY_INLINE Block<T> LoadN16(const T* x, size_t n, T fill = 0) {
+  if (n >= 16) return Load16(x);
+#if !HWY_MEM_OPS_MIGHT_FAULT
+  if constexpr (Block<T>::kRegisters == 1) {
+    const typename Block<T>::D d;
+    const auto mask = hn::FirstN(d, n);
+    return {{hn::IfThenElse(mask, hn::MaskedLoad(mask, d, x), hn::Set(d, fill))}};
+  }
+#endif
+  T buffer[16];
+  for (size_t i = 0; i < 16; ++i) buffer[i] = i < n ? x[i] : fill;
+  return Load16(buffer);
+}
+template <class T> HWY_INLINE void StoreN16(const Block<T>& x, size_t n, T* y) {
+  if (n >= 16) return Store16(x, y);
+#if !HWY_MEM_OPS_MIGHT_FAULT
+  if constexpr (Block<T>::kRegisters == 1) {
+    const typename Block<T>::D d;
+    return hn::BlendedStore(x.v[0], hn::FirstN(d, n), d, y);
+  }
+#endif
+  T buffer[16];
+  Store16(x, buffer);
+  for (size_t i = 0; i < n; ++i) y[i] = buffer[i];
+}
+
+template <class T> HWY_INLINE Block<T> operator+(Block<T> a, const Block<T>& b) {
+  HEED_EACH_REGISTER a.v[r] = hn::Add(a.v[r], b.v[r]);
+  return a;
+}
+template <class T> HWY_INLINE Block<T> operator-(Block<T> a, const Block<T>& b) {
+  HEED_EACH_REGISTER a.v[r] = hn::Sub(a.v[r], b.v[r]);
+  return a;
+}
+template <class T> HWY_INLINE Block<T> operator*(Block<T> a, const Block<T>& b) {
+  HEED_EACH_REGISTER a.v[r] = hn::Mul(a.v[r], b.v[r]);
+  return a;
+}
+template <class T> HWY_INLINE Block<T> operator/(Block<T> a, const Block<T>& b) {
+  HEED_EACH_REGISTER a.v[r] = hn::Div(a.v[r], b.v[r]);
+  return a;
+}
+template <class T> HWY_INLINE Block<T> MulAdd16(Block<T> a, const Block<T>& b, const Block<T>& c) {  // a b + c
+  HEED_EACH_REGISTER a.v[r] = hn::MulAdd(a.v[r], b.v[r], c.v[r]);
+  return a;
+}
+template <class T> HWY_INLINE Block<T> Sqrt16(Block<T> a) {
+  HEED_EACH_REGISTER a.v[r] = hn::Sqrt(a.v[r]);
+  return a;
+}
+template <class T> HWY_INLINE Block<T> Max16(Block<T> a, const Block<T>& b) {   // either one if one is NaN
+  HEED_EACH_REGISTER a.v[r] = hn::Max(a.v[r], b.v[r]);
+  return a;
+}
+// lanes where bits is set keep a, others take b; bits are all ones or all zeros a lane
+template <class T> HWY_INLINE Block<T> Choose16(const Block<T>& bits, Block<T> a, const Block<T>& b) {
+  HEED_EACH_REGISTER a.v[r] = hn::IfVecThenElse(bits.v[r], a.v[r], b.v[r]);
+  return a;
+}
+template <class T> HWY_INLINE Block<T> And16(Block<T> a, const Block<T>& b) {
+  HEED_EACH_REGISTER a.v[r] = hn::And(a.v[r], b.v[r]);
+  return a;
+}
+
+// All ones in the lanes where first <= lane < last
+template <class T> HWY_INLINE Block<T> LanesBetween(ptrdiff_t first, ptrdiff_t last) {
+  const typename Block<T>::D d;
+  Block<T> y;
+  HEED_EACH_REGISTER {
+    const auto lane = hn::Iota(d, T(r * Block<T>::kLanes));
+    y.v[r] = hn::VecFromMask(d, hn::And(hn::Ge(lane, hn::Set(d, T(first))), hn::Lt(lane, hn::Set(d, T(last)))));
+  }
+  return y;
+}
+// All ones in the lanes < n where byte[lane] is not 0
+template <class T> HWY_INLINE Block<T> LanesAllowed(const uint8_t* byte, size_t n) {
+  T lanes[16];
+  for (size_t i = 0; i < 16; ++i) lanes[i] = i < n && byte[i] ? T(1) : T(0);
+  const typename Block<T>::D d;
+  Block<T> y = Load16(lanes);
+  HEED_EACH_REGISTER y.v[r] = hn::VecFromMask(d, hn::Gt(y.v[r], hn::Zero(d)));
+  return y;
+}
+
+// The fold: halves are combined until one lane is left.
+template <bool kMax, class D, class V> HWY_INLINE hn::TFromD<D> FoldRegister(D, V v) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::GetLane(v);
+#else
+  constexpr size_t N = hn::MaxLanes(D());
+  if constexpr (N == 1) {
+    return hn::GetLane(v);
+  } else {
+    const hn::Half<D> half;
+    const auto a = hn::LowerHalf(half, v), b = hn::UpperHalf(half, v);
+    if constexpr (kMax) return FoldRegister<kMax>(half, hn::Max(a, b));
+    else return FoldRegister<kMax>(half, hn::Add(a, b));
+  }
+#endif
+}
+template <bool kMax, class T> HWY_INLINE T Fold16(Block<T> x) {
+  HWY_UNROLL(4)
+  for (size_t half = Block<T>::kRegisters / 2; half > 0; half /= 2) {
+    HWY_UNROLL(8)
+    for (size_t r = 0; r < half; ++r) x.v[r] = kMax ? hn::Max(x.v[r], x.v[r + half]) : hn::Add(x.v[r], x.v[r + half]);
+  }
+  return FoldRegister<kMax>(typename Block<T>::D(), x.v[0]);
+}
+template <class T> HWY_INLINE T Sum16(const Block<T>& x) { return Fold16<false>(x); }
+template <class T> HWY_INLINE T MaxLane16(const Block<T>& x) { return Fold16<true>(x); }
+
+}  // namespace
+}  // namespace heed::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// A Mask seen by kernels: what each row of the scores may look at.
+#pragma once
+#include <algorithm>
+
+#include "tensor/mask.h"
+#include "tensor/ops/view.h"
+
+namespace heed {
+
+struct RowMask {
+  Index first, last;                          // allowed: [first, last) ...
+  const std::uint8_t* allowed = nullptr;      // ... and allowed[s] != 0
+  bool nothing() const { return first >= last || (allowed && std::all_of(allowed + first, allowed + last, [](std::uint8_t a) { return !a; })); }
+};
+
+// Rows of scores [B, ..., T, S] (or [B, S]) are numbered in row-major order.
+class MaskRows {
+ public:
+  MaskRows(std::string_view op, const Mask& mask, const Shape& scores) : mask_(mask), shape_(scores), everything_(mask.everything()) {
+    mask.check_fits(op, scores);
+    if (everything_ || scores.numel() == 0) return;
+    target_rows_ = scores.rank() >= 3 ? scores(-2) : 1;
+    rows_of_sentence_ = scores.numel() / (scores[0] * scores(-1));
+    if (!mask.allowed().defined()) return;
+    Shape row_shape = mask.allowed().shape();
+    if (row_shape.rank() == 0) row_shape.push_back(1);
+    row_shape[row_shape.rank() - 1] = scores(-1);
+    allowed_ = expand(mask.allowed(), row_shape);
+    if (allowed_.strides()[row_shape.rank() - 1] != 1) allowed_ = allowed_.contiguous();
+    allowed_ = expand(allowed_, scores);
+    bytes_ = allowed_.data<std::uint8_t>();
+  }
+
+  bool everything() const { return everything_; }
+  RowMask operator()(Index row) const {
+    const Index S = shape_(-1);
+    if (everything_) return {0, S};
+    const Mask::Range range = mask_.range(row / rows_of_sentence_, row % target_rows_, S);
+    if (!bytes_) return {range.first, range.last};
+    Index offset = 0;
+    for (int axis = shape_.rank() - 2; axis >= 0; row /= shape_[axis--]) offset += row % shape_[axis] * allowed_.strides()[axis];
+    return {range.first, range.last, bytes_ + offset};
+  }
+
+ private:
+  Mask mask_;
+  Shape shape_;
+  bool everything_;
+  Index target_rows_ = 1, rows_of_sentence_ = 1;
+  Tensor allowed_;
+  const std::uint8_t* bytes_ = nullptr;
+};
+
+}  // namespace heed

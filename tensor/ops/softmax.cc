@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/ops/softmax.h"
+
+#include "tensor/ops/mask_rows.h"
+
+#define HWY_TARGET_INCLUDE "tensor/ops/softmax.cc"
+#include "tensor/block-inl.h"
+#include "tensor/math-inl.h"
+#include "tensor/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::HWY_NAMESPACE {
+namespace {
+
+template <class T> HWY_INLINE Block<T> Exp16(Block<T> x) {
+  HEED_EACH_REGISTER x.v[r] = math::Exp(typename Block<T>::D(), x.v[r]);
+  return x;
+}
+
+template <class T> T LogOf(T x) {
+  const hn::CappedTag<T, 1> d;
+  return hn::GetLane(math::Log(d, hn::Set(d, x)));
+}
+
+// Bits of the lanes of block i that belong to the row and are allowed.
+template <class T> HWY_INLINE Block<T> Allowed(const RowMask& mask, ptrdiff_t i) {
+  const Block<T> range = LanesBetween<T>(mask.first - i, mask.last - i);
+  return mask.allowed ? And16(range, LanesAllowed<T>(mask.allowed + i, size_t(mask.last - i))) : range;
+}
+
+constexpr double kInfinity = __builtin_inf();
+
+// max_j x_j over allowed j
+template <class T> T MaxOfRow(const T* x, const RowMask& mask) {
+  const Block<T> least = Set16(T(-kInfinity));
+  Block<T> most = least;
+  for (ptrdiff_t i = mask.first / 16 * 16; i < mask.last; i += 16) {
+    const auto n = size_t(mask.last - i);
+    if (!mask.allowed && i >= mask.first && n >= 16) most = Max16(most, Load16(x + i));
+    else most = Max16(most, Choose16(Allowed<T>(mask, i), LoadN16(x + i, n), least));
+  }
+  return MaxLane16(most);
+}
+
+// Σ_j exp(x_j - m) over allowed j; y_j = exp(x_j - m) where asked for
+template <class T> T SumOfExp(const T* x, const RowMask& mask, T m, T* y) {
+  const Block<T> shift = Set16(m);
+  Block<T> sum = Set16(T(0));
+  for (ptrdiff_t i = mask.first / 16 * 16; i < mask.last; i += 16) {
+    const auto n = size_t(mask.last - i);
+    Block<T> e;
+    if (!mask.allowed && i >= mask.first && n >= 16) e = Exp16(Load16(x + i) - shift);
+    else e = And16(Exp16(LoadN16(x + i, n) - shift), Allowed<T>(mask, i));
+    sum = sum + e;
+    if (y) StoreN16(e, n, y + i);
+  }
+  return Sum16(sum);
+}
+
+// passes: 1 max, 2 exp(x - m) and its sum, 3 scale
+template <class T> void SoftmaxRow(const T* x, size_t n, const RowMask& mask, bool none, T* y) {
+  const T m = none ? T(0) : MaxOfRow(x, mask);
+  for (ptrdiff_t i = 0; i < (none ? ptrdiff_t(n) : mask.first / 16 * 16); ++i) y[i] = 0;
+  if (none) return;
+  const Block<T> scale = Set16(T(1) / SumOfExp(x, mask, m, y));
+  for (ptrdiff_t i = mask.first / 16 * 16; i < mask.last; i += 16) {
+    const auto count = size_t(mask.last - i);
+    StoreN16(LoadN16(y + i, count) * scale, count, y + i);
+  }
+  for (size_t i = size_t(mask.last); i < n; ++i) y[i] = 0;
+}
+
+// y_i = x_i - (m + log Σ_j exp(x_j - m)),  -inf where masked
+template <class T> void LogSoftmaxRow(const T* x, size_t n, const RowMask& mask, bool none, T* y) {
+  if (none) {
+    for (size_t i = 0; i < n; ++i) y[i] = 0;
+    return;
+  }
+  const T m = MaxOfRow(x, mask);
+  const Block<T> most = Set16(m), log_sum = Set16(LogOf(SumOfExp<T>(x, mask, m, nullptr))), least = Set16(T(-kInfinity));
+  for (ptrdiff_t i = 0; i < mask.first / 16 * 16; ++i) y[i] = T(-kInfinity);
+  for (ptrdiff_t i = mask.first / 16 * 16; i < mask.last; i += 16) {
+    const auto count = size_t(mask.last - i);
+    StoreN16(Choose16(Allowed<T>(mask, i), LoadN16(x + i, count) - most - log_sum, least), count, y + i);
+  }
+  for (size_t i = size_t(mask.last); i < n; ++i) y[i] = T(-kInfinity);
+}
+
+// forward was  y_i = e_i / Σ_j e_j,  so now  dx_i = y_i (dy_i - Σ_j y_j dy_j)
+template <class T> void SoftmaxRowGrad(const T* y, const T* dy, size_t n, bool add, T* dx) {
+  Block<T> dot = Set16(T(0));
+  for (size_t i = 0; i < n; i += 16) dot = MulAdd16(LoadN16(y + i, n - i), LoadN16(dy + i, n - i), dot);
+  const Block<T> sum = Set16(Sum16(dot));
+  for (size_t i = 0; i < n; i += 16) {
+    const Block<T> g = LoadN16(y + i, n - i) * (LoadN16(dy + i, n - i) - sum);
+    StoreN16(add ? LoadN16(dx + i, n - i) + g : g, n - i, dx + i);
+  }
+}
+
+// forward was  y_i = x_i - log Σ_j e^(x_j),  so now  dx_i = dy_i - exp(y_i) Σ_j dy_j
+template <class T> void LogSoftmaxRowGrad(const T* y, const T* dy, size_t n, const RowMask& mask, bool none, bool add, T* dx) {
+  const Block<T> zero = Set16(T(0));
+  Block<T> lanes = zero;
+  if (!none)
+    for (size_t i = 0; i < n; i += 16) lanes = lanes + And16(LoadN16(dy + i, n - i), Allowed<T>(mask, ptrdiff_t(i)));
+  const Block<T> sum = Set16(Sum16(lanes));
+  for (size_t i = 0; i < n; i += 16) {
+    Block<T> g = zero;
+    if (!none) g = And16(LoadN16(dy + i, n - i) - Exp16(LoadN16(y + i, n - i)) * sum, Allowed<T>(mask, ptrdiff_t(i)));
+    StoreN16(add ? LoadN16(dx + i, n - i) + g : g, n - i, dx + i);
+  }
+}
+
+template <class T> T LogSumExpRow(const T* x, size_t n) {
+  const RowMask all{0, Index(n)};
+  const T m = MaxOfRow(x, all);
+  if (m > T(-kInfinity) && m < T(kInfinity)) return m + LogOf(SumOfExp<T>(x, all, m, nullptr));
+  for (size_t i = 0; i < n; ++i)
+    if (x[i] != x[i]) return x[i];
+  return m;
+}
+
+// forward was  y = log Σ_j e^(x_j),  so now  dx_i = dy exp(x_i - y)
+template <class T> void LogSumExpRowGrad(const T* x, size_t n, T y, T dy, bool add, T* dx) {
+  const bool infinite = y == T(kInfinity), none = y == T(-kInfinity);
+  T count = 0;
+  if (infinite)
+    for (size_t i = 0; i < n; ++i) count += x[i] == y;
+  const Block<T> shift = Set16(y), scale = Set16(dy);
+  for (size_t i = 0; i < n; i += 16) {
+    Block<T> g;
+    if (infinite || none) {
+      T share[16];
+      for (size_t j = 0; j < 16; ++j) share[j] = infinite && i + j < n && x[i + j] == y ? dy / count : T(0);
+      g = Load16(share);
+    } else {
+      g = Exp16(LoadN16(x + i, n - i) - shift) * scale;
+    }
+    StoreN16(add ? LoadN16(dx + i, n - i) + g : g, n - i, dx + i);
+  }
+}
+
+void SoftmaxF32(const float* x, size_t n, const RowMask& mask, bool none, float* y) { SoftmaxRow(x, n, mask, none, y); }
+void SoftmaxF64(const double* x, size_t n, const RowMask& mask, bool none, double* y) { SoftmaxRow(x, n, mask, none, y); }
+void LogSoftmaxF32(const float* x, size_t n, const RowMask& mask, bool none, float* y) { LogSoftmaxRow(x, n, mask, none, y); }
+void LogSoftmaxF64(const double* x, size_t n, const RowMask& mask, bool none, double* y) { LogSoftmaxRow(x, n, mask, none, y); }
+void SoftmaxGradF32(const float* y, const float* dy, size_t n, bool add, float* dx) { SoftmaxRowGrad(y, dy, n, add, dx); }
+void SoftmaxGradF64(const double* y, const double* dy, size_t n, bool add, double* dx) { SoftmaxRowGrad(y, dy, n, add, dx); }
+void LogSoftmaxGradF32(const float* y, const float* dy, size_t n, const RowMask& mask, bool none, bool add, float* dx) {
+  LogSoftmaxRowGrad(y, dy, n, mask, none, add, dx);
+}
+void LogSoftmaxGradF64(const double* y, const double* dy, size_t n, const RowMask& mask, bool none, bool add, double* dx) {
+  LogSoftmaxRowGrad(y, dy, n, mask, none, add, dx);
+}
+float LogSumExpF32(const float* x, size_t n) { return LogSumExpRow(x, n); }
+double LogSumExpF64(const double* x, size_t n) { return LogSumExpRow(x, n); }
+void LogSumExpGradF32(const float* x, size_t n, float y, float dy, bool add, float* dx) { LogSumExpRowGrad(x, n, y, dy, add, dx); }
+void LogSumExpGradF64(const double* x, size_t n, double y, double dy, bool add, double* dx) { LogSumExpRowGrad(x, n, y, dy, add, dx); }
+
+}  // namespace
+}  // namespace heed::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "tensor/format.h"
+#include "tensor/ops/kernel.h"
+#include "tensor/parallel.h"
+
+namespace heed {
+HWY_EXPORT(SoftmaxF32);
+HWY_EXPORT(SoftmaxF64);
+HWY_EXPORT(LogSoftmaxF32);
+HWY_EXPORT(LogSoftmaxF64);
+HWY_EXPORT(SoftmaxGradF32);
+HWY_EXPORT(SoftmaxGradF64);
+HWY_EXPORT(LogSoftmaxGradF32);
+HWY_EXPORT(LogSoftmaxGradF64);
+HWY_EXPORT(LogSumExpF32);
+HWY_EXPORT(LogSumExpF64);
+HWY_EXPORT(LogSumExpGradF32);
+HWY_EXPORT(LogSumExpGradF64);
+
+namespace {
+
+void check_like(const char* op, const char* name, const Tensor& y, const Tensor& dy) {
+  check<ShapeError>(y.shape() == dy.shape(), "{}: shapes differ: {} {}, dy {}", op, name, y.shape(), dy.shape());
+  check<DTypeError>(y.dtype() == dy.dtype(), "{}: dtypes differ: {} {}, dy {}", op, name, y.dtype(), dy.dtype());
+}
+
+// Tensors of x's shape turned so that dim is last, the mask with them.
+struct Turned {
+  Turned(const char* op, const Tensor& x, int dim) : axis(x.rank() ? normalize_dim(op, dim, x.shape()) : 0), last(x.rank() ? x.rank() - 1 : 0) {}
+  Tensor view(const Tensor& x) const { return axis == last ? x : transpose(x, axis, last); }
+  Tensor in(const Tensor& x) const { return view(x).contiguous(); }
+  Tensor back(const Tensor& y) const { return view(y).contiguous(); }
+  Mask mask(const char* op, const Mask& m, const Shape& shape) const {
+    if (m.everything() || axis == last) return m;
+    m.check_fits(op, shape);
+    return Mask::allowed(view(m.dense(shape)));
+  }
+  int axis, last;
+};
+
+// f(row, offset of its first element) for all rows of x [..., n] in parallel
+template <class F> void for_rows(const Tensor& x, F&& f) {
+  const Index n = x.rank() ? x.size(-1) : 1;
+  if (x.numel() == 0) return;
+  parallel_for(x.numel() / n, row_grain(n), [&](Index begin, Index end) {
+    for (Index row = begin; row < end; ++row) f(row, row * n);
+  });
+}
+
+Tensor softmax_of(const char* op, bool log, const Tensor& x, int dim, const Mask& mask) {
+  const Turned turned(op, x, dim);
+  return visit_float(x.dtype(), op, [&]<class T>() {
+    const Tensor from = turned.in(x), to = empty(from.shape(), x.dtype());
+    const MaskRows rows(op, turned.mask(op, mask, x.shape()), from.shape());
+    const auto n = std::size_t(x.rank() ? from.size(-1) : 1);
+    const T* in = from.data<T>();
+    T* out = to.mutable_data<T>();
+    const auto kernel = log ? pick<T>(&HWY_DYNAMIC_DISPATCH(LogSoftmaxF32), &HWY_DYNAMIC_DISPATCH(LogSoftmaxF64))
+                            : pick<T>(&HWY_DYNAMIC_DISPATCH(SoftmaxF32), &HWY_DYNAMIC_DISPATCH(SoftmaxF64));
+    for_rows(from, [&](Index row, Index at) {
+      const RowMask row_mask = rows.everything() ? RowMask{0, Index(n)} : rows(row);
+      kernel(in + at, n, row_mask, row_mask.nothing(), out + at);
+    });
+    return turned.back(to);
+  });
+}
+
+// x with the dims moved behind the others, in their order; no dims: all of them
+struct Gathered {
+  Gathered(const char* op, const Shape& shape, const Dims& dims, bool keepdim) {
+    std::array<bool, kMaxRank> reduced{};
+    for (int dim : dims) {
+      const int axis = normalize_dim(op, dim, shape);
+      check<IndexError>(!reduced[std::size_t(axis)], "{}: dim {} given twice: dims {}", op, dim, to_string(dims));
+      reduced[std::size_t(axis)] = true;
+    }
+    if (dims.empty()) reduced.fill(true);
+    std::vector<int> front, behind;
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+      if (reduced[std::size_t(axis)]) {
+        behind.push_back(axis);
+        width *= shape[axis];
+        if (keepdim) result.push_back(1);
+      } else {
+        front.push_back(axis);
+        rows *= shape[axis];
+        result.push_back(shape[axis]);
+      }
+    }
+    front.insert(front.end(), behind.begin(), behind.end());
+    order = Dims(std::span<const int>(front));
+  }
+  Dims order;
+  Shape result;
+  Index rows = 1, width = 1;
+};
+
+}  // namespace
+
+Tensor softmax(const Tensor& x, int dim, const Mask& mask) { return softmax_of("softmax", false, x, dim, mask); }
+Tensor log_softmax(const Tensor& x, int dim, const Mask& mask) { return softmax_of("log_softmax", true, x, dim, mask); }
+
+void softmax_grad(const Tensor& y, const Tensor& dy, int dim, Into dx) {
+  check_like("softmax_grad", "y", y, dy);
+  check_like("softmax_grad", "dx", dx.tensor, dy);
+  const Turned turned("softmax_grad", y, dim);
+  visit_float(y.dtype(), "softmax_grad", [&]<class T>() {
+    const Tensor a = turned.in(y), b = turned.in(dy);
+    const Destination out({turned.view(dx.tensor), dx.add});
+    const T *ya = a.data<T>(), *dya = b.data<T>();
+    T* to = out.tensor().mutable_data<T>();
+    const auto n = std::size_t(a.rank() ? a.size(-1) : 1);
+    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(SoftmaxGradF32), &HWY_DYNAMIC_DISPATCH(SoftmaxGradF64));
+    for_rows(a, [&](Index, Index at) { kernel(ya + at, dya + at, n, out.add(), to + at); });
+    out.finish();
+  });
+}
+
+void log_softmax_grad(const Tensor& y, const Tensor& dy, int dim, const Mask& mask, Into dx) {
+  const char* op = "log_softmax_grad";
+  check_like(op, "y", y, dy);
+  check_like(op, "dx", dx.tensor, dy);
+  const Turned turned(op, y, dim);
+  visit_float(y.dtype(), op, [&]<class T>() {
+    const Tensor a = turned.in(y), b = turned.in(dy);
+    const MaskRows rows(op, turned.mask(op, mask, y.shape()), a.shape());
+    const Destination out({turned.view(dx.tensor), dx.add});
+    const T *ya = a.data<T>(), *dya = b.data<T>();
+    T* to = out.tensor().mutable_data<T>();
+    const auto n = std::size_t(a.rank() ? a.size(-1) : 1);
+    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(LogSoftmaxGradF32), &HWY_DYNAMIC_DISPATCH(LogSoftmaxGradF64));
+    for_rows(a, [&](Index row, Index at) {
+      const RowMask row_mask = rows.everything() ? RowMask{0, Index(n)} : rows(row);
+      kernel(ya + at, dya + at, n, row_mask, row_mask.nothing(), out.add(), to + at);
+    });
+    out.finish();
+  });
+}
+
+Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
+  const Gathered gathered("logsumexp", x.shape(), dims, keepdim);
+  return visit_float(x.dtype(), "logsumexp", [&]<class T>() {
+    const Tensor from = permute(x, gathered.order).contiguous(), y = empty(gathered.result, x.dtype());
+    const T* in = from.data<T>();
+    T* out = y.mutable_data<T>();
+    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(LogSumExpF32), &HWY_DYNAMIC_DISPATCH(LogSumExpF64));
+    parallel_for(gathered.rows, row_grain(gathered.width), [&](Index begin, Index end) {
+      for (Index row = begin; row < end; ++row) out[row] = kernel(in + row * gathered.width, std::size_t(gathered.width));
+    });
+    return y;
+  });
+}
+
+void logsumexp_grad(const Tensor& x, const Tensor& y, const Tensor& dy, const Dims& dims, Into dx) {
+  const char* op = "logsumexp_grad";
+  const Gathered gathered(op, x.shape(), dims, false);
+  check_like(op, "y", y, dy);
+  check<ShapeError>(y.numel() == gathered.rows, "{}: y does not fit x without dims {}: x {}, y {}", op, to_string(dims), x.shape(), y.shape());
+  check<ShapeError>(dx.tensor.shape() == x.shape(), "{}: shapes differ: x {}, dx {}", op, x.shape(), dx.tensor.shape());
+  check<DTypeError>(x.dtype() == y.dtype() && x.dtype() == dx.tensor.dtype(), "{}: dtypes differ: x {}, y {}, dx {}", op, x.dtype(), y.dtype(),
+                    dx.tensor.dtype());
+  visit_float(x.dtype(), op, [&]<class T>() {
+    const Tensor from = permute(x, gathered.order).contiguous(), ys = y.contiguous(), dys = dy.contiguous();
+    const Destination out({permute(dx.tensor, gathered.order), dx.add});
+    const T *in = from.data<T>(), *yv = ys.data<T>(), *dyv = dys.data<T>();
+    T* to = out.tensor().mutable_data<T>();
+    const Index n = gathered.width;
+    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(LogSumExpGradF32), &HWY_DYNAMIC_DISPATCH(LogSumExpGradF64));
+    parallel_for(gathered.rows, row_grain(n), [&](Index begin, Index end) {
+      for (Index row = begin; row < end; ++row) kernel(in + row * n, std::size_t(n), yv[row], dyv[row], out.add(), to + row * n);
+    });
+    out.finish();
+  });
+}
+
+}  // namespace heed
+#endif

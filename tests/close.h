@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// How tests compare tensors with numbers and with each other.
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "tensor/tensor.h"
+
+inline std::vector<double> doubles(const heed::Tensor& x) { return heed::to(x, heed::DType::f64).contiguous().to_vector<double>(); }
+
+// Largest |x - y| (equal infinities count 0, a NaN on one side counts infinity), also divided by `scale` of each element.
+template <class F> double worst(const heed::Tensor& x, const std::vector<double>& y, F&& scale) {
+  const std::vector<double> values = doubles(x);
+  if (values.size() != y.size()) return INFINITY;
+  double most = 0;
+  for (std::size_t i = 0; i < y.size(); ++i) {
+    if (values[i] == y[i] || (std::isnan(values[i]) && std::isnan(y[i]))) continue;
+    const double difference = std::abs(values[i] - y[i]) / scale(y[i]);
+    most = std::isnan(difference) ? INFINITY : std::max(most, difference);
+  }
+  return most;
+}
+inline double worst_absolute(const heed::Tensor& x, const std::vector<double>& y) { return worst(x, y, [](double) { return 1.0; }); }
+inline double worst_relative(const heed::Tensor& x, const std::vector<double>& y) { return worst(x, y, [](double v) { return std::abs(v); }); }
+inline double worst_absolute(const heed::Tensor& x, const heed::Tensor& y) { return worst_absolute(x, doubles(y)); }
+
+// Same shape and the same bits, element by element.
+inline bool equal_bits(const heed::Tensor& a, const heed::Tensor& b) {
+  if (a.shape() != b.shape() || a.dtype() != b.dtype()) return false;
+  const heed::Tensor x = a.contiguous(), y = b.contiguous();
+  const std::size_t item = heed::item_size(x.dtype());
+  return x.numel() == 0 || std::memcmp(x.storage().data() + std::size_t(x.offset()) * item, y.storage().data() + std::size_t(y.offset()) * item,
+                                       std::size_t(x.numel()) * item) == 0;
+}
+
+inline bool all_nan(const heed::Tensor& x) {
+  const auto values = doubles(x);
+  return std::all_of(values.begin(), values.end(), [](double v) { return std::isnan(v); });
+}
