@@ -19,8 +19,34 @@ namespace heed {
 // ---- norm: tensor/ops/norm.h -----------------------------------------------------------------------------------------
 
 // ---- view: tensor/ops/view.h -----------------------------------------------------------------------------------------
+// Views: the gradient of a view is a view of x's gradient, no copy is made.
+Variable reshape(const Variable& x, const Shape& shape);                     // one size may be -1; copies only when it must
+Variable flatten(const Variable& x, int first = 0, int last = -1);
+Variable transpose(const Variable& x, int a = -2, int b = -1);
+Variable permute(const Variable& x, const Dims& dims);
+Variable squeeze(const Variable& x, int dim);
+Variable unsqueeze(const Variable& x, int dim);
+Variable flip(const Variable& x, const Dims& dims);
+Variable slice(const Variable& x, int dim, Index start, Index stop = Slice::kToEnd, Index step = 1);   // x[start:stop:step]
+Variable select(const Variable& x, int dim, Index index);
+std::vector<Variable> split(const Variable& x, Index count, int dim = 0);                        // equal parts
+std::vector<Variable> split(const Variable& x, const std::vector<Index>& sizes, int dim = 0);
+std::vector<Variable> unbind(const Variable& x, int dim = 0);
+Variable concat(const std::vector<Variable>& xs, int dim = 0);               // copies, as do those below
+Variable stack(const std::vector<Variable>& xs, int dim = 0);
+Variable pad(const Variable& x, int dim, Index before, Index after, double value = 0);
+Variable tril(const Variable& x, Index diagonal = 0);
+Variable triu(const Variable& x, Index diagonal = 0);
 
 // ---- index: tensor/ops/index.h ---------------------------------------------------------------------------------------
+Variable embedding(const Variable& table, const Tensor& ids, double scale = 1, Index padding_idx = -1);  // scale table[ids]; the row padding_idx gets no gradient
+Variable index_select(const Variable& x, int dim, const Tensor& ids);        // y[.., i, ..] = x[.., ids[i], ..]
+Variable gather(const Variable& x, int dim, const Tensor& index);            // y[i, j, k] = x[i, index[i, j, k], k] for dim 1
+Variable scatter_add(const Variable& x, int dim, const Tensor& index, const Variable& src);   // x, then y[i, index[i, j, k], k] += src[i, j, k]
+Variable masked_fill(const Variable& x, const Tensor& mask, double value);   // value where mask (u8) is not 0
+struct SortedVariable { Variable values; Tensor indices; };
+SortedVariable sort(const Variable& x, int dim = -1, bool descending = false);   // stable
+SortedVariable topk(const Variable& x, Index k, int dim = -1);               // the k largest, falling
 
 // ---- random: tensor/ops/random.h -------------------------------------------------------------------------------------
 

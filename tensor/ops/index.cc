@@ -134,8 +134,8 @@ Tensor checked_ids(std::string_view op, std::string_view what, const Tensor& ids
   Tensor wide = to(ids, DType::i64).contiguous();
   const auto values = wide.span<Index>();
   const auto wrong = std::find_if(values.begin(), values.end(), [n](Index id) { return id < 0 || id >= n; });
-  check<IndexError>(wrong == values.end(), "{}: {} {} at position {} is not in [0, {})", op, what,
-                    wrong == values.end() ? 0 : *wrong, position_text(wrong - values.begin(), ids.shape()), n);
+  if (wrong != values.end())
+    fail<IndexError>("{}: {} {} at position {} is not in [0, {})", op, what, *wrong, position_text(wrong - values.begin(), ids.shape()), n);
   return wide;
 }
 
@@ -365,7 +365,7 @@ void embedding_grad(const Tensor& ids, const Tensor& dy, double scale, Index pad
   expected.push_back(n);
   check<ShapeError>(dy.shape() == expected, "embedding_grad: dy does not fit ids: dy {}, ids {}, dtable {}", dy.shape(), ids.shape(), dtable.tensor.shape());
   check_same_dtype("embedding_grad", "dy", dy, "dtable", dtable.tensor);
-  const Tensor wide = checked_ids("embedding_grad", "id", ids, rows), from = reshape(dy, {-1, n});
+  const Tensor wide = checked_ids("embedding_grad", "id", ids, rows), from = reshape(dy, {-1, n}).contiguous();
   visit_float(dy.dtype(), "embedding_grad", [&]<class T>() {
     through_contiguous(dtable, [&](const Tensor& dx) {
       add_rows<T>(wide.span<Index>(), from.data<T>(), 0, n, 1, rows, n, scale, padding_idx, dtable.add, dx.mutable_data<T>());

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/ops/index.h"
+
+#include "autograd/ops.h"
+#include "autograd/record.h"
+
+namespace heed {
+
+Variable embedding(const Variable& table, const Tensor& ids, double scale, Index padding_idx) {
+  return record("embedding", embedding(table.value(), ids, scale), {table},
+                [dtable = table.slot(), ids = saved(ids), scale, padding_idx](const Tensor& dy) {
+                  dtable.gradient([&](Into out) { embedding_grad(ids, dy, scale, padding_idx, out); });
+                });
+}
+
+Variable index_select(const Variable& x, int dim, const Tensor& ids) {
+  return record("index_select", index_select(x.value(), dim, ids), {x}, [dx = x.slot(), dim, ids = saved(ids)](const Tensor& dy) {
+    dx.gradient([&](Into out) { index_select_grad(ids, dy, dim, out); });
+  });
+}
+
+Variable gather(const Variable& x, int dim, const Tensor& index) {
+  return record("gather", gather(x.value(), dim, index), {x}, [dx = x.slot(), dim, index = saved(index)](const Tensor& dy) {
+    dx.gradient([&](Into out) { gather_grad(index, dy, dim, out); });
+  });
+}
+
+Variable scatter_add(const Variable& x, int dim, const Tensor& index, const Variable& src) {
+  return record("scatter_add", scatter_add(x.value(), dim, index, src.value()), {x, src},
+                [dx = x.slot(), dsrc = src.slot(), dim, index = saved(index)](const Tensor& dy) {
+                  dx.adopt(dy);
+                  if (dsrc.wanted()) dsrc.adopt(gather(dy, dim, index));
+                });
+}
+
+Variable masked_fill(const Variable& x, const Tensor& mask, double value) {
+  return record("masked_fill", masked_fill(x.value(), mask, value), {x}, [dx = x.slot(), mask = saved(mask)](const Tensor& dy) {
+    dx.gradient([&](Into out) { masked_fill_grad(mask, dy, out); });
+  });
+}
+
+namespace {
+
+SortedVariable record_sorted(const char* op, const Variable& x, Sorted y, int dim) {
+  return {record(op, y.values, {x}, [dx = x.slot(), dim, indices = saved(y.indices)](const Tensor& dy) {
+            dx.gradient([&](Into out) { gather_grad(indices, dy, dim, out); });
+          }), y.indices};
+}
+
+}  // namespace
+
+SortedVariable sort(const Variable& x, int dim, bool descending) { return record_sorted("sort", x, sort(x.value(), dim, descending), dim); }
+SortedVariable topk(const Variable& x, Index k, int dim) { return record_sorted("topk", x, topk(x.value(), k, dim), dim); }
+
+}  // namespace heed

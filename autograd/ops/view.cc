@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// The gradient of a view is a view of the parent's gradient: nothing is computed, copied or added here. What copies its elements
+// hands each source its part of dy.
+#include "tensor/ops/view.h"
+
+#include "autograd/ops.h"
+#include "autograd/record.h"
+
+namespace heed {
+
+Variable reshape(const Variable& x, const Shape& shape) {
+  const Tensor y = reshape(x.value(), shape);
+  if (y.storage() == x.value().storage()) return record_view("reshape", x, [&](const Tensor& t) { return reshape(t, y.shape()); });
+  return record("reshape", y, {x}, [dx = x.slot(), shape = x.shape()](const Tensor& dy) { dx.adopt(reshape(dy, shape)); });
+}
+
+Variable flatten(const Variable& x, int first, int last) { return reshape(x, flatten(x.value(), first, last).shape()); }
+
+Variable transpose(const Variable& x, int a, int b) {
+  return record_view("transpose", x, [&](const Tensor& t) { return transpose(t, a, b); });
+}
+
+Variable permute(const Variable& x, const Dims& dims) {
+  return record_view("permute", x, [&](const Tensor& t) { return permute(t, dims); });
+}
+
+Variable squeeze(const Variable& x, int dim) {
+  return record_view("squeeze", x, [&](const Tensor& t) { return squeeze(t, dim); });
+}
+
+Variable unsqueeze(const Variable& x, int dim) {
+  return record_view("unsqueeze", x, [&](const Tensor& t) { return unsqueeze(t, dim); });
+}
+
+Variable flip(const Variable& x, const Dims& dims) {
+  return record_view("flip", x, [&](const Tensor& t) { return flip(t, dims); });
+}
+
+Variable slice(const Variable& x, int dim, Index start, Index stop, Index step) {
+  return record_view("slice", x, [&](const Tensor& t) { return slice(t, dim, start, stop, step); });
+}
+
+Variable select(const Variable& x, int dim, Index index) {
+  return record_view("select", x, [&](const Tensor& t) { return select(t, dim, index); });
+}
+
+std::vector<Variable> split(const Variable& x, Index count, int dim) {
+  return record_split("split", x, [&](const Tensor& t) { return split(t, count, dim); });
+}
+
+std::vector<Variable> split(const Variable& x, const std::vector<Index>& sizes, int dim) {
+  return record_split("split", x, [&](const Tensor& t) { return split(t, sizes, dim); });
+}
+
+std::vector<Variable> unbind(const Variable& x, int dim) {
+  return record_split("unbind", x, [&](const Tensor& t) { return unbind(t, dim); });
+}
+
+namespace {
+
+std::vector<Tensor> values(const std::vector<Variable>& variables) {
+  std::vector<Tensor> tensors;
+  tensors.reserve(variables.size());
+  for (const Variable& x : variables) tensors.push_back(x.value());
+  return tensors;
+}
+
+std::vector<Slot> slots(const std::vector<Variable>& variables) {
+  std::vector<Slot> slots;
+  slots.reserve(variables.size());
+  for (const Variable& x : variables) slots.push_back(x.slot());
+  return slots;
+}
+
+}  // namespace
+
+Variable concat(const std::vector<Variable>& xs, int dim) {
+  std::vector<Index> sizes;
+  const Tensor y = concat(values(xs), dim);
+  for (const Variable& x : xs) sizes.push_back(x.size(dim));
+  return record("concat", y, std::span(xs), [dxs = slots(xs), sizes = std::move(sizes), dim](const Tensor& dy) {
+    const std::vector<Tensor> parts = split(dy, sizes, dim);
+    for (size_t i = 0; i < parts.size(); ++i) dxs[i].adopt(parts[i]);
+  });
+}
+
+Variable stack(const std::vector<Variable>& xs, int dim) {
+  return record("stack", stack(values(xs), dim), std::span(xs), [dxs = slots(xs), dim](const Tensor& dy) {
+    for (size_t i = 0; i < dxs.size(); ++i) dxs[i].adopt(select(dy, dim, Index(i)));
+  });
+}
+
+Variable pad(const Variable& x, int dim, Index before, Index after, double value) {
+  return record("pad", pad(x.value(), dim, before, after, value), {x}, [dx = x.slot(), dim, before, n = x.size(dim)](const Tensor& dy) {
+    dx.adopt(slice(dy, dim, before, before + n));
+  });
+}
+
+Variable tril(const Variable& x, Index diagonal) {
+  return record("tril", tril(x.value(), diagonal), {x}, [dx = x.slot(), diagonal](const Tensor& dy) { dx.adopt(tril(dy, diagonal)); });
+}
+
+Variable triu(const Variable& x, Index diagonal) {
+  return record("triu", triu(x.value(), diagonal), {x}, [dx = x.slot(), diagonal](const Tensor& dy) { dx.adopt(triu(dy, diagonal)); });
+}
+
+}  // namespace heed

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/ops/index.h"
+
+#include <doctest/doctest.h>
+#include <rapidcheck.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "autograd/check.h"
+#include "autograd/ops.h"
+#include "autograd/tape.h"
+#include "tensor/error.h"
+#include "tensor/ops/random.h"
+#include "tensor/ops/view.h"
+#include "tests/every_target.h"
+
+using namespace heed;
+
+namespace {
+
+const double kNaN = std::nan(""), kInfinity = INFINITY;
+
+Tensor random_values(const Shape& shape, DType dtype = DType::f32, int seed = 1) { return uniform(Key{seed}, shape, -1, 1, dtype); }
+Tensor random_ids(const Shape& shape, Index n) { return randint(Key{2}, shape, 0, n); }
+
+}  // namespace
+
+TEST_CASE("embedding: scale, positions, any shape of ids") {
+  const Tensor table = tensor({{1, 2}, {3, 4}, {5, 6}});
+  const Tensor ids = tensor({{2, 0}, {1, 1}}, DType::i32);
+  CHECK(embedding(table, ids).shape() == Shape{2, 2, 2});
+  CHECK(embedding(table, ids).to_vector<float>() == std::vector<float>{5, 6, 1, 2, 3, 4, 3, 4});
+  const Tensor positions = tensor({{10, 20}, {30, 40}});
+  CHECK(embedding(table, ids, 2, positions).to_vector<float>() == std::vector<float>{20, 32, 32, 44, 16, 28, 36, 48});
+  CHECK(embedding(table, tensor(2, DType::i64)).to_vector<float>() == std::vector<float>{5, 6});
+  CHECK(embedding(table, zeros({3, 0}, DType::i32)).shape() == Shape{3, 0, 2});
+  CHECK(embedding(transpose(tensor({{1, 3}, {2, 4}})), tensor({1}, DType::i32)).to_vector<float>() == std::vector<float>{3, 4});
+}
+
+TEST_CASE("embedding and its gradient are the same on every target and for any threads, and equal plain loops") {
+  for (const Index n : {1, 15, 16, 17, 64, 300}) {
+    const Index rows = 50, count = 700;
+    const Tensor table = random_values({rows, n}), positions = random_values({10, n}, DType::f32, 3), ids = random_ids({count / 10, 10}, rows);
+    const Tensor dy = random_values({count / 10, 10, n}, DType::f32, 4), start = random_values({rows, n}, DType::f32, 5);
+    const float scale = 1.7f;
+    std::vector<float> y(size_t(count * n)), dtable = start.to_vector<float>();
+    const Index* id = ids.data<Index>();
+    for (Index p = 0; p < count; ++p)
+      for (Index i = 0; i < n; ++i) {
+        y[size_t(p * n + i)] = scale * table.data<float>()[id[p] * n + i] + positions.data<float>()[p % 10 * n + i];
+        if (id[p] != 7) dtable[size_t(id[p] * n + i)] += scale * dy.data<float>()[p * n + i];
+      }
+    for_every_target([&] {
+      for_threads([&] {
+        CHECK(embedding(table, ids, double(scale), positions).to_vector<float>() == y);
+        const Tensor sum = start.clone();
+        embedding_grad(ids, dy, double(scale), 7, {sum, true});
+        CHECK(sum.to_vector<float>() == dtable);
+      });
+    });
+  }
+}
+
+TEST_CASE("embedding_grad: repeated ids add, untouched and padding rows are zero, strided destinations work") {
+  const Tensor ids = tensor({2, 0, 2, 1}, DType::i32), dy = tensor({{1, 2}, {3, 4}, {5, 6}, {7, 8}}, DType::f64);
+  const Tensor dtable = full({4, 2}, 9, DType::f64);
+  embedding_grad(ids, dy, 10, 1, {dtable, false});
+  CHECK(dtable.to_vector<double>() == std::vector<double>{30, 40, 0, 0, 60, 80, 0, 0});
+  const Tensor across = transpose(full({2, 4}, 1, DType::f64));
+  embedding_grad(ids, flip(dy, 1), 1, -1, {across, true});
+  CHECK(across.to_vector<double>() == std::vector<double>{5, 4, 9, 8, 9, 7, 1, 1});
+}
+
+TEST_CASE("index_select along any axis of any view") {
+  CHECK(rc::check("index_select", [] {
+    Shape shape;
+    for (int i = *rc::gen::inRange(1, 5); i > 0; --i) shape.push_back(*rc::gen::inRange<Index>(1, 5));
+    Tensor x = random_values(shape);
+    x = transpose(x, *rc::gen::inRange(0, x.rank()), *rc::gen::inRange(0, x.rank()));
+    if (*rc::gen::arbitrary<bool>()) x = flip(x, 0);
+    const int dim = *rc::gen::inRange(0, x.rank());
+    const auto ids = *rc::gen::container<std::vector<Index>>(rc::gen::inRange<Index>(0, x.size(dim)));
+    const Tensor y = index_select(x, dim, tensor(ids, {Index(ids.size())}));
+    for (size_t i = 0; i < ids.size(); ++i)
+      RC_ASSERT(select(y, dim, Index(i)).to_vector<float>() == select(x, dim, ids[i]).to_vector<float>());
+    RC_ASSERT(y.size(dim) == Index(ids.size()));
+    // the derivative, against one addition after the other
+    const Tensor dy = random_values(y.shape(), DType::f32, 3), dx = random_values(x.shape(), DType::f32, 4), expected = dx.clone();
+    index_select_grad(tensor(ids, {Index(ids.size())}), dy, dim, {dx, true});
+    for (size_t i = 0; i < ids.size(); ++i) {
+      const Tensor to = select(expected, dim, ids[i]);
+      std::vector<float> sum = to.to_vector<float>();
+      const std::vector<float> part = select(dy, dim, Index(i)).to_vector<float>();
+      for (size_t k = 0; k < sum.size(); ++k) sum[k] += part[k];
+      copy_into(to, tensor(sum, to.shape()));
+    }
+    RC_ASSERT(dx.to_vector<float>() == expected.to_vector<float>());
+  }));
+  CHECK(index_select(tensor({1, 2, 3}, DType::u8), 0, tensor({2, 2}, DType::i32)).to_vector<std::uint8_t>() == std::vector<std::uint8_t>{3, 3});
+}
+
+TEST_CASE("gather, its gradient, scatter_add") {
+  const Tensor x = tensor({{1, 2, 3}, {4, 5, 6}}, DType::f64), index = tensor({{2, 0, 2, 1}, {1, 1, 0, 0}}, DType::i64);
+  CHECK(gather(x, 1, index).to_vector<double>() == std::vector<double>{3, 1, 3, 2, 5, 5, 4, 4});
+  CHECK(gather(transpose(x), 0, transpose(index)).to_vector<double>() == std::vector<double>{3, 5, 1, 5, 3, 4, 2, 4});
+  CHECK(gather(x, 0, tensor({{1, 0}}, DType::i32)).to_vector<double>() == std::vector<double>{4, 2});   // fewer columns than x
+  const Tensor dy = tensor({{1, 2, 3, 4}, {5, 6, 7, 8}}, DType::f64), dx = ones({2, 3}, DType::f64);
+  gather_grad(index, dy, 1, {dx, true});
+  CHECK(dx.to_vector<double>() == std::vector<double>{3, 5, 5, 16, 12, 1});
+  gather_grad(index, dy, 1, {dx, false});
+  CHECK(dx.to_vector<double>() == std::vector<double>{2, 4, 4, 15, 11, 0});
+  CHECK(scatter_add(x, 1, index, dy).to_vector<double>() == std::vector<double>{3, 6, 7, 19, 16, 6});
+  CHECK(x.to_vector<double>() == std::vector<double>{1, 2, 3, 4, 5, 6});
+  const Tensor bytes = scatter_add(tensor({250, 1}, DType::u8), 0, tensor({0, 0, 1}, DType::i64), tensor({3, 4, 5}, DType::u8));
+  CHECK(bytes.to_vector<std::uint8_t>() == std::vector<std::uint8_t>{1, 6});   // 257 wraps
+  CHECK(gather(zeros({2, 0}), 1, zeros({2, 0}, DType::i64)).shape() == Shape{2, 0});
+}
+
+TEST_CASE("masked_fill, masked_select, nonzero, one_hot") {
+  const Tensor x = tensor({{1, 2}, {3, 4}}), mask = tensor({1, 0}, DType::u8);
+  CHECK(masked_fill(x, mask, -1).to_vector<float>() == std::vector<float>{-1, 2, -1, 4});
+  CHECK(masked_fill(transpose(x), unsqueeze(mask, 1), -kInfinity).to_vector<float>() == std::vector<float>{-INFINITY, -INFINITY, 2, 4});
+  CHECK(masked_fill(tensor(3), tensor(1, DType::u8), 5).item() == 5);
+  CHECK(masked_fill(tensor({1, 2}, DType::i32), mask, 7).to_vector<std::int32_t>() == std::vector<std::int32_t>{7, 2});
+  const Tensor dx = ones({2, 2});
+  masked_fill_grad(mask, x, {dx, true});
+  CHECK(dx.to_vector<float>() == std::vector<float>{1, 3, 1, 5});
+  masked_fill_grad(mask, x, {dx, false});
+  CHECK(dx.to_vector<float>() == std::vector<float>{0, 2, 0, 4});
+  CHECK(masked_select(transpose(x), tensor({{1, 0}, {1, 1}}, DType::u8)).to_vector<float>() == std::vector<float>{1, 2, 4});
+  CHECK(nonzero(tensor({{0, 3}, {4, 0}})).to_vector<Index>() == std::vector<Index>{0, 1, 1, 0});
+  CHECK(nonzero(tensor(2)).shape() == Shape{1, 0});
+  CHECK(one_hot(tensor({{2}, {0}}, DType::i32), 3).to_vector<float>() == std::vector<float>{0, 0, 1, 1, 0, 0});
+  CHECK(one_hot(tensor(1, DType::i64), 2, DType::u8).shape() == Shape{2});
+}
+
+TEST_CASE("sort is stable, NaN is the largest, infinities stand beside it") {
+  const Tensor x = tensor({2, kNaN, -1, kInfinity, 2, -kInfinity, kNaN, 2}, DType::f64);
+  CHECK(argsort(x).to_vector<Index>() == std::vector<Index>{5, 2, 0, 4, 7, 3, 1, 6});
+  CHECK(argsort(x, 0, true).to_vector<Index>() == std::vector<Index>{1, 6, 3, 0, 4, 7, 2, 5});
+  const Sorted columns = sort(tensor({{3, 1}, {2, 5}, {2, 1}}, DType::i32), 0);
+  CHECK(columns.values.to_vector<std::int32_t>() == std::vector<std::int32_t>{2, 1, 2, 1, 3, 5});
+  CHECK(columns.indices.to_vector<Index>() == std::vector<Index>{1, 0, 2, 2, 0, 1});
+  CHECK(sort(tensor({3, 200, 7}, DType::u8)).values.to_vector<std::uint8_t>() == std::vector<std::uint8_t>{3, 7, 200});
+  CHECK(argsort(tensor({2, 1}, DType::bf16)).to_vector<Index>() == std::vector<Index>{1, 0});
+  CHECK(sort(tensor(4)).values.item() == 4);
+  CHECK(sort(zeros({3, 0})).indices.shape() == Shape{3, 0});
+}
+
+TEST_CASE("topk = the head of a stable falling sort, on every target") {
+  for_every_target([] {
+    CHECK(rc::check("topk", [] {
+      const auto n = *rc::gen::inRange<Index>(1, 200);
+      const auto values = *rc::gen::container<std::vector<int>>(size_t(n), rc::gen::inRange(-3, 12));
+      std::vector<double> row(values.begin(), values.end());
+      for (double& value : row) value = value == 11 ? kNaN : value == 10 ? kInfinity : value == -3 ? -kInfinity : value;
+      const Tensor x = tensor(row, {n});
+      const auto k = *rc::gen::inRange<Index>(0, std::min<Index>(n, 80) + 1);
+      const Sorted all_of_it = sort(x, 0, true);
+      std::vector<Index> expected = all_of_it.indices.to_vector<Index>();
+      expected.resize(size_t(k));
+      RC_ASSERT(topk(x, k).indices.to_vector<Index>() == expected);
+      RC_ASSERT(topk(to(x, DType::f32), k).indices.to_vector<Index>() == expected);
+      RC_ASSERT(topk(transpose(stack({x, x})), k, 0).indices(all, 1).to_vector<Index>() == expected);
+    }));
+  });
+  CHECK(topk(tensor({{1, 5, 3}, {9, 8, 7}}), 2).values.to_vector<float>() == std::vector<float>{5, 3, 9, 8});
+  CHECK(topk(tensor({4, 9, 9}, DType::i64), 1).indices.item() == 1);
+}
+
+TEST_CASE("wrong ids, shapes and dtypes of indexing say where and what") {
+  const Tensor table = zeros({3, 2}), x = zeros({2, 3});
+#define THROWS(expression, type, text) CHECK_THROWS_WITH_AS((void)(expression), text, type)
+  THROWS(embedding(table, tensor({5}, DType::i32)), IndexError, "embedding: id 5 at position [0] is not in [0, 3)");
+  THROWS(embedding(table, tensor({{0, 1}, {2, -1}}, DType::i64)), IndexError, "embedding: id -1 at position [1, 1] is not in [0, 3)");
+  THROWS(embedding(table, tensor(3, DType::i64)), IndexError, "embedding: id 3 at position [] is not in [0, 3)");
+  THROWS(embedding(table, tensor({1})), DTypeError, "embedding: takes ids of i32 or i64: f32");
+  THROWS(embedding(zeros({3}), tensor({1}, DType::i32)), ShapeError, "embedding: table needs 2 axes [ids, width]: table [3]");
+  THROWS(embedding(table, tensor({1}, DType::i32), 1, zeros({2, 2})), ShapeError,
+         "embedding: positions do not fit: table [3, 2], ids [1], positions [2, 2], expected [1, 2]");
+  THROWS(embedding(table, tensor({1}, DType::i32), 1, zeros({1, 2}, DType::f64)), DTypeError, "embedding: dtypes differ: table f32, positions f64");
+  THROWS(embedding(zeros({3, 2}, DType::bf16), tensor({1}, DType::i32)), DTypeError, "embedding: takes f32 or f64: bf16");
+  THROWS(embedding_grad(tensor({1}, DType::i32), zeros({2, 2}), 1, -1, {table, true}), ShapeError,
+         "embedding_grad: dy does not fit ids: dy [2, 2], ids [1], dtable [3, 2]");
+  THROWS(index_select(x, 1, tensor({0, 3}, DType::i64)), IndexError, "index_select: id 3 at position [1] is not in [0, 3)");
+  THROWS(index_select(x, 1, zeros({1, 1}, DType::i64)), ShapeError, "index_select: ids need 1 axis: x [2, 3], ids [1, 1]");
+  THROWS(gather(x, 1, tensor({{0}, {7}}, DType::i64)), IndexError, "gather: index 7 at position [1, 0] is not in [0, 3)");
+  THROWS(gather(x, 1, zeros({3, 1}, DType::i64)), ShapeError,
+         "gather: index must have x's rank and, beside dim 1, at most x's sizes: x [2, 3], index [3, 1]");
+  THROWS(scatter_add(x, 1, zeros({2, 1}, DType::i64), zeros({2, 2})), ShapeError, "scatter_add: index and src differ: index [2, 1], src [2, 2]");
+  THROWS(scatter_add(x, 1, zeros({2, 1}, DType::i64), zeros({2, 1}, DType::f64)), DTypeError, "scatter_add: dtypes differ: x f32, src f64");
+  THROWS(masked_fill(x, zeros({2, 3}), 0), DTypeError, "masked_fill: takes a mask of u8: f32");
+  THROWS(masked_fill(x, zeros({4, 2, 3}, DType::u8), 0), ShapeError, "masked_fill: mask does not broadcast to x: x [2, 3], mask [4, 2, 3]");
+  THROWS(masked_select(x, zeros({3}, DType::u8)), ShapeError, "masked_select: shapes differ: x [2, 3], mask [3]");
+  THROWS(one_hot(tensor({3}, DType::i32), 3), IndexError, "one_hot: id 3 at position [0] is not in [0, 3)");
+  THROWS(topk(x, 4), IndexError, "topk: k 4 is not in [0, 3]: x [2, 3], dim -1");
+  THROWS(sort(x, 2), IndexError, "sort: dim 2 is not in [-2, 2): shape [2, 3]");
+#undef THROWS
+}
+
+TEST_CASE("gradients of indexing") {
+  const Tensor x = random_values({4, 5}, DType::f64), src = random_values({4, 3}, DType::f64, 7);
+  using Inputs = std::span<const Variable>;
+  const auto holds = [&](const DifferentiableFunction& f) {
+    const GradientReport report = check_gradient(f, {x, src});
+    INFO(report.worst);
+    CHECK(report.holds(1e-8));
+  };
+  const Tensor ids = tensor({{3, 0}, {0, 0}}, DType::i32), index = random_ids({4, 3}, 5), mask = random_ids({5}, 2);
+  holds([&](Inputs v) { return embedding(v[0], ids, 1.5); });
+  holds([&](Inputs v) { return index_select(v[0], 1, tensor({4, 4, 0}, DType::i64)); });
+  holds([&](Inputs v) { return gather(v[0], 1, index); });
+  holds([&](Inputs v) { return gather(transpose(v[0]), 0, transpose(index)); });
+  holds([&](Inputs v) { return scatter_add(v[0], 1, index, v[1]); });
+  holds([&](Inputs v) { return masked_fill(v[0], to(mask, DType::u8), 3); });
+  holds([&](Inputs v) { return sort(v[0], 0, true).values; });
+  holds([&](Inputs v) { return topk(v[0], 2).values; });
+}
+
+TEST_CASE("the padding row of an embedding gets no gradient") {
+  const Variable table = variable(random_values({3, 2}, DType::f64));
+  Tape tape;
+  const Variable y = embedding(table, tensor({0, 1, 0}, DType::i32), 1, 0);
+  const Tensor dy = ones({3, 2}, DType::f64);
+  tape.backward({&y, 1}, {&dy, 1});
+  CHECK(table.grad().to_vector<double>() == std::vector<double>{0, 0, 1, 1, 0, 0});
+}
