@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products on plain pointers; tensor/ops/matmul.h is the same on tensors, tensor/gemm-inl.h has the kernels.
+#pragma once
+#include <cstddef>
+
+#include "tensor/parallel.h"
+
+namespace heed {
+
+// c[i, j] (=|+=) Σ_k a[i, k] b[k, j],  i < m, j < n. Strides in elements, any of them, so a transposed operand costs nothing.
+// Each element is one chain of multiply-adds in rising k that starts from zero, or from c[i, j] when adding: tiles, blocks,
+// packing, vector width and threads leave the bits alone, and a row is the same alone as among others.
+template <class T> struct Product {
+  Index m, n, k;
+  const T* a;
+  Index a_row, a_k;
+  const T* b;
+  Index b_k, b_column;
+  T* c;
+  Index c_row, c_column;
+  bool add;
+};
+
+// Called once for each finished block of c by the thread that finished it, while the block is in its cache. Blocks start at
+// columns that are multiples of kFinishColumns and are that wide, the last one narrower.
+template <class T> struct Finish {
+  static constexpr Index kFinishColumns = 256;
+  void (*run)(const void* self, Index row, Index rows, Index column, Index columns) = nullptr;
+  const void* self = nullptr;
+};
+
+// Parallel from about 10 us of work on. c must not overlap a or b. With a finish c_column must be 1.
+void multiply(const Product<float>& product, Finish<float> finish = {});
+void multiply(const Product<double>& product, Finish<double> finish = {});
+
+// `count` products of one size; small ones are spread over the threads whole.
+void multiply(Index count, FunctionRef<Product<float>(Index)> product);
+void multiply(Index count, FunctionRef<Product<double>(Index)> product);
+
+// ---- for tensor/gemm-inl.h ------------------------------------------------------------------------------------------
+
+// How a product is cut; follows the machine, never the bits.
+struct GemmPlan {
+  Index rows, width;         // strip of a, panel of b
+  Index depth;               // k block
+  Index strip_scratch;       // elements for the packed strips of one block of a; the panel comes after them
+  bool pack_a, direct_b;     // strips are packed; panels whose rows are contiguous are read in place
+};
+
+// What one target offers.
+template <class T> struct GemmKernels {
+  Index rows, thin_rows, lanes;
+  // All of p in one thread. packed: the panels of b, or nullptr. row, column: where p lies in the whole, for finish.
+  void (*block)(const Product<T>& p, const GemmPlan& plan, const T* packed, Index row, Index column, T* scratch, Finish<T> finish);
+  // dst[k * width + j] = b[k, j] of one panel
+  void (*panel)(const T* b, Index b_k, Index b_column, std::size_t depth, std::size_t columns, std::size_t width, T* dst);
+};
+
+}  // namespace heed

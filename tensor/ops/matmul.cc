@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/ops/matmul.h"
+
+#include <algorithm>
+#include <array>
+
+#include "tensor/format.h"
+#include "tensor/gemm.h"
+
+namespace heed {
+namespace {
+
+// An operand as matrices [rows, columns] along batch axes.
+struct Matrices {
+  Shape batch;
+  Strides strides;    // of the batch axes
+  Index rows, columns, row, column;   // sizes, strides
+};
+
+enum class Vector { row, column };
+
+Matrices matrices(const Tensor& x, Vector vector) {
+  if (x.rank() == 1)
+    return vector == Vector::row ? Matrices{{}, {}, 1, x.shape()[0], 0, x.strides()[0]} : Matrices{{}, {}, x.shape()[0], 1, x.strides()[0], 0};
+  const int r = x.rank();
+  return {Shape(std::span(x.shape().begin(), std::size_t(r - 2))), Strides(std::span(x.strides().begin(), std::size_t(r - 2))),
+          x.shape()[r - 2], x.shape()[r - 1], x.strides()[r - 2], x.strides()[r - 1]};
+}
+
+Matrices transposed(Matrices x) {
+  std::swap(x.rows, x.columns);
+  std::swap(x.row, x.column);
+  return x;
+}
+
+// One axis of the batch: its size and the strides of the three operands, 0 where an operand lacks the axis.
+struct Axis {
+  Index size, a, b, c;
+};
+
+// c (=|+=) Σ a b over k and over the batch axes that c lacks. Axes are joined with the rows or with k where strides allow.
+template <class T> void contract(const Tensor& a, const Matrices& am, const Tensor& b, const Matrices& bm, const Into& c, const Matrices& cm) {
+  Product<T> p{cm.rows, cm.columns, am.columns, a.data<T>(), am.row, am.column, b.data<T>(), bm.row, bm.column,
+               c.tensor.mutable_data<T>(), cm.row, cm.column, c.add};
+  std::array<Axis, kMaxRank> kept, summed;
+  int kept_count = 0, summed_count = 0;
+  Index count = 1;
+  const int rank = std::max({am.batch.rank(), bm.batch.rank(), cm.batch.rank()});
+  for (int back = 1; back <= rank; ++back) {
+    Axis axis{1, 0, 0, 0};
+    const auto read = [&](const Matrices& x, Index& stride) {
+      const int i = x.batch.rank() - back;
+      if (i < 0 || x.batch[i] == 1) return false;
+      axis.size = x.batch[i];
+      stride = x.strides[i];
+      return true;
+    };
+    const bool in_a = read(am, axis.a), in_b = read(bm, axis.b), in_c = read(cm, axis.c);
+    if (!in_a && !in_b) continue;
+    if (in_c && !in_b && kept_count == 0 && (p.m == 1 || (axis.a == p.m * p.a_row && axis.c == p.m * p.c_row))) {
+      if (p.m == 1) p.a_row = axis.a, p.c_row = axis.c;
+      p.m *= axis.size;
+    } else if (!in_c && summed_count == 0 && (p.k == 1 || (axis.a == p.k * p.a_k && axis.b == p.k * p.b_k))) {
+      if (p.k == 1) p.a_k = axis.a, p.b_k = axis.b;
+      p.k *= axis.size;
+    } else if (in_c) {
+      kept[std::size_t(kept_count++)] = axis;
+      count *= axis.size;
+    } else if (axis.size == 0) {
+      p.k = 0;
+    } else {
+      summed[std::size_t(summed_count++)] = axis;
+    }
+  }
+  Index sums = 1;
+  for (int i = 0; i < summed_count; ++i) sums *= summed[std::size_t(i)].size;
+  for (Index s = 0; s < sums; ++s) {
+    Product<T> first = p;
+    first.add = p.add || s > 0;
+    for (Index i = 0, rest = s; i < summed_count; ++i) {
+      const Axis& axis = summed[std::size_t(i)];
+      first.a += rest % axis.size * axis.a;
+      first.b += rest % axis.size * axis.b;
+      rest /= axis.size;
+    }
+    const auto item = [&](Index i) {
+      Product<T> one = first;
+      for (int k = 0; k < kept_count; ++k) {
+        const Axis& axis = kept[std::size_t(k)];
+        one.a += i % axis.size * axis.a;
+        one.b += i % axis.size * axis.b;
+        one.c += i % axis.size * axis.c;
+        i /= axis.size;
+      }
+      return one;
+    };
+    multiply(count, FunctionRef<Product<T>(Index)>(item));
+  }
+}
+
+void check_dtypes(const char* op, const Tensor& a, const Tensor& b) {
+  check<DTypeError>(a.dtype() == b.dtype(), "{}: dtypes differ: a {}, b {}", op, a.dtype(), b.dtype());
+}
+
+void check_into(const char* op, const Shape& shape, DType dtype, const Tensor& c) {
+  check<ShapeError>(c.shape() == shape, "{}: the result has another shape: result {}, into {}", op, shape, c.shape());
+  check<DTypeError>(c.dtype() == dtype, "{}: dtypes differ: result {}, into {}", op, dtype, c.dtype());
+  for (int i = 0; i < c.rank(); ++i)
+    check<Error>(c.strides()[i] != 0 || c.shape()[i] <= 1, "{}: cannot write into an expanded view: shape {}, strides {}", op, c.shape(), c.strides());
+}
+
+// Shape of matmul(a, b); throws as documented.
+Shape result_shape(const Tensor& a, const Tensor& b) {
+  check<ShapeError>(a.rank() > 0 && b.rank() > 0, "matmul: operands need at least 1 axis: a {}, b {}", a.shape(), b.shape());
+  check_dtypes("matmul", a, b);
+  const Matrices am = matrices(a, Vector::row), bm = matrices(b, Vector::column);
+  check<ShapeError>(am.columns == bm.rows, "matmul: inner sizes differ: a {}, b {} ({} and {})", a.shape(), b.shape(), am.columns, bm.rows);
+  Shape shape = am.batch.rank() >= bm.batch.rank() ? am.batch : bm.batch;
+  for (int i = 1; i <= std::min(am.batch.rank(), bm.batch.rank()); ++i) {
+    const Index x = am.batch[am.batch.rank() - i], y = bm.batch[bm.batch.rank() - i];
+    check<ShapeError>(x == y || x == 1 || y == 1, "matmul: batch axes do not broadcast: a {}, b {} ({} and {})", a.shape(), b.shape(), x, y);
+    shape[shape.rank() - i] = x == 1 ? y : x;
+  }
+  if (a.rank() > 1) shape.push_back(am.rows);
+  if (b.rank() > 1) shape.push_back(bm.columns);
+  return shape;
+}
+
+// The result of matmul(a, b) as matrices, axes of size 1 put back.
+Matrices result_matrices(const Tensor& a, const Tensor& b, const Tensor& c) {
+  const int batch = c.rank() - (a.rank() > 1) - (b.rank() > 1);
+  Matrices m{Shape(std::span(c.shape().begin(), std::size_t(batch))), Strides(std::span(c.strides().begin(), std::size_t(batch))), 1, 1, 0, 0};
+  if (a.rank() > 1) m.rows = c.shape()[batch], m.row = c.strides()[batch];
+  if (b.rank() > 1) m.columns = c.shape()[c.rank() - 1], m.column = c.strides()[c.rank() - 1];
+  return m;
+}
+
+void run(const Tensor& a, const Matrices& am, const Tensor& b, const Matrices& bm, const Into& c, const Matrices& cm) {
+  visit_float(a.dtype(), "matmul", [&]<class T>() { contract<T>(a, am, b, bm, c, cm); });
+}
+
+}  // namespace
+
+Tensor matmul(const Tensor& a, const Tensor& b) {
+  const Tensor c = empty(result_shape(a, b), a.dtype());
+  run(a, matrices(a, Vector::row), b, matrices(b, Vector::column), {c}, result_matrices(a, b, c));
+  return c;
+}
+
+void matmul(const Tensor& a, const Tensor& b, Into c) {
+  check_into("matmul", result_shape(a, b), a.dtype(), c.tensor);
+  run(a, matrices(a, Vector::row), b, matrices(b, Vector::column), c, result_matrices(a, b, c.tensor));
+}
+
+void matmul_grad(const Tensor& a, const Tensor& b, const Tensor& dc, const Into* da, const Into* db) {
+  const Shape shape = result_shape(a, b);
+  check<ShapeError>(dc.shape() == shape, "matmul_grad: dc has another shape: a {}, b {}, dc {}", a.shape(), b.shape(), dc.shape());
+  check_dtypes("matmul_grad", a, dc);
+  const Matrices am = matrices(a, Vector::row), bm = matrices(b, Vector::column), cm = result_matrices(a, b, dc);
+  if (da) check_into("matmul_grad", a.shape(), a.dtype(), da->tensor);
+  if (db) check_into("matmul_grad", b.shape(), b.dtype(), db->tensor);
+  if (da) run(dc, cm, b, transposed(bm), *da, matrices(da->tensor, Vector::row));
+  if (db) run(a, transposed(am), dc, cm, *db, matrices(db->tensor, Vector::column));
+}
+
+}  // namespace heed

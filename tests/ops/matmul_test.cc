@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/ops/matmul.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <string>
+
+#include "tensor/error.h"
+#include "tensor/ops/random.h"
+#include "tensor/ops/view.h"
+#include "tensor/random.h"
+#include "tests/every_target.h"
+
+using namespace heed;
+
+namespace {
+
+Tensor draw(const Shape& shape, DType dtype, int name) { return uniform(Key(Seed{5}) / name, shape, -1, 1, dtype); }
+
+// c[i, j] = start[i, j] + Σ_k a[i, k] b[k, j] in double
+std::vector<double> product(const Tensor& a, const Tensor& b, const Tensor& start = {}) {
+  std::vector<double> c;
+  for (Index i = 0; i < a.size(0); ++i)
+    for (Index j = 0; j < b.size(1); ++j) {
+      double sum = start.defined() ? start(i, j).item() : 0;
+      for (Index k = 0; k < a.size(1); ++k) sum += a(i, k).item() * b(k, j).item();
+      c.push_back(sum);
+    }
+  return c;
+}
+
+std::vector<double> values(const Tensor& x) { return to(x.contiguous(), DType::f64).to_vector<double>(); }
+
+// Largest |x - y|. A chain of k terms below 1 is off by at most about k ε Σ|terms|.
+double distance(const std::vector<double>& x, const std::vector<double>& y) {
+  REQUIRE(x.size() == y.size());
+  double most = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) most = std::isnan(x[i]) || std::isnan(y[i]) ? INFINITY : std::max(most, std::abs(x[i] - y[i]));
+  return most;
+}
+
+double tolerance(DType dtype, Index k) { return double(k + 1) * double(k + 1) * (dtype == DType::f32 ? 0x1p-24 : 0x1p-53); }
+
+bool same_bits(const Tensor& x, const Tensor& y) {
+  const Tensor a = x.contiguous(), b = y.contiguous();
+  return a.shape() == b.shape() && a.dtype() == b.dtype() &&
+         visit_float(a.dtype(), "same_bits", [&]<class T>() { return std::memcmp(a.data<T>(), b.data<T>(), std::size_t(a.numel()) * sizeof(T)) == 0; });
+}
+
+// x [m, n] in one of several layouts: as it is, by columns, every second element of a larger one, rows backwards.
+constexpr int kLayouts = 4;
+Tensor laid_out(const Tensor& x, int layout) {
+  if (layout == 1) return transpose(transpose(x).clone());
+  if (layout == 2) {
+    const Tensor room = full({2 * x.size(0) + 1, 2 * x.size(1) + 1}, NAN, x.dtype());
+    const Tensor view = room(Slice{1, Slice::kToEnd, 2}, Slice{1, Slice::kToEnd, 2});
+    copy_into(view, x);
+    return view;
+  }
+  if (layout == 3) return flip(flip(x, {0}).clone(), {0});
+  return x.clone();
+}
+
+}  // namespace
+
+TEST_CASE("matmul: equals naive loops for every layout, size, start and target") {
+  for (DType dtype : {DType::f32, DType::f64})
+    for (const auto [m_, n_, k_] : {std::array<Index, 3>{1, 1, 1}, {1, 70, 33}, {2, 64, 20}, {5, 17, 9}, {7, 3, 40}, {14, 32, 64}, {15, 33, 65}, {29, 100, 130}, {40, 1, 50}, {130, 49, 21}}) {
+      const Index m = m_, n = n_, k = k_;   // clang 14 captures no structured binding
+      const Tensor a = draw({m, k}, dtype, 1), b = draw({k, n}, dtype, 2), start = draw({m, n}, dtype, 3);
+      const auto plain = product(a, b), added = product(a, b, start);
+      INFO("m ", m, " n ", n, " k ", k);
+      for_every_target([&] {
+        for (int i = 0; i < kLayouts * kLayouts * kLayouts; ++i) {
+          const Tensor x = laid_out(a, i % kLayouts), y = laid_out(b, i / kLayouts % kLayouts);
+          const Tensor c = laid_out(full({m, n}, NAN, dtype), i / kLayouts / kLayouts), d = laid_out(start, i / kLayouts / kLayouts);
+          matmul(x, y, {c});
+          matmul(x, y, {d, true});
+          CHECK(distance(values(c), plain) <= tolerance(dtype, k));
+          CHECK(distance(values(d), added) <= tolerance(dtype, k));
+        }
+      });
+    }
+}
+
+TEST_CASE("matmul: one chain in rising k, whatever the blocks") {
+  const Index m = 150, n = 90, k = 700;
+  const Tensor a = draw({m, k}, DType::f32, 1), b = draw({k, n}, DType::f32, 2), c = draw({m, n}, DType::f32, 3), d = c.clone();
+  matmul(a, b, {d, true});
+  const bool fma = instruction_set() != "SSE4" && instruction_set() != "SCALAR";
+  Index wrong = 0;
+  for (Index i = 0; i < m; ++i)
+    for (Index j = 0; j < n; ++j) {
+      float sum = c(i, j).item<float>();
+      for (Index l = 0; l < k; ++l) {
+        const float x = a.span<float>()[std::size_t(i * k + l)], y = b.span<float>()[std::size_t(l * n + j)];
+        sum = fma ? std::fma(x, y, sum) : sum + x * y;
+      }
+      wrong += sum != d(i, j).item<float>();
+    }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("matmul: same bits for threads, targets with FMA, and a row alone") {
+  for (DType dtype : {DType::f32, DType::f64})
+    for (const auto [m_, n_, k_] : {std::array<Index, 3>{64, 768, 256}, {301, 200, 333}, {4, 1000, 300}, {1, 4000, 64}, {70, 5000, 40}}) {
+      const Index m = m_, n = n_, k = k_;   // clang 14 captures no structured binding
+      const Tensor a = draw({m, k}, dtype, 1), b = draw({n, k}, dtype, 2), c = matmul(a, transpose(b));
+      INFO("m ", m, " n ", n, " k ", k);
+      for_threads([&] { CHECK(same_bits(matmul(a, transpose(b)), c)); });
+      for (std::string name : {"AVX3", "AVX2"}) {
+        Tensor other;
+        for_every_target([&] {
+          if (hwy::TargetName(std::int64_t(hwy::SupportedTargets())) == name) other = matmul(a, transpose(b));
+        });
+        if (other.defined()) CHECK(same_bits(other, c));
+      }
+      for (Index i : {Index{0}, m / 2, m - 1}) CHECK(same_bits(matmul(a[i], transpose(b)), c[i]));
+      CHECK(same_bits(matmul(a, b[n - 1]), c(all, -1)));
+      CHECK(same_bits(matmul(slice(a, 0, m / 3), transpose(b)), slice(c, 0, m / 3)));
+      CHECK(same_bits(matmul(a, transpose(slice(b, 0, n / 3))), slice(c, 1, n / 3)));
+    }
+}
+
+TEST_CASE("matmul: batches and vectors as NumPy") {
+  const auto check = [](const Shape& left, const Shape& right, const Shape& result) {
+    INFO(to_string(left), " ", to_string(right));
+    const Tensor a = draw(left, DType::f64, 1), b = draw(right, DType::f64, 2), c = matmul(a, b);
+    REQUIRE(c.shape() == result);
+    Tensor x = left.rank() == 1 ? unsqueeze(a, 0) : a, y = right.rank() == 1 ? unsqueeze(b, 1) : b;
+    Shape batch(std::span(result.begin(), result.size() - (left.rank() > 1) - (right.rank() > 1)));
+    const auto widened = [&](const Tensor& t) {
+      Shape shape = batch;
+      shape.push_back(t.size(-2));
+      shape.push_back(t.size(-1));
+      return reshape(expand(t, shape), {batch.numel(), t.size(-2), t.size(-1)});
+    };
+    x = widened(x), y = widened(y);
+    std::vector<double> expected;
+    for (Index i = 0; i < batch.numel(); ++i) {
+      const auto one = product(x[i], y[i]);
+      expected.insert(expected.end(), one.begin(), one.end());
+    }
+    CHECK(distance(values(c), expected) <= tolerance(DType::f64, x.size(-1)));
+  };
+  check({3}, {3}, {});
+  check({3}, {3, 4}, {4});
+  check({2, 3}, {3}, {2});
+  check({5, 2, 3}, {3}, {5, 2});
+  check({3}, {5, 3, 4}, {5, 4});
+  check({5, 2, 3}, {3, 4}, {5, 2, 4});
+  check({2, 3}, {5, 3, 4}, {5, 2, 4});
+  check({2, 1, 2, 3}, {7, 3, 4}, {2, 7, 2, 4});
+  check({6, 1, 1, 5}, {1, 3, 5, 9}, {6, 3, 1, 9});
+  check({2, 3, 4, 16, 8}, {2, 3, 4, 8, 17}, {2, 3, 4, 16, 17});
+  check({1, 2, 3}, {1, 3, 2}, {1, 2, 2});
+  check({200, 3, 2}, {200, 2, 5}, {200, 3, 5});
+}
+
+TEST_CASE("matmul: sizes 0") {
+  CHECK(matmul(empty({0, 3}), empty({3, 4})).shape() == Shape{0, 4});
+  CHECK(matmul(empty({2, 3}), empty({3, 0})).shape() == Shape{2, 0});
+  CHECK(matmul(empty({0, 2, 3}), empty({3, 4})).shape() == Shape{0, 2, 4});
+  CHECK(values(matmul(empty({2, 0}), empty({0, 3}))) == std::vector<double>(6, 0));
+  CHECK(values(matmul(empty({0}), empty({0}))) == std::vector<double>{0});
+  const Tensor c = ones({2, 3});
+  matmul(empty({2, 0}), empty({0, 3}), {c, true});
+  CHECK(values(c) == std::vector<double>(6, 1));
+  const Tensor da = full({2, 3}, 7), a = ones({2, 3}), b = ones({0, 3, 4}), dc = empty({0, 2, 4});
+  const Into into{da};
+  matmul_grad(a, b, dc, &into, nullptr);
+  CHECK(values(da) == std::vector<double>(6, 0));
+}
+
+TEST_CASE("matmul: NaN and infinity reach their row and column only") {
+  Tensor a = draw({20, 30}, DType::f32, 1), b = draw({30, 40}, DType::f32, 2);
+  const Tensor clean = matmul(a, b);
+  fill_(a(3, 7), NAN);
+  fill_(b(2, 39), INFINITY);
+  const Tensor c = matmul(a, b);
+  for (Index i = 0; i < 20; ++i)
+    for (Index j = 0; j < 40; ++j) {
+      if (i == 3) CHECK(std::isnan(c(i, j).item()));
+      else if (j == 39) CHECK(std::isinf(c(i, j).item()));
+      else CHECK(c(i, j).item() == clean(i, j).item());
+    }
+}
+
+TEST_CASE("matmul_grad: da = dc bᵀ, db = aᵀ dc, broadcast axes summed in order") {
+  for (const auto& [left_, right_] : {std::pair<Shape, Shape>{{4, 5}, {5, 6}}, {{3, 4, 5}, {5, 6}}, {{4, 5}, {3, 5, 6}}, {{2, 1, 4, 5}, {3, 5, 6}}, {{5}, {5}}, {{5}, {2, 5, 6}}, {{2, 4, 5}, {5}}}) {
+    const Shape left = left_, right = right_;
+    INFO(to_string(left), " ", to_string(right));
+    const Tensor a = draw(left, DType::f64, 1), b = draw(right, DType::f64, 2), c = matmul(a, b), dc = draw(c.shape(), DType::f64, 3);
+    const Tensor da = full(left, 0.5, DType::f64), db = full(right, NAN, DType::f64);
+    const Into into_a{da, true}, into_b{db};
+    matmul_grad(a, b, dc, &into_a, &into_b);
+    // c is linear in each operand: the derivative along one element is the product with its unit tensor
+    const auto derivative = [&](const Tensor& x, auto&& f) {
+      std::vector<double> out;
+      for (Index i = 0; i < x.numel(); ++i) {
+        const Tensor unit = zeros(x.shape(), DType::f64);
+        unit.mutable_span<double>()[std::size_t(i)] = 1;
+        const auto y = values(f(unit)), weight = values(dc);
+        double sum = 0;
+        for (std::size_t j = 0; j < y.size(); ++j) sum += y[j] * weight[j];
+        out.push_back(sum);
+      }
+      return out;
+    };
+    auto expected = derivative(a, [&](const Tensor& unit) { return matmul(unit, b); });
+    for (double& x : expected) x += 0.5;
+    CHECK(distance(values(da), expected) < 1e-13);
+    CHECK(distance(values(db), derivative(b, [&](const Tensor& unit) { return matmul(a, unit); })) < 1e-13);
+  }
+}
+
+TEST_CASE("matmul: a gradient summed over the batch has the bits of the flattened product") {
+  const Tensor x = draw({6, 30, 40}, DType::f32, 1), dy = draw({6, 30, 50}, DType::f32, 2), w = draw({40, 50}, DType::f32, 3), dw = empty({40, 50});
+  const Into into{dw};
+  matmul_grad(x, w, dy, nullptr, &into);
+  CHECK(same_bits(dw, matmul(transpose(reshape(x, {180, 40})), reshape(dy, {180, 50}))));
+  const Tensor turned = transpose(transpose(dy, 0, 1).clone(), 0, 1);
+  matmul_grad(x, w, turned, nullptr, &into);
+  CHECK(same_bits(dw, matmul(transpose(reshape(x, {180, 40})), reshape(dy, {180, 50}))));
+}
+
+TEST_CASE("matmul: errors") {
+  CHECK_THROWS_WITH_AS(matmul(ones({32, 7, 512}), ones({256, 64})), "matmul: inner sizes differ: a [32, 7, 512], b [256, 64] (512 and 256)", ShapeError);
+  CHECK_THROWS_WITH_AS(matmul(ones({2, 3, 4}), ones({5, 4, 3})), "matmul: batch axes do not broadcast: a [2, 3, 4], b [5, 4, 3] (2 and 5)", ShapeError);
+  CHECK_THROWS_WITH_AS(matmul(ones({}), ones({3})), "matmul: operands need at least 1 axis: a [], b [3]", ShapeError);
+  CHECK_THROWS_WITH_AS(matmul(ones({2, 3}), ones({3, 4}, DType::f64)), "matmul: dtypes differ: a f32, b f64", DTypeError);
+  CHECK_THROWS_WITH_AS(matmul(ones({2, 3}, DType::i32), ones({3, 4}, DType::i32)), "matmul: takes f32 or f64: i32", DTypeError);
+  CHECK_THROWS_AS(matmul(ones({2, 3}), ones({3, 4}), {ones({4, 2})}), ShapeError);
+  CHECK_THROWS_AS(matmul(ones({2, 3}), ones({3, 4}), {ones({2, 4}, DType::f64)}), DTypeError);
+  CHECK_THROWS_AS(matmul(ones({2, 3}), ones({3, 4}), {expand(ones({1, 4}), {2, 4})}), Error);
+}
