@@ -13,6 +13,7 @@ namespace heed {
 // ---- reduce: tensor/ops/reduce.h -------------------------------------------------------------------------------------
 
 // ---- matmul: tensor/ops/matmul.h -------------------------------------------------------------------------------------
+Variable matmul(const Variable& a, const Variable& b);                       // c = a b over the last two axes; NumPy's batches and vectors
 
 // ---- softmax: tensor/ops/softmax.h -----------------------------------------------------------------------------------
 

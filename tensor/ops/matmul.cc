@@ -98,13 +98,7 @@ template <class T> void contract(const Tensor& a, const Matrices& am, const Tens
   }
 }
 
-void check_dtypes(const char* op, const Tensor& a, const Tensor& b) {
-  check<DTypeError>(a.dtype() == b.dtype(), "{}: dtypes differ: a {}, b {}", op, a.dtype(), b.dtype());
-}
-
-void check_into(const char* op, const Shape& shape, DType dtype, const Tensor& c) {
-  check<ShapeError>(c.shape() == shape, "{}: the result has another shape: result {}, into {}", op, shape, c.shape());
-  check<DTypeError>(c.dtype() == dtype, "{}: dtypes differ: result {}, into {}", op, dtype, c.dtype());
+void check_writable(const char* op, const Tensor& c) {
   for (int i = 0; i < c.rank(); ++i)
     check<Error>(c.strides()[i] != 0 || c.shape()[i] <= 1, "{}: cannot write into an expanded view: shape {}, strides {}", op, c.shape(), c.strides());
 }
@@ -112,7 +106,7 @@ void check_into(const char* op, const Shape& shape, DType dtype, const Tensor& c
 // Shape of matmul(a, b); throws as documented.
 Shape result_shape(const Tensor& a, const Tensor& b) {
   check<ShapeError>(a.rank() > 0 && b.rank() > 0, "matmul: operands need at least 1 axis: a {}, b {}", a.shape(), b.shape());
-  check_dtypes("matmul", a, b);
+  check<DTypeError>(a.dtype() == b.dtype(), "matmul: dtypes differ: a {}, b {}", a.dtype(), b.dtype());
   const Matrices am = matrices(a, Vector::row), bm = matrices(b, Vector::column);
   check<ShapeError>(am.columns == bm.rows, "matmul: inner sizes differ: a {}, b {} ({} and {})", a.shape(), b.shape(), am.columns, bm.rows);
   Shape shape = am.batch.rank() >= bm.batch.rank() ? am.batch : bm.batch;
@@ -139,6 +133,13 @@ void run(const Tensor& a, const Matrices& am, const Tensor& b, const Matrices& b
   visit_float(a.dtype(), "matmul", [&]<class T>() { contract<T>(a, am, b, bm, c, cm); });
 }
 
+void check_gradients(const char* op, const Tensor& a, const Tensor& b, const Tensor& dc, const Into& into) {
+  const Shape shape = result_shape(a, b);
+  check<ShapeError>(dc.shape() == shape, "{}: dc has another shape than the result: a {}, b {}, dc {}", op, a.shape(), b.shape(), dc.shape());
+  check<DTypeError>(dc.dtype() == a.dtype(), "{}: dtypes differ: a {}, dc {}", op, a.dtype(), dc.dtype());
+  check_writable(op, into.tensor);
+}
+
 }  // namespace
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
@@ -148,19 +149,21 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 }
 
 void matmul(const Tensor& a, const Tensor& b, Into c) {
-  check_into("matmul", result_shape(a, b), a.dtype(), c.tensor);
+  const Shape shape = result_shape(a, b);
+  check<ShapeError>(c.tensor.shape() == shape, "matmul: the result has another shape: result {}, into {}", shape, c.tensor.shape());
+  check<DTypeError>(c.tensor.dtype() == a.dtype(), "matmul: dtypes differ: result {}, into {}", a.dtype(), c.tensor.dtype());
+  check_writable("matmul", c.tensor);
   run(a, matrices(a, Vector::row), b, matrices(b, Vector::column), c, result_matrices(a, b, c.tensor));
 }
 
-void matmul_grad(const Tensor& a, const Tensor& b, const Tensor& dc, const Into* da, const Into* db) {
-  const Shape shape = result_shape(a, b);
-  check<ShapeError>(dc.shape() == shape, "matmul_grad: dc has another shape: a {}, b {}, dc {}", a.shape(), b.shape(), dc.shape());
-  check_dtypes("matmul_grad", a, dc);
-  const Matrices am = matrices(a, Vector::row), bm = matrices(b, Vector::column), cm = result_matrices(a, b, dc);
-  if (da) check_into("matmul_grad", a.shape(), a.dtype(), da->tensor);
-  if (db) check_into("matmul_grad", b.shape(), b.dtype(), db->tensor);
-  if (da) run(dc, cm, b, transposed(bm), *da, matrices(da->tensor, Vector::row));
-  if (db) run(a, transposed(am), dc, cm, *db, matrices(db->tensor, Vector::column));
+void matmul_grad_a(const Tensor& b, const Tensor& dc, Into da) {
+  check_gradients("matmul_grad_a", da.tensor, b, dc, da);
+  run(dc, result_matrices(da.tensor, b, dc), b, transposed(matrices(b, Vector::column)), da, matrices(da.tensor, Vector::row));
+}
+
+void matmul_grad_b(const Tensor& a, const Tensor& dc, Into db) {
+  check_gradients("matmul_grad_b", a, db.tensor, dc, db);
+  run(a, transposed(matrices(a, Vector::row)), dc, result_matrices(a, db.tensor, dc), db, matrices(db.tensor, Vector::column));
 }
 
 }  // namespace heed

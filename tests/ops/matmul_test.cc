@@ -7,6 +7,8 @@
 #include <cstring>
 #include <string>
 
+#include "autograd/check.h"
+#include "autograd/ops.h"
 #include "tensor/error.h"
 #include "tensor/ops/random.h"
 #include "tensor/ops/view.h"
@@ -168,9 +170,8 @@ TEST_CASE("matmul: sizes 0") {
   const Tensor c = ones({2, 3});
   matmul(empty({2, 0}), empty({0, 3}), {c, true});
   CHECK(values(c) == std::vector<double>(6, 1));
-  const Tensor da = full({2, 3}, 7), a = ones({2, 3}), b = ones({0, 3, 4}), dc = empty({0, 2, 4});
-  const Into into{da};
-  matmul_grad(a, b, dc, &into, nullptr);
+  const Tensor da = full({2, 3}, 7), b = ones({0, 3, 4}), dc = empty({0, 2, 4});
+  matmul_grad_a(b, dc, {da});
   CHECK(values(da) == std::vector<double>(6, 0));
 }
 
@@ -188,14 +189,14 @@ TEST_CASE("matmul: NaN and infinity reach their row and column only") {
     }
 }
 
-TEST_CASE("matmul_grad: da = dc bᵀ, db = aᵀ dc, broadcast axes summed in order") {
+TEST_CASE("matmul_grad_a, matmul_grad_b: da = dc bᵀ, db = aᵀ dc, broadcast axes summed in order") {
   for (const auto& [left_, right_] : {std::pair<Shape, Shape>{{4, 5}, {5, 6}}, {{3, 4, 5}, {5, 6}}, {{4, 5}, {3, 5, 6}}, {{2, 1, 4, 5}, {3, 5, 6}}, {{5}, {5}}, {{5}, {2, 5, 6}}, {{2, 4, 5}, {5}}}) {
     const Shape left = left_, right = right_;
     INFO(to_string(left), " ", to_string(right));
     const Tensor a = draw(left, DType::f64, 1), b = draw(right, DType::f64, 2), c = matmul(a, b), dc = draw(c.shape(), DType::f64, 3);
     const Tensor da = full(left, 0.5, DType::f64), db = full(right, NAN, DType::f64);
-    const Into into_a{da, true}, into_b{db};
-    matmul_grad(a, b, dc, &into_a, &into_b);
+    matmul_grad_a(b, dc, {da, true});
+    matmul_grad_b(a, dc, {db});
     // c is linear in each operand: the derivative along one element is the product with its unit tensor
     const auto derivative = [&](const Tensor& x, auto&& f) {
       std::vector<double> out;
@@ -217,12 +218,11 @@ TEST_CASE("matmul_grad: da = dc bᵀ, db = aᵀ dc, broadcast axes summed in ord
 }
 
 TEST_CASE("matmul: a gradient summed over the batch has the bits of the flattened product") {
-  const Tensor x = draw({6, 30, 40}, DType::f32, 1), dy = draw({6, 30, 50}, DType::f32, 2), w = draw({40, 50}, DType::f32, 3), dw = empty({40, 50});
-  const Into into{dw};
-  matmul_grad(x, w, dy, nullptr, &into);
+  const Tensor x = draw({6, 30, 40}, DType::f32, 1), dy = draw({6, 30, 50}, DType::f32, 2), dw = empty({40, 50});
+  matmul_grad_b(x, dy, {dw});
   CHECK(same_bits(dw, matmul(transpose(reshape(x, {180, 40})), reshape(dy, {180, 50}))));
   const Tensor turned = transpose(transpose(dy, 0, 1).clone(), 0, 1);
-  matmul_grad(x, w, turned, nullptr, &into);
+  matmul_grad_b(x, turned, {dw});
   CHECK(same_bits(dw, matmul(transpose(reshape(x, {180, 40})), reshape(dy, {180, 50}))));
 }
 
@@ -235,4 +235,12 @@ TEST_CASE("matmul: errors") {
   CHECK_THROWS_AS(matmul(ones({2, 3}), ones({3, 4}), {ones({4, 2})}), ShapeError);
   CHECK_THROWS_AS(matmul(ones({2, 3}), ones({3, 4}), {ones({2, 4}, DType::f64)}), DTypeError);
   CHECK_THROWS_AS(matmul(ones({2, 3}), ones({3, 4}), {expand(ones({1, 4}), {2, 4})}), Error);
+  CHECK_THROWS_WITH_AS(matmul_grad_a(ones({3, 4}), ones({2, 3}), {ones({2, 3})}), "matmul_grad_a: dc has another shape than the result: a [2, 3], b [3, 4], dc [2, 3]", ShapeError);
+}
+
+TEST_CASE("matmul: gradients on the tape") {
+  for (const auto& [left, right] : {std::pair<Shape, Shape>{{4, 5}, {5, 6}}, {{3, 4, 5}, {5, 6}}, {{4, 5}, {3, 5, 6}}, {{2, 1, 4, 5}, {3, 5, 6}}, {{5}, {5}}}) {
+    const auto report = check_gradient([](std::span<const Variable> x) { return matmul(x[0], x[1]); }, {draw(left, DType::f64, 1), draw(right, DType::f64, 2)});
+    CHECK_MESSAGE(report.holds(1e-8), report.worst);
+  }
 }
