@@ -15,6 +15,14 @@ template <class F> void for_every_target(F&& body) {
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
+// The same for the targets that have fused multiply-add: they agree bit for bit.
+template <class F> void for_every_fma_target(F&& body) {
+  for_every_target([&] {
+    const std::string name = heed::instruction_set();
+    if (name != "SSE4" && name != "SCALAR" && name != "SSE2" && name != "EMU128") body();
+  });
+}
+
 // Runs body() with 1, 2 and 3 threads.
 template <class F> void for_threads(F&& body) {
   const int before = heed::threads();

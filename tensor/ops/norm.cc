@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/ops/norm.h"
+
+#include "tensor/dropout.h"
+
+#ifndef HEED_TENSOR_OPS_NORM_ROWS      // this file is read once for each target
+#define HEED_TENSOR_OPS_NORM_ROWS
+namespace heed {
+namespace {
+
+// One piece of rows; unused parts are null.
+template <class T> struct NormRows {
+  size_t d;
+  T eps;
+  bool centred;                       // layer norm; else the mean is taken as 0
+  const T *x, *weight, *bias;
+  T *y, *mean, *rstd;
+  const T* residual;                  // with it the rows normalised are residual + dropout(x), stored to sum
+  T* sum;
+  DropoutKey dropout;
+};
+
+// One chunk of rows of the derivative. x holds the rows that were normalised.
+template <class T> struct NormRowsGrad {
+  size_t d;
+  bool centred;
+  const T *x, *weight, *mean, *rstd, *dy, *dsum;
+  T *dx, *dresidual;
+  bool add_dx, add_dresidual;
+  DropoutKey dropout;                 // of dx
+};
+
+}  // namespace
+}  // namespace heed
+#endif
+
+#define HWY_TARGET_INCLUDE "tensor/ops/norm.cc"
+#include "tensor/block-inl.h"
+#include "tensor/dropout-inl.h"
+#include "tensor/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::HWY_NAMESPACE {
+namespace {
+
+// The factors of 128 elements at a time, of a row that starts at element `start`.
+template <class T> struct RowDropout {
+  RowDropout(const DropoutKey& k, Index s) : key(k), start(s) {}
+  HWY_INLINE Block<T> At(size_t i, size_t d) {           // i a multiple of 16, rising
+    if (i % 128 == 0) DropoutFactors(key, start + Index(i), d - i < 128 ? d - i : 128, factors);
+    return Load16(factors + i % 128);
+  }
+  const DropoutKey& key;
+  Index start;
+  T factors[128] = {};
+};
+
+// sum = residual + dropout(x)
+template <class T> void AddDropoutRow(const T* x, const T* residual, size_t d, const DropoutKey& key, Index start, T* sum) {
+  if (key.keeps_all()) {
+    for (size_t i = 0; i < d; i += 16) StoreN16(LoadN16(residual + i, d - i) + LoadN16(x + i, d - i), d - i, sum + i);
+    return;
+  }
+  RowDropout<T> dropout(key, start);
+  for (size_t i = 0; i < d; i += 16)
+    StoreN16(MulAdd16(LoadN16(x + i, d - i), dropout.At(i, d), LoadN16(residual + i, d - i)), d - i, sum + i);
+}
+
+// passes: 1 mean (from the first element on, so that a constant row is exact), 2 variance, 3 scale
+template <class T> void Normalise(const NormRows<T>& p, size_t row) {
+  const size_t d = p.d;
+  const T* x = p.sum ? p.sum + row * d : p.x + row * d;
+  T* y = p.y + row * d;
+  const Block<T> first = Set16(p.centred ? x[0] : T(0));
+  Block<T> total = Set16(T(0)), squares = total;
+  T mean = 0;
+  if (p.centred) {
+    for (size_t i = 0; i < d; i += 16) total = total + (LoadN16(x + i, d - i, x[0]) - first);
+    mean = x[0] + Sum16(total) / T(d);
+    p.mean[row] = mean;
+  }
+  const Block<T> centre = Set16(mean);
+  for (size_t i = 0; i < d; i += 16) {
+    const Block<T> c = LoadN16(x + i, d - i, mean) - centre;
+    squares = MulAdd16(c, c, squares);
+  }
+  const Block<T> variance = Set16(Sum16(squares) / T(d) + p.eps), rstd = Set16(T(1)) / Sqrt16(variance);
+  StoreN16(rstd, 1, p.rstd + row);
+  for (size_t i = 0; i < d; i += 16) {
+    Block<T> v = (LoadN16(x + i, d - i) - centre) * rstd;
+    if (p.weight && p.bias) v = MulAdd16(v, LoadN16(p.weight + i, d - i), LoadN16(p.bias + i, d - i));
+    else if (p.weight) v = v * LoadN16(p.weight + i, d - i);
+    else if (p.bias) v = v + LoadN16(p.bias + i, d - i);
+    StoreN16(v, d - i, y + i);
+  }
+}
+
+template <class T> void Forward(const NormRows<T>& p, size_t begin, size_t end) {
+  for (size_t row = begin; row < end; ++row) {
+    if (p.sum) AddDropoutRow(p.x + row * p.d, p.residual + row * p.d, p.d, p.dropout, Index(row * p.d), p.sum + row * p.d);
+    Normalise(p, row);
+  }
+}
+
+// forward was  y = γ ⊙ x^ + β, x^ = (x - μ) rstd,  so now
+//   g = dy ⊙ γ,  dx = (g - mean(g) - x^ mean(g ⊙ x^)) rstd,  dγ += dy ⊙ x^,  dβ += dy
+template <class T> void Backward(const NormRowsGrad<T>& p, size_t begin, size_t end, T* dweight, T* dbias) {
+  const size_t d = p.d;
+  const Block<T> zero = Set16(T(0));
+  for (size_t row = begin; row < end; ++row) {
+    const T *x = p.x + row * d, *dy = p.dy + row * d;
+    const Block<T> mean = Set16(p.centred ? p.mean[row] : T(0)), rstd = Set16(p.rstd[row]);
+    Block<T> g_lanes = zero, gx_lanes = zero;
+    for (size_t i = 0; i < d; i += 16) {
+      const size_t n = d - i;
+      const Block<T> v = LoadN16(dy + i, n), normal = (LoadN16(x + i, n) - mean) * rstd;
+      const Block<T> g = p.weight ? v * LoadN16(p.weight + i, n) : v;
+      g_lanes = g_lanes + g;
+      gx_lanes = gx_lanes + g * (n >= 16 ? normal : And16(normal, LanesBetween<T>(0, ptrdiff_t(n))));
+      if (dweight) StoreN16(MulAdd16(v, normal, LoadN16(dweight + i, n)), n, dweight + i);
+      if (dbias) StoreN16(v + LoadN16(dbias + i, n), n, dbias + i);
+    }
+    if (!p.dx && !p.dresidual) continue;
+    const Block<T> g_mean = p.centred ? Set16(Sum16(g_lanes) / T(d)) : zero, gx_mean = Set16(Sum16(gx_lanes) / T(d));
+    RowDropout<T> dropout(p.dropout, Index(row * d));
+    const bool drop = p.dx && !p.dropout.keeps_all();
+    for (size_t i = 0; i < d; i += 16) {
+      const size_t n = d - i, at = row * d + i;
+      const Block<T> v = LoadN16(dy + i, n), normal = (LoadN16(x + i, n) - mean) * rstd;
+      Block<T> g = p.weight ? v * LoadN16(p.weight + i, n) : v;
+      g = (g - g_mean - normal * gx_mean) * rstd;
+      if (p.dsum) g = g + LoadN16(p.dsum + at, n);
+      if (p.dx) {
+        const Block<T> kept = drop ? g * dropout.At(i, d) : g;
+        StoreN16(p.add_dx ? LoadN16(p.dx + at, n) + kept : kept, n, p.dx + at);
+      }
+      if (p.dresidual) StoreN16(p.add_dresidual ? LoadN16(p.dresidual + at, n) + g : g, n, p.dresidual + at);
+    }
+  }
+}
+
+void ForwardF32(const NormRows<float>& p, size_t begin, size_t end) { Forward(p, begin, end); }
+void ForwardF64(const NormRows<double>& p, size_t begin, size_t end) { Forward(p, begin, end); }
+void BackwardF32(const NormRowsGrad<float>& p, size_t begin, size_t end, float* dw, float* db) { Backward(p, begin, end, dw, db); }
+void BackwardF64(const NormRowsGrad<double>& p, size_t begin, size_t end, double* dw, double* db) { Backward(p, begin, end, dw, db); }
+
+}  // namespace
+}  // namespace heed::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include <optional>
+
+#include "tensor/format.h"
+#include "tensor/ops/kernel.h"
+#include "tensor/parallel.h"
+
+namespace heed {
+HWY_EXPORT(ForwardF32);
+HWY_EXPORT(ForwardF64);
+HWY_EXPORT(BackwardF32);
+HWY_EXPORT(BackwardF64);
+
+namespace {
+
+constexpr Index kChunk = 32;  // rows whose dγ and dβ are summed first
+
+void check_part(const char* op, const char* name, const Tensor& part, const Tensor& x) {
+  if (!part.defined()) return;
+  check<ShapeError>(part.shape() == Shape{x.size(-1)}, "{}: {} is not [d]: {} {}, x {}", op, name, name, part.shape(), x.shape());
+  check<DTypeError>(part.dtype() == x.dtype(), "{}: dtypes differ: {} {}, x {}", op, name, part.dtype(), x.dtype());
+}
+
+void check_like(const char* op, const char* name, const Tensor& a, const Tensor& x) {
+  check<ShapeError>(a.shape() == x.shape(), "{}: shapes differ: {} {}, x {}", op, name, a.shape(), x.shape());
+  check<DTypeError>(a.dtype() == x.dtype(), "{}: dtypes differ: {} {}, x {}", op, name, a.dtype(), x.dtype());
+}
+
+Tensor dense(const Tensor& x) { return x.defined() ? x.contiguous() : x; }
+template <class T> const T* data(const Tensor& x) { return x.defined() ? x.data<T>() : nullptr; }
+template <class T> T* mutable_data(const Tensor& x) { return x.defined() ? x.mutable_data<T>() : nullptr; }
+
+Shape without_last(const Tensor& x) { return Shape(std::span(x.shape().begin(), std::size_t(x.rank() - 1))); }
+
+AddDropoutNorm forward(const char* op, bool centred, const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias,
+                       const AddDropoutNormOptions& options) {
+  check<ShapeError>(x.rank() >= 1, "{}: needs at least 1 dimension: x {}", op, x.shape());
+  check_part(op, "weight", weight, x);
+  check_part(op, "bias", bias, x);
+  if (residual.defined()) check_like(op, "residual", residual, x);
+  const DropoutKey dropout(op, options.dropout, options.key);
+  return visit_float(x.dtype(), op, [&]<class T>() {
+    AddDropoutNorm out{.y = empty(x.shape(), x.dtype()), .sum = {}, .mean = {}, .rstd = empty(without_last(x), x.dtype())};
+    if (residual.defined()) out.sum = empty(x.shape(), x.dtype());
+    if (centred) out.mean = empty(without_last(x), x.dtype());
+    const Tensor from = x.contiguous(), to_add = dense(residual), gamma = dense(weight), beta = dense(bias);
+    if (x.numel() == 0) return out;
+    const Index d = x.size(-1);
+    const NormRows<T> p{std::size_t(d), T(options.eps), centred, from.data<T>(), data<T>(gamma), data<T>(beta), out.y.mutable_data<T>(),
+                        mutable_data<T>(out.mean), out.rstd.mutable_data<T>(), data<T>(to_add), mutable_data<T>(out.sum), dropout};
+    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(ForwardF32), &HWY_DYNAMIC_DISPATCH(ForwardF64));
+    parallel_for(x.numel() / d, row_grain(d), [&](Index begin, Index end) { kernel(p, std::size_t(begin), std::size_t(end)); });
+    return out;
+  });
+}
+
+void backward(const char* op, bool centred, const Tensor& x, const Tensor& mean, const Tensor& rstd, const Tensor& weight, const Tensor& dy,
+              const Tensor& dsum, const AddDropoutNormOptions& options, const Into* dx, const Into* dresidual, const Into* dweight,
+              const Into* dbias) {
+  check<ShapeError>(x.rank() >= 1 && rstd.shape() == without_last(x), "{}: rstd does not fit x: rstd {}, x {}", op, rstd.shape(), x.shape());
+  check_part(op, "weight", weight, x);
+  check_like(op, "dy", dy, x);
+  if (dsum.defined()) check_like(op, "dsum", dsum, x);
+  if (dx) check_like(op, "dx", dx->tensor, x);
+  if (dresidual) check_like(op, "dresidual", dresidual->tensor, x);
+  if (dweight) check_part(op, "dweight", dweight->tensor, x);
+  if (dbias) check_part(op, "dbias", dbias->tensor, x);
+  const DropoutKey dropout(op, options.dropout, options.key);
+  visit_float(x.dtype(), op, [&]<class T>() {
+    const Tensor xs = x.contiguous(), means = dense(mean), rstds = rstd.contiguous(), gamma = dense(weight), dys = dy.contiguous(), dsums = dense(dsum);
+    std::optional<Destination> to_x, to_residual;
+    if (dx) to_x.emplace(*dx);
+    if (dresidual) to_residual.emplace(*dresidual, dx && dx->tensor.storage() == dresidual->tensor.storage());
+    const Index d = x.size(-1), rows = d ? x.numel() / d : 0, chunks = (rows + kChunk - 1) / kChunk;
+    const NormRowsGrad<T> p{std::size_t(d), centred, xs.data<T>(), data<T>(gamma), data<T>(means), rstds.data<T>(), dys.data<T>(),
+                            data<T>(dsums), to_x ? to_x->tensor().template mutable_data<T>() : nullptr,
+                            to_residual ? to_residual->tensor().template mutable_data<T>() : nullptr, to_x && to_x->add(),
+                            to_residual && to_residual->add(), dropout};
+    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(BackwardF32), &HWY_DYNAMIC_DISPATCH(BackwardF64));
+    const Tensor partials = dweight || dbias ? zeros({2, chunks, d}, x.dtype()) : Tensor();
+    T* const dw = dweight ? partials.mutable_data<T>() : nullptr;
+    T* const db = dbias ? partials.mutable_data<T>() + chunks * d : nullptr;
+    parallel_for(chunks, row_grain(kChunk * d), [&](Index begin, Index end) {
+      for (Index chunk = begin; chunk < end; ++chunk)
+        kernel(p, std::size_t(chunk * kChunk), std::size_t(std::min(rows, (chunk + 1) * kChunk)), dw ? dw + chunk * d : nullptr,
+               db ? db + chunk * d : nullptr);
+    });
+    if (to_x) to_x->finish();
+    if (to_residual) to_residual->finish();
+    const auto collect = [&](const Into& into, const T* from) {         // Σ over the chunks, in order
+      const Destination out(into);
+      T* to = out.tensor().mutable_data<T>();
+      if (!out.add()) std::fill(to, to + d, T(0));
+      for (Index chunk = 0; chunk < chunks; ++chunk)
+        for (Index i = 0; i < d; ++i) to[i] += from[chunk * d + i];
+      out.finish();
+    };
+    if (dweight) collect(*dweight, dw);
+    if (dbias) collect(*dbias, db);
+  });
+}
+
+}  // namespace
+
+LayerNorm layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+  AddDropoutNorm out = forward("layer_norm", true, x, {}, weight, bias, {.eps = eps});
+  return {std::move(out.y), std::move(out.mean), std::move(out.rstd)};
+}
+
+void layer_norm_grad(const Tensor& x, const Tensor& mean, const Tensor& rstd, const Tensor& weight, const Tensor& dy, const Into* dx,
+                     const Into* dweight, const Into* dbias) {
+  backward("layer_norm_grad", true, x, mean, rstd, weight, dy, {}, {}, dx, nullptr, dweight, dbias);
+}
+
+RmsNorm rms_norm(const Tensor& x, const Tensor& weight, double eps) {
+  AddDropoutNorm out = forward("rms_norm", false, x, {}, weight, {}, {.eps = eps});
+  return {std::move(out.y), std::move(out.rstd)};
+}
+
+void rms_norm_grad(const Tensor& x, const Tensor& rstd, const Tensor& weight, const Tensor& dy, const Into* dx, const Into* dweight) {
+  backward("rms_norm_grad", false, x, {}, rstd, weight, dy, {}, {}, dx, nullptr, dweight, nullptr);
+}
+
+AddDropoutNorm add_dropout_norm(const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias,
+                                const AddDropoutNormOptions& options) {
+  return forward("add_dropout_norm", true, x, residual, weight, bias, options);
+}
+
+void add_dropout_norm_grad(const Tensor& sum, const Tensor& mean, const Tensor& rstd, const Tensor& weight, const Tensor& dy, const Tensor& dsum,
+                           const AddDropoutNormOptions& options, const Into* dx, const Into* dresidual, const Into* dweight, const Into* dbias) {
+  backward("add_dropout_norm_grad", true, sum, mean, rstd, weight, dy, dsum, options, dx, dresidual, dweight, dbias);
+}
+
+}  // namespace heed
+#endif
