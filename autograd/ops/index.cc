@@ -6,8 +6,8 @@
 
 namespace heed {
 
-Variable embedding(const Variable& table, const Tensor& ids, double scale, Index padding_idx) {
-  return record("embedding", embedding(table.value(), ids, scale), {table},
+Variable embedding(const Variable& table, const Tensor& ids, double scale, Index padding_idx, const Tensor& positions) {
+  return record("embedding", embedding(table.value(), ids, scale, positions), {table},
                 [dtable = table.slot(), ids = saved(ids), scale, padding_idx](const Tensor& dy) {
                   dtable.gradient([&](Into out) { embedding_grad(ids, dy, scale, padding_idx, out); });
                 });

@@ -182,7 +182,7 @@ template <class T> T* mutable_data(const Tensor& x) { return x.defined() ? x.mut
 
 Shape without_last(const Tensor& x) { return Shape(std::span(x.shape().begin(), std::size_t(x.rank() - 1))); }
 
-AddDropoutNorm forward(const char* op, bool centred, const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias,
+AddDropoutNormed forward(const char* op, bool centred, const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias,
                        const AddDropoutNormOptions& options) {
   check<ShapeError>(x.rank() >= 1, "{}: needs at least 1 dimension: x {}", op, x.shape());
   check_part(op, "weight", weight, x);
@@ -190,7 +190,7 @@ AddDropoutNorm forward(const char* op, bool centred, const Tensor& x, const Tens
   if (residual.defined()) check_like(op, "residual", residual, x);
   const DropoutKey dropout(op, options.dropout, options.key);
   return visit_float(x.dtype(), op, [&]<class T>() {
-    AddDropoutNorm out{.y = empty(x.shape(), x.dtype()), .sum = {}, .mean = {}, .rstd = empty(without_last(x), x.dtype())};
+    AddDropoutNormed out{.y = empty(x.shape(), x.dtype()), .sum = {}, .mean = {}, .rstd = empty(without_last(x), x.dtype())};
     if (residual.defined()) out.sum = empty(x.shape(), x.dtype());
     if (centred) out.mean = empty(without_last(x), x.dtype());
     const Tensor from = x.contiguous(), to_add = dense(residual), gamma = dense(weight), beta = dense(bias);
@@ -252,8 +252,8 @@ void backward(const char* op, bool centred, const Tensor& x, const Tensor& mean,
 
 }  // namespace
 
-LayerNorm layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
-  AddDropoutNorm out = forward("layer_norm", true, x, {}, weight, bias, {.eps = eps});
+LayerNormed layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
+  AddDropoutNormed out = forward("layer_norm", true, x, {}, weight, bias, {.eps = eps});
   return {std::move(out.y), std::move(out.mean), std::move(out.rstd)};
 }
 
@@ -262,8 +262,8 @@ void layer_norm_grad(const Tensor& x, const Tensor& mean, const Tensor& rstd, co
   backward("layer_norm_grad", true, x, mean, rstd, weight, dy, {}, {}, dx, nullptr, dweight, dbias);
 }
 
-RmsNorm rms_norm(const Tensor& x, const Tensor& weight, double eps) {
-  AddDropoutNorm out = forward("rms_norm", false, x, {}, weight, {}, {.eps = eps});
+RmsNormed rms_norm(const Tensor& x, const Tensor& weight, double eps) {
+  AddDropoutNormed out = forward("rms_norm", false, x, {}, weight, {}, {.eps = eps});
   return {std::move(out.y), std::move(out.rstd)};
 }
 
@@ -271,7 +271,7 @@ void rms_norm_grad(const Tensor& x, const Tensor& rstd, const Tensor& weight, co
   backward("rms_norm_grad", false, x, {}, rstd, weight, dy, {}, {}, dx, nullptr, dweight, nullptr);
 }
 
-AddDropoutNorm add_dropout_norm(const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias,
+AddDropoutNormed add_dropout_norm(const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias,
                                 const AddDropoutNormOptions& options) {
   return forward("add_dropout_norm", true, x, residual, weight, bias, options);
 }

@@ -8,24 +8,24 @@
 
 namespace heed {
 
-struct LayerNorm { Tensor y, mean, rstd; };
+struct LayerNormed { Tensor y, mean, rstd; };
 // Ba et al. 2016 (arXiv 1607.06450):  y = γ ⊙ (x - μ) / σ + β,  σ = √(mean((x - μ)²) + eps);  rstd = 1 / σ
 // A constant row, also of width 1, gives β.
-LayerNorm layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps = 1e-5);
+LayerNormed layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps = 1e-5);
 // x^ = (x - μ) / σ, g = dy ⊙ γ:   dx = (g - mean(g) - x^ mean(g ⊙ x^)) / σ;   dγ = Σ dy ⊙ x^;   dβ = Σ dy
 void layer_norm_grad(const Tensor& x, const Tensor& mean, const Tensor& rstd, const Tensor& weight, const Tensor& dy, const Into* dx,
                      const Into* dweight, const Into* dbias);
 
-struct RmsNorm { Tensor y, rstd; };
+struct RmsNormed { Tensor y, rstd; };
 // Zhang & Sennrich 2019 (arXiv 1910.07467):  y = γ ⊙ x / r,  r = √(mean(x²) + eps)
-RmsNorm rms_norm(const Tensor& x, const Tensor& weight, double eps = 1e-5);
+RmsNormed rms_norm(const Tensor& x, const Tensor& weight, double eps = 1e-5);
 // x^ = x / r, g = dy ⊙ γ:   dx = (g - x^ mean(g ⊙ x^)) / r;   dγ = Σ dy ⊙ x^
 void rms_norm_grad(const Tensor& x, const Tensor& rstd, const Tensor& weight, const Tensor& dy, const Into* dx, const Into* dweight);
 
 struct AddDropoutNormOptions { double eps = 1e-5, dropout = 0; Key key = Key::from_bits(0); };
-struct AddDropoutNorm { Tensor y, sum, mean, rstd; };
+struct AddDropoutNormed { Tensor y, sum, mean, rstd; };
 // One pass of  sum = residual + dropout(x),  y = layer_norm(sum)   (the post-norm sub-layer of Vaswani et al. 2017, 3.1, 5.4)
-AddDropoutNorm add_dropout_norm(const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias,
+AddDropoutNormed add_dropout_norm(const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias,
                                 const AddDropoutNormOptions& options = {});
 // g = dsum + the dx of layer_norm_grad at sum (dsum may be undefined):   dresidual = g;   dx = dropout mask ⊙ g
 void add_dropout_norm_grad(const Tensor& sum, const Tensor& mean, const Tensor& rstd, const Tensor& weight, const Tensor& dy, const Tensor& dsum,

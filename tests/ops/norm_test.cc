@@ -61,12 +61,12 @@ TEST_CASE("layer_norm and rms_norm: value and gradient by the formulas, all widt
           const Tensor dx = empty(x.shape(), dtype), dw = empty({d}, dtype), db = empty({d}, dtype);
           const Into to_x{dx}, to_w{dw}, to_b{db};
           if (centred) {
-            const LayerNorm out = layer_norm(x, w, b);
+            const LayerNormed out = layer_norm(x, w, b);
             CHECK(worst_absolute(out.y, want.y) < 60 * eps);        // |x^| <= 10, |γ| <= 3: a few roundings of numbers up to 30
             layer_norm_grad(x, out.mean, out.rstd, w, dy, &to_x, &to_w, &to_b);
             CHECK(worst_absolute(db, want.dbias) < 200 * eps);      // 37 additions of numbers up to 20
           } else {
-            const RmsNorm out = rms_norm(x, w);
+            const RmsNormed out = rms_norm(x, w);
             CHECK(worst_absolute(out.y, rms.y) < 60 * eps);
             rms_norm_grad(x, out.rstd, w, dy, &to_x, &to_w);
           }
@@ -83,7 +83,7 @@ TEST_CASE("layer_norm: without weight or bias, strides, any rank, adding, empty"
   CHECK(worst_absolute(layer_norm(x, {}, {}).y, reference(x, {}, {}, dy, 1e-5, true).y) < 1e-14);
   CHECK(worst_absolute(layer_norm(x, w, {}).y, reference(x, w, {}, dy, 1e-5, true).y) < 1e-14);
   CHECK(worst_absolute(layer_norm(x, {}, b).y, reference(x, {}, b, dy, 1e-5, true).y) < 1e-14);
-  const LayerNorm out = layer_norm(x, w, b);
+  const LayerNormed out = layer_norm(x, w, b);
   CHECK(out.mean.shape() == Shape{4, 6});
   CHECK(layer_norm(x[0][0], w, b).mean.shape() == Shape{});
   CHECK(equal_bits(layer_norm(x[1][2], w, b).y, out.y[1][2]));
@@ -112,13 +112,13 @@ TEST_CASE("layer_norm: width 1, constant rows, NaN") {
   const Tensor w = tensor({2}), b = tensor({0.25}), x = tensor({{5}, {1e30}, {0}}), dx = empty({3, 1});
   const Into to_x{dx};
   for_every_target([&] {
-    const LayerNorm out = layer_norm(x, w, b);
+    const LayerNormed out = layer_norm(x, w, b);
     CHECK(doubles(out.y) == std::vector<double>(3, 0.25));
     layer_norm_grad(x, out.mean, out.rstd, w, ones({3, 1}), &to_x, nullptr, nullptr);
     CHECK(doubles(dx) == std::vector<double>(3, 0.0));
     for (Index d : {2, 5, 16, 48, 100}) {                       // β, and (g - mean g) / √eps with g = dy ⊙ γ
       const Tensor rows = full({2, d}, 0.1), gamma = normal(Key(1), {d}), beta = normal(Key(2), {d}), dy = normal(Key(3), {2, d}), g = empty({2, d});
-      const LayerNorm constant = layer_norm(rows, gamma, beta);
+      const LayerNormed constant = layer_norm(rows, gamma, beta);
       CHECK(equal_bits(constant.y[0], beta));
       const Into to_g{g};
       layer_norm_grad(rows, constant.mean, constant.rstd, gamma, dy, &to_g, nullptr, nullptr);
@@ -152,7 +152,7 @@ TEST_CASE("add_dropout_norm: equals its definition, value and gradient") {
       dx[i] = dresidual[i] * dropout_factor(DropoutKey("test", p, options.key), Index(i));
     }
     for_every_target([&] {
-      const AddDropoutNorm out = add_dropout_norm(x, residual, w, b, options);
+      const AddDropoutNormed out = add_dropout_norm(x, residual, w, b, options);
       CHECK(worst_absolute(out.sum, sum) < 1e-15);
       CHECK(worst_absolute(out.y, want.y) < 1e-13);
       const Tensor gx = empty({rows, d}, DType::f64), gr = empty({rows, d}, DType::f64), gw = empty({d}, DType::f64), gb = empty({d}, DType::f64);
@@ -177,7 +177,7 @@ TEST_CASE("add_dropout_norm: the same bits for any number of threads and on all 
   const AddDropoutNormOptions options{.dropout = 0.1, .key = Key(9)};
   std::vector<Tensor> results;
   const auto run = [&] {
-    const AddDropoutNorm out = add_dropout_norm(x, residual, w, b, options);
+    const AddDropoutNormed out = add_dropout_norm(x, residual, w, b, options);
     const Tensor dx = empty(x.shape()), dr = empty(x.shape()), dw = empty({200}), db = empty({200});
     const Into to_x{dx}, to_r{dr}, to_w{dw}, to_b{db};
     add_dropout_norm_grad(out.sum, out.mean, out.rstd, w, residual, {}, options, &to_x, &to_r, &to_w, &to_b);
