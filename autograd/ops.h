@@ -3,6 +3,7 @@
 // exactly when its Tensor twin throws, with the same text.
 #pragma once
 #include "autograd/variable.h"
+#include "tensor/mask.h"
 
 namespace heed {
 
@@ -16,8 +17,16 @@ namespace heed {
 Variable matmul(const Variable& a, const Variable& b);                       // c = a b over the last two axes; NumPy's batches and vectors
 
 // ---- softmax: tensor/ops/softmax.h -----------------------------------------------------------------------------------
+Variable softmax(const Variable& x, int dim = -1, const Mask& mask = {});       // e^x / Σ e^x, 0 where masked
+Variable log_softmax(const Variable& x, int dim = -1, const Mask& mask = {});   // x - log Σ e^x
+Variable logsumexp(const Variable& x, const Dims& dims = {}, bool keepdim = false);              // log Σ e^x; no dims: over all
 
 // ---- norm: tensor/ops/norm.h -----------------------------------------------------------------------------------------
+Variable layer_norm(const Variable& x, const Variable& weight, const Variable& bias, double eps = 1e-5);   // γ ⊙ (x - μ)/√(var + eps) + β
+Variable rms_norm(const Variable& x, const Variable& weight, double eps = 1e-5);                            // γ ⊙ x / √(mean x² + eps)
+// sum = residual + dropout(x),  y = layer_norm(sum), in one pass; weight and bias may be undefined
+struct AddedNorm { Variable y, sum; };
+AddedNorm add_dropout_norm(const Variable& x, const Variable& residual, const Variable& weight, const Variable& bias, double dropout = 0, double eps = 1e-5);
 
 // ---- view: tensor/ops/view.h -----------------------------------------------------------------------------------------
 // Views: the gradient of a view is a view of x's gradient, no copy is made.
@@ -50,6 +59,7 @@ SortedVariable sort(const Variable& x, int dim = -1, bool descending = false);  
 SortedVariable topk(const Variable& x, Index k, int dim = -1);               // the k largest, falling
 
 // ---- random: tensor/ops/random.h -------------------------------------------------------------------------------------
+Variable dropout(const Variable& x, double p);   // x m/(1-p), m by the tape's key and the module path; x itself where nothing trains
 
 // ---- loss: tensor/ops/loss.h -----------------------------------------------------------------------------------------
 

@@ -6,6 +6,9 @@
 #include <cmath>
 #include <limits>
 
+#include "autograd/check.h"
+#include "autograd/ops.h"
+#include "autograd/tape.h"
 #include "tensor/dropout.h"
 #include "tensor/error.h"
 #include "tensor/ops/random.h"
@@ -204,4 +207,36 @@ TEST_CASE("norm: wrong shapes and dtypes") {
   const Into wrong{zeros({4, 3})};
   CHECK_THROWS_AS(rms_norm_grad(x, zeros({3}), {}, x, &wrong, nullptr), ShapeError);
   CHECK_THROWS_AS(rms_norm_grad(x, zeros({4}), {}, x, nullptr, nullptr), ShapeError);
+}
+
+TEST_CASE("layer_norm, rms_norm, add_dropout_norm: rules against central differences") {
+  const Tensor x = normal(Key(1), {3, 2, 6}, 0, 1, DType::f64), r = normal(Key(2), {3, 2, 6}, 0, 1, DType::f64);
+  const Tensor w = normal(Key(3), {6}, 1, 1, DType::f64), b = normal(Key(4), {6}, 0, 1, DType::f64);
+  CHECK(check_gradient([](std::span<const Variable> v) { return layer_norm(v[0], v[1], v[2]); }, {x, w, b}).holds(1e-8));
+  CHECK(check_gradient([](std::span<const Variable> v) { return layer_norm(v[0], {}, {}); }, {x}).holds(1e-8));
+  CHECK(check_gradient([](std::span<const Variable> v) { return rms_norm(v[0], v[1]); }, {x, w}).holds(1e-8));
+  CHECK(check_gradient([](std::span<const Variable> v) { return rms_norm(v[0], {}); }, {x}).holds(1e-8));
+  CHECK(check_gradient([](std::span<const Variable> v) { return add_dropout_norm(v[0], v[1], v[2], v[3]).y; }, {x, r, w, b}).holds(1e-8));
+  CHECK(check_gradient([](std::span<const Variable> v) { return add_dropout_norm(v[0], v[1], v[2], v[3]).sum; }, {x, r, w, b}).holds(1e-8));
+  CHECK(check_gradient([](std::span<const Variable> v) { return add_dropout_norm(v[0], v[0], v[1], v[2]).y; }, {x, w, b}).holds(1e-8));
+  // gradients through both results, dropout active: sum and y feed a product
+  const auto both = [](std::span<const Variable> v) {
+    const AddedNorm out = add_dropout_norm(v[0], v[1], v[2], v[3]);
+    return matmul(out.y, transpose(out.sum));
+  };
+  CHECK(check_gradient(both, {x, r, w, b}).holds(1e-7));
+}
+
+TEST_CASE("dropout and add_dropout_norm: one mask on a tape for value and gradient, the identity elsewhere") {
+  const Tensor x = ones({40, 8}, DType::f64);
+  const Variable leaf = variable(x), zero = constant(zeros({40, 8}, DType::f64));
+  CHECK(dropout(leaf, 0.5).value().storage() == x.storage());
+  CHECK(equal_bits(add_dropout_norm(leaf, zero, {}, {}, 0.5).sum.value(), x));
+  Tape tape(Key(1, 2));
+  const Variable y = dropout(leaf, 0.5), sum = add_dropout_norm(leaf, zero, {}, {}, 0.5).sum;
+  CHECK(!equal_bits(y.value(), sum.value()));
+  const std::array outputs{y, sum};
+  const std::array dys{ones({40, 8}, DType::f64), zeros({40, 8}, DType::f64)};
+  tape.backward(outputs, dys);
+  CHECK(equal_bits(leaf.grad(), y.value()));
 }

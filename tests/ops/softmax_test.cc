@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "autograd/check.h"
+#include "autograd/ops.h"
 #include "tensor/error.h"
 #include "tensor/ops/random.h"
 #include "tensor/ops/view.h"
@@ -190,4 +192,18 @@ TEST_CASE("logsumexp: any dims, edge values, gradient") {
   CHECK_THROWS_AS(logsumexp(x, {0, 0}), IndexError);
   CHECK_THROWS_AS(logsumexp(x, 3), IndexError);
   CHECK_THROWS_AS(logsumexp_grad(x, v, v, 1, {empty(x.shape(), DType::f64)}), ShapeError);
+}
+
+TEST_CASE("softmax, log_softmax, logsumexp: rules against central differences") {
+  const Tensor x = normal(Key(1), {2, 3, 4, 5}, 0, 1, DType::f64);
+  const Mask mask = Mask::lengths(tensor({5, 0}, DType::i32)) & Mask::causal(1);
+  const Tensor forbidden = mask.dense(x.shape());
+  for (std::uint8_t& f : forbidden.mutable_span<std::uint8_t>()) f = !f;
+  for (int dim : {-1, 1}) {
+    CHECK(check_gradient([&](std::span<const Variable> v) { return softmax(v[0], dim); }, {x}).holds(1e-8));
+    CHECK(check_gradient([&](std::span<const Variable> v) { return log_softmax(v[0], dim); }, {x}).holds(1e-8));
+    CHECK(check_gradient([&](std::span<const Variable> v) { return logsumexp(v[0], {dim, 0}); }, {x}).holds(1e-8));
+  }
+  CHECK(check_gradient([&](std::span<const Variable> v) { return softmax(v[0], -1, mask); }, {x}).holds(1e-8));
+  CHECK(check_gradient([&](std::span<const Variable> v) { return masked_fill(log_softmax(v[0], -1, mask), forbidden, 0); }, {x}).holds(1e-8));
 }
