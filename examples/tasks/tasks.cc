@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "examples/tasks/tasks.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "examples/tasks/generate.h"
+#include "tensor/file.h"
+#include "tensor/format.h"
+
+namespace heed {
+namespace {
+
+constexpr std::string_view kNames[] = {"copy", "reverse", "sort", "numbers", "dates", "phrases"};
+constexpr Index kMostPairs = 10'000'000, kMostSymbols = 1'000'000, kLongest = 10'000;
+
+void check_range(std::string_view task, std::string_view option, Index value, Index least, Index most) {
+  check<Error>(value >= least && value <= most, "{}: --{} {} is not in {} .. {}", task, option, value, least, most);
+}
+
+void check_no_languages(std::string_view task, const TaskOptions& options) {
+  check<Error>(options.from.empty() && options.to.empty(), "{}: has no languages: from \"{}\", to \"{}\"", task, options.from,
+               options.to);
+}
+
+// All pairs of train, dev and test together, and the parts with further tests.
+std::vector<TaskPair> make_pairs(Task& task, Key key, Index count) {
+  TaskOptions& options = task.options;
+  const Random random(key / "pairs"), further(key / "further");
+  if (task.name == "numbers") return make_numbers(options, random, count);
+  if (task.name == "phrases") {
+    auto pairs = make_phrases(options, random, count, false);
+    task.parts.push_back({"test-pairs", make_phrases(options, further, options.test, true)});
+    return pairs;
+  }
+  check_no_languages(task.name, options);
+  if (task.name == "dates") return make_dates(options, random, count);
+
+  const Rearrange rearrange = task.name == "copy" ? copied : task.name == "reverse" ? reversed : sorted;
+  const Index longest = options.max_length, twice = 2 * longest;
+  check_range(task.name, "symbols", options.symbols, 1, kMostSymbols);
+  check_range(task.name, "max-length", longest, 1, kLongest);
+  check_enough(task.name, count, count_sequences(options.symbols, 1, longest),
+               fmt::format("{} symbols, lengths 1 to {}", options.symbols, longest));
+  const Index longer = std::min(options.test, count_sequences(options.symbols, longest + 1, twice));
+  task.parts.push_back({"test-long", make_sequences(rearrange, options.symbols, longest + 1, twice, further, longer)});
+  return make_sequences(rearrange, options.symbols, 1, longest, random, count);
+}
+
+}  // namespace
+
+std::vector<std::string> split_words(std::string_view text) {
+  std::vector<std::string> words;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(' '), text.size());
+    words.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return words;
+}
+
+std::string join_words(std::span<const std::string> words) { return fmt::format("{}", fmt::join(words, " ")); }
+
+bool is_one_of(std::string_view word, std::initializer_list<std::string_view> words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+void check_enough(std::string_view task, Index count, Index exist, std::string_view of_what) {
+  check<Error>(count <= exist, "{}: more distinct sources asked for than exist: train, dev and test {}, existing {} ({})", task,
+               count, exist, of_what);
+}
+
+std::span<const std::string_view> task_names() { return kNames; }
+
+Task make_task(std::string_view name, TaskOptions options) {
+  check<Error>(std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames), "tasks: \"{}\" is none of {}", name,
+               fmt::join(kNames, ", "));
+  if (!options.train) options.train = name == "dates" ? 8000 : 20000;
+  const Index train = *options.train, dev = options.dev, test = options.test;
+  check_range(name, "train", train, 1, kMostPairs);
+  check_range(name, "dev", dev, 1, kMostPairs);
+  check_range(name, "test", test, 1, kMostPairs);
+
+  Task task{std::string(name), name == "dates" ? "char" : "space", std::move(options), {}};
+  const Key key = Key(Seed{task.options.seed}) / name;
+  std::vector<TaskPair> pairs = make_pairs(task, key, train + dev + test);
+  Random(key / "order").shuffle(std::span(pairs));
+  const auto cut = [&](Index from, Index to) { return std::vector(pairs.begin() + from, pairs.begin() + to); };
+  std::vector<TaskPart> parts{
+      {"train", cut(0, train)}, {"dev", cut(train, train + dev)}, {"test", cut(train + dev, train + dev + test)}};
+  task.parts.insert(task.parts.begin(), parts.begin(), parts.end());
+  for (TaskPart& part : task.parts) {
+    for (TaskPair& pair : part.pairs) {
+      std::sort(pair.alignment.sure.begin(), pair.alignment.sure.end());
+      std::sort(pair.alignment.possible.begin(), pair.alignment.possible.end());
+    }
+  }
+  return task;
+}
+
+std::string to_tsv(const TaskPart& part) {
+  std::string text;
+  for (const auto& [source, target, alignment] : part.pairs) {
+    text.append(source).append("\t").append(target).append("\t").append(to_string(alignment.sure));
+    if (!alignment.possible.empty()) text.append("\t").append(to_string(alignment.possible, '?'));
+    text += '\n';
+  }
+  return text;
+}
+
+void write_task(const Task& task, const std::string& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  check<FileError>(!error, "{}: cannot make the directory: {}", directory, error.message());
+  for (const TaskPart& part : task.parts) write_file_atomically(directory + "/" + part.name + ".tsv", to_tsv(part));
+
+  const TaskOptions& options = task.options;
+  nlohmann::ordered_json about{{"task", task.name},  {"tokenizer", task.tokenizer}, {"train", *options.train},
+                               {"dev", options.dev}, {"test", options.test},        {"seed", options.seed}};
+  if (!options.from.empty()) about.update({{"from", options.from}, {"to", options.to}});
+  if (task.name == "numbers" && options.spoken_and) about["spoken_and"] = true;
+  if (is_one_of(task.name, {"copy", "reverse", "sort"}))
+    about.update({{"symbols", options.symbols}, {"max_length", options.max_length}});
+  write_file_atomically(directory + "/task.json", about.dump(2) + "\n");
+}
+
+}  // namespace heed
