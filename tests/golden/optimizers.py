@@ -47,7 +47,8 @@ def schedules():
             else: optimizer.step(); schedule.step(metrics[k]); out.append(optimizer.param_groups[0]["lr"])
         return out
     plateau = lambda **o: rates(lambda x: lr_scheduler.ReduceLROnPlateau(x, **o), METRICS)
-    def noam(d, warmup): return [d ** -0.5 * min(s ** -0.5, s * warmup ** -1.5) for s in range(1, 51)]      # Vaswani et al. 2017, Eq. 3
+    def noam(d, warmup):      # Vaswani et al. 2017, Eq. 3, with s = k + 1
+        return [d ** -0.5 * min(s ** -0.5, s * warmup ** -1.5) for s in range(1, 51)]
     def inverse_sqrt(start, peak, warmup):
         return [start + (peak - start) * s / warmup if s < warmup else peak * math.sqrt(warmup / s) for s in range(1, 51)]
     write_json("schedules", {"versions": VERSIONS, "metrics": METRICS,
