@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/chart.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "models/drawing.h"
+#include "tensor/error.h"
+#include "tests/xml.h"
+
+using namespace heed;
+using Words = std::vector<std::string>;
+
+namespace {
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t n = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++n;
+  return n;
+}
+
+}  // namespace
+
+TEST_CASE("chart: ticks are round, cover the values, and have just enough digits") {
+  using drawing::ticks;
+  CHECK(ticks(0, 10, 4).labels == Words{"0", "2", "4", "6", "8", "10"});
+  CHECK(ticks(0.31, 0.93, 4).labels == Words{"0.2", "0.4", "0.6", "0.8", "1.0"});
+  CHECK(ticks(-3, 12, 4).labels == Words{"-5", "0", "5", "10", "15"});
+  CHECK(ticks(0, 1e-3, 4).labels == Words{"0", "2e-4", "4e-4", "6e-4", "8e-4", "1e-3"});
+  CHECK(ticks(0, 20000, 4).labels == Words{"0", "5,000", "10,000", "15,000", "20,000"});
+  CHECK(ticks(3, 3, 4).values.size() >= 3);
+  for (const auto& [low, high] : std::vector<std::pair<double, double>>{
+           {0, 0}, {1e16, 1e16 + 2}, {-1e308, 1e308}, {1e-300, 2e-300}, {5, 5.0000001}, {-7.3, -7.1}, {INFINITY, -INFINITY}}) {
+    const drawing::Ticks t = ticks(low, high, 5);
+    CAPTURE(t.labels.front());
+    CHECK((t.values.size() >= 2 && t.values.size() <= 20));
+    CHECK(t.labels.size() == t.values.size());
+    const double rounding = 1e-15 * std::max(std::abs(low), std::abs(high));
+    if (std::abs(low) < 1e300 && low <= high) CHECK((t.values.front() <= low + rounding && t.values.back() >= high - rounding));
+  }
+}
+
+TEST_CASE("chart: curves") {
+  Curves curves;
+  curves.title = "phrases <en → fr> & more";
+  curves.panels = {{"loss per token", {{"train loss", {1, 2, 3, 4, 5, 6}, {9, 8, NAN, 4, INFINITY, 2}},
+                                        {"dev loss", {6}, {2.5}}}},
+                   {"dev BLEU", {{"dev BLEU", {}, {}}}}};
+  const std::string svg = curves_svg(curves);
+  CHECK(xml_fault(svg) == "");
+  CHECK(count(svg, "<polyline") == 1);       // 9 8, then a gap; 4 and 2 stand alone
+  CHECK(count(svg, "r=\"3.2\"") == 3);       // 4, 2 and the dev loss
+  CHECK(has(svg, "train loss 2<"));
+  CHECK(has(svg, "dev loss 2.5<"));
+  CHECK(has(svg, "dev BLEU (no value)"));
+  CHECK(has(svg, "no values yet"));
+  CHECK(has(svg, "&lt;en → fr&gt; &amp; more"));
+  CHECK(has(svg, ">update<"));
+
+  CHECK(xml_fault(curves_svg({})) == "");
+  CHECK(xml_fault(curves_svg({.panels = {{}}})) == "");
+  Curves diverged;
+  diverged.panels = {{"loss", {{"loss", {1, 2, 3}, {-1e308, 1e308, NAN}}, {"nan", {NAN, 1}, {1, NAN}}}}};
+  CHECK(xml_fault(curves_svg(diverged)) == "");
+
+  curves.panels[0].series[0].y.pop_back();
+  CHECK_THROWS_WITH_AS(curves_svg(curves), "curves_svg: x and y differ in length: \"train loss\" has x [6], y [5]", ShapeError);
+}
+
+TEST_CASE("chart: a hundred thousand points make a small picture") {
+  Curves curves;
+  curves.panels = {{"loss", {{"train loss", {}, {}}}}};
+  auto& series = curves.panels[0].series[0];
+  for (int i = 0; i < 100000; ++i) series.x.push_back(i), series.y.push_back(5 + (i % 7) + (i == 50000 ? 40 : 0));
+  const std::string svg = curves_svg(curves);
+  CHECK(xml_fault(svg) == "");
+  CHECK(svg.size() < 50000);
+  CHECK(has(svg, "<polygon"));
+  CHECK(has(svg, ">60<"));   // the outlier has its place on the axis, 0 to 60
+}
+
+TEST_CASE("chart: bars") {
+  Bars bars{.title = "scores", .value_title = "dev BLEU", .groups = {"none", "dot & more", "general"}, .series = {}};
+  bars.series = {{"seed 1", {60, 88.4, NAN}, {}}, {"seed 2", {61, 90, -3}, {1, NAN, 2}}};
+  const std::string svg = bars_svg(bars);
+  CHECK(xml_fault(svg) == "");
+  CHECK(count(svg, "<title>") == 5);
+  CHECK(has(svg, "<title>dot &amp; more, seed 1: 88.4</title>"));
+  CHECK(has(svg, "<title>none, seed 2: 61 ± 1</title>"));
+  CHECK(has(svg, ">no value<"));
+
+  // 100 on an axis from -20 to 100 is 520 px · 5/6, from 0
+  const Bars plain{.groups = {"a", "b"}, .series = {{"", {100, -20}, {}}}};
+  CHECK(has(bars_svg(plain), "width=\"433.3\""));
+  CHECK(has(bars_svg(plain), "width=\"86.7\""));
+
+  CHECK(xml_fault(bars_svg({})) == "");
+  CHECK(xml_fault(bars_svg({.groups = {"a"}})) == "");
+  bars.series[1].spread.pop_back();
+  CHECK_THROWS_WITH_AS(bars_svg(bars), "bars_svg: needs one value a group: \"seed 2\" has values [3], spreads [2], groups [3]",
+                       ShapeError);
+}
