@@ -8,7 +8,7 @@
 namespace heed {
 
 Variable layer_norm(const Variable& x, const Variable& weight, const Variable& bias, double eps) {
-  LayerNorm out = layer_norm(x.value(), weight.value(), bias.value(), eps);
+  LayerNormed out = layer_norm(x.value(), weight.value(), bias.value(), eps);
   return record("layer_norm", out.y, {x, weight, bias},
                 [slots = std::array{x.slot(), weight.slot(), bias.slot()}, x = saved(x), mean = saved(out.mean), rstd = saved(out.rstd),
                  weight = saved(weight)](const Tensor& dy) {
@@ -17,7 +17,7 @@ Variable layer_norm(const Variable& x, const Variable& weight, const Variable& b
 }
 
 Variable rms_norm(const Variable& x, const Variable& weight, double eps) {
-  RmsNorm out = rms_norm(x.value(), weight.value(), eps);
+  RmsNormed out = rms_norm(x.value(), weight.value(), eps);
   return record("rms_norm", out.y, {x, weight},
                 [slots = std::array{x.slot(), weight.slot()}, x = saved(x), rstd = saved(out.rstd), weight = saved(weight)](const Tensor& dy) {
                   gradients(slots, [&](const auto& d) { rms_norm_grad(x, rstd, weight, dy, d[0], d[1]); });
@@ -28,7 +28,7 @@ AddedNorm add_dropout_norm(const Variable& x, const Variable& residual, const Va
   const std::optional<Key> key = dropout_key(dropout);
   AddDropoutNormOptions options{.eps = eps};
   if (key) options.dropout = dropout, options.key = *key;
-  AddDropoutNorm out = add_dropout_norm(x.value(), residual.value(), weight.value(), bias.value(), options);
+  AddDropoutNormed out = add_dropout_norm(x.value(), residual.value(), weight.value(), bias.value(), options);
   auto [y, sum] = record<2>("add_dropout_norm", {out.y, out.sum}, {x, residual, weight, bias},
                             [slots = std::array{x.slot(), residual.slot(), weight.slot(), bias.slot()}, sum = saved(out.sum), mean = saved(out.mean),
                              rstd = saved(out.rstd), weight = saved(weight), options](const std::array<Tensor, 2>& d) {

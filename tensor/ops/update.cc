@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/ops/update.h"
+
+#define HWY_TARGET_INCLUDE "tensor/ops/update.cc"
+#include "tensor/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::HWY_NAMESPACE {
+namespace {
+
+// Constants of one item in the lanes of D.
+template <class D> struct Splat {
+  using V = hn::Vec<D>;
+  V rate, scale, wd, momentum, keep, beta1, beta2, rest1, rest2, root, eps, shrink;
+  HWY_INLINE Splat(D d, const UpdateConstants& c) {
+    using T = hn::TFromD<D>;
+    rate = hn::Set(d, T(c.rate)); scale = hn::Set(d, T(c.gradient_scale)); wd = hn::Set(d, T(c.weight_decay));
+    momentum = hn::Set(d, T(c.momentum)); keep = hn::Set(d, T(c.keep));
+    beta1 = hn::Set(d, T(c.beta1)); beta2 = hn::Set(d, T(c.beta2)); rest1 = hn::Set(d, T(1 - c.beta1)); rest2 = hn::Set(d, T(1 - c.beta2));
+    root = hn::Set(d, T(c.root)); eps = hn::Set(d, T(c.eps)); shrink = hn::Set(d, T(1 - c.decay));
+  }
+};
+
+// One vector: θ, s0, s1 from θ, g, s0, s1, as update.h says.
+template <Update kKind, class D, class V> HWY_INLINE void Apply(D, const Splat<D>& c, V& w, V g, V& s0, V& s1) {
+  if constexpr (kKind == Update::average) {
+    w = hn::MulAdd(c.beta1, w, hn::Mul(c.rest1, g));
+    return;
+  }
+  g = hn::Mul(g, c.scale);
+  if constexpr (kKind == Update::adamw) w = hn::Mul(w, c.shrink);
+  else g = hn::MulAdd(c.wd, w, g);
+  if constexpr (kKind == Update::sgd) {
+    w = hn::NegMulAdd(c.rate, g, w);
+  } else if constexpr (kKind == Update::momentum || kKind == Update::nesterov) {
+    s0 = hn::MulAdd(c.momentum, s0, hn::Mul(c.keep, g));
+    w = hn::NegMulAdd(c.rate, kKind == Update::nesterov ? hn::MulAdd(c.momentum, s0, g) : s0, w);
+  } else if constexpr (kKind == Update::adam || kKind == Update::adamw) {
+    s0 = hn::MulAdd(c.beta1, s0, hn::Mul(c.rest1, g));
+    s1 = hn::MulAdd(c.beta2, s1, hn::Mul(c.rest2, hn::Mul(g, g)));
+    w = hn::NegMulAdd(c.rate, hn::Div(s0, hn::MulAdd(hn::Sqrt(s1), c.root, c.eps)), w);
+  } else if constexpr (kKind == Update::adagrad) {
+    s0 = hn::MulAdd(g, g, s0);
+    w = hn::NegMulAdd(c.rate, hn::Div(g, hn::Add(hn::Sqrt(s0), c.eps)), w);
+  } else if constexpr (kKind == Update::adadelta) {
+    s0 = hn::MulAdd(c.beta2, s0, hn::Mul(c.rest2, hn::Mul(g, g)));
+    const V step = hn::Mul(g, hn::Div(hn::Sqrt(hn::Add(s1, c.eps)), hn::Sqrt(hn::Add(s0, c.eps))));
+    s1 = hn::MulAdd(c.beta2, s1, hn::Mul(c.rest2, hn::Mul(step, step)));
+    w = hn::NegMulAdd(c.rate, step, w);
+  } else {
+    s0 = hn::MulAdd(c.beta2, s0, hn::Mul(c.rest2, hn::Mul(g, g)));
+    V step = hn::Div(g, hn::Add(hn::Sqrt(s0), c.eps));
+    if constexpr (kKind == Update::rmsprop_momentum) step = s1 = hn::MulAdd(c.momentum, s1, step);
+    w = hn::NegMulAdd(c.rate, step, w);
+  }
+}
+
+constexpr int StatesOf(Update kind) {
+  switch (kind) {
+    case Update::sgd: case Update::average: return 0;
+    case Update::momentum: case Update::nesterov: case Update::adagrad: case Update::rmsprop: return 1;
+    default: return 2;
+  }
+}
+
+template <Update kKind, class D, class T> HWY_INLINE size_t Run(D d, const UpdateConstants& constants, size_t i, size_t n, T* w, const T* g, T* s0, T* s1) {
+  const Splat<D> c(d, constants);
+  for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d)) {
+    auto value = hn::LoadU(d, w + i), a = value, b = value;
+    if constexpr (StatesOf(kKind) > 0) a = hn::LoadU(d, s0 + i);
+    if constexpr (StatesOf(kKind) > 1) b = hn::LoadU(d, s1 + i);
+    Apply<kKind>(d, c, value, hn::LoadU(d, g + i), a, b);
+    hn::StoreU(value, d, w + i);
+    if constexpr (StatesOf(kKind) > 0) hn::StoreU(a, d, s0 + i);
+    if constexpr (StatesOf(kKind) > 1) hn::StoreU(b, d, s1 + i);
+  }
+  return i;
+}
+
+template <Update kKind, class T> void UpdateOf(const UpdateConstants& c, size_t n, T* w, const T* g, T* s0, T* s1) {
+  const size_t done = Run<kKind>(Lanes16<T>(), c, 0, n, w, g, s0, s1);
+  Run<kKind>(hn::CappedTag<T, 1>(), c, done, n, w, g, s0, s1);
+}
+
+template <class T> void UpdateChunk(Update kind, const UpdateConstants& c, size_t n, T* w, const T* g, T* s0, T* s1) {
+  switch (kind) {
+    case Update::sgd: return UpdateOf<Update::sgd>(c, n, w, g, s0, s1);
+    case Update::momentum: return UpdateOf<Update::momentum>(c, n, w, g, s0, s1);
+    case Update::nesterov: return UpdateOf<Update::nesterov>(c, n, w, g, s0, s1);
+    case Update::adam: return UpdateOf<Update::adam>(c, n, w, g, s0, s1);
+    case Update::adamw: return UpdateOf<Update::adamw>(c, n, w, g, s0, s1);
+    case Update::adagrad: return UpdateOf<Update::adagrad>(c, n, w, g, s0, s1);
+    case Update::adadelta: return UpdateOf<Update::adadelta>(c, n, w, g, s0, s1);
+    case Update::rmsprop: return UpdateOf<Update::rmsprop>(c, n, w, g, s0, s1);
+    case Update::rmsprop_momentum: return UpdateOf<Update::rmsprop_momentum>(c, n, w, g, s0, s1);
+    case Update::average: return UpdateOf<Update::average>(c, n, w, g, s0, s1);
+  }
+}
+
+// Σ x² in 16 lanes of double; element i goes to lane i % 16.
+template <class T> double SquaresOf(const T* x, size_t n) {
+  double lanes[16] = {};
+  size_t i = 0;
+  for (; i + 16 <= n; i += 16)
+    for (size_t l = 0; l < 16; ++l) lanes[l] += double(x[i + l]) * double(x[i + l]);
+  for (size_t l = 0; i < n; ++i, ++l) lanes[l] += double(x[i]) * double(x[i]);
+  return Fold<double>::Sum(lanes);
+}
+
+void UpdateF32(Update kind, const UpdateConstants& c, size_t n, float* w, const float* g, float* s0, float* s1) { UpdateChunk(kind, c, n, w, g, s0, s1); }
+void UpdateF64(Update kind, const UpdateConstants& c, size_t n, double* w, const double* g, double* s0, double* s1) { UpdateChunk(kind, c, n, w, g, s0, s1); }
+double SquaresF32(const float* x, size_t n) { return SquaresOf(x, n); }
+double SquaresF64(const double* x, size_t n) { return SquaresOf(x, n); }
+
+}  // namespace
+}  // namespace heed::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include <cmath>
+#include <vector>
+
+#include "tensor/format.h"
+#include "tensor/parallel.h"
+
+namespace heed {
+namespace {
+
+HWY_EXPORT(UpdateF32);
+HWY_EXPORT(UpdateF64);
+HWY_EXPORT(SquaresF32);
+HWY_EXPORT(SquaresF64);
+
+constexpr Index kChunk = 4096;
+
+int states_of(Update kind) { return HWY_STATIC_DISPATCH(StatesOf)(kind); }
+
+// Calls body(item, first, count) for all chunks of all sizes, spread over the threads in groups of about 16 chunks.
+template <class Body> void for_chunks(std::span<const Index> sizes, Body&& body) {
+  std::vector<Index> starts(sizes.size() + 1);   // chunk number at which each item starts
+  for (std::size_t i = 0; i < sizes.size(); ++i) starts[i + 1] = starts[i] + (sizes[i] + kChunk - 1) / kChunk;
+  parallel_for(starts.back(), 16, [&](Index begin, Index end) {
+    auto item = std::size_t(std::upper_bound(starts.begin(), starts.end(), begin) - starts.begin()) - 1;
+    for (Index chunk = begin; chunk < end; ++chunk) {
+      while (chunk >= starts[item + 1]) ++item;
+      const Index first = (chunk - starts[item]) * kChunk;
+      body(item, first, std::min(kChunk, sizes[item] - first), chunk);
+    }
+  });
+}
+
+}  // namespace
+
+void update(Update kind, std::span<const UpdateItem> items) {
+  std::vector<Index> sizes;
+  for (const UpdateItem& item : items) {
+    const auto fits = [&](const Tensor& x, const char* what) {
+      check<ShapeError>(x.defined() && x.shape() == item.value.shape() && x.is_contiguous(), "update: {} must be contiguous and of the value's shape: {} {}, value {}",
+                        what, what, x.shape(), item.value.shape());
+      check<DTypeError>(x.dtype() == item.value.dtype() && is_float(x.dtype()), "update: {} needs the value's float dtype: {} {}, value {}", what, what, x.dtype(),
+                        item.value.dtype());
+    };
+    fits(item.value, "value");
+    fits(item.gradient, "gradient");
+    for (int s = 0; s < states_of(kind); ++s) fits(item.state[std::size_t(s)], "state");
+    sizes.push_back(item.value.numel());
+  }
+  for (const UpdateItem& item : items) {
+    item.value.storage().touch();
+    for (const Tensor& state : item.state) state.storage().touch();
+  }
+  const auto f32 = HWY_DYNAMIC_DISPATCH(UpdateF32);
+  const auto f64 = HWY_DYNAMIC_DISPATCH(UpdateF64);
+  for_chunks(sizes, [&](std::size_t i, Index first, Index count, Index) {
+    const UpdateItem& item = items[i];
+    visit_float(item.value.dtype(), "update", [&]<class T>() {
+      const auto at = [&](const Tensor& x) { return x.defined() ? const_cast<T*>(x.data<T>()) + first : nullptr; };
+      const auto run = [&] { if constexpr (std::is_same_v<T, float>) return f32; else return f64; }();
+      run(kind, item.constants, std::size_t(count), at(item.value), at(item.gradient), at(item.state[0]), at(item.state[1]));
+    });
+  });
+}
+
+double norm_of_all(std::span<const Tensor> tensors) {
+  std::vector<Index> sizes;
+  std::vector<Tensor> dense;
+  Index chunks = 0;
+  for (const Tensor& x : tensors) {
+    dense.push_back(x.contiguous());
+    sizes.push_back(x.numel());
+    chunks += (x.numel() + kChunk - 1) / kChunk;
+  }
+  std::vector<double> partial(static_cast<std::size_t>(chunks));
+  const auto f32 = HWY_DYNAMIC_DISPATCH(SquaresF32);
+  const auto f64 = HWY_DYNAMIC_DISPATCH(SquaresF64);
+  for_chunks(sizes, [&](std::size_t i, Index first, Index count, Index chunk) {
+    const Tensor& x = dense[i];
+    partial[std::size_t(chunk)] = visit_float(x.dtype(), "norm", [&]<class T>() {
+      if constexpr (std::is_same_v<T, float>) return f32(x.data<T>() + first, std::size_t(count));
+      else return f64(x.data<T>() + first, std::size_t(count));
+    });
+  });
+  double sum = 0;
+  for (double p : partial) sum += p;
+  return std::sqrt(sum);
+}
+
+}  // namespace heed
+#endif
