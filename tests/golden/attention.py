@@ -21,13 +21,14 @@ def scaled_dot_product(draw, T, S, is_causal=False, lengths=None, mask=False, sc
     return inputs, {}, call
 
 
-def multi_head(draw, T, S=None, bias=True, is_causal=False, lengths=None, mask=False, kdim=None, vdim=None):
+def multi_head(draw, T, S=None, bias=True, is_causal=False, lengths=None, mask=False, key_width=None):
     """S = None: self-attention. Lengths belong to the keys; in self-attention queries beyond them are not compared."""
     width, heads = 12, 3
-    layer = nn.MultiheadAttention(width, heads, bias=bias, kdim=kdim, vdim=vdim, batch_first=True)
+    layer = nn.MultiheadAttention(width, heads, bias=bias, kdim=key_width, vdim=key_width, batch_first=True)
     inputs = {"query": draw.normal(2, T, width)}
-    if S: inputs |= {"key": draw.normal(2, S, kdim or width), "value": draw.normal(2, S, vdim or width)}
-    query, key, value = (inputs.get(n, inputs["query"]) for n in ("query", "key", "value"))
+    if S: inputs["memory"] = draw.normal(2, S, key_width or width)
+    query = inputs["query"]
+    key = value = inputs.get("memory", query)
     forbidden, padding, valid = torch.zeros(2 * heads, T, key.size(1), dtype=torch.bool), None, None
     if is_causal: forbidden = forbidden | ~causal(T)
     if mask:
@@ -108,7 +109,7 @@ def make():
     f.case("self_causal_lengths", multi_head, T=5, is_causal=True, lengths=[2, 5])
     f.case("self_mask", multi_head, T=5, mask=True); f.case("cross", multi_head, T=4, S=6)
     f.case("cross_lengths", multi_head, T=4, S=6, lengths=[6, 1])
-    f.case("cross_widths", multi_head, T=4, S=6, lengths=[3, 6], kdim=7, vdim=9)
+    f.case("cross_width", multi_head, T=4, S=6, lengths=[3, 6], key_width=7)
     f.write()
     for name, build in (("transformer_encoder_layer", encoder_layer), ("transformer_decoder_layer", decoder_layer)):
         f = File(name)

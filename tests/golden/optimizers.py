@@ -57,6 +57,8 @@ def schedules():
             rates(lambda x: lr_scheduler.LinearLR(x, start_factor=1.0, end_factor=0.0, total_iters=40)),
         "step(size=7, gamma=0.5)": rates(lambda x: lr_scheduler.StepLR(x, 7, 0.5)),
         "cosine(total=50, minimum=0.05)": rates(lambda x: lr_scheduler.CosineAnnealingLR(x, 50, 0.05)),
+        "plateau(factor=0.5, patience=2, threshold=0)": plateau(factor=0.5, patience=2, threshold=0.0),
+        "plateau(factor=0.5, patience=2, threshold=0, maximise)": plateau(factor=0.5, patience=2, threshold=0.0, mode="max"),
         "plateau(factor=0.5, patience=2)": plateau(factor=0.5, patience=2),
         "plateau(factor=0.5, patience=2, threshold=0.001, absolute, cooldown=3, minimum=0.1)":
             plateau(factor=0.5, patience=2, threshold=1e-3, threshold_mode="abs", cooldown=3, min_lr=0.1),
