@@ -94,6 +94,27 @@ std::string read_file(const std::string& path, std::size_t limit) {
   }
 }
 
+InputFile::InputFile(const std::string& path) : path_(path), file_(retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); })) {
+  struct stat status {};
+  const bool opened = file_ >= 0 && ::fstat(file_, &status) == 0;
+  const int error = opened ? (S_ISDIR(status.st_mode) ? EISDIR : S_ISREG(status.st_mode) ? 0 : EINVAL) : errno;
+  if (error != 0) {
+    if (file_ >= 0) ::close(file_);
+    if (error == EINVAL) throw FileError(fmt::format("{}: not a regular file", path), error);
+    refused(path, opened ? "cannot read" : "cannot open", error);
+  }
+  size_ = std::uint64_t(status.st_size);
+}
+
+InputFile::~InputFile() { ::close(file_); }
+
+void InputFile::read(void* to, std::size_t size) {
+  const ssize_t n = read_fully(file_, static_cast<char*>(to), size);
+  if (n < 0) refused(path_, fmt::format("cannot read at byte {}", position_), errno);
+  position_ += std::uint64_t(n);
+  check<FileError>(std::size_t(n) == size, "{}: ends at byte {}, had {} bytes when it was opened", path_, position_, size_);
+}
+
 AtomicFile::AtomicFile(const std::string& path) : path_(path), target_(follow_links(path)) {
   buffer_.reserve(kBlock);
   struct stat old;

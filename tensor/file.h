@@ -14,6 +14,23 @@ namespace heed {
 // The bytes of a file, a pipe or a device. FileError with path and reason; also beyond `limit` bytes.
 std::string read_file(const std::string& path, std::size_t limit = std::numeric_limits<std::size_t>::max());
 
+// A regular file read from front to back. FileError with path and reason.
+class InputFile {
+ public:
+  explicit InputFile(const std::string& path);
+  ~InputFile();
+  InputFile(const InputFile&) = delete;
+  InputFile& operator=(const InputFile&) = delete;
+
+  std::uint64_t size() const { return size_; }                     // when it was opened
+  void read(void* to, std::size_t size);                           // all of it: FileError where the file ends before
+
+ private:
+  std::string path_;
+  int file_ = -1;
+  std::uint64_t size_ = 0, position_ = 0;
+};
+
 // A new version of a file, invisible until commit: written beside `path` under a temporary name, synced, read again and compared,
 // renamed over `path`, the directory synced. The file keeps its mode (a new one gets the umask's); a symbolic link is followed; a
 // device or pipe is written to directly. Whatever fails throws FileError with path and reason, removes the temporary and leaves the

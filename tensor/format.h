@@ -48,6 +48,9 @@ template <> struct fmt::formatter<heed::Tensor> {
 
 namespace heed {
 
+// A name or file content for a message: in quotes, cut at 80 bytes, control characters escaped.
+std::string quote(std::string_view text);
+
 // Throws E with "[in <module path>: ]" in front of the text.
 template <class E, class... Args> [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
   std::string text = fmt::format(format, std::forward<Args>(args)...);

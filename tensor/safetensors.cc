@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules and their order follow the reference (huggingface/safetensors, tensor.rs), with those of its format description that it does
+// not check: first byte '{', no duplicate keys.
+#include "tensor/safetensors.h"
+
+#include <algorithm>
+#include <bit>
+#include <nlohmann/json.hpp>
+
+#include "tensor/checksum.h"
+#include "tensor/file.h"
+#include "tensor/format.h"
+
+namespace heed {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
+
+constexpr std::uint64_t kMaxHeader = 100'000'000;
+constexpr std::size_t kMaxTensors = 100'000, kMaxName = 4096;
+constexpr std::string_view kMetadata = "__metadata__", kChecksum = "heed.checksum", kAlias = "heed.alias.";
+
+// In the order of the reference's enum; tensors are stored from the last to the first.
+struct Kind {
+  std::string_view name;
+  unsigned bits;
+  std::optional<DType> dtype = {};
+};
+constexpr Kind kKinds[] = {
+    {"BOOL", 8},       {"F4", 4},          {"F6_E2M3", 6},     {"F6_E3M2", 6},          {"U8", 8, DType::u8},
+    {"I8", 8},         {"F8_E5M2", 8},     {"F8_E4M3", 8},     {"F8_E8M0", 8},          {"F8_E4M3FNUZ", 8},
+    {"F8_E5M2FNUZ", 8}, {"I16", 16},       {"U16", 16},        {"F16", 16},             {"BF16", 16, DType::bf16},
+    {"I32", 32, DType::i32}, {"U32", 32},  {"F32", 32, DType::f32}, {"C64", 64},        {"F64", 64, DType::f64},
+    {"I64", 64, DType::i64}, {"U64", 64},
+};
+
+const Kind& kind_of(DType dtype) {
+  return *std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& kind) { return kind.dtype == dtype; });
+}
+
+using Metadata = std::map<std::string, std::string>;
+
+// Builds the entries from the events of the parser; refuses whatever the format does not allow where it appears.
+class HeaderReader {
+ public:
+  using number_integer_t = nlohmann::json::number_integer_t;
+  using number_unsigned_t = nlohmann::json::number_unsigned_t;
+  using number_float_t = nlohmann::json::number_float_t;
+  using string_t = nlohmann::json::string_t;
+  using binary_t = nlohmann::json::binary_t;
+
+  HeaderReader(const std::string& path, SafetensorsHeader& header) : path_(path), header_(header) {}
+
+  bool key(string_t& key) {
+    key_ = key;
+    if (depth_ == 1) {
+      no_text_beyond_limits(key);
+      if (key == kMetadata) {
+        require(!seen_metadata_, "is there twice");
+        seen_metadata_ = true;
+      } else {
+        check<FileError>(header_.tensors.size() < kMaxTensors, "{}: more than {} tensors", path_, kMaxTensors);
+        name_ = key;
+      }
+    } else if (!in_metadata_) {
+      const unsigned bit = key == "dtype" ? 1 : key == "shape" ? 2 : key == "data_offsets" ? 4 : 0;
+      if (bit == 0) refuse(fmt::format("has an unknown key {}", quote(key)));
+      if (seen_keys_ & bit) refuse(fmt::format("has the key {} twice", quote(key)));
+      seen_keys_ |= bit;
+    }
+    return true;
+  }
+
+  bool start_object(std::size_t) {
+    if (depth_ == 1) {
+      in_metadata_ = key_ == kMetadata;
+      if (!in_metadata_) {
+        header_.tensors.push_back({.name = name_, .stored_as = {}, .dtype = {}, .shape = {}, .begin = 0, .end = 0});
+        seen_keys_ = 0;
+      }
+    } else {
+      require(depth_ == 0, "holds an object where a value belongs");
+    }
+    ++depth_;
+    return true;
+  }
+
+  bool end_object() {
+    if (--depth_ == 1 && !std::exchange(in_metadata_, false)) require(seen_keys_ == 7, "needs dtype, shape and data_offsets");
+    return true;
+  }
+
+  bool start_array(std::size_t) {
+    require(depth_ == 2 && !in_metadata_ && key_ != "dtype", "holds an array where none belongs");
+    ++depth_;
+    numbers_ = 0;
+    return true;
+  }
+
+  bool end_array() {
+    --depth_;
+    require(key_ == "shape" || numbers_ == 2, "needs two data_offsets");
+    return true;
+  }
+
+  bool number_unsigned(number_unsigned_t number) {
+    require(depth_ == 3, "holds a number where none belongs");
+    StoredTensor& tensor = header_.tensors.back();
+    if (key_ == "shape") {
+      require(numbers_ < kMaxRank, "has more than 8 axes");
+      require(number <= std::uint64_t(INT64_MAX), "has a size beyond 63 bits");
+      tensor.shape.push_back(Index(number));
+    } else {
+      require(numbers_ < 2, "needs two data_offsets");
+      (numbers_ == 0 ? tensor.begin : tensor.end) = number;
+    }
+    ++numbers_;
+    return true;
+  }
+
+  bool string(string_t& text) {
+    if (in_metadata_) {
+      check<FileError>(header_.metadata.size() < kMaxTensors, "{}: more than {} metadata entries", path_, kMaxTensors);
+      const bool added = header_.metadata.emplace(key_, text).second;
+      check<FileError>(added, "{}: metadata key {} is there twice", path_, quote(key_));
+      return true;
+    }
+    require(depth_ == 2 && key_ == "dtype", "holds a text where none belongs");
+    const auto* kind = std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& k) { return k.name == text; });
+    if (kind == std::end(kKinds)) refuse(fmt::format("has the unknown dtype {}", quote(text)));
+    header_.tensors.back().stored_as = kind->name;
+    header_.tensors.back().dtype = kind->dtype;
+    return true;
+  }
+
+  bool null() { refuse("holds null where no such thing belongs"); }
+  bool boolean(bool) { refuse("holds true or false where no such thing belongs"); }
+  bool number_integer(number_integer_t) { refuse("holds a number with a sign"); }
+  bool number_float(number_float_t, const string_t& text) { refuse(fmt::format("holds {}, which is no unsigned 64-bit integer", quote(text))); }
+  bool binary(binary_t&) { refuse("holds binary data"); }
+
+  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) {
+    const bool text = std::string_view(error.what()).find("UTF-8") != std::string_view::npos;
+    fail<FileError>("{}: header is not {} at byte {}", path_, text ? "UTF-8" : "JSON", 8 + position - 1);
+  }
+
+ private:
+  [[noreturn]] void refuse(std::string_view what) const {
+    if (depth_ == 0) fail<FileError>("{}: header {}", path_, what);
+    if (in_metadata_ || key_ == kMetadata) fail<FileError>("{}: metadata {} {}", path_, quote(key_), what);
+    fail<FileError>("{}: tensor {} {}", path_, quote(name_), what);
+  }
+  void require(bool holds, std::string_view what) const {
+    if (!holds) refuse(what);
+  }
+  void no_text_beyond_limits(const std::string& name) const {
+    check<FileError>(name.size() <= kMaxName, "{}: tensor name {} has {} bytes, at most {} allowed", path_, quote(name), name.size(), kMaxName);
+    check<FileError>(name.find('\0') == std::string::npos, "{}: tensor name {} contains a NUL", path_, quote(name));
+  }
+
+  const std::string& path_;
+  SafetensorsHeader& header_;
+  std::string key_, name_;
+  int depth_ = 0, numbers_ = 0;
+  unsigned seen_keys_ = 0;
+  bool in_metadata_ = false, seen_metadata_ = false;
+};
+
+// Bytes of a tensor, Π shape x bits / 8. Sizes of zero do not stop the product from being checked.
+std::uint64_t bytes_of(const std::string& path, const StoredTensor& tensor) {
+  const auto* kind = std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& k) { return k.name == tensor.stored_as; });
+  std::uint64_t bits = kind->bits;
+  bool fits = true, empty = false;
+  for (Index size : tensor.shape) {
+    fits = fits && !__builtin_mul_overflow(bits, std::max<std::uint64_t>(std::uint64_t(size), 1), &bits);
+    empty |= size == 0;
+  }
+  check<FileError>(fits && bits <= std::uint64_t(INT64_MAX), "{}: tensor {} has too many elements: {}", path, quote(tensor.name), tensor.shape);
+  check<FileError>(empty || bits % 8 == 0, "{}: tensor {} does not fill whole bytes: {} of {}", path, quote(tensor.name), tensor.shape, tensor.stored_as);
+  return empty ? 0 : bits / 8;
+}
+
+SafetensorsHeader read_header(InputFile& file, const std::string& path) {
+  SafetensorsHeader header;
+  header.file_bytes = file.size();
+  check<FileError>(file.size() >= 8, "{}: no safetensors file: has {} bytes, at least 8 expected", path, file.size());
+  std::uint64_t n = 0;
+  file.read(&n, 8);
+  check<FileError>(n <= kMaxHeader, "{}: no safetensors file: header declares {} bytes, at most {} allowed", path, n, kMaxHeader);
+  check<FileError>(n <= file.size() - 8, "{}: header declares {} bytes, file has {}", path, n, file.size());
+  std::string json(n, '\0');
+  file.read(json.data(), n);
+  check<FileError>(n > 0 && json[0] == '{', "{}: header does not begin with '{{' at byte 8", path);
+  json.resize(json.find_last_not_of(' ') + 1);
+  check<FileError>(json.back() == '}', "{}: header does not end with '}}' and spaces at byte {}", path, 8 + json.size() - 1);
+  HeaderReader reader(path, header);
+  nlohmann::json::sax_parse(json, &reader);
+  json = {};
+
+  const std::uint64_t start = 8 + n, room = file.size() - start;
+  auto& tensors = header.tensors;
+  std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  for (std::size_t i = 1; i < tensors.size(); ++i)
+    check<FileError>(tensors[i - 1].name != tensors[i].name, "{}: tensor {} is there twice", path, quote(tensors[i].name));
+  std::stable_sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
+  std::uint64_t position = 0;
+  for (StoredTensor& tensor : tensors) {
+    const std::uint64_t bytes = bytes_of(path, tensor);
+    check<FileError>(tensor.begin <= tensor.end, "{}: tensor {} ends before it begins: data_offsets {} and {}", path, quote(tensor.name),
+                     tensor.begin, tensor.end);
+    check<FileError>(tensor.begin == position, "{}: tensor {} begins at data byte {}, the one before ends at {}", path, quote(tensor.name),
+                     tensor.begin, position);
+    check<FileError>(tensor.end - tensor.begin == bytes, "{}: tensor {} takes {} bytes, {} of {} needs {}", path, quote(tensor.name),
+                     tensor.end - tensor.begin, tensor.shape, tensor.stored_as, bytes);
+    check<FileError>(tensor.end <= room, "{}: tensor {} ends at byte {}, the file has {} bytes", path, quote(tensor.name),
+                     start + bytes + tensor.begin, file.size());
+    position = tensor.end;
+    tensor.begin += start;
+    tensor.end += start;
+  }
+  check<FileError>(position == room, "{}: {} bytes behind the last tensor, which ends at byte {} of {}", path, room - position,
+                   start + position, file.size());
+  return header;
+}
+
+// Compact JSON of the header; offsets count from `start`.
+std::string header_json(const std::vector<const StoredTensor*>& tensors, const Metadata& metadata, std::uint64_t start) {
+  const auto text = [](std::string_view raw) { return nlohmann::json(raw).dump(); };
+  std::string json = "{";
+  if (!metadata.empty()) {
+    json += text(kMetadata) + ":{";
+    for (const auto& [key, value] : metadata) json += (json.back() == '{' ? "" : ",") + text(key) + ":" + text(value);
+    json += "}";
+  }
+  for (const StoredTensor* tensor : tensors)
+    json += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}", json.size() > 1 ? "," : "", text(tensor->name),
+                        tensor->stored_as, fmt::join(tensor->shape, ","), tensor->begin - start, tensor->end - start);
+  return json + "}";
+}
+
+// The header's part of the checksum: entries by name, metadata without the checksum itself.
+Checksum header_checksum(const std::vector<StoredTensor>& tensors, Metadata metadata, std::uint64_t start) {
+  metadata.erase(std::string(kChecksum));
+  std::vector<const StoredTensor*> by_name;
+  for (const StoredTensor& tensor : tensors) by_name.push_back(&tensor);
+  std::sort(by_name.begin(), by_name.end(), [](const auto* a, const auto* b) { return a->name < b->name; });
+  Checksum sum;
+  sum.add(header_json(by_name, metadata, start));
+  return sum;
+}
+
+std::string checksum_text(const Checksum& sum) { return fmt::format("xxh64:{:016x}", sum.value()); }
+
+bool same_memory(const Tensor& a, const Tensor& b) {
+  return a.storage() == b.storage() && a.offset() == b.offset() && a.dtype() == b.dtype() && a.shape() == b.shape() && a.strides() == b.strides();
+}
+
+}  // namespace
+
+SafetensorsHeader read_safetensors_header(const std::string& path) {
+  InputFile file(path);
+  return read_header(file, path);
+}
+
+SafetensorsFile read_safetensors(const std::string& path) {
+  InputFile input(path);
+  SafetensorsFile file{.tensors = {}, .metadata = {}, .header = read_header(input, path), .path = path, .has_checksum = false};
+  const auto& header = file.header;
+  const auto given = header.metadata.find(std::string(kChecksum));
+  file.has_checksum = given != header.metadata.end();
+  const std::uint64_t start = header.tensors.empty() ? header.file_bytes : header.tensors.front().begin;
+  Checksum sum;
+  if (file.has_checksum) sum = header_checksum(header.tensors, header.metadata, start);
+  std::vector<char> skipped;
+  for (const StoredTensor& stored : header.tensors) {
+    const auto bytes = std::size_t(stored.end - stored.begin);
+    if (stored.dtype) {
+      const Tensor x = empty(stored.shape, *stored.dtype);
+      input.read(x.storage().data(), bytes);
+      if (file.has_checksum) sum.add(x.storage().data(), bytes);
+      file.tensors.emplace_hint(file.tensors.end(), stored.name, x);
+    } else {
+      skipped.resize(std::min<std::size_t>(bytes, 1 << 16));
+      for (std::size_t done = 0; done < bytes; done += skipped.size()) {
+        skipped.resize(std::min(skipped.size(), bytes - done));
+        input.read(skipped.data(), skipped.size());
+        if (file.has_checksum) sum.add(skipped.data(), skipped.size());
+      }
+    }
+  }
+  if (file.has_checksum)
+    check<FileError>(given->second == checksum_text(sum), "{}: checksum differs: the file says {}, its content gives {}", path,
+                     quote(given->second), checksum_text(sum));
+  std::map<std::string_view, const StoredTensor*> by_name;
+  for (const StoredTensor& stored : header.tensors) by_name.emplace(stored.name, &stored);
+  for (const auto& [key, value] : header.metadata) {
+    if (key == kChecksum) continue;
+    if (!key.starts_with(kAlias)) {
+      file.metadata.emplace(key, value);
+      continue;
+    }
+    const std::string name = key.substr(kAlias.size());
+    const auto stored = by_name.find(value);
+    check<FileError>(stored != by_name.end(), "{}: {} stands for tensor {}, which the file does not hold", path, quote(name), quote(value));
+    check<FileError>(!by_name.contains(name), "{}: {} is a tensor and stands for tensor {}", path, quote(name), quote(value));
+    if (stored->second->dtype) file.tensors.emplace(name, file.tensors.at(value));
+  }
+  return file;
+}
+
+const Tensor& SafetensorsFile::at(const std::string& name) const {
+  const auto found = tensors.find(name);
+  if (found != tensors.end()) return found->second;
+  for (const StoredTensor& stored : header.tensors)
+    check<FileError>(stored.name != name, "{}: tensor {} has dtype {}, with which Heed does not compute", path, quote(name), stored.stored_as);
+  fail<FileError>("{}: holds no tensor {}", path, quote(name));
+}
+
+void write_safetensors(const std::string& path, const std::map<std::string, Tensor>& tensors, const Metadata& metadata,
+                       SafetensorsOptions options) {
+  Metadata kept = metadata;
+  std::vector<std::pair<StoredTensor, Tensor>> order;
+  order.reserve(tensors.size());
+  const auto check_text = [&](std::string_view what, const std::string& text) {
+    try {
+      (void)nlohmann::json(text).dump();
+    } catch (const nlohmann::json::exception&) {
+      fail<Error>("write_safetensors: {} is not UTF-8: {}: {}", what, quote(text), path);
+    }
+  };
+  for (const auto& [key, value] : metadata) {
+    check_text("a metadata key", key);
+    check_text("a metadata value", value);
+    check<Error>(key != kChecksum && !key.starts_with(kAlias), "write_safetensors: metadata key {} is Heed's own: {}", quote(key), path);
+  }
+  std::map<const void*, std::vector<const std::pair<StoredTensor, Tensor>*>> by_memory;
+  for (const auto& [name, x] : tensors) {
+    check<Error>(x.defined(), "write_safetensors: tensor {} is empty (default constructed): {}", quote(name), path);
+    check<Error>(name.size() <= kMaxName && name.find('\0') == std::string::npos && name != kMetadata,
+                 "write_safetensors: {} cannot be the name of a tensor: {}", quote(name), path);
+    check_text("a tensor's name", name);
+    auto& neighbours = by_memory[x.storage().data()];
+    const auto twin = std::find_if(neighbours.begin(), neighbours.end(), [&](const auto* other) { return same_memory(other->second, x); });
+    if (twin != neighbours.end()) {
+      kept.emplace(std::string(kAlias) + name, (*twin)->first.name);
+      continue;
+    }
+    order.push_back({{.name = name, .stored_as = kind_of(x.dtype()).name, .dtype = x.dtype(), .shape = x.shape(), .begin = 0, .end = 0}, x});
+    neighbours.push_back(&order.back());
+  }
+  check<Error>(order.size() <= kMaxTensors && kept.size() < kMaxTensors, "write_safetensors: more than {} tensors: {}", kMaxTensors, path);
+
+  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+    const Kind *ka = &kind_of(a.second.dtype()), *kb = &kind_of(b.second.dtype());
+    return ka != kb ? ka > kb : a.first.name < b.first.name;
+  });
+  std::uint64_t position = 0;
+  std::vector<StoredTensor> stored;
+  std::vector<const StoredTensor*> pointers;
+  for (auto& [entry, x] : order) {
+    entry.begin = position;
+    entry.end = position += std::uint64_t(x.numel()) * item_size(x.dtype());
+    stored.push_back(entry);
+  }
+  for (const StoredTensor& entry : stored) pointers.push_back(&entry);
+  const auto bytes = [](const Tensor& x) {
+    return std::span(x.storage().data() + x.offset() * Index(item_size(x.dtype())), std::size_t(x.numel()) * item_size(x.dtype()));
+  };
+  if (options.checksum) {
+    Checksum sum = header_checksum(stored, kept, 0);
+    for (const auto& [entry, x] : order) {
+      const Tensor dense = x.contiguous();
+      sum.add(bytes(dense).data(), bytes(dense).size());
+    }
+    kept.emplace(kChecksum, checksum_text(sum));
+  }
+  std::string json = header_json(pointers, kept, 0);
+  json.append((8 - json.size() % 8) % 8, ' ');
+  check<Error>(json.size() <= kMaxHeader, "write_safetensors: header of {} bytes, at most {} allowed: {}", json.size(), kMaxHeader, path);
+
+  AtomicFile file(path);
+  const std::uint64_t n = json.size();
+  file.write(std::string_view(reinterpret_cast<const char*>(&n), 8));
+  file.write(json);
+  for (const auto& [entry, x] : order) {
+    const Tensor dense = x.contiguous();
+    file.write(bytes(dense));
+  }
+  file.commit();
+}
+
+}  // namespace heed
