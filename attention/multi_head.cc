@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "attention/multi_head.h"
+
+#include "nn/init.h"
+#include "tensor/format.h"
+
+namespace heed {
+namespace {
+
+// "24, 25, 27": what the width could be instead, or the heads.
+std::string nearest_multiples(Index width, Index heads) {
+  const Index below = width / heads * heads;
+  return below > 0 ? fmt::format("{} or {}", below, below + heads) : fmt::format("{}", heads);
+}
+
+const MultiHeadAttention::Options& checked(const Scope& scope, const MultiHeadAttention::Options& options) {
+  const Inside inside(scope.path());
+  check<ShapeError>(options.heads >= 1 && options.width >= 1, "multi-head attention: width {} and heads {} must be at least 1", options.width, options.heads);
+  check<ShapeError>(options.width % options.heads == 0, "multi-head attention: width {} is not a multiple of heads {}; use a width of {}", options.width,
+                    options.heads, nearest_multiples(options.width, options.heads));
+  return options;
+}
+
+}  // namespace
+
+MultiHeadAttention::MultiHeadAttention(Scope scope, Options options)
+    : out_proj(scope / "out_proj", {.in = checked(scope, options).width,
+                                    .out = options.width,
+                                    .bias = options.bias,
+                                    .init = options.init ? options.init : linear_uniform(options.width)}),
+      width(options.width),
+      heads(options.heads),
+      dropout(options.dropout),
+      path(scope.path()) {
+  const Index d = options.width, key_width = options.key_width ? options.key_width : d;
+  if (key_width == d) {
+    in_proj_weight = scope.parameter("in_proj_weight", {3 * d, d}, options.init ? stacked(3, options.init) : xavier_uniform());
+  } else {
+    const Initializer init = options.init ? options.init : xavier_uniform();
+    q_proj_weight = scope.parameter("q_proj_weight", {d, d}, init);
+    k_proj_weight = scope.parameter("k_proj_weight", {d, key_width}, init);
+    v_proj_weight = scope.parameter("v_proj_weight", {d, key_width}, init);
+  }
+  if (options.bias) in_proj_bias = scope.parameter("in_proj_bias", {3 * d}, constant_init(0));
+}
+
+Variable MultiHeadAttention::split_heads(const Variable& x) const {
+  return permute(reshape(x, {x.size(0), x.size(1), heads, width / heads}), {0, 2, 1, 3});   // [B, H, T, d/H]
+}
+
+Attended MultiHeadAttention::attend(const Variable& q, const Variable& k, const Variable& v, const Mask& mask, Want want) const {
+  const auto [output, weights] = scaled_dot_product_attention(q, k, v, mask, {.dropout = dropout, .weights = want == Want::weights});
+  const Variable joined = reshape(permute(output, {0, 2, 1, 3}), {q.size(0), q.size(2), width});   // [B, T, d]
+  return {out_proj(joined), weights};
+}
+
+Memory MultiHeadAttention::prepare(const Variable& states, Mask mask) const {
+  const Inside inside(path);
+  const Index d = width;
+  if (in_proj_weight.defined()) {
+    const Variable bias = in_proj_bias.defined() ? slice(in_proj_bias, 0, d, 3 * d) : Variable();
+    const auto kv = split(linear(states, slice(in_proj_weight, 0, d, 3 * d), bias), 2, -1);   // [B, S, d] twice
+    return {split_heads(kv[0]), split_heads(kv[1]), std::move(mask)};
+  }
+  const auto bias = [&](Index block) { return in_proj_bias.defined() ? slice(in_proj_bias, 0, block * d, (block + 1) * d) : Variable(); };
+  return {split_heads(linear(states, k_proj_weight, bias(1))), split_heads(linear(states, v_proj_weight, bias(2))), std::move(mask)};
+}
+
+Attended MultiHeadAttention::operator()(const Variable& query, const Memory& memory, Want want) const {
+  const Inside inside(path);
+  const Index d = width;
+  const Variable bias = in_proj_bias.defined() ? slice(in_proj_bias, 0, 0, d) : Variable();
+  const Variable q = linear(query, in_proj_weight.defined() ? slice(in_proj_weight, 0, 0, d) : q_proj_weight.variable(), bias);   // [B, T, d]
+  return attend(split_heads(q), memory.keys, memory.values, memory.mask, want);
+}
+
+Attended MultiHeadAttention::self(const Variable& x, const Mask& mask, Want want) const {
+  const Inside inside(path);
+  check<Error>(in_proj_weight.defined(), "multi-head attention: self-attention needs key_width = width: {}", width);
+  const auto qkv = split(linear(x, in_proj_weight, in_proj_bias), 3, -1);   // [B, T, d] three times
+  return attend(split_heads(qkv[0]), split_heads(qkv[1]), split_heads(qkv[2]), mask, want);
+}
+
+Attended MultiHeadAttention::next(const Variable& x, KeyValueCache& cache, Want want) const {
+  const Inside inside(path);
+  const auto qkv = split(linear(x, in_proj_weight, in_proj_bias), 3, -1);   // [R, n, d] three times
+  const Index before = cache.length();
+  cache.append(split_heads(qkv[1]).value(), split_heads(qkv[2]).value());
+  return attend(split_heads(qkv[0]), constant(cache.keys()), constant(cache.values()), Mask::causal(before), want);
+}
+
+}  // namespace heed

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "attention/cache.h"
+#include "attention/memory.h"
+#include "nn/linear.h"
+
+namespace heed {
+
+// Multi-head attention (Vaswani et al. 2017, arXiv 1706.03762, 3.2.2):
+//   out = [head_1 .. head_H] W_O,  head_i = softmax(Q_i K_iᵀ / √(d/H)) V_i,  Q_i, K_i, V_i = X W_iQ, M W_iK, M W_iV
+// Parameters are those of PyTorch's nn.MultiheadAttention: the three projections packed as in_proj_weight [3d, d].
+// Differs: biases, which the paper does not print, so that weights exchange; bias = false gives the paper's formula.
+struct MultiHeadAttention {
+  struct Options {
+    Index width;
+    Index heads = 8;
+    double dropout = 0;            // on the weights: none in the paper
+    bool bias = true;
+    Index key_width = 0;           // of the memory, when it is not `width`
+    Initializer init = {};         // of every d x d projection; default PyTorch's: Xavier over the packed matrix
+  };
+  MultiHeadAttention(Scope scope, Options options);   // ShapeError unless width is a multiple of heads
+
+  // Keys and values of a memory [B, S, key_width], once per sentence: [B, H, S, d/H].
+  Memory prepare(const Variable& states, Mask mask) const;
+  // query [B, T, d] -> context [B, T, d], weights [B, H, T, S] on request. All rows of one sentence see the same memory.
+  Attended operator()(const Variable& query, const Memory& memory, Want want = Want::context) const;
+  // Queries, keys and values from x [B, T, d] in one product.
+  Attended self(const Variable& x, const Mask& mask, Want want = Want::context) const;
+  // The same for the next positions x [R, n, d] after those in the cache, each seeing all before it; cache.length() grows by n.
+  Attended next(const Variable& x, KeyValueCache& cache, Want want = Want::context) const;
+
+  Parameter in_proj_weight, in_proj_bias;              // [3d, d], [3d]
+  Parameter q_proj_weight, k_proj_weight, v_proj_weight;   // instead of in_proj_weight when key_width differs
+  Linear out_proj;
+  Index width, heads;
+  double dropout;
+  Path path;
+
+ private:
+  Variable split_heads(const Variable& x) const;       // [B, T, d] -> [B, H, T, d/H], a view
+  Attended attend(const Variable& q, const Variable& k, const Variable& v, const Mask& mask, Want want) const;
+};
+
+}  // namespace heed

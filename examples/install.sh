@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+# Sourced by the run scripts: installs the Debian packages that are missing, and says so. Usage: install_missing PACKAGE...
+install_missing() {
+  local package missing=() sudo=()
+  for package in "$@"; do
+    dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+  done
+  [ ${#missing[@]} -eq 0 ] && return 0
+  if ! command -v apt-get >/dev/null; then
+    echo "These packages are missing, and there is no apt-get to install them: ${missing[*]}" >&2
+    return 1
+  fi
+  [ "$(id -u)" -eq 0 ] || sudo=(sudo)
+  echo "Installing ${missing[*]}"
+  local log
+  log=$(mktemp)
+  if ! { "${sudo[@]}" apt-get update -qq && "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"; } >"$log" 2>&1; then
+    cat "$log" >&2
+    rm -f "$log"
+    return 1
+  fi
+  rm -f "$log"
+}
+
+HEED_PACKAGES=(g++ meson ninja-build pkg-config libhwy-dev libtbb-dev libfmt-dev nlohmann-json3-dev libutf8proc-dev libsentencepiece-dev libcli11-dev)
+HEED_TEST_PACKAGES=(doctest-dev librapidcheck-dev libbenchmark-dev)

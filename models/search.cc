@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "tensor/format.h"
+#include "tensor/ops/reduce.h"
+#include "tensor/parallel.h"
+
+namespace heed {
+
+double length_penalty(LengthPenalty kind, double alpha, Index length) {
+  if (kind == LengthPenalty::none) return 1;
+  return std::pow(kind == LengthPenalty::gnmt ? (5.0 + double(length)) / 6.0 : double(length), alpha);
+}
+
+LengthPenalty length_penalty_named(std::string_view name) {
+  if (name == "gnmt") return LengthPenalty::gnmt;
+  if (name == "average") return LengthPenalty::average;
+  if (name == "none") return LengthPenalty::none;
+  fail<Error>("length penalty: unknown name '{}'; one of gnmt, average, none", name);
+}
+
+namespace {
+
+constexpr double kNever = -std::numeric_limits<double>::infinity();
+
+struct Live {
+  std::vector<std::int32_t> ids;
+  double log_probability = 0;
+  Index row = 0;                                 // in the model's state
+  std::vector<std::vector<float>> attention;
+};
+
+struct Candidate {
+  double log_probability;
+  std::size_t parent;
+  std::int32_t word;
+};
+
+// Best first: score down, hypothesis up, word up.
+bool better(const Candidate& a, const Candidate& b) {
+  if (a.log_probability != b.log_probability) return a.log_probability > b.log_probability;
+  return a.parent != b.parent ? a.parent < b.parent : a.word < b.word;
+}
+
+bool higher(const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; }
+
+// What is asked for: the source with this number, and which of several draws.
+struct Request {
+  std::size_t source;
+  Index draw;
+};
+
+// One sentence being translated.
+struct Sentence {
+  std::size_t request, number;                   // among all requests, among all sources
+  Index draw;
+  Index longest, source_length;
+  std::span<const std::int32_t> prefix;
+  std::vector<Live> live;
+  std::vector<Hypothesis> finished;
+};
+
+class Searcher {
+ public:
+  Searcher(const Seq2Seq& model, const SearchOptions& options) : model_(model), o_(options), width_(options.sampling ? 1 : options.beam) {}
+
+  // Translates these requests together.
+  void run(std::span<const std::vector<std::int32_t>> sources, std::span<const std::vector<std::int32_t>> prefixes, std::span<const Request> requests,
+           std::span<const std::size_t> numbers, std::vector<std::vector<Hypothesis>>& results) {
+    std::vector<Sentence> sentences;
+    std::vector<std::vector<std::int32_t>> batch;
+    for (std::size_t request : numbers) {
+      const auto [number, draw] = requests[request];
+      const auto& source = sources[number];
+      Index longest = Index(source.size()) - 1 + o_.extra_length;
+      if (o_.max_length > 0) longest = std::min(longest, o_.max_length);
+      sentences.push_back({request, number, draw, std::max<Index>(longest, 1), Index(source.size()), prefixes.empty() ? std::span<const std::int32_t>() : prefixes[number], {}, {}});
+      sentences.back().live.resize(1);
+      sentences.back().live[0].row = Index(sentences.size()) - 1;
+      batch.push_back(source);
+    }
+    const auto state = model_.start(pad_sequences(batch, o_.pad));
+    Index per_sentence = 1;
+    std::vector<std::int32_t> tokens(sentences.size(), o_.start);
+    const Want want = o_.attention || o_.coverage != 0 ? Want::weights : Want::context;
+    for (Index t = 0; !sentences.empty(); ++t) {
+      const Step step = model_.step(tensor(tokens, {Index(tokens.size())}), *state, want);
+      const Tensor attention = want == Want::weights ? last_cross_row(step) : Tensor();
+      std::vector<Index> order;
+      std::vector<Sentence> going_on;
+      tokens.clear();
+      for (std::size_t i = 0; i < sentences.size(); ++i) {
+        Sentence& sentence = sentences[i];
+        const Index first_row = Index(i) * per_sentence;
+        advance(sentence, t, step.log_probabilities, attention);
+        if (!sentence.live.empty()) {
+          place(sentence, first_row, Index(going_on.size()) * width_, order, tokens);
+          going_on.push_back(std::move(sentence));
+        } else {
+          results[sentence.request] = best(std::move(sentence));
+        }
+      }
+      sentences = std::move(going_on);
+      if (!sentences.empty()) state->reorder(order, width_);
+      per_sentence = width_;
+    }
+  }
+
+ private:
+  // Mean over the heads of the last cross-attention: [R, S].
+  static Tensor last_cross_row(const Step& step) {
+    for (auto map = step.attention.rbegin(); map != step.attention.rend(); ++map)
+      if (map->kind == AttentionMap::Kind::cross) {
+        const Tensor& w = map->weights;                                       // [R, H, 1, S] or [R, 1, S]
+        const Tensor rows = w.rank() == 4 ? mean(w, {1}) : w;
+        return to(rows(all, 0), DType::f32).contiguous();
+      }
+    fail<Error>("search: this model has no attention over the source to keep");
+  }
+
+  bool candidate(std::int32_t word) const { return word != o_.pad && (word != o_.start || o_.start == o_.eos) && !(o_.forbid_unk && word == o_.unk); }
+
+  // Words that would repeat an n-gram of the hypothesis.
+  bool repeats(const std::vector<std::int32_t>& ids, std::int32_t word) const {
+    const auto n = std::size_t(o_.no_repeat_ngram);
+    if (n == 0 || ids.size() < n) return false;
+    for (std::size_t i = 0; i + n <= ids.size(); ++i)
+      if (ids[i + n - 1] == word && std::equal(ids.end() - std::ptrdiff_t(n - 1), ids.end(), ids.begin() + std::ptrdiff_t(i))) return true;
+    return false;
+  }
+
+  void advance(Sentence& sentence, Index t, const Tensor& log_probabilities, const Tensor& attention) {
+    const auto wanted = std::size_t(2 * width_);
+    std::vector<Candidate> candidates;
+    for (std::size_t h = 0; h < sentence.live.size(); ++h) {
+      const Live& live = sentence.live[h];
+      visit_float(log_probabilities.dtype(), "search", [&]<class T>() {
+        const Index V = log_probabilities.size(1);
+        const T* row = log_probabilities.data<T>() + live.row * V;
+        if (t < Index(sentence.prefix.size())) {
+          const std::int32_t word = sentence.prefix[std::size_t(t)];
+          check<IndexError>(word >= 0 && word < V, "search: prefix word {} at position {} is not in [0, {})", word, t, V);
+          candidates.push_back({live.log_probability + double(row[word]), h, word});
+        } else if (o_.sampling) {
+          draw(sentence, h, t, row, V, candidates);
+        } else {
+          scan(live, h, t, row, V, wanted, candidates);
+        }
+      });
+    }
+    std::sort(candidates.begin(), candidates.end(), better);
+    if (candidates.size() > wanted) candidates.resize(wanted);
+    std::vector<Live> next;
+    Index continued = 0;
+    for (std::size_t i = 0; i < candidates.size(); ++i) {
+      const Candidate& c = candidates[i];
+      const Live& parent = sentence.live[c.parent];
+      const bool ends = c.word == o_.eos;
+      if (ends ? Index(i) >= width_ : continued++ >= width_) continue;
+      Live child{parent.ids, c.log_probability, parent.row, parent.attention};
+      if (attention.defined()) {
+        const float* row = attention.data<float>() + parent.row * attention.size(1);
+        child.attention.emplace_back(row, row + sentence.source_length);
+      }
+      if (!ends) child.ids.push_back(c.word);
+      if (ends || t + 1 >= sentence.longest) finish(sentence, std::move(child), ends);
+      else next.push_back(std::move(child));
+    }
+    sentence.live = std::move(next);
+    if (Index(sentence.finished.size()) >= width_) sentence.live.clear();
+  }
+
+  // The best `wanted` words of one hypothesis.
+  template <class T> void scan(const Live& live, std::size_t h, Index t, const T* row, Index V, std::size_t wanted, std::vector<Candidate>& candidates) const {
+    std::vector<Candidate> best;
+    const auto consider = [&](std::int32_t word) {
+      if (!candidate(word) || (word == o_.eos && t + 1 < o_.min_length) || repeats(live.ids, word)) return;
+      const Candidate c{live.log_probability + double(row[word]), h, word};
+      if (c.log_probability == kNever || std::isnan(c.log_probability)) return;
+      if (best.size() == wanted && !better(c, best.back())) return;
+      if (best.size() == wanted) best.pop_back();
+      best.insert(std::upper_bound(best.begin(), best.end(), c, better), c);
+    };
+    T threshold = -std::numeric_limits<T>::infinity();
+    for (std::int32_t word = 0; word < V; ++word) {
+      if (!(row[word] > threshold)) continue;      // an equal value with a higher id is never better
+      consider(word);
+      if (best.size() == wanted) threshold = row[best.back().word];
+    }
+    candidates.insert(candidates.end(), best.begin(), best.end());
+  }
+
+  // Temperature, then top-k, then nucleus, then one draw keyed by (key, sentence, draw, step).
+  template <class T> void draw(const Sentence& sentence, std::size_t h, Index t, const T* row, Index V, std::vector<Candidate>& candidates) const {
+    const Sampling& sampling = *o_.sampling;
+    const Live& live = sentence.live[h];
+    std::vector<Candidate> words;
+    for (std::int32_t word = 0; word < V; ++word)
+      if (candidate(word) && !(word == o_.eos && t + 1 < o_.min_length) && !repeats(live.ids, word) && double(row[word]) > kNever)
+        words.push_back({double(row[word]), 0, word});
+    std::sort(words.begin(), words.end(), better);
+    if (sampling.top_k > 0 && words.size() > std::size_t(sampling.top_k)) words.resize(std::size_t(sampling.top_k));
+    std::vector<double> p(words.size());
+    for (std::size_t i = 0; i < words.size(); ++i)
+      p[i] = sampling.temperature > 0 ? std::exp((words[i].log_probability - words[0].log_probability) / sampling.temperature) : double(i == 0);
+    const double total = std::accumulate(p.begin(), p.end(), 0.0);
+    double kept = 0;
+    std::size_t count = 0;
+    while (count < p.size() && (count == 0 || kept < sampling.top_p * total)) kept += p[count++];
+    if (words.empty()) return;
+    double u = Random(sampling.key / sentence.number / sentence.draw / t).uniform() * kept;
+    std::size_t i = 0;
+    while (i + 1 < count && u >= p[i]) u -= p[i++];
+    candidates.push_back({live.log_probability + words[i].log_probability, h, words[i].word});
+  }
+
+  void finish(Sentence& sentence, Live live, bool ended) const {
+    Hypothesis done{std::move(live.ids), live.log_probability, 0, ended, std::move(live.attention)};
+    done.score = done.log_probability / length_penalty(o_.penalty, o_.alpha, Index(done.ids.size()) + ended);
+    if (o_.coverage != 0)
+      for (Index j = 0; j < sentence.source_length; ++j) {
+        double covered = 0;
+        for (const auto& row : done.attention) covered += double(row[std::size_t(j)]);
+        done.score += o_.coverage * std::log(std::max(1e-10, std::min(covered, 1.0)));
+      }
+    if (!o_.attention) done.attention.clear();
+    sentence.finished.push_back(std::move(done));
+  }
+
+  // Gives every live hypothesis a row: its parent's where that is free, so that most of the cache stays in place.
+  void place(Sentence& sentence, Index first_row, Index new_first, std::vector<Index>& order, std::vector<std::int32_t>& tokens) const {
+    constexpr Index kFree = -1;
+    std::vector<Index> parent_of(std::size_t(width_), kFree);
+    std::vector<bool> placed(sentence.live.size());
+    const auto put = [&](std::size_t h, Index slot) {
+      parent_of[std::size_t(slot)] = sentence.live[h].row;
+      sentence.live[h].row = new_first + slot;
+      placed[h] = true;
+    };
+    for (std::size_t h = 0; h < sentence.live.size(); ++h)
+      if (const Index slot = sentence.live[h].row - first_row; parent_of[std::size_t(slot)] == kFree) put(h, slot);
+    for (std::size_t h = 0; h < sentence.live.size(); ++h)
+      if (!placed[h]) put(h, std::find(parent_of.begin(), parent_of.end(), kFree) - parent_of.begin());
+    std::vector<std::int32_t> words(std::size_t(width_), o_.pad);
+    for (const Live& live : sentence.live) words[std::size_t(live.row - new_first)] = live.ids.back();
+    for (Index slot = 0; slot < width_; ++slot) order.push_back(parent_of[std::size_t(slot)] == kFree ? first_row : parent_of[std::size_t(slot)]);
+    tokens.insert(tokens.end(), words.begin(), words.end());
+  }
+
+  std::vector<Hypothesis> best(Sentence sentence) const {
+    auto& done = sentence.finished;
+    std::stable_sort(done.begin(), done.end(), higher);
+    if (Index(done.size()) > o_.nbest) done.resize(std::size_t(o_.nbest));
+    return std::move(done);
+  }
+
+  const Seq2Seq& model_;
+  const SearchOptions& o_;
+  const Index width_;                            // rows a sentence
+};
+
+}  // namespace
+
+std::vector<std::vector<Hypothesis>> search(const Seq2Seq& model, std::span<const std::vector<std::int32_t>> sources, const SearchOptions& options,
+                                            std::span<const std::vector<std::int32_t>> prefixes) {
+  check<Error>(options.beam >= 1, "search: beam must be at least 1: {}", options.beam);
+  check<Error>(options.nbest >= 1 && (options.sampling || options.nbest <= options.beam), "search: nbest must be in [1, beam]: nbest {}, beam {}", options.nbest, options.beam);
+  check<Error>(options.batch >= 1, "search: batch must be at least 1: {}", options.batch);
+  check<Error>(prefixes.empty() || prefixes.size() == sources.size(), "search: {} prefixes for {} sources", prefixes.size(), sources.size());
+  if (const auto& s = options.sampling) {
+    check<Error>(s->temperature >= 0 && std::isfinite(s->temperature), "search: temperature must be finite and not negative: {}", s->temperature);
+    check<Error>(s->top_k >= 0 && s->top_p > 0 && s->top_p <= 1, "search: needs top_k >= 0 and top_p in (0, 1]: top_k {}, top_p {}", s->top_k, s->top_p);
+  }
+  std::vector<Request> requests;
+  for (std::size_t source = 0; source < sources.size(); ++source)
+    for (Index draw = 0; draw < (options.sampling ? options.nbest : 1); ++draw) requests.push_back({source, draw});
+  // Sentences of like length are decoded together; whole batches are spread over the threads.
+  std::vector<std::size_t> order(requests.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return sources[requests[a].source].size() > sources[requests[b].source].size(); });
+  std::vector<std::vector<Hypothesis>> answers(requests.size());
+  const Index batches = (Index(requests.size()) + options.batch - 1) / options.batch;
+  run_chunks(batches, [&](Index b) {
+    const auto first = std::size_t(b * options.batch), count = std::min(std::size_t(options.batch), order.size() - first);
+    Searcher(model, options).run(sources, prefixes, requests, std::span(order).subspan(first, count), answers);
+  });
+  std::vector<std::vector<Hypothesis>> results(sources.size());
+  for (std::size_t r = 0; r < requests.size(); ++r)
+    for (Hypothesis& hypothesis : answers[r]) results[requests[r].source].push_back(std::move(hypothesis));
+  if (options.sampling)
+    for (auto& draws : results) std::stable_sort(draws.begin(), draws.end(), higher);
+  return results;
+}
+
+}  // namespace heed

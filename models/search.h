@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Greedy search, beam search and sampling, written once for every model. Results do not depend on batch, order or threads.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "models/seq2seq.h"
+#include "tensor/random.h"
+
+namespace heed {
+
+enum class LengthPenalty { gnmt, average, none };
+// gnmt ((5 + n)/6)^α (Wu et al. 2016, arXiv 1609.08144, Eq. 14); average n^α; none 1.    n counts eos
+double length_penalty(LengthPenalty kind, double alpha, Index length);
+LengthPenalty length_penalty_named(std::string_view name);   // Error lists the names
+
+struct Sampling {
+  double temperature = 1;
+  Index top_k = 0;            // keep the k likeliest words; 0 = all
+  double top_p = 1;           // then the smallest set whose probability reaches p
+  Key key{Seed{1}};
+};
+
+struct SearchOptions {
+  std::int32_t pad = 0, start = 2, eos = 3, unk = 1;
+  Index beam = 1;             // 1 = greedy
+  Index nbest = 1;            // at most beam; with sampling, the number of draws
+  LengthPenalty penalty = LengthPenalty::gnmt;
+  double alpha = 0.6;
+  double coverage = 0;        // β of the coverage penalty β Σ_j ln min(Σ_t α_tj, 1)    (1609.08144, section 7)
+  Index extra_length = 50;    // at most source length + this many words, eos counted
+  Index max_length = 0;       // a limit of its own; 0 = none
+  Index min_length = 0;       // eos is no candidate before
+  Index no_repeat_ngram = 0;
+  bool forbid_unk = false;
+  bool attention = false;     // keep the mean cross-attention row of the last layer
+  Index batch = 32;           // sentences decoded together
+  std::optional<Sampling> sampling = {};
+};
+
+struct Hypothesis {
+  std::vector<std::int32_t> ids;                 // without start and eos
+  double log_probability = 0, score = 0;         // Σ log p, eos counted; log P / penalty + coverage penalty
+  bool finished = false;                         // false: cut off at the longest length
+  std::vector<std::vector<float>> attention;     // a row a word, eos included; empty unless asked for
+};
+
+// The n best translations of every source (ids with eos), best first, distinct. `prefixes` (one a source, or none) are words
+// that every hypothesis begins with; they replace choices, not scores. Error: beam, nbest or sampling out of range.
+std::vector<std::vector<Hypothesis>> search(const Seq2Seq& model, std::span<const std::vector<std::int32_t>> sources, const SearchOptions& options,
+                                            std::span<const std::vector<std::int32_t>> prefixes = {});
+
+}  // namespace heed

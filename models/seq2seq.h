@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every sequence-to-sequence model offers to training and search.
+#pragma once
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "attention/memory.h"
+#include "autograd/ops.h"
+
+namespace heed {
+
+// Id sequences of different lengths, padded at the end.
+struct Sequences {
+  Tensor ids;       // i32 [B, S]
+  Tensor lengths;   // i32 [B]
+  Index size() const { return ids.size(0); }
+};
+Sequences pad_sequences(std::span<const std::vector<std::int32_t>> rows, std::int32_t pad);
+
+// Pairs for one update, teacher forced: for y_1 .. y_n = eos the inputs are (start, y_1, .., y_{n-1}), the targets (y_1, .., y_n).
+struct Batch {
+  Sequences source;   // ends in eos
+  Tensor inputs;      // i32 [B, T]
+  Tensor targets;     // i32 [B, T], pad beyond the end
+  Tensor lengths;     // i32 [B], targets of each sentence, eos counted
+  Index source_tokens = 0, target_tokens = 0;   // without padding
+};
+
+// Sum of the token losses, to be divided once by the number of all tokens of an update.
+struct Loss {
+  Variable sum;       // scalar
+  Index tokens = 0;
+  Variable mean() const;   // sum / tokens, 0 for no tokens
+};
+
+// Weights of one attention, for pictures:  [B, H, T, S] or [B, T, S].
+struct AttentionMap {
+  enum class Kind { encoder, decoder, cross } kind;
+  Index layer;
+  Tensor weights;
+};
+
+// State of decoding: what the model remembers of the source and of the words so far. Rows are grouped by sentence.
+class DecodingState {
+ public:
+  virtual ~DecodingState() = default;
+  // Row i goes on from old row rows[i]. Rows come in groups of `per_sentence` of one sentence; sentences left out are dropped.
+  virtual void reorder(std::span<const Index> rows, Index per_sentence) = 0;
+};
+
+struct Step {
+  Tensor log_probabilities;            // [R, V]
+  std::vector<AttentionMap> attention; // rows of this step, T = 1, when asked for
+};
+
+class Seq2Seq {
+ public:
+  virtual ~Seq2Seq() = default;
+  // Teacher-forced features before the output layer [B, T, d]; `maps` collects all attention weights when given.
+  virtual Variable features(const Batch& batch, std::vector<AttentionMap>* maps = nullptr) const = 0;
+  virtual Variable logits(const Variable& features) const = 0;                                   // [..., V]
+  // Cross-entropy summed over the targets that are not padding; logits are made in chunks, never [B, T, V] at once.
+  virtual Loss loss(const Batch& batch, const CrossEntropyOptions& options) const = 0;
+  // Encodes the sources; one row per sentence.
+  virtual std::unique_ptr<DecodingState> start(const Sequences& source) const = 0;
+  // Reads tokens i32 [R], one a row, and gives the distribution of the next.
+  virtual Step step(const Tensor& tokens, DecodingState& state, Want want = Want::context) const = 0;
+};
+
+}  // namespace heed

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/train.h"
+
+#include <charconv>
+#include <cmath>
+
+#include "autograd/tape.h"
+#include "tensor/format.h"
+
+namespace heed {
+namespace {
+
+constexpr std::string_view kOptimizer = "optimizer.", kAverage = "average.";
+
+template <class T> T number(const std::map<std::string, std::string>& scalars, const std::string& key) {
+  const auto at = scalars.find(key);
+  check<FileError>(at != scalars.end(), "trainer state: no entry '{}'", key);
+  T value{};
+  const char* end = at->second.data() + at->second.size();
+  const auto result = std::from_chars(at->second.data(), end, value);
+  check<FileError>(result.ec == std::errc() && result.ptr == end, "trainer state: entry '{}' is no number: '{}'", key, at->second.substr(0, 80));
+  return value;
+}
+
+}  // namespace
+
+Trainer::Trainer(const Seq2Seq& model, Parameters& parameters, Optimizer& optimizer, Schedule schedule, Options options)
+    : model_(model), parameters_(parameters), optimizer_(optimizer), schedule_(schedule), options_(options) {
+  check<Error>(options.clip >= 0 && std::isfinite(options.clip), "trainer: clip must be finite and not negative: {}", options.clip);
+  check<Error>(options.average >= 0 && options.average < 1, "trainer: average must be in [0, 1): {}", options.average);
+}
+
+Trainer::Report Trainer::update(std::span<const Batch> micro_batches) {
+  Report report;
+  for (const Batch& batch : micro_batches) {
+    report.source_tokens += batch.source_tokens;
+    report.target_tokens += batch.target_tokens;
+  }
+  const double tokens = double(std::max<Index>(report.target_tokens, 1));
+  ++step_;
+  report.learning_rate = schedule_.rate(step_);
+  double sum = 0;
+  for (std::size_t m = 0; m < micro_batches.size(); ++m) {
+    Tape tape(Key(options_.seed, step_, m));
+    const Loss loss = model_.loss(micro_batches[m], options_.loss);
+    sum += loss.sum.value().item();
+    tape.backward({&loss.sum, 1}, std::array{full(loss.sum.shape(), 1 / tokens, loss.sum.dtype())});
+  }
+  report.loss = sum / tokens;
+  report.gradient_norm = clip_gradient_norm(parameters_, options_.clip > 0 ? options_.clip : HUGE_VAL);
+  if (!std::isfinite(report.loss) || !std::isfinite(report.gradient_norm)) {
+    report.skipped = true;
+    ++skipped_;
+    parameters_.forget_gradients();
+    return report;
+  }
+  optimizer_.set_learning_rate(report.learning_rate);
+  optimizer_.step();
+  if (averaging()) {
+    std::vector<UpdateItem> items;
+    for (const auto& item : parameters_.items()) {
+      const auto [at, fresh] = averages_.try_emplace(item->path);
+      if (fresh) at->second = item->variable.value().clone();
+      // The decay rises to its value, so that early weights do not linger: min(decay, (1 + t)/(10 + t)).
+      const double t = double(step_);
+      items.push_back({at->second, item->variable.value(), {}, {.beta1 = std::min(options_.average, (1 + t) / (10 + t))}});
+    }
+    heed::update(Update::average, items);
+  }
+  return report;
+}
+
+std::map<std::string, Tensor> Trainer::tensors() const {
+  std::map<std::string, Tensor> out;
+  for (auto& [name, value] : optimizer_.state()) out[std::string(kOptimizer) + name] = value;
+  for (auto& [name, value] : averages_) out[std::string(kAverage) + name] = value;
+  return out;
+}
+
+std::map<std::string, std::string> Trainer::scalars() const {
+  const Schedule::State& s = schedule_.state();
+  return {{"step", fmt::format("{}", step_)},
+          {"skipped", fmt::format("{}", skipped_)},
+          {"schedule.best", fmt::format("{}", s.best)},
+          {"schedule.waited", fmt::format("{}", s.waited)},
+          {"schedule.falls", fmt::format("{}", s.falls)},
+          {"schedule.seen", fmt::format("{}", int(s.seen))}};
+}
+
+void Trainer::restore(const std::map<std::string, Tensor>& tensors, const std::map<std::string, std::string>& scalars) {
+  std::map<std::string, Tensor> optimizer, averages;
+  for (const auto& [name, value] : tensors) {
+    if (name.starts_with(kOptimizer)) optimizer[name.substr(kOptimizer.size())] = value;
+    if (name.starts_with(kAverage)) averages[name.substr(kAverage.size())] = value;
+  }
+  if (averaging() && number<std::int64_t>(scalars, "step") > number<std::int64_t>(scalars, "skipped"))
+    for (const auto& item : parameters_.items()) {
+      const auto at = averages.find(item->path);
+      check<FileError>(at != averages.end() && at->second.shape() == item->variable.shape() && at->second.dtype() == item->variable.dtype(),
+                       "trainer state: no average of {} with shape {}", item->path, item->variable.shape());
+    }
+  const Schedule::State schedule{.best = number<double>(scalars, "schedule.best"),
+                                 .waited = number<int>(scalars, "schedule.waited"),
+                                 .falls = number<int>(scalars, "schedule.falls"),
+                                 .seen = number<int>(scalars, "schedule.seen") != 0};
+  const auto step = number<std::int64_t>(scalars, "step"), skipped = number<std::int64_t>(scalars, "skipped");
+  optimizer_.load_state(optimizer);
+  schedule_.restore(schedule);
+  step_ = step;
+  skipped_ = skipped;
+  averages_.clear();
+  if (averaging())
+    for (auto& [name, value] : averages) averages_[name] = value.clone();
+}
+
+std::map<std::string, Tensor> mean_weights(std::span<const std::map<std::string, Tensor>> checkpoints) {
+  check<Error>(!checkpoints.empty(), "mean_weights: no checkpoints");
+  std::map<std::string, Tensor> out;
+  for (const auto& [name, first] : checkpoints[0]) {
+    std::vector<double> sum(std::size_t(first.numel()));
+    for (const auto& checkpoint : checkpoints) {
+      const auto at = checkpoint.find(name);
+      check<FileError>(at != checkpoint.end() && checkpoint.size() == checkpoints[0].size(), "mean_weights: the checkpoints have different keys: {}", name);
+      check<ShapeError>(at->second.shape() == first.shape(), "mean_weights: {} differs in shape: {} and {}", name, first.shape(), at->second.shape());
+      const Tensor values = to(at->second, DType::f64).contiguous();
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += values.span<double>()[i];
+    }
+    for (double& value : sum) value /= double(checkpoints.size());
+    out[name] = to(tensor(sum, first.shape()), first.dtype());
+  }
+  return out;
+}
+
+}  // namespace heed

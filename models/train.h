@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// One optimiser update after another: accumulation weighted by tokens, clipping, schedule, averaging, exact state.
+#pragma once
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "models/seq2seq.h"
+#include "nn/optimizer.h"
+#include "nn/schedule.h"
+
+namespace heed {
+
+class Trainer {
+ public:
+  struct Options {
+    CrossEntropyOptions loss = {};
+    double clip = 1;              // largest norm of all gradients together; 0 = no clipping
+    double average = 0;           // decay of an exponential average of the weights (EMA); 0 = none
+    std::uint64_t seed = 1;       // dropout masks are a function of (seed, step, micro-batch, module, element)
+  };
+  Trainer(const Seq2Seq& model, Parameters& parameters, Optimizer& optimizer, Schedule schedule, Options options);
+
+  struct Report {
+    double loss = 0;              // per target token, label smoothing included
+    Index source_tokens = 0, target_tokens = 0;
+    double gradient_norm = 0;     // before clipping
+    double learning_rate = 0;
+    bool skipped = false;         // the loss or a gradient was not finite: no weight has changed
+  };
+  // One update from the mean over all tokens of all micro-batches: 4 of unequal sizes equal one batch of their sum.
+  Report update(std::span<const Batch> micro_batches);
+  // A dev score, for the plateau schedule.
+  void observe(double score) { schedule_.observe(score); }
+
+  std::int64_t step() const { return step_; }             // updates so far, skipped ones included
+  std::int64_t skipped() const { return skipped_; }
+  bool averaging() const { return options_.average > 0; }
+  const std::map<std::string, Tensor>& averages() const { return averages_; }   // by path
+
+  // Everything an exact continuation needs beside the weights: "optimizer.<path>.<name>" and "average.<path>" ...
+  std::map<std::string, Tensor> tensors() const;
+  // ... and scalars, as text that reads back to the same bits.
+  std::map<std::string, std::string> scalars() const;
+  // FileError that says what does not fit; then nothing has changed.
+  void restore(const std::map<std::string, Tensor>& tensors, const std::map<std::string, std::string>& scalars);
+
+ private:
+  const Seq2Seq& model_;
+  Parameters& parameters_;
+  Optimizer& optimizer_;
+  Schedule schedule_;
+  Options options_;
+  std::int64_t step_ = 0, skipped_ = 0;
+  std::map<std::string, Tensor> averages_;
+};
+
+// Arithmetic mean of weights, accumulated in f64 (checkpoint averaging). ShapeError, FileError unless all have the same keys and shapes.
+std::map<std::string, Tensor> mean_weights(std::span<const std::map<std::string, Tensor>> checkpoints);
+
+}  // namespace heed

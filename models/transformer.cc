@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/transformer.h"
+
+#include <cmath>
+
+#include "nn/init.h"
+#include "tensor/format.h"
+#include "tensor/ops/index.h"
+#include "tensor/ops/softmax.h"
+
+namespace heed {
+namespace {
+
+MultiHeadAttention::Options attention_options(const TransformerOptions& o) {
+  return {.width = o.width, .heads = o.heads, .dropout = o.attention_dropout, .bias = o.bias, .init = o.packed_qkv_start ? Initializer() : xavier_uniform()};
+}
+
+FeedForward::Options feed_forward_options(const TransformerOptions& o) {
+  return {.width = o.width, .inner = o.feed_forward, .activation = o.activation, .gated = o.gated, .dropout = o.activation_dropout, .bias = o.bias, .init = xavier_uniform()};
+}
+
+Residual::Options residual_options(const TransformerOptions& o) { return {.width = o.width, .dropout = o.dropout, .norm_at = o.norm, .eps = o.eps}; }
+
+bool has_final_norm(const TransformerOptions& o) { return o.final_norm == FinalNorm::always || o.norm == NormAt::before; }
+
+Want want(const Tensor* weights) { return weights ? Want::weights : Want::context; }
+
+// The context of an attention, its weights put aside when they are wanted.
+Variable context(Attended attended, Tensor* weights) {
+  if (weights) *weights = std::move(attended.weights);
+  return std::move(attended.context);
+}
+
+}  // namespace
+
+// ---- layers ---------------------------------------------------------------------------------------------------------
+
+TransformerEncoderLayer::TransformerEncoderLayer(Scope scope, const TransformerOptions& o)
+    : self_attn(scope / "self_attn", attention_options(o)),
+      feed_forward(scope, feed_forward_options(o)),
+      residual1(scope / "norm1", residual_options(o)),
+      residual2(scope / "norm2", residual_options(o)) {}
+
+Variable TransformerEncoderLayer::operator()(const Variable& x, const Mask& mask, Tensor* weights) const {
+  const Variable y = residual1(x, [&](const Variable& v) { return context(self_attn.self(v, mask, want(weights)), weights); });
+  return residual2(y, feed_forward);
+}
+
+TransformerDecoderLayer::TransformerDecoderLayer(Scope scope, const TransformerOptions& o, bool cross)
+    : self_attn(scope / "self_attn", attention_options(o)),
+      feed_forward(scope, feed_forward_options(o)),
+      residual1(scope / "norm1", residual_options(o)),
+      residual3(scope / (cross ? "norm3" : "norm2"), residual_options(o)) {
+  if (!cross) return;
+  multihead_attn.emplace(scope / "multihead_attn", attention_options(o));
+  residual2.emplace(scope / "norm2", residual_options(o));
+}
+
+Variable TransformerDecoderLayer::operator()(const Variable& x, const Memory* memory, const Mask& mask, Tensor* self_weights, Tensor* cross_weights) const {
+  Variable y = residual1(x, [&](const Variable& v) { return context(self_attn.self(v, mask, want(self_weights)), self_weights); });
+  if (multihead_attn) y = (*residual2)(y, [&](const Variable& v) { return context((*multihead_attn)(v, *memory, want(cross_weights)), cross_weights); });
+  return residual3(y, feed_forward);
+}
+
+Variable TransformerDecoderLayer::next(const Variable& x, const Memory* memory, KeyValueCache& cache, Tensor* self_weights, Tensor* cross_weights) const {
+  Variable y = residual1(x, [&](const Variable& v) { return context(self_attn.next(v, cache, want(self_weights)), self_weights); });
+  if (multihead_attn)
+    y = (*residual2)(y, [&](const Variable& v) {
+      // The rows of one sentence are queries of one memory: [R, 1, d] as [B, R/B, d].
+      const Index B = memory->keys.size(0), R = v.size(0);
+      const Variable rows = reshape(v, {B, R / B, v.size(2)});
+      Attended attended = (*multihead_attn)(rows, *memory, want(cross_weights));
+      if (cross_weights) {                                                                        // [B, H, R/B, S] -> [R, H, 1, S]
+        const Tensor& w = attended.weights;
+        *cross_weights = reshape(permute(w, {0, 2, 1, 3}), {R, w.size(1), 1, w.size(3)});
+      }
+      return reshape(attended.context, v.shape());
+    });
+  return residual3(y, feed_forward);
+}
+
+// ---- stacks ---------------------------------------------------------------------------------------------------------
+
+TransformerEncoder::TransformerEncoder(Scope scope, const TransformerOptions& o) {
+  for (Index k = 0; k < o.encoder_layers; ++k) layers.emplace_back(scope / "layers" / k, o);
+  if (has_final_norm(o)) norm.emplace(scope / "norm", LayerNorm::Options{.width = o.width, .eps = o.eps});
+}
+
+Variable TransformerEncoder::operator()(const Variable& x, const Mask& mask, std::vector<AttentionMap>* maps) const {
+  Variable y = x;
+  for (std::size_t k = 0; k < layers.size(); ++k) {
+    Tensor weights;
+    y = layers[k](y, mask, maps ? &weights : nullptr);
+    if (maps) maps->push_back({AttentionMap::Kind::encoder, Index(k), weights});
+  }
+  return norm ? (*norm)(y) : y;
+}
+
+TransformerDecoder::TransformerDecoder(Scope scope, const TransformerOptions& o, bool cross) {
+  for (Index k = 0; k < o.decoder_layers; ++k) layers.emplace_back(scope / "layers" / k, o, cross);
+  if (has_final_norm(o)) norm.emplace(scope / "norm", LayerNorm::Options{.width = o.width, .eps = o.eps});
+}
+
+std::vector<Memory> TransformerDecoder::prepare(const Variable& states, const Mask& mask) const {
+  std::vector<Memory> memories;
+  for (const TransformerDecoderLayer& layer : layers) memories.push_back(layer.multihead_attn->prepare(states, mask));
+  return memories;
+}
+
+Variable TransformerDecoder::operator()(const Variable& x, std::span<const Memory> memories, const Mask& mask, std::vector<AttentionMap>* maps) const {
+  Variable y = x;
+  for (std::size_t k = 0; k < layers.size(); ++k) {
+    Tensor self_weights, cross_weights;
+    y = layers[k](y, memories.empty() ? nullptr : &memories[k], mask, maps ? &self_weights : nullptr, maps ? &cross_weights : nullptr);
+    if (maps) maps->push_back({AttentionMap::Kind::decoder, Index(k), self_weights});
+    if (maps && cross_weights.defined()) maps->push_back({AttentionMap::Kind::cross, Index(k), cross_weights});
+  }
+  return norm ? (*norm)(y) : y;
+}
+
+Variable TransformerDecoder::next(const Variable& x, std::span<const Memory> memories, std::span<KeyValueCache> caches, std::vector<AttentionMap>* maps) const {
+  Variable y = x;
+  for (std::size_t k = 0; k < layers.size(); ++k) {
+    Tensor self_weights, cross_weights;
+    y = layers[k].next(y, memories.empty() ? nullptr : &memories[k], caches[k], maps ? &self_weights : nullptr, maps ? &cross_weights : nullptr);
+    if (maps) maps->push_back({AttentionMap::Kind::decoder, Index(k), self_weights});
+    if (maps && cross_weights.defined()) maps->push_back({AttentionMap::Kind::cross, Index(k), cross_weights});
+  }
+  return norm ? (*norm)(y) : y;
+}
+
+// ---- translation model ----------------------------------------------------------------------------------------------
+
+namespace {
+
+// Standard deviation 1/√d, so that √d E[y] has variance 1 beside the position signal.
+Embedding::Options embedding_options(Index vocabulary, const TranslationModel::Options& o, Parameter shared = {}) {
+  const double d = double(o.core.width);
+  return {.vocabulary = vocabulary, .width = o.core.width, .padding = o.pad, .scale = std::sqrt(d), .init = normal_init(0, 1 / std::sqrt(d)), .weight = std::move(shared)};
+}
+
+struct TransformerState : DecodingState {
+  std::vector<Memory> memories;        // one a layer, rows = sentences
+  std::vector<KeyValueCache> caches;   // one a layer, rows = hypotheses
+  Index position = 0, rows = 0;
+
+  void reorder(std::span<const Index> order, Index per_sentence) override {
+    const Index before = rows / memories[0].keys.size(0), sentences = Index(order.size()) / per_sentence;
+    std::vector<std::int64_t> kept(static_cast<std::size_t>(sentences));
+    bool same = sentences == memories[0].keys.size(0);
+    for (Index g = 0; g < sentences; ++g) {
+      kept[std::size_t(g)] = order[std::size_t(g * per_sentence)] / before;
+      same &= kept[std::size_t(g)] == g;
+    }
+    for (KeyValueCache& cache : caches) cache.reorder(order);
+    rows = Index(order.size());
+    if (same) return;
+    const Tensor ids = tensor(kept, {sentences});
+    for (Memory& memory : memories) {
+      memory.keys = constant(index_select(memory.keys.value(), 0, ids));
+      memory.values = constant(index_select(memory.values.value(), 0, ids));
+      memory.mask = Mask::lengths(index_select(memory.mask.lengths(), 0, ids));
+    }
+  }
+};
+
+}  // namespace
+
+TranslationModel::TranslationModel(Scope scope, Options options)
+    : source_embedding(scope / "source_embedding", embedding_options(options.source_vocabulary, options)),
+      target_embedding(scope / "target_embedding", embedding_options(options.target_vocabulary, options, options.tie == Tie::all ? source_embedding.weight.share() : Parameter())),
+      source_positions(scope / "source_positions", {.kind = options.positions, .width = options.core.width, .length = options.max_positions}),
+      target_positions(scope / "target_positions", {.kind = options.positions, .width = options.core.width, .length = options.max_positions}),
+      core(scope / "core", options.core),
+      output(scope / "output", {.in = options.core.width,
+                                .out = options.target_vocabulary,
+                                .bias = options.tie == Tie::none,
+                                .init = xavier_uniform(),
+                                .weight = options.tie == Tie::none ? Parameter() : target_embedding.weight.share()}),
+      options_(options) {}
+
+Variable TranslationModel::embed(const Embedding& embedding, const PositionTable& positions, const Tensor& ids, Index offset) const {
+  const Variable rows = positions.rows(offset, ids.size(1));
+  const Inside inside(embedding.path);
+  const Tensor fixed = rows.defined() && !positions.trained() ? rows.value() : Tensor();
+  Variable x = heed::embedding(embedding.weight, ids, embedding.scale, embedding.padding, fixed);   // [B, T, d]
+  if (positions.trained()) x = x + rows;
+  return dropout(x, options_.core.dropout);
+}
+
+Variable TranslationModel::features(const Batch& batch, std::vector<AttentionMap>* maps) const {
+  const Mask source = Mask::lengths(batch.source.lengths);
+  const Variable states = core.encoder(embed(source_embedding, source_positions, batch.source.ids), source, maps);   // [B, S, d]
+  return core.decoder(embed(target_embedding, target_positions, batch.inputs), core.decoder.prepare(states, source), Mask::causal(), maps);
+}
+
+Variable TranslationModel::logits(const Variable& features) const { return output(features); }
+
+Loss TranslationModel::loss(const Batch& batch, const CrossEntropyOptions& options) const {
+  const Variable x = features(batch);
+  const Inside inside(output.path);
+  const Variable rows = reshape(x, {-1, options_.core.width});                                      // [B T, d]
+  return {linear_cross_entropy(rows, output.weight, output.bias, reshape(batch.targets, {-1}), options), batch.target_tokens};
+}
+
+std::unique_ptr<DecodingState> TranslationModel::start(const Sequences& source) const {
+  auto state = std::make_unique<TransformerState>();
+  const Mask mask = Mask::lengths(source.lengths);
+  state->memories = core.decoder.prepare(core.encoder(embed(source_embedding, source_positions, source.ids), mask), mask);
+  state->rows = source.size();
+  const TransformerOptions& o = options_.core;
+  for (Index k = 0; k < o.decoder_layers; ++k)
+    state->caches.emplace_back(state->rows, o.heads, source.ids.size(1) + 50, o.width / o.heads, output.weight.value().dtype());
+  return state;
+}
+
+Step TranslationModel::step(const Tensor& tokens, DecodingState& base, Want want) const {
+  auto& state = dynamic_cast<TransformerState&>(base);
+  check<ShapeError>(tokens.shape() == Shape{state.rows}, "step: needs one token a row: tokens {}, rows {}", tokens.shape(), state.rows);
+  Step step;
+  const Variable x = embed(target_embedding, target_positions, reshape(tokens, {-1, 1}), state.position++);   // [R, 1, d]
+  const Variable y = core.decoder.next(x, state.memories, state.caches, want == Want::weights ? &step.attention : nullptr);
+  step.log_probabilities = log_softmax(logits(reshape(y, {state.rows, options_.core.width})).value());         // [R, V]
+  return step;
+}
+
+}  // namespace heed

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+// The Transformer (Vaswani et al. 2017, arXiv 1706.03762): layers, the core with exactly the keys of PyTorch's nn.Transformer,
+// and the translation model around it.
+#pragma once
+#include <optional>
+
+#include "attention/multi_head.h"
+#include "attention/position.h"
+#include "models/seq2seq.h"
+#include "nn/embedding.h"
+#include "nn/feed_forward.h"
+#include "nn/residual.h"
+
+namespace heed {
+
+enum class FinalNorm { automatic, always };   // after the last layer of each stack: only with pre-norm; always (nn.Transformer)
+
+struct TransformerOptions {
+  Index width = 512, heads = 8, feed_forward = 2048, encoder_layers = 6, decoder_layers = 6;
+  double dropout = 0.1, attention_dropout = 0, activation_dropout = 0;
+  Activation activation = Activation::relu;
+  bool gated = false;
+  NormAt norm = NormAt::after;
+  FinalNorm final_norm = FinalNorm::automatic;
+  double eps = 1e-5;
+  bool bias = true;
+  bool packed_qkv_start = false;              // Xavier over the packed [3d, d] projection, as PyTorch, instead of over each
+};
+
+// x = norm1(x + self_attn(x));  x = norm2(x + linear2(act(linear1(x))))                                    [B, S, d]
+struct TransformerEncoderLayer {
+  TransformerEncoderLayer(Scope scope, const TransformerOptions& options);
+  Variable operator()(const Variable& x, const Mask& mask, Tensor* weights = nullptr) const;
+
+  MultiHeadAttention self_attn;
+  FeedForward feed_forward;
+  Residual residual1, residual2;
+};
+
+// x = norm1(x + self_attn(x));  x = norm2(x + multihead_attn(x, memory));  x = norm3(x + linear2(act(linear1(x))))   [B, T, d]
+// Without a memory (decoder-only stacks) the middle part is left out.
+struct TransformerDecoderLayer {
+  TransformerDecoderLayer(Scope scope, const TransformerOptions& options, bool cross = true);
+  Variable operator()(const Variable& x, const Memory* memory, const Mask& mask, Tensor* self_weights = nullptr, Tensor* cross_weights = nullptr) const;
+  // One position [R, 1, d] after those in the cache; R rows in groups of R/B per sentence of the memory.
+  Variable next(const Variable& x, const Memory* memory, KeyValueCache& cache, Tensor* self_weights = nullptr, Tensor* cross_weights = nullptr) const;
+
+  MultiHeadAttention self_attn;
+  std::optional<MultiHeadAttention> multihead_attn;
+  FeedForward feed_forward;
+  Residual residual1;
+  std::optional<Residual> residual2;
+  Residual residual3;                 // norm2 when there is no cross-attention
+};
+
+struct TransformerEncoder {
+  TransformerEncoder(Scope scope, const TransformerOptions& options);
+  Variable operator()(const Variable& x, const Mask& mask, std::vector<AttentionMap>* maps = nullptr) const;   // [B, S, d]
+
+  std::vector<TransformerEncoderLayer> layers;
+  std::optional<LayerNorm> norm;
+};
+
+struct TransformerDecoder {
+  TransformerDecoder(Scope scope, const TransformerOptions& options, bool cross = true);
+  // Keys and values of every layer's cross-attention, once per sentence.
+  std::vector<Memory> prepare(const Variable& states, const Mask& mask) const;
+  Variable operator()(const Variable& x, std::span<const Memory> memories, const Mask& mask = Mask::causal(), std::vector<AttentionMap>* maps = nullptr) const;   // [B, T, d]
+  Variable next(const Variable& x, std::span<const Memory> memories, std::span<KeyValueCache> caches, std::vector<AttentionMap>* maps = nullptr) const;   // [R, 1, d]
+
+  std::vector<TransformerDecoderLayer> layers;
+  std::optional<LayerNorm> norm;
+};
+
+// Encoder and decoder without embeddings: `encoder.layers.0.self_attn.in_proj_weight`, ...
+struct Transformer {
+  Transformer(Scope scope, const TransformerOptions& options) : encoder(scope / "encoder", options), decoder(scope / "decoder", options) {}
+  // source [B, S, d], target [B, T, d] -> [B, T, d]; target positions see themselves and those before.
+  Variable operator()(const Variable& source, const Variable& target, const Mask& source_mask) const {
+    return decoder(target, decoder.prepare(encoder(source, source_mask), source_mask));
+  }
+
+  TransformerEncoder encoder;
+  TransformerDecoder decoder;
+};
+
+enum class Tie { none, output, all };   // share: nothing; target embedding and output; these and the source embedding (the paper)
+
+// Embeddings √d E[y] + PE with dropout, the core, and the output layer.
+class TranslationModel : public Seq2Seq {
+ public:
+  struct Options {
+    Index source_vocabulary, target_vocabulary;
+    TransformerOptions core = {};
+    Tie tie = Tie::none;
+    Positions positions = Positions::sinusoidal;
+    Index max_positions = 1024;
+    std::int32_t pad = 0;
+
+    static TransformerOptions base() { return {}; }                                                                  // 65M with 37k shared words
+    static TransformerOptions big() { return {.width = 1024, .heads = 16, .feed_forward = 4096, .dropout = 0.3}; }   // 213M
+  };
+  TranslationModel(Scope scope, Options options);
+
+  Variable features(const Batch& batch, std::vector<AttentionMap>* maps = nullptr) const override;
+  Variable logits(const Variable& features) const override;
+  Loss loss(const Batch& batch, const CrossEntropyOptions& options) const override;
+  std::unique_ptr<DecodingState> start(const Sequences& source) const override;
+  Step step(const Tensor& tokens, DecodingState& state, Want want = Want::context) const override;
+
+  Embedding source_embedding, target_embedding;
+  PositionTable source_positions, target_positions;
+  Transformer core;
+  Linear output;
+
+ private:
+  Variable embed(const Embedding& embedding, const PositionTable& positions, const Tensor& ids, Index offset = 0) const;
+  Options options_;
+};
+
+}  // namespace heed

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/embedding.h"
+
+#include "nn/init.h"
+#include "tensor/format.h"
+
+namespace heed {
+namespace {
+
+Parameter table(const Scope& scope, Embedding::Options& options) {
+  const Shape shape{options.vocabulary, options.width};
+  check<Error>(options.padding >= -1 && options.padding < options.vocabulary, "embedding: padding {} is not in [-1, {})", options.padding, options.vocabulary);
+  if (options.weight.defined()) return scope.alias("weight", std::move(options.weight), shape);
+  const Initializer start = options.init ? options.init : normal_init(0, 1);
+  return scope.parameter("weight", shape, options.padding >= 0 ? zero_row(options.padding, start) : start);
+}
+
+}  // namespace
+
+Embedding::Embedding(Scope scope, Options options)
+    : weight(table(scope, options)), padding(options.padding), scale(options.scale), path(scope.path()) {}
+
+Variable Embedding::operator()(const Tensor& ids) const {
+  const Inside inside(path);
+  return embedding(weight, ids, scale, padding);
+}
+
+}  // namespace heed

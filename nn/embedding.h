@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "autograd/ops.h"
+#include "nn/scope.h"
+
+namespace heed {
+
+// Row look-up: ids [...] (i32 or i64) -> [..., d]. Starts as N(0, 1), PyTorch's; the padding row is zero and gets no gradient.
+struct Embedding {
+  struct Options {
+    Index vocabulary, width;
+    Index padding = -1;           // id of the padding row; -1 = none
+    double scale = 1;             // of the rows read; the Transformer's is √d
+    Initializer init = {};
+    Parameter weight = {};        // shared
+  };
+  Embedding(Scope scope, Options options);
+  Variable operator()(const Tensor& ids) const;
+
+  Parameter weight;               // [vocabulary, d]
+  Index padding;
+  double scale;
+  Path path;
+};
+
+}  // namespace heed

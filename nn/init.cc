@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/init.h"
+
+#include <cmath>
+
+#include "tensor/format.h"
+#include "tensor/ops/random.h"
+
+namespace heed {
+namespace {
+
+struct Fans {
+  double in, out;
+};
+
+Fans fans(std::string_view op, const Shape& shape) {
+  check<ShapeError>(shape.rank() >= 2, "{}: needs at least 2 dimensions: {}", op, shape);
+  double rest = 1;
+  for (int axis = 2; axis < shape.rank(); ++axis) rest *= double(shape[axis]);
+  return {double(shape[1]) * rest, double(shape[0]) * rest};
+}
+
+}  // namespace
+
+Initializer constant_init(double value) {
+  return [=](const Tensor& into, Key) { fill_(into, value); };
+}
+
+Initializer uniform_init(double low, double high) {
+  return [=](const Tensor& into, Key key) { copy_into(into, uniform(key, into.shape(), low, high, into.dtype())); };
+}
+
+Initializer normal_init(double mean, double deviation) {
+  return [=](const Tensor& into, Key key) { copy_into(into, normal(key, into.shape(), mean, deviation, into.dtype())); };
+}
+
+Initializer xavier_uniform(double gain) {
+  return [=](const Tensor& into, Key key) {
+    const auto [in, out] = fans("xavier_uniform", into.shape());
+    const double bound = gain * std::sqrt(6 / (in + out));
+    uniform_init(-bound, bound)(into, key);
+  };
+}
+
+Initializer xavier_normal(double gain) {
+  return [=](const Tensor& into, Key key) {
+    const auto [in, out] = fans("xavier_normal", into.shape());
+    normal_init(0, gain * std::sqrt(2 / (in + out)))(into, key);
+  };
+}
+
+Initializer kaiming_uniform(double gain) {
+  return [=](const Tensor& into, Key key) {
+    const double bound = gain * std::sqrt(3 / fans("kaiming_uniform", into.shape()).in);
+    uniform_init(-bound, bound)(into, key);
+  };
+}
+
+Initializer kaiming_normal(double gain) {
+  return [=](const Tensor& into, Key key) { normal_init(0, gain / std::sqrt(fans("kaiming_normal", into.shape()).in))(into, key); };
+}
+
+Initializer orthogonal(double gain) {
+  return [=](const Tensor& into, Key key) {
+    const Shape& shape = into.shape();
+    fans("orthogonal", shape);
+    // Gram-Schmidt, twice for full precision, on the shorter side's Gaussian vectors, in f64.
+    const Index rows = shape[0], columns = into.numel() / std::max<Index>(rows, 1), count = std::min(rows, columns), length = std::max(rows, columns);
+    const Tensor basis = normal(key, {count, length}, 0, 1, DType::f64);
+    double* q = basis.mutable_data<double>();
+    for (Index i = 0; i < count; ++i) {
+      double* v = q + i * length;
+      for (int pass = 0; pass < 2; ++pass)
+        for (Index j = 0; j < i; ++j) {
+          const double* u = q + j * length;
+          double dot = 0;
+          for (Index k = 0; k < length; ++k) dot += u[k] * v[k];
+          for (Index k = 0; k < length; ++k) v[k] -= dot * u[k];
+        }
+      double square = 0;
+      for (Index k = 0; k < length; ++k) square += v[k] * v[k];
+      for (Index k = 0; k < length; ++k) v[k] *= gain / std::sqrt(square);
+    }
+    const Tensor oriented = rows <= columns ? basis : Tensor(basis.storage(), DType::f64, {length, count}, {1, length}, 0);
+    const Tensor matrix = to(oriented.contiguous(), into.dtype());
+    copy_into(into, Tensor(matrix.storage(), into.dtype(), shape, contiguous_strides(shape), 0));
+  };
+}
+
+Initializer linear_uniform(Index fan_in) {
+  const double bound = 1 / std::sqrt(double(std::max<Index>(fan_in, 1)));
+  return uniform_init(-bound, bound);
+}
+
+Initializer stacked(Index blocks, Initializer one) {
+  return [=](const Tensor& into, Key key) {
+    check<ShapeError>(into.size(0) % blocks == 0, "stacked: the first axis does not divide into {} blocks: {}", blocks, into.shape());
+    const Index rows = into.size(0) / blocks;
+    for (Index block = 0; block < blocks; ++block) one(into.indexed({Slice{block * rows, (block + 1) * rows}}), key / block);
+  };
+}
+
+Initializer zero_row(Index index, Initializer rest) {
+  return [=](const Tensor& into, Key key) {
+    rest(into, key);
+    fill_(into[index], 0);
+  };
+}
+
+}  // namespace heed

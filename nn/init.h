@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+// Initial values, as PyTorch's nn.init. For a weight [out, in, ...]: fan_in = in · rest, fan_out = out · rest.
+#pragma once
+#include "nn/scope.h"
+
+namespace heed {
+
+Initializer constant_init(double value);
+Initializer uniform_init(double low, double high);
+Initializer normal_init(double mean, double deviation);
+Initializer xavier_uniform(double gain = 1);      // U(±gain √(6 / (fan_in + fan_out)))                 Glorot and Bengio 2010
+Initializer xavier_normal(double gain = 1);       // N(0, gain² 2 / (fan_in + fan_out))
+Initializer kaiming_uniform(double gain = 1.4142135623730951);  // U(±gain √(3 / fan_in)); gain √2 is for ReLU     He et al. 2015
+Initializer kaiming_normal(double gain = 1.4142135623730951);   // N(0, gain² / fan_in)
+Initializer orthogonal(double gain = 1);          // rows or columns orthonormal, times gain               Saxe et al. 2014
+Initializer linear_uniform(Index fan_in);         // U(±1/√fan_in), PyTorch's start of Linear: weight and bias
+Initializer stacked(Index blocks, Initializer one);   // the first axis cut into blocks, each started by itself: packed projections
+// All of them, except the row `index`, which is zero.
+Initializer zero_row(Index index, Initializer rest);
+
+}  // namespace heed

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/norm.h"
+
+#include "nn/init.h"
+
+namespace heed {
+
+LayerNorm::LayerNorm(Scope scope, Options options)
+    : weight(scope.parameter("weight", {options.width}, constant_init(1))),
+      bias(options.bias ? scope.parameter("bias", {options.width}, constant_init(0)) : Parameter()),
+      eps(options.eps),
+      path(scope.path()) {}
+
+Variable LayerNorm::operator()(const Variable& x) const {
+  const Inside inside(path);
+  return layer_norm(x, weight, bias, eps);
+}
+
+RMSNorm::RMSNorm(Scope scope, Options options)
+    : weight(scope.parameter("weight", {options.width}, constant_init(1))), eps(options.eps), path(scope.path()) {}
+
+Variable RMSNorm::operator()(const Variable& x) const {
+  const Inside inside(path);
+  return rms_norm(x, weight, eps);
+}
+
+}  // namespace heed

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "autograd/ops.h"
+#include "nn/scope.h"
+
+namespace heed {
+
+// LN(x) = γ ⊙ (x - μ)/√(var + eps) + β over the last axis; var divides by d.     Ba et al. 2016, arXiv 1607.06450
+struct LayerNorm {
+  struct Options {
+    Index width;
+    double eps = 1e-5;
+    bool bias = true;
+  };
+  LayerNorm(Scope scope, Options options);
+  Variable operator()(const Variable& x) const;   // [..., d] -> [..., d]
+
+  Parameter weight, bias;   // γ, β [d]
+  double eps;
+  Path path;
+};
+
+// RMSNorm(x) = γ ⊙ x / √(mean(x²) + eps)                                         Zhang and Sennrich 2019, arXiv 1910.07467
+struct RMSNorm {
+  struct Options {
+    Index width;
+    double eps = 1e-5;
+  };
+  RMSNorm(Scope scope, Options options);
+  Variable operator()(const Variable& x) const;   // [..., d] -> [..., d]
+
+  Parameter weight;         // γ [d]
+  double eps;
+  Path path;
+};
+
+}  // namespace heed

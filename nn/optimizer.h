@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// Optimisers with PyTorch's definitions and defaults. step() updates every parameter of the selection whose gradient is written,
+// then marks the gradients unwritten. State goes by parameter path and PyTorch's names (exp_avg, exp_avg_sq, momentum_buffer, ...).
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "nn/scope.h"
+#include "tensor/ops/update.h"
+
+namespace heed {
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  void step();                                   // one pass over all parameters; all memory is there before the first is touched
+  double learning_rate() const { return learning_rate_; }
+  void set_learning_rate(double rate) { learning_rate_ = rate; }
+
+  // State as tensors: "<path>.exp_avg", "<path>.step" (i64), ...
+  std::map<std::string, Tensor> state() const;
+  // Restores it. FileError that lists every missing, unexpected and mismatched entry; then nothing has changed.
+  void load_state(const std::map<std::string, Tensor>& state);
+
+ protected:
+  struct Item {
+    std::shared_ptr<Parameter::Data> parameter;
+    std::vector<Tensor> states;                  // one for each name
+    std::int64_t steps = 0;
+  };
+  Optimizer(Selection parameters, double learning_rate, std::vector<std::string> state_names);
+  // The kernel to run and the constants of one item at its t-th update; learning rate and gradient scale are filled in before.
+  virtual Update constants(const Item& item, UpdateConstants& c) const = 0;
+  double first_state_value_ = 0;
+
+ private:
+  void allocate();
+  Parameters* owner_;
+  std::vector<Item> items_;
+  std::vector<std::string> state_names_;
+  double learning_rate_;
+};
+
+// b = μ b + (1 - damp) g (first: g);  d = g + μ b (Nesterov) or b;  θ -= lr d
+class SGD : public Optimizer {
+ public:
+  struct Options { double learning_rate = 1e-3, momentum = 0, dampening = 0, weight_decay = 0; bool nesterov = false; };
+  SGD(Parameters& parameters, Options options) : SGD(parameters.select(), options) {}
+  SGD(Selection parameters, Options options);
+
+ private:
+  Update constants(const Item& item, UpdateConstants& c) const override;
+  Options options_;
+};
+
+// m = β1 m + (1-β1) g;  v = β2 v + (1-β2) g²;  θ -= lr/(1-β1^t) m / (√v/√(1-β2^t) + eps)           Kingma and Ba 2015
+class Adam : public Optimizer {
+ public:
+  struct Options { double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0; };
+  Adam(Parameters& parameters, Options options) : Adam(parameters.select(), options) {}
+  Adam(Selection parameters, Options options, bool decoupled = false);
+
+ private:
+  Update constants(const Item& item, UpdateConstants& c) const override;
+  Options options_;
+  bool decoupled_;
+};
+
+// θ *= 1 - lr wd, then Adam                                                                        Loshchilov and Hutter 2019
+class AdamW : public Adam {
+ public:
+  struct Options { double learning_rate = 1e-3, beta1 = 0.9, beta2 = 0.999, eps = 1e-8, weight_decay = 0.01; };
+  AdamW(Parameters& parameters, Options options) : AdamW(parameters.select(), options) {}
+  AdamW(Selection parameters, Options o) : Adam(std::move(parameters), {o.learning_rate, o.beta1, o.beta2, o.eps, o.weight_decay}, true) {}
+};
+
+// v += g²;  θ -= lr/(1 + (t-1) lr_decay) g/(√v + eps)                                              Duchi et al. 2011
+class Adagrad : public Optimizer {
+ public:
+  struct Options { double learning_rate = 1e-2, learning_rate_decay = 0, weight_decay = 0, initial_accumulator = 0, eps = 1e-10; };
+  Adagrad(Parameters& parameters, Options options) : Adagrad(parameters.select(), options) {}
+  Adagrad(Selection parameters, Options options);
+
+ private:
+  Update constants(const Item& item, UpdateConstants& c) const override;
+  Options options_;
+};
+
+// v = ρ v + (1-ρ) g²;  d = g √(u+eps)/√(v+eps);  u = ρ u + (1-ρ) d²;  θ -= lr d                    Zeiler 2012
+class Adadelta : public Optimizer {
+ public:
+  struct Options { double learning_rate = 1, rho = 0.9, eps = 1e-6, weight_decay = 0; };
+  Adadelta(Parameters& parameters, Options options) : Adadelta(parameters.select(), options) {}
+  Adadelta(Selection parameters, Options options);
+
+ private:
+  Update constants(const Item& item, UpdateConstants& c) const override;
+  Options options_;
+};
+
+// v = α v + (1-α) g²;  b = μ b + g/(√v + eps);  θ -= lr b  (without momentum: lr g/(√v + eps))      Hinton 2012
+class RMSprop : public Optimizer {
+ public:
+  struct Options { double learning_rate = 1e-2, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0; };
+  RMSprop(Parameters& parameters, Options options) : RMSprop(parameters.select(), options) {}
+  RMSprop(Selection parameters, Options options);
+
+ private:
+  Update constants(const Item& item, UpdateConstants& c) const override;
+  Options options_;
+};
+
+// Norm of all gradients together; they count as multiplied by min(1, max_norm/(norm + 1e-6)) from the next update on.
+// Returns the norm before. NumericError when it is not finite and error_if_nonfinite; the gradients stay as they are.
+double clip_gradient_norm(Parameters& parameters, double max_norm, bool error_if_nonfinite = false);
+// Every gradient element is clamped to [-limit, limit].
+void clip_gradient_value(Parameters& parameters, double limit);
+
+}  // namespace heed

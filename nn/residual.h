@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "nn/norm.h"
+
+namespace heed {
+
+enum class NormAt { after, before };   // post-norm (the paper), pre-norm
+
+// The wrapper of every Transformer sublayer, written once for both placements. Its scope holds the norm.
+struct Residual {
+  struct Options {
+    Index width;
+    double dropout = 0.1;
+    NormAt norm_at = NormAt::after;
+    double eps = 1e-5;
+  };
+  Residual(Scope scope, Options options)
+      : norm(scope, {.width = options.width, .eps = options.eps}), dropout(options.dropout), norm_at(options.norm_at) {}
+
+  // x [..., d]; sublayer: [..., d] -> [..., d]
+  Variable operator()(const Variable& x, auto&& sublayer) const {
+    if (norm_at == NormAt::before) return add_dropout(sublayer(norm(x)), x);   // x + dropout(sublayer(norm(x)))   Xiong et al. 2020
+    const Variable y = sublayer(x);
+    const Inside inside(norm.path);
+    return add_dropout_norm(y, x, norm.weight, norm.bias, dropout, norm.eps).y;   // norm(x + dropout(sublayer(x)))   Vaswani et al. 2017, 3.1
+  }
+
+  LayerNorm norm;
+  double dropout;
+  NormAt norm_at;
+
+ private:
+  Variable add_dropout(const Variable& y, const Variable& x) const {
+    const Inside inside(norm.path);
+    return x + heed::dropout(y, dropout);
+  }
+};
+
+}  // namespace heed

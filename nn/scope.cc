@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/scope.h"
+
+#include <algorithm>
+
+#include "tensor/format.h"
+#include "tensor/ops/binary.h"
+
+namespace heed {
+
+const Variable& Parameter::variable() const {
+  static const Variable absent;
+  return data_ ? data_->variable : absent;
+}
+
+std::string Scope::child(std::string_view name) const {
+  return path_.string().empty() ? std::string(name) : path_.string() + "." + std::string(name);
+}
+
+Scope Scope::operator/(std::string_view name) const { return Scope(parameters_, Path(child(name))); }
+
+DType Scope::dtype() const { return parameters_->dtype_; }
+
+Parameter Scope::parameter(std::string_view name, const Shape& shape, const Initializer& init) const {
+  return parameters_->declare(child(name), shape, init);
+}
+
+Parameter Scope::alias(std::string_view name, Parameter shared, const Shape& shape) const {
+  std::string path = child(name);
+  check<ShapeError>(shared.shape() == shape, "parameter: {} shares {} of another shape: needs {}, shared {}", path, shared.path(), shape, shared.shape());
+  check<Error>(!parameters_->by_path_.contains(path), "parameter: declared twice: {}", path);
+  parameters_->by_path_.emplace(path, parameters_->by_path_.at(shared.path()));
+  parameters_->aliases_.emplace(std::move(path), shared.path());
+  return shared;
+}
+
+void Selection::freeze() const {
+  for (const auto& item : items_) {
+    item->frozen = true;
+    item->gradient->want(false);
+    item->gradient->forget();
+  }
+}
+
+void Selection::unfreeze() const {
+  for (const auto& item : items_) {
+    item->frozen = false;
+    item->gradient->want(true);
+  }
+}
+
+Index Selection::count() const {
+  Index n = 0;
+  for (const auto& item : items_) n += item->variable.numel();
+  return n;
+}
+
+Parameters::Parameters(Seed seed, DType dtype) : seed_(seed), dtype_(dtype) {
+  check<DTypeError>(is_float(dtype), "parameters: need f32 or f64: {}", dtype);
+}
+
+Parameter Parameters::declare(std::string path, const Shape& shape, const Initializer& init) {
+  check<Error>(!by_path_.contains(path), "parameter: declared twice: {}", path);
+  check<Error>(init != nullptr, "parameter: no initializer: {}", path);
+  const Tensor value = empty(shape, dtype_);
+  init(value, Key(seed_) / "initial value" / path);
+  auto gradient = std::make_shared<Gradient>(value);
+  // Parts start at multiples of 16 elements, so that rows of 64 bytes stay whole.
+  if (gradients_.empty() || gradients_.back().buffer.defined()) gradients_.push_back({0, dtype_, {}});
+  Gradient::Joint& joint = gradients_.back();
+  gradient->live_in(&joint, joint.size, contiguous_strides(shape));
+  joint.size += (value.numel() + 15) / 16 * 16;
+  auto data = std::make_shared<Parameter::Data>(Parameter::Data{path, Variable(value, Slot(gradient)), gradient});
+  items_.push_back(data);
+  by_path_.emplace(std::move(path), data);
+  return Parameter(std::move(data));
+}
+
+namespace {
+
+bool matches(std::string_view text, std::string_view pattern) {
+  const std::size_t star = pattern.find('*');
+  if (star == pattern.npos) return text == pattern;
+  if (!text.starts_with(pattern.substr(0, star))) return false;
+  const std::string_view rest = pattern.substr(star + 1);
+  for (std::size_t i = star; i <= text.size(); ++i)
+    if (matches(text.substr(i), rest)) return true;
+  return false;
+}
+
+}  // namespace
+
+Selection Parameters::select(std::string_view pattern) {
+  std::vector<std::shared_ptr<Parameter::Data>> chosen;
+  for (const auto& item : items_)
+    if (matches(item->path, pattern)) chosen.push_back(item);
+  if (chosen.empty()) {
+    std::string known;
+    for (std::size_t i = 0; i < std::min<std::size_t>(items_.size(), 5); ++i) known += (i ? ", " : "") + items_[i]->path;
+    fail<Error>("select: no parameter matches '{}'; the first paths are: {}", pattern, known);
+  }
+  const std::size_t star = pattern.find('*');
+  return Selection(*this, std::move(chosen), std::string(star == pattern.npos ? "" : pattern.substr(0, star)));
+}
+
+const Parameter::Data* Parameters::find(std::string_view path) const {
+  const auto at = by_path_.find(path);
+  return at == by_path_.end() ? nullptr : at->second.get();
+}
+
+Index Parameters::count() const {
+  Index n = 0;
+  for (const auto& item : items_) n += item->variable.numel();
+  return n;
+}
+
+void Parameters::forget_gradients() {
+  for (const auto& item : items_) item->gradient->forget();
+  gradient_scale_ = 1;
+}
+
+Tensor gradient(const Parameter& parameter, const Parameters& parameters) {
+  const Gradient& gradient = *parameter.data().gradient;
+  if (!gradient.written()) return {};
+  return multiply(gradient.value(), parameters.gradient_scale());
+}
+
+}  // namespace heed
