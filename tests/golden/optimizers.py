@@ -13,14 +13,12 @@ OPTIMIZERS = {   # name: (class, options); learning rates large enough that ever
     "sgd_decay": ("SGD", {"lr": 0.1, "momentum": 0.5, "weight_decay": 0.2}),
     "adam": ("Adam", {"lr": 0.05}), "adam_vaswani": ("Adam", {"lr": 0.05, "betas": [0.9, 0.98], "eps": 1e-9}),
     "adam_decay": ("Adam", {"lr": 0.05, "weight_decay": 0.2}),
-    "adam_amsgrad": ("Adam", {"lr": 0.05, "amsgrad": True}),
     "adamw": ("AdamW", {"lr": 0.05}), "adamw_decay": ("AdamW", {"lr": 0.05, "weight_decay": 0.2}),
     "adagrad": ("Adagrad", {"lr": 0.1}), "adagrad_decay": ("Adagrad", {"lr": 0.1, "lr_decay": 0.1, "weight_decay": 0.2}),
     "adagrad_initial": ("Adagrad", {"lr": 0.1, "initial_accumulator_value": 0.1}),
     "adadelta": ("Adadelta", {}), "adadelta_bahdanau": ("Adadelta", {"rho": 0.95, "eps": 1e-6, "weight_decay": 0.2}),
     "rmsprop": ("RMSprop", {"lr": 0.01}),
     "rmsprop_momentum": ("RMSprop", {"lr": 0.01, "momentum": 0.9, "weight_decay": 0.2, "alpha": 0.9}),
-    "rmsprop_centered": ("RMSprop", {"lr": 0.01, "centered": True}),
 }
 
 
