@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the host side of kernel files shares.
 #pragma once
+#include <array>
 #include <type_traits>
 
 #include "tensor/into.h"
@@ -13,6 +14,11 @@ template <class T, class F32, class F64> constexpr auto pick(F32 f32, F64 f64) {
   else return f64;
 }
 
+// Whether an element of a may be one of b. Slices of one buffer, as heads and parts of a packed projection, are told apart.
+bool may_overlap(const Tensor& a, const Tensor& b);
+
+void put(const Tensor& x, const Into& into);   // into (=|+=) x
+
 // Contiguous memory for a kernel that writes to an Into: its tensor, or a copy which finish() puts in place.
 class Destination {
  public:
@@ -22,12 +28,39 @@ class Destination {
         tensor_(direct_ ? into.tensor : empty(into.tensor.shape(), into.tensor.dtype())) {}
   const Tensor& tensor() const { return tensor_; }
   bool add() const { return direct_ && into_.add; }         // the kernel adds; else it overwrites
-  void finish() const;
+  void finish() const { if (!direct_) put(tensor_, into_); }
 
  private:
   Into into_;
   bool direct_;
   Tensor tensor_;
+};
+
+// Several destinations of one kernel, null where not wanted: memory with contiguous rows that overlaps no other's; copies where
+// the tensors themselves are not so. finish() puts the copies in place, in order.
+template <std::size_t N> class RowDestinations {
+ public:
+  explicit RowDestinations(const std::array<const Into*, N>& into) : into_(into) {
+    for (std::size_t i = 0; i < N; ++i) {
+      if (!into[i]) continue;
+      const Tensor& x = into[i]->tensor;
+      direct_[i] = x.rank() == 0 || x.size(-1) <= 1 || x.strides()[x.rank() - 1] == 1;
+      for (std::size_t j = 0; j < i; ++j) direct_[i] &= !(into[j] && may_overlap(x, into[j]->tensor));
+      tensors_[i] = direct_[i] ? x : empty(x.shape(), x.dtype());
+    }
+  }
+  bool wanted(std::size_t i) const { return into_[i]; }
+  bool add(std::size_t i) const { return into_[i] && direct_[i] && into_[i]->add; }
+  const Tensor& tensor(std::size_t i) const { return tensors_[i]; }
+  void finish() const {
+    for (std::size_t i = 0; i < N; ++i)
+      if (into_[i] && !direct_[i]) put(tensors_[i], *into_[i]);
+  }
+
+ private:
+  std::array<const Into*, N> into_;
+  std::array<bool, N> direct_{};
+  std::array<Tensor, N> tensors_;
 };
 
 }  // namespace heed

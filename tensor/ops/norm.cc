@@ -220,7 +220,7 @@ void backward(const char* op, bool centred, const Tensor& x, const Tensor& mean,
     const Tensor xs = x.contiguous(), means = dense(mean), rstds = rstd.contiguous(), gamma = dense(weight), dys = dy.contiguous(), dsums = dense(dsum);
     std::optional<Destination> to_x, to_residual;
     if (dx) to_x.emplace(*dx);
-    if (dresidual) to_residual.emplace(*dresidual, dx && dx->tensor.storage() == dresidual->tensor.storage());
+    if (dresidual) to_residual.emplace(*dresidual, dx && may_overlap(dx->tensor, dresidual->tensor));
     const Index d = x.size(-1), rows = d ? x.numel() / d : 0, chunks = (rows + kChunk - 1) / kChunk;
     const NormRowsGrad<T> p{std::size_t(d), centred, xs.data<T>(), data<T>(gamma), data<T>(means), rstds.data<T>(), dys.data<T>(),
                             data<T>(dsums), to_x ? to_x->tensor().template mutable_data<T>() : nullptr,

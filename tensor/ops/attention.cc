@@ -1,0 +1,512 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/ops/attention.h"
+
+#include "tensor/dropout.h"
+#include "tensor/ops/mask_rows.h"
+
+#ifndef HEED_TENSOR_OPS_ATTENTION_HEAD      // this file is read once for each target
+#define HEED_TENSOR_OPS_ATTENTION_HEAD
+namespace heed {
+namespace {
+
+template <class T> struct Rows {           // a matrix whose rows are contiguous
+  T* data;
+  Index stride;
+  T* operator[](std::size_t row) const { return data + Index(row) * stride; }
+};
+
+// One (sentence, head).
+template <class T> struct Head {
+  std::size_t queries, keys, dk, dv;
+  T scale;
+  Rows<const T> q, k, v;
+  const RowMask* mask;                     // a row each, null: everything
+  DropoutKey dropout;
+  Index first;                             // element index of P[0, 0]
+  T* log_sum_exp;
+  T* scratch;
+};
+
+template <class T> struct HeadGrad {
+  Rows<const T> output, doutput;
+  Rows<T> dq, dk, dv;                      // data null: not wanted
+  bool add_dq, add_dk, add_dv;
+};
+
+constexpr std::size_t kTileRows = 16;      // query rows whose scores are held at once
+
+inline std::size_t padded(std::size_t n) { return (n + 15) / 16 * 16; }
+inline std::size_t row_stride(std::size_t keys) { return padded(keys) + 16; }          // of the scores; never a power of two
+inline std::size_t factor_count(std::size_t keys) { return kTileRows * row_stride(keys); }
+
+}  // namespace
+}  // namespace heed
+#endif
+
+#define HWY_TARGET_INCLUDE "tensor/ops/attention.cc"
+#include "tensor/block-inl.h"
+#include "tensor/dropout-inl.h"
+#include "tensor/math-inl.h"
+#include "tensor/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::HWY_NAMESPACE {
+namespace {
+
+// ---- small products ------------------------------------------------------------------------------------------------------
+
+// Rows and blocks of a register tile: MR NB registers a block + NB + 1 fit the register file.
+template <class T> struct TileSize {
+  static constexpr size_t kRegisters = Block<T>::kRegisters;
+  static constexpr bool kMany = HWY_TARGET <= HWY_AVX3;                     // 32 registers
+  static constexpr size_t kRows = kMany ? 8 : kRegisters <= 2 ? 4 : kRegisters == 4 ? 2 : 1;
+  static constexpr size_t kBlocks = kMany && kRegisters == 1 ? 2 : 1;
+};
+
+// b [K, 16 NB]: rows of a matrix, or panels of 16 columns one after another
+template <class T> struct Right {
+  const T* data;
+  Index row, block;                        // strides
+  size_t columns;                          // of the matrix
+};
+
+// c[i][j] (=|+=) Σ_k a[i, k] b[k, j]: one chain of multiply-adds in rising k an element, for MR rows and NB blocks from column j
+template <size_t MR, size_t NB, class T>
+HWY_INLINE void TileProduct(const T* HWY_RESTRICT a, Index a_row, Index a_k, const Right<T>& b, size_t j, size_t K, T* HWY_RESTRICT c, Index c_row,
+                            bool add) {
+  Block<T> sum[MR][NB];
+  const size_t left = b.columns - j;
+  HWY_UNROLL(8)
+  for (size_t i = 0; i < MR; ++i) {
+    HWY_UNROLL(2)
+    for (size_t m = 0; m < NB; ++m) sum[i][m] = add ? LoadN16(c + Index(i) * c_row + 16 * m, left - 16 * m) : Set16(T(0));
+  }
+  const T* from = b.data + Index(j / 16) * b.block;
+  if (left >= 16 * NB) {
+    for (size_t k = 0; k < K; ++k, from += b.row, a += a_k) {
+      Block<T> right[NB];
+      HWY_UNROLL(2)
+      for (size_t m = 0; m < NB; ++m) right[m] = Load16(from + Index(m) * b.block);
+      HWY_UNROLL(8)
+      for (size_t i = 0; i < MR; ++i) {
+        const Block<T> left_value = Set16(a[Index(i) * a_row]);
+        HWY_UNROLL(2)
+        for (size_t m = 0; m < NB; ++m) sum[i][m] = MulAdd16(left_value, right[m], sum[i][m]);
+      }
+    }
+  } else {
+    for (size_t k = 0; k < K; ++k, from += b.row, a += a_k) {
+      HWY_UNROLL(2)
+      for (size_t m = 0; m < NB; ++m) {
+        const Block<T> right = LoadN16(from + Index(m) * b.block, left - 16 * m);
+        HWY_UNROLL(8)
+        for (size_t i = 0; i < MR; ++i) sum[i][m] = MulAdd16(Set16(a[Index(i) * a_row]), right, sum[i][m]);
+      }
+    }
+  }
+  HWY_UNROLL(8)
+  for (size_t i = 0; i < MR; ++i) {
+    HWY_UNROLL(2)
+    for (size_t m = 0; m < NB; ++m) StoreN16(sum[i][m], left - 16 * m, c + Index(i) * c_row + 16 * m);
+  }
+}
+
+template <size_t MR, class T>
+HWY_INLINE void RowsProduct(const T* a, Index a_row, Index a_k, const Right<T>& b, size_t first, size_t K, T* c, Index c_row, bool add) {
+  constexpr size_t NB = TileSize<T>::kBlocks;
+  size_t j = first;
+  if constexpr (NB == 2)
+    for (; j + 16 < b.columns; j += 32) TileProduct<MR, 2>(a, a_row, a_k, b, j, K, c + j, c_row, add);
+  for (; j < b.columns; j += 16) TileProduct<MR, 1>(a, a_row, a_k, b, j, K, c + j, c_row, add);
+}
+
+// c [rows, columns] from column `first` (a multiple of 16) on; K products an element
+template <class T>
+void Product(const T* a, Index a_row, Index a_k, const Right<T>& b, size_t first, size_t rows, size_t K, T* c, Index c_row, bool add) {
+  constexpr size_t MR = TileSize<T>::kRows;
+  size_t i = 0;
+  for (; i + MR <= rows; i += MR) RowsProduct<MR>(a + Index(i) * a_row, a_row, a_k, b, first, K, c + Index(i) * c_row, c_row, add);
+  if constexpr (MR > 4)
+    for (; i + 4 <= rows; i += 4) RowsProduct<4>(a + Index(i) * a_row, a_row, a_k, b, first, K, c + Index(i) * c_row, c_row, add);
+  if constexpr (MR > 2)
+    for (; i + 2 <= rows; i += 2) RowsProduct<2>(a + Index(i) * a_row, a_row, a_k, b, first, K, c + Index(i) * c_row, c_row, add);
+  for (; i < rows; ++i) RowsProduct<1>(a + Index(i) * a_row, a_row, a_k, b, first, K, c + Index(i) * c_row, c_row, add);
+}
+
+// panels[j / 16][k][j % 16] = scale x[j][k], 0 beyond the last row: x [rows, width] turned for TileProduct
+template <class T> void Turn(const Rows<const T>& x, size_t rows, size_t width, T scale, T* HWY_RESTRICT panels) {
+  for (size_t j = 0; j < rows; j += 16, panels += 16 * width) {
+    const size_t count = rows - j < 16 ? rows - j : 16;
+    size_t k = 0;
+#if HWY_TARGET != HWY_SCALAR
+    if constexpr (sizeof(T) == 4) {
+      const hn::Full128<float> d;
+      const hn::Full128<uint64_t> wide;
+      const auto by = hn::Set(d, scale), zero = hn::Zero(d);
+      for (; k + 4 <= width; k += 4)
+        for (size_t i = 0; i < 16; i += 4) {             // 4 x 4 at a time
+          const auto row = [&](size_t r) HWY_ATTR { return r < count ? hn::Mul(by, hn::LoadU(d, x[j + r] + k)) : zero; };
+          const auto r0 = row(i), r1 = row(i + 1), r2 = row(i + 2), r3 = row(i + 3);
+          const auto a = hn::BitCast(wide, hn::InterleaveLower(d, r0, r1)), b = hn::BitCast(wide, hn::InterleaveLower(d, r2, r3));
+          const auto c = hn::BitCast(wide, hn::InterleaveUpper(d, r0, r1)), e = hn::BitCast(wide, hn::InterleaveUpper(d, r2, r3));
+          float* to = panels + 16 * k + i;
+          hn::StoreU(hn::BitCast(d, hn::InterleaveLower(wide, a, b)), d, to);
+          hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(wide, a, b)), d, to + 16);
+          hn::StoreU(hn::BitCast(d, hn::InterleaveLower(wide, c, e)), d, to + 32);
+          hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(wide, c, e)), d, to + 48);
+        }
+    }
+#endif
+    for (; k < width; ++k)
+      for (size_t i = 0; i < 16; ++i) panels[16 * k + i] = i < count ? scale * x[j + i][k] : T(0);
+  }
+}
+
+// ---- rows of the scores ----------------------------------------------------------------------------------------------------
+
+template <class T> HWY_INLINE Block<T> Exp16(Block<T> x) {
+  HEED_EACH_REGISTER x.v[r] = math::Exp(typename Block<T>::D(), x.v[r]);
+  return x;
+}
+
+template <class T> T LogOf(T x) {
+  const hn::CappedTag<T, 1> d;
+  return hn::GetLane(math::Log(d, hn::Set(d, x)));
+}
+
+template <class T> HWY_INLINE Block<T> Allowed(const RowMask& mask, size_t i) {
+  const Block<T> range = LanesBetween<T>(mask.first - Index(i), mask.last - Index(i));
+  return mask.allowed ? And16(range, LanesAllowed<T>(mask.allowed + i, size_t(mask.last - Index(i)))) : range;
+}
+
+// The columns that the rows [t, t + rows) of a tile look at, and whether each looks at all of its blocks.
+struct Span { size_t first, last, begin, end; };         // begin, end: in whole blocks
+template <class T> HWY_INLINE Span SpanOf(const Head<T>& head, size_t t, size_t rows) {
+  Span span{0, head.keys, 0, padded(head.keys)};
+  if (head.mask) {
+    span.first = head.keys;
+    span.last = 0;
+    for (size_t i = t; i < t + rows; ++i) {
+      const RowMask& mask = head.mask[i];
+      if (mask.first >= mask.last) continue;
+      if (size_t(mask.first) < span.first) span.first = size_t(mask.first);
+      if (size_t(mask.last) > span.last) span.last = size_t(mask.last);
+    }
+    if (span.first > span.last) span.first = span.last;
+    span.begin = span.first / 16 * 16;
+    span.end = padded(span.last);
+  }
+  return span;
+}
+
+template <class T> HWY_INLINE RowMask MaskOf(const Head<T>& head, size_t t) {
+  return head.mask ? head.mask[t] : RowMask{0, Index(head.keys)};
+}
+
+HWY_INLINE bool Covers(const RowMask& mask, size_t begin, size_t end) {
+  return !mask.allowed && size_t(mask.first) <= begin && size_t(mask.last) >= end;
+}
+
+// z becomes p = softmax(z); returns log Σ exp(z).   passes: 1 max, 2 exp and sum, 3 scale
+template <class T> HWY_INLINE T SoftmaxOfScores(const RowMask& mask, const Span& span, T* z) {
+  const Block<T> least = Set16(T(-__builtin_inf()));
+  if (mask.first >= mask.last) {
+    for (size_t s = span.begin; s < span.end; s += 16) Store16(Set16(T(0)), z + s);
+    return T(-__builtin_inf());
+  }
+  Block<T> most = least;
+  if (Covers(mask, span.begin, span.end)) {
+    for (size_t s = span.begin; s < span.end; s += 16) most = Max16(most, Load16(z + s));
+  } else {
+    for (size_t s = span.begin; s < span.end; s += 16) {
+      const Block<T> allowed = Choose16(Allowed<T>(mask, s), Load16(z + s), least);
+      most = Max16(most, allowed);
+      Store16(allowed, z + s);
+    }
+  }
+  const T m = MaxLane16(most);
+  const Block<T> shift = Set16(m);
+  Block<T> sums = Set16(T(0));
+  for (size_t s = span.begin; s < span.end; s += 16) {
+    const Block<T> e = Exp16(Load16(z + s) - shift);
+    sums = sums + e;
+    Store16(e, z + s);
+  }
+  const T sum = Sum16(sums);
+  const Block<T> scale = Set16(T(1) / sum);
+  for (size_t s = span.begin; s < span.end; s += 16) Store16(Load16(z + s) * scale, z + s);
+  return m + LogOf(sum);
+}
+
+// Dropout factors of the rows [t, t + rows) for the columns of the span; row i starts at factors + i * stride.
+template <class T> HWY_INLINE size_t FactorsOf(const Head<T>& head, size_t t, size_t rows, const Span& span, T* factors) {
+  if (head.keys <= 128) {                                // neighbouring rows share groups of 128 elements
+    DropoutFactors(head.dropout, head.first + Index(t * head.keys), rows * head.keys, factors);
+    return head.keys;
+  }
+  const size_t stride = row_stride(head.keys);
+  for (size_t i = 0; i < rows; ++i)
+    DropoutFactors(head.dropout, head.first + Index((t + i) * head.keys + span.begin), span.last - span.begin, factors + i * stride + span.begin);
+  return stride;
+}
+
+// ---- one head -------------------------------------------------------------------------------------------------------------
+
+template <class T> void AttentionHead(const Head<T>& head, const Rows<T>& output, T* weights) {
+  const size_t S = head.keys, stride = row_stride(S);
+  T* const turned_k = head.scratch;
+  T* const scores = turned_k + padded(S) * head.dk;
+  T* const factors = scores + kTileRows * stride;
+  Turn(head.k, S, head.dk, head.scale, turned_k);
+  for (size_t t = 0; t < head.queries; t += kTileRows) {
+    const size_t rows = head.queries - t < kTileRows ? head.queries - t : kTileRows;
+    const Span span = SpanOf(head, t, rows);
+    const Right<T> keys{turned_k, 16, Index(16 * head.dk), span.end};
+    Product(head.q[t], head.q.stride, 1, keys, span.begin, rows, head.dk, scores, Index(stride), false);
+    for (size_t i = 0; i < rows; ++i) {
+      T* const p = scores + i * stride;
+      head.log_sum_exp[t + i] = SoftmaxOfScores(MaskOf(head, t + i), span, p);
+      if (!weights) continue;
+      T* const to = weights + (t + i) * S;
+      for (size_t s = 0; s < S; ++s) to[s] = s >= span.first && s < span.last ? p[s] : T(0);
+    }
+    if (!head.dropout.keeps_all()) {
+      const size_t factor_stride = FactorsOf(head, t, rows, span, factors);
+      for (size_t i = 0; i < rows; ++i)
+        for (size_t s = span.begin; s < span.last; s += 16) {
+          T* const p = scores + i * stride + s;
+          const size_t n = span.last - s;
+          StoreN16(LoadN16(p, n) * LoadN16(factors + i * factor_stride + s, n), n, p);
+        }
+    }
+    const Right<T> values{head.v[span.first], head.v.stride, 16, head.dv};
+    Product(scores + span.first, Index(stride), 1, values, 0, rows, span.last - span.first, output[t], output.stride, false);
+  }
+}
+
+// rows [begin, end) of x = 0
+template <class T> void ClearRows(const Rows<T>& x, size_t begin, size_t end, size_t n) {
+  for (size_t i = begin; i < end; ++i)
+    for (size_t j = 0; j < n; ++j) x[i][j] = 0;
+}
+
+// forward was  o_t = Σ_s m_ts p_ts v_s,  so now
+//   dv_s += m_ts p_ts do_t,  dz_ts = p_ts (m_ts do_t·v_s - do_t·o_t),  dq_t = scale Σ_s dz_ts k_s,  dk_s += scale dz_ts q_t
+template <class T> void AttentionHeadGrad(const Head<T>& head, const HeadGrad<T>& grad) {
+  const size_t S = head.keys, dk = head.dk, dv = head.dv, stride = row_stride(S);
+  T* const turned_k = head.scratch;
+  T* const turned_v = turned_k + padded(S) * dk;
+  T* const scores = turned_v + padded(S) * dv;           // P, then P ⊙ M
+  T* const slopes = scores + kTileRows * stride;         // dP, then scale dZ
+  T* const factors = slopes + kTileRows * stride;
+  Turn(head.k, S, dk, head.scale, turned_k);
+  Turn(head.v, S, dv, T(1), turned_v);
+  const Block<T> scale = Set16(head.scale), zero = Set16(T(0));
+  const bool drop = !head.dropout.keeps_all();
+  size_t written = 0;                                    // rows of dk and dv that hold their sum so far
+  for (size_t t = 0; t < head.queries; t += kTileRows) {
+    const size_t rows = head.queries - t < kTileRows ? head.queries - t : kTileRows;
+    const Span span = SpanOf(head, t, rows);
+    const Right<T> keys{turned_k, 16, Index(16 * dk), span.end}, values{turned_v, 16, Index(16 * dv), span.end};
+    Product(head.q[t], head.q.stride, 1, keys, span.begin, rows, dk, scores, Index(stride), false);
+    Product(grad.doutput[t], grad.doutput.stride, 1, values, span.begin, rows, dv, slopes, Index(stride), false);
+    const size_t factor_stride = drop ? FactorsOf(head, t, rows, span, factors) : 0;
+    for (size_t i = 0; i < rows; ++i) {
+      const RowMask mask = MaskOf(head, t + i);
+      const T *o = grad.output[t + i], *d_o = grad.doutput[t + i];
+      Block<T> dots = zero;
+      for (size_t j = 0; j < dv; j += 16) dots = MulAdd16(LoadN16(o + j, dv - j), LoadN16(d_o + j, dv - j), dots);
+      const Block<T> delta = Set16(Sum16(dots)), shift = Set16(head.log_sum_exp[t + i]);
+      const bool whole = Covers(mask, span.begin, span.end), none = mask.first >= mask.last;
+      for (size_t s = span.begin; s < span.end; s += 16) {
+        T *const z = scores + i * stride + s, *const d = slopes + i * stride + s;
+        Block<T> p = none ? zero : Exp16(Load16(z) - shift), dp = Load16(d), kept = p;
+        if (drop) {
+          const Block<T> m = LoadN16(factors + i * factor_stride + s, span.last - s);
+          kept = p * m;
+          dp = dp * m;
+        }
+        Block<T> dz = scale * (p * (dp - delta));
+        if (!whole) {
+          const Block<T> allowed = none ? zero : Allowed<T>(mask, s);
+          kept = And16(kept, allowed);
+          dz = And16(dz, allowed);
+        }
+        Store16(kept, z);
+        Store16(dz, d);
+      }
+    }
+    const size_t first = span.first, last = span.last;
+    if (grad.dq.data) {
+      const Right<T> right{head.k[first], head.k.stride, 16, dk};
+      Product(slopes + first, Index(stride), 1, right, 0, rows, last - first, grad.dq[t], grad.dq.stride, grad.add_dq);
+    }
+    // The first tile that reaches a row of dk and dv writes it, unless there is something to add to.
+    const size_t fresh = written > first ? (written < last ? written : last) : first;
+    if (grad.dk.data) {
+      if (!grad.add_dk) ClearRows(grad.dk, written, first, dk);
+      const Right<T> right{head.q[t], head.q.stride, 16, dk};
+      Product(slopes + first, 1, Index(stride), right, 0, fresh - first, rows, grad.dk[first], grad.dk.stride, true);
+      Product(slopes + fresh, 1, Index(stride), right, 0, last - fresh, rows, grad.dk[fresh], grad.dk.stride, grad.add_dk);
+    }
+    if (grad.dv.data) {
+      if (!grad.add_dv) ClearRows(grad.dv, written, first, dv);
+      const Right<T> right{grad.doutput[t], grad.doutput.stride, 16, dv};
+      Product(scores + first, 1, Index(stride), right, 0, fresh - first, rows, grad.dv[first], grad.dv.stride, true);
+      Product(scores + fresh, 1, Index(stride), right, 0, last - fresh, rows, grad.dv[fresh], grad.dv.stride, grad.add_dv);
+    }
+    if (last > written) written = last;
+  }
+  if (grad.dk.data && !grad.add_dk) ClearRows(grad.dk, written, S, dk);
+  if (grad.dv.data && !grad.add_dv) ClearRows(grad.dv, written, S, dv);
+}
+
+void AttentionF32(const Head<float>& head, const Rows<float>& output, float* weights) { AttentionHead(head, output, weights); }
+void AttentionF64(const Head<double>& head, const Rows<double>& output, double* weights) { AttentionHead(head, output, weights); }
+void AttentionGradF32(const Head<float>& head, const HeadGrad<float>& grad) { AttentionHeadGrad(head, grad); }
+void AttentionGradF64(const Head<double>& head, const HeadGrad<double>& grad) { AttentionHeadGrad(head, grad); }
+
+}  // namespace
+}  // namespace heed::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include <cmath>
+#include <vector>
+
+#include "tensor/format.h"
+#include "tensor/ops/kernel.h"
+#include "tensor/ops/matmul.h"
+#include "tensor/ops/random.h"
+#include "tensor/ops/softmax.h"
+#include "tensor/parallel.h"
+
+namespace heed {
+HWY_EXPORT(AttentionF32);
+HWY_EXPORT(AttentionF64);
+HWY_EXPORT(AttentionGradF32);
+HWY_EXPORT(AttentionGradF64);
+
+namespace {
+
+struct Sizes { Index B, H, T, S, dk, dv; };
+
+Sizes check_inputs(const char* op, const Tensor& q, const Tensor& k, const Tensor& v) {
+  check<ShapeError>(q.rank() == 4 && k.rank() == 4 && v.rank() == 4, "{}: q, k and v need 4 dimensions: q {}, k {}, v {}", op, q.shape(), k.shape(),
+                    v.shape());
+  check<DTypeError>(q.dtype() == k.dtype() && q.dtype() == v.dtype(), "{}: dtypes differ: q {}, k {}, v {}", op, q.dtype(), k.dtype(), v.dtype());
+  const Sizes n{q.size(0), q.size(1), q.size(2), k.size(2), q.size(3), v.size(3)};
+  check<ShapeError>(k.size(3) == n.dk, "{}: widths of queries and keys differ: q {}, k {}", op, q.shape(), k.shape());
+  check<ShapeError>(k.shape() == Shape{n.B, n.H, n.S, n.dk}, "{}: batch or heads of q and k differ: q {}, k {}", op, q.shape(), k.shape());
+  check<ShapeError>(v.shape() == Shape{n.B, n.H, n.S, n.dv}, "{}: k and v differ: k {}, v {}", op, k.shape(), v.shape());
+  return n;
+}
+
+double scale_of(const AttentionOptions& options, Index dk) { return options.scale != 0 ? options.scale : 1 / std::sqrt(double(std::max<Index>(dk, 1))); }
+
+// Itself where rows are contiguous, else a copy.
+Tensor with_dense_rows(const Tensor& x) { return x.size(-1) <= 1 || x.strides()[x.rank() - 1] == 1 ? x : x.contiguous(); }
+
+template <class T> Rows<const T> rows_of(const Tensor& x, Index b, Index h) {
+  return {x.data<T>() + b * x.strides()[0] + h * x.strides()[1], x.strides()[2]};
+}
+template <class T> Rows<T> mutable_rows_of(const Tensor& x, T* data, Index b, Index h) {
+  return {data + b * x.strides()[0] + h * x.strides()[1], x.strides()[2]};
+}
+
+// Runs f(head, b, h) for all (b, h) in parallel; head.log_sum_exp and scratch are set.
+template <class T, class F>
+void for_heads(const char* op, const Sizes& n, const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options,
+               T* log_sum_exp, Index scratch_size, F&& f) {
+  const MaskRows mask_rows(op, mask, {n.B, n.H, n.T, n.S});
+  const DropoutKey dropout(op, options.dropout, options.key);
+  const auto scale = T(scale_of(options, n.dk));
+  parallel_for(n.B * n.H, row_grain(n.T * n.S * (1 + (n.dk + n.dv) / 16)), [&](Index begin, Index end) {
+    const Tensor scratch = empty({scratch_size}, dtype_of<T>);
+    std::vector<RowMask> masks(std::size_t(mask_rows.everything() ? 0 : n.T));
+    for (Index i = begin; i < end; ++i) {
+      for (Index t = 0; t < Index(masks.size()); ++t) {
+        RowMask row = mask_rows(i * n.T + t);
+        if (row.nothing()) row = {0, 0};
+        masks[std::size_t(t)] = row;
+      }
+      const Index b = i / n.H, h = i % n.H;
+      f(Head<T>{std::size_t(n.T), std::size_t(n.S), std::size_t(n.dk), std::size_t(n.dv), scale, rows_of<T>(q, b, h), rows_of<T>(k, b, h),
+                rows_of<T>(v, b, h), masks.empty() ? nullptr : masks.data(), dropout, i * n.T * n.S, log_sum_exp + i * n.T,
+                scratch.mutable_data<T>()}, b, h);
+    }
+  });
+}
+
+Index scores_size(Index S) { return Index(kTileRows * row_stride(std::size_t(S))); }
+Index factors_size(Index S, double dropout) { return dropout > 0 ? Index(factor_count(std::size_t(S))) : 0; }
+Index padded_size(Index S) { return Index(padded(std::size_t(S))); }
+
+}  // namespace
+
+AttentionOutput scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options) {
+  const char* op = "scaled_dot_product_attention";
+  const Sizes n = check_inputs(op, q, k, v);
+  return visit_float(q.dtype(), op, [&]<class T>() {
+    const Tensor qs = with_dense_rows(q), ks = with_dense_rows(k), vs = with_dense_rows(v);
+    AttentionOutput out{transpose(empty({n.B, n.T, n.H, n.dv}, q.dtype()), 1, 2), empty({n.B, n.H, n.T}, q.dtype()), {}};
+    if (options.weights) out.weights = empty({n.B, n.H, n.T, n.S}, q.dtype());
+    T* const output = out.output.mutable_data<T>();
+    T* const weights = options.weights ? out.weights.mutable_data<T>() : nullptr;
+    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(AttentionF32), &HWY_DYNAMIC_DISPATCH(AttentionF64));
+    for_heads<T>(op, n, qs, ks, vs, mask, options, out.log_sum_exp.mutable_data<T>(),
+                 padded_size(n.S) * n.dk + scores_size(n.S) + factors_size(n.S, options.dropout), [&](const Head<T>& head, Index b, Index h) {
+                   kernel(head, mutable_rows_of(out.output, output, b, h), weights ? weights + (b * n.H + h) * n.T * n.S : nullptr);
+                 });
+    return out;
+  });
+}
+
+void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options,
+                                       const AttentionOutput& forward, const Tensor& doutput, const Into* dq, const Into* dk, const Into* dv) {
+  const char* op = "scaled_dot_product_attention_grad";
+  const Sizes n = check_inputs(op, q, k, v);
+  const auto check_like = [&](const char* name, const Tensor& a, const Shape& shape) {
+    check<ShapeError>(a.shape() == shape, "{}: {} has another shape: {} {}, expected {}", op, name, name, a.shape(), shape);
+    check<DTypeError>(a.dtype() == q.dtype(), "{}: dtypes differ: {} {}, q {}", op, name, a.dtype(), q.dtype());
+  };
+  check_like("output", forward.output, {n.B, n.H, n.T, n.dv});
+  check_like("doutput", doutput, {n.B, n.H, n.T, n.dv});
+  check_like("log_sum_exp", forward.log_sum_exp, {n.B, n.H, n.T});
+  if (dq) check_like("dq", dq->tensor, q.shape());
+  if (dk) check_like("dk", dk->tensor, k.shape());
+  if (dv) check_like("dv", dv->tensor, v.shape());
+  visit_float(q.dtype(), op, [&]<class T>() {
+    const Tensor qs = with_dense_rows(q), ks = with_dense_rows(k), vs = with_dense_rows(v), outputs = with_dense_rows(forward.output),
+                 doutputs = with_dense_rows(doutput), lse = forward.log_sum_exp.contiguous();
+    const RowDestinations<3> to({dq, dk, dv});
+    std::array<T*, 3> data{};
+    for (std::size_t i = 0; i < 3; ++i)
+      if (to.wanted(i)) data[i] = to.tensor(i).template mutable_data<T>();
+    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(AttentionGradF32), &HWY_DYNAMIC_DISPATCH(AttentionGradF64));
+    const Index scratch = padded_size(n.S) * (n.dk + n.dv) + 2 * scores_size(n.S) + factors_size(n.S, options.dropout);
+    for_heads<T>(op, n, qs, ks, vs, mask, options, const_cast<T*>(lse.data<T>()), scratch, [&](const Head<T>& head, Index b, Index h) {
+      const auto rows = [&](std::size_t i) { return to.wanted(i) ? mutable_rows_of(to.tensor(i), data[i], b, h) : Rows<T>{nullptr, 0}; };
+      kernel(head, HeadGrad<T>{rows_of<T>(outputs, b, h), rows_of<T>(doutputs, b, h), rows(0), rows(1), rows(2), to.add(0), to.add(1), to.add(2)});
+    });
+    to.finish();
+  });
+}
+
+AttentionOutput scaled_dot_product_attention_by_definition(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask,
+                                                           const AttentionOptions& options) {
+  const char* op = "scaled_dot_product_attention_by_definition";
+  const Sizes n = check_inputs(op, q, k, v);
+  mask.check_fits(op, {n.B, n.H, n.T, n.S});
+  const Tensor scaled = q.clone();
+  visit_float(q.dtype(), op, [&]<class T>() {
+    for (T& x : scaled.mutable_span<T>()) x *= T(scale_of(options, n.dk));
+  });
+  const Tensor z = matmul(scaled, transpose(k));                                         // [B, H, T, S]
+  const Tensor p = softmax(z, -1, mask);
+  const Tensor o = matmul(dropout(p, options.dropout, options.key), v);                  // [B, H, T, dv]
+  return {transpose(transpose(o, 1, 2).contiguous(), 1, 2), logsumexp(z, -1), options.weights ? p : Tensor()};
+}
+
+}  // namespace heed
+#endif

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scaled dot-product attention (Vaswani et al. 2017, arXiv 1706.03762, 3.2.1, Eq. 1) in one pass that never stores [T, S]:
+//   Z = scale Q Kᵀ    P = softmax(Z, mask)    O = dropout(P) V          q [B, H, T, dk], k [B, H, S, dk], v [B, H, S, dv]
+// A row's result depends on that row, k and v alone: one query at a time gives the bits of all at once, masked keys change none.
+// Positions outside lengths, causal and window limits are skipped, whatever they hold. A row with nothing allowed gives zeros
+// and zero gradient. f32 and f64; any strides (slices of one packed projection are read in place where the last is 1).
+// ShapeError: not rank 4, sizes differ, the mask does not fit [B, H, T, S]. DTypeError: mixed.
+#pragma once
+#include "tensor/into.h"
+#include "tensor/mask.h"
+#include "tensor/random.h"
+
+namespace heed {
+
+struct AttentionOptions {
+  double scale = 0;                    // 0: 1/√dk
+  double dropout = 0;                  // on P, by tensor/dropout.h with element index in [B, H, T, S]
+  Key key = Key::from_bits(0);
+  bool weights = false;                // also return P, before dropout; the output has the same bits either way
+};
+
+struct AttentionOutput {
+  Tensor output;                       // [B, H, T, dv], a view of [B, T, H, dv]: transpose(1, 2) and reshape join the heads for free
+  Tensor log_sum_exp;                  // [B, H, T]: log Σ_s exp(Z_ts), -inf where nothing is allowed; what the gradient needs of P
+  Tensor weights;                      // [B, H, T, S] or undefined
+};
+
+AttentionOutput scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask = {},
+                                             const AttentionOptions& options = {});
+// P is computed anew from log_sum_exp; with the dropout factors M:
+//   dV = (P ⊙ M)ᵀ dO    δ = rowsum(dO ⊙ O)    dZ = P ⊙ (M ⊙ (dO Vᵀ) - δ)    dQ = scale dZ K    dK = scale dZᵀ Q
+// Gradients that are not wanted are null.
+void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options,
+                                       const AttentionOutput& forward, const Tensor& doutput, const Into* dq, const Into* dk, const Into* dv);
+
+// The same as matmul, softmax, dropout and matmul, each [B, H, T, S] stored.
+AttentionOutput scaled_dot_product_attention_by_definition(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask = {},
+                                                           const AttentionOptions& options = {});
+
+}  // namespace heed

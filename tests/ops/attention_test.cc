@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/ops/attention.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tensor/dropout.h"
+#include "tensor/error.h"
+#include "tensor/ops/random.h"
+#include "tensor/ops/view.h"
+#include "tests/close.h"
+#include "tests/every_target.h"
+
+using namespace heed;
+
+namespace {
+
+struct Reference { std::vector<double> output, weights, log_sum_exp, dq, dk, dv; };
+
+// Loops over all [b, h, t, s], in double; definitions 5.1 and 5.12
+Reference reference(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options, const Tensor& doutput) {
+  const Index B = q.size(0), H = q.size(1), T = q.size(2), S = k.size(2), dk = q.size(3), dv = v.size(3);
+  const double scale = options.scale != 0 ? options.scale : 1 / std::sqrt(double(dk));
+  const auto Q = doubles(q), K = doubles(k), V = doubles(v), dO = doubles(doutput);
+  const auto allowed = mask.dense({B, H, T, S}).to_vector<std::uint8_t>();
+  const DropoutKey dropout("test", options.dropout, options.key);
+  const auto size = [](Index n) { return std::vector<double>(std::size_t(n)); };
+  Reference out{size(B * H * T * dv), size(B * H * T * S), size(B * H * T), size(B * H * T * dk), size(B * H * S * dk), size(B * H * S * dv)};
+  const auto at = [](auto& x, Index i) -> auto& { return x[std::size_t(i)]; };
+  for (Index bh = 0; bh < B * H; ++bh)
+    for (Index t = 0; t < T; ++t) {
+      const Index row = bh * T + t;
+      std::vector<double> p = size(S), m = size(S), dp = size(S);
+      double most = -INFINITY, sum = 0, delta = 0;
+      for (Index s = 0; s < S; ++s) {
+        for (Index j = 0; j < dk; ++j) at(p, s) += scale * at(Q, row * dk + j) * at(K, (bh * S + s) * dk + j);
+        if (at(allowed, row * S + s)) most = std::max(most, at(p, s));
+      }
+      for (Index s = 0; s < S; ++s) sum += at(p, s) = at(allowed, row * S + s) ? std::exp(at(p, s) - most) : 0;
+      at(out.log_sum_exp, row) = sum > 0 ? most + std::log(sum) : -INFINITY;
+      for (Index s = 0; s < S; ++s) {
+        if (sum > 0) at(p, s) /= sum;
+        at(out.weights, row * S + s) = at(p, s);
+        at(m, s) = dropout_factor(dropout, row * S + s);
+        for (Index j = 0; j < dv; ++j) {
+          at(out.output, row * dv + j) += at(p, s) * at(m, s) * at(V, (bh * S + s) * dv + j);
+          at(dp, s) += at(m, s) * at(dO, row * dv + j) * at(V, (bh * S + s) * dv + j);
+          at(out.dv, (bh * S + s) * dv + j) += at(p, s) * at(m, s) * at(dO, row * dv + j);
+        }
+        delta += at(p, s) * at(dp, s);
+      }
+      for (Index s = 0; s < S; ++s)
+        for (Index j = 0; j < dk; ++j) {
+          const double dz = scale * at(p, s) * (at(dp, s) - delta);
+          at(out.dq, row * dk + j) += dz * at(K, (bh * S + s) * dk + j);
+          at(out.dk, (bh * S + s) * dk + j) += dz * at(Q, row * dk + j);
+        }
+    }
+  return out;
+}
+
+Tensor draw(int key, const Shape& shape, DType dtype = DType::f64) { return normal(Key(77, key), shape, 0, 1, dtype); }
+
+struct Gradients { Tensor dq, dk, dv; };
+Gradients gradients_of(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options, const AttentionOutput& out,
+                       const Tensor& doutput) {
+  const Gradients d{full(q.shape(), NAN, q.dtype()), full(k.shape(), NAN, q.dtype()), full(v.shape(), NAN, q.dtype())};
+  const Into dq{d.dq}, dk{d.dk}, dv{d.dv};
+  scaled_dot_product_attention_grad(q, k, v, mask, options, out, doutput, &dq, &dk, &dv);
+  return d;
+}
+
+void compare(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, AttentionOptions options, double tolerance) {
+  const Tensor doutput = draw(9, {q.size(0), q.size(1), q.size(2), v.size(3)}, q.dtype());
+  const Reference want = reference(q, k, v, mask, options, doutput);
+  const AttentionOutput plain = scaled_dot_product_attention(q, k, v, mask, options);
+  options.weights = true;
+  const AttentionOutput out = scaled_dot_product_attention(q, k, v, mask, options);
+  CHECK(equal_bits(out.output, plain.output));
+  CHECK(!plain.weights.defined());
+  CHECK(worst_absolute(out.output, want.output) < tolerance);
+  CHECK(worst_absolute(out.weights, want.weights) < tolerance);
+  CHECK(worst_absolute(out.log_sum_exp, want.log_sum_exp) < 10 * tolerance);
+  const Gradients d = gradients_of(q, k, v, mask, options, out, doutput);
+  CHECK(worst_absolute(d.dq, want.dq) < 10 * tolerance);
+  CHECK(worst_absolute(d.dk, want.dk) < 10 * tolerance);
+  CHECK(worst_absolute(d.dv, want.dv) < 10 * tolerance);
+}
+
+}  // namespace
+
+TEST_CASE("attention: value and gradient by the formulas, ragged sizes, every target") {
+  const Index sizes[][4] = {{1, 1, 1, 1}, {16, 16, 32, 32}, {5, 7, 3, 2}, {17, 15, 16, 8}, {3, 33, 20, 17}, {40, 31, 8, 48}, {2, 130, 5, 16}, {33, 260, 4, 4}};
+  for (const auto& [T, S, dk, dv] : sizes)
+    for (DType dtype : {DType::f32, DType::f64})
+      for (double p : {0.0, 0.4}) {
+        const Tensor q = draw(1, {2, 3, T, dk}, dtype), k = draw(2, {2, 3, S, dk}, dtype), v = draw(3, {2, 3, S, dv}, dtype);
+        const Mask mask = Mask::lengths(tensor({double(S), double((S + 1) / 2)}, DType::i32));
+        // P and O are sums of numbers up to about 5 with relative error about 10 roundings; sums over T rows in dK, dV
+        const double tolerance = dtype == DType::f32 ? 1e-5 : 2e-14;
+        for_every_target([&] {
+          CAPTURE(S);
+          compare(q, k, v, {}, {.dropout = p, .key = Key(5)}, tolerance);
+          compare(q, k, v, mask, {.scale = 0.3, .dropout = p, .key = Key(6)}, tolerance);
+        });
+      }
+}
+
+TEST_CASE("attention: random masks of every kind, empty rows and lengths 0") {
+  Random random(Key(Seed{21}));
+  for (int i = 0; i < 150; ++i) {
+    const Index B = 1 + random.below(3), H = 1 + random.below(2), T = 1 + random.below(40), S = 1 + random.below(random.below(4) ? 40 : 200);
+    const Index dk = 1 + random.below(20), dv = 1 + random.below(20);
+    const Key key(31, i);
+    Mask mask;
+    if (random.below(2)) mask = mask & Mask::lengths(to(randint(key / 0, {B}, 0, S + 1), DType::i32));
+    if (random.below(3) == 0) mask = mask & Mask::causal(random.below(S + 5) - 5);
+    if (random.below(3) == 0) mask = mask & Mask::window(random.below(10), random.below(10), random.below(5));
+    if (random.below(3) == 0)
+      mask = mask & Mask::allowed(bernoulli(key / 1, {random.below(2) ? B : 1, random.below(2) ? H : 1, random.below(2) ? T : 1, S}, random.uniform()));
+    const Tensor q = draw(3 * i, {B, H, T, dk}), k = draw(3 * i + 1, {B, H, S, dk}), v = draw(3 * i + 2, {B, H, S, dv});
+    CAPTURE(i);
+    compare(q, k, v, mask, {.dropout = random.below(2) ? 0.3 : 0, .key = key}, 2e-14);
+  }
+}
+
+TEST_CASE("attention: what the mask hides may hold anything") {
+  const Index S = 37;
+  const Tensor q = draw(1, {2, 2, 20, 8}), k = draw(2, {2, 2, S, 8}), v = draw(3, {2, 2, S, 8}), doutput = draw(4, {2, 2, 20, 8});
+  const Tensor k_nan = k.clone(), v_nan = v.clone();
+  const Mask mask = Mask::lengths(tensor({21, 0}, DType::i32)) & Mask::window(3, 2);
+  for (const Tensor& x : {k_nan, v_nan}) {
+    fill_(slice(x[0], 1, 21), NAN);
+    fill_(x[1], INFINITY);
+  }
+  for_every_target([&] {
+    const AttentionOptions options{.dropout = 0.2, .key = Key(1), .weights = true};
+    const AttentionOutput a = scaled_dot_product_attention(q, k, v, mask, options), b = scaled_dot_product_attention(q, k_nan, v_nan, mask, options);
+    CHECK(equal_bits(a.output, b.output));
+    CHECK(equal_bits(a.weights, b.weights));
+    CHECK(worst_absolute(b.output[1], std::vector<double>(2 * 20 * 8)) == 0);
+    const Gradients c = gradients_of(q, k, v, mask, options, a, doutput), d = gradients_of(q, k_nan, v_nan, mask, options, b, doutput);
+    CHECK(equal_bits(c.dq, d.dq));
+    CHECK(equal_bits(c.dk, d.dk));
+    CHECK(equal_bits(c.dv, d.dv));
+    CHECK(worst_absolute(d.dk[1], std::vector<double>(2 * S * 8)) == 0);
+  });
+  // NaN where it may be seen reaches exactly the rows that see it
+  const Tensor q_nan = q.clone();
+  fill_(q_nan[0][1][5], NAN);
+  const Tensor o = scaled_dot_product_attention(q_nan, k, v).output;
+  CHECK(all_nan(o[0][1][5]));
+  CHECK(equal_bits(o[0][1][4], scaled_dot_product_attention(q, k, v).output[0][1][4]));
+}
+
+TEST_CASE("attention: step by step, alone or in a batch, with longer padding: the same bits") {
+  const Index B = 3, H = 2, T = 37, d = 20;
+  for (DType dtype : {DType::f32, DType::f64}) {
+    const Tensor q = draw(1, {B, H, T, d}, dtype), k = draw(2, {B, H, T, d}, dtype), v = draw(3, {B, H, T, d}, dtype);
+    for_every_target([&] {
+      const AttentionOutput all = scaled_dot_product_attention(q, k, v, Mask::causal(), {.weights = true});
+      for (Index t = 0; t < T; ++t) {                       // a cache of t + 1 positions
+        const AttentionOutput one = scaled_dot_product_attention(slice(q, 2, t, t + 1), slice(k, 2, 0, t + 1), slice(v, 2, 0, t + 1));
+        REQUIRE(equal_bits(one.output, slice(all.output, 2, t, t + 1)));
+        REQUIRE(equal_bits(one.log_sum_exp, slice(all.log_sum_exp, 2, t, t + 1)));
+      }
+      const Mask lengths = Mask::lengths(tensor({37, 20, 5}, DType::i32));
+      const Tensor together = scaled_dot_product_attention(q, k, v, lengths).output;
+      const Tensor alone = scaled_dot_product_attention(slice(q, 0, 1, 2), slice(slice(k, 0, 1, 2), 2, 0, 20), slice(slice(v, 0, 1, 2), 2, 0, 20)).output;
+      CHECK(equal_bits(slice(together, 0, 1, 2), alone));
+    });
+  }
+}
+
+TEST_CASE("attention: slices of one packed projection, in and out, without copies") {
+  const Index B = 2, T = 19, H = 3, d = 8, width = H * d;
+  const Tensor packed = draw(1, {B, T, 3 * width}), doutput = transpose(draw(2, {B, T, H, d}), 1, 2);
+  const auto head = [&](const Tensor& x, int part) { return transpose(reshape(slice(x, 2, part * width, (part + 1) * width), {B, T, H, d}), 1, 2); };
+  const Tensor q = head(packed, 0), k = head(packed, 1), v = head(packed, 2);
+  REQUIRE(q.storage() == packed.storage());
+  const AttentionOptions options{.dropout = 0.1, .key = Key(3)};
+  const AttentionOutput out = scaled_dot_product_attention(q, k, v, Mask::causal(), options);
+  CHECK(equal_bits(out.output, scaled_dot_product_attention(q.clone(), k.clone(), v.clone(), Mask::causal(), options).output));
+  CHECK(transpose(out.output, 1, 2).is_contiguous());
+  const Gradients want = gradients_of(q, k, v, Mask::causal(), options, out, doutput);
+  const Tensor dpacked = full(packed.shape(), NAN, DType::f64);
+  const Into dq{head(dpacked, 0)}, dk{head(dpacked, 1)}, dv{head(dpacked, 2)};
+  scaled_dot_product_attention_grad(q, k, v, Mask::causal(), options, out, doutput, &dq, &dk, &dv);
+  CHECK(equal_bits(dq.tensor, want.dq));
+  CHECK(equal_bits(dk.tensor, want.dk));
+  CHECK(equal_bits(dv.tensor, want.dv));
+
+  // adding; columns that are not contiguous
+  const Tensor turned = transpose(ones({B, H, d, T}, DType::f64)), sum = ones(k.shape(), DType::f64);
+  const Into more_q{turned, true}, more_k{sum, true};
+  scaled_dot_product_attention_grad(q, transpose(transpose(k).clone()), v, Mask::causal(), options, out, doutput, &more_q, &more_k, nullptr);
+  std::vector<double> q_plus = doubles(want.dq), k_plus = doubles(want.dk);
+  for (double& x : q_plus) ++x;
+  for (double& x : k_plus) ++x;
+  CHECK(worst_absolute(turned, q_plus) < 1e-14);
+  CHECK(worst_absolute(sum, k_plus) < 1e-14);
+
+  // one tensor as q, k and v: three gradients into one buffer
+  const AttentionOutput self = scaled_dot_product_attention(q, q, q, {}, options);
+  const Gradients three = gradients_of(q, q, q, {}, options, self, doutput);
+  const Tensor one = full(q.shape(), NAN, DType::f64);
+  const Into first{one}, then{one, true};
+  scaled_dot_product_attention_grad(q, q, q, {}, options, self, doutput, &first, &then, &then);
+  std::vector<double> total = doubles(three.dq);
+  for (std::size_t i = 0; i < total.size(); ++i) total[i] += doubles(three.dk)[i] + doubles(three.dv)[i];
+  CHECK(worst_absolute(one, total) < 1e-14);
+}
+
+TEST_CASE("attention: equals its definition, dropout included") {
+  const Tensor q = draw(1, {2, 2, 30, 12}), k = draw(2, {2, 2, 150, 12}), v = draw(3, {2, 2, 150, 10});
+  const Mask mask = Mask::lengths(tensor({150, 70}, DType::i32)) & Mask::causal(90);
+  const AttentionOptions options{.dropout = 0.25, .key = Key(8), .weights = true};
+  const AttentionOutput fused = scaled_dot_product_attention(q, k, v, mask, options);
+  const AttentionOutput plain = scaled_dot_product_attention_by_definition(q, k, v, mask, options);
+  CHECK(worst_absolute(fused.output, plain.output) < 1e-14);
+  CHECK(worst_absolute(fused.weights, plain.weights) < 1e-14);
+}
+
+TEST_CASE("attention: the same bits for any number of threads and on all targets with FMA") {
+  const Tensor q = draw(1, {5, 7, 40, 24}, DType::f32), k = draw(2, {5, 7, 50, 24}, DType::f32), v = draw(3, {5, 7, 50, 24}, DType::f32);
+  const Tensor doutput = draw(4, {5, 7, 40, 24}, DType::f32);
+  const Mask mask = Mask::lengths(tensor({50, 49, 30, 0, 1}, DType::i32)) & Mask::causal(5);
+  const AttentionOptions options{.dropout = 0.1, .key = Key(8)};
+  std::vector<Tensor> first;
+  const auto run = [&] {
+    const AttentionOutput out = scaled_dot_product_attention(q, k, v, mask, options);
+    const Gradients d = gradients_of(q, k, v, mask, options, out, doutput);
+    const std::vector<Tensor> results{out.output, out.log_sum_exp, d.dq, d.dk, d.dv};
+    if (first.empty()) first = results;
+    for (std::size_t i = 0; i < results.size(); ++i) CHECK(equal_bits(results[i], first[i]));
+  };
+  for_threads(run);
+  for_every_fma_target(run);
+}
+
+TEST_CASE("attention: empty sizes, wrong shapes and dtypes") {
+  const Tensor q = zeros({2, 3, 4, 5}), k = zeros({2, 3, 6, 5}), v = zeros({2, 3, 6, 7});
+  const AttentionOutput none = scaled_dot_product_attention(q, zeros({2, 3, 0, 5}), zeros({2, 3, 0, 7}), {}, {.weights = true});
+  CHECK(doubles(none.output) == std::vector<double>(2 * 3 * 4 * 7, 0.0));
+  CHECK(none.weights.shape() == Shape{2, 3, 4, 0});
+  CHECK(doubles(none.log_sum_exp) == std::vector<double>(24, -INFINITY));
+  CHECK(scaled_dot_product_attention(zeros({0, 3, 4, 5}), zeros({0, 3, 6, 5}), zeros({0, 3, 6, 7})).output.shape() == Shape{0, 3, 4, 7});
+  CHECK(scaled_dot_product_attention(zeros({2, 3, 0, 5}), k, v).output.shape() == Shape{2, 3, 0, 7});
+  CHECK_THROWS_WITH_AS(scaled_dot_product_attention(q, zeros({2, 3, 6, 4}), v),
+                       "scaled_dot_product_attention: widths of queries and keys differ: q [2, 3, 4, 5], k [2, 3, 6, 4]", ShapeError);
+  CHECK_THROWS_AS(scaled_dot_product_attention(q, k, zeros({2, 3, 5, 7})), ShapeError);
+  CHECK_THROWS_AS(scaled_dot_product_attention(q, zeros({2, 1, 6, 5}), v), ShapeError);
+  CHECK_THROWS_AS(scaled_dot_product_attention(q[0], k[0], v[0]), ShapeError);
+  CHECK_THROWS_AS(scaled_dot_product_attention(q, k, to(v, DType::f64)), DTypeError);
+  CHECK_THROWS_AS(scaled_dot_product_attention(q, k, v, Mask::lengths(tensor({6}, DType::i32))), ShapeError);
+  CHECK_THROWS_AS(scaled_dot_product_attention(q, k, v, Mask::allowed(ones({5, 6}, DType::u8))), ShapeError);
+  CHECK_THROWS_AS(scaled_dot_product_attention(q, k, v, {}, {.dropout = 1.1}), Error);
+}
