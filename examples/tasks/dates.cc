@@ -33,7 +33,7 @@ constexpr Names kNames[] = {
      {"Jan", "Feb", "Mär", "Apr", "Mai", "Jun", "Jul", "Aug", "Sep", "Okt", "Nov", "Dez"},
      {"Sonntag", "Montag", "Dienstag", "Mittwoch", "Donnerstag", "Freitag", "Samstag"}}};
 
-// B month, b short month, A weekday, D and M two digits, d and m one or two, Y four, y two: for 1950 .. 2049 only, the last form.
+// B month, b short month, A weekday, D, M two digits, d, m one or two, Y four. y two: the last form, for 1950 .. 2049 only.
 constexpr std::string_view kForms[] = {"d B Y", "d b Y", "B d, Y", "A d B Y", "D.M.Y", "Y-M-D", "d/m/y"};
 
 // Case of the letters that occur in these names: ASCII, and those of Latin-1, whose UTF-8 is 0xC3 and a byte that differs by

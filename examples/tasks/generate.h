@@ -24,11 +24,12 @@ Rearranged reversed(std::span<const Index> source);
 Rearranged sorted(std::span<const Index> source);               // stable
 using Rearrange = Rearranged (*)(std::span<const Index>);
 // Lengths uniform in shortest .. longest as far as distinct sources of a length last.
-std::vector<TaskPair> make_sequences(Rearrange rearrange, Index symbols, Index shortest, Index longest, Random random, Index count);
+std::vector<TaskPair> make_sequences(Rearrange rearrange, Index symbols, Index shortest, Index longest, Random random,
+                                     Index count);
 // Distinct sources of these lengths, at most 2⁶⁰.
 Index count_sequences(Index symbols, Index shortest, Index longest);
 
-// Pairs of the grammar. Adjective-noun pairs held out (a choice of the seed) are in no pair, or with `held_out` in every one.
+// Adjective-noun pairs held out (the seed chooses them) are in no phrase, or with `held_out` at least one is in every phrase.
 std::vector<TaskPair> make_phrases(TaskOptions& options, Random random, Index count, bool held_out);
 
 }  // namespace heed

@@ -19,8 +19,8 @@ enum class Gender { masculine, feminine };
 struct Noun {
   std::string_view english, english_plural;
   unsigned kinds;
-  struct { std::string_view singular, plural; Gender gender; bool vowel; } french;     // vowel: begins with a vowel or mute h
-  struct { std::string_view singular, plural; Gender gender; } spanish;                // no feminine one begins with a stressed a
+  struct { std::string_view singular, plural; Gender gender; bool vowel; } french;  // vowel: begins with one or a mute h
+  struct { std::string_view singular, plural; Gender gender; } spanish;              // no feminine one begins with a stressed a
 };
 
 struct Adjective {
@@ -28,7 +28,11 @@ struct Adjective {
   int rank;                                                // of two adjectives the lower comes first in English
   unsigned kinds;
   bool before;                                             // French: before the noun
-  struct { std::string_view masculine, feminine, masculine_plural, feminine_plural; bool vowel; std::string_view before_vowel; } french;   // before_vowel: bel
+  struct {
+    std::string_view masculine, feminine, masculine_plural, feminine_plural;
+    bool vowel;
+    std::string_view before_vowel;                         // masculine singular: bel; empty where it is the same
+  } french;
   struct { std::string_view masculine, feminine, masculine_plural, feminine_plural; } spanish;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The grammar of the phrases task (definitions: examples/tasks/phrases.cc): a phrase is built as a tree and said in two languages.
+// The grammar of the phrases task (rules: phrases.cc): a phrase is built as a tree and said in two languages.
 #pragma once
 #include <optional>
 

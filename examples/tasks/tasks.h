@@ -41,13 +41,13 @@ struct Task {
 std::span<const std::string_view> task_names();
 
 // All sources of a task are distinct, over its parts too.
-// Error: unknown task or language, a number out of range, more pairs asked for than distinct sources exist (it says how many do).
+// Error: unknown task or language, a number out of range, more pairs asked for than distinct sources exist (says how many).
 Task make_task(std::string_view name, TaskOptions options = {});
 
 // `source TAB target TAB i-j .. [TAB i?j ..]`, a line a pair.
 std::string to_tsv(const TaskPart& part);
 
-// DIRECTORY/<part>.tsv for each part, and task.json with the name, the tokenizer and the options. FileError
+// DIRECTORY/<part>.tsv for each part, and task.json with name, tokenizer and options. FileError
 void write_task(const Task& task, const std::string& directory);
 
 // The written form of a date of the task: "2 January 2016", "2 Jan 2016", "January 2, 2016", "Saturday 2 January 2016",
