@@ -4,6 +4,7 @@
 #pragma once
 #include "autograd/variable.h"
 #include "tensor/mask.h"
+#include "tensor/ops/attention.h"
 
 namespace heed {
 
@@ -64,5 +65,8 @@ Variable dropout(const Variable& x, double p);   // x m/(1-p), m by the tape's k
 // ---- loss: tensor/ops/loss.h -----------------------------------------------------------------------------------------
 
 // ---- attention: tensor/ops/attention.h -------------------------------------------------------------------------------
+// O = dropout(softmax(scale Q Kᵀ, mask)) V, fused; the key of options is the tape's. The weights carry no gradient.
+struct AttentionVariable { Variable output; Tensor weights; };
+AttentionVariable scaled_dot_product_attention(const Variable& q, const Variable& k, const Variable& v, const Mask& mask = {}, AttentionOptions options = {});
 
 }  // namespace heed

@@ -6,6 +6,9 @@
 #include <cmath>
 #include <limits>
 
+#include "autograd/check.h"
+#include "autograd/ops.h"
+#include "autograd/tape.h"
 #include "tensor/dropout.h"
 #include "tensor/error.h"
 #include "tensor/ops/random.h"
@@ -257,4 +260,32 @@ TEST_CASE("attention: empty sizes, wrong shapes and dtypes") {
   CHECK_THROWS_AS(scaled_dot_product_attention(q, k, v, Mask::lengths(tensor({6}, DType::i32))), ShapeError);
   CHECK_THROWS_AS(scaled_dot_product_attention(q, k, v, Mask::allowed(ones({5, 6}, DType::u8))), ShapeError);
   CHECK_THROWS_AS(scaled_dot_product_attention(q, k, v, {}, {.dropout = 1.1}), Error);
+}
+
+TEST_CASE("attention: rule against central differences, also where q, k and v are slices of one projection or one value") {
+  const Index B = 2, T = 5, H = 2, d = 3;
+  const Tensor q = draw(1, {B, H, T, d}), k = draw(2, {B, H, 7, d}), v = draw(3, {B, H, 7, 4}), packed = draw(4, {B, T, 3 * H * d});
+  const Mask lengths = Mask::lengths(tensor({7, 0}, DType::i32));
+  CHECK(check_gradient([&](std::span<const Variable> x) { return scaled_dot_product_attention(x[0], x[1], x[2], lengths).output; }, {q, k, v}).holds(1e-8));
+  CHECK(check_gradient([&](std::span<const Variable> x) { return scaled_dot_product_attention(x[0], x[0], x[0], Mask::causal()).output; }, {q}).holds(1e-8));
+  const auto self = [&](std::span<const Variable> x) {
+    const auto parts = split(x[0], 3, 2);
+    const auto heads = [&](int i) { return transpose(reshape(parts[std::size_t(i)], {B, T, H, d}), 1, 2); };
+    return reshape(transpose(scaled_dot_product_attention(heads(0), heads(1), heads(2), Mask::causal()).output, 1, 2), {B, T, H * d});
+  };
+  CHECK(check_gradient(self, {packed}).holds(1e-8));
+}
+
+TEST_CASE("attention: dropout acts under a training tape only; a gradient that is not wanted costs nothing") {
+  const Tensor q = draw(1, {2, 2, 9, 4}), k = draw(2, {2, 2, 8, 4}), v = draw(3, {2, 2, 8, 4}), dy = draw(4, {2, 2, 9, 4});
+  const Variable leaf = variable(k);
+  const AttentionOptions options{.dropout = 0.5};
+  const Tensor still = scaled_dot_product_attention(constant(q), leaf, constant(v), {}, options).output.value();
+  CHECK(equal_bits(still, scaled_dot_product_attention(q, k, v).output));
+  Tape tape(Key(4));
+  const Variable out = scaled_dot_product_attention(constant(q), leaf, constant(v), {}, options).output;
+  const AttentionOptions drawn{.dropout = 0.5, .key = Key(4) / "" / 0};
+  CHECK(equal_bits(out.value(), scaled_dot_product_attention(q, k, v, {}, drawn).output));
+  tape.backward({&out, 1}, {&dy, 1});
+  CHECK(equal_bits(leaf.grad(), gradients_of(q, k, v, {}, drawn, scaled_dot_product_attention(q, k, v, {}, drawn), dy).dk));
 }

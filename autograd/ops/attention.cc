@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/ops/attention.h"
+
+#include "autograd/ops.h"
+#include "autograd/ops/gradients.h"
+#include "autograd/record.h"
+
+namespace heed {
+
+AttentionVariable scaled_dot_product_attention(const Variable& q, const Variable& k, const Variable& v, const Mask& mask, AttentionOptions options) {
+  const std::optional<Key> key = dropout_key(options.dropout);
+  if (key) options.key = *key;
+  else options.dropout = 0;
+  AttentionOutput out = scaled_dot_product_attention(q.value(), k.value(), v.value(), mask, options);
+  Variable output = record("scaled_dot_product_attention", out.output, {q, k, v},
+                           [slots = std::array{q.slot(), k.slot(), v.slot()}, q = saved(q), k = saved(k), v = saved(v), mask, options,
+                            output = saved(out.output), log_sum_exp = saved(out.log_sum_exp)](const Tensor& dy) {
+                             gradients(slots, [&](const auto& d) {
+                               scaled_dot_product_attention_grad(q, k, v, mask, options, {output, log_sum_exp, {}}, dy, d[0], d[1], d[2]);
+                             });
+                           });
+  return {std::move(output), std::move(out.weights)};
+}
+
+}  // namespace heed
