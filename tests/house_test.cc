@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rules of the house that a machine can check: who may include whom, stems, headers that stand alone, no exits.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <regex>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "tensor/file.h"
+#include "tensor/format.h"
+#include "tests/temporary_folder.h"
+
+using namespace heed;
+namespace fs = std::filesystem;
+
+namespace {
+
+const fs::path root = HEED_SOURCE_DIR;
+const std::vector<std::string> layers{"tensor", "autograd", "nn", "attention", "models", "examples"};   // includes go to the left only
+
+struct Source {
+  std::string path, folder, text, code;   // code: without comments and the insides of literals
+};
+
+// Comments and the insides of literals become spaces; lines stay where they are.
+std::string code_of(const std::string& text) {
+  static const std::regex token(R"re(//[^\n]*|/\*[^]*?\*/|R"(\w*)\([^]*?\)\1"|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)')re");
+  std::string code;
+  auto from = text.begin();
+  for (std::sregex_iterator it(text.begin(), text.end(), token), end; it != end; ++it) {
+    code.append(from, (*it)[0].first);
+    for (const char c : it->str()) code += c == '\n' ? '\n' : ' ';
+    from = (*it)[0].second;
+  }
+  return code.append(from, text.end());
+}
+
+const std::vector<Source>& sources() {
+  static const std::vector<Source> all = [] {
+    std::vector<Source> found;
+    std::vector<std::string> folders = layers;
+    folders.push_back("tests");
+    for (const std::string& folder : folders) {
+      if (!fs::exists(root / folder)) continue;
+      for (const auto& file : fs::recursive_directory_iterator(root / folder)) {
+        const std::string extension = file.path().extension().string();
+        if (extension != ".h" && extension != ".cc") continue;
+        const std::string text = read_file(file.path().string());
+        found.push_back({fs::relative(file.path(), root).generic_string(), folder, text, code_of(text)});
+      }
+    }
+    std::sort(found.begin(), found.end(), [](const Source& a, const Source& b) { return a.path < b.path; });
+    return found;
+  }();
+  return all;
+}
+
+bool is_library(const Source& source) { return source.folder != "tests" && source.folder != "examples"; }
+bool is_header(const Source& source) { return source.path.ends_with(".h"); }
+bool is_inline_part(const Source& source) { return source.path.ends_with("-inl.h"); }   // included several times, never alone
+
+std::vector<std::string> includes(const Source& source, char open) {
+  const std::regex line(open == '<' ? R"re((?:^|\n) *# *include *<([^>\n]+)>)re" : R"re((?:^|\n) *# *include *"([^"\n]+)")re");
+  std::vector<std::string> names;
+  for (std::sregex_iterator it(source.text.begin(), source.text.end(), line), end; it != end; ++it) names.push_back((*it)[1]);
+  return names;
+}
+
+bool is_third_party(const std::string& name) {
+  return std::regex_search(name, std::regex("^(hwy|tbb|oneapi|fmt|nlohmann|doctest|benchmark|CLI)/|^(utf8proc|sentencepiece|rapidcheck)"));
+}
+
+// The names in the first column of a declaration of the form  Variable name(...
+std::set<std::string> differentiable_functions() {
+  std::set<std::string> names;
+  const std::string code = code_of(read_file((root / "autograd/ops.h").string()));
+  static const std::regex declaration(R"re((?:^|\n)(?:[\w:]+(?:<[^;(]*>)?) (\w+)\()re");
+  for (std::sregex_iterator it(code.begin(), code.end(), declaration), end; it != end; ++it) names.insert((*it)[1]);
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("house: includes go down only, and name the file from the root") {
+  CHECK(sources().size() > 50);
+  for (const Source& source : sources())
+    for (const std::string& name : includes(source, '"')) {
+      const std::string folder = name.substr(0, name.find('/'));
+      const auto to = std::find(layers.begin(), layers.end(), folder), from = std::find(layers.begin(), layers.end(), source.folder);
+      INFO(source.path << " includes " << name);
+      CHECK(((to != layers.end() && to <= from) || (folder == "tests" && source.folder == "tests")));
+      CHECK(fs::exists(root / name));
+    }
+}
+
+TEST_CASE("house: Highway and TBB under tensor/ only, heavy headers in no public header") {
+  for (const Source& source : sources()) {
+    for (const std::string& name : includes(source, '<')) {
+      INFO(source.path << " includes " << name);
+      const bool simd = name.starts_with("hwy/"), threads = name.starts_with("tbb/") || name.starts_with("oneapi/") || name == "thread";
+      if (simd) CHECK((source.folder == "tensor" || source.folder == "tests"));
+      if (threads && is_library(source)) CHECK(source.path == "tensor/parallel.cc");
+      if (is_third_party(name) && is_header(source) && !is_inline_part(source) && is_library(source)) CHECK(source.path == "tensor/format.h");
+      if (name == "iostream") CHECK_FALSE(is_library(source));
+    }
+    for (const std::string& name : includes(source, '"')) {
+      INFO(source.path << " includes " << name);
+      if (name.ends_with("-inl.h")) CHECK((source.folder == "tensor" || source.folder == "tests"));
+      if (name == "tensor/parallel.h" && is_library(source)) CHECK((source.folder == "tensor" || source.path.starts_with("models/search")));
+      if (name == "tensor/format.h" && is_header(source) && is_library(source)) CHECK(source.path == "tensor/format.h");
+    }
+  }
+}
+
+TEST_CASE("house: what stands in HWY_NAMESPACE stands in an unnamed namespace there") {
+  static const std::regex opening(R"re(HWY_NAMESPACE \{\s*(\S+ \S)?)re");
+  for (const Source& source : sources())
+    for (std::sregex_iterator it(source.code.begin(), source.code.end(), opening), end; it != end; ++it) {
+      INFO(source.path);
+      CHECK((*it)[1] == "namespace {");
+    }
+}
+
+TEST_CASE("house: every stem of autograd/ops has its twins in tensor/ops and tests/ops") {
+  for (const Source& source : sources()) {
+    if (!source.path.starts_with("autograd/ops/") || is_header(source)) continue;
+    const std::string stem = fs::path(source.path).stem().string();
+    for (const std::string& twin : {"tensor/ops/" + stem + ".h", "tensor/ops/" + stem + ".cc", "tests/ops/" + stem + "_test.cc"})
+      CHECK_MESSAGE(fs::exists(root / twin), source.path << " needs " << twin);
+  }
+}
+
+TEST_CASE("house: the library neither ends the process nor prints") {
+  static const std::regex forbidden(R"re(\b(abort|exit|_exit|quick_exit|terminate|printf|fprintf|vprintf|puts|putchar|perror)\s*\()re"
+                                    R"re(|\bstd::(cout|cerr|clog)\b|\bstd(out|err)\b|\bfmt::print\b)re");
+  for (const Source& source : sources()) {
+    if (!is_library(source)) continue;
+    std::smatch found;
+    if (std::regex_search(source.code, found, forbidden)) FAIL_CHECK(source.path << ": " << found.str());
+  }
+}
+
+TEST_CASE("house: licence line, guard, no absolute path, nothing left to do") {
+  static const std::regex absolute(R"re(["' (](/(home|root|work|Users|tmp|opt|usr|var|mnt)/))re");
+  static const std::regex unfinished(R"re(\b(TODO|FIXME|XXX|HACK)\b)re");
+  for (const Source& source : sources()) {
+    INFO(source.path);
+    CHECK(source.text.starts_with("// SPDX-License-Identifier: Apache-2.0\n"));
+    if (is_header(source) && !is_inline_part(source)) CHECK(source.code.find("#pragma once") != std::string::npos);
+    if (source.path == "tests/house_test.cc") continue;
+    CHECK_FALSE(std::regex_search(source.text, absolute));
+    CHECK_FALSE(std::regex_search(source.text, unfinished));
+  }
+}
+
+// A header that its own .cc includes first has compiled alone already, with all warnings; the others are compiled here.
+TEST_CASE("house: every header compiles alone") {
+  std::set<std::string> proven;
+  for (const Source& source : sources()) {
+    const std::string own = fs::path(source.path).replace_extension(".h").generic_string();
+    std::smatch first;
+    if (!is_header(source) && std::regex_search(source.text, first, std::regex(R"re((?:^|\n) *# *(?:include|define) *["<]?([^">\n]+))re")) && first[1] == own)
+      proven.insert(own);
+  }
+  std::vector<std::string> headers;
+  for (const Source& source : sources())
+    if (is_header(source) && !is_inline_part(source) && !proven.contains(source.path)) headers.push_back(source.path);
+  const TemporaryFolder folder;
+  std::vector<std::string> errors(headers.size());
+  std::atomic<size_t> next = 0;
+  const auto work = [&](size_t worker) {
+    const std::string log = folder / std::to_string(worker);
+    for (size_t i; (i = next++) < headers.size();) {
+      const std::string command = fmt::format("{} -std=c++20 -fsyntax-only -Wall -Wextra -Wpedantic -Werror -I '{}' -include '{}' -x c++ /dev/null > '{}' 2>&1",
+                                              HEED_COMPILER, root.string(), headers[i], log);
+      if (std::system(command.c_str()) != 0) errors[i] = "failed: " + read_file(log);
+    }
+  };
+  std::vector<std::thread> workers;
+  for (size_t i = 0; i < std::clamp(std::thread::hardware_concurrency(), 1u, 8u); ++i) workers.emplace_back(work, i);
+  for (std::thread& worker : workers) worker.join();
+  for (size_t i = 0; i < headers.size(); ++i) CHECK_MESSAGE(errors[i].empty(), headers[i] << ": " << errors[i].substr(0, 2000));
+}
