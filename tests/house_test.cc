@@ -75,15 +75,6 @@ bool is_third_party(const std::string& name) {
   return std::regex_search(name, std::regex("^(hwy|tbb|oneapi|fmt|nlohmann|doctest|benchmark|CLI)/|^(utf8proc|sentencepiece|rapidcheck)"));
 }
 
-// The names in the first column of a declaration of the form  Variable name(...
-std::set<std::string> differentiable_functions() {
-  std::set<std::string> names;
-  const std::string code = code_of(read_file((root / "autograd/ops.h").string()));
-  static const std::regex declaration(R"re((?:^|\n)(?:[\w:]+(?:<[^;(]*>)?) (\w+)\()re");
-  for (std::sregex_iterator it(code.begin(), code.end(), declaration), end; it != end; ++it) names.insert((*it)[1]);
-  return names;
-}
-
 }  // namespace
 
 TEST_CASE("house: includes go down only, and name the file from the root") {

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/tensor.h"
+
+#include <doctest/doctest.h>
+#include <rapidcheck.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tensor/error.h"
+#include "tensor/ops/view.h"
+
+using namespace heed;
+
+// x[0] = y must not compile: it would reseat a temporary and change no element.
+static_assert(!std::is_assignable_v<Tensor, const Tensor&>);
+static_assert(!std::is_assignable_v<Tensor, Tensor>);
+static_assert(std::is_assignable_v<Tensor&, const Tensor&>);
+static_assert(std::is_nothrow_move_constructible_v<Tensor>);
+
+namespace {
+
+using Floats = std::vector<float>;
+#define THROWS(expression, type, text) CHECK_THROWS_WITH_AS((void)(expression), text, type)
+
+}  // namespace
+
+TEST_CASE("a copy of a handle shares the elements, clone copies them") {
+  Tensor x = tensor({{1, 2}, {3, 4}});
+  const Tensor same = x, copy = x.clone();
+  copy_into(x[0], tensor({7, 8}));
+  CHECK(same.to_vector<float>() == Floats{7, 8, 3, 4});
+  CHECK(copy.to_vector<float>() == Floats{1, 2, 3, 4});
+  x = copy;                                                   // reseats this handle only
+  CHECK(same.to_vector<float>() == Floats{7, 8, 3, 4});
+  CHECK(transpose(x).contiguous().storage() != x.storage());
+  CHECK(x.contiguous().storage() == x.storage());
+  const Tensor moved = std::move(x);
+  CHECK_FALSE(x.defined());
+  CHECK(moved.numel() == 4);
+}
+
+TEST_CASE("writing raises the version that a tape looks at, reading does not") {
+  const Tensor x = zeros({2, 2});
+  const auto before = x.version();
+  (void)x.data<float>();
+  (void)x.span<float>();
+  CHECK(x.version() == before);
+  fill_(x[1], 3);
+  CHECK(x.version() > before);
+  CHECK(x[0].version() == x.version());
+}
+
+TEST_CASE("typed access is checked") {
+  const Tensor x = tensor({{1, 2}, {3, 4}});
+  THROWS(x.data<double>(), DTypeError, "data: asked for f64 elements of a tensor of f32");
+  THROWS(transpose(x).span<float>(), ShapeError, "span: needs a contiguous tensor: shape [2, 2], strides [1, 2]; use contiguous()");
+  THROWS(x.item<float>(), ShapeError, "item: needs exactly one element: shape [2, 2]");
+  THROWS(x[0][1].item<std::int32_t>(), DTypeError, "data: asked for i32 elements of a tensor of f32");
+  THROWS(Tensor().data<float>(), Error, "data: the tensor is empty (default constructed)");
+  CHECK(x[1][0].item<float>() == 3);
+  CHECK(tensor(200, DType::u8).item() == 200);
+  CHECK(tensor(1.5, DType::bf16).item() == 1.5);
+  CHECK(reshape(x, {1, 4})[0][3].item() == 4);
+  CHECK(x.mutable_span<float>().size() == 4);
+}
+
+TEST_CASE("nested lists make tensors and are checked") {
+  CHECK(tensor({{{1}, {2}}, {{3}, {4}}}).shape() == Shape{2, 2, 1});
+  CHECK(tensor(5).shape() == Shape{});
+  CHECK(tensor({}).shape() == Shape{0});
+  CHECK(tensor({1, 2}, DType::i64).dtype() == DType::i64);
+  THROWS(tensor({{1, 2}, {3}}), ShapeError, "tensor: ragged row at [1]: 1 items, expected 2: shape [2, 2]");
+  THROWS(tensor({{1, 2}, 3}), ShapeError, "tensor: ragged nesting at [1]: expected shape [2, 2]");
+  THROWS(tensor({1, {2}}), ShapeError, "tensor: ragged nesting at [1]: expected shape [2]");
+  THROWS(tensor({{{1, 2}, {3, 4}}, {{5, 6}, {7}}}), ShapeError, "tensor: ragged row at [1, 1]: 1 items, expected 2: shape [2, 2, 2]");
+  THROWS(tensor({1.5}, DType::i32), DTypeError, "tensor: 1.5 at [0] does not fit i32");
+  THROWS(tensor({{0, 256}}, DType::u8), DTypeError, "tensor: 256 at [0, 1] does not fit u8");
+  THROWS(tensor({-1}, DType::u8), DTypeError, "tensor: -1 at [0] does not fit u8");
+  THROWS(tensor({NAN}, DType::i64), DTypeError, "tensor: nan at [0] does not fit i64");
+  THROWS(tensor(Floats{1, 2, 3}, {2, 2}), ShapeError, "tensor: 3 values for shape [2, 2]");
+  CHECK(tensor(Floats{1, 2}, {2, 1}).shape() == Shape{2, 1});
+}
+
+TEST_CASE("indexing: positions, slices, new axes, ellipsis") {
+  const Tensor x = reshape(arange(0, 24, 1, DType::f32), {2, 3, 4});
+  CHECK(x(1, 2, 3).item() == 23);
+  CHECK(x(-1, -1, -1).item() == 23);
+  CHECK(x[-2].to_vector<float>() == x[0].to_vector<float>());
+  CHECK(x(0, all, Slice{1, 3}).to_vector<float>() == Floats{1, 2, 5, 6, 9, 10});
+  CHECK(x(0, 0, Slice{.step = -1}).to_vector<float>() == Floats{3, 2, 1, 0});
+  CHECK(x(0, 0, Slice{-1, 0, -2}).to_vector<float>() == Floats{3, 1});
+  CHECK(x(0, 0, Slice{1, 100}).to_vector<float>() == Floats{1, 2, 3});
+  CHECK(x(0, 0, Slice{3, 1}).shape() == Shape{0});
+  CHECK(x(ellipsis, 0).shape() == Shape{2, 3});
+  CHECK(x(1, ellipsis, newaxis).shape() == Shape{3, 4, 1});
+  CHECK(x(newaxis, ellipsis, Slice{0, 2}).shape() == Shape{1, 2, 3, 2});
+  CHECK(x(0, ellipsis, 1, 2).item() == 6);
+  CHECK(x(all).shape() == x.shape());
+  CHECK(x(0, all, Slice{1, 3}).storage() == x.storage());
+  THROWS(x(0, 3), IndexError, "index: 3 at dim 1 is not in [-3, 3): shape [2, 3, 4]");
+  THROWS(x[2], IndexError, "index: 2 at dim 0 is not in [-2, 2): shape [2, 3, 4]");
+  THROWS(x[-3], IndexError, "index: -3 at dim 0 is not in [-2, 2): shape [2, 3, 4]");
+  THROWS(x(0, 0, 0, 0), IndexError, "index: 4 indices for 3 dims: shape [2, 3, 4]");
+  THROWS(x(ellipsis, ellipsis), IndexError, "index: at most one ellipsis: 2 given");
+  THROWS(x(Slice{.step = 0}), IndexError, "index: slice step 0 at dim 0: shape [2, 3, 4]");
+  THROWS(tensor(1)[0], IndexError, "index: a tensor of rank 0 has no rows");
+  float sum = 0;
+  for (Tensor row : x(0)) sum += row[0].item<float>();
+  CHECK(sum == 0 + 4 + 8);
+}
+
+TEST_CASE("sizes whose product overflows throw before anything is allocated") {
+  const MemoryUse before = memory_use();
+  THROWS(zeros({Index{1} << 40, Index{1} << 40}), ShapeError, "empty: too many elements: [1099511627776, 1099511627776]");
+  THROWS(zeros({0, Index{1} << 40, Index{1} << 40}), ShapeError, "empty: too many elements: [0, 1099511627776, 1099511627776]");
+  THROWS(zeros({2, -1}), ShapeError, "empty: sizes must not be negative: [2, -1]");
+  THROWS(arange(0, 1e300), ShapeError, doctest::Contains("arange: too many elements"));
+  THROWS(Shape({1, 1, 1, 1, 1, 1, 1, 1, 1}), ShapeError, "shape: at most 8 axes: 9 given");
+  CHECK(memory_use().reserved == before.reserved);
+}
+
+TEST_CASE("arange, eye, full") {
+  CHECK(arange(0, 5).to_vector<Index>() == std::vector<Index>{0, 1, 2, 3, 4});
+  CHECK(arange(5, 0, -2, DType::f32).to_vector<float>() == Floats{5, 3, 1});
+  CHECK(arange(3, 3).numel() == 0);
+  CHECK(arange(0, 1, 0.25, DType::f64).to_vector<double>() == std::vector<double>{0, 0.25, 0.5, 0.75});
+  THROWS(arange(0, 1, 0), Error, doctest::Contains("arange: needs finite bounds and a step that is not 0"));
+  CHECK(eye(2).to_vector<float>() == Floats{1, 0, 0, 1});
+  CHECK(full({2}, 7, DType::u8).to_vector<std::uint8_t>() == std::vector<std::uint8_t>{7, 7});
+}
+
+TEST_CASE("conversion saturates, NaN gives 0, bf16 rounds to nearest even") {
+  const Tensor x = tensor({NAN, 1e20, -1e20, 2.9, -2.9, 300});
+  CHECK(to(x, DType::i32).to_vector<std::int32_t>() == std::vector<std::int32_t>{0, INT32_MAX, INT32_MIN, 2, -2, 300});
+  CHECK(to(x, DType::i64).to_vector<Index>() == std::vector<Index>{0, INT64_MAX, INT64_MIN, 2, -2, 300});
+  CHECK(to(x, DType::u8).to_vector<std::uint8_t>() == std::vector<std::uint8_t>{0, 255, 0, 2, 0, 255});
+  CHECK(to(tensor({1, 2}), DType::f32).dtype() == DType::f32);
+  // 1 + 2⁻⁸ lies between 1 and 1 + 2⁻⁷: to even; 1 + 3·2⁻⁸ between 1 + 2⁻⁷ and 1 + 2⁻⁶: to even
+  const Tensor halves = to(tensor({1 + 0x1p-8, 1 + 3 * 0x1p-8, 1 + 0x1.01p-8, 3.4e38, INFINITY}), DType::bf16);
+  CHECK(to(halves, DType::f32).to_vector<float>() == Floats{1, 1 + 0x1p-6f, 1 + 0x1p-7f, INFINITY, INFINITY});
+  CHECK(std::isnan(to(to(tensor({NAN}), DType::bf16), DType::f32)[0].item<float>()));
+  CHECK(to(transpose(tensor({{1, 2}, {3, 4}})), DType::i32).to_vector<std::int32_t>() == std::vector<std::int32_t>{1, 3, 2, 4});
+}
+
+TEST_CASE("copy_into broadcasts and checks") {
+  const Tensor x = zeros({2, 3});
+  copy_into(x, tensor({1, 2, 3}));
+  CHECK(x.to_vector<float>() == Floats{1, 2, 3, 1, 2, 3});
+  copy_into(x(all, Slice{.step = -1}), tensor({{1}, {2}}));
+  CHECK(x.to_vector<float>() == Floats{1, 1, 1, 2, 2, 2});
+  THROWS(copy_into(x, zeros({4})), ShapeError, "copy_into: shapes do not broadcast: a [2, 3], b [4] (3 and 4 at dim -1)");
+  THROWS(copy_into(x, zeros({5, 2, 3})), ShapeError, "copy_into: cannot broadcast y [5, 2, 3] to x [2, 3]");
+  THROWS(copy_into(x, zeros({3}, DType::f64)), DTypeError, "copy_into: dtypes differ: x f32, y f64; use to(y, dtype)");
+  const Tensor wide = expand(zeros({1, 3}), {2, 3});
+  THROWS(copy_into(wide, x), Error, "copy_into: writes through an expanded view, whose elements share memory: shape [2, 3], strides [0, 1]");
+  THROWS(fill_(wide, 1), Error, "fill_: writes through an expanded view, whose elements share memory: shape [2, 3], strides [0, 1]");
+  THROWS(copy_into(Tensor(), x), Error, "copy_into: an operand is empty (default constructed)");
+}
+
+TEST_CASE("copy_into is right when source and destination overlap") {
+  CHECK(rc::check("overlap", [] {
+    const auto n = *rc::gen::inRange<Index>(1, 7);
+    const Tensor x = reshape(arange(0, double(n * n), 1, DType::f32), {n, n});
+    const auto view = [&] {
+      Tensor v = x;
+      if (*rc::gen::arbitrary<bool>()) v = transpose(v);
+      if (*rc::gen::arbitrary<bool>()) v = flip(v, 0);
+      if (*rc::gen::arbitrary<bool>()) v = flip(v, 1);
+      return v;
+    };
+    const auto rows = *rc::gen::inRange<Index>(0, n + 1), skip_a = *rc::gen::inRange<Index>(0, n - rows + 1), skip_b = *rc::gen::inRange<Index>(0, n - rows + 1);
+    const Tensor to = slice(view(), 0, skip_a, skip_a + rows), from = slice(view(), 0, skip_b, skip_b + rows);
+    const Floats expected = from.to_vector<float>();
+    copy_into(to, from);
+    RC_ASSERT(to.to_vector<float>() == expected);
+  }));
+}
+
+TEST_CASE("copies of large tensors in any order of axes are right") {
+  const Tensor x = reshape(arange(0, 70 * 33 * 50, 1, DType::f32), {70, 33, 50});
+  for (const Dims& dims : {Dims{0, 2, 1}, Dims{2, 1, 0}, Dims{1, 0, 2}, Dims{2, 0, 1}}) {
+    const Tensor view = permute(x, dims), copy = view.clone();
+    bool right = copy.is_contiguous();
+    const float* p = copy.data<float>();
+    for (Index i = 0; i < view.size(0); ++i)
+      for (Index j = 0; j < view.size(1); ++j)
+        for (Index k = 0; k < view.size(2); ++k)
+          right &= *p++ == view.data<float>()[i * view.strides()[0] + j * view.strides()[1] + k * view.strides()[2]];
+    CHECK(right);
+  }
+}
+
+TEST_CASE("dims may be negative, sizes beyond them throw") {
+  const Tensor x = zeros({2, 3});
+  CHECK(x.size(-1) == 3);
+  THROWS(x.size(2), IndexError, "size: dim 2 is not in [-2, 2): shape [2, 3]");
+  THROWS(broadcast_shapes("add", {2, 3}, {4, 3}), ShapeError, "add: shapes do not broadcast: a [2, 3], b [4, 3] (2 and 4 at dim -2)");
+  CHECK(broadcast_shapes("add", {2, 1, 3}, {4, 1}) == Shape{2, 4, 3});
+  CHECK(zeros({}).numel() == 1);
+  CHECK(zeros({2, 0}).is_contiguous());
+}
