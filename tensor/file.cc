@@ -76,43 +76,46 @@ std::string folder_of(const std::string& path) {
 
 }  // namespace
 
-std::string read_file(const std::string& path, std::size_t limit) {
-  const Descriptor file{retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); })};
-  struct stat status;
-  if (file.fd < 0 || ::fstat(file.fd, &status) < 0) refused(path, "cannot open", errno);
-  if (S_ISDIR(status.st_mode)) refused(path, "cannot read", EISDIR);
-  std::string bytes;
-  const auto expected = S_ISREG(status.st_mode) ? std::size_t(status.st_size) : 0;
-  check<FileError>(expected <= limit, "{}: too large: {} bytes, at most {} allowed", path, expected, limit);
-  for (std::size_t size = 0, room = expected + 1;; room = std::max(kBlock, size)) {     // one byte more shows the end
-    bytes.resize(size + room);
-    const ssize_t n = read_fully(file.fd, bytes.data() + size, room);
-    if (n < 0) refused(path, "cannot read", errno);
-    size += std::size_t(n);
-    check<FileError>(size <= limit, "{}: too large: more than the {} bytes allowed", path, limit);
-    if (std::size_t(n) < room) return bytes.resize(size), bytes;
-  }
-}
-
-InputFile::InputFile(const std::string& path) : path_(path), file_(retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); })) {
+InputFile::InputFile(const std::string& path, Kind kind)
+    : path_(path), file_(retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); })) {
   struct stat status {};
-  const bool opened = file_ >= 0 && ::fstat(file_, &status) == 0;
-  const int error = opened ? (S_ISDIR(status.st_mode) ? EISDIR : S_ISREG(status.st_mode) ? 0 : EINVAL) : errno;
-  if (error != 0) {
+  const int error = file_ < 0 || ::fstat(file_, &status) < 0 ? errno : S_ISDIR(status.st_mode) ? EISDIR : 0;
+  const bool regular = S_ISREG(status.st_mode);
+  if (error != 0 || (kind == Kind::regular && !regular)) {
     if (file_ >= 0) ::close(file_);
-    if (error == EINVAL) throw FileError(fmt::format("{}: not a regular file", path), error);
-    refused(path, opened ? "cannot read" : "cannot open", error);
+    if (error == 0) throw FileError(fmt::format("{}: not a regular file", path), EINVAL);
+    refused(path, error == EISDIR ? "cannot read" : "cannot open", error);
   }
-  size_ = std::uint64_t(status.st_size);
+  if (regular) size_ = std::uint64_t(status.st_size);
 }
 
 InputFile::~InputFile() { ::close(file_); }
 
-void InputFile::read(void* to, std::size_t size) {
-  const ssize_t n = read_fully(file_, static_cast<char*>(to), size);
+std::size_t InputFile::read_some(char* to, std::size_t size) {
+  const ssize_t n = retry([&] { return ::read(file_, to, size); });
   if (n < 0) refused(path_, fmt::format("cannot read at byte {}", position_), errno);
   position_ += std::uint64_t(n);
-  check<FileError>(std::size_t(n) == size, "{}: ends at byte {}, had {} bytes when it was opened", path_, position_, size_);
+  return std::size_t(n);
+}
+
+void InputFile::read(void* to, std::size_t size) {
+  for (std::size_t done = 0, n; done < size; done += n) {
+    n = read_some(static_cast<char*>(to) + done, size - done);
+    check<FileError>(n > 0, "{}: ends at byte {}, had {} bytes when it was opened", path_, position_, size_);
+  }
+}
+
+std::string read_file(const std::string& path, std::size_t limit) {
+  InputFile file(path, InputFile::Kind::any);
+  check<FileError>(file.size() <= limit, "{}: too large: {} bytes, at most {} allowed", path, file.size(), limit);
+  std::string bytes(std::size_t(file.size()) + 1, '\0');            // one byte more shows the end
+  for (std::size_t size = 0;;) {
+    if (size == bytes.size()) bytes.resize(size + std::max(kBlock, size));
+    const std::size_t n = file.read_some(bytes.data() + size, bytes.size() - size);
+    if (n == 0) return bytes.resize(size), bytes;
+    size += n;
+    check<FileError>(size <= limit, "{}: too large: more than the {} bytes allowed", path, limit);
+  }
 }
 
 AtomicFile::AtomicFile(const std::string& path) : path_(path), target_(follow_links(path)) {

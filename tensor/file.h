@@ -14,16 +14,18 @@ namespace heed {
 // The bytes of a file, a pipe or a device. FileError with path and reason; also beyond `limit` bytes.
 std::string read_file(const std::string& path, std::size_t limit = std::numeric_limits<std::size_t>::max());
 
-// A regular file read from front to back. FileError with path and reason.
+// A file read from front to back. FileError with path and reason; also for a pipe or device unless they are allowed.
 class InputFile {
  public:
-  explicit InputFile(const std::string& path);
+  enum class Kind { regular, any };
+  explicit InputFile(const std::string& path, Kind kind = Kind::regular);
   ~InputFile();
   InputFile(const InputFile&) = delete;
   InputFile& operator=(const InputFile&) = delete;
 
-  std::uint64_t size() const { return size_; }                     // when it was opened
+  std::uint64_t size() const { return size_; }                     // when it was opened; 0 for a pipe or device
   void read(void* to, std::size_t size);                           // all of it: FileError where the file ends before
+  std::size_t read_some(char* to, std::size_t size);               // what is there already, at least a byte; 0 only at the end
 
  private:
   std::string path_;

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/bpe.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "models/text.h"
+#include "tensor/format.h"
+#include "tensor/sha256.h"
+
+#ifdef HEED_SENTENCEPIECE
+#include <sentencepiece_processor.h>
+#include <sentencepiece_trainer.h>
+#endif
+
+namespace heed {
+namespace {
+
+constexpr std::size_t kLargestModel = std::size_t(64) << 20, kMostPieces = 1000000, kLongestPiece = 1024;
+
+constexpr std::string_view kSpace = "\u2581";          // how pieces write a space
+
+// Normalisation tables of SentencePiece 0.1.97: nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf.
+constexpr std::string_view kKnownTables[] = {
+    "51d3684747b35ef99cd4802f37cc1ee0c6bec4d060814f774efb1066d3c167f2", "557b5397b1133d8abb62f7923e5b53ee496d3e36b9f63fd42625077c33688a14",
+    "6cec34e8016fd0d0a2da28b60b00e36b19a275df83786bf6b494bd033c708f83", "b30e4085ba1fad56d2401f4612419b6b3b42c5adc1e04f3aa1806399895d6bdd"};
+
+// One field of a protobuf message: `bytes` is the content of a length-delimited one, `whole` the field with its tag.
+struct Field { std::uint64_t number; int type; std::string_view bytes, whole; };
+
+class Message {
+ public:
+  Message(std::string_view bytes, std::size_t offset, const std::string& name) : bytes_(bytes), offset_(offset), name_(name) {}
+
+  bool next(Field& field) {
+    if (at_ == bytes_.size()) return false;
+    const std::size_t start = at_;
+    const std::uint64_t tag = varint();
+    field = {tag >> 3, int(tag & 7), {}, {}};
+    if (field.number == 0) malformed(start);
+    if (field.type == 0) varint();
+    else if (field.type == 1) skip(8);
+    else if (field.type == 5) skip(4);
+    else if (field.type == 2) field.bytes = skip(varint());
+    else malformed(start);
+    field.whole = bytes_.substr(start, at_ - start);
+    return true;
+  }
+  std::size_t offset(const Field& field) const { return offset_ + std::size_t(field.bytes.data() - bytes_.data()); }
+
+ private:
+  std::uint64_t varint() {
+    std::uint64_t value = 0;
+    for (int shift = 0; shift < 64; shift += 7) {
+      if (at_ == bytes_.size()) malformed(at_);
+      const auto byte = std::uint8_t(bytes_[at_++]);
+      value |= std::uint64_t(byte & 0x7F) << shift;
+      if (byte < 0x80) return value;
+    }
+    malformed(at_);
+  }
+  std::string_view skip(std::uint64_t size) {
+    if (size > bytes_.size() - at_) malformed(at_);
+    at_ += std::size_t(size);
+    return bytes_.substr(at_ - std::size_t(size), std::size_t(size));
+  }
+  [[noreturn]] void malformed(std::size_t at) const {
+    throw FileError(fmt::format("{}: not a SentencePiece model: malformed at byte {}", name_, offset_ + at));
+  }
+
+  std::string_view bytes_;
+  std::size_t at_ = 0, offset_;
+  const std::string& name_;
+};
+
+void append_varint(std::string& out, std::uint64_t value) {
+  for (; value >= 0x80; value >>= 7) out += char(value | 0x80);
+  out += char(value);
+}
+
+// NormalizerSpec without a precompiled_charsmap (field 2) that is not known
+std::string safe_normalizer(Message spec) {
+  std::string out;
+  for (Field field; spec.next(field);) {
+    const bool table = field.number == 2 && field.type == 2 && !field.bytes.empty();
+    if (!table || std::ranges::find(kKnownTables, sha256(field.bytes)) != std::end(kKnownTables)) out += field.whole;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string scan_sentencepiece_model(std::string_view model, const std::string& name) {
+  check<FileError>(model.size() <= kLargestModel, "{}: too large: {} bytes, at most {} allowed", name, model.size(), kLargestModel);
+  std::string out;
+  out.reserve(model.size());
+  std::size_t pieces = 0;
+  Message proto(model, 0, name);                                     // ModelProto: 1 pieces, 2 trainer, 3 normalizer, 5 denormalizer
+  for (Field field; proto.next(field);) {
+    const std::size_t offset = field.type == 2 ? proto.offset(field) : 0;
+    if (field.number == 1 && field.type == 2) {
+      const auto rule = [&](bool holds, std::string_view what) {
+        check<FileError>(holds, "{}: piece {} at byte {} {}", name, pieces, offset, what);
+      };
+      rule(pieces < kMostPieces, "is one more than the million allowed");
+      Message message(field.bytes, offset, name);
+      bool named = false;
+      for (Field part; message.next(part);) {
+        if (part.number != 1 || part.type != 2) continue;
+        named = true;
+        rule(!part.bytes.empty(), "is empty");
+        rule(part.bytes.size() <= kLongestPiece, "has more than 1024 bytes");
+        rule(part.bytes.find('\0') == part.bytes.npos, "contains a NUL");
+        rule(is_utf8(part.bytes), "is not UTF-8");
+      }
+      rule(named, "has no text");
+      ++pieces;
+    }
+    if ((field.number == 3 || field.number == 5) && field.type == 2) {
+      const std::string spec = safe_normalizer(Message(field.bytes, offset, name));
+      append_varint(out, field.number << 3 | 2);
+      append_varint(out, spec.size());
+      out += spec;
+    } else {
+      out += field.whole;
+    }
+  }
+  check<FileError>(pieces > 0, "{}: not a SentencePiece model: no pieces in {} bytes", name, model.size());
+  return out;
+}
+
+#ifdef HEED_SENTENCEPIECE
+
+struct Bpe::Model {
+  std::string bytes;
+  sentencepiece::SentencePieceProcessor processor;
+  bool prefixed = false, byte_pieces = false;        // a space goes in front of every line; unknown characters are spelt in bytes <0x41>
+};
+
+namespace {
+
+struct Lines : sentencepiece::SentenceIterator {
+  explicit Lines(std::span<const std::string> lines) : lines(lines) {}
+  bool done() const override { return at == lines.size(); }
+  void Next() override { ++at; }
+  const std::string& value() const override { return lines[at]; }
+  sentencepiece::util::Status status() const override { return {}; }
+  std::span<const std::string> lines;
+  std::size_t at = 0;
+};
+
+}  // namespace
+
+bool has_sentencepiece() { return true; }
+
+Bpe::Bpe(std::string_view model) {
+  auto loaded = std::make_shared<Model>();
+  loaded->bytes = scan_sentencepiece_model(model);
+  const auto status = loaded->processor.LoadFromSerializedProto(loaded->bytes);
+  check<FileError>(status.ok(), "sentencepiece model: refused by the library: {}", status.error_message());
+  loaded->byte_pieces = loaded->processor.IsByte(loaded->processor.PieceToId("<0x00>"));
+  model_ = loaded;
+  const std::vector<std::string> pieces = tokens("x");
+  loaded->prefixed = !pieces.empty() && pieces[0].starts_with(kSpace);
+}
+
+std::vector<std::string> Bpe::tokens(std::string_view line) const {
+  std::vector<std::string> pieces;
+  const auto status = model_->processor.Encode(absl::string_view(line.data(), line.size()), &pieces);
+  check<Error>(status.ok(), "bpe: {}", status.error_message());
+  return pieces;
+}
+
+// The library's Decode, but for "<unk>" and for text that reads like it, which stay as they are.
+std::string Bpe::text(std::span<const std::string> tokens) const {
+  std::string line;
+  if (model_->byte_pieces) {
+    const auto status = model_->processor.Decode(std::vector<std::string>(tokens.begin(), tokens.end()), &line);
+    check<Error>(status.ok(), "bpe: {}", status.error_message());
+    return line;
+  }
+  for (const std::string& token : tokens) line += token;
+  for (std::size_t at = 0; (at = line.find(kSpace, at)) != line.npos; ++at) line.replace(at, kSpace.size(), " ");
+  return model_->prefixed && line.starts_with(' ') ? line.substr(1) : line;
+}
+
+const std::string& Bpe::model() const { return model_->bytes; }
+
+Bpe train_bpe(std::span<const std::string> lines, Index vocabulary_size) {
+  check<Error>(vocabulary_size > 4 && vocabulary_size <= Index(kMostPieces), "bpe: vocabulary size is not in [5, {}]: {}", kMostPieces, vocabulary_size);
+  Lines iterator(lines);
+  std::string model;
+  const auto status = sentencepiece::SentencePieceTrainer::Train(
+      {{"model_type", "bpe"}, {"vocab_size", std::to_string(vocabulary_size)}, {"hard_vocab_limit", "false"}, {"character_coverage", "1.0"},
+       {"normalization_rule_name", "identity"}, {"remove_extra_whitespaces", "false"}, {"num_threads", "1"}, {"minloglevel", "3"}},
+      &iterator, &model);
+  check<Error>(status.ok(), "bpe: training on {} lines for {} pieces failed: {}", lines.size(), vocabulary_size, status.error_message());
+  return Bpe(model);
+}
+
+#else
+
+struct Bpe::Model { std::string bytes; };
+
+bool has_sentencepiece() { return false; }
+Bpe::Bpe(std::string_view) { fail<Error>("tokenizer bpe: this build is without SentencePiece; install libsentencepiece-dev and build again"); }
+std::vector<std::string> Bpe::tokens(std::string_view) const { return {}; }
+std::string Bpe::text(std::span<const std::string>) const { return {}; }
+const std::string& Bpe::model() const { return model_->bytes; }
+Bpe train_bpe(std::span<const std::string>, Index) { return Bpe({}); }
+
+#endif
+
+}  // namespace heed

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/text.h"
+
+#include <utf8proc.h>
+
+#include <cstdlib>
+#include <memory>
+
+#include "tensor/format.h"
+
+namespace heed {
+namespace {
+
+constexpr std::size_t kLongestLine = std::size_t(1) << 20;
+
+// Everything below U+0300 is its own NFC, whatever stands beside it.
+bool surely_nfc(std::string_view text) {
+  for (char c : text) if (std::uint8_t(c) >= 0xCC) return false;
+  return true;
+}
+
+bool is_letter(char32_t code) {
+  const auto category = utf8proc_category(utf8proc_int32_t(code));
+  return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
+}
+
+// Unicode's Final_Sigma, with letters for "cased" and marks and apostrophes for "case-ignorable" characters.
+bool is_final_sigma(std::string_view text, std::size_t at) {
+  const auto ignorable = [](char32_t code) { return is_mark(code) || code == '\'' || code == 0x2019 || code == 0xAD; };
+  std::size_t i = at + 2;
+  while (i < text.size() && ignorable(character_at(text, i).code)) i += character_at(text, i).size;
+  if (i < text.size() && is_letter(character_at(text, i).code)) return false;
+  for (i = at; i > 0;) {
+    do --i; while (i > 0 && (std::uint8_t(text[i]) & 0xC0) == 0x80);
+    const char32_t code = character_at(text, i).code;
+    if (!ignorable(code)) return is_letter(code);
+  }
+  return false;
+}
+
+}  // namespace
+
+Character character_at(std::string_view text, std::size_t at) {
+  const auto byte = [&](std::size_t i) { return at + i < text.size() ? std::uint8_t(text[at + i]) : std::uint8_t(0); };
+  const std::uint8_t lead = byte(0);
+  if (lead < 0x80) return {lead, 1, true};
+  const std::size_t size = lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
+  if (size == 0) return {0xFFFD, 1, false};
+  // Range of the second byte: no overlong forms, no surrogates, nothing beyond U+10FFFF.
+  const std::uint8_t low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80, high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+  if (byte(1) < low || byte(1) > high) return {0xFFFD, 1, false};
+  char32_t code = char32_t(lead & (0x7F >> size)) << 6 | (byte(1) & 0x3F);
+  for (std::size_t i = 2; i < size; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return {0xFFFD, i, false};
+    code = code << 6 | (byte(i) & 0x3F);
+  }
+  return {code, size, true};
+}
+
+void append(std::string& text, char32_t code) {
+  utf8proc_uint8_t bytes[4];
+  const auto size = utf8proc_encode_char(utf8proc_int32_t(code), bytes);
+  text.append(reinterpret_cast<const char*>(bytes), std::size_t(size));
+}
+
+bool is_utf8(std::string_view text) {
+  for (std::size_t i = 0; i < text.size();) {
+    const Character c = character_at(text, i);
+    if (!c.valid) return false;
+    i += c.size;
+  }
+  return true;
+}
+
+std::string repaired(std::string_view text, Index* replaced) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t i = 0; i < text.size();) {
+    const Character c = character_at(text, i);
+    if (c.valid && c.code != 0) {
+      out.append(text, i, c.size);
+    } else {
+      out += "\uFFFD";
+      if (replaced) ++*replaced;
+    }
+    i += c.size;
+  }
+  return out;
+}
+
+std::vector<std::string> characters(std::string_view text) {
+  std::vector<std::string> out;
+  for (std::size_t i = 0; i < text.size();) {
+    const Character c = character_at(text, i);
+    if (c.valid) out.emplace_back(text.substr(i, c.size)); else out.emplace_back("\uFFFD");
+    i += c.size;
+  }
+  return out;
+}
+
+std::string nfc(std::string_view text) {
+  if (surely_nfc(text)) return is_utf8(text) ? std::string(text) : repaired(text);
+  const std::string valid = is_utf8(text) ? std::string(text) : repaired(text);
+  utf8proc_uint8_t* composed = nullptr;
+  const auto size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(valid.data()), utf8proc_ssize_t(valid.size()), &composed,
+                                 utf8proc_option_t(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  if (size < 0) throw std::bad_alloc();                              // on valid UTF-8 only memory can be missing
+  const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(composed, &std::free);
+  return std::string(reinterpret_cast<const char*>(composed), std::size_t(size));
+}
+
+std::string lower(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t i = 0; i < text.size();) {
+    const Character c = character_at(text, i);
+    if (c.code < 0x80) out += c.code >= 'A' && c.code <= 'Z' ? char(c.code + 32) : char(c.code);
+    else if (c.code == 0x130) out += "i\u0307";
+    else if (c.code == 0x3A3) append(out, is_final_sigma(text, i) ? 0x3C2 : 0x3C3);
+    else append(out, char32_t(utf8proc_tolower(utf8proc_int32_t(c.code))));
+    i += c.size;
+  }
+  return out;
+}
+
+bool is_space(char32_t code) {
+  return (code >= 0x9 && code <= 0xD) || (code >= 0x1C && code <= 0x20) || code == 0x85 || code == 0xA0 || code == 0x1680 ||
+         (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F || code == 0x205F || code == 0x3000;
+}
+
+bool is_blank(std::string_view text) {
+  for (std::size_t i = 0; i < text.size();) {
+    const Character c = character_at(text, i);
+    if (!is_space(c.code) && c.code != 0x200B && c.code != 0xAD && c.code != 0xFEFF) return false;
+    i += c.size;
+  }
+  return true;
+}
+
+bool is_word(char32_t code) {
+  if (code < 0x80) return (code >= '0' && code <= '9') || (code >= 'A' && code <= 'Z') || (code >= 'a' && code <= 'z') || code == '_';
+  const auto category = utf8proc_category(utf8proc_int32_t(code));
+  return is_letter(code) || (category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO);
+}
+
+bool is_mark(char32_t code) {
+  const auto category = utf8proc_category(utf8proc_int32_t(code));
+  return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
+}
+
+bool is_control(char32_t code) { return code < 0x20 || (code >= 0x7F && code < 0xA0); }
+
+std::string clean(std::string_view text) {
+  const std::string composed = nfc(text);
+  std::string out;
+  out.reserve(composed.size());
+  bool space = false;
+  for (std::size_t i = 0; i < composed.size();) {
+    const Character c = character_at(composed, i);
+    if (is_space(c.code)) {
+      space = true;
+    } else if (c.code != 0xAD && c.code != 0x200B) {
+      if (space && !out.empty()) out += ' ';
+      space = false;
+      if (c.code == 0x2019) out += '\''; else out.append(composed, i, c.size);
+    }
+    i += c.size;
+  }
+  return out;
+}
+
+std::string in_quotes(std::string_view text) {
+  std::string out = "\"";
+  for (std::size_t i = 0; i < text.size();) {
+    const Character c = character_at(text, i);
+    if (i + c.size > 80) return out + "...\"";
+    if (!c.valid) out += fmt::format("\\x{:02x}", std::uint8_t(text[i]));
+    else if (c.code == '"' || c.code == '\\') out += '\\', out += char(c.code);
+    else if (is_control(c.code) || c.code == 0x2028 || c.code == 0x2029) out += fmt::format("\\u{:04x}", std::uint32_t(c.code));
+    else out.append(text, i, c.size);
+    i += c.valid ? c.size : 1;
+  }
+  return out + "\"";
+}
+
+bool LineReader::fill() {
+  if (ended_) return false;
+  buffer_.erase(0, at_);
+  at_ = 0;
+  const bool first = report.lines == 0 && buffer_.empty();
+  const std::size_t old = buffer_.size();
+  buffer_.resize(old + (std::size_t(1) << 16));
+  const std::size_t n = file_.read_some(buffer_.data() + old, buffer_.size() - old);
+  buffer_.resize(old + n);
+  ended_ = n == 0;
+  if (first) {
+    if (buffer_.starts_with("\xEF\xBB\xBF")) at_ = 3, ++report.byte_order_marks;
+    check<FileError>(!buffer_.starts_with("\xFF\xFE") && !buffer_.starts_with("\xFE\xFF"), "{}: not UTF-8 text: UTF-16 byte order mark", path_);
+    Index zeros = 0, invalid = 0;
+    for (std::size_t i = 0; i < buffer_.size();) {
+      const Character c = character_at(buffer_, i);
+      zeros += c.code == 0, invalid += !c.valid;
+      i += c.size;
+    }
+    // Compressed data has one NUL in 256 bytes; Latin-1 prose has one accent in 20; other 8-bit alphabets are invalid nearly everywhere.
+    check<FileError>(zeros <= 4 + Index(n) / 1024, "{}: not text: {} NUL bytes among the first {}", path_, zeros, n);
+    check<FileError>(invalid <= 16 + Index(n) / 5, "{}: not UTF-8 text: {} invalid byte sequences among the first {} bytes", path_, invalid, n);
+  }
+  return n > 0;
+}
+
+bool LineReader::next(std::string& line) {
+  std::size_t end, dropped = 0;
+  while ((end = buffer_.find('\n', at_)) == buffer_.npos) {
+    if (buffer_.size() - at_ > kLongestLine) dropped += buffer_.size() - at_, at_ = buffer_.size();     // only its length is wanted
+    if (!fill()) break;
+  }
+  if (end == buffer_.npos && at_ == buffer_.size() && dropped == 0) return false;
+  std::string_view raw = std::string_view(buffer_).substr(at_, std::min(end, buffer_.size()) - at_);
+  at_ += raw.size() + (end != buffer_.npos);
+  ++report.lines;
+  const std::size_t length = dropped + raw.size();
+  check<FileError>(length <= kLongestLine, "{}: line {}: {} bytes, at most {} allowed", path_, report.lines, length, kLongestLine);
+  if (raw.ends_with('\r')) raw.remove_suffix(1), ++report.carriage_returns;
+  if (is_utf8(raw) && raw.find('\0') == raw.npos) line = raw;
+  else line = repaired(raw, &report.invalid);
+  return true;
+}
+
+}  // namespace heed

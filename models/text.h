@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Unicode text: UTF-8, NFC, lower case, classes of characters; lines of text files.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tensor/dtype.h"
+#include "tensor/file.h"
+
+namespace heed {
+
+// The character at `at` and its length in bytes. Where the bytes are no UTF-8 (overlong, surrogate, cut, beyond U+10FFFF): U+FFFD and the
+// length of the maximal subpart (Unicode 15.0, 3.9), at least 1.
+struct Character { char32_t code; std::size_t size; bool valid; };
+Character character_at(std::string_view text, std::size_t at);
+void append(std::string& text, char32_t code);
+
+bool is_utf8(std::string_view text);
+std::string repaired(std::string_view text, Index* replaced = nullptr);   // invalid sequences and NUL become U+FFFD, counted in *replaced
+std::vector<std::string> characters(std::string_view text);               // one string a code point
+
+std::string nfc(std::string_view text);
+std::string lower(std::string_view text);          // full mapping of Unicode: İ -> i̇, Σ at the end of a word -> ς
+bool is_space(char32_t code);                      // white space, the no-break ones included
+bool is_blank(std::string_view text);              // nothing but white space, U+200B, U+00AD, U+FEFF
+bool is_word(char32_t code);                       // letter (L*), number (N*) or underscore
+bool is_mark(char32_t code);                       // combining mark (M*)
+bool is_control(char32_t code);                    // Cc
+
+// NFC, U+2019 -> apostrophe, no soft hyphens and zero-width spaces, every run of white space -> one space, none at the ends.
+std::string clean(std::string_view text);
+
+// For messages: in double quotes, at most 80 bytes, control characters escaped.
+std::string in_quotes(std::string_view text);
+
+// Counts of what was found in text and mended or left out.
+struct TextReport {
+  Index lines = 0, invalid = 0, byte_order_marks = 0, carriage_returns = 0;   // invalid: byte sequences that became U+FFFD
+};
+
+// Lines of a UTF-8 file one by one; only LF ends a line. BOM and CR before LF are removed, invalid bytes and NUL become U+FFFD; all is
+// counted. FileError: cannot be read; a line over 1 MiB (with its number and length); not text: a first block full of NUL or invalid bytes.
+class LineReader {
+ public:
+  explicit LineReader(const std::string& path) : path_(path), file_(path, InputFile::Kind::any) {}
+  bool next(std::string& line);                    // false at the end
+  const std::string& path() const { return path_; }
+  Index number() const { return report.lines; }    // of the line read last, from 1
+  TextReport report;
+
+ private:
+  bool fill();
+  std::string path_, buffer_;
+  std::size_t at_ = 0;                             // buffer_[at_ ..] is unread
+  bool ended_ = false;
+  InputFile file_;
+};
+
+}  // namespace heed

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/tokenizer.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "models/bpe.h"
+#include "models/text.h"
+#include "tensor/format.h"
+
+namespace heed {
+
+struct Tokenizer::Rule {
+  virtual ~Rule() = default;
+  virtual std::vector<std::string> tokens(std::string_view line) const = 0;
+  virtual std::string text(std::span<const std::string> tokens) const = 0;
+  virtual const std::string& model() const {
+    static const std::string none;
+    return none;
+  }
+};
+
+namespace {
+
+std::string concatenated(std::span<const std::string> tokens, std::string_view between) {
+  std::string text;
+  for (const std::string& token : tokens) (text += &token == tokens.data() ? std::string_view() : between) += token;
+  return text;
+}
+
+struct Space : Tokenizer::Rule {
+  std::vector<std::string> tokens(std::string_view line) const override {
+    std::vector<std::string> out;
+    bool inside = false;
+    for (std::size_t i = 0; i < line.size();) {
+      const Character c = character_at(line, i);
+      const bool space = is_space(c.code);
+      if (!space && !inside) out.emplace_back();
+      if (!space) append(out.back(), c.code);
+      inside = !space;
+      i += c.size;
+    }
+    return out;
+  }
+  std::string text(std::span<const std::string> tokens) const override { return concatenated(tokens, " "); }
+};
+
+struct Char : Tokenizer::Rule {
+  std::vector<std::string> tokens(std::string_view line) const override { return characters(line); }
+  std::string text(std::span<const std::string> tokens) const override { return concatenated(tokens, ""); }
+};
+
+struct Subwords : Tokenizer::Rule {
+  explicit Subwords(std::string_view model) : bpe(model) {}
+  std::vector<std::string> tokens(std::string_view line) const override { return bpe.tokens(line); }
+  std::string text(std::span<const std::string> tokens) const override { return bpe.text(tokens); }
+  const std::string& model() const override { return bpe.model(); }
+  Bpe bpe;
+};
+
+// Words and marks of a cleaned line, and whether a space stood before each.
+struct Split { std::vector<std::string> tokens; std::vector<bool> spaced; };
+Split split_words(std::string_view line) {
+  Split out;
+  bool in_word = false, space = false;
+  for (std::size_t i = 0; i < line.size();) {
+    const Character c = character_at(line, i);
+    i += c.size;
+    if (is_space(c.code)) {
+      in_word = false, space = true;
+      continue;
+    }
+    const bool word = is_word(c.code), joins = !out.tokens.empty() && !space && ((word && in_word) || is_mark(c.code));
+    if (!joins) out.tokens.emplace_back(), out.spaced.push_back(space), in_word = word;
+    append(out.tokens.back(), c.code);
+    space = false;
+  }
+  return out;
+}
+
+bool begins_word(std::string_view token) { return !token.empty() && is_word(character_at(token, 0).code); }
+bool begins_digit(std::string_view token) { return !token.empty() && token[0] >= '0' && token[0] <= '9'; }
+bool separates_digits(std::string_view token) { return token == "." || token == "," || token == ":"; }
+bool is_initial(std::string_view token) { return begins_word(token) && character_at(token, 0).size == token.size() && !begins_digit(token); }
+
+struct Word : Tokenizer::Rule {
+  explicit Word(const TokenizerOptions& options) : no_space_before(characters(options.no_space_before)), no_space_after(characters(options.no_space_after)) {}
+
+  std::vector<std::string> tokens(std::string_view line) const override { return split_words(clean(line)).tokens; }
+
+  std::string text(std::span<const std::string> tokens) const override {
+    std::string out;
+    bool open = false;                                               // inside straight quotes
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      if (i > 0 && space_between(tokens, i, open)) out += ' ';
+      if (tokens[i] == "\"") open = !open;
+      out += tokens[i];
+    }
+    return out;
+  }
+
+  bool space_between(std::span<const std::string> tokens, std::size_t i, bool open) const {
+    const std::string &left = tokens[i - 1], &right = tokens[i];
+    if (left == "\"" && open) return false;
+    if (right == "\"") return !open && std::ranges::find(no_space_after, left) == no_space_after.end();
+    const auto digit = [&](std::size_t at) { return at < tokens.size() && begins_digit(tokens[at]); };               // 3.14  1,000  10:30
+    if (separates_digits(left) && digit(i - 2) && digit(i)) return false;
+    if (separates_digits(right) && digit(i - 1) && digit(i + 1)) return false;
+    const auto initial = [&](std::size_t at) { return at < tokens.size() && is_initial(tokens[at]); };               // F.B.I.
+    if (left == "." && initial(i - 2) && initial(i) && i + 1 < tokens.size() && tokens[i + 1] == ".") return false;
+    return std::ranges::find(no_space_before, right) == no_space_before.end() && std::ranges::find(no_space_after, left) == no_space_after.end();
+  }
+
+  std::vector<std::string> no_space_before, no_space_after;
+};
+
+// Majority of the text on whether a space parts a mark from what stands beside it; a mark seen less than five times keeps its default.
+void learn_spacing(TokenizerOptions& options, std::span<const std::string> lines) {
+  std::array<std::map<std::string, Index>, 2> balance, seen;         // [before, after the mark]: with a space minus without; both together
+  for (const std::string& line : lines) {
+    const Split split = split_words(clean(line));
+    for (std::size_t i = 1; i < split.tokens.size(); ++i) {
+      const std::string &left = split.tokens[i - 1], &right = split.tokens[i];
+      if (left == "\"" || right == "\"" || left == right) continue;
+      const Index vote = split.spaced[i] ? 1 : -1;
+      if (!begins_word(right)) balance[0][right] += vote, ++seen[0][right];
+      if (!begins_word(left)) balance[1][left] += vote, ++seen[1][left];
+    }
+  }
+  std::string* const lists[] = {&options.no_space_before, &options.no_space_after};
+  for (std::size_t side = 0; side < 2; ++side) {
+    std::vector<std::string> marks = characters(*lists[side]);
+    for (const auto& [mark, votes] : balance[side]) {
+      if (seen[side][mark] < 5 || votes == 0 || mark == "\"" || characters(mark).size() != 1) continue;
+      const auto place = std::ranges::find(marks, mark);
+      if (votes < 0 && place == marks.end()) marks.push_back(mark);
+      if (votes > 0 && place != marks.end()) marks.erase(place);
+    }
+    *lists[side] = concatenated(marks, "");
+  }
+}
+
+using RulePointer = std::shared_ptr<const Tokenizer::Rule>;
+using Maker = RulePointer (*)(const TokenizerOptions&, std::string_view model);
+constexpr std::pair<const char*, Maker> kMakers[] = {
+    {"space", [](const TokenizerOptions&, std::string_view) -> RulePointer { return std::make_shared<Space>(); }},
+    {"word", [](const TokenizerOptions& options, std::string_view) -> RulePointer { return std::make_shared<Word>(options); }},
+    {"char", [](const TokenizerOptions&, std::string_view) -> RulePointer { return std::make_shared<Char>(); }},
+    {"bpe", [](const TokenizerOptions&, std::string_view model) -> RulePointer { return std::make_shared<Subwords>(model); }},
+};
+
+Maker maker(const std::string& name) {
+  for (const auto& [known, make] : kMakers) if (name == known) return make;
+  fail<Error>("tokenizer: unknown name: {}; there are {}", in_quotes(name), fmt::join(tokenizer_names(), ", "));
+}
+
+}  // namespace
+
+Tokenizer::Tokenizer(TokenizerOptions options, std::string_view model) : options_(std::move(options)), rule_(maker(options_.name)(options_, model)) {}
+
+std::vector<std::string> Tokenizer::tokens(std::string_view line) const {
+  if (options_.lowercase) return rule_->tokens(lower(nfc(line)));
+  return rule_->tokens(line);
+}
+
+std::string Tokenizer::text(std::span<const std::string> tokens) const { return rule_->text(tokens); }
+const std::string& Tokenizer::model() const { return rule_->model(); }
+
+std::vector<std::string> tokenizer_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, make] : kMakers) if (name != std::string_view("bpe") || has_sentencepiece()) names.emplace_back(name);
+  return names;
+}
+
+Tokenizer train_tokenizer(TokenizerOptions options, std::span<const std::string> lines, Index vocabulary_size) {
+  if (options.name == "word") learn_spacing(options, lines);
+  if (options.name != "bpe") return Tokenizer(std::move(options));
+  std::vector<std::string> lowered;
+  if (options.lowercase) for (const std::string& line : lines) lowered.push_back(lower(nfc(line)));
+  const Bpe bpe = train_bpe(options.lowercase ? std::span<const std::string>(lowered) : lines, vocabulary_size);
+  return Tokenizer(std::move(options), bpe.model());
+}
+
+std::string to_json(const TokenizerOptions& options) {
+  nlohmann::ordered_json json{{"name", options.name}, {"lowercase", options.lowercase}};
+  if (options.name == "word") json["no_space_before"] = options.no_space_before, json["no_space_after"] = options.no_space_after;
+  return json.dump();
+}
+
+TokenizerOptions tokenizer_options_from_json(std::string_view text) {
+  TokenizerOptions options;
+  const auto json = nlohmann::json::parse(text, nullptr, false);
+  check<Error>(json.is_object(), "tokenizer: options are no JSON object: {}", in_quotes(text));
+  for (const auto& [key, value] : json.items()) {
+    std::string* const string = key == "name" ? &options.name : key == "no_space_before" ? &options.no_space_before
+                              : key == "no_space_after" ? &options.no_space_after : nullptr;
+    check<Error>(string || key == "lowercase", "tokenizer: unknown key: {}; there are name, lowercase, no_space_before, no_space_after", in_quotes(key));
+    check<Error>(string ? value.is_string() : value.is_boolean(), "tokenizer: {} must be {}: {}", key, string ? "a string" : "true or false", value.dump());
+    if (string) *string = value.get<std::string>(); else options.lowercase = value.get<bool>();
+  }
+  maker(options.name);
+  return options;
+}
+
+}  // namespace heed

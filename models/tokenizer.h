@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tokenizers: a line of text to tokens and back.
+#pragma once
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tensor/dtype.h"
+
+namespace heed {
+
+// space  split at white space, joined with one space
+// word   runs of letters, digits and underscores, every other mark alone (after `clean` of models/text.h); joined by rule
+// char   one code point a token; undoes itself exactly
+// bpe    SentencePiece's byte pair merges; undoes itself exactly
+// Differs: combining marks stay with the character before them, where Python's r"\w+|[^\w\s]" splits them off.
+struct TokenizerOptions {
+  std::string name = "space";
+  bool lowercase = false;                             // after NFC; then "exactly" holds for the lower-case line
+  // word: marks that take no space on one side when they stand beside a word. A straight " opens and closes in turns.
+  std::string no_space_before = ".,!?;:%)]}'-…»”/", no_space_after = "([{'-«“/$#@";
+  friend bool operator==(const TokenizerOptions&, const TokenizerOptions&) = default;
+};
+
+class Tokenizer {
+ public:
+  // Error, listing the names there are, on an unknown one. `model`: the bytes of a SentencePiece model, for bpe (FileError).
+  explicit Tokenizer(TokenizerOptions options = {}, std::string_view model = {});
+
+  std::vector<std::string> tokens(std::string_view line) const;
+  std::string text(std::span<const std::string> tokens) const;
+  const TokenizerOptions& options() const { return options_; }
+  const std::string& model() const;                   // to be saved beside the options; empty unless bpe
+
+  struct Rule;                                        // what a name stands for
+
+ private:
+  TokenizerOptions options_;
+  std::shared_ptr<const Rule> rule_;
+};
+
+std::vector<std::string> tokenizer_names();
+
+// Learns from lines what the tokenizer needs: word the spacing of each mark (French sets ? apart, English does not), bpe its merges.
+Tokenizer train_tokenizer(TokenizerOptions options, std::span<const std::string> lines, Index vocabulary_size = 8000);
+
+// {"name": "word", "lowercase": true, ...}. Error on an unknown key, a wrong type, an unknown name.
+std::string to_json(const TokenizerOptions& options);
+TokenizerOptions tokenizer_options_from_json(std::string_view json);
+
+}  // namespace heed

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/tokenizer.h"
+
+#include <doctest/doctest.h>
+
+#include <functional>
+
+#include "models/bpe.h"
+#include "models/text.h"
+#include "tensor/error.h"
+#include "tensor/random.h"
+
+using namespace heed;
+using Tokens = std::vector<std::string>;
+
+namespace {
+
+template <class E = Error> std::string message_of(const std::function<void()>& f) {
+  try { f(); } catch (const E& e) { return e.what(); }
+  return "nothing thrown";
+}
+
+std::string round_trip(const Tokenizer& tokenizer, const std::string& line) { return tokenizer.text(tokenizer.tokens(line)); }
+
+const Tokens french = {"Où est-il ?", "Quoi ! Tu viens ?", "Il dit : « Non ; jamais. »", "« Oui », dit-elle.", "C'est l'été.", "Est-ce vrai ?", "« Ah ! »", "Voici : un ; deux ; trois.",
+                       "Non : rien ; vraiment ?", "« Bon »", "Attends !", "D'accord, viens !"};
+
+// Random text of letters, accents, marks, spaces at every place, other alphabets, emoji.
+Tokens random_lines(int count) {
+  const Tokens alphabet = characters("aabcdeeéèçœßxyzAÉZ   .,;:!?'\"-«»()0123€—😀中文жѣ\u00A0\u0301\t_");
+  Random random(Key(Seed{11}));
+  Tokens lines;
+  for (int i = 0; i < count; ++i) {
+    std::string line;
+    for (Index n = random.below(40); n > 0; --n) line += alphabet[std::size_t(random.below(Index(alphabet.size())))];
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("tokenizer: space") {
+  const Tokenizer t;
+  CHECK(t.tokens("  a  b\u00A0c\u202F?\td ") == Tokens{"a", "b", "c", "?", "d"});
+  CHECK(t.tokens("").empty());
+  CHECK(t.tokens(" \u00A0 ").empty());
+  CHECK(t.tokens("A\xff") == Tokens{"A\uFFFD"});
+  CHECK(t.text(Tokens{"a", "b", "?"}) == "a b ?");
+  CHECK(t.text(Tokens{}) == "");
+  CHECK(Tokenizer({.lowercase = true}).tokens("E\u0301TE\u0301 Là") == Tokens{"été", "là"});
+}
+
+// Expected tokens: python re.findall(r"\w+|[^\w\s]", s.lower()) on the cleaned line
+TEST_CASE("tokenizer: word splits as Python's regular expression") {
+  const Tokenizer t({.name = "word", .lowercase = true});
+  const struct { const char* line; Tokens tokens; } rows[] = {
+      {"Don't!", {"don", "'", "t", "!"}},
+      {"L\u2019Été\u00A0: 3,5\u202F% d'hier...", {"l", "'", "été", ":", "3", ",", "5", "%", "d", "'", "hier", ".", ".", "."}},
+      {"snake_case __x__ a1b2 x² ½ Ⅷ", {"snake_case", "__x__", "a1b2", "x²", "½", "ⅷ"}},
+      {"«Non», dit-il—«jamais»", {"«", "non", "»", ",", "dit", "-", "il", "—", "«", "jamais", "»"}},
+      {"Œuvre ŒUVRE Straße ΣΟΦΟΣ", {"œuvre", "œuvre", "straße", "σοφος"}},
+      {"日本語 テスト 한국어 Ж", {"日本語", "テスト", "한국어", "ж"}},
+      {"a\u00ADb c\u200Bd 5€ $5 😀😀", {"ab", "cd", "5", "€", "$", "5", "😀", "😀"}},
+      {"e\u0301te\u0301", {"été"}},
+      {"   ", {}}};
+  for (const auto& row : rows) {
+    CAPTURE(row.line);
+    CHECK(t.tokens(row.line) == row.tokens);
+  }
+  CHECK(Tokenizer({.name = "word"}).tokens("Don't") == Tokens{"Don", "'", "t"});
+  CHECK(t.tokens("q\u0307y हिन्दी") == Tokens{"q\u0307y", "हिन्दी"});      // differs: marks stay with their letter
+}
+
+TEST_CASE("tokenizer: word joins by rule, and learns the spacing of French") {
+  const Tokenizer english({.name = "word"});
+  for (const char* line : {"Don't worry, it's 10:30 (or 3.14, or 1,000,000)!", "She said \"hello\", then \"good-bye\".", "Well? Yes; no: maybe...", "$5 is 20% of $25.", "The F.B.I. and the U.S.A. agreed.",
+                           "and/or", "[a] {b}", "\"Why?\" he asked. \"Why not?\"", "", "one"}) {
+    CHECK(round_trip(english, line) == line);
+  }
+  CHECK(round_trip(english, "Où est-il ?") == "Où est-il?");
+  Tokens lines = french;
+  lines.insert(lines.end(), french.begin(), french.end());
+  const Tokenizer learned = train_tokenizer({.name = "word"}, lines);
+  for (const std::string& line : french) CHECK(round_trip(learned, line) == line);
+  for (const char* line : {"Qu'est-ce que c'est ?", "Il a dit : « Où ? »", "3,5 et 10:30."}) CHECK(round_trip(learned, line) == line);
+  const Tokenizer again(tokenizer_options_from_json(to_json(learned.options())));
+  CHECK(again.options() == learned.options());
+  CHECK(again.text(Tokens{"Quoi", "?"}) == "Quoi ?");
+}
+
+TEST_CASE("tokenizer: char and bpe undo themselves exactly") {
+  std::vector<Tokenizer> tokenizers = {Tokenizer({.name = "char"})};
+  const Tokens lines = random_lines(400);
+  if (has_sentencepiece()) {
+    const Tokens seen(lines.begin(), lines.begin() + 200);
+    tokenizers.push_back(train_tokenizer({.name = "bpe"}, seen, 150));
+    tokenizers.push_back(train_tokenizer({.name = "bpe"}, french, 60));          // most characters were never seen
+  }
+  for (const Tokenizer& t : tokenizers) {
+    CAPTURE(t.options().name);
+    for (const std::string& line : lines) CHECK(round_trip(t, line) == line);
+    CHECK(round_trip(t, "") == "");
+    CHECK(round_trip(t, "  two  spaces  ") == "  two  spaces  ");
+    CHECK(round_trip(t, "e\u0301 is not é; <s> </s> <unk>") == "e\u0301 is not é; <s> </s> <unk>");
+  }
+  CHECK(tokenizers[0].tokens("né €") == Tokens{"n", "é", " ", "€"});
+  CHECK(Tokenizer({.name = "char", .lowercase = true}).tokens("NE\u0301") == Tokens{"n", "é"});
+}
+
+TEST_CASE("tokenizer: bpe learns merges, and its model is all it needs") {
+  if (!has_sentencepiece()) return;
+  Tokens lines(50, "the lowest of the low");
+  const Tokenizer t = train_tokenizer({.name = "bpe"}, lines, 40);
+  CHECK(t.tokens("the low") == Tokens{"▁the", "▁low"});
+  CHECK(t.tokens("the q") == Tokens{"▁the", "▁", "q"});
+  CHECK(train_tokenizer({.name = "bpe"}, lines, 40).model() == t.model());       // same text, same bytes
+  const Tokenizer again(t.options(), t.model());
+  CHECK(again.tokens("lowest of them") == t.tokens("lowest of them"));
+  CHECK(again.model() == t.model());
+  CHECK(train_tokenizer({.name = "bpe", .lowercase = true}, Tokens(50, "THE LOW"), 40).tokens("The Low") == Tokens{"▁the", "▁low"});
+  CHECK(message_of([&] { train_tokenizer({.name = "bpe"}, lines, 5); }).starts_with("bpe: training on 50 lines for 5 pieces failed: "));
+  CHECK(message_of([&] { train_tokenizer({.name = "bpe"}, lines, 0); }) == "bpe: vocabulary size is not in [5, 1000000]: 0");
+  CHECK(message_of([&] { train_tokenizer({.name = "bpe"}, {}, 100); }).starts_with("bpe: training on 0 lines"));
+}
+
+TEST_CASE("tokenizer: names, options and their mistakes") {
+  CHECK(message_of([] { Tokenizer({.name = "wrd"}); }) == (has_sentencepiece() ? "tokenizer: unknown name: \"wrd\"; there are space, word, char, bpe"
+                                                                              : "tokenizer: unknown name: \"wrd\"; there are space, word, char"));
+  for (const std::string& name : tokenizer_names()) {
+    const TokenizerOptions options{.name = name, .lowercase = true};
+    CHECK(tokenizer_options_from_json(to_json(options)) == options);
+  }
+  CHECK(to_json(TokenizerOptions{}) == R"({"name":"space","lowercase":false})");
+  CHECK(message_of([] { tokenizer_options_from_json(R"({"nam": "word"})"); }) ==
+        "tokenizer: unknown key: \"nam\"; there are name, lowercase, no_space_before, no_space_after");
+  CHECK(message_of([] { tokenizer_options_from_json(R"({"lowercase": "yes"})"); }) == "tokenizer: lowercase must be true or false: \"yes\"");
+  CHECK(message_of([] { tokenizer_options_from_json(R"({"name": 3})"); }) == "tokenizer: name must be a string: 3");
+  CHECK(message_of([] { tokenizer_options_from_json("[1"); }) == "tokenizer: options are no JSON object: \"[1\"");
+  CHECK(message_of([] { tokenizer_options_from_json(R"({"name": "x"})"); }).starts_with("tokenizer: unknown name: \"x\""));
+}
+
+namespace {
+
+// A protobuf field: tag, length, content
+std::string field(int number, const std::string& content) {
+  std::string out(1, char(number << 3 | 2));
+  std::size_t n = content.size();
+  for (; n >= 0x80; n >>= 7) out += char(n | 0x80);
+  return out + char(n) + content;
+}
+
+}  // namespace
+
+TEST_CASE("bpe: a model from a stranger is scanned before the library sees it") {
+  const std::string good = field(1, field(1, "a"));
+  CHECK(scan_sentencepiece_model(good) == good);
+  const auto error = [](const std::string& model) { return message_of<FileError>([&] { scan_sentencepiece_model(model, "m"); }); };
+  CHECK(error("") == "m: not a SentencePiece model: no pieces in 0 bytes");
+  CHECK(error(good.substr(0, 3)) == "m: not a SentencePiece model: malformed at byte 2");
+  CHECK(error(good + "\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01") == "m: not a SentencePiece model: malformed at byte 16");
+  CHECK(error(good + "\x0b") == "m: not a SentencePiece model: malformed at byte 5");          // group
+  CHECK(error(good + std::string("\x02\x00", 2)) == "m: not a SentencePiece model: malformed at byte 5");      // field 0
+  CHECK(error(good + std::string(20, '\xff')).starts_with("m: not a SentencePiece model: malformed at byte "));
+  CHECK(error("hello, world") .starts_with("m: not a SentencePiece model: "));
+  CHECK(error(good + field(1, field(1, ""))) == "m: piece 1 at byte 7 is empty");
+  CHECK(error(good + field(1, field(1, std::string("x\0y", 3)))) == "m: piece 1 at byte 7 contains a NUL");
+  CHECK(error(field(1, field(1, std::string(1025, 'x'))) + good) == "m: piece 0 at byte 3 has more than 1024 bytes");
+  CHECK(error(field(1, field(1, std::string(100000, 'x')))).starts_with("m: piece 0 at byte "));
+  CHECK(error(field(1, field(1, "\xff"))) == "m: piece 0 at byte 2 is not UTF-8");
+  CHECK(error(field(1, "")) == "m: piece 0 at byte 2 has no text");
+  CHECK(error(field(1, field(1, "a") + "\x0a\x05" "b")) == "m: not a SentencePiece model: malformed at byte 7");
+  CHECK(error(std::string((64 << 20) + 1, 'x')) == "m: too large: 67108865 bytes, at most 67108864 allowed");
+  std::string many;
+  for (int i = 0; i <= 1000000; ++i) many += good;
+  CHECK(error(many) == "m: piece 1000000 at byte 5000002 is one more than the million allowed");
+  // an unknown normalisation table is taken out; everything else stays
+  const std::string spec = field(1, "name"), table = field(2, std::string(3000, 'T'));
+  CHECK(scan_sentencepiece_model(good + field(3, spec + table) + field(5, table) + field(2, "trainer")) == good + field(3, spec) + field(5, "") + field(2, "trainer"));
+}
+
+TEST_CASE("bpe: a damaged model is refused or works") {
+  if (!has_sentencepiece()) {
+    CHECK(message_of([] { Tokenizer({.name = "bpe"}); }) == "tokenizer bpe: this build is without SentencePiece; install libsentencepiece-dev and build again");
+    return;
+  }
+  CHECK(message_of<FileError>([] { Tokenizer({.name = "bpe"}); }) == "sentencepiece model: not a SentencePiece model: no pieces in 0 bytes");
+  const std::string model = train_tokenizer({.name = "bpe"}, french, 60).model();
+  Random random(Key(Seed{12}));
+  int refused = 0;
+  for (int i = 0; i < 500; ++i) {
+    std::string damaged = model;
+    if (i % 3 == 0) damaged.resize(std::size_t(random.below(Index(model.size()))));
+    else for (Index n = random.below(4); n >= 0; --n) damaged[std::size_t(random.below(Index(model.size())))] = char(random.next_u32());
+    try {
+      Tokenizer({.name = "bpe"}, damaged).tokens("Où est-il ?");
+    } catch (const Error&) { ++refused; }
+  }
+  CHECK(refused > 100);
+}
