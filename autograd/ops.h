@@ -9,10 +9,80 @@
 namespace heed {
 
 // ---- unary: tensor/ops/unary.h ---------------------------------------------------------------------------------------
+Variable negative(const Variable& x);                                        // -x
+Variable abs(const Variable& x);                                             // |x|
+Variable exp(const Variable& x);                                             // e^x
+Variable log(const Variable& x);                                             // ln x
+Variable log1p(const Variable& x);                                           // ln(1 + x)
+Variable sqrt(const Variable& x);                                            // √x
+Variable square(const Variable& x);                                          // x²
+Variable reciprocal(const Variable& x);                                      // 1 / x
+Variable sin(const Variable& x);
+Variable cos(const Variable& x);
+Variable tanh(const Variable& x);
+Variable sigmoid(const Variable& x);                                         // 1 / (1 + e^{-x})
+Variable relu(const Variable& x);                                            // max(x, 0)
+Variable gelu(const Variable& x);                                            // x Φ(x)
+Variable gelu_tanh(const Variable& x);                                       // x Φ(x), approximated by tanh
+Variable silu(const Variable& x);                                            // x sigmoid(x)
+Variable softplus(const Variable& x);                                        // ln(1 + e^x)
+Variable erf(const Variable& x);                                             // 2/√π ∫ e^{-t²}
+Variable floor(const Variable& x);                                           // gradient 0, as of ceil, round and sign
+Variable ceil(const Variable& x);
+Variable round(const Variable& x);                                           // half to even
+Variable sign(const Variable& x);
+Variable operator-(const Variable& x);
+Variable elu(const Variable& x, double alpha = 1);                           // x > 0 ? x : α (e^x - 1)
+Variable leaky_relu(const Variable& x, double slope = 0.01);                 // x > 0 ? x : slope x
+Variable clamp(const Variable& x, double low, double high);                  // min(max(x, low), high)
+Variable pow(const Variable& x, double exponent);                            // x^c
 
 // ---- binary: tensor/ops/binary.h -------------------------------------------------------------------------------------
+Variable add(const Variable& a, const Variable& b);                          // a + b
+Variable add(const Variable& a, double b);
+Variable add(double a, const Variable& b);
+Variable subtract(const Variable& a, const Variable& b);                     // a - b
+Variable subtract(const Variable& a, double b);
+Variable subtract(double a, const Variable& b);
+Variable multiply(const Variable& a, const Variable& b);                     // a ⊙ b
+Variable multiply(const Variable& a, double b);
+Variable multiply(double a, const Variable& b);
+Variable divide(const Variable& a, const Variable& b);                       // a / b
+Variable divide(const Variable& a, double b);
+Variable divide(double a, const Variable& b);
+Variable maximum(const Variable& a, const Variable& b);                      // ties share the gradient evenly
+Variable maximum(const Variable& a, double b);
+Variable maximum(double a, const Variable& b);
+Variable minimum(const Variable& a, const Variable& b);
+Variable minimum(const Variable& a, double b);
+Variable minimum(double a, const Variable& b);
+Variable pow(const Variable& a, const Variable& b);                          // a^b
+Variable pow(double a, const Variable& b);
+Variable atan2(const Variable& a, const Variable& b);                        // angle of (b, a)
+Variable where(const Tensor& condition, const Variable& a, const Variable& b); // condition ? a : b; u8
+inline Variable operator+(const Variable& a, const Variable& b) { return add(a, b); }
+inline Variable operator+(const Variable& a, double b) { return add(a, b); }
+inline Variable operator+(double a, const Variable& b) { return add(a, b); }
+inline Variable operator-(const Variable& a, const Variable& b) { return subtract(a, b); }
+inline Variable operator-(const Variable& a, double b) { return subtract(a, b); }
+inline Variable operator-(double a, const Variable& b) { return subtract(a, b); }
+inline Variable operator*(const Variable& a, const Variable& b) { return multiply(a, b); }
+inline Variable operator*(const Variable& a, double b) { return multiply(a, b); }
+inline Variable operator*(double a, const Variable& b) { return multiply(a, b); }
+inline Variable operator/(const Variable& a, const Variable& b) { return divide(a, b); }
+inline Variable operator/(const Variable& a, double b) { return divide(a, b); }
+inline Variable operator/(double a, const Variable& b) { return divide(a, b); }
 
 // ---- reduce: tensor/ops/reduce.h -------------------------------------------------------------------------------------
+Variable sum(const Variable& x, const Dims& dims = {}, bool keepdim = false); // Σ x over dims, {} = all
+Variable mean(const Variable& x, const Dims& dims = {}, bool keepdim = false); // Σ x / n
+Variable prod(const Variable& x, const Dims& dims = {}, bool keepdim = false); // Π x
+Variable max(const Variable& x, const Dims& dims = {}, bool keepdim = false); // ties share the gradient evenly
+Variable min(const Variable& x, const Dims& dims = {}, bool keepdim = false);
+Variable norm(const Variable& x, const Dims& dims = {}, bool keepdim = false); // √Σ x²
+Variable var(const Variable& x, const Dims& dims = {}, bool unbiased = true, bool keepdim = false); // Σ (x - mean)² / (n - 1)
+Variable cumsum(const Variable& x, int dim);                                 // y_i = x_0 + ... + x_i
+Variable sum_to(const Variable& x, const Shape& shape);                      // inverse of broadcasting
 
 // ---- matmul: tensor/ops/matmul.h -------------------------------------------------------------------------------------
 Variable matmul(const Variable& a, const Variable& b);                       // c = a b over the last two axes; NumPy's batches and vectors

@@ -7,32 +7,10 @@
 
 #include "autograd/record.h"
 #include "tensor/format.h"
+#include "tensor/ops/binary.h"
+#include "tensor/ops/unary.h"
 
 namespace heed {
-
-namespace {
-
-void add_into(const Tensor& x, Into out) {
-  if (!out.add) return copy_into(out.tensor, x);
-  const Tensor sum = out.tensor.clone(), other = x.contiguous();
-  visit_float(x.dtype(), "add_into", [&]<class T>() {
-    const auto a = sum.mutable_span<T>();
-    const auto b = other.span<T>();
-    for (std::size_t i = 0; i < a.size(); ++i) a[i] += b[i];
-  });
-  copy_into(out.tensor, sum);
-}
-
-bool all_finite(const Tensor& x) {
-  return visit_float(x.dtype(), "all_finite", [&]<class T>() {
-    const Tensor y = x.contiguous();
-    for (T value : y.span<T>())
-      if (!(value - value == 0)) return false;
-    return true;
-  });
-}
-
-}  // namespace
 
 // ---- Gradient -------------------------------------------------------------------------------------------------------
 

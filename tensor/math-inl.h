@@ -312,6 +312,35 @@ template <class D> HWY_INLINE hn::Vec<D> Cos(D d, hn::Vec<D> x) {
   return SinOfQuadrant(d, hn::Add(angle.n, hn::Set(hn::RebindToSigned<D>(), 1)), angle.r);
 }
 
+// Angle of the point (x, y) in [-π, π]; atan2(±0, +0) = ±0. q = small / large in [0, 1], atan q = π/4 + atan((q - 1) / (q + 1)) for q > tan π/8
+template <class D> HWY_INLINE hn::Vec<D> Atan2(D d, hn::Vec<D> y, hn::Vec<D> x) {
+  const auto zero = hn::Zero(d), one = Constant(d, 1), infinity = Constant(d, kInfinity<D>);
+  const auto ax = hn::Abs(x), ay = hn::Abs(y);
+  const auto steep = hn::Gt(ay, ax);
+  const auto small = hn::IfThenElse(steep, ax, ay), large = hn::IfThenElse(steep, ay, ax);
+  const auto far = hn::Gt(small, hn::Mul(large, Constant(d, 0x1.a8279ap-2)));
+  const auto top = hn::IfThenElse(far, hn::Sub(small, large), small), bottom = hn::IfThenElse(far, hn::Add(small, large), large);
+  auto q = hn::Div(top, bottom);
+  q = hn::IfThenElse(hn::Eq(large, zero), zero, q);
+  q = hn::IfThenElse(hn::Eq(small, infinity), zero, q);
+  const auto t = hn::Mul(q, q);
+  hn::Vec<D> p;
+  if constexpr (kSingle<D>) {
+    p = Polynomial(d, t, -0x1.55554ap-2, 0x1.9991e4p-3, -0x1.23b9d2p-3, 0x1.b22736p-4, -0x1.f2f3dcp-5);
+  } else {
+    p = Polynomial(d, t, -0x1.5555555555555p-2, 0x1.99999999998c5p-3, -0x1.249249248bea1p-3, 0x1.c71c71c3da312p-4, -0x1.745d16c306ac6p-4,
+                   0x1.3b13a3ac4af45p-4, -0x1.1110186612c5fp-4, 0x1.e1c89f06c5451p-5, -0x1.ae3cd4745eab4p-5, 0x1.7ff0e14ee794dp-5,
+                   -0x1.47068f4b1f7e1p-5, 0x1.d0e6128e2d1a9p-6, -0x1.8618a505a7a9dp-7);
+  }
+  auto angle = hn::MulAdd(hn::Mul(t, q), p, q);
+  const auto pi = Constant(d, 0x1.921fb54442d18p+1);
+  angle = hn::IfThenElse(far, hn::Add(angle, Constant(d, 0x1.921fb54442d18p-1)), angle);
+  angle = hn::IfThenElse(steep, hn::Sub(Constant(d, 0x1.921fb54442d18p+0), angle), angle);
+  const auto left = hn::Lt(hn::CopySign(one, x), zero);  // also x = -0
+  angle = hn::CopySign(hn::IfThenElse(left, hn::Sub(pi, angle), angle), y);
+  return hn::IfThenElse(hn::Or(hn::IsNaN(x), hn::IsNaN(y)), hn::Add(x, y), angle);
+}
+
 // low of  a b = high + low,  high = a b rounded
 template <class D> HWY_INLINE hn::Vec<D> ProductError(D d, hn::Vec<D> a, hn::Vec<D> b, hn::Vec<D> high) {
 #if HWY_NATIVE_FMA

@@ -25,22 +25,143 @@ namespace hn = hwy::HWY_NAMESPACE;
 // At most 16 lanes; f64 has half as many a register.
 template <class T> using Lanes16 = hn::CappedTag<T, 16>;
 
-// A reduction over lanes always keeps 16 virtual lanes (kRegisters registers of D) and folds them by one tree, so that the
-// bits do not depend on the vector width. Element i of a row goes to lane i % 16.
+// The first n < Lanes(d) elements at p; the other lanes are 0. Nothing beyond them is read.
+template <class D> HWY_INLINE hn::Vec<D> LoadFirst(D d, const hn::TFromD<D>* p, size_t n) {
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+  return hn::MaskedLoad(hn::FirstN(d, n), d, p);
+#else
+  hn::TFromD<D> lanes[hn::MaxLanes(d)] = {};
+  for (size_t i = 0; i < n; ++i) lanes[i] = p[i];
+  return hn::LoadU(d, lanes);
+#endif
+}
+// Stores the first n < Lanes(d) lanes; nothing beyond them is touched.
+template <class D> HWY_INLINE void StoreFirst(hn::Vec<D> v, D d, hn::TFromD<D>* p, size_t n) {
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+  hn::BlendedStore(v, hn::FirstN(d, n), d, p);
+#else
+  hn::TFromD<D> lanes[hn::MaxLanes(d)];
+  hn::StoreU(v, d, lanes);
+  for (size_t i = 0; i < n; ++i) p[i] = lanes[i];
+#endif
+}
+
+// y[i] = F::f(d, x[i], more...): one vector, then another, then the tail. y may be x.
+template <class F, class T, class... More> HWY_INLINE void Map(const T* x, size_t n, T* y, More... more) {
+  const hn::ScalableTag<T> d;
+  const size_t N = hn::Lanes(d);
+  size_t i = 0;
+  for (; i + N <= n; i += N) hn::StoreU(F::f(d, hn::LoadU(d, x + i), more...), d, y + i);
+  if (i < n) StoreFirst(F::f(d, LoadFirst(d, x + i, n - i), more...), d, y + i, n - i);
+}
+// z[i] = F::f(d, x[i], y[i], more...)
+template <class F, class T, class... More> HWY_INLINE void Map2(const T* x, const T* y, size_t n, T* z, More... more) {
+  const hn::ScalableTag<T> d;
+  const size_t N = hn::Lanes(d);
+  size_t i = 0;
+  for (; i + N <= n; i += N) hn::StoreU(F::f(d, hn::LoadU(d, x + i), hn::LoadU(d, y + i), more...), d, z + i);
+  if (i < n) StoreFirst(F::f(d, LoadFirst(d, x + i, n - i), LoadFirst(d, y + i, n - i), more...), d, z + i, n - i);
+}
+
+// max and min of which NaN is the winner, unlike hn::Max and hn::Min.
+template <class D, class V = hn::Vec<D>> HWY_INLINE V MaxOrNaN(D, V a, V b) {
+  return hn::IfThenElse(hn::Or(hn::Gt(b, a), hn::IsNaN(b)), b, a);
+}
+template <class D, class V = hn::Vec<D>> HWY_INLINE V MinOrNaN(D, V a, V b) {
+  return hn::IfThenElse(hn::Or(hn::Lt(b, a), hn::IsNaN(b)), b, a);
+}
+
+// ---- reductions --------------------------------------------------------------------------------------------------------
+// A reduction over a row keeps 16 virtual lanes in 16 / Lanes registers: element i goes to lane i % 16, in rising i. Lanes are folded
+// in halves: l + (l + 8), then + 4, + 2, + 1. So the bits do not depend on the vector width.
+struct SumOp {
+  static constexpr double kNeutral = 0;
+  template <class D, class V> static HWY_INLINE V f(D, V a, V b) { return hn::Add(a, b); }
+};
+struct ProductOp {
+  static constexpr double kNeutral = 1;
+  template <class D, class V> static HWY_INLINE V f(D, V a, V b) { return hn::Mul(a, b); }
+};
+struct MaxOp {
+  static constexpr double kNeutral = -__builtin_inf();
+  template <class D, class V> static HWY_INLINE V f(D d, V a, V b) { return MaxOrNaN(d, a, b); }
+};
+struct MinOp {
+  static constexpr double kNeutral = __builtin_inf();
+  template <class D, class V> static HWY_INLINE V f(D d, V a, V b) { return MinOrNaN(d, a, b); }
+};
+
+template <class Op, class D> HWY_INLINE hn::TFromD<D> FoldLanes(D d, hn::Vec<D> v) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (hn::MaxLanes(d) > 1) {
+    const hn::Half<D> dh;
+    return FoldLanes<Op>(dh, Op::f(dh, hn::LowerHalf(dh, v), hn::UpperHalf(dh, v)));
+  }
+#endif
+  (void)d;
+  return hn::GetLane(v);
+}
+
+// 16 virtual lanes of a running reduction.
+template <class Op, class T> class Lanes16Of {
+  using D = Lanes16<T>;
+  static constexpr size_t kRegisters = 16 / hn::MaxLanes(D());
+
+ public:
+  HWY_INLINE Lanes16Of() {
+    HWY_UNROLL(16)
+    for (size_t r = 0; r < kRegisters; ++r) v_[r] = hn::Set(D(), T(Op::kNeutral));
+  }
+  // The 16 elements x[0..15], each through F::f(d, x, more...).
+  template <class F, class... More> HWY_INLINE void Take(const T* x, More... more) {
+    const D d;
+    HWY_UNROLL(16)
+    for (size_t r = 0; r < kRegisters; ++r) v_[r] = Op::f(d, v_[r], F::f(d, hn::LoadU(d, x + r * hn::MaxLanes(d)), more...));
+  }
+  HWY_INLINE T Fold() {
+    const D d;
+    HWY_UNROLL(4)
+    for (size_t half = kRegisters / 2; half > 0; half /= 2) {
+      HWY_UNROLL(8)
+      for (size_t r = 0; r < half; ++r) v_[r] = Op::f(d, v_[r], v_[r + half]);
+    }
+    return FoldLanes<Op>(d, v_[0]);
+  }
+
+ private:
+  hn::Vec<D> v_[kRegisters];
+};
+
+// The same fold of 16 lanes in memory.
 template <class T> struct Fold {
-  static constexpr size_t kLanes = 16;
-  // lanes[16] -> sum:  ((0+8)+(4+12)) + ((2+10)+(6+14)) + ... : halves are added until one is left
   static T Sum(T* lanes) {
     for (size_t half = 8; half > 0; half /= 2)
       for (size_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
     return lanes[0];
   }
-  static T Max(T* lanes) {  // NaN wins
-    for (size_t half = 8; half > 0; half /= 2)
-      for (size_t i = 0; i < half; ++i) lanes[i] = lanes[i + half] > lanes[i] || lanes[i + half] != lanes[i + half] ? lanes[i + half] : lanes[i];
-    return lanes[0];
-  }
 };
+
+struct Same {  // x
+  template <class D, class V> static HWY_INLINE V f(D, V x) { return x; }
+};
+struct Squared {  // x²
+  template <class D, class V> static HWY_INLINE V f(D, V x) { return hn::Mul(x, x); }
+};
+
+// Op over F::f(d, x[i], more...), i < n; F of a neutral lane beyond n is replaced by Op's neutral element.
+template <class Op, class F = Same, class T, class... More> HWY_INLINE T Reduce(const T* x, size_t n, More... more) {
+  Lanes16Of<Op, T> lanes;
+  size_t i = 0;
+  for (; i + 16 <= n; i += 16) lanes.template Take<F>(x + i, more...);
+  if (i < n) {
+    T rest[16];
+    for (size_t j = 0; j < 16; ++j) rest[j] = i + j < n ? x[i + j] : x[i];
+    Map<F>(rest, 16, rest, more...);
+    for (size_t j = n - i; j < 16; ++j) rest[j] = T(Op::kNeutral);
+    lanes.template Take<Same>(rest);
+  }
+  return lanes.Fold();
+}
 
 }  // namespace
 }  // namespace heed::HWY_NAMESPACE

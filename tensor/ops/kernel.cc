@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "tensor/ops/binary.h"
+
 namespace heed {
 namespace {
 
@@ -42,15 +44,6 @@ bool may_overlap(const Tensor& a, const Tensor& b) {
   return a_width < 0 || b_width < 0 || apart <= a_width || apart + b_width >= row;     // columns, taken modulo the row
 }
 
-void put(const Tensor& x, const Into& into) {
-  if (!into.add) return copy_into(into.tensor, x);
-  const Tensor sum = into.tensor.clone();
-  visit_float(sum.dtype(), "add", [&]<class T>() {
-    const auto from = x.span<T>();
-    const auto to = sum.mutable_span<T>();
-    for (std::size_t i = 0; i < to.size(); ++i) to[i] += from[i];
-  });
-  copy_into(into.tensor, sum);
-}
+void put(const Tensor& x, const Into& into) { add_into(x, into); }
 
 }  // namespace heed

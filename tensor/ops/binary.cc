@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/ops/binary.h"
+
+#define HWY_TARGET_INCLUDE "tensor/ops/binary.cc"
+#include "tensor/math-inl.h"
+#include "tensor/ops/walk.h"
+#include "tensor/simd-inl.h"
+
+#ifndef HEED_BINARY_KERNELS  // this file is read once for each target
+#define HEED_BINARY_KERNELS
+namespace heed {
+struct BinaryKernels {
+  const char* name;
+  RowKernel<float> f32, da_f32, db_f32;
+  RowKernel<double> f64, da_f64, db_f64;
+};
+}  // namespace heed
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::HWY_NAMESPACE {
+namespace {
+
+// Each op: f(d, a, b), and da = dy ∂y/∂a, db = dy ∂y/∂b from (d, a, b, y, dy).
+#define F template <class D, class V> static HWY_INLINE V f([[maybe_unused]] D d, V a, V b)
+#define DA template <class D, class V> static HWY_INLINE V da([[maybe_unused]] D d, [[maybe_unused]] V a, [[maybe_unused]] V b, [[maybe_unused]] V y, V dy)
+#define DB template <class D, class V> static HWY_INLINE V db([[maybe_unused]] D d, [[maybe_unused]] V a, [[maybe_unused]] V b, [[maybe_unused]] V y, V dy)
+template <class D> HWY_INLINE hn::Vec<D> C(D d, double c) { return hn::Set(d, hn::TFromD<D>(c)); }
+
+struct Add {
+  F { return hn::Add(a, b); }
+  DA { return dy; }
+  DB { return dy; }
+};
+struct Subtract {
+  F { return hn::Sub(a, b); }
+  DA { return dy; }
+  DB { return hn::Neg(dy); }
+};
+struct Multiply {
+  F { return hn::Mul(a, b); }
+  DA { return hn::Mul(dy, b); }
+  DB { return hn::Mul(dy, a); }
+};
+struct Divide {                        // ∂y/∂b = -y / b
+  F { return hn::Div(a, b); }
+  DA { return hn::Div(dy, b); }
+  DB { return hn::Neg(hn::Div(hn::Mul(dy, y), b)); }
+};
+// dy where `mine` won, half of it at a tie; NaN took neither or both
+template <class M, class D, class V> HWY_INLINE V Share(D d, M mine, M tie, V dy) {
+  return hn::IfThenElseZero(hn::Or(mine, tie), hn::IfThenElse(tie, hn::Mul(dy, C(d, 0.5)), dy));
+}
+struct Maximum {
+  F { return MaxOrNaN(d, a, b); }
+  DA { return Share(d, hn::Or(hn::Gt(a, b), hn::IsNaN(a)), hn::Eq(a, b), dy); }
+  DB { return Share(d, hn::Or(hn::Gt(b, a), hn::IsNaN(b)), hn::Eq(a, b), dy); }
+};
+struct Minimum {
+  F { return MinOrNaN(d, a, b); }
+  DA { return Share(d, hn::Or(hn::Lt(a, b), hn::IsNaN(a)), hn::Eq(a, b), dy); }
+  DB { return Share(d, hn::Or(hn::Lt(b, a), hn::IsNaN(b)), hn::Eq(a, b), dy); }
+};
+struct Pow {                           // ∂y/∂a = b a^(b-1), 0 for b = 0;  ∂y/∂b = y ln a, 0 for a = 0 and b >= 0
+  F { return math::Pow(d, a, b); }
+  DA { return hn::IfThenZeroElse(hn::Eq(b, C(d, 0)), hn::Mul(dy, hn::Mul(b, math::Pow(d, a, hn::Sub(b, C(d, 1)))))); }
+  DB {
+    const auto flat = hn::And(hn::Eq(a, C(d, 0)), hn::Ge(b, C(d, 0)));
+    return hn::IfThenZeroElse(flat, hn::Mul(dy, hn::Mul(y, math::Log(d, a))));
+  }
+};
+struct Atan2 {                        // ∂y/∂a = b / (a² + b²), ∂y/∂b = -a / (a² + b²), both 0 at the origin
+  template <class D, class V> static HWY_INLINE V Over(D d, V top, V a, V b, V dy) {
+    const V square = hn::MulAdd(a, a, hn::Mul(b, b));
+    return hn::IfThenZeroElse(hn::Eq(square, C(d, 0)), hn::Mul(dy, hn::Div(top, square)));
+  }
+  F { return math::Atan2(d, a, b); }
+  DA { return Over(d, b, a, b, dy); }
+  DB { return Over(d, hn::Neg(a), a, b, dy); }
+};
+#undef F
+#undef DA
+#undef DB
+
+template <class Op, class T> void Forward(const T* const* x, size_t n, const T*, T* y) { Map2<Op>(x[0], x[1], n, y); }
+template <class Op, int kSide, class D, class V = hn::Vec<D>> HWY_INLINE V Derivative(D d, V a, V b, V y, V dy) {
+  if constexpr (kSide == 0) return Op::da(d, a, b, y, dy);
+  else return Op::db(d, a, b, y, dy);
+}
+// x: a, b, y, dy
+template <class Op, int kSide, class T> void Backward(const T* const* x, size_t n, const T*, T* out) {
+  const hn::ScalableTag<T> d;
+  const size_t N = hn::Lanes(d);
+  const T *a = x[0], *b = x[1], *y = x[2], *dy = x[3];
+  size_t i = 0;
+  for (; i + N <= n; i += N)
+    hn::StoreU(Derivative<Op, kSide>(d, hn::LoadU(d, a + i), hn::LoadU(d, b + i), hn::LoadU(d, y + i), hn::LoadU(d, dy + i)), d, out + i);
+  if (i == n) return;
+  const size_t rest = n - i;
+  const auto tail = Derivative<Op, kSide>(d, LoadFirst(d, a + i, rest), LoadFirst(d, b + i, rest), LoadFirst(d, y + i, rest), LoadFirst(d, dy + i, rest));
+  StoreFirst(tail, d, out + i, rest);
+}
+template <class Op> BinaryKernels KernelsOf(const char* name) {
+  return {name, Forward<Op, float>, Backward<Op, 0, float>, Backward<Op, 1, float>,
+          Forward<Op, double>, Backward<Op, 0, double>, Backward<Op, 1, double>};
+}
+
+BinaryKernels Pick(Binary op) {
+  switch (op) {
+    case Binary::add: return KernelsOf<Add>("add");
+    case Binary::subtract: return KernelsOf<Subtract>("subtract");
+    case Binary::multiply: return KernelsOf<Multiply>("multiply");
+    case Binary::divide: return KernelsOf<Divide>("divide");
+    case Binary::maximum: return KernelsOf<Maximum>("maximum");
+    case Binary::minimum: return KernelsOf<Minimum>("minimum");
+    case Binary::pow: return KernelsOf<Pow>("pow");
+    case Binary::atan2: break;
+  }
+  return KernelsOf<Atan2>("atan2");
+}
+
+}  // namespace
+}  // namespace heed::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include <limits>
+
+#include "tensor/format.h"
+#include "tensor/ops/kernel.h"
+#include "tensor/ops/reduce.h"
+
+namespace heed {
+HWY_EXPORT(Pick);
+
+namespace {
+
+constexpr Index kCost = 2;
+
+void check_defined(std::string_view name, const Tensor& a, const Tensor& b) {
+  check<Error>(a.defined() && b.defined(), "{}: a tensor is empty (default constructed)", name);
+}
+
+void check_pair(std::string_view name, const Tensor& a, const Tensor& b) {
+  check_defined(name, a, b);
+  check<DTypeError>(a.dtype() == b.dtype(), "{}: dtypes differ: a {}, b {}", name, a.dtype(), b.dtype());
+}
+
+template <class T> T integer(Binary op, T a, T b) {
+  using U = std::make_unsigned_t<T>;  // wraps
+  switch (op) {
+    case Binary::add: return T(U(a) + U(b));
+    case Binary::subtract: return T(U(a) - U(b));
+    case Binary::multiply: return T(std::uint64_t(a) * std::uint64_t(b));
+    case Binary::maximum: return std::max(a, b);
+    case Binary::minimum: return std::min(a, b);
+    default: return T(-1) < T(0) && b == T(-1) ? T(U(0) - U(a)) : T(a / b);
+  }
+}
+
+Tensor integer_binary(Binary op, std::string_view name, const Tensor& a, const Tensor& b, const Shape& shape) {
+  check<DTypeError>(op != Binary::pow && op != Binary::atan2, "{}: takes f32 or f64: {}", name, a.dtype());
+  check<DTypeError>(a.dtype() != DType::bf16, "{}: takes f32, f64, i32, i64 or u8: {}", name, a.dtype());
+  if (op == Binary::divide) check<Error>(shape.numel() == 0 || all_true(b), "divide: an integer is divided by 0: a {}, b {}", a.shape(), b.shape());
+  Tensor y = empty(shape, a.dtype());
+  visit_any(a.dtype(), [&]<class T>() {
+    if constexpr (std::is_integral_v<T>)
+      for_each_element<T, T, T>(shape, 1, [op](T& u, T& v, T& w) { w = integer(op, u, v); }, a, b, y);
+  });
+  return y;
+}
+
+}  // namespace
+
+const char* name(Binary op) { return HWY_DYNAMIC_DISPATCH(Pick)(op).name; }
+
+Tensor binary(Binary op, const Tensor& a, const Tensor& b) {
+  const BinaryKernels kernels = HWY_DYNAMIC_DISPATCH(Pick)(op);
+  check_pair(kernels.name, a, b);
+  const Shape shape = broadcast_shapes(kernels.name, a.shape(), b.shape());
+  if (!is_float(a.dtype())) return integer_binary(op, kernels.name, a, b, shape);
+  return visit_float(a.dtype(), kernels.name, [&]<class T>() {
+    Tensor y = empty(shape, a.dtype());
+    map<T>(pick<T>(kernels.f32, kernels.f64), {a, b}, nullptr, kCost, {y, false});
+    return y;
+  });
+}
+
+Tensor number_like(double value, const Tensor& x, Binary op) {
+  check_defined(name(op), x, x);
+  return full({}, value, x.dtype());
+}
+Tensor binary(Binary op, const Tensor& a, double b) { return binary(op, a, number_like(b, a, op)); }
+Tensor binary(Binary op, double a, const Tensor& b) { return binary(op, number_like(a, b, op), b); }
+
+void binary_grad(Binary op, const Tensor& a, const Tensor& b, const Tensor& y, const Tensor& dy, const Into* da, const Into* db) {
+  const BinaryKernels kernels = HWY_DYNAMIC_DISPATCH(Pick)(op);
+  const bool linear = op == Binary::add || op == Binary::subtract;
+  visit_float(dy.dtype(), kernels.name, [&]<class T>() {
+    const auto side = [&](const Into* into, RowKernel<T> kernel, bool passes_dy) {
+      if (!into) return;
+      if (passes_dy) return sum_to(dy, *into);
+      const Tensor& u = a.defined() ? a : dy;  // dy stands in for what is not read
+      const Tensor& v = b.defined() ? b : dy;
+      const Tensor& w = y.defined() ? y : dy;
+      if (into->tensor.shape() == dy.shape()) return map<T>(kernel, {u, v, w, dy}, nullptr, kCost, *into);
+      const Tensor whole = empty_like(dy);
+      map<T>(kernel, {u, v, w, dy}, nullptr, kCost, {whole, false});
+      sum_to(whole, *into);
+    };
+    side(da, pick<T>(kernels.da_f32, kernels.da_f64), linear);
+    side(db, pick<T>(kernels.db_f32, kernels.db_f64), op == Binary::add);
+  });
+}
+
+void add_into(const Tensor& x, const Into& out) { sum_to(x, out); }
+
+// ---- where -------------------------------------------------------------------------------------------------------------
+
+Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  check_pair("where", a, b);
+  check<DTypeError>(condition.defined() && condition.dtype() == DType::u8, "where: the condition needs dtype u8: {}", condition.dtype());
+  const Shape shape = broadcast_shapes("where", condition.shape(), broadcast_shapes("where", a.shape(), b.shape()));
+  Tensor y = empty(shape, a.dtype());
+  visit_any(a.dtype(), [&]<class T>() {
+    for_each_element<std::uint8_t, T, T, T>(shape, 2, [](std::uint8_t& c, T& u, T& v, T& w) { w = c ? u : v; }, condition, a, b, y);
+  });
+  return y;
+}
+
+void where_grad(const Tensor& condition, const Tensor& dy, const Into* da, const Into* db) {
+  const Tensor nothing = zeros({}, dy.dtype());
+  if (da) sum_to(where(condition, dy, nothing), *da);
+  if (db) sum_to(where(condition, nothing, dy), *db);
+}
+
+// ---- questions ---------------------------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr std::string_view kComparisons[] = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"};
+
+template <class T> bool holds(Comparison op, T a, T b) {
+  switch (op) {
+    case Comparison::equal: return a == b;
+    case Comparison::not_equal: return a != b;
+    case Comparison::less: return a < b;
+    case Comparison::less_equal: return a <= b;
+    case Comparison::greater: return a > b;
+    case Comparison::greater_equal: break;
+  }
+  return a >= b;
+}
+
+// A number takes the tensor's float type; integers are compared as doubles.
+template <class T> bool compare_with(Comparison op, T a, double b) {
+  if constexpr (std::is_floating_point_v<T>) return holds(op, a, T(b));
+  else return holds(op, double(a), b);
+}
+
+// f over two tensors of one dtype, read as floats where they are bf16
+template <class F> Tensor ask(std::string_view name, const Tensor& a, const Tensor& b, F f) {
+  const Shape shape = broadcast_shapes(name, a.shape(), b.shape());
+  Tensor y = empty(shape, DType::u8);
+  visit_any(a.dtype(), [&]<class T>() {
+    using Read = std::conditional_t<std::is_same_v<T, BFloat16>, float, T>;
+    for_each_element<T, T, std::uint8_t>(shape, 2, [&](T& u, T& v, std::uint8_t& w) { w = f(Read(u), Read(v)); }, a, b, y);
+  });
+  return y;
+}
+
+template <class F> Tensor logical(std::string_view name, const Tensor& a, const Tensor& b, F f) {
+  check_pair(name, a, b);
+  check<DTypeError>(a.dtype() == DType::u8, "{}: takes u8: {}", name, a.dtype());
+  return ask(name, a, b, [&](auto u, auto v) { return f(u != 0, v != 0); });
+}
+
+}  // namespace
+
+Tensor compare(Comparison op, const Tensor& a, const Tensor& b) {
+  const std::string_view name = kComparisons[std::size_t(op)];
+  check_pair(name, a, b);
+  return ask(name, a, b, [op](auto u, auto v) { return holds(op, u, v); });
+}
+
+Tensor compare(Comparison op, const Tensor& a, double b) {
+  const std::string_view name = kComparisons[std::size_t(op)];
+  check_defined(name, a, a);
+  Tensor y = empty(a.shape(), DType::u8);
+  visit_any(a.dtype(), [&]<class T>() {
+    using Read = std::conditional_t<std::is_same_v<T, BFloat16>, float, T>;
+    for_each_element<T, std::uint8_t>(a.shape(), 2, [&](T& u, std::uint8_t& w) { w = compare_with(op, Read(u), b); }, a, y);
+  });
+  return y;
+}
+
+Tensor logical_and(const Tensor& a, const Tensor& b) {
+  return logical("logical_and", a, b, [](bool u, bool v) { return u && v; });
+}
+Tensor logical_or(const Tensor& a, const Tensor& b) {
+  return logical("logical_or", a, b, [](bool u, bool v) { return u || v; });
+}
+Tensor logical_xor(const Tensor& a, const Tensor& b) {
+  return logical("logical_xor", a, b, [](bool u, bool v) { return u != v; });
+}
+Tensor logical_not(const Tensor& a) {
+  return logical("logical_not", a, a, [](bool u, bool) { return !u; });
+}
+
+}  // namespace heed
+#endif

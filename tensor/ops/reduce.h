@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reductions over any set of dims; {} = all of them. keepdim leaves them with size 1. f32 and f64.
+// Order of additions, from the shape alone: where the last axis is reduced, chunks of 4096 elements of each result's sequence, 16
+// virtual lanes in a chunk; otherwise chunks of 128 along the reduced axes; the chunks' results in order, in double.
+#pragma once
+#include "tensor/into.h"
+
+namespace heed {
+
+Tensor sum(const Tensor& x, const Dims& dims = {}, bool keepdim = false);     // of nothing: 0; of i32, i64, u8: i64
+Tensor mean(const Tensor& x, const Dims& dims = {}, bool keepdim = false);    // of nothing: NaN
+Tensor prod(const Tensor& x, const Dims& dims = {}, bool keepdim = false);    // of nothing: 1
+Tensor max(const Tensor& x, const Dims& dims = {}, bool keepdim = false);     // NaN wins; of nothing: ShapeError
+Tensor min(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
+// Σ (x - mean)² / (n - 1), unbiased = false: / n.  One element, unbiased: NaN.
+Tensor var(const Tensor& x, const Dims& dims = {}, bool unbiased = true, bool keepdim = false);
+Tensor norm(const Tensor& x, const Dims& dims = {}, bool keepdim = false);    // √Σ x²
+
+// dx = dy, dx = dy / n
+void sum_grad(const Tensor& dy, const Dims& dims, const Into& dx);
+void mean_grad(const Tensor& dy, const Dims& dims, const Into& dx);
+// dx_i = dy Π_{j≠i} x_j by products from both ends: exact with zeros
+void prod_grad(const Tensor& x, const Tensor& dy, const Dims& dims, const Into& dx);
+// dy shared evenly among the elements equal to y, of max and of min
+void max_grad(const Tensor& x, const Tensor& y, const Tensor& dy, const Dims& dims, const Into& dx);
+// dx = dy 2 (x - mean) / (n - 1 or n)
+void var_grad(const Tensor& x, const Tensor& dy, const Dims& dims, bool unbiased, const Into& dx);
+// dx = dy x / y, 0 where y = 0
+void norm_grad(const Tensor& x, const Tensor& y, const Tensor& dy, const Dims& dims, const Into& dx);
+
+// y_i = x_0 + ... + x_i along dim, one after another; dx_i = dy_i + ... + dy_last
+Tensor cumsum(const Tensor& x, int dim);
+void cumsum_grad(const Tensor& dy, int dim, const Into& dx);
+
+// Inverse of broadcasting: adds up the axes that x has beyond `shape` or where `shape` has 1. ShapeError unless shape broadcasts to x's.
+Tensor sum_to(const Tensor& x, const Shape& shape);
+void sum_to(const Tensor& x, const Into& out);
+void sum_to_grad(const Tensor& dy, const Into& dx);   // dx = dy, broadcast
+
+double sum_of_squares(const Tensor& x);   // in double, chunks of 4096
+
+// Position of the largest / smallest along dim -> i64; ties: the lowest index; NaN: the first NaN. Any dtype but bf16.
+Tensor argmax(const Tensor& x, int dim = -1, bool keepdim = false);
+Tensor argmin(const Tensor& x, int dim = -1, bool keepdim = false);
+
+// Is some / every element not 0? Any dtype; -> u8
+Tensor any_true(const Tensor& x, const Dims& dims, bool keepdim = false);
+Tensor all_true(const Tensor& x, const Dims& dims, bool keepdim = false);
+bool any_true(const Tensor& x);
+bool all_true(const Tensor& x);
+
+}  // namespace heed
