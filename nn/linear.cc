@@ -9,7 +9,9 @@ Linear::Linear(Scope scope, Options options)
     : weight(options.weight.defined() ? scope.alias("weight", std::move(options.weight), {options.out, options.in})
                                       : scope.parameter("weight", {options.out, options.in}, options.init ? options.init : linear_uniform(options.in))),
       bias(options.bias ? scope.parameter("bias", {options.out}, options.init ? constant_init(0) : linear_uniform(options.in)) : Parameter()),
-      path(scope.path()) {}
+      path(scope.path()) {
+  weight.data().multiplied = true;
+}
 
 Variable Linear::operator()(const Variable& x, const LinearOptions& fused) const {
   const Inside inside(path);

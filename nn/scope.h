@@ -41,6 +41,7 @@ class Parameter {
     Variable variable;
     std::shared_ptr<Gradient> gradient;
     bool frozen = false;
+    bool multiplied = true;                     // false: an embedding table, whose rows are only looked up
   };
 
   Parameter() = default;                        // absent, as a bias that was not asked for

@@ -97,20 +97,8 @@ template <class T> void UpdateChunk(Update kind, const UpdateConstants& c, size_
   }
 }
 
-// Σ x² in 16 lanes of double; element i goes to lane i % 16.
-template <class T> double SquaresOf(const T* x, size_t n) {
-  double lanes[16] = {};
-  size_t i = 0;
-  for (; i + 16 <= n; i += 16)
-    for (size_t l = 0; l < 16; ++l) lanes[l] += double(x[i + l]) * double(x[i + l]);
-  for (size_t l = 0; i < n; ++i, ++l) lanes[l] += double(x[i]) * double(x[i]);
-  return Fold<double>::Sum(lanes);
-}
-
 void UpdateF32(Update kind, const UpdateConstants& c, size_t n, float* w, const float* g, float* s0, float* s1) { UpdateChunk(kind, c, n, w, g, s0, s1); }
 void UpdateF64(Update kind, const UpdateConstants& c, size_t n, double* w, const double* g, double* s0, double* s1) { UpdateChunk(kind, c, n, w, g, s0, s1); }
-double SquaresF32(const float* x, size_t n) { return SquaresOf(x, n); }
-double SquaresF64(const double* x, size_t n) { return SquaresOf(x, n); }
 
 }  // namespace
 }  // namespace heed::HWY_NAMESPACE
@@ -121,6 +109,7 @@ HWY_AFTER_NAMESPACE();
 #include <vector>
 
 #include "tensor/format.h"
+#include "tensor/ops/reduce.h"
 #include "tensor/parallel.h"
 
 namespace heed {
@@ -128,14 +117,12 @@ namespace {
 
 HWY_EXPORT(UpdateF32);
 HWY_EXPORT(UpdateF64);
-HWY_EXPORT(SquaresF32);
-HWY_EXPORT(SquaresF64);
 
 constexpr Index kChunk = 4096;
 
 int states_of(Update kind) { return HWY_STATIC_DISPATCH(StatesOf)(kind); }
 
-// Calls body(item, first, count) for all chunks of all sizes, spread over the threads in groups of about 16 chunks.
+// Calls body(item, first, count) for all chunks of all sizes, spread over the threads in groups of 16 chunks.
 template <class Body> void for_chunks(std::span<const Index> sizes, Body&& body) {
   std::vector<Index> starts(sizes.size() + 1);   // chunk number at which each item starts
   for (std::size_t i = 0; i < sizes.size(); ++i) starts[i + 1] = starts[i] + (sizes[i] + kChunk - 1) / kChunk;
@@ -144,7 +131,7 @@ template <class Body> void for_chunks(std::span<const Index> sizes, Body&& body)
     for (Index chunk = begin; chunk < end; ++chunk) {
       while (chunk >= starts[item + 1]) ++item;
       const Index first = (chunk - starts[item]) * kChunk;
-      body(item, first, std::min(kChunk, sizes[item] - first), chunk);
+      body(item, first, std::min(kChunk, sizes[item] - first));
     }
   });
 }
@@ -171,7 +158,7 @@ void update(Update kind, std::span<const UpdateItem> items) {
   }
   const auto f32 = HWY_DYNAMIC_DISPATCH(UpdateF32);
   const auto f64 = HWY_DYNAMIC_DISPATCH(UpdateF64);
-  for_chunks(sizes, [&](std::size_t i, Index first, Index count, Index) {
+  for_chunks(sizes, [&](std::size_t i, Index first, Index count) {
     const UpdateItem& item = items[i];
     visit_float(item.value.dtype(), "update", [&]<class T>() {
       const auto at = [&](const Tensor& x) { return x.defined() ? const_cast<T*>(x.data<T>()) + first : nullptr; };
@@ -182,26 +169,8 @@ void update(Update kind, std::span<const UpdateItem> items) {
 }
 
 double norm_of_all(std::span<const Tensor> tensors) {
-  std::vector<Index> sizes;
-  std::vector<Tensor> dense;
-  Index chunks = 0;
-  for (const Tensor& x : tensors) {
-    dense.push_back(x.contiguous());
-    sizes.push_back(x.numel());
-    chunks += (x.numel() + kChunk - 1) / kChunk;
-  }
-  std::vector<double> partial(static_cast<std::size_t>(chunks));
-  const auto f32 = HWY_DYNAMIC_DISPATCH(SquaresF32);
-  const auto f64 = HWY_DYNAMIC_DISPATCH(SquaresF64);
-  for_chunks(sizes, [&](std::size_t i, Index first, Index count, Index chunk) {
-    const Tensor& x = dense[i];
-    partial[std::size_t(chunk)] = visit_float(x.dtype(), "norm", [&]<class T>() {
-      if constexpr (std::is_same_v<T, float>) return f32(x.data<T>() + first, std::size_t(count));
-      else return f64(x.data<T>() + first, std::size_t(count));
-    });
-  });
   double sum = 0;
-  for (double p : partial) sum += p;
+  for (const Tensor& x : tensors) sum += sum_of_squares(x);
   return std::sqrt(sum);
 }
 

@@ -36,7 +36,7 @@ struct UpdateItem {
 // Updates all items in one parallel region, in chunks of 4096 elements. ShapeError, DTypeError before anything is written.
 void update(Update kind, std::span<const UpdateItem> items);
 
-// √(Σ g²) over all tensors in double: partial sums of 4096 consecutive elements, 16 lanes each, added in order.
+// √(Σ x²) over all tensors, in double (sum_of_squares in tensor/ops/reduce.h).
 double norm_of_all(std::span<const Tensor> tensors);
 
 }  // namespace heed

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights of a model in and out, by path: PyTorch's state dict in safetensors.
+#pragma once
+#include <map>
+#include <string>
+
+#include "nn/scope.h"
+#include "tensor/safetensors.h"
+
+namespace heed {
+
+// Path without the selection's prefix -> value. Tied parameters stand under each of their paths, as in PyTorch's state_dict.
+std::map<std::string, Tensor> state(const Selection& parameters);
+// Copies values in. FileError that lists all missing, unexpected and mismatched keys at once; then nothing has changed.
+// `source` names where the values come from in the message.
+void load(const Selection& parameters, const std::map<std::string, Tensor>& values, std::string_view source = "state");
+
+void save(const Selection& parameters, const std::string& path);   // a safetensors file; FileError
+void load(const Selection& parameters, const std::string& path);
+
+inline std::map<std::string, Tensor> state(Parameters& parameters) { return state(parameters.select()); }
+inline void save(Parameters& parameters, const std::string& path) { save(parameters.select(), path); }
+inline void load(Parameters& parameters, const std::string& path) { load(parameters.select(), path); }
+
+}  // namespace heed

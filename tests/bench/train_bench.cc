@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training throughput on the models of ../shared/peers/torch_train.py: one full step is forward, label-smoothed cross-entropy,
+// backward, clipping by norm, Adam.   train_bench [--threads N] [--seconds S] [case ...]
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include "models/train.h"
+#include "models/transformer.h"
+#include "tensor/context.h"
+#include "tensor/format.h"
+#include "tensor/ops/random.h"
+
+using namespace heed;
+
+namespace {
+
+struct Case {
+  const char* name;
+  Index vocabulary, width, heads, inner, layers, batch, source, target;
+};
+constexpr Case kCases[] = {{"tiny", 64, 128, 4, 256, 2, 64, 12, 12}, {"small", 4000, 256, 8, 1024, 3, 64, 16, 16}, {"base", 8000, 512, 8, 2048, 6, 32, 24, 24}};
+
+Tensor random_ids(Key key, Index rows, Index length, Index vocabulary) { return to(randint(key, {rows, length}, 1, vocabulary), DType::i32); }
+
+double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+long page_faults() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt;
+}
+
+void run(const Case& c, double seconds) {
+  const double start = seconds_now();
+  Parameters parameters(Seed{0});
+  TranslationModel model(parameters.root(), {.source_vocabulary = c.vocabulary,
+                                             .target_vocabulary = c.vocabulary,
+                                             .core = {.width = c.width, .heads = c.heads, .feed_forward = c.inner, .encoder_layers = c.layers, .decoder_layers = c.layers,
+                                                      .attention_dropout = 0.1, .activation_dropout = 0.1, .final_norm = FinalNorm::always}});
+  Adam adam(parameters, {.learning_rate = 1e-4, .beta1 = 0.9, .beta2 = 0.98, .eps = 1e-9});
+  Trainer trainer(model, parameters, adam, Schedule({.peak = 1e-4}), {.loss = {.label_smoothing = 0.1}, .clip = 1});
+  const Tensor target = random_ids(Key(Seed{2}), c.batch, c.target + 1, c.vocabulary);
+  const Batch batch{.source = {random_ids(Key(Seed{1}), c.batch, c.source, c.vocabulary), full({c.batch}, double(c.source), DType::i32)},
+                    .inputs = target(all, Slice{0, c.target}).contiguous(),
+                    .targets = target(all, Slice{1, c.target + 1}).contiguous(),
+                    .lengths = full({c.batch}, double(c.target), DType::i32),
+                    .source_tokens = c.batch * c.source,
+                    .target_tokens = c.batch * c.target};
+  trainer.update({&batch, 1});
+  const double first = seconds_now() - start;
+  for (int i = 0; i < 2; ++i) trainer.update({&batch, 1});
+  std::vector<double> times;
+  std::vector<long> faults;
+  for (const double begin = seconds_now(); seconds_now() - begin < seconds || times.size() < 5;) {
+    const double before = seconds_now();
+    const long faults_before = page_faults();
+    trainer.update({&batch, 1});
+    times.push_back(seconds_now() - before);
+    faults.push_back(page_faults() - faults_before);
+  }
+  std::sort(times.begin(), times.end());
+  std::sort(faults.begin(), faults.end());
+  const double median = times[times.size() / 2];
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  fmt::print("{:<10} params {:6.2f}M step {:8.2f} ms  tokens/s {:10.0f}  peak RSS {:6.0f} MiB  first step {:.3f} s  faults a step {}\n", c.name,
+             double(parameters.count()) / 1e6, median * 1e3, double(c.batch * (c.source + c.target)) / median, double(usage.ru_maxrss) / 1024, first, faults[faults.size() / 2]);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  double seconds = 5;
+  std::vector<const char*> names;
+  for (int i = 1; i < argc; ++i) {
+    if (!std::strcmp(argv[i], "--threads") && i + 1 < argc) set_threads(std::atoi(argv[++i]));
+    else if (!std::strcmp(argv[i], "--seconds") && i + 1 < argc) seconds = std::atof(argv[++i]);
+    else names.push_back(argv[i]);
+  }
+  fmt::print("heed {}\n", describe_context());
+  for (const Case& c : kCases)
+    if (names.empty() || std::any_of(names.begin(), names.end(), [&](const char* name) { return !std::strcmp(name, c.name); })) run(c, seconds);
+}

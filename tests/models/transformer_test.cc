@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/transformer.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "autograd/tape.h"
+#include "models/search.h"
+#include "models/train.h"
+#include "tensor/ops/binary.h"
+#include "tensor/ops/reduce.h"
+#include "tensor/ops/softmax.h"
+#include "tests/every_target.h"
+
+using namespace heed;
+
+namespace {
+
+constexpr std::int32_t kPad = 0, kStart = 2, kEnd = 3;
+constexpr Index kVocabulary = 13;
+
+using Rows = std::vector<std::vector<std::int32_t>>;
+
+Rows random_rows(Key key, int count, int longest) {
+  Random random(key);
+  Rows rows;
+  for (int i = 0; i < count; ++i) {
+    std::vector<std::int32_t> row(std::size_t(random.below(longest) + 1));
+    for (auto& id : row) id = std::int32_t(4 + random.below(kVocabulary - 4));
+    row.push_back(kEnd);
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+Batch batch_of(const Rows& source, const Rows& target) {
+  Rows inputs = target;
+  Index source_tokens = 0, target_tokens = 0;
+  for (auto& row : inputs) {
+    row.pop_back();
+    row.insert(row.begin(), kStart);
+    target_tokens += Index(row.size());
+  }
+  for (const auto& row : source) source_tokens += Index(row.size());
+  const Sequences y = pad_sequences(target, kPad);
+  return {pad_sequences(source, kPad), pad_sequences(inputs, kPad).ids, y.ids, y.lengths, source_tokens, target_tokens};
+}
+
+// The same batch with `extra` more padding on both sides.
+Batch padded(const Batch& b, Index extra) {
+  const auto wider = [&](const Tensor& ids) {
+    Tensor out = full({ids.size(0), ids.size(1) + extra}, kPad, DType::i32);
+    copy_into(out(all, Slice{0, ids.size(1)}), ids);
+    return out;
+  };
+  Batch out = b;
+  out.source.ids = wider(b.source.ids);
+  out.inputs = wider(b.inputs);
+  out.targets = wider(b.targets);
+  return out;
+}
+
+TranslationModel::Options small(NormAt norm = NormAt::after, Tie tie = Tie::none, Positions positions = Positions::sinusoidal) {
+  return {.source_vocabulary = kVocabulary,
+          .target_vocabulary = kVocabulary,
+          .core = {.width = 16, .heads = 4, .feed_forward = 24, .encoder_layers = 2, .decoder_layers = 2, .dropout = 0.1, .norm = norm},
+          .tie = tie,
+          .positions = positions,
+          .max_positions = 80};
+}
+
+const CrossEntropyOptions kLoss{.label_smoothing = 0.1, .ignore_index = kPad};
+
+double largest_difference(const Tensor& a, const Tensor& b) {
+  const Tensor d = abs(subtract(a, b));
+  return d.numel() == 0 ? 0 : max(d).item();
+}
+
+}  // namespace
+
+TEST_CASE("transformer: a later target word changes no earlier feature, padding changes nothing") {
+  for (NormAt norm : {NormAt::after, NormAt::before}) {
+    Parameters parameters(Seed{1}, DType::f64);
+    const TranslationModel model(parameters.root(), small(norm));
+    const Rows source = random_rows(Key(Seed{1}), 3, 6);
+    Rows target = random_rows(Key(Seed{2}), 3, 7);
+    target[0] = {5, 6, 7, 8, 9, kEnd};
+    const Batch batch = batch_of(source, target);
+    const Tensor before = model.features(batch).value();
+    target[0][3] = 4;   // read at position 4
+    const Tensor after = model.features(batch_of(source, target)).value();
+    CHECK(largest_difference(before[0](Slice{0, 4}), after[0](Slice{0, 4})) == 0);
+    CHECK(largest_difference(before[0][4], after[0][4]) > 1e-6);
+    CHECK(largest_difference(before[1], after[1]) == 0);
+
+    const Batch wide = padded(batch, 5);
+    CHECK(largest_difference(model.features(wide).value()(all, Slice{0, batch.inputs.size(1)})(2, Slice{0, 2}), before(2, Slice{0, 2})) < 1e-12);
+    CHECK(std::abs(model.loss(wide, kLoss).sum.value().item() - model.loss(batch, kLoss).sum.value().item()) < 1e-9);
+  }
+}
+
+TEST_CASE("transformer: the loss equals cross-entropy of the logits, by definition") {
+  Parameters parameters(Seed{3}, DType::f64);
+  const TranslationModel model(parameters.root(), small());
+  const Batch batch = batch_of(random_rows(Key(Seed{1}), 4, 5), random_rows(Key(Seed{2}), 4, 5));
+  const Tensor p = log_softmax(model.logits(model.features(batch)).value());   // [B, T, V]
+  double sum = 0;
+  for (Index b = 0; b < 4; ++b)
+    for (Index t = 0; t < batch.targets.size(1); ++t) {
+      const auto y = Index(batch.targets(b, t).item());
+      if (y != kPad) sum -= p(b, t, y).item();
+    }
+  const Loss loss = model.loss(batch, {.ignore_index = kPad});
+  CHECK(loss.sum.value().item() == doctest::Approx(sum).epsilon(1e-12));
+  CHECK(loss.tokens == batch.target_tokens);
+}
+
+TEST_CASE("transformer: every parameter gets a gradient, tied ones once") {
+  for (Tie tie : {Tie::none, Tie::output, Tie::all})
+    for (Positions positions : {Positions::sinusoidal, Positions::learned}) {
+      Parameters parameters(Seed{5});
+      const TranslationModel model(parameters.root(), small(NormAt::before, tie, positions));
+      const Batch batch = batch_of(random_rows(Key(Seed{1}), 8, 6), random_rows(Key(Seed{2}), 8, 6));
+      Tape tape(Key{1, 1});
+      tape.backward(model.loss(batch, kLoss).sum);
+      for (const auto& item : parameters.items()) {
+        CAPTURE(item->path);
+        REQUIRE(item->gradient->written());
+        CHECK(max(abs(item->gradient->value())).item() > 0);
+      }
+      if (positions == Positions::sinusoidal) {
+        const Index embeddings = (tie == Tie::all ? 1 : tie == Tie::output ? 2 : 3) * kVocabulary * 16 + (tie == Tie::none ? kVocabulary : 0);
+        CHECK(parameters.select("core.*").count() + embeddings == parameters.count());
+      }
+    }
+}
+
+TEST_CASE("transformer: decoding step by step equals teacher forcing, and rows follow their beam") {
+  Parameters parameters(Seed{7}, DType::f64);
+  const TranslationModel model(parameters.root(), small());
+  const Rows source = random_rows(Key(Seed{1}), 3, 6), target = {{5, 6, 7, kEnd}, {8, 9, 10, kEnd}, {4, 5, 4, kEnd}};
+  const Batch batch = batch_of(source, target);
+  const Tensor forced = log_softmax(model.logits(model.features(batch)).value());
+  const auto state = model.start(batch.source);
+  for (Index t = 0; t < 4; ++t) {
+    const Step step = model.step(batch.inputs(all, t).contiguous(), *state);
+    for (Index b = 0; b < 3; ++b) CHECK(largest_difference(step.log_probabilities[b], forced(b, t)) < 1e-12);
+    if (t == 1) {   // drop sentence 1, exchange the others, two rows each
+      const std::vector<Index> rows{2, 2, 0, 0};
+      state->reorder(rows, 2);
+      const Step next = model.step(tensor(std::vector<std::int32_t>{4, 5, 7, 6}, {4}), *state);
+      CHECK(largest_difference(next.log_probabilities[0], forced(2, 2)) < 1e-12);
+      CHECK(largest_difference(next.log_probabilities[2], forced(0, 2)) < 1e-12);
+      CHECK(largest_difference(next.log_probabilities[1], forced(2, 2)) > 1e-6);
+      break;
+    }
+  }
+}
+
+TEST_CASE("search: beam 1 is greedy by definition; results do not depend on batch, order or threads; n-best is sorted and distinct") {
+  Parameters parameters(Seed{9});
+  const TranslationModel model(parameters.root(), small());
+  const Rows sources = random_rows(Key(Seed{4}), 40, 9);
+  SearchOptions options{.pad = kPad, .start = kStart, .eos = kEnd, .extra_length = 6};
+  const auto greedy = search(model, sources, options);
+  for (std::size_t i = 0; i < 10; ++i) {   // argmax over full recomputation
+    std::vector<std::int32_t> ids;
+    double log_probability = 0;
+    const Index longest = Index(sources[i].size()) - 1 + 6;
+    bool ended = false;
+    while (Index(ids.size()) < longest && !ended) {
+      std::vector<std::int32_t> target = ids;
+      target.push_back(kEnd);
+      const Tensor p = log_softmax(model.logits(model.features(batch_of({sources[i]}, {target}))).value())(0, -1);
+      std::int32_t best = -1;
+      for (std::int32_t w = 0; w < kVocabulary; ++w)
+        if (w != kPad && w != kStart && (best < 0 || p[w].item() > p[best].item())) best = w;
+      log_probability += p[best].item();
+      ended = best == kEnd;
+      if (!ended) ids.push_back(best);
+    }
+    CHECK(greedy[i][0].ids == ids);
+    CHECK(greedy[i][0].finished == ended);
+    CHECK(greedy[i][0].log_probability == doctest::Approx(log_probability).epsilon(1e-5));
+  }
+  for (Index beam : {1, 4}) {
+    options.beam = options.nbest = beam;
+    const auto together = search(model, sources, options);
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      SearchOptions single = options;
+      single.batch = 1;
+      const auto alone = search(model, std::span(sources).subspan(i, 1), single);
+      REQUIRE(alone[0].size() == together[i].size());
+      for (std::size_t n = 0; n < alone[0].size(); ++n) {
+        CHECK(alone[0][n].ids == together[i][n].ids);
+        CHECK(alone[0][n].score == together[i][n].score);   // bit for bit
+        if (n > 0) {
+          CHECK(alone[0][n].score <= alone[0][n - 1].score);
+          CHECK(alone[0][n].ids != alone[0][n - 1].ids);
+        }
+      }
+    }
+  }
+  for_threads([&] {
+    const auto again = search(model, sources, options);
+    for (std::size_t i = 0; i < sources.size(); ++i) CHECK(again[i][0].score == search(model, std::span(sources).subspan(i, 1), options)[0][0].score);
+  });
+}
+
+TEST_CASE("search: forced prefix, sampling, lengths, attention rows") {
+  Parameters parameters(Seed{9});
+  const TranslationModel model(parameters.root(), small());
+  const Rows sources = random_rows(Key(Seed{4}), 6, 9), prefixes(6, {7, 8});
+  SearchOptions options{.pad = kPad, .start = kStart, .eos = kEnd, .beam = 3, .nbest = 3, .extra_length = 6, .min_length = 5, .no_repeat_ngram = 2, .attention = true};
+  for (const auto& best : search(model, sources, options, prefixes))
+    for (const Hypothesis& h : best) {
+      CHECK(h.ids[0] == 7);
+      CHECK(h.ids[1] == 8);
+      CHECK(h.ids.size() >= 4);   // eos is the fifth word at the earliest
+      REQUIRE(h.attention.size() == h.ids.size() + h.finished);
+      for (const auto& row : h.attention) {
+        double total = 0;
+        for (float a : row) total += a;
+        CHECK(total == doctest::Approx(1).epsilon(1e-5));
+      }
+      for (std::size_t i = 0; i + 1 < h.ids.size(); ++i)
+        for (std::size_t j = i + 1; j + 1 < h.ids.size(); ++j) CHECK_FALSE((h.ids[i] == h.ids[j] && h.ids[i + 1] == h.ids[j + 1]));
+    }
+  SearchOptions drawn{.pad = kPad, .start = kStart, .eos = kEnd, .nbest = 5, .extra_length = 6, .sampling = Sampling{.temperature = 1.5, .key = Key(Seed{3})}};
+  const auto a = search(model, sources, drawn), b = search(model, sources, drawn);
+  bool different = false;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    REQUIRE(a[i].size() == 5);
+    for (std::size_t n = 0; n < 5; ++n) {
+      CHECK(a[i][n].ids == b[i][n].ids);
+      different |= a[i][n].ids != a[i][0].ids;
+    }
+  }
+  CHECK(different);
+  drawn.sampling->temperature = 0;
+  drawn.nbest = 1;
+  const auto cold = search(model, sources, drawn), greedy = search(model, sources, {.pad = kPad, .start = kStart, .eos = kEnd, .extra_length = 6});
+  for (std::size_t i = 0; i < sources.size(); ++i) CHECK(cold[i][0].ids == greedy[i][0].ids);
+  CHECK_THROWS_WITH_AS(search(model, sources, {.beam = 0}), doctest::Contains("beam must be at least 1"), Error);
+  CHECK_THROWS_WITH_AS(search(model, sources, {.beam = 2, .nbest = 3}), doctest::Contains("nbest 3, beam 2"), Error);
+  CHECK(length_penalty(LengthPenalty::gnmt, 0.6, 7) == doctest::Approx(std::pow(2.0, 0.6)));
+  CHECK(length_penalty(LengthPenalty::average, 1, 7) == 7);
+}
+
+TEST_CASE("trainer: ten pairs are learned by heart; weights have the same bits for 1, 2 and 3 threads; micro-batches equal one batch") {
+  const Rows source = random_rows(Key(Seed{1}), 10, 6), target = random_rows(Key(Seed{2}), 10, 6);
+  const Batch batch = batch_of(source, target);
+  const auto options = [] {
+    auto o = small();
+    o.core.width = 32;
+    o.core.feed_forward = 64;
+    o.core.dropout = 0;
+    return o;
+  }();
+  {
+    Parameters parameters(Seed{1});
+    const TranslationModel model(parameters.root(), options);
+    Adam adam(parameters, {.beta2 = 0.98});
+    Trainer trainer(model, parameters, adam, Schedule({.kind = Schedule::Kind::inverse_sqrt, .peak = 3e-3, .warmup = 20}), {.loss = {.ignore_index = kPad}});
+    double loss = 0;
+    for (int i = 0; i < 150; ++i) loss = trainer.update({&batch, 1}).loss;
+    CHECK(loss < 0.01);
+    const auto answers = search(model, source, {.pad = kPad, .start = kStart, .eos = kEnd});
+    for (std::size_t i = 0; i < source.size(); ++i) {
+      std::vector<std::int32_t> expected = target[i];
+      expected.pop_back();
+      CHECK(answers[i][0].ids == expected);
+    }
+  }
+  std::vector<float> first;
+  for_threads([&] {
+    Parameters parameters(Seed{1});
+    const TranslationModel model(parameters.root(), small());
+    Adam adam(parameters, {});
+    Trainer trainer(model, parameters, adam, Schedule({}), {.loss = kLoss});
+    for (int i = 0; i < 5; ++i) trainer.update({&batch, 1});
+    std::vector<float> weights;
+    for (const auto& item : parameters.items()) {
+      const auto values = item->variable.value().to_vector<float>();
+      weights.insert(weights.end(), values.begin(), values.end());
+    }
+    if (first.empty()) first = weights;
+    CHECK(weights == first);
+  });
+  std::vector<double> norms;
+  for (bool split : {false, true}) {
+    Parameters parameters(Seed{1}, DType::f64);
+    const TranslationModel model(parameters.root(), options);
+    SGD sgd(parameters, {});
+    Trainer trainer(model, parameters, sgd, Schedule({}), {.loss = kLoss});
+    std::vector<Batch> micro{batch};
+    if (split) micro = {batch_of({source.begin(), source.begin() + 3}, {target.begin(), target.begin() + 3}), batch_of({source.begin() + 3, source.end()}, {target.begin() + 3, target.end()})};
+    norms.push_back(trainer.update(micro).gradient_norm);
+  }
+  CHECK(norms[0] == doctest::Approx(norms[1]).epsilon(1e-10));
+}
