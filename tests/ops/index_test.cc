@@ -210,6 +210,7 @@ TEST_CASE("gradients of indexing") {
   };
   const Tensor ids = tensor({{3, 0}, {0, 0}}, DType::i32), index = random_ids({4, 3}, 5), mask = random_ids({5}, 2);
   holds([&](Inputs v) { return embedding(v[0], ids, 1.5); });
+  holds([&](Inputs v) { return embedding(v[0], ids, 1.5, -1, ones({2, 5}, DType::f64)); });
   holds([&](Inputs v) { return index_select(v[0], 1, tensor({4, 4, 0}, DType::i64)); });
   holds([&](Inputs v) { return gather(v[0], 1, index); });
   holds([&](Inputs v) { return gather(transpose(v[0]), 0, transpose(index)); });
