@@ -318,7 +318,7 @@ template <class D> HWY_INLINE hn::Vec<D> Atan2(D d, hn::Vec<D> y, hn::Vec<D> x) 
   const auto ax = hn::Abs(x), ay = hn::Abs(y);
   const auto steep = hn::Gt(ay, ax);
   const auto small = hn::IfThenElse(steep, ax, ay), large = hn::IfThenElse(steep, ay, ax);
-  const auto far = hn::Gt(small, hn::Mul(large, Constant(d, 0x1.a8279ap-2)));
+  const auto far = hn::Or(hn::Gt(small, hn::Mul(large, Constant(d, 0x1.a8279ap-2))), hn::Eq(small, infinity));
   const auto top = hn::IfThenElse(far, hn::Sub(small, large), small), bottom = hn::IfThenElse(far, hn::Add(small, large), large);
   auto q = hn::Div(top, bottom);
   q = hn::IfThenElse(hn::Eq(large, zero), zero, q);

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/ops/binary.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tensor/ops/view.h"
+#include "tests/close.h"
+#include "tests/every_target.h"
+
+using namespace heed;
+
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
+
+}  // namespace
+
+TEST_CASE("binary: pow and atan2 agree with C at special values, every target, f32 and f64") {
+  const std::vector<double> special{0., -0., 1, -1, 2, -2, 3, 0.5, -0.5, -3, kInf, -kInf, kNaN, 1e30, -1e30};
+  std::vector<double> a, b;
+  for (double u : special)
+    for (double v : special) a.push_back(u), b.push_back(v);
+  const Shape shape{Index(a.size())};
+  for (DType dtype : {DType::f32, DType::f64})
+    for_every_target([&] {
+      const Tensor p = pow(to(tensor(a, shape), dtype), to(tensor(b, shape), dtype));
+      const Tensor t = atan2(to(tensor(a, shape), dtype), to(tensor(b, shape), dtype));
+      const double eps = dtype == DType::f32 ? 5e-7 : 1e-15;
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        CAPTURE(a[i]);
+        CAPTURE(b[i]);
+        const double power = dtype == DType::f32 ? double(float(std::pow(a[i], b[i]))) : std::pow(a[i], b[i]), angle = std::atan2(a[i], b[i]);
+        const double got = doubles(p)[i], turned = doubles(t)[i];
+        CHECK((got == power || (std::isnan(got) && std::isnan(power)) || std::abs(got - power) <= eps * std::abs(power)));
+        CHECK(std::signbit(got) == (std::isnan(got) ? std::signbit(got) : std::signbit(power)));
+        CHECK(((std::isnan(turned) && std::isnan(angle)) || std::abs(turned - angle) <= eps * std::max(std::abs(angle), 1e-30)));
+        if (!std::isnan(turned)) CHECK(std::signbit(turned) == std::signbit(angle));
+      }
+    });
+}
+
+TEST_CASE("binary: derivatives where the rule needs care") {
+  const auto gradients = [](Binary op, double a, double b) {
+    const Tensor x = full({17}, a, DType::f64), y = full({17}, b, DType::f64), z = binary(op, x, y), dy = ones({17}, DType::f64);
+    const Tensor dx = empty_like(x), dz = empty_like(x);
+    const Into to_a{dx}, to_b{dz};
+    binary_grad(op, x, y, z, dy, &to_a, &to_b);
+    return std::pair(doubles(dx)[16], doubles(dz)[16]);
+  };
+  for_every_target([&] {
+    CHECK(gradients(Binary::maximum, 2, 2) == std::pair(0.5, 0.5));         // ties share evenly
+    CHECK(gradients(Binary::minimum, 2, 2) == std::pair(0.5, 0.5));
+    CHECK(gradients(Binary::maximum, 3, 2) == std::pair(1.0, 0.0));
+    CHECK(gradients(Binary::atan2, 0, 0) == std::pair(0.0, 0.0));
+    CHECK(gradients(Binary::pow, 0, 0) == std::pair(0.0, 0.0));
+    CHECK(gradients(Binary::pow, 0, 2) == std::pair(0.0, 0.0));
+    CHECK(gradients(Binary::pow, 2, 0).first == 0);
+    CHECK(std::isnan(gradients(Binary::pow, -1, 0.5).first));
+  });
+}
+
+TEST_CASE("binary: maximum and minimum keep NaN from either side on every target") {
+  for_every_target([&] {
+    for (DType dtype : {DType::f32, DType::f64}) {
+      const Tensor nans = full({23}, kNaN, dtype), numbers = full({23}, 1, dtype);
+      CHECK(all_nan(maximum(nans, numbers)));
+      CHECK(all_nan(maximum(numbers, nans)));
+      CHECK(all_nan(minimum(nans, numbers)));
+      CHECK(all_nan(minimum(numbers, nans)));
+    }
+  });
+}
+
+TEST_CASE("binary: broadcasting against loops over every pair of shapes of rank 3 with sizes 1 and 3, strided too") {
+  const auto make = [](int bits, double start) {
+    Shape shape;
+    for (int axis = 0; axis < 3; ++axis) shape.push_back(bits >> axis & 1 ? 3 : 1);
+    return reshape(to(arange(start, start + double(shape.numel())), DType::f64), shape);
+  };
+  for (int i = 0; i < 8; ++i)
+    for (int j = 0; j < 8; ++j)
+      for (bool turned : {false, true}) {
+        Tensor a = make(i, 1), b = make(j, 100);
+        if (turned) a = permute(a, {2, 0, 1}), b = flip(permute(b, {2, 0, 1}), {0, 1});
+        const Tensor y = a * b;
+        REQUIRE(y.shape() == broadcast_shapes("test", a.shape(), b.shape()));
+        for (Index p = 0; p < y.size(0); ++p)
+          for (Index q = 0; q < y.size(1); ++q)
+            for (Index r = 0; r < y.size(2); ++r) {
+              const auto at = [&](const Tensor& t) { return t(p % t.size(0), q % t.size(1), r % t.size(2)).item(); };
+              CHECK(y(p, q, r).item() == at(a) * at(b));
+            }
+      }
+}
+
+TEST_CASE("binary: integers wrap, division truncates and throws on 0") {
+  const Tensor a = tensor({250, 6}, DType::u8), b = tensor({10, 3}, DType::u8);
+  CHECK(doubles(a + b) == std::vector<double>{4, 9});
+  CHECK(doubles(a * b) == std::vector<double>{196, 18});
+  CHECK(doubles(b - a) == std::vector<double>{16, 253});
+  CHECK(doubles(a / b) == std::vector<double>{25, 2});
+  CHECK(doubles(maximum(a, b)) == std::vector<double>{250, 6});
+  const Tensor least = full({2}, -2147483648.0, DType::i32);
+  CHECK(doubles(least - full({2}, 1, DType::i32)) == std::vector<double>(2, 2147483647.0));
+  CHECK(doubles(least / full({2}, -1, DType::i32)) == std::vector<double>(2, -2147483648.0));
+  CHECK(doubles(full({1}, -7, DType::i64) / full({1}, 2, DType::i64)) == std::vector<double>{-3});
+  CHECK_THROWS_WITH_AS(a / tensor({1, 0}, DType::u8), doctest::Contains("divided by 0"), Error);
+  CHECK_THROWS_AS(pow(a, b), DTypeError);
+}
+
+TEST_CASE("binary: comparisons, logic and where") {
+  const Tensor a = tensor({1, 2, kNaN, 4}, DType::f32), b = tensor({1, 3, kNaN, 0}, DType::f32);
+  CHECK(doubles(equal(a, b)) == std::vector<double>{1, 0, 0, 0});
+  CHECK(doubles(not_equal(a, b)) == std::vector<double>{0, 1, 1, 1});
+  CHECK(doubles(less(a, b)) == std::vector<double>{0, 1, 0, 0});
+  CHECK(doubles(less_equal(a, b)) == std::vector<double>{1, 1, 0, 0});
+  CHECK(doubles(greater(a, b)) == std::vector<double>{0, 0, 0, 1});
+  CHECK(doubles(greater_equal(a, 2.0)) == std::vector<double>{0, 1, 0, 1});
+  CHECK(doubles(equal(full({1}, 0.1), 0.1)) == std::vector<double>{1});    // 0.1 takes the dtype f32
+  CHECK(doubles(less(arange(0, 4), 2.5)) == std::vector<double>{1, 1, 1, 0});
+  CHECK(doubles(equal(reshape(arange(0, 3), {3, 1}), arange(0, 2))) == std::vector<double>{1, 0, 0, 1, 0, 0});
+  const Tensor p = tensor({0, 0, 1, 7}, DType::u8), q = tensor({0, 1, 0, 2}, DType::u8);
+  CHECK(doubles(logical_and(p, q)) == std::vector<double>{0, 0, 0, 1});
+  CHECK(doubles(logical_or(p, q)) == std::vector<double>{0, 1, 1, 1});
+  CHECK(doubles(logical_xor(p, q)) == std::vector<double>{0, 1, 1, 0});
+  CHECK(doubles(logical_not(p)) == std::vector<double>{1, 1, 0, 0});
+  CHECK(doubles(where(p, arange(0, 4), arange(10, 14))) == std::vector<double>{10, 11, 2, 3});
+  CHECK(doubles(where(tensor({1, 0}, DType::u8), tensor({5, 5}), full({2}, kNaN)))[0] == 5);   // picks, does not multiply
+}
+
+TEST_CASE("binary: errors name the op, the rule and both sides") {
+  CHECK_THROWS_WITH_AS(zeros({2, 3}) + zeros({4, 3}), doctest::Contains("add: shapes do not broadcast: a [2, 3], b [4, 3]"), ShapeError);
+  CHECK_THROWS_WITH_AS(zeros({2}) * zeros({2}, DType::f64), doctest::Contains("multiply: dtypes differ: a f32, b f64"), DTypeError);
+  CHECK_THROWS_WITH_AS(less(zeros({2}), zeros({3})), doctest::Contains("less: shapes do not broadcast: a [2], b [3]"), ShapeError);
+  CHECK_THROWS_AS(where(zeros({2}), zeros({2}), zeros({2})), DTypeError);
+  CHECK_THROWS_AS(logical_and(zeros({2}), zeros({2})), DTypeError);
+  CHECK_THROWS_AS(Tensor() + 1.0, Error);
+  CHECK_THROWS_AS(zeros({2}) + Tensor(), Error);
+}
+
+TEST_CASE("add_into: any strides, writing and adding") {
+  const Tensor x = reshape(to(arange(0, 12), DType::f32), {3, 4});
+  const Tensor out = full({4, 3}, 1);
+  add_into(x, {transpose(out), false});
+  CHECK(worst_absolute(transpose(out), x) == 0);
+  add_into(expand(full({1, 3}, 10), {4, 3}), {out, true});
+  CHECK(worst_absolute(transpose(out), x + 10.0) == 0);
+  CHECK_THROWS_WITH_AS(add_into(x, {zeros({4, 4}), true}), doctest::Contains("[4, 4]"), ShapeError);
+}

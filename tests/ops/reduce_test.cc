@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/ops/reduce.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "autograd/ops.h"
+#include "autograd/tape.h"
+#include "tensor/ops/binary.h"
+#include "tensor/ops/random.h"
+#include "tensor/ops/view.h"
+#include "tests/close.h"
+#include "tests/every_target.h"
+
+using namespace heed;
+
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
+
+// Σ, Π, max over `dims` by a loop over all positions, in long double
+struct Reference { std::vector<double> sum, product, most; };
+Reference reference(const Tensor& x, const std::vector<bool>& reduced, Index results) {
+  Reference out{std::vector<double>(std::size_t(results)), std::vector<double>(std::size_t(results)), std::vector<double>(std::size_t(results), -kInf)};
+  std::vector<long double> sum(std::size_t(results), 0), product(std::size_t(results), 1);
+  const auto values = doubles(x);
+  for (Index i = 0; i < x.numel(); ++i) {
+    Index rest = i, at = 0, step = 1;
+    for (int axis = x.rank() - 1; axis >= 0; --axis) {
+      const Index k = rest % x.shape()[axis];
+      rest /= x.shape()[axis];
+      if (!reduced[std::size_t(axis)]) at += k * step, step *= x.shape()[axis];
+    }
+    sum[std::size_t(at)] += values[std::size_t(i)];
+    product[std::size_t(at)] *= values[std::size_t(i)];
+    out.most[std::size_t(at)] = std::max(out.most[std::size_t(at)], values[std::size_t(i)]);
+  }
+  for (std::size_t i = 0; i < sum.size(); ++i) out.sum[i] = double(sum[i]), out.product[i] = double(product[i]);
+  return out;
+}
+
+Tensor gradient(const Tensor& x, auto&& f) {
+  const Variable v = variable(x);
+  Tape tape;
+  tape.backward(f(v));
+  return v.grad();
+}
+
+}  // namespace
+
+TEST_CASE("reduce: every set of dims, widths around the lanes and the chunks, strided and not; threads and layout keep the bits") {
+  for (Index width : {1, 3, 15, 16, 17, 33, 1025})
+    for (Index deep : {1, 5, 129})
+      for (unsigned bits = 1; bits < 8; ++bits) {
+        const Tensor x = uniform(Key(5, width, deep), {deep, 3, width}, 0.99, 1.01, DType::f64);
+        std::vector<int> list;
+        std::vector<bool> reduced(3);
+        Shape shape;
+        for (int axis = 0; axis < 3; ++axis) {
+          if (bits >> axis & 1) list.push_back(axis), reduced[std::size_t(axis)] = true;
+          else shape.push_back(x.size(axis));
+        }
+        const Dims dims(list);
+        const Reference want = reference(x, reduced, shape.numel());
+        const double n = double(x.numel() / shape.numel());
+        CAPTURE(to_string(x.shape()));
+        CAPTURE(to_string(dims));
+        const Tensor s = sum(x, dims);
+        REQUIRE(s.shape() == shape);
+        CHECK(worst_relative(s, want.sum) < 1e-15 * std::log2(n + 2) * 4);
+        CHECK(worst_relative(mean(x, dims), want.sum) <= 1);   // shape and finiteness; the value by the line above
+        CHECK(worst_absolute(mean(x, dims) * n, want.sum) < 1e-14 * n);
+        CHECK(worst_relative(prod(x, dims), want.product) < 1e-15 * (n + 2));
+        CHECK(worst_absolute(max(x, dims), want.most) == 0);
+        for (DType dtype : {DType::f32, DType::f64}) {
+          const Tensor y = to(x, dtype), one = sum(y, dims), squares = norm(y, dims);
+          // the same numbers in another layout
+          const Tensor turned = transpose(transpose(y, 0, 2).clone(), 0, 2), backwards = flip(flip(y, {0, 2}).clone(), {0, 2});
+          CHECK(equal_bits(sum(turned, dims), one));
+          CHECK(equal_bits(sum(backwards, dims), one));
+          CHECK(equal_bits(norm(turned, dims), squares));
+          for_threads([&] { CHECK(equal_bits(sum(y, dims), one)); });
+        }
+      }
+}
+
+TEST_CASE("reduce: targets with FMA agree to the bit with those without, as sums need none") {
+  const Tensor x = uniform(Key(6), {33, 1037}, -1, 1, DType::f32);
+  const Tensor rows = sum(x, -1), columns = sum(x, 0), squares = norm(x, 1), product = prod(x, 0);
+  for_every_target([&] {
+    CHECK(equal_bits(sum(x, -1), rows));
+    CHECK(equal_bits(sum(x, 0), columns));
+    CHECK(equal_bits(norm(x, 1), squares));
+    CHECK(equal_bits(prod(x, 0), product));
+    CHECK(sum_of_squares(x) == sum_of_squares(x.clone()));
+  });
+}
+
+TEST_CASE("reduce: a long f32 sum keeps its accuracy") {
+  const Tensor x = full({3000000}, 0.1);
+  CHECK(sum(x).item() == doctest::Approx(3000000 * double(0.1f)).epsilon(256 * 0x1p-24));   // 256 additions a lane
+  CHECK(sum_of_squares(x) == doctest::Approx(3000000 * double(0.1f) * double(0.1f)).epsilon(1e-12));
+}
+
+TEST_CASE("reduce: NaN wins, wherever it stands, on every target") {
+  for_every_target([&] {
+    for (Index n : {1, 15, 16, 17, 40, 5000})
+      for (Index at : {Index{0}, n / 2, n - 1})
+        for (DType dtype : {DType::f32, DType::f64}) {
+          const Tensor x = ones({n}, dtype);
+          fill_(x[at], kNaN);
+          CHECK(std::isnan(max(x).item()));
+          CHECK(std::isnan(min(x).item()));
+          CHECK(std::isnan(sum(x).item()));
+          CHECK(argmax(x).item<Index>() == at);
+          CHECK(argmin(x).item<Index>() == at);
+          const Tensor table = ones({n, 20}, dtype);
+          fill_(table(at, 7), kNaN);
+          CHECK(std::isnan(max(table, 0)[7].item()));
+          CHECK(max(table, 0)[6].item() == 1);
+        }
+  });
+}
+
+TEST_CASE("reduce: nothing to reduce") {
+  const Tensor x = empty({2, 0, 3});
+  CHECK(doubles(sum(x, 1)) == std::vector<double>(6, 0));
+  CHECK(all_nan(mean(x, 1)));
+  CHECK(mean(x, 1).numel() == 6);
+  CHECK(doubles(prod(x, {0, 1})) == std::vector<double>(3, 1));
+  CHECK(norm(x).item() == 0);
+  CHECK(sum(x, 0).shape() == Shape{0, 3});
+  CHECK(max(x, 0).shape() == Shape{0, 3});
+  CHECK_THROWS_WITH_AS(max(x, 1), doctest::Contains("max: nothing to choose from: shape [2, 0, 3], dims [1]"), ShapeError);
+  CHECK_THROWS_AS(argmax(x, 1), ShapeError);
+  CHECK(argmax(x, 0).shape() == Shape{0, 3});
+  CHECK(all_true(empty({0})));
+  CHECK_FALSE(any_true(empty({0})));
+}
+
+TEST_CASE("reduce: gradients at ties, zeros and constants") {
+  const Tensor x = tensor({3, 1, 3, 2}, DType::f64);
+  CHECK(doubles(gradient(x, [](const Variable& v) { return max(v); })) == std::vector<double>{0.5, 0, 0.5, 0});
+  CHECK(doubles(gradient(x, [](const Variable& v) { return min(v); })) == std::vector<double>{0, 1, 0, 0});
+  const auto product = [](const Variable& v) { return prod(v); };
+  CHECK(doubles(gradient(tensor({0, 2, 3}, DType::f64), product)) == std::vector<double>{6, 0, 0});
+  CHECK(doubles(gradient(tensor({0, 2, 0}, DType::f64), product)) == std::vector<double>{0, 0, 0});
+  CHECK(doubles(gradient(zeros({3}, DType::f64), [](const Variable& v) { return norm(v); })) == std::vector<double>{0, 0, 0});
+  CHECK(doubles(gradient(full({3}, 2, DType::f64), [](const Variable& v) { return var(v); })) == std::vector<double>{0, 0, 0});
+  const Tensor one = tensor({5}, DType::f64);
+  CHECK(all_nan(var(one)));
+  CHECK(all_nan(gradient(one, [](const Variable& v) { return var(v); })));
+  CHECK(var(one, {}, false).item() == 0);
+}
+
+TEST_CASE("reduce: integers, questions, cumsum, argmax, sum_to") {
+  CHECK(sum(full({300}, 255, DType::u8)).item<Index>() == 76500);
+  CHECK(doubles(sum(reshape(arange(0, 6), {2, 3}), 0)) == std::vector<double>{3, 5, 7});
+  CHECK_THROWS_AS(mean(arange(0, 3)), DTypeError);
+  const Tensor flags = tensor({{1, 0, 3}, {0, 0, 0}}, DType::u8);
+  CHECK(doubles(any_true(flags, 1)) == std::vector<double>{1, 0});
+  CHECK(doubles(all_true(flags, 0)) == std::vector<double>{0, 0, 0});
+  CHECK(any_true(flags));
+  CHECK_FALSE(all_true(flags));
+  CHECK(doubles(cumsum(tensor({{1, 2, 3}, {4, 5, 6}}), 1)) == std::vector<double>{1, 3, 6, 4, 9, 15});
+  CHECK(doubles(cumsum(tensor({{1, 2, 3}, {4, 5, 6}}), 0)) == std::vector<double>{1, 2, 3, 5, 7, 9});
+  CHECK(doubles(cumsum(full({3}, 200, DType::u8), 0)) == std::vector<double>{200, 144, 88});
+  const Tensor x = tensor({{1, 7, 7}, {9, 2, 9}}, DType::f32);
+  CHECK(doubles(argmax(x, 1)) == std::vector<double>{1, 0});       // ties: the lowest index
+  CHECK(doubles(argmax(x, 0)) == std::vector<double>{1, 0, 1});
+  CHECK(doubles(argmin(x, -1)) == std::vector<double>{0, 1});
+  CHECK(argmax(x, 1, true).shape() == Shape{2, 1});
+  CHECK(doubles(argmax(to(x, DType::i32), 1)) == std::vector<double>{1, 0});
+  CHECK(doubles(sum_to(x, {3})) == std::vector<double>{10, 9, 16});
+  CHECK(doubles(sum_to(x, {2, 1})) == std::vector<double>{15, 20});
+  CHECK(sum_to(x, Shape()).item() == 35);
+  CHECK_THROWS_WITH_AS(sum_to(x, {2}), doctest::Contains("sum_to: [2] does not broadcast to [2, 3]"), ShapeError);
+  const Tensor out = full({3, 1}, 1);
+  sum_to(ones({4, 3, 2}), {out, true});
+  CHECK(doubles(out) == std::vector<double>(3, 9));
+}
+
+TEST_CASE("reduce: dims out of range or named twice") {
+  CHECK_THROWS_WITH_AS(sum(zeros({2, 3}), 2), doctest::Contains("sum: dim 2 is not in [-2, 2): shape [2, 3]"), IndexError);
+  CHECK_THROWS_WITH_AS(sum(zeros({2, 3}), {1, -1}), doctest::Contains("dim -1 appears twice"), IndexError);
+  CHECK_THROWS_AS(argmax(zeros({})), IndexError);
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/ops/unary.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "autograd/ops.h"
+#include "autograd/tape.h"
+#include "tensor/ops/binary.h"
+#include "tests/close.h"
+#include "tests/every_target.h"
+
+using namespace heed;
+
+namespace {
+
+constexpr double kInf = std::numeric_limits<double>::infinity(), kNaN = std::numeric_limits<double>::quiet_NaN();
+
+struct Edge { Unary op; double x, y, dx; double a = 0, b = 0; };
+
+}  // namespace
+
+TEST_CASE("unary: values and derivatives at the edges of the domain, every target, f32 and f64") {
+  const Edge edges[] = {
+      {Unary::abs, 0, 0, 0}, {Unary::abs, -kInf, kInf, -1}, {Unary::relu, 0, 0, 0}, {Unary::relu, -kInf, 0, 0}, {Unary::relu, kInf, kInf, 1},
+      {Unary::exp, 0, 1, 1}, {Unary::exp, -kInf, 0, 0}, {Unary::exp, kInf, kInf, kInf}, {Unary::exp, 1000, kInf, kInf}, {Unary::exp, -1000, 0, 0},
+      {Unary::log, 0, -kInf, kInf}, {Unary::log, 1, 0, 1}, {Unary::log, kInf, kInf, 0}, {Unary::log, -1, kNaN, -1},
+      {Unary::log1p, -1, -kInf, kInf}, {Unary::log1p, 0, 0, 1}, {Unary::log1p, kInf, kInf, 0}, {Unary::log1p, -2, kNaN, -1},
+      {Unary::sqrt, 0, 0, kInf}, {Unary::sqrt, 4, 2, 0.25}, {Unary::sqrt, kInf, kInf, 0}, {Unary::sqrt, -1, kNaN, kNaN},
+      {Unary::reciprocal, 0, kInf, -kInf}, {Unary::reciprocal, -kInf, 0, 0}, {Unary::square, -kInf, kInf, -kInf},
+      {Unary::sin, 0, 0, 1}, {Unary::sin, kInf, kNaN, kNaN}, {Unary::cos, 0, 1, 0}, {Unary::cos, -kInf, kNaN, kNaN},
+      {Unary::tanh, kInf, 1, 0}, {Unary::tanh, -kInf, -1, 0}, {Unary::tanh, 0, 0, 1}, {Unary::tanh, 50, 1, 0},
+      {Unary::sigmoid, kInf, 1, 0}, {Unary::sigmoid, -kInf, 0, 0}, {Unary::sigmoid, 0, 0.5, 0.25}, {Unary::sigmoid, -1000, 0, 0},
+      {Unary::gelu, 0, 0, 0.5}, {Unary::gelu, kInf, kInf, 1}, {Unary::gelu, -kInf, 0, 0}, {Unary::gelu_tanh, 0, 0, 0.5},
+      {Unary::gelu_tanh, kInf, kInf, 1}, {Unary::gelu_tanh, -kInf, 0, 0}, {Unary::silu, 0, 0, 0.5}, {Unary::silu, kInf, kInf, 1},
+      {Unary::silu, -kInf, 0, 0}, {Unary::softplus, -kInf, 0, 0}, {Unary::softplus, kInf, kInf, 1}, {Unary::softplus, 1000, 1000, 1},
+      {Unary::erf, kInf, 1, 0}, {Unary::erf, -kInf, -1, 0}, {Unary::floor, -0.5, -1, 0}, {Unary::ceil, 1.25, 2, 0},
+      {Unary::round, 2.5, 2, 0}, {Unary::round, -1.5, -2, 0}, {Unary::round, 0.5, 0, 0}, {Unary::sign, -3, -1, 0}, {Unary::sign, 0, 0, 0},
+      {Unary::elu, -kInf, -2, 0, 2}, {Unary::elu, kInf, kInf, 1, 2}, {Unary::leaky_relu, -kInf, -kInf, 0.01, 0.01},
+      {Unary::clamp, -1, -1, 1, -1, 1}, {Unary::clamp, 1, 1, 1, -1, 1}, {Unary::clamp, 2, 1, 0, -1, 1}, {Unary::clamp, -kInf, -1, 0, -1, 1},
+      {Unary::pow, 0, 1, 0, 0}, {Unary::pow, kNaN, 1, 0, 0}, {Unary::pow, -1, kNaN, kNaN, 0.5}, {Unary::pow, 0, 0, kInf, 0.5},
+      {Unary::pow, -2, -8, 12, 3}, {Unary::pow, 0, kInf, -kInf, -1}, {Unary::pow, -2, 0.25, 0.25, -2}, {Unary::pow, kInf, kInf, kInf, 1.5}};
+  for (const Edge& edge : edges)
+    for (DType dtype : {DType::f32, DType::f64})
+      for_every_target([&] {
+        CAPTURE(name(edge.op));
+        CAPTURE(edge.x);
+        // a full vector and a tail: both paths
+        const Tensor x = full({19}, edge.x, dtype), y = unary(edge.op, x, edge.a, edge.b), dx = empty_like(x);
+        const double eps = dtype == DType::f32 ? 3e-7 : 1e-15;
+        CHECK(worst_absolute(y, std::vector<double>(19, edge.y)) <= eps * 10);
+        const Saves reads = saves(edge.op);
+        unary_grad(edge.op, reads == Saves::output ? y : reads == Saves::input ? x : Tensor(), ones({19}, dtype), {dx}, edge.a, edge.b);
+        CHECK(worst_absolute(dx, std::vector<double>(19, edge.dx)) <= eps * 12);
+      });
+}
+
+TEST_CASE("unary: NaN gives NaN in every op on every target") {
+  for_every_target([&] {
+    for (int op = 0; op <= int(Unary::pow); ++op)
+      for (DType dtype : {DType::f32, DType::f64}) {
+        CAPTURE(name(Unary(op)));
+        CHECK(all_nan(unary(Unary(op), full({21}, kNaN, dtype), 0.5, 2)));
+      }
+  });
+}
+
+TEST_CASE("unary: isnan, isfinite, all_finite") {
+  const Tensor x = tensor({{1, kNaN, kInf}, {-kInf, 0, 2}}, DType::f64);
+  CHECK(doubles(isnan(x)) == std::vector<double>{0, 1, 0, 0, 0, 0});
+  CHECK(doubles(isfinite(x)) == std::vector<double>{1, 0, 0, 0, 1, 1});
+  CHECK_FALSE(all_finite(x));
+  CHECK(all_finite(x(all, Slice{.start = 0, .stop = 1})(Slice{.start = 0, .stop = 1})));
+  CHECK(all_finite(arange(0, 5)));
+  CHECK(doubles(isfinite(arange(0, 3))) == std::vector<double>{1, 1, 1});
+  CHECK(all_finite(empty({0})));
+  Tensor big = zeros({100000});
+  CHECK(all_finite(big));
+  fill_(big(Slice{.start = 77777, .stop = 77778}), kNaN);
+  CHECK_FALSE(all_finite(big));
+}
+
+TEST_CASE("unary: integers and undefined tensors are refused") {
+  CHECK_THROWS_WITH_AS(exp(arange(0, 3)), doctest::Contains("exp: takes f32 or f64: i64"), DTypeError);
+  CHECK_THROWS_AS(tanh(Tensor()), Error);
+  CHECK_THROWS_WITH_AS(unary_grad(Unary::tanh, zeros({2}), zeros({3}), {zeros({3})}), doctest::Contains("[2]"), ShapeError);
+}
+
+TEST_CASE("unary: where(x > 0, sqrt(x), 0) has gradient NaN at 0, as the chain rule says") {
+  const Variable x = variable(tensor({0, 4}, DType::f64));
+  Tape tape;
+  tape.backward(sum(where(greater(x.value(), 0.0), sqrt(x), constant(zeros({2}, DType::f64)))));
+  CHECK(std::isnan(doubles(x.grad())[0]));
+  CHECK(doubles(x.grad())[1] == 0.25);
+}
