@@ -3,6 +3,7 @@
 // exactly when its Tensor twin throws, with the same text.
 #pragma once
 #include "autograd/variable.h"
+#include "tensor/ops/linear.h"
 #include "tensor/mask.h"
 #include "tensor/ops/attention.h"
 
@@ -86,6 +87,11 @@ Variable sum_to(const Variable& x, const Shape& shape);                      // 
 
 // ---- matmul: tensor/ops/matmul.h -------------------------------------------------------------------------------------
 Variable matmul(const Variable& a, const Variable& b);                       // c = a b over the last two axes; NumPy's batches and vectors
+
+// ---- linear: tensor/ops/linear.h -------------------------------------------------------------------------------------
+struct LinearOptions { Activation activation = Activation::none; double dropout = 0; Variable residual = {}; };
+// residual + dropout(activation(x Wᵀ + b)), bias may be undefined; dropout where the tape trains
+Variable linear(const Variable& x, const Variable& weight, const Variable& bias, const LinearOptions& options = {});
 
 // ---- softmax: tensor/ops/softmax.h -----------------------------------------------------------------------------------
 Variable softmax(const Variable& x, int dim = -1, const Mask& mask = {});       // e^x / Σ e^x, 0 where masked

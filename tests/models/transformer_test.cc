@@ -11,6 +11,7 @@
 #include "tensor/ops/binary.h"
 #include "tensor/ops/reduce.h"
 #include "tensor/ops/softmax.h"
+#include "tensor/ops/unary.h"
 #include "tests/every_target.h"
 
 using namespace heed;

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/ops/linear.h"
+
+#include <doctest/doctest.h>
+
+#include "autograd/check.h"
+#include "autograd/ops.h"
+#include "autograd/tape.h"
+#include "tensor/ops/binary.h"
+#include "tensor/ops/random.h"
+#include "tensor/ops/reduce.h"
+#include "tensor/ops/unary.h"
+#include "tensor/ops/view.h"
+#include "tests/every_target.h"
+
+using namespace heed;
+
+namespace {
+
+const Activation kActivations[] = {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu, Activation::tanh, Activation::sigmoid};
+
+double difference(const Tensor& a, const Tensor& b) { return a.numel() == 0 ? 0 : max(abs(subtract(a, b))).item(); }
+
+}  // namespace
+
+TEST_CASE("linear: fused equals its definition for every activation, dropout, residual, size and target") {
+  for_every_target([] {
+    for (Activation activation : kActivations)
+      for (Index out : {1, 17, 300})
+        for (bool more : {false, true}) {
+          const Key key(Seed{std::uint64_t(out)});
+          const Tensor x = normal(key / 0, {2, 3, 5}, 0, 1, DType::f64), w = normal(key / 1, {out, 5}, 0, 1, DType::f64), b = normal(key / 2, {out}, 0, 1, DType::f64);
+          const LinearFusion fusion{.activation = activation, .dropout = more ? 0.3 : 0, .key = key / 9, .residual = more ? normal(key / 3, {2, 3, out}, 0, 1, DType::f64) : Tensor()};
+          CHECK(difference(linear(x, w, more ? Tensor() : b, fusion).y, linear_by_definition(x, w, more ? Tensor() : b, fusion)) < 1e-13);
+          LinearFusion single = fusion;
+          if (more) single.residual = to(fusion.residual, DType::f32);
+          const Tensor y = linear(to(x, DType::f32), to(w, DType::f32), to(b, DType::f32), single).y;
+          CHECK(difference(to(y, DType::f64), linear_by_definition(x, w, b, fusion)) < 1e-5);
+          // A transposed weight and a strided input are read where they lie.
+          const Tensor xt = transpose(transpose(x, 0, 2).clone(), 0, 2), wt = transpose(transpose(w).clone());
+          CHECK(difference(linear(xt, wt, b, fusion).y, linear(x, w, b, fusion).y) == 0);
+        }
+  });
+}
+
+TEST_CASE("linear: gradients of every input agree with differences, dropout included") {
+  for (Activation activation : kActivations) {
+    const Key key(Seed{3});
+    const Tensor x = normal(key / 0, {2, 3, 4}, 0, 1, DType::f64), w = normal(key / 1, {5, 4}, 0, 1, DType::f64), b = normal(key / 2, {5}, 0, 1, DType::f64), r = normal(key / 3, {2, 3, 5}, 0, 1, DType::f64);
+    CHECK(check_gradient([&](std::span<const Variable> in) { return linear(in[0], in[1], in[2], {.activation = activation, .residual = in[3]}); }, {x, w, b, r}).holds(1e-8));
+    CHECK(check_gradient([&](std::span<const Variable> in) { return linear(in[0], in[1], Variable(), {.activation = activation}); }, {x, w}).holds(1e-8));
+  }
+  // With dropout the mask is fixed by the key: d Σ y / d residual = 1, and dropped elements pass nothing on.
+  const Variable x = variable(ones({4, 8}, DType::f64)), w = variable(ones({16, 8}, DType::f64));
+  Tape tape(Key{1, 1});
+  const Variable y = linear(x, w, Variable(), {.activation = Activation::relu, .dropout = 0.5});
+  tape.backward(sum(y));
+  CHECK(sum(x.grad()).item() == doctest::Approx(sum(y.value()).item()));
+}
+
+TEST_CASE("linear: same bits for 1, 2 and 3 threads, empty sizes, errors with both sides") {
+  std::vector<float> first;
+  const Tensor x = normal(Key(Seed{1}), {257, 65}), w = normal(Key(Seed{2}), {130, 65}), b = normal(Key(Seed{3}), {130});
+  for_threads([&] {
+    const auto y = linear(x, w, b, {.activation = Activation::gelu, .dropout = 0.1, .key = Key(Seed{4})}).y.to_vector<float>();
+    if (first.empty()) first = y;
+    CHECK(y == first);
+  });
+  CHECK(linear(zeros({0, 65}), w, b).y.shape() == Shape{0, 130});
+  CHECK(linear(zeros({2, 0}), zeros({3, 0}), tensor({1, 2, 3})).y.to_vector<float>() == std::vector<float>{1, 2, 3, 1, 2, 3});
+  CHECK_THROWS_WITH_AS(linear(x, zeros({3, 4}), {}), doctest::Contains("linear: inner sizes differ: x [257, 65], weight [3, 4] (65 and 4)"), ShapeError);
+  CHECK_THROWS_WITH_AS(linear(x, w, zeros({3})), doctest::Contains("bias must be [130]: bias [3]"), ShapeError);
+  CHECK_THROWS_AS(linear(x, to(w, DType::f64), {}), DTypeError);
+}
