@@ -21,7 +21,8 @@ template <class T> std::string number(T x, std::chars_format format, int digits,
   const auto parts = [&] {
     const std::string_view text(buffer, std::size_t(end - buffer));
     const auto e = std::min(text.find('e'), text.size()), point = std::min(text.find('.'), e);
-    return std::array{text.substr(0, point), point < e ? text.substr(point + 1, e - point - 1) : std::string_view{}, text.substr(e)};
+    return std::array{text.substr(0, point), point < e ? text.substr(point + 1, e - point - 1) : std::string_view{},
+                      text.substr(e)};
   };
   if (!trim || int(parts()[1].size()) > digits) end = std::to_chars(buffer, buffer + sizeof buffer, x, format, digits).ptr;
   auto [whole, fraction, exponent] = parts();

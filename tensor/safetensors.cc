@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rules and their order follow the reference (huggingface/safetensors, tensor.rs), with those of its format description that it does
-// not check: first byte '{', no duplicate keys.
+// Rules and their order follow the reference (huggingface/safetensors, tensor.rs), with those of its format description that it
+// does not check: first byte '{', no duplicate keys.
 #include "tensor/safetensors.h"
 
 #include <algorithm>
@@ -136,7 +136,9 @@ class HeaderReader {
   bool null() { refuse("holds null where no such thing belongs"); }
   bool boolean(bool) { refuse("holds true or false where no such thing belongs"); }
   bool number_integer(number_integer_t) { refuse("holds a number with a sign"); }
-  bool number_float(number_float_t, const string_t& text) { refuse(fmt::format("holds {}, which is no unsigned 64-bit integer", quote(text))); }
+  bool number_float(number_float_t, const string_t& text) {
+    refuse(fmt::format("holds {}, which is no unsigned 64-bit integer", quote(text)));
+  }
   bool binary(binary_t&) { refuse("holds binary data"); }
 
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) {
@@ -154,7 +156,8 @@ class HeaderReader {
     if (!holds) refuse(what);
   }
   void no_text_beyond_limits(const std::string& name) const {
-    check<FileError>(name.size() <= kMaxName, "{}: tensor name {} has {} bytes, at most {} allowed", path_, quote(name), name.size(), kMaxName);
+    check<FileError>(name.size() <= kMaxName, "{}: tensor name {} has {} bytes, at most {} allowed", path_, quote(name),
+                     name.size(), kMaxName);
     check<FileError>(name.find('\0') == std::string::npos, "{}: tensor name {} contains a NUL", path_, quote(name));
   }
 
@@ -168,15 +171,18 @@ class HeaderReader {
 
 // Bytes of a tensor, Π shape x bits / 8. Sizes of zero do not stop the product from being checked.
 std::uint64_t bytes_of(const std::string& path, const StoredTensor& tensor) {
-  const auto* kind = std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& k) { return k.name == tensor.stored_as; });
+  const auto* kind =
+      std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& k) { return k.name == tensor.stored_as; });
   std::uint64_t bits = kind->bits;
   bool fits = true, empty = false;
   for (Index size : tensor.shape) {
     fits = fits && !__builtin_mul_overflow(bits, std::max<std::uint64_t>(std::uint64_t(size), 1), &bits);
     empty |= size == 0;
   }
-  check<FileError>(fits && bits <= std::uint64_t(INT64_MAX), "{}: tensor {} has too many elements: {}", path, quote(tensor.name), tensor.shape);
-  check<FileError>(empty || bits % 8 == 0, "{}: tensor {} does not fill whole bytes: {} of {}", path, quote(tensor.name), tensor.shape, tensor.stored_as);
+  check<FileError>(fits && bits <= std::uint64_t(INT64_MAX), "{}: tensor {} has too many elements: {}", path,
+                   quote(tensor.name), tensor.shape);
+  check<FileError>(empty || bits % 8 == 0, "{}: tensor {} does not fill whole bytes: {} of {}", path, quote(tensor.name),
+                   tensor.shape, tensor.stored_as);
   return empty ? 0 : bits / 8;
 }
 
@@ -186,7 +192,8 @@ SafetensorsHeader read_header(InputFile& file, const std::string& path) {
   check<FileError>(file.size() >= 8, "{}: no safetensors file: has {} bytes, at least 8 expected", path, file.size());
   std::uint64_t n = 0;
   file.read(&n, 8);
-  check<FileError>(n <= kMaxHeader, "{}: no safetensors file: header declares {} bytes, at most {} allowed", path, n, kMaxHeader);
+  check<FileError>(n <= kMaxHeader, "{}: no safetensors file: header declares {} bytes, at most {} allowed", path, n,
+                   kMaxHeader);
   check<FileError>(n <= file.size() - 8, "{}: header declares {} bytes, file has {}", path, n, file.size());
   std::string json(n, '\0');
   file.read(json.data(), n);
@@ -202,16 +209,17 @@ SafetensorsHeader read_header(InputFile& file, const std::string& path) {
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   for (std::size_t i = 1; i < tensors.size(); ++i)
     check<FileError>(tensors[i - 1].name != tensors[i].name, "{}: tensor {} is there twice", path, quote(tensors[i].name));
-  std::stable_sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
+  std::stable_sort(tensors.begin(), tensors.end(),
+                   [](const auto& a, const auto& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
   std::uint64_t position = 0;
   for (StoredTensor& tensor : tensors) {
     const std::uint64_t bytes = bytes_of(path, tensor);
-    check<FileError>(tensor.begin <= tensor.end, "{}: tensor {} ends before it begins: data_offsets {} and {}", path, quote(tensor.name),
-                     tensor.begin, tensor.end);
-    check<FileError>(tensor.begin == position, "{}: tensor {} begins at data byte {}, the one before ends at {}", path, quote(tensor.name),
-                     tensor.begin, position);
-    check<FileError>(tensor.end - tensor.begin == bytes, "{}: tensor {} takes {} bytes, {} of {} needs {}", path, quote(tensor.name),
-                     tensor.end - tensor.begin, tensor.shape, tensor.stored_as, bytes);
+    check<FileError>(tensor.begin <= tensor.end, "{}: tensor {} ends before it begins: data_offsets {} and {}", path,
+                     quote(tensor.name), tensor.begin, tensor.end);
+    check<FileError>(tensor.begin == position, "{}: tensor {} begins at data byte {}, the one before ends at {}", path,
+                     quote(tensor.name), tensor.begin, position);
+    check<FileError>(tensor.end - tensor.begin == bytes, "{}: tensor {} takes {} bytes, {} of {} needs {}", path,
+                     quote(tensor.name), tensor.end - tensor.begin, tensor.shape, tensor.stored_as, bytes);
     check<FileError>(tensor.end <= room, "{}: tensor {} ends at byte {}, the file has {} bytes", path, quote(tensor.name),
                      start + bytes + tensor.begin, file.size());
     position = tensor.end;
@@ -233,8 +241,9 @@ std::string header_json(const std::vector<const StoredTensor*>& tensors, const M
     json += "}";
   }
   for (const StoredTensor* tensor : tensors)
-    json += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}", json.size() > 1 ? "," : "", text(tensor->name),
-                        tensor->stored_as, fmt::join(tensor->shape, ","), tensor->begin - start, tensor->end - start);
+    json += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}", json.size() > 1 ? "," : "",
+                        text(tensor->name), tensor->stored_as, fmt::join(tensor->shape, ","), tensor->begin - start,
+                        tensor->end - start);
   return json + "}";
 }
 
@@ -252,7 +261,8 @@ Checksum header_checksum(const std::vector<StoredTensor>& tensors, Metadata meta
 std::string checksum_text(const Checksum& sum) { return fmt::format("xxh64:{:016x}", sum.value()); }
 
 bool same_memory(const Tensor& a, const Tensor& b) {
-  return a.storage() == b.storage() && a.offset() == b.offset() && a.dtype() == b.dtype() && a.shape() == b.shape() && a.strides() == b.strides();
+  return a.storage() == b.storage() && a.offset() == b.offset() && a.dtype() == b.dtype() && a.shape() == b.shape() &&
+         a.strides() == b.strides();
 }
 
 }  // namespace
@@ -301,7 +311,8 @@ SafetensorsFile read_safetensors(const std::string& path) {
     }
     const std::string name = key.substr(kAlias.size());
     const auto stored = by_name.find(value);
-    check<FileError>(stored != by_name.end(), "{}: {} stands for tensor {}, which the file does not hold", path, quote(name), quote(value));
+    check<FileError>(stored != by_name.end(), "{}: {} stands for tensor {}, which the file does not hold", path, quote(name),
+                     quote(value));
     check<FileError>(!by_name.contains(name), "{}: {} is a tensor and stands for tensor {}", path, quote(name), quote(value));
     if (stored->second->dtype) file.tensors.emplace(name, file.tensors.at(value));
   }
@@ -312,7 +323,8 @@ const Tensor& SafetensorsFile::at(const std::string& name) const {
   const auto found = tensors.find(name);
   if (found != tensors.end()) return found->second;
   for (const StoredTensor& stored : header.tensors)
-    check<FileError>(stored.name != name, "{}: tensor {} has dtype {}, with which Heed does not compute", path, quote(name), stored.stored_as);
+    check<FileError>(stored.name != name, "{}: tensor {} has dtype {}, with which Heed does not compute", path, quote(name),
+                     stored.stored_as);
   fail<FileError>("{}: holds no tensor {}", path, quote(name));
 }
 
@@ -331,24 +343,30 @@ void write_safetensors(const std::string& path, const std::map<std::string, Tens
   for (const auto& [key, value] : metadata) {
     check_text("a metadata key", key);
     check_text("a metadata value", value);
-    check<Error>(key != kChecksum && !key.starts_with(kAlias), "write_safetensors: metadata key {} is Heed's own: {}", quote(key), path);
+    check<Error>(key != kChecksum && !key.starts_with(kAlias), "write_safetensors: metadata key {} is Heed's own: {}",
+                 quote(key), path);
   }
   std::map<const void*, std::vector<const std::pair<StoredTensor, Tensor>*>> by_memory;
-  for (const auto& [name, x] : tensors) {
+  for (const auto& [name, tensor] : tensors) {
+    const Tensor& x = tensor;
     check<Error>(x.defined(), "write_safetensors: tensor {} is empty (default constructed): {}", quote(name), path);
     check<Error>(name.size() <= kMaxName && name.find('\0') == std::string::npos && name != kMetadata,
                  "write_safetensors: {} cannot be the name of a tensor: {}", quote(name), path);
     check_text("a tensor's name", name);
     auto& neighbours = by_memory[x.storage().data()];
-    const auto twin = std::find_if(neighbours.begin(), neighbours.end(), [&](const auto* other) { return same_memory(other->second, x); });
+    const auto twin =
+        std::find_if(neighbours.begin(), neighbours.end(), [&](const auto* other) { return same_memory(other->second, x); });
     if (twin != neighbours.end()) {
       kept.emplace(std::string(kAlias) + name, (*twin)->first.name);
       continue;
     }
-    order.push_back({{.name = name, .stored_as = kind_of(x.dtype()).name, .dtype = x.dtype(), .shape = x.shape(), .begin = 0, .end = 0}, x});
+    order.push_back(
+        {{.name = name, .stored_as = kind_of(x.dtype()).name, .dtype = x.dtype(), .shape = x.shape(), .begin = 0, .end = 0},
+         x});
     neighbours.push_back(&order.back());
   }
-  check<Error>(order.size() <= kMaxTensors && kept.size() < kMaxTensors, "write_safetensors: more than {} tensors: {}", kMaxTensors, path);
+  check<Error>(order.size() <= kMaxTensors && kept.size() < kMaxTensors, "write_safetensors: more than {} tensors: {}",
+               kMaxTensors, path);
 
   std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
     const Kind *ka = &kind_of(a.second.dtype()), *kb = &kind_of(b.second.dtype());
@@ -364,7 +382,8 @@ void write_safetensors(const std::string& path, const std::map<std::string, Tens
   }
   for (const StoredTensor& entry : stored) pointers.push_back(&entry);
   const auto bytes = [](const Tensor& x) {
-    return std::span(x.storage().data() + x.offset() * Index(item_size(x.dtype())), std::size_t(x.numel()) * item_size(x.dtype()));
+    return std::span(x.storage().data() + x.offset() * Index(item_size(x.dtype())),
+                     std::size_t(x.numel()) * item_size(x.dtype()));
   };
   if (options.checksum) {
     Checksum sum = header_checksum(stored, kept, 0);
@@ -376,7 +395,8 @@ void write_safetensors(const std::string& path, const std::map<std::string, Tens
   }
   std::string json = header_json(pointers, kept, 0);
   json.append((8 - json.size() % 8) % 8, ' ');
-  check<Error>(json.size() <= kMaxHeader, "write_safetensors: header of {} bytes, at most {} allowed: {}", json.size(), kMaxHeader, path);
+  check<Error>(json.size() <= kMaxHeader, "write_safetensors: header of {} bytes, at most {} allowed: {}", json.size(),
+               kMaxHeader, path);
 
   AtomicFile file(path);
   const std::uint64_t n = json.size();

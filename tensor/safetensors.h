@@ -38,7 +38,8 @@ struct SafetensorsFile {
   const Tensor& at(const std::string& name) const;   // FileError: no such tensor, or of a dtype that Heed does not compute with
 };
 
-// What a file holds, checked as read_safetensors checks it, without the data. FileError gives path, tensor or byte, found and expected.
+// What a file holds, checked as read_safetensors checks it, without the data. FileError gives path, tensor or byte, found and
+// expected.
 SafetensorsHeader read_safetensors_header(const std::string& path);
 
 // Reads all tensors. A checksum in the metadata is verified; files without one (PyTorch's) load.
@@ -48,8 +49,8 @@ struct SafetensorsOptions {
   bool checksum = true;                        // XXH64 of header and data, in the metadata; false: exactly the metadata given
 };
 
-// Same tensors and metadata, same bytes: sorted by dtype and name, no time, no host. Tensors that are one and the same memory are
-// stored once, under the first of their names. The file replaces an older one in one step (tensor/file.h).
+// Same tensors and metadata, same bytes: sorted by dtype and name, no time, no host. Tensors that are one and the same memory
+// are stored once, under the first of their names. The file replaces an older one in one step (tensor/file.h).
 void write_safetensors(const std::string& path, const std::map<std::string, Tensor>& tensors,
                        const std::map<std::string, std::string>& metadata = {}, SafetensorsOptions options = {});
 

@@ -21,7 +21,8 @@ namespace fs = std::filesystem;
 namespace {
 
 const fs::path root = HEED_SOURCE_DIR;
-const std::vector<std::string> layers{"tensor", "autograd", "nn", "attention", "models", "examples"};   // includes go to the left only
+const std::vector<std::string> layers{"tensor",    "autograd", "nn",
+                                      "attention", "models",   "examples"};  // includes go to the left only
 
 struct Source {
   std::string path, folder, text, code;   // code: without comments and the insides of literals
@@ -72,7 +73,8 @@ std::vector<std::string> includes(const Source& source, char open) {
 }
 
 bool is_third_party(const std::string& name) {
-  return std::regex_search(name, std::regex("^(hwy|tbb|oneapi|fmt|nlohmann|doctest|benchmark|CLI)/|^(utf8proc|sentencepiece|rapidcheck)"));
+  return std::regex_search(
+      name, std::regex("^(hwy|tbb|oneapi|fmt|nlohmann|doctest|benchmark|CLI)/|^(utf8proc|sentencepiece|rapidcheck)"));
 }
 
 }  // namespace
@@ -82,7 +84,8 @@ TEST_CASE("house: includes go down only, and name the file from the root") {
   for (const Source& source : sources())
     for (const std::string& name : includes(source, '"')) {
       const std::string folder = name.substr(0, name.find('/'));
-      const auto to = std::find(layers.begin(), layers.end(), folder), from = std::find(layers.begin(), layers.end(), source.folder);
+      const auto to = std::find(layers.begin(), layers.end(), folder),
+                 from = std::find(layers.begin(), layers.end(), source.folder);
       INFO(source.path << " includes " << name);
       CHECK(((to != layers.end() && to <= from) || (folder == "tests" && source.folder == "tests")));
       CHECK(fs::exists(root / name));
@@ -93,16 +96,19 @@ TEST_CASE("house: Highway and TBB under tensor/ only, heavy headers in no public
   for (const Source& source : sources()) {
     for (const std::string& name : includes(source, '<')) {
       INFO(source.path << " includes " << name);
-      const bool simd = name.starts_with("hwy/"), threads = name.starts_with("tbb/") || name.starts_with("oneapi/") || name == "thread";
+      const bool simd = name.starts_with("hwy/"),
+                 threads = name.starts_with("tbb/") || name.starts_with("oneapi/") || name == "thread";
       if (simd) CHECK((source.folder == "tensor" || source.folder == "tests"));
       if (threads && is_library(source)) CHECK(source.path == "tensor/parallel.cc");
-      if (is_third_party(name) && is_header(source) && !is_inline_part(source) && is_library(source)) CHECK(source.path == "tensor/format.h");
+      if (is_third_party(name) && is_header(source) && !is_inline_part(source) && is_library(source))
+        CHECK(source.path == "tensor/format.h");
       if (name == "iostream") CHECK_FALSE(is_library(source));
     }
     for (const std::string& name : includes(source, '"')) {
       INFO(source.path << " includes " << name);
       if (name.ends_with("-inl.h")) CHECK((source.folder == "tensor" || source.folder == "tests"));
-      if (name == "tensor/parallel.h" && is_library(source)) CHECK((source.folder == "tensor" || source.path.starts_with("models/search")));
+      if (name == "tensor/parallel.h" && is_library(source))
+        CHECK((source.folder == "tensor" || source.path.starts_with("models/search")));
       if (name == "tensor/format.h" && is_header(source) && is_library(source)) CHECK(source.path == "tensor/format.h");
     }
   }
@@ -121,14 +127,16 @@ TEST_CASE("house: every stem of autograd/ops has its twins in tensor/ops and tes
   for (const Source& source : sources()) {
     if (!source.path.starts_with("autograd/ops/") || is_header(source)) continue;
     const std::string stem = fs::path(source.path).stem().string();
-    for (const std::string& twin : {"tensor/ops/" + stem + ".h", "tensor/ops/" + stem + ".cc", "tests/ops/" + stem + "_test.cc"})
+    for (const std::string& twin :
+         {"tensor/ops/" + stem + ".h", "tensor/ops/" + stem + ".cc", "tests/ops/" + stem + "_test.cc"})
       CHECK_MESSAGE(fs::exists(root / twin), source.path << " needs " << twin);
   }
 }
 
 TEST_CASE("house: the library neither ends the process nor prints") {
-  static const std::regex forbidden(R"re(\b(abort|exit|_exit|quick_exit|terminate|printf|fprintf|vprintf|puts|putchar|perror)\s*\()re"
-                                    R"re(|\bstd::(cout|cerr|clog)\b|\bstd(out|err)\b|\bfmt::print\b)re");
+  static const std::regex forbidden(
+      R"re(\b(abort|exit|_exit|quick_exit|terminate|printf|fprintf|vprintf|puts|putchar|perror)\s*\()re"
+      R"re(|\bstd::(cout|cerr|clog)\b|\bstd(out|err)\b|\bfmt::print\b)re");
   for (const Source& source : sources()) {
     if (!is_library(source)) continue;
     std::smatch found;
@@ -155,7 +163,9 @@ TEST_CASE("house: every header compiles alone") {
   for (const Source& source : sources()) {
     const std::string own = fs::path(source.path).replace_extension(".h").generic_string();
     std::smatch first;
-    if (!is_header(source) && std::regex_search(source.text, first, std::regex(R"re((?:^|\n) *# *(?:include|define) *["<]?([^">\n]+))re")) && first[1] == own)
+    if (!is_header(source) &&
+        std::regex_search(source.text, first, std::regex(R"re((?:^|\n) *# *(?:include|define) *["<]?([^">\n]+))re")) &&
+        first[1] == own)
       proven.insert(own);
   }
   std::vector<std::string> headers;
@@ -167,8 +177,9 @@ TEST_CASE("house: every header compiles alone") {
   const auto work = [&](size_t worker) {
     const std::string log = folder / std::to_string(worker);
     for (size_t i; (i = next++) < headers.size();) {
-      const std::string command = fmt::format("{} -std=c++20 -fsyntax-only -Wall -Wextra -Wpedantic -Werror -I '{}' -include '{}' -x c++ /dev/null > '{}' 2>&1",
-                                              HEED_COMPILER, root.string(), headers[i], log);
+      const std::string command = fmt::format(
+          "{} -std=c++20 -fsyntax-only -Wall -Wextra -Wpedantic -Werror -I '{}' -include '{}' -x c++ /dev/null > '{}' 2>&1",
+          HEED_COMPILER, root.string(), headers[i], log);
       if (std::system(command.c_str()) != 0) errors[i] = "failed: " + read_file(log);
     }
   };

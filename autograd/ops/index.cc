@@ -14,9 +14,10 @@ Variable embedding(const Variable& table, const Tensor& ids, double scale, Index
 }
 
 Variable index_select(const Variable& x, int dim, const Tensor& ids) {
-  return record("index_select", index_select(x.value(), dim, ids), {x}, [dx = x.slot(), dim, ids = saved(ids)](const Tensor& dy) {
-    dx.gradient([&](Into out) { index_select_grad(ids, dy, dim, out); });
-  });
+  return record("index_select", index_select(x.value(), dim, ids), {x},
+                [dx = x.slot(), dim, ids = saved(ids)](const Tensor& dy) {
+                  dx.gradient([&](Into out) { index_select_grad(ids, dy, dim, out); });
+                });
 }
 
 Variable gather(const Variable& x, int dim, const Tensor& index) {
@@ -49,7 +50,9 @@ SortedVariable record_sorted(const char* op, const Variable& x, Sorted y, int di
 
 }  // namespace
 
-SortedVariable sort(const Variable& x, int dim, bool descending) { return record_sorted("sort", x, sort(x.value(), dim, descending), dim); }
+SortedVariable sort(const Variable& x, int dim, bool descending) {
+  return record_sorted("sort", x, sort(x.value(), dim, descending), dim);
+}
 SortedVariable topk(const Variable& x, Index k, int dim) { return record_sorted("topk", x, topk(x.value(), k, dim), dim); }
 
 }  // namespace heed

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient of a view is a view of the parent's gradient: nothing is computed, copied or added here. What copies its elements
-// hands each source its part of dy.
+// The gradient of a view is a view of the parent's gradient: nothing is computed, copied or added here. What copies its
+// elements hands each source its part of dy.
 #include "tensor/ops/view.h"
 
 #include "autograd/ops.h"
@@ -10,7 +10,8 @@ namespace heed {
 
 Variable reshape(const Variable& x, const Shape& shape) {
   const Tensor y = reshape(x.value(), shape);
-  if (y.storage() == x.value().storage()) return record_view("reshape", x, [&](const Tensor& t) { return reshape(t, y.shape()); });
+  if (y.storage() == x.value().storage())
+    return record_view("reshape", x, [&](const Tensor& t) { return reshape(t, y.shape()); });
   return record("reshape", y, {x}, [dx = x.slot(), shape = x.shape()](const Tensor& dy) { dx.adopt(reshape(dy, shape)); });
 }
 
@@ -91,17 +92,19 @@ Variable stack(const std::vector<Variable>& xs, int dim) {
 }
 
 Variable pad(const Variable& x, int dim, Index before, Index after, double value) {
-  return record("pad", pad(x.value(), dim, before, after, value), {x}, [dx = x.slot(), dim, before, n = x.size(dim)](const Tensor& dy) {
-    dx.adopt(slice(dy, dim, before, before + n));
-  });
+  return record(
+      "pad", pad(x.value(), dim, before, after, value), {x},
+      [dx = x.slot(), dim, before, n = x.size(dim)](const Tensor& dy) { dx.adopt(slice(dy, dim, before, before + n)); });
 }
 
 Variable tril(const Variable& x, Index diagonal) {
-  return record("tril", tril(x.value(), diagonal), {x}, [dx = x.slot(), diagonal](const Tensor& dy) { dx.adopt(tril(dy, diagonal)); });
+  return record("tril", tril(x.value(), diagonal), {x},
+                [dx = x.slot(), diagonal](const Tensor& dy) { dx.adopt(tril(dy, diagonal)); });
 }
 
 Variable triu(const Variable& x, Index diagonal) {
-  return record("triu", triu(x.value(), diagonal), {x}, [dx = x.slot(), diagonal](const Tensor& dy) { dx.adopt(triu(dy, diagonal)); });
+  return record("triu", triu(x.value(), diagonal), {x},
+                [dx = x.slot(), diagonal](const Tensor& dy) { dx.adopt(triu(dy, diagonal)); });
 }
 
 }  // namespace heed

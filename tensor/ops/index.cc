@@ -9,8 +9,8 @@ namespace {
 
 // y[p] = scale table[ids[p]] (+ positions[p % period]); product and sum are rounded apart, as in the composition of two ops
 template <class T>
-void EmbedRows(const T* table, size_t stride, const int64_t* ids, size_t begin, size_t end, size_t n, T scale, const T* positions,
-               size_t position_stride, size_t period, T* y) {
+void EmbedRows(const T* table, size_t stride, const int64_t* ids, size_t begin, size_t end, size_t n, T scale,
+               const T* positions, size_t position_stride, size_t period, T* y) {
   const hn::ScalableTag<T> d;
   const size_t lanes = hn::Lanes(d);
   const auto by = hn::Set(d, scale);
@@ -31,7 +31,8 @@ void EmbedRows(const T* table, size_t stride, const int64_t* ids, size_t begin, 
 }
 
 // dx[i] (=|+=) scale Σ_p dy[at[p]][i], one chain of additions per element in rising p
-template <class T> void SumRows(const T* dy, size_t stride, const int64_t* at, size_t count, T scale, bool add, size_t n, T* dx) {
+template <class T>
+void SumRows(const T* dy, size_t stride, const int64_t* at, size_t count, T scale, bool add, size_t n, T* dx) {
   const hn::ScalableTag<T> d;
   const size_t lanes = hn::Lanes(d);
   const auto by = hn::Set(d, scale), zero = hn::Zero(d);
@@ -77,12 +78,20 @@ template <class T> size_t FindAbove(const T* x, size_t begin, size_t n, T bound)
   return i;
 }
 
-void EmbedRowsF32(const float* a, size_t b, const int64_t* c, size_t e, size_t f, size_t g, float h, const float* i, size_t j, size_t k,
-                  float* l) { EmbedRows(a, b, c, e, f, g, h, i, j, k, l); }
-void EmbedRowsF64(const double* a, size_t b, const int64_t* c, size_t e, size_t f, size_t g, double h, const double* i, size_t j,
-                  size_t k, double* l) { EmbedRows(a, b, c, e, f, g, h, i, j, k, l); }
-void SumRowsF32(const float* a, size_t b, const int64_t* c, size_t e, float f, bool g, size_t h, float* i) { SumRows(a, b, c, e, f, g, h, i); }
-void SumRowsF64(const double* a, size_t b, const int64_t* c, size_t e, double f, bool g, size_t h, double* i) { SumRows(a, b, c, e, f, g, h, i); }
+void EmbedRowsF32(const float* a, size_t b, const int64_t* c, size_t e, size_t f, size_t g, float h, const float* i, size_t j,
+                  size_t k, float* l) {
+  EmbedRows(a, b, c, e, f, g, h, i, j, k, l);
+}
+void EmbedRowsF64(const double* a, size_t b, const int64_t* c, size_t e, size_t f, size_t g, double h, const double* i,
+                  size_t j, size_t k, double* l) {
+  EmbedRows(a, b, c, e, f, g, h, i, j, k, l);
+}
+void SumRowsF32(const float* a, size_t b, const int64_t* c, size_t e, float f, bool g, size_t h, float* i) {
+  SumRows(a, b, c, e, f, g, h, i);
+}
+void SumRowsF64(const double* a, size_t b, const int64_t* c, size_t e, double f, bool g, size_t h, double* i) {
+  SumRows(a, b, c, e, f, g, h, i);
+}
 size_t FindAboveF32(const float* x, size_t begin, size_t n, float bound) { return FindAbove(x, begin, n, bound); }
 size_t FindAboveF64(const double* x, size_t begin, size_t n, double bound) { return FindAbove(x, begin, n, bound); }
 
@@ -135,7 +144,8 @@ Tensor checked_ids(std::string_view op, std::string_view what, const Tensor& ids
   const auto values = wide.span<Index>();
   const auto wrong = std::find_if(values.begin(), values.end(), [n](Index id) { return id < 0 || id >= n; });
   if (wrong != values.end())
-    fail<IndexError>("{}: {} {} at position {} is not in [0, {})", op, what, *wrong, position_text(wrong - values.begin(), ids.shape()), n);
+    fail<IndexError>("{}: {} {} at position {} is not in [0, {})", op, what, *wrong,
+                     position_text(wrong - values.begin(), ids.shape()), n);
   return wide;
 }
 
@@ -162,8 +172,9 @@ template <class F> void through_contiguous(const Into& into, F&& compute) {
 
 // dx[o, ids[p], :] (=|+=) scale Σ dy[o, p, :] in rising p.      dx [O, V, n] contiguous, dy [O, P, n] with dense n
 // Counting sort by id; rows are then cut into ranges of ids and columns, and every element is one chain in one chunk.
-template <class T> void add_rows(std::span<const Index> ids, const T* dy, Index dy_outer, Index dy_row, Index outer, Index rows, Index n,
-                                 double scale, Index skip, bool add, T* dx) {
+template <class T>
+void add_rows(std::span<const Index> ids, const T* dy, Index dy_outer, Index dy_row, Index outer, Index rows, Index n,
+              double scale, Index skip, bool add, T* dx) {
   const auto count = Index(ids.size());
   Tensor scratch = zeros({rows + 1 + count}, DType::i64);
   Index* const first = scratch.mutable_data<Index>();            // first[v] = where the positions of id v begin
@@ -212,7 +223,8 @@ template <class T> bool earlier(const Ranked<T>& a, const Ranked<T>& b, bool des
 }
 
 // The k largest of a dense line: a short sorted list that a value enters only by beating its last entry.
-template <class T> void topk_line(const T* x, Index n, Index k, Ranked<T>* best, size_t (*find_above)(const T*, size_t, size_t, T)) {
+template <class T>
+void topk_line(const T* x, Index n, Index k, Ranked<T>* best, size_t (*find_above)(const T*, size_t, size_t, T)) {
   Index filled = 0;
   for (Index i = 0; i < n; ++i) {
     if (filled == k) {
@@ -250,14 +262,16 @@ Sorted sort_lines(const Tensor& x, int axis, Index k, bool descending) {
         if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>)
           if (descending && k < n && k <= 64 && step == 1) {
             line.resize(size_t(k));
-            if constexpr (std::is_same_v<T, float>) topk_line<T>(from + at[0], n, k, line.data(), HWY_DYNAMIC_DISPATCH(FindAboveF32));
+            if constexpr (std::is_same_v<T, float>)
+              topk_line<T>(from + at[0], n, k, line.data(), HWY_DYNAMIC_DISPATCH(FindAboveF32));
             else topk_line<T>(from + at[0], n, k, line.data(), HWY_DYNAMIC_DISPATCH(FindAboveF64));
             ready = true;
           }
         if (!ready) {
           line.resize(size_t(n));
           for (Index i = 0; i < n; ++i) line[size_t(i)] = {key(from[at[0] + i * step]), i};
-          std::partial_sort(line.begin(), line.begin() + k, line.end(), [&](const auto& a, const auto& b) { return earlier(a, b, descending); });
+          std::partial_sort(line.begin(), line.begin() + k, line.end(),
+                            [&](const auto& a, const auto& b) { return earlier(a, b, descending); });
         }
         for (Index i = 0; i < k; ++i) {
           const Index index = line[size_t(i)].index;
@@ -275,7 +289,8 @@ int check_gather(std::string_view op, const Tensor& x, int dim, const Tensor& in
   const int axis = normalize_dim(op, dim, x.shape());
   bool fits = index.rank() == x.rank();
   for (int i = 0; fits && i < x.rank(); ++i) fits = i == axis || index.shape()[i] <= x.shape()[i];
-  check<ShapeError>(fits, "{}: index must have x's rank and, beside dim {}, at most x's sizes: x {}, index {}", op, dim, x.shape(), index.shape());
+  check<ShapeError>(fits, "{}: index must have x's rank and, beside dim {}, at most x's sizes: x {}, index {}", op, dim,
+                    x.shape(), index.shape());
   return axis;
 }
 
@@ -284,13 +299,15 @@ template <class T> void add_lines(const Tensor& x, int axis, const Tensor& index
   T* to = x.mutable_data<T>();
   const T* from = src.data<T>();
   const Index* ids = index.data<Index>();
-  const Index n = index.shape()[axis], to_step = x.strides()[axis], from_step = src.strides()[axis], id_step = index.strides()[axis];
+  const Index n = index.shape()[axis], to_step = x.strides()[axis], from_step = src.strides()[axis],
+              id_step = index.strides()[axis];
   const Lines<3> lines(index.shape(), axis, {x.strides(), src.strides(), index.strides()});
   parallel_for(n == 0 ? 0 : lines.count(), row_grain(n), [&](Index begin, Index end) {
     lines(begin, end, [&](const std::array<Index, 3>& at) {
       for (Index j = 0; j < n; ++j) {
         T& sum = to[at[0] + ids[at[2] + j * id_step] * to_step];
-        if constexpr (std::is_integral_v<T>) sum = T(std::make_unsigned_t<T>(sum) + std::make_unsigned_t<T>(from[at[1] + j * from_step]));
+        if constexpr (std::is_integral_v<T>)
+          sum = T(std::make_unsigned_t<T>(sum) + std::make_unsigned_t<T>(from[at[1] + j * from_step]));
         else sum += from[at[1] + j * from_step];
       }
     });
@@ -326,8 +343,8 @@ template <class T> void fill_lines(const Tensor& x, const Tensor& mask, T value,
 
 Tensor fitting_mask(std::string_view op, const Tensor& x, const Tensor& mask) {
   check<DTypeError>(mask.dtype() == DType::u8, "{}: takes a mask of u8: {}", op, mask.dtype());
-  check<ShapeError>(broadcast_shapes(op, x.shape(), mask.shape()) == x.shape(), "{}: mask does not broadcast to x: x {}, mask {}", op,
-                    x.shape(), mask.shape());
+  check<ShapeError>(broadcast_shapes(op, x.shape(), mask.shape()) == x.shape(),
+                    "{}: mask does not broadcast to x: x {}, mask {}", op, x.shape(), mask.shape());
   return expand(mask, x.shape());
 }
 
@@ -338,8 +355,9 @@ Tensor embedding(const Tensor& table, const Tensor& ids, double scale, const Ten
   const Index n = table.size(1), period = ids.rank() ? ids.size(-1) : 1;
   if (positions.defined()) {
     check_same_dtype("embedding", "table", table, "positions", positions);
-    check<ShapeError>(positions.shape() == Shape{period, n}, "embedding: positions do not fit: table {}, ids {}, positions {}, expected {}",
-                      table.shape(), ids.shape(), positions.shape(), Shape{period, n});
+    check<ShapeError>(positions.shape() == Shape{period, n},
+                      "embedding: positions do not fit: table {}, ids {}, positions {}, expected {}", table.shape(),
+                      ids.shape(), positions.shape(), Shape{period, n});
   }
   const Tensor wide = checked_ids("embedding", "id", ids, table.size(0));
   Shape shape = ids.shape();
@@ -363,7 +381,8 @@ void embedding_grad(const Tensor& ids, const Tensor& dy, double scale, Index pad
   const Index rows = dtable.tensor.size(0), n = dtable.tensor.size(1);
   Shape expected = ids.shape();
   expected.push_back(n);
-  check<ShapeError>(dy.shape() == expected, "embedding_grad: dy does not fit ids: dy {}, ids {}, dtable {}", dy.shape(), ids.shape(), dtable.tensor.shape());
+  check<ShapeError>(dy.shape() == expected, "embedding_grad: dy does not fit ids: dy {}, ids {}, dtable {}", dy.shape(),
+                    ids.shape(), dtable.tensor.shape());
   check_same_dtype("embedding_grad", "dy", dy, "dtable", dtable.tensor);
   const Tensor wide = checked_ids("embedding_grad", "id", ids, rows), from = reshape(dy, {-1, n}).contiguous();
   visit_float(dy.dtype(), "embedding_grad", [&]<class T>() {
@@ -416,15 +435,16 @@ void index_select_grad(const Tensor& ids, const Tensor& dy, int dim, Into dx) {
   const int axis = normalize_dim("index_select_grad", dim, dx.tensor.shape());
   const Index rows = dx.tensor.shape()[axis];
   check_same_dtype("index_select_grad", "dy", dy, "dx", dx.tensor);
-  check<ShapeError>(dy.shape() == with_size(dx.tensor.shape(), axis, ids.numel()), "index_select_grad: dy does not fit: dy {}, dx {}, {} ids",
-                    dy.shape(), dx.tensor.shape(), ids.numel());
+  check<ShapeError>(dy.shape() == with_size(dx.tensor.shape(), axis, ids.numel()),
+                    "index_select_grad: dy does not fit: dy {}, dx {}, {} ids", dy.shape(), dx.tensor.shape(), ids.numel());
   const Tensor wide = checked_ids("index_select_grad", "id", ids, rows), from = dy.contiguous();
   Index outer = 1, n = 1;
   for (int i = 0; i < axis; ++i) outer *= dy.shape()[i];
   for (int i = axis + 1; i < dy.rank(); ++i) n *= dy.shape()[i];
   visit_float(dy.dtype(), "index_select_grad", [&]<class T>() {
     through_contiguous(dx, [&](const Tensor& out) {
-      add_rows<T>(wide.span<Index>(), from.data<T>(), wide.numel() * n, n, outer, rows, n, 1, -1, dx.add, out.mutable_data<T>());
+      add_rows<T>(wide.span<Index>(), from.data<T>(), wide.numel() * n, n, outer, rows, n, 1, -1, dx.add,
+                  out.mutable_data<T>());
     });
   });
 }
@@ -451,7 +471,8 @@ Tensor gather(const Tensor& x, int dim, const Tensor& index) {
 void gather_grad(const Tensor& index, const Tensor& dy, int dim, Into dx) {
   const int axis = check_gather("gather_grad", dx.tensor, dim, index);
   check_same_dtype("gather_grad", "dy", dy, "dx", dx.tensor);
-  check<ShapeError>(dy.shape() == index.shape(), "gather_grad: dy and index differ: dy {}, index {}", dy.shape(), index.shape());
+  check<ShapeError>(dy.shape() == index.shape(), "gather_grad: dy and index differ: dy {}, index {}", dy.shape(),
+                    index.shape());
   const Tensor wide = checked_ids("gather_grad", "index", index, dx.tensor.shape()[axis]);
   visit_float(dy.dtype(), "gather_grad", [&]<class T>() {
     if (!dx.add) fill_(dx.tensor, 0);
@@ -462,7 +483,8 @@ void gather_grad(const Tensor& index, const Tensor& dy, int dim, Into dx) {
 Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& src) {
   const int axis = check_gather("scatter_add", x, dim, index);
   check_same_dtype("scatter_add", "x", x, "src", src);
-  check<ShapeError>(src.shape() == index.shape(), "scatter_add: index and src differ: index {}, src {}", index.shape(), src.shape());
+  check<ShapeError>(src.shape() == index.shape(), "scatter_add: index and src differ: index {}, src {}", index.shape(),
+                    src.shape());
   check<DTypeError>(x.dtype() != DType::bf16, "scatter_add: takes no {}", x.dtype());
   const Tensor wide = checked_ids("scatter_add", "index", index, x.shape()[axis]);
   Tensor y = x.clone();
@@ -536,7 +558,10 @@ Tensor one_hot(const Tensor& ids, Index classes, DType dtype) {
 }
 
 Sorted sort(const Tensor& x, int dim, bool descending) {
-  if (x.rank() == 0) { Sorted y = sort(reshape(x, {1}), dim, descending); return {reshape(y.values, {}), reshape(y.indices, {})}; }
+  if (x.rank() == 0) {
+    Sorted y = sort(reshape(x, {1}), dim, descending);
+    return {reshape(y.values, {}), reshape(y.indices, {})};
+  }
   const int axis = normalize_dim("sort", dim, x.shape());
   return sort_lines(x, axis, x.shape()[axis], descending);
 }
@@ -545,7 +570,8 @@ Tensor argsort(const Tensor& x, int dim, bool descending) { return sort(x, dim, 
 
 Sorted topk(const Tensor& x, Index k, int dim) {
   const int axis = normalize_dim("topk", dim, x.shape());
-  check<IndexError>(k >= 0 && k <= x.shape()[axis], "topk: k {} is not in [0, {}]: x {}, dim {}", k, x.shape()[axis], x.shape(), dim);
+  check<IndexError>(k >= 0 && k <= x.shape()[axis], "topk: k {} is not in [0, {}]: x {}, dim {}", k, x.shape()[axis], x.shape(),
+                    dim);
   return sort_lines(x, axis, k, true);
 }
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Indexing by tensors of ids (i32 or i64). An id is never wrapped around: a negative one throws IndexError with its position, as
-// one beyond the end does. Ties: lowest index first. NaN counts as the largest value, as in PyTorch. Derivatives add in the order
-// of positions: the same bits for any number of threads.
+// Indexing by tensors of ids (i32 or i64). An id is never wrapped around: a negative one throws IndexError with its position,
+// as one beyond the end does. Ties: lowest index first. NaN counts as the largest value, as in PyTorch. Derivatives add in the
+// order of positions: the same bits for any number of threads.
 #pragma once
 #include "tensor/into.h"
 
 namespace heed {
 
-// y[..., t, :] = scale table[ids[..., t], :] + positions[t, :]       table [V, d], ids [..., T], positions [T, d] or none -> [..., T, d]
+// y[..., t, :] = scale table[ids[..., t], :] + positions[t, :]
+// table [V, d], ids [..., T], positions [T, d] or none -> [..., T, d]
 Tensor embedding(const Tensor& table, const Tensor& ids, double scale = 1, const Tensor& positions = {});
 // dtable[v, :] = scale Σ_{p: ids[p] = v} dy[p, :], in rising p; the row padding_idx gets none (-1: no such row)
 void embedding_grad(const Tensor& ids, const Tensor& dy, double scale, Index padding_idx, Into dtable);

@@ -77,7 +77,8 @@ Tensor reshape(const Tensor& x, const Shape& shape) {
       open = i;
     } else {
       check<ShapeError>(shape[i] >= 0, "reshape: sizes must not be negative: from {}, to {}", x.shape(), shape);
-      check<ShapeError>(!__builtin_mul_overflow(known, shape[i], &known), "reshape: too many elements: from {}, to {}", x.shape(), shape);
+      check<ShapeError>(!__builtin_mul_overflow(known, shape[i], &known), "reshape: too many elements: from {}, to {}",
+                        x.shape(), shape);
     }
   }
   const Index count = x.numel();
@@ -86,7 +87,8 @@ Tensor reshape(const Tensor& x, const Shape& shape) {
     full[open] = count / known;
     known *= full[open];
   }
-  check<ShapeError>(known == count, "reshape: element counts differ: from {}, to {} ({} and {})", x.shape(), shape, count, known);
+  check<ShapeError>(known == count, "reshape: element counts differ: from {}, to {} ({} and {})", x.shape(), shape, count,
+                    known);
   if (full == x.shape()) return x;
   Strides strides = contiguous_strides(full);
   if (count == 0 || strides_for(x, full, strides)) return view(x, full, strides, x.offset());
@@ -161,8 +163,8 @@ Tensor expand(const Tensor& x, const Shape& shape) {
     const Index have = i < added ? 1 : x.shape()[i - added];
     if (shape[i] == -1 && i >= added) full[i] = have;
     check<ShapeError>(full[i] >= 0, "expand: sizes must not be negative: x {}, to {}", x.shape(), shape);
-    check<ShapeError>(full[i] == have || have == 1, "expand: only size 1 expands: x {}, to {} ({} and {} at dim {})", x.shape(), shape,
-                      have, full[i], i);
+    check<ShapeError>(full[i] == have || have == 1, "expand: only size 1 expands: x {}, to {} ({} and {} at dim {})", x.shape(),
+                      shape, have, full[i], i);
     strides[i] = i < added || full[i] != have ? 0 : x.strides()[i - added];
   }
   checked_numel("expand", full);
@@ -190,7 +192,8 @@ Tensor slice(const Tensor& x, int dim, Index start, Index stop, Index step) {
 Tensor select(const Tensor& x, int dim, Index index) {
   const int axis = normalize_dim("select", dim, x.shape());
   const Index n = x.shape()[axis];
-  check<IndexError>(index >= -n && index < n, "select: index {} is not in [{}, {}): x {}, dim {}", index, -n, n, x.shape(), dim);
+  check<IndexError>(index >= -n && index < n, "select: index {} is not in [{}, {}): x {}, dim {}", index, -n, n, x.shape(),
+                    dim);
   Shape shape = x.shape();
   Strides strides = x.strides();
   shape.erase(axis);
@@ -200,7 +203,8 @@ Tensor select(const Tensor& x, int dim, Index index) {
 
 std::vector<Tensor> split(const Tensor& x, Index count, int dim) {
   const Index n = x.shape()[normalize_dim("split", dim, x.shape())];
-  check<ShapeError>(count > 0 && n % count == 0, "split: size {} at dim {} is not a multiple of {} parts: x {}", n, dim, count, x.shape());
+  check<ShapeError>(count > 0 && n % count == 0, "split: size {} at dim {} is not a multiple of {} parts: x {}", n, dim, count,
+                    x.shape());
   return split(x, std::vector<Index>(size_t(count), n / count), dim);
 }
 
@@ -208,10 +212,12 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<Index>& sizes, int 
   const Index n = x.shape()[normalize_dim("split", dim, x.shape())];
   Index total = 0;
   for (Index size : sizes) {
-    check<ShapeError>(size >= 0 && size <= n - total, "split: sizes [{}] do not add up to {}: x {}, dim {}", fmt::join(sizes, ", "), n, x.shape(), dim);
+    check<ShapeError>(size >= 0 && size <= n - total, "split: sizes [{}] do not add up to {}: x {}, dim {}",
+                      fmt::join(sizes, ", "), n, x.shape(), dim);
     total += size;
   }
-  check<ShapeError>(total == n, "split: sizes [{}] do not add up to {}: x {}, dim {}", fmt::join(sizes, ", "), n, x.shape(), dim);
+  check<ShapeError>(total == n, "split: sizes [{}] do not add up to {}: x {}, dim {}", fmt::join(sizes, ", "), n, x.shape(),
+                    dim);
   std::vector<Tensor> parts;
   parts.reserve(sizes.size());
   Index start = 0;
@@ -234,7 +240,8 @@ Tensor concat(const std::vector<Tensor>& tensors, int dim) {
     const Shape& other = tensors[k].shape();
     bool fits = other.rank() == shape.rank();
     for (int i = 0; fits && i < shape.rank(); ++i) fits = i == axis || other[i] == shape[i];
-    check<ShapeError>(fits, "concat: shapes differ beside dim {}: tensor 0 {}, tensor {} {}", dim, tensors[0].shape(), k, other);
+    check<ShapeError>(fits, "concat: shapes differ beside dim {}: tensor 0 {}, tensor {} {}", dim, tensors[0].shape(), k,
+                      other);
     shape[axis] += other[axis];
   }
   Tensor y = empty(shape, tensors[0].dtype());
@@ -249,10 +256,11 @@ Tensor concat(const std::vector<Tensor>& tensors, int dim) {
 Tensor stack(const std::vector<Tensor>& tensors, int dim) {
   check_same_dtype("stack", tensors);
   for (size_t k = 1; k < tensors.size(); ++k)
-    check<ShapeError>(tensors[k].shape() == tensors[0].shape(), "stack: shapes differ: tensor 0 {}, tensor {} {}", tensors[0].shape(), k,
-                      tensors[k].shape());
+    check<ShapeError>(tensors[k].shape() == tensors[0].shape(), "stack: shapes differ: tensor 0 {}, tensor {} {}",
+                      tensors[0].shape(), k, tensors[k].shape());
   const int rank = tensors[0].rank() + 1;
-  check<IndexError>(dim >= -rank && dim < rank, "stack: dim {} is not in [{}, {}): tensors {}", dim, -rank, rank, tensors[0].shape());
+  check<IndexError>(dim >= -rank && dim < rank, "stack: dim {} is not in [{}, {}): tensors {}", dim, -rank, rank,
+                    tensors[0].shape());
   Shape shape = tensors[0].shape();
   const int axis = dim < 0 ? dim + rank : dim;
   shape.insert(axis, Index(tensors.size()));
@@ -263,7 +271,8 @@ Tensor stack(const std::vector<Tensor>& tensors, int dim) {
 
 Tensor pad(const Tensor& x, int dim, Index before, Index after, double value) {
   const int axis = normalize_dim("pad", dim, x.shape());
-  check<ShapeError>(before >= 0 && after >= 0, "pad: before {} and after {} must not be negative: x {}", before, after, x.shape());
+  check<ShapeError>(before >= 0 && after >= 0, "pad: before {} and after {} must not be negative: x {}", before, after,
+                    x.shape());
   const Index n = x.shape()[axis];
   Shape shape = x.shape();
   shape[axis] = before + n + after;

@@ -29,7 +29,7 @@ std::vector<Tensor> unbind(const Tensor& x, int dim = 0);         // select(x, d
 Tensor concat(const std::vector<Tensor>& tensors, int dim = 0);   // along an axis; other sizes and dtypes equal
 Tensor stack(const std::vector<Tensor>& tensors, int dim = 0);    // along a new axis; shapes and dtypes equal
 Tensor pad(const Tensor& x, int dim, Index before, Index after, double value = 0);
-Tensor tril(const Tensor& x, Index diagonal = 0);                 // keeps columns <= row + diagonal of the last two axes, else 0
-Tensor triu(const Tensor& x, Index diagonal = 0);                 // keeps columns >= row + diagonal
+Tensor tril(const Tensor& x, Index diagonal = 0);                 // of the last two axes: columns <= row + diagonal stay, else 0
+Tensor triu(const Tensor& x, Index diagonal = 0);                 // columns >= row + diagonal stay, else 0
 
 }  // namespace heed

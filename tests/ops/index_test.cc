@@ -22,7 +22,9 @@ namespace {
 
 const double kNaN = std::nan(""), kInfinity = INFINITY;
 
-Tensor random_values(const Shape& shape, DType dtype = DType::f32, int seed = 1) { return uniform(Key{seed}, shape, -1, 1, dtype); }
+Tensor random_values(const Shape& shape, DType dtype = DType::f32, int seed = 1) {
+  return uniform(Key{seed}, shape, -1, 1, dtype);
+}
 Tensor random_ids(const Shape& shape, Index n) { return randint(Key{2}, shape, 0, n); }
 
 }  // namespace
@@ -42,7 +44,8 @@ TEST_CASE("embedding: scale, positions, any shape of ids") {
 TEST_CASE("embedding and its gradient are the same on every target and for any threads, and equal plain loops") {
   for (const Index n : {1, 15, 16, 17, 64, 300}) {
     const Index rows = 50, count = 700;
-    const Tensor table = random_values({rows, n}), positions = random_values({10, n}, DType::f32, 3), ids = random_ids({count / 10, 10}, rows);
+    const Tensor table = random_values({rows, n}), positions = random_values({10, n}, DType::f32, 3),
+                 ids = random_ids({count / 10, 10}, rows);
     const Tensor dy = random_values({count / 10, 10, n}, DType::f32, 4), start = random_values({rows, n}, DType::f32, 5);
     const float scale = 1.7f;
     std::vector<float> y(size_t(count * n)), dtable = start.to_vector<float>();
@@ -87,7 +90,8 @@ TEST_CASE("index_select along any axis of any view") {
       RC_ASSERT(select(y, dim, Index(i)).to_vector<float>() == select(x, dim, ids[i]).to_vector<float>());
     RC_ASSERT(y.size(dim) == Index(ids.size()));
     // the derivative, against one addition after the other
-    const Tensor dy = random_values(y.shape(), DType::f32, 3), dx = random_values(x.shape(), DType::f32, 4), expected = dx.clone();
+    const Tensor dy = random_values(y.shape(), DType::f32, 3), dx = random_values(x.shape(), DType::f32, 4),
+                 expected = dx.clone();
     index_select_grad(tensor(ids, {Index(ids.size())}), dy, dim, {dx, true});
     for (size_t i = 0; i < ids.size(); ++i) {
       const Tensor to = select(expected, dim, ids[i]);
@@ -98,7 +102,8 @@ TEST_CASE("index_select along any axis of any view") {
     }
     RC_ASSERT(dx.to_vector<float>() == expected.to_vector<float>());
   }));
-  CHECK(index_select(tensor({1, 2, 3}, DType::u8), 0, tensor({2, 2}, DType::i32)).to_vector<std::uint8_t>() == std::vector<std::uint8_t>{3, 3});
+  CHECK(index_select(tensor({1, 2, 3}, DType::u8), 0, tensor({2, 2}, DType::i32)).to_vector<std::uint8_t>() ==
+        std::vector<std::uint8_t>{3, 3});
 }
 
 TEST_CASE("gather, its gradient, scatter_add") {
@@ -121,7 +126,8 @@ TEST_CASE("gather, its gradient, scatter_add") {
 TEST_CASE("masked_fill, masked_select, nonzero, one_hot") {
   const Tensor x = tensor({{1, 2}, {3, 4}}), mask = tensor({1, 0}, DType::u8);
   CHECK(masked_fill(x, mask, -1).to_vector<float>() == std::vector<float>{-1, 2, -1, 4});
-  CHECK(masked_fill(transpose(x), unsqueeze(mask, 1), -kInfinity).to_vector<float>() == std::vector<float>{-INFINITY, -INFINITY, 2, 4});
+  CHECK(masked_fill(transpose(x), unsqueeze(mask, 1), -kInfinity).to_vector<float>() ==
+        std::vector<float>{-INFINITY, -INFINITY, 2, 4});
   CHECK(masked_fill(tensor(3), tensor(1, DType::u8), 5).item() == 5);
   CHECK(masked_fill(tensor({1, 2}, DType::i32), mask, 7).to_vector<std::int32_t>() == std::vector<std::int32_t>{7, 2});
   const Tensor dx = ones({2, 2});
@@ -174,13 +180,15 @@ TEST_CASE("wrong ids, shapes and dtypes of indexing say where and what") {
   const Tensor table = zeros({3, 2}), x = zeros({2, 3});
 #define THROWS(expression, type, text) CHECK_THROWS_WITH_AS((void)(expression), text, type)
   THROWS(embedding(table, tensor({5}, DType::i32)), IndexError, "embedding: id 5 at position [0] is not in [0, 3)");
-  THROWS(embedding(table, tensor({{0, 1}, {2, -1}}, DType::i64)), IndexError, "embedding: id -1 at position [1, 1] is not in [0, 3)");
+  THROWS(embedding(table, tensor({{0, 1}, {2, -1}}, DType::i64)), IndexError,
+         "embedding: id -1 at position [1, 1] is not in [0, 3)");
   THROWS(embedding(table, tensor(3, DType::i64)), IndexError, "embedding: id 3 at position [] is not in [0, 3)");
   THROWS(embedding(table, tensor({1})), DTypeError, "embedding: takes ids of i32 or i64: f32");
   THROWS(embedding(zeros({3}), tensor({1}, DType::i32)), ShapeError, "embedding: table needs 2 axes [ids, width]: table [3]");
   THROWS(embedding(table, tensor({1}, DType::i32), 1, zeros({2, 2})), ShapeError,
          "embedding: positions do not fit: table [3, 2], ids [1], positions [2, 2], expected [1, 2]");
-  THROWS(embedding(table, tensor({1}, DType::i32), 1, zeros({1, 2}, DType::f64)), DTypeError, "embedding: dtypes differ: table f32, positions f64");
+  THROWS(embedding(table, tensor({1}, DType::i32), 1, zeros({1, 2}, DType::f64)), DTypeError,
+         "embedding: dtypes differ: table f32, positions f64");
   THROWS(embedding(zeros({3, 2}, DType::bf16), tensor({1}, DType::i32)), DTypeError, "embedding: takes f32 or f64: bf16");
   THROWS(embedding_grad(tensor({1}, DType::i32), zeros({2, 2}), 1, -1, {table, true}), ShapeError,
          "embedding_grad: dy does not fit ids: dy [2, 2], ids [1], dtable [3, 2]");
@@ -189,10 +197,13 @@ TEST_CASE("wrong ids, shapes and dtypes of indexing say where and what") {
   THROWS(gather(x, 1, tensor({{0}, {7}}, DType::i64)), IndexError, "gather: index 7 at position [1, 0] is not in [0, 3)");
   THROWS(gather(x, 1, zeros({3, 1}, DType::i64)), ShapeError,
          "gather: index must have x's rank and, beside dim 1, at most x's sizes: x [2, 3], index [3, 1]");
-  THROWS(scatter_add(x, 1, zeros({2, 1}, DType::i64), zeros({2, 2})), ShapeError, "scatter_add: index and src differ: index [2, 1], src [2, 2]");
-  THROWS(scatter_add(x, 1, zeros({2, 1}, DType::i64), zeros({2, 1}, DType::f64)), DTypeError, "scatter_add: dtypes differ: x f32, src f64");
+  THROWS(scatter_add(x, 1, zeros({2, 1}, DType::i64), zeros({2, 2})), ShapeError,
+         "scatter_add: index and src differ: index [2, 1], src [2, 2]");
+  THROWS(scatter_add(x, 1, zeros({2, 1}, DType::i64), zeros({2, 1}, DType::f64)), DTypeError,
+         "scatter_add: dtypes differ: x f32, src f64");
   THROWS(masked_fill(x, zeros({2, 3}), 0), DTypeError, "masked_fill: takes a mask of u8: f32");
-  THROWS(masked_fill(x, zeros({4, 2, 3}, DType::u8), 0), ShapeError, "masked_fill: mask does not broadcast to x: x [2, 3], mask [4, 2, 3]");
+  THROWS(masked_fill(x, zeros({4, 2, 3}, DType::u8), 0), ShapeError,
+         "masked_fill: mask does not broadcast to x: x [2, 3], mask [4, 2, 3]");
   THROWS(masked_select(x, zeros({3}, DType::u8)), ShapeError, "masked_select: shapes differ: x [2, 3], mask [3]");
   THROWS(one_hot(tensor({3}, DType::i32), 3), IndexError, "one_hot: id 3 at position [0] is not in [0, 3)");
   THROWS(topk(x, 4), IndexError, "topk: k 4 is not in [0, 3]: x [2, 3], dim -1");

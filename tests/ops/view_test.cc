@@ -25,7 +25,8 @@ Tensor random_view() {
   Tensor x = iota(shape);
   for (int axis = 0; axis < x.rank(); ++axis)
     if (*rc::gen::inRange(0, 3) == 0)
-      x = slice(x, axis, *rc::gen::inRange<Index>(-4, 5), *rc::gen::element<Index>(-2, 2, 3, Slice::kToEnd), *rc::gen::element<Index>(-2, -1, 1, 2));
+      x = slice(x, axis, *rc::gen::inRange<Index>(-4, 5), *rc::gen::element<Index>(-2, 2, 3, Slice::kToEnd),
+                *rc::gen::element<Index>(-2, -1, 1, 2));
   return transpose(x, *rc::gen::inRange(0, x.rank()), *rc::gen::inRange(0, x.rank()));
 }
 
@@ -108,7 +109,8 @@ TEST_CASE("permute and its inverse, transpose, squeeze, unsqueeze, flip") {
 TEST_CASE("slices follow Python's rule") {
   CHECK(rc::check("slice", [] {
     const auto n = *rc::gen::inRange<Index>(0, 7);
-    const auto bound = rc::gen::oneOf(rc::gen::inRange<Index>(-9, 10), rc::gen::element(Slice::kFromStart, Slice::kToEnd, INT64_MIN + 1, INT64_MAX - 1));
+    const auto bound = rc::gen::oneOf(rc::gen::inRange<Index>(-9, 10),
+                                      rc::gen::element(Slice::kFromStart, Slice::kToEnd, INT64_MIN + 1, INT64_MAX - 1));
     const Index start = *bound, stop = *bound;
     const Index step = *rc::gen::element<Index>(1, 2, 3, -1, -2, -3, INT64_MAX, INT64_MIN, 9, -9);
     // the rule, step by step: open ends, then count from the end, then cut to [0, n] or [-1, n - 1], then walk
@@ -189,7 +191,8 @@ TEST_CASE("split, unbind, concat and stack undo one another") {
   CHECK(same(concat({x(all, Slice{.step = -1}), x}, 0)[0], flip(x, 1)[0]));
   CHECK(same(concat({zeros({0, 6}), x}, 0), x));
   CHECK(stack({tensor(1), tensor(2)}).to_vector<float>() == std::vector<float>{1, 2});
-  CHECK(concat({tensor({1, 2}, DType::i32), tensor({3}, DType::i32)}).to_vector<std::int32_t>() == std::vector<std::int32_t>{1, 2, 3});
+  CHECK(concat({tensor({1, 2}, DType::i32), tensor({3}, DType::i32)}).to_vector<std::int32_t>() ==
+        std::vector<std::int32_t>{1, 2, 3});
 }
 
 TEST_CASE("pad, tril, triu") {
@@ -212,7 +215,8 @@ TEST_CASE("wrong shapes, dims and indices of views say both sides") {
   THROWS(reshape(x, {-1, -1}), ShapeError, "reshape: more than one size is -1: from [2, 3], to [-1, -1]");
   THROWS(reshape(x, {-2, -3}), ShapeError, "reshape: sizes must not be negative: from [2, 3], to [-2, -3]");
   THROWS(reshape(zeros({0}), {0, -1}), ShapeError, "reshape: size -1 is not determined: from [0], to [0, -1]");
-  THROWS(reshape(x, {Index{1} << 40, Index{1} << 40}), ShapeError, "reshape: too many elements: from [2, 3], to [1099511627776, 1099511627776]");
+  THROWS(reshape(x, {Index{1} << 40, Index{1} << 40}), ShapeError,
+         "reshape: too many elements: from [2, 3], to [1099511627776, 1099511627776]");
   THROWS(transpose(x, 0, 2), IndexError, "transpose: dim 2 is not in [-2, 2): shape [2, 3]");
   THROWS(permute(x, {0, 0}), ShapeError, "permute: dims must name each axis once: x [2, 3], dims [0, 0]");
   THROWS(permute(x, {0}), ShapeError, "permute: dims must name each axis once: x [2, 3], dims [0]");
@@ -221,7 +225,8 @@ TEST_CASE("wrong shapes, dims and indices of views say both sides") {
   THROWS(expand(x, {2, 4}), ShapeError, "expand: only size 1 expands: x [2, 3], to [2, 4] (3 and 4 at dim 1)");
   THROWS(expand(x, {3}), ShapeError, "expand: fewer axes asked for: x [2, 3], to [3]");
   THROWS(expand(x, {-1, 2, 3}), ShapeError, "expand: sizes must not be negative: x [2, 3], to [-1, 2, 3]");
-  THROWS(expand(tensor(1), {Index{1} << 40, Index{1} << 40}), ShapeError, "expand: too many elements: [1099511627776, 1099511627776]");
+  THROWS(expand(tensor(1), {Index{1} << 40, Index{1} << 40}), ShapeError,
+         "expand: too many elements: [1099511627776, 1099511627776]");
   THROWS(slice(x, 0, 0, 1, 0), Error, "slice: step must not be 0: x [2, 3], dim 0");
   THROWS(select(x, 1, 3), IndexError, "select: index 3 is not in [-3, 3): x [2, 3], dim 1");
   THROWS(split(x, 2, 1), ShapeError, "split: size 3 at dim 1 is not a multiple of 2 parts: x [2, 3]");

@@ -36,7 +36,9 @@ std::string length_only(std::uint64_t n, std::string_view rest) {
   return std::string(reinterpret_cast<const char*>(&n), 8) + std::string(rest);
 }
 
-void write(const std::string& path, std::string_view bytes) { std::ofstream(path, std::ios::binary).write(bytes.data(), std::streamsize(bytes.size())); }
+void write(const std::string& path, std::string_view bytes) {
+  std::ofstream(path, std::ios::binary).write(bytes.data(), std::streamsize(bytes.size()));
+}
 
 // The message with which the bytes are refused, without the path; "" if they are a good file.
 std::string refusal(const TemporaryFolder& folder, std::string_view bytes) {
@@ -59,7 +61,8 @@ std::string refusal(const TemporaryFolder& folder, std::string_view bytes) {
 bool same(const Tensor& a, const Tensor& b) {
   if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
   const Tensor x = a.contiguous(), y = b.contiguous();
-  return std::memcmp(x.storage().data() + x.offset() * Index(item_size(x.dtype())), y.storage().data() + y.offset() * Index(item_size(y.dtype())),
+  return std::memcmp(x.storage().data() + x.offset() * Index(item_size(x.dtype())),
+                     y.storage().data() + y.offset() * Index(item_size(y.dtype())),
                      size_t(x.numel()) * item_size(x.dtype())) == 0;
 }
 
@@ -115,8 +118,10 @@ TEST_CASE("save, load, save: same tensors, same bytes") {
 
 TEST_CASE("the bytes written are those of the reference") {
   const TemporaryFolder folder;
-  write_safetensors(folder / "a", {{"b", tensor({1})}, {"a", tensor({2}, DType::u8)}, {"c", tensor({1, 2}, DType::i64)}, {"A", tensor({{3}})}},
-                    {{"format", "pt"}}, {.checksum = false});
+  write_safetensors(
+      folder / "a",
+      {{"b", tensor({1})}, {"a", tensor({2}, DType::u8)}, {"c", tensor({1, 2}, DType::i64)}, {"A", tensor({{3}})}},
+      {{"format", "pt"}}, {.checksum = false});
   const std::string bytes = read_file(folder / "a");
   const std::string json =
       R"({"__metadata__":{"format":"pt"},"c":{"dtype":"I64","shape":[2],"data_offsets":[0,16]},"A":{"dtype":"F32","shape":[1,1],"data_offsets":[16,20]},)"
@@ -144,7 +149,8 @@ TEST_CASE("a file that PyTorch wrote is written again byte by byte") {
 TEST_CASE("one memory under several names is stored once") {
   const TemporaryFolder folder;
   const Tensor shared = tensor({{1, 2}, {3, 4}});
-  write_safetensors(folder / "tied", {{"output.weight", shared}, {"embedding.weight", shared}, {"half", shared[0]}}, {{"a", "b"}});
+  write_safetensors(folder / "tied", {{"output.weight", shared}, {"embedding.weight", shared}, {"half", shared[0]}},
+                    {{"a", "b"}});
   const SafetensorsFile file = read_safetensors(folder / "tied");
   CHECK(file.header.tensors.size() == 2);
   CHECK(file.at("output.weight").storage() == file.at("embedding.weight").storage());
@@ -161,7 +167,8 @@ TEST_CASE("a changed bit, a cut or longer file is noticed at every byte") {
   const std::string good = read_file(path);
   CHECK(refusal(folder, good) == "");
   for (size_t size = 0; size < good.size(); ++size) CHECK(refusal(folder, good.substr(0, size)) != "");
-  CHECK(refusal(folder, good + "x") == fmt::format("1 bytes behind the last tensor, which ends at byte {0} of {1}", good.size(), good.size() + 1));
+  CHECK(refusal(folder, good + "x") ==
+        fmt::format("1 bytes behind the last tensor, which ends at byte {0} of {1}", good.size(), good.size() + 1));
   for (size_t i = 0; i < good.size(); ++i)
     for (int bit = 0; bit < 8; ++bit) {
       std::string bad = good;
@@ -193,8 +200,10 @@ TEST_CASE("attacks are refused with what was found and expected") {
   check(length_only(3, "{}"), "header declares 3 bytes, file has 10");
   check(length_only(2, "{} "), "1 bytes behind the last tensor, which ends at byte 10 of 11");
   check(length_only(100'000'001, "{}"), "no safetensors file: header declares 100000001 bytes, at most 100000000 allowed");
-  check(length_only(std::uint64_t{1} << 63, "{}"), "no safetensors file: header declares 9223372036854775808 bytes, at most 100000000 allowed");
-  check(length_only(UINT64_MAX, "{}"), "no safetensors file: header declares 18446744073709551615 bytes, at most 100000000 allowed");
+  check(length_only(std::uint64_t{1} << 63, "{}"),
+        "no safetensors file: header declares 9223372036854775808 bytes, at most 100000000 allowed");
+  check(length_only(UINT64_MAX, "{}"),
+        "no safetensors file: header declares 18446744073709551615 bytes, at most 100000000 allowed");
   // 2: text
   check(with_length("{\"a\xff\":1}"), "header is not UTF-8 at byte 11");
   check(with_length("{\"\xed\xa0\x80\":1}"), "header is not UTF-8 at byte 11");
@@ -211,9 +220,12 @@ TEST_CASE("attacks are refused with what was found and expected") {
   check(with_length("{\"a\":" + std::string(50'000, '{') + "}"), "header is not JSON at byte 14");
   check(with_length("{\"a\":{\"shape\":[[1]]}}"), "tensor \"a\" holds an array where none belongs");
   check(with_length("{\"a\":{\"shape\":{}}}"), "tensor \"a\" holds an object where a value belongs");
-  check(with_length("{" + entry("a", "F32", "[2]", "[0,8]") + "," + entry("a", "F32", "[2]", "[8,16]") + "}", data), "tensor \"a\" is there twice");
-  check(with_length("{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}}", data), "tensor \"a\" has the key \"dtype\" twice");
-  check(with_length("{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16],\"x\":1}}", data), "tensor \"a\" has an unknown key \"x\"");
+  check(with_length("{" + entry("a", "F32", "[2]", "[0,8]") + "," + entry("a", "F32", "[2]", "[8,16]") + "}", data),
+        "tensor \"a\" is there twice");
+  check(with_length("{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]}}", data),
+        "tensor \"a\" has the key \"dtype\" twice");
+  check(with_length("{\"a\":{\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16],\"x\":1}}", data),
+        "tensor \"a\" has an unknown key \"x\"");
   check(with_length("{\"a\":{\"dtype\":\"F32\",\"shape\":[4]}}"), "tensor \"a\" needs dtype, shape and data_offsets");
   check(with_length("{\"a\":{}}"), "tensor \"a\" needs dtype, shape and data_offsets");
   check(with_length("{\"a\":1}"), "tensor \"a\" holds a number where none belongs");
@@ -231,7 +243,8 @@ TEST_CASE("attacks are refused with what was found and expected") {
   check(with_length(one("[4]", "[0,-16]"), data), "tensor \"a\" holds a number with a sign");
   check(with_length(one("[4.0]", "[0,16]"), data), "tensor \"a\" holds \"4.0\", which is no unsigned 64-bit integer");
   check(with_length(one("[4]", "[0,1.6e1]"), data), "tensor \"a\" holds \"1.6e1\", which is no unsigned 64-bit integer");
-  check(with_length(one("[4]", "[0,18446744073709551616]"), data), "tensor \"a\" holds \"18446744073709551616\", which is no unsigned 64-bit integer");
+  check(with_length(one("[4]", "[0,18446744073709551616]"), data),
+        "tensor \"a\" holds \"18446744073709551616\", which is no unsigned 64-bit integer");
   check(with_length(one("[1,1,1,1,1,1,1,1,4]", "[0,16]"), data), "tensor \"a\" has more than 8 axes");
   check(with_length(one("[18446744073709551615]", "[0,16]"), data), "tensor \"a\" has a size beyond 63 bits");
   check(with_length("{" + entry("a\\u0000b", "F32", "[4]", "[0,16]") + "}", data), "tensor name \"a\\x00b\" contains a NUL");
@@ -251,8 +264,10 @@ TEST_CASE("attacks are refused with what was found and expected") {
   CHECK(refusal(folder, with_length(one("[4]", "[0,2]", "F4"), "xx")) == "");
   // 5: size
   check(with_length(one("[4294967296,4294967296]", "[0,0]")), "tensor \"a\" has too many elements: [4294967296, 4294967296]");
-  check(with_length(one("[0,4294967296,4294967296]", "[0,0]")), "tensor \"a\" has too many elements: [0, 4294967296, 4294967296]");
-  check(with_length(one("[4611686018427387905,4]", "[0,16]"), data), "tensor \"a\" has too many elements: [4611686018427387905, 4]");
+  check(with_length(one("[0,4294967296,4294967296]", "[0,0]")),
+        "tensor \"a\" has too many elements: [0, 4294967296, 4294967296]");
+  check(with_length(one("[4611686018427387905,4]", "[0,16]"), data),
+        "tensor \"a\" has too many elements: [4611686018427387905, 4]");
   check(with_length(one("[3]", "[0,16]"), data), "tensor \"a\" takes 16 bytes, [3] of F32 needs 12");
   check(with_length(one("[]", "[0,16]"), data), "tensor \"a\" takes 16 bytes, [] of F32 needs 4");
   // 6: places
@@ -286,18 +301,21 @@ TEST_CASE("very many tensors or metadata entries are refused") {
 TEST_CASE("names are keys, never paths; dtypes Heed does not compute with are listed") {
   const TemporaryFolder folder;
   const std::string path = folder / "f";
-  write(path, with_length("{" + entry("", "F32", "[1]", "[0,4]") + "," + entry("../../x", "F16", "[2]", "[4,8]") + "}", std::string(8, 'x')));
+  write(path, with_length("{" + entry("", "F32", "[1]", "[0,4]") + "," + entry("../../x", "F16", "[2]", "[4,8]") + "}",
+                          std::string(8, 'x')));
   const SafetensorsFile file = read_safetensors(path);
   CHECK(file.tensors.size() == 1);
   CHECK(file.header.tensors[1].stored_as == "F16");
   CHECK(file.header.tensors[1].end == file.header.file_bytes);
-  CHECK_THROWS_WITH_AS((void)file.at("../../x"), (path + ": tensor \"../../x\" has dtype F16, with which Heed does not compute").c_str(), FileError);
+  CHECK_THROWS_WITH_AS((void)file.at("../../x"),
+                       (path + ": tensor \"../../x\" has dtype F16, with which Heed does not compute").c_str(), FileError);
   CHECK_THROWS_WITH_AS((void)file.at("y"), (path + ": holds no tensor \"y\"").c_str(), FileError);
 }
 
 TEST_CASE("files that are no regular files, or not there") {
   const TemporaryFolder folder;
-  CHECK_THROWS_WITH_AS((void)read_safetensors(folder / "none"), doctest::Contains("cannot open: No such file or directory"), FileError);
+  CHECK_THROWS_WITH_AS((void)read_safetensors(folder / "none"), doctest::Contains("cannot open: No such file or directory"),
+                       FileError);
   CHECK_THROWS_WITH_AS((void)read_safetensors(folder.path()), doctest::Contains("cannot read: Is a directory"), FileError);
   CHECK_THROWS_WITH_AS((void)read_safetensors("/dev/null"), "/dev/null: not a regular file", FileError);
 }
@@ -305,15 +323,20 @@ TEST_CASE("files that are no regular files, or not there") {
 TEST_CASE("tied names that do not fit are refused") {
   const TemporaryFolder folder;
   const std::string tensors = entry("a", "U8", "[1]", "[0,1]") + "," + entry("b", "U8", "[1]", "[1,2]");
-  const auto with_metadata = [&](std::string_view metadata) { return with_length(fmt::format("{{\"__metadata__\":{{{}}},{}}}", metadata, tensors), "xy"); };
+  const auto with_metadata = [&](std::string_view metadata) {
+    return with_length(fmt::format("{{\"__metadata__\":{{{}}},{}}}", metadata, tensors), "xy");
+  };
   const auto reads = [&](std::string_view metadata) {
     write(folder / "f", with_metadata(metadata));
     return read_safetensors(folder / "f");
   };
   CHECK(reads("\"heed.alias.c\":\"a\"").tensors.size() == 3);
-  CHECK_THROWS_WITH_AS((void)reads("\"heed.alias.c\":\"d\""), doctest::Contains("\"c\" stands for tensor \"d\", which the file does not hold"), FileError);
-  CHECK_THROWS_WITH_AS((void)reads("\"heed.alias.b\":\"a\""), doctest::Contains("\"b\" is a tensor and stands for tensor \"a\""), FileError);
-  CHECK_THROWS_WITH_AS((void)reads("\"heed.checksum\":\"xxh64:00\""), doctest::Contains("checksum differs: the file says \"xxh64:00\""), FileError);
+  CHECK_THROWS_WITH_AS((void)reads("\"heed.alias.c\":\"d\""),
+                       doctest::Contains("\"c\" stands for tensor \"d\", which the file does not hold"), FileError);
+  CHECK_THROWS_WITH_AS((void)reads("\"heed.alias.b\":\"a\""),
+                       doctest::Contains("\"b\" is a tensor and stands for tensor \"a\""), FileError);
+  CHECK_THROWS_WITH_AS((void)reads("\"heed.checksum\":\"xxh64:00\""),
+                       doctest::Contains("checksum differs: the file says \"xxh64:00\""), FileError);
 }
 
 TEST_CASE("what cannot be written is refused, and the old file stays") {
@@ -321,7 +344,8 @@ TEST_CASE("what cannot be written is refused, and the old file stays") {
   const std::string path = folder / "f";
   write_safetensors(path, {{"a", ones({2})}});
   const std::string before = read_file(path);
-  const auto refuses = [&](const std::map<std::string, Tensor>& tensors, const std::map<std::string, std::string>& metadata, const char* text) {
+  const auto refuses = [&](const std::map<std::string, Tensor>& tensors, const std::map<std::string, std::string>& metadata,
+                           const char* text) {
     CHECK_THROWS_WITH_AS(write_safetensors(path, tensors, metadata), doctest::Contains(text), Error);
     CHECK(read_file(path) == before);
   };
@@ -339,14 +363,20 @@ TEST_CASE("random headers are loaded or refused, nothing else") {
   const TemporaryFolder folder;
   const std::string path = folder / "f";
   CHECK(rc::check("mutated files", [&] {
-    const std::string json = "{\"__metadata__\":{\"format\":\"pt\"}," + entry("a", "F32", "[2,1]", "[0,8]") + "," + entry("b", "I64", "[1]", "[8,16]") + "}";
+    const std::string json = "{\"__metadata__\":{\"format\":\"pt\"}," + entry("a", "F32", "[2,1]", "[0,8]") + "," +
+                             entry("b", "I64", "[1]", "[8,16]") + "}";
     std::string bytes = with_length(json, std::string(16, 'x'));
     for (int i = *rc::gen::inRange(1, 4); i > 0; --i) {
       const auto at = *rc::gen::inRange<size_t>(8, bytes.size());
       switch (*rc::gen::inRange(0, 3)) {
-        case 0: bytes[at] = *rc::gen::element('0', '9', '[', ']', '{', '}', '"', ',', ':', '-', '\0', '\xff', 'F', ' '); break;
-        case 1: bytes.erase(at, *rc::gen::inRange<size_t>(1, 9)); break;
-        default: bytes.insert(at, bytes.substr(*rc::gen::inRange<size_t>(8, bytes.size()), *rc::gen::inRange<size_t>(1, 40)));
+        case 0:
+          bytes[at] = *rc::gen::element('0', '9', '[', ']', '{', '}', '"', ',', ':', '-', '\0', '\xff', 'F', ' ');
+          break;
+        case 1:
+          bytes.erase(at, *rc::gen::inRange<size_t>(1, 9));
+          break;
+        default:
+          bytes.insert(at, bytes.substr(*rc::gen::inRange<size_t>(8, bytes.size()), *rc::gen::inRange<size_t>(1, 40)));
       }
     }
     if (*rc::gen::inRange(0, 8) != 0) {                          // repair N, so that more than the first rule is met

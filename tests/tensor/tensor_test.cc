@@ -54,7 +54,8 @@ TEST_CASE("writing raises the version that a tape looks at, reading does not") {
 TEST_CASE("typed access is checked") {
   const Tensor x = tensor({{1, 2}, {3, 4}});
   THROWS(x.data<double>(), DTypeError, "data: asked for f64 elements of a tensor of f32");
-  THROWS(transpose(x).span<float>(), ShapeError, "span: needs a contiguous tensor: shape [2, 2], strides [1, 2]; use contiguous()");
+  THROWS(transpose(x).span<float>(), ShapeError,
+         "span: needs a contiguous tensor: shape [2, 2], strides [1, 2]; use contiguous()");
   THROWS(x.item<float>(), ShapeError, "item: needs exactly one element: shape [2, 2]");
   THROWS(x[0][1].item<std::int32_t>(), DTypeError, "data: asked for i32 elements of a tensor of f32");
   THROWS(Tensor().data<float>(), Error, "data: the tensor is empty (default constructed)");
@@ -73,7 +74,8 @@ TEST_CASE("nested lists make tensors and are checked") {
   THROWS(tensor({{1, 2}, {3}}), ShapeError, "tensor: ragged row at [1]: 1 items, expected 2: shape [2, 2]");
   THROWS(tensor({{1, 2}, 3}), ShapeError, "tensor: ragged nesting at [1]: expected shape [2, 2]");
   THROWS(tensor({1, {2}}), ShapeError, "tensor: ragged nesting at [1]: expected shape [2]");
-  THROWS(tensor({{{1, 2}, {3, 4}}, {{5, 6}, {7}}}), ShapeError, "tensor: ragged row at [1, 1]: 1 items, expected 2: shape [2, 2, 2]");
+  THROWS(tensor({{{1, 2}, {3, 4}}, {{5, 6}, {7}}}), ShapeError,
+         "tensor: ragged row at [1, 1]: 1 items, expected 2: shape [2, 2, 2]");
   THROWS(tensor({1.5}, DType::i32), DTypeError, "tensor: 1.5 at [0] does not fit i32");
   THROWS(tensor({{0, 256}}, DType::u8), DTypeError, "tensor: 256 at [0, 1] does not fit u8");
   THROWS(tensor({-1}, DType::u8), DTypeError, "tensor: -1 at [0] does not fit u8");
@@ -153,8 +155,10 @@ TEST_CASE("copy_into broadcasts and checks") {
   THROWS(copy_into(x, zeros({5, 2, 3})), ShapeError, "copy_into: cannot broadcast y [5, 2, 3] to x [2, 3]");
   THROWS(copy_into(x, zeros({3}, DType::f64)), DTypeError, "copy_into: dtypes differ: x f32, y f64; use to(y, dtype)");
   const Tensor wide = expand(zeros({1, 3}), {2, 3});
-  THROWS(copy_into(wide, x), Error, "copy_into: writes through an expanded view, whose elements share memory: shape [2, 3], strides [0, 1]");
-  THROWS(fill_(wide, 1), Error, "fill_: writes through an expanded view, whose elements share memory: shape [2, 3], strides [0, 1]");
+  THROWS(copy_into(wide, x), Error,
+         "copy_into: writes through an expanded view, whose elements share memory: shape [2, 3], strides [0, 1]");
+  THROWS(fill_(wide, 1), Error,
+         "fill_: writes through an expanded view, whose elements share memory: shape [2, 3], strides [0, 1]");
   THROWS(copy_into(Tensor(), x), Error, "copy_into: an operand is empty (default constructed)");
 }
 
@@ -169,7 +173,8 @@ TEST_CASE("copy_into is right when source and destination overlap") {
       if (*rc::gen::arbitrary<bool>()) v = flip(v, 1);
       return v;
     };
-    const auto rows = *rc::gen::inRange<Index>(0, n + 1), skip_a = *rc::gen::inRange<Index>(0, n - rows + 1), skip_b = *rc::gen::inRange<Index>(0, n - rows + 1);
+    const auto rows = *rc::gen::inRange<Index>(0, n + 1), skip_a = *rc::gen::inRange<Index>(0, n - rows + 1),
+               skip_b = *rc::gen::inRange<Index>(0, n - rows + 1);
     const Tensor to = slice(view(), 0, skip_a, skip_a + rows), from = slice(view(), 0, skip_b, skip_b + rows);
     const Floats expected = from.to_vector<float>();
     copy_into(to, from);
@@ -195,7 +200,8 @@ TEST_CASE("dims may be negative, sizes beyond them throw") {
   const Tensor x = zeros({2, 3});
   CHECK(x.size(-1) == 3);
   THROWS(x.size(2), IndexError, "size: dim 2 is not in [-2, 2): shape [2, 3]");
-  THROWS(broadcast_shapes("add", {2, 3}, {4, 3}), ShapeError, "add: shapes do not broadcast: a [2, 3], b [4, 3] (2 and 4 at dim -2)");
+  THROWS(broadcast_shapes("add", {2, 3}, {4, 3}), ShapeError,
+         "add: shapes do not broadcast: a [2, 3], b [4, 3] (2 and 4 at dim -2)");
   CHECK(broadcast_shapes("add", {2, 1, 3}, {4, 1}) == Shape{2, 4, 3});
   CHECK(zeros({}).numel() == 1);
   CHECK(zeros({2, 0}).is_contiguous());
