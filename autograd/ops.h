@@ -6,6 +6,7 @@
 #include "tensor/ops/linear.h"
 #include "tensor/mask.h"
 #include "tensor/ops/attention.h"
+#include "tensor/ops/loss.h"
 
 namespace heed {
 
@@ -140,6 +141,13 @@ SortedVariable topk(const Variable& x, Index k, int dim = -1);               // 
 Variable dropout(const Variable& x, double p);   // x m/(1-p), m by the tape's key and the module path; x itself where nothing trains
 
 // ---- loss: tensor/ops/loss.h -----------------------------------------------------------------------------------------
+// -Σ_k q_k log softmax(z)_k of each row of logits [..., V]; mean: over the rows that are not ignored
+Variable cross_entropy(const Variable& logits, const Tensor& targets, const CrossEntropyOptions& options = {}, Reduction reduction = Reduction::mean);
+// cross_entropy(x Wᵀ + b, targets) summed over the rows, [N, V] never stored; bias may be undefined
+Variable linear_cross_entropy(const Variable& x, const Variable& weight, const Variable& bias, const Tensor& targets, const CrossEntropyOptions& options = {});
+Variable mse_loss(const Variable& x, const Variable& target, Reduction reduction = Reduction::mean);                        // (x - y)²
+Variable binary_cross_entropy_with_logits(const Variable& x, const Tensor& target, const Tensor& weight = {}, const Tensor& pos_weight = {},
+                                          Reduction reduction = Reduction::mean);   // -w (p y log σ(x) + (1 - y) log σ(-x))
 
 // ---- attention: tensor/ops/attention.h -------------------------------------------------------------------------------
 // O = dropout(softmax(scale Q Kᵀ, mask)) V, fused; the key of options is the tape's. The weights carry no gradient.

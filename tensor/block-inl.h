@@ -95,6 +95,10 @@ template <class T> HWY_INLINE Block<T> Max16(Block<T> a, const Block<T>& b) {   
   HEED_EACH_REGISTER a.v[r] = hn::Max(a.v[r], b.v[r]);
   return a;
 }
+template <class T> HWY_INLINE Block<T> Min16(Block<T> a, const Block<T>& b) {
+  HEED_EACH_REGISTER a.v[r] = hn::Min(a.v[r], b.v[r]);
+  return a;
+}
 // lanes where bits is set keep a, others take b; bits are all ones or all zeros a lane
 template <class T> HWY_INLINE Block<T> Choose16(const Block<T>& bits, Block<T> a, const Block<T>& b) {
   HEED_EACH_REGISTER a.v[r] = hn::IfVecThenElse(bits.v[r], a.v[r], b.v[r]);

@@ -1,0 +1,561 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/ops/loss.h"
+
+#ifndef HEED_TENSOR_OPS_LOSS_SMOOTHED      // this file is read once for each target
+#define HEED_TENSOR_OPS_LOSS_SMOOTHED
+namespace heed {
+namespace {
+
+// q of label smoothing: mass of the true label and of each other one; the label `pad` gets none (-1: no such label)
+template <class T> struct Smoothed {
+  T true_mass, other_mass;
+  Index pad;
+};
+
+}  // namespace
+}  // namespace heed
+#endif
+
+#define HWY_TARGET_INCLUDE "tensor/ops/loss.cc"
+#include "tensor/block-inl.h"
+#include "tensor/math-inl.h"
+#include "tensor/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::HWY_NAMESPACE {
+namespace {
+
+template <class T> HWY_INLINE Block<T> Exp16(Block<T> x) {
+  HEED_EACH_REGISTER x.v[r] = math::Exp(typename Block<T>::D(), x.v[r]);
+  return x;
+}
+template <class T> T ExpOf(T x) {
+  const hn::CappedTag<T, 1> d;
+  return hn::GetLane(math::Exp(d, hn::Set(d, x)));
+}
+template <class T> T LogOf(T x) {
+  const hn::CappedTag<T, 1> d;
+  return hn::GetLane(math::Log(d, hn::Set(d, x)));
+}
+
+// loss = Σ_k q_k (log Σ_j e^(x_j - m) - (x_k - m)) of one row.  passes: 1 max, 2 exp and sums, 3 with kInPlace the row becomes
+// dx = softmax(x) - q.  With a bias the row is x + bias; it is stored there, so that x must be writable.
+template <bool kInPlace, class T> T LossRow(T* x, const T* bias, size_t n, size_t target, const Smoothed<T>& q, T* log_sum_exp) {
+  Block<T> most = Set16(T(-__builtin_inf()));
+  for (size_t i = 0; i < n; i += 16) {
+    Block<T> v = LoadN16(x + i, n - i, T(-__builtin_inf()));
+    if (bias) StoreN16(v = v + LoadN16(bias + i, n - i), n - i, x + i);
+    most = Max16(most, v);
+  }
+  const T m = MaxLane16(most), x_true = x[target];
+  const Block<T> shift = Set16(m), least = Set16(T(-__builtin_inf()));
+  Block<T> sums = Set16(T(0)), totals = sums;
+  const bool smooth = q.other_mass != 0;
+  for (size_t i = 0; i < n; i += 16) {
+    const bool whole = n - i >= 16;
+    Block<T> t = LoadN16(x + i, n - i) - shift;
+    if (smooth) {
+      Block<T> counted = whole ? t : And16(t, LanesBetween<T>(0, ptrdiff_t(n - i)));
+      if (q.pad >= Index(i) && q.pad < Index(i) + 16) {
+        const ptrdiff_t lane = ptrdiff_t(q.pad) - ptrdiff_t(i);
+        counted = Choose16(LanesBetween<T>(lane, lane + 1), Set16(T(0)), counted);
+      }
+      totals = totals + counted;
+    }
+    if (!whole) t = Choose16(LanesBetween<T>(0, ptrdiff_t(n - i)), t, least);
+    const Block<T> e = Exp16(t);
+    sums = sums + e;
+    if (kInPlace) StoreN16(e, n - i, x + i);
+  }
+  const T sum = Sum16(sums), log_sum = LogOf(sum);
+  T loss = log_sum - (q.true_mass - q.other_mass) * (x_true - m);
+  if (smooth) loss -= q.other_mass * Sum16(totals);
+  *log_sum_exp = m + log_sum;
+  if (kInPlace) {
+    const T scale = T(1) / sum, d_true = x[target] * scale - q.true_mass, d_pad = q.pad >= 0 ? x[q.pad] * scale : T(0);
+    const Block<T> by = Set16(scale), other = Set16(q.other_mass);
+    for (size_t i = 0; i < n; i += 16) StoreN16(LoadN16(x + i, n - i) * by - other, n - i, x + i);
+    if (q.pad >= 0) x[q.pad] = d_pad;
+    x[target] = d_true;
+  }
+  return loss;
+}
+
+template <class T> T Loss(const T* x, size_t n, size_t target, const Smoothed<T>& q, T* log_sum_exp) {
+  return LossRow<false>(const_cast<T*>(x), static_cast<const T*>(nullptr), n, target, q, log_sum_exp);
+}
+
+template <class T> T LossInPlace(T* x, const T* bias, size_t n, size_t target, const Smoothed<T>& q, bool gradient) {
+  T log_sum_exp;
+  return gradient ? LossRow<true>(x, bias, n, target, q, &log_sum_exp) : LossRow<false>(x, bias, n, target, q, &log_sum_exp);
+}
+
+// dx (=|+=) dloss (exp(x - log_sum_exp) - q)
+template <class T> void LossGrad(const T* x, size_t n, size_t target, const Smoothed<T>& q, T log_sum_exp, T dloss, bool add, T* dx) {
+  const Block<T> shift = Set16(log_sum_exp), other = Set16(q.other_mass), by = Set16(dloss);
+  const T d_true = dloss * (ExpOf(x[target] - log_sum_exp) - q.true_mass) + (add ? dx[target] : T(0));
+  const T d_pad = q.pad >= 0 ? dloss * ExpOf(x[q.pad] - log_sum_exp) + (add ? dx[q.pad] : T(0)) : T(0);
+  for (size_t i = 0; i < n; i += 16) {
+    const Block<T> d = by * (Exp16(LoadN16(x + i, n - i) - shift) - other);
+    StoreN16(add ? LoadN16(dx + i, n - i) + d : d, n - i, dx + i);
+  }
+  if (q.pad >= 0) dx[q.pad] = d_pad;
+  dx[target] = d_true;
+}
+
+// sum[j] += Σ_i x[i][j], one chain a column
+template <class T> void AddRows(const T* x, size_t rows, size_t stride, size_t n, T* sum) {
+  for (size_t j = 0; j < n; j += 16) {
+    Block<T> s = LoadN16(sum + j, n - j);
+    for (size_t i = 0; i < rows; ++i) s = s + LoadN16(x + i * stride + j, n - j);
+    StoreN16(s, n - j, sum + j);
+  }
+}
+
+// out (=|+=) factor x
+template <class T> void Scaled(const T* x, size_t n, T factor, bool add, T* out) {
+  const Block<T> by = Set16(factor);
+  for (size_t i = 0; i < n; i += 16) {
+    const Block<T> v = LoadN16(x + i, n - i) * by;
+    StoreN16(add ? LoadN16(out + i, n - i) + v : v, n - i, out + i);
+  }
+}
+
+template <class T> void SquaredError(const T* x, const T* y, size_t n, T* out) {
+  for (size_t i = 0; i < n; i += 16) {
+    const Block<T> d = LoadN16(x + i, n - i) - LoadN16(y + i, n - i);
+    StoreN16(d * d, n - i, out + i);
+  }
+}
+// dloss[i * step] is the upstream gradient of element i
+template <class T> void SquaredErrorGrad(const T* x, const T* y, const T* dloss, size_t step, T factor, size_t n, bool add, T* dx) {
+  const Block<T> by = Set16(factor);
+  for (size_t i = 0; i < n; i += 16) {
+    const Block<T> up = step ? LoadN16(dloss + i, n - i) : Set16(*dloss);
+    const Block<T> d = (LoadN16(x + i, n - i) - LoadN16(y + i, n - i)) * (by * up);
+    StoreN16(add ? LoadN16(dx + i, n - i) + d : d, n - i, dx + i);
+  }
+}
+
+// w ((1 - y) x + (1 + (p - 1) y) log(1 + e^-x)),  log(1 + e^-x) = max(-x, 0) + log1p(e^-|x|)
+template <class T> void LogisticLoss(const T* x, const T* y, const T* w, const T* p, size_t n, T* out) {
+  const Block<T> one = Set16(T(1)), zero = Set16(T(0));
+  for (size_t i = 0; i < n; i += 16) {
+    const size_t k = n - i;
+    const Block<T> v = LoadN16(x + i, k), t = LoadN16(y + i, k), minus = zero - v;
+    Block<T> soft = Exp16(Min16(v, minus));
+    HEED_EACH_REGISTER soft.v[r] = math::Log1p(typename Block<T>::D(), soft.v[r]);
+    soft = soft + Max16(minus, zero);
+    Block<T> loss = p ? MulAdd16(LoadN16(p + i, k) - one, t, one) * soft : soft;
+    loss = MulAdd16(one - t, v, loss);
+    StoreN16(w ? LoadN16(w + i, k) * loss : loss, k, out + i);
+  }
+}
+// w ((1 - y) - (1 + (p - 1) y) σ(-x)) dloss
+template <class T>
+void LogisticLossGrad(const T* x, const T* y, const T* w, const T* p, const T* dloss, size_t step, T factor, size_t n, bool add, T* dx) {
+  const Block<T> one = Set16(T(1)), zero = Set16(T(0)), by = Set16(factor);
+  for (size_t i = 0; i < n; i += 16) {
+    const size_t k = n - i;
+    const Block<T> t = LoadN16(y + i, k), up = by * (step ? LoadN16(dloss + i, k) : Set16(*dloss));
+    Block<T> sigmoid = zero - LoadN16(x + i, k);
+    HEED_EACH_REGISTER sigmoid.v[r] = math::Sigmoid(typename Block<T>::D(), sigmoid.v[r]);
+    Block<T> d = (one - t) - (p ? MulAdd16(LoadN16(p + i, k) - one, t, one) * sigmoid : sigmoid);
+    if (w) d = d * LoadN16(w + i, k);
+    d = d * up;
+    StoreN16(add ? LoadN16(dx + i, k) + d : d, k, dx + i);
+  }
+}
+
+// One line a type: Highway 1.0.3 exports no templates.
+float LossF32(const float* x, size_t n, size_t t, const Smoothed<float>& q, float* lse) { return Loss(x, n, t, q, lse); }
+double LossF64(const double* x, size_t n, size_t t, const Smoothed<double>& q, double* lse) { return Loss(x, n, t, q, lse); }
+float LossInPlaceF32(float* x, const float* b, size_t n, size_t t, const Smoothed<float>& q, bool g) { return LossInPlace(x, b, n, t, q, g); }
+double LossInPlaceF64(double* x, const double* b, size_t n, size_t t, const Smoothed<double>& q, bool g) { return LossInPlace(x, b, n, t, q, g); }
+void LossGradF32(const float* x, size_t n, size_t t, const Smoothed<float>& q, float lse, float d, bool add, float* dx) {
+  LossGrad(x, n, t, q, lse, d, add, dx);
+}
+void LossGradF64(const double* x, size_t n, size_t t, const Smoothed<double>& q, double lse, double d, bool add, double* dx) {
+  LossGrad(x, n, t, q, lse, d, add, dx);
+}
+void AddRowsF32(const float* x, size_t rows, size_t stride, size_t n, float* sum) { AddRows(x, rows, stride, n, sum); }
+void AddRowsF64(const double* x, size_t rows, size_t stride, size_t n, double* sum) { AddRows(x, rows, stride, n, sum); }
+void ScaledF32(const float* x, size_t n, float factor, bool add, float* out) { Scaled(x, n, factor, add, out); }
+void ScaledF64(const double* x, size_t n, double factor, bool add, double* out) { Scaled(x, n, factor, add, out); }
+void SquaredErrorF32(const float* x, const float* y, size_t n, float* out) { SquaredError(x, y, n, out); }
+void SquaredErrorF64(const double* x, const double* y, size_t n, double* out) { SquaredError(x, y, n, out); }
+void SquaredErrorGradF32(const float* x, const float* y, const float* d, size_t step, float f, size_t n, bool add, float* dx) {
+  SquaredErrorGrad(x, y, d, step, f, n, add, dx);
+}
+void SquaredErrorGradF64(const double* x, const double* y, const double* d, size_t step, double f, size_t n, bool add, double* dx) {
+  SquaredErrorGrad(x, y, d, step, f, n, add, dx);
+}
+void LogisticLossF32(const float* x, const float* y, const float* w, const float* p, size_t n, float* out) { LogisticLoss(x, y, w, p, n, out); }
+void LogisticLossF64(const double* x, const double* y, const double* w, const double* p, size_t n, double* out) { LogisticLoss(x, y, w, p, n, out); }
+void LogisticLossGradF32(const float* x, const float* y, const float* w, const float* p, const float* d, size_t step, float f, size_t n, bool add,
+                         float* dx) {
+  LogisticLossGrad(x, y, w, p, d, step, f, n, add, dx);
+}
+void LogisticLossGradF64(const double* x, const double* y, const double* w, const double* p, const double* d, size_t step, double f, size_t n,
+                         bool add, double* dx) {
+  LogisticLossGrad(x, y, w, p, d, step, f, n, add, dx);
+}
+
+}  // namespace
+}  // namespace heed::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "tensor/format.h"
+#include "tensor/ops/kernel.h"
+#include "tensor/ops/matmul.h"
+#include "tensor/ops/view.h"
+#include "tensor/parallel.h"
+
+namespace heed {
+HWY_EXPORT(LossF32);
+HWY_EXPORT(LossF64);
+HWY_EXPORT(LossInPlaceF32);
+HWY_EXPORT(LossInPlaceF64);
+HWY_EXPORT(LossGradF32);
+HWY_EXPORT(LossGradF64);
+HWY_EXPORT(AddRowsF32);
+HWY_EXPORT(AddRowsF64);
+HWY_EXPORT(ScaledF32);
+HWY_EXPORT(ScaledF64);
+HWY_EXPORT(SquaredErrorF32);
+HWY_EXPORT(SquaredErrorF64);
+HWY_EXPORT(SquaredErrorGradF32);
+HWY_EXPORT(SquaredErrorGradF64);
+HWY_EXPORT(LogisticLossF32);
+HWY_EXPORT(LogisticLossF64);
+HWY_EXPORT(LogisticLossGradF32);
+HWY_EXPORT(LogisticLossGradF64);
+
+namespace {
+
+// ---- cross entropy -----------------------------------------------------------------------------------------------------------
+
+// Targets as class of each row, -1 where the row is ignored.
+struct Targets {
+  std::vector<Index> label;
+  Index count = 0;
+};
+
+Targets read_targets(const char* op, const Tensor& targets, const Shape& rows, Index V, const CrossEntropyOptions& options) {
+  check<ShapeError>(targets.shape() == rows, "{}: targets do not fit the rows: targets {}, rows {}", op, targets.shape(), rows);
+  check<DTypeError>(targets.dtype() == DType::i32 || targets.dtype() == DType::i64, "{}: targets need dtype i32 or i64: {}", op, targets.dtype());
+  check<Error>(options.label_smoothing >= 0 && options.label_smoothing <= 1, "{}: label smoothing must be in [0, 1]: {}", op, options.label_smoothing);
+  check<IndexError>(options.pad < V, "{}: pad {} is not in [0, {})", op, options.pad, V);
+  Targets out{targets.dtype() == DType::i64 ? targets.contiguous().to_vector<Index>() : to(targets, DType::i64).to_vector<Index>()};
+  for (std::size_t i = 0; i < out.label.size(); ++i) {
+    Index& label = out.label[i];
+    if (label == options.ignore_index || (options.pad >= 0 && label == options.pad)) {
+      label = -1;
+      continue;
+    }
+    if (label < 0 || label >= V) {
+      Shape position = rows;
+      Index rest = Index(i);
+      for (int axis = rows.rank() - 1; axis >= 0; rest /= rows[axis--]) position[axis] = rest % rows[axis];
+      fail<IndexError>("{}: target {} at position {} is not in [0, {})", op, label, position, V);
+    }
+    ++out.count;
+  }
+  return out;
+}
+
+template <class T> Smoothed<T> smoothed(const CrossEntropyOptions& o, Index V) {
+  const double e = o.label_smoothing;
+  const bool pad_has_mass = o.pad < 0 || o.smoothing == Smoothing::others || (o.smoothing == Smoothing::uniform && o.smooth_pad);
+  const Index labels = pad_has_mass ? V : V - 1, others = labels - 1;
+  const Index pad = pad_has_mass ? -1 : o.pad;
+  if (e == 0 || others <= 0) return {T(1), T(0), -1};
+  if (o.smoothing == Smoothing::uniform) return {T(1 - e + e / double(labels)), T(e / double(labels)), pad};
+  return {T(1 - e), T(e / double(others)), pad};
+}
+
+double entropy(const CrossEntropyOptions& o, Index V) {
+  const auto q = smoothed<double>(o, V);
+  const double others = double(V - 1 - (q.pad >= 0));
+  const auto term = [](double p) { return p > 0 ? -p * std::log(p) : 0; };
+  return term(q.true_mass) + others * term(q.other_mass);
+}
+
+// Σ x in double: partial sums of 4096, added in order
+template <class T> double total_of(const Tensor& x) {
+  const auto values = x.span<T>();
+  const Index n = x.numel(), chunks = (n + 4095) / 4096;
+  std::vector<double> partials(static_cast<std::size_t>(chunks));
+  parallel_for(chunks, 4, [&](Index begin, Index end) {
+    for (Index chunk = begin; chunk < end; ++chunk) {
+      double sum = 0;
+      for (Index i = chunk * 4096; i < std::min(n, (chunk + 1) * 4096); ++i) sum += double(values[std::size_t(i)]);
+      partials[std::size_t(chunk)] = sum;
+    }
+  });
+  return std::accumulate(partials.begin(), partials.end(), 0.0);
+}
+
+Shape rows_of(const Tensor& x) { return Shape(std::span(x.shape().begin(), std::size_t(x.rank() - 1))); }
+
+// Rows whose logits are made at a time: at least 64, since each chunk reads the weights again; about 1 Mi logits.
+Index chunk_rows(Index V) { return std::max<Index>(64, (Index{1} << 20) / std::max<Index>(V, 1) / 64 * 64); }
+
+}  // namespace
+
+CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options) {
+  const char* op = "cross_entropy";
+  check<ShapeError>(logits.rank() >= 1, "{}: logits need at least 1 dimension: {}", op, logits.shape());
+  return visit_float(logits.dtype(), op, [&]<class T>() {
+    const Index V = logits.size(-1);
+    const Shape rows = rows_of(logits);
+    const Targets labels = read_targets(op, targets, rows, V, options);
+    CrossEntropy out{zeros(rows, logits.dtype()), zeros(rows, logits.dtype()), labels.count, 0};
+    const Tensor z = logits.contiguous();
+    const T* in = z.data<T>();
+    T *losses = out.losses.mutable_data<T>(), *log_sum_exp = out.log_sum_exp.mutable_data<T>();
+    const Smoothed<T> q = smoothed<T>(options, V);
+    const T minus = options.subtract_entropy ? T(entropy(options, V)) : T(0);
+    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(LossF32), &HWY_DYNAMIC_DISPATCH(LossF64));
+    parallel_for(Index(labels.label.size()), row_grain(V), [&](Index begin, Index end) {
+      for (Index row = begin; row < end; ++row)
+        if (const Index label = labels.label[std::size_t(row)]; label >= 0)
+          losses[row] = kernel(in + row * V, std::size_t(V), std::size_t(label), q, log_sum_exp + row) - minus;
+    });
+    out.total = total_of<T>(out.losses);
+    return out;
+  });
+}
+
+void cross_entropy_grad(const Tensor& logits, const Tensor& targets, const Tensor& log_sum_exp, const Tensor& dlosses,
+                        const CrossEntropyOptions& options, Into dlogits) {
+  const char* op = "cross_entropy_grad";
+  check<ShapeError>(logits.rank() >= 1 && dlogits.tensor.shape() == logits.shape(), "{}: shapes differ: logits {}, dlogits {}", op, logits.shape(),
+                    dlogits.tensor.shape());
+  const Shape rows = rows_of(logits);
+  check<ShapeError>(log_sum_exp.shape() == rows && dlosses.shape() == rows, "{}: one number a row is needed: log_sum_exp {}, dlosses {}, rows {}", op,
+                    log_sum_exp.shape(), dlosses.shape(), rows);
+  check<DTypeError>(dlosses.dtype() == logits.dtype() && log_sum_exp.dtype() == logits.dtype() && dlogits.tensor.dtype() == logits.dtype(),
+                    "{}: dtypes differ: logits {}, log_sum_exp {}, dlosses {}, dlogits {}", op, logits.dtype(), log_sum_exp.dtype(), dlosses.dtype(),
+                    dlogits.tensor.dtype());
+  visit_float(logits.dtype(), op, [&]<class T>() {
+    const Index V = logits.size(-1);
+    const Targets labels = read_targets(op, targets, rows, V, options);
+    const Tensor z = logits.contiguous(), sums = log_sum_exp.contiguous(), ups = dlosses.contiguous();
+    const Destination out(dlogits);
+    const T *in = z.data<T>(), *log_sum = sums.data<T>(), *up = ups.data<T>();
+    T* to = out.tensor().mutable_data<T>();
+    const Smoothed<T> q = smoothed<T>(options, V);
+    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(LossGradF32), &HWY_DYNAMIC_DISPATCH(LossGradF64));
+    parallel_for(Index(labels.label.size()), row_grain(V), [&](Index begin, Index end) {
+      for (Index row = begin; row < end; ++row) {
+        const Index label = labels.label[std::size_t(row)];
+        if (label >= 0) kernel(in + row * V, std::size_t(V), std::size_t(label), q, log_sum[row], up[row], out.add(), to + row * V);
+        else if (!out.add()) std::fill_n(to + row * V, V, T(0));
+      }
+    });
+    out.finish();
+  });
+}
+
+LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& targets,
+                                        const CrossEntropyOptions& options, const LinearCrossEntropyWants& wants) {
+  const char* op = "linear_cross_entropy";
+  check<ShapeError>(x.rank() >= 1 && weight.rank() == 2 && x.size(-1) == weight.size(1), "{}: inner sizes differ: x {}, weight {}", op, x.shape(),
+                    weight.shape());
+  check<DTypeError>(x.dtype() == weight.dtype(), "{}: dtypes differ: x {}, weight {}", op, x.dtype(), weight.dtype());
+  const Index V = weight.size(0), d = weight.size(1);
+  if (bias.defined()) {
+    check<ShapeError>(bias.shape() == Shape{V}, "{}: bias is not [V]: bias {}, weight {}", op, bias.shape(), weight.shape());
+    check<DTypeError>(bias.dtype() == x.dtype(), "{}: dtypes differ: x {}, bias {}", op, x.dtype(), bias.dtype());
+  }
+  return visit_float(x.dtype(), op, [&]<class T>() {
+    const Targets labels = read_targets(op, targets, rows_of(x), V, options);
+    const auto N = Index(labels.label.size());
+    std::vector<Index> active;                                     // rows that take part
+    for (Index row = 0; row < N; ++row)
+      if (labels.label[std::size_t(row)] >= 0) active.push_back(row);
+    const bool all = labels.count == N, gradient = wants.dx || wants.dweight || wants.dbias;
+    const Index height = std::min(chunk_rows(V), std::max<Index>(labels.count, 1));
+
+    LinearCrossEntropy out{zeros(rows_of(x), x.dtype()), labels.count, 0, {}, {}, {}};
+    const Tensor rows = reshape(x, {N, d}).contiguous(), biases = bias.defined() ? bias.contiguous() : bias;
+    if (wants.dx) out.dx = all ? empty(x.shape(), x.dtype()) : zeros(x.shape(), x.dtype());
+    if (wants.dweight) out.dweight = labels.count ? empty(weight.shape(), x.dtype()) : zeros(weight.shape(), x.dtype());
+    if (wants.dbias) out.dbias = zeros({V}, x.dtype());
+    const Tensor drows = wants.dx ? reshape(out.dx, {N, d}) : Tensor();
+    const Tensor logits = empty({height, V}, x.dtype()), gathered = all ? Tensor() : empty({height, d}, x.dtype());
+    const Smoothed<T> q = smoothed<T>(options, V);
+    const T minus = options.subtract_entropy ? T(entropy(options, V)) : T(0);
+    T* const losses = out.losses.mutable_data<T>();
+    const auto row_loss = pick<T>(&HWY_DYNAMIC_DISPATCH(LossInPlaceF32), &HWY_DYNAMIC_DISPATCH(LossInPlaceF64));
+    const auto add_rows = pick<T>(&HWY_DYNAMIC_DISPATCH(AddRowsF32), &HWY_DYNAMIC_DISPATCH(AddRowsF64));
+    const auto bytes = std::size_t(d) * sizeof(T);
+
+    for (Index first = 0; first < labels.count; first += height) {
+      const Index n = std::min(height, labels.count - first);
+      const Index* const row_of = active.data() + first;
+      const Tensor z = slice(logits, 0, 0, n), part = slice(all ? rows : gathered, 0, all ? first : 0, all ? first + n : n);
+      for (Index i = 0; !all && i < n; ++i) std::memcpy(part.mutable_data<T>() + i * d, rows.data<T>() + row_of[i] * d, bytes);
+      matmul(part, transpose(weight), {z});                                                    // [n, V]
+      T* const to = z.mutable_data<T>();
+      const T* const b = biases.defined() ? biases.data<T>() : nullptr;
+      parallel_for(n, row_grain(V), [&](Index begin, Index end) {
+        for (Index i = begin; i < end; ++i)
+          losses[row_of[i]] = row_loss(to + i * V, b, std::size_t(V), std::size_t(labels.label[std::size_t(row_of[i])]), q, gradient) - minus;
+      });
+      if (wants.dweight) matmul(transpose(z), part, {out.dweight, first > 0});
+      if (wants.dbias) {
+        T* const sum = out.dbias.mutable_data<T>();
+        parallel_for((V + 255) / 256, std::max<Index>(1, 64 / std::max<Index>(1, n)), [&](Index begin, Index end) {
+          const Index j = begin * 256, stop = std::min(V, end * 256);
+          add_rows(to + j, std::size_t(n), std::size_t(V), std::size_t(stop - j), sum + j);
+        });
+      }
+      if (wants.dx && all) matmul(z, weight, {slice(drows, 0, first, first + n)});
+      if (wants.dx && !all) {
+        matmul(z, weight, {part});
+        for (Index i = 0; i < n; ++i) std::memcpy(drows.mutable_data<T>() + row_of[i] * d, part.data<T>() + i * d, bytes);
+      }
+    }
+    out.total = total_of<T>(out.losses);
+    return out;
+  });
+}
+
+void scaled_into(const Tensor& x, double factor, Into out) {
+  check<ShapeError>(x.shape() == out.tensor.shape(), "scaled_into: shapes differ: x {}, out {}", x.shape(), out.tensor.shape());
+  check<DTypeError>(x.dtype() == out.tensor.dtype(), "scaled_into: dtypes differ: x {}, out {}", x.dtype(), out.tensor.dtype());
+  visit_float(x.dtype(), "scaled_into", [&]<class T>() {
+    const Tensor from = x.contiguous();
+    const Destination to(out);
+    const T* in = from.data<T>();
+    T* values = to.tensor().mutable_data<T>();
+    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(ScaledF32), &HWY_DYNAMIC_DISPATCH(ScaledF64));
+    parallel_for(x.numel(), 1 << 15, [&](Index begin, Index end) { kernel(in + begin, std::size_t(end - begin), T(factor), to.add(), values + begin); });
+    to.finish();
+  });
+}
+
+// ---- element-wise losses -------------------------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr Index kElements = 1 << 14;   // a chunk
+
+void check_pair(const char* op, const Tensor& x, const Tensor& y, const char* name) {
+  check<ShapeError>(x.shape() == y.shape(), "{}: shapes differ: x {}, {} {}", op, x.shape(), name, y.shape());
+  check<DTypeError>(x.dtype() == y.dtype(), "{}: dtypes differ: x {}, {} {}", op, x.dtype(), name, y.dtype());
+}
+
+// Element losses [..] to the result of the reduction; the mean over no elements is 0 / 0
+Tensor reduced(const Tensor& losses, Reduction reduction) {
+  if (reduction == Reduction::none) return losses;
+  return visit_float(losses.dtype(), "loss", [&]<class T>() {
+    const double total = total_of<T>(losses);
+    return full({}, reduction == Reduction::sum ? total : total / double(losses.numel()), losses.dtype());
+  });
+}
+
+// The upstream gradient of each element: data[i * step] times factor
+template <class T> struct Upstream {
+  Upstream(const char* op, const Tensor& dloss, Reduction reduction, const Tensor& x)
+      : values(dloss.contiguous()), step(reduction == Reduction::none), factor(reduction == Reduction::mean ? T(1 / double(x.numel())) : T(1)) {
+    check<ShapeError>(dloss.shape() == (reduction == Reduction::none ? x.shape() : Shape{}), "{}: dloss does not fit the loss: dloss {}, x {}", op,
+                      dloss.shape(), x.shape());
+    check<DTypeError>(dloss.dtype() == x.dtype(), "{}: dtypes differ: dloss {}, x {}", op, dloss.dtype(), x.dtype());
+  }
+  const T* at(Index i) const { return values.template data<T>() + (step ? i : 0); }
+  Tensor values;
+  std::size_t step;
+  T factor;
+};
+
+Tensor like(const char* op, const char* name, const Tensor& weight, const Tensor& x) {
+  if (!weight.defined()) return weight;
+  check<ShapeError>(broadcast_shapes(op, weight.shape(), x.shape()) == x.shape(), "{}: {} does not broadcast to x: {} {}, x {}", op, name, name,
+                    weight.shape(), x.shape());
+  check<DTypeError>(weight.dtype() == x.dtype(), "{}: dtypes differ: {} {}, x {}", op, name, weight.dtype(), x.dtype());
+  return expand(weight, x.shape()).contiguous();
+}
+
+}  // namespace
+
+Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction) {
+  check_pair("mse_loss", x, target, "target");
+  return visit_float(x.dtype(), "mse_loss", [&]<class T>() {
+    const Tensor xs = x.contiguous(), ys = target.contiguous(), losses = empty(x.shape(), x.dtype());
+    const T *a = xs.data<T>(), *b = ys.data<T>();
+    T* to = losses.mutable_data<T>();
+    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(SquaredErrorF32), &HWY_DYNAMIC_DISPATCH(SquaredErrorF64));
+    parallel_for(x.numel(), kElements, [&](Index begin, Index end) { kernel(a + begin, b + begin, std::size_t(end - begin), to + begin); });
+    return reduced(losses, reduction);
+  });
+}
+
+void mse_loss_grad(const Tensor& x, const Tensor& target, Reduction reduction, const Tensor& dloss, const Into* dx, const Into* dtarget) {
+  check_pair("mse_loss_grad", x, target, "target");
+  visit_float(x.dtype(), "mse_loss_grad", [&]<class T>() {
+    const Upstream<T> up("mse_loss_grad", dloss, reduction, x);
+    const Tensor xs = x.contiguous(), ys = target.contiguous();
+    const T *a = xs.data<T>(), *b = ys.data<T>();
+    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(SquaredErrorGradF32), &HWY_DYNAMIC_DISPATCH(SquaredErrorGradF64));
+    for (const Into* into : {dx, dtarget}) {
+      if (!into) continue;
+      check_pair("mse_loss_grad", x, into->tensor, into == dx ? "dx" : "dtarget");
+      const Destination out(*into);
+      T* to = out.tensor().mutable_data<T>();
+      const T factor = T(into == dx ? 2 : -2) * up.factor;
+      parallel_for(x.numel(), kElements, [&](Index begin, Index end) {
+        kernel(a + begin, b + begin, up.at(begin), up.step, factor, std::size_t(end - begin), out.add(), to + begin);
+      });
+      out.finish();
+    }
+  });
+}
+
+Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const Tensor& weight, const Tensor& pos_weight, Reduction reduction) {
+  const char* op = "binary_cross_entropy_with_logits";
+  check_pair(op, x, target, "target");
+  const Tensor w = like(op, "weight", weight, x), p = like(op, "pos_weight", pos_weight, x);
+  return visit_float(x.dtype(), op, [&]<class T>() {
+    const Tensor xs = x.contiguous(), ys = target.contiguous(), losses = empty(x.shape(), x.dtype());
+    const T *a = xs.data<T>(), *b = ys.data<T>(), *ws = w.defined() ? w.data<T>() : nullptr, *ps = p.defined() ? p.data<T>() : nullptr;
+    T* to = losses.mutable_data<T>();
+    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(LogisticLossF32), &HWY_DYNAMIC_DISPATCH(LogisticLossF64));
+    parallel_for(x.numel(), kElements, [&](Index begin, Index end) {
+      kernel(a + begin, b + begin, ws ? ws + begin : nullptr, ps ? ps + begin : nullptr, std::size_t(end - begin), to + begin);
+    });
+    return reduced(losses, reduction);
+  });
+}
+
+void binary_cross_entropy_with_logits_grad(const Tensor& x, const Tensor& target, const Tensor& weight, const Tensor& pos_weight, Reduction reduction,
+                                           const Tensor& dloss, Into dx) {
+  const char* op = "binary_cross_entropy_with_logits_grad";
+  check_pair(op, x, target, "target");
+  check_pair(op, x, dx.tensor, "dx");
+  const Tensor w = like(op, "weight", weight, x), p = like(op, "pos_weight", pos_weight, x);
+  visit_float(x.dtype(), op, [&]<class T>() {
+    const Upstream<T> up(op, dloss, reduction, x);
+    const Tensor xs = x.contiguous(), ys = target.contiguous();
+    const Destination out(dx);
+    const T *a = xs.data<T>(), *b = ys.data<T>(), *ws = w.defined() ? w.data<T>() : nullptr, *ps = p.defined() ? p.data<T>() : nullptr;
+    T* to = out.tensor().mutable_data<T>();
+    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(LogisticLossGradF32), &HWY_DYNAMIC_DISPATCH(LogisticLossGradF64));
+    parallel_for(x.numel(), kElements, [&](Index begin, Index end) {
+      kernel(a + begin, b + begin, ws ? ws + begin : nullptr, ps ? ps + begin : nullptr, up.at(begin), up.step, up.factor, std::size_t(end - begin),
+             out.add(), to + begin);
+    });
+    out.finish();
+  });
+}
+
+}  // namespace heed
+#endif

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Losses. Each row's (element's) loss has the dtype of the logits; totals are added in double in row order. f32 and f64.
+// ShapeError where shapes do not fit, DTypeError for mixed dtypes, IndexError for a target outside [0, V).
+#pragma once
+#include "tensor/into.h"
+
+namespace heed {
+
+enum class Reduction { none, mean, sum };
+
+// Where the mass ε of label smoothing goes. K labels exist: V, without `pad` where it is given.
+enum class Smoothing {
+  uniform,          // 1-ε+ε/K on the true label, ε/K on each other     Szegedy et al. 2016, 7; PyTorch with smooth_pad
+  others,           // 1-ε, ε/(V-1) on each other, pad too              tensor2tensor, fairseq
+  others_not_pad,   // 1-ε, ε/(V-2) on each other but pad               The Annotated Transformer
+};
+
+struct CrossEntropyOptions {
+  double label_smoothing = 0;                   // ε in [0, 1]
+  Smoothing smoothing = Smoothing::uniform;
+  Index ignore_index = -100;                    // rows with this target contribute nothing
+  Index pad = -1;                               // id of padding, -1: none. Rows with this target contribute nothing
+  bool smooth_pad = false;                      // uniform: pad counts as a label
+  bool subtract_entropy = false;                // minus the entropy of q: a perfect model scores 0. No effect on gradients
+  enum class Empty { zero, nan } empty = Empty::zero;   // mean over no rows at all
+};
+
+struct CrossEntropy {
+  Tensor losses;        // [...], 0 where ignored
+  Tensor log_sum_exp;   // [...]: log Σ_k exp(z_k)
+  Index count;          // rows not ignored
+  double total;         // Σ losses
+};
+
+// loss = -Σ_k q_k log softmax(z)_k for each row z of logits [..., V], targets i32 or i64 [...]; q: see Smoothing
+CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options = {});
+// dz = dloss (softmax(z) - q),  dlosses [...];  0 where ignored
+void cross_entropy_grad(const Tensor& logits, const Tensor& targets, const Tensor& log_sum_exp, const Tensor& dlosses,
+                        const CrossEntropyOptions& options, Into dlogits);
+
+struct LinearCrossEntropy {
+  Tensor losses;                 // [...], 0 where ignored
+  Index count;
+  double total;
+  Tensor dx, dweight, dbias;     // of the total, where wanted
+};
+struct LinearCrossEntropyWants { bool dx = false, dweight = false, dbias = false; };
+
+// cross_entropy(x Wᵀ + b, targets) for x [..., d], W [V, d], b [V] or undefined, without ever holding all logits: a few rows at
+// a time, and their gradient at once while they are there (dz = softmax(z) - q, dx = dz W, dW += dzᵀ x, db += Σ dz). Ignored
+// rows take no part in any product. The gradients are those of the total; an upstream factor is applied by `scaled_into`.
+LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& targets,
+                                        const CrossEntropyOptions& options = {}, const LinearCrossEntropyWants& wants = {});
+void scaled_into(const Tensor& x, double factor, Into out);    // out (=|+=) factor x
+
+// (x - y)², its mean or sum.   dx = 2 (x - y) dloss, dy = -dx
+Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean);
+void mse_loss_grad(const Tensor& x, const Tensor& target, Reduction reduction, const Tensor& dloss, const Into* dx, const Into* dtarget);
+
+// -w (p y log σ(x) + (1 - y) log(1 - σ(x))) = w ((1 - y) x + (1 + (p - 1) y) log(1 + e^-x)); weight w and pos_weight p, if
+// defined, broadcast to x.   dx = w ((1 - y) - (1 + (p - 1) y) σ(-x)) dloss
+Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const Tensor& weight = {}, const Tensor& pos_weight = {},
+                                        Reduction reduction = Reduction::mean);
+void binary_cross_entropy_with_logits_grad(const Tensor& x, const Tensor& target, const Tensor& weight, const Tensor& pos_weight, Reduction reduction,
+                                           const Tensor& dloss, Into dx);
+
+}  // namespace heed
