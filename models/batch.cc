@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/batch.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "tensor/format.h"
+
+namespace heed {
+
+Side build_side(std::span<const std::string> lines, TokenizerOptions options, VocabularyOptions vocabulary) {
+  constexpr Index standard = 8000;
+  // Of SentencePiece's pieces three are special, of a vocabulary's four.
+  Tokenizer tokenizer = train_tokenizer(std::move(options), lines, (vocabulary.max_size > 0 ? vocabulary.max_size : standard) - 1);
+  TokenCounts counts;
+  for (const std::string& line : lines) count_tokens(counts, tokenizer.tokens(line));
+  return {std::move(tokenizer), build_vocabulary(counts, vocabulary)};
+}
+
+std::vector<std::string> source_lines(const Corpus& corpus) {
+  std::vector<std::string> lines;
+  for (const Pair& pair : corpus.pairs) lines.push_back(pair.source);
+  return lines;
+}
+
+std::vector<std::string> target_lines(const Corpus& corpus) {
+  std::vector<std::string> lines;
+  for (const Pair& pair : corpus.pairs) lines.push_back(pair.target);
+  return lines;
+}
+
+std::vector<std::int32_t> encode(const Side& side, std::string_view line) {
+  std::vector<std::int32_t> ids = side.vocabulary.ids(side.tokenizer.tokens(line));
+  ids.push_back(side.vocabulary.eos);
+  return ids;
+}
+
+std::string decode(const Side& side, std::span<const std::int32_t> ids) { return side.tokenizer.text(side.vocabulary.tokens(ids)); }
+
+std::vector<Example> make_examples(const Corpus& corpus, const Side& source, const Side& target, ExampleOptions options, Index* too_long) {
+  check<Error>(options.max_length >= 0, "examples: max_length must not be negative: {}", options.max_length);
+  std::vector<Example> examples;
+  examples.reserve(corpus.pairs.size());
+  Index left_out = 0;
+  for (std::size_t i = 0; i < corpus.pairs.size(); ++i) {
+    const Pair& pair = corpus.pairs[i];
+    Example example{encode(source, pair.source), encode(target, pair.target), {}, Index(i)};
+    const Index S = Index(example.source.size()) - 1, T = Index(example.target.size()) - 1;
+    if (options.links) {
+      for (const auto& [list, mark] : {std::pair(&pair.links.sure, '-'), std::pair(&pair.links.possible, '?')})
+        for (const Link& link : *list)
+          check<FileError>(link.source < S && link.target < T, "{}: line {}: link {}{}{} points outside: source tokens {}, target tokens {}",
+                           corpus.name, pair.line, link.source, mark, link.target, S, T);
+      example.links = pair.links;
+    }
+    if (options.max_length > 0 && std::max(S, T) > options.max_length) ++left_out;
+    else examples.push_back(std::move(example));
+  }
+  if (too_long) *too_long += left_out;
+  return examples;
+}
+
+BatchSampler::BatchSampler(std::span<const Example> examples, BatchOptions options, Key key) : options_(options), key_(key) {
+  check<Error>(options.sentences > 0 || (options.sentences == 0 && options.tokens > 0), "batches: a batch needs at least one token or sentence: tokens {}, sentences {}",
+               options.tokens, options.sentences);
+  check<Error>(options.window > 0, "batches: window must be at least 1: {}", options.window);
+  for (const Example& example : examples) lengths_.push_back({Index(example.source.size()), Index(example.target.size())});
+}
+
+std::vector<std::vector<Index>> BatchSampler::cut(std::span<const Index> order) const {
+  std::vector<std::vector<Index>> batches;
+  Index n = 0, longest_source = 0, longest_target = 0;
+  for (Index i : order) {
+    const auto [S, T] = lengths_[std::size_t(i)];
+    longest_source = std::max(longest_source, S), longest_target = std::max(longest_target, T), ++n;
+    const bool full = options_.sentences > 0 ? n > options_.sentences
+                                             : n * longest_target > options_.tokens || n * longest_source / 4 > options_.tokens;
+    if (full || batches.empty()) batches.emplace_back(), n = 1, longest_source = S, longest_target = T;
+    batches.back().push_back(i);
+  }
+  return batches;
+}
+
+std::vector<std::vector<Index>> BatchSampler::epoch(Index epoch) const {
+  std::vector<Index> order(lengths_.size());
+  std::iota(order.begin(), order.end(), Index(0));
+  Random random(key_ / "batches" / epoch);
+  random.shuffle(std::span(order));
+  const auto length = [&](Index i) { return lengths_[std::size_t(i)]; };
+  if (options_.sentences > 0) {
+    const auto window = std::size_t(options_.sentences > size() / options_.window ? size() : options_.sentences * options_.window);
+    for (std::size_t i = 0; i < order.size(); i += window)
+      std::stable_sort(order.begin() + std::ptrdiff_t(i), order.begin() + std::ptrdiff_t(std::min(i + window, order.size())),
+                       [&](Index a, Index b) { return length(a).source < length(b).source; });
+  } else {
+    std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) {
+      return std::pair(length(a).target, length(a).source) < std::pair(length(b).target, length(b).source);
+    });
+  }
+  std::vector<std::vector<Index>> batches = cut(order);
+  random.shuffle(std::span(batches));
+  return batches;
+}
+
+std::vector<std::vector<Index>> BatchSampler::by_length() const {
+  std::vector<Index> order(lengths_.size());
+  std::iota(order.begin(), order.end(), Index(0));
+  std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) { return lengths_[std::size_t(a)].source < lengths_[std::size_t(b)].source; });
+  return cut(order);
+}
+
+}  // namespace heed
