@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+// Modules, optimisers, schedules and initialisers against PyTorch.
+#include "tests/golden.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "autograd/ops.h"
+#include "autograd/record.h"
+#include "nn/embedding.h"
+#include "nn/init.h"
+#include "nn/norm.h"
+#include "nn/optimizer.h"
+#include "nn/schedule.h"
+#include "tensor/format.h"
+
+using namespace heed;
+
+TEST_CASE("golden: Embedding") {
+  golden::each("embedding", [](golden::Case& c) {
+    Parameters parameters(Seed{1}, c.dtype());
+    const auto& padding = c.options()["padding_idx"];
+    const Embedding embedding(parameters.root(),
+                              {.vocabulary = 11, .width = 5, .padding = padding.is_null() ? -1 : padding.get<Index>()});
+    c.fill(parameters);
+    Tape tape;
+    c.check(tape, {{"y", embedding(c.tensor("ids"))}}, &parameters);
+  });
+}
+
+TEST_CASE("golden: LayerNorm") {
+  golden::each("layer_norm", [](golden::Case& c) {
+    const double eps = c.options().value("eps", 1e-5);
+    const bool affine = c.options().value("affine", true);
+    Tape tape;
+    if (!affine) return c.check(tape, {{"y", layer_norm(c.input("x"), {}, {}, eps)}});
+    Parameters parameters(Seed{1}, c.dtype());
+    const LayerNorm norm(parameters.root(),
+                         {.width = c.options()["width"], .eps = eps, .bias = c.options().value("bias", true)});
+    c.fill(parameters);
+    c.check(tape, {{"y", norm(c.input("x"))}}, &parameters);
+  });
+}
+
+TEST_CASE("golden: RMSNorm") {
+  golden::each("rms_norm", [](golden::Case& c) {
+    const auto& eps = c.options()["eps"];
+    Parameters parameters(Seed{1}, c.dtype());
+    const RMSNorm norm(
+        parameters.root(),
+        {.width = c.options()["width"], .eps = eps.is_null() ? 0x1p-52 : eps.get<double>()});  // PyTorch's None: f64's epsilon
+    c.fill(parameters);
+    Tape tape;
+    c.check(tape, {{"y", norm(c.input("x"))}}, &parameters);
+  });
+}
+
+namespace {
+
+// A model of one parameter whose gradient is whatever it is told.
+void give_gradient(const Parameter& p, const Tensor& g) {
+  Tape tape;
+  const Variable y =
+      record("given", p.value().clone(), {p.variable()}, [w = p.variable().slot()](const Tensor& dy) { w.adopt(dy); });
+  tape.backward({&y, 1}, {&g, 1});
+}
+
+std::unique_ptr<Optimizer> optimizer(Parameters& p, const nlohmann::json& o) {
+  const std::string kind = o["optimizer"];
+  const double decay = o.value("weight_decay", kind == "AdamW" ? 0.01 : 0.0);
+  const auto adam = [&](auto options) {
+    options.learning_rate = o["lr"], options.weight_decay = decay, options.eps = o.value("eps", 1e-8);
+    if (o.contains("betas")) options.beta1 = o["betas"][0], options.beta2 = o["betas"][1];
+    return options;
+  };
+  if (kind == "SGD")
+    return std::make_unique<SGD>(p, SGD::Options{.learning_rate = o["lr"],
+                                                 .momentum = o.value("momentum", 0.0),
+                                                 .dampening = o.value("dampening", 0.0),
+                                                 .weight_decay = decay,
+                                                 .nesterov = o.value("nesterov", false)});
+  if (kind == "Adam") return std::make_unique<Adam>(p, adam(Adam::Options{}));
+  if (kind == "AdamW") return std::make_unique<AdamW>(p, adam(AdamW::Options{}));
+  if (kind == "Adagrad")
+    return std::make_unique<Adagrad>(p, Adagrad::Options{.learning_rate = o["lr"],
+                                                         .learning_rate_decay = o.value("lr_decay", 0.0),
+                                                         .weight_decay = decay,
+                                                         .initial_accumulator = o.value("initial_accumulator_value", 0.0)});
+  if (kind == "Adadelta")
+    return std::make_unique<Adadelta>(
+        p, Adadelta::Options{.rho = o.value("rho", 0.9), .eps = o.value("eps", 1e-6), .weight_decay = decay});
+  REQUIRE(kind == "RMSprop");
+  return std::make_unique<RMSprop>(p, RMSprop::Options{.learning_rate = o["lr"],
+                                                       .alpha = o.value("alpha", 0.99),
+                                                       .weight_decay = decay,
+                                                       .momentum = o.value("momentum", 0.0)});
+}
+
+}  // namespace
+
+TEST_CASE("golden: optimisers, ten steps each") {
+  const SafetensorsFile& file = golden::file("optimizers");
+  for (const std::string& name : golden::cases("optimizers"))
+    for (const DType dtype : {DType::f64, DType::f32}) {
+      Parameters parameters(Seed{1}, dtype);
+      const Parameter w = parameters.root().parameter("w", {7}, constant_init(0));
+      copy_into(w.value(), to(file.at("parameter"), dtype));
+      const auto update = optimizer(parameters, nlohmann::json::parse(file.metadata.at(name)));
+      for (Index step = 0; step < 10; ++step) {
+        give_gradient(w, to(file.at("gradients")[step], dtype));
+        update->step();
+        golden::check_close(fmt::format("{} step {}", name, step + 1), w.value(), file.at(name)[step]);
+      }
+    }
+}
+
+TEST_CASE("golden: gradient clipping") {
+  const SafetensorsFile& file = golden::file("clip");
+  for (const DType dtype : {DType::f64, DType::f32})
+    for (const std::string name : {"norm_1", "norm_100", "value_0.5"}) {
+      Parameters parameters(Seed{1}, dtype);
+      std::vector<Parameter> p;
+      for (int i = 0; i < 3; ++i) {
+        const Tensor g = to(file.at(fmt::format("gradient.{}", i)), dtype);
+        p.push_back(parameters.root().parameter(fmt::format("p{}", i), g.shape(), constant_init(0)));
+      }
+      for (int i = 0; i < 3; ++i) give_gradient(p[std::size_t(i)], to(file.at(fmt::format("gradient.{}", i)), dtype));
+      if (name == "value_0.5") {
+        clip_gradient_value(parameters, 0.5);
+      } else {
+        const double norm = clip_gradient_norm(parameters, name == "norm_1" ? 1 : 100);
+        CHECK(norm == doctest::Approx(file.at(name + ".total_norm").item()).epsilon(dtype == DType::f64 ? 1e-12 : 1e-6));
+      }
+      for (int i = 0; i < 3; ++i)
+        golden::check_close(fmt::format("clip {} {}", name, i), gradient(p[std::size_t(i)], parameters),
+                            file.at(fmt::format("{}.{}", name, i)));
+    }
+}
+
+TEST_CASE("golden: schedules") {
+  const nlohmann::json rows = golden::json("schedules");
+  // Row k of the file holds PyTorch's rate after k steps of the schedule; Heed counts updates from 1.
+  const auto compare = [&](const std::string& name, const Schedule& schedule, int first_step) {
+    for (int k = 0; k < 50; ++k)
+      if (k + first_step >= 1)
+        CHECK_MESSAGE(
+            schedule.rate(k + first_step) == doctest::Approx(rows.at(name)[std::size_t(k)].get<double>()).epsilon(1e-12),
+            name << " row " << k);
+  };
+  using enum Schedule::Kind;
+  compare("linear_warmup(start_factor=0.1, total=8)", Schedule({.kind = constant, .peak = 1, .warmup = 8, .start = 0.1}), 0);
+  compare("linear_decay(start_factor=1, end_factor=0, total=40)", Schedule({.kind = linear, .peak = 1, .total = 40}), 0);
+  compare("step(size=7, gamma=0.5)", Schedule({.kind = step, .peak = 1, .factor = 0.5, .every = 7}), 1);
+  compare("cosine(total=50, minimum=0.05)", Schedule({.kind = cosine, .peak = 1, .total = 50, .end = 0.05}), 0);
+  compare("noam(width=512, warmup=16)", Schedule({.kind = noam, .warmup = 16, .factor = 1, .width = 512}), 1);
+  compare("inverse_sqrt(start=0, peak=0.01, warmup=16)", Schedule({.kind = inverse_sqrt, .peak = 0.01, .warmup = 16}), 1);
+  compare("inverse_sqrt(start=0.001, peak=0.01, warmup=16)",
+          Schedule({.kind = inverse_sqrt, .peak = 0.01, .warmup = 16, .start = 0.1}), 1);
+  for (const bool higher : {false, true}) {
+    Schedule schedule({.kind = plateau, .peak = 1, .factor = 0.5, .patience = 2, .higher_is_better = higher});
+    const nlohmann::json& row = rows.at(higher ? "plateau(factor=0.5, patience=2, threshold=0, maximise)"
+                                               : "plateau(factor=0.5, patience=2, threshold=0)");
+    for (std::size_t k = 0; k < 50; ++k) {
+      schedule.observe(rows["metrics"][k]);
+      CHECK_MESSAGE(schedule.rate(std::int64_t(k) + 1) == doctest::Approx(row[k].get<double>()).epsilon(1e-12),
+                    "plateau row " << k);
+    }
+  }
+}
+
+TEST_CASE("golden: bounds and deviations of the initialisers") {
+  const nlohmann::json rows = golden::json("init");
+  const double tanh_gain = rows["gains"]["tanh"], leaky = 1 / std::sqrt(3.0);
+  struct Form {
+    std::string row;
+    Initializer uniform, normal;
+  };
+  const Form forms[] = {{"xavier(gain=1)", xavier_uniform(), xavier_normal()},
+                        {"xavier(gain=1.66667)", xavier_uniform(tanh_gain), xavier_normal(tanh_gain)},
+                        {"kaiming(relu, fan_in)", kaiming_uniform(), kaiming_normal()},
+                        {"kaiming(leaky_relu, fan_in, a=sqrt(5))", kaiming_uniform(leaky), kaiming_normal(leaky)},
+                        {"kaiming(linear, fan_in)", kaiming_uniform(1), kaiming_normal(1)}};
+  for (const auto& [size, row] : rows.items()) {
+    if (!row.contains("shape")) continue;
+    Shape shape;
+    for (const Index n : row["shape"]) shape.push_back(n);
+    for (const Form& form : forms) {
+      const double bound = row[form.row]["bound"], std = row[form.row]["std"];
+      double largest = 0, squares_uniform = 0, squares_normal = 0, count = 0;
+      for (int draw = 0; draw < 400; ++draw) {  // 24,000 numbers at least: a standard error of the deviation below 0.5 %
+        const Tensor u = empty(shape, DType::f64), n = empty(shape, DType::f64);
+        form.uniform(u, Key(std::uint64_t(draw))), form.normal(n, Key(std::uint64_t(1000 + draw)));
+        for (const double x : u.span<double>()) largest = std::max(largest, std::abs(x)), squares_uniform += x * x, ++count;
+        for (const double x : n.span<double>()) squares_normal += x * x;
+      }
+      INFO(form.row << " " << size);
+      CHECK(largest <= bound);
+      CHECK(largest > 0.99 * bound);
+      CHECK(std::sqrt(squares_uniform / count) == doctest::Approx(std).epsilon(0.025));
+      CHECK(std::sqrt(squares_normal / count) == doctest::Approx(std).epsilon(0.025));
+    }
+  }
+}
