@@ -29,6 +29,7 @@ class Case {
   Variable input(const std::string& name);       // a leaf that wants a gradient; the same one each time
   Tensor tensor(const std::string& name) const;  // an input that wants none; floats in the case's dtype
   Mask lengths(const std::string& name = "lengths") const;
+  const std::string& name() const { return name_; }
   DType dtype() const { return dtype_; }
   const nlohmann::json& options() const { return options_; }
   // Copies every stored parameter into the one of its name; the names must be the same on both sides.

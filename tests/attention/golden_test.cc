@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Attention against PyTorch's scaled_dot_product_attention.
+// Attention against PyTorch's scaled_dot_product_attention and nn.MultiheadAttention.
 #include "tests/golden.h"
 
 #include <doctest/doctest.h>
 
+#include "attention/multi_head.h"
 #include "autograd/ops.h"
 #include "tensor/ops/view.h"
 
@@ -29,5 +30,24 @@ TEST_CASE("golden: scaled dot-product attention, fused and by definition") {
         scaled_dot_product_attention(c.input("q"), c.input("k"), c.input("v"), mask(c), {.scale = factor, .weights = true});
     c.check_value("weights", y.weights);
     c.check(tape, {{"context", y.output}});
+  });
+}
+
+TEST_CASE("golden: MultiHeadAttention") {
+  golden::each("multi_head_attention", [](golden::Case& c) {
+    Parameters parameters(Seed{1}, c.dtype());
+    const MultiHeadAttention layer(parameters.root(), {.width = 12,
+                                                       .heads = 3,
+                                                       .bias = c.options().value("bias", true),
+                                                       .key_width = c.options().value("key_width", Index{0})});
+    c.fill(parameters);
+    Tape tape;
+    const bool self = !c.has("memory");
+    const std::string rows = self && c.has("lengths") ? "lengths" : "";
+    const Variable query = c.input("query");
+    const Attended y = self ? layer.self(query, mask(c), Want::weights)
+                            : layer(query, layer.prepare(c.input("memory"), mask(c)), Want::weights);
+    if (rows.empty()) c.check_value("weights", y.weights);
+    c.check(tape, {{"context", y.context}}, &parameters, rows);
   });
 }

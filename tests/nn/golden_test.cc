@@ -9,13 +9,25 @@
 #include "autograd/ops.h"
 #include "autograd/record.h"
 #include "nn/embedding.h"
+#include "nn/feed_forward.h"
 #include "nn/init.h"
+#include "nn/linear.h"
 #include "nn/norm.h"
 #include "nn/optimizer.h"
 #include "nn/schedule.h"
 #include "tensor/format.h"
 
 using namespace heed;
+
+TEST_CASE("golden: Linear") {
+  golden::each("linear", [](golden::Case& c) {
+    Parameters parameters(Seed{1}, c.dtype());
+    const Linear linear(parameters.root(), {.in = 5, .out = 7, .bias = c.options()["bias"]});
+    c.fill(parameters);
+    Tape tape;
+    c.check(tape, {{"y", linear(c.input("x"))}}, &parameters);
+  });
+}
 
 TEST_CASE("golden: Embedding") {
   golden::each("embedding", [](golden::Case& c) {
@@ -53,6 +65,22 @@ TEST_CASE("golden: RMSNorm") {
     c.fill(parameters);
     Tape tape;
     c.check(tape, {{"y", norm(c.input("x"))}}, &parameters);
+  });
+}
+
+TEST_CASE("golden: FeedForward") {
+  static const std::map<std::string, Activation> activations = {
+      {"relu", Activation::relu}, {"gelu", Activation::gelu}, {"silu", Activation::silu}, {"sigmoid", Activation::sigmoid}};
+  golden::each("feed_forward", [](golden::Case& c) {
+    Parameters parameters(Seed{1}, c.dtype());
+    const FeedForward layer(parameters.root(), {.width = 6,
+                                                .inner = 11,
+                                                .activation = activations.at(c.options()["activation"]),
+                                                .gated = c.options().value("gated", false),
+                                                .bias = c.options().value("bias", true)});
+    c.fill(parameters);
+    Tape tape;
+    c.check(tape, {{"y", layer(c.input("x"))}}, &parameters);
   });
 }
 

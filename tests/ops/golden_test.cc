@@ -52,3 +52,51 @@ TEST_CASE("golden: activations") {
         c.check(tape, {{"y", functions.at(c.options()["function"])(c.input("x"))}});
       });
 }
+
+namespace {
+Reduction reduction(const golden::Case& c) {
+  const std::string name = c.options()["reduction"];
+  return name == "mean" ? Reduction::mean : name == "sum" ? Reduction::sum : Reduction::none;
+}
+}  // namespace
+
+TEST_CASE("golden: cross-entropy, by itself and fused with the product before it") {
+  static const std::map<std::string, Smoothing> forms = {
+      {"uniform", Smoothing::uniform}, {"others", Smoothing::others}, {"others_not_pad", Smoothing::others_not_pad}};
+  golden::each("cross_entropy", [](golden::Case& c) {
+    CrossEntropyOptions options{.label_smoothing = c.options().value("label_smoothing", 0.0)};
+    (c.options().contains("smoothing") ? options.pad : options.ignore_index) = c.options().value("ignore_index", Index{-100});
+    if (c.options().contains("smoothing")) options.smoothing = forms.at(c.options()["smoothing"]);
+    {
+      Tape tape;
+      c.check(tape, {{"loss", cross_entropy(c.input("logits"), c.tensor("targets"), options, reduction(c))}});
+    }
+    if (reduction(c) != Reduction::sum) return;
+    Tape tape;
+    c.input("logits").forget_gradient();
+    const Variable one = constant(eye(c.input("logits").size(-1), c.dtype()));
+    c.check(tape, {{"loss", linear_cross_entropy(c.input("logits"), one, {}, c.tensor("targets"), options)}});
+  });
+}
+
+TEST_CASE("golden: smoothing over pad too is PyTorch's") {
+  golden::each(
+      "cross_entropy", [](const std::string& name) { return name.starts_with("smoothing_ignore"); },
+      [](golden::Case& c) {
+        Tape tape;
+        const CrossEntropyOptions options{.label_smoothing = 0.1, .pad = 0, .smooth_pad = true};
+        c.check(tape, {{"loss", cross_entropy(c.input("logits"), c.tensor("targets"), options, reduction(c))}});
+      });
+}
+
+TEST_CASE("golden: mean squared error, binary cross-entropy") {
+  golden::each("losses", [](golden::Case& c) {
+    Tape tape;
+    const auto optional = [&](const char* name) { return c.has(name) ? c.tensor(name) : Tensor(); };
+    const bool mse = c.name().starts_with("mse");
+    const Variable loss = mse ? mse_loss(c.input("x"), c.input("target"), reduction(c))
+                              : binary_cross_entropy_with_logits(c.input("x"), c.tensor("target"), optional("weight"),
+                                                                 optional("pos_weight"), reduction(c));
+    c.check(tape, {{"loss", loss}});
+  });
+}
