@@ -7,6 +7,7 @@
 #include "tensor/format.h"
 #include "tensor/ops/index.h"
 #include "tensor/ops/softmax.h"
+#include "tensor/ops/view.h"
 
 namespace heed {
 namespace {
