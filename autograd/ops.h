@@ -120,6 +120,7 @@ Variable select(const Variable& x, int dim, Index index);
 std::vector<Variable> split(const Variable& x, Index count, int dim = 0);                        // equal parts
 std::vector<Variable> split(const Variable& x, const std::vector<Index>& sizes, int dim = 0);
 std::vector<Variable> unbind(const Variable& x, int dim = 0);
+Variable expand(const Variable& x, const Shape& shape);                      // its gradient is summed over the axes that grew
 Variable concat(const std::vector<Variable>& xs, int dim = 0);               // copies, as do those below
 Variable stack(const std::vector<Variable>& xs, int dim = 0);
 Variable pad(const Variable& x, int dim, Index before, Index after, double value = 0);

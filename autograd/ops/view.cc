@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient of a view is a view of the parent's gradient: nothing is computed, copied or added here. What copies its
-// elements hands each source its part of dy.
+// The gradient of a view is a view of the parent's gradient: nothing is computed, copied or added here (but for expand). What
+// copies its elements hands each source its part of dy.
 #include "tensor/ops/view.h"
 
 #include "autograd/ops.h"
 #include "autograd/record.h"
+#include "tensor/ops/reduce.h"
 
 namespace heed {
 
@@ -55,6 +56,12 @@ std::vector<Variable> split(const Variable& x, const std::vector<Index>& sizes, 
 
 std::vector<Variable> unbind(const Variable& x, int dim) {
   return record_split("unbind", x, [&](const Tensor& t) { return unbind(t, dim); });
+}
+
+Variable expand(const Variable& x, const Shape& shape) {
+  return record("expand", expand(x.value(), shape), {x}, [dx = x.slot()](const Tensor& dy) {
+    dx.gradient([&](Into out) { sum_to(dy, out); });
+  });
 }
 
 namespace {

@@ -107,6 +107,7 @@ HWY_AFTER_NAMESPACE();
 #include "tensor/format.h"
 #include "tensor/lines.h"
 #include "tensor/ops/view.h"
+#include "tensor/ops/walk.h"
 #include "tensor/parallel.h"
 
 namespace heed {
@@ -314,38 +315,10 @@ template <class T> void add_lines(const Tensor& x, int axis, const Tensor& index
   });
 }
 
-// y (=|+=) mask ? value : x over the last axis' lines
-template <class T> void fill_lines(const Tensor& x, const Tensor& mask, T value, const Tensor& y, bool add) {
-  const T* from = x.data<T>();
-  const std::uint8_t* set = mask.data<std::uint8_t>();
-  T* to = y.mutable_data<T>();
-  const int axis = x.rank() - 1;
-  const Index n = x.shape()[axis], xs = x.strides()[axis], ms = mask.strides()[axis], ys = y.strides()[axis];
-  const Lines<3> lines(x.shape(), axis, {x.strides(), mask.strides(), y.strides()});
-  parallel_for(n == 0 ? 0 : lines.count(), row_grain(n), [&](Index begin, Index end) {
-    lines(begin, end, [&](const std::array<Index, 3>& at) {
-      const T* a = from + at[0];
-      const std::uint8_t* m = set + at[1];
-      T* out = to + at[2];
-      const auto one = [&](Index i) { return m[i * ms] ? value : a[i * xs]; };
-      if constexpr (std::is_floating_point_v<T>)
-        if (add) {
-          for (Index i = 0; i < n; ++i) out[i * ys] += one(i);
-          return;
-        }
-      if (xs == 1 && ms == 1 && ys == 1)
-        for (Index i = 0; i < n; ++i) out[i] = m[i] ? value : a[i];
-      else
-        for (Index i = 0; i < n; ++i) out[i * ys] = one(i);
-    });
-  });
-}
-
-Tensor fitting_mask(std::string_view op, const Tensor& x, const Tensor& mask) {
+void check_mask(std::string_view op, const Tensor& x, const Tensor& mask) {
   check<DTypeError>(mask.dtype() == DType::u8, "{}: takes a mask of u8: {}", op, mask.dtype());
   check<ShapeError>(broadcast_shapes(op, x.shape(), mask.shape()) == x.shape(),
                     "{}: mask does not broadcast to x: x {}, mask {}", op, x.shape(), mask.shape());
-  return expand(mask, x.shape());
 }
 
 }  // namespace
@@ -495,20 +468,26 @@ Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& 
 }
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
-  const Tensor set = fitting_mask("masked_fill", x, mask);
-  if (x.rank() == 0) return reshape(masked_fill(reshape(x, {1}), reshape(set, {1}), value), {});
+  check_mask("masked_fill", x, mask);
   Tensor y = empty(x.shape(), x.dtype());
   const Tensor one = full({}, value, x.dtype());
-  visit_any(x.dtype(), [&]<class T>() { fill_lines<T>(x, set, one.item<T>(), y, false); });
+  visit_any(x.dtype(), [&]<class T>() {
+    const T filling = one.item<T>();
+    for_each_element<T, std::uint8_t, T>(
+        x.shape(), 1, [filling](T& v, std::uint8_t& set, T& to) { to = set ? filling : v; }, x, mask, y);
+  });
   return y;
 }
 
 void masked_fill_grad(const Tensor& mask, const Tensor& dy, Into dx) {
-  const Tensor set = fitting_mask("masked_fill_grad", dy, mask);
+  check_mask("masked_fill_grad", dy, mask);
   check_same_dtype("masked_fill_grad", "dy", dy, "dx", dx.tensor);
-  check<ShapeError>(dy.shape() == dx.tensor.shape(), "masked_fill_grad: dy {}, dx {}", dy.shape(), dx.tensor.shape());
-  if (dy.rank() == 0) return masked_fill_grad(reshape(set, {1}), reshape(dy, {1}), {reshape(dx.tensor, {1}), dx.add});
-  visit_float(dy.dtype(), "masked_fill_grad", [&]<class T>() { fill_lines<T>(dy, set, T(0), dx.tensor, dx.add); });
+  check<ShapeError>(dy.shape() == dx.tensor.shape(), "masked_fill_grad: shapes differ: dy {}, dx {}", dy.shape(), dx.tensor.shape());
+  dx.tensor.storage().touch();
+  visit_float(dy.dtype(), "masked_fill_grad", [&]<class T>() {
+    for_each_element<T, std::uint8_t, T>(
+        dy.shape(), 1, [add = dx.add](T& v, std::uint8_t& set, T& to) { to = (add ? to : T(0)) + (set ? T(0) : v); }, dy, mask, dx.tensor);
+  });
 }
 
 Tensor masked_select(const Tensor& x, const Tensor& mask) {

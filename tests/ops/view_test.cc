@@ -255,6 +255,29 @@ TEST_CASE("views of variables: several views of one tensor add into one gradient
   CHECK(x.grad().to_vector<double>() == std::vector<double>{1 + 13, 3 + 5 + 11, 7 + 9, 2 + 14, 4 + 6 + 12, 8 + 10});
 }
 
+// What backward hands on may be an expanded view (of sum) or lie in a value still saved: later additions must not write there.
+TEST_CASE("a gradient that arrived as a view takes further gradients") {
+  const Variable x = variable(tensor({{1, 2}, {3, 4}}, DType::f64));
+  {
+    Tape tape;
+    const Variable y = reshape(x, {4});
+    tape.backward(sum(y) + sum(transpose(x)) + sum(square(slice(x, 0, 1))));
+  }
+  CHECK(x.grad().to_vector<double>() == std::vector<double>{2, 2, 8, 10});
+  x.forget_gradient();
+  const Tensor upstream = expand(tensor({1}, DType::f64), {2, 2}), kept = tensor({{1, 2}, {3, 4}}, DType::f64);
+  for (const Tensor& dy : {upstream, kept}) {
+    Tape tape;
+    const Variable y = transpose(x), z = x + x;
+    const Variable outputs[] = {y, z};
+    const Tensor gradients[] = {dy, dy};
+    tape.backward(outputs, gradients);
+    CHECK(kept.to_vector<double>() == std::vector<double>{1, 2, 3, 4});
+  }
+  // dyᵀ + 2 dy for both
+  CHECK(x.grad().to_vector<double>() == std::vector<double>{3 + 3, 3 + 3 + 4, 3 + 2 + 6, 3 + 12});
+}
+
 TEST_CASE("gradients of views") {
   const Tensor x = reshape(arange(0, 24, 1, DType::f64), {2, 3, 4}), y = reshape(arange(5, 29, 1, DType::f64), {2, 3, 4});
   using Inputs = std::span<const Variable>;
@@ -271,6 +294,7 @@ TEST_CASE("gradients of views") {
   holds([](Inputs v) { return flip(v[0], {0, -1}); });
   holds([](Inputs v) { return slice(slice(v[0], 2, 0, Slice::kToEnd, 2), 1, 2, Slice::kToEnd, -1); });
   holds([](Inputs v) { return select(v[0], -1, -1); });
+  holds([](Inputs v) { return expand(unsqueeze(v[0], 1), {5, 2, -1, 3, 4}); });
   holds([](Inputs v) { return concat({v[0], transpose(v[1], 0, 2), v[0]}, 1); });
   holds([](Inputs v) { return stack({v[0], transpose(v[1], 0, 2)}, 2); });
   holds([](Inputs v) { return concat(split(v[0], {1, 3}, 2), 2); });
