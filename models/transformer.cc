@@ -20,7 +20,7 @@ FeedForward::Options feed_forward_options(const TransformerOptions& o) {
   return {.width = o.width, .inner = o.feed_forward, .activation = o.activation, .gated = o.gated, .dropout = o.activation_dropout, .bias = o.bias, .init = xavier_uniform()};
 }
 
-Residual::Options residual_options(const TransformerOptions& o) { return {.width = o.width, .dropout = o.dropout, .norm_at = o.norm, .eps = o.eps}; }
+Residual::Options residual_options(const TransformerOptions& o) { return {.width = o.width, .dropout = o.dropout, .norm_at = o.norm, .eps = o.eps, .bias = o.bias}; }
 
 bool has_final_norm(const TransformerOptions& o) { return o.final_norm == FinalNorm::always || o.norm == NormAt::before; }
 
@@ -84,7 +84,7 @@ Variable TransformerDecoderLayer::next(const Variable& x, const Memory* memory, 
 
 TransformerEncoder::TransformerEncoder(Scope scope, const TransformerOptions& o) {
   for (Index k = 0; k < o.encoder_layers; ++k) layers.emplace_back(scope / "layers" / k, o);
-  if (has_final_norm(o)) norm.emplace(scope / "norm", LayerNorm::Options{.width = o.width, .eps = o.eps});
+  if (has_final_norm(o)) norm.emplace(scope / "norm", LayerNorm::Options{.width = o.width, .eps = o.eps, .bias = o.bias});
 }
 
 Variable TransformerEncoder::operator()(const Variable& x, const Mask& mask, std::vector<AttentionMap>* maps) const {
@@ -99,7 +99,7 @@ Variable TransformerEncoder::operator()(const Variable& x, const Mask& mask, std
 
 TransformerDecoder::TransformerDecoder(Scope scope, const TransformerOptions& o, bool cross) {
   for (Index k = 0; k < o.decoder_layers; ++k) layers.emplace_back(scope / "layers" / k, o, cross);
-  if (has_final_norm(o)) norm.emplace(scope / "norm", LayerNorm::Options{.width = o.width, .eps = o.eps});
+  if (has_final_norm(o)) norm.emplace(scope / "norm", LayerNorm::Options{.width = o.width, .eps = o.eps, .bias = o.bias});
 }
 
 std::vector<Memory> TransformerDecoder::prepare(const Variable& states, const Mask& mask) const {

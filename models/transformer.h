@@ -23,7 +23,7 @@ struct TransformerOptions {
   NormAt norm = NormAt::after;
   FinalNorm final_norm = FinalNorm::automatic;
   double eps = 1e-5;
-  bool bias = true;
+  bool bias = true;                           // of projections, feed-forward layers and norms, as in PyTorch
   bool packed_qkv_start = false;              // Xavier over the packed [3d, d] projection, as PyTorch, instead of over each
 };
 

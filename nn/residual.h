@@ -13,9 +13,10 @@ struct Residual {
     double dropout = 0.1;
     NormAt norm_at = NormAt::after;
     double eps = 1e-5;
+    bool bias = true;             // of the norm
   };
   Residual(Scope scope, Options options)
-      : norm(scope, {.width = options.width, .eps = options.eps}), dropout(options.dropout), norm_at(options.norm_at) {}
+      : norm(scope, {.width = options.width, .eps = options.eps, .bias = options.bias}), dropout(options.dropout), norm_at(options.norm_at) {}
 
   // x [..., d]; sublayer: [..., d] -> [..., d]
   Variable operator()(const Variable& x, auto&& sublayer) const {

@@ -46,6 +46,13 @@ void check_close(const std::string& what, const Tensor& actual, const Tensor& ex
   CHECK_MESSAGE(worst <= bound * scale, fmt::format("{} at element {} instead of {}", a[at], at, e[at]));
 }
 
+Tensor rows_that_count(const Tensor& x, const Tensor& lengths) {
+  const Tensor y = x.clone();
+  for (Index b = 0; b < y.size(0); ++b)
+    if (const Index n = lengths.span<std::int64_t>()[std::size_t(b)]; n < y.size(1)) fill_(y(b, Slice{n}), 0);
+  return y;
+}
+
 Case::Case(const std::string& file, const std::string& name, DType dtype)
     : file_name_(file),
       name_(name),
@@ -83,16 +90,6 @@ void Case::fill(Parameters& parameters) const {
   REQUIRE_MESSAGE(stored == parameters.items().size(),
                   what("parameters") << ": " << stored << " in the file, " << parameters.items().size() << " in the module");
 }
-
-namespace {
-// x [B, T, ...] with rows t >= lengths[b] set to zero, as the files have them.
-Tensor rows_that_count(const Tensor& x, const Tensor& lengths) {
-  const Tensor y = x.clone();
-  for (Index b = 0; b < y.size(0); ++b)
-    if (const Index n = lengths.span<std::int64_t>()[std::size_t(b)]; n < y.size(1)) fill_(y(b, Slice{n}), 0);
-  return y;
-}
-}  // namespace
 
 void Case::check_value(const std::string& output, const Tensor& actual) const {
   check_close(what("output." + output), actual, get("output." + output));

@@ -20,6 +20,9 @@ std::vector<std::string> cases(const std::string& file);
 // Largest |a - e| at most bound · max(|e|, 0.01), both taken over the whole tensor: bound 1e-10 in f64, 1e-5 in f32.
 void check_close(const std::string& what, const Tensor& actual, const Tensor& expected);
 
+// x [B, T, ...] with rows t >= lengths[b] set to zero, as the files have them.
+Tensor rows_that_count(const Tensor& x, const Tensor& lengths);
+
 // One case of a file in one precision. A test makes its inputs, fills its parameters, computes, and hands back the outputs.
 class Case {
  public:
