@@ -35,4 +35,30 @@ int main() {
 }
 
 /* Output:
+x is [2, 3] f32
+[[1. 2. 3.]
+ [4. 5. 6.]]
+
+second row        [4. 5. 6.]
+last column       [3. 6.]
+columns backwards
+[[3. 2. 1.]
+ [6. 5. 4.]]
+transposed
+[[1. 4.]
+ [2. 5.]
+ [3. 6.]]
+
+after copy_into(x[0], ...)
+[[10. 20. 30.]
+ [ 4.  5.  6.]]
+
+x - mean of each row
+[[-10.   0.  10.]
+ [ -1.   0.   1.]]
+product x xᵀ
+[[1400.  320.]
+ [ 320.   77.]]
+
+matmul: inner sizes differ: a [2, 3], b [2, 3] (3 and 2)
 */

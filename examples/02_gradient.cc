@@ -45,4 +45,9 @@ int main() {
 }
 
 /* Output:
+f(x) = 32.0, df/dx = [5. 7. 9.]
+without a tape: 14.0, wants a gradient: false
+twice 1 - tanh²: [0.8399 0.1413 0.0197]
+softmax(x)·x: gradient right to 1e-6: true
+backward: this tape was already played; record the operations again on a new tape
 */

@@ -32,4 +32,8 @@ int main() {
 }
 
 /* Output:
+x     [-2.  -0.5  0.   1.   3. ]
+mish  [-0.2525 -0.2207  0.0000  0.8651  2.9865]
+slope [-0.1084  0.2895  0.6000  1.0490  1.0211]
+agrees with central differences: true
 */

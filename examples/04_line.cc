@@ -30,4 +30,10 @@ int main() {
 }
 
 /* Output:
+step   1  loss 4.5431
+step  50  loss 0.0170
+step 100  loss 0.0028
+step 150  loss 0.0027
+step 200  loss 0.0027
+line.weight = 3.01, line.bias = -2.01
 */

@@ -40,7 +40,7 @@ int main() {
   Adam adam(parameters, {.learning_rate = 0.02});
   for (int step = 1; step <= 400; ++step) {
     Tape tape(Key{1, step});   // the key makes dropout's masks: training
-    const Variable loss = binary_cross_entropy_with_logits(model(constant(x)), constant(y));
+    const Variable loss = binary_cross_entropy_with_logits(model(constant(x)), y);
     tape.backward(loss);
     adam.step();
   }
@@ -48,4 +48,19 @@ int main() {
 }
 
 /* Output:
+parameter             shape          count
+in.weight             [8, 2]            16
+in.bias               [8]                8
+highway.carry.weight  [8, 8]            64
+highway.carry.bias    [8]                8
+highway.gate.weight   [8, 8]            64
+highway.gate.bias     [8]                8
+out.weight            [1, 8]             8
+out.bias              [1]                1
+total 177 parameters, 708 B of weights, 2.8 KiB when training with two moments
+
+exclusive or: [[0.00]
+ [1.00]
+ [1.00]
+ [0.00]]
 */

@@ -37,4 +37,14 @@ int main() {
 }
 
 /* Output:
+by hand:
+  a          score  0.707  weight 0.088
+  beautiful  score  1.414  weight 0.178
+  dog        score  2.828  weight 0.734
+  context [4.548, 5.452]
+by the library:
+  weights [0.088 0.178 0.734]
+  context [4.548 5.452]
+only two words:
+  weights [0.330 0.670 0.000]
 */

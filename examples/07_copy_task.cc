@@ -60,4 +60,11 @@ int main() {
 }
 
 /* Output:
+step 100  loss 0.45
+step 200  loss 0.07
+step 300  loss 0.00
+hgead. -> hgead
+ga. -> ga
+ead. -> ead
+ef. -> ef
 */

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every numbered lesson prints what the comment at its end says.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+#include "tensor/file.h"
+#include "tests/run_program.h"
+
+namespace fs = std::filesystem;
+
+TEST_CASE("lessons print what their last comment says") {
+  int lessons = 0;
+  for (const auto& entry : fs::directory_iterator(fs::path(HEED_SOURCE_DIR) / "examples")) {
+    const fs::path source = entry.path();
+    if (source.extension() != ".cc") continue;
+    CAPTURE(source.string());
+    ++lessons;
+    const std::string text = heed::read_file(source.string()), opening = "/* Output:\n", closing = "*/\n";
+    const std::size_t begin = text.rfind(opening);
+    REQUIRE(begin != std::string::npos);
+    REQUIRE(text.ends_with(closing));
+    const std::string expected = text.substr(begin + opening.size(), text.size() - closing.size() - begin - opening.size());
+    const Ran ran = run_program("'" + (fs::path(HEED_BUILD_DIR) / "examples" / source.stem()).string() + "'");
+    CHECK(ran.exit_code == 0);
+    CHECK(ran.output == expected);
+  }
+  CHECK(lessons >= 7);
+}
