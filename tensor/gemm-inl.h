@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Micro-kernel, packing and block loops of the matrix product, per target. Scratch comes from the caller.
 //   tile    rows x (vectors of columns) of c in registers, all k of one block
-//   strip   kRows rows of a, packed k by k: [k][rows]
+//   strip   up to kRows rows of a
 //   panel   width columns of b, packed k by k: [k][width]
 #include <cstddef>
 #include <utility>
@@ -30,24 +30,30 @@ template <class T> struct Tile {
   static constexpr size_t kRows = 6, kThinRows = 2;
 #endif
   static constexpr size_t kWidth = 2 * kLanes, kThinWidth = 4 * kLanes;
-  static constexpr size_t kGroups = (kRows + kLanes - 1) / kLanes;
 };
 
-// The k loop of one tile: acc[r][v] = a[r, k] * b[k, v] + acc[r][v]. Rows of a are reached three to a pointer.
+// The k loop of one tile: acc[r][v] = a[r, k] * b[k, v] + acc[r][v], started at `from` or at zero. Rows of a are reached three
+// to a pointer. Each step fetches one line at `ahead`.
 template <class T, size_t kRows, size_t kVectors>
-HWY_NOINLINE void TileKernel(size_t depth, const T* a, Index a_row, Index a_k, const T* b, Index b_k, T* c, Index c_row, bool add) {
+HWY_NOINLINE void TileKernel(Index depth, const T* a, Index a_row, Index a_k, const T* b, Index b_k, const T* from,
+                             Index from_row, T* to, Index to_row, const T* ahead, Index ahead_k) {
   using D = hn::ScalableTag<T>;
   const D d;
   constexpr size_t kLanes = hn::MaxLanes(D());
   hn::Vec<D> acc[kRows][kVectors];
   // g++ 12 leaves these loops rolled and the accumulators in memory without the pragma
   HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r)
-    HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) acc[r][v] = add ? hn::LoadU(d, c + Index(r) * c_row + v * kLanes) : hn::Zero(d);
+    HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) {
+      acc[r][v] = from ? hn::LoadU(d, from + Index(r) * from_row + v * kLanes) : hn::Zero(d);
+      __builtin_prefetch(to + Index(r) * to_row + v * kLanes, 1);
+    }
   const T* rows[(kRows + 2) / 3];
   HWY_UNROLL(16) for (size_t r = 0; r < kRows; r += 3) rows[r / 3] = a + Index(r) * a_row;
-  for (size_t k = 0; k < depth; ++k) {
+  for (Index k = 0; k < depth; ++k) {
     hn::Vec<D> bk[kVectors];
     HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) bk[v] = hn::LoadU(d, b + v * kLanes);
+    __builtin_prefetch(ahead, 0, 2);
+    ahead += ahead_k;
     HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r) {
       const auto ark = hn::Set(d, rows[r / 3][Index(r % 3) * a_row]);
       HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) acc[r][v] = hn::MulAdd(ark, bk[v], acc[r][v]);
@@ -56,71 +62,74 @@ HWY_NOINLINE void TileKernel(size_t depth, const T* a, Index a_row, Index a_k, c
     b += b_k;
   }
   HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r)
-    HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) hn::StoreU(acc[r][v], d, c + Index(r) * c_row + v * kLanes);
+    HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) hn::StoreU(acc[r][v], d, to + Index(r) * to_row + v * kLanes);
 }
 
-template <class T> using TileFunction = void (*)(size_t, const T*, Index, Index, const T*, Index, T*, Index, bool);
+template <class T>
+using TileFunction = void (*)(Index, const T*, Index, Index, const T*, Index, const T*, Index, T*, Index, const T*, Index);
 
-template <class T, size_t kVectors, size_t... kRow> TileFunction<T> PickTile(size_t rows, std::index_sequence<kRow...>) {
+template <class T, size_t kVectors, size_t... kRow> TileFunction<T> PickTile(Index rows, std::index_sequence<kRow...>) {
   static constexpr TileFunction<T> table[] = {&TileKernel<T, kRow + 1, kVectors>...};
   return table[rows - 1];
 }
 
-// One tile at the pointers of p, p.m and p.n within the tile's size; edges and strided c go through a buffer.
-template <class T> void MultiplyTile(const Product<T>& p) {
-  using Size = Tile<T>;
-  const size_t rows = size_t(p.m), columns = size_t(p.n), vectors = (columns + Size::kLanes - 1) / Size::kLanes;
-  const size_t wide = vectors <= 2 ? vectors : 4, width = wide * Size::kLanes;
-  const TileFunction<T> kernel = wide == 1   ? PickTile<T, 1>(rows, std::make_index_sequence<Size::kRows>())
-                                 : wide == 2 ? PickTile<T, 2>(rows, std::make_index_sequence<Size::kRows>())
-                                             : PickTile<T, 4>(rows, std::make_index_sequence<Size::kThinRows>());
-  if (columns == width && p.c_column == 1) return kernel(size_t(p.k), p.a, p.a_row, p.a_k, p.b, p.b_k, p.c, p.c_row, p.add);
-  HWY_ALIGN T buffer[Size::kRows * Size::kWidth + Size::kThinWidth] = {};
-  if (p.add)
-    for (Index r = 0; r < p.m; ++r)
-      for (Index j = 0; j < p.n; ++j) buffer[size_t(r) * width + size_t(j)] = p.c[r * p.c_row + j * p.c_column];
-  kernel(size_t(p.k), p.a, p.a_row, p.a_k, p.b, p.b_k, buffer, Index(width), p.add);
-  for (Index r = 0; r < p.m; ++r)
-    for (Index j = 0; j < p.n; ++j) p.c[r * p.c_row + j * p.c_column] = buffer[size_t(r) * width + size_t(j)];
+// 1, 2 or 4 vectors hold these columns.
+template <class T> constexpr Index TileVectors(Index columns) {
+  constexpr Index kLanes = Index(Tile<T>::kLanes);
+  return columns <= kLanes ? 1 : columns <= 2 * kLanes ? 2 : 4;
 }
 
-// ---- packing: dst[k * width + j] = src[k * k_step + j * j_step],  k < depth, j < count ------------------------------
-// A row may write up to kGroups vectors: rows are written in order, and dst has room for the last one.
+template <class T> TileFunction<T> TileOf(Index rows, Index vectors) {
+  if (vectors == 1) return PickTile<T, 1>(rows, std::make_index_sequence<Tile<T>::kRows>());
+  if (vectors == 2) return PickTile<T, 2>(rows, std::make_index_sequence<Tile<T>::kRows>());
+  return PickTile<T, 4>(rows, std::make_index_sequence<Tile<T>::kThinRows>());
+}
 
-template <class T> void PackCopy(const T* src, Index k_step, size_t depth, size_t count, size_t width, T* dst) {
+// The same for edges and columns apart, through a buffer.
+template <class T>
+HWY_NOINLINE void RaggedTile(Index rows, Index columns, Index depth, const T* a, Index a_row, Index a_k, const T* b, Index b_k,
+                             const T* from, Index from_row, Index from_column, T* to, Index to_row, Index to_column) {
+  const Index vectors = TileVectors<T>(columns), width = vectors * Index(Tile<T>::kLanes);
+  HWY_ALIGN T buffer[Tile<T>::kRows * Tile<T>::kThinWidth] = {};
+  if (from)
+    for (Index r = 0; r < rows; ++r)
+      for (Index j = 0; j < width; ++j) buffer[r * width + j] = j < columns ? from[r * from_row + j * from_column] : T(0);
+  TileOf<T>(rows, vectors)(depth, a, a_row, a_k, b, b_k, from ? buffer : nullptr, width, buffer, width, b, b_k);
+  for (Index r = 0; r < rows; ++r)
+    for (Index j = 0; j < columns; ++j) to[r * to_row + j * to_column] = buffer[r * width + j];
+}
+
+// ---- packing --------------------------------------------------------------------------------------------------------
+
+// dst[j] = src[j], j < count. May write a whole vector at the end. `ahead` is where a later row lies: rows are too short for
+// the hardware to run ahead of them.
+template <class T> HWY_INLINE void CopyRow(const T* src, size_t count, Index ahead, T* dst) {
   const hn::ScalableTag<T> d;
   constexpr size_t kLanes = Tile<T>::kLanes;
-  for (size_t k = 0; k < depth; ++k, src += k_step, dst += width) {
-    size_t j = 0;
-    for (; j + kLanes <= count; j += kLanes) hn::StoreU(hn::LoadU(d, src + j), d, dst + j);
-#if HWY_TARGET <= HWY_AVX2
-    if (j < count) hn::StoreU(hn::MaskedLoad(hn::FirstN(d, count - j), d, src + j), d, dst + j), j += kLanes;
-#else
-    for (; j < count; ++j) dst[j] = src[j];
-#endif
-    for (; j < width; ++j) dst[j] = 0;
+  size_t j = 0;
+  for (; j + kLanes <= count; j += kLanes) {
+    __builtin_prefetch(src + ahead + Index(j));
+    hn::StoreU(hn::LoadU(d, src + j), d, dst + j);
   }
-}
-
-template <class T> void PackStrided(const T* src, Index k_step, Index j_step, size_t depth, size_t count, size_t width, T* dst) {
-  for (size_t k = 0; k < depth; ++k, src += k_step, dst += width)
-    for (size_t j = 0; j < width; ++j) dst[j] = j < count ? src[Index(j) * j_step] : T(0);
+#if HWY_TARGET <= HWY_AVX2
+  if (j < count) hn::StoreU(hn::MaskedLoad(hn::FirstN(d, count - j), d, src + j), d, dst + j);
+#else
+  for (; j < count; ++j) dst[j] = src[j];
+#endif
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// kSide x kLanes elements, kSide = 16 bytes of them: rows j of src become columns. Lane group g of part[i] takes row
-// kSide * g + i, so one transposition inside 128-bit groups leaves the columns in order.
-template <class T> HWY_INLINE void TransposeGroup(const T* const* rows, Index at, hn::Vec<hn::ScalableTag<T>>* out) {
+// kSide = 16 bytes of elements. out[i] = column `at + i` of kLanes rows that are kept as one pointer for each kSide of them.
+// Lane group g of part[i] takes row kSide g + i, so one transposition inside 128-bit groups leaves the columns in order.
+template <class T> HWY_INLINE void TransposeGroup(const T* const* rows, Index row, Index at, hn::Vec<hn::ScalableTag<T>>* out) {
   using D = hn::ScalableTag<T>;
   const D d;
-  constexpr size_t kLanes = Tile<T>::kLanes, kSide = 16 / sizeof(T);
+  constexpr size_t kSide = 16 / sizeof(T), kGroups = hn::MaxLanes(D()) / kSide;
   hn::Vec<D> part[kSide];
   HWY_UNROLL(16) for (size_t i = 0; i < kSide; ++i) {
-    part[i] = hn::LoadDup128(d, rows[i] + at);
-    HWY_UNROLL(16) for (size_t g = 1; g < kLanes / kSide; ++g) {
-      const auto before = hn::FirstN(d, g * kSide);
-      part[i] = hn::IfThenElse(before, part[i], hn::LoadDup128(d, rows[g * kSide + i] + at));
-    }
+    part[i] = hn::LoadDup128(d, rows[0] + Index(i) * row + at);
+    HWY_UNROLL(16) for (size_t g = 1; g < kGroups; ++g)
+      part[i] = hn::IfThenElse(hn::FirstN(d, g * kSide), part[i], hn::LoadDup128(d, rows[g] + Index(i) * row + at));
   }
   if constexpr (sizeof(T) == 8) {
     out[0] = hn::InterleaveLower(d, part[0], part[1]);
@@ -137,93 +146,212 @@ template <class T> HWY_INLINE void TransposeGroup(const T* const* rows, Index at
     out[3] = hn::BitCast(d, hn::InterleaveUpper(wide, high01, high23));
   }
 }
+#endif
 
-// k_step = 1: kGroups vectors of columns at a time
-template <class T, size_t kGroups> void PackTransposed(const T* src, Index j_step, size_t depth, size_t count, size_t width, T* dst) {
+// dst[k * width + j] = src[j * j_step + k],  k < depth, j < count
+template <class T> void Transpose(const T* src, Index j_step, Index depth, Index count, Index width, T* dst) {
+  Index j = 0;
+#if HWY_TARGET != HWY_SCALAR
   using D = hn::ScalableTag<T>;
   const D d;
-  constexpr size_t kLanes = Tile<T>::kLanes, kSide = 16 / sizeof(T);
-  const T* rows[kGroups * kLanes];
-  for (size_t j = 0; j < kGroups * kLanes; ++j) rows[j] = src + Index(j < count ? j : count - 1) * j_step;
-  size_t k = 0;
-  for (; k + kSide <= depth; k += kSide) {
-    hn::Vec<D> out[kGroups][kSide];
-    HWY_UNROLL(16) for (size_t g = 0; g < kGroups; ++g) TransposeGroup<T>(rows + g * kLanes, Index(k), out[g]);
-    HWY_UNROLL(16) for (size_t i = 0; i < kSide; ++i)
-      HWY_UNROLL(16) for (size_t g = 0; g < kGroups; ++g) hn::StoreU(out[g][i], d, dst + (k + i) * width + g * kLanes);
+  constexpr size_t kSide = 16 / sizeof(T), kGroups = hn::MaxLanes(D()) / kSide;
+  constexpr Index kLanes = Index(Tile<T>::kLanes);
+  for (; j + kLanes <= count; j += kLanes) {
+    const T* rows[kGroups];
+    HWY_UNROLL(16) for (size_t g = 0; g < kGroups; ++g) rows[g] = src + (j + Index(g * kSide)) * j_step;
+    Index k = 0;
+    for (; k + Index(kSide) <= depth; k += Index(kSide)) {
+      hn::Vec<D> out[kSide];
+      TransposeGroup<T>(rows, j_step, k, out);
+      HWY_UNROLL(16) for (size_t i = 0; i < kSide; ++i) hn::StoreU(out[i], d, dst + (k + Index(i)) * width + j);
+    }
+    for (; k < depth; ++k)
+      for (Index l = j; l < j + kLanes; ++l) dst[k * width + l] = src[l * j_step + k];
   }
-  for (; k < depth; ++k)
-    for (size_t j = 0; j < count; ++j) dst[k * width + j] = rows[j][k];
-}
 #endif
-
-template <class T> void PackStrip(const T* a, Index a_row, Index a_k, size_t depth, size_t rows, T* dst) {
-  if (a_row == 1) return PackCopy(a, a_k, depth, rows, rows, dst);
-#if HWY_TARGET != HWY_SCALAR
-  if (a_k == 1) return PackTransposed<T, Tile<T>::kGroups>(a, a_row, depth, rows, rows, dst);
-#endif
-  PackStrided(a, a_k, a_row, depth, rows, rows, dst);
+  for (; j < count; ++j)
+    for (Index k = 0; k < depth; ++k) dst[k * width + j] = src[j * j_step + k];
 }
 
-template <class T> void PackPanel(const T* b, Index b_k, Index b_column, size_t depth, size_t columns, size_t width, T* dst) {
-  if (b_column == 1) return PackCopy(b, b_k, depth, columns, width, dst);
-#if HWY_TARGET != HWY_SCALAR
-  if (b_k == 1) {
-    constexpr size_t kLanes = Tile<T>::kLanes;
-    for (size_t j = 0; j < columns; j += kLanes)
-      PackTransposed<T, 1>(b + Index(j) * b_column, b_column, depth, columns - j < kLanes ? columns - j : kLanes, width, dst + j);
+// Panels of b, [columns / width][depth][width]; what a ragged last panel lacks is zero.
+template <class T> void PackPanels(const T* b, Index b_k, Index b_column, Index depth, Index columns, Index width, T* dst) {
+  const Index ragged = columns % width;
+  if (ragged)
+    for (Index k = 0; k < depth; ++k)
+      for (Index j = ragged; j < width; ++j) dst[(columns - ragged) * depth + k * width + j] = 0;
+  if (b_column == 1) {
+    for (Index k = 0; k < depth; ++k)
+      for (Index j = 0; j < columns; j += width)
+        CopyRow(b + k * b_k + j, size_t(columns - j < width ? columns - j : width), 4 * b_k, dst + j * depth + k * width);
     return;
   }
-#endif
-  PackStrided(b, b_k, b_column, depth, columns, width, dst);
+  for (Index j = 0; j < columns; j += width) {
+    const Index count = columns - j < width ? columns - j : width;
+    const T* from = b + j * b_column;
+    T* to = dst + j * depth;
+    if (b_k == 1) {
+      Transpose(from, b_column, depth, count, width, to);
+    } else {
+      for (Index k = 0; k < depth; ++k)
+        for (Index l = 0; l < count; ++l) to[k * width + l] = from[k * b_k + l * b_column];
+    }
+  }
+}
+
+// m rows in strips of nearly equal height, at most `most`.
+struct Strips {
+  Index count, height, higher;   // the first `higher` strips have one row more
+  Strips(Index m, Index most) : count((m + most - 1) / most), height(m / count), higher(m % count) {}
+  Index start(Index s) const { return s * height + (s < higher ? s : higher); }
+  Index rows(Index s) const { return height + (s < higher); }
+};
+
+// A block of a: its rows as rows, [m][plan.a_row], or where a lies by columns its strips, [strips][depth][whole vectors].
+template <class T>
+void PackStrips(const Product<T>& p, const GemmPlan& plan, const Strips& strips, Index depth, const T* a, T* dst) {
+  constexpr Index kLanes = Index(Tile<T>::kLanes);
+  if (p.a_row == 1) {
+    const Index pitch = (plan.rows + kLanes - 1) / kLanes * kLanes;
+    for (Index k = 0; k < depth; ++k)
+      for (Index s = 0; s < strips.count; ++s) {
+        const Index first = strips.start(s), count = p.m - first < pitch ? p.m - first : pitch;
+        CopyRow(a + k * p.a_k + first, size_t(count), 4 * p.a_k, dst + (s * depth + k) * pitch);
+      }
+  } else if (p.a_k == 1) {
+    for (Index r = 0; r < p.m; ++r) CopyRow(a + r * p.a_row, size_t(depth), 4 * p.a_row, dst + r * plan.a_row);
+  } else {
+    for (Index r = 0; r < p.m; ++r)
+      for (Index k = 0; k < depth; ++k) dst[r * plan.a_row + k] = a[r * p.a_row + k * p.a_k];
+  }
 }
 
 // ---- blocks ---------------------------------------------------------------------------------------------------------
 
-// Strips of a block of a stand in L2, one panel of b in L1.
-template <class T> void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, Index row, Index column, T* scratch, Finish<T> finish) {
+// A block of a stands in L2, one panel of b in L1. Between blocks of k, and where c lies by columns, sums stand in scratch,
+// tile after tile: rows of c that are a power of two apart would share their places in the caches.
+template <class T>
+void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, Index packed_column, Index row, Index column,
+                   T* scratch, Finish<T> finish) {
   constexpr Index kLanes = Index(Tile<T>::kLanes);
-  const Index strips = (p.m + plan.rows - 1) / plan.rows, padded = (p.n + plan.width - 1) / plan.width * plan.width;
-  T* const panel = scratch + plan.strip_scratch;
+  const Strips strips(p.m, plan.rows);
+  const Index pitch = (plan.rows + kLanes - 1) / kLanes * kLanes;
+  T* const sums = scratch + plan.sums;
+  const bool by_columns = plan.pack_a && p.a_row == 1;
+  const Index a_row = by_columns ? 1 : plan.pack_a ? plan.a_row : p.a_row, a_k = by_columns ? pitch : plan.pack_a ? 1 : p.a_k;
+  if (plan.transposed && p.add)
+    for (Index j = 0; j < p.n; j += plan.width)
+      Transpose(p.c + j * p.c_column, p.c_column, p.m, p.n - j < plan.width ? p.n - j : plan.width, plan.width, sums + j * p.m);
   for (Index k = 0; k < p.k; k += plan.depth) {
     const Index depth = p.k - k < plan.depth ? p.k - k : plan.depth;
-    if (plan.pack_a)
-      for (Index s = 0; s < strips; ++s) {
-        const Index first = p.m * s / strips, rows = p.m * (s + 1) / strips - first;
-        PackStrip(p.a + first * p.a_row + k * p.a_k, p.a_row, p.a_k, size_t(depth), size_t(rows), scratch + first * depth);
-      }
+    const bool first = k == 0, last = k + depth == p.k;
     Index finished = 0;
-    for (Index j = 0; j < p.n; j += plan.width) {
-      const Index columns = p.n - j < plan.width ? p.n - j : plan.width;
-      Product<T> tile = p;
-      tile.n = columns;
-      tile.k = depth;
-      tile.add = p.add || k > 0;
+    if (plan.pack_a) PackStrips(p, plan, strips, depth, p.a + k * p.a_k, scratch);
+    for (Index begin = 0; begin < p.n; begin += plan.group) {
+      const Index end = p.n - begin < plan.group ? p.n : begin + plan.group;
+      const T* b = p.b + k * p.b_k + begin * p.b_column;
+      Index line = 0;
+      // a kernel reads 1, 2 or 4 whole vectors of b, so other columns cannot be read in place
+      const Index over = (end - begin) % plan.width;
+      const bool direct = !packed && plan.direct_b && (over == 0 || over == kLanes || over == 2 * kLanes);
       if (packed) {
-        tile.b = packed + k * padded + j * depth, tile.b_k = plan.width;
-      } else {
-        tile.b = p.b + k * p.b_k + j * p.b_column;
-        // a kernel reads whole vectors, so ragged columns go through the panel
-        if (!plan.direct_b || (columns != plan.width && columns != kLanes && columns != 2 * kLanes)) {
-          PackPanel(tile.b, p.b_k, p.b_column, size_t(depth), size_t(columns), size_t(plan.width), panel);
-          tile.b = panel, tile.b_k = plan.width;
+        b = packed + k * plan.packed_columns + (packed_column + begin) * depth;
+      } else if (!direct) {
+        PackPanels(b, p.b_k, p.b_column, depth, end - begin, plan.width, scratch + plan.panels);
+        b = scratch + plan.panels;
+      }
+      for (Index j = begin; j < end; j += plan.width) {
+        const T* panel = direct ? b + (j - begin) : b + (j - begin) * depth;
+        const Index b_k = direct ? p.b_k : plan.width, columns = end - j < plan.width ? end - j : plan.width;
+        const Index vectors = TileVectors<T>(columns), width = vectors * kLanes;
+        const bool from_sums = plan.transposed || !first, to_sums = plan.transposed || !last;
+        const bool ragged = (!from_sums || !to_sums) && (columns != width || p.c_column != 1);
+        // only scalars here: a wider load of narrow stores would wait until the last tile has reached the cache
+        for (Index s = 0; s < strips.count; ++s) {
+          const Index i = strips.start(s), rows = strips.rows(s);
+          const T* strip = p.a + i * p.a_row + k * p.a_k;
+          if (plan.pack_a) strip = scratch + (by_columns ? s * depth * pitch : i * plan.a_row);
+          T* const sum = sums + j * p.m + i * plan.width;
+          T* const c = p.c + i * p.c_row + j * p.c_column;
+          const T* const from = first && !p.add ? nullptr : from_sums ? sum : c;
+          const Index from_row = from_sums ? plan.width : p.c_row, to_row = to_sums ? plan.width : p.c_row;
+          // fetch ahead, one line a step: rows of b further down, the next panel, or the columns that will be packed next
+          const T* ahead = panel;
+          Index ahead_k = 0;
+          if (direct) ahead = panel + 8 * b_k, ahead_k = b_k;
+          else if (packed && s < 2) ahead = panel + (2 + s) * depth * kLanes, ahead_k = kLanes;
+          else if (!packed && end < p.n)
+            ahead = p.b + k * p.b_k + end * p.b_column + line++ * kLanes, ahead_k = p.b_column == 1 ? p.b_k : p.b_column;
+          if (ragged)
+            RaggedTile<T>(rows, columns, depth, strip, a_row, a_k, panel, b_k, from, from_row, from_sums ? 1 : p.c_column,
+                          to_sums ? sum : c, to_row, to_sums ? 1 : p.c_column);
+          else
+            TileOf<T>(rows, vectors)(depth, strip, a_row, a_k, panel, b_k, from, from_row, to_sums ? sum : c, to_row, ahead,
+                                     ahead_k);
         }
       }
-      for (Index s = 0; s < strips; ++s) {
-        const Index first = p.m * s / strips;
-        tile.m = p.m * (s + 1) / strips - first;
-        tile.c = p.c + first * p.c_row + j * p.c_column;
-        if (plan.pack_a) tile.a = scratch + first * depth, tile.a_row = 1, tile.a_k = tile.m;
-        else tile.a = p.a + first * p.a_row + k * p.a_k;
-        MultiplyTile(tile);
-      }
-      if (finish.run && k + depth == p.k && (j + columns == p.n || (column + j + columns) % Finish<T>::kFinishColumns == 0)) {
-        finish.run(finish.self, row, p.m, column + finished, j + columns - finished);
-        finished = j + columns;
+      if (finish.run && !plan.transposed && last && (end == p.n || (column + end) % Finish<T>::kFinishColumns == 0)) {
+        finish.run(finish.self, row, p.m, column + finished, end - finished);
+        finished = end;
       }
     }
   }
+  if (plan.transposed) {
+    for (Index j = 0; j < p.n; j += plan.width)
+      Transpose(sums + j * p.m, plan.width, p.n - j < plan.width ? p.n - j : plan.width, p.m, p.c_column, p.c + j * p.c_column);
+    if (finish.run) finish.run(finish.self, column, p.n, row, p.m);
+  }
 }
+
+// ---- thin products --------------------------------------------------------------------------------------------------
+
+#if HWY_TARGET != HWY_SCALAR
+// kVectors vectors of columns: w [columns, depth] is turned in registers, each of its elements read once.
+template <class T, size_t kRows, size_t kVectors> HWY_NOINLINE void ThinColumns(const Product<T>& p) {
+  using D = hn::ScalableTag<T>;
+  const D d;
+  constexpr size_t kLanes = hn::MaxLanes(D()), kSide = 16 / sizeof(T), kGroups = kLanes / kSide;
+  const T* rows[kVectors][kGroups];
+  HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v)
+    HWY_UNROLL(16) for (size_t g = 0; g < kGroups; ++g) rows[v][g] = p.b + Index(v * kLanes + g * kSide) * p.b_column;
+  hn::Vec<D> acc[kRows][kVectors];
+  HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r)
+    HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v)
+      acc[r][v] = p.add ? hn::LoadU(d, p.c + Index(r) * p.c_row + v * kLanes) : hn::Zero(d);
+  Index k = 0;
+  for (; k + Index(kSide) <= p.k; k += Index(kSide))
+    HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) {
+      hn::Vec<D> w[kSide];
+      TransposeGroup<T>(rows[v], p.b_column, k, w);
+      HWY_UNROLL(16) for (size_t i = 0; i < kSide; ++i)
+        HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r)
+          acc[r][v] = hn::MulAdd(hn::Set(d, p.a[Index(r) * p.a_row + k + Index(i)]), w[i], acc[r][v]);
+    }
+  for (; k < p.k; ++k) {
+    HWY_ALIGN T column[kVectors * kLanes];
+    for (size_t j = 0; j < kVectors * kLanes; ++j) column[j] = p.b[Index(j) * p.b_column + k];
+    HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r)
+      HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v)
+        acc[r][v] = hn::MulAdd(hn::Set(d, p.a[Index(r) * p.a_row + k]), hn::Load(d, column + v * kLanes), acc[r][v]);
+  }
+  HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r)
+    HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) hn::StoreU(acc[r][v], d, p.c + Index(r) * p.c_row + v * kLanes);
+}
+
+template <class T, size_t... kRow> void PickThin(const Product<T>& p, std::index_sequence<kRow...>) {
+  static constexpr void (*table[])(const Product<T>&) = {&ThinColumns<T, kRow + 1, 2>...};
+  table[p.m - 1](p);
+}
+
+template <class T> void MultiplyThin(const Product<T>& p) {
+  Product<T> part = p;
+  constexpr Index kWidth = Index(Tile<T>::kWidth);
+  for (Index j = 0; j + kWidth <= p.n; j += kWidth) {
+    part.b = p.b + j * p.b_column;
+    part.c = p.c + j;
+    PickThin(part, std::make_index_sequence<Tile<T>::kThinRows>());
+  }
+}
+#endif
 
 }  // namespace
 }  // namespace heed::HWY_NAMESPACE

@@ -9,7 +9,12 @@ namespace heed::HWY_NAMESPACE {
 namespace {
 
 template <class T> GemmKernels<T> Kernels() {
-  return {Index(Tile<T>::kRows), Index(Tile<T>::kThinRows), Index(Tile<T>::kLanes), &MultiplyBlock<T>, &PackPanel<T>};
+  GemmKernels<T> kernels{Index(Tile<T>::kRows), Index(Tile<T>::kThinRows), Index(Tile<T>::kLanes), &MultiplyBlock<T>, nullptr,
+                         &PackPanels<T>};
+#if HWY_TARGET != HWY_SCALAR
+  kernels.thin = &MultiplyThin<T>;
+#endif
+  return kernels;
 }
 GemmKernels<float> GemmKernelsF32() { return Kernels<float>(); }
 GemmKernels<double> GemmKernelsF64() { return Kernels<double>(); }
@@ -49,7 +54,7 @@ template <class T> T* scratch(Index elements) {
 constexpr Index divide_up(Index a, Index b) { return (a + b - 1) / b; }
 constexpr Index round_up(Index a, Index b) { return divide_up(a, b) * b; }
 
-constexpr Index kTallRows = 128;   // from here on the panels of b are packed once for all rows
+constexpr Index kTallRows = 128;   // beyond, the panels of b are packed once for all rows
 constexpr double kChunk = 10e-6;   // seconds of work worth a hand-off
 
 // Seconds on one core of an ordinary machine; only the order of magnitude matters.
@@ -59,39 +64,10 @@ template <class T> double estimate(const Product<T>& p) {
   return flops / (sizeof(T) == 4 ? 150e9 : 75e9) + bytes / 20e9;
 }
 
-// Pieces of `units` (strips or panels): about `seconds` / kChunk of them, an even number, at most 32.
+// Pieces of `units` (strips or panels), an even number: up to 8 of kChunk, up to 32 of some more.
 Index pieces(double seconds, Index units) {
-  const auto wanted = Index(std::min(32.0, seconds / kChunk)) / 2 * 2;
-  return std::clamp<Index>(wanted, 1, units);
-}
-
-template <class T> GemmPlan make_plan(const GemmKernels<T>& kernels, const Product<T>& p, Index most_rows) {
-  GemmPlan plan{};
-  plan.rows = kernels.rows;
-  plan.width = (p.m <= kernels.thin_rows && p.n > 2 * kernels.lanes ? 4 : 2) * kernels.lanes;
-  plan.direct_b = p.b_column == 1 && p.m <= kernels.rows;
-  const std::size_t l1 = cache_sizes().l1 ? cache_sizes().l1 : 32 << 10;
-  const Index most = std::clamp<Index>(Index(l1 * 2 / 3 / sizeof(T)) / plan.width, 64, 512);
-  plan.depth = round_up(divide_up(p.k, divide_up(p.k, most)), 8);
-  plan.pack_a = p.m > 1 || p.a_k != 1;
-  plan.strip_scratch = plan.pack_a ? round_up(std::min(p.m, most_rows) * plan.depth + 2 * kernels.rows + kernels.lanes, 16) : 0;
-  return plan;
-}
-
-template <class T> Product<T> rows_of(const Product<T>& p, Index first, Index rows) {
-  Product<T> part = p;
-  part.m = rows;
-  part.a += first * p.a_row;
-  part.c += first * p.c_row;
-  return part;
-}
-
-template <class T> Product<T> columns_of(const Product<T>& p, Index first, Index columns) {
-  Product<T> part = p;
-  part.n = columns;
-  part.b += first * p.b_column;
-  part.c += first * p.c_column;
-  return part;
+  const double wanted = std::min(32.0, seconds < 40 * kChunk ? std::min(8.0, seconds / kChunk) : seconds / (5 * kChunk));
+  return std::clamp<Index>(Index(wanted) / 2 * 2, 1, units);
 }
 
 template <class F> void run(bool parallel, Index chunks, F&& body) {
@@ -99,44 +75,124 @@ template <class F> void run(bool parallel, Index chunks, F&& body) {
   for (Index chunk = 0; chunk < chunks; ++chunk) body(chunk);
 }
 
+template <class T> Product<T> part_of(const Product<T>& p, Index row, Index rows, Index column, Index columns) {
+  Product<T> part = p;
+  part.m = rows;
+  part.n = columns;
+  part.a += row * p.a_row;
+  part.b += column * p.b_column;
+  part.c += row * p.c_row + column * p.c_column;
+  return part;
+}
+
+// cᵀ = bᵀ aᵀ
+template <class T> Product<T> transposed(const Product<T>& p) {
+  return {p.n, p.m, p.k, p.b, p.b_column, p.b_k, p.a, p.a_k, p.a_row, p.c, p.c_column, p.c_row, p.add};
+}
+
+// Multiply-adds that a product costs, divided by k, packing and turning counted in the same unit.
+template <class T> double cost(const GemmKernels<T>& kernels, const Product<T>& p) {
+  const double m = double(p.m), n = double(round_up(p.n, kernels.lanes)), cycle = double(2 * kernels.lanes);
+  const double pack_b = p.b_column == 1 ? (p.m <= kernels.rows ? 0 : 0.1) : p.b_k == 1 ? 0.25 : 2;
+  const double pack_a = p.a_k == 1 ? 0.1 : p.a_row == 1 ? 0.15 : 2;
+  const double store = p.c_column == 1 ? 0 : p.c_row == 1 ? 0.3 : 2;
+  return m * n + cycle * (pack_a * m + pack_b * n + store * m * n / double(p.k));
+}
+
+template <class T> bool is_thin(const GemmKernels<T>& kernels, const Product<T>& p) {
+  return kernels.thin && p.m <= kernels.thin_rows && p.a_k == 1 && p.b_k == 1 && p.c_column == 1 && p.b_column != 1;
+}
+
+template <class T>
+GemmPlan make_plan(const GemmKernels<T>& kernels, const Product<T>& p, Index most_rows, Index most_columns, bool packed) {
+  constexpr Index kLine = Index(64 / sizeof(T));
+  const auto l1 = Index((cache_sizes().l1 ? cache_sizes().l1 : 32 << 10) / sizeof(T));
+  GemmPlan plan{};
+  plan.rows = kernels.rows;
+  plan.width = (!packed && p.m <= kernels.thin_rows && p.n > 2 * kernels.lanes ? 4 : 2) * kernels.lanes;
+  const bool b_near = p.b_k * Index(sizeof(T)) <= 2048;
+  plan.direct_b = !packed && p.b_column == 1 && (p.m <= 3 * kernels.rows || (p.m <= kTallRows && b_near));
+  plan.group = 128;   // columns; the source of the next group is fetched meanwhile
+  const Index most = plan.direct_b && b_near ? 1024 : std::clamp<Index>(l1 * 2 / 3 / plan.width, 64, 512);
+  plan.depth = round_up(divide_up(p.k, divide_up(p.k, most)), 8);
+  // a is read in place unless the rows of a strip share their places in the caches, or each k starts far away
+  const bool collide = p.a_row * Index(sizeof(T)) % 4096 == 0 && p.m > 6 && (p.m > 128 || l1 * Index(sizeof(T)) <= 32 << 10);
+  plan.pack_a = p.n > plan.width && (p.a_row == 1 ? p.a_k * Index(sizeof(T)) > 1536 : p.a_k == 1 ? collide : true);
+  plan.a_row = (divide_up(plan.depth, kLine) | 1) * kLine;
+  plan.transposed = p.c_column != 1 && p.c_row == 1;
+  const Index rows = std::min(p.m, most_rows), pitch = round_up(plan.rows, kernels.lanes);
+  plan.panels = plan.pack_a ? std::max(rows * plan.a_row, divide_up(rows, plan.rows) * pitch * plan.depth) + kLine : 0;
+  plan.sums = plan.panels + (packed ? 0 : plan.group * plan.depth + kLine);
+  plan.scratch = plan.sums + (plan.transposed || plan.depth < p.k ? rows * round_up(most_columns, plan.width) : 0) + kLine;
+  return plan;
+}
+
 // Few rows: chunks of columns, each packs its panels just before their use.
 template <class T> void multiply_wide(const GemmKernels<T>& kernels, const Product<T>& p, Finish<T> finish, double seconds) {
-  const GemmPlan plan = make_plan(kernels, p, p.m);
-  const Index unit = finish.run ? Finish<T>::kFinishColumns : plan.width, units = divide_up(p.n, unit), chunks = pieces(seconds, units);
+  const Index unit = finish.run ? Finish<T>::kFinishColumns : 4 * kernels.lanes;
+  const Index units = divide_up(p.n, unit), chunks = pieces(seconds, units);
+  const GemmPlan plan = make_plan(kernels, p, p.m, divide_up(units, chunks) * unit, false);
   run(seconds > kChunk, chunks, [&](Index chunk) {
     const Index first = units * chunk / chunks * unit, last = std::min(p.n, units * (chunk + 1) / chunks * unit);
-    T* memory = scratch<T>(plan.strip_scratch + plan.width * plan.depth + 64);
-    kernels.block(columns_of(p, first, last - first), plan, nullptr, 0, first, memory, finish);
+    kernels.block(part_of(p, 0, p.m, first, last - first), plan, nullptr, 0, 0, first, scratch<T>(plan.scratch), finish);
   });
 }
 
-// Many rows: all panels of b are packed once, then chunks of rows go through them.
-template <class T> void multiply_tall(const GemmKernels<T>& kernels, const Product<T>& p, Finish<T> finish, double seconds) {
-  constexpr Index kMostPacked = Index(16) << 20;   // bytes
-  const Index chunks = std::max(pieces(seconds, divide_up(p.m, kernels.rows)), divide_up(p.m, kTallRows));
-  const GemmPlan plan = make_plan(kernels, p, divide_up(p.m, chunks));
-  const Index unit = Finish<T>::kFinishColumns, most_columns = std::max(kMostPacked / Index(sizeof(T)) / p.k / unit * unit, unit);
-  const Index blocks = divide_up(p.k, plan.depth);
-  const Index most_padded = round_up(std::min(p.n, most_columns), plan.width);
-  const Storage storage(std::size_t(most_padded * p.k + 64) * sizeof(T));
-  T* const packed = reinterpret_cast<T*>(storage.data());
-  for (Index column = 0; column < p.n; column += most_columns) {
-    const Product<T> part = columns_of(p, column, std::min(most_columns, p.n - column));
-    const Index panels = divide_up(part.n, plan.width), padded = panels * plan.width;
-    const Index groups = std::min<Index>(panels, 16);
-    run(seconds > 2 * kChunk, blocks * groups, [&](Index chunk) {
-      const Index k = chunk / groups * plan.depth, group = chunk % groups, depth = std::min(plan.depth, p.k - k);
-      for (Index panel = panels * group / groups; panel < panels * (group + 1) / groups; ++panel) {
-        const Index j = panel * plan.width;
-        kernels.panel(part.b + k * p.b_k + j * p.b_column, p.b_k, p.b_column, std::size_t(depth), std::size_t(std::min(plan.width, part.n - j)),
-                      std::size_t(plan.width), packed + k * padded + j * depth);
-      }
-    });
-    run(seconds > kChunk, chunks, [&](Index chunk) {
-      const Index first = p.m * chunk / chunks, rows = p.m * (chunk + 1) / chunks - first;
-      kernels.block(rows_of(part, first, rows), plan, packed, first, column, scratch<T>(plan.strip_scratch + 64), finish);
-    });
+// Many rows: all panels of b are packed once, then chunks of rows go through them. column: where p starts in the whole.
+template <class T>
+void multiply_tall(const GemmKernels<T>& kernels, const Product<T>& p, Index column, Finish<T> finish, double seconds) {
+  constexpr Index kUnit = Finish<T>::kFinishColumns, kMostPacked = (Index(16) << 20) / Index(sizeof(T));
+  const bool turned = p.c_column != 1 && p.c_row == 1;
+  if (const Index most = std::max(kMostPacked / p.k / kUnit * kUnit, kUnit); p.n > most && !turned) {
+    for (Index j = 0; j < p.n; j += most) {
+      const Product<T> part = part_of(p, 0, p.m, j, std::min(most, p.n - j));
+      multiply_tall(kernels, part, column + j, finish, estimate(part));
+    }
+    return;
   }
+  // A chunk streams its columns of b, which stay in the L2, past its rows: 256, or fewer where that makes too few chunks.
+  const auto l2 = Index((cache_sizes().l2 ? cache_sizes().l2 : 1 << 20) / sizeof(T));
+  const Index widest = turned ? p.n : std::max(l2 / 2 / 256 / kUnit * kUnit, kUnit);
+  const Index wanted = pieces(std::min(seconds, 8 * kChunk), 8);
+  const Index row_unit = turned ? (finish.run ? kUnit : 64) : kernels.rows, row_units = divide_up(p.m, row_unit);
+  Index row_chunks = divide_up(p.m, 256), column_chunks = divide_up(p.n, widest);
+  if (row_chunks * column_chunks < wanted) row_chunks = divide_up(p.m, 128);
+  if (row_chunks * column_chunks < wanted && !turned)
+    column_chunks = std::max(column_chunks, std::min(divide_up(wanted, row_chunks), divide_up(p.n, 2 * kUnit)));
+  if (row_chunks * column_chunks < wanted) row_chunks = std::min(divide_up(wanted, column_chunks), divide_up(p.m, 64));
+  row_chunks = std::min(row_chunks, row_units);
+  const Index wide = round_up(divide_up(p.n, column_chunks), kUnit);
+  column_chunks = divide_up(p.n, wide);
+
+  GemmPlan plan = make_plan(kernels, p, divide_up(row_units, row_chunks) * row_unit, wide, true);
+  plan.packed_columns = round_up(p.n, plan.width);
+  const Storage storage(std::size_t(plan.packed_columns * p.k + 64) * sizeof(T));
+  T* const packed = reinterpret_cast<T*>(storage.data());
+  const Index blocks = divide_up(p.k, plan.depth), groups = divide_up(p.n, kUnit);
+  run(seconds > 2 * kChunk, blocks * groups, [&](Index chunk) {
+    const Index k = chunk / groups * plan.depth, j = chunk % groups * kUnit, depth = std::min(plan.depth, p.k - k);
+    kernels.pack(p.b + k * p.b_k + j * p.b_column, p.b_k, p.b_column, depth, std::min(kUnit, p.n - j), plan.width,
+                 packed + k * plan.packed_columns + j * depth);
+  });
+  run(seconds > kChunk, row_chunks * column_chunks, [&](Index chunk) {
+    const Index r = chunk / column_chunks, j = chunk % column_chunks * wide;
+    const Index i = row_units * r / row_chunks * row_unit, end = std::min(p.m, row_units * (r + 1) / row_chunks * row_unit);
+    kernels.block(part_of(p, i, end - i, j, std::min(wide, p.n - j)), plan, packed, j, i, column + j, scratch<T>(plan.scratch),
+                  finish);
+  });
+}
+
+// At most a few rows and k contiguous in both: b is turned in registers.
+template <class T> void multiply_thin(const GemmKernels<T>& kernels, const Product<T>& p, Finish<T> finish, double seconds) {
+  const Index unit = finish.run ? Finish<T>::kFinishColumns : 2 * kernels.lanes;
+  const Index units = divide_up(p.n, unit), chunks = pieces(seconds, units);
+  run(seconds > kChunk, chunks, [&](Index chunk) {
+    const Index first = units * chunk / chunks * unit, last = std::min(p.n, units * (chunk + 1) / chunks * unit);
+    const Index whole = (last - first) / (2 * kernels.lanes) * (2 * kernels.lanes);
+    if (whole) kernels.thin(part_of(p, 0, p.m, first, whole));
+    if (first + whole < last) multiply_wide(kernels, part_of(p, 0, p.m, first + whole, last - first - whole), {}, 0);
+    if (finish.run) finish.run(finish.self, 0, p.m, first, last - first);
+  });
 }
 
 template <class T> void multiply_any(Product<T> p, Finish<T> finish) {
@@ -144,17 +200,17 @@ template <class T> void multiply_any(Product<T> p, Finish<T> finish) {
   if (p.k == 0) {
     for (Index i = 0; i < p.m && !p.add; ++i)
       for (Index j = 0; j < p.n; ++j) p.c[i * p.c_row + j * p.c_column] = 0;
-    if (finish.run)
-      for (Index j = 0; j < p.n; j += Finish<T>::kFinishColumns)
-        finish.run(finish.self, 0, p.m, j, std::min(Finish<T>::kFinishColumns, p.n - j));
+    if (finish.run) finish.run(finish.self, 0, p.m, 0, p.n);
     return;
   }
   const auto kernels = heed::kernels<T>();
-  // cᵀ = bᵀ aᵀ where c is stored by columns, or has too few of them for a vector
-  if (!finish.run && ((p.c_column != 1 && p.c_row == 1) || (p.n < kernels.lanes && p.n < p.m)))
-    p = {p.n, p.m, p.k, p.b, p.b_column, p.b_k, p.a, p.a_k, p.a_row, p.c, p.c_column, p.c_row, p.add};
   const double seconds = estimate(p);
-  if (p.m > kTallRows) multiply_tall(kernels, p, finish, seconds);
+  const Product<T> turned = transposed(p);
+  if (is_thin(kernels, p)) return multiply_thin(kernels, p, finish, seconds);
+  if (!finish.run && is_thin(kernels, turned)) return multiply_thin(kernels, turned, finish, seconds);
+  if (cost(kernels, turned) < cost(kernels, p) && (!finish.run || turned.c_row == 1)) p = turned;
+  const bool by_columns = p.c_column != 1 && p.c_row == 1;
+  if (p.m > kTallRows || by_columns) multiply_tall(kernels, p, 0, finish, seconds);
   else multiply_wide(kernels, p, finish, seconds);
 }
 

@@ -22,7 +22,7 @@ template <class T> struct Product {
 };
 
 // Called once for each finished block of c by the thread that finished it, while the block is in its cache. Blocks start at
-// columns that are multiples of kFinishColumns and are that wide, the last one narrower.
+// columns that are multiples of kFinishColumns.
 template <class T> struct Finish {
   static constexpr Index kFinishColumns = 256;
   void (*run)(const void* self, Index row, Index rows, Index column, Index columns) = nullptr;
@@ -43,17 +43,25 @@ void multiply(Index count, FunctionRef<Product<double>(Index)> product);
 struct GemmPlan {
   Index rows, width;         // strip of a, panel of b
   Index depth;               // k block
-  Index strip_scratch;       // elements for the packed strips of one block of a; the panel comes after them
-  bool pack_a, direct_b;     // strips are packed; panels whose rows are contiguous are read in place
+  Index group;               // columns of b packed at a time, a multiple of width
+  Index a_row;               // of the packed rows of a where they stay rows
+  bool pack_a, direct_b;     // false, true: read in place
+  bool transposed;           // c_row = 1: c is made by rows, then turned
+  Index packed_columns;      // of all of b, padded to whole panels, where it was packed before
+  Index panels, sums;        // where scratch holds the panels and the unfinished c; a comes first
+  Index scratch;             // elements in all
 };
 
 // What one target offers.
 template <class T> struct GemmKernels {
   Index rows, thin_rows, lanes;
-  // All of p in one thread. packed: the panels of b, or nullptr. row, column: where p lies in the whole, for finish.
-  void (*block)(const Product<T>& p, const GemmPlan& plan, const T* packed, Index row, Index column, T* scratch, Finish<T> finish);
-  // dst[k * width + j] = b[k, j] of one panel
-  void (*panel)(const T* b, Index b_k, Index b_column, std::size_t depth, std::size_t columns, std::size_t width, T* dst);
+  // All of p in one thread. packed: the panels of b from packed_column on, or nullptr. row, column: where p lies in the whole.
+  void (*block)(const Product<T>& p, const GemmPlan& plan, const T* packed, Index packed_column, Index row, Index column,
+                T* scratch, Finish<T> finish);
+  // At most thin_rows rows, k contiguous in a and b, c in rows, n a multiple of 2 lanes; nullptr if there is none.
+  void (*thin)(const Product<T>& p);
+  // dst: panels of width columns, each [depth][width]
+  void (*pack)(const T* b, Index b_k, Index b_column, Index depth, Index columns, Index width, T* dst);
 };
 
 }  // namespace heed

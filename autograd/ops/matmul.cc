@@ -7,7 +7,9 @@
 namespace heed {
 
 Variable matmul(const Variable& a, const Variable& b) {
-  const auto needed = [](const Variable& x, const Variable& other) { return saved(other.wants_gradient() ? x.value() : Tensor()); };
+  const auto needed = [](const Variable& x, const Variable& other) {
+    return saved(other.wants_gradient() ? x.value() : Tensor());
+  };
   return record("matmul", matmul(a.value(), b.value()), {a, b},
                 [da = a.slot(), db = b.slot(), a = needed(a, b), b = needed(b, a)](const Tensor& dc) {
                   da.gradient([&](Into out) { matmul_grad_a(b, dc, out); });

@@ -13,18 +13,22 @@ namespace {
 // An operand as matrices [rows, columns] along batch axes.
 struct Matrices {
   Shape batch;
-  Strides strides;    // of the batch axes
-  Index rows, columns, row, column;   // sizes, strides
+  Strides strides;                   // of the batch axes
+  Index rows, columns, row, column;  // sizes, strides
 };
 
 enum class Vector { row, column };
 
 Matrices matrices(const Tensor& x, Vector vector) {
-  if (x.rank() == 1)
-    return vector == Vector::row ? Matrices{{}, {}, 1, x.shape()[0], 0, x.strides()[0]} : Matrices{{}, {}, x.shape()[0], 1, x.strides()[0], 0};
+  if (x.rank() == 1 && vector == Vector::row) return {{}, {}, 1, x.shape()[0], 0, x.strides()[0]};
+  if (x.rank() == 1) return {{}, {}, x.shape()[0], 1, x.strides()[0], 0};
   const int r = x.rank();
-  return {Shape(std::span(x.shape().begin(), std::size_t(r - 2))), Strides(std::span(x.strides().begin(), std::size_t(r - 2))),
-          x.shape()[r - 2], x.shape()[r - 1], x.strides()[r - 2], x.strides()[r - 1]};
+  return {Shape(std::span(x.shape().begin(), std::size_t(r - 2))),
+          Strides(std::span(x.strides().begin(), std::size_t(r - 2))),
+          x.shape()[r - 2],
+          x.shape()[r - 1],
+          x.strides()[r - 2],
+          x.strides()[r - 1]};
 }
 
 Matrices transposed(Matrices x) {
@@ -39,9 +43,11 @@ struct Axis {
 };
 
 // c (=|+=) Σ a b over k and over the batch axes that c lacks. Axes are joined with the rows or with k where strides allow.
-template <class T> void contract(const Tensor& a, const Matrices& am, const Tensor& b, const Matrices& bm, const Into& c, const Matrices& cm) {
-  Product<T> p{cm.rows, cm.columns, am.columns, a.data<T>(), am.row, am.column, b.data<T>(), bm.row, bm.column,
-               c.tensor.mutable_data<T>(), cm.row, cm.column, c.add};
+template <class T>
+void contract(const Tensor& a, const Matrices& am, const Tensor& b, const Matrices& bm, const Into& c, const Matrices& cm) {
+  Product<T> p{cm.rows,   cm.columns,  am.columns, a.data<T>(), am.row,
+               am.column, b.data<T>(), bm.row,     bm.column,   c.tensor.mutable_data<T>(),
+               cm.row,    cm.column,   c.add};
   std::array<Axis, kMaxRank> kept, summed;
   int kept_count = 0, summed_count = 0;
   Index count = 1;
@@ -100,7 +106,8 @@ template <class T> void contract(const Tensor& a, const Matrices& am, const Tens
 
 void check_writable(const char* op, const Tensor& c) {
   for (int i = 0; i < c.rank(); ++i)
-    check<Error>(c.strides()[i] != 0 || c.shape()[i] <= 1, "{}: cannot write into an expanded view: shape {}, strides {}", op, c.shape(), c.strides());
+    check<Error>(c.strides()[i] != 0 || c.shape()[i] <= 1, "{}: cannot write into an expanded view: shape {}, strides {}", op,
+                 c.shape(), c.strides());
 }
 
 // Shape of matmul(a, b); throws as documented.
@@ -108,11 +115,13 @@ Shape result_shape(const Tensor& a, const Tensor& b) {
   check<ShapeError>(a.rank() > 0 && b.rank() > 0, "matmul: operands need at least 1 axis: a {}, b {}", a.shape(), b.shape());
   check<DTypeError>(a.dtype() == b.dtype(), "matmul: dtypes differ: a {}, b {}", a.dtype(), b.dtype());
   const Matrices am = matrices(a, Vector::row), bm = matrices(b, Vector::column);
-  check<ShapeError>(am.columns == bm.rows, "matmul: inner sizes differ: a {}, b {} ({} and {})", a.shape(), b.shape(), am.columns, bm.rows);
+  check<ShapeError>(am.columns == bm.rows, "matmul: inner sizes differ: a {}, b {} ({} and {})", a.shape(), b.shape(),
+                    am.columns, bm.rows);
   Shape shape = am.batch.rank() >= bm.batch.rank() ? am.batch : bm.batch;
   for (int i = 1; i <= std::min(am.batch.rank(), bm.batch.rank()); ++i) {
     const Index x = am.batch[am.batch.rank() - i], y = bm.batch[bm.batch.rank() - i];
-    check<ShapeError>(x == y || x == 1 || y == 1, "matmul: batch axes do not broadcast: a {}, b {} ({} and {})", a.shape(), b.shape(), x, y);
+    check<ShapeError>(x == y || x == 1 || y == 1, "matmul: batch axes do not broadcast: a {}, b {} ({} and {})", a.shape(),
+                      b.shape(), x, y);
     shape[shape.rank() - i] = x == 1 ? y : x;
   }
   if (a.rank() > 1) shape.push_back(am.rows);
@@ -123,7 +132,12 @@ Shape result_shape(const Tensor& a, const Tensor& b) {
 // The result of matmul(a, b) as matrices, axes of size 1 put back.
 Matrices result_matrices(const Tensor& a, const Tensor& b, const Tensor& c) {
   const int batch = c.rank() - (a.rank() > 1) - (b.rank() > 1);
-  Matrices m{Shape(std::span(c.shape().begin(), std::size_t(batch))), Strides(std::span(c.strides().begin(), std::size_t(batch))), 1, 1, 0, 0};
+  Matrices m{Shape(std::span(c.shape().begin(), std::size_t(batch))),
+             Strides(std::span(c.strides().begin(), std::size_t(batch))),
+             1,
+             1,
+             0,
+             0};
   if (a.rank() > 1) m.rows = c.shape()[batch], m.row = c.strides()[batch];
   if (b.rank() > 1) m.columns = c.shape()[c.rank() - 1], m.column = c.strides()[c.rank() - 1];
   return m;
@@ -135,7 +149,8 @@ void run(const Tensor& a, const Matrices& am, const Tensor& b, const Matrices& b
 
 void check_gradients(const char* op, const Tensor& a, const Tensor& b, const Tensor& dc, const Into& into) {
   const Shape shape = result_shape(a, b);
-  check<ShapeError>(dc.shape() == shape, "{}: dc has another shape than the result: a {}, b {}, dc {}", op, a.shape(), b.shape(), dc.shape());
+  check<ShapeError>(dc.shape() == shape, "{}: dc has another shape than the result: a {}, b {}, dc {}", op, a.shape(),
+                    b.shape(), dc.shape());
   check<DTypeError>(dc.dtype() == a.dtype(), "{}: dtypes differ: a {}, dc {}", op, a.dtype(), dc.dtype());
   check_writable(op, into.tensor);
 }
@@ -150,7 +165,8 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 
 void matmul(const Tensor& a, const Tensor& b, Into c) {
   const Shape shape = result_shape(a, b);
-  check<ShapeError>(c.tensor.shape() == shape, "matmul: the result has another shape: result {}, into {}", shape, c.tensor.shape());
+  check<ShapeError>(c.tensor.shape() == shape, "matmul: the result has another shape: result {}, into {}", shape,
+                    c.tensor.shape());
   check<DTypeError>(c.tensor.dtype() == a.dtype(), "matmul: dtypes differ: result {}, into {}", a.dtype(), c.tensor.dtype());
   check_writable("matmul", c.tensor);
   run(a, matrices(a, Vector::row), b, matrices(b, Vector::column), c, result_matrices(a, b, c.tensor));

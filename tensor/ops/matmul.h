@@ -12,7 +12,8 @@ Tensor matmul(const Tensor& a, const Tensor& b);
 // The same into c (=|+=), of the result's shape, any strides, no overlap with a or b. When adding, the chain starts at c.
 void matmul(const Tensor& a, const Tensor& b, Into c);
 
-// da = dc bᵀ, db = aᵀ dc, summed over the axes that were broadcast: these continue the chain, nothing of the batch's size is stored.
+// da = dc bᵀ, db = aᵀ dc, summed over the axes that were broadcast: these continue the chain, so nothing of the batch's size
+// is stored.
 void matmul_grad_a(const Tensor& b, const Tensor& dc, Into da);
 void matmul_grad_b(const Tensor& a, const Tensor& dc, Into db);
 

@@ -39,7 +39,8 @@ std::vector<double> values(const Tensor& x) { return to(x.contiguous(), DType::f
 double distance(const std::vector<double>& x, const std::vector<double>& y) {
   REQUIRE(x.size() == y.size());
   double most = 0;
-  for (std::size_t i = 0; i < x.size(); ++i) most = std::isnan(x[i]) || std::isnan(y[i]) ? INFINITY : std::max(most, std::abs(x[i] - y[i]));
+  for (std::size_t i = 0; i < x.size(); ++i)
+    most = std::isnan(x[i]) || std::isnan(y[i]) ? INFINITY : std::max(most, std::abs(x[i] - y[i]));
   return most;
 }
 
@@ -47,8 +48,9 @@ double tolerance(DType dtype, Index k) { return double(k + 1) * double(k + 1) * 
 
 bool same_bits(const Tensor& x, const Tensor& y) {
   const Tensor a = x.contiguous(), b = y.contiguous();
-  return a.shape() == b.shape() && a.dtype() == b.dtype() &&
-         visit_float(a.dtype(), "same_bits", [&]<class T>() { return std::memcmp(a.data<T>(), b.data<T>(), std::size_t(a.numel()) * sizeof(T)) == 0; });
+  return a.shape() == b.shape() && a.dtype() == b.dtype() && visit_float(a.dtype(), "same_bits", [&]<class T>() {
+           return std::memcmp(a.data<T>(), b.data<T>(), std::size_t(a.numel()) * sizeof(T)) == 0;
+         });
 }
 
 // x [m, n] in one of several layouts: as it is, by columns, every second element of a larger one, rows backwards.
@@ -69,15 +71,25 @@ Tensor laid_out(const Tensor& x, int layout) {
 
 TEST_CASE("matmul: equals naive loops for every layout, size, start and target") {
   for (DType dtype : {DType::f32, DType::f64})
-    for (const auto [m_, n_, k_] : {std::array<Index, 3>{1, 1, 1}, {1, 70, 33}, {2, 64, 20}, {5, 17, 9}, {7, 3, 40}, {14, 32, 64}, {15, 33, 65}, {29, 100, 130}, {40, 1, 50}, {130, 49, 21}}) {
-      const Index m = m_, n = n_, k = k_;   // clang 14 captures no structured binding
+    for (const auto [m_, n_, k_] : {std::array<Index, 3>{1, 1, 1},
+                                    {1, 70, 33},
+                                    {2, 64, 20},
+                                    {5, 17, 9},
+                                    {7, 3, 40},
+                                    {14, 32, 64},
+                                    {15, 33, 65},
+                                    {29, 100, 130},
+                                    {40, 1, 50},
+                                    {130, 49, 21}}) {
+      const Index m = m_, n = n_, k = k_;  // clang 14 captures no structured binding
       const Tensor a = draw({m, k}, dtype, 1), b = draw({k, n}, dtype, 2), start = draw({m, n}, dtype, 3);
       const auto plain = product(a, b), added = product(a, b, start);
       INFO("m ", m, " n ", n, " k ", k);
       for_every_target([&] {
         for (int i = 0; i < kLayouts * kLayouts * kLayouts; ++i) {
           const Tensor x = laid_out(a, i % kLayouts), y = laid_out(b, i / kLayouts % kLayouts);
-          const Tensor c = laid_out(full({m, n}, NAN, dtype), i / kLayouts / kLayouts), d = laid_out(start, i / kLayouts / kLayouts);
+          const Tensor c = laid_out(full({m, n}, NAN, dtype), i / kLayouts / kLayouts),
+                       d = laid_out(start, i / kLayouts / kLayouts);
           matmul(x, y, {c});
           matmul(x, y, {d, true});
           CHECK(distance(values(c), plain) <= tolerance(dtype, k));
@@ -107,8 +119,9 @@ TEST_CASE("matmul: one chain in rising k, whatever the blocks") {
 
 TEST_CASE("matmul: same bits for threads, targets with FMA, and a row alone") {
   for (DType dtype : {DType::f32, DType::f64})
-    for (const auto [m_, n_, k_] : {std::array<Index, 3>{64, 768, 256}, {301, 200, 333}, {4, 1000, 300}, {1, 4000, 64}, {70, 5000, 40}}) {
-      const Index m = m_, n = n_, k = k_;   // clang 14 captures no structured binding
+    for (const auto [m_, n_, k_] :
+         {std::array<Index, 3>{64, 768, 256}, {301, 200, 333}, {4, 1000, 300}, {1, 4000, 64}, {70, 5000, 40}}) {
+      const Index m = m_, n = n_, k = k_;  // clang 14 captures no structured binding
       const Tensor a = draw({m, k}, dtype, 1), b = draw({n, k}, dtype, 2), c = matmul(a, transpose(b));
       INFO("m ", m, " n ", n, " k ", k);
       for_threads([&] { CHECK(same_bits(matmul(a, transpose(b)), c)); });
@@ -190,10 +203,17 @@ TEST_CASE("matmul: NaN and infinity reach their row and column only") {
 }
 
 TEST_CASE("matmul_grad_a, matmul_grad_b: da = dc bᵀ, db = aᵀ dc, broadcast axes summed in order") {
-  for (const auto& [left_, right_] : {std::pair<Shape, Shape>{{4, 5}, {5, 6}}, {{3, 4, 5}, {5, 6}}, {{4, 5}, {3, 5, 6}}, {{2, 1, 4, 5}, {3, 5, 6}}, {{5}, {5}}, {{5}, {2, 5, 6}}, {{2, 4, 5}, {5}}}) {
+  for (const auto& [left_, right_] : {std::pair<Shape, Shape>{{4, 5}, {5, 6}},
+                                      {{3, 4, 5}, {5, 6}},
+                                      {{4, 5}, {3, 5, 6}},
+                                      {{2, 1, 4, 5}, {3, 5, 6}},
+                                      {{5}, {5}},
+                                      {{5}, {2, 5, 6}},
+                                      {{2, 4, 5}, {5}}}) {
     const Shape left = left_, right = right_;
     INFO(to_string(left), " ", to_string(right));
-    const Tensor a = draw(left, DType::f64, 1), b = draw(right, DType::f64, 2), c = matmul(a, b), dc = draw(c.shape(), DType::f64, 3);
+    const Tensor a = draw(left, DType::f64, 1), b = draw(right, DType::f64, 2), c = matmul(a, b),
+                 dc = draw(c.shape(), DType::f64, 3);
     const Tensor da = full(left, 0.5, DType::f64), db = full(right, NAN, DType::f64);
     matmul_grad_a(b, dc, {da, true});
     matmul_grad_b(a, dc, {db});
@@ -227,20 +247,28 @@ TEST_CASE("matmul: a gradient summed over the batch has the bits of the flattene
 }
 
 TEST_CASE("matmul: errors") {
-  CHECK_THROWS_WITH_AS(matmul(ones({32, 7, 512}), ones({256, 64})), "matmul: inner sizes differ: a [32, 7, 512], b [256, 64] (512 and 256)", ShapeError);
-  CHECK_THROWS_WITH_AS(matmul(ones({2, 3, 4}), ones({5, 4, 3})), "matmul: batch axes do not broadcast: a [2, 3, 4], b [5, 4, 3] (2 and 5)", ShapeError);
+  CHECK_THROWS_WITH_AS(matmul(ones({32, 7, 512}), ones({256, 64})),
+                       "matmul: inner sizes differ: a [32, 7, 512], b [256, 64] (512 and 256)", ShapeError);
+  CHECK_THROWS_WITH_AS(matmul(ones({2, 3, 4}), ones({5, 4, 3})),
+                       "matmul: batch axes do not broadcast: a [2, 3, 4], b [5, 4, 3] (2 and 5)", ShapeError);
   CHECK_THROWS_WITH_AS(matmul(ones({}), ones({3})), "matmul: operands need at least 1 axis: a [], b [3]", ShapeError);
   CHECK_THROWS_WITH_AS(matmul(ones({2, 3}), ones({3, 4}, DType::f64)), "matmul: dtypes differ: a f32, b f64", DTypeError);
   CHECK_THROWS_WITH_AS(matmul(ones({2, 3}, DType::i32), ones({3, 4}, DType::i32)), "matmul: takes f32 or f64: i32", DTypeError);
   CHECK_THROWS_AS(matmul(ones({2, 3}), ones({3, 4}), {ones({4, 2})}), ShapeError);
   CHECK_THROWS_AS(matmul(ones({2, 3}), ones({3, 4}), {ones({2, 4}, DType::f64)}), DTypeError);
   CHECK_THROWS_AS(matmul(ones({2, 3}), ones({3, 4}), {expand(ones({1, 4}), {2, 4})}), Error);
-  CHECK_THROWS_WITH_AS(matmul_grad_a(ones({3, 4}), ones({2, 3}), {ones({2, 3})}), "matmul_grad_a: dc has another shape than the result: a [2, 3], b [3, 4], dc [2, 3]", ShapeError);
+  CHECK_THROWS_WITH_AS(matmul_grad_a(ones({3, 4}), ones({2, 3}), {ones({2, 3})}),
+                       "matmul_grad_a: dc has another shape than the result: a [2, 3], b [3, 4], dc [2, 3]", ShapeError);
 }
 
 TEST_CASE("matmul: gradients on the tape") {
-  for (const auto& [left, right] : {std::pair<Shape, Shape>{{4, 5}, {5, 6}}, {{3, 4, 5}, {5, 6}}, {{4, 5}, {3, 5, 6}}, {{2, 1, 4, 5}, {3, 5, 6}}, {{5}, {5}}}) {
-    const auto report = check_gradient([](std::span<const Variable> x) { return matmul(x[0], x[1]); }, {draw(left, DType::f64, 1), draw(right, DType::f64, 2)});
+  for (const auto& [left, right] : {std::pair<Shape, Shape>{{4, 5}, {5, 6}},
+                                    {{3, 4, 5}, {5, 6}},
+                                    {{4, 5}, {3, 5, 6}},
+                                    {{2, 1, 4, 5}, {3, 5, 6}},
+                                    {{5}, {5}}}) {
+    const auto report = check_gradient([](std::span<const Variable> x) { return matmul(x[0], x[1]); },
+                                       {draw(left, DType::f64, 1), draw(right, DType::f64, 2)});
     CHECK_MESSAGE(report.holds(1e-8), report.worst);
   }
 }
