@@ -208,9 +208,10 @@ template <class T> void multiply_any(Product<T> p, Finish<T> finish) {
   const Product<T> turned = transposed(p);
   if (is_thin(kernels, p)) return multiply_thin(kernels, p, finish, seconds);
   if (!finish.run && is_thin(kernels, turned)) return multiply_thin(kernels, turned, finish, seconds);
-  if (cost(kernels, turned) < cost(kernels, p) && (!finish.run || turned.c_row == 1)) p = turned;
-  const bool by_columns = p.c_column != 1 && p.c_row == 1;
-  if (p.m > kTallRows || by_columns) multiply_tall(kernels, p, 0, finish, seconds);
+  const auto by_columns = [](const Product<T>& q) { return q.c_column != 1 && q.c_row == 1; };
+  // a finish sees rows and columns of p, which only a product by columns hands back turned
+  if (cost(kernels, turned) < cost(kernels, p) && (!finish.run || by_columns(turned))) p = turned;
+  if (p.m > kTallRows || by_columns(p)) multiply_tall(kernels, p, 0, finish, seconds);
   else multiply_wide(kernels, p, finish, seconds);
 }
 

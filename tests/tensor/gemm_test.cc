@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/gemm.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "tensor/random.h"
+#include "tests/every_target.h"
+
+using namespace heed;
+
+namespace {
+
+// x [rows, columns] by rows, by columns or spread out, in a buffer that is NaN elsewhere.
+template <class T>
+struct Matrix {
+  Index row, column;
+  std::vector<T> buffer;
+
+  Matrix(Index rows, Index columns, Index layout, Random& random)
+      : row(layout == 0   ? columns + random.below(9)
+            : layout == 1 ? 1
+                          : 3 * columns),
+        column(layout == 0   ? 1
+               : layout == 1 ? rows + random.below(9)
+                             : 3),
+        buffer(std::size_t(rows * row + columns * column + 1), T(NAN)) {
+    for (Index i = 0; i < rows; ++i)
+      for (Index j = 0; j < columns; ++j) at(i, j) = T(random.uniform() - 0.5);
+  }
+  T& at(Index i, Index j) { return buffer[std::size_t(i * row + j * column)]; }
+};
+
+// What a finish sees: each element once, with its final value.
+template <class T>
+struct Witness {
+  Matrix<T>& c;
+  Matrix<T>& expected;
+  Index n;
+  std::vector<int> calls;
+  Index wrong = 0;
+
+  static void see(const void* self, Index row, Index rows, Index column, Index columns) {
+    auto& w = *static_cast<Witness*>(const_cast<void*>(self));
+    if (column % Finish<T>::kFinishColumns != 0) ++w.wrong;
+    for (Index i = row; i < row + rows; ++i)
+      for (Index j = column; j < column + columns; ++j) {
+        if (w.c.at(i, j) != w.expected.at(i, j)) ++w.wrong;
+        ++w.calls[std::size_t(i * w.n + j)];
+      }
+  }
+};
+
+// Bits of every element against the definition: one chain in rising k; fused: with one rounding a step.
+template <class T>
+void compare(Index m, Index n, Index k, bool fused, Random& random) {
+  const bool add = random.below(2), finish = random.below(2);
+  Matrix<T> a(m, k, random.below(3), random), b(k, n, random.below(3), random), c(m, n, finish ? 0 : random.below(3), random);
+  Matrix<T> expected = c;
+  for (Index i = 0; i < m; ++i)
+    for (Index j = 0; j < n; ++j) {
+      T sum = add ? c.at(i, j) : 0;
+      for (Index l = 0; l < k; ++l) sum = fused ? std::fma(a.at(i, l), b.at(l, j), sum) : sum + a.at(i, l) * b.at(l, j);
+      expected.at(i, j) = sum;
+    }
+  INFO("m ", m, " n ", n, " k ", k, " a ", a.row, " ", a.column, " b ", b.row, " ", b.column, " c ", c.row, " ", c.column);
+  Witness<T> witness{c, expected, n, std::vector<int>(std::size_t(m * n))};
+  multiply(Product<T>{m, n, k, a.buffer.data(), a.row, a.column, b.buffer.data(), b.row, b.column, c.buffer.data(), c.row,
+                      c.column, add},
+           finish ? Finish<T>{&Witness<T>::see, &witness} : Finish<T>{});
+  Index wrong = witness.wrong;
+  for (std::size_t i = 0; i < c.buffer.size(); ++i)  // neighbours untouched
+    wrong += c.buffer[i] != expected.buffer[i] && !(std::isnan(c.buffer[i]) && std::isnan(expected.buffer[i]));
+  for (int calls : witness.calls) wrong += calls != int(finish);
+  CHECK(wrong == 0);
+}
+
+}  // namespace
+
+TEST_CASE("multiply: random sizes, strides, starts and finishes, on every target") {
+  set_threads(1);  // the witness counts without locks
+  Random sizes(Key(Seed{11}));
+  for_every_target([&] {
+    const std::string name = hwy::TargetName(std::int64_t(hwy::SupportedTargets()));
+    const bool fused = name != "SSE4" && name != "SCALAR";
+    for (int i = 0; i < 120; ++i) {
+      const Index most[] = {1, 8, 40, 150, 400};
+      const Index m = 1 + sizes.below(most[sizes.below(5)]), n = 1 + sizes.below(most[sizes.below(5)]),
+                  k = sizes.below(most[sizes.below(5)]);
+      compare<float>(m, n, k, fused, sizes);
+      if (i % 3 == 0) compare<double>(m, n, k, fused, sizes);
+    }
+    for (auto [m, n, k] : {std::array<Index, 3>{40, 600, 70}, {5, 1100, 30}, {300, 700, 20}, {20, 300, 1500}})
+      for (int i = 0; i < 6; ++i) compare<float>(m, n, k, fused, sizes);
+  });
+  set_threads(before);
+}
