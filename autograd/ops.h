@@ -104,7 +104,9 @@ Variable layer_norm(const Variable& x, const Variable& weight, const Variable& b
 Variable rms_norm(const Variable& x, const Variable& weight, double eps = 1e-5);                            // γ ⊙ x / √(mean x² + eps)
 // sum = residual + dropout(x),  y = layer_norm(sum), in one pass; weight and bias may be undefined
 struct AddedNorm { Variable y, sum; };
-AddedNorm add_dropout_norm(const Variable& x, const Variable& residual, const Variable& weight, const Variable& bias, double dropout = 0, double eps = 1e-5);
+AddedNorm add_dropout_norm(const Variable& x, const Variable& residual, const Variable& weight, const Variable& bias, double p = 0, double eps = 1e-5);
+AddedNorm add_dropout_norm_by_definition(const Variable& x, const Variable& residual, const Variable& weight, const Variable& bias, double p = 0,
+                                         double eps = 1e-5);
 
 // ---- view: tensor/ops/view.h -----------------------------------------------------------------------------------------
 // Views: the gradient of a view is a view of x's gradient, no copy is made.
@@ -146,6 +148,8 @@ Variable dropout(const Variable& x, double p);   // x m/(1-p), m by the tape's k
 Variable cross_entropy(const Variable& logits, const Tensor& targets, const CrossEntropyOptions& options = {}, Reduction reduction = Reduction::mean);
 // cross_entropy(x Wᵀ + b, targets) summed over the rows, [N, V] never stored; bias may be undefined
 Variable linear_cross_entropy(const Variable& x, const Variable& weight, const Variable& bias, const Tensor& targets, const CrossEntropyOptions& options = {});
+Variable linear_cross_entropy_by_definition(const Variable& x, const Variable& weight, const Variable& bias, const Tensor& targets,
+                                            const CrossEntropyOptions& options = {});
 Variable mse_loss(const Variable& x, const Variable& target, Reduction reduction = Reduction::mean);                        // (x - y)²
 Variable binary_cross_entropy_with_logits(const Variable& x, const Tensor& target, const Tensor& weight = {}, const Tensor& pos_weight = {},
                                           Reduction reduction = Reduction::mean);   // -w (p y log σ(x) + (1 - y) log σ(-x))
@@ -154,5 +158,7 @@ Variable binary_cross_entropy_with_logits(const Variable& x, const Tensor& targe
 // O = dropout(softmax(scale Q Kᵀ, mask)) V, fused; the key of options is the tape's. The weights carry no gradient.
 struct AttentionVariable { Variable output; Tensor weights; };
 AttentionVariable scaled_dot_product_attention(const Variable& q, const Variable& k, const Variable& v, const Mask& mask = {}, AttentionOptions options = {});
+AttentionVariable scaled_dot_product_attention_by_definition(const Variable& q, const Variable& k, const Variable& v, const Mask& mask = {},
+                                                            AttentionOptions options = {});
 
 }  // namespace heed

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/ops/attention.h"
 
+#include <cmath>
+
 #include "autograd/ops.h"
 #include "autograd/ops/gradients.h"
 #include "autograd/record.h"
@@ -20,6 +22,13 @@ AttentionVariable scaled_dot_product_attention(const Variable& q, const Variable
                              });
                            });
   return {std::move(output), std::move(out.weights)};
+}
+
+AttentionVariable scaled_dot_product_attention_by_definition(const Variable& q, const Variable& k, const Variable& v, const Mask& mask,
+                                                            AttentionOptions options) {
+  const double scale = options.scale != 0 ? options.scale : 1 / std::sqrt(double(std::max<Index>(q.size(-1), 1)));
+  const Variable p = softmax(matmul(q * scale, transpose(k)), -1, mask);       // [B, H, T, S]
+  return {matmul(dropout(p, options.dropout), v), options.weights ? p.value() : Tensor()};
 }
 
 }  // namespace heed

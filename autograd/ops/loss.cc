@@ -38,6 +38,12 @@ Variable linear_cross_entropy(const Variable& x, const Variable& weight, const V
                 });
 }
 
+Variable linear_cross_entropy_by_definition(const Variable& x, const Variable& weight, const Variable& bias, const Tensor& targets,
+                                            const CrossEntropyOptions& options) {
+  const Variable z = matmul(x, transpose(weight));                              // [N, V]
+  return cross_entropy(bias.defined() ? z + bias : z, targets, options, Reduction::sum);
+}
+
 Variable mse_loss(const Variable& x, const Variable& target, Reduction reduction) {
   return record("mse_loss", mse_loss(x.value(), target.value(), reduction), {x, target},
                 [slots = std::array{x.slot(), target.slot()}, x = saved(x), target = saved(target), reduction](const Tensor& dy) {

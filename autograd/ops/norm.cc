@@ -24,10 +24,10 @@ Variable rms_norm(const Variable& x, const Variable& weight, double eps) {
                 });
 }
 
-AddedNorm add_dropout_norm(const Variable& x, const Variable& residual, const Variable& weight, const Variable& bias, double dropout, double eps) {
-  const std::optional<Key> key = dropout_key(dropout);
+AddedNorm add_dropout_norm(const Variable& x, const Variable& residual, const Variable& weight, const Variable& bias, double p, double eps) {
+  const std::optional<Key> key = dropout_key(p);
   AddDropoutNormOptions options{.eps = eps};
-  if (key) options.dropout = dropout, options.key = *key;
+  if (key) options.dropout = p, options.key = *key;
   AddDropoutNormed out = add_dropout_norm(x.value(), residual.value(), weight.value(), bias.value(), options);
   auto [y, sum] = record<2>("add_dropout_norm", {out.y, out.sum}, {x, residual, weight, bias},
                             [slots = std::array{x.slot(), residual.slot(), weight.slot(), bias.slot()}, sum = saved(out.sum), mean = saved(out.mean),
@@ -38,6 +38,11 @@ AddedNorm add_dropout_norm(const Variable& x, const Variable& residual, const Va
                               });
                             });
   return {std::move(y), std::move(sum)};
+}
+
+AddedNorm add_dropout_norm_by_definition(const Variable& x, const Variable& residual, const Variable& weight, const Variable& bias, double p, double eps) {
+  const Variable sum = residual + dropout(x, p);
+  return {layer_norm(sum, weight, bias, eps), sum};
 }
 
 }  // namespace heed

@@ -375,6 +375,7 @@ HWY_AFTER_NAMESPACE();
 #include <vector>
 
 #include "tensor/format.h"
+#include "tensor/ops/binary.h"
 #include "tensor/ops/kernel.h"
 #include "tensor/ops/matmul.h"
 #include "tensor/ops/random.h"
@@ -498,11 +499,7 @@ AttentionOutput scaled_dot_product_attention_by_definition(const Tensor& q, cons
   const char* op = "scaled_dot_product_attention_by_definition";
   const Sizes n = check_inputs(op, q, k, v);
   mask.check_fits(op, {n.B, n.H, n.T, n.S});
-  const Tensor scaled = q.clone();
-  visit_float(q.dtype(), op, [&]<class T>() {
-    for (T& x : scaled.mutable_span<T>()) x *= T(scale_of(options, n.dk));
-  });
-  const Tensor z = matmul(scaled, transpose(k));                                         // [B, H, T, S]
+  const Tensor z = matmul(q * scale_of(options, n.dk), transpose(k));                     // [B, H, T, S]
   const Tensor p = softmax(z, -1, mask);
   const Tensor o = matmul(dropout(p, options.dropout, options.key), v);                  // [B, H, T, dv]
   return {transpose(transpose(o, 1, 2).contiguous(), 1, 2), logsumexp(z, -1), options.weights ? p : Tensor()};

@@ -44,6 +44,4 @@ bool may_overlap(const Tensor& a, const Tensor& b) {
   return a_width < 0 || b_width < 0 || apart <= a_width || apart + b_width >= row;     // columns, taken modulo the row
 }
 
-void put(const Tensor& x, const Into& into) { add_into(x, into); }
-
 }  // namespace heed

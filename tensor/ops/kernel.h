@@ -4,7 +4,7 @@
 #include <array>
 #include <type_traits>
 
-#include "tensor/into.h"
+#include "tensor/ops/binary.h"
 
 namespace heed {
 
@@ -17,8 +17,6 @@ template <class T, class F32, class F64> constexpr auto pick(F32 f32, F64 f64) {
 // Whether an element of a may be one of b. Slices of one buffer, as heads and parts of a packed projection, are told apart.
 bool may_overlap(const Tensor& a, const Tensor& b);
 
-void put(const Tensor& x, const Into& into);   // into (=|+=) x
-
 // Contiguous memory for a kernel that writes to an Into: its tensor, or a copy which finish() puts in place.
 class Destination {
  public:
@@ -28,7 +26,7 @@ class Destination {
         tensor_(direct_ ? into.tensor : empty(into.tensor.shape(), into.tensor.dtype())) {}
   const Tensor& tensor() const { return tensor_; }
   bool add() const { return direct_ && into_.add; }         // the kernel adds; else it overwrites
-  void finish() const { if (!direct_) put(tensor_, into_); }
+  void finish() const { if (!direct_) add_into(tensor_, into_); }
 
  private:
   Into into_;
@@ -54,7 +52,7 @@ template <std::size_t N> class RowDestinations {
   const Tensor& tensor(std::size_t i) const { return tensors_[i]; }
   void finish() const {
     for (std::size_t i = 0; i < N; ++i)
-      if (into_[i] && !direct_[i]) put(tensors_[i], *into_[i]);
+      if (into_[i] && !direct_[i]) add_into(tensors_[i], *into_[i]);
   }
 
  private:

@@ -15,6 +15,7 @@
 #include "tensor/ops/view.h"
 #include "tests/close.h"
 #include "tests/every_target.h"
+#include "tests/play.h"
 
 using namespace heed;
 
@@ -288,4 +289,14 @@ TEST_CASE("attention: dropout acts under a training tape only; a gradient that i
   CHECK(equal_bits(out.value(), scaled_dot_product_attention(q, k, v, {}, drawn).output));
   tape.backward({&out, 1}, {&dy, 1});
   CHECK(equal_bits(leaf.grad(), gradients_of(q, k, v, {}, drawn, scaled_dot_product_attention(q, k, v, {}, drawn), dy).dk));
+}
+
+TEST_CASE("attention: fused = definition in value and gradient, dropout and mask included") {
+  const Tensor q = draw(1, {2, 2, 21, 6}), k = draw(2, {2, 2, 34, 6}), v = draw(3, {2, 2, 34, 5});
+  const Mask mask = Mask::lengths(tensor({34, 0}, DType::i32)) & Mask::window(9, 12) & Mask::allowed(bernoulli(Key(1), {21, 34}, 0.7));
+  const AttentionOptions options{.dropout = 0.3};
+  const Played a = play([&](auto x) { return scaled_dot_product_attention(x[0], x[1], x[2], mask, options).output; }, {q, k, v});
+  const Played b = play([&](auto x) { return scaled_dot_product_attention_by_definition(x[0], x[1], x[2], mask, options).output; }, {q, k, v});
+  CHECK(worst_absolute(a.value, b.value) < 1e-14);
+  for (std::size_t i = 0; i < 3; ++i) CHECK(worst_absolute(a.gradients[i], b.gradients[i]) < 1e-13);
 }

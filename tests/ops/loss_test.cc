@@ -15,6 +15,7 @@
 #include "tensor/ops/view.h"
 #include "tests/close.h"
 #include "tests/every_target.h"
+#include "tests/play.h"
 
 using namespace heed;
 
@@ -245,4 +246,13 @@ TEST_CASE("losses: rules against central differences") {
   CHECK(check_gradient([&](auto v) { return linear_cross_entropy(v[0], v[1], v[2], targets, options); }, {x, w, b}).holds(1e-8));
   CHECK(check_gradient([&](auto v) { return linear_cross_entropy(v[0], v[1], {}, targets); }, {x, w}).holds(1e-8));
   CHECK(check_gradient([&](auto v) { return linear_cross_entropy(v[0], v[0], {}, tensor({3, 0, 1, 2}, DType::i64)); }, {x}).holds(1e-8));
+}
+
+TEST_CASE("linear_cross_entropy: fused = definition in value and gradient") {
+  const Tensor x = draw(1, {40, 9}), w = draw(2, {30, 9}), b = draw(3, {30}), targets = randint(Key(4), {40}, 0, 30);
+  const CrossEntropyOptions options{.label_smoothing = 0.1, .pad = 1};
+  const Played fused = play([&](auto v) { return linear_cross_entropy(v[0], v[1], v[2], targets, options) * 0.37; }, {x, w, b});
+  const Played plain = play([&](auto v) { return linear_cross_entropy_by_definition(v[0], v[1], v[2], targets, options) * 0.37; }, {x, w, b});
+  CHECK(fused.value.item() == doctest::Approx(plain.value.item()).epsilon(1e-14));
+  for (std::size_t i = 0; i < 3; ++i) CHECK(worst_absolute(fused.gradients[i], plain.gradients[i]) < 1e-12);
 }

@@ -15,6 +15,7 @@
 #include "tensor/ops/view.h"
 #include "tests/close.h"
 #include "tests/every_target.h"
+#include "tests/play.h"
 
 using namespace heed;
 
@@ -239,4 +240,14 @@ TEST_CASE("dropout and add_dropout_norm: one mask on a tape for value and gradie
   const std::array dys{ones({40, 8}, DType::f64), zeros({40, 8}, DType::f64)};
   tape.backward(outputs, dys);
   CHECK(equal_bits(leaf.grad(), y.value()));
+}
+
+TEST_CASE("add_dropout_norm: fused = definition in value and gradient, dropout included") {
+  const Tensor x = normal(Key(1), {5, 7, 40}, 0, 1, DType::f64), r = normal(Key(2), {5, 7, 40}, 0, 1, DType::f64);
+  const Tensor w = normal(Key(3), {40}, 1, 1, DType::f64), b = normal(Key(4), {40}, 0, 1, DType::f64);
+  const auto both = [](const AddedNorm& out) { return out.y + 3 * out.sum; };
+  const Played fused = play([&](auto v) { return both(add_dropout_norm(v[0], v[1], v[2], v[3], 0.3)); }, {x, r, w, b});
+  const Played plain = play([&](auto v) { return both(add_dropout_norm_by_definition(v[0], v[1], v[2], v[3], 0.3)); }, {x, r, w, b});
+  CHECK(worst_absolute(fused.value, plain.value) < 1e-14);
+  for (std::size_t i = 0; i < 4; ++i) CHECK(worst_absolute(fused.gradients[i], plain.gradients[i]) < 1e-13);
 }
