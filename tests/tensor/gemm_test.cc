@@ -80,6 +80,7 @@ void compare(Index m, Index n, Index k, bool fused, Random& random) {
 }  // namespace
 
 TEST_CASE("multiply: random sizes, strides, starts and finishes, on every target") {
+  const int before = threads();
   set_threads(1);  // the witness counts without locks
   Random sizes(Key(Seed{11}));
   for_every_target([&] {
