@@ -47,16 +47,6 @@ ssize_t read_fully(int fd, char* out, std::size_t size) {
   return ssize_t(done);
 }
 
-std::uint64_t checksum(std::uint64_t state, std::string_view block) {
-  for (std::size_t i = 0; i < block.size(); i += 8) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, block.data() + i, std::min<std::size_t>(8, block.size() - i));
-    state = (state ^ word) * 0x9E3779B97F4A7C15u;
-    state ^= state >> 29;
-  }
-  return state;
-}
-
 std::string follow_links(const std::string& path) {
   namespace fs = std::filesystem;
   fs::path target = path;
@@ -77,7 +67,9 @@ std::string folder_of(const std::string& path) {
 }  // namespace
 
 InputFile::InputFile(const std::string& path, Kind kind)
-    : path_(path), file_(retry([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); })) {
+    : path_(path), file_(retry([&] {
+        return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | (kind == Kind::regular ? O_NONBLOCK : 0));
+      })) {  // a pipe would wait
   struct stat status {};
   const int error = file_ < 0 || ::fstat(file_, &status) < 0 ? errno : S_ISDIR(status.st_mode) ? EISDIR : 0;
   const bool regular = S_ISREG(status.st_mode);
@@ -167,7 +159,7 @@ void AtomicFile::write(std::string_view bytes) {
 }
 
 void AtomicFile::flush() {
-  checksum_ = checksum(checksum_, {buffer_.data(), buffer_.size()});
+  checksum_.add(buffer_.data(), buffer_.size());
   for (std::size_t done = 0; done < buffer_.size();) {
     const ssize_t n = retry([&] { return ::write(file_, buffer_.data() + done, buffer_.size() - done); });
     if (n <= 0) fail(fmt::format("cannot write at byte {}", written_ + done), n < 0 ? errno : EIO);
@@ -181,15 +173,16 @@ void AtomicFile::flush() {
 void AtomicFile::compare() {
   const Descriptor file{retry([&] { return ::open(temporary_.c_str(), O_RDONLY | O_CLOEXEC); })};
   if (file.fd < 0) fail("cannot read back", errno);
-  std::uint64_t size = 0, sum = 0;
+  std::uint64_t size = 0;
+  Checksum sum;
   buffer_.resize(kBlock);
   for (ssize_t n = ssize_t(kBlock); n == ssize_t(kBlock);) {
     n = read_fully(file.fd, buffer_.data(), kBlock);
     if (n < 0) fail("cannot read back", errno);
     size += std::uint64_t(n);
-    sum = checksum(sum, {buffer_.data(), std::size_t(n)});
+    sum.add(buffer_.data(), std::size_t(n));
   }
-  if (size == written_ && sum == checksum_) return;
+  if (size == written_ && sum.value() == checksum_.value()) return;
   discard();
   throw FileError(fmt::format("{}: read back differs from what was written: {} bytes written, {} read", path_, written_, size), EIO);
 }

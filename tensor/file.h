@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "tensor/checksum.h"
+
 namespace heed {
 
 // The bytes of a file, a pipe or a device. FileError with path and reason; also beyond `limit` bytes.
@@ -56,7 +58,8 @@ class AtomicFile {
 
   std::string path_, target_, temporary_;                          // as given; links followed; empty for a device
   int file_ = -1;
-  std::uint64_t written_ = 0, checksum_ = 0;
+  std::uint64_t written_ = 0;
+  Checksum checksum_;
   std::vector<char> buffer_;
 };
 

@@ -202,7 +202,6 @@ SafetensorsHeader read_header(InputFile& file, const std::string& path) {
   check<FileError>(json.back() == '}', "{}: header does not end with '}}' and spaces at byte {}", path, 8 + json.size() - 1);
   HeaderReader reader(path, header);
   nlohmann::json::sax_parse(json, &reader);
-  json = {};
 
   const std::uint64_t start = 8 + n, room = file.size() - start;
   auto& tensors = header.tensors;

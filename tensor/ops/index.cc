@@ -357,7 +357,7 @@ void embedding_grad(const Tensor& ids, const Tensor& dy, double scale, Index pad
   check<ShapeError>(dy.shape() == expected, "embedding_grad: dy does not fit ids: dy {}, ids {}, dtable {}", dy.shape(),
                     ids.shape(), dtable.tensor.shape());
   check_same_dtype("embedding_grad", "dy", dy, "dtable", dtable.tensor);
-  const Tensor wide = checked_ids("embedding_grad", "id", ids, rows), from = reshape(dy, {-1, n}).contiguous();
+  const Tensor wide = checked_ids("embedding_grad", "id", ids, rows), from = dy.contiguous();
   visit_float(dy.dtype(), "embedding_grad", [&]<class T>() {
     through_contiguous(dtable, [&](const Tensor& dx) {
       add_rows<T>(wide.span<Index>(), from.data<T>(), 0, n, 1, rows, n, scale, padding_idx, dtable.add, dx.mutable_data<T>());

@@ -38,6 +38,8 @@ TEST_CASE("embedding: scale, positions, any shape of ids") {
   CHECK(embedding(table, ids, 2, positions).to_vector<float>() == std::vector<float>{20, 32, 32, 44, 16, 28, 36, 48});
   CHECK(embedding(table, tensor(2, DType::i64)).to_vector<float>() == std::vector<float>{5, 6});
   CHECK(embedding(table, zeros({3, 0}, DType::i32)).shape() == Shape{3, 0, 2});
+  CHECK(embedding(zeros({3, 0}), ids).shape() == Shape{2, 2, 0});
+  embedding_grad(ids, zeros({2, 2, 0}), 1, -1, {zeros({3, 0}), true});
   CHECK(embedding(transpose(tensor({{1, 3}, {2, 4}})), tensor({1}, DType::i32)).to_vector<float>() == std::vector<float>{3, 4});
 }
 

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
+#include <sys/stat.h>
 
 #include <cmath>
 #include <cstring>
@@ -318,6 +319,9 @@ TEST_CASE("files that are no regular files, or not there") {
                        FileError);
   CHECK_THROWS_WITH_AS((void)read_safetensors(folder.path()), doctest::Contains("cannot read: Is a directory"), FileError);
   CHECK_THROWS_WITH_AS((void)read_safetensors("/dev/null"), "/dev/null: not a regular file", FileError);
+  const std::string pipe = folder / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  CHECK_THROWS_WITH_AS((void)read_safetensors(pipe), (pipe + ": not a regular file").c_str(), FileError);
 }
 
 TEST_CASE("tied names that do not fit are refused") {
