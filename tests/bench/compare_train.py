@@ -46,6 +46,7 @@ def main():
     model = next((l.split(":", 1)[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), "unknown")
     print(f"PyTorch {version}, {a.threads} threads, {a.rounds} rounds of {a.seconds:g} s, {model}, "
           f"load before {os.getloadavg()[0]:.2f}\n")
+    if os.getloadavg()[0] > 0.5: print("**Not to be quoted: the machine is busy, which stops PyTorch's spinning threads more than Heed's.**\n")
     print("Source + target tokens/s (median); ratios are Heed / PyTorch in one round, p10 / median / p90.\n")
     head = ["case", "parameters", "Heed", *(f"PyTorch {k}" for k in peers), *(f"ratio to {k}" for k in peers), "ratio to the better",
             "memory MiB, Heed / PyTorch"]
