@@ -46,10 +46,11 @@ def main():
     model = next((l.split(":", 1)[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), "unknown")
     print(f"PyTorch {version}, {a.threads} threads, {a.rounds} rounds of {a.seconds:g} s, {model}, "
           f"load before {os.getloadavg()[0]:.2f}\n")
-    if os.getloadavg()[0] > 0.5: print("**Not to be quoted: the machine is busy, which stops PyTorch's spinning threads more than Heed's.**\n")
+    if os.getloadavg()[0] > 0.5:
+        print("**Not to be quoted: the machine is busy, which stops PyTorch's spinning threads more than Heed's.**\n")
     print("Source + target tokens/s (median); ratios are Heed / PyTorch in one round, p10 / median / p90.\n")
-    head = ["case", "parameters", "Heed", *(f"PyTorch {k}" for k in peers), *(f"ratio to {k}" for k in peers), "ratio to the better",
-            "memory MiB, Heed / PyTorch"]
+    head = ["case", "parameters", "Heed", *(f"PyTorch {k}" for k in peers), *(f"ratio to {k}" for k in peers),
+            "ratio to the better", "memory MiB, Heed / PyTorch"]
     print("| " + " | ".join(head) + " |\n|" + "---|" * len(head), flush=True)
     for case in a.cases:
         seen = {k: [] for k in commands}
@@ -62,7 +63,8 @@ def main():
         ratios = [[h / y for h, y in zip(tokens["heed"], tokens[k])] for k in peers]
         better = [min(x) for x in zip(*ratios)]
         cells = [case, " != ".join(f"{s:.2f} M" for s in sorted(sizes)),
-                 *(f"{statistics.median(tokens[k]):.0f}" for k in commands), *map(spread, ratios), spread(better), f"{memory[0]:.0f} / {memory[1]:.0f}"]
+                 *(f"{statistics.median(tokens[k]):.0f}" for k in commands), *map(spread, ratios), spread(better),
+                 f"{memory[0]:.0f} / {memory[1]:.0f}"]
         print("| " + " | ".join(cells) + " |", flush=True)
 
 
