@@ -27,3 +27,19 @@ TEST_CASE("lessons print what their last comment says") {
   }
   CHECK(lessons >= 7);
 }
+
+TEST_CASE("README: every C++ block stands in a lesson, word for word") {
+  const fs::path root = HEED_SOURCE_DIR;
+  const std::string page = heed::read_file((root / "README.md").string()), opening = "```cpp\n";
+  int blocks = 0;
+  for (std::size_t at = 0; (at = page.find(opening, at)) != std::string::npos; ++blocks) {
+    at += opening.size();
+    const std::string block = page.substr(at, page.find("```", at) - at);
+    bool found = false;
+    for (const auto& entry : fs::directory_iterator(root / "examples"))
+      if (entry.path().extension() == ".cc") found |= heed::read_file(entry.path().string()).find(block) != std::string::npos;
+    CAPTURE(block);
+    CHECK(found);
+  }
+  CHECK(blocks >= 1);
+}
