@@ -130,20 +130,24 @@ template <class T> HWY_INLINE Block<T> LanesAllowed(const uint8_t* byte, size_t 
 }
 
 // The fold: halves are combined until one lane is left.
-template <bool kMax, class D, class V> HWY_INLINE hn::TFromD<D> FoldRegister(D, V v) {
-#if HWY_TARGET == HWY_SCALAR
-  return hn::GetLane(v);
-#else
-  constexpr size_t N = hn::MaxLanes(D());
-  if constexpr (N == 1) {
-    return hn::GetLane(v);
-  } else {
+template <bool kMax, class D, class V> HWY_INLINE V Combine(D, V a, V b) {
+  if constexpr (kMax) return hn::Max(a, b);
+  else return hn::Add(a, b);
+}
+template <bool kMax, class D, class V> HWY_INLINE hn::TFromD<D> FoldRegister(D d, V v) {
+#if HWY_TARGET != HWY_SCALAR
+  if constexpr (sizeof(V) > 16) {
     const hn::Half<D> half;
-    const auto a = hn::LowerHalf(half, v), b = hn::UpperHalf(half, v);
-    if constexpr (kMax) return FoldRegister<kMax>(half, hn::Max(a, b));
-    else return FoldRegister<kMax>(half, hn::Add(a, b));
+    return FoldRegister<kMax>(half, Combine<kMax>(half, hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  } else if constexpr (sizeof(hn::TFromD<D>) == 4) {
+    v = Combine<kMax>(d, v, hn::Shuffle1032(v));
+    v = Combine<kMax>(d, v, hn::Shuffle2301(v));
+  } else {
+    v = Combine<kMax>(d, v, hn::Shuffle01(v));
   }
 #endif
+  (void)d;
+  return hn::GetLane(v);
 }
 template <bool kMax, class T> HWY_INLINE T Fold16(Block<T> x) {
   HWY_UNROLL(4)

@@ -169,11 +169,6 @@ template <class T> HWY_INLINE Block<T> Exp16(Block<T> x) {
   return x;
 }
 
-template <class T> T LogOf(T x) {
-  const hn::CappedTag<T, 1> d;
-  return hn::GetLane(math::Log(d, hn::Set(d, x)));
-}
-
 template <class T> HWY_INLINE Block<T> Allowed(const RowMask& mask, size_t i) {
   const Block<T> range = LanesBetween<T>(mask.first - Index(i), mask.last - Index(i));
   return mask.allowed ? And16(range, LanesAllowed<T>(mask.allowed + i, size_t(mask.last - Index(i)))) : range;
@@ -207,35 +202,45 @@ HWY_INLINE bool Covers(const RowMask& mask, size_t begin, size_t end) {
   return !mask.allowed && size_t(mask.first) <= begin && size_t(mask.last) >= end;
 }
 
-// z becomes p = softmax(z); returns log Σ exp(z).   passes: 1 max, 2 exp and sum, 3 scale
-template <class T> HWY_INLINE T SoftmaxOfScores(const RowMask& mask, const Span& span, T* z) {
+// z becomes p = softmax(z) in the rows of a tile, log_sum_exp = log Σ exp(z).   passes: 1 max, 2 exp and sum, 3 scale; each over
+// all rows, so that their folds overlap.
+template <class T> HWY_INLINE void SoftmaxOfScores(const Head<T>& head, size_t t, size_t rows, const Span& span, T* scores, T* log_sum_exp) {
+  const size_t stride = row_stride(head.keys);
   const Block<T> least = Set16(T(-__builtin_inf()));
-  if (mask.first >= mask.last) {
-    for (size_t s = span.begin; s < span.end; s += 16) Store16(Set16(T(0)), z + s);
-    return T(-__builtin_inf());
-  }
-  Block<T> most = least;
-  if (Covers(mask, span.begin, span.end)) {
-    for (size_t s = span.begin; s < span.end; s += 16) most = Max16(most, Load16(z + s));
-  } else {
+  T most[kTileRows] = {}, sums[kTileRows], scales[kTileRows];
+  for (size_t i = 0; i < rows; ++i) {
+    T* const z = scores + i * stride;
+    const RowMask mask = MaskOf(head, t + i);
+    const bool whole = Covers(mask, span.begin, span.end);
+    Block<T> lanes = least;
     for (size_t s = span.begin; s < span.end; s += 16) {
-      const Block<T> allowed = Choose16(Allowed<T>(mask, s), Load16(z + s), least);
-      most = Max16(most, allowed);
-      Store16(allowed, z + s);
+      Block<T> v = Load16(z + s);
+      if (!whole) Store16(v = Choose16(Allowed<T>(mask, s), v, least), z + s);
+      lanes = Max16(lanes, v);
     }
+    if (mask.first < mask.last) most[i] = MaxLane16(lanes);             // 0 where nothing is allowed: exp(-inf - 0) = 0
   }
-  const T m = MaxLane16(most);
-  const Block<T> shift = Set16(m);
-  Block<T> sums = Set16(T(0));
-  for (size_t s = span.begin; s < span.end; s += 16) {
-    const Block<T> e = Exp16(Load16(z + s) - shift);
-    sums = sums + e;
-    Store16(e, z + s);
+  for (size_t i = 0; i < rows; ++i) {
+    T* const z = scores + i * stride;
+    const Block<T> shift = Set16(most[i]);
+    Block<T> lanes = Set16(T(0));
+    for (size_t s = span.begin; s < span.end; s += 16) {
+      const Block<T> e = Exp16(Load16(z + s) - shift);
+      lanes = lanes + e;
+      Store16(e, z + s);
+    }
+    sums[i] = Sum16(lanes);
   }
-  const T sum = Sum16(sums);
-  const Block<T> scale = Set16(T(1) / sum);
-  for (size_t s = span.begin; s < span.end; s += 16) Store16(Load16(z + s) * scale, z + s);
-  return m + LogOf(sum);
+  Block<T> sum = LoadN16(sums, rows, T(1)), logs = sum;
+  HEED_EACH_REGISTER logs.v[r] = math::Log(typename Block<T>::D(), sum.v[r]);
+  StoreN16(LoadN16(most, rows) + logs, rows, log_sum_exp);              // -inf where nothing is allowed: log 0
+  Store16(Set16(T(1)) / sum, scales);
+  for (size_t i = 0; i < rows; ++i) {
+    T* const z = scores + i * stride;
+    const RowMask mask = MaskOf(head, t + i);
+    const Block<T> scale = Set16(mask.first < mask.last ? scales[i] : T(0));
+    for (size_t s = span.begin; s < span.end; s += 16) Store16(Load16(z + s) * scale, z + s);
+  }
 }
 
 // Dropout factors of the rows [t, t + rows) for the columns of the span; row i starts at factors + i * stride.
@@ -263,12 +268,10 @@ template <class T> void AttentionHead(const Head<T>& head, const Rows<T>& output
     const Span span = SpanOf(head, t, rows);
     const Right<T> keys{turned_k, 16, Index(16 * head.dk), span.end};
     Product(head.q[t], head.q.stride, 1, keys, span.begin, rows, head.dk, scores, Index(stride), false);
-    for (size_t i = 0; i < rows; ++i) {
-      T* const p = scores + i * stride;
-      head.log_sum_exp[t + i] = SoftmaxOfScores(MaskOf(head, t + i), span, p);
-      if (!weights) continue;
+    SoftmaxOfScores(head, t, rows, span, scores, head.log_sum_exp + t);
+    for (size_t i = 0; weights && i < rows; ++i) {
       T* const to = weights + (t + i) * S;
-      for (size_t s = 0; s < S; ++s) to[s] = s >= span.first && s < span.last ? p[s] : T(0);
+      for (size_t s = 0; s < S; ++s) to[s] = s >= span.first && s < span.last ? scores[i * stride + s] : T(0);
     }
     if (!head.dropout.keeps_all()) {
       const size_t factor_stride = FactorsOf(head, t, rows, span, factors);
@@ -311,12 +314,16 @@ template <class T> void AttentionHeadGrad(const Head<T>& head, const HeadGrad<T>
     Product(head.q[t], head.q.stride, 1, keys, span.begin, rows, dk, scores, Index(stride), false);
     Product(grad.doutput[t], grad.doutput.stride, 1, values, span.begin, rows, dv, slopes, Index(stride), false);
     const size_t factor_stride = drop ? FactorsOf(head, t, rows, span, factors) : 0;
+    T deltas[kTileRows];
     for (size_t i = 0; i < rows; ++i) {
-      const RowMask mask = MaskOf(head, t + i);
       const T *o = grad.output[t + i], *d_o = grad.doutput[t + i];
       Block<T> dots = zero;
       for (size_t j = 0; j < dv; j += 16) dots = MulAdd16(LoadN16(o + j, dv - j), LoadN16(d_o + j, dv - j), dots);
-      const Block<T> delta = Set16(Sum16(dots)), shift = Set16(head.log_sum_exp[t + i]);
+      deltas[i] = Sum16(dots);
+    }
+    for (size_t i = 0; i < rows; ++i) {
+      const RowMask mask = MaskOf(head, t + i);
+      const Block<T> delta = Set16(deltas[i]), shift = Set16(head.log_sum_exp[t + i]);
       const bool whole = Covers(mask, span.begin, span.end), none = mask.first >= mask.last;
       for (size_t s = span.begin; s < span.end; s += 16) {
         T *const z = scores + i * stride + s, *const d = slopes + i * stride + s;
@@ -423,18 +430,19 @@ void for_heads(const char* op, const Sizes& n, const Tensor& q, const Tensor& k,
   const DropoutKey dropout(op, options.dropout, options.key);
   const auto scale = T(scale_of(options, n.dk));
   parallel_for(n.B * n.H, row_grain(n.T * n.S * (1 + (n.dk + n.dv) / 16)), [&](Index begin, Index end) {
-    const Tensor scratch = empty({scratch_size}, dtype_of<T>);
+    const Tensor room = empty({scratch_size}, dtype_of<T>);
+    T* const scratch = room.mutable_data<T>();
     std::vector<RowMask> masks(std::size_t(mask_rows.everything() ? 0 : n.T));
     for (Index i = begin; i < end; ++i) {
-      for (Index t = 0; t < Index(masks.size()); ++t) {
-        RowMask row = mask_rows(i * n.T + t);
-        if (row.nothing()) row = {0, 0};
-        masks[std::size_t(t)] = row;
-      }
       const Index b = i / n.H, h = i % n.H;
+      if (i == begin || h == 0 || mask.allowed().defined())      // else the heads of a sentence look alike
+        for (Index t = 0; t < Index(masks.size()); ++t) {
+          const RowMask row = mask_rows(i * n.T + t);
+          masks[std::size_t(t)] = row.nothing() ? RowMask{0, 0} : row;
+        }
       f(Head<T>{std::size_t(n.T), std::size_t(n.S), std::size_t(n.dk), std::size_t(n.dv), scale, rows_of<T>(q, b, h), rows_of<T>(k, b, h),
                 rows_of<T>(v, b, h), masks.empty() ? nullptr : masks.data(), dropout, i * n.T * n.S, log_sum_exp + i * n.T,
-                scratch.mutable_data<T>()}, b, h);
+                scratch}, b, h);
     }
   });
 }

@@ -97,9 +97,10 @@ void compare(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask
 
 TEST_CASE("attention: value and gradient by the formulas, ragged sizes, every target") {
   const Index sizes[][4] = {{1, 1, 1, 1}, {16, 16, 32, 32}, {5, 7, 3, 2}, {17, 15, 16, 8}, {3, 33, 20, 17}, {40, 31, 8, 48}, {2, 130, 5, 16}, {33, 260, 4, 4}};
-  for (const auto& [T, S, dk, dv] : sizes)
+  for (const auto& size : sizes)
     for (DType dtype : {DType::f32, DType::f64})
       for (double p : {0.0, 0.4}) {
+        const Index T = size[0], S = size[1], dk = size[2], dv = size[3];
         const Tensor q = draw(1, {2, 3, T, dk}, dtype), k = draw(2, {2, 3, S, dk}, dtype), v = draw(3, {2, 3, S, dv}, dtype);
         const Mask mask = Mask::lengths(tensor({double(S), double((S + 1) / 2)}, DType::i32));
         // P and O are sums of numbers up to about 5 with relative error about 10 roundings; sums over T rows in dK, dV

@@ -143,9 +143,10 @@ TEST_CASE("cross_entropy: edge values and wrong targets") {
 
 TEST_CASE("linear_cross_entropy: equals matmul and cross_entropy, value and gradients, chunks and ignored rows") {
   // V = 5000 makes three chunks of 256 rows; bits of the products do not depend on the chunks
-  for (const auto& [N, V, d] : {std::array<Index, 3>{5, 7, 3}, {600, 5000, 12}, {1, 40, 16}, {70, 33, 20}})
+  for (const std::array<Index, 3>& sizes : {std::array<Index, 3>{5, 7, 3}, {600, 5000, 12}, {1, 40, 16}, {70, 33, 20}})
     for (bool with_bias : {false, true})
       for (const CrossEntropyOptions& options : {CrossEntropyOptions{}, CrossEntropyOptions{.label_smoothing = 0.1, .pad = 0}}) {
+        const Index N = sizes[0], V = sizes[1], d = sizes[2];
         const Tensor x = draw(1, {N, d}), w = draw(2, {V, d}), b = with_bias ? draw(3, {V}) : Tensor();
         const Tensor targets = randint(Key(4), {N}, 0, V);
         if (N > 3) targets.mutable_data<Index>()[3] = -100, targets.mutable_data<Index>()[1] = 0;
