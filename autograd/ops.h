@@ -89,6 +89,9 @@ Variable sum_to(const Variable& x, const Shape& shape);                      // 
 // ---- matmul: tensor/ops/matmul.h -------------------------------------------------------------------------------------
 Variable matmul(const Variable& a, const Variable& b);                       // c = a b over the last two axes; NumPy's batches and vectors
 
+// ---- einsum: tensor/ops/einsum.h -------------------------------------------------------------------------------------
+Variable einsum(std::string_view spec, const std::vector<Variable>& operands);  // einsum("bthd,bshd->bhts", {q, k})
+
 // ---- linear: tensor/ops/linear.h -------------------------------------------------------------------------------------
 struct LinearOptions { Activation activation = Activation::none; double dropout = 0; Variable residual = {}; };
 // residual + dropout(activation(x Wᵀ + b)), bias may be undefined; dropout where the tape trains
