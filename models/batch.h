@@ -8,6 +8,7 @@
 
 #include "models/alignment.h"
 #include "models/corpus.h"
+#include "models/seq2seq.h"
 #include "models/tokenizer.h"
 #include "models/vocabulary.h"
 #include "tensor/random.h"
@@ -41,6 +42,9 @@ struct ExampleOptions {
 };
 // FileError, with line and both numbers of tokens, on a link that points outside of them. Pairs left out are added to *too_long.
 std::vector<Example> make_examples(const Corpus& corpus, const Side& source, const Side& target, ExampleOptions options = {}, Index* too_long = nullptr);
+
+// These examples, padded, with `start` in front of the inputs. Numbers outside of the examples: IndexError
+Batch make_batch(std::span<const Example> examples, std::span<const Index> rows, std::int32_t pad, std::int32_t start);
 
 struct BatchOptions {
   Index tokens = 2048;                 // target tokens, padding counted: sentences x longest target; source at most 4 times as many

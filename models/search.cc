@@ -213,7 +213,7 @@ class Searcher {
     std::size_t count = 0;
     while (count < p.size() && (count == 0 || kept < sampling.top_p * total)) kept += p[count++];
     if (words.empty()) return;
-    double u = Random(sampling.key / sentence.number / sentence.draw / t).uniform() * kept;
+    double u = Random(sampling.key / (Index(sentence.number) + sampling.first) / sentence.draw / t).uniform() * kept;
     std::size_t i = 0;
     while (i + 1 < count && u >= p[i]) u -= p[i++];
     candidates.push_back({live.log_probability + words[i].log_probability, h, words[i].word});

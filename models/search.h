@@ -22,6 +22,7 @@ struct Sampling {
   Index top_k = 0;            // keep the k likeliest words; 0 = all
   double top_p = 1;           // then the smallest set whose probability reaches p
   Key key{Seed{1}};
+  Index first = 0;            // number of the first source, where a text comes in several calls
 };
 
 struct SearchOptions {

@@ -1,0 +1,436 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/run.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+
+#include "attention/position.h"
+#include "models/transformer.h"
+#include "nn/checkpoint.h"
+#include "tensor/file.h"
+#include "tensor/format.h"
+#include "tensor/safetensors.h"
+#include "tensor/sha256.h"
+
+namespace heed {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr int kFormat = 1;                         // of checkpoints
+constexpr std::string_view kFormatKey = "heed.format", kStepKey = "heed.step", kStateKey = "heed.state", kVocabulariesKey = "heed.vocabularies";
+
+// ---- options --------------------------------------------------------------------------------------------------------
+
+std::vector<std::string_view> tokenizer_choices() {
+  static const std::vector<std::string> names = tokenizer_names();
+  std::vector<std::string_view> choices{"auto"};
+  choices.insert(choices.end(), names.begin(), names.end());
+  return choices;
+}
+
+std::vector<Option> table(RunConfig& c) {
+  constexpr double kBig = 1e12;
+  return {
+      {.name = "data", .value = &c.data, .takes = "DIR", .help = "train.tsv, dev.tsv and test.tsv: source TAB target [TAB links]", .heading = "Data"},
+      {.name = "train-files", .value = &c.train_files, .takes = "SRC TGT", .help = "or parallel files: line n belongs to line n", .count = 2},
+      {.name = "dev-files", .value = &c.dev_files, .takes = "SRC TGT", .help = "the same for dev", .count = 2},
+      {.name = "test-files", .value = &c.test_files, .takes = "SRC TGT", .help = "the same for test; may be left out", .count = 2},
+      {.name = "train", .value = &c.train, .takes = "FILE", .help = "or one file source TAB target, with --split-by-source"},
+      {.name = "split-by-source", .value = &c.split_by_source, .help = "make dev and test of --train; no source sentence in two parts"},
+      {.name = "split-dev", .value = &c.split_dev, .takes = "N", .help = "source sentences in that dev part", .low = 1, .high = kBig},
+      {.name = "split-test", .value = &c.split_test, .takes = "N", .help = "source sentences in that test part", .low = 0, .high = kBig},
+
+      {.name = "tokenizer", .value = &c.tokenizer, .takes = "NAME", .help = "auto: what `heed data` says of its data, else word", .choices = tokenizer_choices(), .heading = "Text"},
+      {.name = "lowercase", .value = &c.lowercase, .help = "lower-case all text"},
+      {.name = "min-count", .value = &c.min_count, .takes = "N", .help = "words seen less often in training become <unk>", .low = 1, .high = kBig},
+      {.name = "vocabulary-size", .value = &c.vocabulary_size, .takes = "N", .help = "most words of a language, or pieces of bpe (there 8000)", .low = 5, .high = 1e6},
+      {.name = "max-length", .value = &c.max_length, .takes = "N", .help = "training leaves out pairs with more words on a side", .low = 1, .high = 1e5},
+
+      {.name = "model", .value = &c.model, .takes = "NAME", .help = "kind of model", .choices = model_names(), .heading = "Model"},
+      {.name = "layers", .value = &c.layers, .takes = "N", .help = "layers of the encoder, and of the decoder", .low = 1, .high = 100},
+      {.name = "width", .value = &c.width, .takes = "N", .help = "size of the vector of a word", .low = 1, .high = 65536},
+      {.name = "heads", .value = &c.heads, .takes = "N", .help = "attention heads; must divide the width", .low = 1, .high = 1024},
+      {.name = "feed-forward", .value = &c.feed_forward, .takes = "N", .help = "hidden units of the feed-forward layers", .low = 1, .high = 1048576},
+      {.name = "dropout", .value = &c.dropout, .takes = "P", .help = "of embeddings and sublayers", .low = 0, .high = 1},
+      {.name = "attention-dropout", .value = &c.attention_dropout, .takes = "P", .help = "of attention weights", .low = 0, .high = 1},
+      {.name = "activation-dropout", .value = &c.activation_dropout, .takes = "P", .help = "inside the feed-forward layers", .low = 0, .high = 1},
+      {.name = "norm", .value = &c.norm, .takes = "NAME", .help = "post: after each residual (the paper); pre: before each sublayer", .choices = {"post", "pre"}},
+      {.name = "final-norm", .value = &c.final_norm, .takes = "NAME", .help = "after the last layer; auto: with --norm pre only", .choices = {"auto", "always"}},
+      {.name = "positions", .value = &c.positions, .takes = "NAME", .help = "how a word knows its place", .choices = position_names()},
+      {.name = "tie", .value = &c.tie, .takes = "NAME", .help = "shared tables: target and output; all three (one vocabulary)", .choices = {"none", "output", "all"}},
+
+      {.name = "batch-tokens", .value = &c.batch_tokens, .takes = "N", .help = "target words of a batch, padding counted", .low = 1, .high = kBig, .heading = "Training"},
+      {.name = "batch-sentences", .value = &c.batch_sentences, .takes = "N", .help = "or this many sentences, sorted by length in windows of 50 batches", .low = 1, .high = kBig},
+      {.name = "accumulate", .value = &c.accumulate, .takes = "N", .help = "batches added up for one update", .low = 1, .high = 1e6},
+      {.name = "optimizer", .value = &c.optimizer, .takes = "NAME", .help = "with PyTorch's definitions", .choices = {"adam", "adamw", "sgd", "adagrad", "adadelta", "rmsprop"}},
+      {.name = "learning-rate", .value = &c.learning_rate, .takes = "X", .help = "its peak; with --schedule noam a factor", .low = 0, .high = 1e6},
+      {.name = "beta2", .value = &c.beta2, .takes = "X", .help = "adam, adamw: decay of the squared gradients (beta1 is 0.9)", .low = 0, .high = 1, .below = true},
+      {.name = "momentum", .value = &c.momentum, .takes = "X", .help = "sgd, rmsprop", .low = 0, .high = 1, .below = true},
+      {.name = "weight-decay", .value = &c.weight_decay, .takes = "X", .help = "adamw: decoupled; else added to the gradient", .low = 0, .high = 1e6},
+      {.name = "schedule", .value = &c.schedule, .takes = "NAME", .help = "of the learning rate", .choices = Schedule::names()},
+      {.name = "warmup", .value = &c.warmup, .takes = "N", .help = "updates of linear rise from 0", .low = 0, .high = kBig},
+      {.name = "schedule-steps", .value = &c.schedule_steps, .takes = "N", .help = "linear, cosine: its last update, else the last one planned; step: updates to each halving", .low = 1, .high = kBig},
+      {.name = "label-smoothing", .value = &c.label_smoothing, .takes = "X", .help = "share of the target spread over all words", .low = 0, .high = 1, .below = true},
+      {.name = "clip", .value = &c.clip, .takes = "X", .help = "largest norm of all gradients together; 0: no limit", .low = 0, .high = 1e9},
+      {.name = "average", .value = &c.average, .takes = "X", .help = "decay of an average of the weights, which is then evaluated and kept; 0: none", .low = 0, .high = 1, .below = true},
+      {.name = "seed", .value = &c.seed, .takes = "N", .help = "of initial weights, order of the data, dropout", .low = 0, .high = 9e18},
+      {.name = "init", .value = &c.init, .takes = "FILE", .help = "start from these weights: a checkpoint, best.safetensors, or PyTorch's"},
+
+      {.name = "steps", .value = &c.steps, .takes = "N", .help = "updates; unlimited where --epochs or --minutes is given", .low = 1, .high = kBig, .heading = "How long, and what is kept"},
+      {.name = "epochs", .value = &c.epochs, .takes = "N", .help = "times through the data", .low = 1, .high = 1e9},
+      {.name = "minutes", .value = &c.minutes, .takes = "X", .help = "of training in all; 0: no limit", .low = 0, .high = 1e9},
+      {.name = "patience", .value = &c.patience, .takes = "N", .help = "stop after so many evaluations without a better dev score", .low = 1, .high = 1e9},
+      {.name = "evaluate-every", .value = &c.evaluate_every, .takes = "N", .help = "updates between evaluations on dev; else after each epoch", .low = 1, .high = kBig},
+      {.name = "save-every", .value = &c.save_every, .takes = "N", .help = "updates between checkpoints, besides those at evaluations and each minute", .low = 1, .high = kBig},
+      {.name = "keep", .value = &c.keep, .takes = "N", .help = "newest checkpoints that stay; the best stays always", .low = 1, .high = 1e9},
+      {.name = "if-full", .value = &c.if_full, .takes = "NAME", .help = "where the disk is full: go on and try again later, or stop", .choices = {"go-on", "stop"}},
+      {.name = "threads", .value = &c.threads, .takes = "N", .help = "else HEED_THREADS, else what the machine offers", .low = 1, .high = 1024},
+  };
+}
+
+std::string near_divisors(Index width, Index heads) {
+  const Index below = width / heads * heads, above = below + heads;
+  return below > 0 ? fmt::format("{} or {}", below, above) : fmt::format("{}", above);
+}
+
+std::string near_heads(Index width, Index heads) {
+  Index best = 1;
+  for (Index h = 1; h <= std::min<Index>(width, 1024); ++h)
+    if (width % h == 0 && std::abs(h - heads) <= std::abs(best - heads)) best = h;
+  return fmt::format("{}", best);
+}
+
+// ---- files ----------------------------------------------------------------------------------------------------------
+
+std::string reason(int error) { return std::strerror(error); }
+
+std::string vocabulary_names(const Run& run) {
+  const auto name = [](const Side& side) {
+    Sha256 hash;
+    for (const std::string& piece : side.vocabulary.pieces()) hash.update(piece), hash.update(std::string_view("\0", 1));
+    return hexadecimal(hash.digest());
+  };
+  return name(run.source) + " " + name(run.target);
+}
+
+void check_made_by(const SafetensorsFile& file, const Run& run) {
+  const auto entry = [&](std::string_view key) {
+    const auto at = file.metadata.find(std::string(key));
+    return at == file.metadata.end() ? std::string() : at->second;
+  };
+  if (const std::string format = entry(kFormatKey); !format.empty()) {
+    int number = 0;
+    std::from_chars(format.data(), format.data() + format.size(), number);
+    check<FileError>(number == kFormat, "{}: format {} of a checkpoint, this program (heed {}) reads format {}", file.path, format, HEED_VERSION, kFormat);
+  }
+  if (const std::string made_with = entry(kVocabulariesKey); !made_with.empty())
+    check<FileError>(made_with == vocabulary_names(run), "{}: made with other vocabularies than those of {} ({} and {} words)", file.path, run.path,
+                     run.source.vocabulary.size(), run.target.vocabulary.size());
+}
+
+// Those under a prefix, without it.
+std::map<std::string, Tensor> under(const std::map<std::string, Tensor>& tensors, std::string_view prefix) {
+  std::map<std::string, Tensor> found;
+  for (const auto& [name, value] : tensors)
+    if (name.starts_with(prefix)) found.emplace(name.substr(prefix.size()), value);
+  return found;
+}
+
+Index step_of(const SafetensorsFile& file) {
+  const auto at = file.metadata.find(std::string(kStepKey));
+  Index step = -1;
+  if (at != file.metadata.end()) std::from_chars(at->second.data(), at->second.data() + at->second.size(), step);
+  check<FileError>(step >= 0, "{}: no number of updates in its metadata", file.path);
+  return step;
+}
+
+std::string join(const std::string& directory, std::string_view name) { return (fs::path(directory) / name).string(); }
+
+void save_side(const std::string& run, const std::string& name, const Side& side) {
+  write_file_atomically(join(run, name + ".tokenizer.json"), to_json(side.tokenizer.options()) + "\n");
+  if (!side.tokenizer.model().empty()) write_file_atomically(join(run, name + ".model"), side.tokenizer.model());
+  save_vocabulary(join(run, name + ".vocabulary"), side.vocabulary);
+}
+
+Side load_side(const std::string& run, const std::string& name) {
+  const std::string file = join(run, name + ".tokenizer.json"), model = join(run, name + ".model");
+  const std::string text = read_file(file, 1 << 20);
+  TokenizerOptions options;
+  try {
+    options = tokenizer_options_from_json(text);
+  } catch (const FileError&) {
+    throw;
+  } catch (const Error& e) {
+    fail<FileError>("{}: {}", file, e.what());
+  }
+  Tokenizer tokenizer(options, options.name == "bpe" ? read_file(model, 64 << 20) : std::string());
+  return {std::move(tokenizer), load_vocabulary(join(run, name + ".vocabulary"))};
+}
+
+void make_directory(const std::string& path) {
+  std::error_code error;
+  fs::create_directories(path, error);
+  if (error) throw FileError(fmt::format("{}: cannot make the directory: {}", path, error.message()), error.value());
+}
+
+}  // namespace
+
+std::vector<Option> options(RunConfig& config) {
+  RunConfig fresh;
+  std::vector<Option> all = table(config), defaults = table(fresh);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (!std::holds_alternative<bool*>(all[i].value)) all[i].standard = value_text(defaults[i]);
+  return all;
+}
+
+void check_config(const RunConfig& c) {
+  const int sources = !c.data.empty() + !c.train_files.empty() + !c.train.empty();
+  check<Error>(sources > 0, "no data: --data; a directory made by `heed data`, or --train-files SRC TGT --dev-files SRC TGT, or --train FILE --split-by-source");
+  check<Error>(sources == 1, "more than one source of data: {}; only one of --data, --train-files and --train",
+               !c.data.empty() ? (c.train.empty() ? "--data --train-files" : "--data --train") : "--train-files --train");
+  check<Error>(c.train_files.empty() || !c.dev_files.empty(), "no dev data: --train-files; give --dev-files SRC TGT as well");
+  check<Error>(c.train.empty() || c.split_by_source, "no dev data: --train {}; give --split-by-source, which makes dev and test of it", c.train);
+  check<Error>(!c.split_by_source || !c.train.empty(), "nothing to split: --split-by-source; it goes with --train FILE");
+  check<Error>(!!c.batch_tokens != !!c.batch_sentences, "batches of tokens or of sentences: {}; one of --batch-tokens and --batch-sentences",
+               c.batch_tokens ? "both given" : "none given");
+  check<Error>(c.width % c.heads == 0, "the heads do not divide the width: --width {} --heads {}; --width {} would do, or --heads {}", c.width, c.heads,
+               near_divisors(c.width, c.heads), near_heads(c.width, c.heads));
+  check<Error>(c.warmup > 0 || (c.schedule != "inverse_sqrt" && c.schedule != "noam"), "no warm-up: --schedule {} --warmup 0; at least 1, default {}", c.schedule,
+               RunConfig().warmup);
+  if (c.schedule_steps && (c.schedule == "linear" || c.schedule == "cosine"))
+    check<Error>(*c.schedule_steps > c.warmup, "the warm-up does not end: --schedule {} --warmup {}, {} updates planned; fewer than that", c.schedule, c.warmup, *c.schedule_steps);
+  check<Error>(c.steps || c.epochs || c.minutes > 0 || c.patience, "no end: neither --steps nor --epochs, --minutes, --patience; at least one of them");
+}
+
+bool may_change(std::string_view option) {
+  constexpr std::string_view names[] = {"steps", "epochs", "minutes", "threads", "save-every", "keep", "if-full"};
+  return std::find(std::begin(names), std::end(names), option) != std::end(names);
+}
+
+// ---- from options to objects ----------------------------------------------------------------------------------------
+
+namespace {
+
+std::unique_ptr<Seq2Seq> make_transformer(const RunConfig& c, Scope scope, Index source_vocabulary, Index target_vocabulary) {
+  const TransformerOptions core{.width = c.width,
+                                .heads = c.heads,
+                                .feed_forward = c.feed_forward,
+                                .encoder_layers = c.layers,
+                                .decoder_layers = c.layers,
+                                .dropout = c.dropout,
+                                .attention_dropout = c.attention_dropout,
+                                .activation_dropout = c.activation_dropout,
+                                .norm = c.norm == "pre" ? NormAt::before : NormAt::after,
+                                .final_norm = c.final_norm == "always" ? FinalNorm::always : FinalNorm::automatic};
+  return std::make_unique<TranslationModel>(scope, TranslationModel::Options{.source_vocabulary = source_vocabulary,
+                                                                             .target_vocabulary = target_vocabulary,
+                                                                             .core = core,
+                                                                             .tie = c.tie == "all" ? Tie::all : c.tie == "output" ? Tie::output : Tie::none,
+                                                                             .positions = positions_named(c.positions),
+                                                                             .max_positions = max_positions(c)});
+}
+
+using ModelMaker = std::unique_ptr<Seq2Seq> (*)(const RunConfig&, Scope, Index, Index);
+constexpr std::pair<std::string_view, ModelMaker> kModels[] = {{"transformer", make_transformer}};
+
+}  // namespace
+
+std::vector<std::string_view> model_names() {
+  std::vector<std::string_view> names;
+  for (const auto& [name, maker] : kModels) names.push_back(name);
+  return names;
+}
+
+std::unique_ptr<Seq2Seq> make_model(const RunConfig& config, Scope scope, Index source_vocabulary, Index target_vocabulary) {
+  for (const auto& [name, maker] : kModels)
+    if (name == config.model) return maker(config, scope, source_vocabulary, target_vocabulary);
+  fail<Error>("unknown model: {}; there are {}", in_quotes(config.model), fmt::join(model_names(), ", "));
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const RunConfig& c, Parameters& parameters) {
+  const double rate = c.learning_rate, decay = c.weight_decay;
+  if (c.optimizer == "adam") return std::make_unique<Adam>(parameters, Adam::Options{.learning_rate = rate, .beta2 = c.beta2, .weight_decay = decay});
+  if (c.optimizer == "adamw") return std::make_unique<AdamW>(parameters, AdamW::Options{.learning_rate = rate, .beta2 = c.beta2, .weight_decay = decay});
+  if (c.optimizer == "sgd") return std::make_unique<SGD>(parameters, SGD::Options{.learning_rate = rate, .momentum = c.momentum, .weight_decay = decay});
+  if (c.optimizer == "adagrad") return std::make_unique<Adagrad>(parameters, Adagrad::Options{.learning_rate = rate, .weight_decay = decay});
+  if (c.optimizer == "adadelta") return std::make_unique<Adadelta>(parameters, Adadelta::Options{.learning_rate = rate, .weight_decay = decay});
+  if (c.optimizer == "rmsprop") return std::make_unique<RMSprop>(parameters, RMSprop::Options{.learning_rate = rate, .weight_decay = decay, .momentum = c.momentum});
+  fail<Error>("unknown optimizer: {}", in_quotes(c.optimizer));
+}
+
+Schedule make_schedule(const RunConfig& c) {
+  const auto kind = Schedule::kind(c.schedule);
+  return Schedule({.kind = kind,
+                   .peak = c.learning_rate,
+                   .warmup = c.warmup,
+                   .total = c.schedule_steps.value_or(0),
+                   .factor = kind == Schedule::Kind::noam ? c.learning_rate : 0.5,
+                   .every = std::max<Index>(c.schedule_steps.value_or(0), 1),
+                   .width = c.width});
+}
+
+Index max_positions(const RunConfig& config) { return config.max_length + 51; }
+
+// ---- the directory --------------------------------------------------------------------------------------------------
+
+std::unique_ptr<RunLock> create_run(const Run& run) {
+  const bool existed = fs::exists(run.path);
+  if (existed) {
+    check<FileError>(fs::is_directory(run.path), "{}: is no directory", run.path);
+    check<FileError>(fs::is_empty(run.path), "{}: exists and is not empty", run.path);
+  }
+  make_directory(run.path);
+  try {
+    auto lock = std::make_unique<RunLock>(run.path);
+    save_side(run.path, "source", run.source);
+    save_side(run.path, "target", run.target);
+    make_directory(join(run.path, "checkpoints"));
+    RunConfig config = run.config;
+    write_file_atomically(join(run.path, "config.json"), to_json(options(config)));
+    return lock;
+  } catch (...) {
+    std::error_code ignored;
+    if (!existed) fs::remove_all(run.path, ignored);
+    else for (const auto& entry : fs::directory_iterator(run.path, ignored)) fs::remove_all(entry.path(), ignored);
+    throw;
+  }
+}
+
+Run open_run(const std::string& path) {
+  const std::string file = join(path, "config.json");
+  std::error_code ignored;
+  check<FileError>(fs::exists(path, ignored), "no such run: {}; a directory that `heed train` made", path);
+  check<FileError>(fs::exists(file, ignored), "no run: {} has no config.json; a directory that `heed train` made", path);
+  Run run{path, {}, {}, {}};
+  from_json(options(run.config), read_file(file, 1 << 20), file);
+  run.source = load_side(path, "source");
+  run.target = load_side(path, "target");
+  check<FileError>(run.config.tie != "all" || run.source.vocabulary == run.target.vocabulary, "{}: tie \"all\" needs one vocabulary: source.vocabulary has {} words, target.vocabulary {} others",
+                   path, run.source.vocabulary.size(), run.target.vocabulary.size());
+  return run;
+}
+
+RunLock::RunLock(const std::string& run) {
+  const std::string path = join(run, "lock");
+  file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (file_ < 0) throw FileError(fmt::format("{}: cannot open: {}", path, reason(errno)), errno);
+  if (::flock(file_, LOCK_EX | LOCK_NB) != 0) {
+    const int error = errno;
+    char text[32]{};
+    const auto count = ::read(file_, text, sizeof(text) - 1);
+    ::close(file_);
+    const std::string owner(text, count > 0 ? std::size_t(count) : 0);
+    if (error == EWOULDBLOCK) throw FileError(fmt::format("another training holds {}: process {}", run, owner.substr(0, owner.find('\n'))));
+    throw FileError(fmt::format("{}: cannot lock: {}", path, reason(error)), error);
+  }
+  const std::string owner = fmt::format("{}\n", ::getpid());
+  if (::ftruncate(file_, 0) != 0 || ::pwrite(file_, owner.data(), owner.size(), 0) != ssize_t(owner.size())) {}   // only for the message above
+  std::error_code ignored;
+  for (const std::string& folder : {run, join(run, "checkpoints"), join(run, "attention")})
+    for (const auto& entry : fs::directory_iterator(folder, ignored))
+      if (entry.path().filename().string().starts_with(kTemporaryPrefix)) fs::remove(entry.path(), ignored);
+}
+
+RunLock::~RunLock() { ::close(file_); }
+
+// ---- weights and checkpoints ----------------------------------------------------------------------------------------
+
+std::map<std::string, Tensor> read_weights(const std::string& path, const Run* fits) {
+  const SafetensorsFile file = read_safetensors(path);
+  if (fits) check_made_by(file, *fits);
+  if (auto averages = under(file.tensors, kAveragePrefix); !averages.empty()) return averages;
+  if (auto weights = under(file.tensors, kModelPrefix); !weights.empty()) return weights;
+  return file.tensors;
+}
+
+LoadedModel load_model(const Run& run, const std::string& file) {
+  LoadedModel loaded;
+  loaded.parameters = std::make_unique<Parameters>(Seed{std::uint64_t(run.config.seed)});
+  loaded.model = make_model(run.config, loaded.parameters->root(), run.source.vocabulary.size(), run.target.vocabulary.size());
+  std::vector<std::string> candidates{file};
+  if (file.empty()) {
+    candidates = {join(run.path, "best.safetensors")};
+    if (!fs::exists(candidates[0])) candidates.clear();
+    const std::vector<Index> steps = checkpoint_steps(run.path);
+    for (auto step = steps.rbegin(); step != steps.rend(); ++step) candidates.push_back(checkpoint_path(run.path, *step));
+    check<FileError>(!candidates.empty(), "no weights: {} has neither best.safetensors nor a checkpoint; `heed train --out {} --resume` makes them", run.path, run.path);
+  }
+  for (const std::string& candidate : candidates) {
+    try {
+      load(loaded.parameters->select(), read_weights(candidate, &run), candidate);
+      loaded.file = candidate;
+      return loaded;
+    } catch (const FileError& e) {
+      if (&candidate == &candidates.back()) throw;
+      loaded.passed_over.push_back(e.what());
+    }
+  }
+  return loaded;
+}
+
+std::string checkpoint_path(const std::string& run, Index step) { return join(run, fmt::format("checkpoints/{}.safetensors", step)); }
+
+std::vector<Index> checkpoint_steps(const std::string& run) {
+  std::vector<Index> steps;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(join(run, "checkpoints"), ignored)) {
+    const std::string name = entry.path().filename().string();
+    Index step = 0;
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
+    if (error == std::errc() && std::string_view(end, std::size_t(name.data() + name.size() - end)) == ".safetensors") steps.push_back(step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+void write_checkpoint(const Run& run, const Checkpoint& checkpoint) {
+  write_safetensors(checkpoint_path(run.path, checkpoint.step), checkpoint.tensors,
+                    {{std::string(kFormatKey), fmt::format("{}", kFormat)},
+                     {std::string(kStepKey), fmt::format("{}", checkpoint.step)},
+                     {std::string(kStateKey), checkpoint.state},
+                     {std::string(kVocabulariesKey), vocabulary_names(run)}});
+}
+
+void write_best(const Run& run, const std::map<std::string, Tensor>& weights, Index step) {
+  write_safetensors(join(run.path, "best.safetensors"), weights,
+                    {{std::string(kStepKey), fmt::format("{}", step)}, {std::string(kVocabulariesKey), vocabulary_names(run)}});
+}
+
+std::optional<Index> best_step(const Run& run) {
+  const std::string path = join(run.path, "best.safetensors");
+  if (!fs::exists(path)) return {};
+  try {
+    const SafetensorsFile file = read_safetensors(path);
+    check_made_by(file, run);
+    return step_of(file);
+  } catch (const FileError&) {
+    return {};
+  }
+}
+
+Checkpoint read_checkpoint(const Run& run, Index step) {
+  SafetensorsFile file = read_safetensors(checkpoint_path(run.path, step));
+  check_made_by(file, run);
+  const auto state = file.metadata.find(std::string(kStateKey));
+  check<FileError>(file.metadata.contains(std::string(kFormatKey)) && state != file.metadata.end(), "{}: no checkpoint of a training; its metadata has no state", file.path);
+  check<FileError>(step_of(file) == step, "{}: holds step {}", file.path, step_of(file));
+  return {step, std::move(file.tensors), state->second};
+}
+
+void remove_old_checkpoints(const std::string& run, Index keep, Index best) {
+  const std::vector<Index> steps = checkpoint_steps(run);
+  for (std::size_t i = 0; i + std::size_t(keep) < steps.size(); ++i) {
+    std::error_code ignored;
+    if (steps[i] != best) fs::remove(checkpoint_path(run, steps[i]), ignored);
+  }
+}
+
+}  // namespace heed

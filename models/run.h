@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// A RUN directory, which is all there is to a trained model:
+//   config.json                          every option of the training
+//   source.* target.*                    tokenizers and vocabularies
+//   best.safetensors                     the weights to translate with
+//   checkpoints/<step>.safetensors       each complete: weights under "model.", optimiser, averages, state of the training
+//   metrics.jsonl curves.svg attention/  what happened
+#pragma once
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/batch.h"
+#include "models/option.h"
+#include "models/seq2seq.h"
+#include "nn/optimizer.h"
+#include "nn/schedule.h"
+#include "nn/scope.h"
+
+namespace heed {
+
+// Everything that decides how a model is trained. The defaults here are those of `heed train`.
+struct RunConfig {
+  // data: a directory with train.tsv, dev.tsv, test.tsv; or pairs of parallel files; or one file that is to be split
+  std::string data;
+  std::vector<std::string> train_files, dev_files, test_files;
+  std::string train;
+  bool split_by_source = false;
+  Index split_dev = 1500, split_test = 1500;       // source sentences
+
+  // text
+  std::string tokenizer = "auto";                  // auto becomes what the data asks for
+  bool lowercase = false;
+  Index min_count = 1;
+  std::optional<Index> vocabulary_size;
+  Index max_length = 250;
+
+  // model
+  std::string model = "transformer";
+  Index layers = 2, width = 128, heads = 4, feed_forward = 256;
+  double dropout = 0.1, attention_dropout = 0, activation_dropout = 0;
+  std::string norm = "post", final_norm = "auto", positions = "sinusoidal", tie = "none";
+
+  // training
+  std::optional<Index> batch_tokens = 2048, batch_sentences;
+  Index accumulate = 1;
+  std::string optimizer = "adam";
+  double learning_rate = 1e-3, beta2 = 0.98, momentum = 0, weight_decay = 0;
+  std::string schedule = "inverse_sqrt";
+  Index warmup = 400;
+  std::optional<Index> schedule_steps;
+  double label_smoothing = 0.1, clip = 1, average = 0;
+  Index seed = 1;
+  std::string init;
+
+  // how long, and what is kept
+  std::optional<Index> steps = 2000, epochs;
+  double minutes = 0;
+  std::optional<Index> patience, evaluate_every, save_every;
+  Index keep = 3;
+  std::string if_full = "go-on";
+  std::optional<Index> threads;
+};
+
+// The one table. Its options point into `config`; their defaults are those of a fresh RunConfig.
+std::vector<Option> options(RunConfig& config);
+// Error `<what>: <where>; <what would be right>` where options that are right alone do not fit together.
+void check_config(const RunConfig& config);
+
+// Options that a resumed run may change: limits, threads, what is saved and kept.
+bool may_change(std::string_view option);
+
+std::vector<std::string_view> model_names();
+std::unique_ptr<Seq2Seq> make_model(const RunConfig& config, Scope scope, Index source_vocabulary, Index target_vocabulary);   // Error lists the names
+std::unique_ptr<Optimizer> make_optimizer(const RunConfig& config, Parameters& parameters);
+Schedule make_schedule(const RunConfig& config);
+Index max_positions(const RunConfig& config);      // words of a sentence, eos counted, that the model can read or write
+
+struct Run {
+  std::string path;
+  RunConfig config;
+  Side source, target;
+};
+// One training at a time: holds RUN/lock. FileError names the process that has it. Deletes what crashes left behind.
+class RunLock {
+ public:
+  explicit RunLock(const std::string& run);
+  ~RunLock();
+  RunLock(const RunLock&) = delete;
+  RunLock& operator=(const RunLock&) = delete;
+
+ private:
+  int file_ = -1;
+};
+
+// Makes the directory, or takes an empty one, and writes all of it but weights. FileError; then nothing is left of it.
+std::unique_ptr<RunLock> create_run(const Run& run);
+// Reads it again, strictly. FileError
+Run open_run(const std::string& path);
+
+// A model with its weights.
+struct LoadedModel {
+  std::unique_ptr<Parameters> parameters;
+  std::unique_ptr<Seq2Seq> model;
+  std::string file;                                // where the weights come from
+  std::vector<std::string> passed_over;            // what was wrong with better candidates
+};
+// From `file`, else best.safetensors, else the newest checkpoint that is whole. A checkpoint's averages go before its weights.
+LoadedModel load_model(const Run& run, const std::string& file = {});
+// The weights in a file by path, of a checkpoint or plain ones. FileError
+std::map<std::string, Tensor> read_weights(const std::string& file, const Run* fits = nullptr);
+
+// ---- training a run ---------------------------------------------------------------------------------------------------
+inline constexpr std::string_view kModelPrefix = "model.", kAveragePrefix = "average.";
+
+struct Checkpoint {
+  Index step = 0;
+  std::map<std::string, Tensor> tensors;           // model.<path>, and what the trainer keeps
+  std::string state;                               // of the training, as JSON
+};
+std::string checkpoint_path(const std::string& run, Index step);
+std::vector<Index> checkpoint_steps(const std::string& run);                         // rising
+// All of these files name the vocabularies they were made with, and are refused with others.
+void write_checkpoint(const Run& run, const Checkpoint& checkpoint);
+void write_best(const Run& run, const std::map<std::string, Tensor>& weights, Index step);
+std::optional<Index> best_step(const Run& run);    // of best.safetensors; nothing where there is none that is whole
+Checkpoint read_checkpoint(const Run& run, Index step);
+// Deletes all but the newest `keep` and that of step `best`, oldest first.
+void remove_old_checkpoints(const std::string& run, Index keep, Index best);
+
+}  // namespace heed

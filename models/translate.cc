@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/translate.h"
+
+#include <algorithm>
+
+#include "models/drawing.h"
+#include "tensor/format.h"
+#include "tensor/ops/loss.h"
+
+namespace heed {
+
+SearchOptions search_options(const Run& run, SearchOptions options) {
+  const Vocabulary& words = run.target.vocabulary;
+  options.pad = words.pad, options.start = words.bos, options.eos = words.eos, options.unk = words.unk;
+  const Index limit = max_positions(run.config);
+  options.max_length = options.max_length > 0 ? std::min(options.max_length, limit) : limit;
+  return options;
+}
+
+std::vector<std::vector<Translation>> translate(const Run& run, const Seq2Seq& model, std::span<const std::string> lines, const TranslateOptions& options,
+                                                std::span<const std::string> prefixes, Index* cut) {
+  check<Error>(prefixes.empty() || prefixes.size() == lines.size(), "translate: {} prefixes for {} lines", prefixes.size(), lines.size());
+  const std::size_t longest = std::size_t(options.max_length > 0 ? options.max_length : run.config.max_length);
+  std::vector<std::vector<Translation>> results(lines.size());
+  std::vector<std::vector<std::int32_t>> sources, begins;
+  std::vector<std::vector<std::string>> words;
+  std::vector<std::size_t> numbers;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    std::vector<std::string> tokens = run.source.tokenizer.tokens(lines[i]);
+    if (tokens.empty() || is_blank(lines[i])) {
+      results[i].push_back({});
+      continue;
+    }
+    if (tokens.size() > longest) {
+      tokens.resize(longest);
+      if (cut) ++*cut;
+    }
+    sources.push_back(run.source.vocabulary.ids(tokens));
+    sources.back().push_back(run.source.vocabulary.eos);
+    if (!prefixes.empty()) begins.push_back(run.target.vocabulary.ids(run.target.tokenizer.tokens(prefixes[i])));
+    words.push_back(std::move(tokens));
+    numbers.push_back(i);
+  }
+  SearchOptions search = search_options(run, options.search);
+  search.attention |= options.replace_unk;
+  const std::vector<std::vector<Hypothesis>> found = heed::search(model, sources, search, begins);
+  for (std::size_t s = 0; s < found.size(); ++s)
+    for (const Hypothesis& hypothesis : found[s]) {
+      std::vector<std::string> tokens;
+      for (std::size_t t = 0; t < hypothesis.ids.size(); ++t) {
+        tokens.push_back(run.target.vocabulary.piece(hypothesis.ids[t]));
+        if (!options.replace_unk || hypothesis.ids[t] != search.unk) continue;
+        const std::vector<float>& row = hypothesis.attention[t];                      // eos, the last column, is no word
+        tokens.back() = words[s][std::size_t(std::max_element(row.begin(), row.end() - 1) - row.begin())];
+      }
+      std::string text = run.target.tokenizer.text(tokens);
+      results[numbers[s]].push_back({std::move(text), std::move(tokens), hypothesis.log_probability, hypothesis.score, hypothesis.finished});
+    }
+  return results;
+}
+
+AttentionPicture attention_picture(const Run& run, const Seq2Seq& model, const Example& example) {
+  std::vector<AttentionMap> maps;
+  const Index only[] = {0};
+  model.features(make_batch({&example, 1}, only, run.target.vocabulary.pad, run.target.vocabulary.bos), &maps);
+  const auto words = [](const Vocabulary& vocabulary, const std::vector<std::int32_t>& ids) {
+    std::vector<std::string> out;
+    for (const std::int32_t id : ids) out.push_back(vocabulary.piece(id));
+    return out;
+  };
+  AttentionPicture picture{.source = words(run.source.vocabulary, example.source), .target = words(run.target.vocabulary, example.target), .gold = example.links};
+  for (const AttentionMap& map : maps) {
+    using enum AttentionMap::Kind;
+    const auto axes = map.kind == cross     ? AttentionPicture::Axes::cross
+                      : map.kind == encoder ? AttentionPicture::Axes::encoder_self
+                                            : AttentionPicture::Axes::decoder_self;
+    const Tensor& w = map.weights;                                                    // [1, H, T, S] or [1, T, S]
+    const Index heads = w.rank() == 4 ? w.size(1) : 1;
+    for (Index h = 0; h < heads; ++h) {
+      AttentionPicture::Map one{.weights = to(w.rank() == 4 ? w(0, h) : w(0), DType::f32).to_vector<float>(), .axes = axes, .layer = int(map.layer) + 1, .head = int(h) + 1, .heads = int(heads)};
+      if (axes == AttentionPicture::Axes::decoder_self) {                             // its positions hold what has been read: <s> y_1 ..
+        one.columns = picture.target;
+        one.columns.insert(one.columns.begin(), run.target.vocabulary.piece(run.target.vocabulary.bos));
+        one.columns.pop_back();
+      }
+      picture.maps.push_back(std::move(one));
+    }
+  }
+  return picture;
+}
+
+AttentionPicture last_cross_attention(const AttentionPicture& picture) {
+  AttentionPicture last = picture;
+  std::vector<AttentionPicture::Map> heads;
+  for (const AttentionPicture::Map& map : picture.maps)
+    if (map.axes == AttentionPicture::Axes::cross) {
+      if (!heads.empty() && heads.back().layer != map.layer) heads.clear();
+      heads.push_back(map);
+    }
+  last.maps.clear();
+  if (heads.size() > 1) last.maps.push_back(mean_map(heads));
+  else last.maps = heads;
+  return last;
+}
+
+std::vector<double> negative_log_likelihoods(const Run& run, const Seq2Seq& model, std::span<const Example> examples) {
+  const std::int32_t pad = run.target.vocabulary.pad;
+  std::vector<double> sums(examples.size());
+  for (const std::vector<Index>& rows : BatchSampler(examples, {.tokens = 1024}, Key(Seed{0})).by_length()) {
+    const Batch batch = make_batch(examples, rows, pad, run.target.vocabulary.bos);
+    const Tensor losses = to(cross_entropy(model.logits(model.features(batch)).value(), batch.targets, {.pad = pad}).losses, DType::f64);   // [B, T]
+    for (std::size_t b = 0; b < rows.size(); ++b)
+      for (const double loss : losses[Index(b)].to_vector<double>()) sums[std::size_t(rows[b])] += loss;
+  }
+  return sums;
+}
+
+}  // namespace heed

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// From lines to lines: a trained model with its tokenizers and vocabularies.
+#pragma once
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "models/picture.h"
+#include "models/run.h"
+#include "models/search.h"
+
+namespace heed {
+
+struct Translation {
+  std::string text;
+  std::vector<std::string> tokens;               // of the model; where text is put together differently
+  double log_probability = 0, score = 0;
+  bool finished = true;                          // false: cut off at the longest length
+};
+
+struct TranslateOptions {
+  SearchOptions search = {};                     // its special ids are those of the target vocabulary
+  bool replace_unk = false;                      // <unk> becomes the source word most looked at (Luong et al. 2015, 1410.8206)
+  Index max_length = 0;                          // tokens of a source, eos not counted, beyond which it is cut; 0: RunConfig's
+};
+
+// The n best of each line, best first. A blank line has one translation, which is empty. `prefixes`, one a line or none, are what
+// every translation begins with. The number of lines that were too long is added to *cut.
+std::vector<std::vector<Translation>> translate(const Run& run, const Seq2Seq& model, std::span<const std::string> lines, const TranslateOptions& options = {},
+                                                std::span<const std::string> prefixes = {}, Index* cut = nullptr);
+
+// Search over ids that end in eos.
+SearchOptions search_options(const Run& run, SearchOptions options = {});
+
+// Teacher-forced attention of every layer and head; both sides end in eos, which is drawn as a word.
+AttentionPicture attention_picture(const Run& run, const Seq2Seq& model, const Example& example);
+// The mean over the heads of the last cross-attention only.
+AttentionPicture last_cross_attention(const AttentionPicture& picture);
+
+// -log P(target | source) of each example, eos counted, without smoothing.
+std::vector<double> negative_log_likelihoods(const Run& run, const Seq2Seq& model, std::span<const Example> examples);
+
+}  // namespace heed
