@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "examples/cli/model.h"
+#include "examples/cli/progress.h"
+#include "models/text.h"
+#include "tensor/file.h"
+
+namespace heed::cli {
+namespace {
+
+TerminalColour colours() {
+  if (!is_terminal(STDOUT_FILENO) || std::getenv("NO_COLOR")) return TerminalColour::none;
+  const char* const depth = std::getenv("COLORTERM");
+  return depth && (std::string_view(depth) == "truecolor" || std::string_view(depth) == "24bit") ? TerminalColour::rgb : TerminalColour::indexed;
+}
+
+// Cross-attention only, each layer's heads and before them their mean.
+AttentionPicture cross_attention(const AttentionPicture& picture, bool heads) {
+  AttentionPicture out = picture;
+  out.maps.clear();
+  for (std::size_t i = 0; i < picture.maps.size();) {
+    std::size_t end = i + 1;
+    while (end < picture.maps.size() && picture.maps[end].layer == picture.maps[i].layer && picture.maps[end].axes == picture.maps[i].axes) ++end;
+    if (picture.maps[i].axes == AttentionPicture::Axes::cross) {
+      const auto group = std::span(picture.maps).subspan(i, end - i);
+      if (group.size() > 1) out.maps.push_back(mean_map(group));
+      if (heads || group.size() == 1) out.maps.insert(out.maps.end(), group.begin(), group.end());
+    }
+    i = end;
+  }
+  return out;
+}
+
+}  // namespace
+
+int attention(std::span<const std::string> words) {
+  RunFlags run_flags;
+  Manner manner;
+  std::string source, target, out;
+  bool all = false, numbers = false;
+  Syntax syntax{.command = "attention",
+                .usage = "--run RUN --source TEXT [--target TEXT] [--out FILE.svg|.html|.txt]",
+                .about = "Draws where a model looks: for each word of the translation the weights of the source words.",
+                .example = "heed attention --run phrases --source 'the black cat' --out cat.svg",
+                .options = options(run_flags) +
+                           std::vector<Option>{{.name = "source", .value = &source, .takes = "TEXT", .help = "the sentence", .heading = "Picture"},
+                                               {.name = "target", .value = &target, .takes = "TEXT", .help = "its translation; else what the model says"},
+                                               {.name = "out", .value = &out, .takes = "FILE", .help = "ending in .svg, .html (every layer and head to choose from) or .txt; else the terminal"},
+                                               {.name = "all", .value = &all, .help = "SVG and text: self-attention as well; the page has it always"},
+                                               {.name = "numbers", .value = &numbers, .help = "SVG: print the weights into the cells"},
+                                               {.name = "quiet", .value = &manner.quiet, .help = "no notes on standard error", .heading = "Output"}}};
+  if (!parse(syntax, words)) return 0;
+  const std::string ending = std::filesystem::path(out).extension().string();
+  if (!out.empty() && ending != ".svg" && ending != ".html" && ending != ".txt")
+    throw Mistake(fmt::format("unknown kind of picture: --out {}; a name that ends in .svg, .html or .txt", out));
+  check_required(source, "source", "the sentence to translate");
+  const Ready model = ready(run_flags, manner.quiet);
+  const Run& run = model.run;
+  Example example{.source = encode(run.source, repaired(source)), .target = {}, .links = {}};
+  const Index longest = run.config.max_length;
+  if (example.source.size() == 1) throw Mistake("an empty sentence: --source; at least one word");
+  if (Index(example.source.size()) > longest + 1) throw Mistake(fmt::format("a long sentence: --source: {} words; at most {}, as in training", example.source.size() - 1, longest));
+  if (target.empty()) {
+    example.target = search(model.model(), std::span(&example.source, 1), search_options(run))[0][0].ids;
+    example.target.push_back(run.target.vocabulary.eos);
+  } else {
+    example.target = encode(run.target, repaired(target));
+    if (Index(example.target.size()) > max_positions(run.config)) throw Mistake(fmt::format("a long sentence: --target: {} words; at most {}", example.target.size() - 1, longest));
+  }
+  AttentionPicture picture = attention_picture(run, model.model(), example);
+  picture.title = decode(run.source, example.source) + " → " + decode(run.target, example.target);
+  picture.numbers = numbers;
+  if (ending == ".html") {
+    write_file_atomically(out, attention_html(picture));
+  } else if (ending == ".svg") {
+    write_file_atomically(out, attention_svg(all ? picture : cross_attention(picture, true)));
+  } else {
+    const TerminalColour colour = out.empty() ? colours() : TerminalColour::none;
+    const std::string text = attention_text(all ? picture : out.empty() ? last_cross_attention(picture) : cross_attention(picture, true), std::max(40, out.empty() && is_terminal(STDOUT_FILENO) ? terminal_columns(STDOUT_FILENO) : 100), colour);
+    if (out.empty()) print(text);
+    else write_file_atomically(out, text);
+  }
+  if (!out.empty() && !manner.quiet) note(fmt::format("{}: {}", out, picture.title));
+  return 0;
+}
+
+}  // namespace heed::cli

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "examples/cli/cli.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cerrno>
+#include <csignal>
+#include <new>
+
+#include "examples/cli/command.h"
+#include "models/drawing.h"
+
+namespace heed {
+namespace cli {
+namespace {
+
+constexpr Command kCommands[] = {
+    {"data", "make data for a task: copy, reverse, sort, numbers, dates, phrases", data},
+    {"train", "train a model, or go on with it", train},
+    {"translate", "lines from standard input to standard output", translate},
+    {"evaluate", "loss, perplexity, BLEU, chrF and exact match on data", evaluate},
+    {"score", "BLEU, chrF and exact match of a file against references", score},
+    {"attention", "draw where a model looks: SVG, HTML or text", attention},
+    {"inspect", "what a run, a checkpoint or any .safetensors holds", inspect},
+};
+
+std::string program_help() {
+  std::string out = "Heed " HEED_VERSION ": trains models that translate, and shows where they look.\n\nUsage: heed COMMAND [options]     `heed COMMAND --help` shows them\n\n";
+  for (const Command& command : kCommands) out += fmt::format("  {:<10} {}\n", command.name, command.about);
+  return out +
+         "\nFor example:\n"
+         "  heed data reverse --out reverse-data\n"
+         "  heed train --data reverse-data --out reverse\n"
+         "  heed evaluate --run reverse --data reverse-data\n"
+         "  echo '3 14 15 9 26' | heed translate --run reverse\n";
+}
+
+bool is_fault(int error) {
+  for (const int fault : {ENOSPC, EDQUOT, EIO, EFBIG, ENOMEM, EMFILE, ENFILE, EROFS})
+    if (error == fault) return true;
+  return false;
+}
+
+int run(std::span<const std::string> words, std::string& name) {
+  if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
+    print(program_help());
+    flush();
+    return 0;
+  }
+  if (words[0] == "--version") {
+    print("heed " HEED_VERSION "\n");
+    flush();
+    return 0;
+  }
+  for (const Command& command : kCommands)
+    if (command.name == words[0]) {
+      name = fmt::format("heed {}", command.name);
+      const int code = command.run(words.subspan(1));
+      flush();
+      return code;
+    }
+  std::vector<std::string_view> known;
+  for (const Command& command : kCommands) known.push_back(command.name);
+  const std::string_view near = nearest(words[0], known);
+  throw Mistake(fmt::format("unknown command: {}; {}", drawing::clean(words[0]).substr(0, 80),
+                            near.empty() ? fmt::format("there are {}", fmt::join(known, ", ")) : fmt::format("did you mean {}? `heed --help` lists all", near)));
+}
+
+}  // namespace
+
+std::span<const Command> commands() { return kCommands; }
+
+}  // namespace cli
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);
+  std::string name = "heed";
+  const auto say = [&](const char* text) { cli::note(fmt::format("{}: {}", name, drawing::clean(text))); };
+  try {
+    return cli::run(std::vector<std::string>(argv + 1, argv + std::max(argc, 1)), name);
+  } catch (const cli::Unread&) {
+    return 0;
+  } catch (const cli::Fault& e) {
+    say(e.what());
+    return 1;
+  } catch (const FileError& e) {
+    say(e.what());
+    return cli::is_fault(e.error_number) ? 1 : 2;
+  } catch (const NumericError& e) {
+    say(e.what());
+    return 1;
+  } catch (const Error& e) {
+    say(e.what());
+    return 2;
+  } catch (const std::bad_alloc& e) {
+    say(e.what());
+    return 1;
+  } catch (const std::exception& e) {
+    say(e.what());
+    return 1;
+  }
+}
+
+}  // namespace heed

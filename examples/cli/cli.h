@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// The `heed` program.
+#pragma once
+
+namespace heed {
+
+// What `heed` does with these arguments; the value is its exit code: 0 done, 1 a fault while working, 2 a mistake in the command or
+// in a file named there, 129, 130, 143 stopped by a signal.
+int main(int argc, char** argv);
+
+}  // namespace heed

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "examples/cli/command.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "models/drawing.h"
+#include "models/text.h"
+
+namespace heed::cli {
+namespace {
+
+bool is_switch(const Option& option) { return std::holds_alternative<bool*>(option.value); }
+
+std::string flag(std::string_view name) { return fmt::format("--{}", name); }
+
+std::string see(const Syntax& syntax) { return fmt::format("`heed {} --help` shows what there is", syntax.command); }
+
+const Option* find(const Syntax& syntax, std::string_view with_dashes) {
+  for (const Option& option : syntax.options)
+    if (flag(option.name) == with_dashes) return &option;
+  return nullptr;
+}
+
+[[noreturn]] void unknown(const Syntax& syntax, const std::string& word) {
+  const std::string name = word.substr(0, word.find('='));
+  if (!word.starts_with('-') || word == "-") throw Mistake(fmt::format("unexpected word: {}; {}", in_quotes(word), see(syntax)));
+  std::vector<std::string> flags;
+  for (const Option& option : syntax.options) flags.push_back(flag(option.name));
+  const std::vector<std::string_view> known(flags.begin(), flags.end());
+  const std::string_view near = nearest(name, known);
+  throw Mistake(fmt::format("unknown flag: {}; {}{}", drawing::clean(name), near.empty() ? "" : fmt::format("did you mean {}? ", near), see(syntax)));
+}
+
+std::string lines_of(std::string_view indent, const std::vector<std::string>& lines) {
+  std::string out;
+  for (const std::string& line : lines) out += fmt::format("{}{}\n", indent, line);
+  return out;
+}
+
+}  // namespace
+
+std::vector<Option> options(Manner& manner) {
+  return {{.name = "quiet", .value = &manner.quiet, .help = "no progress and no notes on standard error", .heading = "Output"},
+          {.name = "json", .value = &manner.json, .help = "results as JSON on standard output"}};
+}
+
+std::vector<Option> operator+(std::vector<Option> a, const std::vector<Option>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+std::string help(const Syntax& syntax) {
+  std::string out = fmt::format("{}\n\nUsage: heed {} {}\n", syntax.about, syntax.command, syntax.usage);
+  if (!syntax.example.empty()) out += fmt::format("Example: {}\n", syntax.example);
+  constexpr std::size_t kColumn = 30;
+  std::string_view heading;
+  for (const Option& option : syntax.options) {
+    if (!option.heading.empty() && option.heading != heading) out += fmt::format("\n{}\n", heading = option.heading);
+    std::string text(option.help);
+    if (!option.choices.empty()) text += fmt::format(" ({})", fmt::join(option.choices, ", "));
+    if (!option.standard.empty() && option.standard != "none") text += fmt::format(" [{}]", option.standard);
+    const std::string name = fmt::format("  --{} {}", option.name, option.takes);
+    const std::vector<std::string> lines = drawing::wrap(text, 100 - double(kColumn));
+    if (name.size() < kColumn && !lines.empty()) out += fmt::format("{:<{}}{}\n", name, kColumn, lines[0]) + lines_of(std::string(kColumn, ' '), {lines.begin() + 1, lines.end()});
+    else out += name + "\n" + lines_of(std::string(kColumn, ' '), lines);
+  }
+  return out;
+}
+
+bool read(const Syntax& syntax, std::span<const std::string> words, Given& given) {
+  if (std::ranges::any_of(words, [](const std::string& word) { return word == "--help" || word == "-h"; })) {
+    print(help(syntax));
+    flush();
+    return false;
+  }
+  CLI::App app;
+  app.set_help_flag();
+  app.allow_extras();
+  std::vector<std::vector<std::string>> values(syntax.options.size());
+  std::vector<CLI::Option*> flags;
+  for (std::size_t i = 0; i < syntax.options.size(); ++i) {
+    const Option& option = syntax.options[i];
+    const std::string name = flag(option.name);
+    if (is_switch(option)) flags.push_back(app.add_flag(name));
+    else flags.push_back(app.add_option(name, values[i])->expected(int(option.count))->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll));
+  }
+  std::vector<std::string> reversed(words.rbegin(), words.rend());
+  try {
+    app.parse(std::move(reversed));
+  } catch (const CLI::ParseError& e) {
+    const std::string text = e.what(), name = text.substr(0, text.find(':'));
+    if (const Option* option = find(syntax, name)) throw Mistake(fmt::format("no value: {}; {}", name, allowed(*option)));
+    throw Mistake(fmt::format("{}; {}", drawing::clean(text), see(syntax)));
+  }
+  for (std::size_t i = 0; i < syntax.options.size(); ++i) {
+    const Option& option = syntax.options[i];
+    if (flags[i]->count() == 0) continue;
+    for (const std::string& value : values[i])
+      if (find(syntax, value)) throw Mistake(fmt::format("no value: {} before {}; {}", flag(option.name), value, allowed(option)));
+    if (!is_switch(option) && values[i].size() < option.count) throw Mistake(fmt::format("too few values: {} {}; {}", flag(option.name), values[i][0], allowed(option)));
+    if (!is_switch(option) && values[i].size() > option.count) throw Mistake(fmt::format("given more than once: {}; {}", flag(option.name), allowed(option)));
+    given[std::string(option.name)] = values[i];
+  }
+  std::size_t word = 0;
+  for (const std::string& rest : app.remaining()) {
+    if (word == syntax.words.size() || (rest.starts_with('-') && rest != "-")) unknown(syntax, rest);
+    *syntax.words[word++].value = rest;
+  }
+  if (word < syntax.words.size()) throw Mistake(fmt::format("missing: {}; heed {} {}", syntax.words[word].name, syntax.command, syntax.usage));
+  return true;
+}
+
+void set_options(const Syntax& syntax, const Given& given) {
+  for (const Option& option : syntax.options) {
+    const auto at = given.find(option.name);
+    if (at == given.end()) continue;
+    try {
+      set(option, at->second);
+    } catch (const Error& e) {
+      throw Mistake(e.what());
+    }
+  }
+}
+
+bool parse(const Syntax& syntax, std::span<const std::string> words) {
+  Given given;
+  if (!read(syntax, words, given)) return false;
+  set_options(syntax, given);
+  return true;
+}
+
+// ---- output ---------------------------------------------------------------------------------------------------------
+
+namespace {
+
+std::string& waiting() {
+  static std::string text;
+  return text;
+}
+
+}  // namespace
+
+void print(std::string_view text) {
+  waiting() += text;
+  if (waiting().size() > 1 << 16) flush();
+}
+
+void flush() {
+  std::string_view rest = waiting();
+  while (!rest.empty()) {
+    const ssize_t written = ::write(STDOUT_FILENO, rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      const int error = errno;
+      waiting().clear();
+      if (error == EPIPE) throw Unread();
+      throw Fault(fmt::format("standard output: cannot write: {}", std::strerror(error)));
+    }
+    rest.remove_prefix(std::size_t(written));
+  }
+  waiting().clear();
+}
+
+void note(std::string_view line) {
+  const std::string text = fmt::format("{}\n", line);
+  for (std::string_view rest = text; !rest.empty();) {
+    const ssize_t written = ::write(STDERR_FILENO, rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;
+    rest.remove_prefix(std::size_t(written));
+  }
+}
+
+void check_different(const std::string& input, const std::string& output) {
+  struct stat a, b;
+  if (::stat(input.c_str(), &a) == 0 && ::stat(output.c_str(), &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
+    throw Mistake(fmt::format("input and output are the same file: {} and {}; another name for the output", input, output));
+}
+
+void check_required(const std::string& value, std::string_view name, std::string_view hint) {
+  if (value.empty()) throw Mistake(fmt::format("missing: --{}; {}", name, hint));
+}
+
+}  // namespace heed::cli

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+
+#include <nlohmann/json.hpp>
+
+#include "examples/cli/command.h"
+#include "examples/tasks/tasks.h"
+
+namespace heed::cli {
+namespace fs = std::filesystem;
+
+int data(std::span<const std::string> words) {
+  TaskOptions task_options;
+  std::string task, out;
+  std::optional<Index> train;
+  Index seed = 1;
+  Manner manner;
+  const double most = 1e8;
+  Syntax syntax{
+      .command = "data",
+      .usage = fmt::format("TASK --out DIR [options]     TASK: {}", fmt::join(task_names(), " ")),
+      .about = "Makes sentence pairs of a task, with gold word alignments: train.tsv, dev.tsv, test.tsv.",
+      .example = "heed data phrases --out phrases-data --to es",
+      .options = {{.name = "out", .value = &out, .takes = "DIR", .help = "where to; must be empty or not exist"},
+                  {.name = "train", .value = &train, .takes = "N", .help = "pairs to train on (20000; dates: 8000)", .low = 1, .high = most},
+                  {.name = "dev", .value = &task_options.dev, .takes = "N", .help = "pairs of the dev part", .low = 1, .high = most, .standard = "1000"},
+                  {.name = "test", .value = &task_options.test, .takes = "N", .help = "pairs of each test part", .low = 1, .high = most, .standard = "1000"},
+                  {.name = "seed", .value = &seed, .takes = "N", .help = "other pairs for another seed", .low = 0, .high = 9e18, .standard = "1"},
+                  {.name = "from", .value = &task_options.from, .takes = "LANGUAGE", .help = "numbers: en, fr, es, de, or digits; phrases: en"},
+                  {.name = "to", .value = &task_options.to, .takes = "LANGUAGE", .help = "the same; phrases: fr or es"},
+                  {.name = "spoken-and", .value = &task_options.spoken_and, .help = "numbers, English: two hundred and five"},
+                  {.name = "symbols", .value = &task_options.symbols, .takes = "N", .help = "copy, reverse, sort: different words", .low = 1, .high = 1e6, .standard = "32"},
+                  {.name = "max-length", .value = &task_options.max_length, .takes = "N", .help = "copy, reverse, sort: words of a sentence", .low = 1, .high = 1e4, .standard = "25"}},
+      .words = {{"TASK", &task}}};
+  syntax.options = syntax.options + options(manner);
+  if (!parse(syntax, words)) return 0;
+  const std::span<const std::string_view> tasks = task_names();
+  if (std::find(tasks.begin(), tasks.end(), task) == tasks.end()) {
+    const std::string_view near = nearest(task, tasks);
+    throw Mistake(fmt::format("unknown task: {}; {}there are {}", task, near.empty() ? "" : fmt::format("did you mean {}? ", near), fmt::join(tasks, ", ")));
+  }
+  check_required(out, "out", "the directory to make");
+  std::error_code ignored;
+  const bool existed = fs::exists(out, ignored);
+  if (existed && !fs::is_directory(out)) throw Mistake(fmt::format("no directory: --out {}; the name of a new or empty directory", out));
+  if (existed && !fs::is_empty(out)) throw Mistake(fmt::format("exists and is not empty: --out {}; the name of a new or empty directory", out));
+  task_options.train = train;
+  task_options.seed = std::uint64_t(seed);
+  const Task made = make_task(task, task_options);
+  try {
+    write_task(made, out);
+  } catch (...) {
+    if (!existed) fs::remove_all(out, ignored);
+    else for (const auto& entry : fs::directory_iterator(out, ignored)) fs::remove_all(entry.path(), ignored);
+    throw;
+  }
+  if (manner.json) {
+    nlohmann::ordered_json json{{"task", made.name}, {"directory", out}, {"tokenizer", made.tokenizer}, {"parts", nlohmann::ordered_json::object()}};
+    for (const TaskPart& part : made.parts) json["parts"][part.name] = part.pairs.size();
+    print(json.dump() + "\n");
+    return 0;
+  }
+  std::string parts;
+  for (const TaskPart& part : made.parts) parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", part.name, part.pairs.size());
+  print(fmt::format("{}: {}\n", out, parts));
+  const TaskPair& first = made.parts[0].pairs[0];
+  if (!manner.quiet) print(fmt::format("for example: {} -> {}\n", first.source, first.target));
+  return 0;
+}
+
+}  // namespace heed::cli

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "examples/cli/dataset.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include <nlohmann/json.hpp>
+
+#include "examples/cli/command.h"
+#include "tensor/file.h"
+#include "tensor/sha256.h"
+
+namespace heed::cli {
+namespace fs = std::filesystem;
+namespace {
+
+// The tokenizer that `heed data` names beside its data; empty for other data.
+std::string named_tokenizer(const RunConfig& config) {
+  if (config.data.empty()) return {};
+  const std::string file = (fs::path(config.data) / "task.json").string();
+  std::error_code ignored;
+  if (!fs::exists(file, ignored)) return {};
+  const auto json = nlohmann::json::parse(read_file(file, 1 << 20), nullptr, false);
+  const std::vector<std::string> names = tokenizer_names();
+  std::string name;
+  if (json.is_object() && json.contains("tokenizer") && json["tokenizer"].is_string()) name = json["tokenizer"].get<std::string>();
+  if (std::find(names.begin(), names.end(), name) == names.end()) throw FileError(fmt::format("{}: no known tokenizer in it; `heed data` writes it", file));
+  return name;
+}
+
+void make_absolute(std::string& path) {
+  if (!path.empty()) path = fs::weakly_canonical(fs::absolute(path)).string();
+}
+
+std::string checksum(const std::vector<Example>& train, const std::vector<Example>& dev) {
+  Sha256 hash;
+  const auto add = [&](const auto& ids) { hash.update({reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(ids[0])}); };
+  for (const auto* part : {&train, &dev})
+    for (const Example& example : *part) add(example.source), add(example.target);
+  return hexadecimal(hash.digest());
+}
+
+}  // namespace
+
+void settle(RunConfig& config) {
+  make_absolute(config.data);
+  make_absolute(config.train);
+  make_absolute(config.init);
+  for (auto* files : {&config.train_files, &config.dev_files, &config.test_files})
+    for (std::string& file : *files) make_absolute(file);
+  if (config.tokenizer != "auto") return;
+  const std::string named = named_tokenizer(config);
+  config.tokenizer = named.empty() ? "word" : named;
+}
+
+Corpus read_part(const RunConfig& config, const std::string& part, CorpusOptions options) {
+  if (!config.data.empty()) {
+    if (!fs::is_directory(config.data)) throw Mistake(fmt::format("no such directory: --data {}; one with train.tsv, dev.tsv and test.tsv", config.data));
+    const std::string file = (fs::path(config.data) / (part + ".tsv")).string();
+    if (!fs::exists(file)) throw Mistake(fmt::format("no such file: {}; --data expects train.tsv, dev.tsv and test.tsv in its directory", file));
+    return read_tsv(file, options);
+  }
+  if (!config.train.empty()) {
+    CorpusSplit split = split_by_source(read_tsv(config.train), {config.split_dev, config.split_test});
+    if (part == "train") return std::move(split.train);
+    if (part == "dev") return std::move(split.dev);
+    if (part == "test") return std::move(split.test);
+  }
+  const auto& files = part == "train" ? config.train_files : part == "dev" ? config.dev_files : config.test_files;
+  if (files.size() != 2 || (part != "train" && part != "dev" && part != "test"))
+    throw Mistake(fmt::format("no such part: {}; the run knows train, dev{}", part, config.train.empty() && config.test_files.empty() ? "" : ", test"));
+  return read_parallel(files[0], files[1], options);
+}
+
+Dataset read_dataset(const RunConfig& config) {
+  if (config.train.empty()) return {read_part(config, "train"), read_part(config, "dev")};
+  CorpusSplit split = split_by_source(read_tsv(config.train), {config.split_dev, config.split_test});
+  return {std::move(split.train), std::move(split.dev)};
+}
+
+bool has_links(const RunConfig& config) {
+  const std::string named = named_tokenizer(config);
+  return config.tokenizer == (named.empty() ? "space" : named);
+}
+
+Run make_run(const std::string& path, const RunConfig& config, const Dataset& data) {
+  const TokenizerOptions tokenizer{.name = config.tokenizer, .lowercase = config.lowercase};
+  const VocabularyOptions vocabulary{.min_count = config.min_count, .max_size = config.vocabulary_size.value_or(0)};
+  const std::vector<std::string> sources = source_lines(data.train), targets = target_lines(data.train);
+  if (config.tie != "all") return {path, config, build_side(sources, tokenizer, vocabulary), build_side(targets, tokenizer, vocabulary)};
+  std::vector<std::string> both = sources;
+  both.insert(both.end(), targets.begin(), targets.end());
+  Run run{path, config, build_side(both, tokenizer, vocabulary), {}};
+  run.target = run.source;
+  if (config.tokenizer == "word") {                // each language keeps its own spacing of marks
+    run.source.tokenizer = train_tokenizer(tokenizer, sources);
+    run.target.tokenizer = train_tokenizer(tokenizer, targets);
+  }
+  return run;
+}
+
+Examples make_examples(const Run& run, Dataset& data) {
+  const ExampleOptions options{.max_length = run.config.max_length, .links = has_links(run.config)};
+  Examples examples;
+  examples.train = heed::make_examples(data.train, run.source, run.target, options, &data.train.report.too_long);
+  examples.dev = heed::make_examples(data.dev, run.source, run.target, options, &data.dev.report.too_long);
+  for (const auto& [corpus, part] : {std::pair(&data.train, &examples.train), std::pair(&data.dev, &examples.dev)})
+    if (part->empty()) throw Mistake(fmt::format("no pair is short enough: {}: --max-length {}; more words", corpus->name, run.config.max_length));
+  examples.checksum = checksum(examples.train, examples.dev);
+  return examples;
+}
+
+}  // namespace heed::cli

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The data of a run: files to sentence pairs, pairs to tokens.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/run.h"
+
+namespace heed::cli {
+
+struct Dataset {
+  Corpus train, dev;
+};
+// Paths become absolute, auto becomes the tokenizer that the data asks for.
+void settle(RunConfig& config);
+Dataset read_dataset(const RunConfig& config);                               // FileError
+Corpus read_part(const RunConfig& config, const std::string& part, CorpusOptions options = {});   // train, dev, test, or another file of --data
+
+// Whether links of the data count tokens as this run makes them.
+bool has_links(const RunConfig& config);
+
+// Tokenizers and vocabularies learned from the training part.
+Run make_run(const std::string& path, const RunConfig& config, const Dataset& data);
+
+struct Examples {
+  std::vector<Example> train, dev;
+  std::string checksum;                            // of their ids
+};
+// Pairs left out as too long are counted in the reports.
+Examples make_examples(const Run& run, Dataset& data);
+
+}  // namespace heed::cli

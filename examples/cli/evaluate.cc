@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <cmath>
+#include <iostream>
+#include <numeric>
+
+#include <nlohmann/json.hpp>
+
+#include "examples/cli/dataset.h"
+#include "examples/cli/model.h"
+#include "examples/cli/progress.h"
+#include "examples/cli/quality.h"
+#include "models/metrics.h"
+
+namespace heed::cli {
+namespace {
+
+// The data to evaluate on: what the flags name, else what the run was trained with.
+RunConfig data_of(const Run& run, const std::string& data, const std::vector<std::string>& files) {
+  if (data.empty() && files.empty()) return run.config;
+  RunConfig config;
+  config.data = data;
+  config.test_files = files;
+  config.tokenizer = run.config.tokenizer;
+  return config;
+}
+
+// log P TAB target tokens TAB source TAB target, a line a pair
+void print_forced(const Corpus& corpus, std::span<const Example> examples, std::span<const double> losses, bool json) {
+  for (std::size_t i = 0; i < examples.size(); ++i) {
+    const Pair& pair = corpus.pairs[std::size_t(examples[i].pair)];
+    if (json)
+      print(nlohmann::ordered_json{{"log_probability", -losses[i]}, {"tokens", examples[i].target.size()}, {"source", pair.source}, {"target", pair.target}}.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+    else print(fmt::format("{:.6f}\t{}\t{}\t{}\n", -losses[i], examples[i].target.size(), pair.source, pair.target));
+  }
+}
+
+}  // namespace
+
+int evaluate(std::span<const std::string> words) {
+  RunFlags run_flags;
+  SearchFlags search_flags;
+  Manner manner;
+  std::string data, split = "test", out;
+  std::vector<std::string> files;
+  bool force = false;
+  const Syntax syntax{.command = "evaluate",
+                      .usage = "--run RUN [--data DIR] [--split test] [options]",
+                      .about = "Loss, perplexity, BLEU, chrF and exact match of a model on data.",
+                      .example = "heed evaluate --run phrases --data phrases-data --beam 4",
+                      .options = options(run_flags) +
+                                 std::vector<Option>{{.name = "data", .value = &data, .takes = "DIR", .help = "with train.tsv, dev.tsv, test.tsv; else the data of the run", .heading = "Data"},
+                                                     {.name = "split", .value = &split, .takes = "NAME", .help = "NAME.tsv of it: train, dev, test, test-long, ..", .standard = "test"},
+                                                     {.name = "files", .value = &files, .takes = "SRC TGT", .help = "or two parallel files", .count = 2},
+                                                     {.name = "force", .value = &force, .help = "only score the given pairs: log P, tokens, source, target"},
+                                                     {.name = "out", .value = &out, .takes = "FILE", .help = "write the translations there"}} +
+                                 options(search_flags) + options(manner)};
+  if (!parse(syntax, words)) return 0;
+  if (!data.empty() && !files.empty()) throw Mistake("more than one source of data: --data --files; only one of them");
+  const TranslateOptions translate_with = translate_options(search_flags);
+  const Ready model = ready(run_flags, manner.quiet);
+  const Run& run = model.run;
+  const RunConfig config = data_of(run, data, files);
+  const Corpus corpus = read_part(config, split, {.skip_empty = true});
+  if (!out.empty()) check_different(corpus.name, out);
+
+  Index too_long = 0;
+  const std::vector<Example> examples = heed::make_examples(corpus, run.source, run.target, {.max_length = run.config.max_length, .links = false}, &too_long);
+  if (examples.empty()) throw Mistake(fmt::format("no pair is short enough: {}; at most {} words, as in training", corpus.name, run.config.max_length));
+  if (!manner.quiet && (too_long > 0 || corpus.report.empty > 0 || corpus.report.text.invalid > 0)) {
+    Corpus said = corpus;
+    said.report.too_long = too_long;
+    note(to_string(said));
+  }
+  const std::vector<double> losses = negative_log_likelihoods(run, model.model(), examples);
+  const double sum = std::accumulate(losses.begin(), losses.end(), 0.0);
+  Index tokens = 0;
+  for (const Example& example : examples) tokens += Index(example.target.size());
+  if (force) {
+    print_forced(corpus, examples, losses, manner.json);
+    if (!manner.quiet) note(fmt::format("loss {:.4f} per token, perplexity {:.4f}", sum / double(tokens), perplexity(sum, tokens)));
+    return 0;
+  }
+
+  const std::vector<std::string> sources = source_lines(corpus), references = target_lines(corpus);
+  std::vector<std::string> texts, token_lines, reference_tokens;
+  Progress progress(std::cerr, Progress::standard_error(manner.quiet));
+  constexpr std::size_t kBlock = 256;
+  Index cut = 0, exact = 0;
+  for (std::size_t first = 0; first < sources.size(); first += kBlock) {
+    progress.update({.unit = "sentence", .done = Index(first), .total = Index(sources.size())});
+    for (const auto& best : heed::translate(run, model.model(), std::span(sources).subspan(first, std::min(kBlock, sources.size() - first)), translate_with, {}, &cut)) {
+      const std::vector<std::string> wanted = run.target.tokenizer.tokens(references[texts.size()]);
+      exact += best[0].tokens == wanted;
+      texts.push_back(best[0].text);
+      token_lines.push_back(token_line(best[0].tokens));
+      reference_tokens.push_back(token_line(wanted));
+    }
+  }
+  progress.finish();
+  const BleuScore text_bleu = bleu(texts, single_references(references), {.lowercase = run.config.lowercase});
+  const BleuScore token_bleu = bleu(token_lines, single_references(reference_tokens), {.tokenizer = BleuTokenizer::none});
+  const ChrfScore characters = chrf(texts, single_references(references), {.lowercase = run.config.lowercase});
+  if (!out.empty()) {
+    std::string all;
+    for (const std::string& text : texts) all += text + "\n";
+    write_file_atomically(out, all);
+  }
+  const double loss = sum / double(tokens), exact_share = 100 * double(exact) / double(texts.size());
+  if (manner.json) {
+    print(nlohmann::ordered_json{{"data", corpus.name}, {"weights", model.loaded.file}, {"sentences", texts.size()}, {"loss", loss}, {"perplexity", std::exp(loss)}, {"bleu", text_bleu.score}, {"bleu_signature", text_bleu.signature},
+                                 {"token_bleu", token_bleu.score}, {"token_bleu_signature", token_bleu.signature}, {"chrf", characters.score}, {"chrf_signature", characters.signature}, {"exact", exact_share}}.dump() + "\n");
+    return 0;
+  }
+  print(fmt::format("{}: {} sentences, loss {:.4f} per token, perplexity {:.3f}\n", corpus.name, texts.size(), loss, std::exp(loss)));
+  print(fmt::format("BLEU {:.1f}  ({})\n", text_bleu.score, text_bleu.signature));
+  print(fmt::format("BLEU of tokens {:.1f}  ({})\n", token_bleu.score, token_bleu.signature));
+  print(fmt::format("{} {:.1f}  ({})\n", characters.name, characters.score, characters.signature));
+  print(fmt::format("exact match {:.1f} %  ({} of {})\n", exact_share, exact, texts.size()));
+  if (!manner.quiet && cut > 0) note(fmt::format("{} sources longer than {} words were cut", cut, run.config.max_length));
+  return 0;
+}
+
+}  // namespace heed::cli

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <cmath>
+#include <filesystem>
+
+#include <nlohmann/json.hpp>
+
+#include "examples/cli/command.h"
+#include "models/drawing.h"
+#include "models/run.h"
+#include "nn/summary.h"
+#include "tensor/file.h"
+#include "tensor/format.h"
+#include "tensor/safetensors.h"
+
+namespace heed::cli {
+namespace fs = std::filesystem;
+namespace {
+
+std::string size_text(double bytes) {
+  if (bytes < 1024) return fmt::format("{:.0f} bytes", bytes);
+  for (const char* unit : {"KiB", "MiB", "GiB"}) {
+    bytes /= 1024;
+    if (bytes < 1024) return fmt::format("{:.1f} {}", bytes, unit);
+  }
+  return fmt::format("{:.1f} TiB", bytes / 1024);
+}
+
+struct Counts {
+  Index nans = 0, infinities = 0;
+};
+
+Counts count(const Tensor& x) {
+  Counts counts;
+  if (!is_float(x.dtype()) && x.dtype() != DType::bf16) return counts;
+  const Tensor values = to(x, x.dtype() == DType::f64 ? DType::f64 : DType::f32).contiguous();
+  visit_float(values.dtype(), "inspect", [&]<class T>() {
+    for (const T v : values.span<T>()) counts.nans += std::isnan(v), counts.infinities += std::isinf(v);
+  });
+  return counts;
+}
+
+std::string shortened(const std::string& text) {
+  constexpr std::size_t kLongest = 300;
+  const std::string clean = drawing::clean(text);
+  return clean.size() <= kLongest ? clean : drawing::shorten(clean, int(kLongest)) + fmt::format(" ({} bytes)", text.size());
+}
+
+void inspect_file(const std::string& path, const Manner& manner) {
+  const SafetensorsFile file = read_safetensors(path);
+  Index elements = 0, nans = 0, infinities = 0;
+  nlohmann::ordered_json json{{"file", path}, {"bytes", file.header.file_bytes}, {"checksum", file.has_checksum ? "right" : "none"}, {"metadata", file.metadata}, {"tensors", nlohmann::ordered_json::array()}};
+  std::size_t wide = 6, shape_wide = 5;
+  for (const auto& [name, value] : file.tensors) wide = std::max(wide, name.size()), shape_wide = std::max(shape_wide, to_string(value.shape()).size());
+  wide = std::min<std::size_t>(wide, 80);
+  std::string lines;
+  const auto add = [&](const std::string& name, std::string_view dtype, const Shape& shape, const Counts& counts, std::string_view more) {
+    elements += shape.numel(), nans += counts.nans, infinities += counts.infinities;
+    std::string flaws;
+    if (counts.nans) flaws += fmt::format("  {} NaN", counts.nans);
+    if (counts.infinities) flaws += fmt::format("  {} Inf", counts.infinities);
+    lines += fmt::format("{:<{}}  {:<5} {:<{}} {:>12}{}{}\n", drawing::clean(name), wide, dtype, to_string(shape), shape_wide, shape.numel(), flaws, more);
+    std::vector<Index> sizes;
+    for (int i = 0; i < shape.rank(); ++i) sizes.push_back(shape[i]);
+    json["tensors"].push_back({{"name", name}, {"dtype", dtype}, {"shape", sizes}, {"nan", counts.nans}, {"inf", counts.infinities}});
+  };
+  std::map<std::pair<const void*, Index>, std::string> seen;
+  for (const auto& [name, value] : file.tensors) {
+    const auto [at, fresh] = seen.try_emplace({value.numel() ? value.contiguous().storage().data() : nullptr, value.numel() ? value.offset() : Index(seen.size()) - 1}, name);
+    if (fresh) add(name, heed::name(value.dtype()), value.shape(), count(value), "");
+    else lines += fmt::format("{:<{}}  the same as {}\n", drawing::clean(name), wide, drawing::clean(at->second));
+  }
+  for (const StoredTensor& tensor : file.header.tensors)
+    if (!tensor.dtype) add(tensor.name, tensor.stored_as, tensor.shape, {}, "  (a dtype that Heed does not compute with)");
+  if (manner.json) {
+    print(json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+    return;
+  }
+  print(fmt::format("{}: {}, {} tensors, {} elements; checksum {}\n", path, size_text(double(file.header.file_bytes)), file.header.tensors.size(), elements,
+                    file.has_checksum ? "right" : "none in the file"));
+  for (const auto& [key, value] : file.metadata) print(fmt::format("{}: {}\n", drawing::clean(key), shortened(value)));
+  print(lines);
+  print(nans + infinities == 0 ? "all values are finite\n" : fmt::format("NaN {}, infinite {}\n", nans, infinities));
+}
+
+// The last dev scores of the log, and its last line.
+std::string last_scores(const std::string& path) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return {};
+  std::string text = read_file(path), dev, end;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t stop = std::min(text.find('\n', at), text.size());
+    const auto json = nlohmann::json::parse(text.substr(at, stop - at), nullptr, false);
+    at = stop + 1;
+    if (!json.is_object() || !json.contains("event")) continue;
+    if (json["event"] == "dev")
+      dev = fmt::format("last evaluation: update {}, dev loss {:.4f}, BLEU {:.2f}, exact {:.1f} %\n", json.value("step", 0), json.value("loss", NAN), json.value("bleu", NAN), json.value("exact", NAN));
+    if (json["event"] == "end") end = fmt::format("finished: {} ({})\n", json.value("step", 0), json.value("reason", ""));
+  }
+  return dev + end;
+}
+
+void inspect_run(const std::string& path, const Manner& manner) {
+  Run run = open_run(path);
+  Parameters parameters(Seed{0});
+  const auto model = make_model(run.config, parameters.root(), run.source.vocabulary.size(), run.target.vocabulary.size());
+  const std::vector<Index> steps = checkpoint_steps(path);
+  const std::optional<Index> best = best_step(run);
+  if (manner.json) {
+    nlohmann::ordered_json json{{"run", path}, {"config", nlohmann::ordered_json::parse(to_json(options(run.config)))}, {"source_words", run.source.vocabulary.size()},
+                                {"target_words", run.target.vocabulary.size()}, {"parameters", parameters.count()}, {"checkpoints", steps}};
+    json["best"] = best ? nlohmann::ordered_json(*best) : nlohmann::ordered_json(nullptr);
+    print(json.dump() + "\n");
+    return;
+  }
+  print(fmt::format("{}: {}\n", path, run.config.model));
+  RunConfig fresh;
+  const std::vector<Option> now = options(run.config), standard = options(fresh);
+  for (std::size_t i = 0; i < now.size(); ++i)
+    if (value_text(now[i]) != value_text(standard[i])) print(fmt::format("  --{} {}\n", now[i].name, value_text(now[i])));
+  print(fmt::format("source: {} words, tokenizer {}\ntarget: {} words, tokenizer {}\n", run.source.vocabulary.size(), run.source.tokenizer.options().name, run.target.vocabulary.size(),
+                    run.target.tokenizer.options().name));
+  print(fmt::format("checkpoints: {}\n", steps.empty() ? "none" : fmt::format("{}", fmt::join(steps, ", "))));
+  print(best ? fmt::format("best.safetensors: of update {}\n", *best) : std::string("best.safetensors: none\n"));
+  print(last_scores((fs::path(path) / "metrics.jsonl").string()));
+  print("\n" + summary(parameters));
+}
+
+}  // namespace
+
+int inspect(std::span<const std::string> words) {
+  std::string path;
+  Manner manner;
+  const Syntax syntax{.command = "inspect",
+                      .usage = "PATH     a run, a checkpoint, or any .safetensors",
+                      .about = "Shows what a run or a file of weights holds, and verifies its checksum.",
+                      .example = "heed inspect phrases/best.safetensors",
+                      .options = options(manner),
+                      .words = {{"PATH", &path}}};
+  if (!parse(syntax, words)) return 0;
+  if (fs::is_directory(path)) inspect_run(path, manner);
+  else inspect_file(path, manner);
+  return 0;
+}
+
+}  // namespace heed::cli

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "examples/cli/log.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+
+#include <nlohmann/json.hpp>
+
+#include "models/chart.h"
+#include "tensor/error.h"
+#include "tensor/file.h"
+
+namespace heed::cli {
+namespace {
+
+[[noreturn]] void refused(const std::string& path, std::string_view what, int error) {
+  throw FileError(fmt::format("{}: cannot {}: {}", path, what, std::strerror(error)), error);
+}
+
+struct Descriptor {
+  int number;
+  ~Descriptor() { if (number >= 0) ::close(number); }
+};
+
+}  // namespace
+
+std::string json_number(double x) { return std::isfinite(x) ? fmt::format("{}", x) : "null"; }
+
+Log::Log(std::string path, Index bytes) : path_(std::move(path)) {
+  if (bytes == 0) return;
+  const std::string text = read_file(path_);
+  if (Index(text.size()) < bytes || text[std::size_t(bytes) - 1] != '\n')
+    throw FileError(fmt::format("{}: does not fit the checkpoint: {} bytes, {} when it was written", path_, text.size(), bytes));
+  bytes_ = bytes;
+  for (std::size_t at = 0; at < std::size_t(bytes);) {
+    const std::size_t end = text.find('\n', at);
+    take(text.substr(at, end - at));
+    at = end + 1;
+  }
+}
+
+void Log::add(std::string_view line) {
+  take(std::string(line));
+  waiting_ += line;
+  waiting_ += '\n';
+}
+
+void Log::take(const std::string& line) {
+  const auto json = nlohmann::json::parse(line, nullptr, false);
+  if (!json.is_object()) return;
+  if (const auto timing = json.find("timing"); timing != json.end() && timing->contains("seconds")) seconds_ = (*timing)["seconds"].get<double>();
+  const auto step = json.find("step");
+  if (step == json.end()) return;
+  const auto point = [&](const char* key, const std::string& name) {
+    if (!json.contains(key)) return;
+    points_[name].x.push_back(step->get<double>());
+    points_[name].y.push_back(json[key].is_number() ? json[key].get<double>() : NAN);
+  };
+  const std::string event = json.value("event", "");
+  if (event == "update") point("loss", "train loss"), point("learning_rate", "learning rate");
+  if (event == "dev") point("loss", "dev loss"), point("bleu", "dev BLEU"), point("exact", "exact match (percent)");
+}
+
+void Log::sync() {
+  const Descriptor file{::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666)};
+  if (file.number < 0) refused(path_, "open", errno);
+  std::string_view rest = waiting_;
+  for (Index at = bytes_; !rest.empty();) {
+    const ssize_t written = ::pwrite(file.number, rest.data(), rest.size(), at);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      const int error = errno;
+      if (::ftruncate(file.number, bytes_) != 0) refused(path_, "cut", errno);
+      refused(path_, "write", error);
+    }
+    rest.remove_prefix(std::size_t(written));
+    at += written;
+  }
+  if (::fdatasync(file.number) != 0) refused(path_, "sync", errno);
+  bytes_ += Index(waiting_.size());
+  waiting_.clear();
+}
+
+void Log::cut() {
+  const Descriptor file{::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666)};
+  if (file.number < 0) refused(path_, "open", errno);
+  if (::ftruncate(file.number, bytes_) != 0) refused(path_, "cut", errno);
+}
+
+void Log::write_curves(const std::string& path, const std::string& title) const {
+  Curves curves{.title = title};
+  const auto panel = [&](const std::string& name, std::initializer_list<const char*> series) {
+    Curves::Panel panel{.title = name};
+    for (const char* key : series)
+      if (const auto at = points_.find(key); at != points_.end()) panel.series.push_back({.name = key, .x = at->second.x, .y = at->second.y});
+    if (!panel.series.empty()) curves.panels.push_back(std::move(panel));
+  };
+  panel("loss per token", {"train loss", "dev loss"});
+  panel("quality on dev", {"dev BLEU", "exact match (percent)"});
+  panel("learning rate", {"learning rate"});
+  if (!curves.panels.empty()) write_file_atomically(path, curves_svg(curves));
+}
+
+bool has_end(const std::string& path, Index bytes) {
+  if (!std::filesystem::exists(path)) return false;
+  const std::string text = read_file(path);
+  return Index(text.size()) > bytes && text.find("{\"event\": \"end\"", std::size_t(bytes)) != text.npos;
+}
+
+}  // namespace heed::cli

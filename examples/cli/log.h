@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// metrics.jsonl: one JSON object a line, numbers in the shortest form that reads back to the same bits. What depends on the clock
+// stands apart under "timing".
+#pragma once
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tensor/dtype.h"
+
+namespace heed::cli {
+
+std::string json_number(double x);                 // null where it is not finite
+
+class Log {
+ public:
+  Log() = default;
+  // The lines of a file up to `bytes`; what stands after them is not read. FileError where it is shorter or not as written here.
+  Log(std::string path, Index bytes);
+
+  void add(std::string_view line);                 // kept in memory until sync
+  void sync();                                     // to disk, all or nothing of it. FileError; then it waits for the next sync
+  void cut();                                      // the file ends after what was read
+  Index bytes() const { return bytes_ + Index(waiting_.size()); }
+  double seconds() const { return seconds_; }      // of the timing of the last line
+
+  void write_curves(const std::string& path, const std::string& title) const;   // FileError
+
+ private:
+  void take(const std::string& line);
+  std::string path_, waiting_;
+  Index bytes_ = 0;
+  double seconds_ = 0;
+  struct Points { std::vector<double> x, y; };
+  std::map<std::string, Points> points_;           // "train loss", ...
+};
+
+// Whether a line with "event": "end" stands after these bytes.
+bool has_end(const std::string& path, Index bytes);
+
+}  // namespace heed::cli

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "examples/cli/model.h"
+
+#include <fmt/format.h>
+
+#include "models/metrics.h"
+#include "tensor/context.h"
+
+namespace heed::cli {
+
+std::vector<Option> options(RunFlags& flags) {
+  return {{.name = "run", .value = &flags.run, .takes = "RUN", .help = "directory that `heed train` made", .heading = "Model"},
+          {.name = "checkpoint", .value = &flags.checkpoint, .takes = "FILE", .help = "its weights instead of best.safetensors or the newest checkpoint"},
+          {.name = "threads", .value = &flags.threads, .takes = "N", .help = "else HEED_THREADS, else what the machine offers", .low = 1, .high = 1024}};
+}
+
+Ready ready(const RunFlags& flags, bool quiet) {
+  check_required(flags.run, "run", "a directory that `heed train` made");
+  if (flags.threads) set_threads(int(*flags.threads));
+  Run run = open_run(flags.run);
+  LoadedModel loaded = load_model(run, flags.checkpoint);
+  if (!quiet)
+    for (const std::string& wrong : loaded.passed_over) note(fmt::format("warning: passed over: {}; using {}", wrong, loaded.file));
+  return {std::move(run), std::move(loaded)};
+}
+
+std::vector<Option> options(SearchFlags& flags) {
+  static const SearchFlags standard;
+  const auto number = [](auto x) { return fmt::format("{}", x); };
+  return {
+      {.name = "beam", .value = &flags.beam, .takes = "N", .help = "hypotheses kept; 1: greedy", .low = 1, .high = 1000, .standard = number(standard.beam), .heading = "Search"},
+      {.name = "nbest", .value = &flags.nbest, .takes = "N", .help = "translations of a line, at most --beam; with --sample: draws", .low = 1, .high = 1000, .standard = number(standard.nbest)},
+      {.name = "length-penalty", .value = &flags.length_penalty, .takes = "NAME", .help = "what log P is divided by", .choices = {"gnmt", "average", "none"}, .standard = standard.length_penalty},
+      {.name = "alpha", .value = &flags.alpha, .takes = "X", .help = "exponent of the length penalty", .low = 0, .high = 10, .standard = number(standard.alpha)},
+      {.name = "coverage", .value = &flags.coverage, .takes = "X", .help = "weight of the coverage penalty", .low = 0, .high = 100, .standard = number(standard.coverage)},
+      {.name = "extra-length", .value = &flags.extra_length, .takes = "N", .help = "a translation has at most this many words more than its source", .low = 0, .high = 1e5, .standard = number(standard.extra_length)},
+      {.name = "min-length", .value = &flags.min_length, .takes = "N", .help = "and at least this many words", .low = 0, .high = 1e5, .standard = number(standard.min_length)},
+      {.name = "no-repeat-ngram", .value = &flags.no_repeat_ngram, .takes = "N", .help = "no n words in a row twice; 0: allowed", .low = 0, .high = 1e5, .standard = number(standard.no_repeat_ngram)},
+      {.name = "replace-unk", .value = &flags.replace_unk, .help = "<unk> becomes the source word most looked at"},
+      {.name = "sample", .value = &flags.sample, .help = "draw words by their probability instead of searching"},
+      {.name = "temperature", .value = &flags.temperature, .takes = "X", .help = "of the draws; towards 0: greedy", .low = 0, .high = 1000, .standard = number(standard.temperature)},
+      {.name = "top-k", .value = &flags.top_k, .takes = "N", .help = "draw from the N likeliest words; 0: from all", .low = 0, .high = 1e9, .standard = number(standard.top_k)},
+      {.name = "top-p", .value = &flags.top_p, .takes = "P", .help = "draw from the fewest words whose probabilities reach P", .low = 0, .high = 1, .standard = number(standard.top_p)},
+      {.name = "seed", .value = &flags.seed, .takes = "N", .help = "of the draws", .low = 0, .high = 9e18, .standard = number(standard.seed)},
+      {.name = "batch", .value = &flags.batch, .takes = "N", .help = "sentences decoded together", .low = 1, .high = 1e5, .standard = number(standard.batch)},
+  };
+}
+
+TranslateOptions translate_options(const SearchFlags& f) {
+  if (!f.sample && f.nbest > f.beam) throw Mistake(fmt::format("more translations than hypotheses: --nbest {} --beam {}; --beam {} or more", f.nbest, f.beam, f.nbest));
+  if (f.sample && f.top_p == 0) throw Mistake("out of range: --top-p 0; a number above 0, at most 1, default 1");
+  TranslateOptions options{.search = {.beam = f.sample ? 1 : f.beam,
+                                      .nbest = f.nbest,
+                                      .penalty = length_penalty_named(f.length_penalty),
+                                      .alpha = f.alpha,
+                                      .coverage = f.coverage,
+                                      .extra_length = f.extra_length,
+                                      .min_length = f.min_length,
+                                      .no_repeat_ngram = f.no_repeat_ngram,
+                                      .batch = f.batch},
+                           .replace_unk = f.replace_unk};
+  if (f.sample) options.search.sampling = Sampling{f.temperature, f.top_k, f.top_p, Key(Seed{std::uint64_t(f.seed)})};
+  return options;
+}
+
+}  // namespace heed::cli

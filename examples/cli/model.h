@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run with its weights, for the commands that use one.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "examples/cli/command.h"
+#include "models/run.h"
+#include "models/search.h"
+#include "models/translate.h"
+
+namespace heed::cli {
+
+struct RunFlags {
+  std::string run, checkpoint;
+  std::optional<Index> threads;
+};
+std::vector<Option> options(RunFlags& flags);
+
+struct Ready {
+  Run run;
+  LoadedModel loaded;
+  const Seq2Seq& model() const { return *loaded.model; }
+};
+// Sets the threads, reads run and weights, and says on standard error what was wrong with files that were passed over.
+Ready ready(const RunFlags& flags, bool quiet);
+
+struct SearchFlags {
+  Index beam = 1, nbest = 1, extra_length = 50, min_length = 0, no_repeat_ngram = 0, batch = 32;
+  std::string length_penalty = "gnmt";
+  double alpha = 0.6, coverage = 0;
+  bool replace_unk = false;
+  bool sample = false;
+  double temperature = 1, top_p = 1;
+  Index top_k = 0, seed = 1;
+};
+std::vector<Option> options(SearchFlags& flags);
+TranslateOptions translate_options(const SearchFlags& flags);      // Mistake
+
+}  // namespace heed::cli

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "examples/cli/quality.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "models/drawing.h"
+#include "models/metrics.h"
+#include "models/translate.h"
+
+namespace heed::cli {
+
+std::string token_line(std::span<const std::string> tokens) {
+  std::string line;
+  for (const std::string& token : tokens) {
+    if (!line.empty()) line += ' ';
+    line += drawing::word(token);
+  }
+  return line;
+}
+
+DevPart::DevPart(const Run& run, const Corpus& corpus, std::vector<Example> examples) : examples_(std::move(examples)) {
+  for (const Example& example : examples_) references_.push_back(run.target.tokenizer.tokens(corpus.pairs[std::size_t(example.pair)].target));
+}
+
+std::optional<DevScore> DevPart::score(const Run& run, const Seq2Seq& model, const std::function<bool(double)>& done) const {
+  const Vocabulary& words = run.target.vocabulary;
+  DevScore score;
+  Index tokens = 0;
+  for (const auto& rows : BatchSampler(examples_, {.tokens = 4096}, Key(Seed{0})).by_length()) {
+    const Batch batch = make_batch(examples_, rows, words.pad, words.bos);
+    score.loss += model.loss(batch, {.pad = words.pad}).sum.value().item();
+    tokens += batch.target_tokens;
+    if (!done(0)) return {};
+  }
+  score.loss /= double(tokens);
+
+  // Blocks of like length, longest first: padding costs least, and a wish to stop is heard.
+  std::vector<std::size_t> order(examples_.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return examples_[a].source.size() > examples_[b].source.size(); });
+  constexpr std::size_t kBlock = 256;
+  std::vector<std::string> hypotheses(examples_.size());
+  Index exact = 0;
+  for (std::size_t first = 0; first < order.size(); first += kBlock) {
+    if (!done(double(first) / double(order.size()))) return {};
+    const std::span<const std::size_t> block = std::span(order).subspan(first, std::min(kBlock, order.size() - first));
+    std::vector<std::vector<std::int32_t>> sources;
+    for (const std::size_t i : block) sources.push_back(examples_[i].source);
+    const auto found = search(model, sources, search_options(run));
+    for (std::size_t k = 0; k < block.size(); ++k) {
+      std::vector<std::string> tokens_found;
+      for (const std::int32_t id : found[k][0].ids) tokens_found.push_back(words.piece(id));
+      exact += tokens_found == references_[block[k]];
+      hypotheses[block[k]] = token_line(tokens_found);
+    }
+  }
+  std::vector<std::string> references;
+  for (const auto& reference : references_) references.push_back(token_line(reference));
+  score.bleu = bleu(hypotheses, single_references(references), {.tokenizer = BleuTokenizer::none}).score;
+  score.exact = 100 * double(exact) / double(examples_.size());
+  return score;
+}
+
+}  // namespace heed::cli

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// How good a model is on data: loss and greedy translations of the dev part.
+#pragma once
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "models/run.h"
+
+namespace heed::cli {
+
+struct DevScore {
+  double loss = 0;                                 // per target token, eos counted, without smoothing
+  double bleu = 0;                                 // greedy, on the model's tokens against those of the references
+  double exact = 0;                                // percent of sentences
+};
+
+// Tokens with spaces between them; blanks among them made visible.
+std::string token_line(std::span<const std::string> tokens);
+
+class DevPart {
+ public:
+  DevPart(const Run& run, const Corpus& corpus, std::vector<Example> examples);
+  // `done(share)` is called now and then; nothing comes back after it said false.
+  std::optional<DevScore> score(const Run& run, const Seq2Seq& model, const std::function<bool(double)>& done) const;
+  const std::vector<Example>& examples() const { return examples_; }
+
+ private:
+  std::vector<Example> examples_;
+  std::vector<std::vector<std::string>> references_;   // tokens, words that are <unk> to the model among them
+};
+
+}  // namespace heed::cli

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "examples/cli/command.h"
+#include "models/metrics.h"
+#include "models/text.h"
+#include "models/tokenizer.h"
+
+namespace heed::cli {
+namespace {
+
+std::vector<std::string> read_lines(const std::string& path) {
+  LineReader reader(path);
+  std::vector<std::string> lines;
+  for (std::string line; reader.next(line);) lines.push_back(line);
+  if (lines.empty()) throw Mistake(fmt::format("empty file: {}; a sentence a line", path));
+  return lines;
+}
+
+}  // namespace
+
+int score(std::span<const std::string> words) {
+  std::string hypotheses, tokenizer = "13a", smoothing = "exp";
+  std::string references;
+  bool lowercase = false, words_too = false;
+  std::string sources;
+  Manner manner;
+  const Syntax syntax{.command = "score",
+                      .usage = "--hypotheses FILE --references FILE [options]",
+                      .about = "BLEU, chrF and exact match with their signatures; the numbers are those of sacreBLEU.",
+                      .example = "heed score --hypotheses translated.txt --references correct.txt",
+                      .options = std::vector<Option>{{.name = "hypotheses", .value = &hypotheses, .takes = "FILE", .help = "a translation a line"},
+                                                     {.name = "references", .value = &references, .takes = "FILE", .help = "what it should be; several files: A,B,.."},
+                                                     {.name = "tokenize", .value = &tokenizer, .takes = "NAME", .help = "of BLEU", .choices = {"13a", "none"}, .standard = "13a"},
+                                                     {.name = "smooth", .value = &smoothing, .takes = "NAME", .help = "of BLEU", .choices = {"exp", "floor", "add-k", "none"}, .standard = "exp"},
+                                                     {.name = "lowercase", .value = &lowercase, .help = "compare without case"},
+                                                     {.name = "chrf-words", .value = &words_too, .help = "chrF++: n-grams of words as well"},
+                                                     {.name = "sources", .value = &sources, .takes = "FILE", .help = "BLEU by the length of these, too"}} +
+                                 options(manner)};
+  if (!parse(syntax, words)) return 0;
+  check_required(hypotheses, "hypotheses", "a file with a translation a line");
+  check_required(references, "references", "a file with a reference a line");
+  const std::vector<std::string> hypothesis_lines = read_lines(hypotheses);
+  References all(hypothesis_lines.size());
+  for (std::size_t at = 0; at <= references.size();) {
+    const std::size_t end = std::min(references.find(',', at), references.size());
+    const std::string file = references.substr(at, end - at);
+    const std::vector<std::string> lines = read_lines(file);
+    if (lines.size() != hypothesis_lines.size())
+      throw Mistake(fmt::format("numbers of lines differ: {} has {}, {} has {}; line n is compared with line n", hypotheses, hypothesis_lines.size(), file, lines.size()));
+    for (std::size_t i = 0; i < lines.size(); ++i) all[i].push_back(lines[i]);
+    at = end + 1;
+  }
+  const BleuOptions bleu_options{.tokenizer = tokenizer == "13a" ? BleuTokenizer::mteval_13a : BleuTokenizer::none,
+                                 .smoothing = smoothing == "exp"     ? BleuSmoothing::exp
+                                              : smoothing == "floor" ? BleuSmoothing::floor
+                                              : smoothing == "add-k" ? BleuSmoothing::add_k
+                                                                     : BleuSmoothing::none,
+                                 .lowercase = lowercase};
+  const BleuScore b = bleu(hypothesis_lines, all, bleu_options);
+  const ChrfScore c = chrf(hypothesis_lines, all, {.word_order = words_too ? 2 : 0, .lowercase = lowercase});
+  const double exact = 100 * exact_match(hypothesis_lines, all);
+  std::vector<LengthBucket> buckets;
+  if (!sources.empty()) {
+    const std::vector<std::string> lines = read_lines(sources);
+    if (lines.size() != hypothesis_lines.size())
+      throw Mistake(fmt::format("numbers of lines differ: {} has {}, {} has {}; line n is the source of line n", hypotheses, hypothesis_lines.size(), sources, lines.size()));
+    const Tokenizer space;
+    std::vector<Index> lengths;
+    for (const std::string& line : lines) lengths.push_back(Index(space.tokens(line).size()));
+    buckets = bleu_by_length(lengths, hypothesis_lines, all, 10, bleu_options);
+  }
+  if (manner.json) {
+    nlohmann::ordered_json json{{"bleu", b.score}, {"bleu_signature", b.signature}, {"chrf", c.score}, {"chrf_signature", c.signature}, {"exact", exact}, {"sentences", hypothesis_lines.size()}};
+    for (const LengthBucket& bucket : buckets) json["by_length"].push_back({{"above", bucket.above}, {"up_to", bucket.up_to}, {"sentences", bucket.segments}, {"bleu", bucket.bleu.score}});
+    print(json.dump() + "\n");
+    return 0;
+  }
+  print(fmt::format("BLEU {:.2f}  ({})\n", b.score, b.signature));
+  print(fmt::format("  {:.1f}/{:.1f}/{:.1f}/{:.1f}, brevity penalty {:.3f}, {} words to {}\n", b.precisions[0], b.precisions[1], b.precisions[2], b.precisions[3], b.brevity_penalty,
+                    b.counts.hypothesis_length, b.counts.reference_length));
+  print(fmt::format("{} {:.2f}  ({})\n", c.name, c.score, c.signature));
+  print(fmt::format("exact match {:.2f} %  (of {} sentences)\n", exact, hypothesis_lines.size()));
+  for (const LengthBucket& bucket : buckets)
+    print(fmt::format("{:>4} to {:<4} words: BLEU {:.2f}  ({} sentences)\n", bucket.above + 1, bucket.up_to, bucket.bleu.score, bucket.segments));
+  return 0;
+}
+
+}  // namespace heed::cli

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "examples/cli/stop.h"
+
+#include <unistd.h>
+
+#include <csignal>
+
+namespace heed::cli {
+namespace {
+
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
+volatile std::sig_atomic_t came = 0;
+struct sigaction before[3];
+
+void remember(int number) {
+  if (came) ::_exit(128 + number);
+  came = number;
+}
+
+}  // namespace
+
+StopSignals::StopSignals() {
+  came = 0;
+  for (int i = 0; i < 3; ++i) {
+    ::sigaction(kSignals[i], nullptr, &before[i]);
+    if (before[i].sa_handler == SIG_IGN) continue;           // nohup
+    struct sigaction action {};
+    action.sa_handler = remember;
+    action.sa_flags = SA_RESTART;
+    ::sigaction(kSignals[i], &action, nullptr);
+  }
+}
+
+StopSignals::~StopSignals() {
+  for (int i = 0; i < 3; ++i) ::sigaction(kSignals[i], &before[i], nullptr);
+}
+
+int stop_signal() { return came; }
+
+const char* signal_name(int number) { return number == SIGINT ? "SIGINT" : number == SIGTERM ? "SIGTERM" : "SIGHUP"; }
+
+}  // namespace heed::cli

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "examples/cli/command.h"
+#include "examples/cli/training.h"
+#include "tensor/context.h"
+#include "tensor/file.h"
+
+namespace heed::cli {
+namespace fs = std::filesystem;
+namespace {
+
+struct Asked {
+  std::string out, config;
+  bool resume = false;
+  Manner manner;
+};
+
+std::vector<Option> own_options(Asked& asked) {
+  return {{.name = "out", .value = &asked.out, .takes = "RUN", .help = "directory of the run, new unless --resume", .heading = "Run"},
+          {.name = "resume", .value = &asked.resume, .help = "go on from its newest checkpoint; only limits, threads and what is saved may differ"},
+          {.name = "config", .value = &asked.config, .takes = "FILE", .help = "a JSON file with any of the options below; flags go before it"}};
+}
+
+constexpr std::string_view kLimits[] = {"steps", "epochs", "minutes"}, kBatches[] = {"batch-tokens", "batch-sentences"};
+
+// Of options that exclude each other the ones that were asked for stay alone.
+void leave_only(RunConfig& config, std::span<const std::string_view> family, const std::function<bool(std::string_view)>& asked) {
+  if (std::ranges::none_of(family, asked)) return;
+  RunConfig fresh;
+  fresh.steps = fresh.batch_tokens = {};
+  const std::vector<Option> from = options(fresh), to = options(config);
+  for (std::size_t i = 0; i < to.size(); ++i)
+    if (std::ranges::find(family, to[i].name) != family.end() && !asked(to[i].name))
+      std::visit([&]<class T>(T* value) { *value = *std::get<T*>(from[i].value); }, to[i].value);
+}
+
+// Flags before the file, the file before the defaults.
+void take(RunConfig& config, const Syntax& syntax, const Given& given, const std::string& file) {
+  if (!file.empty()) {
+    const std::vector<Option> all = options(config);
+    const std::vector<std::string> names = from_json(all, read_file(file, 1 << 20), file, false);
+    const auto in_file = [&](std::string_view name) { return std::ranges::find(names, name) != names.end(); };
+    leave_only(config, kLimits, in_file);
+    leave_only(config, kBatches, in_file);
+  }
+  set_options(syntax, given);
+  const auto as_flag = [&](std::string_view name) { return given.contains(name); };
+  leave_only(config, kLimits, as_flag);
+  leave_only(config, kBatches, as_flag);
+}
+
+// What was asked for must be what is stored, but for what may change, which is taken over.
+void compare(RunConfig& stored, RunConfig asked, std::span<const std::string> names, const std::string& run) {
+  if (asked.tokenizer == "auto") asked.tokenizer = stored.tokenizer;
+  settle(asked);
+  const std::vector<Option> now = options(asked), before = options(stored);
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    if (std::ranges::find(names, now[i].name) == names.end() || may_change(now[i].name)) continue;
+    if (value_text(now[i]) != value_text(before[i]))
+      throw Mistake(fmt::format("contradicts the run: --{} {}, stored in {} is {}; the stored value, or another --out", now[i].name, value_text(now[i]), run, value_text(before[i])));
+  }
+  const auto wanted = [&](std::string_view name) { return std::ranges::find(names, name) != names.end(); };
+  for (std::size_t i = 0; i < now.size(); ++i)
+    if (may_change(now[i].name) && wanted(now[i].name)) std::visit([&]<class T>(T* value) { *value = *std::get<T*>(now[i].value); }, before[i].value);
+  leave_only(stored, kLimits, wanted);
+}
+
+int resume(const Asked& asked, const Syntax& syntax, const Given& given, RunConfig& config) {
+  Run run = open_run(asked.out);
+  std::vector<std::string> names;
+  if (!asked.config.empty()) names = from_json(options(config), read_file(asked.config, 1 << 20), asked.config, false);
+  set_options(syntax, given);
+  for (const auto& [name, values] : given) names.push_back(name);
+  compare(run.config, config, names, asked.out);
+  check_config(run.config);
+  if (run.config.threads) set_threads(int(*run.config.threads));
+  const RunConfig changed = run.config;
+  Training training(std::move(run), read_dataset(changed), asked.manner);
+  return training.resume() ? training.run() : 0;
+}
+
+}  // namespace
+
+int train(std::span<const std::string> words) {
+  Asked asked;
+  RunConfig config;
+  const Syntax syntax{.command = "train",
+                      .usage = "--data DIR --out RUN [options]     or: --out RUN --resume",
+                      .about = "Trains a model and keeps all there is to it in the directory RUN.",
+                      .example = "heed train --data phrases-data --out phrases --steps 3000 --threads 2",
+                      .options = own_options(asked) + options(config) + options(asked.manner)};
+  Given given;
+  if (!read(syntax, words, given)) return 0;
+  set_options(syntax, given);
+  check_required(asked.out, "out", "the directory of the run");
+  if (asked.resume) return resume(asked, syntax, given, config);
+
+  take(config, syntax, given, asked.config);
+  check_config(config);
+  std::error_code ignored;
+  if (fs::exists(asked.out, ignored)) {
+    if (!fs::is_directory(asked.out)) throw Mistake(fmt::format("no directory: --out {}; the name of a new directory", asked.out));
+    if (fs::exists(fs::path(asked.out) / "config.json")) throw Mistake(fmt::format("the run exists: --out {}; --resume to go on with it, or another name", asked.out));
+    if (!fs::is_empty(asked.out)) throw Mistake(fmt::format("exists, is not empty and no run: --out {}; the name of a new directory", asked.out));
+  }
+  if (config.threads) set_threads(int(*config.threads));
+  settle(config);
+  Dataset data = read_dataset(config);
+  Run run = make_run(asked.out, config, data);
+  Training training(std::move(run), std::move(data), asked.manner);
+  training.begin();
+  return training.run();
+}
+
+}  // namespace heed::cli

@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "examples/cli/training.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <filesystem>
+#include <iostream>
+
+#include <nlohmann/json.hpp>
+
+#include "examples/cli/stop.h"
+#include "models/translate.h"
+#include "nn/checkpoint.h"
+#include "tensor/file.h"
+
+namespace heed::cli {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr Index kReportEvery = 50;                 // updates to a line in the log
+constexpr Index kMostSkipped = 20;                 // updates in a row whose loss or gradient is not finite
+constexpr double kSaveEvery = 60;                  // seconds, at the latest
+constexpr std::size_t kPictures = 3;               // dev sentences whose attention is drawn at each evaluation
+
+std::string join(const std::string& directory, std::string_view name) { return (fs::path(directory) / name).string(); }
+
+bool is_full(int error) { return error == ENOSPC || error == EDQUOT; }
+
+// Options whose change would make another training: those that are stored in each checkpoint and must not differ.
+bool is_identity(std::string_view name) {
+  constexpr std::string_view paths[] = {"data", "train-files", "dev-files", "test-files", "train", "init"};
+  return !may_change(name) && std::find(std::begin(paths), std::end(paths), name) == std::end(paths);
+}
+
+void check_memory(const Run& run) {
+  const RunConfig& c = run.config;
+  const double d = double(c.width), words = double(run.source.vocabulary.size() + 2 * run.target.vocabulary.size());
+  const double parameters = double(c.layers) * (12 * d * d + 4 * d * double(c.feed_forward)) + d * words;
+  const double bytes = 16 * parameters, memory = double(::sysconf(_SC_PHYS_PAGES)) * double(::sysconf(_SC_PAGESIZE));
+  if (bytes > memory)
+    throw Mistake(fmt::format("too large a model: --layers {} --width {} --feed-forward {}; its {:.3g} parameters need {:.0f} GiB to train, this machine has {:.0f} GiB",
+                              c.layers, c.width, c.feed_forward, parameters, bytes / 0x1p30, memory / 0x1p30));
+}
+
+// Sentences that make a good picture: the first of middling length, else the first of all.
+std::vector<const Example*> for_pictures(std::span<const Example> examples) {
+  std::vector<const Example*> chosen;
+  for (const bool any : {false, true})
+    for (const Example& example : examples) {
+      const std::size_t longest = std::max(example.source.size(), example.target.size()), shortest = std::min(example.source.size(), example.target.size());
+      const bool good = shortest >= 5 && longest <= 14;
+      if (chosen.size() < kPictures && (good || (any && longest <= 40)) && std::ranges::find(chosen, &example) == chosen.end()) chosen.push_back(&example);
+    }
+  return chosen;
+}
+
+}  // namespace
+
+Training::Training(Run run, Dataset data, Manner manner)
+    : run_(std::move(run)),
+      data_(std::move(data)),
+      manner_(manner),
+      examples_(make_examples(run_, data_)),
+      parameters_((check_memory(run_), Seed{std::uint64_t(run_.config.seed)})),
+      progress_(std::cerr, Progress::standard_error(manner.quiet)) {
+  const RunConfig& c = run_.config;
+  const Vocabulary& words = run_.target.vocabulary;
+  dev_ = std::make_unique<DevPart>(run_, data_.dev, std::move(examples_.dev));
+  sampler_ = std::make_unique<BatchSampler>(examples_.train, BatchOptions{.tokens = c.batch_tokens.value_or(1), .sentences = c.batch_sentences.value_or(0)},
+                                            Key(Seed{std::uint64_t(c.seed)}));
+  RunConfig& settled = run_.config;
+  if (!c.schedule_steps && (c.schedule == "linear" || c.schedule == "cosine" || c.schedule == "step")) {
+    const Index updates_of_epoch = (Index(sampler_->epoch(0).size()) + c.accumulate - 1) / c.accumulate;
+    if (!c.steps && !c.epochs) throw Mistake(fmt::format("where does the schedule end: --schedule {}; give --schedule-steps, --steps or --epochs", c.schedule));
+    const Index planned = std::min(c.steps.value_or(INT64_MAX), c.epochs ? *c.epochs * updates_of_epoch : INT64_MAX);
+    settled.schedule_steps = c.schedule == "step" ? std::max<Index>(1, planned / 5) : planned;
+  }
+  check_config(c);
+  model_ = make_model(c, parameters_.root(), run_.source.vocabulary.size(), words.size());
+  optimizer_ = make_optimizer(c, parameters_);
+  trainer_ = std::make_unique<Trainer>(*model_, parameters_, *optimizer_, make_schedule(c),
+                                       Trainer::Options{.loss = {.label_smoothing = c.label_smoothing, .pad = words.pad}, .clip = c.clip, .average = c.average, .seed = std::uint64_t(c.seed)});
+}
+
+void Training::begin() {
+  if (!run_.config.init.empty()) load(parameters_.select(), read_weights(run_.config.init, &run_), run_.config.init);
+  lock_ = create_run(run_);
+  log_ = Log(join(run_.path, "metrics.jsonl"), 0);
+  log_data();
+}
+
+void Training::log_data() {
+  for (const auto& [part, corpus] : {std::pair("train", &data_.train), std::pair("dev", &data_.dev)}) {
+    const CorpusReport& r = corpus->report;
+    log_.add(fmt::format("{{\"event\": \"data\", \"part\": \"{}\", \"lines\": {}, \"pairs\": {}, \"too_long\": {}, \"empty\": {}, \"invalid_sequences\": {}, \"further_columns\": {}}}", part,
+                         r.text.lines, r.pairs, r.too_long, r.empty, r.text.invalid, r.further_columns));
+    progress_.note(to_string(*corpus));
+  }
+  if (const Index shared = shared_sources(data_.train, data_.dev); shared > 0) {
+    log_.add(fmt::format("{{\"event\": \"data\", \"shared_sources\": {}}}", shared));
+    progress_.note(fmt::format("warning: {} source sentences of dev stand in train as well", shared));
+  }
+  progress_.note(fmt::format("{} source and {} target words, {} parameters, {} updates an epoch", run_.source.vocabulary.size(), run_.target.vocabulary.size(),
+                             parameters_.count(), (Index(sampler_->epoch(0).size()) + run_.config.accumulate - 1) / run_.config.accumulate));
+}
+
+// ---- state ----------------------------------------------------------------------------------------------------------
+
+std::string Training::state_json() const {
+  nlohmann::ordered_json json{{"epoch", state_.epoch},
+                              {"batch", state_.batch},
+                              {"evaluated", state_.evaluated},
+                              {"best", state_.best},
+                              {"waited", state_.waited},
+                              {"best_bleu", state_.best_bleu},
+                              {"best_loss", state_.best_loss},
+                              {"skipped_in_a_row", state_.skipped_in_a_row},
+                              {"loss_sum", state_.loss_sum},
+                              {"tokens", state_.tokens},
+                              {"log_bytes", log_.bytes()},
+                              {"data", examples_.checksum},
+                              {"trainer", trainer_->scalars()}};
+  RunConfig config = run_.config;
+  for (const Option& option : options(config))
+    if (is_identity(option.name)) json["config"][std::string(option.name)] = value_text(option);
+  return json.dump();
+}
+
+void Training::restore(const Checkpoint& checkpoint, const std::string& file) {
+  const auto json = nlohmann::json::parse(checkpoint.state, nullptr, false);
+  const auto need = [&](bool holds, std::string_view what) {
+    if (!holds) throw FileError(fmt::format("{}: state of the training: {}", file, what));
+  };
+  need(json.is_object(), "no JSON object");
+  const auto number = [&](const char* key, auto& to) {
+    need(json.contains(key) && (json[key].is_number() || json[key].is_null()), fmt::format("no number \"{}\"", key));
+    using T = std::decay_t<decltype(to)>;
+    if constexpr (std::is_same_v<T, double>) to = json[key].is_null() ? NAN : json[key].template get<double>();
+    else to = json[key].is_number_integer() ? json[key].template get<Index>() : 0;
+  };
+  need(json.contains("data") && json["data"].is_string() && json.contains("trainer") && json["trainer"].is_object() && json.contains("config") && json["config"].is_object(),
+       "entries are missing");
+  State state;
+  number("epoch", state.epoch), number("batch", state.batch), number("evaluated", state.evaluated), number("best", state.best);
+  number("waited", state.waited), number("best_bleu", state.best_bleu), number("best_loss", state.best_loss);
+  number("skipped_in_a_row", state.skipped_in_a_row), number("loss_sum", state.loss_sum), number("tokens", state.tokens);
+  Index log_bytes = 0;
+  number("log_bytes", log_bytes);
+  if (json["data"] != examples_.checksum)
+    throw Mistake(fmt::format("the data has changed since {} was written: {}; the data that the training began with", file, data_.train.name));
+  RunConfig config = run_.config;
+  for (const Option& option : options(config)) {
+    if (!is_identity(option.name)) continue;
+    const auto stored = json["config"].find(std::string(option.name));
+    if (stored != json["config"].end() && stored->is_string() && *stored != value_text(option))
+      throw Mistake(fmt::format("{}: \"{}\" has changed: {}, {} when {} was written; a resumed run goes on as it began", join(run_.path, "config.json"), option.name,
+                                value_text(option), stored->get<std::string>(), file));
+  }
+  std::map<std::string, std::string> scalars;
+  for (const auto& [key, value] : json["trainer"].items())
+    if (value.is_string()) scalars[key] = value.get<std::string>();
+  const std::string log = join(run_.path, "metrics.jsonl");
+  Log read(log, log_bytes);
+  std::map<std::string, Tensor> weights;
+  for (const auto& [name, value] : checkpoint.tensors)
+    if (name.starts_with(kModelPrefix)) weights.emplace(name.substr(kModelPrefix.size()), value);
+  load(parameters_.select(), weights, file);
+  trainer_->restore(checkpoint.tensors, scalars);
+  state_ = state;
+  log_ = std::move(read);
+}
+
+bool Training::resume() {
+  lock_ = std::make_unique<RunLock>(run_.path);
+  if (const std::string file = join(run_.path, "config.json"), text = to_json(options(run_.config)); read_file(file) != text)
+    write_file_atomically(file, text);                                                      // other limits
+  const std::vector<Index> steps = checkpoint_steps(run_.path);
+  log_ = Log(join(run_.path, "metrics.jsonl"), 0);
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    const std::string file = checkpoint_path(run_.path, *step);
+    try {
+      restore(read_checkpoint(run_, *step), file);
+    } catch (const FileError& e) {
+      if (step + 1 == steps.rend()) throw;
+      progress_.note(fmt::format("warning: passed over: {}", e.what()));
+      continue;
+    }
+    saved_ = *step;
+    if (!reached().empty() && has_end(join(run_.path, "metrics.jsonl"), log_.bytes())) {
+      progress_.note(fmt::format("{} is finished: {} updates ({})", run_.path, *step, reached()));
+      return false;
+    }
+    log_.cut();
+    seconds_before_ = log_.seconds();
+    // A better model found after this checkpoint is not yet found.
+    if (best_step(run_).value_or(-1) != state_.best) {
+      const std::string best = checkpoint_path(run_.path, state_.best);
+      if (state_.best < 0) fs::remove(join(run_.path, "best.safetensors"));
+      else if (fs::exists(best)) write_best(run_, read_weights(best, &run_), state_.best);
+    }
+    progress_.note(fmt::format("going on after update {}", *step));
+    return true;
+  }
+  progress_.note(fmt::format("{} has no checkpoint yet: starting from 0", run_.path));
+  if (!run_.config.init.empty()) load(parameters_.select(), read_weights(run_.config.init, &run_), run_.config.init);
+  log_.cut();
+  log_data();
+  return true;
+}
+
+// ---- limits ---------------------------------------------------------------------------------------------------------
+
+double Training::seconds() const { return seconds_before_ + std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+
+std::string_view Training::reached() const {
+  const RunConfig& c = run_.config;
+  if (c.steps && step() >= *c.steps) return "steps";
+  if (c.epochs && state_.epoch >= *c.epochs) return "epochs";
+  if (c.patience && state_.waited >= *c.patience) return "patience";
+  if (c.minutes > 0 && (start_ == std::chrono::steady_clock::time_point() ? log_.seconds() : seconds()) >= 60 * c.minutes) return "minutes";
+  return {};
+}
+
+double Training::fraction() const {
+  const RunConfig& c = run_.config;
+  double share = -1;
+  if (c.steps) share = std::max(share, double(step()) / double(*c.steps));
+  if (c.epochs) share = std::max(share, (double(state_.epoch) + (batches_.empty() ? 0 : double(state_.batch) / double(batches_.size()))) / double(*c.epochs));
+  if (c.minutes > 0) share = std::max(share, seconds() / (60 * c.minutes));
+  return share;
+}
+
+bool Training::evaluation_due() const {
+  if (state_.evaluated == step() || step() == 0) return false;
+  const auto every = run_.config.evaluate_every;
+  return every ? step() % *every == 0 : state_.batch == 0;
+}
+
+// ---- one update after another ---------------------------------------------------------------------------------------
+
+int Training::run() {
+  const StopSignals signals;
+  start_ = std::chrono::steady_clock::now();
+  saved_at_ = speed_from_ = seconds();
+  const RunConfig& c = run_.config;
+  for (;;) {
+    if (evaluation_due()) {
+      if (!evaluate()) return stopped();
+      save();
+    }
+    if (stop_signal()) return stopped();
+    if (!reached().empty()) break;
+    update();
+    if ((c.save_every && step() % *c.save_every == 0) || seconds() - saved_at_ >= kSaveEvery) save();
+  }
+  // What comes now is no part of what a longer training would have done: it goes on from this checkpoint.
+  if (saved_ != step()) save();
+  const std::string reason(reached());
+  if (state_.evaluated != step() && !evaluate()) return stopped();
+  end(reason);
+  return 0;
+}
+
+void Training::update() {
+  if (batches_.empty()) batches_ = sampler_->epoch(state_.epoch);
+  const Vocabulary& words = run_.target.vocabulary;
+  std::vector<Batch> micro_batches;
+  for (; Index(micro_batches.size()) < run_.config.accumulate && state_.batch < Index(batches_.size()); ++state_.batch)
+    micro_batches.push_back(make_batch(examples_.train, batches_[std::size_t(state_.batch)], words.pad, words.bos));
+  const Trainer::Report last = trainer_->update(micro_batches);
+  if (state_.batch == Index(batches_.size())) {
+    ++state_.epoch;
+    state_.batch = 0;
+    batches_.clear();
+  }
+  state_.skipped_in_a_row = last.skipped ? state_.skipped_in_a_row + 1 : 0;
+  if (state_.skipped_in_a_row >= kMostSkipped)
+    throw Fault(fmt::format("no finite loss: {} updates in a row, the last number {}; a lower --learning-rate (now {})", kMostSkipped, step(), last.learning_rate));
+  if (!last.skipped) {
+    state_.loss_sum += last.loss * double(last.target_tokens);
+    state_.tokens += last.target_tokens;
+  }
+  speed_tokens_ += last.source_tokens + last.target_tokens;
+  if (const double now = seconds(); now - speed_from_ > 1) {
+    speed_ = double(speed_tokens_) / (now - speed_from_);
+    speed_from_ = now;
+    speed_tokens_ = 0;
+  }
+  shown_loss_ = shown_loss_ == 0 ? last.loss : last.skipped ? shown_loss_ : 0.95 * shown_loss_ + 0.05 * last.loss;
+  show();
+  if (step() % kReportEvery == 0) report(last);
+}
+
+void Training::show() {
+  ProgressNumbers numbers{.done = step(), .total = run_.config.steps.value_or(0), .fraction = fraction(), .loss = shown_loss_};
+  const double batch = batches_.empty() ? 0 : double(state_.batch) / double(batches_.size());
+  numbers.epoch = double(state_.epoch) + batch;
+  if (speed_ > 0) numbers.tokens_per_second = speed_;
+  if (last_score_) numbers.dev_bleu = last_score_->bleu;
+  progress_.update(numbers);
+}
+
+void Training::report(const Trainer::Report& last) {
+  log_.add(fmt::format("{{\"event\": \"update\", \"step\": {}, \"epoch\": {}, \"loss\": {}, \"learning_rate\": {}, \"gradient_norm\": {}, \"tokens\": {}, \"skipped\": {}, "
+                       "\"timing\": {{\"seconds\": {:.3f}, \"tokens_per_second\": {:.0f}}}}}",
+                       step(), state_.epoch, json_number(state_.tokens > 0 ? state_.loss_sum / double(state_.tokens) : NAN), json_number(last.learning_rate),
+                       json_number(last.gradient_norm), state_.tokens, trainer_->skipped(), seconds(), speed_));
+  state_.loss_sum = 0;
+  state_.tokens = 0;
+}
+
+bool Training::evaluate() {
+  std::map<std::string, Tensor> raw;                                                        // weights, while the averages stand in for them
+  if (trainer_->averaging())
+    for (const auto& item : parameters_.items())
+      if (const auto average = trainer_->averages().find(item->path); average != trainer_->averages().end()) {
+        raw[item->path] = item->variable.value().clone();
+        copy_into(item->variable.value(), average->second);
+      }
+  const auto restore = [&] {
+    for (const auto& item : parameters_.items())
+      if (const auto weights = raw.find(item->path); weights != raw.end()) copy_into(item->variable.value(), weights->second);
+  };
+  const double begin = seconds();
+  const auto score = dev_->score(run_, *model_, [&](double) { return stop_signal() == 0; });
+  if (!score) {
+    restore();
+    return false;
+  }
+  last_score_ = score;
+  const bool better = state_.best < 0 || score->bleu > state_.best_bleu || (score->bleu == state_.best_bleu && score->loss < state_.best_loss);
+  state_.evaluated = step();
+  if (better) state_.best = step(), state_.best_bleu = score->bleu, state_.best_loss = score->loss, state_.waited = 0;
+  else ++state_.waited;
+  trainer_->observe(score->bleu);
+  log_.add(fmt::format("{{\"event\": \"dev\", \"step\": {}, \"epoch\": {}, \"loss\": {}, \"perplexity\": {}, \"bleu\": {}, \"exact\": {}, \"best\": {}, \"timing\": {{\"seconds\": {:.3f}, \"evaluation\": {:.3f}}}}}",
+                       step(), state_.epoch, json_number(score->loss), json_number(std::exp(score->loss)), json_number(score->bleu), json_number(score->exact), better, seconds(), seconds() - begin));
+  if (better) {
+    unsaved_best_.emplace();
+    for (const auto& [name, value] : state(parameters_)) (*unsaved_best_)[name] = value.clone();
+    written([&] { save_best(); });
+  }
+  written([&] { draw_attention(); });
+  written([&] { log_.write_curves(join(run_.path, "curves.svg"), fmt::format("Training of {}", fs::path(run_.path).filename().string())); });
+  restore();
+  progress_.note(fmt::format("update {}, epoch {}: dev loss {:.4f}, BLEU {:.2f}, exact {:.1f} %{}", step(), state_.epoch, score->loss, score->bleu, score->exact, better ? "  (best)" : ""));
+  show();
+  return true;
+}
+
+void Training::draw_attention() {
+  fs::create_directories(join(run_.path, "attention"));
+  int number = 0;
+  for (const Example* example : for_pictures(dev_->examples())) {
+    AttentionPicture picture = last_cross_attention(attention_picture(run_, *model_, *example));
+    if (picture.maps.empty()) return;
+    picture.title = fmt::format("After {} updates", step());
+    write_file_atomically(join(run_.path, fmt::format("attention/sentence-{}-step-{:06}.svg", ++number, step())), attention_svg(picture));
+  }
+}
+
+// ---- what is kept ---------------------------------------------------------------------------------------------------
+
+template <class F> bool Training::written(F&& f) {
+  try {
+    f();
+    return true;
+  } catch (const FileError& e) {
+    if (!is_full(e.error_number) || run_.config.if_full == "stop") throw Fault(e.what());
+    full_ = e.what();
+    progress_.note(fmt::format("warning: {}; going on, the next save tries again", full_));
+    return false;
+  } catch (const fs::filesystem_error& e) {
+    if (!is_full(e.code().value()) || run_.config.if_full == "stop") throw Fault(e.what());
+    full_ = e.what();
+    return false;
+  }
+}
+
+void Training::save_best() {
+  if (!unsaved_best_) return;
+  write_best(run_, *unsaved_best_, state_.best);
+  unsaved_best_.reset();
+}
+
+bool Training::save() {
+  saved_at_ = seconds();
+  return written([&] {
+    log_.sync();
+    save_best();
+    Checkpoint checkpoint{step(), trainer_->tensors(), state_json()};
+    for (const auto& [name, value] : state(parameters_)) checkpoint.tensors[std::string(kModelPrefix) + name] = value;
+    write_checkpoint(run_, checkpoint);
+    saved_ = step();
+    remove_old_checkpoints(run_.path, run_.config.keep, state_.best);
+  });
+}
+
+int Training::stopped() {
+  const int number = stop_signal();
+  if (saved_ != step() && !save()) throw Fault(full_);
+  progress_.finish();
+  if (!manner_.quiet) note(fmt::format("stopped by {} after update {}; `heed train --out {} --resume` goes on", signal_name(number), step(), run_.path));
+  return 128 + number;
+}
+
+void Training::end(std::string_view reason) {
+  log_.add(fmt::format("{{\"event\": \"end\", \"step\": {}, \"reason\": \"{}\", \"timing\": {{\"seconds\": {:.3f}}}}}", step(), reason, seconds()));
+  const bool kept = written([&] {
+    log_.sync();
+    save_best();
+  });
+  progress_.finish();
+  if (!kept || saved_ != step()) throw Fault(full_);
+  result();
+}
+
+void Training::result() const {
+  if (manner_.json) {
+    print(fmt::format("{{\"run\": {}, \"steps\": {}, \"seconds\": {:.1f}, \"best\": {{\"step\": {}, \"bleu\": {}, \"loss\": {}}}}}\n", nlohmann::json(run_.path).dump(), step(), seconds(),
+                      state_.best, json_number(state_.best_bleu), json_number(state_.best_loss)));
+  } else {
+    print(fmt::format("{}: {} updates in {}, best dev BLEU {:.2f} (loss {:.4f}) after update {}\n", run_.path, step(), short_duration(seconds()), state_.best_bleu, state_.best_loss, state_.best));
+  }
+}
+
+}  // namespace heed::cli

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// The training of a run: updates, evaluations, the log, pictures, checkpoints from which it goes on as if nothing had happened.
+#pragma once
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "examples/cli/command.h"
+#include "examples/cli/dataset.h"
+#include "examples/cli/log.h"
+#include "examples/cli/progress.h"
+#include "examples/cli/quality.h"
+#include "models/run.h"
+#include "models/train.h"
+
+namespace heed::cli {
+
+class Training {
+ public:
+  // Everything but the directory: a mistake that shows here leaves nothing behind.
+  Training(Run run, Dataset data, Manner manner);
+
+  void begin();                                    // makes the directory
+  bool resume();                                   // from the newest checkpoint that is whole; false: the training is finished
+  int run();                                       // the exit code
+
+ private:
+  // What decides how the training goes on, beside weights and trainer; in every checkpoint.
+  struct State {
+    Index epoch = 0, batch = 0;                    // the next batch: which of the epoch's
+    Index evaluated = -1;                          // update of the last evaluation
+    Index best = -1, waited = 0;                   // update of the best one, evaluations since
+    double best_bleu = 0, best_loss = 0;
+    Index skipped_in_a_row = 0;
+    double loss_sum = 0;                           // since the last line in the log
+    Index tokens = 0;
+  };
+  std::string state_json() const;
+  void restore(const Checkpoint& checkpoint, const std::string& file);   // all of it or, by FileError, the next older one
+
+  Index step() const { return trainer_->step(); }
+  std::string_view reached() const;                // the limit that is reached, or nothing
+  double fraction() const;                         // of the way to it
+  double seconds() const;
+  bool evaluation_due() const;
+  void update();
+  bool evaluate();                                 // false: stopped by a signal
+  void draw_attention();
+  void report(const Trainer::Report& last);
+  void log_data();
+  bool save();                                     // false: the disk is full and the policy is to go on
+  void save_best();
+  void show();
+  int stopped();
+  void end(std::string_view reason);
+  void result() const;
+  template <class F> bool written(F&& f);
+
+  Run run_;
+  Dataset data_;
+  Manner manner_;
+  Examples examples_;
+  std::unique_ptr<DevPart> dev_;
+  std::unique_ptr<RunLock> lock_;
+  Parameters parameters_;
+  std::unique_ptr<Seq2Seq> model_;
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<Trainer> trainer_;
+  std::unique_ptr<BatchSampler> sampler_;
+  std::vector<std::vector<Index>> batches_;        // of the epoch
+  Log log_;
+  Progress progress_;
+  State state_;
+  std::optional<DevScore> last_score_;
+  std::optional<std::map<std::string, Tensor>> unsaved_best_;
+  Index saved_ = -1;
+  std::string full_;                               // why the last save failed
+  double seconds_before_ = 0, saved_at_ = 0, speed_from_ = 0;
+  Index speed_tokens_ = 0;
+  double shown_loss_ = 0, speed_ = 0;
+  std::chrono::steady_clock::time_point start_;
+};
+
+}  // namespace heed::cli

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include <nlohmann/json.hpp>
+
+#include "examples/cli/model.h"
+#include "models/text.h"
+
+namespace heed::cli {
+namespace {
+
+constexpr std::size_t kBlock = 512, kLongestLine = 1 << 20;   // lines translated together; bytes
+
+// Lines of standard input as they come; only LF ends one.
+class InputLines {
+ public:
+  // Up to `most` lines, fewer only where the input ends or, on a terminal or pipe, nothing more is there yet.
+  bool next(std::vector<std::string>& lines, std::size_t most) {
+    lines.clear();
+    while (lines.size() < most) {
+      if (const std::size_t end = text_.find('\n', at_); end != text_.npos) {
+        take(lines, text_.substr(at_, end - at_));
+        at_ = end + 1;
+        continue;
+      }
+      text_.erase(0, at_);
+      at_ = 0;
+      if (text_.size() > kLongestLine) throw Mistake(fmt::format("standard input: line {} is longer than {} bytes; shorter lines", number_ + 1, kLongestLine));
+      if (!ended_ && !lines.empty()) break;                   // do not wait while there is something to do
+      if (ended_) {
+        if (!text_.empty()) take(lines, std::exchange(text_, {}));
+        break;
+      }
+      fill();
+    }
+    return !lines.empty();
+  }
+  Index invalid() const { return invalid_; }
+
+ private:
+  void fill() {
+    char buffer[1 << 16];
+    for (;;) {
+      const ssize_t count = ::read(STDIN_FILENO, buffer, sizeof(buffer));
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) throw Fault(fmt::format("standard input: cannot read: {}", std::strerror(errno)));
+      ended_ = count == 0;
+      text_.append(buffer, std::size_t(count));
+      return;
+    }
+  }
+  void take(std::vector<std::string>& lines, std::string line) {
+    if (number_++ == 0 && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);
+    if (line.ends_with('\r')) line.pop_back();
+    lines.push_back(repaired(line, &invalid_));
+  }
+
+  std::string text_;
+  std::size_t at_ = 0;
+  bool ended_ = false;
+  Index number_ = 0, invalid_ = 0;
+};
+
+}  // namespace
+
+int translate(std::span<const std::string> words) {
+  RunFlags run_flags;
+  SearchFlags search_flags;
+  Manner manner;
+  std::string prefix;
+  std::optional<Index> max_length;
+  bool tokens = false;
+  const Syntax syntax{.command = "translate",
+                      .usage = "--run RUN [options] < LINES > TRANSLATIONS",
+                      .about = "Translates lines from standard input to standard output: line n answers line n, an empty one an empty one.",
+                      .example = "echo 'the black cat' | heed translate --run phrases --beam 4",
+                      .options = options(run_flags) + options(search_flags) +
+                                 std::vector<Option>{{.name = "prefix", .value = &prefix, .takes = "TEXT", .help = "every translation begins with this", .heading = "Text"},
+                                                     {.name = "max-length", .value = &max_length, .takes = "N", .help = "longer sources are cut; else as in training", .low = 1, .high = 1e5},
+                                                     {.name = "tokens", .value = &tokens, .help = "tokens with spaces between them, not put together to text"}} +
+                                 options(manner)};
+  if (!parse(syntax, words)) return 0;
+  TranslateOptions translate_with = translate_options(search_flags);
+  const Ready model = ready(run_flags, manner.quiet);
+  translate_with.max_length = std::min(max_length.value_or(model.run.config.max_length), model.run.config.max_length);
+  if (::isatty(STDIN_FILENO) == 1 && !manner.quiet) note("Type a sentence and press Enter; Ctrl-D ends.");
+
+  InputLines input;
+  std::vector<std::string> lines;
+  Index cut = 0, first = 0;
+  while (input.next(lines, kBlock)) {
+    const std::vector<std::string> prefixes(prefix.empty() ? 0 : lines.size(), prefix);
+    const auto found = heed::translate(model.run, model.model(), lines, translate_with, prefixes, &cut);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      nlohmann::ordered_json list = nlohmann::ordered_json::array();
+      for (const Translation& t : found[i]) {
+        std::string text = t.text;
+        if (tokens) text = fmt::format("{}", fmt::join(t.tokens, " "));
+        if (manner.json) list.push_back({{"text", text}, {"score", t.score}, {"log_probability", t.log_probability}, {"finished", t.finished}});
+        else if (search_flags.nbest > 1) print(fmt::format("{}\t{:.4f}\t{}\n", first + Index(i) + 1, t.score, text));
+        else print(text + "\n");
+      }
+      if (manner.json) print(nlohmann::ordered_json{{"source", lines[i]}, {"translations", list}}.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+    }
+    flush();
+    first += Index(lines.size());
+    if (auto& sampling = translate_with.search.sampling) sampling->first += std::ranges::count_if(lines, [](const std::string& line) { return !is_blank(line); });
+  }
+  if (!manner.quiet && cut > 0) note(fmt::format("{} lines longer than {} words were cut; only what stands before is translated", cut, translate_with.max_length));
+  if (!manner.quiet && input.invalid() > 0) note(fmt::format("{} invalid byte sequences were replaced", input.invalid()));
+  return 0;
+}
+
+}  // namespace heed::cli
