@@ -99,9 +99,10 @@ Variable stack(const std::vector<Variable>& xs, int dim) {
 }
 
 Variable pad(const Variable& x, int dim, Index before, Index after, double value) {
-  return record(
-      "pad", pad(x.value(), dim, before, after, value), {x},
-      [dx = x.slot(), dim, before, n = x.size(dim)](const Tensor& dy) { dx.adopt(slice(dy, dim, before, before + n)); });
+  Tensor y = pad(x.value(), dim, before, after, value);
+  return record("pad", y, {x}, [dx = x.slot(), dim, before, n = x.size(dim)](const Tensor& dy) {
+    dx.adopt(slice(dy, dim, before, before + n));
+  });
 }
 
 Variable tril(const Variable& x, Index diagonal) {

@@ -190,7 +190,11 @@ Shape check_operands(const Tensor& x, const Tensor& weight, const Tensor& bias, 
 }
 
 // [..., n] as rows [N, n]: a view wherever strides allow.
-Tensor rows_of(const Tensor& x) { return reshape(x, {x.numel() / std::max<Index>(x.size(-1), 1), x.size(-1)}); }
+Tensor rows_of(const Tensor& x) {
+  Shape leading = x.shape();
+  leading.erase(leading.rank() - 1);
+  return reshape(x, {leading.numel(), x.size(-1)});
+}
 
 // ReLU's derivative can be read off its output, unless a residual was added to it.
 bool saves_output(const LinearFusion& f) { return f.activation == Activation::relu && !f.residual.defined(); }

@@ -16,6 +16,7 @@
 #include "tests/close.h"
 #include "tests/every_target.h"
 #include "tests/play.h"
+#include "tests/op_table.h"
 
 using namespace heed;
 
@@ -24,7 +25,7 @@ namespace {
 struct Reference { std::vector<double> output, weights, log_sum_exp, dq, dk, dv; };
 
 // Loops over all [b, h, t, s], in double; definitions 5.1 and 5.12
-Reference reference(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options, const Tensor& doutput) {
+Reference by_formulas(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options, const Tensor& doutput) {
   const Index B = q.size(0), H = q.size(1), T = q.size(2), S = k.size(2), dk = q.size(3), dv = v.size(3);
   const double scale = options.scale != 0 ? options.scale : 1 / std::sqrt(double(dk));
   const auto Q = doubles(q), K = doubles(k), V = doubles(v), dO = doubles(doutput);
@@ -78,7 +79,7 @@ Gradients gradients_of(const Tensor& q, const Tensor& k, const Tensor& v, const 
 
 void compare(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, AttentionOptions options, double tolerance) {
   const Tensor doutput = draw(9, {q.size(0), q.size(1), q.size(2), v.size(3)}, q.dtype());
-  const Reference want = reference(q, k, v, mask, options, doutput);
+  const Reference want = by_formulas(q, k, v, mask, options, doutput);
   const AttentionOutput plain = scaled_dot_product_attention(q, k, v, mask, options);
   options.weights = true;
   const AttentionOutput out = scaled_dot_product_attention(q, k, v, mask, options);
@@ -301,3 +302,36 @@ TEST_CASE("attention: fused = definition in value and gradient, dropout and mask
   CHECK(worst_absolute(a.value, b.value) < 1e-14);
   for (std::size_t i = 0; i < 3; ++i) CHECK(worst_absolute(a.gradients[i], b.gradients[i]) < 1e-13);
 }
+
+namespace {
+
+// Z = q kᵀ / √dk, P = softmax over the s that are allowed, O = P v, by loops
+template <class Allowed> reference::Function attended(Allowed allowed) {
+  return [allowed](const reference::Arrays& x) {
+    const reference::Array &q = x[0], &k = x[1], &v = x[2];
+    return reference::make({q.shape[0], q.shape[1], q.shape[2], v.shape[3]}, [&](const reference::Position& p) {
+      double total = 0, sum = 0;
+      for (Index s = 0; s < k.shape[2]; ++s) {
+        if (!allowed(p[0], p[2], s)) continue;
+        double score = 0;
+        for (Index i = 0; i < q.shape[3]; ++i) score += q({p[0], p[1], p[2], i}) * k({p[0], p[1], s, i});
+        total += std::exp(score / std::sqrt(double(q.shape[3])));
+        sum += std::exp(score / std::sqrt(double(q.shape[3]))) * v({p[0], p[1], s, p[3]});
+      }
+      return total == 0 ? 0 : sum / total;
+    });
+  };
+}
+
+}  // namespace
+
+static const InTable rows{
+    {.name = "scaled_dot_product_attention", .reference = attended([](Index, Index, Index) { return true; }),
+     .definition = [](std::span<const Variable> x) { return scaled_dot_product_attention_by_definition(x[0], x[1], x[2]).output; },
+     .wrong = {{{{2, 2, 3, 4}, {2, 2, 5, 3}, {2, 2, 5, 4}}}}, .ulp = 60},
+    {.name = "scaled_dot_product_attention masked", .reference = attended([](Index b, Index t, Index s) { return s <= t + 1 && s < (b == 0 ? 2 : 5); }),
+     .definition = [](std::span<const Variable> x) {
+       const Mask mask = Mask::causal(1) & Mask::lengths(tensor({2, 5}, DType::i32));
+       return scaled_dot_product_attention_by_definition(x[0], x[1], x[2], mask).output;
+     }, .ulp = 60},
+};

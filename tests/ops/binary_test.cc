@@ -6,9 +6,11 @@
 #include <cmath>
 #include <limits>
 
+#include "tensor/ops/random.h"
 #include "tensor/ops/view.h"
 #include "tests/close.h"
 #include "tests/every_target.h"
+#include "tests/op_table.h"
 
 using namespace heed;
 
@@ -150,3 +152,36 @@ TEST_CASE("add_into: any strides, writing and adding") {
   CHECK(worst_absolute(transpose(out), x + 10.0) == 0);
   CHECK_THROWS_WITH_AS(add_into(x, {zeros({4, 4}), true}), doctest::Contains("[4, 4]"), ShapeError);
 }
+
+static const InTable rows{
+    {.name = "add", .reference = reference::two([](double a, double b) { return a + b; }), .wrong = {{{{2, 3}, {4, 3}}}}},
+    {.name = "operator+", .reference = reference::two([](double a, double b) { return a + b; }), .wrong = {{{{2, 3}, {4, 3}}}}},
+    {.name = "subtract", .reference = reference::two([](double a, double b) { return a - b; }), .wrong = {{{{2, 3}, {4, 3}}}}},
+    {.name = "multiply", .reference = reference::two([](double a, double b) { return a * b; }), .wrong = {{{{2, 3}, {4, 3}}}}},
+    {.name = "operator*", .reference = reference::two([](double a, double b) { return a * b; }), .wrong = {{{{2, 3}, {4, 3}}}}},
+    {.name = "divide", .reference = reference::two([](double a, double b) { return a / b; }), .wrong = {{{{2, 3}, {4, 3}}}}},
+    {.name = "operator/", .reference = reference::two([](double a, double b) { return a / b; }), .wrong = {{{{2, 3}, {4, 3}}}}},
+    {.name = "maximum", .reference = reference::two([](double a, double b) { return std::max(a, b); }), .wrong = {{{{2, 3}, {4, 3}}}}},
+    {.name = "minimum", .reference = reference::two([](double a, double b) { return std::min(a, b); }), .wrong = {{{{2, 3}, {4, 3}}}}},
+    {.name = "pow", .reference = reference::two([](double a, double b) { return std::pow(a, b); }), .wrong = {{{{2, 3}, {4, 3}}}}},
+    {.name = "atan2", .reference = reference::two([](double a, double b) { return std::atan2(a, b); }), .wrong = {{{{2, 3}, {4, 3}}}}},
+    {"operator-", [](const reference::Arrays& x) { return x.size() == 1 ? reference::each([](double v) { return -v; })(x) : reference::two([](double a, double b) { return a - b; })(x); }},
+    {"add number", reference::each([](double x) { return x + 1.5; })},
+    {"add to number", reference::each([](double x) { return x + 1.5; })},
+    {"subtract number", reference::each([](double x) { return x - 1.5; })},
+    {"subtract from number", reference::each([](double x) { return 1.5 - x; })},
+    {"multiply number", reference::each([](double x) { return x * 1.5; })},
+    {"multiply by number", reference::each([](double x) { return x * 1.5; })},
+    {"divide by number", reference::each([](double x) { return x / 1.5; })},
+    {"divide number", reference::each([](double x) { return 1.5 / x; })},
+    {"maximum number", reference::each([](double x) { return std::max(x, 0.5); })},
+    {"maximum of number", reference::each([](double x) { return std::max(x, 0.5); })},
+    {"minimum number", reference::each([](double x) { return std::min(x, 0.5); })},
+    {"minimum of number", reference::each([](double x) { return std::min(x, 0.5); })},
+    {"pow of number", reference::each([](double x) { return std::pow(1.5, x); })},
+    {"where", [](const reference::Arrays& x) {
+       const auto bits = doubles(less(uniform(Key(9), x[0].shape, 0, 1), 0.5));
+       std::size_t i = 0;
+       return reference::make(x[0].shape, [&](const reference::Position& p) { return bits[i++] != 0 ? x[0](p) : x[1](p); });
+     }},
+};

@@ -15,6 +15,7 @@
 #include "tensor/ops/random.h"
 #include "tensor/ops/view.h"
 #include "tests/every_target.h"
+#include "tests/op_table.h"
 
 using namespace heed;
 
@@ -241,3 +242,41 @@ TEST_CASE("the padding row of an embedding gets no gradient") {
   tape.backward({&y, 1}, {&dy, 1});
   CHECK(table.grad().to_vector<double>() == std::vector<double>{0, 0, 1, 1, 0, 0});
 }
+
+namespace {
+
+using reference::Arrays;
+using reference::Position;
+
+}  // namespace
+
+static const InTable rows{
+    {"embedding", [](const Arrays& x) {
+       const Index ids[] = {2, 0, 2, 1, 3, 2};
+       return reference::make({2, 3, x[0].shape[1]}, [&](Position p) { return 2 * x[0]({ids[p[0] * 3 + p[1]], p[2]}); });
+     }},
+    {"index_select", [](const Arrays& x) {
+       const Index ids[] = {2, 0, 2, 1};
+       return reference::make({4, x[0].shape[1]}, [&](Position p) { return x[0]({ids[p[0]], p[1]}); });
+     }},
+    {"gather", [](const Arrays& x) {
+       const Index at[] = {1, 0, 1};
+       return reference::make({3, 1}, [&](Position p) { return x[0]({p[0], at[p[0]]}); });
+     }},
+    {"scatter_add", [](const Arrays& x) {
+       const Index at[] = {1, 0, 1};
+       return reference::make({3, 2}, [&](Position p) { return x[0](p) + (at[p[0]] == p[1] ? x[1]({p[0], 0}) : 0); });
+     }},
+    {"masked_fill", [](const Arrays& x) { return reference::make(x[0].shape, [&](Position p) { return p[0] == 1 ? x[0](p) : -3; }); }},
+    {"sort", reference::along(-1, [](reference::Values v) {
+       std::sort(v.begin(), v.end());
+       return v;
+     })},
+    {"topk", [](const Arrays& x) {
+       const auto sorted = reference::along(0, [](reference::Values v) {
+         std::sort(v.rbegin(), v.rend());
+         return v;
+       })(x);
+       return reference::make({2, x[0].shape[1]}, [&](Position p) { return sorted(p); });
+     }},
+};

@@ -12,6 +12,7 @@
 #include "tensor/ops/unary.h"
 #include "tensor/ops/view.h"
 #include "tests/every_target.h"
+#include "tests/op_table.h"
 
 using namespace heed;
 
@@ -72,3 +73,28 @@ TEST_CASE("linear: same bits for 1, 2 and 3 threads, empty sizes, errors with bo
   CHECK_THROWS_WITH_AS(linear(x, w, zeros({3})), doctest::Contains("bias must be [130]: bias [3]"), ShapeError);
   CHECK_THROWS_AS(linear(x, to(w, DType::f64), {}), DTypeError);
 }
+
+namespace {
+
+// x Wᵀ + b
+reference::Array product(const reference::Arrays& x) {
+  reference::Array turned = reference::make({x[1].shape[1], x[1].shape[0]}, [&](const reference::Position& p) { return x[1]({p[1], p[0]}); });
+  const reference::Array z = reference::matmul({x[0], turned});
+  return reference::make(z.shape, [&](const reference::Position& p) { return z(p) + x[2](p); });
+}
+reference::Array with_gelu(const reference::Arrays& x) {
+  const reference::Array z = product(x);
+  return reference::make(z.shape, [&](const reference::Position& p) { return x[3](p) + z(p) * 0.5 * std::erfc(-z(p) / std::sqrt(2)); });
+}
+
+}  // namespace
+
+// Up to 211 products of numbers up to 2.
+static const InTable rows{
+    {.name = "linear", .reference = product, .definition = [](std::span<const Variable> x) { return matmul(x[0], transpose(x[1])) + x[2]; },
+     .wrong = {{{{2, 3}, {5, 4}, {5}}}}, .ulp = 100},
+    {.name = "linear gelu", .reference = with_gelu, .definition = [](std::span<const Variable> x) { return gelu(matmul(x[0], transpose(x[1])) + x[2]) + x[3]; },
+     .wrong = {{{{2, 3}, {5, 4}, {5}, {2, 5}}}}, .ulp = 100},
+    {.name = "linear gelu wide", .reference = with_gelu, .definition = [](std::span<const Variable> x) { return gelu(matmul(x[0], transpose(x[1])) + x[2]) + x[3]; },
+     .ulp = 100},
+};

@@ -12,10 +12,13 @@
 #include "tensor/error.h"
 #include "tensor/ops/matmul.h"
 #include "tensor/ops/random.h"
+#include "tensor/ops/binary.h"
+#include "tensor/ops/index.h"
 #include "tensor/ops/view.h"
 #include "tests/close.h"
 #include "tests/every_target.h"
 #include "tests/play.h"
+#include "tests/op_table.h"
 
 using namespace heed;
 
@@ -37,7 +40,7 @@ std::vector<long double> masses(Index V, Index target, const CrossEntropyOptions
 }
 
 struct Reference { std::vector<double> losses, dlogits; Index count = 0; };
-Reference reference(const Tensor& logits, const std::vector<Index>& targets, const CrossEntropyOptions& o) {
+Reference by_formulas(const Tensor& logits, const std::vector<Index>& targets, const CrossEntropyOptions& o) {
   const auto z = doubles(logits);
   const Index V = logits.size(-1);
   Reference out{std::vector<double>(targets.size()), std::vector<double>(z.size())};
@@ -80,7 +83,7 @@ TEST_CASE("cross_entropy: value and gradient of every form of smoothing, every t
         std::vector<Index> labels = randint(Key(2), {9}, 0, V).to_vector<Index>();
         labels[0] = options.ignore_index, labels[1] = 2, labels[2] = V - 1, labels[3] = 0;
         const Tensor targets = tensor(labels, {9}), dlosses = draw(3, {9}, dtype);
-        Reference want = reference(logits, labels, options);
+        Reference want = by_formulas(logits, labels, options);
         for (std::size_t i = 0; i < want.dlogits.size(); ++i) want.dlogits[i] *= doubles(dlosses)[i / std::size_t(V)];
         const double eps = dtype == DType::f32 ? 1.2e-7 : 2.3e-16;
         for_every_target([&] {
@@ -257,3 +260,61 @@ TEST_CASE("linear_cross_entropy: fused = definition in value and gradient") {
   CHECK(fused.value.item() == doctest::Approx(plain.value.item()).epsilon(1e-14));
   for (std::size_t i = 0; i < 3; ++i) CHECK(worst_absolute(fused.gradients[i], plain.gradients[i]) < 1e-12);
 }
+
+namespace {
+
+// -Σ_k q_k log softmax(z)_k of each row, q = (1 - ε) one-hot + ε / V, the targets 0, 1, ... modulo V
+reference::Array entropies(const reference::Array& z, double smoothing) {
+  Shape shape = z.shape;
+  const Index labels = shape[shape.rank() - 1];
+  shape.erase(shape.rank() - 1);
+  Index row = 0;
+  return reference::make(shape, [&](const reference::Position&) {
+    reference::Values line(z.values.begin() + row * labels, z.values.begin() + (row + 1) * labels);
+    double loss = 0;
+    for (Index k = 0; k < labels; ++k) loss -= ((k == row % labels) * (1 - smoothing) + smoothing / double(labels)) * (line[std::size_t(k)] - reference::logsumexp(line));
+    ++row;
+    return loss;
+  });
+}
+
+}  // namespace
+
+static const InTable rows{
+    {.name = "cross_entropy", .reference = [](const reference::Arrays& x) { return entropies(x[0], 0.1); },
+     .definition = [](std::span<const Variable> x) {
+       const Index labels = x[0].size(-1);
+       std::vector<Index> ids;
+       for (Index i = 0; i < 6; ++i) ids.push_back(i % labels);
+       const Tensor q = one_hot(tensor(ids, {2, 3}), labels, x[0].dtype());
+       return -sum(log_softmax(x[0]) * constant(q * 0.9 + 0.1 / double(labels)), -1);
+     }, .ulp = 40},
+    {.name = "cross_entropy mean", .reference = [](const reference::Arrays& x) { return reference::over({}, false, reference::mean)({entropies(x[0], 0)}); }, .ulp = 40},
+    {.name = "linear_cross_entropy", .reference = [](const reference::Arrays& x) {
+       const Index targets[] = {0, 4, 2};
+       double total = 0;
+       for (Index n = 0; n < 3; ++n) {
+         reference::Values z;
+         for (Index v = 0; v < 5; ++v) {
+           z.push_back(x[2]({v}));
+           for (Index i = 0; i < x[0].shape[1]; ++i) z.back() += x[0]({n, i}) * x[1]({v, i});
+         }
+         total += reference::logsumexp(z) - z[std::size_t(targets[n])];
+       }
+       return reference::Array{Shape(), {total}};
+     }, .definition = [](std::span<const Variable> x) { return linear_cross_entropy_by_definition(x[0], x[1], x[2], tensor({0, 4, 2}, DType::i64)); },
+     .wrong = {{{{3, 4}, {5, 2}, {5}}}}, .ulp = 100},
+    {.name = "mse_loss", .reference = [](const reference::Arrays& x) {
+       return reference::over({}, false, reference::mean)({reference::two([](double a, double b) { return (a - b) * (a - b); })(x)});
+     }, .definition = [](std::span<const Variable> x) { return mean(square(x[0] - x[1])); }, .wrong = {{{{2, 3}, {2, 4}}}}, .ulp = 40},
+    {.name = "mse_loss each", .reference = reference::two([](double a, double b) { return (a - b) * (a - b); }),
+     .definition = [](std::span<const Variable> x) { return square(x[0] - x[1]); }},
+    {.name = "binary_cross_entropy_with_logits", .reference = [](const reference::Arrays& x) {
+       const auto y = doubles(uniform(Key(5), x[0].shape));
+       std::size_t i = 0;
+       return reference::make(x[0].shape, [&](const reference::Position& p) {
+         const double z = x[0](p), label = y[i++];
+         return -label * std::log(1 / (1 + std::exp(-z))) - (1 - label) * std::log(1 / (1 + std::exp(z)));
+       });
+     }},
+};

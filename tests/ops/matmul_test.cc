@@ -14,6 +14,7 @@
 #include "tensor/ops/view.h"
 #include "tensor/random.h"
 #include "tests/every_target.h"
+#include "tests/op_table.h"
 
 using namespace heed;
 
@@ -272,3 +273,18 @@ TEST_CASE("matmul: gradients on the tape") {
     CHECK_MESSAGE(report.holds(1e-8), report.worst);
   }
 }
+
+// Up to 211 products of numbers up to 2.
+static const InTable rows{
+    {.name = "matmul", .reference = reference::matmul, .wrong = {{{{2, 3}, {4, 5}}, {"3 and 4"}}}, .ulp = 100},
+    {.name = "matmul vector", .reference = [](const reference::Arrays& x) {
+       auto y = reference::matmul({{{1, x[0].shape[0]}, x[0].values}, x[1]});
+       y.shape = {y.shape[1]};
+       return y;
+     }, .ulp = 100},
+    {.name = "matmul dot", .reference = [](const reference::Arrays& x) {
+       auto y = reference::matmul({{{1, x[0].shape[0]}, x[0].values}, {{x[1].shape[0], 1}, x[1].values}});
+       y.shape = Shape();
+       return y;
+     }, .ulp = 100},
+};

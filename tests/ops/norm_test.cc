@@ -16,6 +16,7 @@
 #include "tests/close.h"
 #include "tests/every_target.h"
 #include "tests/play.h"
+#include "tests/op_table.h"
 
 using namespace heed;
 
@@ -24,7 +25,7 @@ namespace {
 struct Reference { std::vector<double> y, dx, dweight, dbias; };
 
 // Layer norm (or RMS norm) and its gradient by the formulas, in long double
-Reference reference(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& dy, double eps, bool centred) {
+Reference by_formulas(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& dy, double eps, bool centred) {
   const auto v = doubles(x), w = weight.defined() ? doubles(weight) : std::vector<double>(std::size_t(x.size(-1)), 1.0);
   const auto b = bias.defined() ? doubles(bias) : std::vector<double>(w.size(), 0.0), up = doubles(dy);
   const std::size_t d = w.size();
@@ -58,7 +59,7 @@ TEST_CASE("layer_norm and rms_norm: value and gradient by the formulas, all widt
       const Tensor x = normal(Key(1, d), {37, d}, 3, 2, dtype), w = normal(Key(2), {d}, 1, 0.5, dtype), b = normal(Key(3), {d}, 0, 1, dtype);
       const Tensor dy = normal(Key(4), {37, d}, 0, 1, dtype);
       for (bool centred : {true, false}) {
-        const Reference want = reference(x, w, b, dy, 1e-5, centred), rms = reference(x, w, {}, dy, 1e-5, centred);
+        const Reference want = by_formulas(x, w, b, dy, 1e-5, centred), rms = by_formulas(x, w, {}, dy, 1e-5, centred);
         for_every_target([&] {
           CAPTURE(d);
           CAPTURE(centred);
@@ -84,9 +85,9 @@ TEST_CASE("layer_norm and rms_norm: value and gradient by the formulas, all widt
 TEST_CASE("layer_norm: without weight or bias, strides, any rank, adding, empty") {
   const Tensor x = normal(Key(5), {4, 6, 24}, 0, 1, DType::f64), w = normal(Key(6), {24}, 0, 1, DType::f64), b = normal(Key(7), {24}, 0, 1, DType::f64);
   const Tensor dy = normal(Key(8), x.shape(), 0, 1, DType::f64);
-  CHECK(worst_absolute(layer_norm(x, {}, {}).y, reference(x, {}, {}, dy, 1e-5, true).y) < 1e-14);
-  CHECK(worst_absolute(layer_norm(x, w, {}).y, reference(x, w, {}, dy, 1e-5, true).y) < 1e-14);
-  CHECK(worst_absolute(layer_norm(x, {}, b).y, reference(x, {}, b, dy, 1e-5, true).y) < 1e-14);
+  CHECK(worst_absolute(layer_norm(x, {}, {}).y, by_formulas(x, {}, {}, dy, 1e-5, true).y) < 1e-14);
+  CHECK(worst_absolute(layer_norm(x, w, {}).y, by_formulas(x, w, {}, dy, 1e-5, true).y) < 1e-14);
+  CHECK(worst_absolute(layer_norm(x, {}, b).y, by_formulas(x, {}, b, dy, 1e-5, true).y) < 1e-14);
   const LayerNormed out = layer_norm(x, w, b);
   CHECK(out.mean.shape() == Shape{4, 6});
   CHECK(layer_norm(x[0][0], w, b).mean.shape() == Shape{});
@@ -126,7 +127,7 @@ TEST_CASE("layer_norm: width 1, constant rows, NaN") {
       CHECK(equal_bits(constant.y[0], beta));
       const Into to_g{g};
       layer_norm_grad(rows, constant.mean, constant.rstd, gamma, dy, &to_g, nullptr, nullptr);
-      CHECK(worst_absolute(g, reference(rows, gamma, beta, dy, 1e-5, true).dx) < 316 * 20 * 1.2e-7);
+      CHECK(worst_absolute(g, by_formulas(rows, gamma, beta, dy, 1e-5, true).dx) < 316 * 20 * 1.2e-7);
     }
     Tensor nan = normal(Key(4), {3, 20});
     nan.mutable_data<float>()[25] = std::nanf("");
@@ -149,7 +150,7 @@ TEST_CASE("add_dropout_norm: equals its definition, value and gradient") {
     std::vector<double> sum = doubles(residual);
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += dropped.contiguous().data<double>()[i];
     const Tensor sums = tensor(sum, {rows, d});
-    const Reference want = reference(sums, w, b, dy, 1e-6, true);
+    const Reference want = by_formulas(sums, w, b, dy, 1e-6, true);
     std::vector<double> dresidual = want.dx, dx(want.dx.size());
     for (std::size_t i = 0; i < dx.size(); ++i) {
       dresidual[i] += dsum.data<double>()[i];
@@ -251,3 +252,21 @@ TEST_CASE("add_dropout_norm: fused = definition in value and gradient, dropout i
   CHECK(worst_absolute(fused.value, plain.value) < 1e-14);
   for (std::size_t i = 0; i < 4; ++i) CHECK(worst_absolute(fused.gradients[i], plain.gradients[i]) < 1e-13);
 }
+
+namespace {
+
+reference::Array added(const reference::Arrays& x) { return reference::two([](double a, double b) { return a + b; })(x); }
+
+}  // namespace
+
+// A row of two nearly equal numbers is stretched by up to 1 / √eps.
+static const InTable rows{
+    {.name = "layer_norm", .reference = reference::normalised(true), .wrong = {{{{2, 3}, {4}, {3}}}}, .ulp = 2000},
+    {.name = "rms_norm", .reference = reference::normalised(false), .wrong = {{{{2, 3}, {4}}}}, .ulp = 2000},
+    {.name = "add_dropout_norm", .reference = [](const reference::Arrays& x) { return reference::normalised(true)({added(x), x[2], x[3]}); },
+     .definition = [](std::span<const Variable> x) { return add_dropout_norm_by_definition(x[0], x[1], x[2], x[3]).y; }, .wrong = {{{{2, 3}, {2, 4}, {3}, {3}}}}, .ulp = 2000},
+    {.name = "add_dropout_norm both", .reference = [](const reference::Arrays& x) {
+       const auto sum = added(x), y = reference::normalised(true)({sum, x[2], x[3]});
+       return reference::two([](double a, double b) { return a * b; })({y, sum});
+     }, .definition = [](std::span<const Variable> x) { return layer_norm(x[0] + x[1], x[2], x[3]) * (x[0] + x[1]); }, .ulp = 4000},
+};

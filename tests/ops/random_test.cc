@@ -10,6 +10,7 @@
 #include "tensor/error.h"
 #include "tensor/ops/view.h"
 #include "tests/every_target.h"
+#include "tests/op_table.h"
 
 using namespace heed;
 
@@ -111,3 +112,5 @@ TEST_CASE("random tensors: wrong arguments") {
   CHECK_THROWS_AS(randint(key, {2}, 3, 3), Error);
   CHECK_THROWS_AS(permutation(key, -1), Error);
 }
+
+static const InTable rows{{"dropout", reference::each([](double x) { return x; })}};   // where nothing trains

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "autograd/ops.h"
 #include "autograd/tape.h"
@@ -13,6 +14,7 @@
 #include "tensor/ops/view.h"
 #include "tests/close.h"
 #include "tests/every_target.h"
+#include "tests/op_table.h"
 
 using namespace heed;
 
@@ -22,7 +24,7 @@ constexpr double kInf = std::numeric_limits<double>::infinity(), kNaN = std::num
 
 // Σ, Π, max over `dims` by a loop over all positions, in long double
 struct Reference { std::vector<double> sum, product, most; };
-Reference reference(const Tensor& x, const std::vector<bool>& reduced, Index results) {
+Reference by_loop(const Tensor& x, const std::vector<bool>& reduced, Index results) {
   Reference out{std::vector<double>(std::size_t(results)), std::vector<double>(std::size_t(results)), std::vector<double>(std::size_t(results), -kInf)};
   std::vector<long double> sum(std::size_t(results), 0), product(std::size_t(results), 1);
   const auto values = doubles(x);
@@ -63,7 +65,7 @@ TEST_CASE("reduce: every set of dims, widths around the lanes and the chunks, st
           else shape.push_back(x.size(axis));
         }
         const Dims dims(list);
-        const Reference want = reference(x, reduced, shape.numel());
+        const Reference want = by_loop(x, reduced, shape.numel());
         const double n = double(x.numel() / shape.numel());
         CAPTURE(to_string(x.shape()));
         CAPTURE(to_string(dims));
@@ -187,3 +189,52 @@ TEST_CASE("reduce: dims out of range or named twice") {
   CHECK_THROWS_WITH_AS(sum(zeros({2, 3}), {1, -1}), doctest::Contains("dim -1 appears twice"), IndexError);
   CHECK_THROWS_AS(argmax(zeros({})), IndexError);
 }
+
+namespace {
+
+reference::Values running(reference::Values v) {
+  std::partial_sum(v.begin(), v.end(), v.begin());
+  return v;
+}
+
+}  // namespace
+
+// Up to 200 additions of numbers up to 2.
+static const InTable rows{
+    {.name = "sum", .reference = reference::over({}, false, [](const reference::Values& v) { return reference::sum(v); }), .ulp = 60},
+    {.name = "sum last", .reference = reference::over({-1}, false, [](const reference::Values& v) { return reference::sum(v); }), .ulp = 60},
+    {.name = "sum middle", .reference = reference::over({1}, true, [](const reference::Values& v) { return reference::sum(v); }), .ulp = 60},
+    {.name = "sum outer", .reference = reference::over({0, 2}, false, [](const reference::Values& v) { return reference::sum(v); }), .ulp = 60},
+    {.name = "mean", .reference = reference::over({}, false, [](const reference::Values& v) { return reference::mean(v); }), .ulp = 60},
+    {.name = "mean last", .reference = reference::over({-1}, false, [](const reference::Values& v) { return reference::mean(v); }), .ulp = 60},
+    {.name = "mean middle", .reference = reference::over({1}, true, [](const reference::Values& v) { return reference::mean(v); }), .ulp = 60},
+    {.name = "mean outer", .reference = reference::over({0, 2}, false, [](const reference::Values& v) { return reference::mean(v); }), .ulp = 60},
+    {.name = "prod", .reference = reference::over({}, false, [](const reference::Values& v) { return std::accumulate(v.begin(), v.end(), 1.0, std::multiplies<>()); }), .ulp = 60},
+    {.name = "prod last", .reference = reference::over({-1}, false, [](const reference::Values& v) { return std::accumulate(v.begin(), v.end(), 1.0, std::multiplies<>()); }), .ulp = 60},
+    {.name = "prod middle", .reference = reference::over({1}, true, [](const reference::Values& v) { return std::accumulate(v.begin(), v.end(), 1.0, std::multiplies<>()); }), .ulp = 60},
+    {.name = "prod outer", .reference = reference::over({0, 2}, false, [](const reference::Values& v) { return std::accumulate(v.begin(), v.end(), 1.0, std::multiplies<>()); }), .ulp = 60},
+    {.name = "max", .reference = reference::over({}, false, [](const reference::Values& v) { return *std::max_element(v.begin(), v.end()); }), .ulp = 60},
+    {.name = "max last", .reference = reference::over({-1}, false, [](const reference::Values& v) { return *std::max_element(v.begin(), v.end()); }), .ulp = 60},
+    {.name = "max middle", .reference = reference::over({1}, true, [](const reference::Values& v) { return *std::max_element(v.begin(), v.end()); }), .ulp = 60},
+    {.name = "max outer", .reference = reference::over({0, 2}, false, [](const reference::Values& v) { return *std::max_element(v.begin(), v.end()); }), .ulp = 60},
+    {.name = "min", .reference = reference::over({}, false, [](const reference::Values& v) { return *std::min_element(v.begin(), v.end()); }), .ulp = 60},
+    {.name = "min last", .reference = reference::over({-1}, false, [](const reference::Values& v) { return *std::min_element(v.begin(), v.end()); }), .ulp = 60},
+    {.name = "min middle", .reference = reference::over({1}, true, [](const reference::Values& v) { return *std::min_element(v.begin(), v.end()); }), .ulp = 60},
+    {.name = "min outer", .reference = reference::over({0, 2}, false, [](const reference::Values& v) { return *std::min_element(v.begin(), v.end()); }), .ulp = 60},
+    {.name = "norm", .reference = reference::over({}, false, [](const reference::Values& v) { return std::sqrt(std::inner_product(v.begin(), v.end(), v.begin(), 0.0)); }), .ulp = 60},
+    {.name = "norm last", .reference = reference::over({-1}, false, [](const reference::Values& v) { return std::sqrt(std::inner_product(v.begin(), v.end(), v.begin(), 0.0)); }), .ulp = 60},
+    {.name = "norm middle", .reference = reference::over({1}, true, [](const reference::Values& v) { return std::sqrt(std::inner_product(v.begin(), v.end(), v.begin(), 0.0)); }), .ulp = 60},
+    {.name = "norm outer", .reference = reference::over({0, 2}, false, [](const reference::Values& v) { return std::sqrt(std::inner_product(v.begin(), v.end(), v.begin(), 0.0)); }), .ulp = 60},
+    {.name = "var", .reference = reference::over({}, false, [](const reference::Values& v) { return reference::variance(v, double(v.size())); }), .ulp = 60},
+    {.name = "var last", .reference = reference::over({-1}, false, [](const reference::Values& v) { return reference::variance(v, double(v.size())); }), .ulp = 60},
+    {.name = "var middle", .reference = reference::over({1}, true, [](const reference::Values& v) { return reference::variance(v, double(v.size())); }), .ulp = 60},
+    {.name = "var outer", .reference = reference::over({0, 2}, false, [](const reference::Values& v) { return reference::variance(v, double(v.size())); }), .ulp = 60},
+    {.name = "var unbiased", .reference = reference::over({0}, false, [](const reference::Values& v) { return reference::variance(v, double(v.size()) - 1); })},
+    {.name = "cumsum", .reference = reference::along(-1, running), .ulp = 60},
+    {.name = "cumsum dim 0", .reference = reference::along(0, running)},
+    {.name = "sum_to", .reference = [](const reference::Arrays& x) {
+       auto y = reference::over({0, 2}, true, reference::sum)(x);
+       y.shape = {3, 1};
+       return y;
+     }, .wrong = {{{{2, 3, 4, 5}}, {"[3, 1]"}}}, .ulp = 60},
+};

@@ -13,6 +13,7 @@
 #include "tensor/ops/view.h"
 #include "tests/close.h"
 #include "tests/every_target.h"
+#include "tests/op_table.h"
 
 using namespace heed;
 
@@ -207,3 +208,29 @@ TEST_CASE("softmax, log_softmax, logsumexp: rules against central differences") 
   CHECK(check_gradient([&](std::span<const Variable> v) { return softmax(v[0], -1, mask); }, {x}).holds(1e-8));
   CHECK(check_gradient([&](std::span<const Variable> v) { return masked_fill(log_softmax(v[0], -1, mask), forbidden, 0); }, {x}).holds(1e-8));
 }
+
+namespace {
+
+reference::Values log_of(reference::Values v) {
+  for (double& value : v) value = std::log(value);
+  return v;
+}
+
+}  // namespace
+
+static const InTable rows{
+    {"softmax", reference::along(-1, reference::softmax)},
+    {"softmax dim 1", reference::along(1, reference::softmax)},
+    {"softmax masked", [](const reference::Arrays& x) {   // row t sees s <= t
+       return reference::make(x[0].shape, [&](reference::Position p) {
+         const Index t = p[1], s = p[2];
+         double total = 0;
+         for (p[2] = 0; p[2] < std::min(t + 1, x[0].shape[2]); ++p[2]) total += std::exp(x[0](p));
+         return s <= t ? (p[2] = s, std::exp(x[0](p)) / total) : 0;
+       });
+     }},
+    {"log_softmax", reference::along(-1, [](reference::Values v) { return log_of(reference::softmax(std::move(v))); })},
+    {"log_softmax dim 0", reference::along(0, [](reference::Values v) { return log_of(reference::softmax(std::move(v))); })},
+    {"logsumexp", reference::over({}, false, reference::logsumexp)},
+    {"logsumexp outer", reference::over({0, 2}, true, reference::logsumexp)},
+};

@@ -11,6 +11,7 @@
 #include "tensor/ops/binary.h"
 #include "tests/close.h"
 #include "tests/every_target.h"
+#include "tests/op_table.h"
 
 using namespace heed;
 
@@ -95,3 +96,34 @@ TEST_CASE("unary: where(x > 0, sqrt(x), 0) has gradient NaN at 0, as the chain r
   CHECK(std::isnan(doubles(x.grad())[0]));
   CHECK(doubles(x.grad())[1] == 0.25);
 }
+
+static const InTable rows{
+    {"negative", reference::each([](double x) { return -x; })},
+    {"abs", reference::each([](double x) { return std::abs(x); })},
+    {"exp", reference::each([](double x) { return std::exp(x); })},
+    {"log", reference::each([](double x) { return std::log(x); })},
+    {"log1p", reference::each([](double x) { return std::log1p(x); })},
+    {"sqrt", reference::each([](double x) { return std::sqrt(x); })},
+    {"square", reference::each([](double x) { return x * x; })},
+    {"reciprocal", reference::each([](double x) { return 1 / x; })},
+    {"sin", reference::each([](double x) { return std::sin(x); })},
+    {"cos", reference::each([](double x) { return std::cos(x); })},
+    {"tanh", reference::each([](double x) { return std::tanh(x); })},
+    {"sigmoid", reference::each([](double x) { return 1 / (1 + std::exp(-x)); })},
+    {"relu", reference::each([](double x) { return std::max(x, 0.0); })},
+    {"gelu", reference::each([](double x) { return x * 0.5 * std::erfc(-x / std::sqrt(2)); })},
+    {"gelu_tanh", reference::each([](double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); })},
+    {"silu", reference::each([](double x) { return x / (1 + std::exp(-x)); })},
+    {"softplus", reference::each([](double x) { return std::log1p(std::exp(x)); })},
+    {"erf", reference::each([](double x) { return std::erf(x); })},
+    {"floor", reference::each([](double x) { return std::floor(x); })},
+    {"ceil", reference::each([](double x) { return std::ceil(x); })},
+    {"round", reference::each([](double x) { return std::nearbyint(x); })},
+    {"sign", reference::each([](double x) { return double(x > 0) - double(x < 0); })},
+    {"elu", reference::each([](double x) { return x > 0 ? x : 0.7 * std::expm1(x); })},
+    {"leaky_relu", reference::each([](double x) { return x > 0 ? x : 0.1 * x; })},
+    {"clamp", reference::each([](double x) { return std::clamp(x, -1.0, 0.5); })},
+    {"pow to 2.5", reference::each([](double x) { return std::pow(x, 2.5); })},
+    {"pow to -1", reference::each([](double x) { return 1 / x; })},
+    {"pow to 3", reference::each([](double x) { return x * x * x; })},
+};
