@@ -11,7 +11,8 @@ namespace heed {
 Side build_side(std::span<const std::string> lines, TokenizerOptions options, VocabularyOptions vocabulary) {
   constexpr Index standard = 8000;
   // Of SentencePiece's pieces three are special, of a vocabulary's four.
-  Tokenizer tokenizer = train_tokenizer(std::move(options), lines, (vocabulary.max_size > 0 ? vocabulary.max_size : standard) - 1);
+  Tokenizer tokenizer =
+      train_tokenizer(std::move(options), lines, (vocabulary.max_size > 0 ? vocabulary.max_size : standard) - 1);
   TokenCounts counts;
   for (const std::string& line : lines) count_tokens(counts, tokenizer.tokens(line));
   return {std::move(tokenizer), build_vocabulary(counts, vocabulary)};
@@ -35,9 +36,12 @@ std::vector<std::int32_t> encode(const Side& side, std::string_view line) {
   return ids;
 }
 
-std::string decode(const Side& side, std::span<const std::int32_t> ids) { return side.tokenizer.text(side.vocabulary.tokens(ids)); }
+std::string decode(const Side& side, std::span<const std::int32_t> ids) {
+  return side.tokenizer.text(side.vocabulary.tokens(ids));
+}
 
-std::vector<Example> make_examples(const Corpus& corpus, const Side& source, const Side& target, ExampleOptions options, Index* too_long) {
+std::vector<Example> make_examples(const Corpus& corpus, const Side& source, const Side& target, ExampleOptions options,
+                                   Index* too_long) {
   check<Error>(options.max_length >= 0, "examples: max_length must not be negative: {}", options.max_length);
   std::vector<Example> examples;
   examples.reserve(corpus.pairs.size());
@@ -49,8 +53,9 @@ std::vector<Example> make_examples(const Corpus& corpus, const Side& source, con
     if (options.links) {
       for (const auto& [list, mark] : {std::pair(&pair.links.sure, '-'), std::pair(&pair.links.possible, '?')})
         for (const Link& link : *list)
-          check<FileError>(link.source < S && link.target < T, "{}: line {}: link {}{}{} points outside: source tokens {}, target tokens {}",
-                           corpus.name, pair.line, link.source, mark, link.target, S, T);
+          check<FileError>(link.source < S && link.target < T,
+                           "{}: line {}: link {}{}{} points outside: source tokens {}, target tokens {}", corpus.name,
+                           pair.line, link.source, mark, link.target, S, T);
       example.links = pair.links;
     }
     if (options.max_length > 0 && std::max(S, T) > options.max_length) ++left_out;
@@ -85,8 +90,9 @@ Batch make_batch(std::span<const Example> examples, std::span<const Index> rows,
 }
 
 BatchSampler::BatchSampler(std::span<const Example> examples, BatchOptions options, Key key) : options_(options), key_(key) {
-  check<Error>(options.sentences > 0 || (options.sentences == 0 && options.tokens > 0), "batches: a batch needs at least one token or sentence: tokens {}, sentences {}",
-               options.tokens, options.sentences);
+  check<Error>(options.sentences > 0 || (options.sentences == 0 && options.tokens > 0),
+               "batches: a batch needs at least one token or sentence: tokens {}, sentences {}", options.tokens,
+               options.sentences);
   check<Error>(options.window > 0, "batches: window must be at least 1: {}", options.window);
   for (const Example& example : examples) lengths_.push_back({Index(example.source.size()), Index(example.target.size())});
 }
@@ -112,7 +118,8 @@ std::vector<std::vector<Index>> BatchSampler::epoch(Index epoch) const {
   random.shuffle(std::span(order));
   const auto length = [&](Index i) { return lengths_[std::size_t(i)]; };
   if (options_.sentences > 0) {
-    const auto window = std::size_t(options_.sentences > size() / options_.window ? size() : options_.sentences * options_.window);
+    const auto window =
+        std::size_t(options_.sentences > size() / options_.window ? size() : options_.sentences * options_.window);
     for (std::size_t i = 0; i < order.size(); i += window)
       std::stable_sort(order.begin() + std::ptrdiff_t(i), order.begin() + std::ptrdiff_t(std::min(i + window, order.size())),
                        [&](Index a, Index b) { return length(a).source < length(b).source; });
@@ -129,7 +136,8 @@ std::vector<std::vector<Index>> BatchSampler::epoch(Index epoch) const {
 std::vector<std::vector<Index>> BatchSampler::by_length() const {
   std::vector<Index> order(lengths_.size());
   std::iota(order.begin(), order.end(), Index(0));
-  std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) { return lengths_[std::size_t(a)].source < lengths_[std::size_t(b)].source; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](Index a, Index b) { return lengths_[std::size_t(a)].source < lengths_[std::size_t(b)].source; });
   return cut(order);
 }
 

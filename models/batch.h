@@ -40,25 +40,27 @@ struct ExampleOptions {
   Index max_length = 0;                // tokens without eos: pairs with a longer side are left out; 0: no limit
   bool links = true;                   // false: leave them out, as where the tokenizer is not the one they count by
 };
-// FileError, with line and both numbers of tokens, on a link that points outside of them. Pairs left out are added to *too_long.
-std::vector<Example> make_examples(const Corpus& corpus, const Side& source, const Side& target, ExampleOptions options = {}, Index* too_long = nullptr);
+// FileError, with line and both numbers of tokens, on a link that points outside. *too_long grows by the pairs left out.
+std::vector<Example> make_examples(const Corpus& corpus, const Side& source, const Side& target, ExampleOptions options = {},
+                                   Index* too_long = nullptr);
 
 // These examples, padded, with `start` in front of the inputs. Numbers outside of the examples: IndexError
 Batch make_batch(std::span<const Example> examples, std::span<const Index> rows, std::int32_t pad, std::int32_t start);
 
 struct BatchOptions {
-  Index tokens = 2048;                 // target tokens, padding counted: sentences x longest target; source at most 4 times as many
-  Index sentences = 0;                 // > 0: this many sentences a batch instead
-  Index window = 50;                   // by sentences: sorted by source length inside windows of so many batches
+  Index tokens = 2048;   // target tokens, padding counted: sentences x longest target; source tokens at most 4 times as many
+  Index sentences = 0;   // > 0: this many sentences a batch instead
+  Index window = 50;     // by sentences: sorted by source length inside windows of so many batches
 };
 
-// The batches of every epoch, as lists of example indices: a pure function of (key, epoch), so that (epoch, number of the batch) is all there
-// is to resume. By tokens: shuffled, sorted by length (random among equals), cut, batches shuffled. By sentences: the same with windows.
+// The batches of every epoch, as lists of example indices: a pure function of (key, epoch), so that (epoch, number of the
+// batch) is all there is to resume.
+// By tokens: shuffled, sorted by length (random among equals), cut, batches shuffled. By sentences: sorted inside windows.
 class BatchSampler {
  public:
   BatchSampler(std::span<const Example> examples, BatchOptions options, Key key);      // Error on a size below 1
   std::vector<std::vector<Index>> epoch(Index epoch) const;
-  std::vector<std::vector<Index>> by_length() const;                                   // every example once, no chance: for evaluation
+  std::vector<std::vector<Index>> by_length() const;  // every example once, no chance: for evaluation
   Index size() const { return Index(lengths_.size()); }
 
  private:

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <unordered_map>
 
 #include "models/text.h"
 #include "tensor/format.h"
@@ -21,9 +22,10 @@ constexpr std::size_t kLargestModel = std::size_t(64) << 20, kMostPieces = 10000
 constexpr std::string_view kSpace = "\u2581";          // how pieces write a space
 
 // Normalisation tables of SentencePiece 0.1.97: nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf.
-constexpr std::string_view kKnownTables[] = {
-    "51d3684747b35ef99cd4802f37cc1ee0c6bec4d060814f774efb1066d3c167f2", "557b5397b1133d8abb62f7923e5b53ee496d3e36b9f63fd42625077c33688a14",
-    "6cec34e8016fd0d0a2da28b60b00e36b19a275df83786bf6b494bd033c708f83", "b30e4085ba1fad56d2401f4612419b6b3b42c5adc1e04f3aa1806399895d6bdd"};
+constexpr std::string_view kKnownTables[] = {"51d3684747b35ef99cd4802f37cc1ee0c6bec4d060814f774efb1066d3c167f2",
+                                             "557b5397b1133d8abb62f7923e5b53ee496d3e36b9f63fd42625077c33688a14",
+                                             "6cec34e8016fd0d0a2da28b60b00e36b19a275df83786bf6b494bd033c708f83",
+                                             "b30e4085ba1fad56d2401f4612419b6b3b42c5adc1e04f3aa1806399895d6bdd"};
 
 // One field of a protobuf message: `bytes` is the content of a length-delimited one, `whole` the field with its tag.
 struct Field { std::uint64_t number; int type; std::string_view bytes, whole; };
@@ -91,11 +93,12 @@ std::string safe_normalizer(Message spec) {
 }  // namespace
 
 std::string scan_sentencepiece_model(std::string_view model, const std::string& name) {
-  check<FileError>(model.size() <= kLargestModel, "{}: too large: {} bytes, at most {} allowed", name, model.size(), kLargestModel);
+  check<FileError>(model.size() <= kLargestModel, "{}: too large: {} bytes, at most {} allowed", name, model.size(),
+                   kLargestModel);
   std::string out;
   out.reserve(model.size());
   std::size_t pieces = 0;
-  Message proto(model, 0, name);                                     // ModelProto: 1 pieces, 2 trainer, 3 normalizer, 5 denormalizer
+  Message proto(model, 0, name);  // ModelProto: 1 pieces, 2 trainer, 3 normalizer, 5 denormalizer
   for (Field field; proto.next(field);) {
     const std::size_t offset = field.type == 2 ? proto.offset(field) : 0;
     if (field.number == 1 && field.type == 2) {
@@ -134,7 +137,8 @@ std::string scan_sentencepiece_model(std::string_view model, const std::string& 
 struct Bpe::Model {
   std::string bytes;
   sentencepiece::SentencePieceProcessor processor;
-  bool prefixed = false, byte_pieces = false;        // a space goes in front of every line; unknown characters are spelt in bytes <0x41>
+  bool prefixed = false;             // a space goes in front of every line
+  bool byte_pieces = false;          // unknown characters are spelt in bytes: <0x41>
 };
 
 namespace {
@@ -187,14 +191,17 @@ std::string Bpe::text(std::span<const std::string> tokens) const {
 const std::string& Bpe::model() const { return model_->bytes; }
 
 Bpe train_bpe(std::span<const std::string> lines, Index vocabulary_size) {
-  check<Error>(vocabulary_size > 4 && vocabulary_size <= Index(kMostPieces), "bpe: vocabulary size is not in [5, {}]: {}", kMostPieces, vocabulary_size);
+  check<Error>(vocabulary_size > 4 && vocabulary_size <= Index(kMostPieces), "bpe: vocabulary size is not in [5, {}]: {}",
+               kMostPieces, vocabulary_size);
   Lines iterator(lines);
   std::string model;
-  const auto status = sentencepiece::SentencePieceTrainer::Train(
-      {{"model_type", "bpe"}, {"vocab_size", std::to_string(vocabulary_size)}, {"hard_vocab_limit", "false"}, {"character_coverage", "1.0"},
-       {"normalization_rule_name", "identity"}, {"remove_extra_whitespaces", "false"}, {"num_threads", "1"}, {"minloglevel", "3"}},
-      &iterator, &model);
-  check<Error>(status.ok(), "bpe: training on {} lines for {} pieces failed: {}", lines.size(), vocabulary_size, status.error_message());
+  const std::unordered_map<std::string, std::string> options = {
+      {"model_type", "bpe"},         {"vocab_size", std::to_string(vocabulary_size)}, {"hard_vocab_limit", "false"},
+      {"character_coverage", "1.0"}, {"normalization_rule_name", "identity"},         {"remove_extra_whitespaces", "false"},
+      {"num_threads", "1"},          {"minloglevel", "3"}};
+  const auto status = sentencepiece::SentencePieceTrainer::Train(options, &iterator, &model);
+  check<Error>(status.ok(), "bpe: training on {} lines for {} pieces failed: {}", lines.size(), vocabulary_size,
+               status.error_message());
   return Bpe(model);
 }
 
@@ -203,7 +210,9 @@ Bpe train_bpe(std::span<const std::string> lines, Index vocabulary_size) {
 struct Bpe::Model { std::string bytes; };
 
 bool has_sentencepiece() { return false; }
-Bpe::Bpe(std::string_view) { fail<Error>("tokenizer bpe: this build is without SentencePiece; install libsentencepiece-dev and build again"); }
+Bpe::Bpe(std::string_view) {
+  fail<Error>("tokenizer bpe: this build is without SentencePiece; install libsentencepiece-dev and build again");
+}
 std::vector<std::string> Bpe::tokens(std::string_view) const { return {}; }
 std::string Bpe::text(std::span<const std::string>) const { return {}; }
 const std::string& Bpe::model() const { return model_->bytes; }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Subwords by SentencePiece (Kudo & Richardson 2018, arXiv 1808.06226) with byte pair merges (Sennrich et al. 2016, arXiv 1508.07909).
+// Subwords by SentencePiece (Kudo & Richardson 2018, arXiv 1808.06226)
+// with byte pair merges (Sennrich et al. 2016, arXiv 1508.07909).
 #pragma once
 #include <memory>
 #include <span>
@@ -15,9 +16,9 @@ bool has_sentencepiece();                          // was the library there when
 
 class Bpe {
  public:
-  explicit Bpe(std::string_view model);            // the bytes of a SentencePiece model; scanned first. FileError; Error without the library
+  explicit Bpe(std::string_view model);  // bytes of a SentencePiece model, scanned first. FileError; Error without the library
   std::vector<std::string> tokens(std::string_view line) const;
-  std::string text(std::span<const std::string> tokens) const;     // text(tokens(line)) = line, except that U+2581 becomes a space
+  std::string text(std::span<const std::string> tokens) const;  // text(tokens(line)) = line, except that U+2581 becomes a space
   const std::string& model() const;
 
  private:
@@ -28,9 +29,9 @@ class Bpe {
 // Learns about `vocabulary_size` pieces, fewer where the text has no more, and changes no character. Error where it cannot.
 Bpe train_bpe(std::span<const std::string> lines, Index vocabulary_size);
 
-// What the library should never see, refused before it does: not a protobuf message, over 64 MB, over a million pieces, a piece that is
-// empty, over 1 KiB, no UTF-8 or holds a NUL. Tables of character normalisation are taken out unless they are the library's own.
-// Returns the model as it may be loaded. FileError with piece and byte offset.
+// What the library should never see, refused before it does: not a protobuf message, over 64 MB, over a million pieces, a piece
+// that is empty, over 1 KiB, no UTF-8 or holds a NUL. Tables of character normalisation are taken out unless they are the
+// library's own. Returns the model as it may be loaded. FileError with piece and byte offset.
 std::string scan_sentencepiece_model(std::string_view model, const std::string& name = "sentencepiece model");
 
 }  // namespace heed

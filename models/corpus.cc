@@ -77,7 +77,8 @@ Corpus read_tsv(const std::string& path, CorpusOptions options) {
     if (columns < 2 && !is_blank(line))
       fail<FileError>("{}: line {}: one column, expected source TAB target: {}", path, reader.number(), in_quotes(line));
     corpus.report.further_columns += columns > 4;
-    add(corpus, {std::string(column[0]), std::string(column[1]), {links(column[2], '-', reader), links(column[3], '?', reader)}, reader.number()}, options);
+    Alignment alignment{links(column[2], '-', reader), links(column[3], '?', reader)};
+    add(corpus, {std::string(column[0]), std::string(column[1]), std::move(alignment), reader.number()}, options);
   }
   corpus.report.text = reader.report;
   check_not_empty(corpus);
@@ -93,7 +94,8 @@ Corpus read_parallel(const std::string& source_path, const std::string& target_p
     if (more != more_targets) {
       while (sources.next(source)) {}
       while (targets.next(target)) {}
-      fail<FileError>("numbers of lines differ: {} has {}, {} has {}", source_path, sources.number(), target_path, targets.number());
+      fail<FileError>("numbers of lines differ: {} has {}, {} has {}", source_path, sources.number(), target_path,
+                      targets.number());
     }
     if (!more) break;
     add(corpus, {source, target, {}, sources.number()}, options);
@@ -104,15 +106,16 @@ Corpus read_parallel(const std::string& source_path, const std::string& target_p
 }
 
 CorpusSplit split_by_source(const Corpus& corpus, SplitOptions options) {
-  check<Error>(options.dev >= 0 && options.test >= 0, "split by source: sizes must not be negative: dev {}, test {}", options.dev, options.test);
+  check<Error>(options.dev >= 0 && options.test >= 0, "split by source: sizes must not be negative: dev {}, test {}",
+               options.dev, options.test);
   std::vector<Digest> digests;
   for (const Pair& pair : corpus.pairs) digests.push_back(digest(pair.source));
   std::vector<Digest> order = digests;
   std::sort(order.begin(), order.end());
   order.erase(std::unique(order.begin(), order.end()), order.end());
   const auto dev = std::size_t(options.dev), test = dev + std::size_t(options.test);
-  check<Error>(test < order.size(), "split by source: nothing is left to train: dev {}, test {}, different source sentences {}", options.dev,
-               options.test, order.size());
+  check<Error>(test < order.size(), "split by source: nothing is left to train: dev {}, test {}, different source sentences {}",
+               options.dev, options.test, order.size());
   CorpusSplit split{{corpus.name + " (train)", {}, {}}, {corpus.name + " (dev)", {}, {}}, {corpus.name + " (test)", {}, {}}};
   std::set<Digest> taken;
   for (std::size_t i = 0; i < digests.size(); ++i) {
@@ -132,7 +135,8 @@ CorpusSplit split_by_source(const Corpus& corpus, SplitOptions options) {
 Index shared_sources(const Corpus& train, const Corpus& other) {
   std::unordered_set<std::string> known;
   for (const Pair& pair : train.pairs) known.insert(source_key(pair.source));
-  return std::count_if(other.pairs.begin(), other.pairs.end(), [&](const Pair& pair) { return known.contains(source_key(pair.source)); });
+  return std::count_if(other.pairs.begin(), other.pairs.end(),
+                       [&](const Pair& pair) { return known.contains(source_key(pair.source)); });
 }
 
 }  // namespace heed

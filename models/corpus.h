@@ -31,7 +31,7 @@ struct Corpus {
   CorpusReport report;
 };
 
-// "train.tsv: 20000 lines, 19998 pairs, 1 of them left out as too long, 2 lines skipped for an empty side, 3 invalid byte sequences replaced"
+// "train.tsv: 20000 lines, 19998 pairs, 1 of them left out as too long, 2 lines skipped for an empty side, .."
 std::string to_string(const Corpus& corpus);
 
 struct CorpusOptions {
@@ -48,8 +48,8 @@ Corpus read_parallel(const std::string& source_path, const std::string& target_p
 struct SplitOptions { Index dev = 1500, test = 1500; };      // numbers of source sentences
 struct CorpusSplit { Corpus train, dev, test; };
 
-// No source sentence (cleaned, lower case) stands in two parts: its SHA-256 decides, the lowest go to dev, the next to test, so the split
-// depends on nothing but the sentences. All text is cleaned. Dev and test keep the first target of each source. Error: nothing is left to train.
+// No source sentence (cleaned, lower case) stands in two parts: its SHA-256 decides, the lowest go to dev, the next to test.
+// All text is cleaned. Dev and test keep the first target of each source. Error: nothing is left to train.
 CorpusSplit split_by_source(const Corpus& corpus, SplitOptions options = {});
 
 // How many pairs of `other` have a source sentence (cleaned, lower case) that `train` has as well.

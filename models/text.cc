@@ -47,7 +47,8 @@ Character character_at(std::string_view text, std::size_t at) {
   const std::size_t size = lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
   if (size == 0) return {0xFFFD, 1, false};
   // Range of the second byte: no overlong forms, no surrogates, nothing beyond U+10FFFF.
-  const std::uint8_t low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80, high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+  const std::uint8_t low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+  const std::uint8_t high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
   if (byte(1) < low || byte(1) > high) return {0xFFFD, 1, false};
   char32_t code = char32_t(lead & (0x7F >> size)) << 6 | (byte(1) & 0x3F);
   for (std::size_t i = 2; i < size; ++i) {
@@ -102,8 +103,8 @@ std::string nfc(std::string_view text) {
   if (surely_nfc(text)) return is_utf8(text) ? std::string(text) : repaired(text);
   const std::string valid = is_utf8(text) ? std::string(text) : repaired(text);
   utf8proc_uint8_t* composed = nullptr;
-  const auto size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(valid.data()), utf8proc_ssize_t(valid.size()), &composed,
-                                 utf8proc_option_t(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  const auto size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(valid.data()), utf8proc_ssize_t(valid.size()),
+                                 &composed, utf8proc_option_t(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
   if (size < 0) throw std::bad_alloc();                              // on valid UTF-8 only memory can be missing
   const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> owner(composed, &std::free);
   return std::string(reinterpret_cast<const char*>(composed), std::size_t(size));
@@ -125,7 +126,8 @@ std::string lower(std::string_view text) {
 
 bool is_space(char32_t code) {
   return (code >= 0x9 && code <= 0xD) || (code >= 0x1C && code <= 0x20) || code == 0x85 || code == 0xA0 || code == 0x1680 ||
-         (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F || code == 0x205F || code == 0x3000;
+         (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F || code == 0x205F ||
+         code == 0x3000;
 }
 
 bool is_blank(std::string_view text) {
@@ -138,7 +140,8 @@ bool is_blank(std::string_view text) {
 }
 
 bool is_word(char32_t code) {
-  if (code < 0x80) return (code >= '0' && code <= '9') || (code >= 'A' && code <= 'Z') || (code >= 'a' && code <= 'z') || code == '_';
+  if (code < 0x80)
+    return (code >= '0' && code <= '9') || (code >= 'A' && code <= 'Z') || (code >= 'a' && code <= 'z') || code == '_';
   const auto category = utf8proc_category(utf8proc_int32_t(code));
   return is_letter(code) || (category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO);
 }
@@ -195,16 +198,18 @@ bool LineReader::fill() {
   ended_ = n == 0;
   if (first) {
     if (buffer_.starts_with("\xEF\xBB\xBF")) at_ = 3, ++report.byte_order_marks;
-    check<FileError>(!buffer_.starts_with("\xFF\xFE") && !buffer_.starts_with("\xFE\xFF"), "{}: not UTF-8 text: UTF-16 byte order mark", path_);
+    check<FileError>(!buffer_.starts_with("\xFF\xFE") && !buffer_.starts_with("\xFE\xFF"),
+                     "{}: not UTF-8 text: UTF-16 byte order mark", path_);
     Index zeros = 0, invalid = 0;
     for (std::size_t i = 0; i < buffer_.size();) {
       const Character c = character_at(buffer_, i);
       zeros += c.code == 0, invalid += !c.valid;
       i += c.size;
     }
-    // Compressed data has one NUL in 256 bytes; Latin-1 prose has one accent in 20; other 8-bit alphabets are invalid nearly everywhere.
+    // Compressed data: one NUL in 256 bytes. Latin-1 prose: one accent in 20. Other 8-bit alphabets: invalid nearly everywhere.
     check<FileError>(zeros <= 4 + Index(n) / 1024, "{}: not text: {} NUL bytes among the first {}", path_, zeros, n);
-    check<FileError>(invalid <= 16 + Index(n) / 5, "{}: not UTF-8 text: {} invalid byte sequences among the first {} bytes", path_, invalid, n);
+    check<FileError>(invalid <= 16 + Index(n) / 5, "{}: not UTF-8 text: {} invalid byte sequences among the first {} bytes",
+                     path_, invalid, n);
   }
   return n > 0;
 }
@@ -212,7 +217,8 @@ bool LineReader::fill() {
 bool LineReader::next(std::string& line) {
   std::size_t end, dropped = 0;
   while ((end = buffer_.find('\n', at_)) == buffer_.npos) {
-    if (buffer_.size() - at_ > kLongestLine) dropped += buffer_.size() - at_, at_ = buffer_.size();     // only its length is wanted
+    const std::size_t unread = buffer_.size() - at_;
+    if (unread > kLongestLine) dropped += unread, at_ = buffer_.size();          // only its length is wanted
     if (!fill()) break;
   }
   if (end == buffer_.npos && at_ == buffer_.size() && dropped == 0) return false;
@@ -220,7 +226,8 @@ bool LineReader::next(std::string& line) {
   at_ += raw.size() + (end != buffer_.npos);
   ++report.lines;
   const std::size_t length = dropped + raw.size();
-  check<FileError>(length <= kLongestLine, "{}: line {}: {} bytes, at most {} allowed", path_, report.lines, length, kLongestLine);
+  check<FileError>(length <= kLongestLine, "{}: line {}: {} bytes, at most {} allowed", path_, report.lines, length,
+                   kLongestLine);
   if (raw.ends_with('\r')) raw.remove_suffix(1), ++report.carriage_returns;
   if (is_utf8(raw) && raw.find('\0') == raw.npos) line = raw;
   else line = repaired(raw, &report.invalid);

@@ -10,14 +10,14 @@
 
 namespace heed {
 
-// The character at `at` and its length in bytes. Where the bytes are no UTF-8 (overlong, surrogate, cut, beyond U+10FFFF): U+FFFD and the
-// length of the maximal subpart (Unicode 15.0, 3.9), at least 1.
+// The character at `at` and its length in bytes. Where the bytes are no UTF-8 (overlong, surrogate, cut, beyond U+10FFFF):
+// U+FFFD and the length of the maximal subpart (Unicode 15.0, 3.9), at least 1.
 struct Character { char32_t code; std::size_t size; bool valid; };
 Character character_at(std::string_view text, std::size_t at);
 void append(std::string& text, char32_t code);
 
 bool is_utf8(std::string_view text);
-std::string repaired(std::string_view text, Index* replaced = nullptr);   // invalid sequences and NUL become U+FFFD, counted in *replaced
+std::string repaired(std::string_view text, Index* replaced = nullptr);   // invalid sequences and NUL -> U+FFFD, counted
 std::vector<std::string> characters(std::string_view text);               // one string a code point
 
 std::string nfc(std::string_view text);
@@ -39,8 +39,8 @@ struct TextReport {
   Index lines = 0, invalid = 0, byte_order_marks = 0, carriage_returns = 0;   // invalid: byte sequences that became U+FFFD
 };
 
-// Lines of a UTF-8 file one by one; only LF ends a line. BOM and CR before LF are removed, invalid bytes and NUL become U+FFFD; all is
-// counted. FileError: cannot be read; a line over 1 MiB (with its number and length); not text: a first block full of NUL or invalid bytes.
+// Lines of a UTF-8 file one by one; only LF ends a line. BOM and CR before LF are removed, invalid bytes and NUL become U+FFFD;
+// all is counted. FileError: unreadable; a line over 1 MiB (number and length); a first block full of NUL or invalid bytes.
 class LineReader {
  public:
   explicit LineReader(const std::string& path) : path_(path), file_(path, InputFile::Kind::any) {}

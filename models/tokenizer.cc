@@ -83,10 +83,13 @@ Split split_words(std::string_view line) {
 bool begins_word(std::string_view token) { return !token.empty() && is_word(character_at(token, 0).code); }
 bool begins_digit(std::string_view token) { return !token.empty() && token[0] >= '0' && token[0] <= '9'; }
 bool separates_digits(std::string_view token) { return token == "." || token == "," || token == ":"; }
-bool is_initial(std::string_view token) { return begins_word(token) && character_at(token, 0).size == token.size() && !begins_digit(token); }
+bool is_initial(std::string_view token) {
+  return begins_word(token) && character_at(token, 0).size == token.size() && !begins_digit(token);
+}
 
 struct Word : Tokenizer::Rule {
-  explicit Word(const TokenizerOptions& options) : no_space_before(characters(options.no_space_before)), no_space_after(characters(options.no_space_after)) {}
+  explicit Word(const TokenizerOptions& options)
+      : no_space_before(characters(options.no_space_before)), no_space_after(characters(options.no_space_after)) {}
 
   std::vector<std::string> tokens(std::string_view line) const override { return split_words(clean(line)).tokens; }
 
@@ -105,20 +108,22 @@ struct Word : Tokenizer::Rule {
     const std::string &left = tokens[i - 1], &right = tokens[i];
     if (left == "\"" && open) return false;
     if (right == "\"") return !open && std::ranges::find(no_space_after, left) == no_space_after.end();
-    const auto digit = [&](std::size_t at) { return at < tokens.size() && begins_digit(tokens[at]); };               // 3.14  1,000  10:30
+    const auto digit = [&](std::size_t at) { return at < tokens.size() && begins_digit(tokens[at]); };  // 3.14  1,000  10:30
     if (separates_digits(left) && digit(i - 2) && digit(i)) return false;
     if (separates_digits(right) && digit(i - 1) && digit(i + 1)) return false;
     const auto initial = [&](std::size_t at) { return at < tokens.size() && is_initial(tokens[at]); };               // F.B.I.
     if (left == "." && initial(i - 2) && initial(i) && i + 1 < tokens.size() && tokens[i + 1] == ".") return false;
-    return std::ranges::find(no_space_before, right) == no_space_before.end() && std::ranges::find(no_space_after, left) == no_space_after.end();
+    return std::ranges::find(no_space_before, right) == no_space_before.end() &&
+           std::ranges::find(no_space_after, left) == no_space_after.end();
   }
 
   std::vector<std::string> no_space_before, no_space_after;
 };
 
-// Majority of the text on whether a space parts a mark from what stands beside it; a mark seen less than five times keeps its default.
+// The text's majority on whether a space parts a mark from what stands beside it; a mark seen less than five times keeps its
+// default.
 void learn_spacing(TokenizerOptions& options, std::span<const std::string> lines) {
-  std::array<std::map<std::string, Index>, 2> balance, seen;         // [before, after the mark]: with a space minus without; both together
+  std::array<std::map<std::string, Index>, 2> balance, seen;  // [before, after]: with a space minus without, both together
   for (const std::string& line : lines) {
     const Split split = split_words(clean(line));
     for (std::size_t i = 1; i < split.tokens.size(); ++i) {
@@ -158,7 +163,8 @@ Maker maker(const std::string& name) {
 
 }  // namespace
 
-Tokenizer::Tokenizer(TokenizerOptions options, std::string_view model) : options_(std::move(options)), rule_(maker(options_.name)(options_, model)) {}
+Tokenizer::Tokenizer(TokenizerOptions options, std::string_view model)
+    : options_(std::move(options)), rule_(maker(options_.name)(options_, model)) {}
 
 std::vector<std::string> Tokenizer::tokens(std::string_view line) const {
   if (options_.lowercase) return rule_->tokens(lower(nfc(line)));
@@ -185,7 +191,8 @@ Tokenizer train_tokenizer(TokenizerOptions options, std::span<const std::string>
 
 std::string to_json(const TokenizerOptions& options) {
   nlohmann::ordered_json json{{"name", options.name}, {"lowercase", options.lowercase}};
-  if (options.name == "word") json["no_space_before"] = options.no_space_before, json["no_space_after"] = options.no_space_after;
+  if (options.name == "word")
+    json["no_space_before"] = options.no_space_before, json["no_space_after"] = options.no_space_after;
   return json.dump();
 }
 
@@ -196,8 +203,10 @@ TokenizerOptions tokenizer_options_from_json(std::string_view text) {
   for (const auto& [key, value] : json.items()) {
     std::string* const string = key == "name" ? &options.name : key == "no_space_before" ? &options.no_space_before
                               : key == "no_space_after" ? &options.no_space_after : nullptr;
-    check<Error>(string || key == "lowercase", "tokenizer: unknown key: {}; there are name, lowercase, no_space_before, no_space_after", in_quotes(key));
-    check<Error>(string ? value.is_string() : value.is_boolean(), "tokenizer: {} must be {}: {}", key, string ? "a string" : "true or false", value.dump());
+    check<Error>(string || key == "lowercase",
+                 "tokenizer: unknown key: {}; there are name, lowercase, no_space_before, no_space_after", in_quotes(key));
+    check<Error>(string ? value.is_string() : value.is_boolean(), "tokenizer: {} must be {}: {}", key,
+                 string ? "a string" : "true or false", value.dump());
     if (string) *string = value.get<std::string>(); else options.lowercase = value.get<bool>();
   }
   maker(options.name);

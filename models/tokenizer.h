@@ -43,7 +43,8 @@ class Tokenizer {
 
 std::vector<std::string> tokenizer_names();
 
-// Learns from lines what the tokenizer needs: word the spacing of each mark (French sets ? apart, English does not), bpe its merges.
+// Learns from lines what the tokenizer needs: word the spacing of each mark (French sets ? apart, English does not), bpe its
+// merges.
 Tokenizer train_tokenizer(TokenizerOptions options, std::span<const std::string> lines, Index vocabulary_size = 8000);
 
 // {"name": "word", "lowercase": true, ...}. Error on an unknown key, a wrong type, an unknown name.

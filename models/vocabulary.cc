@@ -26,7 +26,8 @@ std::string escaped(std::string_view piece) {
 
 }  // namespace
 
-Vocabulary::Vocabulary(std::vector<std::string> pieces, const std::string& name, const char* unit, Index first) : pieces_(std::move(pieces)) {
+Vocabulary::Vocabulary(std::vector<std::string> pieces, const std::string& name, const char* unit, Index first)
+    : pieces_(std::move(pieces)) {
   check<FileError>(pieces_.size() <= kMostPieces, "{}: {} pieces, at most {} allowed", name, pieces_.size(), kMostPieces);
   ids_.reserve(pieces_.size());
   for (Index i = 0; i < size(); ++i) {
@@ -83,10 +84,13 @@ void count_tokens(TokenCounts& counts, std::span<const std::string> tokens) {
 
 Vocabulary build_vocabulary(const TokenCounts& counts, VocabularyOptions options) {
   check<Error>(options.min_count >= 1, "vocabulary: min_count must be at least 1: {}", options.min_count);
-  check<Error>(options.max_size == 0 || options.max_size > 4, "vocabulary: max_size must be 0 or more than the 4 special pieces: {}", options.max_size);
+  check<Error>(options.max_size == 0 || options.max_size > 4,
+               "vocabulary: max_size must be 0 or more than the 4 special pieces: {}", options.max_size);
   std::vector<std::pair<Index, std::string_view>> order;
   for (const auto& [token, count] : counts)
-    if (count >= options.min_count && token.size() <= kLongestPiece && std::find(std::begin(kSpecial), std::end(kSpecial), token) == std::end(kSpecial)) order.emplace_back(-count, token);
+    if (count >= options.min_count && token.size() <= kLongestPiece &&
+        std::find(std::begin(kSpecial), std::end(kSpecial), token) == std::end(kSpecial))
+      order.emplace_back(-count, token);
   std::sort(order.begin(), order.end());
   const std::size_t most = options.max_size > 0 ? std::size_t(options.max_size) : kMostPieces;
   order.resize(std::min({order.size(), most - 4, kMostPieces - 4}));
@@ -110,14 +114,16 @@ Vocabulary load_vocabulary(const std::string& path) {
     const std::string_view raw = std::string_view(text).substr(at, end - at);
     at = end + 1;
     if (line == 1) {
-      check<FileError>(raw == kHeader, "{}: line 1: not a vocabulary of this version: expected \"{}\", found {}", path, kHeader, in_quotes(raw));
+      check<FileError>(raw == kHeader, "{}: line 1: not a vocabulary of this version: expected \"{}\", found {}", path, kHeader,
+                       in_quotes(raw));
       continue;
     }
     std::string piece;
     for (std::size_t i = 0; i < raw.size(); ++i) {
       if (raw[i] != '\\') { piece += raw[i]; continue; }
       const std::size_t letter = i + 1 < raw.size() ? kLetter.find(raw[++i]) : kLetter.npos;
-      if (letter == kLetter.npos) fail<FileError>("{}: line {}: a backslash is followed by s, t, r, n or a backslash: {}", path, line, in_quotes(raw));
+      if (letter == kLetter.npos)
+        fail<FileError>("{}: line {}: a backslash is followed by s, t, r, n or a backslash: {}", path, line, in_quotes(raw));
       piece += kPlain[letter];
     }
     check<FileError>(line <= kMostPieces + 1, "{}: line {}: more than {} pieces", path, line, kMostPieces);

@@ -22,9 +22,10 @@ template <class T> using StringMap = std::unordered_map<std::string, T, StringHa
 class Vocabulary {
  public:
   Vocabulary() : Vocabulary(std::vector<std::string>{"<pad>", "<unk>", "<s>", "</s>"}) {}
-  // Piece i has id i. FileError `<name>: <unit> <first + i>: ...` on a piece that is empty, repeated, no UTF-8, with a NUL or over 1 KiB,
-  // on a missing special piece and beyond a million pieces.
-  explicit Vocabulary(std::vector<std::string> pieces, const std::string& name = "vocabulary", const char* unit = "piece", Index first = 0);
+  // Piece i has id i. FileError `<name>: <unit> <first + i>: ...` on a piece that is empty, repeated, no UTF-8, with a NUL or
+  // over 1 KiB, on a missing special piece and beyond a million pieces.
+  explicit Vocabulary(std::vector<std::string> pieces, const std::string& name = "vocabulary", const char* unit = "piece",
+                      Index first = 0);
 
   std::int32_t pad, unk, bos, eos;                   // ids of <pad> <unk> <s> </s>; 0, 1, 2, 3 in vocabularies built here
 

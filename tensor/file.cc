@@ -184,7 +184,8 @@ void AtomicFile::compare() {
   }
   if (size == written_ && sum.value() == checksum_.value()) return;
   discard();
-  throw FileError(fmt::format("{}: read back differs from what was written: {} bytes written, {} read", path_, written_, size), EIO);
+  throw FileError(fmt::format("{}: read back differs from what was written: {} bytes written, {} read", path_, written_, size),
+                  EIO);
 }
 
 void AtomicFile::commit() {
@@ -198,7 +199,8 @@ void AtomicFile::commit() {
   temporary_.clear();
   const Descriptor folder{retry([&] { return ::open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); })};
   // EINVAL: a file system without sync of directories
-  if (folder.fd < 0 || (retry([&] { return ::fsync(folder.fd); }) < 0 && errno != EINVAL)) refused(path_, "cannot sync its folder", errno);
+  if (folder.fd < 0 || (retry([&] { return ::fsync(folder.fd); }) < 0 && errno != EINVAL))
+    refused(path_, "cannot sync its folder", errno);
 }
 
 void write_file_atomically(const std::string& path, std::string_view bytes) {

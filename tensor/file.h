@@ -35,10 +35,10 @@ class InputFile {
   std::uint64_t size_ = 0, position_ = 0;
 };
 
-// A new version of a file, invisible until commit: written beside `path` under a temporary name, synced, read again and compared,
-// renamed over `path`, the directory synced. The file keeps its mode (a new one gets the umask's); a symbolic link is followed; a
-// device or pipe is written to directly. Whatever fails throws FileError with path and reason, removes the temporary and leaves the
-// old file as it was.
+// A new version of a file, invisible until commit: written beside `path` under a temporary name, synced, read again and
+// compared, renamed over `path`, the directory synced. The file keeps its mode (a new one gets the umask's); a symbolic link is
+// followed; a device or pipe is written to directly. Whatever fails throws FileError with path and reason, removes the
+// temporary and leaves the old file as it was.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::string& path);
@@ -47,7 +47,9 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   void write(std::string_view bytes);
-  void write(std::span<const std::byte> bytes) { write(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size())); }
+  void write(std::span<const std::byte> bytes) {
+    write(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+  }
   void commit();
 
  private:
@@ -65,7 +67,7 @@ class AtomicFile {
 
 void write_file_atomically(const std::string& path, std::string_view bytes);
 
-// Names of AtomicFile's temporaries begin with this: a program that holds the lock of a directory may delete what a crash left there.
+// Names of AtomicFile's temporaries begin with this: who holds the lock of a folder may delete what a crash left there.
 inline constexpr std::string_view kTemporaryPrefix = ".heed-tmp-";
 
 }  // namespace heed

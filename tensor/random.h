@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers by counter: a number is a function of (key, counter), so there is no generator state to share, save or restore.
+// Random numbers by counter: a number is a function of (key, counter), there is no generator state to share, save or restore.
 // Everything here is exact integer arithmetic or IEEE double arithmetic in a fixed order: the same bits on every machine.
 #pragma once
 #include <array>
@@ -38,7 +38,8 @@ class Key {
 };
 
 // Philox 4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3", 4.3), with Random123's constants.
-// Round on the counter c with the key k:  c' = (high(M1 c2) ⊕ c1 ⊕ k0, low(M1 c2), high(M0 c0) ⊕ c3 ⊕ k1, low(M0 c0)),  k' = k + W.
+// A round on the counter c with the key k:
+//   c' = (high(M1 c2) ⊕ c1 ⊕ k0, low(M1 c2), high(M0 c0) ⊕ c3 ⊕ k1, low(M0 c0)),  k' = k + W
 // Words: k = (low, high half of key), c = (low, high half of counter_low, low, high half of counter_high).
 constexpr std::array<std::uint32_t, 4> philox(Key key, std::uint64_t counter_low, std::uint64_t counter_high = 0) {
   auto k0 = std::uint32_t(key.bits()), k1 = std::uint32_t(key.bits() >> 32);

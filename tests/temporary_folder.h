@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include <filesystem>
+#include <fstream>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -22,6 +23,12 @@ struct TemporaryFolder {
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
   const std::string& path() const { return path_; }
+  // Without the syncs of write_file_atomically, and of a file system when a file is truncated: for loops over many files.
+  std::string write(std::string_view name, std::string_view bytes) const {
+    std::filesystem::remove(*this / name);
+    std::ofstream(*this / name, std::ios::binary) << bytes;
+    return *this / name;
+  }
   std::string operator/(std::string_view name) const { return path_ + "/" + std::string(name); }
 
  private:

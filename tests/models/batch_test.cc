@@ -81,11 +81,14 @@ TEST_CASE("examples: ids, links, lengths") {
   CHECK(make_examples(corpus, source, target, {.max_length = 1}).size() == 1);
 
   corpus.pairs[1].links.sure = {{1, 0}};
-  CHECK(message_of<FileError>([&] { make_examples(corpus, source, target); }) == "x.tsv: line 3: link 1-0 points outside: source tokens 1, target tokens 4");
+  CHECK(message_of<FileError>([&] { make_examples(corpus, source, target); }) ==
+        "x.tsv: line 3: link 1-0 points outside: source tokens 1, target tokens 4");
   CHECK(make_examples(corpus, source, target, {.links = false})[0].links.sure.empty());
   corpus.pairs[1].links = {{}, {{0, 4}}};
-  CHECK(message_of<FileError>([&] { make_examples(corpus, source, target); }) == "x.tsv: line 3: link 0?4 points outside: source tokens 1, target tokens 4");
-  CHECK(message_of([&] { make_examples(corpus, source, target, {.max_length = -1}); }) == "examples: max_length must not be negative: -1");
+  CHECK(message_of<FileError>([&] { make_examples(corpus, source, target); }) ==
+        "x.tsv: line 3: link 0?4 points outside: source tokens 1, target tokens 4");
+  CHECK(message_of([&] { make_examples(corpus, source, target, {.max_length = -1}); }) ==
+        "examples: max_length must not be negative: -1");
 }
 
 TEST_CASE("batches by tokens: every example once, within the limit, little padding") {
@@ -100,7 +103,8 @@ TEST_CASE("batches by tokens: every example once, within the limit, little paddi
   for (const auto& batch : batches) {
     Index S = 0, T = 0;
     for (Index i : batch) {
-      S = std::max(S, Index(examples[std::size_t(i)].source.size())), T = std::max(T, Index(examples[std::size_t(i)].target.size()));
+      S = std::max(S, Index(examples[std::size_t(i)].source.size())),
+      T = std::max(T, Index(examples[std::size_t(i)].target.size()));
       real += Index(examples[std::size_t(i)].source.size() + examples[std::size_t(i)].target.size());
     }
     const Index n = Index(batch.size());
@@ -133,7 +137,8 @@ TEST_CASE("batches by sentences: sorted inside windows of 50 batches") {
 TEST_CASE("batches: an epoch is a function of key and number, nothing else") {
   const std::vector<Example> examples = random_examples(600, 20);
   for (const BatchOptions& options : {BatchOptions{.tokens = 200}, BatchOptions{.sentences = 16}}) {
-    const BatchSampler a(examples, options, Key(Seed{1})), b(examples, options, Key(Seed{1})), c(examples, options, Key(Seed{2}));
+    const BatchSampler a(examples, options, Key(Seed{1})), b(examples, options, Key(Seed{1})),
+        c(examples, options, Key(Seed{2}));
     const Batches fifth = a.epoch(5);
     CHECK(b.epoch(5) == fifth);                          // without the epochs before
     CHECK(a.epoch(5) == fifth);
@@ -152,7 +157,8 @@ TEST_CASE("batches: an epoch is a function of key and number, nothing else") {
 TEST_CASE("batches: nothing to batch, mistakes") {
   CHECK(BatchSampler({}, {}, Key(Seed{1})).epoch(0).empty());
   CHECK(BatchSampler({}, {}, Key(Seed{1})).by_length().empty());
-  CHECK(message_of([] { BatchSampler({}, {.tokens = 0}, Key(Seed{1})); }) == "batches: a batch needs at least one token or sentence: tokens 0, sentences 0");
+  CHECK(message_of([] { BatchSampler({}, {.tokens = 0}, Key(Seed{1})); }) ==
+        "batches: a batch needs at least one token or sentence: tokens 0, sentences 0");
   CHECK_THROWS_AS(BatchSampler({}, {.sentences = -2}, Key(Seed{1})), Error);
   CHECK(message_of([] { BatchSampler({}, {.window = 0}, Key(Seed{1})); }) == "batches: window must be at least 1: 0");
 }

@@ -7,7 +7,7 @@
 #include <functional>
 
 #include "tensor/error.h"
-#include "tensor/file.h"
+#include "tensor/random.h"
 #include "tests/temporary_folder.h"
 
 using namespace heed;
@@ -23,8 +23,7 @@ template <class E = FileError> std::string message_of(const std::function<void()
 struct Written {
   TemporaryFolder folder;
   std::string path(const std::string& bytes, std::string_view name = "x.tsv") const {
-    write_file_atomically(folder / name, bytes);
-    return folder / name;
+    return folder.write(name, bytes);
   }
 };
 
@@ -52,14 +51,25 @@ TEST_CASE("corpus: tab-separated pairs with and without links") {
 
 TEST_CASE("corpus: what is mended or left out is counted") {
   const Written w;
-  const std::string path = w.path("\xEF\xBB\xBF" "a\tb\r\n" "\tempty\n" "empty\t\n" "\u00A0\u202F\tblank\n" "\n" "bad \xff\tx\xC0\xAF\n" "five\tcolumns\t\t\tmore\tand more\n" "last\tline");
+  const std::string path = w.path(
+      "\xEF\xBB\xBF"
+      "a\tb\r\n"
+      "\tempty\n"
+      "empty\t\n"
+      "\u00A0\u202F\tblank\n"
+      "\n"
+      "bad \xff\tx\xC0\xAF\n"
+      "five\tcolumns\t\t\tmore\tand more\n"
+      "last\tline");
   const Corpus c = read_tsv(path);
   CHECK(joined(c) == "a|b;bad \uFFFD|x\uFFFD\uFFFD;five|columns;last|line;");
   CHECK(c.pairs[3].line == 8);
   CHECK(c.report.empty == 4);
   CHECK(c.report.further_columns == 1);
-  CHECK(to_string(c) == path + ": 8 lines, 4 pairs, 4 lines skipped for an empty side, 3 invalid byte sequences replaced, 1 byte order marks removed, "
-                               "1 carriage returns removed, 1 lines with further columns, which are ignored");
+  CHECK(to_string(c) == path +
+                            ": 8 lines, 4 pairs, 4 lines skipped for an empty side, 3 invalid byte sequences replaced, 1 byte "
+                            "order marks removed, "
+                            "1 carriage returns removed, 1 lines with further columns, which are ignored");
   const Corpus all = read_tsv(path, {.skip_empty = false});              // pair n answers line n
   CHECK(all.pairs.size() == 8);
   CHECK(all.report.empty == 0);
@@ -77,7 +87,8 @@ TEST_CASE("corpus: bad files") {
   CHECK(error("a\tb\nonly one\n") == x + ": line 2: one column, expected source TAB target: \"only one\"");
   CHECK(error("one\ntwo\nthree\n") == x + ": line 1: one column, expected source TAB target: \"one\"");
   CHECK(error("\ta\nb\t\n\n") == "no sentence pairs: " + x + ": 3 lines, 0 pairs, 3 lines skipped for an empty side");
-  CHECK(error("a\tb\t0-0 x-1\n") == x + ": line 1: alignment: a link is written i-j, source and target word counted from 0: \"x-1\"");
+  CHECK(error("a\tb\t0-0 x-1\n") ==
+        x + ": line 1: alignment: a link is written i-j, source and target word counted from 0: \"x-1\"");
   for (const char* link : {"0", "0-", "-0", "0-x", "0--1", "-1-0", "0-0-0", "0?0", "99999999999999999999-0", "0.5-1", "CC-BY"})
     CHECK(error("a\tb\nc\td\t0-0 " + std::string(link) + "\n").starts_with(x + ": line 2: alignment: "));
   CHECK(error("a\tb\t0-0\t0-0\n").starts_with(x + ": line 1: alignment: a link is written i?j"));
@@ -89,14 +100,22 @@ TEST_CASE("corpus: bad files") {
 
 TEST_CASE("corpus: two parallel files") {
   const Written w;
-  const std::string en = w.path("one\ntwo\ttabs\n\nfour", "en"), fr = w.path("\xEF\xBB\xBF" "un\r\ndeux\r\ntrois\r\nquatre\n", "fr");
+  const std::string en = w.path("one\ntwo\ttabs\n\nfour", "en"), fr = w.path(
+                                                                     "\xEF\xBB\xBF"
+                                                                     "un\r\ndeux\r\ntrois\r\nquatre\n",
+                                                                     "fr");
   const Corpus c = read_parallel(en, fr);
   CHECK(joined(c) == "one|un;two\ttabs|deux;four|quatre;");
   CHECK(c.pairs[2].line == 4);
-  CHECK(to_string(c) == en + " + " + fr + ": 4 lines, 3 pairs, 1 lines skipped for an empty side, 1 byte order marks removed, 3 carriage returns removed");
-  CHECK(message_of([&] { read_parallel(en, w.path("un\ndeux\n", "short")); }) == "numbers of lines differ: " + en + " has 4, " + w.folder / "short" + " has 2");
-  CHECK(message_of([&] { read_parallel(w.path("", "empty"), en); }) == "numbers of lines differ: " + w.folder / "empty" + " has 0, " + en + " has 4");
-  CHECK(message_of([&] { read_parallel(w.folder / "empty", w.folder / "empty"); }) == w.folder / "empty + " + w.folder / "empty: empty file");
+  CHECK(to_string(c) ==
+        en + " + " + fr +
+            ": 4 lines, 3 pairs, 1 lines skipped for an empty side, 1 byte order marks removed, 3 carriage returns removed");
+  CHECK(message_of([&] { read_parallel(en, w.path("un\ndeux\n", "short")); }) ==
+        "numbers of lines differ: " + en + " has 4, " + w.folder / "short" + " has 2");
+  CHECK(message_of([&] { read_parallel(w.path("", "empty"), en); }) ==
+        "numbers of lines differ: " + w.folder / "empty" + " has 0, " + en + " has 4");
+  CHECK(message_of([&] { read_parallel(w.folder / "empty", w.folder / "empty"); }) ==
+        w.folder / "empty + " + w.folder / "empty: empty file");
   CHECK(message_of([&] { read_parallel(en, w.folder / "none"); }) == w.folder / "none: cannot open: No such file or directory");
 }
 
@@ -104,12 +123,18 @@ TEST_CASE("corpus: split by source sentence") {
   const Written w;
   std::string bytes;
   for (int i = 0; i < 60; ++i)
-    for (int j = 0; j <= i % 3; ++j) bytes += (j == 1 ? "THE\u00A0sentence  " : "the sentence ") + std::to_string(i) + "\tla phrase " + std::to_string(i) + " " + std::to_string(j) + "\n";
+    for (int j = 0; j <= i % 3; ++j)
+      bytes += (j == 1 ? "THE\u00A0sentence  " : "the sentence ") + std::to_string(i) + "\tla phrase " + std::to_string(i) +
+               " " + std::to_string(j) + "\n";
   const Corpus corpus = read_tsv(w.path(bytes));
   const CorpusSplit split = split_by_source(corpus, {.dev = 5, .test = 4});
   // sha256("the sentence <i>"), sorted: made with Python's hashlib
-  CHECK(joined(split.dev) == "the sentence 4|la phrase 4 0;the sentence 6|la phrase 6 0;the sentence 9|la phrase 9 0;the sentence 26|la phrase 26 0;the sentence 31|la phrase 31 0;");
-  CHECK(joined(split.test) == "the sentence 13|la phrase 13 0;the sentence 14|la phrase 14 0;the sentence 44|la phrase 44 0;the sentence 55|la phrase 55 0;");
+  CHECK(joined(split.dev) ==
+        "the sentence 4|la phrase 4 0;the sentence 6|la phrase 6 0;the sentence 9|la phrase 9 0;the sentence 26|la phrase 26 "
+        "0;the sentence 31|la phrase 31 0;");
+  CHECK(joined(split.test) ==
+        "the sentence 13|la phrase 13 0;the sentence 14|la phrase 14 0;the sentence 44|la phrase 44 0;the sentence 55|la "
+        "phrase 55 0;");
   CHECK(split.train.pairs.size() == 101);
   CHECK(shared_sources(split.train, split.dev) == 0);
   CHECK(shared_sources(split.train, split.test) == 0);
@@ -125,5 +150,40 @@ TEST_CASE("corpus: split by source sentence") {
   CHECK(split_by_source(corpus, {.dev = 0, .test = 59}).train.pairs.size() >= 1);
   CHECK(message_of<Error>([&] { split_by_source(corpus, {.dev = 30, .test = 30}); }) ==
         "split by source: nothing is left to train: dev 30, test 30, different source sentences 60");
-  CHECK(message_of<Error>([&] { split_by_source(corpus, {.dev = -1, .test = 3}); }) == "split by source: sizes must not be negative: dev -1, test 3");
+  CHECK(message_of<Error>([&] { split_by_source(corpus, {.dev = -1, .test = 3}); }) ==
+        "split by source: sizes must not be negative: dev -1, test 3");
+}
+
+TEST_CASE("corpus: any bytes are read or refused with a FileError") {
+  const Written w;
+  const std::string good = "\xEF\xBB\xBF" "a b\tx y\t0-0 1-1\t0?1\r\nc é €\tz\n\u00A0\tw\nlast\tline 😀";
+  Random random(Key(Seed{31}));
+  int read = 0, refused = 0;
+  for (int i = 0; i < 3000; ++i) {
+    std::string bytes = good;
+    for (Index n = random.below(4); n >= 0; --n) {
+      const auto at = std::size_t(random.below(Index(bytes.size())));
+      const Index kind = random.below(4);
+      if (kind == 0) bytes[at] = char(random.next_u32());
+      if (kind == 1) bytes.erase(at, 1 + std::size_t(random.below(5)));
+      if (kind == 2) bytes.insert(at, 1, "\t\n\r\0-?0\xff"[random.below(8)]);
+      if (kind == 3) bytes.insert(at, bytes.substr(0, at));
+      if (bytes.empty()) bytes = "\n";
+    }
+    const std::string path = w.path(bytes);
+    for (bool parallel : {false, true}) {
+      try {
+        const Corpus c = parallel ? read_parallel(path, path) : read_tsv(path);
+        for (const Pair& pair : c.pairs)
+          if (!is_utf8(pair.source) || !is_utf8(pair.target) || is_blank(pair.source)) FAIL_CHECK(in_quotes(bytes));
+        if (c.report.text.lines < c.report.pairs + c.report.empty) FAIL_CHECK(in_quotes(bytes));
+        ++read;
+      } catch (const FileError& e) {
+        if (std::string(e.what()).find(path) == std::string::npos) FAIL_CHECK(e.what());
+        ++refused;
+      }
+    }
+  }
+  CHECK(read > 1000);
+  CHECK(refused > 500);
 }

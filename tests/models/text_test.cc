@@ -38,10 +38,29 @@ TEST_CASE("text: every code point survives UTF-8, nothing else is one") {
     if (!c.valid || c.code != code || c.size != s.size() || cut) FAIL_CHECK(std::uint32_t(code));
   }
   // maximal subparts, as Unicode 15.0 table 3-8 and Python's errors="replace" count them
-  struct { std::string bytes, mended; Index count; } rows[] = {
-      {"a\xff", "a\uFFFD", 1}, {"\xc0\xaf", "\uFFFD\uFFFD", 2}, {"\xe0\x80\xaf", "\uFFFD\uFFFD\uFFFD", 3}, {"\xed\xa0\x80", "\uFFFD\uFFFD\uFFFD", 3},
-      {"\xf4\x91\x92\x93", "\uFFFD\uFFFD\uFFFD\uFFFD", 4}, {"\xf0\x9f\x98z", "\uFFFDz", 1}, {"\xe2\x82", "\uFFFD", 1}, {"\xe1\x80\xe2\xf0\x91\x92\xf1\xbf" "A", "\uFFFD\uFFFD\uFFFD\uFFFD" "A", 4},
-      {"\x80" "é", "\uFFFD" "é", 1}, {std::string("a\0b", 3), "a\uFFFD" "b", 1}, {"plain é € 😀", "plain é € 😀", 0}};
+  struct { std::string bytes, mended; Index count;
+  } rows[] = {{"a\xff", "a\uFFFD", 1},
+              {"\xc0\xaf", "\uFFFD\uFFFD", 2},
+              {"\xe0\x80\xaf", "\uFFFD\uFFFD\uFFFD", 3},
+              {"\xed\xa0\x80", "\uFFFD\uFFFD\uFFFD", 3},
+              {"\xf4\x91\x92\x93", "\uFFFD\uFFFD\uFFFD\uFFFD", 4},
+              {"\xf0\x9f\x98z", "\uFFFDz", 1},
+              {"\xe2\x82", "\uFFFD", 1},
+              {"\xe1\x80\xe2\xf0\x91\x92\xf1\xbf"
+               "A",
+               "\uFFFD\uFFFD\uFFFD\uFFFD"
+               "A",
+               4},
+              {"\x80"
+               "é",
+               "\uFFFD"
+               "é",
+               1},
+              {std::string("a\0b", 3),
+               "a\uFFFD"
+               "b",
+               1},
+              {"plain é € 😀", "plain é € 😀", 0}};
   for (const auto& row : rows) {
     CAPTURE(row.bytes);
     Index count = 0;
@@ -100,7 +119,11 @@ TEST_CASE("lines: ends, marks and what is mended") {
   CHECK(read("\n\na") == Lines{"", "", "a"});
   CHECK(read("").empty());
   CHECK(report.lines == 0);
-  CHECK(read("\xEF\xBB\xBF" "a\r\nb\rc\r\n\xEF\xBB\xBF" "d\r") == Lines{"a", "b\rc", "\uFEFF" "d"});   // BOM at the start only, CR before LF only
+  CHECK(read("\xEF\xBB\xBF"
+             "a\r\nb\rc\r\n\xEF\xBB\xBF"
+             "d\r") == Lines{"a", "b\rc",
+                             "\uFEFF"
+                             "d"});  // BOM at the start only, CR before LF only
   CHECK(report.lines == 3);
   CHECK(report.byte_order_marks == 1);
   CHECK(report.carriage_returns == 3);
@@ -109,7 +132,8 @@ TEST_CASE("lines: ends, marks and what is mended") {
   CHECK(read(std::string_view("a\0b\n\xff\xc3\n", 7)) == Lines{"a\uFFFD" "b", "\uFFFD\uFFFD"});
   CHECK(report.invalid == 3);
   std::string many;
-  for (int i = 0; i < 50000; ++i) many += "ligne numéro " + std::to_string(i) + "\n";      // over several blocks, cut inside characters
+  for (int i = 0; i < 50000; ++i)
+    many += "ligne numéro " + std::to_string(i) + "\n";  // over several blocks, cut inside characters
   const Lines lines = read(many);
   CHECK(lines.size() == 50000);
   CHECK(lines[49999] == "ligne numéro 49999");
@@ -133,7 +157,10 @@ TEST_CASE("lines: over 1 MiB, binary, other encodings, missing") {
   for (unsigned i = 0, v = 1; i < 100000; ++i) noise += char((v = v * 1664525 + 1013904223) >> 24);
   CHECK(error(noise).starts_with(x + ": not text: "));
   CHECK(error("\xFF\xFE" "a\0") == x + ": not UTF-8 text: UTF-16 byte order mark");
-  CHECK(error("\xCF\xF0\xE8\xE2\xE5\xF2 \xEC\xE8\xF0 \xCF\xF0\xE8\xE2\xE5\xF2 \xEC\xE8\xF0 \xCF\xF0\xE8\xE2\xE5\xF2 \xEC\xE8\xF0\n").starts_with(x + ": not UTF-8 text: "));
+  CHECK(
+      error(
+          "\xCF\xF0\xE8\xE2\xE5\xF2 \xEC\xE8\xF0 \xCF\xF0\xE8\xE2\xE5\xF2 \xEC\xE8\xF0 \xCF\xF0\xE8\xE2\xE5\xF2 \xEC\xE8\xF0\n")
+          .starts_with(x + ": not UTF-8 text: "));
   CHECK(error("l'\xE9t\xE9 est l\xE0, et la mer est belle\n") == "nothing thrown");                    // Latin-1 prose: mended
   CHECK(message_of([&] { lines_of(folder / "none"); }) == folder / "none: cannot open: No such file or directory");
   CHECK(message_of([&] { lines_of(folder.path()); }) == folder.path() + ": cannot read: Is a directory");

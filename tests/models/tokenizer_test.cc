@@ -22,8 +22,10 @@ template <class E = Error> std::string message_of(const std::function<void()>& f
 
 std::string round_trip(const Tokenizer& tokenizer, const std::string& line) { return tokenizer.text(tokenizer.tokens(line)); }
 
-const Tokens french = {"Où est-il ?", "Quoi ! Tu viens ?", "Il dit : « Non ; jamais. »", "« Oui », dit-elle.", "C'est l'été.", "Est-ce vrai ?", "« Ah ! »", "Voici : un ; deux ; trois.",
-                       "Non : rien ; vraiment ?", "« Bon »", "Attends !", "D'accord, viens !"};
+const Tokens french = {
+    "Où est-il ?",   "Quoi ! Tu viens ?", "Il dit : « Non ; jamais. »", "« Oui », dit-elle.",      "C'est l'été.",
+    "Est-ce vrai ?", "« Ah ! »",          "Voici : un ; deux ; trois.", "Non : rien ; vraiment ?", "« Bon »",
+    "Attends !",     "D'accord, viens !"};
 
 // Random text of letters, accents, marks, spaces at every place, other alphabets, emoji.
 Tokens random_lines(int count) {
@@ -74,8 +76,9 @@ TEST_CASE("tokenizer: word splits as Python's regular expression") {
 
 TEST_CASE("tokenizer: word joins by rule, and learns the spacing of French") {
   const Tokenizer english({.name = "word"});
-  for (const char* line : {"Don't worry, it's 10:30 (or 3.14, or 1,000,000)!", "She said \"hello\", then \"good-bye\".", "Well? Yes; no: maybe...", "$5 is 20% of $25.", "The F.B.I. and the U.S.A. agreed.",
-                           "and/or", "[a] {b}", "\"Why?\" he asked. \"Why not?\"", "", "one"}) {
+  for (const char* line : {"Don't worry, it's 10:30 (or 3.14, or 1,000,000)!", "She said \"hello\", then \"good-bye\".",
+                           "Well? Yes; no: maybe...", "$5 is 20% of $25.", "The F.B.I. and the U.S.A. agreed.", "and/or",
+                           "[a] {b}", "\"Why?\" he asked. \"Why not?\"", "", "one"}) {
     CHECK(round_trip(english, line) == line);
   }
   CHECK(round_trip(english, "Où est-il ?") == "Où est-il?");
@@ -83,7 +86,8 @@ TEST_CASE("tokenizer: word joins by rule, and learns the spacing of French") {
   lines.insert(lines.end(), french.begin(), french.end());
   const Tokenizer learned = train_tokenizer({.name = "word"}, lines);
   for (const std::string& line : french) CHECK(round_trip(learned, line) == line);
-  for (const char* line : {"Qu'est-ce que c'est ?", "Il a dit : « Où ? »", "3,5 et 10:30."}) CHECK(round_trip(learned, line) == line);
+  for (const char* line : {"Qu'est-ce que c'est ?", "Il a dit : « Où ? »", "3,5 et 10:30."})
+    CHECK(round_trip(learned, line) == line);
   const Tokenizer again(tokenizer_options_from_json(to_json(learned.options())));
   CHECK(again.options() == learned.options());
   CHECK(again.text(Tokens{"Quoi", "?"}) == "Quoi ?");
@@ -118,15 +122,19 @@ TEST_CASE("tokenizer: bpe learns merges, and its model is all it needs") {
   const Tokenizer again(t.options(), t.model());
   CHECK(again.tokens("lowest of them") == t.tokens("lowest of them"));
   CHECK(again.model() == t.model());
-  CHECK(train_tokenizer({.name = "bpe", .lowercase = true}, Tokens(50, "THE LOW"), 40).tokens("The Low") == Tokens{"▁the", "▁low"});
-  CHECK(message_of([&] { train_tokenizer({.name = "bpe"}, lines, 5); }).starts_with("bpe: training on 50 lines for 5 pieces failed: "));
+  CHECK(train_tokenizer({.name = "bpe", .lowercase = true}, Tokens(50, "THE LOW"), 40).tokens("The Low") ==
+        Tokens{"▁the", "▁low"});
+  CHECK(message_of([&] {
+          train_tokenizer({.name = "bpe"}, lines, 5);
+        }).starts_with("bpe: training on 50 lines for 5 pieces failed: "));
   CHECK(message_of([&] { train_tokenizer({.name = "bpe"}, lines, 0); }) == "bpe: vocabulary size is not in [5, 1000000]: 0");
   CHECK(message_of([&] { train_tokenizer({.name = "bpe"}, {}, 100); }).starts_with("bpe: training on 0 lines"));
 }
 
 TEST_CASE("tokenizer: names, options and their mistakes") {
-  CHECK(message_of([] { Tokenizer({.name = "wrd"}); }) == (has_sentencepiece() ? "tokenizer: unknown name: \"wrd\"; there are space, word, char, bpe"
-                                                                              : "tokenizer: unknown name: \"wrd\"; there are space, word, char"));
+  CHECK(message_of([] { Tokenizer({.name = "wrd"}); }) ==
+        (has_sentencepiece() ? "tokenizer: unknown name: \"wrd\"; there are space, word, char, bpe"
+                             : "tokenizer: unknown name: \"wrd\"; there are space, word, char"));
   for (const std::string& name : tokenizer_names()) {
     const TokenizerOptions options{.name = name, .lowercase = true};
     CHECK(tokenizer_options_from_json(to_json(options)) == options);
@@ -134,7 +142,8 @@ TEST_CASE("tokenizer: names, options and their mistakes") {
   CHECK(to_json(TokenizerOptions{}) == R"({"name":"space","lowercase":false})");
   CHECK(message_of([] { tokenizer_options_from_json(R"({"nam": "word"})"); }) ==
         "tokenizer: unknown key: \"nam\"; there are name, lowercase, no_space_before, no_space_after");
-  CHECK(message_of([] { tokenizer_options_from_json(R"({"lowercase": "yes"})"); }) == "tokenizer: lowercase must be true or false: \"yes\"");
+  CHECK(message_of([] { tokenizer_options_from_json(R"({"lowercase": "yes"})"); }) ==
+        "tokenizer: lowercase must be true or false: \"yes\"");
   CHECK(message_of([] { tokenizer_options_from_json(R"({"name": 3})"); }) == "tokenizer: name must be a string: 3");
   CHECK(message_of([] { tokenizer_options_from_json("[1"); }) == "tokenizer: options are no JSON object: \"[1\"");
   CHECK(message_of([] { tokenizer_options_from_json(R"({"name": "x"})"); }).starts_with("tokenizer: unknown name: \"x\""));
@@ -155,7 +164,9 @@ std::string field(int number, const std::string& content) {
 TEST_CASE("bpe: a model from a stranger is scanned before the library sees it") {
   const std::string good = field(1, field(1, "a"));
   CHECK(scan_sentencepiece_model(good) == good);
-  const auto error = [](const std::string& model) { return message_of<FileError>([&] { scan_sentencepiece_model(model, "m"); }); };
+  const auto error = [](const std::string& model) {
+    return message_of<FileError>([&] { scan_sentencepiece_model(model, "m"); });
+  };
   CHECK(error("") == "m: not a SentencePiece model: no pieces in 0 bytes");
   CHECK(error(good.substr(0, 3)) == "m: not a SentencePiece model: malformed at byte 2");
   CHECK(error(good + "\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01") == "m: not a SentencePiece model: malformed at byte 16");
@@ -176,22 +187,27 @@ TEST_CASE("bpe: a model from a stranger is scanned before the library sees it") 
   CHECK(error(many) == "m: piece 1000000 at byte 5000002 is one more than the million allowed");
   // an unknown normalisation table is taken out; everything else stays
   const std::string spec = field(1, "name"), table = field(2, std::string(3000, 'T'));
-  CHECK(scan_sentencepiece_model(good + field(3, spec + table) + field(5, table) + field(2, "trainer")) == good + field(3, spec) + field(5, "") + field(2, "trainer"));
+  CHECK(scan_sentencepiece_model(good + field(3, spec + table) + field(5, table) + field(2, "trainer")) ==
+        good + field(3, spec) + field(5, "") + field(2, "trainer"));
 }
 
 TEST_CASE("bpe: a damaged model is refused or works") {
   if (!has_sentencepiece()) {
-    CHECK(message_of([] { Tokenizer({.name = "bpe"}); }) == "tokenizer bpe: this build is without SentencePiece; install libsentencepiece-dev and build again");
+    CHECK(message_of([] { Tokenizer({.name = "bpe"}); }) ==
+          "tokenizer bpe: this build is without SentencePiece; install libsentencepiece-dev and build again");
     return;
   }
-  CHECK(message_of<FileError>([] { Tokenizer({.name = "bpe"}); }) == "sentencepiece model: not a SentencePiece model: no pieces in 0 bytes");
+  CHECK(message_of<FileError>([] { Tokenizer({.name = "bpe"}); }) ==
+        "sentencepiece model: not a SentencePiece model: no pieces in 0 bytes");
   const std::string model = train_tokenizer({.name = "bpe"}, french, 60).model();
   Random random(Key(Seed{12}));
   int refused = 0;
   for (int i = 0; i < 500; ++i) {
     std::string damaged = model;
     if (i % 3 == 0) damaged.resize(std::size_t(random.below(Index(model.size()))));
-    else for (Index n = random.below(4); n >= 0; --n) damaged[std::size_t(random.below(Index(model.size())))] = char(random.next_u32());
+    else
+      for (Index n = random.below(4); n >= 0; --n)
+        damaged[std::size_t(random.below(Index(model.size())))] = char(random.next_u32());
     try {
       Tokenizer({.name = "bpe"}, damaged).tokens("Où est-il ?");
     } catch (const Error&) { ++refused; }

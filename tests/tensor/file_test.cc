@@ -24,7 +24,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// The system calls of a save pass through here: the one with number `at` fails, lies, is cut short, or is the last of the process.
+// The system calls of a save pass through here: the one with number `at` fails, lies, is cut short, or is the last of the
+// process.
 enum class Fault { none, error, once_interrupted, short_write, lost_write, kill };
 struct Injection {
   Fault fault = Fault::none;
@@ -33,7 +34,9 @@ struct Injection {
 };
 thread_local Injection* injection = nullptr;
 
-bool fires(Fault fault) { return injection && injection->fault == fault && injection->calls == injection->at && (injection->fired = true); }
+bool fires(Fault fault) {
+  return injection && injection->fault == fault && injection->calls == injection->at && (injection->fired = true);
+}
 
 // true: the call fails with errno set
 bool intercepted() {
@@ -60,7 +63,9 @@ int close(int fd) {
   const int error = errno, result = int(syscall(SYS_close, fd));
   return failed ? errno = error, -1 : result;
 }
-int rename(const char* from, const char* to) { return intercepted() ? -1 : int(syscall(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to)); }
+int rename(const char* from, const char* to) {
+  return intercepted() ? -1 : int(syscall(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to));
+}
 int fchmod(int fd, mode_t mode) { return intercepted() ? -1 : int(syscall(SYS_fchmod, fd, mode)); }
 }
 
@@ -82,7 +87,9 @@ int errno_of(const std::function<void()>& f) {
   return -1;
 }
 
-std::size_t entries(const fs::path& folder) { return std::size_t(std::distance(fs::directory_iterator(folder), fs::directory_iterator())); }
+std::size_t entries(const fs::path& folder) {
+  return std::size_t(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+}
 mode_t mode_of(const std::string& path) {
   struct stat status;
   REQUIRE(::stat(path.c_str(), &status) == 0);
@@ -100,8 +107,8 @@ const std::string new_text = [] {
 
 TEST_CASE("file: what is written is read") {
   TemporaryFolder folder;
-  for (std::size_t size : {std::size_t(0), std::size_t(1), std::size_t(7), std::size_t(8), (std::size_t(1) << 20) - 1, std::size_t(1) << 20,
-                           (std::size_t(1) << 20) + 1, new_text.size()}) {
+  for (std::size_t size : {std::size_t(0), std::size_t(1), std::size_t(7), std::size_t(8), (std::size_t(1) << 20) - 1,
+                           std::size_t(1) << 20, (std::size_t(1) << 20) + 1, new_text.size()}) {
     CAPTURE(size);
     std::string bytes = new_text.substr(0, size);
     if (size > 2) bytes[1] = '\0';
@@ -131,7 +138,8 @@ TEST_CASE("file: errors name the path and the reason") {
   CHECK(message_of([&] { write_file_atomically(d, "x"); }) == d + ": cannot write: Is a directory");
   CHECK(message_of([&] { write_file_atomically(d + "/none/x", "x"); }) ==
         d + "/none/x: cannot create a file in its folder: No such file or directory");
-  CHECK(message_of([&] { write_file_atomically("/dev/full", "x"); }) == "/dev/full: cannot write at byte 0: No space left on device");
+  CHECK(message_of([&] { write_file_atomically("/dev/full", "x"); }) ==
+        "/dev/full: cannot write at byte 0: No space left on device");
   CHECK(errno_of([&] { write_file_atomically("/dev/full", "x"); }) == ENOSPC);
   write_file_atomically(folder / "ten", "0123456789");
   CHECK(message_of([&] { read_file(folder / "ten", 9); }) == d + "/ten: too large: 10 bytes, at most 9 allowed");
@@ -140,7 +148,8 @@ TEST_CASE("file: errors name the path and the reason") {
   CHECK(read_file(folder / "ten", 10) == "0123456789");
   fs::create_symlink("b", folder / "a");
   fs::create_symlink("a", folder / "b");
-  CHECK(message_of([&] { write_file_atomically(folder / "a", "x"); }) == d + "/a: cannot open: Too many levels of symbolic links");
+  CHECK(message_of([&] { write_file_atomically(folder / "a", "x"); }) ==
+        d + "/a: cannot open: Too many levels of symbolic links");
 }
 
 TEST_CASE("file: pipes and devices") {
@@ -226,7 +235,11 @@ TEST_CASE("file: interrupted and short writes are continued") {
       {
         Inject inject(fault, at);
         if (fault == Fault::once_interrupted) {
-          try { write_file_atomically(path, new_text); } catch (const FileError& e) { CHECK(e.error_number == EINTR); }   // rename does not return it
+          try {
+            write_file_atomically(path, new_text);
+          } catch (const FileError& e) {
+            CHECK(e.error_number == EINTR);
+          }  // rename does not return it
         } else {
           write_file_atomically(path, new_text);
         }

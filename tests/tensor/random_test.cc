@@ -26,9 +26,27 @@ TEST_CASE("philox: known answers of Random123 (kat_vectors, philox4x32 10)") {
 
 TEST_CASE("key: children differ by parent, name, number, order and kind") {
   const Key root(Seed{1});
-  const std::vector<Key> keys = {root, Key(Seed{2}), root / 0 / 0, root / 0, root / 1, root / -1, root / "", root / "0", root / "a", root / "b",
-      root / "ab", root / "a" / "b", root / "b" / "a", root / 0 / 1, root / 1 / 0, root / std::string_view("a\0", 2), root / "encoder.1",
-      root / "encoder.11", root / "encoder.layers.0", root / "encoder.layers.1", Key(1, 1, 1)};
+  const std::vector<Key> keys = {root,
+                                 Key(Seed{2}),
+                                 root / 0 / 0,
+                                 root / 0,
+                                 root / 1,
+                                 root / -1,
+                                 root / "",
+                                 root / "0",
+                                 root / "a",
+                                 root / "b",
+                                 root / "ab",
+                                 root / "a" / "b",
+                                 root / "b" / "a",
+                                 root / 0 / 1,
+                                 root / 1 / 0,
+                                 root / std::string_view("a\0", 2),
+                                 root / "encoder.1",
+                                 root / "encoder.11",
+                                 root / "encoder.layers.0",
+                                 root / "encoder.layers.1",
+                                 Key(1, 1, 1)};
   std::set<std::uint64_t> bits;
   for (const Key& key : keys) bits.insert(key.bits());
   CHECK(bits.size() == keys.size());
@@ -43,7 +61,8 @@ TEST_CASE("key: one flipped bit of a number flips half of the child's bits") {
   double flipped = 0;
   int count = 0;
   for (std::uint64_t n = 0; n < 200; ++n)
-    for (int bit = 0; bit < 64; ++bit, ++count) flipped += std::popcount((root / n).bits() ^ (root / (n ^ (1ull << bit))).bits());
+    for (int bit = 0; bit < 64; ++bit, ++count)
+      flipped += std::popcount((root / n).bits() ^ (root / (n ^ (1ull << bit))).bits());
   // Binomial(64, 1/2): standard deviation of the mean 4/√12800 = 0.035
   CHECK(flipped / count == doctest::Approx(32).epsilon(0.006));
 }
