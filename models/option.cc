@@ -110,7 +110,6 @@ class Counted {
     ++*this;
     return old;
   }
-  friend bool operator==(const Counted& a, const Counted& b) { return a.at_ == b.at_; }
   friend bool operator!=(const Counted& a, const Counted& b) { return a.at_ != b.at_; }
 
  private:

@@ -80,12 +80,13 @@ Mask Case::lengths(const std::string& name) const { return Mask::lengths(to(tens
 void Case::fill(Parameters& parameters) const {
   const std::string prefix = name_ + ".parameter.";
   std::size_t stored = 0;
-  for (const auto& [key, value] : file_.tensors) {
+  for (const auto& entry : file_.tensors) {
+    const std::string& key = entry.first;   // clang 14 captures no structured binding
     if (!key.starts_with(prefix)) continue;
     ++stored;
     const Parameter::Data* p = parameters.find(key.substr(prefix.size()));
     REQUIRE_MESSAGE(p, what(key) << ": no such parameter");
-    copy_into(p->variable.value(), to(value, dtype_));
+    copy_into(p->variable.value(), to(entry.second, dtype_));
   }
   REQUIRE_MESSAGE(stored == parameters.items().size(),
                   what("parameters") << ": " << stored << " in the file, " << parameters.items().size() << " in the module");

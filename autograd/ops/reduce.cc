@@ -58,7 +58,7 @@ Variable cumsum(const Variable& x, int dim) {
 }
 
 Variable sum_to(const Variable& x, const Shape& shape) {
-  return record("sum_to", sum_to(x.value(), shape), {x}, [dx = x.slot(), shape](const Tensor& dy) {
+  return record("sum_to", sum_to(x.value(), shape), {x}, [dx = x.slot()](const Tensor& dy) {
     dx.gradient([&](Into out) { sum_to_grad(dy, out); });
   });
 }

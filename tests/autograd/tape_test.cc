@@ -115,7 +115,7 @@ TEST_CASE("dropout keys: need a key, repeat for none of the calls, off when eval
     Tape tape(evaluating);
     CHECK_FALSE(dropout_key(0.5));
   }
-  std::optional<Key> first, second, other;
+  std::optional<Key> first, second;
   for (int repeat = 0; repeat < 2; ++repeat) {
     Tape tape(Key{1, 2});
     const Inside inside("layer.dropout");

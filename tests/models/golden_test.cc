@@ -82,6 +82,6 @@ TEST_CASE("exchange: a state dict of nn.Transformer loads without renaming, comp
     save(parameters, folder / "again.safetensors");
     const SafetensorsFile before = read_safetensors(from), after = read_safetensors(folder / "again.safetensors");
     REQUIRE(after.tensors.size() == before.tensors.size());
-    for (const auto& [name, value] : before.tensors) CHECK_MESSAGE(equal_bits(value, after.at(name)), name);
+    for (const auto& before_one : before.tensors) CHECK_MESSAGE(equal_bits(before_one.second, after.at(before_one.first)), before_one.first);
   }
 }

@@ -209,7 +209,9 @@ TEST_CASE("golden: bounds and deviations of the initialisers") {
                         {"kaiming(relu, fan_in)", kaiming_uniform(), kaiming_normal()},
                         {"kaiming(leaky_relu, fan_in, a=sqrt(5))", kaiming_uniform(leaky), kaiming_normal(leaky)},
                         {"kaiming(linear, fan_in)", kaiming_uniform(1), kaiming_normal(1)}};
-  for (const auto& [size, row] : rows.items()) {
+  for (const auto& item : rows.items()) {
+    const std::string& size = item.key();   // clang 14 captures no structured binding
+    const auto& row = item.value();
     if (!row.contains("shape")) continue;
     Shape shape;
     for (const Index n : row["shape"]) shape.push_back(n);

@@ -181,7 +181,9 @@ void check(const std::string& what, const Tensor& actual, const nlohmann::json& 
 TEST_CASE("edge values: every row of the table, on every SIMD target") {
   const nlohmann::json file = golden::json("edges");
   for_every_target([&] {
-    for (const auto& [name, row] : file.items()) {
+    for (const auto& item : file.items()) {
+      const std::string& name = item.key();   // clang 14 captures no structured binding
+      const nlohmann::json& row = item.value();
       if (name == "versions" || std::ranges::count(kElsewhere, name)) continue;
       const auto found = rows().find(name);
       REQUIRE_MESSAGE(found != rows().end(), name << ": no such row in this test");

@@ -109,7 +109,7 @@ TEST_CASE("save, load, save: same tensors, same bytes") {
     CHECK(file.has_checksum == checksum);
     CHECK(file.metadata == metadata);
     CHECK(file.tensors.size() == samples().size());
-    for (const auto& [name, x] : samples()) CHECK_MESSAGE(same(file.at(name), x), name);
+    for (const auto& sample : samples()) CHECK_MESSAGE(same(file.at(sample.first), sample.second), sample.first);
     write_safetensors(second, file.tensors, file.metadata, {.checksum = checksum});
     CHECK(read_file(first) == read_file(second));
     write_safetensors(second, samples(), metadata, {.checksum = checksum});
