@@ -45,7 +45,7 @@ HWY_INLINE void PhiloxGroup(uint64_t key, uint64_t group, uint32_t* HWY_RESTRICT
   using V = hn::Vec<decltype(d)>;
   const auto low = uint32_t(16 * group), high = uint32_t(group >> 28);
   for (size_t lane = 0; lane < 16; lane += hn::Lanes(d)) {
-    V even0 = hn::Iota(d, low + uint32_t(lane)), even1 = hn::Set(d, high), even2 = hn::Zero(d), even3 = even2;
+    V even0 = hn::Add(hn::Iota(d, 0), hn::Set(d, low + uint32_t(lane))), even1 = hn::Set(d, high), even2 = hn::Zero(d), even3 = even2;
     V odd0 = hn::BitCast(d, hn::ShiftRight<32>(hn::BitCast(wide, even0))), odd1 = even1, odd2 = even2, odd3 = even2;
     PhiloxEven(d, key, even0, even1, even2, even3);
     PhiloxEven(d, key, odd0, odd1, odd2, odd3);
@@ -91,18 +91,21 @@ HWY_INLINE void DropoutGroup(const DropoutKey& dropout, uint64_t group, double* 
 
 // out[j] = 0 or scale, the factor of element start + j, j < n. Cheapest where start and n are multiples of 128.
 template <class T> void DropoutFactors(const DropoutKey& dropout, Index start, size_t n, T* HWY_RESTRICT out) {
+  const DropoutKey key = dropout;                          // a copy, so that its broadcasts leave the loop
   T edge[128];
-  for (size_t j = 0; j < n;) {
-    const auto i = uint64_t(start) + j;
-    const size_t skip = size_t(i % 128), count = 128 - skip < n - j ? 128 - skip : n - j;
-    if (count == 128) {
-      DropoutGroup(dropout, i / 128, out + j);
-    } else {
-      DropoutGroup(dropout, i / 128, edge);
-      std::memcpy(out + j, edge + skip, count * sizeof(T));
-    }
-    j += count;
+  auto group = uint64_t(start) / 128;
+  const auto skip = size_t(start % 128);
+  if (skip != 0 && n > 0) {
+    const size_t count = 128 - skip < n ? 128 - skip : n;
+    DropoutGroup(key, group++, edge);
+    std::memcpy(out, edge + skip, count * sizeof(T));
+    out += count;
+    n -= count;
   }
+  for (; n >= 128; n -= 128, out += 128) DropoutGroup(key, group++, out);
+  if (n == 0) return;
+  DropoutGroup(key, group, edge);
+  std::memcpy(out, edge, n * sizeof(T));
 }
 
 }  // namespace

@@ -66,39 +66,61 @@ template <class T> void AddDropoutRow(const T* x, const T* residual, size_t d, c
     StoreN16(MulAdd16(LoadN16(x + i, d - i), dropout.At(i, d), LoadN16(residual + i, d - i)), d - i, sum + i);
 }
 
+// R rows from `row` on: more than one only so that their chains of additions overlap.
 // passes: 1 mean (from the first element on, so that a constant row is exact), 2 variance, 3 scale
-template <class T> void Normalise(const NormRows<T>& p, size_t row) {
+template <size_t R, class T> void Normalise(const NormRows<T>& p, size_t row) {
   const size_t d = p.d;
-  const T* x = p.sum ? p.sum + row * d : p.x + row * d;
+  const T* x = (p.sum ? p.sum : p.x) + row * d;
   T* y = p.y + row * d;
-  const Block<T> first = Set16(p.centred ? x[0] : T(0));
-  Block<T> total = Set16(T(0)), squares = total;
-  T mean = 0;
+  Block<T> centre[R], squares[R], rstd[R];
+  HWY_UNROLL(4)
+  for (size_t r = 0; r < R; ++r) centre[r] = squares[r] = Set16(T(0));
   if (p.centred) {
-    for (size_t i = 0; i < d; i += 16) total = total + (LoadN16(x + i, d - i, x[0]) - first);
-    mean = x[0] + Sum16(total) / T(d);
-    p.mean[row] = mean;
+    for (size_t i = 0; i < d; i += 16) {
+      HWY_UNROLL(4)
+      for (size_t r = 0; r < R; ++r) centre[r] = centre[r] + (LoadN16(x + r * d + i, d - i, x[r * d]) - Set16(x[r * d]));
+    }
+    HWY_UNROLL(4)
+    for (size_t r = 0; r < R; ++r) {
+      p.mean[row + r] = x[r * d] + Sum16(centre[r]) / T(d);
+      centre[r] = Set16(p.mean[row + r]);
+    }
   }
-  const Block<T> centre = Set16(mean);
   for (size_t i = 0; i < d; i += 16) {
-    const Block<T> c = LoadN16(x + i, d - i, mean) - centre;
-    squares = MulAdd16(c, c, squares);
+    HWY_UNROLL(4)
+    for (size_t r = 0; r < R; ++r) {
+      const Block<T> c = LoadN16(x + r * d + i, d - i, p.centred ? p.mean[row + r] : T(0)) - centre[r];
+      squares[r] = MulAdd16(c, c, squares[r]);
+    }
   }
-  const Block<T> variance = Set16(Sum16(squares) / T(d) + p.eps), rstd = Set16(T(1)) / Sqrt16(variance);
-  StoreN16(rstd, 1, p.rstd + row);
+  HWY_UNROLL(4)
+  for (size_t r = 0; r < R; ++r) {
+    rstd[r] = Set16(T(1)) / Sqrt16(Set16(Sum16(squares[r]) / T(d) + p.eps));
+    StoreN16(rstd[r], 1, p.rstd + row + r);
+  }
   for (size_t i = 0; i < d; i += 16) {
-    Block<T> v = (LoadN16(x + i, d - i) - centre) * rstd;
-    if (p.weight && p.bias) v = MulAdd16(v, LoadN16(p.weight + i, d - i), LoadN16(p.bias + i, d - i));
-    else if (p.weight) v = v * LoadN16(p.weight + i, d - i);
-    else if (p.bias) v = v + LoadN16(p.bias + i, d - i);
-    StoreN16(v, d - i, y + i);
+    const size_t n = d - i;
+    HWY_UNROLL(4)
+    for (size_t r = 0; r < R; ++r) {
+      Block<T> v = (LoadN16(x + r * d + i, n) - centre[r]) * rstd[r];
+      if (p.weight && p.bias) v = MulAdd16(v, LoadN16(p.weight + i, n), LoadN16(p.bias + i, n));
+      else if (p.weight) v = v * LoadN16(p.weight + i, n);
+      else if (p.bias) v = v + LoadN16(p.bias + i, n);
+      StoreN16(v, n, y + r * d + i);
+    }
   }
 }
 
 template <class T> void Forward(const NormRows<T>& p, size_t begin, size_t end) {
-  for (size_t row = begin; row < end; ++row) {
-    if (p.sum) AddDropoutRow(p.x + row * p.d, p.residual + row * p.d, p.d, p.dropout, Index(row * p.d), p.sum + row * p.d);
-    Normalise(p, row);
+  const auto add = [&](size_t row) { AddDropoutRow(p.x + row * p.d, p.residual + row * p.d, p.d, p.dropout, Index(row * p.d), p.sum + row * p.d); };
+  size_t row = begin;
+  for (; row + 4 <= end; row += 4) {
+    for (size_t r = row; p.sum && r < row + 4; ++r) add(r);
+    Normalise<4>(p, row);
+  }
+  for (; row < end; ++row) {
+    if (p.sum) add(row);
+    Normalise<1>(p, row);
   }
 }
 
