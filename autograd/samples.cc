@@ -8,6 +8,7 @@
 #include "autograd/ops.h"
 #include "tensor/ops/attention.h"
 #include "tensor/ops/binary.h"
+#include "tensor/ops/einsum.h"
 #include "tensor/ops/index.h"
 #include "tensor/ops/linear.h"
 #include "tensor/ops/loss.h"
@@ -139,6 +140,11 @@ void add_matmul(std::vector<Sample>& table) {
   table.push_back(both("matmul dot", product, {{{N}}, {{N}}}));
 }
 
+void add_einsum(std::vector<Sample>& table) {
+  table.push_back(both("einsum", [](auto x) { return einsum("bik,bkj->bij", {x[0], x[1]}); }, {{{2, 3, N}}, {{2, N, 4}}}));
+  table.push_back(both("einsum heads", [](auto x) { return einsum("bthd,bshd->bhts", {x[0], x[1]}); }, {{{2, 3, 2, N}}, {{2, 4, 2, N}}}));
+}
+
 void add_linear(std::vector<Sample>& table) {
   const Inputs deep{{{2, 3, N}}, {{5, N}}, {{5}}, {{2, 3, 5}}}, wide{{{3, 4}}, {{N, 4}}, {{N}}, {{3, N}}};
   const auto plain = [&](std::string name, const Inputs& inputs) {
@@ -250,7 +256,7 @@ void add_random(std::vector<Sample>& table) {
 const std::vector<Sample>& samples() {
   static const std::vector<Sample> table = [] {
     std::vector<Sample> all;
-    for (auto add : {add_unary, add_binary, add_reduce, add_matmul, add_linear, add_softmax, add_norm, add_view, add_index, add_loss, add_attention, add_random}) add(all);
+    for (auto add : {add_unary, add_binary, add_reduce, add_matmul, add_einsum, add_linear, add_softmax, add_norm, add_view, add_index, add_loss, add_attention, add_random}) add(all);
     return all;
   }();
   return table;

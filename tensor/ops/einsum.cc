@@ -103,9 +103,11 @@ class Planner {
       for (int axis = 0; axis < shapes_[i].rank(); ++axis) {
         Index& size = sizes_[std::size_t(inputs_[i][std::size_t(axis)])];
         const Index here = shapes_[i][axis];
-        check<ShapeError>(size == 1 || here == 1 || size == here,
-                          "einsum: sizes of '{}' differ: {} and {} in operand {}, {}: {}", inputs_[i][std::size_t(axis)], size,
-                          here, i, shapes_[i], spec());
+        if (size != 1 && here != 1 && size != here) {
+          std::string operands;
+          for (const Shape& shape : shapes_) operands += (operands.empty() ? "" : ", ") + to_string(shape);
+          fail<ShapeError>("einsum: sizes of '{}' differ: {} and {}: operands {}: {}", inputs_[i][std::size_t(axis)], size, here, operands, spec());
+        }
         if (size == 1) size = here;
       }
   }

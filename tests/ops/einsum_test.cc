@@ -14,6 +14,7 @@
 #include "tensor/ops/random.h"
 #include "tensor/ops/view.h"
 #include "tensor/random.h"
+#include "tests/op_table.h"
 
 using namespace heed;
 
@@ -126,7 +127,7 @@ TEST_CASE("einsum: implicit result, ellipsis, spaces") {
 TEST_CASE("einsum: errors") {
   const Tensor a = ones({3, 4}), b = ones({5, 6});
   CHECK_THROWS_WITH_AS(einsum("ij,jk->ik", {a, b}),
-                       "einsum: sizes of 'j' differ: 4 and 5 in operand 1, [5, 6]: spec \"ij,jk->ik\"", ShapeError);
+                       "einsum: sizes of 'j' differ: 4 and 5: operands [3, 4], [5, 6]: spec \"ij,jk->ik\"", ShapeError);
   CHECK_THROWS_WITH_AS(einsum("ijk->i", {a}),
                        "einsum: operand 0 has 2 axes, its part of the spec \"ijk\" names 3: operand [3, 4]", ShapeError);
   CHECK_THROWS_WITH_AS(einsum("ij,jk->ik", {a}), "einsum: more operands in the spec than given: spec \"ij,jk->ik\", 1 operands",
@@ -141,3 +142,16 @@ TEST_CASE("einsum: errors") {
   CHECK_THROWS_AS(einsum("ii->i", {a}), ShapeError);
   CHECK_THROWS_AS(einsum("ij,jk->ik", {a, ones({4, 2}, DType::f64)}), DTypeError);
 }
+
+// Up to 211 products of numbers up to 2.
+static const InTable rows{
+    {.name = "einsum", .reference = reference::matmul, .definition = [](std::span<const Variable> x) { return matmul(x[0], x[1]); },
+     .wrong = {{{{2, 3, 5}, {2, 4, 4}}}}, .ulp = 100},
+    {.name = "einsum heads", .reference = [](const reference::Arrays& x) {
+       return reference::make({2, 2, 3, 4}, [&](const reference::Position& p) {   // p = b, h, t, s
+         double total = 0;
+         for (Index d = 0; d < x[0].shape[3]; ++d) total += x[0]({p[0], p[2], p[1], d}) * x[1]({p[0], p[3], p[1], d});
+         return total;
+       });
+     }, .ulp = 100},
+};
