@@ -124,7 +124,7 @@ struct Reader : nlohmann::json_sax<Json> {
     Index line;
     Json value;
   };
-  Reader(const std::string& file, const Index& line) : file_(file), line_(line) {}
+  Reader(const std::string& file, std::string_view text, const Index& line) : file_(file), text_(text), line_(line) {}
   std::vector<Entry> entries;
 
   bool null() override { return take(nullptr); }
@@ -158,7 +158,9 @@ struct Reader : nlohmann::json_sax<Json> {
     entries.push_back({key, line_, {}});
     return true;
   }
-  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override { wrong("no JSON"); }
+  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) override {
+    wrong("no JSON", 1 + std::ranges::count(text_.substr(0, position), '\n'));              // the reader is ahead of it
+  }
 
  private:
   bool take(Json value) {
@@ -167,9 +169,13 @@ struct Reader : nlohmann::json_sax<Json> {
     else entries.back().value = std::move(value);
     return true;
   }
-  [[noreturn]] void wrong(std::string_view what) const { fail<FileError>("{}: {}: line {}; one object of keys and values is expected", file_, what, line_); }
+  [[noreturn]] void wrong(std::string_view what) const { wrong(what, line_); }
+  [[noreturn]] void wrong(std::string_view what, Index line) const {
+    fail<FileError>("{}: {}: line {}; one object of keys and values is expected", file_, what, line);
+  }
 
   const std::string& file_;
+  std::string_view text_;
   const Index& line_;
   int depth_ = 0;
   bool in_list_ = false;
@@ -177,15 +183,21 @@ struct Reader : nlohmann::json_sax<Json> {
 
 }  // namespace
 
+bool is_absent(const Option& option) {
+  return std::visit([]<class T>(const T* value) {
+    if constexpr (std::is_same_v<T, std::optional<Index>>) return !value->has_value();
+    else if constexpr (std::is_same_v<T, std::string> || std::is_same_v<T, std::vector<std::string>>) return value->empty();
+    else return false;
+  }, option.value);
+}
+
 std::string value_text(const Option& option) {
-  if (holds<std::vector<std::string>>(option)) {
-    const auto& list = held<std::vector<std::string>>(option);
-    return list.empty() ? "none" : fmt::format("{}", fmt::join(list, " "));
-  }
-  if (holds<std::string>(option)) return held<std::string>(option).empty() ? "none" : held<std::string>(option);
+  if (is_absent(option)) return "none";
+  if (holds<std::vector<std::string>>(option)) return fmt::format("{}", fmt::join(held<std::vector<std::string>>(option), " "));
+  if (holds<std::string>(option)) return held<std::string>(option);
   const Json value = json_value(option);
   if (holds<double>(option)) return fmt::format("{}", value.get<double>());
-  return value.is_null() ? "none" : value.dump();
+  return value.dump();
 }
 
 std::string allowed(const Option& option) {
@@ -196,7 +208,7 @@ std::string allowed(const Option& option) {
   if (!option.choices.empty()) text = fmt::format("one of {}", fmt::join(option.choices, ", "));
   else if (holds<std::string>(option) && !option.takes.empty()) text = option.takes;
   if (option.count > 1) text = fmt::format("{} names", option.count);
-  if (!option.standard.empty() && option.standard != "none") text += fmt::format(", default {}", option.standard);
+  if (!option.standard.empty()) text += fmt::format(", default {}", option.standard);
   return text;
 }
 
@@ -222,7 +234,7 @@ std::string to_json(std::span<const Option> options) {
 
 std::vector<std::string> from_json(std::span<const Option> options, std::string_view json, const std::string& file, bool all_keys) {
   Index line = 1;
-  Reader reader(file, line);
+  Reader reader(file, json, line);
   Json::sax_parse(Counted(json.data(), &line), Counted(json.data() + json.size(), &line), &reader);
   std::vector<std::string_view> known;
   for (const Option& option : options) known.push_back(option.name);

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 
 #include "attention/position.h"
@@ -187,7 +188,7 @@ std::vector<Option> options(RunConfig& config) {
   RunConfig fresh;
   std::vector<Option> all = table(config), defaults = table(fresh);
   for (std::size_t i = 0; i < all.size(); ++i)
-    if (!std::holds_alternative<bool*>(all[i].value)) all[i].standard = value_text(defaults[i]);
+    if (!std::holds_alternative<bool*>(all[i].value) && !is_absent(defaults[i])) all[i].standard = value_text(defaults[i]);
   return all;
 }
 
@@ -363,17 +364,18 @@ LoadedModel load_model(const Run& run, const std::string& file) {
     for (auto step = steps.rbegin(); step != steps.rend(); ++step) candidates.push_back(checkpoint_path(run.path, *step));
     check<FileError>(!candidates.empty(), "no weights: {} has neither best.safetensors nor a checkpoint; `heed train --out {} --resume` makes them", run.path, run.path);
   }
+  std::exception_ptr first;                        // of the files that do not do
   for (const std::string& candidate : candidates) {
     try {
       load(loaded.parameters->select(), read_weights(candidate, &run), candidate);
       loaded.file = candidate;
       return loaded;
     } catch (const FileError& e) {
-      if (&candidate == &candidates.back()) throw;
+      if (!first) first = std::current_exception();
       loaded.passed_over.push_back(e.what());
     }
   }
-  return loaded;
+  std::rethrow_exception(first);
 }
 
 std::string checkpoint_path(const std::string& run, Index step) { return join(run, fmt::format("checkpoints/{}.safetensors", step)); }

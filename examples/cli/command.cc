@@ -66,7 +66,7 @@ std::string help(const Syntax& syntax) {
     if (!option.heading.empty() && option.heading != heading) out += fmt::format("\n{}\n", heading = option.heading);
     std::string text(option.help);
     if (!option.choices.empty()) text += fmt::format(" ({})", fmt::join(option.choices, ", "));
-    if (!option.standard.empty() && option.standard != "none") text += fmt::format(" [{}]", option.standard);
+    if (!option.standard.empty()) text += fmt::format(" [{}]", option.standard);
     const std::string name = fmt::format("  --{} {}", option.name, option.takes);
     const std::vector<std::string> lines = drawing::wrap(text, 100 - double(kColumn));
     if (name.size() < kColumn && !lines.empty()) out += fmt::format("{:<{}}{}\n", name, kColumn, lines[0]) + lines_of(std::string(kColumn, ' '), {lines.begin() + 1, lines.end()});

@@ -63,7 +63,8 @@ int evaluate(std::span<const std::string> words) {
   const Run& run = model.run;
   const RunConfig config = data_of(run, data, files);
   const Corpus corpus = read_part(config, split, {.skip_empty = true});
-  if (!out.empty()) check_different(corpus.name, out);
+  if (!out.empty())
+    for (const std::string& input : {corpus.name, files.empty() ? corpus.name : files[0], files.empty() ? corpus.name : files[1], model.loaded.file}) check_different(input, out);
 
   Index too_long = 0;
   const std::vector<Example> examples = heed::make_examples(corpus, run.source, run.target, {.max_length = run.config.max_length, .links = false}, &too_long);

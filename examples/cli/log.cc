@@ -93,8 +93,8 @@ void Log::cut() {
   if (::ftruncate(file.number, bytes_) != 0) refused(path_, "cut", errno);
 }
 
-void Log::write_curves(const std::string& path, const std::string& title) const {
-  Curves curves{.title = title};
+void Log::write_curves(const std::string& path, const std::string& title, const std::string& caption) const {
+  Curves curves{.title = title, .caption = caption};
   const auto panel = [&](const std::string& name, std::initializer_list<const char*> series) {
     Curves::Panel panel{.title = name};
     for (const char* key : series)

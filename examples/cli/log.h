@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // metrics.jsonl: one JSON object a line, numbers in the shortest form that reads back to the same bits. What depends on the clock
-// stands apart under "timing".
+// stands apart under "timing", in columns of fixed width: the lengths of the lines, which checkpoints hold, do not depend on it.
 #pragma once
 #include <map>
 #include <string>
@@ -25,7 +25,7 @@ class Log {
   Index bytes() const { return bytes_ + Index(waiting_.size()); }
   double seconds() const { return seconds_; }      // of the timing of the last line
 
-  void write_curves(const std::string& path, const std::string& title) const;   // FileError
+  void write_curves(const std::string& path, const std::string& title, const std::string& caption) const;   // FileError
 
  private:
   void take(const std::string& line);

@@ -174,10 +174,14 @@ void Training::restore(const Checkpoint& checkpoint, const std::string& file) {
   log_ = std::move(read);
 }
 
+// Other limits than it began with.
+void Training::store_config() {
+  const std::string file = join(run_.path, "config.json"), text = to_json(options(run_.config));
+  if (read_file(file) != text) write_file_atomically(file, text);
+}
+
 bool Training::resume() {
   lock_ = std::make_unique<RunLock>(run_.path);
-  if (const std::string file = join(run_.path, "config.json"), text = to_json(options(run_.config)); read_file(file) != text)
-    write_file_atomically(file, text);                                                      // other limits
   const std::vector<Index> steps = checkpoint_steps(run_.path);
   log_ = Log(join(run_.path, "metrics.jsonl"), 0);
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
@@ -194,6 +198,7 @@ bool Training::resume() {
       progress_.note(fmt::format("{} is finished: {} updates ({})", run_.path, *step, reached()));
       return false;
     }
+    store_config();
     log_.cut();
     seconds_before_ = log_.seconds();
     // A better model found after this checkpoint is not yet found.
@@ -206,6 +211,7 @@ bool Training::resume() {
     return true;
   }
   progress_.note(fmt::format("{} has no checkpoint yet: starting from 0", run_.path));
+  store_config();
   if (!run_.config.init.empty()) load(parameters_.select(), read_weights(run_.config.init, &run_), run_.config.init);
   log_.cut();
   log_data();
@@ -306,7 +312,7 @@ void Training::show() {
 
 void Training::report(const Trainer::Report& last) {
   log_.add(fmt::format("{{\"event\": \"update\", \"step\": {}, \"epoch\": {}, \"loss\": {}, \"learning_rate\": {}, \"gradient_norm\": {}, \"tokens\": {}, \"skipped\": {}, "
-                       "\"timing\": {{\"seconds\": {:.3f}, \"tokens_per_second\": {:.0f}}}}}",
+                       "\"timing\": {{\"seconds\": {:11.3f}, \"tokens_per_second\": {:9.0f}}}}}",
                        step(), state_.epoch, json_number(state_.tokens > 0 ? state_.loss_sum / double(state_.tokens) : NAN), json_number(last.learning_rate),
                        json_number(last.gradient_norm), state_.tokens, trainer_->skipped(), seconds(), speed_));
   state_.loss_sum = 0;
@@ -337,7 +343,7 @@ bool Training::evaluate() {
   if (better) state_.best = step(), state_.best_bleu = score->bleu, state_.best_loss = score->loss, state_.waited = 0;
   else ++state_.waited;
   trainer_->observe(score->bleu);
-  log_.add(fmt::format("{{\"event\": \"dev\", \"step\": {}, \"epoch\": {}, \"loss\": {}, \"perplexity\": {}, \"bleu\": {}, \"exact\": {}, \"best\": {}, \"timing\": {{\"seconds\": {:.3f}, \"evaluation\": {:.3f}}}}}",
+  log_.add(fmt::format("{{\"event\": \"dev\", \"step\": {}, \"epoch\": {}, \"loss\": {}, \"perplexity\": {}, \"bleu\": {}, \"exact\": {}, \"best\": {}, \"timing\": {{\"seconds\": {:11.3f}, \"evaluation\": {:9.3f}}}}}",
                        step(), state_.epoch, json_number(score->loss), json_number(std::exp(score->loss)), json_number(score->bleu), json_number(score->exact), better, seconds(), seconds() - begin));
   if (better) {
     unsaved_best_.emplace();
@@ -345,7 +351,11 @@ bool Training::evaluate() {
     written([&] { save_best(); });
   }
   written([&] { draw_attention(); });
-  written([&] { log_.write_curves(join(run_.path, "curves.svg"), fmt::format("Training of {}", fs::path(run_.path).filename().string())); });
+  const double smoothing = run_.config.label_smoothing;
+  written([&] {
+    log_.write_curves(join(run_.path, "curves.svg"), fmt::format("Training of {}", fs::path(run_.path).filename().string()),
+                      smoothing > 0 ? fmt::format("The train loss is that of targets smoothed by {} and of a model with dropout; the dev loss is without both.", smoothing) : "");
+  });
   restore();
   progress_.note(fmt::format("update {}, epoch {}: dev loss {:.4f}, BLEU {:.2f}, exact {:.1f} %{}", step(), state_.epoch, score->loss, score->bleu, score->exact, better ? "  (best)" : ""));
   show();
@@ -409,7 +419,7 @@ int Training::stopped() {
 }
 
 void Training::end(std::string_view reason) {
-  log_.add(fmt::format("{{\"event\": \"end\", \"step\": {}, \"reason\": \"{}\", \"timing\": {{\"seconds\": {:.3f}}}}}", step(), reason, seconds()));
+  log_.add(fmt::format("{{\"event\": \"end\", \"step\": {}, \"reason\": \"{}\", \"timing\": {{\"seconds\": {:11.3f}}}}}", step(), reason, seconds()));
   const bool kept = written([&] {
     log_.sync();
     save_best();

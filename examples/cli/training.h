@@ -39,6 +39,7 @@ class Training {
   std::string state_json() const;
   void restore(const Checkpoint& checkpoint, const std::string& file);   // all of it or, by FileError, the next older one
 
+  void store_config();
   Index step() const { return trainer_->step(); }
   std::string_view reached() const;                // the limit that is reached, or nothing
   double fraction() const;                         // of the way to it

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -65,6 +66,12 @@ class InputLines {
   Index number_ = 0, invalid_ = 0;
 };
 
+void check_different_streams() {
+  struct stat in, out;
+  if (::fstat(STDIN_FILENO, &in) == 0 && ::fstat(STDOUT_FILENO, &out) == 0 && S_ISREG(in.st_mode) && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
+    throw Mistake("input and output are the same file: standard input and standard output; another file for the output");
+}
+
 }  // namespace
 
 int translate(std::span<const std::string> words) {
@@ -85,6 +92,7 @@ int translate(std::span<const std::string> words) {
                                  options(manner)};
   if (!parse(syntax, words)) return 0;
   TranslateOptions translate_with = translate_options(search_flags);
+  check_different_streams();
   const Ready model = ready(run_flags, manner.quiet);
   translate_with.max_length = std::min(max_length.value_or(model.run.config.max_length), model.run.config.max_length);
   if (::isatty(STDIN_FILENO) == 1 && !manner.quiet) note("Type a sentence and press Enter; Ctrl-D ends.");

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands of `heed`, run for real on small data from another working directory.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <regex>
+#include <sstream>
+
+#include <nlohmann/json.hpp>
+
+#include "models/run.h"
+#include "tensor/safetensors.h"
+#include "tests/cli/program.h"
+
+using namespace heed;
+namespace fs = std::filesystem;
+
+namespace {
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+// Data of a task and a run trained on it for a moment, made once.
+struct Small {
+  TemporaryFolder folder;
+  Small() {
+    REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 5 --train 300 --dev 40 --test 40").code == 0);
+    const Result trained = heed_in(folder.path(), "train --data data --out run --layers 1 --width 16 --heads 2 --feed-forward 32 --batch-tokens 256 --steps 60 --warmup 20 --learning-rate 0.01");
+    REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  }
+};
+const Small& small() {
+  static const Small made;
+  return made;
+}
+Result call(const std::string& line, const std::string& input = {}) { return heed_in(small().folder.path(), line, input); }
+
+}  // namespace
+
+TEST_CASE("cli: help") {
+  const Result none = call("");
+  CHECK(none.code == 0);
+  CHECK(none.err.empty());
+  CHECK(none.out.find("heed train --data reverse-data --out reverse") != none.out.npos);
+  CHECK(call("--help").out == none.out);
+  CHECK(call("--version").out == "heed " HEED_VERSION "\n");
+  for (const char* command : {"data", "train", "translate", "evaluate", "score", "attention", "inspect"}) {
+    const Result help = call(std::string(command) + " --help");
+    CHECK(help.code == 0);
+    CHECK(help.err.empty());
+    CHECK(help.out.find(std::string("Usage: heed ") + command) != help.out.npos);
+  }
+  // The defaults in the help text are those of the table.
+  const std::string help = call("train --help").out;
+  RunConfig config;
+  for (const Option& option : options(config)) {
+    INFO(option.name);
+    CHECK(std::regex_search(help, std::regex("--" + std::string(option.name) + " ")));
+  }
+  CHECK(std::regex_search(help, std::regex(R"(--width N [^-]*\[128\])")));
+}
+
+TEST_CASE("cli: data") {
+  const TemporaryFolder folder;
+  for (const char* task : {"copy", "reverse", "sort", "numbers", "dates", "phrases"}) {
+    const Result made = heed_in(folder.path(), std::string("data ") + task + " --out " + task + " --train 30 --dev 5 --test 5 --json");
+    CHECK_MESSAGE(made.code == 0, made.err);
+    CHECK(nlohmann::json::parse(made.out)["parts"]["train"] == 30);
+    CHECK(lines_of(text_of(folder / (std::string(task) + "/train.tsv"))).size() == 30);
+  }
+  CHECK(heed_in(folder.path(), "data numbers --out german --from digits --to de --train 9 --dev 2 --test 2").code == 0);
+  CHECK(heed_in(folder.path(), "data copy --out copy2 --train 30 --dev 5 --test 5 --seed 2").code == 0);
+  CHECK(text_of(folder / "copy/train.tsv") != text_of(folder / "copy2/train.tsv"));
+}
+
+TEST_CASE("cli: what a training leaves") {
+  const std::string run = small().folder / "run";
+  for (const char* file : {"config.json", "source.vocabulary", "target.vocabulary", "source.tokenizer.json", "best.safetensors", "checkpoints/60.safetensors", "metrics.jsonl", "curves.svg"})
+    CHECK_MESSAGE(fs::exists(run + "/" + file), file);
+  CHECK(!fs::is_empty(run + "/attention"));
+  std::size_t updates = 0, devs = 0;
+  for (const std::string& line : lines_of(text_of(run + "/metrics.jsonl"))) {
+    const auto json = nlohmann::json::parse(line);
+    updates += json["event"] == "update";
+    devs += json["event"] == "dev";
+  }
+  CHECK(updates == 1);
+  CHECK(devs >= 2);
+  CHECK(nlohmann::json::parse(text_of(run + "/config.json"))["tokenizer"] == "space");
+  const Run opened = open_run(run);
+  CHECK(opened.config.width == 16);
+  CHECK(opened.source.vocabulary.size() == 9);
+  CHECK(load_model(opened).file == run + "/best.safetensors");
+  for (const auto& [name, value] : read_safetensors(run + "/best.safetensors").tensors) CHECK(!name.starts_with("model."));
+}
+
+TEST_CASE("cli: translate answers line n in line n") {
+  const Result some = call("translate --run run --quiet", "\xEF\xBB\xBF" "1 2 3\r\n\n 2 2\n\xff 4 nonsense\n\xC2\xA0\n5");
+  CHECK(some.code == 0);
+  CHECK(some.err.empty());
+  const std::vector<std::string> lines = lines_of(some.out);
+  REQUIRE(lines.size() == 6);
+  CHECK(lines[1].empty());
+  CHECK(lines[4].empty());
+  CHECK(!lines[0].empty());
+  CHECK(call("translate --run run", "").out.empty());
+
+  CHECK(lines_of(call("translate --run run --beam 3 --nbest 3 --quiet", "1 2 3\n").out).size() == 3);
+  const auto json = nlohmann::json::parse(call("translate --run run --beam 2 --nbest 2 --json", "1 2 3\n").out);
+  CHECK(json["source"] == "1 2 3");
+  CHECK(json["translations"].size() == 2);
+  CHECK(json["translations"][0]["score"] >= json["translations"][1]["score"]);
+  CHECK(call("translate --run run --prefix '4 4' --quiet", "1 2 3\n").out.starts_with("4 4"));
+  CHECK(call("translate --run run --checkpoint run/checkpoints/60.safetensors --quiet", "1\n").code == 0);
+
+  const std::string many = "1 2\n\n3 4 5\n2\n1 1 1\n";
+  const Result drawn = call("translate --run run --sample --seed 3 --quiet", many);
+  CHECK(drawn.out == call("translate --run run --sample --seed 3 --threads 3 --batch 2 --quiet", many).out);
+  CHECK(drawn.out != call("translate --run run --sample --seed 4 --quiet", many).out);
+  CHECK(call("translate --run run --sample --temperature 0 --quiet", many).out == call("translate --run run --quiet", many).out);
+  CHECK(call("translate --run run --max-length 2 --quiet", "1 2 3 4\n").out == call("translate --run run --quiet", "1 2\n").out);
+  CHECK(call("translate --run run --max-length 2", "1 2 3 4\n").err.find("1 lines longer than 2 words were cut") != std::string::npos);
+}
+
+TEST_CASE("cli: evaluate and score agree") {
+  const Result plain = call("evaluate --run run --data data --out translated.txt --quiet");
+  CHECK_MESSAGE(plain.code == 0, plain.err);
+  CHECK(std::regex_search(plain.out, std::regex(R"(\nBLEU [0-9.]+  \(nrefs:1\|case:mixed\|eff:no\|tok:13a\|smooth:exp\|version:heed-[0-9.]+\)\n)")));
+  const auto json = nlohmann::json::parse(call("evaluate --run run --json --quiet").out);     // the run's own data
+  CHECK(json["sentences"] == 40);
+  CHECK(json["loss"].get<double>() > 0);
+  std::string references;
+  for (const std::string& line : lines_of(text_of(small().folder / "data/test.tsv"))) {
+    const std::size_t first = line.find('\t') + 1;
+    references += line.substr(first, line.find('\t', first) - first) + "\n";
+  }
+  write_text(small().folder / "references.txt", references);
+  const auto score = nlohmann::json::parse(call("score --hypotheses translated.txt --references references.txt --json").out);
+  CHECK(score["bleu"] == json["bleu"]);
+  CHECK(score["exact"] == json["exact"]);
+  CHECK(call("score --hypotheses references.txt --references references.txt,references.txt --sources references.txt").out.starts_with("BLEU 100.00  (nrefs:2|"));
+
+  const Result forced = call("evaluate --run run --data data --split dev --force --quiet");
+  double sum = 0, tokens = 0;
+  for (const std::string& line : lines_of(forced.out)) {
+    std::istringstream in(line);
+    double log_probability, count;
+    in >> log_probability >> count;
+    sum -= log_probability, tokens += count;
+  }
+  CHECK(lines_of(forced.out).size() == 40);
+  const auto dev = nlohmann::json::parse(call("evaluate --run run --data data --split dev --json --quiet").out);
+  CHECK(sum / tokens == doctest::Approx(dev["loss"].get<double>()).epsilon(1e-5));
+}
+
+TEST_CASE("cli: attention") {
+  for (const char* file : {"a.svg", "a.html", "a.txt"}) {
+    CHECK(call(std::string("attention --run run --source '1 2 3' --out ") + file).code == 0);
+    const std::string text = text_of(small().folder / file);
+    CHECK(text.find("layer 1") != text.npos);
+    CHECK(text.find("&lt;/s&gt;") + text.find("</s>") > 0);
+  }
+  const Result forced = call("attention --run run --source '1 2' --target '5 5 5'");
+  CHECK(forced.code == 0);
+  CHECK(forced.out.starts_with("1 2 → 5 5 5\n"));
+  CHECK(forced.out.find("mean over 2 heads") != forced.out.npos);
+}
+
+TEST_CASE("cli: inspect") {
+  const Result run = call("inspect run");
+  CHECK(run.code == 0);
+  CHECK(run.out.find("--width 16") != run.out.npos);
+  CHECK(run.out.find("core.encoder.layers.0.linear1.weight") != run.out.npos);
+  CHECK(run.out.find("finished: 60 (steps)") != run.out.npos);
+  const Result best = call("inspect run/best.safetensors");
+  CHECK(best.out.find("checksum right") != best.out.npos);
+  CHECK(best.out.find("all values are finite") != best.out.npos);
+  write_safetensors(small().folder / "odd.safetensors", {{"x", tensor({1, NAN, INFINITY, -INFINITY})}, {"n", tensor({1, 2}, DType::i64)}}, {}, {.checksum = false});
+  const auto odd = nlohmann::json::parse(call("inspect odd.safetensors --json").out);
+  CHECK(odd["checksum"] == "none");
+  CHECK(odd["tensors"][1]["nan"] == 1);
+  CHECK(odd["tensors"][1]["inf"] == 2);
+}
+
+TEST_CASE("cli: other data, tokenizers, options") {
+  const TemporaryFolder folder;
+  std::string source, target, pairs;
+  for (int i = 0; i < 40; ++i) {
+    const std::string s = "Go " + std::to_string(i % 13) + "!", t = "Va " + std::to_string(i % 13) + " !";
+    source += s + "\n", target += t + "\n", pairs += s + "\t" + t + "\n";
+  }
+  write_text(folder / "s", source), write_text(folder / "t", target), write_text(folder / "pairs.tsv", pairs + "bad\xff\tline\n\tmissing\n");
+  const std::string tiny = " --layers 1 --width 8 --heads 2 --feed-forward 8 --steps 3 --warmup 2";
+  for (const std::string& options : std::vector<std::string>{"--tokenizer char", "--tokenizer word --lowercase --tie all", "--tokenizer bpe --vocabulary-size 30 --tie output", "--positions learned --norm pre --final-norm always",
+                                                             "--batch-sentences 7 --accumulate 2 --optimizer sgd --schedule constant --momentum 0.5", "--average 0.9 --evaluate-every 2 --patience 1 --optimizer adamw --weight-decay 0.1"}) {
+    INFO(options);
+    const Result trained = heed_in(folder.path(), "train --train-files s t --dev-files s t --test-files s t --out r --quiet" + tiny + " " + options);
+    CHECK_MESSAGE(trained.code == 0, trained.err);
+    const Result translated = heed_in(folder.path(), "translate --run r --quiet", "Go 3!\n\nGo!\n");
+    CHECK_MESSAGE(translated.code == 0, translated.err);
+    CHECK(lines_of(translated.out).size() == 3);
+    CHECK(heed_in(folder.path(), "evaluate --run r --quiet").code == 0);
+    fs::remove_all(folder / "r");
+  }
+  const Result split = heed_in(folder.path(), "train --train pairs.tsv --split-by-source --split-dev 3 --split-test 3 --out r2" + tiny);
+  CHECK_MESSAGE(split.code == 0, split.err);
+  CHECK(split.err.find("1 lines skipped for an empty side, 1 invalid byte sequences replaced") != std::string::npos);
+  CHECK(text_of(folder / "r2/metrics.jsonl").find("\"empty\": 1, \"invalid_sequences\": 1") != std::string::npos);
+  CHECK(nlohmann::json::parse(heed_in(folder.path(), "evaluate --run r2 --json --quiet").out)["sentences"] == 3);
+
+  // A config file, flags before it; another run's config; weights of another run to start from.
+  write_text(folder / "c.json", R"({"width": 8, "heads": 4, "layers": 1, "feed-forward": 8, "epochs": 1, "dropout": 0.3, "schedule": "cosine", "warmup": 0})");
+  const Result configured = heed_in(folder.path(), "train --config c.json --heads 2 --train-files s t --dev-files s t --out r3 --quiet");
+  CHECK_MESSAGE(configured.code == 0, configured.err);
+  const Run run = open_run(folder / "r3");
+  CHECK(run.config.heads == 2);
+  CHECK(run.config.dropout == 0.3);
+  CHECK(!run.config.steps);
+  CHECK(run.config.schedule_steps == run.config.epochs.value() * 1);
+  CHECK(heed_in(folder.path(), "train --config r3/config.json --out r4 --quiet --init r3/best.safetensors").code == 0);
+  CHECK(heed_in(folder.path(), "train --config r3/config.json --out r5 --quiet --steps 2 --init r4/checkpoints/1.safetensors").code == 0);
+  CHECK(!open_run(folder / "r5").config.epochs);
+}

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every mistake at the command line: exit code 2, one line on standard error that says what, where and what would be right, nothing
+// on standard output, nothing written.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <regex>
+
+#include <sys/mount.h>
+#include <unistd.h>
+
+#include "models/run.h"
+#include "tests/cli/program.h"
+
+using namespace heed;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Row {
+  const char* line;
+  const char* says;                                // regular expression, searched for
+};
+
+const Row kRows[] = {
+    // commands and flags
+    {"tranlate --run run", "^heed: unknown command: tranlate; did you mean translate\\?"},
+    {"xyzzy", "^heed: unknown command: xyzzy; there are data, train, "},
+    {"train --data data --out new --widht 8", "unknown flag: --widht; did you mean --width\\? `heed train --help`"},
+    {"translate --run run --beem=4", "unknown flag: --beem; did you mean --beam"},
+    {"train --data data --out new -w 8", "unknown flag: -w; "},
+    {"train data --out new", "unexpected word: \"data\"; "},
+    {"train --data --out new", "no value: --data before --out; DIR"},
+    {"train --data data --out", "no value: --out; "},
+    {"train --data data --out new --width 8 --width 16", "given more than once: --width; "},
+    {"train --train-files s --out new", "too few values: --train-files s; "},
+    {"train --data data", "missing: --out; "},
+    {"translate", "missing: --run; "},
+    {"score --hypotheses s", "missing: --references; "},
+    {"inspect", "missing: PATH; "},
+    {"data", "missing: TASK; heed data TASK --out DIR"},
+    {"data copi --out new", "unknown task: copi; did you mean copy"},
+    // values
+    {"train --data data --out new --threads 0", "out of range: --threads 0; a whole number in \\[1, 1024\\]"},
+    {"train --data data --out new --threads -1", "out of range: --threads -1; "},
+    {"train --data data --out new --threads 1e9", "not a whole number: --threads 1e9; "},
+    {"train --data data --out new --threads 99999999999999999999", "--threads 99999999999999999999; a whole number in \\[1, 1024\\]"},
+    {"train --data data --out new --layers 3000000000", "out of range: --layers 3000000000; a whole number in \\[1, 100\\], default 2"},
+    {"train --data data --out new --learning-rate nan", "out of range: --learning-rate nan; a number in \\[0, 1000000\\], default 0.001"},
+    {"train --data data --out new --learning-rate inf", "out of range: --learning-rate inf; "},
+    {"train --data data --out new --learning-rate -0.1", "out of range: --learning-rate -0.1; "},
+    {"train --data data --out new --learning-rate fast", "wrong type: --learning-rate fast; a number"},
+    {"train --data data --out new --learning-rate 0,1", "wrong type: --learning-rate 0,1; a number"},
+    {"train --data data --out new --dropout 1.5", "out of range: --dropout 1.5; a number in \\[0, 1\\], default 0.1"},
+    {"train --data data --out new --average 1", "out of range: --average 1; a number in \\[0, 1\\)"},
+    {"train --data data --out new --batch-tokens -5", "out of range: --batch-tokens -5; "},
+    {"train --data data --out new --batch-tokens 5 --batch-sentences 5", "both given; one of"},
+    {"train --data data --out new --norm past", "unknown name: --norm past; did you mean post\\? one of post, pre, default post"},
+    {"train --data data --out new --model lstm", "unknown name: --model lstm; one of transformer"},
+    {"train --data data --out new --width 250 --heads 8", "the heads do not divide the width: --width 250 --heads 8; --width 248 or 256 would do, or --heads 10"},
+    {"train --data data --out new --warmup 0", "no warm-up: --schedule inverse_sqrt --warmup 0; "},
+    {"train --data data --out new --schedule cosine --warmup 10 --steps 10", "the warm-up does not end: .*10 updates planned"},
+    {"train --data data --out new --schedule cosine --minutes 1", "where does the schedule end: --schedule cosine; give --schedule-steps"},
+    {"train --data data --out new --layers 100 --width 65536 --heads 8", "too large a model: .*this machine has [0-9]+ GiB"},
+    {"translate --run run --beam 0", "out of range: --beam 0; a whole number in \\[1, 1000\\], default 1"},
+    {"translate --run run --beam 2 --nbest 3", "more translations than hypotheses: --nbest 3 --beam 2; --beam 3 or more"},
+    {"translate --run run --sample --top-p 0", "out of range: --top-p 0; "},
+    {"data copy --out new --train 100000 --symbols 2 --max-length 3", "more distinct sources asked for than exist"},
+    {"data numbers --out new --from xx", "\"xx\" is none of"},
+    // files of data
+    {"train --out new", "no data: --data; a directory made by `heed data`"},
+    {"train --data data --train s --split-by-source --out new", "more than one source of data: --data --train"},
+    {"train --train-files s t --out new", "no dev data: --train-files; give --dev-files"},
+    {"train --train pairs.tsv --out new", "no dev data: --train pairs.tsv; give --split-by-source"},
+    {"train --data nowhere --out new", "no such directory: --data .*nowhere; one with train.tsv, dev.tsv and test.tsv"},
+    {"train --data empty --out new", "no such file: .*empty/train.tsv; --data expects train.tsv, dev.tsv and test.tsv"},
+    {"train --train-files nowhere t --dev-files s t --out new", "nowhere: cannot open: No such file or directory"},
+    {"train --train-files s empty --dev-files s t --out new", "empty: cannot read: Is a directory"},
+    {"train --train-files s nothing --dev-files s t --out new", "numbers of lines differ: .*s has 4, .*nothing has 0"},
+    {"train --train nothing --split-by-source --out new", "nothing: empty file"},
+    {"train --train binary --split-by-source --out new", "binary: not text: "},
+    {"train --train s --split-by-source --out new", "s: line 1: one column, expected source TAB target: \"1 2\""},
+    {"train --train links.tsv --split-by-source --split-dev 1 --split-test 0 --tokenizer space --out new", "links.tsv \\(train\\): line 2: link 7-0 points outside: source tokens 1, target tokens 1"},
+    {"train --train badlink.tsv --split-by-source --out new", "badlink.tsv: line 1: .*0:0"},
+    {"train --train pairs.tsv --split-by-source --split-dev 100 --out new", "nothing is left to train: dev 100, "},
+    {"train --train-files long long --dev-files long long --max-length 1 --out new", "no pair is short enough: "},
+    {"score --hypotheses s --references one", "numbers of lines differ: s has 4, one has 1"},
+    {"score --hypotheses nothing --references s", "empty file: nothing"},
+    {"score --hypotheses empty --references s", "empty: cannot read: Is a directory"},
+    {"evaluate --run run --data data --split tst", "no such file: .*data/tst.tsv; "},
+    {"evaluate --run run --data data --files s t", "more than one source of data: --data --files"},
+    {"evaluate --run run --files s t --out linked", "input and output are the same file: s and linked"},
+    // config files
+    {"train --data data --out new --config nowhere", "nowhere: cannot open"},
+    {"train --data data --out new --config unknown.json", "^heed train: unknown.json: unknown key \"modle\" at line 3; did you mean \"model\"\\?"},
+    {"train --data data --out new --config twice.json", "twice.json: repeated key: \"width\" at line 3; it stands at line 2"},
+    {"train --data data --out new --config type.json", "type.json: wrong type: \"width\" at line 2 is \"eight\"; a whole number in \\[1, 65536\\], default 128"},
+    {"train --data data --out new --config range.json", "range.json: out of range: \"dropout\" at line 2 is 7"},
+    {"train --data data --out new --config s", "s: not an object: line 1; one object of keys and values is expected"},
+    {"train --data data --out new --config broken.json", "broken.json: no JSON: line 2"},
+    // runs
+    {"train --data data --out run", "the run exists: --out run; --resume to go on with it, or another name"},
+    {"train --data data --out data", "exists, is not empty and no run: --out data"},
+    {"train --data data --out s", "no directory: --out s"},
+    {"train --out nowhere --resume", "no such run: nowhere; "},
+    {"train --out data --resume", "no run: data has no config.json; "},
+    {"train --out run --resume --width 99", "contradicts the run: --width 99, stored in run is 8; "},
+    {"train --out run --resume --data empty", "contradicts the run: --data .*empty, stored in run is .*data; "},
+    {"train --out run --resume --steps 9 --data data --seed 2", "contradicts the run: --seed 2, stored in run is 1"},
+    {"train --out key --resume", "key/config.json: unknown key \"colour\" at line 2"},
+    {"train --out missing --resume", "missing/config.json: missing key: \"dropout\"; a number in \\[0, 1\\], default 0.1"},
+    {"train --out changed --resume", "changed/config.json: \"dropout\" has changed: 0.2, 0.1 when .*checkpoints/4.safetensors was written"},
+    {"train --out moved --resume --steps 9", "the data has changed since .*4.safetensors was written"},
+    {"translate --run nowhere", "no such run: nowhere"},
+    {"translate --run data", "no run: data has no config.json"},
+    {"translate --run words", "words/target.vocabulary: .*line 7.*\"1\""},
+    {"translate --run fewer", "best.safetensors: made with other vocabularies"},
+    {"translate --run bare", "no weights: bare has neither best.safetensors nor a checkpoint"},
+    {"translate --run run --checkpoint nowhere", "nowhere: cannot open"},
+    {"translate --run run --checkpoint s", "s: no safetensors file: "},
+    {"translate --run run --checkpoint cut.safetensors", "cut.safetensors: "},
+    {"translate --run run --checkpoint other/best.safetensors", "does not fit the model; unexpected: core.decoder.layers.1"},
+    {"train --data data --out new --init nowhere", "nowhere: cannot open"},
+    {"train --data data --out new --init other/best.safetensors", "does not fit the model; "},
+    {"attention --run run --source ''", "missing: --source"},
+    {"attention --run run --source 1 --out a.pdf", "unknown kind of picture: --out a.pdf; a name that ends in .svg, .html or .txt"},
+    {"attention --run run --source 1 --out nowhere/a.svg", "nowhere/a.svg: cannot create"},
+    {"inspect nowhere", "nowhere: cannot open"},
+    {"inspect data", "no run: data has no config.json"},
+    {"inspect s", "s: no safetensors file: "},
+};
+
+std::string with(std::string text, const std::string& from, const std::string& to) {
+  REQUIRE(text.find(from) != text.npos);
+  return text.replace(text.find(from), from.size(), to);
+}
+
+void prepare(const TemporaryFolder& folder) {
+  const auto must = [&](const std::string& line) {
+    const Result result = heed_in(folder.path(), line);
+    REQUIRE_MESSAGE(result.code == 0, result.err);
+  };
+  must("data copy --out data --symbols 5 --max-length 4 --train 50 --dev 10 --test 10");
+  const std::string tiny = " --layers 1 --width 8 --heads 2 --feed-forward 8 --warmup 2 --steps 4 --quiet";
+  must("train --data data --out run" + tiny);
+  must("train --data data --out other --layers 2 --width 8 --heads 2 --feed-forward 8 --warmup 2 --steps 1 --quiet");
+  fs::create_directory(folder / "empty");
+  write_text(folder / "s", "1 2\n3\n4 5\n1\n");
+  write_text(folder / "t", "1 2\n3\n4 5\n1\n");
+  write_text(folder / "long", "1 2\n3 4\n");
+  write_text(folder / "one", "1 2\n");
+  write_text(folder / "nothing", "");
+  write_text(folder / "binary", std::string(5000, '\0'));
+  write_text(folder / "pairs.tsv", "1\t1\n2\t2\n3\t3\n");
+  write_text(folder / "links.tsv", "1\t1\t0-0\n2\t2\t7-0\n3\t3\n4\t4\n5\t5\n6\t6\n");
+  write_text(folder / "badlink.tsv", "1\t1\t0:0\n");
+  fs::create_hard_link(folder / "s", folder / "linked");
+  write_text(folder / "unknown.json", "{\n  \"width\": 8,\n  \"modle\": \"transformer\"\n}\n");
+  write_text(folder / "twice.json", "{\n  \"width\": 8,\n  \"width\": 16\n}\n");
+  write_text(folder / "type.json", "{\n  \"width\": \"eight\"\n}\n");
+  write_text(folder / "range.json", "{\n  \"dropout\": 7\n}\n");
+  write_text(folder / "broken.json", "{\n  \"width\" 8\n}\n");
+  write_text(folder / "cut.safetensors", text_of(folder / "run/best.safetensors").substr(0, 2000));
+  const std::string config = text_of(folder / "run/config.json");
+  for (const char* copy : {"key", "missing", "changed", "moved", "words", "fewer", "bare"}) fs::copy(folder / "run", folder / copy, fs::copy_options::recursive);
+  write_text(folder / "key/config.json", with(config, "{\n", "{\n  \"colour\": 1,\n"));
+  write_text(folder / "missing/config.json", with(config, "  \"dropout\": 0.1,\n", ""));
+  write_text(folder / "changed/config.json", with(config, "\"dropout\": 0.1", "\"dropout\": 0.2"));
+  fs::copy(folder / "data", folder / "data2");
+  write_text(folder / "data2/train.tsv", text_of(folder / "data/train.tsv") + "1\t1\n");
+  write_text(folder / "moved/config.json", with(config, "/data\"", "/data2\""));
+  const std::string words = text_of(folder / "run/target.vocabulary");
+  write_text(folder / "words/target.vocabulary", with(words, words.substr(words.find("</s>") + 5), "1\n1\n"));
+  write_text(folder / "fewer/target.vocabulary", words.substr(0, words.rfind('\n', words.size() - 2) + 1) + "other\n");
+  fs::remove(folder / "bare/best.safetensors");
+  fs::remove_all(folder / "bare/checkpoints");
+}
+
+}  // namespace
+
+TEST_CASE("cli: every mistake is one line with a hint, exit code 2, and nothing written") {
+  const TemporaryFolder folder;
+  prepare(folder);
+  const std::string before = listing(folder.path());
+  for (const auto& [line, says] : kRows) {
+    const std::string call = std::string("heed ") + line;
+    INFO(call);
+    const Result result = heed_in(folder.path(), line);
+    CHECK_MESSAGE(result.code == 2, result.err);
+    CHECK(result.out.empty());
+    CHECK_MESSAGE(std::ranges::count(result.err, '\n') == 1, result.err);
+    CHECK_MESSAGE(result.err.ends_with("\n"), result.err);
+    CHECK_MESSAGE(result.err.starts_with("heed"), result.err);
+    CHECK_MESSAGE(std::regex_search(result.err, std::regex(says)), result.err);
+    CHECK((listing(folder.path()) == before));
+  }
+}
+
+TEST_CASE("cli: another training holds the run") {
+  const TemporaryFolder folder;
+  REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 4 --train 50 --dev 10 --test 10").code == 0);
+  REQUIRE(heed_in(folder.path(), "train --data data --out run --layers 1 --width 8 --heads 2 --feed-forward 8 --warmup 2 --steps 2 --quiet").code == 0);
+  const RunLock lock(folder / "run");
+  const Result second = heed_in(folder.path(), "train --out run --resume --steps 4");
+  CHECK(second.code == 2);
+  CHECK_MESSAGE(second.err.find("another training holds run: process " + std::to_string(::getpid())) != std::string::npos, second.err);
+  CHECK(heed_in(folder.path(), "translate --run run --quiet", "1\n").code == 0);            // reading needs no lock
+}
+
+TEST_CASE("cli: faults while working") {
+  const TemporaryFolder folder;
+  REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 4 --train 50 --dev 10 --test 10").code == 0);
+  const std::string tiny = " --data data --layers 1 --width 8 --heads 2 --feed-forward 8 --warmup 2 --steps 4 --quiet";
+  // Standard output cannot be written to.
+  for (const char* line : {"--help", "data copy --out full", "inspect data"}) {
+    const Result result = Program{.words = split(line), .folder = folder.path(), .output = "/dev/full"}.run();
+    CHECK((result.code == 1 || std::string(line) == "inspect data"));
+    CHECK(std::ranges::count(result.err, '\n') == 1);
+  }
+  // Files may not grow: nothing half made stays, and what there was is as it was.
+  const Result small = Program{.words = split("train --out limited" + tiny), .folder = folder.path(), .largest_file = 100}.run();
+  CHECK(small.code == 1);
+  CHECK_MESSAGE(small.err.find("cannot write") != std::string::npos, small.err);
+  CHECK(!fs::exists(folder / "limited"));
+  REQUIRE(heed_in(folder.path(), "train --out run" + tiny).code == 0);
+  const std::string best = text_of(folder / "run/best.safetensors"), checkpoint = text_of(folder / "run/checkpoints/4.safetensors");
+  const Result grown = Program{.words = split("train --out run --resume --steps 20 --quiet"), .folder = folder.path(), .largest_file = 4000}.run();
+  CHECK(grown.code == 1);
+  CHECK_MESSAGE(std::regex_search(grown.err, std::regex("^heed train: .*safetensors: cannot write at byte [0-9]+: File too large\n$")), grown.err);
+  CHECK(text_of(folder / "run/best.safetensors") == best);
+  CHECK(text_of(folder / "run/checkpoints/4.safetensors") == checkpoint);
+  for (const auto& entry : fs::recursive_directory_iterator(folder / "run")) CHECK(entry.path().filename().string().find("tmp") == std::string::npos);
+  CHECK(heed_in(folder.path(), "train --out run --resume --steps 20 --quiet").code == 0);
+}
+
+TEST_CASE("cli: a full disk") {
+  const TemporaryFolder folder;
+  const std::string disk = folder / "disk";
+  fs::create_directory(disk);
+  if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=300k") != 0) {
+    MESSAGE("skipped: no permission to mount a small tmpfs");
+    return;
+  }
+  REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 4 --train 50 --dev 10 --test 10").code == 0);
+  const std::string train = "train --data data --layers 1 --width 8 --heads 2 --feed-forward 8 --warmup 2 --steps 12 --evaluate-every 3 --quiet";
+  CHECK(heed_in(folder.path(), train + " --out whole").code == 0);
+  // Goes on without checkpoints, and says so at the end. Once there is room, a resumed run ends as if nothing had happened.
+  write_text(disk + "/filler", std::string(200 << 10, 'x'));
+  const Result full = heed_in(folder.path(), train + " --out disk/run --json");
+  CHECK(full.code == 1);
+  CHECK(full.out.empty());
+  CHECK_MESSAGE(std::regex_search(full.err, std::regex("^heed train: disk/run/.*: cannot write at byte [0-9]+: No space left on device\n$")), full.err);
+  fs::remove(disk + "/filler");
+  CHECK(heed_in(folder.path(), "train --out disk/run --resume --quiet --keep 1").code == 0);
+  CHECK(text_of(disk + "/run/checkpoints/12.safetensors") == text_of(folder / "whole/checkpoints/12.safetensors"));
+  fs::remove_all(disk + "/run");
+  write_text(disk + "/filler", std::string(200 << 10, 'x'));
+  CHECK(heed_in(folder.path(), train + " --if-full stop --out disk/run").code == 1);
+  ::umount(disk.c_str());
+}

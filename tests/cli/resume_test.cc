@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+// A training that was stopped, killed or given more updates goes on as if nothing had happened: the same bits of weights, optimiser
+// state and log, for any number of threads.
+#include <doctest/doctest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "models/run.h"
+#include "tests/cli/program.h"
+
+using namespace heed;
+namespace fs = std::filesystem;
+
+namespace {
+
+const std::string kTiny = " --data data --layers 1 --width 8 --heads 2 --feed-forward 8 --warmup 5 --evaluate-every 7 --quiet ";
+
+void make_data(const TemporaryFolder& folder) {
+  REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 5 --train 120 --dev 12 --test 5").code == 0);
+}
+
+void train(const TemporaryFolder& folder, const std::string& options) {
+  const std::string batch = options.find("--batch") == options.npos ? "--batch-tokens 64 " : "";
+  const Result result = heed_in(folder.path(), "train" + kTiny + batch + options);
+  REQUIRE_MESSAGE(result.code == 0, result.err);
+}
+
+void go_on(const TemporaryFolder& folder, const std::string& options) {
+  const Result result = heed_in(folder.path(), "train --resume --quiet " + options);
+  REQUIRE_MESSAGE(result.code == 0, result.err);
+}
+
+void check_same(const TemporaryFolder& folder, const std::string& a, const std::string& b, int step) {
+  const std::string file = "/checkpoints/" + std::to_string(step) + ".safetensors";
+  CHECK((text_of(folder / (a + file)) == text_of(folder / (b + file))));
+  CHECK((text_of(folder / (a + "/best.safetensors")) == text_of(folder / (b + "/best.safetensors"))));
+  CHECK(log_without_timing(folder / a) == log_without_timing(folder / b));
+}
+
+void wait_for_checkpoint(const TemporaryFolder& folder, const std::string& run) {
+  for (int i = 0; i < 3000 && checkpoint_steps(folder / run).empty(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+}
+
+}  // namespace
+
+TEST_CASE("resume: 2 N updates are N and N more, for every optimiser and schedule") {
+  const TemporaryFolder folder;
+  make_data(folder);
+  int n = 0;
+  for (const std::string options : {"--optimizer adam", "--optimizer adamw --weight-decay 0.1 --average 0.9", "--optimizer sgd --momentum 0.9 --schedule linear --schedule-steps 60", "--optimizer adagrad --schedule step --schedule-steps 8",
+                                    "--optimizer adadelta --learning-rate 1 --schedule cosine --schedule-steps 70", "--optimizer rmsprop --momentum 0.5 --schedule plateau", "--schedule noam --learning-rate 0.5 --accumulate 3",
+                                    "--schedule constant --batch-sentences 5 --accumulate 2", "--patience 3 --learning-rate 0"}) {
+    INFO(options);
+    const std::string a = "a" + std::to_string(++n), b = "b" + std::to_string(n);
+    train(folder, options + " --steps 52 --out " + a);
+    train(folder, options + " --steps 26 --out " + b);                 // in the middle of an epoch, between evaluations
+    go_on(folder, "--steps 52 --save-every 3 --out " + b);
+    check_same(folder, a, b, options.starts_with("--patience") ? 28 : 52);
+  }
+  // A run that is done is done, and is changed by nothing but a farther limit.
+  const std::string before = listing(folder / "a1");
+  const Result done = heed_in(folder.path(), "train --resume --out a1");
+  CHECK(done.code == 0);
+  CHECK(done.err == "a1 is finished: 52 updates (steps)\n");
+  CHECK((listing(folder / "a1") == before));
+}
+
+TEST_CASE("resume: epochs, and a run that ends between evaluations") {
+  const TemporaryFolder folder;
+  make_data(folder);
+  const std::string by_epoch = " --data data --layers 1 --width 8 --heads 2 --feed-forward 8 --batch-tokens 64 --warmup 5 --quiet ";
+  REQUIRE(heed_in(folder.path(), "train --epochs 4 --out a" + by_epoch).code == 0);
+  REQUIRE(heed_in(folder.path(), "train --epochs 2 --out b" + by_epoch).code == 0);
+  REQUIRE(heed_in(folder.path(), "train --resume --epochs 4 --out b --quiet").code == 0);
+  REQUIRE(heed_in(folder.path(), "train --steps 9 --out c" + by_epoch).code == 0);
+  CHECK(best_step(open_run(folder / "c")) == 9);                        // the evaluation at its end
+  REQUIRE(heed_in(folder.path(), "train --resume --epochs 4 --out c --quiet").code == 0);
+  const auto last = checkpoint_steps(folder / "a").back();
+  check_same(folder, "a", "b", int(last));
+  check_same(folder, "a", "c", int(last));
+}
+
+TEST_CASE("resume: the same bits for any number of threads") {
+  const TemporaryFolder folder;
+  make_data(folder);
+  for (int threads : {1, 2, 3}) train(folder, "--steps 30 --dropout 0.3 --threads " + std::to_string(threads) + " --out t" + std::to_string(threads));
+  check_same(folder, "t1", "t2", 30);
+  check_same(folder, "t1", "t3", 30);
+}
+
+TEST_CASE("resume: after signals and kills at any time") {
+  const TemporaryFolder folder;
+  make_data(folder);
+  train(folder, "--steps 120 --keep 1000 --out whole");
+  int n = 0;
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGKILL, SIGKILL, SIGKILL}) {
+    INFO(number);
+    const std::string run = "run" + std::to_string(++n);
+    const int process = Program{.words = split("train" + kTiny + "--batch-tokens 64 --steps 120 --save-every 1 --out " + run), .folder = folder.path()}.start();
+    wait_for_checkpoint(folder, run);
+    std::this_thread::sleep_for(std::chrono::milliseconds(7 * n));
+    ::kill(process, number);
+    const int code = wait_for(process);
+    CHECK((code == (number == SIGKILL ? -SIGKILL : 128 + number) || code == 0));      // 0: it was done before
+    go_on(folder, "--out " + run);
+    check_same(folder, "whole", run, 120);
+    for (const auto& entry : fs::recursive_directory_iterator(folder / run)) CHECK(entry.path().filename().string().find("tmp") == std::string::npos);
+  }
+}
+
+TEST_CASE("resume: bad checkpoints are passed over, loudly") {
+  const TemporaryFolder folder;
+  make_data(folder);
+  train(folder, "--steps 21 --out whole");
+  train(folder, "--steps 14 --out run");
+  const std::string newest = folder / "run/checkpoints/14.safetensors";
+  std::string bytes = text_of(newest);
+  bytes[bytes.size() / 2] ^= 1;
+  write_text(newest, bytes);
+  const Result on = heed_in(folder.path(), "train --resume --steps 21 --out run");
+  CHECK(on.code == 0);
+  CHECK_MESSAGE(on.err.starts_with("warning: passed over: run/checkpoints/14.safetensors: "), on.err);
+  CHECK(on.err.find("going on after update 7") != std::string::npos);
+  check_same(folder, "whole", "run", 21);
+
+  // No checkpoint yet: from 0, with a note.
+  fs::remove_all(folder / "run/checkpoints");
+  fs::create_directory(folder / "run/checkpoints");
+  const Result again = heed_in(folder.path(), "train --resume --out run");
+  CHECK(again.err.starts_with("run has no checkpoint yet: starting from 0\n"));
+  check_same(folder, "whole", "run", 21);
+
+  // Translation takes the newest whole checkpoint where the best weights are broken.
+  write_text(folder / "run/best.safetensors", "broken");
+  const Result translated = heed_in(folder.path(), "translate --run run", "1 2\n");
+  CHECK(translated.code == 0);
+  CHECK(translated.err.find("warning: passed over: run/best.safetensors: ") != std::string::npos);
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/option.h"
+
+#include <doctest/doctest.h>
+
+#include "models/run.h"
+#include "tensor/error.h"
+
+using namespace heed;
+
+namespace {
+
+struct Values {
+  bool on = false;
+  Index count = 3;
+  std::optional<Index> most;
+  double rate = 0.5;
+  std::string kind = "post", name;
+  std::vector<std::string> files;
+  std::vector<Option> table() {
+    return {{.name = "on", .value = &on},
+            {.name = "count", .value = &count, .low = 1, .high = 9, .standard = "3"},
+            {.name = "most", .value = &most, .low = 1},
+            {.name = "rate", .value = &rate, .low = 0, .high = 1, .below = true},
+            {.name = "kind", .value = &kind, .choices = {"post", "pre"}},
+            {.name = "name", .value = &name},
+            {.name = "files", .value = &files, .count = 2}};
+  }
+};
+
+std::string wrong(const std::string& name, std::vector<std::string> words) {
+  Values values;
+  for (const Option& option : values.table())
+    if (option.name == name) try {
+        set(option, words);
+      } catch (const Error& e) {
+        return e.what();
+      }
+  return {};
+}
+
+std::string wrong_json(const std::string& json, bool all_keys = false) {
+  Values values;
+  const std::vector<Option> table = values.table();
+  const std::string before = to_json(table);
+  try {
+    from_json(table, json, "f.json", all_keys);
+  } catch (const FileError& e) {
+    CHECK(to_json(table) == before);
+    return e.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("options from words") {
+  Values v;
+  const std::vector<Option> table = v.table();
+  const std::vector<std::vector<std::string>> words{{}, {"9"}, {"12"}, {"1e-3"}, {"pre"}, {""}, {"a", "b"}};
+  for (std::size_t i = 0; i < table.size(); ++i) set(table[i], words[i]);
+  CHECK(v.on);
+  CHECK(v.count == 9);
+  CHECK(v.most == 12);
+  CHECK(v.rate == 1e-3);
+  CHECK(v.kind == "pre");
+  CHECK(v.files == std::vector<std::string>{"a", "b"});
+  CHECK(wrong("count", {"0"}) == "out of range: --count 0; a whole number in [1, 9], default 3");
+  CHECK(wrong("count", {"2.5"}) == "not a whole number: --count 2.5; a whole number in [1, 9], default 3");
+  CHECK(wrong("count", {"two words"}) == "wrong type: --count \"two words\"; a whole number in [1, 9], default 3");
+  CHECK(wrong("count", {"99999999999999999999"}).starts_with("not a whole number"));
+  CHECK(wrong("count", {"1", "2"}).starts_with("wrong number of values: --count"));
+  CHECK(wrong("most", {"0"}) == "out of range: --most 0; a whole number, at least 1");
+  CHECK(wrong("rate", {"1"}) == "out of range: --rate 1; a number in [0, 1)");
+  CHECK(wrong("rate", {"nan"}).starts_with("out of range: --rate nan"));
+  CHECK(wrong("rate", {"0.5x"}).starts_with("wrong type"));
+  CHECK(wrong("kind", {"past"}) == "unknown name: --kind past; did you mean post? one of post, pre");
+  CHECK(wrong("on", {"yes"}).starts_with("wrong type"));
+}
+
+TEST_CASE("options to JSON and back") {
+  Values v, w;
+  v.on = true, v.most = 7, v.rate = 0.1 + 0.2, v.kind = "pre", v.name = "ü \"quoted\"\n", v.files = {"a", "b"};
+  const std::string json = to_json(v.table());
+  CHECK(from_json(w.table(), json, "f.json").size() == 7);
+  CHECK(to_json(w.table()) == json);
+  CHECK(w.rate == 0.1 + 0.2);
+  CHECK(from_json(w.table(), R"({"most": null, "count": 2})", "f.json", false) == std::vector<std::string>{"most", "count"});
+  CHECK(!w.most);
+
+  CHECK(wrong_json("{\n\"cuont\": 1}") == "f.json: unknown key \"cuont\" at line 2; did you mean \"count\"?");
+  CHECK(wrong_json("{\"count\": 2,\n\n\"count\": 3}") == "f.json: repeated key: \"count\" at line 3; it stands at line 1 already");
+  CHECK(wrong_json("{\"rate\": 0.25,\n \"count\": \"2\"}") == "f.json: wrong type: \"count\" at line 2 is \"2\"; a whole number in [1, 9], default 3");
+  CHECK(wrong_json("{\"count\": 2.0}").starts_with("f.json: not a whole number"));
+  CHECK(wrong_json("{\"count\": null}").starts_with("f.json: wrong type"));
+  CHECK(wrong_json("{\"count\": 18446744073709551615}").starts_with("f.json: not a whole number"));
+  CHECK(wrong_json("{\"rate\": 7}").starts_with("f.json: out of range: \"rate\" at line 1 is 7"));
+  CHECK(wrong_json("{\"files\": [\"a\"]}").starts_with("f.json: wrong number of values"));
+  CHECK(wrong_json("{\"files\": [1, 2]}").starts_with("f.json: wrong type"));
+  CHECK(wrong_json("{\"on\": 1}").starts_with("f.json: wrong type: \"on\" at line 1 is 1; true or false"));
+  CHECK(wrong_json("{\"rate\": 0.5}", true) == "f.json: missing key: \"on\"; true or false");
+  for (const char* text : {"", "[]", "3", "{", "{\"rate\": {}}", "{\"files\": [[]]}", "{\"rate\": 0.5} x", "nonsense", "{\"rate\"}"}) {
+    INFO(text);
+    CHECK(wrong_json(text).starts_with("f.json: "));
+  }
+}
+
+TEST_CASE("nearest names") {
+  const std::vector<std::string_view> known{"width", "heads", "layers"};
+  CHECK(nearest("widht", known) == "width");
+  CHECK(nearest("head", known) == "heads");
+  CHECK(nearest("zzzzz", known).empty());
+  CHECK(nearest("", known).empty());
+}
+
+TEST_CASE("a run's options fit together") {
+  const auto wrong_config = [](auto&& change) -> std::string {
+    RunConfig config;
+    config.data = "d";
+    change(config);
+    try {
+      check_config(config);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return {};
+  };
+  CHECK(wrong_config([](RunConfig&) {}).empty());
+  CHECK(wrong_config([](RunConfig& c) { c.width = 250, c.heads = 8; }) ==
+        "the heads do not divide the width: --width 250 --heads 8; --width 248 or 256 would do, or --heads 10");
+  CHECK(wrong_config([](RunConfig& c) { c.width = 3, c.heads = 8; }) == "the heads do not divide the width: --width 3 --heads 8; --width 8 would do, or --heads 3");
+  CHECK(wrong_config([](RunConfig& c) { c.steps = {}; }).starts_with("no end: "));
+  CHECK(wrong_config([](RunConfig& c) { c.data = ""; }).starts_with("no data: "));
+  // Each option stands in the table under a name of its own, with its default.
+  RunConfig config;
+  std::vector<std::string_view> names;
+  for (const Option& option : options(config)) {
+    CHECK(std::find(names.begin(), names.end(), option.name) == names.end());
+    CHECK(!option.help.empty());
+    names.push_back(option.name);
+  }
+}
