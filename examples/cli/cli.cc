@@ -23,11 +23,12 @@ constexpr Command kCommands[] = {
     {"score", "BLEU, chrF and exact match of a file against references", score},
     {"attention", "draw where a model looks: SVG, HTML or text", attention},
     {"inspect", "what a run, a checkpoint or any .safetensors holds", inspect},
+    {"check-gradients", "every differentiable function against central differences", check_gradients},
 };
 
 std::string program_help() {
   std::string out = "Heed " HEED_VERSION ": trains models that translate, and shows where they look.\n\nUsage: heed COMMAND [options]     `heed COMMAND --help` shows them\n\n";
-  for (const Command& command : kCommands) out += fmt::format("  {:<10} {}\n", command.name, command.about);
+  for (const Command& command : kCommands) out += fmt::format("  {:<16} {}\n", command.name, command.about);
   return out +
          "\nFor example:\n"
          "  heed data reverse --out reverse-data\n"

@@ -71,5 +71,6 @@ int evaluate(std::span<const std::string> words);
 int score(std::span<const std::string> words);
 int attention(std::span<const std::string> words);
 int inspect(std::span<const std::string> words);
+int check_gradients(std::span<const std::string> words);
 
 }  // namespace heed::cli

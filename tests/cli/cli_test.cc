@@ -48,7 +48,7 @@ TEST_CASE("cli: help") {
   CHECK(none.out.find("heed train --data reverse-data --out reverse") != none.out.npos);
   CHECK(call("--help").out == none.out);
   CHECK(call("--version").out == "heed " HEED_VERSION "\n");
-  for (const char* command : {"data", "train", "translate", "evaluate", "score", "attention", "inspect"}) {
+  for (const char* command : {"data", "train", "translate", "evaluate", "score", "attention", "inspect", "check-gradients"}) {
     const Result help = call(std::string(command) + " --help");
     CHECK(help.code == 0);
     CHECK(help.err.empty());
@@ -184,6 +184,18 @@ TEST_CASE("cli: inspect") {
   CHECK(odd["checksum"] == "none");
   CHECK(odd["tensors"][1]["nan"] == 1);
   CHECK(odd["tensors"][1]["inf"] == 2);
+}
+
+TEST_CASE("cli: check-gradients") {
+  const Result table = call("check-gradients");
+  CHECK_MESSAGE(table.code == 0, table.out);
+  CHECK(std::regex_search(table.out, std::regex(R"(\nsoftmax +[0-9]+  [0-9.]+e-[01][0-9]\n)")));
+  const auto json = nlohmann::json::parse(call("check-gradients --only layer_norm --json").out);
+  CHECK(json["functions"].size() == 1);
+  CHECK(json["largest"] <= 1e-6);
+  const Result strict = call("check-gradients --only softmax --tolerance 0");
+  CHECK(strict.code == 1);
+  CHECK(strict.err.starts_with("heed check-gradients: gradients of "));
 }
 
 TEST_CASE("cli: other data, tokenizers, options") {

@@ -129,6 +129,7 @@ const Row kRows[] = {
     {"attention --run run --source 1 --out nowhere/a.svg", "nowhere/a.svg: cannot create"},
     {"inspect nowhere", "nowhere: cannot open"},
     {"inspect data", "no run: data has no config.json"},
+    {"check-gradients --only nothing", "no such function: --only nothing; "},
     {"inspect s", "s: no safetensors file: "},
 };
 
