@@ -75,7 +75,7 @@ CacheSizes cache_sizes() {
 }
 
 std::string instruction_set() {
-  const auto targets = std::uint64_t(hwy::SupportedTargets());
+  const auto targets = std::uint64_t(hwy::SupportedTargets()) & std::uint64_t(HWY_TARGETS);  // those compiled
   return hwy::TargetName(std::int64_t(targets & (~targets + 1)));  // the lowest bit is the best target
 }
 

@@ -10,7 +10,7 @@ namespace heed {
 enum class Folding { sum, squares, product, max, min };
 template <class T> struct FoldKernels {
   T (*row)(const T* x, size_t n);                                                      // fold of x[0 .. n)
-  void (*columns)(const T* x, size_t rows, ptrdiff_t stride, size_t n, T* result);     // result[j] = fold over r of x[r stride + j]
+  void (*columns)(const T* x, size_t rows, ptrdiff_t stride, size_t n, T* result);     // result[j] = fold of result[j] and x[r stride + j] over r
 };
 }  // namespace heed
 #endif
@@ -25,10 +25,9 @@ template <class Op, class F, class T> T Row(const T* x, size_t n) { return Reduc
 template <class Op, class F, class T> void Columns(const T* x, size_t rows, ptrdiff_t stride, size_t n, T* result) {
   const hn::ScalableTag<T> d;
   const size_t N = hn::Lanes(d);
-  const auto neutral = hn::Set(d, T(Op::kNeutral));
   size_t j = 0;
   for (; j + 4 * N <= n; j += 4 * N) {
-    auto a0 = neutral, a1 = neutral, a2 = neutral, a3 = neutral;
+    auto a0 = hn::LoadU(d, result + j), a1 = hn::LoadU(d, result + j + N), a2 = hn::LoadU(d, result + j + 2 * N), a3 = hn::LoadU(d, result + j + 3 * N);
     const T* row = x + j;
     for (size_t r = 0; r < rows; ++r, row += stride) {
       a0 = Op::f(d, a0, F::f(d, hn::LoadU(d, row)));
@@ -41,14 +40,15 @@ template <class Op, class F, class T> void Columns(const T* x, size_t rows, ptrd
     hn::StoreU(a2, d, result + j + 2 * N);
     hn::StoreU(a3, d, result + j + 3 * N);
   }
-  for (; j < n; j += N) {
-    const size_t count = n - j < N ? n - j : N;
-    auto a = neutral;
-    const T* row = x + j;
-    for (size_t r = 0; r < rows; ++r, row += stride) a = Op::f(d, a, F::f(d, count == N ? hn::LoadU(d, row) : LoadFirst(d, row, count)));
-    if (count == N) hn::StoreU(a, d, result + j);
-    else StoreFirst(a, d, result + j, count);
+  for (; j + N <= n; j += N) {
+    auto a = hn::LoadU(d, result + j);
+    for (size_t r = 0; r < rows; ++r) a = Op::f(d, a, F::f(d, hn::LoadU(d, x + ptrdiff_t(r) * stride + j)));
+    hn::StoreU(a, d, result + j);
   }
+  if (j == n) return;
+  auto a = LoadFirst(d, result + j, n - j);
+  for (size_t r = 0; r < rows; ++r) a = Op::f(d, a, F::f(d, LoadFirst(d, x + ptrdiff_t(r) * stride + j, n - j)));
+  StoreFirst(a, d, result + j, n - j);
 }
 
 template <class T> FoldKernels<T> Pick(Folding fold) {
@@ -296,7 +296,7 @@ template <class T> void reduce(Folding fold, const Tensor& x, const Axes& axes, 
   T* const partial = chunks > 1 ? partials.mutable_data<T>() : nullptr;
   const Index width = std::min(columns, kColumnBlock);
   parallel_for(results * blocks * chunks, row_grain(width * std::min(n, kColumnChunk)), [&](Index begin, Index end) {
-    alignas(64) T buffer[kColumnBlock], value[kColumnBlock], row_value[kColumnBlock];
+    alignas(64) T buffer[kColumnBlock], value[kColumnBlock];
     Counter result = kept, column = inner, row = reduced;
     for (Index item = begin; item < end; ++item) {
       const Index chunk = item % chunks, block = item / chunks % blocks, i = item / chunks / blocks;
@@ -304,17 +304,14 @@ template <class T> void reduce(Folding fold, const Tensor& x, const Axes& axes, 
       const Index top = chunk * kColumnChunk, rows = std::min(kColumnChunk, n - top);
       result.seek(i);
       T* const sums = chunks > 1 ? partial + (i * chunks + chunk) * columns + first : value;
+      std::fill(sums, sums + m, T(neutral(fold)));
       if (rows_are_strided) {
         const Index stride = reduced.rank == 1 ? reduced.stride[0][0] : 0;
         kernels.columns(from + result.offset[0] + top * stride + first, std::size_t(rows), stride, std::size_t(m), sums);
       } else {
-        std::fill(sums, sums + m, T(neutral(fold)));
         row.seek(top);
-        for (Index r = 0; r < rows; ++r, row.next()) {
-          const T* const line = inner.read(from + result.offset[0] + row.offset[0], first, m, buffer);
-          kernels.columns(line, 1, 0, std::size_t(m), row_value);
-          for (Index j = 0; j < m; ++j) sums[j] = T(combine(fold, double(sums[j]), double(row_value[j])));
-        }
+        for (Index r = 0; r < rows; ++r, row.next())
+          kernels.columns(inner.read(from + result.offset[0] + row.offset[0], first, m, buffer), 1, 0, std::size_t(m), sums);
       }
       if (chunks > 1) continue;
       column.seek(first);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/ops/walk.h"
 
+#include <algorithm>
+
 #include "tensor/error.h"
 
 namespace heed {
@@ -74,7 +76,9 @@ template <class T> void gather(const T* x, const Piece& piece, std::size_t i, In
   for (Index r = first / piece.n, c = first % piece.n; count > 0; ++r, c = 0) {
     const Index m = std::min(count, piece.n - c);
     const T* from = x + r * row + c * step;
-    for (Index j = 0; j < m; ++j) out[j] = from[j * step];
+    if (step == 0) std::fill(out, out + m, *from);
+    else if (step == 1) std::copy(from, from + m, out);
+    else for (Index j = 0; j < m; ++j) out[j] = from[j * step];
     out += m;
     count -= m;
   }
@@ -87,6 +91,7 @@ template <class T> void scatter(const T* values, bool add, const Piece& piece, s
     T* to = y + r * row + c * step;
     if (add && step == 1) for (Index j = 0; j < m; ++j) to[j] += values[j];
     else if (add) for (Index j = 0; j < m; ++j) to[j * step] += values[j];
+    else if (step == 1) std::copy(values, values + m, to);
     else for (Index j = 0; j < m; ++j) to[j * step] = values[j];
     values += m;
     count -= m;

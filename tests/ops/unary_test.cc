@@ -46,7 +46,7 @@ TEST_CASE("unary: values and derivatives at the edges of the domain, every targe
   for (const Edge& edge : edges)
     for (DType dtype : {DType::f32, DType::f64})
       for_every_target([&] {
-        CAPTURE(name(edge.op));
+        CAPTURE(std::string(name(edge.op)));
         CAPTURE(edge.x);
         // a full vector and a tail: both paths
         const Tensor x = full({19}, edge.x, dtype), y = unary(edge.op, x, edge.a, edge.b), dx = empty_like(x);
@@ -62,7 +62,7 @@ TEST_CASE("unary: NaN gives NaN in every op on every target") {
   for_every_target([&] {
     for (int op = 0; op <= int(Unary::pow); ++op)
       for (DType dtype : {DType::f32, DType::f64}) {
-        CAPTURE(name(Unary(op)));
+        CAPTURE(std::string(name(Unary(op))));
         CHECK(all_nan(unary(Unary(op), full({21}, kNaN, dtype), 0.5, 2)));
       }
   });
