@@ -3,6 +3,18 @@
 #define HWY_TARGET_INCLUDE "tensor/ops/index.cc"
 #include "tensor/simd-inl.h"
 
+#ifndef HEED_INDEX_KERNELS  // this file is read once for each target
+#define HEED_INDEX_KERNELS
+namespace heed {
+template <class T> struct IndexKernels {
+  void (*embed_rows)(const T* table, size_t stride, const int64_t* ids, size_t begin, size_t end, size_t n, T scale,
+                     const T* positions, size_t position_stride, size_t period, T* y);
+  void (*sum_rows)(const T* dy, size_t stride, const int64_t* at, size_t count, T scale, bool add, size_t n, T* dx);
+  size_t (*find_above)(const T* x, size_t begin, size_t n, T bound);
+};
+}  // namespace heed
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace heed::HWY_NAMESPACE {
 namespace {
@@ -78,22 +90,8 @@ template <class T> size_t FindAbove(const T* x, size_t begin, size_t n, T bound)
   return i;
 }
 
-void EmbedRowsF32(const float* a, size_t b, const int64_t* c, size_t e, size_t f, size_t g, float h, const float* i, size_t j,
-                  size_t k, float* l) {
-  EmbedRows(a, b, c, e, f, g, h, i, j, k, l);
-}
-void EmbedRowsF64(const double* a, size_t b, const int64_t* c, size_t e, size_t f, size_t g, double h, const double* i,
-                  size_t j, size_t k, double* l) {
-  EmbedRows(a, b, c, e, f, g, h, i, j, k, l);
-}
-void SumRowsF32(const float* a, size_t b, const int64_t* c, size_t e, float f, bool g, size_t h, float* i) {
-  SumRows(a, b, c, e, f, g, h, i);
-}
-void SumRowsF64(const double* a, size_t b, const int64_t* c, size_t e, double f, bool g, size_t h, double* i) {
-  SumRows(a, b, c, e, f, g, h, i);
-}
-size_t FindAboveF32(const float* x, size_t begin, size_t n, float bound) { return FindAbove(x, begin, n, bound); }
-size_t FindAboveF64(const double* x, size_t begin, size_t n, double bound) { return FindAbove(x, begin, n, bound); }
+IndexKernels<float> KernelsF32() { return {EmbedRows<float>, SumRows<float>, FindAbove<float>}; }
+IndexKernels<double> KernelsF64() { return {EmbedRows<double>, SumRows<double>, FindAbove<double>}; }
 
 }  // namespace
 }  // namespace heed::HWY_NAMESPACE
@@ -101,32 +99,24 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include <algorithm>
-#include <cmath>
+#include <cstring>
 #include <numeric>
 
 #include "tensor/format.h"
 #include "tensor/lines.h"
+#include "tensor/ops/kernel.h"
 #include "tensor/ops/view.h"
 #include "tensor/ops/walk.h"
 #include "tensor/parallel.h"
 
 namespace heed {
-HWY_EXPORT(EmbedRowsF32);
-HWY_EXPORT(EmbedRowsF64);
-HWY_EXPORT(SumRowsF32);
-HWY_EXPORT(SumRowsF64);
-HWY_EXPORT(FindAboveF32);
-HWY_EXPORT(FindAboveF64);
+HWY_EXPORT(KernelsF32);
+HWY_EXPORT(KernelsF64);
 
 namespace {
 
-template <class T> auto embed_rows() {
-  if constexpr (std::is_same_v<T, float>) return HWY_DYNAMIC_DISPATCH(EmbedRowsF32);
-  else return HWY_DYNAMIC_DISPATCH(EmbedRowsF64);
-}
-template <class T> auto sum_rows() {
-  if constexpr (std::is_same_v<T, float>) return HWY_DYNAMIC_DISPATCH(SumRowsF32);
-  else return HWY_DYNAMIC_DISPATCH(SumRowsF64);
+template <class T> IndexKernels<T> kernels() {
+  return pick<T>(&HWY_DYNAMIC_DISPATCH(KernelsF32), &HWY_DYNAMIC_DISPATCH(KernelsF64))();
 }
 
 std::string position_text(Index flat, const Shape& shape) {
@@ -164,13 +154,6 @@ Tensor with_dense_tail(const Tensor& x, int axis) {
   return x;
 }
 
-// A derivative that is written row by row: computed in place where `into` has no gaps, else beside it.
-template <class F> void through_contiguous(const Into& into, F&& compute) {
-  Tensor out = into.tensor.contiguous();
-  compute(out);
-  if (out.storage() != into.tensor.storage()) copy_into(into.tensor, out);
-}
-
 // dx[o, ids[p], :] (=|+=) scale Σ dy[o, p, :] in rising p.      dx [O, V, n] contiguous, dy [O, P, n] with dense n
 // Counting sort by id; rows are then cut into ranges of ids and columns, and every element is one chain in one chunk.
 template <class T>
@@ -188,8 +171,9 @@ void add_rows(std::span<const Index> ids, const T* dy, Index dy_outer, Index dy_
 
   const Index width = 256, blocks = (n + width - 1) / width;
   const Index per_range = row_grain(1 + width * count / std::max<Index>(rows, 1)), ranges = (rows + per_range - 1) / per_range;
-  const auto kernel = sum_rows<T>();
-  parallel_for(outer * ranges * blocks, 1, [&](Index begin, Index end) {
+  const Index chunks = outer * ranges * blocks, work = outer * (rows * (add ? 1 : n) + count * n);
+  const auto kernel = kernels<T>().sum_rows;
+  parallel_for(chunks, row_grain(work / std::max<Index>(chunks, 1)), [&](Index begin, Index end) {
     for (Index chunk = begin; chunk < end; ++chunk) {
       const Index o = chunk / (ranges * blocks), range = chunk / blocks % ranges, column = chunk % blocks * width;
       for (Index v = range * per_range; v < std::min(rows, (range + 1) * per_range); ++v) {
@@ -224,8 +208,8 @@ template <class T> bool earlier(const Ranked<T>& a, const Ranked<T>& b, bool des
 }
 
 // The k largest of a dense line: a short sorted list that a value enters only by beating its last entry.
-template <class T>
-void topk_line(const T* x, Index n, Index k, Ranked<T>* best, size_t (*find_above)(const T*, size_t, size_t, T)) {
+template <class T> void topk_line(const T* x, Index n, Index k, Ranked<T>* best) {
+  const auto find_above = kernels<T>().find_above;
   Index filled = 0;
   for (Index i = 0; i < n; ++i) {
     if (filled == k) {
@@ -263,9 +247,7 @@ Sorted sort_lines(const Tensor& x, int axis, Index k, bool descending) {
         if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>)
           if (descending && k < n && k <= 64 && step == 1) {
             line.resize(size_t(k));
-            if constexpr (std::is_same_v<T, float>)
-              topk_line<T>(from + at[0], n, k, line.data(), HWY_DYNAMIC_DISPATCH(FindAboveF32));
-            else topk_line<T>(from + at[0], n, k, line.data(), HWY_DYNAMIC_DISPATCH(FindAboveF64));
+            topk_line(from + at[0], n, k, line.data());
             ready = true;
           }
         if (!ready) {
@@ -341,7 +323,7 @@ Tensor embedding(const Tensor& table, const Tensor& ids, double scale, const Ten
     const T* rows = from.data<T>();
     const T* plus = add.defined() ? add.data<T>() : nullptr;
     T* out = y.mutable_data<T>();
-    const auto kernel = embed_rows<T>();
+    const auto kernel = kernels<T>().embed_rows;
     parallel_for(wide.numel(), row_grain(n), [&](Index begin, Index end) {
       kernel(rows, size_t(from.strides()[0]), wide.data<Index>(), size_t(begin), size_t(end), size_t(n), T(scale), plus,
              plus ? size_t(add.strides()[0]) : 0, size_t(period), out);
@@ -359,9 +341,10 @@ void embedding_grad(const Tensor& ids, const Tensor& dy, double scale, Index pad
   check_same_dtype("embedding_grad", "dy", dy, "dtable", dtable.tensor);
   const Tensor wide = checked_ids("embedding_grad", "id", ids, rows), from = dy.contiguous();
   visit_float(dy.dtype(), "embedding_grad", [&]<class T>() {
-    through_contiguous(dtable, [&](const Tensor& dx) {
-      add_rows<T>(wide.span<Index>(), from.data<T>(), 0, n, 1, rows, n, scale, padding_idx, dtable.add, dx.mutable_data<T>());
-    });
+    const Destination to(dtable);
+    add_rows<T>(wide.span<Index>(), from.data<T>(), 0, n, 1, rows, n, scale, padding_idx, to.add(),
+                to.tensor().mutable_data<T>());
+    to.finish();
   });
 }
 
@@ -415,10 +398,10 @@ void index_select_grad(const Tensor& ids, const Tensor& dy, int dim, Into dx) {
   for (int i = 0; i < axis; ++i) outer *= dy.shape()[i];
   for (int i = axis + 1; i < dy.rank(); ++i) n *= dy.shape()[i];
   visit_float(dy.dtype(), "index_select_grad", [&]<class T>() {
-    through_contiguous(dx, [&](const Tensor& out) {
-      add_rows<T>(wide.span<Index>(), from.data<T>(), wide.numel() * n, n, outer, rows, n, 1, -1, dx.add,
-                  out.mutable_data<T>());
-    });
+    const Destination to(dx);
+    add_rows<T>(wide.span<Index>(), from.data<T>(), wide.numel() * n, n, outer, rows, n, 1, -1, to.add(),
+                to.tensor().mutable_data<T>());
+    to.finish();
   });
 }
 
@@ -482,11 +465,13 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
 void masked_fill_grad(const Tensor& mask, const Tensor& dy, Into dx) {
   check_mask("masked_fill_grad", dy, mask);
   check_same_dtype("masked_fill_grad", "dy", dy, "dx", dx.tensor);
-  check<ShapeError>(dy.shape() == dx.tensor.shape(), "masked_fill_grad: shapes differ: dy {}, dx {}", dy.shape(), dx.tensor.shape());
+  check<ShapeError>(dy.shape() == dx.tensor.shape(), "masked_fill_grad: shapes differ: dy {}, dx {}", dy.shape(),
+                    dx.tensor.shape());
   dx.tensor.storage().touch();
   visit_float(dy.dtype(), "masked_fill_grad", [&]<class T>() {
     for_each_element<T, std::uint8_t, T>(
-        dy.shape(), 1, [add = dx.add](T& v, std::uint8_t& set, T& to) { to = (add ? to : T(0)) + (set ? T(0) : v); }, dy, mask, dx.tensor);
+        dy.shape(), 1, [add = dx.add](T& v, std::uint8_t& set, T& to) { to = (add ? to : T(0)) + (set ? T(0) : v); }, dy, mask,
+        dx.tensor);
   });
 }
 

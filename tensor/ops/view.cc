@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/ops/view.h"
 
+#include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include "tensor/format.h"
 #include "tensor/parallel.h"
