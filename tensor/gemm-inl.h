@@ -25,11 +25,11 @@ template <class T> struct Tile {
   using D = hn::ScalableTag<T>;
   static constexpr size_t kLanes = hn::MaxLanes(D());
 #if HWY_TARGET <= HWY_AVX3 || (HWY_ARCH_ARM_A64 && HWY_TARGET != HWY_SCALAR)  // 32 registers
-  static constexpr size_t kRows = 14, kThinRows = 6;
+  static constexpr size_t kRows = 14, kWideRows = 6, kThinRows = 10, kParts = 4;
 #else
-  static constexpr size_t kRows = 6, kThinRows = 2;
+  static constexpr size_t kRows = 6, kWideRows = 2, kThinRows = 6, kParts = 1;
 #endif
-  static constexpr size_t kWidth = 2 * kLanes, kThinWidth = 4 * kLanes;
+  static constexpr size_t kWidest = 4 * kLanes;   // columns of a tile of at most kWideRows
 };
 
 // The k loop of one tile: acc[r][v] = a[r, k] * b[k, v] + acc[r][v], started at `from` or at zero. Rows of a are reached three
@@ -82,7 +82,7 @@ template <class T> constexpr Index TileVectors(Index columns) {
 template <class T> TileFunction<T> TileOf(Index rows, Index vectors) {
   if (vectors == 1) return PickTile<T, 1>(rows, std::make_index_sequence<Tile<T>::kRows>());
   if (vectors == 2) return PickTile<T, 2>(rows, std::make_index_sequence<Tile<T>::kRows>());
-  return PickTile<T, 4>(rows, std::make_index_sequence<Tile<T>::kThinRows>());
+  return PickTile<T, 4>(rows, std::make_index_sequence<Tile<T>::kWideRows>());
 }
 
 // The same for edges and columns apart, through a buffer.
@@ -90,7 +90,7 @@ template <class T>
 HWY_NOINLINE void RaggedTile(Index rows, Index columns, Index depth, const T* a, Index a_row, Index a_k, const T* b, Index b_k,
                              const T* from, Index from_row, Index from_column, T* to, Index to_row, Index to_column) {
   const Index vectors = TileVectors<T>(columns), width = vectors * Index(Tile<T>::kLanes);
-  HWY_ALIGN T buffer[Tile<T>::kRows * Tile<T>::kThinWidth] = {};
+  HWY_ALIGN T buffer[Tile<T>::kRows * Tile<T>::kWidest] = {};
   if (from)
     for (Index r = 0; r < rows; ++r)
       for (Index j = 0; j < width; ++j) buffer[r * width + j] = j < columns ? from[r * from_row + j * from_column] : T(0);
@@ -119,31 +119,35 @@ template <class T> HWY_INLINE void CopyRow(const T* src, size_t count, Index ahe
 }
 
 #if HWY_TARGET != HWY_SCALAR
-// kSide = 16 bytes of elements. out[i] = column `at + i` of kLanes rows that are kept as one pointer for each kSide of them.
-// Lane group g of part[i] takes row kSide g + i, so one transposition inside 128-bit groups leaves the columns in order.
-template <class T> HWY_INLINE void TransposeGroup(const T* const* rows, Index row, Index at, hn::Vec<hn::ScalableTag<T>>* out) {
+// out[i] = column `at + i` of kLanes rows, which are given as one pointer for each kSide = 16 bytes of elements.
+// Lane group g of part[q][i] takes row kSide g + i, so one transposition inside 128-bit groups leaves the columns in order.
+// kParts * 16 bytes of each row are read at once: rows a power of two apart share their places in the L1 and lose a line soon.
+template <class T, size_t kParts> HWY_INLINE void TransposeGroup(const T* const* rows, Index row, hn::Vec<hn::ScalableTag<T>>* out) {
   using D = hn::ScalableTag<T>;
   const D d;
   constexpr size_t kSide = 16 / sizeof(T), kGroups = hn::MaxLanes(D()) / kSide;
-  hn::Vec<D> part[kSide];
+  hn::Vec<D> part[kParts][kSide];
   HWY_UNROLL(16) for (size_t i = 0; i < kSide; ++i) {
-    part[i] = hn::LoadDup128(d, rows[0] + Index(i) * row + at);
+    HWY_UNROLL(16) for (size_t q = 0; q < kParts; ++q) part[q][i] = hn::LoadDup128(d, rows[0] + Index(i) * row + q * kSide);
     HWY_UNROLL(16) for (size_t g = 1; g < kGroups; ++g)
-      part[i] = hn::IfThenElse(hn::FirstN(d, g * kSide), part[i], hn::LoadDup128(d, rows[g] + Index(i) * row + at));
+      HWY_UNROLL(16) for (size_t q = 0; q < kParts; ++q)
+        part[q][i] = hn::IfThenElse(hn::FirstN(d, g * kSide), part[q][i], hn::LoadDup128(d, rows[g] + Index(i) * row + q * kSide));
   }
-  if constexpr (sizeof(T) == 8) {
-    out[0] = hn::InterleaveLower(d, part[0], part[1]);
-    out[1] = hn::InterleaveUpper(d, part[0], part[1]);
-  } else {
-    const hn::Repartition<double, D> wide;
-    const auto low01 = hn::BitCast(wide, hn::InterleaveLower(d, part[0], part[1]));
-    const auto low23 = hn::BitCast(wide, hn::InterleaveLower(d, part[2], part[3]));
-    const auto high01 = hn::BitCast(wide, hn::InterleaveUpper(d, part[0], part[1]));
-    const auto high23 = hn::BitCast(wide, hn::InterleaveUpper(d, part[2], part[3]));
-    out[0] = hn::BitCast(d, hn::InterleaveLower(wide, low01, low23));
-    out[1] = hn::BitCast(d, hn::InterleaveUpper(wide, low01, low23));
-    out[2] = hn::BitCast(d, hn::InterleaveLower(wide, high01, high23));
-    out[3] = hn::BitCast(d, hn::InterleaveUpper(wide, high01, high23));
+  HWY_UNROLL(16) for (size_t q = 0; q < kParts; ++q, out += kSide) {
+    if constexpr (sizeof(T) == 8) {
+      out[0] = hn::InterleaveLower(d, part[q][0], part[q][1]);
+      out[1] = hn::InterleaveUpper(d, part[q][0], part[q][1]);
+    } else {
+      const hn::Repartition<double, D> wide;
+      const auto low01 = hn::BitCast(wide, hn::InterleaveLower(d, part[q][0], part[q][1]));
+      const auto low23 = hn::BitCast(wide, hn::InterleaveLower(d, part[q][2], part[q][3]));
+      const auto high01 = hn::BitCast(wide, hn::InterleaveUpper(d, part[q][0], part[q][1]));
+      const auto high23 = hn::BitCast(wide, hn::InterleaveUpper(d, part[q][2], part[q][3]));
+      out[0] = hn::BitCast(d, hn::InterleaveLower(wide, low01, low23));
+      out[1] = hn::BitCast(d, hn::InterleaveUpper(wide, low01, low23));
+      out[2] = hn::BitCast(d, hn::InterleaveLower(wide, high01, high23));
+      out[3] = hn::BitCast(d, hn::InterleaveUpper(wide, high01, high23));
+    }
   }
 }
 #endif
@@ -154,16 +158,17 @@ template <class T> void Transpose(const T* src, Index j_step, Index depth, Index
 #if HWY_TARGET != HWY_SCALAR
   using D = hn::ScalableTag<T>;
   const D d;
-  constexpr size_t kSide = 16 / sizeof(T), kGroups = hn::MaxLanes(D()) / kSide;
+  constexpr size_t kSide = 16 / sizeof(T), kGroups = hn::MaxLanes(D()) / kSide, kParts = Tile<T>::kParts;
   constexpr Index kLanes = Index(Tile<T>::kLanes);
   for (; j + kLanes <= count; j += kLanes) {
     const T* rows[kGroups];
     HWY_UNROLL(16) for (size_t g = 0; g < kGroups; ++g) rows[g] = src + (j + Index(g * kSide)) * j_step;
     Index k = 0;
-    for (; k + Index(kSide) <= depth; k += Index(kSide)) {
-      hn::Vec<D> out[kSide];
-      TransposeGroup<T>(rows, j_step, k, out);
-      HWY_UNROLL(16) for (size_t i = 0; i < kSide; ++i) hn::StoreU(out[i], d, dst + (k + Index(i)) * width + j);
+    for (; k + Index(kParts * kSide) <= depth; k += Index(kParts * kSide)) {
+      hn::Vec<D> out[kParts * kSide];
+      TransposeGroup<T, kParts>(rows, j_step, out);
+      HWY_UNROLL(16) for (size_t i = 0; i < kParts * kSide; ++i) hn::StoreU(out[i], d, dst + (k + Index(i)) * width + j);
+      HWY_UNROLL(16) for (size_t g = 0; g < kGroups; ++g) rows[g] += kParts * kSide;
     }
     for (; k < depth; ++k)
       for (Index l = j; l < j + kLanes; ++l) dst[k * width + l] = src[l * j_step + k];
@@ -305,52 +310,42 @@ void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, I
 // ---- thin products --------------------------------------------------------------------------------------------------
 
 #if HWY_TARGET != HWY_SCALAR
-// kVectors vectors of columns: w [columns, depth] is turned in registers, each of its elements read once.
-template <class T, size_t kRows, size_t kVectors> HWY_NOINLINE void ThinColumns(const Product<T>& p) {
+// One vector of columns: w [columns, depth] is turned in registers, each of its elements read once.
+template <class T, size_t kRows> HWY_NOINLINE void ThinColumns(const Product<T>& p, Index column) {
   using D = hn::ScalableTag<T>;
   const D d;
-  constexpr size_t kLanes = hn::MaxLanes(D()), kSide = 16 / sizeof(T), kGroups = kLanes / kSide;
-  const T* rows[kVectors][kGroups];
-  HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v)
-    HWY_UNROLL(16) for (size_t g = 0; g < kGroups; ++g) rows[v][g] = p.b + Index(v * kLanes + g * kSide) * p.b_column;
-  hn::Vec<D> acc[kRows][kVectors];
-  HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r)
-    HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v)
-      acc[r][v] = p.add ? hn::LoadU(d, p.c + Index(r) * p.c_row + v * kLanes) : hn::Zero(d);
+  constexpr size_t kLanes = hn::MaxLanes(D()), kSide = 16 / sizeof(T), kGroups = kLanes / kSide, kParts = Tile<T>::kParts;
+  constexpr Index kStep = Index(kParts * kSide);
+  const T* const b = p.b + column * p.b_column;
+  T* const c = p.c + column;
+  const T* rows[kGroups];
+  HWY_UNROLL(16) for (size_t g = 0; g < kGroups; ++g) rows[g] = b + Index(g * kSide) * p.b_column;
+  hn::Vec<D> acc[kRows];
+  HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r) acc[r] = p.add ? hn::LoadU(d, c + Index(r) * p.c_row) : hn::Zero(d);
   Index k = 0;
-  for (; k + Index(kSide) <= p.k; k += Index(kSide))
-    HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) {
-      hn::Vec<D> w[kSide];
-      TransposeGroup<T>(rows[v], p.b_column, k, w);
-      HWY_UNROLL(16) for (size_t i = 0; i < kSide; ++i)
-        HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r)
-          acc[r][v] = hn::MulAdd(hn::Set(d, p.a[Index(r) * p.a_row + k + Index(i)]), w[i], acc[r][v]);
-    }
-  for (; k < p.k; ++k) {
-    HWY_ALIGN T column[kVectors * kLanes];
-    for (size_t j = 0; j < kVectors * kLanes; ++j) column[j] = p.b[Index(j) * p.b_column + k];
-    HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r)
-      HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v)
-        acc[r][v] = hn::MulAdd(hn::Set(d, p.a[Index(r) * p.a_row + k]), hn::Load(d, column + v * kLanes), acc[r][v]);
+  for (; k + kStep <= p.k; k += kStep) {
+    hn::Vec<D> w[kParts * kSide];
+    TransposeGroup<T, kParts>(rows, p.b_column, w);
+    HWY_UNROLL(16) for (size_t g = 0; g < kGroups; ++g) rows[g] += kStep;
+    HWY_UNROLL(16) for (size_t i = 0; i < kParts * kSide; ++i)
+      HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r)
+        acc[r] = hn::MulAdd(hn::Set(d, p.a[Index(r) * p.a_row + k + Index(i)]), w[i], acc[r]);
   }
-  HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r)
-    HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) hn::StoreU(acc[r][v], d, p.c + Index(r) * p.c_row + v * kLanes);
+  for (; k < p.k; ++k) {
+    HWY_ALIGN T bk[kLanes];
+    for (size_t j = 0; j < kLanes; ++j) bk[j] = b[Index(j) * p.b_column + k];
+    HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r)
+      acc[r] = hn::MulAdd(hn::Set(d, p.a[Index(r) * p.a_row + k]), hn::Load(d, bk), acc[r]);
+  }
+  HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r) hn::StoreU(acc[r], d, c + Index(r) * p.c_row);
 }
 
 template <class T, size_t... kRow> void PickThin(const Product<T>& p, std::index_sequence<kRow...>) {
-  static constexpr void (*table[])(const Product<T>&) = {&ThinColumns<T, kRow + 1, 2>...};
-  table[p.m - 1](p);
+  static constexpr void (*table[])(const Product<T>&, Index) = {&ThinColumns<T, kRow + 1>...};
+  for (Index j = 0; j < p.n; j += Index(Tile<T>::kLanes)) table[p.m - 1](p, j);
 }
 
-template <class T> void MultiplyThin(const Product<T>& p) {
-  Product<T> part = p;
-  constexpr Index kWidth = Index(Tile<T>::kWidth);
-  for (Index j = 0; j + kWidth <= p.n; j += kWidth) {
-    part.b = p.b + j * p.b_column;
-    part.c = p.c + j;
-    PickThin(part, std::make_index_sequence<Tile<T>::kThinRows>());
-  }
-}
+template <class T> void MultiplyThin(const Product<T>& p) { PickThin(p, std::make_index_sequence<Tile<T>::kThinRows>()); }
 #endif
 
 }  // namespace

@@ -9,8 +9,9 @@ namespace heed::HWY_NAMESPACE {
 namespace {
 
 template <class T> GemmKernels<T> Kernels() {
-  GemmKernels<T> kernels{Index(Tile<T>::kRows), Index(Tile<T>::kThinRows), Index(Tile<T>::kLanes), &MultiplyBlock<T>, nullptr,
-                         &PackPanels<T>};
+  using Size = Tile<T>;
+  GemmKernels<T> kernels{Index(Size::kRows), Index(Size::kLanes), Index(Size::kWideRows), Index(Size::kThinRows), &MultiplyBlock<T>,
+                         nullptr, &PackPanels<T>};
 #if HWY_TARGET != HWY_SCALAR
   kernels.thin = &MultiplyThin<T>;
 #endif
@@ -109,7 +110,7 @@ GemmPlan make_plan(const GemmKernels<T>& kernels, const Product<T>& p, Index mos
   const auto l1 = Index((cache_sizes().l1 ? cache_sizes().l1 : 32 << 10) / sizeof(T));
   GemmPlan plan{};
   plan.rows = kernels.rows;
-  plan.width = (!packed && p.m <= kernels.thin_rows && p.n > 2 * kernels.lanes ? 4 : 2) * kernels.lanes;
+  plan.width = (!packed && p.m <= kernels.wide_rows && p.n > 2 * kernels.lanes ? 4 : 2) * kernels.lanes;
   const bool b_near = p.b_k * Index(sizeof(T)) <= 2048;
   plan.direct_b = !packed && p.b_column == 1 && (p.m <= 3 * kernels.rows || (p.m <= kTallRows && b_near));
   plan.group = 128;   // columns; the source of the next group is fetched meanwhile
@@ -184,11 +185,11 @@ void multiply_tall(const GemmKernels<T>& kernels, const Product<T>& p, Index col
 
 // At most a few rows and k contiguous in both: b is turned in registers.
 template <class T> void multiply_thin(const GemmKernels<T>& kernels, const Product<T>& p, Finish<T> finish, double seconds) {
-  const Index unit = finish.run ? Finish<T>::kFinishColumns : 2 * kernels.lanes;
+  const Index unit = finish.run ? Finish<T>::kFinishColumns : kernels.lanes;
   const Index units = divide_up(p.n, unit), chunks = pieces(seconds, units);
   run(seconds > kChunk, chunks, [&](Index chunk) {
     const Index first = units * chunk / chunks * unit, last = std::min(p.n, units * (chunk + 1) / chunks * unit);
-    const Index whole = (last - first) / (2 * kernels.lanes) * (2 * kernels.lanes);
+    const Index whole = (last - first) / kernels.lanes * kernels.lanes;
     if (whole) kernels.thin(part_of(p, 0, p.m, first, whole));
     if (first + whole < last) multiply_wide(kernels, part_of(p, 0, p.m, first + whole, last - first - whole), {}, 0);
     if (finish.run) finish.run(finish.self, 0, p.m, first, last - first);

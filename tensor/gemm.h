@@ -54,11 +54,13 @@ struct GemmPlan {
 
 // What one target offers.
 template <class T> struct GemmKernels {
-  Index rows, thin_rows, lanes;
+  Index rows, lanes;         // of a tile of 2 vectors; elements of a vector
+  Index wide_rows;           // at most so many: 4 vectors
+  Index thin_rows;           // of the thin kernel
   // All of p in one thread. packed: the panels of b from packed_column on, or nullptr. row, column: where p lies in the whole.
   void (*block)(const Product<T>& p, const GemmPlan& plan, const T* packed, Index packed_column, Index row, Index column,
                 T* scratch, Finish<T> finish);
-  // At most thin_rows rows, k contiguous in a and b, c in rows, n a multiple of 2 lanes; nullptr if there is none.
+  // At most thin_rows rows, k contiguous in a and b, c in rows, n a multiple of lanes; nullptr if there is none.
   void (*thin)(const Product<T>& p);
   // dst: panels of width columns, each [depth][width]
   void (*pack)(const T* b, Index b_k, Index b_column, Index depth, Index columns, Index width, T* dst);
