@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Block<T>: 16 neighbouring elements of a row in as many registers as the target needs. Kernels written with blocks do the same
 // additions in the same order on every target: element i of a row meets lane i % 16, lanes are folded by one tree.
-#include <cstring>
-
+#include "tensor/math-inl.h"
 #include "tensor/simd-inl.h"
 
 #if defined(HEED_TENSOR_BLOCK_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -91,6 +90,14 @@ template <class T> HWY_INLINE Block<T> Sqrt16(Block<T> a) {
   HEED_EACH_REGISTER a.v[r] = hn::Sqrt(a.v[r]);
   return a;
 }
+template <class T> HWY_INLINE Block<T> Exp16(Block<T> a) {
+  HEED_EACH_REGISTER a.v[r] = math::Exp(typename Block<T>::D(), a.v[r]);
+  return a;
+}
+template <class T> HWY_INLINE Block<T> Log16(Block<T> a) {
+  HEED_EACH_REGISTER a.v[r] = math::Log(typename Block<T>::D(), a.v[r]);
+  return a;
+}
 template <class T> HWY_INLINE Block<T> Max16(Block<T> a, const Block<T>& b) {   // either one if one is NaN
   HEED_EACH_REGISTER a.v[r] = hn::Max(a.v[r], b.v[r]);
   return a;
@@ -119,14 +126,16 @@ template <class T> HWY_INLINE Block<T> LanesBetween(ptrdiff_t first, ptrdiff_t l
   }
   return y;
 }
-// All ones in the lanes < n where byte[lane] is not 0
-template <class T> HWY_INLINE Block<T> LanesAllowed(const uint8_t* byte, size_t n) {
+// All ones in the lanes of the block at element i that lie in [first, last) and whose byte, if there are bytes, is not 0
+template <class T> HWY_INLINE Block<T> LanesAllowed(ptrdiff_t first, ptrdiff_t last, const uint8_t* bytes, ptrdiff_t i) {
+  Block<T> range = LanesBetween<T>(first - i, last - i);
+  if (!bytes) return range;
   T lanes[16];
-  for (size_t i = 0; i < 16; ++i) lanes[i] = i < n && byte[i] ? T(1) : T(0);
+  for (ptrdiff_t lane = 0; lane < 16; ++lane) lanes[lane] = i + lane < last && bytes[i + lane] ? T(1) : T(0);
   const typename Block<T>::D d;
-  Block<T> y = Load16(lanes);
-  HEED_EACH_REGISTER y.v[r] = hn::VecFromMask(d, hn::Gt(y.v[r], hn::Zero(d)));
-  return y;
+  const Block<T> allowed = Load16(lanes);
+  HEED_EACH_REGISTER range.v[r] = hn::And(range.v[r], hn::VecFromMask(d, hn::Gt(allowed.v[r], hn::Zero(d))));
+  return range;
 }
 
 // The fold: halves are combined until one lane is left.

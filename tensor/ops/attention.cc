@@ -46,132 +46,17 @@ inline std::size_t factor_count(std::size_t keys) { return kTileRows * row_strid
 #define HWY_TARGET_INCLUDE "tensor/ops/attention.cc"
 #include "tensor/block-inl.h"
 #include "tensor/dropout-inl.h"
-#include "tensor/math-inl.h"
 #include "tensor/simd-inl.h"
+#include "tensor/tile-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::HWY_NAMESPACE {
 namespace {
 
-// ---- small products ------------------------------------------------------------------------------------------------------
-
-// Rows and blocks of a register tile: MR NB registers a block + NB + 1 fit the register file.
-template <class T> struct TileSize {
-  static constexpr size_t kRegisters = Block<T>::kRegisters;
-  static constexpr bool kMany = HWY_TARGET <= HWY_AVX3;                     // 32 registers
-  static constexpr size_t kRows = kMany ? 8 : kRegisters <= 2 ? 4 : kRegisters == 4 ? 2 : 1;
-  static constexpr size_t kBlocks = kMany && kRegisters == 1 ? 2 : 1;
-};
-
-// b [K, 16 NB]: rows of a matrix, or panels of 16 columns one after another
-template <class T> struct Right {
-  const T* data;
-  Index row, block;                        // strides
-  size_t columns;                          // of the matrix
-};
-
-// c[i][j] (=|+=) Σ_k a[i, k] b[k, j]: one chain of multiply-adds in rising k an element, for MR rows and NB blocks from column j
-template <size_t MR, size_t NB, class T>
-HWY_INLINE void TileProduct(const T* HWY_RESTRICT a, Index a_row, Index a_k, const Right<T>& b, size_t j, size_t K, T* HWY_RESTRICT c, Index c_row,
-                            bool add) {
-  Block<T> sum[MR][NB];
-  const size_t left = b.columns - j;
-  HWY_UNROLL(8)
-  for (size_t i = 0; i < MR; ++i) {
-    HWY_UNROLL(2)
-    for (size_t m = 0; m < NB; ++m) sum[i][m] = add ? LoadN16(c + Index(i) * c_row + 16 * m, left - 16 * m) : Set16(T(0));
-  }
-  const T* from = b.data + Index(j / 16) * b.block;
-  if (left >= 16 * NB) {
-    for (size_t k = 0; k < K; ++k, from += b.row, a += a_k) {
-      Block<T> right[NB];
-      HWY_UNROLL(2)
-      for (size_t m = 0; m < NB; ++m) right[m] = Load16(from + Index(m) * b.block);
-      HWY_UNROLL(8)
-      for (size_t i = 0; i < MR; ++i) {
-        const Block<T> left_value = Set16(a[Index(i) * a_row]);
-        HWY_UNROLL(2)
-        for (size_t m = 0; m < NB; ++m) sum[i][m] = MulAdd16(left_value, right[m], sum[i][m]);
-      }
-    }
-  } else {
-    for (size_t k = 0; k < K; ++k, from += b.row, a += a_k) {
-      HWY_UNROLL(2)
-      for (size_t m = 0; m < NB; ++m) {
-        const Block<T> right = LoadN16(from + Index(m) * b.block, left - 16 * m);
-        HWY_UNROLL(8)
-        for (size_t i = 0; i < MR; ++i) sum[i][m] = MulAdd16(Set16(a[Index(i) * a_row]), right, sum[i][m]);
-      }
-    }
-  }
-  HWY_UNROLL(8)
-  for (size_t i = 0; i < MR; ++i) {
-    HWY_UNROLL(2)
-    for (size_t m = 0; m < NB; ++m) StoreN16(sum[i][m], left - 16 * m, c + Index(i) * c_row + 16 * m);
-  }
-}
-
-template <size_t MR, class T>
-HWY_INLINE void RowsProduct(const T* a, Index a_row, Index a_k, const Right<T>& b, size_t first, size_t K, T* c, Index c_row, bool add) {
-  constexpr size_t NB = TileSize<T>::kBlocks;
-  size_t j = first;
-  if constexpr (NB == 2)
-    for (; j + 16 < b.columns; j += 32) TileProduct<MR, 2>(a, a_row, a_k, b, j, K, c + j, c_row, add);
-  for (; j < b.columns; j += 16) TileProduct<MR, 1>(a, a_row, a_k, b, j, K, c + j, c_row, add);
-}
-
-// c [rows, columns] from column `first` (a multiple of 16) on; K products an element
-template <class T>
-void Product(const T* a, Index a_row, Index a_k, const Right<T>& b, size_t first, size_t rows, size_t K, T* c, Index c_row, bool add) {
-  constexpr size_t MR = TileSize<T>::kRows;
-  size_t i = 0;
-  for (; i + MR <= rows; i += MR) RowsProduct<MR>(a + Index(i) * a_row, a_row, a_k, b, first, K, c + Index(i) * c_row, c_row, add);
-  if constexpr (MR > 4)
-    for (; i + 4 <= rows; i += 4) RowsProduct<4>(a + Index(i) * a_row, a_row, a_k, b, first, K, c + Index(i) * c_row, c_row, add);
-  if constexpr (MR > 2)
-    for (; i + 2 <= rows; i += 2) RowsProduct<2>(a + Index(i) * a_row, a_row, a_k, b, first, K, c + Index(i) * c_row, c_row, add);
-  for (; i < rows; ++i) RowsProduct<1>(a + Index(i) * a_row, a_row, a_k, b, first, K, c + Index(i) * c_row, c_row, add);
-}
-
-// panels[j / 16][k][j % 16] = scale x[j][k], 0 beyond the last row: x [rows, width] turned for TileProduct
-template <class T> void Turn(const Rows<const T>& x, size_t rows, size_t width, T scale, T* HWY_RESTRICT panels) {
-  for (size_t j = 0; j < rows; j += 16, panels += 16 * width) {
-    const size_t count = rows - j < 16 ? rows - j : 16;
-    size_t k = 0;
-#if HWY_TARGET != HWY_SCALAR
-    if constexpr (sizeof(T) == 4) {
-      const hn::Full128<float> d;
-      const hn::Full128<uint64_t> wide;
-      const auto by = hn::Set(d, scale), zero = hn::Zero(d);
-      for (; k + 4 <= width; k += 4)
-        for (size_t i = 0; i < 16; i += 4) {             // 4 x 4 at a time
-          const auto row = [&](size_t r) HWY_ATTR { return r < count ? hn::Mul(by, hn::LoadU(d, x[j + r] + k)) : zero; };
-          const auto r0 = row(i), r1 = row(i + 1), r2 = row(i + 2), r3 = row(i + 3);
-          const auto a = hn::BitCast(wide, hn::InterleaveLower(d, r0, r1)), b = hn::BitCast(wide, hn::InterleaveLower(d, r2, r3));
-          const auto c = hn::BitCast(wide, hn::InterleaveUpper(d, r0, r1)), e = hn::BitCast(wide, hn::InterleaveUpper(d, r2, r3));
-          float* to = panels + 16 * k + i;
-          hn::StoreU(hn::BitCast(d, hn::InterleaveLower(wide, a, b)), d, to);
-          hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(wide, a, b)), d, to + 16);
-          hn::StoreU(hn::BitCast(d, hn::InterleaveLower(wide, c, e)), d, to + 32);
-          hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(wide, c, e)), d, to + 48);
-        }
-    }
-#endif
-    for (; k < width; ++k)
-      for (size_t i = 0; i < 16; ++i) panels[16 * k + i] = i < count ? scale * x[j + i][k] : T(0);
-  }
-}
-
 // ---- rows of the scores ----------------------------------------------------------------------------------------------------
 
-template <class T> HWY_INLINE Block<T> Exp16(Block<T> x) {
-  HEED_EACH_REGISTER x.v[r] = math::Exp(typename Block<T>::D(), x.v[r]);
-  return x;
-}
-
 template <class T> HWY_INLINE Block<T> Allowed(const RowMask& mask, size_t i) {
-  const Block<T> range = LanesBetween<T>(mask.first - Index(i), mask.last - Index(i));
-  return mask.allowed ? And16(range, LanesAllowed<T>(mask.allowed + i, size_t(mask.last - Index(i)))) : range;
+  return LanesAllowed<T>(mask.first, mask.last, mask.allowed, ptrdiff_t(i));
 }
 
 // The columns that the rows [t, t + rows) of a tile look at, and whether each looks at all of its blocks.
@@ -231,9 +116,8 @@ template <class T> HWY_INLINE void SoftmaxOfScores(const Head<T>& head, size_t t
     }
     sums[i] = Sum16(lanes);
   }
-  Block<T> sum = LoadN16(sums, rows, T(1)), logs = sum;
-  HEED_EACH_REGISTER logs.v[r] = math::Log(typename Block<T>::D(), sum.v[r]);
-  StoreN16(LoadN16(most, rows) + logs, rows, log_sum_exp);              // -inf where nothing is allowed: log 0
+  const Block<T> sum = LoadN16(sums, rows, T(1));
+  StoreN16(LoadN16(most, rows) + Log16(sum), rows, log_sum_exp);              // -inf where nothing is allowed: log 0
   Store16(Set16(T(1)) / sum, scales);
   for (size_t i = 0; i < rows; ++i) {
     T* const z = scores + i * stride;
@@ -262,7 +146,7 @@ template <class T> void AttentionHead(const Head<T>& head, const Rows<T>& output
   T* const turned_k = head.scratch;
   T* const scores = turned_k + padded(S) * head.dk;
   T* const factors = scores + kTileRows * stride;
-  Turn(head.k, S, head.dk, head.scale, turned_k);
+  Turn(head.k.data, head.k.stride, S, head.dk, head.scale, turned_k);
   for (size_t t = 0; t < head.queries; t += kTileRows) {
     const size_t rows = head.queries - t < kTileRows ? head.queries - t : kTileRows;
     const Span span = SpanOf(head, t, rows);
@@ -302,8 +186,8 @@ template <class T> void AttentionHeadGrad(const Head<T>& head, const HeadGrad<T>
   T* const scores = turned_v + padded(S) * dv;           // P, then P ⊙ M
   T* const slopes = scores + kTileRows * stride;         // dP, then scale dZ
   T* const factors = slopes + kTileRows * stride;
-  Turn(head.k, S, dk, head.scale, turned_k);
-  Turn(head.v, S, dv, T(1), turned_v);
+  Turn(head.k.data, head.k.stride, S, dk, head.scale, turned_k);
+  Turn(head.v.data, head.v.stride, S, dv, T(1), turned_v);
   const Block<T> scale = Set16(head.scale), zero = Set16(T(0));
   const bool drop = !head.dropout.keeps_all();
   size_t written = 0;                                    // rows of dk and dv that hold their sum so far

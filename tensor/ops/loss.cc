@@ -18,17 +18,12 @@ template <class T> struct Smoothed {
 
 #define HWY_TARGET_INCLUDE "tensor/ops/loss.cc"
 #include "tensor/block-inl.h"
-#include "tensor/math-inl.h"
 #include "tensor/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::HWY_NAMESPACE {
 namespace {
 
-template <class T> HWY_INLINE Block<T> Exp16(Block<T> x) {
-  HEED_EACH_REGISTER x.v[r] = math::Exp(typename Block<T>::D(), x.v[r]);
-  return x;
-}
 template <class T> T ExpOf(T x) {
   const hn::CappedTag<T, 1> d;
   return hn::GetLane(math::Exp(d, hn::Set(d, x)));

@@ -5,27 +5,19 @@
 
 #define HWY_TARGET_INCLUDE "tensor/ops/softmax.cc"
 #include "tensor/block-inl.h"
-#include "tensor/math-inl.h"
 #include "tensor/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::HWY_NAMESPACE {
 namespace {
 
-template <class T> HWY_INLINE Block<T> Exp16(Block<T> x) {
-  HEED_EACH_REGISTER x.v[r] = math::Exp(typename Block<T>::D(), x.v[r]);
-  return x;
-}
-
 template <class T> T LogOf(T x) {
   const hn::CappedTag<T, 1> d;
   return hn::GetLane(math::Log(d, hn::Set(d, x)));
 }
 
-// Bits of the lanes of block i that belong to the row and are allowed.
 template <class T> HWY_INLINE Block<T> Allowed(const RowMask& mask, ptrdiff_t i) {
-  const Block<T> range = LanesBetween<T>(mask.first - i, mask.last - i);
-  return mask.allowed ? And16(range, LanesAllowed<T>(mask.allowed + i, size_t(mask.last - i))) : range;
+  return LanesAllowed<T>(mask.first, mask.last, mask.allowed, i);
 }
 
 constexpr double kInfinity = __builtin_inf();
