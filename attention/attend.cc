@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "attention/attend.h"
+
+#include <algorithm>
+
+#include "autograd/ops.h"
+#include "tensor/format.h"
+
+namespace heed {
+namespace {
+
+// "local-p-dot-sparsemax" -> local-p, dot, sparsemax. Whole names of scores come first: "general-scaled" is no "general" + "scaled".
+struct Parts {
+  std::string window, score, normalise = "softmax";
+};
+
+bool starts(std::string_view text, std::string_view with) { return text == with || (text.starts_with(with) && text[with.size()] == '-'); }
+
+Parts parts_of(std::string_view name) {
+  std::string rest(name);
+  std::replace(rest.begin(), rest.end(), '_', '-');
+  Parts parts;
+  const std::vector<std::string> names = score_names();
+  const auto known = [&] { return std::find(names.begin(), names.end(), rest) != names.end(); };
+  if (!known())
+    for (const char* window : {"local-m", "local-p"})
+      if (starts(rest, window)) {
+        parts.window = window;
+        rest.erase(0, std::min(rest.size(), parts.window.size() + 1));
+        break;
+      }
+  if (!known())
+    for (std::string_view normalise : normalise_names())
+      if (rest == normalise || rest.ends_with("-" + std::string(normalise))) {
+        parts.normalise = normalise;
+        rest.resize(rest.size() - std::min(rest.size(), normalise.size() + 1));
+        break;
+      }
+  if (rest.empty()) rest = "general";
+  check<Error>(known(), "attention: unknown name {}; one of {}; also local-m-SCORE, local-p-SCORE, SCORE-sparsemax, SCORE-entmax, SCORE-hard", quote(name),
+               fmt::join(attention_names(), ", "));
+  parts.score = rest;
+  return parts;
+}
+
+}  // namespace
+
+Attention::Attention(Scope scope, AnyScore score, Normalise normalise, Window window)
+    : score(std::move(score)), normalise(std::move(normalise)), window(std::move(window)), path(scope.path()) {}
+
+Memory Attention::prepare(const Variable& states, Mask mask) const {
+  const Inside inside(path);
+  check<ShapeError>(states.rank() == 3, "attention: memory states need 3 dimensions [B, S, M]: {}", states.shape());
+  return score.prepare(states, std::move(mask));
+}
+
+Attended Attention::operator()(const Variable& query, const Memory& memory, AttentionState& state, Want want) const {
+  const Inside inside(path);
+  check<ShapeError>(query.rank() == 3 && query.size(0) == memory.values.size(0), "attention: query and memory need [B, T, n] and [B, S, M]: query {}, memory {}",
+                    query.shape(), memory.values.shape());
+  const Index T = query.size(1);
+  check<Error>(!looks_back() || T <= 1 || state.advance == 0, "attention: a score that looks back takes one step at a time: query {}", query.shape());
+  const Focus focus = window ? window(query, memory, state) : Focus{};
+  const Memory seen = window ? Memory{memory.keys, memory.values, memory.mask & focus.mask} : memory;
+  const Variable scores = score(query, seen, state);                                                    // [B, T, S]
+  const Shape expected{query.size(0), T, memory.values.size(1)};
+  check<ShapeError>(scores.shape() == expected, "attention: the score has another shape than [B, T, S]: {}, expected {}", scores.shape(), expected);
+  Variable weights = normalise(scores, seen.mask);
+  if (focus.factor.defined()) weights = weights * focus.factor;                                         // Eq. 10: not normalised again
+  Attended out{.context = matmul(weights, memory.values)};                                              // [B, T, M]
+  if (want == Want::weights) {
+    out.weights = weights.value();
+    out.scores = scores;
+    out.position = focus.position;
+  }
+  state.position += state.advance == 0 ? 1 : T * state.advance;
+  if (looks_back()) {
+    state.sum = state.sum.defined() ? state.sum + weights : weights;
+    state.previous = std::move(weights);
+  }
+  return out;
+}
+
+Attended Attention::operator()(const Variable& query, const Memory& memory, Want want) const {
+  AttentionState state;
+  return (*this)(query, memory, state, want);
+}
+
+Attention make_attention(std::string_view name, Scope scope, const ScoreOptions& options) {
+  const Parts parts = parts_of(name);
+  AnyScore score = make_score(parts.score, scope, options);
+  Window window = parts.window == "local-m" ? local_m(options) : parts.window == "local-p" ? local_p(scope, options) : Window();
+  return Attention(std::move(scope), std::move(score), normalise_named(parts.normalise), std::move(window));
+}
+
+std::vector<std::string> attention_names() {
+  std::vector<std::string> names = score_names();
+  names.insert(names.end(), {"local-m", "local-p"});
+  return names;
+}
+
+void check_attention_name(std::string_view name) { parts_of(name); }
+
+}  // namespace heed

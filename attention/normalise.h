@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// How scores e [B, T, S] become weights α [B, T, S]: each row over the allowed positions, zeros where nothing is allowed.
+#pragma once
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "autograd/variable.h"
+#include "tensor/mask.h"
+
+namespace heed {
+
+using Normalise = std::function<Variable(const Variable& scores, const Mask& mask)>;
+
+// softmax: e^e / Σ e^e;  sparsemax: Martins and Astudillo 2016;  entmax: α = 1.5, Peters et al. 2019;  hard: below
+Normalise normalise_named(std::string_view name);        // Error lists the names
+std::vector<std::string_view> normalise_names();
+
+// One position of each row: drawn from softmax(e) where the tape trains, the likeliest otherwise (equal scores: the first). Gradient
+// of softmax(e), as if the choice had been the weights (straight-through, Bengio et al. 2013, arXiv 1308.3432, 4).
+Variable hard(const Variable& scores, const Mask& mask);
+
+// The same choice for REINFORCE (Williams 1992; Xu et al. 2015, arXiv 1502.03044, 4.1), without straight-through: the loss
+//   -(R_t - b) log_probability_t - λ entropy_t     R the reward, a constant
+// carries the gradient.
+struct Choice {
+  Tensor weights;              // one-hot [B, T, S]
+  Variable log_probability;    // log softmax(e) at the choice [B, T], 0 where nothing is allowed
+  Variable entropy;            // -Σ p log p   [B, T]
+};
+Choice choose(const Variable& scores, const Mask& mask);
+
+}  // namespace heed

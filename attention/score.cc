@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "attention/score.h"
+
+#include <algorithm>
+
+#include "attention/scores/additive.h"
+#include "attention/scores/cosine.h"
+#include "attention/scores/coverage.h"
+#include "attention/scores/dot.h"
+#include "attention/scores/general.h"
+#include "attention/scores/location.h"
+#include "attention/scores/location_aware.h"
+#include "attention/scores/mean.h"
+#include "attention/scores/none.h"
+#include "nn/init.h"
+#include "tensor/format.h"
+#include "tensor/ops/index.h"
+#include "tensor/ops/view.h"
+
+namespace heed {
+namespace {
+
+thread_local ExtraScores* extra_scores = nullptr;
+
+const std::vector<NamedScore>& library() {
+  static const std::vector<NamedScore> scores{
+      named_score<None>("none"),
+      named_score<Mean>("mean"),
+      named_score<Additive>("additive"),
+      named_score<AdditiveNormed>("additive-normed"),
+      named_score<Dot>("dot"),
+      named_score<ScaledDot>("scaled-dot"),
+      named_score<General>("general"),
+      named_score<GeneralScaled>("general-scaled"),
+      named_score<Concat>("concat"),
+      named_score<Location>("location"),
+      named_score<Cosine>("cosine"),
+      named_score<LocationAware>("location-aware"),
+      named_score<Coverage>("coverage"),
+  };
+  return scores;
+}
+
+std::string hyphenated(std::string_view name) {
+  std::string out(name);
+  std::replace(out.begin(), out.end(), '_', '-');
+  return out;
+}
+
+}  // namespace
+
+struct ScoreTable {
+  // Calls f(score) for every known one, until it answers true.
+  template <class F> static bool any(F&& f) {
+    if (std::any_of(library().begin(), library().end(), f)) return true;
+    for (const ExtraScores* extra = extra_scores; extra; extra = extra->outer_)
+      if (std::any_of(extra->scores_.begin(), extra->scores_.end(), f)) return true;
+    return false;
+  }
+};
+
+std::vector<std::string> score_names() {
+  std::vector<std::string> names;
+  ScoreTable::any([&](const NamedScore& score) { return names.push_back(score.name), false; });
+  return names;
+}
+
+AnyScore make_score(std::string_view name, Scope scope, const ScoreOptions& options) {
+  const NamedScore* found = nullptr;
+  ScoreTable::any([&](const NamedScore& score) { return (found = hyphenated(score.name) == hyphenated(name) ? &score : nullptr) != nullptr; });
+  check<Error>(found, "score: unknown name {}; one of {}", quote(name), fmt::join(score_names(), ", "));
+  const Inside inside(scope.path());
+  return found->make(scope, options);
+}
+
+ExtraScores::ExtraScores(std::vector<NamedScore> scores) : scores_(std::move(scores)), outer_(extra_scores) {
+  for (auto it = scores_.begin(); it != scores_.end(); ++it) {
+    const auto same = [&](const NamedScore& other) { return hyphenated(other.name) == hyphenated(it->name); };
+    check<Error>(!ScoreTable::any(same) && std::none_of(scores_.begin(), it, same), "extra scores: the name exists already: {}", quote(it->name));
+  }
+  extra_scores = this;
+}
+
+ExtraScores::~ExtraScores() { extra_scores = outer_; }
+
+void AttentionState::reorder(std::span<const Index> rows, Index per_sentence) {
+  const Tensor ids = tensor(std::vector<std::int64_t>(rows.begin(), rows.end()), {Index(rows.size())});
+  for (Variable* weights : {&previous, &sum}) {
+    if (!weights->defined()) continue;
+    const Index S = weights->size(2);
+    const Tensor old = reshape(weights->value(), {weights->size(0) * weights->size(1), S});
+    *weights = constant(reshape(index_select(old, 0, ids), {Index(rows.size()) / per_sentence, per_sentence, S}));
+  }
+}
+
+void check_equal_widths(std::string_view score, const ScoreOptions& options) {
+  check<ShapeError>(options.query_width == options.memory_width, "{}: query and memory need the same width: query {}, memory {}; general has no such need",
+                    score, options.query_width, options.memory_width);
+}
+
+Parameter score_vector(const Scope& scope, const ScoreOptions& options) {
+  return scope.parameter("v", {options.hidden()}, options.v_init ? options.v_init : linear_uniform(options.hidden()));
+}
+
+}  // namespace heed

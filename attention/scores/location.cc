@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "attention/scores/location.h"
+
+#include <algorithm>
+
+#include "tensor/ops/binary.h"
+
+namespace heed {
+
+Memory Location::prepare(const Variable& states, Mask mask) const {
+  const Index S = states.size(1);
+  if (S > longest) mask = mask & Mask::allowed(less(arange(0, double(S)), full({}, double(longest), DType::i64)));
+  return {states, states, std::move(mask)};
+}
+
+Variable Location::operator()(const Variable& query, const Memory& memory, const AttentionState&) const {
+  const Index S = memory.keys.size(1), known = std::min(S, longest);
+  const Variable e = linear(query, slice(proj.weight, 0, 0, known), Variable());   // [B, T, min(S, S_max)]
+  return S > known ? pad(e, -1, 0, S - known) : e;
+}
+
+}  // namespace heed

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+#include "attention/score.h"
+#include "autograd/ops.h"
+
+namespace heed {
+
+// e_ts = 0: α = 1 / length, the mean of the states, whatever the query. A baseline.
+struct Mean {
+  Mean(Scope, const ScoreOptions&) {}
+  Variable operator()(const Variable& query, const Memory& memory, const AttentionState&) const {
+    return constant(zeros({query.size(0), query.size(1), memory.keys.size(1)}, query.dtype()));
+  }
+};
+static_assert(Score<Mean>);
+
+}  // namespace heed
