@@ -7,6 +7,7 @@
 #include "tensor/mask.h"
 #include "tensor/ops/attention.h"
 #include "tensor/ops/loss.h"
+#include "tensor/ops/recurrent.h"
 
 namespace heed {
 
@@ -163,5 +164,19 @@ struct AttentionVariable { Variable output; Tensor weights; };
 AttentionVariable scaled_dot_product_attention(const Variable& q, const Variable& k, const Variable& v, const Mask& mask = {}, AttentionOptions options = {});
 AttentionVariable scaled_dot_product_attention_by_definition(const Variable& q, const Variable& k, const Variable& v, const Mask& mask = {},
                                                             AttentionOptions options = {});
+
+// ---- recurrent: tensor/ops/recurrent.h -------------------------------------------------------------------------------
+struct RecurrentState { Variable h, c; };                       // [B, n]; c of an LSTM only; undefined: zero
+struct RecurrentWeights { Variable weight_ih, weight_hh, bias_ih, bias_hh; };
+struct RecurrentSequence { Variable outputs; RecurrentState last; };
+// One step; gates = x W_ihᵀ + b_ih [B, gates n]: one product and one pass over the gates
+RecurrentState recurrent_cell(RecurrentUnit unit, const Variable& gates, const RecurrentState& state, const Variable& weight_hh, const Variable& bias_hh);
+RecurrentState recurrent_cell_by_definition(RecurrentUnit unit, const Variable& gates, const RecurrentState& state, const Variable& weight_hh,
+                                            const Variable& bias_hh);
+// All steps of x [B, S, E] in one direction, the cell along s < lengths[b]: outputs [B, S, n], 0 beyond a length
+RecurrentSequence recurrent_layer(RecurrentUnit unit, const Variable& x, const Tensor& lengths, const RecurrentState& initial,
+                                  const RecurrentWeights& weights, bool reverse = false);
+RecurrentSequence recurrent_layer_by_definition(RecurrentUnit unit, const Variable& x, const Tensor& lengths, const RecurrentState& initial,
+                                                const RecurrentWeights& weights, bool reverse = false);
 
 }  // namespace heed

@@ -15,6 +15,7 @@
 #include "tensor/ops/matmul.h"
 #include "tensor/ops/norm.h"
 #include "tensor/ops/random.h"
+#include "tensor/ops/recurrent.h"
 #include "tensor/ops/reduce.h"
 #include "tensor/ops/softmax.h"
 #include "tensor/ops/unary.h"
@@ -251,12 +252,48 @@ void add_random(std::vector<Sample>& table) {
   table.push_back({"dropout", [](Variables x) { return dropout(x[0], 0.5); }, {}, {{{3, N}}}});   // the identity where nothing trains
 }
 
+void add_recurrent(std::vector<Sample>& table) {
+  struct Form { const char* name; RecurrentUnit unit; Index gates; };
+  using enum RecurrentUnit;
+  for (const Form& form : {Form{"tanh", tanh, 1}, Form{"relu", relu, 1}, Form{"lstm", lstm, 4}, Form{"gru_bahdanau", gru_bahdanau, 3},
+                           Form{"gru_cho", gru_cho, 3}, Form{"gru_cudnn", gru_cudnn, 3}}) {
+    const auto [name, unit, gates] = form;
+    const bool two_states = unit == lstm, two_biases = !resets_before(unit);
+    const Index n = 3, rows = gates * n;
+    // gates, h, weight_hh, c, bias_hh
+    Inputs cell{{{N, rows}}, {{N, n}}, {{rows, n}, -1, 1}};
+    if (two_states) cell.push_back({{N, n}});
+    if (two_biases) cell.push_back({{rows}, -1, 1});
+    const auto rest = [=](auto x, std::size_t from) {   // c and bias_hh, where the unit has them
+      using V = std::remove_cvref_t<decltype(x[0])>;
+      return std::pair<V, V>{two_states ? x[from] : V(), two_biases ? x[from + (two_states ? 1 : 0)] : V()};
+    };
+    const RecurrentUnit kind = unit;
+    table.push_back({std::string("recurrent_cell ") + name, [=](Variables x) {
+      const auto [c, bias] = rest(x, 3);
+      const RecurrentState y = recurrent_cell(kind, x[0], {x[1], c}, x[2], bias);
+      return two_states ? y.h + 2 * y.c : y.h;
+    }, {}, cell});
+    // x, h, weight_ih, weight_hh, bias_ih, c, bias_hh
+    Inputs layer{{{3, 4, N}}, {{3, n}}, {{rows, N}, -1, 1}, {{rows, n}, -1, 1}, {{rows}, -1, 1}};
+    if (two_states) layer.push_back({{3, n}});
+    if (two_biases) layer.push_back({{rows}, -1, 1});
+    for (const bool reverse : {false, true})
+      table.push_back({std::string("recurrent_layer ") + name + (reverse ? " reverse" : ""), [=](Variables x) {
+        const auto [c, bias] = rest(x, 5);
+        const RecurrentSequence y = recurrent_layer(kind, x[0], reverse ? tensor({2, 4, 0}, DType::i32) : Tensor(), {x[1], c}, {x[2], x[3], x[4], bias}, reverse);
+        const Variable last = two_states ? y.last.h + 2 * y.last.c : y.last.h;
+        return y.outputs + unsqueeze(last, 1);
+      }, {}, layer});
+  }
+}
+
 }  // namespace
 
 const std::vector<Sample>& samples() {
   static const std::vector<Sample> table = [] {
     std::vector<Sample> all;
-    for (auto add : {add_unary, add_binary, add_reduce, add_matmul, add_einsum, add_linear, add_softmax, add_norm, add_view, add_index, add_loss, add_attention, add_random}) add(all);
+    for (auto add : {add_unary, add_binary, add_reduce, add_matmul, add_einsum, add_linear, add_softmax, add_norm, add_view, add_index, add_loss, add_attention, add_random, add_recurrent}) add(all);
     return all;
   }();
   return table;

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/ops/recurrent.h"
+
+#include "autograd/ops.h"
+#include "tensor/ops/binary.h"
+#include "tensor/ops/view.h"
+
+namespace heed {
+namespace {
+
+Variable zero_state(const Variable& x, Index n) { return constant(zeros({x.size(0), n}, x.dtype())); }
+
+RecurrentState or_zero(RecurrentUnit unit, const Variable& x, Index n, RecurrentState state) {
+  if (!state.h.defined()) state.h = zero_state(x, n);
+  if (!state.c.defined() && unit == RecurrentUnit::lstm) state.c = zero_state(x, n);
+  return state;
+}
+
+}  // namespace
+
+RecurrentState recurrent_cell_by_definition(RecurrentUnit unit, const Variable& gates, const RecurrentState& given, const Variable& weight_hh,
+                                            const Variable& bias_hh) {
+  check_recurrent_cell(unit, gates.value(), given.h.value(), given.c.value(), weight_hh.value(), bias_hh.value());
+  const Index n = weight_hh.size(1);
+  const auto [h, c] = or_zero(unit, gates, n, given);
+  if (resets_before(unit)) {
+    const auto w = split(weight_hh, {2 * n, n});
+    const auto a = split(gates, {2 * n, n}, 1);
+    const auto rz = split(sigmoid(a[0] + linear(h, w[0], {})), 2, 1);
+    const Variable g = tanh(a[1] + linear(rz[0] * h, w[1], {}));
+    const Variable& z = rz[1];
+    return {unit == RecurrentUnit::gru_cho ? z * h + (1 - z) * g : (1 - z) * h + z * g, {}};
+  }
+  const Variable u = linear(h, weight_hh, bias_hh);                                     // [B, gates n]
+  if (unit == RecurrentUnit::gru_cudnn) {
+    const auto a = split(gates, 3, 1), b = split(u, 3, 1);
+    const Variable r = sigmoid(a[0] + b[0]), z = sigmoid(a[1] + b[1]), g = tanh(a[2] + r * b[2]);
+    return {(1 - z) * g + z * h, {}};
+  }
+  if (unit != RecurrentUnit::lstm) return {unit == RecurrentUnit::tanh ? tanh(gates + u) : relu(gates + u), {}};
+  const auto s = split(gates + u, 4, 1);
+  const Variable next = sigmoid(s[1]) * c + sigmoid(s[0]) * tanh(s[2]);
+  return {sigmoid(s[3]) * tanh(next), next};
+}
+
+RecurrentSequence recurrent_layer_by_definition(RecurrentUnit unit, const Variable& x, const Tensor& lengths, const RecurrentState& initial,
+                                                const RecurrentWeights& w, bool reverse) {
+  check_recurrent_layer(unit, x.value(), lengths, initial.h.value(), initial.c.value(), w.weight_ih.value(), w.weight_hh.value(), w.bias_ih.value(),
+                        w.bias_hh.value());
+  const Index S = x.size(1), n = w.weight_hh.size(1);
+  RecurrentState state = or_zero(unit, x, n, initial);
+  if (S == 0) return {constant(zeros({x.size(0), 0, n}, x.dtype())), state};
+  std::vector<Variable> outputs;
+  outputs.resize(std::size_t(S));
+  for (Index i = 0; i < S; ++i) {
+    const Index s = reverse ? S - 1 - i : i;
+    RecurrentState next = recurrent_cell_by_definition(unit, linear(select(x, 1, s), w.weight_ih, w.bias_ih), state, w.weight_hh, w.bias_hh);
+    if (!lengths.defined()) {
+      outputs[std::size_t(s)] = next.h;
+      state = next;
+      continue;
+    }
+    const Tensor goes_on = reshape(greater(lengths, double(s)), {x.size(0), 1});   // s < lengths[b]
+    outputs[std::size_t(s)] = where(goes_on, next.h, constant(zeros({}, x.dtype())));
+    state = {where(goes_on, next.h, state.h), state.c.defined() ? where(goes_on, next.c, state.c) : Variable()};
+  }
+  return {stack(outputs, 1), state};
+}
+
+RecurrentState recurrent_cell(RecurrentUnit unit, const Variable& gates, const RecurrentState& state, const Variable& weight_hh, const Variable& bias_hh) {
+  return recurrent_cell_by_definition(unit, gates, state, weight_hh, bias_hh);
+}
+
+RecurrentSequence recurrent_layer(RecurrentUnit unit, const Variable& x, const Tensor& lengths, const RecurrentState& initial,
+                                  const RecurrentWeights& weights, bool reverse) {
+  return recurrent_layer_by_definition(unit, x, lengths, initial, weights, reverse);
+}
+
+}  // namespace heed
