@@ -18,6 +18,8 @@ struct Named {
 };
 constexpr Named kNamed[] = {
     {"softmax", [](const Variable& e, const Mask& mask) { return softmax(e, -1, mask); }},
+    {"sparsemax", [](const Variable& e, const Mask& mask) { return sparsemax(e, mask); }},
+    {"entmax", [](const Variable& e, const Mask& mask) { return entmax(e, mask); }},
     {"hard", hard},
 };
 

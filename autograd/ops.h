@@ -103,6 +103,10 @@ Variable softmax(const Variable& x, int dim = -1, const Mask& mask = {});       
 Variable log_softmax(const Variable& x, int dim = -1, const Mask& mask = {});   // x - log Σ e^x
 Variable logsumexp(const Variable& x, const Dims& dims = {}, bool keepdim = false);              // log Σ e^x; no dims: over all
 
+// ---- sparsemax: tensor/ops/sparsemax.h -------------------------------------------------------------------------------
+Variable sparsemax(const Variable& x, const Mask& mask = {});                // max(x - τ, 0), sums to 1; last axis
+Variable entmax(const Variable& x, const Mask& mask = {});                   // max(x/2 - τ, 0)², sums to 1; last axis
+
 // ---- norm: tensor/ops/norm.h -----------------------------------------------------------------------------------------
 Variable layer_norm(const Variable& x, const Variable& weight, const Variable& bias, double eps = 1e-5);   // γ ⊙ (x - μ)/√(var + eps) + β
 Variable rms_norm(const Variable& x, const Variable& weight, double eps = 1e-5);                            // γ ⊙ x / √(mean x² + eps)
@@ -178,5 +182,10 @@ RecurrentSequence recurrent_layer(RecurrentUnit unit, const Variable& x, const T
                                   const RecurrentWeights& weights, bool reverse = false);
 RecurrentSequence recurrent_layer_by_definition(RecurrentUnit unit, const Variable& x, const Tensor& lengths, const RecurrentState& initial,
                                                 const RecurrentWeights& weights, bool reverse = false);
+
+// ---- score: tensor/ops/score.h ---------------------------------------------------------------------------------------
+// e = vᵀ tanh(q + k), fused: q [B, T, A], k [B, S, A], v [A] -> [B, T, S], 0 where masked
+Variable additive_score(const Variable& q, const Variable& k, const Variable& v, const Mask& mask = {});
+Variable additive_score_by_definition(const Variable& q, const Variable& k, const Variable& v, const Mask& mask = {});
 
 }  // namespace heed

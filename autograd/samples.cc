@@ -17,7 +17,9 @@
 #include "tensor/ops/random.h"
 #include "tensor/ops/recurrent.h"
 #include "tensor/ops/reduce.h"
+#include "tensor/ops/score.h"
 #include "tensor/ops/softmax.h"
+#include "tensor/ops/sparsemax.h"
 #include "tensor/ops/unary.h"
 #include "tensor/ops/view.h"
 
@@ -172,6 +174,21 @@ void add_softmax(std::vector<Sample>& table) {
   table.push_back(both("logsumexp outer", [](auto x) { return logsumexp(x[0], {0, 2}, true); }, {{{2, 3, N}}}));
 }
 
+void add_sparsemax(std::vector<Sample>& table) {
+  table.push_back(both("sparsemax", [](auto x) { return sparsemax(x[0]); }, {{{2, 3, N}}}));
+  table.push_back(both("sparsemax masked", [](auto x) { return sparsemax(x[0], Mask::causal()); }, {{{2, 3, N}}}));
+  table.push_back(both("entmax", [](auto x) { return entmax(x[0]); }, {{{2, 3, N}}}));
+  table.push_back(both("entmax masked", [](auto x) { return entmax(x[0], Mask::causal()); }, {{{2, 3, N}}}));
+}
+
+void add_score(std::vector<Sample>& table) {
+  const auto limits = [] { return Mask::lengths(tensor({4, 2}, DType::i32)); };
+  table.push_back(both("additive_score", [](auto x) { return additive_score(x[0], x[1], x[2]); }, {{{2, 3, N}}, {{2, 4, N}}, {{N}}}));
+  table.push_back(both("additive_score long", [](auto x) { return additive_score(x[0], x[1], x[2]); }, {{{2, 1, 5}}, {{2, N, 5}}, {{5}}}));
+  table.push_back(both("additive_score masked", [limits](auto x) { return additive_score(x[0], x[1], x[2], limits() & Mask::causal(1)); },
+                       {{{2, 3, N}}, {{2, 4, N}}, {{N}}}));
+}
+
 void add_norm(std::vector<Sample>& table) {
   const Inputs rows{{{2, 3, N}}, {{N}, 0.5, 1.5}, {{N}}};
   table.push_back({"layer_norm", [](Variables x) { return layer_norm(x[0], x[1], x[2]); }, [](Tensors x) { return layer_norm(x[0], x[1], x[2]).y; }, rows});
@@ -293,7 +310,7 @@ void add_recurrent(std::vector<Sample>& table) {
 const std::vector<Sample>& samples() {
   static const std::vector<Sample> table = [] {
     std::vector<Sample> all;
-    for (auto add : {add_unary, add_binary, add_reduce, add_matmul, add_einsum, add_linear, add_softmax, add_norm, add_view, add_index, add_loss, add_attention, add_random, add_recurrent}) add(all);
+    for (auto add : {add_unary, add_binary, add_reduce, add_matmul, add_einsum, add_linear, add_softmax, add_sparsemax, add_norm, add_view, add_index, add_loss, add_attention, add_score, add_random, add_recurrent}) add(all);
     return all;
   }();
   return table;

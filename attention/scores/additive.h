@@ -8,11 +8,6 @@
 
 namespace heed {
 
-// vᵀ tanh(q_t + k_s)
-inline Variable additive_score(const Variable& query, const Variable& keys, const Variable& v, const Mask&) {
-  return matmul(tanh(unsqueeze(query, 2) + unsqueeze(keys, 1)), v);
-}
-
 // e_ts = vᵀ tanh(W q_t + U h_s)        Bahdanau et al. 2015, arXiv 1409.0473, A.1.2
 struct Additive {
   Additive(Scope scope, const ScoreOptions& options)

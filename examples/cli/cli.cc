@@ -74,11 +74,12 @@ std::span<const Command> commands() { return kCommands; }
 
 }  // namespace cli
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv, std::vector<NamedScore> extra_scores) {
   std::signal(SIGPIPE, SIG_IGN);
   std::string name = "heed";
   const auto say = [&](const char* text) { cli::note(fmt::format("{}: {}", name, drawing::clean(text))); };
   try {
+    const ExtraScores known(std::move(extra_scores));
     return cli::run(std::vector<std::string>(argv + 1, argv + std::max(argc, 1)), name);
   } catch (const cli::Unread&) {
     return 0;

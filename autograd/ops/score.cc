@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/ops/score.h"
+
+#include "autograd/ops.h"
+#include "autograd/ops/gradients.h"
+#include "autograd/record.h"
+
+namespace heed {
+
+Variable additive_score(const Variable& q, const Variable& k, const Variable& v, const Mask& mask) {
+  Tensor e = additive_score(q.value(), k.value(), v.value(), mask);
+  return record("additive_score", std::move(e), {q, k, v},
+                [slots = std::array{q.slot(), k.slot(), v.slot()}, q = saved(q), k = saved(k), v = saved(v), mask](const Tensor& de) {
+                  gradients(slots, [&](const auto& d) { additive_score_grad(q, k, v, mask, de, d[0], d[1], d[2]); });
+                });
+}
+
+Variable additive_score_by_definition(const Variable& q, const Variable& k, const Variable& v, const Mask& mask) {
+  const Variable e = matmul(tanh(unsqueeze(q, 2) + unsqueeze(k, 1)), v);                   // [B, T, S]
+  return where(mask.dense(e.shape()), e, constant(zeros({}, e.dtype())));
+}
+
+}  // namespace heed

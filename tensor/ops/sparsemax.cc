@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows are sorted, so this is scalar code, in double for both dtypes.
+#include "tensor/ops/sparsemax.h"
+
+#include <cmath>
+#include <vector>
+
+#include "tensor/format.h"
+#include "tensor/ops/kernel.h"
+#include "tensor/ops/mask_rows.h"
+#include "tensor/parallel.h"
+
+namespace heed {
+namespace {
+
+enum class Family { sparsemax, entmax };
+
+// τ for z sorted downwards with z[0] = 0: the largest k whose threshold lies below its smallest entry.
+double threshold(Family family, const std::vector<double>& z) {
+  double sum = 0, squares = 0, tau = 0;
+  for (std::size_t i = 0; i < z.size() && z[i] > -1; ++i) {      // p_0 <= 1, so τ >= -1
+    const double k = double(i + 1);
+    sum += z[i];
+    squares += z[i] * z[i];
+    const double mean = sum / k, spread = squares - sum * mean;                        // Σ (z - mean)²
+    const double next = family == Family::sparsemax ? (sum - 1) / k : mean - std::sqrt(std::max(0.0, (1 - spread) / k));
+    if (!(family == Family::sparsemax ? 1 + k * z[i] > sum : next <= z[i])) break;
+    tau = next;
+  }
+  return tau;
+}
+
+template <class T> void row_of(Family family, const T* x, Index n, const RowMask& mask, std::vector<double>& z, T* p) {
+  const double scale = family == Family::entmax ? 0.5 : 1;
+  const auto allowed = [&](Index i) { return i >= mask.first && i < mask.last && (!mask.allowed || mask.allowed[i]); };
+  std::fill_n(p, n, T(0));
+  z.clear();
+  bool finite = true;
+  for (Index i = mask.first; i < mask.last; ++i)
+    if (allowed(i)) {
+      z.push_back(double(x[i]) * scale);
+      finite = finite && !std::isnan(x[i]);
+    }
+  if (z.empty()) return;
+  if (finite) std::sort(z.begin(), z.end(), std::greater<>());
+  const double most = z[0];
+  finite = finite && std::isfinite(most);
+  for (double& value : z) value -= most;
+  const double tau = finite ? threshold(family, z) : std::nan("");
+  for (Index i = mask.first; i < mask.last; ++i) {
+    if (!allowed(i)) continue;
+    const double above = double(x[i]) * scale - most - tau, kept = above > 0 || !finite ? above : 0;
+    p[i] = T(!finite ? tau : family == Family::entmax ? kept * kept : kept);
+  }
+}
+
+Tensor weights(const char* op, Family family, const Tensor& x, const Mask& mask) {
+  check<ShapeError>(x.rank() > 0, "{}: needs at least 1 dimension: {}", op, x.shape());
+  return visit_float(x.dtype(), op, [&]<class T>() {
+    const Tensor from = x.contiguous(), p = empty(x.shape(), x.dtype());
+    const MaskRows masks(op, mask, x.shape());
+    const Index n = x.size(-1);
+    const T* in = from.data<T>();
+    T* out = p.mutable_data<T>();
+    if (p.numel() > 0)
+      parallel_for(p.numel() / n, row_grain(n * 16), [&](Index begin, Index end) {
+        std::vector<double> z;
+        for (Index row = begin; row < end; ++row) row_of(family, in + row * n, n, masks.everything() ? RowMask{0, n} : masks(row), z, out + row * n);
+      });
+    return p;
+  });
+}
+
+// dx = s ⊙ (dp - Σ s dp / Σ s)
+void weights_grad(const char* op, Family family, const Tensor& p, const Tensor& dp, const Into& dx) {
+  for (const Tensor& other : {dp, dx.tensor}) {
+    check<ShapeError>(other.shape() == p.shape(), "{}: shapes differ: p {}, other {}", op, p.shape(), other.shape());
+    check<DTypeError>(other.dtype() == p.dtype(), "{}: dtypes differ: p {}, other {}", op, p.dtype(), other.dtype());
+  }
+  visit_float(p.dtype(), op, [&]<class T>() {
+    const Tensor ps = p.contiguous(), dps = dp.contiguous();
+    const Destination out(dx);
+    const Index n = p.rank() ? p.size(-1) : 1;
+    const T *a = ps.data<T>(), *b = dps.data<T>();
+    T* to = out.tensor().mutable_data<T>();
+    const auto s = [family](T value) { return family == Family::entmax ? std::sqrt(double(value)) : double(value > 0); };
+    if (p.numel() > 0)
+      parallel_for(p.numel() / n, row_grain(n * 4), [&](Index begin, Index end) {
+        for (Index row = begin; row < end; ++row) {
+          double total = 0, dot = 0;
+          for (Index i = row * n; i < (row + 1) * n; ++i) {
+            total += s(a[i]);
+            dot += s(a[i]) * double(b[i]);
+          }
+          const double mean = total > 0 ? dot / total : 0;
+          for (Index i = row * n; i < (row + 1) * n; ++i) {
+            const T g = a[i] == 0 ? T(0) : T(s(a[i]) * (double(b[i]) - mean));
+            to[i] = out.add() ? to[i] + g : g;
+          }
+        }
+      });
+    out.finish();
+  });
+}
+
+}  // namespace
+
+Tensor sparsemax(const Tensor& x, const Mask& mask) { return weights("sparsemax", Family::sparsemax, x, mask); }
+Tensor entmax(const Tensor& x, const Mask& mask) { return weights("entmax", Family::entmax, x, mask); }
+void sparsemax_grad(const Tensor& p, const Tensor& dp, Into dx) { weights_grad("sparsemax_grad", Family::sparsemax, p, dp, dx); }
+void entmax_grad(const Tensor& p, const Tensor& dp, Into dx) { weights_grad("entmax_grad", Family::entmax, p, dp, dx); }
+
+}  // namespace heed

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/ops/sparsemax.h"
+
+#include <doctest/doctest.h>
+
+#include "autograd/ops.h"
+#include "tensor/ops/random.h"
+#include "tests/close.h"
+#include "tests/op_table.h"
+
+using namespace heed;
+
+TEST_CASE("sparsemax: by hand") {
+  // (1, 0.5, -1): k = 2, as 1 + 2·0.5 > 1.5 and 1 - 3 < 0.5; τ = (1.5 - 1) / 2 = 0.25; p = (0.75, 0.25, 0)
+  CHECK(worst_absolute(sparsemax(tensor({1, 0.5, -1}, DType::f64)), std::vector<double>{0.75, 0.25, 0}) < 1e-15);
+  // s = (1, 1, 0), dp = (1, 0, 5): mean over the support 0.5; dx = (0.5, -0.5, 0)
+  const Tensor dx = empty({3}, DType::f64);
+  sparsemax_grad(tensor({0.75, 0.25, 0}, DType::f64), tensor({1, 0, 5}, DType::f64), {dx});
+  CHECK(worst_absolute(dx, std::vector<double>{0.5, -0.5, 0}) < 1e-15);
+}
+
+TEST_CASE("entmax: by hand") {
+  // (2, 0): u = (1, 0), mean 0.5, Σ (u - mean)² = 0.5, τ = 0.5 - √(0.5 / 2) = 0; p = (1, 0)
+  CHECK(worst_absolute(entmax(tensor({2, 0}, DType::f64)), std::vector<double>{1, 0}) < 1e-15);
+  // (0.4, 0): u = (0.2, 0), mean 0.1, spread 0.02, τ = 0.1 - √0.49 = -0.6; p = (0.64, 0.36)
+  CHECK(worst_absolute(entmax(tensor({0.4, 0}, DType::f64)), std::vector<double>{0.64, 0.36}) < 1e-15);
+}
+
+TEST_CASE("sparsemax, entmax: sums, order, edges") {
+  const Tensor x = normal(Key(1), {50, 31}, 0, 2, DType::f64);
+  for (Tensor (*f)(const Tensor&, const Mask&) : {+[](const Tensor& z, const Mask& m) { return sparsemax(z, m); }, +[](const Tensor& z, const Mask& m) { return entmax(z, m); }}) {
+    for (Tensor row : f(x, {})) {
+      double total = 0;
+      for (double value : doubles(row)) {
+        CHECK(value >= 0);
+        total += value;
+      }
+      CHECK(total == doctest::Approx(1).epsilon(1e-13));
+    }
+    CHECK(worst_absolute(f(tensor({3, 3, 3, 3}, DType::f64), {}), std::vector<double>(4, 0.25)) < 1e-15);
+    CHECK(worst_absolute(f(tensor({1e300, -1e300}, DType::f64), {}), std::vector<double>{1, 0}) == 0);
+    CHECK(worst_absolute(f(tensor({1, -INFINITY}, DType::f64), {}), std::vector<double>{1, 0}) == 0);
+    CHECK(all_nan(f(tensor({INFINITY, 0}, DType::f64), {})));
+    CHECK(all_nan(f(tensor({-INFINITY, -INFINITY}, DType::f64), {})));
+    const Mask mask = Mask::lengths(tensor({2, 0}, DType::i32));
+    const Tensor masked = f(tensor({{0, 0, NAN}, {1, 2, 3}}, DType::f64), mask);
+    CHECK(worst_absolute(masked, std::vector<double>{0.5, 0.5, 0, 0, 0, 0}) < 1e-15);
+    CHECK_THROWS_AS(f(tensor({1, 2}, DType::i32), {}), DTypeError);
+    CHECK_THROWS_AS(f(full({}, 1), {}), ShapeError);
+    CHECK_THROWS_AS(f(x, Mask::lengths(tensor({1}, DType::i32))), ShapeError);
+  }
+}
+
+namespace {
+
+// τ by bisection: Σ max(scale x - τ, 0)^power falls with τ
+reference::Values by_bisection(const reference::Values& x, double scale, int power) {
+  if (x.empty()) return {};
+  const double most = scale * *std::max_element(x.begin(), x.end());
+  double low = most - 1, high = most;
+  for (int i = 0; i < 200; ++i) {
+    const double middle = (low + high) / 2;
+    double total = 0;
+    for (double value : x) total += std::pow(std::max(0.0, scale * value - middle), power);
+    (total > 1 ? low : high) = middle;
+  }
+  reference::Values p;
+  for (double value : x) p.push_back(std::pow(std::max(0.0, scale * value - low), power));
+  return p;
+}
+reference::Function relative(double scale, int power, bool causal) {
+  return [=](const reference::Arrays& x) {
+    return reference::make(x[0].shape, [&](reference::Position p) {
+      const Index n = x[0].shape[2], last = causal ? std::min(p[1] + 1, n) : n, at = p[2];
+      reference::Values row;
+      for (p[2] = 0; p[2] < last; ++p[2]) row.push_back(x[0](p));
+      return at < last ? by_bisection(row, scale, power)[std::size_t(at)] : 0;
+    });
+  };
+}
+
+}  // namespace
+
+static const InTable rows{
+    {"sparsemax", relative(1, 1, false)},
+    {"sparsemax masked", relative(1, 1, true)},
+    {"entmax", relative(0.5, 2, false)},
+    {"entmax masked", relative(0.5, 2, true)},
+};
