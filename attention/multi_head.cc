@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "attention/multi_head.h"
 
+#include <cmath>
+
+#include "autograd/tape.h"
 #include "nn/init.h"
 #include "tensor/format.h"
+#include "tensor/ops/binary.h"
+#include "tensor/ops/view.h"
 
 namespace heed {
 namespace {
@@ -48,22 +53,37 @@ Variable MultiHeadAttention::split_heads(const Variable& x) const {
   return permute(reshape(x, {x.size(0), x.size(1), heads, width / heads}), {0, 2, 1, 3});   // [B, H, T, d/H]
 }
 
-Attended MultiHeadAttention::attend(const Variable& q, const Variable& k, const Variable& v, const Mask& mask, Want want) const {
-  const auto [output, weights] = scaled_dot_product_attention(q, k, v, mask, {.dropout = dropout, .weights = want == Want::weights});
+// The fused output, for a Trace: by its definition, whose steps are noted and whose gradients are those of the scores.
+Variable MultiHeadAttention::in_small_steps(const Variable& q, const Variable& k, const Variable& v, const Mask& mask, const Variable& output, Along memory) const {
+  const Trace::Axes over{.columns = memory, .heads = true};
+  const Variable query = trace("query", "q = x W_Q, one a head", q, {.heads = true});                                                   // [B, H, T, d/H]
+  const Variable scores = trace("scores", "e_j = q·k_j / √(d/H)", matmul(query, transpose(k)) * (1 / std::sqrt(double(width / heads))), over);   // [B, H, T, S]
+  const Variable weights = trace("weights", "α = softmax(e) over the words that may be seen", softmax(scores, -1, mask), over);
+  trace("weighted", "α_j v_j", [&] { return unsqueeze(weights.value(), -1) * unsqueeze(v.value(), 2); }, {.rows = memory, .heads = true});       // [B, H, T, S, d/H]
+  const Variable context = trace("context", "c = Σ_j α_j v_j", matmul(weights, v), {.heads = true});                                     // [B, H, T, d/H]
+  return dropout_acts(dropout) ? output : with_value(context, output.value());
+}
+
+Attended MultiHeadAttention::attend(const Variable& q, const Variable& k, const Variable& v, const Mask& mask, Want want, Along memory) const {
+  const auto [fused, weights] = scaled_dot_product_attention(q, k, v, mask, {.dropout = dropout, .weights = want == Want::weights});
+  const Variable output = Trace::current() ? in_small_steps(q, k, v, mask, fused, memory) : fused;
   const Variable joined = reshape(permute(output, {0, 2, 1, 3}), {q.size(0), q.size(2), width});   // [B, T, d]
-  return {out_proj(joined), weights};
+  return {trace("", "y = [c of head 1; ..; c of head H] W_O", out_proj(joined)), weights};
 }
 
 Memory MultiHeadAttention::prepare(const Variable& states, Mask mask) const {
   const Inside inside(path);
   const Index d = width;
+  const Trace::Axes rows{.rows = Along::source, .heads = true};
+  const auto keys = [&](const Variable& x) { return trace("keys", "k_j = h_j W_K, one a head", split_heads(x), rows); };
+  const auto values = [&](const Variable& x) { return trace("values", "v_j = h_j W_V, one a head", split_heads(x), rows); };
   if (in_proj_weight.defined()) {
     const Variable bias = in_proj_bias.defined() ? slice(in_proj_bias, 0, d, 3 * d) : Variable();
     const auto kv = split(linear(states, slice(in_proj_weight, 0, d, 3 * d), bias), 2, -1);   // [B, S, d] twice
-    return {split_heads(kv[0]), split_heads(kv[1]), std::move(mask)};
+    return {keys(kv[0]), values(kv[1]), std::move(mask)};
   }
   const auto bias = [&](Index block) { return in_proj_bias.defined() ? slice(in_proj_bias, 0, block * d, (block + 1) * d) : Variable(); };
-  return {split_heads(linear(states, k_proj_weight, bias(1))), split_heads(linear(states, v_proj_weight, bias(2))), std::move(mask)};
+  return {keys(linear(states, k_proj_weight, bias(1))), values(linear(states, v_proj_weight, bias(2))), std::move(mask)};
 }
 
 Attended MultiHeadAttention::operator()(const Variable& query, const Memory& memory, Want want) const {
@@ -71,14 +91,14 @@ Attended MultiHeadAttention::operator()(const Variable& query, const Memory& mem
   const Index d = width;
   const Variable bias = in_proj_bias.defined() ? slice(in_proj_bias, 0, 0, d) : Variable();
   const Variable q = linear(query, in_proj_weight.defined() ? slice(in_proj_weight, 0, 0, d) : q_proj_weight.variable(), bias);   // [B, T, d]
-  return attend(split_heads(q), memory.keys, memory.values, memory.mask, want);
+  return attend(split_heads(q), memory.keys, memory.values, memory.mask, want, Along::source);
 }
 
-Attended MultiHeadAttention::self(const Variable& x, const Mask& mask, Want want) const {
+Attended MultiHeadAttention::self(const Variable& x, const Mask& mask, Want want, Along among) const {
   const Inside inside(path);
   check<Error>(in_proj_weight.defined(), "multi-head attention: self-attention needs key_width = width: {}", width);
   const auto qkv = split(linear(x, in_proj_weight, in_proj_bias), 3, -1);   // [B, T, d] three times
-  return attend(split_heads(qkv[0]), split_heads(qkv[1]), split_heads(qkv[2]), mask, want);
+  return attend(split_heads(qkv[0]), split_heads(qkv[1]), split_heads(qkv[2]), mask, want, among);
 }
 
 Attended MultiHeadAttention::next(const Variable& x, KeyValueCache& cache, Want want) const {
@@ -86,7 +106,7 @@ Attended MultiHeadAttention::next(const Variable& x, KeyValueCache& cache, Want 
   const auto qkv = split(linear(x, in_proj_weight, in_proj_bias), 3, -1);   // [R, n, d] three times
   const Index before = cache.length();
   cache.append(split_heads(qkv[1]).value(), split_heads(qkv[2]).value());
-  return attend(split_heads(qkv[0]), constant(cache.keys()), constant(cache.values()), Mask::causal(before), want);
+  return attend(split_heads(qkv[0]), constant(cache.keys()), constant(cache.values()), Mask::causal(before), want, Along::target);
 }
 
 }  // namespace heed

@@ -2,6 +2,7 @@
 #pragma once
 #include "attention/cache.h"
 #include "attention/memory.h"
+#include "autograd/trace.h"
 #include "nn/linear.h"
 
 namespace heed {
@@ -26,7 +27,8 @@ struct MultiHeadAttention {
   // query [B, T, d] -> context [B, T, d], weights [B, H, T, S] on request. All rows of one sentence see the same memory.
   Attended operator()(const Variable& query, const Memory& memory, Want want = Want::context) const;
   // Queries, keys and values from x [B, T, d] in one product.
-  Attended self(const Variable& x, const Mask& mask, Want want = Want::context) const;
+  // `among` says what the positions are, to a Trace.
+  Attended self(const Variable& x, const Mask& mask, Want want = Want::context, Along among = Along::source) const;
   // The same for the next positions x [R, n, d] after those in the cache, each seeing all before it; cache.length() grows by n.
   Attended next(const Variable& x, KeyValueCache& cache, Want want = Want::context) const;
 
@@ -39,7 +41,8 @@ struct MultiHeadAttention {
 
  private:
   Variable split_heads(const Variable& x) const;       // [B, T, d] -> [B, H, T, d/H], a view
-  Attended attend(const Variable& q, const Variable& k, const Variable& v, const Mask& mask, Want want) const;
+  Attended attend(const Variable& q, const Variable& k, const Variable& v, const Mask& mask, Want want, Along memory) const;
+  Variable in_small_steps(const Variable& q, const Variable& k, const Variable& v, const Mask& mask, const Variable& output, Along memory) const;
 };
 
 }  // namespace heed

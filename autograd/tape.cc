@@ -387,6 +387,8 @@ void Variable::forget_gradient() const {
 
 // ---- dropout keys, recomputation, hooks, anomaly mode ----------------------------------------------------------------
 
+bool dropout_acts(double p) { return p > 0 && current_masks && current_masks->mode != Tape::Masks::Mode::off; }
+
 std::optional<Key> dropout_key(double p) {
   check<Error>(p >= 0 && p <= 1, "dropout: p must be in [0, 1]: {}", p);
   if (p == 0 || !current_masks || current_masks->mode == Tape::Masks::Mode::off) return std::nullopt;

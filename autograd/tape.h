@@ -88,6 +88,7 @@ class NoRecording {
 // Key of the next dropout mask of the current module, or nothing where dropout is the identity: p = 0, no tape, Tape(evaluating).
 // Error on a tape without a key.  Mask = f(tape key, module path, ordinal of the call, element index).
 std::optional<Key> dropout_key(double p);
+bool dropout_acts(double p);               // whether it would give a key
 
 // Activation checkpointing (Chen et al. 2016, arXiv 1604.06174): f runs now without being remembered and once more when
 // its gradient is needed, with the same dropout masks. f takes the inputs and may use Parameters and Variables of outside.

@@ -58,7 +58,7 @@ TransformerDecoderLayer::TransformerDecoderLayer(Scope scope, const TransformerO
 }
 
 Variable TransformerDecoderLayer::operator()(const Variable& x, const Memory* memory, const Mask& mask, Tensor* self_weights, Tensor* cross_weights) const {
-  Variable y = residual1(x, [&](const Variable& v) { return context(self_attn.self(v, mask, want(self_weights)), self_weights); });
+  Variable y = residual1(x, [&](const Variable& v) { return context(self_attn.self(v, mask, want(self_weights), Along::target), self_weights); });
   if (multihead_attn) y = (*residual2)(y, [&](const Variable& v) { return context((*multihead_attn)(v, *memory, want(cross_weights)), cross_weights); });
   return residual3(y, feed_forward);
 }
@@ -140,6 +140,8 @@ Embedding::Options embedding_options(Index vocabulary, const TranslationModel::O
   return {.vocabulary = vocabulary, .width = o.core.width, .padding = o.pad, .scale = std::sqrt(d), .init = normal_init(0, 1 / std::sqrt(d)), .weight = std::move(shared)};
 }
 
+constexpr std::string_view kMemory = "h_1 .. h_S = encoder(x_1 .. x_S), what the decoder looks at";
+
 struct TransformerState : DecodingState {
   std::vector<Memory> memories;        // one a layer, rows = sentences
   std::vector<KeyValueCache> caches;   // one a layer, rows = hypotheses
@@ -186,12 +188,12 @@ Variable TranslationModel::embed(const Embedding& embedding, const PositionTable
   const Tensor fixed = rows.defined() && !positions.trained() ? rows.value() : Tensor();
   Variable x = heed::embedding(embedding.weight, ids, embedding.scale, embedding.padding, fixed);   // [B, T, d]
   if (positions.trained()) x = x + rows;
-  return dropout(x, options_.core.dropout);
+  return trace("", "x = √d E[word] + PE", dropout(x, options_.core.dropout), {.rows = &embedding == &source_embedding ? Along::source : Along::target});
 }
 
 Variable TranslationModel::features(const Batch& batch, std::vector<AttentionMap>* maps) const {
   const Mask source = Mask::lengths(batch.source.lengths);
-  const Variable states = core.encoder(embed(source_embedding, source_positions, batch.source.ids), source, maps);   // [B, S, d]
+  const Variable states = trace("memory", kMemory, core.encoder(embed(source_embedding, source_positions, batch.source.ids), source, maps), {.rows = Along::source});   // [B, S, d]
   return core.decoder(embed(target_embedding, target_positions, batch.inputs), core.decoder.prepare(states, source), Mask::causal(), maps);
 }
 
@@ -207,7 +209,8 @@ Loss TranslationModel::loss(const Batch& batch, const CrossEntropyOptions& optio
 std::unique_ptr<DecodingState> TranslationModel::start(const Sequences& source) const {
   auto state = std::make_unique<TransformerState>();
   const Mask mask = Mask::lengths(source.lengths);
-  state->memories = core.decoder.prepare(core.encoder(embed(source_embedding, source_positions, source.ids), mask), mask);
+  const Variable states = core.encoder(embed(source_embedding, source_positions, source.ids), mask);              // [B, S, d]
+  state->memories = core.decoder.prepare(trace("memory", kMemory, states, {.rows = Along::source}), mask);
   state->rows = source.size();
   const TransformerOptions& o = options_.core;
   for (Index k = 0; k < o.decoder_layers; ++k)
@@ -221,7 +224,8 @@ Step TranslationModel::step(const Tensor& tokens, DecodingState& base, Want want
   Step step;
   const Variable x = embed(target_embedding, target_positions, reshape(tokens, {-1, 1}), state.position++);   // [R, 1, d]
   const Variable y = core.decoder.next(x, state.memories, state.caches, want == Want::weights ? &step.attention : nullptr);
-  step.log_probabilities = log_softmax(logits(reshape(y, {state.rows, options_.core.width})).value());         // [R, V]
+  const Variable z = trace("logits", "z = W x + b, a number for each word", logits(reshape(y, {state.rows, options_.core.width})), {.columns = Along::vocabulary});
+  step.log_probabilities = log_softmax(z.value());                                                              // [R, V]
   return step;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/embedding.h"
 
+#include "autograd/trace.h"
 #include "nn/init.h"
 #include "tensor/format.h"
 
@@ -24,7 +25,7 @@ Embedding::Embedding(Scope scope, Options options)
 
 Variable Embedding::operator()(const Tensor& ids) const {
   const Inside inside(path);
-  return embedding(weight, ids, scale, padding);
+  return trace("", scale == 1 ? "x = E[word]" : "x = √d E[word]", embedding(weight, ids, scale, padding));
 }
 
 }  // namespace heed

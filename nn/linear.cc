@@ -1,9 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/linear.h"
 
+#include "autograd/trace.h"
 #include "nn/init.h"
 
 namespace heed {
+
+namespace {
+
+std::string_view formula(bool bias, const LinearOptions& fused) {
+  if (fused.residual.defined()) return bias ? "y = residual + f(x Wᵀ + b)" : "y = residual + f(x Wᵀ)";
+  switch (fused.activation) {
+    case Activation::none: return bias ? "y = x Wᵀ + b" : "y = x Wᵀ";
+    case Activation::relu: return bias ? "y = relu(x Wᵀ + b)" : "y = relu(x Wᵀ)";
+    case Activation::tanh: return bias ? "y = tanh(x Wᵀ + b)" : "y = tanh(x Wᵀ)";
+    case Activation::sigmoid: return bias ? "y = σ(x Wᵀ + b)" : "y = σ(x Wᵀ)";
+    case Activation::silu: return bias ? "y = silu(x Wᵀ + b)" : "y = silu(x Wᵀ)";
+    case Activation::gelu: case Activation::gelu_tanh: break;
+  }
+  return bias ? "y = gelu(x Wᵀ + b)" : "y = gelu(x Wᵀ)";
+}
+
+}  // namespace
 
 Linear::Linear(Scope scope, Options options)
     : weight(options.weight.defined() ? scope.alias("weight", std::move(options.weight), {options.out, options.in})
@@ -15,7 +33,7 @@ Linear::Linear(Scope scope, Options options)
 
 Variable Linear::operator()(const Variable& x, const LinearOptions& fused) const {
   const Inside inside(path);
-  return linear(x, weight, bias, fused);
+  return trace("", formula(bias.defined(), fused), linear(x, weight, bias, fused));
 }
 
 }  // namespace heed

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/norm.h"
 
+#include "autograd/trace.h"
 #include "nn/init.h"
 
 namespace heed {
@@ -13,7 +14,7 @@ LayerNorm::LayerNorm(Scope scope, Options options)
 
 Variable LayerNorm::operator()(const Variable& x) const {
   const Inside inside(path);
-  return layer_norm(x, weight, bias, eps);
+  return trace("", "y = γ ⊙ (x - μ)/√(var + ε) + β", layer_norm(x, weight, bias, eps));
 }
 
 RMSNorm::RMSNorm(Scope scope, Options options)
@@ -21,7 +22,7 @@ RMSNorm::RMSNorm(Scope scope, Options options)
 
 Variable RMSNorm::operator()(const Variable& x) const {
   const Inside inside(path);
-  return rms_norm(x, weight, eps);
+  return trace("", "y = γ ⊙ x/√(mean x² + ε)", rms_norm(x, weight, eps));
 }
 
 }  // namespace heed

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include "autograd/trace.h"
 #include "nn/norm.h"
 
 namespace heed {
@@ -23,7 +24,7 @@ struct Residual {
     if (norm_at == NormAt::before) return add_dropout(sublayer(norm(x)), x);   // x + dropout(sublayer(norm(x)))   Xiong et al. 2020
     const Variable y = sublayer(x);
     const Inside inside(norm.path);
-    return add_dropout_norm(y, x, norm.weight, norm.bias, dropout, norm.eps).y;   // norm(x + dropout(sublayer(x)))   Vaswani et al. 2017, 3.1
+    return trace("", "y = norm(x + sublayer(x))", add_dropout_norm(y, x, norm.weight, norm.bias, dropout, norm.eps).y);   // norm(x + dropout(sublayer(x)))   Vaswani et al. 2017, 3.1
   }
 
   LayerNorm norm;
@@ -33,7 +34,7 @@ struct Residual {
  private:
   Variable add_dropout(const Variable& y, const Variable& x) const {
     const Inside inside(norm.path);
-    return x + heed::dropout(y, dropout);
+    return trace("sum", "y = x + sublayer(norm(x))", x + heed::dropout(y, dropout));
   }
 };
 

@@ -7,7 +7,6 @@
 
 #include "examples/cli/model.h"
 #include "examples/cli/progress.h"
-#include "models/text.h"
 #include "tensor/file.h"
 
 namespace heed::cli {
@@ -61,17 +60,7 @@ int attention(std::span<const std::string> words) {
   check_required(source, "source", "the sentence to translate");
   const Ready model = ready(run_flags, manner.quiet);
   const Run& run = model.run;
-  Example example{.source = encode(run.source, repaired(source)), .target = {}, .links = {}};
-  const Index longest = run.config.max_length;
-  if (example.source.size() == 1) throw Mistake("an empty sentence: --source; at least one word");
-  if (Index(example.source.size()) > longest + 1) throw Mistake(fmt::format("a long sentence: --source: {} words; at most {}, as in training", example.source.size() - 1, longest));
-  if (target.empty()) {
-    example.target = search(model.model(), std::span(&example.source, 1), search_options(run))[0][0].ids;
-    example.target.push_back(run.target.vocabulary.eos);
-  } else {
-    example.target = encode(run.target, repaired(target));
-    if (Index(example.target.size()) > max_positions(run.config)) throw Mistake(fmt::format("a long sentence: --target: {} words; at most {}", example.target.size() - 1, longest));
-  }
+  const Example example = sentence_pair(model, source, target);
   AttentionPicture picture = attention_picture(run, model.model(), example);
   picture.title = decode(run.source, example.source) + " → " + decode(run.target, example.target);
   picture.numbers = numbers;

@@ -22,7 +22,10 @@ constexpr Command kCommands[] = {
     {"evaluate", "loss, perplexity, BLEU, chrF and exact match on data", evaluate},
     {"score", "BLEU, chrF and exact match of a file against references", score},
     {"attention", "draw where a model looks: SVG, HTML or text", attention},
+    {"explain", "one decode step: every value with its formula, and its gradient", explain},
     {"inspect", "what a run, a checkpoint or any .safetensors holds", inspect},
+    {"trace", "every module's output for one sentence into a file", trace},
+    {"diff", "the first and the largest difference of two files of tensors", diff},
     {"check-gradients", "every differentiable function against central differences", check_gradients},
 };
 

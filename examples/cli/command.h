@@ -71,6 +71,9 @@ int evaluate(std::span<const std::string> words);
 int score(std::span<const std::string> words);
 int attention(std::span<const std::string> words);
 int inspect(std::span<const std::string> words);
+int explain(std::span<const std::string> words);
+int trace(std::span<const std::string> words);
+int diff(std::span<const std::string> words);
 int check_gradients(std::span<const std::string> words);
 
 }  // namespace heed::cli

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "models/metrics.h"
+#include "models/text.h"
 #include "tensor/context.h"
 
 namespace heed::cli {
@@ -22,6 +23,22 @@ Ready ready(const RunFlags& flags, bool quiet) {
   if (!quiet)
     for (const std::string& wrong : loaded.passed_over) note(fmt::format("warning: passed over: {}; using {}", wrong, loaded.file));
   return {std::move(run), std::move(loaded)};
+}
+
+Example sentence_pair(const Ready& model, const std::string& source, const std::string& target) {
+  const Run& run = model.run;
+  const Index longest = run.config.max_length;
+  Example example{.source = encode(run.source, repaired(source)), .target = {}, .links = {}};
+  if (example.source.size() == 1) throw Mistake("an empty sentence: --source; at least one word");
+  if (Index(example.source.size()) > longest + 1) throw Mistake(fmt::format("a long sentence: --source: {} words; at most {}, as in training", example.source.size() - 1, longest));
+  if (target.empty()) {
+    example.target = search(model.model(), std::span(&example.source, 1), search_options(run))[0][0].ids;
+    example.target.push_back(run.target.vocabulary.eos);
+    return example;
+  }
+  example.target = encode(run.target, repaired(target));
+  if (Index(example.target.size()) > max_positions(run.config)) throw Mistake(fmt::format("a long sentence: --target: {} words; at most {}", example.target.size() - 1, longest));
+  return example;
 }
 
 std::vector<Option> options(SearchFlags& flags) {

@@ -25,6 +25,9 @@ struct Ready {
 // Sets the threads, reads run and weights, and says on standard error what was wrong with files that were passed over.
 Ready ready(const RunFlags& flags, bool quiet);
 
+// A sentence and its translation, or what the model says, both ending in eos. Mistake where a side is empty or too long.
+Example sentence_pair(const Ready& model, const std::string& source, const std::string& target);
+
 struct SearchFlags {
   Index beam = 1, nbest = 1, extra_length = 50, min_length = 0, no_repeat_ngram = 0, batch = 32;
   std::string length_penalty = "gnmt";

@@ -48,7 +48,7 @@ TEST_CASE("cli: help") {
   CHECK(none.out.find("heed train --data reverse-data --out reverse") != none.out.npos);
   CHECK(call("--help").out == none.out);
   CHECK(call("--version").out == "heed " HEED_VERSION "\n");
-  for (const char* command : {"data", "train", "translate", "evaluate", "score", "attention", "inspect", "check-gradients"}) {
+  for (const char* command : {"data", "train", "translate", "evaluate", "score", "attention", "explain", "trace", "diff", "inspect", "check-gradients"}) {
     const Result help = call(std::string(command) + " --help");
     CHECK(help.code == 0);
     CHECK(help.err.empty());
@@ -168,6 +168,47 @@ TEST_CASE("cli: attention") {
   CHECK(forced.code == 0);
   CHECK(forced.out.starts_with("1 2 → 5 5 5\n"));
   CHECK(forced.out.find("mean over 2 heads") != forced.out.npos);
+}
+
+TEST_CASE("cli: explain") {
+  const std::string written = lines_of(call("translate --run run --quiet --tokens", "1 2 3\n").out).at(0);
+  const std::string first = written.substr(0, written.find(' '));
+  const Result walk = call("explain --run run --source '1 2 3'");
+  CHECK_MESSAGE(walk.code == 0, walk.err);
+  CHECK(walk.out.find("\nwritten  " + first + "  (p = ") != walk.out.npos);
+  CHECK(walk.out.find("core.decoder.layers.0.multihead_attn.weights  [4]  α = softmax(e)") != walk.out.npos);
+  CHECK(walk.out.find("dL") == walk.out.npos);
+  const Result back = call("explain --run run --source '1 2 3' --target '1 2 3' --step 2 --head 2");
+  CHECK(back.out.find("L = -log p(2) = ") != back.out.npos);
+  CHECK(back.out.find("\n  dL ") != back.out.npos);
+  const auto json = nlohmann::json::parse(call("explain --run run --source '1 2 3' --step 2 --json --top 2").out);
+  CHECK(json["top"].size() == 2);
+  CHECK(json["step"] == 2);
+}
+
+TEST_CASE("cli: trace and diff") {
+  const Result traced = call("trace --run run --source '1 2 3' --out one.safetensors");
+  CHECK_MESSAGE(traced.code == 0, traced.err);
+  const SafetensorsFile file = read_safetensors(small().folder / "one.safetensors");
+  CHECK(file.at("core.encoder.layers.0.linear1").shape() == Shape{1, 4, 32});
+  CHECK(file.at("core.decoder.layers.0.multihead_attn.weights").size(1) == 2);
+  CHECK(file.metadata.at("heed.source") == "1 2 3");
+  CHECK(call("diff one.safetensors one.safetensors").out.ends_with(": the same\n"));
+  CHECK(call("diff one.safetensors one.safetensors").code == 0);
+  // Another word: the first difference is where it is read.
+  CHECK(call("trace --run run --source '1 2 4' --target '1 2 3' --out two.safetensors").code == 0);
+  CHECK(call("trace --run run --source '1 2 3' --target '1 2 3' --out one.safetensors").code == 0);
+  const Result other = call("diff one.safetensors two.safetensors");
+  CHECK(other.code == 1);
+  CHECK(other.out.starts_with("first    source_embedding [0, 2, 0]: "));
+  CHECK(other.out.find("\nlargest  ") != other.out.npos);
+  CHECK(call("diff one.safetensors two.safetensors --tolerance 1e6").code == 0);
+  CHECK(nlohmann::json::parse(call("diff one.safetensors two.safetensors --json").out)["same"] == false);
+  write_safetensors(small().folder / "a.safetensors", {{"x", tensor({1, 2})}, {"y", tensor({1})}, {"n", tensor({NAN})}});
+  write_safetensors(small().folder / "b.safetensors", {{"x", tensor({{1, 2}})}, {"z", tensor({1})}, {"n", tensor({NAN})}});
+  const Result unmatched = call("diff a.safetensors b.safetensors");
+  CHECK(unmatched.code == 1);
+  CHECK(unmatched.out == "x: f32 [2] and f32 [1, 2]\nonly in a.safetensors: y\nonly in b.safetensors: z\n1 tensors, 1 numbers: the same\n");
 }
 
 TEST_CASE("cli: inspect") {

@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// `heed trace`: every module's output into a file. `heed diff`: where two such files, or any two .safetensors, part.
+#include "autograd/trace.h"
+
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+#include "examples/cli/model.h"
+#include "models/drawing.h"
+#include "tensor/format.h"
+#include "tensor/safetensors.h"
+
+namespace heed::cli {
+namespace {
+
+constexpr std::string_view kOrderKey = "heed.trace";   // metadata: [[name, formula], ..] in the order of computation
+
+struct Difference {
+  std::string name;
+  Index element = 0;
+  double a = 0, b = 0;
+  double size() const { return std::isnan(a) == std::isnan(b) ? (std::isnan(a) || a == b ? 0 : std::abs(a - b)) : INFINITY; }
+};
+
+// The position of an element: "[0, 3, 17]".
+std::string position(const Shape& shape, Index element) {
+  std::vector<Index> at(std::size_t(shape.rank()));
+  for (int dim = shape.rank() - 1; dim >= 0; --dim) {
+    at[std::size_t(dim)] = element % shape[dim];
+    element /= shape[dim];
+  }
+  return fmt::format("[{}]", fmt::join(at, ", "));
+}
+
+// Names in the order in which they were computed where the file says so, else by name.
+std::vector<std::string> names_in_order(const SafetensorsFile& file) {
+  std::vector<std::string> names;
+  if (const auto order = file.metadata.find(std::string(kOrderKey)); order != file.metadata.end()) {
+    const auto json = nlohmann::json::parse(order->second, nullptr, false);
+    if (json.is_array())
+      for (const auto& item : json)
+        if (item.is_array() && !item.empty() && item[0].is_string() && file.tensors.contains(item[0].get<std::string>())) names.push_back(item[0].get<std::string>());
+  }
+  for (const auto& [name, value] : file.tensors)
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+  return names;
+}
+
+struct Compared {
+  std::optional<Difference> first, largest;
+  Index different = 0;                             // elements
+};
+
+Compared compare(const std::string& name, const Tensor& x, const Tensor& y, double tolerance) {
+  const std::vector<double> a = to(x, DType::f64).contiguous().to_vector<double>(), b = to(y, DType::f64).contiguous().to_vector<double>();
+  Compared out;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const Difference d{name, Index(i), a[i], b[i]};
+    if (d.size() <= tolerance) continue;
+    ++out.different;
+    if (!out.first) out.first = d;
+    if (!out.largest || d.size() > out.largest->size()) out.largest = d;
+  }
+  return out;
+}
+
+}  // namespace
+
+int trace(std::span<const std::string> words) {
+  RunFlags run_flags;
+  Manner manner;
+  std::string source, target, out;
+  const Syntax syntax{.command = "trace",
+                      .usage = "--run RUN --source TEXT [--target TEXT] --out FILE.safetensors",
+                      .about = "Every module's output for one sentence pair, teacher forced, under the path of the module.",
+                      .example = "heed trace --run phrases --source 'a beautiful dog' --out dog.safetensors",
+                      .options = options(run_flags) +
+                                 std::vector<Option>{{.name = "source", .value = &source, .takes = "TEXT", .help = "the sentence", .heading = "Sentence"},
+                                                     {.name = "target", .value = &target, .takes = "TEXT", .help = "its translation; else what the model says"},
+                                                     {.name = "out", .value = &out, .takes = "FILE", .help = "ending in .safetensors"}} +
+                                 options(manner)};
+  if (!parse(syntax, words)) return 0;
+  check_required(source, "source", "the sentence to translate");
+  check_required(out, "out", "the file to write, ending in .safetensors");
+  if (!out.ends_with(".safetensors")) throw Mistake(fmt::format("unknown kind of file: --out {}; a name that ends in .safetensors", out));
+  const Ready model = ready(run_flags, manner.quiet);
+  check_different(model.loaded.file, out);
+  const Run& run = model.run;
+  const Example example = sentence_pair(model, source, target);
+  const Index only[] = {0};
+  std::map<std::string, Tensor> tensors;
+  auto order = nlohmann::ordered_json::array();
+  Index values = 0;
+  {
+    const Trace collected;
+    model.model().logits(model.model().features(make_batch({&example, 1}, only, run.target.vocabulary.pad, search_options(run).start)));
+    for (const Trace::Entry& entry : collected.entries()) {
+      tensors[entry.key()] = entry.value;
+      order.push_back({entry.key(), entry.formula});
+      values += entry.value.numel();
+    }
+  }
+  write_safetensors(out, tensors, {{std::string(kOrderKey), order.dump()}, {"heed.source", decode(run.source, example.source)}, {"heed.target", decode(run.target, example.target)}});
+  if (manner.json) print(nlohmann::ordered_json{{"file", out}, {"tensors", tensors.size()}, {"values", values}}.dump() + "\n");
+  else print(fmt::format("{}: {} tensors, {} values\n", out, tensors.size(), values));
+  return 0;
+}
+
+int diff(std::span<const std::string> words) {
+  Manner manner;
+  std::string a, b;
+  double tolerance = 0;
+  const Syntax syntax{.command = "diff",
+                      .usage = "A.safetensors B.safetensors [--tolerance X]",
+                      .about = "The first and the largest difference of two files of tensors: of traces in the order of computation, else by name. The exit code is 1 where they differ.",
+                      .example = "heed diff before.safetensors after.safetensors",
+                      .options = std::vector<Option>{{.name = "tolerance", .value = &tolerance, .takes = "X", .help = "differences up to X count as none", .low = 0, .high = 1e300, .standard = "0", .heading = "Comparison"}} + options(manner),
+                      .words = {{"A", &a}, {"B", &b}}};
+  if (!parse(syntax, words)) return 0;
+  const SafetensorsFile x = read_safetensors(a), y = read_safetensors(b);
+  std::vector<std::string> missing;
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  std::optional<std::string> first, largest;
+  double largest_size = -1;
+  Index compared = 0, different = 0, elements = 0;
+  const auto say = [](const Difference& d, const Shape& shape) { return fmt::format("{} {}: {:.9g} and {:.9g}, {:.3g} apart", d.name, position(shape, d.element), d.a, d.b, d.size()); };
+  for (const std::string& name : names_in_order(x)) {
+    if (!y.tensors.contains(name)) {
+      missing.push_back(fmt::format("only in {}: {}", a, name));
+      continue;
+    }
+    const Tensor &left = x.at(name), &right = y.at(name);
+    if (left.shape() != right.shape() || left.dtype() != right.dtype()) {
+      missing.push_back(fmt::format("{}: {} {} and {} {}", name, left.dtype(), left.shape(), right.dtype(), right.shape()));
+      continue;
+    }
+    ++compared;
+    elements += left.numel();
+    const Compared found = compare(name, left, right, tolerance);
+    if (!found.first) continue;
+    ++different;
+    if (!first) first = say(*found.first, left.shape());
+    if (found.largest->size() > largest_size) largest_size = found.largest->size(), largest = say(*found.largest, left.shape());
+    list.push_back({{"name", name}, {"different", found.different}, {"elements", left.numel()}, {"largest", std::isfinite(found.largest->size()) ? nlohmann::ordered_json(found.largest->size()) : nullptr}});
+  }
+  for (const auto& [name, value] : y.tensors)
+    if (!x.tensors.contains(name)) missing.push_back(fmt::format("only in {}: {}", b, name));
+  const bool same = different == 0 && missing.empty();
+  if (manner.json) {
+    print(nlohmann::ordered_json{{"same", same}, {"tensors", compared}, {"unmatched", missing}, {"first", first ? nlohmann::ordered_json(*first) : nullptr}, {"largest", largest ? nlohmann::ordered_json(*largest) : nullptr}, {"differences", list}}.dump() + "\n");
+    return same ? 0 : 1;
+  }
+  for (const std::string& line : missing) print(drawing::clean(line) + "\n");
+  if (first) print(drawing::clean(fmt::format("first    {}", *first)) + "\n");
+  if (largest) print(drawing::clean(fmt::format("largest  {}", *largest)) + "\n");
+  if (different == 0) print(fmt::format("{} tensors, {} numbers: {}\n", compared, elements, tolerance > 0 ? fmt::format("no difference above {:g}", tolerance) : "the same"));
+  else print(fmt::format("{} of {} tensors differ\n", different, compared));
+  return same ? 0 : 1;
+}
+
+}  // namespace heed::cli

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/explain.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <numeric>
+
+#include "autograd/ops.h"
+#include "autograd/tape.h"
+#include "models/drawing.h"
+#include "models/translate.h"
+#include "tensor/format.h"
+#include "tensor/ops/index.h"
+#include "tensor/ops/unary.h"
+#include "tensor/ops/view.h"
+
+#include <nlohmann/json.hpp>
+
+namespace heed {
+namespace {
+
+constexpr std::string_view kLayers = "decoder.layers.";
+
+// 1 for "core.decoder.layers.0.norm1", 0 outside of layers.
+Index layer_of(std::string_view path) {
+  const std::size_t at = path.find(kLayers);
+  Index layer = -1;
+  if (at != path.npos) std::from_chars(path.data() + at + kLayers.size(), path.data() + path.size(), layer);
+  return layer + 1;
+}
+
+// The encoder's insides are left out: the memory is what the decoder sees of them.
+bool is_inside_encoder(std::string_view path) { return ("." + std::string(path) + ".").find(".encoder.") != std::string::npos; }
+
+// One head, without the axes of one sentence and one step: [n], or [m, n] where words stand along the rows.
+Tensor reduced(const Tensor& x, const Trace::Axes& axes, Index head) {
+  const Tensor one = (axes.heads ? select(x, 1, head - 1) : x).contiguous();
+  const Index n = one.rank() > 0 ? one.size(-1) : 1, m = n > 0 ? one.numel() / n : 0;
+  return axes.rows == Along::units && m == 1 ? reshape(one, {n}) : reshape(one, {m, n});
+}
+
+// A projection whose output is that of the module around it.
+bool is_repeated(const Explanation::Value& before, const Explanation::Value& value) {
+  if (before.once != value.once || before.value.numel() != value.value.numel()) return false;
+  return to(before.value, DType::f64).to_vector<double>() == to(value.value, DType::f64).to_vector<double>();
+}
+
+std::vector<std::string> pieces(const Vocabulary& vocabulary, std::span<const std::int32_t> ids) {
+  std::vector<std::string> out;
+  for (const std::int32_t id : ids) out.push_back(vocabulary.piece(id));
+  return out;
+}
+
+}  // namespace
+
+Explanation explain(const Run& run, const Seq2Seq& model, const Example& example, const ExplainOptions& options) {
+  const Vocabulary& words = run.target.vocabulary;
+  const Index steps = Index(example.target.size());
+  check<IndexError>(options.step >= 1 && options.step <= steps, "explain: step {} is not in [1, {}]", options.step, steps);
+  std::vector<std::int32_t> read(example.target.begin(), example.target.begin() + options.step - 1);
+  read.insert(read.begin(), search_options(run).start);
+  Explanation out{.source = pieces(run.source.vocabulary, example.source), .read = pieces(words, read), .step = options.step, .steps = steps, .values = {}, .top = {}};
+  out.wanted = words.piece(example.target[std::size_t(options.step) - 1]);
+
+  // What happens in the encoder once, and in this step.
+  std::vector<Trace::Entry> once, now;
+  std::unique_ptr<DecodingState> state;
+  const std::vector<std::vector<std::int32_t>> source{example.source};
+  {
+    const Trace trace;
+    state = model.start(pad_sequences(source, run.source.vocabulary.pad));
+    once = trace.entries();
+  }
+  const auto step = [&](std::int32_t id, Want want) { return model.step(tensor(std::vector{id}, {1}), *state, want).log_probabilities; };
+  for (std::size_t t = 0; t + 1 < read.size(); ++t) step(read[t], Want::context);
+  Tensor log_probabilities;                                                                       // [1, V]
+  {
+    std::optional<Tape> tape;
+    if (options.backward) tape.emplace(evaluating);
+    const Trace trace;
+    log_probabilities = step(read.back(), Want::weights);
+    if (options.backward) {
+      const Trace::Entry* const logits = trace.find("logits");
+      check<Error>(logits && logits->variable.defined(), "explain: the model names no logits to go back from");
+      const Variable loss = cross_entropy(logits->variable, tensor(std::vector{example.target[std::size_t(options.step) - 1]}, {1}), {.ignore_index = -1}, Reduction::sum);
+      tape->backward(loss);
+      out.loss = loss.value().item();
+    }
+    now = trace.entries();
+  }
+
+  Index layers = 0;
+  for (const Trace::Entry& entry : now) layers = std::max(layers, layer_of(entry.path));
+  check<IndexError>(options.layer >= 0 && options.layer <= layers, "explain: layer {} is not in [1, {}]{}", options.layer, layers, layers == 0 ? ": the model has no layers to choose from" : "");
+  const Index layer = options.layer > 0 ? options.layer : layers;
+  for (const auto* entries : {&once, &now})
+    for (const Trace::Entry& entry : *entries) {
+      if (is_inside_encoder(entry.path) || (layer_of(entry.path) > 0 && layer_of(entry.path) != layer)) continue;
+      if (entry.axes.heads) check<IndexError>(options.head >= 1 && options.head <= entry.value.size(1), "explain: head {} is not in [1, {}]", options.head, entry.value.size(1));
+      Explanation::Value value{.name = entry.key(), .formula = entry.formula, .once = entries == &once, .axes = entry.axes, .value = reduced(entry.value, entry.axes, options.head)};
+      if (entry.gradient->defined()) value.gradient = reduced(*entry.gradient, entry.axes, options.head);
+      const auto along = [&](Along what, Index size) {
+        const std::vector<std::string>& list = what == Along::source ? out.source : out.read;
+        return (what == Along::source || what == Along::target) && Index(list.size()) == size ? list : std::vector<std::string>{};
+      };
+      value.columns = along(entry.axes.columns, value.value.size(-1));
+      if (value.value.rank() == 2) value.rows = along(entry.axes.rows, value.value.size(0));
+      if (!out.values.empty() && is_repeated(out.values.back(), value)) out.values.pop_back();
+      out.values.push_back(std::move(value));
+    }
+
+  std::vector<double> p = to(exp(log_probabilities), DType::f64).contiguous().to_vector<double>();
+  std::vector<std::int32_t> order(p.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, [&](std::int32_t a, std::int32_t b) { return p[std::size_t(a)] > p[std::size_t(b)]; });
+  for (std::size_t i = 0; i < std::min(order.size(), std::size_t(std::max<Index>(options.top, 1))); ++i) out.top.push_back({words.piece(order[i]), p[std::size_t(order[i])]});
+  return out;
+}
+
+// ---- text -----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+using namespace drawing;
+
+// Numbers of equal width: four digits after the point, or exponents where that would show nothing or too much.
+std::vector<std::string> numbers(const Tensor& x) {
+  const std::vector<double> values = to(x, DType::f64).contiguous().to_vector<double>();
+  double largest = 0;
+  for (const double v : values) largest = std::isfinite(v) ? std::max(largest, std::abs(v)) : largest;
+  const bool plain = largest == 0 || (largest >= 1e-2 && largest < 1e4);
+  std::vector<std::string> out;
+  for (const double v : values) out.push_back(!plain ? fmt::format("{:.2e}", v) : fmt::format("{:.4f}", std::abs(v) < 5e-5 ? 0.0 : v));
+  return out;
+}
+
+std::string padded(std::string_view text, int width) { return pad_left(text, width); }
+std::string filled(const std::string& text, int width) { return text + std::string(std::size_t(std::max(0, width - columns(text))), ' '); }
+
+class Writer {
+ public:
+  explicit Writer(const ExplanationStyle& style) : style_(style) {}
+  void line(const std::string& text) { out += text.substr(0, text.find_last_not_of(' ') + 1) + "\n"; }
+  std::string bold(const std::string& text) const { return style_.colour ? "\x1b[1m" + text + "\x1b[0m" : text; }
+  std::string faint(const std::string& text) const { return style_.colour ? "\x1b[36m" + text + "\x1b[0m" : text; }
+
+  // Words over their numbers, a second row of gradients below; cut into pieces where the terminal ends.
+  void over_words(const Explanation::Value& value) {
+    const std::vector<std::string> texts = numbers(value.value), gradients = value.gradient.defined() ? numbers(value.gradient) : std::vector<std::string>{};
+    const std::size_t n = value.columns.size(), rows = texts.size() / std::max<std::size_t>(n, 1);
+    int cell = 8;
+    for (const std::string& w : value.columns) cell = std::max(cell, std::min(columns(word(w)), 16));
+    for (const auto* list : {&texts, &gradients})
+      for (const std::string& text : *list) cell = std::max(cell, int(text.size()));
+    cell += 2;
+    const int left = gradients.empty() ? 2 : 7;
+    const std::size_t piece = std::size_t(std::max(1, (style_.columns - left) / cell));
+    for (std::size_t begin = 0; begin < n; begin += piece) {
+      const std::size_t end = std::min(n, begin + piece);
+      std::string heads(std::size_t(left), ' ');
+      for (std::size_t j = begin; j < end; ++j) heads += padded(shorten(word(value.columns[j]), 16), cell);
+      line(faint(heads));
+      for (std::size_t r = 0; r < rows; ++r)
+        for (const auto* list : {&texts, &gradients}) {
+          if (list->empty()) continue;
+          std::string row = list == &gradients ? filled("  dL", left) : std::string(std::size_t(left), ' ');
+          for (std::size_t j = begin; j < end; ++j) row += padded((*list)[r * n + j], cell);
+          line(row);
+        }
+    }
+  }
+
+  // The first numbers of each row, a row for each word where words stand along them.
+  void units(const Explanation::Value& value) {
+    const Index n = value.value.size(-1), rows = value.value.rank() == 2 ? value.value.size(0) : 1;
+    int left = 2;
+    for (const std::string& w : value.rows) left = std::max(left, 2 + std::min(columns(word(w)), 16));
+    const Index fit = std::max<Index>(1, (style_.columns - left - 3) / 10), shown = std::min({n, style_.numbers, fit});
+    const std::vector<std::string> texts = numbers(value.value.rank() == 2 ? slice(value.value, 1, 0, shown) : slice(value.value, 0, 0, shown));
+    int cell = 10;
+    for (const std::string& text : texts) cell = std::max(cell, int(text.size()) + 1);
+    for (Index r = 0; r < rows; ++r) {
+      std::string row = value.rows.empty() ? std::string(std::size_t(left), ' ') : padded(shorten(word(value.rows[std::size_t(r)]), 16), left);
+      for (Index i = 0; i < shown; ++i) row += padded(texts[std::size_t(r * shown + i)], cell);
+      line(row + (shown < n ? " .." : ""));
+    }
+  }
+
+  std::string out;
+
+ private:
+  ExplanationStyle style_;
+};
+
+bool is_weights(const Explanation::Value& value) { return !value.columns.empty() && (value.name == "weights" || value.name.ends_with(".weights")); }
+
+}  // namespace
+
+std::string explanation_text(const Explanation& x, const ExplanationStyle& style) {
+  Writer writer(style);
+  const auto joined = [](std::span<const std::string> words) {
+    std::string text;
+    for (const std::string& w : words) text += (text.empty() ? "" : " ") + word(w);
+    return text;
+  };
+  const std::string top = word(x.top.front().word);
+  writer.line(writer.bold(fmt::format("step {} of {}", x.step, x.steps)));
+  writer.line(fmt::format("source   {}", joined(x.source)));
+  writer.line(fmt::format("read     {}", joined(x.read)));
+  writer.line(fmt::format("written  {}  (p = {:.4f})", top, x.top.front().probability));
+  bool once = false, now = false;
+  for (const Explanation::Value& value : x.values) {
+    if (value.once && !once) writer.line("\n" + writer.bold("once a sentence"));
+    if (!value.once && !now) writer.line("\n" + writer.bold(fmt::format("this step, which reads {}", word(x.read.back()))));
+    once |= value.once, now |= !value.once;
+    writer.line("");
+    std::string head = fmt::format("{}  {}  {}", writer.bold(value.name), to_string(value.value.shape()), writer.faint(value.formula));
+    if (is_weights(value)) {
+      double sum = 0;
+      for (const double w : to(value.value, DType::f64).contiguous().to_vector<double>()) sum += w;
+      head += fmt::format("  (sum {:.4f})", sum);
+    }
+    writer.line(head);
+    if (value.axes.columns == Along::vocabulary) {
+      std::string row = "  largest:";
+      const std::vector<double> values = to(value.value, DType::f64).contiguous().to_vector<double>();
+      std::vector<double> falling = values;
+      std::ranges::sort(falling, std::greater<>());
+      for (std::size_t i = 0; i < std::min(x.top.size(), falling.size()); ++i) row += fmt::format("  {} {:.4f}", word(x.top[i].word), falling[i]);
+      writer.line(row);
+    } else if (!value.columns.empty()) {
+      writer.over_words(value);
+    } else {
+      writer.units(value);
+    }
+  }
+  writer.line("\n" + writer.bold("next word") + "  " + writer.faint("p = softmax(z)"));
+  int widest = 0;
+  for (const Explanation::Word& w : x.top) widest = std::max(widest, columns(word(w.word)));
+  for (const Explanation::Word& w : x.top) writer.line(fmt::format("  {}  {:.4f}", filled(word(w.word), widest), w.probability));
+  if (x.loss) writer.line(fmt::format("\n{}  {} = {:.4f}", writer.bold("loss"), writer.faint(fmt::format("L = -log p({})", word(x.wanted))), *x.loss));
+  if (x.loss) writer.line("dL below a number: its gradient, the change of this step's L for each unit more of it");
+  return writer.out;
+}
+
+std::string explanation_json(const Explanation& x) {
+  const auto nested = [](const Tensor& t) -> nlohmann::ordered_json {
+    if (!t.defined()) return nullptr;
+    const auto row = [](const Tensor& r) {
+      auto list = nlohmann::ordered_json::array();
+      for (const double v : to(r, DType::f64).contiguous().to_vector<double>()) list.push_back(std::isfinite(v) ? nlohmann::ordered_json(v) : nullptr);
+      return list;
+    };
+    if (t.rank() == 1) return row(t);
+    auto list = nlohmann::ordered_json::array();
+    for (const Tensor r : t) list.push_back(row(r));
+    return list;
+  };
+  nlohmann::ordered_json json{{"step", x.step}, {"steps", x.steps}, {"source", x.source}, {"read", x.read}, {"values", nlohmann::ordered_json::array()}, {"top", nlohmann::ordered_json::array()}};
+  for (const Explanation::Value& v : x.values)
+    json["values"].push_back({{"name", v.name}, {"formula", v.formula}, {"once", v.once}, {"columns", v.columns}, {"rows", v.rows}, {"value", nested(v.value)}, {"gradient", nested(v.gradient)}});
+  for (const Explanation::Word& w : x.top) json["top"].push_back({{"word", w.word}, {"probability", w.probability}});
+  if (x.loss) json["wanted"] = x.wanted, json["loss"] = *x.loss;
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace heed
