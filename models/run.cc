@@ -12,8 +12,11 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <set>
 
+#include "attention/attend.h"
 #include "attention/position.h"
+#include "models/recurrent_config.h"
 #include "models/transformer.h"
 #include "nn/checkpoint.h"
 #include "tensor/file.h"
@@ -35,6 +38,11 @@ std::vector<std::string_view> tokenizer_choices() {
   std::vector<std::string_view> choices{"auto"};
   choices.insert(choices.end(), names.begin(), names.end());
   return choices;
+}
+
+std::string_view attention_help() {
+  static thread_local std::set<std::string> texts;                                     // a user's own scores come and go
+  return *texts.insert(fmt::format("what a recurrent decoder looks by ({}; also local-m-SCORE, local-p-SCORE, SCORE-sparsemax, SCORE-entmax, SCORE-hard)", fmt::join(attention_names(), ", "))).first;
 }
 
 std::vector<Option> table(RunConfig& c) {
@@ -67,6 +75,20 @@ std::vector<Option> table(RunConfig& c) {
       {.name = "final-norm", .value = &c.final_norm, .takes = "NAME", .help = "after the last layer; auto: with --norm pre only", .choices = {"auto", "always"}},
       {.name = "positions", .value = &c.positions, .takes = "NAME", .help = "how a word knows its place", .choices = position_names()},
       {.name = "tie", .value = &c.tie, .takes = "NAME", .help = "shared tables: target and output; all three (one vocabulary)", .choices = {"none", "output", "all"}},
+
+      {.name = "attention", .value = &c.attention, .takes = "NAME", .help = attention_help(), .heading = "Recurrent models"},
+      {.name = "decoder", .value = &c.decoder, .takes = "NAME", .help = "order of a step: bahdanau looks from the previous state, luong from the new one; cho, sutskever: without attention", .choices = {"auto", "bahdanau", "luong", "cho", "sutskever"}},
+      {.name = "window", .value = &c.window, .takes = "N", .help = "local-m, local-p: words to each side, else 10", .low = 0, .high = 1e6},
+      {.name = "input-feeding", .value = &c.input_feeding, .help = "luong: the last attentional vector is read with each word"},
+      {.name = "reverse-source", .value = &c.reverse_source, .help = "the encoder reads the last word first"},
+      {.name = "one-direction", .value = &c.one_direction, .help = "bahdanau: an encoder that reads forwards only"},
+      {.name = "gru-form", .value = &c.gru_form, .takes = "NAME", .help = "auto: that of the decoder's paper", .choices = {"auto", "bahdanau", "cho", "cudnn"}},
+      {.name = "readout", .value = &c.readout, .takes = "NAME", .help = "bahdanau, cho: before the output layer", .choices = {"auto", "maxout", "tanh", "linear"}},
+      {.name = "readout-state", .value = &c.readout_state, .takes = "NAME", .help = "bahdanau, cho: the state it reads", .choices = {"auto", "current", "previous"}},
+      {.name = "start-state", .value = &c.start_state, .takes = "NAME", .help = "bahdanau, cho: what the first state is made of", .choices = {"auto", "backward", "last", "mean", "zeros"}},
+      {.name = "bridge", .value = &c.bridge, .takes = "NAME", .help = "luong, sutskever: from the encoder's last states to the decoder's first", .choices = {"auto", "copy", "linear", "tanh"}},
+      {.name = "context", .value = &c.context, .takes = "NAME", .help = "cho: what every step reads of the source", .choices = {"auto", "every_step", "both_ends"}},
+      {.name = "start", .value = &c.start, .takes = "NAME", .help = "symbol that opens a target", .choices = {"bos", "eos"}},
 
       {.name = "batch-tokens", .value = &c.batch_tokens, .takes = "N", .help = "target words of a batch, padding counted", .low = 1, .high = kBig, .heading = "Training"},
       {.name = "batch-sentences", .value = &c.batch_sentences, .takes = "N", .help = "or this many sentences, sorted by length in windows of 50 batches", .low = 1, .high = kBig},
@@ -184,11 +206,28 @@ void make_directory(const std::string& path) {
 
 }  // namespace
 
+RunConfig default_config(std::string_view model) {
+  RunConfig config;
+  config.model = model;
+  if (!is_recurrent(model)) return config;
+  config.layers = 1;
+  config.batch_tokens = {};
+  config.batch_sentences = 64;
+  config.beta2 = 0.999;
+  config.schedule = "constant";
+  config.warmup = 0;
+  config.label_smoothing = 0;
+  return config;
+}
+
 std::vector<Option> options(RunConfig& config) {
-  RunConfig fresh;
-  std::vector<Option> all = table(config), defaults = table(fresh);
-  for (std::size_t i = 0; i < all.size(); ++i)
-    if (!std::holds_alternative<bool*>(all[i].value) && !is_absent(defaults[i])) all[i].standard = value_text(defaults[i]);
+  RunConfig fresh, recurrent = default_config("gru");
+  std::vector<Option> all = table(config), defaults = table(fresh), others = table(recurrent);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (std::holds_alternative<bool*>(all[i].value)) continue;
+    if (!is_absent(defaults[i])) all[i].standard = value_text(defaults[i]);
+    if (all[i].name != "model" && value_text(others[i]) != value_text(defaults[i])) all[i].standard = fmt::format("{}, recurrent {}", value_text(defaults[i]), value_text(others[i]));
+  }
   return all;
 }
 
@@ -202,7 +241,9 @@ void check_config(const RunConfig& c) {
   check<Error>(!c.split_by_source || !c.train.empty(), "nothing to split: --split-by-source; it goes with --train FILE");
   check<Error>(!!c.batch_tokens != !!c.batch_sentences, "batches of tokens or of sentences: {}; one of --batch-tokens and --batch-sentences",
                c.batch_tokens ? "both given" : "none given");
-  check<Error>(c.width % c.heads == 0, "the heads do not divide the width: --width {} --heads {}; --width {} would do, or --heads {}", c.width, c.heads,
+  if (is_recurrent(c.model)) check_recurrent(c);
+  else check_not_recurrent(c);
+  check<Error>(is_recurrent(c.model) || c.width % c.heads == 0, "the heads do not divide the width: --width {} --heads {}; --width {} would do, or --heads {}", c.width, c.heads,
                near_divisors(c.width, c.heads), near_heads(c.width, c.heads));
   check<Error>(c.warmup > 0 || (c.schedule != "inverse_sqrt" && c.schedule != "noam"), "no warm-up: --schedule {} --warmup 0; at least 1, default {}", c.schedule,
                RunConfig().warmup);
@@ -240,7 +281,7 @@ std::unique_ptr<Seq2Seq> make_transformer(const RunConfig& c, Scope scope, Index
 }
 
 using ModelMaker = std::unique_ptr<Seq2Seq> (*)(const RunConfig&, Scope, Index, Index);
-constexpr std::pair<std::string_view, ModelMaker> kModels[] = {{"transformer", make_transformer}};
+constexpr std::pair<std::string_view, ModelMaker> kModels[] = {{"transformer", make_transformer}, {"rnn", make_recurrent}, {"lstm", make_recurrent}, {"gru", make_recurrent}};
 
 }  // namespace
 
@@ -277,6 +318,8 @@ Schedule make_schedule(const RunConfig& c) {
                    .every = std::max<Index>(c.schedule_steps.value_or(0), 1),
                    .width = c.width});
 }
+
+std::int32_t start_symbol(const RunConfig& config, const Vocabulary& target) { return config.start == "eos" ? target.eos : target.bos; }
 
 Index max_positions(const RunConfig& config) { return config.max_length + 51; }
 

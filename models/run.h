@@ -21,7 +21,7 @@
 
 namespace heed {
 
-// Everything that decides how a model is trained. The defaults here are those of `heed train`.
+// Everything that decides how a model is trained. The defaults here are those of `heed train` with a Transformer.
 struct RunConfig {
   // data: a directory with train.tsv, dev.tsv, test.tsv; or pairs of parallel files; or one file that is to be split
   std::string data;
@@ -42,6 +42,12 @@ struct RunConfig {
   Index layers = 2, width = 128, heads = 4, feed_forward = 256;
   double dropout = 0.1, attention_dropout = 0, activation_dropout = 0;
   std::string norm = "post", final_norm = "auto", positions = "sinusoidal", tie = "none";
+
+  // recurrent models; auto becomes what the others ask for
+  std::string attention = "auto", decoder = "auto", gru_form = "auto", readout = "auto", readout_state = "auto", start_state = "auto", bridge = "auto", context = "auto";
+  std::optional<Index> window;
+  bool input_feeding = false, reverse_source = false, one_direction = false;
+  std::string start = "bos";
 
   // training
   std::optional<Index> batch_tokens = 2048, batch_sentences;
@@ -64,7 +70,9 @@ struct RunConfig {
   std::optional<Index> threads;
 };
 
-// The one table. Its options point into `config`; their defaults are those of a fresh RunConfig.
+RunConfig default_config(std::string_view model);   // as RunConfig(), but for what recurrent models do better with
+
+// The one table. Its options point into `config`; their defaults are those of default_config.
 std::vector<Option> options(RunConfig& config);
 // Error `<what>: <where>; <what would be right>` where options that are right alone do not fit together.
 void check_config(const RunConfig& config);
@@ -76,6 +84,7 @@ std::vector<std::string_view> model_names();
 std::unique_ptr<Seq2Seq> make_model(const RunConfig& config, Scope scope, Index source_vocabulary, Index target_vocabulary);   // Error lists the names
 std::unique_ptr<Optimizer> make_optimizer(const RunConfig& config, Parameters& parameters);
 Schedule make_schedule(const RunConfig& config);
+std::int32_t start_symbol(const RunConfig& config, const Vocabulary& target);   // what opens a target
 Index max_positions(const RunConfig& config);      // words of a sentence, eos counted, that the model can read or write
 
 struct Run {

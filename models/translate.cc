@@ -11,7 +11,7 @@ namespace heed {
 
 SearchOptions search_options(const Run& run, SearchOptions options) {
   const Vocabulary& words = run.target.vocabulary;
-  options.pad = words.pad, options.start = words.bos, options.eos = words.eos, options.unk = words.unk;
+  options.pad = words.pad, options.start = start_symbol(run.config, words), options.eos = words.eos, options.unk = words.unk;
   const Index limit = max_positions(run.config);
   options.max_length = options.max_length > 0 ? std::min(options.max_length, limit) : limit;
   return options;
@@ -62,7 +62,7 @@ std::vector<std::vector<Translation>> translate(const Run& run, const Seq2Seq& m
 AttentionPicture attention_picture(const Run& run, const Seq2Seq& model, const Example& example) {
   std::vector<AttentionMap> maps;
   const Index only[] = {0};
-  model.features(make_batch({&example, 1}, only, run.target.vocabulary.pad, run.target.vocabulary.bos), &maps);
+  model.features(make_batch({&example, 1}, only, run.target.vocabulary.pad, start_symbol(run.config, run.target.vocabulary)), &maps);
   const auto words = [](const Vocabulary& vocabulary, const std::vector<std::int32_t>& ids) {
     std::vector<std::string> out;
     for (const std::int32_t id : ids) out.push_back(vocabulary.piece(id));
@@ -107,7 +107,7 @@ std::vector<double> negative_log_likelihoods(const Run& run, const Seq2Seq& mode
   const std::int32_t pad = run.target.vocabulary.pad;
   std::vector<double> sums(examples.size());
   for (const std::vector<Index>& rows : BatchSampler(examples, {.tokens = 1024}, Key(Seed{0})).by_length()) {
-    const Batch batch = make_batch(examples, rows, pad, run.target.vocabulary.bos);
+    const Batch batch = make_batch(examples, rows, pad, start_symbol(run.config, run.target.vocabulary));
     const Tensor losses = to(cross_entropy(model.logits(model.features(batch)).value(), batch.targets, {.pad = pad}).losses, DType::f64);   // [B, T]
     for (std::size_t b = 0; b < rows.size(); ++b)
       for (const double loss : losses[Index(b)].to_vector<double>()) sums[std::size_t(rows[b])] += loss;

@@ -62,6 +62,7 @@ int attention(std::span<const std::string> words) {
   const Run& run = model.run;
   const Example example = sentence_pair(model, source, target);
   AttentionPicture picture = attention_picture(run, model.model(), example);
+  if (last_cross_attention(picture).maps.empty()) throw Mistake(fmt::format("no attention over the source: --run {}; one trained with attention", run_flags.run));
   picture.title = decode(run.source, example.source) + " → " + decode(run.target, example.target);
   picture.numbers = numbers;
   if (ending == ".html") {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "examples/cli/command.h"
+#include "models/recurrent_config.h"
 #include "tensor/file.h"
 #include "tensor/sha256.h"
 
@@ -47,6 +48,7 @@ void settle(RunConfig& config) {
   make_absolute(config.data);
   make_absolute(config.train);
   make_absolute(config.init);
+  settle_recurrent(config);
   for (auto* files : {&config.train_files, &config.dev_files, &config.test_files})
     for (std::string& file : *files) make_absolute(file);
   if (config.tokenizer != "auto") return;

@@ -12,7 +12,7 @@ namespace heed::cli {
 struct Dataset {
   Corpus train, dev;
 };
-// Paths become absolute, auto becomes the tokenizer that the data asks for.
+// Paths become absolute, auto becomes what the data and the kind of model ask for.
 void settle(RunConfig& config);
 Dataset read_dataset(const RunConfig& config);                               // FileError
 Corpus read_part(const RunConfig& config, const std::string& part, CorpusOptions options = {});   // train, dev, test, or another file of --data

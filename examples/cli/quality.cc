@@ -28,7 +28,7 @@ std::optional<DevScore> DevPart::score(const Run& run, const Seq2Seq& model, con
   DevScore score;
   Index tokens = 0;
   for (const auto& rows : BatchSampler(examples_, {.tokens = 4096}, Key(Seed{0})).by_length()) {
-    const Batch batch = make_batch(examples_, rows, words.pad, words.bos);
+    const Batch batch = make_batch(examples_, rows, words.pad, start_symbol(run.config, words));
     score.loss += model.loss(batch, {.pad = words.pad}).sum.value().item();
     tokens += batch.target_tokens;
     if (!done(0)) return {};

@@ -37,11 +37,14 @@ void leave_only(RunConfig& config, std::span<const std::string_view> family, con
       std::visit([&]<class T>(T* value) { *value = *std::get<T*>(from[i].value); }, to[i].value);
 }
 
-// Flags before the file, the file before the defaults.
+// Flags before the file, the file before the defaults, which are those of the kind of model.
 void take(RunConfig& config, const Syntax& syntax, const Given& given, const std::string& file) {
+  const std::string text = file.empty() ? "{}" : read_file(file, 1 << 20);
+  from_json(options(config), text, file, false);
+  set_options(syntax, given);
+  config = default_config(config.model);
   if (!file.empty()) {
-    const std::vector<Option> all = options(config);
-    const std::vector<std::string> names = from_json(all, read_file(file, 1 << 20), file, false);
+    const std::vector<std::string> names = from_json(options(config), text, file, false);
     const auto in_file = [&](std::string_view name) { return std::ranges::find(names, name) != names.end(); };
     leave_only(config, kLimits, in_file);
     leave_only(config, kBatches, in_file);
@@ -54,7 +57,9 @@ void take(RunConfig& config, const Syntax& syntax, const Given& given, const std
 
 // What was asked for must be what is stored, but for what may change, which is taken over.
 void compare(RunConfig& stored, RunConfig asked, std::span<const std::string> names, const std::string& run) {
-  if (asked.tokenizer == "auto") asked.tokenizer = stored.tokenizer;
+  for (const auto& [from, to] : {std::pair(options(stored), options(asked))})      // what auto became
+    for (std::size_t i = 0; i < to.size(); ++i)
+      if (value_text(to[i]) == "auto") *std::get<std::string*>(to[i].value) = *std::get<std::string*>(from[i].value);
   settle(asked);
   const std::vector<Option> now = options(asked), before = options(stored);
   for (std::size_t i = 0; i < now.size(); ++i) {

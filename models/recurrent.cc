@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/recurrent.h"
+
+#include "nn/init.h"
+#include "tensor/format.h"
+#include "tensor/ops/softmax.h"
+#include "tensor/ops/view.h"
+
+namespace heed {
+namespace {
+
+Variable dropped(const Variable& x, double p, const Path& path) {
+  const Inside inside(path);
+  return dropout(x, p);
+}
+
+struct RecurrentDecoding : DecodingState {
+  explicit RecurrentDecoding(DecoderState first) : state(std::move(first)) { state.attention.advance = 0; }
+  void reorder(std::span<const Index> rows, Index per_sentence) override { state.reorder(rows, per_sentence); }
+  DecoderState state;
+};
+
+Index decoder_width(const RecurrentModel::Options& o) { return std::visit([](const auto& decoder) { return decoder.width; }, o.decoder); }
+
+RecurrentModel::Options settled(RecurrentModel::Options o) {
+  if (o.embedding == 0) o.embedding = decoder_width(o);
+  o.encoder.embedding = o.embedding;
+  std::visit([&]<class D>(D& decoder) {
+    decoder.embedding = o.embedding;
+    decoder.encoder_width = o.encoder.width;
+    decoder.memory_width = o.encoder.width * (o.encoder.bidirectional ? 2 : 1);
+    if constexpr (std::is_same_v<D, LuongDecoder::Options>) decoder.encoder_layers = o.encoder.layers, decoder.encoder_bidirectional = o.encoder.bidirectional;
+  }, o.decoder);
+  return o;
+}
+
+std::variant<BahdanauDecoder, LuongDecoder> make_decoder(const Scope& scope, const RecurrentModel::Options& o) {
+  using Decoder = std::variant<BahdanauDecoder, LuongDecoder>;
+  if (const auto* bahdanau = std::get_if<BahdanauDecoder::Options>(&o.decoder)) return Decoder(std::in_place_type<BahdanauDecoder>, scope, *bahdanau);
+  return Decoder(std::in_place_type<LuongDecoder>, scope, std::get<LuongDecoder::Options>(o.decoder));
+}
+
+}  // namespace
+
+RecurrentModel::RecurrentModel(Scope scope, Options given) : RecurrentModel(scope, settled(std::move(given)), Settled()) {}
+
+RecurrentModel::RecurrentModel(Scope scope, const Options& o, Settled)
+    : source_embedding(scope / "source_embedding", {.vocabulary = o.source_vocabulary, .width = o.embedding, .padding = o.pad, .init = o.embedding_init}),
+      target_embedding(scope / "target_embedding", {.vocabulary = o.target_vocabulary, .width = o.embedding, .padding = o.pad, .init = o.embedding_init}),
+      encoder(scope / "encoder", o.encoder),
+      decoder(make_decoder(scope, o)),
+      out(scope / "out", {.in = std::visit([](const auto& d) { return d.features(); }, decoder), .out = o.target_vocabulary, .bias = o.output_bias}),
+      dropout_(o.dropout) {}
+
+Variable RecurrentModel::embed(const Tensor& ids) const { return dropped(target_embedding(ids), dropout_, target_embedding.path); }
+
+DecoderState RecurrentModel::encode(const Sequences& source) const {
+  const Encoded encoded = encoder(source_embedding, dropout_, source);
+  return std::visit([&](const auto& d) { return d.start(encoded); }, decoder);
+}
+
+Variable RecurrentModel::decode(const Variable& inputs, DecoderState& state, Tensor* weights) const {
+  return dropped(std::visit([&](const auto& d) { return d(inputs, state, weights); }, decoder), dropout_, out.path);
+}
+
+Variable RecurrentModel::by_steps(const Batch& batch, Tensor* weights) const {
+  DecoderState state = encode(batch.source);
+  return decode(embed(transpose(batch.inputs).contiguous()), state, weights);
+}
+
+Variable RecurrentModel::features(const Batch& batch, std::vector<AttentionMap>* maps) const {
+  Tensor weights;
+  const Variable y = by_steps(batch, maps ? &weights : nullptr);
+  if (weights.defined()) maps->push_back({AttentionMap::Kind::cross, 0, weights});
+  return permute(y, {1, 0, 2});
+}
+
+Variable RecurrentModel::logits(const Variable& features) const { return out(features); }
+
+Loss RecurrentModel::loss(const Batch& batch, const CrossEntropyOptions& options) const {
+  const Variable rows = flatten(by_steps(batch, nullptr), 0, 1);                                  // [T B, d]
+  const Inside inside(out.path);
+  return {linear_cross_entropy(rows, out.weight, out.bias, reshape(transpose(batch.targets), {-1}), options), batch.target_tokens};
+}
+
+std::unique_ptr<DecodingState> RecurrentModel::start(const Sequences& source) const { return std::make_unique<RecurrentDecoding>(encode(source)); }
+
+Step RecurrentModel::step(const Tensor& tokens, DecodingState& base, Want want) const {
+  DecoderState& state = dynamic_cast<RecurrentDecoding&>(base).state;
+  const Index rows = state.layers[0].h.size(0);
+  check<ShapeError>(tokens.shape() == Shape{rows}, "step: needs one token a row: tokens {}, rows {}", tokens.shape(), rows);
+  Step step;
+  Tensor weights;
+  const Variable y = decode(embed(reshape(tokens, {1, rows})), state, want == Want::weights ? &weights : nullptr);   // [1, R, d]
+  if (weights.defined()) step.attention.push_back({AttentionMap::Kind::cross, 0, weights});
+  step.log_probabilities = log_softmax(logits(select(y, 0, 0)).value());                          // [R, V]
+  return step;
+}
+
+}  // namespace heed

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Translation with recurrent encoder and decoder: embeddings, RecurrentEncoder, BahdanauDecoder or LuongDecoder, output layer.
+#pragma once
+#include <variant>
+
+#include "models/recurrent_decoder.h"
+
+namespace heed {
+
+class RecurrentModel : public Seq2Seq {
+ public:
+  // Widths that follow from others (embeddings, encoder states) are set by the model.
+  struct Options {
+    Index source_vocabulary, target_vocabulary;
+    Index embedding = 0;                 // E; 0: the decoder's width
+    RecurrentEncoder::Options encoder;
+    std::variant<BahdanauDecoder::Options, LuongDecoder::Options> decoder;
+    double dropout = 0;                  // of embeddings and of what the output layer reads
+    bool output_bias = true;
+    Initializer embedding_init = {};     // N(0, 1) if empty, as PyTorch's
+    std::int32_t pad = 0;
+  };
+  RecurrentModel(Scope scope, Options options);
+
+  Variable features(const Batch& batch, std::vector<AttentionMap>* maps = nullptr) const override;
+  Variable logits(const Variable& features) const override;
+  Loss loss(const Batch& batch, const CrossEntropyOptions& options) const override;
+  std::unique_ptr<DecodingState> start(const Sequences& source) const override;
+  Step step(const Tensor& tokens, DecodingState& state, Want want = Want::context) const override;
+
+  Embedding source_embedding, target_embedding;
+  RecurrentEncoder encoder;
+  std::variant<BahdanauDecoder, LuongDecoder> decoder;
+  Linear out;                            // W_o, W_s
+
+ private:
+  struct Settled {};
+  RecurrentModel(Scope scope, const Options& options, Settled);
+  Variable embed(const Tensor& ids) const;
+  DecoderState encode(const Sequences& source) const;
+  Variable decode(const Variable& inputs, DecoderState& state, Tensor* weights) const;   // [T, R, E] -> [T, R, d]
+  Variable by_steps(const Batch& batch, Tensor* weights) const;                          // features [T, B, d]
+  double dropout_;
+};
+
+}  // namespace heed

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/recurrent_config.h"
+
+#include <algorithm>
+
+#include "attention/attend.h"
+#include "models/recurrent.h"
+#include "tensor/format.h"
+
+namespace heed {
+namespace {
+
+bool attends(const RunConfig& c) { return c.attention != "none"; }
+bool is_bahdanau(const RunConfig& c) { return c.decoder == "bahdanau" || c.decoder == "cho"; }
+bool is_local(const RunConfig& c) { return c.attention.starts_with("local"); }
+// Scores of papers that look from the previous state.
+bool looks_first(std::string_view attention) { return attention.starts_with("additive") || attention.starts_with("location-aware"); }
+// Scores that compare query and memory as they are.
+bool needs_equal_widths(std::string_view attention) {
+  for (const std::string_view window : {"local-m-", "local-p-"})
+    if (attention.starts_with(window)) attention.remove_prefix(window.size());
+  constexpr std::string_view names[] = {"dot", "scaled-dot", "cosine"};
+  return std::ranges::any_of(names, [&](std::string_view name) { return attention == name || attention.starts_with(fmt::format("{}-", name)); });
+}
+
+// The first of these options that differs from the default of its model, as text for a message.
+std::string set_among(const RunConfig& config, std::initializer_list<std::string_view> names) {
+  RunConfig copy = config, standard = default_config(config.model);
+  const std::vector<Option> now = options(copy), before = options(standard);
+  for (std::size_t i = 0; i < now.size(); ++i)
+    if (std::ranges::find(names, now[i].name) != names.end() && value_text(now[i]) != value_text(before[i]))
+      return std::holds_alternative<bool*>(now[i].value) ? fmt::format("--{}", now[i].name) : fmt::format("--{} {}", now[i].name, value_text(now[i]));
+  return {};
+}
+
+}  // namespace
+
+bool is_recurrent(std::string_view model) { return model == "rnn" || model == "lstm" || model == "gru"; }
+
+void settle_recurrent(RunConfig& c) {
+  if (!is_recurrent(c.model)) return;
+  std::replace(c.attention.begin(), c.attention.end(), '_', '-');
+  const auto settle = [](std::string& name, std::string_view value) {
+    if (name == "auto") name = value;
+  };
+  const bool plain = c.decoder == "cho" || c.decoder == "sutskever";
+  settle(c.attention, plain ? "none" : c.decoder == "bahdanau" ? "additive" : c.decoder == "luong" ? "general" : c.model == "lstm" ? "general" : "additive");
+  settle(c.decoder, attends(c) ? (looks_first(c.attention) ? "bahdanau" : "luong") : c.model == "gru" ? "cho" : "sutskever");
+  if (!attends(c) && !plain) c.decoder = is_bahdanau(c) ? "cho" : "sutskever";
+  if (c.model == "gru") settle(c.gru_form, is_bahdanau(c) ? "bahdanau" : "cudnn");
+  if (is_local(c) && !c.window) c.window = 10;
+  if (is_bahdanau(c)) {
+    settle(c.readout, "maxout");
+    settle(c.readout_state, "current");
+    if (c.decoder == "cho") settle(c.context, c.start_state == "backward" ? "both_ends" : "every_step");
+    settle(c.start_state, c.one_direction || c.context == "every_step" ? "last" : "backward");
+  } else {
+    settle(c.bridge, "copy");
+  }
+}
+
+void check_recurrent(const RunConfig& given) {
+  const auto nowhere = [&](std::initializer_list<std::string_view> names, std::string_view owner) {
+    const std::string set = set_among(given, names);
+    check<Error>(set.empty(), "not an option of this model: {} --model {}{}; it belongs to {}", set, given.model,
+                 given.decoder == "auto" ? "" : fmt::format(" --decoder {}", given.decoder), owner);
+  };
+  if (given.attention != "auto" && given.attention != "none") {
+    try {
+      check_attention_name(given.attention);
+    } catch (const Error& e) {
+      fail<Error>("unknown name: --attention {}; {}", in_quotes(given.attention), e.what());
+    }
+  }
+  nowhere({"heads", "feed-forward", "attention-dropout", "activation-dropout", "norm", "final-norm", "positions", "tie"}, "--model transformer");
+  RunConfig c = given;
+  settle_recurrent(c);
+  check<Error>(c.decoder == "bahdanau" || c.decoder == "luong" || !attends(c), "a decoder without attention: --decoder {} --attention {}; --decoder bahdanau or luong, or --attention none",
+               c.decoder, c.attention);
+  if (c.model != "gru") nowhere({"gru-form"}, "--model gru");
+  if (is_bahdanau(c)) nowhere({"input-feeding", "bridge"}, "--decoder luong");
+  else nowhere({"readout", "readout-state", "start-state", "one-direction"}, "--decoder bahdanau");
+  if (c.decoder != "luong") nowhere({"input-feeding"}, "--decoder luong");
+  if (c.decoder != "cho") nowhere({"context"}, "--decoder cho");
+  if (!is_local(c)) nowhere({"window"}, "--attention local-m and local-p");
+  check<Error>(!is_bahdanau(c) || c.layers == 1, "more than one layer: --decoder {} --layers {}; --layers 1, or --decoder {}", c.decoder, c.layers, attends(c) ? "luong" : "sutskever");
+  const bool two_ways = is_bahdanau(c) && !c.one_direction && c.context != "every_step";
+  check<Error>(c.start_state != "backward" || two_ways, "no backward states: --start-state backward {}; --start-state last",
+               c.one_direction ? "--one-direction" : "--context every_step");
+  check<Error>(c.context != "both_ends" || !c.one_direction, "one end only: --context both_ends --one-direction; --context every_step");
+  check<Error>(!two_ways || !needs_equal_widths(c.attention) || c.width % 2 == 0,
+               "two directions of equal width: --attention {} --width {}; an even width, or --one-direction", c.attention, c.width);
+}
+
+void check_not_recurrent(const RunConfig& c) {
+  const std::string set = set_among(c, {"attention", "decoder", "window", "input-feeding", "reverse-source", "one-direction", "gru-form", "readout", "readout-state", "start-state", "bridge", "context"});
+  check<Error>(set.empty(), "not an option of this model: {} --model {}; it belongs to --model rnn, lstm and gru", set, c.model);
+}
+
+std::unique_ptr<Seq2Seq> make_recurrent(const RunConfig& given, Scope scope, Index source_vocabulary, Index target_vocabulary) {
+  RunConfig c = given;
+  settle_recurrent(c);
+  const RecurrentUnit unit = c.model == "rnn"             ? RecurrentUnit::tanh
+                             : c.model == "lstm"          ? RecurrentUnit::lstm
+                             : c.gru_form == "bahdanau"   ? RecurrentUnit::gru_bahdanau
+                             : c.gru_form == "cho"        ? RecurrentUnit::gru_cho
+                                                          : RecurrentUnit::gru_cudnn;
+  const bool two_ways = is_bahdanau(c) && !c.one_direction && c.context != "every_step";
+  const Index width = two_ways && needs_equal_widths(c.attention) ? c.width / 2 : c.width;
+  const ScoreOptions score{.query_width = c.width, .memory_width = 0, .longest = max_positions(c), .window = c.window.value_or(10)};
+  RecurrentModel::Options options{.source_vocabulary = source_vocabulary,
+                                  .target_vocabulary = target_vocabulary,
+                                  .encoder = {.unit = unit, .embedding = c.width, .width = width, .layers = c.layers, .bidirectional = two_ways, .reverse_source = c.reverse_source, .dropout = c.dropout},
+                                  .decoder = BahdanauDecoder::Options{.embedding = 0, .width = c.width},
+                                  .dropout = c.dropout,
+                                  .output_bias = is_bahdanau(c)};
+  if (is_bahdanau(c)) {
+    auto& decoder = std::get<BahdanauDecoder::Options>(options.decoder);
+    decoder.unit = unit;
+    decoder.attention = c.attention, decoder.score = score;
+    decoder.context = c.context == "both_ends" ? FixedContext::both_ends : FixedContext::every_step;
+    decoder.readout = c.readout == "tanh" ? Readout::tanh : c.readout == "linear" ? Readout::linear : Readout::maxout;
+    decoder.readout_state = c.readout_state == "previous" ? ReadoutState::previous : ReadoutState::current;
+    decoder.start_state = c.start_state == "last" ? StartState::last : c.start_state == "mean" ? StartState::mean : c.start_state == "zeros" ? StartState::zeros : StartState::backward;
+  } else {
+    options.decoder = LuongDecoder::Options{.unit = unit,
+                                            .embedding = 0,
+                                            .width = c.width,
+                                            .layers = c.layers,
+                                            .attention = c.attention,
+                                            .score = score,
+                                            .input_feeding = c.input_feeding,
+                                            .bridge = c.bridge == "linear" ? Bridge::linear : c.bridge == "tanh" ? Bridge::tanh : Bridge::copy,
+                                            .dropout = c.dropout};
+  }
+  return std::make_unique<RecurrentModel>(scope, std::move(options));
+}
+
+}  // namespace heed

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the options of a run to a recurrent model.
+#pragma once
+#include <memory>
+#include <string_view>
+
+#include "models/run.h"
+
+namespace heed {
+
+bool is_recurrent(std::string_view model);                // rnn, lstm, gru
+// Every "auto" of a recurrent model becomes the name it stands for; window gets its value where one is read.
+void settle_recurrent(RunConfig& config);
+// Error where options of recurrent models do not fit together, or where one that another kind of model has was set.
+void check_recurrent(const RunConfig& config);
+void check_not_recurrent(const RunConfig& config);
+std::unique_ptr<Seq2Seq> make_recurrent(const RunConfig& config, Scope scope, Index source_vocabulary, Index target_vocabulary);
+
+}  // namespace heed

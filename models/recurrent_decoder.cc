@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/recurrent_decoder.h"
+
+#include "tensor/format.h"
+#include "tensor/ops/binary.h"
+#include "tensor/ops/index.h"
+#include "tensor/ops/view.h"
+
+namespace heed {
+namespace {
+
+// x W_ih[:, first : first + width of x]ᵀ + bias + sum, one block of what a cell reads      [..., gates n]
+Variable input_block(const Parameter& weight_ih, const Variable& x, Index first, const Variable& bias, const Variable& sum = {}) {
+  const Index width = x.size(-1);
+  return linear(x, width == weight_ih.shape()(1) ? weight_ih.variable() : slice(weight_ih, 1, first, first + width), bias, {.residual = sum});
+}
+
+Variable zero_rows(Index rows, Index width, const Variable& like) { return constant(zeros({rows, width}, like.dtype())); }
+
+std::optional<Attention> make(const std::string& name, const Scope& scope, ScoreOptions score, Index query, Index memory) {
+  if (name == "none") return {};
+  score.query_width = query, score.memory_width = memory;
+  return make_attention(name, scope, score);
+}
+
+// query [R, T, n] -> context [R, T, M]; weights [R, T, S] when asked for. Rows of one sentence are queries of one memory.
+Variable look(const Attention& attention, const Variable& query, DecoderState& state, Tensor* weights) {
+  const Memory& memory = *state.memory;
+  const Index B = memory.values.size(0), R = query.size(0), T = query.size(1);
+  const Variable q = R == B ? query : reshape(query, {B, R / std::max<Index>(B, 1), query.size(2)});   // several rows: T = 1
+  Attended attended = attention(q, memory, state.attention, weights ? Want::weights : Want::context);
+  if (weights) *weights = reshape(attended.weights, {R, T, attended.weights.size(2)});
+  return reshape(attended.context, {R, T, attended.context.size(2)});
+}
+
+}  // namespace
+
+void DecoderState::reorder(std::span<const Index> rows, Index per_sentence) {
+  const Tensor order = tensor(std::vector<std::int64_t>(rows.begin(), rows.end()), {Index(rows.size())});
+  const Index before = layers[0].h.size(0);
+  const auto select = [](Variable& x, const Tensor& ids) {
+    if (x.defined()) x = constant(index_select(x.value(), 0, ids));
+  };
+  for (RecurrentState& layer : layers) select(layer.h, order), select(layer.c, order);
+  select(feed, order);
+  select(context, order);
+  if (!memory) return;
+  attention.reorder(rows, per_sentence);
+  const Index sentences = Index(rows.size()) / per_sentence, old_sentences = memory->values.size(0), old_group = before / old_sentences;
+  std::vector<std::int64_t> kept;
+  bool same = sentences == old_sentences;
+  for (Index g = 0; g < sentences; ++g) {
+    kept.push_back(rows[std::size_t(g * per_sentence)] / old_group);
+    same &= kept.back() == g;
+  }
+  if (same) return;
+  const Tensor ids = tensor(kept, {sentences});
+  const bool shared = memory->keys.value().storage() == memory->values.value().storage();
+  select(memory->values, ids);
+  if (shared) memory->keys = memory->values;
+  else select(memory->keys, ids);
+  memory->mask = Mask::lengths(index_select(memory->mask.lengths(), 0, ids));
+}
+
+// ---- Bahdanau -------------------------------------------------------------------------------------------------------
+
+namespace {
+
+BahdanauDecoder::Options settled(BahdanauDecoder::Options o) {
+  if (o.readout_width == 0) o.readout_width = o.readout == Readout::maxout ? std::max<Index>(1, o.width / 2) : o.width;
+  if (o.attention == "none") o.memory_width = o.context == FixedContext::both_ends ? 2 * o.encoder_width : o.encoder_width;
+  return o;
+}
+
+Linear::Options readout_options(const BahdanauDecoder::Options& o, Index in, bool bias) {
+  return {.in = in, .out = o.readout_width * (o.readout == Readout::maxout ? 2 : 1), .bias = bias};
+}
+
+// Σ_j h_j / len; padding is 0, and so is the mean of no words.   [B, M]
+Variable mean_of_words(const Encoded& source) {
+  const Tensor lengths = to(source.mask.lengths(), source.states.dtype());
+  return sum(source.states, {1}) / constant(reshape(maximum(lengths, 1.0), {-1, 1}));
+}
+
+Index start_width(const BahdanauDecoder::Options& o) { return o.start_state == StartState::mean ? o.memory_width : o.encoder_width; }
+
+}  // namespace
+
+BahdanauDecoder::BahdanauDecoder(Scope scope, Options given)
+    : options(settled(std::move(given))),
+      attention(make(options.attention, scope / "attention", options.score, options.width, options.memory_width)),
+      cell(scope / "decoder", {.unit = options.unit, .in = options.embedding + options.memory_width, .width = options.width}),
+      readout_state(scope / "readout" / "state", readout_options(options, options.width, true)),
+      readout_embed(scope / "readout" / "embed", readout_options(options, options.embedding, false)),
+      readout_context(scope / "readout" / "context", readout_options(options, options.memory_width, false)) {
+  if (options.start_state != StartState::zeros) init.emplace(scope / "init", Linear::Options{.in = start_width(options), .out = options.width, .bias = options.start_bias});
+}
+
+DecoderState BahdanauDecoder::start(const Encoded& source) const {
+  DecoderState state;
+  const Index B = source.states.size(0);
+  Variable from;                                                                                  // [B, ·]
+  switch (options.start_state) {
+    case StartState::backward: from = source.backward; break;
+    case StartState::last: from = source.last.back().h; break;
+    case StartState::mean: from = mean_of_words(source); break;
+    case StartState::zeros: break;
+  }
+  RecurrentState first{init ? (*init)(from, {.activation = Activation::tanh}) : zero_rows(B, options.width, source.states), {}};
+  if (options.unit == RecurrentUnit::lstm) first.c = zero_rows(B, options.width, source.states);
+  state.layers.push_back(std::move(first));
+  if (attention) state.memory = attention->prepare(source.states, source.mask);
+  else state.context = options.context == FixedContext::both_ends ? concat({source.last.back().h, source.backward}, 1) : source.last.back().h;
+  return state;
+}
+
+Variable BahdanauDecoder::operator()(const Variable& inputs, DecoderState& state, Tensor* weights) const {
+  const Index T = inputs.size(0), R = inputs.size(1), E = options.embedding;
+  std::vector<Tensor> rows(weights ? std::size_t(T) : 0);
+  std::vector<Variable> states, contexts;
+  Variable a = input_block(cell.weight_ih, inputs, 0, cell.bias_ih);                                                      // W E y_{t-1} + b   [T, R, G]
+  if (!attention) a = a + input_block(cell.weight_ih, state.context, E, {});                                         // C c
+  RecurrentState& s = state.layers[0];
+  for (Index t = 0; t < T; ++t) {
+    Variable a_t = select(a, 0, t);
+    if (options.readout_state == ReadoutState::previous) states.push_back(s.h);
+    if (attention) {
+      const Variable query = reshape(s.h, {R, 1, options.width});                                 // s_{t-1}
+      contexts.push_back(reshape(look(*attention, query, state, weights ? &rows[std::size_t(t)] : nullptr), {R, options.memory_width}));
+      a_t = input_block(cell.weight_ih, contexts.back(), E, {}, a_t);
+    }
+    s = cell.step(a_t, s);
+    if (options.readout_state == ReadoutState::current) states.push_back(s.h);
+  }
+  if (weights && attention) *weights = concat(rows, 1);
+  Variable y = attention ? readout_context(stack(contexts)) : readout_context(state.context);      // [T, R, 2l], [R, 2l]
+  y = readout_state(stack(states), {.residual = attention ? readout_embed(inputs, {.residual = y}) : readout_embed(inputs) + y});
+  if (options.readout == Readout::tanh) return tanh(y);
+  if (options.readout == Readout::linear) return y;
+  return max(reshape(y, {T, y.size(1), options.readout_width, 2}), {-1});                          // of neighbouring pairs
+}
+
+// ---- Luong ----------------------------------------------------------------------------------------------------------
+
+namespace {
+
+const LuongDecoder::Options& checked(const Scope& scope, const LuongDecoder::Options& o) {
+  const Inside inside(scope.path());
+  const bool alike = o.layers == o.encoder_layers && o.width == o.encoder_width && !o.encoder_bidirectional;
+  check<Error>(o.bridge != Bridge::copy || alike, "decoder: a bridge that copies needs equal stacks: encoder {} layers of {}{}, decoder {} layers of {}; a bridge that is linear or tanh",
+               o.encoder_layers, o.encoder_width, o.encoder_bidirectional ? " in two directions" : "", o.layers, o.width);
+  check<Error>(!o.input_feeding || o.attention != "none", "decoder: input feeding without attention");
+  return o;
+}
+
+}  // namespace
+
+LuongDecoder::LuongDecoder(Scope scope, Options given)
+    : options(checked(scope, given)),
+      attention(make(options.attention, scope / "attention", options.score, options.width, options.memory_width)),
+      layers(scope / "decoder", {.unit = options.unit,
+                                 .in = options.embedding + (options.input_feeding ? options.width : 0),
+                                 .width = options.width,
+                                 .layers = options.layers,
+                                 .dropout = options.dropout}) {
+  const Index n = options.width;
+  if (attention) attn_out.emplace(scope / "attn_out", Linear::Options{.in = options.memory_width + n, .out = n, .bias = false});
+  if (options.bridge != Bridge::copy)
+    for (const char* part : {"h", "c"})
+      for (Index k = 0; k < options.layers && (*part == 'h' || options.unit == RecurrentUnit::lstm); ++k)
+        bridges.emplace_back(scope / "bridge" / part / k, Linear::Options{.in = options.encoder_width, .out = n, .bias = false});
+}
+
+DecoderState LuongDecoder::start(const Encoded& source) const {
+  DecoderState state;
+  const Activation activation = options.bridge == Bridge::tanh ? Activation::tanh : Activation::none;
+  for (Index k = 0; k < options.layers; ++k) {
+    RecurrentState layer = source.last[std::size_t(std::min(k, options.encoder_layers - 1))];
+    if (options.bridge != Bridge::copy) {
+      layer.h = bridges[std::size_t(k)](layer.h, {.activation = activation});
+      if (layer.c.defined()) layer.c = bridges[std::size_t(options.layers + k)](layer.c, {.activation = activation});
+    }
+    state.layers.push_back(std::move(layer));
+  }
+  if (attention) state.memory = attention->prepare(source.states, source.mask);
+  if (options.input_feeding) state.feed = zero_rows(source.states.size(0), options.width, source.states);   // footnote 11
+  return state;
+}
+
+Variable LuongDecoder::operator()(const Variable& inputs, DecoderState& state, Tensor* weights) const {
+  const Index T = inputs.size(0), R = inputs.size(1), E = options.embedding;
+  if (!options.input_feeding && !(attention && attention->looks_back())) {
+    RecurrentLayers::Output read = layers(permute(inputs, {1, 0, 2}), {}, state.layers);
+    state.layers = std::move(read.states);
+    if (!attention) return permute(read.outputs, {1, 0, 2});
+    return permute(attend(read.outputs, state, weights), {1, 0, 2});
+  }
+  std::vector<Tensor> rows(weights ? std::size_t(T) : 0);
+  std::vector<Variable> outputs;
+  const auto& first = layers.weights[0];
+  const Variable a = input_block(first.weight_ih, inputs, 0, first.bias_ih);                      // [T, R, 4n]
+  for (Index t = 0; t < T; ++t) {
+    Variable x = select(a, 0, t);
+    if (options.input_feeding) x = input_block(first.weight_ih, state.feed, E, {}, x);
+    for (Index k = 0; k < options.layers; ++k) {
+      const auto& w = layers.weights[std::size_t(k)];
+      RecurrentState& layer = state.layers[std::size_t(k)];
+      if (k > 0) x = linear(dropout(x, options.dropout), w.weight_ih, w.bias_ih);
+      layer = recurrent_cell(options.unit, x, layer, w.weight_hh, w.bias_hh);
+      x = layer.h;
+    }
+    const Variable h = reshape(x, {R, 1, options.width});
+    outputs.push_back(reshape(attend(h, state, weights ? &rows[std::size_t(t)] : nullptr), {R, options.width}));
+    if (options.input_feeding) state.feed = outputs.back();
+  }
+  if (weights) *weights = concat(rows, 1);
+  return stack(outputs);                                                                          // [T, R, n]
+}
+
+// h [R, T, n] -> h~ = tanh(W_c [c; h])   [R, T, n]
+Variable LuongDecoder::attend(const Variable& h, DecoderState& state, Tensor* weights) const {
+  return (*attn_out)(concat({look(*attention, h, state, weights), h}, 2), {.activation = Activation::tanh});
+}
+
+}  // namespace heed

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// The writing half of recurrent encoder-decoders. Two orders of a step:
+//   BahdanauDecoder   e_t from s_{t-1};  α_t, c_t;  s_t = cell([E y_{t-1}; c_t], s_{t-1});  readout of s_t, E y_{t-1}, c_t
+//   LuongDecoder      h_t = cell(E y_{t-1}, h_{t-1});  e_t from h_t;  α_t, c_t;  h~_t = tanh(W_c [c_t; h_t])
+// Either takes any attention by its name, or none. Both call themselves with all T words of a target or, in search, with one.
+#pragma once
+#include <optional>
+
+#include "attention/attend.h"
+#include "models/recurrent_encoder.h"
+#include "nn/linear.h"
+
+namespace heed {
+
+// All that a decoder remembers. R rows, in groups of R/B for each of the B sentences of the memory.
+struct DecoderState {
+  std::vector<RecurrentState> layers;    // h, for LSTMs c   [R, n] each
+  Variable feed;                         // h~_{t-1} [R, n], with input feeding
+  Variable context;                      // c [R, M], where it is the same at every step
+  std::optional<Memory> memory;
+  AttentionState attention;
+
+  void reorder(std::span<const Index> rows, Index per_sentence);   // as DecodingState's
+};
+
+enum class FixedContext { every_step, both_ends };                 // c = the last forward state; that and the backward one at the first word
+enum class Readout { maxout, tanh, linear };
+enum class ReadoutState { current, previous };                     // s_t (Eq. 4), s_{t-1} (A.2.2)
+enum class StartState { backward, last, mean, zeros };             // what s_0 is made of
+enum class Bridge { copy, linear, tanh };
+
+// Bahdanau, Cho, Bengio 2015, arXiv 1409.0473, sections 3.1, A.1.2, A.2. Without attention its RNNencdec (A.2.2), the model of
+// Cho et al. 2014, arXiv 1406.1078, with c_t = c at every step.
+struct BahdanauDecoder {
+  struct Options {
+    RecurrentUnit unit = RecurrentUnit::gru_bahdanau;
+    Index embedding, width;                        // E, n
+    Index encoder_width = 0, memory_width = 0;     // of an encoder state in one direction; of both together: M
+    std::string attention = "additive";            // none: c_t = c
+    ScoreOptions score = {};                       // its widths are set here
+    FixedContext context = FixedContext::every_step;
+    Readout readout = Readout::maxout;
+    Index readout_width = 0;                       // l; 0: n/2 for maxout (the paper's 500 of 1000), else n
+    ReadoutState readout_state = ReadoutState::current;
+    StartState start_state = StartState::backward;
+    bool start_bias = false;
+  };
+  BahdanauDecoder(Scope scope, Options options);
+
+  // s_0 = tanh(W_s bwd_0), projected keys or the context
+  DecoderState start(const Encoded& source) const;
+  // Embedded inputs [T, R, E] -> what the output layer reads [T, R, l];  weights: α [R, T, S] when asked for and there.
+  Variable operator()(const Variable& inputs, DecoderState& state, Tensor* weights = nullptr) const;
+  Index features() const { return options.readout_width; }
+
+  Options options;
+  std::optional<Attention> attention;
+  std::optional<Linear> init;                      // W_s
+  RecurrentCell cell;                              // weight_ih [3n, E + M]
+  Linear readout_state, readout_embed, readout_context;   // U_o, V_o, C_o
+};
+
+// Luong, Pham, Manning 2015, arXiv 1508.04025, section 3. Without attention Sutskever et al. 2014, arXiv 1409.3215: p_t = softmax(W_s h_t).
+struct LuongDecoder {
+  struct Options {
+    RecurrentUnit unit = RecurrentUnit::lstm;
+    Index embedding, width;                        // E, n
+    Index encoder_width = 0, memory_width = 0;     // of an encoder state in one direction; of both together: M
+    Index layers = 1, encoder_layers = 1;
+    bool encoder_bidirectional = false;
+    std::string attention = "general";             // none: h~_t = h_t
+    ScoreOptions score = {};                       // its widths are set here
+    bool input_feeding = false;                    // section 3.3
+    Bridge bridge = Bridge::copy;                  // from the encoder's last states to h_0; copy needs equal layers and widths
+    double dropout = 0;                            // between layers
+  };
+  LuongDecoder(Scope scope, Options options);
+
+  DecoderState start(const Encoded& source) const;
+  Variable operator()(const Variable& inputs, DecoderState& state, Tensor* weights = nullptr) const;   // [T, R, E] -> [T, R, n]
+  Index features() const { return options.width; }
+
+  Options options;
+  std::optional<Attention> attention;
+  Variable attend(const Variable& h, DecoderState& state, Tensor* weights) const;   // h [R, T, n] -> h~ [R, T, n]
+
+  std::vector<Linear> bridges;                     // h of each layer, then c of each
+  RecurrentLayers layers;                          // weight_ih_l0 [4n, E], with input feeding [4n, E + n]
+  std::optional<Linear> attn_out;                  // W_c [n, M + n]
+};
+
+}  // namespace heed

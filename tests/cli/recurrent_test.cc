@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Recurrent models from the command line: trained, stopped and resumed, translating, drawn.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+
+#include "models/run.h"
+#include "tests/cli/program.h"
+
+namespace fs = std::filesystem;
+
+TEST_CASE("cli: recurrent models are trained, go on with the same bits, translate, and show where they look") {
+  const TemporaryFolder folder;
+  REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 5 --train 120 --dev 12 --test 12").code == 0);
+  int n = 0;
+  for (const std::string model : {"--model gru", "--model lstm --input-feeding --layers 2 --reverse-source --start eos", "--model rnn --attention local-p-dot --window 2",
+                                  "--model gru --attention location-aware --one-direction --readout tanh", "--model lstm --attention none", "--model gru --decoder cho --context both_ends"}) {
+    INFO(model);
+    const std::string a = "a" + std::to_string(++n), b = "b" + std::to_string(n);
+    const std::string options = "train --data data --width 8 --batch-sentences 16 --evaluate-every 7 --quiet " + model + " --out ";
+    const Result trained = heed_in(folder.path(), options + a + " --steps 30 --threads 1");
+    REQUIRE_MESSAGE(trained.code == 0, trained.err);
+    REQUIRE(heed_in(folder.path(), options + b + " --steps 16").code == 0);
+    REQUIRE(heed_in(folder.path(), "train --resume --quiet --steps 30 --out " + b).code == 0);
+    CHECK((text_of(folder / (a + "/checkpoints/30.safetensors")) == text_of(folder / (b + "/checkpoints/30.safetensors"))));
+    CHECK(log_without_timing(folder / a) == log_without_timing(folder / b));
+    CHECK(text_of(folder / (a + "/config.json")).find("\"auto\"") == text_of(folder / (a + "/config.json")).find("\"final-norm\": \"auto\"") + 14);
+
+    const Result translated = heed_in(folder.path(), "translate --beam 2 --run " + a, "1 2 3\n\n4\n");
+    CHECK(translated.code == 0);
+    CHECK(std::count(translated.out.begin(), translated.out.end(), '\n') == 3);
+    CHECK(heed_in(folder.path(), "evaluate --data data --run " + a).code == 0);
+    const bool attends = model.find("none") == model.npos && model.find("cho") == model.npos;
+    const Result drawn = heed_in(folder.path(), "attention --source '1 2 3' --out where.svg --run " + a);
+    CHECK(drawn.code == (attends ? 0 : 2));
+    if (!attends) CHECK(drawn.err.find("no attention over the source: --run " + a) != std::string::npos);
+    CHECK(fs::is_empty(folder / (a + "/attention")) == !attends);
+    const Result unk = heed_in(folder.path(), "translate --replace-unk --run " + a, "1 9 3\n");
+    CHECK(unk.code == (attends ? 0 : 2));
+  }
+}

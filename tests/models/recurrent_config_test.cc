@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/recurrent_config.h"
+
+#include <doctest/doctest.h>
+
+#include "models/recurrent.h"
+#include "tensor/error.h"
+
+using namespace heed;
+
+namespace {
+
+std::string wrong(std::string_view model, auto&& change) {
+  RunConfig c = default_config(model);
+  c.data = "d";
+  change(c);
+  try {
+    check_config(c);
+    settle_recurrent(c);
+    check_config(c);   // what auto became is right too
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return {};
+}
+
+RunConfig settled(std::string_view model, auto&& change) {
+  RunConfig c = default_config(model);
+  change(c);
+  settle_recurrent(c);
+  return c;
+}
+
+}  // namespace
+
+TEST_CASE("recurrent options: the paper's choices by default") {
+  const RunConfig gru = settled("gru", [](RunConfig&) {});
+  CHECK(gru.attention == "additive");
+  CHECK(gru.decoder == "bahdanau");
+  CHECK(gru.gru_form == "bahdanau");
+  CHECK(gru.readout == "maxout");
+  CHECK(gru.start_state == "backward");
+  const RunConfig lstm = settled("lstm", [](RunConfig&) {});
+  CHECK(lstm.attention == "general");
+  CHECK(lstm.decoder == "luong");
+  CHECK(lstm.bridge == "copy");
+  CHECK(settled("lstm", [](RunConfig& c) { c.attention = "additive"; }).decoder == "bahdanau");
+  CHECK(settled("gru", [](RunConfig& c) { c.attention = "concat"; }).decoder == "luong");
+  CHECK(settled("gru", [](RunConfig& c) { c.attention = "concat"; }).gru_form == "cudnn");
+  CHECK(settled("gru", [](RunConfig& c) { c.attention = "none"; }).decoder == "cho");
+  CHECK(settled("lstm", [](RunConfig& c) { c.attention = "none"; }).decoder == "sutskever");
+  CHECK(settled("gru", [](RunConfig& c) { c.decoder = "sutskever"; }).attention == "none");
+  CHECK(settled("rnn", [](RunConfig& c) { c.decoder = "luong"; }).attention == "general");
+  CHECK(settled("lstm", [](RunConfig& c) { c.attention = "local_m"; }).attention == "local-m");
+  CHECK(settled("lstm", [](RunConfig& c) { c.attention = "local-m"; }).window == 10);
+  CHECK(settled("transformer", [](RunConfig&) {}).attention == "auto");
+}
+
+TEST_CASE("recurrent options: what does not fit together") {
+  for (const char* model : {"rnn", "lstm", "gru"})
+    for (const char* attention : {"auto", "none", "additive", "dot", "general", "concat", "location", "cosine", "local-m", "local-p", "local-p-dot-hard"})
+      for (const char* decoder : {"auto", "bahdanau", "luong"}) {
+        CAPTURE(attention);
+        CHECK(wrong(model, [&](RunConfig& c) { c.attention = attention, c.decoder = decoder; }) == "");
+      }
+  const std::string unknown = wrong("gru", [](RunConfig& c) { c.attention = "aditive"; });
+  CHECK(unknown.starts_with("unknown name: --attention \"aditive\"; "));
+  CHECK(unknown.find("additive, ") != unknown.npos);
+  CHECK(wrong("gru", [](RunConfig& c) { c.heads = 8; }) == "not an option of this model: --heads 8 --model gru; it belongs to --model transformer");
+  CHECK(wrong("transformer", [](RunConfig& c) { c.attention = "dot"; }) == "not an option of this model: --attention dot --model transformer; it belongs to --model rnn, lstm and gru");
+  CHECK(wrong("transformer", [](RunConfig& c) { c.input_feeding = true; }).starts_with("not an option of this model: --input-feeding --model transformer"));
+  CHECK(wrong("lstm", [](RunConfig& c) { c.gru_form = "cho"; }) == "not an option of this model: --gru-form cho --model lstm; it belongs to --model gru");
+  CHECK(wrong("gru", [](RunConfig& c) { c.input_feeding = true; }) == "not an option of this model: --input-feeding --model gru; it belongs to --decoder luong");
+  CHECK(wrong("lstm", [](RunConfig& c) { c.readout = "tanh"; }) == "not an option of this model: --readout tanh --model lstm; it belongs to --decoder bahdanau");
+  CHECK(wrong("gru", [](RunConfig& c) { c.window = 3; }) == "not an option of this model: --window 3 --model gru; it belongs to --attention local-m and local-p");
+  CHECK(wrong("gru", [](RunConfig& c) { c.layers = 2; }) == "more than one layer: --decoder bahdanau --layers 2; --layers 1, or --decoder luong");
+  CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "cho", c.attention = "dot"; }).starts_with("a decoder without attention: --decoder cho --attention dot; "));
+  CHECK(wrong("gru", [](RunConfig& c) { c.one_direction = true, c.start_state = "backward"; }) == "no backward states: --start-state backward --one-direction; --start-state last");
+  CHECK(wrong("gru", [](RunConfig& c) { c.attention = "dot", c.decoder = "bahdanau", c.width = 13; }).starts_with("two directions of equal width: --attention dot --width 13; "));
+  CHECK(wrong("gru", [](RunConfig& c) { c.width = 13; }) == "");
+}
+
+TEST_CASE("recurrent models: the papers' names and shapes of parameters") {
+  const auto names = [](std::string_view model, auto&& change) {
+    RunConfig c = default_config(model);
+    c.width = 8;
+    change(c);
+    Parameters parameters(Seed{1});
+    make_model(c, parameters.root(), 11, 7);
+    std::map<std::string, Shape> out;
+    for (const auto& item : parameters.items()) out[item->path] = item->variable.shape();
+    return out;
+  };
+  using Names = std::map<std::string, Shape>;
+  CHECK(names("gru", [](RunConfig&) {}) == Names{{"source_embedding.weight", {11, 8}},       {"target_embedding.weight", {7, 8}},
+                                                 {"encoder.weight_ih_l0", {24, 8}},          {"encoder.weight_hh_l0", {24, 8}},
+                                                 {"encoder.bias_ih_l0", {24}},               {"encoder.weight_ih_l0_reverse", {24, 8}},
+                                                 {"encoder.weight_hh_l0_reverse", {24, 8}},  {"encoder.bias_ih_l0_reverse", {24}},
+                                                 {"init.weight", {8, 8}},                    {"attention.query_proj.weight", {8, 8}},
+                                                 {"attention.key_proj.weight", {8, 16}},     {"attention.v", {8}},
+                                                 {"decoder.weight_ih", {24, 24}},            {"decoder.weight_hh", {24, 8}},
+                                                 {"decoder.bias_ih", {24}},                  {"readout.state.weight", {8, 8}},
+                                                 {"readout.state.bias", {8}},                {"readout.embed.weight", {8, 8}},
+                                                 {"readout.context.weight", {8, 16}},        {"out.weight", {7, 4}},
+                                                 {"out.bias", {7}}});
+  CHECK(names("lstm", [](RunConfig& c) { c.input_feeding = true; }) ==
+        Names{{"source_embedding.weight", {11, 8}}, {"target_embedding.weight", {7, 8}}, {"encoder.weight_ih_l0", {32, 8}}, {"encoder.weight_hh_l0", {32, 8}},
+              {"encoder.bias_ih_l0", {32}},         {"encoder.bias_hh_l0", {32}},        {"attention.key_proj.weight", {8, 8}}, {"decoder.weight_ih_l0", {32, 16}},
+              {"decoder.weight_hh_l0", {32, 8}},    {"decoder.bias_ih_l0", {32}},        {"decoder.bias_hh_l0", {32}},      {"attn_out.weight", {8, 16}},
+              {"out.weight", {7, 8}}});
+}

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/recurrent.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "autograd/tape.h"
+#include "models/run.h"
+#include "models/search.h"
+#include "models/train.h"
+#include "tensor/ops/binary.h"
+#include "tensor/ops/reduce.h"
+#include "tensor/ops/softmax.h"
+#include "tensor/ops/unary.h"
+#include "tests/every_target.h"
+#include "tests/models/pairs.h"
+
+using namespace heed;
+using namespace heed::test;
+
+namespace {
+
+struct Kind {
+  std::string name;
+  RunConfig config;
+};
+
+RunConfig config(const char* model, const char* attention, const char* decoder, auto&& change) {
+  RunConfig c = default_config(model);
+  c.attention = attention, c.decoder = decoder;
+  c.width = 12;
+  c.max_length = 12;
+  change(c);
+  return c;
+}
+RunConfig config(const char* model, const char* attention = "auto", const char* decoder = "auto") {
+  return config(model, attention, decoder, [](RunConfig&) {});
+}
+
+// Both orders of a step with scores of every kind, and the models without attention.
+const std::vector<Kind>& kinds() {
+  static const std::vector<Kind> all{
+      {"bahdanau", config("gru")},
+      {"bahdanau dot", config("gru", "dot", "bahdanau", [](RunConfig& c) { c.readout = "tanh"; })},
+      {"bahdanau lstm general", config("lstm", "general", "bahdanau", [](RunConfig& c) { c.readout = "linear", c.readout_state = "previous", c.start_state = "mean"; })},
+      {"bahdanau rnn concat", config("rnn", "concat", "bahdanau", [](RunConfig& c) { c.one_direction = true; })},
+      {"bahdanau location-aware", config("gru", "location-aware", "auto", [](RunConfig& c) { c.gru_form = "cudnn", c.start_state = "zeros"; })},
+      {"bahdanau local-p", config("gru", "local-p", "bahdanau", [](RunConfig& c) { c.gru_form = "cho", c.window = 2, c.reverse_source = true; })},
+      {"luong", config("lstm")},
+      {"luong feeding", config("lstm", "dot", "luong", [](RunConfig& c) { c.input_feeding = true, c.layers = 2, c.reverse_source = true; })},
+      {"luong location", config("gru", "location")},
+      {"luong additive feeding", config("gru", "additive", "luong", [](RunConfig& c) { c.input_feeding = true, c.bridge = "tanh"; })},
+      {"luong local-p", config("lstm", "local-p", "auto", [](RunConfig& c) { c.window = 3, c.layers = 2; })},
+      {"luong local-m-concat", config("rnn", "local-m-concat", "auto", [](RunConfig& c) { c.input_feeding = true; })},
+      {"luong coverage", config("lstm", "coverage", "luong", [](RunConfig& c) { c.bridge = "linear"; })},
+      {"cho", config("gru", "none")},
+      {"cho both ends", config("lstm", "none", "cho", [](RunConfig& c) { c.context = "both_ends"; })},
+      {"sutskever", config("lstm", "none", "auto", [](RunConfig& c) { c.layers = 3, c.reverse_source = true; })},
+  };
+  return all;
+}
+
+std::unique_ptr<Seq2Seq> make(const RunConfig& c, Parameters& parameters) { return make_model(c, parameters.root(), kVocabulary, kVocabulary); }
+
+const CrossEntropyOptions kLoss{.label_smoothing = 0.1, .pad = kPad};
+
+double largest_difference(const Tensor& a, const Tensor& b) {
+  const Tensor d = abs(subtract(a, b));
+  return d.numel() == 0 ? 0 : max(d).item();
+}
+
+}  // namespace
+
+TEST_CASE("recurrent models: a later target word changes no earlier feature; padding and company change nothing") {
+  for (const Kind& kind : kinds()) {
+    CAPTURE(kind.name);
+    Parameters parameters(Seed{1}, DType::f64);
+    const auto model = make(kind.config, parameters);
+    const Rows source = random_rows(Key(Seed{1}), 3, 6);
+    Rows target = random_rows(Key(Seed{2}), 3, 7);
+    target[0] = {5, 6, 7, 8, 9, kEnd};
+    const Batch batch = batch_of(source, target);
+    const Tensor before = model->features(batch).value();
+    target[0][3] = 4;   // read at position 4
+    const Tensor after = model->features(batch_of(source, target)).value();
+    CHECK(largest_difference(before[0](Slice{0, 4}), after[0](Slice{0, 4})) == 0);
+    CHECK(largest_difference(before[0][4], after[0][4]) > 1e-6);
+    CHECK(largest_difference(before[1], after[1]) == 0);
+
+    const Batch wide = padded(batch, 5);
+    for (Index b = 0; b < 3; ++b) {
+      const Index T = Index(batch.lengths[b].item());
+      CHECK(largest_difference(model->features(wide).value()[b](Slice{0, T}), before[b](Slice{0, T})) < 1e-12);
+      const Tensor alone = model->features(batch_of({source[std::size_t(b)]}, {b == 0 ? std::vector<std::int32_t>{5, 6, 7, 8, 9, kEnd} : target[std::size_t(b)]})).value();
+      CHECK(largest_difference(alone[0], before[b](Slice{0, T})) < 1e-12);
+    }
+    CHECK(std::abs(model->loss(wide, kLoss).sum.value().item() - model->loss(batch, kLoss).sum.value().item()) < 1e-9);
+  }
+}
+
+TEST_CASE("recurrent models: the loss equals cross-entropy of the logits, by definition") {
+  Parameters parameters(Seed{3}, DType::f64);
+  const auto model = make(config("gru"), parameters);
+  const Batch batch = batch_of(random_rows(Key(Seed{1}), 4, 5), random_rows(Key(Seed{2}), 4, 5));
+  const Tensor p = log_softmax(model->logits(model->features(batch)).value());   // [B, T, V]
+  double sum = 0;
+  for (Index b = 0; b < 4; ++b)
+    for (Index t = 0; t < batch.targets.size(1); ++t)
+      if (const auto y = Index(batch.targets(b, t).item()); y != kPad) sum -= p(b, t, y).item();
+  const Loss loss = model->loss(batch, {.pad = kPad});
+  CHECK(loss.sum.value().item() == doctest::Approx(sum).epsilon(1e-12));
+  CHECK(loss.tokens == batch.target_tokens);
+}
+
+TEST_CASE("recurrent models: every parameter gets a gradient") {
+  for (const Kind& kind : kinds()) {
+    CAPTURE(kind.name);
+    Parameters parameters(Seed{5});
+    const auto model = make(kind.config, parameters);
+    const Batch batch = batch_of(random_rows(Key(Seed{1}), 8, 6), random_rows(Key(Seed{2}), 8, 6));
+    Tape tape(Key{1, 1});
+    tape.backward(model->loss(batch, kLoss).sum);
+    for (const auto& item : parameters.items()) {
+      CAPTURE(item->path);
+      REQUIRE(item->gradient->written());
+      CHECK(max(abs(item->gradient->value())).item() > 0);
+    }
+  }
+}
+
+TEST_CASE("recurrent models: decoding step by step equals teacher forcing, weights too, and rows follow their beam") {
+  for (const Kind& kind : kinds()) {
+    CAPTURE(kind.name);
+    Parameters parameters(Seed{7}, DType::f64);
+    const auto model = make(kind.config, parameters);
+    const Rows source{{4, 5, 6, 7, kEnd}, {9, kEnd}, {8, 7, 6, 5, 4, 4, kEnd}}, target = {{5, 6, 7, kEnd}, {8, 9, 10, kEnd}, {4, 5, 4, kEnd}};
+    const Batch batch = batch_of(source, target);
+    std::vector<AttentionMap> maps;
+    const Tensor forced = log_softmax(model->logits(model->features(batch, &maps)).value());
+    const bool attends = kind.config.attention != "none";
+    REQUIRE(maps.size() == attends);
+    if (attends) CHECK(maps[0].weights.shape() == Shape{3, 4, 7});
+    const auto state = model->start(batch.source);
+    for (Index t = 0; t < 2; ++t) {
+      const Step step = model->step(batch.inputs(all, t).contiguous(), *state, Want::weights);
+      CHECK(largest_difference(step.log_probabilities, forced(all, t)) < 1e-12);
+      if (attends) CHECK(largest_difference(step.attention.at(0).weights(all, 0), maps[0].weights(all, t)) < 1e-12);
+    }
+    const std::vector<Index> two{2, 2, 0, 0};   // drop sentence 1, exchange the others, two rows each
+    state->reorder(two, 2);
+    const Step next = model->step(tensor(std::vector<std::int32_t>{5, 4, 6, 7}, {4}), *state, Want::weights);
+    CHECK(largest_difference(next.log_probabilities[0], forced(2, 2)) < 1e-12);
+    CHECK(largest_difference(next.log_probabilities[2], forced(0, 2)) < 1e-12);
+    CHECK(largest_difference(next.log_probabilities[1], forced(2, 2)) > 1e-6);
+    const std::vector<Index> rows{0, 0, 3, 2};
+    state->reorder(rows, 2);
+    const Step last = model->step(tensor(std::vector<std::int32_t>{4, 5, 5, 7}, {4}), *state, Want::weights);
+    CHECK(largest_difference(last.log_probabilities[0], forced(2, 3)) < 1e-12);
+    CHECK(largest_difference(last.log_probabilities[3], forced(0, 3)) < 1e-12);
+    if (attends) CHECK(largest_difference(last.attention.at(0).weights(3, 0), maps[0].weights(0, 3)) < 1e-12);
+  }
+}
+
+TEST_CASE("recurrent models: weights sum to 1 over the source, in source order where it is read reversed") {
+  for (const Kind& kind : kinds()) {
+    if (kind.config.attention == "none" || kind.config.attention.starts_with("local-p")) continue;
+    CAPTURE(kind.name);
+    Parameters parameters(Seed{7}, DType::f64);
+    const auto model = make(kind.config, parameters);
+    const Batch batch = batch_of({{4, 5, 6, 7, kEnd}, {9, kEnd}}, {{5, 6, kEnd}, {8, kEnd}});
+    std::vector<AttentionMap> maps;
+    model->features(batch, &maps);
+    const Tensor w = maps.at(0).weights;
+    CHECK(largest_difference(sum(w[0], {-1}), ones({3}, DType::f64)) < 1e-12);
+    CHECK(max(abs(w[1](all, Slice{2, 5}))).item() == 0);
+  }
+}
+
+TEST_CASE("recurrent models: search does not depend on batch, order or threads; beam 1 is greedy by definition") {
+  for (const Kind& kind : kinds()) {
+    CAPTURE(kind.name);
+    Parameters parameters(Seed{9});
+    const auto model = make(kind.config, parameters);
+    const Rows sources = random_rows(Key(Seed{4}), 12, 9);
+    SearchOptions options{.pad = kPad, .start = kStart, .eos = kEnd, .extra_length = 4};
+    const auto greedy = search(*model, sources, options);
+    for (std::size_t i = 0; i < 2; ++i) {   // argmax over full recomputation
+      std::vector<std::int32_t> ids;
+      const Index longest = Index(sources[i].size()) - 1 + 4;
+      bool ended = false;
+      while (Index(ids.size()) < longest && !ended) {
+        std::vector<std::int32_t> target = ids;
+        target.push_back(kEnd);
+        const Tensor p = log_softmax(model->logits(model->features(batch_of({sources[i]}, {target}))).value())(0, -1);
+        std::int32_t best = -1;
+        for (std::int32_t w = 0; w < kVocabulary; ++w)
+          if (w != kPad && w != kStart && (best < 0 || p[w].item() > p[best].item())) best = w;
+        ended = best == kEnd;
+        if (!ended) ids.push_back(best);
+      }
+      CHECK(greedy[i][0].ids == ids);
+      CHECK(greedy[i][0].finished == ended);
+    }
+    options.beam = options.nbest = 3;
+    const auto together = search(*model, sources, options);
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      const auto alone = search(*model, std::span(sources).subspan(i, 1), options);
+      REQUIRE(alone[0].size() == together[i].size());
+      for (std::size_t n = 0; n < alone[0].size(); ++n) {
+        CHECK(alone[0][n].ids == together[i][n].ids);
+        CHECK(alone[0][n].score == together[i][n].score);   // bit for bit
+      }
+    }
+    for_threads([&] { CHECK(search(*model, std::span(sources).first(3), options)[2][0].score == together[2][0].score); });
+  }
+}
+
+TEST_CASE("recurrent models: ten pairs are learned by heart") {
+  const Rows source = random_rows(Key(Seed{1}), 10, 6), target = random_rows(Key(Seed{2}), 10, 6);
+  const Batch batch = batch_of(source, target);
+  for (const Kind& kind : kinds()) {
+    CAPTURE(kind.name);
+    RunConfig c = kind.config;
+    c.width = 32;
+    c.dropout = 0;
+    Parameters parameters(Seed{1});
+    const auto model = make(c, parameters);
+    Adam adam(parameters, {});
+    Trainer trainer(*model, parameters, adam, Schedule({.peak = 1e-2}), {.loss = {.pad = kPad}, .clip = 1});
+    double loss = 1;
+    for (int i = 0; i < 400 && loss > 0.005; ++i) loss = trainer.update({&batch, 1}).loss;
+    CHECK(loss < 0.01);
+    const auto answers = search(*model, source, {.pad = kPad, .start = kStart, .eos = kEnd});
+    for (std::size_t i = 0; i < source.size(); ++i) {
+      std::vector<std::int32_t> expected = target[i];
+      expected.pop_back();
+      CHECK(answers[i][0].ids == expected);
+    }
+  }
+}
+
+TEST_CASE("recurrent models: training has the same bits for 1, 2 and 3 threads; micro-batches equal one batch") {
+  const Rows source = random_rows(Key(Seed{1}), 10, 6), target = random_rows(Key(Seed{2}), 10, 6);
+  const Batch batch = batch_of(source, target);
+  for (const Kind& kind : kinds()) {
+    CAPTURE(kind.name);
+    std::vector<float> first;
+    for_threads([&] {
+      Parameters parameters(Seed{1});
+      const auto model = make(kind.config, parameters);
+      Adam adam(parameters, {});
+      Trainer trainer(*model, parameters, adam, Schedule({}), {.loss = kLoss});
+      for (int i = 0; i < 3; ++i) trainer.update({&batch, 1});
+      std::vector<float> weights;
+      for (const auto& item : parameters.items()) {
+        const auto values = item->variable.value().to_vector<float>();
+        weights.insert(weights.end(), values.begin(), values.end());
+      }
+      if (first.empty()) first = weights;
+      CHECK(weights == first);
+    });
+    std::vector<double> norms;
+    for (bool split : {false, true}) {
+      RunConfig c = kind.config;
+      c.dropout = 0;
+      Parameters parameters(Seed{1}, DType::f64);
+      const auto model = make(c, parameters);
+      SGD sgd(parameters, {});
+      Trainer trainer(*model, parameters, sgd, Schedule({}), {.loss = kLoss});
+      std::vector<Batch> micro{batch};
+      if (split) micro = {batch_of({source.begin(), source.begin() + 3}, {target.begin(), target.begin() + 3}), batch_of({source.begin() + 3, source.end()}, {target.begin() + 3, target.end()})};
+      norms.push_back(trainer.update(micro).gradient_norm);
+    }
+    CHECK(norms[0] == doctest::Approx(norms[1]).epsilon(1e-9));
+  }
+}
+
+TEST_CASE("recurrent models: a source of no words, alone, beside others, or a batch of nothing else, gives finite values") {
+  for (const Kind& kind : kinds()) {
+    CAPTURE(kind.name);
+    Parameters parameters(Seed{1}, DType::f64);
+    const auto model = make(kind.config, parameters);
+    for (const Rows& source : {Rows{{}, {4, 5, kEnd}}, Rows{{}, {}}}) {
+      const Batch batch = batch_of(source, {{5, kEnd}, {6, 7, kEnd}});
+      for (const Batch& b : {batch, padded(batch, 2)}) {
+        std::vector<AttentionMap> maps;
+        const Tensor y = model->features(b, &maps).value();
+        CHECK(std::isfinite(sum(abs(y)).item()));
+        if (!maps.empty()) CHECK(sum(abs(maps[0].weights[0])).item() == 0);
+        Tape tape(Key{1, 1});
+        tape.backward(model->loss(b, kLoss).sum);
+        for (const auto& item : parameters.items())
+          if (item->gradient->written()) CHECK(std::isfinite(sum(abs(item->gradient->value())).item()));
+        parameters.forget_gradients();
+      }
+    }
+  }
+}
