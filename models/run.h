@@ -40,7 +40,7 @@ struct RunConfig {
   // model
   std::string model = "transformer";
   Index layers = 2, width = 128, heads = 4, feed_forward = 256;
-  double dropout = 0.1, attention_dropout = 0, activation_dropout = 0;
+  double dropout = 0.05, attention_dropout = 0, activation_dropout = 0;
   std::string norm = "post", final_norm = "auto", positions = "sinusoidal", tie = "none";
 
   // recurrent models; auto becomes what the others ask for
@@ -53,11 +53,11 @@ struct RunConfig {
   std::optional<Index> batch_tokens = 2048, batch_sentences;
   Index accumulate = 1;
   std::string optimizer = "adam";
-  double learning_rate = 1e-3, beta2 = 0.98, momentum = 0, weight_decay = 0;
+  double learning_rate = 2e-3, beta2 = 0.98, momentum = 0, weight_decay = 0;
   std::string schedule = "inverse_sqrt";
-  Index warmup = 400;
+  Index warmup = 200;
   std::optional<Index> schedule_steps;
-  double label_smoothing = 0.1, clip = 1, average = 0;
+  double label_smoothing = 0.1, clip = 1, average = 0.995;
   Index seed = 1;
   std::string init;
 

@@ -48,12 +48,12 @@ const Row kRows[] = {
     {"train --data data --out new --threads 1e9", "not a whole number: --threads 1e9; "},
     {"train --data data --out new --threads 99999999999999999999", "--threads 99999999999999999999; a whole number in \\[1, 1024\\]"},
     {"train --data data --out new --layers 3000000000", "out of range: --layers 3000000000; a whole number in \\[1, 100\\], default 2"},
-    {"train --data data --out new --learning-rate nan", "out of range: --learning-rate nan; a number in \\[0, 1000000\\], default 0.001"},
+    {"train --data data --out new --learning-rate nan", "out of range: --learning-rate nan; a number in \\[0, 1000000\\], default 0.002"},
     {"train --data data --out new --learning-rate inf", "out of range: --learning-rate inf; "},
     {"train --data data --out new --learning-rate -0.1", "out of range: --learning-rate -0.1; "},
     {"train --data data --out new --learning-rate fast", "wrong type: --learning-rate fast; a number"},
     {"train --data data --out new --learning-rate 0,1", "wrong type: --learning-rate 0,1; a number"},
-    {"train --data data --out new --dropout 1.5", "out of range: --dropout 1.5; a number in \\[0, 1\\], default 0.1"},
+    {"train --data data --out new --dropout 1.5", "out of range: --dropout 1.5; a number in \\[0, 1\\], default 0.05"},
     {"train --data data --out new --average 1", "out of range: --average 1; a number in \\[0, 1\\)"},
     {"train --data data --out new --batch-tokens -5", "out of range: --batch-tokens -5; "},
     {"train --data data --out new --batch-tokens 5 --batch-sentences 5", "both given; one of"},
@@ -115,8 +115,8 @@ const Row kRows[] = {
     {"train --out run --resume --data empty", "contradicts the run: --data .*empty, stored in run is .*data; "},
     {"train --out run --resume --steps 9 --data data --seed 2", "contradicts the run: --seed 2, stored in run is 1"},
     {"train --out key --resume", "key/config.json: unknown key \"colour\" at line 2"},
-    {"train --out missing --resume", "missing/config.json: missing key: \"dropout\"; a number in \\[0, 1\\], default 0.1"},
-    {"train --out changed --resume", "changed/config.json: \"dropout\" has changed: 0.2, 0.1 when .*checkpoints/4.safetensors was written"},
+    {"train --out missing --resume", "missing/config.json: missing key: \"dropout\"; a number in \\[0, 1\\], default 0.05"},
+    {"train --out changed --resume", "changed/config.json: \"dropout\" has changed: 0.2, 0.05 when .*checkpoints/4.safetensors was written"},
     {"train --out moved --resume --steps 9", "the data has changed since .*4.safetensors was written"},
     {"translate --run nowhere", "no such run: nowhere"},
     {"translate --run data", "no run: data has no config.json"},
@@ -183,8 +183,8 @@ void prepare(const TemporaryFolder& folder) {
   const std::string config = text_of(folder / "run/config.json");
   for (const char* copy : {"key", "missing", "changed", "moved", "words", "fewer", "bare"}) fs::copy(folder / "run", folder / copy, fs::copy_options::recursive);
   write_text(folder / "key/config.json", with(config, "{\n", "{\n  \"colour\": 1,\n"));
-  write_text(folder / "missing/config.json", with(config, "  \"dropout\": 0.1,\n", ""));
-  write_text(folder / "changed/config.json", with(config, "\"dropout\": 0.1", "\"dropout\": 0.2"));
+  write_text(folder / "missing/config.json", with(config, "  \"dropout\": 0.05,\n", ""));
+  write_text(folder / "changed/config.json", with(config, "\"dropout\": 0.05", "\"dropout\": 0.2"));
   fs::copy(folder / "data", folder / "data2");
   write_text(folder / "data2/train.tsv", text_of(folder / "data/train.tsv") + "1\t1\n");
   write_text(folder / "moved/config.json", with(config, "/data\"", "/data2\""));
