@@ -2,6 +2,7 @@
 #include "tensor/ops/recurrent.h"
 
 #include "autograd/ops.h"
+#include "autograd/record.h"
 #include "tensor/ops/binary.h"
 #include "tensor/ops/view.h"
 
@@ -68,12 +69,54 @@ RecurrentSequence recurrent_layer_by_definition(RecurrentUnit unit, const Variab
 }
 
 RecurrentState recurrent_cell(RecurrentUnit unit, const Variable& gates, const RecurrentState& state, const Variable& weight_hh, const Variable& bias_hh) {
-  return recurrent_cell_by_definition(unit, gates, state, weight_hh, bias_hh);
+  const RecurrentResult y = recurrent_cell(unit, gates.value(), state.h.value(), state.c.value(), weight_hh.value(), bias_hh.value());
+  RecurrentResult kept;                // without the states, whose memory the rule does not need
+  kept.gates = y.gates;
+  kept.kept = y.kept;
+  const auto rule = [unit, kept, a = gates.slot(), h = state.h.slot(), c = state.c.slot(), w = weight_hh.slot(), b = bias_hh.slot(),
+                     from = saved(state.h), cell = saved(state.c), weight = saved(weight_hh)](const Tensor& dh, const Tensor& dc) {
+    const RecurrentGrads d = recurrent_cell_grad(unit, kept, from, cell, weight, dh, dc);
+    h.adopt(d.h);
+    c.adopt(d.c);
+    w.gradient([&](Into dw) { recurrent_grad_weight_hh(unit, kept, from->defined() ? from.get() : zeros_like(d.h), dw); });
+    if (b.wanted()) b.adopt(recurrent_grad_bias_hh(unit, kept));
+    a.adopt(kept.gates);
+  };
+  if (unit != RecurrentUnit::lstm)
+    return {record("recurrent_cell", y.h, {gates, state.h, weight_hh, bias_hh}, [rule](const Tensor& dh) { rule(dh, {}); }), {}};
+  auto [next_h, next_c] = record<2>("recurrent_cell", {y.h, y.c}, {gates, state.h, state.c, weight_hh, bias_hh},
+                                    [rule](const std::array<Tensor, 2>& d) { rule(d[0], d[1]); });
+  return {std::move(next_h), std::move(next_c)};
 }
 
-RecurrentSequence recurrent_layer(RecurrentUnit unit, const Variable& x, const Tensor& lengths, const RecurrentState& initial,
-                                  const RecurrentWeights& weights, bool reverse) {
-  return recurrent_layer_by_definition(unit, x, lengths, initial, weights, reverse);
+RecurrentSequence recurrent_layer(RecurrentUnit unit, const Variable& x, const Tensor& lengths, const RecurrentState& initial, const RecurrentWeights& w,
+                                  bool reverse) {
+  const RecurrentResult y = recurrent_layer(unit, x.value(), lengths, initial.h.value(), initial.c.value(), w.weight_ih.value(), w.weight_hh.value(),
+                                            w.bias_ih.value(), w.bias_hh.value(), reverse, Tape::current() != nullptr);
+  const auto rule = [unit, y, lengths, reverse, x = x.slot(), h = initial.h.slot(), c = initial.c.slot(), w_ih = w.weight_ih.slot(),
+                     w_hh = w.weight_hh.slot(), b_ih = w.bias_ih.slot(), b_hh = w.bias_hh.slot(), rows = saved(y.x), weight_ih = saved(w.weight_ih),
+                     weight_hh = saved(w.weight_hh)](const Tensor& dy, const Tensor& dh, const Tensor& dc) {
+    const RecurrentGrads d = recurrent_layer_grad(unit, y, lengths, weight_hh, reverse, dy, dh, dc);
+    h.adopt(d.h);
+    c.adopt(d.c);
+    x.gradient([&](Into dx) { recurrent_grad_x(y, lengths, weight_ih, dx); });
+    w_ih.gradient([&](Into dw) { linear_grad_weight(y.gates, rows, dw); });
+    w_hh.gradient([&](Into dw) { recurrent_grad_weight_hh(unit, y, y.previous_h, dw); });
+    if (b_ih.wanted() && (unit == RecurrentUnit::gru_cudnn || !b_hh.wanted()))
+      b_ih.gradient([&](Into db) { linear_grad_bias(y.gates, db); });
+    if (!b_hh.wanted()) return;
+    const Tensor db = recurrent_grad_bias_hh(unit, y);
+    b_hh.adopt(db);
+    if (unit != RecurrentUnit::gru_cudnn) b_ih.adopt(db);
+  };
+  const Inputs inputs{x, initial.h, initial.c, w.weight_ih, w.weight_hh, w.bias_ih, w.bias_hh};
+  if (unit != RecurrentUnit::lstm) {
+    auto [outputs, last] = record<2>("recurrent_layer", {y.outputs, y.h}, inputs, [rule](const std::array<Tensor, 2>& d) { rule(d[0], d[1], {}); });
+    return {std::move(outputs), {std::move(last), {}}};
+  }
+  auto [outputs, last_h, last_c] =
+      record<3>("recurrent_layer", {y.outputs, y.h, y.c}, inputs, [rule](const std::array<Tensor, 3>& d) { rule(d[0], d[1], d[2]); });
+  return {std::move(outputs), {std::move(last_h), std::move(last_c)}};
 }
 
 }  // namespace heed

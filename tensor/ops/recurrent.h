@@ -25,4 +25,40 @@ void check_recurrent_cell(RecurrentUnit unit, const Tensor& gates, const Tensor&
 void check_recurrent_layer(RecurrentUnit unit, const Tensor& x, const Tensor& lengths, const Tensor& h, const Tensor& c, const Tensor& weight_ih,
                            const Tensor& weight_hh, const Tensor& bias_ih, const Tensor& bias_hh);
 
+// What a step or a layer gives, and what its gradient needs. A layer keeps only rows that count, sentence after sentence: N of them.
+struct RecurrentResult {
+  Tensor outputs;                      // of a layer [B, S, n], 0 at s >= lengths[b]
+  Tensor h, c;                         // after the last step [B, n]
+  Tensor gates;                        // after their activation, [B | N, gates n]; da once the gradient was computed
+  Tensor kept;                         // gru_cudnn: u_g, then du_g; other GRUs: r ⊙ h   [B | N, n]
+  Tensor x, previous_h, previous_c;    // of a layer: the rows of x [N, E], the states before each step [N, n]
+};
+struct RecurrentGrads { Tensor h, c; };   // of the initial state [B, n]
+
+// One step from gates = x W_ihᵀ + b_ih [B, gates n]: one product and one pass over the gates.
+RecurrentResult recurrent_cell(RecurrentUnit unit, const Tensor& gates, const Tensor& h, const Tensor& c, const Tensor& weight_hh, const Tensor& bias_hh);
+// LSTM         dc += dh' ⊙ o ⊙ (1 - tanh²c');  da_o = dh' ⊙ tanh c' ⊙ o(1-o);  da_i = dc ⊙ g ⊙ i(1-i);  da_f = dc ⊙ c ⊙ f(1-f)
+//              da_g = dc ⊙ i ⊙ (1-g²);  dc = dc ⊙ f;  dh = da W_hh
+// bahdanau     dz = dh' ⊙ (g - h);  da_g = dh' ⊙ z ⊙ (1-g²);  dq = da_g U_g;  da_r = dq ⊙ h ⊙ r(1-r);  da_z = dz ⊙ z(1-z)
+// and cho      dh = dh' ⊙ (1-z) + dq ⊙ r + da_r U_r + da_z U_z;  cho: z and 1-z change places, dz = dh' ⊙ (h - g)
+// cudnn        dz = dh' ⊙ (h - g);  da_g = dh' ⊙ (1-z) ⊙ (1-g²);  du_g = da_g ⊙ r;  da_r = da_g ⊙ u_g ⊙ r(1-r);  da_z = dz ⊙ z(1-z)
+//              dh = dh' ⊙ z + da_r U_r + da_z U_z + du_g U_g
+// next_dh, next_dc: dLoss/dh', dLoss/dc', undefined: zero. Overwrites result.gates with da, gru_cudnn also result.kept.
+RecurrentGrads recurrent_cell_grad(RecurrentUnit unit, const RecurrentResult& result, const Tensor& h, const Tensor& c, const Tensor& weight_hh,
+                                   const Tensor& next_dh, const Tensor& next_dc);
+
+// All steps of x [B, S, E] in one direction: one product for the inputs of all steps, then blocks of sentences go through time,
+// each on its own. remember: keep what the gradient needs.
+RecurrentResult recurrent_layer(RecurrentUnit unit, const Tensor& x, const Tensor& lengths, const Tensor& h, const Tensor& c, const Tensor& weight_ih,
+                                const Tensor& weight_hh, const Tensor& bias_ih, const Tensor& bias_hh, bool reverse = false, bool remember = false);
+// The steps backwards. doutputs [B, S, n], last_dh, last_dc [B, n]: undefined: zero. Overwrites as that of the cell.
+RecurrentGrads recurrent_layer_grad(RecurrentUnit unit, const RecurrentResult& result, const Tensor& lengths, const Tensor& weight_hh, bool reverse,
+                                    const Tensor& doutputs, const Tensor& last_dh, const Tensor& last_dc);
+
+// After either, from all rows at once:  dW_hh = Σ daᵀ h (U_g: da_gᵀ (r ⊙ h), cudnn du_gᵀ h),  db_hh = Σ da (cudnn: its last block Σ du_g)
+void recurrent_grad_weight_hh(RecurrentUnit unit, const RecurrentResult& result, const Tensor& previous_h, Into dweight_hh);
+Tensor recurrent_grad_bias_hh(RecurrentUnit unit, const RecurrentResult& result);
+// dx = da W_ih [B, S, E], 0 at s >= lengths[b];  dW_ih = Σ daᵀ x and db_ih = Σ da are those of linear
+void recurrent_grad_x(const RecurrentResult& result, const Tensor& lengths, const Tensor& weight_ih, Into dx);
+
 }  // namespace heed
