@@ -36,7 +36,7 @@ Parts parts_of(std::string_view name) {
         rest.resize(rest.size() - std::min(rest.size(), normalise.size() + 1));
         break;
       }
-  if (rest.empty()) rest = "general";
+  if (rest.empty() && !name.empty() && !name.ends_with('-')) rest = "general";
   check<Error>(known(), "attention: unknown name {}; one of {}; also local-m-SCORE, local-p-SCORE, SCORE-sparsemax, SCORE-entmax, SCORE-hard", quote(name),
                fmt::join(attention_names(), ", "));
   parts.score = rest;

@@ -1,31 +1,480 @@
 // SPDX-License-Identifier: Apache-2.0
+// Every attention by name: numbers made by hand, plain loops, gradients, padding, steps, edges.
 #include <doctest/doctest.h>
+
+#include <map>
 
 #include "attention/attend.h"
 #include "autograd/check.h"
 #include "autograd/ops.h"
+#include "autograd/tape.h"
+#include "tensor/ops/binary.h"
 #include "tensor/ops/random.h"
+#include "tensor/ops/view.h"
 #include "tests/close.h"
+#include "tests/every_target.h"
 
 using namespace heed;
 
-TEST_CASE("attention by name: every gradient agrees with central differences") {
-  for (const std::string& name : attention_names()) {
+namespace {
+
+constexpr DType f64 = DType::f64;
+const double ln2 = std::log(2.0), ln3 = std::log(3.0), half = std::atanh(0.5);   // tanh(half) = 1/2
+
+using Numbers = std::map<std::string, Nested>;
+
+struct Built {
+  Built(std::string_view name, ScoreOptions options, const Numbers& numbers = {}) : attention(make_attention(name, parameters.root() / "a", options)) {
+    for (const auto& [path, values] : numbers) {
+      REQUIRE(parameters.find("a." + path));
+      const Tensor into = parameters.find("a." + path)->variable.value(), from = tensor(values, f64);
+      REQUIRE(from.shape() == into.shape());
+      copy_into(into, from);
+    }
+  }
+  Tensor operator[](const std::string& path) const { return parameters.find("a." + path)->variable.value(); }
+  Parameters parameters{Seed{3}, f64};
+  Attention attention;
+};
+
+// Query by query, the state carried along.
+std::vector<Attended> steps(const Attention& attention, const Variable& queries, const Memory& memory) {
+  AttentionState state;
+  std::vector<Attended> out;
+  for (Index t = 0; t < queries.size(1); ++t) out.push_back(attention(slice(queries, 1, t, t + 1), memory, state, Want::weights));
+  return out;
+}
+Variable contexts(const Attention& attention, const Variable& queries, const Memory& memory) {
+  if (!attention.looks_back()) return attention(queries, memory).context;
+  std::vector<Variable> all;
+  for (Attended& step : steps(attention, queries, memory)) all.push_back(step.context);
+  return concat(all, 1);
+}
+
+bool equal_widths(std::string_view name) { return name.find("dot") != name.npos || name.find("cosine") != name.npos; }
+std::vector<std::string> all_attentions() {
+  std::vector<std::string> names = attention_names();
+  names.insert(names.end(), {"local-m-dot", "local-p-concat", "local-p-location", "general-sparsemax", "additive-entmax", "local-p-dot-entmax", "coverage-sparsemax"});
+  return names;
+}
+ScoreOptions options_for(std::string_view name) { return {.query_width = 3, .memory_width = equal_widths(name) ? 3 : 4, .hidden_width = 5, .window = 2}; }
+
+}  // namespace
+
+TEST_CASE("attention: two steps by hand") {
+  // Two encoder states h_0 = (1, 0), h_1 = (0, 2); two steps with the queries q_0, q_1; expected the weights of both steps.
+  struct Hand {
+    const char* name;
+    Nested queries;
+    Numbers numbers;
+    std::vector<double> weights;
+    Index hidden = 1, window = 10;
+  };
+  const double r = std::exp(-0.5), l = std::exp(-0.125);
+  const std::vector<double> two{2.0 / 3, 1.0 / 3, 0.25, 0.75};        // e = (ln 2, 0), then (0, ln 3)
+  const Nested queries{{{ln2, 0}, {0, ln3 / 2}}};
+  const Hand hands[] = {
+      {"none", queries, {}, {0, 0, 0, 0}},
+      {"mean", queries, {}, {0.5, 0.5, 0.5, 0.5}},
+      // q_0·h = (ln 2, 0), q_1·h = (0, ln 3)
+      {"dot", queries, {}, two},
+      {"scaled-dot", {{{ln2 * std::sqrt(2.0), 0}, {0, ln3 / std::sqrt(2.0)}}}, {}, two},
+      // W_a swaps: W_a h_0 = (0, 1), W_a h_1 = (2, 0)
+      {"general", {{{0, ln2}, {ln3 / 2, 0}}}, {{"key_proj.weight", {{0, 1}, {1, 0}}}}, two},
+      {"general-scaled", {{{0, ln2 / 4}, {ln3 / 8, 0}}}, {{"key_proj.weight", {{0, 1}, {1, 0}}}, {"g", 4}}, two},
+      // W q_0 = half, U h = (0, -half): tanh = (1/2, 0), e = 2 ln 2 · tanh = (ln 2, 0).  W q_1 = 0: tanh = (0, -1/2), e = (0, -ln 2)
+      {"additive", {{{half, 0}, {0, 9}}}, {{"query_proj.weight", {{1, 0}}}, {"key_proj.weight", {{0, -half / 2}}}, {"v", {2 * ln2}}}, {2.0 / 3, 1.0 / 3, 2.0 / 3, 1.0 / 3}},
+      {"concat", {{{half, 0}, {0, 9}}}, {{"query_proj.weight", {{1, 0}}}, {"key_proj.weight", {{0, -half / 2}}}, {"v", {2 * ln2}}}, {2.0 / 3, 1.0 / 3, 2.0 / 3, 1.0 / 3}},
+      // g v / ‖v‖ = 2 ln 2 (-5) / 5; W q = 0, b = half: tanh(half + U h) = (1/2, 0): e = (-ln 2, 0) at both steps
+      {"additive-normed", {{{1, 0}, {0, 9}}}, {{"query_proj.weight", {{0, 0}}}, {"key_proj.weight", {{0, -half / 2}}}, {"v", {-5}}, {"g", 2 * ln2}, {"b", {half}}}, {1.0 / 3, 2.0 / 3, 1.0 / 3, 2.0 / 3}},
+      // rows of W_a: e_0 = q's first number, e_1 = twice its second; the third row belongs to no state
+      {"location", queries, {{"proj.weight", {{1, 0}, {0, 2}, {9, 9}}}}, two},
+      // β = 1: cos(q_0, h) = (1, 0), e = (1, 0);  cos(q_1, h) = (0, -1)
+      {"cosine", {{{3, 0}, {0, -5}}}, {}, {1 / (1 + std::exp(-1.0)), 1 / (1 + std::exp(1.0)), 1 / (1 + std::exp(-1.0)), 1 / (1 + std::exp(1.0))}},
+      // window 0: step 0 sees h_0 alone, step 1 h_1 alone
+      {"local-m-dot", queries, {}, {1, 0, 0, 1}, 1, 0},
+      // q_0: W_p q_0 = 0, p = 2 σ(0) - 1 = 0; q_1: tanh(ln 3 / 2) = 1/2, p = 2 σ(2 ln 3 / 2) - 1 = 2 · 3/4 - 1 = 1/2.  σ_w = 2/2 = 1:
+      // factors (e^0, e^-1/2), then (e^-1/8, e^-1/8)
+      {"local-p-dot", queries, {{"position_proj.weight", {{0, 1}}}, {"position_v", {2 * ln3}}}, {2.0 / 3, r / 3, l / 4, 3 * l / 4}, 1, 2},
+      // e = (ln 2, 0): τ = (ln 2 - 1) / 2, p = ((1 + ln 2) / 2, (1 - ln 2) / 2);  e = (0, ln 3), ln 3 > 1: p = (0, 1)
+      {"dot-sparsemax", queries, {}, {(1 + ln2) / 2, (1 - ln2) / 2, 0, 1}},
+      // no tape: the likeliest
+      {"dot-hard", queries, {}, {1, 0, 0, 1}},
+  };
+  const Variable states = constant(tensor({{{1, 0}, {0, 2}}}, f64));
+  for (const Hand& hand : hands) {
+    CAPTURE(hand.name);
+    const Built built(hand.name, {.query_width = 2, .memory_width = 2, .hidden_width = hand.hidden, .longest = 3, .window = hand.window}, hand.numbers);
+    const auto out = steps(built.attention, constant(tensor(hand.queries, f64)), built.attention.prepare(states, {}));
+    for (std::size_t t = 0; t < 2; ++t) {
+      const double a = hand.weights[2 * t], b = hand.weights[2 * t + 1];
+      CHECK(worst_absolute(out[t].weights, std::vector<double>{a, b}) < 1e-15);
+      CHECK(worst_absolute(out[t].context.value(), std::vector<double>{a, 2 * b}) < 1e-15);     // α_0 (1, 0) + α_1 (0, 2)
+    }
+  }
+}
+
+TEST_CASE("attention that looks back: two steps by hand") {
+  // Step 0: W q_0 = half, U h = (0, -half), e = 2 ln 2 (1/2, 0), α = (2/3, 1/3), as in additive.
+  // Step 1: W q_1 = 0 and w α_0 = 3/2 ln 3 (2/3, 1/3) = (ln 3, ln 3 / 2): tanh(ln 3) = 8/10; and U h_1 = -half = -ln 3 / 2 takes the
+  // second to 0: e = 2 ln 2 (0.8, 0), α = (2^1.6, 1) / (2^1.6 + 1). A filter that is 1 in its middle gives the same f.
+  const Variable states = constant(tensor({{{1, 0}, {0, 2}}}, f64)), queries = constant(tensor({{{half, 0}, {0, 9}}}, f64));
+  const double c = std::pow(2, 1.6);
+  Numbers numbers{{"query_proj.weight", {{1, 0}}}, {"key_proj.weight", {{0, -half / 2}}}, {"v", {2 * ln2}}};
+  const auto check_steps = [&](const char* name) {
+    const Built built(name, {.query_width = 2, .memory_width = 2, .hidden_width = 1}, numbers);
+    const auto out = steps(built.attention, queries, built.attention.prepare(states, {}));
+    CHECK(worst_absolute(out[0].weights, std::vector<double>{2.0 / 3, 1.0 / 3}) < 1e-15);
+    CHECK(worst_absolute(out[1].weights, std::vector<double>{c / (c + 1), 1 / (c + 1)}) < 1e-15);
+  };
+  numbers.emplace("coverage.weight", Nested{{1.5 * ln3}});
+  check_steps("coverage");
+  numbers.erase("coverage.weight");
+  const Nested off{0, 0, 0, 0, 0, 0, 0};
+  numbers.emplace("filters.weight", Nested{{0, 0, 0, 1, 0, 0, 0}, off, off, off, off, off, off, off});
+  numbers.emplace("filter_proj.weight", Nested{{1.5 * ln3, 7, 7, 7, 7, 7, 7, 7}});
+  check_steps("location-aware");
+}
+
+TEST_CASE("attention: plain loops in f64") {
+  const Index B = 2, T = 4, S = 6, lengths[2] = {6, 3};
+  const Mask mask = Mask::lengths(tensor({6, 3}, DType::i32));
+  for (const std::string& name : all_attentions()) {
+    if (name == "none" || name.find("max") != name.npos) continue;                      // sparsemax, entmax: tests/ops
     CAPTURE(name);
-    const bool square = name == "dot" || name == "scaled-dot" || name == "cosine";
-    const Tensor states = normal(Key(1), {2, 5, Index(square ? 3 : 4)}, 0, 1, DType::f64), queries = normal(Key(2), {2, 3, 3}, 0, 1, DType::f64);
-    Parameters parameters(Seed{3}, DType::f64);
-    const Attention attention = make_attention(name, parameters.root() / "attention", {.query_width = 3, .memory_width = states.size(2), .window = 2});
+    const ScoreOptions options = options_for(name);
+    const Index n = options.query_width, M = options.memory_width, A = options.hidden_width;
+    const Built p(name, options);
+    const Tensor h = normal(Key(1), {B, S, M}, 0, 1, f64), q = normal(Key(2), {B, T, n}, 0, 1, f64);
+    const auto at = [&](const char* path, Index i, Index j) { const Tensor x = p[path]; return x.data<double>()[i * x.size(-1) + j]; };
+    const auto has = [&](std::string_view part) { return name.find(part) != name.npos; };
+    const bool additive = has("additive") || has("concat") || has("coverage") || has("location-aware");
+    const auto out = steps(p.attention, constant(q), p.attention.prepare(constant(h), mask));
+    for (Index b = 0; b < B; ++b) {
+      std::vector<double> previous(std::size_t(S), 0), before(std::size_t(S), 0);
+      for (Index t = 0; t < T; ++t) {
+        const auto Q = [&](Index i) { return q.data<double>()[(b * T + t) * n + i]; };
+        const auto H = [&](Index s, Index i) { return h.data<double>()[(b * S + s) * M + i]; };
+        std::vector<double> e(std::size_t(S), 0);
+        for (Index s = 0; s < S; ++s) {
+          double& score = e[std::size_t(s)];
+          double dot = 0, qq = 0, hh = 0;
+          if (equal_widths(name))
+            for (Index i = 0; i < n; ++i) dot += Q(i) * H(s, i), qq += Q(i) * Q(i), hh += H(s, i) * H(s, i);
+          if (has("dot")) score = has("scaled") ? dot / std::sqrt(double(n)) : dot;
+          if (has("cosine")) score = dot / std::sqrt(qq * hh);
+          if (has("general") || name == "local-m" || name == "local-p") {
+            for (Index i = 0; i < n; ++i)
+              for (Index j = 0; j < M; ++j) score += Q(i) * at("key_proj.weight", i, j) * H(s, j);
+            if (has("scaled")) score *= p["g"].item();
+          }
+          if (has("location") && !additive)
+            for (Index i = 0; i < n; ++i) score += at("proj.weight", s, i) * Q(i);
+          if (additive) {
+            double length = 0;
+            for (Index a = 0; a < A; ++a) length += at("v", 0, a) * at("v", 0, a);
+            for (Index a = 0; a < A; ++a) {
+              double pre = has("normed") ? at("b", 0, a) : 0;
+              for (Index i = 0; i < n; ++i) pre += at("query_proj.weight", a, i) * Q(i);
+              for (Index j = 0; j < M; ++j) pre += at("key_proj.weight", a, j) * H(s, j);
+              if (has("coverage")) pre += at("coverage.weight", a, 0) * before[std::size_t(s)];
+              if (has("location-aware"))
+                for (Index f = 0; f < 8; ++f)
+                  for (Index d = -3; d <= 3; ++d)
+                    if (s + d >= 0 && s + d < S) pre += at("filter_proj.weight", a, f) * at("filters.weight", f, d + 3) * previous[std::size_t(s + d)];
+              score += at("v", 0, a) * std::tanh(pre) * (has("normed") ? p["g"].item() / std::sqrt(length) : 1);
+            }
+          }
+        }
+        double first = 0, last = double(lengths[b] - 1), center = double(t);
+        if (has("local-p")) {
+          double x = 0;
+          for (Index a = 0; a < A; ++a) {
+            double pre = 0;
+            for (Index i = 0; i < n; ++i) pre += at("position_proj.weight", a, i) * Q(i);
+            x += at("position_v", 0, a) * std::tanh(pre);
+          }
+          center = double(lengths[b]) / (1 + std::exp(-x)) - 1;
+        }
+        if (has("local-")) first = std::max(first, center - 2), last = std::min(last, center + 2);
+        double total = 0;
+        std::vector<double> alpha(std::size_t(S), 0), context(std::size_t(M), 0);
+        const auto allowed = [&](Index s) { return double(s) >= first && double(s) <= last; };
+        for (Index s = 0; s < S; ++s) total += allowed(s) ? std::exp(e[std::size_t(s)]) : 0;
+        for (Index s = 0; s < S; ++s) {
+          if (allowed(s)) alpha[std::size_t(s)] = std::exp(e[std::size_t(s)]) / total;
+          if (name == "mean") alpha[std::size_t(s)] = allowed(s) ? 1 / double(lengths[b]) : 0;
+          if (has("local-p")) alpha[std::size_t(s)] *= std::exp(-(double(s) - center) * (double(s) - center) / 2);   // σ = w/2 = 1
+          for (Index i = 0; i < M; ++i) context[std::size_t(i)] += alpha[std::size_t(s)] * H(s, i);
+          before[std::size_t(s)] += alpha[std::size_t(s)];
+        }
+        previous = alpha;
+        CHECK(worst_absolute(out[std::size_t(t)].weights[b], alpha) < 1e-10);
+        CHECK(worst_absolute(out[std::size_t(t)].context.value()[b], context) < 1e-10);
+        if (has("local-")) CHECK(out[std::size_t(t)].position[b].item() == doctest::Approx(center).epsilon(1e-12));
+      }
+    }
+  }
+}
+
+TEST_CASE("attention: gradients of queries, states and all parameters agree with central differences") {
+  for (const std::string& name : all_attentions()) {
+    CAPTURE(name);
+    Built built(name, options_for(name));
+    const Tensor states = normal(Key(1), {2, 5, options_for(name).memory_width}, 0, 1, f64), queries = normal(Key(2), {2, 3, 3}, 0, 1, f64);
     const Mask mask = Mask::lengths(tensor({5, 3}, DType::i32));
-    const auto f = [&](std::span<const Variable> x) {
-      const Memory memory = attention.prepare(x[0], mask);
-      if (!attention.looks_back()) return attention(x[1], memory).context;
-      AttentionState state;
-      std::vector<Variable> contexts;
-      for (Index t = 0; t < 3; ++t) contexts.push_back(attention(slice(x[1], 1, t, t + 1), memory, state).context);
-      return concat(contexts, 1);
-    };
+    const auto f = [&](std::span<const Variable> x) { return contexts(built.attention, x[1], built.attention.prepare(x[0], mask)); };
     const GradientReport report = check_gradient(f, {states, queries});
     CHECK_MESSAGE(report.holds(1e-7), report.worst);
+
+    const Tensor dy = normal(Key(3), {2, 3, states.size(2)}, 0, 1, f64);
+    built.parameters.forget_gradients();
+    const auto loss = [&] { return sum(f(std::array{constant(states), constant(queries)}) * constant(dy)); };
+    {
+      Tape tape(evaluating);
+      const Variable y = loss();
+      if (y.wants_gradient()) tape.backward(y);
+    }
+    for (const auto& item : built.parameters.items()) {
+      CAPTURE(item->path);
+      const Tensor value = item->variable.value();
+      double largest = 0;
+      for (Index i = 0; i < value.numel(); ++i) {
+        double& x = value.mutable_data<double>()[i];
+        const double x0 = x, h = 6e-6;
+        x = x0 + h;
+        const double above = loss().value().item();
+        x = x0 - h;
+        const double below = loss().value().item();
+        x = x0;
+        const double difference = (above - below) / (2 * h), tape = item->gradient->written() ? item->gradient->value().contiguous().data<double>()[i] : 0;
+        CHECK(tape == doctest::Approx(difference).epsilon(1e-7).scale(1));
+        largest = std::max(largest, std::abs(tape));
+      }
+      CHECK(largest > 0);       // every parameter gets a gradient
+    }
   }
+}
+
+TEST_CASE("attention: the gradient of a score reaches every state that is allowed, and no other") {
+  const Mask mask = Mask::lengths(tensor({6, 3}, DType::i32));
+  for (const std::string& name : all_attentions()) {
+    if (name == "none" || name.find("sparsemax") != name.npos || name.find("entmax") != name.npos) continue;   // weights of 0 pass nothing on
+    CAPTURE(name);
+    ScoreOptions options = options_for(name);
+    options.window = 10;
+    const Built built(name, options);
+    const bool by_content = name != "mean" && name != "location" && name != "local-p-location";
+    for (bool through_values : {true, false}) {
+      if (!through_values && !by_content) continue;
+      const Variable states = variable(normal(Key(1), {2, 6, options.memory_width}, 0, 1, f64)), queries = constant(normal(Key(2), {2, 3, 3}, 0, 1, f64));
+      Tape tape(evaluating);
+      Memory memory = built.attention.prepare(states, mask);
+      if (!through_values) memory.values = constant(states.value().clone());
+      tape.backward(sum(square(contexts(built.attention, queries, memory))));
+      for (Index b = 0; b < 2; ++b)
+        for (Index s = 0; s < 6; ++s) {
+          double most = 0;
+          for (double g : doubles(states.grad()[b][s])) most = std::max(most, std::abs(g));
+          CHECK((most > 1e-9) == (s < (b == 0 ? 6 : 3)));
+        }
+    }
+  }
+}
+
+TEST_CASE("attention: padding, the batch, and one step at a time change no bit; hypotheses of a beam stand at one step") {
+  for (const std::string& name : all_attentions()) {
+    CAPTURE(name);
+    for (DType dtype : {DType::f32, f64}) {
+      Parameters parameters(Seed{5}, dtype);
+      const Attention attention = make_attention(name, parameters.root() / "a", options_for(name));
+      const Index M = options_for(name).memory_width;
+      const Tensor states = normal(Key(1), {3, 19, M}, 0, 1, dtype), queries = normal(Key(2), {3, 4, 3}, 0, 1, dtype);
+      fill_(states(1, Slice{5, 19}), 0);
+      const Memory memory = attention.prepare(constant(states), Mask::lengths(tensor({19, 5, 11}, DType::i32)));
+      const Memory alone = attention.prepare(constant(states(Slice{1, 2}, Slice{0, 5})), Mask::lengths(tensor({5}, DType::i32)));
+      const auto padded = steps(attention, constant(queries), memory), one = steps(attention, constant(queries(Slice{1, 2})), alone);
+      for (std::size_t t = 0; t < 4; ++t) {
+        CHECK(equal_bits(padded[t].weights(Slice{1, 2}, all, Slice{0, 5}), one[t].weights));
+        CHECK(equal_bits(padded[t].weights(1, all, Slice{5, 19}), zeros({1, 14}, dtype)));
+        CHECK(equal_bits(padded[t].context.value()[1], one[t].context.value()[0]));
+      }
+      if (attention.looks_back()) {
+        CHECK_THROWS_AS(attention(constant(queries), memory), Error);
+      } else {
+        const Attended whole = attention(constant(queries), memory, Want::weights);
+        for (Index t = 0; t < 4; ++t) {
+          CHECK(equal_bits(whole.weights(all, Slice{t, t + 1}), padded[std::size_t(t)].weights));
+          CHECK(equal_bits(whole.context.value()(all, Slice{t, t + 1}), padded[std::size_t(t)].context.value()));
+        }
+      }
+      // two steps of four hypotheses; between them the hypotheses change places
+      AttentionState beam{.advance = 0};
+      const Variable same = constant(concat(std::vector<Tensor>(4, queries(all, Slice{0, 1})), 1)), next = constant(concat(std::vector<Tensor>(4, queries(all, Slice{1, 2})), 1));
+      attention(same, memory, beam);
+      const std::vector<Index> order{1, 0, 2, 3, 4, 4, 5, 5, 11, 10, 9, 8};
+      beam.reorder(order, 4);
+      CHECK(beam.position == 1);
+      const Attended second = attention(next, memory, beam, Want::weights);
+      for (Index k = 0; k < 4; ++k) {
+        CHECK(equal_bits(second.weights(all, Slice{k, k + 1}), padded[1].weights));
+        CHECK(equal_bits(second.context.value()(all, Slice{k, k + 1}), padded[1].context.value()));
+      }
+    }
+  }
+}
+
+TEST_CASE("attention: sources of length 0 and of nothing but padding give zeros and zero gradient") {
+  for (const std::string& name : all_attentions()) {
+    CAPTURE(name);
+    const Built built(name, options_for(name));
+    for (Index S : {0, 4}) {
+      const Variable states = variable(normal(Key(1), {2, S, options_for(name).memory_width}, 0, 1, f64)), queries = variable(normal(Key(2), {2, 3, 3}, 0, 1, f64));
+      Tape tape(evaluating);
+      const Variable c = contexts(built.attention, queries, built.attention.prepare(states, Mask::lengths(tensor({0, 0}, DType::i32))));
+      CHECK(equal_bits(c.value(), zeros(c.shape(), f64)));
+      if (!c.wants_gradient()) continue;
+      tape.backward(sum(c));
+      for (const Variable& x : {states, queries})
+        for (double g : doubles(x.grad())) CHECK(g == 0);
+    }
+  }
+}
+
+TEST_CASE("local attention: window 0, beyond the sentence, clamped") {
+  const Variable states = constant(normal(Key(1), {2, 5, 3}, 0, 1, f64)), queries = constant(normal(Key(2), {2, 6, 3}, 0, 1, f64));
+  const Mask mask = Mask::lengths(tensor({5, 2}, DType::i32));
+  const auto weights = [&](const char* name, ScoreOptions options) {
+    const Built built(name, options);
+    return built.attention(queries, built.attention.prepare(states, mask), Want::weights);
+  };
+  const Tensor zero = weights("local-m", {.query_width = 3, .memory_width = 3, .window = 0}).weights;
+  const Tensor one = weights("local-m", {.query_width = 3, .memory_width = 3, .window = 1}).weights;
+  const Attended clamped = weights("local-m", {.query_width = 3, .memory_width = 3, .window = 0, .clamp_position = true});
+  for (Index b = 0; b < 2; ++b)
+    for (Index t = 0; t < 6; ++t)
+      for (Index s = 0; s < 5; ++s) {
+        const Index length = b == 0 ? 5 : 2;
+        CHECK(zero(b, t, s).item() == double(s == t && s < length));                       // beyond the sentence: a row of zeros
+        CHECK((one(b, t, s).item() > 0) == (std::abs(s - t) <= 1 && s < length));
+        CHECK(clamped.weights(b, t, s).item() == double(s == std::min(t, length - 1)));
+      }
+  CHECK(clamped.position(1, 5).item() == 1);
+  // local-p with window 0: the nearest position alone, undamped
+  const Attended nearest = weights("local-p", {.query_width = 3, .memory_width = 3, .window = 0});
+  for (Index b = 0; b < 2; ++b)
+    for (Index t = 0; t < 6; ++t)
+      for (Index s = 0; s < 5; ++s) CHECK(nearest.weights(b, t, s).item() == double(s == std::max<Index>(0, std::lround(nearest.position(b, t).item()))));
+  CHECK_THROWS_AS(weights("local-p", {.query_width = 3, .memory_width = 3, .window = -1}), Error);
+}
+
+TEST_CASE("location: positions beyond the longest known sentence get the weight 0") {
+  const Built built("location", {.query_width = 3, .memory_width = 4, .longest = 3});
+  const Variable states = constant(normal(Key(1), {1, 5, 4}, 0, 1, f64)), query = constant(normal(Key(2), {1, 2, 3}, 0, 1, f64));
+  const Tensor long_weights = built.attention(query, built.attention.prepare(states, {}), Want::weights).weights;
+  const Tensor fit = built.attention(query, built.attention.prepare(slice(states, 1, 0, 3), {}), Want::weights).weights;
+  CHECK(equal_bits(long_weights(all, all, Slice{0, 3}), fit));
+  CHECK(equal_bits(long_weights(all, all, Slice{3, 5}), zeros({1, 2, 2}, f64)));
+  const Built local("local-m-location", {.query_width = 3, .memory_width = 4, .longest = 1, .window = 0});
+  const Tensor none = local.attention(query, local.attention.prepare(states, {}), Want::weights).weights;      // step 1 sees position 1 only, which is unknown
+  CHECK(worst_absolute(none, std::vector<double>{1, 0, 0, 0, 0, 0, 0, 0, 0, 0}) == 0);
+}
+
+TEST_CASE("hard: one position a row, drawn by softmax where the tape trains; straight-through and REINFORCE gradients") {
+  const Tensor e = tensor({{{0, ln3, 0.1, 50}}, {{1, 1, 0, 0}}}, f64);
+  const Mask mask = Mask::lengths(tensor({3, 2}, DType::i32));
+  CHECK(worst_absolute(hard(constant(e), mask).value(), std::vector<double>{0, 1, 0, 0, 1, 0, 0, 0}) == 0);
+  const Tensor wide = expand(tensor({{{0, ln3}}}, f64), {1, 20000, 2}).contiguous();
+  double drawn = 0;
+  {
+    Tape tape(Key{7});
+    const Tensor one = hard(constant(wide), {}).value();
+    for (Index t = 0; t < 20000; ++t) {
+      CHECK(one(0, t, 0).item() + one(0, t, 1).item() == 1);
+      drawn += one(0, t, 1).item();
+    }
+  }
+  CHECK(std::abs(drawn / 20000 - 0.75) < 4 * std::sqrt(0.75 * 0.25 / 20000));              // four deviations
+  // straight-through: the gradient of softmax
+  const Tensor dy = normal(Key(4), e.shape(), 0, 1, f64);
+  const auto gradient = [&](auto f) {
+    const Variable x = variable(e);
+    Tape tape(evaluating);
+    const Variable y = f(x);
+    tape.backward({&y, 1}, {&dy, 1});
+    return x.grad();
+  };
+  CHECK(equal_bits(gradient([&](const Variable& x) { return hard(x, mask); }), gradient([&](const Variable& x) { return softmax(x, -1, mask); })));
+  // d log p(choice) and d entropy; the choice of the likeliest does not move
+  CHECK(check_gradient([&](std::span<const Variable> x) { return choose(x[0], mask).log_probability; }, {add(e, normal(Key(5), e.shape(), 0, 0.1, f64))}).holds(1e-8));
+  CHECK(check_gradient([&](std::span<const Variable> x) { return choose(x[0], mask).entropy; }, {e}).holds(1e-8));
+  const Choice choice = choose(constant(e), mask);
+  CHECK(choice.log_probability.value()(1, 0).item() == doctest::Approx(-ln2).epsilon(1e-15));
+  CHECK(choice.entropy.value()(1, 0).item() == doctest::Approx(ln2).epsilon(1e-15));
+  CHECK(choose(constant(e), Mask::lengths(tensor({0, 0}, DType::i32))).log_probability.value()(0, 0).item() == 0);
+}
+
+namespace {
+
+struct Nearness {                                                                       // e_ts = -‖q_t - h_s‖²
+  Nearness(Scope, const ScoreOptions&) {}
+  Variable operator()(const Variable& query, const Memory& memory, const AttentionState&) const { return -sum(heed::square(unsqueeze(query, 2) - unsqueeze(memory.keys, 1)), -1); }
+};
+struct Flat {                                                                           // forgets an axis
+  Flat(Scope, const ScoreOptions&) {}
+  Variable operator()(const Variable& query, const Memory&, const AttentionState&) const { return sum(query, -1); }
+};
+
+template <class F> std::string text_of(F&& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("attention by name: what is unknown lists what is known; a user's score is known by its name while the guard lives") {
+  Parameters parameters(Seed{1});
+  const ScoreOptions options{.query_width = 3, .memory_width = 3};
+  const auto make = [&](std::string_view name) { return text_of([&] { make_attention(name, parameters.root() / std::string(name), options); }); };
+  const std::string unknown = make("nearness");
+  CHECK(unknown.find("unknown name \"nearness\"; one of none, mean, additive,") != unknown.npos);
+  for (const std::string& name : attention_names()) CHECK(unknown.find(name) != unknown.npos);
+  CHECK(text_of([&] { make_score("dott", parameters.root(), options); }).find("scaled-dot, general") != std::string::npos);
+  CHECK(text_of([&] { normalise_named("max"); }).find("softmax, sparsemax, entmax, hard") != std::string::npos);
+  for (const std::string wrong : {"", "local-m-", "local-x", "local-m-local-p", "dot-", "-dot", "general-sparsemaxx", "scaled", "local-mdot"}) {
+    CAPTURE(wrong);
+    CHECK(text_of([&] { check_attention_name(wrong); }) != "");
+  }
+  for (const char* right : {"local_p", "scaled_dot", "local-m-general-scaled", "local_p_dot_sparsemax", "hard", "sparsemax", "local-m-hard"}) check_attention_name(right);
+  {
+    const ExtraScores extra({named_score<Nearness>("nearness"), named_score<Flat>("flat")});
+    CHECK(attention_names().size() == 17);
+    CHECK(make("nearness") == "");
+    check_attention_name("local-p-nearness-entmax");
+    const Attention flat = make_attention("flat", parameters.root() / "flat", options);
+    const Variable x = constant(zeros({1, 2, 3}));
+    CHECK(text_of([&] { flat(x, flat.prepare(x, {})); }) == "in flat: attention: the score has another shape than [B, T, S]: [1, 2], expected [1, 2, 2]");
+    CHECK_THROWS_AS(ExtraScores({named_score<Nearness>("scaled_dot")}), Error);
+    CHECK_THROWS_AS(ExtraScores({named_score<Nearness>("x"), named_score<Nearness>("x")}), Error);
+    CHECK_THROWS_AS(ExtraScores({named_score<Nearness>("flat")}), Error);
+  }
+  CHECK(make("nearness") == unknown);
+  const Built near = [] { const ExtraScores extra({named_score<Nearness>("nearness")}); return Built("nearness", {.query_width = 3, .memory_width = 3}); }();
+  const auto f = [&](std::span<const Variable> x) { return near.attention(x[0], near.attention.prepare(x[1], {})).context; };
+  CHECK(check_gradient(f, {normal(Key(1), {2, 3, 3}, 0, 1, f64), normal(Key(2), {2, 4, 3}, 0, 1, f64)}).holds(1e-8));
+  CHECK(text_of([&] { make_score("dot", parameters.root() / "unequal", {.query_width = 3, .memory_width = 4}); }) ==
+        "in unequal: dot: query and memory need the same width: query 3, memory 4; general has no such need");
+}
+
+TEST_CASE("cosine: a learned sharpness, vectors of zeros") {
+  const Built built("cosine", {.query_width = 3, .memory_width = 3, .sharpness = 0});
+  const Variable query = constant(normal(Key(1), {1, 2, 3}, 0, 1, f64));
+  const auto f = [&](std::span<const Variable> x) { return built.attention(x[0], built.attention.prepare(x[1], {})).context; };
+  CHECK(check_gradient(f, {query.value(), normal(Key(2), {1, 4, 3}, 0, 1, f64)}).holds(1e-8));
+  const Tensor weights = built.attention(query, built.attention.prepare(constant(zeros({1, 4, 3}, f64)), {}), Want::weights).weights;
+  for (double a : doubles(weights)) CHECK(a == 0.25);
 }
