@@ -4,7 +4,10 @@
 #include <algorithm>
 
 #include "autograd/ops.h"
+#include "autograd/trace.h"
 #include "tensor/format.h"
+#include "tensor/ops/binary.h"
+#include "tensor/ops/view.h"
 
 namespace heed {
 namespace {
@@ -62,12 +65,15 @@ Attended Attention::operator()(const Variable& query, const Memory& memory, Atte
   check<Error>(!looks_back() || T <= 1 || state.advance == 0, "attention: a score that looks back takes one step at a time: query {}", query.shape());
   const Focus focus = window ? window(query, memory, state) : Focus{};
   const Memory seen = window ? Memory{memory.keys, memory.values, memory.mask & focus.mask} : memory;
-  const Variable scores = score(query, seen, state);                                                    // [B, T, S]
+  const Trace::Axes over{.columns = Along::source, .rows = Along::target}, rows{.rows = Along::target};
+  const Variable scores = trace("scores", score.formula(), score(query, seen, state), over);             // [B, T, S]
   const Shape expected{query.size(0), T, memory.values.size(1)};
   check<ShapeError>(scores.shape() == expected, "attention: the score has another shape than [B, T, S]: {}, expected {}", scores.shape(), expected);
-  Variable weights = normalise(scores, seen.mask);
-  if (focus.factor.defined()) weights = weights * focus.factor;                                         // Eq. 10: not normalised again
-  Attended out{.context = matmul(weights, memory.values)};                                              // [B, T, M]
+  Variable weights = trace("weights", normalise.formula, normalise(scores, seen.mask), over);
+  if (focus.factor.defined())                                                                           // Eq. 10: not normalised again
+    weights = trace("damped", "α_j exp(-(j - p)² / 2σ²)", weights * trace("factor", "exp(-(j - p)² / 2σ²)", focus.factor, over), over);
+  trace("weighted", "α_j h_j", [&] { return unsqueeze(weights.value(), -1) * unsqueeze(memory.values.value(), 1); }, {.rows = Along::source});   // [B, T, S, M]
+  Attended out{.context = trace("context", "c = Σ_j α_j h_j", matmul(weights, memory.values), rows)};   // [B, T, M]
   if (want == Want::weights) {
     out.weights = weights.value();
     out.scores = scores;

@@ -13,14 +13,14 @@ namespace heed {
 namespace {
 
 struct Named {
-  std::string_view name;
+  std::string_view name, formula;
   Variable (*f)(const Variable& scores, const Mask& mask);
 };
 constexpr Named kNamed[] = {
-    {"softmax", [](const Variable& e, const Mask& mask) { return softmax(e, -1, mask); }},
-    {"sparsemax", [](const Variable& e, const Mask& mask) { return sparsemax(e, mask); }},
-    {"entmax", [](const Variable& e, const Mask& mask) { return entmax(e, mask); }},
-    {"hard", hard},
+    {"softmax", "α = softmax(e) over the words that may be seen", [](const Variable& e, const Mask& mask) { return softmax(e, -1, mask); }},
+    {"sparsemax", "α = max(e - τ, 0) over the words that may be seen, τ so that Σ α = 1", [](const Variable& e, const Mask& mask) { return sparsemax(e, mask); }},
+    {"entmax", "α = max(e/2 - τ, 0)² over the words that may be seen, τ so that Σ α = 1", [](const Variable& e, const Mask& mask) { return entmax(e, mask); }},
+    {"hard", "α = 1 at one word that may be seen, chosen by softmax(e)", hard},
 };
 
 // One position a row with p > 0: drawn where there is a key, else the likeliest; one-hot, zeros for a row of zeros.
@@ -53,7 +53,7 @@ Tensor one_of(const Tensor& p) {
 
 Normalise normalise_named(std::string_view name) {
   for (const Named& one : kNamed)
-    if (one.name == name) return one.f;
+    if (one.name == name) return {one.f, one.formula};
   fail<Error>("normalise: unknown name {}; one of {}", quote(name), fmt::join(normalise_names(), ", "));
 }
 

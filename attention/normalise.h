@@ -10,7 +10,11 @@
 
 namespace heed {
 
-using Normalise = std::function<Variable(const Variable& scores, const Mask& mask)>;
+struct Normalise {
+  std::function<Variable(const Variable& scores, const Mask& mask)> f;
+  std::string_view formula = "α = normalise(e) over the words that may be seen";       // what explanations print; outlives this
+  Variable operator()(const Variable& scores, const Mask& mask) const { return f(scores, mask); }
+};
 
 // softmax: e^e / Σ e^e;  sparsemax: Martins and Astudillo 2016;  entmax: α = 1.5, Peters et al. 2019;  hard: below
 Normalise normalise_named(std::string_view name);        // Error lists the names

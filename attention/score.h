@@ -36,7 +36,8 @@ struct AttentionState {
 
 // Needed: the call, query [B, T, n] -> e [B, T, S]; where memory.mask forbids, e may be anything.
 // Optional: `Memory prepare(const Variable& states, Mask mask) const`, once per sentence; default: keys = values = states.
-//           `static constexpr bool looks_back = true` for a score that reads state.previous or state.sum.
+//           `static constexpr bool looks_back = true` for a score that reads state.previous or state.sum;
+//           `static constexpr std::string_view formula`, what explanations print.
 template <class S> concept Score = requires(const S& score, const Variable& query, const Memory& memory, const AttentionState& state) {
   { score(query, memory, state) } -> std::same_as<Variable>;
 };
@@ -48,6 +49,7 @@ class AnyScore {
   Memory prepare(const Variable& states, Mask mask) const { return held_->prepare(states, std::move(mask)); }
   Variable operator()(const Variable& query, const Memory& memory, const AttentionState& state) const { return held_->call(query, memory, state); }
   bool looks_back() const { return held_->looks_back(); }
+  std::string_view formula() const { return held_->formula(); }
 
  private:
   struct Interface {
@@ -55,6 +57,7 @@ class AnyScore {
     virtual Memory prepare(const Variable& states, Mask mask) const = 0;
     virtual Variable call(const Variable& query, const Memory& memory, const AttentionState& state) const = 0;
     virtual bool looks_back() const = 0;
+    virtual std::string_view formula() const = 0;
   };
   template <class S> struct Held final : Interface {
     explicit Held(S score) : score(std::move(score)) {}
@@ -66,6 +69,10 @@ class AnyScore {
     bool looks_back() const override {
       if constexpr (requires { S::looks_back; }) return S::looks_back;
       else return false;
+    }
+    std::string_view formula() const override {
+      if constexpr (requires { S::formula; }) return S::formula;
+      else return "e_j = score(q, h_j)";
     }
     S score;
   };

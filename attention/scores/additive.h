@@ -10,6 +10,7 @@ namespace heed {
 
 // e_ts = vᵀ tanh(W q_t + U h_s)        Bahdanau et al. 2015, arXiv 1409.0473, A.1.2
 struct Additive {
+  static constexpr std::string_view formula = "e_j = vᵀ tanh(W q + U h_j)";
   Additive(Scope scope, const ScoreOptions& options)
       : query_proj(scope / "query_proj", {.in = options.query_width, .out = options.hidden(), .bias = false, .init = options.init}),
         key_proj(scope / "key_proj", {.in = options.memory_width, .out = options.hidden(), .bias = options.bias, .init = options.init}),
@@ -26,12 +27,14 @@ static_assert(Score<Additive>);
 // e_ts = vᵀ tanh(W_a [q_t; h_s])        Luong et al. 2015, arXiv 1508.04025, 3.1
 // The same functions as Additive: W and U are the two column blocks of W_a.
 struct Concat : Additive {
+  static constexpr std::string_view formula = "e_j = vᵀ tanh(W [q; h_j])";
   using Additive::Additive;
 };
 static_assert(Score<Concat>);
 
 // e_ts = g vᵀ/‖v‖ tanh(W q_t + U h_s + b), g starts at √(1/A), b at 0        tf/nmt, `normed_bahdanau`; Salimans and Kingma 2016
 struct AdditiveNormed : Additive {
+  static constexpr std::string_view formula = "e_j = g vᵀ/‖v‖ tanh(W q + U h_j + b)";
   AdditiveNormed(Scope scope, const ScoreOptions& options)
       : Additive(scope, options),
         g(scope.parameter("g", {}, constant_init(std::sqrt(1 / double(options.hidden()))))),

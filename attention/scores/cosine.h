@@ -10,6 +10,7 @@ namespace heed {
 // e_ts = β cos(q_t, h_s) = β q_t·h_s / (‖q_t‖ ‖h_s‖)        Graves et al. 2014, arXiv 1410.5401, Eq. 5-6; needs n = M
 // β = options.sharpness, or where that is 0 softplus(sharpness(q_t)), learned. A vector of zeros has the cosine 0.
 struct Cosine {
+  static constexpr std::string_view formula = "e_j = β cos(q, h_j)";
   Cosine(Scope scope, const ScoreOptions& options) : beta(options.sharpness) {
     check_equal_widths("cosine", options);
     if (beta == 0) sharpness.emplace(scope / "sharpness", Linear::Options{.in = options.query_width, .out = 1});

@@ -10,6 +10,7 @@ Variable additive_score_with(const Additive& score, const Variable& query, const
 // e_ts = vᵀ tanh(W q_t + U h_s + w_c c_ts),  c_t = Σ_{t' < t} α_t'        See et al. 2017, arXiv 1704.04368, Eq. 10-11
 // What was looked at already counts. Their loss adds λ Σ_s min(α_ts, c_ts).
 struct Coverage : Additive {
+  static constexpr std::string_view formula = "e_j = vᵀ tanh(W q + U h_j + w Σ_t α_tj)";
   static constexpr bool looks_back = true;
   Coverage(Scope scope, const ScoreOptions& options) : Additive(scope, options), coverage(scope / "coverage", {.in = 1, .out = options.hidden(), .bias = false}) {}
   Variable operator()(const Variable& query, const Memory& memory, const AttentionState& state) const {

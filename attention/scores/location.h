@@ -8,6 +8,7 @@ namespace heed {
 // e_ts = (W_a q_t)_s        Luong et al. 2015, arXiv 1508.04025, Eq. 8: the query alone says where to look
 // W_a has S_max = options.longest rows; a shorter sentence uses the first of them, positions beyond S_max get the weight 0.
 struct Location {
+  static constexpr std::string_view formula = "e_j = (W q)_j";
   Location(Scope scope, const ScoreOptions& options)
       : proj(scope / "proj", {.in = options.query_width, .out = options.longest, .bias = false, .init = options.init}), longest(options.longest) {}
   Memory prepare(const Variable& states, Mask mask) const;

@@ -7,6 +7,7 @@ namespace heed {
 // e_ts = vᵀ tanh(W q_t + U h_s + V f_ts),  f_t = F * α_{t-1}        Chorowski et al. 2015, arXiv 1506.07503, Eq. 8-9
 // F: `kFilters` filters over the 2 kReach + 1 weights around s of the step before; zeros at the first step.
 struct LocationAware : Additive {
+  static constexpr std::string_view formula = "e_j = vᵀ tanh(W q + U h_j + V (F * α)_j)";
   static constexpr bool looks_back = true;
   static constexpr Index kFilters = 8, kReach = 3;
   LocationAware(Scope scope, const ScoreOptions& options)
