@@ -111,7 +111,7 @@ std::unique_ptr<Seq2Seq> make_recurrent(const RunConfig& given, Scope scope, Ind
   RecurrentModel::Options options{.source_vocabulary = source_vocabulary,
                                   .target_vocabulary = target_vocabulary,
                                   .encoder = {.unit = unit, .embedding = c.width, .width = width, .layers = c.layers, .bidirectional = two_ways, .reverse_source = c.reverse_source, .dropout = c.dropout},
-                                  .decoder = BahdanauDecoder::Options{.embedding = 0, .width = c.width},
+                                  .decoder = BahdanauDecoder::Options{.width = c.width},
                                   .dropout = c.dropout,
                                   .output_bias = is_bahdanau(c)};
   if (is_bahdanau(c)) {
@@ -124,7 +124,6 @@ std::unique_ptr<Seq2Seq> make_recurrent(const RunConfig& given, Scope scope, Ind
     decoder.start_state = c.start_state == "last" ? StartState::last : c.start_state == "mean" ? StartState::mean : c.start_state == "zeros" ? StartState::zeros : StartState::backward;
   } else {
     options.decoder = LuongDecoder::Options{.unit = unit,
-                                            .embedding = 0,
                                             .width = c.width,
                                             .layers = c.layers,
                                             .attention = c.attention,

@@ -34,7 +34,7 @@ enum class Bridge { copy, linear, tanh };
 struct BahdanauDecoder {
   struct Options {
     RecurrentUnit unit = RecurrentUnit::gru_bahdanau;
-    Index embedding, width;                        // E, n
+    Index embedding = 0, width;                    // E, n
     Index encoder_width = 0, memory_width = 0;     // of an encoder state in one direction; of both together: M
     std::string attention = "additive";            // none: c_t = c
     ScoreOptions score = {};                       // its widths are set here
@@ -64,7 +64,7 @@ struct BahdanauDecoder {
 struct LuongDecoder {
   struct Options {
     RecurrentUnit unit = RecurrentUnit::lstm;
-    Index embedding, width;                        // E, n
+    Index embedding = 0, width;                    // E, n
     Index encoder_width = 0, memory_width = 0;     // of an encoder state in one direction; of both together: M
     Index layers = 1, encoder_layers = 1;
     bool encoder_bidirectional = false;

@@ -213,6 +213,8 @@ RunConfig default_config(std::string_view model) {
   config.layers = 1;
   config.batch_tokens = {};
   config.batch_sentences = 64;
+  config.dropout = 0.1;
+  config.learning_rate = 1e-3;
   config.beta2 = 0.999;
   config.schedule = "constant";
   config.warmup = 0;

@@ -35,7 +35,7 @@ def main():
     p.add_argument("--seconds", type=float, default=3)
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--skip", choices=("eager", "compile"))
-    p.add_argument("cases", nargs="*", default=["tiny", "small", "base"])
+    p.add_argument("cases", nargs="*", default=["tiny", "small", "base", "bahdanau", "luong"])
     a = p.parse_args()
     tail = ["--threads", str(a.threads), "--seconds", str(a.seconds)]
     commands = {"heed": [a.heed], "eager": [a.python, a.peer], "compile": [a.python, a.peer, "--compile"]}

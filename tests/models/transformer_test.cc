@@ -13,54 +13,12 @@
 #include "tensor/ops/softmax.h"
 #include "tensor/ops/unary.h"
 #include "tests/every_target.h"
+#include "tests/models/pairs.h"
 
 using namespace heed;
+using namespace heed::test;
 
 namespace {
-
-constexpr std::int32_t kPad = 0, kStart = 2, kEnd = 3;
-constexpr Index kVocabulary = 13;
-
-using Rows = std::vector<std::vector<std::int32_t>>;
-
-Rows random_rows(Key key, int count, int longest) {
-  Random random(key);
-  Rows rows;
-  for (int i = 0; i < count; ++i) {
-    std::vector<std::int32_t> row(std::size_t(random.below(longest) + 1));
-    for (auto& id : row) id = std::int32_t(4 + random.below(kVocabulary - 4));
-    row.push_back(kEnd);
-    rows.push_back(row);
-  }
-  return rows;
-}
-
-Batch batch_of(const Rows& source, const Rows& target) {
-  Rows inputs = target;
-  Index source_tokens = 0, target_tokens = 0;
-  for (auto& row : inputs) {
-    row.pop_back();
-    row.insert(row.begin(), kStart);
-    target_tokens += Index(row.size());
-  }
-  for (const auto& row : source) source_tokens += Index(row.size());
-  const Sequences y = pad_sequences(target, kPad);
-  return {pad_sequences(source, kPad), pad_sequences(inputs, kPad).ids, y.ids, y.lengths, source_tokens, target_tokens};
-}
-
-// The same batch with `extra` more padding on both sides.
-Batch padded(const Batch& b, Index extra) {
-  const auto wider = [&](const Tensor& ids) {
-    Tensor out = full({ids.size(0), ids.size(1) + extra}, kPad, DType::i32);
-    copy_into(out(all, Slice{0, ids.size(1)}), ids);
-    return out;
-  };
-  Batch out = b;
-  out.source.ids = wider(b.source.ids);
-  out.inputs = wider(b.inputs);
-  out.targets = wider(b.targets);
-  return out;
-}
 
 TranslationModel::Options small(NormAt norm = NormAt::after, Tie tie = Tie::none, Positions positions = Positions::sinusoidal) {
   return {.source_vocabulary = kVocabulary,
