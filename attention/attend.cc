@@ -66,6 +66,7 @@ Attended Attention::operator()(const Variable& query, const Memory& memory, Atte
   const Focus focus = window ? window(query, memory, state) : Focus{};
   const Memory seen = window ? Memory{memory.keys, memory.values, memory.mask & focus.mask} : memory;
   const Trace::Axes over{.columns = Along::source, .rows = Along::target}, rows{.rows = Along::target};
+  if (focus.position.defined()) trace("position", "p, the word looked at, from 0", focus.position);
   const Variable scores = trace("scores", score.formula(), score(query, seen, state), over);             // [B, T, S]
   const Shape expected{query.size(0), T, memory.values.size(1)};
   check<ShapeError>(scores.shape() == expected, "attention: the score has another shape than [B, T, S]: {}, expected {}", scores.shape(), expected);

@@ -105,7 +105,8 @@ Explanation explain(const Run& run, const Seq2Seq& model, const Example& example
         return (what == Along::source || what == Along::target) && Index(list.size()) == size ? list : std::vector<std::string>{};
       };
       value.columns = along(entry.axes.columns, value.value.size(-1));
-      if (value.value.rank() == 2) value.rows = along(entry.axes.rows, value.value.size(0));
+      const bool projected = value.once && entry.axes.rows == Along::units;   // keys: a row for each source word
+      if (value.value.rank() == 2) value.rows = along(projected ? Along::source : entry.axes.rows, value.value.size(0));
       if (!out.values.empty() && is_repeated(out.values.back(), value)) out.values.pop_back();
       out.values.push_back(std::move(value));
     }

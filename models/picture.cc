@@ -82,8 +82,9 @@ std::string_view column_title(Axes axes) {
   return axes == Axes::decoder_self ? "target word looked at" : "source word looked at";
 }
 
-std::string caption(const AttentionPicture& picture) {
-  if (!picture.caption.empty()) return picture.caption;
+namespace {
+
+std::string sentences(const AttentionPicture& picture) {
   const Map& first = picture.maps[0];
   const auto count = [&](auto holds) { return std::size_t(std::count_if(picture.maps.begin(), picture.maps.end(), holds)); };
   std::string text;
@@ -100,6 +101,13 @@ std::string caption(const AttentionPicture& picture) {
   if (averaged == 0) return text + "No heads were averaged.";
   if (averaged < picture.maps.size()) return text + "Heads were averaged where the label says so.";
   return text + fmt::format("Each weight is the mean over {} heads.", first.heads);
+}
+
+}  // namespace
+
+std::string caption(const AttentionPicture& picture) {
+  const std::string text = picture.caption.empty() ? sentences(picture) : picture.caption;
+  return picture.note.empty() ? text : text + " " + picture.note;
 }
 
 Scale scale(const AttentionPicture& picture) {

@@ -29,6 +29,7 @@ struct AttentionPicture {
   std::vector<std::string> source{}, target{};
   std::vector<Map> maps{};
   std::string title{}, caption{};         // no caption: a sentence that says what rows, columns and heads are
+  std::string note{};                     // what follows the caption
   Alignment gold{};                       // drawn over cross maps: sure links as squares, possible ones dashed
   Rows rows = Rows::predicted;
   double full = 1;                        // weight of the darkest colour; 0: the largest of all, as where one is larger

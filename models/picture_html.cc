@@ -107,6 +107,7 @@ std::string attention_html(const AttentionPicture& picture) {
   still.maps = {whole.maps[first]};
   still.title.clear();
   still.caption.clear();
+  still.note.clear();
   const std::string title = escape(picture.title.empty() ? "attention weights" : picture.title);
   std::string style(kPageStyle);
   style.replace(style.find("FONT"), 4, kFont);

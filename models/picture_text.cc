@@ -66,7 +66,9 @@ void draw_map(std::string& out, const AttentionPicture& picture, const Map& map,
       std::string line = pad_left(shorten(word(rows[t]), left - 1), left - 1) + " ";
       for (int s = begin; s < end; ++s) {
         const std::size_t i = t * std::size_t(all) + std::size_t(s);
-        const std::string body = cell(scale(map.weights[i]), colour, links.empty() ? Mark::none : links[i]);
+        const bool outside = !map.windows.empty() && (s < map.windows[t].first || s > map.windows[t].last);
+        const Mark link = links.empty() ? Mark::none : links[i];
+        const std::string body = !outside ? cell(scale(map.weights[i]), colour, link) : brackets || link == Mark::none ? "  " : link == Mark::sure ? "[]" : "()";
         if (!brackets) line += body;
         else line += links[i] == Mark::none ? " " + body + " " : links[i] == Mark::sure ? "[" + body + "]" : "(" + body + ")";
       }
@@ -111,6 +113,7 @@ std::string attention_text(const AttentionPicture& picture, int columns, Termina
   out += "\n";
   if (colour == TerminalColour::none) paragraph(legend(scale, colour));
   else out += legend(scale, colour) + "\n";
+  if (std::ranges::any_of(picture.maps, [](const Map& map) { return !map.windows.empty(); })) paragraph("blank: outside of the window of local attention");
   if (cross && !picture.gold.sure.empty()) paragraph("[] gold link, sure");
   if (cross && !picture.gold.possible.empty()) paragraph("() gold link, possible");
   paragraph(caption(picture));

@@ -3,10 +3,20 @@
 #include <cmath>
 
 #include "attention/score.h"
+#include "autograd/trace.h"
 #include "nn/init.h"
 #include "nn/linear.h"
+#include "tensor/ops/binary.h"
+#include "tensor/ops/unary.h"
+#include "tensor/ops/view.h"
 
 namespace heed {
+
+// vᵀ tanh(q_t + k_s), fused; a Trace sees what stands inside as well
+inline Variable traced_additive_score(const Variable& q, const Variable& k, const Variable& v, const Mask& mask) {
+  trace("hidden", "tanh(W q + U h_j)", [&] { return tanh(unsqueeze(q.value(), 2) + unsqueeze(k.value(), 1)); }, {.rows = Along::source});   // [B, T, S, A]
+  return additive_score(q, k, v, mask);
+}
 
 // e_ts = vᵀ tanh(W q_t + U h_s)        Bahdanau et al. 2015, arXiv 1409.0473, A.1.2
 struct Additive {
@@ -17,7 +27,7 @@ struct Additive {
         v(score_vector(scope, options)) {}
   Memory prepare(const Variable& states, Mask mask) const { return {key_proj(states), states, std::move(mask)}; }   // U h_s [B, S, A]
   Variable operator()(const Variable& query, const Memory& memory, const AttentionState&) const {
-    return additive_score(query_proj(query), memory.keys, v, memory.mask);
+    return traced_additive_score(query_proj(query), memory.keys, v, memory.mask);
   }
   Linear query_proj, key_proj;      // W [A, n], U [A, M]
   Parameter v;                      // [A]
@@ -41,7 +51,7 @@ struct AdditiveNormed : Additive {
         b(scope.parameter("b", {options.hidden()}, constant_init(0))) {}
   Memory prepare(const Variable& states, Mask mask) const { return {key_proj(states) + b, states, std::move(mask)}; }
   Variable operator()(const Variable& query, const Memory& memory, const AttentionState&) const {
-    return additive_score(query_proj(query), memory.keys, v * (g / norm(v)), memory.mask);
+    return traced_additive_score(query_proj(query), memory.keys, v * (g / norm(v)), memory.mask);
   }
   Parameter g, b;
 };

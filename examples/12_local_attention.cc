@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lesson 12: local attention looks at 2w + 1 words around a position p, not at all S of them.      Luong et al. 2015, 3.2
+//   local-m   p_t = t: as far as the target has come         local-p   p_t = S σ(v_pᵀ tanh(W_p h_t)): learned, real
+//   local-p multiplies its weights by exp(-(s - p_t)² / (2 (w/2)²)), and so p_t has a gradient.
+#include "attention/attend.h"
+#include "autograd/ops.h"
+#include "autograd/tape.h"
+#include "tensor/format.h"
+#include "tensor/ops/random.h"
+#include "tensor/ops/reduce.h"
+
+using namespace heed;
+
+constexpr Index n = 8, S = 9, T = 4;
+
+int main() {
+  Parameters parameters(Seed{5});
+  const ScoreOptions options{.query_width = n, .memory_width = n, .window = 2};
+  const Attention everywhere = make_attention("dot", parameters.root() / "global", options);
+  const Attention monotonic = make_attention("local-m-dot", parameters.root() / "m", options);
+  const Attention predictive = make_attention("local-p-dot", parameters.root() / "p", options);
+
+  const Variable states = constant(normal(Key(Seed{1}), {1, S, n}, 0, 0.5)), queries = constant(normal(Key(Seed{2}), {1, T, n}));
+  const auto show = [&](const char* name, const Attention& attention) {
+    const Attended seen = attention(queries, attention.prepare(states, {}), Want::weights);
+    fmt::print("{}: weights of {} target words over {} source words\n", name, T, S);
+    for (Index t = 0; t < T; ++t) {
+      fmt::print("  {:.2f}  sum {:.2f}", seen.weights(0, t), sum(seen.weights(0, t)).item());
+      if (seen.position.defined()) fmt::print("  p {:.2f}", seen.position(0, t).item());
+      fmt::print("\n");
+    }
+  };
+  show("global", everywhere);
+  show("local-m", monotonic);
+  show("local-p", predictive);
+
+  // Through the window's place the loss teaches where to look.
+  Tape tape;
+  const Attended seen = predictive(queries, predictive.prepare(states, {}));
+  tape.backward(sum(square(seen.context)));
+  fmt::print("norm of the gradient of v_p: {:.4f}\n", norm(parameters.find("p.position_v")->gradient->value()).item());
+
+  // The price of a target word: S scores and S products with a state of n numbers, or 2w + 1 of them.
+  fmt::print("multiply-adds a target word, n = 512, w = 10\n{:>8}{:>12}{:>12}\n", "S", "global", "local");
+  for (const Index length : {10, 20, 50, 100, 1000, 10000})
+    fmt::print("{:>8}{:>12}{:>12}\n", length, 2 * length * 512, 2 * std::min<Index>(length, 21) * 512);
+}
+
+/* Output:
+global: weights of 4 target words over 9 source words
+  [0.03 0.00 0.51 0.04 0.05 0.02 0.30 0.04 0.00]  sum 1.00
+  [0.18 0.24 0.12 0.06 0.02 0.11 0.09 0.04 0.15]  sum 1.00
+  [0.10 0.16 0.03 0.05 0.08 0.07 0.02 0.03 0.47]  sum 1.00
+  [0.01 0.05 0.06 0.01 0.03 0.37 0.26 0.03 0.18]  sum 1.00
+local-m: weights of 4 target words over 9 source words
+  [0.05 0.01 0.94 0.00 0.00 0.00 0.00 0.00 0.00]  sum 1.00  p 0.00
+  [0.30 0.41 0.19 0.10 0.00 0.00 0.00 0.00 0.00]  sum 1.00  p 1.00
+  [0.24 0.38 0.07 0.12 0.19 0.00 0.00 0.00 0.00]  sum 1.00  p 2.00
+  [0.00 0.10 0.12 0.03 0.06 0.70 0.00 0.00 0.00]  sum 1.00  p 3.00
+local-p: weights of 4 target words over 9 source words
+  [0.00 0.00 0.15 0.04 0.08 0.02 0.00 0.00 0.00]  sum 0.28  p 3.86
+  [0.00 0.00 0.12 0.17 0.07 0.12 0.00 0.00 0.00]  sum 0.47  p 3.53
+  [0.00 0.00 0.06 0.22 0.24 0.06 0.00 0.00 0.00]  sum 0.58  p 3.19
+  [0.00 0.06 0.27 0.09 0.10 0.00 0.00 0.00 0.00]  sum 0.52  p 2.84
+norm of the gradient of v_p: 1.0721
+multiply-adds a target word, n = 512, w = 10
+       S      global       local
+      10       10240       10240
+      20       20480       20480
+      50       51200       21504
+     100      102400       21504
+    1000     1024000       21504
+   10000    10240000       21504
+*/
