@@ -11,7 +11,6 @@
 #include "models/drawing.h"
 #include "models/translate.h"
 #include "tensor/format.h"
-#include "tensor/ops/index.h"
 #include "tensor/ops/unary.h"
 #include "tensor/ops/view.h"
 

@@ -98,6 +98,7 @@ std::string sentences(const AttentionPicture& picture) {
     text += fmt::format("Row: the word that looks, in the decoder the {}. Column: the word looked at. ",
                         row_title(picture, Axes::cross));
   const std::size_t averaged = count([](const Map& m) { return m.head == 0 && m.heads > 1; });
+  if (count([](const Map& m) { return m.head > 0 || m.heads > 1; }) == 0) return text.substr(0, text.find_last_not_of(' ') + 1);
   if (averaged == 0) return text + "No heads were averaged.";
   if (averaged < picture.maps.size()) return text + "Heads were averaged where the label says so.";
   return text + fmt::format("Each weight is the mean over {} heads.", first.heads);

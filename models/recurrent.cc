@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/recurrent.h"
 
+#include "autograd/trace.h"
 #include "nn/init.h"
 #include "tensor/format.h"
 #include "tensor/ops/softmax.h"
@@ -93,7 +94,8 @@ Step RecurrentModel::step(const Tensor& tokens, DecodingState& base, Want want) 
   Tensor weights;
   const Variable y = decode(embed(reshape(tokens, {1, rows})), state, want == Want::weights ? &weights : nullptr);   // [1, R, d]
   if (weights.defined()) step.attention.push_back({AttentionMap::Kind::cross, 0, weights});
-  step.log_probabilities = log_softmax(logits(select(y, 0, 0)).value());                          // [R, V]
+  const Variable z = trace("logits", "z = W x + b, a number for each word", logits(select(y, 0, 0)), {.columns = Along::vocabulary});
+  step.log_probabilities = log_softmax(z.value());                                                // [R, V]
   return step;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/recurrent_decoder.h"
 
+#include "autograd/trace.h"
 #include "tensor/format.h"
 #include "tensor/ops/binary.h"
 #include "tensor/ops/index.h"
@@ -125,19 +126,20 @@ Variable BahdanauDecoder::operator()(const Variable& inputs, DecoderState& state
     Variable a_t = select(a, 0, t);
     if (options.readout_state == ReadoutState::previous) states.push_back(s.h);
     if (attention) {
-      const Variable query = reshape(s.h, {R, 1, options.width});                                 // s_{t-1}
+      const Variable query = trace("query", "s of the step before", reshape(s.h, {R, 1, options.width}));   // s_{t-1}
       contexts.push_back(reshape(look(*attention, query, state, weights ? &rows[std::size_t(t)] : nullptr), {R, options.memory_width}));
       a_t = input_block(cell.weight_ih, contexts.back(), E, {}, a_t);
     }
     s = cell.step(a_t, s);
+    s.h = trace("state", attention ? "s = cell([E y; c], s of the step before)" : "s = cell([E y; c of the sentence], s of the step before)", s.h);
     if (options.readout_state == ReadoutState::current) states.push_back(s.h);
   }
   if (weights && attention) *weights = concat(rows, 1);
   Variable y = attention ? readout_context(stack(contexts)) : readout_context(state.context);      // [T, R, 2l], [R, 2l]
   y = readout_state(stack(states), {.residual = attention ? readout_embed(inputs, {.residual = y}) : readout_embed(inputs) + y});
-  if (options.readout == Readout::tanh) return tanh(y);
-  if (options.readout == Readout::linear) return y;
-  return max(reshape(y, {T, y.size(1), options.readout_width, 2}), {-1});                          // of neighbouring pairs
+  if (options.readout == Readout::tanh) return trace("readout", "t = tanh(U s + V E y + C c)", tanh(y));
+  if (options.readout == Readout::linear) return trace("readout", "t = U s + V E y + C c", y);
+  return trace("readout", "t_k = max of neighbours of U s + V E y + C c", max(reshape(y, {T, y.size(1), options.readout_width, 2}), {-1}));
 }
 
 // ---- Luong ----------------------------------------------------------------------------------------------------------
@@ -152,6 +154,8 @@ const LuongDecoder::Options& checked(const Scope& scope, const LuongDecoder::Opt
   check<Error>(!o.input_feeding || o.attention != "none", "decoder: input feeding without attention");
   return o;
 }
+
+constexpr std::string_view kState = "h = cell(E y, h of the step before), of the top layer";
 
 }  // namespace
 
@@ -192,8 +196,9 @@ Variable LuongDecoder::operator()(const Variable& inputs, DecoderState& state, T
   if (!options.input_feeding && !(attention && attention->looks_back())) {
     RecurrentLayers::Output read = layers(permute(inputs, {1, 0, 2}), {}, state.layers);
     state.layers = std::move(read.states);
-    if (!attention) return permute(read.outputs, {1, 0, 2});
-    return permute(attend(read.outputs, state, weights), {1, 0, 2});
+    const Variable h = trace("state", kState, read.outputs);                                       // [R, T, n]
+    if (!attention) return permute(h, {1, 0, 2});
+    return permute(attend(h, state, weights), {1, 0, 2});
   }
   std::vector<Tensor> rows(weights ? std::size_t(T) : 0);
   std::vector<Variable> outputs;
@@ -209,7 +214,7 @@ Variable LuongDecoder::operator()(const Variable& inputs, DecoderState& state, T
       layer = recurrent_cell(options.unit, x, layer, w.weight_hh, w.bias_hh);
       x = layer.h;
     }
-    const Variable h = reshape(x, {R, 1, options.width});
+    const Variable h = trace("state", kState, reshape(x, {R, 1, options.width}));
     outputs.push_back(reshape(attend(h, state, weights ? &rows[std::size_t(t)] : nullptr), {R, options.width}));
     if (options.input_feeding) state.feed = outputs.back();
   }
@@ -219,7 +224,8 @@ Variable LuongDecoder::operator()(const Variable& inputs, DecoderState& state, T
 
 // h [R, T, n] -> h~ = tanh(W_c [c; h])   [R, T, n]
 Variable LuongDecoder::attend(const Variable& h, DecoderState& state, Tensor* weights) const {
-  return (*attn_out)(concat({look(*attention, h, state, weights), h}, 2), {.activation = Activation::tanh});
+  const Variable joined = trace("joined", "[c; h], the context and the state", concat({look(*attention, h, state, weights), h}, 2));
+  return trace("attentional", "h~ = tanh(W_c [c; h])", (*attn_out)(joined, {.activation = Activation::tanh}));
 }
 
 }  // namespace heed

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/recurrent_encoder.h"
 
+#include "autograd/trace.h"
 #include "tensor/ops/index.h"
 #include "tensor/ops/view.h"
 
@@ -38,6 +39,7 @@ Encoded RecurrentEncoder::operator()(const Embedding& embedding, double p, const
   Encoded out{.states = read.outputs, .mask = Mask::lengths(source.lengths), .last = {}, .backward = {}};
   const Index directions = layers.directions(), M = directions * options.width;
   if (order.defined()) out.states = reshape(index_select(reshape(out.states, {B * S, M}), 0, order), {B, S, M});
+  out.states = trace("memory", "h_j, the encoder's states: what the decoder looks at", out.states, {.rows = Along::source});
   for (Index k = 0; k < options.layers; ++k) out.last.push_back(read.states[std::size_t(k * directions)]);
   if (options.bidirectional) out.backward = read.states.back().h;
   return out;

@@ -2,10 +2,13 @@
 #include "models/translate.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "autograd/trace.h"
 #include "models/drawing.h"
 #include "tensor/format.h"
 #include "tensor/ops/loss.h"
+#include "tensor/ops/reduce.h"
 
 namespace heed {
 
@@ -59,16 +62,48 @@ std::vector<std::vector<Translation>> translate(const Run& run, const Seq2Seq& m
   return results;
 }
 
-AttentionPicture attention_picture(const Run& run, const Seq2Seq& model, const Example& example) {
+namespace {
+
+// Which word a row of weights belongs to: Luong et al. 2015, footnote 14.
+std::string row_note(const RunConfig& c) {
+  if (c.model == "transformer" || c.attention == "none" || c.attention == "mean") return {};
+  if (c.attention == "location") return "A location score aims at the word being written: its row aligns that word.";
+  if (c.decoder == "bahdanau") return "The row looks from the state that had read all words but the last one, to write its word.";
+  return "A content score looks from the state that has just read the word before: its row may align that word instead of the one written.";
+}
+
+// |s - p| <= w; the nearest position for w = 0
+AttentionPicture::Window window_around(double p, Index w) {
+  if (w == 0) p = std::max(0.0, std::nearbyint(p));
+  return {Index(std::ceil(p - double(w))), Index(std::floor(p + double(w)))};
+}
+
+}  // namespace
+
+AttentionPicture attention_picture(const Run& run, const Seq2Seq& model, const Example& example, AttentionPicture::Rows rows) {
   std::vector<AttentionMap> maps;
+  std::vector<AttentionPicture::Window> windows;                                      // of a local attention, one a row
   const Index only[] = {0};
-  model.features(make_batch({&example, 1}, only, run.target.vocabulary.pad, start_symbol(run.config, run.target.vocabulary)), &maps);
+  const std::int32_t start = start_symbol(run.config, run.target.vocabulary);
+  {
+    const Trace trace;
+    model.features(make_batch({&example, 1}, only, run.target.vocabulary.pad, start), &maps);
+    for (const Trace::Entry& entry : trace.entries())
+      if (entry.name == "position" && run.config.window)
+        for (const double p : to(entry.value, DType::f64).contiguous().to_vector<double>()) windows.push_back(window_around(p, *run.config.window));
+  }
   const auto words = [](const Vocabulary& vocabulary, const std::vector<std::int32_t>& ids) {
     std::vector<std::string> out;
     for (const std::int32_t id : ids) out.push_back(vocabulary.piece(id));
     return out;
   };
-  AttentionPicture picture{.source = words(run.source.vocabulary, example.source), .target = words(run.target.vocabulary, example.target), .gold = example.links};
+  AttentionPicture picture{.source = words(run.source.vocabulary, example.source), .target = words(run.target.vocabulary, example.target), .note = row_note(run.config), .gold = example.links, .rows = rows};
+  std::vector<std::string> read = picture.target;                                     // <s> y_1 ..
+  read.insert(read.begin(), run.target.vocabulary.piece(start));
+  read.pop_back();
+  if (rows == AttentionPicture::Rows::input)
+    for (auto* links : {&picture.gold.sure, &picture.gold.possible})
+      for (Link& link : *links) ++link.target;
   for (const AttentionMap& map : maps) {
     using enum AttentionMap::Kind;
     const auto axes = map.kind == cross     ? AttentionPicture::Axes::cross
@@ -78,11 +113,13 @@ AttentionPicture attention_picture(const Run& run, const Seq2Seq& model, const E
     const Index heads = w.rank() == 4 ? w.size(1) : 1;
     for (Index h = 0; h < heads; ++h) {
       AttentionPicture::Map one{.weights = to(w.rank() == 4 ? w(0, h) : w(0), DType::f32).to_vector<float>(), .axes = axes, .layer = int(map.layer) + 1, .head = int(h) + 1, .heads = int(heads)};
-      if (axes == AttentionPicture::Axes::decoder_self) {                             // its positions hold what has been read: <s> y_1 ..
-        one.columns = picture.target;
-        one.columns.insert(one.columns.begin(), run.target.vocabulary.piece(run.target.vocabulary.bos));
-        one.columns.pop_back();
+      if (axes == AttentionPicture::Axes::decoder_self) one.columns = read;            // its positions hold what has been read
+      if (w.rank() == 3) {                                                            // of a recurrent decoder
+        one.layer = one.head = 0;
+        one.label = fmt::format("{} attention, {} decoder", run.config.attention, run.config.decoder);
       }
+      if (axes == AttentionPicture::Axes::cross && rows == AttentionPicture::Rows::input) one.rows = read;
+      if (axes == AttentionPicture::Axes::cross && windows.size() == example.target.size()) one.windows = windows;
       picture.maps.push_back(std::move(one));
     }
   }
@@ -101,6 +138,22 @@ AttentionPicture last_cross_attention(const AttentionPicture& picture) {
   if (heads.size() > 1) last.maps.push_back(mean_map(heads));
   else last.maps = heads;
   return last;
+}
+
+std::vector<Tensor> cross_attention_weights(const Run& run, const Seq2Seq& model, std::span<const Example> examples) {
+  std::vector<Tensor> weights(examples.size());
+  for (const std::vector<Index>& rows : BatchSampler(examples, {.tokens = 1024}, Key(Seed{0})).by_length()) {
+    std::vector<AttentionMap> maps;
+    model.features(make_batch(examples, rows, run.target.vocabulary.pad, start_symbol(run.config, run.target.vocabulary)), &maps);
+    std::erase_if(maps, [](const AttentionMap& map) { return map.kind != AttentionMap::Kind::cross; });
+    if (maps.empty()) return {};
+    const Tensor last = to(maps.back().weights, DType::f32), all_heads = last.rank() == 4 ? mean(last, {1}) : last;   // [B, T, S]
+    for (std::size_t b = 0; b < rows.size(); ++b) {
+      const Example& example = examples[std::size_t(rows[b])];
+      weights[std::size_t(rows[b])] = all_heads(Index(b), Slice{0, Index(example.target.size())}, Slice{0, Index(example.source.size())}).clone();
+    }
+  }
+  return weights;
 }
 
 std::vector<double> negative_log_likelihoods(const Run& run, const Seq2Seq& model, std::span<const Example> examples) {

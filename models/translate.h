@@ -33,10 +33,15 @@ std::vector<std::vector<Translation>> translate(const Run& run, const Seq2Seq& m
 // Search over ids that end in eos.
 SearchOptions search_options(const Run& run, SearchOptions options = {});
 
-// Teacher-forced attention of every layer and head; both sides end in eos, which is drawn as a word.
-AttentionPicture attention_picture(const Run& run, const Seq2Seq& model, const Example& example);
+// Teacher-forced attention of every layer and head; both sides end in eos, which is drawn as a word. Rows::input names each row of a
+// cross-attention for the word that was read before it, and moves the gold links there. Local attentions have their windows.
+AttentionPicture attention_picture(const Run& run, const Seq2Seq& model, const Example& example, AttentionPicture::Rows rows = AttentionPicture::Rows::predicted);
 // The mean over the heads of the last cross-attention only.
 AttentionPicture last_cross_attention(const AttentionPicture& picture);
+
+// Teacher-forced weights of the last cross-attention, the mean over its heads: f32 [T, S] for each example, eos counted on both sides;
+// row t is that which predicts target word t. Empty where the model has no attention.
+std::vector<Tensor> cross_attention_weights(const Run& run, const Seq2Seq& model, std::span<const Example> examples);
 
 // -log P(target | source) of each example, eos counted, without smoothing.
 std::vector<double> negative_log_likelihoods(const Run& run, const Seq2Seq& model, std::span<const Example> examples);

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "examples/cli/dataset.h"
 #include "examples/cli/model.h"
 #include "examples/cli/progress.h"
 #include "tensor/file.h"
@@ -35,6 +36,27 @@ AttentionPicture cross_attention(const AttentionPicture& picture, bool heads) {
   return out;
 }
 
+// The links of this pair in the data that the run was trained with; none where it is not there or its links count other tokens.
+Alignment links_in_data(const Run& run, const Example& example) {
+  if (run.config.data.empty()) return {};
+  try {
+    if (!has_links(run.config)) return {};
+    for (const char* part : {"test", "dev", "train"})
+      for (const Pair& pair : read_part(run.config, part).pairs)
+        if (!pair.links.sure.empty() && encode(run.source, pair.source) == example.source && encode(run.target, pair.target) == example.target) return pair.links;
+  } catch (const Error&) {                         // the data is gone, or is not what it was
+  }
+  return {};
+}
+
+Alignment links_of(const std::string& text, const Example& example) {
+  const Alignment links{parse_links(text), {}};
+  for (const Link& link : links.sure)
+    if (link.source + 1 >= Index(example.source.size()) || link.target + 1 >= Index(example.target.size()))
+      throw Mistake(fmt::format("a link points outside: {}-{} in --links; {} source and {} target words, from 0", link.source, link.target, example.source.size() - 1, example.target.size() - 1));
+  return links;
+}
+
 }  // namespace
 
 int attention(std::span<const std::string> words) {
@@ -42,6 +64,7 @@ int attention(std::span<const std::string> words) {
   Manner manner;
   std::string source, target, out;
   bool all = false, numbers = false;
+  std::string align_to = "predicted", links;
   Syntax syntax{.command = "attention",
                 .usage = "--run RUN --source TEXT [--target TEXT] [--out FILE.svg|.html|.txt]",
                 .about = "Draws where a model looks: for each word of the translation the weights of the source words.",
@@ -50,6 +73,8 @@ int attention(std::span<const std::string> words) {
                            std::vector<Option>{{.name = "source", .value = &source, .takes = "TEXT", .help = "the sentence", .heading = "Picture"},
                                                {.name = "target", .value = &target, .takes = "TEXT", .help = "its translation; else what the model says"},
                                                {.name = "out", .value = &out, .takes = "FILE", .help = "ending in .svg, .html (every layer and head to choose from) or .txt; else the terminal"},
+                                               {.name = "align-to", .value = &align_to, .takes = "NAME", .help = "a row is named for the word it predicts, or the word that was read for it", .choices = {"predicted", "input"}, .standard = "predicted"},
+                                               {.name = "links", .value = &links, .takes = "TEXT", .help = "gold links \"0-0 1-2\", source-target from 0, drawn over it; else those of the run's data, where it has the pair"},
                                                {.name = "all", .value = &all, .help = "SVG and text: self-attention as well; the page has it always"},
                                                {.name = "numbers", .value = &numbers, .help = "SVG: print the weights into the cells"},
                                                {.name = "quiet", .value = &manner.quiet, .help = "no notes on standard error", .heading = "Output"}}};
@@ -60,8 +85,9 @@ int attention(std::span<const std::string> words) {
   check_required(source, "source", "the sentence to translate");
   const Ready model = ready(run_flags, manner.quiet);
   const Run& run = model.run;
-  const Example example = sentence_pair(model, source, target);
-  AttentionPicture picture = attention_picture(run, model.model(), example);
+  Example example = sentence_pair(model, source, target);
+  example.links = links.empty() ? links_in_data(run, example) : links_of(links, example);
+  AttentionPicture picture = attention_picture(run, model.model(), example, align_to == "input" ? AttentionPicture::Rows::input : AttentionPicture::Rows::predicted);
   if (last_cross_attention(picture).maps.empty()) throw Mistake(fmt::format("no attention over the source: --run {}; one trained with attention", run_flags.run));
   picture.title = decode(run.source, example.source) + " → " + decode(run.target, example.target);
   picture.numbers = numbers;

@@ -23,6 +23,7 @@ constexpr Command kCommands[] = {
     {"score", "BLEU, chrF and exact match of a file against references", score},
     {"attention", "draw where a model looks: SVG, HTML or text", attention},
     {"explain", "one decode step: every value with its formula, and its gradient", explain},
+    {"compare", "train a model with each attention; one table of cost and quality", compare},
     {"inspect", "what a run, a checkpoint or any .safetensors holds", inspect},
     {"trace", "every module's output for one sentence into a file", trace},
     {"diff", "the first and the largest difference of two files of tensors", diff},

@@ -74,6 +74,7 @@ int inspect(std::span<const std::string> words);
 int explain(std::span<const std::string> words);
 int trace(std::span<const std::string> words);
 int diff(std::span<const std::string> words);
+int compare(std::span<const std::string> words);
 int check_gradients(std::span<const std::string> words);
 
 }  // namespace heed::cli

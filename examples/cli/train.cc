@@ -73,6 +73,12 @@ void compare(RunConfig& stored, RunConfig asked, std::span<const std::string> na
   leave_only(stored, kLimits, wanted);
 }
 
+int finish(Training& training) {
+  const int code = training.run();
+  if (code == 0) training.result();
+  return code;
+}
+
 int resume(const Asked& asked, const Syntax& syntax, const Given& given, RunConfig& config) {
   Run run = open_run(asked.out);
   std::vector<std::string> names;
@@ -84,7 +90,7 @@ int resume(const Asked& asked, const Syntax& syntax, const Given& given, RunConf
   if (run.config.threads) set_threads(int(*run.config.threads));
   const RunConfig changed = run.config;
   Training training(std::move(run), read_dataset(changed), asked.manner);
-  return training.resume() ? training.run() : 0;
+  return training.resume() ? finish(training) : 0;
 }
 
 }  // namespace
@@ -117,7 +123,7 @@ int train(std::span<const std::string> words) {
   Run run = make_run(asked.out, config, data);
   Training training(std::move(run), std::move(data), asked.manner);
   training.begin();
-  return training.run();
+  return finish(training);
 }
 
 }  // namespace heed::cli

@@ -373,6 +373,25 @@ void Training::draw_attention() {
   }
 }
 
+int train_run(const RunConfig& config, const std::string& path, Dataset data, Manner manner) {
+  if (!fs::exists(join(path, "config.json"))) {
+    Run run = make_run(path, config, data);
+    Training training(std::move(run), std::move(data), manner);
+    training.begin();
+    return training.run();
+  }
+  Run run = open_run(path);
+  RunConfig wanted = config;
+  const std::vector<Option> now = options(wanted), before = options(run.config);
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    if (may_change(now[i].name)) std::visit([&]<class T>(T* value) { *value = *std::get<T*>(now[i].value); }, before[i].value);
+    else if (!is_absent(now[i]) && value_text(now[i]) != value_text(before[i]))
+      throw Mistake(fmt::format("contradicts the run: --{} {}, stored in {} is {}; the stored value, or another --out", now[i].name, value_text(now[i]), path, value_text(before[i])));
+  }
+  Training training(std::move(run), std::move(data), manner);
+  return training.resume() ? training.run() : 0;
+}
+
 // ---- what is kept ---------------------------------------------------------------------------------------------------
 
 template <class F> bool Training::written(F&& f) {
@@ -426,7 +445,6 @@ void Training::end(std::string_view reason) {
   });
   progress_.finish();
   if (!kept || saved_ != step()) throw Fault(full_);
-  result();
 }
 
 void Training::result() const {

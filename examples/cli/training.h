@@ -24,6 +24,7 @@ class Training {
   void begin();                                    // makes the directory
   bool resume();                                   // from the newest checkpoint that is whole; false: the training is finished
   int run();                                       // the exit code
+  void result() const;                             // a line on standard output
 
  private:
   // What decides how the training goes on, beside weights and trainer; in every checkpoint.
@@ -55,7 +56,6 @@ class Training {
   void show();
   int stopped();
   void end(std::string_view reason);
-  void result() const;
   template <class F> bool written(F&& f);
 
   Run run_;
@@ -82,5 +82,8 @@ class Training {
   double shown_loss_ = 0, speed_ = 0;
   std::chrono::steady_clock::time_point start_;
 };
+
+// Trains the run of this config in a directory, or goes on with what is there; 0 where it is finished. Mistake where another is there.
+int train_run(const RunConfig& config, const std::string& path, Dataset data, Manner manner);
 
 }  // namespace heed::cli

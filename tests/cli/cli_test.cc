@@ -2,6 +2,7 @@
 // The commands of `heed`, run for real on small data from another working directory.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <regex>
 #include <sstream>
@@ -48,7 +49,7 @@ TEST_CASE("cli: help") {
   CHECK(none.out.find("heed train --data reverse-data --out reverse") != none.out.npos);
   CHECK(call("--help").out == none.out);
   CHECK(call("--version").out == "heed " HEED_VERSION "\n");
-  for (const char* command : {"data", "train", "translate", "evaluate", "score", "attention", "explain", "trace", "diff", "inspect", "check-gradients"}) {
+  for (const char* command : {"data", "train", "translate", "evaluate", "score", "attention", "explain", "compare", "trace", "diff", "inspect", "check-gradients"}) {
     const Result help = call(std::string(command) + " --help");
     CHECK(help.code == 0);
     CHECK(help.err.empty());
@@ -209,6 +210,67 @@ TEST_CASE("cli: trace and diff") {
   const Result unmatched = call("diff a.safetensors b.safetensors");
   CHECK(unmatched.code == 1);
   CHECK(unmatched.out == "x: f32 [2] and f32 [1, 2]\nonly in a.safetensors: y\nonly in b.safetensors: z\n1 tensors, 1 numbers: the same\n");
+}
+
+TEST_CASE("cli: compare") {
+  const std::string command = "compare --data data --attention none,additive,general,transformer --out compared --epochs 1 --width 16 --layers 1 --heads 2 --feed-forward 32 --seeds 2 --bucket 3";
+  const Result first = call(command);
+  REQUIRE_MESSAGE(first.code == 0, first.err);
+  const std::vector<std::string> table = lines_of(first.out);
+  CHECK(table[0].starts_with("attention "));
+  CHECK(table[1].starts_with("none "));
+  CHECK(table[4].starts_with("transformer "));
+  CHECK(first.out.find("BLEU by source words (sentences), test\n") != first.out.npos);
+  CHECK(text_of(small().folder / "compared/table.txt") == first.out);
+  for (const char* file : {"bleu.svg", "length.svg"}) CHECK(text_of(small().folder / (std::string("compared/") + file)).starts_with("<svg"));
+  const std::vector<std::string> csv = lines_of(text_of(small().folder / "compared/table.csv"));
+  CHECK(csv.size() == 9);
+  CHECK(csv[0].starts_with("attention,seed,parameters,width,"));
+  const auto all = nlohmann::json::parse(call(command + " --json --quiet").out);
+  REQUIRE(all.size() == 8);
+  const double wanted = all[0]["parameters"];
+  for (const auto& one : all) {
+    CHECK(std::abs(one["parameters"].get<double>() / wanted - 1) < 0.25);        // of models this small a step of the width is much
+    CHECK(one["dev_loss"].get<double>() > 0);
+    CHECK(one["entropy"].is_null() == (one["name"] == "none"));
+  }
+  // What is finished is kept; a lost table is made again from the runs, without training.
+  const std::string before = listing(small().folder / "compared");
+  const Result again = call(command);
+  CHECK(again.out == first.out);
+  CHECK(again.err.find("general, seed 2 (7 of 8): width ") != again.err.npos);
+  CHECK(again.err.find("update") == again.err.npos);
+  fs::remove(small().folder / "compared/general-1.json");
+  CHECK(call(command + " --quiet").code == 0);
+  const Result other = call(command + " --dropout 0.3");
+  CHECK(other.code == 2);
+  CHECK(other.err.find("contradicts the run: --dropout 0.3, stored in compared/none-1 is 0.1") != other.err.npos);
+}
+
+TEST_CASE("cli: attention of recurrent models") {
+  CHECK(call("data reverse --out rev --symbols 5 --max-length 6 --train 200 --dev 20 --test 20").code == 0);
+  for (const char* options : {"--model gru --attention additive", "--model lstm --attention location", "--model gru --attention local-p --window 1"}) {
+    INFO(options);
+    fs::remove_all(small().folder / "look");
+    const Result trained = call(std::string("train --data rev --out look --width 16 --steps 5 --quiet ") + options);
+    REQUIRE_MESSAGE(trained.code == 0, trained.err);
+    std::istringstream pair(lines_of(text_of(small().folder / "rev/test.tsv")).at(0));
+    std::string source, target, links;
+    std::getline(pair, source, '\t'), std::getline(pair, target, '\t'), std::getline(pair, links, '\t');
+    const std::string sentence = "--source '" + source + "' --target '" + target + "'";
+    CHECK(call("attention --run look " + sentence + " --out look.svg --quiet").code == 0);
+    const std::string svg = text_of(small().folder / "look.svg");
+    CHECK(svg.find("target word being written") != svg.npos);
+    CHECK((svg.find("gold link, sure") != svg.npos) == !links.empty());
+    CHECK((svg.find("window of local attention") != svg.npos) == (std::string(options).find("local-") != std::string::npos));
+    CHECK((svg.find("aims at the word being") != svg.npos) == (std::string(options).find(" location") != std::string::npos));
+    const Result read = call("attention --run look " + sentence + " --align-to input --quiet");
+    CHECK(read.out.find("target word just read") != read.out.npos);
+    CHECK(read.out.find("\n") != read.out.npos);
+    CHECK(call("attention --run look --source '1 2' --target '2 1' --links '0-1 1-0' --out own.html --quiet").code == 0);
+    CHECK(call("explain --run look --source '1 2' --step 2 --target '2 1'").out.find("  dL ") != std::string::npos);
+    CHECK(call("trace --run look --source '1 2' --out look.safetensors --quiet").code == 0);
+  }
 }
 
 TEST_CASE("cli: inspect") {

@@ -90,10 +90,10 @@ TEST_CASE("explain: gradients of the scores are those of the loss") {
     const auto wanted = std::size_t(example.target[1]);
     CHECK(*x.loss == doctest::Approx(std::log(norm) - logits[wanted]).epsilon(1e-5));
     for (std::size_t k = 0; k < logits.size(); ++k) CHECK(gradient[k] == doctest::Approx(std::exp(logits[k]) / norm - (k == wanted)).epsilon(1e-4));
-    // de = α ⊙ (dα - Σ_k α_k dα_k): of the softmax alone, so where nothing else follows it
+    // de = α ⊙ (dα - Σ_k α_k dα_k), where a softmax makes the weights and nothing else follows it
     const Explanation::Value &scores = value_of(x, "scores"), &weights = value_of(x, "weights");
     REQUIRE(scores.gradient.defined());
-    if (weights.gradient.defined() && options.find("local-p") == options.npos) {
+    if (weights.gradient.defined() && options.find("local-p") == options.npos && options.find("sparsemax") == options.npos) {
       const std::vector<double> a = numbers(weights.value), da = numbers(weights.gradient), de = numbers(scores.gradient);
       double mean = 0;
       for (std::size_t s = 0; s < a.size(); ++s) mean += a[s] * da[s];

@@ -1,0 +1,462 @@
+// SPDX-License-Identifier: Apache-2.0
+// `heed compare`: models that differ in their attention alone, trained alike, in one table.
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <numeric>
+
+#include <nlohmann/json.hpp>
+
+#include "attention/attend.h"
+#include "examples/cli/dataset.h"
+#include "examples/cli/model.h"
+#include "examples/cli/quality.h"
+#include "examples/cli/stop.h"
+#include "examples/cli/training.h"
+#include "models/chart.h"
+#include "models/cost.h"
+#include "models/drawing.h"
+#include "models/metrics.h"
+#include "models/recurrent_config.h"
+#include "models/translate.h"
+#include "tensor/context.h"
+#include "tensor/file.h"
+#include "tensor/format.h"
+
+namespace heed::cli {
+namespace fs = std::filesystem;
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::string_view kTransformerOnly[] = {"heads", "feed-forward", "attention-dropout", "activation-dropout", "norm", "final-norm", "positions", "tie"};
+constexpr std::string_view kRecurrentOnly[] = {"decoder", "window", "input-feeding", "reverse-source", "one-direction", "gru-form", "readout", "readout-state", "start-state", "bridge", "context", "start"};
+constexpr std::string_view kLocalOnly[] = {"window"};
+constexpr std::size_t kTrainSample = 1000;         // pairs of the training data on which its loss is measured again, without dropout
+
+bool among(std::span<const std::string_view> names, std::string_view name) { return std::ranges::find(names, name) != names.end(); }
+
+struct Asked {
+  std::string names, out, split = "test", model = "gru";
+  Index seeds = 1, bucket = 5;
+  Manner manner;
+};
+
+struct Entry {
+  std::string name;
+  RunConfig config;
+  Index parameters = 0;
+};
+
+struct Result {
+  std::string name;
+  Index seed = 0, width = 0, parameters = 0, steps = 0;
+  double multiply_adds = 0, step_ms = NAN, train_loss = NAN, dev_loss = NAN, bleu = NAN, exact = NAN;
+  double aer_predicted = NAN, aer_input = NAN, entropy = NAN;
+  struct Bucket { Index above, up_to, sentences; double bleu; };
+  std::vector<Bucket> buckets;
+};
+
+// ---- what is trained ------------------------------------------------------------------------------------------------
+
+std::vector<std::string> listed(const std::string& text) {
+  std::vector<std::string> names;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', at), text.size());
+    std::string name = text.substr(at, comma - at);
+    std::ranges::replace(name, '_', '-');
+    if (name.empty()) throw Mistake(fmt::format("an empty name: --attention {}; names with commas between them", in_quotes(text)));
+    if (std::ranges::find(names, name) != names.end()) throw Mistake(fmt::format("given twice: {} in --attention {}; each name once", name, text));
+    names.push_back(std::move(name));
+    at = comma + 1;
+  }
+  return names;
+}
+
+// The options of `heed train` as they go for one of the models.
+RunConfig config_of(const std::string& name, const Asked& asked, const Given& given) {
+  const bool transformer = name == "transformer";
+  RunConfig config = default_config(transformer ? name : asked.model);
+  config.steps = {};
+  if (!given.contains("steps") && !given.contains("epochs") && !given.contains("minutes")) config.epochs = 10;
+  if (given.contains("batch-tokens")) config.batch_sentences = {};
+  if (given.contains("batch-sentences")) config.batch_tokens = {};
+  Given mine;
+  for (const auto& [flag, values] : given) {
+    if (transformer ? among(kRecurrentOnly, flag) : among(kTransformerOnly, flag)) continue;
+    if (among(kLocalOnly, flag) && !name.starts_with("local")) continue;
+    if (flag != "attention" && flag != "model") mine.emplace(flag, values);
+  }
+  set_options({.command = "compare", .usage = "", .about = "", .options = options(config)}, mine);
+  if (transformer) return config;
+  const bool plain = name == "none" || name == "cho" || name == "sutskever";
+  config.attention = plain ? "none" : name;
+  if (plain && name != "none") config.decoder = name;
+  if (name == "none" && config.decoder == "auto" && asked.model == "gru" && config.context == "auto") config.decoder = "cho", config.context = "both_ends";
+  return config;
+}
+
+Index parameters_of(const RunConfig& config, Index source_words, Index target_words) {
+  Parameters parameters(Seed{1});
+  make_model(config, parameters.root(), source_words, target_words);
+  return parameters.count();
+}
+
+// The width that brings the model nearest to `wanted` parameters, which grow with it.
+void match(Entry& entry, Index wanted, Index source_words, Index target_words) {
+  const Index unit = entry.config.model == "transformer" ? 2 * entry.config.heads : 4;
+  const auto count = [&](Index units) {
+    entry.config.width = units * unit;
+    return parameters_of(entry.config, source_words, target_words);
+  };
+  Index low = 1, high = 1;                         // count(low) <= wanted < count(high), if it starts so
+  while (count(high) <= wanted && high * unit < 16384) low = high, high *= 2;
+  while (high - low > 1) {
+    const Index middle = (low + high) / 2;
+    (count(middle) <= wanted ? low : high) = middle;
+  }
+  const Index below = count(low), above = count(high);
+  entry.parameters = count(std::abs(above - wanted) < std::abs(wanted - below) ? high : low);
+}
+
+// ---- one model ------------------------------------------------------------------------------------------------------
+
+// Milliseconds of an update, without the evaluations.
+double step_milliseconds(const std::string& run) {
+  const std::string text = read_file((fs::path(run) / "metrics.jsonl").string());
+  double seconds = 0, evaluations = 0, steps = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const auto json = nlohmann::json::parse(text.substr(at, end - at), nullptr, false);
+    at = end + 1;
+    if (!json.is_object() || !json.contains("timing") || !json.contains("step")) continue;
+    steps = json["step"].get<double>();
+    seconds = json["timing"].value("seconds", 0.0);
+    evaluations += json["timing"].value("evaluation", 0.0);
+  }
+  return steps > 0 ? 1000 * (seconds - evaluations) / steps : NAN;
+}
+
+double mean_loss(const Run& run, const Seq2Seq& model, std::span<const Example> examples) {
+  const std::vector<double> losses = negative_log_likelihoods(run, model, examples);
+  double tokens = 0;
+  for (const Example& example : examples) tokens += double(example.target.size());
+  return std::accumulate(losses.begin(), losses.end(), 0.0) / tokens;
+}
+
+void add_alignment(Result& result, const Run& run, const Seq2Seq& model, std::span<const Example> examples) {
+  const std::vector<Tensor> weights = cross_attention_weights(run, model, examples);
+  if (weights.empty()) return;
+  result.entropy = attention_numbers(weights).row_entropy;
+  std::vector<std::vector<Link>> predicted, input;
+  std::vector<Alignment> gold;
+  bool any = false;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const Index T = weights[i].size(0), S = weights[i].size(1);
+    predicted.push_back(attention_links(weights[i](Slice{0, T - 1}, Slice{0, S - 1})));   // row t: the word it predicts
+    input.push_back(attention_links(weights[i](Slice{1, T}, Slice{0, S - 1})));           // row t + 1: the word it has read
+    gold.push_back(examples[i].links);
+    any |= !examples[i].links.sure.empty();
+  }
+  if (!any) return;
+  result.aer_predicted = alignment_score(predicted, gold).error_rate;
+  result.aer_input = alignment_score(input, gold).error_rate;
+}
+
+// Nothing where a signal came.
+std::optional<Result> evaluate(const Entry& entry, Index seed, const Run& run, const Asked& asked) {
+  const LoadedModel loaded = load_model(run);
+  const Seq2Seq& model = *loaded.model;
+  Result result{.name = entry.name, .seed = seed, .width = run.config.width, .parameters = loaded.parameters->count(), .steps = best_step(run).value_or(0), .buckets = {}};
+  Dataset data = read_dataset(run.config);
+  const Examples examples = make_examples(run, data);
+  result.train_loss = mean_loss(run, model, std::span(examples.train).first(std::min(kTrainSample, examples.train.size())));
+  result.dev_loss = mean_loss(run, model, examples.dev);
+  result.step_ms = step_milliseconds(run.path);
+
+  const Corpus corpus = read_part(run.config, asked.split);
+  const std::vector<Example> test = heed::make_examples(corpus, run.source, run.target, {.max_length = run.config.max_length, .links = has_links(run.config)});
+  if (test.empty()) throw Mistake(fmt::format("no pair is short enough: {}; at most {} words", corpus.name, run.config.max_length));
+  double source_words = 0, target_words = 0;
+  for (const Example& example : test) source_words += double(example.source.size()), target_words += double(example.target.size());
+  result.multiply_adds = multiply_adds_per_word(run.config, *loaded.parameters, source_words / double(test.size()), target_words / double(test.size()));
+
+  std::vector<std::string> hypotheses, references;
+  std::vector<Index> lengths;
+  Index exact = 0;
+  constexpr std::size_t kBlock = 256;
+  for (std::size_t first = 0; first < test.size(); first += kBlock) {
+    if (stop_signal()) return {};
+    std::vector<std::string> lines;
+    for (std::size_t i = first; i < std::min(test.size(), first + kBlock); ++i) lines.push_back(corpus.pairs[std::size_t(test[i].pair)].source);
+    for (const auto& best : heed::translate(run, model, lines)) {
+      const Example& example = test[hypotheses.size()];
+      const std::vector<std::string> wanted = run.target.tokenizer.tokens(corpus.pairs[std::size_t(example.pair)].target);
+      exact += best[0].tokens == wanted;
+      hypotheses.push_back(token_line(best[0].tokens));
+      references.push_back(token_line(wanted));
+      lengths.push_back(Index(example.source.size()) - 1);
+    }
+  }
+  const BleuOptions tokens{.tokenizer = BleuTokenizer::none};
+  result.bleu = bleu(hypotheses, single_references(references), tokens).score;
+  result.exact = 100 * double(exact) / double(test.size());
+  for (const LengthBucket& bucket : bleu_by_length(lengths, hypotheses, single_references(references), asked.bucket, tokens))
+    result.buckets.push_back({bucket.above, bucket.up_to, bucket.segments, bucket.bleu.score});
+  add_alignment(result, run, model, test);
+  return result;
+}
+
+// ---- results in files -----------------------------------------------------------------------------------------------
+
+Json number(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
+
+Json to_json(const Result& r) {
+  Json json{{"name", r.name}, {"seed", r.seed}, {"width", r.width}, {"parameters", r.parameters}, {"best_step", r.steps}, {"multiply_adds_per_word", number(r.multiply_adds)},
+            {"step_ms", number(r.step_ms)}, {"train_loss", number(r.train_loss)}, {"dev_loss", number(r.dev_loss)}, {"bleu", number(r.bleu)}, {"exact", number(r.exact)},
+            {"aer_predicted", number(r.aer_predicted)}, {"aer_input", number(r.aer_input)}, {"entropy", number(r.entropy)}, {"bleu_by_length", Json::array()}};
+  for (const Result::Bucket& b : r.buckets) json["bleu_by_length"].push_back({{"above", b.above}, {"up_to", b.up_to}, {"sentences", b.sentences}, {"bleu", number(b.bleu)}});
+  return json;
+}
+
+// What decides a result besides the run: the run's own options, and how it is evaluated.
+Json key_of(const RunConfig& config, const Asked& asked) {
+  Json json{{"split", asked.split}, {"bucket", asked.bucket}};
+  RunConfig copy = config;
+  for (const Option& option : options(copy)) json[std::string(option.name)] = value_text(option);
+  for (const char* name : {"threads", "save-every", "keep", "if-full"}) json.erase(name);
+  return json;
+}
+
+// A finished result of the same key, or nothing.
+std::optional<Result> read_result(const std::string& file, const Json& key) {
+  if (!fs::exists(file)) return {};
+  const Json json = Json::parse(read_file(file), nullptr, false);
+  if (!json.is_object() || !json.contains("key") || json["key"] != key || !json.contains("result")) return {};
+  try {
+    const Json& j = json["result"];
+    const auto real = [&](const char* name) { return j.at(name).is_null() ? NAN : j.at(name).get<double>(); };
+    Result r{.name = j.at("name"), .seed = j.at("seed"), .width = j.at("width"), .parameters = j.at("parameters"), .steps = j.at("best_step"), .multiply_adds = real("multiply_adds_per_word"),
+             .step_ms = real("step_ms"), .train_loss = real("train_loss"), .dev_loss = real("dev_loss"), .bleu = real("bleu"), .exact = real("exact"),
+             .aer_predicted = real("aer_predicted"), .aer_input = real("aer_input"), .entropy = real("entropy"), .buckets = {}};
+    for (const Json& b : j.at("bleu_by_length")) r.buckets.push_back({b.at("above"), b.at("up_to"), b.at("sentences"), b.at("bleu").is_null() ? NAN : b.at("bleu").get<double>()});
+    return r;
+  } catch (const nlohmann::json::exception&) {
+    return {};
+  }
+}
+
+// ---- the table ------------------------------------------------------------------------------------------------------
+
+struct Column {
+  std::string_view title, csv;
+  double (*value)(const Result&);
+  int digits;
+};
+constexpr Column kColumns[] = {
+    {"parameters", "parameters", [](const Result& r) { return double(r.parameters); }, -1},
+    {"width", "width", [](const Result& r) { return double(r.width); }, -1},
+    {"mult-adds/word", "multiply_adds_per_word", [](const Result& r) { return r.multiply_adds; }, -1},
+    {"ms/step", "step_ms", [](const Result& r) { return r.step_ms; }, 1},
+    {"train loss", "train_loss", [](const Result& r) { return r.train_loss; }, 4},
+    {"dev loss", "dev_loss", [](const Result& r) { return r.dev_loss; }, 4},
+    {"BLEU", "bleu", [](const Result& r) { return r.bleu; }, 2},
+    {"exact %", "exact", [](const Result& r) { return r.exact; }, 1},
+    {"AER predicted", "aer_predicted", [](const Result& r) { return r.aer_predicted; }, 3},
+    {"AER input", "aer_input", [](const Result& r) { return r.aer_input; }, 3},
+    {"entropy", "entropy", [](const Result& r) { return r.entropy; }, 3},
+};
+
+struct Group {                                     // the seeds of a name
+  std::string name;
+  std::vector<Result> results;
+  double mean(auto&& value) const {
+    double sum = 0;
+    for (const Result& r : results) sum += value(r);
+    return sum / double(results.size());
+  }
+  // Standard deviation of the seeds, 0 for one.
+  double spread(auto&& value) const {
+    const double m = mean(value);
+    double sum = 0;
+    for (const Result& r : results) sum += (value(r) - m) * (value(r) - m);
+    return results.size() > 1 ? std::sqrt(sum / double(results.size() - 1)) : 0;
+  }
+  double bucket(const Result::Bucket& which) const {
+    return mean([&](const Result& r) {
+      for (const Result::Bucket& b : r.buckets)
+        if (b.above == which.above) return b.bleu;
+      return double(NAN);
+    });
+  }
+};
+
+std::string cell(double value, double spread, int digits) {
+  if (!std::isfinite(value)) return "-";
+  if (digits < 0) return drawing::number(std::round(value));
+  return spread > 0 ? fmt::format("{:.{}f} ±{:.{}f}", value, digits, spread, digits) : fmt::format("{:.{}f}", value, digits);
+}
+
+std::string aligned(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<int> wide;
+  for (const auto& row : rows)
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      wide.resize(std::max(wide.size(), row.size()));
+      wide[i] = std::max(wide[i], drawing::columns(row[i]));
+    }
+  std::string out;
+  for (const auto& row : rows) {
+    std::string line = row[0] + std::string(std::size_t(wide[0] - drawing::columns(row[0])), ' ');
+    for (std::size_t i = 1; i < row.size(); ++i) line += "  " + drawing::pad_left(row[i], wide[i]);
+    out += line + "\n";
+  }
+  return out;
+}
+
+std::string text_table(std::span<const Group> groups, const Asked& asked) {
+  std::vector<std::vector<std::string>> rows{{"attention"}}, lengths{{"attention"}};
+  for (const Column& column : kColumns) rows[0].push_back(std::string(column.title));
+  const std::vector<Result::Bucket>& buckets = groups[0].results[0].buckets;
+  for (const auto& b : buckets) lengths[0].push_back(fmt::format("{} to {} ({})", b.above + 1, b.up_to, b.sentences));
+  for (const Group& group : groups) {
+    rows.push_back({group.name});
+    for (const Column& column : kColumns) rows.back().push_back(cell(group.mean(column.value), group.spread(column.value), column.digits));
+    lengths.push_back({group.name});
+    for (const auto& b : buckets) lengths.back().push_back(cell(group.bucket(b), 0, 2));
+  }
+  return aligned(rows) + fmt::format("\nBLEU by source words (sentences), {}\n", asked.split) + aligned(lengths);
+}
+
+std::string csv_table(std::span<const Group> groups) {
+  std::string out = "attention,seed";
+  for (const Column& column : kColumns) out += fmt::format(",{}", column.csv);
+  const std::vector<Result::Bucket>& buckets = groups[0].results[0].buckets;
+  for (const auto& b : buckets) out += fmt::format(",bleu_{}_to_{}", b.above + 1, b.up_to);
+  out += "\n";
+  for (const Group& group : groups)
+    for (const Result& r : group.results) {
+      out += fmt::format("{},{}", r.name, r.seed);
+      for (const Column& column : kColumns) out += "," + (std::isfinite(column.value(r)) ? fmt::format("{}", column.value(r)) : "");
+      for (const auto& b : buckets) out += "," + (std::isfinite(Group{r.name, {r}}.bucket(b)) ? fmt::format("{}", Group{r.name, {r}}.bucket(b)) : "");
+      out += "\n";
+    }
+  return out;
+}
+
+void write_tables(std::span<const Group> groups, const Asked& asked) {
+  const auto path = [&](const char* name) { return (fs::path(asked.out) / name).string(); };
+  write_file_atomically(path("table.txt"), text_table(groups, asked));
+  write_file_atomically(path("table.csv"), csv_table(groups));
+  const std::string seeds = asked.seeds > 1 ? fmt::format(" Means of {} seeds; whiskers: one standard deviation to each side.", asked.seeds) : "";
+  std::vector<std::string> names;
+  for (const Group& group : groups) names.push_back(group.name);
+  const auto series = [&](std::string name, auto value) {
+    Bars::Series made{.name = std::move(name)};
+    for (const Group& group : groups) made.values.push_back(group.mean(value)), made.spread.push_back(group.spread(value));
+    if (asked.seeds == 1) made.spread.clear();
+    return made;
+  };
+  write_file_atomically(path("bleu.svg"), bars_svg({.title = "BLEU by attention", .caption = "The same data, order of data and budget; widths chosen so that all have nearly as many parameters." + seeds,
+                                                    .value_title = "BLEU on " + asked.split, .groups = names, .series = {series("", [](const Result& r) { return r.bleu; })}}));
+  if (std::ranges::any_of(groups, [](const Group& g) { return std::isfinite(g.results[0].aer_predicted); }))
+    write_file_atomically(path("alignment.svg"),
+                          bars_svg({.title = "Alignment error rate by attention",
+                                    .caption = "One link a target word, the largest weight of its row: of the row that predicts the word, or of the row after it, which has read it. Lower is better." + seeds,
+                                    .value_title = "alignment error rate", .groups = names,
+                                    .series = {series("row that predicts the word", [](const Result& r) { return r.aer_predicted; }), series("row that has read it", [](const Result& r) { return r.aer_input; })}}));
+  Curves::Panel panel{.title = "BLEU on " + asked.split};
+  for (const Group& group : groups) {
+    Curves::Series line{.name = group.name};
+    for (const auto& b : groups[0].results[0].buckets) line.x.push_back(double(b.above + b.up_to + 1) / 2), line.y.push_back(group.bucket(b));
+    panel.series.push_back(std::move(line));
+  }
+  write_file_atomically(path("length.svg"), curves_svg({.title = "BLEU by the length of the source", .caption = fmt::format("Buckets of {} words; each point stands at the middle of its bucket.", asked.bucket), .x_title = "source words", .panels = {panel}}));
+}
+
+}  // namespace
+
+int compare(std::span<const std::string> words) {
+  Asked asked;
+  RunConfig shown;
+  std::vector<Option> training;
+  for (const Option& option : options(shown))
+    if (option.name != "attention" && option.name != "model" && option.name != "init") training.push_back(option);
+  const Syntax syntax{.command = "compare",
+                      .usage = "--data DIR --attention NAME,NAME,.. --out DIR [--seeds N] [options of heed train]",
+                      .about = "Trains a model with each attention, on the same data with the same seed and budget and as nearly the same number of parameters as widths allow: "
+                               "the first has --width, the others the width that comes nearest. One table: text, CSV, bars. What is finished is kept: the same command again goes on after an interruption.",
+                      .example = "heed compare --data phrases-data --attention none,additive,dot,general,transformer --epochs 10 --out compared",
+                      .options = std::vector<Option>{{.name = "attention", .value = &asked.names, .takes = "NAMES", .help = "any of `heed train --attention`, transformer, and without attention none, cho, sutskever", .heading = "Comparison"},
+                                                     {.name = "out", .value = &asked.out, .takes = "DIR", .help = "runs NAME-SEED, table.txt, table.csv, bleu.svg, length.svg, alignment.svg"},
+                                                     {.name = "seeds", .value = &asked.seeds, .takes = "N", .help = "models of each: --seed, --seed + 1, ..", .low = 1, .high = 1000, .standard = "1"},
+                                                     {.name = "model", .value = &asked.model, .takes = "NAME", .help = "the recurrent cells", .choices = {"rnn", "lstm", "gru"}, .standard = "gru"},
+                                                     {.name = "split", .value = &asked.split, .takes = "NAME", .help = "NAME.tsv on which BLEU and alignment are measured", .standard = "test"},
+                                                     {.name = "bucket", .value = &asked.bucket, .takes = "N", .help = "source words to a bucket of BLEU by length", .low = 1, .high = 1e6, .standard = "5"}} +
+                                 training + options(asked.manner)};
+  Given given;
+  if (!read(syntax, words, given)) return 0;
+  set_options(syntax, given);
+  check_required(asked.names, "attention", "names of attentions with commas between them");
+  check_required(asked.out, "out", "a directory for the runs and the table");
+  if (shown.threads) set_threads(int(*shown.threads));
+
+  std::vector<Entry> entries;
+  for (const std::string& name : listed(asked.names)) {
+    entries.push_back({name, config_of(name, asked, given)});
+    check_config(entries.back().config);
+    settle(entries.back().config);
+  }
+  const Dataset data = read_dataset(entries[0].config);
+  read_part(entries[0].config, asked.split);
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const Run sized = make_run("", entries[i].config, data);
+    const Index source_words = sized.source.vocabulary.size(), target_words = sized.target.vocabulary.size();
+    if (i == 0) entries[0].parameters = parameters_of(entries[0].config, source_words, target_words);
+    else match(entries[i], entries[0].parameters, source_words, target_words);
+  }
+  std::error_code ignored;
+  if (fs::exists(asked.out, ignored) && !fs::is_directory(asked.out)) throw Mistake(fmt::format("no directory: --out {}; the name of a directory", asked.out));
+  fs::create_directories(asked.out);
+
+  const auto say = [&](const std::string& line) { if (!asked.manner.quiet) note(line); };
+  std::vector<Group> groups;
+  for (const Entry& entry : entries) groups.push_back({entry.name, {}});
+  const Index first_seed = shown.seed, total = Index(entries.size()) * asked.seeds;
+  for (Index k = 0; k < asked.seeds; ++k)
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      Entry entry = entries[i];
+      entry.config.seed = first_seed + k;
+      const std::string run_path = (fs::path(asked.out) / fmt::format("{}-{}", entry.name, entry.config.seed)).string(), file = run_path + ".json";
+      const Json key = key_of(entry.config, asked);
+      std::optional<Result> result = read_result(file, key);
+      const std::string title = fmt::format("{}, seed {} ({} of {}): width {}, {} parameters", entry.name, entry.config.seed, k * Index(entries.size()) + Index(i) + 1, total, entry.config.width, drawing::number(double(entry.parameters)));
+      say(title + (result ? ", done before" : ""));
+      if (!result) {
+        if (const int code = train_run(entry.config, run_path, data, asked.manner); code != 0) {
+          say("finished models are kept; the same command goes on");
+          return code;
+        }
+        const StopSignals signals;
+        result = evaluate(entry, entry.config.seed, open_run(run_path), asked);
+        if (!result) return 128 + stop_signal();
+        write_file_atomically(file, Json{{"key", key}, {"result", to_json(*result)}}.dump(1) + "\n");
+      }
+      groups[i].results.push_back(std::move(*result));
+      std::vector<Group> finished;
+      for (const Group& group : groups)
+        if (!group.results.empty()) finished.push_back(group);
+      write_tables(finished, asked);
+    }
+  if (asked.manner.json) {
+    Json all = Json::array();
+    for (const Group& group : groups)
+      for (const Result& r : group.results) all.push_back(to_json(r));
+    print(all.dump() + "\n");
+  } else {
+    print(text_table(groups, asked));
+  }
+  return 0;
+}
+
+}  // namespace heed::cli

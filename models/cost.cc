@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/cost.h"
+
+#include <algorithm>
+
+namespace heed {
+namespace {
+
+bool has(std::string_view path, std::string_view part) { return path.find(part) != path.npos; }
+
+// Rows that a matrix is multiplied with.
+double rows(std::string_view path, double S, double T) {
+  if (has(path, "multihead_attn.in_proj")) return (T + 2 * S) / 3;                        // queries; keys and values
+  if (path.starts_with("encoder.") || has(path, ".encoder.") || has(path, "key_proj")) return S;
+  if (path.starts_with("init.") || has(path, "bridge.") || has(path, "decoder.init.")) return 1;
+  return T;
+}
+
+}  // namespace
+
+double multiply_adds_per_word(const RunConfig& c, const Parameters& parameters, double S, double T) {
+  double work = 0, memory = 0, hidden = 0;
+  for (const auto& item : parameters.items()) {
+    const Shape& shape = item->variable.shape();
+    if (shape.rank() == 2 && item->multiplied) work += double(shape.numel()) * rows(item->path, S, T);
+    if (has(item->path, "attention.key_proj.weight")) hidden = double(shape[0]);
+    if (item->path.ends_with("attn_out.weight")) memory = double(shape[1] - shape[0]);    // [n, M + n]
+    if (item->path.ends_with("readout.context.weight")) memory = double(shape[1]);        // [2l, M]
+  }
+  const double d = double(c.width);
+  if (c.model == "transformer") {
+    work += double(c.layers) * (2 * S * S * d + T * (T + 1) * d + 2 * S * T * d);
+  } else if (c.attention != "none") {
+    const double seen = c.attention.starts_with("local") ? std::min(S, 2 * double(c.window.value_or(10)) + 1) : S;
+    const bool looks = c.attention != "location" && c.attention != "mean";
+    work += T * seen * (memory + (looks ? std::max(hidden, hidden == 0 ? memory : 0) : 0));
+  }
+  return work / std::max(T, 1.0);
+}
+
+}  // namespace heed

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/cost.h"
+
+#include <doctest/doctest.h>
+
+#include "tests/every_model.h"
+
+using namespace heed;
+
+namespace {
+
+double cost(const std::string& flags, double S, double T) {
+  const SmallModel small(flags);
+  return multiply_adds_per_word(small.run.config, *small.parameters, S, T);
+}
+
+}  // namespace
+
+TEST_CASE("cost: a Transformer by hand") {
+  // One layer, d = F = 16, V = 8, S = T = 1. A layer of the encoder: 4 d² + 2 d F = 1536; of the decoder: 8 d² + 2 d F = 2560; output: d V = 128.
+  // Attention over one word: 2 d in each of encoder, decoder, between them = 96.
+  CHECK(cost("--layers 1 --heads 2", 1, 1) == doctest::Approx(1536 + 2560 + 128 + 96));
+  // Keys and values of the memory, 2 d² of the decoder's 8 d², belong to the source words.
+  const double more = cost("--layers 1 --heads 2", 2, 1) - cost("--layers 1 --heads 2", 1, 1);
+  CHECK(more == doctest::Approx(1536 + 2 * 256 + 2 * 16 * 3 + 2 * 16));
+}
+
+TEST_CASE("cost: recurrent models") {
+  // Bahdanau, n = E = 16, M = 32, A = 16, l = 8, V = 8, S = T = 1:
+  //   encoder 2 · 48 · 32 = 3072, U h 512 a source word; W s 256, cell 48 · (48 + 16) = 3072, readout 16 · (16 + 16 + 32) = 1024, output 64;
+  //   W_s once 256; score 16 and sum 32 for each source word
+  CHECK(cost("--model gru --attention additive", 1, 1) == doctest::Approx(3072 + 512 + 256 + 3072 + 1024 + 64 + 256 + 16 + 32));
+  CHECK(cost("--model gru --attention additive", 2, 1) - cost("--model gru --attention additive", 1, 1) == doctest::Approx(3072 + 512 + 48));
+  // A local attention costs the same for every length beyond its window, but for reading the words.
+  const auto growth = [](const std::string& flags) { return (cost(flags, 60, 1) - cost(flags, 50, 1)) / 10; };
+  CHECK(growth("--model lstm --attention general") - growth("--model lstm --attention local-m --window 3") == doctest::Approx(16 + 16));
+  CHECK(cost("--model gru --attention none --decoder cho", 9, 9) < cost("--model gru --attention additive", 9, 9));
+}
