@@ -80,3 +80,10 @@ int main() {
   write_file_atomically("13_bottleneck.svg", curves_svg(curves));
   fmt::print("\ndrawn: 13_bottleneck.svg\n");
 }
+
+/* Output:
+letters       1    2    3    4    5    6    7    8    9   10   11   12
+none        100  100  100  100   80   66   38   20    4   10    2    0
+additive    100  100  100  100   98   94   92   94   84   84   82   80
+drawn: 13_bottleneck.svg
+*/

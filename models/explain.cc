@@ -36,7 +36,7 @@ bool is_inside_encoder(std::string_view path) { return ("." + std::string(path) 
 Tensor reduced(const Tensor& x, const Trace::Axes& axes, Index head) {
   const Tensor one = (axes.heads ? select(x, 1, head - 1) : x).contiguous();
   const Index n = one.rank() > 0 ? one.size(-1) : 1, m = n > 0 ? one.numel() / n : 0;
-  return axes.rows == Along::units && m == 1 ? reshape(one, {n}) : reshape(one, {m, n});
+  return m == 1 && axes.rows != Along::source ? reshape(one, {n}) : reshape(one, {m, n});
 }
 
 // A projection whose output is that of the module around it.
@@ -62,7 +62,9 @@ Explanation explain(const Run& run, const Seq2Seq& model, const Example& example
   Explanation out{.source = pieces(run.source.vocabulary, example.source), .read = pieces(words, read), .step = options.step, .steps = steps, .values = {}, .top = {}};
   out.wanted = words.piece(example.target[std::size_t(options.step) - 1]);
 
-  // What happens in the encoder once, and in this step.
+  // What happens in the encoder once, and in this step; from the sentence on, so that every score depends on a parameter.
+  std::optional<Tape> tape;
+  if (options.backward) tape.emplace(evaluating);
   std::vector<Trace::Entry> once, now;
   std::unique_ptr<DecodingState> state;
   const std::vector<std::vector<std::int32_t>> source{example.source};
@@ -75,8 +77,6 @@ Explanation explain(const Run& run, const Seq2Seq& model, const Example& example
   for (std::size_t t = 0; t + 1 < read.size(); ++t) step(read[t], Want::context);
   Tensor log_probabilities;                                                                       // [1, V]
   {
-    std::optional<Tape> tape;
-    if (options.backward) tape.emplace(evaluating);
     const Trace trace;
     log_probabilities = step(read.back(), Want::weights);
     if (options.backward) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lesson 14: how much of the gradient reaches a word that was read long ago. A layer reads 60 words; the loss depends on its last
+// Lesson 9: how much of the gradient reaches a word that was read long ago. A layer reads 60 words; the loss depends on its last
 // state alone, or on what attention gathers with it. Through d steps an RNN multiplies d Jacobians, an LSTM adds to a cell, a GRU
 // keeps 1 - z of its state; attention has a path of one step to every word.          Hochreiter et al. 2001; Bahdanau et al. 2015
 #include <cmath>
@@ -55,8 +55,8 @@ int main() {
     for (std::size_t d = 0; d < values.size(); ++d) line.x.push_back(double(d)), line.y.push_back(std::log10(values[d]));
     curves.panels[0].series.push_back(line);
   }
-  write_file_atomically("14_vanishing_gradients.svg", curves_svg(curves));
-  fmt::print("drawn: 14_vanishing_gradients.svg\n");
+  write_file_atomically("09_vanishing_gradients.svg", curves_svg(curves));
+  fmt::print("drawn: 09_vanishing_gradients.svg\n");
 }
 
 /* Output:
@@ -66,5 +66,5 @@ lstm                4e-01    1e-01    4e-02    4e-03    7e-05    1e-06
 gru                 7e-01    5e-02    4e-03    3e-05    2e-09    2e-13
 rnn + attention     2e-01    5e-02    5e-02    5e-02    5e-02    6e-02
 gru + attention     6e-02    4e-02    4e-02    4e-02    4e-02    4e-02
-drawn: 14_vanishing_gradients.svg
+drawn: 09_vanishing_gradients.svg
 */
