@@ -39,7 +39,7 @@ MultiHeadAttention::MultiHeadAttention(Scope scope, Options options)
       path(scope.path()) {
   const Index d = options.width, key_width = options.key_width ? options.key_width : d;
   if (key_width == d) {
-    in_proj_weight = scope.parameter("in_proj_weight", {3 * d, d}, options.init ? stacked(3, options.init) : xavier_uniform());
+    in_proj_weight = scope.parameter("in_proj_weight", {3 * d, d}, !options.init ? xavier_uniform() : options.packed_init ? options.init : stacked(3, options.init));
   } else {
     const Initializer init = options.init ? options.init : xavier_uniform();
     q_proj_weight = scope.parameter("q_proj_weight", {d, d}, init);

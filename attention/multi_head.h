@@ -18,7 +18,8 @@ struct MultiHeadAttention {
     double dropout = 0;            // on the weights: none in the paper
     bool bias = true;
     Index key_width = 0;           // of the memory, when it is not `width`
-    Initializer init = {};         // of every d x d projection; default PyTorch's: Xavier over the packed matrix
+    Initializer init = {};         // of every d x d projection; default PyTorch's: Xavier over the packed matrix, U(±1/√d) for the output's
+    bool packed_init = false;      // `init` over the packed [3d, d] matrix instead of over each of the three
   };
   MultiHeadAttention(Scope scope, Options options);   // ShapeError unless width is a multiple of heads
 

@@ -75,6 +75,7 @@ std::vector<Option> table(RunConfig& c) {
       {.name = "final-norm", .value = &c.final_norm, .takes = "NAME", .help = "after the last layer; auto: with --norm pre only", .choices = {"auto", "always"}},
       {.name = "positions", .value = &c.positions, .takes = "NAME", .help = "how a word knows its place", .choices = position_names()},
       {.name = "tie", .value = &c.tie, .takes = "NAME", .help = "shared tables: target and output; all three (one vocabulary)", .choices = {"none", "output", "all"}},
+      {.name = "qkv-init", .value = &c.qkv_init, .takes = "NAME", .help = "Xavier start of each projection, or of the packed three (PyTorch)", .choices = {"separate", "packed"}},
 
       {.name = "attention", .value = &c.attention, .takes = "NAME", .help = attention_help(), .heading = "Recurrent models"},
       {.name = "decoder", .value = &c.decoder, .takes = "NAME", .help = "order of a step: bahdanau looks from the previous state, luong from the new one; cho, sutskever: without attention", .choices = {"auto", "bahdanau", "luong", "cho", "sutskever"}},
@@ -273,7 +274,8 @@ std::unique_ptr<Seq2Seq> make_transformer(const RunConfig& c, Scope scope, Index
                                 .attention_dropout = c.attention_dropout,
                                 .activation_dropout = c.activation_dropout,
                                 .norm = c.norm == "pre" ? NormAt::before : NormAt::after,
-                                .final_norm = c.final_norm == "always" ? FinalNorm::always : FinalNorm::automatic};
+                                .final_norm = c.final_norm == "always" ? FinalNorm::always : FinalNorm::automatic,
+                                .packed_qkv_init = c.qkv_init == "packed"};
   return std::make_unique<TranslationModel>(scope, TranslationModel::Options{.source_vocabulary = source_vocabulary,
                                                                              .target_vocabulary = target_vocabulary,
                                                                              .core = core,

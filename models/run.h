@@ -41,7 +41,7 @@ struct RunConfig {
   std::string model = "transformer";
   Index layers = 2, width = 128, heads = 4, feed_forward = 256;
   double dropout = 0.05, attention_dropout = 0, activation_dropout = 0;
-  std::string norm = "post", final_norm = "auto", positions = "sinusoidal", tie = "none";
+  std::string norm = "post", final_norm = "auto", positions = "sinusoidal", tie = "none", qkv_init = "separate";
 
   // recurrent models; auto becomes what the others ask for
   std::string attention = "auto", decoder = "auto", gru_form = "auto", readout = "auto", readout_state = "auto", start_state = "auto", bridge = "auto", context = "auto";

@@ -13,7 +13,7 @@ namespace heed {
 namespace {
 
 MultiHeadAttention::Options attention_options(const TransformerOptions& o) {
-  return {.width = o.width, .heads = o.heads, .dropout = o.attention_dropout, .bias = o.bias, .init = o.packed_qkv_start ? Initializer() : xavier_uniform()};
+  return {.width = o.width, .heads = o.heads, .dropout = o.attention_dropout, .bias = o.bias, .init = xavier_uniform(), .packed_init = o.packed_qkv_init};
 }
 
 FeedForward::Options feed_forward_options(const TransformerOptions& o) {

@@ -24,7 +24,7 @@ struct TransformerOptions {
   FinalNorm final_norm = FinalNorm::automatic;
   double eps = 1e-5;
   bool bias = true;                           // of projections, feed-forward layers and norms, as in PyTorch
-  bool packed_qkv_start = false;              // Xavier over the packed [3d, d] projection, as PyTorch, instead of over each
+  bool packed_qkv_init = false;               // Xavier over the packed [3d, d] projection, as PyTorch, instead of over each
 };
 
 // x = norm1(x + self_attn(x));  x = norm2(x + linear2(act(linear1(x))))                                    [B, S, d]
