@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lesson 16: a score of one's own, written outside of the library: checked, named, combined, trained, drawn, and known to the whole
+// Lesson 15: a score of one's own, written outside of the library: checked, named, combined, trained, drawn, and known to the whole
 // command line. With arguments this program is `heed` and knows one attention more:
-//   16_your_own_score train --data DIR --out RUN --attention nearness
+//   15_your_own_score train --data DIR --out RUN --attention nearness
 #include "attention/attend.h"
 #include "autograd/check.h"
 #include "autograd/ops.h"
