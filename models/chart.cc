@@ -20,6 +20,12 @@ constexpr std::array<std::string_view, 6> kColours = {"#1f62b5", "#e0701a", "#23
 
 std::string_view colour(std::size_t series) { return kColours[series % kColours.size()]; }
 
+// A line's colour and, when all colours are used up, its dashes: unlike in every of the first 18 series.
+std::string line_style(std::size_t series) {
+  constexpr std::array<std::string_view, 3> dashes = {"", " stroke-dasharray=\"6 4\"", " stroke-dasharray=\"2 3\""};
+  return fmt::format("stroke=\"{}\"{}", colour(series), dashes[series / kColours.size() % dashes.size()]);
+}
+
 struct Range {
   double low = std::numeric_limits<double>::infinity(), high = -std::numeric_limits<double>::infinity();
   void add(double value) { low = std::min(low, value), high = std::max(high, value); }
@@ -41,7 +47,7 @@ bool finite(const Curves::Series& series, std::size_t i) { return std::isfinite(
 
 // [begin, end) of a series, more points than a plot can show: the mean over every 3 px as a line, least to greatest as a band.
 void draw_dense(Page& page, const Curves::Series& series, std::size_t begin, std::size_t end, const Axis& x, const Axis& y,
-                std::string_view stroke) {
+                std::size_t k) {
   constexpr double kBin = 3;
   std::string mean, above, below;
   while (begin < end) {
@@ -60,25 +66,25 @@ void draw_dense(Page& page, const Curves::Series& series, std::size_t begin, std
     below = at + px(y(range.low)) + " " + below;
     begin = stop;
   }
-  page.add(fmt::format("<polygon points=\"{}{}\" fill=\"{}\" fill-opacity=\"0.25\"/>\n", above, below, stroke));
-  page.add(fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.6\"/>\n", mean, stroke));
+  page.add(fmt::format("<polygon points=\"{}{}\" fill=\"{}\" fill-opacity=\"0.25\"/>\n", above, below, colour(k)));
+  page.add(fmt::format("<polyline points=\"{}\" fill=\"none\" {} stroke-width=\"1.6\"/>\n", mean, line_style(k)));
 }
 
 // A line through the points, broken where one is not finite; single points, and those of a short series, as dots.
-void draw_series(Page& page, const Curves::Series& series, const Axis& x, const Axis& y, std::string_view stroke) {
+void draw_series(Page& page, const Curves::Series& series, const Axis& x, const Axis& y, std::size_t k) {
   const bool dense = double(series.x.size()) > kPlot, dots = series.x.size() <= 60;
   for (std::size_t begin = 0, end; begin < series.x.size(); begin = end + 1) {
     for (end = begin; end < series.x.size() && finite(series, end);) ++end;
     const bool single = end == begin + 1;
-    if (end > begin && !single && dense) draw_dense(page, series, begin, end, x, y, stroke);
+    if (end > begin && !single && dense) draw_dense(page, series, begin, end, x, y, k);
     if (end > begin && !single && !dense) {
       std::string points;
       for (std::size_t i = begin; i < end; ++i) points += px(x(series.x[i])) + "," + px(y(series.y[i])) + " ";
-      page.add(fmt::format("<polyline points=\"{}\" fill=\"none\" stroke=\"{}\" stroke-width=\"1.8\"/>\n", points, stroke));
+      page.add(fmt::format("<polyline points=\"{}\" fill=\"none\" {} stroke-width=\"1.8\"/>\n", points, line_style(k)));
     }
     for (std::size_t i = begin; i < end && (dots || single); ++i)
       page.add(fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"{}\" fill=\"{}\"><title>{}: {} at {}</title></circle>\n",
-                           px(x(series.x[i])), px(y(series.y[i])), single ? "3.2" : "2.3", stroke, escape(series.name),
+                           px(x(series.x[i])), px(y(series.y[i])), single ? "3.2" : "2.3", colour(k), escape(series.name),
                            number(series.y[i]), number(series.x[i])));
   }
 }
@@ -90,7 +96,7 @@ double draw_keys(Page& page, const std::vector<std::string>& keys, double x, dou
     const double wide = 24 + width(keys[k], 11.5);
     if (x + wide > start + limit && x > start) x = start, y += 18;
     if (boxes) page.rect(x, y, 12, 12, fmt::format("fill=\"{}\"", colour(k)));
-    else page.line(x, y + 6, x + 18, y + 6, colour(k), 2.5);
+    else page.add(fmt::format("<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" {} stroke-width=\"2.5\"/>\n", px(x), px(y + 6), px(x + 18), px(y + 6), line_style(k)));
     page.text(x + (boxes ? 18 : 24), y + 10, keys[k], {.size = 11.5});
     x += wide + 16;
   }
@@ -125,7 +131,7 @@ double draw_panel(Page& page, const Curves::Panel& panel, const Axis& x, const T
   }
   for (const double value : x.ticks.values) page.line(x(value), y + high, x(value), y + high + 4, kMuted);
   page.line(x.start, y + high, right, y + high, kMuted);
-  for (std::size_t s = 0; s < panel.series.size(); ++s) draw_series(page, panel.series[s], x, vertical, colour(s));
+  for (std::size_t s = 0; s < panel.series.size(); ++s) draw_series(page, panel.series[s], x, vertical, s);
   if (!any) page.text(x.start + x.length / 2, y + high / 2 + 4, "no values yet", kTick);
   return y + high;
 }

@@ -70,6 +70,16 @@ TEST_CASE("chart: curves") {
   CHECK_THROWS_WITH_AS(curves_svg(curves), "curves_svg: x and y differ in length: \"train loss\" has x [6], y [5]", ShapeError);
 }
 
+TEST_CASE("chart: more series than colours differ in their dashes, in the plot and in its key") {
+  Curves curves;
+  curves.panels = {{"BLEU", {}}};
+  for (int k = 0; k < 13; ++k) curves.panels[0].series.push_back({std::to_string(k), {1, 2}, {double(k), double(k)}});
+  const std::string svg = curves_svg(curves);
+  CHECK(xml_fault(svg) == "");
+  CHECK(count(svg, "stroke-dasharray=\"6 4\"") == 2 * 6);
+  CHECK(count(svg, "stroke-dasharray=\"2 3\"") == 2 * 1);
+}
+
 TEST_CASE("chart: a hundred thousand points make a small picture") {
   Curves curves;
   curves.panels = {{"loss", {{"train loss", {}, {}}}}};
