@@ -173,7 +173,8 @@ void check_near(const Tensor& a, const Tensor& b, double ulp) {
 TEST_CASE("recurrent_layer: fused = definition, several blocks of sentences, widths that fill no panel, every target") {
   for (const U unit : units)
     for (const bool reverse : {false, true})
-      for (const auto& [B, n] : {std::pair<Index, Index>{19, 37}, {3, 70}, {1, 5}}) {
+      for (const auto& size : {std::pair<Index, Index>{19, 37}, {3, 70}, {1, 5}}) {
+        const Index B = size.first, n = size.second;
         CAPTURE(int(unit));
         CAPTURE(n);
         for (const DType dtype : {DType::f64, DType::f32}) {
