@@ -300,8 +300,11 @@ template <class T> double total_of(const Tensor& x) {
 Shape rows_of(const Tensor& x) { return Shape(std::span(x.shape().begin(), std::size_t(x.rank() - 1))); }
 
 // Rows whose logits are made at a time: each chunk reads the weights and their gradient once more, so it holds as many logits as
-// there are weights (at V 15000, d 512: 1.6 times the bare products at 64 rows, 1.2 at 512), at least 1 Mi.
-Index chunk_rows(Index V, Index d) { return (std::max(d, (Index{1} << 20) / std::max<Index>(V, 1)) + 63) / 64 * 64; }
+// there are weights (at V 15000, d 512: 1.6 times the bare products at 64 rows, 1.2 at 512), at least 1 Mi. Chunks are equal.
+Index chunk_rows(Index rows, Index V, Index d) {
+  const Index most = (std::max(d, (Index{1} << 20) / std::max<Index>(V, 1)) + 63) / 64 * 64, chunks = std::max<Index>(1, (rows + most - 1) / most);
+  return std::clamp<Index>(((rows + chunks - 1) / chunks + 63) / 64 * 64, 1, std::max<Index>(rows, 1));
+}
 
 }  // namespace
 
@@ -378,7 +381,7 @@ LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, c
     for (Index row = 0; row < N; ++row)
       if (labels.label[std::size_t(row)] >= 0) active.push_back(row);
     const bool all = labels.count == N, gradient = wants.dx || wants.dweight || wants.dbias;
-    const Index height = std::min(chunk_rows(V, d), std::max<Index>(labels.count, 1));
+    const Index height = chunk_rows(labels.count, V, d);
 
     LinearCrossEntropy out{zeros(rows_of(x), x.dtype()), labels.count, 0, {}, {}, {}};
     const Tensor rows = reshape(x, {N, d}).contiguous(), biases = bias.defined() ? bias.contiguous() : bias;
