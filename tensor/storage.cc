@@ -22,7 +22,8 @@
 namespace heed {
 namespace {
 
-constexpr std::size_t kLine = 64, kHuge = std::size_t{2} << 20, kSmall = kHuge / 4;
+constexpr std::size_t kLine = 64, kHuge = std::size_t{2} << 20, kRoomy = kHuge / 4;
+constexpr std::size_t kSmall = kHuge, kSlab = 8 * kHuge;   // a mapping of its own below kHuge would get no huge page
 
 // Size classes: 8 a doubling from 512 bytes on, so that at most 1/8 of a block is unused.
 constexpr int kClasses = 8 * 40;
@@ -55,7 +56,7 @@ static_assert(sizeof(std::atomic<int>) == sizeof(int));
 struct Allocator {
   std::mutex mutex;
   std::array<void*, kClasses> free{};
-  std::byte* slab = nullptr;   // small blocks are cut from 2-MiB slabs
+  std::byte* slab = nullptr;   // small blocks are cut from slabs
   std::size_t slab_left = 0;
   std::size_t colour = 0;
   bool fill = false;
@@ -91,7 +92,7 @@ Storage::Storage(std::size_t bytes) {
   const int wanted = bytes < most ? class_of(bytes) : kClasses;
   std::lock_guard lock(a.mutex);
   Block* block = nullptr;
-  for (int c = wanted; c < std::min(wanted + (bytes >= kSmall ? 4 : 1), kClasses) && !block; ++c)
+  for (int c = wanted; c < std::min(wanted + (bytes >= kRoomy ? 4 : 1), kClasses) && !block; ++c)
     if (a.free[std::size_t(c)]) {
       block = static_cast<Block*>(a.free[std::size_t(c)]);
       a.free[std::size_t(c)] = block->next;
@@ -102,8 +103,8 @@ Storage::Storage(std::size_t bytes) {
     std::size_t mapped = 0;
     if (wanted < kClasses && bytes < kSmall) {
       if (a.slab_left < room) {
-        std::byte* slab = map(kHuge);
-        if (slab) { a.slab = slab; a.slab_left = kHuge; a.use.reserved += kHuge; ++a.use.system_calls; }
+        std::byte* slab = map(kSlab);
+        if (slab) { a.slab = slab; a.slab_left = kSlab; a.use.reserved += kSlab; ++a.use.system_calls; }
       }
       if (a.slab_left >= room) { raw = a.slab; a.slab += room; a.slab_left -= room; }
     } else if (wanted < kClasses) {
