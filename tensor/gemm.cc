@@ -111,8 +111,9 @@ GemmPlan make_plan(const GemmKernels<T>& kernels, const Product<T>& p, Index mos
   GemmPlan plan{};
   plan.rows = kernels.rows;
   plan.width = (!packed && p.m <= kernels.wide_rows && p.n > 2 * kernels.lanes ? 4 : 2) * kernels.lanes;
-  const bool b_near = p.b_k * Index(sizeof(T)) <= 2048;
-  plan.direct_b = !packed && p.b_column == 1 && (p.m <= 3 * kernels.rows || (p.m <= kTallRows && b_near));
+  const Index b_step = p.b_k * Index(sizeof(T));   // bytes
+  const bool b_near = b_step <= 2048;
+  plan.direct_b = !packed && p.b_column == 1 && (p.m <= 3 * kernels.rows || (p.m <= kTallRows && b_step <= 1024));
   plan.group = 128;   // columns; the source of the next group is fetched meanwhile
   const Index most = plan.direct_b && b_near ? 1024 : std::clamp<Index>(l1 * 2 / 3 / plan.width, 64, 512);
   plan.depth = round_up(divide_up(p.k, divide_up(p.k, most)), 8);
