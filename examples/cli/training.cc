@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "examples/cli/stop.h"
+#include "models/recurrent_config.h"
 #include "models/translate.h"
 #include "nn/checkpoint.h"
 #include "tensor/file.h"
@@ -36,14 +37,27 @@ bool is_identity(std::string_view name) {
   return !may_change(name) && std::find(std::begin(paths), std::end(paths), name) == std::end(paths);
 }
 
+// Elements of the matrices of a model, biases left out; a score with a matrix of each width is assumed.
+double about_parameters(const RunConfig& given, double source_words, double target_words) {
+  RunConfig c = given;
+  const double d = double(c.width), layers = double(c.layers);
+  if (!is_recurrent(c.model)) return layers * (12 * d * d + 4 * d * double(c.feed_forward)) + d * (source_words + 2 * target_words);
+  settle_recurrent(c);
+  const double gates = c.model == "lstm" ? 4 : c.model == "gru" ? 3 : 1;
+  if (c.decoder == "bahdanau" || c.decoder == "cho") {
+    const double ways = c.one_direction || c.context == "every_step" ? 1 : 2;              // W_ih and W_hh; W_ih reads E y and c; W_s, score, readout
+    return (2 * ways * gates + (2 + ways) * gates + 1 + (c.attention == "none" ? 0 : 1 + ways) + 2 + ways) * d * d + d * (source_words + 1.5 * target_words);
+  }
+  return (4 * layers * gates + (c.input_feeding ? gates : 0) + (c.attention == "none" ? 0 : 3)) * d * d + d * (source_words + 2 * target_words);
+}
+
 void check_memory(const Run& run) {
   const RunConfig& c = run.config;
-  const double d = double(c.width), words = double(run.source.vocabulary.size() + 2 * run.target.vocabulary.size());
-  const double parameters = double(c.layers) * (12 * d * d + 4 * d * double(c.feed_forward)) + d * words;
+  const double parameters = about_parameters(c, double(run.source.vocabulary.size()), double(run.target.vocabulary.size()));
   const double bytes = 16 * parameters, memory = double(::sysconf(_SC_PHYS_PAGES)) * double(::sysconf(_SC_PAGESIZE));
   if (bytes > memory)
-    throw Mistake(fmt::format("too large a model: --layers {} --width {} --feed-forward {}; its {:.3g} parameters need {:.0f} GiB to train, this machine has {:.0f} GiB",
-                              c.layers, c.width, c.feed_forward, parameters, bytes / 0x1p30, memory / 0x1p30));
+    throw Mistake(fmt::format("too large a model: --layers {} --width {}{}; its {:.3g} parameters need {:.0f} GiB to train, this machine has {:.0f} GiB", c.layers, c.width,
+                              is_recurrent(c.model) ? "" : fmt::format(" --feed-forward {}", c.feed_forward), parameters, bytes / 0x1p30, memory / 0x1p30));
 }
 
 // Sentences that make a good picture: the first of middling length, else the first of all.

@@ -69,6 +69,7 @@ const Row kRows[] = {
     {"train --data data --out new --schedule cosine --warmup 10 --steps 10", "the warm-up does not end: .*10 updates planned"},
     {"train --data data --out new --schedule cosine --minutes 1", "where does the schedule end: --schedule cosine; give --schedule-steps"},
     {"train --data data --out new --layers 100 --width 65536 --heads 8", "too large a model: .*this machine has [0-9]+ GiB"},
+    {"train --data data --out new --model lstm --layers 100 --width 65536", "too large a model: --layers 100 --width 65536; its 6.88e\\+12 parameters need .*this machine has [0-9]+ GiB"},
     {"translate --run run --beam 0", "out of range: --beam 0; a whole number in \\[1, 1000\\], default 1"},
     {"translate --run run --beam 2 --nbest 3", "more translations than hypotheses: --nbest 3 --beam 2; --beam 3 or more"},
     {"translate --run run --sample --top-p 0", "out of range: --top-p 0; "},

@@ -54,6 +54,8 @@ const std::vector<Kind>& kinds() {
       {"luong local-p", config("lstm", "local-p", "auto", [](RunConfig& c) { c.window = 3, c.layers = 2; })},
       {"luong local-m-concat", config("rnn", "local-m-concat", "auto", [](RunConfig& c) { c.input_feeding = true; })},
       {"luong coverage", config("lstm", "coverage", "luong", [](RunConfig& c) { c.bridge = "linear"; })},
+      {"luong general-sparsemax", config("lstm", "general-sparsemax")},
+      {"bahdanau additive-hard", config("gru", "additive-hard")},
       {"cho", config("gru", "none")},
       {"cho both ends", config("lstm", "none", "cho", [](RunConfig& c) { c.context = "both_ends"; })},
       {"sutskever", config("lstm", "none", "auto", [](RunConfig& c) { c.layers = 3, c.reverse_source = true; })},
@@ -62,6 +64,8 @@ const std::vector<Kind>& kinds() {
 }
 
 std::unique_ptr<Seq2Seq> make(const RunConfig& c, Parameters& parameters) { return make_model(c, parameters.root(), kVocabulary, kVocabulary); }
+
+bool draws(const Kind& kind) { return kind.config.attention.ends_with("-hard"); }   // words at random, while it trains
 
 const CrossEntropyOptions kLoss{.label_smoothing = 0.1, .pad = kPad};
 
@@ -220,6 +224,7 @@ TEST_CASE("recurrent models: ten pairs are learned by heart") {
   const Rows source = random_rows(Key(Seed{1}), 10, 6), target = random_rows(Key(Seed{2}), 10, 6);
   const Batch batch = batch_of(source, target);
   for (const Kind& kind : kinds()) {
+    if (draws(kind)) continue;
     CAPTURE(kind.name);
     RunConfig c = kind.config;
     c.width = 32;
@@ -260,6 +265,7 @@ TEST_CASE("recurrent models: training has the same bits for 1, 2 and 3 threads; 
       if (first.empty()) first = weights;
       CHECK(weights == first);
     });
+    if (draws(kind)) continue;                                       // other draws in other batches
     std::vector<double> norms;
     for (bool split : {false, true}) {
       RunConfig c = kind.config;

@@ -3,8 +3,16 @@
 
 #include <doctest/doctest.h>
 
-#include "nn/checkpoint.h"
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "autograd/tape.h"
+#include "tensor/ops/binary.h"
+#include "tensor/ops/matmul.h"
 #include "tensor/ops/random.h"
+#include "tensor/ops/reduce.h"
+#include "tensor/ops/unary.h"
 #include "tensor/ops/view.h"
 #include "tests/close.h"
 #include "tests/every_target.h"
@@ -73,4 +81,81 @@ TEST_CASE("golden: recurrent cells, PyTorch's and the papers' GRU") {
     if (lstm) outputs["c"] = y.c;
     c.check(tape, outputs, &parameters);
   });
+}
+
+TEST_CASE("recurrent initial values: PyTorch's bounds, the papers', the forget gate's bias") {
+  const Index n = 50;
+  const auto largest = [](const Parameter& p) { return max(abs(p.value())).item(); };
+  {
+    Parameters parameters(Seed{1});
+    const Lstm lstm(parameters.root(), {.in = 30, .width = n, .layers = 2, .forget_bias = 1.5});
+    for (const auto& w : lstm.weights) {
+      for (const Parameter* p : {&w.weight_ih, &w.weight_hh, &w.bias_hh}) {
+        CHECK(largest(*p) <= 1.00001 / std::sqrt(double(n)));
+        CHECK(largest(*p) > 0.9 / std::sqrt(double(n)));
+      }
+      const std::vector<float> bias = w.bias_ih.value().to_vector<float>();               // i, f, g, o
+      for (Index j = 0; j < 4 * n; ++j) CHECK((bias[std::size_t(j)] == 1.5f) == (j / n == 1));
+    }
+    Parameters again(Seed{1});
+    const Lstm plain(again.root(), {.in = 30, .width = n, .layers = 2});                   // nothing else depends on it
+    CHECK(plain.weights[1].weight_hh.value().to_vector<float>() == lstm.weights[1].weight_hh.value().to_vector<float>());
+    CHECK(largest(plain.weights[0].bias_ih) <= 1.00001 / std::sqrt(double(n)));
+  }
+  {                                                                                        // Bahdanau et al. 2014, B.1
+    Parameters parameters(Seed{1}, DType::f64);
+    const GruCell cell(parameters.root(), {.in = 40, .width = n, .form = GruForm::bahdanau, .init = bahdanau_recurrent_init()});
+    CHECK(largest(cell.bias_ih) == 0);
+    const double deviation = std::sqrt(mean(square(cell.weight_ih.value())).item());       // of 6000: relative error of about 1 %
+    CHECK(deviation == doctest::Approx(0.01).epsilon(0.05));
+    for (Index gate = 0; gate < 3; ++gate) {                                               // each gate for itself: U Uᵀ = I
+      const Tensor u = slice(cell.weight_hh.value(), 0, gate * n, (gate + 1) * n);
+      CHECK(worst_absolute(matmul(u, transpose(u)), eye(n, DType::f64)) < 1e-12);
+    }
+  }
+  Parameters parameters(Seed{1});
+  const Lstm lstm(parameters.root(), {.in = 30, .width = n, .init = uniform_recurrent_init(0.08)});   // Sutskever et al. 2014
+  for (const auto& item : parameters.items()) {
+    CHECK(max(abs(item->variable.value())).item() <= 0.080001);
+    CHECK(max(abs(item->variable.value())).item() > 0.07);
+  }
+}
+
+TEST_CASE("recurrent dropout: at the ends and between layers, never on what a state hands on") {
+  const Index B = 4, S = 5, n = 8;
+  const Tensor x = normal(Key(1), {B, S, 8});
+  const auto zero_share = [](const Tensor& y) {
+    const std::vector<float> values = y.to_vector<float>();
+    return double(std::count(values.begin(), values.end(), 0.0f)) / double(values.size());
+  };
+  const auto dropped = [&](double in, double between, double out, Index layers = 2) {
+    return Rnn::Options{.in = 8, .width = n, .layers = layers, .dropout = between, .dropout_in = in, .dropout_out = out};
+  };
+  const auto run = [&](const Rnn::Options& options, bool training) {
+    Parameters parameters(Seed{1});
+    const Rnn net(parameters.root(), options);
+    std::optional<Tape> tape;
+    if (training) tape.emplace(Key{1, 1});
+    return net(constant(x));
+  };
+  const auto plain = run(dropped(0, 0, 0), false);
+  for (const Rnn::Options& options : {dropped(0, 0.5, 0), dropped(0.5, 0, 0), dropped(0, 0, 0.5)})
+    CHECK(equal_bits(run(options, false).outputs.value(), plain.outputs.value()));          // none without a tape that trains
+
+  const auto out = run(dropped(0, 0, 0.5), true);                            // only what is handed out: states are whole
+  CHECK(equal_bits(out.states[1].h.value(), plain.states[1].h.value()));
+  CHECK(zero_share(out.outputs.value()) == doctest::Approx(0.5).epsilon(0.4));
+  const Tensor kept = to(not_equal(out.outputs.value(), 0.0), DType::f32);
+  CHECK(worst_absolute(out.outputs.value(), 2 * plain.outputs.value() * kept) == 0);        // times 1/(1 - p)
+  CHECK(!equal_bits(kept[0][0], kept[0][1]));                                               // a fresh mask each step
+
+  const auto between = run(dropped(0, 0.5, 0), true);                            // the first layer is untouched, the last output whole
+  CHECK(equal_bits(between.states[0].h.value(), plain.states[0].h.value()));
+  CHECK(!equal_bits(between.states[1].h.value(), plain.states[1].h.value()));
+  CHECK(zero_share(between.outputs.value()) == 0);
+  CHECK(equal_bits(run(dropped(0, 0.5, 0, 1), true).outputs.value(), run(dropped(0, 0, 0, 1), true).outputs.value()));   // PyTorch: none with one layer
+
+  const auto in = run(dropped(0.5, 0, 0), true);
+  CHECK(!equal_bits(in.states[0].h.value(), plain.states[0].h.value()));
+  CHECK(zero_share(in.outputs.value()) == 0);
 }
