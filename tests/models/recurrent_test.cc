@@ -13,6 +13,7 @@
 #include "tensor/ops/reduce.h"
 #include "tensor/ops/softmax.h"
 #include "tensor/ops/unary.h"
+#include "tests/close.h"
 #include "tests/every_target.h"
 #include "tests/models/pairs.h"
 
@@ -69,11 +70,6 @@ bool draws(const Kind& kind) { return kind.config.attention.ends_with("-hard"); 
 
 const CrossEntropyOptions kLoss{.label_smoothing = 0.1, .pad = kPad};
 
-double largest_difference(const Tensor& a, const Tensor& b) {
-  const Tensor d = abs(subtract(a, b));
-  return d.numel() == 0 ? 0 : max(d).item();
-}
-
 }  // namespace
 
 TEST_CASE("recurrent models: a later target word changes no earlier feature; padding and company change nothing") {
@@ -88,16 +84,16 @@ TEST_CASE("recurrent models: a later target word changes no earlier feature; pad
     const Tensor before = model->features(batch).value();
     target[0][3] = 4;   // read at position 4
     const Tensor after = model->features(batch_of(source, target)).value();
-    CHECK(largest_difference(before[0](Slice{0, 4}), after[0](Slice{0, 4})) == 0);
-    CHECK(largest_difference(before[0][4], after[0][4]) > 1e-6);
-    CHECK(largest_difference(before[1], after[1]) == 0);
+    CHECK(worst_absolute(before[0](Slice{0, 4}), after[0](Slice{0, 4})) == 0);
+    CHECK(worst_absolute(before[0][4], after[0][4]) > 1e-6);
+    CHECK(worst_absolute(before[1], after[1]) == 0);
 
     const Batch wide = padded(batch, 5);
     for (Index b = 0; b < 3; ++b) {
       const Index T = Index(batch.lengths[b].item());
-      CHECK(largest_difference(model->features(wide).value()[b](Slice{0, T}), before[b](Slice{0, T})) < 1e-12);
+      CHECK(worst_absolute(model->features(wide).value()[b](Slice{0, T}), before[b](Slice{0, T})) < 1e-12);
       const Tensor alone = model->features(batch_of({source[std::size_t(b)]}, {b == 0 ? std::vector<std::int32_t>{5, 6, 7, 8, 9, kEnd} : target[std::size_t(b)]})).value();
-      CHECK(largest_difference(alone[0], before[b](Slice{0, T})) < 1e-12);
+      CHECK(worst_absolute(alone[0], before[b](Slice{0, T})) < 1e-12);
     }
     CHECK(std::abs(model->loss(wide, kLoss).sum.value().item() - model->loss(batch, kLoss).sum.value().item()) < 1e-9);
   }
@@ -148,21 +144,21 @@ TEST_CASE("recurrent models: decoding step by step equals teacher forcing, weigh
     const auto state = model->start(batch.source);
     for (Index t = 0; t < 2; ++t) {
       const Step step = model->step(batch.inputs(all, t).contiguous(), *state, Want::weights);
-      CHECK(largest_difference(step.log_probabilities, forced(all, t)) < 1e-12);
-      if (attends) CHECK(largest_difference(step.attention.at(0).weights(all, 0), maps[0].weights(all, t)) < 1e-12);
+      CHECK(worst_absolute(step.log_probabilities, forced(all, t)) < 1e-12);
+      if (attends) CHECK(worst_absolute(step.attention.at(0).weights(all, 0), maps[0].weights(all, t)) < 1e-12);
     }
     const std::vector<Index> two{2, 2, 0, 0};   // drop sentence 1, exchange the others, two rows each
     state->reorder(two, 2);
     const Step next = model->step(tensor(std::vector<std::int32_t>{5, 4, 6, 7}, {4}), *state, Want::weights);
-    CHECK(largest_difference(next.log_probabilities[0], forced(2, 2)) < 1e-12);
-    CHECK(largest_difference(next.log_probabilities[2], forced(0, 2)) < 1e-12);
-    CHECK(largest_difference(next.log_probabilities[1], forced(2, 2)) > 1e-6);
+    CHECK(worst_absolute(next.log_probabilities[0], forced(2, 2)) < 1e-12);
+    CHECK(worst_absolute(next.log_probabilities[2], forced(0, 2)) < 1e-12);
+    CHECK(worst_absolute(next.log_probabilities[1], forced(2, 2)) > 1e-6);
     const std::vector<Index> rows{0, 0, 3, 2};
     state->reorder(rows, 2);
     const Step last = model->step(tensor(std::vector<std::int32_t>{4, 5, 5, 7}, {4}), *state, Want::weights);
-    CHECK(largest_difference(last.log_probabilities[0], forced(2, 3)) < 1e-12);
-    CHECK(largest_difference(last.log_probabilities[3], forced(0, 3)) < 1e-12);
-    if (attends) CHECK(largest_difference(last.attention.at(0).weights(3, 0), maps[0].weights(0, 3)) < 1e-12);
+    CHECK(worst_absolute(last.log_probabilities[0], forced(2, 3)) < 1e-12);
+    CHECK(worst_absolute(last.log_probabilities[3], forced(0, 3)) < 1e-12);
+    if (attends) CHECK(worst_absolute(last.attention.at(0).weights(3, 0), maps[0].weights(0, 3)) < 1e-12);
   }
 }
 
@@ -176,7 +172,7 @@ TEST_CASE("recurrent models: weights sum to 1 over the source, in source order w
     std::vector<AttentionMap> maps;
     model->features(batch, &maps);
     const Tensor w = maps.at(0).weights;
-    CHECK(largest_difference(sum(w[0], {-1}), ones({3}, DType::f64)) < 1e-12);
+    CHECK(worst_absolute(sum(w[0], {-1}), ones({3}, DType::f64)) < 1e-12);
     CHECK(max(abs(w[1](all, Slice{2, 5}))).item() == 0);
   }
 }

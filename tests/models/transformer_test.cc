@@ -12,6 +12,7 @@
 #include "tensor/ops/reduce.h"
 #include "tensor/ops/softmax.h"
 #include "tensor/ops/unary.h"
+#include "tests/close.h"
 #include "tests/every_target.h"
 #include "tests/models/pairs.h"
 
@@ -31,11 +32,6 @@ TranslationModel::Options small(NormAt norm = NormAt::after, Tie tie = Tie::none
 
 const CrossEntropyOptions kLoss{.label_smoothing = 0.1, .ignore_index = kPad};
 
-double largest_difference(const Tensor& a, const Tensor& b) {
-  const Tensor d = abs(subtract(a, b));
-  return d.numel() == 0 ? 0 : max(d).item();
-}
-
 }  // namespace
 
 TEST_CASE("transformer: a later target word changes no earlier feature, padding changes nothing") {
@@ -49,12 +45,12 @@ TEST_CASE("transformer: a later target word changes no earlier feature, padding 
     const Tensor before = model.features(batch).value();
     target[0][3] = 4;   // read at position 4
     const Tensor after = model.features(batch_of(source, target)).value();
-    CHECK(largest_difference(before[0](Slice{0, 4}), after[0](Slice{0, 4})) == 0);
-    CHECK(largest_difference(before[0][4], after[0][4]) > 1e-6);
-    CHECK(largest_difference(before[1], after[1]) == 0);
+    CHECK(worst_absolute(before[0](Slice{0, 4}), after[0](Slice{0, 4})) == 0);
+    CHECK(worst_absolute(before[0][4], after[0][4]) > 1e-6);
+    CHECK(worst_absolute(before[1], after[1]) == 0);
 
     const Batch wide = padded(batch, 5);
-    CHECK(largest_difference(model.features(wide).value()(all, Slice{0, batch.inputs.size(1)})(2, Slice{0, 2}), before(2, Slice{0, 2})) < 1e-12);
+    CHECK(worst_absolute(model.features(wide).value()(all, Slice{0, batch.inputs.size(1)})(2, Slice{0, 2}), before(2, Slice{0, 2})) < 1e-12);
     CHECK(std::abs(model.loss(wide, kLoss).sum.value().item() - model.loss(batch, kLoss).sum.value().item()) < 1e-9);
   }
 }
@@ -104,14 +100,14 @@ TEST_CASE("transformer: decoding step by step equals teacher forcing, and rows f
   const auto state = model.start(batch.source);
   for (Index t = 0; t < 4; ++t) {
     const Step step = model.step(batch.inputs(all, t).contiguous(), *state);
-    for (Index b = 0; b < 3; ++b) CHECK(largest_difference(step.log_probabilities[b], forced(b, t)) < 1e-12);
+    for (Index b = 0; b < 3; ++b) CHECK(worst_absolute(step.log_probabilities[b], forced(b, t)) < 1e-12);
     if (t == 1) {   // drop sentence 1, exchange the others, two rows each
       const std::vector<Index> rows{2, 2, 0, 0};
       state->reorder(rows, 2);
       const Step next = model.step(tensor(std::vector<std::int32_t>{5, 4, 6, 7}, {4}), *state);
-      CHECK(largest_difference(next.log_probabilities[0], forced(2, 2)) < 1e-12);
-      CHECK(largest_difference(next.log_probabilities[2], forced(0, 2)) < 1e-12);
-      CHECK(largest_difference(next.log_probabilities[1], forced(2, 2)) > 1e-6);
+      CHECK(worst_absolute(next.log_probabilities[0], forced(2, 2)) < 1e-12);
+      CHECK(worst_absolute(next.log_probabilities[2], forced(0, 2)) < 1e-12);
+      CHECK(worst_absolute(next.log_probabilities[1], forced(2, 2)) > 1e-6);
       break;
     }
   }
