@@ -23,7 +23,14 @@ template <class T> struct Block {
   V v[kRegisters];
 };
 
-#define HEED_EACH_REGISTER HWY_UNROLL(16) for (size_t r = 0; r < Block<T>::kRegisters; ++r)
+// One lane a register: sixteen copies of each step would only take long to compile.
+#undef HEED_UNROLL_REGISTERS
+#if HWY_TARGET == HWY_SCALAR
+#define HEED_UNROLL_REGISTERS
+#else
+#define HEED_UNROLL_REGISTERS HWY_UNROLL(16)
+#endif
+#define HEED_EACH_REGISTER HEED_UNROLL_REGISTERS for (size_t r = 0; r < Block<T>::kRegisters; ++r)
 
 template <class T> HWY_INLINE Block<T> Set16(T value) {
   Block<T> y;

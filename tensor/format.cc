@@ -3,6 +3,11 @@
 
 namespace heed {
 
+std::string error_text(fmt::string_view format, fmt::format_args args) {
+  std::string text = fmt::vformat(format, args);
+  return current_path().empty() ? text : fmt::format("in {}: {}", current_path(), text);
+}
+
 std::string quote(std::string_view text) {
   constexpr std::size_t kLimit = 80;
   std::string out = "\"";
@@ -17,3 +22,13 @@ std::string quote(std::string_view text) {
 }
 
 }  // namespace heed
+
+auto fmt::formatter<heed::Shape>::format(const heed::Shape& shape, format_context& ctx) const -> format_context::iterator {
+  return formatter<std::string_view>::format(heed::to_string(shape), ctx);
+}
+auto fmt::formatter<heed::Dims>::format(const heed::Dims& dims, format_context& ctx) const -> format_context::iterator {
+  return formatter<std::string_view>::format(heed::to_string(dims), ctx);
+}
+auto fmt::formatter<heed::DType>::format(heed::DType dtype, format_context& ctx) const -> format_context::iterator {
+  return formatter<std::string_view>::format(heed::name(dtype), ctx);
+}

@@ -9,17 +9,16 @@
 #include "tensor/shape.h"
 
 template <> struct fmt::is_range<heed::Shape, char> : std::false_type {};
+// Written in one place, not in every file that reports an error: what fmt makes of them takes long to compile.
 template <> struct fmt::formatter<heed::Shape> : formatter<std::string_view> {
-  auto format(const heed::Shape& shape, format_context& ctx) const {
-    return formatter<std::string_view>::format(heed::to_string(shape), ctx);
-  }
+  auto format(const heed::Shape& shape, format_context& ctx) const -> format_context::iterator;
 };
 template <> struct fmt::is_range<heed::Dims, char> : std::false_type {};
 template <> struct fmt::formatter<heed::Dims> : formatter<std::string_view> {
-  auto format(const heed::Dims& dims, format_context& ctx) const { return formatter<std::string_view>::format(heed::to_string(dims), ctx); }
+  auto format(const heed::Dims& dims, format_context& ctx) const -> format_context::iterator;
 };
 template <> struct fmt::formatter<heed::DType> : formatter<std::string_view> {
-  auto format(heed::DType dtype, format_context& ctx) const { return formatter<std::string_view>::format(heed::name(dtype), ctx); }
+  auto format(heed::DType dtype, format_context& ctx) const -> format_context::iterator;
 };
 
 namespace heed { class Tensor; }
@@ -51,11 +50,11 @@ namespace heed {
 // A name or file content for a message: in quotes, cut at 80 bytes, control characters escaped.
 std::string quote(std::string_view text);
 
-// Throws E with "[in <module path>: ]" in front of the text.
-template <class E, class... Args> [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
-  std::string text = fmt::format(format, std::forward<Args>(args)...);
-  if (!current_path().empty()) text = fmt::format("in {}: {}", current_path(), text);
-  throw E(std::move(text));
+// "[in <module path>: ]" and the text.
+std::string error_text(fmt::string_view format, fmt::format_args args);
+
+template <class E, class... Args> [[noreturn, gnu::cold, gnu::noinline]] void fail(fmt::format_string<Args...> format, Args&&... args) {
+  throw E(error_text(format, fmt::make_format_args(args...)));
 }
 
 // One rule on one line:  check<ShapeError>(a == b, "matmul: inner sizes differ: a {}, b {}", a.shape(), b.shape());
