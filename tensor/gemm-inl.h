@@ -230,6 +230,24 @@ void PackStrips(const Product<T>& p, const GemmPlan& plan, const Strips& strips,
   }
 }
 
+// A panel of another kernel's making, for a few rows.
+template <class T>
+void MultiplyPanel(Index rows, Index depth, const T* a, Index a_row, const T* panel, Index width, bool add, T* c, Index c_row) {
+  constexpr Index kLanes = Index(Tile<T>::kLanes), kDepth = 384;   // of a panel at a time: half of a small L1
+  const Index vectors = width / kLanes;
+  const Strips strips(rows, vectors == 4 ? Index(Tile<T>::kWideRows) : Index(Tile<T>::kRows));
+  for (Index k = 0; k < depth; k += kDepth) {
+    const Index some = depth - k < kDepth ? depth - k : kDepth;
+    for (Index s = 0; s < strips.count; ++s) {
+      const Index i = strips.start(s);
+      T* const to = c + i * c_row;
+      const T* const ahead = panel + depth * width + k * width + s * some * kLanes;   // the same part of the next panel
+      TileOf<T>(strips.rows(s), vectors)(some, a + i * a_row + k, a_row, 1, panel + k * width, width, add || k ? to : nullptr, c_row, to, c_row, ahead,
+                                         s < vectors ? kLanes : 0);
+    }
+  }
+}
+
 // ---- blocks ---------------------------------------------------------------------------------------------------------
 
 // A block of a stands in L2, one panel of b in L1. Between blocks of k, and where c lies by columns, sums stand in scratch,

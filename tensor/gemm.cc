@@ -11,7 +11,7 @@ namespace {
 template <class T> GemmKernels<T> Kernels() {
   using Size = Tile<T>;
   GemmKernels<T> kernels{Index(Size::kRows), Index(Size::kLanes), Index(Size::kWideRows), Index(Size::kThinRows), &MultiplyBlock<T>,
-                         nullptr, &PackPanels<T>};
+                         nullptr, &PackPanels<T>, &MultiplyPanel<T>};
 #if HWY_TARGET != HWY_SCALAR
   kernels.thin = &MultiplyThin<T>;
 #endif
@@ -34,12 +34,11 @@ namespace heed {
 HWY_EXPORT(GemmKernelsF32);
 HWY_EXPORT(GemmKernelsF64);
 
-namespace {
 
-template <class T> GemmKernels<T> kernels() {
-  if constexpr (sizeof(T) == 4) return HWY_DYNAMIC_DISPATCH(GemmKernelsF32)();
-  else return HWY_DYNAMIC_DISPATCH(GemmKernelsF64)();
-}
+template <> GemmKernels<float> gemm_kernels() { return HWY_DYNAMIC_DISPATCH(GemmKernelsF32)(); }
+template <> GemmKernels<double> gemm_kernels() { return HWY_DYNAMIC_DISPATCH(GemmKernelsF64)(); }
+
+namespace {
 
 // Packing memory of one thread, kept.
 template <class T> T* scratch(Index elements) {
@@ -205,7 +204,7 @@ template <class T> void multiply_any(Product<T> p, Finish<T> finish) {
     if (finish.run) finish.run(finish.self, 0, p.m, 0, p.n);
     return;
   }
-  const auto kernels = heed::kernels<T>();
+  const auto kernels = heed::gemm_kernels<T>();
   const double seconds = estimate(p);
   const Product<T> turned = transposed(p);
   if (is_thin(kernels, p)) return multiply_thin(kernels, p, finish, seconds);

@@ -37,7 +37,7 @@ void multiply(const Product<double>& product, Finish<double> finish = {});
 void multiply(Index count, FunctionRef<Product<float>(Index)> product);
 void multiply(Index count, FunctionRef<Product<double>(Index)> product);
 
-// ---- for tensor/gemm-inl.h ------------------------------------------------------------------------------------------
+// ---- for tensor/gemm-inl.h and kernels with products inside --------------------------------------------------------------
 
 // How a product is cut; follows the machine, never the bits.
 struct GemmPlan {
@@ -64,6 +64,9 @@ template <class T> struct GemmKernels {
   void (*thin)(const Product<T>& p);
   // dst: panels of width columns, each [depth][width]
   void (*pack)(const T* b, Index b_k, Index b_column, Index depth, Index columns, Index width, T* dst);
+  // c [rows, width] (=|+=) a [rows, depth] panel [depth, width], width 2 or 4 vectors, 4 for at most wide_rows
+  void (*panel)(Index rows, Index depth, const T* a, Index a_row, const T* panel, Index width, bool add, T* c, Index c_row);
 };
+template <class T> GemmKernels<T> gemm_kernels();   // of the chosen target; float, double
 
 }  // namespace heed

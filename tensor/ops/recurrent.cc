@@ -34,6 +34,7 @@ template <class T> struct RecurrentBlock {
   const Index *sentence, *length, *first;
   const T* panels;                     // of W_hh, packed for the direction
   Index width;                         // of a panel
+  void (*product)(Index rows, Index depth, const T* a, Index a_row, const T* panel, Index width, bool add, T* c, Index c_row);
   const T* bias;                       // b_hh where it is not in the gates already
   T *gates, *previous_h, *previous_c, *kept;   // the last three null unless remembered
   T* outputs;                          // or their gradient
@@ -47,8 +48,6 @@ template <class T> struct RecurrentKernels {
   void (*step_grad)(RecurrentUnit unit, bool second, const StepRowGrad<T>& row);
   void (*forward)(RecurrentUnit unit, const RecurrentBlock<T>& block);
   void (*backward)(RecurrentUnit unit, const RecurrentBlock<T>& block);
-  void (*pack)(const T* b, Index b_k, Index b_column, Index depth, Index columns, Index width, T* dst);
-  Index (*width)(Index rows);
 };
 
 constexpr Index whole_panels(Index n, Index width) { return (n + width - 1) / width * width; }
@@ -64,7 +63,6 @@ constexpr Index scratch_size(Index gates, Index n, Index rows, Index width) {
 #endif
 
 #define HWY_TARGET_INCLUDE "tensor/ops/recurrent.cc"
-#include "tensor/gemm-inl.h"
 #include "tensor/math-inl.h"
 #include "tensor/simd-inl.h"
 
@@ -232,44 +230,19 @@ template <bool kCho> struct PaperUnit : Gru {
   };
 };
 
-template <class Unit, class T> HWY_INLINE void ForUnits(const StepRow<T>& row) {
+template <class Unit, class T> HWY_NOINLINE void ForUnits(const StepRow<T>& row) {
   const Lanes16<T> d;
   const size_t N = hn::Lanes(d);
   size_t j = 0;
   for (; j + N <= row.n; j += N) Unit::f(d, Whole(), row, j);
   if (j < row.n) Unit::f(d, First{row.n - j}, row, j);
 }
-template <class Unit, class T> HWY_INLINE void ForUnitsGrad(const StepRowGrad<T>& row) {
+template <class Unit, class T> HWY_NOINLINE void ForUnitsGrad(const StepRowGrad<T>& row) {
   const Lanes16<T> d;
   const size_t N = hn::Lanes(d);
   size_t j = 0;
   for (; j + N <= row.n; j += N) Unit::df(d, Whole(), row, j);
   if (j < row.n) Unit::df(d, First{row.n - j}, row, j);
-}
-
-// ---- products of the states of a block -----------------------------------------------------------------------------------
-
-constexpr Index kDepth = 384;            // of a panel at a time: half of a small L1
-
-// Few rows leave registers for four vectors of columns.
-template <class T> Index WidthFor(Index rows) { return (rows <= Index(Tile<T>::kWideRows) ? 4 : 2) * Index(Tile<T>::kLanes); }
-
-// c [rows, width] (=|+=) a [rows, depth] panel [depth, width]
-template <class T>
-void PanelProduct(Index rows, Index depth, const T* a, Index a_row, const T* panel, Index width, bool add, T* c, Index c_row) {
-  constexpr Index kLanes = Index(Tile<T>::kLanes);
-  const Index vectors = width / kLanes;
-  const Strips strips(rows, vectors == 4 ? Index(Tile<T>::kWideRows) : Index(Tile<T>::kRows));
-  for (Index k = 0; k < depth; k += kDepth) {
-    const Index some = depth - k < kDepth ? depth - k : kDepth;
-    for (Index s = 0; s < strips.count; ++s) {
-      const Index i = strips.start(s);
-      T* const to = c + i * c_row;
-      const T* const ahead = panel + depth * width + k * width + s * some * kLanes;   // the same part of the next panel
-      TileOf<T>(strips.rows(s), vectors)(some, a + i * a_row + k, a_row, 1, panel + k * width, width, add || k ? to : nullptr, c_row, to, c_row, ahead,
-                                         s < vectors ? kLanes : 0);
-    }
-  }
 }
 
 template <class T> HWY_INLINE void Copy(const T* x, Index n, T* y) { Map<Same>(x, size_t(n), y); }
@@ -311,7 +284,7 @@ template <class Unit, class T> void BlockForward(const RecurrentBlock<T>& b) {
     }
     const auto products = [&](Index panel, Index begin, Index end, const T* a) {
       for (Index g = begin; g < end; ++g)
-        PanelProduct(active, n, a, stride, b.panels + (g * panels + panel) * panel_size, b.width, false, u + (g - begin) * b.rows * b.width, b.width);
+        b.product(active, n, a, stride, b.panels + (g * panels + panel) * panel_size, b.width, false, u + (g - begin) * b.rows * b.width, b.width);
     };
     for (Index panel = 0; panel < panels; ++panel) {
       products(panel, 0, Unit::kReset ? 2 : G, h);
@@ -362,11 +335,11 @@ template <class Unit, class T> void BlockBackward(const RecurrentBlock<T>& b) {
     for (Index r = 0; r < active; ++r) ForUnitsGrad<Unit>(row_of(r));
     if constexpr (Unit::kReset) {
       for (Index panel = 0; panel < panels; ++panel)
-        PanelProduct(active, n, da + 2 * n, gate_row, b.panels + panel * panel_size + 2 * n * b.width, b.width, false, dq + panel * b.width, stride);
+        b.product(active, n, da + 2 * n, gate_row, b.panels + panel * panel_size + 2 * n * b.width, b.width, false, dq + panel * b.width, stride);
       for (Index r = 0; r < active; ++r) ForUnitsGrad<typename Unit::Second>(row_of(r));
     }
     for (Index panel = 0; panel < panels; ++panel)
-      PanelProduct(active, (Unit::kReset ? 2 : G) * n, da, gate_row, b.panels + panel * panel_size, b.width, Unit::kDirect, dh + panel * b.width, stride);
+      b.product(active, (Unit::kReset ? 2 : G) * n, da, gate_row, b.panels + panel * panel_size, b.width, Unit::kDirect, dh + panel * b.width, stride);
   }
   for (Index r = 0; r < b.rows; ++r) {
     Copy(dh + r * stride, n, b.h + b.sentence[r] * n);
@@ -409,7 +382,7 @@ template <class T> void Forward(RecurrentUnit unit, const RecurrentBlock<T>& blo
 template <class T> void Backward(RecurrentUnit unit, const RecurrentBlock<T>& block) {
   ForUnit(unit, [&](auto u) HWY_ATTR { BlockBackward<decltype(u)>(block); });
 }
-template <class T> RecurrentKernels<T> Kernels() { return {&Step<T>, &StepGrad<T>, &Forward<T>, &Backward<T>, &PackPanels<T>, &WidthFor<T>}; }
+template <class T> RecurrentKernels<T> Kernels() { return {&Step<T>, &StepGrad<T>, &Forward<T>, &Backward<T>}; }
 RecurrentKernels<float> RecurrentKernelsF32() { return Kernels<float>(); }
 RecurrentKernels<double> RecurrentKernelsF64() { return Kernels<double>(); }
 
@@ -423,6 +396,7 @@ HWY_AFTER_NAMESPACE();
 #include <vector>
 
 #include "tensor/format.h"
+#include "tensor/gemm.h"
 #include "tensor/ops/binary.h"
 #include "tensor/ops/kernel.h"
 #include "tensor/ops/linear.h"
@@ -526,6 +500,9 @@ Index block_rows(Index B) {
   const Index blocks = B >= 64 ? std::min<Index>(B / 16, 32) : std::max<Index>(1, B / 8);
   return std::max<Index>(1, (B + blocks - 1) / blocks);
 }
+
+// Few rows leave registers for four vectors of columns.
+template <class T> Index panel_width(const GemmKernels<T>& gemm, Index rows) { return (rows <= gemm.wide_rows ? 4 : 2) * gemm.lanes; }
 
 template <class T> T* data_or_null(const Tensor& x) { return x.defined() ? x.mutable_data<T>() : nullptr; }
 
@@ -658,14 +635,15 @@ RecurrentResult recurrent_layer(RecurrentUnit unit, const Tensor& x, const Tenso
   if (ragged.rows == 0 || n == 0) return out;
   visit_float(dtype, "recurrent_layer", [&]<class T>() {
     const auto kernels = heed::kernels<T>();
+    const GemmKernels<T> gemm = gemm_kernels<T>();
     const Tensor weights = weight_hh.contiguous(), bias = apart && bias_hh.defined() ? bias_hh.contiguous() : Tensor();
-    const Index rows = block_rows(B), width = kernels.width(rows), panel = whole_panels(n, width) * n;
+    const Index rows = block_rows(B), width = panel_width(gemm, rows), panel = whole_panels(n, width) * n;
     const Tensor packed = empty({gates * panel + 64}, dtype);
     T* const panels = packed.mutable_data<T>();
     parallel_for(gates, row_grain(n * n / 8), [&](Index begin, Index end) {
-      for (Index g = begin; g < end; ++g) kernels.pack(weights.data<T>() + g * n * n, 1, n, n, n, width, panels + g * panel);
+      for (Index g = begin; g < end; ++g) gemm.pack(weights.data<T>() + g * n * n, 1, n, n, n, width, panels + g * panel);
     });
-    const RecurrentBlock<T> block{n, 0, reverse, nullptr, nullptr, nullptr, panels, width, bias.defined() ? bias.data<T>() : nullptr,
+    const RecurrentBlock<T> block{n, 0, reverse, nullptr, nullptr, nullptr, panels, width, gemm.panel, bias.defined() ? bias.data<T>() : nullptr,
                                   out.gates.mutable_data<T>(), data_or_null<T>(out.previous_h), data_or_null<T>(out.previous_c), data_or_null<T>(out.kept),
                                   out.outputs.mutable_data<T>(), S * n, n, out.h.mutable_data<T>(), data_or_null<T>(out.c), nullptr};
     for_blocks(unit, ragged, block, rows, kernels.forward);
@@ -682,11 +660,12 @@ RecurrentGrads recurrent_layer_grad(RecurrentUnit unit, const RecurrentResult& r
   if (ragged.rows == 0 || n == 0) return out;
   visit_float(dtype, "recurrent_layer_grad", [&]<class T>() {
     const auto kernels = heed::kernels<T>();
+    const GemmKernels<T> gemm = gemm_kernels<T>();
     const Tensor weights = weight_hh.contiguous(), dy = doutputs.defined() ? with_dense_rows(doutputs) : Tensor();
-    const Index rows = block_rows(B), width = kernels.width(rows);
+    const Index rows = block_rows(B), width = panel_width(gemm, rows);
     const Tensor packed = empty({gates * n * whole_panels(n, width) + 64}, dtype);
-    kernels.pack(weights.data<T>(), n, 1, gates * n, n, width, packed.mutable_data<T>());
-    const RecurrentBlock<T> block{n, 0, reverse, nullptr, nullptr, nullptr, packed.data<T>(), width, nullptr, result.gates.mutable_data<T>(),
+    gemm.pack(weights.data<T>(), n, 1, gates * n, n, width, packed.mutable_data<T>());
+    const RecurrentBlock<T> block{n, 0, reverse, nullptr, nullptr, nullptr, packed.data<T>(), width, gemm.panel, nullptr, result.gates.mutable_data<T>(),
                                   result.previous_h.mutable_data<T>(), data_or_null<T>(result.previous_c), data_or_null<T>(result.kept),
                                   dy.defined() ? const_cast<T*>(dy.data<T>()) : nullptr, dy.defined() ? dy.strides()[0] : 0,
                                   dy.defined() ? dy.strides()[1] : 0, out.h.mutable_data<T>(), data_or_null<T>(out.c), nullptr};
