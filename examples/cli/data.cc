@@ -25,7 +25,7 @@ int data(std::span<const std::string> words) {
       .about = "Makes sentence pairs of a task, with gold word alignments: train.tsv, dev.tsv, test.tsv.",
       .example = "heed data phrases --out phrases-data --to es",
       .options = {{.name = "out", .value = &out, .takes = "DIR", .help = "where to; must be empty or not exist"},
-                  {.name = "train", .value = &train, .takes = "N", .help = "pairs to train on (20000; dates: 8000)", .low = 1, .high = most},
+                  {.name = "train", .value = &train, .takes = "N", .help = "pairs to train on (20000; dates: 8000; copy, reverse, sort: 50000)", .low = 1, .high = most},
                   {.name = "dev", .value = &task_options.dev, .takes = "N", .help = "pairs of the dev part", .low = 1, .high = most, .standard = "1000"},
                   {.name = "test", .value = &task_options.test, .takes = "N", .help = "pairs of each test part", .low = 1, .high = most, .standard = "1000"},
                   {.name = "seed", .value = &seed, .takes = "N", .help = "other pairs for another seed", .low = 0, .high = 9e18, .standard = "1"},

@@ -76,7 +76,7 @@ std::span<const std::string_view> task_names() { return kNames; }
 Task make_task(std::string_view name, TaskOptions options) {
   check<Error>(std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames), "tasks: \"{}\" is none of {}", name,
                fmt::join(kNames, ", "));
-  if (!options.train) options.train = name == "dates" ? 8000 : 20000;
+  if (!options.train) options.train = name == "dates" ? 8000 : name == "numbers" || name == "phrases" ? 20000 : 50000;
   const Index train = *options.train, dev = options.dev, test = options.test;
   check_range(name, "train", train, 1, kMostPairs);
   check_range(name, "dev", dev, 1, kMostPairs);

@@ -13,7 +13,7 @@
 namespace heed {
 
 struct TaskOptions {
-  std::optional<Index> train{};               // pairs; by default 20,000 (dates: 8,000)
+  std::optional<Index> train{};               // pairs; by default 20,000 (dates: 8,000; copy, reverse, sort: 50,000)
   Index dev = 1000, test = 1000;              // test: of each test set
   std::uint64_t seed = 1;
   std::string from{}, to{};                   // numbers: digits to or from one of en fr es de; phrases: en to fr or es
