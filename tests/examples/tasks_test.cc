@@ -522,7 +522,7 @@ TEST_CASE("tasks: what cannot be made") {
                        Error);
   CHECK_THROWS_WITH_AS(
       make_task("copy", {.max_length = 1}),
-      "copy: more distinct sources asked for than exist: train, dev and test 22000, existing 32 (32 symbols, lengths 1 to 1)",
+      "copy: more distinct sources asked for than exist: train, dev and test 52000, existing 32 (32 symbols, lengths 1 to 1)",
       Error);
   CHECK_THROWS_WITH_AS(
       make_task("numbers", {.train = 999000}),
