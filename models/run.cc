@@ -160,8 +160,14 @@ void check_made_by(const SafetensorsFile& file, const Run& run) {
                      run.source.vocabulary.size(), run.target.vocabulary.size());
 }
 
-// Those under a prefix, without it.
+// Metadata without what describes the training.
+std::map<std::string, std::string> of_weights(std::map<std::string, std::string> metadata) {
+  std::erase_if(metadata, [](const auto& entry) { return entry.first.starts_with("heed."); });
+  return metadata;
+}
+
 std::map<std::string, Tensor> under(const std::map<std::string, Tensor>& tensors, std::string_view prefix) {
+// Those under a prefix, without it.
   std::map<std::string, Tensor> found;
   for (const auto& [name, value] : tensors)
     if (name.starts_with(prefix)) found.emplace(name.substr(prefix.size()), value);
@@ -391,12 +397,16 @@ RunLock::~RunLock() { ::close(file_); }
 
 // ---- weights and checkpoints ----------------------------------------------------------------------------------------
 
-std::map<std::string, Tensor> read_weights(const std::string& path, const Run* fits) {
-  const SafetensorsFile file = read_safetensors(path);
+SafetensorsFile read_weights(const std::string& path, const Run* fits) {
+  SafetensorsFile file = read_safetensors(path);
   if (fits) check_made_by(file, *fits);
-  if (auto averages = under(file.tensors, kAveragePrefix); !averages.empty()) return averages;
-  if (auto weights = under(file.tensors, kModelPrefix); !weights.empty()) return weights;
-  return file.tensors;
+  for (const std::string_view prefix : {kAveragePrefix, kModelPrefix})
+    if (auto weights = under(file.tensors, prefix); !weights.empty()) {
+      file.tensors = std::move(weights);
+      break;
+    }
+  file.metadata = of_weights(std::move(file.metadata));
+  return file;
 }
 
 LoadedModel load_model(const Run& run, const std::string& file) {
@@ -414,7 +424,8 @@ LoadedModel load_model(const Run& run, const std::string& file) {
   std::exception_ptr first;                        // of the files that do not do
   for (const std::string& candidate : candidates) {
     try {
-      load(loaded.parameters->select(), read_weights(candidate, &run), candidate);
+      const SafetensorsFile weights = read_weights(candidate, &run);
+      load(loaded.parameters->select(), weights.tensors, weights.metadata, candidate);
       loaded.file = candidate;
       return loaded;
     } catch (const FileError& e) {
@@ -441,16 +452,19 @@ std::vector<Index> checkpoint_steps(const std::string& run) {
 }
 
 void write_checkpoint(const Run& run, const Checkpoint& checkpoint) {
-  write_safetensors(checkpoint_path(run.path, checkpoint.step), checkpoint.tensors,
-                    {{std::string(kFormatKey), fmt::format("{}", kFormat)},
-                     {std::string(kStepKey), fmt::format("{}", checkpoint.step)},
-                     {std::string(kStateKey), checkpoint.state},
-                     {std::string(kVocabulariesKey), vocabulary_names(run)}});
+  std::map<std::string, std::string> metadata = checkpoint.gru_forms;
+  metadata[std::string(kFormatKey)] = fmt::format("{}", kFormat);
+  metadata[std::string(kStepKey)] = fmt::format("{}", checkpoint.step);
+  metadata[std::string(kStateKey)] = checkpoint.state;
+  metadata[std::string(kVocabulariesKey)] = vocabulary_names(run);
+  write_safetensors(checkpoint_path(run.path, checkpoint.step), checkpoint.tensors, metadata);
 }
 
-void write_best(const Run& run, const std::map<std::string, Tensor>& weights, Index step) {
-  write_safetensors(join(run.path, "best.safetensors"), weights,
-                    {{std::string(kStepKey), fmt::format("{}", step)}, {std::string(kVocabulariesKey), vocabulary_names(run)}});
+void write_best(const Run& run, const std::map<std::string, Tensor>& weights, const std::map<std::string, std::string>& gru_forms, Index step) {
+  std::map<std::string, std::string> metadata = gru_forms;
+  metadata[std::string(kStepKey)] = fmt::format("{}", step);
+  metadata[std::string(kVocabulariesKey)] = vocabulary_names(run);
+  write_safetensors(join(run.path, "best.safetensors"), weights, metadata);
 }
 
 std::optional<Index> best_step(const Run& run) {
@@ -471,7 +485,7 @@ Checkpoint read_checkpoint(const Run& run, Index step) {
   const auto state = file.metadata.find(std::string(kStateKey));
   check<FileError>(file.metadata.contains(std::string(kFormatKey)) && state != file.metadata.end(), "{}: no checkpoint of a training; its metadata has no state", file.path);
   check<FileError>(step_of(file) == step, "{}: holds step {}", file.path, step_of(file));
-  return {step, std::move(file.tensors), state->second};
+  return {step, std::move(file.tensors), state->second, of_weights(file.metadata)};
 }
 
 void remove_old_checkpoints(const std::string& run, Index keep, Index best) {

@@ -18,6 +18,7 @@
 #include "nn/optimizer.h"
 #include "nn/schedule.h"
 #include "nn/scope.h"
+#include "tensor/safetensors.h"
 
 namespace heed {
 
@@ -118,8 +119,8 @@ struct LoadedModel {
 };
 // From `file`, else best.safetensors, else the newest checkpoint that is whole. A checkpoint's averages go before its weights.
 LoadedModel load_model(const Run& run, const std::string& file = {});
-// The weights in a file by path, of a checkpoint or plain ones. FileError
-std::map<std::string, Tensor> read_weights(const std::string& file, const Run* fits = nullptr);
+// The weights in a file by path, of a checkpoint or plain ones, and what its metadata says of them. FileError
+SafetensorsFile read_weights(const std::string& file, const Run* fits = nullptr);
 
 // ---- training a run ---------------------------------------------------------------------------------------------------
 inline constexpr std::string_view kModelPrefix = "model.", kAveragePrefix = "average.";
@@ -128,12 +129,13 @@ struct Checkpoint {
   Index step = 0;
   std::map<std::string, Tensor> tensors;           // model.<path>, and what the trainer keeps
   std::string state;                               // of the training, as JSON
+  std::map<std::string, std::string> gru_forms{};  // nn/checkpoint.h
 };
 std::string checkpoint_path(const std::string& run, Index step);
 std::vector<Index> checkpoint_steps(const std::string& run);                         // rising
 // All of these files name the vocabularies they were made with, and are refused with others.
 void write_checkpoint(const Run& run, const Checkpoint& checkpoint);
-void write_best(const Run& run, const std::map<std::string, Tensor>& weights, Index step);
+void write_best(const Run& run, const std::map<std::string, Tensor>& weights, const std::map<std::string, std::string>& gru_forms, Index step);
 std::optional<Index> best_step(const Run& run);    // of best.safetensors; nothing where there is none that is whole
 Checkpoint read_checkpoint(const Run& run, Index step);
 // Deletes all but the newest `keep` and that of step `best`, oldest first.

@@ -27,15 +27,25 @@ bool same_values(const Tensor& a, const Tensor& b) {
   return visit_any(a.dtype(), [&]<class T>() { return a.contiguous().to_vector<T>() == b.contiguous().to_vector<T>(); });
 }
 
-}  // namespace
+using Metadata = std::map<std::string, std::string>;
+constexpr std::string_view kFormKey = "gru_form.";
 
-std::map<std::string, Tensor> state(const Selection& parameters) {
-  std::map<std::string, Tensor> out;
-  for (const auto& [name, item] : names(parameters)) out[name] = item->variable.value();
-  return out;
+// GRUs whose form in a file is not the model's.
+std::string other_forms(const Metadata& wanted, const Metadata& metadata) {
+  const auto form = [](const Metadata& side, const std::string& key) { return side.contains(key) ? side.at(key) : std::string("cudnn"); };
+  std::set<std::string> keys;
+  for (const Metadata* side : {&wanted, &metadata})
+    for (const auto& [key, value] : *side)
+      if (key.starts_with(kFormKey)) keys.insert(key);
+  std::string list;
+  for (const std::string& key : keys)
+    if (form(metadata, key) != form(wanted, key))
+      list += fmt::format(" {} ({}{}, needs {})", key, form(metadata, key), metadata.contains(key) ? "" : ", as the file does not say", form(wanted, key));
+  return list;
 }
 
-void load(const Selection& parameters, const std::map<std::string, Tensor>& values, std::string_view source) {
+// formed: what is wrong with forms.
+void copy_all(const Selection& parameters, const std::map<std::string, Tensor>& values, std::string_view source, const std::string& formed) {
   const auto wanted = names(parameters);
   std::string missing, unexpected, mismatched;
   std::map<const Parameter::Data*, std::string> given;   // first name under which a parameter's value came
@@ -57,13 +67,38 @@ void load(const Selection& parameters, const std::map<std::string, Tensor>& valu
   for (const auto& [name, value] : values)
     if (!wanted.contains(name)) unexpected += " " + name;
   const auto part = [](std::string_view what, const std::string& list) { return list.empty() ? std::string() : fmt::format("; {}:{}", what, list); };
-  check<FileError>(missing.empty() && unexpected.empty() && mismatched.empty(), "{}: does not fit the model{}{}{}", source, part("missing", missing),
-                   part("unexpected", unexpected), part("mismatched", mismatched));
+  check<FileError>(missing.empty() && unexpected.empty() && mismatched.empty() && formed.empty(), "{}: does not fit the model{}{}{}{}", source,
+                   part("missing", missing), part("unexpected", unexpected), part("mismatched", mismatched), part("GRUs of another form", formed));
   for (auto& [item, value] : copies) copy_into(item->variable.value(), value);
 }
 
-void save(const Selection& parameters, const std::string& path) { write_safetensors(path, state(parameters)); }
+}  // namespace
 
-void load(const Selection& parameters, const std::string& path) { load(parameters, read_safetensors(path).tensors, path); }
+std::map<std::string, Tensor> state(const Selection& parameters) {
+  std::map<std::string, Tensor> out;
+  for (const auto& [name, item] : names(parameters)) out[name] = item->variable.value();
+  return out;
+}
+
+std::map<std::string, std::string> gru_forms(const Selection& parameters) {
+  Metadata out;
+  const std::string_view prefix = parameters.prefix();                       // "core." of the path "core.encoder", and of "core" itself
+  for (const auto& [path, form] : parameters.owner().gru_forms())
+    if ((path + ".").starts_with(prefix)) out[std::string(kFormKey) + path.substr(std::min(path.size(), prefix.size()))] = form;
+  return out;
+}
+
+void load(const Selection& parameters, const std::map<std::string, Tensor>& values, std::string_view source) { copy_all(parameters, values, source, {}); }
+
+void load(const Selection& parameters, const std::map<std::string, Tensor>& values, const Metadata& metadata, std::string_view source) {
+  copy_all(parameters, values, source, other_forms(gru_forms(parameters), metadata));
+}
+
+void save(const Selection& parameters, const std::string& path) { write_safetensors(path, state(parameters), gru_forms(parameters)); }
+
+void load(const Selection& parameters, const std::string& path) {
+  const SafetensorsFile file = read_safetensors(path);
+  load(parameters, file.tensors, file.metadata, path);
+}
 
 }  // namespace heed

@@ -23,6 +23,7 @@ RecurrentLayers::Direction declare(const Scope& scope, const std::string& ending
   RecurrentLayers::Direction made{scope.parameter("weight_ih" + ending, {rows, in}, each_gate(init.weight_ih)),
                                   scope.parameter("weight_hh" + ending, {rows, width}, each_gate(init.weight_hh)), {}, {}};
   if (bias) made.bias_ih = scope.parameter("bias_ih" + ending, {rows}, bias_ih);
+  if (resets_before(unit)) scope.gru_form(unit == RecurrentUnit::gru_cho ? "cho" : "bahdanau");
   if (bias && !resets_before(unit)) made.bias_hh = scope.parameter("bias_hh" + ending, {rows}, biases);
   return made;
 }

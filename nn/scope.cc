@@ -34,6 +34,10 @@ Parameter Scope::alias(std::string_view name, Parameter shared, const Shape& sha
   return shared;
 }
 
+Selection Scope::select(std::string_view pattern) const { return parameters_->select(child(pattern)); }
+
+void Scope::gru_form(std::string_view form) const { parameters_->gru_forms_[path_.string()] = form; }
+
 void Selection::freeze() const {
   for (const auto& item : items_) {
     item->frozen = true;
@@ -47,6 +51,10 @@ void Selection::unfreeze() const {
     item->frozen = false;
     item->gradient->want(true);
   }
+}
+
+void Selection::initialise(const Initializer& init) const {
+  for (const auto& item : items_) init(item->variable.value(), owner_->initial_key(item->path));
 }
 
 Index Selection::count() const {
@@ -63,7 +71,7 @@ Parameter Parameters::declare(std::string path, const Shape& shape, const Initia
   check<Error>(!by_path_.contains(path), "parameter: declared twice: {}", path);
   check<Error>(init != nullptr, "parameter: no initializer: {}", path);
   const Tensor value = empty(shape, dtype_);
-  init(value, Key(seed_) / "initial value" / path);
+  init(value, initial_key(path));
   auto gradient = std::make_shared<Gradient>(value);
   // Parts start at multiples of 16 elements, so that rows of 64 bytes stay whole.
   if (gradients_.empty() || gradients_.back().buffer.defined()) gradients_.push_back({0, dtype_, {}});

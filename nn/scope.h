@@ -17,6 +17,7 @@
 namespace heed {
 
 class Parameters;
+class Selection;
 
 // Writes initial values into a fresh tensor, as a function of its shape and key; see init.h.
 using Initializer = std::function<void(const Tensor& into, Key key)>;
@@ -73,6 +74,10 @@ class Scope {
   // Makes `path.name` another name of a parameter that exists: one tensor, one summed gradient. ShapeError unless shapes agree.
   Parameter alias(std::string_view name, Parameter shared, const Shape& shape) const;
 
+  Selection select(std::string_view pattern = "*") const;   // of the parameters under this path
+  // Says that the module at this path is a GRU of another form than PyTorch's: weights of equal shapes that mean something else.
+  void gru_form(std::string_view form) const;
+
   const Path& path() const { return path_; }
   DType dtype() const;
 
@@ -94,6 +99,7 @@ class Selection {
   std::size_t size() const { return items_.size(); }
   void freeze() const;                           // no gradient, no update
   void unfreeze() const;
+  void initialise(const Initializer& init) const;   // new initial values, by the keys that the paths give
   Index count() const;                           // elements
   Parameters& owner() const { return *owner_; }
   const std::string& prefix() const { return prefix_; }   // "core." for select("core.*")
@@ -118,6 +124,7 @@ class Parameters {
   Selection select(std::string_view pattern = "*");
   const Parameter::Data* find(std::string_view path) const;       // aliases included; nullptr when absent
   const std::map<std::string, std::string>& aliases() const { return aliases_; }   // other name -> path
+  const std::map<std::string, std::string>& gru_forms() const { return gru_forms_; }   // path of a GRU -> its form, where it is not PyTorch's
   const std::vector<std::shared_ptr<Parameter::Data>>& items() const { return items_; }
   Index count() const;                                            // elements, tied ones once
 
@@ -129,13 +136,15 @@ class Parameters {
 
  private:
   friend class Scope;
+  friend class Selection;
+  Key initial_key(std::string_view path) const { return Key(seed_) / "initial value" / path; }
   Parameter declare(std::string path, const Shape& shape, const Initializer& init);
 
   Seed seed_;
   DType dtype_;
   std::vector<std::shared_ptr<Parameter::Data>> items_;
   std::map<std::string, std::shared_ptr<Parameter::Data>, std::less<>> by_path_;
-  std::map<std::string, std::string> aliases_;
+  std::map<std::string, std::string> aliases_, gru_forms_;
   std::deque<Gradient::Joint> gradients_;        // one, unless parameters were declared after the first backward
   double gradient_scale_ = 1;
 };

@@ -100,8 +100,14 @@ Training::Training(Run run, Dataset data, Manner manner)
                                        Trainer::Options{.loss = {.label_smoothing = c.label_smoothing, .pad = words.pad}, .clip = c.clip, .average = c.average, .seed = std::uint64_t(c.seed)});
 }
 
+void Training::start_from_file() {
+  if (run_.config.init.empty()) return;
+  const SafetensorsFile weights = read_weights(run_.config.init, &run_);
+  load(parameters_.select(), weights.tensors, weights.metadata, run_.config.init);
+}
+
 void Training::begin() {
-  if (!run_.config.init.empty()) load(parameters_.select(), read_weights(run_.config.init, &run_), run_.config.init);
+  start_from_file();
   lock_ = create_run(run_);
   log_ = Log(join(run_.path, "metrics.jsonl"), 0);
   log_data();
@@ -182,7 +188,7 @@ void Training::restore(const Checkpoint& checkpoint, const std::string& file) {
   std::map<std::string, Tensor> weights;
   for (const auto& [name, value] : checkpoint.tensors)
     if (name.starts_with(kModelPrefix)) weights.emplace(name.substr(kModelPrefix.size()), value);
-  load(parameters_.select(), weights, file);
+  load(parameters_.select(), weights, checkpoint.gru_forms, file);
   trainer_->restore(checkpoint.tensors, scalars);
   state_ = state;
   log_ = std::move(read);
@@ -219,14 +225,17 @@ bool Training::resume() {
     if (best_step(run_).value_or(-1) != state_.best) {
       const std::string best = checkpoint_path(run_.path, state_.best);
       if (state_.best < 0) fs::remove(join(run_.path, "best.safetensors"));
-      else if (fs::exists(best)) write_best(run_, read_weights(best, &run_), state_.best);
+      else if (fs::exists(best)) {
+        const SafetensorsFile weights = read_weights(best, &run_);
+        write_best(run_, weights.tensors, weights.metadata, state_.best);
+      }
     }
     progress_.note(fmt::format("going on after update {}", *step));
     return true;
   }
   progress_.note(fmt::format("{} has no checkpoint yet: starting from 0", run_.path));
   store_config();
-  if (!run_.config.init.empty()) load(parameters_.select(), read_weights(run_.config.init, &run_), run_.config.init);
+  start_from_file();
   log_.cut();
   log_data();
   return true;
@@ -426,7 +435,7 @@ template <class F> bool Training::written(F&& f) {
 
 void Training::save_best() {
   if (!unsaved_best_) return;
-  write_best(run_, *unsaved_best_, state_.best);
+  write_best(run_, *unsaved_best_, gru_forms(parameters_.select()), state_.best);
   unsaved_best_.reset();
 }
 
@@ -435,7 +444,7 @@ bool Training::save() {
   return written([&] {
     log_.sync();
     save_best();
-    Checkpoint checkpoint{step(), trainer_->tensors(), state_json()};
+    Checkpoint checkpoint{step(), trainer_->tensors(), state_json(), gru_forms(parameters_.select())};
     for (const auto& [name, value] : state(parameters_)) checkpoint.tensors[std::string(kModelPrefix) + name] = value;
     write_checkpoint(run_, checkpoint);
     saved_ = step();

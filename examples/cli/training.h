@@ -37,6 +37,7 @@ class Training {
     double loss_sum = 0;                           // since the last line in the log
     Index tokens = 0;
   };
+  void start_from_file();                          // --init
   std::string state_json() const;
   void restore(const Checkpoint& checkpoint, const std::string& file);   // all of it or, by FileError, the next older one
 

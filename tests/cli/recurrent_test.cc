@@ -39,3 +39,28 @@ TEST_CASE("cli: recurrent models are trained, go on with the same bits, translat
     CHECK(unk.code == (attends ? 0 : 2));
   }
 }
+
+TEST_CASE("cli: weights of a GRU of another form are refused, wherever they come from") {
+  const TemporaryFolder folder;
+  REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 5 --train 120 --dev 12 --test 12").code == 0);
+  const std::string options = "train --data data --model gru --width 8 --batch-sentences 16 --evaluate-every 7 --steps 14 --quiet --out ";
+  for (const std::string form : {"bahdanau", "cho"})
+    for (const std::string average : {"0", "0.9"}) REQUIRE(heed_in(folder.path(), options + form + average + " --gru-form " + form + " --average " + average).code == 0);
+  for (const char* file : {"bahdanau0/best.safetensors", "bahdanau0.9/best.safetensors", "bahdanau0/checkpoints/14.safetensors", "bahdanau0.9/checkpoints/14.safetensors"}) {
+    INFO(file);
+    const Result seen = heed_in(folder.path(), std::string("inspect ") + file);
+    CHECK(seen.out.find("gru_form.decoder: bahdanau\ngru_form.encoder: bahdanau\n") != seen.out.npos);
+    CHECK(heed_in(folder.path(), std::string("translate --run bahdanau0 --checkpoint ") + file, "1 2\n").code == 0);
+    const Result translated = heed_in(folder.path(), std::string("translate --run cho0 --checkpoint ") + file, "1 2\n");
+    CHECK(translated.code == 2);
+    CHECK(translated.err == std::string("heed translate: ") + file + ": does not fit the model; GRUs of another form: gru_form.decoder (bahdanau, needs cho) gru_form.encoder (bahdanau, needs cho)\n");
+    CHECK(heed_in(folder.path(), options + "new --gru-form bahdanau --init " + file).code == 0);
+    fs::remove_all(folder / "new");
+    CHECK(heed_in(folder.path(), options + "new --gru-form cho --init " + file).code == 2);
+    CHECK(!fs::exists(folder / "new"));
+  }
+  // A run into which another one's checkpoint was put.
+  fs::copy_file(folder / "cho0/checkpoints/14.safetensors", folder / "bahdanau0/checkpoints/14.safetensors", fs::copy_options::overwrite_existing);
+  const Result on = heed_in(folder.path(), "train --resume --steps 21 --out bahdanau0");
+  CHECK_MESSAGE(on.err.find("bahdanau0/checkpoints/14.safetensors: does not fit the model; GRUs of another form: ") == on.err.npos, on.err);
+}

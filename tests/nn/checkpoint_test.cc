@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/checkpoint.h"
+
+#include <doctest/doctest.h>
+
+#include "nn/recurrent.h"
+#include "tensor/format.h"
+#include "tests/close.h"
+#include "tests/temporary_folder.h"
+
+using namespace heed;
+
+namespace {
+
+constexpr GruForm kForms[] = {GruForm::bahdanau, GruForm::cho, GruForm::cudnn};
+const char* name_of(GruForm form) { return form == GruForm::bahdanau ? "bahdanau" : form == GruForm::cho ? "cho" : "cudnn"; }
+
+// A layer and a cell, whose parameters have the same shapes in every form.
+struct Net {
+  Net(GruForm form, Seed seed)
+      : parameters(seed),
+        layer(parameters.root() / "core" / "encoder", {.in = 2, .width = 3, .bidirectional = true, .form = form, .bias = false}),
+        cell(parameters.root() / "core" / "decoder", {.in = 2, .width = 3, .form = form, .bias = false}) {}
+  Parameters parameters;
+  Gru layer;
+  GruCell cell;
+};
+
+std::string message(auto&& f) {
+  try {
+    f();
+  } catch (const FileError& e) {
+    return e.what();
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("checkpoint: weights of a GRU of another form are refused") {
+  const TemporaryFolder folder;
+  const std::string file = folder / "gru.safetensors";
+  for (const GruForm saved : kForms)
+    for (const GruForm wanted : kForms) {
+      CAPTURE(name_of(saved));
+      CAPTURE(name_of(wanted));
+      Net from(saved, Seed{1}), to(wanted, Seed{2});
+      save(from.parameters, file);
+      const Tensor before = to.cell.weight_hh.value().clone();
+      const std::string said = message([&] { load(to.parameters, file); });
+      CHECK(equal_bits(to.cell.weight_hh.value(), saved == wanted ? from.cell.weight_hh.value() : before));
+      if (saved == wanted) CHECK(said == "");
+      else if (saved == GruForm::cudnn)
+        CHECK(said == fmt::format("{}: does not fit the model; GRUs of another form: gru_form.core.decoder (cudnn, as the file does not say, needs {}) gru_form.core.encoder (cudnn, as the file does not say, needs {})",
+                                  file, name_of(wanted), name_of(wanted)));
+      else
+        CHECK(said == fmt::format("{}: does not fit the model; GRUs of another form: gru_form.core.decoder ({}, needs {}) gru_form.core.encoder ({}, needs {})", file, name_of(saved),
+                                  name_of(wanted), name_of(saved), name_of(wanted)));
+    }
+}
+
+TEST_CASE("checkpoint: a file says the form of GRUs that are not PyTorch's, by their path in the selection") {
+  const TemporaryFolder folder;
+  const std::string file = folder / "gru.safetensors";
+  using Metadata = std::map<std::string, std::string>;
+  Net cho(GruForm::cho, Seed{1}), plain(GruForm::cudnn, Seed{1});
+  save(cho.parameters, file);
+  CHECK(read_safetensors(file).metadata == Metadata{{"gru_form.core.encoder", "cho"}, {"gru_form.core.decoder", "cho"}});
+  save(cho.parameters.select("core.*"), file);
+  CHECK(read_safetensors(file).metadata == Metadata{{"gru_form.encoder", "cho"}, {"gru_form.decoder", "cho"}});
+  CHECK(message([&] { load(cho.parameters.select("core.*"), file); }) == "");
+  CHECK(message([&] { load(plain.parameters.select("core.*"), file); }).ends_with("GRUs of another form: gru_form.decoder (cho, needs cudnn) gru_form.encoder (cho, needs cudnn)"));
+  save(cho.parameters.select("core.encoder.*"), file);
+  CHECK(read_safetensors(file).metadata == Metadata{{"gru_form.", "cho"}});
+  CHECK(message([&] { load(plain.parameters.select("core.encoder.*"), file); }).ends_with("GRUs of another form: gru_form. (cho, needs cudnn)"));
+  save(plain.parameters, file);
+  CHECK(read_safetensors(file).metadata.empty());
+}
