@@ -31,6 +31,7 @@ int data(std::span<const std::string> words) {
                   {.name = "seed", .value = &seed, .takes = "N", .help = "other pairs for another seed", .low = 0, .high = 9e18, .standard = "1"},
                   {.name = "from", .value = &task_options.from, .takes = "LANGUAGE", .help = "numbers: en, fr, es, de, or digits; phrases: en"},
                   {.name = "to", .value = &task_options.to, .takes = "LANGUAGE", .help = "the same; phrases: fr or es"},
+                  {.name = "clauses", .value = &task_options.clauses, .takes = "N", .help = "phrases: clauses of a sentence, 1 to N, with and, but between them", .low = 1, .high = 100, .standard = "1"},
                   {.name = "spoken-and", .value = &task_options.spoken_and, .help = "numbers, English: two hundred and five"},
                   {.name = "symbols", .value = &task_options.symbols, .takes = "N", .help = "copy, reverse, sort: different words", .low = 1, .high = 1e6, .standard = "32"},
                   {.name = "max-length", .value = &task_options.max_length, .takes = "N", .help = "copy, reverse, sort: words of a sentence", .low = 1, .high = 1e4, .standard = "25"}},

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // S  -> NP V NP | NP V | NP BE ADJ | NP (one line in ten);   each sentence in three tenses, negated or not, as a question or
 // not NP -> DET (ADJ (ADJ)) NOUN | DET NOUN-NOUN;                DET in the, a, some, this, these; `some` never in a negated
-// object
+// object; sentences of several clauses: S and S but S, of which only the last may be a question and none is an NP alone
 #include "examples/tasks/phrases.h"
 
 #include <algorithm>
@@ -374,6 +374,18 @@ TaskPair say(const Phrase& phrase, Target target) {
   return pair;
 }
 
+TaskPair join(const TaskPair& first, Conjunction conjunction, const TaskPair& second, Target target) {
+  constexpr std::string_view words[][3] = {{"and", "et", "y"}, {"but", "mais", "pero"}};   // Spanish y stays y: no clause begins with an i
+  const auto& said = words[std::size_t(conjunction)];
+  const Index i = Index(split_words(first.source).size()), j = Index(split_words(first.target).size());
+  TaskPair pair{fmt::format("{} {} {}", first.source, said[0], second.source),
+                fmt::format("{} {} {}", first.target, said[target == Target::french ? 1 : 2], second.target), first.alignment};
+  pair.alignment.sure.push_back({i, j});
+  for (const Link link : second.alignment.sure) pair.alignment.sure.push_back({i + 1 + link.source, j + 1 + link.target});
+  for (const Link link : second.alignment.possible) pair.alignment.possible.push_back({i + 1 + link.source, j + 1 + link.target});
+  return pair;
+}
+
 bool is_held_out(std::uint64_t seed, const Adjective& adjective, const Noun& noun) {
   // the pairs of the sentences that the manual shows stay in
   constexpr std::pair<std::string_view, std::string_view> kept[] = {
@@ -391,9 +403,18 @@ std::vector<TaskPair> make_phrases(TaskOptions& options, Random random, Index co
   std::unordered_set<std::string> seen;
   std::vector<TaskPair> pairs;
   while (Index(pairs.size()) < count) {
-    const Phrase phrase = draw_phrase(random);
-    if (has_held_out_pair(options.seed, phrase) != held_out) continue;
-    TaskPair pair = say(phrase, target);
+    const Index clauses = options.clauses > 1 ? 1 + random.below(options.clauses) : 1;
+    TaskPair pair;
+    bool any_held_out = false;
+    for (Index said = 0; said < clauses;) {
+      const Phrase phrase = draw_phrase(random);
+      const bool held = has_held_out_pair(options.seed, phrase), clause = phrase.verb || phrase.predicate;
+      if ((held && !held_out) || (clauses > 1 && (!clause || (phrase.question && said + 1 < clauses)))) continue;
+      any_held_out |= held;
+      pair = said == 0 ? say(phrase, target) : join(pair, Conjunction(random.below(2)), say(phrase, target), target);
+      ++said;
+    }
+    if (any_held_out != held_out) continue;
     if (seen.insert(pair.source).second) pairs.push_back(std::move(pair));
   }
   return pairs;

@@ -11,6 +11,7 @@ namespace heed {
 enum class Determiner { the, a, some, this_one, these };      // a and this_one: singular; some and these: plural
 enum class Tense { present, past, future };
 enum class Target { french, spanish };
+enum class Conjunction { conjoined, opposed };                // and, but
 
 struct NounPhrase {
   Determiner determiner = Determiner::the;
@@ -31,6 +32,9 @@ struct Phrase {
 
 // English source, translation and gold links.
 TaskPair say(const Phrase& phrase, Target target);
+
+// A sentence of two: "the dog sleeps" and, but "the cat does not sleep"; the links go with their words.
+TaskPair join(const TaskPair& first, Conjunction conjunction, const TaskPair& second, Target target);
 
 // The adjective-noun pairs a generator with this seed keeps out of train, dev and test.
 bool is_held_out(std::uint64_t seed, const Adjective& adjective, const Noun& noun);

@@ -13,7 +13,7 @@ namespace heed {
 namespace {
 
 constexpr std::string_view kNames[] = {"copy", "reverse", "sort", "numbers", "dates", "phrases"};
-constexpr Index kMostPairs = 10'000'000, kMostSymbols = 1'000'000, kLongest = 10'000;
+constexpr Index kMostPairs = 10'000'000, kMostSymbols = 1'000'000, kLongest = 10'000, kMostClauses = 100;
 
 void check_range(std::string_view task, std::string_view option, Index value, Index least, Index most) {
   check<Error>(value >= least && value <= most, "{}: --{} {} is not in {} .. {}", task, option, value, least, most);
@@ -30,6 +30,7 @@ std::vector<TaskPair> make_pairs(Task& task, Key key, Index count) {
   const Random random(key / "pairs"), further(key / "further");
   if (task.name == "numbers") return make_numbers(options, random, count);
   if (task.name == "phrases") {
+    check_range(task.name, "clauses", options.clauses, 1, kMostClauses);
     auto pairs = make_phrases(options, random, count, false);
     task.parts.push_back({"test-pairs", make_phrases(options, further, options.test, true)});
     return pairs;
@@ -119,6 +120,7 @@ void write_task(const Task& task, const std::string& directory) {
   nlohmann::ordered_json about{{"task", task.name},  {"tokenizer", task.tokenizer}, {"train", *options.train},
                                {"dev", options.dev}, {"test", options.test},        {"seed", options.seed}};
   if (!options.from.empty()) about.update({{"from", options.from}, {"to", options.to}});
+  if (task.name == "phrases" && options.clauses > 1) about["clauses"] = options.clauses;
   if (task.name == "numbers" && options.spoken_and) about["spoken_and"] = true;
   if (is_one_of(task.name, {"copy", "reverse", "sort"}))
     about.update({{"symbols", options.symbols}, {"max_length", options.max_length}});

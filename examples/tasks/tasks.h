@@ -18,6 +18,7 @@ struct TaskOptions {
   std::uint64_t seed = 1;
   std::string from{}, to{};                   // numbers: digits to or from one of en fr es de; phrases: en to fr or es
   Index symbols = 32, max_length = 25;        // copy, reverse, sort
+  Index clauses = 1;                          // phrases: at most, with and, but between them
   bool spoken_and = false;                    // numbers, English: two hundred and five
 };
 

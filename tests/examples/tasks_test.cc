@@ -136,6 +136,45 @@ TEST_CASE("phrases: tenses, negation, questions and their links") {
   check_said(be, Target::french, "these stories will be old", "ces histoires seront vieilles", "0-0 1-1 3-2 4-3", "2?2");
 }
 
+TEST_CASE("phrases: clauses") {
+  const Phrase sees{.subject = np(the, false, {}, "dog"), .verb = &verb("see"), .object = np(a, false, {}, "house"), .tense = future, .negated = true};
+  const Phrase old{.subject = np(the, false, {}, "house"), .predicate = &adjective("old"), .question = true};
+  const auto check = [&](Target target, Conjunction conjunction, const char* english, const char* foreign, const char* sure, const char* possible) {
+    const TaskPair pair = join(say(sees, target), conjunction, say(old, target), target);
+    CHECK(pair.source == english);
+    CHECK(pair.target == foreign);
+    CHECK(to_string(pair.alignment.sure) == sure);
+    CHECK(to_string(pair.alignment.possible, '?') == possible);
+  };
+  check(Target::french, Conjunction::conjoined, "the dog will not see a house and is the house old ?", "le chien ne verra pas de maison et est-ce que la maison est vieille ?",
+        "0-0 1-1 3-2 3-4 4-3 5-5 6-6 7-7 8-12 9-10 10-11 11-13 12-14", "2?3 8?8 8?9");
+  check(Target::spanish, Conjunction::opposed, "the dog will not see a house but is the house old ?", "el perro no verá una casa pero ¿ es la casa vieja ?",
+        "0-0 1-1 3-2 4-3 5-4 6-5 7-6 8-8 9-9 10-10 11-11 12-7 12-12", "2?3");
+
+  TaskOptions options = small();
+  options.clauses = 4;
+  const Task task = make_task("phrases", options);
+  std::map<Index, Index> sentences;                                   // by number of clauses
+  for (const TaskPart& part : task.parts)
+    for (const TaskPair& pair : part.pairs) {
+      const std::vector<std::string> words = split_words(pair.source), foreign = split_words(pair.target);
+      Index clauses = 1;
+      for (const Link& link : pair.alignment.sure)
+        if (is_one_of(words[std::size_t(link.source)], {"and", "but"})) {
+          CHECK(foreign[std::size_t(link.target)] == (words[std::size_t(link.source)] == "and" ? "et" : "mais"));
+          ++clauses;
+        }
+      ++sentences[clauses];
+      CHECK(clauses == 1 + std::ranges::count_if(words, [](const std::string& word) { return word == "and" || word == "but"; }));
+      const auto mark = std::ranges::find(words, "?");
+      CHECK((mark == words.end() || mark + 1 == words.end()));
+    }
+  for (Index clauses = 1; clauses <= 4; ++clauses) CHECK(sentences[clauses] > 150);
+  CHECK(sentences.size() == 4);
+  options.clauses = 0;
+  CHECK_THROWS_WITH_AS(make_task("phrases", options), "phrases: --clauses 0 is not in 1 .. 100", Error);
+}
+
 TEST_CASE("phrases: forms before a vowel, des and de, agreement") {
   const auto french = [](const NounPhrase& x) { return say({x}, Target::french).target; };
   const auto spanish = [](const NounPhrase& x) { return say({x}, Target::spanish).target; };
