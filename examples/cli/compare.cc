@@ -174,6 +174,7 @@ std::optional<Result> evaluate(const Entry& entry, Index seed, const Run& run, c
   result.train_loss = mean_loss(run, model, std::span(examples.train).first(std::min(kTrainSample, examples.train.size())));
   result.dev_loss = mean_loss(run, model, examples.dev);
   result.step_ms = step_milliseconds(run.path);
+  if (stop_signal()) return {};
 
   const Corpus corpus = read_part(run.config, asked.split);
   const std::vector<Example> test = heed::make_examples(corpus, run.source, run.target, {.max_length = run.config.max_length, .links = has_links(run.config)});
@@ -199,6 +200,7 @@ std::optional<Result> evaluate(const Entry& entry, Index seed, const Run& run, c
       lengths.push_back(Index(example.source.size()) - 1);
     }
   }
+  if (stop_signal()) return {};
   const BleuOptions tokens{.tokenizer = BleuTokenizer::none};
   result.bleu = bleu(hypotheses, single_references(references), tokens).score;
   result.exact = 100 * double(exact) / double(test.size());
@@ -422,6 +424,11 @@ int compare(std::span<const std::string> words) {
   const auto say = [&](const std::string& line) { if (!asked.manner.quiet) note(line); };
   std::vector<Group> groups;
   for (const Entry& entry : entries) groups.push_back({entry.name, {}});
+  const StopSignals signals;
+  const auto stopped = [&] {
+    say("finished models are kept; the same command goes on");
+    return 128 + stop_signal();
+  };
   const Index first_seed = shown.seed, total = Index(entries.size()) * asked.seeds;
   for (Index k = 0; k < asked.seeds; ++k)
     for (std::size_t i = 0; i < entries.size(); ++i) {
@@ -433,13 +440,10 @@ int compare(std::span<const std::string> words) {
       const std::string title = fmt::format("{}, seed {} ({} of {}): width {}, {} parameters", entry.name, entry.config.seed, k * Index(entries.size()) + Index(i) + 1, total, entry.config.width, drawing::number(double(entry.parameters)));
       say(title + (result ? ", done before" : ""));
       if (!result) {
-        if (const int code = train_run(entry.config, run_path, data, asked.manner); code != 0) {
-          say("finished models are kept; the same command goes on");
-          return code;
-        }
-        const StopSignals signals;
+        if (stop_signal()) return stopped();
+        if (train_run(entry.config, run_path, data, asked.manner) != 0) return stopped();
         result = evaluate(entry, entry.config.seed, open_run(run_path), asked);
-        if (!result) return 128 + stop_signal();
+        if (!result) return stopped();
         write_file_atomically(file, Json{{"key", key}, {"result", to_json(*result)}}.dump(1) + "\n");
       }
       groups[i].results.push_back(std::move(*result));

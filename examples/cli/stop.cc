@@ -11,6 +11,7 @@ namespace {
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 volatile std::sig_atomic_t came = 0;
 struct sigaction before[3];
+int depth = 0;                                     // of StopSignals inside each other
 
 void remember(int number) {
   if (came) ::_exit(128 + number);
@@ -20,6 +21,7 @@ void remember(int number) {
 }  // namespace
 
 StopSignals::StopSignals() {
+  if (depth++ > 0) return;
   came = 0;
   for (int i = 0; i < 3; ++i) {
     ::sigaction(kSignals[i], nullptr, &before[i]);
@@ -32,6 +34,7 @@ StopSignals::StopSignals() {
 }
 
 StopSignals::~StopSignals() {
+  if (--depth > 0) return;
   for (int i = 0; i < 3; ++i) ::sigaction(kSignals[i], &before[i], nullptr);
 }
 

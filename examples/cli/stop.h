@@ -4,7 +4,7 @@
 
 namespace heed::cli {
 
-// While it lives, signals are wishes.
+// While it lives, signals are wishes. One inside another changes nothing.
 class StopSignals {
  public:
   StopSignals();

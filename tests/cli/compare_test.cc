@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// `heed compare` that was stopped goes on with what is finished, and ends with the table that it would have made without.
+#include <doctest/doctest.h>
+#include <signal.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/program.h"
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// Results without what depends on the clock.
+nlohmann::json results(const std::string& printed) {
+  nlohmann::json all = nlohmann::json::parse(printed);
+  for (auto& one : all) one.erase("step_ms");
+  return all;
+}
+
+void sleep_ms(int n) { std::this_thread::sleep_for(std::chrono::milliseconds(n)); }
+
+}  // namespace
+
+TEST_CASE("cli: compare goes on after signals, one or two") {
+  const TemporaryFolder folder;
+  REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 5 --train 300 --dev 30 --test 300").code == 0);
+  const std::string command = "compare --data data --attention none,dot,additive --width 8 --epochs 12 --batch-sentences 16 --threads 1 --quiet --json --out ";
+  const Result whole = heed_in(folder.path(), command + "whole");
+  REQUIRE_MESSAGE(whole.code == 0, whole.err);
+  int n = 0;
+  for (const auto& [number, twice] : {std::pair(SIGINT, false), std::pair(SIGTERM, false), std::pair(SIGINT, true), std::pair(SIGINT, true)}) {
+    const std::string out = "compared" + std::to_string(++n), first = folder / (out + "/none-1.json");
+    INFO(out);
+    const int process = Program{.words = split(command + out), .folder = folder.path()}.start();
+    for (int i = 0; i < 6000 && !fs::exists(first); ++i) sleep_ms(5);
+    sleep_ms(40 * n);                                                     // in the training of the second, or after it
+    ::kill(process, number);
+    if (twice) sleep_ms(2), ::kill(process, number);
+    CHECK(wait_for(process) == 128 + number);
+    REQUIRE(fs::exists(first));
+    const std::string kept = text_of(first), before = listing(folder / (out + "/none-1"));
+    CHECK(text_of(folder / (out + "/table.txt")).find("\nnone ") != std::string::npos);
+    CHECK(!fs::exists(folder / (out + "/additive-1.json")));
+
+    const Result again = heed_in(folder.path(), command + out);
+    REQUIRE_MESSAGE(again.code == 0, again.err);
+    CHECK(results(again.out) == results(whole.out));
+    CHECK(text_of(first) == kept);
+    CHECK((listing(folder / (out + "/none-1")) == before));
+    for (const auto& entry : fs::recursive_directory_iterator(folder / out)) CHECK(entry.path().filename().string().find("tmp") == std::string::npos);
+  }
+}
