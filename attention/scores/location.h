@@ -6,7 +6,9 @@
 namespace heed {
 
 // e_ts = (W_a q_t)_s        Luong et al. 2015, arXiv 1508.04025, Eq. 8: the query alone says where to look
-// W_a has S_max = options.longest rows; a shorter sentence uses the first of them, positions beyond S_max get the weight 0.
+// W_a has S_max = options.longest rows; a shorter sentence uses the first of them, positions beyond S_max get the weight 0. Rows of
+// positions that no sentence of the training reached stay as they started. `heed` has S_max = --max-length + 51, and cuts sources
+// at --max-length.
 struct Location {
   static constexpr std::string_view formula = "e_j = (W q)_j";
   Location(Scope scope, const ScoreOptions& options)

@@ -3,7 +3,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "autograd/tape.h"
 #include "models/run.h"
@@ -296,6 +298,27 @@ TEST_CASE("recurrent models: a source of no words, alone, beside others, or a ba
           if (item->gradient->written()) CHECK(std::isfinite(sum(abs(item->gradient->value())).item()));
         parameters.forget_gradients();
       }
+    }
+  }
+}
+
+TEST_CASE("recurrent models: location scores know no position beyond max_positions, in either order of a step") {
+  for (const char* decoder : {"bahdanau", "luong"}) {
+    RunConfig c = config("gru", "location", decoder);
+    c.max_length = 1;
+    const Index longest = max_positions(c), S = longest + 20;
+    Parameters parameters(Seed{1});
+    const auto model = make_model(c, parameters.root(), 9, 9);
+    std::vector<std::int32_t> ids(std::size_t(S), 4);
+    const std::vector<std::vector<std::int32_t>> source{ids};
+    auto state = model->start(pad_sequences(source, 0));
+    for (int t = 0; t < 2; ++t) {
+      const Tensor weights = model->step(tensor(std::vector<std::int32_t>{2}, {1}), *state, Want::weights).attention.at(0).weights;
+      const std::vector<double> a = doubles(weights);
+      REQUIRE(a.size() == std::size_t(S));
+      CHECK(std::accumulate(a.begin(), a.begin() + longest, 0.0) == doctest::Approx(1).epsilon(1e-6));
+      CHECK(std::all_of(a.begin(), a.begin() + longest, [](double w) { return w > 0; }));
+      CHECK(std::all_of(a.begin() + longest, a.end(), [](double w) { return w == 0; }));
     }
   }
 }
