@@ -40,8 +40,7 @@ Parts parts_of(std::string_view name) {
         break;
       }
   if (rest.empty() && !name.empty() && !name.ends_with('-')) rest = "general";
-  check<Error>(known(), "attention: unknown name {}; one of {}; also local-m-SCORE, local-p-SCORE, SCORE-sparsemax, SCORE-entmax, SCORE-hard", quote(name),
-               fmt::join(attention_names(), ", "));
+  check<Error>(known(), "attention: unknown name {}; one of {}", quote(name), attention_choices());
   parts.score = rest;
   return parts;
 }
@@ -104,6 +103,10 @@ std::vector<std::string> attention_names() {
   std::vector<std::string> names = score_names();
   names.insert(names.end(), {"local-m", "local-p"});
   return names;
+}
+
+std::string attention_choices() {
+  return fmt::format("{}; also local-m-SCORE, local-p-SCORE, SCORE-sparsemax, SCORE-entmax, SCORE-hard", fmt::join(attention_names(), ", "));
 }
 
 void check_attention_name(std::string_view name) { parts_of(name); }

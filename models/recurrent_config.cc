@@ -5,6 +5,7 @@
 
 #include "attention/attend.h"
 #include "models/recurrent.h"
+#include "nn/init.h"
 #include "tensor/format.h"
 
 namespace heed {
@@ -68,8 +69,10 @@ void check_recurrent(const RunConfig& given) {
   if (given.attention != "auto" && given.attention != "none") {
     try {
       check_attention_name(given.attention);
-    } catch (const Error& e) {
-      fail<Error>("unknown name: --attention {}; {}", in_quotes(given.attention), e.what());
+    } catch (const Error&) {
+      const std::vector<std::string> names = attention_names();
+      const std::string_view near = nearest(given.attention, std::vector<std::string_view>(names.begin(), names.end()));
+      fail<Error>("unknown name: --attention {}; {}one of {}", in_quotes(given.attention), near.empty() ? "" : fmt::format("did you mean {}? ", near), attention_choices());
     }
   }
   nowhere({"heads", "feed-forward", "attention-dropout", "activation-dropout", "norm", "final-norm", "positions", "tie"}, "--model transformer");
@@ -88,14 +91,40 @@ void check_recurrent(const RunConfig& given) {
   check<Error>(c.start_state != "backward" || two_ways, "no backward states: --start-state backward {}; --start-state last",
                c.one_direction ? "--one-direction" : "--context every_step");
   check<Error>(c.context != "both_ends" || !c.one_direction, "one end only: --context both_ends --one-direction; --context every_step");
+  check<Error>(c.initial_values != "bahdanau" || c.attention.find("additive-normed") == c.attention.npos,
+               "a vector of zeros has no direction: --initial-values bahdanau --attention {}; --attention additive", c.attention);
   check<Error>(!two_ways || !needs_equal_widths(c.attention) || c.width % 2 == 0,
                "two directions of equal width: --attention {} --width {}; an even width, or --one-direction", c.attention, c.width);
 }
 
 void check_not_recurrent(const RunConfig& c) {
-  const std::string set = set_among(c, {"attention", "decoder", "window", "input-feeding", "reverse-source", "one-direction", "gru-form", "readout", "readout-state", "start-state", "bridge", "context"});
+  const std::string set = set_among(c, {"attention", "decoder", "window", "input-feeding", "reverse-source", "one-direction", "gru-form", "readout", "readout-state", "start-state", "bridge", "context", "initial-values"});
   check<Error>(set.empty(), "not an option of this model: {} --model {}; it belongs to --model rnn, lstm and gru", set, c.model);
 }
+
+namespace {
+
+// Bahdanau et al. 2014, B.1; nothing: stays as it started.
+Initializer bahdanau_init(std::string_view path, const Shape& shape) {
+  const std::string_view name = path.substr(path.rfind('.') + 1);
+  if (shape.rank() == 0) return {};                                                                     // factors of a score
+  if (shape.rank() == 1) return constant_init(0);                                                       // biases, v
+  if (name.starts_with("weight_hh")) return stacked(shape(0) / shape(1), orthogonal());
+  if (path.starts_with("attention.")) return normal_init(0, 0.001);                                     // W_a, U_a
+  return normal_init(0, 0.01);
+}
+
+// All parameters start as in the paper instead of as in PyTorch; the row of padding stays 0.
+void start_as(std::string_view paper, const Selection& parameters, std::int32_t pad) {
+  const double r = paper == "sutskever" ? 0.08 : 0.1;                                                   // Sutskever et al. 2014, 3.4; Luong et al. 2015, 4.1
+  for (const auto& item : parameters) {
+    const Shape& shape = item->variable.shape();
+    const Initializer init = paper == "bahdanau" ? bahdanau_init(item->path.substr(parameters.prefix().size()), shape) : shape.rank() > 0 ? uniform_init(-r, r) : Initializer();
+    if (init) Selection(parameters.owner(), {item}).initialise(item->multiplied ? init : zero_row(pad, init));
+  }
+}
+
+}  // namespace
 
 std::unique_ptr<Seq2Seq> make_recurrent(const RunConfig& given, Scope scope, Index source_vocabulary, Index target_vocabulary) {
   RunConfig c = given;
@@ -132,7 +161,10 @@ std::unique_ptr<Seq2Seq> make_recurrent(const RunConfig& given, Scope scope, Ind
                                             .bridge = c.bridge == "linear" ? Bridge::linear : c.bridge == "tanh" ? Bridge::tanh : Bridge::copy,
                                             .dropout = c.dropout};
   }
-  return std::make_unique<RecurrentModel>(scope, std::move(options));
+  const std::int32_t pad = options.pad;
+  auto model = std::make_unique<RecurrentModel>(scope, std::move(options));
+  if (c.initial_values != "pytorch") start_as(c.initial_values, scope.select(), pad);
+  return model;
 }
 
 }  // namespace heed

@@ -42,7 +42,7 @@ std::vector<std::string_view> tokenizer_choices() {
 
 std::string_view attention_help() {
   static thread_local std::set<std::string> texts;                                     // a user's own scores come and go
-  return *texts.insert(fmt::format("what a recurrent decoder looks by ({}; also local-m-SCORE, local-p-SCORE, SCORE-sparsemax, SCORE-entmax, SCORE-hard)", fmt::join(attention_names(), ", "))).first;
+  return *texts.insert(fmt::format("what a recurrent decoder looks by ({})", attention_choices())).first;
 }
 
 std::vector<Option> table(RunConfig& c) {
@@ -90,6 +90,7 @@ std::vector<Option> table(RunConfig& c) {
       {.name = "bridge", .value = &c.bridge, .takes = "NAME", .help = "luong, sutskever: from the encoder's last states to the decoder's first", .choices = {"auto", "copy", "linear", "tanh"}},
       {.name = "context", .value = &c.context, .takes = "NAME", .help = "cho: what every step reads of the source", .choices = {"auto", "every_step", "both_ends"}},
       {.name = "start", .value = &c.start, .takes = "NAME", .help = "symbol that opens a target", .choices = {"bos", "eos"}},
+      {.name = "initial-values", .value = &c.initial_values, .takes = "NAME", .help = "bahdanau: orthogonal states, N(0, 0.01); sutskever: U(-0.08, 0.08); luong: U(-0.1, 0.1)", .choices = {"pytorch", "bahdanau", "sutskever", "luong"}},
 
       {.name = "batch-tokens", .value = &c.batch_tokens, .takes = "N", .help = "target words of a batch, padding counted", .low = 1, .high = kBig, .heading = "Training"},
       {.name = "batch-sentences", .value = &c.batch_sentences, .takes = "N", .help = "or this many sentences, sorted by length in windows of 50 batches", .low = 1, .high = kBig},
@@ -166,8 +167,8 @@ std::map<std::string, std::string> of_weights(std::map<std::string, std::string>
   return metadata;
 }
 
-std::map<std::string, Tensor> under(const std::map<std::string, Tensor>& tensors, std::string_view prefix) {
 // Those under a prefix, without it.
+std::map<std::string, Tensor> under(const std::map<std::string, Tensor>& tensors, std::string_view prefix) {
   std::map<std::string, Tensor> found;
   for (const auto& [name, value] : tensors)
     if (name.starts_with(prefix)) found.emplace(name.substr(prefix.size()), value);

@@ -48,7 +48,7 @@ struct RunConfig {
   std::string attention = "auto", decoder = "auto", gru_form = "auto", readout = "auto", readout_state = "auto", start_state = "auto", bridge = "auto", context = "auto";
   std::optional<Index> window;
   bool input_feeding = false, reverse_source = false, one_direction = false;
-  std::string start = "bos";
+  std::string start = "bos", initial_values = "pytorch";
 
   // training
   std::optional<Index> batch_tokens = 2048, batch_sentences;

@@ -31,7 +31,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kTransformerOnly[] = {"heads", "feed-forward", "attention-dropout", "activation-dropout", "norm", "final-norm", "positions", "tie"};
-constexpr std::string_view kRecurrentOnly[] = {"decoder", "window", "input-feeding", "reverse-source", "one-direction", "gru-form", "readout", "readout-state", "start-state", "bridge", "context", "start"};
+constexpr std::string_view kRecurrentOnly[] = {"decoder", "window", "input-feeding", "reverse-source", "one-direction", "gru-form", "readout", "readout-state", "start-state", "bridge", "context", "start", "initial-values"};
 constexpr std::string_view kLocalOnly[] = {"window"};
 constexpr std::size_t kTrainSample = 1000;         // pairs of the training data on which its loss is measured again, without dropout
 

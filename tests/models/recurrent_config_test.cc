@@ -3,8 +3,15 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
 #include "models/recurrent.h"
-#include "tensor/error.h"
+#include "tensor/format.h"
+#include "tensor/ops/matmul.h"
+#include "tensor/ops/view.h"
+#include "tests/close.h"
 
 using namespace heed;
 
@@ -64,8 +71,12 @@ TEST_CASE("recurrent options: what does not fit together") {
         CHECK(wrong(model, [&](RunConfig& c) { c.attention = attention, c.decoder = decoder; }) == "");
       }
   const std::string unknown = wrong("gru", [](RunConfig& c) { c.attention = "aditive"; });
-  CHECK(unknown.starts_with("unknown name: --attention \"aditive\"; "));
-  CHECK(unknown.find("additive, ") != unknown.npos);
+  CHECK(unknown.starts_with("unknown name: --attention \"aditive\"; did you mean additive? one of none, mean, additive, "));
+  CHECK(unknown.find("unknown name", 1) == unknown.npos);
+  CHECK(wrong("gru", [](RunConfig& c) { c.attention = "additive-normed", c.initial_values = "bahdanau"; }) ==
+        "a vector of zeros has no direction: --initial-values bahdanau --attention additive-normed; --attention additive");
+  CHECK(wrong("transformer", [](RunConfig& c) { c.initial_values = "luong"; }) ==
+        "not an option of this model: --initial-values luong --model transformer; it belongs to --model rnn, lstm and gru");
   CHECK(wrong("gru", [](RunConfig& c) { c.heads = 8; }) == "not an option of this model: --heads 8 --model gru; it belongs to --model transformer");
   CHECK(wrong("transformer", [](RunConfig& c) { c.attention = "dot"; }) == "not an option of this model: --attention dot --model transformer; it belongs to --model rnn, lstm and gru");
   CHECK(wrong("transformer", [](RunConfig& c) { c.input_feeding = true; }).starts_with("not an option of this model: --input-feeding --model transformer"));
@@ -108,4 +119,56 @@ TEST_CASE("recurrent models: the papers' names and shapes of parameters") {
               {"encoder.bias_ih_l0", {32}},         {"encoder.bias_hh_l0", {32}},        {"attention.key_proj.weight", {8, 8}}, {"decoder.weight_ih_l0", {32, 16}},
               {"decoder.weight_hh_l0", {32, 8}},    {"decoder.bias_ih_l0", {32}},        {"decoder.bias_hh_l0", {32}},      {"attn_out.weight", {8, 16}},
               {"out.weight", {7, 8}}});
+}
+
+TEST_CASE("recurrent models: the papers' initial values") {
+  struct Made {
+    Made(std::string_view model, std::string attention, std::string initial) : parameters(Seed{1}, DType::f64) {
+      RunConfig c = default_config(model);
+      c.width = 48, c.attention = std::move(attention), c.initial_values = std::move(initial);
+      made = make_model(c, parameters.root() / "net", 50, 60);
+    }
+    std::vector<double> values(std::string_view path) const { return parameters.find(fmt::format("net.{}", path))->variable.value().contiguous().to_vector<double>(); }
+    Parameters parameters;
+    std::unique_ptr<Seq2Seq> made;
+  };
+  const auto deviation = [](const std::vector<double>& x) { return std::sqrt(std::inner_product(x.begin(), x.end(), x.begin(), 0.0) / double(x.size())); };
+  const auto largest = [](const std::vector<double>& x) { return std::abs(*std::ranges::max_element(x, {}, [](double v) { return std::abs(v); })); };
+
+  const Made bahdanau("gru", "additive", "bahdanau");
+  for (const auto& item : bahdanau.parameters.items()) {
+    const std::string path = item->path.substr(4);
+    CAPTURE(path);
+    const std::vector<double> x = bahdanau.values(path);
+    const bool embedding = path.find("embedding") != path.npos;
+    if (item->variable.rank() == 1) {
+      CHECK(largest(x) == 0);                                                    // biases, v
+    } else if (path.find("weight_hh") != path.npos) {
+      for (Index gate = 0; gate < 3; ++gate) {                                   // U Uᵀ = 1, gate by gate
+        const Tensor u = item->variable.value()(Slice{48 * gate, 48 * (gate + 1)});
+        CHECK(worst_absolute(matmul(u, transpose(u)), eye(48, DType::f64).contiguous().to_vector<double>()) < 1e-12);
+      }
+    } else {
+      CHECK(deviation(x) == doctest::Approx(path.starts_with("attention.") ? 0.001 : 0.01).epsilon(0.06));
+      for (Index i = 0; embedding && i < 48; ++i) CHECK(x[std::size_t(i)] == 0);   // <pad>
+    }
+  }
+  for (const auto& [name, r] : {std::pair("sutskever", 0.08), std::pair("luong", 0.1)})
+    for (const char* model : {"gru", "lstm"}) {
+      const Made uniform(model, "general-scaled", name), again(model, "general-scaled", name), pytorch(model, "general-scaled", "pytorch");
+      for (const auto& item : uniform.parameters.items()) {
+        const std::string path = item->path.substr(4);
+        CAPTURE(path);
+        const std::vector<double> x = uniform.values(path);
+        CHECK(x == again.values(path));
+        if (item->variable.rank() == 0) {
+          CHECK(x == std::vector<double>{1});                                    // g
+          continue;
+        }
+        CHECK(x != pytorch.values(path));
+        CHECK(largest(x) <= r);
+        CHECK(largest(x) > 0.95 * r);
+        CHECK(deviation(x) == doctest::Approx(r / std::sqrt(3)).epsilon(0.1));
+      }
+    }
 }
