@@ -206,10 +206,12 @@ Side load_side(const std::string& run, const std::string& name) {
   return {std::move(tokenizer), load_vocabulary(join(run, name + ".vocabulary"))};
 }
 
-void make_directory(const std::string& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error) throw FileError(fmt::format("{}: cannot make the directory: {}", path, error.message()), error.value());
+// What create_run makes before config.json.
+bool comes_before_config(const fs::directory_entry& entry) {
+  const std::string name = entry.path().filename().string();
+  for (const std::string side : {"source", "target"})
+    if (name == side + ".tokenizer.json" || name == side + ".model" || name == side + ".vocabulary") return true;
+  return name == "lock" || name.starts_with(kTemporaryPrefix) || (name == "checkpoints" && fs::is_directory(entry) && fs::is_empty(entry));
 }
 
 }  // namespace
@@ -336,15 +338,23 @@ Index max_positions(const RunConfig& config) { return config.max_length + 51; }
 
 // ---- the directory --------------------------------------------------------------------------------------------------
 
+bool is_vacant(const std::string& path) {
+  if (!fs::exists(path)) return true;
+  if (!fs::is_directory(path)) return false;
+  for (const auto& entry : fs::directory_iterator(path))
+    if (!fs::exists(join(path, "lock")) || !comes_before_config(entry)) return false;
+  return true;
+}
+
 std::unique_ptr<RunLock> create_run(const Run& run) {
   const bool existed = fs::exists(run.path);
-  if (existed) {
-    check<FileError>(fs::is_directory(run.path), "{}: is no directory", run.path);
-    check<FileError>(fs::is_empty(run.path), "{}: exists and is not empty", run.path);
-  }
+  check<FileError>(!existed || fs::is_directory(run.path), "{}: is no directory", run.path);
+  check<FileError>(is_vacant(run.path), "{}: exists and is not empty", run.path);
   make_directory(run.path);
   try {
     auto lock = std::make_unique<RunLock>(run.path);
+    for (const auto& entry : fs::directory_iterator(run.path))
+      if (entry.path().filename() != "lock") fs::remove_all(entry.path());
     save_side(run.path, "source", run.source);
     save_side(run.path, "target", run.target);
     make_directory(join(run.path, "checkpoints"));
@@ -441,12 +451,15 @@ std::string checkpoint_path(const std::string& run, Index step) { return join(ru
 
 std::vector<Index> checkpoint_steps(const std::string& run) {
   std::vector<Index> steps;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(join(run, "checkpoints"), ignored)) {
+  const std::string folder = join(run, "checkpoints");
+  std::error_code error;
+  const fs::directory_iterator entries(folder, error);
+  if (error && error != std::errc::no_such_file_or_directory) throw FileError(fmt::format("{}: cannot read: {}", folder, error.message()), error.value());
+  for (const auto& entry : entries) {
     const std::string name = entry.path().filename().string();
     Index step = 0;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
-    if (error == std::errc() && std::string_view(end, std::size_t(name.data() + name.size() - end)) == ".safetensors") steps.push_back(step);
+    const auto [end, bad] = std::from_chars(name.data(), name.data() + name.size(), step);
+    if (bad == std::errc() && std::string_view(end, std::size_t(name.data() + name.size() - end)) == ".safetensors") steps.push_back(step);
   }
   std::sort(steps.begin(), steps.end());
   return steps;
@@ -489,8 +502,9 @@ Checkpoint read_checkpoint(const Run& run, Index step) {
   return {step, std::move(file.tensors), state->second, of_weights(file.metadata)};
 }
 
-void remove_old_checkpoints(const std::string& run, Index keep, Index best) {
-  const std::vector<Index> steps = checkpoint_steps(run);
+void remove_old_checkpoints(const std::string& run, Index step, Index keep, Index best) {
+  std::vector<Index> steps = checkpoint_steps(run);
+  std::erase_if(steps, [&](Index other) { return other > step; });
   for (std::size_t i = 0; i + std::size_t(keep) < steps.size(); ++i) {
     std::error_code ignored;
     if (steps[i] != best) fs::remove(checkpoint_path(run, steps[i]), ignored);

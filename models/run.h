@@ -105,7 +105,9 @@ class RunLock {
   int file_ = -1;
 };
 
-// Makes the directory, or takes an empty one, and writes all of it but weights. FileError; then nothing is left of it.
+// Whether create_run takes this path: nothing is there, or an empty directory, or what is left of a create_run that was killed.
+bool is_vacant(const std::string& path);
+// Makes the directory, or takes a vacant one, and writes all of it but weights, config.json last. FileError; then nothing is left of it.
 std::unique_ptr<RunLock> create_run(const Run& run);
 // Reads it again, strictly. FileError
 Run open_run(const std::string& path);
@@ -138,7 +140,8 @@ void write_checkpoint(const Run& run, const Checkpoint& checkpoint);
 void write_best(const Run& run, const std::map<std::string, Tensor>& weights, const std::map<std::string, std::string>& gru_forms, Index step);
 std::optional<Index> best_step(const Run& run);    // of best.safetensors; nothing where there is none that is whole
 Checkpoint read_checkpoint(const Run& run, Index step);
-// Deletes all but the newest `keep` and that of step `best`, oldest first.
-void remove_old_checkpoints(const std::string& run, Index keep, Index best);
+// Of the checkpoints up to `step` deletes all but the newest `keep` and that of step `best`, oldest first. Later ones were passed
+// over when the training went on: they count for nothing.
+void remove_old_checkpoints(const std::string& run, Index step, Index keep, Index best);
 
 }  // namespace heed

@@ -80,8 +80,11 @@ void Optimizer::load_state(const std::map<std::string, Tensor>& state) {
   for (const auto& [name, value] : state) used[name] = false;
   for (const Item& item : items_) {
     const std::string& path = item.parameter->path;
-    if (!state.contains(path + ".step")) continue;   // never updated when it was saved
+    const auto step = state.find(path + ".step");
+    if (step == state.end()) continue;               // never updated when it was saved
     used[path + ".step"] = true;
+    if (step->second.numel() != 1 || step->second.dtype() != DType::i64)
+      problems += fmt::format("; {} is {} {}, needs one {}", step->first, step->second.dtype(), step->second.shape(), DType::i64);
     for (const std::string& name : state_names_) {
       const auto at = state.find(path + "." + name);
       if (at == state.end()) {

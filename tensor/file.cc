@@ -64,6 +64,12 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
+// 0 or errno; EINVAL comes from a file system without sync of directories
+int sync_folder(const std::string& path) {
+  const Descriptor folder{retry([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); })};
+  return folder.fd < 0 || (retry([&] { return ::fsync(folder.fd); }) < 0 && errno != EINVAL) ? errno : 0;
+}
+
 }  // namespace
 
 InputFile::InputFile(const std::string& path, Kind kind)
@@ -197,10 +203,23 @@ void AtomicFile::commit() {
   compare();
   if (::rename(temporary_.c_str(), target_.c_str()) < 0) fail("cannot rename", errno);
   temporary_.clear();
-  const Descriptor folder{retry([&] { return ::open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); })};
-  // EINVAL: a file system without sync of directories
-  if (folder.fd < 0 || (retry([&] { return ::fsync(folder.fd); }) < 0 && errno != EINVAL))
-    refused(path_, "cannot sync its folder", errno);
+  if (const int error = sync_folder(folder_of(target_))) refused(path_, "cannot sync its folder", error);
+}
+
+void sync_name(const std::string& path) {
+  const int error = sync_folder(folder_of(path));
+  if (error != 0 && error != EACCES) refused(path, "cannot sync its folder", error);   // EACCES: write-only folder
+}
+
+void make_directory(const std::string& path) {
+  const std::string name = path.substr(0, std::max<std::size_t>(path.find_last_not_of('/') + 1, 1));
+  if (::mkdir(name.c_str(), 0777) == 0) return sync_name(name);
+  const int error = errno;
+  if (error == EEXIST && std::filesystem::is_directory(name)) return;
+  if (error != ENOENT || folder_of(name) == ".") refused(path, "cannot make the directory", error == EEXIST ? ENOTDIR : error);
+  make_directory(folder_of(name));
+  if (::mkdir(name.c_str(), 0777) != 0 && errno != EEXIST) refused(path, "cannot make the directory", errno);
+  sync_name(name);
 }
 
 void write_file_atomically(const std::string& path, std::string_view bytes) {

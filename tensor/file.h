@@ -67,6 +67,11 @@ class AtomicFile {
 
 void write_file_atomically(const std::string& path, std::string_view bytes);
 
+// Makes a directory and those above it that are missing, each synced into the one above. FileError
+void make_directory(const std::string& path);
+// The name of a new file lasts beyond a power cut only once the folder it stands in is synced. FileError
+void sync_name(const std::string& path);
+
 // Names of AtomicFile's temporaries begin with this: who holds the lock of a folder may delete what a crash left there.
 inline constexpr std::string_view kTemporaryPrefix = ".heed-tmp-";
 

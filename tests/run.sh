@@ -1,10 +1,23 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs what is missing, builds and runs all tests. The last line is "N passed, N failed".
+# Installs what is missing, builds and runs tests. The last line is "N passed, N failed".
+#   tests/run.sh         all but the long ones
+#   tests/run.sh fast    those of a minute
+#   tests/run.sh kill    trainings killed and their disk broken at every moment
+#   tests/run.sh full    all
+# Further arguments go to the test program: tests/run.sh -tc='resume*'
 set -euo pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$top/examples/install.sh"
 install_missing "${HEED_PACKAGES[@]}" "${HEED_TEST_PACKAGES[@]}"
+
+which=()
+case ${1:-} in
+  fast) shift; which=(-tse=slow) ;;
+  kill) shift; which=(--no-skip -ts=kill) ;;
+  full) shift; which=(--no-skip) ;;
+esac
+[[ ${which[*]-} != *--no-skip* ]] || install_missing strace
 
 build=$top/build
 if [ ! -f "$build/build.ninja" ]; then meson setup "$build" "$top" >/dev/null
@@ -12,10 +25,14 @@ elif [ ! -e "$build/tests" ]; then meson configure "$build" -Dtests=true
 fi
 ninja -C "$build" --quiet
 
+# Tests sync thousands of small files: in memory, where there is room, that takes no time.
+memory=/dev/shm
+if [ -z "${TMPDIR:-}" ] && [ -w $memory ] && [ "$(df --output=avail -k $memory | tail -n 1)" -gt 1000000 ]; then export TMPDIR=$memory; fi
+
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 status=0
-"$build/tests/heed-tests" --no-intro=true "$@" >"$log" 2>&1 || status=$?
+"$build/tests/heed-tests" --no-intro=true "${which[@]}" "$@" >"$log" 2>&1 || status=$?
 grep -v -E '^(OK, passed|- |$)|^Using configuration' "$log" | tail -n 60 || true
 passed=$(sed -n 's/.*test cases: *[0-9]* | *\([0-9]*\) passed.*/\1/p' "$log" | tail -n 1)
 failed=$(sed -n 's/.*test cases: .* passed | *\([0-9]*\) failed.*/\1/p' "$log" | tail -n 1)

@@ -83,6 +83,7 @@ void Log::sync() {
     at += written;
   }
   if (::fdatasync(file.number) != 0) refused(path_, "sync", errno);
+  if (bytes_ == 0) sync_name(path_);
   bytes_ += Index(waiting_.size());
   waiting_.clear();
 }
@@ -110,7 +111,7 @@ void Log::write_curves(const std::string& path, const std::string& title, const 
 bool has_end(const std::string& path, Index bytes) {
   if (!std::filesystem::exists(path)) return false;
   const std::string text = read_file(path);
-  return Index(text.size()) > bytes && text.find("{\"event\": \"end\"", std::size_t(bytes)) != text.npos;
+  return Index(text.size()) > bytes && text.ends_with('\n') && text.find("{\"event\": \"end\"", std::size_t(bytes)) != text.npos;
 }
 
 }  // namespace heed::cli

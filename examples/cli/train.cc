@@ -115,7 +115,7 @@ int train(std::span<const std::string> words) {
   if (fs::exists(asked.out, ignored)) {
     if (!fs::is_directory(asked.out)) throw Mistake(fmt::format("no directory: --out {}; the name of a new directory", asked.out));
     if (fs::exists(fs::path(asked.out) / "config.json")) throw Mistake(fmt::format("the run exists: --out {}; --resume to go on with it, or another name", asked.out));
-    if (!fs::is_empty(asked.out)) throw Mistake(fmt::format("exists, is not empty and no run: --out {}; the name of a new directory", asked.out));
+    if (!is_vacant(asked.out)) throw Mistake(fmt::format("exists, is not empty and no run: --out {}; the name of a new directory", asked.out));
   }
   if (config.threads) set_threads(int(*config.threads));
   settle(config);

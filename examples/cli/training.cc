@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <iostream>
@@ -28,6 +29,9 @@ constexpr double kSaveEvery = 60;                  // seconds, at the latest
 constexpr std::size_t kPictures = 3;               // dev sentences whose attention is drawn at each evaluation
 
 std::string join(const std::string& directory, std::string_view name) { return (fs::path(directory) / name).string(); }
+
+// JSON has no infinity.
+nlohmann::json number_or_text(double x) { return std::isfinite(x) ? nlohmann::json(x) : nlohmann::json(fmt::format("{}", x)); }
 
 bool is_full(int error) { return error == ENOSPC || error == EDQUOT; }
 
@@ -136,10 +140,10 @@ std::string Training::state_json() const {
                               {"evaluated", state_.evaluated},
                               {"best", state_.best},
                               {"waited", state_.waited},
-                              {"best_bleu", state_.best_bleu},
-                              {"best_loss", state_.best_loss},
+                              {"best_bleu", number_or_text(state_.best_bleu)},
+                              {"best_loss", number_or_text(state_.best_loss)},
                               {"skipped_in_a_row", state_.skipped_in_a_row},
-                              {"loss_sum", state_.loss_sum},
+                              {"loss_sum", number_or_text(state_.loss_sum)},
                               {"tokens", state_.tokens},
                               {"log_bytes", log_.bytes()},
                               {"data", examples_.checksum},
@@ -156,20 +160,26 @@ void Training::restore(const Checkpoint& checkpoint, const std::string& file) {
     if (!holds) throw FileError(fmt::format("{}: state of the training: {}", file, what));
   };
   need(json.is_object(), "no JSON object");
-  const auto number = [&](const char* key, auto& to) {
-    need(json.contains(key) && (json[key].is_number() || json[key].is_null()), fmt::format("no number \"{}\"", key));
-    using T = std::decay_t<decltype(to)>;
-    if constexpr (std::is_same_v<T, double>) to = json[key].is_null() ? NAN : json[key].template get<double>();
-    else to = json[key].is_number_integer() ? json[key].template get<Index>() : 0;
+  const auto count = [&](const char* key, Index& to, Index least) {
+    need(json.contains(key) && json[key].is_number_integer(), fmt::format("no whole number \"{}\"", key));
+    to = json[key].get<Index>();
+    need(to >= least, fmt::format("\"{}\" is {}, at least {} expected", key, to, least));
+  };
+  const auto number = [&](const char* key, double& to) {
+    need(json.contains(key) && (json[key].is_number() || json[key].is_string()), fmt::format("no number \"{}\"", key));
+    const std::string text = json[key].is_string() ? json[key].get<std::string>() : json[key].dump();
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), to);
+    need(error == std::errc() && end == text.data() + text.size(), fmt::format("no number \"{}\"", key));
   };
   need(json.contains("data") && json["data"].is_string() && json.contains("trainer") && json["trainer"].is_object() && json.contains("config") && json["config"].is_object(),
        "entries are missing");
   State state;
-  number("epoch", state.epoch), number("batch", state.batch), number("evaluated", state.evaluated), number("best", state.best);
-  number("waited", state.waited), number("best_bleu", state.best_bleu), number("best_loss", state.best_loss);
-  number("skipped_in_a_row", state.skipped_in_a_row), number("loss_sum", state.loss_sum), number("tokens", state.tokens);
   Index log_bytes = 0;
-  number("log_bytes", log_bytes);
+  count("epoch", state.epoch, 0), count("batch", state.batch, 0), count("evaluated", state.evaluated, -1), count("best", state.best, -1);
+  count("waited", state.waited, 0), count("skipped_in_a_row", state.skipped_in_a_row, 0), count("tokens", state.tokens, 0), count("log_bytes", log_bytes, 0);
+  number("best_bleu", state.best_bleu), number("best_loss", state.best_loss), number("loss_sum", state.loss_sum);
+  const auto batches = Index(sampler_->epoch(state.epoch).size());
+  need(state.batch < std::max<Index>(batches, 1), fmt::format("\"batch\" is {}, the epoch has {}", state.batch, batches));
   if (json["data"] != examples_.checksum)
     throw Mistake(fmt::format("the data has changed since {} was written: {}; the data that the training began with", file, data_.train.name));
   RunConfig config = run_.config;
@@ -183,6 +193,7 @@ void Training::restore(const Checkpoint& checkpoint, const std::string& file) {
   std::map<std::string, std::string> scalars;
   for (const auto& [key, value] : json["trainer"].items())
     if (value.is_string()) scalars[key] = value.get<std::string>();
+  need(scalars["step"] == fmt::format("{}", checkpoint.step), fmt::format("of the trainer: step \"{}\"", scalars["step"].substr(0, 80)));
   const std::string log = join(run_.path, "metrics.jsonl");
   Log read(log, log_bytes);
   std::map<std::string, Tensor> weights;
@@ -386,7 +397,7 @@ bool Training::evaluate() {
 }
 
 void Training::draw_attention() {
-  fs::create_directories(join(run_.path, "attention"));
+  make_directory(join(run_.path, "attention"));
   int number = 0;
   for (const Example* example : for_pictures(dev_->examples())) {
     AttentionPicture picture = last_cross_attention(attention_picture(run_, *model_, *example));
@@ -426,10 +437,6 @@ template <class F> bool Training::written(F&& f) {
     full_ = e.what();
     progress_.note(fmt::format("warning: {}; going on, the next save tries again", full_));
     return false;
-  } catch (const fs::filesystem_error& e) {
-    if (!is_full(e.code().value()) || run_.config.if_full == "stop") throw Fault(e.what());
-    full_ = e.what();
-    return false;
   }
 }
 
@@ -448,7 +455,7 @@ bool Training::save() {
     for (const auto& [name, value] : state(parameters_)) checkpoint.tensors[std::string(kModelPrefix) + name] = value;
     write_checkpoint(run_, checkpoint);
     saved_ = step();
-    remove_old_checkpoints(run_.path, run_.config.keep, state_.best);
+    remove_old_checkpoints(run_.path, step(), run_.config.keep, state_.best);
   });
 }
 
@@ -463,8 +470,8 @@ int Training::stopped() {
 void Training::end(std::string_view reason) {
   log_.add(fmt::format("{{\"event\": \"end\", \"step\": {}, \"reason\": \"{}\", \"timing\": {{\"seconds\": {:11.3f}}}}}", step(), reason, seconds()));
   const bool kept = written([&] {
-    log_.sync();
     save_best();
+    log_.sync();                                   // its last line says that all is there
   });
   progress_.finish();
   if (!kept || saved_ != step()) throw Fault(full_);

@@ -28,7 +28,9 @@ void redirect(const std::string& file, int flags, int to) {
 }
 
 int launch(const Program& program, const std::string& in, const std::string& out, const std::string& err) {
-  std::vector<char*> arguments{const_cast<char*>(kProgram)};
+  std::vector<char*> arguments;
+  for (const std::string& word : program.under) arguments.push_back(const_cast<char*>(word.c_str()));
+  arguments.push_back(const_cast<char*>(kProgram));
   for (const std::string& word : program.words) arguments.push_back(const_cast<char*>(word.c_str()));
   arguments.push_back(nullptr);
   const pid_t child = ::fork();
@@ -43,7 +45,7 @@ int launch(const Program& program, const std::string& in, const std::string& out
     ::setrlimit(RLIMIT_FSIZE, &limit);
     ::signal(SIGXFSZ, SIG_IGN);
   }
-  ::execv(kProgram, arguments.data());
+  ::execvp(arguments[0], arguments.data());
   ::_exit(127);
 }
 
@@ -66,7 +68,7 @@ Result Program::run() const {
   return result;
 }
 
-int Program::start() const { return launch(*this, "/dev/null", "/dev/null", "/dev/null"); }
+int Program::start(const std::string& input_file) const { return launch(*this, input_file, output.empty() ? "/dev/null" : output, "/dev/null"); }
 
 std::vector<std::string> split(const std::string& line) {
   static const std::regex word(R"('([^']*)'|(\S+))");

@@ -17,9 +17,10 @@ struct Program {
   std::vector<std::string> environment{};          // "NAME=value", added to the caller's
   std::string output{};                            // a file for standard output instead of `out`
   long largest_file = -1;                          // bytes (RLIMIT_FSIZE)
+  std::vector<std::string> under{};                // another program and its words that run `heed`: strace
 
   Result run() const;
-  int start() const;                               // without waiting: process id
+  int start(const std::string& input_file = "/dev/null") const;   // without waiting: process id; `err` is lost
 };
 
 // "train --data d --out 'a b'" as a shell splits it.

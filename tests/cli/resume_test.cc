@@ -7,21 +7,16 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "models/run.h"
-#include "tests/cli/program.h"
+#include "tests/cli/tiny_training.h"
 
 using namespace heed;
 namespace fs = std::filesystem;
 
 namespace {
-
-const std::string kTiny = " --data data --layers 1 --width 8 --heads 2 --feed-forward 8 --warmup 5 --evaluate-every 7 --quiet ";
-
-void make_data(const TemporaryFolder& folder) {
-  REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 5 --train 120 --dev 12 --test 5").code == 0);
-}
 
 void train(const TemporaryFolder& folder, const std::string& options) {
   const std::string batch = options.find("--batch") == options.npos ? "--batch-tokens 64 " : "";
@@ -49,7 +44,7 @@ void wait_for_checkpoint(const TemporaryFolder& folder, const std::string& run) 
 
 TEST_CASE("resume: 2 N updates are N and N more, for every optimiser and schedule") {
   const TemporaryFolder folder;
-  make_data(folder);
+  make_tiny_data(folder);
   int n = 0;
   for (const std::string options : {"--optimizer adam", "--optimizer adamw --weight-decay 0.1 --average 0.9", "--optimizer sgd --momentum 0.9 --schedule linear --schedule-steps 60", "--optimizer adagrad --schedule step --schedule-steps 8",
                                     "--optimizer adadelta --learning-rate 1 --schedule cosine --schedule-steps 70", "--optimizer rmsprop --momentum 0.5 --schedule plateau", "--schedule noam --learning-rate 0.5 --accumulate 3",
@@ -71,7 +66,7 @@ TEST_CASE("resume: 2 N updates are N and N more, for every optimiser and schedul
 
 TEST_CASE("resume: epochs, and a run that ends between evaluations") {
   const TemporaryFolder folder;
-  make_data(folder);
+  make_tiny_data(folder);
   const std::string by_epoch = " --data data --layers 1 --width 8 --heads 2 --feed-forward 8 --batch-tokens 64 --warmup 5 --quiet ";
   REQUIRE(heed_in(folder.path(), "train --epochs 4 --out a" + by_epoch).code == 0);
   REQUIRE(heed_in(folder.path(), "train --epochs 2 --out b" + by_epoch).code == 0);
@@ -84,17 +79,86 @@ TEST_CASE("resume: epochs, and a run that ends between evaluations") {
   check_same(folder, "a", "c", int(last));
 }
 
-TEST_CASE("resume: the same bits for any number of threads") {
+namespace {
+
+const std::string kFamilies[] = {"--dropout 0.3 --accumulate 2 --average 0.9 --schedule plateau --patience 40",
+                                 "--model rnn --attention none --decoder cho --dropout 0.2 --optimizer sgd --momentum 0.9",
+                                 "--model lstm --attention none --decoder sutskever --layers 2 --accumulate 2 --schedule plateau",
+                                 "--model gru --attention additive --decoder bahdanau --dropout 0.2 --average 0.9",
+                                 "--model lstm --attention general --decoder luong --input-feeding --dropout 0.2 --patience 40"};
+
+// Wide enough for the work to be cut into pieces.
+void same_for_any_threads(int steps) {
   const TemporaryFolder folder;
-  make_data(folder);
-  for (int threads : {1, 2, 3}) train(folder, "--steps 30 --dropout 0.3 --threads " + std::to_string(threads) + " --out t" + std::to_string(threads));
-  check_same(folder, "t1", "t2", 30);
-  check_same(folder, "t1", "t3", 30);
+  make_tiny_data(folder);
+  for (const std::string& family : kFamilies) {
+    INFO(family);
+    const std::string wide = "train --data data --width 32 --evaluate-every 1000 --quiet " + family + (family.starts_with("--model") ? " --batch-sentences 32" : " --batch-tokens 512 --warmup 5 --feed-forward 64") +
+                             " --steps " + std::to_string(steps) + " --threads ";
+    for (const int threads : {1, 2, 3, 7}) {
+      const std::string run = "t" + std::to_string(threads);
+      fs::remove_all(folder / run);
+      const Result result = heed_in(folder.path(), wide + std::to_string(threads) + " --out " + run);
+      REQUIRE_MESSAGE(result.code == 0, result.err);
+      check_same(folder, "t1", run, steps);
+    }
+  }
+}
+
+bool catches(int process, int number) {
+  std::ifstream status("/proc/" + std::to_string(process) + "/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("SigCgt:")) return std::stoull(line.substr(7), nullptr, 16) >> (number - 1) & 1;
+  return true;                                     // it is gone
+}
+
+// Stops after each update, and goes on.
+void same_after_every_stop(int steps) {
+  const TemporaryFolder folder;
+  make_tiny_data(folder);
+  int n = 0;
+  for (const std::string& family : kFamilies) {
+    INFO(family);
+    const std::string a = "a" + std::to_string(++n), b = "b" + std::to_string(n);
+    const std::string tiny = "train --data data --width 8 --evaluate-every 7 --quiet --threads 1 --keep 1000 " + family +
+                             (family.starts_with("--model") ? " --batch-sentences 9" : " --heads 2 --feed-forward 8 --batch-tokens 64 --warmup 5") + " --out ";
+    REQUIRE(heed_in(folder.path(), tiny + a + " --save-every 1 --steps " + std::to_string(steps)).code == 0);
+    for (int step = 1; step <= steps; ++step) {
+      const std::string file = "/checkpoints/" + std::to_string(step) + ".safetensors";
+      const Result result = heed_in(folder.path(), (step == 1 ? tiny + b : "train --resume --quiet --out " + b) + " --steps " + std::to_string(step));
+      REQUIRE_MESSAGE(result.code == 0, result.err);
+      CHECK((text_of(folder / (a + file)) == text_of(folder / (b + file))));
+    }
+    check_same(folder, a, b, steps);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("resume: the same bits for 1, 2, 3 and 7 threads, in every family of models") { same_for_any_threads(20); }
+TEST_CASE("resume: the same bits for 1, 2, 3 and 7 threads after 200 updates" * doctest::skip()) { same_for_any_threads(200); }
+TEST_CASE("resume: the same bits after a stop at every update, in every family of models") { same_after_every_stop(8); }
+TEST_CASE("resume: the same bits after a stop at each of 50 updates" * doctest::skip()) { same_after_every_stop(50); }
+
+TEST_CASE("resume: a second signal ends a long update at once") {
+  const TemporaryFolder folder;
+  REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 60 --train 1000 --dev 12 --test 5").code == 0);
+  for (const int signals : {1, 2}) {
+    const std::string run = "run" + std::to_string(signals);
+    const int process = Program{.words = split("train --data data --layers 1 --width 64 --batch-tokens 20000 --quiet --out " + run), .folder = folder.path()}.start();
+    while (!fs::exists(folder / (run + "/config.json")) || !catches(process, SIGTERM)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (int i = 0; i < signals; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      ::kill(process, SIGTERM);
+    }
+    CHECK(wait_for(process) == 143);
+    CHECK(checkpoint_steps(folder / run).size() == (signals == 1 ? 1 : 0));
+  }
 }
 
 TEST_CASE("resume: after signals and kills at any time") {
   const TemporaryFolder folder;
-  make_data(folder);
+  make_tiny_data(folder);
   train(folder, "--steps 120 --keep 1000 --out whole");
   int n = 0;
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGKILL, SIGKILL, SIGKILL}) {
@@ -114,7 +178,7 @@ TEST_CASE("resume: after signals and kills at any time") {
 
 TEST_CASE("resume: bad checkpoints are passed over, loudly") {
   const TemporaryFolder folder;
-  make_data(folder);
+  make_tiny_data(folder);
   train(folder, "--steps 21 --out whole");
   train(folder, "--steps 14 --out run");
   const std::string newest = folder / "run/checkpoints/14.safetensors";

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory and open files stay flat while `heed` works for long: short here, 100,000 updates and translations in `tests/run.sh full`.
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "tests/cli/tiny_training.h"
+
+using namespace heed;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Sample {
+  double bytes;                                    // resident
+  std::ptrdiff_t files;                            // open
+};
+
+// Samples of a process until it ends with code 0.
+std::vector<Sample> watch(int process) {
+  const std::string proc = "/proc/" + std::to_string(process);
+  std::vector<Sample> samples;
+  for (int status = 0; ::waitpid(process, &status, WNOHANG) == 0; std::this_thread::sleep_for(std::chrono::milliseconds(2))) {
+    std::error_code ignored;
+    double size = 0, resident = 0;
+    std::ifstream(proc + "/statm") >> size >> resident;
+    const fs::directory_iterator files(proc + "/fd", ignored);
+    if (resident > 0 && !ignored) samples.push_back({resident * double(::sysconf(_SC_PAGESIZE)), std::distance(begin(files), end(files))});
+  }
+  return samples;
+}
+
+template <class T> T median(std::vector<T> values) {
+  std::ranges::nth_element(values, values.begin() + std::ptrdiff_t(values.size() / 2));
+  return values[values.size() / 2];
+}
+
+// From a third of the time on nothing grows.
+void check_flat(const std::vector<Sample>& samples) {
+  REQUIRE(samples.size() >= 60);
+  const auto third = std::ptrdiff_t(samples.size() / 3);
+  std::vector<double> bytes[2];
+  std::vector<std::ptrdiff_t> files[2];
+  for (const int part : {0, 1})
+    for (auto at = samples.begin() + third * (part + 1); at != samples.begin() + third * (part + 2); ++at) bytes[part].push_back(at->bytes), files[part].push_back(at->files);
+  const double before = *std::ranges::max_element(bytes[0]), after = *std::ranges::max_element(bytes[1]);
+  MESSAGE("resident at most ", before / 1e6, " MB, then ", after / 1e6, " MB; files ", median(files[0]), ", then ", median(files[1]));
+  CHECK(after <= 1.01 * before);
+  CHECK(median(bytes[1]) <= 1.01 * median(bytes[0]));
+  CHECK(median(files[1]) == median(files[0]));
+}
+
+void soak(int updates, int lines) {
+  const TinyTraining training("--batch-tokens 64", 7);
+  const std::string folder = training.folder().path(), every = std::to_string(updates / 20);
+  std::string line = training.begin("run", updates) + " --save-every " + every;
+  line.replace(line.find("--evaluate-every 7"), 18, "--evaluate-every " + every);
+  check_flat(watch(Program{.words = split(line), .folder = folder}.start()));
+  CHECK(fs::exists(folder + "/run/checkpoints/" + std::to_string(updates) + ".safetensors"));
+
+  std::string sources;
+  for (int i = 0; i < lines; ++i) sources += std::to_string(i % 5) + (i % 3 == 0 ? " 1 2 3\n" : " 4\n");
+  write_text(folder + "/sources", sources);
+  check_flat(watch(Program{.words = split("translate --run run --quiet --beam 2"), .folder = folder, .output = folder + "/out"}.start(folder + "/sources")));
+  CHECK(std::ranges::count(text_of(folder + "/out"), '\n') == lines);
+}
+
+}  // namespace
+
+TEST_CASE("soak: memory and open files stay flat") { soak(4000, 8000); }
+
+TEST_CASE("soak: memory and open files stay flat over 100,000 updates and translations" * doctest::skip()) { soak(100000, 100000); }
