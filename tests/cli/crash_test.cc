@@ -108,6 +108,26 @@ struct Scenario {
 
 }  // namespace
 
+TEST_CASE("crash: what a killed start leaves is taken over, and nothing else") {
+  const TinyTraining training("--batch-tokens 64", 7);
+  const TemporaryFolder& folder = training.folder();
+  fs::create_directories(folder / "run/checkpoints");
+  for (const std::string file : {"lock", ".heed-tmp-1-2", "source.vocabulary", "source.model"}) folder.write("run/" + file, "half");
+  CHECK(heed_in(folder.path(), training.begin("run")).code == 0);
+  CHECK(training.difference("run") == "");
+  CHECK(!fs::exists(folder / "run/source.model"));
+  for (const std::string files : {"lock mine", "source.vocabulary", "lock checkpoints/7.safetensors"}) {
+    fs::remove_all(folder / "other");
+    fs::create_directories(folder / "other/checkpoints");
+    for (const std::string& file : split(files)) folder.write("other/" + file, "mine");
+    const std::string before = listing(folder / "other");
+    const Result refused = heed_in(folder.path(), training.begin("other"));
+    CHECK(refused.code == 2);
+    CHECK(refused.err == "heed train: exists, is not empty and no run: --out other; the name of a new directory\n");
+    CHECK((listing(folder / "other") == before));
+  }
+}
+
 TEST_CASE("crash: 50 kills at random moments") { kill_randomly(50, std::random_device()()); }
 
 TEST_SUITE("kill") {

@@ -10,7 +10,10 @@
 #include <fstream>
 #include <thread>
 
+#include <nlohmann/json.hpp>
+
 #include "models/run.h"
+#include "tensor/format.h"
 #include "tests/cli/tiny_training.h"
 
 using namespace heed;
@@ -203,4 +206,63 @@ TEST_CASE("resume: bad checkpoints are passed over, loudly") {
   const Result translated = heed_in(folder.path(), "translate --run run", "1 2\n");
   CHECK(translated.code == 0);
   CHECK(translated.err.find("warning: passed over: run/best.safetensors: ") != std::string::npos);
+}
+
+TEST_CASE("resume: broken later checkpoints crowd out no whole one") {
+  const TemporaryFolder folder;
+  make_tiny_data(folder);
+  train(folder, "--steps 21 --out whole");
+  train(folder, "--steps 14 --out run");
+  write_text(folder / "run/checkpoints/14.safetensors", "broken");
+  write_text(folder / "run/checkpoints/13.safetensors", "broken");
+  go_on(folder, "--steps 10 --save-every 1 --keep 1 --out run");
+  CHECK(checkpoint_steps(folder / "run") == std::vector<Index>{7, 10, 13, 14});
+  go_on(folder, "--steps 21 --save-every 50 --keep 3 --out run");
+  check_same(folder, "whole", "run", 21);
+}
+
+TEST_CASE("resume: a state that makes no sense is passed over") {
+  const TemporaryFolder folder;
+  make_tiny_data(folder);
+  train(folder, "--steps 15 --out whole");
+  train(folder, "--steps 14 --save-every 1 --out run");
+  const Run run = open_run(folder / "run");
+  const Checkpoint good = read_checkpoint(run, 14);
+  const auto state = nlohmann::json::parse(good.state);
+  int n = 0;
+  const auto passes_over = [&](Checkpoint bad, const std::string& says) {
+    CAPTURE(bad.state);
+    fs::remove_all(folder / "copy");
+    fs::copy(folder / "run", folder / "copy", fs::copy_options::recursive);
+    write_checkpoint(open_run(folder / "copy"), bad);
+    const Result on = heed_in(folder.path(), "train --resume --steps 15 --out copy");
+    CHECK(on.code == 0);
+    CHECK_MESSAGE(on.err.starts_with("warning: passed over: "), on.err);
+    CHECK_MESSAGE(on.err.find(says) != std::string::npos, on.err);
+    CHECK(on.err.find("going on after update 13") != std::string::npos);
+    check_same(folder, "whole", "copy", 15);
+    ++n;
+  };
+  const auto with = [&](const char* key, const nlohmann::json& value) {
+    auto other = state;
+    other[key] = value;
+    return Checkpoint{14, good.tensors, other.dump()};
+  };
+  for (const char* key : {"epoch", "batch", "evaluated", "best", "waited", "skipped_in_a_row", "tokens", "log_bytes"}) {
+    passes_over(with(key, -7), fmt::format("\"{}\" is -7, at least ", key));
+    passes_over(with(key, 1.5), fmt::format("no whole number \"{}\"", key));
+  }
+  passes_over(with("batch", 1000000), "\"batch\" is 1000000, the epoch has ");
+  passes_over(with("log_bytes", 1000000), "does not fit the checkpoint");
+  passes_over(with("best_loss", "much"), "no number \"best_loss\"");
+  passes_over(with("trainer", {{"step", "13"}}), "of the trainer: step \"13\"");
+  passes_over(with("trainer", 5), "entries are missing");
+  passes_over({14, good.tensors, "{"}, "no JSON object");
+  Checkpoint odd = good;
+  odd.tensors.lower_bound("model.")->second = tensor({1, 2}, DType::f32);
+  passes_over(odd, "does not fit the model");
+  for (auto& [name, value] : (odd = good).tensors)
+    if (name.ends_with(".step")) value = tensor({1, 2}, DType::i64);
+  passes_over(odd, ".step is i64 [2], needs one i64");
+  CHECK(n == 24);
 }

@@ -31,6 +31,7 @@ struct Injection {
   Fault fault = Fault::none;
   int at = 0, error = 0, calls = 0;
   bool fired = false;
+  std::string order = {};                                          // first letters of the calls
 };
 thread_local Injection* injection = nullptr;
 
@@ -39,9 +40,10 @@ bool fires(Fault fault) {
 }
 
 // true: the call fails with errno set
-bool intercepted() {
+bool intercepted(char call) {
   if (!injection) return false;
   ++injection->calls;
+  injection->order += call;
   if (fires(Fault::kill)) ::raise(SIGKILL);
   if (fires(Fault::error)) return errno = injection->error, true;
   if (fires(Fault::once_interrupted)) return errno = EINTR, true;
@@ -52,28 +54,28 @@ bool intercepted() {
 
 extern "C" {
 ssize_t write(int fd, const void* data, size_t size) {
-  if (intercepted()) return -1;
+  if (intercepted('w')) return -1;
   if (fires(Fault::short_write) && size > 1) size /= 2;
   if (fires(Fault::lost_write)) return ssize_t(size);
   return syscall(SYS_write, fd, data, size);
 }
-int fsync(int fd) { return intercepted() ? -1 : int(syscall(SYS_fsync, fd)); }
+int fsync(int fd) { return intercepted('s') ? -1 : int(syscall(SYS_fsync, fd)); }
 int close(int fd) {
-  const bool failed = intercepted();
+  const bool failed = intercepted('c');
   const int error = errno, result = int(syscall(SYS_close, fd));
   return failed ? errno = error, -1 : result;
 }
 int rename(const char* from, const char* to) {
-  return intercepted() ? -1 : int(syscall(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to));
+  return intercepted('r') ? -1 : int(syscall(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to));
 }
-int fchmod(int fd, mode_t mode) { return intercepted() ? -1 : int(syscall(SYS_fchmod, fd, mode)); }
+int fchmod(int fd, mode_t mode) { return intercepted('m') ? -1 : int(syscall(SYS_fchmod, fd, mode)); }
 }
 
 namespace {
 
 struct Inject {
   Injection state;
-  explicit Inject(Fault fault, int at = 0, int error = 0) : state{fault, at, error} { injection = &state; }
+  explicit Inject(Fault fault, int at = 0, int error = 0) : state{.fault = fault, .at = at, .error = error} { injection = &state; }
   ~Inject() { injection = nullptr; }
 };
 
@@ -221,6 +223,27 @@ TEST_CASE("file: a system call that fails, at every place in a save, leaves the 
     }
     CHECK(at > 10);                                                // mode, four blocks, sync, close, close, rename, sync, close
     CHECK(after_rename == 1);
+  }
+}
+
+TEST_CASE("file: bytes are on the disk before the name is, and the name before anything else") {
+  TemporaryFolder folder;
+  const auto order_of = [](const std::function<void()>& f) {
+    Inject watch(Fault::none);
+    f();
+    return watch.state.order;
+  };
+  CHECK(order_of([&] { write_file_atomically(folder / "x", new_text); }) == "wwwwsccrsc");   // write, sync, close; read again; rename, sync of the folder
+  CHECK(order_of([&] { write_file_atomically(folder / "x", old_text); }) == "mwsccrsc");
+  CHECK(order_of([&] { make_directory(folder / "a/b//c/"); }) == "scscsc");
+  CHECK(fs::is_directory(folder / "a/b/c"));
+  CHECK(order_of([&] { make_directory(folder / "a/b"); }) == "");
+  CHECK(order_of([&] { sync_name(folder / "x"); }) == "sc");
+  CHECK(message_of([&] { make_directory(folder / "x"); }) == folder / "x" + ": cannot make the directory: Not a directory");
+  CHECK(message_of([&] { make_directory(folder / "x/y"); }) == folder / "x/y" + ": cannot make the directory: Not a directory");
+  for (const int error : {EIO, ENOSPC}) {
+    Inject inject(Fault::error, 1, error);
+    CHECK(errno_of([&] { make_directory(folder / ("d" + std::to_string(error))); }) == error);
   }
 }
 
