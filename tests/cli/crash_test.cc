@@ -82,6 +82,7 @@ std::vector<Call> trace(const TinyTraining& training, const std::string& line, c
   std::map<std::string, int> numbers;
   Index saved = -1;
   for (std::string text; std::getline(lines, text);) {
+    text = std::regex_replace(text, std::regex(" +="), " =");
     std::smatch match;
     if (!std::regex_search(text, match, call)) continue;
     const int number = ++numbers[match[1]];
@@ -156,7 +157,7 @@ TEST_CASE("crash: killed at every system call" * doctest::skip()) {
       REQUIRE_MESSAGE(on.code == 0, on.err);
       CHECK(training.difference(kVictim) == "");
     }
-    MESSAGE(calls.size(), " kills, one at each system call of a training ", from_checkpoint ? "that goes on" : "from its beginning");
+    MESSAGE(calls.size(), " kills, one at each system call of a training ", std::string(from_checkpoint ? "that goes on" : "from its beginning"));
   }
 }
 
@@ -212,7 +213,8 @@ TEST_CASE("crash: a fault of the disk at every system call" * doctest::skip()) {
     line.replace(line.find("--quiet"), 7, "");
     scenario.set_up();
     for (const Call& call : trace(training, line, "openat,write,pwrite64,ftruncate,fsync,fdatasync,fchmod,close,read,rename,mkdir"))
-      for (const std::string error : {"ENOSPC", "EIO", "EDQUOT"}) {
+      for (const std::string error : {"EIO", "ENOSPC", "EDQUOT"}) {
+        if (call.name == "read" && error != "EIO") continue;
         CAPTURE(call.line);
         CAPTURE(error);
         scenario.set_up();
