@@ -226,7 +226,8 @@ TEST_CASE("crash: a fault of the disk at every system call" * doctest::skip()) {
         const bool message = std::regex_search(result.err, said);
         told += message;
         CHECK((message || result.code == 0));
-        if (call.name != "close" && call.name != "openat" && call.line.find("/lock>") == std::string::npos) CHECK(message);
+        const bool made_again = call.name == "read" && call.line.find("/best.safetensors>") != std::string::npos;   // from its checkpoint
+        if (call.name != "close" && call.name != "openat" && call.line.find("/lock>") == std::string::npos && !made_again) CHECK(message);
         for (const auto& entry : fs::recursive_directory_iterator(training.folder().path())) CHECK(!entry.path().filename().string().starts_with(".heed-tmp-"));
         std::vector<Index> have;
         if (fs::exists(training.folder() / kVictim)) CHECK_NOTHROW(have = training.whole_checkpoints(kVictim));

@@ -35,6 +35,7 @@ int launch(const Program& program, const std::string& in, const std::string& out
   arguments.push_back(nullptr);
   const pid_t child = ::fork();
   if (child != 0) return int(child);
+  for (const int number : {SIGINT, SIGHUP}) ::signal(number, SIG_DFL);                 // a shell in the background ignores them
   redirect(in, O_RDONLY, 0);
   redirect(out, O_WRONLY | O_CREAT | O_TRUNC, 1);
   redirect(err, O_WRONLY | O_CREAT | O_TRUNC, 2);

@@ -143,19 +143,20 @@ TEST_CASE("resume: the same bits for 1, 2, 3 and 7 threads after 200 updates" * 
 TEST_CASE("resume: the same bits after a stop at every update, in every family of models") { same_after_every_stop(8); }
 TEST_CASE("resume: the same bits after a stop at each of 50 updates" * doctest::skip()) { same_after_every_stop(50); }
 
-TEST_CASE("resume: a second signal ends a long update at once") {
+TEST_CASE("resume: the first signal saves, a second one leaves at once") {
   const TemporaryFolder folder;
-  REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 60 --train 1000 --dev 12 --test 5").code == 0);
-  for (const int signals : {1, 2}) {
-    const std::string run = "run" + std::to_string(signals);
-    const int process = Program{.words = split("train --data data --layers 1 --width 64 --batch-tokens 20000 --quiet --out " + run), .folder = folder.path()}.start();
+  make_tiny_data(folder);
+  for (const int number : {0, SIGINT, SIGHUP}) {
+    const std::string run = "run" + std::to_string(number);
+    const int process = Program{.words = split("train --data data --width 8 --heads 2 --steps 1000000 --evaluate-every 1000000 --quiet --out " + run), .folder = folder.path()}.start();
     while (!fs::exists(folder / (run + "/config.json")) || !catches(process, SIGTERM)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    for (int i = 0; i < signals; ++i) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      ::kill(process, SIGTERM);
-    }
-    CHECK(wait_for(process) == 143);
-    CHECK(checkpoint_steps(folder / run).size() == (signals == 1 ? 1 : 0));
+    ::kill(process, SIGSTOP);                      // so that it meets both at the same moment
+    ::kill(process, SIGTERM);
+    if (number != 0) ::kill(process, number);
+    ::kill(process, SIGCONT);
+    const int code = wait_for(process);
+    CHECK((code == 143 || (number != 0 && code == 128 + number)));
+    CHECK(checkpoint_steps(folder / run).size() == (number == 0 ? 1 : 0));
   }
 }
 
