@@ -26,7 +26,7 @@ void sleep_ms(int n) { std::this_thread::sleep_for(std::chrono::milliseconds(n))
 
 }  // namespace
 
-TEST_CASE("cli: compare goes on after signals, one or two") {
+TEST_CASE("cli: compare goes on after signals, one or two" * doctest::test_suite("slow")) {
   const TemporaryFolder folder;
   REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 5 --train 300 --dev 30 --test 300").code == 0);
   const std::string command = "compare --data data --attention none,dot,additive --width 8 --epochs 12 --batch-sentences 16 --threads 1 --quiet --json --out ";

@@ -129,7 +129,7 @@ TEST_CASE("crash: what a killed start leaves is taken over, and nothing else") {
   }
 }
 
-TEST_CASE("crash: 50 kills at random moments") { kill_randomly(50, std::random_device()()); }
+TEST_CASE("crash: 50 kills at random moments" * doctest::test_suite("slow")) { kill_randomly(50, std::random_device()()); }
 
 TEST_SUITE("kill") {
 

@@ -38,7 +38,7 @@ Said check_step(const nlohmann::json& explanation) {
 
 }  // namespace
 
-TEST_CASE("cli: a beautiful dog, explained step by step in two languages") {
+TEST_CASE("cli: a beautiful dog, explained step by step in two languages" * doctest::test_suite("slow")) {
   struct Case { std::string language, translation, looked_at, options; };
   for (const Case& c : {Case{"fr", "un beau chien", "beautiful dog ", "--model gru --epochs 8"},         // Bahdanau's order of a step
                         Case{"es", "un perro bonito", "dog beautiful ", "--model gru --epochs 8"},
