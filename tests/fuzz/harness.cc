@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/fuzz/harness.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "examples/cli/command.h"
+#include "models/alignment.h"
+#include "models/bpe.h"
+#include "models/corpus.h"
+#include "models/run.h"
+#include "models/tokenizer.h"
+#include "models/vocabulary.h"
+#include "tensor/error.h"
+#include "tensor/format.h"
+#include "tensor/ops/einsum.h"
+#include "tensor/safetensors.h"
+
+namespace heed::fuzz {
+namespace {
+
+// A regular file in memory.
+class MemoryFile {
+ public:
+  explicit MemoryFile(std::string_view bytes) : file_(::memfd_create("fuzz", MFD_CLOEXEC)) {
+    if (file_ < 0 || ::write(file_, bytes.data(), bytes.size()) != ssize_t(bytes.size())) throw std::runtime_error("no memory file");
+  }
+  ~MemoryFile() { ::close(file_); }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+  std::string path() const { return fmt::format("/proc/self/fd/{}", file_); }
+
+ private:
+  int file_;
+};
+
+void require(bool holds, const char* what) {
+  if (!holds) throw std::logic_error(what);
+}
+
+// True where f took it. Anything but an Error is a find.
+template <class F> bool taken(F&& f) {
+  try {
+    f();
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+void safetensors(std::string_view bytes) {
+  const MemoryFile file(bytes);
+  SafetensorsFile read;
+  if (!taken([&] { read = read_safetensors(file.path()); })) return;
+  std::uint64_t stored = 0;
+  for (const StoredTensor& tensor : read.header.tensors) stored += tensor.end - tensor.begin;
+  require(stored < bytes.size(), "tensors of more bytes than the file has");
+}
+
+// As many multiples of 8 zeros as the first byte says are the data, the rest is the header: what a fuzzer changes reaches the rules.
+void safetensors_header(std::string_view bytes) {
+  if (bytes.empty()) return;
+  const std::uint64_t n = bytes.size() - 1;
+  std::string file(reinterpret_cast<const char*>(&n), 8);
+  file += bytes.substr(1);
+  file.append(8 * static_cast<unsigned char>(bytes[0]), '\0');
+  safetensors(file);
+}
+
+void config(std::string_view bytes) {
+  RunConfig config;
+  const std::vector<Option> table = options(config);
+  const std::string before = to_json(table);
+  if (!taken([&] { from_json(table, bytes, "config.json", false); })) return require(to_json(table) == before, "a refused file changed an option");
+  const std::string once = to_json(table);
+  from_json(table, once, "config.json");
+  require(to_json(table) == once, "an option differs when it was written and read");
+  taken([&] { check_config(config); });
+}
+
+void vocabulary(std::string_view bytes) {
+  const MemoryFile file(bytes);
+  taken([&] {
+    const Vocabulary read = load_vocabulary(file.path());
+    for (Index id = 0; id < read.size(); ++id) {
+      const std::int32_t found = read.id(read.piece(id));
+      require(found == id || found == read.unk, "a piece has another id");
+    }
+  });
+}
+
+void corpus(std::string_view bytes) {
+  const MemoryFile file(bytes);
+  for (const bool skip_empty : {true, false})
+    taken([&] {
+      const Corpus read = read_tsv(file.path(), {.skip_empty = skip_empty});
+      for (const Pair& pair : read.pairs) require(is_utf8(pair.source) && is_utf8(pair.target), "text that is no UTF-8");
+      taken([&] { split_by_source(read, {.dev = 1, .test = 1}); });
+    });
+}
+
+void links(std::string_view bytes) {
+  for (const char mark : {'-', '?'})
+    taken([&] {
+      const std::vector<Link> read = parse_links(bytes, mark);
+      require(parse_links(to_string(read, mark), mark) == read, "links differ when they were written and read");
+    });
+}
+
+void text(std::string_view bytes) {
+  const std::string mended = repaired(bytes);
+  require(is_utf8(mended), "repaired text is no UTF-8");
+  require(clean(clean(mended)) == clean(mended), "clean text changes when cleaned");
+  require(is_utf8(lower(mended)) && is_utf8(nfc(mended)), "changed text is no UTF-8");
+  const std::vector<std::string> letters = characters(mended);
+  std::string joined;
+  for (const std::string& letter : letters) joined += letter;
+  require(joined == mended, "characters do not join to the text");
+}
+
+void bpe_model(std::string_view bytes) {
+  if (!has_sentencepiece()) return;
+  taken([&] { Bpe(bytes).tokens("a few words, \xc3\xa9t\xc3\xa9"); });
+}
+
+void einsum_equation(std::string_view bytes) {
+  const Tensor x = full({2, 3, 2}, 1.0), y = full({3, 2}, 1.0);
+  taken([&] { einsum(bytes, {x}); });
+  taken([&] { einsum(bytes, {x, y}); });
+}
+
+// Words end at line ends.
+void command_line(std::string_view bytes) {
+  std::vector<std::string> words;
+  for (std::size_t at = 0; at < bytes.size();) {
+    const std::size_t end = std::min(bytes.find('\n', at), bytes.size());
+    words.emplace_back(bytes.substr(at, end - at));
+    if (words.back() == "--help" || words.back() == "-h") return;      // prints
+    at = end + 1;
+  }
+  RunConfig config;
+  taken([&] {
+    const cli::Syntax syntax{"train", "", "", "", options(config)};
+    cli::Given given;
+    cli::read(syntax, words, given);
+    cli::set_options(syntax, given);
+    check_config(config);
+  });
+}
+
+constexpr Harness kHarnesses[] = {
+    {"safetensors", safetensors}, {"safetensors_header", safetensors_header}, {"config", config},       {"vocabulary", vocabulary},
+    {"corpus", corpus},           {"links", links},                           {"text", text},           {"bpe_model", bpe_model},
+    {"einsum", einsum_equation},  {"command_line", command_line},
+};
+
+}  // namespace
+
+std::span<const Harness> harnesses() { return kHarnesses; }
+
+}  // namespace heed::fuzz
