@@ -9,7 +9,7 @@
 #include "tensor/shape.h"
 
 template <> struct fmt::is_range<heed::Shape, char> : std::false_type {};
-// Written in one place, not in every file that reports an error: what fmt makes of them takes long to compile.
+// These formats are defined in format.cc: in every file that reports an error they would take long to compile.
 template <> struct fmt::formatter<heed::Shape> : formatter<std::string_view> {
   auto format(const heed::Shape& shape, format_context& ctx) const -> format_context::iterator;
 };
@@ -53,6 +53,7 @@ std::string quote(std::string_view text);
 // "[in <module path>: ]" and the text.
 std::string error_text(fmt::string_view format, fmt::format_args args);
 
+// Throws E with that text.
 template <class E, class... Args> [[noreturn, gnu::cold, gnu::noinline]] void fail(fmt::format_string<Args...> format, Args&&... args) {
   throw E(error_text(format, fmt::make_format_args(args...)));
 }

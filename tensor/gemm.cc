@@ -34,7 +34,6 @@ namespace heed {
 HWY_EXPORT(GemmKernelsF32);
 HWY_EXPORT(GemmKernelsF64);
 
-
 template <> GemmKernels<float> gemm_kernels() { return HWY_DYNAMIC_DISPATCH(GemmKernelsF32)(); }
 template <> GemmKernels<double> gemm_kernels() { return HWY_DYNAMIC_DISPATCH(GemmKernelsF64)(); }
 
@@ -204,7 +203,7 @@ template <class T> void multiply_any(Product<T> p, Finish<T> finish) {
     if (finish.run) finish.run(finish.self, 0, p.m, 0, p.n);
     return;
   }
-  const auto kernels = heed::gemm_kernels<T>();
+  const auto kernels = gemm_kernels<T>();
   const double seconds = estimate(p);
   const Product<T> turned = transposed(p);
   if (is_thin(kernels, p)) return multiply_thin(kernels, p, finish, seconds);

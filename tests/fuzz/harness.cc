@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -13,7 +14,6 @@
 #include "models/bpe.h"
 #include "models/corpus.h"
 #include "models/run.h"
-#include "models/tokenizer.h"
 #include "models/vocabulary.h"
 #include "tensor/error.h"
 #include "tensor/format.h"
