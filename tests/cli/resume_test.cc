@@ -209,6 +209,16 @@ TEST_CASE("resume: bad checkpoints are passed over, loudly") {
   CHECK(translated.err.find("warning: passed over: run/best.safetensors: ") != std::string::npos);
 }
 
+TEST_CASE("resume: what the log holds beyond the checkpoint is cut off") {
+  const TemporaryFolder folder;
+  make_tiny_data(folder);
+  train(folder, "--steps 21 --out whole");
+  train(folder, "--steps 14 --out run");
+  write_text(folder / "run/metrics.jsonl", text_of(folder / "run/metrics.jsonl") + std::string(100000, 'x') + "\n");
+  go_on(folder, "--steps 21 --out run");
+  check_same(folder, "whole", "run", 21);
+}
+
 TEST_CASE("resume: broken later checkpoints crowd out no whole one") {
   const TemporaryFolder folder;
   make_tiny_data(folder);

@@ -149,6 +149,11 @@ TEST_CASE("batches: an epoch is a function of key and number, nothing else") {
     std::size_t same = 0;
     for (auto batch : a.epoch(4)) std::sort(batch.begin(), batch.end()), same += groups.contains(batch);
     CHECK(same * 4 < fifth.size());                      // where only few have a length, they meet again
+    std::size_t falls = 0;                               // long and short batches come in any order
+    const auto length = [&](const std::vector<Index>& batch) { return examples[std::size_t(batch[0])].source.size() + examples[std::size_t(batch[0])].target.size(); };
+    for (std::size_t i = 1; i < fifth.size(); ++i) falls += length(fifth[i]) < length(fifth[i - 1]);
+    CHECK(4 * falls > fifth.size());
+    CHECK(4 * falls < 3 * fifth.size());
     CHECK(all_of(a.by_length()) == numbers(600));
     CHECK(a.by_length() == c.by_length());
   }

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "attention/position.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "attention/cache.h"
+#include "tensor/ops/random.h"
+#include "tests/close.h"
+
+using namespace heed;
+
+TEST_CASE("positions: the formula of the paper, tensor2tensor's layout, odd widths, any first position") {
+  for (const Index d : {1, 2, 7, 16})
+    for (const Index first : {0, 5}) {
+      const auto angle = [&](Index t, double exponent) { return double(t + first) / std::pow(10000.0, exponent); };
+      std::vector<double> paper, concatenated(std::size_t(9 * d), 0);
+      for (Index t = 0; t < 9; ++t)
+        for (Index i = 0; i < d; ++i) paper.push_back(i % 2 == 0 ? std::sin(angle(t, double(i) / double(d))) : std::cos(angle(t, double(i - 1) / double(d))));
+      CHECK(worst_absolute(sinusoids(9, d, DType::f64, {.first = first}), paper) < 1e-13);
+      const Index half = d / 2;
+      for (Index t = 0; t < 9; ++t)
+        for (Index i = 0; i < half; ++i) {
+          const double exponent = half > 1 ? double(i) / double(half - 1) : 0;
+          concatenated[std::size_t(t * d + i)] = std::sin(angle(t, exponent));
+          concatenated[std::size_t(t * d + half + i)] = std::cos(angle(t, exponent));
+        }
+      CHECK(worst_absolute(sinusoids(9, d, DType::f64, {Sinusoids::Layout::concatenated, Sinusoids::Denominator::tensor2tensor, first}), concatenated) < 1e-13);
+    }
+}
+
+TEST_CASE("positions: rows of a table are those of the formula, beyond its end as well; learned ones end there") {
+  for (const Positions kind : {Positions::sinusoidal, Positions::sinusoidal_concatenated}) {
+    Parameters parameters(Seed{1});
+    const PositionTable table(parameters.root() / "p", {.kind = kind, .width = 6, .length = 10}), longer(parameters.root() / "q", {.kind = kind, .width = 6, .length = 40});
+    for (const Index offset : {0, 4, 8, 10, 30}) CHECK(equal_bits(table.rows(offset, 5).value(), longer.rows(offset, 5).value()));
+    CHECK(equal_bits(longer.rows(7, 1).value()[0], longer.rows(0, 8).value()[7]));
+    CHECK(parameters.count() == 0);
+  }
+  Parameters parameters(Seed{1});
+  const PositionTable learned(parameters.root() / "p", {.kind = Positions::learned, .width = 6, .length = 10});
+  CHECK(equal_bits(learned.rows(3, 7).value(), learned.weight.value()(Slice{3, 10})));
+  CHECK_THROWS_WITH_AS(learned.rows(4, 7), "in p: positions: position 10 is not in [0, 10): only that many were trained", IndexError);
+  CHECK_FALSE(PositionTable(parameters.root() / "none", {.kind = Positions::none, .width = 6}).rows(0, 5).defined());
+}
+
+TEST_CASE("cache: grows, and rows go where they are sent, whatever the order") {
+  Random random(Key(Seed{1}));
+  for (int round = 0; round < 200; ++round) {
+    Index rows = 1 + random.below(5);
+    KeyValueCache cache(rows, 2, 2, 3, DType::f32);
+    std::vector<Tensor> keys, values;                      // what each row should hold: [2, length, 3]
+    for (Index r = 0; r < rows; ++r) keys.push_back(empty({2, 0, 3})), values.push_back(empty({2, 0, 3}));
+    for (Index step = 0; step < 6; ++step) {
+      const Index n = 1 + random.below(2);
+      const Tensor k = uniform(Key(round, step, 0), {rows, 2, n, 3}), v = uniform(Key(round, step, 1), {rows, 2, n, 3});
+      cache.append(k, v);
+      for (Index r = 0; r < rows; ++r) {
+        const auto longer = [&](Tensor& x, const Tensor& more) {
+          const Tensor joined = empty({2, x.size(1) + n, 3});
+          copy_into(joined(all, Slice{0, x.size(1)}), x);
+          copy_into(joined(all, Slice{x.size(1), joined.size(1)}), more);
+          x = joined;
+        };
+        longer(keys[std::size_t(r)], k[r]), longer(values[std::size_t(r)], v[r]);
+      }
+      std::vector<Index> order(std::size_t(1 + random.below(6)));
+      std::vector<Tensor> new_keys, new_values;
+      for (Index& from : order) {
+        from = random.below(rows);
+        new_keys.push_back(keys[std::size_t(from)].clone()), new_values.push_back(values[std::size_t(from)].clone());
+      }
+      cache.reorder(order);
+      rows = Index(order.size()), keys = std::move(new_keys), values = std::move(new_values);
+      REQUIRE(cache.rows() == rows);
+      for (Index r = 0; r < rows; ++r) {
+        CHECK(equal_bits(cache.keys()[r], keys[std::size_t(r)]));
+        CHECK(equal_bits(cache.values()[r], values[std::size_t(r)]));
+      }
+    }
+  }
+}

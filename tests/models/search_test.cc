@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+// Beam search against its definition, on a model whose hypotheses are often equally good.
+#include "models/search.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "tensor/random.h"
+
+using namespace heed;
+
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+constexpr std::int32_t kPad = 0, kStart = 2, kEnd = 3;
+constexpr std::int32_t kWords = 7;
+
+// log p of a word after a source and words: one of few numbers, not normalised.
+double log_probability(std::int32_t source, const Ids& words, std::int32_t word) {
+  Key key(source, word);
+  for (const std::int32_t before : words) key = key / before;
+  return -0.5 * double(1 + Random(key).below(6));
+}
+
+struct Coarse : Seq2Seq {
+  struct State : DecodingState {
+    std::vector<std::pair<std::int32_t, Ids>> rows;      // source, words read
+    void reorder(std::span<const Index> order, Index) override {
+      const auto old = rows;
+      rows.clear();
+      for (const Index from : order) rows.push_back(old[std::size_t(from)]);
+    }
+  };
+  std::unique_ptr<DecodingState> start(const Sequences& source) const override {
+    auto state = std::make_unique<State>();
+    for (Index b = 0; b < source.size(); ++b) state->rows.emplace_back(std::int32_t(source.ids(b, 0).item()), Ids());
+    return state;
+  }
+  Step step(const Tensor& tokens, DecodingState& base, Want) const override {
+    auto& rows = dynamic_cast<State&>(base).rows;
+    std::vector<double> p;
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+      auto& [source, words] = rows[r];
+      if (const auto word = tokens.to_vector<std::int32_t>()[r]; word != kStart) words.push_back(word);
+      for (std::int32_t word = 0; word < kWords; ++word) p.push_back(log_probability(source, words, word));
+    }
+    return {tensor(p, {Index(rows.size()), kWords}), {}};
+  }
+  Variable features(const Batch&, std::vector<AttentionMap>*) const override { return {}; }
+  Variable logits(const Variable& x) const override { return x; }
+  Loss loss(const Batch&, const CrossEntropyOptions&) const override { return {}; }
+};
+
+// Each step the 2k best of all words after all live hypotheses, by (score down, hypothesis up, word up): an end among the first k is
+// finished, others live until there are k. Ends with k finished; at the longest length what lives is finished.
+std::vector<Hypothesis> by_definition(std::int32_t source, std::size_t k, Index longest, const SearchOptions& o) {
+  std::vector<Hypothesis> live(1), finished;
+  for (Index t = 0; t < longest && finished.size() < k && !live.empty(); ++t) {
+    std::vector<std::tuple<double, std::size_t, std::int32_t>> candidates;
+    for (std::size_t h = 0; h < live.size(); ++h)
+      for (std::int32_t word = 0; word < kWords; ++word)
+        if (word != kPad && word != kStart && (word != kEnd || t + 1 >= o.min_length))
+          candidates.emplace_back(-(live[h].log_probability + log_probability(source, live[h].ids, word)), h, word);
+    std::sort(candidates.begin(), candidates.end());
+    std::vector<Hypothesis> next;
+    std::size_t others = 0;
+    for (std::size_t i = 0; i < std::min(candidates.size(), 2 * k); ++i) {
+      const auto& [minus, h, word] = candidates[i];
+      const bool ends = word == kEnd;
+      if (ends ? i >= k : others++ >= k) continue;
+      Hypothesis one{live[h].ids, -minus, 0, ends, {}};
+      if (!ends) one.ids.push_back(word);
+      const double n = double(one.ids.size()) + (ends ? 1 : 0);
+      one.score = one.log_probability / (o.penalty == LengthPenalty::none ? 1 : std::pow(o.penalty == LengthPenalty::gnmt ? (5 + n) / 6 : n, o.alpha));
+      (ends || t + 1 == longest ? finished : next).push_back(one);
+    }
+    live = next;
+  }
+  std::stable_sort(finished.begin(), finished.end(), [](const auto& a, const auto& b) { return a.score > b.score; });
+  if (finished.size() > std::size_t(o.nbest)) finished.resize(std::size_t(o.nbest));
+  return finished;
+}
+
+}  // namespace
+
+TEST_CASE("search: a beam is what its definition says, ties included, for every width and length penalty") {
+  const Coarse model;
+  std::vector<Ids> sources;
+  for (std::int32_t source = 1; source <= 40; ++source) sources.push_back({source, source, kEnd});
+  for (const Index beam : {1, 2, 3, 5})
+    for (const LengthPenalty penalty : {LengthPenalty::gnmt, LengthPenalty::average, LengthPenalty::none})
+      for (const Index min_length : {0, 4}) {
+        const SearchOptions options{.pad = kPad, .start = kStart, .eos = kEnd, .beam = beam, .nbest = beam, .penalty = penalty, .alpha = 0.8, .extra_length = 4,
+                                    .min_length = min_length, .batch = 7};
+        const auto found = search(model, sources, options);
+        for (std::size_t i = 0; i < sources.size(); ++i) {
+          const std::vector<Hypothesis> expected = by_definition(sources[i][0], std::size_t(beam), 6, options);
+          REQUIRE(found[i].size() == expected.size());
+          for (std::size_t n = 0; n < expected.size(); ++n) {
+            CHECK(found[i][n].ids == expected[n].ids);
+            CHECK(found[i][n].log_probability == expected[n].log_probability);
+            CHECK(found[i][n].score == expected[n].score);
+            CHECK(found[i][n].finished == expected[n].finished);
+          }
+        }
+      }
+}

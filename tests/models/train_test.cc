@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/train.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "nn/init.h"
+#include "tensor/ops/binary.h"
+#include "tests/close.h"
+#include "tests/models/pairs.h"
+
+using namespace heed;
+using namespace heed::test;
+
+namespace {
+
+// The loss of a sentence is w times its first word's number; that of word 9 is infinite.
+struct Slope : Seq2Seq {
+  explicit Slope(Parameters& parameters) : w(parameters.root().parameter("w", {}, constant_init(1))) {}
+  Loss loss(const Batch& batch, const CrossEntropyOptions&) const override {
+    Loss loss{.sum = w.variable() * 0.0, .tokens = batch.target_tokens};
+    for (Index b = 0; b < batch.source.size(); ++b) {
+      const double word = batch.source.ids(b, 0).item();
+      loss.sum = loss.sum + w.variable() * (word == 9 ? HUGE_VAL : word);
+    }
+    return loss;
+  }
+  Variable features(const Batch&, std::vector<AttentionMap>*) const override { return {}; }
+  Variable logits(const Variable& x) const override { return x; }
+  std::unique_ptr<DecodingState> start(const Sequences&) const override { return {}; }
+  Step step(const Tensor&, DecodingState&, Want) const override { return {}; }
+  Parameter w;
+};
+
+Batch of_word(std::int32_t word, int targets = 1) {
+  Rows target{std::vector<std::int32_t>(std::size_t(targets - 1), 4)};
+  target[0].push_back(kEnd);
+  return batch_of({{word, kEnd}}, target);
+}
+
+}  // namespace
+
+TEST_CASE("trainer: an update that is not finite changes no weight and leaves no gradient behind") {
+  Parameters parameters(Seed{1}, DType::f64);
+  const Slope model(parameters);
+  SGD sgd(parameters, {});
+  Trainer trainer(model, parameters, sgd, Schedule({.peak = 1}), {.clip = 0});
+  const Batch good = of_word(5), bad = of_word(9);
+  CHECK(trainer.update(std::vector{good, bad}).skipped);
+  CHECK(model.w.value().item() == 1);
+  CHECK(trainer.skipped() == 1);
+  const Trainer::Report next = trainer.update({&good, 1});
+  CHECK_FALSE(next.skipped);
+  CHECK(next.gradient_norm == 5);
+  CHECK(model.w.value().item() == -4);
+  CHECK(trainer.step() == 2);
+}
+
+TEST_CASE("trainer: micro-batches count by their tokens") {
+  Parameters parameters(Seed{1}, DType::f64);
+  const Slope model(parameters);
+  SGD sgd(parameters, {});
+  Trainer trainer(model, parameters, sgd, Schedule({.peak = 1}), {.clip = 0});
+  CHECK(trainer.update(std::vector{of_word(8), of_word(4, 3)}).loss == 3);               // (8 + 4) / (1 + 3)
+  CHECK(model.w.value().item() == -2);
+}
+
+TEST_CASE("trainer: averages of the weights, with a decay that rises to its value") {
+  Parameters parameters(Seed{1}, DType::f64);
+  const Slope model(parameters);
+  SGD sgd(parameters, {});
+  Trainer trainer(model, parameters, sgd, Schedule({.peak = 1}), {.clip = 0, .average = 0.4});
+  const Batch batch = of_word(5);
+  double w = 1, average = 0;
+  for (int t = 1; t <= 12; ++t) {
+    trainer.update({&batch, 1});
+    w -= 5;
+    const double decay = std::min(0.4, (1.0 + t) / (10.0 + t));
+    average = t == 1 ? w : decay * average + (1 - decay) * w;
+    CHECK(trainer.averages().at("w").item() == doctest::Approx(average).epsilon(1e-12));
+  }
+  CHECK(model.w.value().item() == w);
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/mask.h"
+
+#include <doctest/doctest.h>
+
+#include <functional>
+
+#include "tensor/ops/index.h"
+#include "tests/close.h"
+
+using namespace heed;
+
+namespace {
+
+constexpr Index B = 3, T = 5, S = 7;
+using Rule = std::function<bool(Index b, Index t, Index s)>;
+
+std::vector<double> by_rule(const Rule& may) {
+  std::vector<double> out;
+  for (Index b = 0; b < B; ++b)
+    for (Index t = 0; t < T; ++t)
+      for (Index s = 0; s < S; ++s) out.push_back(may(b, t, s));
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("mask: every kind by its rule, and what two of them allow together") {
+  const std::vector<std::int32_t> lengths{7, 4, 0};
+  const Tensor allowed = empty({T, S}, DType::u8);
+  for (Index i = 0; i < T * S; ++i) allowed.mutable_data<std::uint8_t>()[i] = i % 3 != 1;
+  struct Kind {
+    const char* name;
+    Mask mask;
+    Rule may;
+  };
+  const Kind kinds[] = {
+      {"everything", {}, [](Index, Index, Index) { return true; }},
+      {"lengths", Mask::lengths(tensor(lengths, {B})), [&](Index b, Index, Index s) { return s < lengths[std::size_t(b)]; }},
+      {"causal", Mask::causal(), [](Index, Index t, Index s) { return s <= t; }},
+      {"causal, 2 cached", Mask::causal(2), [](Index, Index t, Index s) { return s <= t + 2; }},
+      {"window", Mask::window(1, 2), [](Index, Index t, Index s) { return t - 1 <= s && s <= t + 2; }},
+      {"window, 1 cached", Mask::window(2, 0, 1), [](Index, Index t, Index s) { return t - 1 <= s && s <= t + 1; }},
+      {"allowed", Mask::allowed(allowed), [](Index, Index t, Index s) { return (t * S + s) % 3 != 1; }},
+  };
+  for (const Kind& a : kinds) {
+    CHECK_MESSAGE(doubles(a.mask.dense({B, T, S})) == by_rule(a.may), a.name);
+    for (const Kind& b : kinds) {
+      if (a.mask.lengths().defined() && b.mask.lengths().defined()) continue;
+      INFO(a.name << " & " << b.name);
+      CHECK(doubles((a.mask & b.mask).dense({B, T, S})) == by_rule([&](Index i, Index t, Index s) { return a.may(i, t, s) && b.may(i, t, s); }));
+    }
+  }
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/parallel.h"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <stdexcept>
+#include <vector>
+
+#include "tests/every_target.h"
+
+using namespace heed;
+
+TEST_CASE("parallel: every chunk once; pieces cover all items; regions inside regions are serial") {
+  for_threads([] {
+    std::vector<std::atomic<int>> times(1000);
+    run_chunks(1000, [&](Index chunk) { ++times[std::size_t(chunk)]; });
+    for (const auto& n : times) CHECK(n == 1);
+    for (const Index items : {0, 1, 6, 7, 8, 1000}) {
+      std::vector<int> seen(std::size_t(items), 0);
+      parallel_for(items, 7, [&](Index begin, Index end) {
+        for (Index i = begin; i < end; ++i) ++seen[std::size_t(i)];
+      });
+      CHECK(seen == std::vector<int>(std::size_t(items), 1));
+    }
+    std::vector<std::vector<Index>> inner(50);
+    run_chunks(50, [&](Index outer) { run_chunks(4, [&](Index chunk) { inner[std::size_t(outer)].push_back(chunk); }); });
+    for (const auto& order : inner) CHECK(order == std::vector<Index>{0, 1, 2, 3});
+  });
+}
+
+TEST_CASE("parallel: one exception of many reaches the caller, and the pool works afterwards") {
+  for_threads([] {
+    CHECK_THROWS_WITH_AS(run_chunks(100, [](Index) { throw std::runtime_error("no"); }), "no", std::runtime_error);
+    CHECK_THROWS_WITH_AS(run_chunks(100, [](Index chunk) { if (chunk == 57) throw std::runtime_error("57"); }), "57", std::runtime_error);
+    CHECK_THROWS_AS(run_chunks(8, [](Index) { run_chunks(8, [](Index) { throw std::runtime_error("inside"); }); }), std::runtime_error);
+    std::atomic<int> times = 0;
+    run_chunks(100, [&](Index) { ++times; });
+    CHECK(times == 100);
+  });
+}
