@@ -261,6 +261,8 @@ std::string_view nearest(std::string_view name, std::span<const std::string_view
   std::string_view best;
   std::size_t fewest = std::numeric_limits<std::size_t>::max();
   for (const std::string_view word : known) {
+    const std::size_t longer = std::max(name.size(), word.size());
+    if (2 * (longer - std::min(name.size(), word.size())) > longer) continue;      // at least so many changes
     // d_ij = changes from the first i letters of name to the first j of word: one row at a time (Wagner and Fischer 1974)
     std::vector<std::size_t> row(word.size() + 1);
     std::iota(row.begin(), row.end(), std::size_t{0});
@@ -272,7 +274,7 @@ std::string_view nearest(std::string_view name, std::span<const std::string_view
         row[j] = std::min({changed, row[j] + 1, row[j - 1] + 1});
       }
     }
-    if (row.back() < fewest && 2 * row.back() <= std::max(name.size(), word.size())) best = word, fewest = row.back();
+    if (row.back() < fewest && 2 * row.back() <= longer) best = word, fewest = row.back();
   }
   return best;
 }

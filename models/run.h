@@ -69,6 +69,8 @@ struct RunConfig {
   Index keep = 3;
   std::string if_full = "go-on";
   std::optional<Index> threads;
+
+  friend bool operator==(const RunConfig&, const RunConfig&) = default;
 };
 
 RunConfig default_config(std::string_view model);   // as RunConfig(), but for what recurrent models do better with

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <bit>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "tensor/checksum.h"
 #include "tensor/file.h"
@@ -17,7 +18,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
 
 constexpr std::uint64_t kMaxHeader = 100'000'000;
-constexpr std::size_t kMaxTensors = 100'000, kMaxName = 4096;
+constexpr std::size_t kMaxTensors = 100'000, kMaxName = 4096, kMaxText = std::size_t(1) << 20;
 constexpr std::string_view kMetadata = "__metadata__", kChecksum = "heed.checksum", kAlias = "heed.alias.";
 
 // In the order of the reference's enum; tensors are stored from the last to the first.
@@ -169,6 +170,25 @@ class HeaderReader {
   bool in_metadata_ = false, seen_metadata_ = false;
 };
 
+// The number of entries of a header. The parser keeps several copies of the text it is at: none may be long.
+std::size_t entries_of(const std::string& path, std::string_view json) {
+  std::size_t begin = 0, entries = 0;                      // begin: of a text, or of what stands between two
+  int depth = 0;
+  bool text = false;
+  const auto check_length = [&](std::size_t end) {
+    check<FileError>(end - begin <= kMaxText, "{}: header has {} bytes without a quote at byte {}, at most {} allowed", path, end - begin, 8 + begin, kMaxText);
+  };
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    const char c = json[i];
+    if (text && c == '\\') ++i;
+    else if (c == '"') check_length(i), begin = i, text = !text;
+    else if (!text && c == '{') entries += ++depth == 2;
+    else if (!text && c == '}') --depth;
+  }
+  check_length(json.size());
+  return entries;
+}
+
 // Bytes of a tensor, Π shape x bits / 8. Sizes of zero do not stop the product from being checked.
 std::uint64_t bytes_of(const std::string& path, const StoredTensor& tensor) {
   const auto* kind =
@@ -200,6 +220,9 @@ SafetensorsHeader read_header(InputFile& file, const std::string& path) {
   check<FileError>(n > 0 && json[0] == '{', "{}: header does not begin with '{{' at byte 8", path);
   json.resize(json.find_last_not_of(' ') + 1);
   check<FileError>(json.back() == '}', "{}: header does not end with '}}' and spaces at byte {}", path, 8 + json.size() - 1);
+  const std::size_t entries = entries_of(path, json);
+  check<FileError>(entries <= kMaxTensors + 1, "{}: more than {} tensors", path, kMaxTensors);
+  header.tensors.reserve(std::min(entries, kMaxTensors));
   HeaderReader reader(path, header);
   nlohmann::json::sax_parse(json, &reader);
 
@@ -208,8 +231,8 @@ SafetensorsHeader read_header(InputFile& file, const std::string& path) {
   std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   for (std::size_t i = 1; i < tensors.size(); ++i)
     check<FileError>(tensors[i - 1].name != tensors[i].name, "{}: tensor {} is there twice", path, quote(tensors[i].name));
-  std::stable_sort(tensors.begin(), tensors.end(),
-                   [](const auto& a, const auto& b) { return std::pair(a.begin, a.end) < std::pair(b.begin, b.end); });
+  std::sort(tensors.begin(), tensors.end(),
+            [](const auto& a, const auto& b) { return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name); });
   std::uint64_t position = 0;
   for (StoredTensor& tensor : tensors) {
     const std::uint64_t bytes = bytes_of(path, tensor);
@@ -393,6 +416,7 @@ void write_safetensors(const std::string& path, const std::map<std::string, Tens
     kept.emplace(kChecksum, checksum_text(sum));
   }
   std::string json = header_json(pointers, kept, 0);
+  (void)entries_of(path, json);                            // what is written can be read
   json.append((8 - json.size() % 8) % 8, ' ');
   check<Error>(json.size() <= kMaxHeader, "write_safetensors: header of {} bytes, at most {} allowed: {}", json.size(),
                kMaxHeader, path);

@@ -75,23 +75,36 @@ std::string help(const Syntax& syntax) {
   return out;
 }
 
-bool read(const Syntax& syntax, std::span<const std::string> words, Given& given) {
+struct Reader::Parts {
+  const Syntax& syntax;
+  CLI::App app{};
+  std::vector<CLI::Option*> flags{};
+  std::vector<std::vector<std::string>> values{};
+};
+
+Reader::Reader(const Syntax& syntax) : parts_(new Parts{.syntax = syntax}) {
+  CLI::App& app = parts_->app;
+  app.set_help_flag();
+  app.allow_extras();
+  parts_->values.resize(syntax.options.size());
+  for (std::size_t i = 0; i < syntax.options.size(); ++i) {
+    const Option& option = syntax.options[i];
+    const std::string name = flag(option.name);
+    if (is_switch(option)) parts_->flags.push_back(app.add_flag(name));
+    else parts_->flags.push_back(app.add_option(name, parts_->values[i])->expected(int(option.count))->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll));
+  }
+}
+
+Reader::~Reader() = default;
+
+bool Reader::operator()(std::span<const std::string> words, Given& given) {
+  auto& [syntax, app, flags, values] = *parts_;
   if (std::ranges::any_of(words, [](const std::string& word) { return word == "--help" || word == "-h"; })) {
     print(help(syntax));
     flush();
     return false;
   }
-  CLI::App app;
-  app.set_help_flag();
-  app.allow_extras();
-  std::vector<std::vector<std::string>> values(syntax.options.size());
-  std::vector<CLI::Option*> flags;
-  for (std::size_t i = 0; i < syntax.options.size(); ++i) {
-    const Option& option = syntax.options[i];
-    const std::string name = flag(option.name);
-    if (is_switch(option)) flags.push_back(app.add_flag(name));
-    else flags.push_back(app.add_option(name, values[i])->expected(int(option.count))->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll));
-  }
+  for (auto& value : values) value.clear();
   std::vector<std::string> reversed(words.rbegin(), words.rend());
   try {
     app.parse(std::move(reversed));
@@ -117,6 +130,8 @@ bool read(const Syntax& syntax, std::span<const std::string> words, Given& given
   if (word < syntax.words.size()) throw Mistake(fmt::format("missing: {}; heed {} {}", syntax.words[word].name, syntax.command, syntax.usage));
   return true;
 }
+
+bool read(const Syntax& syntax, std::span<const std::string> words, Given& given) { return Reader(syntax)(words, given); }
 
 void set_options(const Syntax& syntax, const Given& given) {
   for (const Option& option : syntax.options) {

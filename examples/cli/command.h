@@ -3,6 +3,7 @@
 #pragma once
 #include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,6 +44,17 @@ std::vector<Option> operator+(std::vector<Option> a, const std::vector<Option>& 
 // Splits the words after the command; the values are not yet looked at. Mistake on an unknown flag, a missing or a repeated value.
 // False after --help, which prints what the command takes.
 bool read(const Syntax& syntax, std::span<const std::string> words, Given& given);
+// The same for any number of lines: made once, it is fast.
+class Reader {
+ public:
+  explicit Reader(const Syntax& syntax);
+  ~Reader();
+  bool operator()(std::span<const std::string> words, Given& given);
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
 void set_options(const Syntax& syntax, const Given& given);              // sets the options; Mistake
 // Both; false after --help.
 bool parse(const Syntax& syntax, std::span<const std::string> words);

@@ -23,20 +23,34 @@
 namespace heed::fuzz {
 namespace {
 
-// A regular file in memory.
+// A regular file in memory, the same one for all bytes.
 class MemoryFile {
  public:
-  explicit MemoryFile(std::string_view bytes) : file_(::memfd_create("fuzz", MFD_CLOEXEC)) {
-    if (file_ < 0 || ::write(file_, bytes.data(), bytes.size()) != ssize_t(bytes.size())) throw std::runtime_error("no memory file");
+  explicit MemoryFile(std::string_view bytes) {
+    if (file() < 0 || ::ftruncate(file(), 0) != 0 || ::pwrite(file(), bytes.data(), bytes.size(), 0) != ssize_t(bytes.size())) throw std::runtime_error("no memory file");
   }
-  ~MemoryFile() { ::close(file_); }
-  MemoryFile(const MemoryFile&) = delete;
-  MemoryFile& operator=(const MemoryFile&) = delete;
-  std::string path() const { return fmt::format("/proc/self/fd/{}", file_); }
+  static const std::string& path() {
+    static const std::string name = fmt::format("/proc/self/fd/{}", file());
+    return name;
+  }
 
  private:
-  int file_;
+  static int file() {
+    static const int descriptor = ::memfd_create("fuzz", MFD_CLOEXEC);
+    return descriptor;
+  }
 };
+
+// A table is made once: nothing in it depends on the bytes.
+struct Table {
+  RunConfig config;
+  std::vector<Option> rows = options(config);
+};
+Table& fresh_table() {
+  static Table table;
+  table.config = RunConfig();
+  return table;
+}
 
 void require(bool holds, const char* what) {
   if (!holds) throw std::logic_error(what);
@@ -72,13 +86,14 @@ void safetensors_header(std::string_view bytes) {
 }
 
 void config(std::string_view bytes) {
-  RunConfig config;
-  const std::vector<Option> table = options(config);
-  const std::string before = to_json(table);
-  if (!taken([&] { from_json(table, bytes, "config.json", false); })) return require(to_json(table) == before, "a refused file changed an option");
-  const std::string once = to_json(table);
-  from_json(table, once, "config.json");
-  require(to_json(table) == once, "an option differs when it was written and read");
+  Table& table = fresh_table();
+  RunConfig& config = table.config;
+  if (!taken([&] { from_json(table.rows, bytes, "config.json", false); })) return require(config == RunConfig(), "a refused file changed an option");
+  const RunConfig read = config;
+  const std::string once = to_json(table.rows);
+  config = RunConfig();
+  from_json(table.rows, once, "config.json");
+  require(config == read, "an option differs when it was written and read");
   taken([&] { check_config(config); });
 }
 
@@ -142,11 +157,13 @@ void command_line(std::string_view bytes) {
     if (words.back() == "--help" || words.back() == "-h") return;      // prints
     at = end + 1;
   }
-  RunConfig config;
+  Table& table = fresh_table();
+  RunConfig& config = table.config;
   taken([&] {
-    const cli::Syntax syntax{"train", "", "", "", options(config)};
+    static const cli::Syntax syntax{"train", "", "", "", table.rows};
+    static cli::Reader read(syntax);
     cli::Given given;
-    cli::read(syntax, words, given);
+    read(words, given);
     cli::set_options(syntax, given);
     check_config(config);
   });

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <ctime>
 #include <filesystem>
 
 #include "tensor/file.h"
@@ -32,6 +33,24 @@ TEST_CASE("fuzz: every seed is taken or refused, and so is each of its beginning
       CHECK_NOTHROW(harness.run(bytes));
       const std::size_t step = bytes.size() / 300 + 1;
       for (std::size_t size = 0; size < bytes.size(); size += step) CHECK_NOTHROW(harness.run(std::string_view(bytes).substr(0, size)));
+    }
+  }
+}
+
+TEST_CASE("fuzz: 64 KiB of the same thing over and over take less than a second") {
+  constexpr std::size_t kSize = 64 << 10;
+  for (const fuzz::Harness& harness : fuzz::harnesses()) {
+    std::vector<std::string> pieces{"a", "9", " ", "\n", "\t", "-", "[", "{", "\"", "\\", ",", "--", "a\n", "-1\n", "--beam\n1\n", "\"a\":", "[[],", "\xff", "\xc3\xa9", "e\xcc\x81", "0-0 ", "ab,"};
+    for (const std::string& seed : seeds_of(harness.name)) pieces.push_back(read_file(seed));
+    pieces.emplace_back(1, '\0');
+    for (const std::string& piece : pieces) {
+      std::string bytes;
+      while (!piece.empty() && bytes.size() < kSize) bytes += piece;
+      bytes.resize(kSize);
+      const std::clock_t begin = std::clock();
+      CHECK_NOTHROW(harness.run(bytes));
+      const double seconds = double(std::clock() - begin) / CLOCKS_PER_SEC;
+      CHECK_MESSAGE(seconds < 1, harness.name << ": " << seconds << " s of " << piece.substr(0, 40));
     }
   }
 }

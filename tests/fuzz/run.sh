@@ -9,8 +9,11 @@ install_missing "${HEED_PACKAGES[@]}" clang libclang-rt-14-dev
 seconds=${1:-30}
 shift || true
 
+plain=$top/build
+[ -f "$plain/build.ninja" ] || meson setup "$plain" "$top" >/dev/null
+ninja -C "$plain" --quiet libheed.a examples/cli/libheed-cli.a
 build=$top/build-fuzz
-[ -f "$build/build.ninja" ] || CXX=clang++ meson setup "$build" "$top" -Dfuzz=true -Dbuildtype=debug -Doptimization=0 >/dev/null
+[ -f "$build/build.ninja" ] || CXX=clang++ meson setup "$build" "$top" -Dfuzz=true -Dbuildtype=debug -Doptimization=1 >/dev/null
 [ $# -gt 0 ] || set -- $(ls "$top/tests/fuzz/corpus")
 ninja -C "$build" --quiet $(printf 'tests/fuzz/fuzz-%s ' "$@")
 mkdir -p "$build/finds"
