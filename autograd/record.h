@@ -62,9 +62,10 @@ std::array<Variable, N> record_n(const char* op, std::array<Tensor, N> ys, std::
     return out;
   }
   using Made = NodeOf<F, N>;
+  const std::string_view path = interned_current_path();   // the last thing that may throw
   auto* node = new (tape->allocate(sizeof(Made))) Made(std::move(rule));
   node->op = op;
-  node->path = interned_current_path();
+  node->path = path;
   node->outputs = reinterpret_cast<Gradient*>(node->room);
   node->output_count = int(N);
   for (std::size_t i = 0; i < N; ++i) {

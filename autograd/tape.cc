@@ -2,6 +2,7 @@
 #include "autograd/tape.h"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <unordered_set>
 
@@ -127,7 +128,7 @@ thread_local Tape* alive_tapes = nullptr;           // innermost tape that lives
 thread_local Tape::Masks* current_masks = nullptr;
 thread_local const Tape::Node* playing = nullptr;
 thread_local bool detect_anomaly = false;
-thread_local std::uint64_t next_tape_id = 1;
+std::atomic<std::uint64_t> next_tape_id{1};         // no two threads share one
 
 const char* playing_op() { return playing ? playing->op : "gradient"; }
 
@@ -152,6 +153,14 @@ struct Tape::Arena {
     thread_local std::vector<std::unique_ptr<Arena>> arenas;
     return arenas;
   }
+  // With room in the list for all of the thread: a tape gives its own back without asking for memory.
+  static Arena* make() {
+    thread_local std::size_t made = 0;
+    idle().reserve(made + 1);
+    auto* arena = new Arena;
+    ++made;
+    return arena;
+  }
 };
 
 // ---- Tape -----------------------------------------------------------------------------------------------------------
@@ -159,7 +168,7 @@ struct Tape::Arena {
 Tape::Tape() : id_(next_tape_id++), outer_(alive_tapes), outer_recording_(current_tape), outer_masks_(current_masks) {
   auto& idle = Arena::idle();
   if (idle.empty()) {
-    arena_ = new Arena;
+    arena_ = Arena::make();
   } else {
     arena_ = idle.back().release();
     idle.pop_back();
@@ -255,7 +264,7 @@ Tape* tape_for(const char* op, std::span<const std::reference_wrapper<const Vari
   if (!current_tape) return nullptr;
   bool wanted = false;
   for (const Variable& input : inputs) {
-    check<Error>(input.slot().alive(), "{}: an input of shape {} was recorded on a tape that is gone; use constant(x.value()) to go on without its past",
+    check<Error>(input.slot().alive(), "{}: an input of shape {} was recorded on a tape that is gone or another thread's; use constant(x.value()) to go on without its past",
                  op, input.shape());
     wanted |= input.wants_gradient();
   }
@@ -328,17 +337,19 @@ std::vector<Variable> record_split(const char* op, const Variable& x, const std:
     Shape shape;
     Strides strides;
   };
+  // Parts of a dense value keep its layout; a view with gaps (a split of a split) is collected in a dense buffer of its own.
+  const bool dense = is_dense(parent.shape(), parent.value().strides());
+  if (!dense) ys = views(parent.value().contiguous());
+  const std::string_view path = detail::interned_current_path();
+  out.reserve(ys.size());
   const std::size_t head = (sizeof(Parts) + alignof(Gradient) - 1) / alignof(Gradient) * alignof(Gradient);
   auto* room = static_cast<std::byte*>(tape->allocate(head + ys.size() * sizeof(Gradient)));
   auto* node = new (room) Parts{};
   node->op = op;
-  node->path = detail::interned_current_path();
+  node->path = path;
   node->x = parent.slot();
   node->shape = parent.shape();
-  // Parts of a dense value keep its layout; a view with gaps (a split of a split) is collected in a dense buffer of its own.
-  const bool dense = is_dense(parent.shape(), parent.value().strides());
   node->strides = dense ? parent.value().strides() : contiguous_strides(parent.shape());
-  if (!dense) ys = views(parent.value().contiguous());
   const Index start = dense ? parent.value().offset() : 0;
   node->joint = {parent.numel(), parent.dtype(), {}};
   node->outputs = reinterpret_cast<Gradient*>(room + head);

@@ -37,35 +37,48 @@ Trainer::Report Trainer::update(std::span<const Batch> micro_batches) {
     report.target_tokens += batch.target_tokens;
   }
   const double tokens = double(std::max<Index>(report.target_tokens, 1));
-  ++step_;
-  report.learning_rate = schedule_.rate(step_);
-  double sum = 0;
-  for (std::size_t m = 0; m < micro_batches.size(); ++m) {
-    Tape tape(Key(options_.seed, step_, m));
-    const Loss loss = model_.loss(micro_batches[m], options_.loss);
-    sum += loss.sum.value().item();
-    tape.backward({&loss.sum, 1}, std::array{full(loss.sum.shape(), 1 / tokens, loss.sum.dtype())});
-  }
-  report.loss = sum / tokens;
-  report.gradient_norm = clip_gradient_norm(parameters_, options_.clip > 0 ? options_.clip : HUGE_VAL);
-  if (!std::isfinite(report.loss) || !std::isfinite(report.gradient_norm)) {
-    report.skipped = true;
-    ++skipped_;
-    parameters_.forget_gradients();
-    return report;
-  }
-  optimizer_.set_learning_rate(report.learning_rate);
-  optimizer_.step();
-  if (averaging()) {
-    std::vector<UpdateItem> items;
-    for (const auto& item : parameters_.items()) {
-      const auto [at, fresh] = averages_.try_emplace(item->path);
-      if (fresh) at->second = item->variable.value().clone();
-      // The decay rises to its value, so that early weights do not linger: min(decay, (1 + t)/(10 + t)).
-      const double t = double(step_);
-      items.push_back({at->second, item->variable.value(), {}, {.beta1 = std::min(options_.average, (1 + t) / (10 + t))}});
+  const std::int64_t step = step_ + 1;
+  report.learning_rate = schedule_.rate(step);
+  try {
+    double sum = 0;
+    for (std::size_t m = 0; m < micro_batches.size(); ++m) {
+      Tape tape(Key(options_.seed, step, m));
+      const Loss loss = model_.loss(micro_batches[m], options_.loss);
+      sum += loss.sum.value().item();
+      tape.backward({&loss.sum, 1}, std::array{full(loss.sum.shape(), 1 / tokens, loss.sum.dtype())});
     }
-    heed::update(Update::average, items);
+    report.loss = sum / tokens;
+    report.gradient_norm = clip_gradient_norm(parameters_, options_.clip > 0 ? options_.clip : HUGE_VAL);
+    if (!std::isfinite(report.loss) || !std::isfinite(report.gradient_norm)) {
+      report.skipped = true;
+      step_ = step;
+      ++skipped_;
+      parameters_.forget_gradients();
+      return report;
+    }
+    // All memory is there before a weight changes.
+    std::map<std::string, Tensor> first;                     // averages begin as the weights after the first update
+    std::vector<UpdateItem> items;
+    if (averaging()) {
+      const auto& all = parameters_.items();
+      if (averages_.empty())
+        for (const auto& item : all) first.emplace(item->path, empty_like(item->variable.value()));
+      items.reserve(all.size());
+      // The decay rises to its value, so that early weights do not linger: min(decay, (1 + t)/(10 + t)).
+      const double t = double(step), decay = std::min(options_.average, (1 + t) / (10 + t));
+      for (const auto& item : all) items.push_back({(first.empty() ? averages_ : first).at(item->path), item->variable.value(), {}, {.beta1 = decay}});
+    }
+    optimizer_.set_learning_rate(report.learning_rate);
+    optimizer_.step();
+    step_ = step;
+    if (!first.empty()) {
+      for (const UpdateItem& item : items) copy_into(item.value, item.gradient);
+      averages_.swap(first);
+    }
+    if (!items.empty()) heed::update(Update::average, items);
+  } catch (...) {
+    parameters_.forget_gradients();
+    throw;
   }
   return report;
 }
@@ -93,11 +106,13 @@ void Trainer::restore(const std::map<std::string, Tensor>& tensors, const std::m
     if (name.starts_with(kOptimizer)) optimizer[name.substr(kOptimizer.size())] = value;
     if (name.starts_with(kAverage)) averages[name.substr(kAverage.size())] = value;
   }
+  std::map<std::string, Tensor> kept;
   if (averaging() && number<std::int64_t>(scalars, "step") > number<std::int64_t>(scalars, "skipped"))
     for (const auto& item : parameters_.items()) {
       const auto at = averages.find(item->path);
       check<FileError>(at != averages.end() && at->second.shape() == item->variable.shape() && at->second.dtype() == item->variable.dtype(),
                        "trainer state: no average of {} with shape {}", item->path, item->variable.shape());
+      kept[item->path] = at->second.clone();
     }
   const Schedule::State schedule{.best = number<double>(scalars, "schedule.best"),
                                  .waited = number<int>(scalars, "schedule.waited"),
@@ -108,9 +123,7 @@ void Trainer::restore(const std::map<std::string, Tensor>& tensors, const std::m
   schedule_.restore(schedule);
   step_ = step;
   skipped_ = skipped;
-  averages_.clear();
-  if (averaging())
-    for (auto& [name, value] : averages) averages_[name] = value.clone();
+  averages_ = std::move(kept);
 }
 
 std::map<std::string, Tensor> mean_weights(std::span<const std::map<std::string, Tensor>> checkpoints) {

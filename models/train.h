@@ -30,6 +30,7 @@ class Trainer {
     bool skipped = false;         // the loss or a gradient was not finite: no weight has changed
   };
   // One update from the mean over all tokens of all micro-batches: 4 of unequal sizes equal one batch of their sum.
+  // What throws, memory that is refused say, has changed nothing: the same call may follow.
   Report update(std::span<const Batch> micro_batches);
   // A dev score, for the plateau schedule.
   void observe(double score) { schedule_.observe(score); }

@@ -40,22 +40,24 @@ void Optimizer::step() {
   allocate();
   // One region for each kernel; SGD's first step without a momentum buffer shares its kernel by its constants.
   std::vector<UpdateItem> updates;
-  std::vector<Item*> updated;
+  std::vector<Item*> counted;
+  updates.reserve(items_.size());
+  counted.reserve(items_.size());
   Update kind{};
-  for (Item& item : items_) {
-    const Gradient& gradient = *item.parameter->gradient;
-    if (item.parameter->frozen || !gradient.written()) continue;
-    UpdateItem update{item.parameter->variable.value(), gradient.value(), {}, {.rate = learning_rate_, .gradient_scale = owner_->gradient_scale()}};
-    for (std::size_t s = 0; s < item.states.size(); ++s) update.state[s] = item.states[s];
-    ++item.steps;
-    kind = constants(item, update.constants);
-    updates.push_back(std::move(update));
-    updated.push_back(&item);
-  }
   try {
+    for (Item& item : items_) {
+      const Gradient& gradient = *item.parameter->gradient;
+      if (item.parameter->frozen || !gradient.written()) continue;
+      UpdateItem update{item.parameter->variable.value(), gradient.value(), {}, {.rate = learning_rate_, .gradient_scale = owner_->gradient_scale()}};
+      for (std::size_t s = 0; s < item.states.size(); ++s) update.state[s] = item.states[s];
+      ++item.steps;
+      counted.push_back(&item);
+      kind = constants(item, update.constants);
+      updates.push_back(std::move(update));
+    }
     if (!updates.empty()) update(kind, updates);
   } catch (...) {
-    for (Item* item : updated) --item->steps;
+    for (Item* item : counted) --item->steps;
     throw;
   }
   for (Item& item : items_) item.parameter->gradient->forget();

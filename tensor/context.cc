@@ -25,7 +25,7 @@ constexpr int kMostThreads = 1024;
 int quota_threads() {
   double quota = -1, period = -1;
   std::string word;
-  if (std::ifstream file("/sys/fs/cgroup/cpu.max"); file >> word >> period && word != "max") quota = std::strtod(word.c_str(), nullptr);
+  if (std::ifstream file("/sys/fs/cgroup/cpu.max"); file >> word >> period && word != "max") std::from_chars(word.data(), word.data() + word.size(), quota);
   if (quota <= 0) {
     std::ifstream quota_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), period_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
     if (!(quota_file >> quota && period_file >> period)) return kMostThreads;

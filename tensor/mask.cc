@@ -6,6 +6,12 @@
 #include "tensor/format.h"
 
 namespace heed {
+namespace {
+
+// Farther than any tensor reaches, and no sum of a few overflows.
+Index within_reach(Index x) { return std::clamp<Index>(x, -(Index{1} << 48), Index{1} << 48); }
+
+}  // namespace
 
 Mask Mask::lengths(Tensor lengths) {
   check<ShapeError>(lengths.rank() == 1, "mask: lengths need 1 dimension: lengths {}", lengths.shape());
@@ -18,15 +24,15 @@ Mask Mask::lengths(Tensor lengths) {
 
 Mask Mask::causal(Index offset) {
   Mask mask;
-  mask.right_ = offset;
+  mask.right_ = within_reach(offset);
   return mask;
 }
 
 Mask Mask::window(Index left, Index right, Index offset) {
   check<Error>(left >= 0 && right >= 0, "mask: window sizes must not be negative: left {}, right {}", left, right);
   Mask mask;
-  mask.left_ = left - offset;
-  mask.right_ = right + offset;
+  mask.left_ = within_reach(left) - within_reach(offset);
+  mask.right_ = within_reach(right) + within_reach(offset);
   return mask;
 }
 
@@ -67,9 +73,11 @@ void Mask::check_fits(std::string_view op, const Shape& scores) const {
   if (lengths_.defined())
     check<ShapeError>(lengths_.shape()[0] == scores[0], "{}: the mask has {} lengths for a batch of {}: lengths {}, scores {}", op,
                       lengths_.shape()[0], scores[0], lengths_.shape(), scores);
-  if (allowed_.defined())
-    check<ShapeError>(allowed_.rank() <= scores.rank() && broadcast_shapes(op, allowed_.shape(), scores) == scores,
-                      "{}: the mask does not broadcast to the scores: mask {}, scores {}", op, allowed_.shape(), scores);
+  if (!allowed_.defined()) return;
+  const Shape& shape = allowed_.shape();
+  bool fits = shape.rank() <= scores.rank();
+  for (int dim = -1; fits && dim >= -shape.rank(); --dim) fits = shape(dim) == 1 || shape(dim) == scores(dim);
+  check<ShapeError>(fits, "{}: the mask does not broadcast to the scores: mask {}, scores {}", op, shape, scores);
 }
 
 Tensor Mask::dense(const Shape& scores) const {

@@ -25,8 +25,8 @@ template <class R, class... Args> class FunctionRef<R(Args...)> {
   R (*call_)(void*, Args...);
 };
 
-// Calls body(chunk) once for each chunk in [0, chunks), spread over the threads of the context. Exactly one exception of a
-// body reaches the caller; the pool works afterwards.
+// Calls body(chunk) once for each chunk in [0, chunks), spread over threads that compute in the caller's floating-point
+// environment; in a forked child, alone. Exactly one exception of a body reaches the caller; the pool works afterwards.
 void run_chunks(Index chunks, FunctionRef<void(Index)> body);
 
 // Calls body(begin, end) on pieces of [0, items) of `grain` items each. Choose the grain from the shape, so that one piece is at

@@ -206,14 +206,27 @@ std::uint64_t bytes_of(const std::string& path, const StoredTensor& tensor) {
   return empty ? 0 : bits / 8;
 }
 
+// What else a file that begins with these bytes is.
+std::string_view other_kind(std::uint64_t first_bytes) {
+  constexpr std::pair<std::string_view, std::string_view> kinds[] = {{"PK\3\4", "; it is a zip archive, as .pt and .npz files are"},
+                                                                     {"\x80\2", "; it is a pickle, as old .pt files are"},
+                                                                     {"\x93NUMPY", "; it is a .npy file"},
+                                                                     {"GGUF", "; it is a GGUF file"},
+                                                                     {"\x89HDF", "; it is an HDF5 file"}};
+  const std::string_view bytes(reinterpret_cast<const char*>(&first_bytes), sizeof first_bytes);
+  for (const auto& [begins, says] : kinds)
+    if (bytes.starts_with(begins)) return says;
+  return {};
+}
+
 SafetensorsHeader read_header(InputFile& file, const std::string& path) {
   SafetensorsHeader header;
   header.file_bytes = file.size();
   check<FileError>(file.size() >= 8, "{}: no safetensors file: has {} bytes, at least 8 expected", path, file.size());
   std::uint64_t n = 0;
   file.read(&n, 8);
-  check<FileError>(n <= kMaxHeader, "{}: no safetensors file: header declares {} bytes, at most {} allowed", path, n,
-                   kMaxHeader);
+  check<FileError>(n <= kMaxHeader, "{}: no safetensors file: header declares {} bytes, at most {} allowed{}", path, n,
+                   kMaxHeader, other_kind(n));
   check<FileError>(n <= file.size() - 8, "{}: header declares {} bytes, file has {}", path, n, file.size());
   std::string json(n, '\0');
   file.read(json.data(), n);

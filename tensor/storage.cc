@@ -11,6 +11,7 @@
 #include <new>
 
 #include "tensor/format.h"
+#include "tensor/test_hooks.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
@@ -60,6 +61,7 @@ struct Allocator {
   std::size_t slab_left = 0;
   std::size_t colour = 0;
   bool fill = false;
+  std::int64_t allowed = -1;   // before one is refused; negative: no such thing
   MemoryUse use{};
 };
 
@@ -91,6 +93,8 @@ Storage::Storage(std::size_t bytes) {
   const std::size_t most = std::size_t{1} << 46;
   const int wanted = bytes < most ? class_of(bytes) : kClasses;
   std::lock_guard lock(a.mutex);
+  const auto refused = [&] { return OutOfMemory(fmt::format("allocate: {} bytes refused by the system (in use {})", bytes, a.use.in_use)); };
+  if (a.allowed >= 0 && a.allowed-- == 0) throw refused();
   Block* block = nullptr;
   for (int c = wanted; c < std::min(wanted + (bytes >= kRoomy ? 4 : 1), kClasses) && !block; ++c)
     if (a.free[std::size_t(c)]) {
@@ -112,7 +116,7 @@ Storage::Storage(std::size_t bytes) {
       raw = map(mapped);
       if (raw) { a.use.reserved += mapped; ++a.use.system_calls; }
     }
-    if (!raw) throw OutOfMemory(fmt::format("allocate: {} bytes refused by the system (in use {})", bytes, a.use.in_use));
+    if (!raw) throw refused();
     block = new (raw) Block;
     a.colour = (a.colour + 5) % kColours;
     block->data = raw + head + 2 * kLine * a.colour;
@@ -172,6 +176,11 @@ void release_cached_memory() {
 void fill_fresh_memory_with_nan(bool fill) {
   std::lock_guard lock(allocator().mutex);
   allocator().fill = fill;
+}
+
+std::int64_t refuse_memory_after(std::int64_t allowed) {
+  std::lock_guard lock(allocator().mutex);
+  return std::exchange(allocator().allowed, allowed);
 }
 
 }  // namespace heed

@@ -83,7 +83,7 @@ Slice::Positions Slice::of(Index n) const {
 }
 
 Tensor Tensor::operator[](Index i) const {
-  check<IndexError>(rank() > 0, "index: a tensor of rank 0 has no rows");
+  check<IndexError>(rank() > 0, "index: a tensor of rank 0 has no rows: index {}, shape {}", i, shape_);
   const Index n = shape_[0];
   check<IndexError>(i >= -n && i < n, "index: {} at dim 0 is not in [{}, {}): shape {}", i, -n, n, shape_);
   Shape shape = shape_;

@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <map>
 #include <set>
 #include <typeinfo>
 
@@ -12,8 +13,11 @@
 #include "tensor/ops/binary.h"
 #include "tensor/ops/random.h"
 #include "tensor/ops/view.h"
+#include "tensor/safetensors.h"
+#include "tensor/test_hooks.h"
 #include "tests/close.h"
 #include "tests/every_target.h"
+#include "tests/temporary_folder.h"
 
 using namespace heed;
 
@@ -229,11 +233,16 @@ TEST_CASE("op table: f32 near f64 in value and gradient, all sizes, every target
   });
 }
 
-TEST_CASE("op table: threads 1, 2 and 3 give the same bits, and so do two runs") {
+TEST_CASE("op table: threads 1, 2 and 3 give the same bits, and so do two runs, and chunks in any order") {
   for_samples([](const Sample& sample) {
     const auto inputs = sample_inputs(sample, kLarge, DType::f32);
     const Result want = run(sample.f, inputs);
     for_threads([&] { CHECK(same_bits(run(sample.f, inputs), want)); });
+    for (std::uint64_t seed : {1, 1000}) {
+      shuffle_chunks(seed);
+      CHECK(same_bits(run(sample.f, inputs), want));
+      shuffle_chunks(0);
+    }
   });
 }
 
@@ -389,10 +398,20 @@ TEST_CASE("op table: a NaN in an input reaches the output, on every target") {
   });
 }
 
-TEST_CASE("op table: results print") {
-  for_samples([](const Sample& sample) {
-    std::vector<Variable> x;
-    for (const Tensor& input : sample_inputs(sample)) x.push_back(constant(input));
-    CHECK_FALSE(to_string(sample.f(x).value()).empty());
+TEST_CASE("op table: results print, and are the same when saved and loaded") {
+  std::map<std::string, Tensor> results;
+  for_samples([&](const Sample& sample) {
+    for (DType dtype : {DType::f32, DType::f64}) {
+      std::vector<Variable> x;
+      for (const Tensor& input : sample_inputs(sample, 7, dtype)) x.push_back(constant(input));
+      const Tensor y = sample.f(x).value();
+      CHECK_FALSE(to_string(y).empty());
+      results[sample.name + (dtype == DType::f32 ? " f32" : " f64")] = y;
+    }
   });
+  const TemporaryFolder folder;
+  write_safetensors(folder / "results", results);
+  const SafetensorsFile read = read_safetensors(folder / "results");
+  CHECK(read.tensors.size() == results.size());
+  for (const auto& result : results) CHECK_MESSAGE(equal_bits(read.at(result.first), result.second), result.first);
 }

@@ -207,6 +207,7 @@ Shape without_last(const Tensor& x) { return Shape(std::span(x.shape().begin(), 
 AddDropoutNormed forward(const char* op, bool centred, const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias,
                        const AddDropoutNormOptions& options) {
   check<ShapeError>(x.rank() >= 1, "{}: needs at least 1 dimension: x {}", op, x.shape());
+  check<Error>(options.eps >= 0, "{}: eps must not be negative: {}", op, options.eps);
   check_part(op, "weight", weight, x);
   check_part(op, "bias", bias, x);
   if (residual.defined()) check_like(op, "residual", residual, x);

@@ -169,6 +169,7 @@ struct Counter {
   }
   void seek(Index position) {
     offset = {};
+    if (total == 0) return;
     for (auto axis = std::size_t(rank); axis-- > 0;) {
       at[axis] = position % size[axis];
       position /= size[axis];

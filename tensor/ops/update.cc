@@ -124,7 +124,9 @@ int states_of(Update kind) { return HWY_STATIC_DISPATCH(StatesOf)(kind); }
 
 // Calls body(item, first, count) for all chunks of all sizes, spread over the threads in groups of 16 chunks.
 template <class Body> void for_chunks(std::span<const Index> sizes, Body&& body) {
-  std::vector<Index> starts(sizes.size() + 1);   // chunk number at which each item starts
+  static thread_local std::vector<Index> kept;   // for the next call, which then asks for no memory
+  kept.assign(sizes.size() + 1, 0);
+  const std::span<Index> starts = kept;          // chunk number at which each item starts
   for (std::size_t i = 0; i < sizes.size(); ++i) starts[i + 1] = starts[i] + (sizes[i] + kChunk - 1) / kChunk;
   parallel_for(starts.back(), 16, [&](Index begin, Index end) {
     auto item = std::size_t(std::upper_bound(starts.begin(), starts.end(), begin) - starts.begin()) - 1;
@@ -139,7 +141,8 @@ template <class Body> void for_chunks(std::span<const Index> sizes, Body&& body)
 }  // namespace
 
 void update(Update kind, std::span<const UpdateItem> items) {
-  std::vector<Index> sizes;
+  static thread_local std::vector<Index> sizes;
+  sizes.clear();
   for (const UpdateItem& item : items) {
     const auto fits = [&](const Tensor& x, const char* what) {
       check<ShapeError>(x.defined() && x.shape() == item.value.shape() && x.is_contiguous(), "update: {} must be contiguous and of the value's shape: {} {}, value {}",

@@ -41,7 +41,7 @@ bool strides_for(const Tensor& x, const Shape& shape, Strides& strides) {
 }
 
 void check_same_dtype(std::string_view op, const std::vector<Tensor>& tensors) {
-  check<ShapeError>(!tensors.empty(), "{}: no tensors given", op);
+  check<ShapeError>(!tensors.empty(), "{}: needs at least one tensor: {} given", op, tensors.size());
   for (size_t i = 1; i < tensors.size(); ++i)
     check<DTypeError>(tensors[i].dtype() == tensors[0].dtype(), "{}: dtypes differ: tensor 0 is {}, tensor {} is {}", op,
                       tensors[0].dtype(), i, tensors[i].dtype());

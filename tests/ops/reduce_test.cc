@@ -133,6 +133,8 @@ TEST_CASE("reduce: nothing to reduce") {
   CHECK(mean(x, 1).numel() == 6);
   CHECK(doubles(prod(x, {0, 1})) == std::vector<double>(3, 1));
   CHECK(norm(x).item() == 0);
+  CHECK(doubles(sum(empty({2, 0, 20}), {0, 1})) == std::vector<double>(20, 0));       // whole columns
+  CHECK(doubles(sum(transpose(empty({0, 20, 3})), 0)) == std::vector<double>(60, 0));
   CHECK(sum(x, 0).shape() == Shape{0, 3});
   CHECK(max(x, 0).shape() == Shape{0, 3});
   CHECK_THROWS_WITH_AS(max(x, 1), doctest::Contains("max: nothing to choose from: shape [2, 0, 3], dims [1]"), ShapeError);

@@ -235,7 +235,7 @@ TEST_CASE("wrong shapes, dims and indices of views say both sides") {
   THROWS(split(x, {4, -1}, 1), ShapeError, "split: sizes [4, -1] do not add up to 3: x [2, 3], dim 1");
   THROWS(concat({x, zeros({3, 3})}, 1), ShapeError, "concat: shapes differ beside dim 1: tensor 0 [2, 3], tensor 1 [3, 3]");
   THROWS(concat({x, zeros({2, 3}, DType::f64)}), DTypeError, "concat: dtypes differ: tensor 0 is f32, tensor 1 is f64");
-  THROWS(concat(std::vector<Tensor>{}), ShapeError, "concat: no tensors given");
+  THROWS(concat(std::vector<Tensor>{}), ShapeError, "concat: needs at least one tensor: 0 given");
   THROWS(stack({x, zeros({3, 2})}), ShapeError, "stack: shapes differ: tensor 0 [2, 3], tensor 1 [3, 2]");
   THROWS(stack({x}, 3), IndexError, "stack: dim 3 is not in [-3, 3): tensors [2, 3]");
   THROWS(pad(x, 0, -1, 0), ShapeError, "pad: before -1 and after 0 must not be negative: x [2, 3]");

@@ -106,7 +106,7 @@ TEST_CASE("indexing: positions, slices, new axes, ellipsis") {
   THROWS(x(0, 0, 0, 0), IndexError, "index: 4 indices for 3 dims: shape [2, 3, 4]");
   THROWS(x(ellipsis, ellipsis), IndexError, "index: at most one ellipsis: 2 given");
   THROWS(x(Slice{.step = 0}), IndexError, "index: slice step 0 at dim 0: shape [2, 3, 4]");
-  THROWS(tensor(1)[0], IndexError, "index: a tensor of rank 0 has no rows");
+  THROWS(tensor(1)[0], IndexError, "index: a tensor of rank 0 has no rows: index 0, shape []");
   float sum = 0;
   for (Tensor row : x(0)) sum += row[0].item<float>();
   CHECK(sum == 0 + 4 + 8);

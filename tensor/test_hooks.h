@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// What tests do to the library that no user can.
+#pragma once
+#include <cstdint>
+
+namespace heed {
+
+// Chunks of parallel regions run one after another in a random order; 0: no longer.
+void shuffle_chunks(std::uint64_t seed);
+
+// The next `allowed` allocations of tensor memory succeed, the one after them throws OutOfMemory, those behind it succeed again.
+// Negative: none throws. Returns what was left, negative once it has thrown.
+std::int64_t refuse_memory_after(std::int64_t allowed);
+
+}  // namespace heed
