@@ -3,7 +3,7 @@
 //   config.json                          every option of the training
 //   source.* target.*                    tokenizers and vocabularies
 //   best.safetensors                     the weights to translate with
-//   checkpoints/<step>.safetensors       each complete: weights under "model.", optimiser, averages, state of the training
+//   checkpoints/<step>.safetensors       each complete: weights under "model.", optimiser, averages, state; the newest whole one counts
 //   metrics.jsonl curves.svg attention/  what happened
 #pragma once
 #include <map>

@@ -153,6 +153,14 @@ class Searcher {
         }
       });
     }
+    if (candidates.empty()) {                      // no word has a probability, or none is allowed: what there is stays, as impossible
+      for (Live& live : sentence.live) {
+        live.log_probability = kNever;
+        if (sentence.finished.empty()) finish(sentence, std::move(live), false);
+      }
+      sentence.live.clear();
+      return;
+    }
     std::sort(candidates.begin(), candidates.end(), better);
     if (candidates.size() > wanted) candidates.resize(wanted);
     std::vector<Live> next;

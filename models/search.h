@@ -49,7 +49,7 @@ struct Hypothesis {
   std::vector<std::vector<float>> attention;     // a row a word, eos included; empty unless asked for
 };
 
-// The n best translations of every source (ids with eos), best first, distinct. `prefixes` (one a source, or none) are words
+// The n best translations of every source (ids with eos), best first, distinct, at least one. `prefixes` (one a source, or none) are words
 // that every hypothesis begins with; they replace choices, not scores. Error: beam, nbest or sampling out of range.
 std::vector<std::vector<Hypothesis>> search(const Seq2Seq& model, std::span<const std::vector<std::int32_t>> sources, const SearchOptions& options,
                                             std::span<const std::vector<std::int32_t>> prefixes = {});
