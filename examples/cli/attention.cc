@@ -83,7 +83,7 @@ int attention(std::span<const std::string> words) {
   if (!out.empty() && ending != ".svg" && ending != ".html" && ending != ".txt")
     throw Mistake(fmt::format("unknown kind of picture: --out {}; a name that ends in .svg, .html or .txt", out));
   check_required(source, "source", "the sentence to translate");
-  const Ready model = ready(run_flags, manner.quiet);
+  const Ready model = ready(run_flags);
   const Run& run = model.run;
   Example example = sentence_pair(model, source, target);
   example.links = links.empty() ? links_in_data(run, example) : links_of(links, example);

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "examples/cli/cli.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
@@ -72,6 +74,12 @@ int run(std::span<const std::string> words, std::string& name) {
                             near.empty() ? fmt::format("there are {}", fmt::join(known, ", ")) : fmt::format("did you mean {}? `heed --help` lists all", near)));
 }
 
+// A stream that is closed would give its number to the first file that is opened. Its reads and writes fail as before.
+void keep_streams_closed() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(stream, F_GETFD) < 0 && errno == EBADF) (void)!::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 }  // namespace
 
 std::span<const Command> commands() { return kCommands; }
@@ -79,6 +87,7 @@ std::span<const Command> commands() { return kCommands; }
 }  // namespace cli
 
 int main(int argc, char** argv, std::vector<NamedScore> extra_scores) {
+  cli::keep_streams_closed();
   std::signal(SIGPIPE, SIG_IGN);
   std::string name = "heed";
   const auto say = [&](const char* text) { cli::note(fmt::format("{}: {}", name, drawing::clean(text))); };

@@ -47,15 +47,14 @@ int data(std::span<const std::string> words) {
   std::error_code ignored;
   const bool existed = fs::exists(out, ignored);
   if (existed && !fs::is_directory(out)) throw Mistake(fmt::format("no directory: --out {}; the name of a new or empty directory", out));
-  if (existed && !fs::is_empty(out)) throw Mistake(fmt::format("exists and is not empty: --out {}; the name of a new or empty directory", out));
+  if (!is_free(out)) throw Mistake(fmt::format("exists and is not empty: --out {}; the name of a new or empty directory", out));
   task_options.train = train;
   task_options.seed = std::uint64_t(seed);
   const Task made = make_task(task, task_options);
   try {
     write_task(made, out);
   } catch (...) {
-    if (!existed) fs::remove_all(out, ignored);
-    else for (const auto& entry : fs::directory_iterator(out, ignored)) fs::remove_all(entry.path(), ignored);
+    if (!existed) fs::remove(out, ignored);
     throw;
   }
   if (manner.json) {

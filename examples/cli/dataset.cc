@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "examples/cli/command.h"
+#include "examples/tasks/tasks.h"
 #include "models/recurrent_config.h"
 #include "tensor/file.h"
 #include "tensor/sha256.h"
@@ -59,6 +60,7 @@ void settle(RunConfig& config) {
 Corpus read_part(const RunConfig& config, const std::string& part, CorpusOptions options) {
   if (!config.data.empty()) {
     if (!fs::is_directory(config.data)) throw Mistake(fmt::format("no such directory: --data {}; one with train.tsv, dev.tsv and test.tsv", config.data));
+    if (fs::exists(fs::path(config.data) / kUnfinished)) throw Mistake(fmt::format("unfinished data: --data {}; `heed data` was stopped while it made them, make them again", config.data));
     const std::string file = (fs::path(config.data) / (part + ".tsv")).string();
     if (!fs::exists(file)) throw Mistake(fmt::format("no such file: {}; --data expects train.tsv, dev.tsv and test.tsv in its directory", file));
     return read_tsv(file, options);

@@ -59,7 +59,7 @@ int evaluate(std::span<const std::string> words) {
   if (!parse(syntax, words)) return 0;
   if (!data.empty() && !files.empty()) throw Mistake("more than one source of data: --data --files; only one of them");
   const TranslateOptions translate_with = translate_options(search_flags);
-  const Ready model = ready(run_flags, manner.quiet);
+  const Ready model = ready(run_flags);
   const Run& run = model.run;
   const RunConfig config = data_of(run, data, files);
   const Corpus corpus = read_part(config, split, {.skip_empty = true});

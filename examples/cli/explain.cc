@@ -31,7 +31,7 @@ int explain(std::span<const std::string> words) {
                                  options(manner)};
   if (!parse(syntax, words)) return 0;
   check_required(source, "source", "the sentence to translate");
-  const Ready model = ready(run_flags, manner.quiet);
+  const Ready model = ready(run_flags);
   if ((layer || head) && model.run.config.model != "transformer")
     throw Mistake(fmt::format("no layers and heads to choose from: --{}; the run's model is {}", layer ? "layer" : "head", model.run.config.model));
   const Example example = sentence_pair(model, source, target);

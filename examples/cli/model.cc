@@ -15,13 +15,12 @@ std::vector<Option> options(RunFlags& flags) {
           {.name = "threads", .value = &flags.threads, .takes = "N", .help = "else HEED_THREADS, else what the machine offers", .low = 1, .high = 1024}};
 }
 
-Ready ready(const RunFlags& flags, bool quiet) {
+Ready ready(const RunFlags& flags) {
   check_required(flags.run, "run", "a directory that `heed train` made");
   if (flags.threads) set_threads(int(*flags.threads));
   Run run = open_run(flags.run);
   LoadedModel loaded = load_model(run, flags.checkpoint);
-  if (!quiet)
-    for (const std::string& wrong : loaded.passed_over) note(fmt::format("warning: passed over: {}; using {}", wrong, loaded.file));
+  for (const std::string& wrong : loaded.passed_over) note(fmt::format("warning: passed over: {}; using {}", wrong, loaded.file));
   return {std::move(run), std::move(loaded)};
 }
 

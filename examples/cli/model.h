@@ -23,7 +23,7 @@ struct Ready {
   const Seq2Seq& model() const { return *loaded.model; }
 };
 // Sets the threads, reads run and weights, and says on standard error what was wrong with files that were passed over.
-Ready ready(const RunFlags& flags, bool quiet);
+Ready ready(const RunFlags& flags);
 
 // A sentence and its translation, or what the model says, both ending in eos. Mistake where a side is empty or too long.
 Example sentence_pair(const Ready& model, const std::string& source, const std::string& target);

@@ -156,7 +156,12 @@ void Progress::update(const ProgressNumbers& numbers) {
 }
 
 void Progress::note(std::string_view line) {
-  if (options_.quiet) return;
+  if (!options_.quiet) stay(line);
+}
+
+void Progress::warn(std::string_view line) { stay(fmt::format("warning: {}", line)); }
+
+void Progress::stay(std::string_view line) {
   if (line_open_) out_ << "\r\x1b[K";
   out_ << line << std::endl;
   line_open_ = false;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far a long command has come: one line that is redrawn on a terminal, a plain line now and then elsewhere, nothing when quiet.
+// How far a long command has come: one line that is redrawn on a terminal, a plain line now and then elsewhere, only warnings when quiet.
 #pragma once
 #include <functional>
 #include <iosfwd>
@@ -37,7 +37,7 @@ int terminal_columns(int file);
 class Progress {
  public:
   struct Options {
-    bool quiet = false;                       // writes nothing at all
+    bool quiet = false;                       // writes nothing but warnings
     bool terminal = false;
     std::function<int()> columns{};           // asked at every redraw; empty: 80
     std::function<double()> clock{};          // seconds, never falling; empty: the steady clock
@@ -51,11 +51,13 @@ class Progress {
   static Options standard_error(bool quiet);
 
   void update(const ProgressNumbers& numbers);   // draws if the last drawing is long enough ago
-  void note(std::string_view line);           // a line that stays, above the bar: dev scores, warnings
+  void note(std::string_view line);           // a line that stays, above the bar: dev scores
+  void warn(std::string_view line);           // "warning: " and the line, also when quiet: of what went wrong while work goes on
   void finish();                              // draws the last numbers and leaves the line
 
  private:
   void draw();
+  void stay(std::string_view line);
   double seconds_left() const;
 
   std::ostream& out_;

@@ -221,7 +221,7 @@ bool Training::resume() {
       restore(read_checkpoint(run_, *step), file);
     } catch (const FileError& e) {
       if (step + 1 == steps.rend()) throw;
-      progress_.note(fmt::format("warning: passed over: {}", e.what()));
+      progress_.warn(fmt::format("passed over: {}", e.what()));
       continue;
     }
     saved_ = *step;
@@ -435,7 +435,7 @@ template <class F> bool Training::written(F&& f) {
   } catch (const FileError& e) {
     if (!is_full(e.error_number) || run_.config.if_full == "stop") throw Fault(e.what());
     full_ = e.what();
-    progress_.note(fmt::format("warning: {}; going on, the next save tries again", full_));
+    progress_.warn(fmt::format("{}; going on, the next save tries again", full_));
     return false;
   }
 }

@@ -93,7 +93,7 @@ int translate(std::span<const std::string> words) {
   if (!parse(syntax, words)) return 0;
   TranslateOptions translate_with = translate_options(search_flags);
   check_different_streams();
-  const Ready model = ready(run_flags, manner.quiet);
+  const Ready model = ready(run_flags);
   translate_with.max_length = std::min(max_length.value_or(model.run.config.max_length), model.run.config.max_length);
   if (::isatty(STDIN_FILENO) == 1 && !manner.quiet) note("Type a sentence and press Enter; Ctrl-D ends.");
 

@@ -10,6 +10,7 @@
 #include "tensor/format.h"
 
 namespace heed {
+namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kNames[] = {"copy", "reverse", "sort", "numbers", "dates", "phrases"};
@@ -110,21 +111,51 @@ std::string to_tsv(const TaskPart& part) {
   return text;
 }
 
-void write_task(const Task& task, const std::string& directory) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  check<FileError>(!error, "{}: cannot make the directory: {}", directory, error.message());
-  for (const TaskPart& part : task.parts) write_file_atomically(directory + "/" + part.name + ".tsv", to_tsv(part));
+namespace {
 
-  const TaskOptions& options = task.options;
-  nlohmann::ordered_json about{{"task", task.name},  {"tokenizer", task.tokenizer}, {"train", *options.train},
-                               {"dev", options.dev}, {"test", options.test},        {"seed", options.seed}};
-  if (!options.from.empty()) about.update({{"from", options.from}, {"to", options.to}});
-  if (task.name == "phrases" && options.clauses > 1) about["clauses"] = options.clauses;
-  if (task.name == "numbers" && options.spoken_and) about["spoken_and"] = true;
-  if (is_one_of(task.name, {"copy", "reverse", "sort"}))
-    about.update({{"symbols", options.symbols}, {"max_length", options.max_length}});
-  write_file_atomically(directory + "/task.json", about.dump(2) + "\n");
+// What write_task writes, the mark that it is at work last.
+void clear(const std::string& directory) {
+  std::error_code ignored;
+  const std::vector<fs::directory_entry> entries(fs::directory_iterator(directory, ignored), {});
+  for (const auto& entry : entries) {
+    const std::string name = entry.path().filename().string();
+    if (name.ends_with(".tsv") || name == "task.json" || name.starts_with(kTemporaryPrefix)) fs::remove(entry.path(), ignored);
+  }
+  fs::remove(fs::path(directory) / kUnfinished, ignored);
+}
+
+}  // namespace
+
+void write_task(const Task& task, const std::string& directory) {
+  make_directory(directory);
+  check<FileError>(is_free(directory), "{}: exists and is not empty", directory);
+  clear(directory);
+  const std::string unfinished = (fs::path(directory) / kUnfinished).string();
+  try {
+    write_file_atomically(unfinished, "");
+    for (const TaskPart& part : task.parts) write_file_atomically(directory + "/" + part.name + ".tsv", to_tsv(part));
+
+    const TaskOptions& options = task.options;
+    nlohmann::ordered_json about{{"task", task.name},  {"tokenizer", task.tokenizer}, {"train", *options.train},
+                                 {"dev", options.dev}, {"test", options.test},        {"seed", options.seed}};
+    if (!options.from.empty()) about.update({{"from", options.from}, {"to", options.to}});
+    if (task.name == "phrases" && options.clauses > 1) about["clauses"] = options.clauses;
+    if (task.name == "numbers" && options.spoken_and) about["spoken_and"] = true;
+    if (is_one_of(task.name, {"copy", "reverse", "sort"}))
+      about.update({{"symbols", options.symbols}, {"max_length", options.max_length}});
+    write_file_atomically(directory + "/task.json", about.dump(2) + "\n");
+  } catch (...) {
+    clear(directory);
+    throw;
+  }
+  fs::remove(unfinished);
+  sync_name(unfinished);
+}
+
+bool is_free(const std::string& directory) {
+  if (!fs::exists(directory) || fs::exists(fs::path(directory) / kUnfinished)) return true;
+  const fs::directory_iterator files(directory);
+  return std::all_of(begin(files), end(files), [](const auto& file) { return file.path().filename().string().starts_with(kTemporaryPrefix); });
 }
 
 }  // namespace heed

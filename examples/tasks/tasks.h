@@ -49,7 +49,11 @@ Task make_task(std::string_view name, TaskOptions options = {});
 std::string to_tsv(const TaskPart& part);
 
 // DIRECTORY/<part>.tsv for each part, and task.json with name, tokenizer and options. FileError
+// While it is at work the directory holds a file kUnfinished too: what a kill left is known by it.
 void write_task(const Task& task, const std::string& directory);
+inline constexpr std::string_view kUnfinished = ".unfinished";
+// Whether write_task may have this directory: nothing is there, or an empty one, or what a write_task that was killed left.
+bool is_free(const std::string& directory);
 
 // The written form of a date of the task: "2 January 2016", "2 Jan 2016", "January 2, 2016", "Saturday 2 January 2016",
 // "02.01.2016", "2/1/16" or "2016-01-02", with ", ambiguous" where it is digits only and day and month are both <= 12.

@@ -91,8 +91,10 @@ TEST_CASE("progress elsewhere, and quiet") {
     Progress progress(out, {.quiet = true, .terminal = true});
     progress.update(numbers(1));
     progress.note("x");
+    CHECK(out.str().empty());
+    progress.warn("no room");
   }
-  CHECK(out.str().empty());
+  CHECK(out.str() == "warning: no room\n");
   std::ostringstream untouched;
   { Progress progress(untouched, {.terminal = true}); }
   CHECK(untouched.str().empty());
