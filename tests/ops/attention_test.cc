@@ -17,6 +17,7 @@
 #include "tests/every_target.h"
 #include "tests/play.h"
 #include "tests/op_table.h"
+#include "tests/random_mask.h"
 
 using namespace heed;
 
@@ -120,12 +121,7 @@ TEST_CASE("attention: random masks of every kind, empty rows and lengths 0") {
     const Index B = 1 + random.below(3), H = 1 + random.below(2), T = 1 + random.below(40), S = 1 + random.below(random.below(4) ? 40 : 200);
     const Index dk = 1 + random.below(20), dv = 1 + random.below(20);
     const Key key(31, i);
-    Mask mask;
-    if (random.below(2)) mask = mask & Mask::lengths(to(randint(key / 0, {B}, 0, S + 1), DType::i32));
-    if (random.below(3) == 0) mask = mask & Mask::causal(random.below(S + 5) - 5);
-    if (random.below(3) == 0) mask = mask & Mask::window(random.below(10), random.below(10), random.below(5));
-    if (random.below(3) == 0)
-      mask = mask & Mask::allowed(bernoulli(key / 1, {random.below(2) ? B : 1, random.below(2) ? H : 1, random.below(2) ? T : 1, S}, random.uniform()));
+    const Mask mask = random_mask(random, key, B, H, T, S);
     const Tensor q = draw(3 * i, {B, H, T, dk}), k = draw(3 * i + 1, {B, H, S, dk}), v = draw(3 * i + 2, {B, H, S, dv});
     CAPTURE(i);
     compare(q, k, v, mask, {.dropout = random.below(2) ? 0.3 : 0, .key = key}, 2e-14);

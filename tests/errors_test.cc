@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every error of the library that a wrong argument can provoke: its type, what rule failed, both sides. The answers stand in
+// tests/errors.md. What files and the command line provoke stands in tests/faults, tests/tensor/safetensors_test.cc,
+// tests/cli/mistakes_test.cc.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <deque>
+#include <functional>
+#include <regex>
+#include <set>
+
+#include "attention/attend.h"
+#include "attention/multi_head.h"
+#include "attention/position.h"
+#include "autograd/check.h"
+#include "autograd/ops.h"
+#include "autograd/tape.h"
+#include "models/metrics.h"
+#include "models/picture.h"
+#include "models/search.h"
+#include "models/train.h"
+#include "nn/embedding.h"
+#include "nn/feed_forward.h"
+#include "nn/init.h"
+#include "nn/norm.h"
+#include "nn/recurrent.h"
+#include "tensor/context.h"
+#include "tensor/file.h"
+#include "tensor/ops/binary.h"
+#include "tensor/ops/einsum.h"
+#include "tensor/ops/index.h"
+#include "tensor/ops/matmul.h"
+#include "tensor/ops/norm.h"
+#include "tensor/ops/random.h"
+#include "tensor/ops/reduce.h"
+#include "tensor/ops/score.h"
+#include "tensor/ops/softmax.h"
+#include "tensor/ops/sparsemax.h"
+#include "tensor/ops/unary.h"
+#include "tensor/ops/update.h"
+#include "tensor/ops/view.h"
+#include "tensor/safetensors.h"
+#include "tests/every_model.h"
+#include "tests/models/pairs.h"
+#include "tests/page.h"
+
+using namespace heed;
+
+namespace {
+
+struct Row {
+  const char* call;
+  std::function<void()> run;
+};
+#define CALL(...) {#__VA_ARGS__, [] { (void)(__VA_ARGS__); }}
+
+constexpr DType f64 = DType::f64, i32 = DType::i32, i64 = DType::i64, u8 = DType::u8, bf16 = DType::bf16;
+
+Scope scope() {
+  static std::deque<Parameters> all;
+  return all.emplace_back(Seed{1}).root();
+}
+Into into(const Shape& shape, DType dtype = DType::f32) { return {zeros(shape, dtype)}; }
+Tensor ids(std::initializer_list<Nested> values, DType dtype = DType::i64) { return tensor(Nested(values), dtype); }
+Variable leaf(const Shape& shape, DType dtype = DType::f64) { return variable(ones(shape, dtype)); }
+
+const SmallModel& transformer() {
+  static const SmallModel model("--layers 1 --heads 2");
+  return model;
+}
+const SmallModel& gru() {
+  static const SmallModel model("--model gru --attention additive");
+  return model;
+}
+const SmallModel& cho() {
+  static const SmallModel model("--model gru --attention none --decoder cho");
+  return model;
+}
+void searched(const SearchOptions& options, std::size_t prefixes = 0) {
+  const std::vector<std::vector<std::int32_t>> sources{{4, 5, 3}};
+  search(*transformer().model, sources, options, std::vector<std::vector<std::int32_t>>(prefixes));
+}
+Parameters& with_nan_gradient() {
+  static Parameters parameters(Seed{1});
+  static const Linear layer(parameters.root(), {.in = 2, .out = 1});
+  Tape tape;
+  tape.backward(sum(layer(constant(full({1, 2}, NAN)))));
+  return parameters;
+}
+void stepped(const SmallModel& net, Index tokens) {
+  const auto state = net.model->start(pad_sequences(std::vector<std::vector<std::int32_t>>{{4, 5, 3}}, 0));
+  net.model->step(zeros({tokens}, i32), *state);
+}
+void trained(Trainer::Options options) {
+  static SmallModel net("--layers 1 --heads 2");
+  static Adam adam(*net.parameters, {});
+  Trainer(*net.model, *net.parameters, adam, Schedule({}), options);
+}
+void restored(const std::map<std::string, std::string>& scalars, double average = 0) {
+  static SmallModel net("--layers 1 --heads 2");
+  static Adam adam(*net.parameters, {});
+  Trainer(*net.model, *net.parameters, adam, Schedule({}), {.average = average}).restore({}, scalars);
+}
+// A tape under which something is asked.
+template <class F> void under_tape(F&& f) {
+  Tape tape;
+  f(tape);
+}
+void map_of(std::size_t rows, std::size_t weights, std::size_t windows = 0) {
+  AttentionPicture picture{.source = {"a", "b"}, .target = std::vector<std::string>(rows, "x")};
+  picture.maps.push_back({.weights = std::vector<float>(weights), .windows = std::vector<AttentionPicture::Window>(windows)});
+  attention_svg(picture);
+}
+
+const std::vector<Row>& tensor_rows() {
+  static const std::vector<Row> rows{
+      // context, shapes, tensors
+      CALL(set_threads(0)),
+      CALL(Dims({0, 1, 2, 3, 4, 5, 6, 7, 8})),
+      CALL(zeros({1, 1, 1, 1, 1, 1, 1, 1, 1})),
+      CALL(zeros({2, -3})),
+      CALL(zeros({2, 3})[2]),
+      CALL(zeros({2, 3})[0][1][0]),
+      CALL(zeros({2, 3})(0, 5)),
+      CALL(zeros({2, 3}).size(2)),
+      CALL(zeros({2, 3})(Slice{0, 2, 0})),
+      CALL(zeros({2, 3}).data<double>()),
+      CALL(transpose(zeros({2, 3})).span<float>()),
+      CALL(zeros({2, 3}).item()),
+      CALL(zeros({1}).item<double>()),
+      CALL(tensor({{1, 2}, {3}})),
+      CALL(tensor({300}, u8)),
+      CALL(tensor(std::vector<float>{1, 2, 3}, {2, 2})),
+      CALL(copy_into(zeros({2}), zeros({3}))),
+      CALL(copy_into(zeros({2}), zeros({2}, f64))),
+      CALL(fill_(Tensor(), 1)),
+      CALL(to(Tensor(), f64)),
+      CALL(arange(0, 1, 0)),
+      CALL(arange(0, 1e18, 1e-3)),
+      CALL(normal_quantile(1.5)),
+      // masks
+      CALL(Mask::lengths(zeros({2, 2}, i32))),
+      CALL(Mask::lengths(zeros({2}, i64))),
+      CALL(Mask::window(-1, 0)),
+      CALL(Mask::allowed(zeros({2, 2}))),
+      CALL(Mask::lengths(zeros({2}, i32)) & Mask::lengths(zeros({2}, i32))),
+      CALL(softmax(zeros({3}), -1, Mask::causal())),
+      CALL(softmax(zeros({2, 3}), -1, Mask::lengths(zeros({4}, i32)))),
+      CALL(softmax(zeros({2, 3}), -1, Mask::allowed(zeros({5, 3}, u8)))),
+      // views
+      CALL(reshape(zeros({6}), {4, -1})),
+      CALL(reshape(zeros({0}), {0, -1})),
+      CALL(reshape(zeros({6}), {-1, -1})),
+      CALL(permute(zeros({2, 3}), {0, 0})),
+      CALL(squeeze(zeros({2, 3}), 0)),
+      CALL(expand(zeros({2, 3}), {2, 4})),
+      CALL(split(zeros({5}), 2)),
+      CALL(split(zeros({5}), std::vector<Index>{2, 2})),
+      CALL(concat(std::vector<Tensor>{zeros({2, 3}), zeros({2, 4})}, 0)),
+      CALL(concat(std::vector<Tensor>{zeros({2}), zeros({2}, f64)})),
+      CALL(concat(std::vector<Tensor>{})),
+      CALL(stack(std::vector<Tensor>{zeros({2}), zeros({3})})),
+      CALL(pad(zeros({2}), 0, -1, 0)),
+      CALL(tril(zeros({2}))),
+      CALL(select(zeros({2, 3}), 1, 3)),
+      // element by element
+      CALL(exp(zeros({2}, i64))),
+      CALL(exp(Tensor())),
+      CALL(unary_grad(Unary::exp, zeros({2}), zeros({2}, f64), into({2}))),
+      CALL(unary_grad(Unary::exp, zeros({2}), zeros({3}), into({2}))),
+      CALL(add(zeros({2, 3}), zeros({4, 3}))),
+      CALL(add(zeros({2}), zeros({2}, f64))),
+      CALL(add(zeros({2}, bf16), zeros({2}, bf16))),
+      CALL(add(Tensor(), zeros({2}))),
+      CALL(divide(ones({2}, i64), zeros({2}, i64))),
+      CALL(where(zeros({2}), zeros({2}), zeros({2}))),
+      CALL(logical_and(zeros({2}), zeros({2}))),
+      // reductions
+      CALL(sum(zeros({2, 3}), {0, 0})),
+      CALL(sum(zeros({2, 3}), 2)),
+      CALL(max(zeros({0}))),
+      CALL(argmax(zeros({0}))),
+      CALL(mean(zeros({2}, i64))),
+      CALL(cumsum(Tensor(), 0)),
+      CALL(cumsum(zeros({2}, bf16), 0)),
+      CALL(sum_to(zeros({2, 3}), {4})),
+      CALL(sum_to(Tensor(), {1})),
+      CALL(sum_to(zeros({2, 3}), into({3}, f64))),
+      CALL(logsumexp(zeros({2, 3}), {1, 1})),
+      CALL(logsumexp_grad(zeros({2, 3}), zeros({3}), zeros({2}), 1, into({2, 3}))),
+      // products
+      CALL(matmul(zeros({2, 3}), zeros({4, 5}))),
+      CALL(matmul(zeros({2, 3}), zeros({3, 2}, f64))),
+      CALL(matmul(zeros({2, 2, 3}), zeros({5, 3, 2}))),
+      CALL(matmul(zeros({}), zeros({2}))),
+      CALL(matmul(zeros({2, 3}, i64), zeros({3, 2}, i64))),
+      CALL(matmul(zeros({2, 3}), zeros({3, 4}), into({2, 5}))),
+      CALL(matmul(zeros({2, 3}), zeros({3, 4}), into({2, 4}, f64))),
+      CALL(matmul(zeros({2, 3}), zeros({3, 4}), Into{expand(zeros({1, 4}), {2, 4})})),
+      CALL(einsum("ij,jk", {zeros({2, 3}), zeros({4, 5})})),
+      CALL(einsum("ij,jk->iz", {zeros({2, 3}), zeros({3, 5})})),
+      CALL(einsum("ij", {zeros({2, 3}), zeros({3, 5})})),
+      CALL(einsum("i?", {zeros({2, 3})})),
+      CALL(einsum("abcdefghi", {zeros({2})})),
+      CALL(linear(zeros({2, 3}), zeros({4, 5}), Tensor())),
+      CALL(linear(zeros({2, 3}), zeros({3}), Tensor())),
+      CALL(linear(zeros({2, 3}), zeros({4, 3}, f64), Tensor())),
+      CALL(linear(zeros({2, 3}), zeros({4, 3}), zeros({5}))),
+      CALL(linear(zeros({2, 3}), zeros({4, 3}), zeros({4}, f64))),
+      CALL(linear(zeros({2, 3}), zeros({4, 3}), zeros({4}), {.residual = zeros({2, 3})})),
+      CALL(linear(zeros({2, 3}), zeros({4, 3}), zeros({4}), {.dropout = 2})),
+      // indexing
+      CALL(embedding(zeros({3, 2}), ids({0, 5}))),
+      CALL(embedding(zeros({3, 2}), ids({-1}))),
+      CALL(embedding(zeros({3}), ids({0}))),
+      CALL(embedding(zeros({3, 2}), zeros({2}))),
+      CALL(index_select(zeros({3, 2}), 0, ids({3}))),
+      CALL(index_select_grad(ids({0, 1}), zeros({3, 2}), 0, into({3, 2}))),
+      CALL(gather(zeros({3, 2}), 1, ids({0, 1}))),
+      CALL(gather(zeros({3, 2}), 1, zeros({3, 2}))),
+      CALL(gather_grad(zeros({2, 2}, i64), zeros({3, 2}), 0, into({3, 2}))),
+      CALL(scatter_add(zeros({3}), 0, ids({4}), ones({1}))),
+      CALL(scatter_add(zeros({3}, bf16), 0, ids({1}), ones({1}, bf16))),
+      CALL(masked_fill(zeros({3}), zeros({4}, u8), 1)),
+      CALL(masked_fill(zeros({3}), zeros({3}), 1)),
+      CALL(masked_fill_grad(zeros({3}, u8), zeros({3}), into({4}))),
+      CALL(masked_select(zeros({3}), zeros({3}))),
+      CALL(masked_select(zeros({3}), zeros({2}, u8))),
+      CALL(one_hot(ids({3}), 3)),
+      CALL(one_hot(ids({3}), -1)),
+      CALL(topk(zeros({3}), 4)),
+      // softmax and its kin, norms
+      CALL(softmax(zeros({2, 3}), 2)),
+      CALL(softmax(zeros({2, 3}, i64))),
+      CALL(softmax_grad(zeros({2, 3}), zeros({3, 2}), -1, into({2, 3}))),
+      CALL(sparsemax(zeros({}))),
+      CALL(sparsemax_grad(zeros({2, 3}), zeros({3, 2}), into({2, 3}))),
+      CALL(sparsemax_grad(zeros({2, 3}), zeros({2, 3}, f64), into({2, 3}))),
+      CALL(layer_norm(zeros({}), Tensor(), Tensor())),
+      CALL(layer_norm(zeros({2, 3}), zeros({4}), zeros({3}))),
+      CALL(layer_norm(zeros({2, 3}), zeros({3}, f64), zeros({3}))),
+      CALL(layer_norm(zeros({2, 3}), zeros({3}), zeros({3}), -1)),
+      CALL(rms_norm(zeros({2, 3}), zeros({2}))),
+      CALL(add_dropout_norm(zeros({2, 3}), zeros({2, 4}), zeros({3}), zeros({3}))),
+      CALL(layer_norm_grad(zeros({2, 3}), zeros({2}), zeros({3}), zeros({3}), zeros({2, 3}), nullptr, nullptr, nullptr)),
+      // attention
+      CALL(scaled_dot_product_attention(zeros({2, 3, 4}), zeros({2, 3, 4}), zeros({2, 3, 4}))),
+      CALL(scaled_dot_product_attention(zeros({1, 2, 3, 4}), zeros({1, 2, 3, 5}), zeros({1, 2, 3, 5}))),
+      CALL(scaled_dot_product_attention(zeros({1, 2, 3, 4}), zeros({1, 1, 3, 4}), zeros({1, 1, 3, 4}))),
+      CALL(scaled_dot_product_attention(zeros({1, 2, 3, 4}), zeros({1, 2, 3, 4}), zeros({1, 2, 5, 4}))),
+      CALL(scaled_dot_product_attention(zeros({1, 2, 3, 4}), zeros({1, 2, 3, 4}), zeros({1, 2, 3, 4}, f64))),
+      CALL(scaled_dot_product_attention(zeros({1, 2, 3, 4}), zeros({1, 2, 3, 4}), zeros({1, 2, 3, 4}), {}, {.dropout = -1})),
+      CALL(additive_score(zeros({1, 2, 3}), zeros({1, 4, 3}), zeros({3, 1}))),
+      CALL(additive_score(zeros({1, 2, 3}), zeros({1, 4, 5}), zeros({3}))),
+      CALL(additive_score(zeros({1, 2, 3}), zeros({1, 4, 3}, f64), zeros({3}))),
+      // losses
+      CALL(cross_entropy(zeros({2, 3}), ids({0, 3}))),
+      CALL(cross_entropy(zeros({2, 3}), ids({0, -1}))),
+      CALL(cross_entropy(zeros({2, 3}), ids({0, 1, 2}))),
+      CALL(cross_entropy(zeros({2, 3}), zeros({2}))),
+      CALL(cross_entropy(zeros({}), zeros({}, i64))),
+      CALL(cross_entropy(zeros({2, 3}), ids({0, 1}), {.label_smoothing = 1.5})),
+      CALL(cross_entropy_grad(zeros({2, 3}), ids({0, 1}), zeros({2}), zeros({3}), {}, into({2, 3}))),
+      CALL(cross_entropy_grad(zeros({2, 3}), ids({0, 1}), zeros({2}), zeros({2}), {}, into({2, 4}))),
+      CALL(linear_cross_entropy(zeros({2, 3}), zeros({5, 4}), Tensor(), ids({0, 1}))),
+      CALL(linear_cross_entropy(zeros({2, 3}), zeros({5, 3}), zeros({4}), ids({0, 1}))),
+      CALL(scaled_into(zeros({2}), 1, into({3}))),
+      CALL(scaled_into(zeros({2}), 1, into({2}, f64))),
+      CALL(mse_loss(zeros({2}), zeros({3}))),
+      CALL(mse_loss_grad(zeros({2}), zeros({2}), Reduction::none, zeros({3}), nullptr, nullptr)),
+      CALL(mse_loss_grad(zeros({2}), zeros({2}), Reduction::none, zeros({2}, f64), nullptr, nullptr)),
+      CALL(binary_cross_entropy_with_logits(zeros({2}), zeros({3}))),
+      // recurrent layers
+      CALL(recurrent_cell(RecurrentUnit::tanh, zeros({2, 3}), zeros({2, 4}), Tensor(), zeros({3, 3}), Tensor())),
+      CALL(recurrent_cell(RecurrentUnit::tanh, zeros({2, 3}), zeros({2, 3}), zeros({2, 3}), zeros({3, 3}), Tensor())),
+      CALL(recurrent_layer(RecurrentUnit::tanh, zeros({2, 4, 5}), Tensor(), zeros({2, 3}), Tensor(), zeros({3, 6}), zeros({3, 3}), Tensor(), Tensor())),
+      CALL(recurrent_layer(RecurrentUnit::tanh, zeros({2, 4, 5}), Tensor(), zeros({2, 3}), Tensor(), zeros({3, 5}), zeros({3, 3}), zeros({4}), Tensor())),
+      CALL(recurrent_layer(RecurrentUnit::tanh, zeros({2, 4, 5}), zeros({2}), zeros({2, 3}), Tensor(), zeros({3, 5}), zeros({3, 3}), Tensor(), Tensor())),
+      CALL(recurrent_layer(RecurrentUnit::tanh, zeros({2, 4, 5}), ids({4, 5}, i32), zeros({2, 3}), Tensor(), zeros({3, 5}), zeros({3, 3}), Tensor(), Tensor())),
+      // random numbers, updates
+      CALL(normal(Key(1), {2}, 0, -1)),
+      CALL(bernoulli(Key(1), {2}, 2)),
+      CALL(randint(Key(1), {2}, 3, 3)),
+      CALL(dropout(zeros({2}), 1.5, Key(1))),
+      CALL(dropout_grad(zeros({2}), 0.5, Key(1), into({3}))),
+      CALL(dropout_grad(zeros({2}), 0.5, Key(1), into({2}, f64))),
+      CALL(Random(Key(1)).below(0)),
+      CALL(update(Update::sgd, std::vector<UpdateItem>{{zeros({2}), zeros({3}), {}, {}}})),
+      CALL(update(Update::sgd, std::vector<UpdateItem>{{zeros({2}), zeros({2}, f64), {}, {}}})),
+      // files
+      CALL(write_safetensors("/dev/null", {{"a", Tensor()}})),
+      CALL(read_safetensors("/nowhere/a.safetensors")),
+      CALL(read_file("/nowhere/a")),
+  };
+  return rows;
+}
+
+const std::vector<Row>& model_rows() {
+  static const std::vector<Row> rows{
+      // tapes
+      CALL(variable(zeros({2}, i64))),
+      CALL(under_tape([](Tape& tape) { tape.backward(leaf({2}) * leaf({2})); })),
+      CALL(under_tape([](Tape& tape) { tape.backward(constant(ones({}, f64))); })),
+      CALL(under_tape([](Tape& tape) { const Variable y = sum(leaf({2}) * leaf({2})); tape.backward(y); tape.backward(y); })),
+      CALL(under_tape([](Tape& tape) { const Variable y = sum(leaf({2}) * leaf({2})); Tape inner; tape.backward(y); })),
+      CALL(under_tape([](Tape&) { const Variable y = sum(leaf({2}) * leaf({2})); Tape inner; inner.backward(y); })),
+      CALL(under_tape([](Tape& tape) { const Variable y = leaf({2}) * leaf({2}); tape.backward({&y, 1}, std::array{ones({3}, f64)}); })),
+      CALL(under_tape([](Tape& tape) { const Variable y = leaf({2}) * leaf({2}); tape.backward({&y, 1}, {}); })),
+      CALL(under_tape([](Tape&) { (leaf({2}) * leaf({2})).grad(); })),
+      CALL(under_tape([](Tape&) { dropout(leaf({2}), 0.5); })),
+      CALL(under_tape([](Tape&) { dropout(leaf({2}), 1.5); })),
+      CALL(check_gradient([](std::span<const Variable> x) { return log(x[0]); }, {zeros({2}, f64)})),
+      CALL(check_gradient([](std::span<const Variable> x) { return log(x[0]); }, {ones({2})})),
+      // parameters
+      CALL(Parameters(Seed{1}, i64)),
+      CALL([] { const Scope s = scope(); s.parameter("weight", {2}, constant_init(0)); s.parameter("weight", {2}, constant_init(0)); }()),
+      CALL(scope().parameter("weight", {2}, {})),
+      CALL([] { const Scope s = scope(); s.alias("b", s.parameter("a", {2}, constant_init(0)), {3}); }()),
+      CALL([] { const Scope s = scope(); s.alias("a", s.parameter("a", {2}, constant_init(0)), {2}); }()),
+      CALL([] { const Scope s = scope(); s.parameter("encoder", {2}, constant_init(0)); s.select("decoder*"); }()),
+      CALL(scope().parameter("weight", {2}, xavier_uniform())),
+      CALL(scope().parameter("weight", {5, 2}, stacked(3, xavier_uniform()))),
+      // layers
+      CALL(Embedding(scope(), {.vocabulary = 3, .width = 2, .padding = 3})),
+      CALL(Linear(scope() / "proj", {.in = 3, .out = 2})(constant(zeros({2, 4})))),
+      CALL(LayerNorm(scope() / "norm", {.width = 3})(constant(zeros({2, 4})))),
+      CALL(MultiHeadAttention(scope() / "self_attn", {.width = 10, .heads = 4})),
+      CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .key_width = 6}).self(constant(zeros({1, 2, 8})), {})),
+      CALL(Lstm(scope() / "rnn", {.in = 0, .width = 2})),
+      CALL(Lstm(scope() / "rnn", {.in = 2, .width = 2, .layers = 0})),
+      CALL(Lstm(scope() / "rnn", {.in = 2, .width = 2})(constant(zeros({1, 3, 2})), {}, {RecurrentState{}, RecurrentState{}})),
+      CALL(positions_named("cosine")),
+      CALL(sinusoids(-1, 4)),
+      CALL(PositionTable(scope() / "positions", {.kind = Positions::learned, .width = 4, .length = 3}).rows(2, 2)),
+      // attentions
+      CALL(make_attention("dott", scope(), {.query_width = 2, .memory_width = 2})),
+      CALL(make_score("dott", scope(), {.query_width = 2, .memory_width = 2})),
+      CALL(normalise_named("max")),
+      CALL(make_attention("dot", scope() / "attention", {.query_width = 2, .memory_width = 3})),
+      CALL(make_attention("local-m", scope() / "attention", {.query_width = 2, .memory_width = 2, .window = -1})),
+      CALL(make_attention("dot", scope() / "attention", {.query_width = 2, .memory_width = 2}).prepare(constant(zeros({2, 2})), {})),
+      CALL([] { const Attention a = make_attention("dot", scope() / "attention", {.query_width = 2, .memory_width = 2}); a(constant(zeros({3, 1, 2})), a.prepare(constant(zeros({1, 3, 2})), {})); }()),
+      CALL([] { const Attention a = make_attention("coverage", scope() / "attention", {.query_width = 2, .memory_width = 2}); a(constant(zeros({1, 2, 2})), a.prepare(constant(zeros({1, 3, 2})), {})); }()),
+      // optimisers, schedules, training
+      CALL(Adam(*transformer().parameters, {.learning_rate = -1})),
+      CALL(Adam(*transformer().parameters, {.beta1 = 1.5})),
+      CALL(SGD(*transformer().parameters, {.nesterov = true})),
+      CALL(clip_gradient_norm(*transformer().parameters, -1)),
+      CALL(clip_gradient_norm(with_nan_gradient(), 1, true)),
+      CALL(clip_gradient_value(*transformer().parameters, -1)),
+      CALL(Schedule::kind("cosin")),
+      CALL(Schedule({.peak = -1})),
+      CALL(Schedule({.warmup = -1})),
+      CALL(Schedule({.kind = Schedule::Kind::step, .every = 0})),
+      CALL(Schedule({.kind = Schedule::Kind::cosine, .warmup = 5, .total = 5})),
+      CALL(Schedule({.kind = Schedule::Kind::inverse_sqrt, .warmup = 0})),
+      CALL(trained({.clip = -1})),
+      CALL(trained({.average = 1})),
+      CALL(restored({})),
+      CALL(restored({{"schedule.best", "much"}})),
+      CALL(restored({{"step", "3"}, {"skipped", "0"}}, 0.9)),
+      CALL(mean_weights({})),
+      CALL(mean_weights(std::vector<std::map<std::string, Tensor>>{{{"a", zeros({2})}}, {{"b", zeros({2})}}})),
+      CALL(mean_weights(std::vector<std::map<std::string, Tensor>>{{{"a", zeros({2})}}, {{"a", zeros({3})}}})),
+      // models and search
+      CALL(stepped(transformer(), 2)),
+      CALL(stepped(gru(), 2)),
+      CALL(transformer().model->features(test::batch_of({{4, 9, 3}}, {{4, 3}}))),
+      CALL(length_penalty_named("long")),
+      CALL(searched({.beam = 0})),
+      CALL(searched({.beam = 2, .nbest = 3})),
+      CALL(searched({.batch = 0})),
+      CALL(searched({}, 2)),
+      CALL(search(*cho().model, std::vector<std::vector<std::int32_t>>{{4, 3}}, {.attention = true})),
+      CALL(searched({.sampling = Sampling{.temperature = -1}})),
+      CALL(searched({.sampling = Sampling{.top_p = 0}})),
+      CALL(BatchSampler({}, {.tokens = 0}, Key(1))),
+      // scores of text, pictures
+      CALL(bleu(std::vector<std::string>{"a"}, References{})),
+      CALL(bleu(std::vector<std::string>{"a"}, References{{}})),
+      CALL(bleu(std::vector<std::string>{}, References{})),
+      CALL(alignment_score(std::vector<std::vector<Link>>(1), std::vector<Alignment>(2))),
+      CALL(attention_links(zeros({3}))),
+      CALL(mean_map({})),
+      CALL(map_of(2, 3)),
+      CALL(map_of(2, 4, 1)),
+  };
+  return rows;
+}
+
+}  // namespace
+
+TEST_CASE("errors: every wrong argument throws what tests/errors.md says") {
+  static const std::set<std::string> types{"Error", "ShapeError", "DTypeError", "IndexError", "FileError", "NumericError"};
+  std::vector<PageRow> answers;
+  for (const auto* rows : {&tensor_rows(), &model_rows()})
+    for (const Row& row : *rows) {
+      CAPTURE(row.call);
+      const std::string says = thrown(row.run);
+      CHECK_MESSAGE(types.contains(says.substr(0, says.find(':'))), says);
+      CHECK_MESSAGE(says.find('\n') == says.npos, says);
+      // What was given: shapes, numbers, dtypes.
+      static const std::regex side(R"(\[[^\]]*\]?|-?[0-9.]+|\b(f32|f64|bf16|i32|i64|u8)\b)");
+      const auto sides = std::distance(std::sregex_iterator(says.begin(), says.end(), side), {});
+      if (says.starts_with("ShapeError") || says.starts_with("IndexError") || says.starts_with("DTypeError")) CHECK_MESSAGE(sides >= 1, says);
+      answers.push_back({"`" + std::string(row.call) + "`", says});
+    }
+  check_page("tests/errors.md",
+             "# Errors\n\n"
+             "What a wrong argument gets. The test \"errors\" asks all of this and compares; `HEED_WRITE_PAGES=1 build/tests/heed-tests -tc='errors*'` writes this page. "
+             "Files and the command line: tests/faults/faults.md.\n\n"
+             "| call | what it throws |\n|---|---|\n",
+             answers);
+}

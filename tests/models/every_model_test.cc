@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// What holds for every kind of model that `heed train` makes.
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "autograd/tape.h"
+#include "nn/checkpoint.h"
+#include "tests/close.h"
+#include "tests/every_model.h"
+#include "tests/models/pairs.h"
+#include "tests/temporary_folder.h"
+
+using namespace heed;
+using namespace heed::test;
+
+namespace {
+
+Batch batch_for(const SmallModel& small) {
+  std::vector<Example> examples;
+  for (const auto& [source, target] : {std::pair("a b c d a", "d c b a"), std::pair("b", "a a b c d d"), std::pair("c d b", "a")}) examples.push_back(small.example(source, target));
+  const Index rows[] = {0, 1, 2};
+  return make_batch(examples, rows, small.run.target.vocabulary.pad, start_symbol(small.run.config, small.run.target.vocabulary));
+}
+
+// The loss, and the gradients of all parameters in `gradients`.
+double loss_of(const SmallModel& small, const Batch& batch, Tape& tape) {
+  small.parameters->forget_gradients();
+  const Loss loss = small.model->loss(batch, {.ignore_index = small.run.target.vocabulary.pad});
+  tape.backward(loss.sum);
+  return loss.sum.value().item();
+}
+
+}  // namespace
+
+TEST_CASE("every model: each parameter gets a gradient, padding changes nothing, dropout acts where the tape trains only") {
+  for (const std::string& flags : every_model()) {
+    CAPTURE(flags);
+    const bool drops = flags.find("dropout") != flags.npos || !flags.starts_with("--model");
+    const SmallModel small(flags);
+    const Batch batch = batch_for(small);
+    double still = 0, wide = 0, drawn[3];
+    {
+      Tape tape(evaluating);
+      still = loss_of(small, batch, tape);
+    }
+    for (const auto& item : small.parameters->items()) {
+      CAPTURE(item->path);
+      REQUIRE(item->gradient->written());
+      double most = 0;
+      for (double g : doubles(item->gradient->value())) most = std::max(most, std::abs(g));
+      CHECK(most > 0);
+    }
+    {
+      Tape tape(evaluating);
+      wide = loss_of(small, padded(batch, 3), tape);
+    }
+    CHECK(std::abs(wide - still) <= 1e-6 * std::abs(still));
+    CHECK(std::abs(small.model->loss(batch, {.ignore_index = small.run.target.vocabulary.pad}).sum.value().item() - still) <= 1e-6 * std::abs(still));
+    for (int i = 0; i < 3; ++i) {
+      Tape tape(Key{1, std::uint64_t(i / 2)});
+      drawn[i] = loss_of(small, batch, tape);
+    }
+    CHECK(drawn[0] == drawn[1]);
+    if (drops) CHECK((drawn[0] != drawn[2] && drawn[0] != still));
+  }
+}
+
+TEST_CASE("every model: saved and loaded it computes the same bits") {
+  const TemporaryFolder folder;
+  for (const std::string& flags : every_model()) {
+    CAPTURE(flags);
+    const SmallModel saved(flags), loaded(flags);
+    for (const auto& item : loaded.parameters->items()) fill_(item->variable.value(), 0.25);
+    save(*saved.parameters, folder / "weights");
+    load(*loaded.parameters, folder / "weights");
+    const Batch batch = batch_for(saved);
+    CHECK(equal_bits(loaded.model->features(batch).value(), saved.model->features(batch).value()));
+  }
+}
