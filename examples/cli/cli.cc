@@ -12,6 +12,7 @@
 
 #include "examples/cli/command.h"
 #include "models/drawing.h"
+#include "tensor/context.h"
 
 namespace heed {
 namespace cli {
@@ -63,6 +64,7 @@ int run(std::span<const std::string> words, std::string& name) {
   for (const Command& command : kCommands)
     if (command.name == words[0]) {
       name = fmt::format("heed {}", command.name);
+      threads();                                   // a wrong HEED_THREADS before anything is written
       const int code = command.run(words.subspan(1));
       flush();
       return code;

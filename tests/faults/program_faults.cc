@@ -68,7 +68,8 @@ std::string same_bits(const std::vector<std::string>& under, const std::vector<s
 }
 
 std::string diverging() {
-  return say(ground().heed("train --data data --layers 1 --width 8 --heads 2 --feed-forward 8 --optimizer sgd --schedule constant --learning-rate 1e6 --clip 0 --batch-tokens 32 --steps 200 --out wild --quiet"));
+  const std::string text = say(ground().heed("train --data data --layers 1 --width 8 --heads 2 --feed-forward 8 --optimizer sgd --schedule constant --learning-rate 1e6 --clip 0 --batch-tokens 32 --steps 200 --out wild --quiet"));
+  return std::regex_replace(text, std::regex("number [0-9]+; (.*now) [0-9]+"), "number N; $1 N");
 }
 
 std::string left_behind(const std::string& name) { return fs::exists(ground() / name) ? "; NOT (left behind: " + name + ")" : "; nothing is left behind"; }
