@@ -13,7 +13,14 @@
 #include "tensor/format.h"
 #include "tensor/test_hooks.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__)                       // g++
+#define HEED_POISONS
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)                    // clang
+#define HEED_POISONS
+#endif
+#endif
+#ifdef HEED_POISONS
 #include <sanitizer/asan_interface.h>
 #else
 #define ASAN_POISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
@@ -117,6 +124,8 @@ Storage::Storage(std::size_t bytes) {
       if (raw) { a.use.reserved += mapped; ++a.use.system_calls; }
     }
     if (!raw) throw refused();
+    ASAN_POISON_MEMORY_REGION(raw, room);                 // all but the header and the bytes asked for
+    ASAN_UNPOISON_MEMORY_REGION(raw, sizeof(Block));
     block = new (raw) Block;
     a.colour = (a.colour + 5) % kColours;
     block->data = raw + head + 2 * kLine * a.colour;
@@ -162,7 +171,7 @@ void release_cached_memory() {
       auto* next = block->next;
       if (block->mapped) {
         a.use.reserved -= block->mapped;
-        ASAN_UNPOISON_MEMORY_REGION(block->data, bytes_of(block->size_class));
+        ASAN_UNPOISON_MEMORY_REGION(block, block->mapped);
         munmap(static_cast<void*>(block), block->mapped);
       } else {
         block->next = static_cast<Storage::Block*>(list);
