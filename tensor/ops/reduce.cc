@@ -188,7 +188,7 @@ struct Counter {
 
   // n elements from `position` on, contiguous: where they are, or copied to `buffer`
   template <class T> const T* read(const T* x, Index position, Index n, T* buffer) const {
-    if (unit()) return x + position;
+    if (unit() || n == 0) return x + position;
     if (rank == 1) {
       const T* from = x + position * stride[0][0];
       for (Index i = 0; i < n; ++i) buffer[i] = from[i * stride[0][0]];
