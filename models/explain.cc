@@ -11,10 +11,9 @@
 #include "models/drawing.h"
 #include "models/translate.h"
 #include "tensor/format.h"
+#include "tensor/json.h"
 #include "tensor/ops/unary.h"
 #include "tensor/ops/view.h"
-
-#include <nlohmann/json.hpp>
 
 namespace heed {
 namespace {
@@ -245,24 +244,24 @@ std::string explanation_text(const Explanation& x, const ExplanationStyle& style
 }
 
 std::string explanation_json(const Explanation& x) {
-  const auto nested = [](const Tensor& t) -> nlohmann::ordered_json {
+  const auto nested = [](const Tensor& t) -> Json {
     if (!t.defined()) return nullptr;
     const auto row = [](const Tensor& r) {
-      auto list = nlohmann::ordered_json::array();
-      for (const double v : to(r, DType::f64).contiguous().to_vector<double>()) list.push_back(std::isfinite(v) ? nlohmann::ordered_json(v) : nullptr);
+      auto list = Json::array();
+      for (const double v : to(r, DType::f64).contiguous().to_vector<double>()) list.push_back(std::isfinite(v) ? Json(v) : nullptr);
       return list;
     };
     if (t.rank() == 1) return row(t);
-    auto list = nlohmann::ordered_json::array();
+    auto list = Json::array();
     for (const Tensor r : t) list.push_back(row(r));
     return list;
   };
-  nlohmann::ordered_json json{{"step", x.step}, {"steps", x.steps}, {"source", x.source}, {"read", x.read}, {"values", nlohmann::ordered_json::array()}, {"top", nlohmann::ordered_json::array()}};
+  Json json{{"step", x.step}, {"steps", x.steps}, {"source", x.source}, {"read", x.read}, {"values", Json::array()}, {"top", Json::array()}};
   for (const Explanation::Value& v : x.values)
     json["values"].push_back({{"name", v.name}, {"formula", v.formula}, {"once", v.once}, {"columns", v.columns}, {"rows", v.rows}, {"value", nested(v.value)}, {"gradient", nested(v.gradient)}});
   for (const Explanation::Word& w : x.top) json["top"].push_back({{"word", w.word}, {"probability", w.probability}});
   if (x.loss) json["wanted"] = x.wanted, json["loss"] = *x.loss;
-  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return json_text(json) + "\n";
 }
 
 }  // namespace heed

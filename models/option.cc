@@ -7,15 +7,12 @@
 #include <iterator>
 #include <numeric>
 
-#include <nlohmann/json.hpp>
-
 #include "models/text.h"
 #include "tensor/format.h"
+#include "tensor/json.h"
 
 namespace heed {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 template <class T> bool holds(const Option& option) { return std::holds_alternative<T*>(option.value); }
 template <class T> T& held(const Option& option) { return *std::get<T*>(option.value); }
@@ -158,7 +155,7 @@ struct Reader : nlohmann::json_sax<Json> {
     entries.push_back({key, line_, {}});
     return true;
   }
-  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) override {
+  bool parse_error(std::size_t position, const std::string&, const Json::exception&) override {
     wrong("no JSON", 1 + std::ranges::count(text_.substr(0, position), '\n'));              // the reader is ahead of it
   }
 
@@ -197,7 +194,7 @@ std::string value_text(const Option& option) {
   if (holds<std::string>(option)) return held<std::string>(option);
   const Json value = json_value(option);
   if (holds<double>(option)) return fmt::format("{}", value.get<double>());
-  return value.dump();
+  return json_text(value);
 }
 
 std::string allowed(const Option& option) {
@@ -229,7 +226,7 @@ void set(const Option& option, std::span<const std::string> words) {
 std::string to_json(std::span<const Option> options) {
   Json json = Json::object();
   for (const Option& option : options) json[std::string(option.name)] = json_value(option);
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json_text(json, 2) + "\n";
 }
 
 std::vector<std::string> from_json(std::span<const Option> options, std::string_view json, const std::string& file, bool all_keys) {

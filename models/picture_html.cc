@@ -4,19 +4,18 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "models/drawing.h"
 #include "models/picture.h"
 #include "models/picture_page.h"
 #include "models/picture_parts.h"
+#include "tensor/json.h"
 
 namespace heed {
 namespace {
 
 using namespace drawing;
 using namespace picture;
-using nlohmann::json;
 
 constexpr int kUnit = 10000;   // weights travel as integers, in 1 / kUnit
 
@@ -48,18 +47,18 @@ std::size_t opening(const std::vector<Map>& maps) {
   return best;
 }
 
-json links(const std::vector<Link>& list) {
-  json result = json::array();
+Json links(const std::vector<Link>& list) {
+  Json result = Json::array();
   for (const auto [s, t] : list) result.push_back({s, t});
   return result;
 }
 
-json page_data(const AttentionPicture& picture, std::size_t first) {
+Json page_data(const AttentionPicture& picture, std::size_t first) {
   const Scale scale = picture::scale(picture);
-  json data = {{"unit", kUnit}, {"full", std::round(scale.full * 1000) / 1000}, {"two_sided", scale.two_sided},
+  Json data = {{"unit", kUnit}, {"full", std::round(scale.full * 1000) / 1000}, {"two_sided", scale.two_sided},
                {"first", first}, {"sure", links(picture.gold.sure)}, {"possible", links(picture.gold.possible)}};
   for (const double sign : {1.0, -1.0}) {
-    json colours = json::array();
+    Json colours = Json::array();
     for (int i = 0; i <= 100; ++i) colours.push_back(hex(heat(sign * i / 100)));
     data["colours"].push_back(colours);
   }
@@ -67,16 +66,16 @@ json page_data(const AttentionPicture& picture, std::size_t first) {
   const auto list = [&](const std::vector<std::string>& words) {
     const auto [entry, is_new] = lists.try_emplace(words, lists.size());
     if (is_new) {
-      json shown = json::array();
+      Json shown = Json::array();
       for (const std::string& w : words) shown.push_back(word(w));
       data["words"].push_back(shown);
     }
     return entry->second;
   };
   for (const Map& map : picture.maps) {
-    json weights = json::array();
-    for (const float w : map.weights) weights.push_back(std::isfinite(w) ? json(std::llround(double(w) * kUnit)) : json());
-    json entry = {{"kind", kind(map.axes)}, {"layer", map.layer}, {"head", map.head}, {"heads", map.heads},
+    Json weights = Json::array();
+    for (const float w : map.weights) weights.push_back(std::isfinite(w) ? Json(std::llround(double(w) * kUnit)) : Json());
+    Json entry = {{"kind", kind(map.axes)}, {"layer", map.layer}, {"head", map.head}, {"heads", map.heads},
                   {"label", clean(label(map))}, {"rows", list(row_words(picture, map))},
                   {"columns", list(column_words(picture, map))}, {"row_title", row_title(picture, map.axes)},
                   {"column_title", column_title(map.axes)}, {"weights", weights}};
@@ -126,7 +125,7 @@ std::string attention_html(const AttentionPicture& picture) {
       "</div>\n"
       "</div>\n</div>\n<script type=\"application/json\" id=\"data\">{5}</script>\n<script>{6}</script>\n</body>\n</html>\n",
       title, style, escape(caption(whole)), whole.maps.size(), attention_svg(still),
-      script_safe(page_data(whole, first).dump()), kPageScript);
+      script_safe(json_text(page_data(whole, first))), kPageScript);
 }
 
 }  // namespace heed

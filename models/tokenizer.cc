@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "models/bpe.h"
 #include "models/text.h"
 #include "tensor/format.h"
+#include "tensor/json.h"
 
 namespace heed {
 
@@ -190,15 +190,15 @@ Tokenizer train_tokenizer(TokenizerOptions options, std::span<const std::string>
 }
 
 std::string to_json(const TokenizerOptions& options) {
-  nlohmann::ordered_json json{{"name", options.name}, {"lowercase", options.lowercase}};
+  Json json{{"name", options.name}, {"lowercase", options.lowercase}};
   if (options.name == "word")
     json["no_space_before"] = options.no_space_before, json["no_space_after"] = options.no_space_after;
-  return json.dump();
+  return json_text(json);
 }
 
 TokenizerOptions tokenizer_options_from_json(std::string_view text) {
   TokenizerOptions options;
-  const auto json = nlohmann::json::parse(text, nullptr, false);
+  const auto json = parse_json(text);
   check<Error>(json.is_object(), "tokenizer: options are no JSON object: {}", in_quotes(text));
   for (const auto& [key, value] : json.items()) {
     std::string* const string = key == "name" ? &options.name : key == "no_space_before" ? &options.no_space_before
@@ -206,7 +206,7 @@ TokenizerOptions tokenizer_options_from_json(std::string_view text) {
     check<Error>(string || key == "lowercase",
                  "tokenizer: unknown key: {}; there are name, lowercase, no_space_before, no_space_after", in_quotes(key));
     check<Error>(string ? value.is_string() : value.is_boolean(), "tokenizer: {} must be {}: {}", key,
-                 string ? "a string" : "true or false", value.dump());
+                 string ? "a string" : "true or false", json_text(value));
     if (string) *string = value.get<std::string>(); else options.lowercase = value.get<bool>();
   }
   maker(options.name);

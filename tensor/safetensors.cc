@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <bit>
-#include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "tensor/checksum.h"
 #include "tensor/file.h"
 #include "tensor/format.h"
+#include "tensor/json.h"
 
 namespace heed {
 namespace {
@@ -44,11 +44,11 @@ using Metadata = std::map<std::string, std::string>;
 // Builds the entries from the events of the parser; refuses whatever the format does not allow where it appears.
 class HeaderReader {
  public:
-  using number_integer_t = nlohmann::json::number_integer_t;
-  using number_unsigned_t = nlohmann::json::number_unsigned_t;
-  using number_float_t = nlohmann::json::number_float_t;
-  using string_t = nlohmann::json::string_t;
-  using binary_t = nlohmann::json::binary_t;
+  using number_integer_t = Json::number_integer_t;
+  using number_unsigned_t = Json::number_unsigned_t;
+  using number_float_t = Json::number_float_t;
+  using string_t = Json::string_t;
+  using binary_t = Json::binary_t;
 
   HeaderReader(const std::string& path, SafetensorsHeader& header) : path_(path), header_(header) {}
 
@@ -142,7 +142,7 @@ class HeaderReader {
   }
   bool binary(binary_t&) { refuse("holds binary data"); }
 
-  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) {
+  bool parse_error(std::size_t position, const std::string&, const Json::exception& error) {
     const bool text = std::string_view(error.what()).find("UTF-8") != std::string_view::npos;
     fail<FileError>("{}: header is not {} at byte {}", path_, text ? "UTF-8" : "JSON", 8 + position - 1);
   }
@@ -237,7 +237,7 @@ SafetensorsHeader read_header(InputFile& file, const std::string& path) {
   check<FileError>(entries <= kMaxTensors + 1, "{}: more than {} tensors", path, kMaxTensors);
   header.tensors.reserve(std::min(entries, kMaxTensors));
   HeaderReader reader(path, header);
-  nlohmann::json::sax_parse(json, &reader);
+  Json::sax_parse(json, &reader);
 
   const std::uint64_t start = 8 + n, room = file.size() - start;
   auto& tensors = header.tensors;
@@ -268,7 +268,7 @@ SafetensorsHeader read_header(InputFile& file, const std::string& path) {
 
 // Compact JSON of the header; offsets count from `start`.
 std::string header_json(const std::vector<const StoredTensor*>& tensors, const Metadata& metadata, std::uint64_t start) {
-  const auto text = [](std::string_view raw) { return nlohmann::json(raw).dump(); };
+  const auto text = [](std::string_view raw) { return Json(raw).dump(); };
   std::string json = "{";
   if (!metadata.empty()) {
     json += text(kMetadata) + ":{";
@@ -370,8 +370,8 @@ void write_safetensors(const std::string& path, const std::map<std::string, Tens
   order.reserve(tensors.size());
   const auto check_text = [&](std::string_view what, const std::string& text) {
     try {
-      (void)nlohmann::json(text).dump();
-    } catch (const nlohmann::json::exception&) {
+      (void)Json(text).dump();
+    } catch (const Json::exception&) {
       fail<Error>("write_safetensors: {} is not UTF-8: {}: {}", what, quote(text), path);
     }
   };

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "autograd/samples.h"
 #include "examples/cli/command.h"
+#include "tensor/json.h"
 
 namespace heed::cli {
 namespace {
@@ -46,9 +45,9 @@ int check_gradients(std::span<const std::string> words) {
   std::size_t wide = 8;
   for (const Row& row : rows) bad += !(row.error <= tolerance), largest = std::max(largest, row.error), wide = std::max(wide, row.function.size());
   if (manner.json) {
-    nlohmann::ordered_json json{{"tolerance", tolerance}, {"largest", largest}, {"functions", nlohmann::ordered_json::array()}};
+    Json json{{"tolerance", tolerance}, {"largest", largest}, {"functions", Json::array()}};
     for (const Row& row : rows) json["functions"].push_back({{"name", row.function}, {"samples", row.samples}, {"error", row.error}, {"worst", row.worst}});
-    print(json.dump() + "\n");
+    print(json_text(json) + "\n");
   } else {
     print(fmt::format("{:<{}}  samples  largest relative error\n", "function", wide));
     for (const Row& row : rows) print(fmt::format("{:<{}}  {:>7}  {:.1e}{}\n", row.function, wide, row.samples, row.error, row.error <= tolerance ? "" : "  TOO LARGE  " + row.worst));

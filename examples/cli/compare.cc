@@ -6,8 +6,6 @@
 #include <map>
 #include <numeric>
 
-#include <nlohmann/json.hpp>
-
 #include "attention/attend.h"
 #include "examples/cli/dataset.h"
 #include "examples/cli/model.h"
@@ -23,12 +21,11 @@
 #include "tensor/context.h"
 #include "tensor/file.h"
 #include "tensor/format.h"
+#include "tensor/json.h"
 
 namespace heed::cli {
 namespace fs = std::filesystem;
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kTransformerOnly[] = {"heads", "feed-forward", "attention-dropout", "activation-dropout", "norm", "final-norm", "positions", "tie"};
 constexpr std::string_view kRecurrentOnly[] = {"decoder", "window", "input-feeding", "reverse-source", "one-direction", "gru-form", "readout", "readout-state", "start-state", "bridge", "context", "start", "initial-values"};
@@ -128,7 +125,7 @@ double step_milliseconds(const std::string& run) {
   double seconds = 0, evaluations = 0, steps = 0;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
-    const auto json = nlohmann::json::parse(text.substr(at, end - at), nullptr, false);
+    const auto json = parse_json(text.substr(at, end - at));
     at = end + 1;
     if (!json.is_object() || !json.contains("timing") || !json.contains("step")) continue;
     steps = json["step"].get<double>();
@@ -234,7 +231,7 @@ Json key_of(const RunConfig& config, const Asked& asked) {
 // A finished result of the same key, or nothing.
 std::optional<Result> read_result(const std::string& file, const Json& key) {
   if (!fs::exists(file)) return {};
-  const Json json = Json::parse(read_file(file), nullptr, false);
+  const Json json = parse_json(read_file(file));
   if (!json.is_object() || !json.contains("key") || json["key"] != key || !json.contains("result")) return {};
   try {
     const Json& j = json["result"];
@@ -244,7 +241,7 @@ std::optional<Result> read_result(const std::string& file, const Json& key) {
              .aer_predicted = real("aer_predicted"), .aer_input = real("aer_input"), .entropy = real("entropy"), .buckets = {}};
     for (const Json& b : j.at("bleu_by_length")) r.buckets.push_back({b.at("above"), b.at("up_to"), b.at("sentences"), b.at("bleu").is_null() ? NAN : b.at("bleu").get<double>()});
     return r;
-  } catch (const nlohmann::json::exception&) {
+  } catch (const Json::exception&) {
     return {};
   }
 }
@@ -444,7 +441,7 @@ int compare(std::span<const std::string> words) {
         if (train_run(entry.config, run_path, data, asked.manner) != 0) return stopped();
         result = evaluate(entry, entry.config.seed, open_run(run_path), asked);
         if (!result) return stopped();
-        write_file_atomically(file, Json{{"key", key}, {"result", to_json(*result)}}.dump(1) + "\n");
+        write_file_atomically(file, json_text(Json{{"key", key}, {"result", to_json(*result)}}, 1) + "\n");
       }
       groups[i].results.push_back(std::move(*result));
       std::vector<Group> finished;
@@ -456,7 +453,7 @@ int compare(std::span<const std::string> words) {
     Json all = Json::array();
     for (const Group& group : groups)
       for (const Result& r : group.results) all.push_back(to_json(r));
-    print(all.dump() + "\n");
+    print(json_text(all) + "\n");
   } else {
     print(text_table(groups, asked));
   }

@@ -4,10 +4,9 @@
 
 #include <filesystem>
 
-#include <nlohmann/json.hpp>
-
 #include "examples/cli/command.h"
 #include "examples/tasks/tasks.h"
+#include "tensor/json.h"
 
 namespace heed::cli {
 namespace fs = std::filesystem;
@@ -58,9 +57,9 @@ int data(std::span<const std::string> words) {
     throw;
   }
   if (manner.json) {
-    nlohmann::ordered_json json{{"task", made.name}, {"directory", out}, {"tokenizer", made.tokenizer}, {"parts", nlohmann::ordered_json::object()}};
+    Json json{{"task", made.name}, {"directory", out}, {"tokenizer", made.tokenizer}, {"parts", Json::object()}};
     for (const TaskPart& part : made.parts) json["parts"][part.name] = part.pairs.size();
-    print(json.dump() + "\n");
+    print(json_text(json) + "\n");
     return 0;
   }
   std::string parts;

@@ -5,12 +5,11 @@
 
 #include <filesystem>
 
-#include <nlohmann/json.hpp>
-
 #include "examples/cli/command.h"
 #include "examples/tasks/tasks.h"
 #include "models/recurrent_config.h"
 #include "tensor/file.h"
+#include "tensor/json.h"
 #include "tensor/sha256.h"
 
 namespace heed::cli {
@@ -23,7 +22,7 @@ std::string named_tokenizer(const RunConfig& config) {
   const std::string file = (fs::path(config.data) / "task.json").string();
   std::error_code ignored;
   if (!fs::exists(file, ignored)) return {};
-  const auto json = nlohmann::json::parse(read_file(file, 1 << 20), nullptr, false);
+  const auto json = parse_json(read_file(file, 1 << 20));
   const std::vector<std::string> names = tokenizer_names();
   std::string name;
   if (json.is_object() && json.contains("tokenizer") && json["tokenizer"].is_string()) name = json["tokenizer"].get<std::string>();

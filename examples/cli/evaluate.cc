@@ -5,13 +5,12 @@
 #include <iostream>
 #include <numeric>
 
-#include <nlohmann/json.hpp>
-
 #include "examples/cli/dataset.h"
 #include "examples/cli/model.h"
 #include "examples/cli/progress.h"
 #include "examples/cli/quality.h"
 #include "models/metrics.h"
+#include "tensor/json.h"
 
 namespace heed::cli {
 namespace {
@@ -31,7 +30,7 @@ void print_forced(const Corpus& corpus, std::span<const Example> examples, std::
   for (std::size_t i = 0; i < examples.size(); ++i) {
     const Pair& pair = corpus.pairs[std::size_t(examples[i].pair)];
     if (json)
-      print(nlohmann::ordered_json{{"log_probability", -losses[i]}, {"tokens", examples[i].target.size()}, {"source", pair.source}, {"target", pair.target}}.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+      print(json_text(Json{{"log_probability", -losses[i]}, {"tokens", examples[i].target.size()}, {"source", pair.source}, {"target", pair.target}}) + "\n");
     else print(fmt::format("{:.6f}\t{}\t{}\t{}\n", -losses[i], examples[i].target.size(), pair.source, pair.target));
   }
 }
@@ -110,8 +109,8 @@ int evaluate(std::span<const std::string> words) {
   }
   const double loss = sum / double(tokens), exact_share = 100 * double(exact) / double(texts.size());
   if (manner.json) {
-    print(nlohmann::ordered_json{{"data", corpus.name}, {"weights", model.loaded.file}, {"sentences", texts.size()}, {"loss", loss}, {"perplexity", std::exp(loss)}, {"bleu", text_bleu.score}, {"bleu_signature", text_bleu.signature},
-                                 {"token_bleu", token_bleu.score}, {"token_bleu_signature", token_bleu.signature}, {"chrf", characters.score}, {"chrf_signature", characters.signature}, {"exact", exact_share}}.dump() + "\n");
+    print(json_text(Json{{"data", corpus.name}, {"weights", model.loaded.file}, {"sentences", texts.size()}, {"loss", loss}, {"perplexity", std::exp(loss)}, {"bleu", text_bleu.score}, {"bleu_signature", text_bleu.signature},
+                                 {"token_bleu", token_bleu.score}, {"token_bleu_signature", token_bleu.signature}, {"chrf", characters.score}, {"chrf_signature", characters.signature}, {"exact", exact_share}}) + "\n");
     return 0;
   }
   print(fmt::format("{}: {} sentences, loss {:.4f} per token, perplexity {:.3f}\n", corpus.name, texts.size(), loss, std::exp(loss)));

@@ -4,14 +4,13 @@
 #include <cmath>
 #include <filesystem>
 
-#include <nlohmann/json.hpp>
-
 #include "examples/cli/command.h"
 #include "models/drawing.h"
 #include "models/run.h"
 #include "nn/summary.h"
 #include "tensor/file.h"
 #include "tensor/format.h"
+#include "tensor/json.h"
 #include "tensor/safetensors.h"
 
 namespace heed::cli {
@@ -50,7 +49,7 @@ std::string shortened(const std::string& text) {
 void inspect_file(const std::string& path, const Manner& manner) {
   const SafetensorsFile file = read_safetensors(path);
   Index elements = 0, nans = 0, infinities = 0;
-  nlohmann::ordered_json json{{"file", path}, {"bytes", file.header.file_bytes}, {"checksum", file.has_checksum ? "right" : "none"}, {"metadata", file.metadata}, {"tensors", nlohmann::ordered_json::array()}};
+  Json json{{"file", path}, {"bytes", file.header.file_bytes}, {"checksum", file.has_checksum ? "right" : "none"}, {"metadata", file.metadata}, {"tensors", Json::array()}};
   std::size_t wide = 6, shape_wide = 5;
   for (const auto& [name, value] : file.tensors) wide = std::max(wide, name.size()), shape_wide = std::max(shape_wide, to_string(value.shape()).size());
   wide = std::min<std::size_t>(wide, 80);
@@ -74,7 +73,7 @@ void inspect_file(const std::string& path, const Manner& manner) {
   for (const StoredTensor& tensor : file.header.tensors)
     if (!tensor.dtype) add(tensor.name, tensor.stored_as, tensor.shape, {}, "  (a dtype that Heed does not compute with)");
   if (manner.json) {
-    print(json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+    print(json_text(json) + "\n");
     return;
   }
   print(fmt::format("{}: {}, {} tensors, {} elements; checksum {}\n", path, size_text(double(file.header.file_bytes)), file.header.tensors.size(), elements,
@@ -91,7 +90,7 @@ std::string last_scores(const std::string& path) {
   std::string text = read_file(path), dev, end;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t stop = std::min(text.find('\n', at), text.size());
-    const auto json = nlohmann::json::parse(text.substr(at, stop - at), nullptr, false);
+    const auto json = parse_json(text.substr(at, stop - at));
     at = stop + 1;
     if (!json.is_object() || !json.contains("event")) continue;
     if (json["event"] == "dev")
@@ -108,10 +107,10 @@ void inspect_run(const std::string& path, const Manner& manner) {
   const std::vector<Index> steps = checkpoint_steps(path);
   const std::optional<Index> best = best_step(run);
   if (manner.json) {
-    nlohmann::ordered_json json{{"run", path}, {"config", nlohmann::ordered_json::parse(to_json(options(run.config)))}, {"source_words", run.source.vocabulary.size()},
+    Json json{{"run", path}, {"config", parse_json(to_json(options(run.config)))}, {"source_words", run.source.vocabulary.size()},
                                 {"target_words", run.target.vocabulary.size()}, {"parameters", parameters.count()}, {"checkpoints", steps}};
-    json["best"] = best ? nlohmann::ordered_json(*best) : nlohmann::ordered_json(nullptr);
-    print(json.dump() + "\n");
+    json["best"] = best ? Json(*best) : Json(nullptr);
+    print(json_text(json) + "\n");
     return;
   }
   print(fmt::format("{}: {}\n", path, run.config.model));

@@ -10,11 +10,10 @@
 #include <cstring>
 #include <filesystem>
 
-#include <nlohmann/json.hpp>
-
 #include "models/chart.h"
 #include "tensor/error.h"
 #include "tensor/file.h"
+#include "tensor/json.h"
 
 namespace heed::cli {
 namespace {
@@ -52,7 +51,7 @@ void Log::add(std::string_view line) {
 }
 
 void Log::take(const std::string& line) {
-  const auto json = nlohmann::json::parse(line, nullptr, false);
+  const auto json = parse_json(line);
   if (!json.is_object()) return;
   if (const auto timing = json.find("timing"); timing != json.end() && timing->contains("seconds")) seconds_ = (*timing)["seconds"].get<double>();
   const auto step = json.find("step");

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-
 #include "examples/cli/command.h"
 #include "models/metrics.h"
 #include "models/text.h"
 #include "models/tokenizer.h"
+#include "tensor/json.h"
 
 namespace heed::cli {
 namespace {
@@ -73,9 +72,9 @@ int score(std::span<const std::string> words) {
     buckets = bleu_by_length(lengths, hypothesis_lines, all, 10, bleu_options);
   }
   if (manner.json) {
-    nlohmann::ordered_json json{{"bleu", b.score}, {"bleu_signature", b.signature}, {"chrf", c.score}, {"chrf_signature", c.signature}, {"exact", exact}, {"sentences", hypothesis_lines.size()}};
+    Json json{{"bleu", b.score}, {"bleu_signature", b.signature}, {"chrf", c.score}, {"chrf_signature", c.signature}, {"exact", exact}, {"sentences", hypothesis_lines.size()}};
     for (const LengthBucket& bucket : buckets) json["by_length"].push_back({{"above", bucket.above}, {"up_to", bucket.up_to}, {"sentences", bucket.segments}, {"bleu", bucket.bleu.score}});
-    print(json.dump() + "\n");
+    print(json_text(json) + "\n");
     return 0;
   }
   print(fmt::format("BLEU {:.2f}  ({})\n", b.score, b.signature));

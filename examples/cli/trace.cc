@@ -4,11 +4,10 @@
 
 #include <cmath>
 
-#include <nlohmann/json.hpp>
-
 #include "examples/cli/model.h"
 #include "models/drawing.h"
 #include "tensor/format.h"
+#include "tensor/json.h"
 #include "tensor/safetensors.h"
 
 namespace heed::cli {
@@ -37,7 +36,7 @@ std::string position(const Shape& shape, Index element) {
 std::vector<std::string> names_in_order(const SafetensorsFile& file) {
   std::vector<std::string> names;
   if (const auto order = file.metadata.find(std::string(kOrderKey)); order != file.metadata.end()) {
-    const auto json = nlohmann::json::parse(order->second, nullptr, false);
+    const auto json = parse_json(order->second);
     if (json.is_array())
       for (const auto& item : json)
         if (item.is_array() && !item.empty() && item[0].is_string() && file.tensors.contains(item[0].get<std::string>())) names.push_back(item[0].get<std::string>());
@@ -90,7 +89,7 @@ int trace(std::span<const std::string> words) {
   const Example example = sentence_pair(model, source, target);
   const Index only[] = {0};
   std::map<std::string, Tensor> tensors;
-  auto order = nlohmann::ordered_json::array();
+  auto order = Json::array();
   Index values = 0;
   {
     const Trace collected;
@@ -101,8 +100,8 @@ int trace(std::span<const std::string> words) {
       values += entry.value.numel();
     }
   }
-  write_safetensors(out, tensors, {{std::string(kOrderKey), order.dump()}, {"heed.source", decode(run.source, example.source)}, {"heed.target", decode(run.target, example.target)}});
-  if (manner.json) print(nlohmann::ordered_json{{"file", out}, {"tensors", tensors.size()}, {"values", values}}.dump() + "\n");
+  write_safetensors(out, tensors, {{std::string(kOrderKey), json_text(order)}, {"heed.source", decode(run.source, example.source)}, {"heed.target", decode(run.target, example.target)}});
+  if (manner.json) print(json_text(Json{{"file", out}, {"tensors", tensors.size()}, {"values", values}}) + "\n");
   else print(fmt::format("{}: {} tensors, {} values\n", out, tensors.size(), values));
   return 0;
 }
@@ -120,7 +119,7 @@ int diff(std::span<const std::string> words) {
   if (!parse(syntax, words)) return 0;
   const SafetensorsFile x = read_safetensors(a), y = read_safetensors(b);
   std::vector<std::string> missing;
-  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  Json list = Json::array();
   std::optional<std::string> first, largest;
   double largest_size = -1;
   Index compared = 0, different = 0, elements = 0;
@@ -142,13 +141,13 @@ int diff(std::span<const std::string> words) {
     ++different;
     if (!first) first = say(*found.first, left.shape());
     if (found.largest->size() > largest_size) largest_size = found.largest->size(), largest = say(*found.largest, left.shape());
-    list.push_back({{"name", name}, {"different", found.different}, {"elements", left.numel()}, {"largest", std::isfinite(found.largest->size()) ? nlohmann::ordered_json(found.largest->size()) : nullptr}});
+    list.push_back({{"name", name}, {"different", found.different}, {"elements", left.numel()}, {"largest", std::isfinite(found.largest->size()) ? Json(found.largest->size()) : nullptr}});
   }
   for (const auto& [name, value] : y.tensors)
     if (!x.tensors.contains(name)) missing.push_back(fmt::format("only in {}: {}", b, name));
   const bool same = different == 0 && missing.empty();
   if (manner.json) {
-    print(nlohmann::ordered_json{{"same", same}, {"tensors", compared}, {"unmatched", missing}, {"first", first ? nlohmann::ordered_json(*first) : nullptr}, {"largest", largest ? nlohmann::ordered_json(*largest) : nullptr}, {"differences", list}}.dump() + "\n");
+    print(json_text(Json{{"same", same}, {"tensors", compared}, {"unmatched", missing}, {"first", first ? Json(*first) : nullptr}, {"largest", largest ? Json(*largest) : nullptr}, {"differences", list}}) + "\n");
     return same ? 0 : 1;
   }
   for (const std::string& line : missing) print(drawing::clean(line) + "\n");

@@ -11,13 +11,12 @@
 #include <filesystem>
 #include <iostream>
 
-#include <nlohmann/json.hpp>
-
 #include "examples/cli/stop.h"
 #include "models/recurrent_config.h"
 #include "models/translate.h"
 #include "nn/checkpoint.h"
 #include "tensor/file.h"
+#include "tensor/json.h"
 
 namespace heed::cli {
 namespace fs = std::filesystem;
@@ -31,7 +30,7 @@ constexpr std::size_t kPictures = 3;               // dev sentences whose attent
 std::string join(const std::string& directory, std::string_view name) { return (fs::path(directory) / name).string(); }
 
 // JSON has no infinity.
-nlohmann::json number_or_text(double x) { return std::isfinite(x) ? nlohmann::json(x) : nlohmann::json(fmt::format("{}", x)); }
+Json number_or_text(double x) { return std::isfinite(x) ? Json(x) : Json(fmt::format("{}", x)); }
 
 bool is_full(int error) { return error == ENOSPC || error == EDQUOT; }
 
@@ -135,7 +134,7 @@ void Training::log_data() {
 // ---- state ----------------------------------------------------------------------------------------------------------
 
 std::string Training::state_json() const {
-  nlohmann::ordered_json json{{"epoch", state_.epoch},
+  Json json{{"epoch", state_.epoch},
                               {"batch", state_.batch},
                               {"evaluated", state_.evaluated},
                               {"best", state_.best},
@@ -151,11 +150,11 @@ std::string Training::state_json() const {
   RunConfig config = run_.config;
   for (const Option& option : options(config))
     if (is_identity(option.name)) json["config"][std::string(option.name)] = value_text(option);
-  return json.dump();
+  return json_text(json);
 }
 
 void Training::restore(const Checkpoint& checkpoint, const std::string& file) {
-  const auto json = nlohmann::json::parse(checkpoint.state, nullptr, false);
+  const auto json = parse_json(checkpoint.state);
   const auto need = [&](bool holds, std::string_view what) {
     if (!holds) throw FileError(fmt::format("{}: state of the training: {}", file, what));
   };
@@ -167,7 +166,7 @@ void Training::restore(const Checkpoint& checkpoint, const std::string& file) {
   };
   const auto number = [&](const char* key, double& to) {
     need(json.contains(key) && (json[key].is_number() || json[key].is_string()), fmt::format("no number \"{}\"", key));
-    const std::string text = json[key].is_string() ? json[key].get<std::string>() : json[key].dump();
+    const std::string text = json[key].is_string() ? json[key].get<std::string>() : json_text(json[key]);
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), to);
     need(error == std::errc() && end == text.data() + text.size(), fmt::format("no number \"{}\"", key));
   };
@@ -479,7 +478,7 @@ void Training::end(std::string_view reason) {
 
 void Training::result() const {
   if (manner_.json) {
-    print(fmt::format("{{\"run\": {}, \"steps\": {}, \"seconds\": {:.1f}, \"best\": {{\"step\": {}, \"bleu\": {}, \"loss\": {}}}}}\n", nlohmann::json(run_.path).dump(), step(), seconds(),
+    print(fmt::format("{{\"run\": {}, \"steps\": {}, \"seconds\": {:.1f}, \"best\": {{\"step\": {}, \"bleu\": {}, \"loss\": {}}}}}\n", json_text(run_.path), step(), seconds(),
                       state_.best, json_number(state_.best_bleu), json_number(state_.best_loss)));
   } else {
     print(fmt::format("{}: {} updates in {}, best dev BLEU {:.2f} (loss {:.4f}) after update {}\n", run_.path, step(), short_duration(seconds()), state_.best_bleu, state_.best_loss, state_.best));

@@ -6,10 +6,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include <nlohmann/json.hpp>
-
 #include "examples/cli/model.h"
 #include "models/text.h"
+#include "tensor/json.h"
 
 namespace heed::cli {
 namespace {
@@ -104,7 +103,7 @@ int translate(std::span<const std::string> words) {
     const std::vector<std::string> prefixes(prefix.empty() ? 0 : lines.size(), prefix);
     const auto found = heed::translate(model.run, model.model(), lines, translate_with, prefixes, &cut);
     for (std::size_t i = 0; i < found.size(); ++i) {
-      nlohmann::ordered_json list = nlohmann::ordered_json::array();
+      Json list = Json::array();
       for (const Translation& t : found[i]) {
         std::string text = t.text;
         if (tokens) text = fmt::format("{}", fmt::join(t.tokens, " "));
@@ -112,7 +111,7 @@ int translate(std::span<const std::string> words) {
         else if (search_flags.nbest > 1) print(fmt::format("{}\t{:.4f}\t{}\n", first + Index(i) + 1, t.score, text));
         else print(text + "\n");
       }
-      if (manner.json) print(nlohmann::ordered_json{{"source", lines[i]}, {"translations", list}}.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+      if (manner.json) print(json_text(Json{{"source", lines[i]}, {"translations", list}}) + "\n");
     }
     flush();
     first += Index(lines.size());

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "examples/tasks/generate.h"
 #include "tensor/file.h"
 #include "tensor/format.h"
+#include "tensor/json.h"
 
 namespace heed {
 namespace fs = std::filesystem;
@@ -136,14 +136,14 @@ void write_task(const Task& task, const std::string& directory) {
     for (const TaskPart& part : task.parts) write_file_atomically(directory + "/" + part.name + ".tsv", to_tsv(part));
 
     const TaskOptions& options = task.options;
-    nlohmann::ordered_json about{{"task", task.name},  {"tokenizer", task.tokenizer}, {"train", *options.train},
-                                 {"dev", options.dev}, {"test", options.test},        {"seed", options.seed}};
+    Json about{{"task", task.name},  {"tokenizer", task.tokenizer}, {"train", *options.train},
+               {"dev", options.dev}, {"test", options.test},        {"seed", options.seed}};
     if (!options.from.empty()) about.update({{"from", options.from}, {"to", options.to}});
     if (task.name == "phrases" && options.clauses > 1) about["clauses"] = options.clauses;
     if (task.name == "numbers" && options.spoken_and) about["spoken_and"] = true;
     if (is_one_of(task.name, {"copy", "reverse", "sort"}))
       about.update({{"symbols", options.symbols}, {"max_length", options.max_length}});
-    write_file_atomically(directory + "/task.json", about.dump(2) + "\n");
+    write_file_atomically(directory + "/task.json", json_text(about, 2) + "\n");
   } catch (...) {
     clear(directory);
     throw;

@@ -327,6 +327,14 @@ TEST_CASE("cli: other data, tokenizers, options") {
   CHECK(text_of(folder / "r2/metrics.jsonl").find("\"empty\": 1, \"invalid_sequences\": 1") != std::string::npos);
   CHECK(nlohmann::json::parse(heed_in(folder.path(), "evaluate --run r2 --json --quiet").out)["sentences"] == 3);
 
+  // The configurations that come with Heed, made small.
+  for (const auto& config : fs::directory_iterator(fs::path(HEED_SOURCE_DIR) / "examples/tatoeba")) {
+    INFO(config.path().string());
+    const Result trained = heed_in(folder.path(), "train --train-files s t --dev-files s t --out r --quiet --width 8 --steps 3 --warmup 1 --tokenizer word --config " + config.path().string());
+    CHECK_MESSAGE(trained.code == 0, trained.err);
+    fs::remove_all(folder / "r");
+  }
+
   // A config file, flags before it; another run's config; weights of another run to start from.
   write_text(folder / "c.json", R"({"width": 8, "heads": 4, "layers": 1, "feed-forward": 8, "epochs": 1, "dropout": 0.3, "schedule": "cosine", "warmup": 0})");
   const Result configured = heed_in(folder.path(), "train --config c.json --heads 2 --train-files s t --dev-files s t --out r3 --quiet");

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/json.h"
+
+namespace heed {
+
+Json parse_json(std::string_view text) { return Json::parse(text, nullptr, false); }
+
+std::string json_text(const Json& json, int indent) { return json.dump(indent, ' ', false, Json::error_handler_t::replace); }
+
+}  // namespace heed
