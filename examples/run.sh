@@ -9,7 +9,7 @@ install_missing "${HEED_PACKAGES[@]}"
 
 build=$top/build
 [ -f "$build/build.ninja" ] || meson setup "$build" "$top" -Dtests=false >/dev/null
-echo "Building (about two minutes the first time)"
+echo "Building (two to four minutes the first time)"
 ninja -C "$build" --quiet examples/heed
 heed=$build/examples/heed
 
