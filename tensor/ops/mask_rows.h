@@ -35,7 +35,7 @@ class MaskRows {
   bool everything() const { return everything_; }
   RowMask operator()(Index row) const {
     const Index S = shape_(-1);
-    if (everything_) return {0, S};
+    if (everything_ || S == 0) return {0, S};
     const Mask::Range range = mask_.range(row / rows_of_sentence_, row % target_rows_, S);
     if (!bytes_) return {range.first, range.last};
     Index offset = 0;
