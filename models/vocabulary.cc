@@ -101,7 +101,7 @@ Vocabulary build_vocabulary(const TokenCounts& counts, VocabularyOptions options
 
 void save_vocabulary(const std::string& path, const Vocabulary& vocabulary) {
   std::string text = fmt::format("{}\n", kHeader);
-  for (const std::string& piece : vocabulary.pieces()) text += fmt::format("{}\n", escaped(piece));
+  for (const std::string& piece : vocabulary.pieces()) text += escaped(piece) + "\n";
   write_file_atomically(path, text);
 }
 

@@ -108,7 +108,7 @@ void inspect_run(const std::string& path, const Manner& manner) {
   const std::optional<Index> best = best_step(run);
   if (manner.json) {
     Json json{{"run", path}, {"config", parse_json(to_json(options(run.config)))}, {"source_words", run.source.vocabulary.size()},
-                                {"target_words", run.target.vocabulary.size()}, {"parameters", parameters.count()}, {"checkpoints", steps}};
+              {"target_words", run.target.vocabulary.size()}, {"parameters", parameters.count()}, {"checkpoints", steps}};
     json["best"] = best ? Json(*best) : Json(nullptr);
     print(json_text(json) + "\n");
     return;

@@ -135,18 +135,18 @@ void Training::log_data() {
 
 std::string Training::state_json() const {
   Json json{{"epoch", state_.epoch},
-                              {"batch", state_.batch},
-                              {"evaluated", state_.evaluated},
-                              {"best", state_.best},
-                              {"waited", state_.waited},
-                              {"best_bleu", number_or_text(state_.best_bleu)},
-                              {"best_loss", number_or_text(state_.best_loss)},
-                              {"skipped_in_a_row", state_.skipped_in_a_row},
-                              {"loss_sum", number_or_text(state_.loss_sum)},
-                              {"tokens", state_.tokens},
-                              {"log_bytes", log_.bytes()},
-                              {"data", examples_.checksum},
-                              {"trainer", trainer_->scalars()}};
+            {"batch", state_.batch},
+            {"evaluated", state_.evaluated},
+            {"best", state_.best},
+            {"waited", state_.waited},
+            {"best_bleu", number_or_text(state_.best_bleu)},
+            {"best_loss", number_or_text(state_.best_loss)},
+            {"skipped_in_a_row", state_.skipped_in_a_row},
+            {"loss_sum", number_or_text(state_.loss_sum)},
+            {"tokens", state_.tokens},
+            {"log_bytes", log_.bytes()},
+            {"data", examples_.checksum},
+            {"trainer", trainer_->scalars()}};
   RunConfig config = run_.config;
   for (const Option& option : options(config))
     if (is_identity(option.name)) json["config"][std::string(option.name)] = value_text(option);
