@@ -23,9 +23,8 @@ template <class T> struct Block {
   V v[kRegisters];
 };
 
-// One lane a register: sixteen copies of each step would only take long to compile.
 #undef HEED_UNROLL_REGISTERS
-#if HWY_TARGET == HWY_SCALAR
+#if HEED_OLD_TARGET
 #define HEED_UNROLL_REGISTERS
 #else
 #define HEED_UNROLL_REGISTERS HWY_UNROLL(16)

@@ -93,19 +93,15 @@ HWY_INLINE void DropoutGroup(const DropoutKey& dropout, uint64_t group, double* 
 template <class T> void DropoutFactors(const DropoutKey& dropout, Index start, size_t n, T* HWY_RESTRICT out) {
   const DropoutKey key = dropout;                          // a copy, so that its broadcasts leave the loop
   T edge[128];
-  auto group = uint64_t(start) / 128;
-  const auto skip = size_t(start % 128);
-  if (skip != 0 && n > 0) {
-    const size_t count = 128 - skip < n ? 128 - skip : n;
-    DropoutGroup(key, group++, edge);
-    std::memcpy(out, edge + skip, count * sizeof(T));
+  auto skip = size_t(start % 128);
+  for (auto group = uint64_t(start) / 128; n > 0; ++group, skip = 0) {
+    const size_t count = HWY_MIN(128 - skip, n);
+    T* const to = count == 128 ? out : edge;
+    DropoutGroup(key, group, to);
+    if (to == edge) std::memcpy(out, edge + skip, count * sizeof(T));
     out += count;
     n -= count;
   }
-  for (; n >= 128; n -= 128, out += 128) DropoutGroup(key, group++, out);
-  if (n == 0) return;
-  DropoutGroup(key, group, edge);
-  std::memcpy(out, edge, n * sizeof(T));
 }
 
 }  // namespace

@@ -15,6 +15,14 @@
 #define HEED_TENSOR_MATH_INL_H_
 #endif
 
+// What layers are made of stands in their loops; one copy is enough elsewhere.
+#undef HEED_HOT
+#if HEED_OLD_TARGET
+#define HEED_HOT HWY_NOINLINE
+#else
+#define HEED_HOT HWY_INLINE
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace heed::HWY_NAMESPACE {
 namespace {
@@ -47,7 +55,7 @@ template <class D> HWY_INLINE Reduced<D> ReduceByLog2(D d, hn::Vec<D> x) {
 }
 
 // e^x:  2^n (1 + r + r² q(r))
-template <class D> HWY_INLINE hn::Vec<D> Exp(D d, hn::Vec<D> x) {
+template <class D> HEED_HOT hn::Vec<D> Exp(D d, hn::Vec<D> x) {
   const hn::RebindToSigned<D> di;
   const auto [biased, r] = ReduceByLog2(d, x);
   hn::Vec<D> q;
@@ -65,7 +73,7 @@ template <class D> HWY_INLINE hn::Vec<D> Exp(D d, hn::Vec<D> x) {
 }
 
 // e^x - 1:  2^n p + (2^n - 1), p = e^r - 1; computed at half scale so that 2^n does not overflow
-template <class D> HWY_INLINE hn::Vec<D> Expm1(D d, hn::Vec<D> x) {
+template <class D> HEED_HOT hn::Vec<D> Expm1(D d, hn::Vec<D> x) {
   const hn::RebindToSigned<D> di;
   const auto least = Constant(d, -18, -40);
   const auto [biased, r] = ReduceByLog2(d, hn::IfThenElse(hn::Lt(x, least), least, x));
@@ -109,7 +117,7 @@ template <class D> HWY_INLINE hn::Vec<D> LogSeries(D d, hn::Vec<D> z) {
 }
 
 // ln x:  k ln 2 + f - (f²/2 - s (f²/2 + R))     log 0 = -inf, log of a negative number = NaN
-template <class D> HWY_INLINE hn::Vec<D> Log(D d, hn::Vec<D> x) {
+template <class D> HEED_HOT hn::Vec<D> Log(D d, hn::Vec<D> x) {
   const auto [k, f] = SplitExponent(d, x);
   const auto s = hn::Div(f, hn::Add(f, Constant(d, 2)));
   const auto half = hn::Mul(hn::Mul(f, f), Constant(d, 0.5));
@@ -122,7 +130,7 @@ template <class D> HWY_INLINE hn::Vec<D> Log(D d, hn::Vec<D> x) {
 }
 
 // ln(1 + x) = ln u + (x - (u - 1)) / u,  u = 1 + x rounded
-template <class D> HWY_INLINE hn::Vec<D> Log1p(D d, hn::Vec<D> x) {
+template <class D> HEED_HOT hn::Vec<D> Log1p(D d, hn::Vec<D> x) {
   const auto one = Constant(d, 1);
   const auto u = hn::Add(x, one);
   const auto lost = hn::Sub(x, hn::Sub(u, one));
@@ -132,7 +140,7 @@ template <class D> HWY_INLINE hn::Vec<D> Log1p(D d, hn::Vec<D> x) {
 }
 
 // tanh x, odd to the last bit:  f32 x P(x²) / Q(x²), f64 m / (m + 2) with m = e^{2|x|} - 1
-template <class D> HWY_INLINE hn::Vec<D> Tanh(D d, hn::Vec<D> x) {
+template <class D> HEED_HOT hn::Vec<D> Tanh(D d, hn::Vec<D> x) {
   const auto a = hn::Abs(x);
   const auto one = hn::CopySign(Constant(d, 1), x);
   if constexpr (kSingle<D>) {
@@ -149,12 +157,12 @@ template <class D> HWY_INLINE hn::Vec<D> Tanh(D d, hn::Vec<D> x) {
 }
 
 // 1 / (1 + e^{-x})
-template <class D> HWY_INLINE hn::Vec<D> Sigmoid(D d, hn::Vec<D> x) {
+template <class D> HEED_HOT hn::Vec<D> Sigmoid(D d, hn::Vec<D> x) {
   return hn::Div(Constant(d, 1), hn::Add(Exp(d, hn::Neg(x)), Constant(d, 1)));
 }
 
 // ln(1 + e^x) = max(x, 0) + ln(1 + e^{-|x|})
-template <class D> HWY_INLINE hn::Vec<D> Softplus(D d, hn::Vec<D> x) {
+template <class D> HEED_HOT hn::Vec<D> Softplus(D d, hn::Vec<D> x) {
   return hn::Add(hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x), Log1p(d, Exp(d, hn::Neg(hn::Abs(x)))));
 }
 
@@ -172,7 +180,7 @@ template <class D> HWY_INLINE hn::Vec<D> ScaledErfc(D d, hn::Vec<D> z) {
 }
 
 // 2/√π ∫_0^x e^{-t²} dt:  |x| < 1: x + x R(x²), else ±(1 - e^{-x²} erfcx |x|)
-template <class D> HWY_INLINE hn::Vec<D> Erf(D d, hn::Vec<D> x) {
+template <class D> HEED_HOT hn::Vec<D> Erf(D d, hn::Vec<D> x) {
   const auto a = hn::Abs(x), most = Constant(d, 9, 27);
   const auto z = hn::IfThenElse(hn::Gt(a, most), most, a);
   const auto t = hn::Mul(z, z);
@@ -199,12 +207,12 @@ template <class D> HWY_INLINE Normal<D> NormalTail(D d, hn::Vec<D> x) {
 }
 
 // x Φ(x) = max(x, 0) - |x| Φ(-|x|)
-template <class D> HWY_INLINE hn::Vec<D> Gelu(D d, hn::Vec<D> x) {
+template <class D> HEED_HOT hn::Vec<D> Gelu(D d, hn::Vec<D> x) {
   const auto normal = NormalTail(d, x);
   return hn::NegMulAdd(normal.a, normal.tail, hn::IfThenZeroElse(hn::Lt(x, hn::Zero(d)), x));
 }
 // d/dx = Φ(x) + x φ(x)
-template <class D> HWY_INLINE hn::Vec<D> GeluDerivative(D d, hn::Vec<D> x) {
+template <class D> HEED_HOT hn::Vec<D> GeluDerivative(D d, hn::Vec<D> x) {
   const auto normal = NormalTail(d, x);
   const auto cdf = hn::IfThenElse(hn::Gt(x, hn::Zero(d)), hn::Sub(Constant(d, 1), normal.tail), normal.tail);
   return hn::MulAdd(hn::CopySign(normal.a, x), normal.density, cdf);
@@ -302,18 +310,18 @@ template <class D> HWY_INLINE hn::Vec<D> SinOfQuadrant(D d, hn::Vec<hn::RebindTo
   return hn::Xor(y, hn::BitCast(d, sign));
 }
 
-template <class D> HWY_INLINE hn::Vec<D> Sin(D d, hn::Vec<D> x) {
+template <class D> HWY_NOINLINE hn::Vec<D> Sin(D d, hn::Vec<D> x) {
   const auto angle = ReduceAngle(d, x);
   return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), x, SinOfQuadrant(d, angle.n, angle.r));  // sin(-0) = -0
 }
 // cos x = sin(x + π/2)
-template <class D> HWY_INLINE hn::Vec<D> Cos(D d, hn::Vec<D> x) {
+template <class D> HWY_NOINLINE hn::Vec<D> Cos(D d, hn::Vec<D> x) {
   const auto angle = ReduceAngle(d, x);
   return SinOfQuadrant(d, hn::Add(angle.n, hn::Set(hn::RebindToSigned<D>(), 1)), angle.r);
 }
 
 // Angle of the point (x, y) in [-π, π]; atan2(±0, +0) = ±0. q = small / large in [0, 1], atan q = π/4 + atan((q - 1) / (q + 1)) for q > tan π/8
-template <class D> HWY_INLINE hn::Vec<D> Atan2(D d, hn::Vec<D> y, hn::Vec<D> x) {
+template <class D> HWY_NOINLINE hn::Vec<D> Atan2(D d, hn::Vec<D> y, hn::Vec<D> x) {
   const auto zero = hn::Zero(d), one = Constant(d, 1), infinity = Constant(d, kInfinity<D>);
   const auto ax = hn::Abs(x), ay = hn::Abs(y);
   const auto steep = hn::Gt(ay, ax);
@@ -356,7 +364,7 @@ template <class D> HWY_INLINE hn::Vec<D> ProductError(D d, hn::Vec<D> a, hn::Vec
 }
 
 // x^y = e^{y ln|x|} with ln|x| as a sum of two numbers; signs, zeros and infinities as in C (Annex F): pow(x, 0) = pow(1, y) = 1.
-template <class D> HWY_INLINE hn::Vec<D> Pow(D d, hn::Vec<D> x, hn::Vec<D> y) {
+template <class D> HWY_NOINLINE hn::Vec<D> Pow(D d, hn::Vec<D> x, hn::Vec<D> y) {
   const auto zero = hn::Zero(d), one = Constant(d, 1), two = Constant(d, 2), infinity = Constant(d, kInfinity<D>);
   const auto a = hn::Abs(x);
   const auto [k, f] = SplitExponent(d, a);

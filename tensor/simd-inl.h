@@ -17,6 +17,14 @@
 #define HEED_TENSOR_SIMD_INL_H_
 #endif
 
+// Targets of old machines: one short form of everything, which does not take long to compile.
+#undef HEED_OLD_TARGET
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_SSE4
+#define HEED_OLD_TARGET 1
+#else
+#define HEED_OLD_TARGET 0
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace heed::HWY_NAMESPACE {
 namespace {
@@ -25,42 +33,36 @@ namespace hn = hwy::HWY_NAMESPACE;
 // At most 16 lanes; f64 has half as many a register.
 template <class T> using Lanes16 = hn::CappedTag<T, 16>;
 
-// The first n < Lanes(d) elements at p; the other lanes are 0. Nothing beyond them is read.
-template <class D> HWY_INLINE hn::Vec<D> LoadFirst(D d, const hn::TFromD<D>* p, size_t n) {
-#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
-  return hn::MaskedLoad(hn::FirstN(d, n), d, p);
-#else
+// The first n elements at p where they fill no vector, the other lanes 0; nothing beyond them is read.
+template <class D> HWY_NOINLINE hn::Vec<D> LoadFew(D d, const hn::TFromD<D>* p, size_t n) {
   hn::TFromD<D> lanes[hn::MaxLanes(d)] = {};
   for (size_t i = 0; i < n; ++i) lanes[i] = p[i];
   return hn::LoadU(d, lanes);
-#endif
 }
-// Stores the first n < Lanes(d) lanes; nothing beyond them is touched.
-template <class D> HWY_INLINE void StoreFirst(hn::Vec<D> v, D d, hn::TFromD<D>* p, size_t n) {
-#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
-  hn::BlendedStore(v, hn::FirstN(d, n), d, p);
-#else
+template <class D> HWY_NOINLINE void StoreFew(hn::Vec<D> v, D d, hn::TFromD<D>* p, size_t n) {
   hn::TFromD<D> lanes[hn::MaxLanes(d)];
   hn::StoreU(v, d, lanes);
   for (size_t i = 0; i < n; ++i) p[i] = lanes[i];
-#endif
+}
+// A vector of a row with n elements left: loops over i < n in steps of a vector need no other form for its end.
+template <class D> HWY_INLINE hn::Vec<D> LoadFirst(D d, const hn::TFromD<D>* p, size_t n) {
+  return HWY_LIKELY(n >= hn::Lanes(d)) ? hn::LoadU(d, p) : LoadFew(d, p, n);
+}
+template <class D> HWY_INLINE void StoreFirst(hn::Vec<D> v, D d, hn::TFromD<D>* p, size_t n) {
+  if (HWY_LIKELY(n >= hn::Lanes(d))) hn::StoreU(v, d, p);
+  else StoreFew(v, d, p, n);
 }
 
-// y[i] = F::f(d, x[i], more...): one vector, then another, then the tail. y may be x.
+// y[i] = F::f(d, x[i], more...). y may be x.
 template <class F, class T, class... More> HWY_INLINE void Map(const T* x, size_t n, T* y, More... more) {
   const hn::ScalableTag<T> d;
-  const size_t N = hn::Lanes(d);
-  size_t i = 0;
-  for (; i + N <= n; i += N) hn::StoreU(F::f(d, hn::LoadU(d, x + i), more...), d, y + i);
-  if (i < n) StoreFirst(F::f(d, LoadFirst(d, x + i, n - i), more...), d, y + i, n - i);
+  for (size_t i = 0; i < n; i += hn::Lanes(d)) StoreFirst(F::f(d, LoadFirst(d, x + i, n - i), more...), d, y + i, n - i);
 }
 // z[i] = F::f(d, x[i], y[i], more...)
 template <class F, class T, class... More> HWY_INLINE void Map2(const T* x, const T* y, size_t n, T* z, More... more) {
   const hn::ScalableTag<T> d;
-  const size_t N = hn::Lanes(d);
-  size_t i = 0;
-  for (; i + N <= n; i += N) hn::StoreU(F::f(d, hn::LoadU(d, x + i), hn::LoadU(d, y + i), more...), d, z + i);
-  if (i < n) StoreFirst(F::f(d, LoadFirst(d, x + i, n - i), LoadFirst(d, y + i, n - i), more...), d, z + i, n - i);
+  for (size_t i = 0; i < n; i += hn::Lanes(d))
+    StoreFirst(F::f(d, LoadFirst(d, x + i, n - i), LoadFirst(d, y + i, n - i), more...), d, z + i, n - i);
 }
 
 // max and min of which NaN is the winner, unlike hn::Max and hn::Min.

@@ -4,18 +4,18 @@
 #   tests/run.sh         all but the long ones
 #   tests/run.sh fast    those of a minute
 #   tests/run.sh kill    trainings killed and their disk broken at every moment
-#   tests/run.sh full    all
+#   tests/run.sh full    all, and under the sanitizers, with planted faults, and what fuzzers think of: hours
 # Further arguments go to the test program: tests/run.sh -tc='resume*'
 set -euo pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$top/examples/install.sh"
 install_missing "${HEED_PACKAGES[@]}" "${HEED_TEST_PACKAGES[@]}"
 
-which=()
+which=() further=()
 case ${1:-} in
   fast) shift; which=(-tse=slow) ;;
   kill) shift; which=(--no-skip -ts=kill) ;;
-  full) shift; which=(--no-skip) ;;
+  full) shift; which=(--no-skip); further=('sanitize.sh address' 'sanitize.sh thread' 'sanitize.sh valgrind' mutate.sh fuzz/run.sh) ;;
 esac
 [[ ${which[*]-} != *--no-skip* ]] || install_missing strace
 
@@ -37,5 +37,8 @@ grep -v -E '^(OK, passed|- |$)|^Using configuration' "$log" | tail -n 60 || true
 passed=$(sed -n 's/.*test cases: *[0-9]* | *\([0-9]*\) passed.*/\1/p' "$log" | tail -n 1)
 failed=$(sed -n 's/.*test cases: .* passed | *\([0-9]*\) failed.*/\1/p' "$log" | tail -n 1)
 if [ -z "$passed" ] || { [ "$status" -ne 0 ] && [ "${failed:-0}" -eq 0 ]; }; then failed=$((${failed:-0} + 1)); fi
+for step in "${further[@]}"; do
+  if "$top/tests/"$step; then passed=$((${passed:-0} + 1)); else failed=$((${failed:-0} + 1)) status=1; fi
+done
 echo "${passed:-0} passed, ${failed:-0} failed"
 [ "$status" -eq 0 ] && [ "${failed:-0}" -eq 0 ]

@@ -90,15 +90,12 @@ template <class Op, int kSide, class D, class V = hn::Vec<D>> HWY_INLINE V Deriv
 // x: a, b, y, dy
 template <class Op, int kSide, class T> void Backward(const T* const* x, size_t n, const T*, T* out) {
   const hn::ScalableTag<T> d;
-  const size_t N = hn::Lanes(d);
   const T *a = x[0], *b = x[1], *y = x[2], *dy = x[3];
-  size_t i = 0;
-  for (; i + N <= n; i += N)
-    hn::StoreU(Derivative<Op, kSide>(d, hn::LoadU(d, a + i), hn::LoadU(d, b + i), hn::LoadU(d, y + i), hn::LoadU(d, dy + i)), d, out + i);
-  if (i == n) return;
-  const size_t rest = n - i;
-  const auto tail = Derivative<Op, kSide>(d, LoadFirst(d, a + i, rest), LoadFirst(d, b + i, rest), LoadFirst(d, y + i, rest), LoadFirst(d, dy + i, rest));
-  StoreFirst(tail, d, out + i, rest);
+  for (size_t i = 0; i < n; i += hn::Lanes(d)) {
+    const size_t left = n - i;
+    const auto value = Derivative<Op, kSide>(d, LoadFirst(d, a + i, left), LoadFirst(d, b + i, left), LoadFirst(d, y + i, left), LoadFirst(d, dy + i, left));
+    StoreFirst(value, d, out + i, left);
+  }
 }
 template <class Op> BinaryKernels KernelsOf(const char* name) {
   return {name, Forward<Op, float>, Backward<Op, 0, float>, Backward<Op, 1, float>,

@@ -96,39 +96,32 @@ template <class T, class Piece> HWY_INLINE void ForPieces(const LinearBlock<T>& 
 }
 
 // y = residual + factor ⊙ f(z),  z = xWᵀ + bias
-template <class Act, class D, class T> HWY_INLINE size_t ForwardRun(D d, const LinearBlock<T>& b, Index i, Index j, size_t k, size_t n, const T* factors) {
-  for (; k + hn::Lanes(d) <= n; k += hn::Lanes(d)) {
-    auto z = hn::LoadU(d, b.z + i + k);
-    if (b.bias) z = hn::Add(z, hn::LoadU(d, b.bias + j + k));
-    auto y = Act::f(d, z);
-    if (factors) y = hn::Mul(y, hn::LoadU(d, factors + k));
-    if (b.residual) y = hn::Add(hn::LoadU(d, b.residual + i + k), y);
-    if (b.y != b.z) hn::StoreU(z, d, b.z + i + k);
-    hn::StoreU(y, d, b.y + i + k);
-  }
-  return k;
-}
 template <class Act, class T> void Forward(const LinearBlock<T>& b) {
   ForPieces(b, [&](Index i, Index j, size_t n, const T* factors) HWY_ATTR {
-    const size_t k = ForwardRun<Act>(Lanes16<T>(), b, i, j, 0, n, factors);
-    ForwardRun<Act>(hn::CappedTag<T, 1>(), b, i, j, k, n, factors);
+    const Lanes16<T> d;
+    for (size_t k = 0; k < n; k += hn::Lanes(d)) {
+      const size_t left = n - k;
+      auto z = LoadFirst(d, b.z + i + k, left);
+      if (b.bias) z = hn::Add(z, LoadFirst(d, b.bias + j + k, left));
+      auto y = Act::f(d, z);
+      if (factors) y = hn::Mul(y, LoadFirst(d, factors + k, left));
+      if (b.residual) y = hn::Add(LoadFirst(d, b.residual + i + k, left), y);
+      if (b.y != b.z) StoreFirst(z, d, b.z + i + k, left);
+      StoreFirst(y, d, b.y + i + k, left);
+    }
   });
 }
 
 // dz (in y) = dy ⊙ factor ⊙ f'(z)
-template <class Act, class D, class T> HWY_INLINE size_t BackwardRun(D d, const LinearBlock<T>& b, Index i, size_t k, size_t n, const T* factors) {
-  for (; k + hn::Lanes(d) <= n; k += hn::Lanes(d)) {
-    auto dz = hn::LoadU(d, b.dy + i + k);
-    if (factors) dz = hn::Mul(dz, hn::LoadU(d, factors + k));
-    if (b.z) dz = hn::Mul(dz, Act::df(d, hn::LoadU(d, b.z + i + k)));
-    hn::StoreU(dz, d, b.y + i + k);
-  }
-  return k;
-}
 template <class Act, class T> void Backward(const LinearBlock<T>& b) {
   ForPieces(b, [&](Index i, Index, size_t n, const T* factors) HWY_ATTR {
-    const size_t k = BackwardRun<Act>(Lanes16<T>(), b, i, 0, n, factors);
-    BackwardRun<Act>(hn::CappedTag<T, 1>(), b, i, k, n, factors);
+    const Lanes16<T> d;
+    for (size_t k = 0; k < n; k += hn::Lanes(d)) {
+      auto dz = LoadFirst(d, b.dy + i + k, n - k);
+      if (factors) dz = hn::Mul(dz, LoadFirst(d, factors + k, n - k));
+      if (b.z) dz = hn::Mul(dz, Act::df(d, LoadFirst(d, b.z + i + k, n - k)));
+      StoreFirst(dz, d, b.y + i + k, n - k);
+    }
   });
 }
 

@@ -113,10 +113,11 @@ template <size_t R, class T> void Normalise(const NormRows<T>& p, size_t row) {
 
 template <class T> void Forward(const NormRows<T>& p, size_t begin, size_t end) {
   const auto add = [&](size_t row) { AddDropoutRow(p.x + row * p.d, p.residual + row * p.d, p.d, p.dropout, Index(row * p.d), p.sum + row * p.d); };
+  constexpr size_t kTogether = HEED_OLD_TARGET || sizeof(T) == 8 ? 1 : 4;
   size_t row = begin;
-  for (; row + 4 <= end; row += 4) {
-    for (size_t r = row; p.sum && r < row + 4; ++r) add(r);
-    Normalise<4>(p, row);
+  for (; row + kTogether <= end; row += kTogether) {
+    for (size_t r = row; p.sum && r < row + kTogether; ++r) add(r);
+    Normalise<kTogether>(p, row);
   }
   for (; row < end; ++row) {
     if (p.sum) add(row);

@@ -40,15 +40,11 @@ template <class Op, class F, class T> void Columns(const T* x, size_t rows, ptrd
     hn::StoreU(a2, d, result + j + 2 * N);
     hn::StoreU(a3, d, result + j + 3 * N);
   }
-  for (; j + N <= n; j += N) {
-    auto a = hn::LoadU(d, result + j);
-    for (size_t r = 0; r < rows; ++r) a = Op::f(d, a, F::f(d, hn::LoadU(d, x + ptrdiff_t(r) * stride + j)));
-    hn::StoreU(a, d, result + j);
+  for (; j < n; j += N) {
+    auto a = LoadFirst(d, result + j, n - j);
+    for (size_t r = 0; r < rows; ++r) a = Op::f(d, a, F::f(d, LoadFirst(d, x + ptrdiff_t(r) * stride + j, n - j)));
+    StoreFirst(a, d, result + j, n - j);
   }
-  if (j == n) return;
-  auto a = LoadFirst(d, result + j, n - j);
-  for (size_t r = 0; r < rows; ++r) a = Op::f(d, a, F::f(d, LoadFirst(d, x + ptrdiff_t(r) * stride + j, n - j)));
-  StoreFirst(a, d, result + j, n - j);
 }
 
 template <class T> FoldKernels<T> Pick(Folding fold) {

@@ -63,23 +63,19 @@ constexpr int StatesOf(Update kind) {
   }
 }
 
-template <Update kKind, class D, class T> HWY_INLINE size_t Run(D d, const UpdateConstants& constants, size_t i, size_t n, T* w, const T* g, T* s0, T* s1) {
-  const Splat<D> c(d, constants);
-  for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d)) {
-    auto value = hn::LoadU(d, w + i), a = value, b = value;
-    if constexpr (StatesOf(kKind) > 0) a = hn::LoadU(d, s0 + i);
-    if constexpr (StatesOf(kKind) > 1) b = hn::LoadU(d, s1 + i);
-    Apply<kKind>(d, c, value, hn::LoadU(d, g + i), a, b);
-    hn::StoreU(value, d, w + i);
-    if constexpr (StatesOf(kKind) > 0) hn::StoreU(a, d, s0 + i);
-    if constexpr (StatesOf(kKind) > 1) hn::StoreU(b, d, s1 + i);
+template <Update kKind, class T> void UpdateOf(const UpdateConstants& constants, size_t n, T* w, const T* g, T* s0, T* s1) {
+  const Lanes16<T> d;
+  const Splat<Lanes16<T>> c(d, constants);
+  for (size_t i = 0; i < n; i += hn::Lanes(d)) {
+    const size_t left = n - i;
+    auto value = LoadFirst(d, w + i, left), a = value, b = value;
+    if constexpr (StatesOf(kKind) > 0) a = LoadFirst(d, s0 + i, left);
+    if constexpr (StatesOf(kKind) > 1) b = LoadFirst(d, s1 + i, left);
+    Apply<kKind>(d, c, value, LoadFirst(d, g + i, left), a, b);
+    StoreFirst(value, d, w + i, left);
+    if constexpr (StatesOf(kKind) > 0) StoreFirst(a, d, s0 + i, left);
+    if constexpr (StatesOf(kKind) > 1) StoreFirst(b, d, s1 + i, left);
   }
-  return i;
-}
-
-template <Update kKind, class T> void UpdateOf(const UpdateConstants& c, size_t n, T* w, const T* g, T* s0, T* s1) {
-  const size_t done = Run<kKind>(Lanes16<T>(), c, 0, n, w, g, s0, s1);
-  Run<kKind>(hn::CappedTag<T, 1>(), c, done, n, w, g, s0, s1);
 }
 
 template <class T> void UpdateChunk(Update kind, const UpdateConstants& c, size_t n, T* w, const T* g, T* s0, T* s1) {

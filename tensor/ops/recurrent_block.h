@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// Some sentences on their way through a recurrent layer, in one thread: for tensor/ops/recurrent.cc.
+#pragma once
+#include "tensor/ops/recurrent_step.h"
+
+namespace heed {
+
+// Sentences that go through time together, the longest first. Row s of sentence r is row first[r] + s of gates.
+template <class T> struct RecurrentBlock {
+  RecurrentUnit unit;
+  RecurrentKernels<T> kernels;         // of it
+  Index n, rows;
+  bool reverse;
+  const Index *sentence, *length, *first;
+  const T* panels;                     // of W_hh, packed for the direction
+  Index width;                         // of a panel
+  void (*product)(Index rows, Index depth, const T* a, Index a_row, const T* panel, Index width, bool add, T* c, Index c_row);
+  const T* bias;                       // b_hh where it is not in the gates already
+  T *gates, *previous_h, *previous_c, *kept;   // the last three null unless remembered
+  T* outputs;                          // or their gradient
+  Index output_sentence, output_step;  // strides
+  T *h, *c;                            // [B, n]: initial, then last; or their gradients, last, then initial
+  T* scratch;
+};
+
+// All steps of a block, and all of them backwards; float, double.
+template <class T> void forward_through_time(const RecurrentBlock<T>& block);
+template <class T> void backward_through_time(const RecurrentBlock<T>& block);
+
+constexpr Index whole_panels(Index n, Index width) { return (n + width - 1) / width * width; }
+constexpr Index state_stride(Index n, Index width) { return whole_panels(n, width) + 16; }       // never a multiple of 4096 bytes
+constexpr Index gate_stride(Index gates, Index n) { return whole_panels(gates * n, 16) + 16; }
+// Elements of scratch of a block: h, the next h, r ⊙ h or c, gates of h of one panel; dh, dc or dq, da.
+constexpr Index scratch_size(Index gates, Index n, Index rows, Index width) {
+  return rows * (4 * state_stride(n, width) + gate_stride(gates, n) + gates * width) + 64;
+}
+
+
+}  // namespace heed
