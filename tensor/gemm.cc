@@ -217,7 +217,7 @@ template <class T> void multiply_any(Product<T> p, Finish<T> finish) {
 
 template <class T> void multiply_many(Index count, FunctionRef<Product<T>(Index)> product) {
   if (count == 0) return;
-  const double seconds = estimate(product(0));
+  const double seconds = std::max(estimate(product(0)), 1e-9);
   if (count == 1 || seconds > 8 * kChunk) {
     for (Index i = 0; i < count; ++i) multiply(product(i));
     return;
