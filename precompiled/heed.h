@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The same for all above tensor/.
-#include "precompiled/tensor.h"
+// For all else.
+#include "precompiled/common.h"
 
 #include "autograd/ops.h"
 #include "autograd/record.h"

@@ -33,7 +33,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 // At most 16 lanes; f64 has half as many a register.
 template <class T> using Lanes16 = hn::CappedTag<T, 16>;
 
-// The first n elements at p where they fill no vector, the other lanes 0; nothing beyond them is read.
+// The first n < Lanes(d) elements at p, the other lanes 0; nothing beyond them is read or changed.
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+template <class D> HWY_INLINE hn::Vec<D> LoadFew(D d, const hn::TFromD<D>* p, size_t n) { return hn::MaskedLoad(hn::FirstN(d, n), d, p); }
+template <class D> HWY_INLINE void StoreFew(hn::Vec<D> v, D d, hn::TFromD<D>* p, size_t n) { hn::BlendedStore(v, hn::FirstN(d, n), d, p); }
+#else
 template <class D> HWY_NOINLINE hn::Vec<D> LoadFew(D d, const hn::TFromD<D>* p, size_t n) {
   hn::TFromD<D> lanes[hn::MaxLanes(d)] = {};
   for (size_t i = 0; i < n; ++i) lanes[i] = p[i];
@@ -44,6 +48,7 @@ template <class D> HWY_NOINLINE void StoreFew(hn::Vec<D> v, D d, hn::TFromD<D>* 
   hn::StoreU(v, d, lanes);
   for (size_t i = 0; i < n; ++i) p[i] = lanes[i];
 }
+#endif
 // A vector of a row with n elements left: loops over i < n in steps of a vector need no other form for its end.
 template <class D> HWY_INLINE hn::Vec<D> LoadFirst(D d, const hn::TFromD<D>* p, size_t n) {
   return HWY_LIKELY(n >= hn::Lanes(d)) ? hn::LoadU(d, p) : LoadFew(d, p, n);

@@ -371,7 +371,8 @@ bool Training::evaluate() {
     return false;
   }
   last_score_ = score;
-  const bool better = state_.best < 0 || score->bleu > state_.best_bleu || (score->bleu == state_.best_bleu && score->loss < state_.best_loss);
+  const bool lower = score->loss < state_.best_loss || (std::isnan(state_.best_loss) && !std::isnan(score->loss));
+  const bool better = state_.best < 0 || score->bleu > state_.best_bleu || (score->bleu == state_.best_bleu && lower);
   state_.evaluated = step();
   if (better) state_.best = step(), state_.best_bleu = score->bleu, state_.best_loss = score->loss, state_.waited = 0;
   else ++state_.waited;
