@@ -78,7 +78,8 @@ TEST_CASE("math: tanh and erf are odd to the bit and never leave [-1, 1]; target
   for_every_target([&] {
     CHECK(equal_bits(tanh(-x), -tanh(x)));
     CHECK(equal_bits(erf(-x), -erf(x)));
-    for (float y : tanh(x).span<float>()) CHECK(std::abs(y) <= 1);
+    const Tensor bounded = tanh(x);
+    for (float y : bounded.span<float>()) CHECK(std::abs(y) <= 1);
     const std::string target = instruction_set();
     if (target.starts_with("AVX")) {
       const Tensor y = tanh(x) + sigmoid(x) + gelu(x) + sin(x) + log(abs(x)) + erf(x) + exp(-x * x);
