@@ -42,7 +42,6 @@ void check_states(const char* op, RecurrentUnit unit, Index B, const char* besid
                     bias_hh.shape());
 }
 
-
 // Itself where rows are contiguous, else a copy.
 Tensor with_dense_rows(const Tensor& x) { return x.size(-1) <= 1 || x.strides()[x.rank() - 1] == 1 ? x : x.contiguous(); }
 
@@ -84,7 +83,7 @@ template <class T, class F> void for_blocks(const Ragged& ragged, const Recurren
   const double flops = 2.0 * double(ragged.rows) * double(gate_count(block.unit) * block.n) * double(block.n + 16);
   parallel_for(B, flops < 2.5e6 ? B : rows, [&](Index begin, Index end) {
     const Index width = block.width;
-    const Tensor scratch = empty({scratch_size(gate_count(block.unit), block.n, rows, width)}, dtype_of<T>);
+    const Tensor scratch = empty({recurrent_scratch(block.unit, block.n, rows, width)}, dtype_of<T>);
     for (Index i = begin; i < end; i += rows) {
       RecurrentBlock<T> one = block;
       one.rows = std::min(rows, end - i);

@@ -6,9 +6,18 @@
 namespace heed {
 namespace {
 
+constexpr Index state_stride(Index n, Index width) { return whole_panels(n, width) + 16; }       // never a multiple of 4096 bytes
+constexpr Index gate_stride(Index gates, Index n) { return whole_panels(gates * n, 16) + 16; }
+
 template <class T> void copy(const T* x, Index n, T* y) { std::copy_n(x, n, y); }
 
 }  // namespace
+
+// h, the next h, r ⊙ h or c, gates of h of one panel; dh, dc or dq, da
+Index recurrent_scratch(RecurrentUnit unit, Index n, Index rows, Index width) {
+  const Index gates = gate_count(unit);
+  return rows * (4 * state_stride(n, width) + gate_stride(gates, n) + gates * width) + 64;
+}
 
 template <class T> void forward_through_time(const RecurrentBlock<T>& b) {
   const Index G = gate_count(b.unit);

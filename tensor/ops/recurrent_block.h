@@ -28,12 +28,6 @@ template <class T> void forward_through_time(const RecurrentBlock<T>& block);
 template <class T> void backward_through_time(const RecurrentBlock<T>& block);
 
 constexpr Index whole_panels(Index n, Index width) { return (n + width - 1) / width * width; }
-constexpr Index state_stride(Index n, Index width) { return whole_panels(n, width) + 16; }       // never a multiple of 4096 bytes
-constexpr Index gate_stride(Index gates, Index n) { return whole_panels(gates * n, 16) + 16; }
-// Elements of scratch of a block: h, the next h, r ⊙ h or c, gates of h of one panel; dh, dc or dq, da.
-constexpr Index scratch_size(Index gates, Index n, Index rows, Index width) {
-  return rows * (4 * state_stride(n, width) + gate_stride(gates, n) + gates * width) + 64;
-}
-
+Index recurrent_scratch(RecurrentUnit unit, Index n, Index rows, Index width);   // elements a block needs
 
 }  // namespace heed
