@@ -161,7 +161,8 @@ template <class Unit, class T> HWY_NOINLINE void ForUnitsGrad(const StepRowGrad<
 }
 
 template <class Unit, class T> RecurrentKernels<T> KernelsOf() {
-  if constexpr (requires { typename Unit::Second; }) return {&ForUnits<Unit>, &ForUnits<typename Unit::Second>, &ForUnitsGrad<Unit>, &ForUnitsGrad<typename Unit::Second>};
+  if constexpr (requires { typename Unit::Second; })
+    return {&ForUnits<Unit>, &ForUnits<typename Unit::Second>, &ForUnitsGrad<Unit>, &ForUnitsGrad<typename Unit::Second>};
   else return {&ForUnits<Unit>, nullptr, &ForUnitsGrad<Unit>, nullptr};
 }
 template <class T> RecurrentKernels<T> Kernels(RecurrentUnit unit) {
