@@ -3,7 +3,8 @@
 # Builds the fuzzers with clang and runs each from the seeds in tests/fuzz/corpus and what earlier runs kept. A find is left in
 # build-fuzz/finds; add it to the corpus when it is mended.
 #   tests/fuzz/run.sh [SECONDS [HARNESS...]]      each for 30 or so many seconds, with AddressSanitizer and UndefinedBehaviorSanitizer
-#   tests/fuzz/run.sh --runs N [HARNESS...]       N executions of each, without them several times as fast; then what was kept, with them
+#   tests/fuzz/run.sh --runs N [HARNESS...]       N executions of each on up to 4 KiB, without them several times as fast; then what was
+#                                                 kept, with them
 set -euo pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 source "$top/examples/install.sh"
@@ -45,7 +46,7 @@ fuzz() {
 for harness in "$@"; do
   if [ -z "$executions" ]; then fuzz "$top/build-fuzz" "$harness" -max_total_time="$seconds"
   else
-    fuzz "$top/build-fuzz-fast" "$harness" -runs="$executions"
+    fuzz "$top/build-fuzz-fast" "$harness" -runs="$executions" -max_len=4096
     fuzz "$top/build-fuzz" "$harness" -runs=0
   fi
 done
