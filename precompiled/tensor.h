@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// For kernels: also what Highway reads.
-#include <hwy/base.h>
-#if HWY_ARCH_X86
+// For kernels: also the intrinsics, of which Highway reads a part a target.
+#if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
