@@ -12,6 +12,7 @@ constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
 volatile std::sig_atomic_t came = 0;
 struct sigaction before[3];
 int depth = 0;                                     // of StopSignals inside each other
+bool caught = false;                               // the handlers are set
 
 void remember(int number) {
   if (came) ::_exit(128 + number);
@@ -23,6 +24,8 @@ void remember(int number) {
 StopSignals::StopSignals() {
   if (depth++ > 0) return;
   came = 0;
+  if (caught) return;
+  caught = true;
   for (int i = 0; i < 3; ++i) {
     ::sigaction(kSignals[i], nullptr, &before[i]);
     if (before[i].sa_handler == SIG_IGN) continue;           // nohup
@@ -34,7 +37,8 @@ StopSignals::StopSignals() {
 }
 
 StopSignals::~StopSignals() {
-  if (--depth > 0) return;
+  if (--depth > 0 || came) return;                 // after a signal the process is about to end, and a second one keeps its exit code
+  caught = false;
   for (int i = 0; i < 3; ++i) ::sigaction(kSignals[i], &before[i], nullptr);
 }
 
