@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// For all else.
+// For all else but the program.
 #include "precompiled/common.h"
 
 #include "autograd/ops.h"
 #include "autograd/record.h"
 #include "autograd/tape.h"
-#include "tensor/json.h"
