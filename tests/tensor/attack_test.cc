@@ -68,9 +68,9 @@ TEST_CASE("attack files are refused in a second, within 16 MB beside their own s
   const auto refused = [&](const char* name, std::string bytes, const std::function<void(const std::string&)>& read) {
     INFO(std::string(name));
     write_file_atomically(path, bytes);
-    const double size = double(bytes.size()) / 0x1p20;
+    [[maybe_unused]] const double size = double(bytes.size()) / 0x1p20;
     bytes = {};
-    const double before = cost_of([] {}).megabytes;        // of what this process holds
+    [[maybe_unused]] const double before = cost_of([] {}).megabytes;        // of what this process holds
     const Cost cost = cost_of([&] { read(path); });
     CHECK(cost.code == 0);
     CHECK(cost.seconds < 1);
