@@ -10,11 +10,15 @@ using namespace heed::cli;
 
 namespace {
 
-// The status of a process that does f and then ends with 0.
+// The status of a process that does f and then ends with 0; it begins with the signals as a program's, not a test's.
 template <class F>
 int status_of(const F& f) {
   const pid_t process = ::fork();
-  if (process == 0) f(), ::_exit(0);
+  if (process == 0) {
+    for (const int number : {SIGINT, SIGTERM, SIGHUP}) ::signal(number, SIG_DFL);
+    f();
+    ::_exit(0);
+  }
   int status = -1;
   REQUIRE(::waitpid(process, &status, 0) == process);
   return status;
