@@ -276,14 +276,15 @@ void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, I
       // a kernel reads 1, 2 or 4 whole vectors of b, so other columns cannot be read in place
       const Index over = (end - begin) % plan.width;
       const bool direct = !packed && plan.direct_b && (over == 0 || over == kLanes || over == 2 * kLanes);
+      const Index panel_depth = packed && plan.whole_panels ? p.k : depth;
       if (packed) {
-        b = packed + k * plan.packed_columns + (packed_column + begin) * depth;
+        b = packed + k * (plan.whole_panels ? plan.width : plan.packed_columns) + (packed_column + begin) * panel_depth;
       } else if (!direct) {
         PackPanels(b, p.b_k, p.b_column, depth, end - begin, plan.width, scratch + plan.panels);
         b = scratch + plan.panels;
       }
       for (Index j = begin; j < end; j += plan.width) {
-        const T* panel = direct ? b + (j - begin) : b + (j - begin) * depth;
+        const T* panel = direct ? b + (j - begin) : b + (j - begin) * panel_depth;
         const Index b_k = direct ? p.b_k : plan.width, columns = end - j < plan.width ? end - j : plan.width;
         const Index vectors = TileVectors<T>(columns), width = vectors * kLanes;
         const bool from_sums = plan.transposed || !first, to_sums = plan.transposed || !last;
@@ -301,7 +302,7 @@ void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, I
           const T* ahead = panel;
           Index ahead_k = 0;
           if (direct) ahead = panel + 8 * b_k, ahead_k = b_k;
-          else if (packed && s < 2) ahead = panel + (2 + s) * depth * kLanes, ahead_k = kLanes;
+          else if (packed && s < 2) ahead = panel + (2 * panel_depth + s * depth) * kLanes, ahead_k = kLanes;
           else if (!packed && end < p.n)
             ahead = p.b + k * p.b_k + end * p.b_column + line++ * kLanes, ahead_k = p.b_column == 1 ? p.b_k : p.b_column;
           if (ragged)

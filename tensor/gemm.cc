@@ -113,12 +113,14 @@ GemmPlan make_plan(const GemmKernels<T>& kernels, const Product<T>& p, Index mos
   const bool b_near = b_step <= 2048;
   plan.direct_b = !packed && p.b_column == 1 && (p.m <= 3 * kernels.rows || (p.m <= kTallRows && b_step <= 1024));
   plan.group = 128;   // columns; the source of the next group is fetched meanwhile
-  const Index most = plan.direct_b && b_near ? 1024 : std::clamp<Index>(l1 * 2 / 3 / plan.width, 64, 512);
+  const bool once = p.panels && p.m <= plan.rows;   // each panel meets one strip and need not stay in the L1
+  const Index most = once ? p.k : plan.direct_b && b_near ? 1024 : std::clamp<Index>(l1 * 2 / 3 / plan.width, 64, 512);
   plan.depth = round_up(divide_up(p.k, divide_up(p.k, most)), 8);
   // a is read in place unless the rows of a strip share their places in the caches, or each k starts far away
   const bool collide = p.a_row * Index(sizeof(T)) % 4096 == 0 && p.m > 6 && (p.m > 128 || l1 * Index(sizeof(T)) <= 32 << 10);
   plan.pack_a = p.n > plan.width && (p.a_row == 1 ? p.a_k * Index(sizeof(T)) > 1536 : p.a_k == 1 ? collide : true);
   plan.a_row = (divide_up(plan.depth, kLine) | 1) * kLine;
+  plan.whole_panels = p.panels != nullptr;
   plan.transposed = p.c_column != 1 && p.c_row == 1;
   const Index rows = std::min(p.m, most_rows), pitch = round_up(plan.rows, kernels.lanes);
   plan.panels = plan.pack_a ? std::max(rows * plan.a_row, divide_up(rows, plan.rows) * pitch * plan.depth) + kLine : 0;
@@ -127,23 +129,23 @@ GemmPlan make_plan(const GemmKernels<T>& kernels, const Product<T>& p, Index mos
   return plan;
 }
 
-// Few rows: chunks of columns, each packs its panels just before their use.
+// Few rows: chunks of columns, each packs its panels just before their use unless they are there.
 template <class T> void multiply_wide(const GemmKernels<T>& kernels, const Product<T>& p, Finish<T> finish, double seconds) {
   const Index unit = finish.run ? Finish<T>::kFinishColumns : 4 * kernels.lanes;
   const Index units = divide_up(p.n, unit), chunks = pieces(seconds, units);
-  const GemmPlan plan = make_plan(kernels, p, p.m, divide_up(units, chunks) * unit, false);
+  const GemmPlan plan = make_plan(kernels, p, p.m, divide_up(units, chunks) * unit, p.panels != nullptr);
   run(seconds > kChunk, chunks, [&](Index chunk) {
     const Index first = units * chunk / chunks * unit, last = std::min(p.n, units * (chunk + 1) / chunks * unit);
-    kernels.block(part_of(p, 0, p.m, first, last - first), plan, nullptr, 0, 0, first, scratch<T>(plan.scratch), finish);
+    kernels.block(part_of(p, 0, p.m, first, last - first), plan, p.panels, first, 0, first, scratch<T>(plan.scratch), finish);
   });
 }
 
-// Many rows: all panels of b are packed once, then chunks of rows go through them. column: where p starts in the whole.
+// Many rows: all panels of b are packed once unless they are there, then chunks of rows go through them. column: where p starts in the whole.
 template <class T>
 void multiply_tall(const GemmKernels<T>& kernels, const Product<T>& p, Index column, Finish<T> finish, double seconds) {
   constexpr Index kUnit = Finish<T>::kFinishColumns, kMostPacked = (Index(16) << 20) / Index(sizeof(T));
   const bool turned = p.c_column != 1 && p.c_row == 1;
-  if (const Index most = std::max(kMostPacked / p.k / kUnit * kUnit, kUnit); p.n > most && !turned) {
+  if (const Index most = std::max(kMostPacked / p.k / kUnit * kUnit, kUnit); p.n > most && !turned && !p.panels) {
     for (Index j = 0; j < p.n; j += most) {
       const Product<T> part = part_of(p, 0, p.m, j, std::min(most, p.n - j));
       multiply_tall(kernels, part, column + j, finish, estimate(part));
@@ -166,13 +168,13 @@ void multiply_tall(const GemmKernels<T>& kernels, const Product<T>& p, Index col
 
   GemmPlan plan = make_plan(kernels, p, divide_up(row_units, row_chunks) * row_unit, wide, true);
   plan.packed_columns = round_up(p.n, plan.width);
-  const Storage storage(std::size_t(plan.packed_columns * p.k + 64) * sizeof(T));
-  T* const packed = reinterpret_cast<T*>(storage.data());
+  const Storage storage = p.panels ? Storage() : Storage(std::size_t(plan.packed_columns * p.k + 64) * sizeof(T));
+  const T* const packed = p.panels ? p.panels : reinterpret_cast<T*>(storage.data());
   const Index blocks = divide_up(p.k, plan.depth), groups = divide_up(p.n, kUnit);
-  run(seconds > 2 * kChunk, blocks * groups, [&](Index chunk) {
+  run(seconds > 2 * kChunk, p.panels ? 0 : blocks * groups, [&](Index chunk) {
     const Index k = chunk / groups * plan.depth, j = chunk % groups * kUnit, depth = std::min(plan.depth, p.k - k);
     kernels.pack(p.b + k * p.b_k + j * p.b_column, p.b_k, p.b_column, depth, std::min(kUnit, p.n - j), plan.width,
-                 packed + k * plan.packed_columns + j * depth);
+                 reinterpret_cast<T*>(storage.data()) + k * plan.packed_columns + j * depth);
   });
   run(seconds > kChunk, row_chunks * column_chunks, [&](Index chunk) {
     const Index r = chunk / column_chunks, j = chunk % column_chunks * wide;
@@ -205,6 +207,7 @@ template <class T> void multiply_any(Product<T> p, Finish<T> finish) {
   }
   const auto kernels = gemm_kernels<T>();
   const double seconds = estimate(p);
+  if (p.panels) return p.m > kTallRows ? multiply_tall(kernels, p, 0, finish, seconds) : multiply_wide(kernels, p, finish, seconds);
   const Product<T> turned = transposed(p);
   if (is_thin(kernels, p)) return multiply_thin(kernels, p, finish, seconds);
   if (!finish.run && is_thin(kernels, turned)) return multiply_thin(kernels, turned, finish, seconds);
@@ -213,6 +216,17 @@ template <class T> void multiply_any(Product<T> p, Finish<T> finish) {
   if (cost(kernels, turned) < cost(kernels, p) && (!finish.run || by_columns(turned))) p = turned;
   if (p.m > kTallRows || by_columns(p)) multiply_tall(kernels, p, 0, finish, seconds);
   else multiply_wide(kernels, p, finish, seconds);
+}
+
+template <class T> Storage pack_any(Index k, Index n, const T* b, Index b_k, Index b_column) {
+  const auto kernels = gemm_kernels<T>();
+  const Index width = 2 * kernels.lanes, panels = divide_up(n, width);
+  Storage storage(std::size_t(panels * width * k + 64) * sizeof(T));
+  parallel_for(panels, std::max<Index>(1, 32768 / (width * std::max<Index>(k, 1))), [&](Index begin, Index end) {
+    kernels.pack(b + begin * width * b_column, b_k, b_column, k, std::min(n, end * width) - begin * width, width,
+                 reinterpret_cast<T*>(storage.data()) + begin * width * k);
+  });
+  return storage;
 }
 
 template <class T> void multiply_many(Index count, FunctionRef<Product<T>(Index)> product) {
@@ -231,6 +245,8 @@ template <class T> void multiply_many(Index count, FunctionRef<Product<T>(Index)
 
 void multiply(const Product<float>& product, Finish<float> finish) { multiply_any(product, finish); }
 void multiply(const Product<double>& product, Finish<double> finish) { multiply_any(product, finish); }
+Storage pack(Index k, Index n, const float* b, Index b_k, Index b_column) { return pack_any(k, n, b, b_k, b_column); }
+Storage pack(Index k, Index n, const double* b, Index b_k, Index b_column) { return pack_any(k, n, b, b_k, b_column); }
 void multiply(Index count, FunctionRef<Product<float>(Index)> product) { multiply_many(count, product); }
 void multiply(Index count, FunctionRef<Product<double>(Index)> product) { multiply_many(count, product); }
 

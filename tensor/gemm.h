@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "tensor/parallel.h"
+#include "tensor/storage.h"
 
 namespace heed {
 
@@ -19,6 +20,7 @@ template <class T> struct Product {
   T* c;
   Index c_row, c_column;
   bool add;
+  const T* panels = nullptr;   // of pack(): b once more, read in its place
 };
 
 // Called once for each finished block of c by the thread that finished it, while the block is in its cache. Blocks start at
@@ -32,6 +34,10 @@ template <class T> struct Finish {
 // Parallel from about 10 us of work on. c must not overlap a or b. With a finish c_column must be 1.
 void multiply(const Product<float>& product, Finish<float> finish = {});
 void multiply(const Product<double>& product, Finish<double> finish = {});
+
+// b [k, n] in panels, packed once for many products of any number of rows.
+Storage pack(Index k, Index n, const float* b, Index b_k, Index b_column);
+Storage pack(Index k, Index n, const double* b, Index b_k, Index b_column);
 
 // `count` products of one size; small ones are spread over the threads whole.
 void multiply(Index count, FunctionRef<Product<float>(Index)> product);
@@ -47,7 +53,8 @@ struct GemmPlan {
   Index a_row;               // of the packed rows of a where they stay rows
   bool pack_a, direct_b;     // false, true: read in place
   bool transposed;           // c_row = 1: c is made by rows, then turned
-  Index packed_columns;      // of all of b, padded to whole panels, where it was packed before
+  Index packed_columns;      // of all of b, padded to whole panels, where it was packed before, block of k after block of k
+  bool whole_panels;         // where each panel was packed over all k
   Index panels, sums;        // where scratch holds the panels and the unfinished c; a comes first
   Index scratch;             // elements in all
 };

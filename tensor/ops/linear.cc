@@ -155,6 +155,7 @@ HWY_AFTER_NAMESPACE();
 #include "tensor/ops/reduce.h"
 #include "tensor/ops/unary.h"
 #include "tensor/ops/view.h"
+#include "tensor/packed.h"
 
 namespace heed {
 namespace {
@@ -223,8 +224,10 @@ LinearResult linear(const Tensor& x, const Tensor& weight, const Tensor& bias, c
                            },
                            &self};
     const bool empty_sum = x.size(-1) == 0;
+    const Storage panels = packed_panels(weight);
     multiply(Product<T>{rows, width, x.size(-1), empty_sum ? nullptr : in.template data<T>(), empty_sum ? 0 : in.strides()[0], empty_sum ? 0 : in.strides()[1],
-                        empty_sum ? nullptr : weight.data<T>(), weight.strides()[1], weight.strides()[0], block.z, width, 1, false},
+                        empty_sum ? nullptr : weight.data<T>(), weight.strides()[1], weight.strides()[0], block.z, width, 1, false,
+                        reinterpret_cast<const T*>(panels.data())},
              plain ? Finish<T>{} : finish);
   });
   return {y, fusion.activation == Activation::none ? Tensor() : z};
