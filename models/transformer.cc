@@ -142,6 +142,9 @@ Embedding::Options embedding_options(Index vocabulary, const TranslationModel::O
 
 constexpr std::string_view kMemory = "h_1 .. h_S = encoder(x_1 .. x_S), what the decoder looks at";
 
+// Keys [B, H, S, d/H] laid out by columns: what attention of a few queries turns at every step is turned once.
+Tensor by_columns(const Tensor& keys) { return transpose(transpose(keys).contiguous()); }
+
 struct TransformerState : DecodingState {
   std::vector<Memory> memories;        // one a layer, rows = sentences
   std::vector<KeyValueCache> caches;   // one a layer, rows = hypotheses
@@ -160,7 +163,7 @@ struct TransformerState : DecodingState {
     if (same) return;
     const Tensor ids = tensor(kept, {sentences});
     for (Memory& memory : memories) {
-      memory.keys = constant(index_select(memory.keys.value(), 0, ids));
+      memory.keys = constant(transpose(index_select(transpose(memory.keys.value()), 0, ids)));
       memory.values = constant(index_select(memory.values.value(), 0, ids));
       memory.mask = Mask::lengths(index_select(memory.mask.lengths(), 0, ids));
     }
@@ -211,6 +214,7 @@ std::unique_ptr<DecodingState> TranslationModel::start(const Sequences& source) 
   const Mask mask = Mask::lengths(source.lengths);
   const Variable states = core.encoder(embed(source_embedding, source_positions, source.ids), mask);              // [B, S, d]
   state->memories = core.decoder.prepare(trace("memory", kMemory, states, {.rows = Along::source}), mask);
+  for (Memory& memory : state->memories) memory = {constant(by_columns(memory.keys.value())), constant(memory.values.value().contiguous()), memory.mask};
   state->rows = source.size();
   const TransformerOptions& o = options_.core;
   for (Index k = 0; k < o.decoder_layers; ++k)

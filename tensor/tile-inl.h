@@ -94,6 +94,13 @@ void Product(const T* a, Index a_row, Index a_k, const Right<T>& b, size_t first
   for (; i < rows; ++i) RowsProduct<1>(a + Index(i) * a_row, a_row, a_k, b, first, K, c + Index(i) * c_row, c_row, add);
 }
 
+// panels[j / 16][k][j % 16] = scale x[k][j], 0 beyond the last column: x [width, columns] as it stands on the right of a product
+template <class T> void Panels(const T* x, Index stride, size_t columns, size_t width, T scale, T* HWY_RESTRICT panels) {
+  const Block<T> by = Set16(scale);
+  for (size_t j = 0; j < columns; j += 16)
+    for (size_t k = 0; k < width; ++k, panels += 16) Store16(by * LoadN16(x + Index(k) * stride + j, columns - j), panels);
+}
+
 // panels[j / 16][k][j % 16] = scale x[j][k], 0 beyond the last row: x [rows, width] turned, to stand on the right of a product
 template <class T> void Turn(const T* x, Index stride, size_t rows, size_t width, T scale, T* HWY_RESTRICT panels) {
   for (size_t j = 0; j < rows; j += 16, panels += 16 * width) {

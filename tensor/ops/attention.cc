@@ -20,6 +20,7 @@ template <class T> struct Head {
   std::size_t queries, keys, dk, dv;
   T scale;
   Rows<const T> q, k, v;
+  bool k_by_columns;                       // k holds the rows of kᵀ
   const RowMask* mask;                     // a row each, null: everything
   DropoutKey dropout;
   Index first;                             // element index of P[0, 0]
@@ -146,7 +147,8 @@ template <class T> void AttentionHead(const Head<T>& head, const Rows<T>& output
   T* const turned_k = head.scratch;
   T* const scores = turned_k + padded(S) * head.dk;
   T* const factors = scores + kTileRows * stride;
-  Turn(head.k.data, head.k.stride, S, head.dk, head.scale, turned_k);
+  if (head.k_by_columns) Panels(head.k.data, head.k.stride, S, head.dk, head.scale, turned_k);
+  else Turn(head.k.data, head.k.stride, S, head.dk, head.scale, turned_k);
   for (size_t t = 0; t < head.queries; t += kTileRows) {
     const size_t rows = head.queries - t < kTileRows ? head.queries - t : kTileRows;
     const Span span = SpanOf(head, t, rows);
@@ -308,8 +310,8 @@ template <class T> Rows<T> mutable_rows_of(const Tensor& x, T* data, Index b, In
 
 // Runs f(head, b, h) for all (b, h) in parallel; head.log_sum_exp and scratch are set.
 template <class T, class F>
-void for_heads(const char* op, const Sizes& n, const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options,
-               T* log_sum_exp, Index scratch_size, F&& f) {
+void for_heads(const char* op, const Sizes& n, const Tensor& q, const Tensor& k, bool k_by_columns, const Tensor& v, const Mask& mask,
+               const AttentionOptions& options, T* log_sum_exp, Index scratch_size, F&& f) {
   const MaskRows mask_rows(op, mask, {n.B, n.H, n.T, n.S});
   const DropoutKey dropout(op, options.dropout, options.key);
   const auto scale = T(scale_of(options, n.dk));
@@ -325,7 +327,7 @@ void for_heads(const char* op, const Sizes& n, const Tensor& q, const Tensor& k,
           masks[std::size_t(t)] = row.nothing() ? RowMask{0, 0} : row;
         }
       f(Head<T>{std::size_t(n.T), std::size_t(n.S), std::size_t(n.dk), std::size_t(n.dv), scale, rows_of<T>(q, b, h), rows_of<T>(k, b, h),
-                rows_of<T>(v, b, h), masks.empty() ? nullptr : masks.data(), dropout, i * n.T * n.S, log_sum_exp + i * n.T,
+                rows_of<T>(v, b, h), k_by_columns, masks.empty() ? nullptr : masks.data(), dropout, i * n.T * n.S, log_sum_exp + i * n.T,
                 scratch}, b, h);
     }
   });
@@ -341,13 +343,14 @@ AttentionOutput scaled_dot_product_attention(const Tensor& q, const Tensor& k, c
   const char* op = "scaled_dot_product_attention";
   const Sizes n = check_inputs(op, q, k, v);
   return visit_float(q.dtype(), op, [&]<class T>() {
-    const Tensor qs = with_dense_rows(q), ks = with_dense_rows(k), vs = with_dense_rows(v);
+    const bool k_by_columns = n.dk > 1 && k.strides()[2] == 1 && k.strides()[3] != 1;
+    const Tensor qs = with_dense_rows(q), ks = k_by_columns ? transpose(k) : with_dense_rows(k), vs = with_dense_rows(v);
     AttentionOutput out{transpose(empty({n.B, n.T, n.H, n.dv}, q.dtype()), 1, 2), empty({n.B, n.H, n.T}, q.dtype()), {}};
     if (options.weights) out.weights = empty({n.B, n.H, n.T, n.S}, q.dtype());
     T* const output = out.output.mutable_data<T>();
     T* const weights = options.weights ? out.weights.mutable_data<T>() : nullptr;
     const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(AttentionF32), &HWY_DYNAMIC_DISPATCH(AttentionF64));
-    for_heads<T>(op, n, qs, ks, vs, mask, options, out.log_sum_exp.mutable_data<T>(),
+    for_heads<T>(op, n, qs, ks, k_by_columns, vs, mask, options, out.log_sum_exp.mutable_data<T>(),
                  padded_size(n.S) * n.dk + scores_size(n.S) + factors_size(n.S, options.dropout), [&](const Head<T>& head, Index b, Index h) {
                    kernel(head, mutable_rows_of(out.output, output, b, h), weights ? weights + (b * n.H + h) * n.T * n.S : nullptr);
                  });
@@ -378,7 +381,7 @@ void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const T
       if (to.wanted(i)) data[i] = to.tensor(i).template mutable_data<T>();
     const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(AttentionGradF32), &HWY_DYNAMIC_DISPATCH(AttentionGradF64));
     const Index scratch = padded_size(n.S) * (n.dk + n.dv) + 2 * scores_size(n.S) + factors_size(n.S, options.dropout);
-    for_heads<T>(op, n, qs, ks, vs, mask, options, const_cast<T*>(lse.data<T>()), scratch, [&](const Head<T>& head, Index b, Index h) {
+    for_heads<T>(op, n, qs, ks, false, vs, mask, options, const_cast<T*>(lse.data<T>()), scratch, [&](const Head<T>& head, Index b, Index h) {
       const auto rows = [&](std::size_t i) { return to.wanted(i) ? mutable_rows_of(to.tensor(i), data[i], b, h) : Rows<T>{nullptr, 0}; };
       kernel(head, HeadGrad<T>{rows_of<T>(outputs, b, h), rows_of<T>(doutputs, b, h), rows(0), rows(1), rows(2), to.add(0), to.add(1), to.add(2)});
     });

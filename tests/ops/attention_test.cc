@@ -157,15 +157,19 @@ TEST_CASE("attention: what the mask hides may hold anything") {
   CHECK(equal_bits(o[0][1][4], scaled_dot_product_attention(q, k, v).output[0][1][4]));
 }
 
-TEST_CASE("attention: step by step, alone or in a batch, with longer padding: the same bits") {
+TEST_CASE("attention: step by step, alone or in a batch, with longer padding, keys by rows or by columns: the same bits") {
   const Index B = 3, H = 2, T = 37, d = 20;
   for (DType dtype : {DType::f32, DType::f64}) {
     const Tensor q = draw(1, {B, H, T, d}, dtype), k = draw(2, {B, H, T, d}, dtype), v = draw(3, {B, H, T, d}, dtype);
+    const Tensor k_by_columns = transpose(transpose(k).clone());
     for_every_target([&] {
       const AttentionOutput all = scaled_dot_product_attention(q, k, v, Mask::causal(), {.weights = true});
+      CHECK(equal_bits(scaled_dot_product_attention(q, k_by_columns, v, Mask::causal()).output, all.output));
       for (Index t = 0; t < T; ++t) {                       // a cache of t + 1 positions
         const AttentionOutput one = scaled_dot_product_attention(slice(q, 2, t, t + 1), slice(k, 2, 0, t + 1), slice(v, 2, 0, t + 1));
+        const Tensor by_columns = scaled_dot_product_attention(slice(q, 2, t, t + 1), slice(k_by_columns, 2, 0, t + 1), slice(v, 2, 0, t + 1)).output;
         REQUIRE(equal_bits(one.output, slice(all.output, 2, t, t + 1)));
+        REQUIRE(equal_bits(by_columns, one.output));
         REQUIRE(equal_bits(one.log_sum_exp, slice(all.log_sum_exp, 2, t, t + 1)));
       }
       const Mask lengths = Mask::lengths(tensor({37, 20, 5}, DType::i32));
