@@ -196,9 +196,9 @@ class Searcher {
       best.insert(std::upper_bound(best.begin(), best.end(), c, better), c);
     };
     T threshold = -std::numeric_limits<T>::infinity();
-    for (std::int32_t word = 0; word < V; ++word) {
-      if (!(row[word] > threshold)) continue;      // an equal value with a higher id is never better
-      consider(word);
+    const std::span words(row, std::size_t(V));
+    for (Index word = -1; (word = first_above(words, word + 1, threshold)) < V;) {   // an equal value with a higher id is never better
+      consider(std::int32_t(word));
       if (best.size() == wanted) threshold = row[best.back().word];
     }
     candidates.insert(candidates.end(), best.begin(), best.end());

@@ -73,6 +73,21 @@ double SquaresF32(const float* x, size_t n) {
   return lanes.Fold();
 }
 
+// First j with x_j > threshold, n if there is none
+template <class T> size_t FirstAbove(const T* x, size_t n, T threshold) {
+  const hn::ScalableTag<T> d;
+  const size_t N = hn::Lanes(d);
+  const auto above = [&](size_t j) HWY_ATTR { return hn::Gt(hn::LoadU(d, x + j), hn::Set(d, threshold)); };
+  size_t j = 0;
+  while (j + 4 * N <= n && hn::AllFalse(d, hn::Or(hn::Or(above(j), above(j + N)), hn::Or(above(j + 2 * N), above(j + 3 * N))))) j += 4 * N;
+  for (; j + N <= n; j += N)
+    if (const auto lane = hn::FindFirstTrue(d, above(j)); lane >= 0) return j + size_t(lane);
+  while (j < n && !(x[j] > threshold)) ++j;
+  return j;
+}
+size_t FirstAboveF32(const float* x, size_t n, float threshold) { return FirstAbove(x, n, threshold); }
+size_t FirstAboveF64(const double* x, size_t n, double threshold) { return FirstAbove(x, n, threshold); }
+
 }  // namespace
 }  // namespace heed::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -95,6 +110,8 @@ namespace heed {
 HWY_EXPORT(PickF32);
 HWY_EXPORT(PickF64);
 HWY_EXPORT(SquaresF32);
+HWY_EXPORT(FirstAboveF32);
+HWY_EXPORT(FirstAboveF64);
 
 namespace {
 
@@ -659,6 +676,13 @@ Tensor arg_extremum(std::string_view name, const Tensor& x, int dim, bool keepdi
 
 Tensor argmax(const Tensor& x, int dim, bool keepdim) { return arg_extremum("argmax", x, dim, keepdim, true); }
 Tensor argmin(const Tensor& x, int dim, bool keepdim) { return arg_extremum("argmin", x, dim, keepdim, false); }
+
+Index first_above(std::span<const float> x, Index from, float threshold) {
+  return from + Index(HWY_DYNAMIC_DISPATCH(FirstAboveF32)(x.data() + from, x.size() - std::size_t(from), threshold));
+}
+Index first_above(std::span<const double> x, Index from, double threshold) {
+  return from + Index(HWY_DYNAMIC_DISPATCH(FirstAboveF64)(x.data() + from, x.size() - std::size_t(from), threshold));
+}
 
 // ---- questions ---------------------------------------------------------------------------------------------------------
 

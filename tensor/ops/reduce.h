@@ -3,6 +3,8 @@
 // Order of additions, from the shape alone: where the last axis is reduced, chunks of 4096 elements of each result's sequence, 16
 // virtual lanes in a chunk; otherwise chunks of 128 along the reduced axes; the chunks' results in order, in double.
 #pragma once
+#include <span>
+
 #include "tensor/into.h"
 
 namespace heed {
@@ -42,6 +44,9 @@ double sum_of_squares(const Tensor& x);   // in double, chunks of 4096
 // Position of the largest / smallest along dim -> i64; ties: the lowest index; NaN: the first NaN. Any dtype but bf16.
 Tensor argmax(const Tensor& x, int dim = -1, bool keepdim = false);
 Tensor argmin(const Tensor& x, int dim = -1, bool keepdim = false);
+// First position in [from, n] with x > threshold, from <= n = x.size(); n if there is none.
+Index first_above(std::span<const float> x, Index from, float threshold);
+Index first_above(std::span<const double> x, Index from, double threshold);
 
 // Is some / every element not 0? Any dtype; -> u8
 Tensor any_true(const Tensor& x, const Dims& dims, bool keepdim = false);

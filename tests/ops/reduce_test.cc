@@ -186,6 +186,27 @@ TEST_CASE("reduce: integers, questions, cumsum, argmax, sum_to") {
   CHECK(doubles(out) == std::vector<double>(3, 9));
 }
 
+TEST_CASE("reduce: the first element above a threshold, from anywhere, ties and NaN not, on every target") {
+  for_every_target([] {
+    for (Index n : {0, 1, 7, 64, 65, 300}) {
+      std::vector<float> x(std::size_t(n), 1.0f);
+      for (Index at = 0; at < n; at += 1 + n / 20) {
+        x[std::size_t(at)] = 2;
+        x[0] = at > 0 ? NAN : 2;
+        const std::vector<double> wide(x.begin(), x.end());
+        for (Index from : {Index(0), at / 2, at, at + 1}) {
+          const Index expected = from <= at ? at : n;
+          CHECK(first_above(std::span<const float>(x), from, 1) == expected);
+          CHECK(first_above(std::span<const double>(wide), from, 1) == expected);
+        }
+        CHECK(first_above(std::span<const float>(x), 0, 2) == n);
+        x[std::size_t(at)] = 1;
+      }
+      CHECK(first_above(std::span<const float>(x), n, 0) == n);
+    }
+  });
+}
+
 TEST_CASE("reduce: dims out of range or named twice") {
   CHECK_THROWS_WITH_AS(sum(zeros({2, 3}), 2), doctest::Contains("sum: dim 2 is not in [-2, 2): shape [2, 3]"), IndexError);
   CHECK_THROWS_WITH_AS(sum(zeros({2, 3}), {1, -1}), doctest::Contains("dim -1 appears twice"), IndexError);
