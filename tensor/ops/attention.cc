@@ -21,6 +21,7 @@ template <class T> struct Head {
   T scale;
   Rows<const T> q, k, v;
   bool k_by_columns;                       // k holds the rows of kᵀ
+  const T *next_k, *next_v;                // of the head that comes next, null: none
   const RowMask* mask;                     // a row each, null: everything
   DropoutKey dropout;
   Index first;                             // element index of P[0, 0]
@@ -35,6 +36,7 @@ template <class T> struct HeadGrad {
 };
 
 constexpr std::size_t kTileRows = 16;      // query rows whose scores are held at once
+constexpr std::size_t kFewQueries = 8;     // at most so many wait for memory more than they compute
 
 inline std::size_t padded(std::size_t n) { return (n + 15) / 16 * 16; }
 inline std::size_t row_stride(std::size_t keys) { return padded(keys) + 16; }          // of the scores; never a power of two
@@ -140,6 +142,16 @@ template <class T> HWY_INLINE size_t FactorsOf(const Head<T>& head, size_t t, si
   return stride;
 }
 
+// Fetches keys and values of the next head: the hardware does not see the way from one to the other.
+template <class T> HWY_INLINE void FetchNext(const Head<T>& head) {
+  constexpr size_t kLine = 64 / sizeof(T);
+  const size_t rows = head.k_by_columns ? head.dk : head.keys, width = head.k_by_columns ? head.keys : head.dk;
+  for (size_t s = 0; s < rows; ++s)
+    for (size_t j = 0; j < width; j += kLine) __builtin_prefetch(head.next_k + Index(s) * head.k.stride + j);
+  for (size_t s = 0; s < head.keys; ++s)
+    for (size_t j = 0; j < head.dv; j += kLine) __builtin_prefetch(head.next_v + Index(s) * head.v.stride + j);
+}
+
 // ---- one head -------------------------------------------------------------------------------------------------------------
 
 template <class T> void AttentionHead(const Head<T>& head, const Rows<T>& output, T* weights) {
@@ -154,6 +166,7 @@ template <class T> void AttentionHead(const Head<T>& head, const Rows<T>& output
     const Span span = SpanOf(head, t, rows);
     const Right<T> keys{turned_k, 16, Index(16 * head.dk), span.end};
     Product(head.q[t], head.q.stride, 1, keys, span.begin, rows, head.dk, scores, Index(stride), false);
+    if (head.queries <= kFewQueries && head.next_k) FetchNext(head);
     SoftmaxOfScores(head, t, rows, span, scores, head.log_sum_exp + t);
     for (size_t i = 0; weights && i < rows; ++i) {
       T* const to = weights + (t + i) * S;
@@ -326,8 +339,9 @@ void for_heads(const char* op, const Sizes& n, const Tensor& q, const Tensor& k,
           const RowMask row = mask_rows(i * n.T + t);
           masks[std::size_t(t)] = row.nothing() ? RowMask{0, 0} : row;
         }
+      const auto next = [&](const Tensor& x) { return i + 1 < end ? rows_of<T>(x, (i + 1) / n.H, (i + 1) % n.H).data : nullptr; };
       f(Head<T>{std::size_t(n.T), std::size_t(n.S), std::size_t(n.dk), std::size_t(n.dv), scale, rows_of<T>(q, b, h), rows_of<T>(k, b, h),
-                rows_of<T>(v, b, h), k_by_columns, masks.empty() ? nullptr : masks.data(), dropout, i * n.T * n.S, log_sum_exp + i * n.T,
+                rows_of<T>(v, b, h), k_by_columns, next(k), next(v), masks.empty() ? nullptr : masks.data(), dropout, i * n.T * n.S, log_sum_exp + i * n.T,
                 scratch}, b, h);
     }
   });
