@@ -1,23 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decoding speed of Transformers with random weights, the sizes and lengths of ../shared/peers/ct2_decode.py: sources and results of 24
-// words.   decode_bench [--threads N] [--seconds S] [case ...]
-#include <algorithm>
-#include <chrono>
-#include <cstdlib>
-#include <cstring>
-#include <vector>
+// Search by Transformers with random weights: sources and results of 24 words, the sizes of the peer's script.
+//   decode_bench [--threads N] [--seconds S] [--beam K ...] [--batch B ...] [--json] [case ...]
+#include <CLI/CLI.hpp>
+#include <optional>
 
 #include "models/search.h"
 #include "models/transformer.h"
 #include "tensor/context.h"
 #include "tensor/format.h"
-#include "tensor/random.h"
+#include "tensor/json.h"
+#include "tests/bench/measure.h"
 
 using namespace heed;
 
 namespace {
-
-constexpr Index kLength = 24;
 
 struct Case {
   const char* name;
@@ -25,30 +21,41 @@ struct Case {
 };
 constexpr Case kCases[] = {{"small", 4000, 256, 1024, 3}, {"base", 8000, 512, 2048, 6}, {"base32k", 32000, 512, 2048, 6}};
 
-double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+struct Options {
+  std::vector<Index> beams{1, 4}, batches{32, 1};
+  Index length = 24;
+  double seconds = 5;
+  bool json = false;
+};
 
-void run(const Case& c, double seconds) {
+void run(const Case& c, const Options& options) {
   Parameters parameters(Seed{0});
   const TranslationModel model(parameters.root(), {.source_vocabulary = c.vocabulary,
                                                    .target_vocabulary = c.vocabulary,
                                                    .core = {.width = c.width, .heads = 8, .feed_forward = c.inner, .encoder_layers = c.layers, .decoder_layers = c.layers}});
   Random random(Key(Seed{1}));
-  std::vector<std::vector<std::int32_t>> sentences(64);
+  std::vector<std::vector<std::int32_t>> sentences(std::size_t(std::max<Index>(64, *std::max_element(options.batches.begin(), options.batches.end()))));
   for (auto& sentence : sentences)
-    for (Index i = 0; i < kLength; ++i) sentence.push_back(4 + std::int32_t(random.uniform() * double(c.vocabulary - 4)));
-  for (const Index batch : {32, 1})
-    for (const Index beam : {1, 4}) {
+    for (Index i = 0; i < options.length; ++i) sentence.push_back(4 + std::int32_t(random.uniform() * double(c.vocabulary - 4)));
+  // Weights that one step of the decoder reads; keys and values of the source are there already.
+  const double weights = double(c.layers * (6 * c.width * c.width + 2 * c.width * c.inner) + c.width * c.vocabulary);
+  for (const Index batch : options.batches)
+    for (const Index beam : options.beams) {
       const std::span sources(sentences.data(), batch > 1 ? sentences.size() : 4);
-      const SearchOptions options{.beam = beam, .max_length = kLength, .min_length = kLength + 1, .forbid_unk = true, .batch = batch};
-      search(model, sources, options);
+      const SearchOptions how{.beam = beam, .max_length = options.length, .min_length = options.length + 1, .forbid_unk = true, .batch = batch};
+      search(model, sources, how);
       std::vector<double> times;
-      for (const double begin = seconds_now(); seconds_now() - begin < seconds / 4 || times.size() < 2;) {
-        const double start = seconds_now();
-        search(model, sources, options);
-        times.push_back(seconds_now() - start);
+      for (const double begin = bench::seconds_now(); bench::seconds_now() - begin < options.seconds || times.size() < 2;) {
+        const double start = bench::seconds_now();
+        search(model, sources, how);
+        times.push_back(bench::seconds_now() - start);
       }
-      std::sort(times.begin(), times.end());
-      fmt::print("{:8} beam {} batch {:2}: {:9.0f} target tokens/s\n", c.name, beam, batch, double(Index(sources.size()) * kLength) / times[times.size() / 2]);
+      const double tokens = double(Index(sources.size()) * options.length) / bench::median(times);
+      if (options.json) {
+        fmt::print("{}\n", json_text({{"case", c.name}, {"beam", beam}, {"batch", batch}, {"tokens_a_second", tokens}, {"weights", weights}, {"peak_mib", bench::memory().peak}}));
+      } else {
+        fmt::print("{:8} beam {} batch {:2}: {:9.0f} target tokens/s\n", c.name, beam, batch, tokens);
+      }
       std::fflush(stdout);
     }
 }
@@ -56,14 +63,26 @@ void run(const Case& c, double seconds) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  double seconds = 5;
-  std::vector<const char*> names;
-  for (int i = 1; i < argc; ++i) {
-    if (!std::strcmp(argv[i], "--threads") && i + 1 < argc) set_threads(std::atoi(argv[++i]));
-    else if (!std::strcmp(argv[i], "--seconds") && i + 1 < argc) seconds = std::atof(argv[++i]);
-    else names.push_back(argv[i]);
+  CLI::App app("Speed of search.");
+  Options options;
+  std::vector<std::string> names;
+  std::optional<int> count;
+  app.add_option("case", names, "small base base32k; all if none is named")->check(CLI::IsMember({"small", "base", "base32k"}));
+  app.add_option("--threads", count)->check(CLI::Range(1, 1024));
+  app.add_option("--seconds", options.seconds, "each; at least 2 times")->check(CLI::NonNegativeNumber);
+  app.add_option("--beam", options.beams)->delimiter(',')->check(CLI::PositiveNumber);
+  app.add_option("--batch", options.batches)->delimiter(',')->check(CLI::PositiveNumber);
+  app.add_option("--length", options.length, "words of a source and of its translation")->check(CLI::Range(1, 1000));
+  app.add_flag("--json", options.json, "a line of JSON each");
+  CLI11_PARSE(app, argc, argv);
+
+  try {
+    if (count) set_threads(*count);
+    if (!options.json) fmt::print("heed {}\n", describe_context());
+    for (const Case& c : kCases)
+      if (names.empty() || std::find(names.begin(), names.end(), c.name) != names.end()) run(c, options);
+  } catch (const Error& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 2;
   }
-  fmt::print("heed {}\n", describe_context());
-  for (const Case& c : kCases)
-    if (names.empty() || std::any_of(names.begin(), names.end(), [&](const char* name) { return !std::strcmp(name, c.name); })) run(c, seconds);
 }

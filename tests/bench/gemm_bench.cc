@@ -1,37 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products of the models, in GF/s and as a share of the multiply-add peak measured before, beside any libraries that
-// export the Fortran sgemm_. In turns on one thread (a peer's idle threads would spin on the second core):
+// export the Fortran sgemm_ or oneDNN's dnnl_sgemm; "cold" operands come from beyond the last cache. No packing outside the timing.
+// In turns on one thread (a peer's idle threads would spin on the second core):
 //   HEED_THREADS=1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 HEED_BLAS=libopenblas.so.0:/.../libtorch_cpu.so gemm_bench
 //     --benchmark_enable_random_interleaving=true --benchmark_repetitions=9 --benchmark_report_aggregates_only=true
 #include <benchmark/benchmark.h>
-
-#define HWY_TARGET_INCLUDE "tests/bench/gemm_bench.cc"
-#include "tensor/simd-inl.h"
-
-HWY_BEFORE_NAMESPACE();
-namespace heed::HWY_NAMESPACE {
-namespace {
-
-// 12 chains of multiply-adds, `rounds` long; returns the number of operations.
-double MultiplyAdds(int rounds) {
-  const hn::ScalableTag<float> d;
-  hn::Vec<decltype(d)> x[12];
-  const auto a = hn::Set(d, 0.999f), b = hn::Set(d, 0.001f);
-  HWY_UNROLL(12) for (int i = 0; i < 12; ++i) x[i] = hn::Set(d, float(i));
-  for (int round = 0; round < rounds; ++round) HWY_UNROLL(12) for (int i = 0; i < 12; ++i) x[i] = hn::MulAdd(x[i], a, b);
-  HWY_UNROLL(12) for (int i = 0; i < 12; ++i) benchmark::DoNotOptimize(x[i]);
-  return 2.0 * 12 * double(hn::Lanes(d)) * rounds;
-}
-
-}  // namespace
-}  // namespace heed::HWY_NAMESPACE
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
 #include <dlfcn.h>
 
-#include <chrono>
 #include <cstdlib>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -39,23 +17,13 @@ HWY_AFTER_NAMESPACE();
 #include "tensor/ops/matmul.h"
 #include "tensor/ops/random.h"
 #include "tensor/ops/view.h"
+#include "tests/bench/roofline.h"
 
-namespace heed {
-HWY_EXPORT(MultiplyAdds);
+using namespace heed;
 
 namespace {
 
 double peak = 0;  // operations a second of all threads
-
-double measure_peak() {
-  double best = 0;
-  for (int i = 0; i < 200; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    const double operations = HWY_DYNAMIC_DISPATCH(MultiplyAdds)(20000);
-    best = std::max(best, operations / std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  }
-  return best * threads();
-}
 
 // c [m, n]:  n: a [m, k] b [k, n];  t: b as weight [n, k];  d: a as [k, m], a weight gradient
 struct Shape3 {
@@ -72,64 +40,82 @@ const Shape3 shapes[] = {
     {32, 512, 512, 't'},    {4, 4000, 256, 'n'},    {64, 512, 512, 'n'},    {16, 16, 64, 't'},      {64, 64, 64, 'n'},
 };
 
-struct Operands {
-  Tensor a, b, c;
-  explicit Operands(const Shape3& s)
-      : a(normal(Key(Seed{1}), s.layout == 'd' ? Shape{s.k, s.m} : Shape{s.m, s.k})),
-        b(normal(Key(Seed{2}), s.layout == 't' ? Shape{s.n, s.k} : Shape{s.k, s.n})),
-        c(zeros({s.m, s.n})) {}
-};
+struct Operands { Tensor a, b, c; };
 
-void report(benchmark::State& state, const Shape3& s) {
+Operands random_operands(const Shape3& s) {
+  return {normal(Key(Seed{1}), s.layout == 'd' ? Shape{s.k, s.m} : Shape{s.m, s.k}), normal(Key(Seed{2}), s.layout == 't' ? Shape{s.n, s.k} : Shape{s.k, s.n}),
+          zeros({s.m, s.n})};
+}
+
+constexpr double kBeyondCaches = 128 << 20;   // bytes of operands in turns; a guest has this much of no L3
+
+using Product = std::function<void(const Operands& x, const Shape3& s)>;
+
+void measure(benchmark::State& state, const Product& product, const Shape3& s, bool cold) {
+  const double bytes = 4.0 * double(s.m * s.k + s.k * s.n + s.m * s.n);
+  std::vector<Operands> operands{random_operands(s)};
+  for (double held = bytes; cold && held < kBeyondCaches; held += bytes) operands.push_back({operands[0].a.clone(), operands[0].b.clone(), operands[0].c.clone()});
+  std::size_t next = 0;
+  for (auto _ : state) {
+    product(operands[next], s);
+    next = next + 1 < operands.size() ? next + 1 : 0;
+  }
   const double operations = 2.0 * double(s.m) * double(s.n) * double(s.k);
+  state.counters["flop"] = operations;
+  state.counters["bytes"] = bytes;
   state.counters["GF/s"] = benchmark::Counter(operations * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
   state.counters["of_peak"] = benchmark::Counter(operations / peak, benchmark::Counter::kIsIterationInvariantRate);
 }
 
-void heed_product(benchmark::State& state, const Shape3& s) {
-  const Operands x(s);
-  const Tensor a = s.layout == 'd' ? transpose(x.a) : x.a, b = s.layout == 't' ? transpose(x.b) : x.b;
-  for (auto _ : state) matmul(a, b, {x.c});
-  report(state, s);
+void heed_product(const Operands& x, const Shape3& s) {
+  matmul(s.layout == 'd' ? transpose(x.a) : x.a, s.layout == 't' ? transpose(x.b) : x.b, {x.c});
 }
 
 using Sgemm = void (*)(const char*, const char*, const int*, const int*, const int*, const float*, const float*, const int*,
                        const float*, const int*, const float*, float*, const int*);
+using DnnlSgemm = int (*)(char, char, long, long, long, float, const float*, long, const float*, long, float, float*, long);
 
 // By columns, so cᵀ = bᵀ aᵀ.
-void peer_product(benchmark::State& state, Sgemm sgemm, const Shape3& s) {
-  const Operands x(s);
-  const int m = int(s.m), n = int(s.n), k = int(s.k), ldb = s.layout == 't' ? k : n, lda = s.layout == 'd' ? m : k;
-  const float one = 1, zero = 0;
-  for (auto _ : state)
-    sgemm(s.layout == 't' ? "T" : "N", s.layout == 'd' ? "T" : "N", &n, &m, &k, &one, x.b.data<float>(), &ldb,
-          x.a.data<float>(), &lda, &zero, x.c.mutable_data<float>(), &n);
-  report(state, s);
+Product by_columns(Sgemm sgemm) {
+  return [=](const Operands& x, const Shape3& s) {
+    const int m = int(s.m), n = int(s.n), k = int(s.k), ldb = s.layout == 't' ? k : n, lda = s.layout == 'd' ? m : k;
+    const float one = 1, zero = 0;
+    Tensor c = x.c;
+    sgemm(s.layout == 't' ? "T" : "N", s.layout == 'd' ? "T" : "N", &n, &m, &k, &one, x.b.data<float>(), &ldb, x.a.data<float>(), &lda, &zero,
+          c.mutable_data<float>(), &n);
+  };
+}
+
+Product by_rows(DnnlSgemm sgemm) {
+  return [=](const Operands& x, const Shape3& s) {
+    Tensor c = x.c;
+    sgemm(s.layout == 'd' ? 'T' : 'N', s.layout == 't' ? 'T' : 'N', s.m, s.n, s.k, 1, x.a.data<float>(), s.layout == 'd' ? s.m : s.k, x.b.data<float>(),
+          s.layout == 't' ? s.k : s.n, 0, c.mutable_data<float>(), s.n);
+  };
 }
 
 }  // namespace
-}  // namespace heed
 
 int main(int argc, char** argv) {
-  using namespace heed;
   benchmark::Initialize(&argc, argv);
-  peak = measure_peak();
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
+  peak = bench::multiply_add_peak(threads());
   benchmark::AddCustomContext("machine", describe_context());
   benchmark::AddCustomContext("multiply-add peak", std::to_string(peak * 1e-9) + " GF/s");
-  std::vector<std::pair<std::string, Sgemm>> peers;
+  std::vector<std::pair<std::string, Product>> sides{{"heed", heed_product}};
   for (std::string rest = std::getenv("HEED_BLAS") ? std::getenv("HEED_BLAS") : ""; !rest.empty();) {
-    const std::string path = rest.substr(0, rest.find(':'));
+    const std::string path = rest.substr(0, rest.find(':')), name = path.substr(path.rfind('/') + 1);
     rest.erase(0, path.size() + 1);
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (void* symbol = library ? dlsym(library, "sgemm_") : nullptr)
-      peers.emplace_back(path.substr(path.rfind('/') + 1), reinterpret_cast<Sgemm>(symbol));
+    if (void* columns = library ? dlsym(library, "sgemm_") : nullptr) sides.emplace_back(name, by_columns(reinterpret_cast<Sgemm>(columns)));
+    else if (void* rows = library ? dlsym(library, "dnnl_sgemm") : nullptr) sides.emplace_back(name, by_rows(reinterpret_cast<DnnlSgemm>(rows)));
+    else std::fprintf(stderr, "%s: %s\n", path.c_str(), library ? "exports neither sgemm_ nor dnnl_sgemm" : dlerror());
   }
-  for (const Shape3& s : shapes) {
-    const std::string name = std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k) + s.layout;
-    benchmark::RegisterBenchmark((name + "/heed").c_str(), heed_product, s)->UseRealTime();
-    for (const auto& [peer, sgemm] : peers)
-      benchmark::RegisterBenchmark((name + "/" + peer).c_str(), peer_product, sgemm, s)->UseRealTime();
-  }
+  for (const Shape3& s : shapes)
+    for (const auto& [side, product] : sides)
+      for (const bool cold : {false, true}) {
+        const std::string name = std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k) + s.layout + (cold ? "/cold/" : "/hot/") + side;
+        benchmark::RegisterBenchmark(name.c_str(), measure, product, s, cold)->UseRealTime();
+      }
   benchmark::RunSpecifiedBenchmarks();
 }
-#endif

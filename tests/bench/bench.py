@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Heed beside its peers, in turns on the same processors, and beside the machine's own limits; run.sh builds and calls it.
+
+Every program runs alone, in a process of its own. A round runs each side once, every round in another order; ratios are formed within
+a round, because a machine's speed drifts. The machine's limits are measured before and after: where they moved, the run is unsteady.
+"""
+import argparse, json, os, pathlib, re, shutil, statistics, subprocess, sys, time
+
+import report
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+SECTIONS = ["kernels", "training", "decoding", "memory", "growth"]
+TRAINING = ["tiny", "small", "base", "bahdanau", "luong"]
+DECODING = ["small", "base", "base32k"]
+GROWTH = {  # of the case small
+    "tokens": ("--batch", [8, 16, 32, 64, 128]),
+    "width": ("--width", [64, 128, 256, 512]),
+    "length": (("--source", "--target"), [8, 16, 32, 64, 128]),
+    "vocabulary": ("--vocabulary", [1000, 4000, 16000, 64000]),
+    "layers": ("--layers", [1, 2, 4, 8]),
+}
+
+
+class Failed(Exception): pass
+
+
+def execute(command, **environment):
+    out = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | environment)
+    if out.returncode:
+        said = (out.stderr.strip() or out.stdout.strip() or "nothing said").splitlines()[-1]
+        raise Failed(f"{' '.join(map(str, command))}: exit {out.returncode}: {said}")
+    return out.stdout
+
+
+class Machine:
+    """The limits of this run: peak in flop/s, bandwidth of the level that holds a working set."""
+
+    def __init__(self, limits, threads):
+        self.limits, self.threads = limits, str(threads)
+        self.peak = limits["peak"][limits["isa"]][self.threads] * 1e9
+
+    def bandwidth(self, level, way="read"): return self.limits["bandwidth"][level][self.threads][way] * 1e9
+
+    def level(self, held):  # measured within half of a cache
+        levels = self.limits["bandwidth"]
+        for name in ("L1", "L2", "L3"):
+            if name in levels and held <= 2 * levels[name][self.threads]["bytes_a_thread"] * int(self.threads): return name
+        return "DRAM"
+
+    def seconds(self, flop, moved, level): return max(flop / self.peak, moved / self.bandwidth(level))
+
+
+class Run:
+    def __init__(self, options):
+        self.o, self.rows, self.notes, self.curves = options, [], [], []
+        self.programs = TOP / options.build / "tests" / "bench"
+        self.heed = lambda name, *more: [self.programs / f"{name}_bench", "--threads", options.threads, *more]
+        self.peers = self.find_peers() if options.peers else {}
+        self.broken = set()
+
+    def note(self, text):
+        if text not in self.notes:
+            self.notes.append(text)
+            print(f"note: {text}", file=sys.stderr, flush=True)
+
+    # ---- peers
+    def find_peers(self):
+        found = {}
+        for module in ("torch", "jax", "optax", "ctranslate2"):
+            try: found[module] = execute([self.o.peers, "-c", f"import {module}; print({module}.__version__)"]).strip().splitlines()[-1]
+            except Failed as failed: self.note(f"no {module}: {failed}")
+        return found
+
+    def script(self, name):
+        path = self.o.scripts / name
+        if path.exists(): return path
+        self.note(f"no peer: the script {path} is missing")
+
+    def libraries(self):  # of matrix products
+        names = {}
+        known = execute(["/sbin/ldconfig", "-p"]) if os.path.exists("/sbin/ldconfig") else ""
+        for label, file in (("OpenBLAS", "libopenblas.so.0"), ("oneDNN", "libdnnl.so"), ("BLIS", "libblis.so")):
+            if match := re.search(rf"=> (\S*{re.escape(file)}\S*)", known): names[label] = match.group(1)
+        if "torch" in self.peers:
+            path = execute([self.o.peers, "-c", "import os, torch; print(os.path.join(os.path.dirname(torch.__file__), 'lib', 'libtorch_cpu.so'))"]).strip()
+            if os.path.exists(path): names["MKL in PyTorch"] = path
+        return names
+
+    def training_peers(self, case, seconds):
+        line = re.compile(rf"^{case}\s+params\s+([\d.]+)\s*M\s+step\s+([\d.]+) ms\s+tokens/s\s+(\d+).*peak RSS\s+(\d+) MiB", re.M)
+
+        def call(script, *more):
+            command = [self.o.peers, script, case, "--seconds", seconds, *more]
+            def measure():
+                start = time.monotonic()
+                match = line.search(execute(command))
+                if not match: raise Failed(f"{' '.join(map(str, command))}: no line of {case}")
+                step, tokens, memory = (float(match.group(i)) for i in (2, 3, 4))
+                return {"tokens": tokens, "peak_mib": memory, "step": step / 1e3, "wall": time.monotonic() - start}
+            return measure
+
+        sides = {}
+        if "torch" in self.peers and (script := self.script("torch_train.py")):
+            sides["PyTorch"] = call(script, "--threads", self.o.threads)
+            sides["PyTorch compiled"] = call(script, "--threads", self.o.threads, "--compile")
+        if {"jax", "optax"} <= self.peers.keys() and case != "luong" and (script := self.script("jax_train.py")):
+            sides["JAX"] = call(script)
+        return {k: v for k, v in sides.items() if k not in self.o.skip}
+
+    # ---- turns and rows
+    def turns(self, sides):
+        """What every side measured in every round; a peer that fails is left out from then on, Heed must not fail."""
+        seen = {name: [] for name in sides if name not in self.broken}
+        for r in range(self.o.rounds):
+            order = list(seen)
+            for name in order[r % len(order):] + order[:r % len(order)]:
+                try: seen[name].append(sides[name]())
+                except Failed as failed:
+                    if name == "Heed": raise
+                    self.note(f"no {name}: {failed}")
+                    self.broken.add(name)
+                    del seen[name]
+        return seen
+
+    def row(self, section, name, unit, values, limit=None, smaller=False):
+        """values: {side: one number a round}; limit: what the machine allows, in the same unit."""
+        heed = statistics.median(values["Heed"])
+        row = {"section": section, "name": name, "unit": unit, "value": heed, "smaller_is_better": smaller,
+               "values": values, "limit": limit, "share_of_limit": limit and (limit / heed if smaller else heed / limit)}
+        peers = {k: v for k, v in values.items() if k != "Heed" and len(v) == len(values["Heed"])}
+        if peers:
+            best = (min if smaller else max)(peers, key=lambda k: statistics.median(peers[k]))
+            rounds = zip(values["Heed"], *peers.values())
+            ratios = [min(p) / h if smaller else h / max(p) for h, *p in rounds]
+            cut = statistics.quantiles(ratios, n=10, method="inclusive") if len(ratios) > 1 else ratios * 9
+            row |= {"peer": best, "peer_value": statistics.median(peers[best]), "ratio": statistics.median(ratios), "p10": cut[0], "p90": cut[-1]}
+        self.rows.append(row)
+        print(report.line(row), flush=True)
+
+    # ---- sections
+    def kernels(self):
+        if not (self.programs / "gemm_bench").exists(): return self.note("no kernels: gemm_bench is not built; it needs Google Benchmark")
+        libraries = self.libraries()
+        sides, facts = {}, {}
+
+        def call(label, file):
+            command = [self.programs / "gemm_bench", "--benchmark_format=json", f"--benchmark_min_time={min(0.2, self.o.seconds / 50):g}",
+                       f"--benchmark_filter=({self.o.products})/(hot|cold)/{re.escape(file.name) if file else 'heed'}/real_time$"]
+            environment = {"HEED_BLAS": str(file)} if file else {}
+            def measure():
+                out = execute(command, **environment)
+                found = json.loads(out)["benchmarks"] if out.strip() else []
+                if not found: raise Failed(f"no matrix product is named {self.o.products}" if label == "Heed" else f"{file}: no sgemm found in it")
+                named = {", ".join(b["name"].split("/")[:2]): b for b in found}   # shape/hot/side/real_time
+                facts.update({name: (b["flop"], b["bytes"]) for name, b in named.items()})
+                return {name: b["GF/s"] for name, b in named.items()}
+            return measure
+
+        sides["Heed"] = call("Heed", None)
+        for label, path in libraries.items():
+            if label not in self.o.skip: sides[label] = call(label, pathlib.Path(path))
+        if len(sides) == 1: self.note("no peer for kernels: neither OpenBLAS, oneDNN nor BLIS is installed, nor a PyTorch given")
+        seen = self.turns(sides)
+        for name, (flop, moved) in facts.items():
+            level = "DRAM" if name.endswith("cold") else self.machine.level(moved)
+            values = {side: [r[name] for r in rounds] for side, rounds in seen.items()}
+            self.row("kernels", f"product {name}", "GF/s", values, flop / self.machine.seconds(flop, moved, level) * 1e-9)
+
+    def training(self):
+        for case in self.cases(TRAINING):
+            seen = self.turns({"Heed": self.train(case, "--seconds", self.o.seconds)} | self.training_peers(case, self.o.seconds))
+            first = seen["Heed"][0]
+            step_limit = first["flop_a_step"] / self.machine.peak
+            self.row("training", case, "tokens/s", {k: [x["tokens"] for x in v] for k, v in seen.items()},
+                     first["tokens_a_second"] * first["step_seconds"] / step_limit)
+
+    def decoding(self):
+        peer_script = self.script("ct2_decode.py") if "ctranslate2" in self.peers else None
+        for case in self.cases(DECODING):
+            for beam in (1, 4):
+                for batch in (1, 32):
+                    which = [case, "--beam", beam, "--batch", batch, "--seconds", self.o.seconds]
+                    sides = {"Heed": lambda: json.loads(execute(self.heed("decode", "--json", *which)))}
+                    if peer_script and "CTranslate2" not in self.o.skip:
+                        command = [self.o.peers, TOP / "tests/bench/peer_decode.py", *which, "--threads", self.o.threads, "--script", peer_script, "--models", self.o.out / "models"]
+                        sides["CTranslate2"] = lambda: json.loads(execute(command).splitlines()[-1])
+                    seen = self.turns(sides)
+                    weights, rows = seen["Heed"][0]["weights"], beam * batch
+                    step = self.machine.seconds(2 * weights * rows, 4 * weights, self.machine.level(4 * weights))
+                    self.row("decoding", f"{case}, beam {beam}, batch {batch}", "tokens/s",
+                             {k: [x["tokens_a_second"] for x in v] for k, v in seen.items()}, batch / step)
+
+    def memory(self):
+        page, huge = (self.machine.limits["first_touch_us"][k] * 1e-6 for k in ("4 KiB", "2 MiB"))
+        for case in self.cases(TRAINING):
+            # 3 steps to warm up and 5 that count
+            seen = self.turns({"Heed": self.train(case, "--seconds", 0)} | self.training_peers(case, 0))
+            self.row("memory", f"{case}, peak", "MiB", {k: [x["peak_mib"] for x in v] for k, v in seen.items()}, smaller=True)
+            self.row("memory", f"{case}, a process of 8 steps less their time", "s",
+                     {k: [max(1e-3, x["wall"] - 8 * x["step"]) for x in v] for k, v in seen.items()}, smaller=True)
+            start = [x["first_step_seconds"] - x["step"] - x["touched_huge_mib"] / 2 * huge - (x["touched_mib"] - x["touched_huge_mib"]) * 256 * page
+                     for x in seen["Heed"]]
+            self.row("memory", f"{case}, start to first step, less a step and first touches", "ms", {"Heed": [1e3 * x for x in start]}, smaller=True)
+            steady = self.train(case, "--steps", 50)()
+            for name in ("mallocs", "mmaps", "faults"):
+                self.row("memory", f"{case}, {name} a steady step", "", {"Heed": [steady[f"{name}_a_step"]]}, smaller=True)
+
+    def growth(self):
+        points = {axis: [(value, [x for option in ([options] if isinstance(options, str) else options) for x in (option, value)]) for value in values]
+                  for axis, (options, values) in GROWTH.items()}
+        points["threads"] = [(n, ["--threads", n]) for n in range(1, self.o.threads + 1)] if self.o.threads > 1 else []
+        for axis, settings in points.items():
+            curve = []
+            for value, more in settings:
+                seen = self.train("small", "--seconds", self.o.seconds, *more)()
+                limit = seen["flop_a_step"] / self.machine.peak * (self.o.threads / value if axis == "threads" else 1)
+                curve.append({"at": value, "flop": seen["flop_a_step"], "seconds": seen["step_seconds"], "limit": limit, "peak_mib": seen["peak_mib"]})
+                self.row("growth", f"{axis} {value}", "ms", {"Heed": [1e3 * seen["step_seconds"]]}, 1e3 * limit, smaller=True)
+            if curve: self.curves.append({"axis": axis, "points": curve})
+
+    def cases(self, all_of_them): return [c for c in all_of_them if not self.o.cases or c in self.o.cases]
+
+    def train(self, case, *more):
+        def measure():
+            start = time.monotonic()
+            threads = [] if "--threads" in more else ["--threads", self.o.threads]
+            x = json.loads(execute([self.programs / "train_bench", case, "--json", "--since", start, *threads, *more]))
+            return x | {"wall": time.monotonic() - start, "tokens": x["tokens_a_second"], "step": x["step_seconds"]}
+        return measure
+
+    def measure(self):
+        limits = [json.loads(execute(self.heed("roofline")))]
+        self.machine = Machine(limits[0], self.o.threads)
+        print(report.roofline(limits, self.o.threads), flush=True)
+        for section in SECTIONS:
+            if section in self.o.sections: getattr(self, section)()
+        limits.append(json.loads(execute(self.heed("roofline"))))
+        isa, n = limits[0]["isa"], str(self.o.threads)
+        moved = lambda get: abs(get(limits[1]) / get(limits[0]) - 1)
+        peak, dram = moved(lambda x: x["peak"][isa][n]), moved(lambda x: x["bandwidth"]["DRAM"][n]["read"])
+        unsteady = peak > 0.05 or dram > 0.15
+        if unsteady: self.note(f"unsteady: between begin and end the peak moved by {100 * peak:.0f} %, the bandwidth of DRAM by {100 * dram:.0f} %; not to be quoted")
+        model = next((l.split(":", 1)[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), "unknown")
+        results = {"machine": model, "heed": limits[0]["context"], "threads": self.o.threads, "rounds": self.o.rounds, "seconds": self.o.seconds,
+                   "peers": self.peers, "unsteady": unsteady, "load_before": self.o.load, "notes": self.notes, "roofline": limits, "rows": self.rows, "growth": self.curves}
+        (self.o.out / "results.json").write_text(json.dumps(results, indent=1))
+        (self.o.out / "results.md").write_text(report.markdown(results))
+        written = ["results.json", "results.md"]
+        for name, svg in (("ratios.svg", report.bars(results)), ("growth.svg", report.growth(self.curves))):
+            (self.o.out / name).unlink(missing_ok=True)
+            if svg:
+                (self.o.out / name).write_text(svg)
+                written.append(name)
+        print(f"{self.o.out}: {' '.join(written)}")
+
+
+def options():
+    p = argparse.ArgumentParser(prog="run.sh", description="Measures Heed beside its peers, in turns.")
+    p.add_argument("--peers", metavar="PYTHON", help="a python that has torch, jax and optax, ctranslate2, or some of them")
+    p.add_argument("--scripts", type=pathlib.Path, default=TOP.parent / "shared" / "peers", metavar="DIR", help="where torch_train.py, jax_train.py and ct2_decode.py are")
+    p.add_argument("--skip", action="append", default=[], metavar="PEER", help="leave out a peer, by the name in the table")
+    p.add_argument("--rounds", type=int, default=5)
+    p.add_argument("--seconds", type=float, default=5, help="of one measurement")
+    p.add_argument("--threads", type=int, default=2)
+    p.add_argument("--cases", nargs="+", choices=sorted({*TRAINING, *DECODING}), metavar="CASE", help="of training, decoding and memory")
+    p.add_argument("--products", default=".*", metavar="REGEX", help="matrix products by name, 1024x256x256t say")
+    p.add_argument("--build", default="build", metavar="DIR")
+    p.add_argument("--out", type=pathlib.Path, default=TOP / "build" / "bench", metavar="DIR")
+    p.add_argument("sections", nargs="*", metavar="SECTION", help=f"of {' '.join(SECTIONS)}; all if none is named")
+    o = p.parse_intermixed_args()
+    for section in o.sections:
+        if section not in SECTIONS: p.error(f"section {section}: there are {', '.join(SECTIONS)}")
+    o.sections = o.sections or SECTIONS
+    allowed = sorted(os.sched_getaffinity(0))
+    if not 1 <= o.threads <= len(allowed): p.error(f"--threads {o.threads}: this process may use {len(allowed)} processors")
+    if o.rounds < 1: p.error(f"--rounds {o.rounds}: at least 1")
+    if o.seconds < 0: p.error(f"--seconds {o.seconds}: not below 0")
+    if o.peers and not shutil.which(o.peers): p.error(f"--peers {o.peers}: no such program")
+    o.load = os.getloadavg()[0]
+    os.sched_setaffinity(0, allowed[:o.threads])
+    os.environ.update({name: str(o.threads) for name in ("HEED_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "BLIS_NUM_THREADS")})
+    o.out.mkdir(parents=True, exist_ok=True)
+    return o
+
+
+if __name__ == "__main__":
+    try: Run(options()).measure()
+    except Failed as failed: sys.exit(f"run.sh: {failed}")
+    except KeyboardInterrupt: sys.exit(130)

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/bench/measure.h"
+
+#include <execinfo.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+namespace {
+
+std::atomic<long> mallocs, mmaps, shown;
+
+void count_malloc() {
+  mallocs.fetch_add(1, std::memory_order_relaxed);
+  thread_local bool inside = false;   // backtrace() may allocate
+  if (shown.load(std::memory_order_relaxed) <= 0 || inside) return;
+  inside = true;
+  if (shown.fetch_sub(1) > 0) {
+    void* frames[16];
+    backtrace_symbols_fd(frames, backtrace(frames, 16), STDERR_FILENO);
+    if (write(STDERR_FILENO, "\n", 1) < 0) shown = 0;
+  }
+  inside = false;
+}
+
+rusage used() {
+  rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return usage;
+}
+
+}  // namespace
+
+// glibc's functions under their other names; a sanitizer brings functions of its own.
+#ifndef __has_feature
+#define __has_feature(x) 0
+#endif
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !__has_feature(address_sanitizer) && \
+    !__has_feature(thread_sanitizer) && !__has_feature(memory_sanitizer)
+extern "C" {
+void* __libc_malloc(std::size_t);
+void* __libc_calloc(std::size_t, std::size_t);
+void* __libc_realloc(void*, std::size_t);
+void* __libc_memalign(std::size_t, std::size_t);
+
+void* malloc(std::size_t bytes) noexcept {
+  count_malloc();
+  return __libc_malloc(bytes);
+}
+void* calloc(std::size_t count, std::size_t bytes) noexcept {
+  count_malloc();
+  return __libc_calloc(count, bytes);
+}
+void* realloc(void* old, std::size_t bytes) noexcept {
+  count_malloc();
+  return __libc_realloc(old, bytes);
+}
+void* aligned_alloc(std::size_t alignment, std::size_t bytes) noexcept {
+  count_malloc();
+  return __libc_memalign(alignment, bytes);
+}
+int posix_memalign(void** result, std::size_t alignment, std::size_t bytes) noexcept {
+  count_malloc();
+  *result = __libc_memalign(alignment, bytes);
+  return *result ? 0 : ENOMEM;
+}
+void* mmap(void* address, std::size_t bytes, int protection, int flags, int file, off_t offset) noexcept {
+  mmaps.fetch_add(1, std::memory_order_relaxed);
+  return reinterpret_cast<void*>(syscall(SYS_mmap, address, bytes, protection, flags, file, offset));
+}
+}
+#endif
+
+namespace heed::bench {
+
+double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+double processor_seconds() {
+  const rusage usage = used();
+  return double(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + 1e-6 * double(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+Calls calls() { return {mallocs, mmaps, used().ru_minflt}; }
+
+void show_mallocs(int count) { shown = count; }
+
+Memory memory() {
+  Memory found{double(used().ru_maxrss) / 1024, 0, 0};
+  std::ifstream lines("/proc/self/smaps_rollup");
+  for (std::string line; std::getline(lines, line);) {
+    long kib;
+    if (std::sscanf(line.c_str(), "Anonymous: %ld", &kib) == 1) found.anonymous = double(kib) / 1024;
+    if (std::sscanf(line.c_str(), "AnonHugePages: %ld", &kib) == 1) found.huge = double(kib) / 1024;
+  }
+  return found;
+}
+
+}  // namespace heed::bench

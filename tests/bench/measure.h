@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the benchmarks share: the clock, the memory a process asked for and has, medians.
+#pragma once
+#include <vector>
+
+namespace heed::bench {
+
+double seconds_now();          // of a clock that all processes of the machine share
+double processor_seconds();    // of all threads so far
+double median(std::vector<double> values);   // the upper one of two; 0 of none
+
+struct Calls {
+  long mallocs = 0, mmaps = 0, faults = 0;
+};
+Calls calls();                 // so far; mallocs: malloc, calloc, realloc, operator new and their aligned forms, of all threads
+void show_mallocs(int count);  // the next `count` calls leave a backtrace on standard error
+
+struct Memory {
+  double peak, anonymous, huge;  // MiB: most at any time; now, not of files; of these in huge pages
+};
+Memory memory();
+
+}  // namespace heed::bench
