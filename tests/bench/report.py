@@ -112,7 +112,11 @@ def growth(curves):
             ys = [p[key] * 1e3 for p in points]
             parts.append(f'<polyline fill="none" stroke="{color}" stroke-width="1.5" points="' + " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in zip(xs, ys)) + '"/>')
             parts += [f'<circle cx="{x(a):.1f}" cy="{y(b):.1f}" r="3" fill="{color}"/>' for a, b in zip(xs, ys)]
-        parts += [text(x(a), y0 + height + 15, number(p["at"]), "middle", 11) for a, p in zip(xs, points)]
+        last = -math.inf
+        for a, p in zip(xs, points):
+            if x(a) - last >= 36:   # room for the numbers
+                parts.append(text(x(a), y0 + height + 15, number(p["at"]), "middle", 11))
+                last = x(a)
         parts += [text(x0 - 5, y(t) + 4, number(t), "end", 11) for t in (min(times), max(times))] + [text(x0 - 5, y0 - 6, "ms", "end", 11)]
     rows = (len(curves) + 2) // 3
     return drawing(gap + 3 * (width + gap), 76 + rows * (height + gap + 16), parts)
