@@ -294,7 +294,8 @@ std::vector<std::vector<Hypothesis>> search(const Seq2Seq& model, std::span<cons
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return sources[requests[a].source].size() > sources[requests[b].source].size(); });
   std::vector<std::vector<Hypothesis>> answers(requests.size());
   const Index batches = (Index(requests.size()) + options.batch - 1) / options.batch;
-  PackedWeights weights;
+  PackedWeights own;
+  PackedWeights& weights = PackedWeights::current() ? *PackedWeights::current() : own;
   run_chunks(batches, [&](Index b) {
     const PackedWeights::Use use(weights);
     const auto first = std::size_t(b * options.batch), count = std::min(std::size_t(options.batch), order.size() - first);

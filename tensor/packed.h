@@ -2,18 +2,29 @@
 // Weights packed once for all products of a longer piece of work, such as the decoding of many words.
 #pragma once
 #include <map>
+#include <memory>
 #include <mutex>
 #include <tuple>
 
+#include "tensor/low_precision.h"
 #include "tensor/tensor.h"
 
 namespace heed {
 
-// Panels of the weights that linear() meets, made when one is met again. They belong to whoever does the work, and leave the bits
-// of every product alone. A weight that was written since is packed anew, one that nobody else holds any more is forgotten.
+// What linear() reads in place of a weight: nothing, panels of weightᵀ, or the weight in fewer bits.
+struct PackedWeight {
+  Storage panels = {};
+  std::shared_ptr<const LowPrecisionWeight> low_precision = {};
+};
+
+// Packed forms of the weights that linear() meets. They belong to whoever does the work. In float32 they are made when a weight is met
+// again, and leave the bits of every product alone; in fewer bits at the first meeting (f32 weights only), for inference: derivatives do
+// not know of them. A weight that was written since is packed anew, one that nobody else holds any more is forgotten.
 class PackedWeights {
  public:
-  // While it lives, linear() on this thread looks here. Several threads may share one.
+  explicit PackedWeights(Precision precision = Precision::float32) : precision_(precision) {}
+
+  // While it lives, linear() on this thread looks here, and so does every search() that begins on it. Several threads may share one.
   class [[nodiscard]] Use {
    public:
     explicit Use(PackedWeights& weights);
@@ -24,21 +35,19 @@ class PackedWeights {
    private:
     PackedWeights* previous_;
   };
+  static PackedWeights* current();   // what this thread uses, or nullptr
 
-  // Panels of weightᵀ, weight [out, in] f32 or f64; none at the first meeting.
-  Storage panels(const Tensor& weight);
+  PackedWeight operator()(const Tensor& weight);   // weight [out, in], f32 or f64
 
  private:
   struct Entry {
     Tensor weight;
     std::uint64_t version;
-    Storage panels;
+    PackedWeight packed;
   };
+  Precision precision_;
   std::mutex mutex_;
   std::map<std::tuple<const void*, Index, Index, Index, Index>, Entry> entries_;   // by place, sizes and strides
 };
-
-// Panels of weightᵀ where this thread uses PackedWeights, else none.
-Storage packed_panels(const Tensor& weight);
 
 }  // namespace heed

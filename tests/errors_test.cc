@@ -27,6 +27,7 @@
 #include "nn/recurrent.h"
 #include "tensor/context.h"
 #include "tensor/file.h"
+#include "tensor/low_precision.h"
 #include "tensor/ops/binary.h"
 #include "tensor/ops/einsum.h"
 #include "tensor/ops/index.h"
@@ -368,6 +369,11 @@ const std::vector<Row>& model_rows() {
       CALL(stepped(gru(), 2)),
       CALL(transformer().model->features(test::batch_of({{4, 9, 3}}, {{4, 3}}))),
       CALL(length_penalty_named("long")),
+      CALL(precision_named("int4")),
+      CALL(LowPrecisionWeight(zeros({2, 3}), Precision::float32)),
+      CALL(LowPrecisionWeight(zeros({2, 3, 4}), Precision::int8)),
+      CALL(LowPrecisionWeight(zeros({2, 3}, DType::f64), Precision::int8)),
+      CALL(LowPrecisionWeight(zeros({1, 65537}), Precision::int8)),
       CALL(searched({.beam = 0})),
       CALL(searched({.beam = 2, .nbest = 3})),
       CALL(searched({.batch = 0})),

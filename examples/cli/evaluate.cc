@@ -11,6 +11,7 @@
 #include "examples/cli/quality.h"
 #include "models/metrics.h"
 #include "tensor/json.h"
+#include "tensor/packed.h"
 
 namespace heed::cli {
 namespace {
@@ -59,6 +60,8 @@ int evaluate(std::span<const std::string> words) {
   if (!data.empty() && !files.empty()) throw Mistake("more than one source of data: --data --files; only one of them");
   const TranslateOptions translate_with = translate_options(search_flags);
   const Ready model = ready(run_flags);
+  PackedWeights weights(precision_named(search_flags.precision));
+  const PackedWeights::Use use(weights);
   const Run& run = model.run;
   const RunConfig config = data_of(run, data, files);
   const Corpus corpus = read_part(config, split, {.skip_empty = true});

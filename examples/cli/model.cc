@@ -59,6 +59,7 @@ std::vector<Option> options(SearchFlags& flags) {
       {.name = "top-p", .value = &flags.top_p, .takes = "P", .help = "draw from the fewest words whose probabilities reach P", .low = 0, .high = 1, .standard = number(standard.top_p)},
       {.name = "seed", .value = &flags.seed, .takes = "N", .help = "of the draws", .low = 0, .high = 9e18, .standard = number(standard.seed)},
       {.name = "batch", .value = &flags.batch, .takes = "N", .help = "sentences decoded together", .low = 1, .high = 1e5, .standard = number(standard.batch)},
+      {.name = "precision", .value = &flags.precision, .takes = "NAME", .help = "of weights where they are multiplied; int8: of what they multiply too", .choices = {"float32", "bfloat16", "int8"}, .standard = standard.precision},
   };
 }
 

@@ -30,7 +30,7 @@ Example sentence_pair(const Ready& model, const std::string& source, const std::
 
 struct SearchFlags {
   Index beam = 1, nbest = 1, extra_length = 50, min_length = 0, no_repeat_ngram = 0, batch = 32;
-  std::string length_penalty = "gnmt";
+  std::string length_penalty = "gnmt", precision = "float32";
   double alpha = 0.6, coverage = 0;
   bool replace_unk = false;
   bool sample = false;

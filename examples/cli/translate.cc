@@ -9,6 +9,7 @@
 #include "examples/cli/model.h"
 #include "models/text.h"
 #include "tensor/json.h"
+#include "tensor/packed.h"
 
 namespace heed::cli {
 namespace {
@@ -93,6 +94,8 @@ int translate(std::span<const std::string> words) {
   TranslateOptions translate_with = translate_options(search_flags);
   check_different_streams();
   const Ready model = ready(run_flags);
+  PackedWeights weights(precision_named(search_flags.precision));
+  const PackedWeights::Use use(weights);
   translate_with.max_length = std::min(max_length.value_or(model.run.config.max_length), model.run.config.max_length);
   if (::isatty(STDIN_FILENO) == 1 && !manner.quiet) note("Type a sentence and press Enter; Ctrl-D ends.");
 

@@ -223,12 +223,15 @@ LinearResult linear(const Tensor& x, const Tensor& weight, const Tensor& bias, c
                              s.kernel(b);
                            },
                            &self};
+    const Finish<T> after = plain ? Finish<T>{} : finish;
+    const PackedWeight packed = PackedWeights::current() ? (*PackedWeights::current())(weight) : PackedWeight();
+    if constexpr (std::is_same_v<T, float>)
+      if (packed.low_precision) return packed.low_precision->multiply(rows, in.contiguous().data<float>(), x.size(-1), block.z, after);
     const bool empty_sum = x.size(-1) == 0;
-    const Storage panels = packed_panels(weight);
     multiply(Product<T>{rows, width, x.size(-1), empty_sum ? nullptr : in.template data<T>(), empty_sum ? 0 : in.strides()[0], empty_sum ? 0 : in.strides()[1],
                         empty_sum ? nullptr : weight.data<T>(), weight.strides()[1], weight.strides()[0], block.z, width, 1, false,
-                        reinterpret_cast<const T*>(panels.data())},
-             plain ? Finish<T>{} : finish);
+                        reinterpret_cast<const T*>(packed.panels.data())},
+             after);
   });
   return {y, fusion.activation == Activation::none ? Tensor() : z};
 }

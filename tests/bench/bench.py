@@ -4,13 +4,14 @@
 Every program runs alone, in a process of its own. A round runs each side once, every round in another order; ratios are formed within
 a round, because a machine's speed drifts. The machine's limits are measured before and after: where they moved, the run is unsteady.
 """
-import argparse, json, os, pathlib, re, shutil, statistics, subprocess, sys, time
+import argparse, itertools, json, os, pathlib, re, shutil, statistics, subprocess, sys, time
 
 import report
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
 SECTIONS = ["kernels", "training", "decoding", "memory", "growth"]
 TRAINING = ["tiny", "small", "base", "bahdanau", "luong"]
+PRECISIONS = ["float32", "bfloat16", "int8"]
 DECODING = ["small", "base", "base32k"]
 GROWTH = {  # of the case small
     "tokens": ("--batch", [8, 16, 32, 64, 128]),
@@ -178,8 +179,8 @@ class Run:
         peer_script = self.script("ct2_decode.py") if "ctranslate2" in self.peers else None
         for case in self.cases(DECODING):
             for beam in (1, 4):
-                for batch in (1, 32):
-                    which = [case, "--beam", beam, "--batch", batch, "--seconds", self.o.seconds]
+                for batch, precision in itertools.product((1, 32), self.o.precisions):
+                    which = [case, "--beam", beam, "--batch", batch, "--precision", precision, "--seconds", self.o.seconds]
                     sides = {"Heed": lambda: json.loads(execute(self.heed("decode", "--json", *which)))}
                     if peer_script and "CTranslate2" not in self.o.skip:
                         command = [self.o.peers, TOP / "tests/bench/peer_decode.py", *which, "--threads", self.o.threads, "--script", peer_script, "--models", self.o.out / "models"]
@@ -187,8 +188,8 @@ class Run:
                     seen = self.turns(sides)
                     weights, rows = seen["Heed"][0]["weights"], beam * batch
                     step = self.machine.seconds(2 * weights * rows, 4 * weights, self.machine.level(4 * weights))
-                    self.row("decoding", f"{case}, beam {beam}, batch {batch}", "tokens/s",
-                             {k: [x["tokens_a_second"] for x in v] for k, v in seen.items()}, batch / step)
+                    self.row("decoding", f"{case}, beam {beam}, batch {batch}, {precision}", "tokens/s",
+                             {k: [x["tokens_a_second"] for x in v] for k, v in seen.items()}, batch / step if precision == "float32" else None)
 
     def memory(self):
         page, huge = (self.machine.limits["first_touch_us"][k] * 1e-6 for k in ("4 KiB", "2 MiB"))
@@ -263,6 +264,7 @@ def options():
     p.add_argument("--seconds", type=float, default=5, help="of one measurement")
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--cases", nargs="+", choices=sorted({*TRAINING, *DECODING}), metavar="CASE", help="of training, decoding and memory")
+    p.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=["float32", "int8"], metavar="NAME", help="of decoding")
     p.add_argument("--products", default=".*", metavar="REGEX", help="matrix products by name, 1024x256x256t say")
     p.add_argument("--build", default="build", metavar="DIR")
     p.add_argument("--out", type=pathlib.Path, default=TOP / "build" / "bench", metavar="DIR")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Search by Transformers with random weights: sources and results of 24 words, the sizes of the peer's script.
-//   decode_bench [--threads N] [--seconds S] [--beam K ...] [--batch B ...] [--json] [case ...]
+//   decode_bench [--threads N] [--seconds S] [--beam K ...] [--batch B ...] [--precision NAME] [--json] [case ...]
 #include <CLI/CLI.hpp>
 #include <optional>
 
@@ -9,6 +9,7 @@
 #include "tensor/context.h"
 #include "tensor/format.h"
 #include "tensor/json.h"
+#include "tensor/packed.h"
 #include "tests/bench/measure.h"
 
 using namespace heed;
@@ -25,6 +26,7 @@ struct Options {
   std::vector<Index> beams{1, 4}, batches{32, 1};
   Index length = 24;
   double seconds = 5;
+  std::string precision = "float32";
   bool json = false;
 };
 
@@ -43,6 +45,8 @@ void run(const Case& c, const Options& options) {
     for (const Index beam : options.beams) {
       const std::span sources(sentences.data(), batch > 1 ? sentences.size() : 4);
       const SearchOptions how{.beam = beam, .max_length = options.length, .min_length = options.length + 1, .forbid_unk = true, .batch = batch};
+      PackedWeights packed(precision_named(options.precision));
+      const PackedWeights::Use use(packed);
       search(model, sources, how);
       std::vector<double> times;
       for (const double begin = bench::seconds_now(); bench::seconds_now() - begin < options.seconds || times.size() < 2;) {
@@ -52,7 +56,7 @@ void run(const Case& c, const Options& options) {
       }
       const double tokens = double(Index(sources.size()) * options.length) / bench::median(times);
       if (options.json) {
-        fmt::print("{}\n", json_text({{"case", c.name}, {"beam", beam}, {"batch", batch}, {"tokens_a_second", tokens}, {"weights", weights}, {"peak_mib", bench::memory().peak}}));
+        fmt::print("{}\n", json_text({{"case", c.name}, {"precision", options.precision}, {"beam", beam}, {"batch", batch}, {"tokens_a_second", tokens}, {"weights", weights}, {"peak_mib", bench::memory().peak}}));
       } else {
         fmt::print("{:8} beam {} batch {:2}: {:9.0f} target tokens/s\n", c.name, beam, batch, tokens);
       }
@@ -73,6 +77,7 @@ int main(int argc, char** argv) {
   app.add_option("--beam", options.beams)->delimiter(',')->check(CLI::PositiveNumber);
   app.add_option("--batch", options.batches)->delimiter(',')->check(CLI::PositiveNumber);
   app.add_option("--length", options.length, "words of a source and of its translation")->check(CLI::Range(1, 1000));
+  app.add_option("--precision", options.precision, "of the weights")->check(CLI::IsMember({"float32", "bfloat16", "int8"}));
   app.add_flag("--json", options.json, "a line of JSON each");
   CLI11_PARSE(app, argc, argv);
 

@@ -16,7 +16,7 @@ p.add_argument("--beam", type=int, default=1)
 p.add_argument("--batch", type=int, default=32)
 p.add_argument("--threads", type=int, default=2)
 p.add_argument("--seconds", type=float, default=5)
-p.add_argument("--type", default="float32")
+p.add_argument("--precision", default="float32")
 p.add_argument("--script", required=True)
 p.add_argument("--models", required=True)
 a = p.parse_args()
@@ -35,7 +35,7 @@ how = dict(beam_size=a.beam, max_batch_size=a.batch, min_decoding_length=LENGTH,
 best = 0
 splits = sorted({(1, a.threads), (a.threads, 1)})
 for workers, threads in splits:
-    translator = ctranslate2.Translator(path, "cpu", compute_type=a.type, inter_threads=workers, intra_threads=threads)
+    translator = ctranslate2.Translator(path, "cpu", compute_type=a.precision, inter_threads=workers, intra_threads=threads)
     translator.translate_batch(sentences[:a.batch], **how)
     times, begin = [], time.perf_counter()
     while time.perf_counter() - begin < a.seconds / len(splits) or len(times) < 2:

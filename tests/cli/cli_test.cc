@@ -124,6 +124,15 @@ TEST_CASE("cli: translate answers line n in line n") {
   CHECK(drawn.out != call("translate --run run --sample --seed 4 --quiet", many).out);
   CHECK(call("translate --run run --sample --temperature 0 --quiet", many).out == call("translate --run run --quiet", many).out);
   CHECK(call("translate --run run --max-length 2 --quiet", "1 2 3 4\n").out == call("translate --run run --quiet", "1 2\n").out);
+  const auto score_in = [](const std::string& precision) {
+    return nlohmann::json::parse(call("translate --run run --json --precision " + precision, "1 2 3\n").out)["translations"][0]["score"].get<double>();
+  };
+  for (const char* precision : {"bfloat16", "int8"}) {
+    CHECK(score_in(precision) != score_in("float32"));
+    CHECK(score_in(precision) == doctest::Approx(score_in("float32")).epsilon(0.05));
+    CHECK(call("translate --run run --quiet --json --precision " + std::string(precision), many).out ==
+          call("translate --run run --quiet --json --threads 3 --batch 1 --precision " + std::string(precision), many).out);
+  }
   CHECK(call("translate --run run --max-length 2", "1 2 3 4\n").err.find("1 lines longer than 2 words were cut") != std::string::npos);
 }
 
@@ -144,6 +153,10 @@ TEST_CASE("cli: evaluate and score agree") {
   CHECK(score["bleu"] == json["bleu"]);
   CHECK(score["exact"] == json["exact"]);
   CHECK(call("score --hypotheses references.txt --references references.txt,references.txt --sources references.txt").out.starts_with("BLEU 100.00  (nrefs:2|"));
+
+  const auto coarse = nlohmann::json::parse(call("evaluate --run run --json --quiet --precision int8").out);
+  CHECK(coarse["loss"] != json["loss"]);
+  CHECK(coarse["loss"].get<double>() == doctest::Approx(json["loss"].get<double>()).epsilon(0.05));
 
   const Result forced = call("evaluate --run run --data data --split dev --force --quiet");
   double sum = 0, tokens = 0;

@@ -72,6 +72,7 @@ const Row kRows[] = {
     {"train --data data --out new --model lstm --layers 100 --width 65536", "too large a model: --layers 100 --width 65536; its 6.88e\\+12 parameters need .*this machine has [0-9]+ GiB"},
     {"translate --run run --beam 0", "out of range: --beam 0; a whole number in \\[1, 1000\\], default 1"},
     {"translate --run run --beam 2 --nbest 3", "more translations than hypotheses: --nbest 3 --beam 2; --beam 3 or more"},
+    {"translate --run run --precision int4", "unknown name: --precision int4; did you mean int8\\? one of float32, bfloat16, int8"},
     {"translate --run run --sample --top-p 0", "out of range: --top-p 0; "},
     {"data copy --out new --train 100000 --symbols 2 --max-length 3", "more distinct sources asked for than exist"},
     {"data numbers --out new --from xx", "\"xx\" is none of"},

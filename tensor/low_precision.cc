@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/low_precision.h"
+
+#define HWY_TARGET_INCLUDE "tensor/low_precision.cc"
+#include "tensor/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::HWY_NAMESPACE {
+namespace {
+
+constexpr Index kGroup = LowPrecisionWeight::kGroup;
+
+// u[i] = round(127 x[i] / max |x|) + 128, to the nearest, and t = max |x| / 127, NaN where x is not finite.
+float QuantiseRow(const float* x, Index count, std::uint8_t* u) {
+  const Lanes16<float> d;
+  const hn::Rebind<std::int32_t, decltype(d)> di;
+  const hn::Rebind<std::uint8_t, decltype(d)> du;
+  const auto n = size_t(count);
+  auto most = hn::Zero(d);
+  for (size_t i = 0; i < n; i += hn::Lanes(d)) most = MaxOrNaN(d, most, hn::Abs(LoadFirst(d, x + i, n - i)));
+  const float largest = FoldLanes<MaxOp>(d, most);
+  const bool usable = largest > 1e-36f && largest < __builtin_inff();   // 127 / largest is finite
+  const auto factor = hn::Set(d, usable ? 127 / largest : 0.0f);
+  for (size_t i = 0; i < n; i += hn::Lanes(d)) {
+    const auto v = usable ? LoadFirst(d, x + i, n - i) : hn::Zero(d);
+    const auto bytes = hn::DemoteTo(du, hn::Add(hn::NearestInt(hn::Mul(v, factor)), hn::Set(di, 128)));
+    if (n - i >= hn::Lanes(d)) {
+      hn::StoreU(bytes, du, u + i);
+    } else {
+      std::uint8_t lanes[hn::MaxLanes(d)];
+      hn::StoreU(bytes, du, lanes);
+      for (size_t j = i; j < n; ++j) u[j] = lanes[j - i];
+    }
+  }
+  for (size_t i = n; i % 4 != 0; ++i) u[i] = 128;
+  return usable ? largest / 127 : largest < 1 ? 0.0f : largest - largest;   // ∞ - ∞ and NaN - NaN are NaN
+}
+
+// y[r, o] = t_r s_o (Σ_k x[r, k] w[o, k] - 128 Σ_k w[o, k]) for kRows rows and 16 outputs from o on.
+template <size_t kRows> void Int8Tile(const Int8Block& b, Index row, Index o) {
+  const Lanes16<std::int32_t> d;
+  const Lanes16<float> df;
+  constexpr size_t kLanes = hn::MaxLanes(d), kVectors = 16 / kLanes;
+  hn::Vec<decltype(d)> acc[kRows][kVectors];
+  HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r) HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) acc[r][v] = hn::Zero(d);
+  const std::uint8_t* x = b.x + row * b.quads * 4;
+  const std::int8_t* w = b.w + o / kGroup * kGroup * b.quads * 4 + o % kGroup * 4;
+  for (Index k = 0; k < b.quads; ++k, x += 4, w += kGroup * 4) {
+#if HWY_TARGET != HWY_SCALAR && HWY_ARCH_X86
+    // as 16-bit numbers: w_0, w_2 and w_1, w_3 of each output, beside x_0, x_2 and x_1, x_3; pairs are multiplied and added
+    const hn::Repartition<std::int16_t, decltype(d)> d16;
+    const hn::Repartition<std::int8_t, decltype(d)> d8;
+    hn::Vec<decltype(d16)> even[kVectors], odd[kVectors];
+    HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) {
+      const auto four = hn::BitCast(d16, hn::LoadU(d8, w + v * kLanes * 4));
+      even[v] = hn::ShiftRight<8>(hn::ShiftLeft<8>(four));
+      odd[v] = hn::ShiftRight<8>(four);
+    }
+    HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r) {
+      const std::uint8_t* four = x + Index(r) * b.quads * 4;
+      const auto x_even = hn::BitCast(d16, hn::Set(d, four[0] | four[2] << 16)), x_odd = hn::BitCast(d16, hn::Set(d, four[1] | four[3] << 16));
+      auto unused = hn::Zero(d);
+      HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) {
+        acc[r][v] = hn::ReorderWidenMulAccumulate(d, even[v], x_even, acc[r][v], unused);
+        acc[r][v] = hn::ReorderWidenMulAccumulate(d, odd[v], x_odd, acc[r][v], unused);
+      }
+    }
+#else
+    HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v)
+      for (size_t i = 0; i < 4; ++i) {
+        std::int32_t lanes[kLanes];
+        for (size_t j = 0; j < kLanes; ++j) lanes[j] = w[(v * kLanes + j) * 4 + i];
+        const auto wi = hn::LoadU(d, lanes);
+        for (size_t r = 0; r < kRows; ++r) acc[r][v] = hn::Add(acc[r][v], hn::Mul(wi, hn::Set(d, x[Index(r) * b.quads * 4 + Index(i)])));
+      }
+#endif
+  }
+  HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) {
+    const Index at = o + Index(v * kLanes);
+    const auto sums = hn::ShiftLeft<7>(hn::LoadU(d, b.sums + at));
+    const auto s = hn::LoadU(df, b.s + at);
+    HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r) {
+      const auto z = hn::Mul(hn::ConvertTo(df, hn::Sub(acc[r][v], sums)), hn::Set(df, b.t[row + Index(r)]));
+      hn::StoreU(hn::Mul(z, s), df, b.y + (row + Index(r)) * b.y_row + at);
+    }
+  }
+}
+
+void MultiplyInt8(const Int8Block& b) {
+  constexpr Index kRows = HEED_OLD_TARGET ? 1 : 4;
+  for (Index o = 0; o < b.groups * kGroup; o += 16) {
+    Index row = 0;
+    for (; row + kRows <= b.rows; row += kRows) Int8Tile<size_t(kRows)>(b, row, o);
+    for (; row < b.rows; ++row) Int8Tile<1>(b, row, o);
+  }
+}
+
+Int8Kernel BestInt8() {
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+  if (const Int8Kernel vnni = int8_kernel_vnni()) return vnni;
+#endif
+  return &MultiplyInt8;
+}
+
+// Columns [column, column + width) of a group [depth][64] as f32 [depth][width].
+void Widen(const std::uint16_t* group, Index depth, Index column, Index width, float* to) {
+  const Lanes16<std::uint32_t> d;
+  const hn::Rebind<std::uint16_t, decltype(d)> d16;
+  const hn::Rebind<float, decltype(d)> df;
+  for (Index k = 0; k < depth; ++k)
+    for (Index j = 0; j < width; j += Index(hn::Lanes(d)))
+      hn::StoreU(hn::BitCast(df, hn::ShiftLeft<16>(hn::PromoteTo(d, hn::LoadU(d16, group + k * kGroup + column + j)))), df, to + k * width + j);
+}
+
+}  // namespace
+}  // namespace heed::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include <cmath>
+
+#include "tensor/format.h"
+
+namespace heed {
+namespace {
+
+HWY_EXPORT(QuantiseRow);
+HWY_EXPORT(BestInt8);
+HWY_EXPORT(Widen);
+
+constexpr Index kGroup = LowPrecisionWeight::kGroup, kRowBlock = 128, kColumnBlock = Finish<float>::kFinishColumns;
+constexpr Index kPart = 8192;   // weights widened at a time: 32 KiB
+
+constexpr Index divide_up(Index a, Index b) { return (a + b - 1) / b; }
+
+}  // namespace
+
+LowPrecisionWeight::LowPrecisionWeight(const Tensor& weight, Precision precision) : precision_(precision) {
+  check<Error>(precision != Precision::float32, "low precision: float32 is not lower; bfloat16 or int8");
+  check<ShapeError>(weight.rank() == 2, "low precision: weight needs 2 dimensions [out, in]: weight {}", weight.shape());
+  check<DTypeError>(weight.dtype() == DType::f32, "low precision: weight must be f32: weight {}", weight.dtype());
+  outputs_ = weight.size(0);
+  inputs_ = weight.size(1);
+  check<ShapeError>(precision != Precision::int8 || inputs_ <= kMostInputs, "low precision: int8 takes at most {} inputs: weight {}", kMostInputs, weight.shape());
+  const Tensor dense = weight.contiguous();
+  const float* values = dense.data<float>();
+  const Index groups = divide_up(outputs_, kGroup), padded = groups * kGroup;
+  if (precision == Precision::bfloat16) {
+    groups_ = zeros({groups, inputs_, kGroup}, DType::bf16);
+    BFloat16* const to = groups_.mutable_data<BFloat16>();
+    parallel_for(outputs_, row_grain(inputs_), [&](Index begin, Index end) {
+      for (Index o = begin; o < end; ++o)
+        for (Index i = 0; i < inputs_; ++i) to[(o / kGroup * inputs_ + i) * kGroup + o % kGroup] = BFloat16(values[o * inputs_ + i]);
+    });
+    return;
+  }
+  const Index quads = divide_up(inputs_, 4);
+  groups_ = zeros({groups, quads, kGroup, 4}, DType::u8);
+  scales_ = zeros({padded});
+  sums_ = zeros({padded}, DType::i32);
+  auto* const to = reinterpret_cast<std::int8_t*>(groups_.mutable_data<std::uint8_t>());
+  float* const scales = scales_.mutable_data<float>();
+  std::int32_t* const sums = sums_.mutable_data<std::int32_t>();
+  parallel_for(outputs_, row_grain(inputs_), [&](Index begin, Index end) {
+    for (Index o = begin; o < end; ++o) {
+      const float* row = values + o * inputs_;
+      float largest = 0;
+      for (Index i = 0; i < inputs_; ++i) largest = std::isfinite(row[i]) ? std::max(largest, std::abs(row[i])) : std::numeric_limits<float>::quiet_NaN();
+      scales[o] = largest / 127;
+      for (Index i = 0; i < inputs_ && largest > 1e-36f; ++i) {
+        const auto q = std::int8_t(std::nearbyint(row[i] * (127 / largest)));
+        to[((o / kGroup * quads + i / 4) * kGroup + o % kGroup) * 4 + i % 4] = q;
+        sums[o] += q;
+      }
+    }
+  });
+}
+
+Tensor LowPrecisionWeight::values() const {
+  const Tensor result = empty({outputs_, inputs_});
+  float* const to = result.mutable_data<float>();
+  const Index quads = divide_up(inputs_, 4);
+  for (Index o = 0; o < outputs_; ++o)
+    for (Index i = 0; i < inputs_; ++i)
+      to[o * inputs_ + i] = precision_ == Precision::bfloat16 ? float(groups_.data<BFloat16>()[(o / kGroup * inputs_ + i) * kGroup + o % kGroup])
+                                                             : scales_.data<float>()[o] * float(std::int8_t(groups_.data<std::uint8_t>()[((o / kGroup * quads + i / 4) * kGroup + o % kGroup) * 4 + i % 4]));
+  return result;
+}
+
+void LowPrecisionWeight::multiply(Index rows, const float* x, Index x_row, float* y, Finish<float> finish) const {
+  const Index count = outputs_, quads = divide_up(inputs_, 4);
+  if (rows == 0 || count == 0) return;
+  const double seconds = double(rows) * double(count) * double(inputs_) / 100e9 + double(count * inputs_) / 20e9;
+  const bool parallel = seconds > 10e-6, integers = precision_ == Precision::int8;
+
+  Tensor bytes, scales;
+  if (integers) {
+    bytes = empty({rows, quads * 4}, DType::u8);
+    scales = empty({rows});
+    std::uint8_t* const u = bytes.mutable_data<std::uint8_t>();
+    float* const t = scales.mutable_data<float>();
+    const auto quantise = HWY_DYNAMIC_DISPATCH(QuantiseRow);
+    parallel_for(rows, row_grain(inputs_), [&](Index begin, Index end) {
+      for (Index r = begin; r < end; ++r) t[r] = quantise(x + r * x_row, inputs_, u + r * quads * 4);
+    });
+  }
+  const Int8Kernel by_integers = HWY_DYNAMIC_DISPATCH(BestInt8)();
+  const auto widen = HWY_DYNAMIC_DISPATCH(Widen);
+  const auto kernels = gemm_kernels<float>();
+
+  // [rows from row on] x [groups from column on] into `to`
+  const auto by_bfloat16 = [&](Index row, Index some_rows, Index column, Index groups, float* to, Index to_row) {
+    const Index width = std::min(kGroup, (some_rows <= kernels.wide_rows ? 4 : 2) * kernels.lanes), depth = kPart / width;
+    float panel[kPart];
+    for (Index g = 0; g < groups; ++g)
+      for (Index j = 0; j < kGroup; j += width)
+        for (Index k = 0; k < inputs_; k += depth) {
+          const Index some = std::min(depth, inputs_ - k);
+          const auto* group = reinterpret_cast<const std::uint16_t*>(groups_.data<BFloat16>()) + ((column / kGroup + g) * inputs_ + k) * kGroup;
+          widen(group, some, j, width, panel);
+          kernels.panel(some_rows, some, x + row * x_row + k, x_row, panel, width, k > 0, to + g * kGroup + j, to_row);
+        }
+  };
+  const auto by_int8 = [&](Index row, Index some_rows, Index column, Index groups, float* to, Index to_row) {
+    const Index group = column / kGroup;
+    by_integers({some_rows, quads, bytes.data<std::uint8_t>() + row * quads * 4, scales.data<float>() + row, groups,
+                 reinterpret_cast<const std::int8_t*>(groups_.data<std::uint8_t>()) + group * quads * kGroup * 4, scales_.data<float>() + group * kGroup,
+                 sums_.data<std::int32_t>() + group * kGroup, to, to_row});
+  };
+  const auto block = [&](Index row, Index some_rows, Index column, Index groups, float* to, Index to_row) {
+    if (integers) by_int8(row, some_rows, column, groups, to, to_row);
+    else by_bfloat16(row, some_rows, column, groups, to, to_row);
+  };
+
+  const Index row_blocks = divide_up(rows, kRowBlock), column_blocks = divide_up(count, kColumnBlock);
+  const auto chunk_of = [&](Index chunk) {
+    const Index row = chunk / column_blocks * kRowBlock, column = chunk % column_blocks * kColumnBlock;
+    const Index some_rows = std::min(kRowBlock, rows - row), columns = std::min(kColumnBlock, count - column), whole = columns / kGroup;
+    float* const to = y + row * count + column;
+    block(row, some_rows, column, whole, to, count);
+    if (const Index rest = columns % kGroup; rest != 0) {
+      float edge[kRowBlock * kGroup];
+      block(row, some_rows, column + whole * kGroup, 1, edge, kGroup);
+      for (Index r = 0; r < some_rows; ++r) std::copy_n(edge + r * kGroup, rest, to + r * count + whole * kGroup);
+    }
+    if (finish.run) finish.run(finish.self, row, some_rows, column, columns);
+  };
+  if (parallel) return run_chunks(row_blocks * column_blocks, chunk_of);
+  for (Index chunk = 0; chunk < row_blocks * column_blocks; ++chunk) chunk_of(chunk);
+}
+
+}  // namespace heed
+#endif

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights in fewer bits, for inference: packed once, then multiplied many times. Same bits for every thread count, batch and, int8,
+// instruction set.
+#pragma once
+#include "tensor/gemm.h"
+#include "tensor/precision.h"
+#include "tensor/tensor.h"
+
+namespace heed {
+
+// W [out, in] in groups of 64 outputs:
+//   bfloat16  each weight rounded to the nearest; products are multiply-adds in f32
+//   int8      W[o, i] ≈ s_o q, q in [-127, 127], s_o = max_i |W[o, i]| / 127; of x each row is x[i] ≈ t u, u in [-127, 127],
+//             t = max_i |x[i]| / 127; products and sums are integers: y[o] = (Σ_i u q) t s_o
+class LowPrecisionWeight {
+ public:
+  static constexpr Index kGroup = 64, kMostInputs = 65536;   // Σ |(u + 128) q| stays below 2³¹
+
+  // Of an f32 matrix; DTypeError, ShapeError for others and, int8, for more than kMostInputs inputs.
+  LowPrecisionWeight(const Tensor& weight, Precision precision);
+
+  Precision precision() const { return precision_; }
+  Index outputs() const { return outputs_; }
+  Index inputs() const { return inputs_; }
+  Tensor values() const;                             // what it stands for, f32 [out, in]
+
+  // y [rows, out] = x [rows, in] Wᵀ, rows of x so many elements apart. In int8 a row of x that is not finite gives NaN.
+  void multiply(Index rows, const float* x, Index x_row, float* y, Finish<float> finish = {}) const;
+
+ private:
+  Precision precision_;
+  Index outputs_, inputs_;
+  Tensor groups_;                                    // bf16 [group][in][64], or bytes [group][⌈in/4⌉][64][4]
+  Tensor scales_, sums_;                             // int8: s_o f32 and Σ_i q i32, [group][64]
+};
+
+// ---- kernels --------------------------------------------------------------------------------------------------------------
+
+// Integer products: rows of u + 128, whole groups.
+struct Int8Block {
+  Index rows, quads;                 // quads: ⌈in/4⌉
+  const std::uint8_t* x;             // [rows][quads][4]
+  const float* t;                    // [rows]
+  Index groups;
+  const std::int8_t* w;              // [groups][quads][64][4]
+  const float* s;                    // [groups][64]
+  const std::int32_t* sums;          // [groups][64]
+  float* y;                          // [rows][groups * 64], y_row apart
+  Index y_row;
+};
+using Int8Kernel = void (*)(const Int8Block&);
+Int8Kernel int8_kernel_vnni();       // by the dot products of AVX512-VNNI; nullptr where the processor has none
+
+}  // namespace heed
