@@ -128,7 +128,7 @@ HWY_EXPORT(QuantiseRow);
 HWY_EXPORT(BestInt8);
 HWY_EXPORT(Widen);
 
-constexpr Index kGroup = LowPrecisionWeight::kGroup, kRowBlock = 128, kColumnBlock = Finish<float>::kFinishColumns;
+constexpr Index kRowBlock = 128, kColumnBlock = Finish<float>::kFinishColumns;
 constexpr Index kPart = 8192;   // weights widened at a time: 32 KiB
 
 constexpr Index divide_up(Index a, Index b) { return (a + b - 1) / b; }
