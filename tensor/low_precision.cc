@@ -187,65 +187,66 @@ Tensor LowPrecisionWeight::values() const {
   return result;
 }
 
-void LowPrecisionWeight::multiply(Index rows, const float* x, Index x_row, float* y, Finish<float> finish) const {
-  const Index count = outputs_, quads = divide_up(inputs_, 4);
-  if (rows == 0 || count == 0) return;
-  const double seconds = double(rows) * double(count) * double(inputs_) / 100e9 + double(count * inputs_) / 20e9;
-  const bool parallel = seconds > 10e-6, integers = precision_ == Precision::int8;
+struct LowPrecisionWeight::Rows {
+  const float* x;
+  Index stride;
+  Tensor bytes, scales;   // int8: u + 128 u8 [rows, ⌈in/4⌉ 4], t f32 [rows]
+};
 
-  Tensor bytes, scales;
-  if (integers) {
-    bytes = empty({rows, quads * 4}, DType::u8);
-    scales = empty({rows});
-    std::uint8_t* const u = bytes.mutable_data<std::uint8_t>();
-    float* const t = scales.mutable_data<float>();
-    const auto quantise = HWY_DYNAMIC_DISPATCH(QuantiseRow);
-    parallel_for(rows, row_grain(inputs_), [&](Index begin, Index end) {
-      for (Index r = begin; r < end; ++r) t[r] = quantise(x + r * x_row, inputs_, u + r * quads * 4);
-    });
+LowPrecisionWeight::Rows LowPrecisionWeight::rows_of(Index rows, const float* x, Index stride) const {
+  Rows result{x, stride, {}, {}};
+  if (precision_ != Precision::int8) return result;
+  const Index bytes = divide_up(inputs_, 4) * 4;
+  result.bytes = empty({rows, bytes}, DType::u8);
+  result.scales = empty({rows});
+  std::uint8_t* const u = result.bytes.mutable_data<std::uint8_t>();
+  float* const t = result.scales.mutable_data<float>();
+  const auto quantise = HWY_DYNAMIC_DISPATCH(QuantiseRow);
+  parallel_for(rows, row_grain(inputs_), [&](Index begin, Index end) {
+    for (Index r = begin; r < end; ++r) t[r] = quantise(x + r * stride, inputs_, u + r * bytes);
+  });
+  return result;
+}
+
+void LowPrecisionWeight::multiply_block(const Rows& x, Index row, Index rows, Index group, Index groups, float* y, Index y_row) const {
+  if (precision_ == Precision::int8) {
+    const Index quads = divide_up(inputs_, 4);
+    const auto kernel = HWY_DYNAMIC_DISPATCH(BestInt8)();
+    return kernel({rows, quads, x.bytes.data<std::uint8_t>() + row * quads * 4, x.scales.data<float>() + row, groups,
+                   reinterpret_cast<const std::int8_t*>(groups_.data<std::uint8_t>()) + group * quads * kGroup * 4, scales_.data<float>() + group * kGroup,
+                   sums_.data<std::int32_t>() + group * kGroup, y, y_row});
   }
-  const Int8Kernel by_integers = HWY_DYNAMIC_DISPATCH(BestInt8)();
   const auto widen = HWY_DYNAMIC_DISPATCH(Widen);
   const auto kernels = gemm_kernels<float>();
+  const Index width = std::min(kGroup, (rows <= kernels.wide_rows ? 4 : 2) * kernels.lanes), depth = kPart / width;
+  float panel[kPart];
+  for (Index g = 0; g < groups; ++g)
+    for (Index j = 0; j < kGroup; j += width)
+      for (Index k = 0; k < inputs_; k += depth) {
+        const Index some = std::min(depth, inputs_ - k);
+        widen(reinterpret_cast<const std::uint16_t*>(groups_.data<BFloat16>()) + ((group + g) * inputs_ + k) * kGroup, some, j, width, panel);
+        kernels.panel(rows, some, x.x + row * x.stride + k, x.stride, panel, width, k > 0, y + g * kGroup + j, y_row);
+      }
+}
 
-  // [rows from row on] x [groups from column on] into `to`
-  const auto by_bfloat16 = [&](Index row, Index some_rows, Index column, Index groups, float* to, Index to_row) {
-    const Index width = std::min(kGroup, (some_rows <= kernels.wide_rows ? 4 : 2) * kernels.lanes), depth = kPart / width;
-    float panel[kPart];
-    for (Index g = 0; g < groups; ++g)
-      for (Index j = 0; j < kGroup; j += width)
-        for (Index k = 0; k < inputs_; k += depth) {
-          const Index some = std::min(depth, inputs_ - k);
-          const auto* group = reinterpret_cast<const std::uint16_t*>(groups_.data<BFloat16>()) + ((column / kGroup + g) * inputs_ + k) * kGroup;
-          widen(group, some, j, width, panel);
-          kernels.panel(some_rows, some, x + row * x_row + k, x_row, panel, width, k > 0, to + g * kGroup + j, to_row);
-        }
-  };
-  const auto by_int8 = [&](Index row, Index some_rows, Index column, Index groups, float* to, Index to_row) {
-    const Index group = column / kGroup;
-    by_integers({some_rows, quads, bytes.data<std::uint8_t>() + row * quads * 4, scales.data<float>() + row, groups,
-                 reinterpret_cast<const std::int8_t*>(groups_.data<std::uint8_t>()) + group * quads * kGroup * 4, scales_.data<float>() + group * kGroup,
-                 sums_.data<std::int32_t>() + group * kGroup, to, to_row});
-  };
-  const auto block = [&](Index row, Index some_rows, Index column, Index groups, float* to, Index to_row) {
-    if (integers) by_int8(row, some_rows, column, groups, to, to_row);
-    else by_bfloat16(row, some_rows, column, groups, to, to_row);
-  };
-
-  const Index row_blocks = divide_up(rows, kRowBlock), column_blocks = divide_up(count, kColumnBlock);
+void LowPrecisionWeight::multiply(Index rows, const float* x, Index x_row, float* y, Finish<float> finish) const {
+  if (rows == 0 || outputs_ == 0) return;
+  const Rows in = rows_of(rows, x, x_row);
+  const Index row_blocks = divide_up(rows, kRowBlock), column_blocks = divide_up(outputs_, kColumnBlock);
   const auto chunk_of = [&](Index chunk) {
     const Index row = chunk / column_blocks * kRowBlock, column = chunk % column_blocks * kColumnBlock;
-    const Index some_rows = std::min(kRowBlock, rows - row), columns = std::min(kColumnBlock, count - column), whole = columns / kGroup;
-    float* const to = y + row * count + column;
-    block(row, some_rows, column, whole, to, count);
+    const Index some = std::min(kRowBlock, rows - row), columns = std::min(kColumnBlock, outputs_ - column), whole = columns / kGroup;
+    float* const to = y + row * outputs_ + column;
+    multiply_block(in, row, some, column / kGroup, whole, to, outputs_);
     if (const Index rest = columns % kGroup; rest != 0) {
       float edge[kRowBlock * kGroup];
-      block(row, some_rows, column + whole * kGroup, 1, edge, kGroup);
-      for (Index r = 0; r < some_rows; ++r) std::copy_n(edge + r * kGroup, rest, to + r * count + whole * kGroup);
+      multiply_block(in, row, some, column / kGroup + whole, 1, edge, kGroup);
+      for (Index r = 0; r < some; ++r) std::copy_n(edge + r * kGroup, rest, to + r * outputs_ + whole * kGroup);
     }
-    if (finish.run) finish.run(finish.self, row, some_rows, column, columns);
+    if (finish.run) finish.run(finish.self, row, some, column, columns);
   };
-  if (parallel) return run_chunks(row_blocks * column_blocks, chunk_of);
+  const double seconds = double(rows) * double(outputs_) * double(inputs_) / 100e9 + double(outputs_ * inputs_) / 20e9;
+  if (seconds > 10e-6) return run_chunks(row_blocks * column_blocks, chunk_of);
   for (Index chunk = 0; chunk < row_blocks * column_blocks; ++chunk) chunk_of(chunk);
 }
 

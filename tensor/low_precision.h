@@ -28,6 +28,11 @@ class LowPrecisionWeight {
   void multiply(Index rows, const float* x, Index x_row, float* y, Finish<float> finish = {}) const;
 
  private:
+  struct Rows;                                       // of x, int8: quantised
+  Rows rows_of(Index rows, const float* x, Index stride) const;
+  // y [rows, groups * 64] = rows from `row` on times `groups` groups of outputs
+  void multiply_block(const Rows& x, Index row, Index rows, Index group, Index groups, float* y, Index y_row) const;
+
   Precision precision_;
   Index outputs_, inputs_;
   Tensor groups_;                                    // bf16 [group][in][64], or bytes [group][⌈in/4⌉][64][4]
