@@ -27,11 +27,11 @@ Initializer constant_init(double value) {
 }
 
 Initializer uniform_init(double low, double high) {
-  return [=](const Tensor& into, Key key) { copy_into(into, uniform(key, into.shape(), low, high, into.dtype())); };
+  return [=](const Tensor& into, Key key) { uniform_(into, key, low, high); };
 }
 
 Initializer normal_init(double mean, double deviation) {
-  return [=](const Tensor& into, Key key) { copy_into(into, normal(key, into.shape(), mean, deviation, into.dtype())); };
+  return [=](const Tensor& into, Key key) { normal_(into, key, mean, deviation); };
 }
 
 Initializer xavier_uniform(double gain) {

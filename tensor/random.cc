@@ -32,12 +32,6 @@ double portable_log(double x) {
   return e * 0.6931471805599453 + 2 * s * sum;
 }
 
-double polynomial(const double (&c)[8], double r) {   // c_0 r⁷ + .. + c_7
-  double sum = c[0];
-  for (int i = 1; i < 8; ++i) sum = sum * r + c[i];
-  return sum;
-}
-
 }  // namespace
 
 Key::Key(Seed seed) : bits_(absorb(kSeed, seed.value)) {}
@@ -55,12 +49,6 @@ Key Key::operator/(std::string_view name) const {
 }
 
 double normal_quantile(double p) {
-  static constexpr double centre_num[8] = {
-      2.5090809287301226727e+3, 3.3430575583588128105e+4, 6.7265770927008700853e+4, 4.5921953931549871457e+4,
-      1.3731693765509461125e+4, 1.9715909503065514427e+3, 1.3314166789178437745e+2, 3.3871328727963666080e+0};
-  static constexpr double centre_den[8] = {
-      5.2264952788528545610e+3, 2.8729085735721942674e+4, 3.9307895800092710610e+4, 2.1213794301586595867e+4,
-      5.3941960214247511077e+3, 6.8718700749205790830e+2, 4.2313330701600911252e+1, 1.0};
   static constexpr double middle_num[8] = {
       7.74545014278341407640e-4, 2.27238449892691845833e-2, 2.41780725177450611770e-1, 1.27045825245236838258e+0,
       3.64784832476320460504e+0, 5.76949722146069140550e+0, 4.63033784615654529590e+0, 1.42343711074968357734e+0};
@@ -74,11 +62,9 @@ double normal_quantile(double p) {
       2.04426310338993978564e-15, 1.42151175831644588870e-7, 1.84631831751005468180e-5, 7.86869131145613259100e-4,
       1.48753612908506148525e-2, 1.36929880922735805310e-1, 5.99832206555887937690e-1, 1.0};
   check<Error>(p > 0 && p < 1, "normal_quantile: p {} is not in (0, 1)", p);
+  using detail::polynomial;
   const double q = p - 0.5;
-  if (std::abs(q) <= 0.425) {
-    const double r = 0.180625 - q * q;
-    return q * polynomial(centre_num, r) / polynomial(centre_den, r);
-  }
+  if (std::abs(q) <= detail::kCentral) return detail::central_quantile(q);
   const double r = std::sqrt(-portable_log(q < 0 ? p : 1 - p));
   const double x = r <= 5 ? polynomial(middle_num, r - 1.6) / polynomial(middle_den, r - 1.6)
                           : polynomial(tail_num, r - 5) / polynomial(tail_den, r - 5);

@@ -55,6 +55,25 @@ constexpr std::array<std::uint32_t, 4> philox(Key key, std::uint64_t counter_low
 // 53 random bits as a multiple of 2⁻⁵³ in [0, 1).
 constexpr double unit_interval(std::uint64_t bits) { return double(bits >> 11) * 0x1p-53; }
 
+namespace detail {
+constexpr double polynomial(const double (&c)[8], double r) {   // c_0 r⁷ + .. + c_7
+  double sum = c[0];
+  for (int i = 1; i < 8; ++i) sum = sum * r + c[i];
+  return sum;
+}
+
+constexpr double kCentral = 0.425;
+// Φ⁻¹(1/2 + q) for |q| <= kCentral.
+constexpr double central_quantile(double q) {
+  constexpr double num[8] = {2.5090809287301226727e+3, 3.3430575583588128105e+4, 6.7265770927008700853e+4, 4.5921953931549871457e+4,
+                             1.3731693765509461125e+4, 1.9715909503065514427e+3, 1.3314166789178437745e+2, 3.3871328727963666080e+0};
+  constexpr double den[8] = {5.2264952788528545610e+3, 2.8729085735721942674e+4, 3.9307895800092710610e+4, 2.1213794301586595867e+4,
+                             5.3941960214247511077e+3, 6.8718700749205790830e+2, 4.2313330701600911252e+1, 1.0};
+  const double r = 0.180625 - q * q;
+  return q * polynomial(num, r) / polynomial(den, r);
+}
+}  // namespace detail
+
 // Φ⁻¹(p) for 0 < p < 1, relative error about 1e-16 (Wichura 1988, algorithm AS 241, PPND16). No libm but the exact sqrt.
 double normal_quantile(double p);
 

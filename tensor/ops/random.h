@@ -11,6 +11,9 @@ namespace heed {
 Tensor uniform(Key key, const Shape& shape, double lo = 0, double hi = 1, DType dtype = DType::f32);
 // x = mean + std Φ⁻¹(u). Error unless std >= 0.
 Tensor normal(Key key, const Shape& shape, double mean = 0, double std = 1, DType dtype = DType::f32);
+// The same in place; strided tensors by row-major positions.
+void uniform_(const Tensor& into, Key key, double lo, double hi);
+void normal_(const Tensor& into, Key key, double mean, double std);
 // u8: 1 with probability p, else 0. Error unless 0 <= p <= 1.
 Tensor bernoulli(Key key, const Shape& shape, double p);
 // i64: every integer of [lo, hi) equally likely. Error unless lo < hi.

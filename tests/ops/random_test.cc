@@ -82,6 +82,18 @@ TEST_CASE("random tensors: element i is draw i of the key's stream, for any numb
     }
     CHECK(wrong == 0);
   });
+  const Tensor u = uniform(key, {71, 71}, -2, 3), n = normal(key, {71, 71}, 1, 2), coins = bernoulli(key, {71, 71}, 0.4);
+  for_every_target([&] {
+    CAPTURE(instruction_set());
+    const Tensor strided = transpose(empty({71, 71}));
+    uniform_(strided, key, -2, 3);
+    CHECK(std::ranges::equal(strided.contiguous().span<float>(), u.span<float>()));
+    normal_(strided, key, 1, 2);
+    CHECK(std::ranges::equal(strided.contiguous().span<float>(), n.span<float>()));
+    CHECK(std::ranges::equal(bernoulli(key, {71, 71}, 0.4).span<std::uint8_t>(), coins.span<std::uint8_t>()));
+  });
+  Random random(key);
+  for (const std::uint8_t coin : coins.span<std::uint8_t>()) CHECK(coin == (random.uniform() < 0.4));
   CHECK(uniform(key, {0, 3}).numel() == 0);
   CHECK(uniform(key, {}, 5, 5).item() == 5);
   CHECK(normal(key, {1}, 2, 0).item<float>() == 2);
