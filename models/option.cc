@@ -249,7 +249,7 @@ std::vector<std::string> from_json(std::span<const Option> options, std::string_
   for (const auto& [key, at, value] : reader.entries) names.push_back(key);
   if (all_keys)
     for (const Option& option : options)
-      check<FileError>(std::ranges::find(names, option.name) != names.end(), "{}: missing key: \"{}\"; {}", file, option.name, allowed(option));
+      check<FileError>(option.later || std::ranges::find(names, option.name) != names.end(), "{}: missing key: \"{}\"; {}", file, option.name, allowed(option));
   for (const auto& [key, at, value] : reader.entries) assign(*find(options, key), value);
   return names;
 }

@@ -23,6 +23,7 @@ struct Option {
   double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
   bool below = false;                                     // high itself is not allowed
   std::vector<std::string_view> choices{};
+  bool later = false;                                     // files from before it lack it, and mean its default
   std::size_t count = 1;                                  // of a list
   std::string standard{};                                 // the default, as text
   std::string_view heading{};                             // of the group in the help text that begins here

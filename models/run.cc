@@ -21,6 +21,7 @@
 #include "nn/checkpoint.h"
 #include "tensor/file.h"
 #include "tensor/format.h"
+#include "tensor/gemm_bfloat16.h"
 #include "tensor/safetensors.h"
 #include "tensor/sha256.h"
 
@@ -107,6 +108,7 @@ std::vector<Option> table(RunConfig& c) {
       {.name = "clip", .value = &c.clip, .takes = "X", .help = "largest norm of all gradients together; 0: no limit", .low = 0, .high = 1e9},
       {.name = "average", .value = &c.average, .takes = "X", .help = "decay of an average of the weights, which is then evaluated and kept; 0: none", .low = 0, .high = 1, .below = true},
       {.name = "seed", .value = &c.seed, .takes = "N", .help = "of initial weights, order of the data, dropout", .low = 0, .high = 9e18},
+      {.name = "precision", .value = &c.precision, .takes = "NAME", .help = "of the factors in the matrix products of updates; weights, sums and evaluations stay float32; bfloat16 needs AVX512-BF16", .choices = {"float32", "bfloat16"}, .later = true},
       {.name = "init", .value = &c.init, .takes = "FILE", .help = "start from these weights: a checkpoint, best.safetensors, or PyTorch's"},
 
       {.name = "steps", .value = &c.steps, .takes = "N", .help = "updates; unlimited where --epochs or --minutes is given", .low = 1, .high = kBig, .heading = "How long, and what is kept"},
@@ -261,6 +263,7 @@ void check_config(const RunConfig& c) {
                RunConfig().warmup);
   if (c.schedule_steps && (c.schedule == "linear" || c.schedule == "cosine"))
     check<Error>(*c.schedule_steps > c.warmup, "the warm-up does not end: --schedule {} --warmup {}, {} updates planned; fewer than that", c.schedule, c.warmup, *c.schedule_steps);
+  check<Error>(c.precision != "bfloat16" || has_bfloat16_products(), "no instructions: --precision bfloat16 needs AVX512-BF16, which this processor lacks; --precision float32");
   check<Error>(c.steps || c.epochs || c.minutes > 0 || c.patience, "no end: neither --steps nor --epochs, --minutes, --patience; at least one of them");
 }
 

@@ -6,6 +6,7 @@
 
 #include "autograd/tape.h"
 #include "tensor/format.h"
+#include "tensor/gemm_bfloat16.h"
 
 namespace heed {
 namespace {
@@ -28,6 +29,7 @@ Trainer::Trainer(const Seq2Seq& model, Parameters& parameters, Optimizer& optimi
     : model_(model), parameters_(parameters), optimizer_(optimizer), schedule_(schedule), options_(options) {
   check<Error>(options.clip >= 0 && std::isfinite(options.clip), "trainer: clip must be finite and not negative: {}", options.clip);
   check<Error>(options.average >= 0 && options.average < 1, "trainer: average must be in [0, 1): {}", options.average);
+  const ProductPrecision usable(options.precision);
 }
 
 Trainer::Report Trainer::update(std::span<const Batch> micro_batches) {
@@ -41,6 +43,7 @@ Trainer::Report Trainer::update(std::span<const Batch> micro_batches) {
   report.learning_rate = schedule_.rate(step);
   try {
     double sum = 0;
+    const ProductPrecision use(options_.precision);
     for (std::size_t m = 0; m < micro_batches.size(); ++m) {
       Tape tape(Key(options_.seed, step, m));
       const Loss loss = model_.loss(micro_batches[m], options_.loss);

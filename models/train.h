@@ -9,6 +9,7 @@
 #include "models/seq2seq.h"
 #include "nn/optimizer.h"
 #include "nn/schedule.h"
+#include "tensor/precision.h"
 
 namespace heed {
 
@@ -18,6 +19,7 @@ class Trainer {
     CrossEntropyOptions loss = {};
     double clip = 1;              // largest norm of all gradients together; 0 = no clipping
     double average = 0;           // decay of an exponential average of the weights (EMA); 0 = none
+    Precision precision = Precision::float32;   // of the factors in matrix products, tensor/gemm_bfloat16.h; all else stays in f32
     std::uint64_t seed = 1;       // dropout masks are a function of (seed, step, micro-batch, module, element)
   };
   Trainer(const Seq2Seq& model, Parameters& parameters, Optimizer& optimizer, Schedule schedule, Options options);

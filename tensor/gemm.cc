@@ -28,6 +28,7 @@ HWY_AFTER_NAMESPACE();
 #include <algorithm>
 
 #include "tensor/context.h"
+#include "tensor/gemm_bfloat16.h"
 #include "tensor/storage.h"
 
 namespace heed {
@@ -236,14 +237,19 @@ template <class T> void multiply_many(Index count, FunctionRef<Product<T>(Index)
     for (Index i = 0; i < count; ++i) multiply(product(i));
     return;
   }
+  const Precision precision = product_precision();
   parallel_for(count, std::max<Index>(1, Index(kChunk / seconds)), [&](Index begin, Index end) {
+    const ProductPrecision use(precision);   // in another thread
     for (Index i = begin; i < end; ++i) multiply(product(i));
   });
 }
 
 }  // namespace
 
-void multiply(const Product<float>& product, Finish<float> finish) { multiply_any(product, finish); }
+void multiply(const Product<float>& product, Finish<float> finish) {
+  if (product_precision() == Precision::bfloat16 && gains_by_bfloat16(product.m, product.n, product.k)) return multiply_bfloat16(product, finish);
+  multiply_any(product, finish);
+}
 void multiply(const Product<double>& product, Finish<double> finish) { multiply_any(product, finish); }
 Storage pack(Index k, Index n, const float* b, Index b_k, Index b_column) { return pack_any(k, n, b, b_k, b_column); }
 Storage pack(Index k, Index n, const double* b, Index b_k, Index b_column) { return pack_any(k, n, b, b_k, b_column); }

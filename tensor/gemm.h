@@ -31,7 +31,8 @@ template <class T> struct Finish {
   const void* self = nullptr;
 };
 
-// Parallel from about 10 us of work on. c must not overlap a or b. With a finish c_column must be 1.
+// Parallel from about 10 us of work on. c must not overlap a or b. With a finish c_column must be 1. Where ProductPrecision
+// (tensor/gemm_bfloat16.h) says so, f32 operands are rounded to bfloat16 and another kernel makes the chain.
 void multiply(const Product<float>& product, Finish<float> finish = {});
 void multiply(const Product<double>& product, Finish<double> finish = {});
 

@@ -12,4 +12,7 @@ void shuffle_chunks(std::uint64_t seed);
 // Negative: none throws. Returns what was left, negative once it has thrown.
 std::int64_t refuse_memory_after(std::int64_t allowed);
 
+// As if the processor had no AVX512-BF16.
+void hide_bfloat16_products(bool hide);
+
 }  // namespace heed

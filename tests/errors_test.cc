@@ -358,6 +358,7 @@ const std::vector<Row>& model_rows() {
       CALL(Schedule({.kind = Schedule::Kind::inverse_sqrt, .warmup = 0})),
       CALL(trained({.clip = -1})),
       CALL(trained({.average = 1})),
+      CALL(trained({.precision = Precision::int8})),
       CALL(restored({})),
       CALL(restored({{"schedule.best", "much"}})),
       CALL(restored({{"step", "3"}, {"skipped", "0"}}, 0.9)),

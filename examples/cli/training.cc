@@ -100,7 +100,7 @@ Training::Training(Run run, Dataset data, Manner manner)
   model_ = make_model(c, parameters_.root(), run_.source.vocabulary.size(), words.size());
   optimizer_ = make_optimizer(c, parameters_);
   trainer_ = std::make_unique<Trainer>(*model_, parameters_, *optimizer_, make_schedule(c),
-                                       Trainer::Options{.loss = {.label_smoothing = c.label_smoothing, .pad = words.pad}, .clip = c.clip, .average = c.average, .seed = std::uint64_t(c.seed)});
+                                       Trainer::Options{.loss = {.label_smoothing = c.label_smoothing, .pad = words.pad}, .clip = c.clip, .average = c.average, .precision = precision_named(c.precision), .seed = std::uint64_t(c.seed)});
 }
 
 void Training::start_from_file() {

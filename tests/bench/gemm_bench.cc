@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products of the models, in GF/s and as a share of the multiply-add peak measured before, beside any libraries that
-// export the Fortran sgemm_ or oneDNN's dnnl_sgemm; "cold" operands come from beyond the last cache. No packing outside the timing.
+// export the Fortran sgemm_ or oneDNN's dnnl_sgemm, and operands rounded to bfloat16 where the processor multiplies these; "cold" operands come
+// from beyond the last cache. No packing outside the timing.
 // In turns on one thread (a peer's idle threads would spin on the second core):
 //   HEED_THREADS=1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 HEED_BLAS=libopenblas.so.0:/.../libtorch_cpu.so gemm_bench
 //     --benchmark_enable_random_interleaving=true --benchmark_repetitions=9 --benchmark_report_aggregates_only=true
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "tensor/context.h"
+#include "tensor/gemm_bfloat16.h"
 #include "tensor/ops/matmul.h"
 #include "tensor/ops/random.h"
 #include "tensor/ops/view.h"
@@ -49,9 +51,9 @@ Operands random_operands(const Shape3& s) {
 
 constexpr double kBeyondCaches = 128 << 20;   // bytes of operands in turns; a guest has this much of no L3
 
-using Product = std::function<void(const Operands& x, const Shape3& s)>;
+using Call = std::function<void(const Operands& x, const Shape3& s)>;
 
-void measure(benchmark::State& state, const Product& product, const Shape3& s, bool cold) {
+void measure(benchmark::State& state, const Call& product, const Shape3& s, bool cold) {
   const double bytes = 4.0 * double(s.m * s.k + s.k * s.n + s.m * s.n);
   std::vector<Operands> operands{random_operands(s)};
   for (double held = bytes; cold && held < kBeyondCaches; held += bytes) operands.push_back({operands[0].a.clone(), operands[0].b.clone(), operands[0].c.clone()});
@@ -71,12 +73,17 @@ void heed_product(const Operands& x, const Shape3& s) {
   matmul(s.layout == 'd' ? transpose(x.a) : x.a, s.layout == 't' ? transpose(x.b) : x.b, {x.c});
 }
 
+void bfloat16_product(const Operands& x, const Shape3& s) {
+  const ProductPrecision precision(Precision::bfloat16);
+  heed_product(x, s);
+}
+
 using Sgemm = void (*)(const char*, const char*, const int*, const int*, const int*, const float*, const float*, const int*,
                        const float*, const int*, const float*, float*, const int*);
 using DnnlSgemm = int (*)(char, char, long, long, long, float, const float*, long, const float*, long, float, float*, long);
 
 // By columns, so cᵀ = bᵀ aᵀ.
-Product by_columns(Sgemm sgemm) {
+Call by_columns(Sgemm sgemm) {
   return [=](const Operands& x, const Shape3& s) {
     const int m = int(s.m), n = int(s.n), k = int(s.k), ldb = s.layout == 't' ? k : n, lda = s.layout == 'd' ? m : k;
     const float one = 1, zero = 0;
@@ -86,7 +93,7 @@ Product by_columns(Sgemm sgemm) {
   };
 }
 
-Product by_rows(DnnlSgemm sgemm) {
+Call by_rows(DnnlSgemm sgemm) {
   return [=](const Operands& x, const Shape3& s) {
     Tensor c = x.c;
     sgemm(s.layout == 'd' ? 'T' : 'N', s.layout == 't' ? 'T' : 'N', s.m, s.n, s.k, 1, x.a.data<float>(), s.layout == 'd' ? s.m : s.k, x.b.data<float>(),
@@ -102,7 +109,8 @@ int main(int argc, char** argv) {
   peak = bench::multiply_add_peak(threads());
   benchmark::AddCustomContext("machine", describe_context());
   benchmark::AddCustomContext("multiply-add peak", std::to_string(peak * 1e-9) + " GF/s");
-  std::vector<std::pair<std::string, Product>> sides{{"heed", heed_product}};
+  std::vector<std::pair<std::string, Call>> sides{{"heed", heed_product}};
+  if (has_bfloat16_products()) sides.emplace_back("heed-bfloat16", bfloat16_product);
   for (std::string rest = std::getenv("HEED_BLAS") ? std::getenv("HEED_BLAS") : ""; !rest.empty();) {
     const std::string path = rest.substr(0, rest.find(':')), name = path.substr(path.rfind('/') + 1);
     rest.erase(0, path.size() + 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whole training steps on random words: forward, label-smoothed cross-entropy, backward, clipping by norm, Adam; dropout 0.1 in
 // Transformers. The cases are those of the peers' scripts, any size can be another one.
-//   train_bench [--threads N] [--seconds S] [--width D] [--json] ... [case ...]
+//   train_bench [--threads N] [--precision bfloat16] [--seconds S] [--width D] [--json] ... [case ...]
 #include <CLI/CLI.hpp>
 #include <array>
 #include <memory>
@@ -84,6 +84,7 @@ constexpr Case kCases[] = {{"tiny", transformer, transformer_flop, 64, 128, 4, 2
 struct Options {
   double seconds = 5, since = 0;
   int steps = 0, where = 0;
+  std::string precision = "float32";
   bool json = false;
 };
 
@@ -94,7 +95,7 @@ void run(const Case& c, const Options& options) {
   Parameters parameters(Seed{0});
   const std::unique_ptr<Seq2Seq> model = c.make(parameters.root(), c);
   Adam adam(parameters, {.learning_rate = 1e-4, .beta1 = 0.9, .beta2 = 0.98, .eps = 1e-9});
-  Trainer trainer(*model, parameters, adam, Schedule({.peak = 1e-4}), {.loss = {.label_smoothing = 0.1}, .clip = 1});
+  Trainer trainer(*model, parameters, adam, Schedule({.peak = 1e-4}), {.loss = {.label_smoothing = 0.1}, .clip = 1, .precision = precision_named(options.precision)});
   const Tensor target = random_ids(Key(Seed{2}), c.batch, c.target + 1, c.vocabulary);
   const Batch batch{.source = {random_ids(Key(Seed{1}), c.batch, c.source, c.vocabulary), full({c.batch}, double(c.source), DType::i32)},
                     .inputs = target(all, Slice{0, c.target}).contiguous(),
@@ -128,6 +129,7 @@ void run(const Case& c, const Options& options) {
   const double peak = bench::memory().peak;
   if (options.json) {
     fmt::print("{}\n", json_text({{"case", c.name},
+                                  {"precision", options.precision},
                                   {"parameters", parameters.count()},
                                   {"steps", times.size()},
                                   {"step_seconds", seconds},
@@ -158,6 +160,7 @@ int main(int argc, char** argv) {
   std::optional<int> count;
   app.add_option("case", names, "tiny small base bahdanau luong; all if none is named")->check(CLI::IsMember({"tiny", "small", "base", "bahdanau", "luong"}));
   app.add_option("--threads", count)->check(CLI::Range(1, 1024));
+  app.add_option("--precision", options.precision, "float32 or bfloat16")->check(CLI::IsMember({"float32", "bfloat16"}));
   app.add_option("--seconds", options.seconds, "at least 5 steps")->check(CLI::NonNegativeNumber);
   app.add_option("--steps", options.steps, "so many instead")->check(CLI::PositiveNumber);
   app.add_option("--since", options.since, "the steady clock when the process was asked for");

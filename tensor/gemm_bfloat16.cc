@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+// Both operands are packed as pairs of k, 32 bits each:
+//   strip   up to 14 rows of a     [pairs][16]
+//   panel   32 columns of b        [pairs][2][16]
+// block of k after block of k, so that what a block needs lies together.
+#include "tensor/gemm_bfloat16.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "tensor/format.h"
+#include "tensor/test_hooks.h"
+
+#if defined(__x86_64__)
+#include <hwy/base.h>
+#include <immintrin.h>
+
+#include <utility>
+
+// g++ 12 finds __Y = __Y in its own header
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#if !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+
+namespace heed {
+namespace {
+
+#define HEED_BFLOAT16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
+
+using Pair = std::uint32_t;       // elements 2k and 2k + 1 of a row of a, of a column of b
+constexpr Index kUnit = 16;       // columns of a packed strip or half panel
+constexpr Index kRows = 14, kWidth = 2 * kUnit;   // of a tile: 28 sums, 2 vectors of b, 1 broadcast of a in 32 registers
+constexpr Index kDepth = 512;     // of a block
+constexpr Index kGroup = Finish<float>::kFinishColumns / kUnit;   // units that are packed by one thread
+constexpr Index kMostPacked = Index(16) << 20;    // bytes
+
+// ---- kernels --------------------------------------------------------------------------------------------------------
+
+// c [rows, columns] (=|+=) Σ over pairs, columns <= 16 kVectors. g++ 12 keeps the sums in registers with these pragmas only.
+template <int kTileRows, int kVectors>
+HEED_BFLOAT16 void tile(Index pairs, const Pair* a, const Pair* b, float* c, Index c_row, Index columns, bool add) {
+  const auto last = __mmask16(0xffffu >> (kUnit * kVectors - columns));
+  __m512 sum[kTileRows][kVectors];
+  HWY_UNROLL(16) for (int r = 0; r < kTileRows; ++r)
+    HWY_UNROLL(16) for (int v = 0; v < kVectors; ++v) {
+      float* const to = c + r * c_row + v * kUnit;
+      sum[r][v] = add ? _mm512_maskz_loadu_ps(v + 1 == kVectors ? last : __mmask16(0xffff), to) : _mm512_setzero_ps();
+      __builtin_prefetch(to, 1);
+    }
+  for (Index k = 0; k < pairs; ++k, a += kUnit, b += kWidth) {
+    __m512i bk[kVectors];
+    HWY_UNROLL(16) for (int v = 0; v < kVectors; ++v) bk[v] = _mm512_loadu_si512(b + v * kUnit);
+    HWY_UNROLL(16) for (int r = 0; r < kTileRows; ++r) {
+      const __m512i ar = _mm512_set1_epi32(int(a[r]));
+      HWY_UNROLL(16) for (int v = 0; v < kVectors; ++v) sum[r][v] = _mm512_dpbf16_ps(sum[r][v], (__m512bh)ar, (__m512bh)bk[v]);
+    }
+  }
+  HWY_UNROLL(16) for (int r = 0; r < kTileRows; ++r)
+    HWY_UNROLL(16) for (int v = 0; v < kVectors; ++v) {
+      float* const to = c + r * c_row + v * kUnit;
+      if (v + 1 < kVectors || last == 0xffff) _mm512_storeu_ps(to, sum[r][v]);
+      else _mm512_mask_storeu_ps(to, last, sum[r][v]);
+    }
+}
+
+using Tile = void (*)(Index, const Pair*, const Pair*, float*, Index, Index, bool);
+
+template <int kVectors, std::size_t... kRow> Tile pick(Index rows, std::index_sequence<kRow...>) {
+  static constexpr Tile table[] = {&tile<int(kRow) + 1, kVectors>...};
+  return table[rows - 1];
+}
+
+Tile tile_of(Index rows, Index columns) {
+  return columns > kUnit ? pick<2>(rows, std::make_index_sequence<kRows>()) : pick<1>(rows, std::make_index_sequence<kRows>());
+}
+
+HEED_BFLOAT16 __m512i rounded(__m512 low, __m512 high) { return (__m512i)_mm512_cvtne2ps_pbh(high, low); }
+
+// dst[k * pitch + i] = pair k of line i, i < 16, lines `line` apart, each of `depth` numbers in a row; beyond the last line anything.
+HEED_BFLOAT16 void pack_turned(const float* x, Index line, Index lines, Index depth, Index pitch, Pair* dst) {
+  for (Index k = 0; k < depth; k += kWidth) {
+    const Index left = std::min(depth - k, kWidth);
+    const auto low = __mmask16(left >= kUnit ? 0xffffu : 0xffffu >> (kUnit - left)), high = __mmask16(left <= kUnit ? 0 : 0xffffu >> (kWidth - left));
+    __m512i w[16], t[16];
+    HWY_UNROLL(16) for (int i = 0; i < 16; ++i) {
+      const float* const from = x + std::min<Index>(i, lines - 1) * line + k;
+      w[i] = rounded(_mm512_maskz_loadu_ps(low, from), _mm512_maskz_loadu_ps(high, from + kUnit));
+    }
+    // 16 x 16 pairs are turned: by 1, by 2, by 4 and by 8
+    HWY_UNROLL(16) for (int i = 0; i < 16; i += 2) t[i] = _mm512_unpacklo_epi32(w[i], w[i + 1]), t[i + 1] = _mm512_unpackhi_epi32(w[i], w[i + 1]);
+    HWY_UNROLL(16) for (int i = 0; i < 16; i += 4) {
+      w[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]), w[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+      w[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]), w[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+    }
+    HWY_UNROLL(16) for (int i = 0; i < 4; ++i) {
+      t[i] = _mm512_shuffle_i32x4(w[i], w[i + 4], 0x88), t[i + 4] = _mm512_shuffle_i32x4(w[i], w[i + 4], 0xdd);
+      t[i + 8] = _mm512_shuffle_i32x4(w[i + 8], w[i + 12], 0x88), t[i + 12] = _mm512_shuffle_i32x4(w[i + 8], w[i + 12], 0xdd);
+    }
+    HWY_UNROLL(16) for (int i = 0; i < 8; ++i) w[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88), w[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
+    const int pairs = int(left + 1) / 2;
+    HWY_UNROLL(16) for (int i = 0; i < 16; ++i)
+      if (i < pairs) _mm512_storeu_si512(dst + (k / 2 + i) * pitch, w[i]);
+  }
+}
+
+// The same for lines side by side: `lines` of them in units of `height`, one to each dst.
+HEED_BFLOAT16 void pack_beside(const float* x, Index step, Index lines, Index height, Index depth, Index pitch, Pair* const* dst) {
+  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  for (Index k = 0; k < depth; k += 2, x += 2 * step) {
+    const bool pair = k + 1 < depth;
+    const float* const next = pair ? x + step : x;
+    Index unit = 0;
+    for (Index left = lines; left > 0; left -= height, ++unit) {
+      const float *const even = x + unit * height, *const odd = next + unit * height;
+      __builtin_prefetch(even + 8 * step);
+      __builtin_prefetch(odd + 8 * step);
+      const auto mask = __mmask16(left >= kUnit ? 0xffffu : 0xffffu >> (kUnit - left));
+      const __m512i both = rounded(_mm512_maskz_loadu_ps(mask, even), _mm512_maskz_loadu_ps(pair ? mask : __mmask16(0), odd));
+      _mm512_storeu_si512(dst[unit] + k / 2 * pitch, _mm512_permutexvar_epi16(order, both));
+    }
+  }
+}
+
+// ---- one operand ----------------------------------------------------------------------------------------------------
+
+// Rows of a or columns of b, k numbers each, in units of `height`, `together` units a panel.
+struct Lines {
+  const float* x;
+  Index line, step;               // strides
+  Index count, height, together;
+
+  Index units() const { return (count + height - 1) / height; }
+  Index padded_units() const { return (units() + together - 1) / together * together; }
+  Pair* place(Index unit, Index k, Index pairs, Pair* packed) const {
+    return packed + kUnit * (k / 2 * padded_units() + unit / together * together * pairs + unit % together);
+  }
+  // Units [first, last) of the block [k, k + depth), at most kGroup.
+  void pack(Index first, Index last, Index k, Index depth, Pair* packed) const {
+    const Index pairs = (depth + 1) / 2, pitch = kUnit * together;
+    const float* const from = x + k * step;
+    if (line == 1) {
+      Pair* to[kGroup];
+      for (Index unit = first; unit < last; ++unit) to[unit - first] = place(unit, k, pairs, packed);
+      return pack_beside(from + first * height, step, std::min(count, last * height) - first * height, height, depth, pitch, to);
+    }
+    for (Index unit = first; unit < last; ++unit) {
+      const float* const lines = from + unit * height * line;
+      const Index some = std::min(height, count - unit * height);
+      Pair* const to = place(unit, k, pairs, packed);
+      if (step == 1) {
+        pack_turned(lines, line, some, depth, pitch, to);
+      } else {
+        float buffer[kUnit * kWidth];
+        for (Index l = 0; l < depth; l += kWidth) {
+          const Index left = std::min(depth - l, kWidth);
+          for (Index i = 0; i < some; ++i)
+            for (Index j = 0; j < left; ++j) buffer[i * kWidth + j] = lines[i * line + (l + j) * step];
+          pack_turned(buffer, kWidth, some, left, pitch, to + l / 2 * pitch);
+        }
+      }
+    }
+  }
+};
+
+// ---- whole products -------------------------------------------------------------------------------------------------
+
+constexpr Index divide_up(Index a, Index b) { return (a + b - 1) / b; }
+
+// Through a buffer, where the columns of c lie apart.
+void tile_apart(Index rows, Index columns, Index pairs, const Pair* a, const Pair* b, float* c, Index c_row, Index c_column, bool add) {
+  float buffer[kRows * kWidth];
+  for (Index r = 0; add && r < rows; ++r)
+    for (Index j = 0; j < columns; ++j) buffer[r * kWidth + j] = c[r * c_row + j * c_column];
+  tile_of(rows, columns)(pairs, a, b, buffer, kWidth, columns, add);
+  for (Index r = 0; r < rows; ++r)
+    for (Index j = 0; j < columns; ++j) c[r * c_row + j * c_column] = buffer[r * kWidth + j];
+}
+
+// Packs both operands whole, then makes blocks of c of about 256 x 256, all k of a block in one thread.
+void multiply_part(const Product<float>& p, Finish<float> finish) {
+  const Lines a{p.a, p.a_row, p.a_k, p.m, kRows, 1}, b{p.b, p.b_column, p.b_k, p.n, kUnit, 2};
+  const Index blocks = std::max<Index>(1, divide_up(p.k, kDepth)), depth = divide_up(divide_up(p.k, blocks), 2) * 2;
+  const Index all_pairs = divide_up(p.k, 2), a_size = kUnit * a.padded_units() * all_pairs;
+  const Storage storage(std::size_t(a_size + kUnit * b.padded_units() * all_pairs) * sizeof(Pair) + 64);
+  Pair* const a_packed = reinterpret_cast<Pair*>(storage.data());
+  Pair* const b_packed = a_packed + a_size;
+  const double seconds = double(p.m) * double(p.n) * double(p.k) / 100e9;
+  const auto run = [&](Index chunks, auto&& body) {
+    if (seconds > 10e-6) return run_chunks(chunks, body);
+    for (Index chunk = 0; chunk < chunks; ++chunk) body(chunk);
+  };
+
+  const Index a_groups = divide_up(a.units(), kGroup), b_groups = divide_up(b.units(), kGroup), groups = a_groups + b_groups;
+  run(p.k > 0 ? blocks * groups : 0, [&](Index chunk) {
+    const Index k = chunk / groups * depth, some = std::min(depth, p.k - k), group = chunk % groups;
+    const Lines& lines = group < a_groups ? a : b;
+    const Index first = (group < a_groups ? group : group - a_groups) * kGroup;
+    lines.pack(first, std::min(first + kGroup, lines.units()), k, some, group < a_groups ? a_packed : b_packed);
+  });
+
+  const Index columns = Finish<float>::kFinishColumns, column_chunks = divide_up(p.n, columns), strips = a.units();
+  const Index wanted = std::min<Index>(16, Index(seconds / 10e-6)), row_chunks = std::clamp(divide_up(wanted, column_chunks), divide_up(strips, 18), strips);
+  run(row_chunks * column_chunks, [&](Index chunk) {
+    const Index first = strips * (chunk / column_chunks) / row_chunks, last = strips * (chunk / column_chunks + 1) / row_chunks;
+    const Index column = chunk % column_chunks * columns, end = std::min(p.n, column + columns);
+    for (Index block = 0; block < blocks; ++block) {
+      const Index k = block * depth, pairs = divide_up(std::min(depth, p.k - k), 2);
+      const bool add = p.add || block > 0;
+      for (Index j = column; j < end; j += kWidth)
+        for (Index s = first; s < last; ++s) {
+          const Pair *const strip = a.place(s, k, pairs, a_packed), *const panel = b.place(j / kUnit, k, pairs, b_packed);
+          const Index rows = std::min(kRows, p.m - s * kRows), some = std::min(kWidth, end - j);
+          float* const c = p.c + s * kRows * p.c_row + j * p.c_column;
+          if (p.c_column == 1) tile_of(rows, some)(pairs, strip, panel, c, p.c_row, some, add);
+          else tile_apart(rows, some, pairs, strip, panel, c, p.c_row, p.c_column, add);
+        }
+    }
+    if (finish.run) finish.run(finish.self, first * kRows, std::min(p.m, last * kRows) - first * kRows, column, end - column);
+  });
+}
+
+std::atomic<bool> hidden = false;
+
+}  // namespace
+
+void hide_bfloat16_products(bool hide) { hidden = hide; }
+
+bool has_bfloat16_products() {
+  static const bool there = __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  return there && !hidden;
+}
+
+void multiply_bfloat16(const Product<float>& product, Finish<float> finish) {
+  check<Error>(has_bfloat16_products(), "bfloat16 products: this processor has no AVX512-BF16; Precision::float32");
+  if (product.m == 0 || product.n == 0) return;
+  Product<float> p = product;
+  if (p.c_column != 1 && p.c_row == 1 && !finish.run)   // cᵀ = bᵀ aᵀ
+    p = {p.n, p.m, p.k, p.b, p.b_column, p.b_k, p.a, p.a_k, p.a_row, p.c, p.c_column, p.c_row, p.add};
+  // what is packed at a time: the sums go on where they were
+  const Index most = std::max(kMostPacked / 2 / (p.m + p.n) / kDepth, Index(1)) * kDepth;
+  for (; p.k > most; p.k -= most, p.a += most * p.a_k, p.b += most * p.b_k, p.add = true) {
+    Product<float> part = p;
+    part.k = most;
+    multiply_part(part, {});
+  }
+  multiply_part(p, finish);
+}
+
+}  // namespace heed
+#else
+namespace heed {
+void hide_bfloat16_products(bool) {}
+bool has_bfloat16_products() { return false; }
+void multiply_bfloat16(const Product<float>&, Finish<float>) { fail<Error>("bfloat16 products: this processor has no AVX512-BF16; Precision::float32"); }
+}  // namespace heed
+#endif
+
+namespace heed {
+namespace {
+thread_local Precision precision_here = Precision::float32;
+}
+
+bool gains_by_bfloat16(Index m, Index n, Index k) { return std::min({m, n, k}) >= 16; }
+
+ProductPrecision::ProductPrecision(Precision precision) : previous_(precision_here) {
+  check<Error>(precision != Precision::int8, "product precision: int8 is for inference; float32 or bfloat16");
+  check<Error>(precision != Precision::bfloat16 || has_bfloat16_products(), "product precision: bfloat16 needs AVX512-BF16, which this processor lacks; float32");
+  precision_here = precision;
+}
+ProductPrecision::~ProductPrecision() { precision_here = previous_; }
+Precision product_precision() { return precision_here; }
+
+}  // namespace heed
