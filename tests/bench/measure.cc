@@ -19,7 +19,7 @@ namespace {
 
 std::atomic<long> mallocs, mmaps, shown;
 
-void count_malloc() {
+[[maybe_unused]] void count_malloc() {
   mallocs.fetch_add(1, std::memory_order_relaxed);
   thread_local bool inside = false;   // backtrace() may allocate
   if (shown.load(std::memory_order_relaxed) <= 0 || inside) return;
