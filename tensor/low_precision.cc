@@ -102,14 +102,25 @@ Int8Kernel BestInt8() {
   return &MultiplyInt8;
 }
 
-// Columns [column, column + width) of a group [depth][64] as f32 [depth][width].
-void Widen(const std::uint16_t* group, Index depth, Index column, Index width, float* to) {
+BFloat16Kernels BestBFloat16() {
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+  return bfloat16_kernels();
+#else
+  return {};
+#endif
+}
+
+// Columns [column, column + width) of pairs [pairs][64][2] as f32 [2 pairs][width].
+void Widen(const std::uint32_t* group, Index pairs, Index column, Index width, float* to) {
   const Lanes16<std::uint32_t> d;
-  const hn::Rebind<std::uint16_t, decltype(d)> d16;
   const hn::Rebind<float, decltype(d)> df;
-  for (Index k = 0; k < depth; ++k)
-    for (Index j = 0; j < width; j += Index(hn::Lanes(d)))
-      hn::StoreU(hn::BitCast(df, hn::ShiftLeft<16>(hn::PromoteTo(d, hn::LoadU(d16, group + k * kGroup + column + j)))), df, to + k * width + j);
+  const auto high = hn::Set(d, 0xffff0000u);
+  for (Index k = 0; k < pairs; ++k)
+    for (Index j = 0; j < width; j += Index(hn::Lanes(d))) {
+      const auto both = hn::LoadU(d, group + k * kGroup + column + j);
+      hn::StoreU(hn::BitCast(df, hn::ShiftLeft<16>(both)), df, to + 2 * k * width + j);
+      hn::StoreU(hn::BitCast(df, hn::And(both, high)), df, to + (2 * k + 1) * width + j);
+    }
 }
 
 }  // namespace
@@ -126,6 +137,7 @@ namespace {
 
 HWY_EXPORT(QuantiseRow);
 HWY_EXPORT(BestInt8);
+HWY_EXPORT(BestBFloat16);
 HWY_EXPORT(Widen);
 
 constexpr Index kRowBlock = 128, kColumnBlock = Finish<float>::kFinishColumns;
@@ -146,11 +158,12 @@ LowPrecisionWeight::LowPrecisionWeight(const Tensor& weight, Precision precision
   const float* values = dense.data<float>();
   const Index groups = divide_up(outputs_, kGroup), padded = groups * kGroup;
   if (precision == Precision::bfloat16) {
-    groups_ = zeros({groups, inputs_, kGroup}, DType::bf16);
+    const Index pairs = divide_up(inputs_, 2);
+    groups_ = zeros({groups, pairs, kGroup, 2}, DType::bf16);
     BFloat16* const to = groups_.mutable_data<BFloat16>();
     parallel_for(outputs_, row_grain(inputs_), [&](Index begin, Index end) {
       for (Index o = begin; o < end; ++o)
-        for (Index i = 0; i < inputs_; ++i) to[(o / kGroup * inputs_ + i) * kGroup + o % kGroup] = BFloat16(values[o * inputs_ + i]);
+        for (Index i = 0; i < inputs_; ++i) to[((o / kGroup * pairs + i / 2) * kGroup + o % kGroup) * 2 + i % 2] = BFloat16(values[o * inputs_ + i]);
     });
     return;
   }
@@ -179,32 +192,42 @@ LowPrecisionWeight::LowPrecisionWeight(const Tensor& weight, Precision precision
 Tensor LowPrecisionWeight::values() const {
   const Tensor result = empty({outputs_, inputs_});
   float* const to = result.mutable_data<float>();
-  const Index quads = divide_up(inputs_, 4);
+  const Index together = precision_ == Precision::int8 ? 4 : 2, depth = divide_up(inputs_, together);
   for (Index o = 0; o < outputs_; ++o)
-    for (Index i = 0; i < inputs_; ++i)
-      to[o * inputs_ + i] = precision_ == Precision::bfloat16 ? float(groups_.data<BFloat16>()[(o / kGroup * inputs_ + i) * kGroup + o % kGroup])
-                                                             : scales_.data<float>()[o] * float(std::int8_t(groups_.data<std::uint8_t>()[((o / kGroup * quads + i / 4) * kGroup + o % kGroup) * 4 + i % 4]));
+    for (Index i = 0; i < inputs_; ++i) {
+      const Index at = ((o / kGroup * depth + i / together) * kGroup + o % kGroup) * together + i % together;
+      to[o * inputs_ + i] = precision_ == Precision::int8 ? scales_.data<float>()[o] * float(std::int8_t(groups_.data<std::uint8_t>()[at])) : float(groups_.data<BFloat16>()[at]);
+    }
   return result;
 }
 
 struct LowPrecisionWeight::Rows {
   const float* x;
   Index stride;
-  Tensor bytes, scales;   // int8: u + 128 u8 [rows, ⌈in/4⌉ 4], t f32 [rows]
+  Tensor packed, scales;   // int8: u + 128 u8 [rows, ⌈in/4⌉ 4], t f32 [rows]; bfloat16, where there are kernels: bf16 [rows, ⌈in/16⌉ 16]
 };
 
 LowPrecisionWeight::Rows LowPrecisionWeight::rows_of(Index rows, const float* x, Index stride) const {
   Rows result{x, stride, {}, {}};
-  if (precision_ != Precision::int8) return result;
-  const Index bytes = divide_up(inputs_, 4) * 4;
-  result.bytes = empty({rows, bytes}, DType::u8);
-  result.scales = empty({rows});
-  std::uint8_t* const u = result.bytes.mutable_data<std::uint8_t>();
-  float* const t = result.scales.mutable_data<float>();
-  const auto quantise = HWY_DYNAMIC_DISPATCH(QuantiseRow);
-  parallel_for(rows, row_grain(inputs_), [&](Index begin, Index end) {
-    for (Index r = begin; r < end; ++r) t[r] = quantise(x + r * stride, inputs_, u + r * bytes);
-  });
+  const auto each = [&](auto&& row) {
+    parallel_for(rows, row_grain(inputs_), [&](Index begin, Index end) {
+      for (Index r = begin; r < end; ++r) row(r);
+    });
+  };
+  if (precision_ == Precision::int8) {
+    const Index bytes = divide_up(inputs_, 4) * 4;
+    result.packed = empty({rows, bytes}, DType::u8);
+    result.scales = empty({rows});
+    std::uint8_t* const u = result.packed.mutable_data<std::uint8_t>();
+    float* const t = result.scales.mutable_data<float>();
+    const auto quantise = HWY_DYNAMIC_DISPATCH(QuantiseRow);
+    each([&](Index r) { t[r] = quantise(x + r * stride, inputs_, u + r * bytes); });
+  } else if (const auto round = HWY_DYNAMIC_DISPATCH(BestBFloat16)().round) {
+    const Index padded = divide_up(inputs_, 16) * 16;
+    result.packed = empty({rows, padded}, DType::bf16);
+    BFloat16* const to = result.packed.mutable_data<BFloat16>();
+    each([&](Index r) { round(x + r * stride, inputs_, reinterpret_cast<std::uint32_t*>(to + r * padded)); });
+  }
   return result;
 }
 
@@ -212,19 +235,26 @@ void LowPrecisionWeight::multiply_block(const Rows& x, Index row, Index rows, In
   if (precision_ == Precision::int8) {
     const Index quads = divide_up(inputs_, 4);
     const auto kernel = HWY_DYNAMIC_DISPATCH(BestInt8)();
-    return kernel({rows, quads, x.bytes.data<std::uint8_t>() + row * quads * 4, x.scales.data<float>() + row, groups,
+    return kernel({rows, quads, x.packed.data<std::uint8_t>() + row * quads * 4, x.scales.data<float>() + row, groups,
                    reinterpret_cast<const std::int8_t*>(groups_.data<std::uint8_t>()) + group * quads * kGroup * 4, scales_.data<float>() + group * kGroup,
                    sums_.data<std::int32_t>() + group * kGroup, y, y_row});
   }
+  const Index pairs = divide_up(inputs_, 2);
+  const auto* const weights = reinterpret_cast<const std::uint32_t*>(groups_.data<BFloat16>()) + group * pairs * kGroup;
+  if (x.packed.defined()) {
+    const Index x_row = x.packed.size(1) / 2;
+    const auto* const in = reinterpret_cast<const std::uint32_t*>(x.packed.data<BFloat16>()) + row * x_row;
+    return HWY_DYNAMIC_DISPATCH(BestBFloat16)().multiply({rows, pairs, in, x_row, groups, weights, y, y_row});
+  }
   const auto widen = HWY_DYNAMIC_DISPATCH(Widen);
   const auto kernels = gemm_kernels<float>();
-  const Index width = std::min(kGroup, (rows <= kernels.wide_rows ? 4 : 2) * kernels.lanes), depth = kPart / width;
+  const Index width = std::min(kGroup, (rows <= kernels.wide_rows ? 4 : 2) * kernels.lanes), depth = kPart / width;   // depth is even
   float panel[kPart];
   for (Index g = 0; g < groups; ++g)
     for (Index j = 0; j < kGroup; j += width)
       for (Index k = 0; k < inputs_; k += depth) {
         const Index some = std::min(depth, inputs_ - k);
-        widen(reinterpret_cast<const std::uint16_t*>(groups_.data<BFloat16>()) + ((group + g) * inputs_ + k) * kGroup, some, j, width, panel);
+        widen(weights + (g * pairs + k / 2) * kGroup, divide_up(some, 2), j, width, panel);
         kernels.panel(rows, some, x.x + row * x.stride + k, x.stride, panel, width, k > 0, y + g * kGroup + j, y_row);
       }
 }

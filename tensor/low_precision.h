@@ -9,7 +9,8 @@
 namespace heed {
 
 // W [out, in] in groups of 64 outputs:
-//   bfloat16  each weight rounded to the nearest; products are multiply-adds in f32
+//   bfloat16  each weight rounded to the nearest. With AVX512-BF16 x is too, and the product is that of tensor/gemm_bfloat16.h;
+//             else it is multiply-adds in f32
 //   int8      W[o, i] ≈ s_o q, q in [-127, 127], s_o = max_i |W[o, i]| / 127; of x each row is x[i] ≈ t u, u in [-127, 127],
 //             t = max_i |x[i]| / 127; products and sums are integers: y[o] = (Σ_i u q) t s_o
 class LowPrecisionWeight {
@@ -28,14 +29,14 @@ class LowPrecisionWeight {
   void multiply(Index rows, const float* x, Index x_row, float* y, Finish<float> finish = {}) const;
 
  private:
-  struct Rows;                                       // of x, int8: quantised
+  struct Rows;                                       // of x, rounded or quantised
   Rows rows_of(Index rows, const float* x, Index stride) const;
   // y [rows, groups * 64] = rows from `row` on times `groups` groups of outputs
   void multiply_block(const Rows& x, Index row, Index rows, Index group, Index groups, float* y, Index y_row) const;
 
   Precision precision_;
   Index outputs_, inputs_;
-  Tensor groups_;                                    // bf16 [group][in][64], or bytes [group][⌈in/4⌉][64][4]
+  Tensor groups_;                                    // bf16 [group][⌈in/2⌉][64][2], or bytes [group][⌈in/4⌉][64][4]
   Tensor scales_, sums_;                             // int8: s_o f32 and Σ_i q i32, [group][64]
 };
 
@@ -55,5 +56,20 @@ struct Int8Block {
 };
 using Int8Kernel = void (*)(const Int8Block&);
 Int8Kernel int8_kernel_vnni();       // by the dot products of AVX512-VNNI; nullptr where the processor has none
+
+// Products of bfloat16, two numbers in 32 bits.
+struct BFloat16Block {
+  Index rows, pairs;                 // pairs: ⌈in/2⌉
+  const std::uint32_t* x;            // [rows][pairs], x_row apart
+  Index x_row, groups;
+  const std::uint32_t* w;            // [groups][pairs][64]
+  float* y;                          // [rows][groups * 64], y_row apart
+  Index y_row;
+};
+struct BFloat16Kernels {
+  void (*round)(const float* x, Index count, std::uint32_t* pairs) = nullptr;   // to the nearest; writes whole eights of pairs
+  void (*multiply)(const BFloat16Block& block) = nullptr;
+};
+BFloat16Kernels bfloat16_kernels();  // by the dot products of AVX512-BF16; nullptr where the processor has none
 
 }  // namespace heed

@@ -8,10 +8,14 @@
 #include <thread>
 
 #include "tensor/format.h"
+#include "tensor/gemm_bfloat16.h"
+#include "tensor/ops/binary.h"
 #include "tensor/ops/linear.h"
 #include "tensor/ops/random.h"
 #include "tensor/ops/view.h"
+#include "tensor/ops/unary.h"
 #include "tensor/packed.h"
+#include "tensor/test_hooks.h"
 #include "tests/every_target.h"
 
 using namespace heed;
@@ -83,21 +87,29 @@ TEST_CASE("low precision: the integer kernels agree where numbers are largest") 
   CHECK_THROWS_WITH_AS(LowPrecisionWeight(zeros({1, in + 1}), Precision::int8), doctest::Contains("int8 takes at most 65536 inputs: weight [1, 65537]"), ShapeError);
 }
 
-TEST_CASE("low precision: bfloat16 is the product with rounded weights, on every target, with any number of threads") {
+TEST_CASE("low precision: bfloat16 is the product with rounded weights, or of what is rounded, on every target, with any number of threads") {
   for (const Sizes& s : kSizes) {
     INFO("rows, out, in ", s.rows, " ", s.out, " ", s.in);
     const Tensor x = normal(Key(Seed{1}), {s.rows, s.in}), w = normal(Key(Seed{2}), {s.out, s.in}), bias = normal(Key(Seed{3}), {s.out});
     const Tensor rounded = to(to(w, DType::bf16), DType::f32);
     const LinearFusion fusion{.activation = Activation::gelu, .residual = normal(Key(Seed{4}), {s.rows, s.out})};
-    for_every_target([&] {
-      CAPTURE(instruction_set());
-      CHECK(same_bits(LowPrecisionWeight(w, Precision::bfloat16).values(), rounded));
-      const Tensor plain = linear(x, rounded, {}).y, fused = linear(x, rounded, bias, fusion).y;
+    const auto check_all = [&](const Tensor& plain, const Tensor& fused) {
       for_threads([&] {
         CHECK(same_bits(product(x, w, Precision::bfloat16), plain));
         CHECK(same_bits(product(x, w, Precision::bfloat16, bias, fusion), fused));
       });
+    };
+    hide_bfloat16_products(true);
+    for_every_target([&] {
+      CAPTURE(instruction_set());
+      CHECK(same_bits(LowPrecisionWeight(w, Precision::bfloat16).values(), rounded));
+      check_all(linear(x, rounded, {}).y, linear(x, rounded, bias, fusion).y);
     });
+    hide_bfloat16_products(false);
+    if (!has_bfloat16_products()) continue;
+    const Tensor plain = empty({s.rows, s.out});
+    multiply_bfloat16({s.rows, s.out, s.in, x.data<float>(), s.in, 1, w.data<float>(), 1, s.in, plain.mutable_data<float>(), s.out, 1, false});
+    check_all(plain, fusion.residual + gelu(plain + bias));
   }
 }
 
