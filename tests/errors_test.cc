@@ -27,6 +27,7 @@
 #include "nn/recurrent.h"
 #include "tensor/context.h"
 #include "tensor/file.h"
+#include "tensor/gemm_bfloat16.h"
 #include "tensor/low_precision.h"
 #include "tensor/ops/binary.h"
 #include "tensor/ops/einsum.h"
@@ -42,6 +43,7 @@
 #include "tensor/ops/update.h"
 #include "tensor/ops/view.h"
 #include "tensor/safetensors.h"
+#include "tensor/test_hooks.h"
 #include "tests/every_model.h"
 #include "tests/models/pairs.h"
 #include "tests/page.h"
@@ -102,6 +104,17 @@ void restored(const std::map<std::string, std::string>& scalars, double average 
   static SmallModel net("--layers 1 --heads 2");
   static Adam adam(*net.parameters, {});
   Trainer(*net.model, *net.parameters, adam, Schedule({}), {.average = average}).restore({}, scalars);
+}
+// What a processor without AVX512-BF16 answers.
+template <class F> void elsewhere(F&& f) {
+  hide_bfloat16_products(true);
+  try {
+    f();
+  } catch (...) {
+    hide_bfloat16_products(false);
+    throw;
+  }
+  hide_bfloat16_products(false);
 }
 // A tape under which something is asked.
 template <class F> void under_tape(F&& f) {
@@ -359,6 +372,8 @@ const std::vector<Row>& model_rows() {
       CALL(trained({.clip = -1})),
       CALL(trained({.average = 1})),
       CALL(trained({.precision = Precision::int8})),
+      CALL(elsewhere([] { ProductPrecision use(Precision::bfloat16); })),
+      CALL(elsewhere([] { multiply_bfloat16({}); })),
       CALL(restored({})),
       CALL(restored({{"schedule.best", "much"}})),
       CALL(restored({{"step", "3"}, {"skipped", "0"}}, 0.9)),
