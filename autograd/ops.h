@@ -3,9 +3,10 @@
 // exactly when its Tensor twin throws, with the same text.
 #pragma once
 #include "autograd/variable.h"
-#include "tensor/ops/linear.h"
+#include "tensor/list.h"
 #include "tensor/mask.h"
 #include "tensor/ops/attention.h"
+#include "tensor/ops/linear.h"
 #include "tensor/ops/loss.h"
 #include "tensor/ops/recurrent.h"
 
@@ -127,12 +128,15 @@ Variable unsqueeze(const Variable& x, int dim);
 Variable flip(const Variable& x, const Dims& dims);
 Variable slice(const Variable& x, int dim, Index start, Index stop = Slice::kToEnd, Index step = 1);   // x[start:stop:step]
 Variable select(const Variable& x, int dim, Index index);
-std::vector<Variable> split(const Variable& x, Index count, int dim = 0);                        // equal parts
-std::vector<Variable> split(const Variable& x, const std::vector<Index>& sizes, int dim = 0);
-std::vector<Variable> unbind(const Variable& x, int dim = 0);
+List<Variable> split(const Variable& x, Index count, int dim = 0);                               // equal parts
+List<Variable> split(const Variable& x, std::span<const Index> sizes, int dim = 0);
+inline List<Variable> split(const Variable& x, std::initializer_list<Index> sizes, int dim = 0) { return split(x, std::span(sizes.begin(), sizes.size()), dim); }
+List<Variable> unbind(const Variable& x, int dim = 0);
 Variable expand(const Variable& x, const Shape& shape);                      // its gradient is summed over the axes that grew
-Variable concat(const std::vector<Variable>& xs, int dim = 0);               // copies, as do those below
-Variable stack(const std::vector<Variable>& xs, int dim = 0);
+Variable concat(std::span<const Variable> xs, int dim = 0);                  // copies, as do those below
+Variable stack(std::span<const Variable> xs, int dim = 0);
+inline Variable concat(std::initializer_list<Variable> xs, int dim = 0) { return concat(std::span(xs.begin(), xs.size()), dim); }
+inline Variable stack(std::initializer_list<Variable> xs, int dim = 0) { return stack(std::span(xs.begin(), xs.size()), dim); }
 Variable pad(const Variable& x, int dim, Index before, Index after, double value = 0);
 Variable tril(const Variable& x, Index diagonal = 0);
 Variable triu(const Variable& x, Index diagonal = 0);

@@ -13,6 +13,7 @@
 #include <new>
 
 #include "autograd/tape.h"
+#include "tensor/function_ref.h"
 
 namespace heed {
 
@@ -100,7 +101,7 @@ template <class F> Variable record(const char* op, Tensor y, Inputs inputs, F ru
 }
 // The same for any number of inputs.
 template <class F> Variable record(const char* op, Tensor y, std::span<const Variable> inputs, F rule) {
-  const std::vector<std::reference_wrapper<const Variable>> references(inputs.begin(), inputs.end());
+  const List<std::reference_wrapper<const Variable>> references(inputs.begin(), inputs.end());
   return std::move(detail::record_n<1>(op, {std::move(y)}, references, std::move(rule))[0]);
 }
 // Several outputs: the rule gets one dy for each, undefined where none arrived.
@@ -116,6 +117,6 @@ template <class F> Variable record_view(const char* op, const Variable& x, F vie
 
 // Views that together cover x once, as split makes them: their gradients are computed into one buffer of x's layout, which x
 // then takes over without a copy. `views` maps a tensor to views of its memory.
-std::vector<Variable> record_split(const char* op, const Variable& x, const std::function<std::vector<Tensor>(const Tensor&)>& views);
+List<Variable> record_split(const char* op, const Variable& x, FunctionRef<List<Tensor>(const Tensor&)> views);
 
 }  // namespace heed

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
-#include <unordered_set>
+#include <set>
 
 #include "autograd/record.h"
 #include "tensor/format.h"
@@ -278,13 +278,14 @@ void check_forward(const char* op, const Tensor& y) {
 
 // Module paths outlive their modules here, because a node may outlive its module.
 std::string_view interned_current_path() {
-  thread_local std::unordered_set<std::string> paths;
+  thread_local std::set<std::string, std::less<>> paths;
   thread_local std::string_view last_seen, last_interned;
   const std::string_view path = current_path();
   if (path.empty()) return {};
   if (path.data() == last_seen.data() && path == last_interned) return last_interned;
   last_seen = path;
-  return last_interned = *paths.emplace(path).first;
+  const auto known = paths.find(path);
+  return last_interned = known != paths.end() ? *known : *paths.emplace(path).first;
 }
 
 }  // namespace detail
@@ -321,12 +322,12 @@ Variable detail_record_view(const char* op, const Variable& x, const Tensor& y) 
   return {y, std::move(slot)};
 }
 
-std::vector<Variable> record_split(const char* op, const Variable& x, const std::function<std::vector<Tensor>(const Tensor&)>& views) {
+List<Variable> record_split(const char* op, const Variable& x, FunctionRef<List<Tensor>(const Tensor&)> views) {
   const Variable parent = detail::dense(x);
-  std::vector<Tensor> ys = views(parent.value());
+  List<Tensor> ys = views(parent.value());
   const std::reference_wrapper<const Variable> input = parent;
   Tape* tape = detail::tape_for(op, {&input, 1});
-  std::vector<Variable> out;
+  List<Variable> out;
   if (!tape) {
     for (Tensor& y : ys) out.push_back(constant(std::move(y)));
     return out;

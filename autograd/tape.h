@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "autograd/variable.h"
+#include "tensor/list.h"
 #include "tensor/random.h"
 
 namespace heed {
@@ -66,7 +67,7 @@ class Tape {
   struct Masks {
     enum class Mode { needs_key, keyed, off } mode = Mode::needs_key;
     Key key{std::uint64_t{0}};
-    std::vector<std::pair<std::string_view, std::uint64_t>> calls;
+    List<std::pair<std::string_view, std::uint64_t>> calls;
   };
 
  private:

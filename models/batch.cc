@@ -67,25 +67,25 @@ std::vector<Example> make_examples(const Corpus& corpus, const Side& source, con
 
 Batch make_batch(std::span<const Example> examples, std::span<const Index> rows, std::int32_t pad, std::int32_t start) {
   Batch batch;
-  std::vector<std::vector<std::int32_t>> sources, inputs, targets;
+  List<std::span<const std::int32_t>> sources, targets;
   for (const Index i : rows) {
     check<IndexError>(i >= 0 && i < Index(examples.size()), "batch: example {} is not in [0, {})", i, examples.size());
     const auto& [source, target, links, pair] = examples[std::size_t(i)];
     sources.push_back(source);
     targets.push_back(target);
-    inputs.emplace_back(target.size());
-    if (!target.empty()) {
-      inputs.back().front() = start;
-      std::copy(target.begin(), target.end() - 1, inputs.back().begin() + 1);
-    }
     batch.source_tokens += Index(source.size());
     batch.target_tokens += Index(target.size());
   }
   batch.source = pad_sequences(sources, pad);
-  batch.inputs = pad_sequences(inputs, pad).ids;
-  auto [ids, lengths] = pad_sequences(targets, pad);
-  batch.targets = std::move(ids);
-  batch.lengths = std::move(lengths);
+  const Sequences y = pad_sequences(targets, pad);
+  batch.targets = y.ids;
+  batch.lengths = y.lengths;
+  batch.inputs = y.ids.clone();
+  auto* row = batch.inputs.mutable_data<std::int32_t>();
+  for (const std::int32_t n : y.lengths.span<std::int32_t>()) {
+    if (n > 0) std::copy_backward(row, row + n - 1, row + n), row[0] = start;
+    row += y.ids.size(1);
+  }
   return batch;
 }
 

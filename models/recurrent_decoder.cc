@@ -117,8 +117,8 @@ DecoderState BahdanauDecoder::start(const Encoded& source) const {
 
 Variable BahdanauDecoder::operator()(const Variable& inputs, DecoderState& state, Tensor* weights) const {
   const Index T = inputs.size(0), R = inputs.size(1), E = options.embedding;
-  std::vector<Tensor> rows(weights ? std::size_t(T) : 0);
-  std::vector<Variable> states, contexts;
+  List<Tensor> rows(weights ? std::size_t(T) : 0);
+  List<Variable> states, contexts;
   Variable a = input_block(cell.weight_ih, inputs, 0, cell.bias_ih);                                                      // W E y_{t-1} + b   [T, R, G]
   if (!attention) a = a + input_block(cell.weight_ih, state.context, E, {});                                         // C c
   RecurrentState& s = state.layers[0];
@@ -200,8 +200,8 @@ Variable LuongDecoder::operator()(const Variable& inputs, DecoderState& state, T
     if (!attention) return permute(h, {1, 0, 2});
     return permute(attend(h, state, weights), {1, 0, 2});
   }
-  std::vector<Tensor> rows(weights ? std::size_t(T) : 0);
-  std::vector<Variable> outputs;
+  List<Tensor> rows(weights ? std::size_t(T) : 0);
+  List<Variable> outputs;
   const auto& first = layers.weights[0];
   const Variable a = input_block(first.weight_ih, inputs, 0, first.bias_ih);                      // [T, R, 4n]
   for (Index t = 0; t < T; ++t) {

@@ -14,7 +14,7 @@ namespace heed {
 
 // All that a decoder remembers. R rows, in groups of R/B for each of the B sentences of the memory.
 struct DecoderState {
-  std::vector<RecurrentState> layers;    // h, for LSTMs c   [R, n] each
+  List<RecurrentState> layers;           // h, for LSTMs c   [R, n] each
   Variable feed;                         // h~_{t-1} [R, n], with input feeding
   Variable context;                      // c [R, M], where it is the same at every step
   std::optional<Memory> memory;

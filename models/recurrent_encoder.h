@@ -11,7 +11,7 @@ namespace heed {
 struct Encoded {
   Variable states;                       // [B, S, M], M = width x directions; 0 at padding
   Mask mask;                             // lengths
-  std::vector<RecurrentState> last;      // after the last word read, a layer each   h [B, n], for LSTMs c [B, n]
+  List<RecurrentState> last;             // after the last word read, a layer each   h [B, n], for LSTMs c [B, n]
   Variable backward;                     // the top layer's state at the first word, read backwards [B, n]; undefined in one direction
 };
 

@@ -7,7 +7,7 @@
 
 namespace heed {
 
-Sequences pad_sequences(std::span<const std::vector<std::int32_t>> rows, std::int32_t pad) {
+Sequences pad_sequences(std::span<const std::span<const std::int32_t>> rows, std::int32_t pad) {
   Index longest = 0;
   for (const auto& row : rows) longest = std::max(longest, Index(row.size()));
   const Index B = Index(rows.size());
@@ -20,6 +20,10 @@ Sequences pad_sequences(std::span<const std::vector<std::int32_t>> rows, std::in
     lengths[b] = std::int32_t(row.size());
   }
   return out;
+}
+
+Sequences pad_sequences(std::span<const std::vector<std::int32_t>> rows, std::int32_t pad) {
+  return pad_sequences(List<std::span<const std::int32_t>>(rows.begin(), rows.end()), pad);
 }
 
 Variable Loss::mean() const { return tokens > 0 ? sum * (1.0 / double(tokens)) : sum * 0.0; }

@@ -16,6 +16,7 @@ struct Sequences {
   Tensor lengths;   // i32 [B]
   Index size() const { return ids.size(0); }
 };
+Sequences pad_sequences(std::span<const std::span<const std::int32_t>> rows, std::int32_t pad);
 Sequences pad_sequences(std::span<const std::vector<std::int32_t>> rows, std::int32_t pad);
 
 // Pairs for one update, teacher forced: for y_1 .. y_n = eos the inputs are (start, y_1, .., y_{n-1}), the targets (y_1, .., y_n).

@@ -61,7 +61,7 @@ Trainer::Report Trainer::update(std::span<const Batch> micro_batches) {
     }
     // All memory is there before a weight changes.
     std::map<std::string, Tensor> first;                     // averages begin as the weights after the first update
-    std::vector<UpdateItem> items;
+    List<UpdateItem> items;
     if (averaging()) {
       const auto& all = parameters_.items();
       if (averages_.empty())

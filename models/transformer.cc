@@ -102,8 +102,8 @@ TransformerDecoder::TransformerDecoder(Scope scope, const TransformerOptions& o,
   if (has_final_norm(o)) norm.emplace(scope / "norm", LayerNorm::Options{.width = o.width, .eps = o.eps, .bias = o.bias});
 }
 
-std::vector<Memory> TransformerDecoder::prepare(const Variable& states, const Mask& mask) const {
-  std::vector<Memory> memories;
+List<Memory> TransformerDecoder::prepare(const Variable& states, const Mask& mask) const {
+  List<Memory> memories;
   for (const TransformerDecoderLayer& layer : layers) memories.push_back(layer.multihead_attn->prepare(states, mask));
   return memories;
 }
@@ -146,7 +146,7 @@ constexpr std::string_view kMemory = "h_1 .. h_S = encoder(x_1 .. x_S), what the
 Tensor by_columns(const Tensor& keys) { return transpose(transpose(keys).contiguous()); }
 
 struct TransformerState : DecodingState {
-  std::vector<Memory> memories;        // one a layer, rows = sentences
+  List<Memory> memories;               // one a layer, rows = sentences
   std::vector<KeyValueCache> caches;   // one a layer, rows = hypotheses
   Index position = 0, rows = 0;
 

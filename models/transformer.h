@@ -64,7 +64,7 @@ struct TransformerEncoder {
 struct TransformerDecoder {
   TransformerDecoder(Scope scope, const TransformerOptions& options, bool cross = true);
   // Keys and values of every layer's cross-attention, once per sentence.
-  std::vector<Memory> prepare(const Variable& states, const Mask& mask) const;
+  List<Memory> prepare(const Variable& states, const Mask& mask) const;
   Variable operator()(const Variable& x, std::span<const Memory> memories, const Mask& mask = Mask::causal(), std::vector<AttentionMap>* maps = nullptr) const;   // [B, T, d]
   Variable next(const Variable& x, std::span<const Memory> memories, std::span<KeyValueCache> caches, std::vector<AttentionMap>* maps = nullptr) const;   // [R, 1, d]
 

@@ -39,8 +39,8 @@ void Optimizer::allocate() {
 void Optimizer::step() {
   allocate();
   // One region for each kernel; SGD's first step without a momentum buffer shares its kernel by its constants.
-  std::vector<UpdateItem> updates;
-  std::vector<Item*> counted;
+  List<UpdateItem> updates;
+  List<Item*> counted;
   updates.reserve(items_.size());
   counted.reserve(items_.size());
   Update kind{};
@@ -194,7 +194,7 @@ Update RMSprop::constants(const Item&, UpdateConstants& c) const {
 
 double clip_gradient_norm(Parameters& parameters, double max_norm, bool error_if_nonfinite) {
   check<Error>(max_norm >= 0, "clip_gradient_norm: max_norm must not be negative: {}", max_norm);
-  std::vector<Tensor> gradients;
+  List<Tensor> gradients;
   for (const auto& item : parameters.items())
     if (item->gradient->written()) gradients.push_back(item->gradient->value());
   const double norm = norm_of_all(gradients) * std::abs(parameters.gradient_scale());

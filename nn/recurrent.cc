@@ -85,12 +85,12 @@ RecurrentLayers::RecurrentLayers(Scope scope, Options options)
                                 options.bias, options.forget_bias, options.init));
 }
 
-RecurrentLayers::Output RecurrentLayers::operator()(const Variable& x, const Tensor& lengths, const std::vector<RecurrentState>& initial) const {
+RecurrentLayers::Output RecurrentLayers::operator()(const Variable& x, const Tensor& lengths, const List<RecurrentState>& initial) const {
   const Inside inside(path);
   check<ShapeError>(initial.empty() || initial.size() == weights.size(), "recurrent: needs {} initial states, got {}", weights.size(), initial.size());
   Output out{heed::dropout(x, dropout_in), {}};
   for (Index k = 0; k < layers; ++k) {
-    std::vector<Variable> sides;
+    List<Variable> sides;
     for (Index d = 0; d < directions(); ++d) {
       const auto i = std::size_t(k * directions() + d);
       const Direction& w = weights[i];

@@ -72,11 +72,11 @@ struct RecurrentLayers {
 
   struct Output {
     Variable outputs;                       // of the last layer [B, S, directions n]; 0 at s >= lengths[b]
-    std::vector<RecurrentState> states;     // [B, n] each at its sequence's own end: l0, l0_reverse, l1, ...
+    List<RecurrentState> states;            // [B, n] each at its sequence's own end: l0, l0_reverse, l1, ...
   };
   // x [B, S, in], lengths i32 [B] in [0, S] or undefined: S. Padding never enters a state; of a length 0 the state stays what it
   // was. initial: none (zero) or as many as in Output::states.
-  Output operator()(const Variable& x, const Tensor& lengths = {}, const std::vector<RecurrentState>& initial = {}) const;
+  Output operator()(const Variable& x, const Tensor& lengths = {}, const List<RecurrentState>& initial = {}) const;
 
   Index directions() const { return bidirectional ? 2 : 1; }
   struct Direction { Parameter weight_ih, weight_hh, bias_ih, bias_hh; };

@@ -3,27 +3,11 @@
 // of threads, so results have the same bits for any number of threads. Inside a region further regions run serially.
 #pragma once
 #include <algorithm>
-#include <memory>
-#include <type_traits>
 
 #include "tensor/dtype.h"
+#include "tensor/function_ref.h"
 
 namespace heed {
-
-// A reference to a callable that outlives the call.
-template <class> class FunctionRef;
-template <class R, class... Args> class FunctionRef<R(Args...)> {
- public:
-  template <class F> requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef>)
-  FunctionRef(F&& f) : object_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))), call_([](void* object, Args... args) -> R {
-    return (*static_cast<std::remove_reference_t<F>*>(object))(std::forward<Args>(args)...);
-  }) {}
-  R operator()(Args... args) const { return call_(object_, std::forward<Args>(args)...); }
-
- private:
-  void* object_;
-  R (*call_)(void*, Args...);
-};
 
 // Calls body(chunk) once for each chunk in [0, chunks), spread over threads that compute in the caller's floating-point
 // environment; in a forked child, alone. Exactly one exception of a body reaches the caller; the pool works afterwards.

@@ -18,7 +18,7 @@ struct LocationAware : Additive {
     if (!state.previous.defined()) return Additive::operator()(query, memory, state);
     const Index S = state.previous.size(2);
     const Variable padded = pad(state.previous, -1, kReach, kReach);
-    std::vector<Variable> shifted;
+    List<Variable> shifted;
     for (Index i = 0; i <= 2 * kReach; ++i) shifted.push_back(slice(padded, -1, i, i + S));
     return additive_score_with(*this, query, memory, filter_proj(filters(stack(shifted, -1))));   // [B, T, S, A]
   }

@@ -51,7 +51,7 @@ RecurrentSequence recurrent_layer_by_definition(RecurrentUnit unit, const Variab
   const Index S = x.size(1), n = w.weight_hh.size(1);
   RecurrentState state = or_zero(unit, x, n, initial);
   if (S == 0) return {constant(zeros({x.size(0), 0, n}, x.dtype())), state};
-  std::vector<Variable> outputs;
+  List<Variable> outputs;
   outputs.resize(std::size_t(S));
   for (Index i = 0; i < S; ++i) {
     const Index s = reverse ? S - 1 - i : i;

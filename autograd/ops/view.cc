@@ -46,15 +46,15 @@ Variable select(const Variable& x, int dim, Index index) {
   return record_view("select", x, [&](const Tensor& t) { return select(t, dim, index); });
 }
 
-std::vector<Variable> split(const Variable& x, Index count, int dim) {
+List<Variable> split(const Variable& x, Index count, int dim) {
   return record_split("split", x, [&](const Tensor& t) { return split(t, count, dim); });
 }
 
-std::vector<Variable> split(const Variable& x, const std::vector<Index>& sizes, int dim) {
+List<Variable> split(const Variable& x, std::span<const Index> sizes, int dim) {
   return record_split("split", x, [&](const Tensor& t) { return split(t, sizes, dim); });
 }
 
-std::vector<Variable> unbind(const Variable& x, int dim) {
+List<Variable> unbind(const Variable& x, int dim) {
   return record_split("unbind", x, [&](const Tensor& t) { return unbind(t, dim); });
 }
 
@@ -66,15 +66,15 @@ Variable expand(const Variable& x, const Shape& shape) {
 
 namespace {
 
-std::vector<Tensor> values(const std::vector<Variable>& variables) {
-  std::vector<Tensor> tensors;
+List<Tensor> values(std::span<const Variable> variables) {
+  List<Tensor> tensors;
   tensors.reserve(variables.size());
   for (const Variable& x : variables) tensors.push_back(x.value());
   return tensors;
 }
 
-std::vector<Slot> slots(const std::vector<Variable>& variables) {
-  std::vector<Slot> slots;
+List<Slot> slots(std::span<const Variable> variables) {
+  List<Slot> slots;
   slots.reserve(variables.size());
   for (const Variable& x : variables) slots.push_back(x.slot());
   return slots;
@@ -82,18 +82,18 @@ std::vector<Slot> slots(const std::vector<Variable>& variables) {
 
 }  // namespace
 
-Variable concat(const std::vector<Variable>& xs, int dim) {
-  std::vector<Index> sizes;
+Variable concat(std::span<const Variable> xs, int dim) {
+  List<Index> sizes;
   const Tensor y = concat(values(xs), dim);
   for (const Variable& x : xs) sizes.push_back(x.size(dim));
-  return record("concat", y, std::span(xs), [dxs = slots(xs), sizes = std::move(sizes), dim](const Tensor& dy) {
-    const std::vector<Tensor> parts = split(dy, sizes, dim);
+  return record("concat", y, xs, [dxs = slots(xs), sizes = std::move(sizes), dim](const Tensor& dy) {
+    const List<Tensor> parts = split(dy, sizes, dim);
     for (size_t i = 0; i < parts.size(); ++i) dxs[i].adopt(parts[i]);
   });
 }
 
-Variable stack(const std::vector<Variable>& xs, int dim) {
-  return record("stack", stack(values(xs), dim), std::span(xs), [dxs = slots(xs), dim](const Tensor& dy) {
+Variable stack(std::span<const Variable> xs, int dim) {
+  return record("stack", stack(values(xs), dim), xs, [dxs = slots(xs), dim](const Tensor& dy) {
     for (size_t i = 0; i < dxs.size(); ++i) dxs[i].adopt(select(dy, dim, Index(i)));
   });
 }

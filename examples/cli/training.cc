@@ -307,7 +307,7 @@ int Training::run() {
 void Training::update() {
   if (batches_.empty()) batches_ = sampler_->epoch(state_.epoch);
   const Vocabulary& words = run_.target.vocabulary;
-  std::vector<Batch> micro_batches;
+  List<Batch> micro_batches;
   for (; Index(micro_batches.size()) < run_.config.accumulate && state_.batch < Index(batches_.size()); ++state_.batch)
     micro_batches.push_back(make_batch(examples_.train, batches_[std::size_t(state_.batch)], words.pad, start_symbol(run_.config, words)));
   const Trainer::Report last = trainer_->update(micro_batches);

@@ -278,9 +278,9 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include <cmath>
-#include <vector>
 
 #include "tensor/format.h"
+#include "tensor/list.h"
 #include "tensor/ops/binary.h"
 #include "tensor/ops/kernel.h"
 #include "tensor/ops/matmul.h"
@@ -331,7 +331,7 @@ void for_heads(const char* op, const Sizes& n, const Tensor& q, const Tensor& k,
   parallel_for(n.B * n.H, row_grain(n.T * n.S * (1 + (n.dk + n.dv) / 16)), [&](Index begin, Index end) {
     const Tensor room = empty({scratch_size}, dtype_of<T>);
     T* const scratch = room.mutable_data<T>();
-    std::vector<RowMask> masks(std::size_t(mask_rows.everything() ? 0 : n.T));
+    List<RowMask> masks(std::size_t(mask_rows.everything() ? 0 : n.T));
     for (Index i = begin; i < end; ++i) {
       const Index b = i / n.H, h = i % n.H;
       if (i == begin || h == 0 || mask.allowed().defined())      // else the heads of a sentence look alike

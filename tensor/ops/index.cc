@@ -241,7 +241,7 @@ Sorted sort_lines(const Tensor& x, int axis, Index k, bool descending) {
     T* values = y.values.mutable_data<T>();
     Index* indices = y.indices.mutable_data<Index>();
     parallel_for(lines.count(), row_grain(k < 64 ? n / 4 + 1 : 8 * n), [&](Index begin, Index end) {
-      std::vector<Ranked<K>> line;
+      List<Ranked<K>> line;
       lines(begin, end, [&](const std::array<Index, 2>& at) {
         bool ready = false;
         if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>)

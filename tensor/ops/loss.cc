@@ -204,7 +204,6 @@ HWY_AFTER_NAMESPACE();
 #include <cmath>
 #include <cstring>
 #include <numeric>
-#include <vector>
 
 #include "tensor/format.h"
 #include "tensor/ops/kernel.h"
@@ -238,7 +237,7 @@ namespace {
 
 // Targets as class of each row, -1 where the row is ignored.
 struct Targets {
-  std::vector<Index> label;
+  List<Index> label;
   Index count = 0;
 };
 
@@ -247,7 +246,8 @@ Targets read_targets(const char* op, const Tensor& targets, const Shape& rows, I
   check<DTypeError>(targets.dtype() == DType::i32 || targets.dtype() == DType::i64, "{}: targets need dtype i32 or i64: {}", op, targets.dtype());
   check<Error>(options.label_smoothing >= 0 && options.label_smoothing <= 1, "{}: label smoothing must be in [0, 1]: {}", op, options.label_smoothing);
   check<IndexError>(options.pad < V, "{}: pad {} is not in [0, {})", op, options.pad, V);
-  Targets out{targets.dtype() == DType::i64 ? targets.contiguous().to_vector<Index>() : to(targets, DType::i64).to_vector<Index>()};
+  const Tensor labels = to(targets, DType::i64).contiguous();
+  Targets out{{labels.span<Index>().begin(), labels.span<Index>().end()}};
   for (std::size_t i = 0; i < out.label.size(); ++i) {
     Index& label = out.label[i];
     if (label == options.ignore_index || (options.pad >= 0 && label == options.pad)) {
@@ -286,7 +286,7 @@ double entropy(const CrossEntropyOptions& o, Index V) {
 template <class T> double total_of(const Tensor& x) {
   const auto values = x.span<T>();
   const Index n = x.numel(), chunks = (n + 4095) / 4096;
-  std::vector<double> partials(static_cast<std::size_t>(chunks));
+  List<double> partials(static_cast<std::size_t>(chunks));
   parallel_for(chunks, 4, [&](Index begin, Index end) {
     for (Index chunk = begin; chunk < end; ++chunk) {
       double sum = 0;
@@ -377,7 +377,7 @@ LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, c
   return visit_float(x.dtype(), op, [&]<class T>() {
     const Targets labels = read_targets(op, targets, rows_of(x), V, options);
     const auto N = Index(labels.label.size());
-    std::vector<Index> active;                                     // rows that take part
+    List<Index> active;                                            // rows that take part
     for (Index row = 0; row < N; ++row)
       if (labels.label[std::size_t(row)] >= 0) active.push_back(row);
     const bool all = labels.count == N, gradient = wants.dx || wants.dweight || wants.dbias;

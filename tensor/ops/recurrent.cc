@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <vector>
 
 #include "tensor/format.h"
 #include "tensor/gemm.h"
@@ -59,9 +58,9 @@ struct Ragged {
     }
     for (std::size_t b = 0; b < length.size(); ++b) first[b] = rows, rows += length[b];
     std::iota(order.begin(), order.end(), Index{0});
-    std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) { return length[std::size_t(a)] > length[std::size_t(b)]; });
+    std::sort(order.begin(), order.end(), [&](Index a, Index b) { return std::pair(-length[std::size_t(a)], a) < std::pair(-length[std::size_t(b)], b); });
   }
-  std::vector<Index> length, first, order;
+  List<Index> length, first, order;
   Index rows = 0;
   bool whole;                          // no padding
 };
@@ -78,7 +77,7 @@ Tensor gathered(const Tensor& x, const Ragged& ragged) {
 // its own, so that nobody waits for anybody between two steps.
 template <class T, class F> void for_blocks(const Ragged& ragged, const RecurrentBlock<T>& block, Index rows, F through_time) {
   const auto B = Index(ragged.order.size());
-  std::vector<Index> length, first;
+  List<Index> length, first;
   for (const Index b : ragged.order) length.push_back(ragged.length[std::size_t(b)]), first.push_back(ragged.first[std::size_t(b)]);
   const double flops = 2.0 * double(ragged.rows) * double(gate_count(block.unit) * block.n) * double(block.n + 16);
   parallel_for(B, flops < 2.5e6 ? B : rows, [&](Index begin, Index end) {

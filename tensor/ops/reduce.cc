@@ -96,7 +96,6 @@ HWY_AFTER_NAMESPACE();
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <vector>
 
 #include "tensor/format.h"
 #include "tensor/ops/binary.h"
@@ -482,7 +481,7 @@ void prod_grad(const Tensor& x, const Tensor& dy, const Dims& dims, const Into& 
     const T *from = x.data<T>(), *up = upstream.data<T>();
     T* const to = dx.tensor.mutable_data<T>();
     parallel_for(kept.total, row_grain(4 * n), [&](Index begin, Index end) {
-      std::vector<T> after(std::size_t(n) + 1, T(1));  // after[j] = x_j x_{j+1} ...
+      List<T> after(std::size_t(n) + 1, T(1));  // after[j] = x_j x_{j+1} ...
       Counter at = kept, to_at = to_kept, r = reduced;
       at.seek(begin);
       to_at.seek(begin);
@@ -653,7 +652,7 @@ Tensor arg_extremum(std::string_view name, const Tensor& x, int dim, bool keepdi
   const Shape shape = reduced_shape(x.shape(), axes, false);
   check<ShapeError>(n > 0 || shape.numel() == 0, "{}: nothing to choose from: shape {}, dim {}", name, x.shape(), dim);
   check<DTypeError>(x.dtype() != DType::bf16, "{}: takes f32, f64, i32, i64 or u8: {}", name, x.dtype());
-  std::vector<int> order;
+  List<int> order;
   for (int i = 0; i < x.rank(); ++i)
     if (i != axis) order.push_back(i);
   order.push_back(axis);

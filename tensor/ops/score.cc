@@ -91,6 +91,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include "tensor/format.h"
+#include "tensor/list.h"
 #include "tensor/ops/kernel.h"
 #include "tensor/ops/matmul.h"
 #include "tensor/ops/unary.h"
@@ -153,7 +154,7 @@ void additive_score_grad(const Tensor& q, const Tensor& k, const Tensor& v, cons
     const RowDestinations<3> to({dq, dk, dv});
     const Tensor parts = dv ? empty({n.B, n.A}, q.dtype()) : Tensor();                 // of dv, a row a sentence
     const MaskRows mask_rows(op, mask, de.shape());
-    std::vector<RowMask> masks(std::size_t(mask_rows.everything() ? 0 : n.B * n.T));
+    List<RowMask> masks(std::size_t(mask_rows.everything() ? 0 : n.B * n.T));
     for (std::size_t row = 0; row < masks.size(); ++row) masks[row] = mask_rows(Index(row));
     const T *qp = qs.data<T>(), *kp = ks.data<T>(), *vp = vs.data<T>(), *dep = des.data<T>();
     T* const dqp = dq ? to.tensor(0).template mutable_data<T>() : nullptr;

@@ -155,6 +155,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include "tensor/format.h"
+#include "tensor/list.h"
 #include "tensor/ops/kernel.h"
 #include "tensor/parallel.h"
 
@@ -230,7 +231,7 @@ struct Gathered {
       reduced[std::size_t(axis)] = true;
     }
     if (dims.empty()) reduced.fill(true);
-    std::vector<int> front, behind;
+    List<int> front, behind;
     for (int axis = 0; axis < shape.rank(); ++axis) {
       if (reduced[std::size_t(axis)]) {
         behind.push_back(axis);

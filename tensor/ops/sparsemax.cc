@@ -3,9 +3,9 @@
 #include "tensor/ops/sparsemax.h"
 
 #include <cmath>
-#include <vector>
 
 #include "tensor/format.h"
+#include "tensor/list.h"
 #include "tensor/ops/kernel.h"
 #include "tensor/ops/mask_rows.h"
 #include "tensor/parallel.h"
@@ -16,7 +16,7 @@ namespace {
 enum class Family { sparsemax, entmax };
 
 // τ for z sorted downwards with z[0] = 0: the largest k whose threshold lies below its smallest entry.
-double threshold(Family family, const std::vector<double>& z) {
+double threshold(Family family, const List<double>& z) {
   double sum = 0, squares = 0, tau = 0;
   for (std::size_t i = 0; i < z.size() && z[i] > -1; ++i) {      // p_0 <= 1, so τ >= -1
     const double k = double(i + 1);
@@ -30,7 +30,7 @@ double threshold(Family family, const std::vector<double>& z) {
   return tau;
 }
 
-template <class T> void row_of(Family family, const T* x, Index n, const RowMask& mask, std::vector<double>& z, T* p) {
+template <class T> void row_of(Family family, const T* x, Index n, const RowMask& mask, List<double>& z, T* p) {
   const double scale = family == Family::entmax ? 0.5 : 1;
   const auto allowed = [&](Index i) { return i >= mask.first && i < mask.last && (!mask.allowed || mask.allowed[i]); };
   std::fill_n(p, n, T(0));
@@ -64,7 +64,7 @@ Tensor weights(const char* op, Family family, const Tensor& x, const Mask& mask)
     T* out = p.mutable_data<T>();
     if (p.numel() > 0)
       parallel_for(p.numel() / n, row_grain(n * 16), [&](Index begin, Index end) {
-        std::vector<double> z;
+        List<double> z;
         for (Index row = begin; row < end; ++row) row_of(family, in + row * n, n, masks.everything() ? RowMask{0, n} : masks(row), z, out + row * n);
       });
     return p;

@@ -40,7 +40,7 @@ bool strides_for(const Tensor& x, const Shape& shape, Strides& strides) {
   return true;
 }
 
-void check_same_dtype(std::string_view op, const std::vector<Tensor>& tensors) {
+void check_same_dtype(std::string_view op, std::span<const Tensor> tensors) {
   check<ShapeError>(!tensors.empty(), "{}: needs at least one tensor: {} given", op, tensors.size());
   for (size_t i = 1; i < tensors.size(); ++i)
     check<DTypeError>(tensors[i].dtype() == tensors[0].dtype(), "{}: dtypes differ: tensor 0 is {}, tensor {} is {}", op,
@@ -201,14 +201,14 @@ Tensor select(const Tensor& x, int dim, Index index) {
   return view(x, shape, strides, x.offset() + (index < 0 ? index + n : index) * x.strides()[axis]);
 }
 
-std::vector<Tensor> split(const Tensor& x, Index count, int dim) {
+List<Tensor> split(const Tensor& x, Index count, int dim) {
   const Index n = x.shape()[normalize_dim("split", dim, x.shape())];
   check<ShapeError>(count > 0 && n % count == 0, "split: size {} at dim {} is not a multiple of {} parts: x {}", n, dim, count,
                     x.shape());
-  return split(x, std::vector<Index>(size_t(count), n / count), dim);
+  return split(x, List<Index>(size_t(count), n / count), dim);
 }
 
-std::vector<Tensor> split(const Tensor& x, const std::vector<Index>& sizes, int dim) {
+List<Tensor> split(const Tensor& x, std::span<const Index> sizes, int dim) {
   const Index n = x.shape()[normalize_dim("split", dim, x.shape())];
   Index total = 0;
   for (Index size : sizes) {
@@ -218,21 +218,21 @@ std::vector<Tensor> split(const Tensor& x, const std::vector<Index>& sizes, int 
   }
   check<ShapeError>(total == n, "split: sizes [{}] do not add up to {}: x {}, dim {}", fmt::join(sizes, ", "), n, x.shape(),
                     dim);
-  std::vector<Tensor> parts;
+  List<Tensor> parts;
   parts.reserve(sizes.size());
   Index start = 0;
   for (Index size : sizes) { parts.push_back(slice(x, dim, start, start + size)); start += size; }
   return parts;
 }
 
-std::vector<Tensor> unbind(const Tensor& x, int dim) {
-  std::vector<Tensor> parts;
+List<Tensor> unbind(const Tensor& x, int dim) {
+  List<Tensor> parts;
   const Index n = x.shape()[normalize_dim("unbind", dim, x.shape())];
   for (Index i = 0; i < n; ++i) parts.push_back(select(x, dim, i));
   return parts;
 }
 
-Tensor concat(const std::vector<Tensor>& tensors, int dim) {
+Tensor concat(std::span<const Tensor> tensors, int dim) {
   check_same_dtype("concat", tensors);
   Shape shape = tensors[0].shape();
   const int axis = normalize_dim("concat", dim, shape);
@@ -253,7 +253,7 @@ Tensor concat(const std::vector<Tensor>& tensors, int dim) {
   return y;
 }
 
-Tensor stack(const std::vector<Tensor>& tensors, int dim) {
+Tensor stack(std::span<const Tensor> tensors, int dim) {
   check_same_dtype("stack", tensors);
   for (size_t k = 1; k < tensors.size(); ++k)
     check<ShapeError>(tensors[k].shape() == tensors[0].shape(), "stack: shapes differ: tensor 0 {}, tensor {} {}",

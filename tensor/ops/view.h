@@ -2,8 +2,7 @@
 // Views: another shape, strides and offset over the same elements. Only reshape (when strides force it), concat, stack, pad,
 // tril and triu copy. Sizes and dims that do not fit throw ShapeError or IndexError with both sides.
 #pragma once
-#include <vector>
-
+#include "tensor/list.h"
 #include "tensor/tensor.h"
 
 namespace heed {
@@ -21,13 +20,16 @@ Tensor flip(const Tensor& x, const Dims& dims);                   // backwards a
 Tensor slice(const Tensor& x, int dim, Index start, Index stop = Slice::kToEnd, Index step = 1);
 Tensor select(const Tensor& x, int dim, Index index);             // one position; the axis goes
 
-std::vector<Tensor> split(const Tensor& x, Index count, int dim = 0);                       // equal parts, as NumPy
-std::vector<Tensor> split(const Tensor& x, const std::vector<Index>& sizes, int dim = 0);   // parts of these sizes
-std::vector<Tensor> unbind(const Tensor& x, int dim = 0);         // select(x, dim, 0), select(x, dim, 1), ...
+List<Tensor> split(const Tensor& x, Index count, int dim = 0);                   // equal parts, as NumPy
+List<Tensor> split(const Tensor& x, std::span<const Index> sizes, int dim = 0);  // parts of these sizes
+inline List<Tensor> split(const Tensor& x, std::initializer_list<Index> sizes, int dim = 0) { return split(x, std::span(sizes.begin(), sizes.size()), dim); }
+List<Tensor> unbind(const Tensor& x, int dim = 0);                // select(x, dim, 0), select(x, dim, 1), ...
 
 // ---- copies -----------------------------------------------------------------------------------------------------------
-Tensor concat(const std::vector<Tensor>& tensors, int dim = 0);   // along an axis; other sizes and dtypes equal
-Tensor stack(const std::vector<Tensor>& tensors, int dim = 0);    // along a new axis; shapes and dtypes equal
+Tensor concat(std::span<const Tensor> tensors, int dim = 0);      // along an axis; other sizes and dtypes equal
+Tensor stack(std::span<const Tensor> tensors, int dim = 0);       // along a new axis; shapes and dtypes equal
+inline Tensor concat(std::initializer_list<Tensor> tensors, int dim = 0) { return concat(std::span(tensors.begin(), tensors.size()), dim); }
+inline Tensor stack(std::initializer_list<Tensor> tensors, int dim = 0) { return stack(std::span(tensors.begin(), tensors.size()), dim); }
 Tensor pad(const Tensor& x, int dim, Index before, Index after, double value = 0);
 Tensor tril(const Tensor& x, Index diagonal = 0);                 // of the last two axes: columns <= row + diagonal stay, else 0
 Tensor triu(const Tensor& x, Index diagonal = 0);                 // columns >= row + diagonal stay, else 0

@@ -181,7 +181,7 @@ TEST_CASE("anomaly mode names op and module path, forwards and backwards") {
 TEST_CASE("split: parts share one gradient buffer, parts not reached count as zero") {
   const Variable x = variable(tensor({{1, 2, 3}, {4, 5, 6}}, DType::f64));
   Tape tape;
-  const auto parts = record_split("split", x, [](const Tensor& v) { return std::vector{v(all, Slice{0, 1}), v(all, Slice{1, 3})}; });
+  const auto parts = record_split("split", x, [](const Tensor& v) { return List<Tensor>{v(all, Slice{0, 1}), v(all, Slice{1, 3})}; });
   const Variable ones = constant(heed::ones({2, 2}, DType::f64));
   const Variable y = record("copy", parts[1].value().clone(), {parts[1]}, [p = parts[1].slot()](const Tensor& dy) {
     p.gradient([&](Into d) { copy_into(d.tensor, dy); });

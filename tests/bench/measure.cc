@@ -46,6 +46,7 @@ rusage used() {
 #endif
 #if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !__has_feature(address_sanitizer) && \
     !__has_feature(thread_sanitizer) && !__has_feature(memory_sanitizer)
+#define HEED_COUNTS
 extern "C" {
 void* __libc_malloc(std::size_t);
 void* __libc_calloc(std::size_t, std::size_t);
@@ -93,6 +94,14 @@ double median(std::vector<double> values) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
   return values[values.size() / 2];
+}
+
+bool counts_calls() {
+#ifdef HEED_COUNTS
+  return true;
+#else
+  return false;
+#endif
 }
 
 Calls calls() { return {mallocs, mmaps, used().ru_minflt}; }

@@ -12,6 +12,7 @@ double median(std::vector<double> values);   // the upper one of two; 0 of none
 struct Calls {
   long mallocs = 0, mmaps = 0, faults = 0;
 };
+bool counts_calls();           // of mallocs and mmaps: with glibc, where no sanitizer has functions of its own
 Calls calls();                 // so far; mallocs: malloc, calloc, realloc, operator new and their aligned forms, of all threads
 void show_mallocs(int count);  // the next `count` calls leave a backtrace on standard error
 

@@ -109,6 +109,7 @@ void run(const Case& c, const Options& options) {
   for (int i = 0; i < 2; ++i) trainer.update({&batch, 1});
 
   std::vector<double> times, processor, mallocs, mmaps, faults;
+  for (auto* list : {&times, &processor, &mallocs, &mmaps, &faults}) list->reserve(std::size_t(std::max(options.steps, 1 << 16)));
   const double begin = bench::seconds_now();
   while (options.steps ? times.size() < std::size_t(options.steps) : times.size() < 5 || bench::seconds_now() - begin < options.seconds) {
     const double processor_before = bench::processor_seconds();

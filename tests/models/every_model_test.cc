@@ -5,7 +5,10 @@
 #include <cmath>
 
 #include "autograd/tape.h"
+#include "models/train.h"
 #include "nn/checkpoint.h"
+#include "tensor/context.h"
+#include "tests/bench/measure.h"
 #include "tests/close.h"
 #include "tests/every_model.h"
 #include "tests/models/pairs.h"
@@ -16,12 +19,17 @@ using namespace heed::test;
 
 namespace {
 
-Batch batch_for(const SmallModel& small) {
+std::vector<Example> examples_for(const SmallModel& small) {
   std::vector<Example> examples;
   for (const auto& [source, target] : {std::pair("a b c d a", "d c b a"), std::pair("b", "a a b c d d"), std::pair("c d b", "a")}) examples.push_back(small.example(source, target));
-  const Index rows[] = {0, 1, 2};
+  return examples;
+}
+
+Batch batch_of_rows(const SmallModel& small, std::span<const Example> examples, std::span<const Index> rows) {
   return make_batch(examples, rows, small.run.target.vocabulary.pad, start_symbol(small.run.config, small.run.target.vocabulary));
 }
+
+Batch batch_for(const SmallModel& small) { return batch_of_rows(small, examples_for(small), std::array<Index, 3>{0, 1, 2}); }
 
 // The loss, and the gradients of all parameters in `gradients`.
 double loss_of(const SmallModel& small, const Batch& batch, Tape& tape) {
@@ -77,4 +85,43 @@ TEST_CASE("every model: saved and loaded it computes the same bits") {
     const Batch batch = batch_for(saved);
     CHECK(equal_bits(loaded.model->features(batch).value(), saved.model->features(batch).value()));
   }
+}
+
+namespace {
+
+// Times that memory was asked for in a step of training that makes its two batches itself: the median of 9 steps.
+double mallocs_of_step(const std::string& flags, const std::vector<Index>& rows) {
+  const SmallModel small(flags);
+  const auto examples = examples_for(small);
+  const auto optimizer = make_optimizer(small.run.config, *small.parameters);
+  Trainer trainer(*small.model, *small.parameters, *optimizer, make_schedule(small.run.config), {.loss = {.label_smoothing = 0.1, .pad = small.run.target.vocabulary.pad}, .average = 0.9});
+  std::vector<double> counts(9);
+  for (int i = -3; i < int(counts.size()); ++i) {
+    const long before = bench::calls().mallocs;
+    const Batch batches[] = {batch_of_rows(small, examples, rows), batch_of_rows(small, examples, std::span(rows).first(2))};
+    trainer.update(batches);
+    if (i >= 0) counts[std::size_t(i)] = double(bench::calls().mallocs - before);
+  }
+  return bench::median(counts);
+}
+
+}  // namespace
+
+TEST_CASE("every model: a steady step of training asks the system for no memory" * doctest::skip(!bench::counts_calls())) {
+  const long before = bench::calls().mallocs;
+  CHECK(std::make_unique<int>(1));
+  CHECK(bench::calls().mallocs > before);
+  for (const std::string& flags : every_model()) {
+    CAPTURE(flags);
+    CHECK(mallocs_of_step(flags, {0, 1, 2}) == 0);
+  }
+  const int threads_before = threads();
+  set_threads(2);
+  std::vector<Index> many(96);
+  for (std::size_t i = 0; i < many.size(); ++i) many[i] = Index(i % 3);
+  for (const char* flags : {"--width 64 --feed-forward 128 --layers 2", "--model lstm --attention dot --width 64 --layers 2 --input-feeding", "--model gru --attention additive --width 64"}) {
+    CAPTURE(std::string(flags));
+    CHECK(mallocs_of_step(flags, many) == 0);
+  }
+  set_threads(threads_before);
 }

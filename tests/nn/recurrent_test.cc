@@ -29,7 +29,7 @@ RecurrentUnit unit_of(const std::string& kind, bool relu = false) {
 bool is_layer(const std::string& name) { return name.find("cell") == std::string::npos; }
 
 // States of all layers as PyTorch stacks them, [layers · directions, B, n].
-Variable stacked_states(const std::vector<RecurrentState>& states, Variable RecurrentState::* part) {
+Variable stacked_states(std::span<const RecurrentState> states, Variable RecurrentState::* part) {
   std::vector<Variable> all;
   for (const RecurrentState& state : states) all.push_back(state.*part);
   return stack(all);
@@ -50,9 +50,9 @@ TEST_CASE("golden: recurrent layers") {
     c.fill(parameters);
     const bool varied = c.has("lengths"), lstm = net.unit == RecurrentUnit::lstm;
     Tape tape(evaluating);
-    std::vector<RecurrentState> initial;
+    List<RecurrentState> initial;
     if (c.has("h_0")) {
-      const auto h = unbind(c.input("h_0")), cs = lstm ? unbind(c.input("c_0")) : std::vector<Variable>();
+      const auto h = unbind(c.input("h_0")), cs = lstm ? unbind(c.input("c_0")) : List<Variable>();
       for (std::size_t i = 0; i < h.size(); ++i) initial.push_back({h[i], lstm ? cs[i] : Variable()});
     }
     const auto out = net(c.input("x"), varied ? to(c.tensor("lengths"), DType::i32) : Tensor(), initial);
