@@ -12,21 +12,12 @@
 #include "tensor/test_hooks.h"
 
 #if defined(__x86_64__)
-#include <hwy/base.h>
-#include <immintrin.h>
-
 #include <utility>
 
-// g++ 12 finds __Y = __Y in its own header
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#if !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
+#include "tensor/bfloat16-inl.h"
 
 namespace heed {
 namespace {
-
-#define HEED_BFLOAT16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
 
 using Pair = std::uint32_t;       // elements 2k and 2k + 1 of a row of a, of a column of b
 constexpr Index kUnit = 16;       // columns of a packed strip or half panel

@@ -4,22 +4,12 @@
 #include "tensor/low_precision.h"
 
 #if defined(__x86_64__)
-#include <hwy/base.h>
-
 #include <algorithm>
 
-#pragma GCC diagnostic push   // g++ 12's own header
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#if !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-#include <immintrin.h>
-#pragma GCC diagnostic pop
+#include "tensor/bfloat16-inl.h"
 
 namespace heed {
 namespace {
-
-#define HEED_BFLOAT16 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16")))
 
 HEED_BFLOAT16 void round_row(const float* x, Index count, std::uint32_t* pairs) {
   for (Index i = 0; i < count; i += 16) {
