@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "tensor/format.h"
+#include "tensor/list.h"
 #include "tensor/ops/unary.h"
 
 namespace heed {
