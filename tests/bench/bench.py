@@ -9,16 +9,20 @@ import argparse, itertools, json, os, pathlib, re, shutil, statistics, subproces
 import report
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
-SECTIONS = ["kernels", "training", "decoding", "memory", "growth"]
+SECTIONS = ["products", "ops", "training", "decoding", "memory", "growth"]
 TRAINING = ["tiny", "small", "base", "bahdanau", "luong"]
 PRECISIONS = ["float32", "bfloat16", "int8"]
 DECODING = ["small", "base", "base32k"]
 GROWTH = {  # of the case small
-    "tokens": ("--batch", [8, 16, 32, 64, 128]),
-    "width": ("--width", [64, 128, 256, 512]),
-    "length": (("--source", "--target"), [8, 16, 32, 64, 128]),
-    "vocabulary": ("--vocabulary", [1000, 4000, 16000, 64000]),
-    "layers": ("--layers", [1, 2, 4, 8]),
+    "training: sentences": (("--batch",), [8, 16, 32, 64, 128]),
+    "training: width": (("--width",), [64, 128, 256, 512]),
+    "training: words of a sentence": (("--source", "--target"), [8, 16, 32, 64, 128]),
+    "training: vocabulary": (("--vocabulary",), [1000, 2000, 4000, 8000, 16000, 32000]),
+    "training: layers": (("--layers",), [1, 2, 4, 8]),
+    "training: threads": (("--threads",), [1, 2, 4]),
+    "decoding: sentences": (("--batch",), [1, 2, 4, 8, 16, 32, 64]),
+    "decoding: beam": (("--beam",), [1, 2, 4, 8]),
+    "decoding: words of a sentence": (("--length",), [12, 24, 48, 96]),
 }
 
 
@@ -139,8 +143,8 @@ class Run:
         print(report.line(row), flush=True)
 
     # ---- sections
-    def kernels(self):
-        if not (self.programs / "gemm_bench").exists(): return self.note("no kernels: gemm_bench is not built; it needs Google Benchmark")
+    def products(self):
+        if not (self.programs / "gemm_bench").exists(): return self.note("no products: gemm_bench is not built; it needs Google Benchmark")
         libraries = self.libraries()
         sides, facts = {}, {}
 
@@ -160,12 +164,31 @@ class Run:
         sides["Heed"] = call("Heed", None)
         for label, path in libraries.items():
             if label not in self.o.skip: sides[label] = call(label, pathlib.Path(path))
-        if len(sides) == 1: self.note("no peer for kernels: neither OpenBLAS, oneDNN nor BLIS is installed, nor a PyTorch given")
+        if len(sides) == 1: self.note("no peer for products: neither OpenBLAS, oneDNN nor BLIS is installed, nor a PyTorch given")
         seen = self.turns(sides)
         for name, (flop, moved) in facts.items():
             level = "DRAM" if name.endswith("cold") else self.machine.level(moved)
             values = {side: [r[name] for r in rounds] for side, rounds in seen.items()}
-            self.row("kernels", f"product {name}", "GF/s", values, flop / self.machine.seconds(flop, moved, level) * 1e-9)
+            self.row("products", name, "GF/s", values, flop / self.machine.seconds(flop, moved, level) * 1e-9)
+
+    def ops(self):
+        if not (self.programs / "op_bench").exists(): return self.note("no ops: op_bench is not built; it needs Google Benchmark")
+        seconds, costs = min(0.3, self.o.seconds / 10), {}
+
+        def heed():
+            found = json.loads(execute([self.programs / "op_bench", "--benchmark_format=json", f"--benchmark_min_time={seconds:g}"]))["benchmarks"]
+            costs.update({b["run_name"].removesuffix("/real_time"): (b["flop"], b["bytes"]) for b in found})
+            return {b["run_name"].removesuffix("/real_time"): b["real_time"] for b in found}
+
+        def torch():
+            out = execute([self.o.peers, TOP / "tests/bench/peer_ops.py", "--threads", self.o.threads, "--seconds", seconds])
+            return {name: 1e6 * t for name, t in json.loads(out.splitlines()[-1])["seconds"].items()}
+
+        seen = self.turns({"Heed": heed} | ({"PyTorch": torch} if "torch" in self.peers and "PyTorch" not in self.o.skip else {}))
+        for name, (flop, moved) in costs.items():
+            values = {side: [r[name] for r in rounds] for side, rounds in seen.items() if all(name in r for r in rounds)}
+            float32 = not name.endswith(("bfloat16", "int8"))
+            self.row("ops", name, "us", values, 1e6 * self.machine.seconds(flop, moved, self.machine.level(moved)) if float32 else None, smaller=True)
 
     def training(self):
         for case in self.cases(TRAINING):
@@ -181,13 +204,13 @@ class Run:
             for beam in (1, 4):
                 for batch, precision in itertools.product((1, 32), self.o.precisions):
                     which = [case, "--beam", beam, "--batch", batch, "--precision", precision, "--seconds", self.o.seconds]
-                    sides = {"Heed": lambda: json.loads(execute(self.heed("decode", "--json", *which)))}
+                    sides = {"Heed": self.decode(*which)}
                     if peer_script and "CTranslate2" not in self.o.skip:
                         command = [self.o.peers, TOP / "tests/bench/peer_decode.py", *which, "--threads", self.o.threads, "--script", peer_script, "--models", self.o.out / "models"]
                         sides["CTranslate2"] = lambda: json.loads(execute(command).splitlines()[-1])
                     seen = self.turns(sides)
-                    weights, rows = seen["Heed"][0]["weights"], beam * batch
-                    step = self.machine.seconds(2 * weights * rows, 4 * weights, self.machine.level(4 * weights))
+                    first = seen["Heed"][0]
+                    step = self.machine.seconds(batch * first["flop_a_token"], 4 * first["weights"], self.machine.level(4 * first["weights"]))
                     self.row("decoding", f"{case}, beam {beam}, batch {batch}, {precision}", "tokens/s",
                              {k: [x["tokens_a_second"] for x in v] for k, v in seen.items()}, batch / step if precision == "float32" else None)
 
@@ -207,19 +230,27 @@ class Run:
                 self.row("memory", f"{case}, {name} a steady step", "", {"Heed": [steady[f"{name}_a_step"]]}, smaller=True)
 
     def growth(self):
-        points = {axis: [(value, [x for option in ([options] if isinstance(options, str) else options) for x in (option, value)]) for value in values]
-                  for axis, (options, values) in GROWTH.items()}
-        points["threads"] = [(n, ["--threads", n]) for n in range(1, self.o.threads + 1)] if self.o.threads > 1 else []
-        for axis, settings in points.items():
-            curve = []
-            for value, more in settings:
-                seen = self.train("small", "--seconds", self.o.seconds, *more)()
-                limit = seen["flop_a_step"] / self.machine.peak * (self.o.threads / value if axis == "threads" else 1)
-                curve.append({"at": value, "flop": seen["flop_a_step"], "seconds": seen["step_seconds"], "limit": limit, "peak_mib": seen["peak_mib"]})
-                self.row("growth", f"{axis} {value}", "ms", {"Heed": [1e3 * seen["step_seconds"]]}, 1e3 * limit, smaller=True)
-            if curve: self.curves.append({"axis": axis, "points": curve})
+        for axis, (options, values) in GROWTH.items():
+            points = []
+            for value in values:
+                more = [x for option in options for x in (option, value)]
+                if axis.startswith("training"):
+                    seen = self.train("small", "--seconds", self.o.seconds, *more)()
+                    flop, seconds = seen["flop_a_step"], seen["step_seconds"]
+                else:
+                    seen = self.decode("small", "--seconds", self.o.seconds, *({"--beam": 1, "--batch": 32} | dict(zip(more[::2], more[1::2]))).items())()
+                    words = seen["batch"] * seen["length"]
+                    flop, seconds = words * seen["flop_a_token"], words / seen["tokens_a_second"]
+                peak = self.machine.peak * (min(1, value / self.o.threads) if axis.endswith("threads") else 1)
+                points.append({"at": value, "flop": flop, "seconds": seconds, "limit": flop / peak, "peak_mib": seen["peak_mib"]})
+                self.row("growth", f"{axis} {value}", "ms", {"Heed": [1e3 * seconds]}, 1e3 * flop / peak, smaller=True)
+            self.curves.append({"axis": axis, "points": points})
 
     def cases(self, all_of_them): return [c for c in all_of_them if not self.o.cases or c in self.o.cases]
+
+    def decode(self, case, *more):
+        more = [x for given in more for x in (given if isinstance(given, tuple) else (given,))]
+        return lambda: json.loads(execute(self.heed("decode", "--json", case, *more)))
 
     def train(self, case, *more):
         def measure():

@@ -54,9 +54,13 @@ void run(const Case& c, const Options& options) {
         search(model, sources, how);
         times.push_back(bench::seconds_now() - start);
       }
+      // Encoder, keys and values of its words for the decoder, and for each hypothesis a step of the decoder with attention and logits.
+      const double d = double(c.width), f = double(c.inner), L = double(c.layers), n = double(options.length);
+      const double flop = L * (8 * d * d + 4 * d * f + 4 * d * n) + L * 4 * d * d + double(beam) * (2 * weights + L * 4 * d * 1.5 * n);
       const double tokens = double(Index(sources.size()) * options.length) / bench::median(times);
       if (options.json) {
-        fmt::print("{}\n", json_text({{"case", c.name}, {"precision", options.precision}, {"beam", beam}, {"batch", batch}, {"tokens_a_second", tokens}, {"weights", weights}, {"peak_mib", bench::memory().peak}}));
+        fmt::print("{}\n", json_text({{"case", c.name}, {"precision", options.precision}, {"beam", beam}, {"batch", batch}, {"length", options.length},
+                                      {"tokens_a_second", tokens}, {"flop_a_token", flop}, {"weights", weights}, {"peak_mib", bench::memory().peak}}));
       } else {
         fmt::print("{:8} beam {} batch {:2}: {:9.0f} target tokens/s\n", c.name, beam, batch, tokens);
       }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What bench.py measured as lines, Markdown and SVG."""
-import html, math
+import html, itertools, math
 
 INK, PALE, HEED, LIMIT = "#333", "#ddd", "#2b6cb0", "#c05621"
 
@@ -38,16 +38,27 @@ def roofline(limits, threads):
     return table(["limit of the machine", *map(named, counts)], rows)
 
 
+def doublings(curves):
+    rows = []
+    for curve in curves:
+        for a, b in itertools.pairwise(curve["points"]):
+            work, time = b["flop"] / a["flop"], b["seconds"] / a["seconds"]
+            rows.append([curve["axis"], f"{number(a['at'])} to {number(b['at'])}", f"{work:.2f}", f"{time:.2f}", f"{time / work:.2f}"])
+    return table(["growth", "from, to", "operations, times", "time, times", "time an operation, times"], rows)
+
+
 def markdown(results):
     r = results
     peers = ", ".join(f"{k} {v}" for k, v in r["peers"].items()) or "none"
     text = [f"{r['machine']}; Heed: {r['heed']}. Peers: {peers}. {r['threads']} thread{'s' * (r['threads'] > 1)} each, {r['rounds']} rounds of {r['seconds']:g} s, in turns, load before {r['load_before']:.2f}.\n"]
     text += [f"**{n}**\n" if n.startswith("unsteady") else f"{n}\n" for n in r["notes"]]
     text += ["A ratio says how many times better Heed is than the best peer of the same round: p10 / **median** / p90. The limit: of products the larger of "
-             "operations at the peak and operands at the bandwidth of what holds them; of training and growth all operations of matrix products at the peak; "
-             "of decoding the larger of a step's operations at the peak and its weights at the bandwidth of what holds them.\n"]
+             "operations at the peak and operands at the bandwidth of what holds them; of ops the same with what must be read and written once; of training "
+             "and growth all operations of matrix products at the peak; of decoding the larger of those of a word, its source's word among them, at the peak "
+             "and the decoder's weights once a step at the bandwidth of what holds them.\n"]
     for section in dict.fromkeys(x["section"] for x in r["rows"]):
         text.append(table([section, "Heed", "of the limit", "best peer", "ratio"], [cells(x) for x in r["rows"] if x["section"] == section]))
+    if r["growth"]: text.append(doublings(r["growth"]))
     text.append(roofline(r["roofline"], r["threads"]))
     return "\n".join(text)
 
@@ -96,7 +107,7 @@ def growth(curves):
     """A panel an axis: time of a step and its limit against operations, both on scales of tens; None without curves."""
     if not curves: return None
     width, height, gap = 250, 190, 62
-    parts = [text(12, 22, "Time of a training step (small) as one size grows", size=15), text(12, 40, "blue: measured; orange: its operations at the peak of the machine", color="#666")]
+    parts = [text(12, 22, "Time of a training step or of a search (small) as one size grows", size=15), text(12, 40, "blue: measured; orange: its operations at the peak of the machine", color="#666")]
     for i, curve in enumerate(curves):
         x0, y0 = gap + (i % 3) * (width + gap), 76 + (i // 3) * (height + gap + 16)
         points = curve["points"]
@@ -107,7 +118,7 @@ def growth(curves):
         x = lambda v: x0 + 12 + (width - 24) * (math.log10(v) - x_low) / max(1e-9, x_high - x_low)
         y = lambda v: y0 + height - 12 - (height - 24) * (math.log10(v) - y_low) / max(1e-9, y_high - y_low)
         slope = (math.log(points[-1]["seconds"] / points[0]["seconds"]) / math.log(xs[-1] / xs[0])) if xs[-1] > xs[0] else 0
-        parts += [f'<rect x="{x0}" y="{y0}" width="{width}" height="{height}" fill="none" stroke="{PALE}"/>', text(x0, y0 - 6, f"{curve['axis']}: time ~ {'operations' if by_operations else curve['axis']}^{slope:.2f}", size=13)]
+        parts += [f'<rect x="{x0}" y="{y0}" width="{width}" height="{height}" fill="none" stroke="{PALE}"/>', text(x0, y0 - 6, f"{curve['axis']} ~ {'operations' if by_operations else 'itself'}^{slope:.2f}", size=13)]
         for key, color in (("limit", LIMIT), ("seconds", HEED)):
             ys = [p[key] * 1e3 for p in points]
             parts.append(f'<polyline fill="none" stroke="{color}" stroke-width="1.5" points="' + " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in zip(xs, ys)) + '"/>')

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds the benchmarks and measures: the machine's limits, then Heed beside its peers in turns. Writes build/bench/results.{json,md}, *.svg
-#   tests/bench/run.sh [--peers PYTHON] [--rounds N] [--seconds S] [--threads N] [kernels training decoding memory growth]
+#   tests/bench/run.sh [--peers PYTHON] [--rounds N] [--seconds S] [--threads N] [products ops training decoding memory growth]
 # All options: tests/bench/run.sh --help
 set -euo pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -10,6 +10,6 @@ if [[ " $* " != *" --help "* ]]; then
   install_missing "${HEED_PACKAGES[@]}" "${HEED_TEST_PACKAGES[@]}"
   build=$top/build
   [ -f "$build/build.ninja" ] || meson setup "$build" "$top" >/dev/null
-  ninja -C "$build" --quiet tests/bench/{train,decode,roofline,gemm}_bench
+  ninja -C "$build" --quiet tests/bench/{train,decode,roofline,gemm,op}_bench
 fi
 exec python3 "$top/tests/bench/bench.py" "$@"

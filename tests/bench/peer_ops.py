@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operations of op_bench with PyTorch, by the same names; prints a line of JSON: seconds of each, and the version.
+
+A name that this PyTorch has nothing for is left out.
+"""
+import argparse, json, sys, time, warnings
+
+import torch, torch.nn as nn, torch.nn.functional as F
+
+p = argparse.ArgumentParser()
+p.add_argument("--threads", type=int, default=2)
+p.add_argument("--seconds", type=float, default=0.2, help="of each")
+a = p.parse_args()
+torch.set_num_threads(a.threads)
+torch.set_flush_denormal(True)
+torch.manual_seed(1)
+warnings.simplefilter("ignore")   # that a way to quantise will go some day
+seconds = {}
+
+
+def measure(name, run):
+    try:
+        for _ in range(3): run()
+    except (AttributeError, ImportError, NotImplementedError, RuntimeError) as error:
+        print(f"{name}: {error}".splitlines()[0], file=sys.stderr)
+        return
+    times, begin = [], time.perf_counter()
+    while time.perf_counter() - begin < a.seconds or len(times) < 5:
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    seconds[name] = sorted(times)[len(times) // 2]
+
+
+def recorded(name, inputs, f, back):
+    """f(*inputs) remembered by autograd, alone or played back from dy = 1; modules give their parameters as inputs too."""
+    leaves = [x.requires_grad_() for x in inputs]
+    dy = torch.ones_like(f())
+
+    def run():
+        for x in leaves: x.grad = None
+        y = f()
+        if back: y.backward(dy)
+    measure(name + (" and back" if back else ""), run)
+
+
+def quantised(outputs, inputs, x):
+    """Weights rounded to int8 beforehand, x at every call."""
+    made = []
+
+    def run():
+        if not made: made.append(torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(inputs, outputs, bias=False)), {nn.Linear}, dtype=torch.qint8))
+        return made[0](x)
+    return run
+
+
+def both(name, inputs, f):
+    recorded(name, inputs, f, False)
+    recorded(name, inputs, f, True)
+
+
+targets = torch.randint(0, 4000, (1024,))
+logits = torch.randn(1024, 4000)
+recorded("cross-entropy 1024x4000", [logits], lambda: F.cross_entropy(logits, targets, label_smoothing=0.1), True)
+x, w, b = torch.randn(1024, 256), torch.randn(4000, 256) * 0.05, torch.randn(4000)
+recorded("linear and cross-entropy 1024x4000x256", [x, w, b], lambda: F.cross_entropy(F.linear(x, w, b), targets, label_smoothing=0.1, reduction="sum"), True)
+
+rows, residual, weight, bias = torch.randn(1024, 256), torch.randn(1024, 256), torch.randn(256), torch.randn(256)
+both("dropout 1024x256", [rows], lambda: F.dropout(rows, 0.1))
+both("layer norm 1024x256", [rows, weight, bias], lambda: F.layer_norm(rows, (256,), weight, bias))
+both("add, dropout, layer norm 1024x256", [rows, residual, weight, bias], lambda: F.layer_norm(residual + F.dropout(rows, 0.1), (256,), weight, bias))
+scores = torch.randn(512, 16, 16)
+both("softmax 512x16x16", [scores], lambda: torch.softmax(scores, -1))
+table, ids = torch.randn(4000, 256), torch.randint(0, 4000, (64, 16))
+recorded("embedding 1024 of 4000x256", [table], lambda: F.embedding(ids, table) * 16, True)
+plain = torch.randn(1024, 256)
+for name, f in ("exp", torch.exp), ("tanh", torch.tanh), ("sigmoid", torch.sigmoid), ("gelu", F.gelu): measure(f"{name} 1024x256", lambda: f(plain))
+
+q, k, v = (torch.randn(64, 8, 16, 32) for _ in range(3))
+both("attention 64x8 of 16x16x32, dropout", [q, k, v], lambda: F.scaled_dot_product_attention(q, k, v, dropout_p=0.1))
+Q, K, V = (torch.randn(4, 8, 512, 64) for _ in range(3))
+both("attention 4x8 of 512x512x64, causal", [Q, K, V], lambda: F.scaled_dot_product_attention(Q, K, V, is_causal=True))
+query, keys, va, memory = torch.randn(64, 1, 256), torch.randn(64, 16, 256), torch.randn(256), torch.randn(64, 16, 512)
+both("additive attention step 64x16x256", [query, keys, va, memory], lambda: torch.bmm(torch.softmax((torch.tanh(keys + query) @ va), -1).unsqueeze(1), memory))
+
+cell, inputs, state = nn.GRUCell(256, 256), torch.randn(64, 256), torch.randn(64, 256)
+both("GRU cell 64x256", [inputs, state, *cell.parameters()], lambda: cell(inputs, state))
+gru, lstm = nn.GRU(256, 256, batch_first=True), nn.LSTM(512, 512, batch_first=True)
+words, wide = torch.randn(64, 16, 256), torch.randn(64, 16, 512)
+both("GRU layer 64x16x256", [words, *gru.parameters()], lambda: gru(words)[0])
+both("LSTM layer 64x16x512", [wide, *lstm.parameters()], lambda: lstm(wide)[0])
+
+parameter = nn.Parameter(torch.randn(2048, 4096))
+parameter.grad = torch.randn(2048, 4096)
+adam = torch.optim.Adam([parameter], fused=True)
+measure("clip and Adam 8.4 M", lambda: (nn.utils.clip_grad_norm_([parameter], 1.0), adam.step()))
+
+with torch.no_grad():
+    for m, n, inner in (1024, 1024, 256), (768, 2048, 512), (128, 4000, 256), (4, 4000, 256):
+        name, layer, x = f"linear {m}x{n}x{inner}", nn.Linear(inner, n, bias=False), torch.randn(m, inner)
+        low, x16 = layer.to(torch.bfloat16), x.to(torch.bfloat16)
+        measure(name + ", bfloat16", lambda: low(x16))
+        measure(name + ", int8", quantised(n, inner, x))
+
+print(json.dumps({"version": torch.__version__, "seconds": seconds}))
