@@ -102,14 +102,6 @@ Int8Kernel BestInt8() {
   return &MultiplyInt8;
 }
 
-BFloat16Kernels BestBFloat16() {
-#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
-  return bfloat16_kernels();
-#else
-  return {};
-#endif
-}
-
 // Columns [column, column + width) of pairs [pairs][64][2] as f32 [2 pairs][width].
 void Widen(const std::uint32_t* group, Index pairs, Index column, Index width, float* to) {
   const Lanes16<std::uint32_t> d;
@@ -137,7 +129,6 @@ namespace {
 
 HWY_EXPORT(QuantiseRow);
 HWY_EXPORT(BestInt8);
-HWY_EXPORT(BestBFloat16);
 HWY_EXPORT(Widen);
 
 constexpr Index kRowBlock = 128, kColumnBlock = Finish<float>::kFinishColumns;
@@ -222,7 +213,7 @@ LowPrecisionWeight::Rows LowPrecisionWeight::rows_of(Index rows, const float* x,
     float* const t = result.scales.mutable_data<float>();
     const auto quantise = HWY_DYNAMIC_DISPATCH(QuantiseRow);
     each([&](Index r) { t[r] = quantise(x + r * stride, inputs_, u + r * bytes); });
-  } else if (const auto round = HWY_DYNAMIC_DISPATCH(BestBFloat16)().round) {
+  } else if (const auto round = bfloat16_kernels().round) {
     const Index padded = divide_up(inputs_, 16) * 16;
     result.packed = empty({rows, padded}, DType::bf16);
     BFloat16* const to = result.packed.mutable_data<BFloat16>();
@@ -244,7 +235,7 @@ void LowPrecisionWeight::multiply_block(const Rows& x, Index row, Index rows, In
   if (x.packed.defined()) {
     const Index x_row = x.packed.size(1) / 2;
     const auto* const in = reinterpret_cast<const std::uint32_t*>(x.packed.data<BFloat16>()) + row * x_row;
-    return HWY_DYNAMIC_DISPATCH(BestBFloat16)().multiply({rows, pairs, in, x_row, groups, weights, y, y_row});
+    return bfloat16_kernels().multiply({rows, pairs, in, x_row, groups, weights, y, y_row});
   }
   const auto widen = HWY_DYNAMIC_DISPATCH(Widen);
   const auto kernels = gemm_kernels<float>();
