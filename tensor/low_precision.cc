@@ -243,7 +243,7 @@ void LowPrecisionWeight::multiply_block(const Rows& x, Index row, Index rows, In
   float panel[kPart];
   for (Index g = 0; g < groups; ++g)
     for (Index j = 0; j < kGroup; j += width)
-      for (Index k = 0; k < inputs_; k += depth) {
+      for (Index k = 0; k == 0 || k < inputs_; k += depth) {   // once without inputs: y is 0
         const Index some = std::min(depth, inputs_ - k);
         widen(weights + (g * pairs + k / 2) * kGroup, divide_up(some, 2), j, width, panel);
         kernels.panel(rows, some, x.x + row * x.stride + k, x.stride, panel, width, k > 0, y + g * kGroup + j, y_row);
