@@ -120,6 +120,7 @@ void Widen(const std::uint32_t* group, Index pairs, Index column, Index width, f
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include <algorithm>
 #include <cmath>
 
 #include "tensor/format.h"
@@ -237,13 +238,14 @@ void LowPrecisionWeight::multiply_block(const Rows& x, Index row, Index rows, In
     const auto* const in = reinterpret_cast<const std::uint32_t*>(x.packed.data<BFloat16>()) + row * x_row;
     return bfloat16_kernels().multiply({rows, pairs, in, x_row, groups, weights, y, y_row});
   }
+  for (Index r = 0; r < rows && inputs_ == 0; ++r) std::fill_n(y + r * y_row, groups * kGroup, 0.0f);
   const auto widen = HWY_DYNAMIC_DISPATCH(Widen);
   const auto kernels = gemm_kernels<float>();
   const Index width = std::min(kGroup, (rows <= kernels.wide_rows ? 4 : 2) * kernels.lanes), depth = kPart / width;   // depth is even
   float panel[kPart];
   for (Index g = 0; g < groups; ++g)
     for (Index j = 0; j < kGroup; j += width)
-      for (Index k = 0; k == 0 || k < inputs_; k += depth) {   // once without inputs: y is 0
+      for (Index k = 0; k < inputs_; k += depth) {
         const Index some = std::min(depth, inputs_ - k);
         widen(weights + (g * pairs + k / 2) * kGroup, divide_up(some, 2), j, width, panel);
         kernels.panel(rows, some, x.x + row * x.stride + k, x.stride, panel, width, k > 0, y + g * kGroup + j, y_row);

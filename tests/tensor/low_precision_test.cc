@@ -29,6 +29,7 @@ bool same_bits(const Tensor& a, const Tensor& b) {
 Tensor product(const Tensor& x, const Tensor& weight, Precision precision, const Tensor& bias = {}, const LinearFusion& fusion = {}) {
   PackedWeights weights(precision);
   const PackedWeights::Use use(weights);
+  full({x.size(0), weight.size(0)}, 7);   // what the result's memory held before
   return linear(x, weight, bias, fusion).y;
 }
 
@@ -59,7 +60,7 @@ Tensor int8_product(const Tensor& x, const Tensor& weight) {
 struct Sizes {
   Index rows, out, in;
 };
-const Sizes kSizes[] = {{1, 1, 1}, {2, 3, 5}, {3, 64, 8}, {5, 65, 31}, {6, 130, 33}, {7, 66, 34}, {13, 48, 35}, {33, 300, 64}, {129, 260, 40}, {4, 500, 700}, {300, 257, 96}, {8, 4000, 256}, {3, 7, 0}, {0, 7, 3}};
+const Sizes kSizes[] = {{1, 1, 1}, {2, 3, 5}, {3, 64, 8}, {5, 65, 31}, {6, 130, 33}, {7, 66, 34}, {13, 48, 35}, {33, 300, 64}, {129, 260, 40}, {4, 500, 700}, {300, 257, 96}, {8, 4000, 256}, {3, 70, 0}, {0, 7, 3}};
 
 }  // namespace
 
