@@ -298,10 +298,13 @@ void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, I
           T* const c = p.c + i * p.c_row + j * p.c_column;
           const T* const from = first && !p.add ? nullptr : from_sums ? sum : c;
           const Index from_row = from_sums ? plan.width : p.c_row, to_row = to_sums ? plan.width : p.c_row;
-          // fetch ahead, one line a step: rows of b further down, the next panel, or the columns that will be packed next
+          // fetch ahead, one line a step: the next strip where rows lie one after another, rows of b further down, the next panel, or
+          // the columns that will be packed next
           const T* ahead = panel;
           Index ahead_k = 0;
-          if (direct) ahead = panel + 8 * b_k, ahead_k = b_k;
+          if (j == 0 && s > 0 && s + 1 < strips.count && !plan.pack_a && p.a_k == 1 && p.a_row == depth)
+            ahead = strip + rows * p.a_row, ahead_k = kLanes;
+          else if (direct) ahead = panel + 8 * b_k, ahead_k = b_k;
           else if (packed && s < 2) ahead = panel + (2 * panel_depth + s * depth) * kLanes, ahead_k = kLanes;
           else if (!packed && end < p.n)
             ahead = p.b + k * p.b_k + end * p.b_column + line++ * kLanes, ahead_k = p.b_column == 1 ? p.b_k : p.b_column;
