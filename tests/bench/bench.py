@@ -230,26 +230,29 @@ class Run:
                 self.row("memory", f"{case}, {name} a steady step", "", {"Heed": [steady[f"{name}_a_step"]]}, smaller=True)
 
     def growth(self):
+        flat = lambda settings: itertools.chain(*settings.items())
+
+        def measured(axis, settings):
+            if axis.startswith("training"):
+                seen = self.train("small", "--seconds", self.o.seconds, *flat(settings))()
+                return {"flop": seen["flop_a_step"], "seconds": seen["step_seconds"], "peak_mib": seen["peak_mib"]}
+            seen = self.decode("small", "--seconds", self.o.seconds, *flat({"--beam": 1, "--batch": 32} | settings))()
+            words = seen["batch"] * seen["length"]
+            return {"flop": words * seen["flop_a_token"], "seconds": words / seen["tokens_a_second"], "peak_mib": seen["peak_mib"]}
+
         for axis, (options, values) in GROWTH.items():
+            rounds = [[measured(axis, dict.fromkeys(options, value)) for value in values] for _ in range(self.o.rounds)]
             points = []
-            for value in values:
-                more = [x for option in options for x in (option, value)]
-                if axis.startswith("training"):
-                    seen = self.train("small", "--seconds", self.o.seconds, *more)()
-                    flop, seconds = seen["flop_a_step"], seen["step_seconds"]
-                else:
-                    seen = self.decode("small", "--seconds", self.o.seconds, *({"--beam": 1, "--batch": 32} | dict(zip(more[::2], more[1::2]))).items())()
-                    words = seen["batch"] * seen["length"]
-                    flop, seconds = words * seen["flop_a_token"], words / seen["tokens_a_second"]
+            for value, runs in zip(values, zip(*rounds)):
+                seconds = [run["seconds"] for run in runs]
                 peak = self.machine.peak * (min(1, value / self.o.threads) if axis.endswith("threads") else 1)
-                points.append({"at": value, "flop": flop, "seconds": seconds, "limit": flop / peak, "peak_mib": seen["peak_mib"]})
-                self.row("growth", f"{axis} {value}", "ms", {"Heed": [1e3 * seconds]}, 1e3 * flop / peak, smaller=True)
+                points.append(runs[0] | {"at": value, "seconds": statistics.median(seconds), "limit": runs[0]["flop"] / peak})
+                self.row("growth", f"{axis} {value}", "ms", {"Heed": [1e3 * s for s in seconds]}, 1e3 * points[-1]["limit"], smaller=True)
             self.curves.append({"axis": axis, "points": points})
 
     def cases(self, all_of_them): return [c for c in all_of_them if not self.o.cases or c in self.o.cases]
 
     def decode(self, case, *more):
-        more = [x for given in more for x in (given if isinstance(given, tuple) else (given,))]
         return lambda: json.loads(execute(self.heed("decode", "--json", case, *more)))
 
     def train(self, case, *more):
