@@ -10,7 +10,8 @@ install_missing "${HEED_PACKAGES[@]}"
 build=$top/build
 [ -f "$build/build.ninja" ] || meson setup "$build" "$top" -Dtests=false >/dev/null
 echo "Building (two to four minutes the first time)"
-ninja -C "$build" --quiet examples/heed
+# by default ninja runs more jobs than there are processors; they push each other out of the caches
+ninja -j "$(nproc)" -C "$build" --quiet examples/heed
 heed=$build/examples/heed
 
 work=$top/run

@@ -23,7 +23,7 @@ build=$top/build
 if [ ! -f "$build/build.ninja" ]; then meson setup "$build" "$top" >/dev/null
 elif [ ! -e "$build/tests" ]; then meson configure "$build" -Dtests=true
 fi
-ninja -C "$build" --quiet
+ninja -j "$(nproc)" -C "$build" --quiet
 
 # Tests sync thousands of small files: in memory, where there is room, that takes no time.
 memory=/dev/shm
