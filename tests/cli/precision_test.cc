@@ -9,11 +9,12 @@
 #include "examples/cli/cli.h"
 #include "models/run.h"
 #include "tensor/json.h"
-#include "tensor/gemm_bfloat16.h"
 #include "tensor/test_hooks.h"
+#include "tests/bfloat16.h"
 #include "tests/cli/tiny_training.h"
 
 using namespace heed;
+using namespace heed::test;
 namespace fs = std::filesystem;
 
 namespace {
@@ -50,10 +51,7 @@ TEST_CASE("cli: --precision bfloat16 is refused where the processor lacks the in
 }
 
 TEST_CASE("cli: training with --precision bfloat16 has the same bits for any threads, goes on with them, and evaluates in float32") {
-  if (!has_bfloat16_products()) {
-    MESSAGE("not tested: this processor has no AVX512-BF16");
-    return;
-  }
+  if (!bfloat16_there()) return;
   const TemporaryFolder folder;
   make_tiny_data(folder);
   const std::string last = "/checkpoints/12.safetensors";

@@ -7,8 +7,8 @@
 #include "models/search.h"
 #include "models/train.h"
 #include "models/transformer.h"
-#include "tensor/gemm_bfloat16.h"
 #include "tensor/test_hooks.h"
+#include "tests/bfloat16.h"
 #include "tests/every_target.h"
 #include "tests/models/pairs.h"
 
@@ -16,12 +16,6 @@ using namespace heed;
 using namespace heed::test;
 
 namespace {
-
-bool there() {
-  if (has_bfloat16_products()) return true;
-  MESSAGE("not tested: this processor has no AVX512-BF16");
-  return false;
-}
 
 struct Learner {
   Parameters parameters{Seed{1}};
@@ -60,7 +54,7 @@ const Rows& targets() {
 }  // namespace
 
 TEST_CASE("mixed precision: a Transformer learns as fast as in float32, its weights stay float32") {
-  if (!there()) return;
+  if (!bfloat16_there()) return;
   const Batch batch = batch_of(sources(), targets());
   Learner plain(Precision::float32), mixed(Precision::bfloat16), smooth_plain(Precision::float32, 0, 0.1), smooth_mixed(Precision::bfloat16, 0, 0.1);
   double loss = 0, mixed_loss = 0;
@@ -87,7 +81,7 @@ TEST_CASE("mixed precision: a Transformer learns as fast as in float32, its weig
 }
 
 TEST_CASE("mixed precision: the same bits for 1, 2 and 3 threads, and after going on from the state of a trainer") {
-  if (!there()) return;
+  if (!bfloat16_there()) return;
   const Batch batch = batch_of(sources(), targets());
   std::vector<float> first;
   for_threads([&] {

@@ -12,17 +12,13 @@
 #include "tensor/ops/random.h"
 #include "tensor/ops/view.h"
 #include "tensor/test_hooks.h"
+#include "tests/bfloat16.h"
 #include "tests/every_target.h"
 
 using namespace heed;
+using namespace heed::test;
 
 namespace {
-
-bool there() {
-  if (has_bfloat16_products()) return true;
-  MESSAGE("not tested: this processor has no AVX512-BF16");
-  return false;
-}
 
 // x [rows, columns] by rows, by columns or spread out, in a buffer that is NaN elsewhere.
 struct Matrix {
@@ -101,7 +97,7 @@ void compare(Index m, Index n, Index k, Random& random) {
 }  // namespace
 
 TEST_CASE("bfloat16 products: random sizes, strides, starts and finishes within the bound of the sums; the same bits for 1, 2 and 3 threads") {
-  if (!there()) return;
+  if (!bfloat16_there()) return;
   Random random(Key(Seed{12}));
   for (int i = 0; i < 150; ++i) {
     const Index most[] = {1, 8, 40, 150, 300};
@@ -113,7 +109,7 @@ TEST_CASE("bfloat16 products: random sizes, strides, starts and finishes within 
 }
 
 TEST_CASE("bfloat16 products: large operands in parts of k, one chain") {
-  if (!there()) return;
+  if (!bfloat16_there()) return;
   const Index m = 40, n = 12000, k = 1500;   // more than is packed at a time
   const Tensor a = normal(Key(Seed{1}), {m, k}), b = normal(Key(Seed{2}), {n, k}), whole = empty({m, n}), parts = empty({m, n});
   const auto product = [&](const Tensor& c, Index first, Index some, bool add) {
@@ -125,7 +121,7 @@ TEST_CASE("bfloat16 products: large operands in parts of k, one chain") {
 }
 
 TEST_CASE("bfloat16 products: operands are rounded to nearest even; NaN, infinity and tiny numbers") {
-  if (!there()) return;
+  if (!bfloat16_there()) return;
   const auto product = [](float x, float y) {
     const Tensor a = zeros({16, 3}), b = zeros({3, 16}), c = empty({16, 16});
     a.mutable_data<float>()[7] = x;   // row 2, k 1
@@ -155,7 +151,7 @@ TEST_CASE("bfloat16 products: operands are rounded to nearest even; NaN, infinit
 }
 
 TEST_CASE("product precision: reaches linear and matmul of this thread, forward and backward, while it lives") {
-  if (!there()) return;
+  if (!bfloat16_there()) return;
   const auto rounded = [](const Tensor& x) { return to(to(x, DType::bf16), DType::f32); };
   const auto near = [](const Tensor& a, const Tensor& b, double tolerance) {
     double worst = 0;
