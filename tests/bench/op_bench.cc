@@ -13,9 +13,7 @@
 #include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "tensor/context.h"
-#include "tensor/low_precision.h"
 #include "tensor/ops/binary.h"
-#include "tensor/ops/index.h"
 #include "tensor/ops/linear.h"
 #include "tensor/ops/random.h"
 #include "tensor/ops/unary.h"
@@ -29,7 +27,7 @@ namespace {
 Tensor random_tensor(const Shape& shape, std::uint64_t seed = 1) { return normal(Key(Seed{seed}), shape); }
 Tensor random_ids(const Shape& shape, Index count) { return to(randint(Key(Seed{9}), shape, 0, count), DType::i32); }
 
-// What it takes at least: operations, bytes from and to memory that are not in a register.
+// What it takes at least: operations of its products; bytes of operands and results, each read or written once.
 struct Cost {
   double flop = 0, bytes = 0;
 };

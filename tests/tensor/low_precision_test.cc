@@ -12,8 +12,8 @@
 #include "tensor/ops/binary.h"
 #include "tensor/ops/linear.h"
 #include "tensor/ops/random.h"
-#include "tensor/ops/view.h"
 #include "tensor/ops/unary.h"
+#include "tensor/ops/view.h"
 #include "tensor/packed.h"
 #include "tensor/test_hooks.h"
 #include "tests/every_target.h"
@@ -60,7 +60,7 @@ Tensor int8_product(const Tensor& x, const Tensor& weight) {
 struct Sizes {
   Index rows, out, in;
 };
-const Sizes kSizes[] = {{1, 1, 1}, {2, 3, 5}, {3, 64, 8}, {5, 65, 31}, {6, 130, 33}, {7, 66, 34}, {13, 48, 35}, {33, 300, 64}, {129, 260, 40}, {4, 500, 700}, {300, 257, 96}, {8, 4000, 256}, {3, 70, 0}, {0, 7, 3}};
+const Sizes kSizes[] = {{1, 1, 1}, {2, 3, 5}, {3, 64, 8}, {5, 65, 31}, {6, 130, 33}, {7, 66, 34}, {13, 48, 35}, {33, 300, 64}, {129, 260, 40}, {4, 500, 700}, {300, 257, 96}, {8, 4000, 256}, {3, 7, 0}, {3, 70, 0}, {0, 7, 3}};
 
 }  // namespace
 
