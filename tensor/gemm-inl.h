@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Micro-kernel, packing and block loops of the matrix product, per target. Scratch comes from the caller.
 //   tile    rows x (vectors of columns) of c in registers, all k of one block
-//   strip   up to kRows rows of a
+//   strip   the rows of a tile
 //   panel   width columns of b, packed k by k: [k][width]
 #include <cstddef>
 #include <utility>
@@ -20,16 +20,17 @@ HWY_BEFORE_NAMESPACE();
 namespace heed::HWY_NAMESPACE {
 namespace {
 
-// Registers: rows * vectors accumulators, the vectors of b, one broadcast of a.
+// Registers: rows * vectors accumulators, the vectors of b, one broadcast of a. Rows of most products: 8 x 3 vectors reads least for
+// its multiply-adds, and 8 rows that share their places in the L1 still fit its ways.
 template <class T> struct Tile {
   using D = hn::ScalableTag<T>;
   static constexpr size_t kLanes = hn::MaxLanes(D());
 #if HWY_TARGET <= HWY_AVX3 || (HWY_ARCH_ARM_A64 && HWY_TARGET != HWY_SCALAR)  // 32 registers
-  static constexpr size_t kRows = 14, kWideRows = 6, kThinRows = 10, kParts = 4;
+  static constexpr size_t kRows[5] = {0, 14, 14, 8, 6}, kVectors = 3, kThinRows = 10, kParts = 4;   // kRows: most, by vectors
 #else
-  static constexpr size_t kRows = 6, kWideRows = 2, kThinRows = 6, kParts = 1;
+  static constexpr size_t kRows[5] = {0, 6, 6, 4, 2}, kVectors = 2, kThinRows = 6, kParts = 1;
 #endif
-  static constexpr size_t kWidest = 4 * kLanes;   // columns of a tile of at most kWideRows
+  static constexpr size_t kWidest = 4 * kLanes;
 };
 
 // The k loop of one tile: acc[r][v] = a[r, k] * b[k, v] + acc[r][v], started at `from` or at zero. Rows of a are reached three
@@ -73,16 +74,17 @@ template <class T, size_t kVectors, size_t... kRow> TileFunction<T> PickTile(Ind
   return table[rows - 1];
 }
 
-// 1, 2 or 4 vectors hold these columns.
+// Vectors that hold these columns, at most 4.
 template <class T> constexpr Index TileVectors(Index columns) {
   constexpr Index kLanes = Index(Tile<T>::kLanes);
-  return columns <= kLanes ? 1 : columns <= 2 * kLanes ? 2 : 4;
+  return (columns + kLanes - 1) / kLanes;
 }
 
 template <class T> TileFunction<T> TileOf(Index rows, Index vectors) {
-  if (vectors == 1) return PickTile<T, 1>(rows, std::make_index_sequence<Tile<T>::kRows>());
-  if (vectors == 2) return PickTile<T, 2>(rows, std::make_index_sequence<Tile<T>::kRows>());
-  return PickTile<T, 4>(rows, std::make_index_sequence<Tile<T>::kWideRows>());
+  if (vectors == 1) return PickTile<T, 1>(rows, std::make_index_sequence<Tile<T>::kRows[1]>());
+  if (vectors == 2) return PickTile<T, 2>(rows, std::make_index_sequence<Tile<T>::kRows[2]>());
+  if (vectors == 3) return PickTile<T, 3>(rows, std::make_index_sequence<Tile<T>::kRows[3]>());
+  return PickTile<T, 4>(rows, std::make_index_sequence<Tile<T>::kRows[4]>());
 }
 
 // The same for edges and columns apart, through a buffer.
@@ -90,7 +92,7 @@ template <class T>
 HWY_NOINLINE void RaggedTile(Index rows, Index columns, Index depth, const T* a, Index a_row, Index a_k, const T* b, Index b_k,
                              const T* from, Index from_row, Index from_column, T* to, Index to_row, Index to_column) {
   const Index vectors = TileVectors<T>(columns), width = vectors * Index(Tile<T>::kLanes);
-  HWY_ALIGN T buffer[Tile<T>::kRows * Tile<T>::kWidest] = {};
+  HWY_ALIGN T buffer[Tile<T>::kRows[1] * Tile<T>::kWidest] = {};
   if (from)
     for (Index r = 0; r < rows; ++r)
       for (Index j = 0; j < width; ++j) buffer[r * width + j] = j < columns ? from[r * from_row + j * from_column] : T(0);
@@ -187,7 +189,7 @@ template <class T> void PackPanels(const T* b, Index b_k, Index b_column, Index 
   if (b_column == 1) {
     for (Index k = 0; k < depth; ++k)
       for (Index j = 0; j < columns; j += width)
-        CopyRow(b + k * b_k + j, size_t(columns - j < width ? columns - j : width), 4 * b_k, dst + j * depth + k * width);
+        CopyRow(b + k * b_k + j, size_t(columns - j < width ? columns - j : width), 16 * b_k, dst + j * depth + k * width);
     return;
   }
   for (Index j = 0; j < columns; j += width) {
@@ -203,30 +205,20 @@ template <class T> void PackPanels(const T* b, Index b_k, Index b_column, Index 
   }
 }
 
-// m rows in strips of nearly equal height, at most `most`.
-struct Strips {
-  Index count, height, higher;   // the first `higher` strips have one row more
-  Strips(Index m, Index most) : count((m + most - 1) / most), height(m / count), higher(m % count) {}
-  Index start(Index s) const { return s * height + (s < higher ? s : higher); }
-  Index rows(Index s) const { return height + (s < higher); }
-};
-
-// A block of a: its rows as rows, [m][plan.a_row], or where a lies by columns its strips, [strips][depth][whole vectors].
-template <class T>
-void PackStrips(const Product<T>& p, const GemmPlan& plan, const Strips& strips, Index depth, const T* a, T* dst) {
-  constexpr Index kLanes = Index(Tile<T>::kLanes);
-  if (p.a_row == 1) {
-    const Index pitch = (plan.rows + kLanes - 1) / kLanes * kLanes;
-    for (Index k = 0; k < depth; ++k)
-      for (Index s = 0; s < strips.count; ++s) {
-        const Index first = strips.start(s), count = p.m - first < pitch ? p.m - first : pitch;
-        CopyRow(a + k * p.a_k + first, size_t(count), 4 * p.a_k, dst + (s * depth + k) * pitch);
+// A block of a by columns, [m / (together * rows)][depth][whole vectors]: some strips beside each other, a line between such slabs.
+template <class T> void PackStrips(const Product<T>& p, const GemmPlan& plan, Index depth, const T* a, T* dst) {
+  const Index most = plan.rows * plan.together;
+  for (Index k = 0; k < depth; ++k) {
+    T* to = dst + k * plan.pitch;
+    for (Index i = 0; i < p.m; i += most, to += plan.slab(depth)) {
+      const T* const from = a + k * p.a_k + i * p.a_row;
+      const Index rows = p.m - i < most ? p.m - i : most;
+      if (p.a_row == 1) {
+        CopyRow(from, size_t(rows), 16 * p.a_k, to);
+      } else {
+        for (Index r = 0; r < rows; ++r) to[r] = from[r * p.a_row];
       }
-  } else if (p.a_k == 1) {
-    for (Index r = 0; r < p.m; ++r) CopyRow(a + r * p.a_row, size_t(depth), 4 * p.a_row, dst + r * plan.a_row);
-  } else {
-    for (Index r = 0; r < p.m; ++r)
-      for (Index k = 0; k < depth; ++k) dst[r * plan.a_row + k] = a[r * p.a_row + k * p.a_k];
+    }
   }
 }
 
@@ -234,80 +226,72 @@ void PackStrips(const Product<T>& p, const GemmPlan& plan, const Strips& strips,
 template <class T>
 void MultiplyPanel(Index rows, Index depth, const T* a, Index a_row, const T* panel, Index width, bool add, T* c, Index c_row) {
   constexpr Index kLanes = Index(Tile<T>::kLanes), kDepth = 384;   // of a panel at a time: half of a small L1
-  const Index vectors = width / kLanes;
-  const Strips strips(rows, vectors == 4 ? Index(Tile<T>::kWideRows) : Index(Tile<T>::kRows));
+  const Index vectors = width / kLanes, most = Index(Tile<T>::kRows[vectors]);
   for (Index k = 0; k < depth; k += kDepth) {
     const Index some = depth - k < kDepth ? depth - k : kDepth;
-    for (Index s = 0; s < strips.count; ++s) {
-      const Index i = strips.start(s);
+    for (Index i = 0, s = 0; i < rows; i += most, ++s) {
       T* const to = c + i * c_row;
       const T* const ahead = panel + depth * width + k * width + s * some * kLanes;   // the same part of the next panel
-      TileOf<T>(strips.rows(s), vectors)(some, a + i * a_row + k, a_row, 1, panel + k * width, width, add || k ? to : nullptr, c_row, to, c_row, ahead,
-                                         s < vectors ? kLanes : 0);
+      TileOf<T>(rows - i < most ? rows - i : most, vectors)(some, a + i * a_row + k, a_row, 1, panel + k * width, width, add || k ? to : nullptr, c_row, to,
+                                                            c_row, ahead, s < vectors ? kLanes : 0);
     }
   }
 }
 
 // ---- blocks ---------------------------------------------------------------------------------------------------------
 
-// A block of a stands in L2, one panel of b in L1. Between blocks of k, and where c lies by columns, sums stand in scratch,
-// tile after tile: rows of c that are a power of two apart would share their places in the caches.
+// A group of panels stands in L2, one strip of a in L1. Between blocks of k, and where c lies by columns, sums stand in scratch,
+// tile after tile.
 template <class T>
 void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, Index packed_column, Index row, Index column,
                    T* scratch, Finish<T> finish) {
   constexpr Index kLanes = Index(Tile<T>::kLanes);
-  const Strips strips(p.m, plan.rows);
-  const Index pitch = (plan.rows + kLanes - 1) / kLanes * kLanes;
   T* const sums = scratch + plan.sums;
-  const bool by_columns = plan.pack_a && p.a_row == 1;
-  const Index a_row = by_columns ? 1 : plan.pack_a ? plan.a_row : p.a_row, a_k = by_columns ? pitch : plan.pack_a ? 1 : p.a_k;
+  const Index a_row = plan.pack_a ? 1 : p.a_row, a_k = plan.pack_a ? plan.pitch : p.a_k;
   if (plan.transposed && p.add)
     for (Index j = 0; j < p.n; j += plan.width)
       Transpose(p.c + j * p.c_column, p.c_column, p.m, p.n - j < plan.width ? p.n - j : plan.width, plan.width, sums + j * p.m);
   for (Index k = 0; k < p.k; k += plan.depth) {
     const Index depth = p.k - k < plan.depth ? p.k - k : plan.depth;
-    const bool first = k == 0, last = k + depth == p.k;
-    Index finished = 0;
-    if (plan.pack_a) PackStrips(p, plan, strips, depth, p.a + k * p.a_k, scratch);
+    const bool first = k == 0, last = k + depth == p.k, from_sums = plan.transposed || !first, to_sums = plan.transposed || !last;
+    if (plan.pack_a) PackStrips(p, plan, depth, p.a + k * p.a_k, scratch);
     for (Index begin = 0; begin < p.n; begin += plan.group) {
       const Index end = p.n - begin < plan.group ? p.n : begin + plan.group;
+      const bool direct = !packed && plan.direct_b && (end - begin) % kLanes == 0;   // a kernel reads whole vectors of b
+      const Index panel_depth = packed && plan.whole_panels ? p.k : depth, b_k = direct ? p.b_k : plan.width;
       const T* b = p.b + k * p.b_k + begin * p.b_column;
-      Index line = 0;
-      // a kernel reads 1, 2 or 4 whole vectors of b, so other columns cannot be read in place
-      const Index over = (end - begin) % plan.width;
-      const bool direct = !packed && plan.direct_b && (over == 0 || over == kLanes || over == 2 * kLanes);
-      const Index panel_depth = packed && plan.whole_panels ? p.k : depth;
       if (packed) {
         b = packed + k * (plan.whole_panels ? plan.width : plan.packed_columns) + (packed_column + begin) * panel_depth;
       } else if (!direct) {
         PackPanels(b, p.b_k, p.b_column, depth, end - begin, plan.width, scratch + plan.panels);
         b = scratch + plan.panels;
       }
-      for (Index j = begin; j < end; j += plan.width) {
-        const T* panel = direct ? b + (j - begin) : b + (j - begin) * panel_depth;
-        const Index b_k = direct ? p.b_k : plan.width, columns = end - j < plan.width ? end - j : plan.width;
-        const Index vectors = TileVectors<T>(columns), width = vectors * kLanes;
-        const bool from_sums = plan.transposed || !first, to_sums = plan.transposed || !last;
-        const bool ragged = (!from_sums || !to_sums) && (columns != width || p.c_column != 1);
-        // only scalars here: a wider load of narrow stores would wait until the last tile has reached the cache
-        for (Index s = 0; s < strips.count; ++s) {
-          const Index i = strips.start(s), rows = strips.rows(s);
-          const T* strip = p.a + i * p.a_row + k * p.a_k;
-          if (plan.pack_a) strip = scratch + (by_columns ? s * depth * pitch : i * plan.a_row);
+      Index tiles = 0;   // of this group so far
+      // only scalars in this loop: a wider load of narrow stores would wait until the last tile has reached the cache
+      for (Index i = 0; i < p.m; i += plan.rows) {
+        const Index rows = p.m - i < plan.rows ? p.m - i : plan.rows;
+        const T* const strip = plan.pack_a ? scratch + plan.strip(i, depth) : p.a + i * p.a_row + k * p.a_k;
+        for (Index j = begin; j < end; j += plan.width, ++tiles) {
+          const T* panel = direct ? b + (j - begin) : b + (j - begin) * panel_depth;
+          const Index columns = end - j < plan.width ? end - j : plan.width;
+          const Index vectors = TileVectors<T>(columns), width = vectors * kLanes;
+          const bool ragged = (!from_sums || !to_sums) && (columns != width || p.c_column != 1);
           T* const sum = sums + j * p.m + i * plan.width;
           T* const c = p.c + i * p.c_row + j * p.c_column;
           const T* const from = first && !p.add ? nullptr : from_sums ? sum : c;
           const Index from_row = from_sums ? plan.width : p.c_row, to_row = to_sums ? plan.width : p.c_row;
-          // fetch ahead, one line a step: the next strip where rows lie one after another, rows of b further down, the next panel, or
-          // the columns that will be packed next
+          // fetch ahead, one line a step: the next strip where its rows follow one another, rows of b further down, the columns that
+          // will be packed next, or the next group's panels
           const T* ahead = panel;
           Index ahead_k = 0;
-          if (j == 0 && s > 0 && s + 1 < strips.count && !plan.pack_a && p.a_k == 1 && p.a_row == depth)
+          if (j == begin && !plan.pack_a && p.a_k == 1 && p.a_row == depth)
             ahead = strip + rows * p.a_row, ahead_k = kLanes;
-          else if (direct) ahead = panel + 8 * b_k, ahead_k = b_k;
-          else if (packed && s < 2) ahead = panel + (2 * panel_depth + s * depth) * kLanes, ahead_k = kLanes;
+          else if (direct)
+            ahead = panel + 8 * b_k, ahead_k = b_k;
           else if (!packed && end < p.n)
-            ahead = p.b + k * p.b_k + end * p.b_column + line++ * kLanes, ahead_k = p.b_column == 1 ? p.b_k : p.b_column;
+            ahead = p.b + k * p.b_k + end * p.b_column + tiles * kLanes, ahead_k = p.b_column == 1 ? p.b_k : p.b_column;
+          else if (packed && tiles * kLanes < end - begin)
+            ahead = b + ((end - begin) + tiles * kLanes / plan.width * plan.width) * panel_depth + tiles * kLanes % plan.width * depth, ahead_k = kLanes;
           if (ragged)
             RaggedTile<T>(rows, columns, depth, strip, a_row, a_k, panel, b_k, from, from_row, from_sums ? 1 : p.c_column,
                           to_sums ? sum : c, to_row, to_sums ? 1 : p.c_column);
@@ -315,10 +299,7 @@ void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, I
             TileOf<T>(rows, vectors)(depth, strip, a_row, a_k, panel, b_k, from, from_row, to_sums ? sum : c, to_row, ahead,
                                      ahead_k);
         }
-      }
-      if (finish.run && !plan.transposed && last && (end == p.n || (column + end) % Finish<T>::kFinishColumns == 0)) {
-        finish.run(finish.self, row, p.m, column + finished, end - finished);
-        finished = end;
+        if (finish.run && last && !plan.transposed) finish.run(finish.self, row + i, rows, column + begin, end - begin);
       }
     }
   }

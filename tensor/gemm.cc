@@ -10,8 +10,8 @@ namespace {
 
 template <class T> GemmKernels<T> Kernels() {
   using Size = Tile<T>;
-  GemmKernels<T> kernels{Index(Size::kRows), Index(Size::kLanes), Index(Size::kWideRows), Index(Size::kThinRows), &MultiplyBlock<T>,
-                         nullptr, &PackPanels<T>, &MultiplyPanel<T>};
+  GemmKernels<T> kernels{Index(Size::kLanes), {0, Size::kRows[1], Size::kRows[2], Size::kRows[3], Size::kRows[4]}, Index(Size::kVectors), Index(Size::kThinRows),
+                         &MultiplyBlock<T>, nullptr, &PackPanels<T>, &MultiplyPanel<T>};
 #if HWY_TARGET != HWY_SCALAR
   kernels.thin = &MultiplyThin<T>;
 #endif
@@ -55,6 +55,7 @@ constexpr Index divide_up(Index a, Index b) { return (a + b - 1) / b; }
 constexpr Index round_up(Index a, Index b) { return divide_up(a, b) * b; }
 
 constexpr Index kTallRows = 128;   // beyond, the panels of b are packed once for all rows
+constexpr Index kDirectRows = 24;  // up to these, rows of b are read in place
 constexpr double kChunk = 10e-6;   // seconds of work worth a hand-off
 
 // Seconds on one core of an ordinary machine; only the order of magnitude matters.
@@ -93,7 +94,7 @@ template <class T> Product<T> transposed(const Product<T>& p) {
 // Multiply-adds that a product costs, divided by k, packing and turning counted in the same unit.
 template <class T> double cost(const GemmKernels<T>& kernels, const Product<T>& p) {
   const double m = double(p.m), n = double(round_up(p.n, kernels.lanes)), cycle = double(2 * kernels.lanes);
-  const double pack_b = p.b_column == 1 ? (p.m <= kernels.rows ? 0 : 0.1) : p.b_k == 1 ? 0.25 : 2;
+  const double pack_b = p.b_column == 1 ? (p.m <= kDirectRows ? 0 : 0.1) : p.b_k == 1 ? 0.25 : 2;
   const double pack_a = p.a_k == 1 ? 0.1 : p.a_row == 1 ? 0.15 : 2;
   const double store = p.c_column == 1 ? 0 : p.c_row == 1 ? 0.3 : 2;
   return m * n + cycle * (pack_a * m + pack_b * n + store * m * n / double(p.k));
@@ -103,38 +104,48 @@ template <class T> bool is_thin(const GemmKernels<T>& kernels, const Product<T>&
   return kernels.thin && p.m <= kernels.thin_rows && p.a_k == 1 && p.b_k == 1 && p.c_column == 1 && p.b_column != 1;
 }
 
-template <class T>
-GemmPlan make_plan(const GemmKernels<T>& kernels, const Product<T>& p, Index most_rows, Index most_columns, bool packed) {
-  constexpr Index kLine = Index(64 / sizeof(T));
-  const auto l1 = Index((cache_sizes().l1 ? cache_sizes().l1 : 32 << 10) / sizeof(T));
+// The tile: four vectors for few rows or columns that fill them, two tall ones where they take all rows or columns at once.
+template <class T> Index tile_vectors(const GemmKernels<T>& kernels, const Product<T>& p) {
+  const Index vectors = divide_up(p.n, kernels.lanes);
+  if (p.panels) return kernels.vectors;
+  if (vectors > 2 && (p.m <= kernels.rows[4] || (vectors == 4 && kernels.vectors == 3))) return 4;
+  return vectors <= 2 || (p.m > kernels.rows[kernels.vectors] && p.m <= kernels.rows[2]) ? 2 : kernels.vectors;
+}
+
+// Columns of a are read in place where they lie near one another.
+template <class T> bool packs_a(const Product<T>& p) { return p.a_k != 1 && (p.a_row != 1 || p.a_k * Index(sizeof(T)) > 512); }
+
+// For the largest block of a product.
+template <class T> GemmPlan make_plan(const GemmKernels<T>& kernels, const Product<T>& p, bool packed) {
+  constexpr Index kLine = Index(64 / sizeof(T)), kDepth = 512;   // 8 rows of a: half of a small L1
+  const auto l2 = Index((cache_sizes().l2 ? cache_sizes().l2 : 1 << 20) / sizeof(T));
   GemmPlan plan{};
-  plan.rows = kernels.rows;
-  plan.width = (!packed && p.m <= kernels.wide_rows && p.n > 2 * kernels.lanes ? 4 : 2) * kernels.lanes;
-  const Index b_step = p.b_k * Index(sizeof(T));   // bytes
-  const bool b_near = b_step <= 2048;
-  plan.direct_b = !packed && p.b_column == 1 && (p.m <= 3 * kernels.rows || (p.m <= kTallRows && b_step <= 1024));
-  plan.group = 128;   // columns; the source of the next group is fetched meanwhile
-  const bool once = p.panels && p.m <= plan.rows;   // each panel meets one strip and need not stay in the L1
-  const Index most = once ? p.k : plan.direct_b && b_near ? 1024 : std::clamp<Index>(l1 * 2 / 3 / plan.width, 64, 512);
+  const Index vectors = tile_vectors(kernels, p);
+  plan.rows = kernels.rows[vectors];
+  plan.width = vectors * kernels.lanes;
+  plan.direct_b = !packed && p.b_column == 1 && (p.m <= kDirectRows || p.b_k * Index(sizeof(T)) <= 1024);
+  const bool once = p.panels && p.m <= plan.rows;   // each panel meets one strip
+  const Index most = once ? p.k : kDepth;
   plan.depth = round_up(divide_up(p.k, divide_up(p.k, most)), 8);
-  // a is read in place unless the rows of a strip share their places in the caches, or each k starts far away
-  const bool collide = p.a_row * Index(sizeof(T)) % 4096 == 0 && p.m > 6 && (p.m > 128 || l1 * Index(sizeof(T)) <= 32 << 10);
-  plan.pack_a = p.n > plan.width && (p.a_row == 1 ? p.a_k * Index(sizeof(T)) > 1536 : p.a_k == 1 ? collide : true);
-  plan.a_row = (divide_up(plan.depth, kLine) | 1) * kLine;
+  plan.group = std::max(l2 / 4 / plan.depth / plan.width, Index(1)) * plan.width;
+  plan.pack_a = p.n > plan.width && packs_a(p);
+  plan.together = std::max(kernels.lanes / plan.rows, Index(1));
+  plan.pitch = round_up(plan.rows, kernels.lanes);
   plan.whole_panels = p.panels != nullptr;
   plan.transposed = p.c_column != 1 && p.c_row == 1;
-  const Index rows = std::min(p.m, most_rows), pitch = round_up(plan.rows, kernels.lanes);
-  plan.panels = plan.pack_a ? std::max(rows * plan.a_row, divide_up(rows, plan.rows) * pitch * plan.depth) + kLine : 0;
-  plan.sums = plan.panels + (packed ? 0 : plan.group * plan.depth + kLine);
-  plan.scratch = plan.sums + (plan.transposed || plan.depth < p.k ? rows * round_up(most_columns, plan.width) : 0) + kLine;
+  const Index columns = round_up(p.n, plan.width);
+  plan.panels = plan.pack_a ? divide_up(p.m, plan.rows * plan.together) * plan.slab(plan.depth) + kLine : 0;
+  plan.sums = plan.panels + (packed ? 0 : std::min(plan.group, columns) * plan.depth + kLine);
+  plan.scratch = plan.sums + (plan.transposed || plan.depth < p.k ? p.m * columns : 0) + kLine;
   return plan;
 }
 
 // Few rows: chunks of columns, each packs its panels just before their use unless they are there.
 template <class T> void multiply_wide(const GemmKernels<T>& kernels, const Product<T>& p, Finish<T> finish, double seconds) {
-  const Index unit = finish.run ? Finish<T>::kFinishColumns : 4 * kernels.lanes;
+  const Index unit = (p.panels ? kernels.vectors : 4) * kernels.lanes;
   const Index units = divide_up(p.n, unit), chunks = pieces(seconds, units);
-  const GemmPlan plan = make_plan(kernels, p, p.m, divide_up(units, chunks) * unit, p.panels != nullptr);
+  const Index most = std::min(p.n, divide_up(units, chunks) * unit);
+  const GemmPlan plan = make_plan(kernels, part_of(p, 0, p.m, 0, most), p.panels != nullptr);
   run(seconds > kChunk, chunks, [&](Index chunk) {
     const Index first = units * chunk / chunks * unit, last = std::min(p.n, units * (chunk + 1) / chunks * unit);
     kernels.block(part_of(p, 0, p.m, first, last - first), plan, p.panels, first, 0, first, scratch<T>(plan.scratch), finish);
@@ -144,51 +155,38 @@ template <class T> void multiply_wide(const GemmKernels<T>& kernels, const Produ
 // Many rows: all panels of b are packed once unless they are there, then chunks of rows go through them. column: where p starts in the whole.
 template <class T>
 void multiply_tall(const GemmKernels<T>& kernels, const Product<T>& p, Index column, Finish<T> finish, double seconds) {
-  constexpr Index kUnit = Finish<T>::kFinishColumns, kMostPacked = (Index(16) << 20) / Index(sizeof(T));
+  constexpr Index kMostPacked = (Index(16) << 20) / Index(sizeof(T));
   const bool turned = p.c_column != 1 && p.c_row == 1;
-  if (const Index most = std::max(kMostPacked / p.k / kUnit * kUnit, kUnit); p.n > most && !turned && !p.panels) {
+  if (const Index most = std::max<Index>(kMostPacked / p.k, 256); p.n > most && !turned && !p.panels) {
     for (Index j = 0; j < p.n; j += most) {
       const Product<T> part = part_of(p, 0, p.m, j, std::min(most, p.n - j));
       multiply_tall(kernels, part, column + j, finish, estimate(part));
     }
     return;
   }
-  // A chunk streams its columns of b, which stay in the L2, past its rows: 256, or fewer where that makes too few chunks.
-  const auto l2 = Index((cache_sizes().l2 ? cache_sizes().l2 : 1 << 20) / sizeof(T));
-  const Index widest = turned ? p.n : std::max(l2 / 2 / 256 / kUnit * kUnit, kUnit);
-  const Index wanted = pieces(std::min(seconds, 8 * kChunk), 8);
-  const Index row_unit = turned ? (finish.run ? kUnit : 64) : kernels.rows, row_units = divide_up(p.m, row_unit);
-  Index row_chunks = divide_up(p.m, 256), column_chunks = divide_up(p.n, widest);
-  if (row_chunks * column_chunks < wanted) row_chunks = divide_up(p.m, 128);
-  if (row_chunks * column_chunks < wanted && !turned)
-    column_chunks = std::max(column_chunks, std::min(divide_up(wanted, row_chunks), divide_up(p.n, 2 * kUnit)));
-  if (row_chunks * column_chunks < wanted) row_chunks = std::min(divide_up(wanted, column_chunks), divide_up(p.m, 64));
-  row_chunks = std::min(row_chunks, row_units);
-  const Index wide = round_up(divide_up(p.n, column_chunks), kUnit);
-  column_chunks = divide_up(p.n, wide);
-
-  GemmPlan plan = make_plan(kernels, p, divide_up(row_units, row_chunks) * row_unit, wide, true);
+  // Chunks of 64 to 256 rows; of 32 where those are fewer than threads
+  const Index row_unit = turned ? 64 : kernels.rows[kernels.vectors], row_units = divide_up(p.m, row_unit), most = divide_up(p.m, 64);
+  const Index chunks = std::clamp(pieces(seconds, std::min(row_units, std::max<Index>(most, std::min<Index>(2 * most, threads())))), divide_up(p.m, 256), row_units);
+  GemmPlan plan = make_plan(kernels, part_of(p, 0, divide_up(row_units, chunks) * row_unit, 0, p.n), true);
   plan.packed_columns = round_up(p.n, plan.width);
+  const Index unit = 4 * plan.width;   // of columns that are packed at a time
   const Storage storage = p.panels ? Storage() : Storage(std::size_t(plan.packed_columns * p.k + 64) * sizeof(T));
-  const T* const packed = p.panels ? p.panels : reinterpret_cast<T*>(storage.data());
-  const Index blocks = divide_up(p.k, plan.depth), groups = divide_up(p.n, kUnit);
+  const T* const packed = p.panels ? p.panels : reinterpret_cast<const T*>(storage.data());
+  const Index blocks = divide_up(p.k, plan.depth), groups = divide_up(p.n, unit);
   run(seconds > 2 * kChunk, p.panels ? 0 : blocks * groups, [&](Index chunk) {
-    const Index k = chunk / groups * plan.depth, j = chunk % groups * kUnit, depth = std::min(plan.depth, p.k - k);
-    kernels.pack(p.b + k * p.b_k + j * p.b_column, p.b_k, p.b_column, depth, std::min(kUnit, p.n - j), plan.width,
+    const Index k = chunk / groups * plan.depth, j = chunk % groups * unit, depth = std::min(plan.depth, p.k - k);
+    kernels.pack(p.b + k * p.b_k + j * p.b_column, p.b_k, p.b_column, depth, std::min(unit, p.n - j), plan.width,
                  reinterpret_cast<T*>(storage.data()) + k * plan.packed_columns + j * depth);
   });
-  run(seconds > kChunk, row_chunks * column_chunks, [&](Index chunk) {
-    const Index r = chunk / column_chunks, j = chunk % column_chunks * wide;
-    const Index i = row_units * r / row_chunks * row_unit, end = std::min(p.m, row_units * (r + 1) / row_chunks * row_unit);
-    kernels.block(part_of(p, i, end - i, j, std::min(wide, p.n - j)), plan, packed, j, i, column + j, scratch<T>(plan.scratch),
-                  finish);
+  run(seconds > kChunk, chunks, [&](Index chunk) {
+    const Index i = row_units * chunk / chunks * row_unit, end = std::min(p.m, row_units * (chunk + 1) / chunks * row_unit);
+    kernels.block(part_of(p, i, end - i, 0, p.n), plan, packed, 0, i, column, scratch<T>(plan.scratch), finish);
   });
 }
 
 // At most a few rows and k contiguous in both: b is turned in registers.
 template <class T> void multiply_thin(const GemmKernels<T>& kernels, const Product<T>& p, Finish<T> finish, double seconds) {
-  const Index unit = finish.run ? Finish<T>::kFinishColumns : kernels.lanes;
-  const Index units = divide_up(p.n, unit), chunks = pieces(seconds, units);
+  const Index unit = kernels.lanes, units = divide_up(p.n, unit), chunks = pieces(seconds, units);
   run(seconds > kChunk, chunks, [&](Index chunk) {
     const Index first = units * chunk / chunks * unit, last = std::min(p.n, units * (chunk + 1) / chunks * unit);
     const Index whole = (last - first) / kernels.lanes * kernels.lanes;
@@ -215,13 +213,13 @@ template <class T> void multiply_any(Product<T> p, Finish<T> finish) {
   const auto by_columns = [](const Product<T>& q) { return q.c_column != 1 && q.c_row == 1; };
   // a finish sees rows and columns of p, which only a product by columns hands back turned
   if (cost(kernels, turned) < cost(kernels, p) && (!finish.run || by_columns(turned))) p = turned;
-  if (p.m > kTallRows || by_columns(p)) multiply_tall(kernels, p, 0, finish, seconds);
+  if (p.m > (packs_a(p) ? kTallRows / 2 : kTallRows) || by_columns(p)) multiply_tall(kernels, p, 0, finish, seconds);
   else multiply_wide(kernels, p, finish, seconds);
 }
 
 template <class T> Storage pack_any(Index k, Index n, const T* b, Index b_k, Index b_column) {
   const auto kernels = gemm_kernels<T>();
-  const Index width = 2 * kernels.lanes, panels = divide_up(n, width);
+  const Index width = kernels.vectors * kernels.lanes, panels = divide_up(n, width);
   Storage storage(std::size_t(panels * width * k + 64) * sizeof(T));
   parallel_for(panels, std::max<Index>(1, 32768 / (width * std::max<Index>(k, 1))), [&](Index begin, Index end) {
     kernels.pack(b + begin * width * b_column, b_k, b_column, k, std::min(n, end * width) - begin * width, width,

@@ -23,10 +23,8 @@ template <class T> struct Product {
   const T* panels = nullptr;   // of pack(): b once more, read in its place
 };
 
-// Called once for each finished block of c by the thread that finished it, while the block is in its cache. Blocks start at
-// columns that are multiples of kFinishColumns.
+// Called once for each finished block of c by the thread that finished it, while the block is in its cache.
 template <class T> struct Finish {
-  static constexpr Index kFinishColumns = 256;
   void (*run)(const void* self, Index row, Index rows, Index column, Index columns) = nullptr;
   const void* self = nullptr;
 };
@@ -50,20 +48,24 @@ void multiply(Index count, FunctionRef<Product<double>(Index)> product);
 struct GemmPlan {
   Index rows, width;         // strip of a, panel of b
   Index depth;               // k block
-  Index group;               // columns of b packed at a time, a multiple of width
-  Index a_row;               // of the packed rows of a where they stay rows
+  Index group;               // columns of b packed or read at a time, a multiple of width
+  Index together, pitch;     // strips packed side by side, and the elements from one of their columns to the next
   bool pack_a, direct_b;     // false, true: read in place
   bool transposed;           // c_row = 1: c is made by rows, then turned
   Index packed_columns;      // of all of b, padded to whole panels, where it was packed before, block of k after block of k
   bool whole_panels;         // where each panel was packed over all k
   Index panels, sums;        // where scratch holds the panels and the unfinished c; a comes first
   Index scratch;             // elements in all
+  // Elements of strips packed side by side and a line: slabs a power of two apart would share their places in the caches.
+  Index slab(Index some_depth) const { return some_depth * pitch + 16; }
+  Index strip(Index row, Index some_depth) const { return row / (rows * together) * slab(some_depth) + row % (rows * together); }
 };
 
 // What one target offers.
 template <class T> struct GemmKernels {
-  Index rows, lanes;         // of a tile of 2 vectors; elements of a vector
-  Index wide_rows;           // at most so many: 4 vectors
+  Index lanes;               // elements of a vector
+  Index rows[5];             // most of a tile, by its vectors, 1 to 4
+  Index vectors;             // of the tile for most products
   Index thin_rows;           // of the thin kernel
   // All of p in one thread. packed: the panels of b from packed_column on, or nullptr. row, column: where p lies in the whole.
   void (*block)(const Product<T>& p, const GemmPlan& plan, const T* packed, Index packed_column, Index row, Index column,
@@ -72,7 +74,7 @@ template <class T> struct GemmKernels {
   void (*thin)(const Product<T>& p);
   // dst: panels of width columns, each [depth][width]
   void (*pack)(const T* b, Index b_k, Index b_column, Index depth, Index columns, Index width, T* dst);
-  // c [rows, width] (=|+=) a [rows, depth] panel [depth, width], width 2 or 4 vectors, 4 for at most wide_rows
+  // c [rows, width] (=|+=) a [rows, depth] panel [depth, width], width 1 to 4 vectors
   void (*panel)(Index rows, Index depth, const T* a, Index a_row, const T* panel, Index width, bool add, T* c, Index c_row);
 };
 template <class T> GemmKernels<T> gemm_kernels();   // of the chosen target; float, double

@@ -23,7 +23,8 @@ using Pair = std::uint32_t;       // elements 2k and 2k + 1 of a row of a, of a 
 constexpr Index kUnit = 16;       // columns of a packed strip or half panel
 constexpr Index kRows = 14, kWidth = 2 * kUnit;   // of a tile: 28 sums, 2 vectors of b, 1 broadcast of a in 32 registers
 constexpr Index kDepth = 512;     // of a block
-constexpr Index kGroup = Finish<float>::kFinishColumns / kUnit;   // units that are packed by one thread
+constexpr Index kColumns = 256;             // of a block of c
+constexpr Index kGroup = kColumns / kUnit;   // units that are packed by one thread
 constexpr Index kMostPacked = Index(16) << 20;    // bytes
 
 // ---- kernels --------------------------------------------------------------------------------------------------------
@@ -190,7 +191,7 @@ void multiply_part(const Product<float>& p, Finish<float> finish) {
     lines.pack(first, std::min(first + kGroup, lines.units()), k, some, group < a_groups ? a_packed : b_packed);
   });
 
-  const Index columns = Finish<float>::kFinishColumns, column_chunks = divide_up(p.n, columns), strips = a.units();
+  const Index columns = kColumns, column_chunks = divide_up(p.n, columns), strips = a.units();
   const Index wanted = std::min<Index>(16, Index(seconds / 10e-6)), row_chunks = std::clamp(divide_up(wanted, column_chunks), divide_up(strips, 18), strips);
   run(row_chunks * column_chunks, [&](Index chunk) {
     const Index first = strips * (chunk / column_chunks) / row_chunks, last = strips * (chunk / column_chunks + 1) / row_chunks;

@@ -132,7 +132,7 @@ HWY_EXPORT(QuantiseRow);
 HWY_EXPORT(BestInt8);
 HWY_EXPORT(Widen);
 
-constexpr Index kRowBlock = 128, kColumnBlock = Finish<float>::kFinishColumns;
+constexpr Index kRowBlock = 128, kColumnBlock = 256;
 constexpr Index kPart = 8192;   // weights widened at a time: 32 KiB
 
 constexpr Index divide_up(Index a, Index b) { return (a + b - 1) / b; }
@@ -241,7 +241,7 @@ void LowPrecisionWeight::multiply_block(const Rows& x, Index row, Index rows, In
   for (Index r = 0; r < rows && inputs_ == 0; ++r) std::fill_n(y + r * y_row, groups * kGroup, 0.0f);
   const auto widen = HWY_DYNAMIC_DISPATCH(Widen);
   const auto kernels = gemm_kernels<float>();
-  const Index width = std::min(kGroup, (rows <= kernels.wide_rows ? 4 : 2) * kernels.lanes), depth = kPart / width;   // depth is even
+  const Index width = std::min(kGroup, (rows <= kernels.rows[4] ? 4 : 2) * kernels.lanes), depth = kPart / width;   // depth is even
   float panel[kPart];
   for (Index g = 0; g < groups; ++g)
     for (Index j = 0; j < kGroup; j += width)

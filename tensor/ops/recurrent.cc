@@ -102,7 +102,7 @@ Index block_rows(Index B) {
 }
 
 // Few rows leave registers for four vectors of columns.
-template <class T> Index panel_width(const GemmKernels<T>& gemm, Index rows) { return (rows <= gemm.wide_rows ? 4 : 2) * gemm.lanes; }
+template <class T> Index panel_width(const GemmKernels<T>& gemm, Index rows) { return (rows <= gemm.rows[4] ? 4 : 2) * gemm.lanes; }
 
 template <class T> T* data_or_null(const Tensor& x) { return x.defined() ? x.mutable_data<T>() : nullptr; }
 

@@ -43,7 +43,6 @@ struct Witness {
 
   static void see(const void* self, Index row, Index rows, Index column, Index columns) {
     auto& w = *static_cast<Witness*>(const_cast<void*>(self));
-    if (column % Finish<float>::kFinishColumns != 0) ++w.calls[0];
     for (Index i = row; i < row + rows; ++i)
       for (Index j = column; j < column + columns; ++j) {
         ++w.calls[std::size_t(i * w.n + j)];
