@@ -240,6 +240,12 @@ void MultiplyPanel(Index rows, Index depth, const T* a, Index a_row, const T* pa
 
 // ---- blocks ---------------------------------------------------------------------------------------------------------
 
+// Of n columns from `column` on, so many may be finished once j have been made: up to a multiple of kFinishColumns, or all.
+template <class T> Index FinishedBefore(Index column, Index j, Index n) {
+  const Index aligned = (column + j) / Finish<T>::kFinishColumns * Finish<T>::kFinishColumns - column;
+  return j == n ? n : aligned < 0 ? 0 : aligned;
+}
+
 // A group of panels stands in L2, one strip of a in L1. Between blocks of k, and where c lies by columns, sums stand in scratch,
 // tile after tile.
 template <class T>
@@ -299,7 +305,10 @@ void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, I
             TileOf<T>(rows, vectors)(depth, strip, a_row, a_k, panel, b_k, from, from_row, to_sums ? sum : c, to_row, ahead,
                                      ahead_k);
         }
-        if (finish.run && last && !plan.transposed) finish.run(finish.self, row + i, rows, column + begin, end - begin);
+        if (finish.run && last && !plan.transposed) {
+          const Index from = FinishedBefore<T>(column, begin, p.n), to = FinishedBefore<T>(column, end, p.n);
+          if (from < to) finish.run(finish.self, row + i, rows, column + from, to - from);
+        }
       }
     }
   }

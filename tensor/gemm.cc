@@ -142,7 +142,7 @@ template <class T> GemmPlan make_plan(const GemmKernels<T>& kernels, const Produ
 
 // Few rows: chunks of columns, each packs its panels just before their use unless they are there.
 template <class T> void multiply_wide(const GemmKernels<T>& kernels, const Product<T>& p, Finish<T> finish, double seconds) {
-  const Index unit = (p.panels ? kernels.vectors : 4) * kernels.lanes;
+  const Index unit = p.panels ? kernels.vectors * kernels.lanes : finish.run ? Finish<T>::kFinishColumns : 4 * kernels.lanes;
   const Index units = divide_up(p.n, unit), chunks = pieces(seconds, units);
   const Index most = std::min(p.n, divide_up(units, chunks) * unit);
   const GemmPlan plan = make_plan(kernels, part_of(p, 0, p.m, 0, most), p.panels != nullptr);

@@ -23,8 +23,10 @@ template <class T> struct Product {
   const T* panels = nullptr;   // of pack(): b once more, read in its place
 };
 
-// Called once for each finished block of c by the thread that finished it, while the block is in its cache.
+// Called once for each finished block of c by the thread that finished it, while the block is in its cache. Large products begin
+// their blocks at multiples of kFinishColumns: so many random numbers are made at once.
 template <class T> struct Finish {
+  static constexpr Index kFinishColumns = 128;
   void (*run)(const void* self, Index row, Index rows, Index column, Index columns) = nullptr;
   const void* self = nullptr;
 };
