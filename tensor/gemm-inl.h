@@ -46,7 +46,8 @@ HWY_NOINLINE void TileKernel(Index depth, const T* a, Index a_row, Index a_k, co
   HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r)
     HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) {
       acc[r][v] = from ? hn::LoadU(d, from + Index(r) * from_row + v * kLanes) : hn::Zero(d);
-      __builtin_prefetch(to + Index(r) * to_row + v * kLanes, 1);
+      if (from) __builtin_prefetch(from + Index(r) * from_row + (v + kVectors) * kLanes);
+      else __builtin_prefetch(to + Index(r) * to_row + v * kLanes, 1);
     }
   const T* rows[(kRows + 2) / 3];
   HWY_UNROLL(16) for (size_t r = 0; r < kRows; r += 3) rows[r / 3] = a + Index(r) * a_row;

@@ -55,7 +55,7 @@ constexpr Index divide_up(Index a, Index b) { return (a + b - 1) / b; }
 constexpr Index round_up(Index a, Index b) { return divide_up(a, b) * b; }
 
 constexpr Index kTallRows = 128;   // beyond, the panels of b are packed once for all rows
-constexpr Index kDirectRows = 24;  // up to these, rows of b are read in place
+constexpr Index kDirectRows = 64;  // up to these, rows of b are read in place
 constexpr double kChunk = 10e-6;   // seconds of work worth a hand-off
 
 // Seconds on one core of an ordinary machine; only the order of magnitude matters.
