@@ -300,9 +300,9 @@ template <class T> double total_of(const Tensor& x) {
 Shape rows_of(const Tensor& x) { return Shape(std::span(x.shape().begin(), std::size_t(x.rank() - 1))); }
 
 // Rows whose logits are made at a time: each chunk reads the weights and their gradient once more, so it holds as many logits as
-// there are weights (at V 15000, d 512: 1.6 times the bare products at 64 rows, 1.2 at 512), at least 1 Mi. Chunks are equal.
+// there are weights (at V 15000, d 512: 1.6 times the bare products at 64 rows, 1.2 at 512), at least 2 Mi. Chunks are equal.
 Index chunk_rows(Index rows, Index V, Index d) {
-  const Index most = (std::max(d, (Index{1} << 20) / std::max<Index>(V, 1)) + 63) / 64 * 64, chunks = std::max<Index>(1, (rows + most - 1) / most);
+  const Index most = (std::max(d, (Index{1} << 21) / std::max<Index>(V, 1)) + 63) / 64 * 64, chunks = std::max<Index>(1, (rows + most - 1) / most);
   return std::clamp<Index>(((rows + chunks - 1) / chunks + 63) / 64 * 64, 1, std::max<Index>(rows, 1));
 }
 
