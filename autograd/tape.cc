@@ -76,7 +76,7 @@ Into Gradient::into() {
 }
 
 void Gradient::adopt(const Tensor& dy) {
-  if (written_ || joint_ || !same_strides(shape_, dy.strides(), strides_)) {
+  if (written_ || joint_ || apart_ || !same_strides(shape_, dy.strides(), strides_)) {
     add_into(dy, into());
     return;
   }

@@ -30,6 +30,7 @@ class Gradient {
 
   void want(bool wanted) { wanted_ = wanted; }
   void live_in(Joint* joint, Index offset, const Strides& strides);  // the first write goes there instead of to fresh memory
+  void live_apart() { apart_ = true; }                               // never takes the memory of another as its own
   void forget() { written_ = false; value_ = {}; }
   Tensor take();                                                     // moves the value out
   void zero_if_unwritten();
@@ -47,7 +48,7 @@ class Gradient {
   Shape shape_;
   Strides strides_;
   DType dtype_;
-  bool wanted_, written_ = false, adopted_ = false;
+  bool wanted_, written_ = false, adopted_ = false, apart_ = false;
 };
 
 class Variable;

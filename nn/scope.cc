@@ -73,11 +73,7 @@ Parameter Parameters::declare(std::string path, const Shape& shape, const Initia
   const Tensor value = empty(shape, dtype_);
   init(value, initial_key(path));
   auto gradient = std::make_shared<Gradient>(value);
-  // Parts start at multiples of 16 elements, so that rows of 64 bytes stay whole.
-  if (gradients_.empty() || gradients_.back().buffer.defined()) gradients_.push_back({0, dtype_, {}});
-  Gradient::Joint& joint = gradients_.back();
-  gradient->live_in(&joint, joint.size, contiguous_strides(shape));
-  joint.size += (value.numel() + 15) / 16 * 16;
+  gradient->live_apart();
   auto data = std::make_shared<Parameter::Data>(Parameter::Data{path, Variable(value, Slot(gradient)), gradient});
   items_.push_back(data);
   by_path_.emplace(std::move(path), data);

@@ -2,7 +2,6 @@
 // Parameters are born from a Scope. The path of a parameter ("encoder.layers.0.linear1.weight", PyTorch's wherever PyTorch has the
 // layer) is its checkpoint key, initial-value key, dropout key and selector.
 #pragma once
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -145,7 +144,6 @@ class Parameters {
   std::vector<std::shared_ptr<Parameter::Data>> items_;
   std::map<std::string, std::shared_ptr<Parameter::Data>, std::less<>> by_path_;
   std::map<std::string, std::string> aliases_, gru_forms_;
-  std::deque<Gradient::Joint> gradients_;        // one, unless parameters were declared after the first backward
   double gradient_scale_ = 1;
 };
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of tensors: reference-counted blocks from a caching allocator. Freed blocks are kept by size class, so that a
-// steady training step asks the system for nothing. Large blocks are 2-MiB aligned and ask for huge pages; blocks start at
-// different odd multiples of 64 bytes, because source and target equal mod 4096 copy up to 3.5x slower.
+// Memory of tensors: reference-counted blocks from a caching allocator, so that a steady training step asks the system for nothing.
+// Small blocks are kept by size class; large ones are cut from regions of huge pages and joined with free neighbours again, so that
+// gradients take the place of activations. Blocks start at different odd multiples of 64 bytes, because source and target equal
+// mod 4096 copy up to 3.5x slower.
 #pragma once
 #include <atomic>
 #include <cstddef>

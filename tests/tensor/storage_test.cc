@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tensor/storage.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "tensor/error.h"
+#include "tensor/random.h"
+
+using namespace heed;
+
+namespace {
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+}  // namespace
+
+TEST_CASE("storage: blocks of all sizes keep their bytes while others come and go") {
+  Random random(Key(Seed{5}));
+  std::vector<Storage> blocks;
+  const auto mark = [](const Storage& s) { return std::byte(reinterpret_cast<std::uintptr_t>(s.data()) >> 6); };
+  const auto whole = [&](const Storage& s) { return std::all_of(s.data(), s.data() + s.bytes(), [&](std::byte b) { return b == mark(s); }); };
+  const std::size_t before = memory_use().in_use;
+  for (int i = 0; i < 2000; ++i) {
+    if (blocks.size() < 40 && random.below(3)) {
+      const Index most[] = {100, 5000, 600 << 10, 3 << 20};
+      blocks.emplace_back(std::size_t(random.below(most[random.below(4)])));
+      CHECK(reinterpret_cast<std::uintptr_t>(blocks.back().data()) % 64 == 0);
+      std::fill_n(blocks.back().data(), blocks.back().bytes(), mark(blocks.back()));
+    } else if (!blocks.empty()) {
+      const auto at = blocks.begin() + random.below(Index(blocks.size()));
+      REQUIRE(whole(*at));
+      blocks.erase(at);
+    }
+  }
+  blocks.clear();
+  CHECK(memory_use().in_use == before);
+}
+
+TEST_CASE("storage: large blocks that were freed are joined, and cached memory goes back to the system") {
+  release_cached_memory();
+  const MemoryUse before = memory_use();
+  {
+    std::vector<Storage> row;
+    for (int i = 0; i < 20; ++i) row.emplace_back(3 * kMiB);
+    CHECK(memory_use().reserved == before.reserved + 64 * kMiB);
+    CHECK(memory_use().system_calls == before.system_calls + 1);
+    row.erase(row.begin() + 4, row.begin() + 12);
+    row.emplace_back(20 * kMiB);                                   // in the place of eight
+    row.clear();
+    row.emplace_back(60 * kMiB);
+    CHECK(memory_use().system_calls == before.system_calls + 1);
+    row.emplace_back(100 * kMiB);                                  // more than a region
+    CHECK(memory_use().system_calls == before.system_calls + 2);
+  }
+  CHECK(memory_use().in_use == before.in_use);
+  release_cached_memory();
+  CHECK(memory_use().reserved == before.reserved);
+}
+
+TEST_CASE("storage: what the system refuses is told and changes nothing") {
+  const MemoryUse before = memory_use();
+  for (const std::size_t bytes : {(std::size_t{1} << 46) + 1, ~std::size_t{0}}) CHECK_THROWS_AS(Storage{bytes}, OutOfMemory);
+  CHECK(memory_use().in_use == before.in_use);
+  CHECK(memory_use().reserved == before.reserved);
+}
