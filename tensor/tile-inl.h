@@ -39,25 +39,25 @@ HWY_INLINE void TileProduct(const T* HWY_RESTRICT a, Index a_row, Index a_k, con
   const size_t left = b.columns - j;
   HWY_UNROLL(8)
   for (size_t i = 0; i < MR; ++i) {
-    HWY_UNROLL(2)
+    HWY_UNROLL(4)
     for (size_t m = 0; m < NB; ++m) sum[i][m] = add ? LoadN16(c + Index(i) * c_row + 16 * m, left - 16 * m) : Set16(T(0));
   }
   const T* from = b.data + Index(j / 16) * b.block;
   if (left >= 16 * NB) {
     for (size_t k = 0; k < K; ++k, from += b.row, a += a_k) {
       Block<T> right[NB];
-      HWY_UNROLL(2)
+      HWY_UNROLL(4)
       for (size_t m = 0; m < NB; ++m) right[m] = Load16(from + Index(m) * b.block);
       HWY_UNROLL(8)
       for (size_t i = 0; i < MR; ++i) {
         const Block<T> left_value = Set16(a[Index(i) * a_row]);
-        HWY_UNROLL(2)
+        HWY_UNROLL(4)
         for (size_t m = 0; m < NB; ++m) sum[i][m] = MulAdd16(left_value, right[m], sum[i][m]);
       }
     }
   } else {
     for (size_t k = 0; k < K; ++k, from += b.row, a += a_k) {
-      HWY_UNROLL(2)
+      HWY_UNROLL(4)
       for (size_t m = 0; m < NB; ++m) {
         const Block<T> right = LoadN16(from + Index(m) * b.block, left - 16 * m);
         HWY_UNROLL(8)
@@ -67,7 +67,7 @@ HWY_INLINE void TileProduct(const T* HWY_RESTRICT a, Index a_row, Index a_k, con
   }
   HWY_UNROLL(8)
   for (size_t i = 0; i < MR; ++i) {
-    HWY_UNROLL(2)
+    HWY_UNROLL(4)
     for (size_t m = 0; m < NB; ++m) StoreN16(sum[i][m], left - 16 * m, c + Index(i) * c_row + 16 * m);
   }
 }
@@ -76,6 +76,8 @@ template <size_t MR, class T>
 HWY_INLINE void RowsProduct(const T* a, Index a_row, Index a_k, const Right<T>& b, size_t first, size_t K, T* c, Index c_row, bool add) {
   constexpr size_t NB = TileSize<T>::kBlocks;
   size_t j = first;
+  if constexpr (NB == 2 && MR <= 4)
+    for (; j + 48 < b.columns; j += 64) TileProduct<MR, 4>(a, a_row, a_k, b, j, K, c + j, c_row, add);
   if constexpr (NB == 2)
     for (; j + 16 < b.columns; j += 32) TileProduct<MR, 2>(a, a_row, a_k, b, j, K, c + j, c_row, add);
   for (; j < b.columns; j += 16) TileProduct<MR, 1>(a, a_row, a_k, b, j, K, c + j, c_row, add);
@@ -94,15 +96,8 @@ void Product(const T* a, Index a_row, Index a_k, const Right<T>& b, size_t first
   for (; i < rows; ++i) RowsProduct<1>(a + Index(i) * a_row, a_row, a_k, b, first, K, c + Index(i) * c_row, c_row, add);
 }
 
-// panels[j / 16][k][j % 16] = scale x[k][j], 0 beyond the last column: x [width, columns] as it stands on the right of a product
-template <class T> void Panels(const T* x, Index stride, size_t columns, size_t width, T scale, T* HWY_RESTRICT panels) {
-  const Block<T> by = Set16(scale);
-  for (size_t j = 0; j < columns; j += 16)
-    for (size_t k = 0; k < width; ++k, panels += 16) Store16(by * LoadN16(x + Index(k) * stride + j, columns - j), panels);
-}
-
-// panels[j / 16][k][j % 16] = scale x[j][k], 0 beyond the last row: x [rows, width] turned, to stand on the right of a product
-template <class T> void Turn(const T* x, Index stride, size_t rows, size_t width, T scale, T* HWY_RESTRICT panels) {
+// panels[j / 16][k][j % 16] = x[j][k], 0 beyond the last row: x [rows, width] turned, to stand on the right of a product
+template <class T> void Turn(const T* x, Index stride, size_t rows, size_t width, T* HWY_RESTRICT panels) {
   for (size_t j = 0; j < rows; j += 16, panels += 16 * width) {
     const size_t count = rows - j < 16 ? rows - j : 16;
     size_t k = 0;
@@ -110,10 +105,10 @@ template <class T> void Turn(const T* x, Index stride, size_t rows, size_t width
     if constexpr (sizeof(T) == 4) {
       const hn::Full128<float> d;
       const hn::Full128<uint64_t> wide;
-      const auto by = hn::Set(d, scale), zero = hn::Zero(d);
+      const auto zero = hn::Zero(d);
       for (; k + 4 <= width; k += 4)
         for (size_t i = 0; i < 16; i += 4) {             // 4 x 4 at a time
-          const auto row = [&](size_t r) HWY_ATTR { return r < count ? hn::Mul(by, hn::LoadU(d, x + Index(j + r) * stride + k)) : zero; };
+          const auto row = [&](size_t r) HWY_ATTR { return r < count ? hn::LoadU(d, x + Index(j + r) * stride + k) : zero; };
           const auto r0 = row(i), r1 = row(i + 1), r2 = row(i + 2), r3 = row(i + 3);
           const auto a = hn::BitCast(wide, hn::InterleaveLower(d, r0, r1)), b = hn::BitCast(wide, hn::InterleaveLower(d, r2, r3));
           const auto c = hn::BitCast(wide, hn::InterleaveUpper(d, r0, r1)), e = hn::BitCast(wide, hn::InterleaveUpper(d, r2, r3));
@@ -126,7 +121,7 @@ template <class T> void Turn(const T* x, Index stride, size_t rows, size_t width
     }
 #endif
     for (; k < width; ++k)
-      for (size_t i = 0; i < 16; ++i) panels[16 * k + i] = i < count ? scale * x[Index(j + i) * stride + Index(k)] : T(0);
+      for (size_t i = 0; i < 16; ++i) panels[16 * k + i] = i < count ? x[Index(j + i) * stride + Index(k)] : T(0);
   }
 }
 

@@ -154,18 +154,26 @@ template <class T> HWY_INLINE void FetchNext(const Head<T>& head) {
 
 // ---- one head -------------------------------------------------------------------------------------------------------------
 
+// y = scale q in the rows [t, t + rows), one after another
+template <class T> HWY_INLINE void ScaleQueries(const Head<T>& head, size_t t, size_t rows, T* y) {
+  const Block<T> scale = Set16(head.scale);
+  for (size_t i = 0; i < rows; ++i)
+    for (size_t j = 0; j < head.dk; j += 16) StoreN16(scale * LoadN16(head.q[t + i] + j, head.dk - j), head.dk - j, y + i * head.dk + j);
+}
+
 template <class T> void AttentionHead(const Head<T>& head, const Rows<T>& output, T* weights) {
   const size_t S = head.keys, stride = row_stride(S);
   T* const turned_k = head.scratch;
-  T* const scores = turned_k + padded(S) * head.dk;
+  T* const queries = turned_k + padded(S) * head.dk;
+  T* const scores = queries + kTileRows * head.dk;
   T* const factors = scores + kTileRows * stride;
-  if (head.k_by_columns) Panels(head.k.data, head.k.stride, S, head.dk, head.scale, turned_k);
-  else Turn(head.k.data, head.k.stride, S, head.dk, head.scale, turned_k);
+  if (!head.k_by_columns) Turn(head.k.data, head.k.stride, S, head.dk, turned_k);
   for (size_t t = 0; t < head.queries; t += kTileRows) {
     const size_t rows = head.queries - t < kTileRows ? head.queries - t : kTileRows;
     const Span span = SpanOf(head, t, rows);
-    const Right<T> keys{turned_k, 16, Index(16 * head.dk), span.end};
-    Product(head.q[t], head.q.stride, 1, keys, span.begin, rows, head.dk, scores, Index(stride), false);
+    const Right<T> keys = head.k_by_columns ? Right<T>{head.k.data, head.k.stride, 16, span.last} : Right<T>{turned_k, 16, Index(16 * head.dk), span.end};
+    ScaleQueries(head, t, rows, queries);
+    Product(queries, Index(head.dk), 1, keys, span.begin, rows, head.dk, scores, Index(stride), false);
     if (head.queries <= kFewQueries && head.next_k) FetchNext(head);
     SoftmaxOfScores(head, t, rows, span, scores, head.log_sum_exp + t);
     for (size_t i = 0; weights && i < rows; ++i) {
@@ -198,11 +206,12 @@ template <class T> void AttentionHeadGrad(const Head<T>& head, const HeadGrad<T>
   const size_t S = head.keys, dk = head.dk, dv = head.dv, stride = row_stride(S);
   T* const turned_k = head.scratch;
   T* const turned_v = turned_k + padded(S) * dk;
-  T* const scores = turned_v + padded(S) * dv;           // P, then P ⊙ M
+  T* const queries = turned_v + padded(S) * dv;
+  T* const scores = queries + kTileRows * dk;            // P, then P ⊙ M
   T* const slopes = scores + kTileRows * stride;         // dP, then scale dZ
   T* const factors = slopes + kTileRows * stride;
-  Turn(head.k.data, head.k.stride, S, dk, head.scale, turned_k);
-  Turn(head.v.data, head.v.stride, S, dv, T(1), turned_v);
+  Turn(head.k.data, head.k.stride, S, dk, turned_k);
+  Turn(head.v.data, head.v.stride, S, dv, turned_v);
   const Block<T> scale = Set16(head.scale), zero = Set16(T(0));
   const bool drop = !head.dropout.keeps_all();
   size_t written = 0;                                    // rows of dk and dv that hold their sum so far
@@ -210,7 +219,8 @@ template <class T> void AttentionHeadGrad(const Head<T>& head, const HeadGrad<T>
     const size_t rows = head.queries - t < kTileRows ? head.queries - t : kTileRows;
     const Span span = SpanOf(head, t, rows);
     const Right<T> keys{turned_k, 16, Index(16 * dk), span.end}, values{turned_v, 16, Index(16 * dv), span.end};
-    Product(head.q[t], head.q.stride, 1, keys, span.begin, rows, dk, scores, Index(stride), false);
+    ScaleQueries(head, t, rows, queries);
+    Product(queries, Index(dk), 1, keys, span.begin, rows, dk, scores, Index(stride), false);
     Product(grad.doutput[t], grad.doutput.stride, 1, values, span.begin, rows, dv, slopes, Index(stride), false);
     const size_t factor_stride = drop ? FactorsOf(head, t, rows, span, factors) : 0;
     T deltas[kTileRows];
@@ -347,6 +357,7 @@ void for_heads(const char* op, const Sizes& n, const Tensor& q, const Tensor& k,
   });
 }
 
+Index queries_size(Index dk) { return Index(kTileRows) * dk; }
 Index scores_size(Index S) { return Index(kTileRows * row_stride(std::size_t(S))); }
 Index factors_size(Index S, double dropout) { return dropout > 0 ? Index(factor_count(std::size_t(S))) : 0; }
 Index padded_size(Index S) { return Index(padded(std::size_t(S))); }
@@ -365,7 +376,7 @@ AttentionOutput scaled_dot_product_attention(const Tensor& q, const Tensor& k, c
     T* const weights = options.weights ? out.weights.mutable_data<T>() : nullptr;
     const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(AttentionF32), &HWY_DYNAMIC_DISPATCH(AttentionF64));
     for_heads<T>(op, n, qs, ks, k_by_columns, vs, mask, options, out.log_sum_exp.mutable_data<T>(),
-                 padded_size(n.S) * n.dk + scores_size(n.S) + factors_size(n.S, options.dropout), [&](const Head<T>& head, Index b, Index h) {
+                 padded_size(n.S) * n.dk + queries_size(n.dk) + scores_size(n.S) + factors_size(n.S, options.dropout), [&](const Head<T>& head, Index b, Index h) {
                    kernel(head, mutable_rows_of(out.output, output, b, h), weights ? weights + (b * n.H + h) * n.T * n.S : nullptr);
                  });
     return out;
@@ -394,7 +405,7 @@ void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const T
     for (std::size_t i = 0; i < 3; ++i)
       if (to.wanted(i)) data[i] = to.tensor(i).template mutable_data<T>();
     const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(AttentionGradF32), &HWY_DYNAMIC_DISPATCH(AttentionGradF64));
-    const Index scratch = padded_size(n.S) * (n.dk + n.dv) + 2 * scores_size(n.S) + factors_size(n.S, options.dropout);
+    const Index scratch = padded_size(n.S) * (n.dk + n.dv) + queries_size(n.dk) + 2 * scores_size(n.S) + factors_size(n.S, options.dropout);
     for_heads<T>(op, n, qs, ks, false, vs, mask, options, const_cast<T*>(lse.data<T>()), scratch, [&](const Head<T>& head, Index b, Index h) {
       const auto rows = [&](std::size_t i) { return to.wanted(i) ? mutable_rows_of(to.tensor(i), data[i], b, h) : Rows<T>{nullptr, 0}; };
       kernel(head, HeadGrad<T>{rows_of<T>(outputs, b, h), rows_of<T>(doutputs, b, h), rows(0), rows(1), rows(2), to.add(0), to.add(1), to.add(2)});
