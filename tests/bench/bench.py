@@ -150,7 +150,7 @@ class Run:
 
         def call(label, file):
             command = [self.programs / "gemm_bench", "--benchmark_format=json", f"--benchmark_min_time={min(0.2, self.o.seconds / 50):g}",
-                       f"--benchmark_filter=({self.o.products})/(hot|cold)/{re.escape(file.name) if file else 'heed'}/real_time$"]
+                       f"--benchmark_filter=({self.o.products})/(hot|cold)(-packed)?/{re.escape(file.name) if file else 'heed'}/real_time$"]
             environment = {"HEED_BLAS": str(file)} if file else {}
             def measure():
                 out = execute(command, **environment)
@@ -167,7 +167,7 @@ class Run:
         if len(sides) == 1: self.note("no peer for products: neither OpenBLAS, oneDNN nor BLIS is installed, nor a PyTorch given")
         seen = self.turns(sides)
         for name, (flop, moved) in facts.items():
-            level = "DRAM" if name.endswith("cold") else self.machine.level(moved)
+            level = "DRAM" if ", cold" in name else self.machine.level(moved)
             values = {side: [r[name] for r in rounds] for side, rounds in seen.items()}
             self.row("products", name, "GF/s", values, flop / self.machine.seconds(flop, moved, level) * 1e-9)
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products of the models, in GF/s and as a share of the multiply-add peak measured before, beside any libraries that
 // export the Fortran sgemm_ or oneDNN's dnnl_sgemm, and operands rounded to bfloat16 where the processor multiplies these; "cold" operands come
-// from beyond the last cache. No packing outside the timing.
+// from beyond the last cache. No packing outside the timing but for "-packed": there weights (b of layout t) were packed before by Heed
+// and by libraries that export MKL's cblas_sgemm_pack.
 // In turns on one thread (a peer's idle threads would spin on the second core):
 //   HEED_THREADS=1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 HEED_BLAS=libopenblas.so.0:/.../libtorch_cpu.so gemm_bench
 //     --benchmark_enable_random_interleaving=true --benchmark_repetitions=9 --benchmark_report_aggregates_only=true
@@ -15,6 +16,8 @@
 #include <vector>
 
 #include "tensor/context.h"
+#include "tensor/format.h"
+#include "tensor/gemm.h"
 #include "tensor/gemm_bfloat16.h"
 #include "tensor/ops/matmul.h"
 #include "tensor/ops/random.h"
@@ -42,7 +45,7 @@ const Shape3 shapes[] = {
     {32, 512, 512, 't'},    {4, 4000, 256, 'n'},    {64, 512, 512, 'n'},    {16, 16, 64, 't'},      {64, 64, 64, 'n'},
 };
 
-struct Operands { Tensor a, b, c; };
+struct Operands { Tensor a, b, c; Storage packed = {}; };
 
 Operands random_operands(const Shape3& s) {
   return {normal(Key(Seed{1}), s.layout == 'd' ? Shape{s.k, s.m} : Shape{s.m, s.k}), normal(Key(Seed{2}), s.layout == 't' ? Shape{s.n, s.k} : Shape{s.k, s.n}),
@@ -52,14 +55,25 @@ Operands random_operands(const Shape3& s) {
 constexpr double kBeyondCaches = 128 << 20;   // bytes of operands in turns; a guest has this much of no L3
 
 using Call = std::function<void(const Operands& x, const Shape3& s)>;
+using Pack = std::function<Storage(const Operands& x, const Shape3& s)>;
 
-void measure(benchmark::State& state, const Call& product, const Shape3& s, bool cold) {
+struct Side {
+  std::string name;
+  Call product;
+  Pack pack = {};        // b, before the timing
+  Call packed = {};
+};
+
+void measure(benchmark::State& state, const Side& side, const Shape3& s, bool cold, bool pack) {
   const double bytes = 4.0 * double(s.m * s.k + s.k * s.n + s.m * s.n);
   std::vector<Operands> operands{random_operands(s)};
   for (double held = bytes; cold && held < kBeyondCaches; held += bytes) operands.push_back({operands[0].a.clone(), operands[0].b.clone(), operands[0].c.clone()});
+  pack = pack && side.pack;
+  for (Operands& x : operands)
+    if (pack) x.packed = side.pack(x, s);
   std::size_t next = 0;
   for (auto _ : state) {
-    product(operands[next], s);
+    (pack ? side.packed : side.product)(operands[next], s);
     next = next + 1 < operands.size() ? next + 1 : 0;
   }
   const double operations = 2.0 * double(s.m) * double(s.n) * double(s.k);
@@ -71,6 +85,14 @@ void measure(benchmark::State& state, const Call& product, const Shape3& s, bool
 
 void heed_product(const Operands& x, const Shape3& s) {
   matmul(s.layout == 'd' ? transpose(x.a) : x.a, s.layout == 't' ? transpose(x.b) : x.b, {x.c});
+}
+
+Storage heed_pack(const Operands& x, const Shape3& s) { return pack(s.k, s.n, x.b.data<float>(), 1, s.k); }
+
+void heed_packed_product(const Operands& x, const Shape3& s) {
+  Tensor c = x.c;
+  multiply(Product<float>{s.m, s.n, s.k, x.a.data<float>(), s.k, 1, x.b.data<float>(), 1, s.k, c.mutable_data<float>(), s.n, 1, false,
+                          reinterpret_cast<const float*>(x.packed.data())});
 }
 
 void bfloat16_product(const Operands& x, const Shape3& s) {
@@ -101,6 +123,29 @@ Call by_rows(DnnlSgemm sgemm) {
   };
 }
 
+// MKL's, by its numbers for row-major, B, no, transposed and packed.
+Side with_packing(Side side, void* library) {
+  using Size = std::size_t (*)(int, int, int, int);
+  using PackB = void (*)(int, int, int, int, int, int, float, const float*, int, float*);
+  using Compute = void (*)(int, int, int, int, int, int, const float*, int, const float*, int, float, float*, int);
+  constexpr int kRowMajor = 101, kNo = 111, kTransposed = 112, kPacked = 151, kB = 162;
+  const auto size = reinterpret_cast<Size>(dlsym(library, "cblas_sgemm_pack_get_size"));
+  const auto pack = reinterpret_cast<PackB>(dlsym(library, "cblas_sgemm_pack"));
+  const auto compute = reinterpret_cast<Compute>(dlsym(library, "cblas_sgemm_compute"));
+  if (!size || !pack || !compute) return side;
+  side.pack = [=](const Operands& x, const Shape3& s) {
+    Storage packed(size(kB, int(s.m), int(s.n), int(s.k)));
+    pack(kRowMajor, kB, kTransposed, int(s.m), int(s.n), int(s.k), 1, x.b.data<float>(), int(s.k), reinterpret_cast<float*>(packed.data()));
+    return packed;
+  };
+  side.packed = [=](const Operands& x, const Shape3& s) {
+    Tensor c = x.c;
+    compute(kRowMajor, kNo, kPacked, int(s.m), int(s.n), int(s.k), x.a.data<float>(), int(s.k), reinterpret_cast<const float*>(x.packed.data()), int(s.k), 0,
+            c.mutable_data<float>(), int(s.n));
+  };
+  return side;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -109,21 +154,23 @@ int main(int argc, char** argv) {
   peak = bench::multiply_add_peak(threads());
   benchmark::AddCustomContext("machine", describe_context());
   benchmark::AddCustomContext("multiply-add peak", std::to_string(peak * 1e-9) + " GF/s");
-  std::vector<std::pair<std::string, Call>> sides{{"heed", heed_product}};
-  if (has_bfloat16_products()) sides.emplace_back("heed-bfloat16", bfloat16_product);
+  std::vector<Side> sides{{"heed", heed_product, heed_pack, heed_packed_product}};
+  if (has_bfloat16_products()) sides.push_back({"heed-bfloat16", bfloat16_product});
   for (std::string rest = std::getenv("HEED_BLAS") ? std::getenv("HEED_BLAS") : ""; !rest.empty();) {
     const std::string path = rest.substr(0, rest.find(':')), name = path.substr(path.rfind('/') + 1);
     rest.erase(0, path.size() + 1);
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (void* columns = library ? dlsym(library, "sgemm_") : nullptr) sides.emplace_back(name, by_columns(reinterpret_cast<Sgemm>(columns)));
-    else if (void* rows = library ? dlsym(library, "dnnl_sgemm") : nullptr) sides.emplace_back(name, by_rows(reinterpret_cast<DnnlSgemm>(rows)));
+    if (void* columns = library ? dlsym(library, "sgemm_") : nullptr) sides.push_back(with_packing({name, by_columns(reinterpret_cast<Sgemm>(columns))}, library));
+    else if (void* rows = library ? dlsym(library, "dnnl_sgemm") : nullptr) sides.push_back({name, by_rows(reinterpret_cast<DnnlSgemm>(rows))});
     else std::fprintf(stderr, "%s: %s\n", path.c_str(), library ? "exports neither sgemm_ nor dnnl_sgemm" : dlerror());
   }
   for (const Shape3& s : shapes)
-    for (const auto& [side, product] : sides)
-      for (const bool cold : {false, true}) {
-        const std::string name = std::to_string(s.m) + "x" + std::to_string(s.n) + "x" + std::to_string(s.k) + s.layout + (cold ? "/cold/" : "/hot/") + side;
-        benchmark::RegisterBenchmark(name.c_str(), measure, product, s, cold)->UseRealTime();
-      }
+    for (const Side& side : sides)
+      for (const bool packed : {false, true})
+        for (const bool cold : {false, true}) {
+          if (packed && (s.layout != 't' || side.name == "heed-bfloat16")) continue;
+          const std::string name = fmt::format("{}x{}x{}{}/{}{}/{}", s.m, s.n, s.k, s.layout, cold ? "cold" : "hot", packed ? "-packed" : "", side.name);
+          benchmark::RegisterBenchmark(name.c_str(), measure, side, s, cold, packed)->UseRealTime();
+        }
   benchmark::RunSpecifiedBenchmarks();
 }
