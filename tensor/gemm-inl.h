@@ -291,7 +291,7 @@ void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, I
           // will be packed next, or the next group's panels
           const T* ahead = panel;
           Index ahead_k = 0;
-          if (j == begin && !plan.pack_a && p.a_k == 1 && p.a_row == depth)
+          if (j == begin && plan.group > plan.width && !plan.pack_a && p.a_k == 1 && p.a_row == depth)
             ahead = strip + rows * p.a_row, ahead_k = kLanes;
           else if (direct)
             ahead = panel + 8 * b_k, ahead_k = b_k;

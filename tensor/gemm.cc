@@ -127,7 +127,8 @@ template <class T> GemmPlan make_plan(const GemmKernels<T>& kernels, const Produ
   const bool once = p.panels && p.m <= plan.rows;   // each panel meets one strip
   const Index most = once ? p.k : kDepth;
   plan.depth = round_up(divide_up(p.k, divide_up(p.k, most)), 8);
-  plan.group = std::max(l2 / 4 / plan.depth / plan.width, Index(1)) * plan.width;
+  // a panel alone where the strips of few rows give the time to fetch the next one
+  plan.group = p.panels && p.m <= kTallRows ? plan.width : std::max(l2 / 4 / plan.depth / plan.width, Index(1)) * plan.width;
   plan.pack_a = p.n > plan.width && packs_a(p);
   plan.together = std::max(kernels.lanes / plan.rows, Index(1));
   plan.pitch = round_up(plan.rows, kernels.lanes);

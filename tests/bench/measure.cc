@@ -12,8 +12,6 @@
 #include <chrono>
 #include <cerrno>
 #include <cstdio>
-#include <fstream>
-#include <string>
 
 namespace {
 
@@ -90,6 +88,12 @@ double processor_seconds() {
   return double(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + 1e-6 * double(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
 }
 
+double kernel_seconds() {
+  rusage usage{};
+  getrusage(RUSAGE_THREAD, &usage);
+  return double(usage.ru_stime.tv_sec) + 1e-6 * double(usage.ru_stime.tv_usec);
+}
+
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
@@ -108,15 +112,6 @@ Calls calls() { return {mallocs, mmaps, used().ru_minflt}; }
 
 void show_mallocs(int count) { shown = count; }
 
-Memory memory() {
-  Memory found{double(used().ru_maxrss) / 1024, 0, 0};
-  std::ifstream lines("/proc/self/smaps_rollup");
-  for (std::string line; std::getline(lines, line);) {
-    long kib;
-    if (std::sscanf(line.c_str(), "Anonymous: %ld", &kib) == 1) found.anonymous = double(kib) / 1024;
-    if (std::sscanf(line.c_str(), "AnonHugePages: %ld", &kib) == 1) found.huge = double(kib) / 1024;
-  }
-  return found;
-}
+double peak_memory() { return double(used().ru_maxrss) / 1024; }
 
 }  // namespace heed::bench

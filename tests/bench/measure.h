@@ -7,6 +7,7 @@ namespace heed::bench {
 
 double seconds_now();          // of a clock that all processes of the machine share
 double processor_seconds();    // of all threads so far
+double kernel_seconds();       // of the calling thread so far, in the system
 double median(std::vector<double> values);   // the upper one of two; 0 of none
 
 struct Calls {
@@ -16,9 +17,6 @@ bool counts_calls();           // of mallocs and mmaps: with glibc, where no san
 Calls calls();                 // so far; mallocs: malloc, calloc, realloc, operator new and their aligned forms, of all threads
 void show_mallocs(int count);  // the next `count` calls leave a backtrace on standard error
 
-struct Memory {
-  double peak, anonymous, huge;  // MiB: most at any time; now, not of files; of these in huge pages
-};
-Memory memory();
+double peak_memory();          // MiB, most at any time
 
 }  // namespace heed::bench

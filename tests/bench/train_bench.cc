@@ -105,7 +105,7 @@ void run(const Case& c, const Options& options) {
                     .target_tokens = c.batch * c.target};
   trainer.update({&batch, 1});
   const double first = bench::seconds_now();
-  const bench::Memory touched = bench::memory();
+  const double kernel = bench::kernel_seconds();
   for (int i = 0; i < 2; ++i) trainer.update({&batch, 1});
 
   std::vector<double> times, processor, mallocs, mmaps, faults;
@@ -127,7 +127,7 @@ void run(const Case& c, const Options& options) {
   }
 
   const double seconds = bench::median(times), tokens = double(c.batch * (c.source + c.target)) / seconds;
-  const double peak = bench::memory().peak;
+  const double peak = bench::peak_memory();
   if (options.json) {
     fmt::print("{}\n", json_text({{"case", c.name},
                                   {"precision", options.precision},
@@ -138,8 +138,7 @@ void run(const Case& c, const Options& options) {
                                   {"flop_a_step", 3 * c.flop(c)},
                                   {"processor_seconds", bench::median(processor)},
                                   {"first_step_seconds", first - (options.since > 0 ? options.since : start)},
-                                  {"touched_mib", touched.anonymous},
-                                  {"touched_huge_mib", touched.huge},
+                                  {"first_step_kernel_seconds", kernel},
                                   {"peak_mib", peak},
                                   {"mallocs_a_step", bench::median(mallocs)},
                                   {"mmaps_a_step", bench::median(mmaps)},
