@@ -54,6 +54,9 @@ std::size_t cache(int name) {
   return bytes > 0 ? std::size_t(bytes) : 0;
 }
 
+// The processor is asked at the start: a kernel's address taken before that would ask it again at every call.
+[[maybe_unused]] const bool asked = (hwy::GetChosenTarget().Update(hwy::SupportedTargets()), true);
+
 }  // namespace
 
 int available_threads() {
