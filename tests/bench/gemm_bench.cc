@@ -66,11 +66,13 @@ struct Side {
 
 void measure(benchmark::State& state, const Side& side, const Shape3& s, bool cold, bool pack) {
   const double bytes = 4.0 * double(s.m * s.k + s.k * s.n + s.m * s.n);
-  std::vector<Operands> operands{random_operands(s)};
-  for (double held = bytes; cold && held < kBeyondCaches; held += bytes) operands.push_back({operands[0].a.clone(), operands[0].b.clone(), operands[0].c.clone()});
   pack = pack && side.pack;
-  for (Operands& x : operands)
-    if (pack) x.packed = side.pack(x, s);
+  std::vector<Operands> operands{random_operands(s)};
+  for (double held = 0; held == 0 || (cold && held < kBeyondCaches);) {
+    if (held > 0) operands.push_back({operands[0].a.clone(), operands[0].b.clone(), operands[0].c.clone()});
+    if (pack) operands.back().packed = side.pack(operands[0], s);
+    held += bytes + double(operands.back().packed.bytes());
+  }
   std::size_t next = 0;
   for (auto _ : state) {
     (pack ? side.packed : side.product)(operands[next], s);
