@@ -4,10 +4,12 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <chrono>
 #include <exception>
 #include <mutex>
 #include <numeric>
 #include <span>
+#include <thread>
 #include <vector>
 
 #if defined(__SSE__)
@@ -18,15 +20,10 @@
 #include "tensor/random.h"
 #include "tensor/test_hooks.h"
 
-#ifdef HEED_STD_THREADS
-#include <condition_variable>
-#include <thread>
-#else
+#ifndef HEED_STD_THREADS
 #include <optional>
 
 #include <oneapi/tbb/global_control.h>
-#include <oneapi/tbb/parallel_for.h>
-#include <oneapi/tbb/partitioner.h>
 #include <oneapi/tbb/task_arena.h>
 #endif
 
@@ -63,6 +60,7 @@ struct Claims {
   std::atomic<Index> next{0};
   Index chunks;
   FunctionRef<void(Index)> body;
+  std::atomic<int> places;                 // for workers
   Environment of_caller = environment();
   std::atomic<bool> failed{false};
   std::exception_ptr exception{};
@@ -83,77 +81,93 @@ struct Claims {
   }
 };
 
-#ifdef HEED_STD_THREADS
-
-// Workers sleep on a condition variable between regions.
-class Pool {
+// Between two looks at what others write. Now and then another thread gets this core.
+class Pause {
  public:
-  void run(Claims& claims, int helpers) {
-    std::lock_guard one_at_a_time(run_mutex_);
-    {
-      std::lock_guard lock(mutex_);
-      while (int(workers_.size()) < helpers) workers_.emplace_back([this] { loop(); });
-      claims_ = &claims;
-      wanted_ = helpers;
-        }
-    wake_.notify_all();
-    claims.work();
-    std::unique_lock lock(mutex_);
-    wanted_ = 0;
-    claims_ = nullptr;
-    done_.wait(lock, [&] { return busy_ == 0; });
-  }
-  ~Pool() {
-    { std::lock_guard lock(mutex_); stop_ = true; }
-    wake_.notify_all();
-    for (std::thread& worker : workers_) worker.join();
+  void operator()() {
+    if (++count_ % 32 == 0) return std::this_thread::yield();
+#if defined(__SSE__)
+    _mm_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
   }
 
  private:
-  void loop() {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      wake_.wait(lock, [&] { return stop_ || wanted_ > 0; });
-      if (stop_) return;
-      --wanted_;
-      ++busy_;
-      Claims* claims = claims_;
-      lock.unlock();
-      claims->work();
-      lock.lock();
-      if (--busy_ == 0) done_.notify_all();
-    }
-  }
-  std::mutex run_mutex_, mutex_;
-  std::condition_variable wake_, done_;
-  std::vector<std::thread> workers_;
-  Claims* claims_ = nullptr;
-  int wanted_ = 0, busy_ = 0;
-  bool stop_ = false;
+  unsigned count_ = 0;
 };
 
-void run_team(Claims& claims, int team) {
-  static Pool pool;
-  pool.run(claims, team - 1);
-}
-
-#else
-
-void run_team(Claims& claims, int team) {
-  static std::mutex mutex;  // two user threads take turns
-  static int allowed = 0;
-  static std::optional<tbb::global_control> limit;
-  static std::optional<tbb::task_arena> arena;
-  std::lock_guard lock(mutex);
-  if (allowed != threads()) {
-    allowed = threads();
-    limit.emplace(tbb::global_control::max_allowed_parallelism, std::size_t(allowed));
-    arena.emplace(allowed);
+// Workers that stay a while after a region, since the next one mostly follows in microseconds and to wake a thread takes tens of them.
+class Team {
+ public:
+  void run(Claims& claims, int helpers) {
+    const std::lock_guard lock(mutex_);    // two user threads take turns
+    claims_ = &claims;
+    open_ = ++regions_;
+    while (present_ < helpers && invite()) {}
+    claims.work();
+    open_ = 0;
+    for (Pause pause; inside_ != 0;) pause();
   }
-  arena->execute([&] { tbb::parallel_for(0, team, [&](int) { claims.work(); }, tbb::static_partitioner()); });
-}
 
+ private:
+  static constexpr std::chrono::milliseconds kStay{1};   // as oneTBB's workers from 2022 on
+
+  // A worker's stay. It may use claims_ where it finds the region still open after `inside_` counts it.
+  void attend() noexcept {
+    Pause pause;
+    std::uint64_t seen = 0;
+    for (auto last = std::chrono::steady_clock::now();; pause()) {
+      if (const std::uint64_t region = open_; region != 0 && region != seen) {
+        ++inside_;
+        const bool wanted = open_ == region && claims_->places-- > 0;
+        if (wanted) claims_->work();
+        --inside_;
+        seen = region;
+        if (wanted) last = std::chrono::steady_clock::now();
+      } else if (std::chrono::steady_clock::now() - last > kStay) {
+        --present_;
+        if (const std::uint64_t late = open_; late == 0 || late == seen) return;   // else the caller may have counted on this one
+        ++present_;
+      }
+    }
+  }
+
+  // False if no thread can be had: then those that are there do the work.
+  bool invite() noexcept {
+    ++present_;
+    try {
+      start();
+      return true;
+    } catch (...) {
+      --present_;
+      return false;
+    }
+  }
+
+#ifdef HEED_STD_THREADS
+  void start() { std::thread([this] { attend(); }).detach(); }
+#else
+  void start() {
+    if (allowed_ != threads()) {
+      allowed_ = threads();
+      limit_.emplace(tbb::global_control::max_allowed_parallelism, std::size_t(allowed_));
+      arena_.emplace(allowed_);
+    }
+    arena_->enqueue([this] { attend(); });
+  }
+  int allowed_ = 0;
+  std::optional<tbb::global_control> limit_;
+  std::optional<tbb::task_arena> arena_;
 #endif
+
+  std::mutex mutex_;
+  Claims* claims_ = nullptr;
+  std::uint64_t regions_ = 0;
+  std::atomic<int> present_{0};
+  alignas(64) std::atomic<std::uint64_t> open_{0};   // number of the region that is open, 0: none
+  alignas(64) std::atomic<int> inside_{0};
+};
 
 void run_shuffled(Index chunks, FunctionRef<void(Index)> body) {
   std::vector<Index> order(static_cast<std::size_t>(chunks));
@@ -173,8 +187,9 @@ void run_chunks(Index chunks, FunctionRef<void(Index)> body) {
     for (Index chunk = 0; chunk < chunks; ++chunk) body(chunk);
     return;
   }
-  Claims claims{.chunks = chunks, .body = body};
-  run_team(claims, team);
+  static Team& workers = *new Team;        // outlives them
+  Claims claims{.chunks = chunks, .body = body, .places = team - 1};
+  workers.run(claims, team - 1);
   if (claims.exception) std::rethrow_exception(claims.exception);
 }
 

@@ -4,9 +4,12 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <chrono>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
+#include "tensor/context.h"
 #include "tests/every_target.h"
 
 using namespace heed;
@@ -38,4 +41,34 @@ TEST_CASE("parallel: one exception of many reaches the caller, and the pool work
     run_chunks(100, [&](Index) { ++times; });
     CHECK(times == 100);
   });
+}
+
+TEST_CASE("parallel: workers that stayed, that left, more of them or fewer; threads of a user take turns") {
+  const int before = threads();
+  const auto count_all = [](Index chunks) {
+    std::atomic<Index> sum = 0;
+    std::vector<Index> alone(std::size_t(chunks), 0);
+    run_chunks(chunks, [&](Index chunk) {
+      sum += chunk;
+      ++alone[std::size_t(chunk)];
+    });
+    return sum == chunks * (chunks - 1) / 2 && alone == std::vector<Index>(std::size_t(chunks), 1);
+  };
+  for (const int count : {2, 4, 3, 1, 2}) {
+    set_threads(count);
+    for (const int microseconds : {0, 100, 900, 1000, 1100, 3000})
+      for (Index chunks = 2; chunks < 40; chunks += 3) {
+        std::this_thread::sleep_for(std::chrono::microseconds(microseconds));
+        CHECK(count_all(chunks));
+      }
+  }
+  set_threads(3);
+  std::atomic<int> right = 0;
+  const auto many = [&] { for (Index i = 0; i < 500; ++i) right += count_all(2 + i % 30); };
+  std::thread other(many), third(many);
+  many();
+  other.join();
+  third.join();
+  CHECK(right == 1500);
+  set_threads(before);
 }
