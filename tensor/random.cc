@@ -32,6 +32,12 @@ double portable_log(double x) {
   return e * 0.6931471805599453 + 2 * s * sum;
 }
 
+double polynomial(const double (&c)[8], double r) {
+  double sum = c[0];
+  for (int i = 1; i < 8; ++i) sum = sum * r + c[i];
+  return sum;
+}
+
 }  // namespace
 
 Key::Key(Seed seed) : bits_(absorb(kSeed, seed.value)) {}
@@ -49,25 +55,17 @@ Key Key::operator/(std::string_view name) const {
 }
 
 double normal_quantile(double p) {
-  static constexpr double middle_num[8] = {
-      7.74545014278341407640e-4, 2.27238449892691845833e-2, 2.41780725177450611770e-1, 1.27045825245236838258e+0,
-      3.64784832476320460504e+0, 5.76949722146069140550e+0, 4.63033784615654529590e+0, 1.42343711074968357734e+0};
-  static constexpr double middle_den[8] = {
-      1.05075007164441684324e-9, 5.47593808499534494600e-4, 1.51986665636164571966e-2, 1.48103976427480074590e-1,
-      6.89767334985100004550e-1, 1.67638483018380384940e+0, 2.05319162663775882187e+0, 1.0};
-  static constexpr double tail_num[8] = {
-      2.01033439929228813265e-7, 2.71155556874348757815e-5, 1.24266094738807843860e-3, 2.65321895265761230930e-2,
-      2.96560571828504891230e-1, 1.78482653991729133580e+0, 5.46378491116411436990e+0, 6.65790464350110377720e+0};
-  static constexpr double tail_den[8] = {
-      2.04426310338993978564e-15, 1.42151175831644588870e-7, 1.84631831751005468180e-5, 7.86869131145613259100e-4,
-      1.48753612908506148525e-2, 1.36929880922735805310e-1, 5.99832206555887937690e-1, 1.0};
   check<Error>(p > 0 && p < 1, "normal_quantile: p {} is not in (0, 1)", p);
-  using detail::polynomial;
+  using namespace detail;
   const double q = p - 0.5;
-  if (std::abs(q) <= detail::kCentral) return detail::central_quantile(q);
+  if (std::abs(q) <= kCentral) {
+    const double r = 0.180625 - q * q;
+    return q * polynomial(kCentralQuantile.num, r) / polynomial(kCentralQuantile.den, r);
+  }
   const double r = std::sqrt(-portable_log(q < 0 ? p : 1 - p));
-  const double x = r <= 5 ? polynomial(middle_num, r - 1.6) / polynomial(middle_den, r - 1.6)
-                          : polynomial(tail_num, r - 5) / polynomial(tail_den, r - 5);
+  const auto& [num, den] = r <= kMiddle ? kMiddleQuantile : kTailQuantile;
+  const double from = r <= kMiddle ? r - 1.6 : r - 5;
+  const double x = polynomial(num, from) / polynomial(den, from);
   return q < 0 ? -x : x;
 }
 

@@ -48,17 +48,67 @@ template <class T> void Uniform(Key key, uint64_t group, double lo, double range
   }
 }
 
+// c_0 r⁷ + .. + c_7 and the logarithm below: the bits of tensor/random.cc, so no multiply-adds
+template <class D> HWY_INLINE hn::Vec<D> Polynomial7(D d, const double (&c)[8], hn::Vec<D> r) {
+  auto sum = hn::Set(d, c[0]);
+  HWY_UNROLL(7)
+  for (int i = 1; i < 8; ++i) sum = hn::Add(hn::Mul(sum, r), hn::Set(d, c[i]));
+  return sum;
+}
+
+// ln x for normal x > 0
+template <class D> HWY_INLINE hn::Vec<D> PortableLog(D d, hn::Vec<D> x) {
+  const hn::RebindToUnsigned<D> du;
+  const auto one = hn::Set(d, 1);
+  const auto bits = hn::BitCast(du, x);
+  auto e = hn::BitCast(d, hn::Or(hn::ShiftRight<52>(bits), hn::BitCast(du, hn::Set(d, 0x1p52))));
+  e = hn::Sub(e, hn::Set(d, 0x1p52 + 1023));
+  auto m = hn::BitCast(d, hn::Or(hn::And(bits, hn::Set(du, 0x000FFFFFFFFFFFFFu)), hn::BitCast(du, one)));
+  const auto large = hn::Gt(m, hn::Set(d, 1.4142135623730951));
+  m = hn::IfThenElse(large, hn::Mul(m, hn::Set(d, 0.5)), m);
+  e = hn::IfThenElse(large, hn::Add(e, one), e);
+  const auto s = hn::Div(hn::Sub(m, one), hn::Add(m, one)), s2 = hn::Mul(s, s);
+  auto sum = hn::Zero(d);
+  HWY_UNROLL(11)
+  for (int k = 21; k >= 1; k -= 2) sum = hn::Add(hn::Mul(sum, s2), hn::Set(d, 1.0 / k));
+  return hn::Add(hn::Mul(e, hn::Set(d, 0.6931471805599453)), hn::Mul(hn::Add(s, s), sum));
+}
+
 // x[i] = mean + std Φ⁻¹(u)
 template <class T> void Normal(Key key, uint64_t group, double mean, double std, T* HWY_RESTRICT x) {
+  const hn::CappedTag<double, 8> d;
+  const hn::RebindToUnsigned<decltype(d)> du;
+  const size_t N = hn::Lanes(d);
   uint64_t draws[32];
-  double q[32];
+  double q[32], z[32], tails[32 + 8], distances[32 + 8];   // from 1/2, from the nearer end, quantiles and what they are in the tails
+  size_t places[32], count = 0;
+  uint32_t in_tails = 0;
   Draws(key, group, draws);
-  for (size_t i = 0; i < 32; ++i) {
-    q[i] = (double(int64_t(draws[i] >> 12)) + 0.5) * 0x1p-52 - 0.5;
-    x[i] = T(mean + std * detail::central_quantile(q[i]));
+  for (size_t i = 0; i < 32; i += N) {
+    const auto whole = hn::BitCast(d, hn::Or(hn::ShiftRight<12>(hn::LoadU(du, draws + i)), hn::BitCast(du, hn::Set(d, 0x1p52))));
+    const auto u = hn::Mul(hn::Add(hn::Sub(whole, hn::Set(d, 0x1p52)), hn::Set(d, 0.5)), hn::Set(d, 0x1p-52));
+    const auto v = hn::Sub(u, hn::Set(d, 0.5)), r = hn::Sub(hn::Set(d, 0.180625), hn::Mul(v, v));
+    hn::StoreU(v, d, q + i);
+    hn::StoreU(hn::Div(hn::Mul(v, Polynomial7(d, detail::kCentralQuantile.num, r)), Polynomial7(d, detail::kCentralQuantile.den, r)), d, z + i);
+    const auto tail = hn::Gt(hn::Abs(v), hn::Set(d, detail::kCentral));
+    uint8_t bits[8];
+    hn::StoreMaskBits(d, tail, bits);
+    in_tails |= uint32_t(bits[0]) << i;
   }
-  for (size_t i = 0; i < 32; ++i)
-    if (q[i] < -detail::kCentral || q[i] > detail::kCentral) x[i] = T(mean + std * normal_quantile((double(draws[i] >> 12) + 0.5) * 0x1p-52));
+  for (; in_tails; in_tails &= in_tails - 1) {
+    const auto i = size_t(__builtin_ctz(in_tails));
+    tails[count] = 0.5 - __builtin_fabs(q[i]);
+    places[count++] = i;
+  }
+  for (size_t i = count; i < count + N; ++i) tails[i] = 0.05;
+  for (size_t i = 0; i < count; i += N) {
+    const auto r = hn::Sqrt(hn::Neg(PortableLog(d, hn::LoadU(d, tails + i)))), from = hn::Sub(r, hn::Set(d, 1.6));
+    hn::StoreU(hn::Div(Polynomial7(d, detail::kMiddleQuantile.num, from), Polynomial7(d, detail::kMiddleQuantile.den, from)), d, distances + i);
+    if (HWY_UNLIKELY(!hn::AllTrue(d, hn::Le(r, hn::Set(d, detail::kMiddle)))))
+      for (size_t j = i; j < i + N; ++j) distances[j] = -normal_quantile(tails[j]);
+  }
+  for (size_t i = 0; i < count; ++i) z[places[i]] = __builtin_copysign(distances[i], q[places[i]]);
+  for (size_t i = 0; i < 32; ++i) x[i] = T(mean + std * z[i]);
 }
 
 void UniformF32(Key key, uint64_t group, double lo, double range, float last, float* x) { Uniform(key, group, lo, range, last, x); }
