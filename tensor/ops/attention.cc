@@ -21,7 +21,7 @@ template <class T> struct Head {
   T scale;
   Rows<const T> q, k, v;
   bool k_by_columns;                       // k holds the rows of kᵀ
-  const T *next_k, *next_v;                // of the head that comes next, null: none
+  const T *next_q, *next_k, *next_v;       // of the head that comes next, null: none
   const RowMask* mask;                     // a row each, null: everything
   DropoutKey dropout;
   Index first;                             // element index of P[0, 0]
@@ -31,12 +31,13 @@ template <class T> struct Head {
 
 template <class T> struct HeadGrad {
   Rows<const T> output, doutput;
+  const T *next_output, *next_doutput;
   Rows<T> dq, dk, dv;                      // data null: not wanted
   bool add_dq, add_dk, add_dv;
 };
 
 constexpr std::size_t kTileRows = 16;      // query rows whose scores are held at once
-constexpr std::size_t kFewQueries = 8;     // at most so many wait for memory more than they compute
+constexpr std::size_t kFewScores = 4096;   // a head with at most so many waits for memory more than it computes
 
 inline std::size_t padded(std::size_t n) { return (n + 15) / 16 * 16; }
 inline std::size_t row_stride(std::size_t keys) { return padded(keys) + 16; }          // of the scores; never a power of two
@@ -142,15 +143,17 @@ template <class T> HWY_INLINE size_t FactorsOf(const Head<T>& head, size_t t, si
   return stride;
 }
 
-// Fetches keys and values of the next head: the hardware does not see the way from one to the other.
-template <class T> HWY_INLINE void FetchNext(const Head<T>& head) {
-  constexpr size_t kLine = 64 / sizeof(T);
-  const size_t rows = head.k_by_columns ? head.dk : head.keys, width = head.k_by_columns ? head.keys : head.dk;
-  for (size_t s = 0; s < rows; ++s)
-    for (size_t j = 0; j < width; j += kLine) __builtin_prefetch(head.next_k + Index(s) * head.k.stride + j);
-  for (size_t s = 0; s < head.keys; ++s)
-    for (size_t j = 0; j < head.dv; j += kLine) __builtin_prefetch(head.next_v + Index(s) * head.v.stride + j);
+// Fetches what the next head reads: the hardware does not see the way from one to the other.
+template <class T> HWY_INLINE void FetchRows(const T* first, Index stride, size_t rows, size_t width) {
+  for (size_t i = 0; first && i < rows; ++i)
+    for (size_t j = 0; j < width; j += 64 / sizeof(T)) __builtin_prefetch(first + Index(i) * stride + j);
 }
+template <class T> HWY_INLINE void FetchNext(const Head<T>& head) {
+  FetchRows(head.next_q, head.q.stride, head.queries, head.dk);
+  FetchRows(head.next_k, head.k.stride, head.k_by_columns ? head.dk : head.keys, head.k_by_columns ? head.keys : head.dk);
+  FetchRows(head.next_v, head.v.stride, head.keys, head.dv);
+}
+template <class T> HWY_INLINE bool HasFewScores(const Head<T>& head) { return head.queries * head.keys <= kFewScores; }
 
 // ---- one head -------------------------------------------------------------------------------------------------------------
 
@@ -174,7 +177,7 @@ template <class T> void AttentionHead(const Head<T>& head, const Rows<T>& output
     const Right<T> keys = head.k_by_columns ? Right<T>{head.k.data, head.k.stride, 16, span.last} : Right<T>{turned_k, 16, Index(16 * head.dk), span.end};
     ScaleQueries(head, t, rows, queries);
     Product(queries, Index(head.dk), 1, keys, span.begin, rows, head.dk, scores, Index(stride), false);
-    if (head.queries <= kFewQueries && head.next_k) FetchNext(head);
+    if (t == 0 && HasFewScores(head)) FetchNext(head);
     SoftmaxOfScores(head, t, rows, span, scores, head.log_sum_exp + t);
     for (size_t i = 0; weights && i < rows; ++i) {
       T* const to = weights + (t + i) * S;
@@ -221,6 +224,11 @@ template <class T> void AttentionHeadGrad(const Head<T>& head, const HeadGrad<T>
     const Right<T> keys{turned_k, 16, Index(16 * dk), span.end}, values{turned_v, 16, Index(16 * dv), span.end};
     ScaleQueries(head, t, rows, queries);
     Product(queries, Index(dk), 1, keys, span.begin, rows, dk, scores, Index(stride), false);
+    if (t == 0 && HasFewScores(head)) {
+      FetchNext(head);
+      FetchRows(grad.next_output, grad.output.stride, head.queries, dv);
+      FetchRows(grad.next_doutput, grad.doutput.stride, head.queries, dv);
+    }
     Product(grad.doutput[t], grad.doutput.stride, 1, values, span.begin, rows, dv, slopes, Index(stride), false);
     const size_t factor_stride = drop ? FactorsOf(head, t, rows, span, factors) : 0;
     T deltas[kTileRows];
@@ -331,7 +339,7 @@ template <class T> Rows<T> mutable_rows_of(const Tensor& x, T* data, Index b, In
   return {data + b * x.strides()[0] + h * x.strides()[1], x.strides()[2]};
 }
 
-// Runs f(head, b, h) for all (b, h) in parallel; head.log_sum_exp and scratch are set.
+// Runs f(head, b, h, next) for all (b, h) in parallel; head.log_sum_exp and scratch are set; next(x): where the next head begins in x.
 template <class T, class F>
 void for_heads(const char* op, const Sizes& n, const Tensor& q, const Tensor& k, bool k_by_columns, const Tensor& v, const Mask& mask,
                const AttentionOptions& options, T* log_sum_exp, Index scratch_size, F&& f) {
@@ -351,8 +359,8 @@ void for_heads(const char* op, const Sizes& n, const Tensor& q, const Tensor& k,
         }
       const auto next = [&](const Tensor& x) { return i + 1 < end ? rows_of<T>(x, (i + 1) / n.H, (i + 1) % n.H).data : nullptr; };
       f(Head<T>{std::size_t(n.T), std::size_t(n.S), std::size_t(n.dk), std::size_t(n.dv), scale, rows_of<T>(q, b, h), rows_of<T>(k, b, h),
-                rows_of<T>(v, b, h), k_by_columns, next(k), next(v), masks.empty() ? nullptr : masks.data(), dropout, i * n.T * n.S, log_sum_exp + i * n.T,
-                scratch}, b, h);
+                rows_of<T>(v, b, h), k_by_columns, next(q), next(k), next(v), masks.empty() ? nullptr : masks.data(), dropout, i * n.T * n.S, log_sum_exp + i * n.T,
+                scratch}, b, h, next);
     }
   });
 }
@@ -376,7 +384,7 @@ AttentionOutput scaled_dot_product_attention(const Tensor& q, const Tensor& k, c
     T* const weights = options.weights ? out.weights.mutable_data<T>() : nullptr;
     const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(AttentionF32), &HWY_DYNAMIC_DISPATCH(AttentionF64));
     for_heads<T>(op, n, qs, ks, k_by_columns, vs, mask, options, out.log_sum_exp.mutable_data<T>(),
-                 padded_size(n.S) * n.dk + queries_size(n.dk) + scores_size(n.S) + factors_size(n.S, options.dropout), [&](const Head<T>& head, Index b, Index h) {
+                 padded_size(n.S) * n.dk + queries_size(n.dk) + scores_size(n.S) + factors_size(n.S, options.dropout), [&](const Head<T>& head, Index b, Index h, auto&&) {
                    kernel(head, mutable_rows_of(out.output, output, b, h), weights ? weights + (b * n.H + h) * n.T * n.S : nullptr);
                  });
     return out;
@@ -406,9 +414,9 @@ void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const T
       if (to.wanted(i)) data[i] = to.tensor(i).template mutable_data<T>();
     const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(AttentionGradF32), &HWY_DYNAMIC_DISPATCH(AttentionGradF64));
     const Index scratch = padded_size(n.S) * (n.dk + n.dv) + queries_size(n.dk) + 2 * scores_size(n.S) + factors_size(n.S, options.dropout);
-    for_heads<T>(op, n, qs, ks, false, vs, mask, options, const_cast<T*>(lse.data<T>()), scratch, [&](const Head<T>& head, Index b, Index h) {
+    for_heads<T>(op, n, qs, ks, false, vs, mask, options, const_cast<T*>(lse.data<T>()), scratch, [&](const Head<T>& head, Index b, Index h, auto&& next) {
       const auto rows = [&](std::size_t i) { return to.wanted(i) ? mutable_rows_of(to.tensor(i), data[i], b, h) : Rows<T>{nullptr, 0}; };
-      kernel(head, HeadGrad<T>{rows_of<T>(outputs, b, h), rows_of<T>(doutputs, b, h), rows(0), rows(1), rows(2), to.add(0), to.add(1), to.add(2)});
+      kernel(head, HeadGrad<T>{rows_of<T>(outputs, b, h), rows_of<T>(doutputs, b, h), next(outputs), next(doutputs), rows(0), rows(1), rows(2), to.add(0), to.add(1), to.add(2)});
     });
     to.finish();
   });
