@@ -397,6 +397,7 @@ void fill_(const Tensor& x, double value) {
     const int rank = pair.shape.rank();
     const Index n = pair.shape[rank - 1], step = pair.a[rank - 1];
     if (x.numel() == 0) return;
+    if (x.numel() == n && step == 1) return parallel_for(n, 65536, [&](Index begin, Index end) { std::fill(p + begin, p + end, one); });
     for_rows(pair, 1, 0, x.numel() / n, [&](Index a, Index) {
       if (step == 1) std::fill_n(p + a, n, one);
       else for (Index j = 0; j < n; ++j) p[a + j * step] = one;

@@ -64,12 +64,13 @@ FoldKernels<double> PickF64(Folding fold) { return Pick<double>(fold); }
 double SquaresF32(const float* x, size_t n) {
   double wide[16];
   Lanes16Of<SumOp, double> lanes;
-  for (size_t i = 0; i < n; i += 16) {
-    const size_t count = n - i < 16 ? n - i : 16;
-    for (size_t j = 0; j < count; ++j) wide[j] = double(x[i + j]);
-    for (size_t j = count; j < 16; ++j) wide[j] = 0;
+  size_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    for (size_t j = 0; j < 16; ++j) wide[j] = double(x[i + j]);
     lanes.Take<Squared>(wide);
   }
+  for (size_t j = 0; j < 16; ++j) wide[j] = i + j < n ? double(x[i + j]) : 0;
+  lanes.Take<Squared>(wide);
   return lanes.Fold();
 }
 
