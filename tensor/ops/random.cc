@@ -80,8 +80,9 @@ template <class T> void Normal(Key key, uint64_t group, double mean, double std,
   const hn::RebindToUnsigned<decltype(d)> du;
   const size_t N = hn::Lanes(d);
   uint64_t draws[32];
-  double q[32], z[32], tails[32 + 8], distances[32 + 8];   // from 1/2, from the nearer end, quantiles and what they are in the tails
-  size_t places[32], count = 0;
+  double q[32], z[32];                       // u - 1/2, Φ⁻¹(u)
+  double tails[32 + 8], distances[32 + 8];   // of those beyond kCentral: min(u, 1 - u), |Φ⁻¹(u)|
+  size_t places[32], count = 0;              // where they stand
   uint32_t in_tails = 0;
   Draws(key, group, draws);
   for (size_t i = 0; i < 32; i += N) {
