@@ -187,7 +187,7 @@ void run_chunks(Index chunks, FunctionRef<void(Index)> body) {
     for (Index chunk = 0; chunk < chunks; ++chunk) body(chunk);
     return;
   }
-  static Team& workers = *new Team;        // outlives them
+  static Team& workers = *new Team;   // never destroyed: a worker may stay past the end of main
   Claims claims{.chunks = chunks, .body = body, .places = team - 1};
   workers.run(claims, team - 1);
   if (claims.exception) std::rethrow_exception(claims.exception);
