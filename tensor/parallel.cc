@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <deque>
 #include <exception>
 #include <mutex>
 #include <numeric>
@@ -55,29 +56,40 @@ Environment environment() { return 0; }
 void set_environment(Environment) {}
 #endif
 
-// Chunks are claimed one after another; whoever comes late finds none left, so the caller never waits for an absent worker.
-struct Claims {
+// Chunks of a region. Each place takes the next of its own range, so that what it wrote in one region is in its core's cache in the
+// following, then what the others have not begun: nobody waits for an absent worker.
+struct alignas(64) Place {
   std::atomic<Index> next{0};
-  Index chunks;
+  Index end = 0;
+  std::atomic<bool> present{false};        // its worker
+};
+
+struct Region {
   FunctionRef<void(Index)> body;
-  std::atomic<int> places;                 // for workers
+  std::deque<Place>& places;
+  int team;                                // places that take part
   Environment of_caller = environment();
   std::atomic<bool> failed{false};
   std::exception_ptr exception{};
 
-  void work() noexcept {
+  void work(int place) noexcept {
     const bool was_inside = std::exchange(inside_region, true);
     const Environment before = environment();
     if (before != of_caller) set_environment(of_caller);
-    for (Index chunk; !failed.load(std::memory_order_relaxed) && (chunk = next.fetch_add(1)) < chunks;) {
+    for (int i = 0; i < team; ++i) take(places[std::size_t((place + i) % team)]);
+    if (before != of_caller) set_environment(before);
+    inside_region = was_inside;
+  }
+
+ private:
+  void take(Place& from) noexcept {
+    for (Index chunk; !failed.load(std::memory_order_relaxed) && (chunk = from.next.fetch_add(1)) < from.end;) {
       try {
         body(chunk);
       } catch (...) {
         if (!failed.exchange(true)) exception = std::current_exception();
       }
     }
-    if (before != of_caller) set_environment(before);
-    inside_region = was_inside;
   }
 };
 
@@ -100,61 +112,70 @@ class Pause {
 // Workers that stay a while after a region, since the next one mostly follows in microseconds and to wake a thread takes tens of them.
 class Team {
  public:
-  void run(Claims& claims, int helpers) {
+  void run(Index chunks, int team, FunctionRef<void(Index)> body) {
     const std::lock_guard lock(mutex_);    // two user threads take turns
-    claims_ = &claims;
+    while (int(places_.size()) < team) places_.emplace_back();
+    for (int i = 0; i < team; ++i) {
+      Place& place = places_[std::size_t(i)];
+      place.next = chunks * i / team;
+      place.end = chunks * (i + 1) / team;
+    }
+    Region region{.body = body, .places = places_, .team = team};
+    region_ = &region;
     open_ = ++regions_;
-    while (present_ < helpers && invite()) {}
-    claims.work();
+    for (int i = 1; i < team && (places_[std::size_t(i)].present || invite(i)); ++i) {}
+    region.work(0);
     open_ = 0;
     for (Pause pause; inside_ != 0;) pause();
+    if (region.exception) std::rethrow_exception(region.exception);
   }
 
  private:
   static constexpr std::chrono::milliseconds kStay{1};   // as oneTBB's workers from 2022 on
 
-  // A worker's stay. It may use claims_ where it finds the region still open after `inside_` counts it.
-  void attend() noexcept {
+  // A worker's stay. It may use region_ where it finds the region still open after `inside_` counts it.
+  void attend(int i, Place& place) noexcept {
     Pause pause;
     std::uint64_t seen = 0;
     for (auto last = std::chrono::steady_clock::now();; pause()) {
-      if (const std::uint64_t region = open_; region != 0 && region != seen) {
+      if (const std::uint64_t number = open_; number != 0 && number != seen) {
         ++inside_;
-        const bool wanted = open_ == region && claims_->places-- > 0;
-        if (wanted) claims_->work();
+        const bool wanted = open_ == number && i < region_->team;
+        if (wanted) region_->work(i);
         --inside_;
-        seen = region;
+        seen = number;
         if (wanted) last = std::chrono::steady_clock::now();
       } else if (std::chrono::steady_clock::now() - last > kStay) {
-        --present_;
-        if (const std::uint64_t late = open_; late == 0 || late == seen) return;   // else the caller may have counted on this one
-        ++present_;
+        place.present = false;
+        if (const std::uint64_t late = open_; late == 0 || late == seen) return;
+        if (place.present.exchange(true)) return;   // else the caller may have counted on this one
       }
     }
   }
 
   // False if no thread can be had: then those that are there do the work.
-  bool invite() noexcept {
-    ++present_;
+  bool invite(int i) noexcept {
+    Place& place = places_[std::size_t(i)];
+    place.present = true;
     try {
-      start();
+      start([this, i, &place] { attend(i, place); });
       return true;
     } catch (...) {
-      --present_;
+      place.present = false;
       return false;
     }
   }
 
 #ifdef HEED_STD_THREADS
-  void start() { std::thread([this] { attend(); }).detach(); }
+  template <class F> void start(F attend) { std::thread(attend).detach(); }
 #else
-  void start() {
+  template <class F> void start(F attend) {
     if (allowed_ != threads()) {
       allowed_ = threads();
       limit_.emplace(tbb::global_control::max_allowed_parallelism, std::size_t(allowed_));
       arena_.emplace(allowed_);
     }
-    arena_->enqueue([this] { attend(); });
+    arena_->enqueue(attend);
   }
   int allowed_ = 0;
   std::optional<tbb::global_control> limit_;
@@ -162,9 +183,9 @@ class Team {
 #endif
 
   std::mutex mutex_;
-  Claims* claims_ = nullptr;
+  std::deque<Place> places_;
+  Region* region_ = nullptr;
   std::uint64_t regions_ = 0;
-  std::atomic<int> present_{0};
   alignas(64) std::atomic<std::uint64_t> open_{0};   // number of the region that is open, 0: none
   alignas(64) std::atomic<int> inside_{0};
 };
@@ -188,9 +209,7 @@ void run_chunks(Index chunks, FunctionRef<void(Index)> body) {
     return;
   }
   static Team& workers = *new Team;   // never destroyed: a worker may stay past the end of main
-  Claims claims{.chunks = chunks, .body = body, .places = team - 1};
-  workers.run(claims, team - 1);
-  if (claims.exception) std::rethrow_exception(claims.exception);
+  workers.run(chunks, team, body);
 }
 
 }  // namespace heed
