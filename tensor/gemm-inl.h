@@ -323,7 +323,8 @@ void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, I
 // ---- thin products --------------------------------------------------------------------------------------------------
 
 #if HWY_TARGET != HWY_SCALAR
-// One vector of columns: w [columns, depth] is turned in registers, each of its elements read once.
+// One vector of columns: w [columns, depth] is turned in registers, each of its elements read once. Its rows are too many for the
+// hardware to run ahead of them all.
 template <class T, size_t kRows> HWY_NOINLINE void ThinColumns(const Product<T>& p, Index column) {
   using D = hn::ScalableTag<T>;
   const D d;
@@ -338,6 +339,8 @@ template <class T, size_t kRows> HWY_NOINLINE void ThinColumns(const Product<T>&
   Index k = 0;
   for (; k + kStep <= p.k; k += kStep) {
     hn::Vec<D> w[kParts * kSide];
+    HWY_UNROLL(16) for (size_t g = 0; g < kGroups; ++g)
+      HWY_UNROLL(16) for (size_t i = 0; i < kSide; ++i) __builtin_prefetch(rows[g] + Index(i) * p.b_column + 4 * kStep);
     TransposeGroup<T, kParts>(rows, p.b_column, w);
     HWY_UNROLL(16) for (size_t g = 0; g < kGroups; ++g) rows[g] += kStep;
     HWY_UNROLL(16) for (size_t i = 0; i < kParts * kSide; ++i)
