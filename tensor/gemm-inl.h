@@ -223,18 +223,27 @@ template <class T> void PackStrips(const Product<T>& p, const GemmPlan& plan, In
   }
 }
 
+// While a panel meets its strips the next one is fetched, evenly: a burst would fill what a core can have on its way. The part that
+// goes with one strip, as an offset, and the elements from step to step, at most a line.
+template <class T> Index AheadPart(Index width, Index depth, Index strips, Index strip, Index& step) {
+  constexpr Index kLine = Index(64 / sizeof(T));
+  step = strips > width ? 1 : width / strips < kLine ? width / strips : kLine;
+  return width * depth / strips * strip;
+}
+
 // A panel of another kernel's making, for a few rows.
 template <class T>
 void MultiplyPanel(Index rows, Index depth, const T* a, Index a_row, const T* panel, Index width, bool add, T* c, Index c_row) {
   constexpr Index kLanes = Index(Tile<T>::kLanes), kDepth = 384;   // of a panel at a time: half of a small L1
-  const Index vectors = width / kLanes, most = Index(Tile<T>::kRows[vectors]);
+  const Index vectors = width / kLanes, most = Index(Tile<T>::kRows[vectors]), strips = (rows + most - 1) / most;
   for (Index k = 0; k < depth; k += kDepth) {
     const Index some = depth - k < kDepth ? depth - k : kDepth;
     for (Index i = 0, s = 0; i < rows; i += most, ++s) {
       T* const to = c + i * c_row;
-      const T* const ahead = panel + depth * width + k * width + s * some * kLanes;   // the same part of the next panel
+      Index ahead_k;
+      const T* const ahead = panel + (depth + k) * width + AheadPart<T>(width, some, strips, s, ahead_k);
       TileOf<T>(rows - i < most ? rows - i : most, vectors)(some, a + i * a_row + k, a_row, 1, panel + k * width, width, add || k ? to : nullptr, c_row, to,
-                                                            c_row, ahead, s < vectors ? kLanes : 0);
+                                                            c_row, ahead, ahead_k);
     }
   }
 }
@@ -254,7 +263,7 @@ void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, I
                    T* scratch, Finish<T> finish) {
   constexpr Index kLanes = Index(Tile<T>::kLanes);
   T* const sums = scratch + plan.sums;
-  const Index a_row = plan.pack_a ? 1 : p.a_row, a_k = plan.pack_a ? plan.pitch : p.a_k;
+  const Index a_row = plan.pack_a ? 1 : p.a_row, a_k = plan.pack_a ? plan.pitch : p.a_k, strips = (p.m + plan.rows - 1) / plan.rows;
   if (plan.transposed && p.add)
     for (Index j = 0; j < p.n; j += plan.width)
       Transpose(p.c + j * p.c_column, p.c_column, p.m, p.n - j < plan.width ? p.n - j : plan.width, plan.width, sums + j * p.m);
@@ -297,8 +306,8 @@ void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, I
             ahead = panel + 8 * b_k, ahead_k = b_k;
           else if (!packed && end < p.n)
             ahead = p.b + k * p.b_k + end * p.b_column + tiles * kLanes, ahead_k = p.b_column == 1 ? p.b_k : p.b_column;
-          else if (packed && tiles * kLanes < end - begin)
-            ahead = b + ((end - begin) + tiles * kLanes / plan.width * plan.width) * panel_depth + tiles * kLanes % plan.width * depth, ahead_k = kLanes;
+          else if (packed)
+            ahead = b + ((end - begin) + tiles / strips * plan.width) * panel_depth + AheadPart<T>(plan.width, depth, strips, tiles % strips, ahead_k);
           if (ragged)
             RaggedTile<T>(rows, columns, depth, strip, a_row, a_k, panel, b_k, from, from_row, from_sums ? 1 : p.c_column,
                           to_sums ? sum : c, to_row, to_sums ? 1 : p.c_column);
