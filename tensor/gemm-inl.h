@@ -33,8 +33,29 @@ template <class T> struct Tile {
   static constexpr size_t kWidest = 4 * kLanes;
 };
 
-// The k loop of one tile: acc[r][v] = a[r, k] * b[k, v] + acc[r][v], started at `from` or at zero. Rows of a are reached three
-// to a pointer. Each step fetches one line at `ahead`.
+// So many steps of k: acc[r][v] = a[r, k] * b[k, v] + acc[r][v]. Rows of a are reached three to a pointer. Each step fetches one line
+// at `ahead`.
+template <size_t kSteps, class T, size_t kRows, size_t kVectors, class V>
+HWY_INLINE void TileSteps(V (&acc)[kRows][kVectors], const T* (&rows)[(kRows + 2) / 3], Index& a_row, Index a_k, const T*& b, Index b_k, const T*& ahead,
+                          Index ahead_k) {
+  const hn::ScalableTag<T> d;
+  HWY_UNROLL(16) for (size_t k = 0; k < kSteps; ++k) {
+    V bk[kVectors];
+    HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) bk[v] = hn::LoadU(d, b + v * Tile<T>::kLanes);
+    __builtin_prefetch(ahead, 0, 2);
+    HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r) {
+      const auto ark = hn::Set(d, rows[r / 3][Index(r % 3) * a_row + Index(k) * a_k]);
+      HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) acc[r][v] = hn::MulAdd(ark, bk[v], acc[r][v]);
+    }
+    b += b_k;
+    ahead += ahead_k;
+    asm("" : "+r"(b), "+r"(ahead), "+r"(a_row));   // else g++ 12 keeps sums of strides for each step, in memory
+  }
+  HWY_UNROLL(16) for (size_t r = 0; r < kRows; r += 3) rows[r / 3] += Index(kSteps) * a_k;
+}
+
+// One tile, all k of one block, started at `from` or at zero. Where rows of a lie in memory order four steps share the additions
+// of addresses, which would take the places of multiply-adds.
 template <class T, size_t kRows, size_t kVectors>
 HWY_NOINLINE void TileKernel(Index depth, const T* a, Index a_row, Index a_k, const T* b, Index b_k, const T* from,
                              Index from_row, T* to, Index to_row, const T* ahead, Index ahead_k) {
@@ -51,18 +72,10 @@ HWY_NOINLINE void TileKernel(Index depth, const T* a, Index a_row, Index a_k, co
     }
   const T* rows[(kRows + 2) / 3];
   HWY_UNROLL(16) for (size_t r = 0; r < kRows; r += 3) rows[r / 3] = a + Index(r) * a_row;
-  for (Index k = 0; k < depth; ++k) {
-    hn::Vec<D> bk[kVectors];
-    HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) bk[v] = hn::LoadU(d, b + v * kLanes);
-    __builtin_prefetch(ahead, 0, 2);
-    ahead += ahead_k;
-    HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r) {
-      const auto ark = hn::Set(d, rows[r / 3][Index(r % 3) * a_row]);
-      HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) acc[r][v] = hn::MulAdd(ark, bk[v], acc[r][v]);
-    }
-    HWY_UNROLL(16) for (size_t r = 0; r < kRows; r += 3) rows[r / 3] += a_k;
-    b += b_k;
-  }
+  Index k = 0;
+  if (a_k == 1)
+    for (; k + 4 <= depth; k += 4) TileSteps<4, T, kRows, kVectors>(acc, rows, a_row, 1, b, b_k, ahead, ahead_k);
+  for (; k < depth; ++k) TileSteps<1, T, kRows, kVectors>(acc, rows, a_row, a_k, b, b_k, ahead, ahead_k);
   HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r)
     HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) hn::StoreU(acc[r][v], d, to + Index(r) * to_row + v * kLanes);
 }
