@@ -36,7 +36,7 @@ template <class T> struct Tile {
 // So many steps of k: acc[r][v] = a[r, k] * b[k, v] + acc[r][v]. Rows of a are reached three to a pointer. Each step fetches one line
 // at `ahead`.
 template <size_t kSteps, class T, size_t kRows, size_t kVectors, class V>
-HWY_INLINE void TileSteps(V (&acc)[kRows][kVectors], const T* (&rows)[(kRows + 2) / 3], Index& a_row, Index a_k, const T*& b, Index b_k, const T*& ahead,
+HWY_INLINE void TileSteps(V (&acc)[kRows][kVectors], const T* (&rows)[(kRows + 2) / 3], Index a_row, Index a_k, const T*& b, Index b_k, const T*& ahead,
                           Index ahead_k) {
   const hn::ScalableTag<T> d;
   HWY_UNROLL(16) for (size_t k = 0; k < kSteps; ++k) {
@@ -49,13 +49,13 @@ HWY_INLINE void TileSteps(V (&acc)[kRows][kVectors], const T* (&rows)[(kRows + 2
     }
     b += b_k;
     ahead += ahead_k;
-    asm("" : "+r"(b), "+r"(ahead), "+r"(a_row));   // else g++ 12 keeps sums of strides for each step, in memory
+    asm("" : "+r"(b), "+r"(ahead));   // else g++ 12 keeps sums of strides for each step, in memory
   }
   HWY_UNROLL(16) for (size_t r = 0; r < kRows; r += 3) rows[r / 3] += Index(kSteps) * a_k;
 }
 
-// One tile, all k of one block, started at `from` or at zero. Where rows of a lie in memory order four steps share the additions
-// of addresses, which would take the places of multiply-adds.
+// One tile, all k of one block, started at `from` or at zero. Where rows of a lie in memory order, or are a packed strip, four steps
+// share the additions of addresses, which would take the places of multiply-adds.
 template <class T, size_t kRows, size_t kVectors>
 HWY_NOINLINE void TileKernel(Index depth, const T* a, Index a_row, Index a_k, const T* b, Index b_k, const T* from,
                              Index from_row, T* to, Index to_row, const T* ahead, Index ahead_k) {
@@ -74,7 +74,12 @@ HWY_NOINLINE void TileKernel(Index depth, const T* a, Index a_row, Index a_k, co
   HWY_UNROLL(16) for (size_t r = 0; r < kRows; r += 3) rows[r / 3] = a + Index(r) * a_row;
   Index k = 0;
   if (a_k == 1)
-    for (; k + 4 <= depth; k += 4) TileSteps<4, T, kRows, kVectors>(acc, rows, a_row, 1, b, b_k, ahead, ahead_k);
+    for (; k + 4 <= depth; k += 4) {
+      TileSteps<4, T, kRows, kVectors>(acc, rows, a_row, 1, b, b_k, ahead, ahead_k);
+      asm("" : "+r"(a_row));
+    }
+  else if (a_row == 1 && a_k == Index(kRows))
+    for (; k + 4 <= depth; k += 4) TileSteps<4, T, kRows, kVectors>(acc, rows, 1, Index(kRows), b, b_k, ahead, ahead_k);
   for (; k < depth; ++k) TileSteps<1, T, kRows, kVectors>(acc, rows, a_row, a_k, b, b_k, ahead, ahead_k);
   HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r)
     HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) hn::StoreU(acc[r][v], d, to + Index(r) * to_row + v * kLanes);
@@ -219,15 +224,15 @@ template <class T> void PackPanels(const T* b, Index b_k, Index b_column, Index 
   }
 }
 
-// A block of a by columns, [m / (together * rows)][depth][whole vectors]: some strips beside each other, a line between such slabs.
+// A block of a by columns, [m / rows][depth][rows], a line between strips.
 template <class T> void PackStrips(const Product<T>& p, const GemmPlan& plan, Index depth, const T* a, T* dst) {
-  const Index most = plan.rows * plan.together;
   for (Index k = 0; k < depth; ++k) {
-    T* to = dst + k * plan.pitch;
-    for (Index i = 0; i < p.m; i += most, to += plan.slab(depth)) {
+    T* to = dst + k * plan.rows;
+    for (Index i = 0; i < p.m; i += plan.rows, to += plan.strip(depth)) {
       const T* const from = a + k * p.a_k + i * p.a_row;
-      const Index rows = p.m - i < most ? p.m - i : most;
+      const Index rows = p.m - i < plan.rows ? p.m - i : plan.rows;
       if (p.a_row == 1) {
+        __builtin_prefetch(from + 16 * p.a_k);
         CopyRow(from, size_t(rows), 16 * p.a_k, to);
       } else {
         for (Index r = 0; r < rows; ++r) to[r] = from[r * p.a_row];
@@ -276,7 +281,7 @@ void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, I
                    T* scratch, Finish<T> finish) {
   constexpr Index kLanes = Index(Tile<T>::kLanes);
   T* const sums = scratch + plan.sums;
-  const Index a_row = plan.pack_a ? 1 : p.a_row, a_k = plan.pack_a ? plan.pitch : p.a_k, strips = (p.m + plan.rows - 1) / plan.rows;
+  const Index a_row = plan.pack_a ? 1 : p.a_row, a_k = plan.pack_a ? plan.rows : p.a_k, strips = (p.m + plan.rows - 1) / plan.rows;
   if (plan.transposed && p.add)
     for (Index j = 0; j < p.n; j += plan.width)
       Transpose(p.c + j * p.c_column, p.c_column, p.m, p.n - j < plan.width ? p.n - j : plan.width, plan.width, sums + j * p.m);
@@ -299,7 +304,7 @@ void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, I
       // only scalars in this loop: a wider load of narrow stores would wait until the last tile has reached the cache
       for (Index i = 0; i < p.m; i += plan.rows) {
         const Index rows = p.m - i < plan.rows ? p.m - i : plan.rows;
-        const T* const strip = plan.pack_a ? scratch + plan.strip(i, depth) : p.a + i * p.a_row + k * p.a_k;
+        const T* const strip = plan.pack_a ? scratch + i / plan.rows * plan.strip(depth) : p.a + i * p.a_row + k * p.a_k;
         for (Index j = begin; j < end; j += plan.width, ++tiles) {
           const T* panel = direct ? b + (j - begin) : b + (j - begin) * panel_depth;
           const Index columns = end - j < plan.width ? end - j : plan.width;

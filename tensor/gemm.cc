@@ -130,12 +130,10 @@ template <class T> GemmPlan make_plan(const GemmKernels<T>& kernels, const Produ
   // a panel alone where the strips of few rows give the time to fetch the next one
   plan.group = p.panels && p.m <= kTallRows ? plan.width : std::max(l2 / 4 / plan.depth / plan.width, Index(1)) * plan.width;
   plan.pack_a = p.n > plan.width && packs_a(p);
-  plan.together = std::max(kernels.lanes / plan.rows, Index(1));
-  plan.pitch = round_up(plan.rows, kernels.lanes);
   plan.whole_panels = p.panels != nullptr;
   plan.transposed = p.c_column != 1 && p.c_row == 1;
   const Index columns = round_up(p.n, plan.width);
-  plan.panels = plan.pack_a ? divide_up(p.m, plan.rows * plan.together) * plan.slab(plan.depth) + kLine : 0;
+  plan.panels = plan.pack_a ? divide_up(p.m, plan.rows) * plan.strip(plan.depth) + kLine : 0;
   plan.sums = plan.panels + (packed ? 0 : std::min(plan.group, columns) * plan.depth + kLine);
   plan.scratch = plan.sums + (plan.transposed || plan.depth < p.k ? p.m * columns : 0) + kLine;
   return plan;

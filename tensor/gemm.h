@@ -51,16 +51,14 @@ struct GemmPlan {
   Index rows, width;         // strip of a, panel of b
   Index depth;               // k block
   Index group;               // columns of b packed or read at a time, a multiple of width
-  Index together, pitch;     // strips packed side by side, and the elements from one of their columns to the next
   bool pack_a, direct_b;     // false, true: read in place
   bool transposed;           // c_row = 1: c is made by rows, then turned
   Index packed_columns;      // of all of b, padded to whole panels, where it was packed before, block of k after block of k
   bool whole_panels;         // where each panel was packed over all k
   Index panels, sums;        // where scratch holds the panels and the unfinished c; a comes first
   Index scratch;             // elements in all
-  // Elements of strips packed side by side and a line: slabs a power of two apart would share their places in the caches.
-  Index slab(Index some_depth) const { return some_depth * pitch + 16; }
-  Index strip(Index row, Index some_depth) const { return row / (rows * together) * slab(some_depth) + row % (rows * together); }
+  // Elements of a packed strip and a line: strips a power of two apart would share their places in the caches.
+  Index strip(Index some_depth) const { return some_depth * rows + 16; }
 };
 
 // What one target offers.
