@@ -315,7 +315,7 @@ void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, I
           const T* const from = first && !p.add ? nullptr : from_sums ? sum : c;
           const Index from_row = from_sums ? plan.width : p.c_row, to_row = to_sums ? plan.width : p.c_row;
           // fetch ahead, one line a step: the next strip where its rows follow one another, rows of b further down, the columns that
-          // will be packed next, or the next group's panels
+          // will be packed next, the one strip's own panel further down, or the next group's panels
           const T* ahead = panel;
           Index ahead_k = 0;
           if (j == begin && plan.group > plan.width && !plan.pack_a && p.a_k == 1 && p.a_row == depth)
@@ -324,6 +324,8 @@ void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, I
             ahead = panel + 8 * b_k, ahead_k = b_k;
           else if (!packed && end < p.n)
             ahead = p.b + k * p.b_k + end * p.b_column + tiles * kLanes, ahead_k = p.b_column == 1 ? p.b_k : p.b_column;
+          else if (packed && strips == 1)
+            ahead = panel + 64 * plan.width, ahead_k = plan.width;
           else if (packed)
             ahead = b + ((end - begin) + tiles / strips * plan.width) * panel_depth + AheadPart<T>(plan.width, depth, strips, tiles % strips, ahead_k);
           if (ragged)
