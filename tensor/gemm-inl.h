@@ -76,7 +76,7 @@ HWY_NOINLINE void TileKernel(Index depth, const T* a, Index a_row, Index a_k, co
   if (a_k == 1)
     for (; k + 4 <= depth; k += 4) {
       TileSteps<4, T, kRows, kVectors>(acc, rows, a_row, 1, b, b_k, ahead, ahead_k);
-      asm("" : "+r"(a_row));
+      asm("" : "+r"(a_row));   // as in TileSteps
     }
   else if (a_row == 1 && a_k == Index(kRows))
     for (; k + 4 <= depth; k += 4) TileSteps<4, T, kRows, kVectors>(acc, rows, 1, Index(kRows), b, b_k, ahead, ahead_k);

@@ -57,7 +57,8 @@ struct GemmPlan {
   bool whole_panels;         // where each panel was packed over all k
   Index panels, sums;        // where scratch holds the panels and the unfinished c; a comes first
   Index scratch;             // elements in all
-  // Elements of a packed strip and a line: strips a power of two apart would share their places in the caches.
+  // Elements of a packed strip, and 16 that a last whole vector may reach into: strips a power of two apart would share their places
+  // in the caches.
   Index strip(Index some_depth) const { return some_depth * rows + 16; }
 };
 

@@ -148,7 +148,7 @@ class Team {
       } else if (std::chrono::steady_clock::now() - last > kStay) {
         place.present = false;
         if (const std::uint64_t late = open_; late == 0 || late == seen) return;
-        if (place.present.exchange(true)) return;   // else the caller may have counted on this one
+        if (place.present.exchange(true)) return;   // another was invited; else the caller counted on this one
       }
     }
   }
