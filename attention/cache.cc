@@ -3,48 +3,63 @@
 
 #include <algorithm>
 
-namespace heed {
+#include "tensor/ops/index.h"
+#include "tensor/ops/view.h"
 
-void KeyValueCache::reserve(Index length) {
-  if (length <= keys_.size(2)) return;
-  KeyValueCache larger(rows(), keys_.size(1), std::max(length, 2 * keys_.size(2)), keys_.size(3), keys_.dtype());
+namespace heed {
+namespace {
+
+void copy_row(const Tensor& to, Index i, const Tensor& from, Index j, Index length) {
+  std::copy_n(from.data<std::int64_t>() + j * from.size(1), length, to.mutable_data<std::int64_t>() + i * to.size(1));
+}
+
+}  // namespace
+
+Tensor KeyValueCache::rows_of(const Tensor& x) const {
+  if (!places_.defined()) return written(x);
+  return gather(written(x), 0, expand(reshape(places(), {rows_, 1, length_, 1}), {rows_, x.size(1), length_, x.size(3)}));
+}
+
+void KeyValueCache::reserve(Index rows, Index length) {
+  const Index before = keys_.size(0), capacity = keys_.size(2);
+  if (rows <= before && length <= capacity) return;
+  KeyValueCache larger(std::max(rows, before), keys_.size(1), length <= capacity ? capacity : std::max(length, 2 * capacity), keys_.size(3), keys_.dtype());
+  copy_into(larger.keys_(Slice{0, before}, all, Slice{0, length_}), keys_(all, all, Slice{0, length_}));
+  copy_into(larger.values_(Slice{0, before}, all, Slice{0, length_}), values_(all, all, Slice{0, length_}));
+  if (places_.defined()) {
+    larger.places_ = empty({rows_, larger.keys_.size(2)}, DType::i64);
+    for (Index i = 0; i < rows_; ++i) copy_row(larger.places_, i, places_, i, length_);
+  }
+  larger.rows_ = rows_;
   larger.length_ = length_;
-  copy_into(larger.keys(), keys());
-  copy_into(larger.values(), values());
   *this = std::move(larger);
 }
 
 void KeyValueCache::append(const Tensor& keys, const Tensor& values) {
   const Index end = length_ + keys.size(2);
-  reserve(end);
-  copy_into(keys_(all, all, Slice{length_, end}), keys);
-  copy_into(values_(all, all, Slice{length_, end}), values);
+  reserve(rows_, end);
+  copy_into(keys_(Slice{0, rows_}, all, Slice{length_, end}), keys);
+  copy_into(values_(Slice{0, rows_}, all, Slice{length_, end}), values);
+  if (places_.defined())
+    for (Index i = 0; i < rows_; ++i) std::fill_n(places_.mutable_data<std::int64_t>() + i * places_.size(1) + length_, end - length_, i);
   length_ = end;
 }
 
 void KeyValueCache::reorder(std::span<const Index> rows) {
   const Index count = Index(rows.size());
-  // Copying in place is right when no row is read after it was overwritten; else the sources are kept aside first.
-  bool in_place = count <= this->rows();
-  for (Index i = 0; i < count && in_place; ++i)
-    in_place = rows[std::size_t(i)] == i || rows[std::size_t(i)] >= count || rows[std::size_t(rows[std::size_t(i)])] == rows[std::size_t(i)];
-  const Tensor key_source = in_place ? keys() : keys().clone(), value_source = in_place ? values() : values().clone();
-  if (count > this->rows()) {
-    const Index length = length_;
-    *this = KeyValueCache(count, keys_.size(1), keys_.size(2), keys_.size(3), keys_.dtype());
-    length_ = length;
-    in_place = false;
+  bool in_place = !places_.defined() && count <= rows_;
+  for (Index i = 0; i < count && in_place; ++i) in_place = rows[std::size_t(i)] == i;
+  if (!in_place) {
+    reserve(count, length_);
+    const Tensor before = places_;
+    places_ = empty({count, keys_.size(2)}, DType::i64);
+    for (Index i = 0; i < count; ++i) {
+      const Index from = rows[std::size_t(i)];
+      if (before.defined()) copy_row(places_, i, before, from, length_);
+      else std::fill_n(places_.mutable_data<std::int64_t>() + i * places_.size(1), length_, from);
+    }
   }
-  for (Index i = 0; i < count; ++i) {
-    const Index from = rows[std::size_t(i)];
-    if (from == i && in_place) continue;
-    copy_into(keys()[i], key_source[from]);
-    copy_into(values()[i], value_source[from]);
-  }
-  if (count < this->rows()) {
-    keys_ = keys_(Slice{0, count});
-    values_ = values_(Slice{0, count});
-  }
+  rows_ = count;
 }
 
 }  // namespace heed

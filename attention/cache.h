@@ -4,27 +4,36 @@
 
 namespace heed {
 
-// Keys and values of the positions decoded so far, in memory taken once for `capacity` positions.
+// Keys and values of the positions decoded so far, in memory taken once for `capacity` positions. Nothing in it moves: a row that
+// continues another reads its past where that was written.
 class KeyValueCache {
  public:
   KeyValueCache() = default;
   KeyValueCache(Index rows, Index heads, Index capacity, Index head_width, DType dtype)
-      : keys_(empty({rows, heads, capacity, head_width}, dtype)), values_(empty({rows, heads, capacity, head_width}, dtype)) {}
+      : keys_(empty({rows, heads, capacity, head_width}, dtype)), values_(empty({rows, heads, capacity, head_width}, dtype)), rows_(rows) {}
 
   Index length() const { return length_; }
-  Index rows() const { return keys_.size(0); }
-  Tensor keys() const { return keys_(all, all, Slice{0, length_}); }       // [R, H, length, d/H]
-  Tensor values() const { return values_(all, all, Slice{0, length_}); }
+  Index rows() const { return rows_; }
+  Tensor keys() const { return rows_of(keys_); }                           // [R, H, length, d/H]
+  Tensor values() const { return rows_of(values_); }
+
+  // What AttentionOptions reads instead: position s of row r stands at [places[r, s], :, s]; places is undefined where that is r itself.
+  Tensor stored_keys() const { return written(keys_); }                    // [P, H, length, d/H]
+  Tensor stored_values() const { return written(values_); }
+  Tensor places() const { return places_.defined() ? places_(all, Slice{0, length_}) : Tensor(); }   // [R, length] i64
 
   // Appends the keys and values of new positions, [R, H, n, d/H] each.
   void append(const Tensor& keys, const Tensor& values);
-  // Row i continues what row rows[i] held; fewer rows than before drop the rest. Rows that stay in place are not copied.
+  // Row i continues what row rows[i] held; rows that none continues are dropped.
   void reorder(std::span<const Index> rows);
 
  private:
-  void reserve(Index length);
+  Tensor written(const Tensor& x) const { return x(places_.defined() ? all : Slice{0, rows_}, all, Slice{0, length_}); }
+  Tensor rows_of(const Tensor& x) const;
+  void reserve(Index rows, Index length);
   Tensor keys_, values_;
-  Index length_ = 0;
+  Tensor places_;            // [R, capacity]
+  Index rows_ = 0, length_ = 0;
 };
 
 }  // namespace heed

@@ -64,8 +64,9 @@ Variable MultiHeadAttention::in_small_steps(const Variable& q, const Variable& k
   return dropout_acts(dropout) ? output : with_value(context, output.value());
 }
 
-Attended MultiHeadAttention::attend(const Variable& q, const Variable& k, const Variable& v, const Mask& mask, Want want, Along memory) const {
-  const auto [fused, weights] = scaled_dot_product_attention(q, k, v, mask, {.dropout = dropout, .weights = want == Want::weights});
+Attended MultiHeadAttention::attend(const Variable& q, const Variable& k, const Variable& v, const Mask& mask, Want want, Along memory,
+                                    const Tensor& places) const {
+  const auto [fused, weights] = scaled_dot_product_attention(q, k, v, mask, {.dropout = dropout, .weights = want == Want::weights, .places = places});
   const Variable output = Trace::current() ? in_small_steps(q, k, v, mask, fused, memory) : fused;
   const Variable joined = reshape(permute(output, {0, 2, 1, 3}), {q.size(0), q.size(2), width});   // [B, T, d]
   return {trace("", "y = [c of head 1; ..; c of head H] W_O", out_proj(joined)), weights};
@@ -106,7 +107,9 @@ Attended MultiHeadAttention::next(const Variable& x, KeyValueCache& cache, Want 
   const auto qkv = split(linear(x, in_proj_weight, in_proj_bias), 3, -1);   // [R, n, d] three times
   const Index before = cache.length();
   cache.append(split_heads(qkv[1]).value(), split_heads(qkv[2]).value());
-  return attend(split_heads(qkv[0]), constant(cache.keys()), constant(cache.values()), Mask::causal(before), want, Along::target);
+  const Variable q = split_heads(qkv[0]);
+  if (Trace::current()) return attend(q, constant(cache.keys()), constant(cache.values()), Mask::causal(before), want, Along::target);
+  return attend(q, constant(cache.stored_keys()), constant(cache.stored_values()), Mask::causal(before), want, Along::target, cache.places());
 }
 
 }  // namespace heed

@@ -42,7 +42,7 @@ struct MultiHeadAttention {
 
  private:
   Variable split_heads(const Variable& x) const;       // [B, T, d] -> [B, H, T, d/H], a view
-  Attended attend(const Variable& q, const Variable& k, const Variable& v, const Mask& mask, Want want, Along memory) const;
+  Attended attend(const Variable& q, const Variable& k, const Variable& v, const Mask& mask, Want want, Along memory, const Tensor& places = {}) const;
   Variable in_small_steps(const Variable& q, const Variable& k, const Variable& v, const Mask& mask, const Variable& output, Along memory) const;
 };
 

@@ -96,10 +96,12 @@ void Product(const T* a, Index a_row, Index a_k, const Right<T>& b, size_t first
   for (; i < rows; ++i) RowsProduct<1>(a + Index(i) * a_row, a_row, a_k, b, first, K, c + Index(i) * c_row, c_row, add);
 }
 
-// panels[j / 16][k][j % 16] = x[j][k], 0 beyond the last row: x [rows, width] turned, to stand on the right of a product
-template <class T> void Turn(const T* x, Index stride, size_t rows, size_t width, T* HWY_RESTRICT panels) {
+// panels[j / 16][k][j % 16] = x[j][k], 0 beyond the last row: x [rows, width] turned, to stand on the right of a product. x[j] points to row j.
+template <class T, class Rows> void Turn(const Rows& x, size_t rows, size_t width, T* HWY_RESTRICT panels) {
   for (size_t j = 0; j < rows; j += 16, panels += 16 * width) {
     const size_t count = rows - j < 16 ? rows - j : 16;
+    const T* from[16];
+    for (size_t i = 0; i < count; ++i) from[i] = x[j + i];
     size_t k = 0;
 #if HWY_TARGET != HWY_SCALAR
     if constexpr (sizeof(T) == 4) {
@@ -108,7 +110,7 @@ template <class T> void Turn(const T* x, Index stride, size_t rows, size_t width
       const auto zero = hn::Zero(d);
       for (; k + 4 <= width; k += 4)
         for (size_t i = 0; i < 16; i += 4) {             // 4 x 4 at a time
-          const auto row = [&](size_t r) HWY_ATTR { return r < count ? hn::LoadU(d, x + Index(j + r) * stride + k) : zero; };
+          const auto row = [&](size_t r) HWY_ATTR { return r < count ? hn::LoadU(d, from[r] + k) : zero; };
           const auto r0 = row(i), r1 = row(i + 1), r2 = row(i + 2), r3 = row(i + 3);
           const auto a = hn::BitCast(wide, hn::InterleaveLower(d, r0, r1)), b = hn::BitCast(wide, hn::InterleaveLower(d, r2, r3));
           const auto c = hn::BitCast(wide, hn::InterleaveUpper(d, r0, r1)), e = hn::BitCast(wide, hn::InterleaveUpper(d, r2, r3));
@@ -121,7 +123,7 @@ template <class T> void Turn(const T* x, Index stride, size_t rows, size_t width
     }
 #endif
     for (; k < width; ++k)
-      for (size_t i = 0; i < 16; ++i) panels[16 * k + i] = i < count ? x[Index(j + i) * stride + Index(k)] : T(0);
+      for (size_t i = 0; i < 16; ++i) panels[16 * k + i] = i < count ? from[i][k] : T(0);
   }
 }
 

@@ -12,7 +12,9 @@ namespace {
 template <class T> struct Rows {           // a matrix whose rows are contiguous
   T* data;
   Index stride;
-  T* operator[](std::size_t row) const { return data + Index(row) * stride; }
+  const std::int64_t* places = nullptr;    // row i stands in matrix places[i] of several, `apart` from one to the next
+  Index apart = 0;
+  T* operator[](std::size_t row) const { return data + Index(row) * stride + (places ? places[row] * apart : 0); }
 };
 
 // One (sentence, head).
@@ -21,7 +23,7 @@ template <class T> struct Head {
   T scale;
   Rows<const T> q, k, v;
   bool k_by_columns;                       // k holds the rows of kᵀ
-  const T *next_q, *next_k, *next_v;       // of the head that comes next, null: none
+  Rows<const T> next_q, next_k, next_v;    // of the head that comes next, data null: none
   const RowMask* mask;                     // a row each, null: everything
   DropoutKey dropout;
   Index first;                             // element index of P[0, 0]
@@ -31,7 +33,7 @@ template <class T> struct Head {
 
 template <class T> struct HeadGrad {
   Rows<const T> output, doutput;
-  const T *next_output, *next_doutput;
+  Rows<const T> next_output, next_doutput;
   Rows<T> dq, dk, dv;                      // data null: not wanted
   bool add_dq, add_dk, add_dv;
 };
@@ -144,14 +146,14 @@ template <class T> HWY_INLINE size_t FactorsOf(const Head<T>& head, size_t t, si
 }
 
 // Fetches what the next head reads: the hardware does not see the way from one to the other.
-template <class T> HWY_INLINE void FetchRows(const T* first, Index stride, size_t rows, size_t width) {
-  for (size_t i = 0; first && i < rows; ++i)
-    for (size_t j = 0; j < width; j += 64 / sizeof(T)) __builtin_prefetch(first + Index(i) * stride + j);
+template <class T> HWY_INLINE void FetchRows(const Rows<const T>& x, size_t rows, size_t width) {
+  for (size_t i = 0; x.data && i < rows; ++i)
+    for (size_t j = 0; j < width; j += 64 / sizeof(T)) __builtin_prefetch(x[i] + j);
 }
 template <class T> HWY_INLINE void FetchNext(const Head<T>& head) {
-  FetchRows(head.next_q, head.q.stride, head.queries, head.dk);
-  FetchRows(head.next_k, head.k.stride, head.k_by_columns ? head.dk : head.keys, head.k_by_columns ? head.keys : head.dk);
-  FetchRows(head.next_v, head.v.stride, head.keys, head.dv);
+  FetchRows(head.next_q, head.queries, head.dk);
+  FetchRows(head.next_k, head.k_by_columns ? head.dk : head.keys, head.k_by_columns ? head.keys : head.dk);
+  FetchRows(head.next_v, head.keys, head.dv);
 }
 template <class T> HWY_INLINE bool HasFewScores(const Head<T>& head) { return head.queries * head.keys <= kFewScores; }
 
@@ -164,13 +166,21 @@ template <class T> HWY_INLINE void ScaleQueries(const Head<T>& head, size_t t, s
     for (size_t j = 0; j < head.dk; j += 16) StoreN16(scale * LoadN16(head.q[t + i] + j, head.dk - j), head.dk - j, y + i * head.dk + j);
 }
 
+// The end of the rows from `begin` on that lie a stride apart.
+template <class T> HWY_INLINE size_t EndOfRun(const Rows<const T>& x, size_t begin, size_t end) {
+  if (!x.places) return end;
+  size_t i = begin;
+  while (i < end && x.places[i] == x.places[begin]) ++i;
+  return i;
+}
+
 template <class T> void AttentionHead(const Head<T>& head, const Rows<T>& output, T* weights) {
   const size_t S = head.keys, stride = row_stride(S);
   T* const turned_k = head.scratch;
   T* const queries = turned_k + padded(S) * head.dk;
   T* const scores = queries + kTileRows * head.dk;
   T* const factors = scores + kTileRows * stride;
-  if (!head.k_by_columns) Turn(head.k.data, head.k.stride, S, head.dk, turned_k);
+  if (!head.k_by_columns) Turn(head.k, S, head.dk, turned_k);
   for (size_t t = 0; t < head.queries; t += kTileRows) {
     const size_t rows = head.queries - t < kTileRows ? head.queries - t : kTileRows;
     const Span span = SpanOf(head, t, rows);
@@ -192,8 +202,13 @@ template <class T> void AttentionHead(const Head<T>& head, const Rows<T>& output
           StoreN16(LoadN16(p, n) * LoadN16(factors + i * factor_stride + s, n), n, p);
         }
     }
-    const Right<T> values{head.v[span.first], head.v.stride, 16, head.dv};
-    Product(scores + span.first, Index(stride), 1, values, 0, rows, span.last - span.first, output[t], output.stride, false);
+    size_t begin = span.first;
+    do {
+      const size_t end = EndOfRun(head.v, begin, span.last);
+      const Right<T> values{head.v[begin], head.v.stride, 16, head.dv};
+      Product(scores + begin, Index(stride), 1, values, 0, rows, end - begin, output[t], output.stride, begin > span.first);
+      begin = end;
+    } while (begin < span.last);
   }
 }
 
@@ -213,8 +228,8 @@ template <class T> void AttentionHeadGrad(const Head<T>& head, const HeadGrad<T>
   T* const scores = queries + kTileRows * dk;            // P, then P ⊙ M
   T* const slopes = scores + kTileRows * stride;         // dP, then scale dZ
   T* const factors = slopes + kTileRows * stride;
-  Turn(head.k.data, head.k.stride, S, dk, turned_k);
-  Turn(head.v.data, head.v.stride, S, dv, turned_v);
+  Turn(head.k, S, dk, turned_k);
+  Turn(head.v, S, dv, turned_v);
   const Block<T> scale = Set16(head.scale), zero = Set16(T(0));
   const bool drop = !head.dropout.keeps_all();
   size_t written = 0;                                    // rows of dk and dv that hold their sum so far
@@ -226,8 +241,8 @@ template <class T> void AttentionHeadGrad(const Head<T>& head, const HeadGrad<T>
     Product(queries, Index(dk), 1, keys, span.begin, rows, dk, scores, Index(stride), false);
     if (t == 0 && HasFewScores(head)) {
       FetchNext(head);
-      FetchRows(grad.next_output, grad.output.stride, head.queries, dv);
-      FetchRows(grad.next_doutput, grad.doutput.stride, head.queries, dv);
+      FetchRows(grad.next_output, head.queries, dv);
+      FetchRows(grad.next_doutput, head.queries, dv);
     }
     Product(grad.doutput[t], grad.doutput.stride, 1, values, span.begin, rows, dv, slopes, Index(stride), false);
     const size_t factor_stride = drop ? FactorsOf(head, t, rows, span, factors) : 0;
@@ -300,10 +315,12 @@ HWY_AFTER_NAMESPACE();
 #include "tensor/format.h"
 #include "tensor/list.h"
 #include "tensor/ops/binary.h"
+#include "tensor/ops/index.h"
 #include "tensor/ops/kernel.h"
 #include "tensor/ops/matmul.h"
 #include "tensor/ops/random.h"
 #include "tensor/ops/softmax.h"
+#include "tensor/ops/view.h"
 #include "tensor/parallel.h"
 
 namespace heed {
@@ -316,14 +333,25 @@ namespace {
 
 struct Sizes { Index B, H, T, S, dk, dv; };
 
-Sizes check_inputs(const char* op, const Tensor& q, const Tensor& k, const Tensor& v) {
+// places: AttentionOptions::places
+Sizes check_inputs(const char* op, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& places = {}) {
   check<ShapeError>(q.rank() == 4 && k.rank() == 4 && v.rank() == 4, "{}: q, k and v need 4 dimensions: q {}, k {}, v {}", op, q.shape(), k.shape(),
                     v.shape());
   check<DTypeError>(q.dtype() == k.dtype() && q.dtype() == v.dtype(), "{}: dtypes differ: q {}, k {}, v {}", op, q.dtype(), k.dtype(), v.dtype());
   const Sizes n{q.size(0), q.size(1), q.size(2), k.size(2), q.size(3), v.size(3)};
   check<ShapeError>(k.size(3) == n.dk, "{}: widths of queries and keys differ: q {}, k {}", op, q.shape(), k.shape());
-  check<ShapeError>(k.shape() == Shape{n.B, n.H, n.S, n.dk}, "{}: batch or heads of q and k differ: q {}, k {}", op, q.shape(), k.shape());
-  check<ShapeError>(v.shape() == Shape{n.B, n.H, n.S, n.dv}, "{}: k and v differ: k {}, v {}", op, k.shape(), v.shape());
+  const Index count = places.defined() ? k.size(0) : n.B;
+  check<ShapeError>(k.shape() == Shape{count, n.H, n.S, n.dk}, "{}: batch or heads of q and k differ: q {}, k {}", op, q.shape(), k.shape());
+  check<ShapeError>(v.shape() == Shape{count, n.H, n.S, n.dv}, "{}: k and v differ: k {}, v {}", op, k.shape(), v.shape());
+  if (!places.defined()) return n;
+  check<DTypeError>(places.dtype() == DType::i64, "{}: places must be i64: {}", op, places.dtype());
+  check<ShapeError>(places.shape() == Shape{n.B, n.S}, "{}: places need a number for each row of q and position of k: places {}, q {}, k {}", op,
+                    places.shape(), q.shape(), k.shape());
+  for (Index b = 0; b < n.B; ++b)
+    for (Index s = 0; s < n.S; ++s) {
+      const auto place = places.data<std::int64_t>()[b * places.strides()[0] + s * places.strides()[1]];
+      check<IndexError>(place >= 0 && place < count, "{}: place {} at [{}, {}] is not in [0, {})", op, place, b, s, count);
+    }
   return n;
 }
 
@@ -332,18 +360,21 @@ double scale_of(const AttentionOptions& options, Index dk) { return options.scal
 // Itself where rows are contiguous, else a copy.
 Tensor with_dense_rows(const Tensor& x) { return x.size(-1) <= 1 || x.strides()[x.rank() - 1] == 1 ? x : x.contiguous(); }
 
-template <class T> Rows<const T> rows_of(const Tensor& x, Index b, Index h) {
-  return {x.data<T>() + b * x.strides()[0] + h * x.strides()[1], x.strides()[2]};
+template <class T> Rows<const T> rows_of(const Tensor& x, Index b, Index h, const Tensor& places = {}) {
+  const T* const head = x.data<T>() + h * x.strides()[1];
+  if (places.defined()) return {head, x.strides()[2], places.data<std::int64_t>() + b * places.strides()[0], x.strides()[0]};
+  return {head + b * x.strides()[0], x.strides()[2]};
 }
 template <class T> Rows<T> mutable_rows_of(const Tensor& x, T* data, Index b, Index h) {
   return {data + b * x.strides()[0] + h * x.strides()[1], x.strides()[2]};
 }
 
-// Runs f(head, b, h, next) for all (b, h) in parallel; head.log_sum_exp and scratch are set; next(x): where the next head begins in x.
+// Runs f(head, b, h, next) for all (b, h) in parallel; head.log_sum_exp and scratch are set; next(x): the rows of the next head in x.
 template <class T, class F>
 void for_heads(const char* op, const Sizes& n, const Tensor& q, const Tensor& k, bool k_by_columns, const Tensor& v, const Mask& mask,
                const AttentionOptions& options, T* log_sum_exp, Index scratch_size, F&& f) {
   const MaskRows mask_rows(op, mask, {n.B, n.H, n.T, n.S});
+  const Tensor places = options.places.defined() && n.S > 0 ? with_dense_rows(options.places) : Tensor();
   const DropoutKey dropout(op, options.dropout, options.key);
   const auto scale = T(scale_of(options, n.dk));
   parallel_for(n.B * n.H, row_grain(n.T * n.S * (1 + (n.dk + n.dv) / 16)), [&](Index begin, Index end) {
@@ -357,9 +388,9 @@ void for_heads(const char* op, const Sizes& n, const Tensor& q, const Tensor& k,
           const RowMask row = mask_rows(i * n.T + t);
           masks[std::size_t(t)] = row.nothing() ? RowMask{0, 0} : row;
         }
-      const auto next = [&](const Tensor& x) { return i + 1 < end ? rows_of<T>(x, (i + 1) / n.H, (i + 1) % n.H).data : nullptr; };
-      f(Head<T>{std::size_t(n.T), std::size_t(n.S), std::size_t(n.dk), std::size_t(n.dv), scale, rows_of<T>(q, b, h), rows_of<T>(k, b, h),
-                rows_of<T>(v, b, h), k_by_columns, next(q), next(k), next(v), masks.empty() ? nullptr : masks.data(), dropout, i * n.T * n.S, log_sum_exp + i * n.T,
+      const auto next = [&](const Tensor& x, const Tensor& at = {}) { return i + 1 < end ? rows_of<T>(x, (i + 1) / n.H, (i + 1) % n.H, at) : Rows<const T>{nullptr, 0}; };
+      f(Head<T>{std::size_t(n.T), std::size_t(n.S), std::size_t(n.dk), std::size_t(n.dv), scale, rows_of<T>(q, b, h), rows_of<T>(k, b, h, places),
+                rows_of<T>(v, b, h, places), k_by_columns, next(q), next(k, places), next(v, places), masks.empty() ? nullptr : masks.data(), dropout, i * n.T * n.S, log_sum_exp + i * n.T,
                 scratch}, b, h, next);
     }
   });
@@ -370,13 +401,19 @@ Index scores_size(Index S) { return Index(kTileRows * row_stride(std::size_t(S))
 Index factors_size(Index S, double dropout) { return dropout > 0 ? Index(factor_count(std::size_t(S))) : 0; }
 Index padded_size(Index S) { return Index(padded(std::size_t(S))); }
 
+// y[b, h, s] = x[places[b, s], h, s]
+Tensor gathered(const Tensor& x, const Tensor& places) {
+  const Index B = places.size(0), S = places.size(1);
+  return gather(x, 0, expand(reshape(places, {B, 1, S, 1}), {B, x.size(1), S, x.size(3)}));
+}
+
 }  // namespace
 
 AttentionOutput scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options) {
   const char* op = "scaled_dot_product_attention";
-  const Sizes n = check_inputs(op, q, k, v);
+  const Sizes n = check_inputs(op, q, k, v, options.places);
   return visit_float(q.dtype(), op, [&]<class T>() {
-    const bool k_by_columns = n.dk > 1 && k.strides()[2] == 1 && k.strides()[3] != 1;
+    const bool k_by_columns = n.dk > 1 && k.strides()[2] == 1 && k.strides()[3] != 1 && !options.places.defined();
     const Tensor qs = with_dense_rows(q), ks = k_by_columns ? transpose(k) : with_dense_rows(k), vs = with_dense_rows(v);
     AttentionOutput out{transpose(empty({n.B, n.T, n.H, n.dv}, q.dtype()), 1, 2), empty({n.B, n.H, n.T}, q.dtype()), {}};
     if (options.weights) out.weights = empty({n.B, n.H, n.T, n.S}, q.dtype());
@@ -394,6 +431,7 @@ AttentionOutput scaled_dot_product_attention(const Tensor& q, const Tensor& k, c
 void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options,
                                        const AttentionOutput& forward, const Tensor& doutput, const Into* dq, const Into* dk, const Into* dv) {
   const char* op = "scaled_dot_product_attention_grad";
+  check<Error>(!options.places.defined(), "{}: there is no gradient where keys and values are read by places; gather them first", op);
   const Sizes n = check_inputs(op, q, k, v);
   const auto check_like = [&](const char* name, const Tensor& a, const Shape& shape) {
     check<ShapeError>(a.shape() == shape, "{}: {} has another shape: {} {}, expected {}", op, name, name, a.shape(), shape);
@@ -425,7 +463,12 @@ void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const T
 AttentionOutput scaled_dot_product_attention_by_definition(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask,
                                                            const AttentionOptions& options) {
   const char* op = "scaled_dot_product_attention_by_definition";
-  const Sizes n = check_inputs(op, q, k, v);
+  const Sizes n = check_inputs(op, q, k, v, options.places);
+  if (options.places.defined()) {
+    AttentionOptions plain = options;
+    plain.places = {};
+    return scaled_dot_product_attention_by_definition(q, gathered(k, options.places), gathered(v, options.places), mask, plain);
+  }
   mask.check_fits(op, {n.B, n.H, n.T, n.S});
   const Tensor z = matmul(q * scale_of(options, n.dk), transpose(k));                     // [B, H, T, S]
   const Tensor p = softmax(z, -1, mask);

@@ -17,6 +17,8 @@ struct AttentionOptions {
   double dropout = 0;                  // on P, by tensor/dropout.h with element index in [B, H, T, S]
   Key key = Key::from_bits(0);
   bool weights = false;                // also return P, before dropout; the output has the same bits either way
+  Tensor places = {};                  // [B, S] i64: k and v of row b, position s stand at [places[b, s], :, s] of k and v, whose first
+                                       // axis may have any size (hypotheses that share their past). No gradient
 };
 
 struct AttentionOutput {

@@ -246,6 +246,40 @@ TEST_CASE("attention: the same bits for any number of threads and on all targets
   for_every_fma_target(run);
 }
 
+TEST_CASE("attention: keys and values read by places have the bits of the same ones gathered") {
+  const Index P = 4, B = 7, H = 3;
+  Random random(Key(Seed{5}));
+  for (DType dtype : {DType::f32, DType::f64})
+    for (const Index T : {1, 3})
+      for (const Index S : {0, 1, 15, 16, 37, 130})
+        for (const bool runs : {false, true}) {              // a long shared past, or another place at each position
+          const Index d = 20, e = 9;
+          const Tensor q = draw(1, {B, H, T, d}, dtype), k = draw(2, {P, H, S + 3, d}, dtype)(all, all, Slice{2, S + 2}), v = draw(3, {P, H, S, e}, dtype);
+          const Tensor places = zeros({B, S}, DType::i64), gathered_k = empty({B, H, S, d}, dtype), gathered_v = empty({B, H, S, e}, dtype);
+          for (Index b = 0; b < B; ++b)
+            for (Index s = 0; s < S; ++s) {
+              const Index place = runs && s % 11 ? places.data<std::int64_t>()[b * S + s - 1] : random.below(P);
+              places.mutable_data<std::int64_t>()[b * S + s] = place;
+              copy_into(gathered_k(b, all, s), k(place, all, s)), copy_into(gathered_v(b, all, s), v(place, all, s));
+            }
+          std::vector<std::int32_t> lengths;
+          for (Index b = 0; b < B; ++b) lengths.push_back(std::int32_t(random.below(S + 1)));
+          for (const Mask& mask : {Mask(), Mask::causal(std::max<Index>(S - T, 0)), Mask::lengths(tensor(lengths, {B}))})
+            for_every_target([&] {
+              const AttentionOutput one = scaled_dot_product_attention(q, k, v, mask, {.weights = true, .places = places});
+              const AttentionOutput other = scaled_dot_product_attention(q, gathered_k, gathered_v, mask, {.weights = true});
+              CHECK(equal_bits(one.output, other.output));
+              CHECK(equal_bits(one.weights, other.weights));
+              CHECK(equal_bits(one.log_sum_exp, other.log_sum_exp));
+              const Tensor strided = zeros({B, 2 * S}, DType::i64)(all, Slice{0, Slice::kToEnd, 2});
+              copy_into(strided, places);
+              CHECK(equal_bits(scaled_dot_product_attention(q, k, v, mask, {.places = strided}).output, other.output));
+            });
+          CHECK(equal_bits(scaled_dot_product_attention_by_definition(q, k, v, {}, {.places = places}).output,
+                           scaled_dot_product_attention_by_definition(q, gathered_k, gathered_v).output));
+        }
+}
+
 TEST_CASE("attention: empty sizes, wrong shapes and dtypes") {
   const Tensor q = zeros({2, 3, 4, 5}), k = zeros({2, 3, 6, 5}), v = zeros({2, 3, 6, 7});
   const AttentionOutput none = scaled_dot_product_attention(q, zeros({2, 3, 0, 5}), zeros({2, 3, 0, 7}), {}, {.weights = true});
