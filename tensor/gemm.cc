@@ -109,7 +109,8 @@ template <class T> Index tile_vectors(const GemmKernels<T>& kernels, const Produ
   const Index vectors = divide_up(p.n, kernels.lanes);
   if (p.panels) return kernels.vectors;
   if (vectors > 2 && (p.m <= kernels.rows[4] || (vectors == 4 && kernels.vectors == 3))) return 4;
-  return vectors <= 2 || (p.m > kernels.rows[kernels.vectors] && p.m <= kernels.rows[2]) ? 2 : kernels.vectors;
+  if (vectors <= 2) return vectors;
+  return p.m > kernels.rows[kernels.vectors] && p.m <= kernels.rows[2] ? 2 : kernels.vectors;
 }
 
 // Columns of a are read in place where they lie near one another.
@@ -121,7 +122,7 @@ template <class T> GemmPlan make_plan(const GemmKernels<T>& kernels, const Produ
   const auto l2 = Index((cache_sizes().l2 ? cache_sizes().l2 : 1 << 20) / sizeof(T));
   GemmPlan plan{};
   const Index vectors = tile_vectors(kernels, p);
-  plan.rows = kernels.rows[vectors];
+  plan.rows = divide_up(p.m, divide_up(p.m, kernels.rows[vectors]));   // strips of like height: a low one would wait for its own sums
   plan.width = vectors * kernels.lanes;
   plan.direct_b = !packed && p.b_column == 1 && (p.m <= kDirectRows || p.b_k * Index(sizeof(T)) <= 1024);
   const bool once = p.panels && p.m <= plan.rows;   // each panel meets one strip
