@@ -241,7 +241,7 @@ class Searcher {
     sentence.finished.push_back(std::move(done));
   }
 
-  // Gives every live hypothesis a row: its parent's where that is free, so that most of the cache stays in place.
+  // Gives every live hypothesis a row: its parent's where that is free, so that its past mostly lies in one piece.
   void place(Sentence& sentence, Index first_row, Index new_first, std::vector<Index>& order, std::vector<std::int32_t>& tokens) const {
     constexpr Index kFree = -1;
     std::vector<Index> parent_of(std::size_t(width_), kFree);
