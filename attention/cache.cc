@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "tensor/ops/index.h"
-#include "tensor/ops/view.h"
+#include "tensor/format.h"
+#include "tensor/ops/attention.h"
 
 namespace heed {
 namespace {
@@ -16,8 +16,7 @@ void copy_row(const Tensor& to, Index i, const Tensor& from, Index j, Index leng
 }  // namespace
 
 Tensor KeyValueCache::rows_of(const Tensor& x) const {
-  if (!places_.defined()) return written(x);
-  return gather(written(x), 0, expand(reshape(places(), {rows_, 1, length_, 1}), {rows_, x.size(1), length_, x.size(3)}));
+  return places_.defined() ? gather_places(written(x), places()) : written(x);
 }
 
 void KeyValueCache::reserve(Index rows, Index length) {
@@ -47,6 +46,7 @@ void KeyValueCache::append(const Tensor& keys, const Tensor& values) {
 
 void KeyValueCache::reorder(std::span<const Index> rows) {
   const Index count = Index(rows.size());
+  for (const Index from : rows) check<IndexError>(from >= 0 && from < rows_, "cache: row {} is not in [0, {})", from, rows_);
   bool in_place = !places_.defined() && count <= rows_;
   for (Index i = 0; i < count && in_place; ++i) in_place = rows[std::size_t(i)] == i;
   if (!in_place) {

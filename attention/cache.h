@@ -24,7 +24,7 @@ class KeyValueCache {
 
   // Appends the keys and values of new positions, [R, H, n, d/H] each.
   void append(const Tensor& keys, const Tensor& values);
-  // Row i continues what row rows[i] held; rows that none continues are dropped.
+  // Row i continues what row rows[i] held; rows that none continues are dropped. IndexError where there is no such row.
   void reorder(std::span<const Index> rows);
 
  private:

@@ -6,6 +6,7 @@
 #include "autograd/ops.h"
 #include "autograd/ops/gradients.h"
 #include "autograd/record.h"
+#include "tensor/format.h"
 
 namespace heed {
 
@@ -26,6 +27,7 @@ AttentionVariable scaled_dot_product_attention(const Variable& q, const Variable
 
 AttentionVariable scaled_dot_product_attention_by_definition(const Variable& q, const Variable& k, const Variable& v, const Mask& mask,
                                                             AttentionOptions options) {
+  check<Error>(!options.places.defined(), "scaled_dot_product_attention_by_definition: there is no gradient where keys and values are read by places; gather_places them first");
   const double scale = options.scale != 0 ? options.scale : 1 / std::sqrt(double(std::max<Index>(q.size(-1), 1)));
   const Variable p = softmax(matmul(q * scale, transpose(k)), -1, mask);       // [B, H, T, S]
   return {matmul(dropout(p, options.dropout), v), options.weights ? p.value() : Tensor()};

@@ -401,13 +401,12 @@ Index scores_size(Index S) { return Index(kTileRows * row_stride(std::size_t(S))
 Index factors_size(Index S, double dropout) { return dropout > 0 ? Index(factor_count(std::size_t(S))) : 0; }
 Index padded_size(Index S) { return Index(padded(std::size_t(S))); }
 
-// y[b, h, s] = x[places[b, s], h, s]
-Tensor gathered(const Tensor& x, const Tensor& places) {
+}  // namespace
+
+Tensor gather_places(const Tensor& x, const Tensor& places) {
   const Index B = places.size(0), S = places.size(1);
   return gather(x, 0, expand(reshape(places, {B, 1, S, 1}), {B, x.size(1), S, x.size(3)}));
 }
-
-}  // namespace
 
 AttentionOutput scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options) {
   const char* op = "scaled_dot_product_attention";
@@ -431,7 +430,7 @@ AttentionOutput scaled_dot_product_attention(const Tensor& q, const Tensor& k, c
 void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options,
                                        const AttentionOutput& forward, const Tensor& doutput, const Into* dq, const Into* dk, const Into* dv) {
   const char* op = "scaled_dot_product_attention_grad";
-  check<Error>(!options.places.defined(), "{}: there is no gradient where keys and values are read by places; gather them first", op);
+  check<Error>(!options.places.defined(), "{}: there is no gradient where keys and values are read by places; gather_places them first", op);
   const Sizes n = check_inputs(op, q, k, v);
   const auto check_like = [&](const char* name, const Tensor& a, const Shape& shape) {
     check<ShapeError>(a.shape() == shape, "{}: {} has another shape: {} {}, expected {}", op, name, name, a.shape(), shape);
@@ -467,7 +466,7 @@ AttentionOutput scaled_dot_product_attention_by_definition(const Tensor& q, cons
   if (options.places.defined()) {
     AttentionOptions plain = options;
     plain.places = {};
-    return scaled_dot_product_attention_by_definition(q, gathered(k, options.places), gathered(v, options.places), mask, plain);
+    return scaled_dot_product_attention_by_definition(q, gather_places(k, options.places), gather_places(v, options.places), mask, plain);
   }
   mask.check_fits(op, {n.B, n.H, n.T, n.S});
   const Tensor z = matmul(q * scale_of(options, n.dk), transpose(k));                     // [B, H, T, S]

@@ -35,6 +35,9 @@ AttentionOutput scaled_dot_product_attention(const Tensor& q, const Tensor& k, c
 void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options,
                                        const AttentionOutput& forward, const Tensor& doutput, const Into* dq, const Into* dk, const Into* dv);
 
+// y[b, h, s] = x[places[b, s], h, s]   x [P, H, S, d], places [B, S] i64: what places stand for, copied
+Tensor gather_places(const Tensor& x, const Tensor& places);
+
 // The same as matmul, softmax, dropout and matmul, each [B, H, T, S] stored.
 AttentionOutput scaled_dot_product_attention_by_definition(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask = {},
                                                            const AttentionOptions& options = {});

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <string>
 
 #include "attention/cache.h"
 #include "tensor/ops/random.h"
@@ -43,6 +44,17 @@ TEST_CASE("positions: rows of a table are those of the formula, beyond its end a
   CHECK(equal_bits(learned.rows(3, 7).value(), learned.weight.value()(Slice{3, 10})));
   CHECK_THROWS_WITH_AS(learned.rows(4, 7), "in p: positions: position 10 is not in [0, 10): only that many were trained", IndexError);
   CHECK_FALSE(PositionTable(parameters.root() / "none", {.kind = Positions::none, .width = 6}).rows(0, 5).defined());
+}
+
+TEST_CASE("cache: a row that is not there is refused, and nothing changes") {
+  KeyValueCache cache(2, 1, 3, 4, DType::f32);
+  cache.append(ones({2, 1, 2, 4}), zeros({2, 1, 2, 4}));
+  for (const Index wrong : {-1, 2}) {
+    const std::vector<Index> order{0, wrong};
+    CHECK_THROWS_WITH_AS(cache.reorder(order), ("cache: row " + std::to_string(wrong) + " is not in [0, 2)").c_str(), IndexError);
+  }
+  CHECK(cache.rows() == 2);
+  CHECK(equal_bits(cache.keys(), ones({2, 1, 2, 4})));
 }
 
 TEST_CASE("cache: grows, and rows go where they are sent, whatever the order") {
