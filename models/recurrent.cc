@@ -95,7 +95,8 @@ Step RecurrentModel::step(const Tensor& tokens, DecodingState& base, Want want) 
   const Variable y = decode(embed(reshape(tokens, {1, rows})), state, want == Want::weights ? &weights : nullptr);   // [1, R, d]
   if (weights.defined()) step.attention.push_back({AttentionMap::Kind::cross, 0, weights});
   const Variable z = trace("logits", "z = W x + b, a number for each word", logits(select(y, 0, 0)), {.columns = Along::vocabulary});
-  step.log_probabilities = log_softmax(z.value());                                                // [R, V]
+  log_softmax_(z.value());
+  step.log_probabilities = z.value();                                                             // [R, V]
   return step;
 }
 

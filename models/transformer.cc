@@ -229,7 +229,8 @@ Step TranslationModel::step(const Tensor& tokens, DecodingState& base, Want want
   const Variable x = embed(target_embedding, target_positions, reshape(tokens, {-1, 1}), state.position++);   // [R, 1, d]
   const Variable y = core.decoder.next(x, state.memories, state.caches, want == Want::weights ? &step.attention : nullptr);
   const Variable z = trace("logits", "z = W x + b, a number for each word", logits(reshape(y, {state.rows, options_.core.width})), {.columns = Along::vocabulary});
-  step.log_probabilities = log_softmax(z.value());                                                              // [R, V]
+  log_softmax_(z.value());
+  step.log_probabilities = z.value();                                                             // [R, V]
   return step;
 }
 

@@ -256,6 +256,16 @@ struct Gathered {
 Tensor softmax(const Tensor& x, int dim, const Mask& mask) { return softmax_of("softmax", false, x, dim, mask); }
 Tensor log_softmax(const Tensor& x, int dim, const Mask& mask) { return softmax_of("log_softmax", true, x, dim, mask); }
 
+void log_softmax_(const Tensor& x) {
+  if (!x.is_contiguous()) return copy_into(x, log_softmax(x));
+  visit_float(x.dtype(), "log_softmax", [&]<class T>() {
+    const Index n = x.rank() ? x.size(-1) : 1;
+    T* const values = x.mutable_data<T>();
+    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(LogSoftmaxF32), &HWY_DYNAMIC_DISPATCH(LogSoftmaxF64));
+    for_rows(x, [&](Index, Index at) { kernel(values + at, std::size_t(n), {0, n}, false, values + at); });
+  });
+}
+
 void softmax_grad(const Tensor& y, const Tensor& dy, int dim, Into dx) {
   check_like("softmax_grad", "y", y, dy);
   check_like("softmax_grad", "dx", dx.tensor, dy);

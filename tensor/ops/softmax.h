@@ -15,6 +15,7 @@ void softmax_grad(const Tensor& y, const Tensor& dy, int dim, Into dx);
 
 // y_i = x_i - m - log Σ_j exp(x_j - m);  -inf where masked
 Tensor log_softmax(const Tensor& x, int dim = -1, const Mask& mask = {});
+void log_softmax_(const Tensor& x);                             // in place, along the last axis
 // dx = dy - exp(y) Σ_j dy_j over allowed j;  0 where masked
 void log_softmax_grad(const Tensor& y, const Tensor& dy, int dim, const Mask& mask, Into dx);
 

@@ -53,6 +53,9 @@ TEST_CASE("softmax and log_softmax: the definition, all widths, targets and dtyp
         CAPTURE(n);
         CHECK(worst_relative(softmax(x), p) < 20 * eps);        // x - m rounded: |x| / 2 ulp, then e^x, the sum, the quotient
         CHECK(worst_absolute(log_softmax(x), l) < 20 * eps);
+        const Tensor y = x.clone();
+        log_softmax_(y);
+        CHECK(equal_bits(y, log_softmax(x)));
       });
     }
 }
@@ -65,12 +68,18 @@ TEST_CASE("softmax: any dim, strides, empty and 0-d") {
     CHECK(equal_bits(softmax(transpose(x, 0, 2), dim), softmax(transpose(x, 0, 2).clone(), dim)));
     CHECK(equal_bits(log_softmax(x, dim), transpose(log_softmax(transpose(x, dim, -1).clone()), dim, -1)));
   }
+  const Tensor whole = x.clone(), part = transpose(whole, 1, 3)(all, all, Slice{1, 3}), before = part.clone();
+  log_softmax_(part);
+  CHECK(equal_bits(part, log_softmax(before)));
+  CHECK(equal_bits(whole(all, all, Slice{3, 4}), x(all, all, Slice{3, 4})));
+  log_softmax_(zeros({3, 0}));
   CHECK(softmax(zeros({0, 3})).shape() == Shape{0, 3});
   CHECK(softmax(zeros({3, 0})).shape() == Shape{3, 0});
   CHECK(softmax(full({}, 3)).item() == 1);
   CHECK(log_softmax(full({}, 3)).item() == 0);
   CHECK_THROWS_AS(softmax(x, 4), IndexError);
   CHECK_THROWS_AS(softmax(arange(0, 3)), DTypeError);
+  CHECK_THROWS_AS(log_softmax_(arange(0, 3)), DTypeError);
 }
 
 TEST_CASE("softmax: edge values") {
