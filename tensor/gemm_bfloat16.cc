@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Both operands are packed as pairs of k, 32 bits each:
-//   strip   up to 14 rows of a     [pairs][16]
+//   strip   up to 14 rows of a     [pairs][16];  for AMX 16 rows, [pairs / 16][16 rows][16]
 //   panel   32 columns of b        [pairs][2][16]
-// block of k after block of k, so that what a block needs lies together.
+// block of k after block of k, so that what a block needs lies together; pairs up to a multiple of 16, zeros beyond k.
 #include "tensor/gemm_bfloat16.h"
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 
+#include "tensor/amx.h"
 #include "tensor/format.h"
 #include "tensor/test_hooks.h"
 
@@ -26,6 +28,9 @@ constexpr Index kDepth = 512;     // of a block
 constexpr Index kColumns = 256;             // of a block of c
 constexpr Index kGroup = kColumns / kUnit;   // units that are packed by one thread
 constexpr Index kMostPacked = Index(16) << 20;    // bytes
+
+constexpr Index divide_up(Index a, Index b) { return (a + b - 1) / b; }
+constexpr Index padded(Index depth) { return divide_up(depth, kWidth) * kWidth; }   // to whole steps of AMX
 
 // ---- kernels --------------------------------------------------------------------------------------------------------
 
@@ -69,46 +74,60 @@ Tile tile_of(Index rows, Index columns) {
 
 HEED_BFLOAT16 __m512i rounded(__m512 low, __m512 high) { return (__m512i)_mm512_cvtne2ps_pbh(high, low); }
 
+// 16 x 16 pairs are turned: by 1, by 2, by 4 and by 8.
+HEED_BFLOAT16 inline void turn(__m512i (&w)[16]) {
+  __m512i t[16];
+  HWY_UNROLL(16) for (int i = 0; i < 16; i += 2) t[i] = _mm512_unpacklo_epi32(w[i], w[i + 1]), t[i + 1] = _mm512_unpackhi_epi32(w[i], w[i + 1]);
+  HWY_UNROLL(16) for (int i = 0; i < 16; i += 4) {
+    w[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]), w[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+    w[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]), w[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+  }
+  HWY_UNROLL(16) for (int i = 0; i < 4; ++i) {
+    t[i] = _mm512_shuffle_i32x4(w[i], w[i + 4], 0x88), t[i + 4] = _mm512_shuffle_i32x4(w[i], w[i + 4], 0xdd);
+    t[i + 8] = _mm512_shuffle_i32x4(w[i + 8], w[i + 12], 0x88), t[i + 12] = _mm512_shuffle_i32x4(w[i + 8], w[i + 12], 0xdd);
+  }
+  HWY_UNROLL(16) for (int i = 0; i < 8; ++i) w[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88), w[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
+}
+
+// The same for `blocks` strips of 16 pairs, in their places.
+HEED_BFLOAT16 void turn_blocks(Index blocks, Pair* strip) {
+  for (; blocks > 0; --blocks, strip += kUnit * kUnit) {
+    __m512i w[16];
+    HWY_UNROLL(16) for (int i = 0; i < 16; ++i) w[i] = _mm512_loadu_si512(strip + i * kUnit);
+    turn(w);
+    HWY_UNROLL(16) for (int i = 0; i < 16; ++i) _mm512_storeu_si512(strip + i * kUnit, w[i]);
+  }
+}
+
 // dst[k * pitch + i] = pair k of line i, i < 16, lines `line` apart, each of `depth` numbers in a row; beyond the last line anything.
-HEED_BFLOAT16 void pack_turned(const float* x, Index line, Index lines, Index depth, Index pitch, Pair* dst) {
+// by_lines: dst[(k / 16 * 16 + i) * pitch + k % 16]
+HEED_BFLOAT16 void pack_rows(const float* x, Index line, Index lines, Index depth, Index pitch, bool by_lines, Pair* dst) {
   for (Index k = 0; k < depth; k += kWidth) {
     const Index left = std::min(depth - k, kWidth);
     const auto low = __mmask16(left >= kUnit ? 0xffffu : 0xffffu >> (kUnit - left)), high = __mmask16(left <= kUnit ? 0 : 0xffffu >> (kWidth - left));
-    __m512i w[16], t[16];
+    __m512i w[16];
     HWY_UNROLL(16) for (int i = 0; i < 16; ++i) {
       const float* const from = x + std::min<Index>(i, lines - 1) * line + k;
       w[i] = rounded(_mm512_maskz_loadu_ps(low, from), _mm512_maskz_loadu_ps(high, from + kUnit));
     }
-    // 16 x 16 pairs are turned: by 1, by 2, by 4 and by 8
-    HWY_UNROLL(16) for (int i = 0; i < 16; i += 2) t[i] = _mm512_unpacklo_epi32(w[i], w[i + 1]), t[i + 1] = _mm512_unpackhi_epi32(w[i], w[i + 1]);
-    HWY_UNROLL(16) for (int i = 0; i < 16; i += 4) {
-      w[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]), w[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
-      w[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]), w[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
-    }
-    HWY_UNROLL(16) for (int i = 0; i < 4; ++i) {
-      t[i] = _mm512_shuffle_i32x4(w[i], w[i + 4], 0x88), t[i + 4] = _mm512_shuffle_i32x4(w[i], w[i + 4], 0xdd);
-      t[i + 8] = _mm512_shuffle_i32x4(w[i + 8], w[i + 12], 0x88), t[i + 12] = _mm512_shuffle_i32x4(w[i + 8], w[i + 12], 0xdd);
-    }
-    HWY_UNROLL(16) for (int i = 0; i < 8; ++i) w[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88), w[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
-    const int pairs = int(left + 1) / 2;
-    HWY_UNROLL(16) for (int i = 0; i < 16; ++i)
-      if (i < pairs) _mm512_storeu_si512(dst + (k / 2 + i) * pitch, w[i]);
+    if (!by_lines) turn(w);
+    HWY_UNROLL(16) for (int i = 0; i < 16; ++i) _mm512_storeu_si512(dst + (k / 2 + i) * pitch, w[i]);
   }
 }
 
 // The same for lines side by side: `lines` of them in units of `height`, one to each dst.
 HEED_BFLOAT16 void pack_beside(const float* x, Index step, Index lines, Index height, Index depth, Index pitch, Pair* const* dst) {
   const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-  for (Index k = 0; k < depth; k += 2, x += 2 * step) {
-    const bool pair = k + 1 < depth;
-    const float* const next = pair ? x + step : x;
+  for (Index k = 0; k < padded(depth); k += 2) {
+    const float *const here = x + std::min(k, depth - 1) * step, *const next = x + std::min(k + 1, depth - 1) * step;
+    const auto has_here = __mmask16(k < depth ? 0xffff : 0), has_next = __mmask16(k + 1 < depth ? 0xffff : 0);
     Index unit = 0;
     for (Index left = lines; left > 0; left -= height, ++unit) {
-      const float *const even = x + unit * height, *const odd = next + unit * height;
+      const float *const even = here + unit * height, *const odd = next + unit * height;
       __builtin_prefetch(even + 8 * step);
       __builtin_prefetch(odd + 8 * step);
       const auto mask = __mmask16(left >= kUnit ? 0xffffu : 0xffffu >> (kUnit - left));
-      const __m512i both = rounded(_mm512_maskz_loadu_ps(mask, even), _mm512_maskz_loadu_ps(pair ? mask : __mmask16(0), odd));
+      const __m512i both = rounded(_mm512_maskz_loadu_ps(mask & has_here, even), _mm512_maskz_loadu_ps(mask & has_next, odd));
       _mm512_storeu_si512(dst[unit] + k / 2 * pitch, _mm512_permutexvar_epi16(order, both));
     }
   }
@@ -116,11 +135,12 @@ HEED_BFLOAT16 void pack_beside(const float* x, Index step, Index lines, Index he
 
 // ---- one operand ----------------------------------------------------------------------------------------------------
 
-// Rows of a or columns of b, k numbers each, in units of `height`, `together` units a panel.
+// Rows of a or columns of b, k numbers each, in units of `height`, `together` units a panel; by_lines: [pairs / 16][16 lines][16].
 struct Lines {
   const float* x;
   Index line, step;               // strides
   Index count, height, together;
+  bool by_lines;
 
   Index units() const { return (count + height - 1) / height; }
   Index padded_units() const { return (units() + together - 1) / together * together; }
@@ -129,26 +149,28 @@ struct Lines {
   }
   // Units [first, last) of the block [k, k + depth), at most kGroup.
   void pack(Index first, Index last, Index k, Index depth, Pair* packed) const {
-    const Index pairs = (depth + 1) / 2, pitch = kUnit * together;
+    const Index pairs = padded(depth) / 2, pitch = kUnit * together;
     const float* const from = x + k * step;
     if (line == 1) {
       Pair* to[kGroup];
       for (Index unit = first; unit < last; ++unit) to[unit - first] = place(unit, k, pairs, packed);
-      return pack_beside(from + first * height, step, std::min(count, last * height) - first * height, height, depth, pitch, to);
+      pack_beside(from + first * height, step, std::min(count, last * height) - first * height, height, depth, pitch, to);
+      for (Index unit = first; by_lines && unit < last; ++unit) turn_blocks(pairs / kUnit, place(unit, k, pairs, packed));
+      return;
     }
     for (Index unit = first; unit < last; ++unit) {
       const float* const lines = from + unit * height * line;
       const Index some = std::min(height, count - unit * height);
       Pair* const to = place(unit, k, pairs, packed);
       if (step == 1) {
-        pack_turned(lines, line, some, depth, pitch, to);
+        pack_rows(lines, line, some, depth, pitch, by_lines, to);
       } else {
         float buffer[kUnit * kWidth];
         for (Index l = 0; l < depth; l += kWidth) {
           const Index left = std::min(depth - l, kWidth);
           for (Index i = 0; i < some; ++i)
             for (Index j = 0; j < left; ++j) buffer[i * kWidth + j] = lines[i * line + (l + j) * step];
-          pack_turned(buffer, kWidth, some, left, pitch, to + l / 2 * pitch);
+          pack_rows(buffer, kWidth, some, left, pitch, by_lines, to + l / 2 * pitch);
         }
       }
     }
@@ -157,27 +179,36 @@ struct Lines {
 
 // ---- whole products -------------------------------------------------------------------------------------------------
 
-constexpr Index divide_up(Index a, Index b) { return (a + b - 1) / b; }
-
-// Through a buffer, where the columns of c lie apart.
-void tile_apart(Index rows, Index columns, Index pairs, const Pair* a, const Pair* b, float* c, Index c_row, Index c_column, bool add) {
-  float buffer[kRows * kWidth];
-  for (Index r = 0; add && r < rows; ++r)
+// c [rows, columns] (=|+=) strip panel, for AMX two strips; through a buffer where columns of c lie apart or whole tiles do not fit.
+void multiply_tile(bool amx, Index rows, Index columns, Index depth, const Pair* a, const Pair* b, float* c, Index c_row, Index c_column, bool add) {
+  const bool in_place = c_column == 1 && (!amx || (columns == kWidth && rows % kUnit == 0));
+  alignas(64) float buffer[kWidth * kWidth];
+  float* const to = in_place ? c : buffer;
+  const Index to_row = in_place ? c_row : kWidth, pairs = padded(depth) / 2;
+  for (Index r = 0; !in_place && add && r < rows; ++r)
     for (Index j = 0; j < columns; ++j) buffer[r * kWidth + j] = c[r * c_row + j * c_column];
-  tile_of(rows, columns)(pairs, a, b, buffer, kWidth, columns, add);
-  for (Index r = 0; r < rows; ++r)
+  if (amx)
+    multiply_bfloat16_tiles({.rows = rows > kUnit ? 2 * kUnit : kUnit, .steps = pairs / kUnit,
+                             .a = a, .a_row = 4 * kUnit, .a_step = 4 * kUnit * kUnit, .a_second = 4 * kUnit * pairs,
+                             .b = b, .b_row = 4 * kWidth, .b_step = 4 * kWidth * kUnit,
+                             .c = to, .c_row = 4 * to_row, .add = add});
+  else
+    tile_of(rows, columns)(divide_up(depth, 2), a, b, to, to_row, columns, add);
+  for (Index r = 0; !in_place && r < rows; ++r)
     for (Index j = 0; j < columns; ++j) c[r * c_row + j * c_column] = buffer[r * kWidth + j];
 }
 
 // Packs both operands whole, then makes blocks of c of about 256 x 256, all k of a block in one thread.
 void multiply_part(const Product<float>& p, Finish<float> finish) {
-  const Lines a{p.a, p.a_row, p.a_k, p.m, kRows, 1}, b{p.b, p.b_column, p.b_k, p.n, kUnit, 2};
-  const Index blocks = std::max<Index>(1, divide_up(p.k, kDepth)), depth = divide_up(divide_up(p.k, blocks), 2) * 2;
-  const Index all_pairs = divide_up(p.k, 2), a_size = kUnit * a.padded_units() * all_pairs;
+  const bool amx = has_amx();
+  const Index tile_strips = amx ? 2 : 1;
+  const Lines a{p.a, p.a_row, p.a_k, p.m, amx ? kUnit : kRows, 1, amx}, b{p.b, p.b_column, p.b_k, p.n, kUnit, 2, false};
+  const Index blocks = std::max<Index>(1, divide_up(p.k, kDepth)), depth = padded(divide_up(p.k, blocks));
+  const Index all_pairs = padded(p.k) / 2, a_size = kUnit * a.padded_units() * all_pairs;
   const Storage storage(std::size_t(a_size + kUnit * b.padded_units() * all_pairs) * sizeof(Pair) + 64);
   Pair* const a_packed = reinterpret_cast<Pair*>(storage.data());
   Pair* const b_packed = a_packed + a_size;
-  const double seconds = double(p.m) * double(p.n) * double(p.k) / 100e9;
+  const double seconds = double(p.m) * double(p.n) * double(p.k) / (amx ? 400e9 : 100e9);
   const auto run = [&](Index chunks, auto&& body) {
     if (seconds > 10e-6) return run_chunks(chunks, body);
     for (Index chunk = 0; chunk < chunks; ++chunk) body(chunk);
@@ -191,24 +222,21 @@ void multiply_part(const Product<float>& p, Finish<float> finish) {
     lines.pack(first, std::min(first + kGroup, lines.units()), k, some, group < a_groups ? a_packed : b_packed);
   });
 
-  const Index columns = kColumns, column_chunks = divide_up(p.n, columns), strips = a.units();
-  const Index wanted = std::min<Index>(16, Index(seconds / 10e-6)), row_chunks = std::clamp(divide_up(wanted, column_chunks), divide_up(strips, 18), strips);
+  const Index columns = kColumns, column_chunks = divide_up(p.n, columns), tall = tile_strips * a.height, rows = divide_up(p.m, tall);   // of tiles
+  const Index wanted = std::min<Index>(16, Index(seconds / 10e-6)), row_chunks = std::clamp(divide_up(wanted, column_chunks), divide_up(p.m, 256), rows);
   run(row_chunks * column_chunks, [&](Index chunk) {
-    const Index first = strips * (chunk / column_chunks) / row_chunks, last = strips * (chunk / column_chunks + 1) / row_chunks;
+    std::optional<AmxTiles> use;
+    if (amx) use.emplace();
+    const Index first = rows * (chunk / column_chunks) / row_chunks, last = rows * (chunk / column_chunks + 1) / row_chunks;
     const Index column = chunk % column_chunks * columns, end = std::min(p.n, column + columns);
     for (Index block = 0; block < blocks; ++block) {
-      const Index k = block * depth, pairs = divide_up(std::min(depth, p.k - k), 2);
-      const bool add = p.add || block > 0;
+      const Index k = block * depth, some = std::min(depth, p.k - k), pairs = padded(some) / 2;
       for (Index j = column; j < end; j += kWidth)
-        for (Index s = first; s < last; ++s) {
-          const Pair *const strip = a.place(s, k, pairs, a_packed), *const panel = b.place(j / kUnit, k, pairs, b_packed);
-          const Index rows = std::min(kRows, p.m - s * kRows), some = std::min(kWidth, end - j);
-          float* const c = p.c + s * kRows * p.c_row + j * p.c_column;
-          if (p.c_column == 1) tile_of(rows, some)(pairs, strip, panel, c, p.c_row, some, add);
-          else tile_apart(rows, some, pairs, strip, panel, c, p.c_row, p.c_column, add);
-        }
+        for (Index row = first; row < last; ++row)
+          multiply_tile(amx, std::min(tall, p.m - row * tall), std::min(kWidth, end - j), some, a.place(row * tile_strips, k, pairs, a_packed),
+                        b.place(j / kUnit, k, pairs, b_packed), p.c + row * tall * p.c_row + j * p.c_column, p.c_row, p.c_column, p.add || block > 0);
     }
-    if (finish.run) finish.run(finish.self, first * kRows, std::min(p.m, last * kRows) - first * kRows, column, end - column);
+    if (finish.run) finish.run(finish.self, first * tall, std::min(p.m, last * tall) - first * tall, column, end - column);
   });
 }
 

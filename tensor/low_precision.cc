@@ -10,8 +10,8 @@ namespace {
 
 constexpr Index kGroup = LowPrecisionWeight::kGroup;
 
-// u[i] = round(127 x[i] / max |x|) + 128, to the nearest, and t = max |x| / 127, NaN where x is not finite.
-float QuantiseRow(const float* x, Index count, std::uint8_t* u) {
+// u[i] = round(127 x[i] / max |x|) + 128, to the nearest, 128 up to `padded`, and t = max |x| / 127, NaN where x is not finite.
+float QuantiseRow(const float* x, Index count, Index padded, std::uint8_t* u) {
   const Lanes16<float> d;
   const hn::Rebind<std::int32_t, decltype(d)> di;
   const hn::Rebind<std::uint8_t, decltype(d)> du;
@@ -32,7 +32,7 @@ float QuantiseRow(const float* x, Index count, std::uint8_t* u) {
       for (size_t j = i; j < n; ++j) u[j] = lanes[j - i];
     }
   }
-  for (size_t i = n; i % 4 != 0; ++i) u[i] = 128;
+  for (size_t i = n; i < size_t(padded); ++i) u[i] = 128;
   return usable ? largest / 127 : largest < 1 ? 0.0f : largest - largest;   // ∞ - ∞ and NaN - NaN are NaN
 }
 
@@ -97,6 +97,7 @@ void MultiplyInt8(const Int8Block& b) {
 
 Int8Kernel BestInt8() {
 #if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+  if (const Int8Kernel amx = int8_kernel_amx()) return amx;
   if (const Int8Kernel vnni = int8_kernel_vnni()) return vnni;
 #endif
   return &MultiplyInt8;
@@ -137,6 +138,9 @@ constexpr Index kPart = 8192;   // weights widened at a time: 32 KiB
 
 constexpr Index divide_up(Index a, Index b) { return (a + b - 1) / b; }
 
+// Pairs or fours of inputs, whole steps of them.
+Index depth_of(Index inputs, Index together) { return divide_up(inputs, together * LowPrecisionWeight::kSteps) * LowPrecisionWeight::kSteps; }
+
 }  // namespace
 
 LowPrecisionWeight::LowPrecisionWeight(const Tensor& weight, Precision precision) : precision_(precision) {
@@ -150,7 +154,7 @@ LowPrecisionWeight::LowPrecisionWeight(const Tensor& weight, Precision precision
   const float* values = dense.data<float>();
   const Index groups = divide_up(outputs_, kGroup), padded = groups * kGroup;
   if (precision == Precision::bfloat16) {
-    const Index pairs = divide_up(inputs_, 2);
+    const Index pairs = depth_of(inputs_, 2);
     groups_ = zeros({groups, pairs, kGroup, 2}, DType::bf16);
     BFloat16* const to = groups_.mutable_data<BFloat16>();
     parallel_for(outputs_, row_grain(inputs_), [&](Index begin, Index end) {
@@ -159,7 +163,7 @@ LowPrecisionWeight::LowPrecisionWeight(const Tensor& weight, Precision precision
     });
     return;
   }
-  const Index quads = divide_up(inputs_, 4);
+  const Index quads = depth_of(inputs_, 4);
   groups_ = zeros({groups, quads, kGroup, 4}, DType::u8);
   scales_ = zeros({padded});
   sums_ = zeros({padded}, DType::i32);
@@ -184,7 +188,7 @@ LowPrecisionWeight::LowPrecisionWeight(const Tensor& weight, Precision precision
 Tensor LowPrecisionWeight::values() const {
   const Tensor result = empty({outputs_, inputs_});
   float* const to = result.mutable_data<float>();
-  const Index together = precision_ == Precision::int8 ? 4 : 2, depth = divide_up(inputs_, together);
+  const Index together = precision_ == Precision::int8 ? 4 : 2, depth = depth_of(inputs_, together);
   for (Index o = 0; o < outputs_; ++o)
     for (Index i = 0; i < inputs_; ++i) {
       const Index at = ((o / kGroup * depth + i / together) * kGroup + o % kGroup) * together + i % together;
@@ -196,47 +200,47 @@ Tensor LowPrecisionWeight::values() const {
 struct LowPrecisionWeight::Rows {
   const float* x;
   Index stride;
-  Tensor packed, scales;   // int8: u + 128 u8 [rows, ⌈in/4⌉ 4], t f32 [rows]; bfloat16, where there are kernels: bf16 [rows, ⌈in/16⌉ 16]
+  Tensor packed, scales;   // int8: u + 128 u8 [rows, 4 depth], t f32 [rows]; bfloat16, where there are kernels: bf16 [rows, 2 depth]; rows for kernels
 };
 
 LowPrecisionWeight::Rows LowPrecisionWeight::rows_of(Index rows, const float* x, Index stride) const {
   Rows result{x, stride, {}, {}};
+  const Index readable = divide_up(rows, kSteps) * kSteps;
   const auto each = [&](auto&& row) {
     parallel_for(rows, row_grain(inputs_), [&](Index begin, Index end) {
       for (Index r = begin; r < end; ++r) row(r);
     });
   };
   if (precision_ == Precision::int8) {
-    const Index bytes = divide_up(inputs_, 4) * 4;
-    result.packed = empty({rows, bytes}, DType::u8);
+    const Index bytes = 4 * depth_of(inputs_, 4);
+    result.packed = empty({readable, bytes}, DType::u8);
     result.scales = empty({rows});
     std::uint8_t* const u = result.packed.mutable_data<std::uint8_t>();
     float* const t = result.scales.mutable_data<float>();
     const auto quantise = HWY_DYNAMIC_DISPATCH(QuantiseRow);
-    each([&](Index r) { t[r] = quantise(x + r * stride, inputs_, u + r * bytes); });
+    each([&](Index r) { t[r] = quantise(x + r * stride, inputs_, bytes, u + r * bytes); });
   } else if (const auto round = bfloat16_kernels().round) {
-    const Index padded = divide_up(inputs_, 16) * 16;
-    result.packed = empty({rows, padded}, DType::bf16);
+    const Index pairs = depth_of(inputs_, 2);
+    result.packed = empty({readable, 2 * pairs}, DType::bf16);
     BFloat16* const to = result.packed.mutable_data<BFloat16>();
-    each([&](Index r) { round(x + r * stride, inputs_, reinterpret_cast<std::uint32_t*>(to + r * padded)); });
+    each([&](Index r) { round(x + r * stride, inputs_, pairs, reinterpret_cast<std::uint32_t*>(to + r * 2 * pairs)); });
   }
   return result;
 }
 
 void LowPrecisionWeight::multiply_block(const Rows& x, Index row, Index rows, Index group, Index groups, float* y, Index y_row) const {
   if (precision_ == Precision::int8) {
-    const Index quads = divide_up(inputs_, 4);
+    const Index quads = depth_of(inputs_, 4);
     const auto kernel = HWY_DYNAMIC_DISPATCH(BestInt8)();
     return kernel({rows, quads, x.packed.data<std::uint8_t>() + row * quads * 4, x.scales.data<float>() + row, groups,
                    reinterpret_cast<const std::int8_t*>(groups_.data<std::uint8_t>()) + group * quads * kGroup * 4, scales_.data<float>() + group * kGroup,
                    sums_.data<std::int32_t>() + group * kGroup, y, y_row});
   }
-  const Index pairs = divide_up(inputs_, 2);
+  const Index pairs = depth_of(inputs_, 2);
   const auto* const weights = reinterpret_cast<const std::uint32_t*>(groups_.data<BFloat16>()) + group * pairs * kGroup;
   if (x.packed.defined()) {
-    const Index x_row = x.packed.size(1) / 2;
-    const auto* const in = reinterpret_cast<const std::uint32_t*>(x.packed.data<BFloat16>()) + row * x_row;
-    return bfloat16_kernels().multiply({rows, pairs, in, x_row, groups, weights, y, y_row});
+    const auto* const in = reinterpret_cast<const std::uint32_t*>(x.packed.data<BFloat16>()) + row * pairs;
+    return bfloat16_kernels().multiply({rows, pairs, in, groups, weights, y, y_row});
   }
   for (Index r = 0; r < rows && inputs_ == 0; ++r) std::fill_n(y + r * y_row, groups * kGroup, 0.0f);
   const auto widen = HWY_DYNAMIC_DISPATCH(Widen);

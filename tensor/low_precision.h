@@ -9,13 +9,14 @@
 namespace heed {
 
 // W [out, in] in groups of 64 outputs:
-//   bfloat16  each weight rounded to the nearest. With AVX512-BF16 x is too, and the product is that of tensor/gemm_bfloat16.h;
-//             else it is multiply-adds in f32
+//   bfloat16  each weight rounded to the nearest. With AVX512-BF16 or AMX x is too, and the product is that of
+//             tensor/gemm_bfloat16.h; else it is multiply-adds in f32
 //   int8      W[o, i] ≈ s_o q, q in [-127, 127], s_o = max_i |W[o, i]| / 127; of x each row is x[i] ≈ t u, u in [-127, 127],
 //             t = max_i |x[i]| / 127; products and sums are integers: y[o] = (Σ_i u q) t s_o
 class LowPrecisionWeight {
  public:
   static constexpr Index kGroup = 64, kMostInputs = 65536;   // Σ |(u + 128) q| stays below 2³¹
+  static constexpr Index kSteps = 16;                        // depth, in pairs or fours of inputs, is a multiple: what AMX multiplies at once
 
   // Of an f32 matrix; DTypeError, ShapeError for others and, int8, for more than kMostInputs inputs.
   LowPrecisionWeight(const Tensor& weight, Precision precision);
@@ -36,15 +37,15 @@ class LowPrecisionWeight {
 
   Precision precision_;
   Index outputs_, inputs_;
-  Tensor groups_;                                    // bf16 [group][⌈in/2⌉][64][2], or bytes [group][⌈in/4⌉][64][4]
+  Tensor groups_;                                    // bf16 [group][depth][64][2], or bytes [group][depth][64][4], zeros beyond `in`
   Tensor scales_, sums_;                             // int8: s_o f32 and Σ_i q i32, [group][64]
 };
 
 // ---- kernels --------------------------------------------------------------------------------------------------------------
 
-// Integer products: rows of u + 128, whole groups.
+// Integer products: rows of u + 128, whole groups. Kernels may read rows up to a multiple of kSteps.
 struct Int8Block {
-  Index rows, quads;                 // quads: ⌈in/4⌉
+  Index rows, quads;                 // quads: inputs / 4, a multiple of kSteps
   const std::uint8_t* x;             // [rows][quads][4]
   const float* t;                    // [rows]
   Index groups;
@@ -56,20 +57,23 @@ struct Int8Block {
 };
 using Int8Kernel = void (*)(const Int8Block&);
 Int8Kernel int8_kernel_vnni();       // by the dot products of AVX512-VNNI; nullptr where the processor has none
+Int8Kernel int8_kernel_amx();        // by AMX; nullptr where there is none
 
 // Products of bfloat16, two numbers in 32 bits.
 struct BFloat16Block {
-  Index rows, pairs;                 // pairs: ⌈in/2⌉
-  const std::uint32_t* x;            // [rows][pairs], x_row apart
-  Index x_row, groups;
+  Index rows, pairs;                 // pairs: inputs / 2, a multiple of kSteps
+  const std::uint32_t* x;            // [rows][pairs]
+  Index groups;
   const std::uint32_t* w;            // [groups][pairs][64]
   float* y;                          // [rows][groups * 64], y_row apart
   Index y_row;
 };
+using BFloat16Kernel = void (*)(const BFloat16Block&);
+BFloat16Kernel bfloat16_kernel_amx();   // nullptr where there is none
 struct BFloat16Kernels {
-  void (*round)(const float* x, Index count, std::uint32_t* pairs) = nullptr;   // to the nearest; writes whole eights of pairs
-  void (*multiply)(const BFloat16Block& block) = nullptr;
+  void (*round)(const float* x, Index count, Index pairs, std::uint32_t* to) = nullptr;   // to the nearest, and zeros up to so many pairs
+  BFloat16Kernel multiply = nullptr;
 };
-BFloat16Kernels bfloat16_kernels();  // by the dot products of AVX512-BF16; nullptr where the processor has none
+BFloat16Kernels bfloat16_kernels();     // by AMX or the dot products of AVX512-BF16; nullptr where the processor has neither
 
 }  // namespace heed

@@ -11,10 +11,10 @@
 namespace heed {
 namespace {
 
-HEED_BFLOAT16 void round_row(const float* x, Index count, std::uint32_t* pairs) {
-  for (Index i = 0; i < count; i += 16) {
-    const auto some = __mmask16(count - i >= 16 ? 0xffffu : 0xffffu >> (16 - (count - i)));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(pairs + i / 2), (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(some, x + i)));
+HEED_BFLOAT16 void round_row(const float* x, Index count, Index pairs, std::uint32_t* to) {
+  for (Index i = 0; i < 2 * pairs; i += 16) {
+    const auto some = __mmask16(count - i >= 16 ? 0xffffu : count > i ? 0xffffu >> (16 - (count - i)) : 0);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i / 2), (__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(some, x + i)));
   }
 }
 
@@ -22,12 +22,12 @@ HEED_BFLOAT16 void round_row(const float* x, Index count, std::uint32_t* pairs) 
 template <int kRows> HEED_BFLOAT16 void tile(const BFloat16Block& b, Index row, Index group) {
   __m512 sum[kRows][4];
   HWY_UNROLL(16) for (int r = 0; r < kRows; ++r) HWY_UNROLL(16) for (int v = 0; v < 4; ++v) sum[r][v] = _mm512_setzero_ps();
-  const std::uint32_t *x = b.x + row * b.x_row, *w = b.w + group * b.pairs * 64;
+  const std::uint32_t *x = b.x + row * b.pairs, *w = b.w + group * b.pairs * 64;
   for (Index k = 0; k < b.pairs; ++k, ++x, w += 64) {
     __m512i wk[4];
     HWY_UNROLL(16) for (int v = 0; v < 4; ++v) wk[v] = _mm512_loadu_si512(w + v * 16);
     HWY_UNROLL(16) for (int r = 0; r < kRows; ++r) {
-      const __m512i xk = _mm512_set1_epi32(int(x[r * b.x_row]));
+      const __m512i xk = _mm512_set1_epi32(int(x[r * b.pairs]));
       HWY_UNROLL(16) for (int v = 0; v < 4; ++v) sum[r][v] = _mm512_dpbf16_ps(sum[r][v], (__m512bh)xk, (__m512bh)wk[v]);
     }
   }
@@ -37,14 +37,18 @@ template <int kRows> HEED_BFLOAT16 void tile(const BFloat16Block& b, Index row, 
 
 constexpr void (*kTiles[])(const BFloat16Block&, Index, Index) = {tile<1>, tile<2>, tile<3>, tile<4>, tile<5>, tile<6>};
 
-void multiply(const BFloat16Block& b) {
+void multiply_block(const BFloat16Block& b) {
   for (Index group = 0; group < b.groups; ++group)
     for (Index row = 0; row < b.rows; row += 6) kTiles[std::min<Index>(6, b.rows - row) - 1](b, row, group);
 }
 
 }  // namespace
 
-BFloat16Kernels bfloat16_kernels() { return has_bfloat16_products() ? BFloat16Kernels{&round_row, &multiply} : BFloat16Kernels(); }
+BFloat16Kernels bfloat16_kernels() {
+  if (!has_bfloat16_products()) return {};
+  const BFloat16Kernel amx = bfloat16_kernel_amx();
+  return {&round_row, amx ? amx : &multiply_block};
+}
 
 }  // namespace heed
 #else

@@ -14,5 +14,7 @@ std::int64_t refuse_memory_after(std::int64_t allowed);
 
 // As if the processor had no AVX512-BF16.
 void hide_bfloat16_products(bool hide);
+// As if it had no AMX.
+void hide_amx(bool hide);
 
 }  // namespace heed

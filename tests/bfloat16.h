@@ -2,7 +2,9 @@
 #pragma once
 #include <doctest/doctest.h>
 
+#include "tensor/amx.h"
 #include "tensor/gemm_bfloat16.h"
+#include "tensor/test_hooks.h"
 
 namespace heed::test {
 
@@ -11,6 +13,15 @@ inline bool bfloat16_there() {
   if (has_bfloat16_products()) return true;
   MESSAGE("not tested: this processor has no AVX512-BF16");
   return false;
+}
+
+// f() as it is and, where there is AMX, without.
+template <class F> void with_and_without_amx(F&& f) {
+  f();
+  if (!has_amx()) return;
+  hide_amx(true);
+  f();
+  hide_amx(false);
 }
 
 }  // namespace heed::test

@@ -53,7 +53,7 @@ struct Witness {
 
 // The definition: operands rounded by BFloat16, sums in double. Each product is exact in f32 and each of the k additions rounds
 // once, by half an ulp of a partial sum at most; twice that is allowed: |error| <= (k + 1) 2^-23 (|c| + Σ |a b|).
-void compare(Index m, Index n, Index k, Random& random) {
+void compare_once(Index m, Index n, Index k, Random& random) {
   const bool add = random.below(2), finish = random.below(2);
   Matrix a(m, k, random.below(3), random), b(k, n, random.below(3), random);
   const Matrix start(m, n, finish ? 0 : random.below(3), random);
@@ -93,34 +93,11 @@ void compare(Index m, Index n, Index k, Random& random) {
   });
 }
 
-}  // namespace
-
-TEST_CASE("bfloat16 products: random sizes, strides, starts and finishes within the bound of the sums; the same bits for 1, 2 and 3 threads") {
-  if (!bfloat16_there()) return;
-  Random random(Key(Seed{12}));
-  for (int i = 0; i < 150; ++i) {
-    const Index most[] = {1, 8, 40, 150, 300};
-    const Index m = 1 + random.below(most[random.below(5)]), n = 1 + random.below(most[random.below(5)]), k = random.below(most[random.below(5)]);
-    compare(m, n, k, random);
-  }
-  for (const auto& [m, n, k] : {std::array<Index, 3>{1, 300, 513}, {300, 1, 700}, {14, 32, 512}, {15, 33, 1025}, {60, 700, 31}, {300, 520, 64}, {17, 16, 3000}})
-    for (int i = 0; i < 4; ++i) compare(m, n, k, random);
+void compare(Index m, Index n, Index k, Random& random) {
+  with_and_without_amx([&] { compare_once(m, n, k, random); });
 }
 
-TEST_CASE("bfloat16 products: large operands in parts of k, one chain") {
-  if (!bfloat16_there()) return;
-  const Index m = 40, n = 12000, k = 1500;   // more than is packed at a time
-  const Tensor a = normal(Key(Seed{1}), {m, k}), b = normal(Key(Seed{2}), {n, k}), whole = empty({m, n}), parts = empty({m, n});
-  const auto product = [&](const Tensor& c, Index first, Index some, bool add) {
-    multiply_bfloat16({m, n, some, a.data<float>() + first, k, 1, b.data<float>() + first, 1, k, c.mutable_data<float>(), n, 1, add});
-  };
-  product(whole, 0, k, false);
-  for (Index first = 0; first < k; first += 100) product(parts, first, 100, first > 0);
-  CHECK(std::ranges::equal(whole.span<float>(), parts.span<float>()));
-}
-
-TEST_CASE("bfloat16 products: operands are rounded to nearest even; NaN, infinity and tiny numbers") {
-  if (!bfloat16_there()) return;
+void check_rounding() {
   const auto product = [](float x, float y) {
     const Tensor a = zeros({16, 3}), b = zeros({3, 16}), c = empty({16, 16});
     a.mutable_data<float>()[7] = x;   // row 2, k 1
@@ -147,6 +124,38 @@ TEST_CASE("bfloat16 products: operands are rounded to nearest even; NaN, infinit
       for (Index j = 0; j < 90; ++j) wrong += std::isfinite(c.at(i, j)) == (i == 20);
     CHECK(wrong == 0);
   }
+}
+
+}  // namespace
+
+TEST_CASE("bfloat16 products: random sizes, strides, starts and finishes within the bound of the sums; the same bits for 1, 2 and 3 threads") {
+  if (!bfloat16_there()) return;
+  Random random(Key(Seed{12}));
+  for (int i = 0; i < 150; ++i) {
+    const Index most[] = {1, 8, 40, 150, 300};
+    const Index m = 1 + random.below(most[random.below(5)]), n = 1 + random.below(most[random.below(5)]), k = random.below(most[random.below(5)]);
+    compare(m, n, k, random);
+  }
+  for (const auto& [m, n, k] : {std::array<Index, 3>{1, 300, 513}, {300, 1, 700}, {14, 32, 512}, {15, 33, 1025}, {60, 700, 31}, {300, 520, 64}, {17, 16, 3000}})
+    for (int i = 0; i < 4; ++i) compare(m, n, k, random);
+}
+
+TEST_CASE("bfloat16 products: large operands in parts of k, one chain") {
+  if (!bfloat16_there()) return;
+  const Index m = 40, n = 12000, k = 1500;   // more than is packed at a time
+  const Tensor a = normal(Key(Seed{1}), {m, k}), b = normal(Key(Seed{2}), {n, k}), whole = empty({m, n}), parts = empty({m, n});
+  const auto product = [&](const Tensor& c, Index first, Index some, bool add) {
+    multiply_bfloat16({m, n, some, a.data<float>() + first, k, 1, b.data<float>() + first, 1, k, c.mutable_data<float>(), n, 1, add});
+  };
+  with_and_without_amx([&] {
+    product(whole, 0, k, false);
+    for (Index first = 0; first < k; first += 96) product(parts, first, std::min<Index>(96, k - first), first > 0);   // whole steps of AMX
+    CHECK(std::ranges::equal(whole.span<float>(), parts.span<float>()));
+  });
+}
+
+TEST_CASE("bfloat16 products: operands are rounded to nearest even; NaN, infinity and tiny numbers") {
+  if (bfloat16_there()) with_and_without_amx(check_rounding);
 }
 
 TEST_CASE("product precision: reaches linear and matmul of this thread, forward and backward, while it lives") {

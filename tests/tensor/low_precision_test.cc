@@ -16,9 +16,11 @@
 #include "tensor/ops/view.h"
 #include "tensor/packed.h"
 #include "tensor/test_hooks.h"
+#include "tests/bfloat16.h"
 #include "tests/every_target.h"
 
 using namespace heed;
+using namespace heed::test;
 
 namespace {
 
@@ -71,7 +73,7 @@ TEST_CASE("low precision: int8 is the integer product, on every target, with any
     const Tensor expected = int8_product(x, w);
     for_every_target([&] {
       CAPTURE(instruction_set());
-      for_threads([&] { CHECK(same_bits(product(x, w, Precision::int8), expected)); });
+      with_and_without_amx([&] { for_threads([&] { CHECK(same_bits(product(x, w, Precision::int8), expected)); }); });
       CHECK(same_bits(product(transpose(transpose(x).clone()), transpose(transpose(w).clone()), Precision::int8), expected));
     });
   }
@@ -82,8 +84,10 @@ TEST_CASE("low precision: the integer kernels agree where numbers are largest") 
   const Tensor x = full({2, in}, 1), w = full({3, in}, -2);
   for_every_target([&] {
     CAPTURE(instruction_set());
-    const Tensor y = product(x, w, Precision::int8);
-    for (const float v : y.span<float>()) CHECK(std::abs(v + 2 * float(in)) < 0.1f);
+    with_and_without_amx([&] {
+      const Tensor y = product(x, w, Precision::int8);
+      for (const float v : y.span<float>()) CHECK(std::abs(v + 2 * float(in)) < 0.1f);
+    });
   });
   CHECK_THROWS_WITH_AS(LowPrecisionWeight(zeros({1, in + 1}), Precision::int8), doctest::Contains("int8 takes at most 65536 inputs: weight [1, 65537]"), ShapeError);
 }
@@ -108,9 +112,11 @@ TEST_CASE("low precision: bfloat16 is the product with rounded weights, or of wh
     });
     hide_bfloat16_products(false);
     if (!has_bfloat16_products()) continue;
-    const Tensor plain = empty({s.rows, s.out});
-    multiply_bfloat16({s.rows, s.out, s.in, x.data<float>(), s.in, 1, w.data<float>(), 1, s.in, plain.mutable_data<float>(), s.out, 1, false});
-    check_all(plain, fusion.residual + gelu(plain + bias));
+    with_and_without_amx([&] {
+      const Tensor plain = empty({s.rows, s.out});
+      multiply_bfloat16({s.rows, s.out, s.in, x.data<float>(), s.in, 1, w.data<float>(), 1, s.in, plain.mutable_data<float>(), s.out, 1, false});
+      check_all(plain, fusion.residual + gelu(plain + bias));
+    });
   }
 }
 
