@@ -22,14 +22,11 @@ struct alignas(64) Configuration {
   std::uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
   std::uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
+constexpr Configuration kConfiguration;
 
 std::atomic<bool> hidden = false;
 
-HEED_AMX void configure() {
-  const Configuration configuration;
-  asm volatile("" ::: "memory");   // g++ 12 does not know that tiles read memory
-  _tile_loadconfig(&configuration);
-}
+HEED_AMX void configure() { _tile_loadconfig(&kConfiguration); }
 HEED_AMX void release() { _tile_release(); }
 
 // Tiles 0 to 3 hold c, 4 and 5 rows of a, 6 and 7 columns of b.
@@ -38,7 +35,7 @@ template <bool kInteger, bool kSecond> HEED_AMX void multiply(const AmxProduct& 
   const auto* b = static_cast<const char*>(p.b);
   auto* const c = static_cast<char*>(p.c);
   auto* const second = c + 16 * p.c_row;
-  asm volatile("" ::: "memory");
+  asm volatile("" ::: "memory");   // g++ 12 does not know that tiles read memory
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);

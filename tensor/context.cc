@@ -14,6 +14,7 @@
 #include <hwy/highway.h>
 #include <hwy/targets.h>
 
+#include "tensor/amx.h"
 #include "tensor/format.h"
 
 namespace heed {
@@ -84,7 +85,7 @@ std::string instruction_set() {
 
 std::string describe_context() {
   const CacheSizes sizes = cache_sizes();
-  return fmt::format("{}, {} thread{}, L1 {} KiB, L2 {} KiB, L3 {} KiB", instruction_set(), threads(), threads() == 1 ? "" : "s",
+  return fmt::format("{}{}, {} thread{}, L1 {} KiB, L2 {} KiB, L3 {} KiB", instruction_set(), has_amx() ? " with AMX" : "", threads(), threads() == 1 ? "" : "s",
                      sizes.l1 >> 10, sizes.l2 >> 10, sizes.l3 >> 10);
 }
 
