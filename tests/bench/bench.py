@@ -91,11 +91,11 @@ class Run:
             if os.path.exists(path): names["MKL in PyTorch"] = path
         return names
 
-    def training_peers(self, case, seconds):
+    def training_peers(self, case, seconds, precision="float32"):
         line = re.compile(rf"^{case}\s+params\s+([\d.]+)\s*M\s+step\s+([\d.]+) ms\s+tokens/s\s+(\d+).*peak RSS\s+(\d+) MiB", re.M)
 
         def call(script, *more):
-            command = [self.o.peers, script, case, "--seconds", seconds, *more]
+            command = [self.o.peers, *wrapper, script, case, "--seconds", seconds, *more]
             def measure():
                 start = time.monotonic()
                 match = line.search(execute(command))
@@ -104,11 +104,12 @@ class Run:
                 return {"tokens": tokens, "peak_mib": memory, "step": step / 1e3, "wall": time.monotonic() - start}
             return measure
 
+        wrapper = [] if precision == "float32" else [TOP / "tests/bench/peer_train.py"]
         sides = {}
         if "torch" in self.peers and (script := self.script("torch_train.py")):
             sides["PyTorch"] = call(script, "--threads", self.o.threads)
-            sides["PyTorch compiled"] = call(script, "--threads", self.o.threads, "--compile")
-        if {"jax", "optax"} <= self.peers.keys() and case != "luong" and (script := self.script("jax_train.py")):
+            if precision == "float32": sides["PyTorch compiled"] = call(script, "--threads", self.o.threads, "--compile")
+        if precision == "float32" and {"jax", "optax"} <= self.peers.keys() and case != "luong" and (script := self.script("jax_train.py")):
             sides["JAX"] = call(script)
         return {k: v for k, v in sides.items() if k not in self.o.skip}
 
@@ -191,12 +192,18 @@ class Run:
             self.row("ops", name, "us", values, 1e6 * self.machine.seconds(flop, moved, self.machine.level(moved)) if float32 else None, smaller=True)
 
     def training(self):
-        for case in self.cases(TRAINING):
-            seen = self.turns({"Heed": self.train(case, "--seconds", self.o.seconds)} | self.training_peers(case, self.o.seconds))
+        for case, precision in itertools.product(self.cases(TRAINING), ["float32", *(p for p in self.o.precisions if p == "bfloat16")]):
+            float32 = precision == "float32"
+            try:
+                seen = self.turns({"Heed": self.train(case, "--seconds", self.o.seconds, "--precision", precision)} | self.training_peers(case, self.o.seconds, precision))
+            except Failed as failed:
+                if float32: raise
+                self.note(f"no training in {precision}: {failed}")
+                continue
             first = seen["Heed"][0]
             step_limit = first["flop_a_step"] / self.machine.peak
-            self.row("training", case, "tokens/s", {k: [x["tokens"] for x in v] for k, v in seen.items()},
-                     first["tokens_a_second"] * first["step_seconds"] / step_limit)
+            self.row("training", case if float32 else f"{case}, {precision}", "tokens/s", {k: [x["tokens"] for x in v] for k, v in seen.items()},
+                     first["tokens_a_second"] * first["step_seconds"] / step_limit if float32 else None)
 
     def decoding(self):
         peer_script = self.script("ct2_decode.py") if "ctranslate2" in self.peers else None
@@ -297,7 +304,7 @@ def options():
     p.add_argument("--seconds", type=float, default=5, help="of one measurement")
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--cases", nargs="+", choices=sorted({*TRAINING, *DECODING}), metavar="CASE", help="of training, decoding and memory")
-    p.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=["float32", "int8"], metavar="NAME", help="of decoding")
+    p.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=["float32", "int8"], metavar="NAME", help="of decoding; bfloat16: of training as well")
     p.add_argument("--products", default=".*", metavar="REGEX", help="matrix products by name, 1024x256x256t say")
     p.add_argument("--build", default="build", metavar="DIR")
     p.add_argument("--out", type=pathlib.Path, default=TOP / "build" / "bench", metavar="DIR")
