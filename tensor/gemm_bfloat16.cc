@@ -75,7 +75,7 @@ Tile tile_of(Index rows, Index columns) {
 HEED_BFLOAT16 __m512i rounded(__m512 low, __m512 high) { return (__m512i)_mm512_cvtne2ps_pbh(high, low); }
 
 // 16 x 16 pairs are turned: by 1, by 2, by 4 and by 8.
-HEED_BFLOAT16 inline void turn(__m512i (&w)[16]) {
+HEED_BFLOAT16 HWY_INLINE void turn(__m512i (&w)[16]) {
   __m512i t[16];
   HWY_UNROLL(16) for (int i = 0; i < 16; i += 2) t[i] = _mm512_unpacklo_epi32(w[i], w[i + 1]), t[i + 1] = _mm512_unpackhi_epi32(w[i], w[i + 1]);
   HWY_UNROLL(16) for (int i = 0; i < 16; i += 4) {
