@@ -139,7 +139,7 @@ constexpr Index kPart = 8192;   // weights widened at a time: 32 KiB
 constexpr Index divide_up(Index a, Index b) { return (a + b - 1) / b; }
 
 // Pairs or fours of inputs, whole steps of them.
-Index depth_of(Index inputs, Index together) { return divide_up(inputs, together * LowPrecisionWeight::kSteps) * LowPrecisionWeight::kSteps; }
+Index depth_of(Index inputs, Index together) { return divide_up(inputs, together * LowPrecisionWeight::kTile) * LowPrecisionWeight::kTile; }
 
 }  // namespace
 
@@ -205,7 +205,7 @@ struct LowPrecisionWeight::Rows {
 
 LowPrecisionWeight::Rows LowPrecisionWeight::rows_of(Index rows, const float* x, Index stride) const {
   Rows result{x, stride, {}, {}};
-  const Index readable = divide_up(rows, kSteps) * kSteps;
+  const Index readable = divide_up(rows, kTile) * kTile;
   const auto each = [&](auto&& row) {
     parallel_for(rows, row_grain(inputs_), [&](Index begin, Index end) {
       for (Index r = begin; r < end; ++r) row(r);

@@ -9,14 +9,14 @@
 namespace heed {
 
 // W [out, in] in groups of 64 outputs:
-//   bfloat16  each weight rounded to the nearest. With AVX512-BF16 or AMX x is too, and the product is that of
-//             tensor/gemm_bfloat16.h; else it is multiply-adds in f32
+//   bfloat16  each weight rounded to the nearest. With AVX512-BF16 x is too, and the product is that of tensor/gemm_bfloat16.h;
+//             else it is multiply-adds in f32
 //   int8      W[o, i] ≈ s_o q, q in [-127, 127], s_o = max_i |W[o, i]| / 127; of x each row is x[i] ≈ t u, u in [-127, 127],
 //             t = max_i |x[i]| / 127; products and sums are integers: y[o] = (Σ_i u q) t s_o
 class LowPrecisionWeight {
  public:
   static constexpr Index kGroup = 64, kMostInputs = 65536;   // Σ |(u + 128) q| stays below 2³¹
-  static constexpr Index kSteps = 16;                        // depth, in pairs or fours of inputs, is a multiple: what AMX multiplies at once
+  static constexpr Index kTile = 16;                         // pairs or fours of inputs, and rows of x, that AMX multiplies at once
 
   // Of an f32 matrix; DTypeError, ShapeError for others and, int8, for more than kMostInputs inputs.
   LowPrecisionWeight(const Tensor& weight, Precision precision);
@@ -43,9 +43,9 @@ class LowPrecisionWeight {
 
 // ---- kernels --------------------------------------------------------------------------------------------------------------
 
-// Integer products: rows of u + 128, whole groups. Kernels may read rows up to a multiple of kSteps.
+// Integer products: rows of u + 128, whole groups. Kernels may read rows up to a multiple of kTile.
 struct Int8Block {
-  Index rows, quads;                 // quads: inputs / 4, a multiple of kSteps
+  Index rows, quads;                 // quads: of inputs, a multiple of kTile
   const std::uint8_t* x;             // [rows][quads][4]
   const float* t;                    // [rows]
   Index groups;
@@ -57,11 +57,11 @@ struct Int8Block {
 };
 using Int8Kernel = void (*)(const Int8Block&);
 Int8Kernel int8_kernel_vnni();       // by the dot products of AVX512-VNNI; nullptr where the processor has none
-Int8Kernel int8_kernel_amx();        // by AMX; nullptr where there is none
+Int8Kernel int8_kernel_amx();        // by AMX, one row by VNNI; nullptr where one of them is missing
 
 // Products of bfloat16, two numbers in 32 bits.
 struct BFloat16Block {
-  Index rows, pairs;                 // pairs: inputs / 2, a multiple of kSteps
+  Index rows, pairs;                 // pairs: of inputs, a multiple of kTile
   const std::uint32_t* x;            // [rows][pairs]
   Index groups;
   const std::uint32_t* w;            // [groups][pairs][64]

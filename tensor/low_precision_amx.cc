@@ -11,7 +11,7 @@
 namespace heed {
 namespace {
 
-constexpr Index kGroup = LowPrecisionWeight::kGroup, kRows = 32, kColumns = 32;
+constexpr Index kGroup = LowPrecisionWeight::kGroup, kTile = LowPrecisionWeight::kTile, kRows = 2 * kTile, kColumns = 2 * kTile;
 
 // product(rows, columns) for all tiles of 32 rows and 32 outputs, those of the same weights one after another
 template <class F> void each_tile(Index rows, Index groups, F&& product) {
@@ -22,9 +22,9 @@ template <class F> void each_tile(Index rows, Index groups, F&& product) {
 
 // Rows `row` on of x, `x_row` bytes each, times outputs `column` on of groups of `depth` times 64 outputs of 4 bytes.
 AmxProduct tile_of(Index rows, Index row, Index column, const void* x, Index x_row, const void* w, Index depth) {
-  return {.rows = rows - row > 16 ? 32 : 16, .steps = depth / 16,
-          .a = static_cast<const char*>(x) + row * x_row, .a_row = x_row, .a_step = 64, .a_second = 16 * x_row,
-          .b = static_cast<const char*>(w) + column / kGroup * depth * kGroup * 4 + column % kGroup * 4, .b_row = kGroup * 4, .b_step = 16 * kGroup * 4,
+  return {.rows = rows - row > kTile ? kRows : kTile, .steps = depth / kTile,
+          .a = static_cast<const char*>(x) + row * x_row, .a_row = x_row, .a_step = 64, .a_second = kTile * x_row,
+          .b = static_cast<const char*>(w) + column / kGroup * depth * kGroup * 4 + column % kGroup * 4, .b_row = kGroup * 4, .b_step = kTile * kGroup * 4,
           .c = nullptr, .c_row = kColumns * 4, .add = false};
 }
 
@@ -56,7 +56,7 @@ void multiply_bfloat16(const BFloat16Block& block) {
     const Index rows = std::min(kRows, block.rows - row);
     float* const y = block.y + row * block.y_row + column;
     AmxProduct p = tile_of(block.rows, row, column, block.x, block.pairs * 4, block.w, block.pairs);
-    if (rows % 16 == 0) {
+    if (rows % kTile == 0) {
       p.c = y;
       p.c_row = block.y_row * 4;
       return multiply_bfloat16_tiles(p);
@@ -70,7 +70,7 @@ void multiply_bfloat16(const BFloat16Block& block) {
 
 }  // namespace
 
-Int8Kernel int8_kernel_amx() { return has_amx() ? &multiply_int8 : nullptr; }
+Int8Kernel int8_kernel_amx() { return has_amx() && int8_kernel_vnni() ? &multiply_int8 : nullptr; }
 BFloat16Kernel bfloat16_kernel_amx() { return has_amx() ? &multiply_bfloat16 : nullptr; }
 
 }  // namespace heed
