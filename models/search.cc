@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 
+#include "tensor/context.h"
 #include "tensor/format.h"
 #include "tensor/ops/reduce.h"
 #include "tensor/packed.h"
@@ -273,6 +274,15 @@ class Searcher {
   const Index width_;                            // rows a sentence
 };
 
+// Number of batches of like size: as many for each thread, which decodes its own. Fewer than threads, where those would be too small to be
+// fast, are decoded one after another by all threads.
+Index batches_of(Index requests, const SearchOptions& o) {
+  constexpr Index kFewRows = 16, kManyRows = 128;   // fewer and the weights, more and the keys and values take longer to read
+  const Index width = o.sampling ? 1 : o.beam, most = std::clamp<Index>(kManyRows / width, 1, o.batch);
+  const Index batches = (requests + most - 1) / most, spread = (batches + threads() - 1) / threads() * threads();
+  return spread * kFewRows <= requests * width && spread <= requests ? spread : batches;
+}
+
 }  // namespace
 
 std::vector<std::vector<Hypothesis>> search(const Seq2Seq& model, std::span<const std::vector<std::int32_t>> sources, const SearchOptions& options,
@@ -288,19 +298,23 @@ std::vector<std::vector<Hypothesis>> search(const Seq2Seq& model, std::span<cons
   std::vector<Request> requests;
   for (std::size_t source = 0; source < sources.size(); ++source)
     for (Index draw = 0; draw < (options.sampling ? options.nbest : 1); ++draw) requests.push_back({source, draw});
-  // Sentences of like length are decoded together; whole batches are spread over the threads.
+  // Sentences of like length are decoded together.
   std::vector<std::size_t> order(requests.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return sources[requests[a].source].size() > sources[requests[b].source].size(); });
   std::vector<std::vector<Hypothesis>> answers(requests.size());
-  const Index batches = (Index(requests.size()) + options.batch - 1) / options.batch;
   PackedWeights own;
   PackedWeights& weights = PackedWeights::current() ? *PackedWeights::current() : own;
-  run_chunks(batches, [&](Index b) {
+  const Index batches = batches_of(Index(requests.size()), options);
+  const auto decode = [&](Index b) {
     const PackedWeights::Use use(weights);
-    const auto first = std::size_t(b * options.batch), count = std::min(std::size_t(options.batch), order.size() - first);
-    Searcher(model, options).run(sources, prefixes, requests, std::span(order).subspan(first, count), answers);
-  });
+    const auto at = [&](Index batch) { return std::size_t(Index(order.size()) * batch / batches); };
+    Searcher(model, options).run(sources, prefixes, requests, std::span(order).subspan(at(b), at(b + 1) - at(b)), answers);
+  };
+  if (batches >= threads())
+    run_chunks(batches, decode);
+  else
+    for (Index b = 0; b < batches; ++b) decode(b);
   std::vector<std::vector<Hypothesis>> results(sources.size());
   for (std::size_t r = 0; r < requests.size(); ++r)
     for (Hypothesis& hypothesis : answers[r]) results[requests[r].source].push_back(std::move(hypothesis));

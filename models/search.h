@@ -38,7 +38,7 @@ struct SearchOptions {
   Index no_repeat_ngram = 0;
   bool forbid_unk = false;
   bool attention = false;     // keep the mean cross-attention row of the last layer
-  Index batch = 32;           // sentences decoded together
+  Index batch = 32;           // sentences decoded together at most: fewer where a wide beam fills the cache or threads would wait
   std::optional<Sampling> sampling = {};
 };
 
