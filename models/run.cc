@@ -354,8 +354,16 @@ std::unique_ptr<RunLock> create_run(const Run& run) {
   check<FileError>(!existed || fs::is_directory(run.path), "{}: is no directory", run.path);
   check<FileError>(is_vacant(run.path), "{}: exists and is not empty", run.path);
   make_directory(run.path);
+  std::error_code ignored;
+  std::unique_ptr<RunLock> lock;
   try {
-    auto lock = std::make_unique<RunLock>(run.path);
+    lock = std::make_unique<RunLock>(run.path);
+    check<FileError>(is_vacant(run.path), "{}: exists and is not empty", run.path);   // another training began and ended meanwhile
+  } catch (...) {
+    if (!existed) fs::remove(run.path, ignored);                                      // unless it holds what is another's
+    throw;
+  }
+  try {
     for (const auto& entry : fs::directory_iterator(run.path))
       if (entry.path().filename() != "lock") fs::remove_all(entry.path());
     save_side(run.path, "source", run.source);
@@ -365,7 +373,6 @@ std::unique_ptr<RunLock> create_run(const Run& run) {
     write_file_atomically(join(run.path, "config.json"), to_json(options(config)));
     return lock;
   } catch (...) {
-    std::error_code ignored;
     if (!existed) fs::remove_all(run.path, ignored);
     else for (const auto& entry : fs::directory_iterator(run.path, ignored)) fs::remove_all(entry.path(), ignored);
     throw;

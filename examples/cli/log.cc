@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -111,6 +112,13 @@ bool has_end(const std::string& path, Index bytes) {
   if (!std::filesystem::exists(path)) return false;
   const std::string text = read_file(path);
   return Index(text.size()) > bytes && text.ends_with('\n') && text.find("{\"event\": \"end\"", std::size_t(bytes)) != text.npos;
+}
+
+bool goes_beyond_evaluation(const std::string& path) {
+  if (!std::filesystem::exists(path)) return false;
+  const std::string text = read_file(path);
+  const std::size_t end = text.find('\n', std::min(text.find("{\"event\": \"dev\""), text.size()));
+  return end != text.npos && end + 1 < text.size();
 }
 
 }  // namespace heed::cli

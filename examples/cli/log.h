@@ -38,5 +38,7 @@ class Log {
 
 // Whether a line with "event": "end" stands after these bytes.
 bool has_end(const std::string& path, Index bytes);
+// Whether lines follow the first evaluation: a checkpoint was written before they were.
+bool goes_beyond_evaluation(const std::string& path);
 
 }  // namespace heed::cli

@@ -243,7 +243,10 @@ bool Training::resume() {
     progress_.note(fmt::format("going on after update {}", *step));
     return true;
   }
+  if (const std::string best = join(run_.path, "best.safetensors"); fs::exists(best) && goes_beyond_evaluation(join(run_.path, "metrics.jsonl")))
+    throw Mistake(fmt::format("its checkpoints are gone: --out {} has only the weights of {}; another --out with --init {} begins with them", run_.path, best, best));
   progress_.note(fmt::format("{} has no checkpoint yet: starting from 0", run_.path));
+  make_directory(join(run_.path, "checkpoints"));
   store_config();
   start_from_file();
   log_.cut();

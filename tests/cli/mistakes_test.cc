@@ -249,6 +249,15 @@ TEST_CASE("cli: another training holds the run") {
   CHECK(second.code == 2);
   CHECK_MESSAGE(second.err.find("another training holds run: process " + std::to_string(::getpid())) != std::string::npos, second.err);
   CHECK(heed_in(folder.path(), "translate --run run --quiet", "1\n").code == 0);            // reading needs no lock
+
+  // One that begins at the same time leaves the files of the other alone.
+  fs::create_directory(folder / "begun");
+  const RunLock first(folder / "begun");
+  write_text(folder / "begun/source.vocabulary", "of the first");
+  const Result late = heed_in(folder.path(), "train --data data --out begun --layers 1 --width 8 --heads 2 --feed-forward 8 --steps 2");
+  CHECK(late.code == 2);
+  CHECK_MESSAGE(late.err.find("another training holds begun") != std::string::npos, late.err);
+  CHECK(text_of(folder / "begun/source.vocabulary") == "of the first");
 }
 
 TEST_CASE("cli: what a killed `heed data` left is made again, other files are left alone") {

@@ -195,9 +195,17 @@ TEST_CASE("resume: bad checkpoints are passed over, loudly") {
   CHECK(on.err.find("going on after update 7") != std::string::npos);
   check_same(folder, "whole", "run", 21);
 
-  // No checkpoint yet: from 0, with a note.
+  // The best weights are not overwritten where the checkpoints were removed.
   fs::remove_all(folder / "run/checkpoints");
-  fs::create_directory(folder / "run/checkpoints");
+  const std::string best = text_of(folder / "run/best.safetensors"), log = text_of(folder / "run/metrics.jsonl");
+  const Result refused = heed_in(folder.path(), "train --resume --out run");
+  CHECK(refused.code == 2);
+  CHECK(refused.err.find("its checkpoints are gone: --out run has only the weights of run/best.safetensors; another --out with --init run/best.safetensors") != std::string::npos);
+  CHECK(text_of(folder / "run/best.safetensors") == best);
+  CHECK(text_of(folder / "run/metrics.jsonl") == log);
+
+  // No checkpoint yet: from 0, with a note.
+  fs::remove(folder / "run/best.safetensors");
   const Result again = heed_in(folder.path(), "train --resume --out run");
   CHECK(again.err.starts_with("run has no checkpoint yet: starting from 0\n"));
   check_same(folder, "whole", "run", 21);
