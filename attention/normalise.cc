@@ -44,7 +44,7 @@ template <class T> void pick_one(const Tensor& p, std::optional<Key> key, const 
 
 Tensor one_of(const Tensor& p) {
   const Tensor out = zeros(p.shape(), p.dtype());
-  const std::optional<Key> key = Tape::current() ? dropout_key(0.5) : std::nullopt;
+  const std::optional<Key> key = dropout_key(0.5);
   visit_float(p.dtype(), "hard", [&]<class T>() { pick_one<T>(p, key, out); });
   return out;
 }

@@ -14,6 +14,7 @@
 
 #include "autograd/tape.h"
 #include "tensor/function_ref.h"
+#include "tensor/mask.h"
 
 namespace heed {
 
@@ -37,6 +38,22 @@ class Saved {
 };
 inline Saved saved(Tensor value) { return Saved(std::move(value)); }
 inline Saved saved(const Variable& x) { return Saved(x.value()); }
+
+// The same for a mask.
+class SavedMask {
+ public:
+  explicit SavedMask(const Mask& mask) : mask_(mask), lengths_(mask.lengths()), allowed_(mask.allowed()) {}
+  operator const Mask&() const {
+    lengths_.get();
+    allowed_.get();
+    return mask_;
+  }
+
+ private:
+  Mask mask_;
+  Saved lengths_, allowed_;
+};
+inline SavedMask saved(const Mask& mask) { return SavedMask(mask); }
 
 using Inputs = std::initializer_list<std::reference_wrapper<const Variable>>;
 

@@ -218,7 +218,7 @@ void Tape::backward(std::span<const Variable> outputs, std::span<const Tensor> g
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Slot& slot = outputs[i].slot();
     check<Error>(slot.gradient_ != nullptr, "backward: nothing that wants a gradient led to this value: shape {}", outputs[i].shape());
-    check<Error>(slot.tape_ == id_ || slot.leaf_, "backward: the value was recorded on another tape: shape {}", outputs[i].shape());
+    check<Error>(slot.tape_ == id_ || (slot.leaf_ && slot.tape_ == 0), "backward: the value was recorded on another tape: shape {}", outputs[i].shape());
     check<ShapeError>(outputs[i].shape() == gradients[i].shape(), "backward: value and gradient differ in shape: value {}, gradient {}",
                       outputs[i].shape(), gradients[i].shape());
   }
@@ -228,9 +228,13 @@ void Tape::backward(std::span<const Variable> outputs, std::span<const Tensor> g
   for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i].slot().adopt(gradients[i]);
   const Node* outer_playing = playing;
   struct Restore {
+    Tape* tape;
     const Node* node;
-    ~Restore() { playing = node; }
-  } restore{outer_playing};
+    ~Restore() {
+      playing = node;
+      tape->id_ = 0;   // Variables of this tape count as gone from here on
+    }
+  } restore{this, outer_playing};
   while (last_) {
     Node* node = last_;
     bool reached = false;
@@ -243,7 +247,6 @@ void Tape::backward(std::span<const Variable> outputs, std::span<const Tensor> g
     last_ = node->previous;
     node->destroy(node);
   }
-  id_ = 0;  // Variables of this tape count as gone from here on
 }
 
 bool Slot::alive() const {
@@ -383,6 +386,7 @@ List<Variable> record_split(const char* op, const Variable& x, FunctionRef<List<
 Variable variable(Tensor value) {
   check<DTypeError>(is_float(value.dtype()), "variable: a gradient needs f32 or f64: {}", value.dtype());
   auto leaf = std::make_shared<Gradient>(value);
+  leaf->live_apart();
   return {std::move(value), Slot(std::move(leaf))};
 }
 

@@ -104,7 +104,7 @@ std::vector<std::vector<Index>> BatchSampler::cut(std::span<const Index> order) 
     const auto [S, T] = lengths_[std::size_t(i)];
     longest_source = std::max(longest_source, S), longest_target = std::max(longest_target, T), ++n;
     const bool full = options_.sentences > 0 ? n > options_.sentences
-                                             : n * longest_target > options_.tokens || n * longest_source / 4 > options_.tokens;
+                                             : n * longest_target > options_.tokens || (n * longest_source + 3) / 4 > options_.tokens;
     if (full || batches.empty()) batches.emplace_back(), n = 1, longest_source = S, longest_target = T;
     batches.back().push_back(i);
   }

@@ -60,7 +60,7 @@ void DecoderState::reorder(std::span<const Index> rows, Index per_sentence) {
   select(memory->values, ids);
   if (shared) memory->keys = memory->values;
   else select(memory->keys, ids);
-  memory->mask = Mask::lengths(index_select(memory->mask.lengths(), 0, ids));
+  memory->mask = memory->mask.of_sentences(ids, 3);   // of e [B, T, S]
 }
 
 // ---- Bahdanau -------------------------------------------------------------------------------------------------------

@@ -165,7 +165,7 @@ struct TransformerState : DecodingState {
     for (Memory& memory : memories) {
       memory.keys = constant(transpose(index_select(transpose(memory.keys.value()), 0, ids)));
       memory.values = constant(index_select(memory.values.value(), 0, ids));
-      memory.mask = Mask::lengths(index_select(memory.mask.lengths(), 0, ids));
+      memory.mask = memory.mask.of_sentences(ids, 4);   // of e [B, H, T, S]
     }
   }
 };

@@ -62,9 +62,7 @@ void Optimizer::step() {
     throw;
   }
   for (Item& item : items_) item.parameter->gradient->forget();
-  bool all_forgotten = true;
-  for (const auto& parameter : owner_->items()) all_forgotten &= !parameter->gradient->written();
-  if (all_forgotten) owner_->forget_gradients();
+  owner_->settle_scale();   // for those that this optimiser does not update
 }
 
 std::map<std::string, Tensor> Optimizer::state() const {

@@ -123,6 +123,12 @@ void Parameters::forget_gradients() {
   gradient_scale_ = 1;
 }
 
+void Parameters::settle_scale() {
+  for (const auto& item : items_)
+    if (gradient_scale_ != 1 && item->gradient->written()) copy_into(item->gradient->value(), multiply(item->gradient->value(), gradient_scale_));
+  gradient_scale_ = 1;
+}
+
 Tensor gradient(const Parameter& parameter, const Parameters& parameters) {
   const Gradient& gradient = *parameter.data().gradient;
   if (!gradient.written()) return {};

@@ -132,6 +132,7 @@ class Parameters {
   // Factor that the next update applies to every gradient: clipping costs no pass of its own.
   double gradient_scale() const { return gradient_scale_; }
   void scale_gradients(double factor) { gradient_scale_ *= factor; }
+  void settle_scale();   // multiplies the gradients that are there by the factor, which is 1 from here on
 
  private:
   friend class Scope;

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tensor/format.h"
+#include "tensor/ops/index.h"
 
 namespace heed {
 namespace {
@@ -65,6 +66,16 @@ Mask operator&(const Mask& a, const Mask& b) {
     out.allowed_ = b.allowed_;
   }
   return out;
+}
+
+Mask Mask::of_sentences(const Tensor& ids, int rank) const {
+  Mask mask = *this;
+  if (lengths_.defined()) {
+    mask.lengths_ = index_select(lengths_, 0, ids);
+    mask.length_data_ = mask.lengths_.data<std::int32_t>();
+  }
+  if (allowed_.defined() && allowed_.rank() == rank && allowed_.size(0) != 1) mask.allowed_ = index_select(allowed_, 0, ids);
+  return mask;
 }
 
 void Mask::check_fits(std::string_view op, const Shape& scores) const {

@@ -34,6 +34,8 @@ class Mask {
     r.first = std::min(r.first, r.last);
     return r;
   }
+  // What is left of the mask of scores of `rank` dimensions where the batch becomes its sentences `ids`, i64 [B'].
+  Mask of_sentences(const Tensor& ids, int rank) const;
   // u8 tensor of the scores' shape; the slow, obvious form.
   Tensor dense(const Shape& scores) const;
   // Throws ShapeError unless the mask fits scores of this shape.

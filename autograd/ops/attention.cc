@@ -16,7 +16,7 @@ AttentionVariable scaled_dot_product_attention(const Variable& q, const Variable
   else options.dropout = 0;
   AttentionOutput out = scaled_dot_product_attention(q.value(), k.value(), v.value(), mask, options);
   Variable output = record("scaled_dot_product_attention", out.output, {q, k, v},
-                           [slots = std::array{q.slot(), k.slot(), v.slot()}, q = saved(q), k = saved(k), v = saved(v), mask, options,
+                           [slots = std::array{q.slot(), k.slot(), v.slot()}, q = saved(q), k = saved(k), v = saved(v), mask = saved(mask), options,
                             output = saved(out.output), log_sum_exp = saved(out.log_sum_exp)](const Tensor& dy) {
                              gradients(slots, [&](const auto& d) {
                                scaled_dot_product_attention_grad(q, k, v, mask, options, {output, log_sum_exp, {}}, dy, d[0], d[1], d[2]);

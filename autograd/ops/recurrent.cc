@@ -93,7 +93,7 @@ RecurrentSequence recurrent_layer(RecurrentUnit unit, const Variable& x, const T
                                   bool reverse) {
   const RecurrentResult y = recurrent_layer(unit, x.value(), lengths, initial.h.value(), initial.c.value(), w.weight_ih.value(), w.weight_hh.value(),
                                             w.bias_ih.value(), w.bias_hh.value(), reverse, Tape::current() != nullptr);
-  const auto rule = [unit, y, lengths, reverse, x = x.slot(), h = initial.h.slot(), c = initial.c.slot(), w_ih = w.weight_ih.slot(),
+  const auto rule = [unit, y, lengths = saved(lengths), reverse, x = x.slot(), h = initial.h.slot(), c = initial.c.slot(), w_ih = w.weight_ih.slot(),
                      w_hh = w.weight_hh.slot(), b_ih = w.bias_ih.slot(), b_hh = w.bias_hh.slot(), rows = saved(y.x), weight_ih = saved(w.weight_ih),
                      weight_hh = saved(w.weight_hh)](const Tensor& dy, const Tensor& dh, const Tensor& dc) {
     const RecurrentGrads d = recurrent_layer_grad(unit, y, lengths, weight_hh, reverse, dy, dh, dc);

@@ -15,7 +15,7 @@ Variable softmax(const Variable& x, int dim, const Mask& mask) {
 
 Variable log_softmax(const Variable& x, int dim, const Mask& mask) {
   Tensor y = log_softmax(x.value(), dim, mask);
-  return record("log_softmax", y, {x}, [dx = x.slot(), y = saved(y), dim, mask](const Tensor& dy) {
+  return record("log_softmax", y, {x}, [dx = x.slot(), y = saved(y), dim, mask = saved(mask)](const Tensor& dy) {
     dx.gradient([&](Into out) { log_softmax_grad(y, dy, dim, mask, out); });
   });
 }

@@ -395,6 +395,12 @@ TEST_CASE("hard: one position a row, drawn by softmax where the tape trains; str
     }
   }
   CHECK(std::abs(drawn / 20000 - 0.75) < 4 * std::sqrt(0.75 * 0.25 / 20000));              // four deviations
+  {
+    Tape tape(Key{7});   // the same words once more
+    const Variable scores = variable(wide), one = recompute([](const Variable& x) { return hard(x, {}); }, scores);
+    Tape again(Key{7});
+    CHECK(worst_absolute(one.value(), hard(constant(wide), {}).value()) == 0);
+  }
   // straight-through: the gradient of softmax
   const Tensor dy = normal(Key(4), e.shape(), 0, 1, f64);
   const auto gradient = [&](auto f) {

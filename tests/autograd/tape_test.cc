@@ -5,8 +5,10 @@
 #include <limits>
 
 #include "autograd/check.h"
+#include "autograd/ops.h"
 #include "autograd/record.h"
 #include "tensor/format.h"
+#include "tests/close.h"
 
 using namespace heed;
 
@@ -59,6 +61,55 @@ TEST_CASE("leaf gradients add up over tapes until they are forgotten") {
   CHECK(x.grad().item() == 0);
 }
 
+TEST_CASE("leaf gradients have memory of their own") {
+  const Variable a = variable(ones({2})), b = variable(ones({2}));
+  {
+    Tape tape;
+    tape.backward(sum(a + b));
+  }
+  fill_(a.grad(), 0);
+  CHECK(worst_absolute(b.grad(), ones({2})) == 0);
+  const Variable x = variable(ones({2}));
+  const Tensor upstream = ones({2});
+  {
+    Tape tape;
+    const Variable y = x + constant(ones({2}));
+    tape.backward({&y, 1}, {&upstream, 1});
+  }
+  fill_(upstream, 7);
+  CHECK(worst_absolute(x.grad(), ones({2})) == 0);
+}
+
+TEST_CASE("lengths and masks that were overwritten before the gradient is computed are refused") {
+  const auto refused = [](const char* op, const Tensor& changed, const Variable& y, Tape& tape) {
+    fill_(changed, 1);
+    CHECK_THROWS_WITH_AS(tape.backward(sum(y)), doctest::Contains((std::string(op) + ": a value saved for the gradient was overwritten").c_str()), Error);
+  };
+  const Variable x = variable(ones({2, 3, 4})), q = variable(ones({2, 1, 3, 4})), w = variable(ones({16, 4}));
+  const auto lengths = [] { return full({2}, 2, DType::i32); };
+  const auto allowed = [] { return zeros({3, 4}, DType::u8); };
+  {
+    Tape tape;
+    const Tensor kept = lengths();
+    refused("recurrent_layer", kept, recurrent_layer(RecurrentUnit::lstm, x, kept, {}, {w, w, {}, {}}).outputs, tape);
+  }
+  {
+    Tape tape;
+    const Tensor kept = lengths();
+    refused("scaled_dot_product_attention", kept, scaled_dot_product_attention(q, q, q, Mask::lengths(kept)).output, tape);
+  }
+  {
+    Tape tape;
+    const Tensor kept = lengths();
+    refused("additive_score", kept, additive_score(x, x, variable(ones({4})), Mask::lengths(kept)), tape);
+  }
+  {
+    Tape tape;
+    const Tensor kept = allowed();
+    refused("log_softmax", kept, log_softmax(x, -1, Mask::allowed(kept)), tape);
+  }
+}
+
 TEST_CASE("a chain of 100,000 operations") {
   const Variable x = scalar(1), one = constant(tensor(1, DType::f64));
   Tape tape;
@@ -97,6 +148,23 @@ TEST_CASE("misuse throws and says what to do") {
     const Variable y = times(variable(value), x);
     fill_(value, 5);
     CHECK_THROWS_WITH_AS(tape.backward(y), doctest::Contains("times: a value saved for the gradient was overwritten"), Error);
+  }
+  Variable view;
+  {
+    Tape tape;
+    view = reshape(x, {1});
+  }
+  {
+    Tape tape;
+    CHECK_THROWS_WITH_AS(tape.backward(view), doctest::Contains("recorded on another tape"), Error);
+  }
+  {
+    Tape outer;
+    Variable y;
+    Tape tape;
+    y = times(x, x);
+    CHECK_THROWS_WITH_AS(tape.backward(gradient_hook(y, [](const Tensor&) -> std::optional<Tensor> { throw Error("stop"); })), "stop", Error);
+    CHECK_THROWS_WITH_AS(times(y, x), doctest::Contains("tape that is gone"), Error);
   }
   CHECK_THROWS_AS(variable(tensor(1, DType::i32)), DTypeError);
   Tape tape;

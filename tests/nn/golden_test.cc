@@ -143,6 +143,25 @@ TEST_CASE("golden: optimisers, ten steps each") {
     }
 }
 
+TEST_CASE("clipping: an optimiser of some parameters leaves the clipped gradients of the others, and no factor behind") {
+  Parameters parameters(Seed{1}, DType::f64);
+  const Parameter a = parameters.root().parameter("a", {1}, constant_init(0)), b = parameters.root().parameter("b", {1}, constant_init(0));
+  SGD sgd(parameters.select("a"), {.learning_rate = 1});
+  const auto add = [&](double da, double db) {
+    Tape tape;
+    tape.backward(sum(Variable(a) * da + Variable(b) * db));
+  };
+  add(3, 4);
+  CHECK(clip_gradient_norm(parameters, 1) == doctest::Approx(5));
+  sgd.step();
+  CHECK(a.value().item() == doctest::Approx(-0.6));
+  CHECK(gradient(b, parameters).item() == doctest::Approx(0.8));
+  add(0.1, 0);
+  CHECK(clip_gradient_norm(parameters, 1) == doctest::Approx(std::hypot(0.1, 0.8)));
+  sgd.step();
+  CHECK(a.value().item() == doctest::Approx(-0.7));
+}
+
 TEST_CASE("golden: gradient clipping") {
   const SafetensorsFile& file = golden::file("clip");
   for (const DType dtype : {DType::f64, DType::f32})
