@@ -62,7 +62,7 @@ void Optimizer::step() {
     throw;
   }
   for (Item& item : items_) item.parameter->gradient->forget();
-  owner_->settle_scale();   // for those that this optimiser does not update
+  owner_->settle_scale();
 }
 
 std::map<std::string, Tensor> Optimizer::state() const {
