@@ -20,6 +20,7 @@ using Words = std::vector<std::string>;
 constexpr int kLongestWord = 26;          // columns; the whole word stands in the tooltip
 constexpr std::size_t kTooltips = 20000;  // more cells than that are drawn as one path a shade, without tooltips
 constexpr int kShades = 100;
+constexpr double kNumbered = 28;          // px, the least side of a cell with a number in it
 constexpr double kLeft = Page::kMargin;
 
 std::string shown(const std::string& token) { return shorten(word(token), kLongestWord); }
@@ -83,19 +84,14 @@ void draw_window(Page& page, double x, double y, double width, double height) {
   page.rect(x + 0.5, y + 0.5, width - 1, height - 1, "rx=\"2\" fill=\"none\" stroke=\"#475569\"");
 }
 
-void draw_cells(Page& page, const Map& map, const Section& section, const Layout& at, const Scale& scale, double x, double y,
-                bool numbers) {
+void draw_cells(Page& page, const Map& map, const Section& section, const Layout& at, const Scale& scale, double x, double y) {
   const std::size_t columns = section.columns->size();
   const double side = at.cell - at.gap;
   for (std::size_t i = 0; i < map.weights.size(); ++i) {
     const std::string &row = (*section.rows)[i / columns], &column = (*section.columns)[i % columns];
     const double left = x + double(i % columns) * at.cell, top = y + double(i / columns) * at.cell;
-    const Rgb colour = heat(scale(map.weights[i]));
-    page.rect(left, top, side, side, fill(colour),
+    page.rect(left, top, side, side, fill(heat(scale(map.weights[i]))),
               fmt::format("{} ← {}: {}", word(row), word(column), weight(map.weights[i])));
-    if (numbers && std::abs(map.weights[i]) >= 0.005f)
-      page.text(left + side / 2, top + at.cell * 0.6, fmt::format("{:.2f}", map.weights[i]),
-                {.size = at.cell * 0.32, .anchor = Anchor::middle, .colour = dark(colour) ? "#ffffff" : kInk});
   }
 }
 
@@ -117,6 +113,15 @@ void draw_shades(Page& page, const Map& map, const Section& section, const Layou
   page.add("</g>\n");
 }
 
+// Two digits in each cell; nothing in those that round to 0.
+void draw_numbers(Page& page, const Map& map, const Section& section, const Layout& at, const Scale& scale, double x, double y) {
+  const std::size_t columns = section.columns->size();
+  for (std::size_t i = 0; i < map.weights.size(); ++i)
+    if (std::abs(map.weights[i]) >= 0.005f)
+      page.text(x + double(i % columns) * at.cell + (at.cell - at.gap) / 2, y + (double(i / columns) + 0.6) * at.cell, fmt::format("{:.2f}", map.weights[i]),
+                {.size = at.cell * 0.32, .anchor = Anchor::middle, .colour = dark(heat(scale(map.weights[i]))) ? "#ffffff" : kInk});
+}
+
 // Words, cells, windows and gold links of one map; (x, y) is the corner of its cells.
 void draw_panel(Page& page, const AttentionPicture& picture, const Map& map, const Section& section, const Layout& at,
                 const Scale& scale, double x, double y, bool row_labels, bool tooltips) {
@@ -134,8 +139,9 @@ void draw_panel(Page& page, const AttentionPicture& picture, const Map& map, con
     page.text(x, y + 14, columns.empty() ? "no columns: nothing to look at" : "no rows", {.colour = kMuted});
     return;
   }
-  if (tooltips) draw_cells(page, map, section, at, scale, x, y, picture.numbers && at.cell >= 24);
+  if (tooltips) draw_cells(page, map, section, at, scale, x, y);
   else draw_shades(page, map, section, at, scale, x, y);
+  if (picture.numbers) draw_numbers(page, map, section, at, scale, x, y);
   for (std::size_t t = 0; t < map.windows.size(); ++t) {
     const double first = double(std::max<Index>(map.windows[t].first, 0));
     const double last = double(std::min(map.windows[t].last, Index(columns.size()) - 1));
@@ -151,7 +157,7 @@ void draw_panel(Page& page, const AttentionPicture& picture, const Map& map, con
 // A picture of one map: large cells, titled axes. Returns the y below it.
 double draw_alone(Page& page, const AttentionPicture& picture, const Section& section, const Scale& scale, double y) {
   const double most = double(std::max({section.rows->size(), section.columns->size(), std::size_t(1)}));
-  const Layout at = layout(section, std::clamp(std::floor(760 / most), 14.0, 36.0), true);
+  const Layout at = layout(section, std::clamp(std::floor(760 / most), picture.numbers ? kNumbered : 14.0, 36.0), true);
   const Map& map = *section.strips[0][0];
   page.text(kLeft, y + 11, clean(label(map)), {.size = 12.5, .colour = kMuted});
   y += 30;
@@ -189,9 +195,9 @@ double draw_section(Page& page, const AttentionPicture& picture, const Section& 
     for (const Map* map : strip) name = std::max(name, width(panel_name(*map), 11) * 1.08);
   }
   const double columns = double(std::max<std::size_t>(1, section.columns->size()) * std::min<std::size_t>(most, 8));
-  const Layout at = layout(section, std::clamp(std::floor(1400 / columns), 9.0, 22.0), false);
+  const Layout at = layout(section, picture.numbers ? kNumbered : std::clamp(std::floor(1400 / columns), 9.0, 22.0), false);
   const double pitch = std::max(at.wide, name) + 16;
-  const std::size_t in_a_line = std::max<std::size_t>(8, std::size_t(1800 / pitch));
+  const std::size_t in_a_line = std::max<std::size_t>(picture.numbers ? 1 : 8, std::size_t(1800 / pitch));
 
   std::string heading(kind(section.axes));
   heading[0] = char(heading[0] - 'a' + 'A');

@@ -178,6 +178,12 @@ TEST_CASE("cli: attention") {
     CHECK(text.find("layer 1") != text.npos);
     CHECK(text.find("&lt;/s&gt;") + text.find("</s>") > 0);
   }
+  for (const std::string all : {"", " --all"}) {
+    CHECK(call("attention --run run --source '1 2 3' --out plain.svg" + all).code == 0);
+    CHECK(call("attention --run run --source '1 2 3' --out numbers.svg --numbers" + all).code == 0);
+    const auto elements = [](const char* file) { return lines_of(text_of(small().folder / file)).size(); };
+    CHECK(elements("numbers.svg") > elements("plain.svg") + 20);
+  }
   const Result forced = call("attention --run run --source '1 2' --target '5 5 5'");
   CHECK(forced.code == 0);
   CHECK(forced.out.starts_with("1 2 → 5 5 5\n"));

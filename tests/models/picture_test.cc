@@ -253,6 +253,24 @@ TEST_CASE("picture: small multiples") {
   CHECK(count(large, "<path") > 100);
 }
 
+TEST_CASE("picture: numbers stand in the cells of every layout, large enough to be read") {
+  AttentionPicture alone = transformer(1, 1, 40), tiny = transformer(1, 8, 30), many = transformer(2, 8, 40);
+  alone.maps = {alone.maps[2]};
+  for (AttentionPicture picture : {transformer(2, 4, 8), alone, tiny, many}) {   // tiny: 9 px without; many: without tooltips
+    std::size_t weights = 0;
+    for (const Map& map : picture.maps) weights += std::size_t(std::ranges::count_if(map.weights, [](float w) { return w >= 0.005f; }));
+    CHECK(count(attention_svg(picture), ">0.") < 10);   // the scale's
+    picture.numbers = true;
+    const std::string svg = attention_svg(picture);
+    CHECK(xml_fault(svg) == "");
+    CHECK(count(svg, ">0.") >= weights);
+    std::size_t readable = 0;
+    for (std::size_t at = svg.find("font-size=\""); at != svg.npos; at = svg.find("font-size=\"", at + 1))
+      readable += std::stod(svg.substr(at + 11)) >= 8.9;
+    CHECK(readable == count(svg, "font-size=\""));
+  }
+}
+
 TEST_CASE("picture: one word, no word, fifty words") {
   AttentionPicture one;
   one.source = {"dog"};
