@@ -118,9 +118,9 @@ double draw_panel(Page& page, const Curves::Panel& panel, const Axis& x, const T
   std::vector<std::string> keys;
   bool any = false;
   for (const auto& series : panel.series) {
-    const auto last = std::find_if(series.y.rbegin(), series.y.rend(), [](double v) { return std::isfinite(v); });
-    any |= last != series.y.rend();
-    keys.push_back(shorten(clean(series.name), 50) + " " + (last == series.y.rend() ? "(no value)" : number(*last)));
+    const bool drawn = std::ranges::any_of(series.y, [](double v) { return std::isfinite(v); });
+    any |= drawn;
+    keys.push_back(shorten(clean(series.name), 50) + (drawn ? "" : " (no value)"));
   }
   y = draw_keys(page, keys, x.start, y + 22, x.length, false) + 8;
   const Axis vertical{values, y + high, -high};
