@@ -45,6 +45,12 @@ struct Axis {
 
 bool finite(const Curves::Series& series, std::size_t i) { return std::isfinite(series.x[i]) && std::isfinite(series.y[i]); }
 
+double spread(const auto& series, std::size_t i) {
+  return series.spread.empty() || !std::isfinite(series.spread[i]) ? 0 : std::abs(series.spread[i]);
+}
+
+std::string plus_minus(double around) { return around > 0 ? " ± " + number(around) : ""; }
+
 // [begin, end) of a series, more points than a plot can show: the mean over every 3 px as a line, least to greatest as a band.
 void draw_dense(Page& page, const Curves::Series& series, std::size_t begin, std::size_t end, const Axis& x, const Axis& y,
                 std::size_t k) {
@@ -70,7 +76,7 @@ void draw_dense(Page& page, const Curves::Series& series, std::size_t begin, std
   page.add(fmt::format("<polyline points=\"{}\" fill=\"none\" {} stroke-width=\"1.6\"/>\n", mean, line_style(k)));
 }
 
-// A line through the points, broken where one is not finite; single points, and those of a short series, as dots.
+// A line through the points, broken where one is not finite; single points, and those of a short series, as dots; whiskers.
 void draw_series(Page& page, const Curves::Series& series, const Axis& x, const Axis& y, std::size_t k) {
   const bool dense = double(series.x.size()) > kPlot, dots = series.x.size() <= 60;
   for (std::size_t begin = 0, end; begin < series.x.size(); begin = end + 1) {
@@ -83,9 +89,15 @@ void draw_series(Page& page, const Curves::Series& series, const Axis& x, const 
       page.add(fmt::format("<polyline points=\"{}\" fill=\"none\" {} stroke-width=\"1.8\"/>\n", points, line_style(k)));
     }
     for (std::size_t i = begin; i < end && (dots || single); ++i)
-      page.add(fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"{}\" fill=\"{}\"><title>{}: {} at {}</title></circle>\n",
+      page.add(fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"{}\" fill=\"{}\"><title>{}: {}{} at {}</title></circle>\n",
                            px(x(series.x[i])), px(y(series.y[i])), single ? "3.2" : "2.3", colour(k), escape(series.name),
-                           number(series.y[i]), number(series.x[i])));
+                           number(series.y[i]), plus_minus(spread(series, i)), number(series.x[i])));
+    for (std::size_t i = begin; i < end; ++i) {
+      const double around = spread(series, i), middle = x(series.x[i]), top = y(series.y[i] + around), bottom = y(series.y[i] - around);
+      if (around == 0) continue;
+      page.line(middle, top, middle, bottom, colour(k));
+      for (const double tip : {top, bottom}) page.line(middle - 3, tip, middle + 3, tip, colour(k));
+    }
   }
 }
 
@@ -136,10 +148,6 @@ double draw_panel(Page& page, const Curves::Panel& panel, const Axis& x, const T
   return y + high;
 }
 
-double spread(const Bars::Series& series, std::size_t group) {
-  return series.spread.empty() || !std::isfinite(series.spread[group]) ? 0 : std::abs(series.spread[group]);
-}
-
 // One bar from the axis at x(0), its whisker and its number.
 void draw_bar(Page& page, const Bars::Series& series, std::size_t group, const Axis& x, double y, double high,
               std::string_view fill, const std::string& name) {
@@ -149,7 +157,7 @@ void draw_bar(Page& page, const Bars::Series& series, std::size_t group, const A
     return;
   }
   page.rect(std::min(zero, x(value)), y, std::max(0.5, std::abs(x(value) - zero)), high, fmt::format("fill=\"{}\"", fill),
-            fmt::format("{}: {}{}", name, number(value), around > 0 ? " ± " + number(around) : ""));
+            fmt::format("{}: {}{}", name, number(value), plus_minus(around)));
   if (around > 0) {
     page.line(x(value - around), middle, x(value + around), middle, kInk, 1.2);
     for (const double end : {value - around, value + around}) page.line(x(end), middle - 3, x(end), middle + 3, kInk, 1.2);
@@ -170,8 +178,13 @@ std::string curves_svg(const Curves& curves) {
     for (const auto& series : panel.series) {
       check<ShapeError>(series.x.size() == series.y.size(), "curves_svg: x and y differ in length: \"{}\" has x [{}], y [{}]",
                         series.name, series.x.size(), series.y.size());
-      for (std::size_t i = 0; i < series.x.size(); ++i)
-        if (finite(series, i)) steps.add(series.x[i]), range.add(series.y[i]);
+      check<ShapeError>(series.spread.empty() || series.spread.size() == series.y.size(), "curves_svg: needs no spread or one a point: \"{}\" has y [{}], spread [{}]",
+                        series.name, series.y.size(), series.spread.size());
+      for (std::size_t i = 0; i < series.x.size(); ++i) {
+        if (!finite(series, i)) continue;
+        steps.add(series.x[i]);
+        for (const double around : {-spread(series, i), spread(series, i)}) range.add(series.y[i] + around);
+      }
     }
     values.push_back(axis_ticks(range, 4));
     for (const std::string& text : values.back().labels) left = std::max(left, width(text, 11) + 10);

@@ -10,6 +10,7 @@ struct Curves {
   struct Series {
     std::string name{};            // "train loss"
     std::vector<double> x{}, y{};  // of equal length; a value that is not finite leaves a gap
+    std::vector<double> spread{};  // half the height of a whisker, one a point; empty: none
   };
   struct Panel {
     std::string title{};           // "loss per token"
@@ -18,7 +19,7 @@ struct Curves {
   std::string title{}, caption{}, x_title = "update";
   std::vector<Panel> panels{};     // one below the other over the same x
 };
-// ShapeError if x and y of a series differ in length.
+// ShapeError if x, y and spread of a series differ in length.
 std::string curves_svg(const Curves& curves);
 
 struct Bars {

@@ -282,14 +282,16 @@ struct Group {                                     // the seeds of a name
     for (const Result& r : results) sum += (value(r) - m) * (value(r) - m);
     return results.size() > 1 ? std::sqrt(sum / double(results.size() - 1)) : 0;
   }
-  double bucket(const Result::Bucket& which) const {
-    return mean([&](const Result& r) {
-      for (const Result::Bucket& b : r.buckets)
-        if (b.above == which.above) return b.bleu;
-      return double(NAN);
-    });
-  }
 };
+
+// The BLEU of a result over the sentences of this length.
+auto in_bucket(const Result::Bucket& which) {
+  return [&which](const Result& r) {
+    for (const Result::Bucket& b : r.buckets)
+      if (b.above == which.above) return b.bleu;
+    return double(NAN);
+  };
+}
 
 std::string cell(double value, double spread, int digits) {
   if (!std::isfinite(value)) return "-";
@@ -322,7 +324,7 @@ std::string text_table(std::span<const Group> groups, const Asked& asked) {
     rows.push_back({group.name});
     for (const Column& column : kColumns) rows.back().push_back(cell(group.mean(column.value), group.spread(column.value), column.digits));
     lengths.push_back({group.name});
-    for (const auto& b : buckets) lengths.back().push_back(cell(group.bucket(b), 0, 2));
+    for (const auto& b : buckets) lengths.back().push_back(cell(group.mean(in_bucket(b)), 0, 2));
   }
   return aligned(rows) + fmt::format("\nBLEU by source words (sentences), {}\n", asked.split) + aligned(lengths);
 }
@@ -337,7 +339,7 @@ std::string csv_table(std::span<const Group> groups) {
     for (const Result& r : group.results) {
       out += fmt::format("{},{}", r.name, r.seed);
       for (const Column& column : kColumns) out += "," + (std::isfinite(column.value(r)) ? fmt::format("{}", column.value(r)) : "");
-      for (const auto& b : buckets) out += "," + (std::isfinite(Group{r.name, {r}}.bucket(b)) ? fmt::format("{}", Group{r.name, {r}}.bucket(b)) : "");
+      for (const auto& b : buckets) out += "," + (std::isfinite(in_bucket(b)(r)) ? fmt::format("{}", in_bucket(b)(r)) : "");
       out += "\n";
     }
   return out;
@@ -367,10 +369,14 @@ void write_tables(std::span<const Group> groups, const Asked& asked) {
   Curves::Panel panel{.title = "BLEU on " + asked.split};
   for (const Group& group : groups) {
     Curves::Series line{.name = group.name};
-    for (const auto& b : groups[0].results[0].buckets) line.x.push_back(double(b.above + b.up_to + 1) / 2), line.y.push_back(group.bucket(b));
+    for (const auto& b : groups[0].results[0].buckets) {
+      line.x.push_back(double(b.above + b.up_to + 1) / 2);
+      line.y.push_back(group.mean(in_bucket(b)));
+      if (asked.seeds > 1) line.spread.push_back(group.spread(in_bucket(b)));
+    }
     panel.series.push_back(std::move(line));
   }
-  write_file_atomically(path("length.svg"), curves_svg({.title = "BLEU by the length of the source", .caption = fmt::format("Buckets of {} words; each point stands at the middle of its bucket.", asked.bucket), .x_title = "source words", .panels = {panel}}));
+  write_file_atomically(path("length.svg"), curves_svg({.title = "BLEU by the length of the source", .caption = fmt::format("Buckets of {} words; each point stands at the middle of its bucket.", asked.bucket) + seeds, .x_title = "source words", .panels = {panel}}));
 }
 
 }  // namespace

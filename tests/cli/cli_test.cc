@@ -241,7 +241,11 @@ TEST_CASE("cli: compare") {
   CHECK(table[4].starts_with("transformer "));
   CHECK(first.out.find("BLEU by source words (sentences), test\n") != first.out.npos);
   CHECK(text_of(small().folder / "compared/table.txt") == first.out);
-  for (const char* file : {"bleu.svg", "length.svg"}) CHECK(text_of(small().folder / (std::string("compared/") + file)).starts_with("<svg"));
+  for (const char* file : {"bleu.svg", "length.svg"}) {
+    const std::string svg = text_of(small().folder / (std::string("compared/") + file));
+    CHECK(svg.starts_with("<svg"));
+    for (const char* word : {"Means", "whiskers:", " ± "}) CHECK(svg.find(word) != svg.npos);
+  }
   const std::vector<std::string> csv = lines_of(text_of(small().folder / "compared/table.csv"));
   CHECK(csv.size() == 9);
   CHECK(csv[0].starts_with("attention,seed,parameters,width,"));

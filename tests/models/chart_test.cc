@@ -70,6 +70,19 @@ TEST_CASE("chart: curves") {
   CHECK_THROWS_WITH_AS(curves_svg(curves), "curves_svg: x and y differ in length: \"train loss\" has x [6], y [5]", ShapeError);
 }
 
+TEST_CASE("chart: curves with whiskers") {
+  Curves curves;
+  curves.panels = {{"BLEU", {{.name = "none", .x = {1, 2, 3}, .y = {10, 20, 90}, .spread = {0, 5, 10}}, {.name = "dot", .x = {1}, .y = {8}}}}};
+  const std::string svg = curves_svg(curves);
+  CHECK(xml_fault(svg) == "");
+  CHECK(has(svg, "<title>none: 20 ± 5 at 2</title>"));
+  CHECK(has(svg, "<title>none: 10 at 1</title>"));
+  CHECK(count(svg, "stroke=\"#1f62b5\" stroke-width=\"1\"") == 2 * 3);
+  CHECK(has(svg, ">100<"));   // a whisker has its place on the axis
+  curves.panels[0].series[0].spread.pop_back();
+  CHECK_THROWS_WITH_AS(curves_svg(curves), "curves_svg: needs no spread or one a point: \"none\" has y [3], spread [2]", ShapeError);
+}
+
 TEST_CASE("chart: more series than colours differ in their dashes, in the plot and in its key") {
   Curves curves;
   curves.panels = {{"BLEU", {}}};
