@@ -192,7 +192,7 @@ std::string curves_svg(const Curves& curves) {
   const Axis x{axis_ticks(steps, 7), Page::kMargin + left, kPlot};
 
   Page page;
-  double y = page.heading(Page::kMargin, curves.title);
+  double y = Page::kMargin;
   for (std::size_t p = 0; p < curves.panels.size(); ++p)
     y = draw_panel(page, curves.panels[p], x, values[p], y, p == 0 ? 220 : 140) + 22;
   if (!steps.empty()) {
@@ -201,6 +201,7 @@ std::string curves_svg(const Curves& curves) {
     y += 24;
   }
   page.paragraph(y, curves.caption, left + kPlot);
+  page.heading(curves.title);
   return page.svg(curves.title.empty() ? "training curves" : curves.title);
 }
 
@@ -224,7 +225,7 @@ std::string bars_svg(const Bars& bars) {
   const Axis x{ticks(values.low, values.high > values.low ? values.high : 1, 5), Page::kMargin + names + before, kPlot - 180};
 
   Page page;
-  double y = page.heading(Page::kMargin, bars.title);
+  double y = Page::kMargin;
   if (bars.series.size() > 1) {
     std::vector<std::string> keys;
     for (const auto& series : bars.series) keys.push_back(shorten(clean(series.name), 50));
@@ -254,6 +255,7 @@ std::string bars_svg(const Bars& bars) {
     y += 20;
   }
   page.paragraph(y + 4, bars.caption, names + before + x.length);
+  page.heading(bars.title);
   return page.svg(bars.title.empty() ? "comparison" : bars.title);
 }
 

@@ -12,6 +12,7 @@
 namespace heed::drawing {
 namespace {
 
+constexpr double kBold = 1.08;                             // how much wider bold letters are
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
 // The code point at text[at] and its length in bytes; -1 and 1 where there is none.
@@ -231,7 +232,7 @@ void Page::text(double x, double y, std::string_view text, const TextStyle& styl
   if (!title.empty()) body_ += fmt::format("<title>{}</title>", escape(title));
   body_ += escape(text) + "</text>\n";
   const double after = style.anchor == Anchor::start ? 1 : style.anchor == Anchor::middle ? 0.5 : 0;   // share right of x
-  grow(x + after * width(text, style.size) * (style.bold ? 1.08 : 1) * std::cos(radians(style.angle)), y);
+  grow(x + after * width(text, style.size) * (style.bold ? kBold : 1) * std::cos(radians(style.angle)), y);
 }
 
 void Page::rect(double x, double y, double width, double height, std::string_view attributes, std::string_view title) {
@@ -247,18 +248,22 @@ void Page::line(double x1, double y1, double x2, double y2, std::string_view col
   grow(std::max(x1, x2), std::max(y1, y2));
 }
 
-double Page::heading(double y, std::string_view title) {
-  if (title.empty()) return y;
-  text(kMargin, y + 15, shorten(clean(title), 120), {.size = 17, .bold = true});
-  return y + 30;
-}
-
 double Page::paragraph(double y, std::string_view content, double limit) {
   for (const std::string& line : wrap(clean(content), limit, 11.5)) {
     text(kMargin, y + 11, line, {.size = 11.5, .colour = kMuted});
     y += 16;
   }
   return y;
+}
+
+void Page::heading(std::string_view title) {
+  constexpr double kSize = 17, kLine = 22;
+  const std::string below = std::exchange(body_, "");
+  const std::vector<std::string> lines = wrap(clean(title), (right_ - kMargin) / kBold, kSize);
+  for (std::size_t i = 0; i < lines.size(); ++i) text(kMargin, kMargin + 15 + kLine * double(i), lines[i], {.size = kSize, .bold = true});
+  const double moved = lines.empty() ? 0 : kLine * double(lines.size()) + 8;
+  body_ += fmt::format("<g transform=\"translate(0 {})\">\n{}</g>\n", px(moved), below);
+  bottom_ += moved;
 }
 
 std::string Page::svg(std::string_view title) const {

@@ -58,15 +58,15 @@ class Page {
   void rect(double x, double y, double width, double height, std::string_view attributes, std::string_view title = {});
   void line(double x1, double y1, double x2, double y2, std::string_view colour, double thickness = 1);
   void add(std::string_view element) { body_ += element; }       // does not grow the page
-  double heading(double y, std::string_view title);              // these two return the y below; "" draws nothing
-  double paragraph(double y, std::string_view text, double limit);
+  double paragraph(double y, std::string_view text, double limit);   // returns the y below; "" draws nothing
+  void heading(std::string_view title);    // in lines no wider than what is drawn so far, which moves down for it
   double right() const { return right_; }
   std::string svg(std::string_view title) const;                 // the document; `title` for screen readers
 
  private:
   void grow(double x, double y);
   std::string body_;
-  double right_ = 300, bottom_ = 0;
+  double right_ = kMargin + 420, bottom_ = 0;
 };
 
 // Steps of 1, 2, 5 · 10^k that cover [low, high] in about `count` intervals, and their labels with just enough digits.

@@ -232,11 +232,10 @@ double draw_legend(Page& page, const AttentionPicture& picture, const Scale& sca
     page.text(kLeft + at * kBar, y + kHigh + 13, fmt::format("{:.3g}", scale.full * (low + (1 - low) * at)),
               {.size = 10.5, .anchor = Anchor::middle, .colour = kMuted});
 
-  const double right = std::max(page.right(), kLeft + 420);
   double x = kLeft + kBar + 28, bottom = y + kHigh + 18;
   const auto key = [&](std::string_view text, const auto& mark) {
     const double wide = 20 + width(text, 11);
-    if (x + wide > right) x = kLeft, y = bottom + 4, bottom += 24;
+    if (x + wide > page.right()) x = kLeft, y = bottom + 4, bottom += 24;
     mark(x, y - 1);
     page.text(x + 20, y + 10, text, {.size = 11, .colour = kMuted});
     x += wide + 18;
@@ -266,12 +265,13 @@ std::string attention_svg(const AttentionPicture& picture) {
   for (const Map& map : picture.maps) cells += map.weights.size();
 
   Page page;
-  double y = page.heading(Page::kMargin, picture.title);
+  double y = Page::kMargin;
   for (const Section& section : sections(picture))
     y = picture.maps.size() == 1 ? draw_alone(page, picture, section, scale, y)
                                  : draw_section(page, picture, section, scale, y, cells <= kTooltips);
   y = draw_legend(page, picture, scale, y);
   page.paragraph(y, caption(picture), std::min(page.right() - kLeft, 900.0));
+  page.heading(picture.title);
   return page.svg(picture.title.empty() ? "attention weights" : picture.title);
 }
 

@@ -78,6 +78,16 @@ std::size_t count(const std::string& text, const std::string& part) {
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
+// What stands in the picture, as lines read one after the other.
+std::string texts(const std::string& svg) {
+  std::string result;
+  for (std::size_t end = svg.find("</text>"); end != svg.npos; end = svg.find("</text>", end + 1)) {
+    const std::size_t begin = svg.rfind('>', end) + 1;
+    result += svg.substr(begin, end - begin) + " ";
+  }
+  return result;
+}
+
 // Fill colours of the cells by their tooltip.
 std::map<std::string, std::string> cells(const std::string& svg) {
   std::map<std::string, std::string> result;
@@ -146,7 +156,7 @@ TEST_CASE("picture: svg of one map") {
   CHECK(has(svg, "decoder layer 2, mean over 4 heads, cross-attention"));
   CHECK(has(svg, "target word being written"));
   CHECK(has(svg, "source word looked at"));
-  CHECK(has(svg, "Each weight is the mean over 4 heads."));
+  CHECK(has(texts(svg), "Each weight is the mean over 4 heads."));
   CHECK(count(svg, "stroke-dasharray") == 2);   // one possible link, and its key
   CHECK(has(svg, "gold link, sure"));
   for (const char* tick : {">0<", ">0.25<", ">0.5<", ">0.75<", ">1<"}) CHECK(has(svg, tick));
@@ -268,6 +278,23 @@ TEST_CASE("picture: numbers stand in the cells of every layout, large enough to 
     for (std::size_t at = svg.find("font-size=\""); at != svg.npos; at = svg.find("font-size=\"", at + 1))
       readable += std::stod(svg.substr(at + 11)) >= 8.9;
     CHECK(readable == count(svg, "font-size=\""));
+  }
+}
+
+TEST_CASE("picture: a long title has lines within the picture's width, down to its last word") {
+  const auto wide = [](const std::string& svg) { return std::stod(svg.substr(svg.find("width=\"") + 7)); };
+  for (const int words : {1, 10, 45}) {
+    AttentionPicture picture = transformer(1, 1, words);
+    picture.maps = {picture.maps[2]};
+    const double plain = wide(attention_svg(picture));
+    for (int w = 0; w < 120; ++w) picture.title += fmt::format("{}word{}", w == 0 ? "" : " ", w);
+    const std::string svg = attention_svg(picture);
+    CHECK(xml_fault(svg) == "");
+    CHECK(wide(svg) == plain);
+    CHECK(has(texts(svg), picture.title));
+    const std::size_t lines = count(svg, "font-size=\"17\"");
+    CHECK(lines >= 3);
+    CHECK(double(lines) <= 2 + drawing::width(picture.title, 17) * 1.2 / (plain - 2 * drawing::Page::kMargin));
   }
 }
 
