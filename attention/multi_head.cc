@@ -56,7 +56,7 @@ Variable MultiHeadAttention::split_heads(const Variable& x) const {
 // The fused output, for a Trace: by its definition, whose steps are noted and whose gradients are those of the scores.
 Variable MultiHeadAttention::in_small_steps(const Variable& q, const Variable& k, const Variable& v, const Mask& mask, const Variable& output, Along memory) const {
   const Trace::Axes over{.columns = memory, .heads = true};
-  const Variable query = trace("query", "q = x W_Q, one a head", q, {.heads = true});                                                   // [B, H, T, d/H]
+  const Variable query = trace("query", in_proj_bias.defined() ? "q = x W_Q + b_Q, one a head" : "q = x W_Q, one a head", q, {.heads = true});   // [B, H, T, d/H]
   const Variable scores = trace("scores", "e_j = q·k_j / √(d/H)", matmul(query, transpose(k)) * (1 / std::sqrt(double(width / heads))), over);   // [B, H, T, S]
   const Variable weights = trace("weights", "α = softmax(e) over the words that may be seen", softmax(scores, -1, mask), over);
   trace("weighted", "α_j v_j", [&] { return unsqueeze(weights.value(), -1) * unsqueeze(v.value(), 2); }, {.rows = memory, .heads = true});       // [B, H, T, S, d/H]
@@ -69,15 +69,16 @@ Attended MultiHeadAttention::attend(const Variable& q, const Variable& k, const 
   const auto [fused, weights] = scaled_dot_product_attention(q, k, v, mask, {.dropout = dropout, .weights = want == Want::weights, .places = places});
   const Variable output = Trace::current() ? in_small_steps(q, k, v, mask, fused, memory) : fused;
   const Variable joined = reshape(permute(output, {0, 2, 1, 3}), {q.size(0), q.size(2), width});   // [B, T, d]
-  return {trace("", "y = [c of head 1; ..; c of head H] W_O", out_proj(joined)), weights};
+  return {trace("", out_proj.bias.defined() ? "y = [c of head 1; ..; c of head H] W_O + b_O" : "y = [c of head 1; ..; c of head H] W_O", out_proj(joined)), weights};
 }
 
 Memory MultiHeadAttention::prepare(const Variable& states, Mask mask) const {
   const Inside inside(path);
   const Index d = width;
   const Trace::Axes rows{.rows = Along::source, .heads = true};
-  const auto keys = [&](const Variable& x) { return trace("keys", "k_j = h_j W_K, one a head", split_heads(x), rows); };
-  const auto values = [&](const Variable& x) { return trace("values", "v_j = h_j W_V, one a head", split_heads(x), rows); };
+  const bool biased = in_proj_bias.defined();
+  const auto keys = [&](const Variable& x) { return trace("keys", biased ? "k_j = h_j W_K + b_K, one a head" : "k_j = h_j W_K, one a head", split_heads(x), rows); };
+  const auto values = [&](const Variable& x) { return trace("values", biased ? "v_j = h_j W_V + b_V, one a head" : "v_j = h_j W_V, one a head", split_heads(x), rows); };
   if (in_proj_weight.defined()) {
     const Variable bias = in_proj_bias.defined() ? slice(in_proj_bias, 0, d, 3 * d) : Variable();
     const auto kv = split(linear(states, slice(in_proj_weight, 0, d, 3 * d), bias), 2, -1);   // [B, S, d] twice

@@ -191,7 +191,7 @@ Variable TranslationModel::embed(const Embedding& embedding, const PositionTable
   const Tensor fixed = rows.defined() && !positions.trained() ? rows.value() : Tensor();
   Variable x = heed::embedding(embedding.weight, ids, embedding.scale, embedding.padding, fixed);   // [B, T, d]
   if (positions.trained()) x = x + rows;
-  return trace("", "x = √d E[word] + PE", dropout(x, options_.core.dropout), {.rows = &embedding == &source_embedding ? Along::source : Along::target});
+  return trace("", rows.defined() ? "x = √d E[word] + PE" : "x = √d E[word]", dropout(x, options_.core.dropout), {.rows = &embedding == &source_embedding ? Along::source : Along::target});
 }
 
 Variable TranslationModel::features(const Batch& batch, std::vector<AttentionMap>* maps) const {
@@ -228,7 +228,7 @@ Step TranslationModel::step(const Tensor& tokens, DecodingState& base, Want want
   Step step;
   const Variable x = embed(target_embedding, target_positions, reshape(tokens, {-1, 1}), state.position++);   // [R, 1, d]
   const Variable y = core.decoder.next(x, state.memories, state.caches, want == Want::weights ? &step.attention : nullptr);
-  const Variable z = trace("logits", "z = W x + b, a number for each word", logits(reshape(y, {state.rows, options_.core.width})), {.columns = Along::vocabulary});
+  const Variable z = trace("logits", output.bias.defined() ? "z = W x + b, a number for each word" : "z = W x, a number for each word", logits(reshape(y, {state.rows, options_.core.width})), {.columns = Along::vocabulary});
   log_softmax_(z.value());
   step.log_probabilities = z.value();                                                             // [R, V]
   return step;

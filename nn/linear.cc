@@ -9,7 +9,7 @@ namespace heed {
 namespace {
 
 std::string_view formula(bool bias, const LinearOptions& fused) {
-  if (fused.residual.defined() && fused.activation != Activation::none) return "y = residual + activation(x Wᵀ + b)";
+  if (fused.residual.defined() && fused.activation != Activation::none) return bias ? "y = residual + activation(x Wᵀ + b)" : "y = residual + activation(x Wᵀ)";
   if (fused.residual.defined()) return bias ? "y = residual + x Wᵀ + b" : "y = residual + x Wᵀ";
   switch (fused.activation) {
     case Activation::none: return bias ? "y = x Wᵀ + b" : "y = x Wᵀ";

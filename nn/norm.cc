@@ -14,7 +14,7 @@ LayerNorm::LayerNorm(Scope scope, Options options)
 
 Variable LayerNorm::operator()(const Variable& x) const {
   const Inside inside(path);
-  return trace("", "y = γ ⊙ (x - μ)/√(var + ε) + β", layer_norm(x, weight, bias, eps));
+  return trace("", bias.defined() ? "y = γ ⊙ (x - μ)/√(var + ε) + β" : "y = γ ⊙ (x - μ)/√(var + ε)", layer_norm(x, weight, bias, eps));
 }
 
 RMSNorm::RMSNorm(Scope scope, Options options)
