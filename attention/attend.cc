@@ -65,15 +65,18 @@ Attended Attention::operator()(const Variable& query, const Memory& memory, Atte
   const Focus focus = window ? window(query, memory, state) : Focus{};
   const Memory seen = window ? Memory{memory.keys, memory.values, memory.mask & focus.mask} : memory;
   const Trace::Axes over{.columns = Along::source, .rows = Along::target}, rows{.rows = Along::target};
-  if (focus.position.defined()) trace("position", "p, the word looked at, from 0", focus.position);
-  const Variable scores = trace("scores", score.formula(), score(query, seen, state), over);             // [B, T, S]
+  if (focus.position.defined()) trace("position", focus.formula, focus.position);
+  Variable scores = score(query, seen, state);                                                           // [B, T, S]
+  const std::string in_window = Trace::current() && window ? fmt::format("{}, of the words in the window", score.formula()) : std::string();
+  scores = trace("scores", window ? std::string_view(in_window) : score.formula(), scores, over);
   const Shape expected{query.size(0), T, memory.values.size(1)};
   check<ShapeError>(scores.shape() == expected, "attention: the score has another shape than [B, T, S]: {}, expected {}", scores.shape(), expected);
   Variable weights = trace("weights", normalise.formula, normalise(scores, seen.mask), over);
-  if (focus.factor.defined())                                                                           // Eq. 10: not normalised again
-    weights = trace("damped", "α_j exp(-(j - p)² / 2σ²)", weights * trace("factor", "exp(-(j - p)² / 2σ²)", focus.factor, over), over);
-  trace("weighted", "α_j h_j", [&] { return unsqueeze(weights.value(), -1) * unsqueeze(memory.values.value(), 1); }, {.rows = Along::source});   // [B, T, S, M]
-  Attended out{.context = trace("context", "c = Σ_j α_j h_j", matmul(weights, memory.values), rows)};   // [B, T, M]
+  const bool damped = focus.factor.defined();
+  if (damped)                                                                                           // Eq. 10: not normalised again
+    weights = trace("damped", "a_j = α_j f_j", weights * trace("factor", "f_j = exp(-(j - p)² / 2σ²), σ = w/2", focus.factor, over), over);
+  trace("weighted", damped ? "a_j h_j" : "α_j h_j", [&] { return unsqueeze(weights.value(), -1) * unsqueeze(memory.values.value(), 1); }, {.rows = Along::source});   // [B, T, S, M]
+  Attended out{.context = trace("context", damped ? "c = Σ_j a_j h_j" : "c = Σ_j α_j h_j", matmul(weights, memory.values), rows)};   // [B, T, M]
   if (want == Want::weights) {
     out.weights = weights.value();
     out.scores = scores;

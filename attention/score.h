@@ -37,7 +37,7 @@ struct AttentionState {
 // Needed: the call, query [B, T, n] -> e [B, T, S]; where memory.mask forbids, e may be anything.
 // Optional: `Memory prepare(const Variable& states, Mask mask) const`, once per sentence; default: keys = values = states.
 //           `static constexpr bool looks_back = true` for a score that reads state.previous or state.sum;
-//           `static constexpr std::string_view formula`, what explanations print.
+//           `static constexpr std::string_view formula` or a member of that name, what explanations print.
 template <class S> concept Score = requires(const S& score, const Variable& query, const Memory& memory, const AttentionState& state) {
   { score(query, memory, state) } -> std::same_as<Variable>;
 };
@@ -71,7 +71,7 @@ class AnyScore {
       else return false;
     }
     std::string_view formula() const override {
-      if constexpr (requires { S::formula; }) return S::formula;
+      if constexpr (requires { score.formula; }) return score.formula;
       else return "e_j = score(q, h_j)";
     }
     S score;

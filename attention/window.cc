@@ -34,6 +34,7 @@ Index checked_window(const ScoreOptions& options) {
 
 // Luong et al. 2015, Eq. 9 and 10
 struct LocalP {
+  static constexpr std::string_view kFormula = "p = S σ(v_pᵀ tanh(W_p q)) - 1, the word looked at, from 0";
   LocalP(Scope scope, const ScoreOptions& options)
       : position_proj(scope / "position_proj", {.in = options.query_width, .out = options.hidden(), .bias = false, .init = options.init}),
         position_v(scope.parameter("position_v", {options.hidden()}, options.v_init ? options.v_init : linear_uniform(options.hidden()))),
@@ -49,11 +50,11 @@ struct LocalP {
     if (width == 0) {                                                                                  // the nearest position
       const Tensor nearest = position.clone();
       for (double& x : nearest.mutable_span<double>()) x = std::max(0.0, std::nearbyint(x));
-      return {around(nearest, S, 0), {}, position};
+      return {around(nearest, S, 0), {}, position, kFormula};
     }
     const Variable away = constant(to(arange(0, double(S)), query.dtype())) - unsqueeze(p, -1);        // s - p_t   [B, T, S]
     const double sigma = double(width) / 2;
-    return {around(position, S, double(width)), exp(square(away) * (-1 / (2 * sigma * sigma))), position};
+    return {around(position, S, double(width)), exp(square(away) * (-1 / (2 * sigma * sigma))), position, kFormula};
   }
 
   Linear position_proj;      // W_p [A, n]
@@ -73,8 +74,9 @@ Window local_m(const ScoreOptions& options) {
         const Index at = state.position + t * state.advance;
         *p++ = double(clamp ? std::max<Index>(0, std::min(at, length_of(memory, b) - 1)) : at);
       }
-    if (clamp || state.advance != 1) return {around(position, memory.values.size(1), double(w)), {}, position};
-    return {Mask::window(w, w, state.position), {}, position};
+    const std::string_view formula = clamp ? "p = t - 1, at most S - 1, the word looked at, from 0" : "p = t - 1, the word looked at, from 0";
+    if (clamp || state.advance != 1) return {around(position, memory.values.size(1), double(w)), {}, position, formula};
+    return {Mask::window(w, w, state.position), {}, position, formula};
   };
 }
 

@@ -7,17 +7,17 @@ namespace heed {
 // e_ts = vᵀ tanh(W q_t + U h_s + V f_ts),  f_t = F * α_{t-1}        Chorowski et al. 2015, arXiv 1506.07503, Eq. 8-9
 // F: `kFilters` filters over the 2 kReach + 1 weights around s of the step before; zeros at the first step.
 struct LocationAware : Additive {
-  static constexpr std::string_view formula = "e_j = vᵀ tanh(W q + U h_j + V (F * α)_j)";
   static constexpr bool looks_back = true;
   static constexpr Index kFilters = 8, kReach = 3;
   LocationAware(Scope scope, const ScoreOptions& options)
-      : Additive(scope, options),
+      : Additive(scope, options, " + V (F * α)_j"),
         filters(scope / "filters", {.in = 2 * kReach + 1, .out = kFilters, .bias = false}),
         filter_proj(scope / "filter_proj", {.in = kFilters, .out = options.hidden(), .bias = false}) {}
   Variable operator()(const Variable& query, const Memory& memory, const AttentionState& state) const {
-    if (!state.previous.defined()) return Additive::operator()(query, memory, state);
-    const Index S = state.previous.size(2);
-    const Variable padded = pad(state.previous, -1, kReach, kReach);
+    const Variable previous = traced_past("previous", "α, the last weights of the step before; 0 at the first", state.previous, query, memory);
+    if (!previous.defined()) return Additive::operator()(query, memory, state);
+    const Index S = previous.size(2);
+    const Variable padded = pad(previous, -1, kReach, kReach);
     List<Variable> shifted;
     for (Index i = 0; i <= 2 * kReach; ++i) shifted.push_back(slice(padded, -1, i, i + S));
     return additive_score_with(*this, query, memory, filter_proj(filters(stack(shifted, -1))));   // [B, T, S, A]
