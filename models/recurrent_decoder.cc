@@ -16,6 +16,18 @@ Variable input_block(const Parameter& weight_ih, const Variable& x, Index first,
   return linear(x, width == weight_ih.shape()(1) ? weight_ih.variable() : slice(weight_ih, 1, first, first + width), bias, {.residual = sum});
 }
 
+// "s = cell([E y; c], s of the step before)", for a Trace.
+std::string cell_formula(std::string_view h, std::string_view reads, RecurrentUnit unit) {
+  return fmt::format("{0} = cell({1}, {0} {2}of the step before)", h, reads, unit == RecurrentUnit::lstm ? "and m " : "");
+}
+
+// The state that a cell goes on from, m an LSTM's second one. After `previous` stands which layer's.
+void trace_previous(std::string_view h, RecurrentState& state, const std::string& layer = {}) {
+  if (!Trace::current()) return;
+  state.h = trace("previous" + layer, fmt::format("{} of the step before", h), state.h);
+  if (state.c.defined()) state.c = trace("previous_cell" + layer, "m of the step before", state.c);
+}
+
 Variable zero_rows(Index rows, Index width, const Variable& like) { return constant(zeros({rows, width}, like.dtype())); }
 
 std::optional<Attention> make(const std::string& name, const Scope& scope, ScoreOptions score, Index query, Index memory) {
@@ -83,6 +95,18 @@ Variable mean_of_words(const Encoded& source) {
   return sum(source.states, {1}) / constant(reshape(maximum(lengths, 1.0), {-1, 1}));
 }
 
+std::string start_formula(const BahdanauDecoder::Options& o) {
+  const std::string_view x = o.start_state == StartState::mean ? "mean of the h_j" : o.start_state == StartState::last ? "encoder's last forward state" : "encoder's last backward state";
+  return fmt::format("s = tanh(W x{}), x the {}", o.start_bias ? " + b" : "", x);
+}
+
+std::string readout_formula(const BahdanauDecoder::Options& o) {
+  const std::string_view t = o.readout == Readout::tanh     ? "t = tanh(U s + V E y + C c + b)"
+                             : o.readout == Readout::linear ? "t = U s + V E y + C c + b"
+                                                            : "t_k = max of neighbours of U s + V E y + C c + b";
+  return fmt::format("{}{}", t, o.readout_state == ReadoutState::previous ? ", s of the step before" : "");
+}
+
 Index start_width(const BahdanauDecoder::Options& o) { return o.start_state == StartState::mean ? o.memory_width : o.encoder_width; }
 
 }  // namespace
@@ -108,10 +132,12 @@ DecoderState BahdanauDecoder::start(const Encoded& source) const {
     case StartState::zeros: break;
   }
   RecurrentState first{init ? (*init)(from, {.activation = Activation::tanh}) : zero_rows(B, options.width, source.states), {}};
+  if (init && Trace::current()) first.h = trace("start", start_formula(options), first.h);
   if (options.unit == RecurrentUnit::lstm) first.c = zero_rows(B, options.width, source.states);
   state.layers.push_back(std::move(first));
   if (attention) state.memory = attention->prepare(source.states, source.mask);
-  else state.context = options.context == FixedContext::both_ends ? concat({source.last.back().h, source.backward}, 1) : source.last.back().h;
+  else if (options.context == FixedContext::both_ends) state.context = trace("context", "c = [the encoder's last forward state; its last backward state]", concat({source.last.back().h, source.backward}, 1));
+  else state.context = trace("context", "c = the encoder's last forward state", source.last.back().h);
   return state;
 }
 
@@ -124,22 +150,24 @@ Variable BahdanauDecoder::operator()(const Variable& inputs, DecoderState& state
   RecurrentState& s = state.layers[0];
   for (Index t = 0; t < T; ++t) {
     Variable a_t = select(a, 0, t);
+    trace_previous("s", s);
     if (options.readout_state == ReadoutState::previous) states.push_back(s.h);
     if (attention) {
-      const Variable query = trace("query", "s of the step before", reshape(s.h, {R, 1, options.width}));   // s_{t-1}
+      const Variable query = trace("query", "q = s of the step before", reshape(s.h, {R, 1, options.width}));   // s_{t-1}
       contexts.push_back(reshape(look(*attention, query, state, weights ? &rows[std::size_t(t)] : nullptr), {R, options.memory_width}));
       a_t = input_block(cell.weight_ih, contexts.back(), E, {}, a_t);
     }
     s = cell.step(a_t, s);
-    s.h = trace("state", attention ? "s = cell([E y; c], s of the step before)" : "s = cell([E y; c of the sentence], s of the step before)", s.h);
+    if (Trace::current()) s.h = trace("state", cell_formula("s", "[E y; c]", options.unit), s.h);
     if (options.readout_state == ReadoutState::current) states.push_back(s.h);
   }
   if (weights && attention) *weights = concat(rows, 1);
   Variable y = attention ? readout_context(stack(contexts)) : readout_context(state.context);      // [T, R, 2l], [R, 2l]
   y = readout_state(stack(states), {.residual = attention ? readout_embed(inputs, {.residual = y}) : readout_embed(inputs) + y});
-  if (options.readout == Readout::tanh) return trace("readout", "t = tanh(U s + V E y + C c)", tanh(y));
-  if (options.readout == Readout::linear) return trace("readout", "t = U s + V E y + C c", y);
-  return trace("readout", "t_k = max of neighbours of U s + V E y + C c", max(reshape(y, {T, y.size(1), options.readout_width, 2}), {-1}));
+  const std::string formula = Trace::current() ? readout_formula(options) : std::string();
+  if (options.readout == Readout::tanh) return trace("readout", formula, tanh(y));
+  if (options.readout == Readout::linear) return trace("readout", formula, y);
+  return trace("readout", formula, max(reshape(y, {T, y.size(1), options.readout_width, 2}), {-1}));
 }
 
 // ---- Luong ----------------------------------------------------------------------------------------------------------
@@ -155,7 +183,8 @@ const LuongDecoder::Options& checked(const Scope& scope, const LuongDecoder::Opt
   return o;
 }
 
-constexpr std::string_view kState = "h = cell(E y, h of the step before), of the top layer";
+// What stands after a name that each layer has: nothing where there is one.
+std::string of_layer(Index k, Index layers) { return layers > 1 ? fmt::format(".{}", k) : std::string(); }
 
 }  // namespace
 
@@ -194,9 +223,11 @@ DecoderState LuongDecoder::start(const Encoded& source) const {
 Variable LuongDecoder::operator()(const Variable& inputs, DecoderState& state, Tensor* weights) const {
   const Index T = inputs.size(0), R = inputs.size(1), E = options.embedding;
   if (!options.input_feeding && !(attention && attention->looks_back())) {
+    for (Index k = 0; k < options.layers; ++k) trace_previous("h", state.layers[std::size_t(k)], of_layer(k, options.layers));
     RecurrentLayers::Output read = layers(permute(inputs, {1, 0, 2}), {}, state.layers);
     state.layers = std::move(read.states);
-    const Variable h = trace("state", kState, read.outputs);                                       // [R, T, n]
+    for (Index k = 0; T == 1 && k + 1 < options.layers; ++k) traced_state(state.layers[std::size_t(k)].h, k);
+    const Variable h = traced_state(read.outputs, options.layers - 1);                             // [R, T, n]
     if (!attention) return permute(h, {1, 0, 2});
     return permute(attend(h, state, weights), {1, 0, 2});
   }
@@ -206,15 +237,16 @@ Variable LuongDecoder::operator()(const Variable& inputs, DecoderState& state, T
   const Variable a = input_block(first.weight_ih, inputs, 0, first.bias_ih);                      // [T, R, 4n]
   for (Index t = 0; t < T; ++t) {
     Variable x = select(a, 0, t);
-    if (options.input_feeding) x = input_block(first.weight_ih, state.feed, E, {}, x);
+    if (options.input_feeding) x = input_block(first.weight_ih, trace("feed", "h~ of the step before", state.feed), E, {}, x);
     for (Index k = 0; k < options.layers; ++k) {
       const auto& w = layers.weights[std::size_t(k)];
       RecurrentState& layer = state.layers[std::size_t(k)];
+      trace_previous("h", layer, of_layer(k, options.layers));
       if (k > 0) x = linear(dropout(x, options.dropout), w.weight_ih, w.bias_ih);
       layer = recurrent_cell(options.unit, x, layer, w.weight_hh, w.bias_hh);
-      x = layer.h;
+      x = layer.h = traced_state(layer.h, k);
     }
-    const Variable h = trace("state", kState, reshape(x, {R, 1, options.width}));
+    const Variable h = reshape(x, {R, 1, options.width});
     outputs.push_back(reshape(attend(h, state, weights ? &rows[std::size_t(t)] : nullptr), {R, options.width}));
     if (options.input_feeding) state.feed = outputs.back();
   }
@@ -222,9 +254,16 @@ Variable LuongDecoder::operator()(const Variable& inputs, DecoderState& state, T
   return stack(outputs);                                                                          // [T, R, n]
 }
 
+Variable LuongDecoder::traced_state(const Variable& h, Index layer) const {
+  if (!Trace::current()) return h;
+  const std::string_view reads = layer > 0 ? "h of the layer below" : options.input_feeding ? "[E y; h~ of the step before]" : "E y";
+  return trace("state" + of_layer(layer, options.layers), cell_formula("h", reads, options.unit), h);
+}
+
 // h [R, T, n] -> h~ = tanh(W_c [c; h])   [R, T, n]
 Variable LuongDecoder::attend(const Variable& h, DecoderState& state, Tensor* weights) const {
-  const Variable joined = trace("joined", "[c; h], the context and the state", concat({look(*attention, h, state, weights), h}, 2));
+  const Variable c = look(*attention, trace("query", "q = h", h), state, weights);
+  const Variable joined = trace("joined", "[c; h], the context and the state", concat({c, h}, 2));
   return trace("attentional", "h~ = tanh(W_c [c; h])", (*attn_out)(joined, {.activation = Activation::tanh}));
 }
 

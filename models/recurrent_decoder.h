@@ -83,6 +83,7 @@ struct LuongDecoder {
   Options options;
   std::optional<Attention> attention;
   Variable attend(const Variable& h, DecoderState& state, Tensor* weights) const;   // h [R, T, n] -> h~ [R, T, n]
+  Variable traced_state(const Variable& h, Index layer) const;
 
   std::vector<Linear> bridges;                     // h of each layer, then c of each
   RecurrentLayers layers;                          // weight_ih_l0 [4n, E], with input feeding [4n, E + n]
