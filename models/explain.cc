@@ -38,9 +38,9 @@ Tensor reduced(const Tensor& x, const Trace::Axes& axes, Index head) {
   return m == 1 && axes.rows != Along::source ? reshape(one, {n}) : reshape(one, {m, n});
 }
 
-// A projection whose output is that of the module around it.
-bool is_repeated(const Explanation::Value& before, const Explanation::Value& value) {
-  if (before.once != value.once || before.value.numel() != value.value.numel()) return false;
+// A projection, which has no name beside its path, whose output is that of the module around it.
+bool is_repeated(const Trace::Entry* entry, const Explanation::Value& before, const Explanation::Value& value) {
+  if (!entry->name.empty() || before.once != value.once || before.value.numel() != value.value.numel()) return false;
   return to(before.value, DType::f64).to_vector<double>() == to(value.value, DType::f64).to_vector<double>();
 }
 
@@ -92,11 +92,15 @@ Explanation explain(const Run& run, const Seq2Seq& model, const Example& example
   for (const Trace::Entry& entry : now) layers = std::max(layers, layer_of(entry.path));
   check<IndexError>(options.layer >= 0 && options.layer <= layers, "explain: layer {} is not in [1, {}]{}", options.layer, layers, layers == 0 ? ": the model has no layers to choose from" : "");
   const Index layer = options.layer > 0 ? options.layer : layers;
+  const Trace::Entry *below = nullptr, *before = nullptr;   // what the layer reads: the last value of the one below; what was put last
+  for (const Trace::Entry& entry : now)
+    if (layer > 1 && layer_of(entry.path) == layer - 1) below = &entry;
   for (const auto* entries : {&once, &now})
     for (const Trace::Entry& entry : *entries) {
-      if (is_inside_encoder(entry.path) || (layer_of(entry.path) > 0 && layer_of(entry.path) != layer)) continue;
+      if (is_inside_encoder(entry.path) || (layer_of(entry.path) > 0 && layer_of(entry.path) != layer && &entry != below)) continue;
       if (entry.axes.heads) check<IndexError>(options.head >= 1 && options.head <= entry.value.size(1), "explain: head {} is not in [1, {}]", options.head, entry.value.size(1));
       Explanation::Value value{.name = entry.key(), .formula = entry.formula, .once = entries == &once, .axes = entry.axes, .value = reduced(entry.value, entry.axes, options.head)};
+      if (&entry == below) value.formula = fmt::format("x, the output of layer {}", layer - 1);
       if (entry.gradient->defined()) value.gradient = reduced(*entry.gradient, entry.axes, options.head);
       const auto along = [&](Along what, Index size) {
         const std::vector<std::string>& list = what == Along::source ? out.source : out.read;
@@ -105,8 +109,10 @@ Explanation explain(const Run& run, const Seq2Seq& model, const Example& example
       value.columns = along(entry.axes.columns, value.value.size(-1));
       const bool projected = value.once && entry.axes.rows == Along::units;   // keys: a row for each source word
       if (value.value.rank() == 2) value.rows = along(projected ? Along::source : entry.axes.rows, value.value.size(0));
-      if (!out.values.empty() && is_repeated(out.values.back(), value)) out.values.pop_back();
+      if (entry.path == "source_embedding" && run.config.reverse_source) std::ranges::reverse(value.rows);   // as the encoder reads them
+      if (before && is_repeated(before, out.values.back(), value)) out.values.pop_back();
       out.values.push_back(std::move(value));
+      before = &entry;
     }
 
   std::vector<double> p = to(exp(log_probabilities), DType::f64).contiguous().to_vector<double>();

@@ -8,9 +8,15 @@
 
 #include <nlohmann/json.hpp>
 
+#include "attention/score.h"
+#include "autograd/ops.h"
 #include "autograd/tape.h"
+#include "models/recurrent_decoder.h"
 #include "models/translate.h"
+#include "nn/init.h"
+#include "tensor/ops/binary.h"
 #include "tensor/ops/softmax.h"
+#include "tensor/ops/view.h"
 #include "tests/every_model.h"
 
 using namespace heed;
@@ -45,7 +51,247 @@ void check_walk(const Explanation& x, double least, double most) {
   for (std::size_t i = 0; i < total.size(); ++i) CHECK(total[i] == doctest::Approx(shown[i]).epsilon(1e-5));
 }
 
+// One explanation, recomputed: what a formula names comes from the values shown and from the weights, and nothing else.
+struct Recomputed {
+  const SmallModel& small;
+  const Explanation& x;
+  std::string shown_formula = {};                  // of the value that is checked
+
+  const Explanation::Value* find(std::string_view name) const {
+    const auto at = std::ranges::find_if(x.values, [&](const auto& v) { return v.name == name; });
+    return at == x.values.end() ? nullptr : &*at;
+  }
+  Variable shown(std::string_view name) const {
+    const Explanation::Value* const value = find(name);
+    REQUIRE_MESSAGE(value, "no value " << name);
+    return constant(to(value->value, DType::f64));
+  }
+  Variable weight(const std::string& path) const {
+    const Parameter::Data* const data = small.parameters->find(path);
+    REQUIRE_MESSAGE(data, "no parameter " << path);
+    return constant(to(data->variable.value(), DType::f64));
+  }
+  bool says(std::string_view part) const { return shown_formula.find(part) != shown_formula.npos; }
+  // x Wᵀ, and the bias where the formula has `term`
+  Variable product(const Variable& in, const std::string& path, std::string_view term = "+ b") const {
+    return linear(in, weight(path + ".weight"), says(term) ? weight(path + ".bias") : Variable());
+  }
+  // block of the packed projection, as far as head 1 sees it
+  Variable projected(const Variable& in, const std::string& path, Index block, Index width, std::string_view term) const {
+    const Index first = block * in.size(-1);
+    return linear(in, slice(weight(path + ".in_proj_weight"), 0, first, first + width), says(term) ? slice(weight(path + ".in_proj_bias"), 0, first, first + width) : Variable());
+  }
+  void check(std::string_view name, auto&& make) {
+    const Explanation::Value* const value = find(name);
+    if (!value) return;
+    shown_formula = value->formula;
+    INFO(name << "  " << shown_formula);
+    const std::vector<double> made = numbers(make().value()), seen = numbers(value->value);
+    REQUIRE(made.size() == seen.size());
+    for (std::size_t i = 0; i < made.size(); ++i) CHECK(made[i] == doctest::Approx(seen[i]).epsilon(1e-4).scale(1));
+  }
+};
+
+Variable scaled(const Variable& a, const Variable& rows) { return reshape(a, {-1, 1}) * rows; }      // α_j h_j
+
+Variable normed(const Recomputed& r, const Variable& in, const std::string& path) {
+  return layer_norm(in, r.weight(path + ".weight"), r.says("+ β") || r.says("norm(") ? r.weight(path + ".bias") : Variable(), 1e-5);
+}
+
+// The sublayers of the layer shown; x is what it reads, `other` the same step with head 2.
+void check_transformer(Recomputed& r, const Explanation& other) {
+  const RunConfig& c = r.small.run.config;
+  const std::string layer = "core.decoder.layers." + std::to_string(c.layers - 1) + ".";
+  const bool pre = c.norm == "pre";
+  Variable in = c.layers == 1 ? r.shown("target_embedding") : r.shown("core.decoder.layers." + std::to_string(c.layers - 2) + (pre ? ".norm3.sum" : ".norm3"));
+  const auto sublayer = [&](const std::string& norm, const std::string& last, auto&& inside) {
+    if (pre) r.check(norm, [&] { return normed(r, in, norm); });
+    inside(pre ? r.shown(norm) : in);
+    r.check(pre ? norm + ".sum" : norm, [&] { return pre ? in + r.shown(last) : normed(r, in + r.shown(last), norm); });
+    in = r.shown(pre ? norm + ".sum" : norm);
+  };
+  const Index width = c.width / c.heads;
+  const auto attention = [&](const std::string& path, const Variable& reads, bool cross) {
+    for (const Index block : {1, 2})
+      r.check(path + (block == 1 ? ".keys" : ".values"), [&] {
+        const Variable own = r.projected(cross ? r.shown("memory") : reshape(reads, {1, -1}), path, block, width, block == 1 ? "+ b_K" : "+ b_V");
+        if (cross || r.x.step == 1) return own;                                                       // those of words before come from the cache
+        return concat({slice(r.shown(path + (block == 1 ? ".keys" : ".values")), 0, 0, r.x.step - 1), own});
+      });
+    r.check(path + ".query", [&] { return r.projected(reads, path, 0, width, "+ b_Q"); });
+    const Variable keys = reshape(r.shown(path + ".keys"), {-1, width}), values = reshape(r.shown(path + ".values"), {-1, width});
+    r.check(path + ".scores", [&] { return matmul(keys, r.shown(path + ".query")) * (1 / std::sqrt(double(width))); });
+    r.check(path + ".weights", [&] { return softmax(r.shown(path + ".scores")); });
+    r.check(path + ".weighted", [&] { return scaled(r.shown(path + ".weights"), values); });
+    r.check(path + ".context", [&] { return matmul(r.shown(path + ".weights"), values); });
+    if (c.heads == 2) r.check(path, [&] { return r.product(concat({r.shown(path + ".context"), Recomputed{r.small, other}.shown(path + ".context")}), path + ".out_proj", "+ b_O"); });
+  };
+  sublayer(layer + "norm1", layer + "self_attn", [&](const Variable& y) { attention(layer + "self_attn", y, false); });
+  sublayer(layer + "norm2", layer + "multihead_attn", [&](const Variable& y) { attention(layer + "multihead_attn", y, true); });
+  sublayer(layer + "norm3", layer + "linear2", [&](const Variable& y) {
+    r.check(layer + "linear1", [&] { return relu(r.product(y, layer + "linear1")); });
+    r.check(layer + "linear2", [&] { return r.product(r.shown(layer + "linear1"), layer + "linear2"); });
+  });
+  if (r.find("core.decoder.norm")) r.check("core.decoder.norm", [&] { return normed(r, in, "core.decoder.norm"); }), in = r.shown("core.decoder.norm");
+  r.check("logits", [&] { return r.product(in, "output"); });
+}
+
+void check_attention(Recomputed& r) {
+  const Variable q = r.shown("query"), memory = r.shown("memory");
+  const Index S = memory.size(0);
+  const auto inside = [&] {                        // of the tanh
+    Variable sum = linear(q, r.weight("attention.query_proj.weight"), {}) + linear(memory, r.weight("attention.key_proj.weight"), {});
+    if (r.says("+ b)")) sum = sum + r.weight("attention.b");
+    if (r.says("+ w Σ_t α_tj")) sum = sum + linear(reshape(r.shown("attention.sum"), {-1, 1}), r.weight("attention.coverage.weight"), {});
+    if (r.says("+ V (F * α)_j")) {
+      const Variable padded = pad(r.shown("attention.previous"), 0, 3, 3);
+      List<Variable> around;
+      for (Index j = 0; j < S; ++j) around.push_back(slice(padded, 0, j, j + 7));
+      sum = sum + linear(linear(stack(around), r.weight("attention.filters.weight"), {}), r.weight("attention.filter_proj.weight"), {});
+    }
+    return tanh(sum);
+  };
+  if (r.find("attention.scores")->formula.find("tanh") != std::string::npos) REQUIRE(r.find("attention.hidden"));
+  r.check("attention.hidden", inside);
+  r.check("attention.scores", [&]() -> Variable {
+    if (r.says("tanh")) {
+      const Variable v = r.weight("attention.v"), e = matmul(inside(), r.says("g vᵀ/‖v‖") ? v * (r.weight("attention.g") / norm(v)) : v);
+      if (!r.says("of the words in the window")) return e;
+      return e * constant(to(greater(r.shown("attention.weights").value(), 0), DType::f64));
+    }
+    if (r.says("qᵀ W h_j")) return matmul(linear(memory, r.weight("attention.key_proj.weight"), {}), q) * (r.says("g qᵀ") ? r.weight("attention.g") : constant(full({}, 1.0, DType::f64)));
+    if (r.says("(W q)_j")) return slice(linear(q, r.weight("attention.proj.weight"), {}), 0, 0, S);
+    if (r.says("e_j = 0")) return constant(zeros({S}, DType::f64));
+    if (r.says("cos")) return matmul(memory, q) / (norm(q) * norm(memory, {-1}));
+    return matmul(memory, q) * (r.says("√n") ? 1 / std::sqrt(double(q.size(0))) : 1);
+  });
+  r.check("attention.position", [&] {
+    if (r.says("p = t - 1")) return constant(full({1}, double(r.x.step - 1), DType::f64));
+    return reshape(sigmoid(matmul(tanh(linear(q, r.weight("attention.position_proj.weight"), {})), r.weight("attention.position_v"))) * double(S) - 1, {1});
+  });
+  const double sigma = double(r.small.run.config.window.value_or(10)) / 2;
+  r.check("attention.factor", [&] { return exp(square(constant(arange(0, double(S), 1, DType::f64)) - r.shown("attention.position")) * (-1 / (2 * sigma * sigma))); });
+  r.check("attention.damped", [&] { return r.shown("attention.weights") * r.shown("attention.factor"); });
+  const auto weights = [&] { return r.shown(r.says("a_j h_j") ? "attention.damped" : "attention.weights"); };
+  r.check("attention.weighted", [&] { return scaled(weights(), memory); });
+  r.check("attention.context", [&] { return matmul(weights(), memory); });
+}
+
+void check_cells(Recomputed& r) {
+  const RunConfig& c = r.small.run.config;
+  const bool bahdanau = r.find("readout") != nullptr;
+  for (Index k = 0; k < c.layers; ++k) {
+    const std::string layer = c.layers > 1 ? "." + std::to_string(k) : "", ending = bahdanau ? "" : "_l" + std::to_string(k);
+    REQUIRE(r.find("state" + layer));
+    r.check("state" + layer, [&] {
+      List<Variable> reads;
+      if (r.says("E y")) reads.push_back(r.shown("target_embedding"));
+      if (r.says("; c]")) reads.push_back(r.shown(r.find("context") ? "context" : "attention.context"));
+      if (r.says("; h~ of the step before]")) reads.push_back(r.shown("feed"));
+      if (r.says("h of the layer below")) reads.push_back(r.shown("state." + std::to_string(k - 1)));
+      const auto row = [](const Variable& v) { return reshape(v, {1, -1}); };
+      const auto own = [&](const std::string& name) { return r.small.parameters->find("decoder." + name + ending) ? r.weight("decoder." + name + ending) : Variable(); };
+      const RecurrentUnit unit = c.model == "rnn" ? RecurrentUnit::tanh : c.model == "lstm" ? RecurrentUnit::lstm : own("bias_hh").defined() ? RecurrentUnit::gru_cudnn : RecurrentUnit::gru_bahdanau;
+      RecurrentState before{row(r.shown("previous" + layer)), {}};
+      if (r.says("and m of the step before")) before.c = row(r.shown("previous_cell" + layer));
+      return recurrent_cell_by_definition(unit, linear(row(concat(reads)), own("weight_ih"), own("bias_ih")), before, own("weight_hh"), own("bias_hh")).h;
+    });
+  }
+}
+
+void check_recurrent(Recomputed& r) {
+  check_cells(r);
+  const std::string top = r.small.run.config.layers > 1 ? "state." + std::to_string(r.small.run.config.layers - 1) : "state";
+  r.check("query", [&] { return r.shown(r.says("q = s of the step before") ? "previous" : top); });
+  if (r.find("query")) check_attention(r);
+  r.check("start", [&] {
+    const Variable memory = r.shown("memory");
+    const Index n = r.weight("init.weight").size(1), S = memory.size(0);
+    return tanh(linear(r.says("mean") ? mean(memory, {0}) : r.says("forward") ? slice(select(memory, 0, S - 1), 0, 0, n) : slice(select(memory, 0, 0), 0, n), r.weight("init.weight"), {}));
+  });
+  r.check("joined", [&] { return concat({r.shown("attention.context"), r.shown(top)}); });
+  r.check("attentional", [&] { return tanh(linear(r.shown("joined"), r.weight("attn_out.weight"), {})); });
+  r.check("readout", [&] {
+    const Variable s = r.shown(r.says("s of the step before") ? "previous" : "state"), c = r.shown(r.find("context") ? "context" : "attention.context");
+    const Variable sum = linear(s, r.weight("readout.state.weight"), r.says("+ b") ? r.weight("readout.state.bias") : Variable()) +
+                         linear(r.shown("target_embedding"), r.weight("readout.embed.weight"), {}) + linear(c, r.weight("readout.context.weight"), {});
+    return r.says("tanh") ? tanh(sum) : r.says("max of neighbours") ? max(reshape(sum, {-1, 2}), {-1}) : sum;
+  });
+  r.check("logits", [&] { return r.product(r.shown(r.find("readout") ? "readout" : r.find("attentional") ? "attentional" : top), "out"); });
+}
+
 }  // namespace
+
+TEST_CASE("explain: every formula gives the numbers beside it") {
+  std::vector<std::string> models = every_model();
+  models.insert(models.end(), {"--layers 1 --heads 2 --norm pre --tie output", "--layers 3 --heads 2 --final-norm always --positions none",
+                               "--model gru --attention general --input-feeding", "--model rnn --attention coverage --input-feeding --layers 2", "--model gru --attention location-aware --decoder luong --layers 2",
+                               "--model lstm --attention additive --readout linear --readout-state previous --start-state mean", "--model gru --attention none --decoder cho --context every_step",
+                               "--model gru --attention local-p-location-aware --decoder bahdanau --start-state last --one-direction", "--model gru --attention local-m-additive --decoder luong --window 1"});
+  for (const std::string& options : models) {
+    INFO(options);
+    const SmallModel small(options);
+    // Some parts start at 0, where no formula could be wrong.
+    for (const auto& item : small.parameters->items())
+      if (item->variable.shape().rank() == 1) small.parameters->select(item->path).initialise(uniform_init(-0.5, 0.5));
+    const Example example = small.example("a b c", "c b a");
+    for (const Index step : {1, 2, 4}) {
+      INFO("step " << step);
+      const Explanation x = explain(small.run, *small.model, example, {.step = step});
+      Recomputed r{small, x};
+      if (options.find("--model") != options.npos) check_recurrent(r);
+      else check_transformer(r, explain(small.run, *small.model, example, {.step = step, .head = 2}));
+    }
+  }
+}
+
+TEST_CASE("explain: what looks back, is fed or was kept is the step before's") {
+  for (const std::string options : {"--model gru --attention location-aware", "--model gru --attention coverage", "--model lstm --input-feeding --layers 2", "--model gru --attention local-p-coverage"}) {
+    INFO(options);
+    const SmallModel small(options);
+    const Example example = small.example("a b c", "c b a");
+    const Explanation first = explain(small.run, *small.model, example), second = explain(small.run, *small.model, example, {.step = 2});
+    const auto same = [&](std::string_view now, std::string_view before) {
+      if (std::ranges::none_of(second.values, [&](const auto& v) { return v.name == now; })) return;
+      CHECK_MESSAGE(numbers(Recomputed{small, second}.shown(now).value()) == numbers(Recomputed{small, first}.shown(before).value()), now);
+    };
+    same("attention.previous", "attention.weights");
+    same("attention.sum", options.find("local-p") == options.npos ? "attention.weights" : "attention.damped");
+    same("feed", "attentional");
+    same("previous", "state");
+    same("previous.0", "state.0");
+    same("previous.1", "state.1");
+    for (const Explanation::Value& v : first.values)
+      if (v.name == "attention.previous" || v.name == "attention.sum" || v.name == "feed") CHECK(numbers(v.value) == std::vector<double>(std::size_t(v.value.numel())));
+  }
+}
+
+TEST_CASE("explain: words of a sentence read backwards stand beside their own vectors") {
+  const SmallModel forwards("--model lstm --attention dot"), backwards("--model lstm --attention dot --reverse-source");
+  const Example example = forwards.example("a b c", "c b a");
+  const Explanation there = explain(forwards.run, *forwards.model, example), back = explain(backwards.run, *backwards.model, example);
+  const Explanation::Value &x = value_of(there, "source_embedding"), &y = value_of(back, "source_embedding");
+  for (Index i = 0; i < 4; ++i) {
+    CHECK(x.rows[std::size_t(i)] == y.rows[std::size_t(3 - i)]);
+    CHECK(numbers(select(x.value, 0, i)) == numbers(select(y.value, 0, 3 - i)));
+  }
+}
+
+TEST_CASE("explain: a gradient of what a Transformer reads is that of the loss") {
+  const SmallModel small("--layers 1 --heads 2");
+  const Example example = small.example("a b c", "c b a");
+  const Explanation::Value x = value_of(explain(small.run, *small.model, example, {.step = 2, .backward = true}), "target_embedding");
+  const auto loss_at = [&](double more) {          // of a row of the word that only this step reads
+    const Tensor row = select(small.parameters->find("target_embedding.weight")->variable.value(), 0, example.target[0]);
+    float& number = row.mutable_data<float>()[3];
+    number += float(more);
+    const double loss = *explain(small.run, *small.model, example, {.step = 2, .backward = true}).loss;
+    number -= float(more);
+    return loss;
+  };
+  const double h = 1e-2, scale = std::sqrt(16.0);
+  CHECK((loss_at(h) - loss_at(-h)) / (2 * h * scale) == doctest::Approx(numbers(x.gradient)[3]).epsilon(1e-2));
+}
 
 TEST_CASE("explain: a step is the model's own") {
   for (const std::string& options : every_model()) {
@@ -108,7 +354,8 @@ TEST_CASE("explain: layers and heads of a Transformer") {
   const Explanation last = explain(small.run, *small.model, example), first = explain(small.run, *small.model, example, {.layer = 1, .head = 2});
   const auto has = [](const Explanation& x, std::string_view part) { return std::ranges::any_of(x.values, [&](const auto& v) { return v.name.find(part) != v.name.npos; }); };
   CHECK(has(last, "decoder.layers.1."));
-  CHECK(!has(last, "decoder.layers.0."));
+  CHECK(value_of(last, "decoder.layers.0.norm3").formula == "x, the output of layer 1");
+  CHECK(!has(last, "decoder.layers.0.multihead_attn"));
   CHECK(has(first, "decoder.layers.0."));
   CHECK(!has(first, "decoder.layers.1."));
   CHECK(!has(first, "encoder.layers"));
