@@ -112,8 +112,10 @@ Attended MultiHeadAttention::next(const Variable& x, KeyValueCache& cache, Want 
   if (Trace::current()) {
     // The new positions' own keys and values go on with their graphs, those before are constants.
     const auto all_of = [&](const Tensor& cached, const Variable& own) { return with_value(concat({constant(slice(cached, 2, 0, before)), split_heads(own)}, 2), cached); };
-    const Variable k = trace("keys", in_proj_bias.defined() ? "k_j = x_j W_K + b_K, one a head" : "k_j = x_j W_K, one a head", all_of(cache.keys(), qkv[1]), {.rows = Along::target, .heads = true});
-    const Variable v = trace("values", in_proj_bias.defined() ? "v_j = x_j W_V + b_V, one a head" : "v_j = x_j W_V, one a head", all_of(cache.values(), qkv[2]), {.rows = Along::target, .heads = true});
+    const bool biased = in_proj_bias.defined();
+    const Trace::Axes rows{.rows = Along::target, .heads = true};
+    const Variable k = trace("keys", biased ? "k_j = x_j W_K + b_K, one a head" : "k_j = x_j W_K, one a head", all_of(cache.keys(), qkv[1]), rows);
+    const Variable v = trace("values", biased ? "v_j = x_j W_V + b_V, one a head" : "v_j = x_j W_V, one a head", all_of(cache.values(), qkv[2]), rows);
     return attend(q, k, v, Mask::causal(before), want, Along::target);
   }
   return attend(q, constant(cache.stored_keys()), constant(cache.stored_values()), Mask::causal(before), want, Along::target, cache.places());

@@ -38,7 +38,7 @@ Tensor reduced(const Tensor& x, const Trace::Axes& axes, Index head) {
   return m == 1 && axes.rows != Along::source ? reshape(one, {n}) : reshape(one, {m, n});
 }
 
-// A projection, which has no name beside its path, whose output is that of the module around it.
+// A module's output that the module around it hands on as its own.
 bool is_repeated(const Trace::Entry* entry, const Explanation::Value& before, const Explanation::Value& value) {
   if (!entry->name.empty() || before.once != value.once || before.value.numel() != value.value.numel()) return false;
   return to(before.value, DType::f64).to_vector<double>() == to(value.value, DType::f64).to_vector<double>();

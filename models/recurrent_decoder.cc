@@ -21,11 +21,14 @@ std::string cell_formula(std::string_view h, std::string_view reads, RecurrentUn
   return fmt::format("{0} = cell({1}, {0} {2}of the step before)", h, reads, unit == RecurrentUnit::lstm ? "and m " : "");
 }
 
-// The state that a cell goes on from, m an LSTM's second one. After `previous` stands which layer's.
-void trace_previous(std::string_view h, RecurrentState& state, const std::string& layer = {}) {
+// "state.1", where there are several layers.
+std::string of_layer(std::string_view name, Index k, Index layers) { return layers > 1 ? fmt::format("{}.{}", name, k) : std::string(name); }
+
+// The state that a cell goes on from, m an LSTM's second one.
+void trace_previous(std::string_view h, RecurrentState& state, Index layer = 0, Index layers = 1) {
   if (!Trace::current()) return;
-  state.h = trace("previous" + layer, fmt::format("{} of the step before", h), state.h);
-  if (state.c.defined()) state.c = trace("previous_cell" + layer, "m of the step before", state.c);
+  state.h = trace(of_layer("previous", layer, layers), fmt::format("{} of the step before", h), state.h);
+  if (state.c.defined()) state.c = trace(of_layer("previous_cell", layer, layers), "m of the step before", state.c);
 }
 
 Variable zero_rows(Index rows, Index width, const Variable& like) { return constant(zeros({rows, width}, like.dtype())); }
@@ -183,9 +186,6 @@ const LuongDecoder::Options& checked(const Scope& scope, const LuongDecoder::Opt
   return o;
 }
 
-// What stands after a name that each layer has: nothing where there is one.
-std::string of_layer(Index k, Index layers) { return layers > 1 ? fmt::format(".{}", k) : std::string(); }
-
 }  // namespace
 
 LuongDecoder::LuongDecoder(Scope scope, Options given)
@@ -223,7 +223,7 @@ DecoderState LuongDecoder::start(const Encoded& source) const {
 Variable LuongDecoder::operator()(const Variable& inputs, DecoderState& state, Tensor* weights) const {
   const Index T = inputs.size(0), R = inputs.size(1), E = options.embedding;
   if (!options.input_feeding && !(attention && attention->looks_back())) {
-    for (Index k = 0; k < options.layers; ++k) trace_previous("h", state.layers[std::size_t(k)], of_layer(k, options.layers));
+    for (Index k = 0; k < options.layers; ++k) trace_previous("h", state.layers[std::size_t(k)], k, options.layers);
     RecurrentLayers::Output read = layers(permute(inputs, {1, 0, 2}), {}, state.layers);
     state.layers = std::move(read.states);
     for (Index k = 0; T == 1 && k + 1 < options.layers; ++k) traced_state(state.layers[std::size_t(k)].h, k);
@@ -241,7 +241,7 @@ Variable LuongDecoder::operator()(const Variable& inputs, DecoderState& state, T
     for (Index k = 0; k < options.layers; ++k) {
       const auto& w = layers.weights[std::size_t(k)];
       RecurrentState& layer = state.layers[std::size_t(k)];
-      trace_previous("h", layer, of_layer(k, options.layers));
+      trace_previous("h", layer, k, options.layers);
       if (k > 0) x = linear(dropout(x, options.dropout), w.weight_ih, w.bias_ih);
       layer = recurrent_cell(options.unit, x, layer, w.weight_hh, w.bias_hh);
       x = layer.h = traced_state(layer.h, k);
@@ -257,7 +257,7 @@ Variable LuongDecoder::operator()(const Variable& inputs, DecoderState& state, T
 Variable LuongDecoder::traced_state(const Variable& h, Index layer) const {
   if (!Trace::current()) return h;
   const std::string_view reads = layer > 0 ? "h of the layer below" : options.input_feeding ? "[E y; h~ of the step before]" : "E y";
-  return trace("state" + of_layer(layer, options.layers), cell_formula("h", reads, options.unit), h);
+  return trace(of_layer("state", layer, options.layers), cell_formula("h", reads, options.unit), h);
 }
 
 // h [R, T, n] -> h~ = tanh(W_c [c; h])   [R, T, n]

@@ -8,10 +8,12 @@
 
 #include <nlohmann/json.hpp>
 
+#include "attention/attend.h"
 #include "attention/position.h"
 #include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "models/recurrent_decoder.h"
+#include "models/transformer.h"
 #include "models/translate.h"
 #include "nn/init.h"
 #include "tensor/ops/binary.h"
@@ -255,6 +257,20 @@ TEST_CASE("explain: every formula gives the numbers beside it") {
       else check_transformer(r, explain(small.run, *small.model, example, {.step = step, .head = 2}));
     }
   }
+}
+
+TEST_CASE("explain: no bias in a formula where the layer has none") {
+  Parameters parameters(Seed{1});
+  const TransformerDecoder decoder(parameters.root() / "decoder", {.width = 8, .heads = 2, .feed_forward = 8, .decoder_layers = 1, .norm = NormAt::before, .bias = false});
+  const Attention biased = make_attention("additive", parameters.root() / "attention", {.query_width = 8, .memory_width = 8, .bias = true});
+  const Variable x = constant(full({1, 1, 8}, 1.0));
+  const Trace plain;
+  std::vector<KeyValueCache> caches{KeyValueCache(1, 2, 4, 4, DType::f32)};
+  decoder.next(x, decoder.prepare(x, {}), caches);
+  for (const Trace::Entry& entry : plain.entries()) CHECK_MESSAGE((entry.formula.find("+ b") == std::string::npos && entry.formula.find("+ β") == std::string::npos), entry.key() << "  " << entry.formula);
+  const Trace with;
+  biased(x, biased.prepare(x, {}));
+  CHECK(with.find("attention.scores")->formula == "e_j = vᵀ tanh(W q + U h_j + b_U)");
 }
 
 TEST_CASE("explain: what looks back, is fed or was kept is the step before's") {
