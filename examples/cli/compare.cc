@@ -219,6 +219,8 @@ Json to_json(const Result& r) {
   return json;
 }
 
+std::string run_path(const Asked& asked, const Entry& entry) { return (fs::path(asked.out) / fmt::format("{}-{}", entry.name, entry.config.seed)).string(); }
+
 // What decides a result besides the run: the run's own options, and how it is evaluated.
 Json key_of(const RunConfig& config, const Asked& asked) {
   Json json{{"split", asked.split}, {"bucket", asked.bucket}};
@@ -424,6 +426,14 @@ int compare(std::span<const std::string> words) {
   if (fs::exists(asked.out, ignored) && !fs::is_directory(asked.out)) throw Mistake(fmt::format("no directory: --out {}; the name of a directory", asked.out));
   fs::create_directories(asked.out);
 
+  const auto of_seed = [&](Entry entry, Index k) {
+    entry.config.seed = shown.seed + k;
+    return entry;
+  };
+  for (Index k = 0; k < asked.seeds; ++k)
+    for (const Entry& each : entries)
+      if (const Entry entry = of_seed(each, k); !read_result(run_path(asked, entry) + ".json", key_of(entry.config, asked))) check_within(entry.config, run_path(asked, entry));
+
   const auto say = [&](const std::string& line) { if (!asked.manner.quiet) note(line); };
   std::vector<Group> groups;
   for (const Entry& entry : entries) groups.push_back({entry.name, {}});
@@ -432,20 +442,19 @@ int compare(std::span<const std::string> words) {
     say("finished models are kept; the same command goes on");
     return 128 + stop_signal();
   };
-  const Index first_seed = shown.seed, total = Index(entries.size()) * asked.seeds;
+  const Index total = Index(entries.size()) * asked.seeds;
   for (Index k = 0; k < asked.seeds; ++k)
     for (std::size_t i = 0; i < entries.size(); ++i) {
-      Entry entry = entries[i];
-      entry.config.seed = first_seed + k;
-      const std::string run_path = (fs::path(asked.out) / fmt::format("{}-{}", entry.name, entry.config.seed)).string(), file = run_path + ".json";
+      const Entry entry = of_seed(entries[i], k);
+      const std::string run = run_path(asked, entry), file = run + ".json";
       const Json key = key_of(entry.config, asked);
       std::optional<Result> result = read_result(file, key);
       const std::string title = fmt::format("{}, seed {} ({} of {}): width {}, {} parameters", entry.name, entry.config.seed, k * Index(entries.size()) + Index(i) + 1, total, entry.config.width, drawing::number(double(entry.parameters)));
       say(title + (result ? ", done before" : ""));
       if (!result) {
         if (stop_signal()) return stopped();
-        if (train_run(entry.config, run_path, data, asked.manner) != 0) return stopped();
-        result = evaluate(entry, entry.config.seed, open_run(run_path), asked);
+        if (train_run(entry.config, run, data, asked.manner) != 0) return stopped();
+        result = evaluate(entry, entry.config.seed, open_run(run), asked);
         if (!result) return stopped();
         write_file_atomically(file, json_text(Json{{"key", key}, {"result", to_json(*result)}}, 1) + "\n");
       }

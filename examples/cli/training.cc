@@ -410,6 +410,33 @@ void Training::draw_attention() {
   }
 }
 
+void check_within(const RunConfig& limits, const std::string& path) {
+  if (!fs::exists(join(path, "config.json"))) return;
+  const Run run = open_run(path);
+  const std::vector<Index> steps = checkpoint_steps(path);
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    Index epochs = 0;
+    double minutes = 0;
+    try {
+      const Json state = parse_json(read_checkpoint(run, *step).state);
+      const auto count = [&](const char* key) { return state.at(key).get<Index>(); };
+      epochs = count("epoch") + (count("batch") > 0);
+      minutes = Log(join(path, "metrics.jsonl"), count("log_bytes")).seconds() / 60;
+    } catch (const FileError&) {                   // passed over, as by Training::resume
+      continue;
+    } catch (const Json::exception&) {
+      continue;
+    }
+    const auto check = [&](bool beyond, std::string_view limit, auto asked, auto reached) {
+      if (beyond) throw Mistake(fmt::format("trained beyond the limit: {} has {} updates: --{} {}; --{} {}, or another --out", path, *step, limit, asked, limit, reached));
+    };
+    check(limits.steps && *step > *limits.steps, "steps", limits.steps.value_or(0), *step);
+    check(limits.epochs && epochs > *limits.epochs, "epochs", limits.epochs.value_or(0), epochs);
+    check(limits.minutes > 0 && limits.minutes != run.config.minutes && minutes > limits.minutes, "minutes", limits.minutes, std::ceil(minutes));
+    return;
+  }
+}
+
 int train_run(const RunConfig& config, const std::string& path, Dataset data, Manner manner) {
   if (!fs::exists(join(path, "config.json"))) {
     Run run = make_run(path, config, data);

@@ -84,6 +84,8 @@ class Training {
   std::chrono::steady_clock::time_point start_;
 };
 
+// Mistake where the run in this directory, if there is one, went beyond the limits.
+void check_within(const RunConfig& limits, const std::string& path);
 // Trains the run of this config in a directory, or goes on with what is there; 0 where it is finished. Mistake where another is there.
 int train_run(const RunConfig& config, const std::string& path, Dataset data, Manner manner);
 

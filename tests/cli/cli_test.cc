@@ -265,6 +265,10 @@ TEST_CASE("cli: compare") {
   CHECK(again.err.find("update") == again.err.npos);
   fs::remove(small().folder / "compared/general-1.json");
   CHECK(call(command + " --quiet").code == 0);
+  const Result shorter = call("compare --data data --attention concat,none,general --out compared --steps 1 --width 16 --layers 1 --heads 2 --feed-forward 32");
+  CHECK(shorter.code == 2);
+  CHECK(std::regex_search(shorter.err, std::regex("trained beyond the limit: compared/none-1 has ([0-9]+) updates: --steps 1; --steps \\1, or another --out")));
+  CHECK(!fs::exists(small().folder / "compared/concat-1"));
   const Result other = call(command + " --dropout 0.3");
   CHECK(other.code == 2);
   CHECK(other.err.find("contradicts the run: --dropout 0.3, stored in compared/none-1 is ") != other.err.npos);
