@@ -35,7 +35,7 @@ constexpr std::size_t kTrainSample = 1000;         // pairs of the training data
 bool among(std::span<const std::string_view> names, std::string_view name) { return std::ranges::find(names, name) != names.end(); }
 
 struct Asked {
-  std::string names, out, split = "test", model = "gru";
+  std::string names, out, split = "test", model = "gru", bleu = "BLEU";
   Index seeds = 1, bucket = 5;
   Manner manner;
 };
@@ -319,7 +319,7 @@ std::string aligned(const std::vector<std::vector<std::string>>& rows) {
 
 std::string text_table(std::span<const Group> groups, const Asked& asked) {
   std::vector<std::vector<std::string>> rows{{"attention"}}, lengths{{"attention"}};
-  for (const Column& column : kColumns) rows[0].push_back(std::string(column.title));
+  for (const Column& column : kColumns) rows[0].push_back(column.csv == "bleu" ? asked.bleu : std::string(column.title));
   const std::vector<Result::Bucket>& buckets = groups[0].results[0].buckets;
   for (const auto& b : buckets) lengths[0].push_back(fmt::format("{} to {} ({})", b.above + 1, b.up_to, b.sentences));
   for (const Group& group : groups) {
@@ -328,7 +328,7 @@ std::string text_table(std::span<const Group> groups, const Asked& asked) {
     lengths.push_back({group.name});
     for (const auto& b : buckets) lengths.back().push_back(cell(group.mean(in_bucket(b)), 0, 2));
   }
-  return aligned(rows) + fmt::format("\nBLEU by source words (sentences), {}\n", asked.split) + aligned(lengths);
+  return aligned(rows) + fmt::format("\n{} by source words (sentences), {}\n", asked.bleu, asked.split) + aligned(lengths);
 }
 
 std::string csv_table(std::span<const Group> groups) {
@@ -360,15 +360,15 @@ void write_tables(std::span<const Group> groups, const Asked& asked) {
     if (asked.seeds == 1) made.spread.clear();
     return made;
   };
-  write_file_atomically(path("bleu.svg"), bars_svg({.title = "BLEU by attention", .caption = "The same data, order of data and budget; widths chosen so that all have nearly as many parameters." + seeds,
-                                                    .value_title = "BLEU on " + asked.split, .groups = names, .series = {series("", [](const Result& r) { return r.bleu; })}}));
+  write_file_atomically(path("bleu.svg"), bars_svg({.title = asked.bleu + " by attention", .caption = "The same data, order of data and budget; widths chosen so that all have nearly as many parameters." + seeds,
+                                                    .value_title = asked.bleu + " on " + asked.split, .groups = names, .series = {series("", [](const Result& r) { return r.bleu; })}}));
   if (std::ranges::any_of(groups, [](const Group& g) { return std::isfinite(g.results[0].aer_predicted); }))
     write_file_atomically(path("alignment.svg"),
                           bars_svg({.title = "Alignment error rate by attention",
                                     .caption = "One link a target word, the largest weight of its row: of the row that predicts the word, or of the row after it, which has read it. Lower is better." + seeds,
                                     .value_title = "alignment error rate", .groups = names,
                                     .series = {series("row that predicts the word", [](const Result& r) { return r.aer_predicted; }), series("row that has read it", [](const Result& r) { return r.aer_input; })}}));
-  Curves::Panel panel{.title = "BLEU on " + asked.split};
+  Curves::Panel panel{.title = asked.bleu + " on " + asked.split};
   for (const Group& group : groups) {
     Curves::Series line{.name = group.name};
     for (const auto& b : groups[0].results[0].buckets) {
@@ -378,7 +378,7 @@ void write_tables(std::span<const Group> groups, const Asked& asked) {
     }
     panel.series.push_back(std::move(line));
   }
-  write_file_atomically(path("length.svg"), curves_svg({.title = "BLEU by the length of the source", .caption = fmt::format("Buckets of {} words; each point stands at the middle of its bucket.", asked.bucket) + seeds, .x_title = "source words", .panels = {panel}}));
+  write_file_atomically(path("length.svg"), curves_svg({.title = asked.bleu + " by the length of the source", .caption = fmt::format("Buckets of {} words; each point stands at the middle of its bucket.", asked.bucket) + seeds, .x_title = "source words", .panels = {panel}}));
 }
 
 }  // namespace
@@ -414,6 +414,7 @@ int compare(std::span<const std::string> words) {
     check_config(entries.back().config);
     settle(entries.back().config);
   }
+  asked.bleu = bleu_name(entries[0].config);
   const Dataset data = read_dataset(entries[0].config);
   read_part(entries[0].config, asked.split);
   for (std::size_t i = 0; i < entries.size(); ++i) {

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "examples/cli/command.h"
+#include "examples/cli/quality.h"
 #include "models/drawing.h"
 #include "models/run.h"
 #include "nn/summary.h"
@@ -84,7 +85,7 @@ void inspect_file(const std::string& path, const Manner& manner) {
 }
 
 // The last dev scores of the log, and its last line.
-std::string last_scores(const std::string& path) {
+std::string last_scores(const std::string& path, const std::string& bleu) {
   std::error_code ignored;
   if (!fs::exists(path, ignored)) return {};
   std::string text = read_file(path), dev, end;
@@ -94,7 +95,7 @@ std::string last_scores(const std::string& path) {
     at = stop + 1;
     if (!json.is_object() || !json.contains("event")) continue;
     if (json["event"] == "dev")
-      dev = fmt::format("last evaluation: update {}, dev loss {:.4f}, BLEU {:.2f}, exact {:.1f} %\n", json.value("step", 0), json.value("loss", NAN), json.value("bleu", NAN), json.value("exact", NAN));
+      dev = fmt::format("last evaluation: update {}, dev loss {:.4f}, {} {:.2f}, exact {:.1f} %\n", json.value("step", 0), json.value("loss", NAN), bleu, json.value("bleu", NAN), json.value("exact", NAN));
     if (json["event"] == "end") end = fmt::format("finished: {} ({})\n", json.value("step", 0), json.value("reason", ""));
   }
   return dev + end;
@@ -122,7 +123,7 @@ void inspect_run(const std::string& path, const Manner& manner) {
                     run.target.tokenizer.options().name));
   print(fmt::format("checkpoints: {}\n", steps.empty() ? "none" : fmt::format("{}", fmt::join(steps, ", "))));
   print(best ? fmt::format("best.safetensors: of update {}\n", *best) : std::string("best.safetensors: none\n"));
-  print(last_scores((fs::path(path) / "metrics.jsonl").string()));
+  print(last_scores((fs::path(path) / "metrics.jsonl").string(), bleu_name(run.config)));
   print("\n" + summary(parameters));
 }
 

@@ -23,6 +23,8 @@ namespace {
   throw FileError(fmt::format("{}: cannot {}: {}", path, what, std::strerror(error)), error);
 }
 
+constexpr std::string_view kBleu = "dev BLEU";
+
 struct Descriptor {
   int number;
   ~Descriptor() { if (number >= 0) ::close(number); }
@@ -64,7 +66,7 @@ void Log::take(const std::string& line) {
   };
   const std::string event = json.value("event", "");
   if (event == "update") point("loss", "train loss"), point("learning_rate", "learning rate");
-  if (event == "dev") point("loss", "dev loss"), point("bleu", "dev BLEU"), point("exact", "exact match (percent)");
+  if (event == "dev") point("loss", "dev loss"), point("bleu", std::string(kBleu)), point("exact", "exact match (percent)");
 }
 
 void Log::sync() {
@@ -94,16 +96,16 @@ void Log::cut() {
   if (::ftruncate(file.number, bytes_) != 0) refused(path_, "cut", errno);
 }
 
-void Log::write_curves(const std::string& path, const std::string& title, const std::string& caption) const {
+void Log::write_curves(const std::string& path, const std::string& bleu, const std::string& title, const std::string& caption) const {
   Curves curves{.title = title, .caption = caption};
-  const auto panel = [&](const std::string& name, std::initializer_list<const char*> series) {
+  const auto panel = [&](const std::string& name, std::initializer_list<std::string_view> series) {
     Curves::Panel panel{.title = name};
-    for (const char* key : series)
-      if (const auto at = points_.find(key); at != points_.end()) panel.series.push_back({.name = key, .x = at->second.x, .y = at->second.y});
+    for (const std::string_view key : series)
+      if (const auto at = points_.find(std::string(key)); at != points_.end()) panel.series.push_back({.name = key == kBleu ? bleu : std::string(key), .x = at->second.x, .y = at->second.y});
     if (!panel.series.empty()) curves.panels.push_back(std::move(panel));
   };
   panel("loss per token", {"train loss", "dev loss"});
-  panel("quality on dev", {"dev BLEU", "exact match (percent)"});
+  panel("quality on dev", {kBleu, "exact match (percent)"});
   panel("learning rate", {"learning rate"});
   if (!curves.panels.empty()) write_file_atomically(path, curves_svg(curves));
 }

@@ -29,7 +29,7 @@ std::string epoch_text(double epoch) {
 // dev loss 1.234, dev BLEU 87.1
 std::vector<std::string> dev_parts(const ProgressNumbers& numbers) {
   std::vector<std::string> parts;
-  if (numbers.dev_bleu) parts.push_back(fmt::format("dev BLEU {:.1f}", *numbers.dev_bleu));
+  if (numbers.dev_bleu) parts.push_back(fmt::format("dev {} {:.1f}", numbers.bleu_name, *numbers.dev_bleu));
   if (numbers.dev_loss) parts.push_back(fmt::format("dev loss {:.3f}", *numbers.dev_loss));
   return parts;
 }

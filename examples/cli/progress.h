@@ -18,6 +18,7 @@ struct ProgressNumbers {
   double fraction = -1;                       // of the work, where limits other than total count too; negative: done / total
   std::optional<double> epoch{};              // epochs begun or, with a fraction, passed
   std::optional<double> loss{}, tokens_per_second{}, dev_loss{}, dev_bleu{};
+  std::string bleu_name = "BLEU";
 };
 
 // "epoch 3.2  step 420/2000 [###-----------]   21%   0:41 left  loss 1.234  12.3k tok/s  dev BLEU 87.1", at most

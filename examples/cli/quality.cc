@@ -10,6 +10,8 @@
 
 namespace heed::cli {
 
+std::string bleu_name(const RunConfig& config) { return config.tokenizer == "space" ? "BLEU" : "BLEU of tokens"; }
+
 std::string token_line(std::span<const std::string> tokens) {
   std::string line;
   for (const std::string& token : tokens) {

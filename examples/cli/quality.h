@@ -17,6 +17,9 @@ struct DevScore {
   double exact = 0;                                // percent of sentences
 };
 
+// "BLEU" where tokens are the words of the text, else "BLEU of tokens", that of DevScore.
+std::string bleu_name(const RunConfig& config);
+
 // Tokens with spaces between them; blanks among them made visible.
 std::string token_line(std::span<const std::string> tokens);
 

@@ -338,7 +338,7 @@ void Training::update() {
 }
 
 void Training::show() {
-  ProgressNumbers numbers{.done = step(), .total = run_.config.steps.value_or(0), .fraction = fraction(), .loss = shown_loss_};
+  ProgressNumbers numbers{.done = step(), .total = run_.config.steps.value_or(0), .fraction = fraction(), .loss = shown_loss_, .bleu_name = bleu_name(run_.config)};
   const double batch = batches_.empty() ? 0 : double(state_.batch) / double(batches_.size());
   numbers.epoch = double(state_.epoch) + batch;
   if (speed_ > 0) numbers.tokens_per_second = speed_;
@@ -390,11 +390,11 @@ bool Training::evaluate() {
   written([&] { draw_attention(); });
   const double smoothing = run_.config.label_smoothing;
   written([&] {
-    log_.write_curves(join(run_.path, "curves.svg"), fmt::format("Training of {}", fs::path(run_.path).filename().string()),
+    log_.write_curves(join(run_.path, "curves.svg"), "dev " + bleu_name(run_.config), fmt::format("Training of {}", fs::path(run_.path).filename().string()),
                       smoothing > 0 ? fmt::format("The train loss is that of targets smoothed by {} and of a model with dropout; the dev loss is without both.", smoothing) : "");
   });
   restore();
-  progress_.note(fmt::format("update {}, epoch {}: dev loss {:.4f}, BLEU {:.2f}, exact {:.1f} %{}", step(), state_.epoch, score->loss, score->bleu, score->exact, better ? "  (best)" : ""));
+  progress_.note(fmt::format("update {}, epoch {}: dev loss {:.4f}, {} {:.2f}, exact {:.1f} %{}", step(), state_.epoch, score->loss, bleu_name(run_.config), score->bleu, score->exact, better ? "  (best)" : ""));
   show();
   return true;
 }
@@ -512,7 +512,7 @@ void Training::result() const {
     print(fmt::format("{{\"run\": {}, \"steps\": {}, \"seconds\": {:.1f}, \"best\": {{\"step\": {}, \"bleu\": {}, \"loss\": {}}}}}\n", json_text(run_.path), step(), seconds(),
                       state_.best, json_number(state_.best_bleu), json_number(state_.best_loss)));
   } else {
-    print(fmt::format("{}: {} updates in {}, best dev BLEU {:.2f} (loss {:.4f}) after update {}\n", run_.path, step(), short_duration(seconds()), state_.best_bleu, state_.best_loss, state_.best));
+    print(fmt::format("{}: {} updates in {}, best dev {} {:.2f} (loss {:.4f}) after update {}\n", run_.path, step(), short_duration(seconds()), bleu_name(run_.config), state_.best_bleu, state_.best_loss, state_.best));
   }
 }
 

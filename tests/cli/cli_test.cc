@@ -340,8 +340,12 @@ TEST_CASE("cli: other data, tokenizers, options") {
   for (const std::string& options : std::vector<std::string>{"--tokenizer char", "--tokenizer word --lowercase --tie all", "--tokenizer bpe --vocabulary-size 30 --tie output", "--positions learned --norm pre --final-norm always",
                                                              "--batch-sentences 7 --accumulate 2 --optimizer sgd --schedule constant --momentum 0.5", "--average 0.9 --evaluate-every 2 --patience 1 --optimizer adamw --weight-decay 0.1"}) {
     INFO(options);
-    const Result trained = heed_in(folder.path(), "train --train-files s t --dev-files s t --test-files s t --out r --quiet" + tiny + " " + options);
+    const Result trained = heed_in(folder.path(), "train --train-files s t --dev-files s t --test-files s t --out r" + tiny + " " + options);
     CHECK_MESSAGE(trained.code == 0, trained.err);
+    CHECK(std::regex_search(trained.err, std::regex("update 3, epoch [0-9]+: dev loss [0-9.]+, BLEU of tokens [0-9.]+, ")));
+    CHECK(trained.out.find(", best dev BLEU of tokens ") != std::string::npos);
+    CHECK(text_of(folder / "r/curves.svg").find("dev BLEU of tokens") != std::string::npos);
+    CHECK(heed_in(folder.path(), "inspect r").out.find(", BLEU of tokens ") != std::string::npos);
     const Result translated = heed_in(folder.path(), "translate --run r --quiet", "Go 3!\n\nGo!\n");
     CHECK_MESSAGE(translated.code == 0, translated.err);
     CHECK(lines_of(translated.out).size() == 3);
