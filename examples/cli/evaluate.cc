@@ -58,6 +58,7 @@ int evaluate(std::span<const std::string> words) {
                                  options(search_flags) + options(manner)};
   if (!parse(syntax, words)) return 0;
   if (!data.empty() && !files.empty()) throw Mistake("more than one source of data: --data --files; only one of them");
+  if (force && !out.empty()) throw Mistake(fmt::format("nothing is translated: --force --out {}; leave out --out, standard output has the scores", out));
   const TranslateOptions translate_with = translate_options(search_flags);
   const Ready model = ready(run_flags);
   PackedWeights weights(precision_named(search_flags.precision));

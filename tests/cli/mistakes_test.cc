@@ -104,6 +104,7 @@ const Row kRows[] = {
     {"score --hypotheses empty --references s", "empty: cannot read: Is a directory"},
     {"evaluate --run run --data data --split tst", "no such file: .*data/tst.tsv; "},
     {"evaluate --run run --data data --files s t", "more than one source of data: --data --files"},
+    {"evaluate --run run --force --out new", "nothing is translated: --force --out new; leave out --out"},
     {"evaluate --run run --files s t --out linked", "input and output are the same file: s and linked"},
     // config files
     {"train --data data --out new --config nowhere", "nowhere: cannot open"},
