@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include "models/drawing.h"
 #include "models/text.h"
@@ -198,6 +199,13 @@ void check_different(const std::string& input, const std::string& output) {
   struct stat a, b;
   if (::stat(input.c_str(), &a) == 0 && ::stat(output.c_str(), &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
     throw Mistake(fmt::format("input and output are the same file: {} and {}; another name for the output", input, output));
+}
+
+void check_output(const std::string& file) {
+  struct stat there;
+  if (::stat(file.c_str(), &there) == 0 && S_ISDIR(there.st_mode)) throw Mistake(fmt::format("a directory: --out {}; the name of a file", file));
+  const std::string folder = std::filesystem::absolute(file).parent_path().string();
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) throw Mistake(fmt::format("cannot write: --out {}: {}: {}; a file in another directory", file, folder, std::strerror(errno)));
 }
 
 void check_required(const std::string& value, std::string_view name, std::string_view hint) {

@@ -68,6 +68,7 @@ void note(std::string_view line);
 
 // Mistake where two files are one and the same, by inode.
 void check_different(const std::string& input, const std::string& output);
+void check_output(const std::string& file);        // Mistake where no file of this name can be made
 void check_required(const std::string& value, std::string_view flag, std::string_view hint);   // Mistake where it is empty
 
 struct Command {

@@ -60,6 +60,7 @@ int evaluate(std::span<const std::string> words) {
   if (!data.empty() && !files.empty()) throw Mistake("more than one source of data: --data --files; only one of them");
   if (force && !out.empty()) throw Mistake(fmt::format("nothing is translated: --force --out {}; leave out --out, standard output has the scores", out));
   const TranslateOptions translate_with = translate_options(search_flags);
+  if (!out.empty()) check_output(out);
   const Ready model = ready(run_flags);
   PackedWeights weights(precision_named(search_flags.precision));
   const PackedWeights::Use use(weights);
@@ -106,23 +107,24 @@ int evaluate(std::span<const std::string> words) {
   const BleuScore text_bleu = bleu(texts, single_references(references), {.lowercase = run.config.lowercase});
   const BleuScore token_bleu = bleu(token_lines, single_references(reference_tokens), {.tokenizer = BleuTokenizer::none});
   const ChrfScore characters = chrf(texts, single_references(references), {.lowercase = run.config.lowercase});
+  const double loss = sum / double(tokens), exact_share = 100 * double(exact) / double(texts.size());
+  if (manner.json) {
+    print(json_text(Json{{"data", corpus.name}, {"weights", model.loaded.file}, {"sentences", texts.size()}, {"loss", loss}, {"perplexity", std::exp(loss)}, {"bleu", text_bleu.score}, {"bleu_signature", text_bleu.signature},
+                                 {"token_bleu", token_bleu.score}, {"token_bleu_signature", token_bleu.signature}, {"chrf", characters.score}, {"chrf_signature", characters.signature}, {"exact", exact_share}}) + "\n");
+  } else {
+    print(fmt::format("{}: {} sentences, loss {:.4f} per token, perplexity {:.3f}\n", corpus.name, texts.size(), loss, std::exp(loss)));
+    print(fmt::format("BLEU {:.1f}  ({})\n", text_bleu.score, text_bleu.signature));
+    print(fmt::format("BLEU of tokens {:.1f}  ({})\n", token_bleu.score, token_bleu.signature));
+    print(fmt::format("{} {:.1f}  ({})\n", characters.name, characters.score, characters.signature));
+    print(fmt::format("exact match {:.1f} %  ({} of {})\n", exact_share, exact, texts.size()));
+  }
+  flush();                                         // the file may fail
   if (!out.empty()) {
     std::string all;
     for (const std::string& text : texts) all += text + "\n";
     write_file_atomically(out, all);
   }
-  const double loss = sum / double(tokens), exact_share = 100 * double(exact) / double(texts.size());
-  if (manner.json) {
-    print(json_text(Json{{"data", corpus.name}, {"weights", model.loaded.file}, {"sentences", texts.size()}, {"loss", loss}, {"perplexity", std::exp(loss)}, {"bleu", text_bleu.score}, {"bleu_signature", text_bleu.signature},
-                                 {"token_bleu", token_bleu.score}, {"token_bleu_signature", token_bleu.signature}, {"chrf", characters.score}, {"chrf_signature", characters.signature}, {"exact", exact_share}}) + "\n");
-    return 0;
-  }
-  print(fmt::format("{}: {} sentences, loss {:.4f} per token, perplexity {:.3f}\n", corpus.name, texts.size(), loss, std::exp(loss)));
-  print(fmt::format("BLEU {:.1f}  ({})\n", text_bleu.score, text_bleu.signature));
-  print(fmt::format("BLEU of tokens {:.1f}  ({})\n", token_bleu.score, token_bleu.signature));
-  print(fmt::format("{} {:.1f}  ({})\n", characters.name, characters.score, characters.signature));
-  print(fmt::format("exact match {:.1f} %  ({} of {})\n", exact_share, exact, texts.size()));
-  if (!manner.quiet && cut > 0) note(fmt::format("{} sources longer than {} words were cut", cut, run.config.max_length));
+  if (!manner.quiet && !manner.json && cut > 0) note(fmt::format("{} sources longer than {} words were cut", cut, run.config.max_length));
   return 0;
 }
 

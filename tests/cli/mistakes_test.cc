@@ -105,6 +105,8 @@ const Row kRows[] = {
     {"evaluate --run run --data data --split tst", "no such file: .*data/tst.tsv; "},
     {"evaluate --run run --data data --files s t", "more than one source of data: --data --files"},
     {"evaluate --run run --force --out new", "nothing is translated: --force --out new; leave out --out"},
+    {"evaluate --run run --out empty", "a directory: --out empty; the name of a file"},
+    {"evaluate --run run --out nowhere/new", "cannot write: --out nowhere/new: .*nowhere: No such file or directory; "},
     {"evaluate --run run --files s t --out linked", "input and output are the same file: s and linked"},
     // config files
     {"train --data data --out new --config nowhere", "nowhere: cannot open"},
@@ -287,6 +289,12 @@ TEST_CASE("cli: faults while working") {
     CHECK((result.code == 1 || std::string(line) == "inspect data"));
     CHECK(std::ranges::count(result.err, '\n') == 1);
   }
+  // A file of translations that fails at the end takes no scores with it.
+  REQUIRE(heed_in(folder.path(), "train --out scored" + tiny).code == 0);
+  const Result scored = Program{.words = split("evaluate --run scored --split train --min-length 20 --quiet --out texts"), .folder = folder.path(), .largest_file = 1000}.run();
+  CHECK(scored.code == 1);
+  CHECK_MESSAGE(scored.out.find("\nBLEU of tokens ") != std::string::npos, scored.err);
+  CHECK(!fs::exists(folder / "texts"));
   // Files may not grow: nothing half made stays, and what there was is as it was.
   const Result small = Program{.words = split("train --out limited" + tiny), .folder = folder.path(), .largest_file = 100}.run();
   CHECK(small.code == 1);
