@@ -177,10 +177,10 @@ void Training::restore(const Checkpoint& checkpoint, const std::string& file) {
   count("epoch", state.epoch, 0), count("batch", state.batch, 0), count("evaluated", state.evaluated, -1), count("best", state.best, -1);
   count("waited", state.waited, 0), count("skipped_in_a_row", state.skipped_in_a_row, 0), count("tokens", state.tokens, 0), count("log_bytes", log_bytes, 0);
   number("best_bleu", state.best_bleu), number("best_loss", state.best_loss), number("loss_sum", state.loss_sum);
-  const auto batches = Index(sampler_->epoch(state.epoch).size());
-  need(state.batch < std::max<Index>(batches, 1), fmt::format("\"batch\" is {}, the epoch has {}", state.batch, batches));
   if (json["data"] != examples_.checksum)
     throw Mistake(fmt::format("the data has changed since {} was written: {}; the data that the training began with", file, data_.train.name));
+  const auto batches = Index(sampler_->epoch(state.epoch).size());
+  need(state.batch < std::max<Index>(batches, 1), fmt::format("\"batch\" is {}, the epoch has {}", state.batch, batches));
   RunConfig config = run_.config;
   for (const Option& option : options(config)) {
     if (!is_identity(option.name)) continue;

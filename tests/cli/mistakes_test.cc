@@ -130,6 +130,7 @@ const Row kRows[] = {
     {"train --out missing --resume", "missing/config.json: missing key: \"dropout\"; a number in \\[0, 1\\], default 0.05"},
     {"train --out changed --resume", "changed/config.json: \"dropout\" has changed: 0.2, 0.05 when .*checkpoints/4.safetensors was written"},
     {"train --out moved --resume --steps 9", "the data has changed since .*4.safetensors was written"},
+    {"train --out shrunk --resume --steps 9", "the data has changed since .*4.safetensors was written"},
     {"translate --run nowhere", "no such run: nowhere"},
     {"translate --run data", "no run: data has no config.json"},
     {"translate --run words", "words/target.vocabulary: .*line 7.*\"1\""},
@@ -209,12 +210,15 @@ void prepare(const TemporaryFolder& folder) {
   write_text(folder / "broken.json", "{\n  \"width\" 8\n}\n");
   write_text(folder / "cut.safetensors", text_of(folder / "run/best.safetensors").substr(0, 2000));
   const std::string config = text_of(folder / "run/config.json");
-  for (const char* copy : {"key", "missing", "changed", "moved", "words", "fewer", "bare"}) fs::copy(folder / "run", folder / copy, fs::copy_options::recursive);
+  for (const char* copy : {"key", "missing", "changed", "moved", "shrunk", "words", "fewer", "bare"}) fs::copy(folder / "run", folder / copy, fs::copy_options::recursive);
   write_text(folder / "key/config.json", with(config, "{\n", "{\n  \"colour\": 1,\n"));
   write_text(folder / "missing/config.json", with(config, "  \"dropout\": 0.05,\n", ""));
   write_text(folder / "changed/config.json", with(config, "\"dropout\": 0.05", "\"dropout\": 0.2"));
   fs::copy(folder / "data", folder / "data2");
   write_text(folder / "data2/train.tsv", text_of(folder / "data/train.tsv") + "1\t1\n");
+  fs::copy(folder / "data", folder / "data3");
+  write_text(folder / "data3/train.tsv", "1\t1\n");
+  write_text(folder / "shrunk/config.json", with(config, "/data\"", "/data3\""));
   write_text(folder / "moved/config.json", with(config, "/data\"", "/data2\""));
   const std::string words = text_of(folder / "run/target.vocabulary");
   write_text(folder / "words/target.vocabulary", with(words, words.substr(words.find("</s>") + 5), "1\n1\n"));
