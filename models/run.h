@@ -81,7 +81,7 @@ std::vector<Option> options(RunConfig& config);
 // Error `<what>: <where>; <what would be right>` where options that are right alone do not fit together.
 void check_config(const RunConfig& config);
 
-// Options that a resumed run may change: limits, threads, what is saved and kept.
+// Options that a resumed run may change: limits, threads, what is saved and kept, where its data are.
 bool may_change(std::string_view option);
 
 std::vector<std::string_view> model_names();

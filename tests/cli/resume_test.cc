@@ -82,6 +82,19 @@ TEST_CASE("resume: epochs, and a run that ends between evaluations") {
   check_same(folder, "a", "c", int(last));
 }
 
+TEST_CASE("resume: the data has moved") {
+  const TemporaryFolder folder;
+  make_tiny_data(folder);
+  train(folder, "--steps 21 --out whole");
+  train(folder, "--steps 14 --out run");
+  fs::rename(folder / "data", folder / "elsewhere");
+  CHECK(heed_in(folder.path(), "train --resume --out run --steps 21").err.find("no such directory: --data ") != std::string::npos);
+  go_on(folder, "--steps 21 --data elsewhere --out run");
+  check_same(folder, "whole", "run", 21);
+  CHECK(open_run(folder / "run").config.data.ends_with("/elsewhere"));
+  CHECK(heed_in(folder.path(), "evaluate --run run --quiet").code == 0);
+}
+
 namespace {
 
 const std::string kFamilies[] = {"--dropout 0.3 --accumulate 2 --average 0.9 --schedule plateau --patience 40",
