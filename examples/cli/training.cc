@@ -39,6 +39,18 @@ bool is_identity(std::string_view name) {
   return !may_change(name) && name != "init";
 }
 
+// The checkpoint is whole, the log beside it is not.
+struct LogError : FileError { using FileError::FileError; };
+
+Log read_log(const std::string& path, Index bytes, const std::string& checkpoint) {
+  try {
+    return Log(path, bytes);
+  } catch (const FileError& e) {
+    if (e.error_number != 0 && e.error_number != ENOENT) throw;
+    throw LogError(fmt::format("{}: its log {}", checkpoint, e.what()), e.error_number);
+  }
+}
+
 // Elements of the matrices of a model, biases left out; a score with a matrix of each width is assumed.
 double about_parameters(const RunConfig& given, double source_words, double target_words) {
   RunConfig c = given;
@@ -152,7 +164,7 @@ std::string Training::state_json() const {
   return json_text(json);
 }
 
-void Training::restore(const Checkpoint& checkpoint, const std::string& file) {
+void Training::restore(const Checkpoint& checkpoint, const std::string& file, bool new_log) {
   const auto json = parse_json(checkpoint.state);
   const auto need = [&](bool holds, std::string_view what) {
     if (!holds) throw FileError(fmt::format("{}: state of the training: {}", file, what));
@@ -192,8 +204,7 @@ void Training::restore(const Checkpoint& checkpoint, const std::string& file) {
   for (const auto& [key, value] : json["trainer"].items())
     if (value.is_string()) scalars[key] = value.get<std::string>();
   need(scalars["step"] == fmt::format("{}", checkpoint.step), fmt::format("of the trainer: step \"{}\"", scalars["step"].substr(0, 80)));
-  const std::string log = join(run_.path, "metrics.jsonl");
-  Log read(log, log_bytes);
+  Log read = read_log(join(run_.path, "metrics.jsonl"), new_log ? 0 : log_bytes, file);
   std::map<std::string, Tensor> weights;
   for (const auto& [name, value] : checkpoint.tensors)
     if (name.starts_with(kModelPrefix)) weights.emplace(name.substr(kModelPrefix.size()), value);
@@ -209,19 +220,37 @@ void Training::store_config() {
   if (read_file(file) != text) write_file_atomically(file, text);
 }
 
+std::optional<Index> Training::restore_newest(const std::vector<Index>& steps) {
+  Index without_log = -1;
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    const auto pass_over = [&](const FileError& e) {
+      if (step + 1 == steps.rend() && without_log < 0) throw;
+      progress_.warn(fmt::format("passed over: {}", e.what()));
+    };
+    try {
+      restore(read_checkpoint(run_, *step), checkpoint_path(run_.path, *step), false);
+      return *step;
+    } catch (const LogError& e) {
+      without_log = std::max(without_log, *step);
+      pass_over(e);
+    } catch (const FileError& e) {
+      pass_over(e);
+    }
+  }
+  if (without_log < 0) return {};
+  restore(read_checkpoint(run_, without_log), checkpoint_path(run_.path, without_log), true);
+  const std::string log = join(run_.path, "metrics.jsonl"), kept = log + ".old";
+  if (fs::exists(log) && !fs::exists(kept)) fs::rename(log, kept);
+  progress_.warn(fmt::format("no checkpoint has a whole log: a new one begins after update {}{}", without_log, fs::exists(kept) ? fmt::format(", the old one is {}", kept) : ""));
+  log_data();
+  return without_log;
+}
+
 bool Training::resume() {
   lock_ = std::make_unique<RunLock>(run_.path);
   const std::vector<Index> steps = checkpoint_steps(run_.path);
   log_ = Log(join(run_.path, "metrics.jsonl"), 0);
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    const std::string file = checkpoint_path(run_.path, *step);
-    try {
-      restore(read_checkpoint(run_, *step), file);
-    } catch (const FileError& e) {
-      if (step + 1 == steps.rend()) throw;
-      progress_.warn(fmt::format("passed over: {}", e.what()));
-      continue;
-    }
+  if (const std::optional<Index> step = restore_newest(steps)) {
     saved_ = *step;
     if (!reached().empty() && has_end(join(run_.path, "metrics.jsonl"), log_.bytes())) {
       progress_.note(fmt::format("{} is finished: {} updates ({})", run_.path, *step, reached()));

@@ -39,7 +39,8 @@ class Training {
   };
   void start_from_file();                          // --init
   std::string state_json() const;
-  void restore(const Checkpoint& checkpoint, const std::string& file);   // all of it or, by FileError, the next older one
+  void restore(const Checkpoint& checkpoint, const std::string& file, bool new_log);   // all of it or, by FileError, nothing
+  std::optional<Index> restore_newest(const std::vector<Index>& steps);   // checkpoint that is whole; nothing where there are none. FileError
 
   void store_config();
   Index step() const { return trainer_->step(); }

@@ -240,6 +240,27 @@ TEST_CASE("resume: what the log holds beyond the checkpoint is cut off") {
   check_same(folder, "whole", "run", 21);
 }
 
+TEST_CASE("resume: a log that is gone or cut takes no checkpoint with it") {
+  const TemporaryFolder folder;
+  make_tiny_data(folder);
+  train(folder, "--steps 21 --out whole");
+  train(folder, "--steps 14 --out run");
+  fs::copy(folder / "run", folder / "gone", fs::copy_options::recursive);
+  fs::remove(folder / "gone/metrics.jsonl");
+  fs::copy(folder / "run", folder / "cut", fs::copy_options::recursive);
+  write_text(folder / "cut/metrics.jsonl", "half a li");
+  for (const std::string run : {"gone", "cut"}) {
+    INFO(run);
+    const Result on = heed_in(folder.path(), "train --resume --steps 21 --quiet --out " + run);
+    CHECK(on.code == 0);
+    for (const std::string says : {"passed over: " + run + "/checkpoints/14.safetensors: its log " + run + "/metrics.jsonl: ", std::string("no checkpoint has a whole log: a new one begins after update 14")})
+      CHECK_MESSAGE(on.err.find("warning: " + says) != std::string::npos, on.err);
+    CHECK((text_of(folder / (run + "/best.safetensors")) == text_of(folder / "whole/best.safetensors")));
+    CHECK(fs::exists(folder / (run + "/metrics.jsonl.old")) == (run == "cut"));
+    CHECK(heed_in(folder.path(), "train --resume --out " + run).err == run + " is finished: 21 updates (steps)\n");
+  }
+}
+
 TEST_CASE("resume: broken later checkpoints crowd out no whole one") {
   const TemporaryFolder folder;
   make_tiny_data(folder);
