@@ -80,6 +80,7 @@ class Searcher {
       const auto [number, draw] = requests[request];
       const auto& source = sources[number];
       Index longest = Index(source.size()) - 1 + o_.extra_length;
+      if (!prefixes.empty()) longest = std::max(longest, Index(prefixes[number].size()) + 1);
       if (o_.max_length > 0) longest = std::min(longest, o_.max_length);
       sentences.push_back({request, number, draw, std::max<Index>(longest, 1), Index(source.size()), prefixes.empty() ? std::span<const std::int32_t>() : prefixes[number], {}, {}});
       sentences.back().live.resize(1);

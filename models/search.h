@@ -32,7 +32,7 @@ struct SearchOptions {
   LengthPenalty penalty = LengthPenalty::gnmt;
   double alpha = 0.6;
   double coverage = 0;        // β of the coverage penalty β Σ_j ln min(Σ_t α_tj, 1)    (1609.08144, section 7)
-  Index extra_length = 50;    // at most source length + this many words, eos counted
+  Index extra_length = 50;    // at most source length + this many words, eos counted; a prefix is whole
   Index max_length = 0;       // a limit of its own; 0 = none
   Index min_length = 0;       // eos is no candidate before
   Index no_repeat_ngram = 0;

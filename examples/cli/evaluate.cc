@@ -56,10 +56,12 @@ int evaluate(std::span<const std::string> words) {
                                                      {.name = "force", .value = &force, .help = "only score the given pairs: log P, tokens, source, target"},
                                                      {.name = "out", .value = &out, .takes = "FILE", .help = "write the translations there"}} +
                                  options(search_flags) + options(manner)};
-  if (!parse(syntax, words)) return 0;
+  Given given;
+  if (!read(syntax, words, given)) return 0;
+  set_options(syntax, given);
   if (!data.empty() && !files.empty()) throw Mistake("more than one source of data: --data --files; only one of them");
   if (force && !out.empty()) throw Mistake(fmt::format("nothing is translated: --force --out {}; leave out --out, standard output has the scores", out));
-  const TranslateOptions translate_with = translate_options(search_flags);
+  const TranslateOptions translate_with = translate_options(search_flags, given);
   if (!out.empty()) check_output(out);
   const Ready model = ready(run_flags);
   PackedWeights weights(precision_named(search_flags.precision));

@@ -63,8 +63,10 @@ std::vector<Option> options(SearchFlags& flags) {
   };
 }
 
-TranslateOptions translate_options(const SearchFlags& f) {
+TranslateOptions translate_options(const SearchFlags& f, const Given& given) {
   if (!f.sample && f.nbest > f.beam) throw Mistake(fmt::format("more translations than hypotheses: --nbest {} --beam {}; --beam {} or more", f.nbest, f.beam, f.nbest));
+  for (const char* name : {"temperature", "top-k", "top-p", "seed"})
+    if (const auto at = given.find(name); !f.sample && at != given.end()) throw Mistake(fmt::format("nothing is drawn: --{} {}; it goes with --sample", name, at->second[0]));
   if (f.sample && f.top_p == 0) throw Mistake("out of range: --top-p 0; a number above 0, at most 1, default 1");
   TranslateOptions options{.search = {.beam = f.sample ? 1 : f.beam,
                                       .nbest = f.nbest,

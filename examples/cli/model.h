@@ -38,6 +38,6 @@ struct SearchFlags {
   Index top_k = 0, seed = 1;
 };
 std::vector<Option> options(SearchFlags& flags);
-TranslateOptions translate_options(const SearchFlags& flags);      // Mistake
+TranslateOptions translate_options(const SearchFlags& flags, const Given& given);      // Mistake
 
 }  // namespace heed::cli

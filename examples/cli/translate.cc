@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 #include "examples/cli/model.h"
+#include "models/drawing.h"
 #include "models/text.h"
 #include "tensor/json.h"
 #include "tensor/packed.h"
@@ -72,6 +75,16 @@ void check_different_streams() {
     throw Mistake("input and output are the same file: standard input and standard output; another file for the output");
 }
 
+// Mistake where no translation can be as long; a note on words that the model does not have.
+void check_prefix(const Run& run, const std::string& prefix, bool quiet) {
+  const std::vector<std::string> tokens = run.target.tokenizer.tokens(prefix);
+  if (const Index most = max_positions(run.config) - 1; Index(tokens.size()) > most) throw Mistake(fmt::format("a long prefix: --prefix: {} words; at most {}", tokens.size(), most));
+  std::vector<std::string> unknown;
+  for (const std::string& token : tokens)
+    if (run.target.vocabulary.id(token) == run.target.vocabulary.unk && std::ranges::find(unknown, token) == unknown.end()) unknown.push_back(token);
+  if (!quiet && !unknown.empty()) note(drawing::clean(fmt::format("--prefix: unknown to the model: {}", fmt::join(unknown, ", "))));
+}
+
 }  // namespace
 
 int translate(std::span<const std::string> words) {
@@ -90,12 +103,15 @@ int translate(std::span<const std::string> words) {
                                                      {.name = "max-length", .value = &max_length, .takes = "N", .help = "longer sources are cut; else as in training", .low = 1, .high = 1e5},
                                                      {.name = "tokens", .value = &tokens, .help = "tokens with spaces between them, not put together to text"}} +
                                  options(manner)};
-  if (!parse(syntax, words)) return 0;
-  TranslateOptions translate_with = translate_options(search_flags);
+  Given given;
+  if (!read(syntax, words, given)) return 0;
+  set_options(syntax, given);
+  TranslateOptions translate_with = translate_options(search_flags, given);
   check_different_streams();
   const Ready model = ready(run_flags);
   PackedWeights weights(precision_named(search_flags.precision));
   const PackedWeights::Use use(weights);
+  check_prefix(model.run, prefix, manner.quiet);
   translate_with.max_length = std::min(max_length.value_or(model.run.config.max_length), model.run.config.max_length);
   if (::isatty(STDIN_FILENO) == 1 && !manner.quiet) note("Type a sentence and press Enter; Ctrl-D ends.");
 

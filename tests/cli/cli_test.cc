@@ -116,6 +116,9 @@ TEST_CASE("cli: translate answers line n in line n") {
   CHECK(json["translations"].size() == 2);
   CHECK(json["translations"][0]["score"] >= json["translations"][1]["score"]);
   CHECK(call("translate --run run --prefix '4 4' --quiet", "1 2 3\n").out.starts_with("4 4"));
+  // A prefix is whole whatever the length, and its unknown words are named.
+  CHECK(call("translate --run run --prefix '4 3 4 3 4' --extra-length 0 --quiet", "1 2\n").out.starts_with("4 3 4 3 4"));
+  CHECK(call("translate --run run --prefix '4 x y x'", "1 2 3\n").err == "--prefix: unknown to the model: x, y\n");
   CHECK(call("translate --run run --checkpoint run/checkpoints/60.safetensors --quiet", "1\n").code == 0);
 
   const std::string many = "1 2\n\n3 4 5\n2\n1 1 1\n";

@@ -75,6 +75,11 @@ const Row kRows[] = {
     {"translate --run run --beam 2 --nbest 3", "more translations than hypotheses: --nbest 3 --beam 2; --beam 3 or more"},
     {"translate --run run --precision int4", "unknown name: --precision int4; did you mean int8\\? one of float32, bfloat16, int8"},
     {"translate --run run --sample --top-p 0", "out of range: --top-p 0; "},
+    {"translate --run run --temperature 2", "nothing is drawn: --temperature 2; it goes with --sample"},
+    {"translate --run run --top-p 0.5 --beam 2", "nothing is drawn: --top-p 0.5; it goes with --sample"},
+    {"evaluate --run run --top-k 3", "nothing is drawn: --top-k 3; it goes with --sample"},
+    {"evaluate --run run --seed 3", "nothing is drawn: --seed 3; it goes with --sample"},
+    {"translate --run brief --prefix '1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5'", "a long prefix: --prefix: 55 words; at most 54"},
     {"data copy --out new --train 100000 --symbols 2 --max-length 3", "more distinct sources asked for than exist"},
     {"data numbers --out new --from xx", "\"xx\" is none of"},
     // files of data
@@ -189,6 +194,7 @@ void prepare(const TemporaryFolder& folder) {
   const std::string tiny = " --layers 1 --width 8 --heads 2 --feed-forward 8 --warmup 2 --steps 4 --quiet";
   must("train --data data --out run" + tiny);
   must("train --data data --out other --layers 2 --width 8 --heads 2 --feed-forward 8 --warmup 2 --steps 1 --quiet");
+  must("train --data data --out brief --max-length 4" + tiny);
   fs::create_directory(folder / "empty");
   fs::create_directory(folder / "half");
   write_text(folder / "half/.unfinished", "");
