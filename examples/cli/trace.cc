@@ -153,7 +153,10 @@ int diff(std::span<const std::string> words) {
   for (const std::string& line : missing) print(drawing::clean(line) + "\n");
   if (first) print(drawing::clean(fmt::format("first    {}", *first)) + "\n");
   if (largest) print(drawing::clean(fmt::format("largest  {}", *largest)) + "\n");
-  if (different == 0) print(fmt::format("{} tensors, {} numbers: {}\n", compared, elements, tolerance > 0 ? fmt::format("no difference above {:g}", tolerance) : "the same"));
+  if (!missing.empty())
+    print(fmt::format("{} tensors without one of the same name, shape and type in the other file; of the {} compared {}\n", missing.size(), compared,
+                      different > 0 ? fmt::format("{} differ", different) : tolerance > 0 ? fmt::format("none differs by more than {:g}", tolerance) : "none differs"));
+  else if (different == 0) print(fmt::format("{} tensors, {} numbers: {}\n", compared, elements, tolerance > 0 ? fmt::format("no difference above {:g}", tolerance) : "the same"));
   else print(fmt::format("{} of {} tensors differ\n", different, compared));
   return same ? 0 : 1;
 }

@@ -231,7 +231,9 @@ TEST_CASE("cli: trace and diff") {
   write_safetensors(small().folder / "b.safetensors", {{"x", tensor({{1, 2}})}, {"z", tensor({1})}, {"n", tensor({NAN})}});
   const Result unmatched = call("diff a.safetensors b.safetensors");
   CHECK(unmatched.code == 1);
-  CHECK(unmatched.out == "x: f32 [2] and f32 [1, 2]\nonly in a.safetensors: y\nonly in b.safetensors: z\n1 tensors, 1 numbers: the same\n");
+  CHECK(unmatched.out == "x: f32 [2] and f32 [1, 2]\nonly in a.safetensors: y\nonly in b.safetensors: z\n3 tensors without one of the same name, shape and type in the other file; of the 1 compared none differs\n");
+  write_safetensors(small().folder / "b.safetensors", {{"x", tensor({{1, 2}})}, {"y", tensor({1})}, {"n", tensor({1.0})}});
+  CHECK(call("diff a.safetensors b.safetensors").out.ends_with("\n1 tensors without one of the same name, shape and type in the other file; of the 2 compared 1 differ\n"));
 }
 
 TEST_CASE("cli: compare") {
