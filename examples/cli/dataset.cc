@@ -56,7 +56,9 @@ void settle(RunConfig& config) {
   config.tokenizer = named.empty() ? "word" : named;
 }
 
-Corpus read_part(const RunConfig& config, const std::string& part, CorpusOptions options) {
+namespace {
+
+Corpus find_part(const RunConfig& config, const std::string& part, CorpusOptions options) {
   if (!config.data.empty()) {
     if (!fs::is_directory(config.data)) throw Mistake(fmt::format("no such directory: --data {}; one with train.tsv, dev.tsv and test.tsv", config.data));
     if (fs::exists(fs::path(config.data) / kUnfinished)) throw Mistake(fmt::format("unfinished data: --data {}; `heed data` was stopped while it made them, make them again", config.data));
@@ -74,6 +76,14 @@ Corpus read_part(const RunConfig& config, const std::string& part, CorpusOptions
   if (files.size() != 2 || (part != "train" && part != "dev" && part != "test"))
     throw Mistake(fmt::format("no such part: {}; the run knows train, dev{}", part, config.train.empty() && config.test_files.empty() ? "" : ", test"));
   return read_parallel(files[0], files[1], options);
+}
+
+}  // namespace
+
+Corpus read_part(const RunConfig& config, const std::string& part, CorpusOptions options) {
+  Corpus corpus = find_part(config, part, options);
+  if (corpus.pairs.empty()) throw Mistake(fmt::format("an empty part: {}; at least one pair", corpus.name));
+  return corpus;
 }
 
 Dataset read_dataset(const RunConfig& config) {

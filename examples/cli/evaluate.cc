@@ -60,6 +60,7 @@ int evaluate(std::span<const std::string> words) {
   if (!read(syntax, words, given)) return 0;
   set_options(syntax, given);
   if (!data.empty() && !files.empty()) throw Mistake("more than one source of data: --data --files; only one of them");
+  if (!files.empty() && given.contains("split")) throw Mistake(fmt::format("parts are of --data or the run: --files {} {} --split {}; only one of them", files[0], files[1], split));
   if (force && !out.empty()) throw Mistake(fmt::format("nothing is translated: --force --out {}; leave out --out, standard output has the scores", out));
   const TranslateOptions translate_with = translate_options(search_flags, given);
   if (!out.empty()) check_output(out);

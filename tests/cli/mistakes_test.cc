@@ -109,6 +109,9 @@ const Row kRows[] = {
     {"score --hypotheses empty --references s", "empty: cannot read: Is a directory"},
     {"evaluate --run run --data data --split tst", "no such file: .*data/tst.tsv; "},
     {"evaluate --run run --data data --files s t", "more than one source of data: --data --files"},
+    {"evaluate --run run --files s t --split dev", "parts are of --data or the run: --files s t --split dev; only one of them"},
+    {"evaluate --run whole", "an empty part: .*pairs.tsv \\(test\\); at least one pair"},
+    {"compare --train pairs.tsv --split-by-source --split-dev 1 --split-test 0 --attention dot --out new", "an empty part: .*; at least one pair"},
     {"evaluate --run run --force --out new", "nothing is translated: --force --out new; leave out --out"},
     {"evaluate --run run --out empty", "a directory: --out empty; the name of a file"},
     {"evaluate --run run --out nowhere/new", "cannot write: --out nowhere/new: .*nowhere: No such file or directory; "},
@@ -195,6 +198,8 @@ void prepare(const TemporaryFolder& folder) {
   must("train --data data --out run" + tiny);
   must("train --data data --out other --layers 2 --width 8 --heads 2 --feed-forward 8 --warmup 2 --steps 1 --quiet");
   must("train --data data --out brief --max-length 4" + tiny);
+  write_text(folder / "pairs.tsv", "1\t1\n2\t2\n3\t3\n");
+  must("train --train pairs.tsv --split-by-source --split-dev 1 --split-test 0 --out whole" + tiny);
   fs::create_directory(folder / "empty");
   fs::create_directory(folder / "half");
   write_text(folder / "half/.unfinished", "");
@@ -205,7 +210,6 @@ void prepare(const TemporaryFolder& folder) {
   write_text(folder / "one", "1 2\n");
   write_text(folder / "nothing", "");
   write_text(folder / "binary", std::string(5000, '\0'));
-  write_text(folder / "pairs.tsv", "1\t1\n2\t2\n3\t3\n");
   write_text(folder / "links.tsv", "1\t1\t0-0\n2\t2\t7-0\n3\t3\n4\t4\n5\t5\n6\t6\n");
   write_text(folder / "badlink.tsv", "1\t1\t0:0\n");
   fs::create_hard_link(folder / "s", folder / "linked");
