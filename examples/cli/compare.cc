@@ -221,6 +221,16 @@ Json to_json(const Result& r) {
 
 std::string run_path(const Asked& asked, const Entry& entry) { return (fs::path(asked.out) / fmt::format("{}-{}", entry.name, entry.config.seed)).string(); }
 
+// Whether nothing is in a directory, or what `heed compare` makes before and after its first table.
+bool is_comparison(const std::string& path) {
+  const auto is_ours = [](const fs::directory_entry& entry) {
+    const std::string stem = entry.path().stem().string();
+    const std::size_t dash = stem.rfind('-');
+    return dash != stem.npos && dash + 1 < stem.size() && stem.find_first_not_of("0123456789", dash + 1) == stem.npos;   // NAME-SEED, NAME-SEED.json
+  };
+  return fs::exists(fs::path(path) / "table.csv") || std::ranges::all_of(fs::directory_iterator(path), is_ours);
+}
+
 // What decides a result besides the run: the run's own options, and how it is evaluated.
 Json key_of(const RunConfig& config, const Asked& asked) {
   Json json{{"split", asked.split}, {"bucket", asked.bucket}};
@@ -425,7 +435,7 @@ int compare(std::span<const std::string> words) {
   }
   std::error_code ignored;
   if (fs::exists(asked.out, ignored) && !fs::is_directory(asked.out)) throw Mistake(fmt::format("no directory: --out {}; the name of a directory", asked.out));
-  fs::create_directories(asked.out);
+  if (fs::exists(asked.out, ignored) && !is_comparison(asked.out)) throw Mistake(fmt::format("exists, is not empty and no comparison: --out {}; the name of a new directory", asked.out));
 
   const auto of_seed = [&](Entry entry, Index k) {
     entry.config.seed = shown.seed + k;
@@ -434,6 +444,10 @@ int compare(std::span<const std::string> words) {
   for (Index k = 0; k < asked.seeds; ++k)
     for (const Entry& each : entries)
       if (const Entry entry = of_seed(each, k); !read_result(run_path(asked, entry) + ".json", key_of(entry.config, asked))) check_within(entry.config, run_path(asked, entry));
+
+  std::error_code error;
+  fs::create_directories(asked.out, error);
+  if (error) throw Mistake(fmt::format("cannot make the directory: --out {}: {}; another one", asked.out, error.message()));
 
   const auto say = [&](const std::string& line) { if (!asked.manner.quiet) note(line); };
   std::vector<Group> groups;
