@@ -6,8 +6,10 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <new>
 
 #include "examples/cli/command.h"
@@ -50,6 +52,14 @@ bool is_fault(int error) {
   return false;
 }
 
+// A wrong HEED_THREADS is said before anything is written; --threads goes before it, and an empty one is none.
+void check_threads(std::span<const std::string> words) {
+  const auto asks_for = [&](std::string_view flag) { return std::ranges::any_of(words, [&](const std::string& word) { return word == flag || word.starts_with(fmt::format("{}=", flag)); }); };
+  const char* const variable = std::getenv("HEED_THREADS");
+  if (variable && (*variable == 0 || asks_for("--threads"))) ::unsetenv("HEED_THREADS");
+  if (!asks_for("--help") && !asks_for("-h")) threads();
+}
+
 int run(std::span<const std::string> words, std::string& name) {
   if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
     print(program_help());
@@ -64,7 +74,7 @@ int run(std::span<const std::string> words, std::string& name) {
   for (const Command& command : kCommands)
     if (command.name == words[0]) {
       name = fmt::format("heed {}", command.name);
-      threads();                                   // a wrong HEED_THREADS before anything is written
+      check_threads(words.subspan(1));
       const int code = command.run(words.subspan(1));
       flush();
       return code;

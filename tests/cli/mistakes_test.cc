@@ -262,6 +262,19 @@ TEST_CASE("cli: every mistake is one line with a hint, exit code 2, and nothing 
   }
 }
 
+TEST_CASE("cli: HEED_THREADS is read where it counts") {
+  const TemporaryFolder folder;
+  const auto code = [&](const std::string& line, const std::string& threads) { return Program{.words = split(line), .folder = folder.path(), .environment = {"HEED_THREADS=" + threads}}.run().code; };
+  CHECK(code("data copy --out one --train 9 --dev 2 --test 2", "abc") == 2);
+  CHECK(!std::filesystem::exists(folder / "one"));
+  CHECK(code("data copy --out one --train 9 --dev 2 --test 2", "") == 0);
+  CHECK(code("train --help", "abc") == 0);
+  const std::string tiny = "train --data one --width 8 --heads 2 --steps 1 --quiet --out ";
+  CHECK(code(tiny + "a --threads 2", "0") == 0);
+  CHECK(code(tiny + "b --threads=2", "0") == 0);
+  CHECK(code(tiny + "c", "0") == 2);
+}
+
 TEST_CASE("cli: another training holds the run") {
   const TemporaryFolder folder;
   REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 4 --train 50 --dev 10 --test 10").code == 0);
