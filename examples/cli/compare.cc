@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "attention/attend.h"
 #include "examples/cli/dataset.h"
@@ -397,8 +398,12 @@ int compare(std::span<const std::string> words) {
   Asked asked;
   RunConfig shown;
   std::vector<Option> training;
-  for (const Option& option : options(shown))
-    if (option.name != "attention" && option.name != "model" && option.name != "init") training.push_back(option);
+  std::string_view heading;                        // of an option that is left out: the next one has it
+  for (Option option : options(shown)) {
+    if (option.heading.empty()) option.heading = std::exchange(heading, {});
+    if (option.name == "attention" || option.name == "model" || option.name == "init") heading = option.heading;
+    else training.push_back(option);
+  }
   const Syntax syntax{.command = "compare",
                       .usage = "--data DIR --attention NAME,NAME,.. --out DIR [--seeds N] [options of heed train]",
                       .about = "Trains a model with each attention, on the same data with the same seed and budget and as nearly the same number of parameters as widths allow: "
