@@ -424,6 +424,7 @@ bool Training::evaluate() {
   restore();
   progress_.note(fmt::format("update {}, epoch {}: dev loss {:.4f}, {} {:.2f}, exact {:.1f} %{}", step(), state_.epoch, score->loss, bleu_name(run_.config), score->bleu, score->exact, better ? "  (best)" : ""));
   show();
+  speed_from_ += seconds() - begin;                // the tokens since are those of updates
   return true;
 }
 
