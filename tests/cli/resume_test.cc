@@ -253,7 +253,7 @@ TEST_CASE("resume: a log that is gone or cut takes no checkpoint with it") {
     INFO(run);
     const Result on = heed_in(folder.path(), "train --resume --steps 21 --quiet --out " + run);
     CHECK(on.code == 0);
-    for (const std::string says : {"passed over: " + run + "/checkpoints/14.safetensors: its log " + run + "/metrics.jsonl: ", std::string("no checkpoint has a whole log: a new one begins after update 14")})
+    for (const std::string& says : {"passed over: " + run + "/checkpoints/14.safetensors: its log " + run + "/metrics.jsonl: ", std::string("no checkpoint has a whole log: a new one begins after update 14")})
       CHECK_MESSAGE(on.err.find("warning: " + says) != std::string::npos, on.err);
     CHECK((text_of(folder / (run + "/best.safetensors")) == text_of(folder / "whole/best.safetensors")));
     CHECK(fs::exists(folder / (run + "/metrics.jsonl.old")) == (run == "cut"));
