@@ -425,6 +425,7 @@ Tensor gather(const Tensor& x, int dim, const Tensor& index) {
 }
 
 void gather_grad(const Tensor& index, const Tensor& dy, int dim, Into dx) {
+  if (index.rank() == 0 && dx.tensor.rank() == 0) return gather_grad(reshape(index, {1}), reshape(dy, {1}), dim, {reshape(dx.tensor, {1}), dx.add});
   const int axis = check_gather("gather_grad", dx.tensor, dim, index);
   check_same_dtype("gather_grad", "dy", dy, "dx", dx.tensor);
   check<ShapeError>(dy.shape() == index.shape(), "gather_grad: dy and index differ: dy {}, index {}", dy.shape(),

@@ -155,6 +155,10 @@ TEST_CASE("sort is stable, NaN is the largest, infinities stand beside it") {
   CHECK(sort(tensor({3, 200, 7}, DType::u8)).values.to_vector<std::uint8_t>() == std::vector<std::uint8_t>{3, 7, 200});
   CHECK(argsort(tensor({2, 1}, DType::bf16)).to_vector<Index>() == std::vector<Index>{1, 0});
   CHECK(sort(tensor(4)).values.item() == 4);
+  const Variable scalar = variable(tensor(4));
+  Tape tape;
+  tape.backward(sort(scalar).values);
+  CHECK(scalar.grad().item() == 1);
   CHECK(sort(zeros({3, 0})).indices.shape() == Shape{3, 0});
 }
 

@@ -8,8 +8,10 @@
 
 #include "autograd/check.h"
 #include "autograd/ops.h"
+#include "autograd/tape.h"
 #include "tensor/error.h"
 #include "tensor/ops/random.h"
+#include "tensor/ops/unary.h"
 #include "tensor/ops/view.h"
 #include "tests/close.h"
 #include "tests/every_target.h"
@@ -77,6 +79,12 @@ TEST_CASE("softmax: any dim, strides, empty and 0-d") {
   CHECK(softmax(zeros({3, 0})).shape() == Shape{3, 0});
   CHECK(softmax(full({}, 3)).item() == 1);
   CHECK(log_softmax(full({}, 3)).item() == 0);
+  for (const bool log : {false, true}) {
+    const Variable scalar = variable(full({}, 3));
+    Tape tape;
+    tape.backward(log ? log_softmax(scalar) : softmax(scalar));
+    CHECK(scalar.grad().item() == 0);
+  }
   CHECK_THROWS_AS(softmax(x, 4), IndexError);
   CHECK_THROWS_AS(softmax(arange(0, 3)), DTypeError);
   CHECK_THROWS_AS(log_softmax_(arange(0, 3)), DTypeError);
