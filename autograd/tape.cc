@@ -17,7 +17,7 @@ namespace heed {
 
 namespace {
 
-// No gaps and no overlaps, axes in any order.
+// No gaps and no overlaps, axes in any order. Nothing is not dense: its strides may be those of an expanded view.
 bool is_dense(const Shape& shape, const Strides& strides) {
   Shape axes;
   for (int axis = 0; axis < shape.rank(); ++axis)
@@ -25,11 +25,10 @@ bool is_dense(const Shape& shape, const Strides& strides) {
   std::sort(const_cast<Index*>(axes.begin()), const_cast<Index*>(axes.end()), [&](Index a, Index b) { return strides[int(a)] < strides[int(b)]; });
   Index step = 1;
   for (Index axis : axes) {
-    if (shape[int(axis)] == 0) return true;
     if (strides[int(axis)] != step) return false;
     step *= shape[int(axis)];
   }
-  return true;
+  return step != 0;
 }
 
 bool same_strides(const Shape& shape, const Strides& a, const Strides& b) {

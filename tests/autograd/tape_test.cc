@@ -42,6 +42,16 @@ TEST_CASE("a value used twice gets the sum of both gradients") {
   CHECK(x.grad().item() == 4 * 27);
 }
 
+TEST_CASE("an empty leaf of any strides gets an empty gradient") {
+  const Tensor value(zeros({3}, DType::f64).storage(), DType::f64, {0, 4}, {-1, 0}, 0);
+  const Variable x = variable(value);
+  Tape tape;
+  const Variable y = times(x, x);
+  const Tensor dy = zeros({0, 4}, DType::f64);
+  tape.backward({&y, 1}, {&dy, 1});
+  CHECK(x.grad().shape() == Shape{0, 4});
+}
+
 TEST_CASE("without a tape nothing is remembered, constants want nothing") {
   const Variable x = scalar(3);
   CHECK_FALSE(times(x, x).wants_gradient());
