@@ -2,6 +2,7 @@
 #include "tensor/ops/linear.h"
 
 #define HWY_TARGET_INCLUDE "tensor/ops/linear.cc"
+#include "tensor/activation-inl.h"
 #include "tensor/dropout-inl.h"
 #include "tensor/math-inl.h"
 #include "tensor/simd-inl.h"
@@ -40,31 +41,13 @@ struct Gelu {
   template <class D, class V> static HWY_INLINE V f(D d, V z) { return math::Gelu(d, z); }
   template <class D, class V> static HWY_INLINE V df(D d, V z) { return math::GeluDerivative(d, z); }
 };
-// z/2 (1 + t), t = tanh(u), u = √(2/π) (z + 0.044715 z³);   (1 + t)/2 + z/2 (1 - t²) u'
 struct GeluTanh {
-  static constexpr double kA = 0.7978845608028654, kB = 0.044715;
-  template <class D, class V> static HWY_INLINE V tanh(D d, V z) {
-    using T = hn::TFromD<D>;
-    return math::Tanh(d, hn::Mul(hn::Mul(hn::Set(d, T(kA)), z), hn::MulAdd(hn::Mul(hn::Set(d, T(kB)), z), z, hn::Set(d, 1))));
-  }
-  template <class D, class V> static HWY_INLINE V f(D d, V z) {
-    const V half = hn::Mul(z, hn::Set(d, hn::TFromD<D>(0.5)));
-    return hn::MulAdd(half, tanh(d, z), half);
-  }
-  template <class D, class V> static HWY_INLINE V df(D d, V z) {
-    using T = hn::TFromD<D>;
-    const V t = tanh(d, z), half = hn::Set(d, T(0.5));
-    const V slope = hn::MulAdd(hn::Mul(hn::Set(d, T(3 * kA * kB)), z), z, hn::Set(d, T(kA)));
-    return hn::MulAdd(hn::Mul(hn::Mul(half, z), hn::NegMulAdd(t, t, hn::Set(d, 1))), slope, hn::MulAdd(half, t, half));
-  }
+  template <class D, class V> static HWY_INLINE V f(D d, V z) { return math::GeluTanh(d, z); }
+  template <class D, class V> static HWY_INLINE V df(D d, V z) { return math::GeluTanhDerivative(d, z); }
 };
-// z σ;   σ + z σ (1 - σ)
 struct Silu {
-  template <class D, class V> static HWY_INLINE V f(D d, V z) { return hn::Mul(z, math::Sigmoid(d, z)); }
-  template <class D, class V> static HWY_INLINE V df(D d, V z) {
-    const V s = math::Sigmoid(d, z);
-    return hn::MulAdd(hn::Mul(z, s), hn::Sub(hn::Set(d, 1), s), s);
-  }
+  template <class D, class V> static HWY_INLINE V f(D d, V z) { return math::Silu(d, z); }
+  template <class D, class V> static HWY_INLINE V df(D d, V z) { return math::SiluDerivative(d, z); }
 };
 struct Tanh {
   template <class D, class V> static HWY_INLINE V f(D d, V z) { return math::Tanh(d, z); }

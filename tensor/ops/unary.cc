@@ -2,6 +2,7 @@
 #include "tensor/ops/unary.h"
 
 #define HWY_TARGET_INCLUDE "tensor/ops/unary.cc"
+#include "tensor/activation-inl.h"
 #include "tensor/math-inl.h"
 #include "tensor/ops/walk.h"
 #include "tensor/simd-inl.h"
@@ -90,29 +91,13 @@ struct Gelu : FromInput {                              // f' = Φ(x) + x φ(x)
   F { return math::Gelu(d, x); }
   DF { return math::GeluDerivative(d, s); }
 };
-struct GeluTanh : FromInput {                          // x σ(2u), u = √(2/π) (x + 0.044715 x³);  f' = σ + x σ (1 - σ) 2u'
-  static constexpr double kScale = 1.5957691216057308, kCubic = 0.044715;  // 2 √(2/π)
-  // beyond ±60 the sigmoid is 0 or 1
-  template <class D, class V> static HWY_INLINE V Inside(D d, V x) {
-    return hn::IfThenElse(hn::Lt(x, C(d, -60)), C(d, -60), hn::IfThenElse(hn::Gt(x, C(d, 60)), C(d, 60), x));
-  }
-  template <class D, class V> static HWY_INLINE V Gate(D d, V x) {
-    return math::Sigmoid(d, hn::Mul(x, hn::MulAdd(hn::Mul(x, x), C(d, kScale * kCubic), C(d, kScale))));
-  }
-  F { return hn::Mul(hn::IfThenElse(hn::Lt(x, C(d, -60)), C(d, -60), x), Gate(d, Inside(d, x))); }
-  DF {
-    const V x = Inside(d, s), gate = Gate(d, x), slope = hn::MulAdd(hn::Mul(x, x), C(d, 3 * kScale * kCubic), C(d, kScale));
-    return hn::MulAdd(hn::Mul(x, gate), hn::Mul(hn::Sub(C(d, 1), gate), slope), gate);
-  }
+struct GeluTanh : FromInput {
+  F { return math::GeluTanh(d, x); }
+  DF { return math::GeluTanhDerivative(d, s); }
 };
-struct Silu : FromInput {                              // f' = σ(x) (1 + x (1 - σ(x)))
-  template <class D, class V> static HWY_INLINE V Above(D d, V x) { return hn::IfThenElse(hn::Lt(x, C(d, -1000)), C(d, -1000), x); }
-  F { return hn::Mul(Above(d, x), math::Sigmoid(d, x)); }
-  DF {
-    const V gate = math::Sigmoid(d, s), rest = math::Sigmoid(d, hn::Neg(s));  // 1 - σ(x), exact for large x
-    const V x = hn::IfThenElse(hn::Gt(s, C(d, 1000)), C(d, 1000), Above(d, s));
-    return hn::MulAdd(hn::Mul(x, gate), rest, gate);
-  }
+struct Silu : FromInput {
+  F { return math::Silu(d, x); }
+  DF { return math::SiluDerivative(d, s); }
 };
 struct Softplus : FromInput {                          // f' = σ(x)
   F { return math::Softplus(d, x); }

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
+
 #include "autograd/check.h"
 #include "autograd/ops.h"
 #include "autograd/tape.h"
@@ -57,6 +59,36 @@ TEST_CASE("linear: gradients of every input agree with differences, dropout incl
   const Variable y = linear(x, w, Variable(), {.activation = Activation::relu, .dropout = 0.5});
   tape.backward(sum(y));
   CHECK(sum(x.grad()).item() == doctest::Approx(sum(y.value()).item()));
+}
+
+TEST_CASE("linear: the activation of a huge or infinite z has the value and gradient of the small op, every target") {
+  const double infinity = std::numeric_limits<double>::infinity();
+  for_every_target([&] {
+    for (DType dtype : {DType::f32, DType::f64})
+      for (Activation activation : kActivations)
+        for (double z : {1e19, -1e19, 1e20, -1e20, 3e38, -3e38, infinity, -infinity}) {
+          CAPTURE(int(activation));
+          CAPTURE(z);
+          const Variable x = variable(tensor({{z}}, dtype)), plain = variable(tensor({{z}}, dtype)), w = constant(ones({1, 1}, dtype));
+          const auto small = [&] {
+            switch (activation) {
+              case Activation::none: return plain * 1.0;
+              case Activation::relu: return relu(plain);
+              case Activation::gelu: return gelu(plain);
+              case Activation::gelu_tanh: return gelu_tanh(plain);
+              case Activation::silu: return silu(plain);
+              case Activation::tanh: return tanh(plain);
+              case Activation::sigmoid: return sigmoid(plain);
+            }
+            return plain;
+          };
+          Tape tape;
+          const Variable fused = linear(x, w, {}, {.activation = activation}), y = small();
+          tape.backward(sum(fused) + sum(y));
+          CHECK(fused.value().item() == y.value().item());
+          CHECK(x.grad().item() == plain.grad().item());
+        }
+  });
 }
 
 TEST_CASE("linear: same bits for 1, 2 and 3 threads, empty sizes, errors with both sides") {
