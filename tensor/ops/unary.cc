@@ -120,7 +120,7 @@ struct LeakyRelu : FromInput {
   DF { return hn::IfThenElse(hn::Gt(s, C(d, 0)), C(d, 1), C(d, p[0])); }
 };
 struct Clamp : FromInput {
-  F { return hn::IfThenElse(hn::Lt(x, C(d, p[0])), C(d, p[0]), hn::IfThenElse(hn::Gt(x, C(d, p[1])), C(d, p[1]), x)); }
+  F { return math::AtMost(d, p[1], math::AtLeast(d, p[0], x)); }
   DF { return hn::IfThenElseZero(hn::And(hn::Ge(s, C(d, p[0])), hn::Le(s, C(d, p[1]))), C(d, 1)); }
 };
 struct Pow : FromInput {                               // f' = c x^(c-1), 0 for c = 0

@@ -41,6 +41,7 @@ TEST_CASE("unary: values and derivatives at the edges of the domain, every targe
       {Unary::round, 2.5, 2, 0}, {Unary::round, -1.5, -2, 0}, {Unary::round, 0.5, 0, 0}, {Unary::sign, -3, -1, 0}, {Unary::sign, 0, 0, 0},
       {Unary::elu, -kInf, -2, 0, 2}, {Unary::elu, kInf, kInf, 1, 2}, {Unary::leaky_relu, -kInf, -kInf, 0.01, 0.01},
       {Unary::clamp, -1, -1, 1, -1, 1}, {Unary::clamp, 1, 1, 1, -1, 1}, {Unary::clamp, 2, 1, 0, -1, 1}, {Unary::clamp, -kInf, -1, 0, -1, 1},
+      {Unary::clamp, 0, 1, 0, 2, 1}, {Unary::clamp, 1.5, 1, 0, 2, 1}, {Unary::clamp, 3, 1, 0, 2, 1},   // low above high
       {Unary::pow, 0, 1, 0, 0}, {Unary::pow, kNaN, 1, 0, 0}, {Unary::pow, -1, kNaN, kNaN, 0.5}, {Unary::pow, 0, 0, kInf, 0.5},
       {Unary::pow, -2, -8, 12, 3}, {Unary::pow, 0, kInf, -kInf, -1}, {Unary::pow, -2, 0.25, 0.25, -2}, {Unary::pow, kInf, kInf, kInf, 1.5}};
   for (const Edge& edge : edges)
