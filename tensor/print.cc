@@ -16,15 +16,16 @@ constexpr int kDigits = 4;
 
 // Shortest text that reads back as x, at most `digits` after the point, zeros at the end dropped: 0.1, 2., 1.25e-07.
 template <class T> std::string number(T x, std::chars_format format, int digits, bool trim = true) {
-  char buffer[512];
-  auto end = std::to_chars(buffer, buffer + sizeof buffer, x, format).ptr;
+  std::string buffer(std::size_t(digits) + 512, ' ');            // at most 309 digits before the point, 343 characters for the shortest
+  char *const begin = buffer.data(), *const limit = begin + buffer.size();
+  auto end = std::to_chars(begin, limit, x, format).ptr;
   const auto parts = [&] {
-    const std::string_view text(buffer, std::size_t(end - buffer));
+    const std::string_view text(begin, std::size_t(end - begin));
     const auto e = std::min(text.find('e'), text.size()), point = std::min(text.find('.'), e);
     return std::array{text.substr(0, point), point < e ? text.substr(point + 1, e - point - 1) : std::string_view{},
                       text.substr(e)};
   };
-  if (!trim || int(parts()[1].size()) > digits) end = std::to_chars(buffer, buffer + sizeof buffer, x, format, digits).ptr;
+  if (!trim || int(parts()[1].size()) > digits) end = std::to_chars(begin, limit, x, format, digits).ptr;
   auto [whole, fraction, exponent] = parts();
   if (trim) fraction = fraction.substr(0, fraction.find_last_not_of('0') + 1);
   if (!trim && digits == 0 && exponent.empty()) return std::string(whole);

@@ -89,6 +89,10 @@ TEST_CASE("a precision fixes the digits") {
   CHECK(to_string(x, 3) == "[ 1.000  2.346 -0.000    nan]");
   CHECK(to_string(x, 0) == "[  1   2  -0 nan]");
   CHECK(to_string(tensor(1234567890.5, DType::f64), 2) == "1234567890.50");
+  CHECK(to_string(tensor({1}, DType::f64), 600) == "[1." + std::string(600, '0') + "]");
+  const std::string large = to_string(tensor({1e308}, DType::f64), 250);
+  CHECK(large.size() == 1 + 309 + 1 + 250 + 1);
+  CHECK(large.ends_with("." + std::string(250, '0') + "]"));
 }
 
 TEST_CASE("fmt prints tensors") {
