@@ -471,8 +471,9 @@ AttentionOutput scaled_dot_product_attention_by_definition(const Tensor& q, cons
   mask.check_fits(op, {n.B, n.H, n.T, n.S});
   const Tensor z = matmul(q * scale_of(options, n.dk), transpose(k));                     // [B, H, T, S]
   const Tensor p = softmax(z, -1, mask);
+  const Tensor seen = mask.everything() ? z : where(mask.dense(z.shape()), z, full({}, -INFINITY, z.dtype()));
   const Tensor o = matmul(dropout(p, options.dropout, options.key), v);                  // [B, H, T, dv]
-  return {transpose(transpose(o, 1, 2).contiguous(), 1, 2), logsumexp(z, -1), options.weights ? p : Tensor()};
+  return {transpose(transpose(o, 1, 2).contiguous(), 1, 2), logsumexp(seen, -1), options.weights ? p : Tensor()};
 }
 
 }  // namespace heed

@@ -227,6 +227,7 @@ TEST_CASE("attention: equals its definition, dropout included") {
   const AttentionOutput plain = scaled_dot_product_attention_by_definition(q, k, v, mask, options);
   CHECK(worst_absolute(fused.output, plain.output) < 1e-14);
   CHECK(worst_absolute(fused.weights, plain.weights) < 1e-14);
+  CHECK(worst_absolute(fused.log_sum_exp, plain.log_sum_exp) < 1e-14);
 }
 
 TEST_CASE("attention: the same bits for any number of threads and on all targets with FMA") {
