@@ -51,6 +51,7 @@ void check_same_dtype(std::string_view op, std::span<const Tensor> tensors) {
 Tensor keep_triangle(std::string_view op, const Tensor& x, Index diagonal, bool lower) {
   check<ShapeError>(x.rank() >= 2, "{}: needs at least 2 axes: x {}", op, x.shape());
   const Index rows = x.size(-2), columns = x.size(-1);
+  diagonal = std::clamp(diagonal, -rows, columns);      // all there are; row + diagonal cannot overflow
   Tensor y = x.clone();
   const size_t item = item_size(x.dtype());
   auto* data = reinterpret_cast<std::byte*>(y.storage().data()) + size_t(y.offset()) * item;

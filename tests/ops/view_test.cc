@@ -4,6 +4,8 @@
 #include <doctest/doctest.h>
 #include <rapidcheck.h>
 
+#include <limits>
+
 #include "autograd/check.h"
 #include "autograd/ops.h"
 #include "autograd/tape.h"
@@ -205,6 +207,15 @@ TEST_CASE("pad, tril, triu") {
   CHECK(elements(tril(ones_, -1)) == std::vector<float>{0, 0, 0, 1, 0, 0, 1, 1, 0});
   CHECK(elements(triu(ones_, 1)) == std::vector<float>{0, 1, 1, 0, 0, 1, 0, 0, 0});
   CHECK(elements(triu(ones_, -9)) == std::vector<float>(9, 1));
+  constexpr Index least = std::numeric_limits<Index>::min(), most = std::numeric_limits<Index>::max();
+  for (const Index far : {Index{3}, most - 1, most}) {
+    CHECK(elements(tril(ones_, far)) == std::vector<float>(9, 1));
+    CHECK(elements(triu(ones_, far)) == std::vector<float>(9, 0));
+  }
+  for (const Index far : {Index{-3}, least + 1, least}) {
+    CHECK(elements(tril(ones_, far)) == std::vector<float>(9, 0));
+    CHECK(elements(triu(ones_, far)) == std::vector<float>(9, 1));
+  }
   CHECK(elements(tril(transpose(iota({2, 2})))) == std::vector<float>{0, 0, 1, 3});
   CHECK(elements(tril(ones({2, 1, 2}))) == std::vector<float>{1, 0, 1, 0});
 }
