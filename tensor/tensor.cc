@@ -207,7 +207,7 @@ template <class T> void nested_copy(const Nested& values, const Shape& shape, in
     check<ShapeError>(values.leaf() && axis == shape.rank(), "tensor: ragged nesting at [{}]: expected shape {}", where, shape);
     const T value = convert<T>(values.value());
     if constexpr (std::is_integral_v<T>)
-      check<DTypeError>(double(value) == values.value(), "tensor: {} at [{}] does not fit {}", values.value(), where, dtype_of<T>);
+      check<DTypeError>(double(value) == values.value() && values.value() < std::ldexp(1, std::numeric_limits<T>::digits), "tensor: {} at [{}] does not fit {}", values.value(), where, dtype_of<T>);
     *out++ = value;
     return;
   }

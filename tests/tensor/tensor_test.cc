@@ -79,6 +79,9 @@ TEST_CASE("nested lists make tensors and are checked") {
   THROWS(tensor({1.5}, DType::i32), DTypeError, "tensor: 1.5 at [0] does not fit i32");
   THROWS(tensor({{0, 256}}, DType::u8), DTypeError, "tensor: 256 at [0, 1] does not fit u8");
   THROWS(tensor({-1}, DType::u8), DTypeError, "tensor: -1 at [0] does not fit u8");
+  THROWS(tensor({0x1p63}, DType::i64), DTypeError, "tensor: 9.223372036854776e+18 at [0] does not fit i64");
+  CHECK(tensor(-0x1p63, DType::i64).item<std::int64_t>() == std::numeric_limits<std::int64_t>::min());
+  CHECK(tensor({-0x1p31, 0x1p31 - 1}, DType::i32).to_vector<std::int32_t>() == std::vector<std::int32_t>{-2147483648, 2147483647});
   THROWS(tensor({NAN}, DType::i64), DTypeError, "tensor: nan at [0] does not fit i64");
   THROWS(tensor(Floats{1, 2, 3}, {2, 2}), ShapeError, "tensor: 3 values for shape [2, 2]");
   CHECK(tensor(Floats{1, 2}, {2, 1}).shape() == Shape{2, 1});
