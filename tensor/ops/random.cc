@@ -175,9 +175,11 @@ void multiply(const char* op, const Tensor& x, double p, Key key, bool add, cons
 }  // namespace
 
 void uniform_(const Tensor& into, Key key, double lo, double hi) {
-  check<Error>(lo <= hi && std::isfinite(lo) && std::isfinite(hi), "uniform: lo must not exceed hi: lo {}, hi {}", lo, hi);
+  check<Error>(lo <= hi, "uniform: lo must not exceed hi: lo {}, hi {}", lo, hi);
+  check<Error>(std::isfinite(hi - lo), "uniform: hi - lo must be finite: lo {}, hi {}", lo, hi);
   visit_float(into.dtype(), "uniform", [&]<class T>() {
     const T last = lo < hi ? std::nextafter(T(hi), T(lo)) : T(lo);
+    check<Error>(lo == hi || double(last) < hi, "uniform: no {} lies between: lo {}, hi {}", into.dtype(), lo, hi);
     const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(UniformF32), &HWY_DYNAMIC_DISPATCH(UniformF64));
     fill<T>(into, [&](std::uint64_t group, T* x) { kernel(key, group, lo, hi - lo, last, x); });
   });
@@ -219,7 +221,12 @@ Tensor randint(Key key, const Shape& shape, Index lo, Index hi) {
   check<Error>(lo < hi, "randint: lo must be below hi: lo {}, hi {}", lo, hi);
   const Tensor out = empty(shape, DType::i64);
   Random random(key);
-  for (Index& value : out.mutable_span<Index>()) value = lo + random.below(hi - lo);
+  Index range;
+  const bool overflows = __builtin_sub_overflow(hi, lo, &range);   // then every second draw or more lies in [lo, hi)
+  for (Index& value : out.mutable_span<Index>()) {
+    if (!overflows) value = lo + random.below(range);
+    else do value = Index(random.next_u64()); while (value < lo || value >= hi);
+  }
   return out;
 }
 

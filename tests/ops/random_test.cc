@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "tensor/dropout.h"
 #include "tensor/error.h"
@@ -107,6 +108,11 @@ TEST_CASE("random tensors: bernoulli, randint, permutation") {
   CHECK(std::ranges::count(bernoulli(key, {100}, 1).span<std::uint8_t>(), 1) == 100);
   const Tensor r = randint(key, {7, 1000}, -3, 4);
   for (Index v = -3; v < 4; ++v) CHECK(std::abs(double(std::ranges::count(r.span<Index>(), v)) - 1000) < 5 * std::sqrt(6000.0 / 7));
+  constexpr Index least = std::numeric_limits<Index>::min(), most = std::numeric_limits<Index>::max();
+  const Tensor wide = randint(key, {10000}, least, most), half = randint(key, {10000}, -2, most);
+  CHECK(std::abs(double(std::ranges::count_if(wide.span<Index>(), [](Index v) { return v < 0; })) - 5000) < 5 * 50);
+  CHECK(std::ranges::all_of(half.span<Index>(), [](Index v) { return v >= -2 && v < most; }));
+  CHECK(std::abs(double(std::ranges::count_if(half.span<Index>(), [](Index v) { return v < most / 2; })) - 5000) < 5 * 50);
   auto p = permutation(key, 100).to_vector<Index>();
   CHECK(!std::ranges::is_sorted(p));
   std::ranges::sort(p);
@@ -117,7 +123,11 @@ TEST_CASE("random tensors: bernoulli, randint, permutation") {
 TEST_CASE("random tensors: wrong arguments") {
   const Key key(1);
   CHECK_THROWS_WITH_AS(uniform(key, {2}, 1, 0), "uniform: lo must not exceed hi: lo 1, hi 0", Error);
-  CHECK_THROWS_AS(uniform(key, {-1}), ShapeError);
+  CHECK_THROWS_WITH_AS(uniform(key, {2}, 1 - 1e-12, 1), "uniform: no f32 lies between: lo 0.999999999999, hi 1", Error);
+  CHECK(uniform(key, {2}, 1, 1 + 1e-12).to_vector<float>() == std::vector<float>{1, 1});
+  CHECK(uniform(key, {2}, 1 - 1e-12, 1, DType::f64)[0].item() < 1);
+  CHECK_THROWS_WITH_AS(uniform(key, {2}, -1.5e308, 1.5e308, DType::f64), "uniform: hi - lo must be finite: lo -1.5e+308, hi 1.5e+308", Error);
+  CHECK_THROWS_AS(uniform(key, {2}, 0, INFINITY), Error);
   CHECK_THROWS_AS(uniform(key, {2}, 0, 1, DType::i32), DTypeError);
   CHECK_THROWS_AS(normal(key, {2}, 0, -1), Error);
   CHECK_THROWS_AS(bernoulli(key, {2}, 1.5), Error);
