@@ -78,13 +78,23 @@ template <class T> void LogSoftmaxRow(const T* x, size_t n, const RowMask& mask,
   for (size_t i = size_t(mask.last); i < n; ++i) y[i] = T(-kInfinity);
 }
 
+// x where y is not 0, else 0: what is masked takes no part, whatever x holds there
+template <class T> HWY_INLINE Block<T> WhereWeighted(const Block<T>& y, Block<T> x) {
+  const typename Block<T>::D d;
+  HEED_EACH_REGISTER x.v[r] = hn::IfThenZeroElse(hn::Eq(y.v[r], hn::Zero(d)), x.v[r]);
+  return x;
+}
+
 // forward was  y_i = e_i / Σ_j e_j,  so now  dx_i = y_i (dy_i - Σ_j y_j dy_j)
 template <class T> void SoftmaxRowGrad(const T* y, const T* dy, size_t n, bool add, T* dx) {
   Block<T> dot = Set16(T(0));
-  for (size_t i = 0; i < n; i += 16) dot = MulAdd16(LoadN16(y + i, n - i), LoadN16(dy + i, n - i), dot);
+  for (size_t i = 0; i < n; i += 16) {
+    const Block<T> weight = LoadN16(y + i, n - i);
+    dot = MulAdd16(weight, WhereWeighted(weight, LoadN16(dy + i, n - i)), dot);
+  }
   const Block<T> sum = Set16(Sum16(dot));
   for (size_t i = 0; i < n; i += 16) {
-    const Block<T> g = LoadN16(y + i, n - i) * (LoadN16(dy + i, n - i) - sum);
+    const Block<T> weight = LoadN16(y + i, n - i), g = weight * WhereWeighted(weight, LoadN16(dy + i, n - i) - sum);
     StoreN16(add ? LoadN16(dx + i, n - i) + g : g, n - i, dx + i);
   }
 }

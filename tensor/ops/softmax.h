@@ -10,7 +10,7 @@ namespace heed {
 
 // y_i = exp(x_i - m) / Σ_j exp(x_j - m),  m = max_j x_j;  0 where masked
 Tensor softmax(const Tensor& x, int dim = -1, const Mask& mask = {});
-// dx = y ⊙ (dy - Σ_j y_j dy_j)          needs the output only
+// dx = y ⊙ (dy - Σ_j y_j dy_j)          needs the output only; where y = 0 dy may hold anything
 void softmax_grad(const Tensor& y, const Tensor& dy, int dim, Into dx);
 
 // y_i = x_i - m - log Σ_j exp(x_j - m);  -inf where masked

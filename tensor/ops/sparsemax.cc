@@ -89,6 +89,7 @@ void weights_grad(const char* op, Family family, const Tensor& p, const Tensor& 
         for (Index row = begin; row < end; ++row) {
           double total = 0, dot = 0;
           for (Index i = row * n; i < (row + 1) * n; ++i) {
+            if (a[i] == 0) continue;                             // takes no part, whatever dp holds
             total += s(a[i]);
             dot += s(a[i]) * double(b[i]);
           }

@@ -10,7 +10,7 @@ namespace heed {
 
 // p = max(x - τ, 0), τ so that Σ p = 1: the nearest point of the simplex        Martins and Astudillo 2016, arXiv 1602.02068, Alg. 1
 Tensor sparsemax(const Tensor& x, const Mask& mask = {});
-// dx = s ⊙ (dp - Σ s dp / Σ s),  s = [p > 0]
+// dx = s ⊙ (dp - Σ s dp / Σ s),  s = [p > 0]; where p = 0 dp may hold anything, here and below
 void sparsemax_grad(const Tensor& p, const Tensor& dp, Into dx);
 
 // p = max(x/2 - τ, 0)², τ so that Σ p = 1: α-entmax with α = 1.5                Peters et al. 2019, arXiv 1905.05702, Alg. 2

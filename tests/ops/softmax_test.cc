@@ -117,9 +117,9 @@ TEST_CASE("softmax with a mask: lengths, causal, window, explicit; empty rows gi
   for (const Mask& mask : {lengths, causal, window, chosen, narrow, lengths & causal, lengths & chosen & window}) {
     const Tensor allowed = mask.dense(x.shape());
     const auto p = reference_softmax(x, allowed, false), l = reference_softmax(x, allowed, true);
-    Tensor poisoned = x.clone(), zero_gradient = dy.clone();
+    Tensor poisoned = x.clone(), poisoned_dy = dy.clone();
     for (std::size_t i = 0; i < p.size(); ++i)
-      if (!allowed.data<std::uint8_t>()[i]) poisoned.mutable_data<double>()[i] = i % 2 ? kInf : std::nan("");
+      if (!allowed.data<std::uint8_t>()[i]) poisoned.mutable_data<double>()[i] = poisoned_dy.mutable_data<double>()[i] = i % 2 ? kInf : std::nan("");
     for_every_target([&] {
       CHECK(worst_absolute(softmax(poisoned, -1, mask), p) < 1e-14);
       CHECK(worst_absolute(log_softmax(poisoned, -1, mask), l) < 1e-14);
@@ -127,9 +127,11 @@ TEST_CASE("softmax with a mask: lengths, causal, window, explicit; empty rows gi
       CHECK(equal_bits(softmax(turned, 1, Mask::allowed(turned_allowed)), transpose(softmax(x, -1, mask), 1, 3)));
       // dx = y (dy - Σ y dy)
       const Tensor y = softmax(x, -1, mask), dx = empty(x.shape(), DType::f64), dl = empty(x.shape(), DType::f64);
-      softmax_grad(y, dy, -1, {dx});
+      softmax_grad(y, poisoned_dy, -1, {dx});
       const Tensor log_y = log_softmax(x, -1, mask);
-      log_softmax_grad(log_y, dy, -1, mask, {dl});
+      log_softmax_grad(log_y, poisoned_dy, -1, mask, {dl});
+      CHECK(all_finite(dx));
+      CHECK(all_finite(dl));
       double worst = 0;
       for (Index row = 0; row < B * 2 * T; ++row) {
         double dot = 0, sum = 0;

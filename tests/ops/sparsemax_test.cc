@@ -26,6 +26,18 @@ TEST_CASE("entmax: by hand") {
   CHECK(worst_absolute(entmax(tensor({0.4, 0}, DType::f64)), std::vector<double>{0.64, 0.36}) < 1e-15);
 }
 
+TEST_CASE("sparsemax, entmax: what dp holds where p = 0 reaches nothing") {
+  for (double bad : {double(NAN), double(INFINITY)}) {
+    const Tensor p = tensor({{0.5, 0.5, 0}, {0, 0, 0}}, DType::f64), dp = tensor({{1, 2, bad}, {bad, bad, bad}}, DType::f64);
+    for (void (*grad)(const Tensor&, const Tensor&, Into) : {sparsemax_grad, entmax_grad}) {
+      const Tensor dx = empty({2, 3}, DType::f64), clean = empty({2, 3}, DType::f64);
+      grad(p, dp, {dx});
+      grad(p, tensor({{1, 2, 0}, {0, 0, 0}}, DType::f64), {clean});
+      CHECK(doubles(dx) == doubles(clean));
+    }
+  }
+}
+
 TEST_CASE("sparsemax, entmax: sums, order, edges") {
   const Tensor x = normal(Key(1), {50, 31}, 0, 2, DType::f64);
   for (Tensor (*f)(const Tensor&, const Mask&) : {+[](const Tensor& z, const Mask& m) { return sparsemax(z, m); }, +[](const Tensor& z, const Mask& m) { return entmax(z, m); }}) {
