@@ -220,6 +220,8 @@ void Tape::backward(std::span<const Variable> outputs, std::span<const Tensor> g
     check<Error>(slot.tape_ == id_ || (slot.leaf_ && slot.tape_ == 0), "backward: the value was recorded on another tape: shape {}", outputs[i].shape());
     check<ShapeError>(outputs[i].shape() == gradients[i].shape(), "backward: value and gradient differ in shape: value {}, gradient {}",
                       outputs[i].shape(), gradients[i].shape());
+    check<DTypeError>(outputs[i].dtype() == gradients[i].dtype(), "backward: value and gradient differ in dtype: value {}, gradient {}",
+                      outputs[i].dtype(), gradients[i].dtype());
   }
   check<Error>(current_tape == this, "backward: an inner tape is still recording");
   played_ = true;
@@ -468,8 +470,10 @@ Variable recompute(std::function<Variable(const Variable&)> f, const Variable& i
 Variable gradient_hook(const Variable& x, std::function<std::optional<Tensor>(const Tensor&)> f) {
   return record("gradient_hook", x.value(), {x}, [x = x.slot(), f = std::move(f)](const Tensor& dy) {
     const std::optional<Tensor> other = f(dy);
-    if (other)
+    if (other) {
       check<ShapeError>(other->shape() == dy.shape(), "gradient_hook: the gradient returned differs in shape: {}, expected {}", other->shape(), dy.shape());
+      check<DTypeError>(other->dtype() == dy.dtype(), "gradient_hook: the gradient returned differs in dtype: {}, expected {}", other->dtype(), dy.dtype());
+    }
     x.adopt(other ? *other : dy);
   });
 }

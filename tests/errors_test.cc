@@ -328,6 +328,8 @@ const std::vector<Row>& model_rows() {
       CALL(under_tape([](Tape&) { const Variable y = sum(leaf({2}) * leaf({2})); Tape inner; inner.backward(y); })),
       CALL(under_tape([](Tape& tape) { const Variable y = leaf({2}) * leaf({2}); tape.backward({&y, 1}, std::array{ones({3}, f64)}); })),
       CALL(under_tape([](Tape& tape) { const Variable y = leaf({2}) * leaf({2}); tape.backward({&y, 1}, {}); })),
+      CALL(under_tape([](Tape& tape) { const Variable y = leaf({2}) * leaf({2}); tape.backward({&y, 1}, std::array{ones({2})}); })),
+      CALL(under_tape([](Tape& tape) { tape.backward(sum(gradient_hook(leaf({2}), [](const Tensor&) { return std::optional(ones({2})); }))); })),
       CALL(under_tape([](Tape&) { (leaf({2}) * leaf({2})).grad(); })),
       CALL(under_tape([](Tape&) { dropout(leaf({2}), 0.5); })),
       CALL(under_tape([](Tape&) { dropout(leaf({2}), 1.5); })),

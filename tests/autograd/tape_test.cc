@@ -143,6 +143,14 @@ TEST_CASE("misuse throws and says what to do") {
     CHECK_THROWS_WITH_AS(tape.backward(y), doctest::Contains("must be a scalar: loss [2]"), ShapeError);
     CHECK_THROWS_WITH_AS(tape.backward(constant(tensor(1))), doctest::Contains("nothing that wants a gradient"), Error);
   }
+  {
+    Tape tape;
+    const Variable y = times(x, x);
+    const Tensor dy = tensor(1);
+    CHECK_THROWS_WITH_AS(tape.backward({&y, 1}, {&dy, 1}), "backward: value and gradient differ in dtype: value f64, gradient f32", DTypeError);
+    const Variable hooked = gradient_hook(y, [&](const Tensor&) { return std::optional(dy); });
+    CHECK_THROWS_WITH_AS(tape.backward(hooked), "gradient_hook: the gradient returned differs in dtype: f32, expected f64", DTypeError);
+  }
   Variable old;
   {
     Tape tape;
