@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scaled dot-product attention (Vaswani et al. 2017, arXiv 1706.03762, 3.2.1, Eq. 1) in one pass that never stores [T, S]:
 //   Z = scale Q Kᵀ    P = softmax(Z, mask)    O = dropout(P) V          q [B, H, T, dk], k [B, H, S, dk], v [B, H, S, dv]
-// A row's result depends on that row, k and v alone: one query at a time gives the bits of all at once, masked keys change none.
-// Positions outside lengths, causal and window limits are skipped, whatever they hold. A row with nothing allowed gives zeros
-// and zero gradient. f32 and f64; any strides (slices of one packed projection are read in place where the last is 1).
+// For finite numbers a row's result depends on that row, k and v alone: one query at a time gives the bits of all at once, masked keys change none.
+// Positions outside lengths are skipped, whatever they hold; what causal, window or explicit masks exclude must be finite. A row with nothing
+// allowed gives zeros and zero gradient. f32 and f64; any strides (slices of one packed projection are read in place where the last is 1).
 // ShapeError: not rank 4, sizes differ, the mask does not fit [B, H, T, S]. DTypeError: mixed.
 #pragma once
 #include "tensor/into.h"
