@@ -2,6 +2,7 @@
 #include "nn/checkpoint.h"
 
 #include <algorithm>
+#include <cstring>
 #include <set>
 
 #include "tensor/format.h"
@@ -21,10 +22,12 @@ std::map<std::string, Parameter::Data*> names(const Selection& parameters) {
   return out;
 }
 
-bool same_values(const Tensor& a, const Tensor& b) {
+bool same_bits(const Tensor& a, const Tensor& b) {
   if (a.shape() != b.shape() || a.dtype() != b.dtype()) return false;
-  if (a.storage() == b.storage() && a.offset() == b.offset()) return true;
-  return visit_any(a.dtype(), [&]<class T>() { return a.contiguous().to_vector<T>() == b.contiguous().to_vector<T>(); });
+  return visit_any(a.dtype(), [&]<class T>() {
+    const Tensor x = a.contiguous(), y = b.contiguous();
+    return x.numel() == 0 || std::memcmp(x.data<T>(), y.data<T>(), std::size_t(x.numel()) * sizeof(T)) == 0;
+  });
 }
 
 using Metadata = std::map<std::string, std::string>;
@@ -58,7 +61,7 @@ void copy_all(const Selection& parameters, const std::map<std::string, Tensor>& 
       mismatched += fmt::format(" {} ({} {}, needs {} {})", name, at->second.dtype(), at->second.shape(), have.dtype(), have.shape());
     } else if (const auto [other, first] = given.emplace(item, name); first) {
       copies.emplace_back(item, at->second);
-    } else if (!same_values(values.at(other->second), at->second)) {
+    } else if (!same_bits(values.at(other->second), at->second)) {
       mismatched += fmt::format(" {} (tied to {} but different)", name, other->second);
     }
   }

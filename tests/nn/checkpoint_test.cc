@@ -3,8 +3,12 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
+#include "nn/init.h"
 #include "nn/recurrent.h"
 #include "tensor/format.h"
+#include "tensor/ops/view.h"
 #include "tests/close.h"
 #include "tests/temporary_folder.h"
 
@@ -75,4 +79,15 @@ TEST_CASE("checkpoint: a file says the form of GRUs that are not PyTorch's, by t
   CHECK(message([&] { load(plain.parameters.select("core.encoder.*"), file); }).ends_with("GRUs of another form: gru_form. (cho, needs cudnn)"));
   save(plain.parameters, file);
   CHECK(read_safetensors(file).metadata.empty());
+}
+
+TEST_CASE("checkpoint: two copies of a tied parameter are compared by bits") {
+  Parameters parameters(Seed{1});
+  const Parameter a = parameters.root().parameter("a", {2}, constant_init(0));
+  (void)parameters.root().alias("b", a.share(), {2});
+  load(parameters.select(), {{"a", full({2}, NAN)}, {"b", full({2}, NAN)}});
+  CHECK(all_nan(a.value()));
+  load(parameters.select(), {{"a", zeros({2})}, {"b", expand(zeros({1}), {2})}});
+  CHECK(doubles(a.value()) == std::vector<double>{0, 0});
+  CHECK(message([&] { load(parameters.select(), {{"a", zeros({2})}, {"b", ones({2})}}); }).find("b (tied to a but different)") != std::string::npos);
 }
