@@ -271,8 +271,11 @@ bool Training::resume() {
     progress_.note(fmt::format("going on after update {}", *step));
     return true;
   }
-  if (const std::string best = join(run_.path, "best.safetensors"); fs::exists(best) && goes_beyond_evaluation(join(run_.path, "metrics.jsonl")))
-    throw Mistake(fmt::format("its checkpoints are gone: --out {} has only the weights of {}; another --out with --init {} begins with them", run_.path, best, best));
+  if (const std::string log = join(run_.path, "metrics.jsonl"), best = join(run_.path, "best.safetensors"); fs::exists(best) && goes_beyond_evaluation(log)) {
+    if (fs::exists(best + ".old")) throw Mistake(fmt::format("its checkpoints are gone: --out {} has only best weights: {} and {}.old; another --out, --init {} begins with them", run_.path, best, best, best));
+    for (const std::string& kept : {best, log}) fs::rename(kept, kept + ".old");
+    progress_.warn(fmt::format("its checkpoints are gone: what there is of the training before is now {}.old and {}.old", best, log));
+  }
   progress_.note(fmt::format("{} has no checkpoint yet: starting from 0", run_.path));
   make_directory(join(run_.path, "checkpoints"));
   store_config();

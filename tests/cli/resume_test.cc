@@ -208,14 +208,21 @@ TEST_CASE("resume: bad checkpoints are passed over, loudly") {
   CHECK(on.err.find("going on after update 7") != std::string::npos);
   check_same(folder, "whole", "run", 21);
 
-  // The best weights are not overwritten where the checkpoints were removed.
-  fs::remove_all(folder / "run/checkpoints");
+  // Where the checkpoints were removed the best weights and the log are kept.
+  const auto remove_checkpoints = [&] { fs::remove_all(folder / "run/checkpoints"); };
+  remove_checkpoints();
   const std::string best = text_of(folder / "run/best.safetensors"), log = text_of(folder / "run/metrics.jsonl");
+  const Result anew = heed_in(folder.path(), "train --resume --out run");
+  CHECK(anew.code == 0);
+  CHECK_MESSAGE(anew.err.starts_with("warning: its checkpoints are gone: what there is of the training before is now run/best.safetensors.old and run/metrics.jsonl.old\n"), anew.err);
+  CHECK(text_of(folder / "run/best.safetensors.old") == best);
+  CHECK(text_of(folder / "run/metrics.jsonl.old") == log);
+  check_same(folder, "whole", "run", 21);
+  remove_checkpoints();
   const Result refused = heed_in(folder.path(), "train --resume --out run");
   CHECK(refused.code == 2);
-  CHECK(refused.err.find("its checkpoints are gone: --out run has only the weights of run/best.safetensors; another --out with --init run/best.safetensors") != std::string::npos);
+  CHECK_MESSAGE(refused.err.find("its checkpoints are gone: --out run has only best weights: run/best.safetensors and run/best.safetensors.old;") != std::string::npos, refused.err);
   CHECK(text_of(folder / "run/best.safetensors") == best);
-  CHECK(text_of(folder / "run/metrics.jsonl") == log);
 
   // No checkpoint yet: from 0, with a note.
   fs::remove(folder / "run/best.safetensors");
