@@ -276,7 +276,7 @@ class Searcher {
 };
 
 // Number of batches of like size: as many for each thread, which decodes its own. Fewer than threads, where those would be too small to be
-// fast, are decoded one after another by all threads.
+// fast, are decoded one after another by all threads. What is found does not depend on it.
 Index batches_of(Index requests, const SearchOptions& o) {
   constexpr Index kFewRows = 16, kManyRows = 128;   // fewer and the weights, more and the keys and values take longer to read
   const Index width = o.sampling ? 1 : o.beam, most = std::clamp<Index>(kManyRows / width, 1, o.batch);

@@ -35,7 +35,7 @@ int quota_threads() {
 }
 
 int initial_threads() {
-  if (const char* text = std::getenv("HEED_THREADS")) {
+  if (const char* text = std::getenv("HEED_THREADS"); text && *text) {
     int count = 0;
     const auto [end, error] = std::from_chars(text, text + std::strlen(text), count);
     check<Error>(error == std::errc() && *end == 0 && count >= 1 && count <= kMostThreads,
@@ -45,10 +45,7 @@ int initial_threads() {
   return available_threads();
 }
 
-int& chosen_threads() {
-  static int count = initial_threads();
-  return count;
-}
+int chosen_threads = 0;   // by set_threads; 0: none
 
 std::size_t cache(int name) {
   const long bytes = sysconf(name);
@@ -66,11 +63,15 @@ int available_threads() {
   return std::clamp(std::min(affinity, quota_threads()), 1, kMostThreads);
 }
 
-int threads() { return chosen_threads(); }
+int threads() {
+  if (chosen_threads) return chosen_threads;
+  static const int initial = initial_threads();
+  return initial;
+}
 
 void set_threads(int count) {
   check<Error>(count >= 1 && count <= kMostThreads, "threads: must be in [1, {}]: {}", kMostThreads, count);
-  chosen_threads() = count;
+  chosen_threads = count;
 }
 
 CacheSizes cache_sizes() {

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstdlib>
 #include <new>
 
 #include "examples/cli/command.h"
@@ -52,12 +51,10 @@ bool is_fault(int error) {
   return false;
 }
 
-// A wrong HEED_THREADS is said before anything is written; --threads goes before it, and an empty one is none.
+// A wrong HEED_THREADS is said before anything is written, unless --threads goes before it or help needs none.
 void check_threads(std::span<const std::string> words) {
-  const auto asks_for = [&](std::string_view flag) { return std::ranges::any_of(words, [&](const std::string& word) { return word == flag || word.starts_with(fmt::format("{}=", flag)); }); };
-  const char* const variable = std::getenv("HEED_THREADS");
-  if (variable && (*variable == 0 || asks_for("--threads"))) ::unsetenv("HEED_THREADS");
-  if (!asks_for("--help") && !asks_for("-h")) threads();
+  const auto needs_none = [](const std::string& word) { return word == "--threads" || word.starts_with("--threads=") || word == "--help" || word == "-h"; };
+  if (std::ranges::none_of(words, needs_none)) threads();
 }
 
 int run(std::span<const std::string> words, std::string& name) {

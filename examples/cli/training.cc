@@ -51,6 +51,14 @@ Log read_log(const std::string& path, Index bytes, const std::string& checkpoint
   }
 }
 
+// Gives a file a free name beside its own: NAME.old, NAME.old.old, .. Returns it.
+std::string set_aside(const std::string& file) {
+  std::string kept = file + ".old";
+  while (fs::exists(kept)) kept += ".old";
+  fs::rename(file, kept);
+  return kept;
+}
+
 // Elements of the matrices of a model, biases left out; a score with a matrix of each width is assumed.
 double about_parameters(const RunConfig& given, double source_words, double target_words) {
   RunConfig c = given;
@@ -239,9 +247,8 @@ std::optional<Index> Training::restore_newest(const std::vector<Index>& steps) {
   }
   if (without_log < 0) return {};
   restore(read_checkpoint(run_, without_log), checkpoint_path(run_.path, without_log), true);
-  const std::string log = join(run_.path, "metrics.jsonl"), kept = log + ".old";
-  if (fs::exists(log) && !fs::exists(kept)) fs::rename(log, kept);
-  progress_.warn(fmt::format("no checkpoint has a whole log: a new one begins after update {}{}", without_log, fs::exists(kept) ? fmt::format(", the old one is {}", kept) : ""));
+  const std::string log = join(run_.path, "metrics.jsonl");
+  progress_.warn(fmt::format("no checkpoint has a whole log: a new one begins after update {}{}", without_log, fs::exists(log) ? fmt::format(", the old one is {}", set_aside(log)) : ""));
   log_data();
   return without_log;
 }
@@ -272,9 +279,8 @@ bool Training::resume() {
     return true;
   }
   if (const std::string log = join(run_.path, "metrics.jsonl"), best = join(run_.path, "best.safetensors"); fs::exists(best) && goes_beyond_evaluation(log)) {
-    if (fs::exists(best + ".old")) throw Mistake(fmt::format("its checkpoints are gone: --out {} has only best weights: {} and {}.old; another --out, --init {} begins with them", run_.path, best, best, best));
-    for (const std::string& kept : {best, log}) fs::rename(kept, kept + ".old");
-    progress_.warn(fmt::format("its checkpoints are gone: what there is of the training before is now {}.old and {}.old", best, log));
+    const std::string kept = set_aside(best);      // first: while it stands there, what the log says protects it
+    progress_.warn(fmt::format("its checkpoints are gone: what there is of the training before is now {} and {}", kept, set_aside(log)));
   }
   progress_.note(fmt::format("{} has no checkpoint yet: starting from 0", run_.path));
   make_directory(join(run_.path, "checkpoints"));
