@@ -10,11 +10,10 @@ namespace heed {
 
 Side build_side(std::span<const std::string> lines, TokenizerOptions options, VocabularyOptions vocabulary) {
   constexpr Index standard = 8000;
-  // Of SentencePiece's pieces three are special, of a vocabulary's four.
-  Tokenizer tokenizer =
-      train_tokenizer(std::move(options), lines, (vocabulary.max_size > 0 ? vocabulary.max_size : standard) - 1);
+  Tokenizer tokenizer = train_tokenizer(std::move(options), lines, vocabulary.max_size > 0 ? vocabulary.max_size : standard);
   TokenCounts counts;
   for (const std::string& line : lines) count_tokens(counts, tokenizer.tokens(line));
+  for (const std::string& piece : tokenizer.pieces()) counts.try_emplace(piece, 1);    // those whose merges always went on
   return {std::move(tokenizer), build_vocabulary(counts, vocabulary)};
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
 #include <unordered_map>
 
 #include "models/text.h"
@@ -190,17 +191,34 @@ std::string Bpe::text(std::span<const std::string> tokens) const {
 
 const std::string& Bpe::model() const { return model_->bytes; }
 
+std::vector<std::string> Bpe::pieces() const {
+  const auto& processor = model_->processor;
+  std::vector<std::string> pieces;
+  for (int id = 0; id < processor.GetPieceSize(); ++id)
+    if (!processor.IsUnknown(id) && !processor.IsControl(id) && !processor.IsUnused(id)) pieces.push_back(processor.IdToPiece(id));
+  return pieces;
+}
+
 Bpe train_bpe(std::span<const std::string> lines, Index vocabulary_size) {
-  check<Error>(vocabulary_size > 4 && vocabulary_size <= Index(kMostPieces), "bpe: vocabulary size is not in [5, {}]: {}",
-               kMostPieces, vocabulary_size);
+  constexpr Index kSpecial = 4, kOwnSpecial = 3;           // of a vocabulary; of SentencePiece
+  check<Error>(vocabulary_size > kSpecial && vocabulary_size <= Index(kMostPieces), "bpe: vocabulary size is not in [{}, {}]: {}",
+               kSpecial + 1, kMostPieces, vocabulary_size);
+  std::set<std::string> known{std::string(kSpace)};
+  for (const std::string& line : lines)
+    for (std::string& character : characters(line))
+      if (character != " ") known.insert(std::move(character));
+  const Index least = Index(known.size()) + kSpecial;
+  check<Error>(vocabulary_size >= least, "bpe: vocabulary size {}: the text has {} different characters; {} or more", vocabulary_size,
+               known.size(), least);
   Lines iterator(lines);
   std::string model;
   const std::unordered_map<std::string, std::string> options = {
-      {"model_type", "bpe"},         {"vocab_size", std::to_string(vocabulary_size)}, {"hard_vocab_limit", "false"},
-      {"character_coverage", "1.0"}, {"normalization_rule_name", "identity"},         {"remove_extra_whitespaces", "false"},
+      {"model_type", "bpe"},         {"vocab_size", std::to_string(vocabulary_size - kSpecial + kOwnSpecial)},
+      {"hard_vocab_limit", "false"}, {"max_sentence_length", std::to_string(kLongestLine)},
+      {"character_coverage", "1.0"}, {"normalization_rule_name", "identity"}, {"remove_extra_whitespaces", "false"},
       {"num_threads", "1"},          {"minloglevel", "3"}};
   const auto status = sentencepiece::SentencePieceTrainer::Train(options, &iterator, &model);
-  check<Error>(status.ok(), "bpe: training on {} lines for {} pieces failed: {}", lines.size(), vocabulary_size,
+  check<Error>(status.ok(), "bpe: training on {} lines for a vocabulary of {} failed: {}", lines.size(), vocabulary_size,
                status.error_message());
   return Bpe(model);
 }
@@ -216,6 +234,7 @@ Bpe::Bpe(std::string_view) {
 std::vector<std::string> Bpe::tokens(std::string_view) const { return {}; }
 std::string Bpe::text(std::span<const std::string>) const { return {}; }
 const std::string& Bpe::model() const { return model_->bytes; }
+std::vector<std::string> Bpe::pieces() const { return {}; }
 Bpe train_bpe(std::span<const std::string>, Index) { return Bpe({}); }
 
 #endif

@@ -20,13 +20,15 @@ class Bpe {
   std::vector<std::string> tokens(std::string_view line) const;
   std::string text(std::span<const std::string> tokens) const;  // text(tokens(line)) = line, except that U+2581 becomes a space
   const std::string& model() const;
+  std::vector<std::string> pieces() const;                      // all but control pieces
 
  private:
   struct Model;
   std::shared_ptr<const Model> model_;
 };
 
-// Learns about `vocabulary_size` pieces, fewer where the text has no more, and changes no character. Error where it cannot.
+// Learns pieces for a vocabulary of about this size, its four special pieces counted, smaller where the text has no more, and changes
+// no character. Error where it cannot, as where the text has more characters than that.
 Bpe train_bpe(std::span<const std::string> lines, Index vocabulary_size);
 
 // What the library should never see, refused before it does: not a protobuf message, over 64 MB, over a million pieces, a piece

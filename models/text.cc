@@ -11,8 +11,6 @@
 namespace heed {
 namespace {
 
-constexpr std::size_t kLongestLine = std::size_t(1) << 20;
-
 // Everything below U+0300 is its own NFC, whatever stands beside it.
 bool surely_nfc(std::string_view text) {
   for (char c : text) if (std::uint8_t(c) >= 0xCC) return false;
@@ -192,10 +190,14 @@ bool LineReader::fill() {
   at_ = 0;
   const bool first = report.lines == 0 && buffer_.empty();
   const std::size_t old = buffer_.size();
-  buffer_.resize(old + (std::size_t(1) << 16));
-  const std::size_t n = file_.read_some(buffer_.data() + old, buffer_.size() - old);
-  buffer_.resize(old + n);
-  ended_ = n == 0;
+  do {
+    const std::size_t before = buffer_.size();
+    buffer_.resize(before + (std::size_t(1) << 16));
+    const std::size_t count = file_.read_some(buffer_.data() + before, buffer_.size() - before);
+    buffer_.resize(before + count);
+    ended_ = count == 0;
+  } while (first && !ended_ && buffer_.size() < 3);                           // a byte order mark is seen whole
+  const std::size_t n = buffer_.size() - old;
   if (first) {
     if (buffer_.starts_with("\xEF\xBB\xBF")) at_ = 3, ++report.byte_order_marks;
     check<FileError>(!buffer_.starts_with("\xFF\xFE") && !buffer_.starts_with("\xFE\xFF"),

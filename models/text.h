@@ -39,6 +39,8 @@ struct TextReport {
   Index lines = 0, invalid = 0, byte_order_marks = 0, carriage_returns = 0;   // invalid: byte sequences that became U+FFFD
 };
 
+inline constexpr std::size_t kLongestLine = std::size_t(1) << 20;            // bytes
+
 // Lines of a UTF-8 file one by one; only LF ends a line. BOM and CR before LF are removed, invalid bytes and NUL become U+FFFD;
 // all is counted. FileError: unreadable; a line over 1 MiB (number and length); a first block full of NUL or invalid bytes.
 class LineReader {

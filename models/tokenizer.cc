@@ -20,6 +20,7 @@ struct Tokenizer::Rule {
     static const std::string none;
     return none;
   }
+  virtual std::vector<std::string> pieces() const { return {}; }
 };
 
 namespace {
@@ -57,25 +58,29 @@ struct Subwords : Tokenizer::Rule {
   std::vector<std::string> tokens(std::string_view line) const override { return bpe.tokens(line); }
   std::string text(std::span<const std::string> tokens) const override { return bpe.text(tokens); }
   const std::string& model() const override { return bpe.model(); }
+  std::vector<std::string> pieces() const override { return bpe.pieces(); }
   Bpe bpe;
 };
+
+bool is_joiner(char32_t code) { return code == 0x200C || code == 0x200D; }            // zero-width non-joiner, joiner
 
 // Words and marks of a cleaned line, and whether a space stood before each.
 struct Split { std::vector<std::string> tokens; std::vector<bool> spaced; };
 Split split_words(std::string_view line) {
   Split out;
-  bool in_word = false, space = false;
+  bool in_word = false, space = false, joined = false;
   for (std::size_t i = 0; i < line.size();) {
     const Character c = character_at(line, i);
     i += c.size;
     if (is_space(c.code)) {
-      in_word = false, space = true;
+      in_word = joined = false, space = true;
       continue;
     }
-    const bool word = is_word(c.code), joins = !out.tokens.empty() && !space && ((word && in_word) || is_mark(c.code));
+    const bool word = is_word(c.code), joiner = is_joiner(c.code);
+    const bool joins = !out.tokens.empty() && !space && ((word && in_word) || is_mark(c.code) || joiner || joined);
     if (!joins) out.tokens.emplace_back(), out.spaced.push_back(space), in_word = word;
     append(out.tokens.back(), c.code);
-    space = false;
+    space = false, joined = joiner;
   }
   return out;
 }
@@ -161,18 +166,22 @@ Maker maker(const std::string& name) {
   fail<Error>("tokenizer: unknown name: {}; there are {}", in_quotes(name), fmt::join(tokenizer_names(), ", "));
 }
 
+// The line as a rule reads it.
+std::string prepared(const TokenizerOptions& options, std::string_view line) {
+  std::string text = options.clean ? clean(line) : options.lowercase ? nfc(line) : std::string(line);
+  return options.lowercase ? lower(text) : text;
+}
+
 }  // namespace
 
 Tokenizer::Tokenizer(TokenizerOptions options, std::string_view model)
     : options_(std::move(options)), rule_(maker(options_.name)(options_, model)) {}
 
-std::vector<std::string> Tokenizer::tokens(std::string_view line) const {
-  if (options_.lowercase) return rule_->tokens(lower(nfc(line)));
-  return rule_->tokens(line);
-}
+std::vector<std::string> Tokenizer::tokens(std::string_view line) const { return rule_->tokens(prepared(options_, line)); }
 
 std::string Tokenizer::text(std::span<const std::string> tokens) const { return rule_->text(tokens); }
 const std::string& Tokenizer::model() const { return rule_->model(); }
+std::vector<std::string> Tokenizer::pieces() const { return rule_->pieces(); }
 
 std::vector<std::string> tokenizer_names() {
   std::vector<std::string> names;
@@ -183,14 +192,14 @@ std::vector<std::string> tokenizer_names() {
 Tokenizer train_tokenizer(TokenizerOptions options, std::span<const std::string> lines, Index vocabulary_size) {
   if (options.name == "word") learn_spacing(options, lines);
   if (options.name != "bpe") return Tokenizer(std::move(options));
-  std::vector<std::string> lowered;
-  if (options.lowercase) for (const std::string& line : lines) lowered.push_back(lower(nfc(line)));
-  const Bpe bpe = train_bpe(options.lowercase ? std::span<const std::string>(lowered) : lines, vocabulary_size);
+  std::vector<std::string> text;
+  for (const std::string& line : lines) text.push_back(prepared(options, line));
+  const Bpe bpe = train_bpe(text, vocabulary_size);
   return Tokenizer(std::move(options), bpe.model());
 }
 
 std::string to_json(const TokenizerOptions& options) {
-  Json json{{"name", options.name}, {"lowercase", options.lowercase}};
+  Json json{{"name", options.name}, {"lowercase", options.lowercase}, {"clean", options.clean}};
   if (options.name == "word")
     json["no_space_before"] = options.no_space_before, json["no_space_after"] = options.no_space_after;
   return json_text(json);
@@ -203,11 +212,12 @@ TokenizerOptions tokenizer_options_from_json(std::string_view text) {
   for (const auto& [key, value] : json.items()) {
     std::string* const string = key == "name" ? &options.name : key == "no_space_before" ? &options.no_space_before
                               : key == "no_space_after" ? &options.no_space_after : nullptr;
-    check<Error>(string || key == "lowercase",
-                 "tokenizer: unknown key: {}; there are name, lowercase, no_space_before, no_space_after", in_quotes(key));
+    bool* const flag = key == "lowercase" ? &options.lowercase : key == "clean" ? &options.clean : nullptr;
+    check<Error>(string || flag,
+                 "tokenizer: unknown key: {}; there are name, lowercase, clean, no_space_before, no_space_after", in_quotes(key));
     check<Error>(string ? value.is_string() : value.is_boolean(), "tokenizer: {} must be {}: {}", key,
                  string ? "a string" : "true or false", json_text(value));
-    if (string) *string = value.get<std::string>(); else options.lowercase = value.get<bool>();
+    if (string) *string = value.get<std::string>(); else *flag = value.get<bool>();
   }
   maker(options.name);
   return options;

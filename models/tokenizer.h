@@ -12,13 +12,14 @@
 namespace heed {
 
 // space  split at white space, joined with one space
-// word   runs of letters, digits and underscores, every other mark alone (after `clean` of models/text.h); joined by rule
+// word   runs of letters, digits and underscores, every other mark alone, always of the cleaned line; joined by rule
 // char   one code point a token; undoes itself exactly
 // bpe    SentencePiece's byte pair merges; undoes itself exactly
-// Differs: combining marks stay with the character before them, where Python's r"\w+|[^\w\s]" splits them off.
+// Differs: combining marks and what U+200C and U+200D join stay with the character before them, where Python's r"\w+|[^\w\s]" splits them off.
 struct TokenizerOptions {
   std::string name = "space";
-  bool lowercase = false;                             // after NFC; then "exactly" holds for the lower-case line
+  bool lowercase = false;                             // after NFC
+  bool clean = false;                                 // `clean` of models/text.h first; "exactly" holds for the line so prepared
   // word: marks that take no space on one side when they stand beside a word. A straight " opens and closes in turns.
   std::string no_space_before = ".,!?;:%)]}'-…»”/", no_space_after = "([{'-«“/$#@";
   friend bool operator==(const TokenizerOptions&, const TokenizerOptions&) = default;
@@ -33,6 +34,7 @@ class Tokenizer {
   std::string text(std::span<const std::string> tokens) const;
   const TokenizerOptions& options() const { return options_; }
   const std::string& model() const;                   // to be saved beside the options; empty unless bpe
+  std::vector<std::string> pieces() const;            // all that tokens() can give; none unless bpe
 
   struct Rule;                                        // what a name stands for
 
@@ -44,7 +46,7 @@ class Tokenizer {
 std::vector<std::string> tokenizer_names();
 
 // Learns from lines what the tokenizer needs: word the spacing of each mark (French sets ? apart, English does not), bpe its
-// merges.
+// merges, for a vocabulary of about this size, the special pieces of models/vocabulary.h among it.
 Tokenizer train_tokenizer(TokenizerOptions options, std::span<const std::string> lines, Index vocabulary_size = 8000);
 
 // {"name": "word", "lowercase": true, ...}. Error on an unknown key, a wrong type, an unknown name.

@@ -60,6 +60,7 @@ TEST_CASE("side: lines to ids and back") {
     const Side bpe = build_side(Lines(20, "low lower lowest"), {.name = "bpe"}, {.max_size = 25});
     CHECK(bpe.vocabulary.size() <= 25);
     CHECK(decode(bpe, encode(bpe, "lowest low")) == "lowest low");
+    CHECK(decode(bpe, encode(bpe, "stew roll")) == "stew roll");                  // letters that stood inside of merges only
   }
 }
 

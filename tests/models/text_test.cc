@@ -2,8 +2,12 @@
 #include "models/text.h"
 
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
+#include <chrono>
+#include <fstream>
 #include <functional>
+#include <thread>
 
 #include "tensor/error.h"
 #include "tests/temporary_folder.h"
@@ -105,6 +109,20 @@ TEST_CASE("text: quoted for messages") {
   CHECK(in_quotes("a\"b\\\n\x01\u2028é\xff") == "\"a\\\"b\\\\\\u000a\\u0001\\u2028é\\xff\"");
   CHECK(in_quotes(std::string(80, 'x')) == "\"" + std::string(80, 'x') + "\"");
   CHECK(in_quotes(std::string(79, 'x') + "é") == "\"" + std::string(79, 'x') + "...\"");
+}
+
+TEST_CASE("lines: a byte order mark that a pipe gives in two pieces") {
+  TemporaryFolder folder;
+  const std::string pipe = folder / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  std::thread writer([&] {
+    std::ofstream out(pipe, std::ios::binary);
+    out << "\xEF" << std::flush;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    out << "\xBB\xBF" "a\n";
+  });
+  CHECK(lines_of(pipe) == Lines{"a"});
+  writer.join();
 }
 
 TEST_CASE("lines: ends, marks and what is mended") {

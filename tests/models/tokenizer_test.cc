@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "models/bpe.h"
@@ -93,6 +94,15 @@ TEST_CASE("tokenizer: word joins by rule, and learns the spacing of French") {
   CHECK(again.text(Tokens{"Quoi", "?"}) == "Quoi ?");
 }
 
+TEST_CASE("tokenizer: joiners join") {
+  const Tokenizer t({.name = "word"});
+  for (const char* line : {"\u0645\u06CC\u200C\u062E\u0648\u0627\u0647\u0645", "\U0001F469\u200D\U0001F469\u200D\U0001F467"}) {
+    CHECK(t.tokens(line) == Tokens{line});
+    CHECK(t.text(t.tokens(line)) == line);
+  }
+  CHECK(t.tokens("a \u200Db") == Tokens{"a", "\u200Db"});
+}
+
 TEST_CASE("tokenizer: char and bpe undo themselves exactly") {
   std::vector<Tokenizer> tokenizers = {Tokenizer({.name = "char"})};
   const Tokens lines = random_lines(400);
@@ -124,11 +134,25 @@ TEST_CASE("tokenizer: bpe learns merges, and its model is all it needs") {
   CHECK(again.model() == t.model());
   CHECK(train_tokenizer({.name = "bpe", .lowercase = true}, Tokens(50, "THE LOW"), 40).tokens("The Low") ==
         Tokens{"▁the", "▁low"});
-  CHECK(message_of([&] {
-          train_tokenizer({.name = "bpe"}, lines, 5);
-        }).starts_with("bpe: training on 50 lines for 5 pieces failed: "));
+  CHECK(message_of([&] { train_tokenizer({.name = "bpe"}, lines, 12); }) == "bpe: vocabulary size 12: the text has 9 different characters; 13 or more");
+  CHECK(train_tokenizer({.name = "bpe"}, lines, 13).pieces().size() == 9);       // no merge, four special pieces
+  const Tokenizer longest = train_tokenizer({.name = "bpe"}, Tokens{[] { std::string line; while (line.size() < 6000) line += "ab cd "; return line; }(), "xy z"}, 20);
+  for (const char* character : {"a", "b", "c", "d", "x", "y", "z"}) CHECK(std::ranges::count(longest.pieces(), character) == 1);
   CHECK(message_of([&] { train_tokenizer({.name = "bpe"}, lines, 0); }) == "bpe: vocabulary size is not in [5, 1000000]: 0");
   CHECK(message_of([&] { train_tokenizer({.name = "bpe"}, {}, 100); }).starts_with("bpe: training on 0 lines"));
+}
+
+TEST_CASE("tokenizer: cleaned text is read the same as text that was to be cleaned") {
+  const std::string raw = " Je n\u2019ai\u00a0 pas\u200b de cafe\u0301 ", cleaned = "Je n'ai pas de café";
+  for (const std::string& name : tokenizer_names()) {
+    CAPTURE(name);
+    const Tokenizer t = train_tokenizer({.name = name, .clean = true}, Tokens(20, cleaned), 40);
+    CHECK(t.tokens(raw) == t.tokens(cleaned));
+    CHECK(t.text(t.tokens(raw)) == cleaned);
+    CHECK(train_tokenizer({.name = name, .clean = true}, Tokens(20, raw), 40).model() == t.model());
+    const Tokenizer again(tokenizer_options_from_json(to_json(t.options())), t.model());
+    CHECK(again.tokens(raw) == t.tokens(cleaned));
+  }
 }
 
 TEST_CASE("tokenizer: names, options and their mistakes") {
@@ -139,9 +163,9 @@ TEST_CASE("tokenizer: names, options and their mistakes") {
     const TokenizerOptions options{.name = name, .lowercase = true};
     CHECK(tokenizer_options_from_json(to_json(options)) == options);
   }
-  CHECK(to_json(TokenizerOptions{}) == R"({"name":"space","lowercase":false})");
+  CHECK(to_json(TokenizerOptions{}) == R"({"name":"space","lowercase":false,"clean":false})");
   CHECK(message_of([] { tokenizer_options_from_json(R"({"nam": "word"})"); }) ==
-        "tokenizer: unknown key: \"nam\"; there are name, lowercase, no_space_before, no_space_after");
+        "tokenizer: unknown key: \"nam\"; there are name, lowercase, clean, no_space_before, no_space_after");
   CHECK(message_of([] { tokenizer_options_from_json(R"({"lowercase": "yes"})"); }) ==
         "tokenizer: lowercase must be true or false: \"yes\"");
   CHECK(message_of([] { tokenizer_options_from_json(R"({"name": 3})"); }) == "tokenizer: name must be a string: 3");
