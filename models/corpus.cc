@@ -35,7 +35,7 @@ std::vector<Link> links(std::string_view column, char mark, const LineReader& re
   try {
     return parse_links(column, mark);
   } catch (const Error& e) {
-    throw FileError(fmt::format("{}: line {}: {}", reader.path(), reader.number(), e.what()));
+    throw FileError(fmt::format("{}: line {}: {}; `cut -f1,2` leaves out columns that hold no links", reader.path(), reader.number(), e.what()));
   }
 }
 

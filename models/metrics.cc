@@ -431,14 +431,15 @@ ChrfScore chrf(std::span<const std::string> hypotheses, const References& refere
 
 // ---- whole sentences ----
 
-double exact_match(std::span<const std::string> hypotheses, const References& references) {
+double exact_match(std::span<const std::string> hypotheses, const References& references, bool lowercase) {
   check_sizes("exact match", hypotheses.size(), references);
+  const auto read = [&](const std::string& line) { return lowercase ? lower(code_points(line)) : code_points(line); };
   Index equal = 0;
   for (std::size_t i = 0; i < hypotheses.size(); ++i) {
-    const std::u32string text = code_points(hypotheses[i]);
+    const std::u32string text = read(hypotheses[i]);
     const auto words = split(text);
     equal += std::any_of(references[i].begin(), references[i].end(), [&](const std::string& reference) {
-      const std::u32string other = code_points(reference);
+      const std::u32string other = read(reference);
       return split(other) == words;
     });
   }

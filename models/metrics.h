@@ -88,8 +88,8 @@ struct ChrfScore {
 ChrfScore chrf(std::span<const std::string> hypotheses, const References& references, const ChrfOptions& options = {});
 
 // ---- whole sentences -----------------------------------------------------------------------------------------------
-// Share (0 .. 1) of hypotheses whose words, split at white space, are those of one of their references.
-double exact_match(std::span<const std::string> hypotheses, const References& references);
+// Share (0 .. 1) of hypotheses whose words, split at white space, are those of one of their references; lowercase: but for case.
+double exact_match(std::span<const std::string> hypotheses, const References& references, bool lowercase = false);
 // exp(Σ NLL / tokens), eos counted, pad and start not.  Error without tokens
 double perplexity(double negative_log_likelihood, Index tokens);
 

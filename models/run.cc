@@ -253,6 +253,11 @@ void check_config(const RunConfig& c) {
   check<Error>(c.train_files.empty() || !c.dev_files.empty(), "no dev data: --train-files; give --dev-files SRC TGT as well");
   check<Error>(c.train.empty() || c.split_by_source, "no dev data: --train {}; give --split-by-source, which makes dev and test of it", c.train);
   check<Error>(!c.split_by_source || !c.train.empty(), "nothing to split: --split-by-source; it goes with --train FILE");
+  check<Error>(c.split_by_source || (c.split_dev == RunConfig().split_dev && c.split_test == RunConfig().split_test), "nothing to split: --split-dev {} --split-test {}; they go with --split-by-source",
+               c.split_dev, c.split_test);
+  for (const auto& [name, files] : {std::pair("dev-files", &c.dev_files), std::pair("test-files", &c.test_files)})
+    check<Error>(!c.train_files.empty() || files->empty(), "files that would not be read: --{} {}; they go with --train-files, {}", name, fmt::join(*files, " "),
+                 c.train.empty() ? "--data has its own parts" : "--split-by-source makes the parts of --train");
   check<Error>(!!c.batch_tokens != !!c.batch_sentences, "batches of tokens or of sentences: {}; one of --batch-tokens and --batch-sentences",
                c.batch_tokens ? "both given" : "none given");
   if (is_recurrent(c.model)) check_recurrent(c);

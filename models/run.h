@@ -4,6 +4,7 @@
 //   source.* target.*                    tokenizers and vocabularies
 //   best.safetensors                     the weights to translate with
 //   checkpoints/<step>.safetensors       each complete: weights under "model.", optimiser, averages, state; the newest whole one counts
+//   data.sha256                          of the file that --split-by-source split
 //   metrics.jsonl curves.svg attention/  what happened
 #pragma once
 #include <map>

@@ -26,7 +26,7 @@ std::vector<std::vector<Translation>> translate(const Run& run, const Seq2Seq& m
   const std::size_t longest = std::size_t(options.max_length > 0 ? options.max_length : run.config.max_length);
   std::vector<std::vector<Translation>> results(lines.size());
   std::vector<std::vector<std::int32_t>> sources, begins;
-  std::vector<std::vector<std::string>> words;
+  std::vector<std::vector<std::string>> words, first_words;
   std::vector<std::size_t> numbers;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     std::vector<std::string> tokens = run.source.tokenizer.tokens(lines[i]);
@@ -40,7 +40,10 @@ std::vector<std::vector<Translation>> translate(const Run& run, const Seq2Seq& m
     }
     sources.push_back(run.source.vocabulary.ids(tokens));
     sources.back().push_back(run.source.vocabulary.eos);
-    if (!prefixes.empty()) begins.push_back(run.target.vocabulary.ids(run.target.tokenizer.tokens(prefixes[i])));
+    if (!prefixes.empty()) {
+      first_words.push_back(run.target.tokenizer.tokens(prefixes[i]));
+      begins.push_back(run.target.vocabulary.ids(first_words.back()));
+    }
     words.push_back(std::move(tokens));
     numbers.push_back(i);
   }
@@ -50,7 +53,8 @@ std::vector<std::vector<Translation>> translate(const Run& run, const Seq2Seq& m
   for (std::size_t s = 0; s < found.size(); ++s)
     for (const Hypothesis& hypothesis : found[s]) {
       std::vector<std::string> tokens;
-      for (std::size_t t = 0; t < hypothesis.ids.size(); ++t) {
+      if (!first_words.empty()) tokens.assign(first_words[s].begin(), first_words[s].begin() + std::ptrdiff_t(std::min(first_words[s].size(), hypothesis.ids.size())));
+      for (std::size_t t = tokens.size(); t < hypothesis.ids.size(); ++t) {
         tokens.push_back(run.target.vocabulary.piece(hypothesis.ids[t]));
         if (!options.replace_unk || hypothesis.ids[t] != search.unk) continue;
         const std::vector<float>& row = hypothesis.attention[t];                      // eos, the last column, is no word

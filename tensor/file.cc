@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -57,6 +58,16 @@ std::string follow_links(const std::string& path) {
     if (links == 40) refused(path, "cannot open", ELOOP);
     target = next.is_absolute() ? next : target.parent_path() / next;
   }
+}
+
+// The open file that /dev/stdout, /dev/stderr or /dev/fd/N stands for, or -1.
+int stream_of(std::string_view path) {
+  if (path == "/dev/stdout") return STDOUT_FILENO;
+  if (path == "/dev/stderr") return STDERR_FILENO;
+  int stream = -1;
+  const std::string_view folder = "/dev/fd/";
+  if (path.starts_with(folder)) std::from_chars(path.data() + folder.size(), path.data() + path.size(), stream);
+  return stream;
 }
 
 std::string folder_of(const std::string& path) {
@@ -119,10 +130,11 @@ std::string read_file(const std::string& path, std::size_t limit) {
 AtomicFile::AtomicFile(const std::string& path) : path_(path), target_(follow_links(path)) {
   buffer_.reserve(kBlock);
   struct stat old;
+  const int stream = stream_of(path);
   const bool exists = ::stat(target_.c_str(), &old) == 0;
   if (exists && S_ISDIR(old.st_mode)) refused(path_, "cannot write", EISDIR);
-  if (exists && !S_ISREG(old.st_mode)) {
-    file_ = retry([&] { return ::open(target_.c_str(), O_WRONLY | O_CLOEXEC); });
+  if (stream >= 0 || (exists && !S_ISREG(old.st_mode))) {
+    file_ = retry([&] { return stream >= 0 ? ::fcntl(stream, F_DUPFD_CLOEXEC, 0) : ::open(target_.c_str(), O_WRONLY | O_CLOEXEC); });
     if (file_ < 0) refused(path_, "cannot open", errno);
     return;
   }

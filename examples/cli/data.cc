@@ -11,6 +11,11 @@
 namespace heed::cli {
 namespace fs = std::filesystem;
 
+namespace {
+constexpr std::pair<std::string_view, std::string_view> kOfTasks[] = {
+    {"from", "numbers, phrases"}, {"to", "numbers, phrases"}, {"clauses", "phrases"}, {"spoken-and", "numbers"}, {"symbols", "copy, reverse, sort"}, {"max-length", "copy, reverse, sort"}};
+}
+
 int data(std::span<const std::string> words) {
   TaskOptions task_options;
   std::string task, out;
@@ -36,13 +41,17 @@ int data(std::span<const std::string> words) {
                   {.name = "max-length", .value = &task_options.max_length, .takes = "N", .help = "copy, reverse, sort: words of a sentence", .low = 1, .high = 1e4, .standard = "25"}},
       .words = {{"TASK", &task}}};
   syntax.options = syntax.options + options(manner);
-  if (!parse(syntax, words)) return 0;
+  Given given;
+  if (!read(syntax, words, given)) return 0;
+  set_options(syntax, given);
   const std::span<const std::string_view> tasks = task_names();
   if (std::find(tasks.begin(), tasks.end(), task) == tasks.end()) {
     const std::string_view near = nearest(task, tasks);
     throw Mistake(fmt::format("unknown task: {}; {}there are {}", task, near.empty() ? "" : fmt::format("did you mean {}? ", near), fmt::join(tasks, ", ")));
   }
   check_required(out, "out", "the directory to make");
+  for (const auto& [flag, of] : kOfTasks)
+    if (given.contains(flag) && of.find(task) == of.npos) throw Mistake(fmt::format("not of this task: {} --{}; it is of {}", task, flag, of));
   std::error_code ignored;
   const bool existed = fs::exists(out, ignored);
   if (existed && !fs::is_directory(out)) throw Mistake(fmt::format("no directory: --out {}; the name of a new or empty directory", out));

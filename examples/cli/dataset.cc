@@ -42,6 +42,16 @@ std::string checksum(const std::vector<Example>& train, const std::vector<Exampl
   return hexadecimal(hash.digest());
 }
 
+std::string digest(const std::string& path) {
+  InputFile file(path, InputFile::Kind::any);
+  Sha256 hash;
+  std::string block(std::size_t(1) << 16, '\0');
+  while (const std::size_t n = file.read_some(block.data(), block.size())) hash.update(std::string_view(block).substr(0, n));
+  return hexadecimal(hash.digest());
+}
+
+std::string digest_file(const Run& run) { return (fs::path(run.path) / "data.sha256").string(); }
+
 }  // namespace
 
 void settle(RunConfig& config) {
@@ -98,7 +108,7 @@ bool has_links(const RunConfig& config) {
 }
 
 Run make_run(const std::string& path, const RunConfig& config, const Dataset& data) {
-  const TokenizerOptions tokenizer{.name = config.tokenizer, .lowercase = config.lowercase};
+  const TokenizerOptions tokenizer{.name = config.tokenizer, .lowercase = config.lowercase, .clean = config.split_by_source};
   const VocabularyOptions vocabulary{.min_count = config.min_count, .max_size = config.vocabulary_size.value_or(0)};
   const std::vector<std::string> sources = source_lines(data.train), targets = target_lines(data.train);
   if (config.tie != "all") return {path, config, build_side(sources, tokenizer, vocabulary), build_side(targets, tokenizer, vocabulary)};
@@ -111,6 +121,15 @@ Run make_run(const std::string& path, const RunConfig& config, const Dataset& da
     run.target.tokenizer = train_tokenizer(tokenizer, targets);
   }
   return run;
+}
+
+void keep_split_data(const Run& run) {
+  if (run.config.split_by_source && fs::is_regular_file(run.config.train)) write_file_atomically(digest_file(run), digest(run.config.train) + "\n");
+}
+
+void check_split_data(const Run& run) {
+  if (!run.config.split_by_source || !fs::exists(digest_file(run)) || read_file(digest_file(run), 100) == digest(run.config.train) + "\n") return;
+  note(fmt::format("warning: {} has changed since it was split for the training: sentences of this part may have been trained on", run.config.train));
 }
 
 Examples make_examples(const Run& run, Dataset& data) {

@@ -23,6 +23,10 @@ bool has_links(const RunConfig& config);
 // Tokenizers and vocabularies learned from the training part.
 Run make_run(const std::string& path, const RunConfig& config, const Dataset& data);
 
+// RUN/data.sha256 holds what the file of --split-by-source was when it was split: of other lines other sentences would be dev and test.
+void keep_split_data(const Run& run);
+void check_split_data(const Run& run);             // a warning where the file has changed
+
 struct Examples {
   std::vector<Example> train, dev;
   std::string checksum;                            // of their ids

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <iostream>
-#include <numeric>
 
 #include "examples/cli/dataset.h"
 #include "examples/cli/model.h"
@@ -26,13 +26,24 @@ RunConfig data_of(const Run& run, const std::string& data, const std::vector<std
   return config;
 }
 
-// log P TAB target tokens TAB source TAB target, a line a pair
-void print_forced(const Corpus& corpus, std::span<const Example> examples, std::span<const double> losses, bool json) {
-  for (std::size_t i = 0; i < examples.size(); ++i) {
-    const Pair& pair = corpus.pairs[std::size_t(examples[i].pair)];
-    if (json)
-      print(json_text(Json{{"log_probability", -losses[i]}, {"tokens", examples[i].target.size()}, {"source", pair.source}, {"target", pair.target}}) + "\n");
-    else print(fmt::format("{:.6f}\t{}\t{}\t{}\n", -losses[i], examples[i].target.size(), pair.source, pair.target));
+bool has_blank_side(const Pair& pair) { return is_blank(pair.source) || is_blank(pair.target); }
+
+std::string without_tabs(std::string text) {
+  std::ranges::replace(text, '\t', ' ');
+  return text;
+}
+
+// log P TAB target tokens TAB source TAB target, a line a pair; nan where the pair is too long for the model.
+void print_forced(const Run& run, const Corpus& corpus, std::span<const Example> examples, std::span<const double> losses, bool json) {
+  std::size_t scored = 0;
+  for (std::size_t i = 0; i < corpus.pairs.size(); ++i) {
+    const Pair& pair = corpus.pairs[i];
+    const bool fits = scored < examples.size() && examples[scored].pair == Index(i);
+    const double log_probability = fits ? -losses[scored] : std::nan("");
+    const std::size_t tokens = fits ? examples[scored].target.size() : encode(run.target, pair.target).size();
+    scored += fits;
+    if (json) print(json_text(Json{{"log_probability", log_probability}, {"tokens", tokens}, {"source", pair.source}, {"target", pair.target}}) + "\n");
+    else print(fmt::format("{:.6f}\t{}\t{}\t{}\n", log_probability, tokens, without_tabs(pair.source), without_tabs(pair.target)));
   }
 }
 
@@ -62,31 +73,38 @@ int evaluate(std::span<const std::string> words) {
   if (!data.empty() && !files.empty()) throw Mistake("more than one source of data: --data --files; only one of them");
   if (!files.empty() && given.contains("split")) throw Mistake(fmt::format("parts are of --data or the run: --files {} {} --split {}; only one of them", files[0], files[1], split));
   if (force && !out.empty()) throw Mistake(fmt::format("nothing is translated: --force --out {}; leave out --out, standard output has the scores", out));
-  const TranslateOptions translate_with = translate_options(search_flags, given);
+  for (const Option& option : options(search_flags))
+    if (force && option.name != "precision" && given.contains(option.name)) throw Mistake(fmt::format("nothing is translated: --force --{}; one of them", option.name));
+  if (given.contains("nbest")) throw Mistake(fmt::format("one translation is scored: --nbest {}; leave it out, `heed translate` gives several", search_flags.nbest));
+  TranslateOptions translate_with = translate_options(search_flags, given);
   if (!out.empty()) check_output(out);
   const Ready model = ready(run_flags);
   PackedWeights weights(precision_named(search_flags.precision));
   const PackedWeights::Use use(weights);
   const Run& run = model.run;
   const RunConfig config = data_of(run, data, files);
-  const Corpus corpus = read_part(config, split, {.skip_empty = true});
+  const Corpus corpus = read_part(config, split, {.skip_empty = false});
+  if (data.empty() && files.empty()) check_split_data(run);
   if (!out.empty())
     for (const std::string& input : {corpus.name, files.empty() ? corpus.name : files[0], files.empty() ? corpus.name : files[1], model.loaded.file}) check_different(input, out);
 
   Index too_long = 0;
   const std::vector<Example> examples = heed::make_examples(corpus, run.source, run.target, {.max_length = run.config.max_length, .links = false}, &too_long);
-  if (examples.empty()) throw Mistake(fmt::format("no pair is short enough: {}; at most {} words, as in training", corpus.name, run.config.max_length));
-  if (!manner.quiet && (too_long > 0 || corpus.report.empty > 0 || corpus.report.text.invalid > 0)) {
+  const auto left_out = [&](const Example& example) { return has_blank_side(corpus.pairs[std::size_t(example.pair)]); };   // of the loss, as in training
+  if (std::ranges::all_of(examples, left_out))
+    throw Mistake(fmt::format("no pair for the loss: {}; words on both sides, at most {} as in training", corpus.name, run.config.max_length));
+  if (!manner.quiet && (too_long > 0 || corpus.report.empty_kept > 0 || corpus.report.text.invalid > 0)) {
     Corpus said = corpus;
     said.report.too_long = too_long;
     note(to_string(said));
   }
   const std::vector<double> losses = negative_log_likelihoods(run, model.model(), examples);
-  const double sum = std::accumulate(losses.begin(), losses.end(), 0.0);
-  Index tokens = 0;
-  for (const Example& example : examples) tokens += Index(example.target.size());
+  double sum = 0;
+  Index tokens = 0, in_loss = 0;
+  for (std::size_t i = 0; i < examples.size(); ++i)
+    if (!left_out(examples[i])) sum += losses[i], tokens += Index(examples[i].target.size()), ++in_loss;
   if (force) {
-    print_forced(corpus, examples, losses, manner.json);
+    print_forced(run, corpus, examples, losses, manner.json);
     if (!manner.quiet) note(fmt::format("loss {:.4f} per token, perplexity {:.4f}", sum / double(tokens), perplexity(sum, tokens)));
     return 0;
   }
@@ -98,13 +116,15 @@ int evaluate(std::span<const std::string> words) {
   Index cut = 0, exact = 0;
   for (std::size_t first = 0; first < sources.size(); first += kBlock) {
     progress.update({.unit = "sentence", .done = Index(first), .total = Index(sources.size())});
-    for (const auto& best : heed::translate(run, model.model(), std::span(sources).subspan(first, std::min(kBlock, sources.size() - first)), translate_with, {}, &cut)) {
+    const std::span<const std::string> block = std::span(sources).subspan(first, std::min(kBlock, sources.size() - first));
+    for (const auto& best : heed::translate(run, model.model(), block, translate_with, {}, &cut)) {
       const std::vector<std::string> wanted = run.target.tokenizer.tokens(references[texts.size()]);
       exact += best[0].tokens == wanted;
       texts.push_back(best[0].text);
       token_lines.push_back(token_line(best[0].tokens));
       reference_tokens.push_back(token_line(wanted));
     }
+    draw_on(translate_with, block);
   }
   progress.finish();
   const BleuScore text_bleu = bleu(texts, single_references(references), {.lowercase = run.config.lowercase});
@@ -112,10 +132,11 @@ int evaluate(std::span<const std::string> words) {
   const ChrfScore characters = chrf(texts, single_references(references), {.lowercase = run.config.lowercase});
   const double loss = sum / double(tokens), exact_share = 100 * double(exact) / double(texts.size());
   if (manner.json) {
-    print(json_text(Json{{"data", corpus.name}, {"weights", model.loaded.file}, {"sentences", texts.size()}, {"loss", loss}, {"perplexity", std::exp(loss)}, {"bleu", text_bleu.score}, {"bleu_signature", text_bleu.signature},
+    print(json_text(Json{{"data", corpus.name}, {"weights", model.loaded.file}, {"sentences", texts.size()}, {"loss_sentences", in_loss}, {"loss", loss}, {"perplexity", std::exp(loss)}, {"bleu", text_bleu.score}, {"bleu_signature", text_bleu.signature},
                                  {"token_bleu", token_bleu.score}, {"token_bleu_signature", token_bleu.signature}, {"chrf", characters.score}, {"chrf_signature", characters.signature}, {"exact", exact_share}}) + "\n");
   } else {
-    print(fmt::format("{}: {} sentences, loss {:.4f} per token, perplexity {:.3f}\n", corpus.name, texts.size(), loss, std::exp(loss)));
+    const std::string some = in_loss == Index(texts.size()) ? "" : fmt::format(" (of {} sentences)", in_loss);
+    print(fmt::format("{}: {} sentences, loss {:.4f} per token, perplexity {:.3f}{}\n", corpus.name, texts.size(), loss, std::exp(loss), some));
     print(fmt::format("BLEU {:.1f}  ({})\n", text_bleu.score, text_bleu.signature));
     print(fmt::format("BLEU of tokens {:.1f}  ({})\n", token_bleu.score, token_bleu.signature));
     print(fmt::format("{} {:.1f}  ({})\n", characters.name, characters.score, characters.signature));

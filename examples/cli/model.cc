@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "models/metrics.h"
 #include "models/text.h"
 #include "tensor/context.h"
@@ -67,6 +69,8 @@ TranslateOptions translate_options(const SearchFlags& f, const Given& given) {
   if (!f.sample && f.nbest > f.beam) throw Mistake(fmt::format("more translations than hypotheses: --nbest {} --beam {}; --beam {} or more", f.nbest, f.beam, f.nbest));
   for (const char* name : {"temperature", "top-k", "top-p", "seed"})
     if (const auto at = given.find(name); !f.sample && at != given.end()) throw Mistake(fmt::format("nothing is drawn: --{} {}; it goes with --sample", name, at->second[0]));
+  if (f.sample && given.contains("beam")) throw Mistake(fmt::format("nothing is searched: --sample --beam {}; one of them", f.beam));
+  if (f.length_penalty == "none" && given.contains("alpha")) throw Mistake(fmt::format("nothing is divided: --length-penalty none --alpha {}; leave out --alpha", f.alpha));
   if (f.sample && f.top_p == 0) throw Mistake("out of range: --top-p 0; a number above 0, at most 1, default 1");
   TranslateOptions options{.search = {.beam = f.sample ? 1 : f.beam,
                                       .nbest = f.nbest,
@@ -80,6 +84,10 @@ TranslateOptions translate_options(const SearchFlags& f, const Given& given) {
                            .replace_unk = f.replace_unk};
   if (f.sample) options.search.sampling = Sampling{f.temperature, f.top_k, f.top_p, Key(Seed{std::uint64_t(f.seed)})};
   return options;
+}
+
+void draw_on(TranslateOptions& options, std::span<const std::string> lines) {
+  if (auto& sampling = options.search.sampling) sampling->first += std::ranges::count_if(lines, [](const std::string& line) { return !is_blank(line); });
 }
 
 }  // namespace heed::cli

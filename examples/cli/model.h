@@ -39,5 +39,7 @@ struct SearchFlags {
 };
 std::vector<Option> options(SearchFlags& flags);
 TranslateOptions translate_options(const SearchFlags& flags, const Given& given);      // Mistake
+// After these lines: the draws for the next ones go on where theirs ended.
+void draw_on(TranslateOptions& options, std::span<const std::string> lines);
 
 }  // namespace heed::cli

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
+
 #include "examples/cli/command.h"
 #include "models/metrics.h"
 #include "models/text.h"
@@ -10,12 +13,27 @@
 namespace heed::cli {
 namespace {
 
-std::vector<std::string> read_lines(const std::string& path) {
-  LineReader reader(path);
+std::vector<std::string> read_lines(const std::string& path, const Manner& manner) {
+  LineReader reader(path == "-" ? "/dev/stdin" : path);
   std::vector<std::string> lines;
   for (std::string line; reader.next(line);) lines.push_back(line);
   if (lines.empty()) throw Mistake(fmt::format("empty file: {}; a sentence a line", path));
+  if (reader.report.invalid > 0 && !manner.quiet) note(fmt::format("{}: {} invalid byte sequences replaced; is it UTF-8?", path, reader.report.invalid));
   return lines;
+}
+
+// The files of A,B,..; one whose own name has commas is taken alone.
+std::vector<std::string> file_names(const std::string& list) {
+  std::error_code ignored;
+  if (std::filesystem::exists(list, ignored)) return {list};
+  std::vector<std::string> names;
+  for (std::size_t at = 0; at <= list.size();) {
+    const std::size_t end = std::min(list.find(',', at), list.size());
+    names.push_back(list.substr(at, end - at));
+    if (names.back().empty()) throw Mistake(fmt::format("a file without a name: --references {}; A,B,..", list));
+    at = end + 1;
+  }
+  return names;
 }
 
 }  // namespace
@@ -30,7 +48,7 @@ int score(std::span<const std::string> words) {
                       .usage = "--hypotheses FILE --references FILE [options]",
                       .about = "BLEU, chrF and exact match with their signatures; the numbers are those of sacreBLEU.",
                       .example = "heed score --hypotheses translated.txt --references correct.txt",
-                      .options = std::vector<Option>{{.name = "hypotheses", .value = &hypotheses, .takes = "FILE", .help = "a translation a line"},
+                      .options = std::vector<Option>{{.name = "hypotheses", .value = &hypotheses, .takes = "FILE", .help = "a translation a line; -: standard input"},
                                                      {.name = "references", .value = &references, .takes = "FILE", .help = "what it should be; several files: A,B,.."},
                                                      {.name = "tokenize", .value = &tokenizer, .takes = "NAME", .help = "of BLEU", .choices = {"13a", "none"}, .standard = "13a"},
                                                      {.name = "smooth", .value = &smoothing, .takes = "NAME", .help = "of BLEU", .choices = {"exp", "floor", "add-k", "none"}, .standard = "exp"},
@@ -41,16 +59,13 @@ int score(std::span<const std::string> words) {
   if (!parse(syntax, words)) return 0;
   check_required(hypotheses, "hypotheses", "a file with a translation a line");
   check_required(references, "references", "a file with a reference a line");
-  const std::vector<std::string> hypothesis_lines = read_lines(hypotheses);
+  const std::vector<std::string> hypothesis_lines = read_lines(hypotheses, manner);
   References all(hypothesis_lines.size());
-  for (std::size_t at = 0; at <= references.size();) {
-    const std::size_t end = std::min(references.find(',', at), references.size());
-    const std::string file = references.substr(at, end - at);
-    const std::vector<std::string> lines = read_lines(file);
+  for (const std::string& file : file_names(references)) {
+    const std::vector<std::string> lines = read_lines(file, manner);
     if (lines.size() != hypothesis_lines.size())
       throw Mistake(fmt::format("numbers of lines differ: {} has {}, {} has {}; line n is compared with line n", hypotheses, hypothesis_lines.size(), file, lines.size()));
     for (std::size_t i = 0; i < lines.size(); ++i) all[i].push_back(lines[i]);
-    at = end + 1;
   }
   const BleuOptions bleu_options{.tokenizer = tokenizer == "13a" ? BleuTokenizer::mteval_13a : BleuTokenizer::none,
                                  .smoothing = smoothing == "exp"     ? BleuSmoothing::exp
@@ -60,10 +75,10 @@ int score(std::span<const std::string> words) {
                                  .lowercase = lowercase};
   const BleuScore b = bleu(hypothesis_lines, all, bleu_options);
   const ChrfScore c = chrf(hypothesis_lines, all, {.word_order = words_too ? 2 : 0, .lowercase = lowercase});
-  const double exact = 100 * exact_match(hypothesis_lines, all);
+  const double exact = 100 * exact_match(hypothesis_lines, all, lowercase);
   std::vector<LengthBucket> buckets;
   if (!sources.empty()) {
-    const std::vector<std::string> lines = read_lines(sources);
+    const std::vector<std::string> lines = read_lines(sources, manner);
     if (lines.size() != hypothesis_lines.size())
       throw Mistake(fmt::format("numbers of lines differ: {} has {}, {} has {}; line n is the source of line n", hypotheses, hypothesis_lines.size(), sources, lines.size()));
     const Tokenizer space;
@@ -72,7 +87,8 @@ int score(std::span<const std::string> words) {
     buckets = bleu_by_length(lengths, hypothesis_lines, all, 10, bleu_options);
   }
   if (manner.json) {
-    Json json{{"bleu", b.score}, {"bleu_signature", b.signature}, {"chrf", c.score}, {"chrf_signature", c.signature}, {"exact", exact}, {"sentences", hypothesis_lines.size()}};
+    Json json{{"bleu", b.score}, {"bleu_signature", b.signature}, {"precisions", b.precisions}, {"brevity_penalty", b.brevity_penalty},
+              {"hypothesis_length", b.counts.hypothesis_length}, {"reference_length", b.counts.reference_length}, {"chrf", c.score}, {"chrf_signature", c.signature}, {"exact", exact}, {"sentences", hypothesis_lines.size()}};
     for (const LengthBucket& bucket : buckets) json["by_length"].push_back({{"above", bucket.above}, {"up_to", bucket.up_to}, {"sentences", bucket.segments}, {"bleu", bucket.bleu.score}});
     print(json_text(json) + "\n");
     return 0;

@@ -131,6 +131,7 @@ void Training::start_from_file() {
 void Training::begin() {
   start_from_file();
   lock_ = create_run(run_);
+  keep_split_data(run_);
   log_ = Log(join(run_.path, "metrics.jsonl"), 0);
   log_data();
 }

@@ -17,7 +17,7 @@
 namespace heed::cli {
 namespace {
 
-constexpr std::size_t kBlock = 512, kLongestLine = 1 << 20;   // lines translated together; bytes
+constexpr std::size_t kBlock = 512;                // lines translated together
 
 // Lines of standard input as they come; only LF ends one.
 class InputLines {
@@ -100,7 +100,7 @@ int translate(std::span<const std::string> words) {
                       .example = "echo 'the black cat' | heed translate --run phrases --beam 4",
                       .options = options(run_flags) + options(search_flags) +
                                  std::vector<Option>{{.name = "prefix", .value = &prefix, .takes = "TEXT", .help = "every translation begins with this", .heading = "Text"},
-                                                     {.name = "max-length", .value = &max_length, .takes = "N", .help = "longer sources are cut; else as in training", .low = 1, .high = 1e5},
+                                                     {.name = "max-length", .value = &max_length, .takes = "N", .help = "longer sources are cut; at most and else as in training", .low = 1, .high = 1e5},
                                                      {.name = "tokens", .value = &tokens, .help = "tokens with spaces between them, not put together to text"}} +
                                  options(manner)};
   Given given;
@@ -112,7 +112,9 @@ int translate(std::span<const std::string> words) {
   PackedWeights weights(precision_named(search_flags.precision));
   const PackedWeights::Use use(weights);
   check_prefix(model.run, prefix, manner.quiet);
-  translate_with.max_length = std::min(max_length.value_or(model.run.config.max_length), model.run.config.max_length);
+  translate_with.max_length = max_length.value_or(model.run.config.max_length);
+  if (translate_with.max_length > model.run.config.max_length)
+    throw Mistake(fmt::format("out of range: --max-length {}; at most {}, as in training", translate_with.max_length, model.run.config.max_length));
   if (::isatty(STDIN_FILENO) == 1 && !manner.quiet) note("Type a sentence and press Enter; Ctrl-D ends.");
 
   InputLines input;
@@ -134,7 +136,7 @@ int translate(std::span<const std::string> words) {
     }
     flush();
     first += Index(lines.size());
-    if (auto& sampling = translate_with.search.sampling) sampling->first += std::ranges::count_if(lines, [](const std::string& line) { return !is_blank(line); });
+    draw_on(translate_with, lines);
   }
   if (!manner.quiet && cut > 0) note(fmt::format("{} lines longer than {} words were cut; only what stands before is translated", cut, translate_with.max_length));
   if (!manner.quiet && input.invalid() > 0) note(fmt::format("{} invalid byte sequences were replaced", input.invalid()));

@@ -192,6 +192,7 @@ std::vector<TaskPair> make_numbers(TaskOptions& options, Random random, Index co
   const std::string& language = to_digits ? options.from : options.to;
   check<Error>(is_one_of(language, {"en", "fr", "es", "de"}), "numbers: --{} \"{}\" is none of digits, en, fr, es, de",
                to_digits ? "from" : "to", language);
+  check<Error>(!options.spoken_and || language == "en", "numbers: --spoken-and is for en: {}", language);
   check_enough("numbers", count, kNumbers, "0 to 999999");
 
   // A quarter from 0 .. 5000, the rest evenly over the number of digits, both as far as unused numbers last.

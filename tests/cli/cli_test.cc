@@ -119,7 +119,9 @@ TEST_CASE("cli: translate answers line n in line n") {
   CHECK(call("translate --run run --prefix '4 4' --quiet", "1 2 3\n").out.starts_with("4 4"));
   // A prefix is whole whatever the length, and its unknown words are named.
   CHECK(call("translate --run run --prefix '4 3 4 3 4' --extra-length 0 --quiet", "1 2\n").out.starts_with("4 3 4 3 4"));
-  CHECK(call("translate --run run --prefix '4 x y x'", "1 2 3\n").err == "--prefix: unknown to the model: x, y\n");
+  const Result unknown = call("translate --run run --prefix '4 x y x' --replace-unk", "1 2 3\n");
+  CHECK(unknown.err == "--prefix: unknown to the model: x, y\n");
+  CHECK(unknown.out.starts_with("4 x y x"));
   CHECK(call("translate --run run --checkpoint run/checkpoints/60.safetensors --quiet", "1\n").code == 0);
 
   const std::string many = "1 2\n\n3 4 5\n2\n1 1 1\n";
@@ -173,6 +175,46 @@ TEST_CASE("cli: evaluate and score agree") {
   CHECK(lines_of(forced.out).size() == 40);
   const auto dev = nlohmann::json::parse(call("evaluate --run run --data data --split dev --json --quiet").out);
   CHECK(sum / tokens == doctest::Approx(dev["loss"].get<double>()).epsilon(1e-5));
+}
+
+TEST_CASE("cli: evaluate answers line n in line n") {
+  const std::string& folder = small().folder.path();
+  write_text(folder + "/some.s", "1 2\n\n3\t4\n5\n" + [] { std::string longer; for (int i = 0; i < 400; ++i) longer += "1 "; return longer; }() + "\n");
+  write_text(folder + "/some.t", "1 2\n3\n3\t4\n\n1\n");
+  const Result some = call("evaluate --run run --files some.s some.t --out some.out --json");
+  CHECK(lines_of(text_of(folder + "/some.out")).size() == 5);
+  const auto json = nlohmann::json::parse(some.out);
+  CHECK(json["sentences"] == 5);
+  CHECK(json["loss_sentences"] == 2);
+  CHECK(some.err.find("1 of them left out as too long, 2 with an empty side") != std::string::npos);
+  const std::vector<std::string> forced = lines_of(call("evaluate --run run --files some.s some.t --force --quiet").out);
+  REQUIRE(forced.size() == 5);
+  for (const std::string& line : forced) CHECK(std::ranges::count(line, '\t') == 3);
+  CHECK(forced[4].starts_with("nan\t2\t1 1 "));
+  double sum = 0;
+  for (const int i : {0, 2}) sum -= std::stod(forced[std::size_t(i)]);
+  CHECK(sum / 6 == doctest::Approx(json["loss"].get<double>()).epsilon(1e-5));
+  CHECK(call("evaluate --run run --files some.t some.s --out /dev/stdout --quiet").out.starts_with("some.t + some.s: 5 sentences, "));
+
+  // Draws of one line differ from those of the same line further on, and are those of `heed translate`.
+  std::string many;
+  for (int i = 0; i < 300; ++i) many += "1 2 3\n";
+  write_text(folder + "/many", many);
+  CHECK(call("evaluate --run run --files many many --sample --temperature 3 --out many.out --quiet").code == 0);
+  CHECK(text_of(folder + "/many.out") == call("translate --run run --sample --temperature 3 --quiet", many).out);
+}
+
+TEST_CASE("cli: score reads what it is given") {
+  const std::string& folder = small().folder.path();
+  write_text(folder + "/upper", "The Cat sat on it\n"), write_text(folder + "/lower", "the cat sat on it\n"), write_text(folder + "/a,b", "the cat sat on it\n");
+  write_text(folder + "/latin", "caf\xe9 \xe0 la carte\n");
+  const auto json = nlohmann::json::parse(call("score --hypotheses - --references a,b --lowercase --json", "The Cat sat on it\n").out);
+  CHECK(json["exact"] == 100);
+  CHECK(json["precisions"] == nlohmann::json{100, 100, 100, 100});
+  CHECK(json["brevity_penalty"] == 1);
+  CHECK(json["hypothesis_length"] == 5);
+  CHECK(nlohmann::json::parse(call("score --hypotheses upper --references lower --json").out)["exact"] == 0);
+  CHECK(call("score --hypotheses latin --references lower").err == "latin: 2 invalid byte sequences replaced; is it UTF-8?\n");
 }
 
 TEST_CASE("cli: attention") {
@@ -364,6 +406,13 @@ TEST_CASE("cli: other data, tokenizers, options") {
   CHECK(split.err.find("1 lines skipped for an empty side, 1 invalid byte sequences replaced") != std::string::npos);
   CHECK(text_of(folder / "r2/metrics.jsonl").find("\"empty\": 1, \"invalid_sequences\": 1") != std::string::npos);
   CHECK(nlohmann::json::parse(heed_in(folder.path(), "evaluate --run r2 --json --quiet").out)["sentences"] == 3);
+  CHECK(heed_in(folder.path(), "evaluate --run r2 --quiet").err.empty());
+  write_text(folder / "pairs.tsv", pairs);
+  CHECK(heed_in(folder.path(), "evaluate --run r2 --quiet").err.find("pairs.tsv has changed since it was split for the training") != std::string::npos);
+  const Result bpe = heed_in(folder.path(), "train --train pairs.tsv --split-by-source --split-dev 3 --split-test 3 --tokenizer bpe --vocabulary-size 40 --out r6 --quiet" + tiny);
+  CHECK_MESSAGE(bpe.code == 0, bpe.err);
+  const auto translations = [&](const std::string& line) { return nlohmann::json::parse(heed_in(folder.path(), "translate --run r6 --json --quiet", line).out)["translations"]; };
+  CHECK(translations(" Go\u00a0 3! \n") == translations("Go 3!\n"));
 
   // The configurations that come with Heed, made small.
   for (const auto& config : fs::directory_iterator(fs::path(HEED_SOURCE_DIR) / "examples/tatoeba")) {

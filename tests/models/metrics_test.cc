@@ -121,6 +121,8 @@ TEST_CASE("bleu by source length") {
 }
 
 TEST_CASE("exact match, perplexity") {
+  CHECK(exact_match(Lines{"\u00C0 B"}, {{"\u00E0 b"}}) == 0);
+  CHECK(exact_match(Lines{"\u00C0 B"}, {{"\u00E0 b"}}, true) == 1);
   CHECK(exact_match(Lines{"a b", " a\tb ", "a  c", "A B"}, {{"a b"}, {"x", "a b"}, {"a b"}, {"a b"}}) == 0.5);
   CHECK(perplexity(0, 7) == 1);
   CHECK(close(perplexity(8 * std::log(5.0), 8), 5));

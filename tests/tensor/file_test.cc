@@ -17,6 +17,7 @@
 #include <optional>
 
 #include "tensor/error.h"
+#include "tensor/format.h"
 #include "tests/temporary_folder.h"
 
 using namespace heed;
@@ -169,6 +170,20 @@ TEST_CASE("file: pipes and devices") {
   int status = 0;
   CHECK(::waitpid(child, &status, 0) == child);
   CHECK(fs::is_fifo(pipe));
+
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  write_file_atomically(fmt::format("/dev/fd/{}", ends[1]), "through");
+  char read[8]{};
+  CHECK(::read(ends[0], read, 8) == 7);
+  CHECK(std::string_view(read) == "through");
+  ::close(ends[0]), ::close(ends[1]);
+  const int file = ::open((folder / "log").c_str(), O_WRONLY | O_CREAT, 0600);
+  REQUIRE(::write(file, "a ", 2) == 2);
+  write_file_atomically(fmt::format("/dev/fd/{}", file), "line");   // goes on where the others who write to it are
+  REQUIRE(::write(file, " b", 2) == 2);
+  ::close(file);
+  CHECK(read_file(folder / "log") == "a line b");
 }
 
 TEST_CASE("file: mode and symbolic links stay") {
