@@ -53,7 +53,8 @@ Variable look(const Attention& attention, const Variable& query, DecoderState& s
 
 void DecoderState::reorder(std::span<const Index> rows, Index per_sentence) {
   const Tensor order = tensor(std::vector<std::int64_t>(rows.begin(), rows.end()), {Index(rows.size())});
-  const Index before = layers[0].h.size(0);
+  const Tensor sentences = reordered_sentences(rows, per_sentence, layers[0].h.size(0), group);
+  group = per_sentence;
   const auto select = [](Variable& x, const Tensor& ids) {
     if (x.defined()) x = constant(index_select(x.value(), 0, ids));
   };
@@ -62,20 +63,12 @@ void DecoderState::reorder(std::span<const Index> rows, Index per_sentence) {
   select(context, order);
   if (!memory) return;
   attention.reorder(rows, per_sentence);
-  const Index sentences = Index(rows.size()) / per_sentence, old_sentences = memory->values.size(0), old_group = before / old_sentences;
-  std::vector<std::int64_t> kept;
-  bool same = sentences == old_sentences;
-  for (Index g = 0; g < sentences; ++g) {
-    kept.push_back(rows[std::size_t(g * per_sentence)] / old_group);
-    same &= kept.back() == g;
-  }
-  if (same) return;
-  const Tensor ids = tensor(kept, {sentences});
+  if (!sentences.defined()) return;
   const bool shared = memory->keys.value().storage() == memory->values.value().storage();
-  select(memory->values, ids);
+  select(memory->values, sentences);
   if (shared) memory->keys = memory->values;
-  else select(memory->keys, ids);
-  memory->mask = memory->mask.of_sentences(ids, 3);   // of e [B, T, S]
+  else select(memory->keys, sentences);
+  memory->mask = memory->mask.of_sentences(sentences, 3);   // of e [B, T, S]
 }
 
 // ---- Bahdanau -------------------------------------------------------------------------------------------------------

@@ -12,8 +12,9 @@
 
 namespace heed {
 
-// All that a decoder remembers. R rows, in groups of R/B for each of the B sentences of the memory.
+// All that a decoder remembers. R rows, in groups of one of the B sentences of the memory.
 struct DecoderState {
+  Index group = 1;                       // R/B
   List<RecurrentState> layers;           // h, for LSTMs c   [R, n] each
   Variable feed;                         // h~_{t-1} [R, n], with input feeding
   Variable context;                      // c [R, M], where it is the same at every step

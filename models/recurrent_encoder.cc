@@ -9,12 +9,11 @@ namespace heed {
 namespace {
 
 // For each position of a batch the one it changes places with: s and len_b - 1 - s; padding stays.    i32 [B S], of the rows of [B S, ·]
-Tensor mirrored(const Tensor& lengths, Index S) {
-  const Index B = lengths.size(0);
+Tensor mirrored(const Mask& mask, Index B, Index S) {
   Tensor rows = empty({B * S}, DType::i32);
   auto* to = rows.mutable_data<std::int32_t>();
   for (Index b = 0; b < B; ++b) {
-    const Index length = lengths.data<std::int32_t>()[b];
+    const Index length = mask.range(b, 0, S).last;
     for (Index s = 0; s < S; ++s) *to++ = std::int32_t(b * S + (s < length ? length - 1 - s : s));
   }
   return rows;
@@ -28,7 +27,13 @@ RecurrentEncoder::RecurrentEncoder(Scope scope, Options o)
 
 Encoded RecurrentEncoder::operator()(const Embedding& embedding, double p, const Sequences& source) const {
   const Index B = source.ids.size(0), S = source.ids.size(1);
-  const Tensor order = options.reverse_source ? mirrored(source.lengths, S) : Tensor();
+  Mask mask;
+  {
+    const Inside inside(layers.path);
+    mask = Mask::lengths(source.lengths);
+    mask.check_fits("recurrent encoder", {B, S});
+  }
+  const Tensor order = options.reverse_source ? mirrored(mask, B, S) : Tensor();
   const Tensor ids = order.defined() ? reshape(index_select(reshape(source.ids, {B * S}), 0, order), {B, S}) : source.ids;
   Variable x = embedding(ids);                                                    // [B, S, E]
   {
@@ -36,7 +41,7 @@ Encoded RecurrentEncoder::operator()(const Embedding& embedding, double p, const
     x = dropout(x, p);
   }
   RecurrentLayers::Output read = layers(x, source.lengths);
-  Encoded out{.states = read.outputs, .mask = Mask::lengths(source.lengths), .last = {}, .backward = {}};
+  Encoded out{.states = read.outputs, .mask = std::move(mask), .last = {}, .backward = {}};
   const Index directions = layers.directions(), M = directions * options.width;
   if (order.defined()) out.states = reshape(index_select(reshape(out.states, {B * S, M}), 0, order), {B, S, M});
   out.states = trace("memory", "h_j, the encoder's states: what the decoder looks at", out.states, {.rows = Along::source});

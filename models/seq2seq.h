@@ -50,6 +50,10 @@ class DecodingState {
   virtual void reorder(std::span<const Index> rows, Index per_sentence) = 0;
 };
 
+// For who writes a reorder: the old sentences that go on, i64 [sentences], undefined where all do, in their order. Old row r is one of
+// sentence r / old_group. IndexError: no such row; Error: rows are no groups of per_sentence of one sentence.
+Tensor reordered_sentences(std::span<const Index> rows, Index per_sentence, Index old_rows, Index old_group);
+
 struct Step {
   Tensor log_probabilities;            // [R, V]
   std::vector<AttentionMap> attention; // rows of this step, T = 1, when asked for

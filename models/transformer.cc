@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/transformer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "nn/init.h"
@@ -69,7 +70,7 @@ Variable TransformerDecoderLayer::next(const Variable& x, const Memory* memory, 
     y = (*residual2)(y, [&](const Variable& v) {
       // The rows of one sentence are queries of one memory: [R, 1, d] as [B, R/B, d].
       const Index B = memory->keys.size(0), R = v.size(0);
-      const Variable rows = reshape(v, {B, R / B, v.size(2)});
+      const Variable rows = reshape(v, {B, R / std::max<Index>(B, 1), v.size(2)});
       Attended attended = (*multihead_attn)(rows, *memory, want(cross_weights));
       if (cross_weights) {                                                                        // [B, H, R/B, S] -> [R, H, 1, S]
         const Tensor& w = attended.weights;
@@ -148,20 +149,13 @@ Tensor by_columns(const Tensor& keys) { return transpose(transpose(keys).contigu
 struct TransformerState : DecodingState {
   List<Memory> memories;               // one a layer, rows = sentences
   std::vector<KeyValueCache> caches;   // one a layer, rows = hypotheses
-  Index position = 0, rows = 0;
+  Index position = 0, rows = 0, group = 1;   // rows of a sentence
 
   void reorder(std::span<const Index> order, Index per_sentence) override {
-    const Index before = rows / memories[0].keys.size(0), sentences = Index(order.size()) / per_sentence;
-    std::vector<std::int64_t> kept(static_cast<std::size_t>(sentences));
-    bool same = sentences == memories[0].keys.size(0);
-    for (Index g = 0; g < sentences; ++g) {
-      kept[std::size_t(g)] = order[std::size_t(g * per_sentence)] / before;
-      same &= kept[std::size_t(g)] == g;
-    }
+    const Tensor ids = reordered_sentences(order, per_sentence, rows, group);
     for (KeyValueCache& cache : caches) cache.reorder(order);
-    rows = Index(order.size());
-    if (same) return;
-    const Tensor ids = tensor(kept, {sentences});
+    rows = Index(order.size()), group = per_sentence;
+    if (!ids.defined()) return;
     for (Memory& memory : memories) {
       memory.keys = constant(transpose(index_select(transpose(memory.keys.value()), 0, ids)));
       memory.values = constant(index_select(memory.values.value(), 0, ids));

@@ -4,6 +4,7 @@
 // tests/cli/mistakes_test.cc.
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cmath>
 #include <deque>
 #include <functional>
@@ -94,6 +95,9 @@ Parameters& with_nan_gradient() {
 void stepped(const SmallModel& net, Index tokens) {
   const auto state = net.model->start(pad_sequences(std::vector<std::vector<std::int32_t>>{{4, 5, 3}}, 0));
   net.model->step(zeros({tokens}, i32), *state);
+}
+void reordered(const SmallModel& net, std::span<const Index> rows, Index per_sentence) {
+  net.model->start(pad_sequences(std::vector<std::vector<std::int32_t>>{{4, 3}, {4, 3}}, 0))->reorder(rows, per_sentence);
 }
 void trained(Trainer::Options options) {
   static SmallModel net("--layers 1 --heads 2");
@@ -392,6 +396,9 @@ const std::vector<Row>& model_rows() {
       // models and search
       CALL(stepped(transformer(), 2)),
       CALL(stepped(gru(), 2)),
+      CALL(reordered(transformer(), std::array<Index, 3>{0, 0, 1}, 2)),
+      CALL(reordered(gru(), std::array<Index, 2>{0, 1}, 2)),
+      CALL(reordered(gru(), std::array<Index, 1>{2}, 1)),
       CALL(transformer().model->features(test::batch_of({{4, 9, 3}}, {{4, 3}}))),
       CALL(length_penalty_named("long")),
       CALL(precision_named("int4")),

@@ -70,6 +70,14 @@ const std::vector<Kind>& kinds() {
 
 std::unique_ptr<Seq2Seq> make(const RunConfig& c, Parameters& parameters) { return make_model(c, parameters.root(), kVocabulary, kVocabulary); }
 
+// Built by options of the library, not of the program; E = n = 4.
+RecurrentModel::Options bahdanau() { return {.source_vocabulary = kVocabulary, .target_vocabulary = kVocabulary, .encoder = {.width = 4}, .decoder = BahdanauDecoder::Options{.width = 4}}; }
+[[maybe_unused]] RecurrentModel::Options luong(RecurrentEncoder::Options encoder, LuongDecoder::Options decoder) {
+  encoder.width = decoder.width = 4;
+  return {.source_vocabulary = kVocabulary, .target_vocabulary = kVocabulary, .encoder = encoder, .decoder = decoder};
+}
+Batch two_pairs() { return batch_of({{4, 5, kEnd}, {4, kEnd}}, {{5, 6, kEnd}, {8, kEnd}}); }
+
 bool draws(const Kind& kind) { return kind.config.attention.ends_with("-hard"); }   // words at random, while it trains
 
 const CrossEntropyOptions kLoss{.label_smoothing = 0.1, .pad = kPad};
@@ -321,6 +329,51 @@ TEST_CASE("recurrent models: location scores know no position beyond max_positio
       CHECK(std::accumulate(a.begin(), a.begin() + longest, 0.0) == doctest::Approx(1).epsilon(1e-6));
       CHECK(std::all_of(a.begin(), a.begin() + longest, [](double w) { return w > 0; }));
       CHECK(std::all_of(a.begin() + longest, a.end(), [](double w) { return w == 0; }));
+    }
+  }
+}
+
+TEST_CASE("recurrent models: lengths of a source that is read reversed may be strided, and wrong ones are refused by name") {
+  RecurrentModel::Options options = bahdanau();
+  options.encoder.reverse_source = true;
+  Parameters parameters(Seed{1}, DType::f64);
+  const RecurrentModel model(parameters.root(), options);
+  Batch batch = two_pairs();
+  const Tensor expected = model.features(batch).value();
+  batch.source.lengths = tensor({{3, 3}, {2, 3}}, DType::i32)(all, 0);
+  CHECK(equal_bits(model.features(batch).value(), expected));
+  batch.source.lengths = tensor({3, 4}, DType::i32);
+  CHECK_THROWS_WITH_AS(model.features(batch), "in encoder: recurrent_layer: length 4 at position [1] is not in [0, 3]", IndexError);
+  batch.source.lengths = tensor({3, 2}, DType::i64);
+  CHECK_THROWS_WITH_AS(model.features(batch), "in encoder: mask: lengths need dtype i32: lengths i64", DTypeError);
+  batch.source.lengths = tensor({3}, DType::i32);
+  CHECK_THROWS_WITH_AS(model.features(batch), doctest::Contains("in encoder: recurrent encoder: the mask has 1 lengths for a batch of 2"), ShapeError);
+}
+
+TEST_CASE("recurrent models: rows of a state go on in whole groups of one sentence, or nothing changes; no sentence may be left") {
+  for (const Kind& kind : {Kind{"bahdanau", config("gru")}, Kind{"luong feeding", config("lstm", "coverage", "luong", [](RunConfig& c) { c.input_feeding = true; })}, Kind{"cho", config("gru", "none")}}) {
+    CAPTURE(kind.name);
+    Parameters parameters(Seed{1}, DType::f64);
+    const auto model = make(kind.config, parameters);
+    const Batch batch = two_pairs();
+    const auto state = model->start(batch.source), fresh = model->start(batch.source);
+    const auto reorder = [&](DecodingState& s, std::vector<Index> rows, Index per_sentence) { s.reorder(rows, per_sentence); };
+    const Tensor first = tensor({kStart, kStart}, DType::i32);
+    model->step(first, *state), model->step(first, *fresh);
+    CHECK_THROWS_WITH_AS(reorder(*state, {0, 1}, 2), "reorder: rows 0 and 1 in one group belong to sentences 0 and 1", Error);
+    CHECK_THROWS_WITH_AS(reorder(*state, {0, 0, 1}, 2), "reorder: 3 rows are no groups of 2", Error);
+    CHECK_THROWS_WITH_AS(reorder(*state, {0, 0}, 0), "reorder: 2 rows are no groups of 0", Error);
+    CHECK_THROWS_WITH_AS(reorder(*state, {0, 5}, 1), "reorder: row 5 is not in [0, 2)", IndexError);
+    CHECK_THROWS_WITH_AS(reorder(*state, {-1, 1}, 1), "reorder: row -1 is not in [0, 2)", IndexError);
+    const Tensor words = tensor({5, 8}, DType::i32);
+    CHECK(equal_bits(model->step(words, *state).log_probabilities, model->step(words, *fresh).log_probabilities));
+    reorder(*state, {0, 0, 1, 1}, 2);
+    CHECK_THROWS_WITH_AS(reorder(*state, {0, 2, 3, 3}, 2), "reorder: rows 0 and 2 in one group belong to sentences 0 and 1", Error);
+    reorder(*state, {3, 2}, 2);
+    CHECK(model->step(words, *state).log_probabilities.shape() == Shape{2, kVocabulary});
+    for (int i = 0; i < 2; ++i) {
+      reorder(*state, {}, 2);
+      CHECK(model->step(zeros({0}, DType::i32), *state).log_probabilities.shape() == Shape{0, kVocabulary});
     }
   }
 }

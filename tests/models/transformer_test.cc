@@ -113,6 +113,24 @@ TEST_CASE("transformer: decoding step by step equals teacher forcing, and rows f
   }
 }
 
+TEST_CASE("transformer: rows of a state go on in whole groups of one sentence, or nothing changes; no sentence may be left") {
+  Parameters parameters(Seed{7}, DType::f64);
+  const TranslationModel model(parameters.root(), small());
+  const Sequences source = pad_sequences(Rows{{4, 5, kEnd}, {4, kEnd}}, kPad);
+  const auto state = model.start(source), fresh = model.start(source);
+  const auto reorder = [&](DecodingState& s, std::vector<Index> rows, Index per_sentence) { s.reorder(rows, per_sentence); };
+  const Tensor first = tensor({kStart, kStart}, DType::i32), words = tensor({5, 8}, DType::i32);
+  model.step(first, *state), model.step(first, *fresh);
+  CHECK_THROWS_WITH_AS(reorder(*state, {0, 1}, 2), "reorder: rows 0 and 1 in one group belong to sentences 0 and 1", Error);
+  CHECK_THROWS_WITH_AS(reorder(*state, {0, 0, 1}, 2), "reorder: 3 rows are no groups of 2", Error);
+  CHECK_THROWS_WITH_AS(reorder(*state, {1, 2}, 1), "reorder: row 2 is not in [0, 2)", IndexError);
+  CHECK(equal_bits(model.step(words, *state).log_probabilities, model.step(words, *fresh).log_probabilities));
+  for (int i = 0; i < 2; ++i) {
+    reorder(*state, {}, 2);
+    CHECK(model.step(zeros({0}, DType::i32), *state).log_probabilities.shape() == Shape{0, kVocabulary});
+  }
+}
+
 TEST_CASE("search: beam 1 is greedy by definition; results do not depend on batch, order or threads; n-best is sorted and distinct") {
   Parameters parameters(Seed{9});
   const TranslationModel model(parameters.root(), small());
