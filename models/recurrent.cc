@@ -30,7 +30,8 @@ RecurrentModel::Options settled(RecurrentModel::Options o) {
     decoder.embedding = o.embedding;
     decoder.encoder_width = o.encoder.width;
     decoder.memory_width = o.encoder.width * (o.encoder.bidirectional ? 2 : 1);
-    if constexpr (std::is_same_v<D, LuongDecoder::Options>) decoder.encoder_layers = o.encoder.layers, decoder.encoder_bidirectional = o.encoder.bidirectional;
+    if constexpr (std::is_same_v<D, LuongDecoder::Options>)
+      decoder.encoder_unit = o.encoder.unit, decoder.encoder_layers = o.encoder.layers, decoder.encoder_bidirectional = o.encoder.bidirectional;
   }, o.decoder);
   return o;
 }

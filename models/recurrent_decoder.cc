@@ -11,7 +11,8 @@ namespace heed {
 namespace {
 
 // x W_ih[:, first : first + width of x]ᵀ + bias + sum, one block of what a cell reads      [..., gates n]
-Variable input_block(const Parameter& weight_ih, const Variable& x, Index first, const Variable& bias, const Variable& sum = {}) {
+Variable input_block(const Path& path, const Parameter& weight_ih, const Variable& x, Index first, const Variable& bias, const Variable& sum = {}) {
+  const Inside inside(path);
   const Index width = x.size(-1);
   return linear(x, width == weight_ih.shape()(1) ? weight_ih.variable() : slice(weight_ih, 1, first, first + width), bias, {.residual = sum});
 }
@@ -29,6 +30,12 @@ void trace_previous(std::string_view h, RecurrentState& state, Index layer = 0, 
   if (!Trace::current()) return;
   state.h = trace(of_layer("previous", layer, layers), fmt::format("{} of the step before", h), state.h);
   if (state.c.defined()) state.c = trace(of_layer("previous_cell", layer, layers), "m of the step before", state.c);
+}
+
+// What no target word gives: [0, R, d], weights [R, 0, S].
+Variable no_steps(const Variable& inputs, const DecoderState& state, Index d, Tensor* weights) {
+  if (weights && state.memory) *weights = zeros({inputs.size(1), 0, state.memory->values.size(1)}, inputs.dtype());
+  return constant(zeros({0, inputs.size(1), d}, inputs.dtype()));
 }
 
 Variable zero_rows(Index rows, Index width, const Variable& like) { return constant(zeros({rows, width}, like.dtype())); }
@@ -77,8 +84,20 @@ namespace {
 
 BahdanauDecoder::Options settled(BahdanauDecoder::Options o) {
   if (o.readout_width == 0) o.readout_width = o.readout == Readout::maxout ? std::max<Index>(1, o.width / 2) : o.width;
-  if (o.attention == "none") o.memory_width = o.context == FixedContext::both_ends ? 2 * o.encoder_width : o.encoder_width;
   return o;
+}
+
+BahdanauDecoder::Options checked(const Scope& scope, BahdanauDecoder::Options o) {
+  const Inside inside(scope.path());
+  const bool two_ways = o.memory_width > o.encoder_width;
+  check<Error>(o.start_state != StartState::backward || two_ways, "decoder: start_state backward needs an encoder in two directions; last, mean or zeros");
+  check<Error>(o.attention != "none" || o.context != FixedContext::both_ends || two_ways, "decoder: context both_ends needs an encoder in two directions; every_step");
+  return o;
+}
+
+// Of c.
+Index context_width(const BahdanauDecoder::Options& o) {
+  return o.attention != "none" ? o.memory_width : o.context == FixedContext::both_ends ? 2 * o.encoder_width : o.encoder_width;
 }
 
 Linear::Options readout_options(const BahdanauDecoder::Options& o, Index in, bool bias) {
@@ -108,21 +127,23 @@ Index start_width(const BahdanauDecoder::Options& o) { return o.start_state == S
 }  // namespace
 
 BahdanauDecoder::BahdanauDecoder(Scope scope, Options given)
-    : options(settled(std::move(given))),
+    : options(checked(scope, settled(std::move(given)))),
       attention(make(options.attention, scope / "attention", options.score, options.width, options.memory_width)),
-      cell(scope / "decoder", {.unit = options.unit, .in = options.embedding + options.memory_width, .width = options.width}),
+      cell(scope / "decoder", {.unit = options.unit, .in = options.embedding + context_width(options), .width = options.width}),
       readout_state(scope / "readout" / "state", readout_options(options, options.width, true)),
       readout_embed(scope / "readout" / "embed", readout_options(options, options.embedding, false)),
-      readout_context(scope / "readout" / "context", readout_options(options, options.memory_width, false)) {
+      readout_context(scope / "readout" / "context", readout_options(options, context_width(options), false)) {
   if (options.start_state != StartState::zeros) init.emplace(scope / "init", Linear::Options{.in = start_width(options), .out = options.width, .bias = options.start_bias});
 }
 
 DecoderState BahdanauDecoder::start(const Encoded& source) const {
   DecoderState state;
   const Index B = source.states.size(0);
+  check<Error>(source.backward.empty() == (options.memory_width == options.encoder_width), "decoder: the encoder has {}, the options say widths {} and {}",
+               source.backward.empty() ? "one direction" : "two directions", options.encoder_width, options.memory_width);
   Variable from;                                                                                  // [B, ·]
   switch (options.start_state) {
-    case StartState::backward: from = source.backward; break;
+    case StartState::backward: from = source.backward.back().h; break;
     case StartState::last: from = source.last.back().h; break;
     case StartState::mean: from = mean_of_words(source); break;
     case StartState::zeros: break;
@@ -132,17 +153,18 @@ DecoderState BahdanauDecoder::start(const Encoded& source) const {
   if (options.unit == RecurrentUnit::lstm) first.c = zero_rows(B, options.width, source.states);
   state.layers.push_back(std::move(first));
   if (attention) state.memory = attention->prepare(source.states, source.mask);
-  else if (options.context == FixedContext::both_ends) state.context = trace("context", "c = [the encoder's last forward state; its last backward state]", concat({source.last.back().h, source.backward}, 1));
+  else if (options.context == FixedContext::both_ends) state.context = trace("context", "c = [the encoder's last forward state; its last backward state]", concat({source.last.back().h, source.backward.back().h}, 1));
   else state.context = trace("context", "c = the encoder's last forward state", source.last.back().h);
   return state;
 }
 
 Variable BahdanauDecoder::operator()(const Variable& inputs, DecoderState& state, Tensor* weights) const {
   const Index T = inputs.size(0), R = inputs.size(1), E = options.embedding;
+  if (T == 0) return no_steps(inputs, state, features(), weights);
   List<Tensor> rows(weights ? std::size_t(T) : 0);
   List<Variable> states, contexts;
-  Variable a = input_block(cell.weight_ih, inputs, 0, cell.bias_ih);                                                      // W E y_{t-1} + b   [T, R, G]
-  if (!attention) a = a + input_block(cell.weight_ih, state.context, E, {});                                         // C c
+  Variable a = input_block(cell.path, cell.weight_ih, inputs, 0, cell.bias_ih);                                                      // W E y_{t-1} + b   [T, R, G]
+  if (!attention) a = a + input_block(cell.path, cell.weight_ih, state.context, E, {});                                         // C c
   RecurrentState& s = state.layers[0];
   for (Index t = 0; t < T; ++t) {
     Variable a_t = select(a, 0, t);
@@ -151,7 +173,7 @@ Variable BahdanauDecoder::operator()(const Variable& inputs, DecoderState& state
     if (attention) {
       const Variable query = trace("query", "q = s of the step before", reshape(s.h, {R, 1, options.width}));   // s_{t-1}
       contexts.push_back(reshape(look(*attention, query, state, weights ? &rows[std::size_t(t)] : nullptr), {R, options.memory_width}));
-      a_t = input_block(cell.weight_ih, contexts.back(), E, {}, a_t);
+      a_t = input_block(cell.path, cell.weight_ih, contexts.back(), E, {}, a_t);
     }
     s = cell.step(a_t, s);
     if (Trace::current()) s.h = trace("state", cell_formula("s", "[E y; c]", options.unit), s.h);
@@ -179,6 +201,8 @@ const LuongDecoder::Options& checked(const Scope& scope, const LuongDecoder::Opt
   return o;
 }
 
+bool hands_on_cells(const LuongDecoder::Options& o) { return o.unit == RecurrentUnit::lstm && o.encoder_unit == RecurrentUnit::lstm; }
+
 }  // namespace
 
 LuongDecoder::LuongDecoder(Scope scope, Options given)
@@ -191,20 +215,30 @@ LuongDecoder::LuongDecoder(Scope scope, Options given)
                                  .dropout = options.dropout}) {
   const Index n = options.width;
   if (attention) attn_out.emplace(scope / "attn_out", Linear::Options{.in = options.memory_width + n, .out = n, .bias = false});
-  if (options.bridge != Bridge::copy)
-    for (const char* part : {"h", "c"})
-      for (Index k = 0; k < options.layers && (*part == 'h' || options.unit == RecurrentUnit::lstm); ++k)
-        bridges.emplace_back(scope / "bridge" / part / k, Linear::Options{.in = options.encoder_width, .out = n, .bias = false});
+  if (options.bridge == Bridge::copy) return;
+  for (const char* part : {"h", "c"})
+    for (Index k = 0; k < options.layers && (*part == 'h' || hands_on_cells(options)); ++k)
+      bridges.emplace_back(scope / "bridge" / part / k, Linear::Options{.in = options.encoder_width * (options.encoder_bidirectional ? 2 : 1), .out = n, .bias = false});
 }
 
 DecoderState LuongDecoder::start(const Encoded& source) const {
   DecoderState state;
   const Activation activation = options.bridge == Bridge::tanh ? Activation::tanh : Activation::none;
+  check<Error>(Index(source.last.size()) == options.encoder_layers && source.backward.empty() != options.encoder_bidirectional,
+               "decoder: the encoder has {} layers{}, the options say {}{}", source.last.size(), source.backward.empty() ? "" : " in two directions", options.encoder_layers,
+               options.encoder_bidirectional ? " in two directions" : "");
+  const Index above = options.encoder_layers - 1, skipped = std::max<Index>(0, options.encoder_layers - options.layers);
   for (Index k = 0; k < options.layers; ++k) {
-    RecurrentState layer = source.last[std::size_t(std::min(k, options.encoder_layers - 1))];
+    const auto from = std::size_t(std::min(k + skipped, above));
+    RecurrentState layer = source.last[from];
+    if (!hands_on_cells(options)) layer.c = {};
     if (options.bridge != Bridge::copy) {
-      layer.h = bridges[std::size_t(k)](layer.h, {.activation = activation});
-      if (layer.c.defined()) layer.c = bridges[std::size_t(options.layers + k)](layer.c, {.activation = activation});
+      const auto bridged = [&](Variable RecurrentState::* part, Index i) {
+        const Variable& x = layer.*part;
+        return bridges[std::size_t(i)](options.encoder_bidirectional ? concat({x, source.backward[from].*part}, 1) : x, {.activation = activation});
+      };
+      layer.h = bridged(&RecurrentState::h, k);
+      if (layer.c.defined()) layer.c = bridged(&RecurrentState::c, options.layers + k);
     }
     state.layers.push_back(std::move(layer));
   }
@@ -215,6 +249,7 @@ DecoderState LuongDecoder::start(const Encoded& source) const {
 
 Variable LuongDecoder::operator()(const Variable& inputs, DecoderState& state, Tensor* weights) const {
   const Index T = inputs.size(0), R = inputs.size(1), E = options.embedding;
+  if (T == 0) return no_steps(inputs, state, features(), weights);
   if (!options.input_feeding && !(attention && attention->looks_back())) {
     for (Index k = 0; k < options.layers; ++k) trace_previous("h", state.layers[std::size_t(k)], k, options.layers);
     RecurrentLayers::Output read = layers(permute(inputs, {1, 0, 2}), {}, state.layers);
@@ -227,16 +262,20 @@ Variable LuongDecoder::operator()(const Variable& inputs, DecoderState& state, T
   List<Tensor> rows(weights ? std::size_t(T) : 0);
   List<Variable> outputs;
   const auto& first = layers.weights[0];
-  const Variable a = input_block(first.weight_ih, inputs, 0, first.bias_ih);                      // [T, R, 4n]
+  const Variable a = input_block(layers.path, first.weight_ih, inputs, 0, first.bias_ih);                      // [T, R, 4n]
   for (Index t = 0; t < T; ++t) {
     Variable x = select(a, 0, t);
-    if (options.input_feeding) x = input_block(first.weight_ih, trace("feed", "h~ of the step before", state.feed), E, {}, x);
+    if (options.input_feeding) x = input_block(layers.path, first.weight_ih, trace("feed", "h~ of the step before", state.feed), E, {}, x);
     for (Index k = 0; k < options.layers; ++k) {
       const auto& w = layers.weights[std::size_t(k)];
       RecurrentState& layer = state.layers[std::size_t(k)];
       trace_previous("h", layer, k, options.layers);
-      if (k > 0) x = linear(dropout(x, options.dropout), w.weight_ih, w.bias_ih);
-      layer = recurrent_cell(options.unit, x, layer, w.weight_hh, w.bias_hh);
+      if (k > 0) x = dropout(x, options.dropout);
+      {
+        const Inside inside(layers.path);
+        if (k > 0) x = linear(x, w.weight_ih, w.bias_ih);
+        layer = recurrent_cell(options.unit, x, layer, w.weight_hh, w.bias_hh);
+      }
       x = layer.h = traced_state(layer.h, k);
     }
     const Variable h = reshape(x, {R, 1, options.width});

@@ -46,7 +46,7 @@ struct BahdanauDecoder {
     StartState start_state = StartState::backward;
     bool start_bias = false;
   };
-  BahdanauDecoder(Scope scope, Options options);
+  BahdanauDecoder(Scope scope, Options options);   // Error: a start_state or context that an encoder in one direction does not have
 
   // s_0 = tanh(W_s bwd_0), projected keys or the context
   DecoderState start(const Encoded& source) const;
@@ -64,7 +64,7 @@ struct BahdanauDecoder {
 // Luong, Pham, Manning 2015, arXiv 1508.04025, section 3. Without attention Sutskever et al. 2014, arXiv 1409.3215: p_t = softmax(W_s h_t).
 struct LuongDecoder {
   struct Options {
-    RecurrentUnit unit = RecurrentUnit::lstm;
+    RecurrentUnit unit = RecurrentUnit::lstm, encoder_unit = RecurrentUnit::lstm;
     Index embedding = 0, width;                    // E, n
     Index encoder_width = 0, memory_width = 0;     // of an encoder state in one direction; of both together: M
     Index layers = 1, encoder_layers = 1;
@@ -72,7 +72,9 @@ struct LuongDecoder {
     std::string attention = "general";             // none: h~_t = h_t
     ScoreOptions score = {};                       // its widths are set here
     bool input_feeding = false;                    // section 3.3
-    Bridge bridge = Bridge::copy;                  // from the encoder's last states to h_0; copy needs equal layers and widths
+    // From the encoder's last states to h_0, in two directions [forward; backward], and of LSTMs to c_0; an LSTM after another unit has
+    // c_0 = 0. Top layer goes to top layer; where the decoder has more, they start from the top one. copy needs equal layers and widths.
+    Bridge bridge = Bridge::copy;
     double dropout = 0;                            // between layers
   };
   LuongDecoder(Scope scope, Options options);

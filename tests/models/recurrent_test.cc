@@ -12,9 +12,11 @@
 #include "models/search.h"
 #include "models/train.h"
 #include "tensor/ops/binary.h"
+#include "tensor/ops/matmul.h"
 #include "tensor/ops/reduce.h"
 #include "tensor/ops/softmax.h"
 #include "tensor/ops/unary.h"
+#include "tensor/ops/view.h"
 #include "tests/close.h"
 #include "tests/every_target.h"
 #include "tests/models/pairs.h"
@@ -72,8 +74,7 @@ std::unique_ptr<Seq2Seq> make(const RunConfig& c, Parameters& parameters) { retu
 
 // Built by options of the library, not of the program; E = n = 4.
 RecurrentModel::Options bahdanau() { return {.source_vocabulary = kVocabulary, .target_vocabulary = kVocabulary, .encoder = {.width = 4}, .decoder = BahdanauDecoder::Options{.width = 4}}; }
-[[maybe_unused]] RecurrentModel::Options luong(RecurrentEncoder::Options encoder, LuongDecoder::Options decoder) {
-  encoder.width = decoder.width = 4;
+RecurrentModel::Options luong(RecurrentEncoder::Options encoder, LuongDecoder::Options decoder) {
   return {.source_vocabulary = kVocabulary, .target_vocabulary = kVocabulary, .encoder = encoder, .decoder = decoder};
 }
 Batch two_pairs() { return batch_of({{4, 5, kEnd}, {4, kEnd}}, {{5, 6, kEnd}, {8, kEnd}}); }
@@ -376,4 +377,109 @@ TEST_CASE("recurrent models: rows of a state go on in whole groups of one senten
       CHECK(model->step(zeros({0}, DType::i32), *state).log_probabilities.shape() == Shape{0, kVocabulary});
     }
   }
+}
+
+TEST_CASE("recurrent models: encoder and decoder of different units, layers, directions are bridged, and every parameter gets a gradient") {
+  using U = RecurrentUnit;
+  struct Bridged {
+    const char* name;
+    RecurrentModel::Options options;
+    bool cells;                            // bridge.c.*
+  };
+  const auto stack = [](U unit, Index layers, bool two = false) { return RecurrentEncoder::Options{.unit = unit, .width = 4, .layers = layers, .bidirectional = two}; };
+  const auto decoder = [](U unit, Index layers, Bridge bridge) { return LuongDecoder::Options{.unit = unit, .width = 4, .layers = layers, .attention = "none", .bridge = bridge}; };
+  for (const Bridged& kind : {Bridged{"cells to none", luong(stack(U::lstm, 1), decoder(U::gru_cudnn, 1, Bridge::linear)), false},
+                              Bridged{"cells to none, copied", luong(stack(U::lstm, 2), decoder(U::tanh, 2, Bridge::copy)), false},
+                              Bridged{"none to cells", luong(stack(U::gru_cho, 2), decoder(U::lstm, 2, Bridge::tanh)), false},
+                              Bridged{"fewer layers", luong(stack(U::lstm, 3), decoder(U::lstm, 1, Bridge::tanh)), true},
+                              Bridged{"more layers", luong(stack(U::lstm, 1), decoder(U::lstm, 3, Bridge::linear)), true},
+                              Bridged{"two directions", luong(stack(U::lstm, 2, true), decoder(U::lstm, 2, Bridge::linear)), true}}) {
+    CAPTURE(kind.name);
+    Parameters parameters(Seed{5}, DType::f64);
+    const RecurrentModel model(parameters.root(), kind.options);
+    Tape tape(evaluating);
+    tape.backward(model.loss(two_pairs(), kLoss).sum);
+    for (const auto& item : parameters.items()) {
+      CAPTURE(item->path);
+      REQUIRE(item->gradient->written());
+      CHECK(max(abs(item->gradient->value())).item() > 0);
+    }
+    CHECK((parameters.find("bridge.c.0") || parameters.find("bridge.c.0.weight")) == kind.cells);
+  }
+  // The stacks end together: decoder layer 0 of 2 goes on from encoder layer 1 of 3, with both of its directions.
+  Parameters parameters(Seed{5}, DType::f64);
+  const RecurrentModel model(parameters.root(), luong(stack(U::lstm, 3, true), decoder(U::lstm, 2, Bridge::linear)));
+  const Batch batch = two_pairs();
+  const Encoded read = model.encoder(model.source_embedding, 0, batch.source);
+  const DecoderState first = std::get<LuongDecoder>(model.decoder).start(read);
+  for (const Index k : {0, 1})
+    for (const auto part : {&RecurrentState::h, &RecurrentState::c}) {
+      const auto at = std::size_t(k + 1);
+      const Tensor both = concat({read.last[at].*part, read.backward[at].*part}, 1).value();
+      const Tensor w = parameters.find("bridge." + std::string(part == &RecurrentState::h ? "h" : "c") + "." + std::to_string(k) + ".weight")->variable.value();
+      CHECK(worst_absolute((first.layers[std::size_t(k)].*part).value(), matmul(both, transpose(w))) < 1e-12);
+    }
+  Encoded other = read;
+  other.backward.clear();
+  CHECK_THROWS_WITH_AS(std::get<LuongDecoder>(model.decoder).start(other), "decoder: the encoder has 3 layers, the options say 3 in two directions", Error);
+}
+
+TEST_CASE("recurrent models: a decoder that needs what the encoder does not have says so when it is built") {
+  const auto built = [](auto&& change) {
+    RecurrentModel::Options options = bahdanau();
+    options.encoder.bidirectional = false;
+    change(options, std::get<BahdanauDecoder::Options>(options.decoder));
+    Parameters parameters(Seed{1});
+    const RecurrentModel model(parameters.root() / "net", options);
+    CHECK(std::isfinite(model.loss(two_pairs(), kLoss).sum.value().item()));
+  };
+  CHECK_THROWS_WITH_AS(built([](auto&, auto&) {}), "in net: decoder: start_state backward needs an encoder in two directions; last, mean or zeros", Error);
+  CHECK_THROWS_WITH_AS(built([](auto&, auto& o) { o.attention = "none", o.context = FixedContext::both_ends, o.start_state = StartState::last; }),
+                       "in net: decoder: context both_ends needs an encoder in two directions; every_step", Error);
+  Parameters parameters(Seed{1});
+  const RecurrentModel model(parameters.root(), bahdanau());
+  Encoded read = model.encoder(model.source_embedding, 0, two_pairs().source);
+  read.backward.clear();
+  CHECK_THROWS_WITH_AS(std::get<BahdanauDecoder>(model.decoder).start(read), "decoder: the encoder has one direction, the options say widths 4 and 8", Error);
+  for (const StartState start : {StartState::last, StartState::mean, StartState::zeros})
+    for (const char* attention : {"none", "additive"}) {
+      built([&](auto&, auto& o) { o.start_state = start, o.attention = attention; });
+      built([&](auto& all, auto& o) { all.encoder.bidirectional = true, o.start_state = start, o.attention = attention; });
+    }
+}
+
+TEST_CASE("recurrent models: targets of no words give empty features and weights, and the loss 0") {
+  for (const Kind& kind : kinds()) {
+    CAPTURE(kind.name);
+    Parameters parameters(Seed{1}, DType::f64);
+    const auto model = make(kind.config, parameters);
+    Batch batch = two_pairs();
+    batch.inputs = batch.targets = zeros({2, 0}, DType::i32);
+    batch.lengths = zeros({2}, DType::i32);
+    batch.target_tokens = 0;
+    std::vector<AttentionMap> maps;
+    const Variable y = model->features(batch, &maps);
+    CHECK(model->logits(y).shape() == Shape{2, 0, kVocabulary});
+    REQUIRE(maps.size() == (kind.config.attention != "none"));
+    if (!maps.empty()) CHECK(maps[0].weights.shape() == Shape{2, 0, 3});
+    Tape tape(Key{1, 1});
+    const Loss loss = model->loss(batch, kLoss);
+    CHECK(loss.sum.value().item() == 0);
+    tape.backward(loss.sum);
+  }
+}
+
+TEST_CASE("recurrent models: a number that is none is reported inside of the decoder that made it") {
+  const auto report = [](const char* attention, const char* decoder, const char* path) {
+    Parameters parameters(Seed{1});
+    const auto model = make(config("lstm", attention, decoder, [&](RunConfig& c) { c.input_feeding = decoder == std::string("luong"), c.layers = 1 + c.input_feeding; }), parameters);
+    fill_(parameters.find(path)->variable.value(), NAN);
+    const DetectAnomaly detect;
+    Tape tape(evaluating);
+    model->loss(two_pairs(), kLoss);
+  };
+  CHECK_THROWS_WITH_AS(report("general", "luong", "decoder.weight_hh_l1"), doctest::Contains("in decoder: recurrent_cell: "), NumericError);
+  CHECK_THROWS_WITH_AS(report("general", "luong", "decoder.weight_ih_l1"), doctest::Contains("in decoder: linear: "), NumericError);
+  CHECK_THROWS_WITH_AS(report("general", "luong", "decoder.weight_ih_l0"), doctest::Contains("in decoder: slice: "), NumericError);
+  CHECK_THROWS_WITH_AS(report("additive", "bahdanau", "decoder.weight_ih"), doctest::Contains("in decoder: slice: "), NumericError);
 }
