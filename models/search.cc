@@ -79,7 +79,7 @@ class Searcher {
     for (std::size_t request : numbers) {
       const auto [number, draw] = requests[request];
       const auto& source = sources[number];
-      Index longest = Index(source.size()) - 1 + o_.extra_length;
+      Index longest = std::max(Index(source.size()) - 1 + o_.extra_length, o_.min_length + 1);
       if (!prefixes.empty()) longest = std::max(longest, Index(prefixes[number].size()) + 1);
       if (o_.max_length > 0) longest = std::min(longest, o_.max_length);
       sentences.push_back({request, number, draw, std::max<Index>(longest, 1), Index(source.size()), prefixes.empty() ? std::span<const std::int32_t>() : prefixes[number], {}, {}});
@@ -116,14 +116,14 @@ class Searcher {
 
  private:
   // Mean over the heads of the last cross-attention: [R, S].
-  static Tensor last_cross_row(const Step& step) {
+  Tensor last_cross_row(const Step& step) const {
     for (auto map = step.attention.rbegin(); map != step.attention.rend(); ++map)
       if (map->kind == AttentionMap::Kind::cross) {
         const Tensor& w = map->weights;                                       // [R, H, 1, S] or [R, 1, S]
         const Tensor rows = w.rank() == 4 ? mean(w, {1}) : w;
         return to(rows(all, 0), DType::f32).contiguous();
       }
-    fail<Error>("search: this model has no attention over the source to keep");
+    fail<Error>("search: {} needs attention over the source: this model has none", o_.coverage != 0 ? fmt::format("coverage {}", o_.coverage) : "attention or replace_unk");
   }
 
   bool candidate(std::int32_t word) const { return word != o_.pad && (word != o_.start || o_.start == o_.eos) && !(o_.forbid_unk && word == o_.unk); }
@@ -190,7 +190,7 @@ class Searcher {
   template <class T> void scan(const Live& live, std::size_t h, Index t, const T* row, Index V, std::size_t wanted, std::vector<Candidate>& candidates) const {
     std::vector<Candidate> best;
     const auto consider = [&](std::int32_t word) {
-      if (!candidate(word) || (word == o_.eos && t + 1 < o_.min_length) || repeats(live.ids, word)) return;
+      if (!candidate(word) || (word == o_.eos && t < o_.min_length) || repeats(live.ids, word)) return;
       const Candidate c{live.log_probability + double(row[word]), h, word};
       if (c.log_probability == kNever || std::isnan(c.log_probability)) return;
       if (best.size() == wanted && !better(c, best.back())) return;
@@ -212,7 +212,7 @@ class Searcher {
     const Live& live = sentence.live[h];
     std::vector<Candidate> words;
     for (std::int32_t word = 0; word < V; ++word)
-      if (candidate(word) && !(word == o_.eos && t + 1 < o_.min_length) && !repeats(live.ids, word) && double(row[word]) > kNever)
+      if (candidate(word) && !(word == o_.eos && t < o_.min_length) && !repeats(live.ids, word) && double(row[word]) > kNever)
         words.push_back({double(row[word]), 0, word});
     std::sort(words.begin(), words.end(), better);
     if (sampling.top_k > 0 && words.size() > std::size_t(sampling.top_k)) words.resize(std::size_t(sampling.top_k));
@@ -292,6 +292,14 @@ std::vector<std::vector<Hypothesis>> search(const Seq2Seq& model, std::span<cons
   check<Error>(options.nbest >= 1 && (options.sampling || options.nbest <= options.beam), "search: nbest must be in [1, beam]: nbest {}, beam {}", options.nbest, options.beam);
   check<Error>(options.batch >= 1, "search: batch must be at least 1: {}", options.batch);
   check<Error>(prefixes.empty() || prefixes.size() == sources.size(), "search: {} prefixes for {} sources", prefixes.size(), sources.size());
+  check<Error>(options.max_length <= 0 || options.min_length <= options.max_length, "search: min_length {} is beyond max_length {}", options.min_length, options.max_length);
+  for (const auto& prefix : prefixes) {
+    const Index words = Index(prefix.size());
+    check<Error>(options.max_length <= 0 || words <= options.max_length, "search: a prefix of {} words is longer than max_length {}", words, options.max_length);
+    for (Index t = 0; t < words; ++t)
+      check<Error>(prefix[std::size_t(t)] != options.pad && prefix[std::size_t(t)] != options.start && prefix[std::size_t(t)] != options.eos,
+                   "search: prefix word {} at position {} is pad, start or eos", prefix[std::size_t(t)], t);
+  }
   if (const auto& s = options.sampling) {
     check<Error>(s->temperature >= 0 && std::isfinite(s->temperature), "search: temperature must be finite and not negative: {}", s->temperature);
     check<Error>(s->top_k >= 0 && s->top_p > 0 && s->top_p <= 1, "search: needs top_k >= 0 and top_p in (0, 1]: top_k {}, top_p {}", s->top_k, s->top_p);

@@ -32,9 +32,9 @@ struct SearchOptions {
   LengthPenalty penalty = LengthPenalty::gnmt;
   double alpha = 0.6;
   double coverage = 0;        // β of the coverage penalty β Σ_j ln min(Σ_t α_tj, 1)    (1609.08144, section 7)
-  Index extra_length = 50;    // at most source length + this many words, eos counted; a prefix is whole
-  Index max_length = 0;       // a limit of its own; 0 = none
-  Index min_length = 0;       // eos is no candidate before
+  Index extra_length = 50;    // at most source length + this many words, eos counted; but as many as a prefix or min_length asks for, and eos
+  Index max_length = 0;       // a limit of its own, not below prefix and min_length; 0 = none
+  Index min_length = 0;       // eos is no candidate before so many words
   Index no_repeat_ngram = 0;
   bool forbid_unk = false;
   bool attention = false;     // keep the mean cross-attention row of the last layer
@@ -50,7 +50,8 @@ struct Hypothesis {
 };
 
 // The n best translations of every source (ids with eos), best first, distinct, at least one. `prefixes` (one a source, or none) are words
-// that every hypothesis begins with; they replace choices, not scores. Error: beam, nbest or sampling out of range.
+// that every hypothesis begins with; they replace choices, not scores. Error: beam, nbest, min_length or sampling out of range, a prefix beyond
+// max_length or with pad, start or eos in it.
 std::vector<std::vector<Hypothesis>> search(const Seq2Seq& model, std::span<const std::vector<std::int32_t>> sources, const SearchOptions& options,
                                             std::span<const std::vector<std::int32_t>> prefixes = {});
 

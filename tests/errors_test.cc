@@ -81,9 +81,9 @@ const SmallModel& cho() {
   static const SmallModel model("--model gru --attention none --decoder cho");
   return model;
 }
-void searched(const SearchOptions& options, std::size_t prefixes = 0) {
+void searched(const SearchOptions& options, std::size_t prefixes = 0, const std::vector<std::int32_t>& prefix = {}) {
   const std::vector<std::vector<std::int32_t>> sources{{4, 5, 3}};
-  search(*transformer().model, sources, options, std::vector<std::vector<std::int32_t>>(prefixes));
+  search(*transformer().model, sources, options, std::vector<std::vector<std::int32_t>>(prefixes, prefix));
 }
 Parameters& with_nan_gradient() {
   static Parameters parameters(Seed{1});
@@ -410,7 +410,12 @@ const std::vector<Row>& model_rows() {
       CALL(searched({.beam = 2, .nbest = 3})),
       CALL(searched({.batch = 0})),
       CALL(searched({}, 2)),
+      CALL(searched({.max_length = 3, .min_length = 4})),
+      CALL(searched({.max_length = 1}, 1, {4, 5})),
+      CALL(searched({}, 1, {4, 3})),
+      CALL(searched({}, 1, {-1})),
       CALL(search(*cho().model, std::vector<std::vector<std::int32_t>>{{4, 3}}, {.attention = true})),
+      CALL(search(*cho().model, std::vector<std::vector<std::int32_t>>{{4, 3}}, {.coverage = 0.2})),
       CALL(searched({.sampling = Sampling{.temperature = -1}})),
       CALL(searched({.sampling = Sampling{.top_p = 0}})),
       CALL(BatchSampler({}, {.tokens = 0}, Key(1))),

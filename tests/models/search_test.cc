@@ -62,7 +62,7 @@ std::vector<Hypothesis> by_definition(std::int32_t source, std::size_t k, Index 
     std::vector<std::tuple<double, std::size_t, std::int32_t>> candidates;
     for (std::size_t h = 0; h < live.size(); ++h)
       for (std::int32_t word = 0; word < kWords; ++word)
-        if (word != kPad && word != kStart && (word != kEnd || t + 1 >= o.min_length))
+        if (word != kPad && word != kStart && (word != kEnd || t >= o.min_length))
           candidates.emplace_back(-(live[h].log_probability + log_probability(source, live[h].ids, word)), h, word);
     std::sort(candidates.begin(), candidates.end());
     std::vector<Hypothesis> next;
@@ -107,4 +107,51 @@ TEST_CASE("search: a beam is what its definition says, ties included, for every 
           }
         }
       }
+}
+
+TEST_CASE("search: min_length counts words without eos, greedy, in a beam and drawn; the longest length is at least as long") {
+  const Coarse model;
+  std::vector<Ids> sources;
+  for (std::int32_t source = 1; source <= 40; ++source) sources.push_back({source, source, kEnd});
+  for (const Index beam : {1, 4})
+    for (const bool draws : {false, true}) {
+      SearchOptions options{.pad = kPad, .start = kStart, .eos = kEnd, .beam = beam, .nbest = beam, .extra_length = 8, .min_length = 4};
+      if (draws) options.sampling = Sampling{};
+      const auto shortest = [&] {
+        std::size_t least = 100;
+        for (const auto& hypotheses : search(model, sources, options))
+          for (const Hypothesis& h : hypotheses) least = std::min(least, h.ids.size());
+        return least;
+      };
+      CHECK(shortest() == 4);
+      options.min_length = 14, options.extra_length = 2;                                // 2 + 2 words otherwise
+      CHECK(shortest() == 14);
+      bool finished = true;
+      for (const auto& hypotheses : search(model, sources, options)) finished &= hypotheses[0].ids.size() == 14 && hypotheses[0].finished;
+      CHECK_FALSE(finished);                                                            // eos may, but need not come as word 15
+      options.max_length = 14;
+      CHECK(shortest() == 14);
+      options.max_length = 13;
+      CHECK_THROWS_WITH_AS(search(model, sources, options), "search: min_length 14 is beyond max_length 13", Error);
+    }
+}
+
+TEST_CASE("search: a prefix is whole, holds no pad, start or eos, and is no longer than max_length") {
+  const Coarse model;
+  const std::vector<Ids> source{{1, 1, kEnd}};
+  SearchOptions options{.pad = kPad, .start = kStart, .eos = kEnd, .beam = 2, .extra_length = 0};
+  const auto found = [&](const Ids& prefix) { return search(model, source, options, std::vector<Ids>{prefix})[0][0].ids; };
+  const Ids prefix{4, 5, 6, 5};
+  for (const Index max_length : {0, 4, 5}) {
+    options.max_length = max_length;
+    const Ids ids = found(prefix);
+    REQUIRE(ids.size() >= 4);
+    CHECK(Ids(ids.begin(), ids.begin() + 4) == prefix);
+  }
+  options.max_length = 3;
+  CHECK_THROWS_WITH_AS(found(prefix), "search: a prefix of 4 words is longer than max_length 3", Error);
+  options.max_length = 0;
+  for (const std::int32_t word : {kPad, kStart, kEnd})
+    CHECK_THROWS_WITH_AS(found({4, word, 5}), ("search: prefix word " + std::to_string(word) + " at position 1 is pad, start or eos").c_str(), Error);
+  CHECK_THROWS_WITH_AS(found({4, 9}), "search: prefix word 9 at position 1 is not in [0, 7)", IndexError);
 }
