@@ -79,6 +79,7 @@ int evaluate(std::span<const std::string> words) {
   TranslateOptions translate_with = translate_options(search_flags, given);
   if (!out.empty()) check_output(out);
   const Ready model = ready(run_flags);
+  check_search(search_flags, model.run.config);
   PackedWeights weights(precision_named(search_flags.precision));
   const PackedWeights::Use use(weights);
   const Run& run = model.run;

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "models/metrics.h"
+#include "models/recurrent_config.h"
 #include "models/text.h"
 #include "tensor/context.h"
 
@@ -84,6 +85,13 @@ TranslateOptions translate_options(const SearchFlags& f, const Given& given) {
                            .replace_unk = f.replace_unk};
   if (f.sample) options.search.sampling = Sampling{f.temperature, f.top_k, f.top_p, Key(Seed{std::uint64_t(f.seed)})};
   return options;
+}
+
+void check_search(const SearchFlags& f, const RunConfig& config) {
+  const bool attends = !is_recurrent(config.model) || config.attention != "none";
+  if (!attends && f.replace_unk) throw Mistake("no attention over the source: --replace-unk; a run trained with attention");
+  if (!attends && f.coverage != 0) throw Mistake(fmt::format("no attention over the source: --coverage {}; a run trained with attention", f.coverage));
+  if (const Index most = max_positions(config); f.min_length > most) throw Mistake(fmt::format("out of range: --min-length {}; at most {} for this run", f.min_length, most));
 }
 
 void draw_on(TranslateOptions& options, std::span<const std::string> lines) {

@@ -109,6 +109,7 @@ int translate(std::span<const std::string> words) {
   TranslateOptions translate_with = translate_options(search_flags, given);
   check_different_streams();
   const Ready model = ready(run_flags);
+  check_search(search_flags, model.run.config);
   PackedWeights weights(precision_named(search_flags.precision));
   const PackedWeights::Use use(weights);
   check_prefix(model.run, prefix, manner.quiet);

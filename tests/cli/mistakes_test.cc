@@ -80,6 +80,7 @@ const Row kRows[] = {
     {"evaluate --run run --top-k 3", "nothing is drawn: --top-k 3; it goes with --sample"},
     {"evaluate --run run --seed 3", "nothing is drawn: --seed 3; it goes with --sample"},
     {"translate --run run --sample --beam 5", "nothing is searched: --sample --beam 5; one of them"},
+    {"translate --run brief --min-length 56", "out of range: --min-length 56; at most 55 for this run"},
     {"translate --run run --length-penalty none --alpha 2", "nothing is divided: --length-penalty none --alpha 2; leave out --alpha"},
     {"translate --run run --max-length 9999", "out of range: --max-length 9999; at most [0-9]+, as in training"},
     {"evaluate --run run --beam 2 --nbest 2", "one translation is scored: --nbest 2; leave it out"},
