@@ -35,7 +35,11 @@ void KeyValueCache::reserve(Index rows, Index length) {
 }
 
 void KeyValueCache::append(const Tensor& keys, const Tensor& values) {
-  const Index end = length_ + keys.size(2);
+  const Index end = length_ + (keys.rank() == 4 ? keys.size(2) : 0);
+  const Shape expected{rows_, keys_.size(1), end - length_, keys_.size(3)};
+  check<ShapeError>(keys.shape() == expected && values.shape() == expected, "cache: keys and values need [{}, {}, n, {}]: keys {}, values {}", rows_, keys_.size(1),
+                    keys_.size(3), keys.shape(), values.shape());
+  check<DTypeError>(keys.dtype() == keys_.dtype() && values.dtype() == keys_.dtype(), "cache: dtypes differ: keys {}, values {}, cache {}", keys.dtype(), values.dtype(), keys_.dtype());
   reserve(rows_, end);
   copy_into(keys_(Slice{0, rows_}, all, Slice{length_, end}), keys);
   copy_into(values_(Slice{0, rows_}, all, Slice{length_, end}), values);

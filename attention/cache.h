@@ -22,7 +22,7 @@ class KeyValueCache {
   Tensor stored_values() const { return written(values_); }
   Tensor places() const { return places_.defined() ? places_(all, Slice{0, length_}) : Tensor(); }   // [R, length] i64
 
-  // Appends the keys and values of new positions, [R, H, n, d/H] each.
+  // Appends the keys and values of new positions, [R, H, n, d/H] each. ShapeError, DTypeError: others, and the cache stays as it is.
   void append(const Tensor& keys, const Tensor& values);
   // Row i continues what row rows[i] held; rows that none continues are dropped. IndexError where there is no such row.
   void reorder(std::span<const Index> rows);

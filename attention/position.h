@@ -34,7 +34,8 @@ class PositionTable {
   };
   PositionTable(Scope scope, Options options);
 
-  // Rows [offset, offset + length), [length, d]; undefined for Positions::none. For sinusoids a constant.
+  // Rows [offset, offset + length), [length, d]; undefined for Positions::none. For sinusoids a constant. IndexError: negative, or beyond
+  // what is learned.
   Variable rows(Index offset, Index length) const;
   bool trained() const { return weight.defined(); }
 

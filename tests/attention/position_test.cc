@@ -7,6 +7,7 @@
 #include <string>
 
 #include "attention/cache.h"
+#include "attention/multi_head.h"
 #include "tensor/ops/random.h"
 #include "tests/close.h"
 
@@ -43,6 +44,12 @@ TEST_CASE("positions: rows of a table are those of the formula, beyond its end a
   const PositionTable learned(parameters.root() / "p", {.kind = Positions::learned, .width = 6, .length = 10});
   CHECK(equal_bits(learned.rows(3, 7).value(), learned.weight.value()(Slice{3, 10})));
   CHECK_THROWS_WITH_AS(learned.rows(4, 7), "in p: positions: position 10 is not in [0, 10): only that many were trained", IndexError);
+  CHECK(learned.rows(10, 0).shape() == Shape{0, 6});
+  const PositionTable fixed(parameters.root() / "p2", {.width = 6, .length = 10});
+  for (const PositionTable* table : {&learned, &fixed}) {
+    CHECK_THROWS_WITH_AS(table->rows(-1, 2), (std::string("in ") + table->path.string() + ": positions: needs offset >= 0 and length >= 0: offset -1, length 2").c_str(), IndexError);
+    CHECK_THROWS_AS(table->rows(1, -1), IndexError);
+  }
   CHECK_FALSE(PositionTable(parameters.root() / "none", {.kind = Positions::none, .width = 6}).rows(0, 5).defined());
 }
 
@@ -55,6 +62,27 @@ TEST_CASE("cache: a row that is not there is refused, and nothing changes") {
   }
   CHECK(cache.rows() == 2);
   CHECK(equal_bits(cache.keys(), ones({2, 1, 2, 4})));
+}
+
+TEST_CASE("cache: keys and values of other shapes or dtypes are refused, and nothing changes") {
+  KeyValueCache cache(2, 1, 3, 4, DType::f32);
+  cache.append(ones({2, 1, 2, 4}), zeros({2, 1, 2, 4}));
+  const auto refused = [&](const Tensor& keys, const Tensor& values, const char* says) {
+    CHECK_THROWS_WITH_AS(cache.append(keys, values), says, ShapeError);
+    CHECK(cache.length() == 2);
+    CHECK(equal_bits(cache.keys(), ones({2, 1, 2, 4})));
+    CHECK(equal_bits(cache.values(), zeros({2, 1, 2, 4})));
+  };
+  refused(ones({1, 1, 1, 4}), ones({1, 1, 1, 4}), "cache: keys and values need [2, 1, n, 4]: keys [1, 1, 1, 4], values [1, 1, 1, 4]");
+  refused(ones({2, 1, 3, 1}), ones({2, 1, 3, 4}), "cache: keys and values need [2, 1, n, 4]: keys [2, 1, 3, 1], values [2, 1, 3, 4]");
+  refused(ones({2, 1, 3, 4}), ones({2, 1, 1, 4}), "cache: keys and values need [2, 1, n, 4]: keys [2, 1, 3, 4], values [2, 1, 1, 4]");
+  refused(ones({2, 4}), ones({2, 4}), "cache: keys and values need [2, 1, n, 4]: keys [2, 4], values [2, 4]");
+  CHECK_THROWS_WITH_AS(cache.append(ones({2, 1, 1, 4}), ones({2, 1, 1, 4}, DType::f64)), "cache: dtypes differ: keys f32, values f64, cache f32", DTypeError);
+  CHECK(cache.length() == 2);
+  Parameters parameters(Seed{1});
+  const MultiHeadAttention layer(parameters.root() / "self_attn", {.width = 4, .heads = 1});
+  CHECK_THROWS_WITH_AS(layer.next(constant(ones({1, 1, 4})), cache), doctest::Contains("in self_attn: cache: keys and values need [2, 1, n, 4]"), ShapeError);
+  CHECK(cache.length() == 2);
 }
 
 TEST_CASE("cache: grows, and rows go where they are sent, whatever the order") {
