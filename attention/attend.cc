@@ -79,6 +79,7 @@ Attended Attention::operator()(const Variable& query, const Memory& memory, Atte
   Attended out{.context = trace("context", damped ? "c = Σ_j a_j h_j" : "c = Σ_j α_j h_j", matmul(weights, memory.values), rows)};   // [B, T, M]
   if (want == Want::weights) {
     out.weights = weights.value();
+    out.alpha = weights;
     out.scores = scores;
     out.position = focus.position;
   }

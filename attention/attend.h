@@ -10,7 +10,7 @@ namespace heed {
 struct Attention {
   Attention(Scope scope, AnyScore score, Normalise normalise = normalise_named("softmax"), Window window = {});
 
-  // Projected keys of encoder states [B, S, M], once per sentence.
+  // Projected keys of encoder states [B, S, M], once per sentence. States at padding must be finite: their weight is 0, and 0 · NaN is NaN.
   Memory prepare(const Variable& states, Mask mask) const;
   // query [B, T, n] -> context [B, T, M]. The rows are target positions state.position, + 1, ..., and the state moves on by T; where
   // state.advance = 0 they are one step of T hypotheses. Error: several positions at once for a score that looks back.

@@ -2,6 +2,7 @@
 #include "attention/score.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "attention/scores/additive.h"
 #include "attention/scores/cosine.h"
@@ -96,6 +97,11 @@ void AttentionState::reorder(std::span<const Index> rows, Index per_sentence) {
 void check_equal_widths(std::string_view score, const ScoreOptions& options) {
   check<ShapeError>(options.query_width == options.memory_width, "{}: query and memory need the same width: query {}, memory {}; general has no such need",
                     score, options.query_width, options.memory_width);
+}
+
+double checked_sharpness(const ScoreOptions& options) {
+  check<Error>(options.sharpness >= 0 && std::isfinite(options.sharpness), "cosine: sharpness must be finite and not negative: {}", options.sharpness);
+  return options.sharpness;
 }
 
 Parameter score_vector(const Scope& scope, const ScoreOptions& options) {

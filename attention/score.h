@@ -83,9 +83,9 @@ struct ScoreOptions {
   Index query_width;              // n
   Index memory_width;             // M, of one encoder state
   Index hidden_width = 0;         // A of additive, concat and local-p; 0: query_width
-  bool bias = false;              // additive, concat: one in the key projection, which the papers do not print
+  bool bias = false;              // additive, concat: one in the key projection, which the papers do not print; location-aware, coverage: their b
   Index longest = 100;            // S_max of location
-  double sharpness = 1;           // β of cosine
+  double sharpness = 1;           // β of cosine; 0: learned
   Index window = 10;              // w of local-m and local-p: 2w + 1 positions
   bool clamp_position = false;    // local-m: beyond the end look at the last word instead of at nothing
   Initializer init = {};          // of weight matrices; default PyTorch's: U(±1/√in)
@@ -121,6 +121,8 @@ class ExtraScores {
 
 // ShapeError unless query and memory are equally wide.
 void check_equal_widths(std::string_view score, const ScoreOptions& options);
+// β; Error unless it is finite and not negative.
+double checked_sharpness(const ScoreOptions& options);
 // v: [A], started by options.v_init or U(±1/√A)
 Parameter score_vector(const Scope& scope, const ScoreOptions& options);
 

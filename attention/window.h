@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Local attention (Luong et al. 2015, arXiv 1508.04025, 3.2): only positions p_t - w <= s <= p_t + w are looked at. Positions count
-// from 0 here, from 1 in the paper.
+// from 0 here, from 1 in the paper. S, the length of a sentence, is that of Mask::lengths or else the memory's: an explicit mask says what may be
+// seen, not where a sentence ends.
 #pragma once
 #include "attention/score.h"
 
@@ -19,7 +20,7 @@ using Window = std::function<Focus(const Variable& query, const Memory& memory, 
 // w = 0: the position itself.
 Window local_m(const ScoreOptions& options);
 
-// local-p: p_t = S σ(v_pᵀ tanh(W_p q_t)) - 1, real, S the length of the sentence; the weights are multiplied by
+// local-p: p_t = S σ(v_pᵀ tanh(W_p q_t)) - 1, real; the weights are multiplied by
 // exp(-(s - p_t)² / (2 (w/2)²)) and not normalised again; p_t gets its gradient through this factor.
 // w = 0: the nearest position, factor 1, no gradient to p_t.       Parameters: position_proj.weight [A, n], position_v [A]
 Window local_p(Scope scope, const ScoreOptions& options);

@@ -11,7 +11,7 @@ namespace heed {
 // β = options.sharpness, or where that is 0 softplus(sharpness(q_t)), learned. A vector of zeros has the cosine 0.
 struct Cosine {
   static constexpr std::string_view formula = "e_j = β cos(q, h_j)";
-  Cosine(Scope scope, const ScoreOptions& options) : beta(options.sharpness) {
+  Cosine(Scope scope, const ScoreOptions& options) : beta(checked_sharpness(options)) {
     check_equal_widths("cosine", options);
     if (beta == 0) sharpness.emplace(scope / "sharpness", Linear::Options{.in = options.query_width, .out = 1});
   }

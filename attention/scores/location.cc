@@ -3,9 +3,22 @@
 
 #include <algorithm>
 
+#include "tensor/format.h"
 #include "tensor/ops/binary.h"
 
 namespace heed {
+
+namespace {
+
+Index checked_longest(const ScoreOptions& options) {
+  check<Error>(options.longest >= 1, "location: longest must be at least 1: {}", options.longest);
+  return options.longest;
+}
+
+}  // namespace
+
+Location::Location(Scope scope, const ScoreOptions& options)
+    : proj(scope / "proj", {.in = options.query_width, .out = checked_longest(options), .bias = false, .init = options.init}), longest(options.longest) {}
 
 Memory Location::prepare(const Variable& states, Mask mask) const {
   const Index S = states.size(1);

@@ -11,8 +11,7 @@ namespace heed {
 // at --max-length.
 struct Location {
   static constexpr std::string_view formula = "e_j = (W q)_j";
-  Location(Scope scope, const ScoreOptions& options)
-      : proj(scope / "proj", {.in = options.query_width, .out = options.longest, .bias = false, .init = options.init}), longest(options.longest) {}
+  Location(Scope scope, const ScoreOptions& options);      // Error: longest < 1
   Memory prepare(const Variable& states, Mask mask) const;
   Variable operator()(const Variable& query, const Memory& memory, const AttentionState&) const;
   Linear proj;

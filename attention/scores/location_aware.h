@@ -6,6 +6,7 @@ namespace heed {
 
 // e_ts = vᵀ tanh(W q_t + U h_s + V f_ts),  f_t = F * α_{t-1}        Chorowski et al. 2015, arXiv 1506.07503, Eq. 8-9
 // F: `kFilters` filters over the 2 kReach + 1 weights around s of the step before; zeros at the first step.
+// Differs: the b inside of the tanh is there with options.bias alone.
 struct LocationAware : Additive {
   static constexpr bool looks_back = true;
   static constexpr Index kFilters = 8, kReach = 3;

@@ -10,6 +10,7 @@
 #include "autograd/tape.h"
 #include "tensor/ops/binary.h"
 #include "tensor/ops/random.h"
+#include "tensor/ops/softmax.h"
 #include "tensor/ops/view.h"
 #include "tests/close.h"
 #include "tests/every_target.h"
@@ -366,6 +367,48 @@ TEST_CASE("local attention: window 0, beyond the sentence, clamped") {
     for (Index t = 0; t < 6; ++t)
       for (Index s = 0; s < 5; ++s) CHECK(nearest.weights(b, t, s).item() == double(s == std::max<Index>(0, std::lround(nearest.position(b, t).item()))));
   CHECK_THROWS_AS(weights("local-p", {.query_width = 3, .memory_width = 3, .window = -1}), Error);
+}
+
+TEST_CASE("local-p: S is the mask's length; what an explicit mask excludes counts") {
+  const Variable states = constant(normal(Key(1), {1, 6, 3}, 0, 1, f64)), queries = constant(normal(Key(2), {1, 4, 3}, 0, 1, f64));
+  const Built built("local-p", {.query_width = 3, .memory_width = 3});
+  const auto position = [&](const Mask& mask) { return built.attention(queries, built.attention.prepare(states, mask), Want::weights).position; };
+  const Mask first = Mask::allowed(tensor({1, 1, 1, 0, 0, 0}, DType::u8)), three = Mask::lengths(tensor({3}, DType::i32));
+  CHECK(equal_bits(position(first), position({})));
+  CHECK(equal_bits(position(first & three), position(three)));
+  CHECK(worst_absolute(2 * (position(three) + 1.0), position(first) + 1.0) < 1e-12);          // p + 1 = S σ(..)
+}
+
+TEST_CASE("attention: β of cosine is not negative, location knows at least one position") {
+  for (const double beta : {-1.0, -0.001, double(NAN), double(INFINITY)})
+    CHECK_THROWS_WITH_AS(Built("cosine", {.query_width = 3, .memory_width = 3, .sharpness = beta}), doctest::Contains("in a: cosine: sharpness must be finite and not negative"), Error);
+  for (const Index longest : {0, -1})
+    CHECK_THROWS_WITH_AS(Built("location", {.query_width = 3, .memory_width = 3, .longest = longest}), ("in a: location: longest must be at least 1: " + std::to_string(longest)).c_str(), Error);
+}
+
+TEST_CASE("attention: weights carry their gradient where they are asked for: coverage loss, guided alignment") {
+  // See et al. 2017, Eq. 12-13: Σ_t Σ_s min(α_ts, Σ_{t' < t} α_t's);  Chen et al. 2016: -Σ_t Σ_s A_ts ln α_ts
+  const Tensor links = softmax(normal(Key(5), {2, 4, 5}, 0, 1, f64));
+  for (const std::string& name : all_attentions()) {
+    if (name == "none" || name == "mean") continue;
+    CAPTURE(name);
+    const Built built(name, options_for(name));
+    std::vector<Tensor> at{normal(Key(1), {2, 5, options_for(name).memory_width}, 0, 1, f64), normal(Key(2), {2, 4, 3}, 0, 1, f64)};
+    const auto losses = [&](std::span<const Variable> x) {
+      const Memory memory = built.attention.prepare(x[0], Mask::lengths(tensor({5, 3}, DType::i32)));
+      std::vector<Variable> alphas;
+      for (const Attended& step : steps(built.attention, x[1], memory)) {
+        CHECK(equal_bits(step.alpha.value(), step.weights));
+        alphas.push_back(step.alpha);
+      }
+      const Variable alpha = concat(alphas, 1);                                                      // [B, T, S]
+      const Variable covered = sum(minimum(alpha, cumsum(alpha, 1) - alpha));
+      return covered - sum(constant(links) * log(alpha + 0.01));
+    };
+    const GradientReport report = check_gradient(losses, at);
+    CHECK_MESSAGE(report.holds(1e-6), report.worst);
+    CHECK_FALSE(built.attention(constant(at[1](all, Slice{0, 1})), built.attention.prepare(constant(at[0]), {})).alpha.defined());
+  }
 }
 
 TEST_CASE("location: positions beyond the longest known sentence get the weight 0") {
