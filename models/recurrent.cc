@@ -61,19 +61,19 @@ DecoderState RecurrentModel::encode(const Sequences& source) const {
   return std::visit([&](const auto& d) { return d.start(encoded); }, decoder);
 }
 
-Variable RecurrentModel::decode(const Variable& inputs, DecoderState& state, Tensor* weights) const {
+Variable RecurrentModel::decode(const Variable& inputs, DecoderState& state, Variable* weights) const {
   return dropped(std::visit([&](const auto& d) { return d(inputs, state, weights); }, decoder), dropout_, out.path);
 }
 
-Variable RecurrentModel::by_steps(const Batch& batch, Tensor* weights) const {
+Variable RecurrentModel::by_steps(const Batch& batch, Variable* weights) const {
   DecoderState state = encode(batch.source);
   return decode(embed(transpose(batch.inputs).contiguous()), state, weights);
 }
 
 Variable RecurrentModel::features(const Batch& batch, std::vector<AttentionMap>* maps) const {
-  Tensor weights;
+  Variable weights;
   const Variable y = by_steps(batch, maps ? &weights : nullptr);
-  if (weights.defined()) maps->push_back({AttentionMap::Kind::cross, 0, weights});
+  if (weights.defined()) maps->push_back({AttentionMap::Kind::cross, 0, weights.value(), weights});
   return permute(y, {1, 0, 2});
 }
 
@@ -92,9 +92,9 @@ Step RecurrentModel::step(const Tensor& tokens, DecodingState& base, Want want) 
   const Index rows = state.layers[0].h.size(0);
   check<ShapeError>(tokens.shape() == Shape{rows}, "step: needs one token a row: tokens {}, rows {}", tokens.shape(), rows);
   Step step;
-  Tensor weights;
+  Variable weights;
   const Variable y = decode(embed(reshape(tokens, {1, rows})), state, want == Want::weights ? &weights : nullptr);   // [1, R, d]
-  if (weights.defined()) step.attention.push_back({AttentionMap::Kind::cross, 0, weights});
+  if (weights.defined()) step.attention.push_back({AttentionMap::Kind::cross, 0, weights.value(), weights});
   const Variable z = trace("logits", out.bias.defined() ? "z = W x + b, a number for each word" : "z = W x, a number for each word", logits(select(y, 0, 0)), {.columns = Along::vocabulary});
   log_softmax_(z.value());
   step.log_probabilities = z.value();                                                             // [R, V]

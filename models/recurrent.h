@@ -38,8 +38,8 @@ class RecurrentModel : public Seq2Seq {
   RecurrentModel(Scope scope, const Options& options, Settled);
   Variable embed(const Tensor& ids) const;
   DecoderState encode(const Sequences& source) const;
-  Variable decode(const Variable& inputs, DecoderState& state, Tensor* weights) const;   // [T, R, E] -> [T, R, d]
-  Variable by_steps(const Batch& batch, Tensor* weights) const;                          // features [T, B, d]
+  Variable decode(const Variable& inputs, DecoderState& state, Variable* weights) const;   // [T, R, E] -> [T, R, d]
+  Variable by_steps(const Batch& batch, Variable* weights) const;                          // features [T, B, d]
   double dropout_;
 };
 

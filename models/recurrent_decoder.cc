@@ -33,8 +33,8 @@ void trace_previous(std::string_view h, RecurrentState& state, Index layer = 0, 
 }
 
 // What no target word gives: [0, R, d], weights [R, 0, S].
-Variable no_steps(const Variable& inputs, const DecoderState& state, Index d, Tensor* weights) {
-  if (weights && state.memory) *weights = zeros({inputs.size(1), 0, state.memory->values.size(1)}, inputs.dtype());
+Variable no_steps(const Variable& inputs, const DecoderState& state, Index d, Variable* weights) {
+  if (weights && state.memory) *weights = constant(zeros({inputs.size(1), 0, state.memory->values.size(1)}, inputs.dtype()));
   return constant(zeros({0, inputs.size(1), d}, inputs.dtype()));
 }
 
@@ -47,12 +47,12 @@ std::optional<Attention> make(const std::string& name, const Scope& scope, Score
 }
 
 // query [R, T, n] -> context [R, T, M]; weights [R, T, S] when asked for. Rows of one sentence are queries of one memory.
-Variable look(const Attention& attention, const Variable& query, DecoderState& state, Tensor* weights) {
+Variable look(const Attention& attention, const Variable& query, DecoderState& state, Variable* weights) {
   const Memory& memory = *state.memory;
   const Index B = memory.values.size(0), R = query.size(0), T = query.size(1);
   const Variable q = R == B ? query : reshape(query, {B, R / std::max<Index>(B, 1), query.size(2)});   // several rows: T = 1
   Attended attended = attention(q, memory, state.attention, weights ? Want::weights : Want::context);
-  if (weights) *weights = reshape(attended.weights, {R, T, attended.weights.size(2)});
+  if (weights) *weights = reshape(attended.alpha, {R, T, attended.alpha.size(2)});
   return reshape(attended.context, {R, T, attended.context.size(2)});
 }
 
@@ -158,10 +158,10 @@ DecoderState BahdanauDecoder::start(const Encoded& source) const {
   return state;
 }
 
-Variable BahdanauDecoder::operator()(const Variable& inputs, DecoderState& state, Tensor* weights) const {
+Variable BahdanauDecoder::operator()(const Variable& inputs, DecoderState& state, Variable* weights) const {
   const Index T = inputs.size(0), R = inputs.size(1), E = options.embedding;
   if (T == 0) return no_steps(inputs, state, features(), weights);
-  List<Tensor> rows(weights ? std::size_t(T) : 0);
+  List<Variable> rows(weights ? std::size_t(T) : 0);
   List<Variable> states, contexts;
   Variable a = input_block(cell.path, cell.weight_ih, inputs, 0, cell.bias_ih);                                                      // W E y_{t-1} + b   [T, R, G]
   if (!attention) a = a + input_block(cell.path, cell.weight_ih, state.context, E, {});                                         // C c
@@ -247,7 +247,7 @@ DecoderState LuongDecoder::start(const Encoded& source) const {
   return state;
 }
 
-Variable LuongDecoder::operator()(const Variable& inputs, DecoderState& state, Tensor* weights) const {
+Variable LuongDecoder::operator()(const Variable& inputs, DecoderState& state, Variable* weights) const {
   const Index T = inputs.size(0), R = inputs.size(1), E = options.embedding;
   if (T == 0) return no_steps(inputs, state, features(), weights);
   if (!options.input_feeding && !(attention && attention->looks_back())) {
@@ -259,7 +259,7 @@ Variable LuongDecoder::operator()(const Variable& inputs, DecoderState& state, T
     if (!attention) return permute(h, {1, 0, 2});
     return permute(attend(h, state, weights), {1, 0, 2});
   }
-  List<Tensor> rows(weights ? std::size_t(T) : 0);
+  List<Variable> rows(weights ? std::size_t(T) : 0);
   List<Variable> outputs;
   const auto& first = layers.weights[0];
   const Variable a = input_block(layers.path, first.weight_ih, inputs, 0, first.bias_ih);                      // [T, R, 4n]
@@ -293,7 +293,7 @@ Variable LuongDecoder::traced_state(const Variable& h, Index layer) const {
 }
 
 // h [R, T, n] -> h~ = tanh(W_c [c; h])   [R, T, n]
-Variable LuongDecoder::attend(const Variable& h, DecoderState& state, Tensor* weights) const {
+Variable LuongDecoder::attend(const Variable& h, DecoderState& state, Variable* weights) const {
   const Variable c = look(*attention, trace("query", "q = h", h), state, weights);
   const Variable joined = trace("joined", "[c; h], the context and the state", concat({c, h}, 2));
   return trace("attentional", "h~ = tanh(W_c [c; h])", (*attn_out)(joined, {.activation = Activation::tanh}));

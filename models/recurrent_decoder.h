@@ -51,7 +51,7 @@ struct BahdanauDecoder {
   // s_0 = tanh(W_s bwd_0), projected keys or the context
   DecoderState start(const Encoded& source) const;
   // Embedded inputs [T, R, E] -> what the output layer reads [T, R, l];  weights: α [R, T, S] when asked for and there.
-  Variable operator()(const Variable& inputs, DecoderState& state, Tensor* weights = nullptr) const;
+  Variable operator()(const Variable& inputs, DecoderState& state, Variable* weights = nullptr) const;
   Index features() const { return options.readout_width; }
 
   Options options;
@@ -80,12 +80,12 @@ struct LuongDecoder {
   LuongDecoder(Scope scope, Options options);
 
   DecoderState start(const Encoded& source) const;
-  Variable operator()(const Variable& inputs, DecoderState& state, Tensor* weights = nullptr) const;   // [T, R, E] -> [T, R, n]
+  Variable operator()(const Variable& inputs, DecoderState& state, Variable* weights = nullptr) const;   // [T, R, E] -> [T, R, n]
   Index features() const { return options.width; }
 
   Options options;
   std::optional<Attention> attention;
-  Variable attend(const Variable& h, DecoderState& state, Tensor* weights) const;   // h [R, T, n] -> h~ [R, T, n]
+  Variable attend(const Variable& h, DecoderState& state, Variable* weights) const;   // h [R, T, n] -> h~ [R, T, n]
   Variable traced_state(const Variable& h, Index layer) const;
 
   std::vector<Linear> bridges;                     // h of each layer, then c of each

@@ -40,6 +40,7 @@ struct AttentionMap {
   enum class Kind { encoder, decoder, cross } kind;
   Index layer;
   Tensor weights;
+  Variable alpha = {};     // the same with its gradient, of recurrent models: for losses on what is looked at
 };
 
 // State of decoding: what the model remembers of the source and of the words so far. Rows are grouped by sentence.

@@ -13,6 +13,7 @@
 #include "models/train.h"
 #include "tensor/ops/binary.h"
 #include "tensor/ops/matmul.h"
+#include "tensor/ops/random.h"
 #include "tensor/ops/reduce.h"
 #include "tensor/ops/softmax.h"
 #include "tensor/ops/unary.h"
@@ -482,4 +483,48 @@ TEST_CASE("recurrent models: a number that is none is reported inside of the dec
   CHECK_THROWS_WITH_AS(report("general", "luong", "decoder.weight_ih_l1"), doctest::Contains("in decoder: linear: "), NumericError);
   CHECK_THROWS_WITH_AS(report("general", "luong", "decoder.weight_ih_l0"), doctest::Contains("in decoder: slice: "), NumericError);
   CHECK_THROWS_WITH_AS(report("additive", "bahdanau", "decoder.weight_ih"), doctest::Contains("in decoder: slice: "), NumericError);
+}
+
+TEST_CASE("recurrent models: a loss on attention weights reaches every parameter that makes them: numeric gradient, and it is learned") {
+  // Chen et al. 2016, guided alignment: -Σ_t Σ_s A_ts ln α_ts, where word t belongs to source word t
+  const Batch batch = batch_of({{4, 5, 6, kEnd}, {7, kEnd}}, {{5, 6, 7, kEnd}, {8, kEnd}});
+  const Tensor links = stack(std::vector<Tensor>{eye(4, DType::f64), pad(pad(eye(2, DType::f64), 0, 0, 2), 1, 0, 2)});
+  const auto loss = [&](const Seq2Seq& model) {
+    std::vector<AttentionMap> maps;
+    model.features(batch, &maps);
+    CHECK(equal_bits(maps.at(0).weights, maps[0].alpha.value()));
+    return -sum(constant(links) * log(maps[0].alpha + 1e-3));
+  };
+  for (const Kind& kind : {Kind{"bahdanau", config("gru")}, Kind{"luong", config("lstm")}, Kind{"luong coverage feeding", config("lstm", "coverage", "luong", [](RunConfig& c) { c.input_feeding = true; })}}) {
+    CAPTURE(kind.name);
+    Parameters parameters(Seed{3}, DType::f64);
+    const auto model = make(kind.config, parameters);
+    std::vector<Tensor> gradients;
+    {
+      Tape tape(evaluating);
+      tape.backward(loss(*model));
+      for (const auto& item : parameters.items()) gradients.push_back(item->gradient->written() ? item->gradient->value().clone() : zeros(item->variable.shape(), DType::f64));
+      parameters.forget_gradients();
+    }
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      const auto& item = parameters.items()[i];
+      CAPTURE(item->path);
+      const Tensor value = item->variable.value(), before = value.clone(), direction = normal(Key(std::int64_t(i)), value.shape(), 0, 1, DType::f64);
+      const auto at = [&](double h) {
+        copy_into(value, before + h * direction);
+        return loss(*model).value().item();
+      };
+      const double h = 1e-5, difference = (at(h) - at(-h)) / (2 * h), tape = sum(gradients[i] * direction).item();
+      copy_into(value, before);
+      CHECK(std::abs(tape - difference) < 1e-6 * std::max(1.0, std::abs(difference)));
+    }
+    const double first = loss(*model).value().item();
+    Adam adam(parameters, {.learning_rate = 0.01});
+    for (int i = 0; i < 150; ++i) {
+      Tape tape(evaluating);
+      tape.backward(loss(*model));
+      adam.step();
+    }
+    CHECK(loss(*model).value().item() < 0.2 * first);
+  }
 }
