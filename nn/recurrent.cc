@@ -13,10 +13,11 @@ RecurrentLayers::Direction declare(const Scope& scope, const std::string& ending
                                    double forget_bias, const RecurrentInit& init) {
   const Inside inside(scope.path());
   check<ShapeError>(in >= 1 && width >= 1, "recurrent: widths must be at least 1: in {}, width {}", in, width);
+  check<Error>(forget_bias == 0 || (unit == RecurrentUnit::lstm && bias), "recurrent: forget_bias needs an LSTM with biases: {}", forget_bias);
   const Index gates = gate_count(unit), rows = gates * width;
   const auto each_gate = [&](const Initializer& given) { return given ? stacked(gates, given) : linear_uniform(width); };
   const Initializer biases = each_gate(init.bias);
-  const Initializer bias_ih = forget_bias == 0 || unit != RecurrentUnit::lstm ? biases : [=](const Tensor& into, Key key) {
+  const Initializer bias_ih = forget_bias == 0 ? biases : [=](const Tensor& into, Key key) {
     biases(into, key);
     fill_(into.indexed({Slice{width, 2 * width}}), forget_bias);
   };
@@ -79,6 +80,7 @@ RecurrentLayers::RecurrentLayers(Scope scope, Options options)
       dropout_in(options.dropout_in), dropout_out(options.dropout_out), path(scope.path()) {
   const Inside inside(path);
   check<ShapeError>(layers >= 1, "recurrent: layers must be at least 1: {}", layers);
+  for (const double p : {dropout, dropout_in, dropout_out}) check<Error>(p >= 0 && p <= 1, "recurrent: dropout must be in [0, 1]: {}", p);
   for (Index k = 0; k < layers; ++k)
     for (Index d = 0; d < directions(); ++d)
       weights.push_back(declare(scope, fmt::format("_l{}{}", k, d ? "_reverse" : ""), unit, k == 0 ? options.in : directions() * width, width,

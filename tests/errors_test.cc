@@ -356,6 +356,8 @@ const std::vector<Row>& model_rows() {
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .key_width = 6}).self(constant(zeros({1, 2, 8})), {})),
       CALL(Lstm(scope() / "rnn", {.in = 0, .width = 2})),
       CALL(Lstm(scope() / "rnn", {.in = 2, .width = 2, .layers = 0})),
+      CALL(Lstm(scope() / "rnn", {.in = 2, .width = 2, .dropout = 1.5})),
+      CALL(Lstm(scope() / "rnn", {.in = 2, .width = 2, .bias = false, .forget_bias = 1})),
       CALL(Lstm(scope() / "rnn", {.in = 2, .width = 2})(constant(zeros({1, 3, 2})), {}, {RecurrentState{}, RecurrentState{}})),
       CALL(positions_named("cosine")),
       CALL(sinusoids(-1, 4)),

@@ -121,6 +121,19 @@ TEST_CASE("recurrent initial values: PyTorch's bounds, the papers', the forget g
   }
 }
 
+TEST_CASE("recurrent options: what would be ignored or fail in training alone is refused when it is built") {
+  Parameters parameters(Seed{1});
+  const Scope scope = parameters.root() / "rnn";
+  CHECK_THROWS_WITH_AS(Lstm(scope, {.in = 2, .width = 3, .bias = false, .forget_bias = 1}), "in rnn: recurrent: forget_bias needs an LSTM with biases: 1", Error);
+  CHECK_THROWS_AS(LstmCell(scope, {.in = 2, .width = 3, .bias = false, .forget_bias = 1}), Error);
+  CHECK_THROWS_AS(RecurrentLayers(scope, {.unit = RecurrentUnit::gru_cudnn, .in = 2, .width = 3, .forget_bias = 1}), Error);
+  CHECK_THROWS_WITH_AS(Lstm(scope, {.in = 2, .width = 3, .dropout = 1.5}), "in rnn: recurrent: dropout must be in [0, 1]: 1.5", Error);
+  CHECK_THROWS_AS(Gru(scope, {.in = 2, .width = 3, .dropout_in = -0.1}), Error);
+  CHECK_THROWS_AS(Rnn(scope, {.in = 2, .width = 3, .dropout_out = NAN}), Error);
+  CHECK(parameters.count() == 0);
+  Lstm(scope, {.in = 2, .width = 3, .dropout = 1, .bias = false});
+}
+
 TEST_CASE("recurrent dropout: at the ends and between layers, never on what a state hands on") {
   const Index B = 4, S = 5, n = 8;
   const Tensor x = normal(Key(1), {B, S, 8});
