@@ -31,12 +31,13 @@ Tensor reordered_sentences(std::span<const Index> rows, Index per_sentence, Inde
   check<Error>(per_sentence >= 1 && count % per_sentence == 0, "reorder: {} rows are no groups of {}", count, per_sentence);
   const Index sentences = count / per_sentence;
   const Tensor kept = empty({sentences}, DType::i64);
+  auto* const to = kept.mutable_data<std::int64_t>();
   bool same = sentences == old_rows / old_group;
   for (Index i = 0; i < count; ++i) {
     const Index row = rows[std::size_t(i)], first = rows[std::size_t(i - i % per_sentence)], g = i / per_sentence;
     check<IndexError>(row >= 0 && row < old_rows, "reorder: row {} is not in [0, {})", row, old_rows);
     check<Error>(row / old_group == first / old_group, "reorder: rows {} and {} in one group belong to sentences {} and {}", first, row, first / old_group, row / old_group);
-    kept.mutable_data<std::int64_t>()[g] = row / old_group;
+    to[g] = row / old_group;
     same &= row / old_group == g;
   }
   return same ? Tensor() : kept;
