@@ -309,29 +309,20 @@ SafetensorsHeader read_safetensors_header(const std::string& path) {
 
 SafetensorsFile read_safetensors(const std::string& path) {
   InputFile input(path);
-  SafetensorsFile file{.tensors = {}, .metadata = {}, .header = read_header(input, path), .path = path, .has_checksum = false};
+  SafetensorsFile file{.tensors = {}, .others = {}, .metadata = {}, .header = read_header(input, path), .path = path, .has_checksum = false};
   const auto& header = file.header;
   const auto given = header.metadata.find(std::string(kChecksum));
   file.has_checksum = given != header.metadata.end();
   const std::uint64_t start = header.tensors.empty() ? header.file_bytes : header.tensors.front().begin;
   Checksum sum;
   if (file.has_checksum) sum = header_checksum(header.tensors, header.metadata, start);
-  std::vector<char> skipped;
   for (const StoredTensor& stored : header.tensors) {
     const auto bytes = std::size_t(stored.end - stored.begin);
-    if (stored.dtype) {
-      const Tensor x = empty(stored.shape, *stored.dtype);
-      input.read(x.storage().data(), bytes);
-      if (file.has_checksum) sum.add(x.storage().data(), bytes);
-      file.tensors.emplace_hint(file.tensors.end(), stored.name, x);
-    } else {
-      skipped.resize(std::min<std::size_t>(bytes, 1 << 16));
-      for (std::size_t done = 0; done < bytes; done += skipped.size()) {
-        skipped.resize(std::min(skipped.size(), bytes - done));
-        input.read(skipped.data(), skipped.size());
-        if (file.has_checksum) sum.add(skipped.data(), skipped.size());
-      }
-    }
+    const Tensor x = stored.dtype ? empty(stored.shape, *stored.dtype) : empty({Index(bytes)}, DType::u8);
+    input.read(x.storage().data(), bytes);
+    if (file.has_checksum) sum.add(x.storage().data(), bytes);
+    auto& kept = stored.dtype ? file.tensors : file.others;
+    kept.emplace_hint(kept.end(), stored.name, x);
   }
   if (file.has_checksum)
     check<FileError>(given->second == checksum_text(sum), "{}: checksum differs: the file says {}, its content gives {}", path,

@@ -30,6 +30,7 @@ struct SafetensorsHeader {
 
 struct SafetensorsFile {
   std::map<std::string, Tensor> tensors;       // of Heed's dtypes, tied ones under each of their names
+  std::map<std::string, Tensor> others;        // the bytes (u8) of those of other dtypes, which the header says
   std::map<std::string, std::string> metadata; // without what Heed itself keeps there: checksum, names of tied tensors
   SafetensorsHeader header;
   std::string path;

@@ -32,16 +32,31 @@ std::string position(const Shape& shape, Index element) {
   return fmt::format("[{}]", fmt::join(at, ", "));
 }
 
+struct Held {
+  std::string_view dtype;
+  Shape shape;
+  Tensor value;                                    // bytes where Heed does not compute with the dtype
+  bool bytes = false;
+};
+
+std::map<std::string, Held> all_of(const SafetensorsFile& file) {
+  std::map<std::string, Held> held;
+  for (const auto& [name, value] : file.tensors) held.emplace(name, Held{heed::name(value.dtype()), value.shape(), value});
+  for (const StoredTensor& stored : file.header.tensors)
+    if (!stored.dtype) held.emplace(stored.name, Held{stored.stored_as, stored.shape, file.others.at(stored.name), true});
+  return held;
+}
+
 // Names in the order in which they were computed where the file says so, else by name.
-std::vector<std::string> names_in_order(const SafetensorsFile& file) {
+std::vector<std::string> names_in_order(const SafetensorsFile& file, const std::map<std::string, Held>& held) {
   std::vector<std::string> names;
   if (const auto order = file.metadata.find(std::string(kOrderKey)); order != file.metadata.end()) {
     const auto json = parse_json(order->second);
     if (json.is_array())
       for (const auto& item : json)
-        if (item.is_array() && !item.empty() && item[0].is_string() && file.tensors.contains(item[0].get<std::string>())) names.push_back(item[0].get<std::string>());
+        if (item.is_array() && !item.empty() && item[0].is_string() && held.contains(item[0].get<std::string>())) names.push_back(item[0].get<std::string>());
   }
-  for (const auto& [name, value] : file.tensors)
+  for (const auto& [name, value] : held)
     if (std::ranges::find(names, name) == names.end()) names.push_back(name);
   return names;
 }
@@ -118,39 +133,46 @@ int diff(std::span<const std::string> words) {
                       .words = {{"A", &a}, {"B", &b}}};
   if (!parse(syntax, words)) return 0;
   const SafetensorsFile x = read_safetensors(a), y = read_safetensors(b);
-  std::vector<std::string> missing;
+  const std::map<std::string, Held> in_x = all_of(x), in_y = all_of(y);
+  std::vector<std::string> missing, other_bytes;
   Json list = Json::array();
   std::optional<std::string> first, largest;
   double largest_size = -1;
   Index compared = 0, different = 0, elements = 0;
   const auto say = [](const Difference& d, const Shape& shape) { return fmt::format("{} {}: {:.9g} and {:.9g}, {:.3g} apart", d.name, position(shape, d.element), d.a, d.b, d.size()); };
-  for (const std::string& name : names_in_order(x)) {
-    if (!y.tensors.contains(name)) {
+  for (const std::string& name : names_in_order(x, in_x)) {
+    if (!in_y.contains(name)) {
       missing.push_back(fmt::format("only in {}: {}", a, name));
       continue;
     }
-    const Tensor &left = x.at(name), &right = y.at(name);
-    if (left.shape() != right.shape() || left.dtype() != right.dtype()) {
-      missing.push_back(fmt::format("{}: {} {} and {} {}", name, left.dtype(), left.shape(), right.dtype(), right.shape()));
+    const Held &left = in_x.at(name), &right = in_y.at(name);
+    if (left.shape != right.shape || left.dtype != right.dtype) {
+      missing.push_back(fmt::format("{}: {} {} and {} {}", name, left.dtype, left.shape, right.dtype, right.shape));
       continue;
     }
     ++compared;
-    elements += left.numel();
-    const Compared found = compare(name, left, right, tolerance);
+    elements += left.shape.numel();
+    const Compared found = compare(name, left.value, right.value, left.bytes ? 0 : tolerance);
     if (!found.first) continue;
     ++different;
-    if (!first) first = say(*found.first, left.shape());
-    if (found.largest->size() > largest_size) largest_size = found.largest->size(), largest = say(*found.largest, left.shape());
-    list.push_back({{"name", name}, {"different", found.different}, {"elements", left.numel()}, {"largest", std::isfinite(found.largest->size()) ? Json(found.largest->size()) : nullptr}});
+    if (left.bytes) {
+      other_bytes.push_back(fmt::format("{}: {} {}: {} of {} bytes differ", name, left.dtype, left.shape, found.different, left.value.numel()));
+      list.push_back({{"name", name}, {"different", nullptr}, {"elements", left.shape.numel()}, {"largest", nullptr}});
+      continue;
+    }
+    if (!first) first = say(*found.first, left.shape);
+    if (found.largest->size() > largest_size) largest_size = found.largest->size(), largest = say(*found.largest, left.shape);
+    list.push_back({{"name", name}, {"different", found.different}, {"elements", left.shape.numel()}, {"largest", std::isfinite(found.largest->size()) ? Json(found.largest->size()) : nullptr}});
   }
-  for (const auto& [name, value] : y.tensors)
-    if (!x.tensors.contains(name)) missing.push_back(fmt::format("only in {}: {}", b, name));
+  for (const auto& [name, value] : in_y)
+    if (!in_x.contains(name)) missing.push_back(fmt::format("only in {}: {}", b, name));
   const bool same = different == 0 && missing.empty();
   if (manner.json) {
     print(json_text(Json{{"same", same}, {"tensors", compared}, {"unmatched", missing}, {"first", first ? Json(*first) : nullptr}, {"largest", largest ? Json(*largest) : nullptr}, {"differences", list}}) + "\n");
     return same ? 0 : 1;
   }
   for (const std::string& line : missing) print(drawing::clean(line) + "\n");
+  for (const std::string& line : other_bytes) print(drawing::clean(line) + "\n");
   if (first) print(drawing::clean(fmt::format("first    {}", *first)) + "\n");
   if (largest) print(drawing::clean(fmt::format("largest  {}", *largest)) + "\n");
   if (!missing.empty())

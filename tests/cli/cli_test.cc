@@ -277,6 +277,18 @@ TEST_CASE("cli: trace and diff") {
   CHECK(unmatched.out == "x: f32 [2] and f32 [1, 2]\nonly in a.safetensors: y\nonly in b.safetensors: z\n3 tensors without one of the same name, shape and type in the other file; of the 1 compared none differs\n");
   write_safetensors(small().folder / "b.safetensors", {{"x", tensor({{1, 2}})}, {"y", tensor({1})}, {"n", tensor({1.0})}});
   CHECK(call("diff a.safetensors b.safetensors").out.ends_with("\n1 tensors without one of the same name, shape and type in the other file; of the 2 compared 1 differ\n"));
+  const auto half = [](const char* name, const std::string& last) {           // F16: 1, 2 and another number
+    const std::string header = R"({"h":{"dtype":"F16","shape":[3],"data_offsets":[0,6]}})";
+    write_text(small().folder / name, std::string{char(header.size()), 0, 0, 0, 0, 0, 0, 0} + header + std::string("\x00\x3c\x00\x40", 4) + last);
+  };
+  half("a.safetensors", std::string("\x00\x42", 2)), half("b.safetensors", std::string("\x00\x7e", 2));
+  CHECK(call("diff a.safetensors a.safetensors").out == "1 tensors, 3 numbers: the same\n");
+  const Result bytes = call("diff a.safetensors b.safetensors");
+  CHECK(bytes.code == 1);
+  CHECK(bytes.out == "h: F16 [3]: 1 of 6 bytes differ\n1 of 1 tensors differ\n");
+  CHECK(nlohmann::json::parse(call("diff a.safetensors b.safetensors --json").out)["same"] == false);
+  write_safetensors(small().folder / "b.safetensors", {{"h", tensor({1, 2, 3})}});
+  CHECK(call("diff a.safetensors b.safetensors").out.starts_with("h: F16 [3] and f32 [3]\n"));
 }
 
 TEST_CASE("cli: compare") {
