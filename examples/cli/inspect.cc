@@ -49,30 +49,31 @@ std::string shortened(const std::string& text) {
 
 void inspect_file(const std::string& path, const Manner& manner) {
   const SafetensorsFile file = read_safetensors(path);
-  Index elements = 0, nans = 0, infinities = 0;
+  Index elements = 0, nans = 0, infinities = 0, unread = 0;
   Json json{{"file", path}, {"bytes", file.header.file_bytes}, {"checksum", file.has_checksum ? "right" : "none"}, {"metadata", file.metadata}, {"tensors", Json::array()}};
   std::size_t wide = 6, shape_wide = 5;
   for (const auto& [name, value] : file.tensors) wide = std::max(wide, name.size()), shape_wide = std::max(shape_wide, to_string(value.shape()).size());
   wide = std::min<std::size_t>(wide, 80);
   std::string lines;
-  const auto add = [&](const std::string& name, std::string_view dtype, const Shape& shape, const Counts& counts, std::string_view more) {
-    elements += shape.numel(), nans += counts.nans, infinities += counts.infinities;
+  const auto add = [&](const std::string& name, std::string_view dtype, const Shape& shape, const std::optional<Counts>& seen, std::string_view more) {
+    const Counts counts = seen.value_or(Counts{});
+    elements += shape.numel(), nans += counts.nans, infinities += counts.infinities, unread += !seen;
     std::string flaws;
     if (counts.nans) flaws += fmt::format("  {} NaN", counts.nans);
     if (counts.infinities) flaws += fmt::format("  {} Inf", counts.infinities);
     lines += fmt::format("{:<{}}  {:<5} {:<{}} {:>12}{}{}\n", drawing::clean(name), wide, dtype, to_string(shape), shape_wide, shape.numel(), flaws, more);
     std::vector<Index> sizes;
     for (int i = 0; i < shape.rank(); ++i) sizes.push_back(shape[i]);
-    json["tensors"].push_back({{"name", name}, {"dtype", dtype}, {"shape", sizes}, {"nan", counts.nans}, {"inf", counts.infinities}});
+    json["tensors"].push_back({{"name", name}, {"dtype", dtype}, {"shape", sizes}, {"nan", seen ? Json(counts.nans) : nullptr}, {"inf", seen ? Json(counts.infinities) : nullptr}});
   };
-  std::map<std::pair<const void*, Index>, std::string> seen;
+  std::map<std::pair<const void*, Index>, std::string> names;
   for (const auto& [name, value] : file.tensors) {
-    const auto [at, fresh] = seen.try_emplace({value.numel() ? value.contiguous().storage().data() : nullptr, value.numel() ? value.offset() : Index(seen.size()) - 1}, name);
+    const auto [at, fresh] = names.try_emplace({value.numel() ? value.contiguous().storage().data() : nullptr, value.numel() ? value.offset() : Index(names.size()) - 1}, name);
     if (fresh) add(name, heed::name(value.dtype()), value.shape(), count(value), "");
     else lines += fmt::format("{:<{}}  the same as {}\n", drawing::clean(name), wide, drawing::clean(at->second));
   }
   for (const StoredTensor& tensor : file.header.tensors)
-    if (!tensor.dtype) add(tensor.name, tensor.stored_as, tensor.shape, {}, "  (a dtype that Heed does not compute with)");
+    if (!tensor.dtype) add(tensor.name, tensor.stored_as, tensor.shape, std::nullopt, "  (a dtype that Heed does not compute with)");
   if (manner.json) {
     print(json_text(json) + "\n");
     return;
@@ -81,7 +82,8 @@ void inspect_file(const std::string& path, const Manner& manner) {
                     file.has_checksum ? "right" : "none in the file"));
   for (const auto& [key, value] : file.metadata) print(fmt::format("{}: {}\n", drawing::clean(key), shortened(value)));
   print(lines);
-  print(nans + infinities == 0 ? "all values are finite\n" : fmt::format("NaN {}, infinite {}\n", nans, infinities));
+  print(nans + infinities > 0 ? fmt::format("NaN {}, infinite {}", nans, infinities) : unread > 0 ? "all values that were read are finite" : "all values are finite");
+  print(unread > 0 ? fmt::format("; not read: those of {} tensors\n", unread) : "\n");
 }
 
 // The last dev scores of the log, and its last line.

@@ -289,6 +289,8 @@ TEST_CASE("cli: trace and diff") {
   CHECK(nlohmann::json::parse(call("diff a.safetensors b.safetensors --json").out)["same"] == false);
   write_safetensors(small().folder / "b.safetensors", {{"h", tensor({1, 2, 3})}});
   CHECK(call("diff a.safetensors b.safetensors").out.starts_with("h: F16 [3] and f32 [3]\n"));
+  CHECK(call("inspect a.safetensors").out.ends_with("all values that were read are finite; not read: those of 1 tensors\n"));
+  CHECK(nlohmann::json::parse(call("inspect a.safetensors --json").out)["tensors"][0]["nan"].is_null());
 }
 
 TEST_CASE("cli: compare") {
