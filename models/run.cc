@@ -170,8 +170,8 @@ std::map<std::string, std::string> of_weights(std::map<std::string, std::string>
 }
 
 // Those under a prefix, without it.
-std::map<std::string, Tensor> under(const std::map<std::string, Tensor>& tensors, std::string_view prefix) {
-  std::map<std::string, Tensor> found;
+template <class T> std::map<std::string, T> under(const std::map<std::string, T>& tensors, std::string_view prefix) {
+  std::map<std::string, T> found;
   for (const auto& [name, value] : tensors)
     if (name.starts_with(prefix)) found.emplace(name.substr(prefix.size()), value);
   return found;
@@ -429,6 +429,7 @@ SafetensorsFile read_weights(const std::string& path, const Run* fits) {
   for (const std::string_view prefix : {kAveragePrefix, kModelPrefix})
     if (auto weights = under(file.tensors, prefix); !weights.empty()) {
       file.tensors = std::move(weights);
+      file.others = under(file.others, prefix);
       break;
     }
   file.metadata = of_weights(std::move(file.metadata));
@@ -450,8 +451,7 @@ LoadedModel load_model(const Run& run, const std::string& file) {
   std::exception_ptr first;                        // of the files that do not do
   for (const std::string& candidate : candidates) {
     try {
-      const SafetensorsFile weights = read_weights(candidate, &run);
-      load(loaded.parameters->select(), weights.tensors, weights.metadata, candidate);
+      load(loaded.parameters->select(), read_weights(candidate, &run));
       loaded.file = candidate;
       return loaded;
     } catch (const FileError& e) {

@@ -47,8 +47,10 @@ std::string other_forms(const Metadata& wanted, const Metadata& metadata) {
   return list;
 }
 
+using Others = std::map<std::string, OtherTensor>;
+
 // formed: what is wrong with forms.
-void copy_all(const Selection& parameters, const std::map<std::string, Tensor>& values, std::string_view source, const std::string& formed) {
+void copy_all(const Selection& parameters, const std::map<std::string, Tensor>& values, const Others& others, std::string_view source, const std::string& formed) {
   const auto wanted = names(parameters);
   std::string missing, unexpected, mismatched;
   std::map<const Parameter::Data*, std::string> given;   // first name under which a parameter's value came
@@ -65,8 +67,13 @@ void copy_all(const Selection& parameters, const std::map<std::string, Tensor>& 
       mismatched += fmt::format(" {} (tied to {} but different)", name, other->second);
     }
   }
+  for (const auto& [name, other] : others) {
+    const auto at = wanted.find(name);
+    if (at == wanted.end()) unexpected += " " + name;
+    else mismatched += fmt::format(" {} ({} {}, needs {} {})", name, other.stored_as, other.shape, at->second->variable.dtype(), at->second->variable.shape());
+  }
   for (const auto& [name, item] : wanted)
-    if (!values.contains(name) && !given.contains(item) && item->path == parameters.prefix() + name) missing += " " + name;
+    if (!values.contains(name) && !others.contains(name) && !given.contains(item) && item->path == parameters.prefix() + name) missing += " " + name;
   for (const auto& [name, value] : values)
     if (!wanted.contains(name)) unexpected += " " + name;
   const auto part = [](std::string_view what, const std::string& list) { return list.empty() ? std::string() : fmt::format("; {}:{}", what, list); };
@@ -91,17 +98,18 @@ std::map<std::string, std::string> gru_forms(const Selection& parameters) {
   return out;
 }
 
-void load(const Selection& parameters, const std::map<std::string, Tensor>& values, std::string_view source) { copy_all(parameters, values, source, {}); }
+void load(const Selection& parameters, const std::map<std::string, Tensor>& values, std::string_view source) { copy_all(parameters, values, {}, source, {}); }
 
 void load(const Selection& parameters, const std::map<std::string, Tensor>& values, const Metadata& metadata, std::string_view source) {
-  copy_all(parameters, values, source, other_forms(gru_forms(parameters), metadata));
+  copy_all(parameters, values, {}, source, other_forms(gru_forms(parameters), metadata));
+}
+
+void load(const Selection& parameters, const SafetensorsFile& file) {
+  copy_all(parameters, file.tensors, file.others, file.path, other_forms(gru_forms(parameters), file.metadata));
 }
 
 void save(const Selection& parameters, const std::string& path) { write_safetensors(path, state(parameters), gru_forms(parameters)); }
 
-void load(const Selection& parameters, const std::string& path) {
-  const SafetensorsFile file = read_safetensors(path);
-  load(parameters, file.tensors, file.metadata, path);
-}
+void load(const Selection& parameters, const std::string& path) { load(parameters, read_safetensors(path)); }
 
 }  // namespace heed

@@ -19,6 +19,8 @@ std::map<std::string, std::string> gru_forms(const Selection& parameters);
 void load(const Selection& parameters, const std::map<std::string, Tensor>& values, std::string_view source = "state");
 // With the metadata of the file that they come from: refuses GRUs of another form too.
 void load(const Selection& parameters, const std::map<std::string, Tensor>& values, const std::map<std::string, std::string>& metadata, std::string_view source);
+// The same of a file's tensors; those with which Heed does not compute are mismatched.
+void load(const Selection& parameters, const SafetensorsFile& file);
 
 void save(const Selection& parameters, const std::string& path);   // a safetensors file; FileError
 void load(const Selection& parameters, const std::string& path);

@@ -321,8 +321,8 @@ SafetensorsFile read_safetensors(const std::string& path) {
     const Tensor x = stored.dtype ? empty(stored.shape, *stored.dtype) : empty({Index(bytes)}, DType::u8);
     input.read(x.storage().data(), bytes);
     if (file.has_checksum) sum.add(x.storage().data(), bytes);
-    auto& kept = stored.dtype ? file.tensors : file.others;
-    kept.emplace_hint(kept.end(), stored.name, x);
+    if (stored.dtype) file.tensors.emplace(stored.name, x);
+    else file.others.emplace(stored.name, OtherTensor{stored.stored_as, stored.shape, x});
   }
   if (file.has_checksum)
     check<FileError>(given->second == checksum_text(sum), "{}: checksum differs: the file says {}, its content gives {}", path,

@@ -28,9 +28,15 @@ struct SafetensorsHeader {
   std::uint64_t file_bytes;
 };
 
+struct OtherTensor {
+  std::string_view stored_as;
+  Shape shape;
+  Tensor bytes;                                // u8
+};
+
 struct SafetensorsFile {
   std::map<std::string, Tensor> tensors;       // of Heed's dtypes, tied ones under each of their names
-  std::map<std::string, Tensor> others;        // the bytes (u8) of those of other dtypes, which the header says
+  std::map<std::string, OtherTensor> others;   // of other dtypes
   std::map<std::string, std::string> metadata; // without what Heed itself keeps there: checksum, names of tied tensors
   SafetensorsHeader header;
   std::string path;

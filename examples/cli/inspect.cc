@@ -72,8 +72,7 @@ void inspect_file(const std::string& path, const Manner& manner) {
     if (fresh) add(name, heed::name(value.dtype()), value.shape(), count(value), "");
     else lines += fmt::format("{:<{}}  the same as {}\n", drawing::clean(name), wide, drawing::clean(at->second));
   }
-  for (const StoredTensor& tensor : file.header.tensors)
-    if (!tensor.dtype) add(tensor.name, tensor.stored_as, tensor.shape, std::nullopt, "  (a dtype that Heed does not compute with)");
+  for (const auto& [name, other] : file.others) add(name, other.stored_as, other.shape, std::nullopt, "  (a dtype that Heed does not compute with)");
   if (manner.json) {
     print(json_text(json) + "\n");
     return;

@@ -42,8 +42,7 @@ struct Held {
 std::map<std::string, Held> all_of(const SafetensorsFile& file) {
   std::map<std::string, Held> held;
   for (const auto& [name, value] : file.tensors) held.emplace(name, Held{heed::name(value.dtype()), value.shape(), value});
-  for (const StoredTensor& stored : file.header.tensors)
-    if (!stored.dtype) held.emplace(stored.name, Held{stored.stored_as, stored.shape, file.others.at(stored.name), true});
+  for (const auto& [name, other] : file.others) held.emplace(name, Held{other.stored_as, other.shape, other.bytes, true});
   return held;
 }
 

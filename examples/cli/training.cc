@@ -124,8 +124,7 @@ Training::Training(Run run, Dataset data, Manner manner)
 
 void Training::start_from_file() {
   if (run_.config.init.empty()) return;
-  const SafetensorsFile weights = read_weights(run_.config.init, &run_);
-  load(parameters_.select(), weights.tensors, weights.metadata, run_.config.init);
+  load(parameters_.select(), read_weights(run_.config.init, &run_));
 }
 
 void Training::begin() {

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <fstream>
 
 #include "nn/init.h"
 #include "nn/recurrent.h"
@@ -79,6 +80,15 @@ TEST_CASE("checkpoint: a file says the form of GRUs that are not PyTorch's, by t
   CHECK(message([&] { load(plain.parameters.select("core.encoder.*"), file); }).ends_with("GRUs of another form: gru_form. (cho, needs cudnn)"));
   save(plain.parameters, file);
   CHECK(read_safetensors(file).metadata.empty());
+}
+
+TEST_CASE("checkpoint: a parameter of a dtype with which Heed does not compute is not missing") {
+  const TemporaryFolder folder;
+  const std::string file = folder / "half.safetensors", header = R"({"a":{"dtype":"F16","shape":[2],"data_offsets":[0,4]},"b":{"dtype":"I16","shape":[1],"data_offsets":[4,6]}})";
+  std::ofstream(file) << char(header.size()) << std::string(7, '\0') << header << std::string(6, '\0');
+  Parameters parameters(Seed{1});
+  (void)parameters.root().parameter("a", {2}, constant_init(0));
+  CHECK(message([&] { load(parameters, file); }) == file + ": does not fit the model; unexpected: b; mismatched: a (F16 [2], needs f32 [2])");
 }
 
 TEST_CASE("checkpoint: two copies of a tied parameter are compared by bits") {

@@ -307,7 +307,7 @@ TEST_CASE("names are keys, never paths; dtypes Heed does not compute with are li
   const SafetensorsFile file = read_safetensors(path);
   CHECK(file.tensors.size() == 1);
   CHECK(file.header.tensors[1].stored_as == "F16");
-  CHECK(file.others.at("../../x").to_vector<std::uint8_t>() == std::vector<std::uint8_t>(4, 'x'));
+  CHECK(file.others.at("../../x").bytes.to_vector<std::uint8_t>() == std::vector<std::uint8_t>(4, 'x'));
   CHECK(file.header.tensors[1].end == file.header.file_bytes);
   CHECK_THROWS_WITH_AS((void)file.at("../../x"),
                        (path + ": tensor \"../../x\" has dtype F16, with which Heed does not compute").c_str(), FileError);
