@@ -145,6 +145,7 @@ class Searcher {
       visit_float(log_probabilities.dtype(), "search", [&]<class T>() {
         const Index V = log_probabilities.size(1);
         const T* row = log_probabilities.data<T>() + live.row * V;
+        check<NumericError>(!std::isnan(row[0]), "search: the words' probabilities are NaN: step {}, source of {} tokens", t + 1, sentence.source_length);   // all where one is
         if (t < Index(sentence.prefix.size())) {
           const std::int32_t word = sentence.prefix[std::size_t(t)];
           check<IndexError>(word >= 0 && word < V, "search: prefix word {} at position {} is not in [0, {})", word, t, V);

@@ -16,10 +16,11 @@ namespace {
 
 using Ids = std::vector<std::int32_t>;
 constexpr std::int32_t kPad = 0, kStart = 2, kEnd = 3;
-constexpr std::int32_t kWords = 7;
+constexpr std::int32_t kWords = 7, kBroken = 99;       // a source of which a model says NaN
 
 // log p of a word after a source and words: one of few numbers, not normalised.
 double log_probability(std::int32_t source, const Ids& words, std::int32_t word) {
+  if (source == kBroken && words.size() == 1) return NAN;
   Key key(source, word);
   for (const std::int32_t before : words) key = key / before;
   return -0.5 * double(1 + Random(key).below(6));
@@ -154,4 +155,16 @@ TEST_CASE("search: a prefix is whole, holds no pad, start or eos, and is no long
   for (const std::int32_t word : {kPad, kStart, kEnd})
     CHECK_THROWS_WITH_AS(found({4, word, 5}), ("search: prefix word " + std::to_string(word) + " at position 1 is pad, start or eos").c_str(), Error);
   CHECK_THROWS_WITH_AS(found({4, 9}), "search: prefix word 9 at position 1 is not in [0, 7)", IndexError);
+}
+
+TEST_CASE("search: NaN is an error, not a translation") {
+  const Coarse model;
+  const std::vector<Ids> sources{{1, 1, kEnd}, {kBroken, 1, kEnd}}, prefixes{{}, {4, 5, 6}};
+  const SearchOptions greedy{.pad = kPad, .start = kStart, .eos = kEnd, .min_length = 4}, beam{.pad = kPad, .start = kStart, .eos = kEnd, .beam = 3, .min_length = 4};
+  SearchOptions drawn = greedy;
+  drawn.sampling = Sampling{.key = Key(1, 2)};
+  for (const SearchOptions& options : {greedy, beam, drawn}) {
+    CHECK_THROWS_WITH_AS(search(model, sources, options), "search: the words' probabilities are NaN: step 2, source of 3 tokens", NumericError);
+    CHECK_THROWS_AS(search(model, sources, options, prefixes), NumericError);
+  }
 }
