@@ -65,7 +65,7 @@ Attended Attention::operator()(const Variable& query, const Memory& memory, Atte
   const Focus focus = window ? window(query, memory, state) : Focus{};
   const Memory seen = window ? Memory{memory.keys, memory.values, memory.mask & focus.mask} : memory;
   const Trace::Axes over{.columns = Along::source, .rows = Along::target}, rows{.rows = Along::target};
-  if (focus.position.defined()) trace("position", focus.formula, focus.position);
+  if (focus.position.defined() && !focus.formula.empty()) trace("position", focus.formula, focus.position);
   Variable scores = score(query, seen, state);                                                           // [B, T, S]
   const std::string in_window = Trace::current() && window ? fmt::format("{}, of the words in the window", score.formula()) : std::string();
   scores = trace("scores", window ? std::string_view(in_window) : score.formula(), scores, over);
@@ -75,8 +75,11 @@ Attended Attention::operator()(const Variable& query, const Memory& memory, Atte
   const bool damped = focus.factor.defined();
   if (damped)                                                                                           // Eq. 10: not normalised again
     weights = trace("damped", "a_j = α_j f_j", weights * trace("factor", "f_j = exp(-(j - p)² / 2σ²), σ = w/2", focus.factor, over), over);
-  trace("weighted", damped ? "a_j h_j" : "α_j h_j", [&] { return unsqueeze(weights.value(), -1) * unsqueeze(memory.values.value(), 1); }, {.rows = Along::source});   // [B, T, S, M]
-  Attended out{.context = trace("context", damped ? "c = Σ_j a_j h_j" : "c = Σ_j α_j h_j", matmul(weights, memory.values), rows)};   // [B, T, M]
+  Attended out{.context = matmul(weights, memory.values)};                                               // [B, T, M]
+  if (Trace::current()) {
+    const Variable weighted = trace("weighted", damped ? "a_j h_j" : "α_j h_j", unsqueeze(weights, -1) * unsqueeze(memory.values, 1), {.rows = Along::source});   // [B, T, S, M]
+    out.context = trace("context", damped ? "c = Σ_j a_j h_j" : "c = Σ_j α_j h_j", with_value(sum(weighted, {2}), out.context.value()), rows);
+  }
   if (want == Want::weights) {
     out.weights = weights.value();
     out.alpha = weights;

@@ -59,8 +59,8 @@ Variable MultiHeadAttention::in_small_steps(const Variable& q, const Variable& k
   const Variable query = trace("query", in_proj_bias.defined() ? "q = x W_Q + b_Q, one a head" : "q = x W_Q, one a head", q, {.heads = true});   // [B, H, T, d/H]
   const Variable scores = trace("scores", "e_j = q·k_j / √(d/H)", matmul(query, transpose(k)) * (1 / std::sqrt(double(width / heads))), over);   // [B, H, T, S]
   const Variable weights = trace("weights", "α = softmax(e) over the words that may be seen", softmax(scores, -1, mask), over);
-  trace("weighted", "α_j v_j", [&] { return unsqueeze(weights.value(), -1) * unsqueeze(v.value(), 2); }, {.rows = memory, .heads = true});       // [B, H, T, S, d/H]
-  const Variable context = trace("context", "c = Σ_j α_j v_j", matmul(weights, v), {.heads = true});                                     // [B, H, T, d/H]
+  const Variable weighted = trace("weighted", "α_j v_j", unsqueeze(weights, -1) * unsqueeze(v, 2), {.rows = memory, .heads = true});               // [B, H, T, S, d/H]
+  const Variable context = trace("context", "c = Σ_j α_j v_j", with_value(sum(weighted, {3}), matmul(weights, v).value()), {.heads = true});   // [B, H, T, d/H]
   return dropout_acts(dropout) ? output : with_value(context, output.value());
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "autograd/trace.h"
 #include "nn/init.h"
 #include "nn/linear.h"
 #include "tensor/format.h"
@@ -45,16 +46,16 @@ struct LocalP {
     const Tensor lengths = empty({B, 1}, DType::f64);
     for (Index b = 0; b < B; ++b) lengths.mutable_data<double>()[b] = double(length_of(memory, b));
     const Variable share = sigmoid(matmul(tanh(position_proj(query)), position_v));                    // [B, T]
-    const Variable p = share * constant(to(lengths, query.dtype())) - 1;                               // from 0: real, in (-1, S - 1)
+    const Variable p = trace("position", kFormula, share * constant(to(lengths, query.dtype())) - 1);                             // from 0: real, in (-1, S - 1)
     const Tensor position = to(p.value(), DType::f64).contiguous();
     if (width == 0) {                                                                                  // the nearest position
       const Tensor nearest = position.clone();
       for (double& x : nearest.mutable_span<double>()) x = std::max(0.0, std::nearbyint(x));
-      return {around(nearest, S, 0), {}, position, kFormula};
+      return {around(nearest, S, 0), {}, position, {}};
     }
     const Variable away = constant(to(arange(0, double(S)), query.dtype())) - unsqueeze(p, -1);        // s - p_t   [B, T, S]
     const double sigma = double(width) / 2;
-    return {around(position, S, double(width)), exp(square(away) * (-1 / (2 * sigma * sigma))), position, kFormula};
+    return {around(position, S, double(width)), exp(square(away) * (-1 / (2 * sigma * sigma))), position, {}};
   }
 
   Linear position_proj;      // W_p [A, n]

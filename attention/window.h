@@ -12,7 +12,7 @@ struct Focus {
   Mask mask;              // the window
   Variable factor;        // of the weights, [B, T, S]; undefined: 1
   Tensor position;        // p [B, T], f64
-  std::string_view formula = "p, the word looked at, from 0";   // what explanations print; outlives this
+  std::string_view formula = "p, the word looked at, from 0";   // what explanations print of position; empty: it was traced; outlives this
 };
 using Window = std::function<Focus(const Variable& query, const Memory& memory, const AttentionState& state)>;
 

@@ -176,20 +176,25 @@ class Writer {
     }
   }
 
-  // The first numbers of each row, a row for each word where words stand along them.
+  // The first numbers of each row, a row for each word where words stand along them; gradients below.
   void units(const Explanation::Value& value) {
     const Index n = value.value.size(-1), rows = value.value.rank() == 2 ? value.value.size(0) : 1;
     int left = 2;
     for (const std::string& w : value.rows) left = std::max(left, 2 + std::min(columns(word(w)), 16));
+    if (value.gradient.defined()) left = std::max(left, 7);
     const Index fit = std::max<Index>(1, (style_.columns - left - 3) / 10), shown = std::min({n, style_.numbers, fit});
-    const std::vector<std::string> texts = numbers(value.value.rank() == 2 ? slice(value.value, 1, 0, shown) : slice(value.value, 0, 0, shown));
+    const auto first = [&](const Tensor& x) { return x.defined() ? numbers(slice(x, -1, 0, shown)) : std::vector<std::string>{}; };
+    const std::vector<std::string> texts = first(value.value), gradients = first(value.gradient);
     int cell = 10;
-    for (const std::string& text : texts) cell = std::max(cell, int(text.size()) + 1);
-    for (Index r = 0; r < rows; ++r) {
-      std::string row = value.rows.empty() ? std::string(std::size_t(left), ' ') : padded(shorten(word(value.rows[std::size_t(r)]), 16), left);
-      for (Index i = 0; i < shown; ++i) row += padded(texts[std::size_t(r * shown + i)], cell);
-      line(row + (shown < n ? " .." : ""));
-    }
+    for (const auto* list : {&texts, &gradients})
+      for (const std::string& text : *list) cell = std::max(cell, int(text.size()) + 1);
+    for (Index r = 0; r < rows; ++r)
+      for (const auto* list : {&texts, &gradients}) {
+        if (list->empty()) continue;
+        std::string row = list == &gradients ? filled("  dL", left) : value.rows.empty() ? std::string(std::size_t(left), ' ') : padded(shorten(word(value.rows[std::size_t(r)]), 16), left);
+        for (Index i = 0; i < shown; ++i) row += padded((*list)[std::size_t(r * shown + i)], cell);
+        line(row + (shown < n ? " .." : ""));
+      }
   }
 
   std::string out;
@@ -228,12 +233,16 @@ std::string explanation_text(const Explanation& x, const ExplanationStyle& style
     }
     writer.line(head);
     if (value.axes.columns == Along::vocabulary) {
-      std::string row = "  largest:";
-      const std::vector<double> values = to(value.value, DType::f64).contiguous().to_vector<double>();
-      std::vector<double> falling = values;
-      std::ranges::sort(falling, std::greater<>());
-      for (std::size_t i = 0; i < std::min(x.top.size(), falling.size()); ++i) row += fmt::format("  {} {:.4f}", word(x.top[i].word), falling[i]);
-      writer.line(row);
+      const auto list = [](const Tensor& t) { return t.defined() ? to(t, DType::f64).contiguous().to_vector<double>() : std::vector<double>{}; };
+      const std::vector<double> values = list(value.value), gradients = list(value.gradient);
+      std::vector<std::size_t> falling(values.size());
+      std::iota(falling.begin(), falling.end(), std::size_t{0});
+      std::ranges::stable_sort(falling, std::greater<>(), [&](std::size_t i) { return values[i]; });
+      for (const auto& [what, of] : {std::pair("  largest:", &values), std::pair("  dL:     ", &gradients)}) {
+        std::string row = what;
+        for (std::size_t i = 0; i < std::min(x.top.size(), of->size()); ++i) row += fmt::format("  {} {:.4f}", word(x.top[i].word), (*of)[falling[i]]);
+        if (!of->empty()) writer.line(row);
+      }
     } else if (!value.columns.empty()) {
       writer.over_words(value);
     } else {
@@ -245,7 +254,8 @@ std::string explanation_text(const Explanation& x, const ExplanationStyle& style
   for (const Explanation::Word& w : x.top) widest = std::max(widest, columns(word(w.word)));
   for (const Explanation::Word& w : x.top) writer.line(fmt::format("  {}  {:.4f}", filled(word(w.word), widest), w.probability));
   if (x.loss) writer.line(fmt::format("\n{}  {} = {:.4f}", writer.bold("loss"), writer.faint(fmt::format("L = -log p({})", word(x.wanted))), *x.loss));
-  if (x.loss) writer.line("dL below a number: its gradient, the change of this step's L for each unit more of it");
+  const bool cached = std::ranges::any_of(x.values, [](const auto& v) { return v.name.ends_with("self_attn.keys"); });
+  if (x.loss) writer.line(fmt::format("dL below a number: its gradient, the change of this step's L for each unit more of it{}", cached ? "; keys and values of the words read before stay as they are" : ""));
   return writer.out;
 }
 

@@ -208,7 +208,7 @@ std::unique_ptr<DecodingState> TranslationModel::start(const Sequences& source) 
   const Mask mask = Mask::lengths(source.lengths);
   const Variable states = core.encoder(embed(source_embedding, source_positions, source.ids), mask);              // [B, S, d]
   state->memories = core.decoder.prepare(trace("memory", kMemory, states, {.rows = Along::source}), mask);
-  for (Memory& memory : state->memories) memory = {constant(by_columns(memory.keys.value())), constant(memory.values.value().contiguous()), memory.mask};
+  for (Memory& memory : state->memories) memory = {with_value(memory.keys, by_columns(memory.keys.value())), with_value(memory.values, memory.values.value().contiguous()), memory.mask};
   state->rows = source.size();
   const TransformerOptions& o = options_.core;
   for (Index k = 0; k < o.decoder_layers; ++k)

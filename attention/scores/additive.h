@@ -15,8 +15,10 @@ namespace heed {
 
 // vᵀ tanh(q_t + k_s), fused; a Trace sees what stands inside as well
 inline Variable traced_additive_score(const Variable& q, const Variable& k, const Variable& v, const Mask& mask, std::string_view hidden) {
-  trace("hidden", hidden, [&] { return tanh(unsqueeze(q.value(), 2) + unsqueeze(k.value(), 1)); }, {.rows = Along::source});   // [B, T, S, A]
-  return additive_score(q, k, v, mask);
+  const Variable scores = additive_score(q, k, v, mask);
+  if (!Trace::current()) return scores;
+  const Variable inside = trace("hidden", hidden, tanh(unsqueeze(q, 2) + unsqueeze(k, 1)), {.rows = Along::source});   // [B, T, S, A]
+  return with_value(matmul(inside, v), scores.value());
 }
 
 // e_ts = vᵀ tanh(W q_t + U h_s)        Bahdanau et al. 2015, arXiv 1409.0473, A.1.2

@@ -22,7 +22,7 @@ int explain(std::span<const std::string> words) {
                       .example = "heed explain --run phrases --source 'a beautiful dog' --step 2",
                       .options = options(run_flags) +
                                  std::vector<Option>{{.name = "source", .value = &source, .takes = "TEXT", .help = "the sentence", .heading = "Step"},
-                                                     {.name = "target", .value = &target, .takes = "TEXT", .help = "its translation, with the gradient of each value: how the loss of the step's word would change; else what the model says"},
+                                                     {.name = "target", .value = &target, .takes = "TEXT", .help = "its translation, with dL, the gradients of values: how the loss of the step's word would change; else what the model says"},
                                                      {.name = "step", .value = &with.step, .takes = "N", .help = "which word of the target is written, from 1", .low = 1, .high = 1e6, .standard = "1"},
                                                      {.name = "layer", .value = &layer, .takes = "N", .help = "layer of a Transformer's decoder, from 1; else the last", .low = 1, .high = 1000},
                                                      {.name = "head", .value = &head, .takes = "N", .help = "head of its attentions, from 1", .low = 1, .high = 1024, .standard = "1"},

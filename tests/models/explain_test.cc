@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include <nlohmann/json.hpp>
 
@@ -310,18 +311,45 @@ TEST_CASE("explain: words of a sentence read backwards stand beside their own ve
 TEST_CASE("explain: a gradient of what a Transformer reads is that of the loss") {
   const SmallModel small("--layers 1 --heads 2");
   const Example example = small.example("a b c", "c b a");
-  const Explanation::Value x = value_of(explain(small.run, *small.model, example, {.step = 2, .backward = true}), "target_embedding");
-  const Tensor row = select(small.parameters->find("target_embedding.weight")->variable.value(), 0, example.target[0]);   // read in this step alone
-  const auto loss_at = [&](Index i, double more) {
-    float& number = row.mutable_data<float>()[i];
-    const float before = number;
-    number += float(more);
-    const double loss = *explain(small.run, *small.model, example, {.step = 2, .backward = true}).loss;
-    number = before;
-    return loss;
-  };
-  const double h = 1e-2, scale = std::sqrt(16.0);
-  for (Index i = 0; i < 16; ++i) CHECK((loss_at(i, h) - loss_at(i, -h)) / (2 * h * scale) == doctest::Approx(numbers(x.gradient)[std::size_t(i)]).epsilon(2e-2).scale(0.1));
+  const auto now = [&] { return explain(small.run, *small.model, example, {.step = 2, .backward = true}); };
+  const Explanation explained = now();
+  // Words that are read once: in this step, and as the second one of the source.
+  for (const auto& [read, word, place] : {std::tuple("target_embedding", example.target[0], Index{0}), std::tuple("source_embedding", example.source[1], Index{1})}) {
+    const std::string table = read;
+    INFO(table);
+    const Tensor& all = value_of(explained, table).gradient;
+    const std::vector<double> gradient = numbers(all.rank() == 2 ? select(all, 0, place) : all);
+    const Tensor row = select(small.parameters->find(table + ".weight")->variable.value(), 0, word);
+    const auto loss_at = [&](Index i, double more) {
+      float& number = row.mutable_data<float>()[i];
+      const float before = number;
+      number += float(more);
+      const double loss = *now().loss;
+      number = before;
+      return loss;
+    };
+    const double h = 1e-2, scale = std::sqrt(16.0);
+    for (Index i = 0; i < 16; ++i) CHECK((loss_at(i, h) - loss_at(i, -h)) / (2 * h * scale) == doctest::Approx(gradient[std::size_t(i)]).epsilon(2e-2).scale(0.1));
+  }
+}
+
+TEST_CASE("explain: what L depends on has a gradient, in every model") {
+  for (const std::string& options : every_model()) {
+    INFO(options);
+    const SmallModel small(options);
+    const Explanation x = explain(small.run, *small.model, small.example("a b c", "c b a"), {.step = 2, .backward = true});
+    for (const Explanation::Value& v : x.values) {
+      INFO(v.name);
+      const auto where = [&](std::string_view option, std::initializer_list<std::string_view> names) { return options.find(option) != options.npos && std::ranges::find(names, v.name) != names.end(); };
+      const bool none = where("mean", {"query", "attention.scores", "attention.weights"}) || where("local-m", {"attention.position"}) ||      // constants
+                        where("none", {"memory"}) || where("readout-state previous", {"state"}) ||                                           // L does not depend on it
+                        where("sutskever --layers 2", {"state.0"});                                                                        // inside of a fused op
+      CHECK(v.gradient.defined() != none);
+      if (!v.name.ends_with(".weighted") || !v.gradient.defined()) continue;
+      const std::vector<double> context = numbers(value_of(x, v.name.substr(0, v.name.size() - 8) + "context").gradient), each = numbers(v.gradient);
+      for (std::size_t i = 0; i < each.size(); ++i) CHECK(each[i] == doctest::Approx(context[i % context.size()]));   // c = Σ_j α_j v_j
+    }
+  }
 }
 
 TEST_CASE("explain: a step is the model's own") {
@@ -406,6 +434,10 @@ TEST_CASE("explain: text and JSON") {
   CHECK(text.find("α = softmax(e)") != text.npos);
   CHECK(text.find("(sum 1.0000)") != text.npos);
   CHECK(text.find("L = -log p(b) = ") != text.npos);
+  CHECK(text.find("\n  dL:       ") != text.npos);
+  const std::size_t memory = text.find("memory  [4, 16]");
+  REQUIRE(memory != text.npos);
+  CHECK(std::ranges::count(text.substr(memory, text.find("\n\n", memory) - memory), 'L') == 4);       // a row of each word's dL
   CHECK(text.find('\x1b') == text.npos);
   CHECK(explanation_text(x, {.colour = true}).find("\x1b[1m") != text.npos);
   const auto json = nlohmann::json::parse(explanation_json(x));
