@@ -110,10 +110,8 @@ Training::Training(Run run, Dataset data, Manner manner)
                                             Key(Seed{std::uint64_t(c.seed)}));
   RunConfig& settled = run_.config;
   if (!c.schedule_steps && (c.schedule == "linear" || c.schedule == "cosine" || c.schedule == "step")) {
-    const Index updates_of_epoch = (Index(sampler_->epoch(0).size()) + c.accumulate - 1) / c.accumulate;
     if (!c.steps && !c.epochs) throw Mistake(fmt::format("where does the schedule end: --schedule {}; give --schedule-steps, --steps or --epochs", c.schedule));
-    const Index planned = std::min(c.steps.value_or(INT64_MAX), c.epochs ? *c.epochs * updates_of_epoch : INT64_MAX);
-    settled.schedule_steps = c.schedule == "step" ? std::max<Index>(1, planned / 5) : planned;
+    settled.schedule_steps = c.schedule == "step" ? std::max<Index>(1, planned() / 5) : planned();
   }
   check_config(c);
   model_ = make_model(c, parameters_.root(), run_.source.vocabulary.size(), words.size());
@@ -133,6 +131,7 @@ void Training::begin() {
   keep_split_data(run_);
   log_ = Log(join(run_.path, "metrics.jsonl"), 0);
   log_data();
+  check_schedule();
 }
 
 void Training::log_data() {
@@ -147,7 +146,7 @@ void Training::log_data() {
     progress_.note(fmt::format("warning: {} source sentences of dev stand in train as well", shared));
   }
   progress_.note(fmt::format("{} source and {} target words, {} parameters, {} updates an epoch", run_.source.vocabulary.size(), run_.target.vocabulary.size(),
-                             parameters_.count(), (Index(sampler_->epoch(0).size()) + run_.config.accumulate - 1) / run_.config.accumulate));
+                             parameters_.count(), updates_of_epoch()));
 }
 
 // ---- state ----------------------------------------------------------------------------------------------------------
@@ -197,7 +196,7 @@ void Training::restore(const Checkpoint& checkpoint, const std::string& file, bo
   count("waited", state.waited, 0), count("skipped_in_a_row", state.skipped_in_a_row, 0), count("tokens", state.tokens, 0), count("log_bytes", log_bytes, 0);
   number("best_bleu", state.best_bleu), number("best_loss", state.best_loss), number("loss_sum", state.loss_sum);
   if (json["data"] != examples_.checksum)
-    throw Mistake(fmt::format("the data has changed since {} was written: {}; the data that the training began with", file, data_.train.name));
+    throw Mistake(fmt::format("the data has changed since {} was written: {} or {}; the data that the training began with", file, data_.train.name, data_.dev.name));
   const auto batches = Index(sampler_->epoch(state.epoch).size());
   need(state.batch < std::max<Index>(batches, 1), fmt::format("\"batch\" is {}, the epoch has {}", state.batch, batches));
   RunConfig config = run_.config;
@@ -276,6 +275,7 @@ bool Training::resume() {
       }
     }
     progress_.note(fmt::format("going on after update {}", *step));
+    check_schedule();
     return true;
   }
   if (const std::string log = join(run_.path, "metrics.jsonl"), best = join(run_.path, "best.safetensors"); fs::exists(best) && goes_beyond_evaluation(log)) {
@@ -288,10 +288,26 @@ bool Training::resume() {
   start_from_file();
   log_.cut();
   log_data();
+  check_schedule();
   return true;
 }
 
 // ---- limits ---------------------------------------------------------------------------------------------------------
+
+Index Training::updates_of_epoch() const { return (Index(sampler_->epoch(0).size()) + run_.config.accumulate - 1) / run_.config.accumulate; }
+
+Index Training::planned() const {
+  const RunConfig& c = run_.config;
+  return std::min(c.steps.value_or(INT64_MAX), c.epochs ? *c.epochs * updates_of_epoch() : INT64_MAX);
+}
+
+void Training::check_schedule() {
+  const RunConfig& c = run_.config;
+  if (c.schedule != "linear" && c.schedule != "cosine") return;
+  if ((c.steps || c.epochs ? planned() : step() + 1) > *c.schedule_steps)
+    progress_.warn(fmt::format("nothing is learned after update {}, where --schedule {} ends with a learning rate of 0; --init {} with another --out begins a new one", *c.schedule_steps, c.schedule,
+                               join(run_.path, "best.safetensors")));
+}
 
 double Training::seconds() const { return seconds_before_ + std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
 

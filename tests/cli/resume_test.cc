@@ -93,6 +93,23 @@ TEST_CASE("resume: the data has moved") {
   check_same(folder, "whole", "run", 21);
   CHECK(open_run(folder / "run").config.data.ends_with("/elsewhere"));
   CHECK(heed_in(folder.path(), "evaluate --run run --quiet").code == 0);
+  write_text(folder / "elsewhere/dev.tsv", text_of(folder / "elsewhere/dev.tsv") + "1\t1\n");
+  const Result changed = heed_in(folder.path(), "train --resume --out run --steps 28");
+  CHECK(changed.code == 2);
+  CHECK_MESSAGE(changed.err.find("/elsewhere/dev.tsv; the data that") != std::string::npos, changed.err);
+}
+
+TEST_CASE("resume: updates beyond the end of a schedule are warned of") {
+  const TemporaryFolder folder;
+  make_tiny_data(folder);
+  for (const std::string schedule : {"cosine", "linear"}) {
+    train(folder, "--schedule " + schedule + " --steps 7 --out " + schedule);
+    const Result on = heed_in(folder.path(), "train --resume --steps 9 --out " + schedule);
+    CHECK_MESSAGE(on.err.find("warning: nothing is learned after update 7, where --schedule " + schedule + " ends with a learning rate of 0; ") != std::string::npos, on.err);
+    const Result within = heed_in(folder.path(), "train --data data --width 8 --heads 2 --feed-forward 8 --warmup 2 --schedule-steps 9 --steps 9 --schedule " + schedule + " --out within-" + schedule);
+    CHECK_MESSAGE(within.code == 0, within.err);
+    CHECK(within.err.find("warning: nothing") == std::string::npos);
+  }
 }
 
 namespace {
