@@ -102,18 +102,34 @@ std::string last_scores(const std::string& path, const std::string& bleu) {
   return dev + end;
 }
 
-void inspect_run(const std::string& path, const Manner& manner) {
+// Whether all files of weights are whole.
+bool inspect_run(const std::string& path, const Manner& manner) {
   Run run = open_run(path);
   Parameters parameters(Seed{0});
   const auto model = make_model(run.config, parameters.root(), run.source.vocabulary.size(), run.target.vocabulary.size());
   const std::vector<Index> steps = checkpoint_steps(path);
   const std::optional<Index> best = best_step(run);
+  std::vector<std::string> damaged;
+  const auto is_whole = [&](auto&& read) {
+    try {
+      read();
+      return true;
+    } catch (const FileError& e) {
+      damaged.push_back(e.what());
+      return false;
+    }
+  };
+  for (const Index step : steps) is_whole([&] { read_checkpoint(run, step); });
+  const std::string best_file = (fs::path(path) / "best.safetensors").string();
+  std::string best_text = best ? fmt::format("of update {}", *best) : "none";
+  if (!best && fs::exists(best_file)) best_text = is_whole([&] { read_weights(best_file, &run); }) ? "of an unknown update" : "damaged";
   if (manner.json) {
     Json json{{"run", path}, {"config", parse_json(to_json(options(run.config)))}, {"source_words", run.source.vocabulary.size()},
               {"target_words", run.target.vocabulary.size()}, {"parameters", parameters.count()}, {"checkpoints", steps}};
     json["best"] = best ? Json(*best) : Json(nullptr);
+    json["damaged"] = damaged;
     print(json_text(json) + "\n");
-    return;
+    return damaged.empty();
   }
   print(fmt::format("{}: {}\n", path, run.config.model));
   RunConfig fresh;
@@ -123,9 +139,11 @@ void inspect_run(const std::string& path, const Manner& manner) {
   print(fmt::format("source: {} words, tokenizer {}\ntarget: {} words, tokenizer {}\n", run.source.vocabulary.size(), run.source.tokenizer.options().name, run.target.vocabulary.size(),
                     run.target.tokenizer.options().name));
   print(fmt::format("checkpoints: {}\n", steps.empty() ? "none" : fmt::format("{}", fmt::join(steps, ", "))));
-  print(best ? fmt::format("best.safetensors: of update {}\n", *best) : std::string("best.safetensors: none\n"));
+  print(fmt::format("best.safetensors: {}\n", best_text));
+  for (const std::string& what : damaged) print(fmt::format("damaged: {}\n", drawing::clean(what)));
   print(last_scores((fs::path(path) / "metrics.jsonl").string(), bleu_name(run.config)));
   print("\n" + summary(parameters));
+  return damaged.empty();
 }
 
 }  // namespace
@@ -135,13 +153,13 @@ int inspect(std::span<const std::string> words) {
   Manner manner;
   const Syntax syntax{.command = "inspect",
                       .usage = "PATH     a run, a checkpoint, or any .safetensors",
-                      .about = "Shows what a run or a file of weights holds, and verifies its checksum.",
+                      .about = "Shows what a run or a file of weights holds, and verifies its checksum, in a run that of each checkpoint: the exit code is 1 where one is damaged.",
                       .example = "heed inspect phrases/best.safetensors",
                       .options = options(manner),
                       .words = {{"PATH", &path}}};
   if (!parse(syntax, words)) return 0;
-  if (fs::is_directory(path)) inspect_run(path, manner);
-  else inspect_file(path, manner);
+  if (fs::is_directory(path)) return inspect_run(path, manner) ? 0 : 1;
+  inspect_file(path, manner);
   return 0;
 }
 

@@ -377,6 +377,24 @@ TEST_CASE("cli: inspect") {
   CHECK(odd["checksum"] == "none");
   CHECK(odd["tensors"][1]["nan"] == 1);
   CHECK(odd["tensors"][1]["inf"] == 2);
+
+  // A damaged checkpoint, damaged best weights, and none.
+  const std::string copy = small().folder / "damaged";
+  fs::copy(small().folder / "run", copy, fs::copy_options::recursive);
+  for (const char* file : {"/checkpoints/60.safetensors", "/best.safetensors"}) {
+    std::string bytes = text_of(copy + file);
+    bytes[bytes.size() / 2] ^= 1;
+    write_text(copy + file, bytes);
+  }
+  const Result damaged = call("inspect damaged");
+  CHECK(damaged.code == 1);
+  CHECK(damaged.out.find("\nbest.safetensors: damaged\n") != damaged.out.npos);
+  for (const char* file : {"checkpoints/60", "best"}) CHECK(damaged.out.find(std::string("\ndamaged: damaged/") + file + ".safetensors: checksum differs: ") != damaged.out.npos);
+  CHECK(nlohmann::json::parse(call("inspect damaged --json").out)["damaged"].size() == 2);
+  fs::remove(copy + "/best.safetensors"), fs::remove(copy + "/checkpoints/60.safetensors");
+  const Result without = call("inspect damaged");
+  CHECK(without.code == 0);
+  CHECK(without.out.find("\nbest.safetensors: none\n") != without.out.npos);
 }
 
 TEST_CASE("cli: check-gradients") {
