@@ -12,7 +12,6 @@
 namespace heed::drawing {
 namespace {
 
-constexpr double kBold = 1.08;                             // how much wider bold letters are
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
 // The code point at text[at] and its length in bytes; -1 and 1 where there is none.

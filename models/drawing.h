@@ -16,6 +16,7 @@ std::string escape(std::string_view text);          // clean, then & < > " ' as 
 
 int columns(std::string_view text);                 // terminal columns of clean text: grapheme clusters of 0, 1 or 2
 double width(std::string_view text, double size);   // px at a font size of `size` px, estimated for a wide sans serif
+inline constexpr double kBold = 1.17;               // how much wider bold letters are at most, those of DejaVu Sans
 std::string shorten(std::string_view text, int columns);    // "extraord…" within that many columns
 std::string pad_left(std::string_view text, int columns);   // with blanks
 // Lines broken at blanks, or inside of what is longer than a line. The limit is in px, or in terminal columns where size = 0.

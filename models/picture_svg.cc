@@ -192,7 +192,7 @@ double draw_section(Page& page, const AttentionPicture& picture, const Section& 
   double name = 0;
   for (const auto& strip : section.strips) {
     most = std::max(most, strip.size());
-    for (const Map* map : strip) name = std::max(name, width(panel_name(*map), 11) * 1.08);
+    for (const Map* map : strip) name = std::max(name, width(panel_name(*map), 11) * kBold);
   }
   const double columns = double(std::max<std::size_t>(1, section.columns->size()) * std::min<std::size_t>(most, 8));
   const Layout at = layout(section, picture.numbers ? kNumbered : std::clamp(std::floor(1400 / columns), 9.0, 22.0), false);
@@ -203,7 +203,7 @@ double draw_section(Page& page, const AttentionPicture& picture, const Section& 
   heading[0] = char(heading[0] - 'a' + 'A');
   page.text(kLeft, y + 14, heading, {.size = 13.5, .bold = true});
   const std::string axes = fmt::format("row: {}; column: {}", row_title(picture, section.axes), column_title(section.axes));
-  page.text(kLeft + width(heading, 13.5) * 1.08 + 10, y + 14, axes, {.size = 11.5, .colour = kMuted});
+  page.text(kLeft + width(heading, 13.5) * kBold + 10, y + 14, axes, {.size = 11.5, .colour = kMuted});
   y += 26;
   for (const auto& strip : section.strips)
     for (std::size_t i = 0; i < strip.size(); ++i) {

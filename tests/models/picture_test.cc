@@ -293,6 +293,10 @@ TEST_CASE("picture: a long title has lines within the picture's width, down to i
     CHECK(wide(svg) == plain);
     CHECK(has(texts(svg), picture.title));
     const std::size_t lines = count(svg, "font-size=\"17\"");
+    for (std::size_t at = svg.find("font-size=\"17\""); at != svg.npos; at = svg.find("font-size=\"17\"", at + 1)) {
+      const std::size_t begin = svg.find('>', at) + 1;
+      CHECK(drawing::width(svg.substr(begin, svg.find('<', begin) - begin), 17) * 1.17 <= plain - 2 * drawing::Page::kMargin + 1);   // bold letters of DejaVu Sans
+    }
     CHECK(lines >= 3);
     CHECK(double(lines) <= 2 + drawing::width(picture.title, 17) * 1.2 / (plain - 2 * drawing::Page::kMargin));
   }
