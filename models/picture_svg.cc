@@ -197,7 +197,7 @@ double draw_section(Page& page, const AttentionPicture& picture, const Section& 
   const double columns = double(std::max<std::size_t>(1, section.columns->size()) * std::min<std::size_t>(most, 8));
   const Layout at = layout(section, picture.numbers ? kNumbered : std::clamp(std::floor(1400 / columns), 9.0, 22.0), false);
   const double pitch = std::max(at.wide, name) + 16;
-  const std::size_t in_a_line = std::max<std::size_t>(picture.numbers ? 1 : 8, std::size_t(1800 / pitch));
+  const std::size_t in_a_line = std::max<std::size_t>(1, std::size_t(1800 / pitch));
 
   std::string heading(kind(section.axes));
   heading[0] = char(heading[0] - 'a' + 'A');

@@ -261,6 +261,9 @@ TEST_CASE("picture: small multiples") {
   CHECK(xml_fault(large) == "");
   CHECK(large.size() < 20'000'000);
   CHECK(count(large, "<path") > 100);
+  const auto wide = [](const AttentionPicture& p) { return std::stod(attention_svg(p).substr(attention_svg(p).find("width=\"") + 7)); };
+  CHECK(wide(transformer(1, 8, 10)) < 2000);                       // eight in a line
+  CHECK(wide(transformer(1, 8, 250)) < 250 * 9 + 300);             // one in a line
 }
 
 TEST_CASE("picture: numbers stand in the cells of every layout, large enough to be read") {
