@@ -117,10 +117,10 @@ double draw_keys(Page& page, const std::vector<std::string>& keys, double x, dou
 
 constexpr TextStyle kTick{.size = 11, .anchor = Anchor::middle, .colour = kMuted};
 
-Ticks axis_ticks(Range range, int count) {
+Ticks axis_ticks(Range range, int count, double least = 0) {
   if (range.empty()) range = {0, 1};
   range.reach_zero(0.5);
-  return ticks(range.low, range.high, count);
+  return ticks(range.low, range.high, count, least);
 }
 
 // Legend, grid, axes and series of one panel. Returns the y of its lower edge.
@@ -173,6 +173,7 @@ std::string curves_svg(const Curves& curves) {
   Range steps;
   std::vector<Ticks> values;
   double left = 30;
+  bool whole = true;                               // x counts
   for (const auto& panel : curves.panels) {
     Range range;
     for (const auto& series : panel.series) {
@@ -183,13 +184,14 @@ std::string curves_svg(const Curves& curves) {
       for (std::size_t i = 0; i < series.x.size(); ++i) {
         if (!finite(series, i)) continue;
         steps.add(series.x[i]);
+        whole &= series.x[i] == std::floor(series.x[i]);
         for (const double around : {-spread(series, i), spread(series, i)}) range.add(series.y[i] + around);
       }
     }
     values.push_back(axis_ticks(range, 4));
     for (const std::string& text : values.back().labels) left = std::max(left, width(text, 11) + 10);
   }
-  const Axis x{axis_ticks(steps, 7), Page::kMargin + left, kPlot};
+  const Axis x{axis_ticks(steps, 7, whole ? 1 : 0), Page::kMargin + left, kPlot};
 
   Page page;
   double y = Page::kMargin;

@@ -273,7 +273,7 @@ std::string Page::svg(std::string_view title) const {
       px(std::ceil(right_ + kMargin)), px(std::ceil(bottom_ + kMargin)), escape(title), kFont, body_);
 }
 
-Ticks ticks(double low, double high, int count) {
+Ticks ticks(double low, double high, int count, double least) {
   constexpr double kHuge = 1e300;
   low = std::clamp(low, -kHuge, kHuge), high = std::clamp(high, -kHuge, kHuge);
   if (high - low <= 1e-9 * std::max(std::abs(low), std::abs(high))) {   // one value: make room around it
@@ -281,7 +281,7 @@ Ticks ticks(double low, double high, int count) {
     low -= room, high = low + 2 * room;
   }
   const double rough = (high - low) / std::max(count, 1), power = std::pow(10.0, std::floor(std::log10(rough)));
-  const double fraction = rough / power, step = power * (fraction < 1.5 ? 1 : fraction < 3.2 ? 2 : fraction < 7 ? 5 : 10);
+  const double fraction = rough / power, step = std::max(least, power * (fraction < 1.5 ? 1 : fraction < 3.2 ? 2 : fraction < 7 ? 5 : 10));
   const double first = std::floor(low / step + 1e-9), last = std::ceil(high / step - 1e-9);
   const double largest = std::max(std::abs(first), std::abs(last)) * step;
   const int exponent = int(std::floor(std::log10(step) + 1e-9));

@@ -70,11 +70,11 @@ class Page {
   double right_ = kMargin + 420, bottom_ = 0;
 };
 
-// Steps of 1, 2, 5 · 10^k that cover [low, high] in about `count` intervals, and their labels with just enough digits.
+// Steps of 1, 2, 5 · 10^k, not below `least`, that cover [low, high] in about `count` intervals, and their labels with just enough digits.
 struct Ticks {
   std::vector<double> values;
   std::vector<std::string> labels;
 };
-Ticks ticks(double low, double high, int count);
+Ticks ticks(double low, double high, int count, double least = 0);
 
 }  // namespace heed::drawing

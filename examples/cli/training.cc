@@ -444,7 +444,7 @@ bool Training::evaluate() {
   const double smoothing = run_.config.label_smoothing;
   written([&] {
     log_.write_curves(join(run_.path, "curves.svg"), "dev " + bleu_name(run_.config), fmt::format("Training of {}", fs::path(run_.path).filename().string()),
-                      smoothing > 0 ? fmt::format("The train loss is that of targets smoothed by {} and of a model with dropout; the dev loss is without both.", smoothing) : "");
+                      smoothing > 0 && step() >= kReportEvery ? fmt::format("The train loss is that of targets smoothed by {} and of a model with dropout; the dev loss is without both.", smoothing) : "");
   });
   restore();
   progress_.note(fmt::format("update {}, epoch {}: dev loss {:.4f}, {} {:.2f}, exact {:.1f} %{}", step(), state_.epoch, score->loss, bleu_name(run_.config), score->bleu, score->exact, better ? "  (best)" : ""));

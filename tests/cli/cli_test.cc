@@ -92,6 +92,11 @@ TEST_CASE("cli: what a training leaves") {
   }
   CHECK(updates == 1);
   CHECK(devs >= 2);
+  CHECK(text_of(run + "/curves.svg").find("The train loss is") != std::string::npos);
+  CHECK(call("train --data data --out brief --width 8 --heads 2 --feed-forward 8 --warmup 1 --steps 1 --quiet").code == 0);     // no line of the log yet
+  const std::string curves = text_of(small().folder / "brief/curves.svg");
+  CHECK(curves.find("The train loss is") == std::string::npos);
+  CHECK(curves.find(">0.5<") == std::string::npos);                        // an update is whole
   CHECK(nlohmann::json::parse(text_of(run + "/config.json"))["tokenizer"] == "space");
   const Run opened = open_run(run);
   CHECK(opened.config.width == 16);

@@ -32,6 +32,8 @@ TEST_CASE("chart: ticks are round, cover the values, and have just enough digits
   CHECK(ticks(0, 1e-3, 4).labels == Words{"0", "2e-4", "4e-4", "6e-4", "8e-4", "1e-3"});
   CHECK(ticks(0, 20000, 4).labels == Words{"0", "5,000", "10,000", "15,000", "20,000"});
   CHECK(ticks(3, 3, 4).values.size() >= 3);
+  CHECK(ticks(1, 1, 7, 1).labels == Words{"0", "1", "2"});
+  CHECK(ticks(1, 3, 7, 1).labels == Words{"1", "2", "3"});
   for (const auto& [low, high] : std::vector<std::pair<double, double>>{
            {0, 0}, {1e16, 1e16 + 2}, {-1e308, 1e308}, {1e-300, 2e-300}, {5, 5.0000001}, {-7.3, -7.1}, {INFINITY, -INFINITY}}) {
     const drawing::Ticks t = ticks(low, high, 5);
@@ -59,6 +61,8 @@ TEST_CASE("chart: curves") {
   CHECK(has(svg, "no values yet"));
   CHECK(has(svg, "&lt;en → fr&gt; &amp; more"));
   CHECK(has(svg, ">update<"));
+  CHECK(!has(curves_svg({.panels = {{"", {{"", {1}, {300}}}}}}), ">0.5<"));   // updates are whole
+  CHECK(has(curves_svg({.panels = {{"", {{"", {1.5}, {300}}}}}}), ">0.8<"));
 
   CHECK(xml_fault(curves_svg({})) == "");
   CHECK(xml_fault(curves_svg({.panels = {{}}})) == "");
