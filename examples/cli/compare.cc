@@ -227,9 +227,10 @@ bool is_comparison(const std::string& path) {
   const auto is_ours = [](const fs::directory_entry& entry) {
     const std::string stem = entry.path().stem().string();
     const std::size_t dash = stem.rfind('-');
+    if (stem.starts_with(kTemporaryPrefix)) return true;
     return dash != stem.npos && dash + 1 < stem.size() && stem.find_first_not_of("0123456789", dash + 1) == stem.npos;   // NAME-SEED, NAME-SEED.json
   };
-  return fs::exists(fs::path(path) / "table.csv") || std::ranges::all_of(fs::directory_iterator(path), is_ours);
+  return fs::exists(fs::path(path) / "table.txt") || std::ranges::all_of(fs::directory_iterator(path), is_ours);
 }
 
 // What decides a result besides the run: the run's own options, and how it is evaluated.
@@ -358,6 +359,15 @@ std::string csv_table(std::span<const Group> groups) {
   return out;
 }
 
+// Whether widths could make the models alike.
+std::string sizes(std::span<const Group> groups) {
+  std::vector<double> all;
+  for (const Group& group : groups) all.push_back(double(group.results[0].parameters));
+  const auto [low, high] = std::ranges::minmax(all);
+  if (high <= 1.1 * low) return "widths chosen so that all have nearly as many parameters.";
+  return fmt::format("widths chosen so that numbers of parameters are as near as widths allow: {} to {}.", drawing::number(low), drawing::number(high));
+}
+
 void write_tables(std::span<const Group> groups, const Asked& asked) {
   const auto path = [&](const char* name) { return (fs::path(asked.out) / name).string(); };
   write_file_atomically(path("table.txt"), text_table(groups, asked));
@@ -371,7 +381,7 @@ void write_tables(std::span<const Group> groups, const Asked& asked) {
     if (asked.seeds == 1) made.spread.clear();
     return made;
   };
-  write_file_atomically(path("bleu.svg"), bars_svg({.title = asked.bleu + " by attention", .caption = "The same data, order of data and budget; widths chosen so that all have nearly as many parameters." + seeds,
+  write_file_atomically(path("bleu.svg"), bars_svg({.title = asked.bleu + " by attention", .caption = "The same data, order of data and budget; " + sizes(groups) + seeds,
                                                     .value_title = asked.bleu + " on " + asked.split, .groups = names, .series = {series("", [](const Result& r) { return r.bleu; })}}));
   if (std::ranges::any_of(groups, [](const Group& g) { return std::isfinite(g.results[0].aer_predicted); }))
     write_file_atomically(path("alignment.svg"),
@@ -453,6 +463,8 @@ int compare(std::span<const std::string> words) {
   std::error_code error;
   fs::create_directories(asked.out, error);
   if (error) throw Mistake(fmt::format("cannot make the directory: --out {}: {}; another one", asked.out, error.message()));
+  for (const fs::directory_entry& entry : std::vector<fs::directory_entry>(fs::directory_iterator(asked.out), {}))
+    if (entry.path().filename().string().starts_with(kTemporaryPrefix)) fs::remove(entry.path(), ignored);   // of one that was ended
 
   const auto say = [&](const std::string& line) { if (!asked.manner.quiet) note(line); };
   std::vector<Group> groups;

@@ -313,6 +313,7 @@ TEST_CASE("cli: compare") {
     CHECK(svg.starts_with("<svg"));
     for (const char* word : {"Means", "whiskers:", " ± "}) CHECK(svg.find(word) != svg.npos);
   }
+  CHECK(text_of(small().folder / "compared/bleu.svg").find(" allow: ") != std::string::npos);   // of models this small
   const std::vector<std::string> csv = lines_of(text_of(small().folder / "compared/table.csv"));
   CHECK(csv.size() == 9);
   CHECK(csv[0].starts_with("attention,seed,parameters,width,"));
@@ -339,6 +340,20 @@ TEST_CASE("cli: compare") {
   const Result other = call(command + " --dropout 0.3");
   CHECK(other.code == 2);
   CHECK(other.err.find("contradicts the run: --dropout 0.3, stored in compared/none-1 is ") != other.err.npos);
+}
+
+TEST_CASE("cli: compare takes over what an end within a write leaves") {
+  for (const char* left : {"before", "after"}) {
+    fs::create_directory(small().folder / left);
+    write_text(small().folder / (std::string(left) + "/.heed-tmp-1-2f"), "half");
+  }
+  write_text(small().folder / "after/table.txt", "the first of its files");
+  for (const std::string left : {"before", "after"}) {
+    const Result result = call("compare --data data --attention none --steps 1 --width 8 --quiet --out " + left);
+    CHECK_MESSAGE(result.code == 0, result.err);
+    CHECK(!fs::exists(small().folder / (left + "/.heed-tmp-1-2f")));
+    CHECK(text_of(small().folder / (left + "/bleu.svg")).find(" nearly ") != std::string::npos);
+  }
 }
 
 TEST_CASE("cli: attention of recurrent models") {
