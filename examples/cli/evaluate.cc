@@ -115,8 +115,8 @@ int evaluate(std::span<const std::string> words) {
   Progress progress(std::cerr, Progress::standard_error(manner.quiet));
   constexpr std::size_t kBlock = 256;
   Index cut = 0, exact = 0;
+  progress.update({.unit = "sentence", .done = 0, .total = Index(sources.size())});
   for (std::size_t first = 0; first < sources.size(); first += kBlock) {
-    progress.update({.unit = "sentence", .done = Index(first), .total = Index(sources.size())});
     const std::span<const std::string> block = std::span(sources).subspan(first, std::min(kBlock, sources.size() - first));
     for (const auto& best : heed::translate(run, model.model(), block, translate_with, {}, &cut)) {
       const std::vector<std::string> wanted = run.target.tokenizer.tokens(references[texts.size()]);
@@ -126,6 +126,7 @@ int evaluate(std::span<const std::string> words) {
       reference_tokens.push_back(token_line(wanted));
     }
     draw_on(translate_with, block);
+    progress.update({.unit = "sentence", .done = Index(texts.size()), .total = Index(sources.size())});
   }
   progress.finish();
   const BleuScore text_bleu = bleu(texts, single_references(references), {.lowercase = run.config.lowercase});

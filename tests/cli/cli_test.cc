@@ -165,6 +165,8 @@ TEST_CASE("cli: evaluate and score agree") {
   CHECK(score["exact"] == json["exact"]);
   CHECK(call("score --hypotheses references.txt --references references.txt,references.txt --sources references.txt").out.starts_with("BLEU 100.00  (nrefs:2|"));
 
+  CHECK(call("evaluate --run run").err.find("sentence 0 of") == std::string::npos);
+  CHECK(call("evaluate --run run").err.ends_with("sentence 40 of 40, 0:00 left\n"));
   const auto coarse = nlohmann::json::parse(call("evaluate --run run --json --quiet --precision int8").out);
   CHECK(coarse["loss"] != json["loss"]);
   CHECK(coarse["loss"].get<double>() == doctest::Approx(json["loss"].get<double>()).epsilon(0.05));
