@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "examples/tasks/tasks.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
+#include <system_error>
 
 #include "examples/tasks/generate.h"
 #include "tensor/file.h"
@@ -113,7 +119,7 @@ std::string to_tsv(const TaskPart& part) {
 
 namespace {
 
-// What write_task writes, the mark that it is at work last.
+// What write_task writes.
 void clear(const std::string& directory) {
   std::error_code ignored;
   const std::vector<fs::directory_entry> entries(fs::directory_iterator(directory, ignored), {});
@@ -121,18 +127,32 @@ void clear(const std::string& directory) {
     const std::string name = entry.path().filename().string();
     if (name.ends_with(".tsv") || name == "task.json" || name.starts_with(kTemporaryPrefix)) fs::remove(entry.path(), ignored);
   }
-  fs::remove(fs::path(directory) / kUnfinished, ignored);
 }
+
+// The file that says that a process is at work in the directory; its lock goes with the process, also where a kill ends it.
+struct Mark {
+  explicit Mark(const std::string& directory) : path((fs::path(directory) / kUnfinished).string()), file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+    if (file < 0) throw FileError(fmt::format("{}: cannot open: {}", path, std::generic_category().message(errno)), errno);
+    if (::flock(file, LOCK_EX | LOCK_NB) == 0) return;
+    const int error = errno;
+    ::close(file);
+    check<FileError>(error != EWOULDBLOCK, "{}: another `heed data` is at work in it", directory);
+    throw FileError(fmt::format("{}: cannot lock: {}", path, std::generic_category().message(error)), error);
+  }
+  ~Mark() { ::close(file); }
+  std::string path;
+  int file;
+};
 
 }  // namespace
 
 void write_task(const Task& task, const std::string& directory) {
   make_directory(directory);
   check<FileError>(is_free(directory), "{}: exists and is not empty", directory);
+  const Mark mark(directory);
   clear(directory);
-  const std::string unfinished = (fs::path(directory) / kUnfinished).string();
   try {
-    write_file_atomically(unfinished, "");
+    sync_name(mark.path);
     for (const TaskPart& part : task.parts) write_file_atomically(directory + "/" + part.name + ".tsv", to_tsv(part));
 
     const TaskOptions& options = task.options;
@@ -145,11 +165,13 @@ void write_task(const Task& task, const std::string& directory) {
       about.update({{"symbols", options.symbols}, {"max_length", options.max_length}});
     write_file_atomically(directory + "/task.json", json_text(about, 2) + "\n");
   } catch (...) {
+    std::error_code ignored;
     clear(directory);
+    fs::remove(mark.path, ignored);
     throw;
   }
-  fs::remove(unfinished);
-  sync_name(unfinished);
+  fs::remove(mark.path);
+  sync_name(mark.path);
 }
 
 bool is_free(const std::string& directory) {

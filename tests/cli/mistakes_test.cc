@@ -4,14 +4,18 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <regex>
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <unistd.h>
 
 #include "models/run.h"
+#include "tensor/safetensors.h"
 #include "tests/cli/program.h"
 
 using namespace heed;
@@ -322,6 +326,34 @@ TEST_CASE("cli: what a killed `heed data` left is made again, other files are le
   const std::string before = listing(folder.path());
   CHECK(heed_in(folder.path(), make + "half").err.find("exists and is not empty: --out half") != std::string::npos);
   CHECK((listing(folder.path()) == before));
+}
+
+TEST_CASE("cli: two `heed data` do not write into one directory") {
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "out");
+  const int mark = ::open((folder / "out/.unfinished").c_str(), O_RDWR | O_CREAT, 0666);
+  REQUIRE(::flock(mark, LOCK_EX) == 0);                                     // as the first one holds it
+  write_text(folder / "out/train.tsv", "of the first");
+  const Result second = heed_in(folder.path(), "data copy --out out --train 5 --dev 1 --test 1");
+  CHECK(second.code == 2);
+  CHECK(second.err == "heed data: out: another `heed data` is at work in it\n");
+  CHECK(text_of(folder / "out/train.tsv") == "of the first");
+  ::close(mark);
+  CHECK(heed_in(folder.path(), "data copy --out out --train 5 --dev 1 --test 1").code == 0);
+}
+
+TEST_CASE("cli: weights that are NaN are no translation") {
+  const TemporaryFolder folder;
+  REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 4 --train 50 --dev 10 --test 10").code == 0);
+  REQUIRE(heed_in(folder.path(), "train --data data --out run --layers 1 --width 8 --heads 2 --feed-forward 8 --warmup 2 --steps 2 --quiet").code == 0);
+  SafetensorsFile best = read_safetensors(folder / "run/best.safetensors");
+  for (float& x : best.tensors.at("output.bias").mutable_span<float>()) x = NAN;
+  write_safetensors(folder / "run/best.safetensors", best.tensors, best.metadata);
+  for (const char* how : {"", " --beam 3", " --sample --json"}) {
+    const Result result = heed_in(folder.path(), std::string("translate --run run") + how, "1 2\n");
+    CHECK(result.code == 1);
+    CHECK_MESSAGE(result.err.starts_with("heed translate: search: the words' probabilities are NaN: step 1, "), result.err);
+  }
 }
 
 TEST_CASE("cli: faults while working") {
