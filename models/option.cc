@@ -155,8 +155,11 @@ struct Reader : nlohmann::json_sax<Json> {
     entries.push_back({key, line_, {}});
     return true;
   }
-  bool parse_error(std::size_t position, const std::string&, const Json::exception&) override {
-    wrong("no JSON", 1 + std::ranges::count(text_.substr(0, position), '\n'));              // the reader is ahead of it
+  bool parse_error(std::size_t position, const std::string& token, const Json::exception& error) override {
+    constexpr int kOverflow = 406;                 // of nlohmann's exceptions
+    const Index line = 1 + std::ranges::count(text_.substr(0, position), '\n');             // the reader is ahead of it
+    if (error.id == kOverflow && depth_ == 1) fail<FileError>("{}: out of range: \"{}\" at line {} is {}; a number in [-1.8e308, 1.8e308]", file_, entries.back().key, line, in_quotes(token));
+    wrong("no JSON", line);
   }
 
  private:

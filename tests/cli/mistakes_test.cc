@@ -141,6 +141,7 @@ const Row kRows[] = {
     {"train --data data --out new --config range.json", "range.json: out of range: \"dropout\" at line 2 is 7"},
     {"train --data data --out new --config s", "s: not an object: line 1; one object of keys and values is expected"},
     {"train --data data --out new --config broken.json", "broken.json: no JSON: line 2"},
+    {"train --data data --out new --config huge.json", "huge.json: out of range: \"learning-rate\" at line 3 is \"1e400\"; a number in "},
     // runs
     {"train --data data --out run", "the run exists: --out run; --resume to go on with it, or another name"},
     {"train --data data --out data", "exists, is not empty and no run: --out data"},
@@ -239,6 +240,7 @@ void prepare(const TemporaryFolder& folder) {
   write_text(folder / "twice.json", "{\n  \"width\": 8,\n  \"width\": 16\n}\n");
   write_text(folder / "type.json", "{\n  \"width\": \"eight\"\n}\n");
   write_text(folder / "range.json", "{\n  \"dropout\": 7\n}\n");
+  write_text(folder / "huge.json", "{\n  \"learning-rate\":\n  1e400\n}\n");
   write_text(folder / "broken.json", "{\n  \"width\" 8\n}\n");
   write_text(folder / "cut.safetensors", text_of(folder / "run/best.safetensors").substr(0, 2000));
   const std::string config = text_of(folder / "run/config.json");
