@@ -27,6 +27,7 @@ Parameter Scope::parameter(std::string_view name, const Shape& shape, const Init
 
 Parameter Scope::alias(std::string_view name, Parameter shared, const Shape& shape) const {
   std::string path = child(name);
+  check<Error>(parameters_->find(shared.path()) == &shared.data(), "parameter: {} shares {}, which belongs to other Parameters", path, shared.path());
   check<ShapeError>(shared.shape() == shape, "parameter: {} shares {} of another shape: needs {}, shared {}", path, shared.path(), shape, shared.shape());
   check<Error>(!parameters_->by_path_.contains(path), "parameter: declared twice: {}", path);
   parameters_->by_path_.emplace(path, parameters_->by_path_.at(shared.path()));

@@ -70,7 +70,8 @@ class Scope {
 
   // A new parameter `path.name`. Error when the path exists already.
   Parameter parameter(std::string_view name, const Shape& shape, const Initializer& init) const;
-  // Makes `path.name` another name of a parameter that exists: one tensor, one summed gradient. ShapeError unless shapes agree.
+  // Makes `path.name` another name of a parameter that exists: one tensor, one summed gradient. ShapeError unless shapes agree, Error
+  // where it belongs to other Parameters.
   Parameter alias(std::string_view name, Parameter shared, const Shape& shape) const;
 
   Selection select(std::string_view pattern = "*") const;   // of the parameters under this path

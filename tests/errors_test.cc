@@ -346,6 +346,7 @@ const std::vector<Row>& model_rows() {
       CALL([] { const Scope s = scope(); s.alias("b", s.parameter("a", {2}, constant_init(0)), {3}); }()),
       CALL([] { const Scope s = scope(); s.alias("a", s.parameter("a", {2}, constant_init(0)), {2}); }()),
       CALL([] { const Scope s = scope(); s.parameter("encoder", {2}, constant_init(0)); s.select("decoder*"); }()),
+      CALL(scope().alias("weight", scope().parameter("w", {2}, constant_init(0)), {2})),
       CALL(scope().parameter("weight", {2}, xavier_uniform())),
       CALL(scope().parameter("weight", {5, 2}, stacked(3, xavier_uniform()))),
       // layers

@@ -7,6 +7,7 @@
 #include "autograd/tape.h"
 #include "nn/checkpoint.h"
 #include "nn/init.h"
+#include "nn/linear.h"
 #include "nn/optimizer.h"
 #include "tests/close.h"
 
@@ -25,7 +26,50 @@ TEST_CASE("scope: a path is declared once, and a shared one has the shape of the
   CHECK_THROWS_WITH_AS(scope.parameter("other", {1}, constant_init(1)), "parameter: declared twice: a.other", Error);
   CHECK(other.path() == "a.weight");
   CHECK(parameters.count() == 6);
-  CHECK_THROWS_WITH_AS(parameters.select("b.*"), "select: no parameter matches 'b.*'; the first paths are: a.weight", Error);
+  CHECK_THROWS_WITH_AS(parameters.select("b.*"), "select: no parameter matches 'b.*'; the nearest is a.other", Error);
+}
+
+TEST_CASE("scope: a weight of other Parameters is not shared") {
+  Parameters one(Seed{1}), two(Seed{2});
+  const Linear a(one.root() / "one", {.in = 2, .out = 2}), b(two.root() / "one", {.in = 2, .out = 2});
+  const auto share = [&](const char* name, const Parameter& weight) { Linear(two.root() / name, {.in = 2, .out = 2, .bias = false, .weight = weight.share()}); };
+  CHECK_THROWS_WITH_AS(share("two", a.weight), "parameter: two.weight shares one.weight, which belongs to other Parameters", Error);
+  const Linear only(one.root() / "only", {.in = 2, .out = 2});
+  CHECK_THROWS_WITH_AS(share("three", only.weight), "parameter: three.weight shares only.weight, which belongs to other Parameters", Error);
+  CHECK_NOTHROW(share("two", b.weight));
+  CHECK(state(two).at("two.weight").data<float>() == b.weight.value().data<float>());
+}
+
+TEST_CASE("select: tied parameters go by each of their paths, keys are cut at a point, an error names the nearest path") {
+  Parameters parameters(Seed{1});
+  CHECK_THROWS_WITH_AS(parameters.select("a"), "select: no parameter matches 'a'; there are none", Error);
+  const Scope scope = parameters.root();
+  const Parameter table = (scope / "tok").parameter("weight", {3, 2}, constant_init(1)), bias = (scope / "head").parameter("bias", {3}, constant_init(0));
+  const Parameter output = (scope / "head").alias("weight", table.share(), {3, 2}), weight = (scope / "encoder" / "a").parameter("weight", {2}, constant_init(2));
+  const auto paths = [](const Selection& selection) {
+    std::vector<std::string> out;
+    for (const auto& item : selection) out.push_back(item->path);
+    return out;
+  };
+  using Paths = std::vector<std::string>;
+  CHECK(paths(parameters.select()) == Paths{"tok.weight", "head.bias", "encoder.a.weight"});
+  CHECK(paths(parameters.select("head.weight")) == Paths{"tok.weight"});
+  CHECK(paths(parameters.select("head.*")) == Paths{"tok.weight", "head.bias"});
+  CHECK(paths(parameters.select("*.weight")) == Paths{"tok.weight", "encoder.a.weight"});
+  const auto keys = [](const Selection& selection) {
+    Paths out;
+    for (const auto& [name, value] : state(selection)) out.push_back(name);
+    return out;
+  };
+  CHECK(keys(parameters.select("head.*")) == Paths{"bias", "weight"});
+  CHECK(keys(parameters.select("tok.*")) == Paths{"weight"});
+  CHECK(keys(parameters.select("encoder.a.w*")) == Paths{"weight"});
+  CHECK(keys(parameters.select("enc*")) == Paths{"encoder.a.weight"});
+  load(parameters.select("head.*"), {{"bias", ones({3})}, {"weight", full({3, 2}, 5)}});
+  CHECK(table.value()(2, 1).item() == 5);
+  CHECK_THROWS_WITH_AS(load(parameters.select("head.*"), {{"bias", ones({3})}}, "file"), "file: does not fit the model; missing: weight", FileError);
+  CHECK_THROWS_WITH_AS(parameters.select("encodr.*.weight"), "select: no parameter matches 'encodr.*.weight'; the nearest is encoder.a.weight", Error);
+  CHECK_THROWS_WITH_AS(parameters.select("haed.bias"), "select: no parameter matches 'haed.bias'; the nearest is head.bias", Error);
 }
 
 TEST_CASE("scope: initial values go by the path, not by the order of declarations") {
