@@ -16,7 +16,8 @@ std::map<std::string, Parameter::Data*> names(const Selection& parameters) {
   std::map<std::string, Parameter::Data*> out;
   std::map<std::string, Parameter::Data*> by_path;
   for (const auto& item : parameters) by_path[item->path] = item.get();
-  for (const auto& [path, item] : by_path) out[path.substr(prefix.size())] = item;
+  for (const auto& [path, item] : by_path)
+    if (path.starts_with(prefix)) out[path.substr(prefix.size())] = item;
   for (const auto& [alias, path] : parameters.owner().aliases())
     if (const auto at = by_path.find(path); at != by_path.end() && alias.starts_with(prefix)) out[alias.substr(prefix.size())] = at->second;
   return out;
@@ -34,25 +35,25 @@ using Metadata = std::map<std::string, std::string>;
 constexpr std::string_view kFormKey = "gru_form.";
 
 // GRUs whose form in a file is not the model's.
-std::string other_forms(const Metadata& wanted, const Metadata& metadata) {
+std::vector<std::string> other_forms(const Metadata& wanted, const Metadata& metadata) {
   const auto form = [](const Metadata& side, const std::string& key) { return side.contains(key) ? side.at(key) : std::string("cudnn"); };
   std::set<std::string> keys;
   for (const Metadata* side : {&wanted, &metadata})
     for (const auto& [key, value] : *side)
       if (key.starts_with(kFormKey)) keys.insert(key);
-  std::string list;
+  std::vector<std::string> list;
   for (const std::string& key : keys)
     if (form(metadata, key) != form(wanted, key))
-      list += fmt::format(" {} ({}{}, needs {})", key, form(metadata, key), metadata.contains(key) ? "" : ", as the file does not say", form(wanted, key));
+      list.push_back(fmt::format("{} ({}{}, needs {})", key, form(metadata, key), metadata.contains(key) ? "" : ", as the file does not say", form(wanted, key)));
   return list;
 }
 
 using Others = std::map<std::string, OtherTensor>;
 
 // formed: what is wrong with forms.
-void copy_all(const Selection& parameters, const std::map<std::string, Tensor>& values, const Others& others, std::string_view source, const std::string& formed) {
+void copy_all(const Selection& parameters, const std::map<std::string, Tensor>& values, const Others& others, std::string_view source, const std::vector<std::string>& formed) {
   const auto wanted = names(parameters);
-  std::string missing, unexpected, mismatched;
+  std::vector<std::string> missing, unexpected, mismatched;
   std::map<const Parameter::Data*, std::string> given;   // first name under which a parameter's value came
   std::vector<std::pair<Parameter::Data*, Tensor>> copies;
   for (const auto& [name, item] : wanted) {
@@ -60,23 +61,23 @@ void copy_all(const Selection& parameters, const std::map<std::string, Tensor>& 
     if (at == values.end()) continue;
     const Variable& have = item->variable;
     if (at->second.shape() != have.shape() || at->second.dtype() != have.dtype()) {
-      mismatched += fmt::format(" {} ({} {}, needs {} {})", name, at->second.dtype(), at->second.shape(), have.dtype(), have.shape());
+      mismatched.push_back(fmt::format("{} ({} {}, needs {} {})", name, at->second.dtype(), at->second.shape(), have.dtype(), have.shape()));
     } else if (const auto [other, first] = given.emplace(item, name); first) {
       copies.emplace_back(item, at->second);
     } else if (!same_bits(values.at(other->second), at->second)) {
-      mismatched += fmt::format(" {} (tied to {} but different)", name, other->second);
+      mismatched.push_back(fmt::format("{} (tied to {} but different)", name, other->second));
     }
   }
   for (const auto& [name, other] : others) {
     const auto at = wanted.find(name);
-    if (at == wanted.end()) unexpected += " " + name;
-    else mismatched += fmt::format(" {} ({} {}, needs {} {})", name, other.stored_as, other.shape, at->second->variable.dtype(), at->second->variable.shape());
+    if (at == wanted.end()) unexpected.push_back(name);
+    else mismatched.push_back(fmt::format("{} ({} {}, needs {} {})", name, other.stored_as, other.shape, at->second->variable.dtype(), at->second->variable.shape()));
   }
-  for (const auto& [name, item] : wanted)
-    if (!values.contains(name) && !others.contains(name) && !given.contains(item) && item->path == parameters.prefix() + name) missing += " " + name;
+  for (const auto& [name, item] : wanted)                // under its own path, or where that is not among the names under the first
+    if (!values.contains(name) && !others.contains(name) && (item->path == parameters.prefix() + name || !item->path.starts_with(parameters.prefix())) && given.emplace(item, name).second) missing.push_back(name);
   for (const auto& [name, value] : values)
-    if (!wanted.contains(name)) unexpected += " " + name;
-  const auto part = [](std::string_view what, const std::string& list) { return list.empty() ? std::string() : fmt::format("; {}:{}", what, list); };
+    if (!wanted.contains(name)) unexpected.push_back(name);
+  const auto part = [](std::string_view what, const std::vector<std::string>& list) { return list.empty() ? std::string() : fmt::format("; {}: {}", what, first_ten(list, " ")); };
   check<FileError>(missing.empty() && unexpected.empty() && mismatched.empty() && formed.empty(), "{}: does not fit the model{}{}{}{}", source,
                    part("missing", missing), part("unexpected", unexpected), part("mismatched", mismatched), part("GRUs of another form", formed));
   for (auto& [item, value] : copies) copy_into(item->variable.value(), value);

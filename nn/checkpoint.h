@@ -14,7 +14,7 @@ std::map<std::string, Tensor> state(const Selection& parameters);
 // The metadata of a file with these values: gru_form.<path> = bahdanau or cho. A GRU of which a file says nothing has PyTorch's form, cudnn.
 std::map<std::string, std::string> gru_forms(const Selection& parameters);
 
-// Copies values in. FileError that lists all missing, unexpected and mismatched keys at once; then nothing has changed.
+// Copies values in. FileError that lists missing, unexpected and mismatched keys at once, ten of each; then nothing has changed.
 // `source` names where the values come from in the message.
 void load(const Selection& parameters, const std::map<std::string, Tensor>& values, std::string_view source = "state");
 // With the metadata of the file that they come from: refuses GRUs of another form too.

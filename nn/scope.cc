@@ -2,6 +2,9 @@
 #include "nn/scope.h"
 
 #include <algorithm>
+#include <limits>
+#include <numeric>
+#include <set>
 
 #include "tensor/format.h"
 #include "tensor/ops/binary.h"
@@ -83,29 +86,41 @@ Parameter Parameters::declare(std::string path, const Shape& shape, const Initia
 
 namespace {
 
-bool matches(std::string_view text, std::string_view pattern) {
-  const std::size_t star = pattern.find('*');
-  if (star == pattern.npos) return text == pattern;
-  if (!text.starts_with(pattern.substr(0, star))) return false;
-  const std::string_view rest = pattern.substr(star + 1);
-  for (std::size_t i = star; i <= text.size(); ++i)
-    if (matches(text.substr(i), rest)) return true;
-  return false;
+// The fewest letters to change, insert or leave out until the text matches (Wagner and Fischer 1974): d_ij from the first i letters of
+// the pattern to the first j of the text, one row at a time.
+std::size_t changes(std::string_view pattern, std::string_view text) {
+  std::vector<std::size_t> row(text.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (const char letter : pattern) {
+    const bool star = letter == '*';
+    std::size_t diagonal = row[0];
+    if (!star) ++row[0];
+    for (std::size_t j = 1; j <= text.size(); ++j) {
+      const std::size_t changed = diagonal + (letter != text[j - 1]);
+      diagonal = row[j];
+      row[j] = star ? std::min(row[j], row[j - 1]) : std::min({changed, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row.back();
 }
 
 }  // namespace
 
 Selection Parameters::select(std::string_view pattern) {
+  std::set<const Parameter::Data*> matching;
+  std::string_view nearest = "there are none";
+  std::size_t fewest = std::numeric_limits<std::size_t>::max();
+  for (const auto& [path, item] : by_path_) {
+    const std::size_t changed = changes(pattern, path);
+    if (changed == 0) matching.insert(item.get());
+    if (changed < fewest) nearest = path, fewest = changed;
+  }
+  check<Error>(!matching.empty(), "select: no parameter matches '{}'; {}{}", pattern, items_.empty() ? "" : "the nearest is ", nearest);
   std::vector<std::shared_ptr<Parameter::Data>> chosen;
   for (const auto& item : items_)
-    if (matches(item->path, pattern)) chosen.push_back(item);
-  if (chosen.empty()) {
-    std::string known;
-    for (std::size_t i = 0; i < std::min<std::size_t>(items_.size(), 5); ++i) known += (i ? ", " : "") + items_[i]->path;
-    fail<Error>("select: no parameter matches '{}'; the first paths are: {}", pattern, known);
-  }
+    if (matching.contains(item.get())) chosen.push_back(item);
   const std::size_t star = pattern.find('*');
-  return Selection(*this, std::move(chosen), std::string(star == pattern.npos ? "" : pattern.substr(0, star)));
+  return Selection(*this, std::move(chosen), std::string(star == pattern.npos ? "" : pattern.substr(0, pattern.substr(0, star).rfind('.') + 1)));
 }
 
 const Parameter::Data* Parameters::find(std::string_view path) const {

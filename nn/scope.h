@@ -102,7 +102,7 @@ class Selection {
   void initialise(const Initializer& init) const;   // new initial values, by the keys that the paths give
   Index count() const;                           // elements
   Parameters& owner() const { return *owner_; }
-  const std::string& prefix() const { return prefix_; }   // "core." for select("core.*")
+  const std::string& prefix() const { return prefix_; }   // "core." for select("core.*") and select("core.e*")
 
  private:
   Parameters* owner_;
@@ -120,7 +120,8 @@ class Parameters {
   Scope root() { return Scope(this, Path()); }
   DType dtype() const { return dtype_; }
 
-  // By path, `*` standing for any text: select("encoder.*"). Error when nothing matches, with the nearest path.
+  // By path, `*` standing for any text: select("encoder.*"). A tied parameter goes by any of its paths. Error when nothing matches, with
+  // the nearest path.
   Selection select(std::string_view pattern = "*");
   const Parameter::Data* find(std::string_view path) const;       // aliases included; nullptr when absent
   const std::map<std::string, std::string>& aliases() const { return aliases_; }   // other name -> path

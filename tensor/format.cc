@@ -8,6 +8,12 @@ std::string error_text(fmt::string_view format, fmt::format_args args) {
   return current_path().empty() ? text : fmt::format("in {}: {}", current_path(), text);
 }
 
+std::string first_ten(std::span<const std::string> list, std::string_view separator) {
+  constexpr std::size_t kLimit = 10;
+  if (list.size() <= kLimit) return fmt::format("{}", fmt::join(list, separator));
+  return fmt::format("{} and {} more", fmt::join(list.first(kLimit), separator), list.size() - kLimit);
+}
+
 std::string quote(std::string_view text) {
   constexpr std::size_t kLimit = 80;
   std::string out = "\"";

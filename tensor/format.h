@@ -50,6 +50,9 @@ namespace heed {
 // A name or file content for a message: in quotes, cut at 80 bytes, control characters escaped.
 std::string quote(std::string_view text);
 
+// The first ten of a list for a message, with the separator between them: "a, b and 120 more".
+std::string first_ten(std::span<const std::string> list, std::string_view separator);
+
 // "[in <module path>: ]" and the text.
 std::string error_text(fmt::string_view format, fmt::format_args args);
 

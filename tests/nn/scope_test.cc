@@ -112,3 +112,10 @@ TEST_CASE("scope: loading lists all that is missing, unexpected and of another s
   CHECK_THROWS_WITH_AS(load(parameters.select(), {{"a", zeros({2})}, {"b", zeros({2})}}, "file"), "file: does not fit the model; missing: c", FileError);
   for (const Parameter* p : {&a, &b, &c}) CHECK(doubles(p->value()) == std::vector<double>{1, 1});
 }
+
+TEST_CASE("scope: of a long list of keys an error shows ten") {
+  Parameters parameters(Seed{1});
+  for (Index i = 10; i < 25; ++i) (parameters.root() / i).parameter("w", {1}, constant_init(0));
+  CHECK_THROWS_WITH_AS(load(parameters.select(), {{"a", zeros({1})}}, "file"),
+                       "file: does not fit the model; missing: 10.w 11.w 12.w 13.w 14.w 15.w 16.w 17.w 18.w 19.w and 5 more; unexpected: a", FileError);
+}
