@@ -111,13 +111,6 @@ Into Slot::into() const {
 
 Tensor Slot::whole() const { return viewed(gradient_->whole()); }
 
-void Slot::adopt_or_add(const Tensor& dy) const {
-  if (!view_) return gradient_->adopt(dy);
-  if (view_->covers && !gradient_->written() && same_strides(view_->shape, dy.strides(), view_->strides))
-    return gradient_->adopt(Tensor(dy.storage(), dy.dtype(), gradient_->shape(), gradient_->strides(), dy.offset() - view_->offset));
-  add_into(dy, into());
-}
-
 // ---- thread state ---------------------------------------------------------------------------------------------------
 
 namespace {
@@ -132,6 +125,16 @@ std::atomic<std::uint64_t> next_tape_id{1};         // no two threads share one
 const char* playing_op() { return playing ? playing->op : "gradient"; }
 
 }  // namespace
+
+void Slot::adopt_or_add(const Tensor& dy) const {
+  const Shape& shape = view_ ? view_->shape : gradient_->shape();
+  check<ShapeError>(dy.shape() == shape, "{}: the gradient that its rule gives differs in shape: {}, expected {}", playing_op(), dy.shape(), shape);
+  check<DTypeError>(dy.dtype() == gradient_->dtype(), "{}: the gradient that its rule gives differs in dtype: {}, expected {}", playing_op(), dy.dtype(), gradient_->dtype());
+  if (!view_) return gradient_->adopt(dy);
+  if (view_->covers && !gradient_->written() && same_strides(view_->shape, dy.strides(), view_->strides))
+    return gradient_->adopt(Tensor(dy.storage(), dy.dtype(), gradient_->shape(), gradient_->strides(), dy.offset() - view_->offset));
+  add_into(dy, into());
+}
 
 // Nodes live in chunks that the thread keeps for its next tape.
 struct Tape::Arena {
@@ -216,7 +219,8 @@ void Tape::backward(std::span<const Variable> outputs, std::span<const Tensor> g
   check<Error>(outputs.size() == gradients.size(), "backward: {} outputs, {} gradients", outputs.size(), gradients.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Slot& slot = outputs[i].slot();
-    check<Error>(slot.gradient_ != nullptr, "backward: nothing that wants a gradient led to this value: shape {}", outputs[i].shape());
+    check<Error>(slot.gradient_ != nullptr, "backward: nothing that wants a gradient led to this value, or it was computed before this tape began: shape {}",
+                 outputs[i].shape());
     check<Error>(slot.tape_ == id_ || (slot.leaf_ && slot.tape_ == 0), "backward: the value was recorded on another tape: shape {}", outputs[i].shape());
     check<ShapeError>(outputs[i].shape() == gradients[i].shape(), "backward: value and gradient differ in shape: value {}, gradient {}",
                       outputs[i].shape(), gradients[i].shape());

@@ -77,7 +77,7 @@ class Slot {
     f(into());
     check_written();
   }
-  // Hands dy on as it is, without a copy where possible. dy has the value's shape.
+  // Hands dy on as it is, without a copy where possible. ShapeError, DTypeError unless dy has the value's shape and dtype.
   void adopt(const Tensor& dy) const {
     if (!wanted()) return;
     adopt_or_add(dy);

@@ -16,6 +16,7 @@
 #include "attention/position.h"
 #include "autograd/check.h"
 #include "autograd/ops.h"
+#include "autograd/record.h"
 #include "autograd/tape.h"
 #include "models/metrics.h"
 #include "models/picture.h"
@@ -334,6 +335,8 @@ const std::vector<Row>& model_rows() {
       CALL(under_tape([](Tape& tape) { const Variable y = leaf({2}) * leaf({2}); tape.backward({&y, 1}, {}); })),
       CALL(under_tape([](Tape& tape) { const Variable y = leaf({2}) * leaf({2}); tape.backward({&y, 1}, std::array{ones({2})}); })),
       CALL(under_tape([](Tape& tape) { tape.backward(sum(gradient_hook(leaf({2}), [](const Tensor&) { return std::optional(ones({2})); }))); })),
+      CALL(under_tape([](Tape& tape) { const Variable x = leaf({2}); tape.backward(sum(record("mine", ones({2}, f64), {x}, [x = x.slot()](const Tensor&) { x.adopt(ones({3}, f64)); }))); })),
+      CALL(under_tape([](Tape& tape) { const Variable x = leaf({2}); tape.backward(sum(record("mine", ones({2}, f64), {x}, [x = x.slot()](const Tensor&) { x.adopt(ones({2})); }))); })),
       CALL(under_tape([](Tape&) { (leaf({2}) * leaf({2})).grad(); })),
       CALL(under_tape([](Tape&) { dropout(leaf({2}), 0.5); })),
       CALL(under_tape([](Tape&) { dropout(leaf({2}), 1.5); })),

@@ -144,6 +144,11 @@ TEST_CASE("misuse throws and says what to do") {
     CHECK_THROWS_WITH_AS(tape.backward(constant(tensor(1))), doctest::Contains("nothing that wants a gradient"), Error);
   }
   {
+    const Variable early = times(x, x);
+    Tape tape;
+    CHECK_THROWS_WITH_AS(tape.backward(early), doctest::Contains("or it was computed before this tape began"), Error);
+  }
+  {
     Tape tape;
     const Variable y = times(x, x);
     const Tensor dy = tensor(1);
@@ -306,4 +311,21 @@ TEST_CASE("check_gradient names the worst element") {
       {tensor({1.5, -2, 4}, DType::f64)});
   CHECK_FALSE(wrong.holds());
   CHECK(wrong.worst.find("d/d input 0 at [1]: tape 7") != std::string::npos);
+}
+TEST_CASE("a rule that gives a gradient of another shape or dtype is named, through views too") {
+  const auto refused = [](const Variable& x, const Tensor& given, const char* message) {
+    Tape tape;
+    const Variable seen = reshape(x * 1.0, {6}), part = slice(reshape(x * 1.0, {6}), 0, 2, 4);
+    for (const Variable& input : {x, seen, part}) {
+      Tape inner;
+      const Variable y = record("mine", input.value().clone(), {input}, [s = input.slot(), given](const Tensor&) { s.adopt(given); });
+      CHECK_THROWS_WITH_AS(inner.backward(sum(y)), doctest::Contains(message), Error);
+    }
+  };
+  const Variable x = variable(ones({2, 3}));
+  refused(x, tensor({1, 2, 3, 4}), "mine: the gradient that its rule gives differs in shape: [4], expected [");
+  refused(x, ones({5, 3}), "mine: the gradient that its rule gives differs in shape: [5, 3], expected [");
+  Tape tape;
+  const Variable y = record("mine", ones({2, 3}), {x}, [s = x.slot()](const Tensor& dy) { s.adopt(to(dy, DType::f64)); });
+  CHECK_THROWS_WITH_AS(tape.backward(sum(y)), "mine: the gradient that its rule gives differs in dtype: f64, expected f32", DTypeError);
 }
