@@ -7,6 +7,7 @@
 
 #include "autograd/tape.h"
 #include "tensor/format.h"
+#include "tensor/ops/binary.h"
 #include "tensor/random.h"
 
 namespace heed {
@@ -43,26 +44,35 @@ std::string position(Index i, const Shape& shape) {
   return to_string(at);
 }
 
+// d f / d inputs from the tape: written, or added to gradients that are there, which are subtracted again.
+std::vector<Tensor> backward(const DifferentiableFunction& f, const std::vector<Tensor>& inputs, bool add) {
+  std::vector<Variable> leaves, outputs;
+  std::vector<Tensor> upstream, gradients;
+  for (const Tensor& x : inputs) leaves.push_back(variable(x.clone()));
+  {
+    Tape tape(evaluating);
+    for (const Variable& leaf : leaves)
+      if (add) outputs.push_back(leaf), upstream.push_back(ones(leaf.shape(), DType::f64));
+    if (const Variable y = f(leaves); y.wants_gradient()) {
+      const std::vector<double> weights = y.numel() == 1 ? std::vector{1.0} : weights_for(y.numel());
+      outputs.push_back(y), upstream.push_back(tensor(weights, y.shape()));
+    }
+    if (!outputs.empty()) tape.backward(outputs, upstream);
+  }
+  for (const Variable& leaf : leaves) gradients.push_back(add ? leaf.grad() - 1.0 : leaf.grad());
+  return gradients;
+}
+
 }  // namespace
 
 GradientReport check_gradient(const DifferentiableFunction& f, std::span<const Tensor> inputs) {
   std::vector<Tensor> x;
-  std::vector<Variable> leaves;
   for (const Tensor& input : inputs) {
     check<DTypeError>(input.dtype() == DType::f64, "check_gradient: inputs need dtype f64: {}", input.dtype());
     x.push_back(input.clone());
-    leaves.push_back(variable(x.back().clone()));
   }
   evaluate(f, x);
-  {
-    Tape tape(evaluating);
-    const Variable y = f(leaves);
-    if (y.wants_gradient()) {
-      const std::vector<double> weights = y.numel() == 1 ? std::vector{1.0} : weights_for(y.numel());
-      const Tensor dy = tensor(weights, y.shape());
-      tape.backward({&y, 1}, {&dy, 1});
-    }
-  }
+  const std::vector<Tensor> gradients = backward(f, x, false), added = backward(f, x, true);
   GradientReport report;
   const double epsilon = std::cbrt(2.220446049250313e-16);
   const auto compare = [&](double tape, double difference, const auto& where) {
@@ -73,7 +83,7 @@ GradientReport check_gradient(const DifferentiableFunction& f, std::span<const T
   };
   for (std::size_t k = 0; k < x.size(); ++k) {
     const auto values = x[k].mutable_span<double>();
-    const Tensor gradient = leaves[k].grad().contiguous();
+    const Tensor gradient = gradients[k].contiguous();
     const auto tape = gradient.span<double>();
     const auto slope = [&](auto&& move) {  // (f(x + h) - f(x - h)) / 2h, h along the direction that `move` walks
       const std::vector<double> before(values.begin(), values.end());
@@ -104,6 +114,12 @@ GradientReport check_gradient(const DifferentiableFunction& f, std::span<const T
       }
     }
   }
+  if (report.holds())                                // the gradient is right alone: is it also where it is added?
+    for (std::size_t k = 0; k < x.size(); ++k) {
+      const auto alone = gradients[k].to_vector<double>(), sum = added[k].to_vector<double>();
+      for (std::size_t i = 0; i < sum.size(); ++i)
+        compare(sum[i], alone[i], [&] { return fmt::format("d/d input {} at {}, added to a gradient", k, position(Index(i), x[k].shape())); });
+    }
   return report;
 }
 

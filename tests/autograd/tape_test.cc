@@ -8,6 +8,7 @@
 #include "autograd/ops.h"
 #include "autograd/record.h"
 #include "tensor/format.h"
+#include "tensor/ops/binary.h"
 #include "tests/close.h"
 
 using namespace heed;
@@ -312,6 +313,19 @@ TEST_CASE("check_gradient names the worst element") {
   CHECK_FALSE(wrong.holds());
   CHECK(wrong.worst.find("d/d input 0 at [1]: tape 7") != std::string::npos);
 }
+
+TEST_CASE("check_gradient notices a rule that writes where it should add") {
+  const auto twice = [](std::span<const Variable> x) {
+    return record("twice", x[0].value() * 2.0, {x[0]}, [s = x[0].slot()](const Tensor& dy) { s.gradient([&](Into dx) { copy_into(dx.tensor, dy * 2.0); }); });
+  };
+  for (const Tensor& x : {tensor({1.5, -2, 4}, DType::f64), full({300}, 0.1, DType::f64)}) {
+    const auto report = check_gradient(twice, {x});
+    CHECK_FALSE(report.holds());
+    CHECK_MESSAGE(report.worst.find(", added to a gradient: tape ") != std::string::npos, report.worst);
+  }
+  CHECK(check_gradient([](std::span<const Variable> x) { return x[0]; }, {tensor({1.5, -2}, DType::f64)}).holds());
+}
+
 TEST_CASE("a rule that gives a gradient of another shape or dtype is named, through views too") {
   const auto refused = [](const Variable& x, const Tensor& given, const char* message) {
     Tape tape;
