@@ -4,7 +4,7 @@
 //   Variable square(const Variable& x) {
 //     Tensor y = square(x.value());
 //     return record("square", y, {x}, [x = x.slot(), value = saved(x.value())](const Tensor& dy) {
-//       x.gradient([&](Into dx) { multiply_into(2 * value * dy, dx); });
+//       x.gradient([&](Into dx) { add_into(2 * value * dy, dx); });
 //     });
 //   }
 #pragma once

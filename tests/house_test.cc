@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <regex>
 #include <set>
+#include <sstream>
 #include <thread>
 #include <vector>
 
@@ -187,4 +188,16 @@ TEST_CASE("house: every header compiles alone") {
   for (size_t i = 0; i < std::clamp(std::thread::hardware_concurrency(), 1u, 8u); ++i) workers.emplace_back(work, i);
   for (std::thread& worker : workers) worker.join();
   for (size_t i = 0; i < headers.size(); ++i) CHECK_MESSAGE(errors[i].empty(), headers[i] << ": " << errors[i].substr(0, 2000));
+}
+
+TEST_CASE("house: the example at the top of autograd/record.h compiles") {
+  std::string example = "#include \"autograd/ops.h\"\n#include \"autograd/record.h\"\n#include \"tensor/ops/binary.h\"\n#include \"tensor/ops/unary.h\"\nusing namespace heed;\nnamespace mine {\n";
+  std::istringstream lines(read_file((root / "autograd/record.h").string()));
+  Index taken = 0;
+  for (std::string line; std::getline(lines, line) && line != "#pragma once";)
+    if (line.starts_with("//   ")) example += line.substr(5) + "\n", ++taken;
+  REQUIRE(taken == 6);
+  const TemporaryFolder folder;
+  write_file_atomically(folder / "example.cc", example + "}\nint main() { return mine::square(variable(ones({2}))).rank(); }\n");
+  CHECK(std::system(fmt::format("{} -std=c++20 -fsyntax-only -I '{}' '{}'", HEED_COMPILER, root.string(), folder / "example.cc").c_str()) == 0);
 }
