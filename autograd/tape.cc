@@ -64,6 +64,7 @@ Into Gradient::into() {
   const bool add = written_;
   if (add) {
     own();
+    settle();
   } else if (joint_) {
     if (!joint_->buffer.defined()) joint_->buffer = empty({joint_->size}, joint_->dtype);
     value_ = Tensor(joint_->buffer.storage(), dtype_, shape_, strides_, joint_offset_);
@@ -81,6 +82,11 @@ void Gradient::adopt(const Tensor& dy) {
   }
   value_ = dy;
   written_ = adopted_ = true;
+}
+
+void Gradient::settle() {
+  if (scale_ != 1 && written_) copy_into(value_, multiply(value_, scale_));
+  scale_ = 1;
 }
 
 Tensor Gradient::whole() {
@@ -399,6 +405,7 @@ Variable constant(Tensor value) { return {std::move(value), Slot()}; }
 
 Tensor Variable::grad() const {
   check<Error>(slot_.leaf_ != nullptr && !slot_.view_, "grad: only leaves made by variable(...) keep their gradient; see gradient_hook: shape {}", shape());
+  slot_.leaf_->settle();
   return slot_.leaf_->written() ? slot_.leaf_->value() : zeros(shape(), dtype());
 }
 

@@ -31,7 +31,7 @@ class Gradient {
   void want(bool wanted) { wanted_ = wanted; }
   void live_in(Joint* joint, Index offset, const Strides& strides);  // the first write goes there instead of to fresh memory
   void live_apart() { apart_ = true; }                               // never takes the memory of another as its own
-  void forget() { written_ = false; value_ = {}; }
+  void forget() { written_ = false; value_ = {}; scale_ = 1; }
   Tensor take();                                                     // moves the value out
   void zero_if_unwritten();
 
@@ -39,10 +39,16 @@ class Gradient {
   void adopt(const Tensor& dy);      // takes dy's memory as its value when it is the first, else adds it
   Tensor whole();                    // the buffer as a sum so far: zeros when nothing was written
 
+  // A factor that its reader applies, so that clipping costs no pass of its own. What is added later is not scaled by it.
+  double scale() const { return scale_; }
+  void scale(double factor) { if (written_) scale_ *= factor; }
+  void settle();                     // multiplies the value by it
+
  private:
   void own();                        // copies the value if its memory is shared with another gradient
 
   Tensor value_;
+  double scale_ = 1;
   Joint* joint_ = nullptr;
   Index joint_offset_ = 0;
   Shape shape_;

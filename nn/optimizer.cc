@@ -49,7 +49,7 @@ void Optimizer::step() {
     for (Item& item : items_) {
       const Gradient& gradient = *item.parameter->gradient;
       if (item.parameter->frozen || !gradient.written()) continue;
-      UpdateItem update{item.parameter->variable.value(), gradient.value(), {}, {.rate = learning_rate_, .gradient_scale = owner_->gradient_scale()}};
+      UpdateItem update{item.parameter->variable.value(), gradient.value(), {}, {.rate = learning_rate_, .gradient_scale = gradient.scale()}};
       for (std::size_t s = 0; s < item.states.size(); ++s) update.state[s] = item.states[s];
       ++item.steps;
       counted.push_back(&item);
@@ -62,7 +62,6 @@ void Optimizer::step() {
     throw;
   }
   for (Item& item : items_) item.parameter->gradient->forget();
-  owner_->settle_scale();
 }
 
 std::map<std::string, Tensor> Optimizer::state() const {
@@ -195,18 +194,23 @@ double clip_gradient_norm(Parameters& parameters, double max_norm, bool error_if
   check<Error>(max_norm >= 0, "clip_gradient_norm: max_norm must not be negative: {}", max_norm);
   List<Tensor> gradients;
   for (const auto& item : parameters.items())
-    if (item->gradient->written()) gradients.push_back(item->gradient->value());
-  const double norm = norm_of_all(gradients) * std::abs(parameters.gradient_scale());
+    if (item->gradient->written()) {
+      item->gradient->settle();
+      gradients.push_back(item->gradient->value());
+    }
+  const double norm = norm_of_all(gradients);
   check<NumericError>(std::isfinite(norm) || !error_if_nonfinite, "clip_gradient_norm: the norm is not finite: {}", norm);
-  parameters.scale_gradients(std::min(1.0, max_norm / (norm + 1e-6)));
+  for (const auto& item : parameters.items()) item->gradient->scale(std::min(1.0, max_norm / (norm + 1e-6)));
   return norm;
 }
 
 void clip_gradient_value(Parameters& parameters, double limit) {
   check<Error>(limit >= 0, "clip_gradient_value: limit must not be negative: {}", limit);
-  const double scale = parameters.gradient_scale();
   for (const auto& item : parameters.items())
-    if (item->gradient->written()) copy_into(item->gradient->value(), clamp(item->gradient->value(), -limit / scale, limit / scale));
+    if (item->gradient->written()) {
+      item->gradient->settle();
+      copy_into(item->gradient->value(), clamp(item->gradient->value(), -limit, limit));
+    }
 }
 
 }  // namespace heed

@@ -136,19 +136,12 @@ Index Parameters::count() const {
 
 void Parameters::forget_gradients() {
   for (const auto& item : items_) item->gradient->forget();
-  gradient_scale_ = 1;
 }
 
-void Parameters::settle_scale() {
-  for (const auto& item : items_)
-    if (gradient_scale_ != 1 && item->gradient->written()) copy_into(item->gradient->value(), multiply(item->gradient->value(), gradient_scale_));
-  gradient_scale_ = 1;
-}
-
-Tensor gradient(const Parameter& parameter, const Parameters& parameters) {
+Tensor gradient(const Parameter& parameter) {
   const Gradient& gradient = *parameter.data().gradient;
   if (!gradient.written()) return {};
-  return multiply(gradient.value(), parameters.gradient_scale());
+  return multiply(gradient.value(), gradient.scale());
 }
 
 }  // namespace heed

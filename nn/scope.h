@@ -131,10 +131,6 @@ class Parameters {
 
   // Marks all gradients unwritten: the next tape overwrites them. Tapes before that add up.
   void forget_gradients();
-  // Factor that the next update applies to every gradient: clipping costs no pass of its own.
-  double gradient_scale() const { return gradient_scale_; }
-  void scale_gradients(double factor) { gradient_scale_ *= factor; }
-  void settle_scale();   // multiplies the gradients that are there by the factor, which is 1 from here on
 
  private:
   friend class Scope;
@@ -147,10 +143,9 @@ class Parameters {
   std::vector<std::shared_ptr<Parameter::Data>> items_;
   std::map<std::string, std::shared_ptr<Parameter::Data>, std::less<>> by_path_;
   std::map<std::string, std::string> aliases_, gru_forms_;
-  double gradient_scale_ = 1;
 };
 
 // Gradient of a parameter as the next update will see it, clipped; undefined when nothing reached it.
-Tensor gradient(const Parameter& parameter, const Parameters& parameters);
+Tensor gradient(const Parameter& parameter);
 
 }  // namespace heed
