@@ -69,7 +69,7 @@ Trainer::Report Trainer::update(std::span<const Batch> micro_batches) {
       items.reserve(all.size());
       // The decay rises to its value, so that early weights do not linger: min(decay, (1 + t)/(10 + t)).
       const double t = double(step), decay = std::min(options_.average, (1 + t) / (10 + t));
-      for (const auto& item : all) items.push_back({(first.empty() ? averages_ : first).at(item->path), item->variable.value(), {}, {.beta1 = decay}});
+      for (const auto& item : all) items.push_back({Update::average, (first.empty() ? averages_ : first).at(item->path), item->variable.value(), {}, {.beta1 = decay}});
     }
     optimizer_.set_learning_rate(report.learning_rate);
     optimizer_.step();
@@ -78,7 +78,7 @@ Trainer::Report Trainer::update(std::span<const Batch> micro_batches) {
       for (const UpdateItem& item : items) copy_into(item.value, item.gradient);
       averages_.swap(first);
     }
-    if (!items.empty()) heed::update(Update::average, items);
+    if (!items.empty()) heed::update(items);
   } catch (...) {
     parameters_.forget_gradients();
     throw;

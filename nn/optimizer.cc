@@ -39,24 +39,22 @@ void Optimizer::allocate() {
 
 void Optimizer::step() {
   allocate();
-  // One region for each kernel; SGD's first step without a momentum buffer shares its kernel by its constants.
   List<UpdateItem> updates;
   List<Item*> counted;
   updates.reserve(items_.size());
   counted.reserve(items_.size());
-  Update kind{};
   try {
     for (Item& item : items_) {
       const Gradient& gradient = *item.parameter->gradient;
       if (item.parameter->frozen || !gradient.written()) continue;
-      UpdateItem update{item.parameter->variable.value(), gradient.value(), {}, {.rate = learning_rate_, .gradient_scale = gradient.scale()}};
+      UpdateItem update{{}, item.parameter->variable.value(), gradient.value(), {}, {.rate = learning_rate_, .gradient_scale = gradient.scale()}};
       for (std::size_t s = 0; s < item.states.size(); ++s) update.state[s] = item.states[s];
       ++item.steps;
       counted.push_back(&item);
-      kind = constants(item, update.constants);
+      update.kind = constants(item, update.constants);
       updates.push_back(std::move(update));
     }
-    if (!updates.empty()) update(kind, updates);
+    update(updates);
   } catch (...) {
     for (Item* item : counted) --item->steps;
     throw;

@@ -312,8 +312,8 @@ const std::vector<Row>& tensor_rows() {
       CALL(dropout_grad(zeros({2}), 0.5, Key(1), into({3}))),
       CALL(dropout_grad(zeros({2}), 0.5, Key(1), into({2}, f64))),
       CALL(Random(Key(1)).below(0)),
-      CALL(update(Update::sgd, std::vector<UpdateItem>{{zeros({2}), zeros({3}), {}, {}}})),
-      CALL(update(Update::sgd, std::vector<UpdateItem>{{zeros({2}), zeros({2}, f64), {}, {}}})),
+      CALL(update(std::vector<UpdateItem>{{Update::sgd, zeros({2}), zeros({3}), {}, {}}})),
+      CALL(update(std::vector<UpdateItem>{{Update::sgd, zeros({2}), zeros({2}, f64), {}, {}}})),
       // files
       CALL(write_safetensors("/dev/null", {{"a", Tensor()}})),
       CALL(read_safetensors("/nowhere/a.safetensors")),

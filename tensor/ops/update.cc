@@ -136,7 +136,7 @@ template <class Body> void for_chunks(std::span<const Index> sizes, Body&& body)
 
 }  // namespace
 
-void update(Update kind, std::span<const UpdateItem> items) {
+void update(std::span<const UpdateItem> items) {
   static thread_local std::vector<Index> sizes;
   sizes.clear();
   for (const UpdateItem& item : items) {
@@ -148,7 +148,7 @@ void update(Update kind, std::span<const UpdateItem> items) {
     };
     fits(item.value, "value");
     fits(item.gradient, "gradient");
-    for (int s = 0; s < states_of(kind); ++s) fits(item.state[std::size_t(s)], "state");
+    for (int s = 0; s < states_of(item.kind); ++s) fits(item.state[std::size_t(s)], "state");
     sizes.push_back(item.value.numel());
   }
   for (const UpdateItem& item : items) {
@@ -162,7 +162,7 @@ void update(Update kind, std::span<const UpdateItem> items) {
     visit_float(item.value.dtype(), "update", [&]<class T>() {
       const auto at = [&](const Tensor& x) { return x.defined() ? const_cast<T*>(x.data<T>()) + first : nullptr; };
       const auto run = [&] { if constexpr (std::is_same_v<T, float>) return f32; else return f64; }();
-      run(kind, item.constants, std::size_t(count), at(item.value), at(item.gradient), at(item.state[0]), at(item.state[1]));
+      run(item.kind, item.constants, std::size_t(count), at(item.value), at(item.gradient), at(item.state[0]), at(item.state[1]));
     });
   });
 }

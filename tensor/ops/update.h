@@ -28,13 +28,14 @@ struct UpdateConstants {
 };
 
 struct UpdateItem {
+  Update kind;
   Tensor value, gradient;
   std::array<Tensor, 2> state;       // as many as the update has
   UpdateConstants constants;
 };
 
 // Updates all items in one parallel region, in chunks of 4096 elements. ShapeError, DTypeError before anything is written.
-void update(Update kind, std::span<const UpdateItem> items);
+void update(std::span<const UpdateItem> items);
 
 // √(Σ x²) over all tensors, in double (sum_of_squares in tensor/ops/reduce.h).
 double norm_of_all(std::span<const Tensor> tensors);

@@ -125,8 +125,8 @@ void add_update() {
   const Tensor value = random_tensor({2048, 4096}), gradient = random_tensor({2048, 4096}, 2), mean = zeros({2048, 4096}), square = zeros({2048, 4096});
   add("clip and Adam 8.4 M", {.bytes = 32.0 * (8 << 20)}, [=] {
     const double scale = std::min(1.0, 1 / norm_of_all({&gradient, 1}));
-    const UpdateItem item{value, gradient, {mean, square}, {.rate = 1e-4, .gradient_scale = scale, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8}};
-    update(Update::adam, {&item, 1});
+    const UpdateItem item{Update::adam, value, gradient, {mean, square}, {.rate = 1e-4, .gradient_scale = scale, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8}};
+    update({&item, 1});
   });
 }
 

@@ -183,6 +183,31 @@ TEST_CASE("clipping: a gradient that arrives later is not scaled") {
   CHECK(a.value().item() == -10);
 }
 
+namespace {
+// The kernel goes by the path.
+struct Mixed : Optimizer {
+  explicit Mixed(Parameters& parameters) : Optimizer(parameters.select(), 1, {"b"}) {}
+  Update constants(const Item& item, UpdateConstants& c) const override {
+    c.momentum = 0.5;
+    return item.parameter->path == "b" ? Update::momentum : Update::sgd;
+  }
+};
+}  // namespace
+
+TEST_CASE("optimiser: every item is updated by its own kernel") {
+  Parameters parameters(Seed{1}, DType::f64);
+  std::vector<Parameter> p;
+  for (const char* name : {"a", "b", "c"}) p.push_back(parameters.root().parameter(name, {1}, constant_init(0)));
+  Mixed mixed(parameters);
+  for (int step = 0; step < 2; ++step) {
+    for (const Parameter& each : p) give_gradient(each, tensor({1}, DType::f64));
+    mixed.step();
+  }
+  CHECK(p[0].value().item() == -2);
+  CHECK(p[1].value().item() == -2.5);                // b = 1, then 0.5 + 1
+  CHECK(p[2].value().item() == -2);
+}
+
 TEST_CASE("golden: gradient clipping") {
   const SafetensorsFile& file = golden::file("clip");
   for (const DType dtype : {DType::f64, DType::f32})

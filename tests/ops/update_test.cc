@@ -61,10 +61,10 @@ TEST_CASE("update: every rule equals its formula on every target, with odd sizes
         auto ew = w.to_vector<double>(), e0 = s0.to_vector<double>(), e1 = s1.to_vector<double>();
         const auto eg = g.to_vector<double>();
         const Tensor w32 = to(w, DType::f32), g32 = to(g, DType::f32), s32 = to(s0, DType::f32), t32 = to(s1, DType::f32);
-        const UpdateItem items[] = {{w, g, {s0, s1}, kConstants}};
-        const UpdateItem items32[] = {{w32, g32, {s32, t32}, kConstants}};
-        update(kind, items);
-        update(kind, items32);
+        const UpdateItem items[] = {{kind, w, g, {s0, s1}, kConstants}};
+        const UpdateItem items32[] = {{kind, w32, g32, {s32, t32}, kConstants}};
+        update(items);
+        update(items32);
         for (std::size_t i = 0; i < std::size_t(n); ++i) {
           naive(kind, kConstants, ew[i], eg[i], e0[i], e1[i]);
           REQUIRE(w.span<double>()[i] == doctest::Approx(ew[i]).epsilon(1e-13));
@@ -81,8 +81,8 @@ TEST_CASE("update and norm_of_all: same bits for 1, 2 and 3 threads; wrong items
   double norm = -1;
   for_threads([&] {
     const Tensor w = normal(Key(Seed{1}), {100'003}), g = normal(Key(Seed{2}), {100'003}), m = zeros({100'003}), v = zeros({100'003});
-    const UpdateItem items[] = {{w, g, {m, v}, kConstants}};
-    update(Update::adam, items);
+    const UpdateItem items[] = {{Update::adam, w, g, {m, v}, kConstants}};
+    update(items);
     const double n = norm_of_all(std::vector{w, g(Slice{0, 5})});
     if (norm < 0) { first = w.to_vector<float>(); norm = n; }
     CHECK(w.to_vector<float>() == first);
@@ -90,9 +90,9 @@ TEST_CASE("update and norm_of_all: same bits for 1, 2 and 3 threads; wrong items
   });
   CHECK(norm_of_all(std::vector{heed::tensor({3, 0}), heed::tensor(std::vector<double>{4}, {1})}) == 5);
   const Tensor w = ones({3}), g = ones({3}), bad = ones({4});
-  const UpdateItem items[] = {{w, g, {}, kConstants}, {w, bad, {}, kConstants}};
-  CHECK_THROWS_WITH_AS(update(Update::sgd, items), doctest::Contains("gradient [4], value [3]"), ShapeError);
-  const UpdateItem mixed[] = {{w, ones({3}, DType::f64), {}, kConstants}};
-  CHECK_THROWS_AS(update(Update::sgd, mixed), DTypeError);
+  const UpdateItem items[] = {{Update::sgd, w, g, {}, kConstants}, {Update::sgd, w, bad, {}, kConstants}};
+  CHECK_THROWS_WITH_AS(update(items), doctest::Contains("gradient [4], value [3]"), ShapeError);
+  const UpdateItem mixed[] = {{Update::sgd, w, ones({3}, DType::f64), {}, kConstants}};
+  CHECK_THROWS_AS(update(mixed), DTypeError);
   CHECK(w.to_vector<float>() == std::vector<float>{1, 1, 1});
 }
