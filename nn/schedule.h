@@ -2,6 +2,7 @@
 // Learning-rate schedules: the rate of update `step` (from 1), as a factor of the peak rate.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,11 +15,11 @@ class Schedule {
   struct Options {
     Kind kind = Kind::constant;
     double peak = 1e-3;            // the rate itself; noam computes its own peak: factor (width warmup)^-1/2
-    std::int64_t warmup = 0;       // updates of linear rise from start · peak to peak (all kinds but noam: 0 = none)
+    std::int64_t warmup = 0;       // updates of linear rise from start · peak to peak; 0 = none, which inverse_sqrt and noam do not take
     double start = 0;
     std::int64_t total = 0;        // linear, cosine: the update at which the rate reaches `end` · peak
     double end = 0;
-    double factor = 0.5;           // step, plateau: multiplied in; noam: its factor
+    std::optional<double> factor = {};   // step, plateau: multiplied in, else 0.5; noam: its factor, else 1
     std::int64_t every = 1;        // step: after each `every` updates beyond `after`
     std::int64_t after = 0;
     int patience = 2;              // plateau: observations without a better score before the rate falls
@@ -27,6 +28,8 @@ class Schedule {
   };
   explicit Schedule(Options options);   // Error when an option is out of range
 
+  // linear, cosine and the rise: update s has the rate of PyTorch's update s + 1, so that without a warm-up none runs at the peak, and
+  // update `total` at end · peak. step, plateau: that of PyTorch's update s.
   // linear        peak (1 - (1 - end) (s - warmup)/(total - warmup))
   // inverse_sqrt  peak √(warmup / s)                                                    fairseq
   // noam          factor d^-1/2 min(s^-1/2, s warmup^-3/2)                              Vaswani et al. 2017, Eq. 3
@@ -34,7 +37,7 @@ class Schedule {
   // step          peak factor^⌊max(0, s - 1 - after)/every⌋                              PyTorch's StepLR where after = 0
   // plateau       peak factor^(number of falls)                                         PyTorch's ReduceLROnPlateau, threshold 0
   double rate(std::int64_t step) const;
-  void observe(double score);            // plateau: a dev score; the others ignore it
+  void observe(double score);            // plateau: a dev score, NaN is no better one; the others ignore it
 
   const Options& options() const { return options_; }
   struct State { double best = 0; int waited = 0, falls = 0; bool seen = false; };

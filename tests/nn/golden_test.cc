@@ -247,6 +247,8 @@ TEST_CASE("golden: schedules") {
   compare("step(size=7, gamma=0.5)", Schedule({.kind = step, .peak = 1, .factor = 0.5, .every = 7}), 1);
   compare("cosine(total=50, minimum=0.05)", Schedule({.kind = cosine, .peak = 1, .total = 50, .end = 0.05}), 0);
   compare("noam(width=512, warmup=16)", Schedule({.kind = noam, .warmup = 16, .factor = 1, .width = 512}), 1);
+  compare("noam(width=512, warmup=16)", Schedule({.kind = noam, .warmup = 16}), 1);
+  compare("step(size=7, gamma=0.5)", Schedule({.kind = step, .peak = 1, .every = 7}), 1);
   compare("inverse_sqrt(start=0, peak=0.01, warmup=16)", Schedule({.kind = inverse_sqrt, .peak = 0.01, .warmup = 16}), 1);
   compare("inverse_sqrt(start=0.001, peak=0.01, warmup=16)",
           Schedule({.kind = inverse_sqrt, .peak = 0.01, .warmup = 16, .start = 0.1}), 1);
@@ -260,6 +262,10 @@ TEST_CASE("golden: schedules") {
                     "plateau row " << k);
     }
   }
+  Schedule plateau_of_nan({.kind = plateau, .peak = 1, .patience = 1});
+  for (const double score : {std::nan(""), 3.0, std::nan(""), std::nan("")}) plateau_of_nan.observe(score);   // PyTorch: NaN is no better score
+  CHECK(plateau_of_nan.rate(1) == 0.5);
+  CHECK(plateau_of_nan.state().best == 3);
 }
 
 TEST_CASE("golden: bounds and deviations of the initialisers") {
