@@ -19,9 +19,15 @@ constexpr double kMost = 1e30;
 }  // namespace
 
 Optimizer::Optimizer(Selection parameters, double learning_rate, std::vector<std::string> state_names)
-    : owner_(&parameters.owner()), state_names_(std::move(state_names)), learning_rate_(learning_rate) {
-  check_range("optimizer", "learning_rate", learning_rate, 0, kMost);
+    : state_names_(std::move(state_names)) {
+  set_learning_rate(learning_rate);
+  check<Error>(state_names_.size() <= UpdateItem().state.size(), "optimizer: at most {} states a parameter: {}", UpdateItem().state.size(), fmt::join(state_names_, ", "));
   for (const auto& parameter : parameters) items_.push_back({parameter, {}, 0});
+}
+
+void Optimizer::set_learning_rate(double rate) {
+  check_range("optimizer", "learning_rate", rate, 0, kMost);
+  learning_rate_ = rate;
 }
 
 void Optimizer::allocate() {
@@ -115,6 +121,7 @@ void Optimizer::load_state(const std::map<std::string, Tensor>& state) {
 SGD::SGD(Selection parameters, Options o)
     : Optimizer(std::move(parameters), o.learning_rate, o.momentum != 0 ? std::vector<std::string>{"momentum_buffer"} : std::vector<std::string>{}), options_(o) {
   check_range("sgd", "momentum", o.momentum, 0, kMost);
+  check_range("sgd", "dampening", o.dampening, 0, kMost);
   check_range("sgd", "weight_decay", o.weight_decay, 0, kMost);
   check<Error>(!o.nesterov || (o.momentum > 0 && o.dampening == 0), "sgd: nesterov needs momentum > 0 and no dampening: momentum {}, dampening {}", o.momentum, o.dampening);
 }
@@ -148,6 +155,7 @@ Update Adam::constants(const Item& item, UpdateConstants& c) const {
 Adagrad::Adagrad(Selection parameters, Options o) : Optimizer(std::move(parameters), o.learning_rate, {"sum"}), options_(o) {
   check_range("adagrad", "learning_rate_decay", o.learning_rate_decay, 0, kMost);
   check_range("adagrad", "weight_decay", o.weight_decay, 0, kMost);
+  check_range("adagrad", "eps", o.eps, 0, kMost);
   check_range("adagrad", "initial_accumulator", o.initial_accumulator, 0, kMost);
   first_state_value_ = o.initial_accumulator;
 }
@@ -162,6 +170,7 @@ Update Adagrad::constants(const Item& item, UpdateConstants& c) const {
 Adadelta::Adadelta(Selection parameters, Options o) : Optimizer(std::move(parameters), o.learning_rate, {"square_avg", "acc_delta"}), options_(o) {
   check_range("adadelta", "rho", o.rho, 0, 1);
   check_range("adadelta", "weight_decay", o.weight_decay, 0, kMost);
+  check_range("adadelta", "eps", o.eps, 0, kMost);
 }
 
 Update Adadelta::constants(const Item&, UpdateConstants& c) const {
@@ -176,6 +185,7 @@ RMSprop::RMSprop(Selection parameters, Options o)
   check_range("rmsprop", "alpha", o.alpha, 0, 1);
   check_range("rmsprop", "momentum", o.momentum, 0, kMost);
   check_range("rmsprop", "weight_decay", o.weight_decay, 0, kMost);
+  check_range("rmsprop", "eps", o.eps, 0, kMost);
 }
 
 Update RMSprop::constants(const Item&, UpdateConstants& c) const {

@@ -18,7 +18,7 @@ class Optimizer {
 
   void step();                                   // one pass over all parameters; all memory is there before the first is touched
   double learning_rate() const { return learning_rate_; }
-  void set_learning_rate(double rate) { learning_rate_ = rate; }
+  void set_learning_rate(double rate);
 
   // State as tensors: "<path>.exp_avg", "<path>.step" (i64), ...
   std::map<std::string, Tensor> state() const;
@@ -28,7 +28,7 @@ class Optimizer {
  protected:
   struct Item {
     std::shared_ptr<Parameter::Data> parameter;
-    std::vector<Tensor> states;                  // one for each name
+    std::vector<Tensor> states;                  // one for each name, at most two
     std::int64_t steps = 0;
   };
   Optimizer(Selection parameters, double learning_rate, std::vector<std::string> state_names);
@@ -38,7 +38,6 @@ class Optimizer {
 
  private:
   void allocate();
-  Parameters* owner_;
   std::vector<Item> items_;
   std::vector<std::string> state_names_;
   double learning_rate_;

@@ -382,6 +382,11 @@ const std::vector<Row>& model_rows() {
       CALL([] { const Attention a = make_attention("coverage", scope() / "attention", {.query_width = 2, .memory_width = 2}); a(constant(zeros({1, 2, 2})), a.prepare(constant(zeros({1, 3, 2})), {})); }()),
       // optimisers, schedules, training
       CALL(Adam(*transformer().parameters, {.learning_rate = -1})),
+      CALL(Adam(*transformer().parameters, {}).set_learning_rate(NAN)),
+      CALL(SGD(*transformer().parameters, {.dampening = NAN})),
+      CALL(Adagrad(*transformer().parameters, {.eps = -1})),
+      CALL(Adadelta(*transformer().parameters, {.eps = -1})),
+      CALL(RMSprop(*transformer().parameters, {.eps = NAN})),
       CALL(Adam(*transformer().parameters, {.beta1 = 1.5})),
       CALL(SGD(*transformer().parameters, {.nesterov = true})),
       CALL(clip_gradient_norm(*transformer().parameters, -1)),
