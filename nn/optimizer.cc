@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/optimizer.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "tensor/format.h"
@@ -79,38 +80,48 @@ std::map<std::string, Tensor> Optimizer::state() const {
 }
 
 void Optimizer::load_state(const std::map<std::string, Tensor>& state) {
-  std::string problems;
+  std::vector<std::string> problems;
   std::map<std::string, bool> used;
+  std::vector<std::int64_t> steps;                   // of each item; 0: never updated when it was saved
   for (const auto& [name, value] : state) used[name] = false;
+  const auto find = [&](const std::string& name) {
+    const auto at = state.find(name);
+    if (at == state.end()) return static_cast<const Tensor*>(nullptr);
+    used[name] = true;
+    return &at->second;
+  };
   for (const Item& item : items_) {
     const std::string& path = item.parameter->path;
-    const auto step = state.find(path + ".step");
-    if (step == state.end()) continue;               // never updated when it was saved
-    used[path + ".step"] = true;
-    if (step->second.numel() != 1 || step->second.dtype() != DType::i64)
-      problems += fmt::format("; {} is {} {}, needs one {}", step->first, step->second.dtype(), step->second.shape(), DType::i64);
+    const Tensor* const step = find(path + ".step");
+    const bool updated = step || std::ranges::any_of(state_names_, [&](const std::string& name) { return state.contains(path + "." + name); });
+    steps.push_back(updated);
+    if (!updated) continue;
+    if (step) {
+      const bool number = step->defined() && step->numel() == 1 && (step->dtype() == DType::i64 || is_float(step->dtype()));
+      const double count = number ? step->item() : -1;
+      if (count >= 0 && count == std::floor(count) && count < 0x1p53) steps.back() = std::int64_t(count);
+      else problems.push_back(fmt::format("{}.step is {} {}{}, needs one i64 or whole number", path, step->dtype(), step->shape(), number ? fmt::format(" {}", count) : ""));
+    } else if (counts_) {
+      problems.push_back(fmt::format("missing {}.step", path));
+    }
     for (const std::string& name : state_names_) {
-      const auto at = state.find(path + "." + name);
-      if (at == state.end()) {
-        problems += fmt::format("; missing {}.{}", path, name);
-        continue;
-      }
-      used[at->first] = true;
+      const Tensor* const given = find(path + "." + name);
       const Variable& value = item.parameter->variable;
-      if (at->second.shape() != value.shape() || at->second.dtype() != value.dtype())
-        problems += fmt::format("; {} is {} {}, needs {} {}", at->first, at->second.dtype(), at->second.shape(), value.dtype(), value.shape());
+      if (!given)
+        problems.push_back(fmt::format("missing {}.{}", path, name));
+      else if (given->shape() != value.shape() || given->dtype() != value.dtype())
+        problems.push_back(fmt::format("{}.{} is {} {}, needs {} {}", path, name, given->dtype(), given->shape(), value.dtype(), value.shape()));
     }
   }
   for (const auto& [name, was_used] : used)
-    if (!was_used) problems += fmt::format("; unexpected {}", name);
-  check<FileError>(problems.empty(), "optimizer state: does not fit the model{}", problems);
+    if (!was_used) problems.push_back("unexpected " + name);
+  check<FileError>(problems.empty(), "optimizer state: does not fit the model; {}", first_ten(problems, "; "));
   allocate();
-  for (Item& item : items_) {
-    const std::string& path = item.parameter->path;
-    const auto step = state.find(path + ".step");
-    item.steps = step == state.end() ? 0 : std::int64_t(step->second.item());
+  for (std::size_t i = 0; i < items_.size(); ++i) {
+    Item& item = items_[i];
+    item.steps = steps[i];
     for (std::size_t s = 0; s < item.states.size(); ++s) {
-      if (step != state.end()) copy_into(item.states[s], state.at(path + "." + state_names_[s]));
+      if (steps[i] > 0) copy_into(item.states[s], state.at(item.parameter->path + "." + state_names_[s]));
       else fill_(item.states[s], s == 0 ? first_state_value_ : 0);
     }
   }
@@ -120,6 +131,7 @@ void Optimizer::load_state(const std::map<std::string, Tensor>& state) {
 
 SGD::SGD(Selection parameters, Options o)
     : Optimizer(std::move(parameters), o.learning_rate, o.momentum != 0 ? std::vector<std::string>{"momentum_buffer"} : std::vector<std::string>{}), options_(o) {
+  counts_ = false;
   check_range("sgd", "momentum", o.momentum, 0, kMost);
   check_range("sgd", "dampening", o.dampening, 0, kMost);
   check_range("sgd", "weight_decay", o.weight_decay, 0, kMost);

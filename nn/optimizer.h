@@ -22,7 +22,8 @@ class Optimizer {
 
   // State as tensors: "<path>.exp_avg", "<path>.step" (i64), ...
   std::map<std::string, Tensor> state() const;
-  // Restores it. FileError that lists every missing, unexpected and mismatched entry; then nothing has changed.
+  // Restores it, also from PyTorch's, whose step is a float and of SGD absent. FileError that lists the missing, unexpected and
+  // mismatched entries; then nothing has changed.
   void load_state(const std::map<std::string, Tensor>& state);
 
  protected:
@@ -35,6 +36,7 @@ class Optimizer {
   // The kernel to run and the constants of one item at its t-th update; learning rate and gradient scale are filled in before.
   virtual Update constants(const Item& item, UpdateConstants& c) const = 0;
   double first_state_value_ = 0;
+  bool counts_ = true;                           // the constants depend on t, beyond the first update
 
  private:
   void allocate();

@@ -208,6 +208,28 @@ TEST_CASE("optimiser: every item is updated by its own kernel") {
   CHECK(p[2].value().item() == -2);
 }
 
+TEST_CASE("optimiser: PyTorch's state is taken, what lacks in it is named") {
+  Parameters parameters(Seed{1}, DType::f64);
+  const Parameter w = parameters.root().parameter("w", {1}, constant_init(0));
+  const auto number = [](double x, DType dtype = DType::f64) { return full({1}, x, dtype); };
+  SGD sgd(parameters, {.learning_rate = 1, .momentum = 0.5, .dampening = 0.5});
+  sgd.load_state({{"w.momentum_buffer", number(4)}});
+  give_gradient(w, number(1));
+  sgd.step();
+  CHECK(w.value().item() == -2.5);                   // 0.5 · 4 + 0.5 · 1
+  Adam adam(parameters, {}), other(parameters, {});
+  adam.load_state({{"w.step", full({}, 7, DType::f32)}, {"w.exp_avg", number(1)}, {"w.exp_avg_sq", number(2)}});
+  CHECK(adam.state().at("w.step").item() == 7);
+  other.load_state(adam.state());
+  CHECK(other.state().at("w.step").item() == 7);
+  CHECK_THROWS_WITH_AS(adam.load_state({{"w.exp_avg", number(1)}, {"w.exp_avg_sq", number(2)}}), "optimizer state: does not fit the model; missing w.step", FileError);
+  CHECK_THROWS_WITH_AS(adam.load_state({{"w.step", full({}, 1.5, DType::f32)}, {"w.exp_avg", number(1)}, {"w.exp_avg_sq", number(2)}}),
+                       "optimizer state: does not fit the model; w.step is f32 [] 1.5, needs one i64 or whole number", FileError);
+  CHECK_THROWS_WITH_AS(adam.load_state({{"w.step", number(3)}, {"v.exp_avg", number(1)}}),
+                       "optimizer state: does not fit the model; missing w.exp_avg; missing w.exp_avg_sq; unexpected v.exp_avg", FileError);
+  CHECK(adam.state().at("w.step").item() == 7);
+}
+
 TEST_CASE("golden: gradient clipping") {
   const SafetensorsFile& file = golden::file("clip");
   for (const DType dtype : {DType::f64, DType::f32})
