@@ -48,8 +48,10 @@ Tensor sinusoids(Index length, Index width, DType dtype, Sinusoids options) {
 }
 
 PositionTable::PositionTable(Scope scope, Options options) : path(scope.path()), options_(options) {
-  if (options.kind == Positions::learned)
+  if (options.kind == Positions::learned) {
     weight = scope.parameter("weight", {options.length, options.width}, normal_init(0, 1 / std::sqrt(double(options.width))));
+    weight.data().multiplied = false;
+  }
   if (options.kind == Positions::sinusoidal) table_ = sinusoids(options.length, options.width, scope.dtype());
   if (options.kind == Positions::sinusoidal_concatenated)
     table_ = sinusoids(options.length, options.width, scope.dtype(),

@@ -8,6 +8,8 @@
 
 #include "attention/cache.h"
 #include "attention/multi_head.h"
+#include "autograd/tape.h"
+#include "nn/summary.h"
 #include "tensor/ops/random.h"
 #include "tests/close.h"
 
@@ -50,6 +52,8 @@ TEST_CASE("positions: rows of a table are those of the formula, beyond its end a
     CHECK_THROWS_WITH_AS(table->rows(-1, 2), (std::string("in ") + table->path.string() + ": positions: needs offset >= 0 and length >= 0: offset -1, length 2").c_str(), IndexError);
     CHECK_THROWS_AS(table->rows(1, -1), IndexError);
   }
+  CHECK_FALSE(learned.weight.data().multiplied);                               // by no matrix: summary, heed compare
+  CHECK(summary(parameters, 100).find("\n0 multiply-adds forward for 100 rows") != std::string::npos);
   CHECK_FALSE(PositionTable(parameters.root() / "none", {.kind = Positions::none, .width = 6}).rows(0, 5).defined());
 }
 
