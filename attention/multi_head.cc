@@ -96,16 +96,21 @@ Attended MultiHeadAttention::operator()(const Variable& query, const Memory& mem
   return attend(split_heads(q), memory.keys, memory.values, memory.mask, want, Along::source);
 }
 
+Variable MultiHeadAttention::projected(const Variable& x) const {
+  check<Error>(in_proj_weight.defined(), "multi-head attention: self-attention needs key_width = width: {}", width);
+  return linear(x, in_proj_weight, in_proj_bias);
+}
+
 Attended MultiHeadAttention::self(const Variable& x, const Mask& mask, Want want, Along among) const {
   const Inside inside(path);
-  check<Error>(in_proj_weight.defined(), "multi-head attention: self-attention needs key_width = width: {}", width);
-  const auto qkv = split(linear(x, in_proj_weight, in_proj_bias), 3, -1);   // [B, T, d] three times
+  const auto qkv = split(projected(x), 3, -1);   // [B, T, d] three times
   return attend(split_heads(qkv[0]), split_heads(qkv[1]), split_heads(qkv[2]), mask, want, among);
 }
 
 Attended MultiHeadAttention::next(const Variable& x, KeyValueCache& cache, Want want) const {
   const Inside inside(path);
-  const auto qkv = split(linear(x, in_proj_weight, in_proj_bias), 3, -1);   // [R, n, d] three times
+  const auto qkv = split(projected(x), 3, -1);   // [R, n, d] three times
+  check<Error>(Trace::current() || !qkv[1].wants_gradient(), "multi-head attention: next keeps keys and values without their gradients: x {} under a tape; self(x, Mask::causal()) has them", x.shape());
   const Index before = cache.length();
   cache.append(split_heads(qkv[1]).value(), split_heads(qkv[2]).value());
   const Variable q = split_heads(qkv[0]);

@@ -31,6 +31,7 @@ struct MultiHeadAttention {
   // `among` says what the positions are, to a Trace.
   Attended self(const Variable& x, const Mask& mask, Want want = Want::context, Along among = Along::source) const;
   // The same for the next positions x [R, n, d] after those in the cache, each seeing all before it; cache.length() grows by n.
+  // Error where keys and values want a gradient: the cache keeps none.
   Attended next(const Variable& x, KeyValueCache& cache, Want want = Want::context) const;
 
   Parameter in_proj_weight, in_proj_bias;              // [3d, d], [3d]
@@ -41,6 +42,7 @@ struct MultiHeadAttention {
   Path path;
 
  private:
+  Variable projected(const Variable& x) const;         // queries, keys and values of x [B, T, d]: [B, T, 3d]
   Variable split_heads(const Variable& x) const;       // [B, T, d] -> [B, H, T, d/H], a view
   Attended attend(const Variable& q, const Variable& k, const Variable& v, const Mask& mask, Want want, Along memory, const Tensor& places = {}) const;
   Variable in_small_steps(const Variable& q, const Variable& k, const Variable& v, const Mask& mask, const Variable& output, Along memory) const;

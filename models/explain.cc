@@ -9,6 +9,7 @@
 #include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "models/drawing.h"
+#include "models/recurrent_config.h"
 #include "models/translate.h"
 #include "tensor/format.h"
 #include "tensor/json.h"
@@ -73,7 +74,11 @@ Explanation explain(const Run& run, const Seq2Seq& model, const Example& example
     once = trace.entries();
   }
   const auto step = [&](std::int32_t id, Want want) { return model.step(tensor(std::vector{id}, {1}), *state, want).log_probabilities; };
-  for (std::size_t t = 0; t + 1 < read.size(); ++t) step(read[t], Want::context);
+  {
+    std::optional<NoRecording> unrecorded;                                                        // a Transformer's cache hands no gradients on
+    if (!is_recurrent(run.config.model)) unrecorded.emplace();
+    for (std::size_t t = 0; t + 1 < read.size(); ++t) step(read[t], Want::context);
+  }
   Tensor log_probabilities;                                                                       // [1, V]
   {
     const Trace trace;

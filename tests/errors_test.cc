@@ -358,6 +358,8 @@ const std::vector<Row>& model_rows() {
       CALL(LayerNorm(scope() / "norm", {.width = 3})(constant(zeros({2, 4})))),
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 10, .heads = 4})),
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .key_width = 6}).self(constant(zeros({1, 2, 8})), {})),
+      CALL([] { KeyValueCache cache; MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .key_width = 6}).next(constant(zeros({1, 2, 8})), cache); }()),
+      CALL(under_tape([](Tape&) { KeyValueCache cache; MultiHeadAttention(scope() / "self_attn", {.width = 8}).next(constant(zeros({1, 2, 8})), cache); })),
       CALL(Lstm(scope() / "rnn", {.in = 0, .width = 2})),
       CALL(Lstm(scope() / "rnn", {.in = 2, .width = 2, .layers = 0})),
       CALL(Lstm(scope() / "rnn", {.in = 2, .width = 2, .dropout = 1.5})),

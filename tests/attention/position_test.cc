@@ -125,3 +125,21 @@ TEST_CASE("cache: grows, and rows go where they are sent, whatever the order") {
     }
   }
 }
+
+TEST_CASE("cache: keys and values that want a gradient are refused") {
+  Parameters parameters(Seed{1});
+  const MultiHeadAttention attention(parameters.root() / "self_attn", {.width = 4, .heads = 2});
+  KeyValueCache cache(1, 2, 4, 2, DType::f32);
+  const Variable x = constant(ones({1, 1, 4}));
+  {
+    Tape tape;
+    CHECK_THROWS_WITH_AS(attention.next(x, cache), "in self_attn: multi-head attention: next keeps keys and values without their gradients: x [1, 1, 4] under a tape; self(x, Mask::causal()) has them", Error);
+    CHECK(cache.length() == 0);
+    parameters.select().freeze();
+    CHECK_NOTHROW(attention.next(x, cache));
+    CHECK_THROWS_AS(attention.next(variable(ones({1, 1, 4})), cache), Error);
+    parameters.select().unfreeze();
+  }
+  attention.next(x, cache);
+  CHECK(cache.length() == 2);
+}
