@@ -16,6 +16,7 @@
 #include "models/translate.h"
 #include "nn/checkpoint.h"
 #include "tensor/file.h"
+#include "tensor/format.h"
 #include "tensor/json.h"
 
 namespace heed::cli {
@@ -82,6 +83,20 @@ void check_memory(const Run& run) {
                               is_recurrent(c.model) ? "" : fmt::format(" --feed-forward {}", c.feed_forward), parameters, bytes / 0x1p30, memory / 0x1p30));
 }
 
+constexpr std::string_view kCore = "core.";
+
+// Weights of the core without its prefix, from a file that has it or not; empty where the file names other weights of the model, or none.
+std::map<std::string, Tensor> core_alone(const std::map<std::string, Tensor>& file, const std::map<std::string, Tensor>& model) {
+  std::map<std::string, Tensor> core;
+  bool known = false;
+  for (const auto& [name, value] : file) {
+    const std::string own(name.starts_with(kCore) ? name.substr(kCore.size()) : name);
+    if ((own == name && model.contains(name)) || !core.emplace(own, value).second) return {};
+    known |= model.contains(std::string(kCore) + own);
+  }
+  return known ? core : std::map<std::string, Tensor>();
+}
+
 // Sentences that make a good picture: the first of middling length, else the first of all.
 std::vector<const Example*> for_pictures(std::span<const Example> examples) {
   std::vector<const Example*> chosen;
@@ -122,7 +137,21 @@ Training::Training(Run run, Dataset data, Manner manner)
 
 void Training::start_from_file() {
   if (run_.config.init.empty()) return;
-  load(parameters_.select(), read_weights(run_.config.init, &run_));
+  const SafetensorsFile weights = read_weights(run_.config.init, &run_);
+  const std::map<std::string, Tensor> model = heed::state(parameters_), core = core_alone(weights.tensors, model);
+  if (core.empty()) return load(parameters_.select(), weights);
+  load(parameters_.select("core.*"), core, weights.metadata, run_.config.init);
+  std::vector<std::string> fresh;
+  for (const auto& [name, value] : model)
+    if (!name.starts_with(kCore)) fresh.push_back(name);
+  progress_.note(fmt::format("{}: {} weights of the core taken, {} start fresh", run_.config.init, core.size(), first_ten(fresh, ", ")));
+}
+
+Index Training::updates_of_epoch() const { return (Index(sampler_->epoch(0).size()) + run_.config.accumulate - 1) / run_.config.accumulate; }
+
+Index Training::planned_updates() const {
+  const RunConfig& c = run_.config;
+  return std::min(c.steps.value_or(INT64_MAX), c.epochs ? *c.epochs * updates_of_epoch() : INT64_MAX);
 }
 
 void Training::begin() {

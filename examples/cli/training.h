@@ -38,6 +38,7 @@ class Training {
     Index tokens = 0;
   };
   void start_from_file();                          // --init
+  Index updates_of_epoch() const, planned_updates() const;   // INT64_MAX: as many as come
   std::string state_json() const;
   void restore(const Checkpoint& checkpoint, const std::string& file, bool new_log);   // all of it or, by FileError, nothing
   std::optional<Index> restore_newest(const std::vector<Index>& steps);   // checkpoint that is whole; nothing where there are none. FileError

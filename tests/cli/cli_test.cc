@@ -12,6 +12,7 @@
 #include "models/run.h"
 #include "tensor/safetensors.h"
 #include "tests/cli/program.h"
+#include "tests/close.h"
 
 using namespace heed;
 namespace fs = std::filesystem;
@@ -488,4 +489,42 @@ TEST_CASE("cli: other data, tokenizers, options") {
   CHECK(heed_in(folder.path(), "train --config r3/config.json --out r4 --quiet --init r3/best.safetensors").code == 0);
   CHECK(heed_in(folder.path(), "train --config r3/config.json --out r5 --quiet --steps 2 --init r4/checkpoints/1.safetensors").code == 0);
   CHECK(!open_run(folder / "r5").config.epochs);
+}
+
+namespace {
+// Forty pairs as two parallel files, and the words that train a tiny Transformer on them.
+std::string tiny_train(const TemporaryFolder& folder) {
+  std::string source, target;
+  for (int i = 0; i < 40; ++i) source += "Go " + std::to_string(i % 13) + "!\n", target += "Va " + std::to_string(i % 13) + " !\n";
+  write_text(folder / "s", source), write_text(folder / "t", target);
+  return "train --train-files s t --dev-files s t --layers 1 --width 8 --heads 2 --feed-forward 8 ";
+}
+}  // namespace
+
+TEST_CASE("cli: --init takes the core alone, with its prefix or without, and says what starts fresh") {
+  const TemporaryFolder folder;
+  const std::string train = tiny_train(folder) + "--steps 1 --warmup 1 --learning-rate 0 ";
+  CHECK(heed_in(folder.path(), train + "--out whole --seed 2 --quiet").code == 0);
+  std::map<std::string, Tensor> with, without, most;
+  for (const auto& [name, value] : read_safetensors(folder / "whole/best.safetensors").tensors)
+    if (name.starts_with("core.")) with.emplace(name, value), without.emplace(name.substr(5), value);
+  most = without;
+  most.erase("encoder.layers.0.linear1.bias");
+  most.emplace("encoder.norm.weight", ones({8}));
+  write_safetensors(folder / "with.safetensors", with), write_safetensors(folder / "without.safetensors", without), write_safetensors(folder / "most.safetensors", most);
+  for (const std::string file : {"with", "without"}) {
+    const Result trained = heed_in(folder.path(), train + "--out r --init " + file + ".safetensors");
+    CHECK_MESSAGE(trained.code == 0, trained.err);
+    CHECK_MESSAGE(trained.err.find(file + ".safetensors: " + std::to_string(with.size()) + " weights of the core taken, output.bias, output.weight, source_embedding.weight, target_embedding.weight start fresh\n") != std::string::npos, trained.err);
+    const auto now = read_safetensors(folder / "r/best.safetensors").tensors;
+    for (const auto& [name, value] : with) CHECK(equal_bits(now.at(name), value));
+    fs::remove_all(folder / "r");
+  }
+  const Result refused = heed_in(folder.path(), train + "--out r --init most.safetensors");
+  CHECK(refused.code == 2);
+  CHECK_MESSAGE(refused.err.find("most.safetensors: does not fit the model; missing: encoder.layers.0.linear1.bias; unexpected: encoder.norm.weight") != std::string::npos, refused.err);
+  CHECK(!fs::exists(folder / "r"));
+  with.emplace("source_embedding.weight", ones({3, 8}));
+  write_safetensors(folder / "with.safetensors", with);
+  CHECK(heed_in(folder.path(), train + "--out r --init with.safetensors").code == 2);
 }
