@@ -97,7 +97,7 @@ std::vector<Option> table(RunConfig& c) {
       {.name = "batch-sentences", .value = &c.batch_sentences, .takes = "N", .help = "or this many sentences, sorted by length in windows of 50 batches", .low = 1, .high = kBig},
       {.name = "accumulate", .value = &c.accumulate, .takes = "N", .help = "batches added up for one update", .low = 1, .high = 1e6},
       {.name = "optimizer", .value = &c.optimizer, .takes = "NAME", .help = "with PyTorch's definitions", .choices = {"adam", "adamw", "sgd", "adagrad", "adadelta", "rmsprop"}},
-      {.name = "learning-rate", .value = &c.learning_rate, .takes = "X", .help = "its peak; with --schedule noam a factor", .low = 0, .high = 1e6},
+      {.name = "learning-rate", .value = &c.learning_rate, .takes = "X", .help = "its peak; with --schedule noam a factor, default 1", .low = 0, .high = 1e6},
       {.name = "beta2", .value = &c.beta2, .takes = "X", .help = "adam, adamw: decay of the squared gradients (beta1 is 0.9)", .low = 0, .high = 1, .below = true},
       {.name = "momentum", .value = &c.momentum, .takes = "X", .help = "sgd, rmsprop", .low = 0, .high = 1, .below = true},
       {.name = "weight-decay", .value = &c.weight_decay, .takes = "X", .help = "adamw: decoupled; else added to the gradient", .low = 0, .high = 1e6},
@@ -218,19 +218,21 @@ bool comes_before_config(const fs::directory_entry& entry) {
 
 }  // namespace
 
-RunConfig default_config(std::string_view model) {
+RunConfig default_config(std::string_view model, std::string_view schedule) {
   RunConfig config;
   config.model = model;
-  if (!is_recurrent(model)) return config;
-  config.layers = 1;
-  config.batch_tokens = {};
-  config.batch_sentences = 64;
-  config.dropout = 0.1;
-  config.learning_rate = 1e-3;
-  config.beta2 = 0.999;
-  config.schedule = "constant";
-  config.warmup = 0;
-  config.label_smoothing = 0;
+  if (is_recurrent(model)) {
+    config.layers = 1;
+    config.batch_tokens = {};
+    config.batch_sentences = 64;
+    config.dropout = 0.1;
+    config.learning_rate = 1e-3;
+    config.beta2 = 0.999;
+    config.schedule = "constant";
+    config.warmup = 0;
+    config.label_smoothing = 0;
+  }
+  if (schedule == "noam") config.learning_rate = 1;
   return config;
 }
 

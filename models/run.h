@@ -75,7 +75,8 @@ struct RunConfig {
   friend bool operator==(const RunConfig&, const RunConfig&) = default;
 };
 
-RunConfig default_config(std::string_view model);   // as RunConfig(), but for what recurrent models do better with
+// As RunConfig(), but for what recurrent models do better with, and noam, whose factor stands in the place of the rate: 1.
+RunConfig default_config(std::string_view model, std::string_view schedule = {});
 
 // The one table. Its options point into `config`; their defaults are those of default_config.
 std::vector<Option> options(RunConfig& config);

@@ -75,7 +75,8 @@ std::vector<std::string> listed(const std::string& text) {
 // The options of `heed train` as they go for one of the models.
 RunConfig config_of(const std::string& name, const Asked& asked, const Given& given) {
   const bool transformer = name == "transformer";
-  RunConfig config = default_config(transformer ? name : asked.model);
+  const auto schedule = given.find("schedule");
+  RunConfig config = default_config(transformer ? name : asked.model, schedule == given.end() ? "" : schedule->second.front());
   config.steps = {};
   if (!given.contains("steps") && !given.contains("epochs") && !given.contains("minutes")) config.epochs = 10;
   if (given.contains("batch-tokens")) config.batch_sentences = {};

@@ -126,7 +126,7 @@ Training::Training(Run run, Dataset data, Manner manner)
   RunConfig& settled = run_.config;
   if (!c.schedule_steps && (c.schedule == "linear" || c.schedule == "cosine" || c.schedule == "step")) {
     if (!c.steps && !c.epochs) throw Mistake(fmt::format("where does the schedule end: --schedule {}; give --schedule-steps, --steps or --epochs", c.schedule));
-    settled.schedule_steps = c.schedule == "step" ? std::max<Index>(1, planned() / 5) : planned();
+    settled.schedule_steps = c.schedule == "step" ? std::max<Index>(1, planned_updates() / 5) : planned_updates();
   }
   check_config(c);
   model_ = make_model(c, parameters_.root(), run_.source.vocabulary.size(), words.size());
@@ -323,17 +323,11 @@ bool Training::resume() {
 
 // ---- limits ---------------------------------------------------------------------------------------------------------
 
-Index Training::updates_of_epoch() const { return (Index(sampler_->epoch(0).size()) + run_.config.accumulate - 1) / run_.config.accumulate; }
-
-Index Training::planned() const {
-  const RunConfig& c = run_.config;
-  return std::min(c.steps.value_or(INT64_MAX), c.epochs ? *c.epochs * updates_of_epoch() : INT64_MAX);
-}
-
 void Training::check_schedule() {
   const RunConfig& c = run_.config;
+  if (c.warmup > planned_updates()) progress_.warn(fmt::format("the warm-up of {} updates does not end in the {} planned", c.warmup, planned_updates()));
   if (c.schedule != "linear" && c.schedule != "cosine") return;
-  if ((c.steps || c.epochs ? planned() : step() + 1) > *c.schedule_steps)
+  if ((c.steps || c.epochs ? planned_updates() : step() + 1) > *c.schedule_steps)
     progress_.warn(fmt::format("nothing is learned after update {}, where --schedule {} ends with a learning rate of 0; --init {} with another --out begins a new one", *c.schedule_steps, c.schedule,
                                join(run_.path, "best.safetensors")));
 }

@@ -47,8 +47,6 @@ class Training {
   Index step() const { return trainer_->step(); }
   std::string_view reached() const;                // the limit that is reached, or nothing
   double fraction() const;                         // of the way to it
-  Index updates_of_epoch() const;
-  Index planned() const;                           // updates until --steps or --epochs
   void check_schedule();                           // warns where updates are planned beyond its end
   double seconds() const;
   bool evaluation_due() const;

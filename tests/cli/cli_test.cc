@@ -501,6 +501,29 @@ std::string tiny_train(const TemporaryFolder& folder) {
 }
 }  // namespace
 
+TEST_CASE("cli: noam's factor is 1 unless another is given, and a warm-up that does not end is told") {
+  const TemporaryFolder folder;
+  const std::string train = tiny_train(folder) + "--steps 3 --warmup 2 ";
+  const auto rate = [&](const std::string& options) {
+    const Result trained = heed_in(folder.path(), train + "--out r " + options);
+    CHECK_MESSAGE(trained.code == 0, trained.err);
+    CHECK(trained.err.find("warm-up") == std::string::npos);
+    const double stored = open_run(folder / "r").config.learning_rate;
+    fs::remove_all(folder / "r");
+    return stored;
+  };
+  write_text(folder / "noam.json", R"({"schedule": "noam"})");
+  CHECK(rate("--schedule noam") == 1);
+  CHECK(rate("--config noam.json") == 1);
+  CHECK(rate("--schedule noam --learning-rate 0.002") == 0.002);
+  CHECK(rate("--schedule inverse_sqrt") == 0.002);
+  const Result compared = heed_in(folder.path(), "compare --train-files s t --dev-files s t --test-files s t --attention dot --width 8 --steps 1 --batch-sentences 40 --schedule noam --warmup 1 --out c");
+  CHECK_MESSAGE(compared.code == 0, compared.err);
+  CHECK(open_run(folder / "c/dot-1").config.learning_rate == 1);
+  const Result cold = heed_in(folder.path(), tiny_train(folder) + "--steps 3 --out r --warmup 20");
+  CHECK_MESSAGE(cold.err.find("warning: the warm-up of 20 updates does not end in the 3 planned\n") != std::string::npos, cold.err);
+}
+
 TEST_CASE("cli: --init takes the core alone, with its prefix or without, and says what starts fresh") {
   const TemporaryFolder folder;
   const std::string train = tiny_train(folder) + "--steps 1 --warmup 1 --learning-rate 0 ";
