@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lesson 12: local attention looks at 2w + 1 words around a position p, not at all S of them.      Luong et al. 2015, 3.2
-//   local-m   p_t = t: as far as the target has come         local-p   p_t = S σ(v_pᵀ tanh(W_p h_t)): learned, real
+//   local-m   p_t = t: as far as the target has come         local-p   p_t = S σ(v_pᵀ tanh(W_p h_t)) - 1: learned, real
+//   p and s count from 0, the paper's from 1, without the - 1.
 //   local-p multiplies its weights by exp(-(s - p_t)² / (2 (w/2)²)), and so p_t has a gradient.
 #include "attention/attend.h"
 #include "autograd/ops.h"

@@ -18,7 +18,7 @@ class Trainer {
   struct Options {
     CrossEntropyOptions loss = {};
     double clip = 1;              // largest norm of all gradients together; 0 = no clipping
-    double average = 0;           // decay of an exponential average of the weights (EMA); 0 = none
+    double average = 0;           // decay of an exponential average of the weights (EMA), at update t min(average, (1 + t)/(10 + t)); 0 = none
     Precision precision = Precision::float32;   // of the factors in matrix products, tensor/gemm_bfloat16.h; all else stays in f32
     std::uint64_t seed = 1;       // dropout masks are a function of (seed, step, micro-batch, module, element)
   };
