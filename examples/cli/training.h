@@ -47,7 +47,7 @@ class Training {
   Index step() const { return trainer_->step(); }
   std::string_view reached() const;                // the limit that is reached, or nothing
   double fraction() const;                         // of the way to it
-  void check_schedule();                           // warns where updates are planned beyond its end
+  void check_schedule();                           // warns where its warm-up does not end, and of updates beyond its end
   double seconds() const;
   bool evaluation_due() const;
   void update();
