@@ -44,7 +44,7 @@ void run(const Case& c, const Options& options) {
   for (const Index batch : options.batches)
     for (const Index beam : options.beams) {
       const std::span sources(sentences.data(), batch > 1 ? sentences.size() : 4);
-      const SearchOptions how{.beam = beam, .max_length = options.length, .min_length = options.length + 1, .forbid_unk = true, .batch = batch};
+      const SearchOptions how{.beam = beam, .max_length = options.length, .min_length = options.length, .forbid_unk = true, .batch = batch};
       PackedWeights packed(precision_named(options.precision));
       const PackedWeights::Use use(packed);
       search(model, sources, how);
