@@ -17,7 +17,8 @@ struct GradientReport {
 
 using DifferentiableFunction = std::function<Variable(std::span<const Variable>)>;
 
-// Checks d f / d inputs at the given f64 tensors, both where it is written and where it is added to a gradient that is there. An f whose value is no scalar is weighted with fixed random numbers.
+// Checks d f / d inputs at the given f64 tensors, both where it is written and where it is added to a gradient that is there. An f
+// whose value is no scalar is weighted with fixed random numbers.
 // Step cbrt(eps) max(1, |x|). All elements up to 200 an input, 8 random directions beyond. The report names the worst.
 // DTypeError unless the inputs are f64; NumericError where f is not finite.
 GradientReport check_gradient(const DifferentiableFunction& f, std::span<const Tensor> inputs);

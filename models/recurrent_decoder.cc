@@ -163,8 +163,8 @@ Variable BahdanauDecoder::operator()(const Variable& inputs, DecoderState& state
   if (T == 0) return no_steps(inputs, state, features(), weights);
   List<Variable> rows(weights ? std::size_t(T) : 0);
   List<Variable> states, contexts;
-  Variable a = input_block(cell.path, cell.weight_ih, inputs, 0, cell.bias_ih);                                                      // W E y_{t-1} + b   [T, R, G]
-  if (!attention) a = a + input_block(cell.path, cell.weight_ih, state.context, E, {});                                         // C c
+  Variable a = input_block(cell.path, cell.weight_ih, inputs, 0, cell.bias_ih);                    // W E y_{t-1} + b   [T, R, G]
+  if (!attention) a = a + input_block(cell.path, cell.weight_ih, state.context, E, {});            // C c
   RecurrentState& s = state.layers[0];
   for (Index t = 0; t < T; ++t) {
     Variable a_t = select(a, 0, t);

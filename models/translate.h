@@ -26,7 +26,8 @@ struct TranslateOptions {
 };
 
 // The n best of each line, best first. A blank line has one translation, which is empty. `prefixes`, one a line or none, are what
-// every translation begins with, in their own words where the model knows them only as <unk>. The number of lines that were too long is added to *cut.
+// every translation begins with, in their own words where the model knows them only as <unk>. The number of lines that were too long is
+// added to *cut.
 std::vector<std::vector<Translation>> translate(const Run& run, const Seq2Seq& model, std::span<const std::string> lines, const TranslateOptions& options = {},
                                                 std::span<const std::string> prefixes = {}, Index* cut = nullptr);
 

@@ -37,8 +37,8 @@ class InputFile {
 
 // A new version of a file, invisible until commit: written beside `path` under a temporary name, synced, read again and
 // compared, renamed over `path`, the directory synced. The file keeps its mode (a new one gets the umask's); a symbolic link is
-// followed; a device or pipe, and what /dev/stdout or /dev/fd/N stand for, is written to directly. Whatever fails throws FileError with path and reason, removes the
-// temporary and leaves the old file as it was.
+// followed; a device or pipe, and what /dev/stdout or /dev/fd/N stand for, is written to directly. Whatever fails throws FileError
+// with path and reason, removes the temporary and leaves the old file as it was.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::string& path);
