@@ -279,7 +279,7 @@ TEST_CASE("picture: numbers stand in the cells of every layout, large enough to 
     CHECK(count(svg, ">0.") >= weights);
     std::size_t readable = 0;
     for (std::size_t at = svg.find("font-size=\""); at != svg.npos; at = svg.find("font-size=\"", at + 1))
-      readable += std::stod(svg.substr(at + 11)) >= 8.9;
+      readable += std::stod(svg.substr(at + 11, 8)) >= 8.9;
     CHECK(readable == count(svg, "font-size=\""));
   }
 }
