@@ -81,8 +81,7 @@ Attended Attention::operator()(const Variable& query, const Memory& memory, Atte
     out.context = trace("context", damped ? "c = Σ_j a_j h_j" : "c = Σ_j α_j h_j", with_value(sum(weighted, {2}), out.context.value()), rows);
   }
   if (want == Want::weights) {
-    out.weights = weights.value();
-    out.alpha = weights;
+    out.weights = weights;
     out.scores = scores;
     out.position = focus.position;
   }

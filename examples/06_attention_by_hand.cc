@@ -28,12 +28,12 @@ int main() {
   // The library takes batches and heads: [B, H, T, d] queries, [B, H, S, d] keys and values. Here B = H = T = 1.
   const Variable q = constant(tensor({{{{1, 2}}}})), k = constant(tensor({{{{1, 0}, {0, 1}, {1, 1.5}}}})), v = constant(tensor({{{{10, 0}, {0, 10}, {5, 5}}}}));
   const auto [output, weights] = scaled_dot_product_attention(q, k, v, {}, {.weights = true});
-  fmt::print("by the library:\n  weights {:.3f}\n  context {:.3f}\n", weights(0, 0, 0), output.value()(0, 0, 0));
+  fmt::print("by the library:\n  weights {:.3f}\n  context {:.3f}\n", weights.value()(0, 0, 0), output.value()(0, 0, 0));
 
   // A sentence that is one word shorter: the mask says which words exist, and the rest share the weight.
   const Mask two_words = Mask::lengths(tensor({2}, DType::i32));
   const auto masked = scaled_dot_product_attention(q, k, v, two_words, {.weights = true});
-  fmt::print("only two words:\n  weights {:.3f}\n", masked.weights(0, 0, 0));
+  fmt::print("only two words:\n  weights {:.3f}\n", masked.weights.value()(0, 0, 0));
 }
 
 /* Output:

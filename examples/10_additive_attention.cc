@@ -43,10 +43,10 @@ int main() {
   const Variable h = constant(tensor({{{1, 0}, {0, 1}, {1, 1}}})), s = constant(tensor({{{0.5, -1}}}));   // [B, S, M], [B, T, n]; here B = T = 1
   const Memory memory = attention.prepare(h, {});                        // U h_j
   const Attended all = attention(s, memory, Want::weights);
-  fmt::print("by the library:\n  weights {:.3f}\n  context {:.3f}\n", all.weights(0, 0), all.context.value()(0, 0));
+  fmt::print("by the library:\n  weights {:.3f}\n  context {:.3f}\n", all.weights.value()(0, 0), all.context.value()(0, 0));
 
   const Memory two_words = attention.prepare(h, Mask::lengths(tensor({2}, DType::i32)));
-  fmt::print("only two words:\n  weights {:.3f}\n", attention(s, two_words, Want::weights).weights(0, 0));
+  fmt::print("only two words:\n  weights {:.3f}\n", attention(s, two_words, Want::weights).weights.value()(0, 0));
 }
 
 /* Output:

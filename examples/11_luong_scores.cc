@@ -24,7 +24,7 @@ int main() {
     const Attention attention = make_attention(name, parameters.root(), {.query_width = n, .memory_width = n, .longest = 10});
     const Memory memory = attention.prepare(constant(states), {});
     // All three queries in one product: no score of Luong's needs the weights of the step before.
-    const auto weights = [&] { return attention(constant(queries), memory, Want::weights).weights[0]; };
+    const auto weights = [&] { return attention(constant(queries), memory, Want::weights).weights.value()[0]; };
     fmt::print("{}: {} parameters\n{:.2f}\n", name, parameters.count(), weights());
   }
 

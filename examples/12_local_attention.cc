@@ -26,7 +26,7 @@ int main() {
     const Attended seen = attention(queries, attention.prepare(states, {}), Want::weights);
     fmt::print("{}: weights of {} target words over {} source words\n", name, T, S);
     for (Index t = 0; t < T; ++t) {
-      fmt::print("  {:.2f}  sum {:.2f}", seen.weights(0, t), sum(seen.weights(0, t)).item());
+      fmt::print("  {:.2f}  sum {:.2f}", seen.weights.value()(0, t), sum(seen.weights.value()(0, t)).item());
       if (seen.position.defined()) fmt::print("  p {:.2f}", seen.position(0, t).item());
       fmt::print("\n");
     }

@@ -73,7 +73,7 @@ Variable RecurrentModel::by_steps(const Batch& batch, Variable* weights) const {
 Variable RecurrentModel::features(const Batch& batch, std::vector<AttentionMap>* maps) const {
   Variable weights;
   const Variable y = by_steps(batch, maps ? &weights : nullptr);
-  if (weights.defined()) maps->push_back({AttentionMap::Kind::cross, 0, weights.value(), weights});
+  if (weights.defined()) maps->push_back({AttentionMap::Kind::cross, 0, weights});
   return permute(y, {1, 0, 2});
 }
 
@@ -94,7 +94,7 @@ Step RecurrentModel::step(const Tensor& tokens, DecodingState& base, Want want) 
   Step step;
   Variable weights;
   const Variable y = decode(embed(reshape(tokens, {1, rows})), state, want == Want::weights ? &weights : nullptr);   // [1, R, d]
-  if (weights.defined()) step.attention.push_back({AttentionMap::Kind::cross, 0, weights.value(), weights});
+  if (weights.defined()) step.attention.push_back({AttentionMap::Kind::cross, 0, weights});
   const Variable z = trace("logits", out.bias.defined() ? "z = W x + b, a number for each word" : "z = W x, a number for each word", logits(select(y, 0, 0)), {.columns = Along::vocabulary});
   log_softmax_(z.value());
   step.log_probabilities = z.value();                                                             // [R, V]

@@ -52,7 +52,7 @@ Variable look(const Attention& attention, const Variable& query, DecoderState& s
   const Index B = memory.values.size(0), R = query.size(0), T = query.size(1);
   const Variable q = R == B ? query : reshape(query, {B, R / std::max<Index>(B, 1), query.size(2)});   // several rows: T = 1
   Attended attended = attention(q, memory, state.attention, weights ? Want::weights : Want::context);
-  if (weights) *weights = reshape(attended.alpha, {R, T, attended.alpha.size(2)});
+  if (weights) *weights = reshape(attended.weights, {R, T, attended.weights.size(2)});
   return reshape(attended.context, {R, T, attended.context.size(2)});
 }
 

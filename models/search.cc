@@ -119,7 +119,7 @@ class Searcher {
   Tensor last_cross_row(const Step& step) const {
     for (auto map = step.attention.rbegin(); map != step.attention.rend(); ++map)
       if (map->kind == AttentionMap::Kind::cross) {
-        const Tensor& w = map->weights;                                       // [R, H, 1, S] or [R, 1, S]
+        const Tensor& w = map->weights.value();                                       // [R, H, 1, S] or [R, 1, S]
         const Tensor rows = w.rank() == 4 ? mean(w, {1}) : w;
         return to(rows(all, 0), DType::f32).contiguous();
       }

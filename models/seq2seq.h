@@ -35,12 +35,11 @@ struct Loss {
   Variable mean() const;   // sum / tokens, 0 for no tokens
 };
 
-// Weights of one attention, for pictures:  [B, H, T, S] or [B, T, S].
+// Weights of one attention, for pictures and for losses on what is looked at:  [B, H, T, S] or [B, T, S].
 struct AttentionMap {
   enum class Kind { encoder, decoder, cross } kind;
   Index layer;
-  Tensor weights;
-  Variable alpha = {};     // the same with its gradient, of recurrent models: for losses on what is looked at
+  Variable weights;
 };
 
 // State of decoding: what the model remembers of the source and of the words so far. Rows are grouped by sentence.

@@ -25,10 +25,10 @@ Residual::Options residual_options(const TransformerOptions& o) { return {.width
 
 bool has_final_norm(const TransformerOptions& o) { return o.final_norm == FinalNorm::always || o.norm == NormAt::before; }
 
-Want want(const Tensor* weights) { return weights ? Want::weights : Want::context; }
+Want want(const Variable* weights) { return weights ? Want::weights : Want::context; }
 
 // The context of an attention, its weights put aside when they are wanted.
-Variable context(Attended attended, Tensor* weights) {
+Variable context(Attended attended, Variable* weights) {
   if (weights) *weights = std::move(attended.weights);
   return std::move(attended.context);
 }
@@ -43,7 +43,7 @@ TransformerEncoderLayer::TransformerEncoderLayer(Scope scope, const TransformerO
       residual1(scope / "norm1", residual_options(o)),
       residual2(scope / "norm2", residual_options(o)) {}
 
-Variable TransformerEncoderLayer::operator()(const Variable& x, const Mask& mask, Tensor* weights) const {
+Variable TransformerEncoderLayer::operator()(const Variable& x, const Mask& mask, Variable* weights) const {
   const Variable y = residual1(x, [&](const Variable& v) { return context(self_attn.self(v, mask, want(weights)), weights); });
   return residual2(y, feed_forward);
 }
@@ -58,13 +58,13 @@ TransformerDecoderLayer::TransformerDecoderLayer(Scope scope, const TransformerO
   residual2.emplace(scope / "norm2", residual_options(o));
 }
 
-Variable TransformerDecoderLayer::operator()(const Variable& x, const Memory* memory, const Mask& mask, Tensor* self_weights, Tensor* cross_weights) const {
+Variable TransformerDecoderLayer::operator()(const Variable& x, const Memory* memory, const Mask& mask, Variable* self_weights, Variable* cross_weights) const {
   Variable y = residual1(x, [&](const Variable& v) { return context(self_attn.self(v, mask, want(self_weights), Along::target), self_weights); });
   if (multihead_attn) y = (*residual2)(y, [&](const Variable& v) { return context((*multihead_attn)(v, *memory, want(cross_weights)), cross_weights); });
   return residual3(y, feed_forward);
 }
 
-Variable TransformerDecoderLayer::next(const Variable& x, const Memory* memory, KeyValueCache& cache, Tensor* self_weights, Tensor* cross_weights) const {
+Variable TransformerDecoderLayer::next(const Variable& x, const Memory* memory, KeyValueCache& cache, Variable* self_weights, Variable* cross_weights) const {
   Variable y = residual1(x, [&](const Variable& v) { return context(self_attn.next(v, cache, want(self_weights)), self_weights); });
   if (multihead_attn)
     y = (*residual2)(y, [&](const Variable& v) {
@@ -73,7 +73,7 @@ Variable TransformerDecoderLayer::next(const Variable& x, const Memory* memory, 
       const Variable rows = reshape(v, {B, R / std::max<Index>(B, 1), v.size(2)});
       Attended attended = (*multihead_attn)(rows, *memory, want(cross_weights));
       if (cross_weights) {                                                                        // [B, H, R/B, S] -> [R, H, 1, S]
-        const Tensor& w = attended.weights;
+        const Variable& w = attended.weights;
         *cross_weights = reshape(permute(w, {0, 2, 1, 3}), {R, w.size(1), 1, w.size(3)});
       }
       return reshape(attended.context, v.shape());
@@ -91,7 +91,7 @@ TransformerEncoder::TransformerEncoder(Scope scope, const TransformerOptions& o)
 Variable TransformerEncoder::operator()(const Variable& x, const Mask& mask, std::vector<AttentionMap>* maps) const {
   Variable y = x;
   for (std::size_t k = 0; k < layers.size(); ++k) {
-    Tensor weights;
+    Variable weights;
     y = layers[k](y, mask, maps ? &weights : nullptr);
     if (maps) maps->push_back({AttentionMap::Kind::encoder, Index(k), weights});
   }
@@ -112,7 +112,7 @@ List<Memory> TransformerDecoder::prepare(const Variable& states, const Mask& mas
 Variable TransformerDecoder::operator()(const Variable& x, std::span<const Memory> memories, const Mask& mask, std::vector<AttentionMap>* maps) const {
   Variable y = x;
   for (std::size_t k = 0; k < layers.size(); ++k) {
-    Tensor self_weights, cross_weights;
+    Variable self_weights, cross_weights;
     y = layers[k](y, memories.empty() ? nullptr : &memories[k], mask, maps ? &self_weights : nullptr, maps ? &cross_weights : nullptr);
     if (maps) maps->push_back({AttentionMap::Kind::decoder, Index(k), self_weights});
     if (maps && cross_weights.defined()) maps->push_back({AttentionMap::Kind::cross, Index(k), cross_weights});
@@ -123,7 +123,7 @@ Variable TransformerDecoder::operator()(const Variable& x, std::span<const Memor
 Variable TransformerDecoder::next(const Variable& x, std::span<const Memory> memories, std::span<KeyValueCache> caches, std::vector<AttentionMap>* maps) const {
   Variable y = x;
   for (std::size_t k = 0; k < layers.size(); ++k) {
-    Tensor self_weights, cross_weights;
+    Variable self_weights, cross_weights;
     y = layers[k].next(y, memories.empty() ? nullptr : &memories[k], caches[k], maps ? &self_weights : nullptr, maps ? &cross_weights : nullptr);
     if (maps) maps->push_back({AttentionMap::Kind::decoder, Index(k), self_weights});
     if (maps && cross_weights.defined()) maps->push_back({AttentionMap::Kind::cross, Index(k), cross_weights});

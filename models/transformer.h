@@ -30,7 +30,7 @@ struct TransformerOptions {
 // x = norm1(x + self_attn(x));  x = norm2(x + linear2(act(linear1(x))))                                    [B, S, d]
 struct TransformerEncoderLayer {
   TransformerEncoderLayer(Scope scope, const TransformerOptions& options);
-  Variable operator()(const Variable& x, const Mask& mask, Tensor* weights = nullptr) const;
+  Variable operator()(const Variable& x, const Mask& mask, Variable* weights = nullptr) const;
 
   MultiHeadAttention self_attn;
   FeedForward feed_forward;
@@ -41,9 +41,9 @@ struct TransformerEncoderLayer {
 // Without a memory (decoder-only stacks) the middle part is left out.
 struct TransformerDecoderLayer {
   TransformerDecoderLayer(Scope scope, const TransformerOptions& options, bool cross = true);
-  Variable operator()(const Variable& x, const Memory* memory, const Mask& mask, Tensor* self_weights = nullptr, Tensor* cross_weights = nullptr) const;
+  Variable operator()(const Variable& x, const Memory* memory, const Mask& mask, Variable* self_weights = nullptr, Variable* cross_weights = nullptr) const;
   // One position [R, 1, d] after those in the cache; R rows in groups of R/B per sentence of the memory.
-  Variable next(const Variable& x, const Memory* memory, KeyValueCache& cache, Tensor* self_weights = nullptr, Tensor* cross_weights = nullptr) const;
+  Variable next(const Variable& x, const Memory* memory, KeyValueCache& cache, Variable* self_weights = nullptr, Variable* cross_weights = nullptr) const;
 
   MultiHeadAttention self_attn;
   std::optional<MultiHeadAttention> multihead_attn;

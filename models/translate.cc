@@ -113,7 +113,7 @@ AttentionPicture attention_picture(const Run& run, const Seq2Seq& model, const E
     const auto axes = map.kind == cross     ? AttentionPicture::Axes::cross
                       : map.kind == encoder ? AttentionPicture::Axes::encoder_self
                                             : AttentionPicture::Axes::decoder_self;
-    const Tensor& w = map.weights;                                                    // [1, H, T, S] or [1, T, S]
+    const Tensor& w = map.weights.value();                                                    // [1, H, T, S] or [1, T, S]
     const Index heads = w.rank() == 4 ? w.size(1) : 1;
     for (Index h = 0; h < heads; ++h) {
       AttentionPicture::Map one{.weights = to(w.rank() == 4 ? w(0, h) : w(0), DType::f32).to_vector<float>(), .axes = axes, .layer = int(map.layer) + 1, .head = int(h) + 1, .heads = int(heads)};
@@ -151,7 +151,7 @@ std::vector<Tensor> cross_attention_weights(const Run& run, const Seq2Seq& model
     model.features(make_batch(examples, rows, run.target.vocabulary.pad, start_symbol(run.config, run.target.vocabulary)), &maps);
     std::erase_if(maps, [](const AttentionMap& map) { return map.kind != AttentionMap::Kind::cross; });
     if (maps.empty()) return {};
-    const Tensor last = to(maps.back().weights, DType::f32), all_heads = last.rank() == 4 ? mean(last, {1}) : last;   // [B, T, S]
+    const Tensor last = to(maps.back().weights.value(), DType::f32), all_heads = last.rank() == 4 ? mean(last, {1}) : last;   // [B, T, S]
     for (std::size_t b = 0; b < rows.size(); ++b) {
       const Example& example = examples[std::size_t(rows[b])];
       weights[std::size_t(rows[b])] = all_heads(Index(b), Slice{0, Index(example.target.size())}, Slice{0, Index(example.source.size())}).clone();

@@ -15,14 +15,16 @@ AttentionVariable scaled_dot_product_attention(const Variable& q, const Variable
   if (key) options.key = *key;
   else options.dropout = 0;
   AttentionOutput out = scaled_dot_product_attention(q.value(), k.value(), v.value(), mask, options);
-  Variable output = record("scaled_dot_product_attention", out.output, {q, k, v},
-                           [slots = std::array{q.slot(), k.slot(), v.slot()}, q = saved(q), k = saved(k), v = saved(v), mask = saved(mask), options,
-                            output = saved(out.output), log_sum_exp = saved(out.log_sum_exp)](const Tensor& dy) {
-                             gradients(slots, [&](const auto& d) {
-                               scaled_dot_product_attention_grad(q, k, v, mask, options, {output, log_sum_exp, {}}, dy, d[0], d[1], d[2]);
-                             });
-                           });
-  return {std::move(output), std::move(out.weights)};
+  auto rule = [slots = std::array{q.slot(), k.slot(), v.slot()}, q = saved(q), k = saved(k), v = saved(v), mask = saved(mask), options,
+               output = saved(out.output), log_sum_exp = saved(out.log_sum_exp)](const Tensor& doutput, const Tensor& dweights) {
+    gradients(slots, [&](const auto& d) {
+      scaled_dot_product_attention_grad(q, k, v, mask, options, {output, log_sum_exp, {}}, doutput, dweights, d[0], d[1], d[2]);
+    });
+  };
+  const char* op = "scaled_dot_product_attention";
+  if (!options.weights) return {record(op, out.output, {q, k, v}, [rule = std::move(rule)](const Tensor& doutput) { rule(doutput, {}); }), {}};
+  auto [output, weights] = record(op, std::array{out.output, out.weights}, {q, k, v}, [rule = std::move(rule)](const std::array<Tensor, 2>& d) { rule(d[0], d[1]); });
+  return {std::move(output), std::move(weights)};
 }
 
 AttentionVariable scaled_dot_product_attention_by_definition(const Variable& q, const Variable& k, const Variable& v, const Mask& mask,
@@ -30,7 +32,7 @@ AttentionVariable scaled_dot_product_attention_by_definition(const Variable& q, 
   check<Error>(!options.places.defined(), "scaled_dot_product_attention_by_definition: there is no gradient where keys and values are read by places; gather_places them first");
   const double scale = options.scale != 0 ? options.scale : 1 / std::sqrt(double(std::max<Index>(q.size(-1), 1)));
   const Variable p = softmax(matmul(q * scale, transpose(k)), -1, mask);       // [B, H, T, S]
-  return {matmul(dropout(p, options.dropout), v), options.weights ? p.value() : Tensor()};
+  return {matmul(dropout(p, options.dropout), v), options.weights ? p : Variable()};
 }
 
 }  // namespace heed

@@ -34,6 +34,7 @@ template <class T> struct Head {
 template <class T> struct HeadGrad {
   Rows<const T> output, doutput;
   Rows<const T> next_output, next_doutput;
+  Rows<const T> dweights;                  // data null: zeros
   Rows<T> dq, dk, dv;                      // data null: not wanted
   bool add_dq, add_dk, add_dv;
 };
@@ -218,8 +219,17 @@ template <class T> void ClearRows(const Rows<T>& x, size_t begin, size_t end, si
     for (size_t j = 0; j < n; ++j) x[i][j] = 0;
 }
 
+// Σ_s p_s g_s of a row, p_s = exp(z_s - shift)
+template <class T> HWY_INLINE T WeightedSum(const T* z, Block<T> shift, const RowMask& mask, const Span& span, const T* g) {
+  Block<T> lanes = Set16(T(0));
+  for (size_t s = span.begin; s < span.end; s += 16)
+    lanes = lanes + And16(Exp16(Load16(z + s) - shift) * LoadN16(g + s, span.last - s), Allowed<T>(mask, s));
+  return Sum16(lanes);
+}
+
 // forward was  o_t = Σ_s m_ts p_ts v_s,  so now
-//   dv_s += m_ts p_ts do_t,  dz_ts = p_ts (m_ts do_t·v_s - do_t·o_t),  dq_t = scale Σ_s dz_ts k_s,  dk_s += scale dz_ts q_t
+//   dv_s += m_ts p_ts do_t,  dz_ts = p_ts (m_ts do_t·v_s + g_ts - δ_t),  dq_t = scale Σ_s dz_ts k_s,  dk_s += scale dz_ts q_t
+// with δ_t = do_t·o_t + Σ_s p_ts g_ts.
 template <class T> void AttentionHeadGrad(const Head<T>& head, const HeadGrad<T>& grad) {
   const size_t S = head.keys, dk = head.dk, dv = head.dv, stride = row_stride(S);
   T* const turned_k = head.scratch;
@@ -255,8 +265,10 @@ template <class T> void AttentionHeadGrad(const Head<T>& head, const HeadGrad<T>
     }
     for (size_t i = 0; i < rows; ++i) {
       const RowMask mask = MaskOf(head, t + i);
-      const Block<T> delta = Set16(deltas[i]), shift = Set16(head.log_sum_exp[t + i]);
+      const Block<T> shift = Set16(head.log_sum_exp[t + i]);
       const bool whole = Covers(mask, span.begin, span.end), none = mask.first >= mask.last;
+      const T* const dweights = grad.dweights.data && !none ? grad.dweights[t + i] : nullptr;
+      const Block<T> delta = Set16(deltas[i] + (dweights ? WeightedSum(scores + i * stride, shift, mask, span, dweights) : T(0)));
       for (size_t s = span.begin; s < span.end; s += 16) {
         T *const z = scores + i * stride + s, *const d = slopes + i * stride + s;
         Block<T> p = none ? zero : Exp16(Load16(z) - shift), dp = Load16(d), kept = p;
@@ -265,6 +277,7 @@ template <class T> void AttentionHeadGrad(const Head<T>& head, const HeadGrad<T>
           kept = p * m;
           dp = dp * m;
         }
+        if (dweights) dp = dp + LoadN16(dweights + s, span.last - s);
         Block<T> dz = scale * (p * (dp - delta));
         if (!whole) {
           const Block<T> allowed = none ? zero : Allowed<T>(mask, s);
@@ -428,7 +441,7 @@ AttentionOutput scaled_dot_product_attention(const Tensor& q, const Tensor& k, c
 }
 
 void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options,
-                                       const AttentionOutput& forward, const Tensor& doutput, const Into* dq, const Into* dk, const Into* dv) {
+                                       const AttentionOutput& forward, const Tensor& doutput, const Tensor& dweights, const Into* dq, const Into* dk, const Into* dv) {
   const char* op = "scaled_dot_product_attention_grad";
   check<Error>(!options.places.defined(), "{}: there is no gradient where keys and values are read by places; gather_places them first", op);
   const Sizes n = check_inputs(op, q, k, v);
@@ -437,14 +450,16 @@ void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const T
     check<DTypeError>(a.dtype() == q.dtype(), "{}: dtypes differ: {} {}, q {}", op, name, a.dtype(), q.dtype());
   };
   check_like("output", forward.output, {n.B, n.H, n.T, n.dv});
-  check_like("doutput", doutput, {n.B, n.H, n.T, n.dv});
+  if (doutput.defined()) check_like("doutput", doutput, {n.B, n.H, n.T, n.dv});
+  if (dweights.defined()) check_like("dweights", dweights, {n.B, n.H, n.T, n.S});
   check_like("log_sum_exp", forward.log_sum_exp, {n.B, n.H, n.T});
   if (dq) check_like("dq", dq->tensor, q.shape());
   if (dk) check_like("dk", dk->tensor, k.shape());
   if (dv) check_like("dv", dv->tensor, v.shape());
   visit_float(q.dtype(), op, [&]<class T>() {
     const Tensor qs = with_dense_rows(q), ks = with_dense_rows(k), vs = with_dense_rows(v), outputs = with_dense_rows(forward.output),
-                 doutputs = with_dense_rows(doutput), lse = forward.log_sum_exp.contiguous();
+                 doutputs = doutput.defined() ? with_dense_rows(doutput) : expand(zeros({n.dv}, q.dtype()), forward.output.shape()),
+                 gs = dweights.defined() ? with_dense_rows(dweights) : Tensor(), lse = forward.log_sum_exp.contiguous();
     const RowDestinations<3> to({dq, dk, dv});
     std::array<T*, 3> data{};
     for (std::size_t i = 0; i < 3; ++i)
@@ -453,7 +468,8 @@ void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const T
     const Index scratch = padded_size(n.S) * (n.dk + n.dv) + queries_size(n.dk) + 2 * scores_size(n.S) + factors_size(n.S, options.dropout);
     for_heads<T>(op, n, qs, ks, false, vs, mask, options, const_cast<T*>(lse.data<T>()), scratch, [&](const Head<T>& head, Index b, Index h, auto&& next) {
       const auto rows = [&](std::size_t i) { return to.wanted(i) ? mutable_rows_of(to.tensor(i), data[i], b, h) : Rows<T>{nullptr, 0}; };
-      kernel(head, HeadGrad<T>{rows_of<T>(outputs, b, h), rows_of<T>(doutputs, b, h), next(outputs), next(doutputs), rows(0), rows(1), rows(2), to.add(0), to.add(1), to.add(2)});
+      kernel(head, HeadGrad<T>{rows_of<T>(outputs, b, h), rows_of<T>(doutputs, b, h), next(outputs), next(doutputs),
+                            gs.defined() ? rows_of<T>(gs, b, h) : Rows<const T>{nullptr, 0}, rows(0), rows(1), rows(2), to.add(0), to.add(1), to.add(2)});
     });
     to.finish();
   });

@@ -29,11 +29,11 @@ struct AttentionOutput {
 
 AttentionOutput scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask = {},
                                              const AttentionOptions& options = {});
-// P is computed anew from log_sum_exp; with the dropout factors M:
-//   dV = (P ⊙ M)ᵀ dO    δ = rowsum(dO ⊙ O)    dZ = P ⊙ (M ⊙ (dO Vᵀ) - δ)    dQ = scale dZ K    dK = scale dZᵀ Q
-// Gradients that are not wanted are null.
+// P is computed anew from log_sum_exp; with the dropout factors M and the gradient G of the weights:
+//   dV = (P ⊙ M)ᵀ dO    δ = rowsum(dO ⊙ O + P ⊙ G)    dZ = P ⊙ (M ⊙ (dO Vᵀ) + G - δ)    dQ = scale dZ K    dK = scale dZᵀ Q
+// dO or G undefined: zeros. Gradients that are not wanted are null.
 void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options,
-                                       const AttentionOutput& forward, const Tensor& doutput, const Into* dq, const Into* dk, const Into* dv);
+                                       const AttentionOutput& forward, const Tensor& doutput, const Tensor& dweights, const Into* dq, const Into* dk, const Into* dv);
 
 // y[b, h, s] = x[places[b, s], h, s]   x [P, H, S, d], places [B, S] i64: what places stand for, copied
 Tensor gather_places(const Tensor& x, const Tensor& places);

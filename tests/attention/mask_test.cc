@@ -101,7 +101,7 @@ void score_case(Random& random, Key key) {
     std::vector<Variable> all;
     for (Index t = 0; t < T; ++t) {
       const Attended step = attention(slice(x[1], 1, t, t + 1), memory, state, Want::weights);
-      weights.push_back(step.weights);
+      weights.push_back(step.weights.value());
       all.push_back(step.context);
     }
     return concat(all, 1) + 0 * sum(x[0]) + 0 * sum(x[1]);     // of what does not look at them too there is a gradient

@@ -109,7 +109,7 @@ TEST_CASE("attention: two steps by hand") {
     const auto out = steps(built.attention, constant(tensor(hand.queries, f64)), built.attention.prepare(states, {}));
     for (std::size_t t = 0; t < 2; ++t) {
       const double a = hand.weights[2 * t], b = hand.weights[2 * t + 1];
-      CHECK(worst_absolute(out[t].weights, std::vector<double>{a, b}) < 1e-15);
+      CHECK(worst_absolute(out[t].weights.value(), std::vector<double>{a, b}) < 1e-15);
       CHECK(worst_absolute(out[t].context.value(), std::vector<double>{a, 2 * b}) < 1e-15);     // α_0 (1, 0) + α_1 (0, 2)
     }
   }
@@ -125,8 +125,8 @@ TEST_CASE("attention that looks back: two steps by hand") {
   const auto check_steps = [&](const char* name) {
     const Built built(name, {.query_width = 2, .memory_width = 2, .hidden_width = 1}, numbers);
     const auto out = steps(built.attention, queries, built.attention.prepare(states, {}));
-    CHECK(worst_absolute(out[0].weights, std::vector<double>{2.0 / 3, 1.0 / 3}) < 1e-15);
-    CHECK(worst_absolute(out[1].weights, std::vector<double>{c / (c + 1), 1 / (c + 1)}) < 1e-15);
+    CHECK(worst_absolute(out[0].weights.value(), std::vector<double>{2.0 / 3, 1.0 / 3}) < 1e-15);
+    CHECK(worst_absolute(out[1].weights.value(), std::vector<double>{c / (c + 1), 1 / (c + 1)}) < 1e-15);
   };
   numbers.emplace("coverage.weight", Nested{{1.5 * ln3}});
   check_steps("coverage");
@@ -210,7 +210,7 @@ TEST_CASE("attention: plain loops in f64") {
           before[std::size_t(s)] += alpha[std::size_t(s)];
         }
         previous = alpha;
-        CHECK(worst_absolute(out[std::size_t(t)].weights[b], alpha) < 1e-10);
+        CHECK(worst_absolute(out[std::size_t(t)].weights.value()[b], alpha) < 1e-10);
         CHECK(worst_absolute(out[std::size_t(t)].context.value()[b], context) < 1e-10);
         if (has("local-")) CHECK(out[std::size_t(t)].position[b].item() == doctest::Approx(center).epsilon(1e-12));
       }
@@ -296,8 +296,8 @@ TEST_CASE("attention: padding, the batch, and one step at a time change no bit; 
       const Memory alone = attention.prepare(constant(states(Slice{1, 2}, Slice{0, 5})), Mask::lengths(tensor({5}, DType::i32)));
       const auto padded = steps(attention, constant(queries), memory), one = steps(attention, constant(queries(Slice{1, 2})), alone);
       for (std::size_t t = 0; t < 4; ++t) {
-        CHECK(equal_bits(padded[t].weights(Slice{1, 2}, all, Slice{0, 5}), one[t].weights));
-        CHECK(equal_bits(padded[t].weights(1, all, Slice{5, 19}), zeros({1, 14}, dtype)));
+        CHECK(equal_bits(padded[t].weights.value()(Slice{1, 2}, all, Slice{0, 5}), one[t].weights.value()));
+        CHECK(equal_bits(padded[t].weights.value()(1, all, Slice{5, 19}), zeros({1, 14}, dtype)));
         CHECK(equal_bits(padded[t].context.value()[1], one[t].context.value()[0]));
       }
       if (attention.looks_back()) {
@@ -305,7 +305,7 @@ TEST_CASE("attention: padding, the batch, and one step at a time change no bit; 
       } else {
         const Attended whole = attention(constant(queries), memory, Want::weights);
         for (Index t = 0; t < 4; ++t) {
-          CHECK(equal_bits(whole.weights(all, Slice{t, t + 1}), padded[std::size_t(t)].weights));
+          CHECK(equal_bits(whole.weights.value()(all, Slice{t, t + 1}), padded[std::size_t(t)].weights.value()));
           CHECK(equal_bits(whole.context.value()(all, Slice{t, t + 1}), padded[std::size_t(t)].context.value()));
         }
       }
@@ -318,7 +318,7 @@ TEST_CASE("attention: padding, the batch, and one step at a time change no bit; 
       CHECK(beam.position == 1);
       const Attended second = attention(next, memory, beam, Want::weights);
       for (Index k = 0; k < 4; ++k) {
-        CHECK(equal_bits(second.weights(all, Slice{k, k + 1}), padded[1].weights));
+        CHECK(equal_bits(second.weights.value()(all, Slice{k, k + 1}), padded[1].weights.value()));
         CHECK(equal_bits(second.context.value()(all, Slice{k, k + 1}), padded[1].context.value()));
       }
     }
@@ -349,8 +349,8 @@ TEST_CASE("local attention: window 0, beyond the sentence, clamped") {
     const Built built(name, options);
     return built.attention(queries, built.attention.prepare(states, mask), Want::weights);
   };
-  const Tensor zero = weights("local-m", {.query_width = 3, .memory_width = 3, .window = 0}).weights;
-  const Tensor one = weights("local-m", {.query_width = 3, .memory_width = 3, .window = 1}).weights;
+  const Tensor zero = weights("local-m", {.query_width = 3, .memory_width = 3, .window = 0}).weights.value();
+  const Tensor one = weights("local-m", {.query_width = 3, .memory_width = 3, .window = 1}).weights.value();
   const Attended clamped = weights("local-m", {.query_width = 3, .memory_width = 3, .window = 0, .clamp_position = true});
   for (Index b = 0; b < 2; ++b)
     for (Index t = 0; t < 6; ++t)
@@ -358,14 +358,14 @@ TEST_CASE("local attention: window 0, beyond the sentence, clamped") {
         const Index length = b == 0 ? 5 : 2;
         CHECK(zero(b, t, s).item() == double(s == t && s < length));                       // beyond the sentence: a row of zeros
         CHECK((one(b, t, s).item() > 0) == (std::abs(s - t) <= 1 && s < length));
-        CHECK(clamped.weights(b, t, s).item() == double(s == std::min(t, length - 1)));
+        CHECK(clamped.weights.value()(b, t, s).item() == double(s == std::min(t, length - 1)));
       }
   CHECK(clamped.position(1, 5).item() == 1);
   // local-p with window 0: the nearest position alone, undamped
   const Attended nearest = weights("local-p", {.query_width = 3, .memory_width = 3, .window = 0});
   for (Index b = 0; b < 2; ++b)
     for (Index t = 0; t < 6; ++t)
-      for (Index s = 0; s < 5; ++s) CHECK(nearest.weights(b, t, s).item() == double(s == std::max<Index>(0, std::lround(nearest.position(b, t).item()))));
+      for (Index s = 0; s < 5; ++s) CHECK(nearest.weights.value()(b, t, s).item() == double(s == std::max<Index>(0, std::lround(nearest.position(b, t).item()))));
   CHECK_THROWS_AS(weights("local-p", {.query_width = 3, .memory_width = 3, .window = -1}), Error);
 }
 
@@ -397,29 +397,26 @@ TEST_CASE("attention: weights carry their gradient where they are asked for: cov
     const auto losses = [&](std::span<const Variable> x) {
       const Memory memory = built.attention.prepare(x[0], Mask::lengths(tensor({5, 3}, DType::i32)));
       std::vector<Variable> alphas;
-      for (const Attended& step : steps(built.attention, x[1], memory)) {
-        CHECK(equal_bits(step.alpha.value(), step.weights));
-        alphas.push_back(step.alpha);
-      }
+      for (const Attended& step : steps(built.attention, x[1], memory)) alphas.push_back(step.weights);
       const Variable alpha = concat(alphas, 1);                                                      // [B, T, S]
       const Variable covered = sum(minimum(alpha, cumsum(alpha, 1) - alpha));
       return covered - sum(constant(links) * log(alpha + 0.01));
     };
     const GradientReport report = check_gradient(losses, at);
     CHECK_MESSAGE(report.holds(1e-6), report.worst);
-    CHECK_FALSE(built.attention(constant(at[1](all, Slice{0, 1})), built.attention.prepare(constant(at[0]), {})).alpha.defined());
+    CHECK_FALSE(built.attention(constant(at[1](all, Slice{0, 1})), built.attention.prepare(constant(at[0]), {})).weights.defined());
   }
 }
 
 TEST_CASE("location: positions beyond the longest known sentence get the weight 0") {
   const Built built("location", {.query_width = 3, .memory_width = 4, .longest = 3});
   const Variable states = constant(normal(Key(1), {1, 5, 4}, 0, 1, f64)), query = constant(normal(Key(2), {1, 2, 3}, 0, 1, f64));
-  const Tensor long_weights = built.attention(query, built.attention.prepare(states, {}), Want::weights).weights;
-  const Tensor fit = built.attention(query, built.attention.prepare(slice(states, 1, 0, 3), {}), Want::weights).weights;
+  const Tensor long_weights = built.attention(query, built.attention.prepare(states, {}), Want::weights).weights.value();
+  const Tensor fit = built.attention(query, built.attention.prepare(slice(states, 1, 0, 3), {}), Want::weights).weights.value();
   CHECK(equal_bits(long_weights(all, all, Slice{0, 3}), fit));
   CHECK(equal_bits(long_weights(all, all, Slice{3, 5}), zeros({1, 2, 2}, f64)));
   const Built local("local-m-location", {.query_width = 3, .memory_width = 4, .longest = 1, .window = 0});
-  const Tensor none = local.attention(query, local.attention.prepare(states, {}), Want::weights).weights;      // step 1 sees position 1 only, which is unknown
+  const Tensor none = local.attention(query, local.attention.prepare(states, {}), Want::weights).weights.value();      // step 1 sees position 1 only, which is unknown
   CHECK(worst_absolute(none, std::vector<double>{1, 0, 0, 0, 0, 0, 0, 0, 0, 0}) == 0);
 }
 
@@ -524,6 +521,6 @@ TEST_CASE("cosine: a learned sharpness, vectors of zeros") {
   const Variable query = constant(normal(Key(1), {1, 2, 3}, 0, 1, f64));
   const auto f = [&](std::span<const Variable> x) { return built.attention(x[0], built.attention.prepare(x[1], {})).context; };
   CHECK(check_gradient(f, {query.value(), normal(Key(2), {1, 4, 3}, 0, 1, f64)}).holds(1e-8));
-  const Tensor weights = built.attention(query, built.attention.prepare(constant(zeros({1, 4, 3}, f64)), {}), Want::weights).weights;
+  const Tensor weights = built.attention(query, built.attention.prepare(constant(zeros({1, 4, 3}, f64)), {}), Want::weights).weights.value();
   for (double a : doubles(weights)) CHECK(a == 0.25);
 }

@@ -8,6 +8,10 @@
 #include "models/train.h"
 #include "nn/checkpoint.h"
 #include "tensor/context.h"
+#include "tensor/ops/binary.h"
+#include "tensor/ops/random.h"
+#include "tensor/ops/reduce.h"
+#include "tensor/ops/view.h"
 #include "tests/bench/measure.h"
 #include "tests/close.h"
 #include "tests/every_model.h"
@@ -124,4 +128,52 @@ TEST_CASE("every model: a steady step of training asks the system for no memory"
     CHECK(mallocs_of_step(flags, many) == 0);
   }
   set_threads(threads_before);
+}
+
+TEST_CASE("every model: a loss on attention weights reaches every parameter that makes them: numeric gradient, and it is learned") {
+  // Chen et al. 2016, guided alignment: -Σ_t Σ_s A_ts ln α_ts, where word t belongs to source word t
+  const Batch batch = batch_of({{4, 5, 6, kEnd}, {7, kEnd}}, {{5, 6, 7, kEnd}, {8, kEnd}});
+  const Tensor links = stack(std::vector<Tensor>{eye(4, DType::f64), pad(pad(eye(2, DType::f64), 0, 0, 2), 1, 0, 2)});
+  const auto loss = [&](const Seq2Seq& model) {
+    std::vector<AttentionMap> maps;
+    model.features(batch, &maps);
+    const Variable alpha = maps.at(maps.size() - 1).weights, one = alpha.rank() == 4 ? mean(alpha, {1}) : alpha;      // [B, T, S]
+    return -sum(constant(links) * log(one + 1e-3));
+  };
+  for (const char* name : {"transformer", "gru", "lstm", "lstm with coverage and input feeding"}) {
+    CAPTURE(name);
+    const std::string kind(name);
+    RunConfig config = default_config(kind.substr(0, kind.find(' ')));
+    config.width = 12, config.heads = 3, config.feed_forward = 16, config.max_length = 12;
+    if (kind.ends_with("feeding")) config.attention = "coverage", config.input_feeding = true;
+    Parameters parameters(Seed{3}, DType::f64);
+    const auto model = make_model(config, parameters.root(), kVocabulary, kVocabulary);
+    std::vector<Tensor> gradients;
+    {
+      Tape tape(evaluating);
+      tape.backward(loss(*model));
+      for (const auto& item : parameters.items()) gradients.push_back(item->gradient->written() ? item->gradient->value().clone() : zeros(item->variable.shape(), DType::f64));
+      parameters.forget_gradients();
+    }
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      const auto& item = parameters.items()[i];
+      CAPTURE(item->path);
+      const Tensor value = item->variable.value(), before = value.clone(), direction = normal(Key(std::int64_t(i)), value.shape(), 0, 1, DType::f64);
+      const auto at = [&](double h) {
+        copy_into(value, before + h * direction);
+        return loss(*model).value().item();
+      };
+      const double h = 1e-5, difference = (at(h) - at(-h)) / (2 * h), tape = sum(gradients[i] * direction).item();
+      copy_into(value, before);
+      CHECK(std::abs(tape - difference) < 1e-6 * std::max(1.0, std::abs(difference)));
+    }
+    const double first = loss(*model).value().item();
+    Adam adam(parameters, {.learning_rate = 0.01});
+    for (int i = 0; i < 150; ++i) {
+      Tape tape(evaluating);
+      tape.backward(loss(*model));
+      adam.step();
+    }
+    CHECK(loss(*model).value().item() < 0.2 * first);
+  }
 }

@@ -11,6 +11,7 @@
 #include "autograd/tape.h"
 #include "tensor/dropout.h"
 #include "tensor/error.h"
+#include "tensor/ops/binary.h"
 #include "tensor/ops/random.h"
 #include "tensor/ops/view.h"
 #include "tests/close.h"
@@ -25,14 +26,15 @@ namespace {
 
 struct Reference { std::vector<double> output, weights, log_sum_exp, dq, dk, dv; };
 
-// Loops over all [b, h, t, s], in double; definitions 5.1 and 5.12
-Reference by_formulas(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options, const Tensor& doutput) {
+// Loops over all [b, h, t, s], in double; definitions 5.1 and 5.12. Gradients undefined: zeros.
+Reference by_formulas(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options, const Tensor& doutput, const Tensor& dweights) {
   const Index B = q.size(0), H = q.size(1), T = q.size(2), S = k.size(2), dk = q.size(3), dv = v.size(3);
   const double scale = options.scale != 0 ? options.scale : 1 / std::sqrt(double(dk));
-  const auto Q = doubles(q), K = doubles(k), V = doubles(v), dO = doubles(doutput);
+  const auto Q = doubles(q), K = doubles(k), V = doubles(v);
   const auto allowed = mask.dense({B, H, T, S}).to_vector<std::uint8_t>();
   const DropoutKey dropout("test", options.dropout, options.key);
   const auto size = [](Index n) { return std::vector<double>(std::size_t(n)); };
+  const auto dO = doutput.defined() ? doubles(doutput) : size(B * H * T * dv), G = dweights.defined() ? doubles(dweights) : size(B * H * T * S);
   Reference out{size(B * H * T * dv), size(B * H * T * S), size(B * H * T), size(B * H * T * dk), size(B * H * S * dk), size(B * H * S * dv)};
   const auto at = [](auto& x, Index i) -> auto& { return x[std::size_t(i)]; };
   for (Index bh = 0; bh < B * H; ++bh)
@@ -55,6 +57,7 @@ Reference by_formulas(const Tensor& q, const Tensor& k, const Tensor& v, const M
           at(dp, s) += at(m, s) * at(dO, row * dv + j) * at(V, (bh * S + s) * dv + j);
           at(out.dv, (bh * S + s) * dv + j) += at(p, s) * at(m, s) * at(dO, row * dv + j);
         }
+        at(dp, s) += at(G, row * S + s);
         delta += at(p, s) * at(dp, s);
       }
       for (Index s = 0; s < S; ++s)
@@ -71,28 +74,30 @@ Tensor draw(int key, const Shape& shape, DType dtype = DType::f64) { return norm
 
 struct Gradients { Tensor dq, dk, dv; };
 Gradients gradients_of(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options, const AttentionOutput& out,
-                       const Tensor& doutput) {
+                       const Tensor& doutput, const Tensor& dweights = {}) {
   const Gradients d{full(q.shape(), NAN, q.dtype()), full(k.shape(), NAN, q.dtype()), full(v.shape(), NAN, q.dtype())};
   const Into dq{d.dq}, dk{d.dk}, dv{d.dv};
-  scaled_dot_product_attention_grad(q, k, v, mask, options, out, doutput, &dq, &dk, &dv);
+  scaled_dot_product_attention_grad(q, k, v, mask, options, out, doutput, dweights, &dq, &dk, &dv);
   return d;
 }
 
 void compare(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, AttentionOptions options, double tolerance) {
-  const Tensor doutput = draw(9, {q.size(0), q.size(1), q.size(2), v.size(3)}, q.dtype());
-  const Reference want = by_formulas(q, k, v, mask, options, doutput);
+  const Tensor doutput = draw(9, {q.size(0), q.size(1), q.size(2), v.size(3)}, q.dtype()), dweights = draw(10, {q.size(0), q.size(1), q.size(2), k.size(2)}, q.dtype());
   const AttentionOutput plain = scaled_dot_product_attention(q, k, v, mask, options);
   options.weights = true;
   const AttentionOutput out = scaled_dot_product_attention(q, k, v, mask, options);
   CHECK(equal_bits(out.output, plain.output));
   CHECK(!plain.weights.defined());
-  CHECK(worst_absolute(out.output, want.output) < tolerance);
-  CHECK(worst_absolute(out.weights, want.weights) < tolerance);
-  CHECK(worst_absolute(out.log_sum_exp, want.log_sum_exp) < 10 * tolerance);
-  const Gradients d = gradients_of(q, k, v, mask, options, out, doutput);
-  CHECK(worst_absolute(d.dq, want.dq) < 10 * tolerance);
-  CHECK(worst_absolute(d.dk, want.dk) < 10 * tolerance);
-  CHECK(worst_absolute(d.dv, want.dv) < 10 * tolerance);
+  for (const auto& [dO, G] : {std::pair{doutput, Tensor()}, std::pair{Tensor(), dweights}, std::pair{doutput, dweights}}) {
+    const Reference want = by_formulas(q, k, v, mask, options, dO, G);
+    CHECK(worst_absolute(out.output, want.output) < tolerance);
+    CHECK(worst_absolute(out.weights, want.weights) < tolerance);
+    CHECK(worst_absolute(out.log_sum_exp, want.log_sum_exp) < 10 * tolerance);
+    const Gradients d = gradients_of(q, k, v, mask, options, out, dO, G);
+    CHECK(worst_absolute(d.dq, want.dq) < 10 * tolerance);
+    CHECK(worst_absolute(d.dk, want.dk) < 10 * tolerance);
+    CHECK(worst_absolute(d.dv, want.dv) < 10 * tolerance);
+  }
 }
 
 }  // namespace
@@ -137,13 +142,14 @@ TEST_CASE("attention: what the mask hides may hold anything") {
     fill_(slice(x[0], 1, 21), NAN);
     fill_(x[1], INFINITY);
   }
+  const Tensor dweights = draw(5, {2, 2, 20, S}), dweights_nan = where(mask.dense(dweights.shape()), dweights, full({}, NAN, DType::f64));
   for_every_target([&] {
     const AttentionOptions options{.dropout = 0.2, .key = Key(1), .weights = true};
     const AttentionOutput a = scaled_dot_product_attention(q, k, v, mask, options), b = scaled_dot_product_attention(q, k_nan, v_nan, mask, options);
     CHECK(equal_bits(a.output, b.output));
     CHECK(equal_bits(a.weights, b.weights));
     CHECK(worst_absolute(b.output[1], std::vector<double>(2 * 20 * 8)) == 0);
-    const Gradients c = gradients_of(q, k, v, mask, options, a, doutput), d = gradients_of(q, k_nan, v_nan, mask, options, b, doutput);
+    const Gradients c = gradients_of(q, k, v, mask, options, a, doutput, dweights), d = gradients_of(q, k_nan, v_nan, mask, options, b, doutput, dweights_nan);
     CHECK(equal_bits(c.dq, d.dq));
     CHECK(equal_bits(c.dk, d.dk));
     CHECK(equal_bits(c.dv, d.dv));
@@ -193,7 +199,7 @@ TEST_CASE("attention: slices of one packed projection, in and out, without copie
   const Gradients want = gradients_of(q, k, v, Mask::causal(), options, out, doutput);
   const Tensor dpacked = full(packed.shape(), NAN, DType::f64);
   const Into dq{head(dpacked, 0)}, dk{head(dpacked, 1)}, dv{head(dpacked, 2)};
-  scaled_dot_product_attention_grad(q, k, v, Mask::causal(), options, out, doutput, &dq, &dk, &dv);
+  scaled_dot_product_attention_grad(q, k, v, Mask::causal(), options, out, doutput, {}, &dq, &dk, &dv);
   CHECK(equal_bits(dq.tensor, want.dq));
   CHECK(equal_bits(dk.tensor, want.dk));
   CHECK(equal_bits(dv.tensor, want.dv));
@@ -201,7 +207,7 @@ TEST_CASE("attention: slices of one packed projection, in and out, without copie
   // adding; columns that are not contiguous
   const Tensor turned = transpose(ones({B, H, d, T}, DType::f64)), sum = ones(k.shape(), DType::f64);
   const Into more_q{turned, true}, more_k{sum, true};
-  scaled_dot_product_attention_grad(q, transpose(transpose(k).clone()), v, Mask::causal(), options, out, doutput, &more_q, &more_k, nullptr);
+  scaled_dot_product_attention_grad(q, transpose(transpose(k).clone()), v, Mask::causal(), options, out, doutput, {}, &more_q, &more_k, nullptr);
   std::vector<double> q_plus = doubles(want.dq), k_plus = doubles(want.dk);
   for (double& x : q_plus) ++x;
   for (double& x : k_plus) ++x;
@@ -213,7 +219,7 @@ TEST_CASE("attention: slices of one packed projection, in and out, without copie
   const Gradients three = gradients_of(q, q, q, {}, options, self, doutput);
   const Tensor one = full(q.shape(), NAN, DType::f64);
   const Into first{one}, then{one, true};
-  scaled_dot_product_attention_grad(q, q, q, {}, options, self, doutput, &first, &then, &then);
+  scaled_dot_product_attention_grad(q, q, q, {}, options, self, doutput, {}, &first, &then, &then);
   std::vector<double> total = doubles(three.dq);
   for (std::size_t i = 0; i < total.size(); ++i) total[i] += doubles(three.dk)[i] + doubles(three.dv)[i];
   CHECK(worst_absolute(one, total) < 1e-14);
@@ -232,14 +238,14 @@ TEST_CASE("attention: equals its definition, dropout included") {
 
 TEST_CASE("attention: the same bits for any number of threads and on all targets with FMA") {
   const Tensor q = draw(1, {5, 7, 40, 24}, DType::f32), k = draw(2, {5, 7, 50, 24}, DType::f32), v = draw(3, {5, 7, 50, 24}, DType::f32);
-  const Tensor doutput = draw(4, {5, 7, 40, 24}, DType::f32);
+  const Tensor doutput = draw(4, {5, 7, 40, 24}, DType::f32), dweights = draw(5, {5, 7, 40, 50}, DType::f32);
   const Mask mask = Mask::lengths(tensor({50, 49, 30, 0, 1}, DType::i32)) & Mask::causal(5);
   const AttentionOptions options{.dropout = 0.1, .key = Key(8)};
   std::vector<Tensor> first;
   const auto run = [&] {
     const AttentionOutput out = scaled_dot_product_attention(q, k, v, mask, options);
-    const Gradients d = gradients_of(q, k, v, mask, options, out, doutput);
-    const std::vector<Tensor> results{out.output, out.log_sum_exp, d.dq, d.dk, d.dv};
+    const Gradients d = gradients_of(q, k, v, mask, options, out, doutput), more = gradients_of(q, k, v, mask, options, out, doutput, dweights);
+    const std::vector<Tensor> results{out.output, out.log_sum_exp, d.dq, d.dk, d.dv, more.dq, more.dk, more.dv};
     if (first.empty()) first = results;
     for (std::size_t i = 0; i < results.size(); ++i) CHECK(equal_bits(results[i], first[i]));
   };
@@ -298,6 +304,8 @@ TEST_CASE("attention: empty sizes, wrong shapes and dtypes") {
   CHECK_THROWS_AS(scaled_dot_product_attention(q, k, v, Mask::lengths(tensor({6}, DType::i32))), ShapeError);
   CHECK_THROWS_AS(scaled_dot_product_attention(q, k, v, Mask::allowed(ones({5, 6}, DType::u8))), ShapeError);
   CHECK_THROWS_AS(scaled_dot_product_attention(q, k, v, {}, {.dropout = 1.1}), Error);
+  const AttentionOutput out = scaled_dot_product_attention(q, k, v);
+  CHECK_THROWS_WITH_AS(gradients_of(q, k, v, {}, {}, out, {}, zeros({2, 3, 4, 5})), "scaled_dot_product_attention_grad: dweights has another shape: dweights [2, 3, 4, 5], expected [2, 3, 4, 6]", ShapeError);
 }
 
 TEST_CASE("attention: rule against central differences, also where q, k and v are slices of one projection or one value") {
@@ -306,6 +314,14 @@ TEST_CASE("attention: rule against central differences, also where q, k and v ar
   const Mask lengths = Mask::lengths(tensor({7, 0}, DType::i32));
   CHECK(check_gradient([&](std::span<const Variable> x) { return scaled_dot_product_attention(x[0], x[1], x[2], lengths).output; }, {q, k, v}).holds(1e-8));
   CHECK(check_gradient([&](std::span<const Variable> x) { return scaled_dot_product_attention(x[0], x[0], x[0], Mask::causal()).output; }, {q}).holds(1e-8));
+  const Tensor some = draw(5, {B, H, T, 7});
+  const auto with_weights = [&](std::span<const Variable> x) {
+    const AttentionVariable y = scaled_dot_product_attention(x[0], x[1], x[2], lengths, {.weights = true});
+    return concat({sum(y.weights * constant(some), {3}, true), y.output}, 3);
+  };
+  CHECK(check_gradient(with_weights, {q, k, v}).holds(1e-8));
+  const auto weights_alone = [&](std::span<const Variable> x) { return scaled_dot_product_attention(x[0], x[1], x[2], lengths, {.weights = true}).weights * constant(some) + 0 * sum(x[2]); };
+  CHECK(check_gradient(weights_alone, {q, k, v}).holds(1e-8));
   const auto self = [&](std::span<const Variable> x) {
     const auto parts = split(x[0], 3, 2);
     const auto heads = [&](int i) { return transpose(reshape(parts[std::size_t(i)], {B, T, H, d}), 1, 2); };
