@@ -30,6 +30,9 @@ struct Range {
   double low = std::numeric_limits<double>::infinity(), high = -std::numeric_limits<double>::infinity();
   void add(double value) { low = std::min(low, value), high = std::max(high, value); }
   bool empty() const { return low > high; }
+  void reach(const Range& whiskers) {   // which end at 0 where no value is negative: no count and no rate is
+    if (!whiskers.empty()) low = low < 0 ? whiskers.low : std::max(whiskers.low, 0.0), high = whiskers.high;
+  }
   void reach_zero(double share) {   // where values begin near 0, so does the axis
     if (low > 0 && low < share * high) low = 0;
   }
@@ -38,6 +41,7 @@ struct Range {
 struct Axis {
   Ticks ticks;
   double start, length;   // px of the first tick and to the last one; negative length: upwards
+  double low() const { return ticks.values.front(); }
   double operator()(double value) const {
     return start + length * (value - ticks.values.front()) / (ticks.values.back() - ticks.values.front());
   }
@@ -93,7 +97,7 @@ void draw_series(Page& page, const Curves::Series& series, const Axis& x, const 
                            px(x(series.x[i])), px(y(series.y[i])), single ? "3.2" : "2.3", colour(k), escape(series.name),
                            number(series.y[i]), plus_minus(spread(series, i)), number(series.x[i])));
     for (std::size_t i = begin; i < end; ++i) {
-      const double around = spread(series, i), middle = x(series.x[i]), top = y(series.y[i] + around), bottom = y(series.y[i] - around);
+      const double around = spread(series, i), middle = x(series.x[i]), top = y(series.y[i] + around), bottom = y(std::max(series.y[i] - around, y.low()));
       if (around == 0) continue;
       page.line(middle, top, middle, bottom, colour(k));
       for (const double tip : {top, bottom}) page.line(middle - 3, tip, middle + 3, tip, colour(k));
@@ -159,8 +163,9 @@ void draw_bar(Page& page, const Bars::Series& series, std::size_t group, const A
   page.rect(std::min(zero, x(value)), y, std::max(0.5, std::abs(x(value) - zero)), high, fmt::format("fill=\"{}\"", fill),
             fmt::format("{}: {}{}", name, number(value), plus_minus(around)));
   if (around > 0) {
-    page.line(x(value - around), middle, x(value + around), middle, kInk, 1.2);
-    for (const double end : {value - around, value + around}) page.line(x(end), middle - 3, x(end), middle + 3, kInk, 1.2);
+    const double low = std::max(value - around, x.low());
+    page.line(x(low), middle, x(value + around), middle, kInk, 1.2);
+    for (const double end : {low, value + around}) page.line(x(end), middle - 3, x(end), middle + 3, kInk, 1.2);
   }
   const double sign = value < 0 ? -1 : 1;
   page.text(x(value + sign * around) + sign * 6, middle + 4, number(value),
@@ -175,7 +180,7 @@ std::string curves_svg(const Curves& curves) {
   double left = 30;
   bool whole = true;                               // x counts
   for (const auto& panel : curves.panels) {
-    Range range;
+    Range range, whiskers;
     for (const auto& series : panel.series) {
       check<ShapeError>(series.x.size() == series.y.size(), "curves_svg: x and y differ in length: \"{}\" has x [{}], y [{}]",
                         series.name, series.x.size(), series.y.size());
@@ -185,9 +190,11 @@ std::string curves_svg(const Curves& curves) {
         if (!finite(series, i)) continue;
         steps.add(series.x[i]);
         whole &= series.x[i] == std::floor(series.x[i]);
-        for (const double around : {-spread(series, i), spread(series, i)}) range.add(series.y[i] + around);
+        range.add(series.y[i]);
+        for (const double around : {-spread(series, i), spread(series, i)}) whiskers.add(series.y[i] + around);
       }
     }
+    range.reach(whiskers);
     values.push_back(axis_ticks(range, 4));
     for (const std::string& text : values.back().labels) left = std::max(left, width(text, 11) + 10);
   }
@@ -208,8 +215,8 @@ std::string curves_svg(const Curves& curves) {
 }
 
 std::string bars_svg(const Bars& bars) {
-  Range values;
-  values.add(0);
+  Range values, whiskers;
+  for (Range* range : {&values, &whiskers}) range->add(0);
   double names = 40, before = 0;   // room for the names, and for the numbers left of negative bars
   for (const auto& series : bars.series) {
     const std::size_t groups = bars.groups.size();
@@ -218,11 +225,12 @@ std::string bars_svg(const Bars& bars) {
                       series.values.size(), series.spread.size(), groups);
     for (std::size_t g = 0; g < groups; ++g) {
       if (!std::isfinite(series.values[g])) continue;
-      values.add(series.values[g] - spread(series, g));
-      values.add(series.values[g] + spread(series, g));
+      values.add(series.values[g]);
+      for (const double around : {-spread(series, g), spread(series, g)}) whiskers.add(series.values[g] + around);
       if (series.values[g] < 0) before = std::max(before, width(number(series.values[g]), 11) + 12);
     }
   }
+  values.reach(whiskers);
   for (const std::string& group : bars.groups) names = std::max(names, width(shorten(word(group), 36), 12.5) + 12);
   const Axis x{ticks(values.low, values.high > values.low ? values.high : 1, 5), Page::kMargin + names + before, kPlot - 180};
 

@@ -83,6 +83,15 @@ TEST_CASE("chart: curves with whiskers") {
   CHECK(has(svg, "<title>none: 10 at 1</title>"));
   CHECK(count(svg, "stroke=\"#1f62b5\" stroke-width=\"1\"") == 2 * 3);
   CHECK(has(svg, ">100<"));   // a whisker has its place on the axis
+
+  // a rate is not negative, and no whisker says that it might be: bleu of 0.3 and 0.02, half a point and 0.01 to each side
+  const Curves low{.panels = {{"BLEU", {{.name = "dot", .x = {1, 2}, .y = {0.3, 0.02}, .spread = {0.5, 0.01}}}}}};
+  CHECK(!has(curves_svg(low), ">-"));
+  const Curves losses{.panels = {{"difference", {{.name = "dot", .x = {1, 2}, .y = {0.3, -0.1}, .spread = {0.5, 0.3}}}}}};
+  CHECK(has(curves_svg(losses), ">-0.4<"));
+  const Bars rates{.groups = {"a", "b"}, .series = {{"", {0.3, 0.1}, {0.5, 0}}}};
+  CHECK(!has(bars_svg(rates), ">-"));
+  CHECK(has(bars_svg({.groups = {"a", "b"}, .series = {{"", {0.3, -0.1}, {0.5, 0}}}}), ">-0.2<"));
   curves.panels[0].series[0].spread.pop_back();
   CHECK_THROWS_WITH_AS(curves_svg(curves), "curves_svg: needs no spread or one a point: \"none\" has y [3], spread [2]", ShapeError);
 }
