@@ -9,6 +9,8 @@
 #include <cmath>
 #include <utility>
 
+#include "models/text.h"
+
 namespace heed::drawing {
 namespace {
 
@@ -32,6 +34,26 @@ std::string encode(utf8proc_int32_t code) {
 bool never_shown(utf8proc_int32_t code) {
   return (code >= 0x80 && code < 0xA0) || (code & 0xFFFE) == 0xFFFE || (code >= 0x2028 && code <= 0x202E) ||
          (code >= 0x2066 && code <= 0x2069) || code == 0x200E || code == 0x200F || code == 0x061C;
+}
+
+// Whether some of it is read from right to left.
+bool turns(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const auto [code, length] = code_point(text, at);
+    const auto direction = utf8proc_get_property(code)->bidi_class;
+    if (direction == UTF8PROC_BIDI_CLASS_R || direction == UTF8PROC_BIDI_CLASS_AL) return true;
+    at += length;
+  }
+  return false;
+}
+
+// What stands before an arrow stays on its left, what stands behind it on its right: with U+200E on both sides of it.
+std::string arrows_held(std::string text) {
+  for (const std::string_view arrow : {"←", "→"}) {
+    const std::string held = fmt::format("\u200E{}\u200E", arrow);
+    for (std::size_t at = 0; (at = text.find(arrow, at)) != text.npos; at += held.size()) text.replace(at, arrow.size(), held);
+  }
+  return text;
 }
 
 struct Cluster {
@@ -101,13 +123,11 @@ std::string clean(std::string_view text) {
 }
 
 std::string word(std::string_view token) {
-  std::string result = clean(token);
-  if (result.find_first_not_of(' ') == std::string::npos) {
-    const std::size_t blanks = result.size();
-    result.clear();
-    for (std::size_t i = 0; i < blanks; ++i) result += encode(0x2423);
-  }
-  return result;
+  const std::string shown = clean(token);
+  if (!is_blank(shown)) return shown;
+  std::string blanks;
+  for (std::size_t i = 0; i < characters(shown).size(); ++i) blanks += encode(0x2423);
+  return blanks;
 }
 
 std::string escape(std::string_view text) {
@@ -122,7 +142,7 @@ std::string escape(std::string_view text) {
       default: result += c;
     }
   }
-  return result;
+  return turns(result) ? arrows_held(std::move(result)) : result;
 }
 
 int columns(std::string_view text) {

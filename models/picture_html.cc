@@ -115,7 +115,7 @@ std::string attention_html(const AttentionPicture& picture) {
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<meta http-equiv=\"Content-Security-Policy\" "
       "content=\"default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'\">\n"
-      "<title>{0}</title>\n<style>{1}</style>\n</head>\n<body>\n<h1><bdi>{0}</bdi></h1>\n<p>{2}</p>\n"
+      "<title>{0}</title>\n<style>{1}</style>\n</head>\n<body>\n<h1><bdi dir=\"ltr\">{0}</bdi></h1>\n<p>{2}</p>\n"
       "<noscript>\n<p>Scripts are off: this is one of {3} maps.</p>\n{4}</noscript>\n"
       "<div id=\"app\" hidden>\n<div id=\"controls\"></div>\n<div id=\"main\">\n"
       "<div id=\"view\"><p id=\"label\"></p><div id=\"scroll\"><div id=\"grid\"></div></div><div id=\"legend\"></div></div>\n"

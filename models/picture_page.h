@@ -192,7 +192,7 @@ function draw() {
     for (let s = 0; s < C; s++) {
       const i = t * C + s, x = value(i), c = make("div", grid, number(map.weights[i]).replace(/^(-?)0\./, "$1."), "cell");
       c.style.background = shade(x);
-      c.title = w + " \u2190 " + columns[s] + ": " + number(map.weights[i]);
+      c.title = w + " \u200e\u2190\u200e " + columns[s] + ": " + number(map.weights[i]);
       if (dark(x)) c.classList.add("dark");
       if (map.windows && s >= map.windows[t][0] && s <= map.windows[t][1]) {
         c.classList.add("window");

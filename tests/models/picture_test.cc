@@ -419,6 +419,10 @@ TEST_CASE("drawing: text") {
   CHECK(word("") == "");
   CHECK(word("  ") == "␣␣");
   CHECK(word(" a") == " a");
+  CHECK(word("\u00A0\u3000") == "␣␣");
+  CHECK(word("\u200B") == "␣");
+  CHECK(escape("\u05D0 → \u05D1 & \u05D2 ← \u05D3") == "\u05D0 \u200E→\u200E \u05D1 &amp; \u05D2 \u200E←\u200E \u05D3");   // seen as \u05D1 → \u05D0 without
+  CHECK(escape("a → b") == "a → b");
   CHECK(wrap("one two three", 7) == Words{"one two", "three"});
   CHECK(wrap("abcdefgh ij", 5) == Words{"abcde", "fgh", "ij"});
   CHECK(wrap("", 5).empty());
