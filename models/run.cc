@@ -388,9 +388,8 @@ std::unique_ptr<RunLock> create_run(const Run& run) {
 
 Run open_run(const std::string& path) {
   const std::string file = join(path, "config.json");
-  std::error_code ignored;
-  check<FileError>(fs::exists(path, ignored), "no such run: {}; a directory that `heed train` made", path);
-  check<FileError>(fs::exists(file, ignored), "no run: {} has no config.json; a directory that `heed train` made", path);
+  check<FileError>(fs::exists(path), "no such run: {}; a directory that `heed train` made", path);
+  check<FileError>(fs::exists(file), "no run: {} has no config.json; a directory that `heed train` made", path);
   Run run{path, {}, {}, {}};
   from_json(options(run.config), read_file(file, 1 << 20), file);
   run.source = load_side(path, "source");

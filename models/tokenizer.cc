@@ -219,6 +219,7 @@ TokenizerOptions tokenizer_options_from_json(std::string_view text) {
                  string ? "a string" : "true or false", json_text(value));
     if (string) *string = value.get<std::string>(); else *flag = value.get<bool>();
   }
+  check<Error>(json.contains("name"), "tokenizer: no key \"name\": {}", in_quotes(text));
   maker(options.name);
   return options;
 }

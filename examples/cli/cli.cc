@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
 #include <new>
 
 #include "examples/cli/command.h"
@@ -117,6 +118,9 @@ int main(int argc, char** argv, std::vector<NamedScore> extra_scores) {
   } catch (const Error& e) {
     say(e.what());
     return 2;
+  } catch (const std::filesystem::filesystem_error& e) {
+    say(fmt::format("{}: {}", e.path1().string(), e.code().message()).c_str());
+    return cli::is_fault(e.code().value()) ? 1 : 2;
   } catch (const std::bad_alloc& e) {
     say(e.what());
     return 1;

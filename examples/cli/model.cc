@@ -39,7 +39,7 @@ Example sentence_pair(const Ready& model, const std::string& source, const std::
     return example;
   }
   example.target = encode(run.target, repaired(target));
-  if (Index(example.target.size()) > max_positions(run.config)) throw Mistake(fmt::format("a long sentence: --target: {} words; at most {}", example.target.size() - 1, longest));
+  if (Index(example.target.size()) > max_positions(run.config)) throw Mistake(fmt::format("a long sentence: --target: {} words; at most {}", example.target.size() - 1, max_positions(run.config) - 1));
   return example;
 }
 

@@ -146,6 +146,7 @@ const Row kRows[] = {
     {"train --data data --out run", "the run exists: --out run; --resume to go on with it, or another name"},
     {"train --data data --out data", "exists, is not empty and no run: --out data"},
     {"train --data data --out s", "no directory: --out s"},
+    {"translate --run unnamed", "unnamed/source.tokenizer.json: tokenizer: no key \"name\": "},
     {"train --out nowhere --resume", "no such run: nowhere; "},
     {"train --out data --resume", "no run: data has no config.json; "},
     {"train --out run --resume --width 99", "contradicts the run: --width 99, stored in run is 8; "},
@@ -175,6 +176,7 @@ const Row kRows[] = {
     {"attention --run run --source 1 --out nowhere/a.svg", "nowhere/a.svg: cannot create"},
     {"attention --run run --source 1 --target 2 --links 0-7", "a link points outside: 0-7 in --links; 1 source and 1 target words, from 0"},
     {"attention --run run --source 1 --links 0:0", "a link is written i-j"},
+    {"attention --run brief --source 1 --target '1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5'", "a long sentence: --target: 55 words; at most 54"},
     {"attention --run run --source 1 --align-to output", "unknown name: --align-to output; "},
     {"compare --data data --out new", "missing: --attention; "},
     {"compare --data data --attention dot", "missing: --out; "},
@@ -244,7 +246,8 @@ void prepare(const TemporaryFolder& folder) {
   write_text(folder / "broken.json", "{\n  \"width\" 8\n}\n");
   write_text(folder / "cut.safetensors", text_of(folder / "run/best.safetensors").substr(0, 2000));
   const std::string config = text_of(folder / "run/config.json");
-  for (const char* copy : {"key", "missing", "changed", "moved", "shrunk", "words", "fewer", "bare"}) fs::copy(folder / "run", folder / copy, fs::copy_options::recursive);
+  for (const char* copy : {"key", "missing", "changed", "moved", "shrunk", "words", "fewer", "bare", "unnamed"}) fs::copy(folder / "run", folder / copy, fs::copy_options::recursive);
+  write_text(folder / "unnamed/source.tokenizer.json", "{\"lowercase\": true}\n");
   write_text(folder / "key/config.json", with(config, "{\n", "{\n  \"colour\": 1,\n"));
   write_text(folder / "missing/config.json", with(config, "  \"dropout\": 0.05,\n", ""));
   write_text(folder / "changed/config.json", with(config, "\"dropout\": 0.05", "\"dropout\": 0.2"));
@@ -278,6 +281,19 @@ TEST_CASE("cli: every mistake is one line with a hint, exit code 2, and nothing 
     CHECK_MESSAGE(result.err.starts_with("heed"), result.err);
     CHECK_MESSAGE(std::regex_search(result.err, std::regex(says)), result.err);
     CHECK((listing(folder.path()) == before));
+  }
+}
+
+TEST_CASE("cli: a path that cannot be followed") {
+  const TemporaryFolder folder;
+  fs::create_symlink("loop", folder / "loop");
+  write_text(folder / "pairs.tsv", "1\t1\n2\t2\n3\t3\n");
+  for (const std::string line : {"train --train pairs.tsv --split-by-source --split-dev 1 --split-test 0 --out loop", "train --data loop --out new", "translate --run loop", "data copy --out loop", "inspect loop", "evaluate --run loop/run"}) {
+    INFO(line);
+    const Result result = heed_in(folder.path(), line);
+    CHECK(result.code == 2);
+    CHECK(result.out.empty());
+    CHECK_MESSAGE(std::regex_match(result.err, std::regex("heed " + line.substr(0, line.find(' ')) + ": [^ ]*loop[^ ]*: Too many levels of symbolic links\n")), result.err);
   }
 }
 
