@@ -98,7 +98,8 @@ struct Run {
   RunConfig config;
   Side source, target;
 };
-// One training at a time: holds RUN/lock. FileError names the process that has it. Deletes what crashes left behind.
+// One training, or one comparison, of a directory at a time: holds its file `lock`. FileError names the process that has it. Deletes
+// what crashes left behind.
 class RunLock {
  public:
   explicit RunLock(const std::string& run);

@@ -228,7 +228,7 @@ bool is_comparison(const std::string& path) {
   const auto is_ours = [](const fs::directory_entry& entry) {
     const std::string stem = entry.path().stem().string();
     const std::size_t dash = stem.rfind('-');
-    if (stem.starts_with(kTemporaryPrefix)) return true;
+    if (entry.path().filename() == "lock" || stem.starts_with(kTemporaryPrefix)) return true;
     return dash != stem.npos && dash + 1 < stem.size() && stem.find_first_not_of("0123456789", dash + 1) == stem.npos;   // NAME-SEED, NAME-SEED.json
   };
   return fs::exists(fs::path(path) / "table.txt") || std::ranges::all_of(fs::directory_iterator(path), is_ours);
@@ -464,8 +464,7 @@ int compare(std::span<const std::string> words) {
   std::error_code error;
   fs::create_directories(asked.out, error);
   if (error) throw Mistake(fmt::format("cannot make the directory: --out {}: {}; another one", asked.out, error.message()));
-  for (const fs::directory_entry& entry : std::vector<fs::directory_entry>(fs::directory_iterator(asked.out), {}))
-    if (entry.path().filename().string().starts_with(kTemporaryPrefix)) fs::remove(entry.path(), ignored);   // of one that was ended
+  const RunLock lock(asked.out);
 
   const auto say = [&](const std::string& line) { if (!asked.manner.quiet) note(line); };
   std::vector<Group> groups;
