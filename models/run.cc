@@ -275,7 +275,7 @@ void check_config(const RunConfig& c) {
 }
 
 bool may_change(std::string_view option) {
-  constexpr std::string_view names[] = {"steps", "epochs", "minutes", "threads", "save-every", "keep", "if-full", "data", "train-files", "dev-files", "test-files", "train"};
+  constexpr std::string_view names[] = {"steps", "epochs", "minutes", "patience", "threads", "save-every", "keep", "if-full", "data", "train-files", "dev-files", "test-files", "train"};
   return std::find(std::begin(names), std::end(names), option) != std::end(names);
 }
 

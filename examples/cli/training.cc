@@ -507,8 +507,11 @@ void check_within(const RunConfig& limits, const std::string& path) {
     const auto check = [&](bool beyond, std::string_view limit, auto asked, auto reached) {
       if (beyond) throw Mistake(fmt::format("trained beyond the limit: {} has {} updates: --{} {}; --{} {}, or another --out", path, *step, limit, asked, limit, reached));
     };
+    constexpr Index kEndless = 1000000000;         // the most that --patience takes
+    const Index patience = run.config.patience.value_or(kEndless);
     check(limits.steps && *step > *limits.steps, "steps", limits.steps.value_or(0), *step);
     check(limits.epochs && epochs > *limits.epochs, "epochs", limits.epochs.value_or(0), epochs);
+    check(limits.patience && *limits.patience < patience, "patience", limits.patience.value_or(0), patience);   // it may have waited longer
     check(limits.minutes > 0 && limits.minutes != run.config.minutes && minutes > limits.minutes, "minutes", limits.minutes, std::ceil(minutes));
     return;
   }

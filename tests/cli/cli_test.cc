@@ -340,6 +340,9 @@ TEST_CASE("cli: compare") {
   CHECK(shorter.code == 2);
   CHECK(std::regex_search(shorter.err, std::regex("trained beyond the limit: compared/none-1 has ([0-9]+) updates: --steps 1; --steps \\1, or another --out")));
   CHECK(!fs::exists(small().folder / "compared/concat-1"));
+  const Result sooner = call(command + " --patience 1");
+  CHECK(sooner.code == 2);
+  CHECK_MESSAGE(sooner.err.find(": --patience 1; --patience 1000000000, or another --out") != sooner.err.npos, sooner.err);
   const Result other = call(command + " --dropout 0.3");
   CHECK(other.code == 2);
   CHECK(other.err.find("contradicts the run: --dropout 0.3, stored in compared/none-1 is ") != other.err.npos);
@@ -355,6 +358,14 @@ TEST_CASE("cli: compare takes over what an end within a write leaves") {
     const Result result = call("compare --data data --attention none --steps 1 --width 8 --quiet --out " + left);
     CHECK_MESSAGE(result.code == 0, result.err);
     CHECK(!fs::exists(small().folder / (left + "/.heed-tmp-1-2f")));
+    // While another is at work, neither its files nor its table are touched.
+    const RunLock another(small().folder / left);
+    write_text(small().folder / (left + "/.heed-tmp-1-30"), "half");
+    const std::string before = listing(small().folder / left);
+    const Result second = call("compare --data data --attention none,dot --steps 1 --width 8 --quiet --out " + left);
+    CHECK(second.code == 2);
+    CHECK_MESSAGE(second.err.starts_with("heed compare: another training holds " + left + ": process "), second.err);
+    CHECK((listing(small().folder / left) == before));
     CHECK(text_of(small().folder / (left + "/bleu.svg")).find(" nearly ") != std::string::npos);
   }
 }

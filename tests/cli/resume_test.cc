@@ -82,6 +82,20 @@ TEST_CASE("resume: epochs, and a run that ends between evaluations") {
   check_same(folder, "a", "c", int(last));
 }
 
+TEST_CASE("resume: a training that ended by patience goes on with more of it") {
+  const TemporaryFolder folder;
+  make_tiny_data(folder);
+  const std::string flat = "--learning-rate 0 --steps 100 ";             // the first evaluation, at update 7, is the best
+  train(folder, flat + "--patience 5 --out whole");
+  train(folder, flat + "--patience 2 --out run");
+  CHECK(checkpoint_steps(folder / "run").back() == 21);
+  go_on(folder, "--patience 5 --out run");
+  check_same(folder, "whole", "run", 42);
+  CHECK(open_run(folder / "run").config.patience == 5);
+  go_on(folder, "--patience 3 --out run");                               // it has waited longer
+  CHECK(checkpoint_steps(folder / "run").back() == 42);
+}
+
 TEST_CASE("resume: the data has moved") {
   const TemporaryFolder folder;
   make_tiny_data(folder);
