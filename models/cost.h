@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a model costs by its formulas, so that models can be compared without a clock.
 #pragma once
-#include "models/run.h"
+#include "models/run_config.h"
 
 namespace heed {
 

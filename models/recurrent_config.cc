@@ -5,6 +5,7 @@
 
 #include "attention/attend.h"
 #include "models/recurrent.h"
+#include "models/text.h"
 #include "nn/init.h"
 #include "tensor/format.h"
 

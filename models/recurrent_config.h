@@ -4,7 +4,7 @@
 #include <memory>
 #include <string_view>
 
-#include "models/run.h"
+#include "models/run_config.h"
 
 namespace heed {
 

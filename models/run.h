@@ -14,84 +14,10 @@
 #include <vector>
 
 #include "models/batch.h"
-#include "models/option.h"
-#include "models/seq2seq.h"
-#include "nn/optimizer.h"
-#include "nn/schedule.h"
-#include "nn/scope.h"
+#include "models/run_config.h"
 #include "tensor/safetensors.h"
 
 namespace heed {
-
-// Everything that decides how a model is trained. The defaults here are those of `heed train` with a Transformer.
-struct RunConfig {
-  // data: a directory with train.tsv, dev.tsv, test.tsv; or pairs of parallel files; or one file that is to be split
-  std::string data;
-  std::vector<std::string> train_files, dev_files, test_files;
-  std::string train;
-  bool split_by_source = false;
-  Index split_dev = 1500, split_test = 1500;       // source sentences
-
-  // text
-  std::string tokenizer = "auto";                  // auto becomes what the data asks for
-  bool lowercase = false;
-  Index min_count = 1;
-  std::optional<Index> vocabulary_size;
-  Index max_length = 250;
-
-  // model
-  std::string model = "transformer";
-  Index layers = 2, width = 128, heads = 4, feed_forward = 256;
-  double dropout = 0.05, attention_dropout = 0, activation_dropout = 0;
-  std::string norm = "post", final_norm = "auto", positions = "sinusoidal", tie = "none", qkv_init = "separate";
-
-  // recurrent models; auto becomes what the others ask for
-  std::string attention = "auto", decoder = "auto", gru_form = "auto", readout = "auto", readout_state = "auto", start_state = "auto", bridge = "auto", context = "auto";
-  std::optional<Index> window;
-  bool input_feeding = false, reverse_source = false, one_direction = false;
-  std::string start = "bos", initial_values = "pytorch";
-
-  // training
-  std::optional<Index> batch_tokens = 2048, batch_sentences;
-  Index accumulate = 1;
-  std::string optimizer = "adam";
-  double learning_rate = 2e-3, beta2 = 0.98, momentum = 0, weight_decay = 0;
-  std::string schedule = "inverse_sqrt";
-  Index warmup = 200;
-  std::optional<Index> schedule_steps;
-  double label_smoothing = 0.1, clip = 1, average = 0.995;
-  Index seed = 1;
-  std::string precision = "float32";               // of the factors in the matrix products of an update
-  std::string init;
-
-  // how long, and what is kept
-  std::optional<Index> steps = 2000, epochs;
-  double minutes = 0;
-  std::optional<Index> patience, evaluate_every, save_every;
-  Index keep = 3;
-  std::string if_full = "go-on";
-  std::optional<Index> threads;
-
-  friend bool operator==(const RunConfig&, const RunConfig&) = default;
-};
-
-// As RunConfig(), but for what recurrent models do better with, and noam, whose factor stands in the place of the rate: 1.
-RunConfig default_config(std::string_view model, std::string_view schedule = {});
-
-// The one table. Its options point into `config`; their defaults are those of default_config.
-std::vector<Option> options(RunConfig& config);
-// Error `<what>: <where>; <what would be right>` where options that are right alone do not fit together.
-void check_config(const RunConfig& config);
-
-// Options that a resumed run may change: limits, threads, what is saved and kept, where its data are.
-bool may_change(std::string_view option);
-
-std::vector<std::string_view> model_names();
-std::unique_ptr<Seq2Seq> make_model(const RunConfig& config, Scope scope, Index source_vocabulary, Index target_vocabulary);   // Error lists the names
-std::unique_ptr<Optimizer> make_optimizer(const RunConfig& config, Parameters& parameters);
-Schedule make_schedule(const RunConfig& config);
-std::int32_t start_symbol(const RunConfig& config, const Vocabulary& target);   // what opens a target
-Index max_positions(const RunConfig& config);      // words of a sentence, eos counted, that the model can read or write
 
 struct Run {
   std::string path;

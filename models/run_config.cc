@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/run_config.h"
+
+#include <algorithm>
+#include <set>
+
+#include "attention/attend.h"
+#include "attention/position.h"
+#include "models/recurrent_config.h"
+#include "models/text.h"
+#include "models/tokenizer.h"
+#include "models/transformer.h"
+#include "tensor/format.h"
+#include "tensor/gemm_bfloat16.h"
+
+namespace heed {
+namespace {
+
+std::vector<std::string_view> tokenizer_choices() {
+  static const std::vector<std::string> names = tokenizer_names();
+  std::vector<std::string_view> choices{"auto"};
+  choices.insert(choices.end(), names.begin(), names.end());
+  return choices;
+}
+
+std::string_view attention_help() {
+  static thread_local std::set<std::string> texts;                                     // a user's own scores come and go
+  return *texts.insert(fmt::format("what a recurrent decoder looks by ({})", attention_choices())).first;
+}
+
+std::vector<Option> table(RunConfig& c) {
+  constexpr double kBig = 1e12;
+  return {
+      {.name = "data", .value = &c.data, .takes = "DIR", .help = "train.tsv, dev.tsv and test.tsv: source TAB target [TAB links]", .heading = "Data"},
+      {.name = "train-files", .value = &c.train_files, .takes = "SRC TGT", .help = "or parallel files: line n belongs to line n", .count = 2},
+      {.name = "dev-files", .value = &c.dev_files, .takes = "SRC TGT", .help = "the same for dev", .count = 2},
+      {.name = "test-files", .value = &c.test_files, .takes = "SRC TGT", .help = "the same for test; may be left out", .count = 2},
+      {.name = "train", .value = &c.train, .takes = "FILE", .help = "or one file source TAB target, with --split-by-source"},
+      {.name = "split-by-source", .value = &c.split_by_source, .help = "make dev and test of --train; no source sentence in two parts"},
+      {.name = "split-dev", .value = &c.split_dev, .takes = "N", .help = "source sentences in that dev part", .low = 1, .high = kBig},
+      {.name = "split-test", .value = &c.split_test, .takes = "N", .help = "source sentences in that test part", .low = 0, .high = kBig},
+
+      {.name = "tokenizer", .value = &c.tokenizer, .takes = "NAME", .help = "auto: what `heed data` says of its data, else word", .choices = tokenizer_choices(), .heading = "Text"},
+      {.name = "lowercase", .value = &c.lowercase, .help = "lower-case all text"},
+      {.name = "min-count", .value = &c.min_count, .takes = "N", .help = "words seen less often in training become <unk>", .low = 1, .high = kBig},
+      {.name = "vocabulary-size", .value = &c.vocabulary_size, .takes = "N", .help = "most words of a language, or pieces of bpe (there 8000)", .low = 5, .high = 1e6},
+      {.name = "max-length", .value = &c.max_length, .takes = "N", .help = "training leaves out pairs with more words on a side", .low = 1, .high = 1e5},
+
+      {.name = "model", .value = &c.model, .takes = "NAME", .help = "kind of model", .choices = model_names(), .heading = "Model"},
+      {.name = "layers", .value = &c.layers, .takes = "N", .help = "layers of the encoder, and of the decoder", .low = 1, .high = 100},
+      {.name = "width", .value = &c.width, .takes = "N", .help = "size of the vector of a word", .low = 1, .high = 65536},
+      {.name = "heads", .value = &c.heads, .takes = "N", .help = "attention heads; must divide the width", .low = 1, .high = 1024},
+      {.name = "feed-forward", .value = &c.feed_forward, .takes = "N", .help = "hidden units of the feed-forward layers", .low = 1, .high = 1048576},
+      {.name = "dropout", .value = &c.dropout, .takes = "P", .help = "of embeddings and sublayers", .low = 0, .high = 1},
+      {.name = "attention-dropout", .value = &c.attention_dropout, .takes = "P", .help = "of attention weights", .low = 0, .high = 1},
+      {.name = "activation-dropout", .value = &c.activation_dropout, .takes = "P", .help = "inside the feed-forward layers", .low = 0, .high = 1},
+      {.name = "norm", .value = &c.norm, .takes = "NAME", .help = "post: after each residual (the paper); pre: before each sublayer", .choices = {"post", "pre"}},
+      {.name = "final-norm", .value = &c.final_norm, .takes = "NAME", .help = "after the last layer; auto: with --norm pre only", .choices = {"auto", "always"}},
+      {.name = "positions", .value = &c.positions, .takes = "NAME", .help = "how a word knows its place", .choices = position_names()},
+      {.name = "tie", .value = &c.tie, .takes = "NAME", .help = "shared tables: target and output; all three (one vocabulary)", .choices = {"none", "output", "all"}},
+      {.name = "qkv-init", .value = &c.qkv_init, .takes = "NAME", .help = "Xavier start of each projection, or of the packed three (PyTorch)", .choices = {"separate", "packed"}},
+
+      {.name = "attention", .value = &c.attention, .takes = "NAME", .help = attention_help(), .heading = "Recurrent models"},
+      {.name = "decoder", .value = &c.decoder, .takes = "NAME", .help = "order of a step: bahdanau looks from the previous state, luong from the new one; cho, sutskever: without attention", .choices = {"auto", "bahdanau", "luong", "cho", "sutskever"}},
+      {.name = "window", .value = &c.window, .takes = "N", .help = "local-m, local-p: words to each side, else 10", .low = 0, .high = 1e6},
+      {.name = "input-feeding", .value = &c.input_feeding, .help = "luong: the last attentional vector is read with each word"},
+      {.name = "reverse-source", .value = &c.reverse_source, .help = "the encoder reads the last word first"},
+      {.name = "one-direction", .value = &c.one_direction, .help = "bahdanau: an encoder that reads forwards only"},
+      {.name = "gru-form", .value = &c.gru_form, .takes = "NAME", .help = "auto: that of the decoder's paper", .choices = {"auto", "bahdanau", "cho", "cudnn"}},
+      {.name = "readout", .value = &c.readout, .takes = "NAME", .help = "bahdanau, cho: before the output layer", .choices = {"auto", "maxout", "tanh", "linear"}},
+      {.name = "readout-state", .value = &c.readout_state, .takes = "NAME", .help = "bahdanau, cho: the state it reads", .choices = {"auto", "current", "previous"}},
+      {.name = "start-state", .value = &c.start_state, .takes = "NAME", .help = "bahdanau, cho: what the first state is made of", .choices = {"auto", "backward", "last", "mean", "zeros"}},
+      {.name = "bridge", .value = &c.bridge, .takes = "NAME", .help = "luong, sutskever: from the encoder's last states to the decoder's first", .choices = {"auto", "copy", "linear", "tanh"}},
+      {.name = "context", .value = &c.context, .takes = "NAME", .help = "cho: what every step reads of the source", .choices = {"auto", "every_step", "both_ends"}},
+      {.name = "start", .value = &c.start, .takes = "NAME", .help = "symbol that opens a target", .choices = {"bos", "eos"}},
+      {.name = "initial-values", .value = &c.initial_values, .takes = "NAME", .help = "bahdanau: orthogonal states, N(0, 0.01); sutskever: U(-0.08, 0.08); luong: U(-0.1, 0.1)", .choices = {"pytorch", "bahdanau", "sutskever", "luong"}},
+
+      {.name = "batch-tokens", .value = &c.batch_tokens, .takes = "N", .help = "target words of a batch, padding counted", .low = 1, .high = kBig, .heading = "Training"},
+      {.name = "batch-sentences", .value = &c.batch_sentences, .takes = "N", .help = "or this many sentences, sorted by length in windows of 50 batches", .low = 1, .high = kBig},
+      {.name = "accumulate", .value = &c.accumulate, .takes = "N", .help = "batches added up for one update", .low = 1, .high = 1e6},
+      {.name = "optimizer", .value = &c.optimizer, .takes = "NAME", .help = "with PyTorch's definitions", .choices = {"adam", "adamw", "sgd", "adagrad", "adadelta", "rmsprop"}},
+      {.name = "learning-rate", .value = &c.learning_rate, .takes = "X", .help = "its peak; with --schedule noam a factor, default 1", .low = 0, .high = 1e6},
+      {.name = "beta2", .value = &c.beta2, .takes = "X", .help = "adam, adamw: decay of the squared gradients (beta1 is 0.9)", .low = 0, .high = 1, .below = true},
+      {.name = "momentum", .value = &c.momentum, .takes = "X", .help = "sgd, rmsprop", .low = 0, .high = 1, .below = true},
+      {.name = "weight-decay", .value = &c.weight_decay, .takes = "X", .help = "adamw: decoupled; else added to the gradient", .low = 0, .high = 1e6},
+      {.name = "schedule", .value = &c.schedule, .takes = "NAME", .help = "of the learning rate", .choices = Schedule::names()},
+      {.name = "warmup", .value = &c.warmup, .takes = "N", .help = "updates of linear rise from 0", .low = 0, .high = kBig},
+      {.name = "schedule-steps", .value = &c.schedule_steps, .takes = "N", .help = "linear, cosine: its last update, else the last one planned; step: updates to each halving", .low = 1, .high = kBig},
+      {.name = "label-smoothing", .value = &c.label_smoothing, .takes = "X", .help = "share of the target spread over all words", .low = 0, .high = 1, .below = true},
+      {.name = "clip", .value = &c.clip, .takes = "X", .help = "largest norm of all gradients together; 0: no limit", .low = 0, .high = 1e9},
+      {.name = "average", .value = &c.average, .takes = "X", .help = "decay of an average of the weights, which is then evaluated and kept; 0: none", .low = 0, .high = 1, .below = true},
+      {.name = "seed", .value = &c.seed, .takes = "N", .help = "of initial weights, order of the data, dropout", .low = 0, .high = 9e18},
+      {.name = "precision", .value = &c.precision, .takes = "NAME", .help = "of the factors in the matrix products of updates; weights, sums and evaluations stay float32; bfloat16 needs AVX512-BF16", .choices = {"float32", "bfloat16"}, .later = true},
+      {.name = "init", .value = &c.init, .takes = "FILE", .help = "start from these weights: a checkpoint, best.safetensors, or PyTorch's"},
+
+      {.name = "steps", .value = &c.steps, .takes = "N", .help = "updates; unlimited where --epochs or --minutes is given", .low = 1, .high = kBig, .heading = "How long, and what is kept"},
+      {.name = "epochs", .value = &c.epochs, .takes = "N", .help = "times through the data", .low = 1, .high = 1e9},
+      {.name = "minutes", .value = &c.minutes, .takes = "X", .help = "of training in all; 0: no limit", .low = 0, .high = 1e9},
+      {.name = "patience", .value = &c.patience, .takes = "N", .help = "stop after so many evaluations without a better dev score", .low = 1, .high = 1e9},
+      {.name = "evaluate-every", .value = &c.evaluate_every, .takes = "N", .help = "updates between evaluations on dev; else after each epoch", .low = 1, .high = kBig},
+      {.name = "save-every", .value = &c.save_every, .takes = "N", .help = "updates between checkpoints, besides those at evaluations and each minute", .low = 1, .high = kBig},
+      {.name = "keep", .value = &c.keep, .takes = "N", .help = "newest checkpoints that stay; the best stays always", .low = 1, .high = 1e9},
+      {.name = "if-full", .value = &c.if_full, .takes = "NAME", .help = "where the disk is full: go on and try again later, or stop", .choices = {"go-on", "stop"}},
+      {.name = "threads", .value = &c.threads, .takes = "N", .help = "else HEED_THREADS, else what the machine offers", .low = 1, .high = 1024},
+  };
+}
+
+std::string near_divisors(Index width, Index heads) {
+  const Index below = width / heads * heads, above = below + heads;
+  return below > 0 ? fmt::format("{} or {}", below, above) : fmt::format("{}", above);
+}
+
+std::string near_heads(Index width, Index heads) {
+  Index best = 1;
+  for (Index h = 1; h <= std::min<Index>(width, 1024); ++h)
+    if (width % h == 0 && std::abs(h - heads) <= std::abs(best - heads)) best = h;
+  return fmt::format("{}", best);
+}
+
+}  // namespace
+
+RunConfig default_config(std::string_view model, std::string_view schedule) {
+  RunConfig config;
+  config.model = model;
+  if (is_recurrent(model)) {
+    config.layers = 1;
+    config.batch_tokens = {};
+    config.batch_sentences = 64;
+    config.dropout = 0.1;
+    config.learning_rate = 1e-3;
+    config.beta2 = 0.999;
+    config.schedule = "constant";
+    config.warmup = 0;
+    config.label_smoothing = 0;
+  }
+  if (schedule == "noam") config.learning_rate = 1;
+  return config;
+}
+
+std::vector<Option> options(RunConfig& config) {
+  RunConfig fresh, recurrent = default_config("gru");
+  std::vector<Option> all = table(config), defaults = table(fresh), others = table(recurrent);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (std::holds_alternative<bool*>(all[i].value)) continue;
+    if (!is_absent(defaults[i])) all[i].standard = value_text(defaults[i]);
+    if (all[i].name != "model" && value_text(others[i]) != value_text(defaults[i])) all[i].standard = fmt::format("{}, recurrent {}", value_text(defaults[i]), value_text(others[i]));
+  }
+  return all;
+}
+
+void check_config(const RunConfig& c) {
+  const int sources = !c.data.empty() + !c.train_files.empty() + !c.train.empty();
+  check<Error>(sources > 0, "no data: --data; a directory made by `heed data`, or --train-files SRC TGT --dev-files SRC TGT, or --train FILE --split-by-source");
+  check<Error>(sources == 1, "more than one source of data: {}; only one of --data, --train-files and --train",
+               !c.data.empty() ? (c.train.empty() ? "--data --train-files" : "--data --train") : "--train-files --train");
+  check<Error>(c.train_files.empty() || !c.dev_files.empty(), "no dev data: --train-files; give --dev-files SRC TGT as well");
+  check<Error>(c.train.empty() || c.split_by_source, "no dev data: --train {}; give --split-by-source, which makes dev and test of it", c.train);
+  check<Error>(!c.split_by_source || !c.train.empty(), "nothing to split: --split-by-source; it goes with --train FILE");
+  check<Error>(c.split_by_source || (c.split_dev == RunConfig().split_dev && c.split_test == RunConfig().split_test), "nothing to split: --split-dev {} --split-test {}; they go with --split-by-source",
+               c.split_dev, c.split_test);
+  for (const auto& [name, files] : {std::pair("dev-files", &c.dev_files), std::pair("test-files", &c.test_files)})
+    check<Error>(!c.train_files.empty() || files->empty(), "files that would not be read: --{} {}; they go with --train-files, {}", name, fmt::join(*files, " "),
+                 c.train.empty() ? "--data has its own parts" : "--split-by-source makes the parts of --train");
+  check<Error>(!!c.batch_tokens != !!c.batch_sentences, "batches of tokens or of sentences: {}; one of --batch-tokens and --batch-sentences",
+               c.batch_tokens ? "both given" : "none given");
+  if (is_recurrent(c.model)) check_recurrent(c);
+  else check_not_recurrent(c);
+  check<Error>(is_recurrent(c.model) || c.width % c.heads == 0, "the heads do not divide the width: --width {} --heads {}; --width {} would do, or --heads {}", c.width, c.heads,
+               near_divisors(c.width, c.heads), near_heads(c.width, c.heads));
+  check<Error>(c.warmup > 0 || (c.schedule != "inverse_sqrt" && c.schedule != "noam"), "no warm-up: --schedule {} --warmup 0; at least 1, default {}", c.schedule,
+               RunConfig().warmup);
+  if (c.schedule_steps && (c.schedule == "linear" || c.schedule == "cosine"))
+    check<Error>(*c.schedule_steps > c.warmup, "the warm-up does not end: --schedule {} --warmup {}, {} updates planned; fewer than that", c.schedule, c.warmup, *c.schedule_steps);
+  check<Error>(c.precision != "bfloat16" || has_bfloat16_products(), "no instructions: --precision bfloat16 needs AVX512-BF16, which this processor lacks; --precision float32");
+  check<Error>(c.steps || c.epochs || c.minutes > 0 || c.patience, "no end: neither --steps nor --epochs, --minutes, --patience; at least one of them");
+}
+
+bool may_change(std::string_view option) {
+  constexpr std::string_view names[] = {"steps", "epochs", "minutes", "patience", "threads", "save-every", "keep", "if-full", "data", "train-files", "dev-files", "test-files", "train"};
+  return std::find(std::begin(names), std::end(names), option) != std::end(names);
+}
+
+// ---- from options to objects ----------------------------------------------------------------------------------------
+
+namespace {
+
+std::unique_ptr<Seq2Seq> make_transformer(const RunConfig& c, Scope scope, Index source_vocabulary, Index target_vocabulary) {
+  const TransformerOptions core{.width = c.width,
+                                .heads = c.heads,
+                                .feed_forward = c.feed_forward,
+                                .encoder_layers = c.layers,
+                                .decoder_layers = c.layers,
+                                .dropout = c.dropout,
+                                .attention_dropout = c.attention_dropout,
+                                .activation_dropout = c.activation_dropout,
+                                .norm = c.norm == "pre" ? NormAt::before : NormAt::after,
+                                .final_norm = c.final_norm == "always" ? FinalNorm::always : FinalNorm::automatic,
+                                .packed_qkv_init = c.qkv_init == "packed"};
+  return std::make_unique<TranslationModel>(scope, TranslationModel::Options{.source_vocabulary = source_vocabulary,
+                                                                             .target_vocabulary = target_vocabulary,
+                                                                             .core = core,
+                                                                             .tie = c.tie == "all" ? Tie::all : c.tie == "output" ? Tie::output : Tie::none,
+                                                                             .positions = positions_named(c.positions),
+                                                                             .max_positions = max_positions(c)});
+}
+
+using ModelMaker = std::unique_ptr<Seq2Seq> (*)(const RunConfig&, Scope, Index, Index);
+constexpr std::pair<std::string_view, ModelMaker> kModels[] = {{"transformer", make_transformer}, {"rnn", make_recurrent}, {"lstm", make_recurrent}, {"gru", make_recurrent}};
+
+}  // namespace
+
+std::vector<std::string_view> model_names() {
+  std::vector<std::string_view> names;
+  for (const auto& [name, maker] : kModels) names.push_back(name);
+  return names;
+}
+
+std::unique_ptr<Seq2Seq> make_model(const RunConfig& config, Scope scope, Index source_vocabulary, Index target_vocabulary) {
+  for (const auto& [name, maker] : kModels)
+    if (name == config.model) return maker(config, scope, source_vocabulary, target_vocabulary);
+  fail<Error>("unknown model: {}; there are {}", in_quotes(config.model), fmt::join(model_names(), ", "));
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const RunConfig& c, Parameters& parameters) {
+  const double rate = c.learning_rate, decay = c.weight_decay;
+  if (c.optimizer == "adam") return std::make_unique<Adam>(parameters, Adam::Options{.learning_rate = rate, .beta2 = c.beta2, .weight_decay = decay});
+  if (c.optimizer == "adamw") return std::make_unique<AdamW>(parameters, AdamW::Options{.learning_rate = rate, .beta2 = c.beta2, .weight_decay = decay});
+  if (c.optimizer == "sgd") return std::make_unique<SGD>(parameters, SGD::Options{.learning_rate = rate, .momentum = c.momentum, .weight_decay = decay});
+  if (c.optimizer == "adagrad") return std::make_unique<Adagrad>(parameters, Adagrad::Options{.learning_rate = rate, .weight_decay = decay});
+  if (c.optimizer == "adadelta") return std::make_unique<Adadelta>(parameters, Adadelta::Options{.learning_rate = rate, .weight_decay = decay});
+  if (c.optimizer == "rmsprop") return std::make_unique<RMSprop>(parameters, RMSprop::Options{.learning_rate = rate, .weight_decay = decay, .momentum = c.momentum});
+  fail<Error>("unknown optimizer: {}", in_quotes(c.optimizer));
+}
+
+Schedule make_schedule(const RunConfig& c) {
+  const auto kind = Schedule::kind(c.schedule);
+  return Schedule({.kind = kind,
+                   .peak = c.learning_rate,
+                   .warmup = c.warmup,
+                   .total = c.schedule_steps.value_or(0),
+                   .factor = kind == Schedule::Kind::noam ? c.learning_rate : 0.5,
+                   .every = std::max<Index>(c.schedule_steps.value_or(0), 1),
+                   .width = c.width});
+}
+
+std::int32_t start_symbol(const RunConfig& config, const Vocabulary& target) { return config.start == "eos" ? target.eos : target.bos; }
+
+Index max_positions(const RunConfig& config) { return config.max_length + 51; }
+
+}  // namespace heed
