@@ -9,7 +9,6 @@
 #include "examples/cli/model.h"
 #include "examples/cli/progress.h"
 #include "examples/cli/quality.h"
-#include "models/metrics.h"
 #include "tensor/json.h"
 #include "tensor/packed.h"
 
@@ -53,7 +52,7 @@ int evaluate(std::span<const std::string> words) {
   RunFlags run_flags;
   SearchFlags search_flags;
   Manner manner;
-  std::string data, split = "test", out;
+  std::string data, split = "test", further, out;
   std::vector<std::string> files;
   bool force = false;
   const Syntax syntax{.command = "evaluate",
@@ -64,6 +63,7 @@ int evaluate(std::span<const std::string> words) {
                                  std::vector<Option>{{.name = "data", .value = &data, .takes = "DIR", .help = "with train.tsv, dev.tsv, test.tsv; else the data of the run", .heading = "Data"},
                                                      {.name = "split", .value = &split, .takes = "NAME", .help = "NAME.tsv of it: train, dev, test, test-long, ..", .standard = "test"},
                                                      {.name = "files", .value = &files, .takes = "SRC TGT", .help = "or two parallel files", .count = 2},
+                                                     {.name = "references", .value = &further, .takes = "FILE", .help = "further references, line n of pair n; several files: A,B,.."},
                                                      {.name = "force", .value = &force, .help = "only score the given pairs: log P, tokens, source, target"},
                                                      {.name = "out", .value = &out, .takes = "FILE", .help = "write the translations there"}} +
                                  options(search_flags) + options(manner)};
@@ -72,6 +72,7 @@ int evaluate(std::span<const std::string> words) {
   set_options(syntax, given);
   if (!data.empty() && !files.empty()) throw Mistake("more than one source of data: --data --files; only one of them");
   if (!files.empty() && given.contains("split")) throw Mistake(fmt::format("parts are of --data or the run: --files {} {} --split {}; only one of them", files[0], files[1], split));
+  if (force && !further.empty()) throw Mistake(fmt::format("nothing is translated: --force --references {}; one of them", further));
   if (force && !out.empty()) throw Mistake(fmt::format("nothing is translated: --force --out {}; leave out --out, standard output has the scores", out));
   for (const Option& option : options(search_flags))
     if (force && option.name != "precision" && given.contains(option.name)) throw Mistake(fmt::format("nothing is translated: --force --{}; one of them", option.name));
@@ -89,6 +90,8 @@ int evaluate(std::span<const std::string> words) {
   if (!out.empty())
     for (const std::string& input : {corpus.name, files.empty() ? corpus.name : files[0], files.empty() ? corpus.name : files[1], model.loaded.file}) check_different(input, out);
 
+  References references = single_references(target_lines(corpus));
+  if (!further.empty()) add_references(references, further, corpus.name, manner);
   Index too_long = 0;
   const std::vector<Example> examples = heed::make_examples(corpus, run.source, run.target, {.max_length = run.config.max_length, .links = false}, &too_long);
   const auto left_out = [&](const Example& example) { return has_blank_side(corpus.pairs[std::size_t(example.pair)]); };   // of the loss, as in training
@@ -110,8 +113,9 @@ int evaluate(std::span<const std::string> words) {
     return 0;
   }
 
-  const std::vector<std::string> sources = source_lines(corpus), references = target_lines(corpus);
-  std::vector<std::string> texts, token_lines, reference_tokens;
+  const std::vector<std::string> sources = source_lines(corpus);
+  std::vector<std::string> texts, token_lines;
+  References reference_tokens(references.size());
   Progress progress(std::cerr, Progress::standard_error(manner.quiet));
   constexpr std::size_t kBlock = 256;
   Index cut = 0, exact = 0;
@@ -119,19 +123,23 @@ int evaluate(std::span<const std::string> words) {
   for (std::size_t first = 0; first < sources.size(); first += kBlock) {
     const std::span<const std::string> block = std::span(sources).subspan(first, std::min(kBlock, sources.size() - first));
     for (const auto& best : heed::translate(run, model.model(), block, translate_with, {}, &cut)) {
-      const std::vector<std::string> wanted = run.target.tokenizer.tokens(references[texts.size()]);
-      exact += best[0].tokens == wanted;
+      bool any = false;
+      for (const std::string& reference : references[texts.size()]) {
+        const std::vector<std::string> wanted = run.target.tokenizer.tokens(reference);
+        any |= best[0].tokens == wanted;
+        reference_tokens[texts.size()].push_back(token_line(wanted));
+      }
+      exact += any;
       texts.push_back(best[0].text);
       token_lines.push_back(token_line(best[0].tokens));
-      reference_tokens.push_back(token_line(wanted));
     }
     draw_on(translate_with, block);
     progress.update({.unit = "sentence", .done = Index(texts.size()), .total = Index(sources.size())});
   }
   progress.finish();
-  const BleuScore text_bleu = bleu(texts, single_references(references), {.lowercase = run.config.lowercase});
-  const BleuScore token_bleu = bleu(token_lines, single_references(reference_tokens), {.tokenizer = BleuTokenizer::none});
-  const ChrfScore characters = chrf(texts, single_references(references), {.lowercase = run.config.lowercase});
+  const BleuScore text_bleu = bleu(texts, references, {.lowercase = run.config.lowercase});
+  const BleuScore token_bleu = bleu(token_lines, reference_tokens, {.tokenizer = BleuTokenizer::none});
+  const ChrfScore characters = chrf(texts, references, {.lowercase = run.config.lowercase});
   const double loss = sum / double(tokens), exact_share = 100 * double(exact) / double(texts.size());
   if (manner.json) {
     print(json_text(Json{{"data", corpus.name}, {"weights", model.loaded.file}, {"sentences", texts.size()}, {"loss_sentences", in_loss}, {"loss", loss}, {"perplexity", std::exp(loss)}, {"bleu", text_bleu.score}, {"bleu_signature", text_bleu.signature},

@@ -1,15 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "examples/cli/quality.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <numeric>
 
 #include "models/drawing.h"
-#include "models/metrics.h"
+#include "models/text.h"
 #include "models/translate.h"
 
 namespace heed::cli {
+
+namespace {
+
+// The files of A,B,..; one whose own name has commas is taken alone.
+std::vector<std::string> file_names(const std::string& list) {
+  std::error_code ignored;
+  if (std::filesystem::exists(list, ignored)) return {list};
+  std::vector<std::string> names;
+  for (std::size_t at = 0; at <= list.size();) {
+    const std::size_t end = std::min(list.find(',', at), list.size());
+    names.push_back(list.substr(at, end - at));
+    if (names.back().empty()) throw Mistake(fmt::format("a file without a name: --references {}; A,B,..", list));
+    at = end + 1;
+  }
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string> read_lines(const std::string& path, const Manner& manner) {
+  LineReader reader(path == "-" ? "/dev/stdin" : path);
+  std::vector<std::string> lines;
+  for (std::string line; reader.next(line);) lines.push_back(line);
+  if (lines.empty()) throw Mistake(fmt::format("empty file: {}; a sentence a line", path));
+  if (reader.report.invalid > 0 && !manner.quiet) note(fmt::format("{}: {} invalid byte sequences replaced; is it UTF-8?", path, reader.report.invalid));
+  return lines;
+}
+
+void add_references(References& references, const std::string& list, const std::string& beside, const Manner& manner) {
+  for (const std::string& file : file_names(list)) {
+    const std::vector<std::string> lines = read_lines(file, manner);
+    if (lines.size() != references.size())
+      throw Mistake(fmt::format("numbers of lines differ: {} has {}, {} has {}; line n is compared with line n", beside, references.size(), file, lines.size()));
+    for (std::size_t i = 0; i < lines.size(); ++i) references[i].push_back(lines[i]);
+  }
+}
 
 std::string bleu_name(const RunConfig& config) { return config.tokenizer == "space" ? "BLEU" : "BLEU of tokens"; }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How good a model is on data: loss and greedy translations of the dev part.
+// How good a model is on data: loss and greedy translations of the dev part; files of references.
 #pragma once
 #include <functional>
 #include <optional>
@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "examples/cli/command.h"
+#include "models/metrics.h"
 #include "models/run.h"
 
 namespace heed::cli {
@@ -22,6 +24,11 @@ std::string bleu_name(const RunConfig& config);
 
 // Tokens with spaces between them; blanks among them made visible.
 std::string token_line(std::span<const std::string> tokens);
+
+// Lines of a file, or of standard input for "-". Mistake where there are none.
+std::vector<std::string> read_lines(const std::string& path, const Manner& manner);
+// Line n of each of the files A,B,.. becomes one more of references[n]. Mistake where their number is not that of `beside`.
+void add_references(References& references, const std::string& list, const std::string& beside, const Manner& manner);
 
 class DevPart {
  public:

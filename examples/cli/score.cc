@@ -1,43 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <filesystem>
-
-#include "examples/cli/command.h"
-#include "models/metrics.h"
-#include "models/text.h"
+#include "examples/cli/quality.h"
 #include "models/tokenizer.h"
 #include "tensor/json.h"
 
 namespace heed::cli {
-namespace {
-
-std::vector<std::string> read_lines(const std::string& path, const Manner& manner) {
-  LineReader reader(path == "-" ? "/dev/stdin" : path);
-  std::vector<std::string> lines;
-  for (std::string line; reader.next(line);) lines.push_back(line);
-  if (lines.empty()) throw Mistake(fmt::format("empty file: {}; a sentence a line", path));
-  if (reader.report.invalid > 0 && !manner.quiet) note(fmt::format("{}: {} invalid byte sequences replaced; is it UTF-8?", path, reader.report.invalid));
-  return lines;
-}
-
-// The files of A,B,..; one whose own name has commas is taken alone.
-std::vector<std::string> file_names(const std::string& list) {
-  std::error_code ignored;
-  if (std::filesystem::exists(list, ignored)) return {list};
-  std::vector<std::string> names;
-  for (std::size_t at = 0; at <= list.size();) {
-    const std::size_t end = std::min(list.find(',', at), list.size());
-    names.push_back(list.substr(at, end - at));
-    if (names.back().empty()) throw Mistake(fmt::format("a file without a name: --references {}; A,B,..", list));
-    at = end + 1;
-  }
-  return names;
-}
-
-}  // namespace
-
 int score(std::span<const std::string> words) {
   std::string hypotheses, tokenizer = "13a", smoothing = "exp";
   std::string references;
@@ -61,12 +29,7 @@ int score(std::span<const std::string> words) {
   check_required(references, "references", "a file with a reference a line");
   const std::vector<std::string> hypothesis_lines = read_lines(hypotheses, manner);
   References all(hypothesis_lines.size());
-  for (const std::string& file : file_names(references)) {
-    const std::vector<std::string> lines = read_lines(file, manner);
-    if (lines.size() != hypothesis_lines.size())
-      throw Mistake(fmt::format("numbers of lines differ: {} has {}, {} has {}; line n is compared with line n", hypotheses, hypothesis_lines.size(), file, lines.size()));
-    for (std::size_t i = 0; i < lines.size(); ++i) all[i].push_back(lines[i]);
-  }
+  add_references(all, references, hypotheses, manner);
   const BleuOptions bleu_options{.tokenizer = tokenizer == "13a" ? BleuTokenizer::mteval_13a : BleuTokenizer::none,
                                  .smoothing = smoothing == "exp"     ? BleuSmoothing::exp
                                               : smoothing == "floor" ? BleuSmoothing::floor

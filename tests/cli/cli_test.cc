@@ -166,6 +166,18 @@ TEST_CASE("cli: evaluate and score agree") {
   CHECK(score["exact"] == json["exact"]);
   CHECK(call("score --hypotheses references.txt --references references.txt,references.txt --sources references.txt").out.starts_with("BLEU 100.00  (nrefs:2|"));
 
+  // With a second reference of each sentence, here its own translation, everything is as good as it can be.
+  const auto second = nlohmann::json::parse(call("evaluate --run run --references translated.txt --json --quiet").out);
+  CHECK(second["exact"] == 100);
+  for (const char* name : {"bleu", "token_bleu", "chrf"}) CHECK(second[name].get<double>() == doctest::Approx(100));
+  CHECK(second["loss"] == json["loss"]);
+  CHECK(second["bleu_signature"].get<std::string>().starts_with("nrefs:2|"));
+  std::string halves;
+  for (std::size_t i = 0; const std::string& line : lines_of(text_of(small().folder / "translated.txt"))) halves += (i++ % 2 ? line : "other words") + "\n";
+  write_text(small().folder / "halves.txt", halves);
+  const auto both = nlohmann::json::parse(call("evaluate --run run --references halves.txt,references.txt --json --quiet").out);
+  CHECK(both["bleu"] == nlohmann::json::parse(call("score --hypotheses translated.txt --references references.txt,halves.txt,references.txt --json").out)["bleu"]);
+
   CHECK(call("evaluate --run run").err.find("sentence 0 of") == std::string::npos);
   CHECK(call("evaluate --run run").err.ends_with("sentence 40 of 40, 0:00 left\n"));
   const auto coarse = nlohmann::json::parse(call("evaluate --run run --json --quiet --precision int8").out);

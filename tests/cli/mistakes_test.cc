@@ -129,6 +129,8 @@ const Row kRows[] = {
     {"evaluate --run run --files s t --split dev", "parts are of --data or the run: --files s t --split dev; only one of them"},
     {"evaluate --run whole", "an empty part: .*pairs.tsv \\(test\\); at least one pair"},
     {"compare --train pairs.tsv --split-by-source --split-dev 1 --split-test 0 --attention dot --out new", "an empty part: .*; at least one pair"},
+    {"evaluate --run run --references s", "numbers of lines differ: .*test.tsv has 10, s has 4; line n is compared with line n"},
+    {"evaluate --run run --force --references s", "nothing is translated: --force --references s; one of them"},
     {"evaluate --run run --force --out new", "nothing is translated: --force --out new; leave out --out"},
     {"evaluate --run run --out empty", "a directory: --out empty; the name of a file"},
     {"evaluate --run run --out nowhere/new", "cannot write: --out nowhere/new: .*nowhere: No such file or directory; "},
