@@ -10,11 +10,14 @@ namespace heed {
 
 Side build_side(std::span<const std::string> lines, TokenizerOptions options, VocabularyOptions vocabulary) {
   constexpr Index standard = 8000;
-  Tokenizer tokenizer = train_tokenizer(std::move(options), lines, vocabulary.max_size > 0 ? vocabulary.max_size : standard);
-  TokenCounts counts;
+  return build_side(train_tokenizer(std::move(options), lines, vocabulary.max_size > 0 ? vocabulary.max_size : standard), lines, vocabulary);
+}
+
+Side build_side(Tokenizer tokenizer, std::span<const std::string> lines, VocabularyOptions vocabulary) {
+  TokenCounts counts, own;
   for (const std::string& line : lines) count_tokens(counts, tokenizer.tokens(line));
-  for (const std::string& piece : tokenizer.pieces()) counts.try_emplace(piece, 1);    // those whose merges always went on
-  return {std::move(tokenizer), build_vocabulary(counts, vocabulary)};
+  for (const std::string& piece : tokenizer.pieces()) own[piece] = std::max<Index>(counts[piece], 1);    // 1: merges always went on
+  return {std::move(tokenizer), build_vocabulary(own.empty() ? counts : own, vocabulary)};
 }
 
 std::vector<std::string> source_lines(const Corpus& corpus) {

@@ -22,11 +22,15 @@ constexpr std::size_t kLargestModel = std::size_t(64) << 20, kMostPieces = 10000
 
 constexpr std::string_view kSpace = "\u2581";          // how pieces write a space
 
-// Normalisation tables of SentencePiece 0.1.97: nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf.
+// Normalisation tables of SentencePiece 0.1.97 and of 0.2.3: nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf.
 constexpr std::string_view kKnownTables[] = {"51d3684747b35ef99cd4802f37cc1ee0c6bec4d060814f774efb1066d3c167f2",
                                              "557b5397b1133d8abb62f7923e5b53ee496d3e36b9f63fd42625077c33688a14",
                                              "6cec34e8016fd0d0a2da28b60b00e36b19a275df83786bf6b494bd033c708f83",
-                                             "b30e4085ba1fad56d2401f4612419b6b3b42c5adc1e04f3aa1806399895d6bdd"};
+                                             "b30e4085ba1fad56d2401f4612419b6b3b42c5adc1e04f3aa1806399895d6bdd",
+                                             "1e2c7b43d3ee9755ceaa2ac335e253d8703604e0249ee1e81156c92b46423844",
+                                             "7e46d9e08af4b6a37991b04fb8388644c1595a0abcd0f26d6a5d575e2a3663ea",
+                                             "2c03512e62f9ed965ec90d85314211b63b5b8aa0395311ea2147eec9ff738907",
+                                             "d8dfef3d6db0eef0742f8b55a73aee7fce6c1e21d26a09b8d3d4b52c42a791cb"};
 
 // One field of a protobuf message: `bytes` is the content of a length-delimited one, `whole` the field with its tag.
 struct Field { std::uint64_t number; int type; std::string_view bytes, whole; };
@@ -138,7 +142,7 @@ std::string scan_sentencepiece_model(std::string_view model, const std::string& 
 struct Bpe::Model {
   std::string bytes;
   sentencepiece::SentencePieceProcessor processor;
-  bool prefixed = false;             // a space goes in front of every line
+  bool prefixed = false, suffixed = false;   // a space goes in front of every line, or behind it
   bool byte_pieces = false;          // unknown characters are spelt in bytes: <0x41>
 };
 
@@ -166,7 +170,8 @@ Bpe::Bpe(std::string_view model) {
   loaded->byte_pieces = loaded->processor.IsByte(loaded->processor.PieceToId("<0x00>"));
   model_ = loaded;
   const std::vector<std::string> pieces = tokens("x");
-  loaded->prefixed = !pieces.empty() && pieces[0].starts_with(kSpace);
+  loaded->prefixed = !pieces.empty() && pieces.front().starts_with(kSpace);
+  loaded->suffixed = !pieces.empty() && pieces.back().ends_with(kSpace);
 }
 
 std::vector<std::string> Bpe::tokens(std::string_view line) const {
@@ -186,7 +191,8 @@ std::string Bpe::text(std::span<const std::string> tokens) const {
   }
   for (const std::string& token : tokens) line += token;
   for (std::size_t at = 0; (at = line.find(kSpace, at)) != line.npos; ++at) line.replace(at, kSpace.size(), " ");
-  return model_->prefixed && line.starts_with(' ') ? line.substr(1) : line;
+  const std::size_t before = model_->prefixed && line.starts_with(' '), behind = model_->suffixed && line.size() > before && line.ends_with(' ');
+  return line.substr(before, line.size() - before - behind);
 }
 
 const std::string& Bpe::model() const { return model_->bytes; }

@@ -41,6 +41,7 @@ std::vector<Option> table(RunConfig& c) {
       {.name = "split-test", .value = &c.split_test, .takes = "N", .help = "source sentences in that test part", .low = 0, .high = kBig},
 
       {.name = "tokenizer", .value = &c.tokenizer, .takes = "NAME", .help = "auto: what `heed data` says of its data, else word", .choices = tokenizer_choices(), .heading = "Text"},
+      {.name = "sentencepiece", .value = &c.sentencepiece, .takes = "SRC TGT", .help = "SentencePiece models of one's own for bpe, of any type, instead of learning them", .later = true, .count = 2},
       {.name = "lowercase", .value = &c.lowercase, .help = "lower-case all text"},
       {.name = "min-count", .value = &c.min_count, .takes = "N", .help = "words seen less often in training become <unk>", .low = 1, .high = kBig},
       {.name = "vocabulary-size", .value = &c.vocabulary_size, .takes = "N", .help = "most words of a language, or pieces of bpe (there 8000)", .low = 5, .high = 1e6},
@@ -161,6 +162,10 @@ void check_config(const RunConfig& c) {
   for (const auto& [name, files] : {std::pair("dev-files", &c.dev_files), std::pair("test-files", &c.test_files)})
     check<Error>(!c.train_files.empty() || files->empty(), "files that would not be read: --{} {}; they go with --train-files, {}", name, fmt::join(*files, " "),
                  c.train.empty() ? "--data has its own parts" : "--split-by-source makes the parts of --train");
+  check<Error>(c.sentencepiece.empty() || c.tokenizer == "auto" || c.tokenizer == "bpe", "models that would not be read: --sentencepiece {} --tokenizer {}; they are of --tokenizer bpe",
+               fmt::join(c.sentencepiece, " "), c.tokenizer);
+  check<Error>(c.sentencepiece.empty() || !c.vocabulary_size, "no pieces are learned: --sentencepiece {} --vocabulary-size {}; leave out --vocabulary-size, the models have theirs",
+               fmt::join(c.sentencepiece, " "), c.vocabulary_size.value_or(0));
   check<Error>(!!c.batch_tokens != !!c.batch_sentences, "batches of tokens or of sentences: {}; one of --batch-tokens and --batch-sentences",
                c.batch_tokens ? "both given" : "none given");
   if (is_recurrent(c.model)) check_recurrent(c);

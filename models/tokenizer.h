@@ -14,7 +14,7 @@ namespace heed {
 // space  split at white space, joined with one space
 // word   runs of letters, digits and underscores, every other mark alone, always of the cleaned line; joined by rule
 // char   one code point a token; undoes itself exactly
-// bpe    SentencePiece's byte pair merges; undoes itself exactly
+// bpe    SentencePiece's byte pair merges; undoes itself exactly, but for models of one's own that change characters
 // Differs: combining marks and what U+200C and U+200D join stay with the character before them, where Python's r"\w+|[^\w\s]" splits
 // them off.
 struct TokenizerOptions {

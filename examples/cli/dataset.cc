@@ -2,11 +2,13 @@
 #include "examples/cli/dataset.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <filesystem>
 
 #include "examples/cli/command.h"
 #include "examples/tasks/tasks.h"
+#include "models/bpe.h"
 #include "models/recurrent_config.h"
 #include "tensor/file.h"
 #include "tensor/json.h"
@@ -61,7 +63,12 @@ void settle(RunConfig& config) {
   settle_recurrent(config);
   for (auto* files : {&config.train_files, &config.dev_files, &config.test_files})
     for (std::string& file : *files) make_absolute(file);
+  for (std::string& file : config.sentencepiece) make_absolute(file);
   if (config.tokenizer != "auto") return;
+  if (!config.sentencepiece.empty()) {
+    config.tokenizer = "bpe";
+    return;
+  }
   const std::string named = named_tokenizer(config);
   config.tokenizer = named.empty() ? "word" : named;
 }
@@ -107,14 +114,31 @@ bool has_links(const RunConfig& config) {
   return config.tokenizer == (named.empty() ? "space" : named);
 }
 
+namespace {
+
+std::string read_sentencepiece(const std::string& file) {
+  std::string model = read_file(file, 64 << 20);
+  if (scan_sentencepiece_model(model, file) != model)
+    throw Mistake(fmt::format("an unknown table of normalisation: --sentencepiece {}; a model trained with one of SentencePiece's own, or with --normalization_rule_name=identity", file));
+  return model;
+}
+
+}  // namespace
+
 Run make_run(const std::string& path, const RunConfig& config, const Dataset& data) {
   const TokenizerOptions tokenizer{.name = config.tokenizer, .lowercase = config.lowercase, .clean = config.split_by_source};
   const VocabularyOptions vocabulary{.min_count = config.min_count, .max_size = config.vocabulary_size.value_or(0)};
   const std::vector<std::string> sources = source_lines(data.train), targets = target_lines(data.train);
-  if (config.tie != "all") return {path, config, build_side(sources, tokenizer, vocabulary), build_side(targets, tokenizer, vocabulary)};
+  std::vector<std::string> own;
+  for (const std::string& file : config.sentencepiece) own.push_back(read_sentencepiece(file));
+  const auto side = [&](std::size_t which, const std::vector<std::string>& lines) {
+    return own.empty() ? build_side(lines, tokenizer, vocabulary) : build_side(Tokenizer(tokenizer, own[which]), lines, vocabulary);
+  };
+  if (config.tie != "all") return {path, config, side(0, sources), side(1, targets)};
+  if (!own.empty() && own[0] != own[1]) throw Mistake(fmt::format("two models for one vocabulary: --tie all --sentencepiece {}; the same model twice", fmt::join(config.sentencepiece, " ")));
   std::vector<std::string> both = sources;
   both.insert(both.end(), targets.begin(), targets.end());
-  Run run{path, config, build_side(both, tokenizer, vocabulary), {}};
+  Run run{path, config, side(0, both), {}};
   run.target = run.source;
   if (config.tokenizer == "word") {                // each language keeps its own spacing of marks
     run.source.tokenizer = train_tokenizer(tokenizer, sources);

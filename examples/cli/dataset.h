@@ -20,7 +20,7 @@ Corpus read_part(const RunConfig& config, const std::string& part, CorpusOptions
 // Whether links of the data count tokens as this run makes them.
 bool has_links(const RunConfig& config);
 
-// Tokenizers and vocabularies learned from the training part.
+// Tokenizers and vocabularies, learned from the training part but for SentencePiece models that are there.
 Run make_run(const std::string& path, const RunConfig& config, const Dataset& data);
 
 // RUN/data.sha256 holds what the file of --split-by-source was when it was split: of other lines other sentences would be dev and test.

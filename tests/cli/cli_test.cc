@@ -492,6 +492,21 @@ TEST_CASE("cli: other data, tokenizers, options") {
   const auto translations = [&](const std::string& line) { return nlohmann::json::parse(heed_in(folder.path(), "translate --run r6 --json --quiet", line).out)["translations"]; };
   CHECK(translations(" Go\u00a0 3! \n") == translations("Go 3!\n"));
 
+  // SentencePiece models of one's own: what is trained with them reads with them.
+  std::vector<std::string> lines(40, "Go 3! Va 7 !");
+  const Tokenizer own = train_tokenizer({.name = "bpe"}, lines, 20);
+  write_text(folder / "own.model", own.model());
+  const Result learned_elsewhere = heed_in(folder.path(), "train --train-files s t --dev-files s t --sentencepiece own.model own.model --tie all --out r7 --quiet" + tiny);
+  CHECK_MESSAGE(learned_elsewhere.code == 0, learned_elsewhere.err);
+  CHECK(text_of(folder / "r7/source.model") == own.model());
+  CHECK(text_of(folder / "r7/target.model") == own.model());
+  fs::remove(folder / "own.model");                                      // the run has it
+  CHECK(heed_in(folder.path(), "train --resume --out r7 --steps 5 --quiet").code == 0);
+  const Run with_own = open_run(folder / "r7");
+  CHECK(with_own.config.tokenizer == "bpe");
+  CHECK(with_own.source.tokenizer.tokens("Go 9") == own.tokens("Go 9"));
+  for (const std::string& piece : own.pieces()) CHECK(with_own.target.vocabulary.id(piece) != with_own.target.vocabulary.unk);
+
   // The configurations that come with Heed, made small.
   for (const auto& config : fs::directory_iterator(fs::path(HEED_SOURCE_DIR) / "examples/tatoeba")) {
     INFO(config.path().string());

@@ -131,6 +131,13 @@ const Row kRows[] = {
     {"compare --train pairs.tsv --split-by-source --split-dev 1 --split-test 0 --attention dot --out new", "an empty part: .*; at least one pair"},
     {"evaluate --run run --references s", "numbers of lines differ: .*test.tsv has 10, s has 4; line n is compared with line n"},
     {"evaluate --run run --force --references s", "nothing is translated: --force --references s; one of them"},
+    {"train --data data --out new --sentencepiece s s --tokenizer word", "models that would not be read: --sentencepiece s s --tokenizer word; "},
+    {"train --data data --out new --sentencepiece s s --vocabulary-size 9", "no pieces are learned: --sentencepiece s s --vocabulary-size 9; "},
+    {"train --data data --out new --sentencepiece s s", "/s: not a SentencePiece model: malformed at byte "},
+    {"train --data data --out new --sentencepiece nowhere s", "nowhere: cannot open"},
+    {"train --data data --out new --sentencepiece stranger.model stranger.model", "an unknown table of normalisation: --sentencepiece .*stranger.model; "},
+    {"train --data data --out new --tie all --sentencepiece one.model two.model", "two models for one vocabulary: --tie all --sentencepiece .*one.model .*two.model; the same model twice"},
+    {"train --out run --resume --sentencepiece one.model two.model", "contradicts the run: --sentencepiece .*two.model, stored in run is none; "},
     {"evaluate --run run --force --out new", "nothing is translated: --force --out new; leave out --out"},
     {"evaluate --run run --out empty", "a directory: --out empty; the name of a file"},
     {"evaluate --run run --out nowhere/new", "cannot write: --out nowhere/new: .*nowhere: No such file or directory; "},
@@ -229,6 +236,10 @@ void prepare(const TemporaryFolder& folder) {
   fs::create_directory(folder / "half");
   write_text(folder / "half/.unfinished", "");
   write_text(folder / "half/train.tsv", "1\t1\n");
+  // Protobuf: a piece "a"; a normaliser of a table that is nobody's.
+  write_text(folder / "one.model", "\x0a\x03\x0a\x01""a");
+  write_text(folder / "two.model", "\x0a\x03\x0a\x01""b");
+  write_text(folder / "stranger.model", "\x0a\x03\x0a\x01""a\x1a\x03\x12\x01T");
   write_text(folder / "s", "1 2\n3\n4 5\n1\n");
   write_text(folder / "t", "1 2\n3\n4 5\n1\n");
   write_text(folder / "long", "1 2\n3 4\n");
