@@ -5,8 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <iostream>
@@ -27,38 +25,6 @@ constexpr Index kReportEvery = 50;                 // updates to a line in the l
 constexpr Index kMostSkipped = 20;                 // updates in a row whose loss or gradient is not finite
 constexpr double kSaveEvery = 60;                  // seconds, at the latest
 constexpr std::size_t kPictures = 3;               // dev sentences whose attention is drawn at each evaluation
-
-std::string join(const std::string& directory, std::string_view name) { return (fs::path(directory) / name).string(); }
-
-// JSON has no infinity.
-Json number_or_text(double x) { return std::isfinite(x) ? Json(x) : Json(fmt::format("{}", x)); }
-
-bool is_full(int error) { return error == ENOSPC || error == EDQUOT; }
-
-// Options whose change would make another training: those that are stored in each checkpoint and must not differ.
-bool is_identity(std::string_view name) {
-  return !may_change(name) && name != "init";
-}
-
-// The checkpoint is whole, the log beside it is not.
-struct LogError : FileError { using FileError::FileError; };
-
-Log read_log(const std::string& path, Index bytes, const std::string& checkpoint) {
-  try {
-    return Log(path, bytes);
-  } catch (const FileError& e) {
-    if (e.error_number != 0 && e.error_number != ENOENT) throw;
-    throw LogError(fmt::format("{}: its log {}", checkpoint, e.what()), e.error_number);
-  }
-}
-
-// Gives a file a free name beside its own: NAME.old, NAME.old.old, .. Returns it.
-std::string set_aside(const std::string& file) {
-  std::string kept = file + ".old";
-  while (fs::exists(kept)) kept += ".old";
-  fs::rename(file, kept);
-  return kept;
-}
 
 // Elements of the matrices of a model, biases left out; a score with a matrix of each width is assumed.
 double about_parameters(const RunConfig& given, double source_words, double target_words) {
@@ -158,7 +124,7 @@ void Training::begin() {
   start_from_file();
   lock_ = create_run(run_);
   keep_split_data(run_);
-  log_ = Log(join(run_.path, "metrics.jsonl"), 0);
+  log_ = Log(in_run("metrics.jsonl"), 0);
   log_data();
   check_schedule();
 }
@@ -178,149 +144,6 @@ void Training::log_data() {
                              parameters_.count(), updates_of_epoch()));
 }
 
-// ---- state ----------------------------------------------------------------------------------------------------------
-
-std::string Training::state_json() const {
-  Json json{{"epoch", state_.epoch},
-            {"batch", state_.batch},
-            {"evaluated", state_.evaluated},
-            {"best", state_.best},
-            {"waited", state_.waited},
-            {"best_bleu", number_or_text(state_.best_bleu)},
-            {"best_loss", number_or_text(state_.best_loss)},
-            {"skipped_in_a_row", state_.skipped_in_a_row},
-            {"loss_sum", number_or_text(state_.loss_sum)},
-            {"tokens", state_.tokens},
-            {"log_bytes", log_.bytes()},
-            {"data", examples_.checksum},
-            {"trainer", trainer_->scalars()}};
-  RunConfig config = run_.config;
-  for (const Option& option : options(config))
-    if (is_identity(option.name)) json["config"][std::string(option.name)] = value_text(option);
-  return json_text(json);
-}
-
-void Training::restore(const Checkpoint& checkpoint, const std::string& file, bool new_log) {
-  const auto json = parse_json(checkpoint.state);
-  const auto need = [&](bool holds, std::string_view what) {
-    if (!holds) throw FileError(fmt::format("{}: state of the training: {}", file, what));
-  };
-  need(json.is_object(), "no JSON object");
-  const auto count = [&](const char* key, Index& to, Index least) {
-    need(json.contains(key) && json[key].is_number_integer(), fmt::format("no whole number \"{}\"", key));
-    to = json[key].get<Index>();
-    need(to >= least, fmt::format("\"{}\" is {}, at least {} expected", key, to, least));
-  };
-  const auto number = [&](const char* key, double& to) {
-    need(json.contains(key) && (json[key].is_number() || json[key].is_string()), fmt::format("no number \"{}\"", key));
-    const std::string text = json[key].is_string() ? json[key].get<std::string>() : json_text(json[key]);
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), to);
-    need(error == std::errc() && end == text.data() + text.size(), fmt::format("no number \"{}\"", key));
-  };
-  need(json.contains("data") && json["data"].is_string() && json.contains("trainer") && json["trainer"].is_object() && json.contains("config") && json["config"].is_object(),
-       "entries are missing");
-  State state;
-  Index log_bytes = 0;
-  count("epoch", state.epoch, 0), count("batch", state.batch, 0), count("evaluated", state.evaluated, -1), count("best", state.best, -1);
-  count("waited", state.waited, 0), count("skipped_in_a_row", state.skipped_in_a_row, 0), count("tokens", state.tokens, 0), count("log_bytes", log_bytes, 0);
-  number("best_bleu", state.best_bleu), number("best_loss", state.best_loss), number("loss_sum", state.loss_sum);
-  if (json["data"] != examples_.checksum)
-    throw Mistake(fmt::format("the data has changed since {} was written: {} or {}; the data that the training began with", file, data_.train.name, data_.dev.name));
-  const auto batches = Index(sampler_->epoch(state.epoch).size());
-  need(state.batch < std::max<Index>(batches, 1), fmt::format("\"batch\" is {}, the epoch has {}", state.batch, batches));
-  RunConfig config = run_.config;
-  for (const Option& option : options(config)) {
-    if (!is_identity(option.name)) continue;
-    const auto stored = json["config"].find(std::string(option.name));
-    if (stored != json["config"].end() && stored->is_string() && *stored != value_text(option))
-      throw Mistake(fmt::format("{}: \"{}\" has changed: {}, {} when {} was written; a resumed run goes on as it began", join(run_.path, "config.json"), option.name,
-                                value_text(option), stored->get<std::string>(), file));
-  }
-  std::map<std::string, std::string> scalars;
-  for (const auto& [key, value] : json["trainer"].items())
-    if (value.is_string()) scalars[key] = value.get<std::string>();
-  need(scalars["step"] == fmt::format("{}", checkpoint.step), fmt::format("of the trainer: step \"{}\"", scalars["step"].substr(0, 80)));
-  Log read = read_log(join(run_.path, "metrics.jsonl"), new_log ? 0 : log_bytes, file);
-  std::map<std::string, Tensor> weights;
-  for (const auto& [name, value] : checkpoint.tensors)
-    if (name.starts_with(kModelPrefix)) weights.emplace(name.substr(kModelPrefix.size()), value);
-  load(parameters_.select(), weights, checkpoint.gru_forms, file);
-  trainer_->restore(checkpoint.tensors, scalars);
-  state_ = state;
-  log_ = std::move(read);
-}
-
-// Other limits than it began with.
-void Training::store_config() {
-  const std::string file = join(run_.path, "config.json"), text = to_json(options(run_.config));
-  if (read_file(file) != text) write_file_atomically(file, text);
-}
-
-std::optional<Index> Training::restore_newest(const std::vector<Index>& steps) {
-  Index without_log = -1;
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    const auto pass_over = [&](const FileError& e) {
-      if (step + 1 == steps.rend() && without_log < 0) throw;
-      progress_.warn(fmt::format("passed over: {}", e.what()));
-    };
-    try {
-      restore(read_checkpoint(run_, *step), checkpoint_path(run_.path, *step), false);
-      return *step;
-    } catch (const LogError& e) {
-      without_log = std::max(without_log, *step);
-      pass_over(e);
-    } catch (const FileError& e) {
-      pass_over(e);
-    }
-  }
-  if (without_log < 0) return {};
-  restore(read_checkpoint(run_, without_log), checkpoint_path(run_.path, without_log), true);
-  const std::string log = join(run_.path, "metrics.jsonl");
-  progress_.warn(fmt::format("no checkpoint has a whole log: a new one begins after update {}{}", without_log, fs::exists(log) ? fmt::format(", the old one is {}", set_aside(log)) : ""));
-  log_data();
-  return without_log;
-}
-
-bool Training::resume() {
-  lock_ = std::make_unique<RunLock>(run_.path);
-  const std::vector<Index> steps = checkpoint_steps(run_.path);
-  log_ = Log(join(run_.path, "metrics.jsonl"), 0);
-  if (const std::optional<Index> step = restore_newest(steps)) {
-    saved_ = *step;
-    if (!reached().empty() && has_end(join(run_.path, "metrics.jsonl"), log_.bytes())) {
-      progress_.note(fmt::format("{} is finished: {} updates ({})", run_.path, *step, reached()));
-      return false;
-    }
-    store_config();
-    log_.cut();
-    seconds_before_ = log_.seconds();
-    // A better model found after this checkpoint is not yet found.
-    if (best_step(run_).value_or(-1) != state_.best) {
-      const std::string best = checkpoint_path(run_.path, state_.best);
-      if (state_.best < 0) fs::remove(join(run_.path, "best.safetensors"));
-      else if (fs::exists(best)) {
-        const SafetensorsFile weights = read_weights(best, &run_);
-        write_best(run_, weights.tensors, weights.metadata, state_.best);
-      }
-    }
-    progress_.note(fmt::format("going on after update {}", *step));
-    check_schedule();
-    return true;
-  }
-  if (const std::string log = join(run_.path, "metrics.jsonl"), best = join(run_.path, "best.safetensors"); fs::exists(best) && goes_beyond_evaluation(log)) {
-    const std::string kept = set_aside(best);      // first: while it stands there, what the log says protects it
-    progress_.warn(fmt::format("its checkpoints are gone: what there is of the training before is now {} and {}", kept, set_aside(log)));
-  }
-  progress_.note(fmt::format("{} has no checkpoint yet: starting from 0", run_.path));
-  make_directory(join(run_.path, "checkpoints"));
-  store_config();
-  start_from_file();
-  log_.cut();
-  log_data();
-  check_schedule();
-  return true;
-}
-
 // ---- limits ---------------------------------------------------------------------------------------------------------
 
 void Training::check_schedule() {
@@ -329,7 +152,7 @@ void Training::check_schedule() {
   if (c.schedule != "linear" && c.schedule != "cosine") return;
   if ((c.steps || c.epochs ? planned_updates() : step() + 1) > *c.schedule_steps)
     progress_.warn(fmt::format("nothing is learned after update {}, where --schedule {} ends with a learning rate of 0; --init {} with another --out begins a new one", *c.schedule_steps, c.schedule,
-                               join(run_.path, "best.safetensors")));
+                               in_run("best.safetensors")));
 }
 
 double Training::seconds() const { return seconds_before_ + std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
@@ -466,7 +289,7 @@ bool Training::evaluate() {
   written([&] { draw_attention(); });
   const double smoothing = run_.config.label_smoothing;
   written([&] {
-    log_.write_curves(join(run_.path, "curves.svg"), "dev " + bleu_name(run_.config), fmt::format("Training of {}", fs::path(run_.path).filename().string()),
+    log_.write_curves(in_run("curves.svg"), "dev " + bleu_name(run_.config), fmt::format("Training of {}", fs::path(run_.path).filename().string()),
                       smoothing > 0 && step() >= kReportEvery ? fmt::format("The train loss is that of targets smoothed by {} and of a model with dropout; the dev loss is without both.", smoothing) : "");
   });
   restore();
@@ -477,48 +300,18 @@ bool Training::evaluate() {
 }
 
 void Training::draw_attention() {
-  make_directory(join(run_.path, "attention"));
+  make_directory(in_run("attention"));
   int number = 0;
   for (const Example* example : for_pictures(dev_->examples())) {
     AttentionPicture picture = last_cross_attention(attention_picture(run_, *model_, *example));
     if (picture.maps.empty()) return;
     picture.title = fmt::format("After {} updates", step());
-    write_file_atomically(join(run_.path, fmt::format("attention/sentence-{}-step-{:06}.svg", ++number, step())), attention_svg(picture));
-  }
-}
-
-void check_within(const RunConfig& limits, const std::string& path) {
-  if (!fs::exists(join(path, "config.json"))) return;
-  const Run run = open_run(path);
-  const std::vector<Index> steps = checkpoint_steps(path);
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    Index epochs = 0;
-    double minutes = 0;
-    try {
-      const Json state = parse_json(read_checkpoint(run, *step).state);
-      const auto count = [&](const char* key) { return state.at(key).get<Index>(); };
-      epochs = count("epoch") + (count("batch") > 0);
-      minutes = Log(join(path, "metrics.jsonl"), count("log_bytes")).seconds() / 60;
-    } catch (const FileError&) {                   // passed over, as by Training::resume
-      continue;
-    } catch (const Json::exception&) {
-      continue;
-    }
-    const auto check = [&](bool beyond, std::string_view limit, auto asked, auto reached) {
-      if (beyond) throw Mistake(fmt::format("trained beyond the limit: {} has {} updates: --{} {}; --{} {}, or another --out", path, *step, limit, asked, limit, reached));
-    };
-    constexpr Index kEndless = 1000000000;         // the most that --patience takes
-    const Index patience = run.config.patience.value_or(kEndless);
-    check(limits.steps && *step > *limits.steps, "steps", limits.steps.value_or(0), *step);
-    check(limits.epochs && epochs > *limits.epochs, "epochs", limits.epochs.value_or(0), epochs);
-    check(limits.patience && *limits.patience < patience, "patience", limits.patience.value_or(0), patience);   // it may have waited longer
-    check(limits.minutes > 0 && limits.minutes != run.config.minutes && minutes > limits.minutes, "minutes", limits.minutes, std::ceil(minutes));
-    return;
+    write_file_atomically(in_run(fmt::format("attention/sentence-{}-step-{:06}.svg", ++number, step())), attention_svg(picture));
   }
 }
 
 int train_run(const RunConfig& config, const std::string& path, Dataset data, Manner manner) {
-  if (!fs::exists(join(path, "config.json"))) {
+  if (!fs::exists(fs::path(path) / "config.json")) {
     Run run = make_run(path, config, data);
     Training training(std::move(run), std::move(data), manner);
     training.begin();
@@ -536,38 +329,7 @@ int train_run(const RunConfig& config, const std::string& path, Dataset data, Ma
   return training.resume() ? training.run() : 0;
 }
 
-// ---- what is kept ---------------------------------------------------------------------------------------------------
-
-template <class F> bool Training::written(F&& f) {
-  try {
-    f();
-    return true;
-  } catch (const FileError& e) {
-    if (!is_full(e.error_number) || run_.config.if_full == "stop") throw Fault(e.what());
-    full_ = e.what();
-    progress_.warn(fmt::format("{}; going on, the next save tries again", full_));
-    return false;
-  }
-}
-
-void Training::save_best() {
-  if (!unsaved_best_) return;
-  write_best(run_, *unsaved_best_, gru_forms(parameters_.select()), state_.best);
-  unsaved_best_.reset();
-}
-
-bool Training::save() {
-  saved_at_ = seconds();
-  return written([&] {
-    log_.sync();
-    save_best();
-    Checkpoint checkpoint{step(), trainer_->tensors(), state_json(), gru_forms(parameters_.select())};
-    for (const auto& [name, value] : state(parameters_)) checkpoint.tensors[std::string(kModelPrefix) + name] = value;
-    write_checkpoint(run_, checkpoint);
-    saved_ = step();
-    remove_old_checkpoints(run_.path, step(), run_.config.keep, state_.best);
-  });
-}
+// ---- how it ends ----------------------------------------------------------------------------------------------------
 
 int Training::stopped() {
   const int number = stop_signal();

@@ -2,6 +2,7 @@
 // The training of a run: updates, evaluations, the log, pictures, checkpoints from which it goes on as if nothing had happened.
 #pragma once
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -60,7 +61,8 @@ class Training {
   void show();
   int stopped();
   void end(std::string_view reason);
-  template <class F> bool written(F&& f);
+  bool written(const std::function<void()>& f);    // false: the disk is full and the policy is to go on
+  std::string in_run(std::string_view name) const;   // its path
 
   Run run_;
   Dataset data_;
