@@ -136,6 +136,10 @@ TEST_CASE("tokenizer: bpe learns merges, and its model is all it needs") {
         Tokens{"▁the", "▁low"});
   CHECK(message_of([&] { train_tokenizer({.name = "bpe"}, lines, 12); }) == "bpe: vocabulary size 12: the text has 9 different characters; 13 or more");
   CHECK(train_tokenizer({.name = "bpe"}, lines, 13).pieces().size() == 9);       // no merge, four special pieces
+  // a model trained with --treat_whitespace_as_suffix, field 24 of its trainer_spec, field 2: "low▁lower▁"
+  const Tokenizer suffixed({.name = "bpe"}, t.model() + "\x12\x03\xc0\x01\x01");
+  CHECK(suffixed.tokens("low lower").back().ends_with("▁"));
+  CHECK(suffixed.text(suffixed.tokens("low lower")) == "low lower");
   const Tokenizer longest = train_tokenizer({.name = "bpe"}, Tokens{[] { std::string line; while (line.size() < 6000) line += "ab cd "; return line; }(), "xy z"}, 20);
   for (const char* character : {"a", "b", "c", "d", "x", "y", "z"}) CHECK(std::ranges::count(longest.pieces(), character) == 1);
   CHECK(message_of([&] { train_tokenizer({.name = "bpe"}, lines, 0); }) == "bpe: vocabulary size is not in [5, 1000000]: 0");
