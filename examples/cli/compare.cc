@@ -129,7 +129,7 @@ double step_milliseconds(const std::string& run) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
     const auto json = parse_json(text.substr(at, end - at));
     at = end + 1;
-    if (!json.is_object() || !json.contains("timing") || !json.contains("step")) continue;
+    if (!json.is_object() || !json.contains("timing") || !json.contains("step") || !json["step"].is_number()) continue;
     steps = json["step"].get<double>();
     seconds = json["timing"].value("seconds", 0.0);
     evaluations += json["timing"].value("evaluation", 0.0);

@@ -95,9 +95,9 @@ std::string last_scores(const std::string& path, const std::string& bleu) {
     const auto json = parse_json(text.substr(at, stop - at));
     at = stop + 1;
     if (!json.is_object() || !json.contains("event")) continue;
-    if (json["event"] == "dev")
-      dev = fmt::format("last evaluation: update {}, dev loss {:.4f}, {} {:.2f}, exact {:.1f} %\n", json.value("step", 0), json.value("loss", NAN), bleu, json.value("bleu", NAN), json.value("exact", NAN));
-    if (json["event"] == "end") end = fmt::format("finished: {} ({})\n", json.value("step", 0), json.value("reason", ""));
+    const auto number = [&](const char* key) { return json.contains(key) && json[key].is_number() ? json[key].get<double>() : NAN; };   // null: not finite
+    if (json["event"] == "dev") dev = fmt::format("last evaluation: update {}, dev loss {:.4f}, {} {:.2f}, exact {:.1f} %\n", number("step"), number("loss"), bleu, number("bleu"), number("exact"));
+    if (json["event"] == "end" && json.contains("reason") && json["reason"].is_string()) end = fmt::format("finished: {} ({})\n", number("step"), json["reason"].get<std::string>());
   }
   return dev + end;
 }

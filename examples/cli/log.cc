@@ -12,6 +12,7 @@
 #include <filesystem>
 
 #include "models/chart.h"
+#include "models/text.h"
 #include "tensor/error.h"
 #include "tensor/file.h"
 #include "tensor/json.h"
@@ -42,7 +43,11 @@ Log::Log(std::string path, Index bytes) : path_(std::move(path)) {
   bytes_ = bytes;
   for (std::size_t at = 0; at < std::size_t(bytes);) {
     const std::size_t end = text.find('\n', at);
-    take(text.substr(at, end - at));
+    try {
+      take(text.substr(at, end - at));
+    } catch (const Json::exception&) {
+      throw FileError(fmt::format("{}: line {}: not as it was written: {}", path_, 1 + std::count(text.begin(), text.begin() + std::ptrdiff_t(at), '\n'), in_quotes(text.substr(at, end - at))));
+    }
     at = end + 1;
   }
 }

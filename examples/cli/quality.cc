@@ -76,7 +76,7 @@ std::optional<DevScore> DevPart::score(const Run& run, const Seq2Seq& model, con
     if (!done(0)) return {};
   }
   score.loss /= double(tokens);
-  if (std::isnan(score.loss)) return score;        // nor would a search find numbers
+  if (std::isnan(score.loss)) return DevScore{.loss = NAN};   // nor would a search find numbers
 
   // Blocks of like length, longest first: padding costs least, and a wish to stop is heard.
   std::vector<std::size_t> order(examples_.size());

@@ -415,6 +415,9 @@ TEST_CASE("cli: inspect") {
   CHECK(run.out.find("--width 16") != run.out.npos);
   CHECK(run.out.find("core.encoder.layers.0.linear1.weight") != run.out.npos);
   CHECK(run.out.find("finished: 60 (steps)") != run.out.npos);
+  fs::copy(small().folder / "run", small().folder / "diverged", fs::copy_options::recursive);
+  write_text(small().folder / "diverged/metrics.jsonl", "{\"event\": \"dev\", \"step\": 60, \"loss\": null, \"bleu\": 0, \"exact\": 0}\n{\"event\": \"end\", \"reason\": 0}\n");
+  CHECK(call("inspect diverged").out.find("\nlast evaluation: update 60, dev loss nan, BLEU 0.00, exact 0.0 %\n\n") != std::string::npos);
   const Result best = call("inspect run/best.safetensors");
   CHECK(best.out.find("checksum right") != best.out.npos);
   CHECK(best.out.find("all values are finite") != best.out.npos);

@@ -279,7 +279,7 @@ TEST_CASE("resume: what the log holds beyond the checkpoint is cut off") {
   check_same(folder, "whole", "run", 21);
 }
 
-TEST_CASE("resume: a log that is gone or cut takes no checkpoint with it") {
+TEST_CASE("resume: a log that is gone, cut or edited takes no checkpoint with it") {
   const TemporaryFolder folder;
   make_tiny_data(folder);
   train(folder, "--steps 21 --out whole");
@@ -288,14 +288,17 @@ TEST_CASE("resume: a log that is gone or cut takes no checkpoint with it") {
   fs::remove(folder / "gone/metrics.jsonl");
   fs::copy(folder / "run", folder / "cut", fs::copy_options::recursive);
   write_text(folder / "cut/metrics.jsonl", "half a li");
-  for (const std::string run : {"gone", "cut"}) {
+  fs::copy(folder / "run", folder / "edited", fs::copy_options::recursive);
+  std::string log = text_of(folder / "edited/metrics.jsonl");
+  write_text(folder / "edited/metrics.jsonl", log.replace(log.find("\"step\": 7"), 9, "\"step\":\"\""));
+  for (const std::string run : {"gone", "cut", "edited"}) {
     INFO(run);
     const Result on = heed_in(folder.path(), "train --resume --steps 21 --quiet --out " + run);
     CHECK(on.code == 0);
     for (const std::string& says : {"passed over: " + run + "/checkpoints/14.safetensors: its log " + run + "/metrics.jsonl: ", std::string("no checkpoint has a whole log: a new one begins after update 14")})
       CHECK_MESSAGE(on.err.find("warning: " + says) != std::string::npos, on.err);
     CHECK((text_of(folder / (run + "/best.safetensors")) == text_of(folder / "whole/best.safetensors")));
-    CHECK(fs::exists(folder / (run + "/metrics.jsonl.old")) == (run == "cut"));
+    CHECK(fs::exists(folder / (run + "/metrics.jsonl.old")) == (run != "gone"));
     CHECK(heed_in(folder.path(), "train --resume --out " + run).err == run + " is finished: 21 updates (steps)\n");
   }
 }
