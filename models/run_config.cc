@@ -180,6 +180,15 @@ void check_config(const RunConfig& c) {
   check<Error>(c.steps || c.epochs || c.minutes > 0 || c.patience, "no end: neither --steps nor --epochs, --minutes, --patience; at least one of them");
 }
 
+void check_read(const RunConfig& c) {
+  const auto among = [](std::string_view name, std::initializer_list<std::string_view> names) { return std::ranges::find(names, name) != names.end(); };
+  check<Error>(c.momentum == 0 || among(c.optimizer, {"sgd", "rmsprop"}), "not an option of this optimizer: --momentum {} --optimizer {}; it belongs to sgd and rmsprop", c.momentum, c.optimizer);
+  check<Error>(c.beta2 == RunConfig().beta2 || c.beta2 == default_config("gru").beta2 || among(c.optimizer, {"adam", "adamw"}),
+               "not an option of this optimizer: --beta2 {} --optimizer {}; it belongs to adam and adamw", c.beta2, c.optimizer);
+  check<Error>(!c.schedule_steps || among(c.schedule, {"linear", "cosine", "step"}), "not an option of this schedule: --schedule-steps {} --schedule {}; it belongs to linear, cosine and step",
+               c.schedule_steps.value_or(0), c.schedule);
+}
+
 bool may_change(std::string_view option) {
   constexpr std::string_view names[] = {"steps", "epochs", "minutes", "patience", "threads", "save-every", "keep", "if-full", "data", "train-files", "dev-files", "test-files", "train"};
   return std::find(std::begin(names), std::end(names), option) != std::end(names);

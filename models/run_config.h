@@ -78,6 +78,9 @@ std::vector<Option> options(RunConfig& config);
 // Error `<what>: <where>; <what would be right>` where options that are right alone do not fit together.
 void check_config(const RunConfig& config);
 
+// Error where an option was set that the optimizer or schedule beside it does not read.
+void check_read(const RunConfig& config);
+
 // Options that a resumed run may change: limits, threads, what is saved and kept, where its data are.
 bool may_change(std::string_view option);
 

@@ -438,6 +438,7 @@ int compare(std::span<const std::string> words) {
   for (const std::string& name : listed(asked.names)) {
     entries.push_back({name, config_of(name, asked, given)});
     check_config(entries.back().config);
+    check_read(entries.back().config);
     settle(entries.back().config);
   }
   asked.bleu = bleu_name(entries[0].config);

@@ -111,6 +111,7 @@ int train(std::span<const std::string> words) {
 
   take(config, syntax, given, asked.config);
   check_config(config);
+  check_read(config);
   std::error_code ignored;
   if (fs::exists(asked.out, ignored)) {
     if (!fs::is_directory(asked.out)) throw Mistake(fmt::format("no directory: --out {}; the name of a new directory", asked.out));
