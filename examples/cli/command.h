@@ -34,7 +34,7 @@ struct Syntax {
   std::vector<Word> words{};
 };
 
-// --quiet and --json, which every command takes.
+// --quiet and --json.
 struct Manner {
   bool quiet = false, json = false;
 };

@@ -26,14 +26,18 @@ class InputLines {
   bool next(std::vector<std::string>& lines, std::size_t most) {
     lines.clear();
     while (lines.size() < most) {
-      if (const std::size_t end = text_.find('\n', at_); end != text_.npos) {
+      const std::size_t end = text_.find('\n', at_);
+      if (std::min(end, text_.size()) - at_ > kLongestLine) {
+        if (!lines.empty()) break;                            // those before it are answered
+        throw Mistake(fmt::format("standard input: line {} is longer than {} bytes; shorter lines", number_ + 1, kLongestLine));
+      }
+      if (end != text_.npos) {
         take(lines, text_.substr(at_, end - at_));
         at_ = end + 1;
         continue;
       }
       text_.erase(0, at_);
       at_ = 0;
-      if (text_.size() > kLongestLine) throw Mistake(fmt::format("standard input: line {} is longer than {} bytes; shorter lines", number_ + 1, kLongestLine));
       if (!ended_ && !lines.empty()) break;                   // do not wait while there is something to do
       if (ended_) {
         if (!text_.empty()) take(lines, std::exchange(text_, {}));

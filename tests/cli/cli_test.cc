@@ -116,6 +116,12 @@ TEST_CASE("cli: translate answers line n in line n") {
   CHECK(lines[4].empty());
   CHECK(!lines[0].empty());
   CHECK(call("translate --run run", "").out.empty());
+  for (const char* end : {"", "\n1\n"}) {
+    const Result too_long = call("translate --run run", "1 2\n3\n" + std::string((1 << 20) + 9, '4') + end);
+    CHECK(too_long.code == 2);
+    CHECK(too_long.err == "heed translate: standard input: line 3 is longer than 1048576 bytes; shorter lines\n");
+    CHECK(lines_of(too_long.out).size() == 2);
+  }
 
   CHECK(lines_of(call("translate --run run --beam 3 --nbest 3 --quiet", "1 2 3\n").out).size() == 3);
   const auto json = nlohmann::json::parse(call("translate --run run --beam 2 --nbest 2 --json", "1 2 3\n").out);
