@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lesson 7: a Transformer learns to copy. Source: random letters; target: the same letters.
+#include "models/batch.h"
 #include "models/search.h"
 #include "models/train.h"
 #include "models/transformer.h"
@@ -8,29 +9,25 @@
 using namespace heed;
 
 constexpr std::int32_t kPad = 0, kStart = 2, kEnd = 3, kFirstLetter = 4, kLetters = 8;
+using Ids = std::vector<std::int32_t>;
 
-std::vector<std::int32_t> letters(Random& random) {
-  std::vector<std::int32_t> out(std::size_t(random.below(6) + 1));
+Ids letters(Random& random) {
+  Ids out(std::size_t(random.below(6) + 1));
   for (std::int32_t& letter : out) letter = kFirstLetter + std::int32_t(random.below(kLetters));
   return out;
 }
 
-Batch batch(Random& random, int size) {
-  std::vector<std::vector<std::int32_t>> source, inputs;
-  Index tokens = 0;
-  for (int i = 0; i < size; ++i) {
-    std::vector<std::int32_t> row = letters(random);
-    inputs.push_back(row);
-    inputs.back().insert(inputs.back().begin(), kStart);
-    row.push_back(kEnd);
-    tokens += Index(row.size());
-    source.push_back(std::move(row));
+Batch batch(Random& random, std::size_t size) {
+  std::vector<Example> pairs(size);
+  for (Example& pair : pairs) {
+    pair.source = letters(random);
+    pair.source.push_back(kEnd);
+    pair.target = pair.source;
   }
-  const Sequences x = pad_sequences(source, kPad);
-  return {.source = x, .inputs = pad_sequences(inputs, kPad).ids, .targets = x.ids, .lengths = x.lengths, .source_tokens = tokens, .target_tokens = tokens};
+  return make_batch(pairs, kPad, kStart);
 }
 
-std::string spelled(const std::vector<std::int32_t>& ids) {
+std::string spelled(const Ids& ids) {
   std::string text;
   for (std::int32_t id : ids) text += id == kEnd ? '.' : char('a' + id - kFirstLetter);
   return text;
@@ -41,7 +38,7 @@ int main() {
   const TransformerOptions small{.width = 32, .heads = 4, .feed_forward = 64, .encoder_layers = 1, .decoder_layers = 1, .dropout = 0};
   const TranslationModel model(parameters.root(), {.source_vocabulary = 12, .target_vocabulary = 12, .core = small});
   Adam adam(parameters, {.beta1 = 0.9, .beta2 = 0.98, .eps = 1e-9});
-  Trainer trainer(model, parameters, adam, Schedule({.kind = Schedule::Kind::inverse_sqrt, .peak = 3e-3, .warmup = 50}), {.loss = {.ignore_index = kPad}});
+  Trainer trainer(model, parameters, adam, Schedule({.kind = Schedule::Kind::inverse_sqrt, .peak = 3e-3, .warmup = 50}), {.loss = {.pad = kPad}});
 
   Random random{Key(Seed{1})};
   for (int step = 1; step <= 300; ++step) {
@@ -50,7 +47,7 @@ int main() {
     if (step % 100 == 0) fmt::print("step {}  loss {:.2f}\n", step, report.loss);
   }
 
-  std::vector<std::vector<std::int32_t>> sources;
+  std::vector<Ids> sources;
   for (int i = 0; i < 4; ++i) {
     sources.push_back(letters(random));
     sources.back().push_back(kEnd);

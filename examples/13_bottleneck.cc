@@ -2,6 +2,7 @@
 // Lesson 13: the bottleneck of one vector. Two encoder-decoders learn to copy words of 1 to 12 letters; in the one every step reads the
 // encoder's last states, always as many numbers however long the word, in the other attention looks the letters up. Equal widths, equal
 // data, equal updates.                        Cho et al. 2014, arXiv 1409.1259, Fig. 4; Bahdanau et al. 2015, arXiv 1409.0473, Fig. 2
+#include "models/batch.h"
 #include "models/chart.h"
 #include "models/recurrent.h"
 #include "models/search.h"
@@ -21,19 +22,14 @@ Ids letters(Random& random, Index count) {
   return out;
 }
 
-Batch batch(Random& random, int size) {
-  std::vector<Ids> source, inputs;
-  Index tokens = 0;
-  for (int i = 0; i < size; ++i) {
-    Ids word = letters(random, 1 + Index(random.below(kLongest)));
-    inputs.push_back(word);
-    inputs.back().insert(inputs.back().begin(), kStart);
-    word.push_back(kEnd);
-    tokens += Index(word.size());
-    source.push_back(std::move(word));
+Batch batch(Random& random, std::size_t size) {
+  std::vector<Example> pairs(size);
+  for (Example& pair : pairs) {
+    pair.source = letters(random, 1 + random.below(kLongest));
+    pair.source.push_back(kEnd);
+    pair.target = pair.source;
   }
-  const Sequences x = pad_sequences(source, kPad);
-  return {.source = x, .inputs = pad_sequences(inputs, kPad).ids, .targets = x.ids, .lengths = x.lengths, .source_tokens = tokens, .target_tokens = tokens};
+  return make_batch(pairs, kPad, kStart);
 }
 
 // Percent of 50 new words of each length that come back whole, after so many updates.

@@ -6,6 +6,7 @@
 #include "autograd/check.h"
 #include "autograd/ops.h"
 #include "examples/cli/cli.h"
+#include "models/batch.h"
 #include "models/picture.h"
 #include "models/recurrent.h"
 #include "models/search.h"
@@ -27,11 +28,10 @@ struct Nearness {
 
 // 32 words of 4 letters, and the same backwards: ids from 4 on, ended by 3, opened by 2.
 Batch words(Random& random) {
-  std::vector<Ids> source(32, Ids(5, 3)), inputs(32, Ids(5, 2)), targets = source;
-  for (std::size_t i = 0; i < 32; ++i)
-    for (std::size_t j = 0; j < 4; ++j) source[i][j] = targets[i][3 - j] = inputs[i][4 - j] = 4 + std::int32_t(random.below(8));
-  const Sequences y = pad_sequences(targets, 0);
-  return {pad_sequences(source, 0), pad_sequences(inputs, 0).ids, y.ids, y.lengths, 160, 160};
+  std::vector<Example> pairs(32, {.source = Ids(5, 3), .target = Ids(5, 3)});
+  for (Example& pair : pairs)
+    for (std::size_t i = 0; i < 4; ++i) pair.source[i] = pair.target[3 - i] = 4 + std::int32_t(random.below(8));
+  return make_batch(pairs, 0, 2);
 }
 
 int main(int argc, char** argv) {

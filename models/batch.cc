@@ -67,6 +67,12 @@ std::vector<Example> make_examples(const Corpus& corpus, const Side& source, con
   return examples;
 }
 
+Batch make_batch(std::span<const Example> examples, std::int32_t pad, std::int32_t start) {
+  std::vector<Index> rows(examples.size());
+  std::iota(rows.begin(), rows.end(), Index(0));
+  return make_batch(examples, rows, pad, start);
+}
+
 Batch make_batch(std::span<const Example> examples, std::span<const Index> rows, std::int32_t pad, std::int32_t start) {
   Batch batch;
   List<std::span<const std::int32_t>> sources, targets;

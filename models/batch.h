@@ -21,7 +21,7 @@ struct Side {
   Vocabulary vocabulary{};
 };
 
-// Tokenizer and vocabulary learned from lines; for bpe max_size (8000 if 0) is the number of merges and pieces together.
+// Tokenizer and vocabulary learned from lines; bpe learns pieces for a vocabulary of max_size (8000 if 0).
 Side build_side(std::span<const std::string> lines, TokenizerOptions tokenizer, VocabularyOptions vocabulary = {});
 // Vocabulary of what this tokenizer makes of lines; where it has pieces of its own, of all of these and nothing else.
 Side build_side(Tokenizer tokenizer, std::span<const std::string> lines, VocabularyOptions vocabulary = {});
@@ -34,7 +34,7 @@ std::string decode(const Side& side, std::span<const std::int32_t> ids);        
 // One pair of sentences, both ending in eos.
 struct Example {
   std::vector<std::int32_t> source, target;
-  Alignment links;                     // of tokens, eos not among them
+  Alignment links{};                   // of tokens, eos not among them
   Index pair = 0;                      // which of corpus.pairs
 };
 
@@ -46,7 +46,8 @@ struct ExampleOptions {
 std::vector<Example> make_examples(const Corpus& corpus, const Side& source, const Side& target, ExampleOptions options = {},
                                    Index* too_long = nullptr);
 
-// These examples, padded, with `start` in front of the inputs. Numbers outside of the examples: IndexError
+// These examples, or those with the numbers `rows` (IndexError), padded, with `start` in front of the inputs.
+Batch make_batch(std::span<const Example> examples, std::int32_t pad, std::int32_t start);
 Batch make_batch(std::span<const Example> examples, std::span<const Index> rows, std::int32_t pad, std::int32_t start);
 
 struct BatchOptions {

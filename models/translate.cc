@@ -87,11 +87,10 @@ AttentionPicture::Window window_around(double p, Index w) {
 AttentionPicture attention_picture(const Run& run, const Seq2Seq& model, const Example& example, AttentionPicture::Rows rows) {
   std::vector<AttentionMap> maps;
   std::vector<AttentionPicture::Window> windows;                                      // of a local attention, one a row
-  const Index only[] = {0};
   const std::int32_t start = start_symbol(run.config, run.target.vocabulary);
   {
     const Trace trace;
-    model.features(make_batch({&example, 1}, only, run.target.vocabulary.pad, start), &maps);
+    model.features(make_batch({&example, 1}, run.target.vocabulary.pad, start), &maps);
     for (const Trace::Entry& entry : trace.entries())
       if (entry.name == "position" && run.config.window)
         for (const double p : to(entry.value, DType::f64).contiguous().to_vector<double>()) windows.push_back(window_around(p, *run.config.window));

@@ -17,10 +17,10 @@ SmallModel::SmallModel(const std::string& flags) : run{"", {}, {}, {}} {
 }
 
 Example SmallModel::example(const std::string& source, const std::string& target) const {
-  return {.source = encode(run.source, source), .target = encode(run.target, target), .links = {}};
+  return {.source = encode(run.source, source), .target = encode(run.target, target)};
 }
 
-std::vector<std::string> every_model() { 
+std::vector<std::string> every_model() {
   std::vector<std::string> all{"--layers 2 --heads 2", "--layers 1 --heads 4 --norm pre --positions learned --tie all --dropout 0.2 --attention-dropout 0.3"};
   for (const std::string name : {"mean", "additive", "additive-normed", "dot", "scaled-dot", "general", "general-scaled", "concat", "location", "cosine", "location-aware", "coverage", "local-m", "local-p"})
     for (const std::string decoder : {"bahdanau", "luong"}) all.push_back("--model gru --attention " + name + " --decoder " + decoder + (name.starts_with("local") ? " --window 2" : ""));

@@ -101,13 +101,12 @@ int trace(std::span<const std::string> words) {
   check_different(model.loaded.file, out);
   const Run& run = model.run;
   const Example example = sentence_pair(model, source, target);
-  const Index only[] = {0};
   std::map<std::string, Tensor> tensors;
   auto order = Json::array();
   Index values = 0;
   {
     const Trace collected;
-    model.model().logits(model.model().features(make_batch({&example, 1}, only, run.target.vocabulary.pad, search_options(run).start)));
+    model.model().logits(model.model().features(make_batch({&example, 1}, run.target.vocabulary.pad, search_options(run).start)));
     for (const Trace::Entry& entry : collected.entries()) {
       tensors[entry.key()] = entry.value;
       order.push_back({entry.key(), entry.formula});

@@ -171,3 +171,19 @@ TEST_CASE("batches: nothing to batch, mistakes") {
   CHECK_THROWS_AS(BatchSampler({}, {.sentences = -2}, Key(Seed{1})), Error);
   CHECK(message_of([] { BatchSampler({}, {.window = 0}, Key(Seed{1})); }) == "batches: window must be at least 1: 0");
 }
+
+TEST_CASE("make_batch: pads, puts the start symbol in front of the target, counts words") {
+  const std::vector<Example> examples{{Ids{5, 3}, Ids{6, 7, 3}, {}, 0}, {Ids{8, 9, 5, 3}, Ids{3}, {}, 1}};
+  const Batch batch = make_batch(examples, 0, 2);
+  CHECK(batch.source.ids.shape() == Shape{2, 4});
+  CHECK(batch.source.ids.to_vector<std::int32_t>() == Ids{5, 3, 0, 0, 8, 9, 5, 3});
+  CHECK(batch.source.lengths.to_vector<std::int32_t>() == Ids{2, 4});
+  CHECK(batch.inputs.to_vector<std::int32_t>() == Ids{2, 6, 7, 2, 0, 0});
+  CHECK(batch.targets.to_vector<std::int32_t>() == Ids{6, 7, 3, 3, 0, 0});
+  CHECK(batch.lengths.to_vector<std::int32_t>() == Ids{3, 1});
+  CHECK(batch.source_tokens == 6);
+  CHECK(batch.target_tokens == 4);
+  CHECK(make_batch(examples, std::vector<Index>{1}, 0, 2).inputs.to_vector<std::int32_t>() == Ids{2});
+  CHECK(message_of<IndexError>([&] { make_batch(examples, std::vector<Index>{0, 2}, 0, 2); }) == "batch: example 2 is not in [0, 2)");
+  CHECK(make_batch({}, 0, 2).source.size() == 0);
+}
