@@ -20,8 +20,6 @@ namespace {
 
 constexpr std::size_t kLargestModel = std::size_t(64) << 20, kMostPieces = 1000000, kLongestPiece = 1024;
 
-constexpr std::string_view kSpace = "\u2581";          // how pieces write a space
-
 // Normalisation tables of SentencePiece 0.1.97 and of 0.2.3: nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf.
 constexpr std::string_view kKnownTables[] = {"51d3684747b35ef99cd4802f37cc1ee0c6bec4d060814f774efb1066d3c167f2",
                                              "557b5397b1133d8abb62f7923e5b53ee496d3e36b9f63fd42625077c33688a14",
@@ -138,6 +136,8 @@ std::string scan_sentencepiece_model(std::string_view model, const std::string& 
 }
 
 #ifdef HEED_SENTENCEPIECE
+
+namespace { constexpr std::string_view kSpace = "\u2581"; }   // how pieces write a space
 
 struct Bpe::Model {
   std::string bytes;

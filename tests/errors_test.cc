@@ -55,7 +55,7 @@ using namespace heed;
 namespace {
 
 struct Row {
-  const char* call;
+  std::string call;
   std::function<void()> run;
 };
 #define CALL(...) {#__VA_ARGS__, [] { (void)(__VA_ARGS__); }}

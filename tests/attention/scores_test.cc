@@ -65,7 +65,7 @@ ScoreOptions options_for(std::string_view name) { return {.query_width = 3, .mem
 TEST_CASE("attention: two steps by hand") {
   // Two encoder states h_0 = (1, 0), h_1 = (0, 2); two steps with the queries q_0, q_1; expected the weights of both steps.
   struct Hand {
-    const char* name;
+    std::string name;
     Nested queries;
     Numbers numbers;
     std::vector<double> weights;

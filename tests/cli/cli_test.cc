@@ -9,6 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "models/bpe.h"
 #include "models/run.h"
 #include "tensor/safetensors.h"
 #include "tests/cli/program.h"
@@ -62,9 +63,11 @@ TEST_CASE("cli: help") {
   RunConfig config;
   for (const Option& option : options(config)) {
     INFO(option.name);
-    CHECK(std::regex_search(help, std::regex("--" + std::string(option.name) + " ")));
+    const std::size_t begin = help.find("\n  --" + std::string(option.name) + " ");
+    REQUIRE(begin != help.npos);
+    const std::string about = help.substr(begin, help.find("\n  --", begin + 1) - begin);
+    if (!is_absent(option) && !std::holds_alternative<bool*>(option.value)) CHECK_MESSAGE(std::regex_search(about, std::regex("\\[" + value_text(option) + "[\\],]")), about);
   }
-  CHECK(std::regex_search(help, std::regex(R"(--width N [^-]*\[128\])")));
 }
 
 TEST_CASE("cli: data") {
@@ -82,7 +85,7 @@ TEST_CASE("cli: data") {
 
 TEST_CASE("cli: what a training leaves") {
   const std::string run = small().folder / "run";
-  for (const char* file : {"config.json", "source.vocabulary", "target.vocabulary", "source.tokenizer.json", "best.safetensors", "checkpoints/60.safetensors", "metrics.jsonl", "curves.svg"})
+  for (const std::string file : {"config.json", "source.vocabulary", "target.vocabulary", "source.tokenizer.json", "best.safetensors", "checkpoints/60.safetensors", "metrics.jsonl", "curves.svg"})
     CHECK_MESSAGE(fs::exists(run + "/" + file), file);
   CHECK(!fs::is_empty(run + "/attention"));
   std::size_t updates = 0, devs = 0;
@@ -248,7 +251,7 @@ TEST_CASE("cli: attention") {
     CHECK(call(std::string("attention --run run --source '1 2 3' --out ") + file).code == 0);
     const std::string text = text_of(small().folder / file);
     CHECK(text.find("layer 1") != text.npos);
-    CHECK(text.find("&lt;/s&gt;") + text.find("</s>") > 0);
+    CHECK(text.find(std::string(file) == "a.txt" ? "</s>" : "&lt;/s&gt;") != text.npos);
   }
   for (const std::string all : {"", " --all"}) {
     CHECK(call("attention --run run --source '1 2 3' --out plain.svg" + all).code == 0);
@@ -390,10 +393,10 @@ TEST_CASE("cli: compare takes over what an end within a write leaves") {
 
 TEST_CASE("cli: attention of recurrent models") {
   CHECK(call("data reverse --out rev --symbols 5 --max-length 6 --train 200 --dev 20 --test 20").code == 0);
-  for (const char* options : {"--model gru --attention additive", "--model lstm --attention location", "--model gru --attention local-p --window 1"}) {
+  for (const std::string options : {"--model gru --attention additive", "--model lstm --attention location", "--model gru --attention local-p --window 1"}) {
     INFO(options);
     fs::remove_all(small().folder / "look");
-    const Result trained = call(std::string("train --data rev --out look --width 16 --steps 5 --quiet ") + options);
+    const Result trained = call("train --data rev --out look --width 16 --steps 5 --quiet " + options);
     REQUIRE_MESSAGE(trained.code == 0, trained.err);
     std::istringstream pair(lines_of(text_of(small().folder / "rev/test.tsv")).at(0));
     std::string source, target, links;
@@ -403,9 +406,9 @@ TEST_CASE("cli: attention of recurrent models") {
     const std::string svg = text_of(small().folder / "look.svg");
     CHECK(svg.find("target word being written") != svg.npos);
     CHECK((svg.find("gold link, sure") != svg.npos) == !links.empty());
-    CHECK((svg.find("window of local attention") != svg.npos) == (std::string(options).find("local-") != std::string::npos));
+    CHECK((svg.find("window of local attention") != svg.npos) == (options.find("local-") != options.npos));
     const std::string joined = std::regex_replace(svg, std::regex("</text>\\s*<text[^>]*>"), " ");   // a sentence may go on in the next line
-    CHECK((joined.find("aims at the word being") != joined.npos) == (std::string(options).find(" location") != std::string::npos));
+    CHECK((joined.find("aims at the word being") != joined.npos) == (options.find(" location") != options.npos));
     const Result read = call("attention --run look " + sentence + " --align-to input --quiet");
     CHECK(read.out.find("target word just read") != read.out.npos);
     CHECK(read.out.find("\n") != read.out.npos);
@@ -473,7 +476,7 @@ TEST_CASE("cli: other data, tokenizers, options") {
   }
   write_text(folder / "s", source), write_text(folder / "t", target), write_text(folder / "pairs.tsv", pairs + "bad\xff\tline\n\tmissing\n");
   const std::string tiny = " --layers 1 --width 8 --heads 2 --feed-forward 8 --steps 3 --warmup 2";
-  for (const std::string& options : std::vector<std::string>{"--tokenizer char", "--tokenizer word --lowercase --tie all", "--tokenizer bpe --vocabulary-size 30 --tie output", "--positions learned --norm pre --final-norm always",
+  for (const std::string& options : std::vector<std::string>{"--tokenizer char", "--tokenizer word --lowercase --tie all", has_sentencepiece() ? "--tokenizer bpe --vocabulary-size 30 --tie output" : "--tie output", "--positions learned --norm pre --final-norm always",
                                                              "--batch-sentences 7 --accumulate 2 --optimizer sgd --schedule constant --momentum 0.5", "--average 0.9 --evaluate-every 2 --patience 1 --optimizer adamw --weight-decay 0.1"}) {
     INFO(options);
     const Result trained = heed_in(folder.path(), "train --train-files s t --dev-files s t --test-files s t --out r" + tiny + " " + options);
@@ -496,32 +499,34 @@ TEST_CASE("cli: other data, tokenizers, options") {
   CHECK(heed_in(folder.path(), "evaluate --run r2 --quiet").err.empty());
   write_text(folder / "pairs.tsv", pairs);
   CHECK(heed_in(folder.path(), "evaluate --run r2 --quiet").err.find("pairs.tsv has changed since it was split for the training") != std::string::npos);
-  const Result bpe = heed_in(folder.path(), "train --train pairs.tsv --split-by-source --split-dev 3 --split-test 3 --tokenizer bpe --vocabulary-size 40 --out r6 --quiet" + tiny);
-  CHECK_MESSAGE(bpe.code == 0, bpe.err);
-  const auto translations = [&](const std::string& line) { return nlohmann::json::parse(heed_in(folder.path(), "translate --run r6 --json --quiet", line).out)["translations"]; };
-  CHECK(translations(" Go\u00a0 3! \n") == translations("Go 3!\n"));
+  if (has_sentencepiece()) {
+    const Result bpe = heed_in(folder.path(), "train --train pairs.tsv --split-by-source --split-dev 3 --split-test 3 --tokenizer bpe --vocabulary-size 40 --out r6 --quiet" + tiny);
+    CHECK_MESSAGE(bpe.code == 0, bpe.err);
+    const auto translations = [&](const std::string& line) { return nlohmann::json::parse(heed_in(folder.path(), "translate --run r6 --json --quiet", line).out)["translations"]; };
+    CHECK(translations(" Go\u00a0 3! \n") == translations("Go 3!\n"));
 
-  // SentencePiece models of one's own: what is trained with them reads with them.
-  std::vector<std::string> lines(40, "Go 3! Va 7 !");
-  const Tokenizer own = train_tokenizer({.name = "bpe"}, lines, 20);
-  write_text(folder / "own.model", own.model());
-  const Result learned_elsewhere = heed_in(folder.path(), "train --train-files s t --dev-files s t --sentencepiece own.model own.model --tie all --out r7 --quiet" + tiny);
-  CHECK_MESSAGE(learned_elsewhere.code == 0, learned_elsewhere.err);
-  CHECK(text_of(folder / "r7/source.model") == own.model());
-  CHECK(text_of(folder / "r7/target.model") == own.model());
-  fs::remove(folder / "own.model");                                      // the run has it
-  CHECK(heed_in(folder.path(), "train --resume --out r7 --steps 5 --quiet").code == 0);
-  const Run with_own = open_run(folder / "r7");
-  CHECK(with_own.config.tokenizer == "bpe");
-  CHECK(with_own.source.tokenizer.tokens("Go 9") == own.tokens("Go 9"));
-  for (const std::string& piece : own.pieces()) CHECK(with_own.target.vocabulary.id(piece) != with_own.target.vocabulary.unk);
+    // SentencePiece models of one's own: what is trained with them reads with them.
+    std::vector<std::string> lines(40, "Go 3! Va 7 !");
+    const Tokenizer own = train_tokenizer({.name = "bpe"}, lines, 20);
+    write_text(folder / "own.model", own.model());
+    const Result learned_elsewhere = heed_in(folder.path(), "train --train-files s t --dev-files s t --sentencepiece own.model own.model --tie all --out r7 --quiet" + tiny);
+    CHECK_MESSAGE(learned_elsewhere.code == 0, learned_elsewhere.err);
+    CHECK(text_of(folder / "r7/source.model") == own.model());
+    CHECK(text_of(folder / "r7/target.model") == own.model());
+    fs::remove(folder / "own.model");                                      // the run has it
+    CHECK(heed_in(folder.path(), "train --resume --out r7 --steps 5 --quiet").code == 0);
+    const Run with_own = open_run(folder / "r7");
+    CHECK(with_own.config.tokenizer == "bpe");
+    CHECK(with_own.source.tokenizer.tokens("Go 9") == own.tokens("Go 9"));
+    for (const std::string& piece : own.pieces()) CHECK(with_own.target.vocabulary.id(piece) != with_own.target.vocabulary.unk);
 
-  // The configurations that come with Heed, made small.
-  for (const auto& config : fs::directory_iterator(fs::path(HEED_SOURCE_DIR) / "examples/tatoeba")) {
-    INFO(config.path().string());
-    const Result trained = heed_in(folder.path(), "train --train-files s t --dev-files s t --out r --quiet --width 8 --steps 3 --warmup 1 --tokenizer word --config " + config.path().string());
-    CHECK_MESSAGE(trained.code == 0, trained.err);
-    fs::remove_all(folder / "r");
+    // The configurations that come with Heed, made small.
+    for (const auto& config : fs::directory_iterator(fs::path(HEED_SOURCE_DIR) / "examples/tatoeba")) {
+      INFO(config.path().string());
+      const Result trained = heed_in(folder.path(), "train --train-files s t --dev-files s t --out r --quiet --width 8 --steps 3 --warmup 1 --tokenizer word --config " + config.path().string());
+      CHECK_MESSAGE(trained.code == 0, trained.err);
+      fs::remove_all(folder / "r");
+    }
   }
 
   // A config file, flags before it; another run's config; weights of another run to start from.

@@ -49,7 +49,7 @@ TEST_CASE("cli: weights of a GRU of another form are refused, wherever they come
   const std::string options = "train --data data --model gru --width 8 --batch-sentences 16 --evaluate-every 7 --steps 14 --quiet --out ";
   for (const std::string form : {"bahdanau", "cho"})
     for (const std::string average : {"0", "0.9"}) REQUIRE(heed_in(folder.path(), options + form + average + " --gru-form " + form + " --average " + average).code == 0);
-  for (const char* file : {"bahdanau0/best.safetensors", "bahdanau0.9/best.safetensors", "bahdanau0/checkpoints/14.safetensors", "bahdanau0.9/checkpoints/14.safetensors"}) {
+  for (const std::string file : {"bahdanau0/best.safetensors", "bahdanau0.9/best.safetensors", "bahdanau0/checkpoints/14.safetensors", "bahdanau0.9/checkpoints/14.safetensors"}) {
     INFO(file);
     const Result seen = heed_in(folder.path(), std::string("inspect ") + file);
     CHECK(seen.out.find("gru_form.decoder: bahdanau\ngru_form.encoder: bahdanau\n") != seen.out.npos);

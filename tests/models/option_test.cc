@@ -99,7 +99,7 @@ TEST_CASE("options to JSON and back") {
   CHECK(wrong_json("{\"files\": [1, 2]}").starts_with("f.json: wrong type"));
   CHECK(wrong_json("{\"on\": 1}").starts_with("f.json: wrong type: \"on\" at line 1 is 1; true or false"));
   CHECK(wrong_json("{\"rate\": 0.5}", true) == "f.json: missing key: \"on\"; true or false");
-  for (const char* text : {"", "[]", "3", "{", "{\"rate\": {}}", "{\"files\": [[]]}", "{\"rate\": 0.5} x", "nonsense", "{\"rate\"}"}) {
+  for (const std::string text : {"", "[]", "3", "{", "{\"rate\": {}}", "{\"files\": [[]]}", "{\"rate\": 0.5} x", "nonsense", "{\"rate\"}"}) {
     INFO(text);
     CHECK(wrong_json(text).starts_with("f.json: "));
   }

@@ -65,7 +65,7 @@ TEST_CASE("recurrent options: the paper's choices by default") {
 
 TEST_CASE("recurrent options: what does not fit together") {
   for (const char* model : {"rnn", "lstm", "gru"})
-    for (const char* attention : {"auto", "none", "additive", "dot", "general", "concat", "location", "cosine", "local-m", "local-p", "local-p-dot-hard"})
+    for (const std::string attention : {"auto", "none", "additive", "dot", "general", "concat", "location", "cosine", "local-m", "local-p", "local-p-dot-hard"})
       for (const char* decoder : {"auto", "bahdanau", "luong"}) {
         CAPTURE(attention);
         CHECK(wrong(model, [&](RunConfig& c) { c.attention = attention, c.decoder = decoder; }) == "");

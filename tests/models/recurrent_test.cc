@@ -383,7 +383,7 @@ TEST_CASE("recurrent models: rows of a state go on in whole groups of one senten
 TEST_CASE("recurrent models: encoder and decoder of different units, layers, directions are bridged, and every parameter gets a gradient") {
   using U = RecurrentUnit;
   struct Bridged {
-    const char* name;
+    std::string name;
     RecurrentModel::Options options;
     bool cells;                            // bridge.c.*
   };

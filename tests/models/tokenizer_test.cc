@@ -57,7 +57,7 @@ TEST_CASE("tokenizer: space") {
 // Expected tokens: python re.findall(r"\w+|[^\w\s]", s.lower()) on the cleaned line
 TEST_CASE("tokenizer: word splits as Python's regular expression") {
   const Tokenizer t({.name = "word", .lowercase = true});
-  const struct { const char* line; Tokens tokens; } rows[] = {
+  const struct { std::string line; Tokens tokens; } rows[] = {
       {"Don't!", {"don", "'", "t", "!"}},
       {"L\u2019Été\u00A0: 3,5\u202F% d'hier...", {"l", "'", "été", ":", "3", ",", "5", "%", "d", "'", "hier", ".", ".", "."}},
       {"snake_case __x__ a1b2 x² ½ Ⅷ", {"snake_case", "__x__", "a1b2", "x²", "½", "ⅷ"}},

@@ -18,7 +18,7 @@ using namespace heed;
 namespace {
 
 constexpr GruForm kForms[] = {GruForm::bahdanau, GruForm::cho, GruForm::cudnn};
-const char* name_of(GruForm form) { return form == GruForm::bahdanau ? "bahdanau" : form == GruForm::cho ? "cho" : "cudnn"; }
+std::string name_of(GruForm form) { return form == GruForm::bahdanau ? "bahdanau" : form == GruForm::cho ? "cho" : "cudnn"; }
 
 // A layer and a cell, whose parameters have the same shapes in every form.
 struct Net {

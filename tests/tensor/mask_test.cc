@@ -38,7 +38,7 @@ TEST_CASE("mask: every kind by its rule, and what two of them allow together") {
   const Tensor allowed = empty({T, S}, DType::u8);
   for (Index i = 0; i < T * S; ++i) allowed.mutable_data<std::uint8_t>()[i] = i % 3 != 1;
   struct Kind {
-    const char* name;
+    std::string name;
     Mask mask;
     Rule may;
   };
