@@ -6,7 +6,6 @@
 #include "autograd/tape.h"
 #include "nn/init.h"
 #include "tensor/format.h"
-#include "tensor/ops/binary.h"
 #include "tensor/ops/view.h"
 
 namespace heed {

@@ -2,7 +2,6 @@
 #include "models/recurrent.h"
 
 #include "autograd/trace.h"
-#include "nn/init.h"
 #include "tensor/format.h"
 #include "tensor/ops/softmax.h"
 #include "tensor/ops/view.h"

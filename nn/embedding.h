@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include "autograd/ops.h"
 #include "nn/scope.h"
 
 namespace heed {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/norm.h"
 
+#include "autograd/ops.h"
 #include "autograd/trace.h"
 #include "nn/init.h"
 

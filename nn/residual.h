@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include "autograd/ops.h"
 #include "autograd/trace.h"
 #include "nn/norm.h"
 

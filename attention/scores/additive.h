@@ -7,9 +7,6 @@
 #include "autograd/trace.h"
 #include "nn/init.h"
 #include "nn/linear.h"
-#include "tensor/ops/binary.h"
-#include "tensor/ops/unary.h"
-#include "tensor/ops/view.h"
 
 namespace heed {
 

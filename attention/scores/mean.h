@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include "attention/score.h"
-#include "autograd/ops.h"
 
 namespace heed {
 

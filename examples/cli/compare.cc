@@ -7,7 +7,6 @@
 #include <numeric>
 #include <utility>
 
-#include "attention/attend.h"
 #include "examples/cli/dataset.h"
 #include "examples/cli/model.h"
 #include "examples/cli/quality.h"
@@ -17,7 +16,6 @@
 #include "models/cost.h"
 #include "models/drawing.h"
 #include "models/metrics.h"
-#include "models/recurrent_config.h"
 #include "models/translate.h"
 #include "tensor/context.h"
 #include "tensor/file.h"

@@ -13,7 +13,6 @@
 #include <sstream>
 #include <thread>
 
-#include "models/run.h"
 #include "tests/cli/tiny_training.h"
 
 using namespace heed;

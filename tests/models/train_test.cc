@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "nn/init.h"
-#include "tensor/ops/binary.h"
 #include "tests/close.h"
 #include "tests/models/pairs.h"
 

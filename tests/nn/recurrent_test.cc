@@ -15,7 +15,6 @@
 #include "tensor/ops/unary.h"
 #include "tensor/ops/view.h"
 #include "tests/close.h"
-#include "tests/every_target.h"
 #include "tests/golden.h"
 
 using namespace heed;
