@@ -190,14 +190,31 @@ TEST_CASE("house: every header compiles alone") {
   for (size_t i = 0; i < headers.size(); ++i) CHECK_MESSAGE(errors[i].empty(), headers[i] << ": " << errors[i].substr(0, 2000));
 }
 
-TEST_CASE("house: the example at the top of autograd/record.h compiles") {
-  std::string example = "#include \"autograd/ops.h\"\n#include \"autograd/record.h\"\n#include \"tensor/ops/binary.h\"\n#include \"tensor/ops/unary.h\"\nusing namespace heed;\nnamespace mine {\n";
-  std::istringstream lines(read_file((root / "autograd/record.h").string()));
-  Index taken = 0;
-  for (std::string line; std::getline(lines, line) && line != "#pragma once";)
-    if (line.starts_with("//   ")) example += line.substr(5) + "\n", ++taken;
-  REQUIRE(taken == 6);
-  const TemporaryFolder folder;
-  write_file_atomically(folder / "example.cc", example + "}\nint main() { return mine::square(variable(ones({2}))).rank(); }\n");
-  CHECK(std::system(fmt::format("{} -std=c++20 -fsyntax-only -I '{}' '{}'", HEED_COMPILER, root.string(), folder / "example.cc").c_str()) == 0);
+TEST_CASE("house: the examples at the top of record.h, trace.h and score.h compile") {
+  struct Example { std::string header, more, open, close; };   // further includes, and what stands around the lines behind "//   "
+  const Example examples[] = {
+      {"autograd/record.h", "tensor/ops/binary.h tensor/ops/unary.h", "namespace mine {", "}"},
+      {"autograd/trace.h", "", "Variable f(Variable q, Variable k) {", "return e; }"},
+      {"attention/score.h", "examples/cli/cli.h", "", ""},
+  };
+  for (const auto& [header, more, open, close] : examples) {
+    INFO(header);
+    std::istringstream lines(read_file((root / header).string())), includes("autograd/ops.h " + header + " " + more);
+    std::string program, example;
+    for (std::string name; includes >> name;) program += "#include \"" + name + "\"\n";
+    for (std::string line; std::getline(lines, line) && line != "#pragma once";)
+      if (line.starts_with("//   ")) example += line.substr(5) + "\n";
+    REQUIRE(!example.empty());
+    const TemporaryFolder folder;
+    write_file_atomically(folder / "example.cc", program + "using namespace heed;\n" + open + "\n" + example + close + "\n");
+    CHECK(std::system(fmt::format("{} -std=c++20 -fsyntax-only -I '{}' '{}'", HEED_COMPILER, root.string(), folder / "example.cc").c_str()) == 0);
+  }
+}
+
+TEST_CASE("house: README names files that are there") {
+  const std::string page = read_file((root / "README.md").string());
+  const std::regex name(R"re([`(]((?:tensor|autograd|nn|attention|models|examples|tests)/[\w./]+)[`) ])re");
+  int named = 0;
+  for (std::sregex_iterator it(page.begin(), page.end(), name), end; it != end; ++it, ++named) CHECK_MESSAGE(fs::exists(root / it->str(1)), it->str(1));
+  CHECK(named > 60);
 }
