@@ -74,7 +74,7 @@ std::vector<Option> table(RunConfig& c) {
       {.name = "bridge", .value = &c.bridge, .takes = "NAME", .help = "luong, sutskever: from the encoder's last states to the decoder's first", .choices = {"auto", "copy", "linear", "tanh"}},
       {.name = "context", .value = &c.context, .takes = "NAME", .help = "cho: what every step reads of the source", .choices = {"auto", "every_step", "both_ends"}},
       {.name = "start", .value = &c.start, .takes = "NAME", .help = "symbol that opens a target", .choices = {"bos", "eos"}},
-      {.name = "initial-values", .value = &c.initial_values, .takes = "NAME", .help = "bahdanau: orthogonal states, N(0, 0.01); sutskever: U(-0.08, 0.08); luong: U(-0.1, 0.1)", .choices = {"pytorch", "bahdanau", "sutskever", "luong"}},
+      {.name = "initial-values", .value = &c.initial_values, .takes = "NAME", .help = "bahdanau: orthogonal states, N(0, 0.01²); sutskever: U(-0.08, 0.08); luong: U(-0.1, 0.1)", .choices = {"pytorch", "bahdanau", "sutskever", "luong"}},
 
       {.name = "batch-tokens", .value = &c.batch_tokens, .takes = "N", .help = "target words of a batch, padding counted", .low = 1, .high = kBig, .heading = "Training"},
       {.name = "batch-sentences", .value = &c.batch_sentences, .takes = "N", .help = "or this many sentences, sorted by length in windows of 50 batches", .low = 1, .high = kBig},

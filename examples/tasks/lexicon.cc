@@ -223,27 +223,26 @@ constexpr Verb kVerbs[] = {
 
 constexpr Compound kCompounds[] = {
     {"car", "door"}, {"house", "door"}, {"church", "door"}, {"school", "door"}, {"hotel", "door"}, {"kitchen", "door"},
-     
     {"car", "window"}, {"church", "window"}, {"hotel", "window"}, {"kitchen", "window"}, {"office", "window"},
-     {"school", "window"},
+    {"school", "window"},
     {"car", "key"}, {"house", "key"}, {"hotel", "key"}, {"office", "key"}, {"church", "key"}, {"bicycle", "key"},
     {"kitchen", "table"}, {"garden", "table"}, {"school", "table"}, {"office", "table"},
     {"kitchen", "chair"}, {"garden", "chair"}, {"office", "chair"}, {"school", "chair"},
     {"kitchen", "lamp"}, {"office", "lamp"}, {"kitchen", "clock"}, {"church", "clock"}, {"school", "clock"},
     {"school", "computer"}, {"office", "computer"}, {"city", "bicycle"}, {"family", "car"}, {"police", "car"},
-     {"police", "boat"},
+    {"police", "boat"},
     {"wine", "bottle"}, {"winter", "coat"}, {"winter", "garden"}, {"winter", "flower"},
     {"school", "garden"}, {"hotel", "garden"}, {"city", "garden"}, {"city", "street"}, {"village", "street"},
     {"city", "school"}, {"village", "school"}, {"music", "school"}, {"village", "church"}, {"history", "museum"},
-     {"city", "museum"},
+    {"city", "museum"},
     {"family", "house"}, {"city", "house"}, {"village", "house"}, {"family", "hotel"},
     {"school", "book"}, {"history", "book"}, {"music", "book"}, {"newspaper", "article"}, {"family", "story"},
-     {"school", "newspaper"},
+    {"school", "newspaper"},
     {"family", "problem"}, {"school", "problem"}, {"school", "song"},
     {"history", "teacher"}, {"music", "teacher"}, {"school", "friend"}, {"family", "friend"}, {"family", "doctor"},
-     {"village", "doctor"},
+    {"village", "doctor"},
     {"police", "dog"}, {"farm", "dog"}, {"farm", "horse"}, {"police", "horse"}, {"farm", "cat"}, {"garden", "bird"},
-     {"farm", "cheese"},
+    {"farm", "cheese"},
 };
 
 template <class T> const T& find(std::span<const T> words, std::string_view english, std::string_view what) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// S  -> NP V NP | NP V | NP BE ADJ | NP (one line in ten);   each sentence in three tenses, negated or not, as a question or
-// not NP -> DET (ADJ (ADJ)) NOUN | DET NOUN-NOUN;                DET in the, a, some, this, these; `some` never in a negated
-// object; sentences of several clauses: S and S but S, of which only the last may be a question and none is an NP alone
+// S  -> NP V NP | NP V | NP BE ADJ | NP (one line in ten)      three tenses, negated or not, as a question or not
+// NP -> DET (ADJ (ADJ)) NOUN | DET NOUN-NOUN                   DET in the, a, some, this, these; `some` never in a negated object
+// Sentences of several clauses: S and S but S, of which only the last may be a question and none is an NP alone.
 #include "examples/tasks/phrases.h"
 
 #include <algorithm>
@@ -387,7 +387,7 @@ TaskPair join(const TaskPair& first, Conjunction conjunction, const TaskPair& se
 }
 
 bool is_held_out(std::uint64_t seed, const Adjective& adjective, const Noun& noun) {
-  // the pairs of the sentences that the manual shows stay in
+  // the pairs of sentences that help texts and tests show stay in
   constexpr std::pair<std::string_view, std::string_view> kept[] = {
       {"beautiful", "dog"}, {"big", "house"}, {"black", "house"}, {"european", "area"}, {"economic", "area"}};
   if (std::find(std::begin(kept), std::end(kept), std::pair(adjective.english, noun.english)) != std::end(kept)) return false;

@@ -21,7 +21,7 @@ using Words = std::vector<std::string>;
 
 namespace {
 
-// Definitions 10.4: A beautiful dog -> Un perro bonito, the swap of words 2 and 3.
+// The classic example: A beautiful dog -> Un perro bonito, the swap of words 2 and 3.
 AttentionPicture beautiful_dog() {
   AttentionPicture picture;
   picture.title = "a beautiful dog";

@@ -26,7 +26,7 @@ namespace {
 
 struct Reference { std::vector<double> output, weights, log_sum_exp, dq, dk, dv; };
 
-// Loops over all [b, h, t, s], in double; definitions 5.1 and 5.12. Gradients undefined: zeros.
+// Loops over all [b, h, t, s], in double. Gradients undefined: zeros.
 Reference by_formulas(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options, const Tensor& doutput, const Tensor& dweights) {
   const Index B = q.size(0), H = q.size(1), T = q.size(2), S = k.size(2), dk = q.size(3), dv = v.size(3);
   const double scale = options.scale != 0 ? options.scale : 1 / std::sqrt(double(dk));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Zeros, ties, infinities and empty tensors (trust.md, section 3): value and gradient in f64, value in f32, on every SIMD
+// Zeros, ties, infinities and empty tensors: value and gradient in f64, value in f32, on every SIMD
 // target. The rows stand in golden/edges.json, with PyTorch's answer beside Heed's where they differ.
 #include <doctest/doctest.h>
 

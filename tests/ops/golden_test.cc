@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ops against PyTorch: values and gradients, and what happens at the edges (trust.md, section 3).
+// Ops against PyTorch: values and gradients, and what happens at the edges.
 #include "tests/golden.h"
 
 #include <doctest/doctest.h>

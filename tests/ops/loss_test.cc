@@ -26,7 +26,7 @@ namespace {
 
 Tensor draw(int key, const Shape& shape, DType dtype = DType::f64) { return normal(Key(55, key), shape, 0, 2, dtype); }
 
-// The table of definitions 5.8
+// q of each form of smoothing
 std::vector<long double> masses(Index V, Index target, const CrossEntropyOptions& o) {
   const long double e = o.label_smoothing;
   const bool no_pad = o.pad >= 0 && !(o.smoothing == Smoothing::uniform && o.smooth_pad);
