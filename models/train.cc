@@ -73,6 +73,7 @@ Trainer::Report Trainer::update(std::span<const Batch> micro_batches) {
     }
     optimizer_.set_learning_rate(report.learning_rate);
     optimizer_.step();
+    parameters_.forget_gradients();                          // also those of parameters that the optimiser does not have
     step_ = step;
     if (!first.empty()) {
       for (const UpdateItem& item : items) copy_into(item.value, item.gradient);

@@ -56,6 +56,16 @@ TEST_CASE("trainer: an update that is not finite changes no weight and leaves no
   CHECK(trainer.step() == 2);
 }
 
+TEST_CASE("trainer: gradients of parameters that the optimiser does not have do not add up") {
+  Parameters parameters(Seed{1}, DType::f64);
+  const Slope model(parameters);
+  const Parameter other = parameters.root().parameter("other", {}, constant_init(1));
+  SGD sgd(parameters.select("other"), {});
+  Trainer trainer(model, parameters, sgd, Schedule({.peak = 1}), {.clip = 0});
+  const Batch batch = of_word(5);
+  for (int i = 0; i < 3; ++i) CHECK(trainer.update({&batch, 1}).gradient_norm == 5);
+}
+
 TEST_CASE("trainer: micro-batches count by their tokens") {
   Parameters parameters(Seed{1}, DType::f64);
   const Slope model(parameters);
