@@ -1,6 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Optimisers with PyTorch's definitions and defaults. step() updates every parameter of the selection whose gradient is written,
 // then marks the gradients unwritten. State goes by parameter path and PyTorch's names (exp_avg, exp_avg_sq, momentum_buffer, ...).
+// A rule of one's own is a loop:
+//
+//   for (const auto& item : parameters.items()) {
+//     const Parameter weight(item);
+//     if (const Tensor g = gradient(weight); g.defined()) copy_into(weight.value(), weight.value() - 1e-3 * sign(g));
+//   }
+//   parameters.forget_gradients();
 #pragma once
 #include <map>
 #include <memory>
@@ -114,8 +121,8 @@ class RMSprop : public Optimizer {
   Options options_;
 };
 
-// Norm of all gradients together; they count as multiplied by min(1, max_norm/(norm + 1e-6)) from the next update on.
-// Returns the norm before. NumericError when it is not finite and error_if_nonfinite; the gradients stay as they are.
+// Scales the gradients that are there by min(1, max_norm/(norm + 1e-6)), norm that of all of them together, in the pass of the next
+// update. Returns the norm before. NumericError when it is not finite and error_if_nonfinite; the gradients stay as they are.
 double clip_gradient_norm(Parameters& parameters, double max_norm, bool error_if_nonfinite = false);
 // Every gradient element is clamped to [-limit, limit].
 void clip_gradient_value(Parameters& parameters, double limit);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Learning-rate schedules: the rate of update `step` (from 1), as a factor of the peak rate.
+// Learning-rate schedules: the rate of each update, counted from 1.
 #pragma once
 #include <cstdint>
 #include <optional>
