@@ -29,9 +29,7 @@ Index count_sequences(Index symbols, Index shortest, Index longest) {
 
 std::vector<TaskPair> make_sequences(Rearrange rearrange, Index symbols, Index shortest, Index longest, Random random,
                                      Index count) {
-  struct Length {
-    Index length, left;
-  };  // distinct sources not made yet
+  struct Length { Index length, left; };   // left: distinct sources not made yet
   std::vector<Length> lengths;
   for (Index length = shortest; length <= longest; ++length) lengths.push_back({length, sequences_of_length(symbols, length)});
   std::set<std::vector<Index>> seen;

@@ -3,7 +3,7 @@
 #pragma once
 #include <vector>
 
-#include "models/seq2seq.h"
+#include "models/batch.h"
 #include "tensor/random.h"
 
 namespace heed::test {
@@ -26,16 +26,9 @@ inline Rows random_rows(Key key, int count, int longest) {
 }
 
 inline Batch batch_of(const Rows& source, const Rows& target) {
-  Rows inputs = target;
-  Index source_tokens = 0, target_tokens = 0;
-  for (auto& row : inputs) {
-    row.pop_back();
-    row.insert(row.begin(), kStart);
-    target_tokens += Index(row.size());
-  }
-  for (const auto& row : source) source_tokens += Index(row.size());
-  const Sequences y = pad_sequences(target, kPad);
-  return {pad_sequences(source, kPad), pad_sequences(inputs, kPad).ids, y.ids, y.lengths, source_tokens, target_tokens};
+  std::vector<Example> pairs;
+  for (std::size_t i = 0; i < source.size(); ++i) pairs.push_back({.source = source[i], .target = target[i]});
+  return make_batch(pairs, kPad, kStart);
 }
 
 // The same batch with `extra` more padding on both sides.
