@@ -118,11 +118,7 @@ class Searcher {
   // Mean over the heads of the last cross-attention: [R, S].
   Tensor last_cross_row(const Step& step) const {
     for (auto map = step.attention.rbegin(); map != step.attention.rend(); ++map)
-      if (map->kind == AttentionMap::Kind::cross) {
-        const Tensor& w = map->weights.value();                                       // [R, H, 1, S] or [R, 1, S]
-        const Tensor rows = w.rank() == 4 ? mean(w, {1}) : w;
-        return to(rows(all, 0), DType::f32).contiguous();
-      }
+      if (map->kind == AttentionMap::Kind::cross) return mean_of_heads(*map)(all, 0).contiguous();
     fail<Error>("search: {} needs attention over the source: this model has none", o_.coverage != 0 ? fmt::format("coverage {}", o_.coverage) : "attention or replace_unk");
   }
 

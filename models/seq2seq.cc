@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tensor/format.h"
+#include "tensor/ops/binary.h"
 
 namespace heed {
 
@@ -24,6 +25,15 @@ Sequences pad_sequences(std::span<const std::span<const std::int32_t>> rows, std
 
 Sequences pad_sequences(std::span<const std::vector<std::int32_t>> rows, std::int32_t pad) {
   return pad_sequences(List<std::span<const std::int32_t>>(rows.begin(), rows.end()), pad);
+}
+
+Tensor mean_of_heads(const AttentionMap& map) {
+  const Tensor& weights = map.weights.value();
+  if (weights.rank() == 3) return to(weights, DType::f32);
+  const Index H = weights.size(1);
+  Tensor sum = weights(all, 0);
+  for (Index h = 1; h < H; ++h) sum = sum + weights(all, h);
+  return to(sum * (1 / double(H)), DType::f32);
 }
 
 Tensor reordered_sentences(std::span<const Index> rows, Index per_sentence, Index old_rows, Index old_group) {

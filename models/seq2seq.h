@@ -42,6 +42,9 @@ struct AttentionMap {
   Variable weights;
 };
 
+// The mean over the heads, f32 [B, T, S], head added to head: the same bits whatever else is in the batch.
+Tensor mean_of_heads(const AttentionMap& map);
+
 // State of decoding: what the model remembers of the source and of the words so far. Rows are grouped by sentence.
 class DecodingState {
  public:

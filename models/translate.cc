@@ -8,7 +8,6 @@
 #include "models/drawing.h"
 #include "tensor/format.h"
 #include "tensor/ops/loss.h"
-#include "tensor/ops/reduce.h"
 
 namespace heed {
 
@@ -150,7 +149,7 @@ std::vector<Tensor> cross_attention_weights(const Run& run, const Seq2Seq& model
     model.features(make_batch(examples, rows, run.target.vocabulary.pad, start_symbol(run.config, run.target.vocabulary)), &maps);
     std::erase_if(maps, [](const AttentionMap& map) { return map.kind != AttentionMap::Kind::cross; });
     if (maps.empty()) return {};
-    const Tensor last = to(maps.back().weights.value(), DType::f32), all_heads = last.rank() == 4 ? mean(last, {1}) : last;   // [B, T, S]
+    const Tensor all_heads = mean_of_heads(maps.back());                              // [B, T, S]
     for (std::size_t b = 0; b < rows.size(); ++b) {
       const Example& example = examples[std::size_t(rows[b])];
       weights[std::size_t(rows[b])] = all_heads(Index(b), Slice{0, Index(example.target.size())}, Slice{0, Index(example.source.size())}).clone();

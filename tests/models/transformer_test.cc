@@ -134,7 +134,7 @@ TEST_CASE("transformer: rows of a state go on in whole groups of one sentence, o
 TEST_CASE("search: beam 1 is greedy by definition; results do not depend on batch, order or threads; n-best is sorted and distinct") {
   Parameters parameters(Seed{9});
   const TranslationModel model(parameters.root(), small());
-  const Rows sources = random_rows(Key(Seed{4}), 40, 9);
+  const Rows sources = random_rows(Key(Seed{4}), 40, 20);
   SearchOptions options{.pad = kPad, .start = kStart, .eos = kEnd, .extra_length = 6};
   const auto greedy = search(model, sources, options);
   for (std::size_t i = 0; i < 10; ++i) {   // argmax over full recomputation
@@ -157,6 +157,7 @@ TEST_CASE("search: beam 1 is greedy by definition; results do not depend on batc
     CHECK(greedy[i][0].finished == ended);
     CHECK(greedy[i][0].log_probability == doctest::Approx(log_probability).epsilon(1e-5));
   }
+  options.attention = true, options.coverage = 0.2;
   for (Index beam : {1, 4}) {
     options.beam = options.nbest = beam;
     const auto together = search(model, sources, options);
@@ -168,6 +169,7 @@ TEST_CASE("search: beam 1 is greedy by definition; results do not depend on batc
       for (std::size_t n = 0; n < alone[0].size(); ++n) {
         CHECK(alone[0][n].ids == together[i][n].ids);
         CHECK(alone[0][n].score == together[i][n].score);   // bit for bit
+        CHECK(alone[0][n].attention == together[i][n].attention);
         if (n > 0) {
           CHECK(alone[0][n].score <= alone[0][n - 1].score);
           CHECK(alone[0][n].ids != alone[0][n - 1].ids);
