@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "autograd/tape.h"
+#include "nn/dropout.h"
 #include "nn/init.h"
 #include "tensor/format.h"
 #include "tensor/ops/view.h"
@@ -34,7 +35,7 @@ MultiHeadAttention::MultiHeadAttention(Scope scope, Options options)
                                     .init = options.init ? options.init : linear_uniform(options.width)}),
       width(options.width),
       heads(options.heads),
-      dropout(options.dropout),
+      dropout(checked_dropout(scope.path(), options.dropout)),
       path(scope.path()) {
   const Index d = options.width, key_width = options.key_width ? options.key_width : d;
   if (key_width == d) {

@@ -85,6 +85,7 @@ ExtraScores::ExtraScores(std::vector<NamedScore> scores) : scores_(std::move(sco
 ExtraScores::~ExtraScores() { extra_scores = outer_; }
 
 void AttentionState::reorder(std::span<const Index> rows, Index per_sentence) {
+  check<Error>(per_sentence >= 1 && Index(rows.size()) % per_sentence == 0, "reorder: {} rows are no groups of {}", rows.size(), per_sentence);
   const Tensor ids = tensor(std::vector<std::int64_t>(rows.begin(), rows.end()), {Index(rows.size())});
   for (Variable* weights : {&previous, &sum}) {
     if (!weights->defined()) continue;

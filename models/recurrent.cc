@@ -2,6 +2,7 @@
 #include "models/recurrent.h"
 
 #include "autograd/trace.h"
+#include "nn/dropout.h"
 #include "tensor/format.h"
 #include "tensor/ops/softmax.h"
 #include "tensor/ops/view.h"
@@ -51,7 +52,7 @@ RecurrentModel::RecurrentModel(Scope scope, const Options& o, Settled)
       encoder(scope / "encoder", o.encoder),
       decoder(make_decoder(scope, o)),
       out(scope / "out", {.in = std::visit([](const auto& d) { return d.features(); }, decoder), .out = o.target_vocabulary, .bias = o.output_bias}),
-      dropout_(o.dropout) {}
+      dropout_(checked_dropout(scope.path(), o.dropout)) {}
 
 Variable RecurrentModel::embed(const Tensor& ids) const { return dropped(target_embedding(ids), dropout_, target_embedding.path); }
 
@@ -87,7 +88,9 @@ Loss RecurrentModel::loss(const Batch& batch, const CrossEntropyOptions& options
 std::unique_ptr<DecodingState> RecurrentModel::start(const Sequences& source) const { return std::make_unique<RecurrentDecoding>(encode(source)); }
 
 Step RecurrentModel::step(const Tensor& tokens, DecodingState& base, Want want) const {
-  DecoderState& state = dynamic_cast<RecurrentDecoding&>(base).state;
+  auto* const made = dynamic_cast<RecurrentDecoding*>(&base);
+  check<Error>(made, "step: a model of another kind made this state; start() of this one");
+  DecoderState& state = made->state;
   const Index rows = state.layers[0].h.size(0);
   check<ShapeError>(tokens.shape() == Shape{rows}, "step: needs one token a row: tokens {}, rows {}", tokens.shape(), rows);
   Step step;

@@ -137,10 +137,11 @@ std::unique_ptr<Seq2Seq> make_recurrent(const RunConfig& given, Scope scope, Ind
                                                           : RecurrentUnit::gru_cudnn;
   const bool two_ways = is_bahdanau(c) && !c.one_direction && c.context != "every_step";
   const Index width = two_ways && needs_equal_widths(c.attention) ? c.width / 2 : c.width;
+  const double between_layers = c.layers > 1 ? c.dropout : 0;
   const ScoreOptions score{.query_width = c.width, .memory_width = 0, .longest = max_positions(c), .window = c.window.value_or(10)};
   RecurrentModel::Options options{.source_vocabulary = source_vocabulary,
                                   .target_vocabulary = target_vocabulary,
-                                  .encoder = {.unit = unit, .embedding = c.width, .width = width, .layers = c.layers, .bidirectional = two_ways, .reverse_source = c.reverse_source, .dropout = c.dropout},
+                                  .encoder = {.unit = unit, .embedding = c.width, .width = width, .layers = c.layers, .bidirectional = two_ways, .reverse_source = c.reverse_source, .dropout = between_layers},
                                   .decoder = BahdanauDecoder::Options{.width = c.width},
                                   .dropout = c.dropout,
                                   .output_bias = is_bahdanau(c)};
@@ -160,7 +161,7 @@ std::unique_ptr<Seq2Seq> make_recurrent(const RunConfig& given, Scope scope, Ind
                                             .score = score,
                                             .input_feeding = c.input_feeding,
                                             .bridge = c.bridge == "linear" ? Bridge::linear : c.bridge == "tanh" ? Bridge::tanh : Bridge::copy,
-                                            .dropout = c.dropout};
+                                            .dropout = between_layers};
   }
   const std::int32_t pad = options.pad;
   auto model = std::make_unique<RecurrentModel>(scope, std::move(options));

@@ -270,10 +270,9 @@ Variable LuongDecoder::operator()(const Variable& inputs, DecoderState& state, V
       const auto& w = layers.weights[std::size_t(k)];
       RecurrentState& layer = state.layers[std::size_t(k)];
       trace_previous("h", layer, k, options.layers);
-      if (k > 0) x = dropout(x, options.dropout);
       {
         const Inside inside(layers.path);
-        if (k > 0) x = linear(x, w.weight_ih, w.bias_ih);
+        if (k > 0) x = linear(dropout(x, options.dropout), w.weight_ih, w.bias_ih);
         layer = recurrent_cell(options.unit, x, layer, w.weight_hh, w.bias_hh);
       }
       x = layer.h = traced_state(layer.h, k);

@@ -93,6 +93,8 @@ class Searcher {
     const Want want = o_.attention || o_.coverage != 0 ? Want::weights : Want::context;
     for (Index t = 0; !sentences.empty(); ++t) {
       const Step step = model_.step(tensor(tokens, {Index(tokens.size())}), *state, want);
+      const Index V = step.log_probabilities.size(1);
+      check<IndexError>(o_.eos >= 0 && o_.eos < V, "search: eos {} is not in [0, {})", o_.eos, V);
       const Tensor attention = want == Want::weights ? last_cross_row(step) : Tensor();
       std::vector<Index> order;
       std::vector<Sentence> going_on;
@@ -288,11 +290,17 @@ std::vector<std::vector<Hypothesis>> search(const Seq2Seq& model, std::span<cons
   check<Error>(options.beam >= 1, "search: beam must be at least 1: {}", options.beam);
   check<Error>(options.nbest >= 1 && (options.sampling || options.nbest <= options.beam), "search: nbest must be in [1, beam]: nbest {}, beam {}", options.nbest, options.beam);
   check<Error>(options.batch >= 1, "search: batch must be at least 1: {}", options.batch);
+  check<Error>(!options.sampling || options.beam == 1, "search: sampling draws each translation alone: beam {}, needs 1", options.beam);
+  check<Error>(options.pad != options.eos, "search: pad and eos are one word, so that nothing could end: {}", options.eos);
+  for (const auto& [name, number] : {std::pair("max_length", options.max_length), std::pair("min_length", options.min_length), std::pair("no_repeat_ngram", options.no_repeat_ngram)})
+    check<Error>(number >= 0, "search: {} must not be negative: {}", name, number);
+  check<Error>(std::isfinite(options.alpha), "search: alpha must be finite: {}", options.alpha);
+  check<Error>(options.coverage >= 0 && std::isfinite(options.coverage), "search: coverage must be finite and not negative: {}", options.coverage);
   check<Error>(prefixes.empty() || prefixes.size() == sources.size(), "search: {} prefixes for {} sources", prefixes.size(), sources.size());
-  check<Error>(options.max_length <= 0 || options.min_length <= options.max_length, "search: min_length {} is beyond max_length {}", options.min_length, options.max_length);
+  check<Error>(options.max_length == 0 || options.min_length <= options.max_length, "search: min_length {} is beyond max_length {}", options.min_length, options.max_length);
   for (const auto& prefix : prefixes) {
     const Index words = Index(prefix.size());
-    check<Error>(options.max_length <= 0 || words <= options.max_length, "search: a prefix of {} words is longer than max_length {}", words, options.max_length);
+    check<Error>(options.max_length == 0 || words <= options.max_length, "search: a prefix of {} words is longer than max_length {}", words, options.max_length);
     for (Index t = 0; t < words; ++t)
       check<Error>(prefix[std::size_t(t)] != options.pad && prefix[std::size_t(t)] != options.start && prefix[std::size_t(t)] != options.eos,
                    "search: prefix word {} at position {} is pad, start or eos", prefix[std::size_t(t)], t);

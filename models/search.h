@@ -49,9 +49,10 @@ struct Hypothesis {
   std::vector<std::vector<float>> attention;     // a row a word, eos included; empty unless asked for
 };
 
-// The n best translations of every source (ids with eos), best first, distinct, at least one. `prefixes` (one a source, or none) are words
-// that every hypothesis begins with; they replace choices, not scores. Error: beam, nbest, min_length or sampling out of range, a prefix beyond
-// max_length or with pad, start or eos in it; NumericError: NaN in Step::log_probabilities.
+// The n best translations of every source (ids with eos), best first, at least one, distinct unless they are drawn. `prefixes` (one a
+// source, or none) are words that every hypothesis begins with; they replace choices, not scores. Error: an option out of range, a prefix
+// beyond max_length or with pad, start or eos in it; IndexError: an eos that the model does not have; NumericError: NaN in
+// Step::log_probabilities.
 std::vector<std::vector<Hypothesis>> search(const Seq2Seq& model, std::span<const std::vector<std::int32_t>> sources, const SearchOptions& options,
                                             std::span<const std::vector<std::int32_t>> prefixes = {});
 

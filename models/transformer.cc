@@ -25,6 +25,33 @@ Residual::Options residual_options(const TransformerOptions& o) { return {.width
 
 bool has_final_norm(const TransformerOptions& o) { return o.final_norm == FinalNorm::always || o.norm == NormAt::before; }
 
+void check_layers(const Scope& scope, Index layers) {
+  const Inside inside(scope.path());
+  check<Error>(layers >= 1, "transformer: layers must be at least 1: {}", layers);
+}
+
+void check_memory(const TransformerDecoderLayer& layer, const Memory* memory) {
+  check<Error>(memory || !layer.multihead_attn, "transformer decoder: a layer with cross-attention needs a memory");
+}
+
+// A memory for each layer with cross-attention, none without.
+void check_memories(const std::vector<TransformerDecoderLayer>& layers, std::span<const Memory> memories) {
+  const Index needed = std::ranges::count_if(layers, [](const TransformerDecoderLayer& layer) { return layer.multihead_attn.has_value(); });
+  check<Error>(Index(memories.size()) == needed, "transformer decoder: needs {} memories, got {}; prepare(states, mask) makes them", needed, memories.size());
+}
+
+// Where the words of a source are.
+Mask words_of(const Sequences& source) {
+  Mask mask = Mask::lengths(source.lengths);
+  mask.check_fits("transformer", source.ids.shape());
+  const Index S = source.ids.size(1);
+  for (Index b = 0; b < source.size(); ++b) {
+    const Index length = mask.lengths().data<std::int32_t>()[b];
+    check<IndexError>(length >= 0 && length <= S, "transformer: length {} at position [{}] is not in [0, {}]", length, b, S);
+  }
+  return mask;
+}
+
 Want want(const Variable* weights) { return weights ? Want::weights : Want::context; }
 
 // The context of an attention, its weights put aside when they are wanted.
@@ -59,12 +86,14 @@ TransformerDecoderLayer::TransformerDecoderLayer(Scope scope, const TransformerO
 }
 
 Variable TransformerDecoderLayer::operator()(const Variable& x, const Memory* memory, const Mask& mask, Variable* self_weights, Variable* cross_weights) const {
+  check_memory(*this, memory);
   Variable y = residual1(x, [&](const Variable& v) { return context(self_attn.self(v, mask, want(self_weights), Along::target), self_weights); });
   if (multihead_attn) y = (*residual2)(y, [&](const Variable& v) { return context((*multihead_attn)(v, *memory, want(cross_weights)), cross_weights); });
   return residual3(y, feed_forward);
 }
 
 Variable TransformerDecoderLayer::next(const Variable& x, const Memory* memory, KeyValueCache& cache, Variable* self_weights, Variable* cross_weights) const {
+  check_memory(*this, memory);
   Variable y = residual1(x, [&](const Variable& v) { return context(self_attn.next(v, cache, want(self_weights)), self_weights); });
   if (multihead_attn)
     y = (*residual2)(y, [&](const Variable& v) {
@@ -84,6 +113,7 @@ Variable TransformerDecoderLayer::next(const Variable& x, const Memory* memory, 
 // ---- stacks ---------------------------------------------------------------------------------------------------------
 
 TransformerEncoder::TransformerEncoder(Scope scope, const TransformerOptions& o) {
+  check_layers(scope, o.encoder_layers);
   for (Index k = 0; k < o.encoder_layers; ++k) layers.emplace_back(scope / "layers" / k, o);
   if (has_final_norm(o)) norm.emplace(scope / "norm", LayerNorm::Options{.width = o.width, .eps = o.eps, .bias = o.bias});
 }
@@ -99,17 +129,22 @@ Variable TransformerEncoder::operator()(const Variable& x, const Mask& mask, std
 }
 
 TransformerDecoder::TransformerDecoder(Scope scope, const TransformerOptions& o, bool cross) {
+  check_layers(scope, o.decoder_layers);
   for (Index k = 0; k < o.decoder_layers; ++k) layers.emplace_back(scope / "layers" / k, o, cross);
   if (has_final_norm(o)) norm.emplace(scope / "norm", LayerNorm::Options{.width = o.width, .eps = o.eps, .bias = o.bias});
 }
 
 List<Memory> TransformerDecoder::prepare(const Variable& states, const Mask& mask) const {
   List<Memory> memories;
-  for (const TransformerDecoderLayer& layer : layers) memories.push_back(layer.multihead_attn->prepare(states, mask));
+  for (const TransformerDecoderLayer& layer : layers) {
+    check<Error>(layer.multihead_attn.has_value(), "transformer decoder: prepare: its layers look at no memory");
+    memories.push_back(layer.multihead_attn->prepare(states, mask));
+  }
   return memories;
 }
 
 Variable TransformerDecoder::operator()(const Variable& x, std::span<const Memory> memories, const Mask& mask, std::vector<AttentionMap>* maps) const {
+  check_memories(layers, memories);
   Variable y = x;
   for (std::size_t k = 0; k < layers.size(); ++k) {
     Variable self_weights, cross_weights;
@@ -121,6 +156,8 @@ Variable TransformerDecoder::operator()(const Variable& x, std::span<const Memor
 }
 
 Variable TransformerDecoder::next(const Variable& x, std::span<const Memory> memories, std::span<KeyValueCache> caches, std::vector<AttentionMap>* maps) const {
+  check_memories(layers, memories);
+  check<Error>(caches.size() == layers.size(), "transformer decoder: needs {} caches, one a layer, got {}", layers.size(), caches.size());
   Variable y = x;
   for (std::size_t k = 0; k < layers.size(); ++k) {
     Variable self_weights, cross_weights;
@@ -189,7 +226,7 @@ Variable TranslationModel::embed(const Embedding& embedding, const PositionTable
 }
 
 Variable TranslationModel::features(const Batch& batch, std::vector<AttentionMap>* maps) const {
-  const Mask source = Mask::lengths(batch.source.lengths);
+  const Mask source = words_of(batch.source);
   const Variable states = trace("memory", kMemory, core.encoder(embed(source_embedding, source_positions, batch.source.ids), source, maps), {.rows = Along::source});   // [B, S, d]
   return core.decoder(embed(target_embedding, target_positions, batch.inputs), core.decoder.prepare(states, source), Mask::causal(), maps);
 }
@@ -205,7 +242,7 @@ Loss TranslationModel::loss(const Batch& batch, const CrossEntropyOptions& optio
 
 std::unique_ptr<DecodingState> TranslationModel::start(const Sequences& source) const {
   auto state = std::make_unique<TransformerState>();
-  const Mask mask = Mask::lengths(source.lengths);
+  const Mask mask = words_of(source);
   const Variable states = core.encoder(embed(source_embedding, source_positions, source.ids), mask);              // [B, S, d]
   state->memories = core.decoder.prepare(trace("memory", kMemory, states, {.rows = Along::source}), mask);
   for (Memory& memory : state->memories) memory = {with_value(memory.keys, by_columns(memory.keys.value())), with_value(memory.values, memory.values.value().contiguous()), memory.mask};
@@ -217,7 +254,9 @@ std::unique_ptr<DecodingState> TranslationModel::start(const Sequences& source) 
 }
 
 Step TranslationModel::step(const Tensor& tokens, DecodingState& base, Want want) const {
-  auto& state = dynamic_cast<TransformerState&>(base);
+  auto* const made = dynamic_cast<TransformerState*>(&base);
+  check<Error>(made, "step: a model of another kind made this state; start() of this one");
+  TransformerState& state = *made;
   check<ShapeError>(tokens.shape() == Shape{state.rows}, "step: needs one token a row: tokens {}, rows {}", tokens.shape(), state.rows);
   Step step;
   const Variable x = embed(target_embedding, target_positions, reshape(tokens, {-1, 1}), state.position++);   // [R, 1, d]

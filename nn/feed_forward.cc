@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/feed_forward.h"
 
+#include "nn/dropout.h"
+
 namespace heed {
 
 FeedForward::FeedForward(Scope scope, Options options)
     : linear1(scope / "linear1", {.in = options.width, .out = options.inner, .bias = options.bias, .init = options.init}),
       linear2(scope / "linear2", {.in = options.inner, .out = options.width, .bias = options.bias, .init = options.init}),
       activation(options.activation),
-      dropout(options.dropout) {
+      dropout(checked_dropout(scope.path(), options.dropout)) {
   if (options.gated)
     linear3.emplace(scope / "linear3", Linear::Options{.in = options.width, .out = options.inner, .bias = options.bias, .init = options.init});
 }

@@ -93,6 +93,8 @@ Initializer linear_uniform(Index fan_in) {
 }
 
 Initializer stacked(Index blocks, Initializer one) {
+  check<Error>(blocks >= 1, "stacked: blocks must be at least 1: {}", blocks);
+  check<Error>(one != nullptr, "stacked: no initializer of a block");
   return [=](const Tensor& into, Key key) {
     check<ShapeError>(into.size(0) % blocks == 0, "stacked: the first axis does not divide into {} blocks: {}", blocks, into.shape());
     const Index rows = into.size(0) / blocks;
@@ -101,6 +103,7 @@ Initializer stacked(Index blocks, Initializer one) {
 }
 
 Initializer zero_row(Index index, Initializer rest) {
+  check<Error>(rest != nullptr, "zero_row: no initializer of the other rows");
   return [=](const Tensor& into, Key key) {
     rest(into, key);
     fill_(into[index], 0);

@@ -4,13 +4,23 @@
 #include "autograd/ops.h"
 #include "autograd/trace.h"
 #include "nn/init.h"
+#include "tensor/format.h"
 
 namespace heed {
+namespace {
+
+double checked_eps(const Path& path, std::string_view op, double eps) {
+  const Inside inside(path);
+  check<Error>(eps >= 0, "{}: eps must not be negative: {}", op, eps);
+  return eps;
+}
+
+}  // namespace
 
 LayerNorm::LayerNorm(Scope scope, Options options)
     : weight(scope.parameter("weight", {options.width}, constant_init(1))),
       bias(options.bias ? scope.parameter("bias", {options.width}, constant_init(0)) : Parameter()),
-      eps(options.eps),
+      eps(checked_eps(scope.path(), "layer_norm", options.eps)),
       path(scope.path()) {}
 
 Variable LayerNorm::operator()(const Variable& x) const {
@@ -19,7 +29,7 @@ Variable LayerNorm::operator()(const Variable& x) const {
 }
 
 RMSNorm::RMSNorm(Scope scope, Options options)
-    : weight(scope.parameter("weight", {options.width}, constant_init(1))), eps(options.eps), path(scope.path()) {}
+    : weight(scope.parameter("weight", {options.width}, constant_init(1))), eps(checked_eps(scope.path(), "rms_norm", options.eps)), path(scope.path()) {}
 
 Variable RMSNorm::operator()(const Variable& x) const {
   const Inside inside(path);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/recurrent.h"
 
+#include "nn/dropout.h"
 #include "nn/init.h"
 #include "tensor/format.h"
 #include "tensor/ops/view.h"
@@ -76,11 +77,12 @@ GruCell::GruCell(Scope scope, Options o)
 // ---- layers ----------------------------------------------------------------------------------------------------------------
 
 RecurrentLayers::RecurrentLayers(Scope scope, Options options)
-    : unit(options.unit), width(options.width), layers(options.layers), bidirectional(options.bidirectional), dropout(options.dropout),
-      dropout_in(options.dropout_in), dropout_out(options.dropout_out), path(scope.path()) {
+    : unit(options.unit), width(options.width), layers(options.layers), bidirectional(options.bidirectional),
+      dropout(checked_dropout(scope.path(), options.dropout)), dropout_in(checked_dropout(scope.path(), options.dropout_in)),
+      dropout_out(checked_dropout(scope.path(), options.dropout_out)), path(scope.path()) {
   const Inside inside(path);
   check<ShapeError>(layers >= 1, "recurrent: layers must be at least 1: {}", layers);
-  for (const double p : {dropout, dropout_in, dropout_out}) check<Error>(p >= 0 && p <= 1, "recurrent: dropout must be in [0, 1]: {}", p);
+  check<Error>(layers > 1 || dropout == 0, "recurrent: one layer has nothing between layers: dropout {}; dropout_in or dropout_out", dropout);
   for (Index k = 0; k < layers; ++k)
     for (Index d = 0; d < directions(); ++d)
       weights.push_back(declare(scope, fmt::format("_l{}{}", k, d ? "_reverse" : ""), unit, k == 0 ? options.in : directions() * width, width,

@@ -62,7 +62,7 @@ struct RecurrentLayers {
     Index in, width;                // width of one direction
     Index layers = 1;
     bool bidirectional = false;
-    double dropout = 0;             // between layers, as PyTorch's: none with one layer
+    double dropout = 0;             // between layers, as PyTorch's; Error with one layer
     double dropout_in = 0, dropout_out = 0;   // at both ends. Zaremba et al. 2014: all three equal
     bool bias = true;
     double forget_bias = 0;

@@ -2,6 +2,7 @@
 #pragma once
 #include "autograd/ops.h"
 #include "autograd/trace.h"
+#include "nn/dropout.h"
 #include "nn/norm.h"
 
 namespace heed {
@@ -18,7 +19,7 @@ struct Residual {
     bool bias = true;             // of the norm
   };
   Residual(Scope scope, Options options)
-      : norm(scope, {.width = options.width, .eps = options.eps, .bias = options.bias}), dropout(options.dropout), norm_at(options.norm_at) {}
+      : norm(scope, {.width = options.width, .eps = options.eps, .bias = options.bias}), dropout(checked_dropout(scope.path(), options.dropout)), norm_at(options.norm_at) {}
 
   // x [..., d]; sublayer: [..., d] -> [..., d]
   Variable operator()(const Variable& x, auto&& sublayer) const {

@@ -30,6 +30,7 @@ Parameter Scope::parameter(std::string_view name, const Shape& shape, const Init
 
 Parameter Scope::alias(std::string_view name, Parameter shared, const Shape& shape) const {
   std::string path = child(name);
+  check<Error>(shared.defined(), "parameter: {} shares one that is absent", path);
   check<Error>(parameters_->find(shared.path()) == &shared.data(), "parameter: {} shares {}, which belongs to other Parameters", path, shared.path());
   check<ShapeError>(shared.shape() == shape, "parameter: {} shares {} of another shape: needs {}, shared {}", path, shared.path(), shape, shared.shape());
   check<Error>(!parameters_->by_path_.contains(path), "parameter: declared twice: {}", path);
@@ -74,8 +75,12 @@ Parameters::Parameters(Seed seed, DType dtype) : seed_(seed), dtype_(dtype) {
 Parameter Parameters::declare(std::string path, const Shape& shape, const Initializer& init) {
   check<Error>(!by_path_.contains(path), "parameter: declared twice: {}", path);
   check<Error>(init != nullptr, "parameter: no initializer: {}", path);
+  check<ShapeError>(std::ranges::all_of(shape, [](Index size) { return size >= 1; }), "parameter: sizes must be at least 1: {} {}", path, shape);
   const Tensor value = empty(shape, dtype_);
-  init(value, initial_key(path));
+  {
+    const Inside inside(path);
+    init(value, initial_key(path));
+  }
   auto gradient = std::make_shared<Gradient>(value);
   gradient->live_apart();
   auto data = std::make_shared<Parameter::Data>(Parameter::Data{path, Variable(value, Slot(gradient)), gradient});
@@ -139,6 +144,7 @@ void Parameters::forget_gradients() {
 }
 
 Tensor gradient(const Parameter& parameter) {
+  if (!parameter.defined()) return {};
   const Gradient& gradient = *parameter.data().gradient;
   if (!gradient.written()) return {};
   return multiply(gradient.value(), gradient.scale());

@@ -20,13 +20,17 @@
 #include "autograd/tape.h"
 #include "models/metrics.h"
 #include "models/picture.h"
+#include "models/recurrent.h"
 #include "models/search.h"
 #include "models/train.h"
+#include "models/transformer.h"
+#include "nn/dropout.h"
 #include "nn/embedding.h"
 #include "nn/feed_forward.h"
 #include "nn/init.h"
 #include "nn/norm.h"
 #include "nn/recurrent.h"
+#include "nn/residual.h"
 #include "tensor/context.h"
 #include "tensor/file.h"
 #include "tensor/gemm_bfloat16.h"
@@ -97,6 +101,9 @@ void stepped(const SmallModel& net, Index tokens) {
   const auto state = net.model->start(pad_sequences(std::vector<std::vector<std::int32_t>>{{4, 5, 3}}, 0));
   net.model->step(zeros({tokens}, i32), *state);
 }
+// One of two words, said to be so long.
+Sequences sentence(std::int32_t length) { return {tensor(std::vector<std::int32_t>{4, 3}, {1, 2}), tensor(std::vector<std::int32_t>{length}, {1})}; }
+const TransformerOptions kTwoLayers{.width = 4, .heads = 2, .feed_forward = 4, .encoder_layers = 2, .decoder_layers = 2};
 void reordered(const SmallModel& net, std::span<const Index> rows, Index per_sentence) {
   net.model->start(pad_sequences(std::vector<std::vector<std::int32_t>>{{4, 3}, {4, 3}}, 0))->reorder(rows, per_sentence);
 }
@@ -352,10 +359,22 @@ const std::vector<Row>& model_rows() {
       CALL(scope().alias("weight", scope().parameter("w", {2}, constant_init(0)), {2})),
       CALL(scope().parameter("weight", {2}, xavier_uniform())),
       CALL(scope().parameter("weight", {5, 2}, stacked(3, xavier_uniform()))),
+      CALL(scope().parameter("weight", {5, 0}, constant_init(0))),
+      CALL(scope().alias("weight", {}, {2})),
+      CALL(stacked(0, xavier_uniform())),
+      CALL(stacked(3, {})),
+      CALL(zero_row(0, {})),
       // layers
       CALL(Embedding(scope(), {.vocabulary = 3, .width = 2, .padding = 3})),
       CALL(Linear(scope() / "proj", {.in = 3, .out = 2})(constant(zeros({2, 4})))),
+      CALL(Linear(scope() / "proj", {.in = 0, .out = 2})),
       CALL(LayerNorm(scope() / "norm", {.width = 3})(constant(zeros({2, 4})))),
+      CALL(LayerNorm(scope() / "norm", {.width = 3, .eps = -1})),
+      CALL(RMSNorm(scope() / "norm", {.width = 3, .eps = NAN})),
+      CALL(Dropout(scope() / "dropout", 1.5)),
+      CALL(Residual(scope() / "norm1", {.width = 3, .dropout = -0.1})),
+      CALL(FeedForward(scope() / "layers", {.width = 3, .inner = 4, .dropout = NAN})),
+      CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .dropout = 2})),
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 10, .heads = 4})),
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .key_width = 6}).self(constant(zeros({1, 2, 8})), {})),
       CALL([] { KeyValueCache cache; MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .key_width = 6}).next(constant(zeros({1, 2, 8})), cache); }()),
@@ -363,6 +382,7 @@ const std::vector<Row>& model_rows() {
       CALL(Lstm(scope() / "rnn", {.in = 0, .width = 2})),
       CALL(Lstm(scope() / "rnn", {.in = 2, .width = 2, .layers = 0})),
       CALL(Lstm(scope() / "rnn", {.in = 2, .width = 2, .dropout = 1.5})),
+      CALL(Lstm(scope() / "rnn", {.in = 2, .width = 2, .dropout = 0.5})),
       CALL(Lstm(scope() / "rnn", {.in = 2, .width = 2, .bias = false, .forget_bias = 1})),
       CALL(Lstm(scope() / "rnn", {.in = 2, .width = 2})(constant(zeros({1, 3, 2})), {}, {RecurrentState{}, RecurrentState{}})),
       CALL(positions_named("cosine")),
@@ -382,6 +402,7 @@ const std::vector<Row>& model_rows() {
       CALL(make_attention("dot", scope() / "attention", {.query_width = 2, .memory_width = 2}).prepare(constant(zeros({2, 2})), {})),
       CALL([] { const Attention a = make_attention("dot", scope() / "attention", {.query_width = 2, .memory_width = 2}); a(constant(zeros({3, 1, 2})), a.prepare(constant(zeros({1, 3, 2})), {})); }()),
       CALL([] { const Attention a = make_attention("coverage", scope() / "attention", {.query_width = 2, .memory_width = 2}); a(constant(zeros({1, 2, 2})), a.prepare(constant(zeros({1, 3, 2})), {})); }()),
+      CALL(AttentionState().reorder(std::array<Index, 2>{0, 1}, 0)),
       // optimisers, schedules, training
       CALL(Adam(*transformer().parameters, {.learning_rate = -1})),
       CALL(Adam(*transformer().parameters, {}).set_learning_rate(NAN)),
@@ -423,6 +444,16 @@ const std::vector<Row>& model_rows() {
       // models and search
       CALL(stepped(transformer(), 2)),
       CALL(stepped(gru(), 2)),
+      CALL(transformer().model->step(zeros({1}, i32), *gru().model->start(sentence(2)))),
+      CALL(gru().model->step(zeros({1}, i32), *transformer().model->start(sentence(2)))),
+      CALL(transformer().model->start(sentence(3))),
+      CALL(TransformerEncoder(scope() / "encoder", {.width = 4, .heads = 2, .encoder_layers = 0})),
+      CALL(TransformerDecoder(scope() / "decoder", {.width = 4, .heads = 2, .decoder_layers = -1})),
+      CALL(TransformerDecoder(scope() / "decoder", kTwoLayers)(constant(zeros({1, 2, 4})), {})),
+      CALL(TransformerDecoder(scope() / "decoder", kTwoLayers, false).prepare(constant(zeros({1, 2, 4})), {})),
+      CALL(TransformerDecoder(scope() / "decoder", kTwoLayers, false).next(constant(zeros({1, 1, 4})), {}, {})),
+      CALL(TransformerDecoderLayer(scope() / "decoder", kTwoLayers)(constant(zeros({1, 2, 4})), nullptr, {})),
+      CALL(RecurrentModel(scope() / "model", {.source_vocabulary = 4, .target_vocabulary = 4, .encoder = {.width = 2}, .decoder = BahdanauDecoder::Options{.width = 2}, .dropout = 1.5})),
       CALL(reordered(transformer(), std::array<Index, 3>{0, 0, 1}, 2)),
       CALL(reordered(gru(), std::array<Index, 2>{0, 1}, 2)),
       CALL(reordered(gru(), std::array<Index, 1>{2}, 1)),
@@ -436,6 +467,14 @@ const std::vector<Row>& model_rows() {
       CALL(searched({.beam = 0})),
       CALL(searched({.beam = 2, .nbest = 3})),
       CALL(searched({.batch = 0})),
+      CALL(searched({.pad = 3})),
+      CALL(searched({.eos = 99})),
+      CALL(searched({.alpha = NAN})),
+      CALL(searched({.coverage = -1})),
+      CALL(searched({.max_length = -1})),
+      CALL(searched({.min_length = -1})),
+      CALL(searched({.no_repeat_ngram = -1})),
+      CALL(searched({.beam = 4, .sampling = Sampling{}})),
       CALL(searched({}, 2)),
       CALL(searched({.max_length = 3, .min_length = 4})),
       CALL(searched({.max_length = 1}, 1, {4, 5})),

@@ -449,6 +449,18 @@ TEST_CASE("recurrent models: a decoder that needs what the encoder does not have
     }
 }
 
+TEST_CASE("recurrent models: dropout between layers goes by the decoder's path, step by step as for all steps at once") {
+  for (const bool feeding : {false, true}) {
+    Parameters parameters(Seed{1});
+    const LuongDecoder decoder(parameters.root() / "net", {.embedding = 3, .width = 4, .encoder_width = 4, .memory_width = 4, .layers = 2, .encoder_layers = 2,
+                                                           .attention = "dot", .input_feeding = feeding, .dropout = 0.5});
+    const RecurrentState zero{constant(zeros({1, 4})), constant(zeros({1, 4}))};
+    DecoderState state = decoder.start({.states = constant(ones({1, 2, 4})), .mask = {}, .last = {zero, zero}, .backward = {}});
+    const Tape tape;
+    CHECK_THROWS_WITH_AS(decoder(constant(ones({2, 1, 3})), state), doctest::Contains("in net.decoder: dropout: this tape has no key"), Error);
+  }
+}
+
 TEST_CASE("recurrent models: targets of no words give empty features and weights, and the loss 0") {
   for (const Kind& kind : kinds()) {
     CAPTURE(kind.name);

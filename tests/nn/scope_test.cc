@@ -26,7 +26,18 @@ TEST_CASE("scope: a path is declared once, and a shared one has the shape of the
   CHECK_THROWS_WITH_AS(scope.parameter("other", {1}, constant_init(1)), "parameter: declared twice: a.other", Error);
   CHECK(other.path() == "a.weight");
   CHECK(parameters.count() == 6);
+  CHECK_THROWS_WITH_AS(scope.alias("none", Parameter(), {2, 3}), "parameter: a.none shares one that is absent", Error);
+  CHECK_FALSE(gradient(Parameter()).defined());
   CHECK_THROWS_WITH_AS(parameters.select("b.*"), "select: no parameter matches 'b.*'; the nearest is a.other", Error);
+}
+
+TEST_CASE("scope: sizes are at least 1; an initial value that fails is named") {
+  Parameters parameters(Seed{1});
+  const Scope scope = parameters.root() / "a";
+  for (const Shape& shape : {Shape{0}, Shape{2, 0}, Shape{-1, 3}})
+    CHECK_THROWS_WITH_AS(scope.parameter("weight", shape, constant_init(1)), ("parameter: sizes must be at least 1: a.weight " + to_string(shape)).c_str(), ShapeError);
+  CHECK_THROWS_WITH_AS(scope.parameter("weight", {2, 3}, uniform_init(2, 1)), "in a.weight: uniform: lo must not exceed hi: lo 2, hi 1", Error);
+  CHECK(parameters.items().empty());
 }
 
 TEST_CASE("scope: a weight of other Parameters is not shared") {
