@@ -4,7 +4,11 @@
 #include <cmath>
 
 #include "tensor/format.h"
+#include "tensor/ops/binary.h"
+#include "tensor/ops/matmul.h"
 #include "tensor/ops/random.h"
+#include "tensor/ops/reduce.h"
+#include "tensor/ops/view.h"
 
 namespace heed {
 namespace {
@@ -64,26 +68,15 @@ Initializer orthogonal(double gain) {
   return [=](const Tensor& into, Key key) {
     const Shape& shape = into.shape();
     fans("orthogonal", shape);
-    // Gram-Schmidt, twice for full precision, on the shorter side's Gaussian vectors, in f64.
+    // q_i = v_i - Qᵀ Q v_i of the Gaussian v_i of the shorter side and the q before it, twice for full precision, in f64.
     const Index rows = shape[0], columns = into.numel() / std::max<Index>(rows, 1), count = std::min(rows, columns), length = std::max(rows, columns);
     const Tensor basis = normal(key, {count, length}, 0, 1, DType::f64);
-    double* q = basis.mutable_data<double>();
     for (Index i = 0; i < count; ++i) {
-      double* v = q + i * length;
-      for (int pass = 0; pass < 2; ++pass)
-        for (Index j = 0; j < i; ++j) {
-          const double* u = q + j * length;
-          double dot = 0;
-          for (Index k = 0; k < length; ++k) dot += u[k] * v[k];
-          for (Index k = 0; k < length; ++k) v[k] -= dot * u[k];
-        }
-      double square = 0;
-      for (Index k = 0; k < length; ++k) square += v[k] * v[k];
-      for (Index k = 0; k < length; ++k) v[k] *= gain / std::sqrt(square);
+      const Tensor q = basis(Slice{0, i}), v = basis[i];
+      for (int pass = 0; pass < 2; ++pass) copy_into(v, v - matmul(matmul(q, v), q));
+      copy_into(v, v / norm(v));
     }
-    const Tensor oriented = rows <= columns ? basis : Tensor(basis.storage(), DType::f64, {length, count}, {1, length}, 0);
-    const Tensor matrix = to(oriented.contiguous(), into.dtype());
-    copy_into(into, Tensor(matrix.storage(), into.dtype(), shape, contiguous_strides(shape), 0));
+    copy_into(into, to(reshape((rows <= columns ? basis : transpose(basis)) * gain, shape), into.dtype()));
   };
 }
 

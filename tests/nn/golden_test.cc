@@ -16,6 +16,10 @@
 #include "nn/optimizer.h"
 #include "nn/schedule.h"
 #include "tensor/format.h"
+#include "tensor/ops/binary.h"
+#include "tensor/ops/matmul.h"
+#include "tensor/ops/view.h"
+#include "tests/close.h"
 
 using namespace heed;
 
@@ -324,4 +328,15 @@ TEST_CASE("golden: bounds and deviations of the initialisers") {
       CHECK(std::sqrt(squares_normal / count) == doctest::Approx(std).epsilon(0.025));
     }
   }
+}
+
+TEST_CASE("orthogonal: the rows or columns of the shorter side are orthonormal, times gain") {
+  for (const Shape& shape : {Shape{5, 3}, Shape{3, 5}, Shape{4, 2, 3}, Shape{40, 40}, Shape{1, 7}})
+    for (const DType dtype : {DType::f32, DType::f64}) {
+      CAPTURE(to_string(shape));
+      const Tensor w = empty(shape, dtype);
+      orthogonal(2)(w, Key(1));
+      const Tensor flat = reshape(to(w, DType::f64), {shape[0], -1}), q = flat.size(0) <= flat.size(1) ? flat : transpose(flat);
+      CHECK(worst_absolute(matmul(q, transpose(q)), 4 * eye(q.size(0), DType::f64)) < (dtype == DType::f32 ? 2e-6 : 1e-13));
+    }
 }
