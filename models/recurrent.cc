@@ -82,7 +82,7 @@ Variable RecurrentModel::logits(const Variable& features) const { return out(fea
 Loss RecurrentModel::loss(const Batch& batch, const CrossEntropyOptions& options) const {
   const Variable rows = flatten(by_steps(batch, nullptr), 0, 1);                                  // [T B, d]
   const Inside inside(out.path);
-  return {linear_cross_entropy(rows, out.weight, out.bias, reshape(transpose(batch.targets), {-1}), options), batch.target_tokens};
+  return {linear_cross_entropy(rows, out.weight, out.bias, reshape(transpose(batch.targets), {-1}), without_padding(options, target_embedding.padding)), batch.target_tokens};
 }
 
 std::unique_ptr<DecodingState> RecurrentModel::start(const Sequences& source) const { return std::make_unique<RecurrentDecoding>(encode(source)); }

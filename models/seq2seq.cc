@@ -53,6 +53,11 @@ Tensor reordered_sentences(std::span<const Index> rows, Index per_sentence, Inde
   return same ? Tensor() : kept;
 }
 
+CrossEntropyOptions without_padding(CrossEntropyOptions options, Index pad) {
+  if (options.pad < 0) options.pad = pad, options.smooth_pad = true;
+  return options;
+}
+
 Variable Loss::mean() const { return tokens > 0 ? sum * (1.0 / double(tokens)) : sum * 0.0; }
 
 }  // namespace heed

@@ -35,6 +35,9 @@ struct Loss {
   Variable mean() const;   // sum / tokens, 0 for no tokens
 };
 
+// The options of a loss that name no pad, of a model with this one: its rows contribute nothing, and it counts as a label as before.
+CrossEntropyOptions without_padding(CrossEntropyOptions options, Index pad);
+
 // Weights of one attention, for pictures and for losses on what is looked at:  [B, H, T, S] or [B, T, S].
 struct AttentionMap {
   enum class Kind { encoder, decoder, cross } kind;
@@ -68,7 +71,7 @@ class Seq2Seq {
   // Teacher-forced features before the output layer [B, T, d]; `maps` collects all attention weights when given.
   virtual Variable features(const Batch& batch, std::vector<AttentionMap>* maps = nullptr) const = 0;
   virtual Variable logits(const Variable& features) const = 0;                                   // [..., V]
-  // Cross-entropy summed over the targets that are not padding; logits are made in chunks, never [B, T, V] at once.
+  // Cross-entropy summed over the targets that are not padding, options.pad or else the model's; logits are made in chunks, never [B, T, V] at once.
   virtual Loss loss(const Batch& batch, const CrossEntropyOptions& options) const = 0;
   // Encodes the sources; one row per sentence.
   virtual std::unique_ptr<DecodingState> start(const Sequences& source) const = 0;

@@ -237,7 +237,7 @@ Loss TranslationModel::loss(const Batch& batch, const CrossEntropyOptions& optio
   const Variable x = features(batch);
   const Inside inside(output.path);
   const Variable rows = reshape(x, {-1, options_.core.width});                                      // [B T, d]
-  return {linear_cross_entropy(rows, output.weight, output.bias, reshape(batch.targets, {-1}), options), batch.target_tokens};
+  return {linear_cross_entropy(rows, output.weight, output.bias, reshape(batch.targets, {-1}), without_padding(options, target_embedding.padding)), batch.target_tokens};
 }
 
 std::unique_ptr<DecodingState> TranslationModel::start(const Sequences& source) const {

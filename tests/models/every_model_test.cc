@@ -69,6 +69,9 @@ TEST_CASE("every model: each parameter gets a gradient, padding changes nothing,
     }
     CHECK(std::abs(wide - still) <= 1e-6 * std::abs(still));
     CHECK(std::abs(small.model->loss(batch, {.ignore_index = small.run.target.vocabulary.pad}).sum.value().item() - still) <= 1e-6 * std::abs(still));
+    for (const double smoothing : {0.0, 0.1})                    // options that name no padding: the model's
+      CHECK(small.model->loss(batch, {.label_smoothing = smoothing}).sum.value().item() ==
+            small.model->loss(batch, {.label_smoothing = smoothing, .ignore_index = small.run.target.vocabulary.pad}).sum.value().item());
     for (int i = 0; i < 3; ++i) {
       Tape tape(Key{1, std::uint64_t(i / 2)});
       drawn[i] = loss_of(small, batch, tape);
