@@ -1,94 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/metrics.h"
 
-#include <utf8proc.h>
-
 #include <algorithm>
 #include <cmath>
-#include <set>
 #include <unordered_map>
 #include <utility>
 
+#include "models/python_text.h"
 #include "tensor/format.h"
 
 namespace heed {
 namespace {
 
-// ---- text as Python's str sees it, for sacreBLEU's numbers ----
-
-// Code points; a byte that is no UTF-8 counts as one.
-std::u32string code_points(std::string_view text) {
-  std::u32string points;
-  points.reserve(text.size());
-  for (std::size_t i = 0; i < text.size();) {
-    utf8proc_int32_t point = 0;
-    const auto size =
-        utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()) + i, utf8proc_ssize_t(text.size() - i), &point);
-    points += size > 0 ? char32_t(point) : char32_t(0xDC00u + std::uint8_t(text[i]));
-    i += size > 0 ? std::size_t(size) : 1;
-  }
-  return points;
-}
-
-// str.isspace
-bool is_space(char32_t c) {
-  return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
-}
-
-bool is_cased(char32_t c) {
-  const auto category = utf8proc_category(utf8proc_int32_t(c));
-  return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL || category == UTF8PROC_CATEGORY_LT;
-}
-
-bool is_case_ignorable(char32_t c) {
-  switch (utf8proc_category(utf8proc_int32_t(c))) {
-    case UTF8PROC_CATEGORY_MN: case UTF8PROC_CATEGORY_ME: case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_LM: case UTF8PROC_CATEGORY_SK: return true;
-    default:  // Word_Break = MidLetter, MidNumLet, Single_Quote
-      return std::u32string_view(U"'.:\u00B7\u0387\u055F\u05F4\u2018\u2019\u2024\u2027\uFE13\uFE52\uFE55\uFF07\uFF0E\uFF1A")
-                 .find(c) != std::u32string_view::npos;
-  }
-}
-
-// str.lower: the simple mapping but for İ, and Σ at the end of a word (Unicode 3.13, Final_Sigma).
-std::u32string lower(const std::u32string& text) {
-  std::u32string out;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == U'İ') out += U"i\u0307";
-    else if (text[i] == U'Σ') {
-      std::size_t before = i, after = i + 1;
-      while (before > 0 && is_case_ignorable(text[before - 1])) --before;
-      while (after < text.size() && is_case_ignorable(text[after])) ++after;
-      out += before > 0 && is_cased(text[before - 1]) && !(after < text.size() && is_cased(text[after])) ? U'ς' : U'σ';
-    } else out += char32_t(utf8proc_tolower(utf8proc_int32_t(text[i])));
-  }
-  return out;
-}
-
-// str.split
-std::vector<std::u32string_view> split(std::u32string_view text) {
-  std::vector<std::u32string_view> words;
-  for (std::size_t i = 0; i < text.size();) {
-    std::size_t end = i;
-    while (end < text.size() && !is_space(text[end])) ++end;
-    if (end > i) words.push_back(text.substr(i, end - i));
-    i = end + 1;
-  }
-  return words;
-}
-
-std::string utf8(std::u32string_view text) {
-  std::string out;
-  for (const char32_t c : text) {
-    if (c >= 0xDC00 && c <= 0xDCFF) out += char(c - 0xDC00);  // a byte that was no UTF-8
-    else {
-      utf8proc_uint8_t bytes[4];
-      out.append(reinterpret_cast<const char*>(bytes), std::size_t(utf8proc_encode_char(utf8proc_int32_t(c), bytes)));
-    }
-  }
-  return out;
-}
+// ---- mteval-v13a.pl ----
 
 void replace_all(std::u32string& text, std::u32string_view from, std::u32string_view to) {
   for (std::size_t at = text.find(from); at != text.npos; at = text.find(from, at + to.size()))
@@ -136,9 +60,9 @@ std::u32string mteval_13a(std::u32string text) {
 }
 
 std::u32string bleu_text(std::string_view line, const BleuOptions& options) {
-  std::u32string text = code_points(line);
-  if (options.lowercase) text = lower(text);
-  while (!text.empty() && is_space(text.back())) text.pop_back();
+  std::u32string text = python::code_points(line);
+  if (options.lowercase) text = python::lower(text);
+  while (!text.empty() && python::is_space(text.back())) text.pop_back();
   return options.tokenizer == BleuTokenizer::mteval_13a ? mteval_13a(std::move(text)) : text;
 }
 
@@ -200,7 +124,7 @@ References single_references(std::span<const std::string> lines) {
 std::string tokenize_13a(std::string_view line) {
   const std::u32string text = bleu_text(line, {});
   std::string out;
-  for (const std::u32string_view word : split(text)) out.append(out.empty() ? "" : " ").append(utf8(word));
+  for (const std::u32string_view word : python::split(text)) out.append(out.empty() ? "" : " ").append(python::utf8(word));
   return out;
 }
 
@@ -221,9 +145,9 @@ double BleuScore::length_ratio() const {
 BleuCounts bleu_counts(std::string_view hypothesis, std::span<const std::string> references, const BleuOptions& options) {
   check<Error>(!references.empty(), "bleu: a segment has no reference");
   Words words;
-  const std::u32string h = words.numbers(split(bleu_text(hypothesis, options)));
+  const std::u32string h = words.numbers(python::split(bleu_text(hypothesis, options)));
   std::vector<std::u32string> refs;
-  for (const std::string& reference : references) refs.push_back(words.numbers(split(bleu_text(reference, options))));
+  for (const std::string& reference : references) refs.push_back(words.numbers(python::split(bleu_text(reference, options))));
 
   BleuCounts counts;
   counts.hypothesis_length = Index(h.size());
@@ -351,9 +275,9 @@ std::vector<std::u32string_view> split_marks(const std::vector<std::u32string_vi
 struct ChrfText {
   std::u32string characters, words;
   ChrfText(std::string_view line, Words& numbers, const ChrfOptions& options) {
-    std::u32string text = code_points(line);
-    if (options.lowercase) text = lower(text);
-    const auto pieces = split(text);
+    std::u32string text = python::code_points(line);
+    if (options.lowercase) text = python::lower(text);
+    const auto pieces = python::split(text);
     if (options.word_order > 0) words = numbers.numbers(split_marks(pieces));
     if (options.whitespace) characters = text;
     else
@@ -433,14 +357,14 @@ ChrfScore chrf(std::span<const std::string> hypotheses, const References& refere
 
 double exact_match(std::span<const std::string> hypotheses, const References& references, bool lowercase) {
   check_sizes("exact match", hypotheses.size(), references);
-  const auto read = [&](const std::string& line) { return lowercase ? lower(code_points(line)) : code_points(line); };
+  const auto read = [&](const std::string& line) { return lowercase ? python::lower(python::code_points(line)) : python::code_points(line); };
   Index equal = 0;
   for (std::size_t i = 0; i < hypotheses.size(); ++i) {
     const std::u32string text = read(hypotheses[i]);
-    const auto words = split(text);
+    const auto words = python::split(text);
     equal += std::any_of(references[i].begin(), references[i].end(), [&](const std::string& reference) {
       const std::u32string other = read(reference);
-      return split(other) == words;
+      return python::split(other) == words;
     });
   }
   return double(equal) / double(hypotheses.size());
@@ -449,106 +373,6 @@ double exact_match(std::span<const std::string> hypotheses, const References& re
 double perplexity(double negative_log_likelihood, Index tokens) {
   check<Error>(tokens > 0, "perplexity: needs at least one token: {}", tokens);
   return std::exp(negative_log_likelihood / double(tokens));
-}
-
-// ---- alignment ----
-
-AlignmentScore alignment_score(std::span<const std::vector<Link>> links, std::span<const Alignment> gold) {
-  check<Error>(links.size() == gold.size(), "alignment score: numbers of sentences differ: links {}, gold {}", links.size(),
-               gold.size());
-  Index a = 0, s = 0, a_and_s = 0, a_and_p = 0, surely_linked = 0, accurate = 0;
-  for (std::size_t i = 0; i < links.size(); ++i) {
-    const std::set<Link> made(links[i].begin(), links[i].end()), sure(gold[i].sure.begin(), gold[i].sure.end()),
-        unsure(gold[i].possible.begin(), gold[i].possible.end());
-    std::set<Index> linked;
-    for (const Link& link : sure) linked.insert(link.target);
-    a += Index(made.size());
-    s += Index(sure.size());
-    for (const Link& link : made) {
-      const bool in_s = sure.contains(link), in_p = in_s || unsure.contains(link);
-      a_and_s += in_s;
-      a_and_p += in_p;
-      surely_linked += linked.contains(link.target);
-      accurate += in_p && linked.contains(link.target);
-    }
-  }
-  AlignmentScore score;
-  if (a + s > 0) score.error_rate = 1 - double(a_and_s + a_and_p) / double(a + s);
-  if (a > 0) score.precision = double(a_and_p) / double(a);
-  if (s > 0) score.recall = double(a_and_s) / double(s);
-  if (surely_linked > 0) score.accuracy = double(accurate) / double(surely_linked);
-  return score;
-}
-
-namespace {
-
-struct Rows {
-  Rows(std::string_view op, const Tensor& x) {
-    check<ShapeError>(x.rank() == 2, "{}: weights need 2 dimensions: weights {}", op, x.shape());
-    rows = x.size(0);
-    columns = x.size(1);
-    visit_float(x.dtype(), op, [&]<class T>() {
-      const std::vector<T> values = x.to_vector<T>();
-      weights.assign(values.begin(), values.end());
-    });
-  }
-  double operator()(Index t, Index j) const { return weights[std::size_t(t * columns + j)]; }
-  Index rows, columns;
-  std::vector<double> weights;
-};
-
-std::vector<Link> largest(const Rows& x) {
-  std::vector<Link> links;
-  for (Index t = 0; t < x.rows; ++t) {
-    Index best = -1;
-    for (Index j = 0; j < x.columns; ++j) {
-      if (!std::isnan(x(t, j)) && (best < 0 || x(t, j) > x(t, best))) best = j;
-    }
-    if (best >= 0) links.push_back({best, t});
-  }
-  return links;
-}
-
-}  // namespace
-
-std::vector<Link> attention_links(const Tensor& weights) { return largest(Rows("attention links", weights)); }
-
-std::vector<double> coverage(const Tensor& weights) {
-  const Rows x("coverage", weights);
-  std::vector<double> sums(std::size_t(x.columns));
-  for (Index t = 0; t < x.rows; ++t) {
-    for (Index j = 0; j < x.columns; ++j) sums[std::size_t(j)] += x(t, j);
-  }
-  return sums;
-}
-
-AttentionNumbers attention_numbers(std::span<const Tensor> sentences) {
-  double entropy = 0;
-  Index rows = 0, columns = 0, steps = 0, forward = 0, repeated = 0, seen = 0;
-  for (const Tensor& weights : sentences) {
-    const Rows x("attention numbers", weights);
-    for (const double weight : x.weights) {
-      if (weight != 0) entropy -= weight * std::log(weight);
-    }
-    const std::vector<Link> links = largest(x);
-    std::set<Index> looked_at;
-    for (std::size_t i = 0; i < links.size(); ++i) {
-      repeated += !looked_at.insert(links[i].source).second;
-      if (i > 0 && links[i - 1].target + 1 == links[i].target) {
-        ++steps;
-        forward += links[i].source >= links[i - 1].source;
-      }
-    }
-    rows += x.rows;
-    columns += x.columns;
-    seen += Index(looked_at.size());
-  }
-  AttentionNumbers numbers;
-  if (rows > 0) numbers.row_entropy = entropy / double(rows);
-  if (rows > 0) numbers.repeated = double(repeated) / double(rows);
-  if (columns > 0) numbers.dropped = double(columns - seen) / double(columns);
-  if (steps > 0) numbers.monotone_share = double(forward) / double(steps);
-  return numbers;
 }
 
 }  // namespace heed

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How good a translation is: BLEU and chrF with sacreBLEU's numbers, exact match, perplexity; alignment and attention numbers.
+// How good a translation is: BLEU and chrF with sacreBLEU's numbers, exact match, perplexity.
 #pragma once
 #include <array>
 #include <span>
@@ -7,8 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "models/alignment.h"
-#include "tensor/tensor.h"
+#include "tensor/dtype.h"
 
 namespace heed {
 
@@ -92,29 +91,5 @@ ChrfScore chrf(std::span<const std::string> hypotheses, const References& refere
 double exact_match(std::span<const std::string> hypotheses, const References& references, bool lowercase = false);
 // exp(Σ NLL / tokens), eos counted, pad and start not.  Error without tokens
 double perplexity(double negative_log_likelihood, Index tokens);
-
-// ---- alignment -----------------------------------------------------------------------------------------------------
-// Links A against gold: sure S ⊆ possible P (Och & Ney 2003), |·| summed over sentences.
-struct AlignmentScore {
-  double error_rate = 0;                                // AER = 1 - (|A∩S| + |A∩P|) / (|A| + |S|), 0 where both are empty
-  double precision = 1, recall = 1;                     // |A∩P| / |A|, |A∩S| / |S|; 1 where there is nothing
-  double accuracy = 1;                                  // share of links into surely linked target words that are in P
-};
-AlignmentScore alignment_score(std::span<const std::vector<Link>> links, std::span<const Alignment> gold);
-
-// Attention weights of one sentence are a Tensor [T, S], f32 or f64, row t looking at the source words; eos is left out by a
-// view: weights(Slice{0, T}, Slice{0, S}).  ShapeError, DTypeError otherwise
-// One link a target word: the largest weight of its row (equal weights: the first). A row of NaN gives none.
-std::vector<Link> attention_links(const Tensor& weights);
-// Σ_t α_tj, how much source word j was looked at.   [S]
-std::vector<double> coverage(const Tensor& weights);
-
-struct AttentionNumbers {
-  double row_entropy = 0;                               // mean over rows of -Σ_j α_tj ln α_tj, in nats
-  double monotone_share = 1;                            // adjacent target words whose arg max does not move back
-  double repeated = 0;                                  // share of target words whose arg max an earlier one had
-  double dropped = 0;                                   // share of source words that are no row's arg max
-};
-AttentionNumbers attention_numbers(std::span<const Tensor> sentences);
 
 }  // namespace heed

@@ -18,6 +18,7 @@
 #include "autograd/ops.h"
 #include "autograd/record.h"
 #include "autograd/tape.h"
+#include "models/alignment_metrics.h"
 #include "models/metrics.h"
 #include "models/picture.h"
 #include "models/recurrent.h"

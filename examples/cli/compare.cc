@@ -12,6 +12,7 @@
 #include "examples/cli/quality.h"
 #include "examples/cli/stop.h"
 #include "examples/cli/training.h"
+#include "models/alignment_metrics.h"
 #include "models/chart.h"
 #include "models/cost.h"
 #include "models/drawing.h"
