@@ -50,6 +50,7 @@ MultiHeadAttention::MultiHeadAttention(Scope scope, Options options)
 }
 
 Variable MultiHeadAttention::split_heads(const Variable& x) const {
+  check<ShapeError>(x.rank() == 3, "multi-head attention: needs 3 dimensions [B, T, d]: {}", x.shape());
   return permute(reshape(x, {x.size(0), x.size(1), heads, width / heads}), {0, 2, 1, 3});   // [B, H, T, d/H]
 }
 

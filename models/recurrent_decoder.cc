@@ -32,6 +32,13 @@ void trace_previous(std::string_view h, RecurrentState& state, Index layer = 0, 
   if (state.c.defined()) state.c = trace(of_layer("previous_cell", layer, layers), "m of the step before", state.c);
 }
 
+// As many rows as the state has, which start() made.
+void check_inputs(const Variable& inputs, const DecoderState& state) {
+  const Index rows = state.layers.empty() ? 0 : state.layers[0].h.size(0);
+  check<ShapeError>(inputs.rank() == 3 && !state.layers.empty() && inputs.size(1) == rows, "decoder: needs inputs [T, R, E] and a state of R rows from start(): inputs {}, rows {}",
+                    inputs.shape(), rows);
+}
+
 // What no target word gives: [0, R, d], weights [R, 0, S].
 Variable no_steps(const Variable& inputs, const DecoderState& state, Index d, Variable* weights) {
   if (weights && state.memory) *weights = constant(zeros({inputs.size(1), 0, state.memory->values.size(1)}, inputs.dtype()));
@@ -159,6 +166,7 @@ DecoderState BahdanauDecoder::start(const Encoded& source) const {
 }
 
 Variable BahdanauDecoder::operator()(const Variable& inputs, DecoderState& state, Variable* weights) const {
+  check_inputs(inputs, state);
   const Index T = inputs.size(0), R = inputs.size(1), E = options.embedding;
   if (T == 0) return no_steps(inputs, state, features(), weights);
   List<Variable> rows(weights ? std::size_t(T) : 0);
@@ -248,6 +256,7 @@ DecoderState LuongDecoder::start(const Encoded& source) const {
 }
 
 Variable LuongDecoder::operator()(const Variable& inputs, DecoderState& state, Variable* weights) const {
+  check_inputs(inputs, state);
   const Index T = inputs.size(0), R = inputs.size(1), E = options.embedding;
   if (T == 0) return no_steps(inputs, state, features(), weights);
   if (!options.input_feeding && !(attention && attention->looks_back())) {

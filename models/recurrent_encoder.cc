@@ -26,13 +26,12 @@ RecurrentEncoder::RecurrentEncoder(Scope scope, Options o)
       options(o) {}
 
 Encoded RecurrentEncoder::operator()(const Embedding& embedding, double p, const Sequences& source) const {
-  const Index B = source.ids.size(0), S = source.ids.size(1);
   Mask mask;
   {
     const Inside inside(layers.path);
-    mask = Mask::lengths(source.lengths);
-    mask.check_fits("recurrent encoder", {B, S});
+    mask = source_mask("recurrent encoder", source);
   }
+  const Index B = source.ids.size(0), S = source.ids.size(1);
   const Tensor order = options.reverse_source ? mirrored(mask, B, S) : Tensor();
   const Tensor ids = order.defined() ? reshape(index_select(reshape(source.ids, {B * S}), 0, order), {B, S}) : source.ids;
   Variable x = embedding(ids);                                                    // [B, S, E]

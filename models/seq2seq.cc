@@ -27,6 +27,22 @@ Sequences pad_sequences(std::span<const std::vector<std::int32_t>> rows, std::in
   return pad_sequences(List<std::span<const std::int32_t>>(rows.begin(), rows.end()), pad);
 }
 
+Mask source_mask(std::string_view op, const Sequences& source) {
+  check<ShapeError>(source.ids.rank() == 2, "{}: ids need 2 dimensions [B, S]: ids {}", op, source.ids.shape());
+  Mask mask = Mask::lengths(source.lengths);
+  mask.check_fits(op, source.ids.shape());
+  const Index S = source.ids.size(1);
+  for (Index b = 0; b < source.size(); ++b) {
+    const Index length = mask.lengths().data<std::int32_t>()[b];
+    check<IndexError>(length >= 0 && length <= S, "{}: length {} at position [{}] is not in [0, {}]", op, length, b, S);
+  }
+  return mask;
+}
+
+void check_targets(const Batch& batch) {
+  check<ShapeError>(batch.targets.shape() == batch.inputs.shape(), "loss: inputs and targets differ: inputs {}, targets {}", batch.inputs.shape(), batch.targets.shape());
+}
+
 Tensor mean_of_heads(const AttentionMap& map) {
   const Tensor& weights = map.weights.value();
   if (weights.rank() == 3) return to(weights, DType::f32);

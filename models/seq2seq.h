@@ -3,6 +3,7 @@
 #pragma once
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "attention/memory.h"
@@ -19,6 +20,9 @@ struct Sequences {
 Sequences pad_sequences(std::span<const std::span<const std::int32_t>> rows, std::int32_t pad);
 Sequences pad_sequences(std::span<const std::vector<std::int32_t>> rows, std::int32_t pad);
 
+// The words of a source. ShapeError, DTypeError, IndexError: ids are not [B, S], lengths not i32 [B] in [0, S].
+Mask source_mask(std::string_view op, const Sequences& source);
+
 // Pairs for one update, teacher forced: for y_1 .. y_n = eos the inputs are (start, y_1, .., y_{n-1}), the targets (y_1, .., y_n).
 struct Batch {
   Sequences source;   // ends in eos
@@ -27,6 +31,8 @@ struct Batch {
   Tensor lengths;     // i32 [B], targets of each sentence, eos counted
   Index source_tokens = 0, target_tokens = 0;   // without padding
 };
+
+void check_targets(const Batch& batch);         // ShapeError unless each input has a target
 
 // Sum of the token losses, to be divided once by the number of all tokens of an update.
 struct Loss {

@@ -40,18 +40,6 @@ void check_memories(const std::vector<TransformerDecoderLayer>& layers, std::spa
   check<Error>(Index(memories.size()) == needed, "transformer decoder: needs {} memories, got {}; prepare(states, mask) makes them", needed, memories.size());
 }
 
-// Where the words of a source are.
-Mask words_of(const Sequences& source) {
-  Mask mask = Mask::lengths(source.lengths);
-  mask.check_fits("transformer", source.ids.shape());
-  const Index S = source.ids.size(1);
-  for (Index b = 0; b < source.size(); ++b) {
-    const Index length = mask.lengths().data<std::int32_t>()[b];
-    check<IndexError>(length >= 0 && length <= S, "transformer: length {} at position [{}] is not in [0, {}]", length, b, S);
-  }
-  return mask;
-}
-
 Want want(const Variable* weights) { return weights ? Want::weights : Want::context; }
 
 // The context of an attention, its weights put aside when they are wanted.
@@ -226,7 +214,7 @@ Variable TranslationModel::embed(const Embedding& embedding, const PositionTable
 }
 
 Variable TranslationModel::features(const Batch& batch, std::vector<AttentionMap>* maps) const {
-  const Mask source = words_of(batch.source);
+  const Mask source = source_mask("transformer", batch.source);
   const Variable states = trace("memory", kMemory, core.encoder(embed(source_embedding, source_positions, batch.source.ids), source, maps), {.rows = Along::source});   // [B, S, d]
   return core.decoder(embed(target_embedding, target_positions, batch.inputs), core.decoder.prepare(states, source), Mask::causal(), maps);
 }
@@ -234,6 +222,7 @@ Variable TranslationModel::features(const Batch& batch, std::vector<AttentionMap
 Variable TranslationModel::logits(const Variable& features) const { return output(features); }
 
 Loss TranslationModel::loss(const Batch& batch, const CrossEntropyOptions& options) const {
+  check_targets(batch);
   const Variable x = features(batch);
   const Inside inside(output.path);
   const Variable rows = reshape(x, {-1, options_.core.width});                                      // [B T, d]
@@ -242,7 +231,7 @@ Loss TranslationModel::loss(const Batch& batch, const CrossEntropyOptions& optio
 
 std::unique_ptr<DecodingState> TranslationModel::start(const Sequences& source) const {
   auto state = std::make_unique<TransformerState>();
-  const Mask mask = words_of(source);
+  const Mask mask = source_mask("transformer", source);
   const Variable states = core.encoder(embed(source_embedding, source_positions, source.ids), mask);              // [B, S, d]
   state->memories = core.decoder.prepare(trace("memory", kMemory, states, {.rows = Along::source}), mask);
   for (Memory& memory : state->memories) memory = {with_value(memory.keys, by_columns(memory.keys.value())), with_value(memory.values, memory.values.value().contiguous()), memory.mask};

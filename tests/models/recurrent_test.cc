@@ -345,7 +345,7 @@ TEST_CASE("recurrent models: lengths of a source that is read reversed may be st
   batch.source.lengths = tensor({{3, 3}, {2, 3}}, DType::i32)(all, 0);
   CHECK(equal_bits(model.features(batch).value(), expected));
   batch.source.lengths = tensor({3, 4}, DType::i32);
-  CHECK_THROWS_WITH_AS(model.features(batch), "in encoder: recurrent_layer: length 4 at position [1] is not in [0, 3]", IndexError);
+  CHECK_THROWS_WITH_AS(model.features(batch), "in encoder: recurrent encoder: length 4 at position [1] is not in [0, 3]", IndexError);
   batch.source.lengths = tensor({3, 2}, DType::i64);
   CHECK_THROWS_WITH_AS(model.features(batch), "in encoder: mask: lengths need dtype i32: lengths i64", DTypeError);
   batch.source.lengths = tensor({3}, DType::i32);
