@@ -198,16 +198,16 @@ TEST_CASE("house: the examples at the top of headers compile") {
       {"nn/optimizer.h", "tensor/ops/binary.h tensor/ops/unary.h", "void f(Parameters& parameters) {", "}"},
       {"attention/score.h", "examples/cli/cli.h", "", ""},
   };
-  for (const auto& [header, more, open, close] : examples) {
-    INFO(header);
-    std::istringstream lines(read_file((root / header).string())), includes("autograd/ops.h " + header + " " + more);
+  for (const Example& its : examples) {
+    INFO(its.header);
+    std::istringstream lines(read_file((root / its.header).string())), includes("autograd/ops.h " + its.header + " " + its.more);
     std::string program, example;
     for (std::string name; includes >> name;) program += "#include \"" + name + "\"\n";
     for (std::string line; std::getline(lines, line) && line != "#pragma once";)
       if (line.starts_with("//   ")) example += line.substr(5) + "\n";
     REQUIRE(!example.empty());
     const TemporaryFolder folder;
-    write_file_atomically(folder / "example.cc", program + "using namespace heed;\n" + open + "\n" + example + close + "\n");
+    write_file_atomically(folder / "example.cc", program + "using namespace heed;\n" + its.open + "\n" + example + its.close + "\n");
     CHECK(std::system(fmt::format("{} -std=c++20 -fsyntax-only -I '{}' '{}'", HEED_COMPILER, root.string(), folder / "example.cc").c_str()) == 0);
   }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The op table: what the tests know of the samples in autograd/samples.h. A row is one line in tests/ops/<stem>_test.cc:
+// The op table: what the tests know of the samples at the end of autograd/ops/<stem>.cc. A row is one line in tests/ops/<stem>_test.cc:
 //   static const InTable rows{{"tanh", reference::each([](double x) { return std::tanh(x); })}, ...};
 // tests/op_table_test.cc runs the same properties over all samples.
 #pragma once

@@ -5,6 +5,7 @@
 
 #include "autograd/ops.h"
 #include "autograd/ops/gradients.h"
+#include "autograd/ops/samples.h"
 #include "autograd/record.h"
 #include "tensor/format.h"
 
@@ -33,6 +34,18 @@ AttentionVariable scaled_dot_product_attention_by_definition(const Variable& q, 
   const double scale = options.scale != 0 ? options.scale : 1 / std::sqrt(double(std::max<Index>(q.size(-1), 1)));
   const Variable p = softmax(matmul(q * scale, transpose(k)), -1, mask);       // [B, H, T, S]
   return {matmul(dropout(p, options.dropout), v), options.weights ? p : Variable()};
+}
+
+// ---- samples -----------------------------------------------------------------------------------------------------------------------
+
+void attention_samples(SampleTable& table) {
+  constexpr Index N = Sample::kAny;
+  const SampleTable::Inputs heads{{{2, 2, 3, 4}}, {{2, 2, N, 4}}, {{2, 2, N, 5}}};
+  table.both("scaled_dot_product_attention", [](auto x) { return scaled_dot_product_attention(x[0], x[1], x[2]).output; }, heads);
+  table.both("scaled_dot_product_attention masked", [](auto x) {
+    const Mask mask = Mask::causal(1) & Mask::lengths(tensor({2, 5}, DType::i32));
+    return scaled_dot_product_attention(x[0], x[1], x[2], mask).output;
+  }, heads);
 }
 
 }  // namespace heed

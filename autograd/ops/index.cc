@@ -2,6 +2,7 @@
 #include "tensor/ops/index.h"
 
 #include "autograd/ops.h"
+#include "autograd/ops/samples.h"
 #include "autograd/record.h"
 
 namespace heed {
@@ -54,5 +55,19 @@ SortedVariable sort(const Variable& x, int dim, bool descending) {
   return record_sorted("sort", x, sort(x.value(), dim, descending), dim);
 }
 SortedVariable topk(const Variable& x, Index k, int dim) { return record_sorted("topk", x, topk(x.value(), k, dim), dim); }
+
+// ---- samples -----------------------------------------------------------------------------------------------------------------------
+
+void index_samples(SampleTable& table) {
+  constexpr Index N = Sample::kAny;
+  const Tensor ids = tensor({{2, 0, 2}, {1, 3, 2}}, DType::i64), list = tensor({2, 0, 2, 1}, DType::i64), column = tensor({{1}, {0}, {1}}, DType::i64);
+  table.both("embedding", [ids](auto x) { return embedding(x[0], ids, 2); }, {{{4, N}}});
+  table.both("index_select", [list](auto x) { return index_select(x[0], 0, list); }, {{{3, N}}});
+  table.both("gather", [column](auto x) { return gather(x[0], 1, column); }, {{{3, 2}}});
+  table.both("scatter_add", [column](auto x) { return scatter_add(x[0], 1, column, x[1]); }, {{{3, 2}}, {{3, 1}}});
+  table.both("masked_fill", [](auto x) { return masked_fill(x[0], tensor({{1}, {0}, {1}}, DType::u8), -3); }, {{{3, N}}});
+  table.both("sort", [](auto x) { return sort(x[0], -1).values; }, {{{3, N}}});
+  table.both("topk", [](auto x) { return topk(x[0], 2, 0).values; }, {{{3, N}}});
+}
 
 }  // namespace heed

@@ -2,6 +2,7 @@
 #include "tensor/ops/linear.h"
 
 #include "autograd/ops.h"
+#include "autograd/ops/samples.h"
 #include "autograd/record.h"
 
 namespace heed {
@@ -22,6 +23,25 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias,
                   w.gradient([&](Into dw) { linear_grad_weight(dz, in, dw); });
                   x.gradient([&](Into dx) { linear_grad_x(dz, weight, dx); });
                 });
+}
+
+// ---- samples -----------------------------------------------------------------------------------------------------------------------
+
+void linear_samples(SampleTable& table) {
+  constexpr Index N = Sample::kAny;
+  const SampleTable::Inputs deep{{{2, 3, N}}, {{5, N}}, {{5}}, {{2, 3, 5}}}, wide{{{3, 4}}, {{N, 4}}, {{N}}, {{3, N}}};
+  const auto plain = [&](std::string name, const SampleTable::Inputs& inputs) {
+    table.add(std::move(name), [](SampleTable::Variables x) { return linear(x[0], x[1], x[2]); }, [](SampleTable::Tensors x) { return linear(x[0], x[1], x[2]).y; },
+                     {inputs[0], inputs[1], inputs[2]});
+  };
+  const auto fused = [&](std::string name, const SampleTable::Inputs& inputs) {
+    table.add(std::move(name), [](SampleTable::Variables x) { return linear(x[0], x[1], x[2], {.activation = Activation::gelu, .residual = x[3]}); },
+                     [](SampleTable::Tensors x) { return linear(x[0], x[1], x[2], {.activation = Activation::gelu, .residual = x[3]}).y; }, inputs);
+  };
+  plain("linear", deep);
+  plain("linear wide", wide);
+  fused("linear gelu", deep);
+  fused("linear gelu wide", wide);
 }
 
 }  // namespace heed

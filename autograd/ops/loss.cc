@@ -5,7 +5,9 @@
 
 #include "autograd/ops.h"
 #include "autograd/ops/gradients.h"
+#include "autograd/ops/samples.h"
 #include "autograd/record.h"
+#include "tensor/ops/random.h"
 
 namespace heed {
 
@@ -56,6 +58,33 @@ Variable binary_cross_entropy_with_logits(const Variable& x, const Tensor& targe
                 [dx = x.slot(), x = saved(x), target = saved(target), weight = saved(weight), pos_weight = saved(pos_weight), reduction](const Tensor& dy) {
                   dx.gradient([&](Into into) { binary_cross_entropy_with_logits_grad(x, target, weight, pos_weight, reduction, dy, into); });
                 });
+}
+
+// ---- samples -----------------------------------------------------------------------------------------------------------------------
+
+void loss_samples(SampleTable& table) {
+  constexpr Index N = Sample::kAny;
+  // targets 0, 1, ... modulo V for logits [..., V]
+  const auto targets = [](const auto& logits) {
+    Shape shape = logits.shape();
+    const Index labels = shape.rank() > 0 ? std::max<Index>(1, shape[shape.rank() - 1]) : 1;
+    if (shape.rank() > 0) shape.erase(shape.rank() - 1);
+    const Tensor ids = empty(shape, DType::i64);
+    for (Index i = 0; Index& id : ids.mutable_span<Index>()) id = i++ % labels;
+    return ids;
+  };
+  const CrossEntropyOptions smooth{.label_smoothing = 0.1};
+  table.add("cross_entropy", [=](SampleTable::Variables x) { return cross_entropy(x[0], targets(x[0]), smooth, Reduction::none); },
+                   [=](SampleTable::Tensors x) { return cross_entropy(x[0], targets(x[0]), smooth).losses; }, {{{2, 3, N}}});
+  table.add("cross_entropy mean", [=](SampleTable::Variables x) { return cross_entropy(x[0], targets(x[0])); }, {}, {{{2, 3, N}}});
+  table.add("linear_cross_entropy", [](SampleTable::Variables x) { return linear_cross_entropy(x[0], x[1], x[2], tensor({0, 4, 2}, DType::i64)); },
+                   [](SampleTable::Tensors x) { return full({}, linear_cross_entropy(x[0], x[1], x[2], tensor({0, 4, 2}, DType::i64)).total, x[0].dtype()); },
+                   {{{3, N}}, {{5, N}}, {{5}}});
+  table.both("mse_loss", [](auto x) { return mse_loss(x[0], x[1]); }, {{{3, N}}, {{3, N}}});
+  table.both("mse_loss each", [](auto x) { return mse_loss(x[0], x[1], Reduction::none); }, {{{3, N}}, {{3, N}}});
+  table.both("binary_cross_entropy_with_logits", [](auto x) {
+    return binary_cross_entropy_with_logits(x[0], to(uniform(Key(5), x[0].shape()), x[0].dtype()), {}, {}, Reduction::none);
+  }, {{{3, N}, -4, 4}});
 }
 
 }  // namespace heed

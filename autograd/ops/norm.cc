@@ -3,7 +3,9 @@
 
 #include "autograd/ops.h"
 #include "autograd/ops/gradients.h"
+#include "autograd/ops/samples.h"
 #include "autograd/record.h"
+#include "tensor/ops/binary.h"
 
 namespace heed {
 
@@ -43,6 +45,18 @@ AddedNorm add_dropout_norm(const Variable& x, const Variable& residual, const Va
 AddedNorm add_dropout_norm_by_definition(const Variable& x, const Variable& residual, const Variable& weight, const Variable& bias, double p, double eps) {
   const Variable sum = residual + dropout(x, p);
   return {layer_norm(sum, weight, bias, eps), sum};
+}
+
+// ---- samples -----------------------------------------------------------------------------------------------------------------------
+
+void norm_samples(SampleTable& table) {
+  constexpr Index N = Sample::kAny;
+  const SampleTable::Inputs rows{{{2, 3, N}}, {{N}, 0.5, 1.5}, {{N}}};
+  table.add("layer_norm", [](SampleTable::Variables x) { return layer_norm(x[0], x[1], x[2]); }, [](SampleTable::Tensors x) { return layer_norm(x[0], x[1], x[2]).y; }, rows);
+  table.add("rms_norm", [](SampleTable::Variables x) { return rms_norm(x[0], x[1]); }, [](SampleTable::Tensors x) { return rms_norm(x[0], x[1]).y; }, {rows[0], rows[1]});
+  table.both("add_dropout_norm", [](auto x) { return add_dropout_norm(x[0], x[1], x[2], x[3]).y; }, {rows[0], rows[0], rows[1], rows[2]});
+  table.both("add_dropout_norm both", [](auto x) { auto r = add_dropout_norm(x[0], x[1], x[2], x[3]); return r.y * r.sum; },
+                       {rows[0], rows[0], rows[1], rows[2]});
 }
 
 }  // namespace heed

@@ -2,6 +2,7 @@
 #include "tensor/ops/random.h"
 
 #include "autograd/ops.h"
+#include "autograd/ops/samples.h"
 #include "autograd/record.h"
 
 namespace heed {
@@ -12,6 +13,13 @@ Variable dropout(const Variable& x, double p) {
   return record("dropout", dropout(x.value(), p, *key), {x}, [dx = x.slot(), p, key = *key](const Tensor& dy) {
     dx.gradient([&](Into out) { dropout_grad(dy, p, key, out); });
   });
+}
+
+// ---- samples -----------------------------------------------------------------------------------------------------------------------
+
+void random_samples(SampleTable& table) {
+  constexpr Index N = Sample::kAny;
+  table.add("dropout", [](SampleTable::Variables x) { return dropout(x[0], 0.5); }, {}, {{{3, N}}});   // the identity where nothing trains
 }
 
 }  // namespace heed

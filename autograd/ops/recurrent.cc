@@ -2,6 +2,7 @@
 #include "tensor/ops/recurrent.h"
 
 #include "autograd/ops.h"
+#include "autograd/ops/samples.h"
 #include "autograd/record.h"
 #include "tensor/ops/binary.h"
 #include "tensor/ops/view.h"
@@ -117,6 +118,45 @@ RecurrentSequence recurrent_layer(RecurrentUnit unit, const Variable& x, const T
   auto [outputs, last_h, last_c] =
       record<3>("recurrent_layer", {y.outputs, y.h, y.c}, inputs, [rule](const std::array<Tensor, 3>& d) { rule(d[0], d[1], d[2]); });
   return {std::move(outputs), {std::move(last_h), std::move(last_c)}};
+}
+
+// ---- samples -----------------------------------------------------------------------------------------------------------------------
+
+void recurrent_samples(SampleTable& table) {
+  constexpr Index N = Sample::kAny;
+  struct Form { const char* name; RecurrentUnit unit; Index gates; };
+  using enum RecurrentUnit;
+  for (const Form& form : {Form{"tanh", tanh, 1}, Form{"relu", relu, 1}, Form{"lstm", lstm, 4}, Form{"gru_bahdanau", gru_bahdanau, 3},
+                           Form{"gru_cho", gru_cho, 3}, Form{"gru_cudnn", gru_cudnn, 3}}) {
+    const auto [name, unit, gates] = form;
+    const bool two_states = unit == lstm, two_biases = !resets_before(unit);
+    const Index n = 3, rows = gates * n;
+    // gates, h, weight_hh, c, bias_hh
+    SampleTable::Inputs cell{{{N, rows}}, {{N, n}}, {{rows, n}, -1, 1}};
+    if (two_states) cell.push_back({{N, n}});
+    if (two_biases) cell.push_back({{rows}, -1, 1});
+    const auto rest = [=](auto x, std::size_t from) {   // c and bias_hh, where the unit has them
+      using V = std::remove_cvref_t<decltype(x[0])>;
+      return std::pair<V, V>{two_states ? x[from] : V(), two_biases ? x[from + (two_states ? 1 : 0)] : V()};
+    };
+    const RecurrentUnit kind = unit;
+    table.add(std::string("recurrent_cell ") + name, [=](SampleTable::Variables x) {
+      const auto [c, bias] = rest(x, 3);
+      const RecurrentState y = recurrent_cell(kind, x[0], {x[1], c}, x[2], bias);
+      return two_states ? y.h + 2 * y.c : y.h;
+    }, {}, cell);
+    // x, h, weight_ih, weight_hh, bias_ih, c, bias_hh
+    SampleTable::Inputs layer{{{3, 4, N}}, {{3, n}}, {{rows, N}, -1, 1}, {{rows, n}, -1, 1}, {{rows}, -1, 1}};
+    if (two_states) layer.push_back({{3, n}});
+    if (two_biases) layer.push_back({{rows}, -1, 1});
+    for (const bool reverse : {false, true})
+      table.add(std::string("recurrent_layer ") + name + (reverse ? " reverse" : ""), [=](SampleTable::Variables x) {
+        const auto [c, bias] = rest(x, 5);
+        const RecurrentSequence y = recurrent_layer(kind, x[0], reverse ? tensor({2, 4, 0}, DType::i32) : Tensor(), {x[1], c}, {x[2], x[3], x[4], bias}, reverse);
+        const Variable last = two_states ? y.last.h + 2 * y.last.c : y.last.h;
+        return y.outputs + unsqueeze(last, 1);
+      }, {}, layer);
+  }
 }
 
 }  // namespace heed

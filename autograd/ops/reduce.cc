@@ -2,6 +2,7 @@
 #include "tensor/ops/reduce.h"
 
 #include "autograd/ops.h"
+#include "autograd/ops/samples.h"
 #include "autograd/record.h"
 
 namespace heed {
@@ -61,6 +62,29 @@ Variable sum_to(const Variable& x, const Shape& shape) {
   return record("sum_to", sum_to(x.value(), shape), {x}, [dx = x.slot()](const Tensor& dy) {
     dx.gradient([&](Into out) { sum_to_grad(dy, out); });
   });
+}
+
+// ---- samples -----------------------------------------------------------------------------------------------------------------------
+
+void reduce_samples(SampleTable& table) {
+  constexpr Index N = Sample::kAny;
+  const auto three = [&](std::string name, auto f, double low, double high) {
+    table.both(name, [f](auto x) { return f(x[0], Dims(), false); }, {{{2, 3, N}, low, high}});
+    table.both(name + " last", [f](auto x) { return f(x[0], Dims(-1), false); }, {{{2, 3, N}, low, high}});
+    table.both(name + " middle", [f](auto x) { return f(x[0], Dims(1), true); }, {{{2, 3, N}, low, high}});
+    table.both(name + " outer", [f](auto x) { return f(x[0], Dims{0, 2}, false); }, {{{2, 3, N}, low, high}});
+  };
+  three("sum", [](auto& x, const Dims& dims, bool keep) { return sum(x, dims, keep); }, -2, 2);
+  three("mean", [](auto& x, const Dims& dims, bool keep) { return mean(x, dims, keep); }, -2, 2);
+  three("prod", [](auto& x, const Dims& dims, bool keep) { return prod(x, dims, keep); }, 0.9, 1.1);
+  three("max", [](auto& x, const Dims& dims, bool keep) { return max(x, dims, keep); }, -2, 2);
+  three("min", [](auto& x, const Dims& dims, bool keep) { return min(x, dims, keep); }, -2, 2);
+  three("norm", [](auto& x, const Dims& dims, bool keep) { return norm(x, dims, keep); }, 0.5, 2);
+  three("var", [](auto& x, const Dims& dims, bool keep) { return var(x, dims, false, keep); }, -2, 2);
+  table.both("var unbiased", [](auto x) { return var(x[0], 0); }, {{{3, N}}});
+  table.both("cumsum", [](auto x) { return cumsum(x[0], -1); }, {{{3, N}}});
+  table.both("cumsum dim 0", [](auto x) { return cumsum(x[0], 0); }, {{{3, N}}});
+  table.both("sum_to", [](auto x) { return sum_to(x[0], {3, 1}); }, {{{2, 3, N}}});
 }
 
 }  // namespace heed

@@ -3,6 +3,7 @@
 
 #include "autograd/ops.h"
 #include "autograd/ops/gradients.h"
+#include "autograd/ops/samples.h"
 #include "autograd/record.h"
 
 namespace heed {
@@ -18,6 +19,17 @@ Variable additive_score(const Variable& q, const Variable& k, const Variable& v,
 Variable additive_score_by_definition(const Variable& q, const Variable& k, const Variable& v, const Mask& mask) {
   const Variable e = matmul(tanh(unsqueeze(q, 2) + unsqueeze(k, 1)), v);                   // [B, T, S]
   return where(mask.dense(e.shape()), e, constant(zeros({}, e.dtype())));
+}
+
+// ---- samples -----------------------------------------------------------------------------------------------------------------------
+
+void score_samples(SampleTable& table) {
+  constexpr Index N = Sample::kAny;
+  const auto limits = [] { return Mask::lengths(tensor({4, 2}, DType::i32)); };
+  table.both("additive_score", [](auto x) { return additive_score(x[0], x[1], x[2]); }, {{{2, 3, N}}, {{2, 4, N}}, {{N}}});
+  table.both("additive_score long", [](auto x) { return additive_score(x[0], x[1], x[2]); }, {{{2, 1, 5}}, {{2, N, 5}}, {{5}}});
+  table.both("additive_score masked", [limits](auto x) { return additive_score(x[0], x[1], x[2], limits() & Mask::causal(1)); },
+                       {{{2, 3, N}}, {{2, 4, N}}, {{N}}});
 }
 
 }  // namespace heed

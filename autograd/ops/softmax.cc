@@ -2,6 +2,7 @@
 #include "tensor/ops/softmax.h"
 
 #include "autograd/ops.h"
+#include "autograd/ops/samples.h"
 #include "autograd/record.h"
 
 namespace heed {
@@ -25,6 +26,19 @@ Variable logsumexp(const Variable& x, const Dims& dims, bool keepdim) {
   return record("logsumexp", y, {x}, [dx = x.slot(), x = saved(x), y = saved(y), dims](const Tensor& dy) {
     dx.gradient([&](Into out) { logsumexp_grad(x, y, dy, dims, out); });
   });
+}
+
+// ---- samples -----------------------------------------------------------------------------------------------------------------------
+
+void softmax_samples(SampleTable& table) {
+  constexpr Index N = Sample::kAny;
+  table.both("softmax", [](auto x) { return softmax(x[0]); }, {{{2, 3, N}}});
+  table.both("softmax dim 1", [](auto x) { return softmax(x[0], 1); }, {{{2, 3, N}}});
+  table.both("softmax masked", [](auto x) { return softmax(x[0], -1, Mask::causal()); }, {{{2, 3, N}}});
+  table.both("log_softmax", [](auto x) { return log_softmax(x[0]); }, {{{2, 3, N}}});
+  table.both("log_softmax dim 0", [](auto x) { return log_softmax(x[0], 0); }, {{{2, 3, N}}});
+  table.both("logsumexp", [](auto x) { return logsumexp(x[0]); }, {{{2, 3, N}}});
+  table.both("logsumexp outer", [](auto x) { return logsumexp(x[0], {0, 2}, true); }, {{{2, 3, N}}});
 }
 
 }  // namespace heed

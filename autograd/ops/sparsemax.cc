@@ -2,6 +2,7 @@
 #include "tensor/ops/sparsemax.h"
 
 #include "autograd/ops.h"
+#include "autograd/ops/samples.h"
 #include "autograd/record.h"
 
 namespace heed {
@@ -18,6 +19,16 @@ Variable entmax(const Variable& x, const Mask& mask) {
   return record("entmax", p, {x}, [dx = x.slot(), p = saved(p)](const Tensor& dp) {
     dx.gradient([&](Into out) { entmax_grad(p, dp, out); });
   });
+}
+
+// ---- samples -----------------------------------------------------------------------------------------------------------------------
+
+void sparsemax_samples(SampleTable& table) {
+  constexpr Index N = Sample::kAny;
+  table.both("sparsemax", [](auto x) { return sparsemax(x[0]); }, {{{2, 3, N}}});
+  table.both("sparsemax masked", [](auto x) { return sparsemax(x[0], Mask::causal()); }, {{{2, 3, N}}});
+  table.both("entmax", [](auto x) { return entmax(x[0]); }, {{{2, 3, N}}});
+  table.both("entmax masked", [](auto x) { return entmax(x[0], Mask::causal()); }, {{{2, 3, N}}});
 }
 
 }  // namespace heed

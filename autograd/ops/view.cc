@@ -4,6 +4,7 @@
 #include "tensor/ops/view.h"
 
 #include "autograd/ops.h"
+#include "autograd/ops/samples.h"
 #include "autograd/record.h"
 #include "tensor/ops/reduce.h"
 
@@ -113,6 +114,32 @@ Variable tril(const Variable& x, Index diagonal) {
 Variable triu(const Variable& x, Index diagonal) {
   return record("triu", triu(x.value(), diagonal), {x},
                 [dx = x.slot(), diagonal](const Tensor& dy) { dx.adopt(triu(dy, diagonal)); });
+}
+
+// ---- samples -----------------------------------------------------------------------------------------------------------------------
+
+void view_samples(SampleTable& table) {
+  constexpr Index N = Sample::kAny;
+  const SampleTable::Inputs cube{{{2, 3, N}}};
+  table.both("reshape", [](auto x) { return reshape(x[0], {3, -1, 2}); }, {{{2, 3, 4}}});
+  table.both("flatten", [](auto x) { return flatten(x[0], 0, 1); }, cube);
+  table.both("transpose", [](auto x) { return transpose(x[0], 0, 2); }, cube);
+  table.both("permute", [](auto x) { return permute(x[0], {2, 0, 1}); }, cube);
+  table.both("squeeze", [](auto x) { return squeeze(x[0], 1); }, {{{3, 1, N}}});
+  table.both("unsqueeze", [](auto x) { return unsqueeze(x[0], 1); }, cube);
+  table.both("flip", [](auto x) { return flip(x[0], {0, 2}); }, cube);
+  table.both("slice", [](auto x) { return slice(x[0], 1, 2, Slice::kFromStart, -2); }, cube);
+  table.both("select", [](auto x) { return select(x[0], 1, -1); }, cube);
+  const auto turned = [](auto parts) { return decltype(parts)(parts.rbegin(), parts.rend()); };
+  table.both("expand", [](auto x) { return expand(x[0], {2, 3, 4, -1}); }, {{{3, 1, N}}});
+  table.both("split", [turned](auto x) { return concat(turned(split(x[0], 3, 1)), 1); }, cube);
+  table.both("split sizes", [turned](auto x) { return concat(turned(split(x[0], std::vector<Index>{1, 2}, 1)), 1); }, cube);
+  table.both("unbind", [turned](auto x) { return stack(turned(unbind(x[0], 1))); }, cube);
+  table.both("concat", [](auto x) { return concat({x[0], x[1], x[0]}, 1); }, {{{2, 3, N}}, {{2, 1, N}}});
+  table.both("stack", [](auto x) { return stack({x[0], x[1]}, 1); }, {{{2, N}}, {{2, N}}});
+  table.both("pad", [](auto x) { return pad(x[0], -1, 2, 1, 5); }, cube);
+  table.both("tril", [](auto x) { return tril(x[0], 1); }, cube);
+  table.both("triu", [](auto x) { return triu(x[0], -1); }, cube);
 }
 
 }  // namespace heed
