@@ -447,8 +447,8 @@ std::vector<Variable> recompute(std::function<std::vector<Variable>(std::span<co
   };
   const auto shared = std::make_shared<Shared>(Shared{std::move(f), {inputs.begin(), inputs.end()}, std::vector<Tensor>(values.size())});
   // The recomputing node comes first on the tape, so it is played after the outputs' own nodes have delivered their gradients.
-  const Variable trigger = variable(zeros({}, values.empty() ? DType::f32 : values[0].dtype()));
-  const Variable joint = record("recompute", zeros({}, trigger.dtype()), {trigger}, [shared, masks](const Tensor&) {
+  const Variable trigger = variable(zeros({}));
+  const Variable joint = record("recompute", zeros({}), {trigger}, [shared, masks](const Tensor&) {
     Tape::Masks* outer = std::exchange(current_masks, nullptr);
     struct Restore {
       Tape::Masks* masks;
@@ -457,11 +457,13 @@ std::vector<Variable> recompute(std::function<std::vector<Variable>(std::span<co
     Tape inner(evaluating);
     *current_masks = *masks;
     const std::vector<Variable> again = shared->f(shared->inputs);
-    std::vector<Variable> reached;
+    check<Error>(again.size() == shared->gradients.size(), "recompute: the function returned {} values when it ran first, {} when it ran again",
+                 shared->gradients.size(), again.size());
+    std::vector<Variable> reached;   // as values of the inner tape, also what the function hands on as it is
     std::vector<Tensor> gradients;
     for (std::size_t i = 0; i < again.size(); ++i)
       if (shared->gradients[i].defined() && again[i].wants_gradient()) {
-        reached.push_back(again[i]);
+        reached.push_back(record_view("recompute", again[i], [](const Tensor& y) { return y; }));
         gradients.push_back(shared->gradients[i]);
       }
     if (!reached.empty()) inner.backward(reached, gradients);

@@ -243,6 +243,26 @@ TEST_CASE("recompute gives the same gradients, masks included, and reaches what 
   CHECK(keys[0] == keys[1]);
 }
 
+TEST_CASE("recompute: values that the function hands on, ids among its values, another number of values") {
+  using Values = std::span<const Variable>;
+  const Variable x = scalar(3);
+  const auto gradient = [&](const std::function<Variable()>& f) {
+    x.forget_gradient();
+    Tape tape(evaluating);
+    tape.backward(f());
+    return x.grad().item();
+  };
+  const auto itself = [](const Variable& v) { return v; };
+  CHECK(gradient([&] { return recompute(itself, x); }) == 1);
+  CHECK(gradient([&] { return times(recompute(itself, times(x, x)), x); }) == 27);
+  CHECK(gradient([&] { const Variable outside = times(x, x); return recompute([outside](const Variable&) { return outside; }, x); }) == 6);
+  const auto with_ids = [](Values v) { return std::vector{constant(tensor(1, DType::i64)), times(v[0], v[0])}; };
+  CHECK(gradient([&] { return recompute(with_ids, Values(&x, 1))[1]; }) == 6);
+  int runs = 0;
+  const auto more = [&](Values v) { return std::vector<Variable>(std::size_t(++runs), v[0]); };
+  CHECK_THROWS_WITH_AS(gradient([&] { return recompute(more, Values(&x, 1))[0]; }), "recompute: the function returned 1 values when it ran first, 2 when it ran again", Error);
+}
+
 TEST_CASE("a hook sees and may replace the gradient") {
   const Variable x = scalar(3);
   double seen = 0;
