@@ -167,7 +167,7 @@ Variable binary_cross_entropy_with_logits(const Variable& x, const Tensor& targe
                                           Reduction reduction = Reduction::mean);   // -w (p y log σ(x) + (1 - y) log σ(-x))
 
 // ---- attention: tensor/ops/attention.h -------------------------------------------------------------------------------
-// O = dropout(softmax(scale Q Kᵀ, mask)) V, fused; the key of options is the tape's. The weights carry no gradient.
+// O = dropout(softmax(scale Q Kᵀ, mask)) V, fused; the key of options is the tape's. The weights carry a gradient as well.
 struct AttentionVariable { Variable output, weights; };
 AttentionVariable scaled_dot_product_attention(const Variable& q, const Variable& k, const Variable& v, const Mask& mask = {}, AttentionOptions options = {});
 AttentionVariable scaled_dot_product_attention_by_definition(const Variable& q, const Variable& k, const Variable& v, const Mask& mask = {},

@@ -54,6 +54,10 @@ template <class T> constexpr DType dtype_of = [] {
 
 [[noreturn]] void throw_not_float(std::string_view op, DType dtype);
 
+// Whether a number can become an element: an integer type takes what it holds exactly, the others take any.
+bool fits(double value, DType dtype);
+void check_fits(std::string_view op, double value, DType dtype);   // DTypeError unless it does
+
 // Calls f.template operator()<T>() with the element type:  visit_float(x.dtype(), "tanh", [&]<class T>() { ... })
 template <class F> decltype(auto) visit_float(DType dtype, std::string_view op, F&& f) {
   if (dtype == DType::f32) return f.template operator()<float>();

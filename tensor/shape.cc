@@ -2,12 +2,25 @@
 #include "tensor/shape.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "tensor/format.h"
 
 namespace heed {
 
 void throw_not_float(std::string_view op, DType dtype) { fail<DTypeError>("{}: takes f32 or f64: {}", op, dtype); }
+
+bool fits(double value, DType dtype) {
+  return visit_any(dtype, [value]<class T>() {
+    if constexpr (!std::is_integral_v<T>) return true;
+    else return value == std::trunc(value) && value >= double(std::numeric_limits<T>::min()) && value < std::ldexp(1, std::numeric_limits<T>::digits);
+  });
+}
+
+void check_fits(std::string_view op, double value, DType dtype) {
+  check<DTypeError>(fits(value, dtype), "{}: {} does not fit {}", op, value, dtype);
+}
 
 Shape::Shape(std::span<const Index> sizes) {
   check<ShapeError>(sizes.size() <= kMaxRank, "shape: at most {} axes: {} given", kMaxRank, sizes.size());

@@ -16,12 +16,12 @@ Tensor::Tensor(Storage storage, DType dtype, Shape shape, Strides strides, Index
 
 bool Tensor::is_contiguous() const {
   Index step = 1;
+  bool dense = true;
   for (int axis = rank() - 1; axis >= 0; --axis) {
-    if (shape_[axis] == 0) return true;
-    if (shape_[axis] != 1 && strides_[axis] != step) return false;
+    dense &= shape_[axis] == 1 || strides_[axis] == step;
     step *= shape_[axis];
   }
-  return true;
+  return dense || step == 0;
 }
 
 // ---- typed access ---------------------------------------------------------------------------------------------------
@@ -151,6 +151,7 @@ Tensor zeros(const Shape& shape, DType dtype) {
 }
 
 Tensor full(const Shape& shape, double value, DType dtype) {
+  check_fits("full", value, dtype);
   Tensor x = empty(shape, dtype);
   fill_(x, value);
   return x;
@@ -183,7 +184,11 @@ Tensor arange(double start, double stop, double step, DType dtype) {
   Tensor x = empty({Index(count)}, dtype);
   visit_any(dtype, [&]<class T>() {
     T* p = x.mutable_data<T>();
-    for (Index i = 0; i < Index(count); ++i) p[i] = convert<T>(start + double(i) * step);
+    for (Index i = 0; i < Index(count); ++i) {
+      const double value = start + double(i) * step;
+      check_fits("arange", value, dtype);
+      p[i] = convert<T>(value);
+    }
   });
   return x;
 }
@@ -205,10 +210,8 @@ void nested_shape(const Nested& values, Shape& shape) {
 template <class T> void nested_copy(const Nested& values, const Shape& shape, int axis, const std::string& where, T*& out) {
   if (values.leaf() || axis == shape.rank()) {
     check<ShapeError>(values.leaf() && axis == shape.rank(), "tensor: ragged nesting at [{}]: expected shape {}", where, shape);
-    const T value = convert<T>(values.value());
-    if constexpr (std::is_integral_v<T>)
-      check<DTypeError>(double(value) == values.value() && values.value() < std::ldexp(1, std::numeric_limits<T>::digits), "tensor: {} at [{}] does not fit {}", values.value(), where, dtype_of<T>);
-    *out++ = value;
+    check<DTypeError>(fits(values.value(), dtype_of<T>), "tensor: {} at [{}] does not fit {}", values.value(), where, dtype_of<T>);
+    *out++ = convert<T>(values.value());
     return;
   }
   check<ShapeError>(Index(values.items().size()) == shape[axis], "tensor: ragged row at [{}]: {} items, expected {}: shape {}", where,
@@ -390,6 +393,7 @@ void copy_into(const Tensor& x, const Tensor& y) {
 void fill_(const Tensor& x, double value) {
   check<Error>(x.defined(), "fill_: the tensor is empty (default constructed)");
   check_writable("fill_", x);
+  check_fits("fill_", value, x.dtype());
   visit_any(x.dtype(), [&]<class T>() {
     const T one = convert<T>(value);
     T* p = x.mutable_data<T>();

@@ -104,8 +104,8 @@ inline Tensor::Rows Tensor::end() const { return {this, size(0)}; }
 Tensor empty(const Shape& shape, DType dtype = DType::f32);   // uninitialised
 Tensor zeros(const Shape& shape, DType dtype = DType::f32);
 Tensor ones(const Shape& shape, DType dtype = DType::f32);
-Tensor full(const Shape& shape, double value, DType dtype = DType::f32);
-Tensor arange(double start, double stop, double step = 1, DType dtype = DType::i64);  // start, start + step, ... below stop
+Tensor full(const Shape& shape, double value, DType dtype = DType::f32);              // DTypeError where it does not fit the dtype
+Tensor arange(double start, double stop, double step = 1, DType dtype = DType::i64);  // start, start + step, ... below stop; DTypeError likewise
 Tensor eye(Index n, DType dtype = DType::f32);
 inline Tensor empty_like(const Tensor& x) { return empty(x.shape(), x.dtype()); }
 inline Tensor zeros_like(const Tensor& x) { return zeros(x.shape(), x.dtype()); }
@@ -130,8 +130,8 @@ template <class T> Tensor tensor(const std::vector<T>& values, const Shape& shap
 
 // y -> x, broadcast to x's shape and converted from another dtype only when asked by `to`; right when they overlap.
 void copy_into(const Tensor& x, const Tensor& y);                // ShapeError, DTypeError
-void fill_(const Tensor& x, double value);                       // every element of the view x
-Tensor to(const Tensor& x, DType dtype);                         // f32 -> bf16 rounds to nearest even; float -> int saturates, NaN gives 0
+void fill_(const Tensor& x, double value);                       // every element of the view x; DTypeError where it does not fit
+Tensor to(const Tensor& x, DType dtype);                         // f32 -> bf16 rounds to nearest even; float -> int saturates, NaN gives 0; int -> int wraps
 
 // NumPy's form with summarised edges beyond 1000 elements; precision: digits after the point, -1 = shortest that tells 4 digits.
 std::string to_string(const Tensor& x, int precision = -1);

@@ -4,11 +4,15 @@
 #include "autograd/ops.h"
 #include "autograd/ops/samples.h"
 #include "autograd/record.h"
+#include "tensor/format.h"
 
 namespace heed {
 
 Variable embedding(const Variable& table, const Tensor& ids, double scale, Index padding_idx, const Tensor& positions) {
-  return record("embedding", embedding(table.value(), ids, scale, positions), {table},
+  Tensor y = embedding(table.value(), ids, scale, positions);
+  check<IndexError>(padding_idx >= -1 && padding_idx < table.size(0), "embedding: padding_idx {} is not in [-1, {}): table {}", padding_idx, table.size(0),
+                    table.shape());
+  return record("embedding", y, {table},
                 [dtable = table.slot(), ids = saved(ids), scale, padding_idx](const Tensor& dy) {
                   dtable.gradient([&](Into out) { embedding_grad(ids, dy, scale, padding_idx, out); });
                 });

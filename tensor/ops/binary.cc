@@ -185,6 +185,7 @@ Tensor binary(Binary op, const Tensor& a, const Tensor& b) {
 
 Tensor number_like(double value, const Tensor& x, Binary op) {
   check_defined(name(op), x, x);
+  check_fits(name(op), value, x.dtype());
   return full({}, value, x.dtype());
 }
 Tensor binary(Binary op, const Tensor& a, double b) { return binary(op, a, number_like(b, a, op)); }

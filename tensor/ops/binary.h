@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Element-wise functions of two tensors with NumPy's broadcasting. Both have one dtype (else DTypeError); shapes that do not
-// broadcast throw ShapeError. A number on either side takes the tensor's dtype.
+// broadcast throw ShapeError. A number on either side takes the tensor's dtype; DTypeError where it does not fit.
 #pragma once
 #include "tensor/into.h"
 

@@ -453,6 +453,7 @@ Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& 
 
 Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
   check_mask("masked_fill", x, mask);
+  check_fits("masked_fill", value, x.dtype());
   Tensor y = empty(x.shape(), x.dtype());
   const Tensor one = full({}, value, x.dtype());
   visit_any(x.dtype(), [&]<class T>() {

@@ -143,10 +143,11 @@ void update(std::span<const UpdateItem> items) {
     const auto fits = [&](const Tensor& x, const char* what) {
       check<ShapeError>(x.defined() && x.shape() == item.value.shape() && x.is_contiguous(), "update: {} must be contiguous and of the value's shape: {} {}, value {}",
                         what, what, x.shape(), item.value.shape());
-      check<DTypeError>(x.dtype() == item.value.dtype() && is_float(x.dtype()), "update: {} needs the value's float dtype: {} {}, value {}", what, what, x.dtype(),
-                        item.value.dtype());
+      check<DTypeError>(x.dtype() == item.value.dtype(), "update: {} needs the value's dtype: {} {}, value {}", what, what, x.dtype(), item.value.dtype());
     };
-    fits(item.value, "value");
+    check<ShapeError>(item.value.defined() && item.value.is_contiguous(), "update: the value must be contiguous: shape {}, strides {}", item.value.shape(),
+                      item.value.strides());
+    if (!is_float(item.value.dtype())) throw_not_float("update", item.value.dtype());
     fits(item.gradient, "gradient");
     for (int s = 0; s < states_of(item.kind); ++s) fits(item.state[std::size_t(s)], "state");
     sizes.push_back(item.value.numel());

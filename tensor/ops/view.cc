@@ -174,7 +174,13 @@ Tensor expand(const Tensor& x, const Shape& shape) {
 
 Tensor flip(const Tensor& x, const Dims& dims) {
   Tensor y = x;
-  for (int dim : dims) y = slice(y, normalize_dim("flip", dim, x.shape()), Slice::kFromStart, Slice::kToEnd, -1);
+  unsigned seen = 0;
+  for (int dim : dims) {
+    const int axis = normalize_dim("flip", dim, x.shape());
+    check<IndexError>(!(seen >> axis & 1), "flip: dim {} appears twice: dims {}, shape {}", dim, dims, x.shape());
+    seen |= 1u << axis;
+    y = slice(y, axis, Slice::kFromStart, Slice::kToEnd, -1);
+  }
   return y;
 }
 
@@ -274,6 +280,7 @@ Tensor pad(const Tensor& x, int dim, Index before, Index after, double value) {
   const int axis = normalize_dim("pad", dim, x.shape());
   check<ShapeError>(before >= 0 && after >= 0, "pad: before {} and after {} must not be negative: x {}", before, after,
                     x.shape());
+  check_fits("pad", value, x.dtype());
   const Index n = x.shape()[axis];
   Shape shape = x.shape();
   shape[axis] = before + n + after;

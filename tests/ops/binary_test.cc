@@ -111,6 +111,11 @@ TEST_CASE("binary: integers wrap, division truncates and throws on 0") {
   CHECK(doubles(full({1}, -7, DType::i64) / full({1}, 2, DType::i64)) == std::vector<double>{-3});
   CHECK_THROWS_WITH_AS(a / tensor({1, 0}, DType::u8), doctest::Contains("divided by 0"), Error);
   CHECK_THROWS_AS(pow(a, b), DTypeError);
+  CHECK(doubles(2 * a - 3) == std::vector<double>{241, 9});
+  CHECK_THROWS_WITH_AS(arange(0, 3) + 0.5, "add: 0.5 does not fit i64", DTypeError);
+  CHECK_THROWS_WITH_AS(arange(0, 3) / 2.5, "divide: 2.5 does not fit i64", DTypeError);
+  CHECK_THROWS_WITH_AS(a + -1, "add: -1 does not fit u8", DTypeError);
+  CHECK_THROWS_WITH_AS(maximum(kNaN, a), "maximum: nan does not fit u8", DTypeError);
 }
 
 TEST_CASE("binary: comparisons, logic and where") {

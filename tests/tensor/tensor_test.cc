@@ -66,6 +66,13 @@ TEST_CASE("typed access is checked") {
   CHECK(x.mutable_span<float>().size() == 4);
 }
 
+TEST_CASE("a tensor of nothing is contiguous whatever its strides") {
+  const Tensor x = transpose(zeros({3, 0}));
+  CHECK(x.is_contiguous());
+  CHECK(x.span<float>().empty());
+  CHECK(zeros({0, 2, 3})(all, all, 1).is_contiguous());
+}
+
 TEST_CASE("nested lists make tensors and are checked") {
   CHECK(tensor({{{1}, {2}}, {{3}, {4}}}).shape() == Shape{2, 2, 1});
   CHECK(tensor(5).shape() == Shape{});
@@ -133,6 +140,14 @@ TEST_CASE("arange, eye, full") {
   THROWS(arange(0, 1, 0), Error, doctest::Contains("arange: needs finite bounds and a step that is not 0"));
   CHECK(eye(2).to_vector<float>() == Floats{1, 0, 0, 1});
   CHECK(full({2}, 7, DType::u8).to_vector<std::uint8_t>() == std::vector<std::uint8_t>{7, 7});
+  CHECK(full({1}, -0x1p63, DType::i64).item<Index>() == INT64_MIN);
+  CHECK(full({1}, 0.1, DType::bf16).dtype() == DType::bf16);
+  THROWS(full({2}, 300, DType::u8), DTypeError, "full: 300 does not fit u8");
+  THROWS(full({2}, NAN, DType::i64), DTypeError, "full: nan does not fit i64");
+  THROWS(full({2}, 0x1p63, DType::i64), DTypeError, "full: 9.223372036854776e+18 does not fit i64");
+  THROWS(fill_(zeros({2}, DType::i32), 0.5), DTypeError, "fill_: 0.5 does not fit i32");
+  THROWS(arange(0, 1, 0.25), DTypeError, "arange: 0.25 does not fit i64");
+  THROWS(arange(0, 1000, 300, DType::u8), DTypeError, "arange: 300 does not fit u8");
 }
 
 TEST_CASE("conversion saturates, NaN gives 0, bf16 rounds to nearest even") {
