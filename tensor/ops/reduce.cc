@@ -131,6 +131,10 @@ Axes reduced_axes(std::string_view name, const Tensor& x, const Dims& dims) {
   return axes;
 }
 
+void check_dtype(std::string_view name, const Tensor& x) {
+  check<DTypeError>(x.dtype() != DType::bf16, "{}: takes f32, f64, i32, i64 or u8: {}", name, x.dtype());
+}
+
 Shape reduced_shape(const Shape& shape, const Axes& axes, bool keepdim) {
   Shape out;
   for (int axis = 0; axis < shape.rank(); ++axis)
@@ -389,7 +393,8 @@ struct NotZero {
 
 Tensor sum(const Tensor& x, const Dims& dims, bool keepdim) {
   const Axes axes = reduced_axes("sum", x, dims);
-  if (x.dtype() == DType::i32 || x.dtype() == DType::i64 || x.dtype() == DType::u8) {
+  check_dtype("sum", x);
+  if (!is_float(x.dtype())) {
     return accumulate(x, axes, keepdim, DType::i64, Index{0}, []<class T>(Index total, T value) -> Index {
       if constexpr (std::is_integral_v<T>) return Index(std::uint64_t(total) + std::uint64_t(value));
       else return total;
@@ -535,7 +540,7 @@ void norm_grad(const Tensor& x, const Tensor& y, const Tensor& dy, const Dims& d
 
 namespace {
 
-template <class T> using Summand = std::conditional_t<std::is_integral_v<T>, std::make_unsigned_t<std::conditional_t<std::is_integral_v<T>, T, int>>, T>;
+template <class T> using Summand = std::conditional_t<std::is_integral_v<T>, std::uint64_t, T>;   // integers wrap
 
 // y[.., i, ..] = x[.., i, ..] + y[.., i - step, ..], from the front (step 1) or the back (-1); y contiguous
 template <class T> void accumulate_along(const Tensor& x, int axis, bool backwards, const Tensor& y) {
@@ -563,11 +568,14 @@ template <class T> void accumulate_along(const Tensor& x, int axis, bool backwar
 Tensor cumsum(const Tensor& x, int dim) {
   check<Error>(x.defined(), "cumsum: the tensor is empty (default constructed)");
   const int axis = normalize_dim("cumsum", dim, x.shape());
-  check<DTypeError>(x.dtype() != DType::bf16, "cumsum: takes f32, f64, i32, i64 or u8: {}", x.dtype());
+  check_dtype("cumsum", x);
+  if (!is_float(x.dtype())) {
+    const Tensor wide = to(x, DType::i64), y = empty(x.shape(), DType::i64);
+    accumulate_along<Index>(wide, axis, false, y);
+    return y;
+  }
   Tensor y = empty(x.shape(), x.dtype());
-  visit_any(x.dtype(), [&]<class T>() {
-    if constexpr (!std::is_same_v<T, BFloat16>) accumulate_along<T>(x, axis, false, y);
-  });
+  visit_float(x.dtype(), "cumsum", [&]<class T>() { accumulate_along<T>(x, axis, false, y); });
   return y;
 }
 
@@ -652,7 +660,7 @@ Tensor arg_extremum(std::string_view name, const Tensor& x, int dim, bool keepdi
   axes[std::size_t(axis)] = true;
   const Shape shape = reduced_shape(x.shape(), axes, false);
   check<ShapeError>(n > 0 || shape.numel() == 0, "{}: nothing to choose from: shape {}, dim {}", name, x.shape(), dim);
-  check<DTypeError>(x.dtype() != DType::bf16, "{}: takes f32, f64, i32, i64 or u8: {}", name, x.dtype());
+  check_dtype(name, x);
   List<int> order;
   for (int i = 0; i < x.rank(); ++i)
     if (i != axis) order.push_back(i);

@@ -170,7 +170,9 @@ TEST_CASE("reduce: integers, questions, cumsum, argmax, sum_to") {
   CHECK_FALSE(all_true(flags));
   CHECK(doubles(cumsum(tensor({{1, 2, 3}, {4, 5, 6}}), 1)) == std::vector<double>{1, 3, 6, 4, 9, 15});
   CHECK(doubles(cumsum(tensor({{1, 2, 3}, {4, 5, 6}}), 0)) == std::vector<double>{1, 2, 3, 5, 7, 9});
-  CHECK(doubles(cumsum(full({3}, 200, DType::u8), 0)) == std::vector<double>{200, 144, 88});
+  CHECK(doubles(cumsum(full({3}, 200, DType::u8), 0)) == std::vector<double>{200, 400, 600});
+  CHECK(doubles(cumsum(full({2}, 2147483647, DType::i32), 0)) == std::vector<double>{2147483647, 4294967294});
+  CHECK(cumsum(full({2}, 0x1p62, DType::i64), 0).to_vector<Index>() == std::vector<Index>{Index{1} << 62, INT64_MIN});
   const Tensor x = tensor({{1, 7, 7}, {9, 2, 9}}, DType::f32);
   CHECK(doubles(argmax(x, 1)) == std::vector<double>{1, 0});       // ties: the lowest index
   CHECK(doubles(argmax(x, 0)) == std::vector<double>{1, 0, 1});
