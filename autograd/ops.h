@@ -142,12 +142,14 @@ Variable tril(const Variable& x, Index diagonal = 0);
 Variable triu(const Variable& x, Index diagonal = 0);
 
 // ---- index: tensor/ops/index.h ---------------------------------------------------------------------------------------
-// scale table[ids] + positions (a constant [T, d] or none); the row padding_idx of the table gets no gradient
+// scale table[ids] + positions (a constant [T, d] or none); the row padding_idx of the table gets no gradient, -1: all do
 Variable embedding(const Variable& table, const Tensor& ids, double scale = 1, Index padding_idx = -1, const Tensor& positions = {});
 Variable index_select(const Variable& x, int dim, const Tensor& ids);        // y[.., i, ..] = x[.., ids[i], ..]
 Variable gather(const Variable& x, int dim, const Tensor& index);            // y[i, j, k] = x[i, index[i, j, k], k] for dim 1
 Variable scatter_add(const Variable& x, int dim, const Tensor& index, const Variable& src);   // y = x; y[i, index[i, j, k], k] += src[i, j, k]
 Variable masked_fill(const Variable& x, const Tensor& mask, double value);   // value where mask (u8) is not 0
+
+// ---- sort: tensor/ops/sort.h -----------------------------------------------------------------------------------------
 struct SortedVariable { Variable values; Tensor indices; };
 SortedVariable sort(const Variable& x, int dim = -1, bool descending = false);   // stable
 SortedVariable topk(const Variable& x, Index k, int dim = -1);               // the k largest, falling

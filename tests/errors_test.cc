@@ -45,6 +45,7 @@
 #include "tensor/ops/reduce.h"
 #include "tensor/ops/score.h"
 #include "tensor/ops/softmax.h"
+#include "tensor/ops/sort.h"
 #include "tensor/ops/sparsemax.h"
 #include "tensor/ops/unary.h"
 #include "tensor/ops/update.h"

@@ -45,21 +45,6 @@ Variable masked_fill(const Variable& x, const Tensor& mask, double value) {
   });
 }
 
-namespace {
-
-SortedVariable record_sorted(const char* op, const Variable& x, Sorted y, int dim) {
-  return {record(op, y.values, {x}, [dx = x.slot(), dim, indices = saved(y.indices)](const Tensor& dy) {
-            dx.gradient([&](Into out) { gather_grad(indices, dy, dim, out); });
-          }), y.indices};
-}
-
-}  // namespace
-
-SortedVariable sort(const Variable& x, int dim, bool descending) {
-  return record_sorted("sort", x, sort(x.value(), dim, descending), dim);
-}
-SortedVariable topk(const Variable& x, Index k, int dim) { return record_sorted("topk", x, topk(x.value(), k, dim), dim); }
-
 // ---- samples -----------------------------------------------------------------------------------------------------------------------
 
 void index_samples(SampleTable& table) {
@@ -70,8 +55,6 @@ void index_samples(SampleTable& table) {
   table.both("gather", [column](auto x) { return gather(x[0], 1, column); }, {{{3, 2}}});
   table.both("scatter_add", [column](auto x) { return scatter_add(x[0], 1, column, x[1]); }, {{{3, 2}}, {{3, 1}}});
   table.both("masked_fill", [](auto x) { return masked_fill(x[0], tensor({{1}, {0}, {1}}, DType::u8), -3); }, {{{3, N}}});
-  table.both("sort", [](auto x) { return sort(x[0], -1).values; }, {{{3, N}}});
-  table.both("topk", [](auto x) { return topk(x[0], 2, 0).values; }, {{{3, N}}});
 }
 
 }  // namespace heed

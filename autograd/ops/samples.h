@@ -36,6 +36,7 @@ void sparsemax_samples(SampleTable& table);
 void norm_samples(SampleTable& table);
 void view_samples(SampleTable& table);
 void index_samples(SampleTable& table);
+void sort_samples(SampleTable& table);
 void loss_samples(SampleTable& table);
 void attention_samples(SampleTable& table);
 void score_samples(SampleTable& table);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Indexing by tensors of ids (i32 or i64). An id is never wrapped around: a negative one throws IndexError with its position,
-// as one beyond the end does. Ties: lowest index first. NaN counts as the largest value, as in PyTorch. Derivatives add in the
-// order of positions: the same bits for any number of threads.
+// as one beyond the end does. Derivatives add in the order of positions: the same bits for any number of threads.
 #pragma once
 #include "tensor/into.h"
 
@@ -31,10 +30,5 @@ void masked_fill_grad(const Tensor& mask, const Tensor& dy, Into dx);
 Tensor masked_select(const Tensor& x, const Tensor& mask);      // x's elements where mask (u8, x's shape) is not 0    -> [n]
 Tensor nonzero(const Tensor& x);                                // positions of what is not 0, row-major    -> i64 [n, rank]
 Tensor one_hot(const Tensor& ids, Index classes, DType dtype = DType::f32);   // [...] -> [..., classes]
-
-struct Sorted { Tensor values, indices; };                      // indices i64
-Sorted sort(const Tensor& x, int dim = -1, bool descending = false);   // stable
-Tensor argsort(const Tensor& x, int dim = -1, bool descending = false);
-Sorted topk(const Tensor& x, Index k, int dim = -1);            // the k largest, falling    [.., n, ..] -> [.., k, ..]
 
 }  // namespace heed
