@@ -186,6 +186,7 @@ const std::vector<Row>& tensor_rows() {
       CALL(permute(zeros({2, 3}), {0, 0})),
       CALL(squeeze(zeros({2, 3}), 0)),
       CALL(expand(zeros({2, 3}), {2, 4})),
+      CALL(expand(zeros({3}), {2, -1, 3})),
       CALL(split(zeros({5}), 2)),
       CALL(split(zeros({5}), std::vector<Index>{2, 2})),
       CALL(concat(std::vector<Tensor>{zeros({2, 3}), zeros({2, 4})}, 0)),

@@ -162,7 +162,8 @@ Tensor expand(const Tensor& x, const Shape& shape) {
   Strides strides = shape;
   for (int i = 0; i < shape.rank(); ++i) {
     const Index have = i < added ? 1 : x.shape()[i - added];
-    if (shape[i] == -1 && i >= added) full[i] = have;
+    check<ShapeError>(shape[i] != -1 || i >= added, "expand: -1 keeps a size, and a new axis has none: x {}, to {}", x.shape(), shape);
+    if (shape[i] == -1) full[i] = have;
     check<ShapeError>(full[i] >= 0, "expand: sizes must not be negative: x {}, to {}", x.shape(), shape);
     check<ShapeError>(full[i] == have || have == 1, "expand: only size 1 expands: x {}, to {} ({} and {} at dim {})", x.shape(),
                       shape, have, full[i], i);

@@ -236,7 +236,8 @@ TEST_CASE("wrong shapes, dims and indices of views say both sides") {
   THROWS(unsqueeze(x, 3), IndexError, "unsqueeze: dim 3 is not in [-3, 3): x [2, 3]");
   THROWS(expand(x, {2, 4}), ShapeError, "expand: only size 1 expands: x [2, 3], to [2, 4] (3 and 4 at dim 1)");
   THROWS(expand(x, {3}), ShapeError, "expand: fewer axes asked for: x [2, 3], to [3]");
-  THROWS(expand(x, {-1, 2, 3}), ShapeError, "expand: sizes must not be negative: x [2, 3], to [-1, 2, 3]");
+  THROWS(expand(x, {-1, 2, 3}), ShapeError, "expand: -1 keeps a size, and a new axis has none: x [2, 3], to [-1, 2, 3]");
+  THROWS(expand(x, {-2, 3}), ShapeError, "expand: sizes must not be negative: x [2, 3], to [-2, 3]");
   THROWS(expand(tensor(1), {Index{1} << 40, Index{1} << 40}), ShapeError,
          "expand: too many elements: [1099511627776, 1099511627776]");
   THROWS(slice(x, 0, 0, 1, 0), Error, "slice: step must not be 0: x [2, 3], dim 0");
