@@ -427,11 +427,20 @@ Tensor extremum(std::string_view name, Folding fold, const Tensor& x, const Dims
 Tensor max(const Tensor& x, const Dims& dims, bool keepdim) { return extremum("max", Folding::max, x, dims, keepdim); }
 Tensor min(const Tensor& x, const Dims& dims, bool keepdim) { return extremum("min", Folding::min, x, dims, keepdim); }
 
+namespace {
+
+// x - mean, and what the mean lost when it was rounded: far from 0 that is as large as the differences
+Tensor centred(const Tensor& x, const Dims& dims) {
+  const Tensor near = x - mean(x, dims, true);
+  return near - mean(near, dims, true);
+}
+
+}  // namespace
+
 Tensor var(const Tensor& x, const Dims& dims, bool unbiased, bool keepdim) {
   const Axes axes = reduced_axes("var", x, dims);
-  const Tensor centred = x - mean(x, dims, true);
   const double n = double(count_of(x.shape(), axes)) - (unbiased ? 1 : 0);
-  return reduced_tensor("var", Folding::squares, centred, axes, keepdim, {.divisor = n > 0 ? n : 0});
+  return reduced_tensor("var", Folding::squares, centred(x, dims), axes, keepdim, {.divisor = n > 0 ? n : 0});
 }
 
 Tensor norm(const Tensor& x, const Dims& dims, bool keepdim) {
@@ -525,8 +534,7 @@ void max_grad(const Tensor& x, const Tensor& y, const Tensor& dy, const Dims& di
 void var_grad(const Tensor& x, const Tensor& dy, const Dims& dims, bool unbiased, const Into& dx) {
   const Axes axes = reduced_axes("var", x, dims);
   const double n = double(count_of(x.shape(), axes)) - (unbiased ? 1 : 0);
-  const Tensor centred = x - mean(x, dims, true);
-  add_into(centred * (with_kept_dims(dy, x.shape(), axes) * (2 / n)), dx);
+  add_into(centred(x, dims) * (with_kept_dims(dy, x.shape(), axes) * (2 / n)), dx);
 }
 
 void norm_grad(const Tensor& x, const Tensor& y, const Tensor& dy, const Dims& dims, const Into& dx) {

@@ -157,6 +157,9 @@ TEST_CASE("reduce: gradients at ties, zeros and constants") {
   CHECK(all_nan(var(one)));
   CHECK(all_nan(gradient(one, [](const Variable& v) { return var(v); })));
   CHECK(var(one, {}, false).item() == 0);
+  const Tensor far = arange(10000000, 10000004, 1, DType::f32);   // their mean is no f32
+  CHECK(var(far).item() == doctest::Approx(5.0 / 3));
+  CHECK(worst_absolute(gradient(far, [](const Variable& v) { return var(v); }), tensor({-1, -1 / 3., 1 / 3., 1})) < 1e-6);
 }
 
 TEST_CASE("reduce: integers, questions, cumsum, argmax, sum_to") {
