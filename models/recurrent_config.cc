@@ -26,7 +26,7 @@ bool needs_equal_widths(std::string_view attention) {
 }
 
 // The first of these options that differs from the default of its model, as text for a message.
-std::string set_among(const RunConfig& config, std::initializer_list<std::string_view> names) {
+std::string set_among(const RunConfig& config, const std::vector<std::string_view>& names) {
   RunConfig copy = config, standard = default_config(config.model);
   const std::vector<Option> now = options(copy), before = options(standard);
   for (std::size_t i = 0; i < now.size(); ++i)
@@ -38,6 +38,12 @@ std::string set_among(const RunConfig& config, std::initializer_list<std::string
 }  // namespace
 
 bool is_recurrent(std::string_view model) { return model == "rnn" || model == "lstm" || model == "gru"; }
+
+std::vector<std::string_view> recurrent_options() {
+  return {"attention", "decoder", "window", "input-feeding", "reverse-source", "one-direction", "gru-form", "readout", "readout-state", "start-state", "bridge", "context", "initial-values"};
+}
+
+std::vector<std::string_view> transformer_options() { return {"heads", "feed-forward", "attention-dropout", "activation-dropout", "norm", "final-norm", "positions", "tie", "qkv-init"}; }
 
 void settle_recurrent(RunConfig& c) {
   if (!is_recurrent(c.model)) return;
@@ -62,7 +68,7 @@ void settle_recurrent(RunConfig& c) {
 }
 
 void check_recurrent(const RunConfig& given) {
-  const auto nowhere = [&](std::initializer_list<std::string_view> names, std::string_view owner) {
+  const auto nowhere = [&](const std::vector<std::string_view>& names, std::string_view owner) {
     const std::string set = set_among(given, names);
     check<Error>(set.empty(), "not an option of this model: {} --model {}{}; it belongs to {}", set, given.model,
                  given.decoder == "auto" ? "" : fmt::format(" --decoder {}", given.decoder), owner);
@@ -76,7 +82,7 @@ void check_recurrent(const RunConfig& given) {
       fail<Error>("unknown name: --attention {}; {}one of {}", in_quotes(given.attention), near.empty() ? "" : fmt::format("did you mean {}? ", near), attention_choices());
     }
   }
-  nowhere({"heads", "feed-forward", "attention-dropout", "activation-dropout", "norm", "final-norm", "positions", "tie"}, "--model transformer");
+  nowhere(transformer_options(), "--model transformer");
   RunConfig c = given;
   settle_recurrent(c);
   check<Error>(c.decoder == "bahdanau" || c.decoder == "luong" || !attends(c), "a decoder without attention: --decoder {} --attention {}; --decoder bahdanau or luong, or --attention none",
@@ -99,7 +105,7 @@ void check_recurrent(const RunConfig& given) {
 }
 
 void check_not_recurrent(const RunConfig& c) {
-  const std::string set = set_among(c, {"attention", "decoder", "window", "input-feeding", "reverse-source", "one-direction", "gru-form", "readout", "readout-state", "start-state", "bridge", "context", "initial-values"});
+  const std::string set = set_among(c, recurrent_options());
   check<Error>(set.empty(), "not an option of this model: {} --model {}; it belongs to --model rnn, lstm and gru", set, c.model);
 }
 

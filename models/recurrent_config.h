@@ -3,12 +3,16 @@
 #pragma once
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "models/run_config.h"
 
 namespace heed {
 
 bool is_recurrent(std::string_view model);                // rnn, lstm, gru
+// Options that the other kind of model lacks.
+std::vector<std::string_view> recurrent_options();
+std::vector<std::string_view> transformer_options();
 // Every "auto" of a recurrent model becomes the name it stands for; window gets its value where one is read.
 void settle_recurrent(RunConfig& config);
 // Error where options of recurrent models do not fit together, or where one that another kind of model has was set.

@@ -17,6 +17,7 @@
 #include "models/cost.h"
 #include "models/drawing.h"
 #include "models/metrics.h"
+#include "models/recurrent_config.h"
 #include "models/translate.h"
 #include "tensor/context.h"
 #include "tensor/file.h"
@@ -27,12 +28,7 @@ namespace heed::cli {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr std::string_view kTransformerOnly[] = {"heads", "feed-forward", "attention-dropout", "activation-dropout", "norm", "final-norm", "positions", "tie"};
-constexpr std::string_view kRecurrentOnly[] = {"decoder", "window", "input-feeding", "reverse-source", "one-direction", "gru-form", "readout", "readout-state", "start-state", "bridge", "context", "start", "initial-values"};
-constexpr std::string_view kLocalOnly[] = {"window"};
 constexpr std::size_t kTrainSample = 1000;         // pairs of the training data on which its loss is measured again, without dropout
-
-bool among(std::span<const std::string_view> names, std::string_view name) { return std::ranges::find(names, name) != names.end(); }
 
 struct Asked {
   std::string names, out, split = "test", model = "gru", bleu = "BLEU";
@@ -71,9 +67,18 @@ std::vector<std::string> listed(const std::string& text) {
   return names;
 }
 
-// The options of `heed train` as they go for one of the models.
-RunConfig config_of(const std::string& name, const Asked& asked, const Given& given) {
-  const bool transformer = name == "transformer";
+bool is_transformer(std::string_view name) { return name == "transformer"; }
+bool is_local(std::string_view name) { return name.starts_with("local"); }
+
+// Whether the model of this name has an option of `heed train`.
+bool has_option(std::string_view name, std::string_view option) {
+  const std::vector<std::string_view> others = is_transformer(name) ? recurrent_options() : transformer_options();
+  return std::ranges::find(others, option) == others.end() && (option != "window" || is_local(name));
+}
+
+// The options of `heed train` as they go for one of the models: without those that only others of them have.
+RunConfig config_of(const std::string& name, std::span<const std::string> names, const Asked& asked, const Given& given) {
+  const bool transformer = is_transformer(name);
   const auto schedule = given.find("schedule");
   RunConfig config = default_config(transformer ? name : asked.model, schedule == given.end() ? "" : schedule->second.front());
   config.steps = {};
@@ -82,9 +87,8 @@ RunConfig config_of(const std::string& name, const Asked& asked, const Given& gi
   if (given.contains("batch-sentences")) config.batch_tokens = {};
   Given mine;
   for (const auto& [flag, values] : given) {
-    if (transformer ? among(kRecurrentOnly, flag) : among(kTransformerOnly, flag)) continue;
-    if (among(kLocalOnly, flag) && !name.starts_with("local")) continue;
-    if (flag != "attention" && flag != "model") mine.emplace(flag, values);
+    const bool is_of_others = !has_option(name, flag) && std::ranges::any_of(names, [option = flag](const std::string& other) { return has_option(other, option); });
+    if (!is_of_others && flag != "attention" && flag != "model") mine.emplace(flag, values);
   }
   set_options({.command = "compare", .usage = "", .about = "", .options = options(config)}, mine);
   if (transformer) return config;
@@ -434,8 +438,9 @@ int compare(std::span<const std::string> words) {
   if (shown.threads) set_threads(int(*shown.threads));
 
   std::vector<Entry> entries;
-  for (const std::string& name : listed(asked.names)) {
-    entries.push_back({name, config_of(name, asked, given)});
+  const std::vector<std::string> names = listed(asked.names);
+  for (const std::string& name : names) {
+    entries.push_back({name, config_of(name, names, asked, given)});
     check_config(entries.back().config);
     check_read(entries.back().config);
     settle(entries.back().config);

@@ -323,13 +323,14 @@ TEST_CASE("cli: trace and diff") {
 }
 
 TEST_CASE("cli: compare") {
-  const std::string command = "compare --data data --attention none,additive,general,transformer --out compared --epochs 1 --width 16 --layers 1 --heads 2 --feed-forward 32 --seeds 2 --bucket 3";
+  const std::string command = "compare --data data --attention none,additive,general,transformer --out compared --epochs 1 --width 16 --layers 1 --heads 2 --feed-forward 32 --start eos --seeds 2 --bucket 3";
   const Result first = call(command);
   REQUIRE_MESSAGE(first.code == 0, first.err);
   const std::vector<std::string> table = lines_of(first.out);
   CHECK(table[0].starts_with("attention "));
   CHECK(table[1].starts_with("none "));
   CHECK(table[4].starts_with("transformer "));
+  for (const char* run : {"additive-1", "transformer-1"}) CHECK(nlohmann::json::parse(text_of(small().folder / ("compared/" + std::string(run) + "/config.json")))["start"] == "eos");
   CHECK(first.out.find("BLEU by source words (sentences), test\n") != first.out.npos);
   CHECK(text_of(small().folder / "compared/table.txt") == first.out);
   for (const char* file : {"bleu.svg", "length.svg"}) {
@@ -357,7 +358,7 @@ TEST_CASE("cli: compare") {
   CHECK(again.err.find("update") == again.err.npos);
   fs::remove(small().folder / "compared/general-1.json");
   CHECK(call(command + " --quiet").code == 0);
-  const Result shorter = call("compare --data data --attention concat,none,general --out compared --steps 1 --width 16 --layers 1 --heads 2 --feed-forward 32");
+  const Result shorter = call("compare --data data --attention concat,none,general --out compared --steps 1 --width 16 --layers 1");
   CHECK(shorter.code == 2);
   CHECK(std::regex_search(shorter.err, std::regex("trained beyond the limit: compared/none-1 has ([0-9]+) updates: --steps 1; --steps \\1, or another --out")));
   CHECK(!fs::exists(small().folder / "compared/concat-1"));

@@ -78,6 +78,8 @@ const Row kRows[] = {
     {"train --data data --out new --momentum 0.9", "not an option of this optimizer: --momentum 0.9 --optimizer adam; it belongs to sgd and rmsprop"},
     {"train --data data --out new --optimizer sgd --beta2 0.9", "not an option of this optimizer: --beta2 0.9 --optimizer sgd; it belongs to adam and adamw"},
     {"train --data data --out new --schedule-steps 9", "not an option of this schedule: --schedule-steps 9 --schedule inverse_sqrt; it belongs to linear, cosine and step"},
+    {"compare --data data --attention none,dot --out new --heads 2", "not an option of this model: --heads 2 --model gru.*; it belongs to --model transformer"},
+    {"compare --data data --attention none,transformer --out new --window 3", "not an option of this model: --window 3 --model gru.*; it belongs to --attention local-m and local-p"},
     {"compare --data data --attention dot --out new --momentum 0.9", "not an option of this optimizer: --momentum 0.9 --optimizer adam; "},
     {"translate --run run --beam 0", "out of range: --beam 0; a whole number in \\[1, 1000\\], default 1"},
     {"translate --run run --beam 2 --nbest 3", "more translations than hypotheses: --nbest 3 --beam 2; --beam 3 or more"},

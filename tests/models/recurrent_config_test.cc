@@ -78,6 +78,7 @@ TEST_CASE("recurrent options: what does not fit together") {
   CHECK(wrong("transformer", [](RunConfig& c) { c.initial_values = "luong"; }) ==
         "not an option of this model: --initial-values luong --model transformer; it belongs to --model rnn, lstm and gru");
   CHECK(wrong("gru", [](RunConfig& c) { c.heads = 8; }) == "not an option of this model: --heads 8 --model gru; it belongs to --model transformer");
+  CHECK(wrong("lstm", [](RunConfig& c) { c.qkv_init = "packed"; }) == "not an option of this model: --qkv-init packed --model lstm; it belongs to --model transformer");
   CHECK(wrong("transformer", [](RunConfig& c) { c.attention = "dot"; }) == "not an option of this model: --attention dot --model transformer; it belongs to --model rnn, lstm and gru");
   CHECK(wrong("transformer", [](RunConfig& c) { c.input_feeding = true; }).starts_with("not an option of this model: --input-feeding --model transformer"));
   CHECK(wrong("lstm", [](RunConfig& c) { c.gru_form = "cho"; }) == "not an option of this model: --gru-form cho --model lstm; it belongs to --model gru");
