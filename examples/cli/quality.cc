@@ -65,7 +65,7 @@ DevPart::DevPart(const Run& run, const Corpus& corpus, std::vector<Example> exam
   for (const Example& example : examples_) references_.push_back(run.target.tokenizer.tokens(corpus.pairs[std::size_t(example.pair)].target));
 }
 
-std::optional<DevScore> DevPart::score(const Run& run, const Seq2Seq& model, const std::function<bool(double)>& done) const {
+std::optional<DevScore> DevPart::score(const Run& run, const Seq2Seq& model, const std::function<bool()>& go_on) const {
   const Vocabulary& words = run.target.vocabulary;
   DevScore score;
   Index tokens = 0;
@@ -73,7 +73,7 @@ std::optional<DevScore> DevPart::score(const Run& run, const Seq2Seq& model, con
     const Batch batch = make_batch(examples_, rows, words.pad, start_symbol(run.config, words));
     score.loss += model.loss(batch, {.pad = words.pad}).sum.value().item();
     tokens += batch.target_tokens;
-    if (!done(0)) return {};
+    if (!go_on()) return {};
   }
   score.loss /= double(tokens);
   if (std::isnan(score.loss)) return DevScore{.loss = NAN};   // nor would a search find numbers
@@ -86,7 +86,7 @@ std::optional<DevScore> DevPart::score(const Run& run, const Seq2Seq& model, con
   std::vector<std::string> hypotheses(examples_.size());
   Index exact = 0;
   for (std::size_t first = 0; first < order.size(); first += kBlock) {
-    if (!done(double(first) / double(order.size()))) return {};
+    if (!go_on()) return {};
     const std::span<const std::size_t> block = std::span(order).subspan(first, std::min(kBlock, order.size() - first));
     std::vector<std::vector<std::int32_t>> sources;
     for (const std::size_t i : block) sources.push_back(examples_[i].source);

@@ -33,8 +33,8 @@ void add_references(References& references, const std::string& list, const std::
 class DevPart {
  public:
   DevPart(const Run& run, const Corpus& corpus, std::vector<Example> examples);
-  // `done(share)` is called now and then; nothing comes back after it said false.
-  std::optional<DevScore> score(const Run& run, const Seq2Seq& model, const std::function<bool(double)>& done) const;
+  // `go_on` is called now and then; nothing comes back after it said false.
+  std::optional<DevScore> score(const Run& run, const Seq2Seq& model, const std::function<bool()>& go_on) const;
   const std::vector<Example>& examples() const { return examples_; }
 
  private:

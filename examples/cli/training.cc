@@ -231,7 +231,7 @@ void Training::update() {
     speed_from_ = now;
     speed_tokens_ = 0;
   }
-  shown_loss_ = shown_loss_ == 0 ? last.loss : last.skipped ? shown_loss_ : 0.95 * shown_loss_ + 0.05 * last.loss;
+  if (!last.skipped) shown_loss_ = shown_loss_ ? 0.95 * *shown_loss_ + 0.05 * last.loss : last.loss;
   show();
   if (step() % kReportEvery == 0) report(last);
 }
@@ -267,7 +267,7 @@ bool Training::evaluate() {
       if (const auto weights = raw.find(item->path); weights != raw.end()) copy_into(item->variable.value(), weights->second);
   };
   const double begin = seconds();
-  const auto score = dev_->score(run_, *model_, [&](double) { return stop_signal() == 0; });
+  const auto score = dev_->score(run_, *model_, [] { return stop_signal() == 0; });
   if (!score) {
     restore();
     return false;

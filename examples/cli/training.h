@@ -85,7 +85,8 @@ class Training {
   std::string full_;                               // why the last save failed
   double seconds_before_ = 0, saved_at_ = 0, speed_from_ = 0;
   Index speed_tokens_ = 0;
-  double shown_loss_ = 0, speed_ = 0;
+  std::optional<double> shown_loss_;
+  double speed_ = 0;
   std::chrono::steady_clock::time_point start_;
 };
 
