@@ -101,6 +101,7 @@ int attention(std::span<const std::string> words) {
     if (out.empty()) print(text);
     else write_file_atomically(out, text);
   }
+  note_unknown(run, source, target, manner);
   if (!out.empty() && !manner.quiet) note(fmt::format("{}: {}", out, picture.title));
   return 0;
 }

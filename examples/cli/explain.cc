@@ -43,6 +43,7 @@ int explain(std::span<const std::string> words) {
   if (layer && *layer > model.run.config.layers) out_of("layer", *layer, model.run.config.layers);
   if (head && *head > model.run.config.heads) out_of("head", *head, model.run.config.heads);
   const Explanation explanation = heed::explain(model.run, model.model(), example, with);
+  note_unknown(model.run, source, target, manner);
   const bool terminal = is_terminal(STDOUT_FILENO);
   style.columns = terminal ? terminal_columns(STDOUT_FILENO) : 120;
   style.colour = terminal && !std::getenv("NO_COLOR");

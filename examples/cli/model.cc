@@ -5,10 +5,12 @@
 
 #include <algorithm>
 
+#include "models/drawing.h"
 #include "models/metrics.h"
 #include "models/recurrent_config.h"
 #include "models/text.h"
 #include "tensor/context.h"
+#include "tensor/format.h"
 
 namespace heed::cli {
 
@@ -25,6 +27,18 @@ Ready ready(const RunFlags& flags) {
   LoadedModel loaded = load_model(run, flags.checkpoint);
   for (const std::string& wrong : loaded.passed_over) note(fmt::format("warning: passed over: {}; using {}", wrong, loaded.file));
   return {std::move(run), std::move(loaded)};
+}
+
+void note_unknown(const Side& side, const std::string& text, std::string_view flag, const Manner& manner) {
+  std::vector<std::string> unknown;
+  for (const std::string& token : side.tokenizer.tokens(repaired(text)))
+    if (side.vocabulary.id(token) == side.vocabulary.unk && std::ranges::find(unknown, token) == unknown.end()) unknown.push_back(token);
+  if (!manner.quiet && !unknown.empty()) note(drawing::clean(fmt::format("--{}: unknown to the model: {}", flag, first_ten(unknown, ", "))));
+}
+
+void note_unknown(const Run& run, const std::string& source, const std::string& target, const Manner& manner) {
+  note_unknown(run.source, source, "source", manner);
+  note_unknown(run.target, target, "target", manner);
 }
 
 Example sentence_pair(const Ready& model, const std::string& source, const std::string& target) {

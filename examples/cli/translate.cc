@@ -9,7 +9,6 @@
 #include <cstring>
 
 #include "examples/cli/model.h"
-#include "models/drawing.h"
 #include "models/text.h"
 #include "tensor/json.h"
 #include "tensor/packed.h"
@@ -79,14 +78,10 @@ void check_different_streams() {
     throw Mistake("input and output are the same file: standard input and standard output; another file for the output");
 }
 
-// Mistake where no translation can be as long; a note on words that the model does not have.
-void check_prefix(const Run& run, const std::string& prefix, bool quiet) {
-  const std::vector<std::string> tokens = run.target.tokenizer.tokens(prefix);
-  if (const Index most = max_positions(run.config) - 1; Index(tokens.size()) > most) throw Mistake(fmt::format("a long prefix: --prefix: {} words; at most {}", tokens.size(), most));
-  std::vector<std::string> unknown;
-  for (const std::string& token : tokens)
-    if (run.target.vocabulary.id(token) == run.target.vocabulary.unk && std::ranges::find(unknown, token) == unknown.end()) unknown.push_back(token);
-  if (!quiet && !unknown.empty()) note(drawing::clean(fmt::format("--prefix: unknown to the model: {}", fmt::join(unknown, ", "))));
+// Mistake where no translation can be as long.
+void check_prefix(const Run& run, const std::string& prefix) {
+  const Index words = Index(run.target.tokenizer.tokens(prefix).size()), most = max_positions(run.config) - 1;
+  if (words > most) throw Mistake(fmt::format("a long prefix: --prefix: {} words; at most {}", words, most));
 }
 
 }  // namespace
@@ -116,10 +111,11 @@ int translate(std::span<const std::string> words) {
   check_search(search_flags, model.run.config);
   PackedWeights weights(precision_named(search_flags.precision));
   const PackedWeights::Use use(weights);
-  check_prefix(model.run, prefix, manner.quiet);
+  check_prefix(model.run, prefix);
   translate_with.max_length = max_length.value_or(model.run.config.max_length);
   if (translate_with.max_length > model.run.config.max_length)
     throw Mistake(fmt::format("out of range: --max-length {}; at most {}, as in training", translate_with.max_length, model.run.config.max_length));
+  note_unknown(model.run.target, prefix, "prefix", manner);
   if (::isatty(STDIN_FILENO) == 1 && !manner.quiet) note("Type a sentence and press Enter; Ctrl-D ends.");
 
   InputLines input;
