@@ -18,8 +18,11 @@ work=$top/run
 data=$work/phrases-data
 model=$work/phrases
 mkdir -p "$work"
-[ -f "$data/train.tsv" ] || "$heed" data phrases --out "$data"
-rm -rf "$model"
+if [ ! -f "$data/task.json" ] || [ -e "$data/.unfinished" ]; then "$heed" data phrases --out "$data"; fi
+if [ -d "$model" ]; then   # a model of minutes: a mistyped option must not cost it
+  rm -rf "$model.old"
+  mv "$model" "$model.old"
+fi
 echo "Training"
 "$heed" train --data "$data" --out "$model" "$@"
 echo
