@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iterator>
 #include <numeric>
+#include <utility>
 
 #include "models/text.h"
 #include "tensor/format.h"
@@ -261,20 +262,22 @@ std::string_view nearest(std::string_view name, std::span<const std::string_view
   std::string_view best;
   std::size_t fewest = std::numeric_limits<std::size_t>::max();
   for (const std::string_view word : known) {
+    if (!name.empty() && word.starts_with(name)) return word;
     const std::size_t longer = std::max(name.size(), word.size());
-    if (2 * (longer - std::min(name.size(), word.size())) > longer) continue;      // at least so many changes
-    // d_ij = changes from the first i letters of name to the first j of word: one row at a time (Wagner and Fischer 1974)
-    std::vector<std::size_t> row(word.size() + 1);
+    if (2 * (longer - std::min(name.size(), word.size())) >= longer) continue;     // at least so many changes
+    // d_ij = changes from the first i letters of name to the first j of word: one row at a time (Wagner and Fischer 1974); neighbours that
+    // changed places are one change
+    std::vector<std::size_t> before, row(word.size() + 1);
     std::iota(row.begin(), row.end(), std::size_t{0});
     for (std::size_t i = 1; i <= name.size(); ++i) {
-      std::size_t diagonal = row[0]++;
+      std::vector<std::size_t> next{i};
       for (std::size_t j = 1; j <= word.size(); ++j) {
-        const std::size_t changed = diagonal + (name[i - 1] != word[j - 1]);
-        diagonal = row[j];
-        row[j] = std::min({changed, row[j] + 1, row[j - 1] + 1});
+        next.push_back(std::min({row[j - 1] + (name[i - 1] != word[j - 1]), row[j] + 1, next[j - 1] + 1}));
+        if (i > 1 && j > 1 && name[i - 1] == word[j - 2] && name[i - 2] == word[j - 1]) next[j] = std::min(next[j], before[j - 2] + 1);
       }
+      before = std::exchange(row, std::move(next));
     }
-    if (row.back() < fewest && 2 * row.back() <= longer) best = word, fewest = row.back();
+    if (row.back() < fewest && 2 * row.back() < longer) best = word, fewest = row.back();
   }
   return best;
 }

@@ -33,11 +33,10 @@ const Option* find(const Syntax& syntax, std::string_view with_dashes) {
 [[noreturn]] void unknown(const Syntax& syntax, const std::string& word) {
   const std::string name = word.substr(0, word.find('='));
   if (!word.starts_with('-') || word == "-") throw Mistake(fmt::format("unexpected word: {}; {}", in_quotes(word), see(syntax)));
-  std::vector<std::string> flags;
-  for (const Option& option : syntax.options) flags.push_back(flag(option.name));
-  const std::vector<std::string_view> known(flags.begin(), flags.end());
-  const std::string_view near = nearest(name, known);
-  throw Mistake(fmt::format("unknown flag: {}; {}{}", drawing::clean(name), near.empty() ? "" : fmt::format("did you mean {}? ", near), see(syntax)));
+  std::vector<std::string_view> known;
+  for (const Option& option : syntax.options) known.push_back(option.name);
+  const std::string_view near = nearest(name.substr(std::min(name.find_first_not_of('-'), name.size())), known);
+  throw Mistake(fmt::format("unknown flag: {}; {}{}", drawing::clean(name), near.empty() ? "" : fmt::format("did you mean --{}? ", near), see(syntax)));
 }
 
 std::string lines_of(std::string_view indent, const std::vector<std::string>& lines) {

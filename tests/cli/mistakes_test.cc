@@ -33,6 +33,8 @@ const Row kRows[] = {
     {"tranlate --run run", "^heed: unknown command: tranlate; did you mean translate\\?"},
     {"xyzzy", "^heed: unknown command: xyzzy; there are data, train, "},
     {"train --data data --out new --widht 8", "unknown flag: --widht; did you mean --width\\? `heed train --help`"},
+    {"train --data data --out new --batch 8", "unknown flag: --batch; did you mean --batch-tokens\\? "},
+    {"train --data data --out new --lr 1", "unknown flag: --lr; `heed train --help`"},
     {"translate --run run --beem=4", "unknown flag: --beem; did you mean --beam"},
     {"train --data data --out new -w 8", "unknown flag: -w; "},
     {"train data --out new", "unexpected word: \"data\"; "},

@@ -109,6 +109,9 @@ TEST_CASE("nearest names") {
   const std::vector<std::string_view> known{"width", "heads", "layers"};
   CHECK(nearest("widht", known) == "width");
   CHECK(nearest("head", known) == "heads");
+  CHECK(nearest("ehads", known) == "heads");
+  CHECK(nearest("l", known) == "layers");
+  CHECK(nearest("wheat", known).empty());          // heads and width: half of the letters and more
   CHECK(nearest("zzzzz", known).empty());
   CHECK(nearest("", known).empty());
 }
