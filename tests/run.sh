@@ -23,7 +23,10 @@ build=$top/build
 if [ ! -f "$build/build.ninja" ]; then meson setup "$build" "$top" >/dev/null
 elif [ ! -e "$build/tests" ]; then meson configure "$build" -Dtests=true
 fi
-ninja -j "$(nproc)" -C "$build" --quiet
+if ! ninja -j "$(nproc)" -C "$build" --quiet; then
+  echo "0 passed, 1 failed"
+  exit 1
+fi
 
 # Tests sync thousands of small files: in memory, where there is room, that takes no time.
 memory=/dev/shm
