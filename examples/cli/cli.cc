@@ -110,6 +110,7 @@ int main(int argc, char** argv, std::vector<NamedScore> extra_scores) {
     say(e.what());
     return 1;
   } catch (const FileError& e) {
+    if (e.error_number == EPIPE) return 0;           // as Unread: --out /dev/stdout
     say(e.what());
     return cli::is_fault(e.error_number) ? 1 : 2;
   } catch (const NumericError& e) {

@@ -14,6 +14,7 @@
 #include "tensor/safetensors.h"
 #include "tests/cli/program.h"
 #include "tests/close.h"
+#include "tests/run_program.h"
 
 using namespace heed;
 namespace fs = std::filesystem;
@@ -263,6 +264,14 @@ TEST_CASE("cli: attention") {
   CHECK(forced.code == 0);
   CHECK(forced.out.starts_with("1 2 → 5 5 5\n"));
   CHECK(forced.out.find("mean over 2 heads") != forced.out.npos);
+}
+
+TEST_CASE("cli: nobody reads what goes to --out") {
+  const std::string folder = small().folder.path();
+  run_program("cd '" + folder + "' && (sleep 0.2; " HEED_BUILD_DIR "/examples/heed evaluate --run run --quiet --out /dev/fd/3 3>&1 > unread.scores 2> unread.err; echo $? > unread.code) | true");
+  CHECK(text_of(small().folder / "unread.code") == "0\n");
+  CHECK(text_of(small().folder / "unread.err") == "");
+  CHECK(text_of(small().folder / "unread.scores").find("BLEU") != std::string::npos);
 }
 
 TEST_CASE("cli: explain") {
