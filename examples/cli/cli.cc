@@ -59,6 +59,7 @@ void check_threads(std::span<const std::string> words) {
 }
 
 int run(std::span<const std::string> words, std::string& name) {
+  if (words.size() > 1 && words[0] == "help") return run(std::vector<std::string>{words[1], "--help"}, name);
   if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
     print(program_help());
     flush();
