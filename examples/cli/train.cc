@@ -61,15 +61,8 @@ void compare(RunConfig& stored, RunConfig asked, std::span<const std::string> na
     for (std::size_t i = 0; i < to.size(); ++i)
       if (value_text(to[i]) == "auto") *std::get<std::string*>(to[i].value) = *std::get<std::string*>(from[i].value);
   settle(asked);
-  const std::vector<Option> now = options(asked), before = options(stored);
-  for (std::size_t i = 0; i < now.size(); ++i) {
-    if (std::ranges::find(names, now[i].name) == names.end() || may_change(now[i].name)) continue;
-    if (value_text(now[i]) != value_text(before[i]))
-      throw Mistake(fmt::format("contradicts the run: --{} {}, stored in {} is {}; the stored value, or another --out", now[i].name, value_text(now[i]), run, value_text(before[i])));
-  }
   const auto wanted = [&](std::string_view name) { return std::ranges::find(names, name) != names.end(); };
-  for (std::size_t i = 0; i < now.size(); ++i)
-    if (may_change(now[i].name) && wanted(now[i].name)) std::visit([&]<class T>(T* value) { *value = *std::get<T*>(now[i].value); }, before[i].value);
+  take_over(stored, asked, [&](const Option& option) { return wanted(option.name); }, run);
   leave_only(stored, kLimits, wanted);
 }
 

@@ -310,6 +310,16 @@ void Training::draw_attention() {
   }
 }
 
+void take_over(RunConfig& stored, RunConfig asked, const std::function<bool(const Option&)>& is_asked, const std::string& run) {
+  const std::vector<Option> now = options(asked), before = options(stored);
+  for (std::size_t i = 0; i < now.size(); ++i) {
+    if (!is_asked(now[i])) continue;
+    if (may_change(now[i].name)) std::visit([&]<class T>(T* value) { *value = *std::get<T*>(now[i].value); }, before[i].value);
+    else if (value_text(now[i]) != value_text(before[i]))
+      throw Mistake(fmt::format("contradicts the run: --{} {}, stored in {} is {}; the stored value, or another --out", now[i].name, value_text(now[i]), run, value_text(before[i])));
+  }
+}
+
 int train_run(const RunConfig& config, const std::string& path, Dataset data, Manner manner) {
   if (!fs::exists(fs::path(path) / "config.json")) {
     Run run = make_run(path, config, data);
@@ -318,13 +328,7 @@ int train_run(const RunConfig& config, const std::string& path, Dataset data, Ma
     return training.run();
   }
   Run run = open_run(path);
-  RunConfig wanted = config;
-  const std::vector<Option> now = options(wanted), before = options(run.config);
-  for (std::size_t i = 0; i < now.size(); ++i) {
-    if (may_change(now[i].name)) std::visit([&]<class T>(T* value) { *value = *std::get<T*>(now[i].value); }, before[i].value);
-    else if (!is_absent(now[i]) && value_text(now[i]) != value_text(before[i]))
-      throw Mistake(fmt::format("contradicts the run: --{} {}, stored in {} is {}; the stored value, or another --out", now[i].name, value_text(now[i]), path, value_text(before[i])));
-  }
+  take_over(run.config, config, [](const Option& option) { return may_change(option.name) || !is_absent(option); }, path);
   Training training(std::move(run), std::move(data), manner);
   return training.resume() ? training.run() : 0;
 }

@@ -90,6 +90,8 @@ class Training {
   std::chrono::steady_clock::time_point start_;
 };
 
+// Takes over what may change among the options that were asked for; Mistake where another is not what is stored.
+void take_over(RunConfig& stored, RunConfig asked, const std::function<bool(const Option&)>& is_asked, const std::string& run);
 // Mistake where the run in this directory, if there is one, went beyond the limits.
 void check_within(const RunConfig& limits, const std::string& path);
 // Trains the run of this config in a directory, or goes on with what is there; 0 where it is finished. Mistake where another is there.
