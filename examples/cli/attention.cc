@@ -82,6 +82,7 @@ int attention(std::span<const std::string> words) {
   const std::string ending = std::filesystem::path(out).extension().string();
   if (!out.empty() && ending != ".svg" && ending != ".html" && ending != ".txt")
     throw Mistake(fmt::format("unknown kind of picture: --out {}; a name that ends in .svg, .html or .txt", out));
+  if (numbers && ending != ".svg") throw Mistake(fmt::format("numbers go into the cells of an SVG: --numbers{}; --out FILE.svg", out.empty() ? "" : " --out " + out));
   check_required(source, "source", "the sentence to translate");
   const Ready model = ready(run_flags);
   const Run& run = model.run;

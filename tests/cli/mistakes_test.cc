@@ -190,6 +190,8 @@ const Row kRows[] = {
     {"train --data data --out new --init other/best.safetensors", "does not fit the model; "},
     {"attention --run run --source ''", "missing: --source"},
     {"attention --run run --source 1 --out a.pdf", "unknown kind of picture: --out a.pdf; a name that ends in .svg, .html or .txt"},
+    {"attention --run run --source 1 --out a.html --numbers", "numbers go into the cells of an SVG: --numbers --out a.html; --out FILE.svg"},
+    {"attention --run run --source 1 --numbers", "numbers go into the cells of an SVG: --numbers; --out FILE.svg"},
     {"attention --run run --source 1 --out nowhere/a.svg", "nowhere/a.svg: cannot create"},
     {"attention --run run --source 1 --target 2 --links 0-7", "a link points outside: 0-7 in --links; 1 source and 1 target words, from 0"},
     {"attention --run run --source 1 --links 0:0", "a link is written i-j"},
