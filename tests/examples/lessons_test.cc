@@ -41,18 +41,28 @@ TEST_CASE("lessons print what their last comment says") {
   CHECK(lessons == 15);
 }
 
-TEST_CASE("README: every C++ block stands in a lesson, word for word") {
+TEST_CASE("README: every C++ block stands in a lesson, word for word, and so does what it prints") {
   const fs::path root = HEED_SOURCE_DIR;
-  const std::string page = heed::read_file((root / "README.md").string()), opening = "```cpp\n";
-  int blocks = 0;
+  const std::string page = heed::read_file((root / "README.md").string()), opening = "```cpp\n", output = "```\n\n```\n";
+  int blocks = 0, outputs = 0;
   for (std::size_t at = 0; (at = page.find(opening, at)) != std::string::npos; ++blocks) {
     at += opening.size();
-    const std::string block = page.substr(at, page.find("```", at) - at);
+    const std::size_t end = page.find("```", at);
+    const std::string block = page.substr(at, end - at);
+    std::string printed;
+    if (page.compare(end, output.size(), output) == 0) {
+      printed = page.substr(end + output.size(), page.find("```", end + output.size()) - end - output.size());
+      ++outputs;
+    }
     bool found = false;
-    for (const auto& entry : fs::directory_iterator(root / "examples"))
-      if (entry.path().extension() == ".cc") found |= heed::read_file(entry.path().string()).find(block) != std::string::npos;
+    for (const auto& entry : fs::directory_iterator(root / "examples")) {
+      if (entry.path().extension() != ".cc") continue;
+      const std::string lesson = heed::read_file(entry.path().string());
+      found |= lesson.find(block) != std::string::npos && lesson.ends_with(printed + (printed.empty() ? "" : "*/\n"));
+    }
     CAPTURE(block);
     CHECK(found);
   }
   CHECK(blocks == 3);
+  CHECK(outputs == 1);
 }
