@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds Heed, trains a small Transformer on English -> French phrases, scores it, translates and draws where it looked.
-# Usage: examples/run.sh [options of heed train]
+# Usage: examples/run.sh [options of heed train]     the model that was there before becomes run/phrases.old
 set -euo pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$top/examples/install.sh"

@@ -148,7 +148,7 @@ void Training::log_data() {
 
 void Training::check_schedule() {
   const RunConfig& c = run_.config;
-  if (c.warmup > planned_updates()) progress_.note(fmt::format("warning: the warm-up of {} updates does not end in the {} planned", c.warmup, planned_updates()));
+  if (c.warmup > std::max(step(), planned_updates())) progress_.note(fmt::format("warning: the warm-up of {} updates does not end in the {} planned", c.warmup, planned_updates()));
   if (c.schedule != "linear" && c.schedule != "cosine") return;
   if ((c.steps || c.epochs ? planned_updates() : step() + 1) > *c.schedule_steps)
     progress_.warn(fmt::format("nothing is learned after update {}, where --schedule {} ends with a learning rate of 0; --init {} with another --out begins a new one", *c.schedule_steps, c.schedule,

@@ -96,15 +96,16 @@ TEST_CASE("resume: a training that ended by patience goes on with more of it") {
   CHECK(checkpoint_steps(folder / "run").back() == 42);
 }
 
-TEST_CASE("resume: an evaluation before any update shows no loss of updates") {
+TEST_CASE("resume: with a limit that is passed, an evaluation shows no loss of updates, and the warm-up is over") {
   const TemporaryFolder folder;
   make_tiny_data(folder);
   train(folder, "--steps 10 --out run");
   const std::string log = text_of(folder / "run/metrics.jsonl");
   write_text(folder / "run/metrics.jsonl", log.substr(0, log.find("{\"event\": \"end\"")));   // killed before its end
-  const Result on = heed_in(folder.path(), "train --resume --out run");
+  const Result on = heed_in(folder.path(), "train --resume --steps 3 --out run");
   CHECK(on.code == 0);
-  CHECK_MESSAGE(on.err.find("step 10 of 10, epoch ") != std::string::npos, on.err);
+  CHECK_MESSAGE(on.err.find("warm-up") == std::string::npos, on.err);
+  CHECK_MESSAGE(on.err.find("step 10 of 3, epoch ") != std::string::npos, on.err);
   CHECK_MESSAGE(on.err.find(", loss ") == std::string::npos, on.err);
 }
 
