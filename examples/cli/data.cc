@@ -22,23 +22,22 @@ int data(std::span<const std::string> words) {
   std::optional<Index> train;
   Index seed = 1;
   Manner manner;
-  const double most = 1e8;
   Syntax syntax{
       .command = "data",
       .usage = fmt::format("TASK --out DIR [options]     TASK: {}", fmt::join(task_names(), " ")),
       .about = "Makes sentence pairs of a task, with gold word alignments: train.tsv, dev.tsv, test.tsv.",
       .example = "heed data phrases --out phrases-data --to es",
       .options = {{.name = "out", .value = &out, .takes = "DIR", .help = "where to; must be empty or not exist"},
-                  {.name = "train", .value = &train, .takes = "N", .help = "pairs to train on (20000; dates: 8000; copy, reverse, sort: 50000)", .low = 1, .high = most},
-                  {.name = "dev", .value = &task_options.dev, .takes = "N", .help = "pairs of the dev part", .low = 1, .high = most, .standard = "1000"},
-                  {.name = "test", .value = &task_options.test, .takes = "N", .help = "pairs of each test part", .low = 1, .high = most, .standard = "1000"},
+                  {.name = "train", .value = &train, .takes = "N", .help = "pairs to train on (20000; dates: 8000; copy, reverse, sort: 50000)", .low = 1, .high = double(kMostPairs)},
+                  {.name = "dev", .value = &task_options.dev, .takes = "N", .help = "pairs of the dev part", .low = 1, .high = double(kMostPairs), .standard = "1000"},
+                  {.name = "test", .value = &task_options.test, .takes = "N", .help = "pairs of each test part", .low = 1, .high = double(kMostPairs), .standard = "1000"},
                   {.name = "seed", .value = &seed, .takes = "N", .help = "other pairs for another seed", .low = 0, .high = 9e18, .standard = "1"},
                   {.name = "from", .value = &task_options.from, .takes = "LANGUAGE", .help = "numbers: en, fr, es, de, or digits; phrases: en"},
                   {.name = "to", .value = &task_options.to, .takes = "LANGUAGE", .help = "the same; phrases: fr or es"},
-                  {.name = "clauses", .value = &task_options.clauses, .takes = "N", .help = "phrases: clauses of a sentence, 1 to N, with and, but between them", .low = 1, .high = 100, .standard = "1"},
+                  {.name = "clauses", .value = &task_options.clauses, .takes = "N", .help = "phrases: clauses of a sentence, 1 to N, with and, but between them", .low = 1, .high = double(kMostClauses), .standard = "1"},
                   {.name = "spoken-and", .value = &task_options.spoken_and, .help = "numbers, English: two hundred and five"},
-                  {.name = "symbols", .value = &task_options.symbols, .takes = "N", .help = "copy, reverse, sort: different words", .low = 1, .high = 1e6, .standard = "32"},
-                  {.name = "max-length", .value = &task_options.max_length, .takes = "N", .help = "copy, reverse, sort: words of a sentence", .low = 1, .high = 1e4, .standard = "25"}},
+                  {.name = "symbols", .value = &task_options.symbols, .takes = "N", .help = "copy, reverse, sort: different words", .low = 1, .high = double(kMostSymbols), .standard = "32"},
+                  {.name = "max-length", .value = &task_options.max_length, .takes = "N", .help = "copy, reverse, sort: words of a sentence", .low = 1, .high = double(kMostLength), .standard = "25"}},
       .words = {{"TASK", &task}}};
   syntax.options = syntax.options + options(manner);
   Given given;

@@ -20,7 +20,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kNames[] = {"copy", "reverse", "sort", "numbers", "dates", "phrases"};
-constexpr Index kMostPairs = 10'000'000, kMostSymbols = 1'000'000, kLongest = 10'000, kMostClauses = 100;
 
 void check_range(std::string_view task, std::string_view option, Index value, Index least, Index most) {
   check<Error>(value >= least && value <= most, "{}: --{} {} is not in {} .. {}", task, option, value, least, most);
@@ -48,7 +47,7 @@ std::vector<TaskPair> make_pairs(Task& task, Key key, Index count) {
   const Rearrange rearrange = task.name == "copy" ? copied : task.name == "reverse" ? reversed : sorted;
   const Index longest = options.max_length, twice = 2 * longest;
   check_range(task.name, "symbols", options.symbols, 1, kMostSymbols);
-  check_range(task.name, "max-length", longest, 1, kLongest);
+  check_range(task.name, "max-length", longest, 1, kMostLength);
   check_enough(task.name, count, count_sequences(options.symbols, 1, longest),
                fmt::format("{} symbols, lengths 1 to {}", options.symbols, longest));
   const Index longer = std::min(options.test, count_sequences(options.symbols, longest + 1, twice));

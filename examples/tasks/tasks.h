@@ -22,6 +22,9 @@ struct TaskOptions {
   bool spoken_and = false;                    // numbers, English: two hundred and five
 };
 
+// The most that these options may be, dev and test as train; the least is 1.
+inline constexpr Index kMostPairs = 10'000'000, kMostSymbols = 1'000'000, kMostLength = 10'000, kMostClauses = 100;
+
 struct TaskPair {
   std::string source, target;                 // words between single spaces; dates: characters
   Alignment alignment;                        // of these words or characters

@@ -100,6 +100,7 @@ const Row kRows[] = {
     {"translate --run brief --prefix '1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5'", "a long prefix: --prefix: 55 words; at most 54"},
     {"data copy --out new --train 100000 --symbols 2 --max-length 3", "more distinct sources asked for than exist"},
     {"data numbers --out new --from xx", "\"xx\" is none of"},
+    {"data copy --out new --train 10000001", "out of range: --train 10000001; a whole number in \\[1, 10000000\\]"},
     {"data copy --out new --clauses 3", "not of this task: copy --clauses; it is of phrases"},
     {"data phrases --out new --symbols 4", "not of this task: phrases --symbols; it is of copy, reverse, sort"},
     {"data numbers --out new --to fr --spoken-and", "--spoken-and is for en: fr"},
