@@ -44,4 +44,4 @@ for step in "${further[@]}"; do
   if "$top/tests/"$step; then passed=$((${passed:-0} + 1)); else failed=$((${failed:-0} + 1)) status=1; fi
 done
 echo "${passed:-0} passed, ${failed:-0} failed"
-[ "$status" -eq 0 ] && [ "${failed:-0}" -eq 0 ]
+[ "$status" -eq 0 ] && [ "${failed:-0}" -eq 0 ] && [ "${passed:-0}" -gt 0 ]   # a filter that finds nothing shows nothing
