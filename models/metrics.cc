@@ -301,7 +301,7 @@ double chrf_score(std::span<const ChrfCounts> orders, int beta) {
   precision /= found;
   recall /= found;
   const double weight = double(beta) * beta;
-  return 100 * (1 + weight) * precision * recall / (weight * precision + recall);
+  return 100 * ((1 + weight) * precision * recall / (weight * precision + recall));   // rounded as sacreBLEU does: of references equally good it takes the same
 }
 
 }  // namespace

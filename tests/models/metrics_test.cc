@@ -87,6 +87,12 @@ TEST_CASE("the 13a tokeniser") {
   CHECK(tokenize_13a("a \xff\xc3, b") == "a \xff\xc3 , b");  // bytes that are no UTF-8 stay as they are
 }
 
+TEST_CASE("chrf: of references that are equally good but for rounding the one that sacreBLEU takes") {
+  // F of the first segment is 125/6 against both references, in sacreBLEU's arithmetic one bit more against the second.
+  const References references{{"x-a", "!a"}, {"a cat", "the hat"}};
+  CHECK(close(chrf(Lines{"xb,a", "the cat"}, references).score, 35.601265822784804));
+}
+
 TEST_CASE("bleu by hand") {
   // 1-grams 4/5, 2-grams 2/4, 3-grams 1/3, 4-grams 0/2 -> 1/(2·2); c = 5 > r = 4
   const BleuScore score = sentence_bleu("a b c x d", kReference[0], {});
