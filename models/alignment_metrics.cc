@@ -57,7 +57,7 @@ std::vector<Link> largest(const Rows& x) {
   for (Index t = 0; t < x.rows; ++t) {
     Index best = -1;
     for (Index j = 0; j < x.columns; ++j) {
-      if (!std::isnan(x(t, j)) && (best < 0 || x(t, j) > x(t, best))) best = j;
+      if (x(t, j) > (best < 0 ? 0 : x(t, best))) best = j;
     }
     if (best >= 0) links.push_back({best, t});
   }

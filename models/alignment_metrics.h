@@ -19,7 +19,7 @@ AlignmentScore alignment_score(std::span<const std::vector<Link>> links, std::sp
 
 // Attention weights of one sentence are a Tensor [T, S], f32 or f64, row t looking at the source words; eos is left out by a
 // view: weights(Slice{0, T}, Slice{0, S}).  ShapeError, DTypeError otherwise
-// One link a target word: the largest weight of its row (equal weights: the first). A row of NaN gives none.
+// One link a target word: the largest weight of its row (equal weights: the first). A row of zeros or NaN gives none.
 std::vector<Link> attention_links(const Tensor& weights);
 // Σ_t α_tj, how much source word j was looked at.   [S]
 std::vector<double> coverage(const Tensor& weights);

@@ -60,6 +60,10 @@ TEST_CASE("links, coverage and numbers from attention") {
   CHECK(sharp.dropped == 0);
   CHECK(attention_links(full({1, 2}, std::numeric_limits<double>::quiet_NaN())).empty());
   CHECK(attention_links(zeros({0, 3})).empty());
+  // Rows that look at nothing, as beyond a window, or at eos alone
+  const Tensor nothing = tensor({{0, 1, 0}, {0, 0, 0}, {1, 0, 0}});
+  CHECK(attention_links(nothing) == std::vector<Link>{{1, 0}, {0, 2}});
+  CHECK(attention_numbers(std::vector{nothing}).repeated == 0);
   CHECK_THROWS_WITH_AS(attention_links(zeros({3})), "attention links: weights need 2 dimensions: weights [3]", ShapeError);
   CHECK_THROWS_AS(coverage(zeros({1, 1}, DType::i32)), DTypeError);
 }
