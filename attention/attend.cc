@@ -117,4 +117,6 @@ std::string attention_choices() {
 
 void check_attention_name(std::string_view name) { parts_of(name); }
 
+std::string score_of(std::string_view name) { return parts_of(name).score; }
+
 }  // namespace heed

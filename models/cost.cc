@@ -3,6 +3,9 @@
 
 #include <algorithm>
 
+#include "attention/attend.h"
+#include "models/recurrent_config.h"
+
 namespace heed {
 namespace {
 
@@ -12,13 +15,16 @@ bool has(std::string_view path, std::string_view part) { return path.find(part) 
 double rows(std::string_view path, double S, double T) {
   if (has(path, "multihead_attn.in_proj")) return (T + 2 * S) / 3;                        // queries; keys and values
   if (path.starts_with("encoder.") || has(path, ".encoder.") || has(path, "key_proj")) return S;
+  if (has(path, "attention.filter") || has(path, "attention.coverage")) return S * T;   // weights that are looked back on
   if (path.starts_with("init.") || has(path, "bridge.") || has(path, "decoder.init.")) return 1;
   return T;
 }
 
 }  // namespace
 
-double multiply_adds_per_word(const RunConfig& c, const Parameters& parameters, double S, double T) {
+double multiply_adds_per_word(const RunConfig& given, const Parameters& parameters, double S, double T) {
+  RunConfig c = given;
+  settle_recurrent(c);
   double work = 0, memory = 0, hidden = 0;
   for (const auto& item : parameters.items()) {
     const Shape& shape = item->variable.shape();
@@ -32,7 +38,8 @@ double multiply_adds_per_word(const RunConfig& c, const Parameters& parameters, 
     work += double(c.layers) * (2 * S * S * d + T * (T + 1) * d + 2 * S * T * d);
   } else if (c.attention != "none") {
     const double seen = c.attention.starts_with("local") ? std::min(S, 2 * double(c.window.value_or(10)) + 1) : S;
-    const bool looks = c.attention != "location" && c.attention != "mean";
+    const std::string score = score_of(c.attention);
+    const bool looks = score != "location" && score != "mean";
     work += T * seen * (memory + (looks ? std::max(hidden, hidden == 0 ? memory : 0) : 0));
   }
   return work / std::max(T, 1.0);

@@ -19,10 +19,8 @@ bool is_local(const RunConfig& c) { return c.attention.starts_with("local"); }
 bool looks_first(std::string_view attention) { return attention.starts_with("additive") || attention.starts_with("location-aware"); }
 // Scores that compare query and memory as they are.
 bool needs_equal_widths(std::string_view attention) {
-  for (const std::string_view window : {"local-m-", "local-p-"})
-    if (attention.starts_with(window)) attention.remove_prefix(window.size());
-  constexpr std::string_view names[] = {"dot", "scaled-dot", "cosine"};
-  return std::ranges::any_of(names, [&](std::string_view name) { return attention == name || attention.starts_with(fmt::format("{}-", name)); });
+  const std::string score = score_of(attention);
+  return score == "dot" || score == "scaled-dot" || score == "cosine";
 }
 
 // The first of these options that differs from the default of its model, as text for a message.

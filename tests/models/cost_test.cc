@@ -34,5 +34,13 @@ TEST_CASE("cost: recurrent models") {
   // A local attention costs the same for every length beyond its window, but for reading the words.
   const auto growth = [](const std::string& flags) { return (cost(flags, 60, 1) - cost(flags, 50, 1)) / 10; };
   CHECK(growth("--model lstm --attention general") - growth("--model lstm --attention local-m --window 3") == doctest::Approx(16 + 16));
+  // Coverage, A = 16, reads A numbers for each pair of words; location-aware 7 · 8 + 8 A, F * α and V f.
+  const auto score = [](const std::string& name) { return cost("--model gru --decoder luong --attention " + name, 5, 3); };
+  CHECK(score("coverage") - score("concat") == doctest::Approx(5 * 16));
+  CHECK(score("location-aware") - score("concat") == doctest::Approx(5 * (7 * 8 + 8 * 16)));
+  // A location score costs its matrix, in every form the sum beside it.
+  CHECK(score("location-entmax") == score("location"));
+  CHECK(score("local-m-mean") == score("mean"));
+  CHECK(cost("--model gru", 5, 3) == cost("--model gru --attention additive", 5, 3));
   CHECK(cost("--model gru --attention none --decoder cho", 9, 9) < cost("--model gru --attention additive", 9, 9));
 }
