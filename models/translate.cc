@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attention/attend.h"
 #include "autograd/trace.h"
 #include "models/drawing.h"
+#include "models/recurrent_config.h"
 #include "tensor/format.h"
 #include "tensor/ops/loss.h"
 
@@ -57,7 +59,7 @@ std::vector<std::vector<Translation>> translate(const Run& run, const Seq2Seq& m
         tokens.push_back(run.target.vocabulary.piece(hypothesis.ids[t]));
         if (!options.replace_unk || hypothesis.ids[t] != search.unk) continue;
         const std::vector<float>& row = hypothesis.attention[t];                      // eos, the last column, is no word
-        tokens.back() = words[s][std::size_t(std::max_element(row.begin(), row.end() - 1) - row.begin())];
+        if (const auto best = std::max_element(row.begin(), row.end() - 1); *best > 0) tokens.back() = words[s][std::size_t(best - row.begin())];
       }
       std::string text = run.target.tokenizer.text(tokens);
       results[numbers[s]].push_back({std::move(text), std::move(tokens), hypothesis.log_probability, hypothesis.score, hypothesis.finished});
@@ -68,9 +70,11 @@ std::vector<std::vector<Translation>> translate(const Run& run, const Seq2Seq& m
 namespace {
 
 // Which word a row of weights belongs to: Luong et al. 2015, footnote 14.
-std::string row_note(const RunConfig& c) {
-  if (c.model == "transformer" || c.attention == "none" || c.attention == "mean") return {};
-  if (c.attention == "location") return "A location score aims at the word being written: its row aligns that word.";
+std::string row_note(RunConfig c) {
+  settle_recurrent(c);
+  const std::string score = c.model == "transformer" ? "none" : score_of(c.attention);
+  if (score == "none" || score == "mean") return {};
+  if (score == "location") return "A location score aims at the word being written: its row aligns that word.";
   if (c.decoder == "bahdanau") return "The row looks from the state that had read all words but the last one, to write its word.";
   return "A content score looks from the state that has just read the word before: its row may align that word instead of the one written.";
 }
