@@ -80,10 +80,10 @@ std::vector<Option> table(RunConfig& c) {
       {.name = "batch-sentences", .value = &c.batch_sentences, .takes = "N", .help = "or this many sentences, sorted by length in windows of 50 batches", .low = 1, .high = kBig},
       {.name = "accumulate", .value = &c.accumulate, .takes = "N", .help = "batches added up for one update", .low = 1, .high = 1e6},
       {.name = "optimizer", .value = &c.optimizer, .takes = "NAME", .help = "with PyTorch's definitions", .choices = {"adam", "adamw", "sgd", "adagrad", "adadelta", "rmsprop"}},
-      {.name = "learning-rate", .value = &c.learning_rate, .takes = "X", .help = "its peak; with --schedule noam a factor, default 1", .low = 0, .high = 1e6},
+      {.name = "learning-rate", .value = &c.learning_rate, .takes = "X", .help = "its peak; default 1 with --optimizer adadelta, and with --schedule noam, where it is a factor", .low = 0, .high = 1e6},
       {.name = "beta2", .value = &c.beta2, .takes = "X", .help = "adam, adamw: decay of the squared gradients (beta1 is 0.9)", .low = 0, .high = 1, .below = true},
       {.name = "momentum", .value = &c.momentum, .takes = "X", .help = "sgd, rmsprop", .low = 0, .high = 1, .below = true},
-      {.name = "weight-decay", .value = &c.weight_decay, .takes = "X", .help = "adamw: decoupled; else added to the gradient", .low = 0, .high = 1e6},
+      {.name = "weight-decay", .value = &c.weight_decay, .takes = "X", .help = "adamw: decoupled, default 0.01; else added to the gradient", .low = 0, .high = 1e6},
       {.name = "schedule", .value = &c.schedule, .takes = "NAME", .help = "of the learning rate", .choices = Schedule::names()},
       {.name = "warmup", .value = &c.warmup, .takes = "N", .help = "updates of linear rise from 0", .low = 0, .high = kBig},
       {.name = "schedule-steps", .value = &c.schedule_steps, .takes = "N", .help = "linear, cosine: its last update, else the last one planned; step: updates to each halving", .low = 1, .high = kBig},
@@ -120,7 +120,7 @@ std::string near_heads(Index width, Index heads) {
 
 }  // namespace
 
-RunConfig default_config(std::string_view model, std::string_view schedule) {
+RunConfig default_config(std::string_view model, std::string_view schedule, std::string_view optimizer) {
   RunConfig config;
   config.model = model;
   if (is_recurrent(model)) {
@@ -134,7 +134,8 @@ RunConfig default_config(std::string_view model, std::string_view schedule) {
     config.warmup = 0;
     config.label_smoothing = 0;
   }
-  if (schedule == "noam") config.learning_rate = 1;
+  if (schedule == "noam" || optimizer == "adadelta") config.learning_rate = 1;
+  if (optimizer == "adamw") config.weight_decay = 0.01;
   return config;
 }
 

@@ -70,8 +70,9 @@ struct RunConfig {
   friend bool operator==(const RunConfig&, const RunConfig&) = default;
 };
 
-// As RunConfig(), but for what recurrent models do better with, and noam, whose factor stands in the place of the rate: 1.
-RunConfig default_config(std::string_view model, std::string_view schedule = {});
+// As RunConfig(), but for what recurrent models do better with; the rate is 1 with noam, whose factor stands in its place, and with
+// adadelta, weight_decay 0.01 with adamw, as PyTorch's.
+RunConfig default_config(std::string_view model, std::string_view schedule = {}, std::string_view optimizer = {});
 
 // The one table. Its options point into `config`; their defaults are those of default_config.
 std::vector<Option> options(RunConfig& config);

@@ -79,8 +79,11 @@ bool has_option(std::string_view name, std::string_view option) {
 // The options of `heed train` as they go for one of the models: without those that only others of them have.
 RunConfig config_of(const std::string& name, std::span<const std::string> names, const Asked& asked, const Given& given) {
   const bool transformer = is_transformer(name);
-  const auto schedule = given.find("schedule");
-  RunConfig config = default_config(transformer ? name : asked.model, schedule == given.end() ? "" : schedule->second.front());
+  const auto value = [&](std::string_view flag) {
+    const auto at = given.find(flag);
+    return at == given.end() ? std::string() : at->second.front();
+  };
+  RunConfig config = default_config(transformer ? name : asked.model, value("schedule"), value("optimizer"));
   config.steps = {};
   if (!given.contains("steps") && !given.contains("epochs") && !given.contains("minutes")) config.epochs = 10;
   if (given.contains("batch-tokens")) config.batch_sentences = {};

@@ -37,12 +37,12 @@ void leave_only(RunConfig& config, std::span<const std::string_view> family, con
       std::visit([&]<class T>(T* value) { *value = *std::get<T*>(from[i].value); }, to[i].value);
 }
 
-// Flags before the file, the file before the defaults, which are those of the kind of model and schedule.
+// Flags before the file, the file before the defaults, which are those of the kind of model, schedule and optimizer.
 void take(RunConfig& config, const Syntax& syntax, const Given& given, const std::string& file) {
   const std::string text = file.empty() ? "{}" : read_file(file, 1 << 20);
   from_json(options(config), text, file, false);
   set_options(syntax, given);
-  config = default_config(config.model, config.schedule);
+  config = default_config(config.model, config.schedule, config.optimizer);
   if (!file.empty()) {
     const std::vector<std::string> names = from_json(options(config), text, file, false);
     const auto in_file = [&](std::string_view name) { return std::ranges::find(names, name) != names.end(); };

@@ -569,22 +569,28 @@ std::string tiny_train(const TemporaryFolder& folder) {
 }
 }  // namespace
 
-TEST_CASE("cli: noam's factor is 1 unless another is given, and a warm-up that does not end is told") {
+TEST_CASE("cli: noam's factor and adadelta's rate are 1, adamw's decay 0.01 unless others are given, and a warm-up that does not end is told") {
   const TemporaryFolder folder;
   const std::string train = tiny_train(folder) + "--steps 3 --warmup 2 ";
-  const auto rate = [&](const std::string& options) {
+  const auto config = [&](const std::string& options) {
     const Result trained = heed_in(folder.path(), train + "--out r " + options);
     CHECK_MESSAGE(trained.code == 0, trained.err);
     CHECK(trained.err.find("warm-up") == std::string::npos);
-    const double stored = open_run(folder / "r").config.learning_rate;
+    RunConfig stored = open_run(folder / "r").config;
     fs::remove_all(folder / "r");
     return stored;
   };
+  const auto rate = [&](const std::string& options) { return config(options).learning_rate; };
   write_text(folder / "noam.json", R"({"schedule": "noam"})");
   CHECK(rate("--schedule noam") == 1);
   CHECK(rate("--config noam.json") == 1);
   CHECK(rate("--schedule noam --learning-rate 0.002") == 0.002);
   CHECK(rate("--schedule inverse_sqrt") == 0.002);
+  CHECK(rate("--optimizer adadelta") == 1);
+  CHECK(rate("--optimizer adadelta --learning-rate 0.5") == 0.5);
+  CHECK(config("--optimizer adamw").weight_decay == 0.01);
+  CHECK(config("--optimizer adamw --weight-decay 0").weight_decay == 0);
+  CHECK(config("--optimizer adam").weight_decay == 0);
   const Result compared = heed_in(folder.path(), "compare --train-files s t --dev-files s t --test-files s t --attention dot --width 8 --steps 1 --batch-sentences 40 --schedule noam --warmup 1 --out c");
   CHECK_MESSAGE(compared.code == 0, compared.err);
   CHECK(open_run(folder / "c/dot-1").config.learning_rate == 1);
