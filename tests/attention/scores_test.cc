@@ -74,6 +74,7 @@ TEST_CASE("attention: two steps by hand") {
   const double r = std::exp(-0.5), l = std::exp(-0.125);
   const std::vector<double> two{2.0 / 3, 1.0 / 3, 0.25, 0.75};        // e = (ln 2, 0), then (0, ln 3)
   const Nested queries{{{ln2, 0}, {0, ln3 / 2}}};
+  const auto entmax = [](double d, double sign) { return std::pow((std::sqrt(2 - d * d) + sign * d) / 2, 2); };
   const Hand hands[] = {
       {"none", queries, {}, {0, 0, 0, 0}},
       {"mean", queries, {}, {0.5, 0.5, 0.5, 0.5}},
@@ -99,6 +100,8 @@ TEST_CASE("attention: two steps by hand") {
       {"local-p-dot", queries, {{"position_proj.weight", {{0, 1}}}, {"position_v", {2 * ln3}}}, {2.0 / 3, r / 3, l / 4, 3 * l / 4}, 1, 2},
       // e = (ln 2, 0): τ = (ln 2 - 1) / 2, p = ((1 + ln 2) / 2, (1 - ln 2) / 2);  e = (0, ln 3), ln 3 > 1: p = (0, 1)
       {"dot-sparsemax", queries, {}, {(1 + ln2) / 2, (1 - ln2) / 2, 0, 1}},
+      // u = e/2, u_0 - u_1 = d: p = (a², (a - d)²) with a = (d + √(2 - d²)) / 2, so that Σ p = 1
+      {"dot-entmax", queries, {}, {entmax(ln2 / 2, 1), entmax(ln2 / 2, -1), entmax(ln3 / 2, -1), entmax(ln3 / 2, 1)}},
       // no tape: the likeliest
       {"dot-hard", queries, {}, {1, 0, 0, 1}},
   };
@@ -113,6 +116,14 @@ TEST_CASE("attention: two steps by hand") {
       CHECK(worst_absolute(out[t].context.value(), std::vector<double>{a, 2 * b}) < 1e-15);     // α_0 (1, 0) + α_1 (0, 2)
     }
   }
+}
+
+TEST_CASE("attention: factors of a score start as their sources say") {
+  // tf/nmt: normed_bahdanau g = √(1/A), b = 0; scaled_luong g = 1
+  const Built normed("additive-normed", {.query_width = 2, .memory_width = 2, .hidden_width = 4}), scaled("general-scaled", {.query_width = 2, .memory_width = 2});
+  CHECK(normed["g"].item() == 0.5);
+  CHECK(normed["b"].to_vector<double>() == std::vector<double>(4));
+  CHECK(scaled["g"].item() == 1);
 }
 
 TEST_CASE("attention that looks back: two steps by hand") {
@@ -458,6 +469,21 @@ TEST_CASE("hard: one position a row, drawn by softmax where the tape trains; str
   CHECK(choice.log_probability.value()(1, 0).item() == doctest::Approx(-ln2).epsilon(1e-15));
   CHECK(choice.entropy.value()(1, 0).item() == doctest::Approx(ln2).epsilon(1e-15));
   CHECK(choose(constant(e), Mask::lengths(tensor({0, 0}, DType::i32))).log_probability.value()(0, 0).item() == 0);
+  // REINFORCE: the mean of R_a ∂log p_a over draws is the gradient of the mean reward, p_j (R_j - Σ p R)
+  const Index draws = 20000;
+  const Variable three = variable(tensor({{{0, ln2, ln3}}}, f64));                        // p = (1, 2, 3) / 6
+  const Tensor reward = tensor({3, -1, 2}, f64);
+  Tape tape(Key{8});
+  const Choice drawn_of_three = choose(three + constant(zeros({1, draws, 3}, f64)), {});
+  const Variable rewards = sum(constant(drawn_of_three.weights) * constant(reward), -1);
+  tape.backward(sum(drawn_of_three.log_probability * rewards) * (1.0 / double(draws)));
+  const double p[] = {1.0 / 6, 1.0 / 3, 0.5}, r[] = {3, -1, 2}, mean = p[0] * r[0] + p[1] * r[1] + p[2] * r[2];
+  for (Index j = 0; j < 3; ++j) {
+    double square = 0;                                                                    // E (R_a (1[a = j] - p_j))²
+    for (Index a = 0; a < 3; ++a) square += p[a] * std::pow(r[a] * (double(a == j) - p[j]), 2);
+    const double exact = p[j] * (r[j] - mean);
+    CHECK(std::abs(three.grad()(0, 0, j).item() - exact) < 4 * std::sqrt((square - exact * exact) / double(draws)));   // four deviations
+  }
 }
 
 namespace {
@@ -496,6 +522,9 @@ TEST_CASE("attention by name: what is unknown lists what is known; a user's scor
     CHECK(text_of([&] { check_attention_name(wrong); }) != "");
   }
   for (const char* right : {"local_p", "scaled_dot", "local-m-general-scaled", "local_p_dot_sparsemax", "hard", "sparsemax", "local-m-hard"}) check_attention_name(right);
+  CHECK(score_of("local_p_scaled_dot_hard") == "scaled-dot");
+  CHECK(score_of("general-scaled") == "general-scaled");
+  CHECK(score_of("local-p-entmax") == "general");
   {
     const ExtraScores extra({named_score<Nearness>("nearness"), named_score<Flat>("flat")});
     CHECK(attention_names().size() == 17);
@@ -523,4 +552,8 @@ TEST_CASE("cosine: a learned sharpness, vectors of zeros") {
   CHECK(check_gradient(f, {query.value(), normal(Key(2), {1, 4, 3}, 0, 1, f64)}).holds(1e-8));
   const Tensor weights = built.attention(query, built.attention.prepare(constant(zeros({1, 4, 3}, f64)), {}), Want::weights).weights.value();
   for (double a : doubles(weights)) CHECK(a == 0.25);
+  // β = ln(1 + e^b) = ln 4, cos = (1, 0): e = (ln 4, 0)
+  const Built four("cosine", {.query_width = 2, .memory_width = 2, .sharpness = 0}, {{"sharpness.weight", {{0, 0}}}, {"sharpness.bias", {ln3}}});
+  const Variable east = constant(tensor({{{3, 0}}}, f64)), both = constant(tensor({{{5, 0}, {0, 2}}}, f64));
+  CHECK(worst_absolute(four.attention(east, four.attention.prepare(both, {}), Want::weights).weights.value(), std::vector<double>{0.8, 0.2}) < 1e-15);
 }

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "tensor/ops/view.h"
 #include "tensor/random.h"
 
 using namespace heed;
@@ -17,6 +18,8 @@ namespace {
 using Ids = std::vector<std::int32_t>;
 constexpr std::int32_t kPad = 0, kStart = 2, kEnd = 3;
 constexpr std::int32_t kWords = 7, kBroken = 99;       // a source of which a model says NaN
+
+const std::vector<float> kRow{0.75f, 0.25f, 0};         // what every word looks at in a source of three
 
 // log p of a word after a source and words: one of few numbers, not normalised.
 double log_probability(std::int32_t source, const Ids& words, std::int32_t word) {
@@ -40,7 +43,7 @@ struct Coarse : Seq2Seq {
     for (Index b = 0; b < source.size(); ++b) state->rows.emplace_back(std::int32_t(source.ids(b, 0).item()), Ids());
     return state;
   }
-  Step step(const Tensor& tokens, DecodingState& base, Want) const override {
+  Step step(const Tensor& tokens, DecodingState& base, Want want) const override {
     auto& rows = dynamic_cast<State&>(base).rows;
     std::vector<double> p;
     for (std::size_t r = 0; r < rows.size(); ++r) {
@@ -48,7 +51,9 @@ struct Coarse : Seq2Seq {
       if (const auto word = tokens.to_vector<std::int32_t>()[r]; word != kStart) words.push_back(word);
       for (std::int32_t word = 0; word < kWords; ++word) p.push_back(log_probability(source, words, word));
     }
-    return {tensor(p, {Index(rows.size()), kWords}), {}};
+    Step step{tensor(p, {Index(rows.size()), kWords}), {}};
+    if (want == Want::weights) step.attention.push_back({AttentionMap::Kind::cross, 0, constant(expand(tensor(kRow, {1, 1, 3}), {Index(rows.size()), 1, 3}))});
+    return step;
   }
   Variable features(const Batch&, std::vector<AttentionMap>*) const override { return {}; }
   Variable logits(const Variable& x) const override { return x; }
@@ -76,6 +81,8 @@ std::vector<Hypothesis> by_definition(std::int32_t source, std::size_t k, Index 
       if (!ends) one.ids.push_back(word);
       const double n = double(one.ids.size()) + (ends ? 1 : 0);
       one.score = one.log_probability / (o.penalty == LengthPenalty::none ? 1 : std::pow(o.penalty == LengthPenalty::gnmt ? (5 + n) / 6 : n, o.alpha));
+      if (o.coverage != 0)
+        for (const float a : kRow) one.score += o.coverage * std::log(std::max(1e-10, std::min(n * double(a), 1.0)));
       (ends || t + 1 == longest ? finished : next).push_back(one);
     }
     live = next;
@@ -87,15 +94,15 @@ std::vector<Hypothesis> by_definition(std::int32_t source, std::size_t k, Index 
 
 }  // namespace
 
-TEST_CASE("search: a beam is what its definition says, ties included, for every width and length penalty") {
+TEST_CASE("search: a beam is what its definition says, ties included, for every width, length and coverage penalty") {
   const Coarse model;
   std::vector<Ids> sources;
   for (std::int32_t source = 1; source <= 40; ++source) sources.push_back({source, source, kEnd});
   for (const Index beam : {1, 2, 3, 5})
     for (const LengthPenalty penalty : {LengthPenalty::gnmt, LengthPenalty::average, LengthPenalty::none})
       for (const Index min_length : {0, 4}) {
-        const SearchOptions options{.pad = kPad, .start = kStart, .eos = kEnd, .beam = beam, .nbest = beam, .penalty = penalty, .alpha = 0.8, .extra_length = 4,
-                                    .min_length = min_length, .batch = 7};
+        const SearchOptions options{.pad = kPad, .start = kStart, .eos = kEnd, .beam = beam, .nbest = beam, .penalty = penalty, .alpha = 0.8, .coverage = min_length > 0 ? 0.3 : 0,
+                                    .extra_length = 4, .min_length = min_length, .batch = 7};
         const auto found = search(model, sources, options);
         for (std::size_t i = 0; i < sources.size(); ++i) {
           const std::vector<Hypothesis> expected = by_definition(sources[i][0], std::size_t(beam), 6, options);
@@ -166,5 +173,42 @@ TEST_CASE("search: NaN is an error, not a translation") {
   for (const SearchOptions& options : {greedy, beam, drawn}) {
     CHECK_THROWS_WITH_AS(search(model, sources, options), "search: the words' probabilities are NaN: step 2, source of 3 tokens", NumericError);
     CHECK_THROWS_AS(search(model, sources, options, prefixes), NumericError);
+  }
+}
+
+TEST_CASE("search: words are drawn as temperature, top-k and top-p say") {
+  const Coarse model;
+  constexpr Index kDraws = 5000;
+  const auto shares = [&](const Sampling& sampling) {                                   // of each word as the first
+    const SearchOptions options{.pad = kPad, .start = kStart, .eos = kEnd, .unk = 1, .nbest = kDraws, .max_length = 1, .sampling = sampling};
+    std::vector<double> found(kWords);
+    const auto drawn = search(model, std::vector<Ids>{{5, 5, kEnd}}, options);
+    for (const Hypothesis& h : drawn[0]) {
+      const std::int32_t word = h.ids.empty() ? kEnd : h.ids[0];
+      found[std::size_t(word)] += 1.0 / kDraws;
+      CHECK(h.log_probability == log_probability(5, {}, word));                         // the model's, whatever was kept
+    }
+    return found;
+  };
+  // p(word)^(1/temperature), likeliest first; the k first of them; of these the fewest with a share of at least top_p
+  const auto expected = [&](const Sampling& sampling) {
+    std::vector<std::pair<double, std::int32_t>> words;
+    for (const std::int32_t word : {1, 3, 4, 5, 6}) words.emplace_back(-std::exp(log_probability(5, {}, word) / sampling.temperature), word);
+    std::sort(words.begin(), words.end());
+    if (sampling.top_k > 0) words.resize(std::size_t(sampling.top_k));
+    double all = 0, kept = 0;
+    for (const auto& [minus, word] : words) all -= minus;
+    std::size_t count = 0;
+    for (; count < words.size() && kept < sampling.top_p * all; ++count) kept -= words[count].first;
+    std::vector<double> p(kWords);
+    for (std::size_t i = 0; i < count; ++i) p[std::size_t(words[i].second)] = -words[i].first / kept;
+    return p;
+  };
+  const Key key(3);
+  for (const Sampling& sampling : {Sampling{.key = key}, {.temperature = 2.5, .key = key}, {.temperature = 0.5, .key = key}, {.top_k = 3, .key = key}, {.top_p = 0.5, .key = key},
+                                   {.temperature = 2.5, .top_k = 4, .top_p = 0.7, .key = key}}) {
+    INFO("temperature ", sampling.temperature, " top_k ", sampling.top_k, " top_p ", sampling.top_p);
+    const std::vector<double> found = shares(sampling), p = expected(sampling);
+    for (std::size_t word = 0; word < p.size(); ++word) CHECK(std::abs(found[word] - p[word]) <= 4 * std::sqrt(p[word] * (1 - p[word]) / kDraws));   // four deviations; what is cut never
   }
 }

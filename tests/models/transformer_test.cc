@@ -55,6 +55,29 @@ TEST_CASE("transformer: a later target word changes no earlier feature, padding 
   }
 }
 
+TEST_CASE("transformer: initial values: words as strong as positions, Glorot for each projection or for the packed three") {
+  for (const bool packed : {false, true}) {
+    TranslationModel::Options options = small();
+    options.source_vocabulary = 300, options.core.width = 64, options.core.packed_qkv_init = packed;
+    const double d = 64, F = double(options.core.feed_forward), V = double(kVocabulary);
+    Parameters parameters(Seed{1}, DType::f64);
+    const TranslationModel model(parameters.root(), options);
+    for (const auto& item : parameters.items()) {
+      CAPTURE(item->path);
+      const auto ends = [&](std::string_view name) { return item->path.ends_with(name); };
+      const double largest = max(abs(item->variable.value())).item();
+      const double fans = ends("in_proj_weight") ? (packed ? 4 * d : 2 * d) : ends("out_proj.weight") ? 2 * d : ends("linear1.weight") || ends("linear2.weight") ? d + F : ends("output.weight") ? d + V : 0;
+      if (fans > 0) CHECK(largest <= std::sqrt(6 / fans));
+      if (fans > 0) CHECK(largest > 0.98 * std::sqrt(6 / fans));
+      if (ends("bias")) CHECK(largest == 0);
+    }
+    const Tensor words = model.source_embedding(arange(0, 300)).value();             // √d E
+    CHECK(mean(square(words(Slice{1, 300}))).item() == doctest::Approx(1).epsilon(0.05));
+    CHECK(mean(square(sinusoids(50, 64, DType::f64))).item() == doctest::Approx(0.5));
+    CHECK(equal_bits(words[kPad], zeros({64}, DType::f64)));
+  }
+}
+
 TEST_CASE("transformer: the loss equals cross-entropy of the logits, by definition") {
   Parameters parameters(Seed{3}, DType::f64);
   const TranslationModel model(parameters.root(), small());

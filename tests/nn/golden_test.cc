@@ -47,13 +47,13 @@ TEST_CASE("golden: Embedding") {
 
 TEST_CASE("golden: LayerNorm") {
   golden::each("layer_norm", [](golden::Case& c) {
-    const double eps = c.options().value("eps", 1e-5);
+    LayerNorm::Options options{.width = c.options()["width"], .bias = c.options().value("bias", true)};
+    if (c.options().contains("eps")) options.eps = c.options()["eps"];
     const bool affine = c.options().value("affine", true);
     Tape tape;
-    if (!affine) return c.check(tape, {{"y", layer_norm(c.input("x"), {}, {}, eps)}});
+    if (!affine) return c.check(tape, {{"y", layer_norm(c.input("x"), {}, {}, options.eps)}});
     Parameters parameters(Seed{1}, c.dtype());
-    const LayerNorm norm(parameters.root(),
-                         {.width = c.options()["width"], .eps = eps, .bias = c.options().value("bias", true)});
+    const LayerNorm norm(parameters.root(), options);
     c.fill(parameters);
     c.check(tape, {{"y", norm(c.input("x"))}}, &parameters);
   });
@@ -98,35 +98,43 @@ void give_gradient(const Parameter& p, const Tensor& g) {
   tape.backward({&y, 1}, {&g, 1});
 }
 
+// What a file does not say is PyTorch's default, and has to be Heed's.
 std::unique_ptr<Optimizer> optimizer(Parameters& p, const nlohmann::json& o) {
   const std::string kind = o["optimizer"];
-  const double decay = o.value("weight_decay", kind == "AdamW" ? 0.01 : 0.0);
+  const auto given = [&](auto& into, const char* name) {
+    if (o.contains(name)) into = o[name];
+  };
+  const auto common = [&](auto options) {
+    given(options.learning_rate, "lr"), given(options.weight_decay, "weight_decay");
+    if constexpr (requires { options.eps; }) given(options.eps, "eps");
+    if constexpr (requires { options.momentum; }) given(options.momentum, "momentum");
+    return options;
+  };
   const auto adam = [&](auto options) {
-    options.learning_rate = o["lr"], options.weight_decay = decay, options.eps = o.value("eps", 1e-8);
     if (o.contains("betas")) options.beta1 = o["betas"][0], options.beta2 = o["betas"][1];
     return options;
   };
-  if (kind == "SGD")
-    return std::make_unique<SGD>(p, SGD::Options{.learning_rate = o["lr"],
-                                                 .momentum = o.value("momentum", 0.0),
-                                                 .dampening = o.value("dampening", 0.0),
-                                                 .weight_decay = decay,
-                                                 .nesterov = o.value("nesterov", false)});
-  if (kind == "Adam") return std::make_unique<Adam>(p, adam(Adam::Options{}));
-  if (kind == "AdamW") return std::make_unique<AdamW>(p, adam(AdamW::Options{}));
-  if (kind == "Adagrad")
-    return std::make_unique<Adagrad>(p, Adagrad::Options{.learning_rate = o["lr"],
-                                                         .learning_rate_decay = o.value("lr_decay", 0.0),
-                                                         .weight_decay = decay,
-                                                         .initial_accumulator = o.value("initial_accumulator_value", 0.0)});
-  if (kind == "Adadelta")
-    return std::make_unique<Adadelta>(
-        p, Adadelta::Options{.rho = o.value("rho", 0.9), .eps = o.value("eps", 1e-6), .weight_decay = decay});
+  if (kind == "SGD") {
+    auto options = common(SGD::Options{});
+    given(options.dampening, "dampening"), given(options.nesterov, "nesterov");
+    return std::make_unique<SGD>(p, options);
+  }
+  if (kind == "Adam") return std::make_unique<Adam>(p, adam(common(Adam::Options{})));
+  if (kind == "AdamW") return std::make_unique<AdamW>(p, adam(common(AdamW::Options{})));
+  if (kind == "Adagrad") {
+    auto options = common(Adagrad::Options{});
+    given(options.learning_rate_decay, "lr_decay"), given(options.initial_accumulator, "initial_accumulator_value");
+    return std::make_unique<Adagrad>(p, options);
+  }
+  if (kind == "Adadelta") {
+    auto options = common(Adadelta::Options{});
+    given(options.rho, "rho");
+    return std::make_unique<Adadelta>(p, options);
+  }
   REQUIRE(kind == "RMSprop");
-  return std::make_unique<RMSprop>(p, RMSprop::Options{.learning_rate = o["lr"],
-                                                       .alpha = o.value("alpha", 0.99),
-                                                       .weight_decay = decay,
-                                                       .momentum = o.value("momentum", 0.0)});
+  auto options = common(RMSprop::Options{});
+  given(options.alpha, "alpha");
+  return std::make_unique<RMSprop>(p, options);
 }
 
 }  // namespace
