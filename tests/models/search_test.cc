@@ -32,6 +32,7 @@ double log_probability(std::int32_t source, const Ids& words, std::int32_t word)
 struct Coarse : Seq2Seq {
   struct State : DecodingState {
     std::vector<std::pair<std::int32_t, Ids>> rows;      // source, words read
+    bool opened = false;                                 // by the start symbol
     void reorder(std::span<const Index> order, Index) override {
       const auto old = rows;
       rows.clear();
@@ -44,13 +45,14 @@ struct Coarse : Seq2Seq {
     return state;
   }
   Step step(const Tensor& tokens, DecodingState& base, Want want) const override {
-    auto& rows = dynamic_cast<State&>(base).rows;
+    auto& [rows, opened] = dynamic_cast<State&>(base);
     std::vector<double> p;
     for (std::size_t r = 0; r < rows.size(); ++r) {
       auto& [source, words] = rows[r];
-      if (const auto word = tokens.to_vector<std::int32_t>()[r]; word != kStart) words.push_back(word);
+      if (opened) words.push_back(tokens.to_vector<std::int32_t>()[r]);
       for (std::int32_t word = 0; word < kWords; ++word) p.push_back(log_probability(source, words, word));
     }
+    opened = true;
     Step step{tensor(p, {Index(rows.size()), kWords}), {}};
     if (want == Want::weights) step.attention.push_back({AttentionMap::Kind::cross, 0, constant(expand(tensor(kRow, {1, 1, 3}), {Index(rows.size()), 1, 3}))});
     return step;
@@ -68,7 +70,7 @@ std::vector<Hypothesis> by_definition(std::int32_t source, std::size_t k, Index 
     std::vector<std::tuple<double, std::size_t, std::int32_t>> candidates;
     for (std::size_t h = 0; h < live.size(); ++h)
       for (std::int32_t word = 0; word < kWords; ++word)
-        if (word != kPad && word != kStart && (word != kEnd || t >= o.min_length))
+        if (word != kPad && (word != o.start || o.start == kEnd) && (word != kEnd || t >= o.min_length))
           candidates.emplace_back(-(live[h].log_probability + log_probability(source, live[h].ids, word)), h, word);
     std::sort(candidates.begin(), candidates.end());
     std::vector<Hypothesis> next;
@@ -94,15 +96,15 @@ std::vector<Hypothesis> by_definition(std::int32_t source, std::size_t k, Index 
 
 }  // namespace
 
-TEST_CASE("search: a beam is what its definition says, ties included, for every width, length and coverage penalty") {
+TEST_CASE("search: a beam is what its definition says, ties included, for every width, length and coverage penalty, opened by eos too") {
   const Coarse model;
   std::vector<Ids> sources;
   for (std::int32_t source = 1; source <= 40; ++source) sources.push_back({source, source, kEnd});
   for (const Index beam : {1, 2, 3, 5})
     for (const LengthPenalty penalty : {LengthPenalty::gnmt, LengthPenalty::average, LengthPenalty::none})
-      for (const Index min_length : {0, 4}) {
-        const SearchOptions options{.pad = kPad, .start = kStart, .eos = kEnd, .beam = beam, .nbest = beam, .penalty = penalty, .alpha = 0.8, .coverage = min_length > 0 ? 0.3 : 0,
-                                    .extra_length = 4, .min_length = min_length, .batch = 7};
+      for (const auto& [min_length, coverage, start] : {std::tuple(Index{0}, 0.0, kStart), {4, 0.3, kStart}, {1, 0.0, kEnd}}) {
+        const SearchOptions options{.pad = kPad, .start = start, .eos = kEnd, .beam = beam, .nbest = beam, .penalty = penalty, .alpha = 0.8, .coverage = coverage, .extra_length = 4,
+                                    .min_length = min_length, .batch = 7};
         const auto found = search(model, sources, options);
         for (std::size_t i = 0; i < sources.size(); ++i) {
           const std::vector<Hypothesis> expected = by_definition(sources[i][0], std::size_t(beam), 6, options);
