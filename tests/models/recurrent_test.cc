@@ -409,20 +409,47 @@ TEST_CASE("recurrent models: encoder and decoder of different units, layers, dir
   }
   // The stacks end together: decoder layer 0 of 2 goes on from encoder layer 1 of 3, with both of its directions.
   Parameters parameters(Seed{5}, DType::f64);
-  const RecurrentModel model(parameters.root(), luong(stack(U::lstm, 3, true), decoder(U::lstm, 2, Bridge::linear)));
+  const RecurrentModel model(parameters.root() / "linear", luong(stack(U::lstm, 3, true), decoder(U::lstm, 2, Bridge::linear)));
+  const RecurrentModel bent(parameters.root() / "tanh", luong(stack(U::lstm, 3, true), decoder(U::lstm, 2, Bridge::tanh)));
   const Batch batch = two_pairs();
   const Encoded read = model.encoder(model.source_embedding, 0, batch.source);
-  const DecoderState first = std::get<LuongDecoder>(model.decoder).start(read);
+  const DecoderState first = std::get<LuongDecoder>(model.decoder).start(read), second = std::get<LuongDecoder>(bent.decoder).start(read);
   for (const Index k : {0, 1})
     for (const auto part : {&RecurrentState::h, &RecurrentState::c}) {
       const auto at = std::size_t(k + 1);
       const Tensor both = concat({read.last[at].*part, read.backward[at].*part}, 1).value();
-      const Tensor w = parameters.find("bridge." + std::string(part == &RecurrentState::h ? "h" : "c") + "." + std::to_string(k) + ".weight")->variable.value();
-      CHECK(worst_absolute((first.layers[std::size_t(k)].*part).value(), matmul(both, transpose(w))) < 1e-12);
+      const auto product = [&](const std::string& name) {
+        const Tensor w = parameters.find(name + ".bridge." + (part == &RecurrentState::h ? "h." : "c.") + std::to_string(k) + ".weight")->variable.value();
+        return matmul(both, transpose(w));
+      };
+      CHECK(worst_absolute((first.layers[std::size_t(k)].*part).value(), product("linear")) < 1e-12);
+      CHECK(worst_absolute((second.layers[std::size_t(k)].*part).value(), tanh(product("tanh"))) < 1e-12);
     }
   Encoded other = read;
   other.backward.clear();
   CHECK_THROWS_WITH_AS(std::get<LuongDecoder>(model.decoder).start(other), "decoder: the encoder has 3 layers, the options say 3 in two directions", Error);
+}
+
+TEST_CASE("recurrent models: what a decoder starts with, s_0 = tanh(W x) and the context of every step") {
+  for (const StartState start : {StartState::backward, StartState::last, StartState::mean, StartState::zeros})
+    for (const FixedContext context : {FixedContext::every_step, FixedContext::both_ends}) {
+      RecurrentModel::Options options = bahdanau();
+      auto& o = std::get<BahdanauDecoder::Options>(options.decoder);
+      o.attention = "none", o.start_state = start, o.context = context;
+      Parameters parameters(Seed{5}, DType::f64);
+      const RecurrentModel model(parameters.root(), options);
+      const Encoded read = model.encoder(model.source_embedding, 0, batch_of({{4, 5, kEnd}, {4, kEnd}}, {{kEnd}, {kEnd}}).source);
+      const Tensor states = read.states.value(), last = read.last[0].h.value(), backward = read.backward[0].h.value();
+      const DecoderState first = std::get<BahdanauDecoder>(model.decoder).start(read);
+      CHECK(worst_absolute(first.context.value(), context == FixedContext::every_step ? last : concat({last, backward}, 1)) == 0);
+      // Forwards it ends at the last word of each source, of 3 and of 2, backwards at the first.
+      CHECK(worst_absolute(last, stack({states(0, 2, Slice{0, 4}), states(1, 1, Slice{0, 4})})) == 0);
+      CHECK(worst_absolute(backward, states(all, 0, Slice{4, 8})) == 0);
+      const Tensor mean = stack({sum(states[0], 0) / 3.0, sum(states[1], 0) / 2.0});
+      Tensor s = zeros({2, 4}, DType::f64);
+      if (start != StartState::zeros) s = tanh(matmul(start == StartState::backward ? backward : start == StartState::last ? last : mean, transpose(parameters.find("init.weight")->variable.value())));
+      CHECK(worst_absolute(first.layers[0].h.value(), s) < 1e-12);
+    }
 }
 
 TEST_CASE("recurrent models: a decoder that needs what the encoder does not have says so when it is built") {

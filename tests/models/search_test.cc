@@ -70,7 +70,7 @@ std::vector<Hypothesis> by_definition(std::int32_t source, std::size_t k, Index 
     std::vector<std::tuple<double, std::size_t, std::int32_t>> candidates;
     for (std::size_t h = 0; h < live.size(); ++h)
       for (std::int32_t word = 0; word < kWords; ++word)
-        if (word != kPad && (word != o.start || o.start == kEnd) && (word != kEnd || t >= o.min_length))
+        if (word != kPad && (word != o.start || o.start == kEnd) && (word != kEnd || t >= o.min_length) && !(o.forbid_unk && word == o.unk))
           candidates.emplace_back(-(live[h].log_probability + log_probability(source, live[h].ids, word)), h, word);
     std::sort(candidates.begin(), candidates.end());
     std::vector<Hypothesis> next;
@@ -104,7 +104,7 @@ TEST_CASE("search: a beam is what its definition says, ties included, for every 
     for (const LengthPenalty penalty : {LengthPenalty::gnmt, LengthPenalty::average, LengthPenalty::none})
       for (const auto& [min_length, coverage, start] : {std::tuple(Index{0}, 0.0, kStart), {4, 0.3, kStart}, {1, 0.0, kEnd}}) {
         const SearchOptions options{.pad = kPad, .start = start, .eos = kEnd, .beam = beam, .nbest = beam, .penalty = penalty, .alpha = 0.8, .coverage = coverage, .extra_length = 4,
-                                    .min_length = min_length, .batch = 7};
+                                    .min_length = min_length, .forbid_unk = start == kEnd, .batch = 7};
         const auto found = search(model, sources, options);
         for (std::size_t i = 0; i < sources.size(); ++i) {
           const std::vector<Hypothesis> expected = by_definition(sources[i][0], std::size_t(beam), 6, options);

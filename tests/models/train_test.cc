@@ -91,3 +91,10 @@ TEST_CASE("trainer: averages of the weights, with a decay that rises to its valu
   }
   CHECK(model.w.value().item() == w);
 }
+
+TEST_CASE("mean_weights: the mean of each weight, in f64") {
+  const auto of = [](float a, float b) { return std::map<std::string, Tensor>{{"a", tensor(std::vector<float>{a, 3}, {2})}, {"b", tensor(std::vector<float>{b}, {})}}; };
+  const auto mean = mean_weights(std::vector{of(1, 1e8f), of(2, 1), of(6, -1e8f)});
+  CHECK(mean.at("a").to_vector<float>() == std::vector<float>{3, 3});
+  CHECK(mean.at("b").item() == doctest::Approx(1.0 / 3).epsilon(1e-7));                  // 0 in f32
+}

@@ -55,6 +55,20 @@ TEST_CASE("transformer: a later target word changes no earlier feature, padding 
   }
 }
 
+TEST_CASE("transformer: dropout of embeddings and sublayers only, of weights and activations where it is asked for") {
+  CHECK(TransformerOptions().attention_dropout == 0);
+  CHECK(TransformerOptions().activation_dropout == 0);
+  Parameters parameters(Seed{1});
+  TransformerOptions options = small().core;
+  options.dropout = 0.1, options.attention_dropout = 0.2, options.activation_dropout = 0.3;
+  const Transformer core(parameters.root(), options);
+  const TransformerEncoderLayer& reader = core.encoder.layers[1];
+  const TransformerDecoderLayer& writer = core.decoder.layers[1];
+  for (const Residual* residual : {&reader.residual1, &reader.residual2, &writer.residual1, &*writer.residual2, &writer.residual3}) CHECK(residual->dropout == 0.1);
+  for (const MultiHeadAttention* attention : {&reader.self_attn, &writer.self_attn, &*writer.multihead_attn}) CHECK(attention->dropout == 0.2);
+  for (const FeedForward* inner : {&reader.feed_forward, &writer.feed_forward}) CHECK(inner->dropout == 0.3);
+}
+
 TEST_CASE("transformer: initial values: words as strong as positions, Glorot for each projection or for the packed three") {
   for (const bool packed : {false, true}) {
     TranslationModel::Options options = small();
