@@ -127,6 +127,32 @@ TEST_CASE("recurrent models: the loss equals cross-entropy of the logits, by def
   CHECK(loss.tokens == batch.target_tokens);
 }
 
+TEST_CASE("recurrent models: options that name no padding leave its rows out, and it stays a label") {
+  Parameters parameters(Seed{3}, DType::f64);
+  const auto model = make(config("gru"), parameters);
+  const Batch batch = two_pairs();
+  const auto loss = [&](const CrossEntropyOptions& options) { return model->loss(batch, options).sum.value().item(); };
+  CHECK(loss({.label_smoothing = 0.2}) == loss({.label_smoothing = 0.2, .pad = kPad, .smooth_pad = true}));
+  CHECK(loss({.label_smoothing = 0.2}) != loss({.label_smoothing = 0.2, .pad = kPad}));
+}
+
+TEST_CASE("recurrent models: dropout of what the output layer reads, while it trains") {
+  for (const char* name : {"gru", "lstm"}) {
+    RunConfig c = config(name);
+    c.dropout = 0.5;
+    Parameters parameters(Seed{3}, DType::f64);
+    const auto model = make(c, parameters);
+    const Batch batch = two_pairs();
+    const auto zeros_among = [&] {
+      const std::vector<double> y = doubles(model->features(batch).value());
+      return double(std::count(y.begin(), y.end(), 0.0)) / double(y.size());
+    };
+    CHECK(zeros_among() == 0);
+    const Tape tape(Key{1});
+    CHECK(std::abs(zeros_among() - 0.5) < 0.3);
+  }
+}
+
 TEST_CASE("recurrent models: every parameter gets a gradient") {
   for (const Kind& kind : kinds()) {
     CAPTURE(kind.name);

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "tensor/ops/softmax.h"
 #include "tests/every_model.h"
 
 using namespace heed;
@@ -16,6 +17,25 @@ TEST_CASE("translate: an unknown word becomes the source word most looked at, an
   };
   CHECK(tokens(false) == std::vector<std::string>(5, "<unk>"));
   CHECK(tokens(true) == std::vector<std::string>{"a", "b", "c", "<unk>", "<unk>"});       // the fourth looks at eos, the fifth at nothing
+}
+
+TEST_CASE("negative_log_likelihoods: of each sentence alone, eos counted, without smoothing") {
+  const SmallModel small("--model gru --label-smoothing 0.3");
+  const std::vector<Example> examples{small.example("a b c", "c"), small.example("a", "d c b a"), small.example("b b", "a d")};
+  const std::vector<double> found = negative_log_likelihoods(small.run, *small.model, examples);
+  for (std::size_t i = 0; i < examples.size(); ++i) {
+    const Tensor p = log_softmax(small.model->logits(small.model->features(make_batch({&examples[i], 1}, 0, 2))).value());
+    double expected = 0;
+    for (std::size_t t = 0; t < examples[i].target.size(); ++t) expected -= p(0, Index(t), examples[i].target[t]).item();
+    CHECK(found[i] == doctest::Approx(expected).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("mean_of_heads: of each pair of words over the heads") {
+  const Tensor heads = tensor({{{{0.25, 0.75}}, {{0.75, 0.25}}, {{1, 0}}, {{0, 1}}}, {{{1, 0}}, {{1, 0}}, {{1, 0}}, {{0, 1}}}});   // [2, 4, 1, 2]
+  CHECK(mean_of_heads({AttentionMap::Kind::cross, 0, constant(heads)}).to_vector<float>() == std::vector<float>{0.5f, 0.5f, 0.75f, 0.25f});
+  const Tensor one = heads(all, 0);
+  CHECK(mean_of_heads({AttentionMap::Kind::cross, 0, constant(one)}).to_vector<float>() == std::vector<float>{0.25f, 0.75f, 1, 0});
 }
 
 TEST_CASE("translate: a picture says which word a row aligns, by its score") {
