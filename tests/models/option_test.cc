@@ -3,8 +3,15 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
+#include "autograd/ops.h"
+#include "autograd/tape.h"
 #include "models/run.h"
+#include "nn/init.h"
 #include "tensor/error.h"
+#include "tensor/ops/reduce.h"
+#include "tensor/ops/unary.h"
 
 using namespace heed;
 
@@ -142,4 +149,62 @@ TEST_CASE("a run's options fit together") {
     CHECK(!option.help.empty());
     names.push_back(option.name);
   }
+}
+
+TEST_CASE("a run's options reach the model, the optimizer and the schedule") {
+  const auto made = [](auto&& change) {
+    RunConfig config;
+    config.width = 16, config.heads = 4;
+    change(config);
+    auto parameters = std::make_unique<Parameters>(Seed{1});
+    make_model(config, parameters->root(), 30, 20);
+    return parameters;
+  };
+  const auto has = [&](std::string_view path, auto&& change) { return made(change)->find(path) != nullptr; };
+  CHECK_FALSE(has("core.encoder.norm.weight", [](RunConfig&) {}));
+  CHECK(has("core.encoder.norm.weight", [](RunConfig& c) { c.norm = "pre"; }));
+  CHECK(has("core.decoder.norm.weight", [](RunConfig& c) { c.final_norm = "always"; }));
+  CHECK(has("core.decoder.layers.2.norm3.weight", [](RunConfig& c) { c.layers = 3; }));
+  CHECK(has("target_positions.weight", [](RunConfig& c) { c.positions = "learned"; }));
+  CHECK(has("output.bias", [](RunConfig&) {}));
+  CHECK_FALSE(has("output.bias", [](RunConfig& c) { c.tie = "output"; }));
+  const auto largest = [&](auto&& change) { return max(abs(made(change)->find("core.encoder.layers.0.self_attn.in_proj_weight")->variable.value())).item(); };
+  CHECK(largest([](RunConfig&) {}) > std::sqrt(6.0 / 64));                                   // Glorot's bound of the packed [48, 16]
+  CHECK(largest([](RunConfig& c) { c.qkv_init = "packed"; }) <= std::sqrt(6.0 / 64));
+
+  const auto rate = [](std::int64_t step, auto&& change) {
+    RunConfig config;
+    config.learning_rate = 0.5, config.warmup = 4, config.width = 64, config.schedule_steps = 10;
+    change(config);
+    return make_schedule(config).rate(step);
+  };
+  CHECK(rate(4, [](RunConfig& c) { c.schedule = "noam"; }) == doctest::Approx(0.5 / (8 * 2)));                // factor d^-1/2 warmup^-1/2
+  CHECK(rate(16, [](RunConfig& c) { c.schedule = "inverse_sqrt"; }) == doctest::Approx(0.25));
+  CHECK(rate(7, [](RunConfig& c) { c.schedule = "linear"; }) == doctest::Approx(0.25));
+  CHECK(rate(21, [](RunConfig& c) { c.schedule = "step"; }) == doctest::Approx(0.125));                       // two times 10 updates
+
+  // θ = 1 and its gradient 1, twice
+  const auto updated = [](std::string_view optimizer, auto&& change) {
+    RunConfig config;
+    config.optimizer = optimizer, config.learning_rate = 0.1;
+    change(config);
+    Parameters parameters(Seed{1}, DType::f64);
+    const Parameter theta = parameters.root().parameter("theta", {}, constant_init(1));
+    const auto update = make_optimizer(config, parameters);
+    for (int step = 0; step < 2; ++step) {
+      Tape tape;
+      tape.backward(theta * 1.0);
+      update->step();
+    }
+    return theta.value().item();
+  };
+  const auto nothing = [](RunConfig&) {};
+  CHECK(updated("sgd", nothing) == doctest::Approx(0.8));
+  CHECK(updated("sgd", [](RunConfig& c) { c.momentum = 0.5; }) == doctest::Approx(1 - 0.1 - 0.15));
+  CHECK(updated("sgd", [](RunConfig& c) { c.weight_decay = 1; }) == doctest::Approx(1 - 0.2 - 0.18));
+  CHECK(updated("adam", nothing) == doctest::Approx(0.8));                                                    // m^/√v^ = 1
+  CHECK(updated("adamw", [](RunConfig& c) { c.weight_decay = 1; }) == doctest::Approx((1 * 0.9 - 0.1) * 0.9 - 0.1));
+  CHECK(updated("adagrad", nothing) == doctest::Approx(1 - 0.1 - 0.1 / std::sqrt(2)));
+  CHECK(updated("rmsprop", nothing) == doctest::Approx(1 - 0.1 / std::sqrt(0.01) - 0.1 / std::sqrt(0.0199)));
+  CHECK(updated("adadelta", nothing) < 1);
 }

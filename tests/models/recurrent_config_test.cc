@@ -122,6 +122,44 @@ TEST_CASE("recurrent models: the papers' names and shapes of parameters") {
               {"out.weight", {7, 8}}});
 }
 
+TEST_CASE("recurrent options reach the model") {
+  const auto with_model = [](std::string_view model, auto&& change, auto&& look) {
+    RunConfig c = default_config(model);
+    c.width = 8;
+    change(c);
+    Parameters parameters(Seed{1});
+    const auto made = make_model(c, parameters.root(), 10, 10);
+    return look(dynamic_cast<const RecurrentModel&>(*made));
+  };
+  const auto bahdanau = [&](auto&& change) {
+    return with_model("gru", change, [](const RecurrentModel& m) { return std::get<BahdanauDecoder>(m.decoder).options; });
+  };
+  const auto luong = [&](auto&& change) {
+    return with_model("lstm", change, [](const RecurrentModel& m) { return std::get<LuongDecoder>(m.decoder).options; });
+  };
+  for (const auto& [name, readout] : {std::pair("maxout", Readout::maxout), {"tanh", Readout::tanh}, {"linear", Readout::linear}})
+    CHECK(bahdanau([name = name](RunConfig& c) { c.readout = name; }).readout == readout);
+  for (const auto& [name, state] : {std::pair("current", ReadoutState::current), {"previous", ReadoutState::previous}})
+    CHECK(bahdanau([name = name](RunConfig& c) { c.readout_state = name; }).readout_state == state);
+  for (const auto& [name, start] : {std::pair("backward", StartState::backward), {"last", StartState::last}, {"mean", StartState::mean}, {"zeros", StartState::zeros}})
+    CHECK(bahdanau([name = name](RunConfig& c) { c.start_state = name; }).start_state == start);
+  for (const auto& [name, context] : {std::pair("every_step", FixedContext::every_step), {"both_ends", FixedContext::both_ends}})
+    CHECK(bahdanau([name = name](RunConfig& c) { c.decoder = "cho", c.context = name; }).context == context);
+  for (const auto& [name, unit] : {std::pair("bahdanau", RecurrentUnit::gru_bahdanau), {"cho", RecurrentUnit::gru_cho}, {"cudnn", RecurrentUnit::gru_cudnn}})
+    CHECK(bahdanau([name = name](RunConfig& c) { c.gru_form = name; }).unit == unit);
+  for (const auto& [name, bridge] : {std::pair("copy", Bridge::copy), {"linear", Bridge::linear}, {"tanh", Bridge::tanh}})
+    CHECK(luong([name = name](RunConfig& c) { c.bridge = name; }).bridge == bridge);
+  CHECK(luong([](RunConfig& c) { c.input_feeding = true; }).input_feeding);
+  CHECK(luong([](RunConfig& c) { c.layers = 3; }).layers == 3);
+  CHECK(luong([](RunConfig& c) { c.attention = "local-p", c.window = 3; }).score.window == 3);
+  CHECK(luong([](RunConfig& c) { c.attention = "local-p"; }).score.window == 10);
+  CHECK(luong([](RunConfig& c) { c.layers = 2, c.dropout = 0.3; }).dropout == 0.3);
+  const auto encoder = [](const RecurrentModel& m) { return m.encoder.options; };
+  CHECK(with_model("lstm", [](RunConfig& c) { c.reverse_source = true; }, encoder).reverse_source);
+  CHECK(with_model("gru", [](RunConfig&) {}, encoder).bidirectional);
+  CHECK_FALSE(with_model("gru", [](RunConfig& c) { c.one_direction = true; }, encoder).bidirectional);
+}
+
 TEST_CASE("recurrent models: the papers' initial values") {
   struct Made {
     Made(std::string_view model, std::string attention, std::string initial) : parameters(Seed{1}, DType::f64) {
