@@ -21,7 +21,7 @@ struct Translation {
 
 struct TranslateOptions {
   SearchOptions search = {};                     // its special ids are those of the target vocabulary
-  bool replace_unk = false;                      // <unk> becomes the source word most looked at (Luong et al. 2015, 1410.8206)
+  bool replace_unk = false;                      // <unk> becomes the source word most looked at, if any is (Luong et al. 2015, 1410.8206)
   Index max_length = 0;                          // tokens of a source, eos not counted, beyond which it is cut; 0: RunConfig's
 };
 

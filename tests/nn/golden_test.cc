@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "attention/multi_head.h"
 #include "autograd/ops.h"
 #include "autograd/record.h"
 #include "nn/embedding.h"
@@ -336,6 +337,35 @@ TEST_CASE("golden: bounds and deviations of the initialisers") {
       CHECK(std::sqrt(squares_normal / count) == doctest::Approx(std).epsilon(0.025));
     }
   }
+}
+
+TEST_CASE("initial values: Linear, Embedding and MultiHeadAttention start as PyTorch's") {
+  Parameters parameters(Seed{1}, DType::f64);
+  const auto largest = [](const Parameter& p) {
+    double most = 0;
+    for (const double x : p.value().span<double>()) most = std::max(most, std::abs(x));
+    return most;
+  };
+  const auto bounded = [&](const Parameter& p, double bound) {
+    CAPTURE(p.path());
+    CHECK(largest(p) <= bound);
+    CHECK(largest(p) > 0.9 * bound);
+  };
+  const Linear plain(parameters.root() / "plain", {.in = 100, .out = 60}), given(parameters.root() / "given", {.in = 100, .out = 60, .init = xavier_uniform()});
+  bounded(plain.weight, 0.1), bounded(plain.bias, 0.1), bounded(given.weight, std::sqrt(6.0 / 160));
+  CHECK(largest(given.bias) == 0);
+
+  const Embedding words(parameters.root() / "words", {.vocabulary = 400, .width = 50, .padding = 2});
+  double squares = 0;
+  for (const double x : words.weight.value().span<double>()) squares += x * x;
+  CHECK(squares / (399 * 50) == doctest::Approx(1).epsilon(0.05));            // a standard error of 1 %
+  for (const double x : words.weight.value()[2].to_vector<double>()) CHECK(x == 0);
+
+  const MultiHeadAttention self(parameters.root() / "self", {.width = 64, .heads = 4}), cross(parameters.root() / "cross", {.width = 64, .heads = 4, .key_width = 32});
+  bounded(self.in_proj_weight, std::sqrt(6.0 / (64 + 3 * 64))), bounded(self.out_proj.weight, 1 / 8.0);
+  bounded(cross.q_proj_weight, std::sqrt(6.0 / 128)), bounded(cross.k_proj_weight, std::sqrt(6.0 / 96)), bounded(cross.v_proj_weight, std::sqrt(6.0 / 96));
+  CHECK(largest(self.in_proj_bias) == 0);
+  CHECK(largest(self.out_proj.bias) == 0);
 }
 
 TEST_CASE("orthogonal: the rows or columns of the shorter side are orthonormal, times gain") {
