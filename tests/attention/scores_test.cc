@@ -119,6 +119,8 @@ TEST_CASE("attention: two steps by hand") {
 }
 
 TEST_CASE("attention: factors of a score start as their sources say") {
+  CHECK(ScoreOptions().window == 10);                                                     // Luong et al. 2015, 4.1
+  CHECK(ScoreOptions().sharpness == 1);
   // tf/nmt: normed_bahdanau g = √(1/A), b = 0; scaled_luong g = 1
   const Built normed("additive-normed", {.query_width = 2, .memory_width = 2, .hidden_width = 4}), scaled("general-scaled", {.query_width = 2, .memory_width = 2});
   CHECK(normed["g"].item() == 0.5);
