@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "nn/init.h"
@@ -73,6 +74,44 @@ TEST_CASE("trainer: micro-batches count by their tokens") {
   Trainer trainer(model, parameters, sgd, Schedule({.peak = 1}), {.clip = 0});
   CHECK(trainer.update(std::vector{of_word(8), of_word(4, 3)}).loss == 3);               // (8 + 4) / (1 + 3)
   CHECK(model.w.value().item() == -2);
+}
+
+TEST_CASE("trainer: the gradient of all micro-batches together is clipped, once") {
+  for (const double clip : {0.0, 1.0, 100.0}) {
+    Parameters parameters(Seed{1}, DType::f64);
+    const Slope model(parameters);
+    SGD sgd(parameters, {});
+    Trainer trainer(model, parameters, sgd, Schedule({.peak = 1}), {.clip = clip});
+    CHECK(trainer.update(std::vector{of_word(8), of_word(4, 3)}).gradient_norm == 3);
+    CHECK(model.w.value().item() == doctest::Approx(clip == 1 ? 0 : -2).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("trainer: each micro-batch of each update drops others, by the seed") {
+  struct Masked : Slope {                                                                // its gradient is the mask of its dropout, times 2
+    explicit Masked(Parameters& parameters) : Slope(parameters), many(parameters.root().parameter("many", {64}, constant_init(0))) {}
+    Loss loss(const Batch& batch, const CrossEntropyOptions&) const override { return {heed::sum(dropout(many.variable(), 0.5)), batch.target_tokens}; }
+    Parameter many;
+  };
+  const auto updates = [](std::uint64_t seed, std::size_t micro_batches) {              // the weights after one and after two
+    Parameters parameters(Seed{1}, DType::f64);
+    const Masked model(parameters);
+    SGD sgd(parameters, {});
+    Trainer trainer(model, parameters, sgd, Schedule({.peak = 1}), {.clip = 0, .seed = seed});
+    std::vector<std::vector<double>> after;
+    for (int step = 0; step < 2; ++step) {
+      trainer.update(std::vector(micro_batches, of_word(5)));
+      after.push_back(model.many.value().to_vector<double>());
+    }
+    return after;
+  };
+  const auto one = updates(1, 1);
+  CHECK(one == updates(1, 1));
+  CHECK(one != updates(2, 1));
+  const auto has = [](const std::vector<double>& x, double value) { return std::find(x.begin(), x.end(), value) != x.end(); };
+  CHECK_FALSE(has(one[0], -1));                                                         // 0 or -2
+  CHECK(has(one[1], -2));                                                               // dropped once, kept once
+  CHECK(has(updates(1, 2)[0], -1));                                                     // the same of micro-batches
 }
 
 TEST_CASE("trainer: averages of the weights, with a decay that rises to its value") {
