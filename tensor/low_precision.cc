@@ -46,7 +46,7 @@ template <size_t kRows> void Int8Tile(const Int8Block& b, Index row, Index o) {
   const std::uint8_t* x = b.x + row * b.quads * 4;
   const std::int8_t* w = b.w + o / kGroup * kGroup * b.quads * 4 + o % kGroup * 4;
   for (Index k = 0; k < b.quads; ++k, x += 4, w += kGroup * 4) {
-#if HWY_TARGET != HWY_SCALAR && HWY_ARCH_X86
+#if HWY_TARGET <= HWY_SSE4 && HWY_ARCH_X86   // where neighbouring products go into one sum
     // as 16-bit numbers: w_0, w_2 and w_1, w_3 of each output, beside x_0, x_2 and x_1, x_3; pairs are multiplied and added
     const hn::Repartition<std::int16_t, decltype(d)> d16;
     const hn::Repartition<std::int8_t, decltype(d)> d8;

@@ -19,7 +19,7 @@
 
 // Targets of old machines: one short form of everything, which does not take long to compile.
 #undef HEED_OLD_TARGET
-#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_SSE4
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SSE4
 #define HEED_OLD_TARGET 1
 #else
 #define HEED_OLD_TARGET 0

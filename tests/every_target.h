@@ -15,12 +15,13 @@ template <class F> void for_every_target(F&& body) {
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
-// The same for the targets that have fused multiply-add: they agree bit for bit.
+// Whether the target has fused multiply-add. Those that have it agree bit for bit.
+inline bool has_fma() {
+  const std::string name = heed::instruction_set();
+  return name != "SSE4" && name != "SCALAR" && name != "EMU128";
+}
 template <class F> void for_every_fma_target(F&& body) {
-  for_every_target([&] {
-    const std::string name = heed::instruction_set();
-    if (name != "SSE4" && name != "SCALAR" && name != "SSE2" && name != "EMU128") body();
-  });
+  for_every_target([&] { if (has_fma()) body(); });
 }
 
 // Runs body() with 1, 2 and 3 threads.

@@ -84,8 +84,7 @@ TEST_CASE("multiply: random sizes, strides, starts and finishes, packed before o
   set_threads(1);  // the witness counts without locks
   Random sizes(Key(Seed{11}));
   for_every_target([&] {
-    const std::string name = hwy::TargetName(std::int64_t(hwy::SupportedTargets()));
-    const bool fused = name != "SSE4" && name != "SCALAR";
+    const bool fused = has_fma();
     for (int i = 0; i < 120; ++i) {
       const Index most[] = {1, 8, 40, 150, 400};
       const Index m = 1 + sizes.below(most[sizes.below(5)]), n = 1 + sizes.below(most[sizes.below(5)]),
