@@ -65,21 +65,26 @@ void settle_recurrent(RunConfig& c) {
   }
 }
 
+void check_attention(std::string_view name, std::vector<std::string_view> others) {
+  if (name == "auto" || std::ranges::find(others, name) != others.end()) return;
+  try {
+    check_attention_name(name);
+  } catch (const Error&) {
+    const std::string more = fmt::format("{}{}", fmt::join(others, ", "), others.empty() ? "" : ", ");
+    const std::vector<std::string> names = attention_names();
+    others.insert(others.end(), names.begin(), names.end());
+    const std::string_view near = nearest(name, others);
+    fail<Error>("unknown name: --attention {}; {}one of {}{}", in_quotes(name), near.empty() ? "" : fmt::format("did you mean {}? ", near), more, attention_choices());
+  }
+}
+
 void check_recurrent(const RunConfig& given) {
   const auto nowhere = [&](const std::vector<std::string_view>& names, std::string_view owner) {
     const std::string set = set_among(given, names);
     check<Error>(set.empty(), "not an option of this model: {} --model {}{}; it belongs to {}", set, given.model,
                  given.decoder == "auto" ? "" : fmt::format(" --decoder {}", given.decoder), owner);
   };
-  if (given.attention != "auto" && given.attention != "none") {
-    try {
-      check_attention_name(given.attention);
-    } catch (const Error&) {
-      const std::vector<std::string> names = attention_names();
-      const std::string_view near = nearest(given.attention, std::vector<std::string_view>(names.begin(), names.end()));
-      fail<Error>("unknown name: --attention {}; {}one of {}", in_quotes(given.attention), near.empty() ? "" : fmt::format("did you mean {}? ", near), attention_choices());
-    }
-  }
+  check_attention(given.attention);
   nowhere(transformer_options(), "--model transformer");
   RunConfig c = given;
   settle_recurrent(c);

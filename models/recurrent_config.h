@@ -13,6 +13,8 @@ bool is_recurrent(std::string_view model);                // rnn, lstm, gru
 // Options that the other kind of model lacks.
 std::vector<std::string_view> recurrent_options();
 std::vector<std::string_view> transformer_options();
+// Error, with what there is, unless it is the name of an attention, "auto" or one of these others.
+void check_attention(std::string_view name, std::vector<std::string_view> others = {});
 // Every "auto" of a recurrent model becomes the name it stands for; window gets its value where one is read.
 void settle_recurrent(RunConfig& config);
 // Error where options of recurrent models do not fit together, or where one that another kind of model has was set.

@@ -443,6 +443,7 @@ int compare(std::span<const std::string> words) {
   std::vector<Entry> entries;
   const std::vector<std::string> names = listed(asked.names);
   for (const std::string& name : names) {
+    check_attention(name, {"transformer", "cho", "sutskever"});
     entries.push_back({name, config_of(name, names, asked, given)});
     check_config(entries.back().config);
     check_read(entries.back().config);
