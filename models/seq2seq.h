@@ -41,7 +41,7 @@ struct Loss {
   Variable mean() const;   // sum / tokens, 0 for no tokens
 };
 
-// The options of a loss that name no pad, of a model with this one: its rows contribute nothing, and it counts as a label as before.
+// Options that name no pad take the model's: its rows contribute nothing to the loss, smoothing still counts it among the labels.
 CrossEntropyOptions without_padding(CrossEntropyOptions options, Index pad);
 
 // Weights of one attention, for pictures and for losses on what is looked at:  [B, H, T, S] or [B, T, S].

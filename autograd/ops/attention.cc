@@ -46,6 +46,9 @@ void attention_samples(SampleTable& table) {
     const Mask mask = Mask::causal(1) & Mask::lengths(tensor({2, 5}, DType::i32));
     return scaled_dot_product_attention(x[0], x[1], x[2], mask).output;
   }, heads);
+  table.both("scaled_dot_product_attention weights", [](auto x) {
+    return scaled_dot_product_attention(x[0], x[1], x[1], Mask::causal(1), {.weights = true}).weights;
+  }, {heads[0], heads[1]});
 }
 
 }  // namespace heed

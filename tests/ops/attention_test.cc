@@ -374,6 +374,13 @@ template <class Allowed> reference::Function attended(Allowed allowed) {
   };
 }
 
+// P itself, s <= t + 1: O for values that are the rows of the identity
+reference::Array looked_at(const reference::Arrays& x) {
+  const Index S = x[1].shape[2];
+  const auto identity = reference::make({x[1].shape[0], x[1].shape[1], S, S}, [](const reference::Position& p) { return p[2] == p[3] ? 1.0 : 0.0; });
+  return attended([](Index, Index t, Index s) { return s <= t + 1; })({x[0], x[1], identity});
+}
+
 }  // namespace
 
 static const InTable rows{
@@ -384,5 +391,9 @@ static const InTable rows{
      .definition = [](std::span<const Variable> x) {
        const Mask mask = Mask::causal(1) & Mask::lengths(tensor({2, 5}, DType::i32));
        return scaled_dot_product_attention_by_definition(x[0], x[1], x[2], mask).output;
+     }, .ulp = 60},
+    {.name = "scaled_dot_product_attention weights", .reference = looked_at,
+     .definition = [](std::span<const Variable> x) {
+       return scaled_dot_product_attention_by_definition(x[0], x[1], x[1], Mask::causal(1), {.weights = true}).weights;
      }, .ulp = 60},
 };
