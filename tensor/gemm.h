@@ -75,6 +75,8 @@ template <class T> struct GemmKernels {
   void (*thin)(const Product<T>& p);
   // dst: panels of width columns, each [depth][width]
   void (*pack)(const T* b, Index b_k, Index b_column, Index depth, Index columns, Index width, T* dst);
+  // dst[k * width + j] = src[j * j_step + k],  k < depth, j < count
+  void (*turn)(const T* src, Index j_step, Index depth, Index count, Index width, T* dst);
   // c [rows, width] (=|+=) a [rows, depth] panel [depth, width], width 1 to 4 vectors
   void (*panel)(Index rows, Index depth, const T* a, Index a_row, const T* panel, Index width, bool add, T* c, Index c_row);
 };

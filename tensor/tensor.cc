@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "tensor/format.h"
+#include "tensor/gemm.h"
 #include "tensor/parallel.h"
 
 namespace heed {
@@ -306,7 +307,7 @@ template <class To, class From> void copy_strided(To* to, const From* from, cons
   Index rows = 1;
   for (int axis = 0; axis + 1 < rank; ++axis) rows *= p.shape[axis];
   if (rank >= 2 && step_to == 1 && step_from != 1 && p.b[rank - 2] == 1) {
-    // A transposition: walk in squares of 16 x 16, so that both sides stay in the first-level cache.
+    // A transposition, in strips of 16 rows: in registers, or in squares that stay in the first-level cache.
     const Index m = p.shape[rank - 2], stride_to = p.a[rank - 2];
     Index squares = 1;
     for (int axis = 0; axis + 2 < rank; ++axis) squares *= p.shape[axis];
@@ -315,6 +316,11 @@ template <class To, class From> void copy_strided(To* to, const From* from, cons
       for (Index s = begin; s < end; ++s)
         for_rows(p, 2, s / strips, s / strips + 1, [&](Index a, Index b) {
           const Index i0 = s % strips * 16, i1 = std::min(m, i0 + 16);
+          if constexpr (std::is_same_v<To, From> && (sizeof(To) == 4 || sizeof(To) == 8)) {
+            using Bits = std::conditional_t<sizeof(To) == 4, float, double>;
+            const auto* const source = reinterpret_cast<const Bits*>(from + b + i0);
+            return gemm_kernels<Bits>().turn(source, step_from, i1 - i0, n, stride_to, reinterpret_cast<Bits*>(to + a + i0 * stride_to));
+          }
           for (Index j0 = 0; j0 < n; j0 += 16)
             for (Index i = i0; i < i1; ++i)
               for (Index j = j0; j < std::min(n, j0 + 16); ++j) to[a + i * stride_to + j] = convert<To>(from[b + i + j * step_from]);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tensor/error.h"
+#include "tensor/gemm.h"
 
 namespace heed {
 
@@ -40,6 +41,8 @@ void walk(const Shape& shape, std::span<const Strides> strides, Index cost, Func
   if (rank > 1) whole.row = steps[std::size_t(rank - 2)];
 
   const Index grain = std::max<Index>(1, 32768 / cost);
+  bool unit = true;   // 16 rows at a time make tiles of what steps further
+  for (int i = 0; i < operands; ++i) unit &= whole.step[std::size_t(i)] == 0 || whole.step[std::size_t(i)] == 1;
   if (all_rows == 1) {
     return parallel_for(n, grain, [&](Index begin, Index end) {
       Piece piece = whole;
@@ -48,7 +51,7 @@ void walk(const Shape& shape, std::span<const Strides> strides, Index cost, Func
       f(piece);
     });
   }
-  parallel_for(all_rows, std::max<Index>(1, grain / n), [&](Index begin, Index end) {
+  parallel_for(all_rows, std::max<Index>(unit ? 1 : 16, grain / n), [&](Index begin, Index end) {
     while (begin < end) {
       Piece piece = whole;
       const Index first = begin % rows;
@@ -68,7 +71,8 @@ void walk(const Shape& shape, std::span<const Strides> strides, Index cost, Func
 
 namespace {
 
-constexpr Index kBlock = 512, kShortRow = 64;
+// Rows below kShort are joined. Operands that step by more than one element are read in tiles, so that what lies together is read together.
+constexpr Index kBlock = 1024, kShort = 64, kTileRows = 16, kNarrow = 128;
 
 // Elements [first, first + count) of the piece in row-major order, one after another.
 template <class T> void gather(const T* x, const Piece& piece, std::size_t i, Index first, Index count, T* out) {
@@ -98,61 +102,118 @@ template <class T> void scatter(const T* values, bool add, const Piece& piece, s
   }
 }
 
+// One map, its operands' first elements: y is operand `inputs`.
+template <class T> struct Mapping {
+  RowKernel<T> kernel;
+  const T* parameters;
+  std::size_t inputs;
+  std::array<const T*, kMostOperands> base;
+  T* out;
+  bool add;
+
+  void direct(const Piece& piece) const {
+    std::array<const T*, kMostOperands> now{};
+    for (Index r = 0; r < piece.rows; ++r) {
+      for (std::size_t i = 0; i < inputs; ++i) now[i] = base[i] + piece.offset[i] + r * piece.row[i];
+      kernel(now.data(), std::size_t(piece.n), parameters, out + piece.offset[inputs] + r * piece.row[inputs]);
+    }
+  }
+
+  // Blocks of joined short rows.
+  void joined(const Piece& piece) const {
+    alignas(64) T blocks[kMostOperands][kBlock];
+    std::array<const T*, kMostOperands> now{};
+    const auto together = [&](std::size_t i) { return piece.step[i] == 1 && piece.row[i] == piece.n; };
+    T* const to = out + piece.offset[inputs];
+    for (Index first = 0, total = piece.rows * piece.n; first < total; first += kBlock) {
+      const Index count = std::min(kBlock, total - first);
+      for (std::size_t i = 0; i < inputs; ++i) {
+        const T* const from = base[i] + piece.offset[i];
+        now[i] = together(i) ? from + first : blocks[i];
+        if (together(i) || (first > 0 && piece.step[i] == 0 && piece.row[i] == 0)) continue;
+        gather(from, piece, i, first, count, blocks[i]);
+      }
+      const bool in_place = together(inputs) && !add;
+      T* const result = in_place ? to + first : blocks[inputs];
+      kernel(now.data(), std::size_t(count), parameters, result);
+      if (!in_place) scatter(result, add, piece, inputs, first, count, to);
+    }
+  }
+
+  // Tiles of long rows: what has unit steps is read in place, a number is spread once for all or for a row, all else goes through a block.
+  void tiled(const Piece& piece, Index tile_rows, bool narrow) const {
+    alignas(64) T blocks[kMostOperands][kBlock];
+    std::array<const T*, kMostOperands> now{};
+    std::array<bool, kMostOperands> spread{};
+    const Index width = narrow ? kNarrow : kBlock / tile_rows, row_y = piece.row[inputs], step_y = piece.step[inputs];
+    const bool in_place = step_y == 1 && !add;
+    const auto turn = gemm_kernels<T>().turn;
+    for (Index r = 0; r < piece.rows; r += tile_rows)
+      for (Index c = 0; c < piece.n; c += width) {
+        const Index rows = std::min(tile_rows, piece.rows - r), columns = std::min(width, piece.n - c);
+        const auto place = [&](std::size_t i) { return piece.offset[i] + r * piece.row[i] + c * piece.step[i]; };
+        for (std::size_t i = 0; i < inputs; ++i) {
+          const Index row = piece.row[i], step = piece.step[i];
+          const T* const from = base[i] + place(i);
+          if (step == 0 || step == 1) continue;
+          if (row == 1) turn(from, step, rows, columns, width, blocks[i]);
+          else
+            for (Index k = 0; k < rows; ++k)
+              for (Index j = 0; j < columns; ++j) blocks[i][k * width + j] = from[k * row + j * step];
+        }
+        T* const to = out + place(inputs);
+        for (Index k = 0; k < rows; ++k) {
+          for (std::size_t i = 0; i < inputs; ++i) {
+            const T* const from = base[i] + place(i) + k * piece.row[i];
+            now[i] = piece.step[i] == 1 ? from : piece.step[i] == 0 ? blocks[i] : blocks[i] + k * width;
+            if (piece.step[i] != 0 || spread[i] || (c > 0 && tile_rows == 1)) continue;
+            spread[i] = piece.row[i] == 0;
+            std::fill_n(blocks[i], width, *from);
+          }
+          T* const result = in_place ? to + k * row_y : blocks[inputs] + k * width;
+          kernel(now.data(), std::size_t(columns), parameters, result);
+          if (step_y == 1 && add)
+            for (Index j = 0; j < columns; ++j) to[k * row_y + j] += result[j];
+        }
+        if (step_y == 1) continue;
+        if (row_y == 1 && !add) {
+          turn(blocks[inputs], width, columns, rows, step_y, to);
+        } else {
+          for (Index j = 0; j < columns; ++j)
+            for (Index k = 0; k < rows; ++k) {
+              T& element = to[k * row_y + j * step_y];
+              element = add ? element + blocks[inputs][k * width + j] : blocks[inputs][k * width + j];
+            }
+        }
+      }
+  }
+};
+
 }  // namespace
 
 template <class T>
 void map(RowKernel<T> kernel, std::initializer_list<std::reference_wrapper<const Tensor>> x, const T* parameters, Index cost, const Into& y) {
   const Shape& shape = y.tensor.shape();
   if (shape.numel() == 0) return;
-  const std::size_t inputs = x.size();  // operand `inputs` is y
+  Mapping<T> mapping{kernel, parameters, x.size(), {}, y.tensor.mutable_data<T>(), y.add};
   std::array<Strides, kMostOperands> strides;
-  std::array<const T*, kMostOperands> base{};
-  std::size_t k = 0;
+  std::size_t operands = 0;
   for (const Tensor& input : x) {
-    strides[k] = broadcast_strides(input, shape);
-    base[k++] = input.data<T>();
+    strides[operands] = broadcast_strides(input, shape);
+    mapping.base[operands++] = input.data<T>();
   }
-  strides[inputs] = broadcast_strides(y.tensor, shape);
-  T* const out = y.tensor.mutable_data<T>();
+  strides[operands++] = broadcast_strides(y.tensor, shape);
 
-  walk(shape, std::span(strides.data(), inputs + 1), cost, [&](const Piece& piece) {
-    std::array<const T*, kMostOperands> from{}, now{};
-    bool all_direct = true;
-    for (std::size_t i = 0; i < inputs; ++i) {
-      from[i] = base[i] + piece.offset[i];
-      all_direct &= piece.step[i] == 1;
+  walk(shape, std::span(strides.data(), operands), cost, [&](const Piece& piece) {
+    bool unit = !y.add, wide = false, spread = false;
+    for (std::size_t i = 0; i < operands; ++i) {
+      unit &= piece.step[i] == 1;
+      wide |= piece.step[i] != 0 && piece.step[i] != 1 && piece.rows > 1;
+      spread |= piece.step[i] == 0 && piece.row[i] != 0;
     }
-    T* const to = out + piece.offset[inputs];
-    if (all_direct && piece.step[inputs] == 1 && !y.add && (piece.n >= kShortRow || piece.rows == 1)) {
-      for (Index r = 0; r < piece.rows; ++r) {
-        for (std::size_t i = 0; i < inputs; ++i) now[i] = from[i] + r * piece.row[i];
-        kernel(now.data(), std::size_t(piece.n), parameters, to + r * piece.row[inputs]);
-      }
-      return;
-    }
-    // Otherwise through contiguous blocks. Short rows are joined; blocks of long rows end with the row, which keeps unit steps direct.
-    alignas(64) T blocks[kMostOperands][kBlock];
-    const Index total = piece.rows * piece.n, run = piece.n >= kShortRow ? piece.n : total;
-    std::array<bool, kMostOperands> filled{};
-    for (Index begin = 0; begin < total; begin += run) {
-      for (Index first = begin; first < begin + run; first += kBlock) {
-        const Index count = std::min(kBlock, begin + run - first);
-        for (std::size_t i = 0; i < inputs; ++i) {
-          const bool constant = piece.step[i] == 0 && piece.row[i] == 0;
-          if (run == piece.n && piece.step[i] == 1) {
-            now[i] = from[i] + first / piece.n * piece.row[i] + first % piece.n;
-          } else {
-            if (!constant || !filled[i]) gather(from[i], piece, i, first, constant ? std::min(kBlock, total) : count, blocks[i]);
-            filled[i] = constant;
-            now[i] = blocks[i];
-          }
-        }
-        const bool direct = run == piece.n && piece.step[inputs] == 1 && !y.add;
-        T* const result = direct ? to + first / piece.n * piece.row[inputs] + first % piece.n : blocks[inputs];
-        kernel(now.data(), std::size_t(count), parameters, result);
-        if (!direct) scatter(result, y.add, piece, inputs, first, count, to);
-      }
-    }
+    if (piece.n < kShort && piece.rows > 1) mapping.joined(piece);
+    else if (unit) mapping.direct(piece);
+    else mapping.tiled(piece, wide ? kTileRows : 1, spread && !wide);
   });
 }
 template void map(RowKernel<float>, std::initializer_list<std::reference_wrapper<const Tensor>>, const float*, Index, const Into&);
