@@ -111,11 +111,21 @@ template <class T>
 HWY_NOINLINE void RaggedTile(Index rows, Index columns, Index depth, const T* a, Index a_row, Index a_k, const T* b, Index b_k,
                              const T* from, Index from_row, Index from_column, T* to, Index to_row, Index to_column) {
   const Index vectors = TileVectors<T>(columns), width = vectors * Index(Tile<T>::kLanes);
-  HWY_ALIGN T buffer[Tile<T>::kRows[1] * Tile<T>::kWidest] = {};
-  if (from)
+  HWY_ALIGN T buffer[Tile<T>::kRows[1] * Tile<T>::kWidest];
+  const hn::ScalableTag<T> d;
+  // copy(r, j, left): a vector of row r from column j on, `left` columns before the edge
+  const auto each = [&](auto copy) HWY_ATTR {
+    for (Index r = 0; r < rows; ++r)
+      for (Index j = 0; j < columns; j += Index(Tile<T>::kLanes)) copy(r, j, size_t(columns - j));
+  };
+  if (from && from_column == 1)
+    each([&](Index r, Index j, size_t left) HWY_ATTR { hn::StoreU(LoadFirst(d, from + r * from_row + j, left), d, buffer + r * width + j); });
+  else if (from)
     for (Index r = 0; r < rows; ++r)
       for (Index j = 0; j < width; ++j) buffer[r * width + j] = j < columns ? from[r * from_row + j * from_column] : T(0);
   TileOf<T>(rows, vectors)(depth, a, a_row, a_k, b, b_k, from ? buffer : nullptr, width, buffer, width, b, b_k);
+  if (to_column == 1)
+    return each([&](Index r, Index j, size_t left) HWY_ATTR { StoreFirst(hn::LoadU(d, buffer + r * width + j), d, to + r * to_row + j, left); });
   for (Index r = 0; r < rows; ++r)
     for (Index j = 0; j < columns; ++j) to[r * to_row + j * to_column] = buffer[r * width + j];
 }
@@ -360,11 +370,16 @@ template <class T, size_t kRows> HWY_NOINLINE void ThinColumns(const Product<T>&
   constexpr size_t kLanes = hn::MaxLanes(D()), kSide = 16 / sizeof(T), kGroups = kLanes / kSide, kParts = Tile<T>::kParts;
   constexpr Index kStep = Index(kParts * kSide);
   const T* const b = p.b + column * p.b_column;
-  T* const c = p.c + column;
+  T* const c = p.c + column * p.c_column;
   const T* rows[kGroups];
   HWY_UNROLL(16) for (size_t g = 0; g < kGroups; ++g) rows[g] = b + Index(g * kSide) * p.b_column;
+  HWY_ALIGN T apart[kRows * kLanes] = {};   // c where its columns are
+  if (p.c_column != 1 && p.add)
+    for (size_t i = 0; i < kRows * kLanes; ++i) apart[i] = c[Index(i / kLanes) * p.c_row + Index(i % kLanes) * p.c_column];
+  T* const together = p.c_column == 1 ? c : apart;
+  const Index c_row = p.c_column == 1 ? p.c_row : Index(kLanes);
   hn::Vec<D> acc[kRows];
-  HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r) acc[r] = p.add ? hn::LoadU(d, c + Index(r) * p.c_row) : hn::Zero(d);
+  HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r) acc[r] = p.add ? hn::LoadU(d, together + Index(r) * c_row) : hn::Zero(d);
   Index k = 0;
   for (; k + kStep <= p.k; k += kStep) {
     hn::Vec<D> w[kParts * kSide];
@@ -382,7 +397,9 @@ template <class T, size_t kRows> HWY_NOINLINE void ThinColumns(const Product<T>&
     HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r)
       acc[r] = hn::MulAdd(hn::Set(d, p.a[Index(r) * p.a_row + k]), hn::Load(d, bk), acc[r]);
   }
-  HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r) hn::StoreU(acc[r], d, c + Index(r) * p.c_row);
+  HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r) hn::StoreU(acc[r], d, together + Index(r) * c_row);
+  if (p.c_column != 1)
+    for (size_t i = 0; i < kRows * kLanes; ++i) c[Index(i / kLanes) * p.c_row + Index(i % kLanes) * p.c_column] = apart[i];
 }
 
 template <class T, size_t... kRow> void PickThin(const Product<T>& p, std::index_sequence<kRow...>) {

@@ -10,7 +10,7 @@ namespace {
 
 template <class T> GemmKernels<T> Kernels() {
   using Size = Tile<T>;
-  GemmKernels<T> kernels{Index(Size::kLanes), {0, Size::kRows[1], Size::kRows[2], Size::kRows[3], Size::kRows[4]}, Index(Size::kVectors), Index(Size::kThinRows),
+  GemmKernels<T> kernels{Index(Size::kLanes), {0, Size::kRows[1], Size::kRows[2], Size::kRows[3], Size::kRows[4]}, Index(Size::kVectors), Index(Size::kThinRows), Index(Size::kParts * 16 / sizeof(T)),
                          &MultiplyBlock<T>, nullptr, &PackPanels<T>, &Transpose<T>, &MultiplyPanel<T>};
 #if HWY_TARGET != HWY_SCALAR
   kernels.thin = &MultiplyThin<T>;
@@ -100,8 +100,9 @@ template <class T> double cost(const GemmKernels<T>& kernels, const Product<T>& 
   return m * n + cycle * (pack_a * m + pack_b * n + store * m * n / double(p.k));
 }
 
+// Few rows beside a b whose columns are contiguous. Columns of c that lie apart are stored one by one: fewer rows yet.
 template <class T> bool is_thin(const GemmKernels<T>& kernels, const Product<T>& p) {
-  return kernels.thin && p.m <= kernels.thin_rows && p.a_k == 1 && p.b_k == 1 && p.c_column == 1 && p.b_column != 1;
+  return kernels.thin && p.m <= (p.c_column == 1 ? kernels.thin_rows : kernels.lanes / 2) && p.k >= kernels.thin_depth && p.b_k == 1 && p.b_column != 1;
 }
 
 // The tile: four vectors for few rows or columns that fill them, two tall ones where they take all rows or columns at once.
@@ -184,19 +185,47 @@ void multiply_tall(const GemmKernels<T>& kernels, const Product<T>& p, Index col
   });
 }
 
-// At most a few rows and k contiguous in both: b is turned in registers.
-template <class T> void multiply_thin(const GemmKernels<T>& kernels, const Product<T>& p, Finish<T> finish, double seconds) {
+// b is turned in registers. turned: p's rows are the columns that finish sees.
+template <class T> void multiply_thin(const GemmKernels<T>& kernels, Product<T> p, bool turned, Finish<T> finish, double seconds) {
+  const Storage storage = p.a_k == 1 ? Storage() : Storage(std::size_t(p.m * p.k) * sizeof(T));
+  if (p.a_k != 1) {
+    T* const rows = reinterpret_cast<T*>(storage.data());
+    for (Index i = 0; i < p.m; ++i)
+      for (Index k = 0; k < p.k; ++k) rows[i * p.k + k] = p.a[i * p.a_row + k * p.a_k];
+    p.a = rows, p.a_row = p.k, p.a_k = 1;
+  }
   const Index unit = kernels.lanes, units = divide_up(p.n, unit), chunks = pieces(seconds, units);
   run(seconds > kChunk, chunks, [&](Index chunk) {
     const Index first = units * chunk / chunks * unit, last = std::min(p.n, units * (chunk + 1) / chunks * unit);
     const Index whole = (last - first) / kernels.lanes * kernels.lanes;
     if (whole) kernels.thin(part_of(p, 0, p.m, first, whole));
     if (first + whole < last) multiply_wide(kernels, part_of(p, 0, p.m, first + whole, last - first - whole), {}, 0);
-    if (finish.run) finish.run(finish.self, 0, p.m, first, last - first);
+    if (finish.run && turned) finish.run(finish.self, first, last - first, 0, p.m);
+    else if (finish.run) finish.run(finish.self, 0, p.m, first, last - first);
   });
 }
 
-template <class T> void multiply_any(Product<T> p, Finish<T> finish) {
+enum class Way { thin, wide, tall };
+template <class T> struct Choice {
+  Way way;
+  bool turned;               // p is the transpose of what was asked
+  Product<T> p;
+};
+
+// How p, none of its sizes 0, is multiplied best. A finish sees rows and columns of p, which only a thin product and one by columns hand
+// back turned.
+template <class T> Choice<T> choose(const GemmKernels<T>& kernels, const Product<T>& p, bool has_finish) {
+  const auto by_columns = [](const Product<T>& q) { return q.c_column != 1 && q.c_row == 1; };
+  if (p.panels) return {p.m > kTallRows ? Way::tall : Way::wide, false, p};
+  const Product<T> turned = transposed(p);
+  if (is_thin(kernels, p)) return {Way::thin, false, p};
+  if (is_thin(kernels, turned)) return {Way::thin, true, turned};
+  const bool turn = cost(kernels, turned) < cost(kernels, p) && (!has_finish || by_columns(turned));
+  const Product<T>& q = turn ? turned : p;
+  return {q.m > (packs_a(q) ? kTallRows / 2 : kTallRows) || by_columns(q) ? Way::tall : Way::wide, turn, q};
+}
+
+template <class T> void multiply_any(const Product<T>& p, Finish<T> finish) {
   if (p.m == 0 || p.n == 0) return;
   if (p.k == 0) {
     for (Index i = 0; i < p.m && !p.add; ++i)
@@ -206,15 +235,12 @@ template <class T> void multiply_any(Product<T> p, Finish<T> finish) {
   }
   const auto kernels = gemm_kernels<T>();
   const double seconds = estimate(p);
-  if (p.panels) return p.m > kTallRows ? multiply_tall(kernels, p, 0, finish, seconds) : multiply_wide(kernels, p, finish, seconds);
-  const Product<T> turned = transposed(p);
-  if (is_thin(kernels, p)) return multiply_thin(kernels, p, finish, seconds);
-  if (!finish.run && is_thin(kernels, turned)) return multiply_thin(kernels, turned, finish, seconds);
-  const auto by_columns = [](const Product<T>& q) { return q.c_column != 1 && q.c_row == 1; };
-  // a finish sees rows and columns of p, which only a product by columns hands back turned
-  if (cost(kernels, turned) < cost(kernels, p) && (!finish.run || by_columns(turned))) p = turned;
-  if (p.m > (packs_a(p) ? kTallRows / 2 : kTallRows) || by_columns(p)) multiply_tall(kernels, p, 0, finish, seconds);
-  else multiply_wide(kernels, p, finish, seconds);
+  const Choice<T> choice = choose(kernels, p, finish.run != nullptr);
+  switch (choice.way) {
+    case Way::thin: return multiply_thin(kernels, choice.p, choice.turned, finish, seconds);
+    case Way::wide: return multiply_wide(kernels, choice.p, finish, seconds);
+    case Way::tall: return multiply_tall(kernels, choice.p, 0, finish, seconds);
+  }
 }
 
 template <class T> Storage pack_any(Index k, Index n, const T* b, Index b_k, Index b_column) {
@@ -230,15 +256,23 @@ template <class T> Storage pack_any(Index k, Index n, const T* b, Index b_k, Ind
 
 template <class T> void multiply_many(Index count, FunctionRef<Product<T>(Index)> product) {
   if (count == 0) return;
-  const double seconds = std::max(estimate(product(0)), 1e-9);
+  const Product<T> first = product(0);
+  const double seconds = std::max(estimate(first), 1e-9);
   if (count == 1 || seconds > 8 * kChunk) {
     for (Index i = 0; i < count; ++i) multiply(product(i));
     return;
   }
   const Precision precision = product_precision();
+  const auto kernels = gemm_kernels<T>();
+  const Choice<T> choice = first.m * first.n * first.k == 0 || precision != Precision::float32 ? Choice<T>{Way::tall, false, first} : choose(kernels, first, false);
+  const GemmPlan plan = choice.way == Way::wide ? make_plan(kernels, choice.p, false) : GemmPlan();
   parallel_for(count, std::max<Index>(1, Index(kChunk / seconds)), [&](Index begin, Index end) {
     const ProductPrecision use(precision);   // in another thread
-    for (Index i = begin; i < end; ++i) multiply(product(i));
+    for (Index i = begin; i < end; ++i) {
+      const Product<T> p = product(i);
+      if (choice.way == Way::wide) kernels.block(choice.turned ? transposed(p) : p, plan, nullptr, 0, 0, 0, scratch<T>(plan.scratch), {});
+      else multiply(p);
+    }
   });
 }
 

@@ -40,7 +40,7 @@ void multiply(const Product<double>& product, Finish<double> finish = {});
 Storage pack(Index k, Index n, const float* b, Index b_k, Index b_column);
 Storage pack(Index k, Index n, const double* b, Index b_k, Index b_column);
 
-// `count` products of one size; small ones are spread over the threads whole.
+// `count` products of one size and one set of strides; small ones are spread over the threads whole.
 void multiply(Index count, FunctionRef<Product<float>(Index)> product);
 void multiply(Index count, FunctionRef<Product<double>(Index)> product);
 
@@ -67,11 +67,11 @@ template <class T> struct GemmKernels {
   Index lanes;               // elements of a vector
   Index rows[5];             // most of a tile, by its vectors, 1 to 4
   Index vectors;             // of the tile for most products
-  Index thin_rows;           // of the thin kernel
+  Index thin_rows, thin_depth;   // most rows and least k of the thin kernel
   // All of p in one thread. packed: the panels of b from packed_column on, or nullptr. row, column: where p lies in the whole.
   void (*block)(const Product<T>& p, const GemmPlan& plan, const T* packed, Index packed_column, Index row, Index column,
                 T* scratch, Finish<T> finish);
-  // At most thin_rows rows, k contiguous in a and b, c in rows, n a multiple of lanes; nullptr if there is none.
+  // At most thin_rows rows, k contiguous in a and b, n a multiple of lanes; nullptr if there is none.
   void (*thin)(const Product<T>& p);
   // dst: panels of width columns, each [depth][width]
   void (*pack)(const T* b, Index b_k, Index b_column, Index depth, Index columns, Index width, T* dst);

@@ -121,6 +121,7 @@ BinaryKernels Pick(Binary op) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include <bit>
 #include <limits>
 
 #include "tensor/format.h"
@@ -221,7 +222,12 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   const Shape shape = broadcast_shapes("where", condition.shape(), broadcast_shapes("where", a.shape(), b.shape()));
   Tensor y = empty(shape, a.dtype());
   visit_any(a.dtype(), [&]<class T>() {
-    for_each_element<std::uint8_t, T, T, T>(shape, 2, [](std::uint8_t& c, T& u, T& v, T& w) { w = c ? u : v; }, condition, a, b, y);
+    using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::conditional_t<sizeof(T) == 2, std::uint16_t, std::uint8_t>>>;
+    const auto choose = [](std::uint8_t& c, T& u, T& v, T& w) {   // a branch would be guessed wrong half of the time
+      const Bits mask = Bits(-Bits(c != 0));
+      w = std::bit_cast<T>(Bits((std::bit_cast<Bits>(u) & mask) | (std::bit_cast<Bits>(v) & Bits(~mask))));
+    };
+    for_each_element<std::uint8_t, T, T, T>(shape, 2, choose, condition, a, b, y);
   });
   return y;
 }
@@ -238,22 +244,17 @@ namespace {
 
 constexpr std::string_view kComparisons[] = {"equal", "not_equal", "less", "less_equal", "greater", "greater_equal"};
 
-template <class T> bool holds(Comparison op, T a, T b) {
+// f(compare) with compare(a, b) of the op, chosen before any loop
+template <class F> Tensor with_comparison(Comparison op, F f) {
   switch (op) {
-    case Comparison::equal: return a == b;
-    case Comparison::not_equal: return a != b;
-    case Comparison::less: return a < b;
-    case Comparison::less_equal: return a <= b;
-    case Comparison::greater: return a > b;
+    case Comparison::equal: return f([](auto a, auto b) { return a == b; });
+    case Comparison::not_equal: return f([](auto a, auto b) { return a != b; });
+    case Comparison::less: return f([](auto a, auto b) { return a < b; });
+    case Comparison::less_equal: return f([](auto a, auto b) { return a <= b; });
+    case Comparison::greater: return f([](auto a, auto b) { return a > b; });
     case Comparison::greater_equal: break;
   }
-  return a >= b;
-}
-
-// A number takes the tensor's float type; integers are compared as doubles.
-template <class T> bool compare_with(Comparison op, T a, double b) {
-  if constexpr (std::is_floating_point_v<T>) return holds(op, a, T(b));
-  else return holds(op, double(a), b);
+  return f([](auto a, auto b) { return a >= b; });
 }
 
 // f over two tensors of one dtype, read as floats where they are bf16
@@ -278,18 +279,21 @@ template <class F> Tensor logical(std::string_view name, const Tensor& a, const 
 Tensor compare(Comparison op, const Tensor& a, const Tensor& b) {
   const std::string_view name = kComparisons[std::size_t(op)];
   check_pair(name, a, b);
-  return ask(name, a, b, [op](auto u, auto v) { return holds(op, u, v); });
+  return with_comparison(op, [&](auto holds) { return ask(name, a, b, holds); });
 }
 
 Tensor compare(Comparison op, const Tensor& a, double b) {
   const std::string_view name = kComparisons[std::size_t(op)];
   check_defined(name, a, a);
   Tensor y = empty(a.shape(), DType::u8);
-  visit_any(a.dtype(), [&]<class T>() {
-    using Read = std::conditional_t<std::is_same_v<T, BFloat16>, float, T>;
-    for_each_element<T, std::uint8_t>(a.shape(), 2, [&](T& u, std::uint8_t& w) { w = compare_with(op, Read(u), b); }, a, y);
+  return with_comparison(op, [&](auto holds) {
+    visit_any(a.dtype(), [&]<class T>() {
+      using Read = std::conditional_t<std::is_same_v<T, BFloat16>, float, T>;
+      using Number = std::conditional_t<std::is_floating_point_v<Read>, Read, double>;   // b takes the float type; integers are compared as doubles
+      for_each_element<T, std::uint8_t>(a.shape(), 2, [=](T& u, std::uint8_t& w) { w = holds(Number(Read(u)), Number(b)); }, a, y);
+    });
+    return y;
   });
-  return y;
 }
 
 Tensor logical_and(const Tensor& a, const Tensor& b) {

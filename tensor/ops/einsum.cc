@@ -186,6 +186,12 @@ class Planner {
     check<ShapeError>(batch.size() + left.size() + right.size() <= kMaxRank, "einsum: more than {} axes between two steps: {}",
                       kMaxRank, spec());
     arrange(batch + left + summed, 1);
+    if (left.empty() && right.empty() && !summed.empty()) {   // dot products: one pass and a sum
+      arrange(at(1), 0);
+      add(EinsumStep::multiply, 0, {});
+      stack_.pop_back();
+      return sum_out(keep, 0);
+    }
     std::vector<Index> a, b, c;
     if (summed.empty()) {
       arrange(batch + right, 0);

@@ -46,6 +46,20 @@ TEST_CASE("linear: fused equals its definition for every activation, dropout, re
   });
 }
 
+TEST_CASE("linear: a narrow weight gives columns of a wide one, bit for bit") {
+  for_every_target([] {
+    for (DType dtype : {DType::f32, DType::f64}) {
+      const Key key(Seed{4});
+      const Tensor x = normal(key / 0, {70, 40}, 0, 1, dtype), w = normal(key / 1, {33, 40}, 0, 1, dtype), b = normal(key / 2, {33}, 0, 1, dtype), r = normal(key / 3, {70, 33}, 0, 1, dtype);
+      const Tensor whole = linear(x, w, b, {.activation = Activation::relu, .residual = r}).y;
+      for (Index out : {1, 2, 5, 8, 9}) {
+        const Tensor y = linear(x, slice(w, 0, 0, out), slice(b, 0, 0, out), {.activation = Activation::relu, .residual = slice(r, 1, 0, out)}).y;
+        CHECK(difference(y, slice(whole, 1, 0, out)) == 0);
+      }
+    }
+  });
+}
+
 TEST_CASE("linear: gradients of every input agree with differences, dropout included") {
   for (Activation activation : kActivations) {
     const Key key(Seed{3});

@@ -121,7 +121,7 @@ TEST_CASE("matmul: one chain in rising k, whatever the blocks") {
 TEST_CASE("matmul: same bits for threads, targets with FMA, and a row alone") {
   for (DType dtype : {DType::f32, DType::f64})
     for (const auto [m_, n_, k_] :
-         {std::array<Index, 3>{64, 768, 256}, {301, 200, 333}, {4, 1000, 300}, {1, 4000, 64}, {70, 5000, 40}}) {
+         {std::array<Index, 3>{64, 768, 256}, {301, 200, 333}, {4, 1000, 300}, {1, 4000, 64}, {70, 5000, 40}, {3000, 3, 70}}) {
       const Index m = m_, n = n_, k = k_;  // clang 14 captures no structured binding
       const Tensor a = draw({m, k}, dtype, 1), b = draw({n, k}, dtype, 2), c = matmul(a, transpose(b));
       INFO("m ", m, " n ", n, " k ", k);
