@@ -9,6 +9,7 @@
 
 #include "tensor/error.h"
 #include "tensor/ops/view.h"
+#include "tests/every_target.h"
 
 using namespace heed;
 
@@ -161,6 +162,73 @@ TEST_CASE("conversion saturates, NaN gives 0, bf16 rounds to nearest even") {
   CHECK(to(halves, DType::f32).to_vector<float>() == Floats{1, 1 + 0x1p-6f, 1 + 0x1p-7f, INFINITY, INFINITY});
   CHECK(std::isnan(to(to(tensor({NAN}), DType::bf16), DType::f32)[0].item<float>()));
   CHECK(to(transpose(tensor({{1, 2}, {3, 4}})), DType::i32).to_vector<std::int32_t>() == std::vector<std::int32_t>{1, 3, 2, 4});
+}
+
+namespace {
+
+// The rules of `to`, by cases.
+template <class To, class From> To by_cases(From x) {
+  using Limits = std::numeric_limits<To>;
+  if constexpr (std::is_same_v<From, BFloat16>) return by_cases<To>(float(x));
+  else if constexpr (std::is_same_v<To, BFloat16>) return BFloat16(float(x));
+  else if constexpr (std::is_integral_v<To> && std::is_floating_point_v<From>) {
+    if (std::isnan(x)) return 0;
+    if (double(x) <= double(Limits::min())) return Limits::min();
+    return double(x) >= double(Limits::max()) ? Limits::max() : To(x);
+  } else return To(x);
+}
+
+}  // namespace
+
+TEST_CASE("conversion between any two dtypes follows the rules on every target") {
+  std::vector<double> values{NAN, -NAN, INFINITY, -INFINITY, 0.0, -0.0, 0.5, -0.5, 255, 255.5, 256, -1, 0x1p31, -0x1p31, 0x1p31 - 128, 0x1p31 - 1, 0x1p31 - 0.5,
+                             -0x1p31 - 1, 0x1p63, -0x1p63, 0x1p63 - 1024, 0x1p62, 1e38, -1e300, 0x1p-140, 1 + 0x1p-8, 1 + 3 * 0x1p-8, 65537, 16777217};
+  for (int i = 0; i < 300; ++i) values.push_back(std::ldexp(1 + i * 0x1.3579bp-9, i % 70 - 5) * (i % 3 ? 1 : -1));
+  const DType all_dtypes[] = {DType::f32, DType::f64, DType::bf16, DType::i32, DType::i64, DType::u8};
+  for (const DType between : all_dtypes)
+    for (const DType dtype : all_dtypes) {
+      CAPTURE(name(between));
+      CAPTURE(name(dtype));
+      for_every_target([&] {
+        const Tensor x = to(tensor(values, {Index(values.size())}), between);
+        for (const Tensor& from : {x, slice(x, 0, 3, 67), slice(x, 0, 1, Slice::kToEnd, 2)}) {
+          const Tensor y = to(from, dtype);
+          visit_any(between, [&]<class From>() {
+            visit_any(dtype, [&]<class To>() {
+              Index wrong = 0;
+              for (Index i = 0; i < from.numel(); ++i) {
+                const To result = y[i].item<To>(), expected = by_cases<To>(from[i].item<From>());
+                wrong += !(result == expected) && !(result != result && expected != expected);
+              }
+              CHECK(wrong == 0);
+            });
+          });
+        }
+      });
+    }
+}
+
+TEST_CASE("large tensors are made and filled in parallel") {
+  for_threads([] {
+    for (const DType dtype : {DType::f32, DType::f64, DType::i32, DType::i64}) {
+      const Tensor x = to(arange(-70000, 330000, 3, dtype), DType::f64), y = slice(to(arange(5e15, 5e15 + 300000, 2), DType::i64), 0, 100000);
+      Index wrong = x.numel() != 133334 || y.numel() != 50000;
+      for (Index i = 0; i < x.numel(); ++i) wrong += x.data<double>()[i] != double(3 * i - 70000);
+      for (Index i = 0; i < y.numel(); ++i) wrong += y.data<Index>()[i] != 5000000000200000 + 2 * i;
+      CHECK(wrong == 0);
+    }
+    const Tensor fine = arange(0.125, 10000, 0.0625, DType::f64), x = zeros({3, 300, 500});
+    fill_(slice(x, 2, 1, 500, 2), 2);
+    fill_(slice(x, 2, 0, 100), 3);
+    Index wrong = 0;
+    for (Index i = 0; i < fine.numel(); ++i) wrong += fine.data<double>()[i] != 0.125 + double(i) * 0.0625;
+    for (Index i = 0; i < x.numel(); ++i) wrong += x.data<float>()[i] != (i % 500 < 100 ? 3 : i % 2 ? 2 : 0);
+    CHECK(wrong == 0);
+  });
+  THROWS(arange(0, 500, 1, DType::u8), DTypeError, "arange: 256 does not fit u8");
+  THROWS(arange(-2, 500, 1, DType::u8), DTypeError, "arange: -2 does not fit u8");
+  CHECK(arange(3, 4, 1e300).to_vector<Index>() == std::vector<Index>{3});
+  CHECK(expand(tensor({{1}, {2}}), {2, 3}).clone().to_vector<float>() == Floats{1, 1, 1, 2, 2, 2});
 }
 
 TEST_CASE("copy_into broadcasts and checks") {
