@@ -75,6 +75,33 @@ void SumRows(const T* dy, size_t stride, const int64_t* at, size_t count, T scal
   }
 }
 
+// Whether an id is not in [0, n): then id or n - 1 - id is negative. i32 ids are widened on the way.
+template <class T> bool AnyOutside(const T* ids, size_t count, int64_t n, int64_t* wide) {
+  const hn::ScalableTag<int64_t> d;
+  const hn::Rebind<T, decltype(d)> narrow;
+  const auto last = hn::Set(d, n - 1);
+  auto signs = hn::Zero(d);
+  size_t i = 0;
+  for (; i + hn::Lanes(d) <= count; i += hn::Lanes(d)) {
+    auto id = hn::Zero(d);
+    if constexpr (sizeof(T) == 8) {
+      id = hn::LoadU(d, ids + i);
+    } else {
+      id = hn::PromoteTo(d, hn::LoadU(narrow, ids + i));
+      hn::StoreU(id, d, wide + i);
+    }
+    signs = hn::Or(signs, hn::Or(id, hn::Sub(last, id)));
+  }
+  bool outside = !hn::AllFalse(d, hn::Lt(signs, hn::Zero(d)));
+  for (; i < count; ++i) {
+    if constexpr (sizeof(T) == 4) wide[i] = ids[i];
+    outside |= ids[i] < 0 || ids[i] >= n;
+  }
+  return outside;
+}
+bool AnyOutsideI32(const int32_t* ids, size_t count, int64_t n, int64_t* wide) { return AnyOutside(ids, count, n, wide); }
+bool AnyOutsideI64(const int64_t* ids, size_t count, int64_t n, int64_t*) { return AnyOutside(ids, count, n, nullptr); }
+
 IndexKernels<float> KernelsF32() { return {EmbedRows<float>, SumRows<float>}; }
 IndexKernels<double> KernelsF64() { return {EmbedRows<double>, SumRows<double>}; }
 
@@ -84,11 +111,13 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <numeric>
 
 #include "tensor/format.h"
 #include "tensor/lines.h"
+#include "tensor/list.h"
 #include "tensor/ops/kernel.h"
 #include "tensor/ops/view.h"
 #include "tensor/ops/walk.h"
@@ -97,6 +126,8 @@ HWY_AFTER_NAMESPACE();
 namespace heed {
 HWY_EXPORT(KernelsF32);
 HWY_EXPORT(KernelsF64);
+HWY_EXPORT(AnyOutsideI32);
+HWY_EXPORT(AnyOutsideI64);
 
 namespace {
 
@@ -104,25 +135,31 @@ template <class T> IndexKernels<T> kernels() {
   return pick<T>(&HWY_DYNAMIC_DISPATCH(KernelsF32), &HWY_DYNAMIC_DISPATCH(KernelsF64))();
 }
 
-std::string position_text(Index flat, const Shape& shape) {
+Shape position(Index flat, const Shape& shape) {
   Shape at = shape;
   for (int axis = shape.rank() - 1; axis >= 0; --axis) {
     at[axis] = flat % shape[axis];
     flat /= shape[axis];
   }
-  return to_string(at);
+  return at;
 }
 
 // ids as contiguous i64, each within [0, n).
 Tensor checked_ids(std::string_view op, std::string_view what, const Tensor& ids, Index n) {
   check<DTypeError>(ids.dtype() == DType::i32 || ids.dtype() == DType::i64, "{}: takes ids of i32 or i64: {}", op, ids.dtype());
-  Tensor wide = to(ids, DType::i64).contiguous();
+  const Tensor dense = ids.contiguous(), wide = ids.dtype() == DType::i64 ? dense : empty(ids.shape(), DType::i64);
+  std::atomic<bool> all_in{true};
+  const auto take = [&](auto kernel, const auto* from, Index* to) {
+    parallel_for(wide.numel(), 32768, [&](Index begin, Index end) {
+      if (kernel(from + begin, size_t(end - begin), n, to ? to + begin : nullptr)) all_in = false;
+    });
+  };
+  if (ids.dtype() == DType::i64) take(HWY_DYNAMIC_DISPATCH(AnyOutsideI64), dense.data<Index>(), static_cast<Index*>(nullptr));
+  else take(HWY_DYNAMIC_DISPATCH(AnyOutsideI32), dense.data<std::int32_t>(), wide.mutable_data<Index>());
+  if (all_in) return wide;
   const auto values = wide.span<Index>();
   const auto wrong = std::find_if(values.begin(), values.end(), [n](Index id) { return id < 0 || id >= n; });
-  if (wrong != values.end())
-    fail<IndexError>("{}: {} {} at position {} is not in [0, {})", op, what, *wrong,
-                     position_text(wrong - values.begin(), ids.shape()), n);
-  return wide;
+  fail<IndexError>("{}: {} {} at position {} is not in [0, {})", op, what, *wrong, to_string(position(wrong - values.begin(), ids.shape())), n);
 }
 
 void check_same_dtype(std::string_view op, std::string_view a_name, const Tensor& a, std::string_view b_name, const Tensor& b) {
@@ -145,6 +182,20 @@ template <class T>
 void add_rows(std::span<const Index> ids, const T* dy, Index dy_outer, Index dy_row, Index outer, Index rows, Index n,
               double scale, Index skip, bool add, T* dx) {
   const auto count = Index(ids.size());
+  if (n < 16) {                                                   // rows too short for it: one addition after the other
+    return parallel_for(outer, row_grain((rows + count) * n), [&](Index begin, Index end) {
+      for (Index o = begin; o < end; ++o) {
+        T* const to = dx + o * rows * n;
+        if (!add) std::fill_n(to, rows * n, T(0));
+        const T* from = dy + o * dy_outer;
+        for (Index id : ids) {
+          if (id != skip)
+            for (Index i = 0; i < n; ++i) to[id * n + i] += T(scale) * from[i];
+          from += dy_row;
+        }
+      }
+    });
+  }
   Tensor scratch = zeros({rows + 1 + count}, DType::i64);
   Index* const first = scratch.mutable_data<Index>();            // first[v] = where the positions of id v begin
   Index* const order = first + rows + 1;
@@ -186,23 +237,84 @@ int check_gather(std::string_view op, const Tensor& x, int dim, const Tensor& in
   return axis;
 }
 
-// x[.., index[.., j, ..], ..] += src[.., j, ..]: lines do not touch one another
+// y[.., j, ..] = x[.., index[.., j, ..], ..]; index over y's shape
+void gather_into(const Tensor& x, int axis, const Tensor& index, const Tensor& y) {
+  Strides beside = x.strides();            // to the element at position 0 of the axis
+  beside[axis] = 0;
+  visit_any(x.dtype(), [&]<class T>() {
+    const T* x0 = x.data<T>();
+    const Index* index0 = index.data<Index>();
+    T* y0 = y.mutable_data<T>();
+    walk(y.shape(), {beside, index.strides(), y.strides()}, 2, [=, step = x.strides()[axis]](const Piece& piece) {
+      const auto [from_next, id_next, to_next] = std::array{piece.step[0], piece.step[1], piece.step[2]};
+      for (Index r = 0; r < piece.rows; ++r) {
+        const T* from = x0 + piece.offset[0] + r * piece.row[0];
+        const Index* ids = index0 + piece.offset[1] + r * piece.row[1];
+        T* to = y0 + piece.offset[2] + r * piece.row[2];
+        for (Index c = 0; c < piece.n; ++c) to[c * to_next] = from[ids[c * id_next] * step + c * from_next];
+      }
+    });
+  });
+}
+
+// x[.., index[.., j, ..], ..] += src[.., j, ..] in rising j. Lines along the axis do not touch one another; 64 neighbours are
+// walked side by side, since their elements share cache lines. Lines along the last axis are walked one by one: i is j.
 template <class T> void add_lines(const Tensor& x, int axis, const Tensor& index, const Tensor& src) {
   T* to = x.mutable_data<T>();
   const T* from = src.data<T>();
   const Index* ids = index.data<Index>();
-  const Index n = index.shape()[axis], to_step = x.strides()[axis], from_step = src.strides()[axis],
-              id_step = index.strides()[axis];
-  const Lines<3> lines(index.shape(), axis, {x.strides(), src.strides(), index.strides()});
-  parallel_for(n == 0 ? 0 : lines.count(), row_grain(n), [&](Index begin, Index end) {
-    lines(begin, end, [&](const std::array<Index, 3>& at) {
-      for (Index j = 0; j < n; ++j) {
-        T& sum = to[at[0] + ids[at[2] + j * id_step] * to_step];
-        if constexpr (std::is_integral_v<T>)
-          sum = T(std::make_unsigned_t<T>(sum) + std::make_unsigned_t<T>(from[at[1] + j * from_step]));
-        else sum += from[at[1] + j * from_step];
+  const int last = index.rank() - 1;
+  const bool along = axis == last;
+  const Index n = along ? 1 : index.shape()[axis], width = index.shape()[last], block = along ? width : 64;
+  const Index to_step = x.strides()[axis], from_step = src.strides()[axis], id_step = index.strides()[axis];
+  const Index to_next = along ? 0 : x.strides()[last], from_next = src.strides()[last], id_next = index.strides()[last];
+  if (index.numel() == 0) return;
+  const Index blocks = (width + block - 1) / block;
+  const Lines<3> lines(with_size(index.shape(), last, 1), axis, {x.strides(), src.strides(), index.strides()});
+  parallel_for(lines.count() * blocks, row_grain(n * block), [&](Index begin, Index end) {
+    for (Index chunk = begin; chunk < end; ++chunk)
+      lines(chunk / blocks, chunk / blocks + 1, [&](const std::array<Index, 3>& at) {
+        const Index first = chunk % blocks * block, stop = std::min(width, first + block);
+        for (Index j = 0; j < n; ++j) {
+          T* const sums = to + at[0];
+          const T* const values = from + at[1] + j * from_step;
+          const Index* const id = ids + at[2] + j * id_step;
+          for (Index i = first; i < stop; ++i) {
+            T& sum = sums[id[i * id_next] * to_step + i * to_next];
+            const T value = values[i * from_next];
+            if constexpr (std::is_integral_v<T>) sum = T(std::make_unsigned_t<T>(sum) + std::make_unsigned_t<T>(value));
+            else sum += value;
+          }
+        }
+      });
+  });
+}
+
+// The i < n with keep(i), in rising order: allocate(count), then write(place, begin, rest, k) for the k of them that are
+// begin + rest[0], begin + rest[1], ... and stand at `place` and behind.
+template <class Keep, class Allocate, class Write> void compact(Index n, Keep&& keep, Allocate&& allocate, Write&& write) {
+  constexpr Index kChunk = 1 << 14, kBlock = 1 << 10;
+  const Index chunks = (n + kChunk - 1) / kChunk;
+  List<Index> before(size_t(chunks) + 1);                         // how many stand in the chunks before
+  parallel_for(n, kChunk, [&](Index begin, Index end) {
+    Index count = 0;
+    for (Index i = begin; i < end; ++i) count += keep(i);
+    before[size_t(begin / kChunk) + 1] = count;
+  });
+  std::partial_sum(before.begin(), before.end(), before.begin());
+  allocate(before.back());
+  parallel_for(n, kChunk, [&](Index begin, Index end) {
+    std::uint16_t rest[kBlock];
+    Index place = before[size_t(begin / kChunk)];
+    for (; begin < end; begin += kBlock) {
+      Index count = 0;
+      for (Index i = 0; i < std::min(kBlock, end - begin); ++i) {  // no branch on what nobody can predict
+        rest[count] = std::uint16_t(i);
+        count += keep(begin + i);
       }
-    });
+      write(place, begin, rest, count);
+      place += count;
+    }
   });
 }
 
@@ -262,8 +374,15 @@ Tensor index_select(const Tensor& x, int dim, const Tensor& ids) {
   check<ShapeError>(ids.rank() == 1, "index_select: ids need 1 axis: x {}, ids {}", x.shape(), ids.shape());
   const Tensor wide = checked_ids("index_select", "id", ids, x.shape()[axis]);
   const Index count = wide.numel();
-  const Tensor from = with_dense_tail(x, axis + 1);
   Tensor y = empty(with_size(x.shape(), axis, count), x.dtype());
+  if (axis == x.rank() - 1) {
+    Strides strides = y.shape();
+    for (int i = 0; i < axis; ++i) strides[i] = 0;
+    strides[axis] = 1;
+    gather_into(x, axis, Tensor(wide.storage(), DType::i64, y.shape(), strides, wide.offset()), y);
+    return y;
+  }
+  const Tensor from = with_dense_tail(x, axis + 1);
   Shape outer;
   Strides from_strides, to_strides;
   Index inner = Index(item_size(x.dtype()));
@@ -318,18 +437,7 @@ Tensor gather(const Tensor& x, int dim, const Tensor& index) {
   const int axis = check_gather("gather", x, dim, index);
   const Tensor wide = checked_ids("gather", "index", index, x.shape()[axis]);
   Tensor y = empty(index.shape(), x.dtype());
-  const Index n = index.shape()[axis], x_step = x.strides()[axis], y_step = y.strides()[axis];
-  const Lines<2> lines(index.shape(), axis, {x.strides(), y.strides()});
-  visit_any(x.dtype(), [&]<class T>() {
-    const T* from = x.data<T>();
-    const Index* ids = wide.data<Index>();
-    T* to = y.mutable_data<T>();
-    parallel_for(n == 0 ? 0 : lines.count(), row_grain(n), [&](Index begin, Index end) {
-      lines(begin, end, [&](const std::array<Index, 2>& at) {
-        for (Index j = 0; j < n; ++j) to[at[1] + j * y_step] = from[at[0] + ids[at[1] + j * y_step] * x_step];
-      });
-    });
-  });
+  gather_into(x, axis, wide, y);
   return y;
 }
 
@@ -390,35 +498,49 @@ Tensor masked_select(const Tensor& x, const Tensor& mask) {
   check<DTypeError>(mask.dtype() == DType::u8, "masked_select: takes a mask of u8: {}", mask.dtype());
   check<ShapeError>(mask.shape() == x.shape(), "masked_select: shapes differ: x {}, mask {}", x.shape(), mask.shape());
   const Tensor flat = mask.contiguous(), from = x.contiguous();
-  const auto set = flat.span<std::uint8_t>();
-  Tensor y = empty({Index(set.size()) - std::count(set.begin(), set.end(), 0)}, x.dtype());
+  const std::uint8_t* set = flat.data<std::uint8_t>();
+  Tensor y;
   visit_any(x.dtype(), [&]<class T>() {
-    const auto values = from.span<T>();
-    T* to = y.mutable_data<T>();
-    for (size_t i = 0; i < set.size(); ++i)
-      if (set[i]) *to++ = values[i];
+    const T* values = from.data<T>();
+    T* to = nullptr;
+    compact(x.numel(), [set](Index i) { return set[i] != 0; },
+            [&](Index count) { y = empty({count}, x.dtype()); to = y.mutable_data<T>(); },
+            [&](Index place, Index begin, const std::uint16_t* rest, Index count) {
+              for (Index k = 0; k < count; ++k) to[place + k] = values[begin + rest[k]];
+            });
   });
   return y;
 }
 
 Tensor nonzero(const Tensor& x) {
   const Tensor flat = x.contiguous();
-  return visit_any(x.dtype(), [&]<class T>() {
-    const auto values = flat.span<T>();
-    const auto is_set = [](T v) {
-      if constexpr (std::is_same_v<T, BFloat16>) return float(v) != 0;
-      else return v != 0;
-    };
-    Tensor y = empty({std::count_if(values.begin(), values.end(), is_set), x.rank()}, DType::i64);
-    Index* to = y.mutable_data<Index>();
-    for (size_t i = 0; i < values.size(); ++i) {
-      if (!is_set(values[i])) continue;
-      auto rest = Index(i);
-      for (int axis = x.rank() - 1; axis >= 0; --axis) { to[axis] = rest % x.shape()[axis]; rest /= x.shape()[axis]; }
-      to += x.rank();
-    }
-    return y;
+  const int rank = x.rank();
+  Tensor y;
+  visit_any(x.dtype(), [&]<class T>() {
+    const T* values = flat.data<T>();
+    Index* to = nullptr;
+    compact(x.numel(),
+            [values](Index i) {
+              if constexpr (std::is_same_v<T, BFloat16>) return float(values[i]) != 0;
+              else return values[i] != 0;
+            },
+            [&](Index count) { y = empty({count, rank}, DType::i64); to = y.mutable_data<Index>(); },
+            [&](Index place, Index begin, const std::uint16_t* rest, Index count) {
+              if (rank == 0) return;
+              const Index n = x.shape()[rank - 1];
+              Index first = begin / n * n;                        // of the row of the element
+              Shape at = position(begin, x.shape());
+              Index* out = to + place * rank;
+              for (Index k = 0; k < count; ++k, out += rank) {
+                const Index i = begin + rest[k];
+                for (; i - first >= n; first += n)
+                  for (int axis = rank - 2; axis >= 0 && ++at[axis] == x.shape()[axis]; --axis) at[axis] = 0;
+                for (int axis = 0; axis < rank - 1; ++axis) out[axis] = at[axis];
+                out[rank - 1] = i - first;
+              }
+            });
   });
+  return y;
 }
 
 Tensor one_hot(const Tensor& ids, Index classes, DType dtype) {
@@ -430,7 +552,8 @@ Tensor one_hot(const Tensor& ids, Index classes, DType dtype) {
   const Tensor one = ones({}, dtype);
   visit_any(dtype, [&]<class T>() {
     T* to = y.mutable_data<T>();
-    for (Index id : wide.span<Index>()) { to[id] = one.item<T>(); to += classes; }
+    const T set = one.item<T>();
+    for (Index id : wide.span<Index>()) { to[id] = set; to += classes; }
   });
   return y;
 }

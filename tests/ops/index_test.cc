@@ -126,6 +126,90 @@ TEST_CASE("gather, its gradient, scatter_add") {
   CHECK(gather(zeros({2, 0}), 1, zeros({2, 0}, DType::i64)).shape() == Shape{2, 0});
 }
 
+TEST_CASE("gather, scatter_add, index_select of any shape equal plain loops, for any number of threads") {
+  for (const Shape& shape : {Shape{300}, Shape{7, 300}, Shape{300, 70}, Shape{130, 200}, Shape{5, 70, 131}, Shape{40, 3, 3, 90}})
+    for (int dim = 0; dim < shape.rank(); ++dim) {
+      CAPTURE(shape);
+      CAPTURE(dim);
+      const Index n = shape[dim], count = n / 2 + 3;
+      Shape part = shape;
+      part[dim] = count;
+      const int other = (dim + 1) % shape.rank();
+      if (other != dim) part[other] -= 1;                        // fewer lines than x
+      const Tensor x = random_values(shape), index = random_ids(part, n), src = random_values(part, DType::f32, 3), list = random_ids({count}, n);
+      // where x has the element `flat` of a tensor of shape `of` if id(flat, j) stands for its position j along dim
+      const auto place = [&](Index flat, const Shape& of, auto id) {
+        Shape position = of;
+        Index rest = flat, from = 0;
+        for (int axis = of.rank() - 1; axis >= 0; --axis) { position[axis] = rest % of[axis]; rest /= of[axis]; }
+        for (int axis = 0; axis < of.rank(); ++axis) from = from * shape[axis] + (axis == dim ? id(flat, position[axis]) : position[axis]);
+        return size_t(from);
+      };
+      std::vector<float> values = x.to_vector<float>(), gathered(size_t(index.numel())), sums = values, selected_sums = values;
+      const Tensor selected = index_select(x, dim, list), dy = random_values(selected.shape(), DType::f32, 5);
+      std::vector<float> chosen(size_t(selected.numel()));
+      for (Index i = 0; i < index.numel(); ++i) {
+        const size_t from = place(i, part, [&](Index flat, Index) { return index.data<Index>()[flat]; });
+        gathered[size_t(i)] = values[from];
+        sums[from] += src.data<float>()[i];
+      }
+      for (Index i = 0; i < selected.numel(); ++i) {
+        const size_t from = place(i, selected.shape(), [&](Index, Index j) { return list.data<Index>()[j]; });
+        chosen[size_t(i)] = values[from];
+        selected_sums[from] += dy.data<float>()[i];
+      }
+      for_every_target([&] {
+        for_threads([&] {
+          CHECK(gather(x, dim, to(index, DType::i32)).to_vector<float>() == gathered);
+          CHECK(scatter_add(x, dim, index, src).to_vector<float>() == sums);
+          CHECK(index_select(x, dim, to(list, DType::i32)).to_vector<float>() == chosen);
+          const Tensor dx = x.clone();
+          index_select_grad(list, dy, dim, {dx, true});
+          CHECK(dx.to_vector<float>() == selected_sums);
+        });
+      });
+      // the same of views with their axes in another order
+      if (shape.rank() < 2) continue;
+      const auto turned = [&](const Tensor& t) { return transpose(transpose(t, 0, -1).clone(), 0, -1); };
+      CHECK(gather(turned(x), dim, turned(index)).to_vector<float>() == gathered);
+      CHECK(scatter_add(turned(x), dim, turned(index), turned(src)).to_vector<float>() == sums);
+      CHECK(index_select(turned(x), dim, list).to_vector<float>() == chosen);
+    }
+}
+
+TEST_CASE("masked_select and nonzero of large tensors, for any number of threads") {
+  for (const Shape& shape : {Shape{50000}, Shape{17, 3001}, Shape{40, 1, 1000, 1}, Shape{30, 20, 3, 29}}) {
+    const Tensor mask = bernoulli(Key{1}, shape, 0.3), x = random_values(shape);
+    std::vector<float> values;
+    std::vector<Index> positions;
+    for (Index i = 0; i < x.numel(); ++i) {
+      if (!mask.data<std::uint8_t>()[i]) continue;
+      values.push_back(x.data<float>()[i]);
+      Index rest = i;
+      for (int axis = shape.rank() - 1; axis >= 0; --axis) { positions.push_back(rest % shape[axis]); rest /= shape[axis]; }
+      std::reverse(positions.end() - shape.rank(), positions.end());
+    }
+    for_threads([&] {
+      CHECK(masked_select(x, mask).to_vector<float>() == values);
+      CHECK(nonzero(to(mask, DType::f32)).to_vector<Index>() == positions);
+    });
+  }
+  CHECK(nonzero(zeros({3, 0})).shape() == Shape{0, 2});
+  CHECK(nonzero(zeros({200, 200}, DType::bf16)).shape() == Shape{0, 2});
+  CHECK(masked_select(zeros({0}), zeros({0}, DType::u8)).shape() == Shape{0});
+  CHECK(nonzero(tensor({-0.0, kInfinity, std::nan("")})).to_vector<Index>() == std::vector<Index>{1, 2});
+}
+
+TEST_CASE("a wrong id far behind is found") {
+  Tensor ids = zeros({300, 300}, DType::i32);
+  fill_(ids(123, 45), 7);
+  fill_(ids(299, 299), -1);
+  CHECK_THROWS_WITH_AS((void)embedding(zeros({7, 2}), ids), "embedding: id 7 at position [123, 45] is not in [0, 7)", IndexError);
+  CHECK_THROWS_WITH_AS((void)embedding(zeros({8, 2}), to(ids, DType::i64)), "embedding: id -1 at position [299, 299] is not in [0, 8)", IndexError);
+  fill_(ids(299, 299), double(INT32_MIN));
+  CHECK_THROWS_WITH_AS((void)embedding(zeros({8, 2}), ids), "embedding: id -2147483648 at position [299, 299] is not in [0, 8)", IndexError);
+}
+
 TEST_CASE("masked_fill, masked_select, nonzero, one_hot") {
   const Tensor x = tensor({{1, 2}, {3, 4}}), mask = tensor({1, 0}, DType::u8);
   CHECK(masked_fill(x, mask, -1).to_vector<float>() == std::vector<float>{-1, 2, -1, 4});
