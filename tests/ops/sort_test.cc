@@ -6,12 +6,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <numeric>
 
 #include "autograd/check.h"
 #include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "tensor/error.h"
+#include "tensor/ops/binary.h"
 #include "tensor/ops/random.h"
+#include "tensor/ops/unary.h"
 #include "tensor/ops/view.h"
 #include "tests/every_target.h"
 #include "tests/op_table.h"
@@ -60,6 +64,57 @@ TEST_CASE("topk = the head of a stable falling sort, on every target") {
   });
   CHECK(topk(tensor({{1, 5, 3}, {9, 8, 7}}), 2).values.to_vector<float>() == std::vector<float>{5, 3, 9, 8});
   CHECK(topk(tensor({4, 9, 9}, DType::i64), 1).indices.item() == 1);
+}
+
+namespace {
+
+// Positions in the order of a stable sort of a line
+template <class T> std::vector<Index> order_of(const std::vector<T>& line, bool descending) {
+  const auto value = [&](Index i) { return double(line[size_t(i)]); };
+  const auto below = [&](Index a, Index b) { return value(a) < value(b) || (std::isnan(value(b)) && !std::isnan(value(a))); };
+  std::vector<Index> order(line.size());
+  std::iota(order.begin(), order.end(), Index{0});
+  std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) { return descending ? below(b, a) : below(a, b); });
+  return order;
+}
+
+}  // namespace
+
+TEST_CASE("sort and topk of lines of any length and dtype equal a stable sort, for any number of threads") {
+  for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::i32, DType::i64, DType::u8})
+    for (const Index n : {2, 31, 32, 33, 100, 1000, 70000}) {
+      CAPTURE(name(dtype));
+      CAPTURE(n);
+      // many equal values, and all kinds of bits
+      Tensor x = to(floor(multiply(normal(Key(n), {n}, 0, 1, DType::f64), is_float(dtype) ? 100 : 1e9)), dtype);
+      if (dtype == DType::u8) x = to(randint(Key(n), {n}, 0, 256), dtype);
+      if (is_float(dtype)) {
+        const Tensor special = to(tensor({NAN, -NAN, INFINITY, -INFINITY, 0.0, -0.0, 0x1p-140, -3e38}, DType::f64), dtype);
+        for (Index i = 0; i < 2 * n; i += 5) copy_into(x[i * 7 % n], special[i / 5 % 8]);
+      }
+      visit_any(dtype, [&]<class T>() {
+        std::vector<T> line = x.to_vector<T>();
+        std::vector<double> wide(line.size());
+        for (size_t i = 0; i < line.size(); ++i) {
+          if constexpr (std::is_same_v<T, BFloat16>) wide[i] = float(line[i]);
+          else wide[i] = double(line[i]);                       // no i64 here needs more than 53 bits
+        }
+        const std::vector<Index> rising = order_of(wide, false), falling = order_of(wide, true);
+        for_threads([&] {
+          CHECK(argsort(x).to_vector<Index>() == rising);
+          CHECK(argsort(transpose(stack({x, x, x})), 0, true)(all, 1).to_vector<Index>() == falling);
+          const Sorted y = sort(stack({x, x}), 1, true);
+          CHECK(y.indices[1].to_vector<Index>() == falling);
+          Index wrong = 0;                                       // the values come with their bits: -0, NaN
+          for (Index i = 0; i < n; ++i) wrong += std::memcmp(&y.values.data<T>()[n + i], &line[size_t(falling[size_t(i)])], sizeof(T)) != 0;
+          CHECK(wrong == 0);
+          for (const Index k : {Index(0), Index(1), std::min<Index>(n, 70), n / 3, n}) {
+            const std::vector<Index> head(falling.begin(), falling.begin() + k);
+            CHECK(topk(x, k).indices.to_vector<Index>() == head);
+          }
+        });
+      });
+    }
 }
 
 TEST_CASE("sort: a dim that is not there, more than there is") {
