@@ -83,9 +83,9 @@ double Random::normal() { return normal_quantile((double(next_u64() >> 12) + 0.5
 
 Index Random::below(Index n) {
   check<Error>(n > 0, "random below: n must be positive: n {}", n);
-  const auto range = std::uint64_t(n), rest = (0 - range) % range;     // rest = 2⁶⁴ mod n: the lowest draws, refused
+  const auto range = std::uint64_t(n);
   std::uint64_t x = next_u64();
-  while (x < rest) x = next_u64();
+  while (x < range && x < (0 - range) % range) x = next_u64();         // the lowest 2⁶⁴ mod n draws are refused
   return Index(x % range);
 }
 

@@ -125,6 +125,7 @@ void DropoutF64(const DropoutKey& key, Index start, const double* x, size_t n, b
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include <atomic>
 #include <cmath>
 #include <numeric>
 
@@ -158,6 +159,39 @@ template <class T, class Groups> void fill(const Tensor& into, const Groups& gro
     std::copy_n(edge, end - i, values + i);
   });
   if (!into.is_contiguous()) copy_into(into, dense);
+}
+
+// Random::below(n) of a draw x: x mod n, refused if x < 2⁶⁴ mod n.
+struct Below {
+  explicit Below(std::uint64_t range) : n(range), inverse(~std::uint64_t(0) / range) {}
+  bool refuses(std::uint64_t x) const { return x < n && x < (0 - n) % n; }
+  std::uint64_t operator()(std::uint64_t x) const {
+    const auto quotient = std::uint64_t((Wide(x) * inverse) >> 64);   // or one less than that
+    const std::uint64_t rest = x - quotient * n;
+    return rest < n ? rest : rest - n;
+  }
+  __extension__ using Wide = unsigned __int128;
+  std::uint64_t n, inverse;
+};
+
+// x[k] = lo + below(k) of draw k; false if one is refused, which moves all that follow.
+template <class BelowOf> bool fill_below(const Tensor& into, Key key, Index lo, const BelowOf& below_of) {
+  const auto draws = HWY_DYNAMIC_DISPATCH(Draws);
+  const Index n = into.numel();
+  std::atomic<bool> refused{false};
+  fill<Index>(into, [&](std::uint64_t group, Index* x) {
+    std::uint64_t bits[32];
+    draws(key, group, bits);
+    bool any = false;
+    const Index first = Index(group) * 32;
+    for (Index i = 0; i < std::min<Index>(32, n - first); ++i) {
+      const auto below = below_of(first + i);
+      any |= below.refuses(bits[i]);
+      x[i] = lo + Index(below(bits[i]));
+    }
+    if (any) refused = true;
+  });
+  return !refused;
 }
 
 void multiply(const char* op, const Tensor& x, double p, Key key, bool add, const Tensor& y) {
@@ -220,9 +254,10 @@ Tensor bernoulli(Key key, const Shape& shape, double p) {
 Tensor randint(Key key, const Shape& shape, Index lo, Index hi) {
   check<Error>(lo < hi, "randint: lo must be below hi: lo {}, hi {}", lo, hi);
   const Tensor out = empty(shape, DType::i64);
-  Random random(key);
   Index range;
   const bool overflows = __builtin_sub_overflow(hi, lo, &range);   // then every second draw or more lies in [lo, hi)
+  if (!overflows && fill_below(out, key, lo, [below = Below(std::uint64_t(range))](Index) { return below; })) return out;
+  Random random(key);
   for (Index& value : out.mutable_span<Index>()) {
     if (!overflows) value = lo + random.below(range);
     else do value = Index(random.next_u64()); while (value < lo || value >= hi);
@@ -231,10 +266,17 @@ Tensor randint(Key key, const Shape& shape, Index lo, Index hi) {
 }
 
 Tensor permutation(Key key, Index n) {
-  const Tensor out = empty({n}, DType::i64);
+  const Tensor out = empty({n}, DType::i64), with = empty({n}, DType::i64);
   const auto order = out.mutable_span<Index>();
   std::iota(order.begin(), order.end(), Index{0});
-  Random(key).shuffle(order);
+  // Random::shuffle swaps item n - 1 - k with its k-th below(n - k)
+  if (fill_below(with, key, 0, [n](Index k) { return Below(std::uint64_t(n - k)); })) {
+    const Index* other = with.data<Index>();
+    Index* const items = order.data();
+    for (Index k = 0; k + 1 < n; ++k) std::swap(items[n - 1 - k], items[other[k]]);
+  } else {
+    Random(key).shuffle(order);
+  }
   return out;
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "tensor/dropout.h"
 #include "tensor/error.h"
@@ -118,6 +119,28 @@ TEST_CASE("random tensors: bernoulli, randint, permutation") {
   std::ranges::sort(p);
   for (Index i = 0; i < 100; ++i) CHECK(p[std::size_t(i)] == i);
   CHECK(permutation(key, 0).numel() == 0);
+}
+
+TEST_CASE("randint and permutation are the key's draws one after another, refused ones left out, for any number of threads") {
+  for_every_target([] {
+    for_threads([] {
+      for (const Index range : {Index(1), Index(2), Index(7), Index(1000), Index(1) << 40, (Index(1) << 62) + 1, Index(INT64_MAX)})
+        for (const Index n : {1, 31, 33, 10000}) {
+          const Key key(n, int(range % 1000));
+          const Tensor x = randint(key, {n}, -5, range - 5);
+          Random random(key);
+          Index wrong = 0;
+          for (Index i = 0; i < n; ++i) wrong += x.data<Index>()[i] != random.below(range) - 5;
+          CHECK(wrong == 0);
+        }
+      for (const Index n : {0, 1, 2, 33, 10000}) {
+        std::vector<Index> order(static_cast<std::size_t>(n));
+        std::iota(order.begin(), order.end(), Index{0});
+        Random(Key(n)).shuffle(std::span(order));
+        CHECK(permutation(Key(n), n).to_vector<Index>() == order);
+      }
+    });
+  });
 }
 
 TEST_CASE("random tensors: wrong arguments") {
