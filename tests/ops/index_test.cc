@@ -6,13 +6,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 
 #include "autograd/check.h"
 #include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "tensor/error.h"
+#include "tensor/ops/binary.h"
 #include "tensor/ops/random.h"
+#include "tensor/ops/unary.h"
 #include "tensor/ops/view.h"
 #include "tests/every_target.h"
 #include "tests/op_table.h"
@@ -198,6 +201,35 @@ TEST_CASE("masked_select and nonzero of large tensors, for any number of threads
   CHECK(nonzero(zeros({200, 200}, DType::bf16)).shape() == Shape{0, 2});
   CHECK(masked_select(zeros({0}), zeros({0}, DType::u8)).shape() == Shape{0});
   CHECK(nonzero(tensor({-0.0, kInfinity, std::nan("")})).to_vector<Index>() == std::vector<Index>{1, 2});
+}
+
+TEST_CASE("masked_fill and its gradient of any dtype and size, masks of any byte but 0") {
+  for (const Shape& of_mask : {Shape{7, 9, 300}, Shape{9, 1}, Shape{300}, Shape{7, 1, 300}})
+    for (const DType dtype : {DType::f32, DType::f64, DType::bf16, DType::i32, DType::i64, DType::u8}) {
+      const Tensor mask = to(relu(subtract(to(randint(Key{3}, of_mask, 0, 400), DType::f32), 145)), DType::u8);
+      const Tensor x = to(multiply(random_values({7, 9, 300}), 200), dtype), wide = expand(mask, x.shape()).contiguous();
+      if (is_float(dtype)) fill_(x[3], dtype == DType::f32 ? -0.0 : std::nan(""));
+      visit_any(dtype, [&]<class T>() {
+        const T value = to(tensor({7}), dtype).item<T>();
+        const Tensor y = masked_fill(x, mask, 7), turned = masked_fill(transpose(x, 0, 2), transpose(wide, 0, 2), 7).clone();
+        Index wrong = turned.shape() != Shape{300, 9, 7};
+        for (Index i = 0; i < x.numel(); ++i) {
+          const T expected = wide.data<std::uint8_t>()[i] ? value : x.data<T>()[i];
+          wrong += std::memcmp(y.data<T>() + i, &expected, sizeof(T)) != 0;
+          wrong += std::memcmp(turned.data<T>() + i % 300 * 63 + i / 300 % 9 * 7 + i / 2700, &expected, sizeof(T)) != 0;
+        }
+        if constexpr (std::is_floating_point_v<T>)
+          for (const bool add : {false, true}) {
+            const Tensor start = random_values(x.shape(), dtype, 5), dx = start.clone();
+            masked_fill_grad(mask, y, {dx, add});
+            for (Index i = 0; i < x.numel(); ++i) {
+              const T expected = (add ? start.data<T>()[i] : T(0)) + (wide.data<std::uint8_t>()[i] ? T(0) : y.data<T>()[i]);
+              wrong += !(dx.data<T>()[i] == expected) && !(std::isnan(dx.data<T>()[i]) && std::isnan(expected));
+            }
+          }
+        CHECK(wrong == 0);
+      });
+    }
 }
 
 TEST_CASE("a wrong id far behind is found") {
