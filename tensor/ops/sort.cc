@@ -86,7 +86,7 @@ template <class K, class T> K key(T x) {
   }
 }
 
-constexpr Index kChunk = 1 << 15;
+constexpr Index kChunk = 1 << 14;
 
 // The elements of a line as (key, index), to be sorted by key and then by index. K holds both.
 template <class K> class Line {
@@ -196,11 +196,12 @@ Sorted sort_along(const Tensor& x, int axis, Index k, bool descending) {
     const T* from = rows.data<T>();
     T* values = y.values.mutable_data<T>();
     Index* indices = y.indices.mutable_data<Index>();
-    const Index grain = n > kChunk && lines.count() < 16 ? lines.count() : row_grain(k < 64 ? n / 4 + 1 : 8 * n);
-    parallel_for(lines.count(), grain, [&](Index begin, Index end) {
+    const bool few = std::is_floating_point_v<T> && descending && k < n && k <= 64;
+    const bool one_by_one = !few && n > kChunk && lines.count() < 16;   // and each on all threads
+    parallel_for(lines.count(), one_by_one ? lines.count() : row_grain(few ? n / 4 + 1 : 8 * n), [&](Index begin, Index end) {
       lines(begin, end, [&](const std::array<Index, 2>& at) {
         if constexpr (std::is_floating_point_v<T>)
-          if (descending && k < n && k <= 64) return topk_line(from + at[0], n, k, values + at[1], indices + at[1]);
+          if (few) return topk_line(from + at[0], n, k, values + at[1], indices + at[1]);
         if constexpr (sizeof(T) <= 4)
           if (n <= Index(UINT32_MAX)) return sort_line<std::uint32_t>(from + at[0], n, k, descending, values + at[1], indices + at[1]);
         sort_line<std::uint64_t>(from + at[0], n, k, descending, values + at[1], indices + at[1]);
