@@ -79,7 +79,7 @@ template <class K, class T> K key(T x) {
     constexpr Bits kSign = Bits(1) << (8 * sizeof(T) - 1);
     if (x != x) return std::numeric_limits<Bits>::max();
     const auto bits = std::bit_cast<Bits>(x == 0 ? T(0) : x);
-    return bits & kSign ? Bits(~bits) : bits | kSign;
+    return bits ^ (Bits(-(bits >> (8 * sizeof(T) - 1))) | kSign);   // all bits of a negative number, the sign of another
   } else {
     using Bits = std::make_unsigned_t<T>;
     return Bits(Bits(x) - Bits(std::numeric_limits<T>::min()));
@@ -95,7 +95,10 @@ template <class K> class Line {
     K key, index;
   };
 
-  template <class T> Line(const T* x, Index n, bool descending) : n_(n), items_(size_t(n)), other_(size_t(n)) {
+  template <class T> void load(const T* x, Index n, bool descending) {
+    n_ = n;
+    items_.resize(size_t(n));
+    other_.resize(size_t(n));
     const K flip = descending ? K(~K(0)) : K(0), first = key<K>(x[0]);
     std::atomic<K> differ{0};
     parallel_for(n, kChunk, [&](Index begin, Index end) {
@@ -164,15 +167,15 @@ template <class K> class Line {
     return items;
   }
 
-  Index n_;
+  Index n_ = 0;
   List<Item> items_, other_;
   List<K> places_;
-  K differ_;                                                     // bits in which not all keys agree
+  K differ_ = 0;                                                   // bits in which not all keys agree
 };
 
 // The first k of a line in order.
-template <class K, class T> void sort_line(const T* x, Index n, Index k, bool descending, T* values, Index* indices) {
-  Line<K> line(x, n, descending);
+template <class K, class T> void sort_line(Line<K>& line, const T* x, Index n, Index k, bool descending, T* values, Index* indices) {
+  line.load(x, n, descending);
   if (k < n / 2) line.keep_first(k);
   const auto* const items = line.sort();
   parallel_for(k, kChunk, [&](Index begin, Index end) {
@@ -199,12 +202,14 @@ Sorted sort_along(const Tensor& x, int axis, Index k, bool descending) {
     const bool few = std::is_floating_point_v<T> && descending && k < n && k <= 64;
     const bool one_by_one = !few && n > kChunk && lines.count() < 16;   // and each on all threads
     parallel_for(lines.count(), one_by_one ? lines.count() : row_grain(few ? n / 4 + 1 : 8 * n), [&](Index begin, Index end) {
+      Line<std::uint32_t> narrow;
+      Line<std::uint64_t> wide;
       lines(begin, end, [&](const std::array<Index, 2>& at) {
         if constexpr (std::is_floating_point_v<T>)
           if (few) return topk_line(from + at[0], n, k, values + at[1], indices + at[1]);
         if constexpr (sizeof(T) <= 4)
-          if (n <= Index(UINT32_MAX)) return sort_line<std::uint32_t>(from + at[0], n, k, descending, values + at[1], indices + at[1]);
-        sort_line<std::uint64_t>(from + at[0], n, k, descending, values + at[1], indices + at[1]);
+          if (n <= Index(UINT32_MAX)) return sort_line(narrow, from + at[0], n, k, descending, values + at[1], indices + at[1]);
+        sort_line(wide, from + at[0], n, k, descending, values + at[1], indices + at[1]);
       });
     });
   });
