@@ -306,6 +306,13 @@ template <class T> void fill_row(T* p, Index n, T value) {
   for (Index i = 0; i < n; ++i) p[i] = value;
 }
 
+// to[i] = from[-i]
+template <class T> void reverse_row(const T* __restrict from, Index n, T* __restrict to) {
+  for (; n >= 64; n -= 64, from -= 64, to += 64)
+    for (Index i = 0; i < 64; ++i) to[i] = from[-i];
+  for (Index i = 0; i < n; ++i) to[i] = from[-i];
+}
+
 template <class To, class From> void copy_strided(To* to, const From* from, const Pair& p) {
   const int rank = p.shape.rank();
   const Index n = p.shape[rank - 1], step_to = p.a[rank - 1], step_from = p.b[rank - 1];
@@ -340,6 +347,8 @@ template <class To, class From> void copy_strided(To* to, const From* from, cons
       else convert_row(from + b, std::size_t(count), to + a);
     } else if (step_to == 1 && step_from == 0) {
       fill_row(to + a, count, convert<To>(from[b]));
+    } else if (std::is_same_v<To, From> && step_to == 1 && step_from == -1) {
+      if constexpr (std::is_same_v<To, From>) reverse_row(from + b, count, to + a);
     } else {
       for (Index j = 0; j < count; ++j) to[a + j * step_to] = convert<To>(from[b + j * step_from]);
     }
