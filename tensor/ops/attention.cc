@@ -24,7 +24,6 @@ template <class T> struct Head {
   T scale;
   Rows<const T> q, k, v;
   bool k_by_columns;                       // k holds the rows of kᵀ
-  Rows<const T> next_q, next_k, next_v;    // of the head that comes next, data null: none
   const RowMask* mask;                     // a row each, null: everything
   DropoutKey dropout;
   Index first;                             // element index of P[0, 0]
@@ -34,7 +33,6 @@ template <class T> struct Head {
 
 template <class T> struct HeadGrad {
   Rows<const T> output, doutput;
-  Rows<const T> next_output, next_doutput;
   Rows<const T> dweights;                  // data null: zeros
   Rows<T> dq, dk, dv;                      // data null: not wanted
   bool add_dq, add_dk, add_dv;
@@ -42,8 +40,7 @@ template <class T> struct HeadGrad {
 
 // A block of keys and values lies in the caches while all queries pass it, a tile of rows at a time, whose scores are held in groups of
 // rows that share a span of keys. The block is a step of the softmax: its size says the bits.
-constexpr std::size_t kKeys = 256, kTileRows = 64, kGroupRows = 16;
-constexpr std::size_t kFewScores = 4096;   // a head with at most so many waits for memory more than it computes
+constexpr std::size_t kKeys = 256, kTileRows = 64, kGroupRows = 16, kPieceKeys = 64;
 
 inline std::size_t padded(std::size_t n) { return (n + 15) / 16 * 16; }
 inline std::size_t block_keys(std::size_t keys) { return padded(std::min(keys, kKeys)); }
@@ -180,28 +177,24 @@ template <class T> HWY_INLINE size_t FactorsOf(const Head<T>& head, const Group&
   return stride;
 }
 
-// Fetches what the next head reads: the hardware does not see the way from one to the other.
-template <class T> HWY_INLINE void FetchRows(const Rows<const T>& x, size_t rows, size_t width) {
-  for (size_t i = 0; x.data && i < rows; ++i)
-    for (size_t j = 0; j < width; j += 64 / sizeof(T)) __builtin_prefetch(x[i] + j);
-}
-template <class T> HWY_INLINE void FetchNext(const Head<T>& head) {
-  FetchRows(head.next_q, head.queries, head.dk);
-  FetchRows(head.next_k, head.k_by_columns ? head.dk : head.keys, head.k_by_columns ? head.keys : head.dk);
-  FetchRows(head.next_v, head.keys, head.dv);
-}
-template <class T> HWY_INLINE bool HasFewScores(const Head<T>& head) { return head.queries * head.keys <= kFewScores; }
-
 // ---- one head -------------------------------------------------------------------------------------------------------------
 
 // z = scale q kᵀ of a group; `queries` has room for its rows
-template <class T> HWY_INLINE void ScoresOf(const Head<T>& head, const Group& group, Right<T> keys, T* queries, T* scores) {
+template <class T> HWY_INLINE void ScoresOf(const Head<T>& head, const Group& group, Right<T> keys, T* turned, T* queries, T* scores) {
   const Block<T> scale = Set16(head.scale);
   for (size_t i = 0; i < group.rows; ++i)
     for (size_t j = 0; j < head.dk; j += 16)
       StoreN16(scale * LoadN16(head.q[group.t + i] + j, head.dk - j), head.dk - j, queries + i * head.dk + j);
-  keys.columns = head.k_by_columns ? group.last : group.end;
-  Product(queries, Index(head.dk), 1, keys, group.begin, group.rows, head.dk, scores, Index(row_stride(head.keys)), false);
+  const auto stride = Index(row_stride(head.keys));
+  if (head.queries > kGroupRows || head.k_by_columns) {
+    keys.columns = head.k_by_columns ? group.last : group.end;
+    return Product(queries, Index(head.dk), 1, keys, group.begin, group.rows, head.dk, scores, stride, false);
+  }
+  for (size_t s = group.begin; s < group.last; s += kPieceKeys) {
+    const size_t count = HWY_MIN(kPieceKeys, group.last - s);
+    Turn(head.k.from(group.key + s), count, head.dk, turned);
+    Product(queries, Index(head.dk), 1, Right<T>{turned, 16, Index(16 * head.dk), padded(count)}, 0, group.rows, head.dk, scores + s, stride, false);
+  }
 }
 
 // The end of the rows from `begin` on that lie a stride apart.
@@ -230,7 +223,7 @@ template <class T> void AttentionHead(const Head<T>& head, const Rows<T>& output
   for (size_t key = seen.first / kKeys * kKeys; key < seen.last; key += kKeys) {
     const size_t keys = HWY_MIN(kKeys, seen.last - key);
     const Rows<const T> values = head.v.from(key);
-    if (!head.k_by_columns) Turn(head.k.from(key), keys, head.dk, turned_k);
+    if (!head.k_by_columns && head.queries > kGroupRows) Turn(head.k.from(key), keys, head.dk, turned_k);
     const Right<T> right = head.k_by_columns ? Right<T>{head.k.data + key, head.k.stride, 16, 0} : Right<T>{turned_k, 16, Index(16 * head.dk), 0};
     for (size_t tile = 0; tile < head.queries; tile += kTileRows) {
       const size_t end = HWY_MIN(head.queries, tile + kTileRows);
@@ -239,8 +232,7 @@ template <class T> void AttentionHead(const Head<T>& head, const Rows<T>& output
         if (group.empty()) continue;
         T* const z = scores + (t - tile) * stride;
         T greatest[kGroupRows];
-        ScoresOf(head, group, right, queries, z);
-        if (t == 0 && HasFewScores(head)) FetchNext(head);
+        ScoresOf(head, group, right, turned_k, queries, z);
         MaskScores(head, group, z, greatest);
         for (size_t i = 0; weights && i < group.rows; ++i)
           for (size_t s = group.begin; s < group.last; ++s) weights[(t + i) * S + key + s] = z[i * stride + s];
@@ -373,11 +365,11 @@ template <class T> void AttentionHeadGrad(const Head<T>& head, const HeadGrad<T>
   const bool many = grad.dweights.data && seen.last > begin + kKeys;
   for (size_t key = begin; many && key < seen.last; key += kKeys) {
     const size_t keys = HWY_MIN(kKeys, seen.last - key);
-    Turn(head.k.from(key), keys, dk, turned_k);
+    if (head.queries > kGroupRows) Turn(head.k.from(key), keys, dk, turned_k);
     for (size_t t = 0; t < head.queries; t += kGroupRows) {
       const Group group = GroupOf(head, t, HWY_MIN(kGroupRows, head.queries - t), key, keys);
       if (group.empty()) continue;
-      ScoresOf(head, group, keys_right, queries, scores);
+      ScoresOf(head, group, keys_right, turned_k, queries, scores);
       for (size_t i = 0; i < group.rows; ++i)
         if (const RowMask mask = MaskOf(head, t + i); mask.first < mask.last)
           deltas[t + i] += WeightedSum(scores + i * stride, Set16(head.log_sum_exp[t + i]), mask, group, grad.dweights[t + i] + key);
@@ -386,7 +378,7 @@ template <class T> void AttentionHeadGrad(const Head<T>& head, const HeadGrad<T>
   for (size_t key = begin; key < seen.last; key += kKeys) {
     const size_t keys = HWY_MIN(kKeys, seen.last - key);
     size_t written = 0;                                  // rows of dk and dv in this block that hold their sum so far
-    Turn(head.k.from(key), keys, dk, turned_k);
+    if (head.queries > kGroupRows) Turn(head.k.from(key), keys, dk, turned_k);
     Turn(head.v.from(key), keys, dv, turned_v);
     for (size_t tile = 0; tile < head.queries; tile += kTileRows) {
       const size_t rows = HWY_MIN(kTileRows, head.queries - tile);
@@ -401,12 +393,7 @@ template <class T> void AttentionHeadGrad(const Head<T>& head, const HeadGrad<T>
           for (size_t s = HWY_MAX(group.end, span.first); s < span.last; ++s) z[i * stride + s] = d[i * stride + s] = 0;
         }
         if (group.empty()) continue;
-        ScoresOf(head, group, keys_right, queries, z);
-        if (group.t == 0 && HasFewScores(head)) {
-          FetchNext(head);
-          FetchRows(grad.next_output, head.queries, dv);
-          FetchRows(grad.next_doutput, head.queries, dv);
-        }
+        ScoresOf(head, group, keys_right, turned_k, queries, z);
         Product(grad.doutput[group.t], grad.doutput.stride, 1, Right<T>{turned_v, 16, Index(16 * dv), group.end}, group.begin, group.rows, dv, d, Index(stride), false);
         SlopesOf(head, group, grad.dweights, !many, deltas, z, d, factors);
         if (!grad.dq.data) continue;
@@ -498,7 +485,7 @@ template <class T> Rows<T> mutable_rows_of(const Tensor& x, T* data, Index b, In
   return {data + b * x.strides()[0] + h * x.strides()[1], x.strides()[2]};
 }
 
-// Runs f(head, b, h, next) for all (b, h) in parallel; head.log_sum_exp and scratch are set; next(x): the rows of the next head in x.
+// Runs f(head, b, h) for all (b, h) in parallel; head.log_sum_exp and scratch are set.
 template <class T, class F>
 void for_heads(const char* op, const Sizes& n, const Tensor& q, const Tensor& k, bool k_by_columns, const Tensor& v, const Mask& mask,
                const AttentionOptions& options, T* log_sum_exp, Index scratch_size, F&& f) {
@@ -517,10 +504,9 @@ void for_heads(const char* op, const Sizes& n, const Tensor& q, const Tensor& k,
           const RowMask row = mask_rows(i * n.T + t);
           masks[std::size_t(t)] = row.nothing() ? RowMask{0, 0} : row;
         }
-      const auto next = [&](const Tensor& x, const Tensor& at = {}) { return i + 1 < end ? rows_of<T>(x, (i + 1) / n.H, (i + 1) % n.H, at) : Rows<const T>{nullptr, 0}; };
       f(Head<T>{std::size_t(n.T), std::size_t(n.S), std::size_t(n.dk), std::size_t(n.dv), scale, rows_of<T>(q, b, h), rows_of<T>(k, b, h, places),
-                rows_of<T>(v, b, h, places), k_by_columns, next(q), next(k, places), next(v, places), masks.empty() ? nullptr : masks.data(), dropout, i * n.T * n.S, log_sum_exp + i * n.T,
-                scratch}, b, h, next);
+                rows_of<T>(v, b, h, places), k_by_columns, masks.empty() ? nullptr : masks.data(), dropout, i * n.T * n.S, log_sum_exp + i * n.T,
+                scratch}, b, h);
     }
   });
 }
@@ -550,7 +536,7 @@ AttentionOutput scaled_dot_product_attention(const Tensor& q, const Tensor& k, c
     T* const weights = options.weights ? out.weights.mutable_data<T>() : nullptr;
     const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(AttentionF32), &HWY_DYNAMIC_DISPATCH(AttentionF64));
     for_heads<T>(op, n, qs, ks, k_by_columns, vs, mask, options, out.log_sum_exp.mutable_data<T>(),
-                 scratch_size(n.dk, n, options, 1), [&](const Head<T>& head, Index b, Index h, auto&&) {
+                 scratch_size(n.dk, n, options, 1), [&](const Head<T>& head, Index b, Index h) {
                    kernel(head, mutable_rows_of(out.output, output, b, h), weights ? weights + (b * n.H + h) * n.T * n.S : nullptr);
                  });
     return out;
@@ -582,9 +568,9 @@ void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const T
     for (std::size_t i = 0; i < 3; ++i)
       if (to.wanted(i)) data[i] = to.tensor(i).template mutable_data<T>();
     const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(AttentionGradF32), &HWY_DYNAMIC_DISPATCH(AttentionGradF64));
-    for_heads<T>(op, n, qs, ks, false, vs, mask, options, const_cast<T*>(lse.data<T>()), scratch_size(n.dk + n.dv, n, options, 2), [&](const Head<T>& head, Index b, Index h, auto&& next) {
+    for_heads<T>(op, n, qs, ks, false, vs, mask, options, const_cast<T*>(lse.data<T>()), scratch_size(n.dk + n.dv, n, options, 2), [&](const Head<T>& head, Index b, Index h) {
       const auto rows = [&](std::size_t i) { return to.wanted(i) ? mutable_rows_of(to.tensor(i), data[i], b, h) : Rows<T>{nullptr, 0}; };
-      kernel(head, HeadGrad<T>{rows_of<T>(outputs, b, h), rows_of<T>(doutputs, b, h), next(outputs), next(doutputs),
+      kernel(head, HeadGrad<T>{rows_of<T>(outputs, b, h), rows_of<T>(doutputs, b, h),
                             gs.defined() ? rows_of<T>(gs, b, h) : Rows<const T>{nullptr, 0}, rows(0), rows(1), rows(2), to.add(0), to.add(1), to.add(2)});
     });
     to.finish();
