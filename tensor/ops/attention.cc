@@ -485,28 +485,32 @@ template <class T> Rows<T> mutable_rows_of(const Tensor& x, T* data, Index b, In
   return {data + b * x.strides()[0] + h * x.strides()[1], x.strides()[2]};
 }
 
-// Runs f(head, b, h) for all (b, h) in parallel; head.log_sum_exp and scratch are set.
+// Rows of a head that are one piece of parallel work: where heads are few, a long one is cut, which turns its keys once more a part.
+Index part_rows(const Sizes& n) { return n.B * n.H < 64 ? Index(4 * kTileRows) : std::max<Index>(n.T, 1); }
+
+// Runs f(head, b, h, t) for all (b, h) in parallel, each in parts of `rows` queries from t on; head.log_sum_exp and scratch are set.
 template <class T, class F>
-void for_heads(const char* op, const Sizes& n, const Tensor& q, const Tensor& k, bool k_by_columns, const Tensor& v, const Mask& mask,
+void for_heads(const char* op, const Sizes& n, Index rows, const Tensor& q, const Tensor& k, bool k_by_columns, const Tensor& v, const Mask& mask,
                const AttentionOptions& options, T* log_sum_exp, Index scratch_size, F&& f) {
   const MaskRows mask_rows(op, mask, {n.B, n.H, n.T, n.S});
   const Tensor places = options.places.defined() && n.S > 0 ? with_dense_rows(options.places) : Tensor();
   const DropoutKey dropout(op, options.dropout, options.key);
   const auto scale = T(scale_of(options, n.dk));
-  parallel_for(n.B * n.H, row_grain(n.T * n.S * (1 + (n.dk + n.dv) / 16)), [&](Index begin, Index end) {
+  const Index parts = std::max<Index>(1, (n.T + rows - 1) / rows);
+  parallel_for(n.B * n.H * parts, row_grain(std::min(rows, n.T) * n.S * (1 + (n.dk + n.dv) / 16)), [&](Index begin, Index end) {
     const Tensor room = empty({scratch_size}, dtype_of<T>);
     T* const scratch = room.mutable_data<T>();
-    List<RowMask> masks(std::size_t(mask_rows.everything() ? 0 : n.T));
-    for (Index i = begin; i < end; ++i) {
-      const Index b = i / n.H, h = i % n.H;
-      if (i == begin || h == 0 || mask.allowed().defined())      // else the heads of a sentence look alike
-        for (Index t = 0; t < Index(masks.size()); ++t) {
-          const RowMask row = mask_rows(i * n.T + t);
+    List<RowMask> masks(std::size_t(mask_rows.everything() ? 0 : std::min(rows, n.T)));
+    for (Index item = begin; item < end; ++item) {
+      const Index i = item / parts, b = i / n.H, h = i % n.H, first = item % parts * rows, count = std::min(rows, n.T - first);
+      if (item == begin || h == 0 || parts > 1 || mask.allowed().defined())      // else the heads of a sentence look alike
+        for (Index t = 0; t < std::min(count, Index(masks.size())); ++t) {
+          const RowMask row = mask_rows(i * n.T + first + t);
           masks[std::size_t(t)] = row.nothing() ? RowMask{0, 0} : row;
         }
-      f(Head<T>{std::size_t(n.T), std::size_t(n.S), std::size_t(n.dk), std::size_t(n.dv), scale, rows_of<T>(q, b, h), rows_of<T>(k, b, h, places),
-                rows_of<T>(v, b, h, places), k_by_columns, masks.empty() ? nullptr : masks.data(), dropout, i * n.T * n.S, log_sum_exp + i * n.T,
-                scratch}, b, h);
+      f(Head<T>{std::size_t(count), std::size_t(n.S), std::size_t(n.dk), std::size_t(n.dv), scale, rows_of<T>(q, b, h).from(std::size_t(first)),
+                rows_of<T>(k, b, h, places), rows_of<T>(v, b, h, places), k_by_columns, masks.empty() ? nullptr : masks.data(), dropout,
+                (i * n.T + first) * n.S, log_sum_exp + i * n.T + first, scratch}, b, h, first);
     }
   });
 }
@@ -535,9 +539,9 @@ AttentionOutput scaled_dot_product_attention(const Tensor& q, const Tensor& k, c
     T* const output = out.output.mutable_data<T>();
     T* const weights = options.weights ? out.weights.mutable_data<T>() : nullptr;
     const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(AttentionF32), &HWY_DYNAMIC_DISPATCH(AttentionF64));
-    for_heads<T>(op, n, qs, ks, k_by_columns, vs, mask, options, out.log_sum_exp.mutable_data<T>(),
-                 scratch_size(n.dk, n, options, 1), [&](const Head<T>& head, Index b, Index h) {
-                   kernel(head, mutable_rows_of(out.output, output, b, h), weights ? weights + (b * n.H + h) * n.T * n.S : nullptr);
+    for_heads<T>(op, n, part_rows(n), qs, ks, k_by_columns, vs, mask, options, out.log_sum_exp.mutable_data<T>(),
+                 scratch_size(n.dk, n, options, 1), [&](const Head<T>& head, Index b, Index h, Index t) {
+                   kernel(head, mutable_rows_of(out.output, output, b, h).from(std::size_t(t)), weights ? weights + ((b * n.H + h) * n.T + t) * n.S : nullptr);
                  });
     return out;
   });
@@ -568,7 +572,7 @@ void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const T
     for (std::size_t i = 0; i < 3; ++i)
       if (to.wanted(i)) data[i] = to.tensor(i).template mutable_data<T>();
     const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(AttentionGradF32), &HWY_DYNAMIC_DISPATCH(AttentionGradF64));
-    for_heads<T>(op, n, qs, ks, false, vs, mask, options, const_cast<T*>(lse.data<T>()), scratch_size(n.dk + n.dv, n, options, 2), [&](const Head<T>& head, Index b, Index h) {
+    for_heads<T>(op, n, std::max<Index>(n.T, 1), qs, ks, false, vs, mask, options, const_cast<T*>(lse.data<T>()), scratch_size(n.dk + n.dv, n, options, 2), [&](const Head<T>& head, Index b, Index h, Index) {
       const auto rows = [&](std::size_t i) { return to.wanted(i) ? mutable_rows_of(to.tensor(i), data[i], b, h) : Rows<T>{nullptr, 0}; };
       kernel(head, HeadGrad<T>{rows_of<T>(outputs, b, h), rows_of<T>(doutputs, b, h),
                             gs.defined() ? rows_of<T>(gs, b, h) : Rows<const T>{nullptr, 0}, rows(0), rows(1), rows(2), to.add(0), to.add(1), to.add(2)});

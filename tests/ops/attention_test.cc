@@ -163,6 +163,18 @@ TEST_CASE("attention: more than one block of keys and one tile of rows, masks th
   }
 }
 
+TEST_CASE("attention: a few long heads, cut into parts of their rows") {
+  const Index T = 600, S = 300, d = 8;
+  const Tensor q = draw(1, {1, 2, T, d}), k = draw(2, {1, 2, S, d}), v = draw(3, {1, 2, S, d});
+  const Mask seldom = Mask::allowed(bernoulli(Key(5), {T, S}, 0.1));
+  for (const Mask& mask : {Mask(), Mask::causal(-40), Mask::causal() & Mask::lengths(tensor({290.0}, DType::i32)), seldom}) {
+    const AttentionOptions options{.dropout = 0.2, .key = Key(7)};
+    compare(q, k, v, mask, options, 2e-14);
+    const Tensor all = scaled_dot_product_attention(q, k, v, mask, options).output;
+    for_threads([&] { CHECK(equal_bits(scaled_dot_product_attention(q, k, v, mask, options).output, all)); });
+  }
+}
+
 TEST_CASE("attention: what the mask hides may hold anything") {
   const Index S = 37;
   const Tensor q = draw(1, {2, 2, 20, 8}), k = draw(2, {2, 2, S, 8}), v = draw(3, {2, 2, S, 8}), doutput = draw(4, {2, 2, 20, 8});
