@@ -40,7 +40,8 @@ template <class T> struct HeadGrad {
 
 // A block of keys and values lies in the caches while all queries pass it, a tile of rows at a time, whose scores are held in groups of
 // rows that share a span of keys. The block is a step of the softmax: its size says the bits.
-constexpr std::size_t kKeys = 256, kTileRows = 64, kGroupRows = 16, kPieceKeys = 64;
+constexpr std::size_t kKeys = 256, kTileRows = 64, kGroupRows = 16;
+constexpr std::size_t kPieceKeys = 64;     // a single group of queries meets its keys as they are turned, so many that stay in L1
 
 inline std::size_t padded(std::size_t n) { return (n + 15) / 16 * 16; }
 inline std::size_t block_keys(std::size_t keys) { return padded(std::min(keys, kKeys)); }
@@ -295,9 +296,10 @@ template <class T> HWY_INLINE T WeightedSum(const T* z, Block<T> shift, const Ro
   return Sum16(lanes);
 }
 
-// p = exp(z - log_sum_exp) ⊙ M in place of z,  scale dz = scale p (dp ⊙ M + g - δ) in place of dp
+// p = exp(z - log_sum_exp) ⊙ M in place of z,  scale dz = scale p (dp ⊙ M + g - δ) in place of dp; added: Σ p g stands in δ
 template <class T>
-HWY_INLINE void SlopesOf(const Head<T>& head, const Group& group, const Rows<const T>& dweights, bool add_to_delta, const T* deltas, T* scores, T* slopes, T* factors) {
+HWY_INLINE void SlopesOf(const Head<T>& head, const Group& group, const Rows<const T>& dweights, bool added, const T* deltas, T* scores, T* slopes,
+                         T* factors) {
   const size_t stride = row_stride(head.keys);
   const Block<T> scale = Set16(head.scale), zero = Set16(T(0));
   const bool drop = !head.dropout.keeps_all();
@@ -308,7 +310,7 @@ HWY_INLINE void SlopesOf(const Head<T>& head, const Group& group, const Rows<con
     const bool whole = Covers(mask, group.key + group.begin, group.key + group.end), none = mask.first >= mask.last;
     T *const z = scores + i * stride, *const d = slopes + i * stride;
     const T* const g = dweights.data && !none ? dweights[group.t + i] + group.key : nullptr;
-    const Block<T> delta = Set16(deltas[group.t + i] + (g && add_to_delta ? WeightedSum(z, shift, mask, group, g) : T(0)));
+    const Block<T> delta = Set16(deltas[group.t + i] + (g && !added ? WeightedSum(z, shift, mask, group, g) : T(0)));
     for (size_t s = group.begin; s < group.end; s += 16) {
       Block<T> p = none ? zero : Exp16(Load16(z + s) - shift), dp = Load16(d + s), kept = p;
       if (drop) {
@@ -331,7 +333,8 @@ HWY_INLINE void SlopesOf(const Head<T>& head, const Group& group, const Rows<con
 
 // c rows [first, last) (=|+=) aᵀ b, a [rows, keys] of a tile: rows from `written` on are new unless there is something to add to
 template <class T>
-HWY_INLINE void SumOverRows(const T* a, size_t stride, const Rows<const T>& b, size_t rows, size_t width, size_t first, size_t last, size_t written, bool add, const Rows<T>& c) {
+HWY_INLINE void SumOverRows(const T* a, size_t stride, const Rows<const T>& b, size_t rows, size_t width, size_t first, size_t last, size_t written,
+                            bool add, const Rows<T>& c) {
   if (!c.data) return;
   if (!add) ClearRows(c, written, first, width);
   const size_t fresh = written > first ? HWY_MIN(written, last) : first;
@@ -348,13 +351,13 @@ template <class T> void AttentionHeadGrad(const Head<T>& head, const HeadGrad<T>
   T* const turned_k = head.scratch;
   T* const turned_v = turned_k + block_keys(S) * dk;
   T* const queries = turned_v + block_keys(S) * dv;
-  T* const scores = queries + kGroupRows * dk;           // P, then P ⊙ M
-  T* const slopes = scores + score_count(head.queries, S);           // dP, then scale dZ
+  T* const scores = queries + kGroupRows * dk;               // P, then P ⊙ M
+  T* const slopes = scores + score_count(head.queries, S);   // dP, then scale dZ
   T* const factors = slopes + score_count(head.queries, S);
   T* const deltas = factors + factor_count(S, !head.dropout.keeps_all());
   const Span seen = SpanOf(head, 0, head.queries);
   const size_t begin = seen.first / kKeys * kKeys;
-  const Right<T> keys_right{turned_k, 16, Index(16 * dk), 0};
+  const Right<T> right_k{turned_k, 16, Index(16 * dk), 0};
   for (size_t t = 0; t < head.queries; ++t) {
     const T *o = grad.output[t], *d_o = grad.doutput[t];
     Block<T> dots = Set16(T(0));
@@ -369,7 +372,7 @@ template <class T> void AttentionHeadGrad(const Head<T>& head, const HeadGrad<T>
     for (size_t t = 0; t < head.queries; t += kGroupRows) {
       const Group group = GroupOf(head, t, HWY_MIN(kGroupRows, head.queries - t), key, keys);
       if (group.empty()) continue;
-      ScoresOf(head, group, keys_right, turned_k, queries, scores);
+      ScoresOf(head, group, right_k, turned_k, queries, scores);
       for (size_t i = 0; i < group.rows; ++i)
         if (const RowMask mask = MaskOf(head, t + i); mask.first < mask.last)
           deltas[t + i] += WeightedSum(scores + i * stride, Set16(head.log_sum_exp[t + i]), mask, group, grad.dweights[t + i] + key);
@@ -393,9 +396,10 @@ template <class T> void AttentionHeadGrad(const Head<T>& head, const HeadGrad<T>
           for (size_t s = HWY_MAX(group.end, span.first); s < span.last; ++s) z[i * stride + s] = d[i * stride + s] = 0;
         }
         if (group.empty()) continue;
-        ScoresOf(head, group, keys_right, turned_k, queries, z);
-        Product(grad.doutput[group.t], grad.doutput.stride, 1, Right<T>{turned_v, 16, Index(16 * dv), group.end}, group.begin, group.rows, dv, d, Index(stride), false);
-        SlopesOf(head, group, grad.dweights, !many, deltas, z, d, factors);
+        ScoresOf(head, group, right_k, turned_k, queries, z);
+        const Right<T> values{turned_v, 16, Index(16 * dv), group.end};
+        Product(grad.doutput[group.t], grad.doutput.stride, 1, values, group.begin, group.rows, dv, d, Index(stride), false);
+        SlopesOf(head, group, grad.dweights, many, deltas, z, d, factors);
         if (!grad.dq.data) continue;
         const Right<T> right{head.k[key + group.first], head.k.stride, 16, dk};
         Product(d + group.first, Index(stride), 1, right, 0, group.rows, group.last - group.first, grad.dq[group.t], grad.dq.stride, grad.add_dq || !group.fresh);
