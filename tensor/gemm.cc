@@ -158,6 +158,18 @@ template <class T>
 void multiply_tall(const GemmKernels<T>& kernels, const Product<T>& p, Index column, Finish<T> finish, double seconds) {
   constexpr Index kMostPacked = (Index(16) << 20) / Index(sizeof(T));
   const bool turned = p.c_column != 1 && p.c_row == 1;
+  // a long k in parts: to read c once more costs less than all of a
+  if (const Index most = std::max<Index>(kMostPacked / p.n / 512 * 512, 512); p.k > most && p.k > p.n && !p.panels) {
+    for (Index k = 0; k < p.k; k += most) {
+      Product<T> part = p;
+      part.k = std::min(most, p.k - k);
+      part.a += k * p.a_k;
+      part.b += k * p.b_k;
+      part.add = p.add || k > 0;
+      multiply_tall(kernels, part, column, k + part.k == p.k ? finish : Finish<T>(), estimate(part));
+    }
+    return;
+  }
   if (const Index most = std::max<Index>(kMostPacked / p.k, 256); p.n > most && !turned && !p.panels) {
     for (Index j = 0; j < p.n; j += most) {
       const Product<T> part = part_of(p, 0, p.m, j, std::min(most, p.n - j));

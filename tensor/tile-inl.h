@@ -72,58 +72,65 @@ HWY_INLINE void TileProduct(const T* HWY_RESTRICT a, Index a_row, Index a_k, con
   }
 }
 
-template <size_t MR, class T>
-HWY_INLINE void RowsProduct(const T* a, Index a_row, Index a_k, const Right<T>& b, size_t first, size_t K, T* c, Index c_row, bool add) {
-  constexpr size_t NB = TileSize<T>::kBlocks;
-  size_t j = first;
-  if constexpr (NB == 2 && MR <= 4)
-    for (; j + 48 < b.columns; j += 64) TileProduct<MR, 4>(a, a_row, a_k, b, j, K, c + j, c_row, add);
-  if constexpr (NB == 2)
-    for (; j + 16 < b.columns; j += 32) TileProduct<MR, 2>(a, a_row, a_k, b, j, K, c + j, c_row, add);
-  for (; j < b.columns; j += 16) TileProduct<MR, 1>(a, a_row, a_k, b, j, K, c + j, c_row, add);
+// NB blocks of columns from j on, all rows
+template <size_t NB, class T>
+HWY_INLINE void ColumnsProduct(const T* a, Index a_row, Index a_k, const Right<T>& b, size_t j, size_t rows, size_t K, T* c, Index c_row, bool add) {
+  constexpr size_t MR = NB == 4 ? 4 : TileSize<T>::kRows;
+  size_t i = 0;
+  for (; i + MR <= rows; i += MR) TileProduct<MR, NB>(a + Index(i) * a_row, a_row, a_k, b, j, K, c + Index(i) * c_row + j, c_row, add);
+  if constexpr (MR > 4)
+    for (; i + 4 <= rows; i += 4) TileProduct<4, NB>(a + Index(i) * a_row, a_row, a_k, b, j, K, c + Index(i) * c_row + j, c_row, add);
+  if constexpr (MR > 2)
+    for (; i + 2 <= rows; i += 2) TileProduct<2, NB>(a + Index(i) * a_row, a_row, a_k, b, j, K, c + Index(i) * c_row + j, c_row, add);
+  for (; i < rows; ++i) TileProduct<1, NB>(a + Index(i) * a_row, a_row, a_k, b, j, K, c + Index(i) * c_row + j, c_row, add);
 }
 
-// c [rows, columns] from column `first` (a multiple of 16) on; K products an element
+// c [rows, columns] from column `first` (a multiple of 16) on; K products an element. All rows meet some columns of b while these lie in L1.
 template <class T>
 void Product(const T* a, Index a_row, Index a_k, const Right<T>& b, size_t first, size_t rows, size_t K, T* c, Index c_row, bool add) {
-  constexpr size_t MR = TileSize<T>::kRows;
-  size_t i = 0;
-  for (; i + MR <= rows; i += MR) RowsProduct<MR>(a + Index(i) * a_row, a_row, a_k, b, first, K, c + Index(i) * c_row, c_row, add);
-  if constexpr (MR > 4)
-    for (; i + 4 <= rows; i += 4) RowsProduct<4>(a + Index(i) * a_row, a_row, a_k, b, first, K, c + Index(i) * c_row, c_row, add);
-  if constexpr (MR > 2)
-    for (; i + 2 <= rows; i += 2) RowsProduct<2>(a + Index(i) * a_row, a_row, a_k, b, first, K, c + Index(i) * c_row, c_row, add);
-  for (; i < rows; ++i) RowsProduct<1>(a + Index(i) * a_row, a_row, a_k, b, first, K, c + Index(i) * c_row, c_row, add);
+  constexpr size_t NB = TileSize<T>::kBlocks;
+  size_t j = first;
+  if constexpr (NB == 2)
+    for (; rows <= 4 && j + 48 < b.columns; j += 64) ColumnsProduct<4>(a, a_row, a_k, b, j, rows, K, c, c_row, add);
+  if constexpr (NB == 2)
+    for (; j + 16 < b.columns; j += 32) ColumnsProduct<2>(a, a_row, a_k, b, j, rows, K, c, c_row, add);
+  for (; j < b.columns; j += 16) ColumnsProduct<1>(a, a_row, a_k, b, j, rows, K, c, c_row, add);
 }
 
-// panels[j / 16][k][j % 16] = x[j][k], 0 beyond the last row: x [rows, width] turned, to stand on the right of a product. x[j] points to row j.
+// panels[j / 16][k][j % 16] = x[j][k]: x [rows, width] turned, to stand on the right of a product. x[j] points to row j; the last row
+// stands for those that the last panel lacks.
 template <class T, class Rows> void Turn(const Rows& x, size_t rows, size_t width, T* HWY_RESTRICT panels) {
   for (size_t j = 0; j < rows; j += 16, panels += 16 * width) {
-    const size_t count = rows - j < 16 ? rows - j : 16;
     const T* from[16];
-    for (size_t i = 0; i < count; ++i) from[i] = x[j + i];
+    for (size_t i = 0; i < 16; ++i) from[i] = x[HWY_MIN(j + i, rows - 1)];
     size_t k = 0;
 #if HWY_TARGET != HWY_SCALAR
     if constexpr (sizeof(T) == 4) {
-      const hn::Full128<float> d;
-      const hn::Full128<uint64_t> wide;
-      const auto zero = hn::Zero(d);
+      using D = typename Block<T>::D;
+      const D d;
+      const hn::Repartition<double, D> wide;
+      constexpr size_t kLanes = Block<T>::kLanes;
       for (; k + 4 <= width; k += 4)
-        for (size_t i = 0; i < 16; i += 4) {             // 4 x 4 at a time
-          const auto row = [&](size_t r) HWY_ATTR { return r < count ? hn::LoadU(d, from[r] + k) : zero; };
-          const auto r0 = row(i), r1 = row(i + 1), r2 = row(i + 2), r3 = row(i + 3);
-          const auto a = hn::BitCast(wide, hn::InterleaveLower(d, r0, r1)), b = hn::BitCast(wide, hn::InterleaveLower(d, r2, r3));
-          const auto c = hn::BitCast(wide, hn::InterleaveUpper(d, r0, r1)), e = hn::BitCast(wide, hn::InterleaveUpper(d, r2, r3));
-          float* to = panels + 16 * k + i;
-          hn::StoreU(hn::BitCast(d, hn::InterleaveLower(wide, a, b)), d, to);
-          hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(wide, a, b)), d, to + 16);
-          hn::StoreU(hn::BitCast(d, hn::InterleaveLower(wide, c, e)), d, to + 32);
-          hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(wide, c, e)), d, to + 48);
+        for (size_t i = 0; i < 16; i += kLanes) {        // 128-bit group g of part[r]: four elements of row i + 4 g + r
+          hn::Vec<D> part[4];
+          HWY_UNROLL(4)
+          for (size_t r = 0; r < 4; ++r) {
+            part[r] = hn::LoadDup128(d, from[i + r] + k);
+            HWY_UNROLL(4)
+            for (size_t g = 4; g < kLanes; g += 4) part[r] = hn::IfThenElse(hn::FirstN(d, g), part[r], hn::LoadDup128(d, from[i + g + r] + k));
+          }
+          const auto low01 = hn::BitCast(wide, hn::InterleaveLower(d, part[0], part[1])), low23 = hn::BitCast(wide, hn::InterleaveLower(d, part[2], part[3]));
+          const auto high01 = hn::BitCast(wide, hn::InterleaveUpper(d, part[0], part[1])), high23 = hn::BitCast(wide, hn::InterleaveUpper(d, part[2], part[3]));
+          T* const to = panels + 16 * k + i;
+          hn::StoreU(hn::BitCast(d, hn::InterleaveLower(wide, low01, low23)), d, to);
+          hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(wide, low01, low23)), d, to + 16);
+          hn::StoreU(hn::BitCast(d, hn::InterleaveLower(wide, high01, high23)), d, to + 32);
+          hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(wide, high01, high23)), d, to + 48);
         }
     }
 #endif
     for (; k < width; ++k)
-      for (size_t i = 0; i < 16; ++i) panels[16 * k + i] = i < count ? from[i][k] : T(0);
+      for (size_t i = 0; i < 16; ++i) panels[16 * k + i] = from[i][k];
   }
 }
 

@@ -15,6 +15,7 @@ template <class T> struct Rows {           // a matrix whose rows are contiguous
   const std::int64_t* places = nullptr;    // row i stands in matrix places[i] of several, `apart` from one to the next
   Index apart = 0;
   T* operator[](std::size_t row) const { return data + Index(row) * stride + (places ? places[row] * apart : 0); }
+  Rows from(std::size_t row) const { return {data + Index(row) * stride, stride, places ? places + row : nullptr, apart}; }
 };
 
 // One (sentence, head).
@@ -23,7 +24,6 @@ template <class T> struct Head {
   T scale;
   Rows<const T> q, k, v;
   bool k_by_columns;                       // k holds the rows of kᵀ
-  Rows<const T> next_q, next_k, next_v;    // of the head that comes next, data null: none
   const RowMask* mask;                     // a row each, null: everything
   DropoutKey dropout;
   Index first;                             // element index of P[0, 0]
@@ -33,18 +33,21 @@ template <class T> struct Head {
 
 template <class T> struct HeadGrad {
   Rows<const T> output, doutput;
-  Rows<const T> next_output, next_doutput;
   Rows<const T> dweights;                  // data null: zeros
   Rows<T> dq, dk, dv;                      // data null: not wanted
   bool add_dq, add_dk, add_dv;
 };
 
-constexpr std::size_t kTileRows = 16;      // query rows whose scores are held at once
-constexpr std::size_t kFewScores = 4096;   // a head with at most so many waits for memory more than it computes
+// A block of keys and values lies in the caches while all queries pass it, a tile of rows at a time, whose scores are held in groups of
+// rows that share a span of keys. The block is a step of the softmax: its size says the bits.
+constexpr std::size_t kKeys = 256, kTileRows = 64, kGroupRows = 16;
+constexpr std::size_t kPieceKeys = 64;     // a single group of queries meets its keys as they are turned, so many that stay in L1
 
 inline std::size_t padded(std::size_t n) { return (n + 15) / 16 * 16; }
-inline std::size_t row_stride(std::size_t keys) { return padded(keys) + 16; }          // of the scores; never a power of two
-inline std::size_t factor_count(std::size_t keys) { return kTileRows * row_stride(keys); }
+inline std::size_t block_keys(std::size_t keys) { return padded(std::min(keys, kKeys)); }
+inline std::size_t row_stride(std::size_t keys) { return block_keys(keys) + 16; }      // of the scores; never a power of two
+inline std::size_t score_count(std::size_t queries, std::size_t keys) { return std::min(queries, kTileRows) * row_stride(keys); }
+inline std::size_t factor_count(std::size_t keys, bool drop) { return drop ? kGroupRows * row_stride(keys) : 0; }
 
 }  // namespace
 }  // namespace heed
@@ -66,22 +69,20 @@ template <class T> HWY_INLINE Block<T> Allowed(const RowMask& mask, size_t i) {
   return LanesAllowed<T>(mask.first, mask.last, mask.allowed, ptrdiff_t(i));
 }
 
-// The columns that the rows [t, t + rows) of a tile look at, and whether each looks at all of its blocks.
-struct Span { size_t first, last, begin, end; };         // begin, end: in whole blocks
+// The keys that the rows [t, t + rows) look at.
+struct Span {
+  size_t first, last;
+  bool empty() const { return first >= last; }
+  Span within(size_t begin, size_t end) const { return {HWY_MAX(first, begin), HWY_MIN(last, end)}; }
+};
 template <class T> HWY_INLINE Span SpanOf(const Head<T>& head, size_t t, size_t rows) {
-  Span span{0, head.keys, 0, padded(head.keys)};
-  if (head.mask) {
-    span.first = head.keys;
-    span.last = 0;
-    for (size_t i = t; i < t + rows; ++i) {
-      const RowMask& mask = head.mask[i];
-      if (mask.first >= mask.last) continue;
-      if (size_t(mask.first) < span.first) span.first = size_t(mask.first);
-      if (size_t(mask.last) > span.last) span.last = size_t(mask.last);
-    }
-    if (span.first > span.last) span.first = span.last;
-    span.begin = span.first / 16 * 16;
-    span.end = padded(span.last);
+  if (!head.mask) return {0, head.keys};
+  Span span{head.keys, 0};
+  for (size_t i = t; i < t + rows; ++i) {
+    const RowMask& mask = head.mask[i];
+    if (mask.first >= mask.last) continue;
+    if (size_t(mask.first) < span.first) span.first = size_t(mask.first);
+    if (size_t(mask.last) > span.last) span.last = size_t(mask.last);
   }
   return span;
 }
@@ -94,77 +95,107 @@ HWY_INLINE bool Covers(const RowMask& mask, size_t begin, size_t end) {
   return !mask.allowed && size_t(mask.first) <= begin && size_t(mask.last) >= end;
 }
 
-// z becomes p = softmax(z) in the rows of a tile, log_sum_exp = log Σ exp(z).   passes: 1 max, 2 exp and sum, 3 scale; each over
-// all rows, so that their folds overlap.
-template <class T> HWY_INLINE void SoftmaxOfScores(const Head<T>& head, size_t t, size_t rows, const Span& span, T* scores, T* log_sum_exp) {
+// A group of rows and the part of a block of keys that they look at. Columns are counted from the first key of the block; `begin` and
+// `end` bound `first` and `last` in whole blocks of 16.
+struct Group {
+  size_t t, rows;                          // of the head
+  size_t key;                              // the block's first
+  bool fresh;                              // no earlier block was looked at
+  size_t first, last, begin, end;
+  bool empty() const { return first >= last; }
+};
+template <class T> HWY_INLINE Group GroupOf(const Head<T>& head, size_t t, size_t rows, size_t key, size_t keys) {
+  const Span all = SpanOf(head, t, rows), span = all.within(key, key + keys);
+  if (span.empty()) return {t, rows, key, false, 0, 0, 0, 0};
+  const size_t first = span.first - key, last = span.last - key;
+  return {t, rows, key, all.first >= key, first, last, first / 16 * 16, padded(last)};
+}
+
+// z of a group becomes -inf where a row does not look; greatest[i] = max z in the row
+template <class T> HWY_INLINE void MaskScores(const Head<T>& head, const Group& group, T* scores, T* greatest) {
   const size_t stride = row_stride(head.keys);
   const Block<T> least = Set16(T(-__builtin_inf()));
-  T most[kTileRows] = {}, sums[kTileRows], scales[kTileRows];
-  for (size_t i = 0; i < rows; ++i) {
+  for (size_t i = 0; i < group.rows; ++i) {
     T* const z = scores + i * stride;
-    const RowMask mask = MaskOf(head, t + i);
-    const bool whole = Covers(mask, span.begin, span.end);
+    const RowMask mask = MaskOf(head, group.t + i);
+    const bool whole = Covers(mask, group.key + group.begin, group.key + group.end);
     Block<T> lanes = least;
-    for (size_t s = span.begin; s < span.end; s += 16) {
+    for (size_t s = group.begin; s < group.end; s += 16) {
       Block<T> v = Load16(z + s);
-      if (!whole) Store16(v = Choose16(Allowed<T>(mask, s), v, least), z + s);
+      if (!whole) Store16(v = Choose16(Allowed<T>(mask, group.key + s), v, least), z + s);
       lanes = Max16(lanes, v);
     }
-    if (mask.first < mask.last) most[i] = MaxLane16(lanes);             // 0 where nothing is allowed: exp(-inf - 0) = 0
+    greatest[i] = MaxLane16(lanes);
   }
-  for (size_t i = 0; i < rows; ++i) {
+}
+
+template <class T> HWY_INLINE void ScaleRow(T* x, size_t n, T factor) {
+  for (size_t j = 0; j < n; j += 16) StoreN16(LoadN16(x + j, n - j) * Set16(factor), n - j, x + j);
+}
+
+template <class T> HWY_INLINE T ShiftOf(T most) { return most == T(-__builtin_inf()) ? T(0) : most; }   // exp(-inf - 0) = 0
+
+// z becomes e = exp(z - most), most = max of z so far; what earlier blocks gave, sums = Σ e and the output, is brought to the same most.
+template <class T>
+HWY_INLINE void ExpOfScores(const Head<T>& head, const Group& group, const T* greatest, T* scores, T* most, T* sums, const Rows<T>& output) {
+  const size_t stride = row_stride(head.keys);
+  T shifts[kGroupRows], factors[16];
+  for (size_t i = 0; i < group.rows; ++i) {
+    const T before = group.fresh ? T(-__builtin_inf()) : most[i], now = greatest[i] > before ? greatest[i] : before;
+    shifts[i] = ShiftOf(now);
+    factors[i] = before - shifts[i];
+    most[i] = now;
+  }
+  if (!group.fresh) {
+    Store16(Exp16(LoadN16(factors, group.rows)), factors);
+    for (size_t i = 0; i < group.rows; ++i)
+      if (factors[i] != 1) ScaleRow(output[group.t + i], head.dv, factors[i]);
+  }
+  for (size_t i = 0; i < group.rows; ++i) {
     T* const z = scores + i * stride;
-    const Block<T> shift = Set16(most[i]);
+    const Block<T> shift = Set16(shifts[i]);
     Block<T> lanes = Set16(T(0));
-    for (size_t s = span.begin; s < span.end; s += 16) {
+    for (size_t s = group.begin; s < group.end; s += 16) {
       const Block<T> e = Exp16(Load16(z + s) - shift);
       lanes = lanes + e;
       Store16(e, z + s);
     }
-    sums[i] = Sum16(lanes);
-  }
-  const Block<T> sum = LoadN16(sums, rows, T(1));
-  StoreN16(LoadN16(most, rows) + Log16(sum), rows, log_sum_exp);              // -inf where nothing is allowed: log 0
-  Store16(Set16(T(1)) / sum, scales);
-  for (size_t i = 0; i < rows; ++i) {
-    T* const z = scores + i * stride;
-    const RowMask mask = MaskOf(head, t + i);
-    const Block<T> scale = Set16(mask.first < mask.last ? scales[i] : T(0));
-    for (size_t s = span.begin; s < span.end; s += 16) Store16(Load16(z + s) * scale, z + s);
+    const T sum = Sum16(lanes);
+    sums[i] = group.fresh ? sum : sums[i] * factors[i] + sum;
   }
 }
 
-// Dropout factors of the rows [t, t + rows) for the columns of the span; row i starts at factors + i * stride.
-template <class T> HWY_INLINE size_t FactorsOf(const Head<T>& head, size_t t, size_t rows, const Span& span, T* factors) {
+// Dropout factors of a group; row i starts at factors + i * stride.
+template <class T> HWY_INLINE size_t FactorsOf(const Head<T>& head, const Group& group, T* factors) {
   if (head.keys <= 128) {                                // neighbouring rows share groups of 128 elements
-    DropoutFactors(head.dropout, head.first + Index(t * head.keys), rows * head.keys, factors);
+    DropoutFactors(head.dropout, head.first + Index(group.t * head.keys), group.rows * head.keys, factors);
     return head.keys;
   }
   const size_t stride = row_stride(head.keys);
-  for (size_t i = 0; i < rows; ++i)
-    DropoutFactors(head.dropout, head.first + Index((t + i) * head.keys + span.begin), span.last - span.begin, factors + i * stride + span.begin);
+  for (size_t i = 0; i < group.rows; ++i)
+    DropoutFactors(head.dropout, head.first + Index((group.t + i) * head.keys + group.key + group.begin), group.last - group.begin,
+                   factors + i * stride + group.begin);
   return stride;
 }
 
-// Fetches what the next head reads: the hardware does not see the way from one to the other.
-template <class T> HWY_INLINE void FetchRows(const Rows<const T>& x, size_t rows, size_t width) {
-  for (size_t i = 0; x.data && i < rows; ++i)
-    for (size_t j = 0; j < width; j += 64 / sizeof(T)) __builtin_prefetch(x[i] + j);
-}
-template <class T> HWY_INLINE void FetchNext(const Head<T>& head) {
-  FetchRows(head.next_q, head.queries, head.dk);
-  FetchRows(head.next_k, head.k_by_columns ? head.dk : head.keys, head.k_by_columns ? head.keys : head.dk);
-  FetchRows(head.next_v, head.keys, head.dv);
-}
-template <class T> HWY_INLINE bool HasFewScores(const Head<T>& head) { return head.queries * head.keys <= kFewScores; }
-
 // ---- one head -------------------------------------------------------------------------------------------------------------
 
-// y = scale q in the rows [t, t + rows), one after another
-template <class T> HWY_INLINE void ScaleQueries(const Head<T>& head, size_t t, size_t rows, T* y) {
+// z = scale q kᵀ of a group; `queries` has room for its rows
+template <class T> HWY_INLINE void ScoresOf(const Head<T>& head, const Group& group, Right<T> keys, T* turned, T* queries, T* scores) {
   const Block<T> scale = Set16(head.scale);
-  for (size_t i = 0; i < rows; ++i)
-    for (size_t j = 0; j < head.dk; j += 16) StoreN16(scale * LoadN16(head.q[t + i] + j, head.dk - j), head.dk - j, y + i * head.dk + j);
+  for (size_t i = 0; i < group.rows; ++i)
+    for (size_t j = 0; j < head.dk; j += 16)
+      StoreN16(scale * LoadN16(head.q[group.t + i] + j, head.dk - j), head.dk - j, queries + i * head.dk + j);
+  const auto stride = Index(row_stride(head.keys));
+  if (head.queries > kGroupRows || head.k_by_columns) {
+    keys.columns = head.k_by_columns ? group.last : group.end;
+    return Product(queries, Index(head.dk), 1, keys, group.begin, group.rows, head.dk, scores, stride, false);
+  }
+  for (size_t s = group.begin; s < group.last; s += kPieceKeys) {
+    const size_t count = HWY_MIN(kPieceKeys, group.last - s);
+    Turn(head.k.from(group.key + s), count, head.dk, turned);
+    Product(queries, Index(head.dk), 1, Right<T>{turned, 16, Index(16 * head.dk), padded(count)}, 0, group.rows, head.dk, scores + s, stride, false);
+  }
 }
 
 // The end of the rows from `begin` on that lie a stride apart.
@@ -175,56 +206,141 @@ template <class T> HWY_INLINE size_t EndOfRun(const Rows<const T>& x, size_t beg
   return i;
 }
 
-template <class T> void AttentionHead(const Head<T>& head, const Rows<T>& output, T* weights) {
-  const size_t S = head.keys, stride = row_stride(S);
-  T* const turned_k = head.scratch;
-  T* const queries = turned_k + padded(S) * head.dk;
-  T* const scores = queries + kTileRows * head.dk;
-  T* const factors = scores + kTileRows * stride;
-  if (!head.k_by_columns) Turn(head.k, S, head.dk, turned_k);
-  for (size_t t = 0; t < head.queries; t += kTileRows) {
-    const size_t rows = head.queries - t < kTileRows ? head.queries - t : kTileRows;
-    const Span span = SpanOf(head, t, rows);
-    const Right<T> keys = head.k_by_columns ? Right<T>{head.k.data, head.k.stride, 16, span.last} : Right<T>{turned_k, 16, Index(16 * head.dk), span.end};
-    ScaleQueries(head, t, rows, queries);
-    Product(queries, Index(head.dk), 1, keys, span.begin, rows, head.dk, scores, Index(stride), false);
-    if (t == 0 && HasFewScores(head)) FetchNext(head);
-    SoftmaxOfScores(head, t, rows, span, scores, head.log_sum_exp + t);
-    for (size_t i = 0; weights && i < rows; ++i) {
-      T* const to = weights + (t + i) * S;
-      for (size_t s = 0; s < S; ++s) to[s] = s >= span.first && s < span.last ? scores[i * stride + s] : T(0);
-    }
-    if (!head.dropout.keeps_all()) {
-      const size_t factor_stride = FactorsOf(head, t, rows, span, factors);
-      for (size_t i = 0; i < rows; ++i)
-        for (size_t s = span.begin; s < span.last; s += 16) {
-          T* const p = scores + i * stride + s;
-          const size_t n = span.last - s;
-          StoreN16(LoadN16(p, n) * LoadN16(factors + i * factor_stride + s, n), n, p);
-        }
-    }
-    size_t begin = span.first;
-    do {
-      const size_t end = EndOfRun(head.v, begin, span.last);
-      const Right<T> values{head.v[begin], head.v.stride, 16, head.dv};
-      Product(scores + begin, Index(stride), 1, values, 0, rows, end - begin, output[t], output.stride, begin > span.first);
-      begin = end;
-    } while (begin < span.last);
-  }
-}
-
 // rows [begin, end) of x = 0
 template <class T> void ClearRows(const Rows<T>& x, size_t begin, size_t end, size_t n) {
   for (size_t i = begin; i < end; ++i)
     for (size_t j = 0; j < n; ++j) x[i][j] = 0;
 }
 
-// Σ_s p_s g_s of a row, p_s = exp(z_s - shift)
-template <class T> HWY_INLINE T WeightedSum(const T* z, Block<T> shift, const RowMask& mask, const Span& span, const T* g) {
+template <class T> void AttentionHead(const Head<T>& head, const Rows<T>& output, T* weights) {
+  const size_t S = head.keys, stride = row_stride(S);
+  T* const turned_k = head.scratch;
+  T* const queries = turned_k + block_keys(S) * head.dk;
+  T* const scores = queries + kGroupRows * head.dk;
+  T* const factors = scores + score_count(head.queries, S);
+  T* const sums = factors + factor_count(S, !head.dropout.keeps_all());
+  T* const most = head.log_sum_exp;
+  const Span seen = SpanOf(head, 0, head.queries);
+  for (size_t key = seen.first / kKeys * kKeys; key < seen.last; key += kKeys) {
+    const size_t keys = HWY_MIN(kKeys, seen.last - key);
+    const Rows<const T> values = head.v.from(key);
+    if (!head.k_by_columns && head.queries > kGroupRows) Turn(head.k.from(key), keys, head.dk, turned_k);
+    const Right<T> right = head.k_by_columns ? Right<T>{head.k.data + key, head.k.stride, 16, 0} : Right<T>{turned_k, 16, Index(16 * head.dk), 0};
+    for (size_t tile = 0; tile < head.queries; tile += kTileRows) {
+      const size_t end = HWY_MIN(head.queries, tile + kTileRows);
+      for (size_t t = tile; t < end; t += kGroupRows) {
+        const Group group = GroupOf(head, t, HWY_MIN(kGroupRows, end - t), key, keys);
+        if (group.empty()) continue;
+        T* const z = scores + (t - tile) * stride;
+        T greatest[kGroupRows];
+        ScoresOf(head, group, right, turned_k, queries, z);
+        MaskScores(head, group, z, greatest);
+        for (size_t i = 0; weights && i < group.rows; ++i)
+          for (size_t s = group.begin; s < group.last; ++s) weights[(t + i) * S + key + s] = z[i * stride + s];
+        ExpOfScores(head, group, greatest, z, most + t, sums + t, output);
+        if (head.dropout.keeps_all()) continue;
+        const size_t factor_stride = FactorsOf(head, group, factors);
+        for (size_t i = 0; i < group.rows; ++i)
+          for (size_t s = group.begin; s < group.last; s += 16) {
+            T* const e = z + i * stride + s;
+            const size_t n = group.last - s;
+            StoreN16(LoadN16(e, n) * LoadN16(factors + i * factor_stride + s, n), n, e);
+          }
+      }
+      for (size_t t = tile; t < end; t += kGroupRows) {
+        const Group group = GroupOf(head, t, HWY_MIN(kGroupRows, end - t), key, keys);
+        for (size_t first = group.first, last; first < group.last; first = last) {
+          last = EndOfRun(values, first, group.last);
+          Product(scores + (t - tile) * stride + first, Index(stride), 1, Right<T>{values[first], values.stride, 16, head.dv}, 0, group.rows, last - first,
+                  output[t], output.stride, !group.fresh || first > group.first);
+        }
+      }
+    }
+  }
+  // o / Σ e;  log Σ exp(z) = most + log Σ e
+  for (size_t t = 0; t < head.queries; t += kGroupRows) {
+    const size_t rows = HWY_MIN(kGroupRows, head.queries - t);
+    const Span span = SpanOf(head, t, rows);
+    if (span.empty()) {
+      ClearRows(output, t, t + rows, head.dv);
+      for (size_t i = t; i < t + rows; ++i) most[i] = T(-__builtin_inf());
+      for (size_t i = t * S; weights && i < (t + rows) * S; ++i) weights[i] = 0;
+      continue;
+    }
+    const Block<T> sum = LoadN16(sums + t, rows, T(1));
+    T shifts[kGroupRows], scales[16];
+    Store16(Set16(T(1)) / sum, scales);
+    for (size_t i = 0; i < rows; ++i) {
+      const RowMask mask = MaskOf(head, t + i);
+      if (mask.first >= mask.last) scales[i] = 0;
+      shifts[i] = ShiftOf(most[t + i]);
+      ScaleRow(output[t + i], head.dv, scales[i]);
+    }
+    StoreN16(LoadN16(most + t, rows) + Log16(sum), rows, most + t);      // -inf where nothing is allowed: log 0
+    for (size_t i = 0; weights && i < rows; ++i) {
+      T* const p = weights + (t + i) * S;
+      const size_t begin = span.first / 16 * 16;
+      for (size_t s = 0; s < begin; ++s) p[s] = 0;
+      for (size_t s = begin; s < span.last; s += 16)
+        StoreN16(Exp16(LoadN16(p + s, span.last - s) - Set16(shifts[i])) * Set16(scales[i]), span.last - s, p + s);
+      for (size_t s = span.last; s < S; ++s) p[s] = 0;
+    }
+  }
+}
+
+// Σ_s p_s g_s over a row of a group, p_s = exp(z_s - shift)
+template <class T> HWY_INLINE T WeightedSum(const T* z, Block<T> shift, const RowMask& mask, const Group& group, const T* g) {
   Block<T> lanes = Set16(T(0));
-  for (size_t s = span.begin; s < span.end; s += 16)
-    lanes = lanes + And16(Exp16(Load16(z + s) - shift) * LoadN16(g + s, span.last - s), Allowed<T>(mask, s));
+  for (size_t s = group.begin; s < group.end; s += 16)
+    lanes = lanes + And16(Exp16(Load16(z + s) - shift) * LoadN16(g + s, group.last - s), Allowed<T>(mask, group.key + s));
   return Sum16(lanes);
+}
+
+// p = exp(z - log_sum_exp) ⊙ M in place of z,  scale dz = scale p (dp ⊙ M + g - δ) in place of dp; added: Σ p g stands in δ
+template <class T>
+HWY_INLINE void SlopesOf(const Head<T>& head, const Group& group, const Rows<const T>& dweights, bool added, const T* deltas, T* scores, T* slopes,
+                         T* factors) {
+  const size_t stride = row_stride(head.keys);
+  const Block<T> scale = Set16(head.scale), zero = Set16(T(0));
+  const bool drop = !head.dropout.keeps_all();
+  const size_t factor_stride = drop ? FactorsOf(head, group, factors) : 0;
+  for (size_t i = 0; i < group.rows; ++i) {
+    const RowMask mask = MaskOf(head, group.t + i);
+    const Block<T> shift = Set16(head.log_sum_exp[group.t + i]);
+    const bool whole = Covers(mask, group.key + group.begin, group.key + group.end), none = mask.first >= mask.last;
+    T *const z = scores + i * stride, *const d = slopes + i * stride;
+    const T* const g = dweights.data && !none ? dweights[group.t + i] + group.key : nullptr;
+    const Block<T> delta = Set16(deltas[group.t + i] + (g && !added ? WeightedSum(z, shift, mask, group, g) : T(0)));
+    for (size_t s = group.begin; s < group.end; s += 16) {
+      Block<T> p = none ? zero : Exp16(Load16(z + s) - shift), dp = Load16(d + s), kept = p;
+      if (drop) {
+        const Block<T> m = LoadN16(factors + i * factor_stride + s, group.last - s);
+        kept = p * m;
+        dp = dp * m;
+      }
+      if (g) dp = dp + LoadN16(g + s, group.last - s);
+      Block<T> dz = scale * (p * (dp - delta));
+      if (!whole) {
+        const Block<T> allowed = none ? zero : Allowed<T>(mask, group.key + s);
+        kept = And16(kept, allowed);
+        dz = And16(dz, allowed);
+      }
+      Store16(kept, z + s);
+      Store16(dz, d + s);
+    }
+  }
+}
+
+// c rows [first, last) (=|+=) aᵀ b, a [rows, keys] of a tile: rows from `written` on are new unless there is something to add to
+template <class T>
+HWY_INLINE void SumOverRows(const T* a, size_t stride, const Rows<const T>& b, size_t rows, size_t width, size_t first, size_t last, size_t written,
+                            bool add, const Rows<T>& c) {
+  if (!c.data) return;
+  if (!add) ClearRows(c, written, first, width);
+  const size_t fresh = written > first ? HWY_MIN(written, last) : first;
+  const Right<T> right{b.data, b.stride, 16, width};
+  Product(a + first, 1, Index(stride), right, 0, fresh - first, rows, c[first], c.stride, true);
+  Product(a + fresh, 1, Index(stride), right, 0, last - fresh, rows, c[fresh], c.stride, add);
 }
 
 // forward was  o_t = Σ_s m_ts p_ts v_s,  so now
@@ -233,84 +349,75 @@ template <class T> HWY_INLINE T WeightedSum(const T* z, Block<T> shift, const Ro
 template <class T> void AttentionHeadGrad(const Head<T>& head, const HeadGrad<T>& grad) {
   const size_t S = head.keys, dk = head.dk, dv = head.dv, stride = row_stride(S);
   T* const turned_k = head.scratch;
-  T* const turned_v = turned_k + padded(S) * dk;
-  T* const queries = turned_v + padded(S) * dv;
-  T* const scores = queries + kTileRows * dk;            // P, then P ⊙ M
-  T* const slopes = scores + kTileRows * stride;         // dP, then scale dZ
-  T* const factors = slopes + kTileRows * stride;
-  Turn(head.k, S, dk, turned_k);
-  Turn(head.v, S, dv, turned_v);
-  const Block<T> scale = Set16(head.scale), zero = Set16(T(0));
-  const bool drop = !head.dropout.keeps_all();
-  size_t written = 0;                                    // rows of dk and dv that hold their sum so far
-  for (size_t t = 0; t < head.queries; t += kTileRows) {
-    const size_t rows = head.queries - t < kTileRows ? head.queries - t : kTileRows;
-    const Span span = SpanOf(head, t, rows);
-    const Right<T> keys{turned_k, 16, Index(16 * dk), span.end}, values{turned_v, 16, Index(16 * dv), span.end};
-    ScaleQueries(head, t, rows, queries);
-    Product(queries, Index(dk), 1, keys, span.begin, rows, dk, scores, Index(stride), false);
-    if (t == 0 && HasFewScores(head)) {
-      FetchNext(head);
-      FetchRows(grad.next_output, head.queries, dv);
-      FetchRows(grad.next_doutput, head.queries, dv);
-    }
-    Product(grad.doutput[t], grad.doutput.stride, 1, values, span.begin, rows, dv, slopes, Index(stride), false);
-    const size_t factor_stride = drop ? FactorsOf(head, t, rows, span, factors) : 0;
-    T deltas[kTileRows];
-    for (size_t i = 0; i < rows; ++i) {
-      const T *o = grad.output[t + i], *d_o = grad.doutput[t + i];
-      Block<T> dots = zero;
-      for (size_t j = 0; j < dv; j += 16) dots = MulAdd16(LoadN16(o + j, dv - j), LoadN16(d_o + j, dv - j), dots);
-      deltas[i] = Sum16(dots);
-    }
-    for (size_t i = 0; i < rows; ++i) {
-      const RowMask mask = MaskOf(head, t + i);
-      const Block<T> shift = Set16(head.log_sum_exp[t + i]);
-      const bool whole = Covers(mask, span.begin, span.end), none = mask.first >= mask.last;
-      const T* const dweights = grad.dweights.data && !none ? grad.dweights[t + i] : nullptr;
-      const Block<T> delta = Set16(deltas[i] + (dweights ? WeightedSum(scores + i * stride, shift, mask, span, dweights) : T(0)));
-      for (size_t s = span.begin; s < span.end; s += 16) {
-        T *const z = scores + i * stride + s, *const d = slopes + i * stride + s;
-        Block<T> p = none ? zero : Exp16(Load16(z) - shift), dp = Load16(d), kept = p;
-        if (drop) {
-          const Block<T> m = LoadN16(factors + i * factor_stride + s, span.last - s);
-          kept = p * m;
-          dp = dp * m;
-        }
-        if (dweights) dp = dp + LoadN16(dweights + s, span.last - s);
-        Block<T> dz = scale * (p * (dp - delta));
-        if (!whole) {
-          const Block<T> allowed = none ? zero : Allowed<T>(mask, s);
-          kept = And16(kept, allowed);
-          dz = And16(dz, allowed);
-        }
-        Store16(kept, z);
-        Store16(dz, d);
-      }
-    }
-    const size_t first = span.first, last = span.last;
-    if (grad.dq.data) {
-      const Right<T> right{head.k[first], head.k.stride, 16, dk};
-      Product(slopes + first, Index(stride), 1, right, 0, rows, last - first, grad.dq[t], grad.dq.stride, grad.add_dq);
-    }
-    // The first tile that reaches a row of dk and dv writes it, unless there is something to add to.
-    const size_t fresh = written > first ? (written < last ? written : last) : first;
-    if (grad.dk.data) {
-      if (!grad.add_dk) ClearRows(grad.dk, written, first, dk);
-      const Right<T> right{head.q[t], head.q.stride, 16, dk};
-      Product(slopes + first, 1, Index(stride), right, 0, fresh - first, rows, grad.dk[first], grad.dk.stride, true);
-      Product(slopes + fresh, 1, Index(stride), right, 0, last - fresh, rows, grad.dk[fresh], grad.dk.stride, grad.add_dk);
-    }
-    if (grad.dv.data) {
-      if (!grad.add_dv) ClearRows(grad.dv, written, first, dv);
-      const Right<T> right{grad.doutput[t], grad.doutput.stride, 16, dv};
-      Product(scores + first, 1, Index(stride), right, 0, fresh - first, rows, grad.dv[first], grad.dv.stride, true);
-      Product(scores + fresh, 1, Index(stride), right, 0, last - fresh, rows, grad.dv[fresh], grad.dv.stride, grad.add_dv);
-    }
-    if (last > written) written = last;
+  T* const turned_v = turned_k + block_keys(S) * dk;
+  T* const queries = turned_v + block_keys(S) * dv;
+  T* const scores = queries + kGroupRows * dk;               // P, then P ⊙ M
+  T* const slopes = scores + score_count(head.queries, S);   // dP, then scale dZ
+  T* const factors = slopes + score_count(head.queries, S);
+  T* const deltas = factors + factor_count(S, !head.dropout.keeps_all());
+  const Span seen = SpanOf(head, 0, head.queries);
+  const size_t begin = seen.first / kKeys * kKeys;
+  const Right<T> right_k{turned_k, 16, Index(16 * dk), 0};
+  for (size_t t = 0; t < head.queries; ++t) {
+    const T *o = grad.output[t], *d_o = grad.doutput[t];
+    Block<T> dots = Set16(T(0));
+    for (size_t j = 0; j < dv; j += 16) dots = MulAdd16(LoadN16(o + j, dv - j), LoadN16(d_o + j, dv - j), dots);
+    deltas[t] = Sum16(dots);
   }
-  if (grad.dk.data && !grad.add_dk) ClearRows(grad.dk, written, S, dk);
-  if (grad.dv.data && !grad.add_dv) ClearRows(grad.dv, written, S, dv);
+  // Σ_s p_ts g_ts over all keys stands before the first dz_ts
+  const bool many = grad.dweights.data && seen.last > begin + kKeys;
+  for (size_t key = begin; many && key < seen.last; key += kKeys) {
+    const size_t keys = HWY_MIN(kKeys, seen.last - key);
+    if (head.queries > kGroupRows) Turn(head.k.from(key), keys, dk, turned_k);
+    for (size_t t = 0; t < head.queries; t += kGroupRows) {
+      const Group group = GroupOf(head, t, HWY_MIN(kGroupRows, head.queries - t), key, keys);
+      if (group.empty()) continue;
+      ScoresOf(head, group, right_k, turned_k, queries, scores);
+      for (size_t i = 0; i < group.rows; ++i)
+        if (const RowMask mask = MaskOf(head, t + i); mask.first < mask.last)
+          deltas[t + i] += WeightedSum(scores + i * stride, Set16(head.log_sum_exp[t + i]), mask, group, grad.dweights[t + i] + key);
+    }
+  }
+  for (size_t key = begin; key < seen.last; key += kKeys) {
+    const size_t keys = HWY_MIN(kKeys, seen.last - key);
+    size_t written = 0;                                  // rows of dk and dv in this block that hold their sum so far
+    if (head.queries > kGroupRows) Turn(head.k.from(key), keys, dk, turned_k);
+    Turn(head.v.from(key), keys, dv, turned_v);
+    for (size_t tile = 0; tile < head.queries; tile += kTileRows) {
+      const size_t rows = HWY_MIN(kTileRows, head.queries - tile);
+      Span span = SpanOf(head, tile, rows).within(key, key + keys);
+      if (span.empty()) continue;
+      span = {span.first - key, span.last - key};
+      for (size_t t = 0; t < rows; t += kGroupRows) {
+        const Group group = GroupOf(head, tile + t, HWY_MIN(kGroupRows, rows - t), key, keys);
+        T *const z = scores + t * stride, *const d = slopes + t * stride;
+        for (size_t i = 0; i < group.rows; ++i) {
+          for (size_t s = span.first; s < group.begin; ++s) z[i * stride + s] = d[i * stride + s] = 0;
+          for (size_t s = HWY_MAX(group.end, span.first); s < span.last; ++s) z[i * stride + s] = d[i * stride + s] = 0;
+        }
+        if (group.empty()) continue;
+        ScoresOf(head, group, right_k, turned_k, queries, z);
+        const Right<T> values{turned_v, 16, Index(16 * dv), group.end};
+        Product(grad.doutput[group.t], grad.doutput.stride, 1, values, group.begin, group.rows, dv, d, Index(stride), false);
+        SlopesOf(head, group, grad.dweights, many, deltas, z, d, factors);
+        if (!grad.dq.data) continue;
+        const Right<T> right{head.k[key + group.first], head.k.stride, 16, dk};
+        Product(d + group.first, Index(stride), 1, right, 0, group.rows, group.last - group.first, grad.dq[group.t], grad.dq.stride, grad.add_dq || !group.fresh);
+      }
+      SumOverRows(slopes, stride, head.q.from(tile), rows, dk, span.first, span.last, written, grad.add_dk, grad.dk.from(key));
+      SumOverRows(scores, stride, grad.doutput.from(tile), rows, dv, span.first, span.last, written, grad.add_dv, grad.dv.from(key));
+      written = HWY_MAX(written, span.last);
+    }
+    if (grad.dk.data && !grad.add_dk) ClearRows(grad.dk, key + written, key + keys, dk);
+    if (grad.dv.data && !grad.add_dv) ClearRows(grad.dv, key + written, key + keys, dv);
+  }
+  // what nobody looks at
+  for (size_t t = 0; t < head.queries && grad.dq.data && !grad.add_dq; t += kGroupRows)
+    if (const size_t rows = HWY_MIN(kGroupRows, head.queries - t); SpanOf(head, t, rows).empty()) ClearRows(grad.dq, t, t + rows, dk);
+  for (const auto& [first, last] : {Span{0, HWY_MIN(begin, S)}, Span{seen.empty() ? 0 : seen.last, S}}) {
+    if (grad.dk.data && !grad.add_dk) ClearRows(grad.dk, first, last, dk);
+    if (grad.dv.data && !grad.add_dv) ClearRows(grad.dv, first, last, dv);
+  }
 }
 
 void AttentionF32(const Head<float>& head, const Rows<float>& output, float* weights) { AttentionHead(head, output, weights); }
@@ -382,37 +489,41 @@ template <class T> Rows<T> mutable_rows_of(const Tensor& x, T* data, Index b, In
   return {data + b * x.strides()[0] + h * x.strides()[1], x.strides()[2]};
 }
 
-// Runs f(head, b, h, next) for all (b, h) in parallel; head.log_sum_exp and scratch are set; next(x): the rows of the next head in x.
+// Rows of a head that are one piece of parallel work: where heads are few, a long one is cut, which turns its keys once more a part.
+Index part_rows(const Sizes& n) { return n.B * n.H < 64 ? Index(4 * kTileRows) : std::max<Index>(n.T, 1); }
+
+// Runs f(head, b, h, t) for all (b, h) in parallel, each in parts of `rows` queries from t on; head.log_sum_exp and scratch are set.
 template <class T, class F>
-void for_heads(const char* op, const Sizes& n, const Tensor& q, const Tensor& k, bool k_by_columns, const Tensor& v, const Mask& mask,
+void for_heads(const char* op, const Sizes& n, Index rows, const Tensor& q, const Tensor& k, bool k_by_columns, const Tensor& v, const Mask& mask,
                const AttentionOptions& options, T* log_sum_exp, Index scratch_size, F&& f) {
   const MaskRows mask_rows(op, mask, {n.B, n.H, n.T, n.S});
   const Tensor places = options.places.defined() && n.S > 0 ? with_dense_rows(options.places) : Tensor();
   const DropoutKey dropout(op, options.dropout, options.key);
   const auto scale = T(scale_of(options, n.dk));
-  parallel_for(n.B * n.H, row_grain(n.T * n.S * (1 + (n.dk + n.dv) / 16)), [&](Index begin, Index end) {
+  const Index parts = std::max<Index>(1, (n.T + rows - 1) / rows);
+  parallel_for(n.B * n.H * parts, row_grain(std::min(rows, n.T) * n.S * (1 + (n.dk + n.dv) / 16)), [&](Index begin, Index end) {
     const Tensor room = empty({scratch_size}, dtype_of<T>);
     T* const scratch = room.mutable_data<T>();
-    List<RowMask> masks(std::size_t(mask_rows.everything() ? 0 : n.T));
-    for (Index i = begin; i < end; ++i) {
-      const Index b = i / n.H, h = i % n.H;
-      if (i == begin || h == 0 || mask.allowed().defined())      // else the heads of a sentence look alike
-        for (Index t = 0; t < Index(masks.size()); ++t) {
-          const RowMask row = mask_rows(i * n.T + t);
+    List<RowMask> masks(std::size_t(mask_rows.everything() ? 0 : std::min(rows, n.T)));
+    for (Index item = begin; item < end; ++item) {
+      const Index i = item / parts, b = i / n.H, h = i % n.H, first = item % parts * rows, count = std::min(rows, n.T - first);
+      if (item == begin || h == 0 || parts > 1 || mask.allowed().defined())      // else the heads of a sentence look alike
+        for (Index t = 0; t < std::min(count, Index(masks.size())); ++t) {
+          const RowMask row = mask_rows(i * n.T + first + t);
           masks[std::size_t(t)] = row.nothing() ? RowMask{0, 0} : row;
         }
-      const auto next = [&](const Tensor& x, const Tensor& at = {}) { return i + 1 < end ? rows_of<T>(x, (i + 1) / n.H, (i + 1) % n.H, at) : Rows<const T>{nullptr, 0}; };
-      f(Head<T>{std::size_t(n.T), std::size_t(n.S), std::size_t(n.dk), std::size_t(n.dv), scale, rows_of<T>(q, b, h), rows_of<T>(k, b, h, places),
-                rows_of<T>(v, b, h, places), k_by_columns, next(q), next(k, places), next(v, places), masks.empty() ? nullptr : masks.data(), dropout, i * n.T * n.S, log_sum_exp + i * n.T,
-                scratch}, b, h, next);
+      f(Head<T>{std::size_t(count), std::size_t(n.S), std::size_t(n.dk), std::size_t(n.dv), scale, rows_of<T>(q, b, h).from(std::size_t(first)),
+                rows_of<T>(k, b, h, places), rows_of<T>(v, b, h, places), k_by_columns, masks.empty() ? nullptr : masks.data(), dropout,
+                (i * n.T + first) * n.S, log_sum_exp + i * n.T + first, scratch}, b, h, first);
     }
   });
 }
 
-Index queries_size(Index dk) { return Index(kTileRows) * dk; }
-Index scores_size(Index S) { return Index(kTileRows * row_stride(std::size_t(S))); }
-Index factors_size(Index S, double dropout) { return dropout > 0 ? Index(factor_count(std::size_t(S))) : 0; }
-Index padded_size(Index S) { return Index(padded(std::size_t(S))); }
+// Elements: blocks of turned keys, and values, a group of queries, tiles of scores, factors, and a number a row.
+Index scratch_size(Index width, const Sizes& n, const AttentionOptions& options, Index tiles) {
+  const auto T = std::size_t(n.T), S = std::size_t(n.S);
+  return Index(block_keys(S)) * width + Index(kGroupRows) * n.dk + tiles * Index(score_count(T, S)) + Index(factor_count(S, options.dropout > 0)) + n.T;
+}
 
 }  // namespace
 
@@ -432,9 +543,9 @@ AttentionOutput scaled_dot_product_attention(const Tensor& q, const Tensor& k, c
     T* const output = out.output.mutable_data<T>();
     T* const weights = options.weights ? out.weights.mutable_data<T>() : nullptr;
     const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(AttentionF32), &HWY_DYNAMIC_DISPATCH(AttentionF64));
-    for_heads<T>(op, n, qs, ks, k_by_columns, vs, mask, options, out.log_sum_exp.mutable_data<T>(),
-                 padded_size(n.S) * n.dk + queries_size(n.dk) + scores_size(n.S) + factors_size(n.S, options.dropout), [&](const Head<T>& head, Index b, Index h, auto&&) {
-                   kernel(head, mutable_rows_of(out.output, output, b, h), weights ? weights + (b * n.H + h) * n.T * n.S : nullptr);
+    for_heads<T>(op, n, part_rows(n), qs, ks, k_by_columns, vs, mask, options, out.log_sum_exp.mutable_data<T>(),
+                 scratch_size(n.dk, n, options, 1), [&](const Head<T>& head, Index b, Index h, Index t) {
+                   kernel(head, mutable_rows_of(out.output, output, b, h).from(std::size_t(t)), weights ? weights + ((b * n.H + h) * n.T + t) * n.S : nullptr);
                  });
     return out;
   });
@@ -465,10 +576,9 @@ void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const T
     for (std::size_t i = 0; i < 3; ++i)
       if (to.wanted(i)) data[i] = to.tensor(i).template mutable_data<T>();
     const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(AttentionGradF32), &HWY_DYNAMIC_DISPATCH(AttentionGradF64));
-    const Index scratch = padded_size(n.S) * (n.dk + n.dv) + queries_size(n.dk) + 2 * scores_size(n.S) + factors_size(n.S, options.dropout);
-    for_heads<T>(op, n, qs, ks, false, vs, mask, options, const_cast<T*>(lse.data<T>()), scratch, [&](const Head<T>& head, Index b, Index h, auto&& next) {
+    for_heads<T>(op, n, std::max<Index>(n.T, 1), qs, ks, false, vs, mask, options, const_cast<T*>(lse.data<T>()), scratch_size(n.dk + n.dv, n, options, 2), [&](const Head<T>& head, Index b, Index h, Index) {
       const auto rows = [&](std::size_t i) { return to.wanted(i) ? mutable_rows_of(to.tensor(i), data[i], b, h) : Rows<T>{nullptr, 0}; };
-      kernel(head, HeadGrad<T>{rows_of<T>(outputs, b, h), rows_of<T>(doutputs, b, h), next(outputs), next(doutputs),
+      kernel(head, HeadGrad<T>{rows_of<T>(outputs, b, h), rows_of<T>(doutputs, b, h),
                             gs.defined() ? rows_of<T>(gs, b, h) : Rows<const T>{nullptr, 0}, rows(0), rows(1), rows(2), to.add(0), to.add(1), to.add(2)});
     });
     to.finish();

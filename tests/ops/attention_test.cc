@@ -133,6 +133,48 @@ TEST_CASE("attention: random masks of every kind, empty rows and lengths 0") {
   }
 }
 
+TEST_CASE("attention: more than one block of keys and one tile of rows, masks that skip blocks") {
+  const Index T = 70, S = 600;
+  const Tensor q = draw(1, {2, 2, T, 6}), k = draw(2, {2, 2, S, 6}), v = draw(3, {2, 2, S, 9});
+  const Tensor loud = k.clone();                            // the greatest score of a row comes late
+  fill_(slice(loud, 2, 530, 531), 4);
+  const Mask lengths = Mask::lengths(tensor({600, 300}, DType::i32)), explicit_mask = Mask::allowed(bernoulli(Key(5), {T, S}, 0.02));
+  const Mask masks[] = {{}, Mask::causal(500), Mask::causal(200) & lengths, Mask::window(20, 3, 280) & lengths, explicit_mask};
+  for_every_target([&] {
+    for (const Mask& mask : masks) {
+      compare(q, k, v, mask, {.dropout = 0.2, .key = Key(7)}, 2e-14);
+      compare(q, loud, v, mask, {}, 2e-14);
+    }
+  });
+  // step by step, and a part of the rows
+  for (DType dtype : {DType::f32, DType::f64}) {
+    const Tensor a = to(q, dtype), b = to(k, dtype), c = to(v, dtype), by_columns = transpose(transpose(b).clone());
+    for_every_target([&] {
+      const AttentionOutput all = scaled_dot_product_attention(a, b, c, Mask::causal(500));
+      CHECK(equal_bits(scaled_dot_product_attention(a, by_columns, c, Mask::causal(500)).output, all.output));
+      for (Index t : {0, 1, 11, 12, 69}) {
+        const AttentionOutput one = scaled_dot_product_attention(slice(a, 2, t, t + 1), slice(b, 2, 0, t + 501), slice(c, 2, 0, t + 501));
+        REQUIRE(equal_bits(one.output, slice(all.output, 2, t, t + 1)));
+        REQUIRE(equal_bits(one.log_sum_exp, slice(all.log_sum_exp, 2, t, t + 1)));
+      }
+      const Tensor some = scaled_dot_product_attention(slice(a, 2, 5, 40), b, c).output;
+      CHECK(equal_bits(some, slice(scaled_dot_product_attention(a, b, c).output, 2, 5, 40)));
+    });
+  }
+}
+
+TEST_CASE("attention: a few long heads, cut into parts of their rows") {
+  const Index T = 600, S = 300, d = 8;
+  const Tensor q = draw(1, {1, 2, T, d}), k = draw(2, {1, 2, S, d}), v = draw(3, {1, 2, S, d});
+  const Mask seldom = Mask::allowed(bernoulli(Key(5), {T, S}, 0.1));
+  for (const Mask& mask : {Mask(), Mask::causal(-40), Mask::causal() & Mask::lengths(tensor({290.0}, DType::i32)), seldom}) {
+    const AttentionOptions options{.dropout = 0.2, .key = Key(7)};
+    compare(q, k, v, mask, options, 2e-14);
+    const Tensor all = scaled_dot_product_attention(q, k, v, mask, options).output;
+    for_threads([&] { CHECK(equal_bits(scaled_dot_product_attention(q, k, v, mask, options).output, all)); });
+  }
+}
+
 TEST_CASE("attention: what the mask hides may hold anything") {
   const Index S = 37;
   const Tensor q = draw(1, {2, 2, 20, 8}), k = draw(2, {2, 2, S, 8}), v = draw(3, {2, 2, S, 8}), doutput = draw(4, {2, 2, 20, 8});
@@ -237,20 +279,22 @@ TEST_CASE("attention: equals its definition, dropout included") {
 }
 
 TEST_CASE("attention: the same bits for any number of threads and on all targets with FMA") {
-  const Tensor q = draw(1, {5, 7, 40, 24}, DType::f32), k = draw(2, {5, 7, 50, 24}, DType::f32), v = draw(3, {5, 7, 50, 24}, DType::f32);
-  const Tensor doutput = draw(4, {5, 7, 40, 24}, DType::f32), dweights = draw(5, {5, 7, 40, 50}, DType::f32);
-  const Mask mask = Mask::lengths(tensor({50, 49, 30, 0, 1}, DType::i32)) & Mask::causal(5);
-  const AttentionOptions options{.dropout = 0.1, .key = Key(8)};
-  std::vector<Tensor> first;
-  const auto run = [&] {
-    const AttentionOutput out = scaled_dot_product_attention(q, k, v, mask, options);
-    const Gradients d = gradients_of(q, k, v, mask, options, out, doutput), more = gradients_of(q, k, v, mask, options, out, doutput, dweights);
-    const std::vector<Tensor> results{out.output, out.log_sum_exp, d.dq, d.dk, d.dv, more.dq, more.dk, more.dv};
-    if (first.empty()) first = results;
-    for (std::size_t i = 0; i < results.size(); ++i) CHECK(equal_bits(results[i], first[i]));
-  };
-  for_threads(run);
-  for_every_fma_target(run);
+  for (const Index S : {50, 600}) {
+    const Tensor q = draw(1, {5, 7, 40, 24}, DType::f32), k = draw(2, {5, 7, S, 24}, DType::f32), v = draw(3, {5, 7, S, 24}, DType::f32);
+    const Tensor doutput = draw(4, {5, 7, 40, 24}, DType::f32), dweights = draw(5, {5, 7, 40, S}, DType::f32);
+    const Mask mask = Mask::lengths(tensor({double(S), 49, 30, 0, 1}, DType::i32)) & Mask::causal(S - 45);
+    const AttentionOptions options{.dropout = 0.1, .key = Key(8)};
+    std::vector<Tensor> first;
+    const auto run = [&] {
+      const AttentionOutput out = scaled_dot_product_attention(q, k, v, mask, options);
+      const Gradients d = gradients_of(q, k, v, mask, options, out, doutput), more = gradients_of(q, k, v, mask, options, out, doutput, dweights);
+      const std::vector<Tensor> results{out.output, out.log_sum_exp, d.dq, d.dk, d.dv, more.dq, more.dk, more.dv};
+      if (first.empty()) first = results;
+      for (std::size_t i = 0; i < results.size(); ++i) CHECK(equal_bits(results[i], first[i]));
+    };
+    for_threads(run);
+    for_every_fma_target(run);
+  }
 }
 
 TEST_CASE("attention: keys and values read by places have the bits of the same ones gathered") {

@@ -10,6 +10,7 @@
 #include "autograd/check.h"
 #include "autograd/ops.h"
 #include "tensor/error.h"
+#include "tensor/ops/linear.h"
 #include "tensor/ops/random.h"
 #include "tensor/ops/view.h"
 #include "tensor/random.h"
@@ -116,6 +117,24 @@ TEST_CASE("matmul: one chain in rising k, whatever the blocks") {
       wrong += sum != d(i, j).item<float>();
     }
   CHECK(wrong == 0);
+}
+
+TEST_CASE("matmul: a long k, made in parts, is one chain") {
+  const Index m = 150, k = 7300, n = 610;
+  for (DType dtype : {DType::f32, DType::f64}) {
+    const Tensor a = draw({m, k}, dtype, 0), b = draw({k, n}, dtype, 1), bias = draw({n}, dtype, 2), sum = draw({m, n}, dtype, 3), start = sum.clone();
+    const Tensor c = matmul(a, b);
+    matmul(a, b, {sum, true});
+    const Tensor biased = linear(a, transpose(b), bias).y;
+    for (Index i : {0, 77, 149}) {
+      const Tensor row = slice(a, 0, i, i + 1);
+      CHECK(same_bits(matmul(row, b), slice(c, 0, i, i + 1)));
+      const Tensor added = slice(start, 0, i, i + 1).clone();
+      matmul(row, b, {added, true});
+      CHECK(same_bits(added, slice(sum, 0, i, i + 1)));
+      CHECK(same_bits(linear(row, transpose(b), bias).y, slice(biased, 0, i, i + 1)));
+    }
+  }
 }
 
 TEST_CASE("matmul: same bits for threads, targets with FMA, and a row alone") {
