@@ -201,6 +201,12 @@ template <class T> void Transpose(const T* src, Index j_step, Index depth, Index
       HWY_UNROLL(16) for (size_t i = 0; i < kParts * kSide; ++i) hn::StoreU(out[i], d, dst + (k + Index(i)) * width + j);
       HWY_UNROLL(16) for (size_t g = 0; g < kGroups; ++g) rows[g] += kParts * kSide;
     }
+    for (; kParts > 1 && k + Index(kSide) <= depth; k += Index(kSide)) {
+      hn::Vec<D> out[kSide];
+      TransposeGroup<T, 1>(rows, j_step, out);
+      HWY_UNROLL(4) for (size_t i = 0; i < kSide; ++i) hn::StoreU(out[i], d, dst + (k + Index(i)) * width + j);
+      HWY_UNROLL(16) for (size_t g = 0; g < kGroups; ++g) rows[g] += kSide;
+    }
     for (; k < depth; ++k)
       for (Index l = j; l < j + kLanes; ++l) dst[k * width + l] = src[l * j_step + k];
   }

@@ -125,6 +125,16 @@ template <class Op, class T> class Lanes16Of {
     HWY_UNROLL(16)
     for (size_t r = 0; r < kRegisters; ++r) v_[r] = Op::f(d, v_[r], F::f(d, hn::LoadU(d, x + r * hn::MaxLanes(d)), more...));
   }
+  // The first n < 16 of them.
+  template <class F, class... More> HWY_INLINE void TakeFirst(const T* x, size_t n, More... more) {
+    const D d;
+    constexpr size_t kLanes = hn::MaxLanes(D());
+    HWY_UNROLL(16)
+    for (size_t r = 0; r < kRegisters; ++r) {
+      const size_t left = n > r * kLanes ? HWY_MIN(n - r * kLanes, kLanes) : 0;
+      v_[r] = Op::f(d, v_[r], hn::IfThenElse(hn::FirstN(d, left), F::f(d, LoadFirst(d, x + r * kLanes, left), more...), hn::Set(d, T(Op::kNeutral))));
+    }
+  }
   HWY_INLINE T Fold() {
     const D d;
     HWY_UNROLL(4)
@@ -155,18 +165,12 @@ struct Squared {  // x²
   template <class D, class V> static HWY_INLINE V f(D, V x) { return hn::Mul(x, x); }
 };
 
-// Op over F::f(d, x[i], more...), i < n; F of a neutral lane beyond n is replaced by Op's neutral element.
+// Op over F::f(d, x[i], more...), i < n
 template <class Op, class F = Same, class T, class... More> HWY_INLINE T Reduce(const T* x, size_t n, More... more) {
   Lanes16Of<Op, T> lanes;
   size_t i = 0;
   for (; i + 16 <= n; i += 16) lanes.template Take<F>(x + i, more...);
-  if (i < n) {
-    T rest[16];
-    for (size_t j = 0; j < 16; ++j) rest[j] = i + j < n ? x[i + j] : x[i];
-    Map<F>(rest, 16, rest, more...);
-    for (size_t j = n - i; j < 16; ++j) rest[j] = T(Op::kNeutral);
-    lanes.template Take<Same>(rest);
-  }
+  if (i < n) lanes.template TakeFirst<F>(x + i, n - i, more...);
   return lanes.Fold();
 }
 

@@ -1,16 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/ops/reduce.h"
 
+#include "tensor/dtype.h"
+
 #define HWY_TARGET_INCLUDE "tensor/ops/reduce.cc"
 #include "tensor/simd-inl.h"
 
 #ifndef HEED_REDUCE_KERNELS  // this file is read once for each target
 #define HEED_REDUCE_KERNELS
 namespace heed {
-enum class Folding { sum, squares, product, max, min };
-template <class T> struct FoldKernels {
-  T (*row)(const T* x, size_t n);                                                      // fold of x[0 .. n)
-  void (*columns)(const T* x, size_t rows, ptrdiff_t stride, size_t n, T* result);     // result[j] = fold of result[j] and x[r stride + j] over r
+enum class Folding { sum, squares, product, max, min, any, all };
+constexpr size_t kChunk = 512;   // elements of a result's sequence that are folded by themselves
+// R: T where the order matters, std::uint64_t where it does not
+template <class T, class R> struct FoldKernels {
+  // results[r][c] = fold of chunk c of x[r stride .. + n)
+  void (*rows)(const T* x, size_t rows, ptrdiff_t stride, size_t n, R* results);
+  // result = fold of one chunk in pieces x[offset[p] .. + length[p]), lengths that are multiples of 16
+  void (*pieces)(const T* x, const ptrdiff_t* offset, const ptrdiff_t* length, size_t count, R* result);
+  // result[j] = fold of x[offset[r] + j] over r < rows, one chunk
+  void (*columns)(const T* x, const ptrdiff_t* offset, size_t rows, size_t n, R* result);
 };
 }  // namespace heed
 #endif
@@ -19,46 +27,193 @@ HWY_BEFORE_NAMESPACE();
 namespace heed::HWY_NAMESPACE {
 namespace {
 
-template <class Op, class F, class T> T Row(const T* x, size_t n) { return Reduce<Op, F>(x, n); }
+template <class Op, class F, class T> void Rows(const T* x, size_t rows, ptrdiff_t stride, size_t n, T* results) {
+  for (size_t r = 0; r < rows; ++r, x += stride)
+    for (size_t i = 0; i < n; i += kChunk) *results++ = Reduce<Op, F>(x + i, HWY_MIN(n - i, kChunk));
+}
 
-// 4 vectors of columns at a time, rows in order
-template <class Op, class F, class T> void Columns(const T* x, size_t rows, ptrdiff_t stride, size_t n, T* result) {
+template <class Op, class F, class T> void Pieces(const T* x, const ptrdiff_t* offset, const ptrdiff_t* length, size_t count, T* result) {
+  Lanes16Of<Op, T> lanes;
+  for (size_t p = 0; p < count; ++p)
+    for (const T *at = x + offset[p], *end = at + length[p]; at < end; at += 16) lanes.template Take<F>(at);
+  *result = lanes.Fold();
+}
+
+// A vector of columns: lane(l) of kLanes lanes, folded in halves
+template <class Op, size_t kLanes, class D, class Lane> HWY_INLINE hn::Vec<D> FoldColumns(D d, const Lane& lane) {
+  hn::Vec<D> v[kLanes / 2];
+  HWY_UNROLL(8)
+  for (size_t l = 0; l < kLanes / 2; ++l) v[l] = Op::f(d, lane(l), lane(l + kLanes / 2));
+  HWY_UNROLL(3)
+  for (size_t half = kLanes / 4; half > 0; half /= 2) {
+    HWY_UNROLL(4)
+    for (size_t l = 0; l < half; ++l) v[l] = Op::f(d, v[l], v[l + half]);
+  }
+  return v[0];
+}
+
+// At most 16 rows: each is a lane. Lanes without a row, the neutral element, change nothing.
+template <class Op, class F, class T> HWY_INLINE void FewRows(const T* x, const ptrdiff_t* offset, size_t rows, size_t n, T* result) {
   const hn::ScalableTag<T> d;
-  const size_t N = hn::Lanes(d);
-  size_t j = 0;
-  for (; j + 4 * N <= n; j += 4 * N) {
-    auto a0 = hn::LoadU(d, result + j), a1 = hn::LoadU(d, result + j + N), a2 = hn::LoadU(d, result + j + 2 * N), a3 = hn::LoadU(d, result + j + 3 * N);
-    const T* row = x + j;
-    for (size_t r = 0; r < rows; ++r, row += stride) {
-      a0 = Op::f(d, a0, F::f(d, hn::LoadU(d, row)));
-      a1 = Op::f(d, a1, F::f(d, hn::LoadU(d, row + N)));
-      a2 = Op::f(d, a2, F::f(d, hn::LoadU(d, row + 2 * N)));
-      a3 = Op::f(d, a3, F::f(d, hn::LoadU(d, row + 3 * N)));
-    }
-    hn::StoreU(a0, d, result + j);
-    hn::StoreU(a1, d, result + j + N);
-    hn::StoreU(a2, d, result + j + 2 * N);
-    hn::StoreU(a3, d, result + j + 3 * N);
-  }
-  for (; j < n; j += N) {
-    auto a = LoadFirst(d, result + j, n - j);
-    for (size_t r = 0; r < rows; ++r) a = Op::f(d, a, F::f(d, LoadFirst(d, x + ptrdiff_t(r) * stride + j, n - j)));
-    StoreFirst(a, d, result + j, n - j);
+  const auto none = hn::Set(d, T(Op::kNeutral));
+  for (size_t j = 0; j < n; j += hn::Lanes(d)) {
+    const auto lane = [&](size_t l) HWY_ATTR { return l < rows ? F::f(d, LoadFirst(d, x + offset[l] + j, n - j)) : none; };
+    const auto v = rows > 8 ? FoldColumns<Op, 16>(d, lane) : rows > 4 ? FoldColumns<Op, 8>(d, lane) : FoldColumns<Op, 4>(d, lane);
+    StoreFirst(Op::f(d, none, v), d, result + j, n - j);
   }
 }
 
-template <class T> FoldKernels<T> Pick(Folding fold) {
-  switch (fold) {
-    case Folding::sum: return {Row<SumOp, Same, T>, Columns<SumOp, Same, T>};
-    case Folding::squares: return {Row<SumOp, Squared, T>, Columns<SumOp, Squared, T>};
-    case Folding::product: return {Row<ProductOp, Same, T>, Columns<ProductOp, Same, T>};
-    case Folding::max: return {Row<MaxOp, Same, T>, Columns<MaxOp, Same, T>};
-    case Folding::min: break;
+// Row r in lane r % 16 of each column, kLanes lanes of kVectors vectors at a time
+template <class Op, class F, size_t kLanes, size_t kVectors, class T>
+HWY_INLINE void ManyRows(const T* x, const ptrdiff_t* offset, size_t rows, size_t n, T* result) {
+  const hn::ScalableTag<T> d;
+  constexpr size_t N = hn::MaxLanes(d), kWidth = kVectors * N;
+  T lanes[16 * kWidth];
+  for (size_t lane = 0; lane < 16; lane += kLanes) {
+    hn::Vec<decltype(d)> sum[kLanes][kVectors];
+    HWY_UNROLL(16)
+    for (size_t l = 0; l < kLanes; ++l) {
+      HWY_UNROLL(4)
+      for (size_t v = 0; v < kVectors; ++v) sum[l][v] = hn::Set(d, T(Op::kNeutral));
+    }
+    size_t r = lane;
+    for (; r + kLanes <= rows; r += 16) {
+      HWY_UNROLL(16)
+      for (size_t l = 0; l < kLanes; ++l) {
+        const T* row = x + offset[r + l];
+        HWY_UNROLL(4)
+        for (size_t v = 0; v < kVectors; ++v)
+          sum[l][v] = Op::f(d, sum[l][v], F::f(d, kVectors > 1 ? hn::LoadU(d, row + v * N) : LoadFirst(d, row, n)));
+      }
+    }
+    T* const at = lanes + lane * kWidth;
+    HWY_UNROLL(16)
+    for (size_t l = 0; l < kLanes; ++l) {
+      HWY_UNROLL(4)
+      for (size_t v = 0; v < kVectors; ++v) hn::StoreU(sum[l][v], d, at + l * kWidth + v * N);
+    }
+    for (size_t l = 0; r + l < rows && l < kLanes; ++l)      // the rest, less than kLanes rows
+      for (size_t v = 0; v < kVectors; ++v) {
+        T* const to = at + l * kWidth + v * N;
+        hn::StoreU(Op::f(d, hn::LoadU(d, to), F::f(d, LoadFirst(d, x + offset[r + l] + v * N, n - v * N))), d, to);
+      }
   }
-  return {Row<MinOp, Same, T>, Columns<MinOp, Same, T>};
+  for (size_t j = 0; j < kWidth && j < n; j += N) {
+    const auto lane = [&](size_t l) HWY_ATTR { return hn::LoadU(d, lanes + l * kWidth + j); };
+    StoreFirst(FoldColumns<Op, 16>(d, lane), d, result + j, n - j);
+  }
 }
-FoldKernels<float> PickF32(Folding fold) { return Pick<float>(fold); }
-FoldKernels<double> PickF64(Folding fold) { return Pick<double>(fold); }
+
+template <class Op, class F, class T> void Columns(const T* x, const ptrdiff_t* offset, size_t rows, size_t n, T* result) {
+  if (rows <= 16) return FewRows<Op, F>(x, offset, rows, n, result);
+  constexpr bool kManyRegisters = HWY_TARGET <= HWY_AVX3;
+  constexpr size_t kVectors = HEED_OLD_TARGET ? 1 : kManyRegisters ? 4 : 2, N = hn::MaxLanes(hn::ScalableTag<T>());
+  size_t j = 0;
+  for (; j + kVectors * N <= n; j += kVectors * N) ManyRows<Op, F, 4, kVectors>(x + j, offset, rows, n - j, result + j);
+  for (; j < n; j += N) ManyRows<Op, F, kManyRegisters ? 16 : 4, 1>(x + j, offset, rows, n - j, result + j);
+}
+
+// y (=|+=) x / divisor, or its root
+template <class T> HWY_INLINE void Finish(const T* x, size_t n, T divisor, bool root, bool add, T* y) {
+  const hn::ScalableTag<T> d;
+  for (size_t i = 0; i < n; i += hn::Lanes(d)) {
+    auto v = LoadFirst(d, x + i, n - i);
+    if (root) v = hn::Sqrt(v);
+    else if (divisor != 1) v = hn::Div(v, hn::Set(d, divisor));
+    StoreFirst(add ? hn::Add(LoadFirst(d, y + i, n - i), v) : v, d, y + i, n - i);
+  }
+}
+void FinishF32(const float* x, size_t n, float divisor, bool root, bool add, float* y) { Finish(x, n, divisor, root, add, y); }
+void FinishF64(const double* x, size_t n, double divisor, bool root, bool add, double* y) { Finish(x, n, divisor, root, add, y); }
+
+template <class Op, class F, class T> FoldKernels<T, T> Kernels() { return {Rows<Op, F, T>, Pieces<Op, F, T>, Columns<Op, F, T>}; }
+template <class T> FoldKernels<T, T> Pick(Folding fold) {
+  switch (fold) {
+    case Folding::squares: return Kernels<SumOp, Squared, T>();
+    case Folding::product: return Kernels<ProductOp, Same, T>();
+    case Folding::max: return Kernels<MaxOp, Same, T>();
+    case Folding::min: return Kernels<MinOp, Same, T>();
+    default: return Kernels<SumOp, Same, T>();
+  }
+}
+FoldKernels<float, float> PickF32(Folding fold) { return Pick<float>(fold); }
+FoldKernels<double, double> PickF64(Folding fold) { return Pick<double>(fold); }
+
+// ---- folds that are exact in any order: loops of constant length, which the compiler turns into vectors ----
+
+template <class T> HWY_INLINE bool NotZero(T x) { return x != T(0); }
+HWY_INLINE bool NotZero(BFloat16 x) { return (x.bits & 0x7fff) != 0; }
+template <class T>
+using Bits = std::conditional_t<sizeof(T) == 8, uint64_t, std::conditional_t<sizeof(T) == 4, uint32_t, std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>>>;
+
+struct Total {   // integers wrap
+  static constexpr uint64_t kNeutral = 0;
+  template <class T> using Lane = uint64_t;
+  template <class T> static HWY_INLINE uint64_t value(T x) { return uint64_t(int64_t(x)); }
+  template <class A> static HWY_INLINE A f(A a, A b) { return A(a + b); }
+};
+struct Any {
+  static constexpr uint64_t kNeutral = 0;
+  template <class T> using Lane = Bits<T>;
+  template <class T> static HWY_INLINE Bits<T> value(T x) { return NotZero(x); }
+  template <class A> static HWY_INLINE A f(A a, A b) { return A(a | b); }
+};
+struct All : Any {
+  static constexpr uint64_t kNeutral = 1;
+  template <class A> static HWY_INLINE A f(A a, A b) { return A(a & b); }
+};
+
+template <class F, class T> HWY_INLINE uint64_t ExactRow(const T* x, size_t n) {
+  using Lane = typename F::template Lane<T>;
+  Lane value = Lane(F::kNeutral);
+  size_t i = 0;
+  if (n >= 128) {
+    Lane lanes[32];
+    for (Lane& lane : lanes) lane = Lane(F::kNeutral);
+    for (; i + 128 <= n; i += 128) {
+      const T* HWY_RESTRICT from = x + i;
+      for (size_t l = 0; l < 32; ++l)
+        lanes[l] = F::f(lanes[l], F::f(F::f(F::value(from[l]), F::value(from[l + 32])), F::f(F::value(from[l + 64]), F::value(from[l + 96]))));
+    }
+    for (const Lane lane : lanes) value = F::f(value, lane);
+  }
+  for (; i < n; ++i) value = F::f(value, F::value(x[i]));
+  return value;
+}
+template <class F, class T> void ExactRows(const T* x, size_t rows, ptrdiff_t stride, size_t n, uint64_t* results) {
+  for (size_t r = 0; r < rows; ++r, x += stride)
+    for (size_t i = 0; i < n; i += kChunk) *results++ = ExactRow<F>(x + i, HWY_MIN(n - i, kChunk));
+}
+template <class F, class T> void ExactPieces(const T* x, const ptrdiff_t* offset, const ptrdiff_t* length, size_t count, uint64_t* result) {
+  *result = F::kNeutral;
+  for (size_t p = 0; p < count; ++p) *result = F::f(*result, ExactRow<F>(x + offset[p], size_t(length[p])));
+}
+template <class F, class T> void ExactColumns(const T* x, const ptrdiff_t* offset, size_t rows, size_t n, uint64_t* result) {
+  using Lane = typename F::template Lane<T>;
+  for (size_t j = 0; j < n; j += 64) {
+    const size_t count = HWY_MIN(n - j, size_t{64});
+    Lane lanes[64];
+    for (Lane& lane : lanes) lane = Lane(F::kNeutral);
+    for (size_t r = 0; r < rows; ++r) {
+      const T* HWY_RESTRICT row = x + offset[r] + j;
+      if (count == 64) for (size_t i = 0; i < 64; ++i) lanes[i] = F::f(lanes[i], F::value(row[i]));
+      else for (size_t i = 0; i < count; ++i) lanes[i] = F::f(lanes[i], F::value(row[i]));
+    }
+    for (size_t i = 0; i < count; ++i) result[j + i] = lanes[i];
+  }
+}
+template <class T> FoldKernels<T, uint64_t> PickExact(Folding fold) {
+  if (fold == Folding::any) return {ExactRows<Any, T>, ExactPieces<Any, T>, ExactColumns<Any, T>};
+  if constexpr (std::is_integral_v<T>)
+    if (fold == Folding::sum) return {ExactRows<Total, T>, ExactPieces<Total, T>, ExactColumns<Total, T>};
+  return {ExactRows<All, T>, ExactPieces<All, T>, ExactColumns<All, T>};
+}
+FoldKernels<float, uint64_t> ExactF32(Folding fold) { return PickExact<float>(fold); }
+FoldKernels<double, uint64_t> ExactF64(Folding fold) { return PickExact<double>(fold); }
+FoldKernels<BFloat16, uint64_t> ExactBF16(Folding fold) { return PickExact<BFloat16>(fold); }
+FoldKernels<int32_t, uint64_t> ExactI32(Folding fold) { return PickExact<int32_t>(fold); }
+FoldKernels<int64_t, uint64_t> ExactI64(Folding fold) { return PickExact<int64_t>(fold); }
+FoldKernels<uint8_t, uint64_t> ExactU8(Folding fold) { return PickExact<uint8_t>(fold); }
 
 // Σ x² in double, 16 virtual lanes of double
 double SquaresF32(const float* x, size_t n) {
@@ -73,32 +228,20 @@ double SquaresF32(const float* x, size_t n) {
   lanes.Take<Squared>(wide);
   return lanes.Fold();
 }
-
-// First j with x_j > threshold, n if there is none
-template <class T> size_t FirstAbove(const T* x, size_t n, T threshold) {
-  const hn::ScalableTag<T> d;
-  const size_t N = hn::Lanes(d);
-  const auto above = [&](size_t j) HWY_ATTR { return hn::Gt(hn::LoadU(d, x + j), hn::Set(d, threshold)); };
-  size_t j = 0;
-  while (j + 4 * N <= n && hn::AllFalse(d, hn::Or(hn::Or(above(j), above(j + N)), hn::Or(above(j + 2 * N), above(j + 3 * N))))) j += 4 * N;
-  for (; j + N <= n; j += N)
-    if (const auto lane = hn::FindFirstTrue(d, above(j)); lane >= 0) return j + size_t(lane);
-  while (j < n && !(x[j] > threshold)) ++j;
-  return j;
-}
-size_t FirstAboveF32(const float* x, size_t n, float threshold) { return FirstAbove(x, n, threshold); }
-size_t FirstAboveF64(const double* x, size_t n, double threshold) { return FirstAbove(x, n, threshold); }
+double SquaresF64(const double* x, size_t n) { return Reduce<SumOp, Squared>(x, n); }
 
 }  // namespace
 }  // namespace heed::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "tensor/format.h"
+#include "tensor/gemm.h"
+#include "tensor/list.h"
+#include "tensor/ops/axes.h"
 #include "tensor/ops/binary.h"
 #include "tensor/ops/kernel.h"
 #include "tensor/ops/unary.h"
@@ -109,298 +252,233 @@ HWY_AFTER_NAMESPACE();
 namespace heed {
 HWY_EXPORT(PickF32);
 HWY_EXPORT(PickF64);
+HWY_EXPORT(ExactF32);
+HWY_EXPORT(ExactF64);
+HWY_EXPORT(ExactBF16);
+HWY_EXPORT(ExactI32);
+HWY_EXPORT(ExactI64);
+HWY_EXPORT(ExactU8);
+HWY_EXPORT(FinishF32);
+HWY_EXPORT(FinishF64);
 HWY_EXPORT(SquaresF32);
-HWY_EXPORT(FirstAboveF32);
-HWY_EXPORT(FirstAboveF64);
+HWY_EXPORT(SquaresF64);
 
 namespace {
 
-constexpr Index kRowChunk = 4096, kColumnChunk = 128, kColumnBlock = 1024, kFewColumns = 16;
+constexpr Index kElements = kChunk, kColumnBlock = 128, kFewChunks = 64, kShort = 16;
 
-using Axes = std::array<bool, kMaxRank>;
-
-Axes reduced_axes(std::string_view name, const Tensor& x, const Dims& dims) {
-  check<Error>(x.defined(), "{}: the tensor is empty (default constructed)", name);
-  Axes axes{};
-  if (dims.empty()) std::fill(axes.begin(), axes.begin() + x.rank(), true);
-  for (int dim : dims) {
-    const auto axis = std::size_t(normalize_dim(name, dim, x.shape()));
-    check<IndexError>(!axes[axis], "{}: dim {} appears twice: dims {}, shape {}", name, dim, dims, x.shape());
-    axes[axis] = true;
-  }
-  return axes;
+template <class T> FoldKernels<T, T> kernels_of(Folding fold) { return pick<T>(HWY_DYNAMIC_DISPATCH(PickF32), HWY_DYNAMIC_DISPATCH(PickF64))(fold); }
+template <class T> FoldKernels<T, std::uint64_t> exact_kernels(Folding fold) {
+  if constexpr (std::is_same_v<T, BFloat16>) return HWY_DYNAMIC_DISPATCH(ExactBF16)(fold);
+  else if constexpr (std::is_same_v<T, std::int32_t>) return HWY_DYNAMIC_DISPATCH(ExactI32)(fold);
+  else if constexpr (std::is_same_v<T, Index>) return HWY_DYNAMIC_DISPATCH(ExactI64)(fold);
+  else if constexpr (std::is_same_v<T, std::uint8_t>) return HWY_DYNAMIC_DISPATCH(ExactU8)(fold);
+  else return pick<T>(HWY_DYNAMIC_DISPATCH(ExactF32), HWY_DYNAMIC_DISPATCH(ExactF64))(fold);
 }
 
-void check_dtype(std::string_view name, const Tensor& x) {
-  check<DTypeError>(x.dtype() != DType::bf16, "{}: takes f32, f64, i32, i64 or u8: {}", name, x.dtype());
-}
-
-Shape reduced_shape(const Shape& shape, const Axes& axes, bool keepdim) {
-  Shape out;
-  for (int axis = 0; axis < shape.rank(); ++axis)
-    if (!axes[std::size_t(axis)]) out.push_back(shape[axis]);
-    else if (keepdim) out.push_back(1);
-  return out;
-}
-
-// A reduced tensor, with or without its kept dims, as a view that broadcasts to `shape`.
-Tensor with_kept_dims(const Tensor& reduced, const Shape& shape, const Axes& axes) {
-  if (reduced.rank() == shape.rank()) return reduced;
-  Strides strides = shape;
-  Shape sizes = shape;
-  for (int axis = 0, from = 0; axis < shape.rank(); ++axis) {
-    const bool gone = axes[std::size_t(axis)];
-    strides[axis] = gone ? 0 : reduced.strides()[from];
-    sizes[axis] = gone ? 1 : reduced.shape()[from];
-    from += !gone;
-  }
-  return {reduced.storage(), reduced.dtype(), sizes, strides, reduced.offset()};
-}
-
-Index count_of(const Shape& shape, const Axes& axes) {
-  Index n = 1;
-  for (int axis = 0; axis < shape.rank(); ++axis)
-    if (axes[std::size_t(axis)]) n *= shape[axis];
-  return n;
-}
-
-// Walks positions in row-major order over some axes of one or two tensors, axes merged where the strides allow it.
-struct Counter {
-  int rank = 0;
-  Index total = 1;
-  std::array<Index, kMaxRank> size{}, at{};
-  std::array<std::array<Index, 2>, kMaxRank> stride{};
-  std::array<Index, 2> offset{};
-
-  void push(Index n, Index first, Index second = 0) {
-    total *= n;
-    if (n == 1) return;
-    const auto last = std::size_t(rank - 1);
-    if (rank > 0 && stride[last][0] == n * first && stride[last][1] == n * second) {
-      size[last] *= n;
-      stride[last] = {first, second};
-      return;
-    }
-    size[std::size_t(rank)] = n;
-    stride[std::size_t(rank++)] = {first, second};
-  }
-  void seek(Index position) {
-    offset = {};
-    if (total == 0) return;
-    for (auto axis = std::size_t(rank); axis-- > 0;) {
-      at[axis] = position % size[axis];
-      position /= size[axis];
-      for (std::size_t i = 0; i < 2; ++i) offset[i] += at[axis] * stride[axis][i];
-    }
-  }
-  void next() {
-    for (auto axis = std::size_t(rank); axis-- > 0;) {
-      for (std::size_t i = 0; i < 2; ++i) offset[i] += stride[axis][i];
-      if (++at[axis] < size[axis]) return;
-      for (std::size_t i = 0; i < 2; ++i) offset[i] -= size[axis] * stride[axis][i];
-      at[axis] = 0;
-    }
-  }
-  bool unit() const { return rank == 0 || (rank == 1 && stride[0][0] == 1); }
-
-  // n elements from `position` on, contiguous: where they are, or copied to `buffer`
-  template <class T> const T* read(const T* x, Index position, Index n, T* buffer) const {
-    if (unit() || n == 0) return x + position;
-    if (rank == 1) {
-      const T* from = x + position * stride[0][0];
-      for (Index i = 0; i < n; ++i) buffer[i] = from[i * stride[0][0]];
-      return buffer;
-    }
-    Counter c = *this;
-    c.seek(position);
-    const auto last = std::size_t(rank - 1);
-    for (Index i = 0; i < n;) {
-      const Index run = std::min(n - i, size[last] - c.at[last]), step = stride[last][0];
-      const T* from = x + c.offset[0];
-      for (Index j = 0; j < run; ++j) buffer[i + j] = from[j * step];
-      i += run;
-      c.at[last] += run - 1;
-      c.offset[0] += (run - 1) * step;
-      c.next();
-    }
-    return buffer;
-  }
-};
-
-double combine(Folding fold, double a, double b) {
+// Result of the chunks so far and one more.
+double join(Folding fold, double a, double b) {
   switch (fold) {
-    case Folding::sum: case Folding::squares: return a + b;
     case Folding::product: return a * b;
     case Folding::max: return b > a || std::isnan(b) ? b : a;
-    case Folding::min: break;
+    case Folding::min: return b < a || std::isnan(b) ? b : a;
+    default: return a + b;
   }
-  return b < a || std::isnan(b) ? b : a;
 }
-double neutral(Folding fold) {
-  if (fold == Folding::max || fold == Folding::min) return fold == Folding::max ? -HUGE_VAL : HUGE_VAL;
-  return fold == Folding::product ? 1 : 0;
+std::uint64_t join(Folding fold, std::uint64_t a, std::uint64_t b) { return fold == Folding::any ? a | b : fold == Folding::all ? a & b : a + b; }
+
+template <class Total> Total neutral(Folding fold) {
+  if (fold == Folding::product || fold == Folding::all) return 1;
+  if constexpr (std::is_floating_point_v<Total>)
+    if (fold == Folding::max || fold == Folding::min) return fold == Folding::max ? -HUGE_VAL : HUGE_VAL;
+  return 0;
 }
 
-// out (=|+=) fold / divisor, or its root; out has x's rank with 1 at the reduced axes
-struct Finish {
-  double divisor = 1;
-  bool root = false;
-  template <class T> T of(double value) const { return T(root ? std::sqrt(value) : divisor == 1 ? value : value / divisor); }
-};
+// Calls put(offset of a result, fold of its sequence), or put(offset, step, folds, count) for several of one chunk, until every result
+// is there; to: the results' strides over x's shape. R is the type of a chunk's fold, Total of all of them. x's strides choose the
+// loop: along sequences, or across sequences that lie side by side.
+template <class T, class R, class Total, class Put>
+void fold_sequences(Folding fold, const FoldKernels<T, R>& kernels, const Tensor& x, const Axes& axes, const Strides& to, const Put& put) {
+  Counter kept, reduced;
+  for (int axis = 0; axis < x.rank(); ++axis) (axes[std::size_t(axis)] ? reduced : kept).push(x.shape()[axis], x.strides()[axis], to[axis]);
+  if (kept.total == 0) return;
+  const Index n = reduced.total, chunks = std::max<Index>(1, (n + kElements - 1) / kElements);
+  const T* const from = n > 0 ? x.data<T>() : nullptr;
 
-template <class T> void reduce(Folding fold, const Tensor& x, const Axes& axes, const Into& out, Finish finish) {
-  const FoldKernels<T> kernels = pick<T>(HWY_DYNAMIC_DISPATCH(PickF32), HWY_DYNAMIC_DISPATCH(PickF64))(fold);
-  const Shape& shape = x.shape();
-  if (out.tensor.numel() == 0) return;
-  const T* const from = x.data<T>();
-  T* const to = out.tensor.mutable_data<T>();
-  const auto put = [&](Index offset, double value) {
-    const T result = finish.of<T>(value);
-    to[offset] = out.add ? to[offset] + result : result;
-  };
-  const Index n = count_of(shape, axes);
-
-  Index columns = 1;  // trailing kept axes
-  int last = shape.rank();
-  while (last > 0 && !axes[std::size_t(last - 1)]) columns *= shape[--last];
-  const bool by_columns = columns >= kFewColumns;
-
-  Counter kept, inner, reduced;  // kept: results in front of the columns
-  for (int axis = 0; axis < shape.rank(); ++axis) {
-    const Index stride = x.strides()[axis], to_stride = out.tensor.strides()[axis];
-    if (axes[std::size_t(axis)]) reduced.push(shape[axis], stride);
-    else (by_columns && axis >= last ? inner : kept).push(shape[axis], stride, to_stride);
-  }
-  const Index results = kept.total, chunk_size = by_columns ? kColumnChunk : kRowChunk;
-  const Index chunks = std::max<Index>(1, (n + chunk_size - 1) / chunk_size);
-
-  if (!by_columns) {
-    const auto fold_chunk = [&](Index base, Index chunk, T* buffer) {
-      const Index first = chunk * kRowChunk, count = std::min(kRowChunk, n - first);
-      return kernels.row(reduced.read(from + base, first, count, buffer), std::size_t(count));
-    };
-    if (chunks == 1) {
-      return parallel_for(results, row_grain(std::max<Index>(n, 16)), [&](Index begin, Index end) {
-        alignas(64) T buffer[kRowChunk];
-        Counter at = kept;
-        at.seek(begin);
-        for (Index i = begin; i < end; ++i, at.next()) put(at.offset[1], double(fold_chunk(at.offset[0], 0, buffer)));
-      });
-    }
-    const Tensor partials = empty({results * chunks}, dtype_of<T>);
-    T* const partial = partials.mutable_data<T>();
-    parallel_for(results * chunks, row_grain(kRowChunk), [&](Index begin, Index end) {
-      alignas(64) T buffer[kRowChunk];
-      Counter at = kept;
-      at.seek(begin / chunks);
+  // Chunks of results that are worth tasks of their own go through memory. partials: [results][chunks][width]
+  const auto join_partials = [&](const R* partials, Index results, Index width, Counter result, Counter column) {
+    parallel_for(results * width, row_grain(chunks), [&](Index begin, Index end) {
+      result.seek(begin / width);
+      column.seek(begin % width);
       for (Index i = begin; i < end; ++i) {
-        partial[i] = fold_chunk(at.offset[0], i % chunks, buffer);
-        if ((i + 1) % chunks == 0) at.next();
+        Total total = neutral<Total>(fold);
+        for (Index c = 0; c < chunks; ++c) total = join(fold, total, Total(partials[(i / width * chunks + c) * width + i % width]));
+        put(result.offset[1] + column.offset[1], total);
+        column.next();
+        if ((i + 1) % width == 0) result.next();
       }
     });
-    kept.seek(0);
-    for (Index i = 0; i < results; ++i, kept.next()) {
-      double value = neutral(fold);
-      for (Index c = 0; c < chunks; ++c) value = combine(fold, value, double(partial[i * chunks + c]));
-      put(kept.offset[1], value);
+  };
+  const auto empty_partials = [](Index count) { return empty({(count * Index(sizeof(R)) + 7) / 8}, DType::i64); };
+
+  int across = -1;   // the kept axis whose results lie side by side
+  for (int axis = 0; axis < kept.rank; ++axis)
+    if (kept.stride[std::size_t(axis)][0] == 1) across = axis;
+  if (across >= 0 && n > 0 && (reduced.rank == 0 || reduced.step() != 1)) {
+    Counter column, result;
+    for (int axis = 0; axis < kept.rank; ++axis) {
+      const auto [first, second] = kept.stride[std::size_t(axis)];
+      (axis == across ? column : result).push(kept.size[std::size_t(axis)], first, second);
     }
+    const Index width = column.total, blocks = (width + kColumnBlock - 1) / kColumnBlock;
+    const Tensor memory = chunks > 1 ? empty_partials(result.total * chunks * width) : Tensor();
+    R* const partials = chunks > 1 ? reinterpret_cast<R*>(memory.mutable_data<Index>()) : nullptr;
+    parallel_for(result.total * chunks * blocks, row_grain(std::min(width, kColumnBlock) * std::min(n, kElements)), [&](Index begin, Index end) {
+      R values[kColumnBlock];
+      std::ptrdiff_t offset[kElements];
+      Counter at = result, row = reduced;
+      Index rows = 0, chunk_at = -1;
+      for (Index item = begin; item < end; ++item) {
+        const Index block = item % blocks, chunk = item / blocks % chunks, i = item / blocks / chunks;
+        const Index first = block * kColumnBlock, count = std::min(kColumnBlock, width - first);
+        if (chunk != chunk_at) {
+          row.seek(chunk * kElements);
+          rows = std::min(kElements, n - chunk * kElements);
+          row.offsets(rows, offset);
+          chunk_at = chunk;
+        }
+        at.seek(i);
+        R* const out = partials ? partials + (i * chunks + chunk) * width + first : values;
+        kernels.columns(from + at.offset[0] + first, offset, std::size_t(rows), std::size_t(count), out);
+        if (!partials) put(at.offset[1] + first * column.step(1), column.step(1), values, count);
+      }
+    });
+    if (partials) join_partials(partials, result.total, width, result, column);
     return;
   }
 
-  // by columns: an item is one chunk of one block of columns of one result row
-  const Index blocks = (columns + kColumnBlock - 1) / kColumnBlock;
-  const bool rows_are_strided = inner.unit() && reduced.rank <= 1;
-  const Tensor partials = empty({chunks > 1 ? results * chunks * columns : 0}, dtype_of<T>);
-  T* const partial = chunks > 1 ? partials.mutable_data<T>() : nullptr;
-  const Index width = std::min(columns, kColumnBlock);
-  parallel_for(results * blocks * chunks, row_grain(width * std::min(n, kColumnChunk)), [&](Index begin, Index end) {
-    alignas(64) T buffer[kColumnBlock], value[kColumnBlock];
-    Counter result = kept, column = inner, row = reduced;
-    for (Index item = begin; item < end; ++item) {
-      const Index chunk = item % chunks, block = item / chunks % blocks, i = item / chunks / blocks;
-      const Index first = block * kColumnBlock, m = std::min(kColumnBlock, columns - first);
-      const Index top = chunk * kColumnChunk, rows = std::min(kColumnChunk, n - top);
-      result.seek(i);
-      T* const sums = chunks > 1 ? partial + (i * chunks + chunk) * columns + first : value;
-      std::fill(sums, sums + m, T(neutral(fold)));
-      if (rows_are_strided) {
-        const Index stride = reduced.rank == 1 ? reduced.stride[0][0] : 0;
-        kernels.columns(from + result.offset[0] + top * stride + first, std::size_t(rows), stride, std::size_t(m), sums);
-      } else {
-        row.seek(top);
-        for (Index r = 0; r < rows; ++r, row.next())
-          kernels.columns(inner.read(from + result.offset[0] + row.offset[0], first, m, buffer), 1, 0, std::size_t(m), sums);
-      }
-      if (chunks > 1) continue;
-      column.seek(first);
-      for (Index j = 0; j < m; ++j, column.next()) put(result.offset[1] + column.offset[1], double(value[j]));
+  const bool in_pieces = reduced.rank > 1 && reduced.step() == 1 && reduced.size[std::size_t(reduced.rank - 1)] % 16 == 0;
+  const auto fold_chunk = [&](const T* sequence, Index chunk, T* buffer, R* to_result) {
+    const Index first = chunk * kElements, count = std::min(kElements, n - first);
+    if (!in_pieces) return kernels.rows(reduced.read(sequence, first, count, buffer), 1, 0, std::size_t(count), to_result);
+    std::ptrdiff_t offset[kElements / 16], length[kElements / 16];
+    Counter at = reduced;
+    at.seek(first);
+    std::size_t pieces = 0;
+    for (Index left = count; left > 0; left -= length[pieces++]) {
+      offset[pieces] = at.offset[0];
+      length[pieces] = std::min(left, at.run());
+      at.next(length[pieces]);
     }
-  });
-  if (chunks == 1) return;
-  kept.seek(0);
-  for (Index i = 0; i < results; ++i, kept.next()) {
-    parallel_for(columns, row_grain(chunks), [&](Index begin, Index end) {
-      Counter column = inner;
-      column.seek(begin);
-      for (Index j = begin; j < end; ++j, column.next()) {
-        double value = neutral(fold);
-        for (Index c = 0; c < chunks; ++c) value = combine(fold, value, double(partial[(i * chunks + c) * columns + j]));
-        put(kept.offset[1] + column.offset[1], value);
+    kernels.pieces(sequence, offset, length, pieces, to_result);
+  };
+
+  if (chunks > kFewChunks) {
+    const Tensor memory = empty_partials(kept.total * chunks);
+    R* const partials = reinterpret_cast<R*>(memory.mutable_data<Index>());
+    parallel_for(kept.total * chunks, row_grain(kElements), [&](Index begin, Index end) {
+      T buffer[kElements];
+      Counter at = kept;
+      at.seek(begin / chunks);
+      for (Index i = begin; i < end; ++i) {
+        fold_chunk(from + at.offset[0], i % chunks, buffer, partials + i);
+        if ((i + 1) % chunks == 0) at.next();
       }
     });
+    return join_partials(partials, kept.total, 1, kept, {});
   }
+  parallel_for(kept.total, row_grain(std::max<Index>(n, 16)), [&](Index begin, Index end) {
+    T buffer[kShort * kColumnBlock];
+    R values[kColumnBlock];
+    std::ptrdiff_t offset[kShort];
+    Counter at = kept;
+    at.seek(begin);
+    while (begin < end) {
+      const Index rows = reduced.unit() && n > 0 ? std::min({end - begin, at.run(), kColumnBlock / chunks}) : 1;
+      const T* const x0 = from + at.offset[0];
+      if (n == 0) {
+        values[0] = R(neutral<Total>(fold));
+      } else if (!reduced.unit()) {
+        for (Index c = 0; c < chunks; ++c) fold_chunk(x0, c, buffer, values + c);
+      } else if (std::is_floating_point_v<T> && n <= kShort && rows >= kShort) {   // turned, so that they lie side by side
+        if constexpr (std::is_floating_point_v<T>) gemm_kernels<T>().turn(x0, at.step(), n, rows, kColumnBlock, buffer);
+        for (Index k = 0; k < n; ++k) offset[k] = k * kColumnBlock;
+        kernels.columns(buffer, offset, std::size_t(n), std::size_t(rows), values);
+      } else {
+        kernels.rows(x0, std::size_t(rows), at.step(), std::size_t(n), values);
+      }
+      if (chunks == 1) put(at.offset[1], at.step(1), values, rows);
+      for (Index r = 0; chunks > 1 && r < rows; ++r) {
+        Total total(values[r * chunks]);
+        for (Index c = 1; c < chunks; ++c) total = join(fold, total, Total(values[r * chunks + c]));
+        put(at.offset[1] + r * at.step(1), total);
+      }
+      begin += rows;
+      at.next(rows);
+    }
+  });
 }
 
-Tensor reduced_tensor(std::string_view name, Folding fold, const Tensor& x, const Axes& axes, bool keepdim, Finish finish = {}) {
+// out (=|+=) fold / divisor, or its root
+struct Ending {
+  double divisor = 1;
+  bool root = false;
+};
+
+template <class T> struct Put {
+  T* to;
+  bool add;
+  Ending ending;
+  void operator()(Index offset, double value) const {
+    const T result = T(ending.root ? std::sqrt(value) : value / ending.divisor);
+    to[offset] = add ? to[offset] + result : result;
+  }
+  void operator()(Index offset, Index step, const T* values, Index count) const {
+    if (step == 1) finish(values, std::size_t(count), T(ending.divisor), ending.root, add, to + offset);
+    else for (Index i = 0; i < count; ++i) (*this)(offset + i * step, double(values[i]));
+  }
+  decltype(pick<T>(&HWY_DYNAMIC_DISPATCH(FinishF32), &HWY_DYNAMIC_DISPATCH(FinishF64))) finish =
+      pick<T>(&HWY_DYNAMIC_DISPATCH(FinishF32), &HWY_DYNAMIC_DISPATCH(FinishF64));
+};
+
+// out has x's rank with 1 at the reduced axes
+template <class T> void reduce(Folding fold, const Tensor& x, const Axes& axes, const Into& out, Ending ending) {
+  if (out.tensor.numel() == 0) return;
+  fold_sequences<T, T, double>(fold, kernels_of<T>(fold), x, axes, out.tensor.strides(), Put<T>{out.tensor.mutable_data<T>(), out.add, ending});
+}
+
+template <class R> struct PutExact {
+  R* to;
+  void operator()(Index offset, std::uint64_t value) const { to[offset] = R(value); }
+  void operator()(Index offset, Index step, const std::uint64_t* values, Index count) const {
+    for (Index i = 0; i < count; ++i) to[offset + i * step] = R(values[i]);
+  }
+};
+
+Tensor reduced_tensor(std::string_view name, Folding fold, const Tensor& x, const Axes& axes, bool keepdim, Ending ending = {}) {
   return visit_float(x.dtype(), name, [&]<class T>() {
     Tensor y = empty(reduced_shape(x.shape(), axes, keepdim), x.dtype());
-    reduce<T>(fold, x, axes, {with_kept_dims(y, x.shape(), axes), false}, finish);
+    reduce<T>(fold, x, axes, {with_kept_dims(y, x.shape(), axes), false}, ending);
     return y;
   });
 }
 
-// Any dtype: y = f(y, element) from `start` on, one after another
-template <class R, class F> Tensor accumulate(const Tensor& x, const Axes& axes, bool keepdim, DType dtype, R start, F f) {
-  Tensor y = empty(reduced_shape(x.shape(), axes, keepdim), dtype);
+// y of type R: i64 of a sum, u8 of a question
+template <class R> Tensor exact(Folding fold, const Tensor& x, const Axes& axes, bool keepdim) {
+  const Tensor y = empty(reduced_shape(x.shape(), axes, keepdim), dtype_of<R>), kept = with_kept_dims(y, x.shape(), axes);
   if (y.numel() == 0) return y;
-  Counter kept, reduced;
-  for (int axis = 0; axis < x.rank(); ++axis) (axes[std::size_t(axis)] ? reduced : kept).push(x.shape()[axis], x.strides()[axis]);
-  R* const to = y.mutable_data<R>();
   visit_any(x.dtype(), [&]<class T>() {
-    const T* const from = reduced.total == 0 ? nullptr : x.data<T>();
-    parallel_for(kept.total, row_grain(std::max<Index>(reduced.total, 8)), [&](Index begin, Index end) {
-      Counter at = kept, r = reduced;
-      at.seek(begin);
-      for (Index i = begin; i < end; ++i, at.next()) {
-        R value = start;
-        r.seek(0);
-        for (Index j = 0; j < reduced.total; ++j, r.next()) value = f(value, from[at.offset[0] + r.offset[0]]);
-        to[i] = value;
-      }
-    });
+    fold_sequences<T, std::uint64_t, std::uint64_t>(fold, exact_kernels<T>(fold), x, axes, kept.strides(), PutExact<R>{y.mutable_data<R>()});
   });
   return y;
 }
-
-struct NotZero {
-  template <class T> bool operator()(T value) const {
-    if constexpr (std::is_same_v<T, BFloat16>) return float(value) != 0;
-    else return value != T(0);
-  }
-};
 
 }  // namespace
 
 Tensor sum(const Tensor& x, const Dims& dims, bool keepdim) {
   const Axes axes = reduced_axes("sum", x, dims);
   check_dtype("sum", x);
-  if (!is_float(x.dtype())) {
-    return accumulate(x, axes, keepdim, DType::i64, Index{0}, []<class T>(Index total, T value) -> Index {
-      if constexpr (std::is_integral_v<T>) return Index(std::uint64_t(total) + std::uint64_t(value));
-      else return total;
-    });
-  }
-  return reduced_tensor("sum", Folding::sum, x, axes, keepdim);
+  return is_float(x.dtype()) ? reduced_tensor("sum", Folding::sum, x, axes, keepdim) : exact<Index>(Folding::sum, x, axes, keepdim);
 }
 
 Tensor mean(const Tensor& x, const Dims& dims, bool keepdim) {
@@ -478,12 +556,34 @@ void mean_grad(const Tensor& dy, const Dims& dims, const Into& dx) {
   spread("mean", with_kept_dims(dy, dx.tensor.shape(), axes), 1 / double(count_of(dx.tensor.shape(), axes)), dx);
 }
 
+namespace {
+
+// forward was  y = Π_j x_j,  so now  dx_j = (dy x_0 .. x_(j-1)) (x_(j+1) .. x_(n-1)),  W sequences at a time, products in double.
+// Element j of sequence w is x[w][offset[j]], its derivative dx[w][to[j]]; after [n + 1, W].
+template <int W, class T>
+void prod_grad_of(const T* const* x, const std::ptrdiff_t* offset, Index n, const double* dy, double* after, bool add, T* const* dx, const std::ptrdiff_t* to) {
+  double before[W];
+  for (int w = 0; w < W; ++w) before[w] = dy[w], after[n * W + w] = 1;
+  for (Index j = n; j-- > 0;)
+    for (int w = 0; w < W; ++w) after[j * W + w] = double(x[w][offset[j]]) * after[(j + 1) * W + w];
+  for (Index j = 0; j < n; ++j)
+    for (int w = 0; w < W; ++w) {
+      const double value = double(x[w][offset[j]]);
+      const T gradient = T(before[w] * after[(j + 1) * W + w]);
+      T& out = dx[w][to[j]];
+      out = add ? out + gradient : gradient;
+      before[w] *= value;
+    }
+}
+
+}  // namespace
+
 void prod_grad(const Tensor& x, const Tensor& dy, const Dims& dims, const Into& dx) {
   const Axes axes = reduced_axes("prod", x, dims);
   const Tensor upstream = with_kept_dims(dy, x.shape(), axes);
   visit_float(x.dtype(), "prod", [&]<class T>() {
     if (x.numel() == 0) return;
-    Counter kept, to_kept, reduced;  // over (x, dy) and (dx)
+    Counter kept, to_kept, reduced;  // over (x, dy), (dx) and (x, dx)
     for (int axis = 0; axis < x.rank(); ++axis) {
       if (axes[std::size_t(axis)]) {
         reduced.push(x.shape()[axis], x.strides()[axis], dx.tensor.strides()[axis]);
@@ -493,26 +593,31 @@ void prod_grad(const Tensor& x, const Tensor& dy, const Dims& dims, const Into& 
       }
     }
     const Index n = reduced.total;
+    List<std::ptrdiff_t> offset(std::size_t(n), 0), to_offset(std::size_t(n), 0);
+    reduced.seek(0);
+    for (Index j = 0; j < n; ++j, reduced.next()) {
+      offset[std::size_t(j)] = reduced.offset[0];
+      to_offset[std::size_t(j)] = reduced.offset[1];
+    }
+    constexpr Index kTogether = 8, kFew = 4096;
     const T *from = x.data<T>(), *up = upstream.data<T>();
     T* const to = dx.tensor.mutable_data<T>();
-    parallel_for(kept.total, row_grain(4 * n), [&](Index begin, Index end) {
-      List<T> after(std::size_t(n) + 1, T(1));  // after[j] = x_j x_{j+1} ...
-      Counter at = kept, to_at = to_kept, r = reduced;
+    parallel_for(kept.total, std::max<Index>(n <= kFew ? kTogether : 1, row_grain(4 * n)), [&](Index begin, Index end) {
+      Counter at = kept, to_at = to_kept;
       at.seek(begin);
       to_at.seek(begin);
-      for (Index i = begin; i < end; ++i, at.next(), to_at.next()) {
-        for (Index j = n; j-- > 0;) {
-          r.seek(j);
-          after[std::size_t(j)] = from[at.offset[0] + r.offset[0]] * after[std::size_t(j) + 1];
+      List<double> after(std::size_t((n + 1) * (n <= kFew ? kTogether : 1)), 0.0);
+      while (begin < end) {
+        const bool together = n <= kFew && end - begin >= kTogether;
+        const T* sequence[kTogether];
+        T* to_sequence[kTogether];
+        double dys[kTogether];
+        for (Index w = 0; w < (together ? kTogether : 1); ++w, ++begin, at.next(), to_at.next()) {
+          sequence[w] = from + at.offset[0];
+          to_sequence[w] = to + to_at.offset[0];
+          dys[w] = double(up[at.offset[1]]);
         }
-        T before = up[at.offset[1]];
-        r.seek(0);
-        for (Index j = 0; j < n; ++j, r.next()) {
-          T& out = to[to_at.offset[0] + r.offset[1]];
-          const T value = from[at.offset[0] + r.offset[0]], gradient = before * after[std::size_t(j) + 1];
-          out = dx.add ? out + gradient : gradient;
-          before *= value;
-        }
+        (together ? prod_grad_of<int(kTogether), T> : prod_grad_of<1, T>)(sequence, offset.data(), n, dys, after.data(), dx.add, to_sequence, to_offset.data());
       }
     });
   });
@@ -542,56 +647,6 @@ void norm_grad(const Tensor& x, const Tensor& y, const Tensor& dy, const Dims& d
   const Tensor length = with_kept_dims(y, x.shape(), axes), upstream = with_kept_dims(dy, x.shape(), axes);
   const Tensor zero = zeros({}, x.dtype());
   add_into(x * where(equal(length, zero), zero, upstream / length), dx);
-}
-
-// ---- cumsum ------------------------------------------------------------------------------------------------------------
-
-namespace {
-
-template <class T> using Summand = std::conditional_t<std::is_integral_v<T>, std::uint64_t, T>;   // integers wrap
-
-// y[.., i, ..] = x[.., i, ..] + y[.., i - step, ..], from the front (step 1) or the back (-1); y contiguous
-template <class T> void accumulate_along(const Tensor& x, int axis, bool backwards, const Tensor& y) {
-  const Tensor source = x.contiguous();
-  const Index n = x.shape()[axis];
-  Index inner = 1;
-  for (int i = axis + 1; i < x.rank(); ++i) inner *= x.shape()[i];
-  if (x.numel() == 0) return;
-  const Index outer = x.numel() / n / inner;
-  const T* const from = source.data<T>();
-  T* const to = y.mutable_data<T>();
-  parallel_for(outer, row_grain(2 * n * inner), [&](Index begin, Index end) {
-    for (Index o = begin; o < end; ++o) {
-      for (Index k = 0; k < n; ++k) {
-        const Index at = (o * n + (backwards ? n - 1 - k : k)) * inner, previous = at + (backwards ? inner : -inner);
-        for (Index j = 0; j < inner; ++j)
-          to[at + j] = k == 0 ? from[at + j] : T(Summand<T>(to[previous + j]) + Summand<T>(from[at + j]));
-      }
-    }
-  });
-}
-
-}  // namespace
-
-Tensor cumsum(const Tensor& x, int dim) {
-  check<Error>(x.defined(), "cumsum: the tensor is empty (default constructed)");
-  const int axis = normalize_dim("cumsum", dim, x.shape());
-  check_dtype("cumsum", x);
-  if (!is_float(x.dtype())) {
-    const Tensor wide = to(x, DType::i64), y = empty(x.shape(), DType::i64);
-    accumulate_along<Index>(wide, axis, false, y);
-    return y;
-  }
-  Tensor y = empty(x.shape(), x.dtype());
-  visit_float(x.dtype(), "cumsum", [&]<class T>() { accumulate_along<T>(x, axis, false, y); });
-  return y;
-}
-
-void cumsum_grad(const Tensor& dy, int dim, const Into& dx) {
-  const int axis = normalize_dim("cumsum", dim, dy.shape());
-  const Tensor sums = empty(dy.shape(), dy.dtype());
-  visit_float(dy.dtype(), "cumsum", [&]<class T>() { accumulate_along<T>(dy, axis, true, sums); });
-  add_into(sums, dx);
 }
 
 // ---- sum_to ------------------------------------------------------------------------------------------------------------
@@ -628,88 +683,25 @@ void sum_to_grad(const Tensor& dy, const Into& dx) { spread("sum_to", dy, 1, dx)
 
 double sum_of_squares(const Tensor& x) {
   return visit_float(x.dtype(), "sum_of_squares", [&]<class T>() {
-    const auto kernel = [] {
-      if constexpr (std::is_same_v<T, float>) return HWY_DYNAMIC_DISPATCH(SquaresF32);
-      else return HWY_DYNAMIC_DISPATCH(PickF64)(Folding::squares).row;
-    }();
+    const auto kernel = pick<T>(HWY_DYNAMIC_DISPATCH(SquaresF32), HWY_DYNAMIC_DISPATCH(SquaresF64));
     const Tensor values = x.contiguous();
-    const Index n = x.numel(), chunks = (n + kRowChunk - 1) / kRowChunk;
+    constexpr Index kBlock = 4096;
+    const Index n = x.numel(), chunks = (n + kBlock - 1) / kBlock;
     const T* const data = n > 0 ? values.data<T>() : nullptr;
     const Tensor partials = empty({chunks}, DType::f64);
     double* const partial = partials.mutable_data<double>();
     parallel_for(chunks, 4, [&](Index begin, Index end) {
       for (Index c = begin; c < end; ++c)
-        partial[c] = kernel(data + c * kRowChunk, std::size_t(std::min(kRowChunk, n - c * kRowChunk)));
+        partial[c] = kernel(data + c * kBlock, std::size_t(std::min(kBlock, n - c * kBlock)));
     });
     return std::accumulate(partial, partial + chunks, 0.0);
   });
 }
 
-// ---- argmax ------------------------------------------------------------------------------------------------------------
-
-namespace {
-
-// First position of the largest (smallest) of n; the first NaN if there is one.
-template <class T> Index position_of(const T* x, Index n, bool largest) {
-  if constexpr (std::is_floating_point_v<T>) {
-    const T best = pick<T>(HWY_DYNAMIC_DISPATCH(PickF32), HWY_DYNAMIC_DISPATCH(PickF64))(largest ? Folding::max : Folding::min).row(x, std::size_t(n));
-    if (best != best) return std::find_if(x, x + n, [](T v) { return v != v; }) - x;
-    return std::find(x, x + n, best) - x;
-  } else {
-    return (largest ? std::max_element(x, x + n) : std::min_element(x, x + n)) - x;
-  }
-}
-
-Tensor arg_extremum(std::string_view name, const Tensor& x, int dim, bool keepdim, bool largest) {
-  check<Error>(x.defined(), "{}: the tensor is empty (default constructed)", name);
-  const int axis = normalize_dim(name, dim, x.shape());
-  const Index n = x.shape()[axis];
-  Axes axes{};
-  axes[std::size_t(axis)] = true;
-  const Shape shape = reduced_shape(x.shape(), axes, false);
-  check<ShapeError>(n > 0 || shape.numel() == 0, "{}: nothing to choose from: shape {}, dim {}", name, x.shape(), dim);
-  check_dtype(name, x);
-  List<int> order;
-  for (int i = 0; i < x.rank(); ++i)
-    if (i != axis) order.push_back(i);
-  order.push_back(axis);
-  const Tensor rows = permute(x, Dims(order)).contiguous();  // the chosen axis last
-  Tensor y = empty(reduced_shape(x.shape(), axes, keepdim), DType::i64);
-  if (y.numel() == 0) return y;
-  Index* const to = y.mutable_data<Index>();
-  visit_any(x.dtype(), [&]<class T>() {
-    if constexpr (!std::is_same_v<T, BFloat16>) {
-      const T* const from = rows.data<T>();
-      parallel_for(shape.numel(), row_grain(n), [&](Index begin, Index end) {
-        for (Index i = begin; i < end; ++i) to[i] = position_of(from + i * n, n, largest);
-      });
-    }
-  });
-  return y;
-}
-
-}  // namespace
-
-Tensor argmax(const Tensor& x, int dim, bool keepdim) { return arg_extremum("argmax", x, dim, keepdim, true); }
-Tensor argmin(const Tensor& x, int dim, bool keepdim) { return arg_extremum("argmin", x, dim, keepdim, false); }
-
-Index first_above(std::span<const float> x, Index from, float threshold) {
-  return from + Index(HWY_DYNAMIC_DISPATCH(FirstAboveF32)(x.data() + from, x.size() - std::size_t(from), threshold));
-}
-Index first_above(std::span<const double> x, Index from, double threshold) {
-  return from + Index(HWY_DYNAMIC_DISPATCH(FirstAboveF64)(x.data() + from, x.size() - std::size_t(from), threshold));
-}
-
 // ---- questions ---------------------------------------------------------------------------------------------------------
 
-Tensor any_true(const Tensor& x, const Dims& dims, bool keepdim) {
-  return accumulate(x, reduced_axes("any_true", x, dims), keepdim, DType::u8, std::uint8_t{0},
-                    [](std::uint8_t found, auto value) -> std::uint8_t { return found | std::uint8_t(NotZero()(value)); });
-}
-Tensor all_true(const Tensor& x, const Dims& dims, bool keepdim) {
-  return accumulate(x, reduced_axes("all_true", x, dims), keepdim, DType::u8, std::uint8_t{1},
-                    [](std::uint8_t all_so_far, auto value) -> std::uint8_t { return all_so_far & std::uint8_t(NotZero()(value)); });
-}
+Tensor any_true(const Tensor& x, const Dims& dims, bool keepdim) { return exact<std::uint8_t>(Folding::any, x, reduced_axes("any_true", x, dims), keepdim); }
+Tensor all_true(const Tensor& x, const Dims& dims, bool keepdim) { return exact<std::uint8_t>(Folding::all, x, reduced_axes("all_true", x, dims), keepdim); }
 bool any_true(const Tensor& x) { return any_true(x, {}).item<std::uint8_t>() != 0; }
 bool all_true(const Tensor& x) { return all_true(x, {}).item<std::uint8_t>() != 0; }
 

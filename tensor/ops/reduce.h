@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reductions over any set of dims; {} = all of them. keepdim leaves them with size 1. f32 and f64.
-// Order of additions, from the shape alone: where the last axis is reduced, chunks of 4096 elements of each result's sequence, 16
-// virtual lanes in a chunk; otherwise chunks of 128 along the reduced axes; the chunks' results in order, in double.
+// Order of additions, from the shape alone: chunks of 512 elements of each result's sequence, which is row-major over the reduced
+// axes; in a chunk 16 virtual lanes, element i in lane i % 16, folded in halves; the chunks' results in order, in double.
 #pragma once
 #include <span>
 

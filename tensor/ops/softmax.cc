@@ -3,6 +3,19 @@
 
 #include "tensor/ops/mask_rows.h"
 
+#ifndef HEED_SOFTMAX_COLUMNS  // this file is read once for each target
+#define HEED_SOFTMAX_COLUMNS
+namespace heed {
+constexpr size_t kTile = 64, kShort = 16;   // sequences side by side; length of those that are turned to lie so
+template <class T> struct ColumnKernels {
+  void (*softmax)(bool log, const T* x, size_t n, ptrdiff_t stride, size_t width, T* y);
+  void (*softmax_grad)(bool log, const T* y, const T* dy, size_t n, ptrdiff_t stride, size_t width, bool add, T* dx);
+  bool (*logsumexp)(const T* x, size_t n, ptrdiff_t stride, size_t width, T* y);
+  void (*logsumexp_grad)(const T* x, const T* y, const T* dy, size_t n, ptrdiff_t stride, size_t width, bool add, T* dx);
+};
+}  // namespace heed
+#endif
+
 #define HWY_TARGET_INCLUDE "tensor/ops/softmax.cc"
 #include "tensor/block-inl.h"
 #include "tensor/simd-inl.h"
@@ -11,7 +24,7 @@ HWY_BEFORE_NAMESPACE();
 namespace heed::HWY_NAMESPACE {
 namespace {
 
-template <class T> T LogOf(T x) {
+template <class T> HWY_INLINE T LogOf(T x) {
   const hn::CappedTag<T, 1> d;
   return hn::GetLane(math::Log(d, hn::Set(d, x)));
 }
@@ -142,6 +155,92 @@ template <class T> void LogSumExpRowGrad(const T* x, size_t n, T y, T dy, bool a
   }
 }
 
+// ---- columns: the same for 64 sequences that lie side by side, x[i stride + j] element i of sequence j; i goes to lane i % 16 --------
+
+// The lanes of a tile, folded
+template <class T> HWY_INLINE Block<T> FoldTile(const T* lanes) {
+  Block<T> v[8];
+  HEED_UNROLL_REGISTERS
+  for (size_t l = 0; l < 8; ++l) v[l] = Load16(lanes + l * kTile) + Load16(lanes + (l + 8) * kTile);
+  for (size_t half = 4; half > 0; half /= 2)
+    for (size_t l = 0; l < half; ++l) v[l] = v[l] + v[l + half];
+  return v[0];
+}
+template <class T> HWY_INLINE void FillTile(T value, size_t rows, T* tile) {
+  for (size_t i = 0; i < rows * kTile; i += 16) Store16(Set16(value), tile + i);
+}
+
+template <class T> HWY_INLINE void MaxOfColumns(const T* x, size_t n, ptrdiff_t stride, size_t width, T* most) {
+  FillTile(T(-kInfinity), 1, most);
+  for (size_t i = 0; i < n; ++i, x += stride)
+    for (size_t j = 0; j < width; j += 16) Store16(Max16(Load16(most + j), LoadN16(x + j, width - j)), most + j);
+}
+// sum_j = Σ_i exp(x_ij - m_j); y_ij = exp(x_ij - m_j) where asked for
+template <class T> HWY_INLINE void SumsOfExp(const T* x, size_t n, ptrdiff_t stride, size_t width, const T* m, T* y, T* sum) {
+  T lanes[16 * kTile];
+  FillTile(T(0), 16, lanes);
+  for (size_t i = 0; i < n; ++i, x += stride) {
+    T* const lane = lanes + i % 16 * kTile;
+    for (size_t j = 0; j < width; j += 16) {
+      const Block<T> e = Exp16(LoadN16(x + j, width - j) - Load16(m + j));
+      Store16(Load16(lane + j) + e, lane + j);
+      if (y) StoreN16(e, width - j, y + ptrdiff_t(i) * stride + ptrdiff_t(j));
+    }
+  }
+  for (size_t j = 0; j < width; j += 16) Store16(FoldTile(lanes + j), sum + j);
+}
+
+template <class T> void SoftmaxOfColumns(bool log, const T* x, size_t n, ptrdiff_t stride, size_t width, T* y) {
+  T most[kTile], sum[kTile];
+  MaxOfColumns(x, n, stride, width, most);
+  SumsOfExp(x, n, stride, width, most, log ? nullptr : y, sum);
+  for (size_t j = 0; j < width; j += 16) Store16(log ? Log16(Load16(sum + j)) : Set16(T(1)) / Load16(sum + j), sum + j);
+  for (size_t i = 0; i < n; ++i, x += stride, y += stride)
+    for (size_t j = 0; j < width; j += 16) {
+      if (log) StoreN16(LoadN16(x + j, width - j) - Load16(most + j) - Load16(sum + j), width - j, y + j);
+      else StoreN16(LoadN16(y + j, width - j) * Load16(sum + j), width - j, y + j);
+    }
+}
+
+template <class T> void SoftmaxOfColumnsGrad(bool log, const T* y, const T* dy, size_t n, ptrdiff_t stride, size_t width, bool add, T* dx) {
+  T lanes[16 * kTile];
+  FillTile(T(0), 16, lanes);
+  for (size_t i = 0; i < n; ++i)
+    for (size_t j = 0; j < width; j += 16) {
+      const ptrdiff_t at = ptrdiff_t(i) * stride + ptrdiff_t(j);
+      T* const lane = lanes + i % 16 * kTile + j;
+      const Block<T> weight = LoadN16(y + at, width - j), up = LoadN16(dy + at, width - j);
+      Store16(log ? Load16(lane) + up : MulAdd16(weight, WhereWeighted(weight, up), Load16(lane)), lane);
+    }
+  for (size_t j = 0; j < width; j += 16) Store16(FoldTile(lanes + j), lanes + j);
+  for (size_t i = 0; i < n; ++i)
+    for (size_t j = 0; j < width; j += 16) {
+      const ptrdiff_t at = ptrdiff_t(i) * stride + ptrdiff_t(j);
+      const Block<T> weight = LoadN16(y + at, width - j), up = LoadN16(dy + at, width - j), sum = Load16(lanes + j);
+      const Block<T> g = log ? up - Exp16(weight) * sum : weight * WhereWeighted(weight, up - sum);
+      StoreN16(add ? LoadN16(dx + at, width - j) + g : g, width - j, dx + at);
+    }
+}
+
+// False where a maximum is not finite: then the sequences need a look one by one.
+template <class T> bool LogSumExpOfColumns(const T* x, size_t n, ptrdiff_t stride, size_t width, T* y) {
+  T most[kTile], sum[kTile];
+  MaxOfColumns(x, n, stride, width, most);
+  for (size_t j = 0; j < width; ++j)
+    if (!(most[j] > T(-kInfinity) && most[j] < T(kInfinity))) return false;
+  SumsOfExp<T>(x, n, stride, width, most, nullptr, sum);
+  for (size_t j = 0; j < width; j += 16) StoreN16(Load16(most + j) + Log16(Load16(sum + j)), width - j, y + j);
+  return true;
+}
+// y finite or NaN
+template <class T> void LogSumExpOfColumnsGrad(const T* x, const T* y, const T* dy, size_t n, ptrdiff_t stride, size_t width, bool add, T* dx) {
+  for (size_t i = 0; i < n; ++i, x += stride, dx += stride)
+    for (size_t j = 0; j < width; j += 16) {
+      const Block<T> g = Exp16(LoadN16(x + j, width - j) - LoadN16(y + j, width - j)) * LoadN16(dy + j, width - j);
+      StoreN16(add ? LoadN16(dx + j, width - j) + g : g, width - j, dx + j);
+    }
+}
+
 void SoftmaxF32(const float* x, size_t n, const RowMask& mask, bool none, float* y) { SoftmaxRow(x, n, mask, none, y); }
 void SoftmaxF64(const double* x, size_t n, const RowMask& mask, bool none, double* y) { SoftmaxRow(x, n, mask, none, y); }
 void LogSoftmaxF32(const float* x, size_t n, const RowMask& mask, bool none, float* y) { LogSoftmaxRow(x, n, mask, none, y); }
@@ -158,13 +257,20 @@ float LogSumExpF32(const float* x, size_t n) { return LogSumExpRow(x, n); }
 double LogSumExpF64(const double* x, size_t n) { return LogSumExpRow(x, n); }
 void LogSumExpGradF32(const float* x, size_t n, float y, float dy, bool add, float* dx) { LogSumExpRowGrad(x, n, y, dy, add, dx); }
 void LogSumExpGradF64(const double* x, size_t n, double y, double dy, bool add, double* dx) { LogSumExpRowGrad(x, n, y, dy, add, dx); }
+template <class T> ColumnKernels<T> Columns() { return {SoftmaxOfColumns<T>, SoftmaxOfColumnsGrad<T>, LogSumExpOfColumns<T>, LogSumExpOfColumnsGrad<T>}; }
+ColumnKernels<float> ColumnsF32() { return Columns<float>(); }
+ColumnKernels<double> ColumnsF64() { return Columns<double>(); }
 
 }  // namespace
 }  // namespace heed::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include <atomic>
+#include <cmath>
+
 #include "tensor/format.h"
+#include "tensor/gemm.h"
 #include "tensor/list.h"
 #include "tensor/ops/kernel.h"
 #include "tensor/parallel.h"
@@ -182,6 +288,8 @@ HWY_EXPORT(LogSumExpF32);
 HWY_EXPORT(LogSumExpF64);
 HWY_EXPORT(LogSumExpGradF32);
 HWY_EXPORT(LogSumExpGradF64);
+HWY_EXPORT(ColumnsF32);
+HWY_EXPORT(ColumnsF64);
 
 namespace {
 
@@ -204,6 +312,47 @@ struct Turned {
   int axis, last;
 };
 
+template <class T> ColumnKernels<T> column_kernels() { return pick<T>(HWY_DYNAMIC_DISPATCH(ColumnsF32), HWY_DYNAMIC_DISPATCH(ColumnsF64))(); }
+
+// A shape seen as [outer, n, inner], n the axes first .. last. Enough sequences side by side are read as they lie.
+struct Columns {
+  Columns(const Shape& shape, int first, int last) {
+    for (int axis = 0; axis < shape.rank(); ++axis) (axis < first ? outer : axis <= last ? n : inner) *= shape[axis];
+  }
+  bool side_by_side() const { return inner >= 8 && n > 0; }
+  bool short_rows() const { return inner == 1 && n > 0 && n <= Index(kShort) && outer >= Index(kShort); }
+  // f(index of the first of `width` sequences, offset of its first element, width)
+  template <class F> void for_tiles(F&& f) const {
+    const Index tiles = (inner + Index(kTile) - 1) / Index(kTile);
+    parallel_for(outer * tiles, row_grain(n * std::min(inner, Index(kTile))), [&](Index begin, Index end) {
+      for (Index tile = begin; tile < end; ++tile) {
+        const Index o = tile / tiles, j = tile % tiles * Index(kTile);
+        f(o * inner + j, o * n * inner + j, std::size_t(std::min(inner - j, Index(kTile))));
+      }
+    });
+  }
+  // Short rows of a, and of b where it is not null, turned into tiles: f(first row, number of rows, tile of a, of b, of y); y is turned
+  // back to where `out` is, which may be null.
+  template <class T, class F> void for_short_rows(const T* a, const T* b, T* out, bool add, F&& f) const {
+    constexpr Index tile = Index(kTile);
+    const auto turn = gemm_kernels<T>().turn;
+    parallel_for((outer + tile - 1) / tile, row_grain(n * tile), [&](Index begin, Index end) {
+      alignas(64) T as[kShort * kTile], bs[kShort * kTile], ys[kShort * kTile], rows[kShort * kTile];
+      for (Index first = begin * tile; first < std::min(outer, end * tile); first += tile) {
+        const Index count = std::min(outer - first, tile), size = count * n;
+        turn(a + first * n, n, n, count, tile, as);
+        if (b) turn(b + first * n, n, n, count, tile, bs);
+        f(first, std::size_t(count), as, bs, ys);
+        if (!out) continue;
+        T* const to = out + first * n;
+        turn(ys, tile, count, n, n, add ? rows : to);
+        for (Index i = 0; add && i < size; ++i) to[i] += rows[i];
+      }
+    });
+  }
+  Index outer = 1, n = 1, inner = 1;
+};
+
 // f(row, offset of its first element) for all rows of x [..., n] in parallel
 template <class F> void for_rows(const Tensor& x, F&& f) {
   const Index n = x.rank() ? x.size(-1) : 1;
@@ -216,6 +365,17 @@ template <class F> void for_rows(const Tensor& x, F&& f) {
 Tensor softmax_of(const char* op, bool log, const Tensor& x, int dim, const Mask& mask) {
   const Turned turned(op, x, dim);
   return visit_float(x.dtype(), op, [&]<class T>() {
+    if (const Columns columns(x.shape(), turned.axis, turned.axis); mask.everything() && (columns.side_by_side() || columns.short_rows())) {
+      const Tensor from = x.contiguous(), to = empty(x.shape(), x.dtype());
+      const T* in = from.data<T>();
+      T* out = to.mutable_data<T>();
+      const auto kernel = column_kernels<T>().softmax;
+      const auto n = std::size_t(columns.n);
+      if (columns.short_rows())
+        columns.for_short_rows<T>(in, nullptr, out, false, [&](Index, std::size_t width, const T* a, const T*, T* y) { kernel(log, a, n, kTile, width, y); });
+      else columns.for_tiles([&](Index, Index at, std::size_t width) { kernel(log, in + at, n, columns.inner, width, out + at); });
+      return to;
+    }
     const Tensor from = turned.in(x), to = empty(from.shape(), x.dtype());
     const MaskRows rows(op, turned.mask(op, mask, x.shape()), from.shape());
     const auto n = std::size_t(x.rank() ? from.size(-1) : 1);
@@ -231,6 +391,27 @@ Tensor softmax_of(const char* op, bool log, const Tensor& x, int dim, const Mask
   });
 }
 
+// true where the gradient of unmasked softmax or log_softmax could be made as the sequences lie
+template <class T> bool softmax_grad_of_columns(bool log, const Tensor& y, const Tensor& dy, int axis, const Into& into) {
+  const Columns columns(y.shape(), axis, axis);
+  if (!columns.side_by_side() && !columns.short_rows()) return false;
+  const Tensor ys = y.contiguous(), dys = dy.contiguous();
+  const Destination out(into);
+  const T *ya = ys.data<T>(), *dya = dys.data<T>();
+  T* to = out.tensor().mutable_data<T>();
+  const auto kernel = column_kernels<T>().softmax_grad;
+  const auto n = std::size_t(columns.n);
+  if (columns.short_rows()) {
+    columns.for_short_rows<T>(ya, dya, to, out.add(), [&](Index, std::size_t width, const T* a, const T* b, T* tile) {
+      kernel(log, a, b, n, kTile, width, false, tile);
+    });
+  } else {
+    columns.for_tiles([&](Index, Index at, std::size_t width) { kernel(log, ya + at, dya + at, n, columns.inner, width, out.add(), to + at); });
+  }
+  out.finish();
+  return true;
+}
+
 // x with the dims moved behind the others, in their order; no dims: all of them
 struct Gathered {
   Gathered(const char* op, const Shape& shape, const Dims& dims, bool keepdim) {
@@ -241,6 +422,8 @@ struct Gathered {
       reduced[std::size_t(axis)] = true;
     }
     if (dims.empty()) reduced.fill(true);
+    for (int axis = 0; axis < shape.rank(); ++axis)
+      if (reduced[std::size_t(axis)]) first = count++ ? first : axis, last = axis;
     List<int> front, behind;
     for (int axis = 0; axis < shape.rank(); ++axis) {
       if (reduced[std::size_t(axis)]) {
@@ -256,9 +439,16 @@ struct Gathered {
     front.insert(front.end(), behind.begin(), behind.end());
     order = Dims(std::span<const int>(front));
   }
+  // the axes in one piece, as they lie
+  Columns columns(const Shape& shape) const {
+    Columns seen(shape, first, last);
+    if (last - first + 1 != count) seen.inner = 0;
+    return seen;
+  }
   Dims order;
   Shape result;
   Index rows = 1, width = 1;
+  int first = 0, last = -1, count = 0;
 };
 
 }  // namespace
@@ -281,6 +471,7 @@ void softmax_grad(const Tensor& y, const Tensor& dy, int dim, Into dx) {
   check_like("softmax_grad", "dx", dx.tensor, dy);
   const Turned turned("softmax_grad", y, dim);
   visit_float(y.dtype(), "softmax_grad", [&]<class T>() {
+    if (softmax_grad_of_columns<T>(false, y, dy, turned.axis, dx)) return;
     const Tensor a = turned.in(y), b = turned.in(dy);
     const Destination out({turned.view(dx.tensor), dx.add});
     const T *ya = a.data<T>(), *dya = b.data<T>();
@@ -298,6 +489,7 @@ void log_softmax_grad(const Tensor& y, const Tensor& dy, int dim, const Mask& ma
   check_like(op, "dx", dx.tensor, dy);
   const Turned turned(op, y, dim);
   visit_float(y.dtype(), op, [&]<class T>() {
+    if (mask.everything() && softmax_grad_of_columns<T>(true, y, dy, turned.axis, dx)) return;
     const Tensor a = turned.in(y), b = turned.in(dy);
     const MaskRows rows(op, turned.mask(op, mask, y.shape()), a.shape());
     const Destination out({turned.view(dx.tensor), dx.add});
@@ -316,9 +508,23 @@ void log_softmax_grad(const Tensor& y, const Tensor& dy, int dim, const Mask& ma
 Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
   const Gathered gathered("logsumexp", x.shape(), dims, keepdim);
   return visit_float(x.dtype(), "logsumexp", [&]<class T>() {
-    const Tensor from = permute(x, gathered.order).contiguous(), y = empty(gathered.result, x.dtype());
-    const T* in = from.data<T>();
+    const Tensor y = empty(gathered.result, x.dtype());
     T* out = y.mutable_data<T>();
+    if (const Columns columns = gathered.columns(x.shape()); columns.side_by_side() || columns.short_rows()) {
+      const Tensor from = x.contiguous();
+      const T* in = from.data<T>();
+      const auto kernel = column_kernels<T>().logsumexp;
+      std::atomic<bool> finite = true;
+      const auto tile = [&](const T* from, Index stride, std::size_t width, T* to) {
+        if (!kernel(from, std::size_t(columns.n), stride, width, to)) finite.store(false, std::memory_order_relaxed);
+      };
+      if (columns.short_rows())
+        columns.for_short_rows<T>(in, nullptr, nullptr, false, [&](Index j, std::size_t width, const T* a, const T*, T*) { tile(a, kTile, width, out + j); });
+      else columns.for_tiles([&](Index j, Index at, std::size_t width) { tile(in + at, columns.inner, width, out + j); });
+      if (finite) return y;
+    }
+    const Tensor from = permute(x, gathered.order).contiguous();
+    const T* in = from.data<T>();
     const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(LogSumExpF32), &HWY_DYNAMIC_DISPATCH(LogSumExpF64));
     parallel_for(gathered.rows, row_grain(gathered.width), [&](Index begin, Index end) {
       for (Index row = begin; row < end; ++row) out[row] = kernel(in + row * gathered.width, std::size_t(gathered.width));
@@ -336,9 +542,28 @@ void logsumexp_grad(const Tensor& x, const Tensor& y, const Tensor& dy, const Di
   check<DTypeError>(x.dtype() == y.dtype() && x.dtype() == dx.tensor.dtype(), "{}: dtypes differ: x {}, y {}, dx {}", op, x.dtype(), y.dtype(),
                     dx.tensor.dtype());
   visit_float(x.dtype(), op, [&]<class T>() {
-    const Tensor from = permute(x, gathered.order).contiguous(), ys = y.contiguous(), dys = dy.contiguous();
+    const Tensor ys = y.contiguous(), dys = dy.contiguous();
+    const T *yv = ys.data<T>(), *dyv = dys.data<T>();
+    if (const Columns columns = gathered.columns(x.shape());
+        (columns.side_by_side() || columns.short_rows()) && std::none_of(yv, yv + y.numel(), [](T v) { return std::isinf(v); })) {
+      const Tensor from = x.contiguous();
+      const Destination out(dx);
+      const T* in = from.data<T>();
+      T* to = out.tensor().mutable_data<T>();
+      const auto kernel = column_kernels<T>().logsumexp_grad;
+      const auto n = std::size_t(columns.n);
+      if (columns.short_rows()) {
+        columns.for_short_rows<T>(in, nullptr, to, out.add(), [&](Index j, std::size_t width, const T* a, const T*, T* tile) {
+          kernel(a, yv + j, dyv + j, n, kTile, width, false, tile);
+        });
+      } else {
+        columns.for_tiles([&](Index j, Index at, std::size_t width) { kernel(in + at, yv + j, dyv + j, n, columns.inner, width, out.add(), to + at); });
+      }
+      return out.finish();
+    }
+    const Tensor from = permute(x, gathered.order).contiguous();
     const Destination out({permute(dx.tensor, gathered.order), dx.add});
-    const T *in = from.data<T>(), *yv = ys.data<T>(), *dyv = dys.data<T>();
+    const T* in = from.data<T>();
     T* to = out.tensor().mutable_data<T>();
     const Index n = gathered.width;
     const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(LogSumExpGradF32), &HWY_DYNAMIC_DISPATCH(LogSumExpGradF64));

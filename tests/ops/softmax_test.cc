@@ -90,6 +90,75 @@ TEST_CASE("softmax: any dim, strides, empty and 0-d") {
   CHECK_THROWS_AS(log_softmax_(arange(0, 3)), DTypeError);
 }
 
+TEST_CASE("softmax: sequences side by side, tiles of 64 and less, and short rows turned to lie so, to the bit as rows, on every target") {
+  for (const Shape& shape : {Shape{3, 40, 70}, Shape{2, 5, 8}, Shape{1, 17, 130}, Shape{3, 16, 9}})
+    for (DType dtype : {DType::f32, DType::f64}) {
+      const Tensor x = uniform(Key(13), shape, -5, 5, dtype), rows = transpose(x, 1, 2).clone(), dy = uniform(Key(14), shape, -1, 1, dtype);
+      const Tensor dy_rows = transpose(dy, 1, 2).clone(), dx = empty(shape, dtype), dx_rows = empty(rows.shape(), dtype);
+      for_every_target([&] {
+        const Tensor y = softmax(x, 1), log_y = log_softmax(x, 1), sums = logsumexp(x, 1), ups = select(dy, 1, 0);
+        CHECK(equal_bits(y, transpose(softmax(rows), 1, 2)));
+        CHECK(equal_bits(log_y, transpose(log_softmax(rows), 1, 2)));
+        CHECK(equal_bits(sums, logsumexp(rows, -1)));
+        const auto same = [&](auto&& gradient, auto&& of_rows) {
+          for (bool add : {false, true}) {
+            fill_(dx, 0.5);
+            fill_(dx_rows, 0.5);
+            gradient(Into{dx, add});
+            of_rows(Into{dx_rows, add});
+            CHECK(equal_bits(dx, transpose(dx_rows, 1, 2)));
+          }
+        };
+        same([&](Into out) { softmax_grad(y, dy, 1, out); }, [&](Into out) { softmax_grad(transpose(y, 1, 2), dy_rows, -1, out); });
+        same([&](Into out) { log_softmax_grad(log_y, dy, 1, Mask(), out); },
+             [&](Into out) { log_softmax_grad(transpose(log_y, 1, 2), dy_rows, -1, Mask(), out); });
+        same([&](Into out) { logsumexp_grad(x, sums, ups, 1, out); }, [&](Into out) { logsumexp_grad(rows, sums, ups, -1, out); });
+      });
+    }
+  for (Index n : {1, 3, 7, 16})                     // many short rows, against few
+    for (DType dtype : {DType::f32, DType::f64}) {
+      const Tensor x = uniform(Key(16), {150, n}, -5, 5, dtype), dy = uniform(Key(17), {150, n}, -1, 1, dtype), ups = select(dy, 1, 0);
+      for_every_target([&] {
+        const auto in_parts = [&](auto&& f) {
+          std::vector<Tensor> parts;
+          for (Index i = 0; i < 150; i += 10) parts.push_back(f(i, i + 10));
+          return concat(parts, 0);
+        };
+        const Tensor y = softmax(x), log_y = log_softmax(x), sums = logsumexp(x, -1);
+        CHECK(equal_bits(y, in_parts([&](Index a, Index b) { return softmax(slice(x, 0, a, b)); })));
+        CHECK(equal_bits(log_y, in_parts([&](Index a, Index b) { return log_softmax(slice(x, 0, a, b)); })));
+        CHECK(equal_bits(sums, in_parts([&](Index a, Index b) { return logsumexp(slice(x, 0, a, b), -1); })));
+        for (bool add : {false, true}) {
+          const auto gradient = [&](Index a, Index b, int which) {
+            const Tensor dx = full({b - a, n}, 0.5, dtype), up = slice(dy, 0, a, b);
+            if (which == 0) softmax_grad(slice(y, 0, a, b), up, -1, {dx, add});
+            if (which == 1) log_softmax_grad(slice(log_y, 0, a, b), up, -1, Mask(), {dx, add});
+            if (which == 2) logsumexp_grad(slice(x, 0, a, b), slice(sums, 0, a, b), slice(ups, 0, a, b), -1, {dx, add});
+            return dx;
+          };
+          for (int which : {0, 1, 2}) CHECK(equal_bits(gradient(0, 150, which), in_parts([&](Index a, Index b) { return gradient(a, b, which); })));
+        }
+      });
+    }
+  Tensor edges = uniform(Key(15), {6, 20});
+  fill_(select(edges, 1, 3), -kInf);
+  fill_(edges(2, 4), kInf);
+  fill_(edges(2, 5), std::nan(""));
+  for_every_target([&] {
+    const Tensor turned = transpose(edges).clone(), y = logsumexp(edges, 0), dy = ones({20}), dx = empty({6, 20}), dt = empty({20, 6});
+    CHECK(y[3].item() == -kInf);
+    CHECK(y[4].item() == kInf);
+    CHECK(std::isnan(y[5].item()));
+    CHECK(worst_absolute(slice(y, 0, 6, 20), slice(logsumexp(turned, 1), 0, 6, 20)) == 0);
+    logsumexp_grad(edges, y, dy, 0, {dx});
+    logsumexp_grad(turned, y, dy, 1, {dt});
+    CHECK(worst_absolute(slice(dx, 1, 0, 5), slice(transpose(dt), 1, 0, 5)) == 0);
+    CHECK(all_nan(select(dx, 1, 5)));
+    CHECK(std::isnan(softmax(edges, 0)(0, 3).item()));
+    CHECK(all_nan(select(softmax(edges, 0), 1, 5)));
+  });
+}
+
 TEST_CASE("softmax: edge values") {
   const Tensor none = full({2, 20}, -kInf, DType::f64);
   for_every_target([&] {
