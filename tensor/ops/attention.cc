@@ -23,6 +23,7 @@ template <class T> struct Head {
   std::size_t queries, keys, dk, dv;
   T scale;
   Rows<const T> q, k, v;
+  Rows<const T> next_k, next_v;            // of the head that comes next, data null: none
   bool k_by_columns;                       // k holds the rows of kᵀ
   const RowMask* mask;                     // a row each, null: everything
   DropoutKey dropout;
@@ -212,6 +213,12 @@ template <class T> void ClearRows(const Rows<T>& x, size_t begin, size_t end, si
     for (size_t j = 0; j < n; ++j) x[i][j] = 0;
 }
 
+// Fetches what the next head reads of a few keys: the hardware does not see the way from one to the other.
+template <class T> HWY_INLINE void FetchRows(const Rows<const T>& x, size_t rows, size_t width) {
+  for (size_t i = 0; x.data && i < rows; ++i)
+    for (size_t j = 0; j < width; j += 64 / sizeof(T)) __builtin_prefetch(x[i] + j);
+}
+
 template <class T> void AttentionHead(const Head<T>& head, const Rows<T>& output, T* weights) {
   const size_t S = head.keys, stride = row_stride(S);
   T* const turned_k = head.scratch;
@@ -234,6 +241,8 @@ template <class T> void AttentionHead(const Head<T>& head, const Rows<T>& output
         T* const z = scores + (t - tile) * stride;
         T greatest[kGroupRows];
         ScoresOf(head, group, right, turned_k, queries, z);
+        FetchRows(head.next_k, S, head.dk);
+        FetchRows(head.next_v, S, head.dv);
         MaskScores(head, group, z, greatest);
         for (size_t i = 0; weights && i < group.rows; ++i)
           for (size_t s = group.begin; s < group.last; ++s) weights[(t + i) * S + key + s] = z[i * stride + s];
@@ -501,6 +510,7 @@ void for_heads(const char* op, const Sizes& n, Index rows, const Tensor& q, cons
   const DropoutKey dropout(op, options.dropout, options.key);
   const auto scale = T(scale_of(options, n.dk));
   const Index parts = std::max<Index>(1, (n.T + rows - 1) / rows);
+  const bool few = parts == 1 && n.T <= Index(kGroupRows) && n.S <= Index(kPieceKeys) && !k_by_columns;   // then memory is waited for
   parallel_for(n.B * n.H * parts, row_grain(std::min(rows, n.T) * n.S * (1 + (n.dk + n.dv) / 16)), [&](Index begin, Index end) {
     const Tensor room = empty({scratch_size}, dtype_of<T>);
     T* const scratch = room.mutable_data<T>();
@@ -512,8 +522,9 @@ void for_heads(const char* op, const Sizes& n, Index rows, const Tensor& q, cons
           const RowMask row = mask_rows(i * n.T + first + t);
           masks[std::size_t(t)] = row.nothing() ? RowMask{0, 0} : row;
         }
+      const auto next = [&](const Tensor& x) { return few && item + 1 < end ? rows_of<T>(x, (i + 1) / n.H, (i + 1) % n.H, places) : Rows<const T>{nullptr, 0}; };
       f(Head<T>{std::size_t(count), std::size_t(n.S), std::size_t(n.dk), std::size_t(n.dv), scale, rows_of<T>(q, b, h).from(std::size_t(first)),
-                rows_of<T>(k, b, h, places), rows_of<T>(v, b, h, places), k_by_columns, masks.empty() ? nullptr : masks.data(), dropout,
+                rows_of<T>(k, b, h, places), rows_of<T>(v, b, h, places), next(k), next(v), k_by_columns, masks.empty() ? nullptr : masks.data(), dropout,
                 (i * n.T + first) * n.S, log_sum_exp + i * n.T + first, scratch}, b, h, first);
     }
   });
