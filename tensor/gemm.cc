@@ -102,7 +102,7 @@ template <class T> double cost(const GemmKernels<T>& kernels, const Product<T>& 
 
 // Few rows beside a b whose columns are contiguous. Columns of c that lie apart are stored one by one: fewer rows yet.
 template <class T> bool is_thin(const GemmKernels<T>& kernels, const Product<T>& p) {
-  return kernels.thin && p.m <= (p.c_column == 1 ? kernels.thin_rows : kernels.lanes / 2) && p.k >= kernels.thin_depth && p.b_k == 1 && p.b_column != 1;
+  return kernels.thin && p.m <= (p.c_column == 1 ? kernels.thin_rows : kernels.lanes / 2) && p.n >= kernels.lanes && p.k >= kernels.thin_depth && p.b_k == 1 && p.b_column != 1;
 }
 
 // The tile: four vectors for few rows or columns that fill them, two tall ones where they take all rows or columns at once.
