@@ -132,7 +132,7 @@ HWY_NOINLINE void RaggedTile(Index rows, Index columns, Index depth, const T* a,
 
 // ---- packing --------------------------------------------------------------------------------------------------------
 
-// dst[j] = src[j], j < count. May write a whole vector at the end. `ahead` is where a later row lies: rows are too short for
+// dst[j] = src[j], j < count. From AVX2 on the last vector is written whole, zeros behind. `ahead` is where a later row lies: rows are too short for
 // the hardware to run ahead of them.
 template <class T> HWY_INLINE void CopyRow(const T* src, size_t count, Index ahead, T* dst) {
   const hn::ScalableTag<T> d;
@@ -218,9 +218,10 @@ template <class T> void Transpose(const T* src, Index j_step, Index depth, Index
 // Panels of b, [columns / width][depth][width]; what a ragged last panel lacks is zero.
 template <class T> void PackPanels(const T* b, Index b_k, Index b_column, Index depth, Index columns, Index width, T* dst) {
   const Index ragged = columns % width;
-  if (ragged)
+  const Index copied = b_column == 1 && HWY_TARGET <= HWY_AVX2 ? TileVectors<T>(ragged) * Index(Tile<T>::kLanes) : ragged;   // and zeros behind
+  if (ragged && copied < width)
     for (Index k = 0; k < depth; ++k)
-      for (Index j = ragged; j < width; ++j) dst[(columns - ragged) * depth + k * width + j] = 0;
+      for (Index j = copied; j < width; ++j) dst[(columns - ragged) * depth + k * width + j] = 0;
   if (b_column == 1) {
     for (Index k = 0; k < depth; ++k)
       for (Index j = 0; j < columns; j += width)
