@@ -18,6 +18,7 @@
 #include "tensor/ops/random.h"
 #include "tensor/ops/unary.h"
 #include "tensor/ops/update.h"
+#include "tensor/ops/view.h"
 #include "tensor/packed.h"
 
 using namespace heed;
@@ -99,6 +100,7 @@ void add_attention() {
   add_both("attention 64x8 of 16x16x32, dropout", {4 * small, 4 * small_bytes}, {14 * small, 8 * small_bytes}, inputs({64, 8, 16, 32}), made({}, 0.1));
   constexpr double large = 32.0 * 512 * 512 * 64 / 2, large_bytes = 4.0 * 32 * 512 * 64;
   add_both("attention 4x8 of 512x512x64, causal", {4 * large, 4 * large_bytes}, {14 * large, 8 * large_bytes}, inputs({4, 8, 512, 64}), made(Mask::causal(), 0));
+  add_both("attention 1x8 of 2048x2048x64", {32.0 * 2048 * 2048 * 64, 16.0 * 8 * 2048 * 64}, {112.0 * 2048 * 2048 * 64, 32.0 * 8 * 2048 * 64}, inputs({1, 8, 2048, 64}), made({}, 0));
   const Cost step{.bytes = 4.0 * (64 * 16 * (256 + 512) + 64 * (256 + 512))};
   add_both("additive attention step 64x16x256", step, {.bytes = 3 * step.bytes},
            {random_tensor({64, 1, 256}), random_tensor({64, 16, 256}, 2), random_tensor({256}, 3), random_tensor({64, 16, 512}, 4)},
@@ -130,6 +132,37 @@ void add_update() {
   });
 }
 
+// Operations of models of one's own: strided and broadcast operands, other dims than the last, ids, orders, many small products.
+void add_everyday() {
+  const Tensor x = random_tensor({1024, 256}), y = random_tensor({1024, 256}, 2), column = random_tensor({1024, 1}, 3), turned = random_tensor({256, 1024}, 4);
+  constexpr double n = 4.0 * 1024 * 256, million = 1 << 20;
+  const Tensor mask = to(bernoulli(Key(Seed{5}), {1024, 256}, 0.3), DType::u8);
+  add_both("add column 1024x256", {.bytes = 2 * n}, {.bytes = 4 * n}, {x, column}, [](auto v) { return v[0] + v[1]; });
+  add_both("add transposed 1024x256", {.bytes = 3 * n}, {.bytes = 6 * n}, {x, turned}, [](auto v) { return v[0] + transpose(v[1]); });
+  add_both("where 1024x256", {.bytes = 3 * n}, {.bytes = 6 * n}, {x, y}, [=](auto v) { return where(mask, v[0], v[1]); });
+  add_both("sum 256x1024 over 0", {.bytes = n}, {.bytes = 2 * n}, {turned}, [](auto v) { return sum(v[0], {0}); });
+  add_both("sum transposed 256x1024 over 1", {.bytes = n}, {.bytes = 2 * n}, {turned}, [](auto v) { return sum(transpose(v[0]), {1}); });
+  add_both("softmax 64x16x256 over 1", {.bytes = 2 * n}, {.bytes = 5 * n}, {random_tensor({64, 16, 256})}, [](auto v) { return softmax(v[0], 1); });
+  add_both("cumsum 1024x256 over 1", {.bytes = 2 * n}, {.bytes = 4 * n}, {x}, [](auto v) { return cumsum(v[0], 1); });
+  add_both("sort 256x1000", {.bytes = 3 * 4e3 * 256}, {.bytes = 6 * 4e3 * 256}, {random_tensor({256, 1000})}, [](auto v) { return sort(v[0]).values; });
+  add_both("topk 10 of 128x32000", {.bytes = 128e3 * 128}, {.bytes = 256e3 * 128}, {random_tensor({128, 32000})}, [](auto v) { return topk(v[0], 10).values; });
+  const Tensor ids = random_ids({1024}, 4000), rows = expand(unsqueeze(ids, 1), {1024, 256});
+  add_both("index_select 1024 of 256x4000 over 1", {.bytes = 2 * n}, {.bytes = 8e3 * 256}, {random_tensor({256, 4000})}, [=](auto v) { return index_select(v[0], 1, ids); });
+  add_both("scatter_add 1024x256 to 4000x256 over 0", {.bytes = n + 8e3 * 256}, {.bytes = 2 * n + 12e3 * 256}, {random_tensor({4000, 256}), x},
+           [=](auto v) { return scatter_add(v[0], 0, rows, v[1]); });
+  add_both("products 4096 of 4x4x4", {128.0 * 4096, 192.0 * 4096}, {384.0 * 4096, 384.0 * 4096}, {random_tensor({4096, 4, 4}), random_tensor({4096, 4, 4}, 2)},
+           [](auto v) { return matmul(v[0], v[1]); });
+  add_both("linear 1024x1x256", {2.0 * 1024 * 256, n}, {6.0 * 1024 * 256, 2 * n}, {x, random_tensor({1, 256}, 2), random_tensor({1}, 3)},
+           [](auto v) { return linear(v[0], v[1], v[2]); });
+  add_both("cross-entropy 100000x8", {.bytes = 32e5}, {.bytes = 64e5}, {random_tensor({100000, 8})},
+           [targets = random_ids({100000}, 8)](auto v) { return cross_entropy(v[0], targets); });
+  const Tensor square = random_tensor({1024, 1024});
+  add("copy transposed 1024x1024", {.bytes = 8 * million}, [=] { benchmark::DoNotOptimize(transpose(square).contiguous()); });
+  add("f32 to bfloat16, 1 M", {.bytes = 6 * million}, [=] { benchmark::DoNotOptimize(to(square, DType::bf16)); });
+  add("randint, 1 M", {.bytes = 8 * million}, [] { benchmark::DoNotOptimize(randint(Key(Seed{1}), {1024, 1024}, 0, 100)); });
+  add("permutation, 100 k", {.bytes = 8e5}, [] { benchmark::DoNotOptimize(permutation(Key(Seed{1}), 100000)); });
+}
+
 void add_low_precision() {
   for (const auto& [m, n, k] : {std::array<Index, 3>{1024, 1024, 256}, {768, 2048, 512}, {128, 4000, 256}, {4, 4000, 256}})
     for (const auto& [precision, name] : {std::pair{Precision::bfloat16, "bfloat16"}, {Precision::int8, "int8"}}) {
@@ -155,6 +188,7 @@ int main(int argc, char** argv) {
   add_attention();
   add_recurrent();
   add_update();
+  add_everyday();
   add_low_precision();
   benchmark::RunSpecifiedBenchmarks();
 }
