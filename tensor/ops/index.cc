@@ -163,6 +163,14 @@ Tensor checked_ids(std::string_view op, std::string_view what, const Tensor& ids
   fail<IndexError>("{}: {} {} at position {} is not in [0, {})", op, what, *wrong, to_string(position(wrong - values.begin(), ids.shape())), n);
 }
 
+// An index of gather or scatter_add likewise. What was expanded is checked once and stays expanded.
+Tensor checked_index(std::string_view op, const Tensor& index, Index n) {
+  Tensor once = index;
+  for (int axis = 0; axis < index.rank(); ++axis)
+    if (index.strides()[axis] == 0 && index.shape()[axis] > 1) once = slice(once, axis, 0, 1);
+  return expand(checked_ids(op, "index", once, n), index.shape());
+}
+
 void check_same_dtype(std::string_view op, std::string_view a_name, const Tensor& a, std::string_view b_name, const Tensor& b) {
   check<DTypeError>(a.dtype() == b.dtype(), "{}: dtypes differ: {} {}, {} {}", op, a_name, a.dtype(), b_name, b.dtype());
 }
@@ -252,11 +260,25 @@ void gather_into(const Tensor& x, int axis, const Tensor& index, const Tensor& y
         const T* from = x0 + piece.offset[0] + r * piece.row[0];
         const Index* ids = index0 + piece.offset[1] + r * piece.row[1];
         T* to = y0 + piece.offset[2] + r * piece.row[2];
+        if (from_next == 1 && to_next == 1 && id_next == 0) {
+          std::copy_n(from + *ids * step, piece.n, to);
+          continue;
+        }
         HWY_UNROLL(4)
         for (Index c = 0; c < piece.n; ++c) to[c * to_next] = from[ids[c * id_next] * step + c * from_next];
       }
     });
   });
+}
+
+template <class T> T plus(T a, T b) {   // integers wrap
+  if constexpr (std::is_integral_v<T>) return T(std::make_unsigned_t<T>(a) + std::make_unsigned_t<T>(b));
+  else return a + b;
+}
+template <class T> void add_row(const T* HWY_RESTRICT x, Index n, T* HWY_RESTRICT y) {
+  for (; n >= 16; n -= 16, x += 16, y += 16)                     // a constant count, of which g++ 12 -O2 makes vectors
+    for (int i = 0; i < 16; ++i) y[i] = plus(y[i], x[i]);
+  for (Index i = 0; i < n; ++i) y[i] = plus(y[i], x[i]);
 }
 
 // x[.., index[.., j, ..], ..] += src[.., j, ..] in rising j. Lines along the axis do not touch one another; 64 neighbours are
@@ -281,11 +303,13 @@ template <class T> void add_lines(const Tensor& x, int axis, const Tensor& index
           T* const sums = to + at[0];
           const T* const values = from + at[1] + j * from_step;
           const Index* const id = ids + at[2] + j * id_step;
+          if (!along && id_next == 0 && to_next == 1 && from_next == 1) {
+            add_row(values + first, stop - first, sums + *id * to_step + first);
+            continue;
+          }
           for (Index i = first; i < stop; ++i) {
             T& sum = sums[id[i * id_next] * to_step + i * to_next];
-            const T value = values[i * from_next];
-            if constexpr (std::is_integral_v<T>) sum = T(std::make_unsigned_t<T>(sum) + std::make_unsigned_t<T>(value));
-            else sum += value;
+            sum = plus(sum, values[i * from_next]);
           }
         }
       });
@@ -468,7 +492,7 @@ void index_select_grad(const Tensor& ids, const Tensor& dy, int dim, Into dx) {
 
 Tensor gather(const Tensor& x, int dim, const Tensor& index) {
   const int axis = check_gather("gather", x, dim, index);
-  const Tensor wide = checked_ids("gather", "index", index, x.shape()[axis]);
+  const Tensor wide = checked_index("gather", index, x.shape()[axis]);
   Tensor y = empty(index.shape(), x.dtype());
   gather_into(x, axis, wide, y);
   return y;
@@ -480,7 +504,7 @@ void gather_grad(const Tensor& index, const Tensor& dy, int dim, Into dx) {
   check_same_dtype("gather_grad", "dy", dy, "dx", dx.tensor);
   check<ShapeError>(dy.shape() == index.shape(), "gather_grad: dy and index differ: dy {}, index {}", dy.shape(),
                     index.shape());
-  const Tensor wide = checked_ids("gather_grad", "index", index, dx.tensor.shape()[axis]);
+  const Tensor wide = checked_index("gather_grad", index, dx.tensor.shape()[axis]);
   visit_float(dy.dtype(), "gather_grad", [&]<class T>() {
     if (!dx.add) fill_(dx.tensor, 0);
     add_lines<T>(dx.tensor, axis, wide, dy);
@@ -493,7 +517,7 @@ Tensor scatter_add(const Tensor& x, int dim, const Tensor& index, const Tensor& 
   check<ShapeError>(src.shape() == index.shape(), "scatter_add: index and src differ: index {}, src {}", index.shape(),
                     src.shape());
   check<DTypeError>(x.dtype() != DType::bf16, "scatter_add: takes no {}", x.dtype());
-  const Tensor wide = checked_ids("scatter_add", "index", index, x.shape()[axis]);
+  const Tensor wide = checked_index("scatter_add", index, x.shape()[axis]);
   Tensor y = x.clone();
   visit_any(x.dtype(), [&]<class T>() {
     if constexpr (!std::is_same_v<T, BFloat16>) add_lines<T>(y, axis, wide, src);

@@ -180,6 +180,30 @@ TEST_CASE("gather, scatter_add, index_select of any shape equal plain loops, for
     }
 }
 
+TEST_CASE("gather and scatter_add by an expanded index equal those by its copy") {
+  for (DType dtype : {DType::f32, DType::f64, DType::i32})
+    for (DType id_dtype : {DType::i32, DType::i64})
+      for (int dim : {0, 1, 2})
+        for (int along : {0, 1, 2}) {
+          CAPTURE(dim);
+          CAPTURE(along);
+          Shape one{6, 5, 37};
+          one[along] = 1;
+          const Shape shape{6, 5, 37};
+          const Tensor ids = to(random_ids(one, 4), id_dtype), index = expand(ids, shape), copy = index.contiguous();
+          const Tensor x = to(multiply(random_values(shape, DType::f64), 50), dtype), src = to(multiply(random_values(shape, DType::f64, 2), 50), dtype);
+          const auto same = [](const Tensor& a, const Tensor& b) { return std::memcmp(a.storage().data(), b.storage().data(), std::size_t(a.numel()) * item_size(a.dtype())) == 0; };
+          CHECK(same(gather(x, dim, index), gather(x, dim, copy)));
+          CHECK(same(scatter_add(x, dim, index, src), scatter_add(x, dim, copy, src)));
+          if (!is_float(dtype)) continue;
+          const Tensor a = ones(shape, dtype), b = ones(shape, dtype);
+          gather_grad(index, src, dim, {a, true});
+          gather_grad(copy, src, dim, {b, true});
+          CHECK(same(a, b));
+        }
+  CHECK_THROWS_WITH_AS(gather(zeros({2, 3}), 0, expand(tensor({{1}, {2}}, DType::i64), {2, 3})), "gather: index 2 at position [1, 0] is not in [0, 2)", IndexError);
+}
+
 TEST_CASE("masked_select and nonzero of large tensors, for any number of threads") {
   for (const Shape& shape : {Shape{50000}, Shape{17, 3001}, Shape{40, 1, 1000, 1}, Shape{30, 20, 3, 29}}) {
     const Tensor mask = bernoulli(Key{1}, shape, 0.3), x = random_values(shape);
