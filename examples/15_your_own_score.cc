@@ -50,10 +50,10 @@ int main(int argc, char** argv) {
   Adam adam(parameters, {});
   Trainer trainer(model, parameters, adam, Schedule({.kind = Schedule::Kind::constant, .peak = 5e-3}), {.loss = {.pad = 0}});
   Random random{Key(Seed{1})};
-  for (int step = 0; step <= 200; ++step) {
+  for (int step = 0; step <= 100; ++step) {
     const Batch batch = words(random);
     const double loss = trainer.update({&batch, 1}).loss;
-    if (step % 200 == 0) fmt::print("step {:3}  loss {:.1f}\n", step, loss);
+    if (step % 100 == 0) fmt::print("step {:3}  loss {:.1f}\n", step, loss);
   }
 
   const Hypothesis found = search(model, std::vector<Ids>{{7, 4, 8, 6, 3}}, {.pad = 0, .beam = 4, .attention = true})[0][0];
@@ -67,7 +67,7 @@ int main(int argc, char** argv) {
 /* Output:
 gradients: right
 step   0  loss 2.6
-step 200  loss 0.0
+step 100  loss 0.0
 nearness
   ┌ d
   │ ┌ a
