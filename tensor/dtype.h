@@ -26,6 +26,17 @@ struct BFloat16 {
   friend bool operator==(BFloat16 a, BFloat16 b) { return float(a) == float(b); }
 };
 
+// The unsigned integer of T's size.
+template <class T>
+using BitsOf = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::conditional_t<sizeof(T) == 2, std::uint16_t, std::uint8_t>>>;
+
+// condition ? a : b without a branch, which would be guessed wrong half of the time where nothing foretells the condition.
+template <class T> T choose(bool condition, T a, T b) {
+  using Bits = BitsOf<T>;
+  const auto mask = Bits(-Bits(condition));
+  return std::bit_cast<T>(Bits((std::bit_cast<Bits>(a) & mask) | (std::bit_cast<Bits>(b) & Bits(~mask))));
+}
+
 constexpr std::size_t item_size(DType dtype) {
   switch (dtype) {
     case DType::f64: case DType::i64: return 8;

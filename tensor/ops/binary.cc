@@ -121,7 +121,6 @@ BinaryKernels Pick(Binary op) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include <bit>
 #include <limits>
 
 #include "tensor/format.h"
@@ -222,12 +221,7 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   const Shape shape = broadcast_shapes("where", condition.shape(), broadcast_shapes("where", a.shape(), b.shape()));
   Tensor y = empty(shape, a.dtype());
   visit_any(a.dtype(), [&]<class T>() {
-    using Bits = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::conditional_t<sizeof(T) == 2, std::uint16_t, std::uint8_t>>>;
-    const auto choose = [](std::uint8_t& c, T& u, T& v, T& w) {   // a branch would be guessed wrong half of the time
-      const Bits mask = Bits(-Bits(c != 0));
-      w = std::bit_cast<T>(Bits((std::bit_cast<Bits>(u) & mask) | (std::bit_cast<Bits>(v) & Bits(~mask))));
-    };
-    for_each_element<std::uint8_t, T, T, T>(shape, 2, choose, condition, a, b, y);
+    for_each_element<std::uint8_t, T, T, T>(shape, 2, [](std::uint8_t& c, T& u, T& v, T& w) { w = choose(c != 0, u, v); }, condition, a, b, y);
   });
   return y;
 }

@@ -112,7 +112,6 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cstring>
 #include <numeric>
 
@@ -350,13 +349,6 @@ void check_mask(std::string_view op, const Tensor& x, const Tensor& mask) {
                     "{}: mask does not broadcast to x: x {}, mask {}", op, x.shape(), mask.shape());
 }
 
-template <class T>
-using BitsOf = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::conditional_t<sizeof(T) == 2, std::uint16_t, std::uint8_t>>>;
-template <class T> BitsOf<T> bits_of(T x) { return std::bit_cast<BitsOf<T>>(x); }
-
-// mask ? 0 : x, without a branch that nobody could predict
-template <class T> T unless(bool mask, T x) { return std::bit_cast<T>(BitsOf<T>(bits_of(x) & BitsOf<T>(BitsOf<T>(mask) - 1))); }
-
 // g++ 12 -O2 makes vectors only of loops of a constant count whose pointers are parameters with restrict.
 template <class T, class F> HWY_INLINE void masked_block(const T* HWY_RESTRICT x, const std::uint8_t* HWY_RESTRICT mask, T* HWY_RESTRICT y, F f) {
   for (int i = 0; i < 16; ++i) y[i] = f(x[i], mask[i] != 0, y[i]);
@@ -532,7 +524,7 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
   const Tensor one = full({}, value, x.dtype());
   visit_any(x.dtype(), [&]<class T>() {
     const T filling = one.item<T>();
-    map_masked<T>(x, mask, y, [filling](T v, bool set, T) { return std::bit_cast<T>(BitsOf<T>(bits_of(unless(set, v)) | bits_of(unless(!set, filling)))); });
+    map_masked<T>(x, mask, y, [filling](T v, bool set, T) { return choose(set, filling, v); });
   });
   return y;
 }
@@ -543,8 +535,8 @@ void masked_fill_grad(const Tensor& mask, const Tensor& dy, Into dx) {
   check<ShapeError>(dy.shape() == dx.tensor.shape(), "masked_fill_grad: shapes differ: dy {}, dx {}", dy.shape(),
                     dx.tensor.shape());
   visit_float(dy.dtype(), "masked_fill_grad", [&]<class T>() {
-    if (dx.add) map_masked<T>(dy, mask, dx.tensor, [](T v, bool set, T sum) { return sum + unless(set, v); });
-    else map_masked<T>(dy, mask, dx.tensor, [](T v, bool set, T) { return T(0) + unless(set, v); });
+    if (dx.add) map_masked<T>(dy, mask, dx.tensor, [](T v, bool set, T sum) { return sum + choose(set, T(0), v); });
+    else map_masked<T>(dy, mask, dx.tensor, [](T v, bool set, T) { return T(0) + choose(set, T(0), v); });
   });
 }
 

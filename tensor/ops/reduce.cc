@@ -143,8 +143,6 @@ FoldKernels<double, double> PickF64(Folding fold) { return Pick<double>(fold); }
 
 template <class T> HWY_INLINE bool NotZero(T x) { return x != T(0); }
 HWY_INLINE bool NotZero(BFloat16 x) { return (x.bits & 0x7fff) != 0; }
-template <class T>
-using Bits = std::conditional_t<sizeof(T) == 8, uint64_t, std::conditional_t<sizeof(T) == 4, uint32_t, std::conditional_t<sizeof(T) == 2, uint16_t, uint8_t>>>;
 
 struct Total {   // integers wrap
   static constexpr uint64_t kNeutral = 0;
@@ -154,8 +152,8 @@ struct Total {   // integers wrap
 };
 struct Any {
   static constexpr uint64_t kNeutral = 0;
-  template <class T> using Lane = Bits<T>;
-  template <class T> static HWY_INLINE Bits<T> value(T x) { return NotZero(x); }
+  template <class T> using Lane = BitsOf<T>;
+  template <class T> static HWY_INLINE BitsOf<T> value(T x) { return NotZero(x); }
   template <class A> static HWY_INLINE A f(A a, A b) { return A(a | b); }
 };
 struct All : Any {
