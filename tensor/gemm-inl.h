@@ -132,8 +132,8 @@ HWY_NOINLINE void RaggedTile(Index rows, Index columns, Index depth, const T* a,
 
 // ---- packing --------------------------------------------------------------------------------------------------------
 
-// dst[j] = src[j], j < count. From AVX2 on the last vector is written whole, zeros behind. `ahead` is where a later row lies: rows are too short for
-// the hardware to run ahead of them.
+// dst[j] = src[j], j < count. From AVX2 on the last vector is written whole, zeros behind. `ahead` is where a later row lies: rows are
+// too short for the hardware to run ahead of them.
 template <class T> HWY_INLINE void CopyRow(const T* src, size_t count, Index ahead, T* dst) {
   const hn::ScalableTag<T> d;
   constexpr size_t kLanes = Tile<T>::kLanes;
@@ -380,7 +380,7 @@ template <class T, size_t kRows> HWY_NOINLINE void ThinColumns(const Product<T>&
   T* const c = p.c + column * p.c_column;
   const T* rows[kGroups];
   HWY_UNROLL(16) for (size_t g = 0; g < kGroups; ++g) rows[g] = b + Index(g * kSide) * p.b_column;
-  HWY_ALIGN T apart[kRows * kLanes] = {};   // c where its columns are
+  HWY_ALIGN T apart[kRows * kLanes];   // c, where its columns are
   if (p.c_column != 1 && p.add)
     for (size_t i = 0; i < kRows * kLanes; ++i) apart[i] = c[Index(i / kLanes) * p.c_row + Index(i % kLanes) * p.c_column];
   T* const together = p.c_column == 1 ? c : apart;

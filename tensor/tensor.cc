@@ -10,6 +10,7 @@
 #include "tensor/format.h"
 #include "tensor/gemm.h"
 #include "tensor/parallel.h"
+#include "tensor/row.h"
 
 namespace heed {
 
@@ -299,20 +300,6 @@ template <class Row> void for_rows(const Pair& p, int inner, Index first, Index 
   }
 }
 
-// In blocks of a constant count, which g++ 12 -O2 makes vectors of.
-template <class T> void fill_row(T* p, Index n, T value) {
-  for (; n >= 64; n -= 64, p += 64)
-    for (Index i = 0; i < 64; ++i) p[i] = value;
-  for (Index i = 0; i < n; ++i) p[i] = value;
-}
-
-// to[i] = from[-i]
-template <class T> void reverse_row(const T* __restrict from, Index n, T* __restrict to) {
-  for (; n >= 64; n -= 64, from -= 64, to += 64)
-    for (Index i = 0; i < 64; ++i) to[i] = from[-i];
-  for (Index i = 0; i < n; ++i) to[i] = from[-i];
-}
-
 template <class To, class From> void copy_strided(To* to, const From* from, const Pair& p) {
   const int rank = p.shape.rank();
   const Index n = p.shape[rank - 1], step_to = p.a[rank - 1], step_from = p.b[rank - 1];
@@ -346,7 +333,7 @@ template <class To, class From> void copy_strided(To* to, const From* from, cons
       if constexpr (std::is_same_v<To, From>) std::memcpy(to + a, from + b, std::size_t(count) * sizeof(To));
       else convert_row(from + b, std::size_t(count), to + a);
     } else if (step_to == 1 && step_from == 0) {
-      fill_row(to + a, count, convert<To>(from[b]));
+      fill_row(convert<To>(from[b]), count, to + a);
     } else if (std::is_same_v<To, From> && step_to == 1 && step_from == -1) {
       if constexpr (std::is_same_v<To, From>) reverse_row(from + b, count, to + a);
     } else {
@@ -424,10 +411,10 @@ void fill_(const Tensor& x, double value) {
     const int rank = pair.shape.rank();
     const Index n = pair.shape[rank - 1], step = pair.a[rank - 1];
     if (x.numel() == 0) return;
-    if (x.numel() == n && step == 1) return parallel_for(n, 65536, [&](Index begin, Index end) { fill_row(p + begin, end - begin, one); });
+    if (x.numel() == n && step == 1) return parallel_for(n, 65536, [&](Index begin, Index end) { fill_row(one, end - begin, p + begin); });
     parallel_for(x.numel() / n, row_grain(n / 4 + 4), [&](Index begin, Index end) {
       for_rows(pair, 1, begin, end, [&](Index a, Index) {
-        if (step == 1) fill_row(p + a, n, one);
+        if (step == 1) fill_row(one, n, p + a);
         else for (Index j = 0; j < n; ++j) p[a + j * step] = one;
       });
     });

@@ -122,6 +122,7 @@ HWY_AFTER_NAMESPACE();
 #include "tensor/ops/view.h"
 #include "tensor/ops/walk.h"
 #include "tensor/parallel.h"
+#include "tensor/row.h"
 
 namespace heed {
 HWY_EXPORT(KernelsF32);
@@ -268,16 +269,6 @@ void gather_into(const Tensor& x, int axis, const Tensor& index, const Tensor& y
       }
     });
   });
-}
-
-template <class T> T plus(T a, T b) {   // integers wrap
-  if constexpr (std::is_integral_v<T>) return T(std::make_unsigned_t<T>(a) + std::make_unsigned_t<T>(b));
-  else return a + b;
-}
-template <class T> void add_row(const T* HWY_RESTRICT x, Index n, T* HWY_RESTRICT y) {
-  for (; n >= 16; n -= 16, x += 16, y += 16)                     // a constant count, of which g++ 12 -O2 makes vectors
-    for (int i = 0; i < 16; ++i) y[i] = plus(y[i], x[i]);
-  for (Index i = 0; i < n; ++i) y[i] = plus(y[i], x[i]);
 }
 
 // x[.., index[.., j, ..], ..] += src[.., j, ..] in rising j. Lines along the axis do not touch one another; 64 neighbours are

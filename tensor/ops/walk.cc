@@ -5,6 +5,7 @@
 
 #include "tensor/error.h"
 #include "tensor/gemm.h"
+#include "tensor/row.h"
 
 namespace heed {
 
@@ -74,24 +75,13 @@ namespace {
 // Rows below kShort are joined. Operands that step by more than one element are read in tiles, so that what lies together is read together.
 constexpr Index kBlock = 1024, kShort = 64, kTileRows = 16, kNarrow = 128;
 
-// In blocks of a constant count, which g++ 12 -O2 makes vectors of.
-template <class T> void spread(T value, Index n, T* y) {   // n a multiple of 16
-  for (; n > 0; n -= 16, y += 16)
-    for (Index j = 0; j < 16; ++j) y[j] = value;
-}
-template <class T> void add(const T* __restrict x, Index n, T* __restrict y) {
-  for (; n >= 16; n -= 16, x += 16, y += 16)
-    for (Index j = 0; j < 16; ++j) y[j] += x[j];
-  for (Index j = 0; j < n; ++j) y[j] += x[j];
-}
-
 // Elements [first, first + count) of the piece in row-major order, one after another.
 template <class T> void gather(const T* x, const Piece& piece, std::size_t i, Index first, Index count, T* out) {
   const Index row = piece.row[i], step = piece.step[i];
   for (Index r = first / piece.n, c = first % piece.n; count > 0; ++r, c = 0) {
     const Index m = std::min(count, piece.n - c);
     const T* from = x + r * row + c * step;
-    if (step == 0) std::fill(out, out + m, *from);
+    if (step == 0) fill_row(*from, m, out);
     else if (step == 1) std::copy(from, from + m, out);
     else for (Index j = 0; j < m; ++j) out[j] = from[j * step];
     out += m;
@@ -104,7 +94,7 @@ template <class T> void scatter(const T* values, bool adds, const Piece& piece, 
   for (Index r = first / piece.n, c = first % piece.n; count > 0; ++r, c = 0) {
     const Index m = std::min(count, piece.n - c);
     T* to = y + r * row + c * step;
-    if (adds && step == 1) add(values, m, to);
+    if (adds && step == 1) add_row(values, m, to);
     else if (adds) for (Index j = 0; j < m; ++j) to[j * step] += values[j];
     else if (step == 1) std::copy(values, values + m, to);
     else for (Index j = 0; j < m; ++j) to[j * step] = values[j];
@@ -179,11 +169,11 @@ template <class T> struct Mapping {
             now[i] = piece.step[i] == 1 ? from : piece.step[i] == 0 ? blocks[i] : blocks[i] + k * width;
             if (piece.step[i] != 0 || once[i] || (c > 0 && tile_rows == 1)) continue;
             once[i] = piece.row[i] == 0;
-            spread(*from, width, blocks[i]);
+            fill_row(*from, width, blocks[i]);
           }
           T* const result = in_place ? to + k * row_y : blocks[inputs] + k * width;
           kernel(now.data(), std::size_t(columns), parameters, result);
-          if (step_y == 1 && adds) add(result, columns, to + k * row_y);
+          if (step_y == 1 && adds) add_row(result, columns, to + k * row_y);
         }
         if (step_y == 1) continue;
         if (row_y == 1 && !adds) {

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loops over rows of any dtype, in blocks of a constant count, which g++ 12 -O2 makes vectors of.
+#pragma once
+#include <type_traits>
+
+#include "tensor/dtype.h"
+
+namespace heed {
+
+// y[i] = value
+template <class T> void fill_row(T value, Index n, T* y) {
+  for (; n >= 64; n -= 64, y += 64)
+    for (Index i = 0; i < 64; ++i) y[i] = value;
+  for (Index i = 0; i < n; ++i) y[i] = value;
+}
+
+// y[i] = x[-i]
+template <class T> void reverse_row(const T* __restrict x, Index n, T* __restrict y) {
+  for (; n >= 64; n -= 64, x -= 64, y += 64)
+    for (Index i = 0; i < 64; ++i) y[i] = x[-i];
+  for (Index i = 0; i < n; ++i) y[i] = x[-i];
+}
+
+template <class T> T plus(T a, T b) {   // integers wrap
+  if constexpr (std::is_integral_v<T>) return T(std::make_unsigned_t<T>(a) + std::make_unsigned_t<T>(b));
+  else return a + b;
+}
+
+// y[i] += x[i]
+template <class T> void add_row(const T* __restrict x, Index n, T* __restrict y) {
+  for (; n >= 16; n -= 16, x += 16, y += 16)
+    for (Index i = 0; i < 16; ++i) y[i] = plus(y[i], x[i]);
+  for (Index i = 0; i < n; ++i) y[i] = plus(y[i], x[i]);
+}
+
+}  // namespace heed
