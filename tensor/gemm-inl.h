@@ -241,29 +241,30 @@ template <class T> void PackPanels(const T* b, Index b_k, Index b_column, Index 
   }
 }
 
-// A block of a by columns, [m / rows][depth][rows], a line between strips.
+// A block of a by columns, [m / rows][depth][rows], a line between strips. Whole vectors write beyond their row; the next k comes after.
 template <class T> void PackStrips(const Product<T>& p, const GemmPlan& plan, Index depth, const T* a, T* dst) {
-  for (Index k = 0; k < depth; ++k) {
-    T* to = dst + k * plan.rows;
-    for (Index i = 0; i < p.m; i += plan.rows, to += plan.strip(depth)) {
-      const T* const from = a + k * p.a_k + i * p.a_row;
-      const Index rows = p.m - i < plan.rows ? p.m - i : plan.rows;
-      if (p.a_row == 1) {
-        __builtin_prefetch(from + 16 * p.a_k);
-        CopyRow(from, size_t(rows), 16 * p.a_k, to);
-      } else {
-        for (Index r = 0; r < rows; ++r) to[r] = from[r * p.a_row];
-      }
+  constexpr Index kLanes = Index(Tile<T>::kLanes);
+  const hn::ScalableTag<T> d;
+  const Index m = p.m, rows = plan.rows, reach = (rows + kLanes - 1) / kLanes * kLanes, strip = plan.strip(depth), ahead = 16 * p.a_k;
+  for (Index k = 0; k < depth; ++k, a += p.a_k) {
+    T* to = dst + k * rows;
+    Index i = 0;
+    if (p.a_row == 1) {
+      for (Index j = 0; j < m; j += Index(64 / sizeof(T))) __builtin_prefetch(a + ahead + j);
+      for (; i + reach <= m; i += rows, to += strip)
+        for (Index j = 0; j < rows; j += kLanes) hn::StoreU(hn::LoadU(d, a + i + j), d, to + j);
     }
+    for (; i < m; i += rows, to += strip)
+      for (Index r = 0; r < rows && i + r < m; ++r) to[r] = a[(i + r) * p.a_row];
   }
 }
 
-// While a panel meets its strips the next one is fetched, evenly: a burst would fill what a core can have on its way. The part that
-// goes with one strip, as an offset, and the elements from step to step, at most a line.
-template <class T> Index AheadPart(Index width, Index depth, Index strips, Index strip, Index& step) {
+// While a panel meets its strips the next one is fetched, evenly: a burst would fill what a core can have on its way. The elements
+// that go with one strip, and those from step to step, at most a line.
+template <class T> Index AheadPart(Index width, Index depth, Index strips, Index& step) {
   constexpr Index kLine = Index(64 / sizeof(T));
   step = strips > width ? 1 : width / strips < kLine ? width / strips : kLine;
-  return width * depth / strips * strip;
+  return width * depth / strips;
 }
 
 // A panel of another kernel's making, for a few rows.
@@ -273,10 +274,11 @@ void MultiplyPanel(Index rows, Index depth, const T* a, Index a_row, const T* pa
   const Index vectors = width / kLanes, most = Index(Tile<T>::kRows[vectors]), strips = (rows + most - 1) / most;
   for (Index k = 0; k < depth; k += kDepth) {
     const Index some = depth - k < kDepth ? depth - k : kDepth;
-    for (Index i = 0, s = 0; i < rows; i += most, ++s) {
+    Index ahead_k;
+    const Index part = AheadPart<T>(width, some, strips, ahead_k);
+    const T* ahead = panel + (depth + k) * width;
+    for (Index i = 0; i < rows; i += most, ahead += part) {
       T* const to = c + i * c_row;
-      Index ahead_k;
-      const T* const ahead = panel + (depth + k) * width + AheadPart<T>(width, some, strips, s, ahead_k);
       TileOf<T>(rows - i < most ? rows - i : most, vectors)(some, a + i * a_row + k, a_row, 1, panel + k * width, width, add || k ? to : nullptr, c_row, to,
                                                             c_row, ahead, ahead_k);
     }
@@ -317,7 +319,10 @@ void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, I
         PackPanels(b, p.b_k, p.b_column, depth, end - begin, plan.width, scratch + plan.panels);
         b = scratch + plan.panels;
       }
-      Index tiles = 0;   // of this group so far
+      Index tiles = 0, next_k;   // tiles of this group so far
+      const Index next_part = AheadPart<T>(plan.width, depth, strips, next_k);
+      const T* next = b + (end - begin) * panel_depth;   // panel of the next group that is fetched
+      Index parts = 0;                                   // of it, so far
       // only scalars in this loop: a wider load of narrow stores would wait until the last tile has reached the cache
       for (Index i = 0; i < p.m; i += plan.rows) {
         const Index rows = p.m - i < plan.rows ? p.m - i : plan.rows;
@@ -344,7 +349,8 @@ void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, I
           else if (packed && strips == 1)
             ahead = panel + 64 * plan.width, ahead_k = plan.width;
           else if (packed)
-            ahead = b + ((end - begin) + tiles / strips * plan.width) * panel_depth + AheadPart<T>(plan.width, depth, strips, tiles % strips, ahead_k);
+            ahead = next + parts * next_part, ahead_k = next_k;
+          if (++parts == strips) next += plan.width * panel_depth, parts = 0;
           if (ragged)
             RaggedTile<T>(rows, columns, depth, strip, a_row, a_k, panel, b_k, from, from_row, from_sums ? 1 : p.c_column,
                           to_sums ? sum : c, to_row, to_sums ? 1 : p.c_column);
