@@ -36,71 +36,31 @@ float QuantiseRow(const float* x, Index count, Index padded, std::uint8_t* u) {
   return usable ? largest / 127 : largest < 1 ? 0.0f : largest - largest;   // ∞ - ∞ and NaN - NaN are NaN
 }
 
-// y[r, o] = t_r s_o (Σ_k x[r, k] w[o, k] - 128 Σ_k w[o, k]) for kRows rows and 16 outputs from o on.
-template <size_t kRows> void Int8Tile(const Int8Block& b, Index row, Index o) {
-  const Lanes16<std::int32_t> d;
-  const Lanes16<float> df;
-  constexpr size_t kLanes = hn::MaxLanes(d), kVectors = 16 / kLanes;
-  hn::Vec<decltype(d)> acc[kRows][kVectors];
-  HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r) HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) acc[r][v] = hn::Zero(d);
-  const std::uint8_t* x = b.x + row * b.quads * 4;
-  const std::int8_t* w = b.w + o / kGroup * kGroup * b.quads * 4 + o % kGroup * 4;
-  for (Index k = 0; k < b.quads; ++k, x += 4, w += kGroup * 4) {
-#if HWY_TARGET <= HWY_SSE4 && HWY_ARCH_X86   // where neighbouring products go into one sum
-    // as 16-bit numbers: w_0, w_2 and w_1, w_3 of each output, beside x_0, x_2 and x_1, x_3; pairs are multiplied and added
-    const hn::Repartition<std::int16_t, decltype(d)> d16;
-    const hn::Repartition<std::int8_t, decltype(d)> d8;
-    hn::Vec<decltype(d16)> even[kVectors], odd[kVectors];
-    HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) {
-      const auto four = hn::BitCast(d16, hn::LoadU(d8, w + v * kLanes * 4));
-      even[v] = hn::ShiftRight<8>(hn::ShiftLeft<8>(four));
-      odd[v] = hn::ShiftRight<8>(four);
-    }
-    HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r) {
-      const std::uint8_t* four = x + Index(r) * b.quads * 4;
-      const auto x_even = hn::BitCast(d16, hn::Set(d, four[0] | four[2] << 16)), x_odd = hn::BitCast(d16, hn::Set(d, four[1] | four[3] << 16));
-      auto unused = hn::Zero(d);
-      HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) {
-        acc[r][v] = hn::ReorderWidenMulAccumulate(d, even[v], x_even, acc[r][v], unused);
-        acc[r][v] = hn::ReorderWidenMulAccumulate(d, odd[v], x_odd, acc[r][v], unused);
-      }
-    }
-#else
-    HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v)
-      for (size_t i = 0; i < 4; ++i) {
-        std::int32_t lanes[kLanes];
-        for (size_t j = 0; j < kLanes; ++j) lanes[j] = w[(v * kLanes + j) * 4 + i];
-        const auto wi = hn::LoadU(d, lanes);
-        for (size_t r = 0; r < kRows; ++r) acc[r][v] = hn::Add(acc[r][v], hn::Mul(wi, hn::Set(d, x[Index(r) * b.quads * 4 + Index(i)])));
-      }
-#endif
-  }
-  HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) {
-    const Index at = o + Index(v * kLanes);
-    const auto sums = hn::ShiftLeft<7>(hn::LoadU(d, b.sums + at));
-    const auto s = hn::LoadU(df, b.s + at);
-    HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r) {
-      const auto z = hn::Mul(hn::ConvertTo(df, hn::Sub(acc[r][v], sums)), hn::Set(df, b.t[row + Index(r)]));
-      hn::StoreU(hn::Mul(z, s), df, b.y + (row + Index(r)) * b.y_row + at);
-    }
-  }
-}
-
+#if HWY_TARGET > HWY_AVX2 || !HWY_ARCH_X86
+// y[o] = t s_o (Σ_k x[k] w[o, k] - 128 Σ_k w[o, k]) row by row, 16 outputs at a time
 void MultiplyInt8(const Int8Block& b) {
-  constexpr Index kRows = HEED_OLD_TARGET ? 1 : 4;
-  for (Index o = 0; o < b.groups * kGroup; o += 16) {
-    Index row = 0;
-    for (; row + kRows <= b.rows; row += kRows) Int8Tile<size_t(kRows)>(b, row, o);
-    for (; row < b.rows; ++row) Int8Tile<1>(b, row, o);
-  }
+  for (Index o = 0; o < b.groups * kGroup; o += 16)
+    for (Index row = 0; row < b.rows; ++row) {
+      const std::uint8_t* x = b.x + row * b.quads * 4;
+      const std::int8_t* w = b.w + (o / kGroup * kGroup * b.quads + o % kGroup) * 4;
+      std::int32_t sums[16] = {};
+      for (Index k = 0; k < b.quads; ++k, x += 4, w += kGroup * 4)
+        for (Index j = 0; j < 64; ++j) sums[j / 4] += x[j % 4] * w[j];
+      for (Index j = 0; j < 16; ++j) b.y[row * b.y_row + o + j] = float(sums[j] - 128 * b.sums[o + j]) * b.t[row] * b.s[o + j];
+    }
 }
-
-Int8Kernel BestInt8() {
-#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
-  if (const Int8Kernel amx = int8_kernel_amx()) return amx;
-  if (const Int8Kernel vnni = int8_kernel_vnni()) return vnni;
 #endif
-  return &MultiplyInt8;
+
+Int8Kernels BestInt8() {
+#if HWY_TARGET <= HWY_AVX3 && HWY_ARCH_X86
+  if (const Int8Kernel amx = int8_kernel_amx()) return {amx};
+  if (const Int8Kernel vnni = int8_kernel_vnni()) return {vnni};
+#endif
+#if HWY_TARGET <= HWY_AVX2 && HWY_ARCH_X86
+  return int8_kernels_avx2();
+#else
+  return {&MultiplyInt8};
+#endif
 }
 
 // Columns [column, column + width) of pairs [pairs][64][2] as f32 [2 pairs][width].
@@ -200,7 +160,7 @@ Tensor LowPrecisionWeight::values() const {
 struct LowPrecisionWeight::Rows {
   const float* x;
   Index stride;
-  Tensor packed, scales;   // int8: u + 128 u8 [rows, 4 depth], t f32 [rows]; bfloat16, where there are kernels: bf16 [rows, 2 depth]; rows for kernels
+  Tensor packed, scales;   // int8: u + 128 u8 [rows, 4 depth] or widened, t f32 [rows]; bfloat16, where there are kernels: bf16 [rows, 2 depth]; rows for kernels
 };
 
 LowPrecisionWeight::Rows LowPrecisionWeight::rows_of(Index rows, const float* x, Index stride) const {
@@ -213,12 +173,18 @@ LowPrecisionWeight::Rows LowPrecisionWeight::rows_of(Index rows, const float* x,
   };
   if (precision_ == Precision::int8) {
     const Index bytes = 4 * depth_of(inputs_, 4);
-    result.packed = empty({readable, bytes}, DType::u8);
+    const auto widen = HWY_DYNAMIC_DISPATCH(BestInt8)().widen;
+    const Index row_bytes = widen ? 2 * bytes : bytes;
+    result.packed = empty({readable, row_bytes}, DType::u8);
     result.scales = empty({rows});
     std::uint8_t* const u = result.packed.mutable_data<std::uint8_t>();
     float* const t = result.scales.mutable_data<float>();
     const auto quantise = HWY_DYNAMIC_DISPATCH(QuantiseRow);
-    each([&](Index r) { t[r] = quantise(x + r * stride, inputs_, bytes, u + r * bytes); });
+    each([&](Index r) {
+      std::uint8_t* const row = u + r * row_bytes;
+      t[r] = quantise(x + r * stride, inputs_, bytes, row + row_bytes - bytes);
+      if (widen) widen(bytes / 4, row);
+    });
   } else if (const auto round = bfloat16_kernels().round) {
     const Index pairs = depth_of(inputs_, 2);
     result.packed = empty({readable, 2 * pairs}, DType::bf16);
@@ -231,8 +197,8 @@ LowPrecisionWeight::Rows LowPrecisionWeight::rows_of(Index rows, const float* x,
 void LowPrecisionWeight::multiply_block(const Rows& x, Index row, Index rows, Index group, Index groups, float* y, Index y_row) const {
   if (precision_ == Precision::int8) {
     const Index quads = depth_of(inputs_, 4);
-    const auto kernel = HWY_DYNAMIC_DISPATCH(BestInt8)();
-    return kernel({rows, quads, x.packed.data<std::uint8_t>() + row * quads * 4, x.scales.data<float>() + row, groups,
+    const auto multiply = HWY_DYNAMIC_DISPATCH(BestInt8)().multiply;
+    return multiply({rows, quads, x.packed.data<std::uint8_t>() + row * x.packed.size(1), x.scales.data<float>() + row, groups,
                    reinterpret_cast<const std::int8_t*>(groups_.data<std::uint8_t>()) + group * quads * kGroup * 4, scales_.data<float>() + group * kGroup,
                    sums_.data<std::int32_t>() + group * kGroup, y, y_row});
   }

@@ -46,7 +46,7 @@ class LowPrecisionWeight {
 // Integer products: rows of u + 128, whole groups. Kernels may read rows up to a multiple of kTile.
 struct Int8Block {
   Index rows, quads;                 // quads: of inputs, a multiple of kTile
-  const std::uint8_t* x;             // [rows][quads][4]
+  const std::uint8_t* x;             // [rows][quads][4], or as Int8Kernels::widen leaves it
   const float* t;                    // [rows]
   Index groups;
   const std::int8_t* w;              // [groups][quads][64][4]
@@ -58,6 +58,11 @@ struct Int8Block {
 using Int8Kernel = void (*)(const Int8Block&);
 Int8Kernel int8_kernel_vnni();       // by the dot products of AVX512-VNNI; nullptr where the processor has none
 Int8Kernel int8_kernel_amx();        // by AMX, one row by VNNI; nullptr where one of them is missing
+struct Int8Kernels {
+  Int8Kernel multiply = nullptr;
+  void (*widen)(Index quads, std::uint8_t* row) = nullptr;   // if any: bytes in the second half of a row become 16-bit numbers in all of it
+};
+Int8Kernels int8_kernels_avx2();     // by AVX2, which the caller has looked for
 
 // Products of bfloat16, two numbers in 32 bits.
 struct BFloat16Block {

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// The integer product with AVX2: |x| and w with the sign of x, so that the sum of two products of bytes fits into 16 bits.
+#include "tensor/low_precision.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#include <cstring>
+
+namespace heed {
+namespace {
+
+// g++ 12 keeps __m256i accumulators in memory, these in registers.
+typedef int Lanes __attribute__((vector_size(32)));
+typedef float Floats __attribute__((vector_size(32)));
+typedef float UnalignedFloats __attribute__((vector_size(32), aligned(4), may_alias));
+
+#define HEED_AVX2 __attribute__((target("avx2")))
+
+// Four bytes u + 128 become u and |u|, from the second half of the row on.
+HEED_AVX2 void split(Index quads, std::uint8_t* row) {
+  static_assert(LowPrecisionWeight::kTile % 8 == 0);   // quads is a multiple
+  const __m256i middle = _mm256_set1_epi8(char(128));
+  for (Index k = 0; k < quads; k += 8) {
+    const __m256i u = _mm256_xor_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(row + (quads + k) * 4)), middle), size = _mm256_abs_epi8(u);
+    const __m256i low = _mm256_unpacklo_epi32(u, size), high = _mm256_unpackhi_epi32(u, size);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(row + k * 8), _mm256_permute2x128_si256(low, high, 0x20));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(row + k * 8 + 32), _mm256_permute2x128_si256(low, high, 0x31));
+  }
+}
+
+HEED_AVX2 inline __m256i four(const std::uint8_t* bytes) {
+  int word;
+  std::memcpy(&word, bytes, 4);
+  return _mm256_set1_epi32(word);
+}
+
+// y[r, o] = t_r s_o Σ_k x[r, k] w[o, k] for kRows rows and 8 kVectors outputs
+template <int kRows, int kVectors> HEED_AVX2 void tile(const Int8Block& b, Index row, Index output) {
+  constexpr Index kGroup = LowPrecisionWeight::kGroup;
+  Lanes acc[kRows][kVectors] = {};
+  const std::uint8_t* x = b.x + row * b.quads * 8;
+  const std::int8_t* w = b.w + (output / kGroup * kGroup * b.quads + output % kGroup) * 4;
+  const __m256i ones = _mm256_set1_epi16(1);
+  for (Index k = 0; k < b.quads; ++k, x += 8, w += kGroup * 4) {
+    __m256i wk[kVectors];
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) wk[v] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(w + v * 32));
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+      const __m256i sign = four(x + r * b.quads * 8), size = four(x + r * b.quads * 8 + 4);
+#pragma GCC unroll 16
+      for (int v = 0; v < kVectors; ++v)
+        acc[r][v] += (Lanes)_mm256_madd_epi16(_mm256_maddubs_epi16(size, _mm256_sign_epi8(wk[v], sign)), ones);
+    }
+  }
+#pragma GCC unroll 16
+  for (int v = 0; v < kVectors; ++v) {
+    const Index o = output + v * 8;
+    const Floats s = *reinterpret_cast<const UnalignedFloats*>(b.s + o);
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r)
+      *reinterpret_cast<UnalignedFloats*>(b.y + (row + r) * b.y_row + o) = __builtin_convertvector(acc[r][v], Floats) * b.t[row + r] * s;
+  }
+}
+
+// Rows in pairs, since two by four vectors of sums and what makes them fill 16 registers.
+void multiply_avx2(const Int8Block& b) {
+  const Index outputs = b.groups * LowPrecisionWeight::kGroup, pairs = b.rows / 2 * 2;
+  for (Index output = 0; output < outputs && pairs > 0; output += 32)
+    for (Index row = 0; row < pairs; row += 2) tile<2, 4>(b, row, output);
+  for (Index output = 0; output < outputs && pairs < b.rows; output += 64) tile<1, 8>(b, pairs, output);
+}
+
+}  // namespace
+
+Int8Kernels int8_kernels_avx2() { return {&multiply_avx2, &split}; }
+
+}  // namespace heed
+#else
+heed::Int8Kernels heed::int8_kernels_avx2() { return {}; }
+#endif
