@@ -48,28 +48,30 @@ template <class T> HWY_INLINE void Store16(const Block<T>& x, T* y) {
 // x[0..n-1], then `fill`; reads nothing beyond
 template <class T> HWY_INLINE Block<T> LoadN16(const T* x, size_t n, T fill = 0) {
   if (n >= 16) return Load16(x);
-#if !HWY_MEM_OPS_MIGHT_FAULT
-  if constexpr (Block<T>::kRegisters == 1) {
-    const typename Block<T>::D d;
-    const auto mask = hn::FirstN(d, n);
-    return {{hn::IfThenElse(mask, hn::MaskedLoad(mask, d, x), hn::Set(d, fill))}};
+#if HEED_LANE_MASKS
+  const typename Block<T>::D d;
+  Block<T> y;
+  HEED_EACH_REGISTER {
+    const auto mask = hn::FirstN(d, n - HWY_MIN(n, r * Block<T>::kLanes));
+    y.v[r] = hn::IfThenElse(mask, hn::MaskedLoad(mask, d, x + r * Block<T>::kLanes), hn::Set(d, fill));
   }
-#endif
+  return y;
+#else
   T buffer[16];
   for (size_t i = 0; i < 16; ++i) buffer[i] = i < n ? x[i] : fill;
   return Load16(buffer);
+#endif
 }
 template <class T> HWY_INLINE void StoreN16(const Block<T>& x, size_t n, T* y) {
   if (n >= 16) return Store16(x, y);
-#if !HWY_MEM_OPS_MIGHT_FAULT
-  if constexpr (Block<T>::kRegisters == 1) {
-    const typename Block<T>::D d;
-    return hn::BlendedStore(x.v[0], hn::FirstN(d, n), d, y);
-  }
-#endif
+#if HEED_LANE_MASKS
+  const typename Block<T>::D d;
+  HEED_EACH_REGISTER hn::BlendedStore(x.v[r], hn::FirstN(d, n - HWY_MIN(n, r * Block<T>::kLanes)), d, y + r * Block<T>::kLanes);
+#else
   T buffer[16];
   Store16(x, buffer);
   for (size_t i = 0; i < n; ++i) y[i] = buffer[i];
+#endif
 }
 
 template <class T> HWY_INLINE Block<T> operator+(Block<T> a, const Block<T>& b) {

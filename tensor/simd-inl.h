@@ -25,6 +25,14 @@
 #define HEED_OLD_TARGET 0
 #endif
 
+// Loads and stores of some lanes, of 4 or 8 bytes, that touch no other.
+#undef HEED_LANE_MASKS
+#if HWY_TARGET <= HWY_AVX2 && HWY_ARCH_X86
+#define HEED_LANE_MASKS 1
+#else
+#define HEED_LANE_MASKS 0
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace heed::HWY_NAMESPACE {
 namespace {
@@ -34,7 +42,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class T> using Lanes16 = hn::CappedTag<T, 16>;
 
 // The first n < Lanes(d) elements at p, the other lanes 0; nothing beyond them is read or changed.
-#if HWY_TARGET <= HWY_AVX2 && HWY_ARCH_X86  // lanes of 4 and 8 bytes: a mask of AVX2 touches no other
+#if HEED_LANE_MASKS
 template <class D> HWY_INLINE hn::Vec<D> LoadFew(D d, const hn::TFromD<D>* p, size_t n) { return hn::MaskedLoad(hn::FirstN(d, n), d, p); }
 template <class D> HWY_INLINE void StoreFew(hn::Vec<D> v, D d, hn::TFromD<D>* p, size_t n) { hn::BlendedStore(v, hn::FirstN(d, n), d, p); }
 #else

@@ -22,6 +22,7 @@ template <class T> struct TileSize {
   static constexpr bool kMany = HWY_TARGET <= HWY_AVX3;                     // 32 registers
   static constexpr size_t kRows = kMany ? 8 : kRegisters <= 2 ? 4 : kRegisters == 4 ? 2 : 1;
   static constexpr size_t kBlocks = kMany && kRegisters == 1 ? 2 : 1;
+  static constexpr size_t kFewRows = kBlocks == 2 ? 4 : kRegisters == 2 ? 1 : 0;   // whose four blocks at once fit as well
 };
 
 // b [K, 16 NB]: rows of a matrix, or panels of 16 columns one after another
@@ -72,10 +73,9 @@ HWY_INLINE void TileProduct(const T* HWY_RESTRICT a, Index a_row, Index a_k, con
   }
 }
 
-// NB blocks of columns from j on, all rows
-template <size_t NB, class T>
+// NB blocks of columns from j on, all rows, up to MR at a time
+template <size_t NB, size_t MR, class T>
 HWY_INLINE void ColumnsProduct(const T* a, Index a_row, Index a_k, const Right<T>& b, size_t j, size_t rows, size_t K, T* c, Index c_row, bool add) {
-  constexpr size_t MR = NB == 4 ? 4 : TileSize<T>::kRows;
   size_t i = 0;
   for (; i + MR <= rows; i += MR) TileProduct<MR, NB>(a + Index(i) * a_row, a_row, a_k, b, j, K, c + Index(i) * c_row + j, c_row, add);
   if constexpr (MR > 4)
@@ -88,13 +88,13 @@ HWY_INLINE void ColumnsProduct(const T* a, Index a_row, Index a_k, const Right<T
 // c [rows, columns] from column `first` (a multiple of 16) on; K products an element. All rows meet some columns of b while these lie in L1.
 template <class T>
 void Product(const T* a, Index a_row, Index a_k, const Right<T>& b, size_t first, size_t rows, size_t K, T* c, Index c_row, bool add) {
-  constexpr size_t NB = TileSize<T>::kBlocks;
+  constexpr size_t kRows = TileSize<T>::kRows, kFew = TileSize<T>::kFewRows, kBlocks = TileSize<T>::kBlocks;
   size_t j = first;
-  if constexpr (NB == 2)
-    for (; rows <= 4 && j + 48 < b.columns; j += 64) ColumnsProduct<4>(a, a_row, a_k, b, j, rows, K, c, c_row, add);
-  if constexpr (NB == 2)
-    for (; j + 16 < b.columns; j += 32) ColumnsProduct<2>(a, a_row, a_k, b, j, rows, K, c, c_row, add);
-  for (; j < b.columns; j += 16) ColumnsProduct<1>(a, a_row, a_k, b, j, rows, K, c, c_row, add);
+  if constexpr (kFew > 0)
+    for (; rows <= kFew && j + 48 < b.columns; j += 64) ColumnsProduct<4, kFew>(a, a_row, a_k, b, j, rows, K, c, c_row, add);
+  if constexpr (kBlocks == 2 || kFew > 0)
+    for (; (kBlocks == 2 || rows <= kFew) && j + 16 < b.columns; j += 32) ColumnsProduct<2, kBlocks == 2 ? kRows : kFew>(a, a_row, a_k, b, j, rows, K, c, c_row, add);
+  for (; j < b.columns; j += 16) ColumnsProduct<1, kRows>(a, a_row, a_k, b, j, rows, K, c, c_row, add);
 }
 
 // panels[j / 16][k][j % 16] = x[j][k]: x [rows, width] turned, to stand on the right of a product. x[j] points to row j; the last row
