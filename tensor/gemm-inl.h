@@ -31,18 +31,21 @@ template <class T> struct Tile {
   static constexpr size_t kRows[5] = {0, 6, 6, 4, 2}, kVectors = 2, kThinRows = 6, kParts = 1;
 #endif
   static constexpr size_t kWidest = 4 * kLanes;
+  static constexpr bool kPairs = kVectors == 2;   // four vectors of few rows may be two panels
 };
 
 // So many steps of k: acc[r][v] = a[r, k] * b[k, v] + acc[r][v]. Rows of a are reached three to a pointer. Each step fetches one line
-// at `ahead`.
+// at `ahead`. Of four vectors in pairs the second two lie `half` elements behind the first.
 template <size_t kSteps, class T, size_t kRows, size_t kVectors, class V>
-HWY_INLINE void TileSteps(V (&acc)[kRows][kVectors], const T* (&rows)[(kRows + 2) / 3], Index a_row, Index a_k, const T*& b, Index b_k, const T*& ahead,
-                          Index ahead_k) {
+HWY_INLINE void TileSteps(V (&acc)[kRows][kVectors], const T* (&rows)[(kRows + 2) / 3], Index a_row, Index a_k, const T*& b, Index b_k, Index half,
+                          const T*& ahead, Index ahead_k) {
   const hn::ScalableTag<T> d;
+  constexpr bool kPair = Tile<T>::kPairs && kVectors == 4;
   HWY_UNROLL(16) for (size_t k = 0; k < kSteps; ++k) {
     V bk[kVectors];
-    HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) bk[v] = hn::LoadU(d, b + v * Tile<T>::kLanes);
+    HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) bk[v] = hn::LoadU(d, kPair && v >= 2 ? b + half + (v - 2) * Tile<T>::kLanes : b + v * Tile<T>::kLanes);
     __builtin_prefetch(ahead, 0, 2);
+    if (kPair) __builtin_prefetch(ahead + half, 0, 2);
     HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r) {
       const auto ark = hn::Set(d, rows[r / 3][Index(r % 3) * a_row + Index(k) * a_k]);
       HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) acc[r][v] = hn::MulAdd(ark, bk[v], acc[r][v]);
@@ -57,7 +60,7 @@ HWY_INLINE void TileSteps(V (&acc)[kRows][kVectors], const T* (&rows)[(kRows + 2
 // One tile, all k of one block, started at `from` or at zero. Where rows of a lie in memory order, or are a packed strip, four steps
 // share the additions of addresses, which would take the places of multiply-adds.
 template <class T, size_t kRows, size_t kVectors>
-HWY_NOINLINE void TileKernel(Index depth, const T* a, Index a_row, Index a_k, const T* b, Index b_k, const T* from,
+HWY_NOINLINE void TileKernel(Index depth, const T* a, Index a_row, Index a_k, const T* b, Index b_k, Index half, const T* from,
                              Index from_row, T* to, Index to_row, const T* ahead, Index ahead_k) {
   using D = hn::ScalableTag<T>;
   const D d;
@@ -75,18 +78,18 @@ HWY_NOINLINE void TileKernel(Index depth, const T* a, Index a_row, Index a_k, co
   Index k = 0;
   if (a_k == 1)
     for (; k + 4 <= depth; k += 4) {
-      TileSteps<4, T, kRows, kVectors>(acc, rows, a_row, 1, b, b_k, ahead, ahead_k);
+      TileSteps<4, T, kRows, kVectors>(acc, rows, a_row, 1, b, b_k, half, ahead, ahead_k);
       asm("" : "+r"(a_row));   // as in TileSteps
     }
   else if (a_row == 1 && a_k == Index(kRows))
-    for (; k + 4 <= depth; k += 4) TileSteps<4, T, kRows, kVectors>(acc, rows, 1, Index(kRows), b, b_k, ahead, ahead_k);
-  for (; k < depth; ++k) TileSteps<1, T, kRows, kVectors>(acc, rows, a_row, a_k, b, b_k, ahead, ahead_k);
+    for (; k + 4 <= depth; k += 4) TileSteps<4, T, kRows, kVectors>(acc, rows, 1, Index(kRows), b, b_k, half, ahead, ahead_k);
+  for (; k < depth; ++k) TileSteps<1, T, kRows, kVectors>(acc, rows, a_row, a_k, b, b_k, half, ahead, ahead_k);
   HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r)
     HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) hn::StoreU(acc[r][v], d, to + Index(r) * to_row + v * kLanes);
 }
 
 template <class T>
-using TileFunction = void (*)(Index, const T*, Index, Index, const T*, Index, const T*, Index, T*, Index, const T*, Index);
+using TileFunction = void (*)(Index, const T*, Index, Index, const T*, Index, Index, const T*, Index, T*, Index, const T*, Index);
 
 template <class T, size_t kVectors, size_t... kRow> TileFunction<T> PickTile(Index rows, std::index_sequence<kRow...>) {
   static constexpr TileFunction<T> table[] = {&TileKernel<T, kRow + 1, kVectors>...};
@@ -123,7 +126,7 @@ HWY_NOINLINE void RaggedTile(Index rows, Index columns, Index depth, const T* a,
   else if (from)
     for (Index r = 0; r < rows; ++r)
       for (Index j = 0; j < width; ++j) buffer[r * width + j] = j < columns ? from[r * from_row + j * from_column] : T(0);
-  TileOf<T>(rows, vectors)(depth, a, a_row, a_k, b, b_k, from ? buffer : nullptr, width, buffer, width, b, b_k);
+  TileOf<T>(rows, vectors)(depth, a, a_row, a_k, b, b_k, width / 2, from ? buffer : nullptr, width, buffer, width, b, b_k);
   if (to_column == 1)
     return each([&](Index r, Index j, size_t left) HWY_ATTR { StoreFirst(hn::LoadU(d, buffer + r * width + j), d, to + r * to_row + j, left); });
   for (Index r = 0; r < rows; ++r)
@@ -279,8 +282,8 @@ void MultiplyPanel(Index rows, Index depth, const T* a, Index a_row, const T* pa
     const T* ahead = panel + (depth + k) * width;
     for (Index i = 0; i < rows; i += most, ahead += part) {
       T* const to = c + i * c_row;
-      TileOf<T>(rows - i < most ? rows - i : most, vectors)(some, a + i * a_row + k, a_row, 1, panel + k * width, width, add || k ? to : nullptr, c_row, to,
-                                                            c_row, ahead, ahead_k);
+      TileOf<T>(rows - i < most ? rows - i : most, vectors)(some, a + i * a_row + k, a_row, 1, panel + k * width, width, width / 2,
+                                                            add || k ? to : nullptr, c_row, to, c_row, ahead, ahead_k);
     }
   }
 }
@@ -327,9 +330,12 @@ void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, I
       for (Index i = 0; i < p.m; i += plan.rows) {
         const Index rows = p.m - i < plan.rows ? p.m - i : plan.rows;
         const T* const strip = plan.pack_a ? scratch + i / plan.rows * plan.strip(depth) : p.a + i * p.a_row + k * p.a_k;
-        for (Index j = begin; j < end; j += plan.width, ++tiles) {
+        for (Index j = begin, step; j < end; j += step, ++tiles) {
           const T* panel = direct ? b + (j - begin) : b + (j - begin) * panel_depth;
-          const Index columns = end - j < plan.width ? end - j : plan.width;
+          // two panels packed before, for rows that would wait for their own sums
+          const bool pair = packed && Tile<T>::kPairs && p.m <= Index(Tile<T>::kRows[4]) && end - j >= 2 * plan.width && depth == p.k && p.c_column == 1;
+          step = pair ? 2 * plan.width : plan.width;
+          const Index columns = end - j < step ? end - j : step;
           const Index vectors = TileVectors<T>(columns), width = vectors * kLanes;
           const bool ragged = (!from_sums || !to_sums) && (columns != width || p.c_column != 1);
           T* const sum = sums + j * p.m + i * plan.width;
@@ -355,8 +361,8 @@ void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, I
             RaggedTile<T>(rows, columns, depth, strip, a_row, a_k, panel, b_k, from, from_row, from_sums ? 1 : p.c_column,
                           to_sums ? sum : c, to_row, to_sums ? 1 : p.c_column);
           else
-            TileOf<T>(rows, vectors)(depth, strip, a_row, a_k, panel, b_k, from, from_row, to_sums ? sum : c, to_row, ahead,
-                                     ahead_k);
+            TileOf<T>(rows, vectors)(depth, strip, a_row, a_k, panel, b_k, pair ? plan.width * panel_depth : width / 2, from, from_row, to_sums ? sum : c,
+                                     to_row, ahead, ahead_k);
         }
         if (finish.run && last && !plan.transposed) {
           const Index from = FinishedBefore<T>(column, begin, p.n), to = FinishedBefore<T>(column, end, p.n);

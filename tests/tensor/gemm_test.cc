@@ -92,7 +92,7 @@ TEST_CASE("multiply: random sizes, strides, starts and finishes, packed before o
       compare<float>(m, n, k, fused, sizes);
       if (i % 3 == 0) compare<double>(m, n, k, fused, sizes);
     }
-    for (auto [m, n, k] : {std::array<Index, 3>{40, 600, 70}, {5, 1100, 30}, {300, 700, 20}, {20, 300, 1500}, {64, 512, 40}})
+    for (auto [m, n, k] : {std::array<Index, 3>{40, 600, 70}, {5, 1100, 30}, {300, 700, 20}, {20, 300, 1500}, {64, 512, 40}, {1, 600, 70}, {2, 300, 1500}})
       for (int i = 0; i < 6; ++i) compare<float>(m, n, k, fused, sizes);
   });
   set_threads(before);
