@@ -256,6 +256,7 @@ template <class T> void PackStrips(const Product<T>& p, const GemmPlan& plan, In
       for (Index j = 0; j < m; j += Index(64 / sizeof(T))) __builtin_prefetch(a + ahead + j);
       for (; i + reach <= m; i += rows, to += strip)
         for (Index j = 0; j < rows; j += kLanes) hn::StoreU(hn::LoadU(d, a + i + j), d, to + j);
+      for (; i < m; i += rows, to += strip) CopyRow(a + i, size_t(m - i < rows ? m - i : rows), ahead, to);
     }
     for (; i < m; i += rows, to += strip)
       for (Index r = 0; r < rows && i + r < m; ++r) to[r] = a[(i + r) * p.a_row];

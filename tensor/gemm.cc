@@ -130,7 +130,7 @@ template <class T> GemmPlan make_plan(const GemmKernels<T>& kernels, const Produ
   const Index most = once ? p.k : kDepth;
   plan.depth = round_up(divide_up(p.k, divide_up(p.k, most)), 8);
   // a panel alone, or a pair, where the strips of few rows give the time to fetch the next one
-  plan.group = p.panels && p.m <= kTallRows ? (p.m <= kernels.rows[4] ? 2 : 1) * plan.width : std::max(l2 / 4 / plan.depth / plan.width, Index(1)) * plan.width;
+  plan.group = p.panels && p.m <= kTallRows ? (kernels.vectors == 2 && p.m <= kernels.rows[4] ? 2 : 1) * plan.width : std::max(l2 / 4 / plan.depth / plan.width, Index(1)) * plan.width;
   plan.pack_a = p.n > plan.width && packs_a(p);
   plan.whole_panels = p.panels != nullptr;
   plan.transposed = p.c_column != 1 && p.c_row == 1;

@@ -160,7 +160,7 @@ Tensor LowPrecisionWeight::values() const {
 struct LowPrecisionWeight::Rows {
   const float* x;
   Index stride;
-  Tensor packed, scales;   // int8: u + 128 u8 [rows, 4 depth] or widened, t f32 [rows]; bfloat16, where there are kernels: bf16 [rows, 2 depth]; rows for kernels
+  Tensor packed, scales;   // int8: u + 128 u8 [rows, 4 depth] or split, t f32 [rows]; bfloat16, where there are kernels: bf16 [rows, 2 depth]; rows for kernels
 };
 
 LowPrecisionWeight::Rows LowPrecisionWeight::rows_of(Index rows, const float* x, Index stride) const {
@@ -173,8 +173,8 @@ LowPrecisionWeight::Rows LowPrecisionWeight::rows_of(Index rows, const float* x,
   };
   if (precision_ == Precision::int8) {
     const Index bytes = 4 * depth_of(inputs_, 4);
-    const auto widen = HWY_DYNAMIC_DISPATCH(BestInt8)().widen;
-    const Index row_bytes = widen ? 2 * bytes : bytes;
+    const auto split = HWY_DYNAMIC_DISPATCH(BestInt8)().split;
+    const Index row_bytes = split ? 2 * bytes : bytes;
     result.packed = empty({readable, row_bytes}, DType::u8);
     result.scales = empty({rows});
     std::uint8_t* const u = result.packed.mutable_data<std::uint8_t>();
@@ -183,7 +183,7 @@ LowPrecisionWeight::Rows LowPrecisionWeight::rows_of(Index rows, const float* x,
     each([&](Index r) {
       std::uint8_t* const row = u + r * row_bytes;
       t[r] = quantise(x + r * stride, inputs_, bytes, row + row_bytes - bytes);
-      if (widen) widen(bytes / 4, row);
+      if (split) split(bytes / 4, row);
     });
   } else if (const auto round = bfloat16_kernels().round) {
     const Index pairs = depth_of(inputs_, 2);

@@ -46,7 +46,7 @@ class LowPrecisionWeight {
 // Integer products: rows of u + 128, whole groups. Kernels may read rows up to a multiple of kTile.
 struct Int8Block {
   Index rows, quads;                 // quads: of inputs, a multiple of kTile
-  const std::uint8_t* x;             // [rows][quads][4], or as Int8Kernels::widen leaves it
+  const std::uint8_t* x;             // [rows][quads][4], or as Int8Kernels::split leaves it
   const float* t;                    // [rows]
   Index groups;
   const std::int8_t* w;              // [groups][quads][64][4]
@@ -60,7 +60,7 @@ Int8Kernel int8_kernel_vnni();       // by the dot products of AVX512-VNNI; null
 Int8Kernel int8_kernel_amx();        // by AMX, one row by VNNI; nullptr where one of them is missing
 struct Int8Kernels {
   Int8Kernel multiply = nullptr;
-  void (*widen)(Index quads, std::uint8_t* row) = nullptr;   // if any: bytes in the second half of a row become 16-bit numbers in all of it
+  void (*split)(Index quads, std::uint8_t* row) = nullptr;   // if any: u + 128 in the second half of a row become [quads][u, |u|][4]
 };
 Int8Kernels int8_kernels_avx2();     // by AVX2, which the caller has looked for
 

@@ -17,7 +17,6 @@ typedef float UnalignedFloats __attribute__((vector_size(32), aligned(4), may_al
 
 #define HEED_AVX2 __attribute__((target("avx2")))
 
-// Four bytes u + 128 become u and |u|, from the second half of the row on.
 HEED_AVX2 void split(Index quads, std::uint8_t* row) {
   static_assert(LowPrecisionWeight::kTile % 8 == 0);   // quads is a multiple
   const __m256i middle = _mm256_set1_epi8(char(128));
