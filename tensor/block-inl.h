@@ -124,12 +124,15 @@ template <class T> HWY_INLINE Block<T> And16(Block<T> a, const Block<T>& b) {
   return a;
 }
 
+// Not Iota: of floats g++ 12 makes it one number after another, in memory.
+template <class T> alignas(64) constexpr T kLaneNumbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
 // All ones in the lanes where first <= lane < last
 template <class T> HWY_INLINE Block<T> LanesBetween(ptrdiff_t first, ptrdiff_t last) {
   const typename Block<T>::D d;
   Block<T> y;
   HEED_EACH_REGISTER {
-    const auto lane = hn::Iota(d, T(r * Block<T>::kLanes));
+    const auto lane = hn::Load(d, kLaneNumbers<T> + r * Block<T>::kLanes);
     y.v[r] = hn::VecFromMask(d, hn::And(hn::Ge(lane, hn::Set(d, T(first))), hn::Lt(lane, hn::Set(d, T(last)))));
   }
   return y;
