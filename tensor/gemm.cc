@@ -65,10 +65,11 @@ template <class T> double estimate(const Product<T>& p) {
   return flops / (sizeof(T) == 4 ? 150e9 : 75e9) + bytes / 20e9;
 }
 
-// Pieces of `units` (strips or panels), an even number: up to 8 of kChunk, up to 32 of some more.
+// Pieces of `units` (strips or panels), as many for each thread: up to 8 of kChunk, up to 32 of some more.
 Index pieces(double seconds, Index units) {
   const double wanted = std::min(32.0, seconds < 40 * kChunk ? std::min(8.0, seconds / kChunk) : seconds / (5 * kChunk));
-  return std::clamp<Index>(Index(wanted) / 2 * 2, 1, units);
+  const Index most = std::clamp<Index>(Index(wanted), 1, units), team = std::max<Index>(2, threads());
+  return most < team ? most : most / team * team;
 }
 
 template <class F> void run(bool parallel, Index chunks, F&& body) {

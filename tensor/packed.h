@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Weights packed once for all products of a longer piece of work, such as the decoding of many words.
 #pragma once
+#include <cstddef>
 #include <map>
 #include <memory>
-#include <mutex>
+#include <shared_mutex>
 #include <tuple>
 
 #include "tensor/low_precision.h"
@@ -11,10 +12,11 @@
 
 namespace heed {
 
-// What linear() reads in place of a weight: nothing, panels of weightᵀ, or the weight in fewer bits.
+// What linear() reads in place of a weight: nothing, panels of weightᵀ, or the weight in fewer bits. It stays as long as the weight is
+// held and not written.
 struct PackedWeight {
-  Storage panels = {};
-  std::shared_ptr<const LowPrecisionWeight> low_precision = {};
+  const std::byte* panels = nullptr;
+  const LowPrecisionWeight* low_precision = nullptr;
 };
 
 // Packed forms of the weights that linear() meets. They belong to whoever does the work. In float32 they are made when a weight is met
@@ -43,10 +45,12 @@ class PackedWeights {
   struct Entry {
     Tensor weight;
     std::uint64_t version;
-    PackedWeight packed;
+    Storage panels;
+    std::unique_ptr<const LowPrecisionWeight> low_precision;
+    PackedWeight packed() const { return {panels.data(), low_precision.get()}; }
   };
   Precision precision_;
-  std::mutex mutex_;
+  std::shared_mutex mutex_;
   std::map<std::tuple<const void*, Index, Index, Index, Index>, Entry> entries_;   // by place, sizes and strides
 };
 

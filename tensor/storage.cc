@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <bit>
 #include <cstring>
 #include <mutex>
@@ -69,17 +70,39 @@ struct Extent {
   std::size_t bytes;
 };
 
+// Free blocks by size class. A list of one thread holds few of each class, none of the larger ones.
+struct FreeBlocks {
+  std::array<Storage::Block*, kClasses> first{};
+  std::array<int, kClasses> count{};
+
+  void push(Storage::Block* block);
+  Storage::Block* pop(int size_class);
+};
+int most_kept(int size_class) { return int(std::min<std::size_t>(16, (std::size_t{64} << 10) / bytes_of(size_class))); }
+
+// What a thread has for itself and uses without a lock.
+struct Own {
+  FreeBlocks free;
+  std::atomic<std::int64_t> in_use{0};   // bytes not yet counted by the allocator; others only read
+  Own *next = nullptr, *previous = nullptr;
+};
+constexpr std::int64_t kUncounted = 64 << 10;
+
 struct Allocator {
   std::mutex mutex;
-  std::array<void*, kClasses> free{};
+  FreeBlocks free;
+  Own* threads = nullptr;      // all that live
   std::byte* slab = nullptr;   // small blocks are cut from slabs
   std::size_t slab_left = 0;
   std::vector<Extent> extents; // where large blocks may stand, by address; neighbours are joined
   std::size_t large = 0;       // large blocks that live
   std::size_t colour = 0;
-  bool fill = false;
-  std::int64_t allowed = -1;   // before one is refused; negative: no such thing
-  MemoryUse use{};
+  std::int64_t in_use = 0, peak = 0;
+  std::size_t reserved = 0, system_calls = 0;
+  std::atomic<bool> fill{false};
+  std::atomic<std::int64_t> allowed{-1};   // before one is refused; negative: no such thing
+
+  void count(std::int64_t bytes) { peak = std::max(peak, in_use += bytes); }
 };
 
 Allocator& allocator() {
@@ -133,8 +156,8 @@ std::byte* take_extent(Allocator& a, std::size_t room) {
     std::byte* region = map(bytes);
     if (!region) region = map(bytes = least);
     if (!region) return nullptr;
-    a.use.reserved += bytes;
-    ++a.use.system_calls;
+    a.reserved += bytes;
+    ++a.system_calls;
     ASAN_POISON_MEMORY_REGION(region, bytes);
     add_extent(a, {region, bytes});
     best = smallest();
@@ -154,8 +177,8 @@ std::byte* take_small(Allocator& a, std::size_t room) {
     if (!slab) return nullptr;
     a.slab = slab;
     a.slab_left = kSlab;
-    a.use.reserved += kSlab;
-    ++a.use.system_calls;
+    a.reserved += kSlab;
+    ++a.system_calls;
     ASAN_POISON_MEMORY_REGION(slab, kSlab);
   }
   a.slab_left -= room;
@@ -164,86 +187,170 @@ std::byte* take_small(Allocator& a, std::size_t room) {
 
 }  // namespace
 
+namespace {
+
+void FreeBlocks::push(Storage::Block* block) {
+  const auto c = std::size_t(block->size_class);
+  block->next = std::exchange(first[c], block);
+  ++count[c];
+}
+Storage::Block* FreeBlocks::pop(int size_class) {
+  const auto c = std::size_t(size_class);
+  if (!first[c]) return nullptr;
+  --count[c];
+  return std::exchange(first[c], first[c]->next);
+}
+
+void move_blocks(FreeBlocks& from, FreeBlocks& to, int size_class, int count) {
+  while (count-- > 0 && from.first[std::size_t(size_class)]) to.push(from.pop(size_class));
+}
+
+thread_local constinit Own* own = nullptr;
+thread_local constinit bool own_ended = false;   // tensors may be freed by what ends later
+
+struct OwnOfThread : Own {
+  OwnOfThread() {
+    Allocator& a = allocator();
+    const std::lock_guard lock(a.mutex);
+    if ((next = std::exchange(a.threads, this))) next->previous = this;
+    own = this;
+  }
+  ~OwnOfThread() {
+    Allocator& a = allocator();
+    const std::lock_guard lock(a.mutex);
+    for (int c = 0; c < kClasses; ++c) move_blocks(free, a.free, c, free.count[std::size_t(c)]);
+    a.count(in_use);
+    (previous ? previous->next : a.threads) = next;
+    if (next) next->previous = previous;
+    own = nullptr;
+    own_ended = true;
+  }
+};
+
+// nullptr at a thread's end
+Own* own_of_thread() {
+  if (!own && !own_ended) [[unlikely]] { static thread_local OwnOfThread one; }
+  return own;
+}
+
+void count_bytes(std::int64_t bytes) {
+  Own* const mine = own_of_thread();
+  if (mine) {
+    bytes += mine->in_use.load(std::memory_order_relaxed);
+    const bool later = bytes < kUncounted && bytes > -kUncounted;
+    mine->in_use.store(later ? bytes : 0, std::memory_order_relaxed);
+    if (later) return;
+  }
+  Allocator& a = allocator();
+  const std::lock_guard lock(a.mutex);
+  a.count(bytes);
+}
+
+Storage::Block* take_kept(int size_class) {
+  Own* const mine = own_of_thread();
+  if (!mine || most_kept(size_class) == 0) return nullptr;
+  if (Storage::Block* const block = mine->free.pop(size_class)) return block;
+  Allocator& a = allocator();
+  const std::lock_guard lock(a.mutex);
+  move_blocks(a.free, mine->free, size_class, most_kept(size_class) / 2);
+  return mine->free.pop(size_class);
+}
+
+bool keep(Storage::Block* block) {
+  Own* const mine = own_of_thread();
+  const int size_class = block->size_class, most = most_kept(size_class);
+  if (!mine || most == 0) return false;
+  mine->free.push(block);
+  if (mine->free.count[std::size_t(size_class)] <= most) return true;
+  Allocator& a = allocator();
+  const std::lock_guard lock(a.mutex);
+  move_blocks(mine->free, a.free, size_class, (most + 1) / 2);
+  return true;
+}
+
+OutOfMemory refused(std::size_t bytes) { return OutOfMemory(fmt::format("allocate: {} bytes refused by the system (in use {})", bytes, memory_use().in_use)); }
+
+// A block that is new or that no thread keeps.
+Storage::Block* take_block(std::size_t bytes, bool small, int size_class) {
+  constexpr std::size_t head = (sizeof(Storage::Block) + kLine - 1) / kLine * kLine;
+  constexpr std::size_t kColours = 16, kSlack = head + 2 * kLine * kColours;   // data start at head + 128 k: odd multiples of 64 for an even head
+  Allocator& a = allocator();
+  const std::lock_guard lock(a.mutex);
+  if (Storage::Block* const block = small ? a.free.pop(size_class) : nullptr) return block;
+  const std::size_t room = small ? bytes_of(size_class) + kSlack : (bytes + kSlack + kPage - 1) / kPage * kPage;
+  std::byte* const raw = small ? take_small(a, room) : take_extent(a, room);
+  if (!raw) return nullptr;
+  ASAN_UNPOISON_MEMORY_REGION(raw, sizeof(Storage::Block));       // all but the header and the bytes asked for stays poisoned
+  auto* const block = new (raw) Storage::Block;
+  const std::size_t colour = small ? a.colour = (a.colour + 5) % kColours : reinterpret_cast<std::uintptr_t>(raw) / kPage * 5 % kColours;
+  block->data = raw + head + 2 * kLine * colour;
+  block->room = small ? 0 : room;
+  block->size_class = size_class;
+  return block;
+}
+
+}  // namespace
+
 Storage::Storage(std::size_t bytes) {
   Allocator& a = allocator();
-  constexpr std::size_t head = (sizeof(Block) + kLine - 1) / kLine * kLine;
-  constexpr std::size_t kColours = 16, kSlack = head + 2 * kLine * kColours;   // data start at head + 128 k: odd multiples of 64 for an even head
   constexpr std::size_t most = std::size_t{1} << 46;
   const bool small = bytes < kSmall;
   const int size_class = small ? class_of(bytes) : 0;
-  std::lock_guard lock(a.mutex);
-  const auto refused = [&] { return OutOfMemory(fmt::format("allocate: {} bytes refused by the system (in use {})", bytes, a.use.in_use)); };
-  if (bytes > most || (a.allowed >= 0 && a.allowed-- == 0)) throw refused();
-  Block* block = nullptr;
-  if (void*& first = a.free[std::size_t(size_class)]; small && first) {
-    block = static_cast<Block*>(first);
-    first = block->next;
-  } else {
-    const std::size_t room = small ? bytes_of(size_class) + kSlack : (bytes + kSlack + kPage - 1) / kPage * kPage;
-    std::byte* const raw = small ? take_small(a, room) : take_extent(a, room);
-    if (!raw) throw refused();
-    ASAN_UNPOISON_MEMORY_REGION(raw, sizeof(Block));       // all but the header and the bytes asked for stays poisoned
-    block = new (raw) Block;
-    const std::size_t colour = small ? a.colour = (a.colour + 5) % kColours : reinterpret_cast<std::uintptr_t>(raw) / kPage * 5 % kColours;
-    block->data = raw + head + 2 * kLine * colour;
-    block->room = small ? 0 : room;
-    block->size_class = size_class;
-  }
+  if (bytes > most || (a.allowed.load(std::memory_order_relaxed) >= 0 && a.allowed-- == 0)) throw refused(bytes);
+  Block* block = small ? take_kept(size_class) : nullptr;
+  if (!block) block = take_block(bytes, small, size_class);
+  if (!block) throw refused(bytes);
   ASAN_UNPOISON_MEMORY_REGION(block->data, bytes);
   block->bytes = bytes;
   block->version.store(0, std::memory_order_relaxed);
   block->references.store(1, std::memory_order_relaxed);
-  a.use.in_use += block->held();
-  a.use.peak = std::max(a.use.peak, a.use.in_use);
-  if (a.fill) std::memset(block->data, 0xff, bytes);
+  count_bytes(std::int64_t(block->held()));
+  if (a.fill.load(std::memory_order_relaxed)) std::memset(block->data, 0xff, bytes);
   block_ = block;
 }
 
 void Storage::give_back() noexcept {
-  Allocator& a = allocator();
   auto* block = static_cast<Block*>(block_);
-  std::lock_guard lock(a.mutex);
-  a.use.in_use -= block->held();
+  count_bytes(-std::int64_t(block->held()));
   ASAN_POISON_MEMORY_REGION(block->data, block->bytes);
-  if (const std::size_t room = block->room) {
-    ASAN_POISON_MEMORY_REGION(block, room);
-    --a.large;
-    add_extent(a, {reinterpret_cast<std::byte*>(block), room});
-  } else {
-    block->next = static_cast<Block*>(a.free[std::size_t(block->size_class)]);
-    a.free[std::size_t(block->size_class)] = block;
-  }
+  const std::size_t room = block->room;
+  if (room == 0 && keep(block)) return;
+  Allocator& a = allocator();
+  const std::lock_guard lock(a.mutex);
+  if (room == 0) return a.free.push(block);
+  ASAN_POISON_MEMORY_REGION(block, room);
+  --a.large;
+  add_extent(a, {reinterpret_cast<std::byte*>(block), room});
 }
 
 MemoryUse memory_use() {
-  std::lock_guard lock(allocator().mutex);
-  return allocator().use;
+  Allocator& a = allocator();
+  const std::lock_guard lock(a.mutex);
+  std::int64_t in_use = a.in_use;
+  for (const Own* thread = a.threads; thread; thread = thread->next) in_use += thread->in_use.load(std::memory_order_relaxed);
+  in_use = std::max<std::int64_t>(in_use, 0);
+  return {std::size_t(in_use), std::size_t(std::max(a.peak, in_use)), a.reserved, a.system_calls};
 }
 
 void reset_peak_memory() {
-  std::lock_guard lock(allocator().mutex);
-  allocator().use.peak = allocator().use.in_use;
+  const auto in_use = std::int64_t(memory_use().in_use);
+  Allocator& a = allocator();
+  const std::lock_guard lock(a.mutex);
+  a.peak = in_use;
 }
 
 void release_cached_memory() {
   Allocator& a = allocator();
   std::lock_guard lock(a.mutex);
   for (const Extent& e : a.extents) {
-    a.use.reserved -= e.bytes;
+    a.reserved -= e.bytes;
     ASAN_UNPOISON_MEMORY_REGION(e.at, e.bytes);
     munmap(e.at, e.bytes);
   }
   a.extents.clear();
 }
 
-void fill_fresh_memory_with_nan(bool fill) {
-  std::lock_guard lock(allocator().mutex);
-  allocator().fill = fill;
-}
-
-std::int64_t refuse_memory_after(std::int64_t allowed) {
-  std::lock_guard lock(allocator().mutex);
-  return std::exchange(allocator().allowed, allowed);
-}
+void fill_fresh_memory_with_nan(bool fill) { allocator().fill = fill; }
+std::int64_t refuse_memory_after(std::int64_t allowed) { return allocator().allowed.exchange(allowed); }
 
 }  // namespace heed

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of tensors: reference-counted blocks from a caching allocator, so that a steady training step asks the system for nothing.
-// Small blocks are kept by size class; large ones are cut from regions of huge pages and joined with free neighbours again, so that
-// gradients take the place of activations. Blocks start at different odd multiples of 64 bytes, because source and target equal
-// mod 4096 copy up to 3.5x slower.
+// Small blocks are kept by size class, some of them by each thread for itself; large ones are cut from regions of huge pages and joined
+// with free neighbours again, so that gradients take the place of activations. Blocks start at different odd multiples of 64 bytes,
+// because source and target equal mod 4096 copy up to 3.5x slower.
 #pragma once
 #include <atomic>
 #include <cstddef>
@@ -49,7 +49,7 @@ class Storage {
 
 struct MemoryUse {
   std::size_t in_use;        // bytes in blocks that live now
-  std::size_t peak;          // largest in_use since the start or reset_peak_memory()
+  std::size_t peak;          // largest in_use since the start or reset_peak_memory(), to within 64 KiB for each thread
   std::size_t reserved;      // bytes taken from the system, cached ones included
   std::size_t system_calls;  // times memory was asked from the system
 };

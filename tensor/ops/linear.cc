@@ -213,7 +213,7 @@ LinearResult linear(const Tensor& x, const Tensor& weight, const Tensor& bias, c
     const bool empty_sum = x.size(-1) == 0;
     multiply(Product<T>{rows, width, x.size(-1), empty_sum ? nullptr : in.template data<T>(), empty_sum ? 0 : in.strides()[0], empty_sum ? 0 : in.strides()[1],
                         empty_sum ? nullptr : weight.data<T>(), weight.strides()[1], weight.strides()[0], block.z, width, 1, false,
-                        reinterpret_cast<const T*>(packed.panels.data())},
+                        reinterpret_cast<const T*>(packed.panels)},
              after);
   });
   return {y, fusion.activation == Activation::none ? Tensor() : z};

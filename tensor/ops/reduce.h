@@ -39,8 +39,6 @@ Tensor sum_to(const Tensor& x, const Shape& shape);
 void sum_to(const Tensor& x, const Into& out);
 void sum_to_grad(const Tensor& dy, const Into& dx);   // dx = dy, broadcast
 
-double sum_of_squares(const Tensor& x);   // in double, chunks of 4096
-
 // Position of the largest / smallest along dim -> i64; ties: the lowest index; NaN: the first NaN. Any dtype but bf16.
 Tensor argmax(const Tensor& x, int dim = -1, bool keepdim = false);
 Tensor argmin(const Tensor& x, int dim = -1, bool keepdim = false);

@@ -96,16 +96,32 @@ template <class T> void UpdateChunk(Update kind, const UpdateConstants& c, size_
 void UpdateF32(Update kind, const UpdateConstants& c, size_t n, float* w, const float* g, float* s0, float* s1) { UpdateChunk(kind, c, n, w, g, s0, s1); }
 void UpdateF64(Update kind, const UpdateConstants& c, size_t n, double* w, const double* g, double* s0, double* s1) { UpdateChunk(kind, c, n, w, g, s0, s1); }
 
+// Σ x² in double, 16 virtual lanes of double
+double SquaresF32(const float* x, size_t n) {
+  double wide[16];
+  Lanes16Of<SumOp, double> lanes;
+  size_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    for (size_t j = 0; j < 16; ++j) wide[j] = double(x[i + j]);
+    lanes.Take<Squared>(wide);
+  }
+  for (size_t j = 0; j < 16; ++j) wide[j] = i + j < n ? double(x[i + j]) : 0;
+  lanes.Take<Squared>(wide);
+  return lanes.Fold();
+}
+double SquaresF64(const double* x, size_t n) { return Reduce<SumOp, Squared>(x, n); }
+
 }  // namespace
 }  // namespace heed::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 #include "tensor/format.h"
-#include "tensor/ops/reduce.h"
+#include "tensor/ops/kernel.h"
 #include "tensor/parallel.h"
 
 namespace heed {
@@ -113,6 +129,8 @@ namespace {
 
 HWY_EXPORT(UpdateF32);
 HWY_EXPORT(UpdateF64);
+HWY_EXPORT(SquaresF32);
+HWY_EXPORT(SquaresF64);
 
 constexpr Index kChunk = 4096;
 
@@ -165,6 +183,22 @@ void update(std::span<const UpdateItem> items) {
       const auto run = [&] { if constexpr (std::is_same_v<T, float>) return f32; else return f64; }();
       run(item.kind, item.constants, std::size_t(count), at(item.value), at(item.gradient), at(item.state[0]), at(item.state[1]));
     });
+  });
+}
+
+double sum_of_squares(const Tensor& x) {
+  return visit_float(x.dtype(), "sum_of_squares", [&]<class T>() {
+    const auto kernel = pick<T>(HWY_DYNAMIC_DISPATCH(SquaresF32), HWY_DYNAMIC_DISPATCH(SquaresF64));
+    const Tensor values = x.contiguous();
+    const Index n = x.numel(), chunks = (n + kChunk - 1) / kChunk;
+    const T* const data = n > 0 ? values.data<T>() : nullptr;
+    const Tensor partials = empty({chunks}, DType::f64);
+    double* const partial = partials.mutable_data<double>();
+    parallel_for(chunks, 4, [&](Index begin, Index end) {
+      for (Index c = begin; c < end; ++c)
+        partial[c] = kernel(data + c * kChunk, std::size_t(std::min(kChunk, n - c * kChunk)));
+    });
+    return std::accumulate(partial, partial + chunks, 0.0);
   });
 }
 

@@ -37,7 +37,8 @@ struct UpdateItem {
 // Updates all items in one parallel region, in chunks of 4096 elements. ShapeError, DTypeError before anything is written.
 void update(std::span<const UpdateItem> items);
 
-// √(Σ x²) over all tensors, in double (sum_of_squares in tensor/ops/reduce.h).
+// Σ x² in double, chunks of 4096; √(Σ x²) over all tensors
+double sum_of_squares(const Tensor& x);
 double norm_of_all(std::span<const Tensor> tensors);
 
 }  // namespace heed

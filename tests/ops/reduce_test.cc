@@ -11,6 +11,7 @@
 #include "autograd/tape.h"
 #include "tensor/ops/binary.h"
 #include "tensor/ops/random.h"
+#include "tensor/ops/update.h"
 #include "tensor/ops/view.h"
 #include "tests/close.h"
 #include "tests/every_target.h"

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <thread>
 #include <vector>
 
 #include "tensor/error.h"
@@ -66,4 +67,29 @@ TEST_CASE("storage: what the system refuses is told and changes nothing") {
   for (const std::size_t bytes : {(std::size_t{1} << 46) + 1, ~std::size_t{0}}) CHECK_THROWS_AS(Storage{bytes}, OutOfMemory);
   CHECK(memory_use().in_use == before.in_use);
   CHECK(memory_use().reserved == before.reserved);
+}
+
+TEST_CASE("storage: blocks go from thread to thread, and what a thread keeps is there for others when it ends") {
+  const MemoryUse before = memory_use();
+  std::size_t reserved = 0;
+  for (int round = 0; round < 40; ++round) {
+    std::vector<Storage> handed_over;
+    std::thread([&] {
+      static thread_local Storage until_the_end;
+      until_the_end = Storage(3000);
+      for (int i = 0; i < 500; ++i) {
+        handed_over.emplace_back(std::size_t(1) << (i % 17));
+        const Storage of_thread(std::size_t(1) << (i % 17));
+        CHECK(!(of_thread == handed_over.back()));
+      }
+      CHECK(memory_use().in_use >= before.in_use + 500 * 512);
+    }).join();
+    CHECK(memory_use().peak >= memory_use().in_use);
+    handed_over.clear();
+    CHECK(memory_use().in_use == before.in_use);
+    if (round == 0) reserved = memory_use().reserved;
+    CHECK(memory_use().reserved == reserved);
+  }
+  reset_peak_memory();
+  CHECK(memory_use().peak == before.in_use);
 }
