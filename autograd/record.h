@@ -70,25 +70,18 @@ template <class F, std::size_t N> struct NodeOf : Tape::Node {
   explicit NodeOf(F f) : rule(std::move(f)) {}
 };
 
-template <std::size_t N, class F>
-std::array<Variable, N> record_n(const char* op, std::array<Tensor, N> ys, std::span<const std::reference_wrapper<const Variable>> inputs, F rule) {
-  for (const Tensor& y : ys) check_forward(op, y);
-  Tape* tape = tape_for(op, inputs);
-  std::array<Variable, N> out;
-  if (!tape) {
-    for (std::size_t i = 0; i < N; ++i) out[i] = constant(std::move(ys[i]));
-    return out;
-  }
+template <std::size_t N, class F> std::array<Variable, N> append_n(const char* op, Tape& tape, std::array<Tensor, N> ys, F rule) {
   using Made = NodeOf<F, N>;
+  std::array<Variable, N> out;
   const std::string_view path = interned_current_path();   // the last thing that may throw
-  auto* node = new (tape->allocate(sizeof(Made))) Made(std::move(rule));
+  auto* node = new (tape.allocate(sizeof(Made))) Made(std::move(rule));
   node->op = op;
   node->path = path;
   node->outputs = reinterpret_cast<Gradient*>(node->room);
   node->output_count = int(N);
   for (std::size_t i = 0; i < N; ++i) {
     new (node->outputs + i) Gradient(ys[i]);
-    out[i] = Variable(std::move(ys[i]), Slot(node->outputs + i, tape->id()));
+    out[i] = Variable(std::move(ys[i]), Slot(node->outputs + i, tape.id()));
   }
   node->play = [](Tape::Node* base) {
     auto* self = static_cast<Made*>(base);
@@ -106,13 +99,27 @@ std::array<Variable, N> record_n(const char* op, std::array<Tensor, N> ys, std::
     for (std::size_t i = 0; i < N; ++i) self->outputs[i].~Gradient();
     self->~Made();
   };
-  tape->append(node);
+  tape.append(node);
   return out;
+}
+
+template <std::size_t N, class F>
+std::array<Variable, N> record_n(const char* op, std::array<Tensor, N> ys, std::span<const std::reference_wrapper<const Variable>> inputs, F rule) {
+  for (const Tensor& y : ys) check_forward(op, y);
+  Tape* tape = tape_for(op, inputs);
+  std::array<Variable, N> out;
+  if (!tape) {
+    for (std::size_t i = 0; i < N; ++i) out[i] = constant(std::move(ys[i]));
+    return out;
+  }
+  if constexpr (std::is_invocable_v<F>) return append_n<N>(op, *tape, std::move(ys), rule());
+  else return append_n<N>(op, *tape, std::move(ys), std::move(rule));
 }
 }  // namespace detail
 
 // The output y of `op` on the inputs, with the rule that gives the inputs their gradients from dy = dLoss/dy.
-// The rule runs at most once, only if a gradient reached y.
+// The rule runs at most once, only if a gradient reached y. Or a function without arguments that makes the rule, called where there is a
+// tape: what a rule saves costs as much as a small operation.
 template <class F> Variable record(const char* op, Tensor y, Inputs inputs, F rule) {
   return std::move(detail::record_n<1>(op, {std::move(y)}, {inputs.begin(), inputs.size()}, std::move(rule))[0]);
 }

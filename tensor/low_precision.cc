@@ -10,15 +10,17 @@ namespace {
 
 constexpr Index kGroup = LowPrecisionWeight::kGroup;
 
+struct Absolute {  // |x|
+  template <class D, class V> static HWY_INLINE V f(D, V x) { return hn::Abs(x); }
+};
+
 // u[i] = round(127 x[i] / max |x|) + 128, to the nearest, 128 up to `padded`, and t = max |x| / 127, NaN where x is not finite.
 float QuantiseRow(const float* x, Index count, Index padded, std::uint8_t* u) {
   const Lanes16<float> d;
   const hn::Rebind<std::int32_t, decltype(d)> di;
   const hn::Rebind<std::uint8_t, decltype(d)> du;
   const auto n = size_t(count);
-  auto most = hn::Zero(d);
-  for (size_t i = 0; i < n; i += hn::Lanes(d)) most = MaxOrNaN(d, most, hn::Abs(LoadFirst(d, x + i, n - i)));
-  const float largest = FoldLanes<MaxOp>(d, most);
+  const float largest = n > 0 ? Reduce<MaxOp, Absolute>(x, n) : 0;
   const bool usable = largest > 1e-36f && largest < __builtin_inff();   // 127 / largest is finite
   const auto factor = hn::Set(d, usable ? 127 / largest : 0.0f);
   for (size_t i = 0; i < n; i += hn::Lanes(d)) {

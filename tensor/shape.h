@@ -17,7 +17,7 @@ inline constexpr int kMaxRank = 8;
 class Shape {
  public:
   using value_type = Index;
-  Shape() = default;                                // 0-d: one element
+  Shape() {}                                        // 0-d: one element
   Shape(std::initializer_list<Index> sizes) : Shape(std::span(sizes.begin(), sizes.size())) {}
   explicit Shape(std::span<const Index> sizes);     // ShapeError beyond 8 axes
 
@@ -35,7 +35,7 @@ class Shape {
   friend bool operator==(const Shape& a, const Shape& b);
 
  private:
-  std::array<Index, kMaxRank> sizes_{};
+  std::array<Index, kMaxRank> sizes_;   // beyond rank_ not set
   int rank_ = 0;
 };
 
@@ -44,8 +44,8 @@ using Strides = Shape;
 // A short list of dims, negative ones allowed: permute(x, {0, 2, 1}), sum(x, {-2, -1}), sum(x, 0); {} = none named.
 class Dims {
  public:
-  Dims() = default;
-  Dims(int dim) : dims_{dim}, count_(1) {}
+  Dims() {}
+  Dims(int dim) : count_(1) { dims_[0] = dim; }
   Dims(std::initializer_list<int> dims) : Dims(std::span(dims.begin(), dims.size())) {}
   explicit Dims(std::span<const int> dims);         // ShapeError beyond 8
   int operator[](int i) const { return dims_[std::size_t(i)]; }
@@ -55,7 +55,7 @@ class Dims {
   bool empty() const { return count_ == 0; }
 
  private:
-  std::array<int, kMaxRank> dims_{};
+  std::array<int, kMaxRank> dims_;
   int count_ = 0;
 };
 

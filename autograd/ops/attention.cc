@@ -16,15 +16,18 @@ AttentionVariable scaled_dot_product_attention(const Variable& q, const Variable
   if (key) options.key = *key;
   else options.dropout = 0;
   AttentionOutput out = scaled_dot_product_attention(q.value(), k.value(), v.value(), mask, options);
-  auto rule = [slots = std::array{q.slot(), k.slot(), v.slot()}, q = saved(q), k = saved(k), v = saved(v), mask = saved(mask), options,
-               output = saved(out.output), log_sum_exp = saved(out.log_sum_exp)](const Tensor& doutput, const Tensor& dweights) {
-    gradients(slots, [&](const auto& d) {
-      scaled_dot_product_attention_grad(q, k, v, mask, options, {output, log_sum_exp, {}}, doutput, dweights, d[0], d[1], d[2]);
-    });
+  const auto rule = [&] {
+    return [slots = std::array{q.slot(), k.slot(), v.slot()}, q = saved(q), k = saved(k), v = saved(v), mask = saved(mask), options,
+            output = saved(out.output), log_sum_exp = saved(out.log_sum_exp)](const Tensor& doutput, const Tensor& dweights) {
+      gradients(slots, [&](const auto& d) {
+        scaled_dot_product_attention_grad(q, k, v, mask, options, {output, log_sum_exp, {}}, doutput, dweights, d[0], d[1], d[2]);
+      });
+    };
   };
   const char* op = "scaled_dot_product_attention";
-  if (!options.weights) return {record(op, out.output, {q, k, v}, [rule = std::move(rule)](const Tensor& doutput) { rule(doutput, {}); }), {}};
-  auto [output, weights] = record(op, std::array{out.output, out.weights}, {q, k, v}, [rule = std::move(rule)](const std::array<Tensor, 2>& d) { rule(d[0], d[1]); });
+  if (!options.weights)
+    return {record(op, out.output, {q, k, v}, [&] { return [rule = rule()](const Tensor& doutput) { rule(doutput, {}); }; }), {}};
+  auto [output, weights] = record(op, std::array{out.output, out.weights}, {q, k, v}, [&] { return [rule = rule()](const std::array<Tensor, 2>& d) { rule(d[0], d[1]); }; });
   return {std::move(output), std::move(weights)};
 }
 

@@ -31,14 +31,13 @@ AddedNorm add_dropout_norm(const Variable& x, const Variable& residual, const Va
   AddDropoutNormOptions options{.eps = eps};
   if (key) options.dropout = p, options.key = *key;
   AddDropoutNormed out = add_dropout_norm(x.value(), residual.value(), weight.value(), bias.value(), options);
-  auto [y, sum] = record<2>("add_dropout_norm", {out.y, out.sum}, {x, residual, weight, bias},
-                            [slots = std::array{x.slot(), residual.slot(), weight.slot(), bias.slot()}, sum = saved(out.sum), mean = saved(out.mean),
-                             rstd = saved(out.rstd), weight = saved(weight), options](const std::array<Tensor, 2>& d) {
-                              const Tensor dy = d[0].defined() ? d[0] : zeros_like(sum.get());
-                              gradients(slots, [&](const auto& to) {
-                                add_dropout_norm_grad(sum, mean, rstd, weight, dy, d[1], options, to[0], to[1], to[2], to[3]);
-                              });
-                            });
+  auto [y, sum] = record<2>("add_dropout_norm", {out.y, out.sum}, {x, residual, weight, bias}, [&] {
+    return [slots = std::array{x.slot(), residual.slot(), weight.slot(), bias.slot()}, sum = saved(out.sum), mean = saved(out.mean), rstd = saved(out.rstd),
+            weight = saved(weight), options](const std::array<Tensor, 2>& d) {
+      const Tensor dy = d[0].defined() ? d[0] : zeros_like(sum.get());
+      gradients(slots, [&](const auto& to) { add_dropout_norm_grad(sum, mean, rstd, weight, dy, d[1], options, to[0], to[1], to[2], to[3]); });
+    };
+  });
   return {std::move(y), std::move(sum)};
 }
 
