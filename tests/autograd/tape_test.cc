@@ -61,6 +61,25 @@ TEST_CASE("without a tape nothing is remembered, constants want nothing") {
   CHECK(tape.size() == 0);
 }
 
+TEST_CASE("a rule given as a function that makes it is made only where it is recorded") {
+  int made = 0;
+  const auto doubled = [&](const Variable& x) {
+    return record("doubled", x.value() * 2, {x}, [&] {
+      ++made;
+      return [x = x.slot()](const Tensor& dy) { x.adopt(dy * 2); };
+    });
+  };
+  const Variable x = scalar(3);
+  CHECK(doubled(x).value().item() == 6);
+  CHECK(made == 0);
+  Tape tape;
+  CHECK_FALSE(doubled(constant(x.value())).wants_gradient());
+  CHECK(made == 0);
+  tape.backward(doubled(x));
+  CHECK(made == 1);
+  CHECK(x.grad().item() == 2);
+}
+
 TEST_CASE("leaf gradients add up over tapes until they are forgotten") {
   const Variable x = scalar(2);
   for (int i = 0; i < 2; ++i) {
