@@ -281,10 +281,11 @@ void MultiplyPanel(Index rows, Index depth, const T* a, Index a_row, const T* pa
     Index ahead_k;
     const Index part = AheadPart<T>(width, some, strips, ahead_k);
     const T* ahead = panel + (depth + k) * width;
-    for (Index i = 0; i < rows; i += most, ahead += part) {
+    for (Index s = 0; s < strips; ++s, ahead += part) {
+      const Index i = rows * s / strips;
       T* const to = c + i * c_row;
-      TileOf<T>(rows - i < most ? rows - i : most, vectors)(some, a + i * a_row + k, a_row, 1, panel + k * width, width, width / 2,
-                                                            add || k ? to : nullptr, c_row, to, c_row, ahead, ahead_k);
+      TileOf<T>(rows * (s + 1) / strips - i, vectors)(some, a + i * a_row + k, a_row, 1, panel + k * width, width, width / 2,
+                                                      add || k ? to : nullptr, c_row, to, c_row, ahead, ahead_k);
     }
   }
 }
@@ -305,6 +306,8 @@ void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, I
   constexpr Index kLanes = Index(Tile<T>::kLanes);
   T* const sums = scratch + plan.sums;
   const Index a_row = plan.pack_a ? 1 : p.a_row, a_k = plan.pack_a ? plan.rows : p.a_k, strips = (p.m + plan.rows - 1) / plan.rows;
+  // where a strip begins; where none is packed all are of like height: a low one would wait for its own sums
+  const auto row_of = [&](Index s) { return !plan.pack_a ? p.m * s / strips : s < strips ? s * plan.rows : p.m; };
   if (plan.transposed && p.add)
     for (Index j = 0; j < p.n; j += plan.width)
       Transpose(p.c + j * p.c_column, p.c_column, p.m, p.n - j < plan.width ? p.n - j : plan.width, plan.width, sums + j * p.m);
@@ -328,9 +331,9 @@ void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, I
       const T* next = b + (end - begin) * panel_depth;   // panel of the next group that is fetched
       Index parts = 0;                                   // of it, so far
       // only scalars in this loop: a wider load of narrow stores would wait until the last tile has reached the cache
-      for (Index i = 0; i < p.m; i += plan.rows) {
-        const Index rows = p.m - i < plan.rows ? p.m - i : plan.rows;
-        const T* const strip = plan.pack_a ? scratch + i / plan.rows * plan.strip(depth) : p.a + i * p.a_row + k * p.a_k;
+      for (Index s = 0; s < strips; ++s) {
+        const Index i = row_of(s), rows = row_of(s + 1) - i;
+        const T* const strip = plan.pack_a ? scratch + s * plan.strip(depth) : p.a + i * p.a_row + k * p.a_k;
         for (Index j = begin, step; j < end; j += step, ++tiles) {
           const T* panel = direct ? b + (j - begin) : b + (j - begin) * panel_depth;
           // two panels packed before, for rows that would wait for their own sums

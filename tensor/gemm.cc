@@ -124,7 +124,7 @@ template <class T> GemmPlan make_plan(const GemmKernels<T>& kernels, const Produ
   const auto l2 = Index((cache_sizes().l2 ? cache_sizes().l2 : 1 << 20) / sizeof(T));
   GemmPlan plan{};
   const Index vectors = tile_vectors(kernels, p);
-  plan.rows = divide_up(p.m, divide_up(p.m, kernels.rows[vectors]));   // strips of like height: a low one would wait for its own sums
+  plan.rows = divide_up(p.m, divide_up(p.m, kernels.rows[vectors]));   // strips of like height
   plan.width = vectors * kernels.lanes;
   plan.direct_b = !packed && p.b_column == 1 && (p.m <= kDirectRows || p.b_k * Index(sizeof(T)) <= 1024);
   const bool once = p.panels && p.m <= plan.rows;   // each panel meets one strip
