@@ -185,9 +185,7 @@ std::byte* take_small(Allocator& a, std::size_t room) {
   return std::exchange(a.slab, a.slab + room);
 }
 
-}  // namespace
-
-namespace {
+// ---- what each thread keeps ------------------------------------------------------------------------------------------------
 
 void FreeBlocks::push(Storage::Block* block) {
   const auto c = std::size_t(block->size_class);
@@ -208,6 +206,7 @@ void move_blocks(FreeBlocks& from, FreeBlocks& to, int size_class, int count) {
 thread_local constinit Own* own = nullptr;
 thread_local constinit bool own_ended = false;   // tensors may be freed by what ends later
 
+// Known to the allocator while the thread lives; then its blocks are there for others.
 struct OwnOfThread : Own {
   OwnOfThread() {
     Allocator& a = allocator();
@@ -233,6 +232,7 @@ Own* own_of_thread() {
   return own;
 }
 
+// Of blocks that are taken, negative of those given back.
 void count_bytes(std::int64_t bytes) {
   Own* const mine = own_of_thread();
   if (mine) {
@@ -246,6 +246,7 @@ void count_bytes(std::int64_t bytes) {
   a.count(bytes);
 }
 
+// A small block of this thread's own, which are filled up from those of all.
 Storage::Block* take_kept(int size_class) {
   Own* const mine = own_of_thread();
   if (!mine || most_kept(size_class) == 0) return nullptr;
@@ -256,6 +257,7 @@ Storage::Block* take_kept(int size_class) {
   return mine->free.pop(size_class);
 }
 
+// True where this thread keeps the small block, perhaps in the place of others of its class.
 bool keep(Storage::Block* block) {
   Own* const mine = own_of_thread();
   const int size_class = block->size_class, most = most_kept(size_class);
