@@ -70,6 +70,7 @@ TEST_CASE("storage: what the system refuses is told and changes nothing") {
 }
 
 TEST_CASE("storage: blocks go from thread to thread, and what a thread keeps is there for others when it ends") {
+  const Storage of_others(kMiB);
   const MemoryUse before = memory_use();
   std::size_t reserved = 0;
   for (int round = 0; round < 40; ++round) {
@@ -83,6 +84,8 @@ TEST_CASE("storage: blocks go from thread to thread, and what a thread keeps is 
         CHECK(!(of_thread == handed_over.back()));
       }
       CHECK(memory_use().in_use >= before.in_use + 500 * 512);
+      std::vector<Storage> given_back;
+      for (int i = 0; i < 500; ++i) given_back.emplace_back(std::size_t(1) << (i % 17));
     }).join();
     CHECK(memory_use().peak >= memory_use().in_use);
     handed_over.clear();
