@@ -90,7 +90,7 @@ TEST_CASE("storage: blocks go from thread to thread, and what a thread keeps is 
     CHECK(memory_use().peak >= memory_use().in_use);
     handed_over.clear();
     CHECK(memory_use().in_use == before.in_use);
-    if (round == 0) reserved = memory_use().reserved;
+    if (round < 3) reserved = memory_use().reserved;   // by then each has what it keeps
     CHECK(memory_use().reserved == reserved);
   }
   reset_peak_memory();
