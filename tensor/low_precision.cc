@@ -176,7 +176,7 @@ LowPrecisionWeight::Rows LowPrecisionWeight::rows_of(Index rows, const float* x,
   if (precision_ == Precision::int8) {
     const Index bytes = 4 * depth_of(inputs_, 4);
     const auto split = HWY_DYNAMIC_DISPATCH(BestInt8)().split;
-    const Index row_bytes = split ? 2 * bytes : bytes;
+    const Index row_bytes = split ? Int8Kernels::split_bytes(bytes / 4) : bytes;
     result.packed = empty({readable, row_bytes}, DType::u8);
     result.scales = empty({rows});
     std::uint8_t* const u = result.packed.mutable_data<std::uint8_t>();
@@ -184,7 +184,7 @@ LowPrecisionWeight::Rows LowPrecisionWeight::rows_of(Index rows, const float* x,
     const auto quantise = HWY_DYNAMIC_DISPATCH(QuantiseRow);
     each([&](Index r) {
       std::uint8_t* const row = u + r * row_bytes;
-      t[r] = quantise(x + r * stride, inputs_, bytes, row + row_bytes - bytes);
+      t[r] = quantise(x + r * stride, inputs_, bytes, split ? row + bytes : row);
       if (split) split(bytes / 4, row);
     });
   } else if (const auto round = bfloat16_kernels().round) {

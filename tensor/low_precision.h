@@ -60,7 +60,9 @@ Int8Kernel int8_kernel_vnni();       // by the dot products of AVX512-VNNI; null
 Int8Kernel int8_kernel_amx();        // by AMX, one row by VNNI; nullptr where one of them is missing
 struct Int8Kernels {
   Int8Kernel multiply = nullptr;
-  void (*split)(Index quads, std::uint8_t* row) = nullptr;   // if any: u + 128 in the second half of a row become [quads][u, |u|][4]
+  // If any: u + 128, written from 4 quads on, become [quads][-1 where u < 0 else 0, |u|][4], then the i32 Σ |u| over u < 0.
+  void (*split)(Index quads, std::uint8_t* row) = nullptr;
+  static constexpr Index split_bytes(Index quads) { return quads * 8 + 64; }
 };
 Int8Kernels int8_kernels_avx2();     // by AVX2, which the caller has looked for
 

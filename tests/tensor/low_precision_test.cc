@@ -81,14 +81,17 @@ TEST_CASE("low precision: int8 is the integer product, on every target, with any
 
 TEST_CASE("low precision: the integer kernels agree where numbers are largest") {
   const Index in = LowPrecisionWeight::kMostInputs;
-  const Tensor x = full({2, in}, 1), w = full({3, in}, -2);
-  for_every_target([&] {
-    CAPTURE(instruction_set());
-    with_and_without_amx([&] {
-      const Tensor y = product(x, w, Precision::int8);
-      for (const float v : y.span<float>()) CHECK(std::abs(v + 2 * float(in)) < 0.1f);
+  for (const float sign : {1.0f, -1.0f}) {
+    const Tensor x = full({2, in}, sign), w = full({3, in}, -2);
+    for (Index i = 0; i < in; ++i) w.mutable_data<float>()[2 * in + i] = 2;
+    for_every_target([&] {
+      CAPTURE(instruction_set());
+      with_and_without_amx([&] {
+        const Tensor y = product(x, w, Precision::int8);
+        for (Index i = 0; i < 6; ++i) CHECK(std::abs(y.data<float>()[i] - (i % 3 == 2 ? 2 : -2) * sign * float(in)) < 0.1f);
+      });
     });
-  });
+  }
   CHECK_THROWS_WITH_AS(LowPrecisionWeight(zeros({1, in + 1}), Precision::int8), doctest::Contains("int8 takes at most 65536 inputs: weight [1, 65537]"), ShapeError);
 }
 
