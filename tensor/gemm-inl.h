@@ -57,11 +57,11 @@ HWY_INLINE void TileSteps(V (&acc)[kRows][kVectors], const T* (&rows)[(kRows + 2
   HWY_UNROLL(16) for (size_t r = 0; r < kRows; r += 3) rows[r / 3] += Index(kSteps) * a_k;
 }
 
-// One tile, all k of one block, started at `from` or at zero. Where rows of a lie in memory order, or are a packed strip, four steps
-// share the additions of addresses, which would take the places of multiply-adds.
+// One tile, all k of one block, started at `from` or at zero, in the end plus bias if any. Where rows of a lie in memory order, or are a
+// packed strip, four steps share the additions of addresses, which would take the places of multiply-adds.
 template <class T, size_t kRows, size_t kVectors>
 HWY_NOINLINE void TileKernel(Index depth, const T* a, Index a_row, Index a_k, const T* b, Index b_k, Index half, const T* from,
-                             Index from_row, T* to, Index to_row, const T* ahead, Index ahead_k) {
+                             Index from_row, const T* bias, T* to, Index to_row, const T* ahead, Index ahead_k) {
   using D = hn::ScalableTag<T>;
   const D d;
   constexpr size_t kLanes = hn::MaxLanes(D());
@@ -84,12 +84,17 @@ HWY_NOINLINE void TileKernel(Index depth, const T* a, Index a_row, Index a_k, co
   else if (a_row == 1 && a_k == Index(kRows))
     for (; k + 4 <= depth; k += 4) TileSteps<4, T, kRows, kVectors>(acc, rows, 1, Index(kRows), b, b_k, half, ahead, ahead_k);
   for (; k < depth; ++k) TileSteps<1, T, kRows, kVectors>(acc, rows, a_row, a_k, b, b_k, half, ahead, ahead_k);
+  if (bias)
+    HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) {
+      const auto bias_v = hn::LoadU(d, bias + v * kLanes);
+      HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r) acc[r][v] = hn::Add(acc[r][v], bias_v);
+    }
   HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r)
     HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) hn::StoreU(acc[r][v], d, to + Index(r) * to_row + v * kLanes);
 }
 
 template <class T>
-using TileFunction = void (*)(Index, const T*, Index, Index, const T*, Index, Index, const T*, Index, T*, Index, const T*, Index);
+using TileFunction = void (*)(Index, const T*, Index, Index, const T*, Index, Index, const T*, Index, const T*, T*, Index, const T*, Index);
 
 template <class T, size_t kVectors, size_t... kRow> TileFunction<T> PickTile(Index rows, std::index_sequence<kRow...>) {
   static constexpr TileFunction<T> table[] = {&TileKernel<T, kRow + 1, kVectors>...};
@@ -112,9 +117,11 @@ template <class T> TileFunction<T> TileOf(Index rows, Index vectors) {
 // The same for edges and columns apart, through a buffer.
 template <class T>
 HWY_NOINLINE void RaggedTile(Index rows, Index columns, Index depth, const T* a, Index a_row, Index a_k, const T* b, Index b_k,
-                             const T* from, Index from_row, Index from_column, T* to, Index to_row, Index to_column) {
+                             const T* from, Index from_row, Index from_column, const T* bias, T* to, Index to_row, Index to_column) {
   const Index vectors = TileVectors<T>(columns), width = vectors * Index(Tile<T>::kLanes);
   HWY_ALIGN T buffer[Tile<T>::kRows[1] * Tile<T>::kWidest];
+  HWY_ALIGN T whole_bias[Tile<T>::kWidest];
+  for (Index j = 0; bias && j < width; ++j) whole_bias[j] = j < columns ? bias[j] : T(0);
   const hn::ScalableTag<T> d;
   // copy(r, j, left): a vector of row r from column j on, `left` columns before the edge
   const auto each = [&](auto copy) HWY_ATTR {
@@ -126,7 +133,7 @@ HWY_NOINLINE void RaggedTile(Index rows, Index columns, Index depth, const T* a,
   else if (from)
     for (Index r = 0; r < rows; ++r)
       for (Index j = 0; j < width; ++j) buffer[r * width + j] = j < columns ? from[r * from_row + j * from_column] : T(0);
-  TileOf<T>(rows, vectors)(depth, a, a_row, a_k, b, b_k, width / 2, from ? buffer : nullptr, width, buffer, width, b, b_k);
+  TileOf<T>(rows, vectors)(depth, a, a_row, a_k, b, b_k, width / 2, from ? buffer : nullptr, width, bias ? whole_bias : nullptr, buffer, width, b, b_k);
   if (to_column == 1)
     return each([&](Index r, Index j, size_t left) HWY_ATTR { StoreFirst(hn::LoadU(d, buffer + r * width + j), d, to + r * to_row + j, left); });
   for (Index r = 0; r < rows; ++r)
@@ -285,7 +292,7 @@ void MultiplyPanel(Index rows, Index depth, const T* a, Index a_row, const T* pa
       const Index i = rows * s / strips;
       T* const to = c + i * c_row;
       TileOf<T>(rows * (s + 1) / strips - i, vectors)(some, a + i * a_row + k, a_row, 1, panel + k * width, width, width / 2,
-                                                      add || k ? to : nullptr, c_row, to, c_row, ahead, ahead_k);
+                                                      add || k ? to : nullptr, c_row, nullptr, to, c_row, ahead, ahead_k);
     }
   }
 }
@@ -314,6 +321,7 @@ void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, I
   for (Index k = 0; k < p.k; k += plan.depth) {
     const Index depth = p.k - k < plan.depth ? p.k - k : plan.depth;
     const bool first = k == 0, last = k + depth == p.k, from_sums = plan.transposed || !first, to_sums = plan.transposed || !last;
+    const T* const bias = last && !plan.transposed && finish.bias ? finish.bias + column : nullptr;
     if (plan.pack_a) PackStrips(p, plan, depth, p.a + k * p.a_k, scratch);
     for (Index begin = 0; begin < p.n; begin += plan.group) {
       const Index end = p.n - begin < plan.group ? p.n : begin + plan.group;
@@ -363,10 +371,10 @@ void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, I
           if (++parts == strips) next += plan.width * panel_depth, parts = 0;
           if (ragged)
             RaggedTile<T>(rows, columns, depth, strip, a_row, a_k, panel, b_k, from, from_row, from_sums ? 1 : p.c_column,
-                          to_sums ? sum : c, to_row, to_sums ? 1 : p.c_column);
+                          bias ? bias + j : nullptr, to_sums ? sum : c, to_row, to_sums ? 1 : p.c_column);
           else
-            TileOf<T>(rows, vectors)(depth, strip, a_row, a_k, panel, b_k, pair ? plan.width * panel_depth : width / 2, from, from_row, to_sums ? sum : c,
-                                     to_row, ahead, ahead_k);
+            TileOf<T>(rows, vectors)(depth, strip, a_row, a_k, panel, b_k, pair ? plan.width * panel_depth : width / 2, from, from_row,
+                                     bias ? bias + j : nullptr, to_sums ? sum : c, to_row, ahead, ahead_k);
         }
         if (finish.run && last && !plan.transposed) {
           const Index from = FinishedBefore<T>(column, begin, p.n), to = FinishedBefore<T>(column, end, p.n);
@@ -378,7 +386,7 @@ void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, I
   if (plan.transposed) {
     for (Index j = 0; j < p.n; j += plan.width)
       Transpose(sums + j * p.m, plan.width, p.n - j < plan.width ? p.n - j : plan.width, p.m, p.c_column, p.c + j * p.c_column);
-    if (finish.run) finish.run(finish.self, column, p.n, row, p.m);
+    finish(p.c, p.c_column, column, p.n, row, p.m);
   }
 }
 

@@ -213,8 +213,8 @@ template <class T> void multiply_thin(const GemmKernels<T>& kernels, Product<T> 
     const Index whole = (last - first) / kernels.lanes * kernels.lanes;
     if (whole) kernels.thin(part_of(p, 0, p.m, first, whole));
     if (first + whole < last) multiply_wide(kernels, part_of(p, 0, p.m, first + whole, last - first - whole), {}, 0);
-    if (finish.run && turned) finish.run(finish.self, first, last - first, 0, p.m);
-    else if (finish.run) finish.run(finish.self, 0, p.m, first, last - first);
+    if (turned) finish(p.c + first * p.c_column, p.c_column, first, last - first, 0, p.m);
+    else finish(p.c + first * p.c_column, p.c_row, 0, p.m, first, last - first);
   });
 }
 
@@ -243,12 +243,11 @@ template <class T> void multiply_any(const Product<T>& p, Finish<T> finish) {
   if (p.k == 0) {
     for (Index i = 0; i < p.m && !p.add; ++i)
       for (Index j = 0; j < p.n; ++j) p.c[i * p.c_row + j * p.c_column] = 0;
-    if (finish.run) finish.run(finish.self, 0, p.m, 0, p.n);
-    return;
+    return finish(p.c, p.c_row, 0, p.m, 0, p.n);
   }
   const auto kernels = gemm_kernels<T>();
   const double seconds = estimate(p);
-  const Choice<T> choice = choose(kernels, p, finish.run != nullptr);
+  const Choice<T> choice = choose(kernels, p, bool(finish));
   switch (choice.way) {
     case Way::thin: return multiply_thin(kernels, choice.p, choice.turned, finish, seconds);
     case Way::wide: return multiply_wide(kernels, choice.p, finish, seconds);

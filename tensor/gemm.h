@@ -23,12 +23,21 @@ template <class T> struct Product {
   const T* panels = nullptr;   // of pack(): b once more, read in its place
 };
 
-// Called once for each finished block of c by the thread that finished it, while the block is in its cache. Large products begin
-// their blocks at multiples of kFinishColumns: so many random numbers are made at once.
+// What follows the sums: c[i, j] += bias[j], then `run`, called once for each finished block of c by the thread that finished it, while
+// the block is in its cache. Large products begin their blocks at multiples of kFinishColumns: so many random numbers are made at once.
 template <class T> struct Finish {
   static constexpr Index kFinishColumns = 128;
   void (*run)(const void* self, Index row, Index rows, Index column, Index columns) = nullptr;
   const void* self = nullptr;
+  const T* bias = nullptr;   // [n]
+
+  explicit operator bool() const { return run || bias; }
+  // All of it, for a block of sums that begins at c
+  void operator()(T* c, Index c_row, Index row, Index rows, Index column, Index columns) const {
+    for (Index i = 0; bias && i < rows; ++i)
+      for (Index j = 0; j < columns; ++j) c[i * c_row + j] += bias[column + j];
+    if (run) run(self, row, rows, column, columns);
+  }
 };
 
 // Parallel from about 10 us of work on. c must not overlap a or b. With a finish c_column must be 1. Where ProductPrecision

@@ -236,7 +236,7 @@ void multiply_part(const Product<float>& p, Finish<float> finish) {
           multiply_tile(amx, std::min(tall, p.m - row * tall), std::min(kWidth, end - j), some, a.place(row * tile_strips, k, pairs, a_packed),
                         b.place(j / kUnit, k, pairs, b_packed), p.c + row * tall * p.c_row + j * p.c_column, p.c_row, p.c_column, p.add || block > 0);
     }
-    if (finish.run) finish.run(finish.self, first * tall, std::min(p.m, last * tall) - first * tall, column, end - column);
+    finish(p.c + first * tall * p.c_row + column * p.c_column, p.c_row, first * tall, std::min(p.m, last * tall) - first * tall, column, end - column);
   });
 }
 
@@ -255,7 +255,7 @@ void multiply_bfloat16(const Product<float>& product, Finish<float> finish) {
   check<Error>(has_bfloat16_products(), "bfloat16 products: this processor has no AVX512-BF16; Precision::float32");
   if (product.m == 0 || product.n == 0) return;
   Product<float> p = product;
-  if (p.c_column != 1 && p.c_row == 1 && !finish.run)   // cᵀ = bᵀ aᵀ
+  if (p.c_column != 1 && p.c_row == 1 && !finish)   // cᵀ = bᵀ aᵀ
     p = {p.n, p.m, p.k, p.b, p.b_column, p.b_k, p.a, p.a_k, p.a_row, p.c, p.c_column, p.c_row, p.add};
   // what is packed at a time: the sums go on where they were
   const Index most = std::max(kMostPacked / 2 / (p.m + p.n) / kDepth, Index(1)) * kDepth;

@@ -39,7 +39,7 @@ float QuantiseRow(const float* x, Index count, Index padded, std::uint8_t* u) {
 }
 
 #if HWY_TARGET > HWY_AVX2 || !HWY_ARCH_X86
-// y[o] = t s_o (Σ_k x[k] w[o, k] - 128 Σ_k w[o, k]) row by row, 16 outputs at a time
+// y[o] = t s_o (Σ_k x[k] w[o, k] - 128 Σ_k w[o, k]) + bias_o row by row, 16 outputs at a time
 void MultiplyInt8(const Int8Block& b) {
   for (Index o = 0; o < b.groups * kGroup; o += 16)
     for (Index row = 0; row < b.rows; ++row) {
@@ -48,7 +48,10 @@ void MultiplyInt8(const Int8Block& b) {
       std::int32_t sums[16] = {};
       for (Index k = 0; k < b.quads; ++k, x += 4, w += kGroup * 4)
         for (Index j = 0; j < 64; ++j) sums[j / 4] += x[j % 4] * w[j];
-      for (Index j = 0; j < 16; ++j) b.y[row * b.y_row + o + j] = float(sums[j] - 128 * b.sums[o + j]) * b.t[row] * b.s[o + j];
+      for (Index j = 0; j < 16; ++j) {
+        const float y = float(sums[j] - 128 * b.sums[o + j]) * b.t[row] * b.s[o + j];
+        b.y[row * b.y_row + o + j] = b.bias ? y + b.bias[o + j] : y;
+      }
     }
 }
 #endif
@@ -196,19 +199,21 @@ LowPrecisionWeight::Rows LowPrecisionWeight::rows_of(Index rows, const float* x,
   return result;
 }
 
-void LowPrecisionWeight::multiply_block(const Rows& x, Index row, Index rows, Index group, Index groups, float* y, Index y_row) const {
+void LowPrecisionWeight::multiply_block(const Rows& x, Index row, Index rows, Index group, Index groups, const float* bias, float* y, Index y_row) const {
   if (precision_ == Precision::int8) {
     const Index quads = depth_of(inputs_, 4);
     const auto multiply = HWY_DYNAMIC_DISPATCH(BestInt8)().multiply;
     return multiply({rows, quads, x.packed.data<std::uint8_t>() + row * x.packed.size(1), x.scales.data<float>() + row, groups,
                    reinterpret_cast<const std::int8_t*>(groups_.data<std::uint8_t>()) + group * quads * kGroup * 4, scales_.data<float>() + group * kGroup,
-                   sums_.data<std::int32_t>() + group * kGroup, y, y_row});
+                   sums_.data<std::int32_t>() + group * kGroup, bias, y, y_row});
   }
+  const Finish<float> finish{.bias = bias};
   const Index pairs = depth_of(inputs_, 2);
   const auto* const weights = reinterpret_cast<const std::uint32_t*>(groups_.data<BFloat16>()) + group * pairs * kGroup;
   if (x.packed.defined()) {
     const auto* const in = reinterpret_cast<const std::uint32_t*>(x.packed.data<BFloat16>()) + row * pairs;
-    return bfloat16_kernels().multiply({rows, pairs, in, groups, weights, y, y_row});
+    bfloat16_kernels().multiply({rows, pairs, in, groups, weights, y, y_row});
+    return finish(y, y_row, 0, rows, 0, groups * kGroup);
   }
   for (Index r = 0; r < rows && inputs_ == 0; ++r) std::fill_n(y + r * y_row, groups * kGroup, 0.0f);
   const auto widen = HWY_DYNAMIC_DISPATCH(Widen);
@@ -222,6 +227,7 @@ void LowPrecisionWeight::multiply_block(const Rows& x, Index row, Index rows, In
         widen(weights + (g * pairs + k / 2) * kGroup, divide_up(some, 2), j, width, panel);
         kernels.panel(rows, some, x.x + row * x.stride + k, x.stride, panel, width, k > 0, y + g * kGroup + j, y_row);
       }
+  finish(y, y_row, 0, rows, 0, groups * kGroup);
 }
 
 void LowPrecisionWeight::multiply(Index rows, const float* x, Index x_row, float* y, Finish<float> finish) const {
@@ -231,11 +237,13 @@ void LowPrecisionWeight::multiply(Index rows, const float* x, Index x_row, float
   const auto chunk_of = [&](Index chunk) {
     const Index row = chunk / column_blocks * kRowBlock, column = chunk % column_blocks * kColumnBlock;
     const Index some = std::min(kRowBlock, rows - row), columns = std::min(kColumnBlock, outputs_ - column), whole = columns / kGroup;
+    const float* const bias = finish.bias ? finish.bias + column : nullptr;
     float* const to = y + row * outputs_ + column;
-    multiply_block(in, row, some, column / kGroup, whole, to, outputs_);
+    multiply_block(in, row, some, column / kGroup, whole, bias, to, outputs_);
     if (const Index rest = columns % kGroup; rest != 0) {
-      float edge[kRowBlock * kGroup];
-      multiply_block(in, row, some, column / kGroup + whole, 1, edge, kGroup);
+      float edge[kRowBlock * kGroup], edge_bias[kGroup] = {};
+      if (bias) std::copy_n(bias + whole * kGroup, rest, edge_bias);
+      multiply_block(in, row, some, column / kGroup + whole, 1, bias ? edge_bias : nullptr, edge, kGroup);
       for (Index r = 0; r < some; ++r) std::copy_n(edge + r * kGroup, rest, to + r * outputs_ + whole * kGroup);
     }
     if (finish.run) finish.run(finish.self, row, some, column, columns);

@@ -32,8 +32,8 @@ class LowPrecisionWeight {
  private:
   struct Rows;                                       // of x, rounded or quantised
   Rows rows_of(Index rows, const float* x, Index stride) const;
-  // y [rows, groups * 64] = rows from `row` on times `groups` groups of outputs
-  void multiply_block(const Rows& x, Index row, Index rows, Index group, Index groups, float* y, Index y_row) const;
+  // y [rows, groups * 64] = rows from `row` on times `groups` groups of outputs, plus bias [groups * 64] if any
+  void multiply_block(const Rows& x, Index row, Index rows, Index group, Index groups, const float* bias, float* y, Index y_row) const;
 
   Precision precision_;
   Index outputs_, inputs_;
@@ -52,6 +52,7 @@ struct Int8Block {
   const std::int8_t* w;              // [groups][quads][64][4]
   const float* s;                    // [groups][64]
   const std::int32_t* sums;          // [groups][64]
+  const float* bias;                 // [groups][64], or nullptr
   float* y;                          // [rows][groups * 64], y_row apart
   Index y_row;
 };

@@ -28,14 +28,15 @@ AmxProduct tile_of(Index rows, Index row, Index column, const void* x, Index x_r
           .c = nullptr, .c_row = kColumns * 4, .add = false};
 }
 
-// y[r, o] = t_r s_o (Σ_k x[r, k] w[o, k] - 128 Σ_k w[o, k])
+// y[r, o] = t_r s_o (Σ_k x[r, k] w[o, k] - 128 Σ_k w[o, k]) + bias_o
 HEED_BFLOAT16 void scale(const std::int32_t (*sums)[kColumns], Index rows, const Int8Block& block, Index row, Index column) {
   for (Index j = 0; j < kColumns; j += 16) {
     const __m512i shift = _mm512_slli_epi32(_mm512_loadu_si512(block.sums + column + j), 7);
     const __m512 s = _mm512_loadu_ps(block.s + column + j);
     for (Index r = 0; r < rows; ++r) {
       const __m512 sum = _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_load_si512(sums[r] + j), shift));
-      _mm512_storeu_ps(block.y + (row + r) * block.y_row + column + j, _mm512_mul_ps(_mm512_mul_ps(sum, _mm512_set1_ps(block.t[row + r])), s));
+      const __m512 y = _mm512_mul_ps(_mm512_mul_ps(sum, _mm512_set1_ps(block.t[row + r])), s);
+      _mm512_storeu_ps(block.y + (row + r) * block.y_row + column + j, block.bias ? _mm512_add_ps(y, _mm512_loadu_ps(block.bias + column + j)) : y);
     }
   }
 }

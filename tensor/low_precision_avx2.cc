@@ -41,7 +41,7 @@ HEED_AVX2 inline __m256i four(const std::uint8_t* bytes) {
   return _mm256_set1_epi32(word);
 }
 
-// y[r, o] = t_r s_o Σ_k x[r, k] w[o, k] for kRows rows and 8 kVectors outputs
+// y[r, o] = t_r s_o Σ_k x[r, k] w[o, k] + bias_o for kRows rows and 8 kVectors outputs
 template <int kRows, int kVectors> HEED_AVX2 void tile(const Int8Block& b, Index row, Index output) {
   constexpr Index kGroup = LowPrecisionWeight::kGroup;
   const Index row_bytes = Int8Kernels::split_bytes(b.quads);
@@ -70,8 +70,10 @@ template <int kRows, int kVectors> HEED_AVX2 void tile(const Int8Block& b, Index
     const Index o = output + v * 8;
     const Floats s = *reinterpret_cast<const UnalignedFloats*>(b.s + o);
 #pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r)
-      *reinterpret_cast<UnalignedFloats*>(b.y + (row + r) * b.y_row + o) = __builtin_convertvector(acc[r][v], Floats) * b.t[row + r] * s;
+    for (int r = 0; r < kRows; ++r) {
+      const Floats y = __builtin_convertvector(acc[r][v], Floats) * b.t[row + r] * s;
+      *reinterpret_cast<UnalignedFloats*>(b.y + (row + r) * b.y_row + o) = b.bias ? y + *reinterpret_cast<const UnalignedFloats*>(b.bias + o) : y;
+    }
   }
 }
 

@@ -18,7 +18,7 @@ typedef float UnalignedFloats __attribute__((vector_size(64), aligned(4), may_al
 
 #define HEED_VNNI __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")))
 
-// y[r, o] = t_r s_o (Σ_k x[r, k] w[o, k] - 128 Σ_k w[o, k]) for kRows rows and one group.
+// y[r, o] = t_r s_o (Σ_k x[r, k] w[o, k] - 128 Σ_k w[o, k]) + bias_o for kRows rows and one group.
 template <int kRows> HEED_VNNI void tile(const Int8Block& b, Index row, Index group) {
   Lanes acc[kRows][4] = {};
   const std::uint8_t* x = b.x + row * b.quads * 4;
@@ -41,8 +41,10 @@ template <int kRows> HEED_VNNI void tile(const Int8Block& b, Index row, Index gr
     const Lanes sums = *reinterpret_cast<const UnalignedLanes*>(b.sums + o) * 128;
     const Floats s = *reinterpret_cast<const UnalignedFloats*>(b.s + o);
 #pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r)
-      *reinterpret_cast<UnalignedFloats*>(b.y + (row + r) * b.y_row + o) = __builtin_convertvector(acc[r][v] - sums, Floats) * b.t[row + r] * s;
+    for (int r = 0; r < kRows; ++r) {
+      const Floats y = __builtin_convertvector(acc[r][v] - sums, Floats) * b.t[row + r] * s;
+      *reinterpret_cast<UnalignedFloats*>(b.y + (row + r) * b.y_row + o) = b.bias ? y + *reinterpret_cast<const UnalignedFloats*>(b.bias + o) : y;
+    }
   }
 }
 

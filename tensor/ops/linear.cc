@@ -13,10 +13,9 @@ namespace heed {
 // A block of z [rows, columns] within [., width] and what to do with it; null pointers are left out.
 template <class T> struct LinearBlock {
   Index row, rows, column, columns, width;
-  const T* bias;
   const T* residual;
   const T* dy;
-  T* z;            // x Wᵀ on entry; z where it is saved
+  T* z;            // xWᵀ + bias
   T* y;            // may be z
   Activation activation;
   DropoutKey dropout;
@@ -66,7 +65,7 @@ struct Sigmoid {
 
 constexpr size_t kPiece = 256;   // columns at a time: their dropout factors stay in L1
 
-// Calls piece(i, j, n, factors) for pieces of a row: i the element in [., width], j the column, factors null without dropout.
+// Calls piece(i, n, factors) for pieces of a row: i the element in [., width], factors null without dropout.
 template <class T, class Piece> HWY_INLINE void ForPieces(const LinearBlock<T>& b, Piece piece) {
   T factors[kPiece];
   for (Index r = b.row; r < b.row + b.rows; ++r)
@@ -74,22 +73,19 @@ template <class T, class Piece> HWY_INLINE void ForPieces(const LinearBlock<T>& 
       const auto n = size_t(HWY_MIN(Index(kPiece), b.column + b.columns - j));
       const Index i = r * b.width + j;
       if (!b.dropout.keeps_all()) DropoutFactors(b.dropout, i, n, factors);
-      piece(i, j, n, b.dropout.keeps_all() ? nullptr : factors);
+      piece(i, n, b.dropout.keeps_all() ? nullptr : factors);
     }
 }
 
-// y = residual + factor ⊙ f(z),  z = xWᵀ + bias
+// y = residual + factor ⊙ f(z)
 template <class Act, class T> void Forward(const LinearBlock<T>& b) {
-  ForPieces(b, [&](Index i, Index j, size_t n, const T* factors) HWY_ATTR {
+  ForPieces(b, [&](Index i, size_t n, const T* factors) HWY_ATTR {
     const Lanes16<T> d;
     for (size_t k = 0; k < n; k += hn::Lanes(d)) {
       const size_t left = n - k;
-      auto z = LoadFirst(d, b.z + i + k, left);
-      if (b.bias) z = hn::Add(z, LoadFirst(d, b.bias + j + k, left));
-      auto y = Act::f(d, z);
+      auto y = Act::f(d, LoadFirst(d, b.z + i + k, left));
       if (factors) y = hn::Mul(y, LoadFirst(d, factors + k, left));
       if (b.residual) y = hn::Add(LoadFirst(d, b.residual + i + k, left), y);
-      if (b.y != b.z) StoreFirst(z, d, b.z + i + k, left);
       StoreFirst(y, d, b.y + i + k, left);
     }
   });
@@ -97,7 +93,7 @@ template <class Act, class T> void Forward(const LinearBlock<T>& b) {
 
 // dz (in y) = dy ⊙ factor ⊙ f'(z)
 template <class Act, class T> void Backward(const LinearBlock<T>& b) {
-  ForPieces(b, [&](Index i, Index, size_t n, const T* factors) HWY_ATTR {
+  ForPieces(b, [&](Index i, size_t n, const T* factors) HWY_ATTR {
     const Lanes16<T> d;
     for (size_t k = 0; k < n; k += hn::Lanes(d)) {
       auto dz = LoadFirst(d, b.dy + i + k, n - k);
@@ -189,32 +185,33 @@ LinearResult linear(const Tensor& x, const Tensor& weight, const Tensor& bias, c
   const Tensor residual = fusion.residual.defined() ? fusion.residual.contiguous() : fusion.residual;
   visit_float(x.dtype(), "linear", [&]<class T>() {
     const Index rows = y.numel() / shape(-1), width = shape(-1);
-    LinearBlock<T> block{0, rows, 0, width, width, bias.defined() ? dense_bias.data<T>() : nullptr, residual.defined() ? residual.data<T>() : nullptr, nullptr,
-                         z.mutable_data<T>(), y.mutable_data<T>(), fusion.activation, dropout};
+    LinearBlock<T> block{0, rows, 0, width, width, residual.defined() ? residual.data<T>() : nullptr, nullptr, z.mutable_data<T>(), y.mutable_data<T>(),
+                         fusion.activation, dropout};
     struct Self {
       LinearBlock<T> block;
       void (*kernel)(const LinearBlock<T>&);
     } self{block, finished<T>()};
-    const bool plain = !block.bias && !block.residual && fusion.activation == Activation::none && dropout.keeps_all();
-    const Finish<T> finish{[](const void* p, Index row, Index count, Index column, Index columns) {
-                             const auto& s = *static_cast<const Self*>(p);
-                             LinearBlock<T> b = s.block;
-                             b.row = row;
-                             b.rows = count;
-                             b.column = column;
-                             b.columns = columns;
-                             s.kernel(b);
-                           },
-                           &self};
-    const Finish<T> after = plain ? Finish<T>{} : finish;
+    Finish<T> finish{.bias = bias.defined() ? dense_bias.data<T>() : nullptr};
+    if (block.residual || fusion.activation != Activation::none || !dropout.keeps_all()) {
+      finish.self = &self;
+      finish.run = [](const void* p, Index row, Index count, Index column, Index columns) {
+        const auto& s = *static_cast<const Self*>(p);
+        LinearBlock<T> b = s.block;
+        b.row = row;
+        b.rows = count;
+        b.column = column;
+        b.columns = columns;
+        s.kernel(b);
+      };
+    }
     const PackedWeight packed = PackedWeights::current() ? (*PackedWeights::current())(weight) : PackedWeight();
     if constexpr (std::is_same_v<T, float>)
-      if (packed.low_precision) return packed.low_precision->multiply(rows, in.contiguous().data<float>(), x.size(-1), block.z, after);
+      if (packed.low_precision) return packed.low_precision->multiply(rows, in.contiguous().data<float>(), x.size(-1), block.z, finish);
     const bool empty_sum = x.size(-1) == 0;
     multiply(Product<T>{rows, width, x.size(-1), empty_sum ? nullptr : in.template data<T>(), empty_sum ? 0 : in.strides()[0], empty_sum ? 0 : in.strides()[1],
                         empty_sum ? nullptr : weight.data<T>(), weight.strides()[1], weight.strides()[0], block.z, width, 1, false,
                         reinterpret_cast<const T*>(packed.panels)},
-             after);
+             finish);
   });
   return {y, fusion.activation == Activation::none ? Tensor() : z};
 }
@@ -244,7 +241,7 @@ Tensor linear_grad(const Tensor& saved, const Tensor& dy, const LinearFusion& fu
   visit_float(dy.dtype(), "linear", [&]<class T>() {
     const Index width = dy.size(-1), rows = dy.numel() / width;
     T* z = fusion.activation == Activation::none ? nullptr : const_cast<T*>(saved.data<T>());
-    const LinearBlock<T> block{0, rows, 0, width, width, nullptr, nullptr, dense.template data<T>(), z, dz.mutable_data<T>(), fusion.activation, dropout};
+    const LinearBlock<T> block{0, rows, 0, width, width, nullptr, dense.template data<T>(), z, dz.mutable_data<T>(), fusion.activation, dropout};
     const auto kernel = finished<T>();
     parallel_for(rows, row_grain(width), [&](Index begin, Index end) {
       LinearBlock<T> b = block;

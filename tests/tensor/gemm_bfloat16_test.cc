@@ -54,16 +54,17 @@ struct Witness {
 // The definition: operands rounded by BFloat16, sums in double. Each product is exact in f32 and each of the k additions rounds
 // once, by half an ulp of a partial sum at most; twice that is allowed: |error| <= (k + 1) 2^-23 (|c| + Σ |a b|).
 void compare_once(Index m, Index n, Index k, Random& random) {
-  const bool add = random.below(2), finish = random.below(2);
+  const bool add = random.below(2), finish = random.below(2), with_bias = random.below(2);
   Matrix a(m, k, random.below(3), random), b(k, n, random.below(3), random);
-  const Matrix start(m, n, finish ? 0 : random.below(3), random);
+  const Matrix start(m, n, finish || with_bias ? 0 : random.below(3), random);
+  Matrix bias(1, n, 0, random);
   INFO("m ", m, " n ", n, " k ", k, " a ", a.row, " ", a.column, " b ", b.row, " ", b.column, " c ", start.row, " ", start.column, add ? " add" : "", finish ? " finish" : "");
   std::vector<float> first;
   for_threads([&] {
     Matrix c = start;
     Witness witness{c, n, std::vector<int>(std::size_t(m * n)), std::vector<float>(std::size_t(m * n))};
     multiply_bfloat16({m, n, k, a.buffer.data(), a.row, a.column, b.buffer.data(), b.row, b.column, c.buffer.data(), c.row, c.column, add},
-                      finish ? Finish<float>{&Witness::see, &witness} : Finish<float>{});
+                      {finish ? &Witness::see : nullptr, &witness, with_bias ? bias.buffer.data() : nullptr});
     if (first.empty()) {
       first = c.buffer;
       Index wrong = 0;
@@ -77,6 +78,7 @@ void compare_once(Index m, Index n, Index k, Random& random) {
             sum += term;
             size += std::abs(term);
           }
+          if (with_bias) sum += double(bias.at(0, j)), size += std::abs(double(bias.at(0, j)));
           wrong += !(std::abs(double(c.at(i, j)) - sum) <= double(k + 1) * 0x1p-23 * size);
           written[std::size_t(i * c.row + j * c.column)] = 1;
         }

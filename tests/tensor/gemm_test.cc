@@ -55,21 +55,21 @@ struct Witness {
 // Bits of every element against the definition: one chain in rising k; fused: with one rounding a step.
 template <class T>
 void compare(Index m, Index n, Index k, bool fused, Random& random) {
-  const bool add = random.below(2), finish = random.below(2), packed = random.below(3) == 0;
-  Matrix<T> a(m, k, random.below(3), random), b(k, n, random.below(3), random), c(m, n, finish ? 0 : random.below(3), random);
+  const bool add = random.below(2), finish = random.below(2), with_bias = random.below(2), packed = random.below(3) == 0;
+  Matrix<T> a(m, k, random.below(3), random), b(k, n, random.below(3), random), c(m, n, finish || with_bias ? 0 : random.below(3), random), bias(1, n, 0, random);
   Matrix<T> expected = c;
   for (Index i = 0; i < m; ++i)
     for (Index j = 0; j < n; ++j) {
       T sum = add ? c.at(i, j) : 0;
       for (Index l = 0; l < k; ++l) sum = fused ? std::fma(a.at(i, l), b.at(l, j), sum) : sum + a.at(i, l) * b.at(l, j);
-      expected.at(i, j) = sum;
+      expected.at(i, j) = with_bias ? sum + bias.at(0, j) : sum;
     }
-  INFO("m ", m, " n ", n, " k ", k, " a ", a.row, " ", a.column, " b ", b.row, " ", b.column, packed ? " packed c " : " c ", c.row, " ", c.column);
+  INFO("m ", m, " n ", n, " k ", k, " a ", a.row, " ", a.column, " b ", b.row, " ", b.column, packed ? " packed c " : " c ", c.row, " ", c.column, with_bias ? " bias" : "");
   const Storage panels = packed ? pack(k, n, b.buffer.data(), b.row, b.column) : Storage();
   Witness<T> witness{c, expected, n, std::vector<int>(std::size_t(m * n))};
   multiply(Product<T>{m, n, k, a.buffer.data(), a.row, a.column, b.buffer.data(), b.row, b.column, c.buffer.data(), c.row,
                       c.column, add, reinterpret_cast<const T*>(panels.data())},
-           finish ? Finish<T>{&Witness<T>::see, &witness} : Finish<T>{});
+           {finish ? &Witness<T>::see : nullptr, &witness, with_bias ? bias.buffer.data() : nullptr});
   Index wrong = witness.wrong;
   for (std::size_t i = 0; i < c.buffer.size(); ++i)  // neighbours untouched
     wrong += c.buffer[i] != expected.buffer[i] && !(std::isnan(c.buffer[i]) && std::isnan(expected.buffer[i]));
@@ -79,7 +79,7 @@ void compare(Index m, Index n, Index k, bool fused, Random& random) {
 
 }  // namespace
 
-TEST_CASE("multiply: random sizes, strides, starts and finishes, packed before or not, on every target") {
+TEST_CASE("multiply: random sizes, strides, starts, biases and finishes, packed before or not, on every target") {
   const int before = threads();
   set_threads(1);  // the witness counts without locks
   Random sizes(Key(Seed{11}));

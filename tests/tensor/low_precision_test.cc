@@ -69,11 +69,16 @@ const Sizes kSizes[] = {{1, 1, 1}, {2, 3, 5}, {3, 64, 8}, {5, 65, 31}, {6, 130, 
 TEST_CASE("low precision: int8 is the integer product, on every target, with any number of threads") {
   for (const Sizes& s : kSizes) {
     INFO("rows, out, in ", s.rows, " ", s.out, " ", s.in);
-    const Tensor x = normal(Key(Seed{1}), {s.rows, s.in}), w = normal(Key(Seed{2}), {s.out, s.in});
+    const Tensor x = normal(Key(Seed{1}), {s.rows, s.in}), w = normal(Key(Seed{2}), {s.out, s.in}), bias = normal(Key(Seed{3}), {s.out});
     const Tensor expected = int8_product(x, w);
     for_every_target([&] {
       CAPTURE(instruction_set());
-      with_and_without_amx([&] { for_threads([&] { CHECK(same_bits(product(x, w, Precision::int8), expected)); }); });
+      with_and_without_amx([&] {
+        for_threads([&] {
+          CHECK(same_bits(product(x, w, Precision::int8), expected));
+          CHECK(same_bits(product(x, w, Precision::int8, bias), expected + bias));
+        });
+      });
       CHECK(same_bits(product(transpose(transpose(x).clone()), transpose(transpose(w).clone()), Precision::int8), expected));
     });
   }
