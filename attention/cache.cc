@@ -48,6 +48,11 @@ void KeyValueCache::append(const Tensor& keys, const Tensor& values) {
   length_ = end;
 }
 
+void KeyValueCache::truncate(Index length) {
+  check<IndexError>(length >= 0 && length <= length_, "cache: length {} is not in [0, {}]", length, length_);
+  length_ = length;
+}
+
 void KeyValueCache::reorder(std::span<const Index> rows) {
   const Index count = Index(rows.size());
   for (const Index from : rows) check<IndexError>(from >= 0 && from < rows_, "cache: row {} is not in [0, {})", from, rows_);

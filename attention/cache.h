@@ -9,6 +9,8 @@ namespace heed {
 class KeyValueCache {
  public:
   KeyValueCache() = default;
+  KeyValueCache(KeyValueCache&&) = default;                                // a copy would write where this one does
+  KeyValueCache& operator=(KeyValueCache&&) = default;
   KeyValueCache(Index rows, Index heads, Index capacity, Index head_width, DType dtype)
       : keys_(empty({rows, heads, capacity, head_width}, dtype)), values_(empty({rows, heads, capacity, head_width}, dtype)), rows_(rows) {}
 
@@ -24,6 +26,7 @@ class KeyValueCache {
 
   // Appends the keys and values of new positions, [R, H, n, d/H] each. ShapeError, DTypeError: others, and the cache stays as it is.
   void append(const Tensor& keys, const Tensor& values);
+  void truncate(Index length);                                             // forgets the positions from `length` on; IndexError beyond the end
   // Row i continues what row rows[i] held; rows that none continues are dropped. IndexError where there is no such row.
   void reorder(std::span<const Index> rows);
 

@@ -2,6 +2,7 @@
 #include "attention/multi_head.h"
 
 #include <cmath>
+#include <exception>
 
 #include "autograd/tape.h"
 #include "nn/dropout.h"
@@ -112,7 +113,13 @@ Attended MultiHeadAttention::next(const Variable& x, KeyValueCache& cache, Want 
   const Inside inside(path);
   const auto qkv = split(projected(x), 3, -1);   // [R, n, d] three times
   check<Error>(Trace::current() || !qkv[1].wants_gradient(), "multi-head attention: next keeps keys and values without their gradients: x {} under a tape; self(x, Mask::causal()) has them", x.shape());
-  const Index before = cache.length();
+  struct Appended {                              // taken back where something throws
+    KeyValueCache& cache;
+    Index before = cache.length();
+    int thrown = std::uncaught_exceptions();
+    ~Appended() { if (std::uncaught_exceptions() > thrown) cache.truncate(before); }
+  } const appended{cache};
+  const Index before = appended.before;
   cache.append(split_heads(qkv[1]).value(), split_heads(qkv[2]).value());
   const Variable q = split_heads(qkv[0]);
   if (Trace::current()) {

@@ -72,7 +72,7 @@ Variable hard(const Variable& scores, const Mask& mask) {
 
 Choice choose(const Variable& scores, const Mask& mask) {
   const Tensor forbidden = logical_not(mask.dense(scores.shape()));
-  const Variable p = softmax(scores, -1, mask), log_p = masked_fill(log_softmax(scores, -1, mask), forbidden, 0);
+  const Variable p = softmax(scores, -1, mask), log_p = masked_fill(log_softmax(masked_fill(scores, forbidden, -1e30), -1), forbidden, 0);   // no -∞ on the way
   const Tensor weights = one_of(p.value());
   return {weights, sum(log_p * constant(weights), -1), -sum(p * log_p, -1)};
 }

@@ -24,8 +24,9 @@ Variable detail_record_view(const char* op, const Variable& x, const Tensor& y);
 class Saved {
  public:
   explicit Saved(Tensor value) : value_(std::move(value)), version_(value_.version()) {}
+  bool overwritten() const { return value_.version() != version_; }
   const Tensor& get() const {
-    if (value_.version() != version_) throw_overwritten();
+    if (overwritten()) throw_overwritten();
     return value_;
   }
   operator const Tensor&() const { return get(); }

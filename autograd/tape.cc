@@ -7,7 +7,9 @@
 #include <set>
 
 #include "autograd/record.h"
+#include "autograd/trace.h"
 #include "tensor/format.h"
+#include "tensor/gemm_bfloat16.h"
 #include "tensor/ops/binary.h"
 #include "tensor/ops/unary.h"
 
@@ -224,7 +226,7 @@ void Tape::backward(std::span<const Variable> outputs, std::span<const Tensor> g
   check<Error>(!played_, "backward: this tape was already played; record the operations again on a new tape");
   check<Error>(outputs.size() == gradients.size(), "backward: {} outputs, {} gradients", outputs.size(), gradients.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const Slot& slot = outputs[i].slot();
+    const Slot slot = outputs[i].slot();
     check<Error>(slot.gradient_ != nullptr, "backward: nothing that wants a gradient led to this value, or it was computed before this tape began: shape {}",
                  outputs[i].shape());
     check<Error>(slot.tape_ == id_ || (slot.leaf_ && slot.tape_ == 0), "backward: the value was recorded on another tape: shape {}", outputs[i].shape());
@@ -278,7 +280,7 @@ Tape* tape_for(const char* op, std::span<const std::reference_wrapper<const Vari
   if (!current_tape) return nullptr;
   bool wanted = false;
   for (const Variable& input : inputs) {
-    check<Error>(input.slot().alive(), "{}: an input of shape {} was recorded on a tape that is gone or another thread's; use constant(x.value()) to go on without its past",
+    check<Error>(input.alive(), "{}: an input of shape {} was recorded on a tape that is gone or another thread's; use constant(x.value()) to go on without its past",
                  op, input.shape());
     wanted |= input.wants_gradient();
   }
@@ -314,7 +316,7 @@ void Saved::throw_overwritten() const {
 }
 
 bool same_layout(const Variable& x) {
-  const Slot& slot = x.slot();
+  const Slot slot = x.slot();
   return same_strides(x.shape(), x.value().strides(), slot.view_ ? slot.view_->strides : slot.gradient_->strides());
 }
 
@@ -431,7 +433,7 @@ std::optional<Key> dropout_key(double p) {
 
 std::vector<Variable> recompute(std::function<std::vector<Variable>(std::span<const Variable>)> f, std::span<const Variable> inputs) {
   Tape* tape = Tape::current();
-  if (!tape) return f(inputs);
+  if (!tape || Trace::current()) return f(inputs);
   const auto masks = std::make_shared<Tape::Masks>(*current_masks);
   std::vector<Tensor> values;
   {
@@ -443,22 +445,32 @@ std::vector<Variable> recompute(std::function<std::vector<Variable>(std::span<co
   struct Shared {
     std::function<std::vector<Variable>(std::span<const Variable>)> f;
     std::vector<Variable> inputs;
+    std::vector<Saved> given, made;
     std::vector<Tensor> gradients;
   };
-  const auto shared = std::make_shared<Shared>(Shared{std::move(f), {inputs.begin(), inputs.end()}, std::vector<Tensor>(values.size())});
+  const auto shared = std::make_shared<Shared>(Shared{std::move(f), {inputs.begin(), inputs.end()}, {}, {}, std::vector<Tensor>(values.size())});
+  for (const Variable& x : inputs) shared->given.push_back(saved(x));
+  for (const Tensor& y : values) shared->made.push_back(saved(y));
   // The recomputing node comes first on the tape, so it is played after the outputs' own nodes have delivered their gradients.
   const Variable trigger = variable(zeros({}));
-  const Variable joint = record("recompute", zeros({}), {trigger}, [shared, masks](const Tensor&) {
+  const Variable joint = record("recompute", zeros({}), {trigger}, [shared, masks, precision = product_precision()](const Tensor&) {
     Tape::Masks* outer = std::exchange(current_masks, nullptr);
     struct Restore {
       Tape::Masks* masks;
       ~Restore() { current_masks = masks; }
     } restore{outer};
+    for (const Saved& x : shared->given) x.get();
     Tape inner(evaluating);
     *current_masks = *masks;
-    const std::vector<Variable> again = shared->f(shared->inputs);
+    const std::vector<Variable> again = [&] {
+      const ProductPrecision use(precision);
+      return shared->f(shared->inputs);
+    }();
     check<Error>(again.size() == shared->gradients.size(), "recompute: the function returned {} values when it ran first, {} when it ran again",
                  shared->gradients.size(), again.size());
+    for (std::size_t i = 0; i < again.size(); ++i)
+      check<Error>(shared->made[i].overwritten() || equal_bits(shared->made[i], again[i].value()),
+                   "recompute: the function gave other values when it ran again: output {} of shape {}; was a weight overwritten before the tape was played?", i, again[i].shape());
     std::vector<Variable> reached;   // as values of the inner tape, also what the function hands on as it is
     std::vector<Tensor> gradients;
     for (std::size_t i = 0; i < again.size(); ++i)

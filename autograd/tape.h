@@ -92,7 +92,8 @@ std::optional<Key> dropout_key(double p);
 bool dropout_acts(double p);               // whether it would give a key
 
 // Activation checkpointing (Chen et al. 2016, arXiv 1604.06174): f runs now without being remembered and once more when
-// its gradient is needed, with the same dropout masks. f takes the inputs and may use Parameters and Variables of outside.
+// its gradient is needed, with the same dropout masks and product precision. f takes the inputs and may use Parameters and Variables
+// of outside. Error where it gives other values then. Under a Trace, which sees f once, it is remembered after all.
 std::vector<Variable> recompute(std::function<std::vector<Variable>(std::span<const Variable>)> f, std::span<const Variable> inputs);
 Variable recompute(std::function<Variable(const Variable&)> f, const Variable& input);
 

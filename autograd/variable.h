@@ -125,7 +125,9 @@ class Variable {
   int rank() const { return value_.rank(); }
   DType dtype() const { return value_.dtype(); }
   Index numel() const { return value_.numel(); }
-  const Slot& slot() const { return slot_; }
+  // What a rule keeps of it: empty where no gradient is wanted now, whatever becomes of that before the tape is played.
+  Slot slot() const { return slot_.leaf_ && !slot_.leaf_->wanted() ? Slot() : slot_; }
+  bool alive() const { return slot_.alive(); }              // Slot::alive
   bool wants_gradient() const { return slot_.wanted(); }
 
   // Gradient of a leaf made by `variable`, summed over all tapes since forget_gradient(); zeros if nothing reached it.

@@ -2,7 +2,6 @@
 #include "nn/checkpoint.h"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 
 #include "tensor/format.h"
@@ -21,14 +20,6 @@ std::map<std::string, Parameter::Data*> names(const Selection& parameters) {
   for (const auto& [alias, path] : parameters.owner().aliases())
     if (const auto at = by_path.find(path); at != by_path.end() && alias.starts_with(prefix)) out[alias.substr(prefix.size())] = at->second;
   return out;
-}
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  if (a.shape() != b.shape() || a.dtype() != b.dtype()) return false;
-  return visit_any(a.dtype(), [&]<class T>() {
-    const Tensor x = a.contiguous(), y = b.contiguous();
-    return x.numel() == 0 || std::memcmp(x.data<T>(), y.data<T>(), std::size_t(x.numel()) * sizeof(T)) == 0;
-  });
 }
 
 using Metadata = std::map<std::string, std::string>;
@@ -64,7 +55,7 @@ void copy_all(const Selection& parameters, const std::map<std::string, Tensor>& 
       mismatched.push_back(fmt::format("{} ({} {}, needs {} {})", name, at->second.dtype(), at->second.shape(), have.dtype(), have.shape()));
     } else if (const auto [other, first] = given.emplace(item, name); first) {
       copies.emplace_back(item, at->second);
-    } else if (!same_bits(values.at(other->second), at->second)) {
+    } else if (!equal_bits(values.at(other->second), at->second)) {
       mismatched.push_back(fmt::format("{} (tied to {} but different)", name, other->second));
     }
   }
@@ -93,9 +84,13 @@ std::map<std::string, Tensor> state(const Selection& parameters) {
 
 std::map<std::string, std::string> gru_forms(const Selection& parameters) {
   Metadata out;
+  const auto selected = names(parameters);
   const std::string_view prefix = parameters.prefix();                       // "core." of the path "core.encoder", and of "core" itself
-  for (const auto& [path, form] : parameters.owner().gru_forms())
-    if ((path + ".").starts_with(prefix)) out[std::string(kFormKey) + path.substr(std::min(path.size(), prefix.size()))] = form;
+  for (const auto& [path, form] : parameters.owner().gru_forms()) {
+    if (!(path + ".").starts_with(prefix)) continue;
+    const std::string name = path.substr(std::min(path.size(), prefix.size())), below = name.empty() ? name : name + ".";
+    if (std::ranges::any_of(selected, [&](const auto& item) { return item.first.starts_with(below); })) out[std::string(kFormKey) + name] = form;
+  }
   return out;
 }
 

@@ -220,7 +220,8 @@ double clip_gradient_norm(Parameters& parameters, double max_norm, bool error_if
     }
   const double norm = norm_of_all(gradients);
   check<NumericError>(std::isfinite(norm) || !error_if_nonfinite, "clip_gradient_norm: the norm is not finite: {}", norm);
-  for (const auto& item : parameters.items()) item->gradient->scale(std::min(1.0, max_norm / (norm + 1e-6)));
+  const double factor = max_norm / (norm + 1e-6);
+  for (const auto& item : parameters.items()) item->gradient->scale(factor > 1 ? 1 : factor);   // NaN, where the norm is
   return norm;
 }
 

@@ -27,7 +27,7 @@ class Optimizer {
   double learning_rate() const { return learning_rate_; }
   void set_learning_rate(double rate);
 
-  // State as tensors: "<path>.exp_avg", "<path>.step" (i64), ...
+  // State as tensors: "<path>.exp_avg", "<path>.step" (i64), ... The next step writes to these memories, but for .step: clone to keep them.
   std::map<std::string, Tensor> state() const;
   // Restores it, also from PyTorch's, whose step is a float and of SGD absent. FileError that lists the missing, unexpected and
   // mismatched entries; then nothing has changed.

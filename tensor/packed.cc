@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "tensor/gemm.h"
+#include "tensor/parallel.h"
 
 namespace heed {
 namespace {
@@ -14,6 +15,15 @@ PackedWeights::Use::Use(PackedWeights& weights) : previous_(used) { used = &weig
 PackedWeights::Use::~Use() { used = previous_; }
 
 PackedWeights* PackedWeights::current() { return used; }
+
+void PackedWeights::forget_unused() {
+  std::map<const std::byte*, int> others;   // who hold a storage besides the entries, which may be parts of one
+  for (const auto& [key, entry] : entries_) {
+    const Storage& storage = entry.weight.storage();
+    --others.try_emplace(storage.data(), storage.references()).first->second;
+  }
+  std::erase_if(entries_, [&](const auto& item) { return others.at(item.second.weight.storage().data()) == 0; });
+}
 
 PackedWeight PackedWeights::operator()(const Tensor& weight) {
   return visit_float(weight.dtype(), "packed weights", [&]<class T>() -> PackedWeight {
@@ -26,9 +36,10 @@ PackedWeight PackedWeights::operator()(const Tensor& weight) {
       if (at != entries_.end() && at->second.version == weight.version() && (at->second.panels || at->second.low_precision)) return at->second.packed();
     }
     const std::unique_lock lock(mutex_);
+    const Alone alone;   // a thread inside a region may wait for this lock
     const auto [at, first] = entries_.try_emplace(key, Entry{weight, weight.version(), {}, {}});
     Entry& entry = at->second;
-    if (first) std::erase_if(entries_, [](const auto& item) { return item.second.weight.storage().is_unique(); });
+    if (first) forget_unused();
     const bool written = entry.version != weight.version();
     if (written) entry = {weight, weight.version(), {}, {}};
     if (precision_ != Precision::float32) {

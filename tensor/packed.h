@@ -49,6 +49,7 @@ class PackedWeights {
     std::unique_ptr<const LowPrecisionWeight> low_precision;
     PackedWeight packed() const { return {panels.data(), low_precision.get()}; }
   };
+  void forget_unused();
   Precision precision_;
   std::shared_mutex mutex_;
   std::map<std::tuple<const void*, Index, Index, Index, Index>, Entry> entries_;   // by place, sizes and strides

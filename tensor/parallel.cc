@@ -199,6 +199,9 @@ void run_shuffled(Index chunks, FunctionRef<void(Index)> body) {
 
 }  // namespace
 
+Alone::Alone() : before_(std::exchange(inside_region, true)) {}
+Alone::~Alone() { inside_region = before_; }
+
 void shuffle_chunks(std::uint64_t seed) { shuffle_seed = seed; }
 
 void run_chunks(Index chunks, FunctionRef<void(Index)> body) {

@@ -13,6 +13,17 @@ namespace heed {
 // environment; in a forked child, alone. Exactly one exception of a body reaches the caller; the pool works afterwards.
 void run_chunks(Index chunks, FunctionRef<void(Index)> body);
 
+// While it lives, this thread runs its chunks alone: for work under a lock that chunks on other threads may wait for.
+class [[nodiscard]] Alone {
+ public:
+  Alone();
+  ~Alone();
+  Alone(const Alone&) = delete;
+
+ private:
+  bool before_;
+};
+
 // Calls body(begin, end) on pieces of [0, items) of `grain` items each. Choose the grain from the shape, so that one piece is at
 // least about 10 us of work; a single piece runs serially.
 template <class F> void parallel_for(Index items, Index grain, F&& body) {

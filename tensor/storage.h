@@ -25,7 +25,8 @@ class Storage {
   friend bool operator==(const Storage& a, const Storage& b) { return a.block_ == b.block_; }
   std::byte* data() const { return block_ ? block_->data : nullptr; }
   std::size_t bytes() const { return block_ ? block_->bytes : 0; }
-  bool is_unique() const { return block_ && block_->references.load(std::memory_order_acquire) == 1; }
+  int references() const { return block_ ? block_->references.load(std::memory_order_acquire) : 0; }
+  bool is_unique() const { return references() == 1; }
 
   // Raised by every write access; a tape compares it to notice that a saved value was overwritten.
   std::uint64_t version() const { return block_ ? block_->version.load(std::memory_order_relaxed) : 0; }

@@ -383,6 +383,14 @@ void copy_converting(const Tensor& x, const Tensor& y) {
 
 }  // namespace
 
+bool equal_bits(const Tensor& a, const Tensor& b) {
+  if (a.shape() != b.shape() || a.dtype() != b.dtype()) return false;
+  return visit_any(a.dtype(), [&]<class T>() {
+    const Tensor x = a.contiguous(), y = b.contiguous();
+    return x.numel() == 0 || std::memcmp(x.data<T>(), y.data<T>(), std::size_t(x.numel()) * sizeof(T)) == 0;
+  });
+}
+
 void copy_into(const Tensor& x, const Tensor& y) {
   check<Error>(x.defined() && y.defined(), "copy_into: an operand is empty (default constructed)");
   check<DTypeError>(x.dtype() == y.dtype(), "copy_into: dtypes differ: x {}, y {}; use to(y, dtype)", x.dtype(), y.dtype());

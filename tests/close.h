@@ -3,7 +3,6 @@
 #pragma once
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <vector>
 
 #include "tensor/tensor.h"
@@ -25,15 +24,6 @@ template <class F> double worst(const heed::Tensor& x, const std::vector<double>
 inline double worst_absolute(const heed::Tensor& x, const std::vector<double>& y) { return worst(x, y, [](double) { return 1.0; }); }
 inline double worst_relative(const heed::Tensor& x, const std::vector<double>& y) { return worst(x, y, [](double v) { return std::abs(v); }); }
 inline double worst_absolute(const heed::Tensor& x, const heed::Tensor& y) { return worst_absolute(x, doubles(y)); }
-
-// Same shape and the same bits, element by element.
-inline bool equal_bits(const heed::Tensor& a, const heed::Tensor& b) {
-  if (a.shape() != b.shape() || a.dtype() != b.dtype()) return false;
-  const heed::Tensor x = a.contiguous(), y = b.contiguous();
-  const std::size_t item = heed::item_size(x.dtype());
-  return x.numel() == 0 || std::memcmp(x.storage().data() + std::size_t(x.offset()) * item, y.storage().data() + std::size_t(y.offset()) * item,
-                                       std::size_t(x.numel()) * item) == 0;
-}
 
 inline bool all_nan(const heed::Tensor& x) {
   const auto values = doubles(x);

@@ -71,8 +71,12 @@ struct Pow {                           // ∂y/∂a = b a^(b-1), 0 for b = 0;  �
 };
 struct Atan2 {                        // ∂y/∂a = b / (a² + b²), ∂y/∂b = -a / (a² + b²), both 0 at the origin
   template <class D, class V> static HWY_INLINE V Over(D d, V top, V a, V b, V dy) {
-    const V square = hn::MulAdd(a, a, hn::Mul(b, b));
-    return hn::IfThenZeroElse(hn::Eq(square, C(d, 0)), hn::Mul(dy, hn::Div(top, square)));
+    // brought by a power of two to where squares neither vanish nor overflow
+    const V most = hn::Max(hn::Abs(a), hn::Abs(b));
+    const auto small = hn::Lt(most, math::Constant(d, 0x1p-40, 0x1p-400)), large = hn::Gt(most, math::Constant(d, 0x1p40, 0x1p400));
+    const V scale = hn::IfThenElse(small, math::Constant(d, 0x1p100, 0x1p700), hn::IfThenElse(large, math::Constant(d, 0x1p-80, 0x1p-600), C(d, 1)));
+    const V a_scaled = hn::Mul(a, scale), b_scaled = hn::Mul(b, scale), square = hn::MulAdd(a_scaled, a_scaled, hn::Mul(b_scaled, b_scaled));
+    return hn::IfThenZeroElse(hn::Eq(square, C(d, 0)), hn::Mul(dy, hn::Mul(hn::Div(hn::Mul(top, scale), square), scale)));
   }
   F { return math::Atan2(d, a, b); }
   DA { return Over(d, b, a, b, dy); }

@@ -367,7 +367,7 @@ void fold_sequences(Folding folding, const FoldKernels<T, R>& kernels, const Ten
     at.seek(begin);
     while (begin < end) {
       const Index rows = reduced.unit() && n > 0 ? std::min({end - begin, at.run(), kColumnBlock / chunks}) : 1;
-      const T* const x0 = from + at.offset[0];
+      const T* const x0 = n == 0 ? nullptr : from + at.offset[0];
       if (n == 0) {
         values[0] = R(neutral<Total>(folding));
       } else if (!reduced.unit()) {

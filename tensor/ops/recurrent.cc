@@ -292,8 +292,8 @@ Tensor recurrent_grad_bias_hh(RecurrentUnit unit, const RecurrentResult& result)
 void recurrent_grad_x(const RecurrentResult& result, const Tensor& lengths, const Tensor& weight_ih, Into dx) {
   const Index B = dx.tensor.size(0), S = dx.tensor.size(1);
   const Ragged ragged(lengths, B, S);
-  if (ragged.whole) return linear_grad_x(reshape(result.gates, {B, S, result.gates.size(1)}), weight_ih, dx);
-  const Tensor rows = matmul(result.gates, weight_ih);                                        // [N, E]
+  if (ragged.whole && !dx.add) return linear_grad_x(reshape(result.gates, {B, S, result.gates.size(1)}), weight_ih, dx);
+  const Tensor rows = matmul(result.gates, weight_ih);                                        // [N, E]: added whole, with and without padding
   for (Index b = 0; b < B; ++b) {
     const Index first = ragged.first[std::size_t(b)], length = ragged.length[std::size_t(b)];
     add_into(slice(rows, 0, first, first + length), {slice(dx.tensor[b], 0, 0, length), dx.add});

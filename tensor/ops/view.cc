@@ -11,6 +11,7 @@ namespace heed {
 namespace {
 
 Tensor view(const Tensor& x, const Shape& shape, const Strides& strides, Index offset) {
+  check<Error>(x.defined(), "view: the tensor is empty (default constructed)");
   return Tensor(x.storage(), x.dtype(), shape, strides, offset);
 }
 
@@ -91,6 +92,7 @@ Tensor reshape(const Tensor& x, const Shape& shape) {
   check<ShapeError>(known == count, "reshape: element counts differ: from {}, to {} ({} and {})", x.shape(), shape, count,
                     known);
   if (full == x.shape()) return x;
+  checked_numel("reshape", full);
   Strides strides = contiguous_strides(full);
   if (count == 0 || strides_for(x, full, strides)) return view(x, full, strides, x.offset());
   const Tensor copy = x.clone();
@@ -213,6 +215,7 @@ List<Tensor> split(const Tensor& x, Index count, int dim) {
   const Index n = x.shape()[normalize_dim("split", dim, x.shape())];
   check<ShapeError>(count > 0 && n % count == 0, "split: size {} at dim {} is not a multiple of {} parts: x {}", n, dim, count,
                     x.shape());
+  check<ShapeError>(count <= std::max<Index>(n, 1 << 20), "split: too many parts: {}, x {}", count, x.shape());
   return split(x, List<Index>(size_t(count), n / count), dim);
 }
 
@@ -250,7 +253,7 @@ Tensor concat(std::span<const Tensor> tensors, int dim) {
     for (int i = 0; fits && i < shape.rank(); ++i) fits = i == axis || other[i] == shape[i];
     check<ShapeError>(fits, "concat: shapes differ beside dim {}: tensor 0 {}, tensor {} {}", dim, tensors[0].shape(), k,
                       other);
-    shape[axis] += other[axis];
+    check<ShapeError>(!__builtin_add_overflow(shape[axis], other[axis], &shape[axis]), "concat: too many elements at dim {}", dim);
   }
   Tensor y = empty(shape, tensors[0].dtype());
   Index start = 0;
@@ -284,7 +287,8 @@ Tensor pad(const Tensor& x, int dim, Index before, Index after, double value) {
   check_fits("pad", value, x.dtype());
   const Index n = x.shape()[axis];
   Shape shape = x.shape();
-  shape[axis] = before + n + after;
+  check<ShapeError>(!__builtin_add_overflow(before, n, &shape[axis]) && !__builtin_add_overflow(shape[axis], after, &shape[axis]),
+                    "pad: too many elements: before {}, after {}, x {}", before, after, x.shape());
   Tensor y = empty(shape, x.dtype());
   fill_(slice(y, axis, 0, before), value);
   copy_into(slice(y, axis, before, before + n), x);

@@ -131,6 +131,22 @@ TEST_CASE("cache: grows, and rows go where they are sent, whatever the order") {
   }
 }
 
+TEST_CASE("cache: positions are forgotten from the end, also those of a step that fails") {
+  KeyValueCache cache(1, 2, 4, 2, DType::f32);
+  cache.append(ones({1, 2, 3, 2}), ones({1, 2, 3, 2}));
+  cache.truncate(2);
+  CHECK(cache.length() == 2);
+  cache.append(zeros({1, 2, 1, 2}), ones({1, 2, 1, 2}));
+  CHECK(doubles(cache.keys()(0, 0)) == std::vector<double>{1, 1, 1, 1, 0, 0});
+  for (const Index wrong : {-1, 4}) CHECK_THROWS_WITH_AS(cache.truncate(wrong), ("cache: length " + std::to_string(wrong) + " is not in [0, 3]").c_str(), IndexError);
+  Parameters parameters(Seed{1});
+  const MultiHeadAttention attention(parameters.root() / "self_attn", {.width = 4, .heads = 2, .dropout = 0.1});
+  parameters.select().freeze();
+  Tape tape;
+  CHECK_THROWS_AS(attention.next(constant(ones({1, 1, 4})), cache), Error);   // dropout without a key
+  CHECK(cache.length() == 3);
+}
+
 TEST_CASE("cache: keys and values that want a gradient are refused") {
   Parameters parameters(Seed{1});
   const MultiHeadAttention attention(parameters.root() / "self_attn", {.width = 4, .heads = 2});

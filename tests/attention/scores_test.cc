@@ -467,6 +467,10 @@ TEST_CASE("hard: one position a row, drawn by softmax where the tape trains; str
   // d log p(choice) and d entropy; the choice of the likeliest does not move
   CHECK(check_gradient([&](std::span<const Variable> x) { return choose(x[0], mask).log_probability; }, {add(e, normal(Key(5), e.shape(), 0, 0.1, f64))}).holds(1e-8));
   CHECK(check_gradient([&](std::span<const Variable> x) { return choose(x[0], mask).entropy; }, {e}).holds(1e-8));
+  {
+    const DetectAnomaly detect;
+    CHECK_NOTHROW(choose(constant(e), mask));
+  }
   const Choice choice = choose(constant(e), mask);
   CHECK(choice.log_probability.value()(1, 0).item() == doctest::Approx(-ln2).epsilon(1e-15));
   CHECK(choice.entropy.value()(1, 0).item() == doctest::Approx(ln2).epsilon(1e-15));

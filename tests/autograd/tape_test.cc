@@ -8,7 +8,9 @@
 #include "autograd/ops.h"
 #include "autograd/record.h"
 #include "tensor/format.h"
+#include "tensor/gemm_bfloat16.h"
 #include "tensor/ops/binary.h"
+#include "tensor/ops/random.h"
 #include "tests/close.h"
 
 using namespace heed;
@@ -280,6 +282,28 @@ TEST_CASE("recompute: values that the function hands on, ids among its values, a
   int runs = 0;
   const auto more = [&](Values v) { return std::vector<Variable>(std::size_t(++runs), v[0]); };
   CHECK_THROWS_WITH_AS(gradient([&] { return recompute(more, Values(&x, 1))[0]; }), "recompute: the function returned 1 values when it ran first, 2 when it ran again", Error);
+}
+
+TEST_CASE("recompute notices inputs and weights that were overwritten, and goes by the precision of products then") {
+  const Variable x = variable(tensor({1, 2})), w = variable(tensor({3, 4}));
+  const auto square = [&](const Variable& v) { return v * v * w; };
+  const auto play = [&](const Tensor& overwritten) {
+    Tape tape;
+    const Variable y = sum(recompute(square, x));
+    if (overwritten.defined()) fill_(overwritten, 5);
+    tape.backward(y);
+  };
+  play({});
+  CHECK_THROWS_WITH_AS(play(x.value()), "recompute: a value saved for the gradient was overwritten before the tape was played: shape [2]", Error);
+  CHECK_THROWS_WITH_AS(play(w.value()), "recompute: the function gave other values when it ran again: output 0 of shape [2]; was a weight overwritten before the tape was played?", Error);
+  if (!has_bfloat16_products()) return;
+  const Variable a = variable(normal(Key(Seed{1}), {32, 32})), b = variable(normal(Key(Seed{2}), {32, 32}));
+  Tape tape;
+  const Variable y = [&] {
+    const ProductPrecision use(Precision::bfloat16);
+    return sum(recompute([&](const Variable& v) { return matmul(v, b); }, a));
+  }();
+  CHECK_NOTHROW(tape.backward(y));
 }
 
 TEST_CASE("a hook sees and may replace the gradient") {

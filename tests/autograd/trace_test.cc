@@ -9,6 +9,7 @@
 #include "autograd/tape.h"
 #include "tensor/inside.h"
 #include "tensor/ops/binary.h"
+#include "tests/close.h"
 
 using namespace heed;
 
@@ -73,6 +74,15 @@ TEST_CASE("trace: gradients of what was noted") {
   CHECK(seen.find("y")->gradient->to_vector<float>() == std::vector<float>{4, 8, 12});
   CHECK(!seen.find("aside")->gradient->defined());
   CHECK(x.grad().to_vector<float>() == std::vector<float>{8, 16, 24});
+}
+
+TEST_CASE("trace: what is computed again is noted once, with its gradient") {
+  const Variable x = variable(tensor({1, 2}));
+  Tape tape;
+  Trace seen;
+  tape.backward(sum(recompute([](const Variable& v) { return trace("square", "v²", v * v); }, x)));
+  REQUIRE(seen.entries().size() == 1);
+  CHECK(doubles(*seen.entries()[0].gradient) == std::vector<double>{1, 1});
 }
 
 TEST_CASE("trace: with_value keeps the value given and the graph of the other") {

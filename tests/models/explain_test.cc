@@ -266,8 +266,8 @@ TEST_CASE("explain: no bias in a formula where the layer has none") {
   const Attention biased = make_attention("additive", parameters.root() / "attention", {.query_width = 8, .memory_width = 8, .bias = true});
   const Variable x = constant(full({1, 1, 8}, 1.0));
   const Trace plain;
-  std::vector<KeyValueCache> caches{KeyValueCache(1, 2, 4, 4, DType::f32)};
-  decoder.next(x, decoder.prepare(x, {}), caches);
+  KeyValueCache cache(1, 2, 4, 4, DType::f32);
+  decoder.next(x, decoder.prepare(x, {}), {&cache, 1});
   for (const Trace::Entry& entry : plain.entries()) CHECK_MESSAGE((entry.formula.find("+ b") == std::string::npos && entry.formula.find("+ β") == std::string::npos), entry.key() << "  " << entry.formula);
   const Trace with;
   biased(x, biased.prepare(x, {}));

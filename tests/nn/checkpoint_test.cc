@@ -82,6 +82,19 @@ TEST_CASE("checkpoint: a file says the form of GRUs that are not PyTorch's, by t
   CHECK(read_safetensors(file).metadata.empty());
 }
 
+TEST_CASE("checkpoint: the form of a GRU that is not selected does not matter") {
+  const TemporaryFolder folder;
+  const std::string file = folder / "encoder.safetensors";
+  Parameters from(Seed{1}), to(Seed{2});
+  const Gru encoder(from.root() / "encoder", {.in = 2, .width = 3}), decoder(from.root() / "decoder", {.in = 2, .width = 3, .form = GruForm::bahdanau});
+  const Gru encoder_to(to.root() / "encoder", {.in = 2, .width = 3}), decoder_to(to.root() / "decoder", {.in = 2, .width = 3});
+  save(from.select("enc*"), file);
+  CHECK(read_safetensors(file).metadata.empty());
+  CHECK(message([&] { load(to.select("enc*"), file); }) == "");
+  write_safetensors(file, state(from.select("enc*")), {});
+  CHECK(message([&] { load(from.select("enc*"), file); }) == "");
+}
+
 TEST_CASE("checkpoint: a parameter of a dtype with which Heed does not compute is not missing") {
   const TemporaryFolder folder;
   const std::string file = folder / "half.safetensors", header = R"({"a":{"dtype":"F16","shape":[2],"data_offsets":[0,4]},"b":{"dtype":"I16","shape":[1],"data_offsets":[4,6]}})";

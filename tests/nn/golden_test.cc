@@ -196,6 +196,15 @@ TEST_CASE("clipping: a gradient that arrives later is not scaled") {
   CHECK(a.value().item() == -10);
 }
 
+TEST_CASE("clipping: a norm that is not a number leaves no gradient as it was") {
+  Parameters parameters(Seed{1});
+  const Parameter a = parameters.root().parameter("a", {1}, constant_init(0)), b = parameters.root().parameter("b", {1}, constant_init(0));
+  Tape tape;
+  tape.backward(sum(Variable(a) * 1000.0 + Variable(b) * double(NAN)));
+  CHECK(std::isnan(clip_gradient_norm(parameters, 1)));
+  CHECK(std::isnan(gradient(a).item()));
+}
+
 namespace {
 // The kernel goes by the path.
 struct Mixed : Optimizer {

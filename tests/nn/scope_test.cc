@@ -112,6 +112,29 @@ TEST_CASE("scope: what is frozen gets no gradient and no update, and learns agai
   CHECK(doubles(b.value()) == std::vector<double>{-1.25, -1.25});               // -0.5 - (1 - 0.25)
 }
 
+TEST_CASE("scope: whether a weight learns is decided where it is read") {
+  Parameters parameters(Seed{1});
+  const Parameter w = parameters.root().parameter("w", {3}, constant_init(2));
+  const Variable kept = w.variable(), x = variable(tensor({1, 2, 3}));
+  using Function = Variable (*)(const Variable&, const Variable&);
+  for (const Function f : {Function{multiply}, Function{divide}, Function{pow}, Function{matmul}})
+    for (const Variable* read : {&w.variable(), &kept}) {
+      x.forget_gradient();
+      parameters.select().freeze();
+      Tape frozen;
+      const Variable y = sum(f(x, *read));
+      parameters.select().unfreeze();
+      frozen.backward(y);
+      CHECK(!gradient(w).defined());
+      const Tensor dx = x.grad().clone();
+      x.forget_gradient();
+      Tape tape;
+      tape.backward(sum(f(x, constant(w.value()))));
+      CHECK(equal_bits(x.grad(), dx));
+      parameters.forget_gradients();
+    }
+}
+
 TEST_CASE("scope: loading lists all that is missing, unexpected and of another shape at once, and changes nothing") {
   Parameters parameters(Seed{1});
   const Parameter a = parameters.root().parameter("a", {2}, constant_init(1)), b = parameters.root().parameter("b", {2}, constant_init(1)),

@@ -57,6 +57,10 @@ TEST_CASE("binary: derivatives where the rule needs care") {
     CHECK(gradients(Binary::minimum, 2, 2) == std::pair(0.5, 0.5));
     CHECK(gradients(Binary::maximum, 3, 2) == std::pair(1.0, 0.0));
     CHECK(gradients(Binary::atan2, 0, 0) == std::pair(0.0, 0.0));
+    for (const double r : {1e-300, 1e-150, 1e150, 1e300}) {                 // squares vanish or overflow
+      CHECK(gradients(Binary::atan2, r, r).first == doctest::Approx(0.5 / r));
+      CHECK(gradients(Binary::atan2, r, r).second == doctest::Approx(-0.5 / r));
+    }
     CHECK(gradients(Binary::pow, 0, 0) == std::pair(0.0, 0.0));
     CHECK(gradients(Binary::pow, 0, 2) == std::pair(0.0, 0.0));
     CHECK(gradients(Binary::pow, 2, 0).first == 0);

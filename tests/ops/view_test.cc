@@ -252,6 +252,14 @@ TEST_CASE("wrong shapes, dims and indices of views say both sides") {
   THROWS(stack({x}, 3), IndexError, "stack: dim 3 is not in [-3, 3): tensors [2, 3]");
   THROWS(pad(x, 0, -1, 0), ShapeError, "pad: before -1 and after 0 must not be negative: x [2, 3]");
   THROWS(tril(tensor({1, 2})), ShapeError, "tril: needs at least 2 axes: x [2]");
+  constexpr Index kMost = std::numeric_limits<Index>::max();
+  THROWS(reshape(zeros({2, 1, 0}), {0, 3, 2, kMost}), ShapeError, "reshape: too many elements: [0, 3, 2, 9223372036854775807]");
+  THROWS(pad(x, 0, 2, kMost), ShapeError, "pad: too many elements: before 2, after 9223372036854775807, x [2, 3]");
+  THROWS(pad(x, 0, kMost, 0), ShapeError, "pad: too many elements: before 9223372036854775807, after 0, x [2, 3]");
+  THROWS(concat(std::vector<Tensor>(40, expand(zeros({1}), {Index{1} << 58}))), ShapeError, "concat: too many elements at dim 0");
+  THROWS(split(zeros({0}), kMost), ShapeError, "split: too many parts: 9223372036854775807, x [0]");
+  THROWS(reshape(Tensor(), {1, 1}), Error, "view: the tensor is empty (default constructed)");
+  THROWS(unsqueeze(Tensor(), 0), Error, "view: the tensor is empty (default constructed)");
   THROWS(flatten(x, 1, 0), IndexError, "flatten: first dim 1 is behind last dim 0: x [2, 3]");
 #undef THROWS
 }

@@ -99,5 +99,7 @@ TEST_CASE("math: pow against long double") {
       most = std::max(most, double(std::abs(z.span<double>()[i] - want) / want));
     }
     CHECK(most <= 1.7 * 0x1p-52);
+    CHECK(pow(tensor({0.5, 2, 0.25}), tensor({126, -126, 63})).to_vector<float>() == std::vector<float>(3, 0x1p-126f));   // the smallest normal number
+    CHECK(pow(full({}, 0.5, DType::f64), full({}, 1022, DType::f64)).item() == 0x1p-1022);
   });
 }

@@ -4,10 +4,13 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <thread>
 
 #include "tensor/ops/linear.h"
 #include "tensor/ops/random.h"
 #include "tensor/ops/view.h"
+#include "tensor/parallel.h"
 #include "tests/every_target.h"
 
 using namespace heed;
@@ -68,4 +71,45 @@ TEST_CASE("packed weights: made at the second meeting, anew after a write, one f
     for (int meeting = 0; meeting < 3; ++meeting) (void)packed(passing);
   }
   CHECK(memory_use().in_use <= before + 4 * 256 * 256 * sizeof(float));
+}
+
+TEST_CASE("packed weights: parts of a weight that is gone are forgotten together") {
+  PackedWeights packed;
+  const PackedWeights::Use use(packed);
+  const Tensor x = normal(Key(Seed{1}), {2, 64});
+  std::size_t after_two = 0;
+  for (int round = 0; round < 20; ++round) {
+    const Tensor w = normal(Key(Seed{2}), {768, 64});
+    for (const Index first : {0, 256, 512})
+      for (int meeting = 0; meeting < 2; ++meeting) linear(x, slice(w, 0, first, first + 256), {});
+    if (round == 1) after_two = memory_use().in_use;
+  }
+  CHECK(memory_use().in_use <= after_two + (std::size_t{64} << 10));
+}
+
+TEST_CASE("packed weights: a thread that packs and threads of a region that look for weights do not wait for each other") {
+  const int before = threads();
+  set_threads(2);
+  PackedWeights packed;
+  std::atomic<bool> done{false};
+  std::thread regions([&] {
+    const Tensor x = normal(Key(Seed{1}), {2, 64}), w = normal(Key(Seed{2}), {64, 64});
+    while (!done)
+      parallel_for(8, 1, [&](Index, Index) {
+        const PackedWeights::Use use(packed);
+        for (int i = 0; i < 20; ++i) linear(x, w, {});
+      });
+  });
+  {
+    const PackedWeights::Use use(packed);
+    const Tensor x = normal(Key(Seed{1}), {2, 512});
+    for (std::uint64_t i = 0; i < 150; ++i) {
+      const Tensor w = normal(Key(Seed{i}), {512, 512});
+      const Tensor expected = linear(x, w, {}).y;
+      CHECK(same_bits(linear(x, w, {}).y, expected));
+    }
+  }
+  done = true;
+  regions.join();
+  set_threads(before);
 }
