@@ -82,6 +82,20 @@ TEST_CASE("golden: recurrent cells, PyTorch's and the papers' GRU") {
   });
 }
 
+TEST_CASE("recurrent layers: padding changes no bit of the input's gradient, both directions added") {
+  for (const RecurrentUnit unit : {RecurrentUnit::gru_cudnn, RecurrentUnit::lstm}) {
+    Parameters parameters(Seed{1});
+    const RecurrentLayers layer(parameters.root(), {.unit = unit, .in = 12, .width = 20, .bidirectional = true});
+    const auto slope = [&](Index more) {
+      const Variable x = variable(pad(normal(Key(2), {3, 5, 12}), 1, 0, more));
+      Tape tape;
+      tape.backward(sum(square(layer(x, tensor({5, 5, 5}, DType::i32)).outputs)));
+      return slice(x.grad(), 1, 0, 5);
+    };
+    CHECK(equal_bits(slope(2), slope(0)));
+  }
+}
+
 TEST_CASE("recurrent initial values: PyTorch's bounds, the papers', the forget gate's bias") {
   const Index n = 50;
   const auto largest = [](const Parameter& p) { return max(abs(p.value())).item(); };
