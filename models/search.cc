@@ -124,7 +124,7 @@ class Searcher {
     fail<Error>("search: {} needs attention over the source: this model has none", o_.coverage != 0 ? fmt::format("coverage {}", o_.coverage) : "attention or replace_unk");
   }
 
-  bool candidate(std::int32_t word) const { return word != o_.pad && (word != o_.start || o_.start == o_.eos) && !(o_.forbid_unk && word == o_.unk); }
+  bool candidate(std::int32_t word) const { return word == o_.eos || (word != o_.pad && word != o_.start && word != o_.bos && !(o_.forbid_unk && word == o_.unk)); }
 
   // Words that would repeat an n-gram of the hypothesis.
   bool repeats(const std::vector<std::int32_t>& ids, std::int32_t word) const {
@@ -301,9 +301,10 @@ std::vector<std::vector<Hypothesis>> search(const Seq2Seq& model, std::span<cons
   for (const auto& prefix : prefixes) {
     const Index words = Index(prefix.size());
     check<Error>(options.max_length == 0 || words <= options.max_length, "search: a prefix of {} words is longer than max_length {}", words, options.max_length);
-    for (Index t = 0; t < words; ++t)
-      check<Error>(prefix[std::size_t(t)] != options.pad && prefix[std::size_t(t)] != options.start && prefix[std::size_t(t)] != options.eos,
-                   "search: prefix word {} at position {} is pad, start or eos", prefix[std::size_t(t)], t);
+    for (Index t = 0; t < words; ++t) {
+      const std::int32_t word = prefix[std::size_t(t)];
+      check<Error>(word != options.pad && word != options.start && word != options.eos && word != options.bos, "search: prefix word {} at position {} is pad, bos, start or eos", word, t);
+    }
   }
   if (const auto& s = options.sampling) {
     check<Error>(s->temperature >= 0 && std::isfinite(s->temperature), "search: temperature must be finite and not negative: {}", s->temperature);

@@ -27,6 +27,7 @@ struct Sampling {
 
 struct SearchOptions {
   std::int32_t pad = 0, start = 2, eos = 3, unk = 1;
+  std::optional<std::int32_t> bos = {};   // never written, whatever start is
   Index beam = 1;             // 1 = greedy
   Index nbest = 1;            // at most beam; with sampling, the number of draws
   LengthPenalty penalty = LengthPenalty::gnmt;
@@ -51,7 +52,7 @@ struct Hypothesis {
 
 // The n best translations of every source (ids with eos), best first, at least one, distinct unless they are drawn. `prefixes` (one a
 // source, or none) are words that every hypothesis begins with; they replace choices, not scores. Error: an option out of range, a prefix
-// beyond max_length or with pad, start or eos in it; IndexError: an eos that the model does not have; NumericError: NaN in
+// beyond max_length or with pad, bos, start or eos in it; IndexError: an eos that the model does not have; NumericError: NaN in
 // Step::log_probabilities.
 std::vector<std::vector<Hypothesis>> search(const Seq2Seq& model, std::span<const std::vector<std::int32_t>> sources, const SearchOptions& options,
                                             std::span<const std::vector<std::int32_t>> prefixes = {});

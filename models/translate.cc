@@ -15,7 +15,7 @@ namespace heed {
 
 SearchOptions search_options(const Run& run, SearchOptions options) {
   const Vocabulary& words = run.target.vocabulary;
-  options.pad = words.pad, options.start = start_symbol(run.config, words), options.eos = words.eos, options.unk = words.unk;
+  options.pad = words.pad, options.start = start_symbol(run.config, words), options.eos = words.eos, options.unk = words.unk, options.bos = words.bos;
   const Index limit = max_positions(run.config);
   options.max_length = options.max_length > 0 ? std::min(options.max_length, limit) : limit;
   return options;

@@ -70,7 +70,7 @@ std::vector<Hypothesis> by_definition(std::int32_t source, std::size_t k, Index 
     std::vector<std::tuple<double, std::size_t, std::int32_t>> candidates;
     for (std::size_t h = 0; h < live.size(); ++h)
       for (std::int32_t word = 0; word < kWords; ++word)
-        if (word != kPad && (word != o.start || o.start == kEnd) && (word != kEnd || t >= o.min_length) && !(o.forbid_unk && word == o.unk))
+        if (word != kPad && word != kStart && (word != kEnd || t >= o.min_length) && !(o.forbid_unk && word == o.unk))
           candidates.emplace_back(-(live[h].log_probability + log_probability(source, live[h].ids, word)), h, word);
     std::sort(candidates.begin(), candidates.end());
     std::vector<Hypothesis> next;
@@ -103,7 +103,7 @@ TEST_CASE("search: a beam is what its definition says, ties included, for every 
   for (const Index beam : {1, 2, 3, 5})
     for (const LengthPenalty penalty : {LengthPenalty::gnmt, LengthPenalty::average, LengthPenalty::none})
       for (const auto& [min_length, coverage, start] : {std::tuple(Index{0}, 0.0, kStart), {4, 0.3, kStart}, {1, 0.0, kEnd}}) {
-        const SearchOptions options{.pad = kPad, .start = start, .eos = kEnd, .beam = beam, .nbest = beam, .penalty = penalty, .alpha = 0.8, .coverage = coverage, .extra_length = 4,
+        const SearchOptions options{.pad = kPad, .start = start, .eos = kEnd, .bos = kStart, .beam = beam, .nbest = beam, .penalty = penalty, .alpha = 0.8, .coverage = coverage, .extra_length = 4,
                                     .min_length = min_length, .forbid_unk = start == kEnd, .batch = 7};
         const auto found = search(model, sources, options);
         for (std::size_t i = 0; i < sources.size(); ++i) {
@@ -146,7 +146,7 @@ TEST_CASE("search: min_length counts words without eos, greedy, in a beam and dr
     }
 }
 
-TEST_CASE("search: a prefix is whole, holds no pad, start or eos, and is no longer than max_length") {
+TEST_CASE("search: a prefix is whole, holds no pad, bos, start or eos, and is no longer than max_length") {
   const Coarse model;
   const std::vector<Ids> source{{1, 1, kEnd}};
   SearchOptions options{.pad = kPad, .start = kStart, .eos = kEnd, .beam = 2, .extra_length = 0};
@@ -161,8 +161,9 @@ TEST_CASE("search: a prefix is whole, holds no pad, start or eos, and is no long
   options.max_length = 3;
   CHECK_THROWS_WITH_AS(found(prefix), "search: a prefix of 4 words is longer than max_length 3", Error);
   options.max_length = 0;
-  for (const std::int32_t word : {kPad, kStart, kEnd})
-    CHECK_THROWS_WITH_AS(found({4, word, 5}), ("search: prefix word " + std::to_string(word) + " at position 1 is pad, start or eos").c_str(), Error);
+  options.bos = 6;
+  for (const std::int32_t word : {kPad, kStart, kEnd, *options.bos})
+    CHECK_THROWS_WITH_AS(found({4, word, 5}), ("search: prefix word " + std::to_string(word) + " at position 1 is pad, bos, start or eos").c_str(), Error);
   CHECK_THROWS_WITH_AS(found({4, 9}), "search: prefix word 9 at position 1 is not in [0, 7)", IndexError);
 }
 

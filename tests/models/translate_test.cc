@@ -19,6 +19,20 @@ TEST_CASE("translate: an unknown word becomes the source word most looked at, an
   CHECK(tokens(true) == std::vector<std::string>{"a", "b", "c", "<unk>", "<unk>"});       // the fourth looks at eos, the fifth at nothing
 }
 
+TEST_CASE("translate: no special word is written, whatever a target starts with") {
+  for (const std::string start : {"bos", "eos"}) {
+    const SmallModel small("--model gru --start " + start);
+    const Vocabulary& words = small.run.target.vocabulary;
+    for (const std::int32_t id : {words.pad, words.bos}) fill_(small.parameters->find("out.bias")->variable.value()[id], 1e3);
+    for (const bool draws : {false, true}) {
+      SearchOptions search{.max_length = 5, .min_length = 5};
+      if (draws) search.sampling = Sampling{};
+      const auto found = translate(small.run, *small.model, std::vector<std::string>{"a b c"}, {.search = search});
+      for (const std::string& token : found[0][0].tokens) CHECK_MESSAGE((token != "<pad>" && token != "<s>"), start);
+    }
+  }
+}
+
 TEST_CASE("negative_log_likelihoods: of each sentence alone, eos counted, without smoothing") {
   const SmallModel small("--model gru --label-smoothing 0.3");
   const std::vector<Example> examples{small.example("a b c", "c"), small.example("a", "d c b a"), small.example("b b", "a d")};
