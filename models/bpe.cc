@@ -206,7 +206,7 @@ std::vector<std::string> Bpe::pieces() const {
 }
 
 Bpe train_bpe(std::span<const std::string> lines, Index vocabulary_size) {
-  constexpr Index kSpecial = 4, kOwnSpecial = 3;           // of a vocabulary; of SentencePiece
+  constexpr Index kSpecial = 4;
   check<Error>(vocabulary_size > kSpecial && vocabulary_size <= Index(kMostPieces), "bpe: vocabulary size is not in [{}, {}]: {}",
                kSpecial + 1, kMostPieces, vocabulary_size);
   std::set<std::string> known{std::string(kSpace)};
@@ -216,10 +216,22 @@ Bpe train_bpe(std::span<const std::string> lines, Index vocabulary_size) {
   const Index least = Index(known.size()) + kSpecial;
   check<Error>(vocabulary_size >= least, "bpe: vocabulary size {}: the text has {} different characters; {} or more", vocabulary_size,
                known.size(), least);
-  Lines iterator(lines);
+  // Two characters mean something else to the trainer: a border of pieces, and a line to be left out. They become pieces that never merge.
+  const std::string border = "\t", left_out = "\u2585";
+  std::vector<std::string> text(lines.begin(), lines.end());
+  for (std::string& line : text)
+    for (std::size_t at = 0; (at = line.find(left_out, at)) != line.npos;) line.replace(at, left_out.size(), border);
+  std::string alone;
+  for (const std::string& character : {border, left_out})
+    if (known.contains(character)) alone += (alone.empty() ? "" : ",") + character;
+  // No piece is made of text that reads like a special one, so that its characters are shown once more.
+  for (const std::string& character : characters("<pad></s><unk>"))
+    if (known.contains(character)) text.push_back(border + character);
+  Lines iterator(text);
   std::string model;
   const std::unordered_map<std::string, std::string> options = {
-      {"model_type", "bpe"},         {"vocab_size", std::to_string(vocabulary_size - kSpecial + kOwnSpecial)},
+      {"model_type", "bpe"},         {"vocab_size", std::to_string(vocabulary_size)},
+      {"control_symbols", "<pad>"},  {"user_defined_symbols", alone},
       {"hard_vocab_limit", "false"}, {"max_sentence_length", std::to_string(kLongestLine)},
       {"character_coverage", "1.0"}, {"normalization_rule_name", "identity"}, {"remove_extra_whitespaces", "false"},
       {"num_threads", "1"},          {"minloglevel", "3"}};

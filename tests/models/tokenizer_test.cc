@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "models/batch.h"
 #include "models/bpe.h"
 #include "models/text.h"
 #include "tensor/error.h"
@@ -144,6 +145,21 @@ TEST_CASE("tokenizer: bpe learns merges, and its model is all it needs") {
   for (const char* character : {"a", "b", "c", "d", "x", "y", "z"}) CHECK(std::ranges::count(longest.pieces(), character) == 1);
   CHECK(message_of([&] { train_tokenizer({.name = "bpe"}, lines, 0); }) == "bpe: vocabulary size is not in [5, 1000000]: 0");
   CHECK(message_of([&] { train_tokenizer({.name = "bpe"}, {}, 100); }).starts_with("bpe: training on 0 lines"));
+}
+
+TEST_CASE("tokenizer: bpe has a piece for every character of its text, alone or in what reads like a special piece, and cuts none off") {
+  if (!has_sentencepiece()) return;
+  for (const std::string odd : {"\t", "\u2585", "\t\u2585", "<s>", "</s>", "<unk>", "<pad>", "a,b", "\u0085", "\r", "\uE000", "\uFFFD"}) {
+    CAPTURE(odd);
+    Tokens lines(50, odd + "ab cd" + odd + odd + "e " + odd);
+    const Side side = build_side(lines, {.name = "bpe"}, {.max_size = 40});
+    CHECK(decode(side, encode(side, lines[0])) == lines[0]);
+    for (const std::string& piece : side.tokenizer.pieces()) CHECK(side.vocabulary.id(piece) != side.vocabulary.unk);
+    Tokens alone = characters(lines[0]);                                         // no merge
+    std::ranges::sort(alone);
+    const Index least = std::unique(alone.begin(), alone.end()) - alone.begin() + 4;
+    CHECK(train_tokenizer({.name = "bpe"}, lines, least).pieces().size() == std::size_t(least - 4));
+  }
 }
 
 TEST_CASE("tokenizer: cleaned text is read the same as text that was to be cleaned") {
