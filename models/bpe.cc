@@ -162,11 +162,11 @@ struct Lines : sentencepiece::SentenceIterator {
 
 bool has_sentencepiece() { return true; }
 
-Bpe::Bpe(std::string_view model) {
+Bpe::Bpe(std::string_view model, const std::string& name) {
   auto loaded = std::make_shared<Model>();
-  loaded->bytes = scan_sentencepiece_model(model);
+  loaded->bytes = scan_sentencepiece_model(model, name);
   const auto status = loaded->processor.LoadFromSerializedProto(loaded->bytes);
-  check<FileError>(status.ok(), "sentencepiece model: refused by the library: {}", status.error_message());
+  check<FileError>(status.ok(), "{}: refused by the library: {}", name, status.error_message());
   loaded->byte_pieces = loaded->processor.IsByte(loaded->processor.PieceToId("<0x00>"));
   model_ = loaded;
   const std::vector<std::string> pieces = tokens("x");
@@ -246,7 +246,7 @@ Bpe train_bpe(std::span<const std::string> lines, Index vocabulary_size) {
 struct Bpe::Model { std::string bytes; };
 
 bool has_sentencepiece() { return false; }
-Bpe::Bpe(std::string_view) {
+Bpe::Bpe(std::string_view, const std::string&) {
   fail<Error>("tokenizer bpe: this build is without SentencePiece; install libsentencepiece-dev and build again");
 }
 std::vector<std::string> Bpe::tokens(std::string_view) const { return {}; }

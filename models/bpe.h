@@ -16,7 +16,8 @@ bool has_sentencepiece();                          // was the library there when
 
 class Bpe {
  public:
-  explicit Bpe(std::string_view model);  // bytes of a SentencePiece model, scanned first. FileError; Error without the library
+  // Bytes of a SentencePiece model, scanned first. FileError with the name; Error without the library
+  explicit Bpe(std::string_view model, const std::string& name = "sentencepiece model");
   std::vector<std::string> tokens(std::string_view line) const;
   std::string text(std::span<const std::string> tokens) const;  // text(tokens(line)) = line, except that U+2581 becomes a space
   const std::string& model() const;

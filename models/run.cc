@@ -12,7 +12,9 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <set>
 
+#include "models/text.h"
 #include "nn/checkpoint.h"
 #include "tensor/file.h"
 #include "tensor/format.h"
@@ -84,7 +86,7 @@ void save_side(const std::string& run, const std::string& name, const Side& side
   save_vocabulary(join(run, name + ".vocabulary"), side.vocabulary);
 }
 
-Side load_side(const std::string& run, const std::string& name) {
+Side load_side(const std::string& run, const std::string& name, const std::string& tokenizer_name) {
   const std::string file = join(run, name + ".tokenizer.json"), model = join(run, name + ".model");
   const std::string text = read_file(file, 1 << 20);
   TokenizerOptions options;
@@ -95,8 +97,16 @@ Side load_side(const std::string& run, const std::string& name) {
   } catch (const Error& e) {
     fail<FileError>("{}: {}", file, e.what());
   }
-  Tokenizer tokenizer(options, options.name == "bpe" ? read_file(model, 64 << 20) : std::string());
-  return {std::move(tokenizer), load_vocabulary(join(run, name + ".vocabulary"))};
+  check<FileError>(tokenizer_name == "auto" || options.name == tokenizer_name, "{}: tokenizer {}, but the run's config.json says {}", file, options.name, tokenizer_name);
+  Side side{Tokenizer(options, options.name == "bpe" ? read_file(model, 64 << 20) : std::string(), model), load_vocabulary(join(run, name + ".vocabulary"))};
+  if (options.name != "bpe") return side;
+  const std::vector<std::string> pieces = side.tokenizer.pieces();
+  const std::set<std::string_view> known(pieces.begin(), pieces.end());
+  const Vocabulary& words = side.vocabulary;
+  for (Index id = 0; id < words.size(); ++id)
+    if (id != words.pad && id != words.unk && id != words.bos && id != words.eos)
+      check<FileError>(known.contains(words.piece(id)), "{}: not the model that {}.vocabulary was made with: it has no piece {}", model, name, in_quotes(words.piece(id)));
+  return side;
 }
 
 // What create_run makes before config.json.
@@ -155,8 +165,8 @@ Run open_run(const std::string& path) {
   check<FileError>(fs::exists(file), "no run: {} has no config.json; a directory that `heed train` made", path);
   Run run{path, {}, {}, {}};
   from_json(options(run.config), read_file(file, 1 << 20), file);
-  run.source = load_side(path, "source");
-  run.target = load_side(path, "target");
+  run.source = load_side(path, "source", run.config.tokenizer);
+  run.target = load_side(path, "target", run.config.tokenizer);
   check<FileError>(run.config.tie != "all" || run.source.vocabulary == run.target.vocabulary, "{}: tie \"all\" needs one vocabulary: source.vocabulary has {} words, target.vocabulary {} others",
                    path, run.source.vocabulary.size(), run.target.vocabulary.size());
   return run;

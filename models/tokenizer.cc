@@ -54,7 +54,7 @@ struct Char : Tokenizer::Rule {
 };
 
 struct Subwords : Tokenizer::Rule {
-  explicit Subwords(std::string_view model) : bpe(model) {}
+  Subwords(std::string_view model, const std::string& file) : bpe(model, file) {}
   std::vector<std::string> tokens(std::string_view line) const override { return bpe.tokens(line); }
   std::string text(std::span<const std::string> tokens) const override { return bpe.text(tokens); }
   const std::string& model() const override { return bpe.model(); }
@@ -153,12 +153,12 @@ void learn_spacing(TokenizerOptions& options, std::span<const std::string> lines
 }
 
 using RulePointer = std::shared_ptr<const Tokenizer::Rule>;
-using Maker = RulePointer (*)(const TokenizerOptions&, std::string_view model);
+using Maker = RulePointer (*)(const TokenizerOptions&, std::string_view model, const std::string& file);
 constexpr std::pair<const char*, Maker> kMakers[] = {
-    {"space", [](const TokenizerOptions&, std::string_view) -> RulePointer { return std::make_shared<Space>(); }},
-    {"word", [](const TokenizerOptions& options, std::string_view) -> RulePointer { return std::make_shared<Word>(options); }},
-    {"char", [](const TokenizerOptions&, std::string_view) -> RulePointer { return std::make_shared<Char>(); }},
-    {"bpe", [](const TokenizerOptions&, std::string_view model) -> RulePointer { return std::make_shared<Subwords>(model); }},
+    {"space", [](const TokenizerOptions&, std::string_view, const std::string&) -> RulePointer { return std::make_shared<Space>(); }},
+    {"word", [](const TokenizerOptions& options, std::string_view, const std::string&) -> RulePointer { return std::make_shared<Word>(options); }},
+    {"char", [](const TokenizerOptions&, std::string_view, const std::string&) -> RulePointer { return std::make_shared<Char>(); }},
+    {"bpe", [](const TokenizerOptions&, std::string_view model, const std::string& file) -> RulePointer { return std::make_shared<Subwords>(model, file); }},
 };
 
 Maker maker(const std::string& name) {
@@ -174,8 +174,8 @@ std::string prepared(const TokenizerOptions& options, std::string_view line) {
 
 }  // namespace
 
-Tokenizer::Tokenizer(TokenizerOptions options, std::string_view model)
-    : options_(std::move(options)), rule_(maker(options_.name)(options_, model)) {}
+Tokenizer::Tokenizer(TokenizerOptions options, std::string_view model, const std::string& file)
+    : options_(std::move(options)), rule_(maker(options_.name)(options_, model, file)) {}
 
 std::vector<std::string> Tokenizer::tokens(std::string_view line) const { return rule_->tokens(prepared(options_, line)); }
 

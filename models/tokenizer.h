@@ -28,8 +28,8 @@ struct TokenizerOptions {
 
 class Tokenizer {
  public:
-  // Error, listing the names there are, on an unknown one. `model`: the bytes of a SentencePiece model, for bpe (FileError).
-  explicit Tokenizer(TokenizerOptions options = {}, std::string_view model = {});
+  // Error, listing the names there are, on an unknown one. `model`: the bytes of a SentencePiece model, for bpe (FileError with `file`).
+  explicit Tokenizer(TokenizerOptions options = {}, std::string_view model = {}, const std::string& file = "sentencepiece model");
 
   std::vector<std::string> tokens(std::string_view line) const;
   std::string text(std::span<const std::string> tokens) const;

@@ -132,7 +132,7 @@ Run make_run(const std::string& path, const RunConfig& config, const Dataset& da
   std::vector<std::string> own;
   for (const std::string& file : config.sentencepiece) own.push_back(read_sentencepiece(file));
   const auto side = [&](std::size_t which, const std::vector<std::string>& lines) {
-    return own.empty() ? build_side(lines, tokenizer, vocabulary) : build_side(Tokenizer(tokenizer, own[which]), lines, vocabulary);
+    return own.empty() ? build_side(lines, tokenizer, vocabulary) : build_side(Tokenizer(tokenizer, own[which], config.sentencepiece[which]), lines, vocabulary);
   };
   if (config.tie != "all") return {path, config, side(0, sources), side(1, targets)};
   if (!own.empty() && own[0] != own[1]) throw Mistake(fmt::format("two models for one vocabulary: --tie all --sentencepiece {}; the same model twice", fmt::join(config.sentencepiece, " ")));

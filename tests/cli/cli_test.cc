@@ -520,6 +520,20 @@ TEST_CASE("cli: other data, tokenizers, options") {
     CHECK_MESSAGE(bpe.code == 0, bpe.err);
     const auto translations = [&](const std::string& line) { return nlohmann::json::parse(heed_in(folder.path(), "translate --run r6 --json --quiet", line).out)["translations"]; };
     CHECK(translations(" Go\u00a0 3! \n") == translations("Go 3!\n"));
+    // Files of the tokenizer that do not fit the run.
+    const auto refused = [&](const std::string& file, const std::string& content) {
+      const std::string path = folder / ("r6/" + file), before = text_of(path);
+      write_text(path, content);
+      const Result result = heed_in(folder.path(), "translate --run r6", "Go 3!\n");
+      write_text(path, before);
+      CHECK(result.out.empty());
+      return result.err;
+    };
+    const std::string model = text_of(folder / "r6/source.model");
+    CHECK(refused("source.model", text_of(folder / "r6/target.model")).starts_with("heed translate: r6/source.model: not the model that source.vocabulary was made with: it has no piece \""));
+    CHECK(refused("target.model", model).starts_with("heed translate: r6/target.model: not the model that target.vocabulary was made with: it has no piece \""));
+    CHECK(refused("source.model", model.substr(0, model.size() - 1)).starts_with("heed translate: r6/source.model: not a SentencePiece model: malformed at byte "));
+    CHECK(refused("target.tokenizer.json", R"({"name": "char"})") == "heed translate: r6/target.tokenizer.json: tokenizer char, but the run's config.json says bpe\n");
 
     // SentencePiece models of one's own: what is trained with them reads with them.
     std::vector<std::string> lines(40, "Go 3! Va 7 !");

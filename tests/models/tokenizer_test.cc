@@ -243,6 +243,7 @@ TEST_CASE("bpe: a damaged model is refused or works") {
   }
   CHECK(message_of<FileError>([] { Tokenizer({.name = "bpe"}); }) ==
         "sentencepiece model: not a SentencePiece model: no pieces in 0 bytes");
+  CHECK(message_of<FileError>([] { Tokenizer({.name = "bpe"}, field(1, field(1, "a")), "run/source.model"); }).starts_with("run/source.model: refused by the library: "));
   const std::string model = train_tokenizer({.name = "bpe"}, french, 60).model();
   Random random(Key(Seed{12}));
   int refused = 0;
