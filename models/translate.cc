@@ -92,11 +92,13 @@ AttentionPicture attention_picture(const Run& run, const Seq2Seq& model, const E
   std::vector<AttentionPicture::Window> windows;                                      // of a local attention, one a row
   const std::int32_t start = start_symbol(run.config, run.target.vocabulary);
   {
-    const Trace trace;
+    std::optional<Trace> trace;                                                       // holds every value of the model
+    if (run.config.window) trace.emplace();
     model.features(make_batch({&example, 1}, run.target.vocabulary.pad, start), &maps);
-    for (const Trace::Entry& entry : trace.entries())
-      if (entry.name == "position" && run.config.window)
-        for (const double p : to(entry.value, DType::f64).contiguous().to_vector<double>()) windows.push_back(window_around(p, *run.config.window));
+    if (trace)
+      for (const Trace::Entry& entry : trace->entries())
+        if (entry.name == "position")
+          for (const double p : to(entry.value, DType::f64).contiguous().to_vector<double>()) windows.push_back(window_around(p, *run.config.window));
   }
   const auto words = [](const Vocabulary& vocabulary, const std::vector<std::int32_t>& ids) {
     std::vector<std::string> out;

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "autograd/trace.h"
 #include "tensor/ops/softmax.h"
 #include "tests/every_model.h"
 
@@ -60,4 +61,14 @@ TEST_CASE("translate: a picture says which word a row aligns, by its score") {
   for (const char* location : {"location", "location-entmax", "local-m-location"}) CHECK(note(location).starts_with("A location score"));
   for (const char* content : {"general", "local-m", "location-aware"}) CHECK(note(content).starts_with("A content score"));
   CHECK(note("mean-sparsemax").empty());
+}
+
+TEST_CASE("translate: a picture traces only models whose windows it shows") {
+  for (const auto& [flags, traces] : {std::pair("--model gru --attention local-p --window 2", true), {"--model gru --attention general", false}, {"--layers 1 --heads 2", false}}) {
+    const SmallModel small(flags);
+    const Trace outer;                                                                // sees what no inner one takes
+    const AttentionPicture picture = attention_picture(small.run, *small.model, small.example("a b", "c d"));
+    CHECK(outer.entries().empty() == traces);
+    CHECK(picture.maps.back().windows.empty() != traces);
+  }
 }
