@@ -21,6 +21,10 @@ SearchOptions search_options(const Run& run, SearchOptions options) {
   return options;
 }
 
+std::vector<std::string> source_tokens(const Run& run, std::string_view line) {
+  return is_blank(line) ? std::vector<std::string>{} : run.source.tokenizer.tokens(line);
+}
+
 std::vector<std::vector<Translation>> translate(const Run& run, const Seq2Seq& model, std::span<const std::string> lines, const TranslateOptions& options,
                                                 std::span<const std::string> prefixes, Index* cut) {
   check<Error>(prefixes.empty() || prefixes.size() == lines.size(), "translate: {} prefixes for {} lines", prefixes.size(), lines.size());
@@ -30,8 +34,8 @@ std::vector<std::vector<Translation>> translate(const Run& run, const Seq2Seq& m
   std::vector<std::vector<std::string>> words, first_words;
   std::vector<std::size_t> numbers;
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    std::vector<std::string> tokens = run.source.tokenizer.tokens(lines[i]);
-    if (tokens.empty() || is_blank(lines[i])) {
+    std::vector<std::string> tokens = source_tokens(run, lines[i]);
+    if (tokens.empty()) {
       results[i].push_back({});
       continue;
     }

@@ -25,7 +25,10 @@ struct TranslateOptions {
   Index max_length = 0;                          // tokens of a source, eos not counted, beyond which it is cut; 0: RunConfig's
 };
 
-// The n best of each line, best first. A blank line has one translation, which is empty. `prefixes`, one a line or none, are what
+// Of a line to be translated: none of a blank one.
+std::vector<std::string> source_tokens(const Run& run, std::string_view line);
+
+// The n best of each line, best first. A line without tokens has one translation, which is empty. `prefixes`, one a line or none, are what
 // every translation begins with, in their own words where the model knows them only as <unk>. The number of lines that were too long is
 // added to *cut.
 std::vector<std::vector<Translation>> translate(const Run& run, const Seq2Seq& model, std::span<const std::string> lines, const TranslateOptions& options = {},

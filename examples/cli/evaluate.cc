@@ -133,7 +133,7 @@ int evaluate(std::span<const std::string> words) {
       texts.push_back(best[0].text);
       token_lines.push_back(token_line(best[0].tokens));
     }
-    draw_on(translate_with, block);
+    draw_on(translate_with, run, block);
     progress.update({.unit = "sentence", .done = Index(texts.size()), .total = Index(sources.size())});
   }
   progress.finish();

@@ -108,8 +108,8 @@ void check_search(const SearchFlags& f, const RunConfig& config) {
   if (const Index most = max_positions(config); f.min_length > most) throw Mistake(fmt::format("out of range: --min-length {}; at most {} for this run", f.min_length, most));
 }
 
-void draw_on(TranslateOptions& options, std::span<const std::string> lines) {
-  if (auto& sampling = options.search.sampling) sampling->first += std::ranges::count_if(lines, [](const std::string& line) { return !is_blank(line); });
+void draw_on(TranslateOptions& options, const Run& run, std::span<const std::string> lines) {
+  if (auto& sampling = options.search.sampling) sampling->first += std::ranges::count_if(lines, [&](const std::string& line) { return !source_tokens(run, line).empty(); });
 }
 
 }  // namespace heed::cli

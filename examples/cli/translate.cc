@@ -137,7 +137,7 @@ int translate(std::span<const std::string> words) {
     }
     flush();
     first += Index(lines.size());
-    draw_on(translate_with, lines);
+    draw_on(translate_with, model.run, lines);
   }
   if (!manner.quiet && cut > 0) note(fmt::format("{} lines longer than {} words were cut; only what stands before is translated", cut, translate_with.max_length));
   if (!manner.quiet && input.invalid() > 0) note(fmt::format("{} invalid byte sequences were replaced", input.invalid()));

@@ -537,7 +537,8 @@ TEST_CASE("cli: other data, tokenizers, options") {
 
     // SentencePiece models of one's own: what is trained with them reads with them.
     std::vector<std::string> lines(40, "Go 3! Va 7 !");
-    const Tokenizer own = train_tokenizer({.name = "bpe"}, lines, 20);
+    const std::string removes_spaces = "\x1a\x02\x20\x01";                  // normalizer_spec, field 3: remove_extra_whitespaces, field 4
+    const Tokenizer own({.name = "bpe"}, train_tokenizer({.name = "bpe"}, lines, 20).model() + removes_spaces);
     write_text(folder / "own.model", own.model());
     const Result learned_elsewhere = heed_in(folder.path(), "train --train-files s t --dev-files s t --sentencepiece own.model own.model --tie all --out r7 --quiet" + tiny);
     CHECK_MESSAGE(learned_elsewhere.code == 0, learned_elsewhere.err);
@@ -548,6 +549,9 @@ TEST_CASE("cli: other data, tokenizers, options") {
     const Run with_own = open_run(folder / "r7");
     CHECK(with_own.config.tokenizer == "bpe");
     CHECK(with_own.source.tokenizer.tokens("Go 9") == own.tokens("Go 9"));
+    // A line of which it leaves nothing takes no draw from those that come later.
+    const std::string draws = "translate --run r7 --sample --quiet", blanks(600, '\n');
+    CHECK(lines_of(heed_in(folder.path(), draws, "\u2581\n" + blanks + "Go 3!\n").out).back() == lines_of(heed_in(folder.path(), draws, "Go 3!\n").out).back());
     for (const std::string& piece : own.pieces()) CHECK(with_own.target.vocabulary.id(piece) != with_own.target.vocabulary.unk);
 
     // The configurations that come with Heed, made small.
