@@ -6,6 +6,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "models/python_text.h"
 #include "tensor/error.h"
 #include "tensor/file.h"
 
@@ -36,6 +37,12 @@ BleuOptions bleu_options(const nlohmann::json& row) {
 const References kReference{{"a b c d"}};
 
 }  // namespace
+
+// Expected: python's str.lower
+TEST_CASE("metrics: lower case is Python's, Σ after characters that are no letters too") {
+  for (const auto& [text, expected] : {std::pair("ΑΣⅧ ΑΣⓐ ΑΣª", "ασⅷ ασⓐ ασª"), {"ⅧΣ ⒶΣ ºΣ \U0001F130Σ", "ⅷς ⓐς ºς \U0001F130ς"}, {"ΑΣ1 ΑΣʰ 1Σ", "ας1 αςʰ 1σ"}})
+    CHECK(python::utf8(python::lower(python::code_points(text))) == expected);
+}
 
 TEST_CASE("bleu has sacreBLEU's numbers") {
   const auto file = golden();
