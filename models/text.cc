@@ -152,22 +152,21 @@ bool is_mark(char32_t code) {
 bool is_control(char32_t code) { return code < 0x20 || (code >= 0x7F && code < 0xA0); }
 
 std::string clean(std::string_view text) {
-  const std::string composed = nfc(text);
   std::string out;
-  out.reserve(composed.size());
+  out.reserve(text.size());
   bool space = false;
-  for (std::size_t i = 0; i < composed.size();) {
-    const Character c = character_at(composed, i);
+  for (std::size_t i = 0; i < text.size();) {
+    const Character c = character_at(text, i);
     if (is_space(c.code)) {
       space = true;
     } else if (c.code != 0xAD && c.code != 0x200B) {
       if (space && !out.empty()) out += ' ';
       space = false;
-      if (c.code == 0x2019) out += '\''; else out.append(composed, i, c.size);
+      if (c.code == 0x2019) out += '\''; else out.append(text, i, c.size);
     }
     i += c.size;
   }
-  return out;
+  return nfc(out);                                 // last: what a dropped character stood between may compose
 }
 
 std::string in_quotes(std::string_view text) {

@@ -28,7 +28,7 @@ bool is_word(char32_t code);                       // letter (L*), number (N*) o
 bool is_mark(char32_t code);                       // combining mark (M*)
 bool is_control(char32_t code);                    // Cc
 
-// NFC, U+2019 -> apostrophe, no soft hyphens and zero-width spaces, every run of white space -> one space, none at the ends.
+// U+2019 -> apostrophe, no soft hyphens and zero-width spaces, every run of white space -> one space, none at the ends; then NFC.
 std::string clean(std::string_view text);
 
 // For messages: in double quotes, at most 80 bytes, control characters escaped.

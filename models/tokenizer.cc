@@ -168,8 +168,8 @@ Maker maker(const std::string& name) {
 
 // The line as a rule reads it.
 std::string prepared(const TokenizerOptions& options, std::string_view line) {
-  std::string text = options.clean ? clean(line) : options.lowercase ? nfc(line) : std::string(line);
-  return options.lowercase ? lower(text) : text;
+  const std::string text = options.clean ? clean(line) : std::string(line);
+  return options.lowercase ? nfc(lower(text)) : text;   // in this order: J with a caron is two characters, j with one is one
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ namespace heed {
 // them off.
 struct TokenizerOptions {
   std::string name = "space";
-  bool lowercase = false;                             // after NFC
+  bool lowercase = false;                             // then NFC
   bool clean = false;                                 // `clean` of models/text.h first; "exactly" holds for the line so prepared
   // word: marks that take no space on one side when they stand beside a word. A straight " opens and closes in turns.
   std::string no_space_before = ".,!?;:%)]}'-…»”/", no_space_after = "([{'-«“/$#@";

@@ -120,7 +120,9 @@ TEST_CASE("tokenizer: char and bpe undo themselves exactly") {
     CHECK(round_trip(t, "e\u0301 is not é; <s> </s> <unk>") == "e\u0301 is not é; <s> </s> <unk>");
   }
   CHECK(tokenizers[0].tokens("né €") == Tokens{"n", "é", " ", "€"});
-  CHECK(Tokenizer({.name = "char", .lowercase = true}).tokens("NE\u0301") == Tokens{"n", "é"});
+  const Tokenizer lowercase({.name = "char", .lowercase = true});
+  CHECK(lowercase.tokens("NE\u0301") == Tokens{"n", "é"});
+  CHECK(lowercase.tokens("J\u030C") == Tokens{"\u01F0"});                        // composed only where it is small
 }
 
 TEST_CASE("tokenizer: bpe learns merges, and its model is all it needs") {
