@@ -124,7 +124,9 @@ Explanation explain(const Run& run, const Seq2Seq& model, const Example& example
   std::vector<std::int32_t> order(p.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, [&](std::int32_t a, std::int32_t b) { return p[std::size_t(a)] > p[std::size_t(b)]; });
-  for (std::size_t i = 0; i < std::min(order.size(), std::size_t(std::max<Index>(options.top, 1))); ++i) out.top.push_back({words.piece(order[i]), p[std::size_t(order[i])]});
+  const std::int32_t wanted = example.target[std::size_t(options.step) - 1];
+  for (std::size_t i = 0; i < order.size(); ++i)
+    if (i < std::size_t(std::max<Index>(options.top, 1)) || order[i] == wanted) out.top.push_back({words.piece(order[i]), p[std::size_t(order[i])], order[i]});
   return out;
 }
 
@@ -240,13 +242,11 @@ std::string explanation_text(const Explanation& x, const ExplanationStyle& style
     if (value.axes.columns == Along::vocabulary) {
       const auto list = [](const Tensor& t) { return t.defined() ? to(t, DType::f64).contiguous().to_vector<double>() : std::vector<double>{}; };
       const std::vector<double> values = list(value.value), gradients = list(value.gradient);
-      std::vector<std::size_t> falling(values.size());
-      std::iota(falling.begin(), falling.end(), std::size_t{0});
-      std::ranges::stable_sort(falling, std::greater<>(), [&](std::size_t i) { return values[i]; });
-      for (const auto& [what, of] : {std::pair("  largest:", &values), std::pair("  dL:     ", &gradients)}) {
+      for (const auto& [what, of] : {std::pair("  z: ", &values), std::pair("  dL:", &gradients)}) {
+        if (of->empty()) continue;
         std::string row = what;
-        for (std::size_t i = 0; i < std::min(x.top.size(), of->size()); ++i) row += fmt::format("  {} {:.4f}", word(x.top[i].word), (*of)[falling[i]]);
-        if (!of->empty()) writer.line(row);
+        for (const Explanation::Word& w : x.top) row += fmt::format("  {} {:.4f}", word(w.word), (*of)[std::size_t(w.id)]);
+        writer.line(row);
       }
     } else if (!value.columns.empty()) {
       writer.over_words(value);

@@ -23,11 +23,12 @@ struct Explanation {
   struct Word {
     std::string word;
     double probability;
+    std::int32_t id;
   };
   std::vector<std::string> source, read;           // read: the start symbol and the words so far; the last one is this step's input
   Index step = 1, steps = 1;                       // from 1; words of the target, eos counted
   std::vector<Value> values;                       // in the order of computation
-  std::vector<Word> top;                           // the likeliest next words, falling
+  std::vector<Word> top;                           // the likeliest next words, falling, the wanted one in any case
   std::string wanted{};                            // the target's word
   std::optional<double> loss{};                    // L = -log p(wanted) of this step alone
 };

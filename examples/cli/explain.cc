@@ -26,7 +26,7 @@ int explain(std::span<const std::string> words) {
                                                      {.name = "step", .value = &with.step, .takes = "N", .help = "which word of the target is written, from 1", .low = 1, .high = 1e6, .standard = "1"},
                                                      {.name = "layer", .value = &layer, .takes = "N", .help = "layer of a Transformer's decoder, from 1; else the last", .low = 1, .high = 1000},
                                                      {.name = "head", .value = &head, .takes = "N", .help = "head of its attentions, from 1", .low = 1, .high = 1024, .standard = "1"},
-                                                     {.name = "top", .value = &with.top, .takes = "N", .help = "likeliest next words that are shown", .low = 1, .high = 1e6, .standard = "5"},
+                                                     {.name = "top", .value = &with.top, .takes = "N", .help = "likeliest next words that are shown, beside the target's", .low = 1, .high = 1e6, .standard = "5"},
                                                      {.name = "numbers", .value = &style.numbers, .takes = "N", .help = "shown of each vector; --json has all", .low = 1, .high = 1e6, .standard = "8"}} +
                                  options(manner)};
   if (!parse(syntax, words)) return 0;

@@ -17,6 +17,7 @@
 #include "models/transformer.h"
 #include "models/translate.h"
 #include "nn/init.h"
+#include "tensor/format.h"
 #include "tensor/ops/binary.h"
 #include "tensor/ops/softmax.h"
 #include "tensor/ops/view.h"
@@ -373,6 +374,10 @@ TEST_CASE("explain: a step is the model's own") {
       std::vector<double> p = numbers(plain.log_probabilities);
       CHECK(x.top[0].probability == doctest::Approx(std::exp(*std::ranges::max_element(p))).epsilon(1e-6));
       CHECK(x.top[0].probability >= x.top[1].probability);
+      const auto wanted = std::ranges::find(x.top, x.wanted, &Explanation::Word::word);           // among the likeliest or after them
+      REQUIRE(wanted != x.top.end());
+      CHECK(wanted->probability == doctest::Approx(std::exp(p[std::size_t(example.target[std::size_t(step - 1)])])).epsilon(1e-6));
+      CHECK(x.top.size() == (wanted - x.top.begin() == 3 ? 4 : 3));
       CHECK(value_of(x, "logits").value.numel() == small.run.target.vocabulary.size());
       if (options.find("none") == options.npos) check_walk(x, options.find("local-p") == options.npos ? 1 - 1e-5 : 0, 1 + 1e-5);
     }
@@ -434,7 +439,9 @@ TEST_CASE("explain: text and JSON") {
   CHECK(text.find("α = softmax(e)") != text.npos);
   CHECK(text.find("(sum 1.0000)") != text.npos);
   CHECK(text.find("L = -log p(b) = ") != text.npos);
-  CHECK(text.find("\n  dL:       ") != text.npos);
+  CHECK(text.find("\n  z:   ") != text.npos);
+  const Explanation few = explain(small.run, *small.model, example, {.step = 2, .top = 1, .backward = true});
+  CHECK(explanation_text(few).find(fmt::format("  b {:.4f}\n", std::exp(-*few.loss) - 1)) != text.npos);   // dL/dz = p - 1 of the wanted word
   const std::size_t memory = text.find("memory  [4, 16]");
   REQUIRE(memory != text.npos);
   CHECK(std::ranges::count(text.substr(memory, text.find("\n\n", memory) - memory), 'L') == 4);       // a row of each word's dL
