@@ -18,8 +18,8 @@ constexpr std::string_view kOrderKey = "heed.trace";   // metadata: [[name, form
 struct Difference {
   std::string name;
   Index element = 0;
-  double a = 0, b = 0;
-  double size() const { return std::isnan(a) == std::isnan(b) ? (std::isnan(a) || a == b ? 0 : std::abs(a - b)) : INFINITY; }
+  long double a = 0, b = 0;                        // which holds every i64
+  double size() const { return std::isnan(a) == std::isnan(b) ? (std::isnan(a) || a == b ? 0 : double(std::abs(a - b))) : INFINITY; }
 };
 
 // The position of an element: "[0, 3, 17]".
@@ -65,17 +65,21 @@ struct Compared {
   Index different = 0;                             // elements
 };
 
-Compared compare(const std::string& name, const Tensor& x, const Tensor& y, double tolerance) {
-  const std::vector<double> a = to(x, DType::f64).contiguous().to_vector<double>(), b = to(y, DType::f64).contiguous().to_vector<double>();
+template <class T> Compared compare_as(DType dtype, const std::string& name, const Tensor& x, const Tensor& y, double tolerance) {
+  const std::vector<T> a = to(x, dtype).contiguous().to_vector<T>(), b = to(y, dtype).contiguous().to_vector<T>();
   Compared out;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    const Difference d{name, Index(i), a[i], b[i]};
+    const Difference d{name, Index(i), (long double)a[i], (long double)b[i]};
     if (d.size() <= tolerance) continue;
     ++out.different;
     if (!out.first) out.first = d;
     if (!out.largest || d.size() > out.largest->size()) out.largest = d;
   }
   return out;
+}
+
+Compared compare(const std::string& name, const Tensor& x, const Tensor& y, double tolerance) {
+  return x.dtype() == DType::i64 ? compare_as<std::int64_t>(DType::i64, name, x, y, tolerance) : compare_as<double>(DType::f64, name, x, y, tolerance);
 }
 
 }  // namespace
@@ -138,7 +142,10 @@ int diff(std::span<const std::string> words) {
   std::optional<std::string> first, largest;
   double largest_size = -1;
   Index compared = 0, different = 0, elements = 0;
-  const auto say = [](const Difference& d, const Shape& shape) { return fmt::format("{} {}: {:.9g} and {:.9g}, {:.3g} apart", d.name, position(shape, d.element), d.a, d.b, d.size()); };
+  const auto say = [](const Difference& d, const Held& of) {
+    const int digits = of.dtype == heed::name(DType::i64) ? 19 : 9;
+    return fmt::format("{} {}: {:.{}g} and {:.{}g}, {:.3g} apart", d.name, position(of.shape, d.element), d.a, digits, d.b, digits, d.size());
+  };
   for (const std::string& name : names_in_order(x, in_x)) {
     if (!in_y.contains(name)) {
       missing.push_back(fmt::format("only in {}: {}", a, name));
@@ -159,8 +166,8 @@ int diff(std::span<const std::string> words) {
       list.push_back({{"name", name}, {"different", nullptr}, {"elements", left.shape.numel()}, {"largest", nullptr}});
       continue;
     }
-    if (!first) first = say(*found.first, left.shape);
-    if (found.largest->size() > largest_size) largest_size = found.largest->size(), largest = say(*found.largest, left.shape);
+    if (!first) first = say(*found.first, left);
+    if (found.largest->size() > largest_size) largest_size = found.largest->size(), largest = say(*found.largest, left);
     list.push_back({{"name", name}, {"different", found.different}, {"elements", left.shape.numel()}, {"largest", std::isfinite(found.largest->size()) ? Json(found.largest->size()) : nullptr}});
   }
   for (const auto& [name, value] : in_y)

@@ -321,6 +321,10 @@ TEST_CASE("cli: trace and diff") {
   CHECK(unmatched.out == "x: f32 [2] and f32 [1, 2]\nonly in a.safetensors: y\nonly in b.safetensors: z\n3 tensors without one of the same name, shape and type in the other file; of the 1 compared none differs\n");
   write_safetensors(small().folder / "b.safetensors", {{"x", tensor({{1, 2}})}, {"y", tensor({1})}, {"n", tensor({1.0})}});
   CHECK(call("diff a.safetensors b.safetensors").out.ends_with("\n1 tensors without one of the same name, shape and type in the other file; of the 2 compared 1 differ\n"));
+  constexpr std::int64_t kBig = std::int64_t{1} << 60;                        // beyond 2^53
+  for (const auto& [name, more] : {std::pair("a.safetensors", 0), {"b.safetensors", 1}}) write_safetensors(small().folder / name, {{"n", tensor(std::vector{kBig, kBig + more}, {2})}});
+  CHECK(call("diff a.safetensors b.safetensors").out.starts_with("first    n [1]: 1152921504606846976 and 1152921504606846977, 1 apart\n"));
+  CHECK(call("diff a.safetensors b.safetensors --tolerance 1").code == 0);
   const auto half = [](const char* name, const std::string& last) {           // F16: 1, 2 and another number
     const std::string header = R"({"h":{"dtype":"F16","shape":[3],"data_offsets":[0,6]}})";
     write_text(small().folder / name, std::string{char(header.size()), 0, 0, 0, 0, 0, 0, 0} + header + std::string("\x00\x3c\x00\x40", 4) + last);
