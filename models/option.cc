@@ -222,7 +222,7 @@ void set(const Option& option, std::span<const std::string> words) {
   const std::string_view wrong = value.is_null() ? "wrong type" : fault(option, value);
   if (wrong.empty()) return assign(option, value);
   std::string given;
-  for (const std::string& word : words) given += fmt::format(" {}", word.empty() || word.find_first_of(" \t\n\r\"") != word.npos || word.size() > 80 ? in_quotes(word) : word);
+  for (const std::string& word : words) given += fmt::format("{}{}", holds<bool>(option) ? '=' : ' ', word.empty() || word.find_first_of(" \t\n\r\"") != word.npos || word.size() > 80 ? in_quotes(word) : word);
   const std::string_view near = option.choices.empty() || words.size() != 1 ? "" : nearest(words[0], option.choices);
   fail<Error>("{}: --{}{}; {}{}", wrong, option.name, given, near.empty() ? "" : fmt::format("did you mean {}? ", near), allowed(option));
 }

@@ -116,10 +116,15 @@ bool Reader::operator()(std::span<const std::string> words, Given& given) {
   for (std::size_t i = 0; i < syntax.options.size(); ++i) {
     const Option& option = syntax.options[i];
     if (flags[i]->count() == 0) continue;
+    if (is_switch(option)) {
+      if (std::ranges::find(words, flag(option.name) + "=") != words.end()) throw Mistake(fmt::format("no value: {}=; {}", flag(option.name), allowed(option)));
+      values[i] = flags[i]->results();             // "true" without =
+      values[i].erase(std::unique(values[i].begin(), values[i].end()), values[i].end());
+    }
     for (const std::string& value : values[i])
       if (find(syntax, value)) throw Mistake(fmt::format("no value: {} before {}; {}", flag(option.name), value, allowed(option)));
-    if (!is_switch(option) && values[i].size() < option.count) throw Mistake(fmt::format("too few values: {} {}; {}", flag(option.name), values[i][0], allowed(option)));
-    if (!is_switch(option) && values[i].size() > option.count) throw Mistake(fmt::format("given more than once: {}; {}", flag(option.name), allowed(option)));
+    if (values[i].size() < option.count) throw Mistake(fmt::format("too few values: {} {}; {}", flag(option.name), values[i][0], allowed(option)));
+    if (values[i].size() > option.count) throw Mistake(fmt::format("given more than once: {}; {}", flag(option.name), allowed(option)));
     given[std::string(option.name)] = values[i];
   }
   std::size_t word = 0;
