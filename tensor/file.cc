@@ -60,8 +60,9 @@ std::string follow_links(const std::string& path) {
   }
 }
 
-// The open file that /dev/stdout, /dev/stderr or /dev/fd/N stands for, or -1.
+// The open file that /dev/stdin, /dev/stdout, /dev/stderr or /dev/fd/N stands for, or -1.
 int stream_of(std::string_view path) {
+  if (path == "/dev/stdin") return STDIN_FILENO;
   if (path == "/dev/stdout") return STDOUT_FILENO;
   if (path == "/dev/stderr") return STDERR_FILENO;
   int stream = -1;
@@ -85,8 +86,10 @@ int sync_folder(const std::string& path) {
 
 InputFile::InputFile(const std::string& path, Kind kind)
     : path_(path), file_(retry([&] {
-        return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | (kind == Kind::regular ? O_NONBLOCK : 0));
-      })) {  // a pipe would wait
+        const int stream = kind == Kind::any ? stream_of(path) : -1;
+        if (stream >= 0) return ::fcntl(stream, F_DUPFD_CLOEXEC, 0);                              // from where it stands
+        return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | (kind == Kind::regular ? O_NONBLOCK : 0));  // a pipe would wait
+      })) {
   struct stat status {};
   const int error = file_ < 0 || ::fstat(file_, &status) < 0 ? errno : S_ISDIR(status.st_mode) ? EISDIR : 0;
   const bool regular = S_ISREG(status.st_mode);

@@ -16,7 +16,8 @@ namespace heed {
 // The bytes of a file, a pipe or a device. FileError with path and reason; also beyond `limit` bytes.
 std::string read_file(const std::string& path, std::size_t limit = std::numeric_limits<std::size_t>::max());
 
-// A file read from front to back. FileError with path and reason; also for a pipe or device unless they are allowed.
+// A file read from front to back. FileError with path and reason; also for a pipe or device unless they are allowed; then what
+// /dev/stdin or /dev/fd/N stand for is read on from where it stands.
 class InputFile {
  public:
   enum class Kind { regular, any };

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
 #include "examples/cli/quality.h"
 #include "models/tokenizer.h"
 #include "tensor/json.h"
@@ -27,6 +30,7 @@ int score(std::span<const std::string> words) {
   if (!parse(syntax, words)) return 0;
   check_required(hypotheses, "hypotheses", "a file with a translation a line");
   check_required(references, "references", "a file with a reference a line");
+  if (std::ranges::count(std::array<std::string_view, 3>{hypotheses, references, sources}, "-") > 1) throw Mistake("standard input more than once: -; for one of --hypotheses, --references, --sources");
   const std::vector<std::string> hypothesis_lines = read_lines(hypotheses, manner);
   References all(hypothesis_lines.size());
   add_references(all, references, hypotheses, manner);

@@ -241,6 +241,10 @@ TEST_CASE("cli: score reads what it is given") {
   write_text(folder + "/latin", "caf\xe9 \xe0 la carte\n");
   const auto json = nlohmann::json::parse(call("score --hypotheses - --references a,b --lowercase --json", "The Cat sat on it\n").out);
   CHECK(json["exact"] == 100);
+  write_text(folder + "/half-read", "read before\nThe Cat sat on it\n");
+  run_program("cd '" + folder + "' && (read line; " HEED_BUILD_DIR "/examples/heed score --hypotheses - --references a,b --lowercase --json > rest.scores) < half-read");
+  CHECK(nlohmann::json::parse(text_of(folder + "/rest.scores"))["exact"] == 100);
+  CHECK(nlohmann::json::parse(call("score --hypotheses upper --references lower --lowercase=false --json=true").out)["exact"] == 0);
   CHECK(json["precisions"] == nlohmann::json{100, 100, 100, 100});
   CHECK(json["brevity_penalty"] == 1);
   CHECK(json["hypothesis_length"] == 5);

@@ -144,6 +144,7 @@ const Row kRows[] = {
     {"evaluate --run whole", "an empty part: .*pairs.tsv \\(test\\); at least one pair"},
     {"compare --train pairs.tsv --split-by-source --split-dev 1 --split-test 0 --attention dot --out new", "an empty part: .*; at least one pair"},
     {"evaluate --run run --references s", "numbers of lines differ: .*test.tsv has 10, s has 4; line n is compared with line n"},
+    {"score --hypotheses - --references -", "standard input more than once: -; for one of --hypotheses, --references, --sources"},
     {"evaluate --run run --force --references s", "nothing is translated: --force --references s; one of them"},
     {"train --data data --out new --sentencepiece s s --tokenizer word", "models that would not be read: --sentencepiece s s --tokenizer word; "},
     {"train --data data --out new --sentencepiece s s --vocabulary-size 9", "no pieces are learned: --sentencepiece s s --vocabulary-size 9; "},
