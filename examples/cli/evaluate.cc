@@ -84,6 +84,7 @@ int evaluate(std::span<const std::string> words) {
   PackedWeights weights(precision_named(search_flags.precision));
   const PackedWeights::Use use(weights);
   const Run& run = model.run;
+  if (!out.empty()) check_outside(run, out);
   const RunConfig config = data_of(run, data, files);
   const Corpus corpus = read_part(config, split, {.skip_empty = false});
   if (data.empty() && files.empty()) check_split_data(run);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "models/drawing.h"
 #include "models/metrics.h"
@@ -55,6 +56,15 @@ Example sentence_pair(const Ready& model, const std::string& source, const std::
   example.target = encode(run.target, repaired(target));
   if (Index(example.target.size()) > max_positions(run.config)) throw Mistake(fmt::format("a long sentence: --target: {} words; at most {}", example.target.size() - 1, max_positions(run.config) - 1));
   return example;
+}
+
+void check_outside(const Run& run, const std::string& output) {
+  if (output.starts_with("/dev/")) return;
+  namespace fs = std::filesystem;
+  const std::string in_run = fs::weakly_canonical(output).lexically_relative(fs::weakly_canonical(run.path)).generic_string();
+  for (const std::string_view own : {"config.json", "source.tokenizer.json", "source.model", "source.vocabulary", "target.tokenizer.json", "target.model", "target.vocabulary", "best.safetensors", "checkpoints/",
+                                     "data.sha256", "metrics.jsonl", "curves.svg", "attention/sentence-", "lock"})
+    if (own.ends_with('/') || own.ends_with('-') ? in_run.starts_with(own) : in_run == own) throw Mistake(fmt::format("a file of the run itself: --out {}; another name", output));
 }
 
 std::vector<Option> options(SearchFlags& flags) {

@@ -31,6 +31,9 @@ Example sentence_pair(const Ready& model, const std::string& source, const std::
 void note_unknown(const Side& side, const std::string& text, std::string_view flag, const Manner& manner);
 void note_unknown(const Run& run, const std::string& source, const std::string& target, const Manner& manner);
 
+// Mistake where the output is one of the files that make up the run.
+void check_outside(const Run& run, const std::string& output);
+
 struct SearchFlags {
   Index beam = 1, nbest = 1, extra_length = 50, min_length = 0, no_repeat_ngram = 0, batch = 32;
   std::string length_penalty = "gnmt", precision = "float32";

@@ -107,6 +107,7 @@ int trace(std::span<const std::string> words) {
   const Example example = sentence_pair(model, source, target);
   std::map<std::string, Tensor> tensors;
   auto order = Json::array();
+  check_outside(model.run, out);
   Index values = 0;
   {
     const Trace collected;

@@ -232,6 +232,9 @@ const Row kRows[] = {
     {"inspect s", "s: no safetensors file: "},
 };
 
+    {"trace --run run --source 1 --out data/../run/checkpoints/3.safetensors", "a file of the run itself: --out data/../run/checkpoints/3.safetensors; another name"},
+    {"evaluate --run run --out run/metrics.jsonl", "a file of the run itself: --out run/metrics.jsonl; another name"},
+    {"attention --run run --source 1 --out run/attention/sentence-1-step-000004.svg", "a file of the run itself: --out run/attention/sentence-1-step-000004.svg; "},
 std::string with(std::string text, const std::string& from, const std::string& to) {
   REQUIRE(text.find(from) != text.npos);
   return text.replace(text.find(from), from.size(), to);
