@@ -115,10 +115,11 @@ void Log::write_curves(const std::string& path, const std::string& bleu, const s
   if (!curves.panels.empty()) write_file_atomically(path, curves_svg(curves));
 }
 
-bool has_end(const std::string& path, Index bytes) {
-  if (!std::filesystem::exists(path)) return false;
+std::string end_after(const std::string& path, Index bytes) {
+  if (!std::filesystem::exists(path)) return {};
   const std::string text = read_file(path);
-  return Index(text.size()) > bytes && text.ends_with('\n') && text.find("{\"event\": \"end\"", std::size_t(bytes)) != text.npos;
+  const bool ended = Index(text.size()) > bytes && text.ends_with('\n') && text.find("{\"event\": \"end\"", std::size_t(bytes)) != text.npos;
+  return ended ? text.substr(std::size_t(bytes)) : std::string();
 }
 
 bool goes_beyond_evaluation(const std::string& path) {

@@ -36,8 +36,8 @@ class Log {
   std::map<std::string, Points> points_;           // "train loss", ...
 };
 
-// Whether a line with "event": "end" stands after these bytes.
-bool has_end(const std::string& path, Index bytes);
+// What stands after these bytes, where a line with "event": "end" is among it.
+std::string end_after(const std::string& path, Index bytes);
 // Whether lines follow the first evaluation: a checkpoint was written before they were.
 bool goes_beyond_evaluation(const std::string& path);
 

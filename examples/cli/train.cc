@@ -83,7 +83,9 @@ int resume(const Asked& asked, const Syntax& syntax, const Given& given, RunConf
   if (run.config.threads) set_threads(int(*run.config.threads));
   const RunConfig changed = run.config;
   Training training(std::move(run), read_dataset(changed), asked.manner);
-  return training.resume() ? finish(training) : 0;
+  if (training.resume()) return finish(training);
+  training.result();
+  return 0;
 }
 
 }  // namespace

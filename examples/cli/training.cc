@@ -155,14 +155,14 @@ void Training::check_schedule() {
                                in_run("best.safetensors")));
 }
 
-double Training::seconds() const { return seconds_before_ + std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count(); }
+double Training::seconds() const { return seconds_before_ + (start_ == std::chrono::steady_clock::time_point() ? 0 : std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count()); }
 
 std::string_view Training::reached() const {
   const RunConfig& c = run_.config;
   if (c.steps && step() >= *c.steps) return "steps";
   if (c.epochs && state_.epoch >= *c.epochs) return "epochs";
   if (c.patience && state_.waited >= *c.patience) return "patience";
-  if (c.minutes > 0 && (start_ == std::chrono::steady_clock::time_point() ? log_.seconds() : seconds()) >= 60 * c.minutes) return "minutes";
+  if (c.minutes > 0 && seconds() >= 60 * c.minutes) return "minutes";
   return {};
 }
 

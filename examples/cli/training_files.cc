@@ -9,6 +9,7 @@
 #include <cmath>
 #include <filesystem>
 
+#include "models/text.h"
 #include "nn/checkpoint.h"
 #include "tensor/file.h"
 #include "tensor/json.h"
@@ -187,19 +188,33 @@ std::optional<Index> Training::restore_newest(const std::vector<Index>& steps) {
   return without_log;
 }
 
+void Training::take_end(std::string_view lines) {
+  for (; !lines.empty(); lines.remove_prefix(lines.find('\n') + 1)) {
+    const Json json = parse_json(lines.substr(0, lines.find('\n')));
+    const auto number = [&](const char* key) { return json.at(key).is_number() ? json.at(key).get<double>() : NAN; };
+    try {
+      seconds_before_ = json.at("timing").at("seconds").get<double>();
+      if (json.at("event") == "dev" && json.at("best") == true) state_.best = json.at("step").get<Index>(), state_.best_bleu = number("bleu"), state_.best_loss = number("loss");
+    } catch (const Json::exception&) {
+      throw FileError(fmt::format("{}: not as it was written: {}", in_run("metrics.jsonl"), in_quotes(lines.substr(0, lines.find('\n')))));
+    }
+  }
+}
+
 bool Training::resume() {
   lock_ = std::make_unique<RunLock>(run_.path);
   const std::vector<Index> steps = checkpoint_steps(run_.path);
   log_ = Log(in_run("metrics.jsonl"), 0);
   if (const std::optional<Index> step = restore_newest(steps)) {
     saved_ = *step;
-    if (!reached().empty() && has_end(in_run("metrics.jsonl"), log_.bytes())) {
+    seconds_before_ = log_.seconds();
+    if (const std::string end = end_after(in_run("metrics.jsonl"), log_.bytes()); !reached().empty() && !end.empty()) {
+      take_end(end);
       progress_.note(fmt::format("{} is finished: {} updates ({})", run_.path, *step, reached()));
       return false;
     }
     store_config();
     log_.cut();
-    seconds_before_ = log_.seconds();
     // A better model found after this checkpoint is not yet found.
     if (best_step(run_).value_or(-1) != state_.best) {
       const std::string best = checkpoint_path(run_.path, state_.best);

@@ -65,6 +65,17 @@ TEST_CASE("resume: 2 N updates are N and N more, for every optimiser and schedul
   CHECK(done.code == 0);
   CHECK(done.err == "a1 is finished: 52 updates (steps)\n");
   CHECK((listing(folder / "a1") == before));
+  // It prints its result as at the end, that of an evaluation after the last checkpoint too.
+  const auto result = [&](const std::string& line) {
+    auto json = nlohmann::json::parse(heed_in(folder.path(), line + " --quiet --json").out);
+    CHECK(json["seconds"].is_number());
+    json.erase("seconds");
+    return json;
+  };
+  const auto ended = result("train --data data --out best --layers 1 --width 8 --heads 2 --feed-forward 8 --warmup 5 --steps 9 --evaluate-every 7");
+  CHECK(ended["steps"] == 9);
+  CHECK(ended["best"]["step"] == 9);
+  CHECK(result("train --resume --out best") == ended);
 }
 
 TEST_CASE("resume: epochs, and a run that ends between evaluations") {
