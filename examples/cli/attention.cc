@@ -14,23 +14,23 @@ namespace heed::cli {
 namespace {
 
 TerminalColour colours() {
-  if (!is_terminal(STDOUT_FILENO) || std::getenv("NO_COLOR")) return TerminalColour::none;
+  const char* const no_colour = std::getenv("NO_COLOR");                  // no-color.org: unless it is empty
+  if (!is_terminal(STDOUT_FILENO) || (no_colour && *no_colour)) return TerminalColour::none;
   const char* const depth = std::getenv("COLORTERM");
   return depth && (std::string_view(depth) == "truecolor" || std::string_view(depth) == "24bit") ? TerminalColour::rgb : TerminalColour::indexed;
 }
 
-// Cross-attention only, each layer's heads and before them their mean.
-AttentionPicture cross_attention(const AttentionPicture& picture, bool heads) {
+// Each layer's heads and, before those of cross-attention, their mean; self-attention only where all is asked for.
+AttentionPicture with_means(const AttentionPicture& picture, bool all) {
   AttentionPicture out = picture;
   out.maps.clear();
   for (std::size_t i = 0; i < picture.maps.size();) {
     std::size_t end = i + 1;
     while (end < picture.maps.size() && picture.maps[end].layer == picture.maps[i].layer && picture.maps[end].axes == picture.maps[i].axes) ++end;
-    if (picture.maps[i].axes == AttentionPicture::Axes::cross) {
-      const auto group = std::span(picture.maps).subspan(i, end - i);
-      if (group.size() > 1) out.maps.push_back(mean_map(group));
-      if (heads || group.size() == 1) out.maps.insert(out.maps.end(), group.begin(), group.end());
-    }
+    const auto group = std::span(picture.maps).subspan(i, end - i);
+    const bool cross = group[0].axes == AttentionPicture::Axes::cross;
+    if (cross && group.size() > 1) out.maps.push_back(mean_map(group));
+    if (cross || all) out.maps.insert(out.maps.end(), group.begin(), group.end());
     i = end;
   }
   return out;
@@ -96,10 +96,10 @@ int attention(std::span<const std::string> words) {
   if (ending == ".html") {
     write_file_atomically(out, attention_html(picture));
   } else if (ending == ".svg") {
-    write_file_atomically(out, attention_svg(all ? picture : cross_attention(picture, true)));
+    write_file_atomically(out, attention_svg(with_means(picture, all)));
   } else {
     const TerminalColour colour = out.empty() ? colours() : TerminalColour::none;
-    const std::string text = attention_text(all ? picture : out.empty() ? last_cross_attention(picture) : cross_attention(picture, true), std::max(40, out.empty() && is_terminal(STDOUT_FILENO) ? terminal_columns(STDOUT_FILENO) : 100), colour);
+    const std::string text = attention_text(out.empty() && !all ? last_cross_attention(picture) : with_means(picture, all), std::max(40, out.empty() && is_terminal(STDOUT_FILENO) ? terminal_columns(STDOUT_FILENO) : 100), colour);
     if (out.empty()) print(text);
     else write_file_atomically(out, text);
   }

@@ -265,6 +265,10 @@ TEST_CASE("cli: attention") {
     const auto elements = [](const char* file) { return lines_of(text_of(small().folder / file)).size(); };
     CHECK(elements("numbers.svg") > elements("plain.svg") + 20);
   }
+  CHECK(call("attention --run run --source '1 2 3' --all --out all.txt").code == 0);
+  const std::string all = text_of(small().folder / "all.txt");
+  for (const char* label : {"encoder layer 1, head 2, self-attention", "decoder layer 1, head 2, self-attention", "decoder layer 1, mean over 2 heads, cross-attention"}) CHECK_MESSAGE(all.find(label) != all.npos, all);
+  CHECK(text_of(small().folder / "all.txt").size() == call("attention --run run --source '1 2 3' --all").out.size());
   const Result forced = call("attention --run run --source '1 2' --target '5 5 5'");
   CHECK(forced.code == 0);
   CHECK(forced.out.starts_with("1 2 → 5 5 5\n"));
