@@ -60,6 +60,10 @@ std::vector<std::string> names_in_order(const SafetensorsFile& file, const std::
   return names;
 }
 
+bool is_checkpoint(const SafetensorsFile& file) {
+  return std::ranges::any_of(file.tensors, [](const auto& item) { return item.first.starts_with(kModelPrefix); });
+}
+
 struct Compared {
   std::optional<Difference> first, largest;
   Index different = 0;                             // elements
@@ -103,11 +107,11 @@ int trace(std::span<const std::string> words) {
   if (!out.ends_with(".safetensors")) throw Mistake(fmt::format("unknown kind of file: --out {}; a name that ends in .safetensors", out));
   const Ready model = ready(run_flags);
   check_different(model.loaded.file, out);
+  check_outside(model.run, out);
   const Run& run = model.run;
   const Example example = sentence_pair(model, source, target);
   std::map<std::string, Tensor> tensors;
   auto order = Json::array();
-  check_outside(model.run, out);
   Index values = 0;
   {
     const Trace collected;
@@ -131,12 +135,13 @@ int diff(std::span<const std::string> words) {
   double tolerance = 0;
   const Syntax syntax{.command = "diff",
                       .usage = "A.safetensors B.safetensors [--tolerance X]",
-                      .about = "The first and the largest difference of two files of tensors: of traces in the order of computation, else by name. The exit code is 1 where they differ.",
+                      .about = "The first and the largest difference of two files of tensors: of traces in the order of computation, else by name. Beside a file of weights, of a checkpoint only its weights count. The exit code is 1 where they differ.",
                       .example = "heed diff before.safetensors after.safetensors",
                       .options = std::vector<Option>{{.name = "tolerance", .value = &tolerance, .takes = "X", .help = "differences up to X count as none", .low = 0, .high = 1e300, .standard = "0", .heading = "Comparison"}} + options(manner),
                       .words = {{"A", &a}, {"B", &b}}};
   if (!parse(syntax, words)) return 0;
-  const SafetensorsFile x = read_safetensors(a), y = read_safetensors(b);
+  SafetensorsFile x = read_safetensors(a), y = read_safetensors(b);
+  if (is_checkpoint(x) != is_checkpoint(y)) x = read_weights(a), y = read_weights(b);
   const std::map<std::string, Held> in_x = all_of(x), in_y = all_of(y);
   std::vector<std::string> missing, other_bytes;
   Json list = Json::array();

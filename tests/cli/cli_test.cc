@@ -349,6 +349,12 @@ TEST_CASE("cli: trace and diff") {
   CHECK(nlohmann::json::parse(call("inspect a.safetensors --json").out)["tensors"][0]["nan"].is_null());
 }
 
+TEST_CASE("cli: diff reads of a checkpoint beside weights the weights alone") {
+  CHECK(call("diff run/best.safetensors run/checkpoints/60.safetensors").out.ends_with(": the same\n"));
+  CHECK(call("diff run/checkpoints/60.safetensors run/best.safetensors --json").code == 0);
+  CHECK(call("diff run/checkpoints/60.safetensors run/checkpoints/60.safetensors").out.find("numbers: the same") != std::string::npos);
+}
+
 TEST_CASE("cli: compare") {
   const std::string command = "compare --data data --attention none,additive,general,transformer --out compared --epochs 1 --width 16 --layers 1 --heads 2 --feed-forward 32 --start eos --seeds 2 --bucket 3";
   const Result first = call(command);
