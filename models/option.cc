@@ -258,7 +258,29 @@ std::vector<std::string> from_json(std::span<const Option> options, std::string_
   return names;
 }
 
-std::string_view nearest(std::string_view name, std::span<const std::string_view> known) {
+namespace {
+
+// Lower case, dashes for underscores.
+std::string plain(std::string_view word) {
+  std::string text(word);
+  for (char& c : text) c = c == '_' ? '-' : c >= 'A' && c <= 'Z' ? char(c + 'a' - 'A') : c;
+  return text;
+}
+
+// lr of learning-rate.
+std::string initials(std::string_view word) {
+  std::string letters;
+  for (std::size_t i = 0; i < word.size(); ++i)
+    if (i == 0 || word[i - 1] == '-') letters += word[i];
+  return letters;
+}
+
+}  // namespace
+
+std::string_view nearest(std::string_view given, std::span<const std::string_view> known) {
+  const std::string name = plain(given);
+  for (const std::string_view word : known)
+    if (plain(word) == name) return word;
   std::string_view best;
   std::size_t fewest = std::numeric_limits<std::size_t>::max();
   for (const std::string_view word : known) {
@@ -279,6 +301,11 @@ std::string_view nearest(std::string_view name, std::span<const std::string_view
     }
     if (row.back() < fewest && 2 * row.back() < longer) best = word, fewest = row.back();
   }
+  if (!best.empty()) return best;
+  for (const std::string_view word : known)
+    if (name.size() > 1 && initials(word) == name) return word;
+  for (const std::string_view word : known)
+    if (word.size() > best.size() && name.starts_with(fmt::format("{}-", word))) best = word;
   return best;
 }
 

@@ -42,8 +42,9 @@ std::string to_json(std::span<const Option> options);
 // range, and where all_keys on what is missing; then nothing has changed. Returns the names of the keys that were there.
 std::vector<std::string> from_json(std::span<const Option> options, std::string_view json, const std::string& file, bool all_keys = true);
 
-// The first known name that begins with `name`, else the one that takes the fewest changes of letters to become it; empty where that is
-// half of the letters of all, or more.
+// The known name that is `name` but for case and underscores, else the first that begins with it, else the one that takes the fewest
+// changes of letters to become it, less than half of all, else the one of these initials, else the longest that it goes beyond by a
+// dash; empty where there is none.
 std::string_view nearest(std::string_view name, std::span<const std::string_view> known);
 
 }  // namespace heed

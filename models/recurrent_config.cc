@@ -91,8 +91,8 @@ void check_recurrent(const RunConfig& given) {
   check<Error>(c.decoder == "bahdanau" || c.decoder == "luong" || !attends(c), "a decoder without attention: --decoder {} --attention {}; --decoder bahdanau or luong, or --attention none",
                c.decoder, c.attention);
   if (c.model != "gru") nowhere({"gru-form"}, "--model gru");
-  if (is_bahdanau(c)) nowhere({"input-feeding", "bridge"}, "--decoder luong");
-  else nowhere({"readout", "readout-state", "start-state", "one-direction"}, "--decoder bahdanau");
+  if (is_bahdanau(c)) nowhere({"bridge"}, "--decoder luong and sutskever");
+  else nowhere({"readout", "readout-state", "start-state", "one-direction"}, "--decoder bahdanau and cho");
   if (c.decoder != "luong") nowhere({"input-feeding"}, "--decoder luong");
   if (c.decoder != "cho") nowhere({"context"}, "--decoder cho");
   if (!is_local(c)) nowhere({"window"}, "--attention local-m and local-p");

@@ -208,8 +208,8 @@ std::uint64_t bytes_of(const std::string& path, const StoredTensor& tensor) {
 
 // What else a file that begins with these bytes is.
 std::string_view other_kind(std::uint64_t first_bytes) {
-  constexpr std::pair<std::string_view, std::string_view> kinds[] = {{"PK\3\4", "; it is a zip archive, as .pt and .npz files are"},
-                                                                     {"\x80\2", "; it is a pickle, as old .pt files are"},
+  constexpr std::pair<std::string_view, std::string_view> kinds[] = {{"PK\3\4", "; it is a zip archive, as .pt and .npz files are; in Python safetensors.torch.save_file({k: v.clone().contiguous() for k, v in torch.load(OLD).items()}, NEW) converts a .pt"},
+                                                                     {"\x80\2", "; it is a pickle, as old .pt files are; in Python safetensors.torch.save_file({k: v.clone().contiguous() for k, v in torch.load(OLD).items()}, NEW) converts it"},
                                                                      {"\x93NUMPY", "; it is a .npy file"},
                                                                      {"GGUF", "; it is a GGUF file"},
                                                                      {"\x89HDF", "; it is an HDF5 file"}};

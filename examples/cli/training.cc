@@ -105,8 +105,14 @@ void Training::start_from_file() {
   if (run_.config.init.empty()) return;
   const SafetensorsFile weights = read_weights(run_.config.init, &run_);
   const std::map<std::string, Tensor> model = heed::state(parameters_), core = core_alone(weights.tensors, model);
-  if (core.empty()) return load(parameters_.select(), weights);
-  load(parameters_.select("core.*"), core, weights.metadata, run_.config.init);
+  try {
+    if (core.empty()) return load(parameters_.select(), weights);
+    load(parameters_.select("core.*"), core, weights.metadata, run_.config.init);
+  } catch (const FileError& e) {
+    const auto is_final_norm = [](const auto& item) { return item.first.ends_with("encoder.norm.weight"); };
+    if (std::ranges::any_of(model, is_final_norm) || std::ranges::none_of(weights.tensors, is_final_norm)) throw;
+    throw Mistake(fmt::format("{}; --final-norm always for final norms", e.what()));
+  }
   std::vector<std::string> fresh;
   for (const auto& [name, value] : model)
     if (!name.starts_with(kCore)) fresh.push_back(name);

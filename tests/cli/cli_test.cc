@@ -655,7 +655,7 @@ TEST_CASE("cli: --init takes the core alone, with its prefix or without, and say
   }
   const Result refused = heed_in(folder.path(), train + "--out r --init most.safetensors");
   CHECK(refused.code == 2);
-  CHECK_MESSAGE(refused.err.find("most.safetensors: does not fit the model; missing: encoder.layers.0.linear1.bias; unexpected: encoder.norm.weight") != std::string::npos, refused.err);
+  CHECK_MESSAGE(refused.err.find("most.safetensors: does not fit the model; missing: encoder.layers.0.linear1.bias; unexpected: encoder.norm.weight; --final-norm always for final norms\n") != std::string::npos, refused.err);
   CHECK(!fs::exists(folder / "r"));
   with.emplace("source_embedding.weight", ones({3, 8}));
   write_safetensors(folder / "with.safetensors", with);

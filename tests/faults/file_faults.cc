@@ -161,7 +161,7 @@ std::vector<Fault> file_faults() {
       {16, "other weights written to a file whose tensors are in use", saved_over},
       {17, "weights from a .npy file", [] { return weights("a.npy", "\x93NUMPY\x01" + std::string(100, ' ')); }},
       {17, "weights from a .npz file", [] { return weights("a.npz", "PK\x03\x04" + std::string(100, 'x')); }},
-      {18, "weights from a .pt file", [] { return weights("a.pt", "PK\x03\x04" + std::string(100, 'x')) + " (README: the line of Python that converts it)"; }},
+      {18, "weights from a .pt file", [] { return weights("a.pt", "PK\x03\x04" + std::string(100, 'x')); }},
       {18, "weights from an old .pt file, a pickle", [] { return weights("a.pt", "\x80\x02\x8a\x0al\xfc\x9c\x46\xf9" + std::string(100, 'x')); }},
       {19, "weights from a GGUF file", [] { return weights("a.gguf", "GGUF\x03" + std::string(100, '\xff')); }},
       {19, "a vocabulary with a piece twice", [] { return vocabulary(vocabulary_text() + "dog\n"); }},

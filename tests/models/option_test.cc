@@ -121,6 +121,16 @@ TEST_CASE("nearest names") {
   CHECK(nearest("wheat", known).empty());          // heads and width: half of the letters and more
   CHECK(nearest("zzzzz", known).empty());
   CHECK(nearest("", known).empty());
+  CHECK(nearest("Width", known) == "width");
+  CHECK(nearest("layers-of-encoder", known) == "layers");
+  CHECK(nearest("widthless", known) == "width");
+  CHECK(nearest("size-of-layers", known).empty());
+  const std::vector<std::string_view> long_names{"learning-rate", "both_ends", "train-files", "train"};
+  CHECK(nearest("lr", long_names) == "learning-rate");
+  CHECK(nearest("LEARNING_RATE", long_names) == "learning-rate");
+  CHECK(nearest("both-ends", long_names) == "both_ends");
+  CHECK(nearest("Train", long_names) == "train");
+  CHECK(nearest("train-on-gpu-now", long_names) == "train");
 }
 
 TEST_CASE("a run's options fit together") {

@@ -83,7 +83,10 @@ TEST_CASE("recurrent options: what does not fit together") {
   CHECK(wrong("transformer", [](RunConfig& c) { c.input_feeding = true; }).starts_with("not an option of this model: --input-feeding --model transformer"));
   CHECK(wrong("lstm", [](RunConfig& c) { c.gru_form = "cho"; }) == "not an option of this model: --gru-form cho --model lstm; it belongs to --model gru");
   CHECK(wrong("gru", [](RunConfig& c) { c.input_feeding = true; }) == "not an option of this model: --input-feeding --model gru; it belongs to --decoder luong");
-  CHECK(wrong("lstm", [](RunConfig& c) { c.readout = "tanh"; }) == "not an option of this model: --readout tanh --model lstm; it belongs to --decoder bahdanau");
+  CHECK(wrong("lstm", [](RunConfig& c) { c.readout = "tanh"; }) == "not an option of this model: --readout tanh --model lstm; it belongs to --decoder bahdanau and cho");
+  CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "sutskever", c.one_direction = true; }) == "not an option of this model: --one-direction --model gru --decoder sutskever; it belongs to --decoder bahdanau and cho");
+  CHECK(wrong("gru", [](RunConfig& c) { c.bridge = "tanh"; }) == "not an option of this model: --bridge tanh --model gru; it belongs to --decoder luong and sutskever");
+  CHECK(wrong("lstm", [](RunConfig& c) { c.decoder = "sutskever", c.bridge = "tanh"; }) == "");
   CHECK(wrong("gru", [](RunConfig& c) { c.window = 3; }) == "not an option of this model: --window 3 --model gru; it belongs to --attention local-m and local-p");
   CHECK(wrong("gru", [](RunConfig& c) { c.layers = 2; }) == "more than one layer: --decoder bahdanau --layers 2; --layers 1, or --decoder luong");
   CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "cho", c.attention = "dot"; }).starts_with("a decoder without attention: --decoder cho --attention dot; "));
