@@ -29,7 +29,7 @@ std::string_view kind(const Option& option) {
 
 std::string bound(const Option& option, double x) { return is_whole(option) ? fmt::format("{:.0f}", x) : fmt::format("{}", x); }
 
-bool in_range(const Option& option, double x) { return x >= option.low && (option.below ? x < option.high : x <= option.high) && std::isfinite(x); }
+bool in_range(const Option& option, long double x) { return x >= option.low && (option.below ? x < option.high : x <= option.high) && std::isfinite(x); }
 
 // What is wrong with a value: nothing, or the name of the fault.
 std::string_view fault(const Option& option, const Json& value) {
@@ -37,8 +37,8 @@ std::string_view fault(const Option& option, const Json& value) {
   if (holds<bool>(option)) return value.is_boolean() ? "" : "wrong type";
   if (is_whole(option)) {
     if (value.is_null() && holds<std::optional<Index>>(option)) return "";
-    if (value.is_number() && !whole()) return "not a whole number";
-    return !whole() ? "wrong type" : in_range(option, double(value.get<Index>())) ? "" : "out of range";
+    if (value.is_number() && !whole()) return value.is_number_integer() || std::isinf(value.get<double>()) ? "out of range" : "not a whole number";
+    return !whole() ? "wrong type" : in_range(option, static_cast<long double>(value.get<Index>())) ? "" : "out of range";
   }
   if (holds<double>(option)) return !value.is_number() ? "wrong type" : in_range(option, value.get<double>()) ? "" : "out of range";
   if (holds<std::vector<std::string>>(option)) {

@@ -130,6 +130,7 @@ bool Reader::operator()(std::span<const std::string> words, Given& given) {
   std::size_t word = 0;
   for (const std::string& rest : app.remaining()) {
     if (word == syntax.words.size() || (rest.starts_with('-') && rest != "-")) unknown(syntax, rest);
+    if (rest.empty()) break;                                  // missing
     *syntax.words[word++].value = rest;
   }
   if (word < syntax.words.size()) throw Mistake(fmt::format("missing: {}; heed {} {}", syntax.words[word].name, syntax.command, syntax.usage));

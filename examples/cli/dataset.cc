@@ -33,7 +33,7 @@ std::string named_tokenizer(const RunConfig& config) {
 }
 
 void make_absolute(std::string& path) {
-  if (!path.empty()) path = fs::weakly_canonical(fs::absolute(path)).string();
+  if (!path.empty() && !path.starts_with("/dev/")) path = fs::weakly_canonical(fs::absolute(path)).string();
 }
 
 std::string checksum(const std::vector<Example>& train, const std::vector<Example>& dev) {

@@ -76,7 +76,7 @@ std::vector<Option> options(SearchFlags& flags) {
       {.name = "length-penalty", .value = &flags.length_penalty, .takes = "NAME", .help = "what log P is divided by", .choices = {"gnmt", "average", "none"}, .standard = standard.length_penalty},
       {.name = "alpha", .value = &flags.alpha, .takes = "X", .help = "exponent of the length penalty", .low = 0, .high = 10, .standard = number(standard.alpha)},
       {.name = "coverage", .value = &flags.coverage, .takes = "X", .help = "weight of the coverage penalty", .low = 0, .high = 100, .standard = number(standard.coverage)},
-      {.name = "extra-length", .value = &flags.extra_length, .takes = "N", .help = "a translation has at most this many words more than its source, its end counted", .low = 0, .high = 1e5, .standard = number(standard.extra_length)},
+      {.name = "extra-length", .value = &flags.extra_length, .takes = "N", .help = "a translation has at most this many words more than its source, its end counted, unless --min-length or a prefix asks for more", .low = 0, .high = 1e5, .standard = number(standard.extra_length)},
       {.name = "min-length", .value = &flags.min_length, .takes = "N", .help = "and at least this many words", .low = 0, .high = 1e5, .standard = number(standard.min_length)},
       {.name = "no-repeat-ngram", .value = &flags.no_repeat_ngram, .takes = "N", .help = "no n words in a row twice; 0: allowed", .low = 0, .high = 1e5, .standard = number(standard.no_repeat_ngram)},
       {.name = "replace-unk", .value = &flags.replace_unk, .help = "<unk> becomes the source word most looked at"},

@@ -73,6 +73,7 @@ int finish(Training& training) {
 }
 
 int resume(const Asked& asked, const Syntax& syntax, const Given& given, RunConfig& config) {
+  if (fs::exists(asked.out) && is_vacant(asked.out)) throw Mistake(fmt::format("no run yet: --out {} --resume; without --resume it begins", asked.out));
   Run run = open_run(asked.out);
   std::vector<std::string> names;
   if (!asked.config.empty()) names = from_json(options(config), read_file(asked.config, 1 << 20), asked.config, false);
