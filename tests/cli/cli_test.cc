@@ -605,6 +605,14 @@ std::string tiny_train(const TemporaryFolder& folder) {
 }
 }  // namespace
 
+TEST_CASE("cli: data from a pipe") {
+  const TemporaryFolder folder;
+  write_text(folder / "pairs.tsv", "1\t1\n2\t2\n3\t3\n");
+  run_program("cd '" + folder.path() + "' && cat pairs.tsv | " HEED_BUILD_DIR "/examples/heed train --train /dev/stdin --split-by-source --split-dev 1 --split-test 0 --out run --width 8 --heads 2 --steps 1 --warmup 1 --quiet; echo $? > code");
+  CHECK(text_of(folder / "code") == "0\n");
+  CHECK(fs::exists(folder / "run/best.safetensors"));
+}
+
 TEST_CASE("cli: noam's factor and adadelta's rate are 1, adamw's decay 0.01 unless others are given, and a warm-up that does not end is told") {
   const TemporaryFolder folder;
   const std::string train = tiny_train(folder) + "--steps 3 --warmup 2 ";
