@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <cstring>
 #include <string>
 
 #include "autograd/check.h"
@@ -47,13 +46,6 @@ double distance(const std::vector<double>& x, const std::vector<double>& y) {
 }
 
 double tolerance(DType dtype, Index k) { return double(k + 1) * double(k + 1) * (dtype == DType::f32 ? 0x1p-24 : 0x1p-53); }
-
-bool same_bits(const Tensor& x, const Tensor& y) {
-  const Tensor a = x.contiguous(), b = y.contiguous();
-  return a.shape() == b.shape() && a.dtype() == b.dtype() && visit_float(a.dtype(), "same_bits", [&]<class T>() {
-           return std::memcmp(a.data<T>(), b.data<T>(), std::size_t(a.numel()) * sizeof(T)) == 0;
-         });
-}
 
 // x [m, n] in one of several layouts: as it is, by columns, every second element of a larger one, rows backwards.
 constexpr int kLayouts = 4;
@@ -128,11 +120,11 @@ TEST_CASE("matmul: a long k, made in parts, is one chain") {
     const Tensor biased = linear(a, transpose(b), bias).y;
     for (Index i : {0, 77, 149}) {
       const Tensor row = slice(a, 0, i, i + 1);
-      CHECK(same_bits(matmul(row, b), slice(c, 0, i, i + 1)));
+      CHECK(equal_bits(matmul(row, b), slice(c, 0, i, i + 1)));
       const Tensor added = slice(start, 0, i, i + 1).clone();
       matmul(row, b, {added, true});
-      CHECK(same_bits(added, slice(sum, 0, i, i + 1)));
-      CHECK(same_bits(linear(row, transpose(b), bias).y, slice(biased, 0, i, i + 1)));
+      CHECK(equal_bits(added, slice(sum, 0, i, i + 1)));
+      CHECK(equal_bits(linear(row, transpose(b), bias).y, slice(biased, 0, i, i + 1)));
     }
   }
 }
@@ -144,18 +136,18 @@ TEST_CASE("matmul: same bits for threads, targets with FMA, and a row alone") {
       const Index m = m_, n = n_, k = k_;  // clang 14 captures no structured binding
       const Tensor a = draw({m, k}, dtype, 1), b = draw({n, k}, dtype, 2), c = matmul(a, transpose(b));
       INFO("m ", m, " n ", n, " k ", k);
-      for_threads([&] { CHECK(same_bits(matmul(a, transpose(b)), c)); });
+      for_threads([&] { CHECK(equal_bits(matmul(a, transpose(b)), c)); });
       for (std::string name : {"AVX3", "AVX2"}) {
         Tensor other;
         for_every_target([&] {
           if (hwy::TargetName(std::int64_t(hwy::SupportedTargets())) == name) other = matmul(a, transpose(b));
         });
-        if (other.defined()) CHECK(same_bits(other, c));
+        if (other.defined()) CHECK(equal_bits(other, c));
       }
-      for (Index i : {Index{0}, m / 2, m - 1}) CHECK(same_bits(matmul(a[i], transpose(b)), c[i]));
-      CHECK(same_bits(matmul(a, b[n - 1]), c(all, -1)));
-      CHECK(same_bits(matmul(slice(a, 0, m / 3), transpose(b)), slice(c, 0, m / 3)));
-      CHECK(same_bits(matmul(a, transpose(slice(b, 0, n / 3))), slice(c, 1, n / 3)));
+      for (Index i : {Index{0}, m / 2, m - 1}) CHECK(equal_bits(matmul(a[i], transpose(b)), c[i]));
+      CHECK(equal_bits(matmul(a, b[n - 1]), c(all, -1)));
+      CHECK(equal_bits(matmul(slice(a, 0, m / 3), transpose(b)), slice(c, 0, m / 3)));
+      CHECK(equal_bits(matmul(a, transpose(slice(b, 0, n / 3))), slice(c, 1, n / 3)));
     }
 }
 
@@ -260,10 +252,10 @@ TEST_CASE("matmul_grad_a, matmul_grad_b: da = dc bᵀ, db = aᵀ dc, broadcast a
 TEST_CASE("matmul: a gradient summed over the batch has the bits of the flattened product") {
   const Tensor x = draw({6, 30, 40}, DType::f32, 1), dy = draw({6, 30, 50}, DType::f32, 2), dw = empty({40, 50});
   matmul_grad_b(x, dy, {dw});
-  CHECK(same_bits(dw, matmul(transpose(reshape(x, {180, 40})), reshape(dy, {180, 50}))));
+  CHECK(equal_bits(dw, matmul(transpose(reshape(x, {180, 40})), reshape(dy, {180, 50}))));
   const Tensor turned = transpose(transpose(dy, 0, 1).clone(), 0, 1);
   matmul_grad_b(x, turned, {dw});
-  CHECK(same_bits(dw, matmul(transpose(reshape(x, {180, 40})), reshape(dy, {180, 50}))));
+  CHECK(equal_bits(dw, matmul(transpose(reshape(x, {180, 40})), reshape(dy, {180, 50}))));
 }
 
 TEST_CASE("matmul: errors") {

@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <cstring>
 #include <thread>
 
 #include "tensor/format.h"
@@ -23,10 +22,6 @@ using namespace heed;
 using namespace heed::test;
 
 namespace {
-
-bool same_bits(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && std::memcmp(a.contiguous().data<float>(), b.contiguous().data<float>(), std::size_t(a.numel()) * 4) == 0;
-}
 
 Tensor product(const Tensor& x, const Tensor& weight, Precision precision, const Tensor& bias = {}, const LinearFusion& fusion = {}) {
   PackedWeights weights(precision);
@@ -75,11 +70,11 @@ TEST_CASE("low precision: int8 is the integer product, on every target, with any
       CAPTURE(instruction_set());
       with_and_without_amx([&] {
         for_threads([&] {
-          CHECK(same_bits(product(x, w, Precision::int8), expected));
-          CHECK(same_bits(product(x, w, Precision::int8, bias), expected + bias));
+          CHECK(equal_bits(product(x, w, Precision::int8), expected));
+          CHECK(equal_bits(product(x, w, Precision::int8, bias), expected + bias));
         });
       });
-      CHECK(same_bits(product(transpose(transpose(x).clone()), transpose(transpose(w).clone()), Precision::int8), expected));
+      CHECK(equal_bits(product(transpose(transpose(x).clone()), transpose(transpose(w).clone()), Precision::int8), expected));
     });
   }
 }
@@ -108,14 +103,14 @@ TEST_CASE("low precision: bfloat16 is the product with rounded weights, or of wh
     const LinearFusion fusion{.activation = Activation::gelu, .residual = normal(Key(Seed{4}), {s.rows, s.out})};
     const auto check_all = [&](const Tensor& plain, const Tensor& fused) {
       for_threads([&] {
-        CHECK(same_bits(product(x, w, Precision::bfloat16), plain));
-        CHECK(same_bits(product(x, w, Precision::bfloat16, bias, fusion), fused));
+        CHECK(equal_bits(product(x, w, Precision::bfloat16), plain));
+        CHECK(equal_bits(product(x, w, Precision::bfloat16, bias, fusion), fused));
       });
     };
     hide_bfloat16_products(true);
     for_every_target([&] {
       CAPTURE(instruction_set());
-      CHECK(same_bits(LowPrecisionWeight(w, Precision::bfloat16).values(), rounded));
+      CHECK(equal_bits(LowPrecisionWeight(w, Precision::bfloat16).values(), rounded));
       check_all(linear(x, rounded, {}).y, linear(x, rounded, bias, fusion).y);
     });
     hide_bfloat16_products(false);
@@ -180,11 +175,11 @@ TEST_CASE("low precision: a weight that was written is packed anew; another thre
   {
     const PackedWeights::Use use(weights);
     const Tensor first = linear(x, w, {}).y;
-    CHECK(!same_bits(first, whole));
-    CHECK(same_bits(linear(x, w, {}).y, first));
-    std::thread([&] { CHECK(same_bits(linear(x, w, {}).y, whole)); }).join();
+    CHECK(!equal_bits(first, whole));
+    CHECK(equal_bits(linear(x, w, {}).y, first));
+    std::thread([&] { CHECK(equal_bits(linear(x, w, {}).y, whole)); }).join();
     fill_(w, 0.5);
-    CHECK(same_bits(linear(x, w, {}).y, int8_product(x, w)));
+    CHECK(equal_bits(linear(x, w, {}).y, int8_product(x, w)));
   }
   CHECK(PackedWeights::current() == nullptr);
 }

@@ -3,7 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <atomic>
 #include <thread>
 
@@ -19,8 +18,6 @@ namespace {
 
 const std::byte* packed_panels(const Tensor& weight) { return PackedWeights::current() ? (*PackedWeights::current())(weight).panels : nullptr; }
 
-bool same_bits(const Tensor& a, const Tensor& b) { return std::ranges::equal(a.span<float>(), b.span<float>()); }
-
 }  // namespace
 
 TEST_CASE("packed weights: the bits of a product stay, for rows, columns and depths of any number, on every target") {
@@ -33,8 +30,8 @@ TEST_CASE("packed weights: the bits of a product stay, for rows, columns and dep
           const Tensor expected = linear(x, w, b).y;
           PackedWeights packed;
           const PackedWeights::Use use(packed);
-          for (int meeting = 0; meeting < 3; ++meeting) CHECK(same_bits(linear(x, w, b).y, expected));
-          CHECK(same_bits(linear(x, transpose(transpose(w).clone()), b).y, expected));
+          for (int meeting = 0; meeting < 3; ++meeting) CHECK(equal_bits(linear(x, w, b).y, expected));
+          CHECK(equal_bits(linear(x, transpose(transpose(w).clone()), b).y, expected));
         }
   });
 }
@@ -54,8 +51,8 @@ TEST_CASE("packed weights: made at the second meeting, anew after a write, one f
     fill_(w, 2);
     CHECK(!packed_panels(w));
     CHECK(packed_panels(w));
-    CHECK(same_bits(linear(x, w, {}).y(all, 0).contiguous(), linear(x, full({1, 16}, 2), {}).y(all, 0).contiguous()));
-    CHECK(!same_bits(linear(x, slice(w, 0, 32, 64), {}).y, lower));
+    CHECK(equal_bits(linear(x, w, {}).y(all, 0).contiguous(), linear(x, full({1, 16}, 2), {}).y(all, 0).contiguous()));
+    CHECK(!equal_bits(linear(x, slice(w, 0, 32, 64), {}).y, lower));
     {
       PackedWeights other;
       const PackedWeights::Use inner(other);
@@ -106,7 +103,7 @@ TEST_CASE("packed weights: a thread that packs and threads of a region that look
     for (std::uint64_t i = 0; i < 150; ++i) {
       const Tensor w = normal(Key(Seed{i}), {512, 512});
       const Tensor expected = linear(x, w, {}).y;
-      CHECK(same_bits(linear(x, w, {}).y, expected));
+      CHECK(equal_bits(linear(x, w, {}).y, expected));
     }
   }
   done = true;

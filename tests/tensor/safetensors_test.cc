@@ -59,14 +59,6 @@ std::string refusal(const TemporaryFolder& folder, std::string_view bytes) {
   return text;
 }
 
-bool same(const Tensor& a, const Tensor& b) {
-  if (a.dtype() != b.dtype() || a.shape() != b.shape()) return false;
-  const Tensor x = a.contiguous(), y = b.contiguous();
-  return std::memcmp(x.storage().data() + x.offset() * Index(item_size(x.dtype())),
-                     y.storage().data() + y.offset() * Index(item_size(y.dtype())),
-                     size_t(x.numel()) * item_size(x.dtype())) == 0;
-}
-
 std::map<std::string, Tensor> samples() {
   return {{"encoder.weight", tensor({{1, 2, 3}, {4, 5, NAN}})},
           {"encoder.bias", tensor({0.1, -2, INFINITY}, DType::f64)},
@@ -109,7 +101,7 @@ TEST_CASE("save, load, save: same tensors, same bytes") {
     CHECK(file.has_checksum == checksum);
     CHECK(file.metadata == metadata);
     CHECK(file.tensors.size() == samples().size());
-    for (const auto& sample : samples()) CHECK_MESSAGE(same(file.at(sample.first), sample.second), sample.first);
+    for (const auto& sample : samples()) CHECK_MESSAGE(equal_bits(file.at(sample.first), sample.second), sample.first);
     write_safetensors(second, file.tensors, file.metadata, {.checksum = checksum});
     CHECK(read_file(first) == read_file(second));
     write_safetensors(second, samples(), metadata, {.checksum = checksum});
@@ -156,7 +148,7 @@ TEST_CASE("one memory under several names is stored once") {
   CHECK(file.header.tensors.size() == 2);
   CHECK(file.at("output.weight").storage() == file.at("embedding.weight").storage());
   CHECK(file.metadata == std::map<std::string, std::string>{{"a", "b"}});
-  CHECK(same(file.at("half"), shared[0]));
+  CHECK(equal_bits(file.at("half"), shared[0]));
   write_safetensors(folder / "again", file.tensors, file.metadata);
   CHECK(read_file(folder / "tied") == read_file(folder / "again"));
 }
