@@ -26,6 +26,7 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include <algorithm>
+#include <atomic>
 
 #include "tensor/context.h"
 #include "tensor/gemm_bfloat16.h"
@@ -56,6 +57,7 @@ constexpr Index round_up(Index a, Index b) { return divide_up(a, b) * b; }
 
 constexpr Index kTallRows = 128;   // beyond, the panels of b are packed once for all rows
 constexpr Index kDirectRows = 64;  // up to these, rows of b are read in place
+constexpr Index kOwnRows = 256;    // from so many a thread on, each packs the panels for itself
 constexpr double kChunk = 10e-6;   // seconds of work worth a hand-off
 
 // Seconds on one core of an ordinary machine; only the order of magnitude matters.
@@ -84,6 +86,14 @@ template <class T> Product<T> part_of(const Product<T>& p, Index row, Index rows
   part.a += row * p.a_row;
   part.b += column * p.b_column;
   part.c += row * p.c_row + column * p.c_column;
+  return part;
+}
+
+template <class T> Product<T> part_of_k(const Product<T>& p, Index k, Index some) {
+  Product<T> part = p;
+  part.k = some;
+  part.a += k * p.a_k;
+  part.b += k * p.b_k;
   return part;
 }
 
@@ -142,6 +152,44 @@ template <class T> GemmPlan make_plan(const GemmKernels<T>& kernels, const Produ
   return plan;
 }
 
+// Columns first to first + columns of b, k from `k` on to the end of its block, as a plan reads them in `packed`.
+template <class T> void pack_block(const GemmKernels<T>& kernels, const Product<T>& p, const GemmPlan& plan, Index k, Index first, Index columns, const Storage& packed) {
+  const Index depth = std::min(plan.depth, p.k - k);
+  kernels.pack(p.b + k * p.b_k + first * p.b_column, p.b_k, p.b_column, depth, columns, plan.width,
+               reinterpret_cast<T*>(packed.data()) + k * plan.packed_columns + first * depth);
+}
+
+template <class T> std::size_t packed_bytes(const GemmPlan& plan, Index k) { return std::size_t(plan.packed_columns * k + 64) * sizeof(T); }
+
+// Panels of b that a thread packs for itself, once for all its pieces of a product. A line that another core has read is slow to write
+// again: 2 to 10 GB/s where one's own are written with 60 and more. So what one core writes in every product no other should read.
+struct OwnPanels {
+  Index product = 0;
+  Storage storage;
+
+  static Index next_product() {
+    static std::atomic<Index> products{0};
+    return ++products;
+  }
+
+  template <class T> const T* of(Index number, const GemmKernels<T>& kernels, const Product<T>& p, const GemmPlan& plan) {
+    if (product != number) {
+      if (const std::size_t bytes = packed_bytes<T>(plan, p.k); storage.bytes() < bytes) {
+        storage = {};
+        storage = Storage(bytes);
+      }
+      for (Index k = 0; k < p.k; k += plan.depth) pack_block(kernels, p, plan, k, 0, p.n, storage);
+      product = number;
+    }
+    return reinterpret_cast<const T*>(storage.data());
+  }
+};
+
+OwnPanels& own_panels(Index part) {
+  thread_local OwnPanels own[2];
+  return own[part];
+}
+
 // Few rows: chunks of columns, each packs its panels just before their use unless they are there.
 template <class T> void multiply_wide(const GemmKernels<T>& kernels, const Product<T>& p, Finish<T> finish, double seconds) {
   const Index unit = p.panels ? kernels.vectors * kernels.lanes : finish.run ? Finish<T>::kFinishColumns : 4 * kernels.lanes;
@@ -154,24 +202,23 @@ template <class T> void multiply_wide(const GemmKernels<T>& kernels, const Produ
   });
 }
 
-// Many rows: all panels of b are packed once unless they are there, then chunks of rows go through them. column: where p starts in the whole.
+template <class T> constexpr Index kMostPacked = (Index(16) << 20) / Index(sizeof(T));   // elements of b at a time
+
+// Many rows: all panels of b are packed unless they are there, once or by each thread, then chunks of rows go through them. column: where
+// p starts in the whole.
 template <class T>
 void multiply_tall(const GemmKernels<T>& kernels, const Product<T>& p, Index column, Finish<T> finish, double seconds) {
-  constexpr Index kMostPacked = (Index(16) << 20) / Index(sizeof(T));
   const bool turned = p.c_column != 1 && p.c_row == 1;
   // a long k in parts: to read c once more costs less than all of a
-  if (const Index most = std::max<Index>(kMostPacked / p.n / 512 * 512, 512); p.k > most && p.k > p.n && !p.panels) {
+  if (const Index most = std::max<Index>(kMostPacked<T> / p.n / 512 * 512, 512); p.k > most && p.k > p.n && !p.panels) {
     for (Index k = 0; k < p.k; k += most) {
-      Product<T> part = p;
-      part.k = std::min(most, p.k - k);
-      part.a += k * p.a_k;
-      part.b += k * p.b_k;
+      Product<T> part = part_of_k(p, k, std::min(most, p.k - k));
       part.add = p.add || k > 0;
       multiply_tall(kernels, part, column, k + part.k == p.k ? finish : Finish<T>(), estimate(part));
     }
     return;
   }
-  if (const Index most = std::max<Index>(kMostPacked / p.k, 256); p.n > most && !turned && !p.panels) {
+  if (const Index most = std::max<Index>(kMostPacked<T> / p.k, 256); p.n > most && !turned && !p.panels) {
     for (Index j = 0; j < p.n; j += most) {
       const Product<T> part = part_of(p, 0, p.m, j, std::min(most, p.n - j));
       multiply_tall(kernels, part, column + j, finish, estimate(part));
@@ -183,18 +230,18 @@ void multiply_tall(const GemmKernels<T>& kernels, const Product<T>& p, Index col
   const Index chunks = std::clamp(pieces(seconds, std::min(row_units, std::max<Index>(most, std::min<Index>(2 * most, threads())))), divide_up(p.m, 256), row_units);
   GemmPlan plan = make_plan(kernels, part_of(p, 0, divide_up(row_units, chunks) * row_unit, 0, p.n), true);
   plan.packed_columns = round_up(p.n, plan.width);
-  const Index unit = 4 * plan.width;   // of columns that are packed at a time
-  const Storage storage = p.panels ? Storage() : Storage(std::size_t(plan.packed_columns * p.k + 64) * sizeof(T));
+  const bool own = !p.panels && p.m >= kOwnRows * threads();
+  const Index number = own ? OwnPanels::next_product() : 0;
+  const Storage storage = p.panels || own ? Storage() : Storage(packed_bytes<T>(plan, p.k));
   const T* const packed = p.panels ? p.panels : reinterpret_cast<const T*>(storage.data());
-  const Index blocks = divide_up(p.k, plan.depth), groups = divide_up(p.n, unit);
-  run(seconds > 2 * kChunk, p.panels ? 0 : blocks * groups, [&](Index chunk) {
-    const Index k = chunk / groups * plan.depth, j = chunk % groups * unit, depth = std::min(plan.depth, p.k - k);
-    kernels.pack(p.b + k * p.b_k + j * p.b_column, p.b_k, p.b_column, depth, std::min(unit, p.n - j), plan.width,
-                 reinterpret_cast<T*>(storage.data()) + k * plan.packed_columns + j * depth);
+  const Index unit = 4 * plan.width, blocks = divide_up(p.k, plan.depth), groups = divide_up(p.n, unit);   // columns that are packed at a time
+  run(seconds > 2 * kChunk, p.panels || own ? 0 : blocks * groups, [&](Index chunk) {
+    const Index j = chunk % groups * unit;
+    pack_block(kernels, p, plan, chunk / groups * plan.depth, j, std::min(unit, p.n - j), storage);
   });
   run(seconds > kChunk, chunks, [&](Index chunk) {
     const Index i = row_units * chunk / chunks * row_unit, end = std::min(p.m, row_units * (chunk + 1) / chunks * row_unit);
-    kernels.block(part_of(p, i, end - i, 0, p.n), plan, packed, 0, i, column, scratch<T>(plan.scratch), finish);
+    kernels.block(part_of(p, i, end - i, 0, p.n), plan, own ? own_panels(0).of(number, kernels, p, plan) : packed, 0, i, column, scratch<T>(plan.scratch), finish);
   });
 }
 
@@ -255,6 +302,39 @@ template <class T> void multiply_any(const Product<T>& p, Finish<T> finish) {
   }
 }
 
+// Threads that take half of k each, and change halves of c between them.
+template <class T> void multiply_halves(const Product<T>& p) {
+  if (const Index most = std::max<Index>(kMostPacked<T> / p.n / 512 * 512, 512); p.k > most) {
+    for (Index k = 0; k < p.k; k += most) {
+      Product<T> part = part_of_k(p, k, std::min(most, p.k - k));
+      part.add = p.add || k > 0;
+      multiply_halves(part);
+    }
+    return;
+  }
+  if (const Index most = std::max<Index>(kMostPacked<T> / p.k, 256); p.n > most) {   // as above k is 512 at most
+    for (Index j = 0; j < p.n; j += most) multiply_halves(part_of(p, 0, p.m, j, std::min(most, p.n - j)));
+    return;
+  }
+  const auto kernels = gemm_kernels<T>();
+  const double seconds = estimate(p);
+  const Index half_m = half_of(p.m), half_k = half_of(p.k), number = OwnPanels::next_product();
+  // Chunks of a half of c, of 64 rows and more
+  const Index chunks = std::max<Index>(std::min(divide_up(half_m, 64), pieces(seconds / 2, 32) / 2), divide_up(threads(), 2));
+  GemmPlan plan = make_plan(kernels, part_of_k(part_of(p, 0, divide_up(half_m, chunks), 0, p.n), 0, half_k), true);
+  plan.packed_columns = round_up(p.n, plan.width);
+  for (Index turn = 0; turn < 2; ++turn)
+    run(seconds > kChunk, 2 * chunks, [&](Index chunk) {
+      const Index of_k = chunk / chunks, of_m = (of_k + turn) % 2, rows = of_m ? p.m - half_m : half_m;
+      const Index i = of_m * half_m + rows * (chunk % chunks) / chunks, end = of_m * half_m + rows * (chunk % chunks + 1) / chunks;
+      Product<T> part = part_of_k(p, of_k * half_k, of_k ? p.k - half_k : half_k);
+      const T* const packed = own_panels(of_k).of(number, kernels, part, plan);
+      part = part_of(part, i, end - i, 0, p.n);
+      part.add = p.add || turn > 0;
+      kernels.block(part, plan, packed, 0, i, 0, scratch<T>(plan.scratch), {});
+    });
+}
+
 template <class T> Storage pack_any(Index k, Index n, const T* b, Index b_k, Index b_column) {
   const auto kernels = gemm_kernels<T>();
   const Index width = kernels.vectors * kernels.lanes, panels = divide_up(n, width);
@@ -295,6 +375,15 @@ void multiply(const Product<float>& product, Finish<float> finish) {
   multiply_any(product, finish);
 }
 void multiply(const Product<double>& product, Finish<double> finish) { multiply_any(product, finish); }
+void multiply_by_halves(const Product<float>& product) {
+  if (product_precision() == Precision::bfloat16 && gains_by_bfloat16(product.m, product.n, product.k)) return multiply_bfloat16(product, {});
+  if (in_halves(product.m, product.n, product.k)) multiply_halves(product);
+  else multiply_any(product, {});
+}
+void multiply_by_halves(const Product<double>& product) {
+  if (in_halves(product.m, product.n, product.k)) multiply_halves(product);
+  else multiply_any(product, {});
+}
 Storage pack(Index k, Index n, const float* b, Index b_k, Index b_column) { return pack_any(k, n, b, b_k, b_column); }
 Storage pack(Index k, Index n, const double* b, Index b_k, Index b_column) { return pack_any(k, n, b, b_k, b_column); }
 void multiply(Index count, FunctionRef<Product<float>(Index)> product) { multiply_many(count, product); }

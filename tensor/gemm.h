@@ -45,6 +45,14 @@ template <class T> struct Finish {
 void multiply(const Product<float>& product, Finish<float> finish = {});
 void multiply(const Product<double>& product, Finish<double> finish = {});
 
+// The same with another chain where k counts many rows, as those of a batch: the upper half of c begins with the first half of k, the
+// lower half of c with the second half and takes the first one then. So two threads can sum over those rows that each of them wrote.
+// By half_of where in_halves says so; a k of more than 16 MiB of b in parts of so many.
+void multiply_by_halves(const Product<float>& product);
+void multiply_by_halves(const Product<double>& product);
+constexpr bool in_halves(Index m, Index n, Index k) { return m >= 32 && n >= 32 && k >= 256 && double(m) * double(n) * double(k) >= 4e6; }
+constexpr Index half_of(Index count) { return (count / 2 + 15) / 16 * 16; }
+
 // b [k, n] in panels, packed once for many products of any number of rows.
 Storage pack(Index k, Index n, const float* b, Index b_k, Index b_column);
 Storage pack(Index k, Index n, const double* b, Index b_k, Index b_column);

@@ -260,7 +260,7 @@ void linear_grad_x(const Tensor& dz, const Tensor& weight, Into dx) {
   add_into(reshape(matmul(rows_of(dz), weight), dx.tensor.shape()), dx);
 }
 
-void linear_grad_weight(const Tensor& dz, const Tensor& x, Into dweight) { matmul(transpose(rows_of(dz)), rows_of(x), dweight); }
+void linear_grad_weight(const Tensor& dz, const Tensor& x, Into dweight) { matmul_over_rows(rows_of(dz), rows_of(x), dweight); }
 
 void linear_grad_bias(const Tensor& dz, Into dbias) { sum_to(rows_of(dz), dbias); }
 

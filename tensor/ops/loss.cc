@@ -430,7 +430,7 @@ LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, c
         for (Index i = begin; i < end; ++i)
           losses[row_of[i]] = row_loss(to + i * V, b, std::size_t(V), std::size_t(labels.label[std::size_t(row_of[i])]), q, gradient) - minus;
       });
-      if (wants.dweight) matmul(transpose(z), part, {out.dweight, first > 0});
+      if (wants.dweight) matmul_over_rows(z, part, {out.dweight, first > 0});
       if (wants.dbias) {
         T* const sum = out.dbias.mutable_data<T>();
         parallel_for((V + 255) / 256, std::max<Index>(1, 64 / std::max<Index>(1, n)), [&](Index begin, Index end) {

@@ -172,6 +172,19 @@ void matmul(const Tensor& a, const Tensor& b, Into c) {
   run(a, matrices(a, Vector::row), b, matrices(b, Vector::column), c, result_matrices(a, b, c.tensor));
 }
 
+void matmul_over_rows(const Tensor& a, const Tensor& b, Into c) {
+  check<ShapeError>(a.rank() == 2 && b.rank() == 2 && a.size(0) == b.size(0), "matmul_over_rows: needs as many rows of both: a {}, b {}", a.shape(), b.shape());
+  check<ShapeError>(c.tensor.shape() == Shape{a.size(1), b.size(1)}, "matmul_over_rows: the result has another shape: result {}, into {}",
+                    Shape{a.size(1), b.size(1)}, c.tensor.shape());
+  check<DTypeError>(a.dtype() == b.dtype() && a.dtype() == c.tensor.dtype(), "matmul_over_rows: dtypes differ: a {}, b {}, into {}", a.dtype(), b.dtype(),
+                    c.tensor.dtype());
+  check_writable("matmul_over_rows", c.tensor);
+  visit_float(a.dtype(), "matmul_over_rows", [&]<class T>() {
+    multiply_by_halves(Product<T>{a.size(1), b.size(1), a.size(0), a.data<T>(), a.strides()[1], a.strides()[0], b.data<T>(), b.strides()[0],
+                                  b.strides()[1], c.tensor.mutable_data<T>(), c.tensor.strides()[0], c.tensor.strides()[1], c.add});
+  });
+}
+
 void matmul_grad_a(const Tensor& b, const Tensor& dc, Into da) {
   check_gradients("matmul_grad_a", da.tensor, b, dc, da);
   run(dc, result_matrices(da.tensor, b, dc), b, transposed(matrices(b, Vector::column)), da, matrices(da.tensor, Vector::row));

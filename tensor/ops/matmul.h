@@ -12,6 +12,10 @@ Tensor matmul(const Tensor& a, const Tensor& b);
 // The same into c (=|+=), of the result's shape, any strides, no overlap with a or b. When adding, the chain starts at c.
 void matmul(const Tensor& a, const Tensor& b, Into c);
 
+// c (=|+=) aᵀ b = Σ_r a[r, :]ᵀ b[r, :]:  a [N, m], b [N, n] -> c [m, n], the sum of a weight's gradient over rows. Where N is large the
+// chains of c's lower half begin in the middle of the rows (multiply_by_halves, tensor/gemm.h). Errors as above.
+void matmul_over_rows(const Tensor& a, const Tensor& b, Into c);
+
 // da = dc bᵀ, db = aᵀ dc, summed over the axes that were broadcast: these continue the chain, so nothing of the batch's size
 // is stored.
 void matmul_grad_a(const Tensor& b, const Tensor& dc, Into da);

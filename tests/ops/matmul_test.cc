@@ -9,10 +9,12 @@
 #include "autograd/check.h"
 #include "autograd/ops.h"
 #include "tensor/error.h"
+#include "tensor/gemm.h"
 #include "tensor/ops/linear.h"
 #include "tensor/ops/random.h"
 #include "tensor/ops/view.h"
 #include "tensor/random.h"
+#include "tensor/test_hooks.h"
 #include "tests/every_target.h"
 #include "tests/op_table.h"
 
@@ -59,6 +61,18 @@ Tensor laid_out(const Tensor& x, int layout) {
   }
   if (layout == 3) return flip(flip(x, {0}).clone(), {0});
   return x.clone();
+}
+
+// One element of matmul_over_rows: rows [half, N) before [0, half) where `late`.
+template <class T> T chain_over_rows(const Tensor& a, const Tensor& b, Index i, Index j, T sum, bool late, Index half) {
+  const T* const x = a.data<T>() + i * a.strides()[1];
+  const T* const y = b.data<T>() + j * b.strides()[1];
+  const Index N = a.size(0);
+  for (Index r = late ? half : 0, left = N; left > 0; --left, r = (r + 1) % N) {
+    const T left_value = x[r * a.strides()[0]], right_value = y[r * b.strides()[0]];
+    sum = has_fma() ? std::fma(left_value, right_value, sum) : sum + left_value * right_value;
+  }
+  return sum;
 }
 
 }  // namespace
@@ -149,6 +163,67 @@ TEST_CASE("matmul: same bits for threads, targets with FMA, and a row alone") {
       CHECK(equal_bits(matmul(slice(a, 0, m / 3), transpose(b)), slice(c, 0, m / 3)));
       CHECK(equal_bits(matmul(a, transpose(slice(b, 0, n / 3))), slice(c, 1, n / 3)));
     }
+}
+
+TEST_CASE("matmul_over_rows: the lower half of the result begins in the middle of the rows, in every layout, for threads, chunks in any order and targets") {
+  const auto check = [](auto zero, Index N, Index m, Index n, bool halves) {
+    using T = decltype(zero);
+    const DType dtype = sizeof(T) == 4 ? DType::f32 : DType::f64;
+    for (int layout = 0; layout < 3; ++layout) {
+      const Tensor a = layout == 0 ? draw({N, m}, dtype, 1) : layout == 1 ? slice(draw({N, m + 9}, dtype, 1), 1, 5, m + 5) : transpose(draw({m, N}, dtype, 1));
+      const Tensor b = layout == 0 ? draw({N, n}, dtype, 2) : layout == 1 ? transpose(draw({n, N}, dtype, 2)) : slice(draw({N, n + 7}, dtype, 2), 1, 0, n);
+      const Tensor start = draw({m, n}, dtype, 3), c = layout == 2 ? transpose(empty({n, m}, dtype)) : empty({m, n}, dtype);
+      INFO("N ", N, " m ", m, " n ", n, " layout ", layout);
+      for_every_target([&] {
+        const Tensor expected = start.clone();
+        for (Index i = 0; i < m; i += 1 + m / 40)
+          for (Index j = 0; j < n; j += 1 + n / 20)
+            copy_into(expected(i, j), full({}, chain_over_rows(a, b, i, j, start(i, j).item<T>(), halves && i >= half_of(m), half_of(N)), dtype));
+        const auto differences = [&] {
+          copy_into(c, start);
+          matmul_over_rows(a, b, {c, true});
+          Index wrong = 0;
+          for (Index i = 0; i < m; i += 1 + m / 40)
+            for (Index j = 0; j < n; j += 1 + n / 20) wrong += c(i, j).item<T>() != expected(i, j).item<T>();
+          return wrong;
+        };
+        for_threads([&] { CHECK(differences() == 0); });
+        shuffle_chunks(5);
+        CHECK(differences() == 0);
+        shuffle_chunks(0);
+        copy_into(c, full({m, n}, NAN, dtype));
+        matmul_over_rows(a, b, {c});
+        const Tensor from_zero = zeros({m, n}, dtype);
+        matmul_over_rows(a, b, {from_zero, true});
+        CHECK(equal_bits(c.clone(), from_zero));
+      });
+    }
+  };
+  check(0.0f, 1000, 130, 70, true);
+  check(0.0f, 301, 411, 48, true);
+  check(0.0, 301, 211, 101, true);
+  check(0.0f, 255, 411, 70, false);
+  check(0.0f, 999, 31, 200, false);
+}
+
+TEST_CASE("matmul_over_rows: many rows are summed in parts, many columns are made in parts") {
+  const Index most = 2048, N = 2400, n = 2000;   // most * n: less than 16 MiB
+  const Tensor a = draw({N, 40}, DType::f32, 1), b = draw({N, n}, DType::f32, 2), c = empty({40, n}, DType::f32), parts = empty({40, n}, DType::f32);
+  matmul_over_rows(a, b, {c});
+  matmul_over_rows(slice(a, 0, 0, most), slice(b, 0, 0, most), {parts});
+  matmul_over_rows(slice(a, 0, most), slice(b, 0, most), {parts, true});
+  CHECK(equal_bits(c, parts));
+  const Tensor wide = draw({400, 11000}, DType::f32, 3), rows = slice(a, 0, 0, 400), all_columns = empty({40, 11000}, DType::f32), some = empty({40, 1000}, DType::f32);
+  matmul_over_rows(rows, wide, {all_columns});
+  matmul_over_rows(rows, slice(wide, 1, 10000), {some});
+  CHECK(equal_bits(slice(all_columns, 1, 10000).clone(), some));
+}
+
+TEST_CASE("matmul_over_rows: errors") {
+  CHECK_THROWS_WITH_AS(matmul_over_rows(ones({3, 4}), ones({2, 5}), {ones({4, 5})}), "matmul_over_rows: needs as many rows of both: a [3, 4], b [2, 5]", ShapeError);
+  CHECK_THROWS_WITH_AS(matmul_over_rows(ones({3, 4}), ones({3, 5}), {ones({5, 4})}), "matmul_over_rows: the result has another shape: result [4, 5], into [5, 4]", ShapeError);
+  CHECK_THROWS_WITH_AS(matmul_over_rows(ones({3, 4}), ones({3, 5}, DType::f64), {ones({4, 5})}), "matmul_over_rows: dtypes differ: a f32, b f64, into f32", DTypeError);
+  CHECK_THROWS_AS(matmul_over_rows(ones({3, 4}), ones({3, 5}), {expand(ones({1, 5}), {4, 5})}), Error);
 }
 
 TEST_CASE("matmul: batches and vectors as NumPy") {
