@@ -59,6 +59,7 @@ struct Storage::Block : Storage::Header {
   Block* next = nullptr;       // free list
   std::size_t room = 0;        // bytes of a large block, 0 of a small one
   int size_class = 0;          // of a small one
+  const void* user = nullptr;  // the thread that gave a small one back: its lines are in that core's cache
   std::size_t held() const { return room ? room : bytes_of(size_class); }
 };
 
@@ -77,6 +78,7 @@ struct FreeBlocks {
 
   void push(Storage::Block* block);
   Storage::Block* pop(int size_class);
+  Storage::Block* pop(int size_class, const void* user);   // rather one that the user gave back
 };
 int most_kept(int size_class) { return int(std::min<std::size_t>(16, (std::size_t{64} << 10) / bytes_of(size_class))); }
 
@@ -199,6 +201,17 @@ Storage::Block* FreeBlocks::pop(int size_class) {
   return std::exchange(first[c], first[c]->next);
 }
 
+Storage::Block* FreeBlocks::pop(int size_class, const void* user) {
+  const auto c = std::size_t(size_class);
+  int looks = 16;
+  for (Storage::Block** at = &first[c]; *at && looks-- > 0; at = &(*at)->next)
+    if ((*at)->user == user) {
+      --count[c];
+      return std::exchange(*at, (*at)->next);
+    }
+  return pop(size_class);
+}
+
 void move_blocks(FreeBlocks& from, FreeBlocks& to, int size_class, int count) {
   while (count-- > 0 && from.first[std::size_t(size_class)]) to.push(from.pop(size_class));
 }
@@ -277,8 +290,9 @@ Storage::Block* take_block(std::size_t bytes, bool small, int size_class) {
   constexpr std::size_t head = (sizeof(Storage::Block) + kLine - 1) / kLine * kLine;
   constexpr std::size_t kColours = 16, kSlack = head + 2 * kLine * kColours;   // data start at head + 128 k: odd multiples of 64 for an even head
   Allocator& a = allocator();
+  Own* const mine = own_of_thread();   // it may take the lock
   const std::lock_guard lock(a.mutex);
-  if (Storage::Block* const block = small ? a.free.pop(size_class) : nullptr) return block;
+  if (Storage::Block* const block = small ? a.free.pop(size_class, mine) : nullptr) return block;
   const std::size_t room = small ? bytes_of(size_class) + kSlack : (bytes + kSlack + kPage - 1) / kPage * kPage;
   std::byte* const raw = small ? take_small(a, room) : take_extent(a, room);
   if (!raw) return nullptr;
@@ -316,6 +330,7 @@ void Storage::give_back() noexcept {
   count_bytes(-std::int64_t(block->held()));
   ASAN_POISON_MEMORY_REGION(block->data, block->bytes);
   const std::size_t room = block->room;
+  if (room == 0) block->user = own_of_thread();
   if (room == 0 && keep(block)) return;
   Allocator& a = allocator();
   const std::lock_guard lock(a.mutex);

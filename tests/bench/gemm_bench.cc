@@ -90,7 +90,10 @@ Product<float> product_of(const Operands& x, const Shape3& s) {
           c.mutable_data<float>(), s.n, 1, false, x.packed.get()};
 }
 
-void heed_product(const Operands& x, const Shape3& s) { multiply(product_of(x, s)); }
+void heed_product(const Operands& x, const Shape3& s) {
+  if (s.layout == 'd') multiply_by_halves(product_of(x, s));   // as gradients of weights are made
+  else multiply(product_of(x, s));
+}
 
 std::shared_ptr<const float> heed_pack(const Operands& x, const Shape3& s) {
   const auto packed = std::make_shared<const Storage>(pack(s.k, s.n, x.b.data<float>(), 1, s.k));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <semaphore>
 #include <thread>
 #include <vector>
 
@@ -95,4 +96,23 @@ TEST_CASE("storage: blocks go from thread to thread, and what a thread keeps is 
   }
   reset_peak_memory();
   CHECK(memory_use().peak == before.in_use);
+}
+
+TEST_CASE("storage: a thread is given a block that it gave back itself, where there is one") {
+  constexpr std::size_t kBytes = 100 << 10;   // more than a thread keeps
+  Storage of_thread(kBytes), of_main(kBytes);
+  const void* const first = of_thread.data();
+  std::binary_semaphore given_back(0), go_on(0);
+  std::thread thread([&] {
+    of_thread = {};
+    given_back.release();
+    go_on.acquire();
+    CHECK(Storage(kBytes).data() == first);
+  });
+  given_back.acquire();
+  const void* const second = of_main.data();
+  of_main = {};                               // stands before the other one in the list
+  go_on.release();
+  thread.join();                              // now the other one stands first
+  CHECK(Storage(kBytes).data() == second);
 }
