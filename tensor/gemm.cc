@@ -152,7 +152,7 @@ template <class T> GemmPlan make_plan(const GemmKernels<T>& kernels, const Produ
   return plan;
 }
 
-// Columns first to first + columns of b, k from `k` on to the end of its block, as a plan reads them in `packed`.
+// Packs columns [first, first + columns) of b, of the block of k that begins at `k`, to where a plan reads them.
 template <class T> void pack_block(const GemmKernels<T>& kernels, const Product<T>& p, const GemmPlan& plan, Index k, Index first, Index columns, const Storage& packed) {
   const Index depth = std::min(plan.depth, p.k - k);
   kernels.pack(p.b + k * p.b_k + first * p.b_column, p.b_k, p.b_column, depth, columns, plan.width,
@@ -162,7 +162,7 @@ template <class T> void pack_block(const GemmKernels<T>& kernels, const Product<
 template <class T> std::size_t packed_bytes(const GemmPlan& plan, Index k) { return std::size_t(plan.packed_columns * k + 64) * sizeof(T); }
 
 // Panels of b that a thread packs for itself, once for all its pieces of a product. A line that another core has read is slow to write
-// again: 2 to 10 GB/s where one's own are written with 60 and more. So what one core writes in every product no other should read.
+// again: on Zen 4 with 2 to 10 GB/s, one's own with 60 and more. So what one core writes in every product no other should read.
 struct OwnPanels {
   Index product = 0;
   Storage storage;
@@ -302,7 +302,7 @@ template <class T> void multiply_any(const Product<T>& p, Finish<T> finish) {
   }
 }
 
-// Threads that take half of k each, and change halves of c between them.
+// Threads that take half of k each, and change halves of c between them. Of a last part of a long k the second half may be empty.
 template <class T> void multiply_halves(const Product<T>& p) {
   if (const Index most = std::max<Index>(kMostPacked<T> / p.n / 512 * 512, 512); p.k > most) {
     for (Index k = 0; k < p.k; k += most) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products on plain pointers; tensor/ops/matmul.h is the same on tensors, tensor/gemm-inl.h has the kernels.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 
 #include "tensor/parallel.h"
@@ -51,7 +52,7 @@ void multiply(const Product<double>& product, Finish<double> finish = {});
 void multiply_by_halves(const Product<float>& product);
 void multiply_by_halves(const Product<double>& product);
 constexpr bool in_halves(Index m, Index n, Index k) { return m >= 32 && n >= 32 && k >= 256 && double(m) * double(n) * double(k) >= 4e6; }
-constexpr Index half_of(Index count) { return (count / 2 + 15) / 16 * 16; }
+constexpr Index half_of(Index count) { return std::min(count, ((count + 1) / 2 + 15) / 16 * 16); }
 
 // b [k, n] in panels, packed once for many products of any number of rows.
 Storage pack(Index k, Index n, const float* b, Index b_k, Index b_column);

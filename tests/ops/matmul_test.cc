@@ -207,13 +207,24 @@ TEST_CASE("matmul_over_rows: the lower half of the result begins in the middle o
 }
 
 TEST_CASE("matmul_over_rows: many rows are summed in parts, many columns are made in parts") {
-  const Index most = 2048, N = 2400, n = 2000;   // most * n: less than 16 MiB
-  const Tensor a = draw({N, 40}, DType::f32, 1), b = draw({N, n}, DType::f32, 2), c = empty({40, n}, DType::f32), parts = empty({40, n}, DType::f32);
-  matmul_over_rows(a, b, {c});
-  matmul_over_rows(slice(a, 0, 0, most), slice(b, 0, 0, most), {parts});
-  matmul_over_rows(slice(a, 0, most), slice(b, 0, most), {parts, true});
-  CHECK(equal_bits(c, parts));
-  const Tensor wide = draw({400, 11000}, DType::f32, 3), rows = slice(a, 0, 0, 400), all_columns = empty({40, 11000}, DType::f32), some = empty({40, 1000}, DType::f32);
+  const Index most = 2048, n = 2000;   // most * n: less than 16 MiB
+  for (const Index N : {2049, 2053, 2070, 2400}) {
+    const Tensor a = draw({N, 40}, DType::f32, 1), b = draw({N, n}, DType::f32, 2), c = empty({40, n}, DType::f32), parts = empty({40, n}, DType::f32);
+    matmul_over_rows(a, b, {c});
+    matmul_over_rows(slice(a, 0, 0, most), slice(b, 0, 0, most), {parts});
+    const Tensor rest_a = slice(a, 0, most), rest_b = slice(b, 0, most);
+    const Index half = half_of(N - most), lower = half_of(40);
+    const auto add = [&](Index row, Index rows, Index begin, Index end) {
+      matmul(transpose(slice(slice(rest_a, 0, begin, end), 1, row, row + rows)), slice(rest_b, 0, begin, end), {slice(parts, 0, row, row + rows), true});
+    };
+    add(0, lower, 0, half);
+    add(0, lower, half, N - most);
+    add(lower, 40 - lower, half, N - most);
+    add(lower, 40 - lower, 0, half);
+    INFO("N ", N);
+    CHECK(equal_bits(c, parts));
+  }
+  const Tensor wide = draw({400, 11000}, DType::f32, 3), rows = draw({400, 40}, DType::f32, 4), all_columns = empty({40, 11000}, DType::f32), some = empty({40, 1000}, DType::f32);
   matmul_over_rows(rows, wide, {all_columns});
   matmul_over_rows(rows, slice(wide, 1, 10000), {some});
   CHECK(equal_bits(slice(all_columns, 1, 10000).clone(), some));
