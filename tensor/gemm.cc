@@ -153,7 +153,8 @@ template <class T> GemmPlan make_plan(const GemmKernels<T>& kernels, const Produ
 }
 
 // Packs columns [first, first + columns) of b, of the block of k that begins at `k`, to where a plan reads them.
-template <class T> void pack_block(const GemmKernels<T>& kernels, const Product<T>& p, const GemmPlan& plan, Index k, Index first, Index columns, const Storage& packed) {
+template <class T>
+void pack_block(const GemmKernels<T>& kernels, const Product<T>& p, const GemmPlan& plan, Index k, Index first, Index columns, const Storage& packed) {
   const Index depth = std::min(plan.depth, p.k - k);
   kernels.pack(p.b + k * p.b_k + first * p.b_column, p.b_k, p.b_column, depth, columns, plan.width,
                reinterpret_cast<T*>(packed.data()) + k * plan.packed_columns + first * depth);
@@ -241,7 +242,8 @@ void multiply_tall(const GemmKernels<T>& kernels, const Product<T>& p, Index col
   });
   run(seconds > kChunk, chunks, [&](Index chunk) {
     const Index i = row_units * chunk / chunks * row_unit, end = std::min(p.m, row_units * (chunk + 1) / chunks * row_unit);
-    kernels.block(part_of(p, i, end - i, 0, p.n), plan, own ? own_panels(0).of(number, kernels, p, plan) : packed, 0, i, column, scratch<T>(plan.scratch), finish);
+    const T* const panels = own ? own_panels(0).of(number, kernels, p, plan) : packed;
+    kernels.block(part_of(p, i, end - i, 0, p.n), plan, panels, 0, i, column, scratch<T>(plan.scratch), finish);
   });
 }
 
@@ -335,6 +337,11 @@ template <class T> void multiply_halves(const Product<T>& p) {
     });
 }
 
+template <class T> void halves_or_whole(const Product<T>& p) {
+  if (in_halves(p.m, p.n, p.k)) multiply_halves(p);
+  else multiply_any(p, Finish<T>());
+}
+
 template <class T> Storage pack_any(Index k, Index n, const T* b, Index b_k, Index b_column) {
   const auto kernels = gemm_kernels<T>();
   const Index width = kernels.vectors * kernels.lanes, panels = divide_up(n, width);
@@ -377,13 +384,9 @@ void multiply(const Product<float>& product, Finish<float> finish) {
 void multiply(const Product<double>& product, Finish<double> finish) { multiply_any(product, finish); }
 void multiply_by_halves(const Product<float>& product) {
   if (product_precision() == Precision::bfloat16 && gains_by_bfloat16(product.m, product.n, product.k)) return multiply_bfloat16(product, {});
-  if (in_halves(product.m, product.n, product.k)) multiply_halves(product);
-  else multiply_any(product, {});
+  halves_or_whole(product);
 }
-void multiply_by_halves(const Product<double>& product) {
-  if (in_halves(product.m, product.n, product.k)) multiply_halves(product);
-  else multiply_any(product, {});
-}
+void multiply_by_halves(const Product<double>& product) { halves_or_whole(product); }
 Storage pack(Index k, Index n, const float* b, Index b_k, Index b_column) { return pack_any(k, n, b, b_k, b_column); }
 Storage pack(Index k, Index n, const double* b, Index b_k, Index b_column) { return pack_any(k, n, b, b_k, b_column); }
 void multiply(Index count, FunctionRef<Product<float>(Index)> product) { multiply_many(count, product); }
