@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/ops/attention.h"
 
+#include <array>
+#include <span>
+
 #include "tensor/dropout.h"
 #include "tensor/ops/mask_rows.h"
 
@@ -18,18 +21,40 @@ template <class T> struct Rows {           // a matrix whose rows are contiguous
   Rows from(std::size_t row) const { return {data + Index(row) * stride, stride, places ? places + row : nullptr, apart}; }
 };
 
+// A tensor [B, H, rows, width] whose rows are contiguous.
+template <class T> struct Heads {
+  T* data;
+  Index sentence, head, row;               // strides
+  std::size_t rows, width;
+  const std::int64_t* places = nullptr;    // of sentence b: places + b * places_stride
+  Index places_stride = 0;
+  Rows<T> at(Index b, Index h) const {
+    if (places) return {data + h * head, row, places + b * places_stride, sentence};
+    return {data + b * sentence + h * head, row};
+  }
+};
+
+// What the head that comes next reads and writes is fetched while this one is computed, `share` rows after each step of a group: the
+// hardware does not see the way from one to the other.
+template <class T> struct Ahead {
+  const Heads<const T>* heads;
+  std::size_t count;                       // of heads
+  Index b, h;
+  std::size_t share, at, row;              // at, row: of heads, come so far
+};
+
 // One (sentence, head).
 template <class T> struct Head {
   std::size_t queries, keys, dk, dv;
   T scale;
   Rows<const T> q, k, v;
-  Rows<const T> next_k, next_v;            // of the head that comes next, data null: none
   bool k_by_columns;                       // k holds the rows of kᵀ
   const RowMask* mask;                     // a row each, null: everything
   DropoutKey dropout;
   Index first;                             // element index of P[0, 0]
   T* log_sum_exp;
   T* scratch;
+  Ahead<T>* next;
 };
 
 template <class T> struct HeadGrad {
@@ -42,6 +67,7 @@ template <class T> struct HeadGrad {
 // A block of keys and values lies in the caches while all queries pass it, a tile of rows at a time, whose scores are held in groups of
 // rows that share a span of keys. The block is a step of the softmax: its size says the bits.
 constexpr std::size_t kKeys = 256, kTileRows = 64, kGroupRows = 16;
+constexpr std::size_t kFetched = 65536;    // bytes: a part of L2
 constexpr std::size_t kPieceKeys = 64;     // a single group of queries meets its keys as they are turned, so many that stay in L1
 
 inline std::size_t padded(std::size_t n) { return (n + 15) / 16 * 16; }
@@ -213,10 +239,15 @@ template <class T> void ClearRows(const Rows<T>& x, size_t begin, size_t end, si
     for (size_t j = 0; j < n; ++j) x[i][j] = 0;
 }
 
-// Fetches what the next head reads of a few keys: the hardware does not see the way from one to the other.
-template <class T> HWY_INLINE void FetchRows(const Rows<const T>& x, size_t rows, size_t width) {
-  for (size_t i = 0; x.data && i < rows; ++i)
-    for (size_t j = 0; j < width; j += 64 / sizeof(T)) __builtin_prefetch(x[i] + j);
+// Into L2: what a core can have on its way to L1 is less.
+template <class T> HWY_NOINLINE void Fetch(Ahead<T>& next) {
+  for (size_t left = next.share; left > 0 && next.at < next.count;) {
+    const Heads<const T>& heads = next.heads[next.at];
+    const Rows<const T> x = heads.at(next.b, next.h);
+    for (; left > 0 && next.row < heads.rows; --left, ++next.row)
+      for (size_t j = 0; j < heads.width; j += 64 / sizeof(T)) __builtin_prefetch(x[next.row] + j, 0, 2);
+    if (next.row == heads.rows) ++next.at, next.row = 0;
+  }
 }
 
 template <class T> void AttentionHead(const Head<T>& head, const Rows<T>& output, T* weights) {
@@ -241,12 +272,13 @@ template <class T> void AttentionHead(const Head<T>& head, const Rows<T>& output
         T* const z = scores + (t - tile) * stride;
         T greatest[kGroupRows];
         ScoresOf(head, group, right, turned_k, queries, z);
-        FetchRows(head.next_k, S, head.dk);
-        FetchRows(head.next_v, S, head.dv);
+        Fetch(*head.next);
         MaskScores(head, group, z, greatest);
         for (size_t i = 0; weights && i < group.rows; ++i)
           for (size_t s = group.begin; s < group.last; ++s) weights[(t + i) * S + key + s] = z[i * stride + s];
+        Fetch(*head.next);
         ExpOfScores(head, group, greatest, z, most + t, sums + t, output);
+        Fetch(*head.next);
         if (head.dropout.keeps_all()) continue;
         const size_t factor_stride = FactorsOf(head, group, factors);
         for (size_t i = 0; i < group.rows; ++i)
@@ -258,6 +290,7 @@ template <class T> void AttentionHead(const Head<T>& head, const Rows<T>& output
       }
       for (size_t t = tile; t < end; t += kGroupRows) {
         const Group group = GroupOf(head, t, HWY_MIN(kGroupRows, end - t), key, keys);
+        Fetch(*head.next);
         for (size_t first = group.first, last; first < group.last; first = last) {
           last = EndOfRun(values, first, group.last);
           Product(scores + (t - tile) * stride + first, Index(stride), 1, Right<T>{values[first], values.stride, 16, head.dv}, 0, group.rows, last - first,
@@ -406,14 +439,19 @@ template <class T> void AttentionHeadGrad(const Head<T>& head, const HeadGrad<T>
         }
         if (group.empty()) continue;
         ScoresOf(head, group, right_k, turned_k, queries, z);
+        Fetch(*head.next);
         const Right<T> values{turned_v, 16, Index(16 * dv), group.end};
         Product(grad.doutput[group.t], grad.doutput.stride, 1, values, group.begin, group.rows, dv, d, Index(stride), false);
+        Fetch(*head.next);
         SlopesOf(head, group, grad.dweights, many, deltas, z, d, factors);
+        Fetch(*head.next);
         if (!grad.dq.data) continue;
         const Right<T> right{head.k[key + group.first], head.k.stride, 16, dk};
         Product(d + group.first, Index(stride), 1, right, 0, group.rows, group.last - group.first, grad.dq[group.t], grad.dq.stride, grad.add_dq || !group.fresh);
       }
+      Fetch(*head.next);
       SumOverRows(slopes, stride, head.q.from(tile), rows, dk, span.first, span.last, written, grad.add_dk, grad.dk.from(key));
+      Fetch(*head.next);
       SumOverRows(scores, stride, grad.doutput.from(tile), rows, dv, span.first, span.last, written, grad.add_dv, grad.dv.from(key));
       written = HWY_MAX(written, span.last);
     }
@@ -489,28 +527,29 @@ double scale_of(const AttentionOptions& options, Index dk) { return options.scal
 // Itself where rows are contiguous, else a copy.
 Tensor with_dense_rows(const Tensor& x) { return x.size(-1) <= 1 || x.strides()[x.rank() - 1] == 1 ? x : x.contiguous(); }
 
-template <class T> Rows<const T> rows_of(const Tensor& x, Index b, Index h, const Tensor& places = {}) {
-  const T* const head = x.data<T>() + h * x.strides()[1];
-  if (places.defined()) return {head, x.strides()[2], places.data<std::int64_t>() + b * places.strides()[0], x.strides()[0]};
-  return {head + b * x.strides()[0], x.strides()[2]};
+template <class T> Heads<T> heads_of(const Tensor& x, T* data, const Tensor& places = {}) {
+  Heads<T> heads{data, x.strides()[0], x.strides()[1], x.strides()[2], std::size_t(x.size(2)), std::size_t(x.size(3))};
+  if (places.defined()) heads.places = places.data<std::int64_t>(), heads.places_stride = places.strides()[0];
+  return heads;
 }
-template <class T> Rows<T> mutable_rows_of(const Tensor& x, T* data, Index b, Index h) {
-  return {data + b * x.strides()[0] + h * x.strides()[1], x.strides()[2]};
-}
+template <class T> Heads<const T> heads_of(const Tensor& x, const Tensor& places = {}) { return heads_of<const T>(x, x.data<T>(), places); }
 
 // Rows of a head that are one piece of parallel work: where heads are few, a long one is cut, which turns its keys once more a part.
 Index part_rows(const Sizes& n) { return n.B * n.H < 64 ? Index(4 * kTileRows) : std::max<Index>(n.T, 1); }
 
 // Runs f(head, b, h, t) for all (b, h) in parallel, each in parts of `rows` queries from t on; head.log_sum_exp and scratch are set.
+// heads: q, k, v, then what else a head reads and writes.
 template <class T, class F>
-void for_heads(const char* op, const Sizes& n, Index rows, const Tensor& q, const Tensor& k, bool k_by_columns, const Tensor& v, const Mask& mask,
+void for_heads(const char* op, const Sizes& n, Index rows, std::span<const Heads<const T>> heads, bool k_by_columns, const Mask& mask,
                const AttentionOptions& options, T* log_sum_exp, Index scratch_size, F&& f) {
   const MaskRows mask_rows(op, mask, {n.B, n.H, n.T, n.S});
-  const Tensor places = options.places.defined() && n.S > 0 ? with_dense_rows(options.places) : Tensor();
   const DropoutKey dropout(op, options.dropout, options.key);
   const auto scale = T(scale_of(options, n.dk));
   const Index parts = std::max<Index>(1, (n.T + rows - 1) / rows);
-  const bool few = parts == 1 && n.T <= Index(kGroupRows) && n.S <= Index(kPieceKeys) && !k_by_columns;   // then memory is waited for
+  std::size_t next_rows = 0, next_size = 0;
+  for (const Heads<const T>& x : heads) next_rows += x.rows, next_size += x.rows * x.width;
+  const bool fetches = parts == 1 && next_size * sizeof(T) <= kFetched;
+  const std::size_t share = next_rows / (4 * std::size_t(n.T / Index(kGroupRows) + 1)) + 1;   // a group has four steps and more
   parallel_for(n.B * n.H * parts, row_grain(std::min(rows, n.T) * n.S * (1 + (n.dk + n.dv) / 16)), [&](Index begin, Index end) {
     const Tensor room = empty({scratch_size}, dtype_of<T>);
     T* const scratch = room.mutable_data<T>();
@@ -522,10 +561,10 @@ void for_heads(const char* op, const Sizes& n, Index rows, const Tensor& q, cons
           const RowMask row = mask_rows(i * n.T + first + t);
           masks[std::size_t(t)] = row.nothing() ? RowMask{0, 0} : row;
         }
-      const auto next = [&](const Tensor& x) { return few && item + 1 < end ? rows_of<T>(x, (i + 1) / n.H, (i + 1) % n.H, places) : Rows<const T>{nullptr, 0}; };
-      f(Head<T>{std::size_t(count), std::size_t(n.S), std::size_t(n.dk), std::size_t(n.dv), scale, rows_of<T>(q, b, h).from(std::size_t(first)),
-                rows_of<T>(k, b, h, places), rows_of<T>(v, b, h, places), next(k), next(v), k_by_columns, masks.empty() ? nullptr : masks.data(), dropout,
-                (i * n.T + first) * n.S, log_sum_exp + i * n.T + first, scratch}, b, h, first);
+      Ahead<T> next{heads.data(), fetches && item + 1 < end ? heads.size() : 0, (i + 1) / n.H, (i + 1) % n.H, share, 0, 0};
+      f(Head<T>{std::size_t(count), std::size_t(n.S), std::size_t(n.dk), std::size_t(n.dv), scale, heads[0].at(b, h).from(std::size_t(first)),
+                heads[1].at(b, h), heads[2].at(b, h), k_by_columns, masks.empty() ? nullptr : masks.data(), dropout,
+                (i * n.T + first) * n.S, log_sum_exp + i * n.T + first, scratch, &next}, b, h, first);
     }
   });
 }
@@ -549,14 +588,16 @@ AttentionOutput scaled_dot_product_attention(const Tensor& q, const Tensor& k, c
   return visit_float(q.dtype(), op, [&]<class T>() {
     const bool k_by_columns = n.dk > 1 && k.strides()[2] == 1 && k.strides()[3] != 1 && !options.places.defined();
     const Tensor qs = with_dense_rows(q), ks = k_by_columns ? transpose(k) : with_dense_rows(k), vs = with_dense_rows(v);
+    const Tensor places = options.places.defined() && n.S > 0 ? with_dense_rows(options.places) : Tensor();
     AttentionOutput out{transpose(empty({n.B, n.T, n.H, n.dv}, q.dtype()), 1, 2), empty({n.B, n.H, n.T}, q.dtype()), {}};
     if (options.weights) out.weights = empty({n.B, n.H, n.T, n.S}, q.dtype());
-    T* const output = out.output.mutable_data<T>();
+    const Heads<T> output = heads_of(out.output, out.output.mutable_data<T>());
     T* const weights = options.weights ? out.weights.mutable_data<T>() : nullptr;
     const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(AttentionF32), &HWY_DYNAMIC_DISPATCH(AttentionF64));
-    for_heads<T>(op, n, part_rows(n), qs, ks, k_by_columns, vs, mask, options, out.log_sum_exp.mutable_data<T>(),
+    const std::array heads{heads_of<T>(qs), heads_of<T>(ks, places), heads_of<T>(vs, places), heads_of<T>(out.output)};
+    for_heads<T>(op, n, part_rows(n), heads, k_by_columns, mask, options, out.log_sum_exp.mutable_data<T>(),
                  scratch_size(n.dk, n, options, 1), [&](const Head<T>& head, Index b, Index h, Index t) {
-                   kernel(head, mutable_rows_of(out.output, output, b, h).from(std::size_t(t)), weights ? weights + ((b * n.H + h) * n.T + t) * n.S : nullptr);
+                   kernel(head, output.at(b, h).from(std::size_t(t)), weights ? weights + ((b * n.H + h) * n.T + t) * n.S : nullptr);
                  });
     return out;
   });
@@ -583,14 +624,18 @@ void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const T
                  doutputs = doutput.defined() ? with_dense_rows(doutput) : expand(zeros({n.dv}, q.dtype()), forward.output.shape()),
                  gs = dweights.defined() ? with_dense_rows(dweights) : Tensor(), lse = forward.log_sum_exp.contiguous();
     const RowDestinations<3> to({dq, dk, dv});
-    std::array<T*, 3> data{};
+    std::array<Heads<T>, 3> gradients{};
+    List<Heads<const T>> heads{heads_of<T>(qs), heads_of<T>(ks), heads_of<T>(vs), heads_of<T>(outputs), heads_of<T>(doutputs)};
     for (std::size_t i = 0; i < 3; ++i)
-      if (to.wanted(i)) data[i] = to.tensor(i).template mutable_data<T>();
+      if (to.wanted(i)) {
+        gradients[i] = heads_of(to.tensor(i), to.tensor(i).template mutable_data<T>());
+        heads.push_back(heads_of<T>(to.tensor(i)));
+      }
+    const Heads<const T> dweights_heads = gs.defined() ? heads_of<T>(gs) : Heads<const T>{};
     const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(AttentionGradF32), &HWY_DYNAMIC_DISPATCH(AttentionGradF64));
-    for_heads<T>(op, n, std::max<Index>(n.T, 1), qs, ks, false, vs, mask, options, const_cast<T*>(lse.data<T>()), scratch_size(n.dk + n.dv, n, options, 2), [&](const Head<T>& head, Index b, Index h, Index) {
-      const auto rows = [&](std::size_t i) { return to.wanted(i) ? mutable_rows_of(to.tensor(i), data[i], b, h) : Rows<T>{nullptr, 0}; };
-      kernel(head, HeadGrad<T>{rows_of<T>(outputs, b, h), rows_of<T>(doutputs, b, h),
-                            gs.defined() ? rows_of<T>(gs, b, h) : Rows<const T>{nullptr, 0}, rows(0), rows(1), rows(2), to.add(0), to.add(1), to.add(2)});
+    for_heads<T>(op, n, std::max<Index>(n.T, 1), heads, false, mask, options, const_cast<T*>(lse.data<T>()), scratch_size(n.dk + n.dv, n, options, 2), [&](const Head<T>& head, Index b, Index h, Index) {
+      kernel(head, HeadGrad<T>{heads[3].at(b, h), heads[4].at(b, h), dweights_heads.at(b, h), gradients[0].at(b, h), gradients[1].at(b, h), gradients[2].at(b, h),
+                               to.add(0), to.add(1), to.add(2)});
     });
     to.finish();
   });
