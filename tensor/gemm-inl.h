@@ -71,7 +71,7 @@ HWY_NOINLINE void TileKernel(Index depth, const T* a, Index a_row, Index a_k, co
     HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) {
       acc[r][v] = from ? hn::LoadU(d, from + Index(r) * from_row + v * kLanes) : hn::Zero(d);
       if (from) __builtin_prefetch(from + Index(r) * from_row + (v + kVectors) * kLanes);
-      else __builtin_prefetch(to + Index(r) * to_row + v * kLanes, 1);
+      else __builtin_prefetch(to + Index(r) * to_row + v * kLanes, 0, 2);
     }
   const T* rows[(kRows + 2) / 3];
   HWY_UNROLL(16) for (size_t r = 0; r < kRows; r += 3) rows[r / 3] = a + Index(r) * a_row;
@@ -359,7 +359,7 @@ void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, I
           const T* const from = first && !p.add ? nullptr : from_sums ? sum : c;
           const Index from_row = from_sums ? plan.width : p.c_row, to_row = to_sums ? plan.width : p.c_row;
           // fetch ahead, one line a step: the next strip where its rows follow one another, rows of b further down, the columns that
-          // will be packed next, the one strip's own panel further down, or the next group's panels
+          // will be packed next, the first strip's own panel further down, the next strip's part of c, or the next group's panels
           const T* ahead = panel;
           Index ahead_k = 0;
           if (j == begin && plan.group > plan.width && !plan.pack_a && p.a_k == 1 && p.a_row == depth)
@@ -368,8 +368,10 @@ void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, I
             ahead = panel + 8 * b_k, ahead_k = b_k;
           else if (!packed && end < p.n)
             ahead = p.b + k * p.b_k + end * p.b_column + tiles * kLanes, ahead_k = p.b_column == 1 ? p.b_k : p.b_column;
-          else if (packed && strips == 1)
+          else if (packed && s == 0)
             ahead = panel + 64 * plan.width, ahead_k = plan.width;
+          else if (packed && end == p.n && p.c_row == p.n)
+            ahead = c + rows * p.n, ahead_k = kLanes;
           else if (packed)
             ahead = next + parts * next_part, ahead_k = next_k;
           if (++parts == strips) next += plan.width * panel_depth, parts = 0;

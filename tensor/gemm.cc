@@ -128,6 +128,9 @@ template <class T> Index tile_vectors(const GemmKernels<T>& kernels, const Produ
 // Columns of a are read in place where they lie near one another.
 template <class T> bool packs_a(const Product<T>& p) { return p.a_k != 1 && (p.a_row != 1 || p.a_k * Index(sizeof(T)) > 512); }
 
+// So are rows of b.
+template <class T> bool near_rows(const Product<T>& p) { return p.b_column == 1 && p.b_k * Index(sizeof(T)) <= 1024; }
+
 // For the largest block of a product.
 template <class T> GemmPlan make_plan(const GemmKernels<T>& kernels, const Product<T>& p, bool packed) {
   constexpr Index kLine = Index(64 / sizeof(T)), kDepth = 512;   // 8 rows of a: half of a small L1
@@ -136,7 +139,7 @@ template <class T> GemmPlan make_plan(const GemmKernels<T>& kernels, const Produ
   const Index vectors = tile_vectors(kernels, p);
   plan.rows = divide_up(p.m, divide_up(p.m, kernels.rows[vectors]));   // strips of like height
   plan.width = vectors * kernels.lanes;
-  plan.direct_b = !packed && p.b_column == 1 && (p.m <= kDirectRows || p.b_k * Index(sizeof(T)) <= 1024);
+  plan.direct_b = !packed && (near_rows(p) || (p.b_column == 1 && p.m <= kDirectRows));
   const bool once = p.panels && p.m <= plan.rows;   // each panel meets one strip
   const Index most = once ? p.k : kDepth;
   plan.depth = round_up(divide_up(p.k, divide_up(p.k, most)), 8);
@@ -323,14 +326,15 @@ template <class T> void multiply_halves(const Product<T>& p) {
   const Index half_m = half_of(p.m), half_k = half_of(p.k), number = OwnPanels::next_product();
   // Chunks of a half of c, of 64 rows and more
   const Index chunks = std::max<Index>(std::min(divide_up(half_m, 64), pieces(seconds / 2, 32) / 2), divide_up(threads(), 2));
-  GemmPlan plan = make_plan(kernels, part_of_k(part_of(p, 0, divide_up(half_m, chunks), 0, p.n), 0, half_k), true);
+  const bool own = !near_rows(p);
+  GemmPlan plan = make_plan(kernels, part_of_k(part_of(p, 0, divide_up(half_m, chunks), 0, p.n), 0, half_k), own);
   plan.packed_columns = round_up(p.n, plan.width);
   for (Index turn = 0; turn < 2; ++turn)
     run(seconds > kChunk, 2 * chunks, [&](Index chunk) {
       const Index of_k = chunk / chunks, of_m = (of_k + turn) % 2, rows = of_m ? p.m - half_m : half_m;
       const Index i = of_m * half_m + rows * (chunk % chunks) / chunks, end = of_m * half_m + rows * (chunk % chunks + 1) / chunks;
       Product<T> part = part_of_k(p, of_k * half_k, of_k ? p.k - half_k : half_k);
-      const T* const packed = own_panels(of_k).of(number, kernels, part, plan);
+      const T* const packed = own ? own_panels(of_k).of(number, kernels, part, plan) : nullptr;
       part = part_of(part, i, end - i, 0, p.n);
       part.add = p.add || turn > 0;
       kernels.block(part, plan, packed, 0, i, 0, scratch<T>(plan.scratch), {});
