@@ -201,6 +201,7 @@ TEST_CASE("matmul_over_rows: the lower half of the result begins in the middle o
   };
   check(0.0f, 1000, 130, 70, true);
   check(0.0f, 301, 411, 48, true);
+  check(0.0f, 301, 64, 411, true);
   check(0.0, 301, 211, 101, true);
   check(0.0f, 255, 411, 70, false);
   check(0.0f, 999, 31, 200, false);
