@@ -323,10 +323,11 @@ template <class T> void multiply_halves(const Product<T>& p) {
   }
   const auto kernels = gemm_kernels<T>();
   const double seconds = estimate(p);
-  const Index half_m = half_of(p.m), half_k = half_of(p.k), number = OwnPanels::next_product();
+  const Index half_m = half_of(p.m), half_k = half_of(p.k);
   // Chunks of a half of c, of 64 rows and more
   const Index chunks = std::max<Index>(std::min(divide_up(half_m, 64), pieces(seconds / 2, 32) / 2), divide_up(threads(), 2));
-  const bool own = !near_rows(p);
+  const bool own = !near_rows(p) || p.n % kernels.lanes != 0;   // a kernel reads whole vectors of b
+  const Index number = own ? OwnPanels::next_product() : 0;
   GemmPlan plan = make_plan(kernels, part_of_k(part_of(p, 0, divide_up(half_m, chunks), 0, p.n), 0, half_k), own);
   plan.packed_columns = round_up(p.n, plan.width);
   for (Index turn = 0; turn < 2; ++turn)

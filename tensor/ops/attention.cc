@@ -40,7 +40,7 @@ template <class T> struct Ahead {
   const Heads<const T>* heads;
   std::size_t count;                       // of heads
   Index b, h;
-  std::size_t share, at, row;              // at, row: of heads, come so far
+  std::size_t share, at, row;              // fetched next: row `row` of heads[at]
 };
 
 // One (sentence, head).
@@ -633,10 +633,11 @@ void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const T
       }
     const Heads<const T> dweights_heads = gs.defined() ? heads_of<T>(gs) : Heads<const T>{};
     const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(AttentionGradF32), &HWY_DYNAMIC_DISPATCH(AttentionGradF64));
-    for_heads<T>(op, n, std::max<Index>(n.T, 1), heads, false, mask, options, const_cast<T*>(lse.data<T>()), scratch_size(n.dk + n.dv, n, options, 2), [&](const Head<T>& head, Index b, Index h, Index) {
-      kernel(head, HeadGrad<T>{heads[3].at(b, h), heads[4].at(b, h), dweights_heads.at(b, h), gradients[0].at(b, h), gradients[1].at(b, h), gradients[2].at(b, h),
-                               to.add(0), to.add(1), to.add(2)});
-    });
+    for_heads<T>(op, n, std::max<Index>(n.T, 1), heads, false, mask, options, const_cast<T*>(lse.data<T>()),
+                 scratch_size(n.dk + n.dv, n, options, 2), [&](const Head<T>& head, Index b, Index h, Index) {
+                   kernel(head, HeadGrad<T>{heads[3].at(b, h), heads[4].at(b, h), dweights_heads.at(b, h), gradients[0].at(b, h),
+                                            gradients[1].at(b, h), gradients[2].at(b, h), to.add(0), to.add(1), to.add(2)});
+                 });
     to.finish();
   });
 }
