@@ -143,8 +143,7 @@ template <class T> GemmPlan make_plan(const GemmKernels<T>& kernels, const Produ
   const bool once = p.panels && p.m <= plan.rows;   // each panel meets one strip
   const Index most = once ? p.k : kDepth;
   plan.depth = round_up(divide_up(p.k, divide_up(p.k, most)), 8);
-  // a panel alone, or a pair, where the strips of few rows give the time to fetch the next one
-  plan.group = p.panels && p.m <= kTallRows ? (kernels.vectors == 2 && p.m <= kernels.rows[4] ? 2 : 1) * plan.width : std::max(l2 / 4 / plan.depth / plan.width, Index(1)) * plan.width;
+  plan.group = std::max(l2 / 4 / plan.depth / plan.width, Index(1)) * plan.width;
   plan.pack_a = p.n > plan.width && packs_a(p);
   plan.whole_panels = p.panels != nullptr;
   plan.transposed = p.c_column != 1 && p.c_row == 1;
@@ -199,7 +198,9 @@ template <class T> void multiply_wide(const GemmKernels<T>& kernels, const Produ
   const Index unit = p.panels ? kernels.vectors * kernels.lanes : finish.run ? Finish<T>::kFinishColumns : 4 * kernels.lanes;
   const Index units = divide_up(p.n, unit), chunks = pieces(seconds, units);
   const Index most = std::min(p.n, divide_up(units, chunks) * unit);
-  const GemmPlan plan = make_plan(kernels, part_of(p, 0, p.m, 0, most), p.panels != nullptr);
+  GemmPlan plan = make_plan(kernels, part_of(p, 0, p.m, 0, most), p.panels != nullptr);
+  // a panel alone, or a pair, where the strips of few rows give the time to fetch the next one
+  if (p.panels) plan.group = (kernels.vectors == 2 && p.m <= kernels.rows[4] ? 2 : 1) * plan.width;
   run(seconds > kChunk, chunks, [&](Index chunk) {
     const Index first = units * chunk / chunks * unit, last = std::min(p.n, units * (chunk + 1) / chunks * unit);
     kernels.block(part_of(p, 0, p.m, first, last - first), plan, p.panels, first, 0, first, scratch<T>(plan.scratch), finish);
