@@ -70,7 +70,7 @@ HWY_NOINLINE void TileKernel(Index depth, const T* a, Index a_row, Index a_k, co
   HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r)
     HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) {
       acc[r][v] = from ? hn::LoadU(d, from + Index(r) * from_row + v * kLanes) : hn::Zero(d);
-      if (from) __builtin_prefetch(from + Index(r) * from_row + (v + kVectors) * kLanes);
+      if (from) __builtin_prefetch(from + Index(r) * from_row + (v + kVectors) * kLanes, 0, 2);
       else __builtin_prefetch(to + Index(r) * to_row + v * kLanes, 0, 2);
     }
   const T* rows[(kRows + 2) / 3];
@@ -260,11 +260,34 @@ template <class T> void PackStrips(const Product<T>& p, const GemmPlan& plan, In
   constexpr Index kLanes = Index(Tile<T>::kLanes);
   const hn::ScalableTag<T> d;
   const Index m = p.m, rows = plan.rows, reach = (rows + kLanes - 1) / kLanes * kLanes, strip = plan.strip(depth), ahead = 16 * p.a_k;
-  for (Index k = 0; k < depth; ++k, a += p.a_k) {
+  const auto fetch = [&] {
+    for (Index j = 0; j < m; j += Index(64 / sizeof(T))) __builtin_prefetch(a + ahead + j);
+  };
+  Index k = 0;
+#if HWY_TARGET != HWY_SCALAR
+  // two rows of k and two strips at once where these fill a vector
+  if (p.a_row == 1 && 2 * rows == kLanes)
+    for (; k + 2 <= depth; k += 2, a += p.a_k) {
+      T* to = dst + k * rows;
+      fetch();
+      const T* const next = a + p.a_k;
+      Index i = 0;
+      for (; i + kLanes <= m; i += kLanes, to += 2 * strip) {
+        const auto first = hn::LoadU(d, a + i), second = hn::LoadU(d, next + i);
+        hn::StoreU(hn::ConcatLowerLower(d, second, first), d, to);
+        hn::StoreU(hn::ConcatUpperUpper(d, second, first), d, to + strip);
+      }
+      for (; i < m; i += rows, to += strip)
+        for (Index r = 0; r < rows && i + r < m; ++r) to[r] = a[i + r], to[rows + r] = next[i + r];
+      a = next;
+      fetch();
+    }
+#endif
+  for (; k < depth; ++k, a += p.a_k) {
     T* to = dst + k * rows;
     Index i = 0;
     if (p.a_row == 1) {
-      for (Index j = 0; j < m; j += Index(64 / sizeof(T))) __builtin_prefetch(a + ahead + j);
+      fetch();
       for (; i + reach <= m; i += rows, to += strip)
         for (Index j = 0; j < rows; j += kLanes) hn::StoreU(hn::LoadU(d, a + i + j), d, to + j);
       for (; i < m; i += rows, to += strip) CopyRow(a + i, size_t(m - i < rows ? m - i : rows), ahead, to);
@@ -314,7 +337,7 @@ template <class T> Index FinishedBefore(Index column, Index j, Index n) {
 template <class T>
 void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, Index packed_column, Index row, Index column,
                    T* scratch, Finish<T> finish) {
-  constexpr Index kLanes = Index(Tile<T>::kLanes);
+  constexpr Index kLanes = Index(Tile<T>::kLanes), kLine = Index(64 / sizeof(T));
   T* const sums = scratch + plan.sums;
   const Index a_row = plan.pack_a ? 1 : p.a_row, a_k = plan.pack_a ? plan.rows : p.a_k, strips = (p.m + plan.rows - 1) / plan.rows;
   // where a strip begins; where none is packed all are of like height: a low one would wait for its own sums
@@ -327,6 +350,10 @@ void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, I
     const bool first = k == 0, last = k + depth == p.k, from_sums = plan.transposed || !first, to_sums = plan.transposed || !last;
     const T* const bias = last && !plan.transposed && finish.bias ? finish.bias + column : nullptr;
     if (plan.pack_a) PackStrips(p, plan, depth, p.a + k * p.a_k, scratch);
+    // columns of a that are packed next: of the next block of k, or those behind
+    const T* next_a = p.a + (last ? p.m * p.a_row : (k + depth) * p.a_k);
+    const Index all_tiles = strips * ((p.n + plan.width - 1) / plan.width);
+    Index fetched = 0, tiles_done = 0;
     for (Index begin = 0; begin < p.n; begin += plan.group) {
       const Index end = p.n - begin < plan.group ? p.n : begin + plan.group;
       const bool direct = !packed && plan.direct_b && (end - begin) % kLanes == 0;   // a kernel reads whole vectors of b
@@ -375,6 +402,9 @@ void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, I
           else if (packed)
             ahead = next + parts * next_part, ahead_k = next_k;
           if (++parts == strips) next += plan.width * panel_depth, parts = 0;
+          if (plan.pack_a && p.a_row == 1)
+            for (++tiles_done; fetched * all_tiles < depth * tiles_done; ++fetched, next_a += p.a_k)
+              for (Index l = 0; l < p.m; l += kLine) __builtin_prefetch(next_a + l, 0, 2);
           if (ragged)
             RaggedTile<T>(rows, columns, depth, strip, a_row, a_k, panel, b_k, from, from_row, from_sums ? 1 : p.c_column,
                           bias ? bias + j : nullptr, to_sums ? sum : c, to_row, to_sums ? 1 : p.c_column);

@@ -56,7 +56,8 @@ constexpr Index divide_up(Index a, Index b) { return (a + b - 1) / b; }
 constexpr Index round_up(Index a, Index b) { return divide_up(a, b) * b; }
 
 constexpr Index kTallRows = 128;   // beyond, the panels of b are packed once for all rows
-constexpr Index kDirectRows = 64;  // up to these, rows of b are read in place
+constexpr Index kDirectRows = 64;  // up to these, of a or of b, rows of b are read in place
+constexpr Index kDepth = 512;      // k of one block: 8 rows of a take half of a small L1
 constexpr Index kOwnRows = 256;    // from so many a thread on, each packs the panels for itself
 constexpr double kChunk = 10e-6;   // seconds of work worth a hand-off
 
@@ -128,12 +129,12 @@ template <class T> Index tile_vectors(const GemmKernels<T>& kernels, const Produ
 // Columns of a are read in place where they lie near one another.
 template <class T> bool packs_a(const Product<T>& p) { return p.a_k != 1 && (p.a_row != 1 || p.a_k * Index(sizeof(T)) > 512); }
 
-// So are rows of b.
-template <class T> bool near_rows(const Product<T>& p) { return p.b_column == 1 && p.b_k * Index(sizeof(T)) <= 1024; }
+// So are rows of b, or few of them.
+template <class T> bool near_rows(const Product<T>& p) { return p.b_column == 1 && (p.b_k * Index(sizeof(T)) <= 1024 || p.k <= kDirectRows); }
 
 // For the largest block of a product.
 template <class T> GemmPlan make_plan(const GemmKernels<T>& kernels, const Product<T>& p, bool packed) {
-  constexpr Index kLine = Index(64 / sizeof(T)), kDepth = 512;   // 8 rows of a: half of a small L1
+  constexpr Index kLine = Index(64 / sizeof(T));
   const auto l2 = Index((cache_sizes().l2 ? cache_sizes().l2 : 1 << 20) / sizeof(T));
   GemmPlan plan{};
   const Index vectors = tile_vectors(kernels, p);
@@ -233,14 +234,15 @@ void multiply_tall(const GemmKernels<T>& kernels, const Product<T>& p, Index col
   // Chunks of 64 to 256 rows; of 32 where those are fewer than threads
   const Index row_unit = turned ? 64 : kernels.rows[kernels.vectors], row_units = divide_up(p.m, row_unit), most = divide_up(p.m, 64);
   const Index chunks = std::clamp(pieces(seconds, std::min(row_units, std::max<Index>(most, std::min<Index>(2 * most, threads())))), divide_up(p.m, 256), row_units);
-  GemmPlan plan = make_plan(kernels, part_of(p, 0, divide_up(row_units, chunks) * row_unit, 0, p.n), true);
+  const bool direct = !p.panels && near_rows(p) && p.k <= kDepth && p.n % kernels.lanes == 0;   // a kernel reads whole vectors of b
+  GemmPlan plan = make_plan(kernels, part_of(p, 0, divide_up(row_units, chunks) * row_unit, 0, p.n), !direct);
   plan.packed_columns = round_up(p.n, plan.width);
-  const bool own = !p.panels && p.m >= kOwnRows * threads();
+  const bool own = !p.panels && !direct && p.m >= kOwnRows * threads();
   const Index number = own ? OwnPanels::next_product() : 0;
-  const Storage storage = p.panels || own ? Storage() : Storage(packed_bytes<T>(plan, p.k));
+  const Storage storage = p.panels || own || direct ? Storage() : Storage(packed_bytes<T>(plan, p.k));
   const T* const packed = p.panels ? p.panels : reinterpret_cast<const T*>(storage.data());
   const Index unit = 4 * plan.width, blocks = divide_up(p.k, plan.depth), groups = divide_up(p.n, unit);   // columns that are packed at a time
-  run(seconds > 2 * kChunk, p.panels || own ? 0 : blocks * groups, [&](Index chunk) {
+  run(seconds > 2 * kChunk, p.panels || own || direct ? 0 : blocks * groups, [&](Index chunk) {
     const Index j = chunk % groups * unit;
     pack_block(kernels, p, plan, chunk / groups * plan.depth, j, std::min(unit, p.n - j), storage);
   });
@@ -329,12 +331,14 @@ template <class T> void multiply_halves(const Product<T>& p) {
   const Index chunks = std::max<Index>(std::min(divide_up(half_m, 64), pieces(seconds / 2, 32) / 2), divide_up(threads(), 2));
   const bool own = !near_rows(p) || p.n % kernels.lanes != 0;   // a kernel reads whole vectors of b
   const Index number = own ? OwnPanels::next_product() : 0;
-  GemmPlan plan = make_plan(kernels, part_of_k(part_of(p, 0, divide_up(half_m, chunks), 0, p.n), 0, half_k), own);
+  GemmPlan plan = make_plan(kernels, part_of_k(part_of(p, 0, divide_up(half_m, 16 * chunks) * 16, 0, p.n), 0, half_k), own);
   plan.packed_columns = round_up(p.n, plan.width);
   for (Index turn = 0; turn < 2; ++turn)
     run(seconds > kChunk, 2 * chunks, [&](Index chunk) {
       const Index of_k = chunk / chunks, of_m = (of_k + turn) % 2, rows = of_m ? p.m - half_m : half_m;
-      const Index i = of_m * half_m + rows * (chunk % chunks) / chunks, end = of_m * half_m + rows * (chunk % chunks + 1) / chunks;
+      const Index lines = divide_up(rows, 16), at = chunk % chunks;
+      const Index i = of_m * half_m + lines * at / chunks * 16, end = of_m * half_m + std::min(rows, lines * (at + 1) / chunks * 16);
+      if (i == end) return;
       Product<T> part = part_of_k(p, of_k * half_k, of_k ? p.k - half_k : half_k);
       const T* const packed = own ? own_panels(of_k).of(number, kernels, part, plan) : nullptr;
       part = part_of(part, i, end - i, 0, p.n);

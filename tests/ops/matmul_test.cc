@@ -88,7 +88,8 @@ TEST_CASE("matmul: equals naive loops for every layout, size, start and target")
                                     {15, 33, 65},
                                     {29, 100, 130},
                                     {40, 1, 50},
-                                    {130, 49, 21}}) {
+                                    {130, 49, 21},
+                                    {200, 64, 33}}) {
       const Index m = m_, n = n_, k = k_;  // clang 14 captures no structured binding
       const Tensor a = draw({m, k}, dtype, 1), b = draw({k, n}, dtype, 2), start = draw({m, n}, dtype, 3);
       const auto plain = product(a, b), added = product(a, b, start);
@@ -202,6 +203,7 @@ TEST_CASE("matmul_over_rows: the lower half of the result begins in the middle o
   check(0.0f, 1000, 130, 70, true);
   check(0.0f, 301, 411, 48, true);
   check(0.0f, 301, 64, 411, true);
+  check(0.0f, 256, 33, 512, true);   // fewer rows in the lower half than chunks
   check(0.0, 301, 211, 101, true);
   check(0.0f, 255, 411, 70, false);
   check(0.0f, 999, 31, 200, false);
