@@ -63,15 +63,17 @@ struct Sigmoid {
   }
 };
 
-constexpr size_t kPiece = 256;   // columns at a time: their dropout factors stay in L1
+constexpr size_t kPiece = 256;   // elements at a time: their dropout factors stay in L1
 
-// Calls piece(i, n, factors) for pieces of a row: i the element in [., width], factors null without dropout.
+// Calls piece(i, n, factors) for pieces of the rows, whole ones as one: i the element in [., width], factors null without dropout.
 template <class T, class Piece> HWY_INLINE void ForPieces(const LinearBlock<T>& b, Piece piece) {
   T factors[kPiece];
-  for (Index r = b.row; r < b.row + b.rows; ++r)
-    for (Index j = b.column; j < b.column + b.columns; j += Index(kPiece)) {
-      const auto n = size_t(HWY_MIN(Index(kPiece), b.column + b.columns - j));
-      const Index i = r * b.width + j;
+  const bool whole = b.columns == b.width;
+  const Index columns = whole ? b.rows * b.width : b.columns;
+  for (Index r = b.row; r < (whole ? b.row + 1 : b.row + b.rows); ++r)
+    for (Index j = 0; j < columns; j += Index(kPiece)) {
+      const auto n = size_t(HWY_MIN(Index(kPiece), columns - j));
+      const Index i = r * b.width + b.column + j;
       if (!b.dropout.keeps_all()) DropoutFactors(b.dropout, i, n, factors);
       piece(i, n, b.dropout.keeps_all() ? nullptr : factors);
     }

@@ -43,27 +43,31 @@ HWY_BEFORE_NAMESPACE();
 namespace heed::HWY_NAMESPACE {
 namespace {
 
-// The factors of 128 elements at a time, of a row that starts at element `start`.
-template <class T> struct RowDropout {
-  RowDropout(const DropoutKey& k, Index s) : key(k), start(s) {}
-  HWY_INLINE Block<T> At(size_t i, size_t d) {           // i a multiple of 16, rising
-    if (i % 128 == 0) DropoutFactors(key, start + Index(i), d - i < 128 ? d - i : 128, factors);
-    return Load16(factors + i % 128);
+// Dropout factors of elements [., end), rows after rows, made 256 at a time.
+template <class T> struct RowsDropout {
+  RowsDropout(const DropoutKey& k, size_t e) : key(k), end(e) {}
+  HWY_INLINE Block<T> At(size_t i) {                     // of 16 elements or those up to the end, i rising
+    if (i + 16 > last && last < end) {
+      first = i;
+      last = end - i < 256 ? end : i + 256;
+      DropoutFactors(key, Index(first), last - first, factors);
+    }
+    return Load16(factors + (i - first));
   }
   const DropoutKey& key;
-  Index start;
-  T factors[128] = {};
+  size_t first = 0, last = 0, end;
+  T factors[256 + 16] = {};
 };
 
-// sum = residual + dropout(x)
-template <class T> void AddDropoutRow(const T* x, const T* residual, size_t d, const DropoutKey& key, Index start, T* sum) {
+// sum = residual + dropout(x), elements [begin, end)
+template <class T> void AddDropout(const T* x, const T* residual, const DropoutKey& key, size_t begin, size_t end, T* sum) {
   if (key.keeps_all()) {
-    for (size_t i = 0; i < d; i += 16) StoreN16(LoadN16(residual + i, d - i) + LoadN16(x + i, d - i), d - i, sum + i);
+    for (size_t i = begin; i < end; i += 16) StoreN16(LoadN16(residual + i, end - i) + LoadN16(x + i, end - i), end - i, sum + i);
     return;
   }
-  RowDropout<T> dropout(key, start);
-  for (size_t i = 0; i < d; i += 16)
-    StoreN16(MulAdd16(LoadN16(x + i, d - i), dropout.At(i, d), LoadN16(residual + i, d - i)), d - i, sum + i);
+  RowsDropout<T> dropout(key, end);
+  for (size_t i = begin; i < end; i += 16)
+    StoreN16(MulAdd16(LoadN16(x + i, end - i), dropout.At(i), LoadN16(residual + i, end - i)), end - i, sum + i);
 }
 
 // R rows from `row` on: more than one only so that their chains of additions overlap.
@@ -111,55 +115,75 @@ template <size_t R, class T> void Normalise(const NormRows<T>& p, size_t row) {
   }
 }
 
+// Rows taken together
+template <class T> constexpr size_t kTogether = HEED_OLD_TARGET || sizeof(T) == 8 ? 1 : 4;
+
 template <class T> void Forward(const NormRows<T>& p, size_t begin, size_t end) {
-  const auto add = [&](size_t row) { AddDropoutRow(p.x + row * p.d, p.residual + row * p.d, p.d, p.dropout, Index(row * p.d), p.sum + row * p.d); };
-  constexpr size_t kTogether = HEED_OLD_TARGET || sizeof(T) == 8 ? 1 : 4;
+  const auto rows = [&]<size_t R>(size_t row) HWY_ATTR {
+    if (p.sum) AddDropout(p.x, p.residual, p.dropout, row * p.d, (row + R) * p.d, p.sum);
+    Normalise<R>(p, row);
+  };
   size_t row = begin;
-  for (; row + kTogether <= end; row += kTogether) {
-    for (size_t r = row; p.sum && r < row + kTogether; ++r) add(r);
-    Normalise<kTogether>(p, row);
-  }
-  for (; row < end; ++row) {
-    if (p.sum) add(row);
-    Normalise<1>(p, row);
-  }
+  for (; row + kTogether<T> <= end; row += kTogether<T>) rows.template operator()<kTogether<T>>(row);
+  for (; row < end; ++row) rows.template operator()<1>(row);
 }
 
 // forward was  y = γ ⊙ x^ + β, x^ = (x - μ) rstd,  so now
 //   g = dy ⊙ γ,  dx = (g - mean(g) - x^ mean(g ⊙ x^)) rstd,  dγ += dy ⊙ x^,  dβ += dy
-template <class T> void Backward(const NormRowsGrad<T>& p, size_t begin, size_t end, T* dweight, T* dbias) {
-  const size_t d = p.d;
+// of R rows from `row` on, whose chains of additions overlap
+template <size_t R, class T> void BackwardRows(const NormRowsGrad<T>& p, size_t row, RowsDropout<T>& dropout, T* dweight, T* dbias) {
+  const size_t d = p.d, from = row * d;
   const Block<T> zero = Set16(T(0));
-  for (size_t row = begin; row < end; ++row) {
-    const T *x = p.x + row * d, *dy = p.dy + row * d;
-    const Block<T> mean = Set16(p.centred ? p.mean[row] : T(0)), rstd = Set16(p.rstd[row]);
-    Block<T> g_lanes = zero, gx_lanes = zero;
-    for (size_t i = 0; i < d; i += 16) {
-      const size_t n = d - i;
-      const Block<T> v = LoadN16(dy + i, n), normal = (LoadN16(x + i, n) - mean) * rstd;
+  Block<T> mean[R], rstd[R], g_mean[R], gx_mean[R];
+  HWY_UNROLL(4)
+  for (size_t r = 0; r < R; ++r) {
+    mean[r] = Set16(p.centred ? p.mean[row + r] : T(0));
+    rstd[r] = Set16(p.rstd[row + r]);
+    g_mean[r] = gx_mean[r] = zero;
+  }
+  for (size_t i = 0; i < d; i += 16) {
+    const size_t n = d - i;
+    Block<T> dw = dweight ? LoadN16(dweight + i, n) : zero, db = dbias ? LoadN16(dbias + i, n) : zero;
+    HWY_UNROLL(4)
+    for (size_t r = 0; r < R; ++r) {
+      const Block<T> v = LoadN16(p.dy + from + r * d + i, n), normal = (LoadN16(p.x + from + r * d + i, n) - mean[r]) * rstd[r];
       const Block<T> g = p.weight ? v * LoadN16(p.weight + i, n) : v;
-      g_lanes = g_lanes + g;
-      gx_lanes = gx_lanes + g * (n >= 16 ? normal : And16(normal, LanesBetween<T>(0, ptrdiff_t(n))));
-      if (dweight) StoreN16(MulAdd16(v, normal, LoadN16(dweight + i, n)), n, dweight + i);
-      if (dbias) StoreN16(v + LoadN16(dbias + i, n), n, dbias + i);
+      g_mean[r] = g_mean[r] + g;
+      gx_mean[r] = gx_mean[r] + g * (n >= 16 ? normal : And16(normal, LanesBetween<T>(0, ptrdiff_t(n))));
+      dw = MulAdd16(v, normal, dw);
+      db = v + db;
     }
-    if (!p.dx && !p.dresidual) continue;
-    const Block<T> g_mean = p.centred ? Set16(Sum16(g_lanes) / T(d)) : zero, gx_mean = Set16(Sum16(gx_lanes) / T(d));
-    RowDropout<T> dropout(p.dropout, Index(row * d));
-    const bool drop = p.dx && !p.dropout.keeps_all();
+    if (dweight) StoreN16(dw, n, dweight + i);
+    if (dbias) StoreN16(db, n, dbias + i);
+  }
+  if (!p.dx && !p.dresidual) return;
+  HWY_UNROLL(4)
+  for (size_t r = 0; r < R; ++r) {
+    g_mean[r] = p.centred ? Set16(Sum16(g_mean[r]) / T(d)) : zero;
+    gx_mean[r] = Set16(Sum16(gx_mean[r]) / T(d));
+  }
+  const bool drop = p.dx && !p.dropout.keeps_all();
+  HWY_UNROLL(4)
+  for (size_t r = 0; r < R; ++r)
     for (size_t i = 0; i < d; i += 16) {
-      const size_t n = d - i, at = row * d + i;
-      const Block<T> v = LoadN16(dy + i, n), normal = (LoadN16(x + i, n) - mean) * rstd;
+      const size_t n = d - i, at = from + r * d + i;
+      const Block<T> v = LoadN16(p.dy + at, n), normal = (LoadN16(p.x + at, n) - mean[r]) * rstd[r];
       Block<T> g = p.weight ? v * LoadN16(p.weight + i, n) : v;
-      g = (g - g_mean - normal * gx_mean) * rstd;
+      g = (g - g_mean[r] - normal * gx_mean[r]) * rstd[r];
       if (p.dsum) g = g + LoadN16(p.dsum + at, n);
       if (p.dx) {
-        const Block<T> kept = drop ? g * dropout.At(i, d) : g;
+        const Block<T> kept = drop ? g * dropout.At(at) : g;
         StoreN16(p.add_dx ? LoadN16(p.dx + at, n) + kept : kept, n, p.dx + at);
       }
       if (p.dresidual) StoreN16(p.add_dresidual ? LoadN16(p.dresidual + at, n) + g : g, n, p.dresidual + at);
     }
-  }
+}
+
+template <class T> void Backward(const NormRowsGrad<T>& p, size_t begin, size_t end, T* dweight, T* dbias) {
+  RowsDropout<T> dropout(p.dropout, end * p.d);
+  size_t row = begin;
+  for (; row + kTogether<T> <= end; row += kTogether<T>) BackwardRows<kTogether<T>>(p, row, dropout, dweight, dbias);
+  for (; row < end; ++row) BackwardRows<1>(p, row, dropout, dweight, dbias);
 }
 
 void ForwardF32(const NormRows<float>& p, size_t begin, size_t end) { Forward(p, begin, end); }

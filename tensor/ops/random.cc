@@ -15,7 +15,7 @@ template <class T> void Dropout(const DropoutKey& dropout, Index start, const T*
   const size_t N = hn::Lanes(d);
   T factors[128];
   for (size_t begin = 0; begin < n; begin += 128) {
-    DropoutGroup(dropout, uint64_t(start + Index(begin)) / 128, factors);
+    DropoutGroups<1>(dropout, uint64_t(start + Index(begin)) / 128, factors);
     const size_t count = n - begin < 128 ? n - begin : 128;
     const T* from = x + begin;
     T* to = y + begin;
@@ -31,7 +31,7 @@ template <class T> void Dropout(const DropoutKey& dropout, Index start, const T*
 // draws[2 i], draws[2 i + 1]: the halves of philox(key, 16 group + i), i < 16
 void Draws(Key key, uint64_t group, uint64_t* HWY_RESTRICT draws) {
   uint32_t words[64];
-  PhiloxGroup(key.bits(), group, words);
+  PhiloxGroups<1>(key.bits(), group, words);
   for (size_t i = 0; i < 16; ++i) {
     draws[2 * i] = words[i] | uint64_t(words[16 + i]) << 32;
     draws[2 * i + 1] = words[32 + i] | uint64_t(words[48 + i]) << 32;
