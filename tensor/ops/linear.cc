@@ -87,7 +87,10 @@ template <class Act, class T> void Forward(const LinearBlock<T>& b) {
       const size_t left = n - k;
       auto y = Act::f(d, LoadFirst(d, b.z + i + k, left));
       if (factors) y = hn::Mul(y, LoadFirst(d, factors + k, left));
-      if (b.residual) y = hn::Add(LoadFirst(d, b.residual + i + k, left), y);
+      if (b.residual) {
+        __builtin_prefetch(b.residual + i + Index(k) + b.rows * b.width, 0, 2);   // of the block below
+        y = hn::Add(LoadFirst(d, b.residual + i + k, left), y);
+      }
       StoreFirst(y, d, b.y + i + k, left);
     }
   });

@@ -59,15 +59,18 @@ template <class T> struct RowsDropout {
   T factors[256 + 16] = {};
 };
 
-// sum = residual + dropout(x), elements [begin, end)
+// sum = residual + dropout(x), elements [begin, end); as many behind them are fetched
 template <class T> void AddDropout(const T* x, const T* residual, const DropoutKey& key, size_t begin, size_t end, T* sum) {
-  if (key.keeps_all()) {
-    for (size_t i = begin; i < end; i += 16) StoreN16(LoadN16(residual + i, end - i) + LoadN16(x + i, end - i), end - i, sum + i);
-    return;
-  }
   RowsDropout<T> dropout(key, end);
-  for (size_t i = begin; i < end; i += 16)
-    StoreN16(MulAdd16(LoadN16(x + i, end - i), dropout.At(i), LoadN16(residual + i, end - i)), end - i, sum + i);
+  const bool drop = !key.keeps_all();
+  const size_t ahead = end - begin;
+  for (size_t i = begin; i < end; i += 16) {
+    __builtin_prefetch(x + i + ahead, 0, 2);
+    __builtin_prefetch(residual + i + ahead, 0, 2);
+    __builtin_prefetch(sum + i + ahead, 0, 2);
+    const Block<T> v = LoadN16(x + i, end - i), r = LoadN16(residual + i, end - i);
+    StoreN16(drop ? MulAdd16(v, dropout.At(i), r) : r + v, end - i, sum + i);
+  }
 }
 
 // R rows from `row` on: more than one only so that their chains of additions overlap.
@@ -107,6 +110,7 @@ template <size_t R, class T> void Normalise(const NormRows<T>& p, size_t row) {
     HWY_UNROLL(4)
     for (size_t r = 0; r < R; ++r) {
       Block<T> v = (LoadN16(x + r * d + i, n) - centre[r]) * rstd[r];
+      __builtin_prefetch(y + (R + r) * d + i, 0, 2);
       if (p.weight && p.bias) v = MulAdd16(v, LoadN16(p.weight + i, n), LoadN16(p.bias + i, n));
       else if (p.weight) v = v * LoadN16(p.weight + i, n);
       else if (p.bias) v = v + LoadN16(p.bias + i, n);
@@ -115,61 +119,53 @@ template <size_t R, class T> void Normalise(const NormRows<T>& p, size_t row) {
   }
 }
 
-// Rows taken together
-template <class T> constexpr size_t kTogether = HEED_OLD_TARGET || sizeof(T) == 8 ? 1 : 4;
-
 template <class T> void Forward(const NormRows<T>& p, size_t begin, size_t end) {
-  const auto rows = [&]<size_t R>(size_t row) HWY_ATTR {
-    if (p.sum) AddDropout(p.x, p.residual, p.dropout, row * p.d, (row + R) * p.d, p.sum);
-    Normalise<R>(p, row);
-  };
+  constexpr size_t kTogether = HEED_OLD_TARGET || sizeof(T) == 8 ? 1 : 4;
+  const auto add = [&](size_t row, size_t rows) { if (p.sum) AddDropout(p.x, p.residual, p.dropout, row * p.d, (row + rows) * p.d, p.sum); };
   size_t row = begin;
-  for (; row + kTogether<T> <= end; row += kTogether<T>) rows.template operator()<kTogether<T>>(row);
-  for (; row < end; ++row) rows.template operator()<1>(row);
+  for (; row + kTogether <= end; row += kTogether) {
+    add(row, kTogether);
+    Normalise<kTogether>(p, row);
+  }
+  for (; row < end; ++row) {
+    add(row, 1);
+    Normalise<1>(p, row);
+  }
 }
 
 // forward was  y = γ ⊙ x^ + β, x^ = (x - μ) rstd,  so now
 //   g = dy ⊙ γ,  dx = (g - mean(g) - x^ mean(g ⊙ x^)) rstd,  dγ += dy ⊙ x^,  dβ += dy
-// of R rows from `row` on, whose chains of additions overlap
-template <size_t R, class T> void BackwardRows(const NormRowsGrad<T>& p, size_t row, RowsDropout<T>& dropout, T* dweight, T* dbias) {
-  const size_t d = p.d, from = row * d;
+template <class T> void Backward(const NormRowsGrad<T>& p, size_t begin, size_t end, T* dweight, T* dbias) {
+  const size_t d = p.d;
   const Block<T> zero = Set16(T(0));
-  Block<T> mean[R], rstd[R], g_mean[R], gx_mean[R];
-  HWY_UNROLL(4)
-  for (size_t r = 0; r < R; ++r) {
-    mean[r] = Set16(p.centred ? p.mean[row + r] : T(0));
-    rstd[r] = Set16(p.rstd[row + r]);
-    g_mean[r] = gx_mean[r] = zero;
-  }
-  for (size_t i = 0; i < d; i += 16) {
-    const size_t n = d - i;
-    Block<T> dw = dweight ? LoadN16(dweight + i, n) : zero, db = dbias ? LoadN16(dbias + i, n) : zero;
-    HWY_UNROLL(4)
-    for (size_t r = 0; r < R; ++r) {
-      const Block<T> v = LoadN16(p.dy + from + r * d + i, n), normal = (LoadN16(p.x + from + r * d + i, n) - mean[r]) * rstd[r];
-      const Block<T> g = p.weight ? v * LoadN16(p.weight + i, n) : v;
-      g_mean[r] = g_mean[r] + g;
-      gx_mean[r] = gx_mean[r] + g * (n >= 16 ? normal : And16(normal, LanesBetween<T>(0, ptrdiff_t(n))));
-      dw = MulAdd16(v, normal, dw);
-      db = v + db;
-    }
-    if (dweight) StoreN16(dw, n, dweight + i);
-    if (dbias) StoreN16(db, n, dbias + i);
-  }
-  if (!p.dx && !p.dresidual) return;
-  HWY_UNROLL(4)
-  for (size_t r = 0; r < R; ++r) {
-    g_mean[r] = p.centred ? Set16(Sum16(g_mean[r]) / T(d)) : zero;
-    gx_mean[r] = Set16(Sum16(gx_mean[r]) / T(d));
-  }
   const bool drop = p.dx && !p.dropout.keeps_all();
-  HWY_UNROLL(4)
-  for (size_t r = 0; r < R; ++r)
+  RowsDropout<T> dropout(p.dropout, end * d);
+  const size_t ahead = 4 * d;                            // of each stream so much is fetched before
+  for (size_t row = begin; row < end; ++row) {
+    const T *x = p.x + row * d, *dy = p.dy + row * d;
+    const Block<T> mean = Set16(p.centred ? p.mean[row] : T(0)), rstd = Set16(p.rstd[row]);
+    Block<T> g_lanes = zero, gx_lanes = zero;
     for (size_t i = 0; i < d; i += 16) {
-      const size_t n = d - i, at = from + r * d + i;
-      const Block<T> v = LoadN16(p.dy + at, n), normal = (LoadN16(p.x + at, n) - mean[r]) * rstd[r];
+      const size_t n = d - i;
+      __builtin_prefetch(x + i + ahead, 0, 2);
+      __builtin_prefetch(dy + i + ahead, 0, 2);
+      const Block<T> v = LoadN16(dy + i, n), normal = (LoadN16(x + i, n) - mean) * rstd;
+      const Block<T> g = p.weight ? v * LoadN16(p.weight + i, n) : v;
+      g_lanes = g_lanes + g;
+      gx_lanes = gx_lanes + g * (n >= 16 ? normal : And16(normal, LanesBetween<T>(0, ptrdiff_t(n))));
+      if (dweight) StoreN16(MulAdd16(v, normal, LoadN16(dweight + i, n)), n, dweight + i);
+      if (dbias) StoreN16(v + LoadN16(dbias + i, n), n, dbias + i);
+    }
+    if (!p.dx && !p.dresidual) continue;
+    const Block<T> g_mean = p.centred ? Set16(Sum16(g_lanes) / T(d)) : zero, gx_mean = Set16(Sum16(gx_lanes) / T(d));
+    for (size_t i = 0; i < d; i += 16) {
+      const size_t n = d - i, at = row * d + i;
+      const Block<T> v = LoadN16(dy + i, n), normal = (LoadN16(x + i, n) - mean) * rstd;
       Block<T> g = p.weight ? v * LoadN16(p.weight + i, n) : v;
-      g = (g - g_mean[r] - normal * gx_mean[r]) * rstd[r];
+      g = (g - g_mean - normal * gx_mean) * rstd;
+      if (p.dsum) __builtin_prefetch(p.dsum + at + ahead, 0, 2);
+      if (p.dx) __builtin_prefetch(p.dx + at + ahead, 0, 2);
+      if (p.dresidual) __builtin_prefetch(p.dresidual + at + ahead, 0, 2);
       if (p.dsum) g = g + LoadN16(p.dsum + at, n);
       if (p.dx) {
         const Block<T> kept = drop ? g * dropout.At(at) : g;
@@ -177,13 +173,7 @@ template <size_t R, class T> void BackwardRows(const NormRowsGrad<T>& p, size_t 
       }
       if (p.dresidual) StoreN16(p.add_dresidual ? LoadN16(p.dresidual + at, n) + g : g, n, p.dresidual + at);
     }
-}
-
-template <class T> void Backward(const NormRowsGrad<T>& p, size_t begin, size_t end, T* dweight, T* dbias) {
-  RowsDropout<T> dropout(p.dropout, end * p.d);
-  size_t row = begin;
-  for (; row + kTogether<T> <= end; row += kTogether<T>) BackwardRows<kTogether<T>>(p, row, dropout, dweight, dbias);
-  for (; row < end; ++row) BackwardRows<1>(p, row, dropout, dweight, dbias);
+  }
 }
 
 void ForwardF32(const NormRows<float>& p, size_t begin, size_t end) { Forward(p, begin, end); }
