@@ -260,17 +260,18 @@ template <class T> void PackStrips(const Product<T>& p, const GemmPlan& plan, In
   constexpr Index kLanes = Index(Tile<T>::kLanes);
   const hn::ScalableTag<T> d;
   const Index m = p.m, rows = plan.rows, reach = (rows + kLanes - 1) / kLanes * kLanes, strip = plan.strip(depth), ahead = 16 * p.a_k;
-  const auto fetch = [&] {
-    for (Index j = 0; j < m; j += Index(64 / sizeof(T))) __builtin_prefetch(a + ahead + j);
+  const auto fetch = [m](const T* row) {
+    for (Index j = 0; j < m; j += Index(64 / sizeof(T))) __builtin_prefetch(row + j);
   };
   Index k = 0;
 #if HWY_TARGET != HWY_SCALAR
   // two rows of k and two strips at once where these fill a vector
   if (p.a_row == 1 && 2 * rows == kLanes)
-    for (; k + 2 <= depth; k += 2, a += p.a_k) {
+    for (; k + 2 <= depth; k += 2, a += 2 * p.a_k) {
       T* to = dst + k * rows;
-      fetch();
       const T* const next = a + p.a_k;
+      fetch(a + ahead);
+      fetch(next + ahead);
       Index i = 0;
       for (; i + kLanes <= m; i += kLanes, to += 2 * strip) {
         const auto first = hn::LoadU(d, a + i), second = hn::LoadU(d, next + i);
@@ -279,15 +280,13 @@ template <class T> void PackStrips(const Product<T>& p, const GemmPlan& plan, In
       }
       for (; i < m; i += rows, to += strip)
         for (Index r = 0; r < rows && i + r < m; ++r) to[r] = a[i + r], to[rows + r] = next[i + r];
-      a = next;
-      fetch();
     }
 #endif
   for (; k < depth; ++k, a += p.a_k) {
     T* to = dst + k * rows;
     Index i = 0;
     if (p.a_row == 1) {
-      fetch();
+      fetch(a + ahead);
       for (; i + reach <= m; i += rows, to += strip)
         for (Index j = 0; j < rows; j += kLanes) hn::StoreU(hn::LoadU(d, a + i + j), d, to + j);
       for (; i < m; i += rows, to += strip) CopyRow(a + i, size_t(m - i < rows ? m - i : rows), ahead, to);
@@ -350,10 +349,10 @@ void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, I
     const bool first = k == 0, last = k + depth == p.k, from_sums = plan.transposed || !first, to_sums = plan.transposed || !last;
     const T* const bias = last && !plan.transposed && finish.bias ? finish.bias + column : nullptr;
     if (plan.pack_a) PackStrips(p, plan, depth, p.a + k * p.a_k, scratch);
-    // columns of a that are packed next: of the next block of k, or those behind
+    // while tiles are made a is fetched that is packed next, so many rows of k a tile: of the next block of k, or the columns behind
     const T* next_a = p.a + (last ? p.m * p.a_row : (k + depth) * p.a_k);
-    const Index all_tiles = strips * ((p.n + plan.width - 1) / plan.width);
-    Index fetched = 0, tiles_done = 0;
+    const Index tiles_of_a = strips * ((p.n + plan.width - 1) / plan.width), share = (depth + tiles_of_a - 1) / tiles_of_a;
+    Index rows_left = plan.pack_a && p.a_row == 1 ? depth : 0;
     for (Index begin = 0; begin < p.n; begin += plan.group) {
       const Index end = p.n - begin < plan.group ? p.n : begin + plan.group;
       const bool direct = !packed && plan.direct_b && (end - begin) % kLanes == 0;   // a kernel reads whole vectors of b
@@ -402,9 +401,8 @@ void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, I
           else if (packed)
             ahead = next + parts * next_part, ahead_k = next_k;
           if (++parts == strips) next += plan.width * panel_depth, parts = 0;
-          if (plan.pack_a && p.a_row == 1)
-            for (++tiles_done; fetched * all_tiles < depth * tiles_done; ++fetched, next_a += p.a_k)
-              for (Index l = 0; l < p.m; l += kLine) __builtin_prefetch(next_a + l, 0, 2);
+          for (Index r = 0; r < share && rows_left > 0; ++r, --rows_left, next_a += p.a_k)
+            for (Index l = 0; l < p.m; l += kLine) __builtin_prefetch(next_a + l, 0, 2);
           if (ragged)
             RaggedTile<T>(rows, columns, depth, strip, a_row, a_k, panel, b_k, from, from_row, from_sums ? 1 : p.c_column,
                           bias ? bias + j : nullptr, to_sums ? sum : c, to_row, to_sums ? 1 : p.c_column);
