@@ -9,14 +9,14 @@ HWY_BEFORE_NAMESPACE();
 namespace heed::HWY_NAMESPACE {
 namespace {
 
-// y_j (=|+=) x_j m_(start+j); start is a multiple of 128
+// y_j (=|+=) x_j m_(start+j)
 template <class T> void Dropout(const DropoutKey& dropout, Index start, const T* x, size_t n, bool add, T* y) {
   const Lanes16<T> d;
   const size_t N = hn::Lanes(d);
-  T factors[128];
-  for (size_t begin = 0; begin < n; begin += 128) {
-    DropoutGroups<1>(dropout, uint64_t(start + Index(begin)) / 128, factors);
-    const size_t count = n - begin < 128 ? n - begin : 128;
+  T factors[256];
+  for (size_t begin = 0; begin < n; begin += 256) {
+    const size_t count = HWY_MIN(n - begin, size_t{256});
+    DropoutFactors(dropout, start + Index(begin), count, factors);
     const T* from = x + begin;
     T* to = y + begin;
     size_t j = 0;
