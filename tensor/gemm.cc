@@ -129,8 +129,8 @@ template <class T> Index tile_vectors(const GemmKernels<T>& kernels, const Produ
 // Columns of a are read in place where they lie near one another.
 template <class T> bool packs_a(const Product<T>& p) { return p.a_k != 1 && (p.a_row != 1 || p.a_k * Index(sizeof(T)) > 512); }
 
-// So are rows of b, or few of them.
-template <class T> bool near_rows(const Product<T>& p) { return p.b_column == 1 && (p.b_k * Index(sizeof(T)) <= 1024 || p.k <= kDirectRows); }
+// So are rows of b, few of them also from further away.
+template <class T> bool near_rows(const Product<T>& p) { return p.b_column == 1 && p.b_k * Index(sizeof(T)) <= (p.k <= kDirectRows ? 4096 : 1024); }
 
 // For the largest block of a product.
 template <class T> GemmPlan make_plan(const GemmKernels<T>& kernels, const Product<T>& p, bool packed) {
