@@ -137,16 +137,26 @@ template <class T> HWY_INLINE Block<T> LanesBetween(ptrdiff_t first, ptrdiff_t l
   }
   return y;
 }
+// All ones in the lanes where first <= value < last
+template <class T> HWY_INLINE Block<T> Within16(const Block<T>& first, const Block<T>& last, T value) {
+  const typename Block<T>::D d;
+  Block<T> y;
+  HEED_EACH_REGISTER y.v[r] = hn::VecFromMask(d, hn::And(hn::Le(first.v[r], hn::Set(d, value)), hn::Gt(last.v[r], hn::Set(d, value))));
+  return y;
+}
+// All ones in the lanes where x > 0
+template <class T> HWY_INLINE Block<T> Positive16(Block<T> x) {
+  const typename Block<T>::D d;
+  HEED_EACH_REGISTER x.v[r] = hn::VecFromMask(d, hn::Gt(x.v[r], hn::Zero(d)));
+  return x;
+}
 // All ones in the lanes of the block at element i that lie in [first, last) and whose byte, if there are bytes, is not 0
 template <class T> HWY_INLINE Block<T> LanesAllowed(ptrdiff_t first, ptrdiff_t last, const uint8_t* bytes, ptrdiff_t i) {
-  Block<T> range = LanesBetween<T>(first - i, last - i);
+  const Block<T> range = LanesBetween<T>(first - i, last - i);
   if (!bytes) return range;
   T lanes[16];
   for (ptrdiff_t lane = 0; lane < 16; ++lane) lanes[lane] = i + lane < last && bytes[i + lane] ? T(1) : T(0);
-  const typename Block<T>::D d;
-  const Block<T> allowed = Load16(lanes);
-  HEED_EACH_REGISTER range.v[r] = hn::And(range.v[r], hn::VecFromMask(d, hn::Gt(allowed.v[r], hn::Zero(d))));
-  return range;
+  return And16(range, Positive16(Load16(lanes)));
 }
 
 // The fold: halves are combined until one lane is left.

@@ -97,6 +97,49 @@ void Product(const T* a, Index a_row, Index a_k, const Right<T>& b, size_t first
   for (; j < b.columns; j += 16) ColumnsProduct<1, kRows>(a, a_row, a_k, b, j, rows, K, c, c_row, add);
 }
 
+// c_i[j] (=|+=) Σ_k a_i[k] b_i[k, j]: MR rows, each with a matrix of its own, `apart` from the next. A chain waits for itself: those of
+// several rows go on side by side.
+template <size_t MR, size_t NB, class T>
+HWY_INLINE void RowsTile(const T* HWY_RESTRICT a, Index a_row, const Right<T>& b, Index apart, size_t j, size_t K, T* HWY_RESTRICT c, Index c_row, bool add) {
+  Block<T> sum[MR][NB];
+  const size_t left = b.columns - j;
+  HWY_UNROLL(8)
+  for (size_t i = 0; i < MR; ++i) {
+    HWY_UNROLL(4)
+    for (size_t m = 0; m < NB; ++m) sum[i][m] = add ? LoadN16(c + Index(i) * c_row + 16 * m, left - 16 * m) : Set16(T(0));
+  }
+  const T* from = b.data + Index(j / 16) * b.block;
+  for (size_t k = 0; k < K; ++k, from += b.row, ++a) {
+    HWY_UNROLL(8)
+    for (size_t i = 0; i < MR; ++i) {
+      const Block<T> left_value = Set16(a[Index(i) * a_row]);
+      HWY_UNROLL(4)
+      for (size_t m = 0; m < NB; ++m)
+        sum[i][m] = MulAdd16(left_value, LoadN16(from + Index(i) * apart + Index(m) * b.block, left - 16 * m), sum[i][m]);
+    }
+  }
+  HWY_UNROLL(8)
+  for (size_t i = 0; i < MR; ++i) {
+    HWY_UNROLL(4)
+    for (size_t m = 0; m < NB; ++m) StoreN16(sum[i][m], left - 16 * m, c + Index(i) * c_row + 16 * m);
+  }
+}
+template <size_t NB, class T>
+HWY_INLINE void RowsColumns(const T* a, Index a_row, const Right<T>& b, Index apart, size_t j, size_t rows, size_t K, T* c, Index c_row, bool add) {
+  size_t i = 0;
+  const auto of = [&](size_t row) { return Right<T>{b.data + Index(row) * apart, b.row, b.block, b.columns}; };
+  for (; i + 4 <= rows; i += 4) RowsTile<4, NB>(a + Index(i) * a_row, a_row, of(i), apart, j, K, c + Index(i) * c_row + j, c_row, add);
+  for (; i < rows; ++i) RowsTile<1, NB>(a + Index(i) * a_row, a_row, of(i), apart, j, K, c + Index(i) * c_row + j, c_row, add);
+}
+// The same for all rows and columns from `first` (a multiple of 16) on
+template <class T>
+void RowsProduct(const T* a, Index a_row, const Right<T>& b, Index apart, size_t first, size_t rows, size_t K, T* c, Index c_row, bool add) {
+  size_t j = first;
+  if constexpr (TileSize<T>::kBlocks == 2)
+    for (; j + 16 < b.columns; j += 32) RowsColumns<2>(a, a_row, b, apart, j, rows, K, c, c_row, add);
+  for (; j < b.columns; j += 16) RowsColumns<1>(a, a_row, b, apart, j, rows, K, c, c_row, add);
+}
+
 // panels[j / 16][k][j % 16] = x[j][k]: x [rows, width] turned, to stand on the right of a product. x[j] points to row j; the last row
 // stands for those that the last panel lacks.
 template <class T, class Rows> void Turn(const Rows& x, size_t rows, size_t width, T* HWY_RESTRICT panels) {

@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: Apache-2.0
+// One head of attention and its gradient with a query a lane: scores stand as rows of keys, z[s][t], so that the softmax of 16 queries
+// is one pass over their keys in which no lane meets another.
+#include "tensor/block-inl.h"
+#include "tensor/dropout-inl.h"
+#include "tensor/ops/attention_head.h"
+#include "tensor/tile-inl.h"
+
+#if defined(HEED_TENSOR_OPS_ATTENTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_TENSOR_OPS_ATTENTION_INL_H_
+#undef HEED_TENSOR_OPS_ATTENTION_INL_H_
+#else
+#define HEED_TENSOR_OPS_ATTENTION_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::HWY_NAMESPACE {
+namespace {
+
+// ---- which keys a group looks at ---------------------------------------------------------------------------------------------
+
+// The keys that the rows [t, t + rows) look at.
+struct Span {
+  size_t first, last;
+  bool empty() const { return first >= last; }
+  Span within(size_t begin, size_t end) const { return {HWY_MAX(first, begin), HWY_MIN(last, end)}; }
+};
+template <class T> HWY_INLINE Span SpanOf(const Head<T>& head, size_t t, size_t rows) {
+  if (!head.mask) return {0, head.keys};
+  Span span{head.keys, 0};
+  for (size_t i = t; i < t + rows; ++i) {
+    const RowMask& mask = head.mask[i];
+    if (mask.first >= mask.last) continue;
+    if (size_t(mask.first) < span.first) span.first = size_t(mask.first);
+    if (size_t(mask.last) > span.last) span.last = size_t(mask.last);
+  }
+  return span;
+}
+
+template <class T> HWY_INLINE RowMask MaskOf(const Head<T>& head, size_t t) {
+  return head.mask ? head.mask[t] : RowMask{0, Index(head.keys)};
+}
+
+HWY_INLINE bool Covers(const RowMask& mask, size_t begin, size_t end) {
+  return !mask.allowed && size_t(mask.first) <= begin && size_t(mask.last) >= end;
+}
+
+// At most 16 rows and the part of a block of keys that they look at, counted from the block's first key.
+struct Group {
+  size_t t, rows;                          // of the head
+  size_t key;                              // the block's first
+  bool fresh;                              // no earlier block was looked at
+  size_t first, last;
+  bool empty() const { return first >= last; }
+};
+template <class T> HWY_INLINE Group GroupOf(const Head<T>& head, size_t t, size_t rows, size_t key, size_t keys) {
+  const Span all = SpanOf(head, t, rows), span = all.within(key, key + keys);
+  if (span.empty()) return {t, rows, key, false, 0, 0};
+  return {t, rows, key, all.first >= key, span.first - key, span.last - key};
+}
+
+// Of each lane of a group, the keys it may look at. Lanes beyond the rows repeat the last one.
+template <class T> struct Sight {
+  bool whole = true;                       // all of the group's keys, in every lane
+  bool bytes = false;                      // some row has bytes
+  const RowMask* rows[kGroupRows];
+  Block<T> first, last;
+  HWY_INLINE Block<T> At(size_t s) const {
+    const Block<T> range = Within16(first, last, T(s));
+    if (!bytes) return range;
+    T allowed[16];
+    for (size_t i = 0; i < 16; ++i) allowed[i] = Index(s) >= rows[i]->first && Index(s) < rows[i]->last && (!rows[i]->allowed || rows[i]->allowed[s]);
+    return Positive16(Load16(allowed));
+  }
+};
+template <class T> HWY_INLINE Sight<T> SightOf(const Head<T>& head, const Group& group) {
+  Sight<T> sight;
+  for (size_t i = 0; head.mask && i < group.rows; ++i) {
+    sight.whole = sight.whole && Covers(head.mask[group.t + i], group.key + group.first, group.key + group.last);
+    sight.bytes = sight.bytes || head.mask[group.t + i].allowed;
+  }
+  if (sight.whole) return sight;
+  T first[16], last[16];
+  for (size_t i = 0; i < 16; ++i) {
+    const RowMask& mask = head.mask[group.t + HWY_MIN(i, group.rows - 1)];
+    first[i] = T(mask.first), last[i] = T(mask.last);
+    sight.rows[i] = &mask;
+  }
+  sight.first = Load16(first), sight.last = Load16(last);
+  return sight;
+}
+
+// ---- pieces of a head --------------------------------------------------------------------------------------------------------
+
+// The end of the rows from `begin` on that lie a stride apart.
+template <class T> HWY_INLINE size_t EndOfRun(const Rows<const T>& x, size_t begin, size_t end) {
+  if (!x.places) return end;
+  size_t i = begin;
+  while (i < end && x.places[i] == x.places[begin]) ++i;
+  return i;
+}
+
+// rows [begin, end) of x = 0
+template <class T> void ClearRows(const Rows<T>& x, size_t begin, size_t end, size_t n) {
+  for (size_t i = begin; i < end; ++i)
+    for (size_t j = 0; j < n; ++j) x[i][j] = 0;
+}
+
+template <class T> HWY_INLINE void ScaleRow(T* x, size_t n, T factor) {
+  for (size_t j = 0; j < n; j += 16) StoreN16(LoadN16(x + j, n - j) * Set16(factor), n - j, x + j);
+}
+
+// Into L2: what a core can have on its way to L1 is less.
+template <class T> HWY_NOINLINE void Fetch(Ahead<T>& next) {
+  for (size_t left = next.share; left > 0 && next.at < next.count;) {
+    const Heads<const T>& heads = next.matrices[next.at];
+    const Rows<const T> x = heads.at(next.b, next.h);
+    for (; left > 0 && next.row < heads.rows; --left, ++next.row)
+      for (size_t j = 0; j < heads.width; j += 64 / sizeof(T)) __builtin_prefetch(x[next.row] + j, 0, 2);
+    if (next.row < heads.rows) return;
+    next.row = 0;
+    if (++next.at == next.count && ++next.h < next.end) next.at = 0;
+  }
+}
+
+template <class T> HWY_INLINE Block<T> ShiftOf(Block<T> most) {         // exp(-inf - 0) = 0
+  const typename Block<T>::D d;
+  HEED_EACH_REGISTER most.v[r] = hn::IfThenZeroElse(hn::Eq(most.v[r], hn::Set(d, T(-__builtin_inf()))), most.v[r]);
+  return most;
+}
+
+// Σ_s x[s] in every lane of a group: key s goes to number s % 16, numbers are folded in halves, as lanes are where a row lies in lanes.
+// x from the first key's 16 to the last one's is complete with zeros.
+template <class T> HWY_INLINE Block<T> SumOverKeys(const Group& group, T* x) {
+  const size_t begin = group.first / 16 * 16, end = padded(group.last);
+  for (size_t s = begin; s < group.first; ++s) Store16(Set16(T(0)), x + 16 * s);
+  for (size_t s = group.last; s < end; ++s) Store16(Set16(T(0)), x + 16 * s);
+  Block<T> numbers[16];
+  HWY_UNROLL(16)
+  for (size_t i = 0; i < 16; ++i) numbers[i] = Load16(x + 16 * (begin + i));
+  for (size_t s = begin + 16; s < end; s += 16) {
+    HWY_UNROLL(16)
+    for (size_t i = 0; i < 16; ++i) numbers[i] = numbers[i] + Load16(x + 16 * (s + i));
+  }
+  HWY_UNROLL(4)
+  for (size_t half = 8; half > 0; half /= 2) {
+    HWY_UNROLL(8)
+    for (size_t i = 0; i < half; ++i) numbers[i] = numbers[i] + numbers[i + half];
+  }
+  return numbers[0];
+}
+
+// The rows' values of 16 columns x n become n columns of 16 lanes: y[j][i] = x[t + i][j]
+template <class T> HWY_INLINE void TurnGroup(const Group& group, const Rows<const T>& x, size_t n, T* y) { Turn(x.from(group.t), group.rows, n, y); }
+
+// Dropout factors of a group, m[s][t]; `drawn` has room for them as rows
+template <class T> HWY_INLINE void FactorsOf(const Head<T>& head, const Group& group, T* drawn, T* factors) {
+  const size_t count = group.last - group.first;
+  size_t stride = head.keys, from = group.first;
+  if (head.keys <= 128) {                                // neighbouring rows share groups of 128 elements
+    DropoutFactors(head.dropout, head.first + Index(group.t * head.keys), group.rows * head.keys, drawn);
+  } else {
+    stride = row_stride(head.keys), from = 0;
+    for (size_t i = 0; i < group.rows; ++i)
+      DropoutFactors(head.dropout, head.first + Index((group.t + i) * head.keys + group.key + group.first), count, drawn + i * stride);
+  }
+  Turn(Rows<const T>{drawn + from, Index(stride)}, group.rows, count, factors + 16 * group.first);
+}
+
+// z[s][t] = scale k_s·q_t of a group, in rows a stride apart; `queries` has room for the group
+template <class T> HWY_INLINE void ScoresOf(const Head<T>& head, const Group& group, T* queries, T* z, size_t stride) {
+  TurnGroup(group, head.q, head.dk, queries);
+  const Block<T> scale = Set16(head.scale);
+  for (size_t j = 0; j < head.dk; ++j) Store16(scale * Load16(queries + 16 * j), queries + 16 * j);
+  const Right<T> right{queries, 16, 0, 16};
+  if (head.k_by_columns)
+    return Product(head.k.data + group.key + group.first, 1, head.k.stride, right, 0, group.last - group.first, head.dk, z + group.first * stride, Index(stride), false);
+  const Rows<const T> keys = head.k.from(group.key);
+  for (size_t first = group.first, end; first < group.last; first = end) {
+    end = EndOfRun(keys, first, group.last);
+    Product(keys[first], keys.stride, 1, right, 0, end - first, head.dk, z + first * stride, Index(stride), false);
+  }
+}
+
+// z becomes -inf where a row does not look; greatest z of each row
+template <class T> HWY_INLINE Block<T> MaskScores(const Group& group, const Sight<T>& sight, T* z) {
+  const Block<T> least = Set16(T(-__builtin_inf()));
+  Block<T> greatest = least;
+  for (size_t s = group.first; s < group.last; ++s) {
+    Block<T> v = Load16(z + 16 * s);
+    if (!sight.whole) Store16(v = Choose16(sight.At(group.key + s), v, least), z + 16 * s);
+    greatest = Max16(greatest, v);
+  }
+  return greatest;
+}
+
+// z becomes m e, e = exp(z - most), most = max of z so far; what earlier blocks gave, sums = Σ e and the output, is brought to the same
+// most. factors null: m = 1
+template <class T>
+HWY_INLINE void ExpOfScores(const Head<T>& head, const Group& group, const Block<T>& greatest, const T* factors, T* z, T* most, T* sums, const Rows<T>& output) {
+  const Block<T> before = group.fresh ? Set16(T(-__builtin_inf())) : LoadN16(most, group.rows), now = Max16(greatest, before), shift = ShiftOf(now);
+  StoreN16(now, group.rows, most);
+  for (size_t s = group.first; s < group.last; ++s) Store16(Exp16(Load16(z + 16 * s) - shift), z + 16 * s);
+  const Block<T> sum = SumOverKeys(group, z);
+  for (size_t s = group.first; factors && s < group.last; ++s) Store16(Load16(z + 16 * s) * Load16(factors + 16 * s), z + 16 * s);
+  if (group.fresh) return StoreN16(sum, group.rows, sums);
+  T earlier[16];
+  const Block<T> factor = Exp16(before - shift);
+  Store16(factor, earlier);
+  for (size_t i = 0; i < group.rows; ++i)
+    if (earlier[i] != 1) ScaleRow(output[group.t + i], head.dv, earlier[i]);
+  StoreN16(LoadN16(sums, group.rows) * factor + sum, group.rows, sums);
+}
+
+// o_t (=|+=) Σ_s e[s][t] v_s
+template <class T> HWY_INLINE void ValuesOf(const Head<T>& head, const Group& group, const T* e, const Rows<T>& output) {
+  const Rows<const T> values = head.v.from(group.key);
+  for (size_t first = group.first, end; first < group.last; first = end) {
+    end = EndOfRun(values, first, group.last);
+    Product(e + 16 * first, 1, 16, Right<T>{values[first], values.stride, 16, head.dv}, 0, group.rows, end - first, output[group.t], output.stride,
+            !group.fresh || first > group.first);
+  }
+}
+
+// At most 16 rows: o / Σ e;  log Σ exp(z) = most + log Σ e;  weights, which hold z, become exp(z - most) / Σ e. Row i has the mask of
+// query t + i % queries of the head, its output stands at output(i).
+template <class T, class Output>
+HWY_INLINE void FinishRows(const Head<T>& head, size_t t, size_t rows, const Span& span, const T* sums, T* most, T* weights, const Output& output) {
+  const size_t S = head.keys;
+  if (span.empty()) {
+    for (size_t i = 0; i < rows; ++i) {
+      most[i] = T(-__builtin_inf());
+      for (size_t j = 0; j < head.dv; ++j) output(i)[j] = 0;
+    }
+    for (size_t i = 0; weights && i < rows * S; ++i) weights[i] = 0;
+    return;
+  }
+  const Block<T> sum = LoadN16(sums, rows, T(1)), greatest = LoadN16(most, rows);
+  T shifts[16], scales[16];
+  Store16(ShiftOf(greatest), shifts);
+  Store16(Set16(T(1)) / sum, scales);
+  for (size_t i = 0; i < rows; ++i) {
+    const RowMask mask = MaskOf(head, t + i % head.queries);
+    if (mask.first >= mask.last) scales[i] = 0;
+    ScaleRow(output(i), head.dv, scales[i]);
+  }
+  StoreN16(greatest + Log16(sum), rows, most);           // -inf where nothing is allowed: log 0
+  for (size_t i = 0; weights && i < rows; ++i) {
+    T* const p = weights + i * S;
+    for (size_t s = 0; s < span.first; ++s) p[s] = 0;
+    for (size_t s = span.first; s < span.last; s += 16)
+      StoreN16(Exp16(LoadN16(p + s, span.last - s) - Set16(shifts[i])) * Set16(scales[i]), span.last - s, p + s);
+    for (size_t s = span.last; s < S; ++s) p[s] = 0;
+  }
+}
+
+// ---- one head ----------------------------------------------------------------------------------------------------------------
+
+template <class T> void AttentionHead(const Head<T>& head, const Rows<T>& output, T* weights) {
+  const size_t S = head.keys;
+  Room<T> room{head.scratch};
+  T* const queries = room.take(kGroupRows * head.dk);
+  T* const z = room.take(kGroupRows * block_keys(S));
+  T* const factors = head.dropout.keeps_all() ? nullptr : room.take(kGroupRows * block_keys(S));
+  T* const drawn = room.take(kGroupRows * row_stride(S));
+  T* const sums = room.take(head.queries);
+  const Span seen = SpanOf(head, 0, head.queries);
+  for (size_t key = seen.first / kKeys * kKeys; key < seen.last; key += kKeys)
+    for (size_t t = 0; t < head.queries; t += kGroupRows) {
+      const Group group = GroupOf(head, t, HWY_MIN(kGroupRows, head.queries - t), key, HWY_MIN(kKeys, seen.last - key));
+      if (group.empty()) continue;
+      ScoresOf(head, group, queries, z, kGroupRows);
+      Fetch(*head.next);
+      const Block<T> greatest = MaskScores(group, SightOf(head, group), z);
+      for (size_t i = 0; weights && i < group.rows; ++i)
+        for (size_t s = group.first; s < group.last; ++s) weights[(t + i) * S + key + s] = z[16 * s + i];
+      if (factors) FactorsOf(head, group, drawn, factors);
+      Fetch(*head.next);
+      ExpOfScores(head, group, greatest, factors, z, head.log_sum_exp + t, sums + t, output);
+      Fetch(*head.next);
+      ValuesOf(head, group, z, output);
+      Fetch(*head.next);
+    }
+  for (size_t t = 0; t < head.queries; t += kGroupRows) {
+    const size_t rows = HWY_MIN(kGroupRows, head.queries - t);
+    FinishRows(head, t, rows, SpanOf(head, t, rows), sums + t, head.log_sum_exp + t, weights ? weights + t * S : nullptr,
+               [&](size_t i) { return output[t + i]; });
+  }
+}
+
+// ---- its gradient ------------------------------------------------------------------------------------------------------------
+
+// p = exp(z - log_sum_exp) ⊙ M in place of z,  scale dz = scale p (dp ⊙ M + g - δ) in place of dp. factors null: M = 1, g null: 0
+template <class T>
+HWY_INLINE void SlopesOf(const Head<T>& head, const Group& group, const Sight<T>& sight, const T* deltas, const T* factors, const T* g, T* z, T* dp, size_t stride) {
+  const Block<T> scale = Set16(head.scale), shift = LoadN16(head.log_sum_exp + group.t, group.rows), delta = LoadN16(deltas + group.t, group.rows);
+  for (size_t s = group.first; s < group.last; ++s) {
+    const Block<T> p = Exp16(Load16(z + s * stride) - shift);
+    Block<T> kept = p, slope = Load16(dp + s * stride);
+    if (factors) {
+      const Block<T> m = Load16(factors + 16 * s);
+      kept = p * m;
+      slope = slope * m;
+    }
+    if (g) slope = slope + Load16(g + 16 * s);
+    slope = scale * (p * (slope - delta));
+    if (!sight.whole) {
+      const Block<T> allowed = sight.At(group.key + s);
+      kept = And16(kept, allowed);
+      slope = And16(slope, allowed);
+    }
+    Store16(kept, z + s * stride);
+    Store16(slope, dp + s * stride);
+  }
+}
+
+// g[s][t] of a group
+template <class T> HWY_INLINE void WeightGradients(const Group& group, const Rows<const T>& dweights, T* g) {
+  TurnGroup(group, Rows<const T>{dweights.data + group.key + group.first, dweights.stride}, group.last - group.first, g + 16 * group.first);
+}
+
+// deltas += Σ_s p_ts g_ts over all keys
+template <class T> void AddWeightGradients(const Head<T>& head, const Rows<const T>& dweights, const Span& seen, T* queries, T* z, T* g, T* deltas) {
+  for (size_t key = seen.first / kKeys * kKeys; key < seen.last; key += kKeys)
+    for (size_t t = 0; t < head.queries; t += kGroupRows) {
+      const Group group = GroupOf(head, t, HWY_MIN(kGroupRows, head.queries - t), key, HWY_MIN(kKeys, seen.last - key));
+      if (group.empty()) continue;
+      ScoresOf(head, group, queries, z, kGroupRows);
+      WeightGradients(group, dweights, g);
+      const Sight<T> sight = SightOf(head, group);
+      const Block<T> shift = LoadN16(head.log_sum_exp + t, group.rows);
+      for (size_t s = group.first; s < group.last; ++s) {
+        const Block<T> pg = Exp16(Load16(z + 16 * s) - shift) * Load16(g + 16 * s);
+        Store16(sight.whole ? pg : And16(pg, sight.At(key + s)), z + 16 * s);
+      }
+      StoreN16(LoadN16(deltas + t, group.rows) + SumOverKeys(group, z), group.rows, deltas + t);
+    }
+}
+
+// c rows [first, last) (=|+=) aᵀ b, aᵀ [keys, rows] of a tile: rows from `written` on are new unless there is something to add to
+template <class T>
+HWY_INLINE void SumOverRows(const T* a, size_t stride, const Rows<const T>& b, size_t rows, size_t width, size_t first, size_t last, size_t written,
+                            bool add, const Rows<T>& c) {
+  if (!c.data) return;
+  if (!add) ClearRows(c, written, first, width);
+  const size_t fresh = written > first ? HWY_MIN(written, last) : first;
+  const Right<T> right{b.data, b.stride, 16, width};
+  Product(a + first * stride, Index(stride), 1, right, 0, fresh - first, rows, c[first], c.stride, true);
+  Product(a + fresh * stride, Index(stride), 1, right, 0, last - fresh, rows, c[fresh], c.stride, add);
+}
+
+// forward was  o_t = Σ_s m_ts p_ts v_s,  so now
+//   dv_s += m_ts p_ts do_t,  dz_ts = p_ts (m_ts do_t·v_s + g_ts - δ_t),  dq_t = scale Σ_s dz_ts k_s,  dk_s += scale dz_ts q_t
+// with δ_t = do_t·o_t + Σ_s p_ts g_ts.
+template <class T> void AttentionHeadGrad(const Head<T>& head, const HeadGrad<T>& grad) {
+  const size_t S = head.keys, dk = head.dk, dv = head.dv, stride = tile_stride(head.queries);
+  Room<T> room{head.scratch};
+  T* const queries = room.take(kGroupRows * dk);
+  T* const doutputs = room.take(kGroupRows * dv);
+  T* const scores = room.take(block_keys(S) * stride);       // P, then P ⊙ M
+  T* const slopes = room.take(block_keys(S) * stride);       // dP, then scale dZ
+  T* const factors = head.dropout.keeps_all() ? nullptr : room.take(kGroupRows * block_keys(S));
+  T* const drawn = room.take(kGroupRows * row_stride(S));
+  T* const g = grad.dweights.data ? room.take(kGroupRows * block_keys(S)) : nullptr;
+  T* const deltas = room.take(head.queries);
+  const Span seen = SpanOf(head, 0, head.queries);
+  for (size_t t = 0; t < head.queries; ++t) {
+    const T *o = grad.output[t], *d_o = grad.doutput[t];
+    Block<T> dots = Set16(T(0));
+    for (size_t j = 0; j < dv; j += 16) dots = MulAdd16(LoadN16(o + j, dv - j), LoadN16(d_o + j, dv - j), dots);
+    deltas[t] = Sum16(dots);
+  }
+  if (g) AddWeightGradients(head, grad.dweights, seen, queries, scores, g, deltas);
+  for (size_t key = seen.first / kKeys * kKeys; key < seen.last; key += kKeys) {
+    const size_t keys = HWY_MIN(kKeys, seen.last - key);
+    size_t written = 0;                                  // rows of dk and dv in this block that hold their sum so far
+    for (size_t tile = 0; tile < head.queries; tile += kTileRows) {
+      const size_t rows = HWY_MIN(kTileRows, head.queries - tile);
+      Span span = SpanOf(head, tile, rows).within(key, key + keys);
+      if (span.empty()) continue;
+      span = {span.first - key, span.last - key};
+      for (size_t t = 0; t < rows; t += kGroupRows) {
+        const Group group = GroupOf(head, tile + t, HWY_MIN(kGroupRows, rows - t), key, keys);
+        T *const z = scores + t, *const dp = slopes + t;
+        for (size_t s = span.first; s < span.last; ++s) {
+          if (s == group.first) s = group.last;
+          if (s < span.last) Store16(Set16(T(0)), z + s * stride), Store16(Set16(T(0)), dp + s * stride);
+        }
+        if (group.empty()) continue;
+        ScoresOf(head, group, queries, z, stride);
+        Fetch(*head.next);
+        TurnGroup(group, grad.doutput, dv, doutputs);
+        Product(head.v[key + group.first], head.v.stride, 1, Right<T>{doutputs, 16, 0, 16}, 0, group.last - group.first, dv, dp + group.first * stride,
+                Index(stride), false);
+        Fetch(*head.next);
+        if (factors) FactorsOf(head, group, drawn, factors);
+        if (g) WeightGradients(group, grad.dweights, g);
+        SlopesOf(head, group, SightOf(head, group), deltas, factors, g, z, dp, stride);
+        Fetch(*head.next);
+        if (!grad.dq.data) continue;
+        const Right<T> right{head.k[key + group.first], head.k.stride, 16, dk};
+        Product(dp + group.first * stride, 1, Index(stride), right, 0, group.rows, group.last - group.first, grad.dq[group.t], grad.dq.stride,
+                grad.add_dq || !group.fresh);
+      }
+      Fetch(*head.next);
+      SumOverRows(slopes, stride, head.q.from(tile), rows, dk, span.first, span.last, written, grad.add_dk, grad.dk.from(key));
+      Fetch(*head.next);
+      SumOverRows(scores, stride, grad.doutput.from(tile), rows, dv, span.first, span.last, written, grad.add_dv, grad.dv.from(key));
+      written = HWY_MAX(written, span.last);
+    }
+    if (grad.dk.data && !grad.add_dk) ClearRows(grad.dk, key + written, key + keys, dk);
+    if (grad.dv.data && !grad.add_dv) ClearRows(grad.dv, key + written, key + keys, dv);
+  }
+  // what nobody looks at
+  for (size_t t = 0; t < head.queries && grad.dq.data && !grad.add_dq; t += kGroupRows)
+    if (const size_t rows = HWY_MIN(kGroupRows, head.queries - t); SpanOf(head, t, rows).empty()) ClearRows(grad.dq, t, t + rows, dk);
+  for (const auto& [first, last] : {Span{0, HWY_MIN(seen.first / kKeys * kKeys, S)}, Span{seen.empty() ? 0 : seen.last, S}}) {
+    if (grad.dk.data && !grad.add_dk) ClearRows(grad.dk, first, last, dk);
+    if (grad.dv.data && !grad.add_dv) ClearRows(grad.dv, first, last, dv);
+  }
+}
+
+}  // namespace
+}  // namespace heed::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

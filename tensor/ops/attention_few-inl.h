@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Heads of attention with a few queries, as a search makes them step by step: lanes are keys, so that none stands idle, and heads of a
+// sentence are taken together, since each of them would wait for itself.
+#include "tensor/ops/attention-inl.h"
+
+#if defined(HEED_TENSOR_OPS_ATTENTION_FEW_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef HEED_TENSOR_OPS_ATTENTION_FEW_INL_H_
+#undef HEED_TENSOR_OPS_ATTENTION_FEW_INL_H_
+#else
+#define HEED_TENSOR_OPS_ATTENTION_FEW_INL_H_
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace heed::HWY_NAMESPACE {
+namespace {
+
+// A group's keys in whole blocks of 16 lanes.
+HWY_INLINE size_t BeginOf(const Group& group) { return group.first / 16 * 16; }
+HWY_INLINE size_t EndOf(const Group& group) { return padded(group.last); }
+
+// Products of each head's rows with a matrix of its own; strides from head to head
+template <class T>
+HWY_INLINE void ProductsOf(const Head<T>& head, const T* a, Index a_row, const Right<T>& b, Index b_head, size_t first, size_t K, T* c, Index c_row, Index c_head,
+                           bool add) {
+  if (head.queries == 1) return RowsProduct(a, a_row, b, b_head, first, head.heads, K, c, c_head, add);
+  for (size_t h = 0; h < head.heads; ++h)
+    Product(a + Index(h * head.queries) * a_row, a_row, 1, Right<T>{b.data + Index(h) * b_head, b.row, b.block, b.columns}, first, head.queries, K,
+            c + Index(h) * c_head, c_row, add);
+}
+
+// z[h][t][s] = scale q_t·k_s; `queries` has room for the rows, `turned` for a piece of keys
+template <class T> HWY_INLINE void ScoresOfFew(const Head<T>& head, const Group& group, T* turned, T* queries, T* z, Index stride) {
+  const Block<T> scale = Set16(head.scale);
+  const size_t dk = head.dk;
+  for (size_t h = 0; h < head.heads; ++h)
+    for (size_t t = 0; t < head.queries; ++t)
+      for (size_t j = 0; j < dk; j += 16)
+        StoreN16(scale * LoadN16(head.q[t] + Index(h) * head.q_head + j, dk - j), dk - j, queries + (h * head.queries + t) * dk + j);
+  const Index z_head = Index(head.queries) * stride;
+  if (head.k_by_columns) {
+    const Right<T> keys{head.k.data + group.key, head.k.stride, 16, group.last};
+    return ProductsOf(head, queries, Index(dk), keys, head.k_head, BeginOf(group), dk, z, stride, z_head, false);
+  }
+  for (size_t s = BeginOf(group); s < group.last; s += kPieceKeys) {
+    const size_t count = HWY_MIN(kPieceKeys, group.last - s), size = padded(count) * dk;
+    for (size_t h = 0; h < head.heads; ++h) {
+      Rows<const T> keys = head.k.from(group.key + s);
+      keys.data += Index(h) * head.k_head;
+      Turn(keys, count, dk, turned + h * size);
+    }
+    ProductsOf(head, queries, Index(dk), Right<T>{turned, 16, Index(16 * dk), padded(count)}, Index(size), 0, dk, z + s, stride, z_head, false);
+  }
+}
+
+// z of a row becomes -inf where it does not look; its greatest
+template <class T> HWY_INLINE T MaskRow(const Group& group, const RowMask& mask, T* z) {
+  const Block<T> least = Set16(T(-__builtin_inf()));
+  const bool whole = Covers(mask, group.key + BeginOf(group), group.key + EndOf(group));
+  Block<T> lanes = least;
+  for (size_t s = BeginOf(group); s < EndOf(group); s += 16) {
+    Block<T> v = Load16(z + s);
+    if (!whole) Store16(v = Choose16(LanesAllowed<T>(mask.first, mask.last, mask.allowed, ptrdiff_t(group.key + s)), v, least), z + s);
+    lanes = Max16(lanes, v);
+  }
+  return MaxLane16(lanes);
+}
+
+// z of a row becomes exp(z - shift); their sum
+template <class T> HWY_INLINE T ExpOfRow(const Group& group, T shift, T* z) {
+  Block<T> lanes = Set16(T(0));
+  for (size_t s = BeginOf(group); s < EndOf(group); s += 16) {
+    const Block<T> e = Exp16(Load16(z + s) - Set16(shift));
+    lanes = lanes + e;
+    Store16(e, z + s);
+  }
+  return Sum16(lanes);
+}
+
+// What earlier blocks gave times exp(difference), which is returned
+template <class T> HWY_INLINE T Rescale(T difference, T* output, size_t dv) {
+  T factor[16];
+  Store16(Exp16(Set16(difference)), factor);
+  if (factor[0] != 1) ScaleRow(output, dv, factor[0]);
+  return factor[0];
+}
+
+// Row i of all heads: e m
+template <class T> HWY_INLINE void DropRow(const Head<T>& head, const Group& group, size_t i, T* factors, T* e) {
+  DropoutFactors(head.dropout, head.first + Index(i * head.keys + group.key + group.first), group.last - group.first, factors + group.first);
+  for (size_t s = group.first; s < group.last; s += 16) {
+    const size_t n = group.last - s;
+    StoreN16(LoadN16(e + s, n) * LoadN16(factors + s, n), n, e + s);
+  }
+}
+
+template <class T> void AttentionFew(const Head<T>& head, const Rows<T>& output, T* weights) {
+  const size_t S = head.keys, stride = row_stride(S), rows = head.heads * head.queries;
+  Room<T> room{head.scratch};
+  T* const turned = room.take(kFewHeads * kPieceKeys * head.dk);
+  T* const queries = room.take(rows * head.dk);
+  T* const scores = room.take(rows * stride);
+  T* const factors = room.take(stride);
+  T* const most = head.log_sum_exp;
+  T sums[16];
+  const auto output_row = [&](size_t i) { return output[i % head.queries] + Index(i / head.queries) * head.output_head; };
+  const Span seen = SpanOf(head, 0, head.queries);
+  for (size_t key = seen.first / kKeys * kKeys; key < seen.last; key += kKeys) {
+    const Group group = GroupOf(head, 0, head.queries, key, HWY_MIN(kKeys, seen.last - key));
+    if (group.empty()) continue;
+    ScoresOfFew(head, group, turned, queries, scores, Index(stride));
+    Fetch(*head.next);
+    for (size_t i = 0; i < rows; ++i) {
+      T* const z = scores + i * stride;
+      const T greatest = MaskRow(group, MaskOf(head, i % head.queries), z), before = group.fresh ? T(-__builtin_inf()) : most[i];
+      for (size_t s = group.first; weights && s < group.last; ++s) weights[i * S + key + s] = z[s];
+      most[i] = greatest > before ? greatest : before;
+      const T shift = most[i] == T(-__builtin_inf()) ? T(0) : most[i], sum = ExpOfRow(group, shift, z);
+      sums[i] = group.fresh ? sum : sums[i] * Rescale(before - shift, output_row(i), head.dv) + sum;
+      if (!head.dropout.keeps_all()) DropRow(head, group, i, factors, z);
+    }
+    Fetch(*head.next);
+    const Rows<const T> values = head.v.from(key);
+    for (size_t first = group.first, end; first < group.last; first = end) {
+      end = EndOfRun(values, first, group.last);
+      ProductsOf(head, scores + first, Index(stride), Right<T>{values[first], values.stride, 16, head.dv}, head.v_head, 0, end - first, output.data, output.stride,
+                 head.output_head, !group.fresh || first > group.first);
+    }
+    Fetch(*head.next);
+  }
+  FinishRows(head, 0, rows, seen, sums, most, weights, output_row);
+}
+
+}  // namespace
+}  // namespace heed::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif

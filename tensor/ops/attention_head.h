@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the kernels of scaled dot-product attention are told of one (sentence, head).
+#pragma once
+#include <algorithm>
+#include <utility>
+
+#include "tensor/dropout.h"
+#include "tensor/ops/mask_rows.h"
+
+namespace heed {
+
+template <class T> struct Rows {           // a matrix whose rows are contiguous
+  T* data;
+  Index stride;
+  const std::int64_t* places = nullptr;    // row i stands in matrix places[i] of several, `apart` from one to the next
+  Index apart = 0;
+  T* operator[](std::size_t row) const { return data + Index(row) * stride + (places ? places[row] * apart : 0); }
+  Rows from(std::size_t row) const { return {data + Index(row) * stride, stride, places ? places + row : nullptr, apart}; }
+};
+
+// A tensor [B, H, rows, width] whose rows are contiguous.
+template <class T> struct Heads {
+  T* data;
+  Index sentence, head, row;               // strides
+  std::size_t rows, width;
+  const std::int64_t* places = nullptr;    // of sentence b: places + b * places_stride
+  Index places_stride = 0;
+  Rows<T> at(Index b, Index h) const {
+    if (places) return {data + h * head, row, places + b * places_stride, sentence};
+    return {data + b * sentence + h * head, row};
+  }
+};
+
+// What comes next reads and writes is fetched while this is computed, `share` rows after each step of a group: the hardware does not
+// see the way from one to the other.
+template <class T> struct Ahead {
+  const Heads<const T>* matrices;
+  std::size_t count;                       // of them
+  Index b, h, end;                         // heads [h, end)
+  std::size_t share, at, row;              // fetched next: row `row` of matrices[at]
+};
+
+// A head of a sentence, or several that follow it where queries are few.
+template <class T> struct Head {
+  std::size_t queries, keys, dk, dv;
+  T scale;
+  Rows<const T> q, k, v;
+  bool k_by_columns;                       // k holds the rows of kᵀ
+  std::size_t heads;
+  Index q_head, k_head, v_head, output_head;   // strides from one to the next
+  const RowMask* mask;                     // a row each, the same in all heads; null: everything
+  DropoutKey dropout;
+  Index first;                             // element index of P[0, 0]
+  T* log_sum_exp;
+  T* scratch;                              // attention_scratch() elements
+  Ahead<T>* next;
+};
+
+template <class T> struct HeadGrad {
+  Rows<const T> output, doutput;
+  Rows<const T> dweights;                  // data null: zeros
+  Rows<T> dq, dk, dv;                      // data null: not wanted
+  bool add_dq, add_dk, add_dv;
+};
+
+// A block of keys and values lies in the caches while all queries pass it, 16 at a time. It is a step of the softmax: its size says the
+// bits. The gradient sums over a tile of queries at once.
+constexpr std::size_t kKeys = 256, kGroupRows = 16, kTileRows = 64;
+constexpr std::size_t kFewQueries = 4;     // up to so many the lanes are keys, beyond they are queries ...
+constexpr std::size_t kFewHeads = 4;       // ... so many heads are taken together ...
+constexpr std::size_t kPieceKeys = 64;     // ... and keys are met as they are turned, so many that stay in L1
+
+constexpr std::size_t padded(std::size_t n) { return (n + 15) / 16 * 16; }
+constexpr std::size_t block_keys(std::size_t keys) { return padded(std::min(keys, kKeys)); }
+constexpr std::size_t row_stride(std::size_t keys) { return block_keys(keys) + 16; }      // of a row a query; never a power of two
+constexpr std::size_t tile_stride(std::size_t queries) {                                  // of a row a key
+  return queries <= kGroupRows ? kGroupRows : padded(std::min(queries, kTileRows)) + 16;
+}
+
+// Scratch memory, given out piece by piece.
+template <class T> struct Room {
+  T* next;
+  T* take(std::size_t elements) { return std::exchange(next, next + padded(elements)); }
+};
+
+// Elements of scratch memory: queries, scores, dropout factors and a number a row, as rows a query or a key.
+constexpr std::size_t attention_scratch(std::size_t queries, std::size_t keys, std::size_t dk) {
+  const std::size_t few = kFewHeads * (kPieceKeys + kFewQueries) * padded(dk) + (kFewHeads * kFewQueries + 1) * row_stride(keys);
+  const std::size_t many = kGroupRows * (padded(dk) + 2 * block_keys(keys) + row_stride(keys)) + padded(queries);
+  return queries <= kFewQueries ? few : many;
+}
+// The same with a tile of scores and slopes, gradients of outputs and of weights.
+constexpr std::size_t attention_grad_scratch(std::size_t queries, std::size_t keys, std::size_t dk, std::size_t dv) {
+  return kGroupRows * (padded(dk) + padded(dv) + 2 * block_keys(keys) + row_stride(keys)) + 2 * block_keys(keys) * tile_stride(queries) + padded(queries);
+}
+
+}  // namespace heed
