@@ -33,6 +33,7 @@ namespace {
 
 thread_local bool inside_region = false;
 std::atomic<std::uint64_t> shuffle_seed{0};
+std::atomic<bool> all_far{false};
 
 std::atomic<bool> forked{false};
 [[maybe_unused]] const int at_fork = ::pthread_atfork(nullptr, nullptr, [] { forked = true; });
@@ -56,42 +57,7 @@ Environment environment() { return 0; }
 void set_environment(Environment) {}
 #endif
 
-// Chunks of a region. Each place takes the next of its own range, so that what it wrote in one region is in its core's cache in the
-// following, then what the others have not begun: nobody waits for an absent worker.
-struct alignas(64) Place {
-  std::atomic<Index> next{0};
-  Index end = 0;
-  std::atomic<bool> present{false};        // its worker
-};
-
-struct Region {
-  FunctionRef<void(Index)> body;
-  std::deque<Place>& places;
-  int team;                                // places that take part
-  Environment of_caller = environment();
-  std::atomic<bool> failed{false};
-  std::exception_ptr exception{};
-
-  void work(int place) noexcept {
-    const bool was_inside = std::exchange(inside_region, true);
-    const Environment before = environment();
-    if (before != of_caller) set_environment(of_caller);
-    for (int i = 0; i < team; ++i) take(places[std::size_t((place + i) % team)]);
-    if (before != of_caller) set_environment(before);
-    inside_region = was_inside;
-  }
-
- private:
-  void take(Place& from) noexcept {
-    for (Index chunk; !failed.load(std::memory_order_relaxed) && (chunk = from.next.fetch_add(1)) < from.end;) {
-      try {
-        body(chunk);
-      } catch (...) {
-        if (!failed.exchange(true)) exception = std::current_exception();
-      }
-    }
-  }
-};
+using Clock = std::chrono::steady_clock;
 
 // Between two looks at what others write. Now and then another thread gets this core.
 class Pause {
@@ -109,6 +75,50 @@ class Pause {
   unsigned count_ = 0;
 };
 
+// Chunks of a region. Each place takes the next of its own range, so that what it wrote in one region is in its core's cache in the
+// following, then what the others have not begun: nobody waits for an absent worker. Where cores have no cache in common, chunks of a
+// worker that has begun stay its own: their lines lie there, and where they were taken the next regions would find them elsewhere.
+struct alignas(64) Place {
+  std::atomic<Index> next{0};
+  Index begin = 0, end = 0;
+  std::atomic<bool> present{false};        // its worker
+  bool far = false;                        // from the caller
+  std::atomic<unsigned> asked{0}, answered{0};
+  bool untouched() const { return next.load(std::memory_order_relaxed) == begin; }
+};
+
+struct Region {
+  FunctionRef<void(Index)> body;
+  std::deque<Place>& places;
+  int team;                                // places that take part
+  Environment of_caller = environment();
+  std::atomic<bool> failed{false};
+  std::exception_ptr exception{};
+
+  void work(int place) noexcept {
+    const bool was_inside = std::exchange(inside_region, true);
+    const Environment before = environment();
+    if (before != of_caller) set_environment(of_caller);
+    Place& own = places[std::size_t(place)];
+    take(own);
+    for (int i = 1; i < team; ++i)
+      if (Place& other = places[std::size_t((place + i) % team)]; !(own.far || other.far) || other.untouched()) take(other);
+    if (before != of_caller) set_environment(before);
+    inside_region = was_inside;
+  }
+
+ private:
+  void take(Place& from) noexcept {
+    for (Index chunk; !failed.load(std::memory_order_relaxed) && (chunk = from.next.fetch_add(1)) < from.end;) {
+      try {
+        body(chunk);
+      } catch (...) {
+        if (!failed.exchange(true)) exception = std::current_exception();
+      }
+    }
+  }
+};
+
 // Workers that stay a while after a region, since the next one mostly follows in microseconds and to wake a thread takes tens of them.
 class Team {
  public:
@@ -117,9 +127,11 @@ class Team {
     while (int(places_.size()) < team) places_.emplace_back();
     for (int i = 0; i < team; ++i) {
       Place& place = places_[std::size_t(i)];
-      place.next = chunks * i / team;
+      place.next = place.begin = chunks * i / team;
       place.end = chunks * (i + 1) / team;
     }
+    for (int i = 1; i < team && regions_ % kRegions == 0; ++i)
+      if (Place& place = places_[std::size_t(i)]; place.present) place.far = is_far(place);
     Region region{.body = body, .places = places_, .team = team};
     region_ = &region;
     open_ = ++regions_;
@@ -132,20 +144,36 @@ class Team {
 
  private:
   static constexpr std::chrono::milliseconds kStay{1};   // as oneTBB's workers from 2022 on
+  static constexpr std::uint64_t kRegions = 256;         // between two questions how far a worker is: a host moves its guests
+  static constexpr std::chrono::nanoseconds kNear{160};  // there and back: about 110 where cores share a cache, 200 and more where not
+
+  // Whether the quickest of some answers takes long; as before where the worker is not there.
+  static bool is_far(Place& place) {
+    auto best = Clock::duration::max();
+    for (int i = 0; i < 8; ++i) {
+      const auto start = Clock::now();
+      const unsigned question = ++place.asked;
+      auto now = start;
+      while (place.answered != question && now - start < std::chrono::microseconds(2)) now = Clock::now();
+      if (place.answered == question) best = std::min(best, Clock::now() - start);
+    }
+    return all_far || (best == Clock::duration::max() ? place.far : best > kNear);
+  }
 
   // A worker's stay. It may use region_ where it finds the region still open after `inside_` counts it.
   void attend(int i, Place& place) noexcept {
     Pause pause;
     std::uint64_t seen = 0;
-    for (auto last = std::chrono::steady_clock::now();; pause()) {
+    for (auto last = Clock::now();; pause()) {
+      if (const unsigned question = place.asked; question != place.answered) place.answered = question;
       if (const std::uint64_t number = open_; number != 0 && number != seen) {
         ++inside_;
         const bool wanted = open_ == number && i < region_->team;
         if (wanted) region_->work(i);
         --inside_;
         seen = number;
-        if (wanted) last = std::chrono::steady_clock::now();
-      } else if (std::chrono::steady_clock::now() - last > kStay) {
+        if (wanted) last = Clock::now();
+      } else if (Clock::now() - last > kStay) {
         place.present = false;
         if (const std::uint64_t late = open_; late == 0 || late == seen) return;
         if (place.present.exchange(true)) return;   // another was invited; else the caller counted on this one
@@ -203,6 +231,7 @@ Alone::Alone() : before_(std::exchange(inside_region, true)) {}
 Alone::~Alone() { inside_region = before_; }
 
 void shuffle_chunks(std::uint64_t seed) { shuffle_seed = seed; }
+void part_caches(bool part) { all_far = part; }
 
 void run_chunks(Index chunks, FunctionRef<void(Index)> body) {
   if (shuffle_seed != 0) [[unlikely]] return run_shuffled(chunks, body);

@@ -35,9 +35,10 @@ namespace {
 constexpr std::size_t kLine = 64, kPage = 4096, kHuge = std::size_t{2} << 20;
 constexpr std::size_t kSlab = 8 * kHuge, kRegion = 32 * kHuge;   // asked from the system at a time
 
-// Small blocks come in size classes, 8 a doubling from 512 bytes on, so that at most 1/8 of a block is unused.
-constexpr std::size_t kSmall = kHuge / 4;
-constexpr int kClasses = 8 * 10 + 1;
+// Small blocks come in size classes, 8 a doubling from 512 bytes on, so that at most 1/8 of a block is unused. Tensors of one size follow
+// each other in a block: each thread then writes the rows that are in its cache.
+constexpr std::size_t kSmall = kHuge;
+constexpr int kClasses = 8 * 12 + 1;
 
 int class_of(std::size_t bytes) {
   if (bytes <= 512) return 0;

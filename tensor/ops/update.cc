@@ -136,17 +136,23 @@ constexpr Index kChunk = 4096;
 
 int states_of(Update kind) { return HWY_STATIC_DISPATCH(StatesOf)(kind); }
 
-// Calls body(item, first, count) for all chunks of all sizes, spread over the threads in groups of 16 chunks.
+// Calls body(item, first, count) for all chunks of all sizes, spread over the threads in groups of 16 chunks: lower halves of all items,
+// then upper halves, since the first thread wrote the lower half of a gradient last (multiply_by_halves), the second one the upper half.
 template <class Body> void for_chunks(std::span<const Index> sizes, Body&& body) {
   static thread_local std::vector<Index> kept;   // for the next call, which then asks for no memory
-  kept.assign(sizes.size() + 1, 0);
-  const std::span<Index> starts = kept;          // chunk number at which each item starts
-  for (std::size_t i = 0; i < sizes.size(); ++i) starts[i + 1] = starts[i] + (sizes[i] + kChunk - 1) / kChunk;
+  kept.assign(2 * sizes.size() + 1, 0);
+  const std::span<Index> starts = kept;          // chunk number at which each half of an item starts
+  const auto chunks_of = [](Index size) { return (size + kChunk - 1) / kChunk; };
+  for (std::size_t half = 0; half < kept.size() - 1; ++half) {
+    const Index chunks = chunks_of(sizes[half % sizes.size()]);
+    starts[half + 1] = starts[half] + (half < sizes.size() ? chunks - chunks / 2 : chunks / 2);
+  }
   parallel_for(starts.back(), 16, [&](Index begin, Index end) {
-    auto item = std::size_t(std::upper_bound(starts.begin(), starts.end(), begin) - starts.begin()) - 1;
+    auto half = std::size_t(std::upper_bound(starts.begin(), starts.end(), begin) - starts.begin()) - 1;
     for (Index chunk = begin; chunk < end; ++chunk) {
-      while (chunk >= starts[item + 1]) ++item;
-      const Index first = (chunk - starts[item]) * kChunk;
+      while (chunk >= starts[half + 1]) ++half;
+      const std::size_t item = half % sizes.size();
+      const Index first = (chunk - starts[half] + (half < sizes.size() ? chunks_of(sizes[item]) / 2 : 0)) * kChunk;
       body(item, first, std::min(kChunk, sizes[item] - first));
     }
   });
@@ -195,7 +201,7 @@ double sum_of_squares(const Tensor& x) {
     const Tensor partials = empty({chunks}, DType::f64);
     double* const partial = partials.mutable_data<double>();
     parallel_for(chunks, 4, [&](Index begin, Index end) {
-      for (Index c = begin; c < end; ++c)
+      for (Index c = chunks - end; c < chunks - begin; ++c)      // from the end on: who reads a gradient wrote it, as in update()
         partial[c] = kernel(data + c * kChunk, std::size_t(std::min(kChunk, n - c * kChunk)));
     });
     return std::accumulate(partial, partial + chunks, 0.0);

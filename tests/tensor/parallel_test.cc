@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tensor/context.h"
+#include "tensor/test_hooks.h"
 #include "tests/every_target.h"
 
 using namespace heed;
@@ -41,6 +42,24 @@ TEST_CASE("parallel: one exception of many reaches the caller, and the pool work
     run_chunks(100, [&](Index) { ++times; });
     CHECK(times == 100);
   });
+}
+
+TEST_CASE("parallel: cores without a common cache, workers that are there and absent ones") {
+  const int before = threads();
+  for (const int count : {2, 3}) {
+    set_threads(count);
+    for (const bool part : {true, false}) {
+      part_caches(part);
+      for (int region = 0; region < 600; ++region) {
+        if (region % 50 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+        std::vector<int> times(std::size_t(2 + region % 20), 0);
+        run_chunks(Index(times.size()), [&](Index chunk) { ++times[std::size_t(chunk)]; });
+        REQUIRE(times == std::vector<int>(times.size(), 1));
+      }
+      CHECK_THROWS_AS(run_chunks(10, [](Index chunk) { if (chunk == 7) throw std::runtime_error("no"); }), std::runtime_error);
+    }
+  }
+  set_threads(before);
 }
 
 TEST_CASE("parallel: workers that stayed, that left, more of them or fewer; threads of a user take turns") {
