@@ -96,7 +96,7 @@ template <class T> HWY_INLINE void DropRow(const Head<T>& head, const Group& gro
 template <class T> void AttentionFew(const Head<T>& head, const Rows<T>& output, T* weights) {
   const size_t S = head.keys, stride = row_stride(S), rows = head.heads * head.queries;
   Room<T> room{head.scratch};
-  T* const turned = room.take(kFewHeads * kPieceKeys * head.dk);
+  T* const turned = room.take(head.heads * kPieceKeys * head.dk);
   T* const queries = room.take(rows * head.dk);
   T* const scores = room.take(rows * stride);
   T* const factors = room.take(stride);

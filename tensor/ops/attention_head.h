@@ -85,9 +85,9 @@ template <class T> struct Room {
 
 // Elements of scratch memory: queries, scores, dropout factors and a number a row, as rows a query or a key.
 constexpr std::size_t attention_scratch(std::size_t queries, std::size_t keys, std::size_t dk) {
-  const std::size_t few = kFewHeads * (kPieceKeys + kFewQueries) * padded(dk) + (kFewHeads * kFewQueries + 1) * row_stride(keys);
-  const std::size_t many = kGroupRows * (padded(dk) + 2 * block_keys(keys) + row_stride(keys)) + padded(queries);
-  return queries <= kFewQueries ? few : many;
+  const std::size_t heads = queries <= kFewQueries ? kFewHeads : 1;   // the last part of many queries may be few
+  const std::size_t few = heads * (kPieceKeys + kFewQueries) * padded(dk) + (heads * kFewQueries + 1) * row_stride(keys);
+  return std::max(few, kGroupRows * (padded(dk) + 2 * block_keys(keys) + row_stride(keys)) + padded(queries));
 }
 // The same with a tile of scores and slopes, gradients of outputs and of weights.
 constexpr std::size_t attention_grad_scratch(std::size_t queries, std::size_t keys, std::size_t dk, std::size_t dv) {

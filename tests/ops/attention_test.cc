@@ -173,6 +173,10 @@ TEST_CASE("attention: a few long heads, cut into parts of their rows") {
     const Tensor all = scaled_dot_product_attention(q, k, v, mask, options).output;
     for_threads([&] { CHECK(equal_bits(scaled_dot_product_attention(q, k, v, mask, options).output, all)); });
   }
+  // a last part of three rows, wide ones
+  const Tensor wide_q = draw(4, {1, 2, 515, 300}, DType::f32), wide_k = draw(5, {1, 2, 40, 300}, DType::f32), wide_v = draw(6, {1, 2, 40, 7}, DType::f32);
+  const Tensor wide = scaled_dot_product_attention(wide_q, wide_k, wide_v).output;
+  CHECK(equal_bits(slice(wide, 2, 510, 515), scaled_dot_product_attention(slice(wide_q, 2, 510, 515), wide_k, wide_v).output));
 }
 
 TEST_CASE("attention: what the mask hides may hold anything") {
