@@ -37,7 +37,7 @@ constexpr std::size_t kSlab = 8 * kHuge, kRegion = 32 * kHuge;   // asked from t
 
 // Small blocks come in size classes, 8 a doubling from 512 bytes on, so that at most 1/8 of a block is unused. Tensors of one size follow
 // each other in a block: each thread then writes the rows that are in its cache.
-constexpr std::size_t kSmall = kHuge;
+constexpr std::size_t kSmall = kHuge / 8 * 5;
 constexpr int kClasses = 8 * 12 + 1;
 
 int class_of(std::size_t bytes) {
