@@ -150,7 +150,7 @@ template <class T> HWY_INLINE Block<T> SumOverKeys(const Group& group, T* x) {
   return numbers[0];
 }
 
-// The rows' values of 16 columns x n become n columns of 16 lanes: y[j][i] = x[t + i][j]
+// y[j][i] = x[t + i][j], j < n: a group's rows, a lane each
 template <class T> HWY_INLINE void TurnGroup(const Group& group, const Rows<const T>& x, size_t n, T* y) { Turn(x.from(group.t), group.rows, n, y); }
 
 // Dropout factors of a group, m[s][t]; `drawn` has room for them as rows

@@ -84,7 +84,7 @@ template <class T> Heads<T> heads_of(const Tensor& x, T* data, const Tensor& pla
 }
 template <class T> Heads<const T> heads_of(const Tensor& x, const Tensor& places = {}) { return heads_of<const T>(x, x.data<T>(), places); }
 
-// Rows of a head that are one piece of parallel work: where heads are few, a long one is cut, which turns its keys once more a part.
+// Rows of a head that are one piece of parallel work: where heads are few, a long one is cut, and each part reads its keys once more.
 Index part_rows(const Sizes& n) { return n.B * n.H < 64 ? Index(4 * kTileRows) : std::max<Index>(n.T, 1); }
 
 // Heads of a sentence that are taken together.

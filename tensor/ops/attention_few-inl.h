@@ -18,7 +18,7 @@ namespace {
 HWY_INLINE size_t BeginOf(const Group& group) { return group.first / 16 * 16; }
 HWY_INLINE size_t EndOf(const Group& group) { return padded(group.last); }
 
-// Products of each head's rows with a matrix of its own; strides from head to head
+// c of each head (=|+=) its rows of a times its own b; b_head and c_head are the strides from one head to the next
 template <class T>
 HWY_INLINE void ProductsOf(const Head<T>& head, const T* a, Index a_row, const Right<T>& b, Index b_head, size_t first, size_t K, T* c, Index c_row, Index c_head,
                            bool add) {
