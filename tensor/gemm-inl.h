@@ -8,6 +8,7 @@
 
 #include "tensor/gemm.h"
 #include "tensor/simd-inl.h"
+#include "tensor/transpose-inl.h"
 
 #if defined(HEED_TENSOR_GEMM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEED_TENSOR_GEMM_INL_H_
@@ -26,10 +27,12 @@ template <class T> struct Tile {
   using D = hn::ScalableTag<T>;
   static constexpr size_t kLanes = hn::MaxLanes(D());
 #if HWY_TARGET <= HWY_AVX3 || (HWY_ARCH_ARM_A64 && HWY_TARGET != HWY_SCALAR)  // 32 registers
-  static constexpr size_t kRows[5] = {0, 14, 14, 8, 6}, kVectors = 3, kThinRows = 10, kParts = 4;   // kRows: most, by vectors
+  static constexpr size_t kRows[5] = {0, 14, 14, 8, 6}, kVectors = 3, kThinRows = 10, kPairedRows = 0;   // kRows: most, by vectors
+  static constexpr size_t kParts = 64 / sizeof(T) / RowPart<T>::kSize;   // of the rows of b that are turned: a line
 #else
-  static constexpr size_t kRows[5] = {0, 6, 6, 4, 2}, kVectors = 2, kThinRows = 6, kParts = 1;
+  static constexpr size_t kRows[5] = {0, 6, 6, 4, 2}, kVectors = 2, kThinRows = 6, kPairedRows = 3, kParts = 1;
 #endif
+  static constexpr size_t kReach = kParts * RowPart<T>::kSize;
   static constexpr size_t kWidest = 4 * kLanes;
   static constexpr bool kPairs = kVectors == 2;   // four vectors of few rows may be two panels
 };
@@ -159,70 +162,29 @@ template <class T> HWY_INLINE void CopyRow(const T* src, size_t count, Index ahe
 #endif
 }
 
-#if HWY_TARGET != HWY_SCALAR
-// out[i] = column `at + i` of kLanes rows, which are given as one pointer for each kSide = 16 bytes of elements.
-// Lane group g of part[q][i] takes row kSide g + i, so one transposition inside 128-bit groups leaves the columns in order.
-// kParts * 16 bytes of each row are read at once: rows a power of two apart share their places in the L1 and lose a line soon.
-template <class T, size_t kParts> HWY_INLINE void TransposeGroup(const T* const* rows, Index row, hn::Vec<hn::ScalableTag<T>>* out) {
-  using D = hn::ScalableTag<T>;
-  const D d;
-  constexpr size_t kSide = 16 / sizeof(T), kGroups = hn::MaxLanes(D()) / kSide;
-  hn::Vec<D> part[kParts][kSide];
-  HWY_UNROLL(16) for (size_t i = 0; i < kSide; ++i) {
-    HWY_UNROLL(16) for (size_t q = 0; q < kParts; ++q) part[q][i] = hn::LoadDup128(d, rows[0] + Index(i) * row + q * kSide);
-    HWY_UNROLL(16) for (size_t g = 1; g < kGroups; ++g)
-      HWY_UNROLL(16) for (size_t q = 0; q < kParts; ++q)
-        part[q][i] = hn::IfThenElse(hn::FirstN(d, g * kSide), part[q][i], hn::LoadDup128(d, rows[g] + Index(i) * row + q * kSide));
-  }
-  HWY_UNROLL(16) for (size_t q = 0; q < kParts; ++q, out += kSide) {
-    if constexpr (sizeof(T) == 8) {
-      out[0] = hn::InterleaveLower(d, part[q][0], part[q][1]);
-      out[1] = hn::InterleaveUpper(d, part[q][0], part[q][1]);
-    } else {
-      const hn::Repartition<double, D> wide;
-      const auto low01 = hn::BitCast(wide, hn::InterleaveLower(d, part[q][0], part[q][1]));
-      const auto low23 = hn::BitCast(wide, hn::InterleaveLower(d, part[q][2], part[q][3]));
-      const auto high01 = hn::BitCast(wide, hn::InterleaveUpper(d, part[q][0], part[q][1]));
-      const auto high23 = hn::BitCast(wide, hn::InterleaveUpper(d, part[q][2], part[q][3]));
-      out[0] = hn::BitCast(d, hn::InterleaveLower(wide, low01, low23));
-      out[1] = hn::BitCast(d, hn::InterleaveUpper(wide, low01, low23));
-      out[2] = hn::BitCast(d, hn::InterleaveLower(wide, high01, high23));
-      out[3] = hn::BitCast(d, hn::InterleaveUpper(wide, high01, high23));
-    }
-  }
-}
-#endif
-
 // dst[k * width + j] = src[j * j_step + k],  k < depth, j < count
 template <class T> void Transpose(const T* src, Index j_step, Index depth, Index count, Index width, T* dst) {
   Index j = 0;
 #if HWY_TARGET != HWY_SCALAR
-  using D = hn::ScalableTag<T>;
-  const D d;
-  constexpr size_t kSide = 16 / sizeof(T), kGroups = hn::MaxLanes(D()) / kSide, kParts = Tile<T>::kParts;
-  constexpr Index kLanes = Index(Tile<T>::kLanes);
+  const Lanes16<T> d;
+  constexpr Index kLanes = Index(Tile<T>::kLanes), kReach = Index(Tile<T>::kReach);
   for (; j + kLanes <= count; j += kLanes) {
-    const T* rows[kGroups];
-    HWY_UNROLL(16) for (size_t g = 0; g < kGroups; ++g) rows[g] = src + (j + Index(g * kSide)) * j_step;
+    const T* from = src + j * j_step;
+    const auto row = [&](size_t i) { return from + Index(i) * j_step; };
     // The next kLanes rows are fetched one after the other, as memory is read fastest.
     const T* ahead = src + (j + kLanes) * j_step;
     Index ahead_k = 0, k = 0;
-    for (; k + Index(kParts * kSide) <= depth; k += Index(kParts * kSide)) {
-      hn::Vec<D> out[kParts * kSide];
-      HWY_UNROLL(16) for (size_t i = 0; i < kLanes * kParts * 16; i += 64) __builtin_prefetch(ahead + ahead_k + i / sizeof(T), 0, 2);
-      if ((ahead_k += kLanes * Index(kParts * kSide)) >= depth) ahead_k = 0, ahead += j_step;
-      TransposeGroup<T, kParts>(rows, j_step, out);
-      HWY_UNROLL(16) for (size_t i = 0; i < kParts * kSide; ++i) hn::StoreU(out[i], d, dst + (k + Index(i)) * width + j);
-      HWY_UNROLL(16) for (size_t g = 0; g < kGroups; ++g) rows[g] += kParts * kSide;
+    hn::Vec<Lanes16<T>> out[kReach];
+    for (; k + kReach <= depth; k += kReach, from += kReach) {
+      HWY_UNROLL(16) for (Index i = 0; i < kLanes * kReach * Index(sizeof(T)); i += 64) __builtin_prefetch(ahead + ahead_k + i / Index(sizeof(T)), 0, 2);
+      if ((ahead_k += kLanes * kReach) >= depth) ahead_k = 0, ahead += j_step;
+      LoadColumns<Tile<T>::kParts, T>(row, size_t(kReach), out);
+      HWY_UNROLL(16) for (Index i = 0; i < kReach; ++i) hn::StoreU(out[i], d, dst + (k + i) * width + j);
     }
-    for (; kParts > 1 && k + Index(kSide) <= depth; k += Index(kSide)) {
-      hn::Vec<D> out[kSide];
-      TransposeGroup<T, 1>(rows, j_step, out);
-      HWY_UNROLL(4) for (size_t i = 0; i < kSide; ++i) hn::StoreU(out[i], d, dst + (k + Index(i)) * width + j);
-      HWY_UNROLL(16) for (size_t g = 0; g < kGroups; ++g) rows[g] += kSide;
-    }
-    for (; k < depth; ++k)
-      for (Index l = j; l < j + kLanes; ++l) dst[k * width + l] = src[l * j_step + k];
+    if (k == depth) continue;
+    hn::Vec<Lanes16<T>> rest[kReach];
+    LoadColumns<Tile<T>::kParts, T>(row, size_t(depth - k), rest);
+    for (Index i = 0; k < depth; ++k, ++i) hn::StoreU(rest[i], d, dst + k * width + j);
   }
 #endif
   for (; j < count; ++j)
@@ -331,145 +293,201 @@ template <class T> Index FinishedBefore(Index column, Index j, Index n) {
   return j == n ? n : aligned < 0 ? 0 : aligned;
 }
 
-// A group of panels stands in L2, one strip of a in L1. Between blocks of k, and where c lies by columns, sums stand in scratch,
-// tile after tile.
+// A product in one thread. A group of panels stands in L2, one strip of a in L1. Between blocks of k, and where c lies by columns, sums
+// stand in scratch, tile after tile.
+template <class T> struct BlockProduct {
+  static constexpr Index kLanes = Index(Tile<T>::kLanes), kLine = Index(64 / sizeof(T));
+  const Product<T>& p;
+  const GemmPlan& plan;
+  const T* packed;
+  Index packed_column, row, column;   // row, column: where p lies in the whole
+  T* scratch;
+  const Finish<T>& finish;
+  T* sums = scratch + plan.sums;
+  Index strips = (p.m + plan.rows - 1) / plan.rows;
+  // of the block of k
+  Index k = 0, depth = 0, share = 0, rows_left = 0;
+  bool first = false, last = false, from_sums = false, to_sums = false;
+  const T *bias = nullptr, *next_a = nullptr;
+
+  void Run() {
+    if (plan.transposed && p.add)
+      for (Index j = 0; j < p.n; j += plan.width)
+        Transpose(p.c + j * p.c_column, p.c_column, p.m, Width(j, p.n, plan.width), plan.width, sums + j * p.m);
+    for (k = 0; k < p.k; k += plan.depth) {
+      BeginDepth();
+      for (Index begin = 0; begin < p.n; begin += plan.group) {
+        Group group = GroupFrom(begin);
+        for (Index s = 0; s < strips; ++s) MultiplyStrip(group, s);
+      }
+    }
+    if (!plan.transposed) return;
+    for (Index j = 0; j < p.n; j += plan.width)
+      Transpose(sums + j * p.m, plan.width, Width(j, p.n, plan.width), p.m, p.c_column, p.c + j * p.c_column);
+    finish(p.c, p.c_column, column, p.n, row, p.m);
+  }
+
+  // Panels that meet all strips one after the other.
+  struct Group {
+    Index begin, end;         // columns
+    bool direct;              // b is read in place
+    Index panel_depth, b_k;
+    const T* b;
+    Index tiles;              // made so far
+    const T* next;            // panel of the next group that is fetched
+    Index next_part, next_k;  // of it, while a tile is made
+    Index parts;              // so far
+  };
+
+  static Index Width(Index from, Index end, Index most) { return end - from < most ? end - from : most; }
+  // Where a strip begins; where none is packed all are of like height: a low one would wait for its own sums.
+  Index RowOf(Index s) const { return !plan.pack_a ? p.m * s / strips : s < strips ? s * plan.rows : p.m; }
+
+  void BeginDepth() {
+    depth = Width(k, p.k, plan.depth);
+    first = k == 0, last = k + depth == p.k, from_sums = plan.transposed || !first, to_sums = plan.transposed || !last;
+    bias = last && !plan.transposed && finish.bias ? finish.bias + column : nullptr;
+    if (plan.pack_a) PackStrips(p, plan, depth, p.a + k * p.a_k, scratch);
+    // while tiles are made a is fetched that is packed next, so many rows of k a tile: of the next block of k, or the columns behind
+    next_a = p.a + (last ? p.m * p.a_row : (k + depth) * p.a_k);
+    const Index tiles = strips * ((p.n + plan.width - 1) / plan.width);
+    share = (depth + tiles - 1) / tiles;
+    rows_left = plan.pack_a && p.a_row == 1 ? depth : 0;
+  }
+
+  Group GroupFrom(Index begin) const {
+    Group g{begin, begin + Width(begin, p.n, plan.group), false, depth, plan.width, p.b + k * p.b_k + begin * p.b_column, 0, nullptr, 0, 0, 0};
+    if (packed) {
+      if (plan.whole_panels) g.panel_depth = p.k;
+      g.b = packed + k * (plan.whole_panels ? plan.width : plan.packed_columns) + (packed_column + begin) * g.panel_depth;
+    } else if (plan.direct_b && (g.end - begin) % kLanes == 0) {   // a kernel reads whole vectors of b
+      g.direct = true, g.b_k = p.b_k;
+    } else {
+      PackPanels(g.b, p.b_k, p.b_column, depth, g.end - begin, plan.width, scratch + plan.panels);
+      g.b = scratch + plan.panels;
+    }
+    g.next = g.b + (g.end - begin) * g.panel_depth;
+    g.next_part = AheadPart<T>(plan.width, depth, strips, g.next_k);
+    return g;
+  }
+
+  // Only scalars in this loop: a wider load of narrow stores would wait until the last tile has reached the cache.
+  void MultiplyStrip(Group& g, Index s) {
+    const Index a_row = plan.pack_a ? 1 : p.a_row, a_k = plan.pack_a ? plan.rows : p.a_k, i = RowOf(s), rows = RowOf(s + 1) - i;
+    const T* const strip = plan.pack_a ? scratch + s * plan.strip(depth) : p.a + i * p.a_row + k * p.a_k;
+    for (Index j = g.begin, step; j < g.end; j += step, ++g.tiles) {
+      const T* const panel = g.direct ? g.b + (j - g.begin) : g.b + (j - g.begin) * g.panel_depth;
+      // two panels packed before, for rows that would wait for their own sums
+      const bool pair = packed && Tile<T>::kPairs && p.m <= Index(Tile<T>::kRows[4]) && g.end - j >= 2 * plan.width && depth == p.k && p.c_column == 1;
+      step = pair ? 2 * plan.width : plan.width;
+      const Index columns = Width(j, g.end, step), vectors = TileVectors<T>(columns), width = vectors * kLanes;
+      T* const sum = sums + j * p.m + i * plan.width;
+      T* const c = p.c + i * p.c_row + j * p.c_column;
+      const T* const from = first && !p.add ? nullptr : from_sums ? sum : c;
+      T* const to = to_sums ? sum : c;
+      const Index from_row = from_sums ? plan.width : p.c_row, to_row = to_sums ? plan.width : p.c_row;
+      Index ahead_k = 0;
+      const T* const ahead = AheadOf(g, s, j, strip + rows * p.a_row, panel, c + rows * p.n, ahead_k);
+      if (++g.parts == strips) g.next += plan.width * g.panel_depth, g.parts = 0;
+      FetchShareOfA();
+      if ((!from_sums || !to_sums) && (columns != width || p.c_column != 1))
+        RaggedTile<T>(rows, columns, depth, strip, a_row, a_k, panel, g.b_k, from, from_row, from_sums ? 1 : p.c_column, bias ? bias + j : nullptr, to,
+                      to_row, to_sums ? 1 : p.c_column);
+      else
+        TileOf<T>(rows, vectors)(depth, strip, a_row, a_k, panel, g.b_k, pair ? plan.width * g.panel_depth : width / 2, from, from_row,
+                                 bias ? bias + j : nullptr, to, to_row, ahead, ahead_k);
+    }
+    if (finish.run && last && !plan.transposed) {
+      const Index from = FinishedBefore<T>(column, g.begin, p.n), to = FinishedBefore<T>(column, g.end, p.n);
+      if (from < to) finish.run(finish.self, row + i, rows, column + from, to - from);
+    }
+  }
+
+  // What a tile fetches, one line a step: the next strip where its rows follow one another, rows of b further down, the columns that will
+  // be packed next, the first strip's own panel further down, the next strip's part of c, or the next group's panels.
+  const T* AheadOf(const Group& g, Index s, Index j, const T* next_strip, const T* panel, const T* next_c, Index& ahead_k) const {
+    if (j == g.begin && plan.group > plan.width && !plan.pack_a && p.a_k == 1 && p.a_row == depth) return ahead_k = kLanes, next_strip;
+    if (g.direct) return ahead_k = g.b_k, panel + 8 * g.b_k;
+    if (!packed && g.end < p.n) {
+      ahead_k = p.b_column == 1 ? p.b_k : p.b_column;
+      return p.b + k * p.b_k + g.end * p.b_column + g.tiles * kLanes;
+    }
+    if (!packed) return panel;
+    if (s == 0) return ahead_k = plan.width, panel + 64 * plan.width;
+    if (g.end == p.n && p.c_row == p.n) return ahead_k = kLanes, next_c;
+    ahead_k = g.next_k;
+    return g.next + g.parts * g.next_part;
+  }
+
+  void FetchShareOfA() {
+    for (Index r = 0; r < share && rows_left > 0; ++r, --rows_left, next_a += p.a_k)
+      for (Index l = 0; l < p.m; l += kLine) __builtin_prefetch(next_a + l, 0, 2);
+  }
+};
+
 template <class T>
 void MultiplyBlock(const Product<T>& p, const GemmPlan& plan, const T* packed, Index packed_column, Index row, Index column,
                    T* scratch, Finish<T> finish) {
-  constexpr Index kLanes = Index(Tile<T>::kLanes), kLine = Index(64 / sizeof(T));
-  T* const sums = scratch + plan.sums;
-  const Index a_row = plan.pack_a ? 1 : p.a_row, a_k = plan.pack_a ? plan.rows : p.a_k, strips = (p.m + plan.rows - 1) / plan.rows;
-  // where a strip begins; where none is packed all are of like height: a low one would wait for its own sums
-  const auto row_of = [&](Index s) { return !plan.pack_a ? p.m * s / strips : s < strips ? s * plan.rows : p.m; };
-  if (plan.transposed && p.add)
-    for (Index j = 0; j < p.n; j += plan.width)
-      Transpose(p.c + j * p.c_column, p.c_column, p.m, p.n - j < plan.width ? p.n - j : plan.width, plan.width, sums + j * p.m);
-  for (Index k = 0; k < p.k; k += plan.depth) {
-    const Index depth = p.k - k < plan.depth ? p.k - k : plan.depth;
-    const bool first = k == 0, last = k + depth == p.k, from_sums = plan.transposed || !first, to_sums = plan.transposed || !last;
-    const T* const bias = last && !plan.transposed && finish.bias ? finish.bias + column : nullptr;
-    if (plan.pack_a) PackStrips(p, plan, depth, p.a + k * p.a_k, scratch);
-    // while tiles are made a is fetched that is packed next, so many rows of k a tile: of the next block of k, or the columns behind
-    const T* next_a = p.a + (last ? p.m * p.a_row : (k + depth) * p.a_k);
-    const Index tiles_of_a = strips * ((p.n + plan.width - 1) / plan.width), share = (depth + tiles_of_a - 1) / tiles_of_a;
-    Index rows_left = plan.pack_a && p.a_row == 1 ? depth : 0;
-    for (Index begin = 0; begin < p.n; begin += plan.group) {
-      const Index end = p.n - begin < plan.group ? p.n : begin + plan.group;
-      const bool direct = !packed && plan.direct_b && (end - begin) % kLanes == 0;   // a kernel reads whole vectors of b
-      const Index panel_depth = packed && plan.whole_panels ? p.k : depth, b_k = direct ? p.b_k : plan.width;
-      const T* b = p.b + k * p.b_k + begin * p.b_column;
-      if (packed) {
-        b = packed + k * (plan.whole_panels ? plan.width : plan.packed_columns) + (packed_column + begin) * panel_depth;
-      } else if (!direct) {
-        PackPanels(b, p.b_k, p.b_column, depth, end - begin, plan.width, scratch + plan.panels);
-        b = scratch + plan.panels;
-      }
-      Index tiles = 0, next_k;   // tiles of this group so far
-      const Index next_part = AheadPart<T>(plan.width, depth, strips, next_k);
-      const T* next = b + (end - begin) * panel_depth;   // panel of the next group that is fetched
-      Index parts = 0;                                   // of it, so far
-      // only scalars in this loop: a wider load of narrow stores would wait until the last tile has reached the cache
-      for (Index s = 0; s < strips; ++s) {
-        const Index i = row_of(s), rows = row_of(s + 1) - i;
-        const T* const strip = plan.pack_a ? scratch + s * plan.strip(depth) : p.a + i * p.a_row + k * p.a_k;
-        for (Index j = begin, step; j < end; j += step, ++tiles) {
-          const T* panel = direct ? b + (j - begin) : b + (j - begin) * panel_depth;
-          // two panels packed before, for rows that would wait for their own sums
-          const bool pair = packed && Tile<T>::kPairs && p.m <= Index(Tile<T>::kRows[4]) && end - j >= 2 * plan.width && depth == p.k && p.c_column == 1;
-          step = pair ? 2 * plan.width : plan.width;
-          const Index columns = end - j < step ? end - j : step;
-          const Index vectors = TileVectors<T>(columns), width = vectors * kLanes;
-          const bool ragged = (!from_sums || !to_sums) && (columns != width || p.c_column != 1);
-          T* const sum = sums + j * p.m + i * plan.width;
-          T* const c = p.c + i * p.c_row + j * p.c_column;
-          const T* const from = first && !p.add ? nullptr : from_sums ? sum : c;
-          const Index from_row = from_sums ? plan.width : p.c_row, to_row = to_sums ? plan.width : p.c_row;
-          // fetch ahead, one line a step: the next strip where its rows follow one another, rows of b further down, the columns that
-          // will be packed next, the first strip's own panel further down, the next strip's part of c, or the next group's panels
-          const T* ahead = panel;
-          Index ahead_k = 0;
-          if (j == begin && plan.group > plan.width && !plan.pack_a && p.a_k == 1 && p.a_row == depth)
-            ahead = strip + rows * p.a_row, ahead_k = kLanes;
-          else if (direct)
-            ahead = panel + 8 * b_k, ahead_k = b_k;
-          else if (!packed && end < p.n)
-            ahead = p.b + k * p.b_k + end * p.b_column + tiles * kLanes, ahead_k = p.b_column == 1 ? p.b_k : p.b_column;
-          else if (packed && s == 0)
-            ahead = panel + 64 * plan.width, ahead_k = plan.width;
-          else if (packed && end == p.n && p.c_row == p.n)
-            ahead = c + rows * p.n, ahead_k = kLanes;
-          else if (packed)
-            ahead = next + parts * next_part, ahead_k = next_k;
-          if (++parts == strips) next += plan.width * panel_depth, parts = 0;
-          for (Index r = 0; r < share && rows_left > 0; ++r, --rows_left, next_a += p.a_k)
-            for (Index l = 0; l < p.m; l += kLine) __builtin_prefetch(next_a + l, 0, 2);
-          if (ragged)
-            RaggedTile<T>(rows, columns, depth, strip, a_row, a_k, panel, b_k, from, from_row, from_sums ? 1 : p.c_column,
-                          bias ? bias + j : nullptr, to_sums ? sum : c, to_row, to_sums ? 1 : p.c_column);
-          else
-            TileOf<T>(rows, vectors)(depth, strip, a_row, a_k, panel, b_k, pair ? plan.width * panel_depth : width / 2, from, from_row,
-                                     bias ? bias + j : nullptr, to_sums ? sum : c, to_row, ahead, ahead_k);
-        }
-        if (finish.run && last && !plan.transposed) {
-          const Index from = FinishedBefore<T>(column, begin, p.n), to = FinishedBefore<T>(column, end, p.n);
-          if (from < to) finish.run(finish.self, row + i, rows, column + from, to - from);
-        }
-      }
-    }
-  }
-  if (plan.transposed) {
-    for (Index j = 0; j < p.n; j += plan.width)
-      Transpose(sums + j * p.m, plan.width, p.n - j < plan.width ? p.n - j : plan.width, p.m, p.c_column, p.c + j * p.c_column);
-    finish(p.c, p.c_column, column, p.n, row, p.m);
-  }
+  BlockProduct<T>{p, plan, packed, packed_column, row, column, scratch, finish}.Run();
 }
 
 // ---- thin products --------------------------------------------------------------------------------------------------
 
 #if HWY_TARGET != HWY_SCALAR
-// One vector of columns: w [columns, depth] is turned in registers, each of its elements read once. Its rows are too many for the
-// hardware to run ahead of them all.
-template <class T, size_t kRows> HWY_NOINLINE void ThinColumns(const Product<T>& p, Index column) {
-  using D = hn::ScalableTag<T>;
+// Some vectors of columns: w [columns, depth] is turned in registers, each of its elements read once. Its rows are too many for the
+// hardware to run ahead of them all: those of the next columns are fetched one after the other, as memory is read fastest.
+template <class T, size_t kRows, size_t kVectors> HWY_NOINLINE void ThinColumns(const Product<T>& p, Index column) {
+  using D = Lanes16<T>;
   const D d;
-  constexpr size_t kLanes = hn::MaxLanes(D()), kSide = 16 / sizeof(T), kGroups = kLanes / kSide, kParts = Tile<T>::kParts;
-  constexpr Index kStep = Index(kParts * kSide);
-  const T* const b = p.b + column * p.b_column;
+  constexpr size_t kLanes = hn::MaxLanes(D()), kReach = Tile<T>::kReach, kColumns = kVectors * kLanes;
+  const T* b = p.b + column * p.b_column;
   T* const c = p.c + column * p.c_column;
-  const T* rows[kGroups];
-  HWY_UNROLL(16) for (size_t g = 0; g < kGroups; ++g) rows[g] = b + Index(g * kSide) * p.b_column;
-  HWY_ALIGN T apart[kRows * kLanes];   // c, where its columns are
+  HWY_ALIGN T apart[kRows * kColumns];   // c, where its columns are
   if (p.c_column != 1 && p.add)
-    for (size_t i = 0; i < kRows * kLanes; ++i) apart[i] = c[Index(i / kLanes) * p.c_row + Index(i % kLanes) * p.c_column];
+    for (size_t i = 0; i < kRows * kColumns; ++i) apart[i] = c[Index(i / kColumns) * p.c_row + Index(i % kColumns) * p.c_column];
   T* const together = p.c_column == 1 ? c : apart;
-  const Index c_row = p.c_column == 1 ? p.c_row : Index(kLanes);
-  hn::Vec<D> acc[kRows];
-  HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r) acc[r] = p.add ? hn::LoadU(d, together + Index(r) * c_row) : hn::Zero(d);
-  Index k = 0;
-  for (; k + kStep <= p.k; k += kStep) {
-    hn::Vec<D> w[kParts * kSide];
-    HWY_UNROLL(16) for (size_t g = 0; g < kGroups; ++g)
-      HWY_UNROLL(16) for (size_t i = 0; i < kSide; ++i) __builtin_prefetch(rows[g] + Index(i) * p.b_column + 4 * kStep);
-    TransposeGroup<T, kParts>(rows, p.b_column, w);
-    HWY_UNROLL(16) for (size_t g = 0; g < kGroups; ++g) rows[g] += kStep;
-    HWY_UNROLL(16) for (size_t i = 0; i < kParts * kSide; ++i)
+  const Index c_row = p.c_column == 1 ? p.c_row : Index(kColumns);
+  hn::Vec<D> acc[kVectors][kRows];
+  HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v)
+    HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r) acc[v][r] = p.add ? hn::LoadU(d, together + Index(r) * c_row + v * kLanes) : hn::Zero(d);
+  const T* ahead = b + Index(kColumns) * p.b_column;
+  Index k = 0, ahead_k = 0;
+  for (; k + Index(kReach) <= p.k; k += Index(kReach), b += kReach)
+    HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) {
+      const auto row = [&](size_t i) { return b + Index(v * kLanes + i) * p.b_column; };
+      hn::Vec<D> w[kReach];
+      HWY_UNROLL(16) for (size_t i = 0; i < kLanes * kReach * sizeof(T); i += 64) __builtin_prefetch(ahead + ahead_k + Index(i / sizeof(T)), 0, 2);
+      if ((ahead_k += Index(kLanes * kReach)) >= p.k) ahead_k = 0, ahead += p.b_column;
+      LoadColumns<Tile<T>::kParts, T>(row, kReach, w);
+      HWY_UNROLL(16) for (size_t i = 0; i < kReach; ++i)
+        HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r)
+          acc[v][r] = hn::MulAdd(hn::Set(d, p.a[Index(r) * p.a_row + k + Index(i)]), w[i], acc[v][r]);
+    }
+  for (size_t v = 0; v < kVectors && k < p.k; ++v) {
+    hn::Vec<D> w[kReach];
+    LoadColumns<Tile<T>::kParts, T>([&](size_t i) { return b + Index(v * kLanes + i) * p.b_column; }, size_t(p.k - k), w);
+    for (size_t i = 0; i < size_t(p.k - k); ++i)
       HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r)
-        acc[r] = hn::MulAdd(hn::Set(d, p.a[Index(r) * p.a_row + k + Index(i)]), w[i], acc[r]);
+        acc[v][r] = hn::MulAdd(hn::Set(d, p.a[Index(r) * p.a_row + k + Index(i)]), w[i], acc[v][r]);
   }
-  for (; k < p.k; ++k) {
-    HWY_ALIGN T bk[kLanes];
-    for (size_t j = 0; j < kLanes; ++j) bk[j] = b[Index(j) * p.b_column + k];
-    HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r)
-      acc[r] = hn::MulAdd(hn::Set(d, p.a[Index(r) * p.a_row + k]), hn::Load(d, bk), acc[r]);
-  }
-  HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r) hn::StoreU(acc[r], d, together + Index(r) * c_row);
+  HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v)
+    HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r) hn::StoreU(acc[v][r], d, together + Index(r) * c_row + v * kLanes);
   if (p.c_column != 1)
-    for (size_t i = 0; i < kRows * kLanes; ++i) c[Index(i / kLanes) * p.c_row + Index(i % kLanes) * p.c_column] = apart[i];
+    for (size_t i = 0; i < kRows * kColumns; ++i) c[Index(i / kColumns) * p.c_row + Index(i % kColumns) * p.c_column] = apart[i];
+}
+
+// All columns. Of the fewest rows two vectors go side by side: one alone would wait for its own sums.
+template <class T, size_t kRows> void ThinRows(const Product<T>& p) {
+  constexpr size_t kVectors = kRows <= Tile<T>::kPairedRows ? 2 : 1;
+  constexpr Index kLanes = Index(Tile<T>::kLanes), kStep = kLanes * Index(kVectors);
+  Index j = 0;
+  for (; j + kStep <= p.n; j += kStep) ThinColumns<T, kRows, kVectors>(p, j);
+  for (; j < p.n; j += kLanes) ThinColumns<T, kRows, 1>(p, j);
 }
 
 template <class T, size_t... kRow> void PickThin(const Product<T>& p, std::index_sequence<kRow...>) {
-  static constexpr void (*table[])(const Product<T>&, Index) = {&ThinColumns<T, kRow + 1>...};
-  for (Index j = 0; j < p.n; j += Index(Tile<T>::kLanes)) table[p.m - 1](p, j);
+  static constexpr void (*table[])(const Product<T>&) = {&ThinRows<T, kRow + 1>...};
+  table[p.m - 1](p);
 }
 
 template <class T> void MultiplyThin(const Product<T>& p) { PickThin(p, std::make_index_sequence<Tile<T>::kThinRows>()); }

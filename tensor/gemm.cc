@@ -10,7 +10,7 @@ namespace {
 
 template <class T> GemmKernels<T> Kernels() {
   using Size = Tile<T>;
-  GemmKernels<T> kernels{Index(Size::kLanes), {0, Size::kRows[1], Size::kRows[2], Size::kRows[3], Size::kRows[4]}, Index(Size::kVectors), Index(Size::kThinRows), Index(Size::kParts * 16 / sizeof(T)),
+  GemmKernels<T> kernels{Index(Size::kLanes), {0, Size::kRows[1], Size::kRows[2], Size::kRows[3], Size::kRows[4]}, Index(Size::kVectors), Index(Size::kThinRows), Index(Size::kReach),
                          &MultiplyBlock<T>, nullptr, &PackPanels<T>, &Transpose<T>, &MultiplyPanel<T>};
 #if HWY_TARGET != HWY_SCALAR
   kernels.thin = &MultiplyThin<T>;

@@ -38,14 +38,14 @@ constexpr std::size_t kSlab = 8 * kHuge, kRegion = 32 * kHuge;   // asked from t
 // Small blocks come in size classes, 8 a doubling from 512 bytes on, so that at most 1/8 of a block is unused. Tensors of one size follow
 // each other in a block: each thread then writes the rows that are in its cache.
 constexpr std::size_t kSmall = kHuge / 8 * 5;
-constexpr int kClasses = 8 * 12 + 1;
 
-int class_of(std::size_t bytes) {
+constexpr int class_of(std::size_t bytes) {
   if (bytes <= 512) return 0;
   const int log = std::bit_width(bytes - 1) - 1;                        // 2^log < bytes <= 2^(log+1)
   const std::size_t step = std::size_t{1} << (log - 3);
   return 8 * (log - 9) + int((bytes - (std::size_t{1} << log) + step - 1) / step);
 }
+constexpr int kClasses = class_of(kSmall) + 1;
 
 std::size_t bytes_of(int size_class) {
   if (size_class == 0) return 512;

@@ -4,6 +4,7 @@
 #include "tensor/block-inl.h"
 #include "tensor/dtype.h"
 #include "tensor/simd-inl.h"
+#include "tensor/transpose-inl.h"
 
 #if defined(HEED_TENSOR_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEED_TENSOR_TILE_INL_H_
@@ -32,17 +33,29 @@ template <class T> struct Right {
   size_t columns;                          // of the matrix
 };
 
+// Sums of a tile, of which `left` columns are left in c: they begin with c or with zero.
+template <class T, size_t MR, size_t NB> HWY_INLINE void LoadSums(const T* HWY_RESTRICT c, Index c_row, size_t left, bool add, Block<T> (&sum)[MR][NB]) {
+  HWY_UNROLL(8)
+  for (size_t i = 0; i < MR; ++i) {
+    HWY_UNROLL(4)
+    for (size_t m = 0; m < NB; ++m) sum[i][m] = add ? LoadN16(c + Index(i) * c_row + 16 * m, left - 16 * m) : Set16(T(0));
+  }
+}
+template <class T, size_t MR, size_t NB> HWY_INLINE void StoreSums(const Block<T> (&sum)[MR][NB], size_t left, T* HWY_RESTRICT c, Index c_row) {
+  HWY_UNROLL(8)
+  for (size_t i = 0; i < MR; ++i) {
+    HWY_UNROLL(4)
+    for (size_t m = 0; m < NB; ++m) StoreN16(sum[i][m], left - 16 * m, c + Index(i) * c_row + 16 * m);
+  }
+}
+
 // c[i][j] (=|+=) Σ_k a[i, k] b[k, j]: one chain of multiply-adds in rising k an element, for MR rows and NB blocks from column j
 template <size_t MR, size_t NB, class T>
 HWY_INLINE void TileProduct(const T* HWY_RESTRICT a, Index a_row, Index a_k, const Right<T>& b, size_t j, size_t K, T* HWY_RESTRICT c, Index c_row,
                             bool add) {
   Block<T> sum[MR][NB];
   const size_t left = b.columns - j;
-  HWY_UNROLL(8)
-  for (size_t i = 0; i < MR; ++i) {
-    HWY_UNROLL(4)
-    for (size_t m = 0; m < NB; ++m) sum[i][m] = add ? LoadN16(c + Index(i) * c_row + 16 * m, left - 16 * m) : Set16(T(0));
-  }
+  LoadSums(c, c_row, left, add, sum);
   const T* from = b.data + Index(j / 16) * b.block;
   if (left >= 16 * NB) {
     for (size_t k = 0; k < K; ++k, from += b.row, a += a_k) {
@@ -66,11 +79,7 @@ HWY_INLINE void TileProduct(const T* HWY_RESTRICT a, Index a_row, Index a_k, con
       }
     }
   }
-  HWY_UNROLL(8)
-  for (size_t i = 0; i < MR; ++i) {
-    HWY_UNROLL(4)
-    for (size_t m = 0; m < NB; ++m) StoreN16(sum[i][m], left - 16 * m, c + Index(i) * c_row + 16 * m);
-  }
+  StoreSums(sum, left, c, c_row);
 }
 
 // NB blocks of columns from j on, all rows, up to MR at a time
@@ -103,11 +112,7 @@ template <size_t MR, size_t NB, class T>
 HWY_INLINE void RowsTile(const T* HWY_RESTRICT a, Index a_row, const Right<T>& b, Index apart, size_t j, size_t K, T* HWY_RESTRICT c, Index c_row, bool add) {
   Block<T> sum[MR][NB];
   const size_t left = b.columns - j;
-  HWY_UNROLL(8)
-  for (size_t i = 0; i < MR; ++i) {
-    HWY_UNROLL(4)
-    for (size_t m = 0; m < NB; ++m) sum[i][m] = add ? LoadN16(c + Index(i) * c_row + 16 * m, left - 16 * m) : Set16(T(0));
-  }
+  LoadSums(c, c_row, left, add, sum);
   const T* from = b.data + Index(j / 16) * b.block;
   for (size_t k = 0; k < K; ++k, from += b.row, ++a) {
     HWY_UNROLL(8)
@@ -118,11 +123,7 @@ HWY_INLINE void RowsTile(const T* HWY_RESTRICT a, Index a_row, const Right<T>& b
         sum[i][m] = MulAdd16(left_value, LoadN16(from + Index(i) * apart + Index(m) * b.block, left - 16 * m), sum[i][m]);
     }
   }
-  HWY_UNROLL(8)
-  for (size_t i = 0; i < MR; ++i) {
-    HWY_UNROLL(4)
-    for (size_t m = 0; m < NB; ++m) StoreN16(sum[i][m], left - 16 * m, c + Index(i) * c_row + 16 * m);
-  }
+  StoreSums(sum, left, c, c_row);
 }
 template <size_t NB, class T>
 HWY_INLINE void RowsColumns(const T* a, Index a_row, const Right<T>& b, Index apart, size_t j, size_t rows, size_t K, T* c, Index c_row, bool add) {
@@ -146,34 +147,27 @@ template <class T, class Rows> void Turn(const Rows& x, size_t rows, size_t widt
   for (size_t j = 0; j < rows; j += 16, panels += 16 * width) {
     const T* from[16];
     for (size_t i = 0; i < 16; ++i) from[i] = x[HWY_MIN(j + i, rows - 1)];
-    size_t k = 0;
-#if HWY_TARGET != HWY_SCALAR
-    if constexpr (sizeof(T) == 4) {
-      using D = typename Block<T>::D;
-      const D d;
-      const hn::Repartition<double, D> wide;
-      constexpr size_t kLanes = Block<T>::kLanes;
-      for (; k + 4 <= width; k += 4)
-        for (size_t i = 0; i < 16; i += kLanes) {        // 128-bit group g of part[r]: four elements of row i + 4 g + r
-          hn::Vec<D> part[4];
-          HWY_UNROLL(4)
-          for (size_t r = 0; r < 4; ++r) {
-            part[r] = hn::LoadDup128(d, from[i + r] + k);
-            HWY_UNROLL(4)
-            for (size_t g = 4; g < kLanes; g += 4) part[r] = hn::IfThenElse(hn::FirstN(d, g), part[r], hn::LoadDup128(d, from[i + g + r] + k));
-          }
-          const auto low01 = hn::BitCast(wide, hn::InterleaveLower(d, part[0], part[1])), low23 = hn::BitCast(wide, hn::InterleaveLower(d, part[2], part[3]));
-          const auto high01 = hn::BitCast(wide, hn::InterleaveUpper(d, part[0], part[1])), high23 = hn::BitCast(wide, hn::InterleaveUpper(d, part[2], part[3]));
-          T* const to = panels + 16 * k + i;
-          hn::StoreU(hn::BitCast(d, hn::InterleaveLower(wide, low01, low23)), d, to);
-          hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(wide, low01, low23)), d, to + 16);
-          hn::StoreU(hn::BitCast(d, hn::InterleaveLower(wide, high01, high23)), d, to + 32);
-          hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(wide, high01, high23)), d, to + 48);
-        }
-    }
-#endif
-    for (; k < width; ++k)
+#if HWY_TARGET == HWY_SCALAR
+    for (size_t k = 0; k < width; ++k)
       for (size_t i = 0; i < 16; ++i) panels[16 * k + i] = from[i][k];
+#else
+    constexpr size_t kPart = RowPart<T>::kSize;
+    const typename Block<T>::D d;
+    for (size_t k = 0; k < width; k += kPart)
+      for (size_t i = 0; i < 16; i += Block<T>::kLanes) {
+        const auto row = [&](size_t r) { return from[i + r] + k; };
+        T* const to = panels + 16 * k + i;
+        if (HWY_LIKELY(k + kPart <= width)) {
+          hn::Vec<typename Block<T>::D> columns[kPart];
+          LoadColumns<1, T>(row, kPart, columns);
+          HWY_UNROLL(16) for (size_t c = 0; c < kPart; ++c) hn::StoreU(columns[c], d, to + 16 * c);
+        } else {
+          hn::Vec<typename Block<T>::D> rest[kPart];
+          LoadColumns<1, T>(row, width - k, rest);
+          for (size_t c = 0; k + c < width; ++c) hn::StoreU(rest[c], d, to + 16 * c);
+        }
+      }
+#endif
   }
 }
 

@@ -382,10 +382,8 @@ template <class T> void AttentionHeadGrad(const Head<T>& head, const HeadGrad<T>
       for (size_t t = 0; t < rows; t += kGroupRows) {
         const Group group = GroupOf(head, tile + t, HWY_MIN(kGroupRows, rows - t), key, keys);
         T *const z = scores + t, *const dp = slopes + t;
-        for (size_t s = span.first; s < span.last; ++s) {
-          if (s == group.first) s = group.last;
-          if (s < span.last) Store16(Set16(T(0)), z + s * stride), Store16(Set16(T(0)), dp + s * stride);
-        }
+        for (const auto& [first, last] : {Span{span.first, group.first}, Span{HWY_MAX(span.first, group.last), span.last}})   // where it does not look
+          for (size_t s = first; s < last; ++s) Store16(Set16(T(0)), z + s * stride), Store16(Set16(T(0)), dp + s * stride);
         if (group.empty()) continue;
         ScoresOf(head, group, queries, z, stride);
         Fetch(*head.next);
