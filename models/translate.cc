@@ -26,7 +26,7 @@ std::vector<std::string> source_tokens(const Run& run, std::string_view line) {
 }
 
 std::vector<std::vector<Translation>> translate(const Run& run, const Seq2Seq& model, std::span<const std::string> lines, const TranslateOptions& options,
-                                                std::span<const std::string> prefixes, Index* cut) {
+                                                std::span<const std::string> prefixes, Overlooked* overlooked) {
   check<Error>(prefixes.empty() || prefixes.size() == lines.size(), "translate: {} prefixes for {} lines", prefixes.size(), lines.size());
   const std::size_t longest = std::size_t(options.max_length > 0 ? options.max_length : run.config.max_length);
   std::vector<std::vector<Translation>> results(lines.size());
@@ -41,9 +41,11 @@ std::vector<std::vector<Translation>> translate(const Run& run, const Seq2Seq& m
     }
     if (tokens.size() > longest) {
       tokens.resize(longest);
-      if (cut) ++*cut;
+      if (overlooked) ++overlooked->cut;
     }
     sources.push_back(run.source.vocabulary.ids(tokens));
+    for (std::size_t t = 0; overlooked && t < tokens.size(); ++t)
+      if (sources.back()[t] == run.source.vocabulary.unk) overlooked->unknown.insert(tokens[t]);
     sources.back().push_back(run.source.vocabulary.eos);
     if (!prefixes.empty()) {
       first_words.push_back(run.target.tokenizer.tokens(prefixes[i]));

@@ -2,6 +2,7 @@
 // From lines to lines: a trained model with its tokenizers and vocabularies.
 #pragma once
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,14 +26,20 @@ struct TranslateOptions {
   Index max_length = 0;                          // tokens of a source, eos not counted, beyond which it is cut; 0: RunConfig's
 };
 
+// What a model does not see of its lines.
+struct Overlooked {
+  Index cut = 0;                                 // lines beyond the longest length
+  std::set<std::string> unknown = {};            // tokens that the vocabulary lacks
+};
+
 // Of a line to be translated: none of a blank one.
 std::vector<std::string> source_tokens(const Run& run, std::string_view line);
 
 // The n best of each line, best first. A line without tokens has one translation, which is empty. `prefixes`, one a line or none, are what
-// every translation begins with, in their own words where the model knows them only as <unk>. The number of lines that were too long is
-// added to *cut.
+// every translation begins with, in their own words where the model knows them only as <unk>. What the model does not see is added
+// to *overlooked.
 std::vector<std::vector<Translation>> translate(const Run& run, const Seq2Seq& model, std::span<const std::string> lines, const TranslateOptions& options = {},
-                                                std::span<const std::string> prefixes = {}, Index* cut = nullptr);
+                                                std::span<const std::string> prefixes = {}, Overlooked* overlooked = nullptr);
 
 // Search over ids that end in eos.
 SearchOptions search_options(const Run& run, SearchOptions options = {});

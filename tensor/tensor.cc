@@ -2,9 +2,11 @@
 #include "tensor/tensor.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <span>
 
 #include "tensor/convert.h"
 #include "tensor/format.h"
@@ -250,16 +252,23 @@ template Tensor tensor(std::span<const std::uint8_t>, const Shape&);
 
 namespace {
 
-// Two operands of one shape with size-1 axes dropped and neighbouring axes merged where both allow it.
+// Two operands of one shape: axes in the order of a's memory, those of size 1 dropped, neighbouring ones merged where both allow it.
 struct Pair {
   Shape shape;
   Strides a, b;
 };
 
 Pair merge_axes(const Shape& shape, const Strides& a, const Strides& b) {
-  Pair out;
+  std::array<int, kMaxRank> order;
+  int count = 0;
   for (int axis = 0; axis < shape.rank(); ++axis) {
     if (shape[axis] == 1) continue;
+    int at = count++;
+    for (; at > 0 && std::abs(a[order[std::size_t(at - 1)]]) < std::abs(a[axis]); --at) order[std::size_t(at)] = order[std::size_t(at - 1)];
+    order[std::size_t(at)] = axis;
+  }
+  Pair out;
+  for (const int axis : std::span(order).first(std::size_t(count))) {
     const int last = out.shape.rank() - 1;
     if (last >= 0 && out.a[last] == a[axis] * shape[axis] && out.b[last] == b[axis] * shape[axis]) {
       out.shape[last] *= shape[axis];

@@ -119,11 +119,12 @@ int evaluate(std::span<const std::string> words) {
   References reference_tokens(references.size());
   Progress progress(std::cerr, Progress::standard_error(manner.quiet));
   constexpr std::size_t kBlock = 256;
-  Index cut = 0, exact = 0;
+  Index exact = 0;
+  Overlooked overlooked;
   progress.update({.unit = "sentence", .done = 0, .total = Index(sources.size())});
   for (std::size_t first = 0; first < sources.size(); first += kBlock) {
     const std::span<const std::string> block = std::span(sources).subspan(first, std::min(kBlock, sources.size() - first));
-    for (const auto& best : heed::translate(run, model.model(), block, translate_with, {}, &cut)) {
+    for (const auto& best : heed::translate(run, model.model(), block, translate_with, {}, &overlooked)) {
       bool any = false;
       for (const std::string& reference : references[texts.size()]) {
         const std::vector<std::string> wanted = run.target.tokenizer.tokens(reference);
@@ -159,7 +160,7 @@ int evaluate(std::span<const std::string> words) {
     for (const std::string& text : texts) all += text + "\n";
     write_file_atomically(out, all);
   }
-  if (!manner.quiet && !manner.json && cut > 0) note(fmt::format("{} sources longer than {} words were cut", cut, run.config.max_length));
+  if (!manner.quiet && !manner.json && overlooked.cut > 0) note(fmt::format("{} sources longer than {} words were cut", overlooked.cut, run.config.max_length));
   return 0;
 }
 

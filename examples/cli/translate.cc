@@ -9,7 +9,9 @@
 #include <cstring>
 
 #include "examples/cli/model.h"
+#include "models/drawing.h"
 #include "models/text.h"
+#include "tensor/format.h"
 #include "tensor/json.h"
 #include "tensor/packed.h"
 
@@ -116,14 +118,21 @@ int translate(std::span<const std::string> words) {
   if (translate_with.max_length > model.run.config.max_length)
     throw Mistake(fmt::format("out of range: --max-length {}; at most {}, as in training", translate_with.max_length, model.run.config.max_length));
   note_unknown(model.run.target, prefix, "prefix", manner);
-  if (::isatty(STDIN_FILENO) == 1 && !manner.quiet) note("Type a sentence and press Enter; Ctrl-D ends.");
+  const bool asked = ::isatty(STDIN_FILENO) == 1;   // line by line
+  if (asked && !manner.quiet) note("Type a sentence and press Enter; Ctrl-D ends.");
 
   InputLines input;
   std::vector<std::string> lines;
-  Index cut = 0, first = 0;
+  Index first = 0;
+  Overlooked overlooked;
+  const auto note_unknown_words = [&] {
+    const std::vector<std::string> list(overlooked.unknown.begin(), overlooked.unknown.end());
+    if (!manner.quiet && !list.empty()) note(drawing::clean(fmt::format("unknown to the model: {}", first_ten(list, ", "))));
+    overlooked.unknown.clear();
+  };
   while (input.next(lines, kBlock)) {
     const std::vector<std::string> prefixes(prefix.empty() ? 0 : lines.size(), prefix);
-    const auto found = heed::translate(model.run, model.model(), lines, translate_with, prefixes, &cut);
+    const auto found = heed::translate(model.run, model.model(), lines, translate_with, prefixes, &overlooked);
     for (std::size_t i = 0; i < found.size(); ++i) {
       Json list = Json::array();
       for (const Translation& t : found[i]) {
@@ -136,10 +145,12 @@ int translate(std::span<const std::string> words) {
       if (manner.json) print(json_text(Json{{"source", lines[i]}, {"translations", list}}) + "\n");
     }
     flush();
+    if (asked) note_unknown_words();
     first += Index(lines.size());
     draw_on(translate_with, model.run, lines);
   }
-  if (!manner.quiet && cut > 0) note(fmt::format("{} lines longer than {} words were cut; only what stands before is translated", cut, translate_with.max_length));
+  note_unknown_words();
+  if (!manner.quiet && overlooked.cut > 0) note(fmt::format("{} lines longer than {} words were cut; only what stands before is translated", overlooked.cut, translate_with.max_length));
   if (!manner.quiet && input.invalid() > 0) note(fmt::format("{} invalid byte sequences were replaced", input.invalid()));
   return 0;
 }

@@ -139,6 +139,9 @@ TEST_CASE("cli: translate answers line n in line n") {
   const Result unknown = call("translate --run run --prefix '4 x y x' --replace-unk", "1 2 3\n");
   CHECK(unknown.err == "--prefix: unknown to the model: x, y\n");
   CHECK(unknown.out.starts_with("4 x y x"));
+  // So are those of the lines, once.
+  CHECK(call("translate --run run", "1 y 2\n\nx 3 y\n").err == "unknown to the model: x, y\n");
+  CHECK(call("translate --run run --quiet", "1 y 2\n").err.empty());
   CHECK(call("translate --run run --checkpoint run/checkpoints/60.safetensors --quiet", "1\n").code == 0);
 
   const std::string many = "1 2\n\n3 4 5\n2\n1 1 1\n";

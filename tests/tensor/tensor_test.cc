@@ -2,8 +2,10 @@
 #include "tensor/tensor.h"
 
 #include <doctest/doctest.h>
+
 #include <rapidcheck.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -246,6 +248,27 @@ TEST_CASE("copy_into broadcasts and checks") {
   THROWS(fill_(wide, 1), Error,
          "fill_: writes through an expanded view, whose elements share memory: shape [2, 3], strides [0, 1]");
   THROWS(copy_into(Tensor(), x), Error, "copy_into: an operand is empty (default constructed)");
+}
+
+TEST_CASE("copy_into, fill_ and to: any order of axes on both sides") {
+  const Dims orders[] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+  for (const Dims& to_order : orders)
+    for (const Dims& from_order : orders) {
+      const Tensor whole = zeros({5, 18, 35}), x = permute(whole, to_order);
+      Shape laid;                                       // so that y has x's shape
+      for (int axis = 0; axis < 3; ++axis) laid.push_back(x.shape()[int(std::ranges::find(from_order, axis) - from_order.begin())]);
+      const Tensor y = permute(reshape(arange(0, 5 * 18 * 35, 1, DType::f32), laid), from_order);
+      REQUIRE(y.shape() == x.shape());
+      copy_into(x, y);
+      Index wrong = 0;
+      for (Index i = 0; i < x.size(0); ++i)
+        for (Index j = 0; j < x.size(1); ++j)
+          for (Index k = 0; k < x.size(2); ++k) wrong += x(i, j, k).item() != y(i, j, k).item();
+      CHECK(wrong == 0);
+      CHECK(equal_bits(to(to(y, DType::f64), DType::f32), y));
+      fill_(x, 3);
+      CHECK(equal_bits(whole, full({5, 18, 35}, 3)));
+    }
 }
 
 TEST_CASE("copy_into is right when source and destination overlap") {
