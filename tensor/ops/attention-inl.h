@@ -110,16 +110,19 @@ template <class T> HWY_INLINE void ScaleRow(T* x, size_t n, T factor) {
   for (size_t j = 0; j < n; j += 16) StoreN16(LoadN16(x + j, n - j) * Set16(factor), n - j, x + j);
 }
 
-// Into L2: what a core can have on its way to L1 is less.
+// Into L2: what a core can have on its way to L1 is less. Row after row of all heads, as they lie in memory.
 template <class T> HWY_NOINLINE void Fetch(Ahead<T>& next) {
   for (size_t left = next.share; left > 0 && next.at < next.count;) {
     const Heads<const T>& heads = next.matrices[next.at];
-    const Rows<const T> x = heads.at(next.b, next.h);
-    for (; left > 0 && next.row < heads.rows; --left, ++next.row)
-      for (size_t j = 0; j < heads.width; j += 64 / sizeof(T)) __builtin_prefetch(x[next.row] + j, 0, 2);
+    const Rows<const T> first = heads.at(next.b, next.h);
+    for (; left > 0 && next.row < heads.rows; --left, ++next.row) {
+      const T* row = first[next.row];
+      for (Index h = next.h; h < next.end; ++h, row += heads.head)
+        for (size_t j = 0; j < heads.width; j += 64 / sizeof(T)) __builtin_prefetch(row + j, 0, 2);
+    }
     if (next.row < heads.rows) return;
     next.row = 0;
-    if (++next.at == next.count && ++next.h < next.end) next.at = 0;
+    ++next.at;
   }
 }
 

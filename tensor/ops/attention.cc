@@ -104,7 +104,7 @@ void for_heads(const char* op, const Sizes& n, Index step, Index rows, std::span
   std::size_t next_rows = 0, next_size = 0;
   for (const Heads<const T>& x : matrices) next_rows += x.rows, next_size += x.rows * x.width;
   const bool fetches = parts == 1 && next_size * std::size_t(step) * sizeof(T) <= kFetched;
-  const std::size_t share = next_rows * std::size_t(step) / (3 * std::size_t(n.T / Index(kGroupRows) + 1)) + 1;   // a group has three steps and more
+  const std::size_t share = next_rows / (3 * std::size_t(n.T / Index(kGroupRows) + 1)) + 1;   // a group has three steps and more
   parallel_for(n.B * steps * parts, row_grain(step * std::min(rows, n.T) * n.S * (1 + (n.dk + n.dv) / 16)), [&](Index begin, Index end) {
     const Tensor room = empty({Index(scratch_size)}, dtype_of<T>);
     T* const scratch = room.mutable_data<T>();

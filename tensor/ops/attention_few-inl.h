@@ -101,7 +101,7 @@ template <class T> void AttentionFew(const Head<T>& head, const Rows<T>& output,
   T* const scores = room.take(rows * stride);
   T* const factors = room.take(stride);
   T* const most = head.log_sum_exp;
-  T sums[16];
+  T sums[kFewHeads * kFewQueries];
   const auto output_row = [&](size_t i) { return output[i % head.queries] + Index(i / head.queries) * head.output_head; };
   const Span seen = SpanOf(head, 0, head.queries);
   for (size_t key = seen.first / kKeys * kKeys; key < seen.last; key += kKeys) {
