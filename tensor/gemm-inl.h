@@ -347,12 +347,15 @@ template <class T> struct BlockProduct {
     depth = Width(k, p.k, plan.depth);
     first = k == 0, last = k + depth == p.k, from_sums = plan.transposed || !first, to_sums = plan.transposed || !last;
     bias = last && !plan.transposed && finish.bias ? finish.bias + column : nullptr;
-    if (plan.pack_a) PackStrips(p, plan, depth, p.a + k * p.a_k, scratch);
+    rows_left = 0;
+    if (!plan.pack_a) return;
+    PackStrips(p, plan, depth, p.a + k * p.a_k, scratch);
+    if (p.a_row != 1) return;
     // while tiles are made a is fetched that is packed next, so many rows of k a tile: of the next block of k, or the columns behind
     next_a = p.a + (last ? p.m * p.a_row : (k + depth) * p.a_k);
     const Index tiles = strips * ((p.n + plan.width - 1) / plan.width);
     share = (depth + tiles - 1) / tiles;
-    rows_left = plan.pack_a && p.a_row == 1 ? depth : 0;
+    rows_left = depth;
   }
 
   Group GroupFrom(Index begin) const {
@@ -360,14 +363,14 @@ template <class T> struct BlockProduct {
     if (packed) {
       if (plan.whole_panels) g.panel_depth = p.k;
       g.b = packed + k * (plan.whole_panels ? plan.width : plan.packed_columns) + (packed_column + begin) * g.panel_depth;
+      g.next = g.b + (g.end - begin) * g.panel_depth;
+      g.next_part = AheadPart<T>(plan.width, depth, strips, g.next_k);
     } else if (plan.direct_b && (g.end - begin) % kLanes == 0) {   // a kernel reads whole vectors of b
       g.direct = true, g.b_k = p.b_k;
     } else {
       PackPanels(g.b, p.b_k, p.b_column, depth, g.end - begin, plan.width, scratch + plan.panels);
       g.b = scratch + plan.panels;
     }
-    g.next = g.b + (g.end - begin) * g.panel_depth;
-    g.next_part = AheadPart<T>(plan.width, depth, strips, g.next_k);
     return g;
   }
 
@@ -388,7 +391,7 @@ template <class T> struct BlockProduct {
       const Index from_row = from_sums ? plan.width : p.c_row, to_row = to_sums ? plan.width : p.c_row;
       Index ahead_k = 0;
       const T* const ahead = AheadOf(g, s, j, strip + rows * p.a_row, panel, c + rows * p.n, ahead_k);
-      if (++g.parts == strips) g.next += plan.width * g.panel_depth, g.parts = 0;
+      if (packed && ++g.parts == strips) g.next += plan.width * g.panel_depth, g.parts = 0;
       FetchShareOfA();
       if ((!from_sums || !to_sums) && (columns != width || p.c_column != 1))
         RaggedTile<T>(rows, columns, depth, strip, a_row, a_k, panel, g.b_k, from, from_row, from_sums ? 1 : p.c_column, bias ? bias + j : nullptr, to,
