@@ -32,7 +32,7 @@ template <class T> struct Tile {
 #else
   static constexpr size_t kRows[5] = {0, 6, 6, 4, 2}, kVectors = 2, kThinRows = 6, kPairedRows = 3, kParts = 1;
 #endif
-  static constexpr size_t kReach = kParts * RowPart<T>::kSize;
+  static constexpr size_t kReach = kParts * RowPart<T>::kSize;   // elements of a row that are turned at once
   static constexpr size_t kWidest = 4 * kLanes;
   static constexpr bool kPairs = kVectors == 2;   // four vectors of few rows may be two panels
 };
@@ -174,10 +174,10 @@ template <class T> void Transpose(const T* src, Index j_step, Index depth, Index
     // The next kLanes rows are fetched one after the other, as memory is read fastest.
     const T* ahead = src + (j + kLanes) * j_step;
     Index ahead_k = 0, k = 0;
-    hn::Vec<Lanes16<T>> out[kReach];
     for (; k + kReach <= depth; k += kReach, from += kReach) {
       HWY_UNROLL(16) for (Index i = 0; i < kLanes * kReach * Index(sizeof(T)); i += 64) __builtin_prefetch(ahead + ahead_k + i / Index(sizeof(T)), 0, 2);
       if ((ahead_k += kLanes * kReach) >= depth) ahead_k = 0, ahead += j_step;
+      hn::Vec<Lanes16<T>> out[kReach];
       LoadColumns<Tile<T>::kParts, T>(row, size_t(kReach), out);
       HWY_UNROLL(16) for (Index i = 0; i < kReach; ++i) hn::StoreU(out[i], d, dst + (k + i) * width + j);
     }

@@ -30,11 +30,15 @@ Ready ready(const RunFlags& flags) {
   return {std::move(run), std::move(loaded)};
 }
 
+void note_unknown(std::span<const std::string> words, std::string_view where, const Manner& manner) {
+  if (!manner.quiet && !words.empty()) note(drawing::clean(fmt::format("{}unknown to the model: {}", where, first_ten(words, ", "))));
+}
+
 void note_unknown(const Side& side, const std::string& text, std::string_view flag, const Manner& manner) {
   std::vector<std::string> unknown;
   for (const std::string& token : side.tokenizer.tokens(repaired(text)))
     if (side.vocabulary.id(token) == side.vocabulary.unk && std::ranges::find(unknown, token) == unknown.end()) unknown.push_back(token);
-  if (!manner.quiet && !unknown.empty()) note(drawing::clean(fmt::format("--{}: unknown to the model: {}", flag, first_ten(unknown, ", "))));
+  note_unknown(unknown, fmt::format("--{}: ", flag), manner);
 }
 
 void note_unknown(const Run& run, const std::string& source, const std::string& target, const Manner& manner) {

@@ -28,6 +28,7 @@ Ready ready(const RunFlags& flags);
 // A sentence and its translation, or what the model says, both ending in eos. Mistake where a side is empty or too long.
 Example sentence_pair(const Ready& model, const std::string& source, const std::string& target);
 // Notes on words that the model does not have: of the text of a flag; of --source and --target.
+void note_unknown(std::span<const std::string> words, std::string_view where, const Manner& manner);   // where: "--source: ", say
 void note_unknown(const Side& side, const std::string& text, std::string_view flag, const Manner& manner);
 void note_unknown(const Run& run, const std::string& source, const std::string& target, const Manner& manner);
 

@@ -9,9 +9,7 @@
 #include <cstring>
 
 #include "examples/cli/model.h"
-#include "models/drawing.h"
 #include "models/text.h"
-#include "tensor/format.h"
 #include "tensor/json.h"
 #include "tensor/packed.h"
 
@@ -126,8 +124,7 @@ int translate(std::span<const std::string> words) {
   Index first = 0;
   Overlooked overlooked;
   const auto note_unknown_words = [&] {
-    const std::vector<std::string> list(overlooked.unknown.begin(), overlooked.unknown.end());
-    if (!manner.quiet && !list.empty()) note(drawing::clean(fmt::format("unknown to the model: {}", first_ten(list, ", "))));
+    note_unknown(std::vector<std::string>(overlooked.unknown.begin(), overlooked.unknown.end()), "", manner);
     overlooked.unknown.clear();
   };
   while (input.next(lines, kBlock)) {

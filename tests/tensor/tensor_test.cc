@@ -2,7 +2,6 @@
 #include "tensor/tensor.h"
 
 #include <doctest/doctest.h>
-
 #include <rapidcheck.h>
 
 #include <algorithm>
