@@ -66,13 +66,13 @@ template <class D> HWY_INLINE void StoreFirst(hn::Vec<D> v, D d, hn::TFromD<D>* 
   else StoreFew(v, d, p, n);
 }
 
-// y[i] = F::f(d, x[i], more...). y may be x.
-template <class F, class T, class... More> HWY_INLINE void Map(const T* x, size_t n, T* y, More... more) {
+// y[i] = F::f(d, x[i], more...). X: what gives by x + i where element i and those of its vector stand. y may be x.
+template <class F, class X, class T, class... More> HWY_INLINE void Map(X x, size_t n, T* y, More... more) {
   const hn::ScalableTag<T> d;
   for (size_t i = 0; i < n; i += hn::Lanes(d)) StoreFirst(F::f(d, LoadFirst(d, x + i, n - i), more...), d, y + i, n - i);
 }
 // z[i] = F::f(d, x[i], y[i], more...)
-template <class F, class T, class... More> HWY_INLINE void Map2(const T* x, const T* y, size_t n, T* z, More... more) {
+template <class F, class X, class Y, class T, class... More> HWY_INLINE void Map2(X x, Y y, size_t n, T* z, More... more) {
   const hn::ScalableTag<T> d;
   for (size_t i = 0; i < n; i += hn::Lanes(d))
     StoreFirst(F::f(d, LoadFirst(d, x + i, n - i), LoadFirst(d, y + i, n - i), more...), d, z + i, n - i);

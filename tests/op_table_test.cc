@@ -23,7 +23,7 @@ using namespace heed;
 
 namespace {
 
-constexpr Index kSizes[] = {0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33};
+constexpr Index kSizes[] = {0, 1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 33, 67};
 constexpr Index kLarge = 20011;   // several chunks
 constexpr double kEps64 = 0x1p-52, kEps32 = 0x1p-23;
 

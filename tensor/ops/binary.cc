@@ -86,15 +86,15 @@ struct Atan2 {                        // ∂y/∂a = b / (a² + b²), ∂y/∂b 
 #undef DA
 #undef DB
 
-template <class Op, class T> void Forward(const T* const* x, size_t n, const T*, T* y) { Map2<Op>(x[0], x[1], n, y); }
+template <class Op, class T> void Forward(const RowOperand<T>* x, size_t n, const T*, T* y) { Map2<Op>(x[0], x[1], n, y); }
 template <class Op, int kSide, class D, class V = hn::Vec<D>> HWY_INLINE V Derivative(D d, V a, V b, V y, V dy) {
   if constexpr (kSide == 0) return Op::da(d, a, b, y, dy);
   else return Op::db(d, a, b, y, dy);
 }
 // x: a, b, y, dy
-template <class Op, int kSide, class T> void Backward(const T* const* x, size_t n, const T*, T* out) {
+template <class Op, int kSide, class T> void Backward(const RowOperand<T>* x, size_t n, const T*, T* out) {
   const hn::ScalableTag<T> d;
-  const T *a = x[0], *b = x[1], *y = x[2], *dy = x[3];
+  const RowOperand<T> a = x[0], b = x[1], y = x[2], dy = x[3];
   for (size_t i = 0; i < n; i += hn::Lanes(d)) {
     const size_t left = n - i;
     const auto value = Derivative<Op, kSide>(d, LoadFirst(d, a + i, left), LoadFirst(d, b + i, left), LoadFirst(d, y + i, left), LoadFirst(d, dy + i, left));
@@ -180,11 +180,13 @@ Tensor binary(Binary op, const Tensor& a, const Tensor& b) {
   check_pair(kernels.name, a, b);
   const Shape shape = broadcast_shapes(kernels.name, a.shape(), b.shape());
   if (!is_float(a.dtype())) return integer_binary(op, kernels.name, a, b, shape);
-  return visit_float(a.dtype(), kernels.name, [&]<class T>() {
-    Tensor y = empty(shape, a.dtype());
-    map<T>(pick<T>(kernels.f32, kernels.f64), {a, b}, nullptr, kCost, {y, false});
-    return y;
-  });
+  Tensor y = empty(shape, a.dtype());
+  binary(op, a, b, {y, false});
+  return y;
+}
+void binary(Binary op, const Tensor& a, const Tensor& b, const Into& y) {
+  const BinaryKernels kernels = HWY_DYNAMIC_DISPATCH(Pick)(op);
+  visit_float(y.tensor.dtype(), kernels.name, [&]<class T>() { map<T>(pick<T>(kernels.f32, kernels.f64), {a, b}, nullptr, kCost, y); });
 }
 
 Tensor number_like(double value, const Tensor& x, Binary op) {

@@ -11,6 +11,7 @@ enum class Binary { add, subtract, multiply, divide, maximum, minimum, pow, atan
 
 const char* name(Binary op);           // "add"
 Tensor binary(Binary op, const Tensor& a, const Tensor& b);
+void binary(Binary op, const Tensor& a, const Tensor& b, const Into& y);   // y (=|+=) f(a, b), a and b broadcast to y's shape; f32, f64. Checks nothing.
 Tensor number_like(double value, const Tensor& x, Binary op);   // 0-d, of x's dtype
 Tensor binary(Binary op, const Tensor& a, double b);
 Tensor binary(Binary op, double a, const Tensor& b);

@@ -84,31 +84,21 @@ Tensor norm(const Tensor& x, const Dims& dims, bool keepdim) {
 
 namespace {
 
-template <class T> void copy_row(const T* const* x, size_t n, const T* p, T* y) {
-  if (p) for (size_t i = 0; i < n; ++i) y[i] = x[0][i] * p[0];
-  else std::copy(x[0], x[0] + n, y);
-}
-template <class T> void add_rows(const T* const* x, size_t n, const T*, T* y) {
-  for (size_t i = 0; i < n; ++i) y[i] = x[0][i] + x[1][i];
-}
-// dx_i (=|+=) scale dy, dy broadcast
-void spread(std::string_view name, const Tensor& dy, double scale, const Into& dx) {
-  visit_float(dy.dtype(), name, [&]<class T>() {
-    const T factor = T(scale);
-    if (scale == 1 && dx.add) map<T>(add_rows<T>, {dx.tensor, dy}, nullptr, 1, {dx.tensor, false});
-    else map<T>(copy_row<T>, {dy}, scale == 1 ? nullptr : &factor, 1, dx);
-  });
+// dx (=|+=) dy, broadcast
+void spread(const Tensor& dy, const Into& dx) {
+  if (dx.add) binary(Binary::add, dx.tensor, dy, {dx.tensor, false});
+  else copy_into(dx.tensor, dy);
 }
 
 }  // namespace
 
 void sum_grad(const Tensor& dy, const Dims& dims, const Into& dx) {
-  spread("sum", with_kept_dims(dy, dx.tensor.shape(), reduced_axes("sum", dx.tensor, dims)), 1, dx);
+  spread(with_kept_dims(dy, dx.tensor.shape(), reduced_axes("sum", dx.tensor, dims)), dx);
 }
 
 void mean_grad(const Tensor& dy, const Dims& dims, const Into& dx) {
   const Axes axes = reduced_axes("mean", dx.tensor, dims);
-  spread("mean", with_kept_dims(dy, dx.tensor.shape(), axes), 1 / double(count_of(dx.tensor.shape(), axes)), dx);
+  spread(with_kept_dims(dy * (1 / double(count_of(dx.tensor.shape(), axes))), dx.tensor.shape(), axes), dx);
 }
 
 namespace {
@@ -186,7 +176,7 @@ void max_grad(const Tensor& x, const Tensor& y, const Tensor& dy, const Dims& di
     Tensor winners = empty_like(x);
     for_each_element<T, T, T>(x.shape(), 1, [&](T& value, T& most, T& w) { w = wins(value, most); }, x, best, winners);
     const Tensor ties = upstream / with_kept_dims(sum(winners, dims, true), x.shape(), axes);
-    map<T>([](const T* const* in, size_t n, const T*, T* out) { for (size_t i = 0; i < n; ++i) out[i] = in[0][i] != 0 ? in[1][i] : T(0); },
+    map<T>([](const RowOperand<T>* x, size_t n, const T*, T* y) { for (size_t i = 0; i < n; ++i) y[i] = *(x[0] + i) != 0 ? *(x[1] + i) : T(0); },
            {winners, ties}, nullptr, 1, dx);
   });
 }
@@ -209,7 +199,7 @@ void norm_grad(const Tensor& x, const Tensor& y, const Tensor& dy, const Dims& d
 void sum_to(const Tensor& x, const Into& out) {
   check<DTypeError>(x.dtype() == out.tensor.dtype(), "sum_to: dtypes differ: x {}, out {}", x.dtype(), out.tensor.dtype());
   const Shape& to = out.tensor.shape();
-  if (to == x.shape()) return out.add ? spread("sum_to", x, 1, out) : copy_into(out.tensor, x);
+  if (to == x.shape()) return spread(x, out);
   const int lead = x.rank() - to.rank();
   bool fits = lead >= 0;
   Axes axes{};
@@ -235,7 +225,7 @@ Tensor sum_to(const Tensor& x, const Shape& shape) {
   return y;
 }
 
-void sum_to_grad(const Tensor& dy, const Into& dx) { spread("sum_to", dy, 1, dx); }
+void sum_to_grad(const Tensor& dy, const Into& dx) { spread(dy, dx); }
 
 // ---- questions ---------------------------------------------------------------------------------------------------------
 

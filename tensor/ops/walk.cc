@@ -73,7 +73,7 @@ void walk(const Shape& shape, std::span<const Strides> strides, Index cost, Func
 namespace {
 
 // Rows below kShort are joined. Operands that step by more than one element are read in tiles, so that what lies together is read together.
-constexpr Index kBlock = 1024, kShort = 64, kTileRows = 16, kNarrow = 128;
+constexpr Index kBlock = 1024, kShort = 64, kTileRows = 16;
 
 // Elements [first, first + count) of the piece in row-major order, one after another.
 template <class T> void gather(const T* x, const Piece& piece, std::size_t i, Index first, Index count, T* out) {
@@ -113,9 +113,9 @@ template <class T> struct Mapping {
   bool adds;
 
   void direct(const Piece& piece) const {
-    std::array<const T*, kMostOperands> now{};
+    std::array<RowOperand<T>, kMostOperands> now{};
     for (Index r = 0; r < piece.rows; ++r) {
-      for (std::size_t i = 0; i < inputs; ++i) now[i] = base[i] + piece.offset[i] + r * piece.row[i];
+      for (std::size_t i = 0; i < inputs; ++i) now[i] = {base[i] + piece.offset[i] + r * piece.row[i], 1};
       kernel(now.data(), std::size_t(piece.n), parameters, out + piece.offset[inputs] + r * piece.row[inputs]);
     }
   }
@@ -123,14 +123,14 @@ template <class T> struct Mapping {
   // Blocks of joined short rows.
   void joined(const Piece& piece) const {
     alignas(64) T blocks[kMostOperands][kBlock];
-    std::array<const T*, kMostOperands> now{};
+    std::array<RowOperand<T>, kMostOperands> now{};
     const auto together = [&](std::size_t i) { return piece.step[i] == 1 && piece.row[i] == piece.n; };
     T* const to = out + piece.offset[inputs];
     for (Index first = 0, total = piece.rows * piece.n; first < total; first += kBlock) {
       const Index count = std::min(kBlock, total - first);
       for (std::size_t i = 0; i < inputs; ++i) {
         const T* const from = base[i] + piece.offset[i];
-        now[i] = together(i) ? from + first : blocks[i];
+        now[i] = {together(i) ? from + first : blocks[i], 1};
         if (together(i) || (first > 0 && piece.step[i] == 0 && piece.row[i] == 0)) continue;
         gather(from, piece, i, first, count, blocks[i]);
       }
@@ -142,11 +142,11 @@ template <class T> struct Mapping {
   }
 
   // Tiles of long rows: what has unit steps is read in place, a number is spread once for all or for a row, all else goes through a block.
-  void tiled(const Piece& piece, Index tile_rows, bool narrow) const {
+  void tiled(const Piece& piece, Index tile_rows) const {
     alignas(64) T blocks[kMostOperands][kBlock];
-    std::array<const T*, kMostOperands> now{};
+    std::array<RowOperand<T>, kMostOperands> now{};
     std::array<bool, kMostOperands> once{};
-    const Index width = narrow ? kNarrow : kBlock / tile_rows, row_y = piece.row[inputs], step_y = piece.step[inputs];
+    const Index width = kBlock / tile_rows, row_y = piece.row[inputs], step_y = piece.step[inputs];
     const bool in_place = step_y == 1 && !adds;
     const auto turn = gemm_kernels<T>().turn;
     for (Index r = 0; r < piece.rows; r += tile_rows)
@@ -166,10 +166,10 @@ template <class T> struct Mapping {
         for (Index k = 0; k < rows; ++k) {
           for (std::size_t i = 0; i < inputs; ++i) {
             const T* const from = base[i] + place(i) + k * piece.row[i];
-            now[i] = piece.step[i] == 1 ? from : piece.step[i] == 0 ? blocks[i] : blocks[i] + k * width;
+            now[i] = {piece.step[i] == 1 ? from : piece.step[i] == 0 ? blocks[i] : blocks[i] + k * width, piece.step[i] != 0};
             if (piece.step[i] != 0 || once[i] || (c > 0 && tile_rows == 1)) continue;
             once[i] = piece.row[i] == 0;
-            fill_row(*from, width, blocks[i]);
+            fill_row(*from, RowOperand<T>::kSpread, blocks[i]);
           }
           T* const result = in_place ? to + k * row_y : blocks[inputs] + k * width;
           kernel(now.data(), std::size_t(columns), parameters, result);
@@ -205,15 +205,14 @@ void map(RowKernel<T> kernel, std::initializer_list<std::reference_wrapper<const
   strides[operands++] = broadcast_strides(y.tensor, shape);
 
   walk(shape, std::span(strides.data(), operands), cost, [&](const Piece& piece) {
-    bool unit = !y.add, wide = false, constant = false;   // numbers of a row
+    bool unit = !y.add, wide = false;
     for (std::size_t i = 0; i < operands; ++i) {
       unit &= piece.step[i] == 1;
       wide |= piece.step[i] != 0 && piece.step[i] != 1 && piece.rows > 1;
-      constant |= piece.step[i] == 0 && piece.row[i] != 0;
     }
     if (piece.n < kShort && piece.rows > 1) mapping.joined(piece);
     else if (unit) mapping.direct(piece);
-    else mapping.tiled(piece, wide ? kTileRows : 1, constant && !wide);
+    else mapping.tiled(piece, wide ? kTileRows : 1);
   });
 }
 template void map(RowKernel<float>, std::initializer_list<std::reference_wrapper<const Tensor>>, const float*, Index, const Into&);

@@ -102,6 +102,38 @@ TEST_CASE("binary: broadcasting against loops over every pair of shapes of rank 
       }
 }
 
+TEST_CASE("binary: a number for each row gives the bits of a row of it, on either side, beside any strides, written or added, every target") {
+  for (const Index n : {64, 71, 1030, 2100})
+    for (DType dtype : {DType::f32, DType::f64}) {
+      CAPTURE(n);
+      const Tensor rows = uniform(Key(Seed{1}), {5, n}, 0.5, 2, dtype), turned = transpose(transpose(rows).contiguous());
+      const Tensor numbers = uniform(Key(Seed{2}), {5, 1}, 0.5, 2, dtype), spread = expand(numbers, {5, n}).contiguous(), before = ones({5, n}, dtype);
+      const auto into = [&](Binary op, const Tensor& a, const Tensor& b, bool add) {
+        const Tensor y = before.clone();
+        binary(op, a, b, {y, add});
+        return y;
+      };
+      const auto gradient = [&](Binary op, const Tensor& a, const Tensor& b, bool of_b) {
+        const Tensor y = binary(op, a, b), dx = empty_like(y);
+        const Into to{dx};
+        binary_grad(op, a, b, y, rows, of_b ? nullptr : &to, of_b ? &to : nullptr);
+        return dx;
+      };
+      for_every_target([&] {
+        for (Binary op : {Binary::add, Binary::subtract, Binary::multiply, Binary::divide, Binary::maximum, Binary::minimum, Binary::pow, Binary::atan2})
+          for (const Tensor& x : {rows, turned}) {
+            const Tensor right = binary(op, rows, spread), left = binary(op, spread, rows);
+            CHECK(equal_bits(binary(op, x, numbers), right));
+            CHECK(equal_bits(binary(op, numbers, x), left));
+            CHECK(equal_bits(into(op, x, numbers, true), before + right));
+            CHECK(equal_bits(into(op, numbers, x, false), left));
+            CHECK(equal_bits(gradient(op, x, numbers, false), gradient(op, rows, spread, false)));
+            CHECK(equal_bits(gradient(op, numbers, x, true), gradient(op, spread, rows, true)));
+          }
+      });
+    }
+}
+
 TEST_CASE("binary: integers wrap, division truncates and throws on 0") {
   const Tensor a = tensor({250, 6}, DType::u8), b = tensor({10, 3}, DType::u8);
   CHECK(doubles(a + b) == std::vector<double>{4, 9});
