@@ -66,25 +66,45 @@ template <class D> HWY_INLINE void StoreFirst(hn::Vec<D> v, D d, hn::TFromD<D>* 
   else StoreFew(v, d, p, n);
 }
 
-// y[i] = F::f(d, x[i], more...). X: what gives by x + i where element i and those of its vector stand. y may be x.
-template <class F, class X, class T, class... More> HWY_INLINE void Map(X x, size_t n, T* y, More... more) {
+// What steps by a vector or, where step is 0, stays: the number at `at` is spread over one.
+template <class T> class Stepping {
+ public:
+  HWY_INLINE Stepping(const T* at, size_t step) : at_(step ? at : number_), step_(step) {
+    const hn::ScalableTag<T> d;
+    if (!step) hn::Store(hn::Set(d, *at), d, number_);
+  }
+  HWY_INLINE const T* operator+(size_t i) const { return at_ + i * step_; }
+
+ private:
+  HWY_ALIGN T number_[hn::MaxLanes(hn::ScalableTag<T>())];
+  const T* at_;
+  size_t step_;
+};
+
+// y[i] = F::f(d, x[i], more...), x a pointer or Stepping. y may be x.
+template <class F, class X, class T, class... More> HWY_INLINE void Map(const X& x, size_t n, T* y, More... more) {
   const hn::ScalableTag<T> d;
   for (size_t i = 0; i < n; i += hn::Lanes(d)) StoreFirst(F::f(d, LoadFirst(d, x + i, n - i), more...), d, y + i, n - i);
 }
 // z[i] = F::f(d, x[i], y[i], more...)
-template <class F, class X, class Y, class T, class... More> HWY_INLINE void Map2(X x, Y y, size_t n, T* z, More... more) {
+template <class F, class X, class Y, class T, class... More> HWY_INLINE void Map2(const X& x, const Y& y, size_t n, T* z, More... more) {
   const hn::ScalableTag<T> d;
   for (size_t i = 0; i < n; i += hn::Lanes(d))
     StoreFirst(F::f(d, LoadFirst(d, x + i, n - i), LoadFirst(d, y + i, n - i), more...), d, z + i, n - i);
 }
 
-// max and min of which NaN is the winner, unlike hn::Max and hn::Min.
+// max and min of which NaN is the winner, unlike hn::Max and hn::Min; of two zeros the first one.
+#if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128   // hn::Max(b, a) is a where one is NaN, and of two zeros
+template <class D, class V = hn::Vec<D>> HWY_INLINE V MaxOrNaN(D, V a, V b) { return hn::IfThenElse(hn::IsNaN(b), b, hn::Max(b, a)); }
+template <class D, class V = hn::Vec<D>> HWY_INLINE V MinOrNaN(D, V a, V b) { return hn::IfThenElse(hn::IsNaN(b), b, hn::Min(b, a)); }
+#else
 template <class D, class V = hn::Vec<D>> HWY_INLINE V MaxOrNaN(D, V a, V b) {
   return hn::IfThenElse(hn::Or(hn::Gt(b, a), hn::IsNaN(b)), b, a);
 }
 template <class D, class V = hn::Vec<D>> HWY_INLINE V MinOrNaN(D, V a, V b) {
   return hn::IfThenElse(hn::Or(hn::Lt(b, a), hn::IsNaN(b)), b, a);
 }
+#endif
 
 // ---- reductions --------------------------------------------------------------------------------------------------------
 // A reduction over a row keeps 16 virtual lanes in 16 / Lanes registers: element i goes to lane i % 16, in rising i. Lanes are folded

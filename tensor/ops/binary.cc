@@ -86,7 +86,9 @@ struct Atan2 {                        // ∂y/∂a = b / (a² + b²), ∂y/∂b 
 #undef DA
 #undef DB
 
-template <class Op, class T> void Forward(const RowOperand<T>* x, size_t n, const T*, T* y) { Map2<Op>(x[0], x[1], n, y); }
+template <class Op, class T> void Forward(const RowOperand<T>* x, size_t n, const T*, T* y) {
+  Map2<Op>(Stepping(x[0].at, x[0].step), Stepping(x[1].at, x[1].step), n, y);
+}
 template <class Op, int kSide, class D, class V = hn::Vec<D>> HWY_INLINE V Derivative(D d, V a, V b, V y, V dy) {
   if constexpr (kSide == 0) return Op::da(d, a, b, y, dy);
   else return Op::db(d, a, b, y, dy);
@@ -94,7 +96,7 @@ template <class Op, int kSide, class D, class V = hn::Vec<D>> HWY_INLINE V Deriv
 // x: a, b, y, dy
 template <class Op, int kSide, class T> void Backward(const RowOperand<T>* x, size_t n, const T*, T* out) {
   const hn::ScalableTag<T> d;
-  const RowOperand<T> a = x[0], b = x[1], y = x[2], dy = x[3];
+  const Stepping<T> a(x[0].at, x[0].step), b(x[1].at, x[1].step), y(x[2].at, x[2].step), dy(x[3].at, x[3].step);
   for (size_t i = 0; i < n; i += hn::Lanes(d)) {
     const size_t left = n - i;
     const auto value = Derivative<Op, kSide>(d, LoadFirst(d, a + i, left), LoadFirst(d, b + i, left), LoadFirst(d, y + i, left), LoadFirst(d, dy + i, left));

@@ -26,9 +26,32 @@ HWY_BEFORE_NAMESPACE();
 namespace heed::HWY_NAMESPACE {
 namespace {
 
+// results[r * next] = fold of x[r stride .. + n), kSome sequences side by side: each waits for itself
+template <class Op, class F, size_t kSome, class T> HWY_INLINE void Together(const T* x, ptrdiff_t stride, size_t n, T* results, size_t next) {
+  Lanes16Of<Op, T> lanes[kSome];
+  size_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    HWY_UNROLL(4)
+    for (size_t r = 0; r < kSome; ++r) lanes[r].template Take<F>(x + ptrdiff_t(r) * stride + i);
+  }
+  for (size_t r = 0; r < kSome; ++r) {
+    if (i < n) lanes[r].template TakeFirst<F>(x + ptrdiff_t(r) * stride + i, n - i);
+    results[r * next] = lanes[r].Fold();
+  }
+}
+
 template <class Op, class F, class T> void Rows(const T* x, size_t rows, ptrdiff_t stride, size_t n, T* results) {
-  for (size_t r = 0; r < rows; ++r, x += stride)
-    for (size_t i = 0; i < n; i += kChunk) *results++ = Reduce<Op, F>(x + i, HWY_MIN(n - i, kChunk));
+  constexpr size_t kSome = HEED_OLD_TARGET ? 1 : HWY_MAX(HWY_MIN(hn::MaxLanes(Lanes16<T>()) / 2, size_t{4}), size_t{1});   // registers for their lanes
+  const size_t chunks = (n + kChunk - 1) / kChunk;
+  const auto all = [&](size_t count, const T* from, ptrdiff_t distance, size_t length, T* to, size_t next) HWY_ATTR {
+    for (; count >= kSome; count -= kSome, from += ptrdiff_t(kSome) * distance, to += kSome * next) Together<Op, F, kSome>(from, distance, length, to, next);
+    for (; count > 0; --count, from += distance, to += next) Together<Op, F, 1>(from, distance, length, to, next);
+  };
+  if (chunks == 1) return all(rows, x, stride, n, results, 1);
+  for (size_t r = 0; r < rows; ++r, x += stride, results += chunks) {
+    all(n / kChunk, x, kChunk, kChunk, results, 1);
+    if (n % kChunk != 0) all(1, x + n / kChunk * kChunk, 0, n % kChunk, results + n / kChunk, 1);
+  }
 }
 
 template <class Op, class F, class T> void Pieces(const T* x, const ptrdiff_t* offset, const ptrdiff_t* length, size_t count, T* result) {
@@ -296,6 +319,9 @@ void fold_sequences(Folding folding, const FoldKernels<T, R>& kernels, const Ten
   int across = -1;   // the kept axis whose results lie side by side
   for (int axis = 0; axis < kept.rank; ++axis)
     if (kept.stride[std::size_t(axis)][0] == 1) across = axis;
+  bool turned = across < 0 && reduced.rank > 1 && reduced.step() != 1, repeated = false;   // reads the wrong way
+  for (int axis = 0; axis < reduced.rank; ++axis) repeated |= reduced.stride[std::size_t(axis)][0] == 0;
+  if (turned && !repeated) return fold_sequences<T, R, Total>(folding, kernels, x.contiguous(), axes, to, put);
   if (across >= 0 && n > 0 && (reduced.rank == 0 || reduced.step() != 1)) {
     Counter column, result;
     for (int axis = 0; axis < kept.rank; ++axis) {
@@ -352,9 +378,12 @@ void fold_sequences(Folding folding, const FoldKernels<T, R>& kernels, const Ten
       T buffer[kElements];
       Counter at = kept;
       at.seek(begin / chunks);
-      for (Index i = begin; i < end; ++i) {
-        fold_chunk(from + at.offset[0], i % chunks, buffer, partials + i);
-        if ((i + 1) % chunks == 0) at.next();
+      for (Index i = begin; i < end;) {
+        const Index chunk = i % chunks, some = reduced.unit() ? std::min(end - i, chunks - chunk) : 1;
+        if (reduced.unit()) kernels.rows(from + at.offset[0] + chunk * kElements, 1, 0, std::size_t(std::min(some * kElements, n - chunk * kElements)), partials + i);
+        else fold_chunk(from + at.offset[0], chunk, buffer, partials + i);
+        i += some;
+        if (i % chunks == 0) at.next();
       }
     });
     return join_partials(partials, kept.total, 1, kept, {});

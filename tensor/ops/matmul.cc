@@ -6,6 +6,8 @@
 
 #include "tensor/format.h"
 #include "tensor/gemm.h"
+#include "tensor/ops/binary.h"
+#include "tensor/ops/reduce.h"
 
 namespace heed {
 namespace {
@@ -147,6 +149,12 @@ void run(const Tensor& a, const Matrices& am, const Tensor& b, const Matrices& b
   visit_float(a.dtype(), "matmul", [&]<class T>() { contract<T>(a, am, b, bm, c, cm); });
 }
 
+// c (=|+=) a b, of shapes that fit
+void multiply(const Tensor& a, const Tensor& b, const Into& c) {
+  if (a.rank() == 1 && b.rank() == 1 && is_float(a.dtype())) return sum_to(a * b, c);
+  run(a, matrices(a, Vector::row), b, matrices(b, Vector::column), c, result_matrices(a, b, c.tensor));
+}
+
 void check_gradients(const char* op, const Tensor& a, const Tensor& b, const Tensor& dc, const Into& into) {
   const Shape shape = result_shape(a, b);
   check<ShapeError>(dc.shape() == shape, "{}: dc has another shape than the result: a {}, b {}, dc {}", op, a.shape(),
@@ -159,7 +167,7 @@ void check_gradients(const char* op, const Tensor& a, const Tensor& b, const Ten
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
   const Tensor c = empty(result_shape(a, b), a.dtype());
-  run(a, matrices(a, Vector::row), b, matrices(b, Vector::column), {c}, result_matrices(a, b, c));
+  multiply(a, b, {c});
   return c;
 }
 
@@ -169,7 +177,7 @@ void matmul(const Tensor& a, const Tensor& b, Into c) {
                     c.tensor.shape());
   check<DTypeError>(c.tensor.dtype() == a.dtype(), "matmul: dtypes differ: result {}, into {}", a.dtype(), c.tensor.dtype());
   check_writable("matmul", c.tensor);
-  run(a, matrices(a, Vector::row), b, matrices(b, Vector::column), c, result_matrices(a, b, c.tensor));
+  multiply(a, b, c);
 }
 
 void matmul_over_rows(const Tensor& a, const Tensor& b, Into c) {

@@ -6,7 +6,7 @@ namespace heed {
 
 // c[..., m, n] = Σ_k a[..., m, k] b[..., k, n];  a [..., M, K], b [..., K, N], the axes before are broadcast (NumPy).
 // A vector a [K] acts as one row, b [K] as one column, and its axis of size 1 is dropped from the result. K = 0 gives zeros.
-// Each element is one chain of multiply-adds in rising k: a row has the same bits alone and inside any batch.
+// Each element is one chain of multiply-adds in rising k: a row has the same bits alone and inside any batch. Two vectors: sum(a ⊙ b).
 // ShapeError: inner sizes differ, axes do not broadcast, a 0-d operand. DTypeError: not f32 or f64, or mixed.
 Tensor matmul(const Tensor& a, const Tensor& b);
 // The same into c (=|+=), of the result's shape, any strides, no overlap with a or b. When adding, the chain starts at c.

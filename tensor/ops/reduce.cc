@@ -176,8 +176,10 @@ void max_grad(const Tensor& x, const Tensor& y, const Tensor& dy, const Dims& di
     Tensor winners = empty_like(x);
     for_each_element<T, T, T>(x.shape(), 1, [&](T& value, T& most, T& w) { w = wins(value, most); }, x, best, winners);
     const Tensor ties = upstream / with_kept_dims(sum(winners, dims, true), x.shape(), axes);
-    map<T>([](const RowOperand<T>* x, size_t n, const T*, T* y) { for (size_t i = 0; i < n; ++i) y[i] = *(x[0] + i) != 0 ? *(x[1] + i) : T(0); },
-           {winners, ties}, nullptr, 1, dx);
+    const auto share = [](const RowOperand<T>* x, size_t n, const T*, T* y) {
+      for (size_t i = 0; i < n; ++i) y[i] = x[0].at[i * x[0].step] != 0 ? x[1].at[i * x[1].step] : T(0);
+    };
+    map<T>(share, {winners, ties}, nullptr, 1, dx);
   });
 }
 

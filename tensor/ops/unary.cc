@@ -143,8 +143,10 @@ struct Pow : FromInput {                               // f' = c x^(c-1), 0 for 
 template <class Op> struct Chained {
   template <class D, class V, class P> static HWY_INLINE V f(D d, V s, V dy, const P* p) { return hn::Mul(dy, Op::df(d, s, p)); }
 };
-template <class Op, class T> void Forward(const RowOperand<T>* x, size_t n, const T* p, T* y) { Map<Op>(x[0], n, y, p); }
-template <class Op, class T> void Backward(const RowOperand<T>* x, size_t n, const T* p, T* y) { Map2<Chained<Op>>(x[0], x[1], n, y, p); }
+template <class Op, class T> void Forward(const RowOperand<T>* x, size_t n, const T* p, T* y) { Map<Op>(Stepping(x[0].at, x[0].step), n, y, p); }
+template <class Op, class T> void Backward(const RowOperand<T>* x, size_t n, const T* p, T* y) {
+  Map2<Chained<Op>>(Stepping(x[0].at, x[0].step), Stepping(x[1].at, x[1].step), n, y, p);
+}
 template <class Op> UnaryKernels KernelsOf(const char* name) {
   return {name, Op::kSaves, Forward<Op, float>, Backward<Op, float>, Forward<Op, double>, Backward<Op, double>};
 }

@@ -75,31 +75,22 @@ namespace {
 // Rows below kShort are joined. Operands that step by more than one element are read in tiles, so that what lies together is read together.
 constexpr Index kBlock = 1024, kShort = 64, kTileRows = 16;
 
-// Elements [first, first + count) of the piece in row-major order, one after another.
-template <class T> void gather(const T* x, const Piece& piece, std::size_t i, Index first, Index count, T* out) {
-  const Index row = piece.row[i], step = piece.step[i];
-  for (Index r = first / piece.n, c = first % piece.n; count > 0; ++r, c = 0) {
-    const Index m = std::min(count, piece.n - c);
-    const T* from = x + r * row + c * step;
-    if (step == 0) fill_row(*from, m, out);
-    else if (step == 1) std::copy(from, from + m, out);
-    else for (Index j = 0; j < m; ++j) out[j] = from[j * step];
-    out += m;
-    count -= m;
+// Short rows of operand i, from `from` on, one after another.
+template <class T> void gather(const T* from, const Piece& piece, std::size_t i, Index rows, T* out) {
+  const Index row = piece.row[i], step = piece.step[i], n = piece.n;
+  for (Index r = 0; r < rows; ++r, from += row, out += n) {
+    if (step == 1 && n >= 16) std::copy(from, from + n, out);
+    else for (Index j = 0; j < n; ++j) out[j] = from[j * step];
   }
 }
 
-template <class T> void scatter(const T* values, bool adds, const Piece& piece, std::size_t i, Index first, Index count, T* y) {
-  const Index row = piece.row[i], step = piece.step[i];
-  for (Index r = first / piece.n, c = first % piece.n; count > 0; ++r, c = 0) {
-    const Index m = std::min(count, piece.n - c);
-    T* to = y + r * row + c * step;
-    if (adds && step == 1) add_row(values, m, to);
-    else if (adds) for (Index j = 0; j < m; ++j) to[j * step] += values[j];
-    else if (step == 1) std::copy(values, values + m, to);
-    else for (Index j = 0; j < m; ++j) to[j * step] = values[j];
-    values += m;
-    count -= m;
+template <class T> void scatter(const T* values, bool adds, const Piece& piece, std::size_t i, Index rows, T* to) {
+  const Index row = piece.row[i], step = piece.step[i], n = piece.n;
+  for (Index r = 0; r < rows; ++r, to += row, values += n) {
+    if (adds && step == 1) add_row(values, n, to);
+    else if (adds) for (Index j = 0; j < n; ++j) to[j * step] += values[j];
+    else if (step == 1 && n >= 16) std::copy(values, values + n, to);
+    else for (Index j = 0; j < n; ++j) to[j * step] = values[j];
   }
 }
 
@@ -112,11 +103,14 @@ template <class T> struct Mapping {
   T* out;
   bool adds;
 
+  // Rows whose elements lie together, or are one number.
   void direct(const Piece& piece) const {
     std::array<RowOperand<T>, kMostOperands> now{};
-    for (Index r = 0; r < piece.rows; ++r) {
-      for (std::size_t i = 0; i < inputs; ++i) now[i] = {base[i] + piece.offset[i] + r * piece.row[i], 1};
-      kernel(now.data(), std::size_t(piece.n), parameters, out + piece.offset[inputs] + r * piece.row[inputs]);
+    for (std::size_t i = 0; i < inputs; ++i) now[i] = {base[i] + piece.offset[i], std::size_t(piece.step[i])};
+    T* to = out + piece.offset[inputs];
+    for (Index r = 0; r < piece.rows; ++r, to += piece.row[inputs]) {
+      kernel(now.data(), std::size_t(piece.n), parameters, to);
+      for (std::size_t i = 0; i < inputs; ++i) now[i].at += piece.row[i];
     }
   }
 
@@ -125,27 +119,26 @@ template <class T> struct Mapping {
     alignas(64) T blocks[kMostOperands][kBlock];
     std::array<RowOperand<T>, kMostOperands> now{};
     const auto together = [&](std::size_t i) { return piece.step[i] == 1 && piece.row[i] == piece.n; };
-    T* const to = out + piece.offset[inputs];
-    for (Index first = 0, total = piece.rows * piece.n; first < total; first += kBlock) {
-      const Index count = std::min(kBlock, total - first);
+    const bool in_place = together(inputs) && !adds;
+    const Index most = kBlock / piece.n;
+    for (Index r = 0; r < piece.rows; r += most) {
+      const Index rows = std::min(most, piece.rows - r);
       for (std::size_t i = 0; i < inputs; ++i) {
-        const T* const from = base[i] + piece.offset[i];
-        now[i] = {together(i) ? from + first : blocks[i], 1};
-        if (together(i) || (first > 0 && piece.step[i] == 0 && piece.row[i] == 0)) continue;
-        gather(from, piece, i, first, count, blocks[i]);
+        const T* const from = base[i] + piece.offset[i] + r * piece.row[i];
+        now[i] = {together(i) ? from : blocks[i], 1};
+        if (!together(i) && (r == 0 || piece.row[i] != 0)) gather(from, piece, i, rows, blocks[i]);
       }
-      const bool in_place = together(inputs) && !adds;
-      T* const result = in_place ? to + first : blocks[inputs];
-      kernel(now.data(), std::size_t(count), parameters, result);
-      if (!in_place) scatter(result, adds, piece, inputs, first, count, to);
+      T* const to = out + piece.offset[inputs] + r * piece.row[inputs];
+      T* const result = in_place ? to : blocks[inputs];
+      kernel(now.data(), std::size_t(rows * piece.n), parameters, result);
+      if (!in_place) scatter(result, adds, piece, inputs, rows, to);
     }
   }
 
-  // Tiles of long rows: what has unit steps is read in place, a number is spread once for all or for a row, all else goes through a block.
+  // Tiles of long rows: what has unit steps is read in place, also a number for a row, all else goes through a block.
   void tiled(const Piece& piece, Index tile_rows) const {
     alignas(64) T blocks[kMostOperands][kBlock];
     std::array<RowOperand<T>, kMostOperands> now{};
-    std::array<bool, kMostOperands> once{};
     const Index width = kBlock / tile_rows, row_y = piece.row[inputs], step_y = piece.step[inputs];
     const bool in_place = step_y == 1 && !adds;
     const auto turn = gemm_kernels<T>().turn;
@@ -158,6 +151,8 @@ template <class T> struct Mapping {
           const T* const from = base[i] + place(i);
           if (step == 0 || step == 1) continue;
           if (row == 1) turn(from, step, rows, columns, width, blocks[i]);
+          else if (step == -1)
+            for (Index k = 0; k < rows; ++k) reverse_row(from + k * row, columns, blocks[i] + k * width);
           else
             for (Index k = 0; k < rows; ++k)
               for (Index j = 0; j < columns; ++j) blocks[i][k * width + j] = from[k * row + j * step];
@@ -165,11 +160,8 @@ template <class T> struct Mapping {
         T* const to = out + place(inputs);
         for (Index k = 0; k < rows; ++k) {
           for (std::size_t i = 0; i < inputs; ++i) {
-            const T* const from = base[i] + place(i) + k * piece.row[i];
-            now[i] = {piece.step[i] == 1 ? from : piece.step[i] == 0 ? blocks[i] : blocks[i] + k * width, piece.step[i] != 0};
-            if (piece.step[i] != 0 || once[i] || (c > 0 && tile_rows == 1)) continue;
-            once[i] = piece.row[i] == 0;
-            fill_row(*from, RowOperand<T>::kSpread, blocks[i]);
+            const bool in_rows = piece.step[i] == 0 || piece.step[i] == 1;
+            now[i] = {in_rows ? base[i] + place(i) + k * piece.row[i] : blocks[i] + k * width, piece.step[i] != 0};
           }
           T* const result = in_place ? to + k * row_y : blocks[inputs] + k * width;
           kernel(now.data(), std::size_t(columns), parameters, result);
@@ -205,13 +197,11 @@ void map(RowKernel<T> kernel, std::initializer_list<std::reference_wrapper<const
   strides[operands++] = broadcast_strides(y.tensor, shape);
 
   walk(shape, std::span(strides.data(), operands), cost, [&](const Piece& piece) {
-    bool unit = !y.add, wide = false;
-    for (std::size_t i = 0; i < operands; ++i) {
-      unit &= piece.step[i] == 1;
-      wide |= piece.step[i] != 0 && piece.step[i] != 1 && piece.rows > 1;
-    }
+    bool in_rows = true;
+    for (std::size_t i = 0; i < operands; ++i) in_rows &= piece.step[i] == 0 || piece.step[i] == 1;
+    const bool wide = !in_rows && piece.rows > 1;
     if (piece.n < kShort && piece.rows > 1) mapping.joined(piece);
-    else if (unit) mapping.direct(piece);
+    else if (in_rows && !y.add) mapping.direct(piece);
     else mapping.tiled(piece, wide ? kTileRows : 1);
   });
 }

@@ -30,12 +30,10 @@ inline void walk(const Shape& shape, std::initializer_list<Strides> strides, Ind
 // Strides of x read as a tensor of `shape`, which x broadcasts to.
 Strides broadcast_strides(const Tensor& x, const Shape& shape);
 
-// n contiguous elements (step 1), or one number for all of them, which stands kSpread times at `at` (step 0): as many as a vector may hold.
+// n contiguous elements (step 1), or one number for all of them (step 0).
 template <class T> struct RowOperand {
-  static constexpr Index kSpread = 64;
   const T* at;
   std::size_t step;
-  const T* operator+(std::size_t i) const { return at + i * step; }   // where element i and those of its vector stand
 };
 
 // y[i] = f(x0[i], x1[i], ...; parameters) on n contiguous elements of y.

@@ -68,9 +68,14 @@ TEST_CASE("binary: derivatives where the rule needs care") {
   });
 }
 
-TEST_CASE("binary: maximum and minimum keep NaN from either side on every target") {
+TEST_CASE("binary: maximum and minimum keep NaN from either side and the first of two zeros on every target") {
   for_every_target([&] {
     for (DType dtype : {DType::f32, DType::f64}) {
+      const Tensor zero = full({23}, 0., dtype), below = full({23}, -0., dtype);
+      for (Binary op : {Binary::maximum, Binary::minimum}) {
+        CHECK(equal_bits(binary(op, zero, below), zero));
+        CHECK(equal_bits(binary(op, below, zero), below));
+      }
       const Tensor nans = full({23}, kNaN, dtype), numbers = full({23}, 1, dtype);
       CHECK(all_nan(maximum(nans, numbers)));
       CHECK(all_nan(maximum(numbers, nans)));
@@ -102,36 +107,42 @@ TEST_CASE("binary: broadcasting against loops over every pair of shapes of rank 
       }
 }
 
-TEST_CASE("binary: a number for each row gives the bits of a row of it, on either side, beside any strides, written or added, every target") {
-  for (const Index n : {64, 71, 1030, 2100})
-    for (DType dtype : {DType::f32, DType::f64}) {
-      CAPTURE(n);
-      const Tensor rows = uniform(Key(Seed{1}), {5, n}, 0.5, 2, dtype), turned = transpose(transpose(rows).contiguous());
-      const Tensor numbers = uniform(Key(Seed{2}), {5, 1}, 0.5, 2, dtype), spread = expand(numbers, {5, n}).contiguous(), before = ones({5, n}, dtype);
-      const auto into = [&](Binary op, const Tensor& a, const Tensor& b, bool add) {
-        const Tensor y = before.clone();
-        binary(op, a, b, {y, add});
-        return y;
-      };
-      const auto gradient = [&](Binary op, const Tensor& a, const Tensor& b, bool of_b) {
-        const Tensor y = binary(op, a, b), dx = empty_like(y);
-        const Into to{dx};
-        binary_grad(op, a, b, y, rows, of_b ? nullptr : &to, of_b ? &to : nullptr);
-        return dx;
-      };
-      for_every_target([&] {
-        for (Binary op : {Binary::add, Binary::subtract, Binary::multiply, Binary::divide, Binary::maximum, Binary::minimum, Binary::pow, Binary::atan2})
-          for (const Tensor& x : {rows, turned}) {
-            const Tensor right = binary(op, rows, spread), left = binary(op, spread, rows);
-            CHECK(equal_bits(binary(op, x, numbers), right));
-            CHECK(equal_bits(binary(op, numbers, x), left));
-            CHECK(equal_bits(into(op, x, numbers, true), before + right));
-            CHECK(equal_bits(into(op, numbers, x, false), left));
-            CHECK(equal_bits(gradient(op, x, numbers, false), gradient(op, rows, spread, false)));
-            CHECK(equal_bits(gradient(op, numbers, x, true), gradient(op, spread, rows, true)));
-          }
-      });
+TEST_CASE("binary: what is broadcast gives the bits of what is spread, on either side, beside any strides, written or added, every target") {
+  const auto check = [](const Tensor& small, const Tensor& rows, const Tensor& x) {   // x: rows with other strides
+    const Tensor spread = expand(small, rows.shape()).contiguous(), before = ones(rows.shape(), rows.dtype());
+    const auto into = [&](Binary op, const Tensor& a, const Tensor& b, bool add) {
+      const Tensor y = before.clone();
+      binary(op, a, b, {y, add});
+      return y;
+    };
+    const auto gradient = [&](Binary op, const Tensor& a, const Tensor& b, bool of_b) {
+      const Tensor y = binary(op, a, b), dx = empty_like(y);
+      const Into to{dx};
+      binary_grad(op, a, b, y, rows, of_b ? nullptr : &to, of_b ? &to : nullptr);
+      return dx;
+    };
+    for (Binary op : {Binary::add, Binary::subtract, Binary::multiply, Binary::divide, Binary::maximum, Binary::minimum, Binary::pow, Binary::atan2}) {
+      const Tensor right = binary(op, rows, spread), left = binary(op, spread, rows);
+      CHECK(equal_bits(binary(op, x, small), right));
+      CHECK(equal_bits(binary(op, small, x), left));
+      CHECK(equal_bits(into(op, x, small, true), before + right));
+      CHECK(equal_bits(into(op, small, x, false), left));
+      CHECK(equal_bits(gradient(op, x, small, false), gradient(op, rows, spread, false)));
+      CHECK(equal_bits(gradient(op, small, x, true), gradient(op, spread, rows, true)));
     }
+  };
+  for (const Shape& shape : {Shape{5, 64}, Shape{5, 71}, Shape{3, 2100}, Shape{700, 3}, Shape{40, 63}})
+    for (DType dtype : {DType::f32, DType::f64})
+      for (const Shape& from : {Shape{shape[0], 1}, Shape{shape[1]}, Shape{}}) {
+        CAPTURE(shape);
+        CAPTURE(from);
+        const Tensor rows = uniform(Key(Seed{1}), shape, 0.5, 2, dtype), small = uniform(Key(Seed{2}), from, 0.5, 2, dtype);
+        for_every_target([&] {
+          check(small, rows, rows);
+          check(small, rows, transpose(transpose(rows).contiguous()));
+          check(small, rows, flip(flip(rows, {1}).contiguous(), {1}));
+        });
+      }
 }
 
 TEST_CASE("binary: integers wrap, division truncates and throws on 0") {
