@@ -290,7 +290,7 @@ template <class T> Choice<T> choose(const GemmKernels<T>& kernels, const Product
   if (is_thin(kernels, turned)) return {Way::thin, true, turned};
   const bool turn = cost(kernels, turned) < cost(kernels, p) && (!has_finish || by_columns(turned));
   const Product<T>& q = turn ? turned : p;
-  return {q.m > (packs_a(q) ? kTallRows / 2 : kTallRows) || by_columns(q) ? Way::tall : Way::wide, turn, q};
+  return {q.m > (packs_a(q) ? kTallRows / 2 : kTallRows) ? Way::tall : Way::wide, turn, q};
 }
 
 template <class T> void multiply_any(const Product<T>& p, Finish<T> finish) {
