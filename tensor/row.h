@@ -1,17 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loops over rows of any dtype, in blocks of a constant count, which g++ 12 -O2 makes vectors of.
 #pragma once
+#include <algorithm>
 #include <type_traits>
 
 #include "tensor/dtype.h"
 
 namespace heed {
 
-// y[i] = value
+// y[i] = value. A long row is copied from its beginning, by the C library's widest stores.
 template <class T> void fill_row(T value, Index n, T* y) {
-  for (; n >= 64; n -= 64, y += 64)
+  constexpr Index kBegin = Index(4096 / sizeof(T));
+  const T* const begin = y;
+  Index some = std::min(n, kBegin);
+  n -= some;
+  for (; some >= 64; some -= 64, y += 64)
     for (Index i = 0; i < 64; ++i) y[i] = value;
-  for (Index i = 0; i < n; ++i) y[i] = value;
+  for (Index i = 0; i < some; ++i) *y++ = value;
+  for (; n > 0; n -= some, y += some) std::copy(begin, begin + (some = std::min(n, kBegin)), y);
 }
 
 // y[i] = x[-i]

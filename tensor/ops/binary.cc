@@ -149,15 +149,18 @@ void check_pair(std::string_view name, const Tensor& a, const Tensor& b) {
   check<DTypeError>(a.dtype() == b.dtype(), "{}: dtypes differ: a {}, b {}", name, a.dtype(), b.dtype());
 }
 
-template <class T> T integer(Binary op, T a, T b) {
-  using U = std::make_unsigned_t<T>;  // wraps
+// use(f) with f(a, b) of the op on integers, which wrap: chosen before any loop
+template <class F> void with_integer(Binary op, F use) {
   switch (op) {
-    case Binary::add: return T(U(a) + U(b));
-    case Binary::subtract: return T(U(a) - U(b));
-    case Binary::multiply: return T(std::uint64_t(a) * std::uint64_t(b));
-    case Binary::maximum: return std::max(a, b);
-    case Binary::minimum: return std::min(a, b);
-    default: return T(-1) < T(0) && b == T(-1) ? T(U(0) - U(a)) : T(a / b);
+    case Binary::add: return use([]<class T>(T a, T b) { return T(std::make_unsigned_t<T>(a) + std::make_unsigned_t<T>(b)); });
+    case Binary::subtract: return use([]<class T>(T a, T b) { return T(std::make_unsigned_t<T>(a) - std::make_unsigned_t<T>(b)); });
+    case Binary::multiply: return use([]<class T>(T a, T b) {   // u8 would become int
+      using U = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+      return T(U(a) * U(b));
+    });
+    case Binary::maximum: return use([](auto a, auto b) { return std::max(a, b); });
+    case Binary::minimum: return use([](auto a, auto b) { return std::min(a, b); });
+    default: return use([]<class T>(T a, T b) { return T(-1) < T(0) && b == T(-1) ? T(std::make_unsigned_t<T>(0) - std::make_unsigned_t<T>(a)) : T(a / b); });
   }
 }
 
@@ -168,7 +171,7 @@ Tensor integer_binary(Binary op, std::string_view name, const Tensor& a, const T
   Tensor y = empty(shape, a.dtype());
   visit_any(a.dtype(), [&]<class T>() {
     if constexpr (std::is_integral_v<T>)
-      for_each_element<T, T, T>(shape, 1, [op](T& u, T& v, T& w) { w = integer(op, u, v); }, a, b, y);
+      with_integer(op, [&](auto f) { map_elements<T, T, T>(y, 1, f, a, b); });
   });
   return y;
 }
@@ -229,7 +232,7 @@ Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   const Shape shape = broadcast_shapes("where", condition.shape(), broadcast_shapes("where", a.shape(), b.shape()));
   Tensor y = empty(shape, a.dtype());
   visit_any(a.dtype(), [&]<class T>() {
-    for_each_element<std::uint8_t, T, T, T>(shape, 2, [](std::uint8_t& c, T& u, T& v, T& w) { w = choose(c != 0, u, v); }, condition, a, b, y);
+    map_elements<T, std::uint8_t, T, T>(y, 2, [](std::uint8_t c, T u, T v) { return choose(c != 0, u, v); }, condition, a, b);
   });
   return y;
 }
@@ -265,7 +268,7 @@ template <class F> Tensor ask(std::string_view name, const Tensor& a, const Tens
   Tensor y = empty(shape, DType::u8);
   visit_any(a.dtype(), [&]<class T>() {
     using Read = std::conditional_t<std::is_same_v<T, BFloat16>, float, T>;
-    for_each_element<T, T, std::uint8_t>(shape, 2, [&](T& u, T& v, std::uint8_t& w) { w = f(Read(u), Read(v)); }, a, b, y);
+    map_elements<std::uint8_t, T, T>(y, 2, [f](T u, T v) { return std::uint8_t(f(Read(u), Read(v))); }, a, b);
   });
   return y;
 }
@@ -292,7 +295,7 @@ Tensor compare(Comparison op, const Tensor& a, double b) {
     visit_any(a.dtype(), [&]<class T>() {
       using Read = std::conditional_t<std::is_same_v<T, BFloat16>, float, T>;
       using Number = std::conditional_t<std::is_floating_point_v<Read>, Read, double>;   // b takes the float type; integers are compared as doubles
-      for_each_element<T, std::uint8_t>(a.shape(), 2, [=](T& u, std::uint8_t& w) { w = holds(Number(Read(u)), Number(b)); }, a, y);
+      map_elements<std::uint8_t, T>(y, 2, [holds, b = Number(b)](T u) { return std::uint8_t(holds(Number(Read(u)), b)); }, a);
     });
     return y;
   });

@@ -173,8 +173,8 @@ void max_grad(const Tensor& x, const Tensor& y, const Tensor& dy, const Dims& di
   const Tensor best = with_kept_dims(y, x.shape(), axes), upstream = with_kept_dims(dy, x.shape(), axes);
   visit_float(x.dtype(), "max", [&]<class T>() {
     const auto wins = [](T value, T best) { return value == best || (value != value && best != best); };
-    Tensor winners = empty_like(x);
-    for_each_element<T, T, T>(x.shape(), 1, [&](T& value, T& most, T& w) { w = wins(value, most); }, x, best, winners);
+    const Tensor winners = empty(x.shape(), x.dtype());
+    map_elements<T, T, T>(winners, 1, [wins](T value, T most) { return T(wins(value, most)); }, x, best);
     const Tensor ties = upstream / with_kept_dims(sum(winners, dims, true), x.shape(), axes);
     const auto share = [](const RowOperand<T>* x, size_t n, const T*, T* y) {
       for (size_t i = 0; i < n; ++i) y[i] = x[0].at[i * x[0].step] != 0 ? x[1].at[i * x[1].step] : T(0);

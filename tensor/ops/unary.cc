@@ -238,8 +238,8 @@ template <class F> Tensor question(const char* name, const Tensor& x, bool of_in
   if (!is_float(x.dtype()) && x.dtype() != DType::bf16) return full(x.shape(), of_integers, DType::u8);
   Tensor y = empty(x.shape(), DType::u8);
   visit_any(x.dtype(), [&]<class T>() {
-    if constexpr (std::is_same_v<T, BFloat16>) for_each_element<T, std::uint8_t>(x.shape(), 1, [&](T& v, std::uint8_t& r) { r = f(float(v)); }, x, y);
-    else for_each_element<T, std::uint8_t>(x.shape(), 1, [&](T& v, std::uint8_t& r) { r = f(v); }, x, y);
+    using Read = std::conditional_t<std::is_same_v<T, BFloat16>, float, T>;
+    map_elements<std::uint8_t, T>(y, 1, [f](T v) { return std::uint8_t(f(Read(v))); }, x);
   });
   return y;
 }

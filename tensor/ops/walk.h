@@ -43,23 +43,34 @@ template <class T> using RowKernel = void (*)(const RowOperand<T>* x, size_t n, 
 template <class T>
 void map(RowKernel<T> kernel, std::initializer_list<std::reference_wrapper<const Tensor>> x, const T* parameters, Index cost, const Into& y);
 
-// Calls f(a, b, ...) on every element of tensors of one shape or broadcast to it; a is a T0&, b a T1&, ...
-template <class... T, class F, class... X> void for_each_element(const Shape& shape, Index cost, F&& f, const X&... x) {
-  std::array<std::byte*, sizeof...(X)> base{};
-  const std::array<Strides, sizeof...(X)> strides{broadcast_strides(x, shape)...};
-  std::size_t k = 0;
-  ((base[k++] = shape.numel() == 0 ? nullptr : x.storage().data() + x.offset() * Index(item_size(x.dtype()))), ...);
-  walk(shape, strides, cost, [&](const Piece& piece) {
-    [&]<std::size_t... i>(std::index_sequence<i...>) {
-      for (Index r = 0; r < piece.rows; ++r) {
-        const auto row = std::tuple(reinterpret_cast<T*>(base[i]) + piece.offset[i] + r * piece.row[i]...);
-        if (((piece.step[i] == 1) && ...)) {
-          for (Index c = 0; c < piece.n; ++c) f(std::get<i>(row)[c]...);
-        } else {
-          for (Index c = 0; c < piece.n; ++c) f(std::get<i>(row)[c * piece.step[i]]...);
+// y[i] = f(a[i], b[i], ...): x are tensors of T..., broadcast to y's shape; y is contiguous, of R, and overlaps none of them. In blocks of
+// a constant count, which g++ 12 -O2 makes vectors of.
+template <class R, class... T, class F, class... X> void map_elements(const Tensor& y, Index cost, F f, const X&... x) {
+  if (y.numel() == 0) return;
+  constexpr Index kBlock = 64;
+  const std::array<Strides, sizeof...(X) + 1> strides{broadcast_strides(x, y.shape())..., y.strides()};
+  const auto base = std::tuple(x.template data<T>()...);
+  R* const out = y.mutable_data<R>();
+  walk(y.shape(), strides, cost, [&](const Piece& piece) {
+    std::tuple<std::array<T, kBlock>...> blocks;
+    const auto run = [&]<std::size_t... i>(std::index_sequence<i...>) {
+      for (Index r = 0; r < piece.rows; ++r)
+        for (Index c = 0; c < piece.n; c += kBlock) {
+          const Index count = std::min(kBlock, piece.n - c);
+          const auto row = [&]<class V>(const V* from, Index step, std::array<V, kBlock>& block) -> const V* {
+            if (step == 1) return from;
+            for (Index j = 0; j < count; ++j) block[std::size_t(j)] = from[j * step];
+            return block.data();
+          };
+          const auto apply = [&](R* __restrict to, const T* __restrict... from) {
+            if (count == kBlock) for (Index j = 0; j < kBlock; ++j) to[j] = f(from[j]...);
+            else for (Index j = 0; j < count; ++j) to[j] = f(from[j]...);
+          };
+          apply(out + piece.offset[sizeof...(X)] + r * piece.row[sizeof...(X)] + c,
+                row(std::get<i>(base) + piece.offset[i] + r * piece.row[i] + c * piece.step[i], piece.step[i], std::get<i>(blocks))...);
         }
-      }
-    }(std::index_sequence_for<X...>());
+    };
+    run(std::index_sequence_for<X...>());
   });
 }
 

@@ -185,6 +185,42 @@ TEST_CASE("binary: comparisons, logic and where") {
   CHECK(doubles(where(tensor({1, 0}, DType::u8), tensor({5, 5}), full({2}, kNaN)))[0] == 5);   // picks, does not multiply
 }
 
+TEST_CASE("binary: integers, comparisons, logic and where against loops, whole blocks and their rests, every dtype, strided and broadcast") {
+  using Function = double (*)(double, double);
+  const std::pair<Binary, Function> arithmetic[] = {{Binary::add, [](double a, double b) { return a + b; }}, {Binary::subtract, [](double a, double b) { return a - b; }},
+                                                    {Binary::multiply, [](double a, double b) { return a * b; }}, {Binary::divide, [](double a, double b) { return double(int(a / b)); }},
+                                                    {Binary::maximum, [](double a, double b) { return std::max(a, b); }}, {Binary::minimum, [](double a, double b) { return std::min(a, b); }}};
+  const std::pair<Comparison, Function> comparisons[] = {{Comparison::equal, [](double a, double b) { return double(a == b); }}, {Comparison::not_equal, [](double a, double b) { return double(a != b); }},
+                                                         {Comparison::less, [](double a, double b) { return double(a < b); }}, {Comparison::less_equal, [](double a, double b) { return double(a <= b); }},
+                                                         {Comparison::greater, [](double a, double b) { return double(a > b); }}, {Comparison::greater_equal, [](double a, double b) { return double(a >= b); }}};
+  for (const Index n : {1, 63, 64, 65, 200})
+    for (DType dtype : {DType::u8, DType::i32, DType::i64, DType::f32, DType::f64, DType::bf16}) {
+      CAPTURE(n);
+      CAPTURE(dtype);
+      const Tensor big = to(randint(Key(Seed{1}), {3, n}, 5, 12), dtype), small = to(randint(Key(Seed{2}), {3, n}, 1, 6), dtype);
+      const Tensor other[] = {small, transpose(transpose(small).contiguous()), flip(small, {1}), slice(small, 1, 0, 1), select(small, 0, 1), select(select(small, 0, 2), 0, 0)};
+      for (const Tensor& b : other) {
+        const auto x = doubles(big), y = doubles(expand(b, big.shape()));
+        const auto agrees = [&](const Tensor& got, const Function& f) {
+          const auto z = doubles(got);
+          bool same = z.size() == x.size();
+          for (std::size_t i = 0; same && i < z.size(); ++i) same = z[i] == f(x[i], y[i]);
+          return same;
+        };
+        for (const auto& [op, f] : arithmetic)
+          if (!is_float(dtype) && dtype != DType::bf16 && (dtype != DType::u8 || op != Binary::subtract)) CHECK(agrees(binary(op, big, b), f));
+        for (const auto& [op, f] : comparisons) {
+          CHECK(agrees(compare(op, big, b), f));
+          if (b.rank() == 0) CHECK(agrees(compare(op, big, b.item()), f));
+        }
+        const Tensor bits = greater(big, b);
+        CHECK(agrees(where(bits, big, b), [](double u, double v) { return std::max(u, v); }));
+        CHECK(agrees(logical_or(bits, less_equal(big, b)), [](double, double) { return 1.0; }));
+        CHECK(agrees(logical_and(logical_not(bits), bits), [](double, double) { return 0.0; }));
+      }
+    }
+}
+
 TEST_CASE("binary: errors name the op, the rule and both sides") {
   CHECK_THROWS_WITH_AS(zeros({2, 3}) + zeros({4, 3}), doctest::Contains("add: shapes do not broadcast: a [2, 3], b [4, 3]"), ShapeError);
   CHECK_THROWS_WITH_AS(zeros({2}) * zeros({2}, DType::f64), doctest::Contains("multiply: dtypes differ: a f32, b f64"), DTypeError);
