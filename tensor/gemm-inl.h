@@ -494,6 +494,43 @@ template <class T, size_t... kRow> void PickThin(const Product<T>& p, std::index
 }
 
 template <class T> void MultiplyThin(const Product<T>& p) { PickThin(p, std::make_index_sequence<Tile<T>::kThinRows>()); }
+
+// ---- small products -------------------------------------------------------------------------------------------------
+
+// kRows rows of c, at most a vector wide: nothing is packed. Rows of b are read in place, columns are turned in registers.
+template <class T, size_t kRows> HWY_INLINE void SmallRows(const Product<T>& p, Index row) {
+  const Lanes16<T> d;
+  constexpr size_t kPart = RowPart<T>::kSize;
+  const auto n = size_t(p.n);
+  const T* a = p.a + row * p.a_row;
+  T* const c = p.c + row * p.c_row;
+  hn::Vec<Lanes16<T>> acc[kRows];
+  HWY_UNROLL(8) for (size_t r = 0; r < kRows; ++r) acc[r] = p.add ? LoadFirst(d, c + Index(r) * p.c_row, n) : hn::Zero(d);
+  const auto step = [&](hn::Vec<Lanes16<T>> bk) HWY_ATTR {
+    HWY_UNROLL(8) for (size_t r = 0; r < kRows; ++r) acc[r] = hn::MulAdd(hn::Set(d, a[Index(r) * p.a_row]), bk, acc[r]);
+    a += p.a_k;
+  };
+  if (p.b_column == 1)
+    for (Index k = 0; k < p.k; ++k) step(LoadFirst(d, p.b + k * p.b_k, n));
+  else
+    for (Index k = 0; k < p.k; k += Index(kPart)) {
+      hn::Vec<Lanes16<T>> columns[kPart];
+      const size_t count = HWY_MIN(kPart, size_t(p.k - k));
+      LoadColumns<1, T>([&](size_t i) { return p.b + Index(HWY_MIN(i, n - 1)) * p.b_column + k; }, count, columns);
+      for (size_t i = 0; i < count; ++i) step(columns[i]);
+    }
+  HWY_UNROLL(8) for (size_t r = 0; r < kRows; ++r) StoreFirst(acc[r], d, c + Index(r) * p.c_row, n);
+}
+
+template <class T> void MultiplySmall(const Product<T>& p) {
+  constexpr Index kMost = HWY_TARGET <= HWY_AVX3 ? 8 : 4;
+  Index i = 0;
+  for (; i + kMost <= p.m; i += kMost) SmallRows<T, size_t(kMost)>(p, i);
+  if constexpr (kMost == 8)
+    if (i + 4 <= p.m) SmallRows<T, 4>(p, i), i += 4;
+  if (i + 2 <= p.m) SmallRows<T, 2>(p, i), i += 2;
+  if (i < p.m) SmallRows<T, 1>(p, i);
+}
 #endif
 
 }  // namespace

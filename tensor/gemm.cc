@@ -11,9 +11,10 @@ namespace {
 template <class T> GemmKernels<T> Kernels() {
   using Size = Tile<T>;
   GemmKernels<T> kernels{Index(Size::kLanes), {0, Size::kRows[1], Size::kRows[2], Size::kRows[3], Size::kRows[4]}, Index(Size::kVectors), Index(Size::kThinRows), Index(Size::kReach),
-                         &MultiplyBlock<T>, nullptr, &PackPanels<T>, &Transpose<T>, &MultiplyPanel<T>};
+                         &MultiplyBlock<T>, nullptr, nullptr, &PackPanels<T>, &Transpose<T>, &MultiplyPanel<T>};
 #if HWY_TARGET != HWY_SCALAR
   kernels.thin = &MultiplyThin<T>;
+  kernels.small = &MultiplySmall<T>;
 #endif
   return kernels;
 }
@@ -57,6 +58,7 @@ constexpr Index round_up(Index a, Index b) { return divide_up(a, b) * b; }
 
 constexpr Index kTallRows = 128;   // beyond, the panels of b are packed once for all rows
 constexpr Index kDirectRows = 64;  // up to these, of a or of b, rows of b are read in place
+constexpr Index kSmall = 64;       // most rows and k of a small product
 constexpr Index kDepth = 512;      // k of one block: 8 rows of a take half of a small L1
 constexpr Index kOwnRows = 256;    // from so many a thread on, each packs the panels for itself
 constexpr double kChunk = 10e-6;   // seconds of work worth a hand-off
@@ -115,6 +117,11 @@ template <class T> double cost(const GemmKernels<T>& kernels, const Product<T>& 
 // Few rows beside a b whose columns are contiguous. Columns of c that lie apart are stored one by one: fewer rows yet.
 template <class T> bool is_thin(const GemmKernels<T>& kernels, const Product<T>& p) {
   return kernels.thin && p.m <= (p.c_column == 1 ? kernels.thin_rows : kernels.lanes / 2) && p.n >= kernels.lanes && p.k >= kernels.thin_depth && p.b_k == 1 && p.b_column != 1;
+}
+
+// A vector of columns at most, and little to multiply. Columns of b are turned once for some rows.
+template <class T> bool is_small(const GemmKernels<T>& kernels, const Product<T>& p) {
+  return kernels.small && p.n <= kernels.lanes && p.m <= kSmall && p.k <= kSmall && p.c_column == 1 && (p.b_column == 1 || (p.b_k == 1 && p.m <= kernels.lanes / 2));
 }
 
 // The tile: four vectors for few rows or columns that fill them, two tall ones where they take all rows or columns at once.
@@ -273,7 +280,7 @@ template <class T> void multiply_thin(const GemmKernels<T>& kernels, Product<T> 
   });
 }
 
-enum class Way { thin, wide, tall };
+enum class Way { small, thin, wide, tall };
 template <class T> struct Choice {
   Way way;
   bool turned;               // p is the transpose of what was asked
@@ -286,6 +293,8 @@ template <class T> Choice<T> choose(const GemmKernels<T>& kernels, const Product
   const auto by_columns = [](const Product<T>& q) { return q.c_column != 1 && q.c_row == 1; };
   if (p.panels) return {p.m > kTallRows ? Way::tall : Way::wide, false, p};
   const Product<T> turned = transposed(p);
+  if (is_small(kernels, p)) return {Way::small, false, p};
+  if (is_small(kernels, turned)) return {Way::small, true, turned};
   if (is_thin(kernels, p)) return {Way::thin, false, p};
   if (is_thin(kernels, turned)) return {Way::thin, true, turned};
   const bool turn = cost(kernels, turned) < cost(kernels, p) && (!has_finish || by_columns(turned));
@@ -304,6 +313,7 @@ template <class T> void multiply_any(const Product<T>& p, Finish<T> finish) {
   const double seconds = estimate(p);
   const Choice<T> choice = choose(kernels, p, bool(finish));
   switch (choice.way) {
+    case Way::small: kernels.small(choice.p); return finish(p.c, p.c_row, 0, p.m, 0, p.n);
     case Way::thin: return multiply_thin(kernels, choice.p, choice.turned, finish, seconds);
     case Way::wide: return multiply_wide(kernels, choice.p, finish, seconds);
     case Way::tall: return multiply_tall(kernels, choice.p, 0, finish, seconds);
@@ -379,7 +389,9 @@ template <class T> void multiply_many(Index count, FunctionRef<Product<T>(Index)
     const ProductPrecision use(precision);   // in another thread
     for (Index i = begin; i < end; ++i) {
       const Product<T> p = product(i);
-      if (choice.way == Way::wide) kernels.block(choice.turned ? transposed(p) : p, plan, nullptr, 0, 0, 0, scratch<T>(plan.scratch), {});
+      const Product<T> q = choice.turned ? transposed(p) : p;
+      if (choice.way == Way::small) kernels.small(q);
+      else if (choice.way == Way::wide) kernels.block(q, plan, nullptr, 0, 0, 0, scratch<T>(plan.scratch), {});
       else multiply(p);
     }
   });

@@ -91,6 +91,8 @@ template <class T> struct GemmKernels {
                 T* scratch, Finish<T> finish);
   // At most thin_rows rows, k contiguous in a and b, n a multiple of lanes; nullptr if there is none.
   void (*thin)(const Product<T>& p);
+  // At most `lanes` columns, c_column 1, b contiguous along k or its columns, k not 0; nullptr if there is none.
+  void (*small)(const Product<T>& p);
   // dst: panels of width columns, each [depth][width]
   void (*pack)(const T* b, Index b_k, Index b_column, Index depth, Index columns, Index width, T* dst);
   // dst[k * width + j] = src[j * j_step + k],  k < depth, j < count

@@ -138,10 +138,13 @@ void add_everyday() {
   constexpr double n = 4.0 * 1024 * 256, million = 1 << 20;
   const Tensor mask = to(bernoulli(Key(Seed{5}), {1024, 256}, 0.3), DType::u8);
   add_both("add column 1024x256", {.bytes = 2 * n}, {.bytes = 4 * n}, {x, column}, [](auto v) { return v[0] + v[1]; });
+  add_both("add row 100000x3", {.bytes = 24e5}, {.bytes = 48e5}, {random_tensor({100000, 3}), random_tensor({3})}, [](auto v) { return v[0] + v[1]; });
+  add_both("scale flipped 1024x256", {.bytes = 2 * n}, {.bytes = 4 * n}, {x}, [](auto v) { return flip(v[0], {1}) * 2; });
   add_both("add transposed 1024x256", {.bytes = 3 * n}, {.bytes = 6 * n}, {x, turned}, [](auto v) { return v[0] + transpose(v[1]); });
   add_both("where 1024x256", {.bytes = 3 * n}, {.bytes = 6 * n}, {x, y}, [=](auto v) { return where(mask, v[0], v[1]); });
   add_both("sum 256x1024 over 0", {.bytes = n}, {.bytes = 2 * n}, {turned}, [](auto v) { return sum(v[0], {0}); });
   add_both("sum transposed 256x1024 over 1", {.bytes = n}, {.bytes = 2 * n}, {turned}, [](auto v) { return sum(transpose(v[0]), {1}); });
+  add_both("max 1024x256 over 1", {.bytes = n}, {.bytes = 2 * n}, {x}, [](auto v) { return max(v[0], {1}); });
   add_both("softmax 64x16x256 over 1", {.bytes = 2 * n}, {.bytes = 5 * n}, {random_tensor({64, 16, 256})}, [](auto v) { return softmax(v[0], 1); });
   add_both("cumsum 1024x256 over 1", {.bytes = 2 * n}, {.bytes = 4 * n}, {x}, [](auto v) { return cumsum(v[0], 1); });
   add_both("sort 256x1000", {.bytes = 3 * 4e3 * 256}, {.bytes = 6 * 4e3 * 256}, {random_tensor({256, 1000})}, [](auto v) { return sort(v[0]).values; });
@@ -154,9 +157,16 @@ void add_everyday() {
            [](auto v) { return matmul(v[0], v[1]); });
   add_both("linear 1024x1x256", {2.0 * 1024 * 256, n}, {6.0 * 1024 * 256, 2 * n}, {x, random_tensor({1, 256}, 2), random_tensor({1}, 3)},
            [](auto v) { return linear(v[0], v[1], v[2]); });
+  add_both("linear 128x10x784", {2.0 * 128 * 10 * 784, 4.0 * 138 * 784}, {6.0 * 128 * 10 * 784, 8.0 * 138 * 784},
+           {random_tensor({128, 784}), random_tensor({10, 784}, 2), random_tensor({10}, 3)}, [](auto v) { return linear(v[0], v[1], v[2]); });
+  add_both("product of vectors of 100000", {2e5, 8e5}, {4e5, 16e5}, {random_tensor({100000}), random_tensor({100000}, 2)}, [](auto v) { return matmul(v[0], v[1]); });
   add_both("cross-entropy 100000x8", {.bytes = 32e5}, {.bytes = 64e5}, {random_tensor({100000, 8})},
            [targets = random_ids({100000}, 8)](auto v) { return cross_entropy(v[0], targets); });
   const Tensor square = random_tensor({1024, 1024});
+  const Tensor counts = to(random_ids({1024, 256}, 100), DType::i64);
+  add("less 1024x256", {.bytes = 2.25 * n}, [=] { benchmark::DoNotOptimize(less(x, y)); });
+  add("add i64 1024x256", {.bytes = 6 * n}, [=] { benchmark::DoNotOptimize(counts + counts); });
+  add("full 1024x1024", {.bytes = 4 * million}, [] { benchmark::DoNotOptimize(full({1024, 1024}, 0.5)); });
   add("copy transposed 1024x1024", {.bytes = 8 * million}, [=] { benchmark::DoNotOptimize(transpose(square).contiguous()); });
   add("f32 to bfloat16, 1 M", {.bytes = 6 * million}, [=] { benchmark::DoNotOptimize(to(square, DType::bf16)); });
   add("randint, 1 M", {.bytes = 8 * million}, [] { benchmark::DoNotOptimize(randint(Key(Seed{1}), {1024, 1024}, 0, 100)); });
