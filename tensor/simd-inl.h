@@ -81,12 +81,12 @@ template <class T> class Stepping {
   size_t step_;
 };
 
-// y[i] = F::f(d, x[i], more...), x a pointer or Stepping. y may be x.
-template <class F, class X, class T, class... More> HWY_INLINE void Map(const X& x, size_t n, T* y, More... more) {
+// y[i] = F::f(d, x[i], more...). y may be x.
+template <class F, class T, class... More> HWY_INLINE void Map(const T* x, size_t n, T* y, More... more) {
   const hn::ScalableTag<T> d;
   for (size_t i = 0; i < n; i += hn::Lanes(d)) StoreFirst(F::f(d, LoadFirst(d, x + i, n - i), more...), d, y + i, n - i);
 }
-// z[i] = F::f(d, x[i], y[i], more...)
+// z[i] = F::f(d, x[i], y[i], more...), x and y pointers or Stepping
 template <class F, class X, class Y, class T, class... More> HWY_INLINE void Map2(const X& x, const Y& y, size_t n, T* z, More... more) {
   const hn::ScalableTag<T> d;
   for (size_t i = 0; i < n; i += hn::Lanes(d))

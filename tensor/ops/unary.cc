@@ -143,7 +143,10 @@ struct Pow : FromInput {                               // f' = c x^(c-1), 0 for 
 template <class Op> struct Chained {
   template <class D, class V, class P> static HWY_INLINE V f(D d, V s, V dy, const P* p) { return hn::Mul(dy, Op::df(d, s, p)); }
 };
-template <class Op, class T> void Forward(const RowOperand<T>* x, size_t n, const T* p, T* y) { Map<Op>(Stepping(x[0].at, x[0].step), n, y, p); }
+template <class Op, class T> void Forward(const RowOperand<T>* x, size_t n, const T* p, T* y) {
+  Map<Op>(x[0].at, x[0].step ? n : 1, y, p);
+  for (size_t i = 1; !x[0].step && i < n; ++i) y[i] = y[0];
+}
 template <class Op, class T> void Backward(const RowOperand<T>* x, size_t n, const T* p, T* y) {
   Map2<Chained<Op>>(Stepping(x[0].at, x[0].step), Stepping(x[1].at, x[1].step), n, y, p);
 }

@@ -9,6 +9,8 @@
 #include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "tensor/ops/binary.h"
+#include "tensor/ops/random.h"
+#include "tensor/ops/view.h"
 #include "tests/close.h"
 #include "tests/every_target.h"
 #include "tests/op_table.h"
@@ -22,6 +24,22 @@ constexpr double kInf = std::numeric_limits<double>::infinity(), kNaN = std::num
 struct Edge { Unary op; double x, y, dx; double a = 0, b = 0; };
 
 }  // namespace
+
+TEST_CASE("unary: a number that stands for a row gives the bits of a row of it, forwards and backwards, every target") {
+  for (DType dtype : {DType::f32, DType::f64}) {
+    const Tensor numbers = expand(uniform(Key(Seed{1}), {5, 1}, 0.5, 2, dtype), {5, 203}), rows = numbers.contiguous();
+    for_every_target([&] {
+      for (Unary op : {Unary::exp, Unary::relu, Unary::sqrt, Unary::gelu}) {
+        const Tensor y = unary(op, numbers), dx = empty_like(rows), dx_rows = empty_like(rows);
+        CHECK(equal_bits(y, unary(op, rows)));
+        const Tensor& kept = saves(op) == Saves::output ? y : numbers;
+        unary_grad(op, kept, numbers, {dx, false});
+        unary_grad(op, kept.contiguous(), rows, {dx_rows, false});
+        CHECK(equal_bits(dx, dx_rows));
+      }
+    });
+  }
+}
 
 TEST_CASE("unary: values and derivatives at the edges of the domain, every target, f32 and f64") {
   const Edge edges[] = {
