@@ -466,12 +466,16 @@ template <class T, size_t kRows, size_t kVectors> HWY_NOINLINE void ThinColumns(
         HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r)
           acc[v][r] = hn::MulAdd(hn::Set(d, p.a[Index(r) * p.a_row + k + Index(i)]), w[i], acc[v][r]);
     }
-  for (size_t v = 0; v < kVectors && k < p.k; ++v) {
-    hn::Vec<D> w[kReach];
-    LoadColumns<Tile<T>::kParts, T>([&](size_t i) { return b + Index(v * kLanes + i) * p.b_column; }, size_t(p.k - k), w);
-    for (size_t i = 0; i < size_t(p.k - k); ++i)
-      HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r)
-        acc[v][r] = hn::MulAdd(hn::Set(d, p.a[Index(r) * p.a_row + k + Index(i)]), w[i], acc[v][r]);
+  constexpr size_t kPart = RowPart<T>::kSize;
+  for (; k < p.k; k += Index(kPart), b += kPart) {
+    const size_t rest = HWY_MIN(kPart, size_t(p.k - k));
+    for (size_t v = 0; v < kVectors; ++v) {
+      hn::Vec<D> w[kPart];
+      LoadColumns<1, T>([&](size_t i) { return b + Index(v * kLanes + i) * p.b_column; }, rest, w);
+      for (size_t i = 0; i < rest; ++i)
+        HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r)
+          acc[v][r] = hn::MulAdd(hn::Set(d, p.a[Index(r) * p.a_row + k + Index(i)]), w[i], acc[v][r]);
+    }
   }
   HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v)
     HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r) hn::StoreU(acc[v][r], d, together + Index(r) * c_row + v * kLanes);

@@ -116,12 +116,15 @@ template <class T> double cost(const GemmKernels<T>& kernels, const Product<T>& 
 
 // Few rows beside a b whose columns are contiguous. Columns of c that lie apart are stored one by one: fewer rows yet.
 template <class T> bool is_thin(const GemmKernels<T>& kernels, const Product<T>& p) {
-  return kernels.thin && p.m <= (p.c_column == 1 ? kernels.thin_rows : kernels.lanes / 2) && p.n >= kernels.lanes && p.k >= kernels.thin_depth && p.b_k == 1 && p.b_column != 1;
+  return kernels.thin && p.b_k == 1 && p.b_column != 1 && p.n >= kernels.lanes && p.m <= (p.c_column == 1 ? kernels.thin_rows : kernels.lanes / 2) &&
+         (p.k >= kernels.thin_depth || p.m <= kernels.lanes / 4);
 }
 
-// A vector of columns at most, and little to multiply. Columns of b are turned once for some rows.
+// A vector of columns at most, and few rows, or some with a small k beside rows of b.
 template <class T> bool is_small(const GemmKernels<T>& kernels, const Product<T>& p) {
-  return kernels.small && p.n <= kernels.lanes && p.m <= kSmall && p.k <= kSmall && p.c_column == 1 && (p.b_column == 1 || (p.b_k == 1 && p.m <= kernels.lanes / 2));
+  const bool few = p.m <= kernels.lanes / 2;
+  return kernels.small && p.n <= kernels.lanes && p.c_column == 1 &&
+         (few ? p.b_column == 1 || p.b_k == 1 : p.m <= kSmall && p.k <= kSmall && p.b_column == 1);
 }
 
 // The tile: four vectors for few rows or columns that fill them, two tall ones where they take all rows or columns at once.
@@ -274,7 +277,10 @@ template <class T> void multiply_thin(const GemmKernels<T>& kernels, Product<T> 
     const Index first = units * chunk / chunks * unit, last = std::min(p.n, units * (chunk + 1) / chunks * unit);
     const Index whole = (last - first) / kernels.lanes * kernels.lanes;
     if (whole) kernels.thin(part_of(p, 0, p.m, first, whole));
-    if (first + whole < last) multiply_wide(kernels, part_of(p, 0, p.m, first + whole, last - first - whole), {}, 0);
+    if (const Product<T> rest = part_of(p, 0, p.m, first + whole, last - first - whole); rest.n > 0) {
+      if (is_small(kernels, rest)) kernels.small(rest);
+      else multiply_wide(kernels, rest, {}, 0);
+    }
     if (turned) finish(p.c + first * p.c_column, p.c_column, first, last - first, 0, p.m);
     else finish(p.c + first * p.c_column, p.c_row, 0, p.m, first, last - first);
   });

@@ -85,7 +85,7 @@ template <class T> struct GemmKernels {
   Index lanes;               // elements of a vector
   Index rows[5];             // most of a tile, by its vectors, 1 to 4
   Index vectors;             // of the tile for most products
-  Index thin_rows, thin_depth;   // most rows and least k of the thin kernel
+  Index thin_rows, thin_depth;   // most rows of the thin kernel, and least k where they are more than a few
   // All of p in one thread. packed: the panels of b from packed_column on, or nullptr. row, column: where p lies in the whole.
   void (*block)(const Product<T>& p, const GemmPlan& plan, const T* packed, Index packed_column, Index row, Index column,
                 T* scratch, Finish<T> finish);

@@ -20,6 +20,13 @@ template <class T> void fill_row(T value, Index n, T* y) {
   for (; n > 0; n -= some, y += some) std::copy(begin, begin + (some = std::min(n, kBegin)), y);
 }
 
+// Rows y, one after another, each of them x; from the first ones on they are copied from y's beginning.
+template <class T> void repeat_row(const T* __restrict x, Index n, Index rows, T* __restrict y) {
+  const Index all = rows * n, most = std::max<Index>(1, Index(4096 / sizeof(T)) / n) * n;
+  for (Index i = 0; i < n; ++i) y[i] = x[i];
+  for (Index done = n, some; done < all; done += some) std::copy(y, y + (some = std::min({done, all - done, most})), y + done);
+}
+
 // y[i] = x[-i]
 template <class T> void reverse_row(const T* __restrict x, Index n, T* __restrict y) {
   for (; n >= 64; n -= 64, x -= 64, y += 64)

@@ -18,6 +18,8 @@ template <class T, class R> struct FoldKernels {
   void (*pieces)(const T* x, const ptrdiff_t* offset, const ptrdiff_t* length, size_t count, R* result);
   // result[j] = fold of x[offset[r] + j] over r < rows, one chunk
   void (*columns)(const T* x, const ptrdiff_t* offset, size_t rows, size_t n, R* result);
+  // the same of rows of n <= 16 elements that follow one another; nullptr if there is none
+  void (*narrow)(const T* x, size_t rows, size_t n, R* result) = nullptr;
 };
 }  // namespace heed
 #endif
@@ -135,6 +137,20 @@ template <class Op, class F, class T> void Columns(const T* x, const ptrdiff_t* 
   for (; j < n; j += N) ManyRows<Op, F, kManyRegisters ? 16 : 4, 1>(x + j, offset, rows, n - j, result + j);
 }
 
+// 16 rows are one of 16 n elements: row r stands in lane r % 16 of each column.
+template <class Op, class F, class T> void Narrow(const T* x, size_t rows, size_t n, T* result) {
+  const Lanes16<T> d;
+  HWY_ALIGN T lanes[16 * 16];
+  for (size_t i = 0; i < 16 * n; i += hn::Lanes(d)) hn::Store(hn::Set(d, T(Op::kNeutral)), d, lanes + i);
+  for (; rows > 0; rows -= HWY_MIN(rows, size_t{16}), x += 16 * n)
+    for (size_t i = 0, count = HWY_MIN(rows, size_t{16}) * n; i < count; i += hn::Lanes(d))
+      StoreFirst(Op::f(d, hn::Load(d, lanes + i), F::f(d, LoadFirst(d, x + i, count - i))), d, lanes + i, count - i);
+  for (size_t half = 8; half > 0; half /= 2)
+    for (size_t i = 0; i < half * n; i += hn::Lanes(d))
+      StoreFirst(Op::f(d, hn::Load(d, lanes + i), LoadFirst(d, lanes + i + half * n, half * n - i)), d, lanes + i, half * n - i);
+  for (size_t j = 0; j < n; ++j) result[j] = lanes[j];
+}
+
 // y (=|+=) x / divisor, or its root
 template <class T> HWY_INLINE void Finish(const T* x, size_t n, T divisor, bool root, bool add, T* y) {
   const hn::ScalableTag<T> d;
@@ -148,7 +164,7 @@ template <class T> HWY_INLINE void Finish(const T* x, size_t n, T divisor, bool 
 void FinishF32(const float* x, size_t n, float divisor, bool root, bool add, float* y) { Finish(x, n, divisor, root, add, y); }
 void FinishF64(const double* x, size_t n, double divisor, bool root, bool add, double* y) { Finish(x, n, divisor, root, add, y); }
 
-template <class Op, class F, class T> FoldKernels<T, T> Kernels() { return {Rows<Op, F, T>, Pieces<Op, F, T>, Columns<Op, F, T>}; }
+template <class Op, class F, class T> FoldKernels<T, T> Kernels() { return {Rows<Op, F, T>, Pieces<Op, F, T>, Columns<Op, F, T>, Narrow<Op, F, T>}; }
 template <class T> FoldKernels<T, T> Pick(Folding folding) {
   switch (folding) {
     case Folding::squares: return Kernels<SumOp, Squared, T>();
@@ -329,6 +345,7 @@ void fold_sequences(Folding folding, const FoldKernels<T, R>& kernels, const Ten
       (axis == across ? column : result).push(kept.size[std::size_t(axis)], first, second);
     }
     const Index width = column.total, blocks = (width + kColumnBlock - 1) / kColumnBlock;
+    const bool narrow = kernels.narrow && width <= 16 && reduced.rank == 1 && reduced.step() == width;
     const Tensor memory = chunks > 1 ? empty_partials(result.total * chunks * width) : Tensor();
     R* const partials = chunks > 1 ? reinterpret_cast<R*>(memory.mutable_data<Index>()) : nullptr;
     parallel_for(result.total * chunks * blocks, row_grain(std::min(width, kColumnBlock) * std::min(n, kElements)), [&](Index begin, Index end) {
@@ -342,12 +359,13 @@ void fold_sequences(Folding folding, const FoldKernels<T, R>& kernels, const Ten
         if (chunk != chunk_at) {
           row.seek(chunk * kElements);
           rows = std::min(kElements, n - chunk * kElements);
-          row.offsets(rows, offset);
+          if (!narrow) row.offsets(rows, offset);
           chunk_at = chunk;
         }
         at.seek(i);
         R* const out = partials ? partials + (i * chunks + chunk) * width + first : values;
-        kernels.columns(from + at.offset[0] + first, offset, std::size_t(rows), std::size_t(count), out);
+        if (narrow) kernels.narrow(from + at.offset[0] + row.offset[0], std::size_t(rows), std::size_t(width), out);
+        else kernels.columns(from + at.offset[0] + first, offset, std::size_t(rows), std::size_t(count), out);
         if (!partials) put(at.offset[1] + first * column.step(1), column.step(1), values, count);
       }
     });

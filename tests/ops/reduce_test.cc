@@ -89,6 +89,30 @@ TEST_CASE("reduce: every set of dims, widths around the lanes and the chunks, st
       }
 }
 
+TEST_CASE("reduce: many narrow rows, and strided tensors as a whole, have the bits of other layouts, every target") {
+  for (const Index n : {1, 2, 3, 7, 8, 15, 16, 17})
+    for (const Index rows : {1, 15, 17, 512, 1100})
+      for (DType dtype : {DType::f32, DType::f64}) {
+        CAPTURE(n);
+        CAPTURE(rows);
+        const Tensor x = uniform(Key(7, n, rows), {rows, n}, -2, 2, dtype), turned = transpose(transpose(x).clone()), all = permute(x, {1, 0});
+        for_every_target([&] {
+          CHECK(equal_bits(sum(x, 0), sum(turned, 0)));
+          CHECK(equal_bits(max(x, 0), max(turned, 0)));
+          CHECK(equal_bits(prod(x, 0), prod(turned, 0)));
+          CHECK(equal_bits(norm(x, 0), norm(turned, 0)));
+          CHECK(equal_bits(sum(all), sum(all.clone())));
+          CHECK(equal_bits(max(all), max(x)));
+          Tensor spread = ones({rows, n}, dtype), written = empty({rows, n}, dtype);
+          const Tensor line = sum(x, 0);
+          sum_grad(line, 0, {spread, true});
+          sum_grad(line, 0, {written, false});
+          CHECK(equal_bits(spread, ones({rows, n}, dtype) + line));
+          CHECK(equal_bits(written, zeros({rows, n}, dtype) + line));
+        });
+      }
+}
+
 TEST_CASE("reduce: targets with FMA agree to the bit with those without, as sums need none") {
   const Tensor x = uniform(Key(6), {33, 1037}, -1, 1, DType::f32);
   const Tensor rows = sum(x, -1), columns = sum(x, 0), squares = norm(x, 1), product = prod(x, 0);
