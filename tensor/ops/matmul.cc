@@ -150,7 +150,7 @@ void run(const Tensor& a, const Matrices& am, const Tensor& b, const Matrices& b
 }
 
 // c (=|+=) a b, of shapes that fit
-void multiply(const Tensor& a, const Tensor& b, const Into& c) {
+void product_into(const Tensor& a, const Tensor& b, const Into& c) {
   if (a.rank() == 1 && b.rank() == 1 && is_float(a.dtype())) return sum_to(a * b, c);
   run(a, matrices(a, Vector::row), b, matrices(b, Vector::column), c, result_matrices(a, b, c.tensor));
 }
@@ -167,7 +167,7 @@ void check_gradients(const char* op, const Tensor& a, const Tensor& b, const Ten
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
   const Tensor c = empty(result_shape(a, b), a.dtype());
-  multiply(a, b, {c});
+  product_into(a, b, {c});
   return c;
 }
 
@@ -177,7 +177,7 @@ void matmul(const Tensor& a, const Tensor& b, Into c) {
                     c.tensor.shape());
   check<DTypeError>(c.tensor.dtype() == a.dtype(), "matmul: dtypes differ: result {}, into {}", a.dtype(), c.tensor.dtype());
   check_writable("matmul", c.tensor);
-  multiply(a, b, c);
+  product_into(a, b, c);
 }
 
 void matmul_over_rows(const Tensor& a, const Tensor& b, Into c) {
