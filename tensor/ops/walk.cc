@@ -170,6 +170,8 @@ template <class T> struct Mapping {
         if (step_y == 1) continue;
         if (row_y == 1 && !adds) {
           turn(blocks[inputs], width, columns, rows, step_y, to);
+        } else if (step_y == -1 && !adds) {
+          for (Index k = 0; k < rows; ++k) reverse_row(blocks[inputs] + k * width + columns - 1, columns, to + k * row_y - (columns - 1));
         } else {
           for (Index j = 0; j < columns; ++j)
             for (Index k = 0; k < rows; ++k) {

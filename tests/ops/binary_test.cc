@@ -127,6 +127,9 @@ TEST_CASE("binary: what is broadcast gives the bits of what is spread, on either
       CHECK(equal_bits(binary(op, small, x), left));
       CHECK(equal_bits(into(op, x, small, true), before + right));
       CHECK(equal_bits(into(op, small, x, false), left));
+      const Tensor backwards = flip(before.clone(), {1});
+      binary(op, small, x, {backwards, false});
+      CHECK(equal_bits(backwards, left));
       CHECK(equal_bits(gradient(op, x, small, false), gradient(op, rows, spread, false)));
       CHECK(equal_bits(gradient(op, small, x, true), gradient(op, spread, rows, true)));
     }
