@@ -335,7 +335,7 @@ void fold_sequences(Folding folding, const FoldKernels<T, R>& kernels, const Ten
   int across = -1;   // the kept axis whose results lie side by side
   for (int axis = 0; axis < kept.rank; ++axis)
     if (kept.stride[std::size_t(axis)][0] == 1) across = axis;
-  bool turned = across < 0 && reduced.rank > 1 && reduced.step() != 1, repeated = false;   // reads the wrong way
+  bool turned = !x.is_contiguous() && across < 0 && reduced.rank > 1 && reduced.step() != 1, repeated = false;   // reads the wrong way
   for (int axis = 0; axis < reduced.rank; ++axis) repeated |= reduced.stride[std::size_t(axis)][0] == 0;
   if (turned && !repeated) return fold_sequences<T, R, Total>(folding, kernels, x.contiguous(), axes, to, put);
   if (across >= 0 && n > 0 && (reduced.rank == 0 || reduced.step() != 1)) {

@@ -113,6 +113,18 @@ TEST_CASE("reduce: many narrow rows, and strided tensors as a whole, have the bi
       }
 }
 
+TEST_CASE("reduce: strided tensors without elements") {
+  for (const Shape& shape : {Shape{0, 3, 2}, Shape{3, 0, 2}, Shape{3, 2, 0}, Shape{0, 0, 4}})
+    for (const Dims& order : {Dims{0, 1, 2}, Dims{2, 1, 0}, Dims{1, 2, 0}, Dims{0, 2, 1}})
+      for (const Tensor& x : {permute(zeros(shape), order), slice(permute(zeros(shape), order), 0, 0, Slice::kToEnd, 2), flip(permute(zeros(shape), order), {1})}) {
+        CHECK(sum(x).item() == 0);
+        CHECK(prod(x).item() == 1);
+        CHECK(sum(x, {0, 1}).numel() == x.size(2));
+        CHECK(norm(x, {1, 2}).numel() == x.size(0));
+        CHECK_FALSE(any_true(x));
+      }
+}
+
 TEST_CASE("reduce: targets with FMA agree to the bit with those without, as sums need none") {
   const Tensor x = uniform(Key(6), {33, 1037}, -1, 1, DType::f32);
   const Tensor rows = sum(x, -1), columns = sum(x, 0), squares = norm(x, 1), product = prod(x, 0);
