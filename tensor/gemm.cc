@@ -296,14 +296,13 @@ template <class T> struct Choice {
 // How p, none of its sizes 0, is multiplied best. A finish sees rows and columns of p, which only a thin product and one by columns hand
 // back turned.
 template <class T> Choice<T> choose(const GemmKernels<T>& kernels, const Product<T>& p, bool has_finish) {
-  const auto by_columns = [](const Product<T>& q) { return q.c_column != 1 && q.c_row == 1; };
   if (p.panels) return {p.m > kTallRows ? Way::tall : Way::wide, false, p};
   const Product<T> turned = transposed(p);
   if (is_small(kernels, p)) return {Way::small, false, p};
   if (is_small(kernels, turned)) return {Way::small, true, turned};
   if (is_thin(kernels, p)) return {Way::thin, false, p};
   if (is_thin(kernels, turned)) return {Way::thin, true, turned};
-  const bool turn = cost(kernels, turned) < cost(kernels, p) && (!has_finish || by_columns(turned));
+  const bool turn = cost(kernels, turned) < cost(kernels, p) && (!has_finish || (turned.c_column != 1 && turned.c_row == 1));
   const Product<T>& q = turn ? turned : p;
   return {q.m > (packs_a(q) ? kTallRows / 2 : kTallRows) ? Way::tall : Way::wide, turn, q};
 }

@@ -336,16 +336,16 @@ template <class To, class From> void copy_strided(To* to, const From* from, cons
     });
     return;
   }
-  if (std::is_same_v<To, From> && rank >= 2 && step_to == 1 && step_from == 1 && p.a[rank - 2] == n && p.b[rank - 2] == 0) {   // rows all the same
-    if constexpr (std::is_same_v<To, From>)
-      parallel_for(rows, row_grain(n / 4 + 4), [&](Index begin, Index end) {
+  if constexpr (std::is_same_v<To, From>)
+    if (rank >= 2 && step_to == 1 && step_from == 1 && p.a[rank - 2] == n && p.b[rank - 2] == 0) {   // rows all the same
+      const Index m = p.shape[rank - 2];
+      return parallel_for(rows, row_grain(n / 4 + 4), [&](Index begin, Index end) {
         for (Index r = begin, some; r < end; r += some) {
-          some = std::min(end - r, p.shape[rank - 2] - r % p.shape[rank - 2]);
+          some = std::min(end - r, m - r % m);
           for_rows(p, 1, r, r + 1, [&](Index a, Index b) { repeat_row(from + b, n, some, to + a); });
         }
       });
-    return;
-  }
+    }
   const ConvertRow convert_row = std::is_same_v<To, From> ? nullptr : conversion(dtype_of<To>, dtype_of<From>);
   const auto run = [&](Index a, Index b, Index count) {
     if (step_to == 1 && step_from == 1) {

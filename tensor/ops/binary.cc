@@ -132,6 +132,7 @@ HWY_AFTER_NAMESPACE();
 #include "tensor/format.h"
 #include "tensor/ops/kernel.h"
 #include "tensor/ops/reduce.h"
+#include "tensor/row.h"
 
 namespace heed {
 HWY_EXPORT(Pick);
@@ -152,7 +153,7 @@ void check_pair(std::string_view name, const Tensor& a, const Tensor& b) {
 // use(f) with f(a, b) of the op on integers, which wrap: chosen before any loop
 template <class F> void with_integer(Binary op, F use) {
   switch (op) {
-    case Binary::add: return use([]<class T>(T a, T b) { return T(std::make_unsigned_t<T>(a) + std::make_unsigned_t<T>(b)); });
+    case Binary::add: return use([](auto a, auto b) { return plus(a, b); });
     case Binary::subtract: return use([]<class T>(T a, T b) { return T(std::make_unsigned_t<T>(a) - std::make_unsigned_t<T>(b)); });
     case Binary::multiply: return use([]<class T>(T a, T b) {   // u8 would become int
       using U = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;

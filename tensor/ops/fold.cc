@@ -47,12 +47,12 @@ template <class Op, class F, class T> void Rows(const T* x, size_t rows, ptrdiff
   const size_t chunks = (n + kChunk - 1) / kChunk;
   const auto all = [&](size_t count, const T* from, ptrdiff_t distance, size_t length, T* to, size_t next) HWY_ATTR {
     for (; count >= kSome; count -= kSome, from += ptrdiff_t(kSome) * distance, to += kSome * next) Together<Op, F, kSome>(from, distance, length, to, next);
-    for (; count > 0; --count, from += distance, to += next) Together<Op, F, 1>(from, distance, length, to, next);
+    for (; count > 0; --count, from += distance, to += next) *to = Reduce<Op, F>(from, length);
   };
   if (chunks == 1) return all(rows, x, stride, n, results, 1);
   for (size_t r = 0; r < rows; ++r, x += stride, results += chunks) {
     all(n / kChunk, x, kChunk, kChunk, results, 1);
-    if (n % kChunk != 0) all(1, x + n / kChunk * kChunk, 0, n % kChunk, results + n / kChunk, 1);
+    if (n % kChunk != 0) results[n / kChunk] = Reduce<Op, F>(x + n / kChunk * kChunk, n % kChunk);
   }
 }
 
@@ -335,7 +335,8 @@ void fold_sequences(Folding folding, const FoldKernels<T, R>& kernels, const Ten
   int across = -1;   // the kept axis whose results lie side by side
   for (int axis = 0; axis < kept.rank; ++axis)
     if (kept.stride[std::size_t(axis)][0] == 1) across = axis;
-  bool turned = !x.is_contiguous() && across < 0 && reduced.rank > 1 && reduced.step() != 1, repeated = false;   // reads the wrong way
+  const bool turned = !x.is_contiguous() && across < 0 && reduced.rank > 1 && reduced.step() != 1;
+  bool repeated = false;   // broadcast: a copy would be larger
   for (int axis = 0; axis < reduced.rank; ++axis) repeated |= reduced.stride[std::size_t(axis)][0] == 0;
   if (turned && !repeated) return fold_sequences<T, R, Total>(folding, kernels, x.contiguous(), axes, to, put);
   if (across >= 0 && n > 0 && (reduced.rank == 0 || reduced.step() != 1)) {
