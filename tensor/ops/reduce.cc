@@ -172,14 +172,13 @@ void max_grad(const Tensor& x, const Tensor& y, const Tensor& dy, const Dims& di
   const Axes axes = reduced_axes("max", x, dims);
   const Tensor best = with_kept_dims(y, x.shape(), axes), upstream = with_kept_dims(dy, x.shape(), axes);
   visit_float(x.dtype(), "max", [&]<class T>() {
-    const auto wins = [](T value, T best) { return value == best || (value != value && best != best); };
     const Tensor winners = empty(x.shape(), x.dtype());
-    map_elements<T, T, T>(winners, 1, [wins](T value, T most) { return T(wins(value, most)); }, x, best);
+    map_elements<T, T, T>(winners, 1, [](T value, T most) { return (value == most) | ((value != value) & (most != most)) ? T(1) : T(0); }, x, best);
     const Tensor ties = upstream / with_kept_dims(sum(winners, dims, true), x.shape(), axes);
-    const auto share = [](const RowOperand<T>* x, size_t n, const T*, T* y) {
-      for (size_t i = 0; i < n; ++i) y[i] = x[0].at[i * x[0].step] != 0 ? x[1].at[i * x[1].step] : T(0);
-    };
-    map<T>(share, {winners, ties}, nullptr, 1, dx);
+    const bool direct = !dx.add && dx.tensor.is_contiguous();
+    const Tensor shares = direct ? dx.tensor : empty(x.shape(), x.dtype());
+    map_elements<T, T, T>(shares, 1, [](T wins, T share) { return wins != 0 ? share : T(0); }, winners, ties);
+    if (!direct) add_into(shares, dx);
   });
 }
 
