@@ -339,6 +339,11 @@ TEST_CASE("reduce: gradients at ties, zeros and constants") {
   const Tensor x = tensor({3, 1, 3, 2}, DType::f64);
   CHECK(doubles(gradient(x, [](const Variable& v) { return max(v); })) == std::vector<double>{0.5, 0, 0.5, 0});
   CHECK(doubles(gradient(x, [](const Variable& v) { return min(v); })) == std::vector<double>{0, 1, 0, 0});
+  for (const Index n : {4, 67, 130}) {   // two NaN share it
+    const Tensor some = ones({n}, DType::f64), expected = zeros({n}, DType::f64);
+    for (const Index at : {Index{1}, n - 1}) fill_(some[at], kNaN), fill_(expected[at], 0.5);
+    CHECK(doubles(gradient(some, [](const Variable& v) { return max(v); })) == doubles(expected));
+  }
   const auto product = [](const Variable& v) { return prod(v); };
   CHECK(doubles(gradient(tensor({0, 2, 3}, DType::f64), product)) == std::vector<double>{6, 0, 0});
   CHECK(doubles(gradient(tensor({0, 2, 0}, DType::f64), product)) == std::vector<double>{0, 0, 0});
