@@ -314,8 +314,14 @@ template <class To, class From> void copy_strided(To* to, const From* from, cons
   const Index n = p.shape[rank - 1], step_to = p.a[rank - 1], step_from = p.b[rank - 1];
   Index rows = 1;
   for (int axis = 0; axis + 1 < rank; ++axis) rows *= p.shape[axis];
+  const ConvertRow convert_row = conversion(dtype_of<To>, dtype_of<From>);
   if (rank >= 2 && step_to == 1 && std::abs(step_from) > 1 && p.b[rank - 2] == 1) {
-    // A transposition, in strips of 16 rows: in registers, or in squares that stay in the first-level cache.
+    // A transposition, in strips of 16 rows: in registers, or in blocks that stay in the first-level cache.
+    constexpr bool kTurns = sizeof(From) == 4 || sizeof(From) == 8;
+    const auto turn = [](const From* source, Index step, Index depth, Index count, Index width, From* target) {
+      using Bits = std::conditional_t<sizeof(From) == 4, float, double>;
+      gemm_kernels<Bits>().turn(reinterpret_cast<const Bits*>(source), step, depth, count, width, reinterpret_cast<Bits*>(target));
+    };
     const Index m = p.shape[rank - 2], stride_to = p.a[rank - 2];
     Index squares = 1;
     for (int axis = 0; axis + 2 < rank; ++axis) squares *= p.shape[axis];
@@ -324,14 +330,18 @@ template <class To, class From> void copy_strided(To* to, const From* from, cons
       for (Index s = begin; s < end; ++s)
         for_rows(p, 2, s / strips, s / strips + 1, [&](Index a, Index b) {
           const Index i0 = s % strips * 16, i1 = std::min(m, i0 + 16);
-          if constexpr (std::is_same_v<To, From> && (sizeof(To) == 4 || sizeof(To) == 8)) {
-            using Bits = std::conditional_t<sizeof(To) == 4, float, double>;
-            const auto* const source = reinterpret_cast<const Bits*>(from + b + i0);
-            return gemm_kernels<Bits>().turn(source, step_from, i1 - i0, n, stride_to, reinterpret_cast<Bits*>(to + a + i0 * stride_to));
+          To* const target = to + a + i0 * stride_to;
+          const From* const source = from + b + i0;
+          if constexpr (std::is_same_v<To, From> && kTurns) return turn(source, step_from, i1 - i0, n, stride_to, target);
+          From block[16 * 64];
+          for (Index j0 = 0; j0 < n; j0 += 64) {
+            const Index count = std::min<Index>(64, n - j0);
+            if constexpr (kTurns) turn(source + j0 * step_from, step_from, i1 - i0, count, 64, block);
+            else
+              for (Index j = 0; j < count; ++j)
+                for (Index i = 0; i < i1 - i0; ++i) block[i * 64 + j] = source[i + (j0 + j) * step_from];
+            for (Index i = 0; i < i1 - i0; ++i) convert_row(block + i * 64, std::size_t(count), target + i * stride_to + j0);
           }
-          for (Index j0 = 0; j0 < n; j0 += 16)
-            for (Index i = i0; i < i1; ++i)
-              for (Index j = j0; j < std::min(n, j0 + 16); ++j) to[a + i * stride_to + j] = convert<To>(from[b + i + j * step_from]);
         });
     });
     return;
@@ -346,7 +356,6 @@ template <class To, class From> void copy_strided(To* to, const From* from, cons
         }
       });
     }
-  const ConvertRow convert_row = std::is_same_v<To, From> ? nullptr : conversion(dtype_of<To>, dtype_of<From>);
   const auto run = [&](Index a, Index b, Index count) {
     if (step_to == 1 && step_from == 1) {
       if constexpr (std::is_same_v<To, From>) std::memcpy(to + a, from + b, std::size_t(count) * sizeof(To));

@@ -184,7 +184,7 @@ template <class To, class From> To by_cases(From x) {
 TEST_CASE("conversion between any two dtypes follows the rules on every target") {
   std::vector<double> values{NAN, -NAN, INFINITY, -INFINITY, 0.0, -0.0, 0.5, -0.5, 255, 255.5, 256, -1, 0x1p31, -0x1p31, 0x1p31 - 128, 0x1p31 - 1, 0x1p31 - 0.5,
                              -0x1p31 - 1, 0x1p63, -0x1p63, 0x1p63 - 1024, 0x1p62, 1e38, -1e300, 0x1p-140, 1 + 0x1p-8, 1 + 3 * 0x1p-8, 65537, 16777217};
-  for (int i = 0; i < 300; ++i) values.push_back(std::ldexp(1 + i * 0x1.3579bp-9, i % 70 - 5) * (i % 3 ? 1 : -1));
+  for (int i = 0; i < 311; ++i) values.push_back(std::ldexp(1 + i * 0x1.3579bp-9, i % 70 - 5) * (i % 3 ? 1 : -1));
   const DType all_dtypes[] = {DType::f32, DType::f64, DType::bf16, DType::i32, DType::i64, DType::u8};
   for (const DType between : all_dtypes)
     for (const DType dtype : all_dtypes) {
@@ -192,8 +192,9 @@ TEST_CASE("conversion between any two dtypes follows the rules on every target")
       CAPTURE(name(dtype));
       for_every_target([&] {
         const Tensor x = to(tensor(values, {Index(values.size())}), between);
-        for (const Tensor& from : {x, slice(x, 0, 3, 67), slice(x, 0, 1, Slice::kToEnd, 2)}) {
-          const Tensor y = to(from, dtype);
+        const Tensor tall = transpose(reshape(x, {4, -1})), wide = transpose(reshape(x, {-1, 4}));
+        for (const Tensor& strided : {x, slice(x, 0, 3, 67), slice(x, 0, 1, Slice::kToEnd, 2), tall, wide}) {
+          const Tensor from = reshape(strided, {-1}), y = reshape(to(strided, dtype), {-1});
           visit_any(between, [&]<class From>() {
             visit_any(dtype, [&]<class To>() {
               Index wrong = 0;
