@@ -14,6 +14,7 @@
 #include "attention/scores/mean.h"
 #include "attention/scores/none.h"
 #include "nn/init.h"
+#include "tensor/chain.h"
 #include "tensor/format.h"
 #include "tensor/ops/index.h"
 #include "tensor/ops/view.h"
@@ -82,7 +83,7 @@ ExtraScores::ExtraScores(std::vector<NamedScore> scores) : scores_(std::move(sco
   extra_scores = this;
 }
 
-ExtraScores::~ExtraScores() { extra_scores = outer_; }
+ExtraScores::~ExtraScores() { unchain(extra_scores, this, &ExtraScores::outer_); }
 
 void AttentionState::reorder(std::span<const Index> rows, Index per_sentence) {
   check<Error>(per_sentence >= 1 && Index(rows.size()) % per_sentence == 0, "reorder: {} rows are no groups of {}", rows.size(), per_sentence);

@@ -8,6 +8,7 @@
 
 #include "autograd/record.h"
 #include "autograd/trace.h"
+#include "tensor/chain.h"
 #include "tensor/format.h"
 #include "tensor/gemm_bfloat16.h"
 #include "tensor/ops/binary.h"
@@ -123,9 +124,10 @@ Tensor Slot::whole() const { return viewed(gradient_->whole()); }
 
 namespace {
 
-thread_local Tape* current_tape = nullptr;          // innermost tape that records
-thread_local Tape* alive_tapes = nullptr;           // innermost tape that lives, played ones included
-thread_local Tape::Masks* current_masks = nullptr;
+thread_local Tape* alive_tapes = nullptr;           // latest tape that lives, played ones included
+thread_local Tape* current_tape = nullptr;          // latest tape that records
+thread_local Tape::Masks* current_masks = nullptr;  // of the latest tape that was not played
+thread_local std::uint64_t silenced = 0;            // tapes that began before do not record
 thread_local const Tape::Node* playing = nullptr;
 thread_local bool detect_anomaly = false;
 std::atomic<std::uint64_t> next_tape_id{1};         // no two threads share one
@@ -175,7 +177,7 @@ struct Tape::Arena {
 
 // ---- Tape -----------------------------------------------------------------------------------------------------------
 
-Tape::Tape() : id_(next_tape_id++), outer_(alive_tapes), outer_recording_(current_tape), outer_masks_(current_masks) {
+Tape::Tape() : began_(next_tape_id++), outer_(alive_tapes) {
   auto& idle = Arena::idle();
   if (idle.empty()) {
     arena_ = Arena::make();
@@ -183,8 +185,8 @@ Tape::Tape() : id_(next_tape_id++), outer_(alive_tapes), outer_recording_(curren
     arena_ = idle.back().release();
     idle.pop_back();
   }
-  alive_tapes = current_tape = this;
-  current_masks = &masks_;
+  alive_tapes = this;
+  find_current();
 }
 
 Tape::Tape(Key key) : Tape() {
@@ -200,16 +202,18 @@ Tape::~Tape() {
     last_ = node->previous;
     node->destroy(node);
   }
-  if (!played_) stop_recording();
-  alive_tapes = outer_;
+  unchain(alive_tapes, this, &Tape::outer_);
+  find_current();
   arena_->chunk = arena_->used = 0;
   arena_->large.clear();
   Arena::idle().emplace_back(arena_);
 }
 
-void Tape::stop_recording() {
-  current_tape = outer_recording_;
-  current_masks = outer_masks_;
+void Tape::find_current() {
+  Tape* tape = alive_tapes;
+  while (tape && tape->played_) tape = tape->outer_;
+  current_masks = tape ? &tape->masks_ : nullptr;
+  current_tape = tape && tape->began_ >= silenced ? tape : nullptr;
 }
 
 Tape* Tape::current() { return current_tape; }
@@ -235,9 +239,9 @@ void Tape::backward(std::span<const Variable> outputs, std::span<const Tensor> g
     check<DTypeError>(outputs[i].dtype() == gradients[i].dtype(), "backward: value and gradient differ in dtype: value {}, gradient {}",
                       outputs[i].dtype(), gradients[i].dtype());
   }
-  check<Error>(current_tape == this, "backward: an inner tape is still recording");
+  check<Error>(current_tape == this, "backward: {}", current_tape ? "a later tape is still recording" : "this tape records on another thread, or a NoRecording lives");
   played_ = true;
-  stop_recording();
+  find_current();
   for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i].slot().adopt(gradients[i]);
   const Node* outer_playing = playing;
   struct Restore {
@@ -269,8 +273,11 @@ bool Slot::alive() const {
   return false;
 }
 
-NoRecording::NoRecording() : saved_(std::exchange(current_tape, nullptr)) {}
-NoRecording::~NoRecording() { current_tape = saved_; }
+NoRecording::NoRecording() : saved_(std::exchange(silenced, next_tape_id.load())) { Tape::find_current(); }
+NoRecording::~NoRecording() {
+  silenced = saved_;
+  Tape::find_current();
+}
 
 // ---- record ---------------------------------------------------------------------------------------------------------
 
@@ -454,14 +461,9 @@ std::vector<Variable> recompute(std::function<std::vector<Variable>(std::span<co
   // The recomputing node comes first on the tape, so it is played after the outputs' own nodes have delivered their gradients.
   const Variable trigger = variable(zeros({}));
   const Variable joint = record("recompute", zeros({}), {trigger}, [shared, masks, precision = product_precision()](const Tensor&) {
-    Tape::Masks* outer = std::exchange(current_masks, nullptr);
-    struct Restore {
-      Tape::Masks* masks;
-      ~Restore() { current_masks = masks; }
-    } restore{outer};
     for (const Saved& x : shared->given) x.get();
-    Tape inner(evaluating);
-    *current_masks = *masks;
+    Tape inner;
+    inner.masks_ = *masks;
     const std::vector<Variable> again = [&] {
       const ProductPrecision use(precision);
       return shared->f(shared->inputs);

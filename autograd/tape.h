@@ -17,6 +17,7 @@ namespace heed {
 struct Evaluating {};
 inline constexpr Evaluating evaluating{};
 
+// Of the thread that it begins on, where it also ends; tapes may end in any order.
 class Tape {
  public:
   Tape();                           // a Dropout with p > 0 throws and names the two choices below
@@ -32,7 +33,7 @@ class Tape {
   void backward(std::span<const Variable> outputs, std::span<const Tensor> gradients);
 
   std::size_t size() const { return count_; }                // operations recorded
-  static Tape* current();                                    // innermost unplayed tape of this thread, or nullptr
+  static Tape* current();                                    // latest unplayed tape of this thread, or nullptr
 
   struct Node {
     Node* previous;
@@ -51,11 +52,13 @@ class Tape {
 
  private:
   friend class Slot;
-  void stop_recording();
+  friend class NoRecording;
+  friend std::vector<Variable> recompute(std::function<std::vector<Variable>(std::span<const Variable>)> f, std::span<const Variable> inputs);
+  static void find_current();
 
-  std::uint64_t id_;
-  Tape* outer_;                                              // next tape of the thread that lives
-  Tape* outer_recording_;
+  const std::uint64_t began_;
+  std::uint64_t id_ = began_;                                // 0 from the end of backward on
+  Tape* outer_;                                              // the tape before that lives
   Node* last_ = nullptr;
   std::size_t count_ = 0;
   bool played_ = false;
@@ -72,10 +75,9 @@ class Tape {
 
  private:
   Masks masks_;
-  Masks* outer_masks_;
 };
 
-// While it lives, nothing is recorded on this thread; dropout goes on as before.
+// While it lives, tapes of this thread that began before do not record; dropout goes on as before.
 class NoRecording {
  public:
   NoRecording();
@@ -83,7 +85,7 @@ class NoRecording {
   NoRecording(const NoRecording&) = delete;
 
  private:
-  Tape* saved_;
+  std::uint64_t saved_;
 };
 
 // Key of the next dropout mask of the current module, or nothing where dropout is the identity: p = 0, no tape, Tape(evaluating).

@@ -6,6 +6,7 @@
 
 #include "autograd/record.h"
 #include "tensor/inside.h"
+#include "tensor/chain.h"
 
 namespace heed {
 namespace {
@@ -13,7 +14,7 @@ thread_local Trace* current_trace = nullptr;
 }
 
 Trace::Trace() : outer_(std::exchange(current_trace, this)) {}
-Trace::~Trace() { current_trace = outer_; }
+Trace::~Trace() { unchain(current_trace, this, &Trace::outer_); }
 Trace* Trace::current() { return current_trace; }
 
 std::string Trace::Entry::key() const {

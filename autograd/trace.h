@@ -38,7 +38,7 @@ class Trace {
   ~Trace();
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
-  static Trace* current();               // innermost of this thread, or nullptr
+  static Trace* current();               // latest of this thread, or nullptr
 
   const std::vector<Entry>& entries() const { return entries_; }       // in the order of computation
   const Entry* find(std::string_view key) const;                       // nullptr: no such entry

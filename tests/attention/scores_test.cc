@@ -542,6 +542,9 @@ TEST_CASE("attention by name: what is unknown lists what is known; a user's scor
     CHECK_THROWS_AS(ExtraScores({named_score<Nearness>("scaled_dot")}), Error);
     CHECK_THROWS_AS(ExtraScores({named_score<Nearness>("x"), named_score<Nearness>("x")}), Error);
     CHECK_THROWS_AS(ExtraScores({named_score<Nearness>("flat")}), Error);
+    auto first = std::make_unique<ExtraScores>(std::vector{named_score<Nearness>("one")}), second = std::make_unique<ExtraScores>(std::vector{named_score<Nearness>("two")});
+    first.reset();   // they end in any order
+    CHECK(make("two") == "");
   }
   CHECK(make("nearness") == unknown);
   const Built near = [] { const ExtraScores extra({named_score<Nearness>("nearness")}); return Built("nearness", {.query_width = 3, .memory_width = 3}); }();

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <limits>
+#include <memory>
 
 #include "autograd/check.h"
 #include "autograd/ops.h"
@@ -214,6 +215,44 @@ TEST_CASE("misuse throws and says what to do") {
   CHECK_THROWS_AS(variable(tensor(1, DType::i32)), DTypeError);
   Tape tape;
   CHECK_THROWS_WITH_AS(times(x, x).grad(), doctest::Contains("only leaves"), Error);
+}
+
+TEST_CASE("tapes end in any order: each records until it is played, keeps its own masks, and is gone when it ends") {
+  const Variable x = scalar(3);
+  std::unique_ptr<Tape> tape;
+  for (std::uint64_t step = 0; step < 4; ++step) {          // the next one begins before the last one ends, played or not
+    tape = std::make_unique<Tape>(Key{1, step});
+    CHECK(Tape::current() == tape.get());
+    const Variable y = times(times(x, x), x);
+    if (step % 2 == 0) tape->backward(y);
+  }
+  CHECK(x.grad().item() == 2 * 27);
+  tape.reset();
+  CHECK(Tape::current() == nullptr);
+  CHECK_FALSE(dropout_acts(0.5));
+
+  auto first = std::make_unique<Tape>(Key{1}), second = std::make_unique<Tape>(evaluating);
+  const Variable y = times(x, x);
+  first.reset();
+  CHECK(Tape::current() == second.get());
+  CHECK_FALSE(dropout_acts(0.5));
+  x.forget_gradient();
+  second->backward(y);
+  CHECK(x.grad().item() == 6);
+  CHECK(Tape::current() == nullptr);
+  CHECK_THROWS_WITH_AS([&] { const Tape last; times(y, x); }(), doctest::Contains("tape that is gone"), Error);
+
+  first = std::make_unique<Tape>(Key{1});
+  {
+    const NoRecording unrecorded;
+    CHECK(Tape::current() == nullptr);
+    CHECK(dropout_acts(0.5));
+    CHECK_THROWS_WITH_AS(first->backward(x), "backward: this tape records on another thread, or a NoRecording lives", Error);
+    second = std::make_unique<Tape>();
+    CHECK(Tape::current() == second.get());
+    first.reset();
+  }
+  CHECK(Tape::current() == second.get());
 }
 
 TEST_CASE("dropout keys: need a key, repeat for none of the calls, off when evaluating") {

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <memory>
 #include <thread>
 
 #include "autograd/ops.h"
@@ -59,6 +60,11 @@ TEST_CASE("trace: a copy, of this thread, of the innermost trace") {
     CHECK(none);
   }
   CHECK(outer.entries().empty());
+  CHECK(Trace::current() == &outer);
+  auto first = std::make_unique<Trace>(), second = std::make_unique<Trace>();   // they end in any order
+  first.reset();
+  CHECK(Trace::current() == second.get());
+  second.reset();
   CHECK(Trace::current() == &outer);
 }
 
