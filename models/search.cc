@@ -8,6 +8,7 @@
 
 #include "tensor/context.h"
 #include "tensor/format.h"
+#include "tensor/gemm_bfloat16.h"
 #include "tensor/ops/reduce.h"
 #include "tensor/packed.h"
 #include "tensor/parallel.h"
@@ -321,8 +322,11 @@ std::vector<std::vector<Hypothesis>> search(const Seq2Seq& model, std::span<cons
   PackedWeights own;
   PackedWeights& weights = PackedWeights::current() ? *PackedWeights::current() : own;
   const Index batches = batches_of(Index(requests.size()), options);
-  const auto decode = [&](Index b) {
+  const auto decode = [&, precision = product_precision()](Index b) {
     const PackedWeights::Use use(weights);
+    const ProductPrecision product(precision);                                           // also in another thread
+    const Tape quiet(evaluating);                                                        // a tape of the caller would draw dropout
+    const NoRecording unrecorded;
     const auto at = [&](Index batch) { return std::size_t(Index(order.size()) * batch / batches); };
     Searcher(model, options).run(sources, prefixes, requests, std::span(order).subspan(at(b), at(b + 1) - at(b)), answers);
   };

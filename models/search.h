@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Greedy search, beam search and sampling, written once for every model. Results do not depend on batch, order or threads.
+// Greedy search, beam search and sampling, written once for every model. Results do not depend on batch, order or threads,
+// nor on a Tape that lives: nothing is recorded and dropout does not act.
 #pragma once
 #include <cstdint>
 #include <optional>

@@ -4,10 +4,12 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <set>
 
 #include "autograd/tape.h"
 #include "models/search.h"
 #include "models/train.h"
+#include "tensor/gemm_bfloat16.h"
 #include "tensor/ops/binary.h"
 #include "tensor/ops/reduce.h"
 #include "tensor/ops/softmax.h"
@@ -214,10 +216,30 @@ TEST_CASE("search: beam 1 is greedy by definition; results do not depend on batc
       }
     }
   }
+  const Tape tape(Key(Seed{5}));   // dropout does not act
   for_threads([&] {
     const auto again = search(model, sources, options);
     for (std::size_t i = 0; i < sources.size(); ++i) CHECK(again[i][0].score == search(model, std::span(sources).subspan(i, 1), options)[0][0].score);
   });
+}
+
+TEST_CASE("search: every thread multiplies in the caller's precision") {
+  if (!has_bfloat16_products()) return;
+  Parameters parameters(Seed{9});
+  const TranslationModel model(parameters.root(), small());
+  const Rows sources = random_rows(Key(Seed{4}), 48, 9);
+  const SearchOptions options{.pad = kPad, .start = kStart, .eos = kEnd, .extra_length = 4, .batch = 16};
+  const auto total = [&] {
+    double sum = 0;
+    for (const auto& best : search(model, sources, options)) sum += best[0].log_probability;
+    return sum;
+  };
+  const double in_float32 = total();
+  const ProductPrecision use(Precision::bfloat16);
+  std::set<double> totals;
+  for_threads([&] { totals.insert(total()); });
+  CHECK(totals.size() == 1);
+  CHECK(*totals.begin() != in_float32);
 }
 
 TEST_CASE("search: forced prefix, sampling, lengths, attention rows") {
