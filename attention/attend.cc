@@ -62,6 +62,10 @@ Attended Attention::operator()(const Variable& query, const Memory& memory, Atte
                     query.shape(), memory.values.shape());
   const Index T = query.size(1);
   check<Error>(!looks_back() || T <= 1 || state.advance == 0, "attention: a score that looks back takes one step at a time: query {}", query.shape());
+  const Shape expected{query.size(0), T, memory.values.size(1)};
+  check<ShapeError>(!state.previous.defined() || state.previous.shape() == expected,
+                    "attention: the weights of the step before have another shape than [B, T, S]: {}, expected {}; AttentionState::reorder takes their rows along",
+                    state.previous.shape(), expected);
   const Focus focus = window ? window(query, memory, state) : Focus{};
   const Memory seen = window ? Memory{memory.keys, memory.values, memory.mask & focus.mask} : memory;
   const Trace::Axes over{.columns = Along::source, .rows = Along::target}, rows{.rows = Along::target};
@@ -69,7 +73,6 @@ Attended Attention::operator()(const Variable& query, const Memory& memory, Atte
   Variable scores = score(query, seen, state);                                                           // [B, T, S]
   const std::string in_window = Trace::current() && window ? fmt::format("{}, of the words in the window", score.formula()) : std::string();
   scores = trace("scores", window ? std::string_view(in_window) : score.formula(), scores, over);
-  const Shape expected{query.size(0), T, memory.values.size(1)};
   check<ShapeError>(scores.shape() == expected, "attention: the score has another shape than [B, T, S]: {}, expected {}", scores.shape(), expected);
   Variable weights = trace("weights", normalise.formula, normalise(scores, seen.mask), over);
   const bool damped = focus.factor.defined();

@@ -17,6 +17,7 @@
 #include "tensor/chain.h"
 #include "tensor/format.h"
 #include "tensor/ops/index.h"
+#include "tensor/ops/reduce.h"
 #include "tensor/ops/view.h"
 
 namespace heed {
@@ -99,6 +100,10 @@ void AttentionState::reorder(std::span<const Index> rows, Index per_sentence) {
 void check_equal_widths(std::string_view score, const ScoreOptions& options) {
   check<ShapeError>(options.query_width == options.memory_width, "{}: query and memory need the same width: query {}, memory {}; general has no such need",
                     score, options.query_width, options.memory_width);
+}
+
+void check_direction(std::string_view score, const Parameter& v) {
+  check<Error>(any_true(v.value()), "{}: a vector of zeros has no direction: v starts at 0, of shape {}; see v_init", score, v.shape());
 }
 
 double checked_sharpness(const ScoreOptions& options) {

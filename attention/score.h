@@ -121,6 +121,8 @@ class ExtraScores {
 
 // ShapeError unless query and memory are equally wide.
 void check_equal_widths(std::string_view score, const ScoreOptions& options);
+// Error where v is 0: its length divides.
+void check_direction(std::string_view score, const Parameter& v);
 // β; Error unless it is finite and not negative.
 double checked_sharpness(const ScoreOptions& options);
 // v: [A], started by options.v_init or U(±1/√A)

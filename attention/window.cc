@@ -43,6 +43,7 @@ struct LocalP {
 
   Focus operator()(const Variable& query, const Memory& memory, const AttentionState&) const {
     const Index B = query.size(0), S = memory.values.size(1);
+    memory.mask.check_fits("local attention", {B, query.size(1), S});
     const Tensor lengths = empty({B, 1}, DType::f64);
     for (Index b = 0; b < B; ++b) lengths.mutable_data<double>()[b] = double(length_of(memory, b));
     const Variable share = sigmoid(matmul(tanh(position_proj(query)), position_v));                    // [B, T]
@@ -68,6 +69,7 @@ struct LocalP {
 Window local_m(const ScoreOptions& options) {
   return [w = checked_window(options), clamp = options.clamp_position](const Variable& query, const Memory& memory, const AttentionState& state) -> Focus {
     const Index B = query.size(0), T = query.size(1);
+    memory.mask.check_fits("local attention", {B, T, memory.values.size(1)});
     const Tensor position = empty({B, T}, DType::f64);
     double* p = position.mutable_data<double>();
     for (Index b = 0; b < B; ++b)

@@ -9,7 +9,8 @@
 
 namespace heed {
 
-// Path without the selection's prefix -> value. Tied parameters stand under each of their paths, as in PyTorch's state_dict.
+// Path without the selection's prefix -> value, which shares the parameter's memory: clone to keep it. Tied parameters stand under each of
+// their paths, as in PyTorch's state_dict.
 std::map<std::string, Tensor> state(const Selection& parameters);
 // The metadata of a file with these values: gru_form.<path> = bahdanau or cho. A GRU of which a file says nothing has PyTorch's form, cudnn.
 std::map<std::string, std::string> gru_forms(const Selection& parameters);

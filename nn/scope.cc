@@ -16,6 +16,11 @@ const Variable& Parameter::variable() const {
   return data_ ? data_->variable : absent;
 }
 
+Parameter::Data& Parameter::data() const {
+  check<Error>(data_ != nullptr, "parameter: it is absent, as a bias that was not asked for; defined() says whether there is one");
+  return *data_;
+}
+
 std::string Scope::child(std::string_view name) const {
   return path_.string().empty() ? std::string(name) : path_.string() + "." + std::string(name);
 }

@@ -55,8 +55,8 @@ class Parameter {
   const Variable& variable() const;             // the undefined Variable when absent
   const Tensor& value() const { return variable().value(); }
   const Shape& shape() const { return variable().shape(); }
-  const std::string& path() const { return data_->path; }
-  Data& data() const { return *data_; }
+  const std::string& path() const { return data().path; }
+  Data& data() const;                           // Error when absent
 
  private:
   std::shared_ptr<Data> data_;
@@ -99,7 +99,7 @@ class Selection {
   std::size_t size() const { return items_.size(); }
   void freeze() const;                           // no gradient, no update
   void unfreeze() const;
-  void initialise(const Initializer& init) const;   // new initial values, by the keys that the paths give
+  void initialise(const Initializer& init) const;   // new initial values, by the keys that the paths give; of an embedding's row of padding too
   Index count() const;                           // elements
   Parameters& owner() const { return *owner_; }
   const std::string& prefix() const { return prefix_; }   // "core." for select("core.*") and select("core.e*")
@@ -110,7 +110,7 @@ class Selection {
   std::string prefix_;
 };
 
-// All parameters of a model, their gradients in one flat buffer in declaration order.
+// All parameters of a model, in declaration order.
 class Parameters {
  public:
   explicit Parameters(Seed seed, DType dtype = DType::f32);

@@ -362,6 +362,7 @@ const std::vector<Row>& model_rows() {
       CALL(check_gradient([](std::span<const Variable> x) { return log(x[0]); }, {zeros({2}, f64)})),
       CALL(check_gradient([](std::span<const Variable> x) { return log(x[0]); }, {ones({2})})),
       // parameters
+      CALL(Linear(scope() / "line", {.in = 2, .out = 2, .bias = false}).bias.path()),
       CALL(Parameters(Seed{1}, i64)),
       CALL([] { const Scope s = scope(); s.parameter("weight", {2}, constant_init(0)); s.parameter("weight", {2}, constant_init(0)); }()),
       CALL(scope().parameter("weight", {2}, {})),
@@ -415,6 +416,10 @@ const std::vector<Row>& model_rows() {
       CALL(make_attention("dot", scope() / "attention", {.query_width = 2, .memory_width = 2}).prepare(constant(zeros({2, 2})), {})),
       CALL([] { const Attention a = make_attention("dot", scope() / "attention", {.query_width = 2, .memory_width = 2}); a(constant(zeros({3, 1, 2})), a.prepare(constant(zeros({1, 3, 2})), {})); }()),
       CALL([] { const Attention a = make_attention("coverage", scope() / "attention", {.query_width = 2, .memory_width = 2}); a(constant(zeros({1, 2, 2})), a.prepare(constant(zeros({1, 3, 2})), {})); }()),
+      CALL([] { const Attention a = make_attention("coverage", scope() / "attention", {.query_width = 2, .memory_width = 2}); AttentionState state{.advance = 0}; const Memory m = a.prepare(constant(zeros({1, 3, 2})), {}); a(constant(zeros({1, 1, 2})), m, state); a(constant(zeros({1, 4, 2})), m, state); }()),
+      CALL(make_attention("additive-normed", scope() / "attention", {.query_width = 2, .memory_width = 2, .v_init = constant_init(0)})),
+      CALL([] { const Attention a = make_attention("local-p", scope() / "attention", {.query_width = 2, .memory_width = 2}); a(constant(zeros({3, 1, 2})), a.prepare(constant(zeros({3, 4, 2})), Mask::lengths(tensor({2}, DType::i32)))); }()),
+      CALL([] { const Attention a = make_attention("local-m", scope() / "attention", {.query_width = 2, .memory_width = 2, .clamp_position = true}); a(constant(zeros({3, 1, 2})), a.prepare(constant(zeros({3, 4, 2})), Mask::lengths(tensor({2}, DType::i32)))); }()),
       CALL(AttentionState().reorder(std::array<Index, 2>{0, 1}, 0)),
       // optimisers, schedules, training
       CALL(Adam(*transformer().parameters, {.learning_rate = -1})),

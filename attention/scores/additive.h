@@ -54,6 +54,7 @@ struct AdditiveNormed : Additive {
         g(scope.parameter("g", {}, constant_init(std::sqrt(1 / double(options.hidden()))))),
         b(scope.parameter("b", {options.hidden()}, constant_init(0))) {
     formula = "e_j = g vᵀ/‖v‖ " + hidden;
+    check_direction("additive-normed", v);
   }
   Memory prepare(const Variable& states, Mask mask) const { return {key_proj(states) + b, states, std::move(mask)}; }
   Variable operator()(const Variable& query, const Memory& memory, const AttentionState&) const {
