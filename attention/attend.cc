@@ -63,7 +63,7 @@ Attended Attention::operator()(const Variable& query, const Memory& memory, Atte
   const Index T = query.size(1);
   check<Error>(!looks_back() || T <= 1 || state.advance == 0, "attention: a score that looks back takes one step at a time: query {}", query.shape());
   const Shape expected{query.size(0), T, memory.values.size(1)};
-  check<ShapeError>(!state.previous.defined() || state.previous.shape() == expected,
+  check<ShapeError>(!state.previous.defined() || state.previous.shape() == expected || expected.numel() == 0,
                     "attention: the weights of the step before have another shape than [B, T, S]: {}, expected {}; AttentionState::reorder takes their rows along",
                     state.previous.shape(), expected);
   const Focus focus = window ? window(query, memory, state) : Focus{};

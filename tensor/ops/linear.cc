@@ -34,7 +34,7 @@ struct Identity {
 };
 struct Relu {  // NaN stays NaN
   template <class D, class V> static HWY_INLINE V f(D d, V z) { return hn::IfThenElse(hn::Lt(z, hn::Zero(d)), hn::Zero(d), z); }
-  template <class D, class V> static HWY_INLINE V df(D d, V s) { return hn::IfThenElseZero(hn::Gt(s, hn::Zero(d)), hn::Set(d, 1)); }
+  template <class D, class V> static HWY_INLINE V df(D d, V s) { return hn::IfThenZeroElse(hn::Le(s, hn::Zero(d)), hn::Set(d, 1)); }
 };
 struct Gelu {
   template <class D, class V> static HWY_INLINE V f(D d, V z) { return math::Gelu(d, z); }
@@ -96,14 +96,17 @@ template <class Act, class T> void Forward(const LinearBlock<T>& b) {
   });
 }
 
-// dz (in y) = dy ⊙ factor ⊙ f'(z)
+// dz (in y) = dy ⊙ factor ⊙ f'(z); of ReLU 0 beside an infinite dy too
 template <class Act, class T> void Backward(const LinearBlock<T>& b) {
   ForPieces(b, [&](Index i, size_t n, const T* factors) HWY_ATTR {
     const Lanes16<T> d;
     for (size_t k = 0; k < n; k += hn::Lanes(d)) {
       auto dz = LoadFirst(d, b.dy + i + k, n - k);
       if (factors) dz = hn::Mul(dz, LoadFirst(d, factors + k, n - k));
-      if (b.z) dz = hn::Mul(dz, Act::df(d, LoadFirst(d, b.z + i + k, n - k)));
+      if (b.z) {
+        const auto slope = Act::df(d, LoadFirst(d, b.z + i + k, n - k));
+        dz = std::is_same_v<Act, Relu> ? hn::IfThenZeroElse(hn::Eq(slope, hn::Zero(d)), dz) : hn::Mul(dz, slope);
+      }
       StoreFirst(dz, d, b.y + i + k, n - k);
     }
   });

@@ -65,7 +65,7 @@ struct ReluUnit {
     KeepState(d, m, h, row, j);
   }
   template <class D, class T> static HWY_INLINE void df(D d, Units m, const StepRowGrad<T>& row, size_t j) {
-    Give(d, m, hn::IfThenElseZero(hn::Gt(GateOf(d, m, row, 0, j), hn::Zero(d)), GradOfState(d, m, row, j)), row, 0, j);
+    Give(d, m, hn::IfThenZeroElse(hn::Le(GateOf(d, m, row, 0, j), hn::Zero(d)), GradOfState(d, m, row, j)), row, 0, j);
   }
 };
 

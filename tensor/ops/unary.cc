@@ -29,11 +29,14 @@ namespace {
 #define DF template <class D, class V, class P> static HWY_INLINE V df([[maybe_unused]] D d, [[maybe_unused]] V s, [[maybe_unused]] const P* p)
 template <class D, class P> HWY_INLINE hn::Vec<D> C(D d, P c) { return hn::Set(d, hn::TFromD<D>(c)); }
 
-template <Saves kSaved> struct Saving { static constexpr Saves kSaves = kSaved; };
+template <Saves kSaved, bool kSelecting = false> struct Saving {
+  static constexpr Saves kSaves = kSaved;
+  static constexpr bool kSelects = kSelecting;   // f' is 0 or 1: dy is taken or left, so that an infinite one leaves 0
+};
 using FromNothing = Saving<Saves::nothing>;
 using FromInput = Saving<Saves::input>;
 using FromOutput = Saving<Saves::output>;
-struct Flat : FromNothing { DF { return C(d, 0); } };  // f' = 0
+struct Flat : Saving<Saves::nothing, true> { DF { return C(d, 0); } };  // f' = 0
 
 struct Negative : FromNothing {                        // -x
   F { return hn::Neg(x); }
@@ -83,9 +86,9 @@ struct Sigmoid : FromOutput {                          // f' = y (1 - y)
   F { return math::Sigmoid(d, x); }
   DF { return hn::Mul(s, hn::Sub(C(d, 1), s)); }
 };
-struct Relu : FromOutput {
+struct Relu : Saving<Saves::output, true> {            // of NaN 1
   F { return hn::IfThenZeroElse(hn::Lt(x, C(d, 0)), x); }
-  DF { return hn::IfThenElseZero(hn::Gt(s, C(d, 0)), C(d, 1)); }
+  DF { return hn::IfThenZeroElse(hn::Le(s, C(d, 0)), C(d, 1)); }
 };
 struct Gelu : FromInput {                              // f' = Φ(x) + x φ(x)
   F { return math::Gelu(d, x); }
@@ -119,7 +122,7 @@ struct LeakyRelu : FromInput {
   F { return hn::IfThenElse(hn::Gt(x, C(d, 0)), x, hn::Mul(C(d, p[0]), x)); }
   DF { return hn::IfThenElse(hn::Gt(s, C(d, 0)), C(d, 1), C(d, p[0])); }
 };
-struct Clamp : FromInput {
+struct Clamp : Saving<Saves::input, true> {
   F { return math::AtMost(d, p[1], math::AtLeast(d, p[0], x)); }
   DF { return hn::IfThenElseZero(hn::And(hn::Ge(s, C(d, p[0])), hn::Le(s, C(d, p[1]))), C(d, 1)); }
 };
@@ -141,7 +144,10 @@ struct Pow : FromInput {                               // f' = c x^(c-1), 0 for 
 
 // df · dy
 template <class Op> struct Chained {
-  template <class D, class V, class P> static HWY_INLINE V f(D d, V s, V dy, const P* p) { return hn::Mul(dy, Op::df(d, s, p)); }
+  template <class D, class V, class P> static HWY_INLINE V f(D d, V s, V dy, const P* p) {
+    const V slope = Op::df(d, s, p);
+    return Op::kSelects ? hn::IfThenZeroElse(hn::Eq(slope, hn::Zero(d)), dy) : hn::Mul(dy, slope);
+  }
 };
 template <class Op, class T> void Forward(const RowOperand<T>* x, size_t n, const T* p, T* y) {
   Map<Op>(x[0].at, x[0].step ? n : 1, y, p);

@@ -105,6 +105,15 @@ TEST_CASE("linear: the activation of a huge or infinite z has the value and grad
   });
 }
 
+TEST_CASE("linear: what ReLU closes takes no gradient, not even an infinite one") {
+  for_every_target([] {
+    const Variable x = variable(tensor({{-1, 4}}, DType::f64));
+    Tape tape;
+    tape.backward(sum(sqrt(linear(x, constant(eye(2, DType::f64)), {}, {.activation = Activation::relu}))));
+    CHECK(x.grad().to_vector<double>() == std::vector<double>{0, 0.25});
+  });
+}
+
 TEST_CASE("linear: same bits for 1, 2 and 3 threads, empty sizes, errors with both sides") {
   std::vector<float> first;
   const Tensor x = normal(Key(Seed{1}), {257, 65}), w = normal(Key(Seed{2}), {130, 65}), b = normal(Key(Seed{3}), {130});

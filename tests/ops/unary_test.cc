@@ -72,8 +72,14 @@ TEST_CASE("unary: values and derivatives at the edges of the domain, every targe
         const double eps = dtype == DType::f32 ? 3e-7 : 1e-15;
         CHECK(worst_absolute(y, std::vector<double>(19, edge.y)) <= eps * 10);
         const Saves reads = saves(edge.op);
-        unary_grad(edge.op, reads == Saves::output ? y : reads == Saves::input ? x : Tensor(), ones({19}, dtype), {dx}, edge.a, edge.b);
+        const Tensor saved = reads == Saves::output ? y : reads == Saves::input ? x : Tensor();
+        unary_grad(edge.op, saved, ones({19}, dtype), {dx}, edge.a, edge.b);
         CHECK(worst_absolute(dx, std::vector<double>(19, edge.dx)) <= eps * 12);
+        for (const Unary selects : {Unary::relu, Unary::clamp, Unary::floor, Unary::ceil, Unary::round, Unary::sign})
+          if (edge.op == selects) {   // an infinite gradient too is taken or left
+            unary_grad(edge.op, saved, full({19}, kInf, dtype), {dx}, edge.a, edge.b);
+            CHECK(doubles(dx) == std::vector<double>(19, edge.dx == 1 ? kInf : 0));
+          }
       });
 }
 
