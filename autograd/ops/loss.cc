@@ -21,10 +21,10 @@ Variable cross_entropy(const Variable& logits, const Tensor& targets, const Cros
     y = full({}, nan ? std::nan("") : out.total / divisor, logits.dtype());
   }
   return record("cross_entropy", y, {logits},
-                [dx = logits.slot(), logits = saved(logits), targets = saved(targets), log_sum_exp = saved(out.log_sum_exp), options, reduction,
-                 divisor](const Tensor& dy) {
-                  const Tensor dlosses = reduction == Reduction::none ? dy : full(log_sum_exp->shape(), dy.item() / divisor, dy.dtype());
-                  dx.gradient([&](Into dlogits) { cross_entropy_grad(logits, targets, log_sum_exp, dlosses, options, dlogits); });
+                [dx = logits.slot(), logits = saved(logits), targets = saved(targets), max = saved(out.log_sum_exp.max), log_sum = saved(out.log_sum_exp.log_sum),
+                 options, reduction, divisor](const Tensor& dy) {
+                  const Tensor dlosses = reduction == Reduction::none ? dy : full(targets->shape(), dy.item() / divisor, dy.dtype());
+                  dx.gradient([&](Into dlogits) { cross_entropy_grad(logits, targets, {max, log_sum}, dlosses, options, dlogits); });
                 });
 }
 

@@ -29,7 +29,7 @@ struct AttentionOutput {
 
 AttentionOutput scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask = {},
                                              const AttentionOptions& options = {});
-// P is computed anew from log_sum_exp; with the dropout factors M and the gradient G of the weights:
+// P is computed anew from log_sum_exp, to a relative error of one rounding of Z; with the dropout factors M and the gradient G of the weights:
 //   dV = (P ⊙ M)ᵀ dO    δ = rowsum(dO ⊙ O + P ⊙ G)    dZ = P ⊙ (M ⊙ (dO Vᵀ) + G - δ)    dQ = scale dZ K    dK = scale dZᵀ Q
 // dO or G undefined: zeros. Gradients that are not wanted are null.
 void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options,

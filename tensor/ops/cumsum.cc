@@ -7,6 +7,7 @@
 #ifndef HEED_CUMSUM_KERNELS  // this file is read once for each target
 #define HEED_CUMSUM_KERNELS
 namespace heed {
+constexpr size_t kColumns = 256;   // of one task
 template <class T> struct CumsumKernels {
   void (*sequences)(const T* x, size_t rows, size_t n, bool backwards, T* y);
   void (*side_by_side)(const T* x, size_t columns, size_t n, ptrdiff_t stride, bool backwards, T* y);
@@ -21,18 +22,16 @@ HWY_BEFORE_NAMESPACE();
 namespace heed::HWY_NAMESPACE {
 namespace {
 
-template <class T> using Summand = std::conditional_t<std::is_integral_v<T>, uint64_t, T>;   // integers wrap
+template <class T> using Total = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;   // integers wrap
 
-// y_k = x_k + y_(k - 1), one chain of additions a sequence. Sequence r starts at r row; its elements are `step` apart.
+// y_k = the sum of x_0 .. x_k, one chain of additions a sequence. Sequence r starts at r row; its elements are `step` apart.
 template <size_t kRows, class T> HWY_INLINE void Chains(const T* x, ptrdiff_t row, ptrdiff_t step, size_t n, T* y) {
-  T sum[kRows];
+  Total<T> sum[kRows];
   HWY_UNROLL(8)
-  for (size_t r = 0; r < kRows; ++r) y[ptrdiff_t(r) * row] = sum[r] = x[ptrdiff_t(r) * row];
-  for (size_t k = 1; k < n; ++k) {
-    x += step;
-    y += step;
+  for (size_t r = 0; r < kRows; ++r) sum[r] = Total<T>(-0.0);   // -0 + x = x
+  for (size_t k = 0; k < n; ++k, x += step, y += step) {
     HWY_UNROLL(8)
-    for (size_t r = 0; r < kRows; ++r) y[ptrdiff_t(r) * row] = sum[r] = T(Summand<T>(sum[r]) + Summand<T>(x[ptrdiff_t(r) * row]));
+    for (size_t r = 0; r < kRows; ++r) y[ptrdiff_t(r) * row] = T(sum[r] += Total<T>(x[ptrdiff_t(r) * row]));
   }
 }
 // `rows` sequences of n > 0 neighbours, from the front or the back
@@ -42,15 +41,22 @@ template <class T> void Sequences(const T* x, size_t rows, size_t n, bool backwa
   for (; rows >= 8; rows -= 8, x += 8 * row, y += 8 * row) Chains<8>(x, row, step, n, y);
   for (; rows > 0; --rows, x += row, y += row) Chains<1>(x, row, step, n, y);
 }
-// `columns` sequences side by side, their elements `stride` apart
+// Loops of a constant count become vectors.
+template <class T> HWY_INLINE void AddRow(const T* HWY_RESTRICT x, size_t n, Total<T>* HWY_RESTRICT sums, T* HWY_RESTRICT y) {
+  for (; n >= 16; n -= 16, x += 16, sums += 16, y += 16)
+    for (size_t i = 0; i < 16; ++i) y[i] = T(sums[i] += Total<T>(x[i]));
+  for (size_t i = 0; i < n; ++i) y[i] = T(sums[i] += Total<T>(x[i]));
+}
+// At most kColumns sequences side by side, their elements `stride` apart
 template <class T> void SideBySide(const T* x, size_t columns, size_t n, ptrdiff_t stride, bool backwards, T* y) {
   if (backwards) {
     x += ptrdiff_t(n - 1) * stride;
     y += ptrdiff_t(n - 1) * stride;
     stride = -stride;
   }
-  Map<Same>(x, columns, y);
-  for (size_t k = 1; k < n; ++k, y += stride) Map2<SumOp>(y, x += stride, columns, y + stride);
+  Total<T> sums[kColumns];
+  for (Total<T>& sum : sums) sum = Total<T>(-0.0);
+  for (size_t k = 0; k < n; ++k, x += stride, y += stride) AddRow(x, columns, sums, y);
 }
 
 template <class T> CumsumKernels<T> Kernels() { return {Sequences<T>, SideBySide<T>}; }
@@ -75,8 +81,6 @@ HWY_EXPORT(KernelsI64);
 
 namespace {
 
-constexpr Index kColumns = 256;   // of one task
-
 // y[.., i, ..] = x[.., i, ..] + y[.., i - step, ..], from the front (step 1) or the back (-1); y contiguous
 template <class T> void accumulate_along(const Tensor& x, int axis, bool backwards, const Tensor& y) {
   if (x.numel() == 0) return;
@@ -96,11 +100,12 @@ template <class T> void accumulate_along(const Tensor& x, int axis, bool backwar
       kernels.sequences(from + begin * n, std::size_t(end - begin), std::size_t(n), backwards, to + begin * n);
     });
   }
-  const Index blocks = (inner + kColumns - 1) / kColumns;
-  parallel_for(outer * blocks, row_grain(n * std::min(inner, kColumns)), [&](Index begin, Index end) {
+  constexpr Index kBlock = kColumns;
+  const Index blocks = (inner + kBlock - 1) / kBlock;
+  parallel_for(outer * blocks, row_grain(n * std::min(inner, kBlock)), [&](Index begin, Index end) {
     for (Index i = begin; i < end; ++i) {
-      const Index first = i % blocks * kColumns, at = i / blocks * n * inner + first;
-      kernels.side_by_side(from + at, std::size_t(std::min(kColumns, inner - first)), std::size_t(n), inner, backwards, to + at);
+      const Index first = i % blocks * kBlock, at = i / blocks * n * inner + first;
+      kernels.side_by_side(from + at, std::size_t(std::min(kBlock, inner - first)), std::size_t(n), inner, backwards, to + at);
     }
   });
 }

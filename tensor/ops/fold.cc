@@ -311,7 +311,10 @@ template <class Total> Total neutral(Folding folding) {
 template <class T, class R, class Total, class Put>
 void fold_sequences(Folding folding, const FoldKernels<T, R>& kernels, const Tensor& x, const Axes& axes, const Strides& to, const Put& put) {
   Counter kept, reduced;
-  for (int axis = 0; axis < x.rank(); ++axis) (axes[std::size_t(axis)] ? reduced : kept).push(x.shape()[axis], x.strides()[axis], to[axis]);
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    if (axes[std::size_t(axis)]) reduced.push(x.shape()[axis], x.strides()[axis]);
+    else kept.push(x.shape()[axis], x.strides()[axis], to[axis]);
+  }
   if (kept.total == 0) return;
   const Index n = reduced.total, chunks = std::max<Index>(1, (n + kElements - 1) / kElements);
   const T* const from = n > 0 ? x.data<T>() : nullptr;

@@ -11,6 +11,8 @@ template <class T> struct Smoothed {
   T true_mass, other_mass;
   Index pad;
 };
+// of one row: log Σ_k exp(z_k) = max + log_sum
+template <class T> struct RowSum { T max, log_sum; };
 
 }  // namespace
 }  // namespace heed
@@ -36,7 +38,7 @@ template <class T> HWY_INLINE T LogOf(T x) {
 
 // loss = Σ_k q_k (log Σ_j e^(x_j - m) - (x_k - m)) of one row.  passes: 1 max, 2 exp and sums, 3 with kInPlace the row becomes
 // dx = softmax(x) - q.  With a bias the row is x + bias; it is stored there, so that x must be writable.
-template <bool kInPlace, class T> T LossRow(T* x, const T* bias, size_t n, size_t target, const Smoothed<T>& q, T* log_sum_exp) {
+template <bool kInPlace, class T> T LossRow(T* x, const T* bias, size_t n, size_t target, const Smoothed<T>& q, RowSum<T>* row_sum) {
   Block<T> most = Set16(T(-__builtin_inf()));
   for (size_t i = 0; i < n; i += 16) {
     Block<T> v = LoadN16(x + i, n - i, T(-__builtin_inf()));
@@ -66,7 +68,7 @@ template <bool kInPlace, class T> T LossRow(T* x, const T* bias, size_t n, size_
   const T sum = Sum16(sums), log_sum = LogOf(sum);
   T loss = log_sum - (q.true_mass - q.other_mass) * (x_true - m);
   if (smooth) loss -= q.other_mass * Sum16(totals);
-  *log_sum_exp = m + log_sum;
+  *row_sum = {m, log_sum};
   if (kInPlace) {
     const T scale = T(1) / sum, d_true = x[target] * scale - q.true_mass, d_pad = q.pad >= 0 ? x[q.pad] * scale : T(0);
     const Block<T> by = Set16(scale), other = Set16(q.other_mass);
@@ -77,22 +79,23 @@ template <bool kInPlace, class T> T LossRow(T* x, const T* bias, size_t n, size_
   return loss;
 }
 
-template <class T> T Loss(const T* x, size_t n, size_t target, const Smoothed<T>& q, T* log_sum_exp) {
-  return LossRow<false>(const_cast<T*>(x), static_cast<const T*>(nullptr), n, target, q, log_sum_exp);
+template <class T> T Loss(const T* x, size_t n, size_t target, const Smoothed<T>& q, RowSum<T>* row_sum) {
+  return LossRow<false>(const_cast<T*>(x), static_cast<const T*>(nullptr), n, target, q, row_sum);
 }
 
 template <class T> T LossInPlace(T* x, const T* bias, size_t n, size_t target, const Smoothed<T>& q, bool gradient) {
-  T log_sum_exp;
-  return gradient ? LossRow<true>(x, bias, n, target, q, &log_sum_exp) : LossRow<false>(x, bias, n, target, q, &log_sum_exp);
+  RowSum<T> row_sum;
+  return gradient ? LossRow<true>(x, bias, n, target, q, &row_sum) : LossRow<false>(x, bias, n, target, q, &row_sum);
 }
 
-// dx (=|+=) dloss (exp(x - log_sum_exp) - q)
-template <class T> void LossGrad(const T* x, size_t n, size_t target, const Smoothed<T>& q, T log_sum_exp, T dloss, bool add, T* dx) {
-  const Block<T> shift = Set16(log_sum_exp), other = Set16(q.other_mass), by = Set16(dloss);
-  const T d_true = dloss * (ExpOf(x[target] - log_sum_exp) - q.true_mass) + (add ? dx[target] : T(0));
-  const T d_pad = q.pad >= 0 ? dloss * ExpOf(x[q.pad] - log_sum_exp) + (add ? dx[q.pad] : T(0)) : T(0);
+// dx (=|+=) dloss (exp(x - max - log_sum) - q)
+template <class T> void LossGrad(const T* x, size_t n, size_t target, const Smoothed<T>& q, const RowSum<T>& row_sum, T dloss, bool add, T* dx) {
+  const auto [m, log_sum] = row_sum;
+  const Block<T> shift = Set16(m), logs = Set16(log_sum), other = Set16(q.other_mass), by = Set16(dloss);
+  const T d_true = dloss * (ExpOf(x[target] - m - log_sum) - q.true_mass) + (add ? dx[target] : T(0));
+  const T d_pad = q.pad >= 0 ? dloss * ExpOf(x[q.pad] - m - log_sum) + (add ? dx[q.pad] : T(0)) : T(0);
   for (size_t i = 0; i < n; i += 16) {
-    const Block<T> d = by * (Exp16(LoadN16(x + i, n - i) - shift) - other);
+    const Block<T> d = by * (Exp16(LoadN16(x + i, n - i) - shift - logs) - other);
     StoreN16(add ? LoadN16(dx + i, n - i) + d : d, n - i, dx + i);
   }
   if (q.pad >= 0) dx[q.pad] = d_pad;
@@ -176,15 +179,15 @@ template <class T> double Total(const T* x, size_t n) {
 // One line a type: Highway 1.0.3 exports no templates.
 double TotalF32(const float* x, size_t n) { return Total(x, n); }
 double TotalF64(const double* x, size_t n) { return Total(x, n); }
-float LossF32(const float* x, size_t n, size_t t, const Smoothed<float>& q, float* lse) { return Loss(x, n, t, q, lse); }
-double LossF64(const double* x, size_t n, size_t t, const Smoothed<double>& q, double* lse) { return Loss(x, n, t, q, lse); }
+float LossF32(const float* x, size_t n, size_t t, const Smoothed<float>& q, RowSum<float>* sum) { return Loss(x, n, t, q, sum); }
+double LossF64(const double* x, size_t n, size_t t, const Smoothed<double>& q, RowSum<double>* sum) { return Loss(x, n, t, q, sum); }
 float LossInPlaceF32(float* x, const float* b, size_t n, size_t t, const Smoothed<float>& q, bool g) { return LossInPlace(x, b, n, t, q, g); }
 double LossInPlaceF64(double* x, const double* b, size_t n, size_t t, const Smoothed<double>& q, bool g) { return LossInPlace(x, b, n, t, q, g); }
-void LossGradF32(const float* x, size_t n, size_t t, const Smoothed<float>& q, float lse, float d, bool add, float* dx) {
-  LossGrad(x, n, t, q, lse, d, add, dx);
+void LossGradF32(const float* x, size_t n, size_t t, const Smoothed<float>& q, const RowSum<float>& sum, float d, bool add, float* dx) {
+  LossGrad(x, n, t, q, sum, d, add, dx);
 }
-void LossGradF64(const double* x, size_t n, size_t t, const Smoothed<double>& q, double lse, double d, bool add, double* dx) {
-  LossGrad(x, n, t, q, lse, d, add, dx);
+void LossGradF64(const double* x, size_t n, size_t t, const Smoothed<double>& q, const RowSum<double>& sum, double d, bool add, double* dx) {
+  LossGrad(x, n, t, q, sum, d, add, dx);
 }
 void AddRowsF32(const float* x, size_t rows, size_t stride, size_t n, float* sum) { AddRows(x, rows, stride, n, sum); }
 void AddRowsF64(const double* x, size_t rows, size_t stride, size_t n, double* sum) { AddRows(x, rows, stride, n, sum); }
@@ -336,47 +339,50 @@ CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets, const Cr
     const Index V = logits.size(-1);
     const Shape rows = rows_of(logits);
     const Targets labels = read_targets(op, targets, rows, V, options);
-    CrossEntropy out{zeros(rows, logits.dtype()), zeros(rows, logits.dtype()), labels.count, 0};
+    CrossEntropy out{zeros(rows, logits.dtype()), {zeros(rows, logits.dtype()), zeros(rows, logits.dtype())}, labels.count, 0};
     const Tensor z = logits.contiguous();
     const T* in = z.data<T>();
-    T *losses = out.losses.mutable_data<T>(), *log_sum_exp = out.log_sum_exp.mutable_data<T>();
+    T *losses = out.losses.mutable_data<T>(), *most = out.log_sum_exp.max.mutable_data<T>(), *log_sum = out.log_sum_exp.log_sum.mutable_data<T>();
     const Smoothed<T> q = smoothed<T>(options, V);
     const T minus = options.subtract_entropy ? T(entropy(options, V)) : T(0);
     const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(LossF32), &HWY_DYNAMIC_DISPATCH(LossF64));
     parallel_for(Index(labels.label.size()), row_grain(V), [&](Index begin, Index end) {
       for (Index row = begin; row < end; ++row)
-        if (const Index label = labels.label[std::size_t(row)]; label >= 0)
-          losses[row] = kernel(in + row * V, std::size_t(V), std::size_t(label), q, log_sum_exp + row) - minus;
+        if (const Index label = labels.label[std::size_t(row)]; label >= 0) {
+          RowSum<T> sum;
+          losses[row] = kernel(in + row * V, std::size_t(V), std::size_t(label), q, &sum) - minus;
+          most[row] = sum.max, log_sum[row] = sum.log_sum;
+        }
     });
     out.total = total_of<T>(out.losses);
     return out;
   });
 }
 
-void cross_entropy_grad(const Tensor& logits, const Tensor& targets, const Tensor& log_sum_exp, const Tensor& dlosses,
+void cross_entropy_grad(const Tensor& logits, const Tensor& targets, const LogSumExp& log_sum_exp, const Tensor& dlosses,
                         const CrossEntropyOptions& options, Into dlogits) {
   const char* op = "cross_entropy_grad";
   check<ShapeError>(logits.rank() >= 1 && dlogits.tensor.shape() == logits.shape(), "{}: shapes differ: logits {}, dlogits {}", op, logits.shape(),
                     dlogits.tensor.shape());
   const Shape rows = rows_of(logits);
-  check<ShapeError>(log_sum_exp.shape() == rows && dlosses.shape() == rows, "{}: one number a row is needed: log_sum_exp {}, dlosses {}, rows {}", op,
-                    log_sum_exp.shape(), dlosses.shape(), rows);
-  check<DTypeError>(dlosses.dtype() == logits.dtype() && log_sum_exp.dtype() == logits.dtype() && dlogits.tensor.dtype() == logits.dtype(),
-                    "{}: dtypes differ: logits {}, log_sum_exp {}, dlosses {}, dlogits {}", op, logits.dtype(), log_sum_exp.dtype(), dlosses.dtype(),
-                    dlogits.tensor.dtype());
+  for (const Tensor* numbers : {&log_sum_exp.max, &log_sum_exp.log_sum, &dlosses}) {
+    check<ShapeError>(numbers->shape() == rows, "{}: log_sum_exp and dlosses need one number a row: {}, rows {}", op, numbers->shape(), rows);
+    check<DTypeError>(numbers->dtype() == logits.dtype() && dlogits.tensor.dtype() == logits.dtype(), "{}: dtypes differ: logits {}, log_sum_exp or dlosses {}, dlogits {}", op,
+                      logits.dtype(), numbers->dtype(), dlogits.tensor.dtype());
+  }
   visit_float(logits.dtype(), op, [&]<class T>() {
     const Index V = logits.size(-1);
     const Targets labels = read_targets(op, targets, rows, V, options);
-    const Tensor z = logits.contiguous(), sums = log_sum_exp.contiguous(), ups = dlosses.contiguous();
+    const Tensor z = logits.contiguous(), maxima = log_sum_exp.max.contiguous(), sums = log_sum_exp.log_sum.contiguous(), ups = dlosses.contiguous();
     const Destination out(dlogits);
-    const T *in = z.data<T>(), *log_sum = sums.data<T>(), *up = ups.data<T>();
+    const T *in = z.data<T>(), *most = maxima.data<T>(), *log_sum = sums.data<T>(), *up = ups.data<T>();
     T* to = out.tensor().mutable_data<T>();
     const Smoothed<T> q = smoothed<T>(options, V);
     const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(LossGradF32), &HWY_DYNAMIC_DISPATCH(LossGradF64));
     parallel_for(Index(labels.label.size()), row_grain(V), [&](Index begin, Index end) {
       for (Index row = begin; row < end; ++row) {
         const Index label = labels.label[std::size_t(row)];
-        if (label >= 0) kernel(in + row * V, std::size_t(V), std::size_t(label), q, log_sum[row], up[row], out.add(), to + row * V);
+        if (label >= 0) kernel(in + row * V, std::size_t(V), std::size_t(label), q, RowSum<T>{most[row], log_sum[row]}, up[row], out.add(), to + row * V);
         else if (!out.add()) std::fill_n(to + row * V, V, T(0));
       }
     });

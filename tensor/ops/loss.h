@@ -25,9 +25,11 @@ struct CrossEntropyOptions {
   enum class Empty { zero, nan } empty = Empty::zero;   // mean over no rows at all
 };
 
+// log Σ_k exp(z_k) = max + log_sum, [...] each. Their sum would keep no more of log_sum than a large max leaves.
+struct LogSumExp { Tensor max, log_sum; };
 struct CrossEntropy {
   Tensor losses;        // [...], 0 where ignored
-  Tensor log_sum_exp;   // [...]: log Σ_k exp(z_k)
+  LogSumExp log_sum_exp;
   Index count;          // rows not ignored
   double total;         // Σ losses
 };
@@ -35,7 +37,7 @@ struct CrossEntropy {
 // loss = -Σ_k q_k log softmax(z)_k for each row z of logits [..., V], targets i32 or i64 [...]; q: see Smoothing
 CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options = {});
 // dz = dloss (softmax(z) - q),  dlosses [...];  0 where ignored
-void cross_entropy_grad(const Tensor& logits, const Tensor& targets, const Tensor& log_sum_exp, const Tensor& dlosses,
+void cross_entropy_grad(const Tensor& logits, const Tensor& targets, const LogSumExp& log_sum_exp, const Tensor& dlosses,
                         const CrossEntropyOptions& options, Into dlogits);
 
 struct LinearCrossEntropy {

@@ -30,7 +30,7 @@ void var_grad(const Tensor& x, const Tensor& dy, const Dims& dims, bool unbiased
 // dx = dy x / y, 0 where y = 0
 void norm_grad(const Tensor& x, const Tensor& y, const Tensor& dy, const Dims& dims, const Into& dx);
 
-// y_i = x_0 + ... + x_i along dim, one after another, of i32, i64, u8: i64; dx_i = dy_i + ... + dy_last
+// y_i = x_0 + ... + x_i along dim, one after another in double, of i32, i64, u8: i64; dx_i = dy_i + ... + dy_last
 Tensor cumsum(const Tensor& x, int dim);
 void cumsum_grad(const Tensor& dy, int dim, const Into& dx);
 

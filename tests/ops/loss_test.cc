@@ -144,6 +144,18 @@ TEST_CASE("cross_entropy: edge values and wrong targets") {
   });
 }
 
+TEST_CASE("cross_entropy: logits of any size keep the accuracy of their differences") {
+  const double p = 1 / (2 + std::exp(-1.0));
+  for (const double size : {1e4, 1e6, 1e7, -1e7}) {
+    const Variable z = variable(tensor({{size, size, size - 1}})), x = variable(tensor({{1}})), w = constant(tensor({{size}, {size}, {size - 1}}));
+    const Tensor target = tensor({0}, DType::i64);
+    Tape tape;
+    tape.backward(cross_entropy(z, target) + linear_cross_entropy(x, w, {}, target));
+    CHECK(worst_absolute(z.grad(), std::vector<double>{p - 1, p, 1 - 2 * p}) < 2e-7);
+    CHECK(std::abs(x.grad().item() - (size * (2 * p - 1) + (size - 1) * (1 - 2 * p))) < 3e-7 * std::abs(size));
+  }
+}
+
 TEST_CASE("linear_cross_entropy: equals matmul and cross_entropy, value and gradients, chunks and ignored rows") {
   // V = 5000 makes three chunks of 256 rows; bits of the products do not depend on the chunks
   for (const std::array<Index, 3>& sizes : {std::array<Index, 3>{5, 7, 3}, {600, 5000, 12}, {1, 40, 16}, {70, 33, 20}})
