@@ -11,7 +11,7 @@ int threads();
 void set_threads(int count);      // 1..1024, else Error; call it outside of parallel regions
 int available_threads();          // what the affinity mask and the cgroup quota allow
 
-struct CacheSizes { std::size_t l1, l2, l3; };  // bytes a core; 0 = unknown
+struct CacheSizes { std::size_t l1, l2, l3; };  // bytes: of a core, of a core, of all that share it; 0 = unknown
 CacheSizes cache_sizes();
 
 std::string instruction_set();    // Highway's name of the dispatch target: "AVX3" (AVX-512), "AVX2", "SSE4", "NEON", ...

@@ -65,10 +65,11 @@ int stream_of(std::string_view path) {
   if (path == "/dev/stdin") return STDIN_FILENO;
   if (path == "/dev/stdout") return STDOUT_FILENO;
   if (path == "/dev/stderr") return STDERR_FILENO;
+  constexpr std::string_view folder = "/dev/fd/";
+  if (!path.starts_with(folder)) return -1;
   int stream = -1;
-  const std::string_view folder = "/dev/fd/";
-  if (path.starts_with(folder)) std::from_chars(path.data() + folder.size(), path.data() + path.size(), stream);
-  return stream;
+  const char* const end = path.data() + path.size();
+  return std::from_chars(path.data() + folder.size(), end, stream).ptr == end ? stream : -1;
 }
 
 std::string folder_of(const std::string& path) {
@@ -76,10 +77,11 @@ std::string folder_of(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
-// 0 or errno; EINVAL comes from a file system without sync of directories
+// 0 or errno. A write-only folder cannot be opened (EACCES); EINVAL comes from a file system without sync of directories
 int sync_folder(const std::string& path) {
   const Descriptor folder{retry([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); })};
-  return folder.fd < 0 || (retry([&] { return ::fsync(folder.fd); }) < 0 && errno != EINVAL) ? errno : 0;
+  if (folder.fd < 0) return errno == EACCES ? 0 : errno;
+  return retry([&] { return ::fsync(folder.fd); }) < 0 && errno != EINVAL ? errno : 0;
 }
 
 }  // namespace
@@ -141,9 +143,10 @@ AtomicFile::AtomicFile(const std::string& path) : path_(path), target_(follow_li
     if (file_ < 0) refused(path_, "cannot open", errno);
     return;
   }
+  std::uint64_t random = std::uint64_t(reinterpret_cast<std::uintptr_t>(this));
   do {
-    std::uint64_t random = 0;
-    if (::getrandom(&random, sizeof random, 0) != sizeof random) random = std::uint64_t(reinterpret_cast<std::uintptr_t>(this));
+    if (std::uint64_t drawn; ::getrandom(&drawn, sizeof drawn, 0) == sizeof drawn) random = drawn;
+    else ++random;
     temporary_ = fmt::format("{}/{}{}-{:016x}", folder_of(target_), kTemporaryPrefix, ::getpid(), random);
     file_ = retry([&] { return ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
   } while (file_ < 0 && errno == EEXIST);
@@ -222,15 +225,15 @@ void AtomicFile::commit() {
 }
 
 void sync_name(const std::string& path) {
-  const int error = sync_folder(folder_of(path));
-  if (error != 0 && error != EACCES) refused(path, "cannot sync its folder", error);   // EACCES: write-only folder
+  if (const int error = sync_folder(folder_of(path))) refused(path, "cannot sync its folder", error);
 }
 
 void make_directory(const std::string& path) {
   const std::string name = path.substr(0, std::max<std::size_t>(path.find_last_not_of('/') + 1, 1));
   if (::mkdir(name.c_str(), 0777) == 0) return sync_name(name);
   const int error = errno;
-  if (error == EEXIST && std::filesystem::is_directory(name)) return;
+  std::error_code ignored;
+  if (error == EEXIST && std::filesystem::is_directory(name, ignored)) return;
   if (error != ENOENT || folder_of(name) == ".") refused(path, "cannot make the directory", error == EEXIST ? ENOTDIR : error);
   make_directory(folder_of(name));
   if (::mkdir(name.c_str(), 0777) != 0 && errno != EEXIST) refused(path, "cannot make the directory", errno);

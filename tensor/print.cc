@@ -142,7 +142,7 @@ std::string to_string(const Tensor& x, int precision) {
     std::vector<Shortest> values;
     const T* data = x.data<T>();
     visit_shown(x, shown, 0, 0, [&](Index offset) { values.push_back(Shortest(data[offset])); });
-    auto texts = texts_of(values, precision);
+    auto texts = texts_of(values, std::min(precision, 1000));   // a double has no more
     if (x.rank() == 0) return texts[0].back() == '.' ? texts[0] + '0' : texts[0];
     return Writer{shown, std::move(texts)}.write(0, " ", kLineWidth);
   });

@@ -199,7 +199,7 @@ std::uint64_t bytes_of(const std::string& path, const StoredTensor& tensor) {
     fits = fits && !__builtin_mul_overflow(bits, std::max<std::uint64_t>(std::uint64_t(size), 1), &bits);
     empty |= size == 0;
   }
-  check<FileError>(fits && bits <= std::uint64_t(INT64_MAX), "{}: tensor {} has too many elements: {}", path,
+  check<FileError>(fits && bits <= std::uint64_t(INT64_MAX) && bits / kind->bits < std::uint64_t{1} << 59, "{}: tensor {} has too many elements: {}", path,
                    quote(tensor.name), tensor.shape);
   check<FileError>(empty || bits % 8 == 0, "{}: tensor {} does not fill whole bytes: {} of {}", path, quote(tensor.name),
                    tensor.shape, tensor.stored_as);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/storage.h"
 
+#include <pthread.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -109,7 +110,12 @@ struct Allocator {
 };
 
 Allocator& allocator() {
-  static Allocator* one = new Allocator;  // never destroyed: tensors may outlive static destruction
+  // Never destroyed: tensors may outlive static destruction. A fork waits for the lock: no thread of the child could open it.
+  static Allocator* one = [] {
+    auto* made = new Allocator;
+    pthread_atfork([] { allocator().mutex.lock(); }, [] { allocator().mutex.unlock(); }, [] { allocator().mutex.unlock(); });
+    return made;
+  }();
   return *one;
 }
 

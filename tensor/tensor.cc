@@ -325,17 +325,18 @@ template <class To, class From> void copy_strided(To* to, const From* from, cons
     const Index m = p.shape[rank - 2], stride_to = p.a[rank - 2];
     Index squares = 1;
     for (int axis = 0; axis + 2 < rank; ++axis) squares *= p.shape[axis];
-    const Index strips = (m + 15) / 16;
-    parallel_for(squares * strips, row_grain(16 * n), [&](Index begin, Index end) {
+    constexpr Index kWide = 4096;   // columns of one task
+    const Index strips = (m + 15) / 16, parts = (n + kWide - 1) / kWide;
+    parallel_for(squares * strips * parts, row_grain(16 * std::min(n, kWide)), [&](Index begin, Index end) {
       for (Index s = begin; s < end; ++s)
-        for_rows(p, 2, s / strips, s / strips + 1, [&](Index a, Index b) {
-          const Index i0 = s % strips * 16, i1 = std::min(m, i0 + 16);
-          To* const target = to + a + i0 * stride_to;
-          const From* const source = from + b + i0;
-          if constexpr (std::is_same_v<To, From> && kTurns) return turn(source, step_from, i1 - i0, n, stride_to, target);
+        for_rows(p, 2, s / parts / strips, s / parts / strips + 1, [&](Index a, Index b) {
+          const Index i0 = s / parts % strips * 16, i1 = std::min(m, i0 + 16), first = s % parts * kWide, columns = std::min(kWide, n - first);
+          To* const target = to + a + i0 * stride_to + first;
+          const From* const source = from + b + i0 + first * step_from;
+          if constexpr (std::is_same_v<To, From> && kTurns) return turn(source, step_from, i1 - i0, columns, stride_to, target);
           From block[16 * 64];
-          for (Index j0 = 0; j0 < n; j0 += 64) {
-            const Index count = std::min<Index>(64, n - j0);
+          for (Index j0 = 0; j0 < columns; j0 += 64) {
+            const Index count = std::min<Index>(64, columns - j0);
             if constexpr (kTurns) turn(source + j0 * step_from, step_from, i1 - i0, count, 64, block);
             else
               for (Index j = 0; j < count; ++j)

@@ -41,23 +41,14 @@ void walk(const Shape& shape, std::span<const Strides> strides, Index cost, Func
   if (rank > 0) whole.step = steps[std::size_t(rank - 1)];
   if (rank > 1) whole.row = steps[std::size_t(rank - 2)];
 
-  const Index grain = std::max<Index>(1, 32768 / cost);
-  bool unit = true;   // 16 rows at a time make tiles of what steps further
-  for (int i = 0; i < operands; ++i) unit &= whole.step[std::size_t(i)] == 0 || whole.step[std::size_t(i)] == 1;
-  if (all_rows == 1) {
-    return parallel_for(n, grain, [&](Index begin, Index end) {
-      Piece piece = whole;
-      piece.n = end - begin;
-      for (int i = 0; i < operands; ++i) piece.offset[std::size_t(i)] = begin * piece.step[std::size_t(i)];
-      f(piece);
-    });
-  }
-  parallel_for(all_rows, std::max<Index>(unit ? 1 : 16, grain / n), [&](Index begin, Index end) {
+  const auto run = [&](Index begin, Index end, Index column, Index columns) {
     while (begin < end) {
       Piece piece = whole;
       const Index first = begin % rows;
       piece.rows = std::min(end - begin, rows - first);
-      for (int i = 0; i < operands; ++i) piece.offset[std::size_t(i)] = first * piece.row[std::size_t(i)];
+      piece.n = columns;
+      for (int i = 0; i < operands; ++i)
+        piece.offset[std::size_t(i)] = first * piece.row[std::size_t(i)] + column * piece.step[std::size_t(i)];
       Index outer = begin / rows;
       for (int axis = rank - 3; axis >= 0; --axis) {
         const Index at = outer % sizes[std::size_t(axis)];
@@ -67,7 +58,14 @@ void walk(const Shape& shape, std::span<const Strides> strides, Index cost, Func
       f(piece);
       begin += piece.rows;
     }
-  });
+  };
+  constexpr Index kTile = 16;   // rows at a time make tiles of what steps further
+  const Index grain = std::max<Index>(1, 32768 / cost);
+  if (all_rows <= kTile && n > grain)   // few long rows are cut across
+    return parallel_for(n, std::max<Index>(1, grain / all_rows), [&](Index begin, Index end) { run(0, all_rows, begin, end - begin); });
+  bool unit = true;
+  for (int i = 0; i < operands; ++i) unit &= whole.step[std::size_t(i)] == 0 || whole.step[std::size_t(i)] == 1;
+  parallel_for(all_rows, std::max<Index>(unit ? 1 : kTile, grain / n), [&](Index begin, Index end) { run(begin, end, 0, n); });
 }
 
 namespace {

@@ -134,7 +134,7 @@ TEST_CASE("binary: what is broadcast gives the bits of what is spread, on either
       CHECK(equal_bits(gradient(op, small, x, true), gradient(op, spread, rows, true)));
     }
   };
-  for (const Shape& shape : {Shape{5, 64}, Shape{5, 71}, Shape{3, 2100}, Shape{700, 3}, Shape{40, 63}})
+  for (const Shape& shape : {Shape{5, 64}, Shape{5, 71}, Shape{3, 2100}, Shape{3, 17000}, Shape{700, 3}, Shape{40, 63}})
     for (DType dtype : {DType::f32, DType::f64})
       for (const Shape& from : {Shape{shape[0], 1}, Shape{shape[1]}, Shape{}}) {
         CAPTURE(shape);

@@ -153,6 +153,26 @@ TEST_CASE("file: errors name the path and the reason") {
   fs::create_symlink("a", folder / "b");
   CHECK(message_of([&] { write_file_atomically(folder / "a", "x"); }) ==
         d + "/a: cannot open: Too many levels of symbolic links");
+  CHECK(message_of([&] { make_directory(folder / "a"); }) == d + "/a: cannot make the directory: Not a directory");
+  CHECK(errno_of([&] { read_file("/dev/fd/0x"); }) != 0);          // no stream
+}
+
+TEST_CASE("file: a folder that can be written and not read") {
+  TemporaryFolder folder;
+  write_file_atomically(folder / "x", old_text);
+  constexpr uid_t kNobody = 65534;
+  if (::geteuid() == 0) REQUIRE((::chown(folder.path().c_str(), kNobody, kNobody) == 0 && ::chown((folder / "x").c_str(), kNobody, kNobody) == 0));
+  ::chmod(folder.path().c_str(), 0300);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::geteuid() == 0 && ::setuid(kNobody) != 0) ::_exit(2);
+    ::_exit(errno_of([&] { write_file_atomically(folder / "x", new_text), make_directory(folder / "y"); }) == -1 ? 0 : 1);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  ::chmod(folder.path().c_str(), 0700);
+  CHECK(status == 0);
+  CHECK(read_file(folder / "x") == new_text);
 }
 
 TEST_CASE("file: pipes and devices") {

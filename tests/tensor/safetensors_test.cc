@@ -259,6 +259,7 @@ TEST_CASE("attacks are refused with what was found and expected") {
   check(with_length(one("[4294967296,4294967296]", "[0,0]")), "tensor \"a\" has too many elements: [4294967296, 4294967296]");
   check(with_length(one("[0,4294967296,4294967296]", "[0,0]")),
         "tensor \"a\" has too many elements: [0, 4294967296, 4294967296]");
+  check(with_length(one("[0,576460752303423488]", "[0,0]", "U8")), "tensor \"a\" has too many elements: [0, 576460752303423488]");
   check(with_length(one("[4611686018427387905,4]", "[0,16]"), data),
         "tensor \"a\" has too many elements: [4611686018427387905, 4]");
   check(with_length(one("[3]", "[0,16]"), data), "tensor \"a\" takes 16 bytes, [3] of F32 needs 12");

@@ -2,8 +2,11 @@
 #include "tensor/storage.h"
 
 #include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <semaphore>
 #include <thread>
@@ -96,6 +99,26 @@ TEST_CASE("storage: blocks go from thread to thread, and what a thread keeps is 
   }
   reset_peak_memory();
   CHECK(memory_use().peak == before.in_use);
+}
+
+TEST_CASE("storage: a forked child has memory, whatever other threads were at") {
+  std::atomic<bool> stop{false};
+  std::thread other([&] { while (!stop) Storage(3 * kMiB); });
+  int ended = 0;
+  for (int i = 0; i < 30; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(20);
+      const Storage one(kMiB);
+      ::_exit(0);
+    }
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    ended += status == 0;
+  }
+  stop = true;
+  other.join();
+  CHECK(ended == 30);
 }
 
 TEST_CASE("storage: a thread is given a block that it gave back itself, where there is one") {

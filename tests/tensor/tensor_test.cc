@@ -303,6 +303,13 @@ TEST_CASE("copies of large tensors in any order of axes are right") {
           right &= *p++ == view.data<float>()[i * view.strides()[0] + j * view.strides()[1] + k * view.strides()[2]];
     CHECK(right);
   }
+  for (const Index width : {3, 17}) {   // few long rows are made in parts
+    const Tensor rows = reshape(arange(0, 20001 * width, 1, DType::i32), {20001, width}), turned = transpose(rows).clone(), wide = to(transpose(rows), DType::i64);
+    Index wrong = 0;
+    for (Index i = 0; i < width; ++i)
+      for (Index j = 0; j < 20001; ++j) wrong += turned.data<std::int32_t>()[i * 20001 + j] != j * width + i || wide.data<Index>()[i * 20001 + j] != j * width + i;
+    CHECK(wrong == 0);
+  }
 }
 
 TEST_CASE("dims may be negative, sizes beyond them throw") {
