@@ -25,6 +25,13 @@ RunConfig data_of(const Run& run, const std::string& data, const std::vector<std
   return config;
 }
 
+// Mistake where the output is a file of the data: the name of a corpus is that of no file where it is a part of one, or of two.
+void check_not_data(const RunConfig& config, const Corpus& corpus, const std::string& out) {
+  check_different(config.data.empty() ? config.train : corpus.name, out);
+  for (const auto* files : {&config.train_files, &config.dev_files, &config.test_files})
+    for (const std::string& file : *files) check_different(file, out);
+}
+
 bool has_blank_side(const Pair& pair) { return is_blank(pair.source) || is_blank(pair.target); }
 
 std::string without_tabs(std::string text) {
@@ -88,8 +95,12 @@ int evaluate(std::span<const std::string> words) {
   const RunConfig config = data_of(run, data, files);
   const Corpus corpus = read_part(config, split, {.skip_empty = false});
   if (data.empty() && files.empty()) check_split_data(run);
-  if (!out.empty())
-    for (const std::string& input : {corpus.name, files.empty() ? corpus.name : files[0], files.empty() ? corpus.name : files[1], model.loaded.file}) check_different(input, out);
+  if (!out.empty()) {
+    check_different(model.loaded.file, out);
+    check_not_data(config, corpus, out);
+    if (!further.empty())
+      for (const std::string& file : reference_files(further)) check_different(file == "-" ? "/dev/stdin" : file, out);
+  }
 
   References references = single_references(target_lines(corpus));
   if (!further.empty()) add_references(references, further, corpus.name, manner);

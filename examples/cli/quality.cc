@@ -14,10 +14,7 @@
 
 namespace heed::cli {
 
-namespace {
-
-// The files of A,B,..; one whose own name has commas is taken alone.
-std::vector<std::string> file_names(const std::string& list) {
+std::vector<std::string> reference_files(const std::string& list) {
   std::error_code ignored;
   if (std::filesystem::exists(list, ignored)) return {list};
   std::vector<std::string> names;
@@ -30,8 +27,6 @@ std::vector<std::string> file_names(const std::string& list) {
   return names;
 }
 
-}  // namespace
-
 std::vector<std::string> read_lines(const std::string& path, const Manner& manner) {
   LineReader reader(path == "-" ? "/dev/stdin" : path);
   std::vector<std::string> lines;
@@ -42,7 +37,7 @@ std::vector<std::string> read_lines(const std::string& path, const Manner& manne
 }
 
 void add_references(References& references, const std::string& list, const std::string& beside, const Manner& manner) {
-  for (const std::string& file : file_names(list)) {
+  for (const std::string& file : reference_files(list)) {
     const std::vector<std::string> lines = read_lines(file, manner);
     if (lines.size() != references.size())
       throw Mistake(fmt::format("numbers of lines differ: {} has {}, {} has {}; line n is compared with line n", beside, references.size(), file, lines.size()));

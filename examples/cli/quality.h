@@ -27,6 +27,8 @@ std::string token_line(std::span<const std::string> tokens);
 
 // Lines of a file, or of standard input for "-". Mistake where there are none.
 std::vector<std::string> read_lines(const std::string& path, const Manner& manner);
+// The files of A,B,..; one whose own name has commas is taken alone.
+std::vector<std::string> reference_files(const std::string& list);
 // Line n of each of the files A,B,.. becomes one more of references[n]. Mistake where their number is not that of `beside`.
 void add_references(References& references, const std::string& list, const std::string& beside, const Manner& manner);
 

@@ -164,6 +164,10 @@ const Row kRows[] = {
     {"evaluate --run run --out empty", "a directory: --out empty; the name of a file"},
     {"evaluate --run run --out nowhere/new", "cannot write: --out nowhere/new: .*nowhere: No such file or directory; "},
     {"evaluate --run run --files s t --out linked", "input and output are the same file: s and linked"},
+    {"evaluate --run run --files s t --references long,one --out one", "input and output are the same file: one and one; another name for the output"},
+    {"evaluate --run whole --split dev --out pairs.tsv", "input and output are the same file: .*/pairs.tsv and pairs.tsv"},
+    {"evaluate --run parallel --out t", "input and output are the same file: .*/t and t"},
+    {"evaluate --run parallel --split dev --out linked", "input and output are the same file: .*/s and linked"},
     // config files
     {"train --data data --out new --config nowhere", "nowhere: cannot open"},
     {"train --data data --out new --config unknown.json", "^heed train: unknown.json: unknown key \"modle\" at line 3; did you mean \"model\"\\?"},
@@ -270,6 +274,7 @@ void prepare(const TemporaryFolder& folder) {
   write_text(folder / "stranger.model", "\x0a\x03\x0a\x01""a\x1a\x03\x12\x01T");
   write_text(folder / "s", "1 2\n3\n4 5\n1\n");
   write_text(folder / "t", "1 2\n3\n4 5\n1\n");
+  must("train --train-files s t --dev-files s t --test-files s t --out parallel" + tiny);
   write_text(folder / "long", "1 2\n3 4\n");
   write_text(folder / "one", "1 2\n");
   write_text(folder / "nothing", "");
