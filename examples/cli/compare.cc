@@ -23,6 +23,7 @@
 #include "tensor/file.h"
 #include "tensor/format.h"
 #include "tensor/json.h"
+#include "tensor/sha256.h"
 
 namespace heed::cli {
 namespace fs = std::filesystem;
@@ -31,7 +32,7 @@ namespace {
 constexpr std::size_t kTrainSample = 1000;         // pairs of the training data on which its loss is measured again, without dropout
 
 struct Asked {
-  std::string names, out, split = "test", model = "gru", bleu = "BLEU";
+  std::string names, out, split = "test", model = "gru", bleu = "BLEU", digest;   // of the data
   Index seeds = 1, bucket = 5;
   Manner manner;
 };
@@ -240,9 +241,19 @@ bool is_comparison(const std::string& path) {
   return fs::exists(fs::path(path) / "table.txt") || std::ranges::all_of(fs::directory_iterator(path), is_ours);
 }
 
-// What decides a result besides the run: the run's own options, and how it is evaluated.
+// Of text and links: the same files may hold other ones.
+std::string digest(std::initializer_list<const Corpus*> parts) {
+  Sha256 hash;
+  for (const Corpus* part : parts) {
+    for (const Pair& pair : part->pairs) hash.update(fmt::format("{}\t{}\t{}\t{}\n", pair.source, pair.target, to_string(pair.links.sure), to_string(pair.links.possible)));
+    hash.update("\n");
+  }
+  return hexadecimal(hash.digest());
+}
+
+// What decides a result besides the run: the run's own options and data, and how it is evaluated.
 Json key_of(const RunConfig& config, const Asked& asked) {
-  Json json{{"split", asked.split}, {"bucket", asked.bucket}};
+  Json json{{"split", asked.split}, {"bucket", asked.bucket}, {"digest", asked.digest}};
   RunConfig copy = config;
   for (const Option& option : options(copy)) json[std::string(option.name)] = value_text(option);
   for (const char* name : {"threads", "save-every", "keep", "if-full"}) json.erase(name);
@@ -451,7 +462,8 @@ int compare(std::span<const std::string> words) {
   }
   asked.bleu = bleu_name(entries[0].config);
   const Dataset data = read_dataset(entries[0].config);
-  read_part(entries[0].config, asked.split);
+  const Corpus measured = read_part(entries[0].config, asked.split);
+  asked.digest = digest({&data.train, &data.dev, &measured});
   for (std::size_t i = 0; i < entries.size(); ++i) {
     const Run sized = make_run("", entries[i].config, data);
     const Index source_words = sized.source.vocabulary.size(), target_words = sized.target.vocabulary.size();

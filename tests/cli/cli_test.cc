@@ -406,6 +406,29 @@ TEST_CASE("cli: compare") {
   CHECK(other.err.find("contradicts the run: --dropout 0.3, stored in compared/none-1 is ") != other.err.npos);
 }
 
+TEST_CASE("cli: compare counts no result of other data") {
+  const TemporaryFolder folder;
+  REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 5 --train 50 --dev 10 --test 10").code == 0);
+  const auto again = [&] { return heed_in(folder.path(), "compare --data data --attention none --steps 1 --width 8 --out compared"); };
+  const auto is_new = [](const Result& result) { return result.code == 0 && result.err.find("done before") == result.err.npos; };
+  CHECK(is_new(again()));
+  CHECK(!is_new(again()));
+  std::string test = text_of(folder / "data/test.tsv");
+  for (const std::string& other : {test + "1\t1\n", test.replace(test.find("\t0-0 1-1"), 8, "\t0-1 1-1")}) {      // another pair; another link
+    write_text(folder / "data/test.tsv", other);
+    CHECK(is_new(again()));
+    CHECK(!is_new(again()));
+  }
+  for (const std::string part : {"data/dev.tsv", "data/train.tsv"}) {
+    const std::string text = text_of(folder / part);
+    write_text(folder / part, text + "1\t1\n");
+    const Result refused = again();
+    CHECK(refused.code == 2);
+    CHECK_MESSAGE(refused.err.find("the data has changed since compared/none-1/checkpoints/1.safetensors was written") != std::string::npos, refused.err);
+    write_text(folder / part, text);
+  }
+}
+
 TEST_CASE("cli: compare takes over what an end within a write leaves") {
   for (const char* left : {"before", "after"}) {
     fs::create_directory(small().folder / left);
