@@ -67,7 +67,7 @@ void check_outside(const Run& run, const std::string& output) {
   namespace fs = std::filesystem;
   const std::string in_run = fs::weakly_canonical(output).lexically_relative(fs::weakly_canonical(run.path)).generic_string();
   for (const std::string_view own : {"config.json", "source.tokenizer.json", "source.model", "source.vocabulary", "target.tokenizer.json", "target.model", "target.vocabulary", "best.safetensors", "checkpoints/",
-                                     "data.sha256", "metrics.jsonl", "curves.svg", "attention/sentence-", "lock"})
+                                     "data.sha256", "seconds.json", "metrics.jsonl", "curves.svg", "attention/sentence-", "lock"})
     if (own.ends_with('/') || own.ends_with('-') ? in_run.starts_with(own) : in_run == own) throw Mistake(fmt::format("a file of the run itself: --out {}; another name", output));
 }
 

@@ -206,6 +206,7 @@ int Training::run() {
   }
   // What comes now is no part of what a longer training would have done: it goes on from this checkpoint.
   if (saved_ != step()) save();
+  else written([&] { save_seconds(); });           // they may be the limit that is reached
   const std::string reason(reached());
   if (state_.evaluated != step() && !evaluate()) return stopped();
   end(reason);

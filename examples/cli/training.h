@@ -59,6 +59,7 @@ class Training {
   void log_data();
   bool save();                                     // false: the disk is full and the policy is to go on
   void save_best();
+  void save_seconds() const;                       // FileError
   void show();
   int stopped();
   void end(std::string_view reason);

@@ -48,6 +48,17 @@ std::string set_aside(const std::string& file) {
   return kept;
 }
 
+// Stands beside the checkpoints, whose bits do not depend on the clock; of the log the last line may be many updates old.
+std::string seconds_file(const std::string& run) { return (fs::path(run) / "seconds.json").string(); }
+
+// Seconds of training up to the checkpoint of this step, at least; 0 where only later ones are known.
+double seconds_until(const std::string& run, Index step) {
+  if (!fs::exists(seconds_file(run))) return 0;
+  const Json json = parse_json(read_file(seconds_file(run), 1000));
+  const bool holds = json.is_object() && json.contains("step") && json["step"].is_number_integer() && json.contains("seconds") && json["seconds"].is_number();
+  return holds && json["step"].get<Index>() <= step ? json["seconds"].get<double>() : 0;
+}
+
 }  // namespace
 
 std::string Training::in_run(std::string_view name) const { return (fs::path(run_.path) / name).string(); }
@@ -82,8 +93,11 @@ bool Training::save() {
     write_checkpoint(run_, checkpoint);
     saved_ = step();
     remove_old_checkpoints(run_.path, step(), run_.config.keep, state_.best);
+    save_seconds();
   });
 }
+
+void Training::save_seconds() const { write_file_atomically(seconds_file(run_.path), fmt::format("{{\"step\": {}, \"seconds\": {}}}\n", step(), seconds())); }
 
 // ---- going on -------------------------------------------------------------------------------------------------------
 
@@ -207,7 +221,7 @@ bool Training::resume() {
   log_ = Log(in_run("metrics.jsonl"), 0);
   if (const std::optional<Index> step = restore_newest(steps)) {
     saved_ = *step;
-    seconds_before_ = log_.seconds();
+    seconds_before_ = std::max(log_.seconds(), seconds_until(run_.path, *step));
     if (const std::string end = end_after(in_run("metrics.jsonl"), log_.bytes()); !reached().empty() && !end.empty()) {
       take_end(end);
       progress_.note(fmt::format("{} is finished: {} updates ({})", run_.path, *step, reached()));
@@ -253,7 +267,7 @@ void check_within(const RunConfig& limits, const std::string& path) {
       const Json state = parse_json(read_checkpoint(run, *step).state);
       const auto count = [&](const char* key) { return state.at(key).get<Index>(); };
       epochs = count("epoch") + (count("batch") > 0);
-      minutes = Log((fs::path(path) / "metrics.jsonl").string(), count("log_bytes")).seconds() / 60;
+      minutes = std::max(Log((fs::path(path) / "metrics.jsonl").string(), count("log_bytes")).seconds(), seconds_until(path, *step)) / 60;
     } catch (const FileError&) {                   // passed over, as by Training::resume
       continue;
     } catch (const Json::exception&) {

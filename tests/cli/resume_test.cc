@@ -107,6 +107,39 @@ TEST_CASE("resume: a training that ended by patience goes on with more of it") {
   CHECK(checkpoint_steps(folder / "run").back() == 42);
 }
 
+TEST_CASE("resume: the time since the last line of the log counts") {
+  const TemporaryFolder folder;
+  make_tiny_data(folder);
+  const std::string seldom = " --data data --layers 1 --width 8 --heads 2 --feed-forward 8 --warmup 5 --evaluate-every 1000000 --quiet --json ";
+  // A training that ended by its time is finished.
+  REQUIRE(heed_in(folder.path(), "train --minutes 0.01 --out timed" + seldom).code == 0);
+  const std::string before = listing(folder / "timed");
+  CHECK(heed_in(folder.path(), "train --resume --out timed").err.find("timed is finished: ") == 0);
+  CHECK((listing(folder / "timed") == before));
+  // What was trained before the first line is not lost.
+  const Result first = heed_in(folder.path(), "train --steps 10 --out run" + seldom);
+  REQUIRE(first.code == 0);
+  const auto stored = nlohmann::json::parse(text_of(folder / "run/seconds.json"));
+  CHECK(stored["step"] == 10);
+  CHECK(stored["seconds"] > 0);
+  CHECK(stored["seconds"] <= nlohmann::json::parse(first.out)["seconds"].get<double>() + 0.051);
+  int steps = 10;
+  for (const auto& [text, counts] : {std::pair("{\"step\": 10, \"seconds\": 1000.5}\n", true), std::pair("{\"step\": 10000, \"seconds\": 1000.5}\n", false), std::pair("{\"step\": 10}", false), std::pair("x", false)}) {
+    CAPTURE(text);
+    write_text(folder / "run/seconds.json", text);
+    const Result on = heed_in(folder.path(), "train --resume --quiet --json --out run --steps " + std::to_string(++steps));
+    REQUIRE_MESSAGE(on.code == 0, on.err);
+    CHECK((nlohmann::json::parse(on.out)["seconds"].get<double>() > 1000) == counts);
+  }
+  // The limit of a comparison counts the same time.
+  const std::string compare = "compare --data data --attention none --width 8 --quiet --out compared";
+  REQUIRE(heed_in(folder.path(), compare + " --steps 1").code == 0);
+  write_text(folder / "compared/none-1/seconds.json", "{\"step\": 1, \"seconds\": 1000.5}\n");
+  const Result beyond = heed_in(folder.path(), compare + " --minutes 1");
+  CHECK(beyond.code == 2);
+  CHECK_MESSAGE(beyond.err.find("compared/none-1 has 1 updates: --minutes 1; --minutes 17, or another --out") != std::string::npos, beyond.err);
+}
+
 TEST_CASE("resume: with a limit that is passed, an evaluation shows no loss of updates, and the warm-up is over") {
   const TemporaryFolder folder;
   make_tiny_data(folder);
