@@ -8,6 +8,7 @@
 #include "examples/cli/dataset.h"
 #include "examples/cli/model.h"
 #include "examples/cli/progress.h"
+#include "models/text.h"
 #include "tensor/file.h"
 
 namespace heed::cli {
@@ -36,14 +37,20 @@ AttentionPicture with_means(const AttentionPicture& picture, bool all) {
   return out;
 }
 
+bool is_outside(const Link& link, const Example& example) { return link.source + 1 >= Index(example.source.size()) || link.target + 1 >= Index(example.target.size()); }
+
 // The links of this pair in the data that the run was trained with; none where it is not there or its links count other tokens.
-Alignment links_in_data(const Run& run, const Example& example) {
+Alignment links_in_data(const Run& run, const std::string& source, const std::string& target, const Example& example) {
   if (run.config.data.empty()) return {};
+  const std::vector<std::string> sources = run.source.tokenizer.tokens(source), targets = run.target.tokenizer.tokens(target);   // all unknown words have one id
   try {
     if (!has_links(run.config)) return {};
     for (const char* part : {"test", "dev", "train"})
-      for (const Pair& pair : read_part(run.config, part).pairs)
-        if (!pair.links.sure.empty() && encode(run.source, pair.source) == example.source && encode(run.target, pair.target) == example.target) return pair.links;
+      for (Pair& pair : read_part(run.config, part).pairs) {
+        if (pair.links.sure.empty() || run.source.tokenizer.tokens(pair.source) != sources || run.target.tokenizer.tokens(pair.target) != targets) continue;
+        for (auto* links : {&pair.links.sure, &pair.links.possible}) std::erase_if(*links, [&](const Link& link) { return is_outside(link, example); });
+        return pair.links;
+      }
   } catch (const Error&) {                         // the data is gone, or is not what it was
   }
   return {};
@@ -52,7 +59,7 @@ Alignment links_in_data(const Run& run, const Example& example) {
 Alignment links_of(const std::string& text, const Example& example) {
   const Alignment links{parse_links(text), {}};
   for (const Link& link : links.sure)
-    if (link.source + 1 >= Index(example.source.size()) || link.target + 1 >= Index(example.target.size()))
+    if (is_outside(link, example))
       throw Mistake(fmt::format("a link points outside: {}-{} in --links; {} source and {} target words, from 0", link.source, link.target, example.source.size() - 1, example.target.size() - 1));
   return links;
 }
@@ -88,7 +95,7 @@ int attention(std::span<const std::string> words) {
   const Run& run = model.run;
   if (!out.empty()) check_outside(run, out);
   Example example = sentence_pair(model, source, target);
-  example.links = links.empty() ? links_in_data(run, example) : links_of(links, example);
+  example.links = links.empty() ? links_in_data(run, repaired(source), target.empty() ? decode(run.target, example.target) : repaired(target), example) : links_of(links, example);
   AttentionPicture picture = attention_picture(run, model.model(), example, align_to == "input" ? AttentionPicture::Rows::input : AttentionPicture::Rows::predicted);
   if (last_cross_attention(picture).maps.empty()) throw Mistake(fmt::format("no attention over the source: --run {}; one trained with attention", run_flags.run));
   picture.title = decode(run.source, example.source) + " → " + decode(run.target, example.target);

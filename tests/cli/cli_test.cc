@@ -278,6 +278,21 @@ TEST_CASE("cli: attention") {
   CHECK(forced.out.find("mean over 2 heads") != forced.out.npos);
 }
 
+TEST_CASE("cli: attention has the data's links of this very pair") {
+  const TemporaryFolder folder;
+  REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 4 --train 50 --dev 5 --test 5").code == 0);
+  REQUIRE(heed_in(folder.path(), "train --data data --out run --layers 1 --width 8 --heads 2 --feed-forward 8 --warmup 1 --steps 1 --min-count 1000 --quiet").code == 0);
+  write_text(folder / "data/test.tsv", "1 2\t2 1\t0-1 1-0\n3 4\t4 3\t0-0 5-1\t0?1 1?7\n");      // the second with links to nowhere
+  const auto picture = [&](const std::string& source, const std::string& target) {
+    const Result drawn = heed_in(folder.path(), "attention --run run --quiet --source '" + source + "' --target '" + target + "'");
+    CHECK_MESSAGE(drawn.code == 0, drawn.err);
+    return drawn.out;
+  };
+  CHECK(picture("1 2", "2 1").find("gold link, sure") != std::string::npos);
+  CHECK(picture("x y", "y x").find("gold link") == std::string::npos);                               // every word is unknown to the model
+  CHECK(picture("3 4", "4 3").find("gold link, sure") != std::string::npos);
+}
+
 TEST_CASE("cli: nobody reads what goes to --out") {
   const std::string folder = small().folder.path();
   run_program("cd '" + folder + "' && (sleep 0.2; " HEED_BUILD_DIR "/examples/heed evaluate --run run --quiet --out /dev/fd/3 3>&1 > unread.scores 2> unread.err; echo $? > unread.code) | true");
