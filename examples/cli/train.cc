@@ -60,8 +60,9 @@ void compare(RunConfig& stored, RunConfig asked, std::span<const std::string> na
   for (const auto& [from, to] : {std::pair(options(stored), options(asked))})      // what auto became
     for (std::size_t i = 0; i < to.size(); ++i)
       if (value_text(to[i]) == "auto") *std::get<std::string*>(to[i].value) = *std::get<std::string*>(from[i].value);
-  settle(asked);
   const auto wanted = [&](std::string_view name) { return std::ranges::find(names, name) != names.end(); };
+  if (!wanted("model")) asked.model = stored.model;                                // names are read as those of its kind
+  settle(asked);
   take_over(stored, asked, [&](const Option& option) { return wanted(option.name); }, run);
   leave_only(stored, kLimits, wanted);
 }

@@ -43,6 +43,17 @@ TEST_CASE("cli: recurrent models are trained, go on with the same bits, translat
   }
 }
 
+TEST_CASE("cli: --resume takes a name as it was written at the beginning") {
+  const TemporaryFolder folder;
+  REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 5 --train 50 --dev 5 --test 5").code == 0);
+  REQUIRE(heed_in(folder.path(), "train --data data --width 8 --model gru --attention local_p --steps 1 --quiet --out run").code == 0);
+  for (const std::string again : {" --attention local_p", " --attention local-p", " --model gru --attention local_p"}) {
+    const Result on = heed_in(folder.path(), "train --resume --quiet --out run" + again);
+    CHECK_MESSAGE(on.code == 0, on.err);
+  }
+  CHECK(heed_in(folder.path(), "train --resume --quiet --out run --attention local_m").err.find("contradicts the run: --attention local-m, stored in run is local-p; ") != std::string::npos);
+}
+
 TEST_CASE("cli: weights of a GRU of another form are refused, wherever they come from") {
   const TemporaryFolder folder;
   REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 5 --train 120 --dev 12 --test 12").code == 0);
