@@ -205,6 +205,13 @@ std::string to_json(const TokenizerOptions& options) {
   return json_text(json);
 }
 
+namespace {
+
+// Of a list only what it is: the text of one within another, and so on, takes a call a level.
+std::string shown(const Json& value) { return value.is_string() ? in_quotes(value.get<std::string>()) : value.is_structured() ? value.type_name() : json_text(value); }
+
+}  // namespace
+
 TokenizerOptions tokenizer_options_from_json(std::string_view text) {
   TokenizerOptions options;
   const auto json = parse_json(text);
@@ -216,7 +223,7 @@ TokenizerOptions tokenizer_options_from_json(std::string_view text) {
     check<Error>(string || flag,
                  "tokenizer: unknown key: {}; there are name, lowercase, clean, no_space_before, no_space_after", in_quotes(key));
     check<Error>(string ? value.is_string() : value.is_boolean(), "tokenizer: {} must be {}: {}", key,
-                 string ? "a string" : "true or false", json_text(value));
+                 string ? "a string" : "true or false", shown(value));
     if (string) *string = value.get<std::string>(); else *flag = value.get<bool>();
   }
   check<Error>(json.contains("name"), "tokenizer: no key \"name\": {}", in_quotes(text));
