@@ -166,11 +166,12 @@ double width(std::string_view text, double size) {
 }
 
 std::string shorten(std::string_view text, int limit) {
-  if (columns(text) <= limit) return std::string(text);
+  const std::size_t most = std::size_t(std::max(0, limit)) * 16;                        // bytes: a letter may have any number of marks
+  if (text.size() <= most && columns(text) <= limit) return std::string(text);
   std::string result;
   int used = 1;
   for (const Cluster& cluster : clusters(text)) {
-    if ((used += cluster.columns) > limit) break;
+    if ((used += cluster.columns) > limit || result.size() + cluster.text.size() > most) break;
     result += cluster.text;
   }
   return limit > 0 ? result + "…" : std::string();

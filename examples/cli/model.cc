@@ -31,7 +31,10 @@ Ready ready(const RunFlags& flags) {
 }
 
 void note_unknown(std::span<const std::string> words, std::string_view where, const Manner& manner) {
-  if (!manner.quiet && !words.empty()) note(drawing::clean(fmt::format("{}unknown to the model: {}", where, first_ten(words, ", "))));
+  if (manner.quiet || words.empty()) return;
+  std::vector<std::string> shown;
+  for (const std::string& word : words) shown.push_back(drawing::shorten(word, 40));
+  note(drawing::clean(fmt::format("{}unknown to the model: {}", where, first_ten(shown, ", "))));
 }
 
 void note_unknown(const Side& side, const std::string& text, std::string_view flag, const Manner& manner) {

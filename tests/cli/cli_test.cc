@@ -142,6 +142,10 @@ TEST_CASE("cli: translate answers line n in line n") {
   // So are those of the lines, once.
   CHECK(call("translate --run run", "1 y 2\n\nx 3 y\n").err == "unknown to the model: x, y\n");
   CHECK(call("translate --run run --quiet", "1 y 2\n").err.empty());
+  CHECK(call("translate --run run", std::string(1 << 20, 'a')).err == "unknown to the model: " + std::string(39, 'a') + "…\n");
+  std::string letter = "a";
+  for (int i = 0; i < 100000; ++i) letter += "\u0301";
+  CHECK(call("translate --run run", letter).err.size() < 1000);
   CHECK(call("translate --run run --checkpoint run/checkpoints/60.safetensors --quiet", "1\n").code == 0);
 
   const std::string many = "1 2\n\n3 4 5\n2\n1 1 1\n";
