@@ -3,6 +3,7 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 
@@ -15,6 +16,37 @@ namespace {
 bool surely_nfc(std::string_view text) {
   for (char c : text) if (std::uint8_t(c) >= 0xCC) return false;
   return true;
+}
+
+int combining_class(char32_t code) { return utf8proc_get_property(utf8proc_int32_t(code))->combining_class; }
+
+// The same in Unicode's eyes (UAX 15), with each long run of marks decomposed and in order: utf8proc exchanges neighbours, n² of them.
+std::string with_ordered_runs(const std::string& text) {
+  constexpr std::size_t kLong = 32;                // characters
+  std::string out;
+  std::size_t begin = 0;                           // of the run
+  std::vector<char32_t> run;
+  for (std::size_t i = 0; i <= text.size();) {
+    const Character c = character_at(text, i);
+    utf8proc_int32_t parts[4]{};
+    int ignored = 0;
+    const auto count = i < text.size() ? utf8proc_decompose_char(utf8proc_int32_t(c.code), parts, 4, UTF8PROC_DECOMPOSE, &ignored) : 0;
+    if (combining_class(char32_t(parts[0])) > 0) {
+      run.insert(run.end(), parts, parts + count);
+      i += c.size;
+      continue;
+    }
+    if (run.size() < kLong) {
+      out.append(text, begin, i - begin);
+    } else {
+      std::ranges::stable_sort(run, {}, combining_class);
+      for (const char32_t code : run) append(out, code);
+    }
+    run.clear();
+    out.append(text, i, c.size);
+    begin = i += c.size;
+  }
+  return out;
 }
 
 bool is_letter(char32_t code) {
@@ -99,7 +131,7 @@ std::vector<std::string> characters(std::string_view text) {
 
 std::string nfc(std::string_view text) {
   if (surely_nfc(text)) return is_utf8(text) ? std::string(text) : repaired(text);
-  const std::string valid = is_utf8(text) ? std::string(text) : repaired(text);
+  const std::string valid = with_ordered_runs(is_utf8(text) ? std::string(text) : repaired(text));
   utf8proc_uint8_t* composed = nullptr;
   const auto size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(valid.data()), utf8proc_ssize_t(valid.size()),
                                  &composed, utf8proc_option_t(UTF8PROC_STABLE | UTF8PROC_COMPOSE));

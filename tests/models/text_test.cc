@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <chrono>
+#include <ctime>
 #include <fstream>
 #include <functional>
 #include <thread>
@@ -81,6 +82,20 @@ TEST_CASE("text: normal form and lower case") {
   CHECK(nfc("\u212B") == "\u00C5");                        // angstrom sign
   CHECK(nfc("q\u0307\u0323") == "q\u0323\u0307");          // canonical order
   CHECK(nfc("") == "");
+  // Long runs of marks: those of each class keep their order; U+0F73 is no mark of a class, its parts are.
+  std::string mixed = "a", ordered = "\u1EA1", further = "b", parts = "b";
+  for (int i = 0; i < 100000; ++i) {
+    mixed += i % 2 ? "\u0301\u0323" : "\u0307\u0323";
+    further += "\u0F73";
+  }
+  for (int i = 1; i < 100000; ++i) ordered += "\u0323";
+  for (int i = 0; i < 100000; ++i) ordered += i % 2 ? "\u0301" : "\u0307";
+  for (const char* part : {"\u0F71", "\u0F72"})
+    for (int i = 0; i < 100000; ++i) parts += part;
+  const std::clock_t begin = std::clock();
+  CHECK((nfc("é" + mixed + "é") == "é" + ordered + "é"));
+  CHECK((nfc(further) == parts));
+  CHECK(double(std::clock() - begin) / CLOCKS_PER_SEC < 20);         // two minutes where neighbours are exchanged
   CHECK(nfc("x\xff") == "x\uFFFD");
   CHECK(lower("ÀÉÎÕÜ Œ ẞ Ж Ǆ 𐐀 123") == "àéîõü œ ß ж ǆ 𐐨 123");
   CHECK(lower("İstanbul") == "i\u0307stanbul");
