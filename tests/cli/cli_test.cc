@@ -5,6 +5,7 @@
 #include <cmath>
 #include <filesystem>
 #include <regex>
+#include <set>
 #include <sstream>
 
 #include <nlohmann/json.hpp>
@@ -109,6 +110,24 @@ TEST_CASE("cli: what a training leaves") {
   CHECK(opened.source.vocabulary.size() == 9);
   CHECK(load_model(opened).file == run + "/best.safetensors");
   for (const auto& [name, value] : read_safetensors(run + "/best.safetensors").tensors) CHECK(!name.starts_with("model."));
+}
+
+TEST_CASE("cli: of the attention pictures those of the newest evaluations and of the best stay") {
+  const TemporaryFolder folder;
+  REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 5 --train 50 --dev 5 --test 5").code == 0);
+  const auto steps = [&] {
+    std::set<Index> found;
+    for (const auto& entry : fs::directory_iterator(folder / "run/attention"))
+      if (const std::string name = entry.path().stem().string(); name.starts_with("sentence-")) found.insert(std::stoll(name.substr(name.rfind('-') + 1)));
+    return found;
+  };
+  REQUIRE(heed_in(folder.path(), "train --data data --out run --width 8 --heads 2 --feed-forward 8 --learning-rate 0 --evaluate-every 1 --steps 7 --quiet").code == 0);
+  CHECK(best_step(open_run(folder / "run")) == 1);
+  CHECK(steps() == std::set<Index>{1, 5, 6, 7});
+  write_text(folder / "run/attention/mine-3.svg", "");
+  REQUIRE(heed_in(folder.path(), "train --resume --out run --steps 9 --keep 2 --quiet").code == 0);
+  CHECK(steps() == std::set<Index>{1, 8, 9});
+  CHECK(fs::exists(folder / "run/attention/mine-3.svg"));
 }
 
 TEST_CASE("cli: translate answers line n in line n") {
