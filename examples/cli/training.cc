@@ -297,7 +297,7 @@ bool Training::evaluate() {
   written([&] { draw_attention(); });
   const double smoothing = run_.config.label_smoothing;
   written([&] {
-    log_.write_curves(in_run("curves.svg"), "dev " + bleu_name(run_.config), fmt::format("Training of {}", fs::path(run_.path).filename().string()),
+    log_.write_curves(in_run("curves.svg"), "dev " + bleu_name(run_.config), fmt::format("Training of {}", fs::weakly_canonical(run_.path).filename().string()),
                       smoothing > 0 && step() >= kReportEvery ? fmt::format("The train loss is that of targets smoothed by {} and of a model with dropout; the dev loss is without both.", smoothing) : "");
   });
   restore();

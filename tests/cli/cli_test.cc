@@ -100,6 +100,9 @@ TEST_CASE("cli: what a training leaves") {
   CHECK(updates == 1);
   CHECK(devs >= 2);
   CHECK(text_of(run + "/curves.svg").find("The train loss is") != std::string::npos);
+  CHECK(text_of(run + "/curves.svg").find("Training of run<") != std::string::npos);
+  CHECK(call("train --data data --out named/ --width 8 --heads 2 --feed-forward 8 --warmup 1 --steps 1 --quiet").code == 0);
+  CHECK(text_of(small().folder / "named/curves.svg").find("Training of named<") != std::string::npos);
   CHECK(call("train --data data --out brief --width 8 --heads 2 --feed-forward 8 --warmup 1 --steps 1 --quiet").code == 0);     // no line of the log yet
   const std::string curves = text_of(small().folder / "brief/curves.svg");
   CHECK(curves.find("The train loss is") == std::string::npos);
