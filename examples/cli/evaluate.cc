@@ -62,6 +62,8 @@ int evaluate(std::span<const std::string> words) {
   std::string data, split = "test", further, out;
   std::vector<std::string> files;
   bool force = false;
+  std::vector<Option> searching = options(search_flags);
+  std::erase_if(searching, [](const Option& option) { return option.name == "nbest"; });    // one translation is scored
   const Syntax syntax{.command = "evaluate",
                       .usage = "--run RUN [--data DIR] [--split test] [options]",
                       .about = "Loss, perplexity, BLEU, chrF and exact match of a model on data.",
@@ -73,7 +75,7 @@ int evaluate(std::span<const std::string> words) {
                                                      {.name = "references", .value = &further, .takes = "FILE", .help = "further references, line n of pair n; several files: A,B,.."},
                                                      {.name = "force", .value = &force, .help = "only score the given pairs: log P, tokens, source, target"},
                                                      {.name = "out", .value = &out, .takes = "FILE", .help = "write the translations there"}} +
-                                 options(search_flags) + options(manner)};
+                                 searching + options(manner)};
   Given given;
   if (!read(syntax, words, given)) return 0;
   set_options(syntax, given);
@@ -81,9 +83,8 @@ int evaluate(std::span<const std::string> words) {
   if (!files.empty() && given.contains("split")) throw Mistake(fmt::format("parts are of --data or the run: --files {} {} --split {}; only one of them", files[0], files[1], split));
   if (force && !further.empty()) throw Mistake(fmt::format("nothing is translated: --force --references {}; one of them", further));
   if (force && !out.empty()) throw Mistake(fmt::format("nothing is translated: --force --out {}; leave out --out, standard output has the scores", out));
-  for (const Option& option : options(search_flags))
+  for (const Option& option : searching)
     if (force && option.name != "precision" && given.contains(option.name)) throw Mistake(fmt::format("nothing is translated: --force --{}; one of them", option.name));
-  if (given.contains("nbest")) throw Mistake(fmt::format("one translation is scored: --nbest {}; leave it out, `heed translate` gives several", search_flags.nbest));
   TranslateOptions translate_with = translate_options(search_flags, given);
   if (!out.empty()) check_output(out);
   const Ready model = ready(run_flags);

@@ -60,6 +60,7 @@ TEST_CASE("cli: help") {
     CHECK(help.out.find(std::string("Usage: heed ") + command) != help.out.npos);
     CHECK(call(std::string("help ") + command).out == help.out);
   }
+  CHECK(call("evaluate --help").out.find("--nbest") == std::string::npos);
   for (const char* heading : {"\nModel\n  --layers ", "\nRecurrent models\n  --decoder "}) CHECK(call("compare --help").out.find(heading) != std::string::npos);
   // The defaults in the help text are those of the table.
   const std::string help = call("train --help").out;

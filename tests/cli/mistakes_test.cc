@@ -107,7 +107,7 @@ const Row kRows[] = {
     {"translate --run brief --min-length 56", "out of range: --min-length 56; at most 55 for this run"},
     {"translate --run run --length-penalty none --alpha 2", "nothing is divided: --length-penalty none --alpha 2; leave out --alpha"},
     {"translate --run run --max-length 9999", "out of range: --max-length 9999; at most [0-9]+, as in training"},
-    {"evaluate --run run --beam 2 --nbest 2", "one translation is scored: --nbest 2; leave it out"},
+    {"evaluate --run run --beam 2 --nbest 2", "unknown flag: --nbest; .*`heed evaluate --help`"},
     {"evaluate --run run --force --beam 2", "nothing is translated: --force --beam; one of them"},
     {"translate --run brief --prefix '1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5'", "a long prefix: --prefix: 55 words; at most 54"},
     {"data copy --out new --train 100000 --symbols 2 --max-length 3", "more distinct sources asked for than exist"},
