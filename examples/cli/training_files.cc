@@ -186,6 +186,7 @@ std::optional<Index> Training::restore_newest(const std::vector<Index>& steps) {
     };
     try {
       restore(read_checkpoint(run_, *step), checkpoint_path(run_.path, *step), false);
+      saved_ = *step;
       return *step;
     } catch (const LogError& e) {
       without_log = std::max(without_log, *step);
@@ -199,6 +200,7 @@ std::optional<Index> Training::restore_newest(const std::vector<Index>& steps) {
   const std::string log = in_run("metrics.jsonl");
   progress_.warn(fmt::format("no checkpoint has a whole log: a new one begins after update {}{}", without_log, fs::exists(log) ? fmt::format(", the old one is {}", set_aside(log)) : ""));
   log_data();
+  saved_ = -1;                                     // no checkpoint goes with this log
   return without_log;
 }
 
@@ -220,7 +222,6 @@ bool Training::resume() {
   const std::vector<Index> steps = checkpoint_steps(run_.path);
   log_ = Log(in_run("metrics.jsonl"), 0);
   if (const std::optional<Index> step = restore_newest(steps)) {
-    saved_ = *step;
     seconds_before_ = std::max(log_.seconds(), seconds_until(run_.path, *step));
     if (const std::string end = end_after(in_run("metrics.jsonl"), log_.bytes()); !reached().empty() && !end.empty()) {
       take_end(end);

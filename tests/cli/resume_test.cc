@@ -358,6 +358,11 @@ TEST_CASE("resume: a log that is gone, cut or edited takes no checkpoint with it
     CHECK(fs::exists(folder / (run + "/metrics.jsonl.old")) == (run != "gone"));
     CHECK(heed_in(folder.path(), "train --resume --out " + run).err == run + " is finished: 21 updates (steps)\n");
   }
+  // Of a finished training too: a checkpoint goes with the new log.
+  fs::remove(folder / "whole/metrics.jsonl");
+  CHECK(heed_in(folder.path(), "train --resume --quiet --out whole").err.find("a new one begins after update 21") != std::string::npos);
+  CHECK(heed_in(folder.path(), "train --resume --out whole").err == "whole is finished: 21 updates (steps)\n");
+  CHECK(!fs::exists(folder / "whole/metrics.jsonl.old"));
 }
 
 TEST_CASE("resume: broken later checkpoints crowd out no whole one") {
