@@ -15,8 +15,7 @@ namespace heed::cli {
 namespace {
 
 TerminalColour colours() {
-  const char* const no_colour = std::getenv("NO_COLOR");                  // no-color.org: unless it is empty
-  if (!is_terminal(STDOUT_FILENO) || (no_colour && *no_colour)) return TerminalColour::none;
+  if (!takes_colour(STDOUT_FILENO)) return TerminalColour::none;
   const char* const depth = std::getenv("COLORTERM");
   return depth && (std::string_view(depth) == "truecolor" || std::string_view(depth) == "24bit") ? TerminalColour::rgb : TerminalColour::indexed;
 }

@@ -46,7 +46,7 @@ int explain(std::span<const std::string> words) {
   note_unknown(model.run, source, target, manner);
   const bool terminal = is_terminal(STDOUT_FILENO);
   style.columns = terminal ? terminal_columns(STDOUT_FILENO) : 120;
-  style.colour = terminal && !std::getenv("NO_COLOR");
+  style.colour = takes_colour(STDOUT_FILENO);
   print(manner.json ? explanation_json(explanation) : explanation_text(explanation, style));
   return 0;
 }

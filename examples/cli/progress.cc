@@ -99,6 +99,11 @@ bool is_terminal(int file) {
   return ::isatty(file) == 1 && term && std::string_view(term) != "dumb";
 }
 
+bool takes_colour(int file) {
+  const char* const no_colour = std::getenv("NO_COLOR");
+  return is_terminal(file) && !(no_colour && *no_colour);
+}
+
 int terminal_columns(int file) {
   winsize size{};
   if (::ioctl(file, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;

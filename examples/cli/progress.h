@@ -33,6 +33,7 @@ std::string short_count(double count);        // 950, 12.3k, 1.20M
 // Whether a file descriptor is a terminal that can redraw a line (TERM is not dumb), and its width: COLUMNS, or 80, where it does
 // not say.
 bool is_terminal(int file);
+bool takes_colour(int file);                  // it is one, and NO_COLOR is empty or not set (no-color.org)
 int terminal_columns(int file);
 
 class Progress {

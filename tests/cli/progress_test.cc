@@ -2,8 +2,11 @@
 #include "examples/cli/progress.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <sstream>
 
@@ -100,4 +103,23 @@ TEST_CASE("progress elsewhere, and quiet") {
   CHECK(untouched.str().empty());
   CHECK(terminal_columns(-1) > 0);
   CHECK(!is_terminal(-1));
+}
+
+TEST_CASE("colour on a terminal, unless NO_COLOR is set to something") {
+  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
+  REQUIRE(terminal >= 0);
+  const char *const term = std::getenv("TERM"), *const no_colour = std::getenv("NO_COLOR");
+  const auto set = [](const char* name, const char* value) { value ? ::setenv(name, value, 1) : ::unsetenv(name); };
+  set("TERM", "xterm");
+  for (const auto& [value, takes] : {std::pair<const char*, bool>(nullptr, true), {"", true}, {"1", false}, {"0", false}}) {
+    set("NO_COLOR", value);
+    CHECK(takes_colour(terminal) == takes);
+    CHECK(!takes_colour(-1));
+  }
+  set("TERM", "dumb");
+  set("NO_COLOR", nullptr);
+  CHECK(!takes_colour(terminal));
+  set("TERM", term);
+  set("NO_COLOR", no_colour);
+  ::close(terminal);
 }
