@@ -17,6 +17,7 @@ namespace heed::cli {
 namespace {
 
 constexpr std::size_t kBlock = 512;                // lines translated together
+constexpr std::size_t kMostUnknown = 10000;        // words that wait to be named
 
 // Lines of standard input as they come; only LF ends one.
 class InputLines {
@@ -142,7 +143,7 @@ int translate(std::span<const std::string> words) {
       if (manner.json) print(json_text(Json{{"source", lines[i]}, {"translations", list}}) + "\n");
     }
     flush();
-    if (asked) note_unknown_words();
+    if (asked || overlooked.unknown.size() > kMostUnknown) note_unknown_words();
     first += Index(lines.size());
     draw_on(translate_with, model.run, lines);
   }

@@ -169,6 +169,12 @@ TEST_CASE("cli: translate answers line n in line n") {
   std::string letter = "a";
   for (int i = 0; i < 100000; ++i) letter += "\u0301";
   CHECK(call("translate --run run", letter).err.size() < 1000);
+  // In a long text many do not wait for its end.
+  std::string text;
+  for (int i = 0; i < 2 * 512 * 20; ++i) text += "w" + std::to_string(i) + (i % 20 == 19 ? "\n" : " ");
+  const std::vector<std::string> notes = lines_of(call("translate --run run --extra-length 0", text).err);
+  CHECK(notes.size() >= 2);
+  CHECK(notes[0].find(" more") != std::string::npos);
   CHECK(call("translate --run run --checkpoint run/checkpoints/60.safetensors --quiet", "1\n").code == 0);
 
   const std::string many = "1 2\n\n3 4 5\n2\n1 1 1\n";
