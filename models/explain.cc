@@ -58,7 +58,8 @@ Explanation explain(const Run& run, const Seq2Seq& model, const Example& example
   const Index steps = Index(example.target.size());
   check<IndexError>(options.step >= 1 && options.step <= steps, "explain: step {} is not in [1, {}]", options.step, steps);
   std::vector<std::int32_t> read(example.target.begin(), example.target.begin() + options.step - 1);
-  read.insert(read.begin(), search_options(run).start);
+  const SearchOptions search = search_options(run);
+  read.insert(read.begin(), search.start);
   Explanation out{.source = pieces(run.source.vocabulary, example.source), .read = pieces(words, read), .step = options.step, .steps = steps, .values = {}, .top = {}};
   out.wanted = words.piece(example.target[std::size_t(options.step) - 1]);
 
@@ -124,9 +125,11 @@ Explanation explain(const Run& run, const Seq2Seq& model, const Example& example
   std::vector<std::int32_t> order(p.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, [&](std::int32_t a, std::int32_t b) { return p[std::size_t(a)] > p[std::size_t(b)]; });
+  const auto of = [&](std::int32_t id) { return Explanation::Word{words.piece(id), p[std::size_t(id)], id}; };
+  out.written = of(*std::ranges::find_if(order, [&](std::int32_t id) { return search.writes(id); }));
   const std::int32_t wanted = example.target[std::size_t(options.step) - 1];
   for (std::size_t i = 0; i < order.size(); ++i)
-    if (i < std::size_t(std::max<Index>(options.top, 1)) || order[i] == wanted) out.top.push_back({words.piece(order[i]), p[std::size_t(order[i])], order[i]});
+    if (i < std::size_t(std::max<Index>(options.top, 1)) || order[i] == wanted) out.top.push_back(of(order[i]));
   return out;
 }
 
@@ -221,11 +224,10 @@ std::string explanation_text(const Explanation& x, const ExplanationStyle& style
     for (const std::string& w : words) text += (text.empty() ? "" : " ") + word(w);
     return text;
   };
-  const std::string top = word(x.top.front().word);
   writer.line(writer.bold(fmt::format("step {} of {}", x.step, x.steps)));
   writer.line(fmt::format("source   {}", joined(x.source)));
   writer.line(fmt::format("read     {}", joined(x.read)));
-  writer.line(fmt::format("written  {}  (p = {:.4f})", top, x.top.front().probability));
+  writer.line(fmt::format("written  {}  (p = {:.4f})", word(x.written.word), x.written.probability));
   bool once = false, now = false;
   for (const Explanation::Value& value : x.values) {
     if (value.once && !once) writer.line("\n" + writer.bold("once a sentence"));

@@ -29,6 +29,7 @@ struct Explanation {
   Index step = 1, steps = 1;                       // from 1; words of the target, eos counted
   std::vector<Value> values;                       // in the order of computation
   std::vector<Word> top;                           // the likeliest next words, falling, the wanted one in any case
+  Word written{};                                  // the likeliest that a search writes: no <pad>, no <s>
   std::string wanted{};                            // the target's word
   std::optional<double> loss{};                    // L = -log p(wanted) of this step alone
 };

@@ -125,8 +125,6 @@ class Searcher {
     fail<Error>("search: {} needs attention over the source: this model has none", o_.coverage != 0 ? fmt::format("coverage {}", o_.coverage) : "attention or replace_unk");
   }
 
-  bool candidate(std::int32_t word) const { return word == o_.eos || (word != o_.pad && word != o_.start && word != o_.bos && !(o_.forbid_unk && word == o_.unk)); }
-
   // Words that would repeat an n-gram of the hypothesis.
   bool repeats(const std::vector<std::int32_t>& ids, std::int32_t word) const {
     const auto n = std::size_t(o_.no_repeat_ngram);
@@ -190,7 +188,7 @@ class Searcher {
   template <class T> void scan(const Live& live, std::size_t h, Index t, const T* row, Index V, std::size_t wanted, std::vector<Candidate>& candidates) const {
     std::vector<Candidate> best;
     const auto consider = [&](std::int32_t word) {
-      if (!candidate(word) || (word == o_.eos && t < o_.min_length) || repeats(live.ids, word)) return;
+      if (!o_.writes(word) || (word == o_.eos && t < o_.min_length) || repeats(live.ids, word)) return;
       const Candidate c{live.log_probability + double(row[word]), h, word};
       if (c.log_probability == kNever || std::isnan(c.log_probability)) return;
       if (best.size() == wanted && !better(c, best.back())) return;
@@ -212,7 +210,7 @@ class Searcher {
     const Live& live = sentence.live[h];
     std::vector<Candidate> words;
     for (std::int32_t word = 0; word < V; ++word)
-      if (candidate(word) && !(word == o_.eos && t < o_.min_length) && !repeats(live.ids, word) && double(row[word]) > kNever)
+      if (o_.writes(word) && !(word == o_.eos && t < o_.min_length) && !repeats(live.ids, word) && double(row[word]) > kNever)
         words.push_back({double(row[word]), 0, word});
     std::sort(words.begin(), words.end(), better);
     if (sampling.top_k > 0 && words.size() > std::size_t(sampling.top_k)) words.resize(std::size_t(sampling.top_k));

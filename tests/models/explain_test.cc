@@ -429,6 +429,19 @@ TEST_CASE("explain: layers and heads of a Transformer") {
   CHECK_THROWS_WITH_AS(explain(small.run, *small.model, example, {.head = 3}), "explain: head 3 is not in [1, 2]", IndexError);
 }
 
+TEST_CASE("explain: what is written is what a search would write") {
+  const SmallModel small("--layers 1 --heads 2");
+  const Vocabulary& words = small.run.target.vocabulary;
+  const Tensor& bias = small.parameters->find("output.bias")->variable.value();
+  for (const std::int32_t id : {words.pad, words.bos}) copy_into(bias(Index(id)), tensor(10.0f));
+  const Example example = small.example("a b c", "c b a");
+  const Explanation x = explain(small.run, *small.model, example, {.top = 1});
+  const Hypothesis found = search(*small.model, std::span(&example.source, 1), search_options(small.run))[0][0];
+  CHECK((x.top[0].id == words.pad || x.top[0].id == words.bos));
+  CHECK(x.written.id == (found.ids.empty() ? words.eos : found.ids[0]));
+  CHECK(explanation_text(x).find(fmt::format("\nwritten  {}  (p = ", x.written.word)) != std::string::npos);
+}
+
 TEST_CASE("explain: text and JSON") {
   const SmallModel small("--layers 1 --heads 2");
   const Example example = small.example("a b c", "c b a");
