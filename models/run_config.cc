@@ -100,7 +100,7 @@ std::vector<Option> table(RunConfig& c) {
       {.name = "patience", .value = &c.patience, .takes = "N", .help = "stop after so many evaluations without a better dev score", .low = 1, .high = 1e9},
       {.name = "evaluate-every", .value = &c.evaluate_every, .takes = "N", .help = "updates between evaluations on dev; else after each epoch", .low = 1, .high = kBig},
       {.name = "save-every", .value = &c.save_every, .takes = "N", .help = "updates between checkpoints, besides those at evaluations and each minute", .low = 1, .high = kBig},
-      {.name = "keep", .value = &c.keep, .takes = "N", .help = "newest checkpoints that stay, and evaluations whose attention pictures do; those of the best stay always", .low = 1, .high = 1e9},
+      {.name = "keep", .value = &c.keep, .takes = "N", .help = "newest checkpoints that stay; the best stays always", .low = 1, .high = 1e9},
       {.name = "if-full", .value = &c.if_full, .takes = "NAME", .help = "where the disk is full: go on and try again later, or stop", .choices = {"go-on", "stop"}},
       {.name = "threads", .value = &c.threads, .takes = "N", .help = "else HEED_THREADS, else what the machine offers", .low = 1, .high = 1024},
   };

@@ -316,10 +316,10 @@ void Training::draw_attention() {
     picture.title = fmt::format("After {} updates", step());
     write_file_atomically(in_run(fmt::format("attention/sentence-{}-step-{:06}.svg", ++number, step())), attention_svg(picture));
   }
-  remove_old_pictures();
+  thin_pictures();
 }
 
-void Training::remove_old_pictures() const {
+void Training::thin_pictures() const {
   std::map<Index, std::vector<fs::path>> pictures;                                          // by their update
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(in_run("attention"), ignored)) {
@@ -328,10 +328,12 @@ void Training::remove_old_pictures() const {
     Index drawn_at = 0;
     if (name.starts_with("sentence-") && std::from_chars(begin, end, drawn_at).ptr == end && drawn_at <= step()) pictures[drawn_at].push_back(entry.path());
   }
-  std::size_t newer = pictures.size();
-  for (const auto& [drawn_at, files] : pictures)
-    if (newer-- > std::size_t(run_.config.keep) && drawn_at != state_.best)
+  Index kept = 0;
+  for (const auto& [drawn_at, files] : pictures) {
+    if (10 * drawn_at >= 11 * kept) kept = drawn_at;
+    else if (drawn_at != state_.best && drawn_at != pictures.rbegin()->first)
       for (const fs::path& file : files) fs::remove(file, ignored);
+  }
 }
 
 void take_over(RunConfig& stored, RunConfig asked, const std::function<bool(const Option&)>& is_asked, const std::string& run) {

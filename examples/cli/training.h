@@ -55,7 +55,7 @@ class Training {
   void update();
   bool evaluate();                                 // false: stopped by a signal
   void draw_attention();
-  void remove_old_pictures() const;                // all but those of the newest --keep evaluations and of the best
+  void thin_pictures() const;                      // of evaluations a tenth of the training apart, of the newest and of the best they stay
   void report(const Trainer::Report& last);
   void log_data();
   bool save();                                     // false: the disk is full and the policy is to go on

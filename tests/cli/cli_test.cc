@@ -116,7 +116,7 @@ TEST_CASE("cli: what a training leaves") {
   for (const auto& [name, value] : read_safetensors(run + "/best.safetensors").tensors) CHECK(!name.starts_with("model."));
 }
 
-TEST_CASE("cli: of the attention pictures those of the newest evaluations and of the best stay") {
+TEST_CASE("cli: attention pictures stay a tenth of the training apart, and those of the newest evaluation and of the best") {
   const TemporaryFolder folder;
   REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 5 --train 50 --dev 5 --test 5").code == 0);
   const auto steps = [&] {
@@ -125,12 +125,12 @@ TEST_CASE("cli: of the attention pictures those of the newest evaluations and of
       if (const std::string name = entry.path().stem().string(); name.starts_with("sentence-")) found.insert(std::stoll(name.substr(name.rfind('-') + 1)));
     return found;
   };
-  REQUIRE(heed_in(folder.path(), "train --data data --out run --width 8 --heads 2 --feed-forward 8 --learning-rate 0 --evaluate-every 1 --steps 7 --quiet").code == 0);
+  REQUIRE(heed_in(folder.path(), "train --data data --out run --width 8 --heads 2 --feed-forward 8 --learning-rate 0 --evaluate-every 1 --steps 14 --quiet").code == 0);
   CHECK(best_step(open_run(folder / "run")) == 1);
-  CHECK(steps() == std::set<Index>{1, 5, 6, 7});
+  CHECK(steps() == std::set<Index>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14});
   write_text(folder / "run/attention/mine-3.svg", "");
-  REQUIRE(heed_in(folder.path(), "train --resume --out run --steps 9 --keep 2 --quiet").code == 0);
-  CHECK(steps() == std::set<Index>{1, 8, 9});
+  REQUIRE(heed_in(folder.path(), "train --resume --out run --steps 16 --quiet").code == 0);
+  CHECK(steps() == std::set<Index>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 15, 16});
   CHECK(fs::exists(folder / "run/attention/mine-3.svg"));
 }
 
