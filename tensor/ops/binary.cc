@@ -45,7 +45,7 @@ struct Multiply {
 struct Divide {                        // ∂y/∂b = -y / b
   F { return hn::Div(a, b); }
   DA { return hn::Div(dy, b); }
-  DB { return hn::Neg(hn::Div(hn::Mul(dy, y), b)); }
+  DB { return hn::Neg(hn::Mul(dy, hn::Div(y, b))); }
 };
 // dy where `mine` won, half of it at a tie; NaN took neither or both
 template <class M, class D, class V> HWY_INLINE V Share(D d, M mine, M tie, V dy) {
