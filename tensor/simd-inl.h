@@ -73,6 +73,8 @@ template <class T> class Stepping {
     const hn::ScalableTag<T> d;
     if (!step) hn::Store(hn::Set(d, *at), d, number_);
   }
+  Stepping(const Stepping&) = delete;   // may point into itself
+  Stepping& operator=(const Stepping&) = delete;
   HWY_INLINE const T* operator+(size_t i) const { return at_ + i * step_; }
 
  private:
