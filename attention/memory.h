@@ -17,7 +17,7 @@ enum class Want { context, weights };
 // What an attention gives back. Beside the context, what was asked for with Want::weights.
 struct Attended {
   Variable context;         // Σ_s α_ts value_s   [B, T, d]
-  Variable weights = {};    // α [B, T, S], per head [B, H, T, S]
+  Variable weights = {};    // α, of local-p α f [B, T, S], per head [B, H, T, S]
   Variable scores = {};     // e [B, T, S], anything where masked; of the attentions in attend.h
   Tensor position = {};     // p, where a local attention looks, from 0   [B, T], f64
 };

@@ -27,8 +27,8 @@ namespace heed {
 struct AttentionState {
   Index position = 0;       // target position of query row 0, from 0
   Index advance = 1;        // row t stands at position + t advance; 0: all rows stand at one step, as the hypotheses of a beam do
-  Variable previous = {};   // α of the step before   [B, T, S]; undefined at the first step, and for scores that do not look back
-  Variable sum = {};        // Σ α of all steps before  [B, T, S]; the same
+  Variable previous = {};   // weights of the step before (of local-p α f)   [B, T, S]; undefined at the first step, and for scores that do not look back
+  Variable sum = {};        // their sum over all steps before  [B, T, S]; the same
 
   // Row i goes on from old row rows[i], rows in groups of `per_sentence` of one sentence, as in DecodingState.
   void reorder(std::span<const Index> rows, Index per_sentence);
@@ -86,7 +86,7 @@ struct ScoreOptions {
   bool bias = false;              // additive, concat: one in the key projection, which the papers do not print; location-aware, coverage: their b
   Index longest = 100;            // S_max of location
   double sharpness = 1;           // β of cosine; 0: learned
-  Index window = 10;              // w of local-m and local-p: 2w + 1 positions
+  Index window = 10;              // w of local-m and local-p: at most 2w + 1 positions
   bool clamp_position = false;    // local-m: beyond the end look at the last word instead of at nothing
   Initializer init = {};          // of weight matrices; default PyTorch's: U(±1/√in)
   Initializer v_init = {};        // of v; default U(±1/√A)

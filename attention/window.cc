@@ -24,7 +24,7 @@ Mask around(const Tensor& position, Index S, double w) {
   const double* p = position.data<double>();
   std::uint8_t* out = allowed.mutable_data<std::uint8_t>();
   for (Index row = 0; row < rows; ++row, out += S)
-    for (Index s = std::max<Index>(0, Index(std::ceil(p[row] - w))); s < S && double(s) <= p[row] + w; ++s) out[s] = 1;
+    for (Index s = p[row] > w ? Index(std::ceil(p[row] - w)) : 0; s < S && double(s) <= p[row] + w; ++s) out[s] = 1;   // none for NaN
   return Mask::allowed(allowed);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one list of differentiable functions. Formulas, shapes and errors stand in tensor/ops/<stem>.h; a function here throws
-// exactly when its Tensor twin throws, with the same text.
+// exactly when its Tensor twin throws, with the same text; dropout apart, whose key is the tape's: dropout_key of autograd/tape.h.
 #pragma once
 #include "autograd/variable.h"
 #include "tensor/list.h"

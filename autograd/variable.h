@@ -89,7 +89,7 @@ class Slot {
     adopt_or_add(dy);
     check_written();
   }
-  // Gradient of scattered parts:  x.part([&](const Tensor& dx) { scatter_add_into(ids, dy, dx); })   dx holds the sum so far
+  // Gradient of a part:  x.part([&](const Tensor& dx) { add_into(dy, {dx[i], true}); })   dx holds the sum so far
   template <class F> void part(F&& f) const {
     if (!wanted()) return;
     f(whole());

@@ -13,12 +13,12 @@ using namespace heed;
 
 // Highway layer (Srivastava et al. 2015):  y = t ⊙ h + (1 - t) ⊙ x,  h = relu(H x),  t = σ(T x)
 struct Highway {
-  Highway(Scope scope, Index width) : carry(scope / "carry", {.in = width, .out = width}), gate(scope / "gate", {.in = width, .out = width}) {}
+  Highway(Scope scope, Index width) : transform(scope / "transform", {.in = width, .out = width}), gate(scope / "gate", {.in = width, .out = width}) {}
   Variable operator()(const Variable& x) const {
     const Variable t = gate(x, {.activation = Activation::sigmoid});   // [..., width]
-    return t * carry(x, {.activation = Activation::relu}) + (1.0 - t) * x;
+    return t * transform(x, {.activation = Activation::relu}) + (1.0 - t) * x;
   }
-  Linear carry, gate;
+  Linear transform, gate;
 };
 
 struct Classifier {
@@ -48,15 +48,15 @@ int main() {
 }
 
 /* Output:
-parameter             shape          count
-in.weight             [8, 2]            16
-in.bias               [8]                8
-highway.carry.weight  [8, 8]            64
-highway.carry.bias    [8]                8
-highway.gate.weight   [8, 8]            64
-highway.gate.bias     [8]                8
-out.weight            [1, 8]             8
-out.bias              [1]                1
+parameter                 shape          count
+in.weight                 [8, 2]            16
+in.bias                   [8]                8
+highway.transform.weight  [8, 8]            64
+highway.transform.bias    [8]                8
+highway.gate.weight       [8, 8]            64
+highway.gate.bias         [8]                8
+out.weight                [1, 8]             8
+out.bias                  [1]                1
 total 177 parameters, 708 B of weights, 2.8 KiB when training with two moments
 
 exclusive or: [[0.00]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lesson 9: how much of the gradient reaches a word that was read long ago. A layer reads 60 words; the loss depends on its last
 // state alone, or on what attention gathers with it. Through d steps an RNN multiplies d Jacobians, an LSTM adds to a cell, a GRU
-// keeps 1 - z of its state; attention has a path of one step to every word.          Hochreiter et al. 2001; Bahdanau et al. 2015
+// keeps z of its state (1 - z as lesson 8 writes it); attention has a path of one step to every word.          Hochreiter et al. 2001; Bahdanau et al. 2015
 #include <cmath>
 
 #include "attention/attend.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lesson 12: local attention looks at 2w + 1 words around a position p, not at all S of them.      Luong et al. 2015, 3.2
+// Lesson 12: local attention looks at at most 2w + 1 words around a position p, not at all S of them.      Luong et al. 2015, 3.2
 //   local-m   p_t = t: as far as the target has come         local-p   p_t = S σ(v_pᵀ tanh(W_p h_t)) - 1: learned, real
 //   p and s count from 0, the paper's from 1, without the - 1.
 //   local-p multiplies its weights by exp(-(s - p_t)² / (2 (w/2)²)), and so p_t has a gradient.
@@ -41,7 +41,7 @@ int main() {
   tape.backward(sum(square(seen.context)));
   fmt::print("norm of the gradient of v_p: {:.4f}\n", norm(parameters.find("p.position_v")->gradient->value()).item());
 
-  // The price of a target word: S scores and S products with a state of n numbers, or 2w + 1 of them.
+  // The price of a target word: S scores and S products with a state of n numbers, or at most 2w + 1 of them.
   fmt::print("multiply-adds a target word, n = 512, w = 10\n{:>8}{:>12}{:>12}\n", "S", "global", "local");
   for (const Index length : {10, 20, 50, 100, 1000, 10000})
     fmt::print("{:>8}{:>12}{:>12}\n", length, 2 * length * 512, 2 * std::min<Index>(length, 21) * 512);

@@ -15,7 +15,7 @@ AlignmentScore alignment_score(std::span<const std::vector<Link>> links, std::sp
   for (std::size_t i = 0; i < links.size(); ++i) {
     const std::set<Link> made(links[i].begin(), links[i].end()), sure(gold[i].sure.begin(), gold[i].sure.end()),
         unsure(gold[i].possible.begin(), gold[i].possible.end());
-    std::set<Index> linked;
+    std::set<Index> linked, right;   // target words
     for (const Link& link : sure) linked.insert(link.target);
     a += Index(made.size());
     s += Index(sure.size());
@@ -23,9 +23,10 @@ AlignmentScore alignment_score(std::span<const std::vector<Link>> links, std::sp
       const bool in_s = sure.contains(link), in_p = in_s || unsure.contains(link);
       a_and_s += in_s;
       a_and_p += in_p;
-      surely_linked += linked.contains(link.target);
-      accurate += in_p && linked.contains(link.target);
+      if (in_p && linked.contains(link.target)) right.insert(link.target);
     }
+    surely_linked += Index(linked.size());
+    accurate += Index(right.size());
   }
   AlignmentScore score;
   if (a + s > 0) score.error_rate = 1 - double(a_and_s + a_and_p) / double(a + s);

@@ -13,7 +13,7 @@ namespace heed {
 struct AlignmentScore {
   double error_rate = 0;                                // AER = 1 - (|A∩S| + |A∩P|) / (|A| + |S|), 0 where both are empty
   double precision = 1, recall = 1;                     // |A∩P| / |A|, |A∩S| / |S|; 1 where there is nothing
-  double accuracy = 1;                                  // share of links into surely linked target words that are in P
+  double accuracy = 1;                                  // share of surely linked target words with a link in P
 };
 AlignmentScore alignment_score(std::span<const std::vector<Link>> links, std::span<const Alignment> gold);
 

@@ -39,7 +39,7 @@ struct CorpusOptions {
 };
 
 // Lines `source TAB target [TAB sure links i-j .. [TAB possible links i?j ..]]`, read as LineReader reads.
-// FileError: no or no text file; a line with one column; a link that is none (with line and link); no pairs.
+// FileError: no such file, or one that is no text; a line with one column; a link that is none (with line and link); no pairs.
 Corpus read_tsv(const std::string& path, CorpusOptions options = {});
 
 // Line n of one file and line n of the other. FileError also where the numbers of lines differ (with both names and numbers).

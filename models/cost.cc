@@ -25,18 +25,21 @@ double rows(std::string_view path, double S, double T) {
 double multiply_adds_per_word(const RunConfig& given, const Parameters& parameters, double S, double T) {
   RunConfig c = given;
   settle_recurrent(c);
-  double work = 0, memory = 0, hidden = 0;
+  double work = 0, memory = 0, hidden = 0, reads_context = 0;                             // rows of the matrices that read c, of M columns
   for (const auto& item : parameters.items()) {
     const Shape& shape = item->variable.shape();
     if (shape.rank() == 2 && item->multiplied) work += double(shape.numel()) * rows(item->path, S, T);
     if (has(item->path, "attention.key_proj.weight")) hidden = double(shape[0]);
     if (item->path.ends_with("attn_out.weight")) memory = double(shape[1] - shape[0]);    // [n, M + n]
     if (item->path.ends_with("readout.context.weight")) memory = double(shape[1]);        // [2l, M]
+    if (item->path.ends_with("readout.context.weight") || item->path.ends_with("decoder.weight_ih")) reads_context += double(shape[0]);
   }
   const double d = double(c.width);
   if (c.model == "transformer") {
     work += double(c.layers) * (2 * S * S * d + T * (T + 1) * d + 2 * S * T * d);
-  } else if (c.attention != "none") {
+  } else if (c.attention == "none") {
+    work -= reads_context * memory * (T - 1);                                             // of a context that stays: once a sentence
+  } else {
     const double seen = c.attention.starts_with("local") ? std::min(S, 2 * double(c.window.value_or(10)) + 1) : S;
     const std::string score = score_of(c.attention);
     const bool looks = score != "location" && score != "mean";

@@ -7,7 +7,7 @@
 namespace heed {
 
 // FFN(x) = act(x W1ᵀ + b1) W2ᵀ + b2, [..., d] -> [..., F] -> [..., d], with ReLU as in Vaswani et al. 2017, Eq. 2.
-// gated: (act(x W1ᵀ) ⊙ (x W3ᵀ)) W2ᵀ                                              Shazeer 2020, arXiv 2002.05202
+// gated: (act(x W1ᵀ + b1) ⊙ (x W3ᵀ + b3)) W2ᵀ + b2; Shazeer 2020, arXiv 2002.05202, has no biases.
 struct FeedForward {
   struct Options {
     Index width, inner;

@@ -100,7 +100,7 @@ int translate(std::span<const std::string> words) {
                       .example = "echo 'the black cat' | heed translate --run phrases --beam 4",
                       .options = options(run_flags) + options(search_flags) +
                                  std::vector<Option>{{.name = "prefix", .value = &prefix, .takes = "TEXT", .help = "every translation begins with this", .heading = "Text"},
-                                                     {.name = "max-length", .value = &max_length, .takes = "N", .help = "longer sources are cut; at most and else as in training", .low = 1, .high = 1e5},
+                                                     {.name = "max-length", .value = &max_length, .takes = "N", .help = "longer sources are cut; the most, and the default, is that of the training", .low = 1, .high = 1e5},
                                                      {.name = "tokens", .value = &tokens, .help = "tokens with spaces between them, not put together to text"}} +
                                  options(manner)};
   Given given;

@@ -21,7 +21,7 @@ Tensor randint(Key key, const Shape& shape, Index lo, Index hi);
 // i64 [n]: 0 .. n-1 in an order drawn by Fisher-Yates. ShapeError unless n >= 0.
 Tensor permutation(Key key, Index n);
 
-// y_i = x_i m_i,  m_i = 0 or 1/(1-p): a function of (key, i) alone (tensor/dropout.h), i the row-major position.
+// y_i = x_i m_i,  m_i = 0 or 1/(1-p), p rounded to 1/65536: a function of (key, i) alone (tensor/dropout.h), i the row-major position.
 // p = 0 gives x itself, p = 1 zeros. Error unless 0 <= p <= 1.
 Tensor dropout(const Tensor& x, double p, Key key);
 // dx_i = dy_i m_i

@@ -253,6 +253,11 @@ TEST_CASE("tapes end in any order: each records until it is played, keeps its ow
     first.reset();
   }
   CHECK(Tape::current() == second.get());
+  {
+    const NoRecording unrecorded;
+    CHECK(Tape::current() == nullptr);
+  }
+  CHECK(Tape::current() == second.get());
 }
 
 TEST_CASE("dropout keys: need a key, repeat for none of the calls, off when evaluating") {

@@ -37,6 +37,9 @@ TEST_CASE("alignment error rate") {
   CHECK(score.precision == 0.75);
   CHECK(close(score.recall, 2.0 / 3));
   CHECK(close(score.accuracy, 2.0 / 3));  // target words 0 and 2 of the first sentence and 1 of the second are surely linked
+  const std::vector<Alignment> three{{{{0, 0}, {1, 1}, {2, 2}}, {}}};          // a word without a link is no right one
+  CHECK(close(alignment_score(std::vector<std::vector<Link>>{{{0, 0}}}, three).accuracy, 1.0 / 3));
+  CHECK(alignment_score(std::vector<std::vector<Link>>(1), three).accuracy == 0);
   const std::vector<std::vector<Link>> diagonal{{{0, 0}, {1, 1}}};
   CHECK(alignment_score(diagonal, std::vector<Alignment>{{{{0, 0}, {1, 1}}, {}}}).error_rate == 0);
   CHECK(alignment_score({}, {}).error_rate == 0);

@@ -42,5 +42,9 @@ TEST_CASE("cost: recurrent models") {
   CHECK(score("location-entmax") == score("location"));
   CHECK(score("local-m-mean") == score("mean"));
   CHECK(cost("--model gru", 5, 3) == cost("--model gru --attention additive", 5, 3));
+  // Without attention one more target word costs its cell, 48 · (16 + 16), readout 16 · (16 + 16) and output 64: what the context gives stays.
+  const auto none = [](double T) { return T * cost("--model gru --attention none --decoder cho", 1, T); };
+  CHECK(none(3) - none(2) == doctest::Approx(48 * 32 + 16 * 32 + 64));
+  CHECK(none(1) == doctest::Approx(cost("--model gru --attention none --decoder cho", 1, 1)));
   CHECK(cost("--model gru --attention none --decoder cho", 9, 9) < cost("--model gru --attention additive", 9, 9));
 }
