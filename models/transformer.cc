@@ -250,7 +250,7 @@ Step TranslationModel::step(const Tensor& tokens, DecodingState& base, Want want
   Step step;
   const Variable x = embed(target_embedding, target_positions, reshape(tokens, {-1, 1}), state.position);   // [R, 1, d]
   const Variable y = core.decoder.next(x, state.memories, state.caches, want == Want::weights ? &step.attention : nullptr);
-  ++state.position;   // a step that throws leaves the state as it was
+  ++state.position;
   const Variable z = trace("logits", output.bias.defined() ? "z = W x + b, a number for each word" : "z = W x, a number for each word", logits(reshape(y, {state.rows, options_.core.width})), {.columns = Along::vocabulary});
   log_softmax_(z.value());
   step.log_probabilities = z.value();                                                             // [R, V]
