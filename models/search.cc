@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 
+#include "autograd/tape.h"
 #include "tensor/context.h"
 #include "tensor/format.h"
 #include "tensor/gemm_bfloat16.h"
