@@ -5,7 +5,7 @@
 //   best.safetensors                     the weights to translate with
 //   checkpoints/<step>.safetensors       each complete: weights under "model.", optimiser, averages, state; the newest whole one counts
 //   data.sha256                          of the file that --split-by-source split
-//   seconds.json                         of training, up to which checkpoint
+//   seconds.json                         how long the training took up to a checkpoint, and which
 //   metrics.jsonl curves.svg attention/  what happened
 #pragma once
 #include <map>

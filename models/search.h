@@ -42,6 +42,7 @@ struct SearchOptions {
   bool attention = false;     // keep the mean cross-attention row of the last layer
   Index batch = 32;           // sentences decoded together at most: fewer where a wide beam fills the cache or threads would wait
   std::optional<Sampling> sampling = {};
+  // Whether a hypothesis may go on with this word, or end by it.
   bool writes(std::int32_t word) const { return word == eos || (word != pad && word != start && word != bos && !(forbid_unk && word == unk)); }
 };
 
