@@ -200,7 +200,7 @@ void multiply(const char* op, const Tensor& x, double p, Key key, bool add, cons
     const T* from = x.data<T>();
     T* to = y.mutable_data<T>();
     const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(DropoutF32), &HWY_DYNAMIC_DISPATCH(DropoutF64));
-    parallel_for(x.numel(), kGrain, [&](Index begin, Index end) {
+    parallel_for(x.numel(), kGrain / 2, [&](Index begin, Index end) {
       kernel(dropout, begin, from + begin, std::size_t(end - begin), add, to + begin);
     });
   });

@@ -121,6 +121,7 @@ HWY_AFTER_NAMESPACE();
 #include <vector>
 
 #include "tensor/format.h"
+#include "tensor/list.h"
 #include "tensor/ops/kernel.h"
 #include "tensor/parallel.h"
 
@@ -133,6 +134,7 @@ HWY_EXPORT(SquaresF32);
 HWY_EXPORT(SquaresF64);
 
 constexpr Index kChunk = 4096;
+constexpr Index chunks_of(Index size) { return (size + kChunk - 1) / kChunk; }
 
 int states_of(Update kind) { return HWY_STATIC_DISPATCH(StatesOf)(kind); }
 
@@ -142,7 +144,6 @@ template <class Body> void for_chunks(std::span<const Index> sizes, Body&& body)
   static thread_local std::vector<Index> kept;   // for the next call, which then asks for no memory
   kept.assign(2 * sizes.size() + 1, 0);
   const std::span<Index> starts = kept;          // chunk number at which each half of an item starts
-  const auto chunks_of = [](Index size) { return (size + kChunk - 1) / kChunk; };
   for (std::size_t half = 0; half < kept.size() - 1; ++half) {
     const Index chunks = chunks_of(sizes[half % sizes.size()]);
     starts[half + 1] = starts[half] + (half < sizes.size() ? chunks - chunks / 2 : chunks / 2);
@@ -156,6 +157,32 @@ template <class Body> void for_chunks(std::span<const Index> sizes, Body&& body)
       body(item, first, std::min(kChunk, sizes[item] - first));
     }
   });
+}
+
+// Σ x² over all tensors, in chunks of each, added up in order
+double squares_of_all(std::span<const Tensor> tensors) {
+  List<Tensor> dense;
+  List<Index> sizes, starts;                     // number of a tensor's first chunk
+  Index chunks = 0;
+  for (const Tensor& x : tensors) {
+    if (!is_float(x.dtype())) throw_not_float("sum_of_squares", x.dtype());
+    dense.push_back(x.contiguous());
+    sizes.push_back(x.numel());
+    starts.push_back(chunks);
+    chunks += chunks_of(x.numel());
+  }
+  starts.push_back(chunks);
+  List<double> partials(std::size_t(chunks), 0.0);
+  const auto f32 = HWY_DYNAMIC_DISPATCH(SquaresF32);
+  const auto f64 = HWY_DYNAMIC_DISPATCH(SquaresF64);
+  for_chunks(sizes, [&](std::size_t i, Index first, Index count) {
+    visit_float(dense[i].dtype(), "sum_of_squares", [&]<class T>() {
+      partials[std::size_t(starts[i] + first / kChunk)] = pick<T>(f32, f64)(dense[i].data<T>() + first, std::size_t(count));
+    });
+  });
+  double sum = 0;
+  for (std::size_t i = 0; i < sizes.size(); ++i) sum += std::accumulate(partials.begin() + starts[i], partials.begin() + starts[i + 1], 0.0);
+  return sum;
 }
 
 }  // namespace
@@ -192,27 +219,8 @@ void update(std::span<const UpdateItem> items) {
   });
 }
 
-double sum_of_squares(const Tensor& x) {
-  return visit_float(x.dtype(), "sum_of_squares", [&]<class T>() {
-    const auto kernel = pick<T>(HWY_DYNAMIC_DISPATCH(SquaresF32), HWY_DYNAMIC_DISPATCH(SquaresF64));
-    const Tensor values = x.contiguous();
-    const Index n = x.numel(), chunks = (n + kChunk - 1) / kChunk;
-    const T* const data = n > 0 ? values.data<T>() : nullptr;
-    const Tensor partials = empty({chunks}, DType::f64);
-    double* const partial = partials.mutable_data<double>();
-    parallel_for(chunks, 4, [&](Index begin, Index end) {
-      for (Index c = chunks - end; c < chunks - begin; ++c)      // from the end on: who reads a gradient wrote it, as in update()
-        partial[c] = kernel(data + c * kChunk, std::size_t(std::min(kChunk, n - c * kChunk)));
-    });
-    return std::accumulate(partial, partial + chunks, 0.0);
-  });
-}
-
-double norm_of_all(std::span<const Tensor> tensors) {
-  double sum = 0;
-  for (const Tensor& x : tensors) sum += sum_of_squares(x);
-  return std::sqrt(sum);
-}
+double sum_of_squares(const Tensor& x) { return squares_of_all({&x, 1}); }
+double norm_of_all(std::span<const Tensor> tensors) { return std::sqrt(squares_of_all(tensors)); }
 
 }  // namespace heed
 #endif
