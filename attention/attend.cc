@@ -6,8 +6,6 @@
 #include "autograd/ops.h"
 #include "autograd/trace.h"
 #include "tensor/format.h"
-#include "tensor/ops/binary.h"
-#include "tensor/ops/view.h"
 
 namespace heed {
 namespace {

@@ -7,7 +7,7 @@
 
 namespace heed {
 
-enum class Positions { sinusoidal, sinusoidal_concatenated, learned, none };
+enum class Positions { sinusoidal, sinusoidal_concatenated, learned, none };   // concatenated: tensor2tensor's, its denominator too
 Positions positions_named(std::string_view name);      // Error lists the names
 std::string_view name(Positions positions);
 std::vector<std::string_view> position_names();

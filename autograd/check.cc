@@ -107,7 +107,7 @@ GradientReport check_gradient(const DifferentiableFunction& f, std::span<const T
         std::vector<double> direction(values.size());
         double norm = 0, along = 0;
         for (double& component : direction) { component = random.normal(); norm += component * component; }
-        for (double& component : direction) component /= std::sqrt(norm);
+        for (std::size_t i = 0; i < direction.size(); ++i) direction[i] *= std::max(1.0, std::abs(values[i])) / std::sqrt(norm);
         for (std::size_t i = 0; i < direction.size(); ++i) along += tape[i] * direction[i];
         const double difference = slope([&](double sign) { for (std::size_t i = 0; i < direction.size(); ++i) values[i] += sign * epsilon * direction[i]; }) / (2 * epsilon);
         compare(along, difference, [&] { return fmt::format("d/d input {} along random direction {}", k, d); });

@@ -73,6 +73,7 @@ template <class F, std::size_t N> struct NodeOf : Tape::Node {
 
 template <std::size_t N, class F> std::array<Variable, N> append_n(const char* op, Tape& tape, std::array<Tensor, N> ys, F rule) {
   using Made = NodeOf<F, N>;
+  static_assert(alignof(Made) <= alignof(std::max_align_t), "what a rule captures needs more alignment than a tape gives: keep a pointer to it");
   std::array<Variable, N> out;
   const std::string_view path = interned_current_path();   // the last thing that may throw
   auto* node = new (tape.allocate(sizeof(Made))) Made(std::move(rule));
@@ -119,8 +120,8 @@ std::array<Variable, N> record_n(const char* op, std::array<Tensor, N> ys, std::
 }  // namespace detail
 
 // The output y of `op` on the inputs, with the rule that gives the inputs their gradients from dy = dLoss/dy.
-// The rule runs at most once, only if a gradient reached y. Or a function without arguments that makes the rule, called where there is a
-// tape: what a rule saves costs as much as a small operation.
+// The rule runs at most once, only if a gradient reached y. `rule` may also be a function without arguments that makes it,
+// called only where there is a tape: to save values costs as much as a small operation.
 template <class F> Variable record(const char* op, Tensor y, Inputs inputs, F rule) {
   return std::move(detail::record_n<1>(op, {std::move(y)}, {inputs.begin(), inputs.size()}, std::move(rule))[0]);
 }

@@ -430,7 +430,7 @@ std::optional<Key> dropout_key(double p) {
   check<Error>(p >= 0 && p <= 1, "dropout: p must be in [0, 1]: {}", p);
   if (p == 0 || !current_masks || current_masks->mode == Tape::Masks::Mode::off) return std::nullopt;
   check<Error>(current_masks->mode == Tape::Masks::Mode::keyed,
-               "dropout: this tape has no key: use Tape(Key{{seed, step}}) to train or Tape(evaluating) to record without dropout: p {}", p);
+               "dropout: this tape has no key: use Tape tape(Key{{seed, step}}) to train or Tape tape(evaluating) to record without dropout: p {}", p);
   const std::string_view path = detail::interned_current_path();
   auto& calls = current_masks->calls;
   auto at = std::find_if(calls.begin(), calls.end(), [&](const auto& call) { return call.first.data() == path.data(); });
@@ -472,7 +472,7 @@ std::vector<Variable> recompute(std::function<std::vector<Variable>(std::span<co
                  shared->gradients.size(), again.size());
     for (std::size_t i = 0; i < again.size(); ++i)
       check<Error>(shared->made[i].overwritten() || equal_bits(shared->made[i], again[i].value()),
-                   "recompute: the function gave other values when it ran again: output {} of shape {}; was a weight overwritten before the tape was played?", i, again[i].shape());
+                   "recompute: the function gave other values when it ran again: output {} of shape {}; was a weight overwritten before the tape was played, or is something gone that f refers to?", i, again[i].shape());
     std::vector<Variable> reached;   // as values of the inner tape, also what the function hands on as it is
     std::vector<Tensor> gradients;
     for (std::size_t i = 0; i < again.size(); ++i)

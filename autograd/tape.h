@@ -17,7 +17,7 @@ namespace heed {
 struct Evaluating {};
 inline constexpr Evaluating evaluating{};
 
-// Of the thread that it begins on, where it also ends; tapes may end in any order.
+// Of the thread that it begins on, where it also ends; tapes may end in any order, but values of one that has ended get no gradient.
 class Tape {
  public:
   Tape();                           // a Dropout with p > 0 throws and names the two choices below
@@ -27,7 +27,8 @@ class Tape {
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
 
-  // Plays the tape backwards once, from a scalar, freeing as it goes. Error: played twice, not a scalar, not of this tape.
+  // Plays the tape backwards once, from a scalar, freeing as it goes. Error: played twice, not a scalar, not of this tape. Where a rule
+  // throws, gradients that were reached are unfinished: forget_gradients() before the next backward.
   void backward(const Variable& loss);
   // The same from values of any shape with their upstream gradients: d(Σ y·dy).
   void backward(std::span<const Variable> outputs, std::span<const Tensor> gradients);
@@ -95,7 +96,8 @@ bool dropout_acts(double p);               // whether it would give a key
 
 // Activation checkpointing (Chen et al. 2016, arXiv 1604.06174): f runs now without being remembered and once more when
 // its gradient is needed, with the same dropout masks and product precision. f takes the inputs and may use Parameters and Variables
-// of outside. Error where it gives other values then. Under a Trace, which sees f once, it is remembered after all.
+// of outside. Error where it gives other values then. f is kept until the tape is played: capture by value what lives
+// shorter. Under a Trace, which sees f once, it is remembered after all.
 std::vector<Variable> recompute(std::function<std::vector<Variable>(std::span<const Variable>)> f, std::span<const Variable> inputs);
 Variable recompute(std::function<Variable(const Variable&)> f, const Variable& input);
 

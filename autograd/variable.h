@@ -130,7 +130,8 @@ class Variable {
   bool alive() const { return slot_.alive(); }              // Slot::alive
   bool wants_gradient() const { return slot_.wanted(); }
 
-  // Gradient of a leaf made by `variable`, summed over all tapes since forget_gradient(); zeros if nothing reached it.
+  // Gradient of a leaf made by `variable`, summed over all tapes since forget_gradient(); zeros if nothing reached it. What comes
+  // later is added to the same memory: clone to keep it.
   // Error for anything else: only leaves keep their gradient.
   Tensor grad() const;
   void forget_gradient() const;

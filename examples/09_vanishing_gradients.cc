@@ -27,7 +27,7 @@ int main() {
   const Tensor words = normal(Key(Seed{2}), {B, T, n});
   const Variable direction = constant(normal(Key(Seed{3}), {n}));
 
-  // ‖∂L/∂x_(T-d)‖ for d = 0 .. T-1, the mean over the batch; L = direction·(last state), or of the context that it asks for.
+  // ‖∂L/∂x_(T-d)‖ for d = 0 .. T-1, the mean over the batch; L = direction·(last state), or direction·(the context it asks for).
   const auto norms = [&](const RecurrentLayers& layer, bool attend) {
     const Variable x = variable(words);
     Tape tape;

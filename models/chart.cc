@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, 6> kColours = {"#1f62b5", "#e0701a", "#23
 
 std::string_view colour(std::size_t series) { return kColours[series % kColours.size()]; }
 
-// A line's colour and, when all colours are used up, its dashes: unlike in every of the first 18 series.
+// A line's colour and, when all colours are used up, its dashes: no two alike among the first 18 series.
 std::string line_style(std::size_t series) {
   constexpr std::array<std::string_view, 3> dashes = {"", " stroke-dasharray=\"6 4\"", " stroke-dasharray=\"2 3\""};
   return fmt::format("stroke=\"{}\"{}", colour(series), dashes[series / kColours.size() % dashes.size()]);
@@ -124,6 +124,7 @@ constexpr TextStyle kTick{.size = 11, .anchor = Anchor::middle, .colour = kMuted
 Ticks axis_ticks(Range range, int count, double least = 0) {
   if (range.empty()) range = {0, 1};
   range.reach_zero(0.5);
+  if (range.low == 0 && range.high == 0) range.high = 1;
   return ticks(range.low, range.high, count, least);
 }
 

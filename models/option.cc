@@ -37,7 +37,7 @@ std::string_view fault(const Option& option, const Json& value) {
   if (holds<bool>(option)) return value.is_boolean() ? "" : "wrong type";
   if (is_whole(option)) {
     if (value.is_null() && holds<std::optional<Index>>(option)) return "";
-    if (value.is_number() && !whole()) return value.is_number_integer() || std::isinf(value.get<double>()) ? "out of range" : "not a whole number";
+    if (value.is_number() && !whole()) return value.is_number_integer() || std::abs(value.get<double>()) >= 0x1p63 ? "out of range" : "not a whole number";
     return !whole() ? "wrong type" : in_range(option, static_cast<long double>(value.get<Index>())) ? "" : "out of range";
   }
   if (holds<double>(option)) return !value.is_number() ? "wrong type" : in_range(option, value.get<double>()) ? "" : "out of range";

@@ -114,7 +114,7 @@ void check_not_recurrent(const RunConfig& c) {
 
 namespace {
 
-// Bahdanau et al. 2014, B.1; nothing: stays as it started.
+// Bahdanau et al. 2015, B.1; nothing: stays as it started.
 Initializer bahdanau_init(std::string_view path, const Shape& shape) {
   const std::string_view name = path.substr(path.rfind('.') + 1);
   if (shape.rank() == 0) return {};                                                                     // factors of a score

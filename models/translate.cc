@@ -6,7 +6,6 @@
 
 #include "attention/attend.h"
 #include "autograd/trace.h"
-#include "models/drawing.h"
 #include "models/recurrent_config.h"
 #include "tensor/format.h"
 #include "tensor/ops/loss.h"
@@ -132,7 +131,7 @@ AttentionPicture attention_picture(const Run& run, const Seq2Seq& model, const E
         one.layer = one.head = 0;
         one.label = fmt::format("{} attention, {} decoder", run.config.attention, run.config.decoder);
       }
-      if (axes == AttentionPicture::Axes::cross && rows == AttentionPicture::Rows::input) one.rows = read;
+      if (axes != AttentionPicture::Axes::encoder_self && rows == AttentionPicture::Rows::input) one.rows = read;
       if (axes == AttentionPicture::Axes::cross && windows.size() == example.target.size()) one.windows = windows;
       picture.maps.push_back(std::move(one));
     }

@@ -26,7 +26,7 @@ Embedding::Embedding(Scope scope, Options options)
 
 Variable Embedding::operator()(const Tensor& ids) const {
   const Inside inside(path);
-  return trace("", scale == 1 ? "x = E[word]" : "x = √d E[word]", embedding(weight, ids, scale, padding));
+  return trace("", scale == 1 ? "x = E[word]" : "x = scale E[word]", embedding(weight, ids, scale, padding));
 }
 
 }  // namespace heed

@@ -210,10 +210,14 @@ Update RMSprop::constants(const Item&, UpdateConstants& c) const {
 
 // ---- clipping -------------------------------------------------------------------------------------------------------
 
-double clip_gradient_norm(Parameters& parameters, double max_norm, bool error_if_nonfinite) {
+namespace {
+
+using Items = std::span<const std::shared_ptr<Parameter::Data>>;
+
+double clip_norm(Items items, double max_norm, bool error_if_nonfinite) {
   check<Error>(max_norm >= 0, "clip_gradient_norm: max_norm must not be negative: {}", max_norm);
   List<Tensor> gradients;
-  for (const auto& item : parameters.items())
+  for (const auto& item : items)
     if (item->gradient->written()) {
       item->gradient->settle();
       gradients.push_back(item->gradient->value());
@@ -221,17 +225,24 @@ double clip_gradient_norm(Parameters& parameters, double max_norm, bool error_if
   const double norm = norm_of_all(gradients);
   check<NumericError>(std::isfinite(norm) || !error_if_nonfinite, "clip_gradient_norm: the norm is not finite: {}", norm);
   const double factor = max_norm / (norm + 1e-6);
-  for (const auto& item : parameters.items()) item->gradient->scale(factor > 1 ? 1 : factor);   // NaN, where the norm is
+  for (const auto& item : items) item->gradient->scale(factor > 1 ? 1 : factor);   // NaN, where the norm is
   return norm;
 }
 
-void clip_gradient_value(Parameters& parameters, double limit) {
+void clip_value(Items items, double limit) {
   check<Error>(limit >= 0, "clip_gradient_value: limit must not be negative: {}", limit);
-  for (const auto& item : parameters.items())
+  for (const auto& item : items)
     if (item->gradient->written()) {
       item->gradient->settle();
       copy_into(item->gradient->value(), clamp(item->gradient->value(), -limit, limit));
     }
 }
+
+}  // namespace
+
+double clip_gradient_norm(Parameters& parameters, double max_norm, bool error_if_nonfinite) { return clip_norm(parameters.items(), max_norm, error_if_nonfinite); }
+double clip_gradient_norm(const Selection& some, double max_norm, bool error_if_nonfinite) { return clip_norm({some.begin(), some.end()}, max_norm, error_if_nonfinite); }
+void clip_gradient_value(Parameters& parameters, double limit) { clip_value(parameters.items(), limit); }
+void clip_gradient_value(const Selection& some, double limit) { clip_value({some.begin(), some.end()}, limit); }
 
 }  // namespace heed

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Optimisers with PyTorch's definitions and defaults. step() updates every parameter of the selection whose gradient is written,
-// then marks the gradients unwritten. State goes by parameter path and PyTorch's names (exp_avg, exp_avg_sq, momentum_buffer, ...).
+// Optimisers with PyTorch's definitions and defaults. step() updates every parameter of the selection, those declared when the
+// optimiser was made, whose gradient is written, then marks the gradients unwritten. State goes by parameter path and PyTorch's names
+// (exp_avg, exp_avg_sq, momentum_buffer, ...).
 // A rule of one's own is a loop:
 //
 //   for (const auto& item : parameters.items()) {
@@ -52,7 +53,7 @@ class Optimizer {
   double learning_rate_;
 };
 
-// b = μ b + (1 - damp) g (first: g);  d = g + μ b (Nesterov) or b;  θ -= lr d
+// b = μ b + (1 - damp) g (first: g);  d = g + μ b (Nesterov) or b, g where μ = 0;  θ -= lr d
 class SGD : public Optimizer {
  public:
   struct Options { double learning_rate = 1e-3, momentum = 0, dampening = 0, weight_decay = 0; bool nesterov = false; };
@@ -124,7 +125,9 @@ class RMSprop : public Optimizer {
 // Scales the gradients that are there by min(1, max_norm/(norm + 1e-6)), norm that of all of them together, in the pass of the next
 // update. Returns the norm before. NumericError when it is not finite and error_if_nonfinite; the gradients stay as they are.
 double clip_gradient_norm(Parameters& parameters, double max_norm, bool error_if_nonfinite = false);
+double clip_gradient_norm(const Selection& some, double max_norm, bool error_if_nonfinite = false);
 // Every gradient element is clamped to [-limit, limit].
 void clip_gradient_value(Parameters& parameters, double limit);
+void clip_gradient_value(const Selection& some, double limit);
 
 }  // namespace heed

@@ -4,7 +4,6 @@
 #include "nn/dropout.h"
 #include "nn/init.h"
 #include "tensor/format.h"
-#include "tensor/ops/view.h"
 
 namespace heed {
 namespace {

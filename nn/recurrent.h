@@ -14,7 +14,7 @@ RecurrentUnit gru_unit(GruForm form);
 
 // Initial values, weight_ih and weight_hh gate by gate; what is left empty starts as PyTorch's, U(±1/√n).
 struct RecurrentInit { Initializer weight_ih = {}, weight_hh = {}, bias = {}; };
-RecurrentInit bahdanau_recurrent_init();          // N(0, 0.01²), W_hh orthogonal, biases 0       Bahdanau et al. 2014, B.1
+RecurrentInit bahdanau_recurrent_init();          // N(0, 0.01²), W_hh orthogonal, biases 0       Bahdanau et al. 2015, B.1
 RecurrentInit uniform_recurrent_init(double r);   // U(±r): Sutskever et al. 2014 r = 0.08, Luong et al. 2015 r = 0.1
 
 // One step of a unit. RnnCell, LstmCell and GruCell are its makers with their own options.

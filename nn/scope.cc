@@ -63,8 +63,15 @@ void Selection::unfreeze() const {
   }
 }
 
+void Selection::forget_gradients() const {
+  for (const auto& item : items_) item->gradient->forget();
+}
+
 void Selection::initialise(const Initializer& init) const {
-  for (const auto& item : items_) init(item->variable.value(), owner_->initial_key(item->path));
+  for (const auto& item : items_) {
+    const Inside inside(item->path);
+    init(item->variable.value(), owner_->initial_key(item->path));
+  }
 }
 
 Index Selection::count() const {

@@ -99,6 +99,7 @@ class Selection {
   std::size_t size() const { return items_.size(); }
   void freeze() const;                           // no gradient, no update
   void unfreeze() const;
+  void forget_gradients() const;
   void initialise(const Initializer& init) const;   // new initial values, by the keys that the paths give; of an embedding's row of padding too
   Index count() const;                           // elements
   Parameters& owner() const { return *owner_; }

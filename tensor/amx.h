@@ -7,7 +7,7 @@ namespace heed {
 
 bool has_amx();   // whether processor and system have it, for bfloat16 and int8
 
-// While it lives this thread has the tiles; a change of threads would save 8 KiB otherwise.
+// While it lives this thread has the tiles. Then they are released, or every change of threads would save their 8 KiB.
 class [[nodiscard]] AmxTiles {
  public:
   AmxTiles();

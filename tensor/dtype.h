@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element types. f32 is the product, f64 the checks, bf16 storage; i32 and i64 are ids, u8 masks and bytes.
+// Element types. f32 is what models compute in, f64 is for checks, bf16 for storage; i32 and i64 are ids, u8 masks and bytes.
 #pragma once
 #include <bit>
 #include <cstddef>

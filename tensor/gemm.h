@@ -48,7 +48,7 @@ void multiply(const Product<double>& product, Finish<double> finish = {});
 
 // The same with another chain where k counts many rows, as those of a batch: the upper half of c begins with the first half of k, the
 // lower half of c with the second half and takes the first one then. So two threads can sum over those rows that each of them wrote.
-// By half_of where in_halves says so; a k of more than 16 MiB of b in parts of so many.
+// in_halves says where, half_of how they are cut; of a b of more than 16 MiB k goes in parts of that size, each by halves.
 void multiply_by_halves(const Product<float>& product);
 void multiply_by_halves(const Product<double>& product);
 constexpr bool in_halves(Index m, Index n, Index k) { return m >= 32 && n >= 32 && k >= 256 && double(m) * double(n) * double(k) >= 4e6; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights in fewer bits, for inference: packed once, then multiplied many times. Same bits for every thread count, batch and, int8,
-// instruction set.
+// Weights in fewer bits, for inference: packed once, then multiplied many times. Same bits for every thread count, every batch and, in
+// int8, every instruction set.
 #pragma once
 #include "tensor/gemm.h"
 #include "tensor/precision.h"

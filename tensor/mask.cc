@@ -81,6 +81,7 @@ Mask Mask::of_sentences(const Tensor& ids, int rank) const {
 void Mask::check_fits(std::string_view op, const Shape& scores) const {
   if (everything()) return;
   check<ShapeError>(scores.rank() >= 2, "{}: a mask needs scores of at least 2 dimensions: scores {}", op, scores);
+  check<ShapeError>(scores.rank() >= 3 || (!left_ && !right_), "{}: causal and window need scores [B, ..., T, S]: scores {}; unsqueeze(x, 0) makes [T, S] those of one sentence", op, scores);
   if (lengths_.defined())
     check<ShapeError>(lengths_.shape()[0] == scores[0], "{}: the mask has {} lengths for a batch of {}: lengths {}, scores {}", op,
                       lengths_.shape()[0], scores[0], lengths_.shape(), scores);

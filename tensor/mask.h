@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Mask: which memory position s each query row t of sentence b may attend to. 1 = may (PyTorch's attn_mask of
 // nn.MultiheadAttention has the other sense). Fused kernels skip by it; they never add -inf.
-// Scores have shape [B, ..., T, S] or [B, S]: lengths go with the first axis, causal and window with the last two.
+// Scores have shape [B, ..., T, S], or [B, S] for lengths and allowed: lengths go with the first axis, causal and window with the last two.
 #pragma once
 #include <algorithm>
 #include <optional>
@@ -17,7 +17,7 @@ class Mask {
   static Mask causal(Index offset = 0);                             // s <= t + offset; offset = number of cached positions
   static Mask window(Index left, Index right, Index offset = 0);    // t + offset - left <= s <= t + offset + right
   static Mask allowed(Tensor allowed);                              // u8, broadcast to the scores' shape
-  friend Mask operator&(const Mask& a, const Mask& b);              // both must allow; at most one explicit part each is merged
+  friend Mask operator&(const Mask& a, const Mask& b);              // both must allow; explicit parts are merged. Error: both have lengths
 
   bool everything() const { return !lengths_.defined() && !allowed_.defined() && !left_ && !right_; }
   const Tensor& lengths() const { return lengths_; }

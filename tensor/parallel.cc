@@ -123,7 +123,11 @@ struct Region {
 class Team {
  public:
   void run(Index chunks, int team, FunctionRef<void(Index)> body) {
-    const std::lock_guard lock(mutex_);    // two user threads take turns
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock) {                           // another thread's region, whose chunks may wait for this one
+      for (Index chunk = 0; chunk < chunks; ++chunk) body(chunk);
+      return;
+    }
     while (int(places_.size()) < team) places_.emplace_back();
     for (int i = 0; i < team; ++i) {
       Place& place = places_[std::size_t(i)];

@@ -109,11 +109,26 @@ struct Allocator {
   void count(std::int64_t bytes) { peak = std::max(peak, in_use += bytes); }
 };
 
+thread_local constinit Own* own = nullptr;
+thread_local constinit bool own_ended = false;   // tensors may be freed by what ends later
+
+Allocator& allocator();
+
+// In a forked child, where the memory of other threads' Own is there for new threads. What they kept may be half changed: it is lost.
+void only_this_thread() {
+  Allocator& a = allocator();
+  for (const Own* one = a.threads; one; one = one->next)
+    if (one != own) a.in_use += one->in_use.load(std::memory_order_relaxed);
+  a.threads = own;
+  if (own) own->next = own->previous = nullptr;
+  a.mutex.unlock();
+}
+
 Allocator& allocator() {
   // Never destroyed: tensors may outlive static destruction. A fork waits for the lock: no thread of the child could open it.
   static Allocator* one = [] {
     auto* made = new Allocator;
-    pthread_atfork([] { allocator().mutex.lock(); }, [] { allocator().mutex.unlock(); }, [] { allocator().mutex.unlock(); });
+    pthread_atfork([] { allocator().mutex.lock(); }, [] { allocator().mutex.unlock(); }, only_this_thread);
     return made;
   }();
   return *one;
@@ -222,9 +237,6 @@ Storage::Block* FreeBlocks::pop(int size_class, const void* user) {
 void move_blocks(FreeBlocks& from, FreeBlocks& to, int size_class, int count) {
   while (count-- > 0 && from.first[std::size_t(size_class)]) to.push(from.pop(size_class));
 }
-
-thread_local constinit Own* own = nullptr;
-thread_local constinit bool own_ended = false;   // tensors may be freed by what ends later
 
 // Known to the allocator while the thread lives; then its blocks are there for others.
 struct OwnOfThread : Own {

@@ -17,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace heed::HWY_NAMESPACE {
 namespace {
 
-// Rows and blocks of a register tile: MR NB registers a block + NB + 1 fit the register file.
+// Rows and blocks of a register tile: (MR + 1) NB blocks and one broadcast fit the register file.
 template <class T> struct TileSize {
   static constexpr size_t kRegisters = Block<T>::kRegisters;
   static constexpr bool kMany = HWY_TARGET <= HWY_AVX3;                     // 32 registers

@@ -211,7 +211,11 @@ void check_output(const std::string& file) {
   if (::stat(file.c_str(), &there) == 0 && S_ISDIR(there.st_mode)) throw Mistake(fmt::format("a directory: --out {}; the name of a file", file));
   if (file.starts_with("/dev/")) return;                      // written to, not replaced
   const std::string folder = std::filesystem::absolute(file).parent_path().string();
-  if (::access(folder.c_str(), W_OK | X_OK) != 0) throw Mistake(fmt::format("cannot write: --out {}: {}: {}; a file in another directory", file, folder, std::strerror(errno)));
+  if (::access(folder.c_str(), W_OK | X_OK) == 0) return;
+  const int error = errno;
+  const std::string text = fmt::format("cannot write: --out {}: {}: {}; a file in another directory", file, folder, std::strerror(error));
+  if (error == EROFS) throw FileError(text, error);
+  throw Mistake(text);
 }
 
 void check_required(const std::string& value, std::string_view name, std::string_view hint) {

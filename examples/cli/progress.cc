@@ -58,8 +58,10 @@ std::string progress_bar(const ProgressNumbers& numbers, double seconds_left, in
   const double f = fraction(numbers);
   std::string head;
   if (numbers.epoch) head = epoch_text(*numbers.epoch) + "  ";
-  head += fmt::format("{} {}", numbers.unit, numbers.done);
-  if (numbers.total > 0) head += fmt::format("/{}", numbers.total);
+  std::string done = fmt::format("{} {}", numbers.unit, numbers.done);
+  if (numbers.total > 0) done += fmt::format("/{}", numbers.total);
+  if (int(head.size() + done.size()) > columns) head.clear();
+  head += int(done.size()) > columns ? std::to_string(numbers.done) : done;
 
   std::vector<std::string> parts;  // in order of importance
   if (f >= 0) parts.push_back(fmt::format("{:3.0f}%", std::floor(100 * f)));

@@ -81,6 +81,7 @@ int resume(const Asked& asked, const Syntax& syntax, const Given& given, RunConf
   set_options(syntax, given);
   for (const auto& [name, values] : given) names.push_back(name);
   compare(run.config, config, names, asked.out);
+  leave_only(run.config, kLimits, [&](std::string_view name) { return given.contains(name); });
   check_config(run.config);
   if (run.config.threads) set_threads(int(*run.config.threads));
   const RunConfig changed = run.config;

@@ -370,13 +370,14 @@ int Training::stopped() {
 }
 
 void Training::end(std::string_view reason) {
-  log_.add(fmt::format("{{\"event\": \"end\", \"step\": {}, \"reason\": \"{}\", \"timing\": {{\"seconds\": {:11.3f}}}}}", step(), reason, seconds()));
+  const bool whole = saved_ == step();
+  if (whole) log_.add(fmt::format("{{\"event\": \"end\", \"step\": {}, \"reason\": \"{}\", \"timing\": {{\"seconds\": {:11.3f}}}}}", step(), reason, seconds()));
   const bool kept = written([&] {
     save_best();
     log_.sync();                                   // its last line says that all is there
   });
   progress_.finish();
-  if (!kept || saved_ != step()) throw Fault(full_);
+  if (!kept || !whole) throw Fault(full_);
 }
 
 void Training::result() const {

@@ -133,7 +133,7 @@ template <class T> HWY_INLINE Block<T> ShiftOf(Block<T> most) {         // exp(-
 }
 
 // Σ_s x[s] in every lane of a group: key s goes to number s % 16, numbers are folded in halves, as lanes are where a row lies in lanes.
-// x from the first key's 16 to the last one's is complete with zeros.
+// x is filled with zeros to whole 16s of keys at both ends.
 template <class T> HWY_INLINE Block<T> SumOverKeys(const Group& group, T* x) {
   const size_t begin = group.first / 16 * 16, end = padded(group.last);
   for (size_t s = begin; s < group.first; ++s) Store16(Set16(T(0)), x + 16 * s);
@@ -293,7 +293,7 @@ template <class T> void AttentionHead(const Head<T>& head, const Rows<T>& output
 
 // ---- its gradient ------------------------------------------------------------------------------------------------------------
 
-// p = exp(z - log_sum_exp) ⊙ M in place of z,  scale dz = scale p (dp ⊙ M + g - δ) in place of dp. factors null: M = 1, g null: 0
+// p ⊙ M in place of z,  scale dz = scale p (dp ⊙ M + g - δ) in place of dp,  p = exp(z - log_sum_exp). factors null: M = 1, g null: 0
 template <class T>
 HWY_INLINE void SlopesOf(const Head<T>& head, const Group& group, const Sight<T>& sight, const T* deltas, const T* factors, const T* g, T* z, T* dp, size_t stride) {
   const Block<T> scale = Set16(head.scale), shift = LoadN16(head.log_sum_exp + group.t, group.rows), delta = LoadN16(deltas + group.t, group.rows);

@@ -30,7 +30,7 @@ struct AttentionOutput {
 AttentionOutput scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask = {},
                                              const AttentionOptions& options = {});
 // P is computed anew from log_sum_exp, to a relative error of one rounding of Z; with the dropout factors M and the gradient G of the weights:
-//   dV = (P ⊙ M)ᵀ dO    δ = rowsum(dO ⊙ O + P ⊙ G)    dZ = P ⊙ (M ⊙ (dO Vᵀ) + G - δ)    dQ = scale dZ K    dK = scale dZᵀ Q
+//   dV = (P ⊙ M)ᵀ dO    δ = rowsum(dO ⊙ O) + rowsum(P ⊙ G)    dZ = P ⊙ (M ⊙ (dO Vᵀ) + G - δ)    dQ = scale dZ K    dK = scale dZᵀ Q
 // dO or G undefined: zeros. Gradients that are not wanted are null.
 void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options,
                                        const AttentionOutput& forward, const Tensor& doutput, const Tensor& dweights, const Into* dq, const Into* dk, const Into* dv);

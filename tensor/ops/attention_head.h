@@ -31,8 +31,8 @@ template <class T> struct Heads {
   }
 };
 
-// What comes next reads and writes is fetched while this is computed, `share` rows after each step of a group: the hardware does not
-// see the way from one to the other.
+// What the next heads read and write is fetched while these are computed, `share` rows after each step of a group: the hardware does
+// not see the way from one to the other.
 template <class T> struct Ahead {
   const Heads<const T>* matrices;
   std::size_t count;                       // of them
@@ -63,8 +63,8 @@ template <class T> struct HeadGrad {
   bool add_dq, add_dk, add_dv;
 };
 
-// A block of keys and values lies in the caches while all queries pass it, 16 at a time. It is a step of the softmax: its size says the
-// bits. The gradient sums over a tile of queries at once.
+// A block of keys and values lies in the caches while all queries pass it, 16 at a time. It is a step of the softmax: its size decides
+// the bits. The gradient sums over a tile of queries at once.
 constexpr std::size_t kKeys = 256, kGroupRows = 16, kTileRows = 64;
 constexpr std::size_t kFewQueries = 4;     // up to so many the lanes are keys, beyond they are queries ...
 constexpr std::size_t kFewHeads = 4;       // ... so many heads are taken together ...
@@ -72,8 +72,8 @@ constexpr std::size_t kPieceKeys = 64;     // ... and keys are met as they are t
 
 constexpr std::size_t padded(std::size_t n) { return (n + 15) / 16 * 16; }
 constexpr std::size_t block_keys(std::size_t keys) { return padded(std::min(keys, kKeys)); }
-constexpr std::size_t row_stride(std::size_t keys) { return block_keys(keys) + 16; }      // of a row a query; never a power of two
-constexpr std::size_t tile_stride(std::size_t queries) {                                  // of a row a key
+constexpr std::size_t row_stride(std::size_t keys) { return block_keys(keys) + 16; }      // where a row is a query; never a power of two
+constexpr std::size_t tile_stride(std::size_t queries) {                                  // where a row is a key
   return queries <= kGroupRows ? kGroupRows : padded(std::min(queries, kTileRows)) + 16;
 }
 
@@ -83,7 +83,7 @@ template <class T> struct Room {
   T* take(std::size_t elements) { return std::exchange(next, next + padded(elements)); }
 };
 
-// Elements of scratch memory: queries, scores, dropout factors and a number a row, as rows a query or a key.
+// Elements of scratch memory: queries, scores, dropout factors and one number a row; enough where rows are queries and where they are keys.
 constexpr std::size_t attention_scratch(std::size_t queries, std::size_t keys, std::size_t dk) {
   const std::size_t heads = queries <= kFewQueries ? kFewHeads : 1;   // the last part of many queries may be few
   const std::size_t few = heads * (kPieceKeys + kFewQueries) * padded(dk) + (heads * kFewQueries + 1) * row_stride(keys);

@@ -200,7 +200,12 @@ Tensor number_like(double value, const Tensor& x, Binary op) {
   check_fits(name(op), value, x.dtype());
   return full({}, value, x.dtype());
 }
-Tensor binary(Binary op, const Tensor& a, double b) { return binary(op, a, number_like(b, a, op)); }
+Tensor binary(Binary op, const Tensor& a, double b) {
+  const Tensor number = number_like(b, a, op);
+  check<DTypeError>(op != Binary::divide || is_float(a.dtype()) || a.dtype() == DType::bf16,
+                    "divide: {} by a number would truncate: to(x, DType::f32) first, or divide by a tensor of {}", a.dtype(), a.dtype());
+  return binary(op, a, number);
+}
 Tensor binary(Binary op, double a, const Tensor& b) { return binary(op, number_like(a, b, op), b); }
 
 void binary_grad(Binary op, const Tensor& a, const Tensor& b, const Tensor& y, const Tensor& dy, const Into* da, const Into* db) {

@@ -320,8 +320,9 @@ void fold_sequences(Folding folding, const FoldKernels<T, R>& kernels, const Ten
   const T* const from = n > 0 ? x.data<T>() : nullptr;
 
   // Chunks of results that are worth tasks of their own go through memory. partials: [results][chunks][width]
-  const auto join_partials = [&](const R* partials, Index results, Index width, Counter result, Counter column) {
+  const auto join_partials = [&](const R* partials, Index results, Index width, const Counter& results_at, const Counter& columns_at) {
     parallel_for(results * width, row_grain(chunks), [&](Index begin, Index end) {
+      Counter result = results_at, column = columns_at;
       result.seek(begin / width);
       column.seek(begin % width);
       for (Index i = begin; i < end; ++i) {

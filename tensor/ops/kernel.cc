@@ -3,7 +3,6 @@
 
 #include <utility>
 
-#include "tensor/ops/binary.h"
 
 namespace heed {
 namespace {

@@ -53,7 +53,7 @@ struct LinearCrossEntropyWants { bool dx = false, dweight = false, dbias = false
 // rows take no part in any product. The gradients are those of the total; an upstream factor is applied by `scaled_into`.
 LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& targets,
                                         const CrossEntropyOptions& options = {}, const LinearCrossEntropyWants& wants = {});
-void scaled_into(const Tensor& x, double factor, Into out);    // out (=|+=) factor x
+void scaled_into(const Tensor& x, double factor, Into out);    // out (=|+=) factor x, memory as for add_into
 
 // (x - y)², its mean or sum.   dx = 2 (x - y) dloss, dy = -dx
 Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean);

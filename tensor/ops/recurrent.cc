@@ -73,8 +73,8 @@ Tensor gathered(const Tensor& x, const Ragged& ragged) {
   return y;
 }
 
-// Calls through_time(block) for blocks of about 16 sentences, `packed` holding panels of W_hh. Each block's threads of computation are
-// its own, so that nobody waits for anybody between two steps.
+// Calls through_time(block) for blocks of `rows` sentences (block_rows). A block goes through time in one thread: nobody waits between
+// two steps.
 template <class T, class F> void for_blocks(const Ragged& ragged, const RecurrentBlock<T>& block, Index rows, F through_time) {
   const auto B = Index(ragged.order.size());
   List<Index> length, first;

@@ -6,8 +6,6 @@
 #include "tensor/ops/binary.h"
 #include "tensor/ops/fold.h"
 #include "tensor/ops/kernel.h"
-#include "tensor/ops/unary.h"
-#include "tensor/ops/view.h"
 #include "tensor/ops/walk.h"
 #include "tensor/parallel.h"
 

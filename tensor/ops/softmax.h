@@ -13,7 +13,7 @@ Tensor softmax(const Tensor& x, int dim = -1, const Mask& mask = {});
 // dx = y ⊙ (dy - Σ_j y_j dy_j)          needs the output only; where y = 0 dy may hold anything
 void softmax_grad(const Tensor& y, const Tensor& dy, int dim, Into dx);
 
-// y_i = x_i - m - log Σ_j exp(x_j - m);  -inf where masked
+// y_i = x_i - m - log Σ_j exp(x_j - m);  -inf where masked; 0 in rows with nothing allowed
 Tensor log_softmax(const Tensor& x, int dim = -1, const Mask& mask = {});
 void log_softmax_(const Tensor& x);                             // in place, along the last axis
 // dx = dy - exp(y) Σ_j dy_j over allowed j;  0 where masked

@@ -83,7 +83,7 @@ void weights_grad(const char* op, Family family, const Tensor& p, const Tensor& 
     const Index n = p.rank() ? p.size(-1) : 1;
     const T *a = ps.data<T>(), *b = dps.data<T>();
     T* to = out.tensor().mutable_data<T>();
-    const auto s = [family](T value) { return family == Family::entmax ? std::sqrt(double(value)) : double(value > 0); };
+    const auto s = [family](T value) { return family == Family::entmax ? std::sqrt(double(value)) : value > 0 ? 1.0 : double(value); };   // NaN stays
     if (p.numel() > 0)
       parallel_for(p.numel() / n, row_grain(n * 4), [&](Index begin, Index end) {
         for (Index row = begin; row < end; ++row) {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "tensor/error.h"
 #include "tensor/gemm.h"
 #include "tensor/row.h"
 

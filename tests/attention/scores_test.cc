@@ -8,6 +8,7 @@
 #include "autograd/check.h"
 #include "autograd/ops.h"
 #include "autograd/tape.h"
+#include "nn/init.h"
 #include "tensor/ops/binary.h"
 #include "tensor/ops/random.h"
 #include "tensor/ops/softmax.h"
@@ -565,4 +566,34 @@ TEST_CASE("cosine: a learned sharpness, vectors of zeros") {
   const Built four("cosine", {.query_width = 2, .memory_width = 2, .sharpness = 0}, {{"sharpness.weight", {{0, 0}}}, {"sharpness.bias", {ln3}}});
   const Variable east = constant(tensor({{{3, 0}}}, f64)), both = constant(tensor({{{5, 0}, {0, 2}}}, f64));
   CHECK(worst_absolute(four.attention(east, four.attention.prepare(both, {}), Want::weights).weights.value(), std::vector<double>{0.8, 0.2}) < 1e-15);
+}
+
+TEST_CASE("attention: queries in pieces stand where they stand in one piece") {
+  const Variable states = constant(normal(Key(1), {2, 8, 3}, 0, 1, f64)), queries = constant(normal(Key(2), {2, 6, 3}, 0, 1, f64));
+  for (const bool clamp : {false, true}) {
+    const Built built("local-m", {.query_width = 3, .memory_width = 3, .window = 1, .clamp_position = clamp});
+    const Memory memory = built.attention.prepare(states, Mask::lengths(tensor({8, 4}, DType::i32)));
+    const Tensor whole = built.attention(queries, memory, Want::weights).weights.value();
+    AttentionState state;
+    for (const auto& [first, last] : {std::pair(0, 3), {3, 5}, {5, 6}})
+      CHECK(equal_bits(built.attention(slice(queries, 1, first, last), memory, state, Want::weights).weights.value(), whole(all, Slice{first, last})));
+    CHECK(state.position == 6);
+  }
+}
+
+TEST_CASE("attention: options of a score reach its parameters") {
+  for (const char* name : {"additive", "concat", "additive-normed", "coverage", "location-aware"})
+    for (const bool bias : {false, true}) {
+      const Built built(name, {.query_width = 3, .memory_width = 3, .bias = bias});
+      CHECK_MESSAGE((built.parameters.find("a.key_proj.bias") != nullptr) == bias, name);
+    }
+  const auto starts = [](const char* name, std::vector<std::string> paths) {
+    const Built built(name, {.query_width = 3, .memory_width = 3, .init = constant_init(0.25), .v_init = constant_init(0.5)});
+    for (const std::string& path : paths)
+      for (const double w : doubles(built[path])) CHECK_MESSAGE(w == (path.ends_with("v") ? 0.5 : 0.25), name << " " << path);
+  };
+  starts("additive", {"query_proj.weight", "key_proj.weight", "v"});
+  starts("general", {"key_proj.weight"});
+  starts("location", {"proj.weight"});
+  starts("local-p-dot", {"position_proj.weight", "position_v"});
 }

@@ -264,7 +264,7 @@ TEST_CASE("dropout keys: need a key, repeat for none of the calls, off when eval
   CHECK_FALSE(dropout_key(0.5));
   {
     Tape tape;
-    CHECK_THROWS_WITH_AS(dropout_key(0.5), doctest::Contains("Tape(evaluating)"), Error);
+    CHECK_THROWS_WITH_AS(dropout_key(0.5), doctest::Contains("Tape tape(evaluating)"), Error);
     CHECK_FALSE(dropout_key(0));
     CHECK_THROWS_AS(dropout_key(1.5), Error);
   }
@@ -339,7 +339,7 @@ TEST_CASE("recompute notices inputs and weights that were overwritten, and goes 
   };
   play({});
   CHECK_THROWS_WITH_AS(play(x.value()), "recompute: a value saved for the gradient was overwritten before the tape was played: shape [2]", Error);
-  CHECK_THROWS_WITH_AS(play(w.value()), "recompute: the function gave other values when it ran again: output 0 of shape [2]; was a weight overwritten before the tape was played?", Error);
+  CHECK_THROWS_WITH_AS(play(w.value()), "recompute: the function gave other values when it ran again: output 0 of shape [2]; was a weight overwritten before the tape was played, or is something gone that f refers to?", Error);
   if (!has_bfloat16_products()) return;
   const Variable a = variable(normal(Key(Seed{1}), {32, 32})), b = variable(normal(Key(Seed{2}), {32, 32}));
   Tape tape;
@@ -421,6 +421,14 @@ TEST_CASE("check_gradient names the worst element") {
   CHECK(wrong.worst.find("d/d input 0 at [1]: tape 7") != std::string::npos);
 }
 
+TEST_CASE("check_gradient: a step fits the size of x, along random directions too") {
+  for (const Index count : {200, 201}) {
+    const Tensor x = full({count}, 1e6, DType::f64);
+    CHECK(check_gradient([](std::span<const Variable> v) { return sum(v[0]); }, {x}).holds());
+    CHECK(check_gradient([](std::span<const Variable> v) { return sum(square(v[0])); }, {x}).holds());
+  }
+}
+
 TEST_CASE("check_gradient notices a rule that writes where it should add") {
   const auto twice = [](std::span<const Variable> x) {
     return record("twice", x[0].value() * 2.0, {x[0]}, [s = x[0].slot()](const Tensor& dy) { s.gradient([&](Into dx) { copy_into(dx.tensor, dy * 2.0); }); });
@@ -449,4 +457,45 @@ TEST_CASE("a rule that gives a gradient of another shape or dtype is named, thro
   Tape tape;
   const Variable y = record("mine", ones({2, 3}), {x}, [s = x.slot()](const Tensor& dy) { s.adopt(to(dy, DType::f64)); });
   CHECK_THROWS_WITH_AS(tape.backward(sum(y)), "mine: the gradient that its rule gives differs in dtype: f64, expected f32", DTypeError);
+}
+
+TEST_CASE("anomaly mode: a scope within another one ends alone") {
+  const auto multiply = [] {
+    const Tape tape;
+    times(scalar(std::numeric_limits<double>::infinity()), scalar(0));
+  };
+  {
+    const DetectAnomaly detect;
+    { const DetectAnomaly inner; }
+    CHECK_THROWS_AS(multiply(), NumericError);
+  }
+  CHECK_NOTHROW(multiply());
+}
+
+TEST_CASE("a tape that is played within a rule leaves that rule its name") {
+  const Variable x = scalar(2);
+  Tape tape;
+  const Variable y = record("outer", x.value().clone(), {x}, [s = x.slot()](const Tensor& dy) {
+    {
+      const Variable inside = scalar(3);
+      Tape inner;
+      inner.backward(times(inside, inside));
+    }
+    s.adopt(dy(newaxis));
+  });
+  CHECK_THROWS_WITH_AS(tape.backward(y), "outer: the gradient that its rule gives differs in shape: [1], expected []", ShapeError);
+}
+
+TEST_CASE("dropout keys go by the letters of a path, wherever they stand") {
+  std::string path = "layers.0";
+  const auto key = [&] {
+    const Tape tape(Key{1, 2});
+    const Inside inside(path);
+    return *dropout_key(0.5);
+  };
+  const Key first = key();
+  path.back() = '1';
+  CHECK(key() != first);
+  path.back() = '0';
+  CHECK(key() == first);
 }

@@ -282,6 +282,10 @@ TEST_CASE("cli: score reads what it is given") {
   CHECK(nlohmann::json::parse(text_of(folder + "/rest.scores"))["exact"] == 100);
   CHECK(nlohmann::json::parse(call("score --hypotheses upper --references lower --lowercase=false --json=true").out)["exact"] == 0);
   CHECK(json["precisions"] == nlohmann::json{100, 100, 100, 100});
+  CHECK(json["chrf"] == 100);
+  const auto others = nlohmann::json::parse(call("score --hypotheses upper --references lower --chrf-words --smooth floor --json").out);
+  CHECK_MESSAGE(others["chrf_signature"].get<std::string>().find("|nw:2|") != std::string::npos, others);
+  CHECK_MESSAGE(others["bleu_signature"].get<std::string>().find("|smooth:floor[0.10]|") != std::string::npos, others);
   CHECK(json["brevity_penalty"] == 1);
   CHECK(json["hypothesis_length"] == 5);
   CHECK(nlohmann::json::parse(call("score --hypotheses upper --references lower --json").out)["exact"] == 0);
@@ -305,6 +309,9 @@ TEST_CASE("cli: attention") {
   const std::string all = text_of(small().folder / "all.txt");
   for (const char* label : {"encoder layer 1, head 2, self-attention", "decoder layer 1, head 2, self-attention", "decoder layer 1, mean over 2 heads, cross-attention"}) CHECK_MESSAGE(all.find(label) != all.npos, all);
   CHECK(text_of(small().folder / "all.txt").size() == call("attention --run run --source '1 2 3' --all").out.size());
+  const std::string by_input = call("attention --run run --source '1 2' --target '5 6' --all --align-to input").out;
+  const std::string decoder = by_input.substr(by_input.find("decoder layer 1, head 1, self-attention"));
+  CHECK_MESSAGE(std::regex_search(decoder, std::regex("^[^\n]*\n( *[┌│][^\n]*\n)+ *<s> ")), decoder);
   const Result forced = call("attention --run run --source '1 2' --target '5 5 5'");
   CHECK(forced.code == 0);
   CHECK(forced.out.starts_with("1 2 → 5 5 5\n"));

@@ -468,6 +468,7 @@ TEST_CASE("cli: a full disk") {
   const Result full = heed_in(folder.path(), train + " --out disk/run --json");
   CHECK(full.code == 1);
   CHECK(full.out.empty());
+  CHECK(heed_in(folder.path(), "inspect disk/run").out.find("finished") == std::string::npos);
   CHECK_MESSAGE(std::regex_match(full.err, std::regex("(warning: disk/run/[^\n]*: cannot write at byte [0-9]+: No space left on device; going on, the next save tries again\n)+"
                                                       "heed train: disk/run/[^\n]*: cannot write at byte [0-9]+: No space left on device\n")), full.err);
   fs::remove(disk + "/filler");

@@ -45,6 +45,8 @@ TEST_CASE("a bar fits its columns") {
   CHECK(progress_bar(numbers(420), 41, 80) ==
         "epoch 3.2  step 420/2000 [##--------]   21%   0:41 left  loss 1.234  12.3k tok/s");
   CHECK(progress_bar(numbers(420), 41, 30) == "epoch 3.2  step 420/2000   21%");
+  CHECK(progress_bar(numbers(420), 41, 20) == "step 420/2000   21%");
+  CHECK(progress_bar(numbers(420), 41, 12) == "420   21%");
   for (int columns = 0; columns < 140; ++columns) CHECK(int(progress_bar(numbers(420), 41, columns).size()) <= columns);
   CHECK(progress_bar({.unit = "sentence", .done = 7}, -1, 80) == "sentence 7");
   CHECK(progress_bar({.done = 5, .fraction = 0.5}, 9, 60) == "step 5 [###############---------------]   50%   0:09 left");

@@ -15,6 +15,7 @@
 #include "models/run.h"
 #include "tensor/format.h"
 #include "tests/cli/tiny_training.h"
+#include "tests/close.h"
 
 using namespace heed;
 namespace fs = std::filesystem;
@@ -93,6 +94,17 @@ TEST_CASE("resume: epochs, and a run that ends between evaluations") {
   check_same(folder, "a", "c", int(last));
 }
 
+TEST_CASE("resume: limits that are flags go before those of a file, at the beginning and later") {
+  const TemporaryFolder folder;
+  make_tiny_data(folder);
+  write_text(folder / "limits.json", "{\"steps\": 4}");
+  train(folder, "--config limits.json --out run");
+  CHECK(checkpoint_steps(folder / "run").back() == 4);
+  go_on(folder, "--config limits.json --epochs 2 --out run");
+  CHECK(checkpoint_steps(folder / "run").back() > 4);
+  CHECK(!open_run(folder / "run").config.steps);
+}
+
 TEST_CASE("resume: a training that ended by patience goes on with more of it") {
   const TemporaryFolder folder;
   make_tiny_data(folder);
@@ -105,6 +117,24 @@ TEST_CASE("resume: a training that ended by patience goes on with more of it") {
   CHECK(open_run(folder / "run").config.patience == 5);
   go_on(folder, "--patience 3 --out run");                               // it has waited longer
   CHECK(checkpoint_steps(folder / "run").back() == 42);
+}
+
+TEST_CASE("resume: clipping, micro-batches and averages reach the training") {
+  const TemporaryFolder folder;
+  make_tiny_data(folder);
+  const auto last = [&](const std::string& run) { return checkpoint_steps(folder / run).back(); };
+  const auto weights = [&](const std::string& run) { return text_of(folder / (run + "/checkpoints/" + std::to_string(last(run)) + ".safetensors")); };
+  train(folder, "--steps 3 --clip 0 --out free");
+  train(folder, "--steps 3 --clip 0.001 --optimizer sgd --out held");
+  train(folder, "--steps 3 --clip 0 --optimizer sgd --out loose");
+  CHECK(weights("held") != weights("loose"));
+  train(folder, "--epochs 1 --out one");
+  train(folder, "--epochs 1 --accumulate 2 --out two");
+  CHECK(last("two") == (last("one") + 1) / 2);
+  for (const std::string run : {"--evaluate-every 1 --out often", "--evaluate-every 6 --out once"})
+    REQUIRE(heed_in(folder.path(), "train --data data --layers 1 --width 8 --heads 2 --feed-forward 8 --warmup 5 --quiet --batch-tokens 64 --steps 6 --average 0.9 " + run).code == 0);
+  const auto often = read_checkpoint(open_run(folder / "often"), 6).tensors, once = read_checkpoint(open_run(folder / "once"), 6).tensors;
+  for (const auto& [name, weight] : once) CHECK_MESSAGE(equal_bits(often.at(name), weight), name);
 }
 
 TEST_CASE("resume: the time since the last line of the log counts") {

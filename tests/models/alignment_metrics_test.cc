@@ -70,3 +70,8 @@ TEST_CASE("links, coverage and numbers from attention") {
   CHECK_THROWS_WITH_AS(attention_links(zeros({3})), "attention links: weights need 2 dimensions: weights [3]", ShapeError);
   CHECK_THROWS_AS(coverage(zeros({1, 1}, DType::i32)), DTypeError);
 }
+
+TEST_CASE("numbers from attention: who stays does not move back; across a row that looks at nothing there is no step") {
+  CHECK(attention_numbers(std::vector{tensor({{0, 1}, {0, 1}, {1, 0}})}).monotone_share == 0.5);       // 1, 1, 0
+  CHECK(attention_numbers(std::vector{tensor({{0, 1}, {0, 0}, {1, 0}})}).monotone_share == 1);         // 1, -, 0
+}

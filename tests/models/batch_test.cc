@@ -187,3 +187,10 @@ TEST_CASE("make_batch: pads, puts the start symbol in front of the target, count
   CHECK(message_of<IndexError>([&] { make_batch(examples, std::vector<Index>{0, 2}, 0, 2); }) == "batch: example 2 is not in [0, 2)");
   CHECK(make_batch({}, 0, 2).source.size() == 0);
 }
+
+TEST_CASE("batches by tokens: source words count a fourth, to the word") {
+  for (const auto& [longest, together] : {std::pair(129, 3), {130, 2}}) {                 // 3 · 129 <= 4 · 97 < 3 · 130
+    const std::vector<Example> examples(3, Example{Ids(std::size_t(longest), 4), Ids(1, 4), {}, 0});
+    CHECK(BatchSampler(examples, {.tokens = 97}, Key(Seed{1})).by_length()[0].size() == std::size_t(together));
+  }
+}

@@ -74,6 +74,12 @@ TEST_CASE("chart: curves") {
   CHECK_THROWS_WITH_AS(curves_svg(curves), "curves_svg: x and y differ in length: \"train loss\" has x [6], y [5]", ShapeError);
 }
 
+TEST_CASE("chart: an axis of zeros alone begins at 0") {
+  Curves curves;
+  curves.panels = {{"dev BLEU", {{"dev BLEU", {1, 2, 3}, {0, 0, 0}}}}};
+  CHECK(!has(curves_svg(curves), ">-"));
+}
+
 TEST_CASE("chart: curves with whiskers") {
   Curves curves;
   curves.panels = {{"BLEU", {{.name = "none", .x = {1, 2, 3}, .y = {10, 20, 90}, .spread = {0, 5, 10}}, {.name = "dot", .x = {1}, .y = {8}}}}};

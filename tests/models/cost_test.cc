@@ -48,3 +48,9 @@ TEST_CASE("cost: recurrent models") {
   CHECK(none(1) == doctest::Approx(cost("--model gru --attention none --decoder cho", 1, 1)));
   CHECK(cost("--model gru --attention none --decoder cho", 9, 9) < cost("--model gru --attention additive", 9, 9));
 }
+
+TEST_CASE("cost: a Transformer of three target words by hand") {
+  // As above, with S = 2, T = 3: the encoder's 1536 S; of the decoder 8 d² + 2 d F = 2560 those of keys and values of the memory, 2 d² = 512, S times,
+  // else T times; output 128 T. Attention: 2 d S² in the encoder, over 1, 2 and 3 words 2 d (1 + 2 + 3), between them 2 d S T.
+  CHECK(3 * cost("--layers 1 --heads 2", 2, 3) == doctest::Approx(1536 * 2 + 2048 * 3 + 512 * 2 + 128 * 3 + 32 * 4 + 32 * 6 + 32 * 6));
+}

@@ -101,6 +101,7 @@ TEST_CASE("options to JSON and back") {
   CHECK(wrong_json("{\"count\": 2.0}").starts_with("f.json: not a whole number"));
   CHECK(wrong_json("{\"count\": null}").starts_with("f.json: wrong type"));
   CHECK(wrong_json("{\"count\": 18446744073709551615}").starts_with("f.json: out of range"));
+  CHECK(wrong_json("{\"count\": 18446744073709551616}").starts_with("f.json: out of range"));
   CHECK(wrong_json("{\"rate\": 7}").starts_with("f.json: out of range: \"rate\" at line 1 is 7"));
   CHECK(wrong_json("{\"files\": [\"a\"]}").starts_with("f.json: wrong number of values"));
   CHECK(wrong_json("{\"files\": [1, 2]}").starts_with("f.json: wrong type"));
@@ -148,6 +149,7 @@ TEST_CASE("a run's options fit together") {
   CHECK(wrong_config([](RunConfig&) {}).empty());
   CHECK(wrong_config([](RunConfig& c) { c.width = 250, c.heads = 8; }) ==
         "the heads do not divide the width: --width 250 --heads 8; --width 248 or 256 would do, or --heads 10");
+  CHECK(wrong_config([](RunConfig& c) { c.width = 12, c.heads = 5; }) == "the heads do not divide the width: --width 12 --heads 5; --width 10 or 15 would do, or --heads 6");
   CHECK(wrong_config([](RunConfig& c) { c.width = 3, c.heads = 8; }) == "the heads do not divide the width: --width 3 --heads 8; --width 8 would do, or --heads 3");
   CHECK(wrong_config([](RunConfig& c) { c.steps = {}; }).starts_with("no end: "));
   CHECK(wrong_config([](RunConfig& c) { c.data = ""; }).starts_with("no data: "));

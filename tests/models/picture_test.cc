@@ -418,6 +418,7 @@ TEST_CASE("drawing: text") {
   CHECK(shorten("abc", 3) == "abc");
   CHECK(word("") == "");
   CHECK(word("  ") == "␣␣");
+  CHECK(word("\u200D") == "␣");
   CHECK(word(" a") == " a");
   CHECK(word("\u00A0\u3000") == "␣␣");
   CHECK(word("\u200B") == "␣");

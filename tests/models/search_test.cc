@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <tuple>
 
 #include "tensor/ops/view.h"
@@ -214,4 +215,33 @@ TEST_CASE("search: words are drawn as temperature, top-k and top-p say") {
     const std::vector<double> found = shares(sampling), p = expected(sampling);
     for (std::size_t word = 0; word < p.size(); ++word) CHECK(std::abs(found[word] - p[word]) <= 4 * std::sqrt(p[word] * (1 - p[word]) / kDraws));   // four deviations; what is cut never
   }
+}
+
+TEST_CASE("search: draws of each source, of each step, wherever the source stands; the best first") {
+  const Coarse model;
+  const std::vector<Ids> sources(20, Ids{5, 5, kEnd});
+  SearchOptions options{.pad = kPad, .start = kStart, .eos = kEnd, .nbest = 10, .max_length = 4, .min_length = 4, .sampling = Sampling{.temperature = 1e9, .key = Key(3)}};
+  const auto found = search(model, sources, options);
+  std::set<Ids> different;
+  int same_rank = 0;                                                                    // of the first two words, each of four equally likely ones
+  const auto rank = [](const Ids& before, std::int32_t word) {
+    int better = 0;
+    for (const std::int32_t other : {1, 4, 5, 6}) {
+      const double p = log_probability(5, before, other), q = log_probability(5, before, word);
+      better += p > q || (p == q && other < word);
+    }
+    return better;
+  };
+  for (const auto& draws : found)
+    for (std::size_t i = 0; i < draws.size(); ++i) {
+      different.insert(draws[i].ids);
+      same_rank += rank({}, draws[i].ids[0]) == rank({draws[i].ids[0]}, draws[i].ids[1]);
+      if (i > 0) CHECK(draws[i - 1].score >= draws[i].score);
+    }
+  CHECK(different.size() > 80);                                                         // of 256, by 200 draws
+  CHECK(std::abs(same_rank - 50) < 4 * std::sqrt(200 * 0.25 * 0.75));                   // four deviations
+  options.sampling->first = 12;                                                         // the text comes in two calls
+  const auto later = search(model, std::span(sources).subspan(12), options);
+  for (std::size_t s = 0; s < later.size(); ++s)
+    for (std::size_t i = 0; i < later[s].size(); ++i) CHECK(later[s][i].ids == found[s + 12][i].ids);
 }

@@ -199,3 +199,8 @@ TEST_CASE("lines: over 1 MiB, binary, other encodings, missing") {
   CHECK(message_of([&] { lines_of(folder / "none"); }) == folder / "none: cannot open: No such file or directory");
   CHECK(message_of([&] { lines_of(folder.path()); }) == folder.path() + ": cannot read: Is a directory");
 }
+
+TEST_CASE("text: a sigma before a soft hyphen and a letter ends no word") {
+  CHECK(lower("ΑΣ\u00ADΑ") == "ασ\u00ADα");
+  CHECK(lower("ΑΣ\u00AD") == "ας\u00AD");
+}

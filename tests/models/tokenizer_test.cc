@@ -263,3 +263,10 @@ TEST_CASE("bpe: a damaged model is refused or works") {
   }
   CHECK(refused > 100);
 }
+
+TEST_CASE("tokenizer: a spacing is learned of five places, and of none between two of a mark") {
+  const auto joined = [](std::size_t count, const char* line, const char* mark) { return train_tokenizer({.name = "word"}, Tokens(count, line)).text(Tokens{"Non", mark}); };
+  CHECK(joined(4, "Non ;", ";") == "Non;");
+  CHECK(joined(5, "Non ;", ";") == "Non ;");
+  CHECK(joined(5, "Non !!", "!") == "Non !");
+}

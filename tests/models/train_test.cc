@@ -137,3 +137,44 @@ TEST_CASE("mean_weights: the mean of each weight, in f64") {
   CHECK(mean.at("a").to_vector<float>() == std::vector<float>{3, 3});
   CHECK(mean.at("b").item() == doctest::Approx(1.0 / 3).epsilon(1e-7));                  // 0 in f32
 }
+
+TEST_CASE("trainer: a state of updates that were all skipped is taken, although it has no averages") {
+  Parameters parameters(Seed{1}, DType::f64);
+  const Slope model(parameters);
+  SGD sgd(parameters, {});
+  const auto trainer = [&] { return Trainer(model, parameters, sgd, Schedule({.peak = 1}), {.clip = 0, .average = 0.9}); };
+  Trainer first = trainer(), second = trainer();
+  const Batch bad = of_word(9), good = of_word(5);
+  CHECK(first.update({&bad, 1}).skipped);
+  second.restore(first.tensors(), first.scalars());
+  CHECK(second.step() == 1);
+  CHECK(second.skipped() == 1);
+  CHECK_FALSE(second.update({&good, 1}).skipped);
+  CHECK_THROWS_WITH_AS(first.restore(first.tensors(), second.scalars()), "trainer state: no average of w with shape []", FileError);
+}
+
+TEST_CASE("mean_weights: of other weights there is none") {
+  const Tensor x = ones({2});
+  CHECK_THROWS_AS(mean_weights(std::vector<std::map<std::string, Tensor>>{{{"a", x}}, {{"a", x}, {"b", x}}}), FileError);
+  CHECK_THROWS_AS(mean_weights(std::vector<std::map<std::string, Tensor>>{{{"a", x}, {"b", x}}, {{"a", x}}}), FileError);
+}
+
+TEST_CASE("loss: the mean over no tokens is 0") {
+  CHECK(Loss{.sum = constant(tensor(0)), .tokens = 0}.mean().value().item() == 0);
+  CHECK(Loss{.sum = constant(tensor(6)), .tokens = 4}.mean().value().item() == 1.5);
+}
+
+TEST_CASE("trainer: a plateau goes on from a state as if nothing had been between") {
+  Parameters parameters(Seed{1}, DType::f64);
+  const Slope model(parameters);
+  SGD sgd(parameters, {});
+  const auto trainer = [&] { return Trainer(model, parameters, sgd, Schedule({.kind = Schedule::Kind::plateau, .peak = 1, .patience = 1}), {.clip = 0}); };
+  Trainer first = trainer(), second = trainer();
+  for (const double score : {3.0, 2.0, 2.0, 2.0}) first.observe(score);      // falls at the third, waits at the fourth
+  second.restore(first.tensors(), first.scalars());
+  const Batch batch = of_word(5);
+  for (Trainer* each : {&first, &second}) {
+    each->observe(2.5);
+    CHECK(each->update({&batch, 1}).learning_rate == 0.25);
+  }
+}

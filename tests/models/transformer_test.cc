@@ -7,13 +7,16 @@
 #include <set>
 
 #include "autograd/tape.h"
+#include "autograd/trace.h"
 #include "models/search.h"
 #include "models/train.h"
 #include "tensor/gemm_bfloat16.h"
 #include "tensor/ops/binary.h"
+#include "tensor/ops/random.h"
 #include "tensor/ops/reduce.h"
 #include "tensor/ops/softmax.h"
 #include "tensor/ops/unary.h"
+#include "tensor/ops/view.h"
 #include "tests/close.h"
 #include "tests/every_target.h"
 #include "tests/models/pairs.h"
@@ -333,4 +336,31 @@ TEST_CASE("trainer: ten pairs are learned by heart; weights have the same bits f
     norms.push_back(trainer.update(micro).gradient_norm);
   }
   CHECK(norms[0] == doctest::Approx(norms[1]).epsilon(1e-10));
+}
+
+TEST_CASE("transformer: each dropout acts in its own place: what is left where it drops all") {
+  Parameters parameters(Seed{1}, DType::f64);
+  const Scope scope = parameters.root();
+  const Tensor x = normal(Key(1), {2, 3, 8}, 0, 1, DType::f64);
+  const auto trained = [&](auto&& layer) {
+    const Tape tape(Key{1});
+    return Tensor(layer(constant(x)).value());
+  };
+  const auto twice = [](const Variable& v) { return v * 2.0; };
+  const Residual after(scope / "after", {.width = 8, .dropout = 1}), before(scope / "before", {.width = 8, .dropout = 1, .norm_at = NormAt::before});
+  CHECK(worst_absolute(trained([&](const Variable& v) { return after(v, twice); }), after.norm(constant(x)).value()) < 1e-14);
+  CHECK(equal_bits(trained([&](const Variable& v) { return before(v, twice); }), x));
+  for (const bool gated : {false, true}) {
+    const FeedForward inner(scope / (gated ? "gated" : "plain"), {.width = 8, .inner = 5, .gated = gated, .dropout = 1});
+    CHECK(equal_bits(trained(inner), expand(inner.linear2.bias.value(), x.shape())));
+  }
+  const MultiHeadAttention attention(scope / "attention", {.width = 8, .heads = 2, .dropout = 1});
+  CHECK(worst_absolute(trained([&](const Variable& v) { return attention.self(v, {}).context; }), zeros(x.shape())) == 0);
+  TranslationModel::Options options = small();
+  options.core.dropout = 1;
+  const TranslationModel model(scope / "model", options);
+  const Trace seen;
+  const Tape tape(Key{1});
+  model.features(batch_of({{4, 5, kEnd}}, {{6, kEnd}}));
+  for (const char* words : {"model.source_embedding", "model.target_embedding"}) CHECK(max(abs(seen.find(words)->value)).item() == 0);
 }

@@ -156,6 +156,24 @@ TEST_CASE("golden: optimisers, ten steps each") {
     }
 }
 
+TEST_CASE("clipping: a selection is clipped by its own norm, and forgets its own gradients") {
+  Parameters parameters(Seed{1}, DType::f64);
+  const Parameter g = parameters.root().parameter("g", {1}, constant_init(0)), d = parameters.root().parameter("d", {1}, constant_init(0));
+  const auto play = [&] {
+    Tape tape;
+    tape.backward(sum(Variable(g) * 0.5 + Variable(d) * 100.0));
+  };
+  play();
+  CHECK(clip_gradient_norm(parameters.select("g"), 0.25) == doctest::Approx(0.5));
+  CHECK(gradient(g).item() == doctest::Approx(0.25));
+  CHECK(gradient(d).item() == 100);
+  clip_gradient_value(parameters.select("d"), 3);
+  CHECK(gradient(d).item() == 3);
+  parameters.select("d").forget_gradients();
+  CHECK(!gradient(d).defined());
+  CHECK(gradient(g).defined());
+}
+
 TEST_CASE("clipping: an optimiser of some parameters leaves the clipped gradients of the others, and no factor behind") {
   Parameters parameters(Seed{1}, DType::f64);
   const Parameter a = parameters.root().parameter("a", {1}, constant_init(0)), b = parameters.root().parameter("b", {1}, constant_init(0));
@@ -386,4 +404,40 @@ TEST_CASE("orthogonal: the rows or columns of the shorter side are orthonormal, 
       const Tensor flat = reshape(to(w, DType::f64), {shape[0], -1}), q = flat.size(0) <= flat.size(1) ? flat : transpose(flat);
       CHECK(worst_absolute(matmul(q, transpose(q)), 4 * eye(q.size(0), DType::f64)) < (dtype == DType::f32 ? 2e-6 : 1e-13));
     }
+}
+
+TEST_CASE("schedules: a linear decay ends where it is told, after the warm-up; steps begin after others") {
+  using enum Schedule::Kind;
+  const Schedule falling({.kind = linear, .peak = 2, .warmup = 10, .total = 30, .end = 0.1}), steps({.kind = step, .peak = 2, .every = 10, .after = 100});
+  CHECK(falling.rate(20) == doctest::Approx(2 * 0.55));
+  for (const std::int64_t late : {30, 31, 1000}) CHECK(falling.rate(late) == doctest::Approx(0.2));
+  for (const auto& [update, rate] : {std::pair(1, 2.0), {101, 2.0}, {110, 2.0}, {111, 1.0}, {120, 1.0}, {121, 0.5}}) CHECK(steps.rate(update) == rate);
+}
+
+TEST_CASE("optimiser: what a loaded state lacks begins anew, with its first accumulator") {
+  Parameters parameters(Seed{1}, DType::f64);
+  const Parameter a = parameters.root().parameter("a", {1}, constant_init(0)), b = parameters.root().parameter("b", {1}, constant_init(0));
+  Adagrad adagrad(parameters, {.learning_rate = 1, .initial_accumulator = 4});
+  give_gradient(a, tensor({1}, DType::f64)), give_gradient(b, tensor({1}, DType::f64));
+  adagrad.step();
+  std::map<std::string, Tensor> state = adagrad.state();
+  state.erase("b.step"), state.erase("b.sum");
+  adagrad.load_state(state);
+  CHECK_FALSE(adagrad.state().contains("b.sum"));
+  fill_(b.value(), 0);
+  give_gradient(b, tensor({3}, DType::f64));
+  adagrad.step();
+  CHECK(b.value().item() == doctest::Approx(-3 / std::sqrt(4 + 9)));
+}
+
+TEST_CASE("clipping: by norm twice, by value after the norm") {
+  Parameters parameters(Seed{1}, DType::f64);
+  const Parameter a = parameters.root().parameter("a", {1}, constant_init(0)), b = parameters.root().parameter("b", {1}, constant_init(0));
+  give_gradient(a, tensor({3}, DType::f64)), give_gradient(b, tensor({4}, DType::f64));
+  CHECK(clip_gradient_norm(parameters, 1) == doctest::Approx(5));
+  CHECK(clip_gradient_norm(parameters, 0.5) == doctest::Approx(1));
+  CHECK(gradient(b).item() == doctest::Approx(0.4));
+  clip_gradient_value(parameters, 0.35);
+  CHECK(gradient(a).item() == doctest::Approx(0.3));
+  CHECK(gradient(b).item() == doctest::Approx(0.35));
 }

@@ -9,6 +9,7 @@
 #include "nn/init.h"
 #include "nn/linear.h"
 #include "nn/optimizer.h"
+#include "nn/summary.h"
 #include "tests/close.h"
 
 using namespace heed;
@@ -152,4 +153,23 @@ TEST_CASE("scope: of a long list of keys an error shows ten") {
   for (Index i = 10; i < 25; ++i) (parameters.root() / i).parameter("w", {1}, constant_init(0));
   CHECK_THROWS_WITH_AS(load(parameters.select(), {{"a", zeros({1})}}, "file"),
                        "file: does not fit the model; missing: 10.w 11.w 12.w 13.w 14.w 15.w 16.w 17.w 18.w 19.w and 5 more; unexpected: a", FileError);
+}
+
+TEST_CASE("scope: what is frozen forgets the gradient that it has") {
+  Parameters parameters(Seed{1});
+  const Parameter a = parameters.root().parameter("a", {1}, constant_init(1)), b = parameters.root().parameter("b", {1}, constant_init(1));
+  {
+    Tape tape;
+    tape.backward(sum(a * 3.0 + b * 4.0));
+  }
+  parameters.select("a").freeze();
+  CHECK_FALSE(gradient(a).defined());
+  CHECK(clip_gradient_norm(parameters, 100) == 4);
+}
+
+TEST_CASE("scope: a summary counts the bytes of weights, and of what training keeps beside them") {
+  Parameters parameters(Seed{1});
+  (void)parameters.root().parameter("a", {10, 100}, constant_init(0));
+  const std::string text = summary(parameters);
+  CHECK_MESSAGE(text.find("total 1,000 parameters, 3.9 KiB of weights, 15.6 KiB when training with two moments\n") != std::string::npos, text);
 }

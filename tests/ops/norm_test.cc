@@ -11,6 +11,7 @@
 #include "autograd/tape.h"
 #include "tensor/dropout.h"
 #include "tensor/error.h"
+#include "tensor/ops/kernel.h"
 #include "tensor/ops/random.h"
 #include "tensor/ops/view.h"
 #include "tests/close.h"
@@ -260,6 +261,14 @@ reference::Array added(const reference::Arrays& x) { return reference::two([](do
 }  // namespace
 
 // A row of two nearly equal numbers is stretched by up to 1 / √eps.
+TEST_CASE("may_overlap: columns of one matrix are told apart, to the column") {
+  const Tensor x = zeros({4, 6});
+  for (Index a = 0; a < 6; ++a)
+    for (Index to_a = a + 1; to_a <= 6; ++to_a)
+      for (Index b = 0; b < 6; ++b)
+        for (Index to_b = b + 1; to_b <= 6; ++to_b) CHECK(may_overlap(slice(x, 1, a, to_a), slice(x, 1, b, to_b)) == (a < to_b && b < to_a));
+}
+
 static const InTable rows{
     {.name = "layer_norm", .reference = reference::normalised(true), .wrong = {{{{2, 3}, {4}, {3}}}}, .ulp = 2000},
     {.name = "rms_norm", .reference = reference::normalised(false), .wrong = {{{{2, 3}, {4}}}}, .ulp = 2000},

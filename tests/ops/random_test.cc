@@ -158,4 +158,8 @@ TEST_CASE("random tensors: wrong arguments") {
   CHECK_THROWS_AS(permutation(key, -1), Error);
 }
 
+TEST_CASE("random tensors: what f32 would round up to the bound stays below it") {
+  for (const float x : uniform(Key(1), {1000}, 0.9999999, 1).to_vector<float>()) CHECK(x < 1);
+}
+
 static const InTable rows{{"dropout", reference::each([](double x) { return x; })}};   // where nothing trains

@@ -6,9 +6,11 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <vector>
 
 #include "autograd/ops.h"
 #include "autograd/tape.h"
+#include "tensor/context.h"
 #include "tensor/ops/binary.h"
 #include "tensor/ops/random.h"
 #include "tensor/ops/update.h"
@@ -52,6 +54,22 @@ Tensor gradient(const Tensor& x, auto&& f) {
 }
 
 }  // namespace
+
+TEST_CASE("reduce: many results, each of several chunks, are joined by several threads") {
+  const Tensor tall = uniform(Key(Seed{8}), {1030, 20000}, -1, 1), wide = uniform(Key(Seed{9}), {700, 33000}, -1, 1), bytes = to(greater(tall, 0), DType::u8);
+  const int before = threads();
+  std::vector<Tensor> first;
+  for (const int count : {1, 2, 3, 2, 3}) {
+    set_threads(count);
+    const std::vector<Tensor> now{sum(tall, {0}), sum(wide, {1}), max(wide, {1}), sum(bytes, {0}), sum(reshape(tall, {1030, 2, 10000}), {0, 1})};
+    if (first.empty()) first = now;
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      CAPTURE(i);
+      CHECK(equal_bits(now[i], first[i]));
+    }
+  }
+  set_threads(before);
+}
 
 TEST_CASE("reduce: every set of dims, widths around the lanes and the chunks, strided and not; threads and layout keep the bits") {
   for (Index width : {1, 3, 15, 16, 17, 33, 1025})

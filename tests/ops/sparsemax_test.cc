@@ -3,8 +3,12 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+
 #include "autograd/ops.h"
 #include "tensor/ops/random.h"
+#include "tensor/ops/reduce.h"
+#include "tensor/ops/unary.h"
 #include "tests/close.h"
 #include "tests/op_table.h"
 
@@ -36,6 +40,14 @@ TEST_CASE("sparsemax, entmax: what dp holds where p = 0 reaches nothing") {
       CHECK(doubles(dx) == doubles(clean));
     }
   }
+}
+
+TEST_CASE("sparsemax, entmax: a NaN is not hidden by the gradient") {
+  const Tensor x = tensor({NAN, 1}), dp = ones({2}), dx = empty({2});
+  sparsemax_grad(sparsemax(x), dp, {dx});
+  CHECK(sum(isnan(dx)).item() == 2);
+  entmax_grad(entmax(x), dp, {dx});
+  CHECK(sum(isnan(dx)).item() == 2);
 }
 
 TEST_CASE("sparsemax, entmax: sums, order, edges") {

@@ -3,9 +3,13 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <functional>
 
+#include "tensor/error.h"
 #include "tensor/ops/index.h"
+#include "tensor/ops/reduce.h"
+#include "tensor/ops/softmax.h"
 #include "tests/close.h"
 
 using namespace heed;
@@ -59,4 +63,21 @@ TEST_CASE("mask: every kind by its rule, and what two of them allow together") {
       CHECK(doubles((a.mask & b.mask).dense({B, T, S})) == by_rule([&](Index i, Index t, Index s) { return a.may(i, t, s) && b.may(i, t, s); }));
     }
   }
+}
+
+TEST_CASE("mask: causal and window need an axis of sentences before the last two") {
+  const Tensor scores = zeros({4, 4});
+  for (const Mask& mask : {Mask::causal(), Mask::window(1, 1)}) {
+    CHECK_THROWS_WITH_AS(mask.dense({4, 4}), doctest::Contains("need scores [B, ..., T, S]: scores [4, 4]; unsqueeze(x, 0)"), ShapeError);
+    CHECK_THROWS_AS(softmax(scores, -1, mask), ShapeError);
+  }
+  CHECK(sum(Mask::causal().dense({1, 4, 4})).item() == 10);
+}
+
+TEST_CASE("mask: any byte but 0 allows; offsets of any size") {
+  const Mask one = Mask::allowed(tensor({1, 2, 0, 4}, DType::u8)), two = Mask::allowed(tensor({2, 1, 1, 0}, DType::u8));
+  CHECK((one & two).dense({1, 4}).to_vector<std::uint8_t>() == std::vector<std::uint8_t>{1, 1, 0, 0});
+  CHECK(doubles(Mask::causal(INT64_MAX).dense({1, 2, 2})) == std::vector<double>(4, 1));
+  CHECK(doubles(Mask::causal(INT64_MIN).dense({1, 2, 2})) == std::vector<double>(4, 0));
+  CHECK(doubles(Mask::window(INT64_MAX, INT64_MAX).dense({1, 2, 2})) == std::vector<double>(4, 1));
 }

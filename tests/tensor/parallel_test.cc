@@ -62,7 +62,7 @@ TEST_CASE("parallel: cores without a common cache, workers that are there and ab
   set_threads(before);
 }
 
-TEST_CASE("parallel: workers that stayed, that left, more of them or fewer; threads of a user take turns") {
+TEST_CASE("parallel: workers that stayed, that left, more of them or fewer; threads of a user compute side by side") {
   const int before = threads();
   const auto count_all = [](Index chunks) {
     std::atomic<Index> sum = 0;
@@ -89,5 +89,33 @@ TEST_CASE("parallel: workers that stayed, that left, more of them or fewer; thre
   other.join();
   third.join();
   CHECK(right == 1500);
+  set_threads(before);
+}
+
+TEST_CASE("parallel: a chunk may wait for a thread of its own that computes") {
+  const int before = threads();
+  set_threads(2);
+  std::atomic<Index> chunks = 0;
+  run_chunks(2, [&](Index) { std::thread([&] { run_chunks(8, [&](Index) { ++chunks; }); }).join(); });
+  CHECK(chunks == 16);
+  set_threads(before);
+}
+
+TEST_CASE("parallel: a thread that works alone does so until the outer scope ends") {
+  const int before = threads();
+  set_threads(2);
+  std::atomic<int> elsewhere = 0;
+  const auto run = [&, caller = std::this_thread::get_id()] {
+    run_chunks(20, [&](Index) {
+      elsewhere += std::this_thread::get_id() != caller;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    });
+  };
+  {
+    const Alone outer;
+    { const Alone inner; }
+    run();
+  }
+  CHECK(elsewhere == 0);
   set_threads(before);
 }

@@ -104,3 +104,9 @@ TEST_CASE("fmt prints tensors") {
   CHECK_THROWS_AS((void)fmt::format(fmt::runtime("{:x}"), x), fmt::format_error);
   CHECK_THROWS_AS((void)fmt::format(fmt::runtime("{:.f}"), x), fmt::format_error);
 }
+
+TEST_CASE("quote: a long text is cut between characters") {
+  CHECK(quote(std::string(78, 'a') + "é") == "\"" + std::string(78, 'a') + "é\"");
+  CHECK(quote(std::string(79, 'a') + "é") == "\"" + std::string(79, 'a') + "...\"");
+  CHECK(quote(std::string(78, 'a') + "€") == "\"" + std::string(78, 'a') + "...\"");
+}

@@ -121,6 +121,30 @@ TEST_CASE("storage: a forked child has memory, whatever other threads were at") 
   CHECK(ended == 30);
 }
 
+TEST_CASE("storage: a forked child counts its own threads alone") {
+  std::binary_semaphore made(0), stop(0);
+  std::thread other([&] {
+    const Storage one(100);
+    made.release();
+    stop.acquire();
+  });
+  made.acquire();
+  const std::size_t in_use = memory_use().in_use;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(20);
+    bool right = memory_use().in_use == in_use;
+    for (int i = 0; i < 3; ++i) std::thread([] { const Storage one(100); }).join();   // on the stack of the parent's thread
+    right &= memory_use().in_use == in_use;
+    ::_exit(right ? 0 : 1);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  stop.release();
+  other.join();
+  CHECK(status == 0);
+}
+
 TEST_CASE("storage: a thread is given a block that it gave back itself, where there is one") {
   constexpr std::size_t kBytes = 100 << 10;   // more than a thread keeps
   Storage of_thread(kBytes), of_main(kBytes);
@@ -138,4 +162,16 @@ TEST_CASE("storage: a thread is given a block that it gave back itself, where th
   go_on.release();
   thread.join();                              // now the other one stands first
   CHECK(Storage(kBytes).data() == second);
+}
+
+TEST_CASE("storage: a large block takes the smallest place that holds it") {
+  release_cached_memory();
+  std::vector<Storage> row;
+  for (const std::size_t size : {20, 2, 5, 2}) row.emplace_back(size * kMiB);
+  const std::byte *const wide = row[0].data(), *const narrow = row[2].data();
+  REQUIRE(wide < narrow);
+  row[0] = row[2] = {};
+  const Storage block(4 * kMiB);
+  CHECK(block.data() >= narrow - kMiB);
+  CHECK(block.data() < narrow + kMiB);
 }
