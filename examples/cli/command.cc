@@ -60,6 +60,7 @@ std::vector<Option> operator+(std::vector<Option> a, const std::vector<Option>& 
 std::string help(const Syntax& syntax) {
   std::string out = fmt::format("{}\n\nUsage: heed {} {}\n", syntax.about, syntax.command, syntax.usage);
   if (!syntax.example.empty()) out += fmt::format("Example: {}\n", syntax.example);
+  if (!syntax.options.empty() && syntax.options.front().heading.empty()) out += '\n';
   constexpr std::size_t kColumn = 30;
   std::string_view heading;
   for (const Option& option : syntax.options) {

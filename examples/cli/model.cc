@@ -78,7 +78,7 @@ std::vector<Option> options(SearchFlags& flags) {
   const auto number = [](auto x) { return fmt::format("{}", x); };
   return {
       {.name = "beam", .value = &flags.beam, .takes = "N", .help = "hypotheses kept; 1: greedy", .low = 1, .high = 1000, .standard = number(standard.beam), .heading = "Search"},
-      {.name = "nbest", .value = &flags.nbest, .takes = "N", .help = "translations of a line, at most --beam, each with the line's number and its score, tabs between; with --sample: draws", .low = 1, .high = 1000, .standard = number(standard.nbest)},
+      {.name = "nbest", .value = &flags.nbest, .takes = "N", .help = "translations of a line, at most --beam; from 2 on each behind the line's number and its score, tabs between; with --sample: draws", .low = 1, .high = 1000, .standard = number(standard.nbest)},
       {.name = "length-penalty", .value = &flags.length_penalty, .takes = "NAME", .help = "what log P is divided by", .choices = {"gnmt", "average", "none"}, .standard = standard.length_penalty},
       {.name = "alpha", .value = &flags.alpha, .takes = "X", .help = "exponent of the length penalty", .low = 0, .high = 10, .standard = number(standard.alpha)},
       {.name = "coverage", .value = &flags.coverage, .takes = "X", .help = "weight of the coverage penalty", .low = 0, .high = 100, .standard = number(standard.coverage)},

@@ -134,7 +134,7 @@ TEST_CASE("resume: clipping, micro-batches and averages reach the training") {
   for (const std::string run : {"--evaluate-every 1 --out often", "--evaluate-every 6 --out once"})
     REQUIRE(heed_in(folder.path(), "train --data data --layers 1 --width 8 --heads 2 --feed-forward 8 --warmup 5 --quiet --batch-tokens 64 --steps 6 --average 0.9 " + run).code == 0);
   const auto often = read_checkpoint(open_run(folder / "often"), 6).tensors, once = read_checkpoint(open_run(folder / "once"), 6).tensors;
-  for (const auto& [name, weight] : once) CHECK_MESSAGE(equal_bits(often.at(name), weight), name);
+  for (const auto& tensor : once) CHECK_MESSAGE(equal_bits(often.at(tensor.first), tensor.second), tensor.first);
 }
 
 TEST_CASE("resume: the time since the last line of the log counts") {
