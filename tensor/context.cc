@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -45,7 +46,7 @@ int initial_threads() {
   return available_threads();
 }
 
-int chosen_threads = 0;   // by set_threads; 0: none
+std::atomic<int> chosen_threads{0};   // by set_threads; 0: none
 
 std::size_t cache(int name) {
   const long bytes = sysconf(name);
@@ -64,14 +65,14 @@ int available_threads() {
 }
 
 int threads() {
-  if (chosen_threads) return chosen_threads;
+  if (const int chosen = chosen_threads.load(std::memory_order_relaxed)) return chosen;
   static const int initial = initial_threads();
   return initial;
 }
 
 void set_threads(int count) {
   check<Error>(count >= 1 && count <= kMostThreads, "threads: must be in [1, {}]: {}", kMostThreads, count);
-  chosen_threads = count;
+  chosen_threads.store(count, std::memory_order_relaxed);
 }
 
 CacheSizes cache_sizes() {

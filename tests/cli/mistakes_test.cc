@@ -468,7 +468,6 @@ TEST_CASE("cli: a full disk") {
   const Result full = heed_in(folder.path(), train + " --out disk/run --json");
   CHECK(full.code == 1);
   CHECK(full.out.empty());
-  CHECK(heed_in(folder.path(), "inspect disk/run").out.find("finished") == std::string::npos);
   CHECK_MESSAGE(std::regex_match(full.err, std::regex("(warning: disk/run/[^\n]*: cannot write at byte [0-9]+: No space left on device; going on, the next save tries again\n)+"
                                                       "heed train: disk/run/[^\n]*: cannot write at byte [0-9]+: No space left on device\n")), full.err);
   fs::remove(disk + "/filler");
@@ -478,4 +477,11 @@ TEST_CASE("cli: a full disk") {
   write_text(disk + "/filler", std::string(200 << 10, 'x'));
   CHECK(heed_in(folder.path(), train + " --if-full stop --out disk/run").code == 1);
   ::umount(disk.c_str());
+  // The log has room, checkpoints have none: a training that is not kept is not finished.
+  const std::string checkpoints = folder / "whole/checkpoints";
+  REQUIRE(::mount("tmpfs", checkpoints.c_str(), "tmpfs", 0, "size=4k") == 0);
+  CHECK(heed_in(folder.path(), "train --out whole --resume --quiet").code == 1);
+  const Result shown = heed_in(folder.path(), "inspect whole");
+  ::umount(checkpoints.c_str());
+  CHECK_MESSAGE(shown.out.find("finished") == std::string::npos, shown.out);
 }
