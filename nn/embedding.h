@@ -4,7 +4,8 @@
 
 namespace heed {
 
-// Row look-up: ids [...] (i32 or i64) -> [..., d]. Starts as N(0, 1), PyTorch's; the padding row is zero, unless a weight is shared, and gets no gradient.
+// Row look-up: ids [...] (i32 or i64) -> [..., d]. Starts as N(0, 1), PyTorch's; the padding row is zero, unless a weight is shared, and
+// gets no gradient.
 struct Embedding {
   struct Options {
     Index vocabulary, width;

@@ -10,7 +10,8 @@
 namespace heed {
 
 // Calls body(chunk) once for each chunk in [0, chunks), spread over threads that compute in the caller's floating-point
-// environment; alone in a forked child, and while another thread's region has them. Exactly one exception of a body reaches the caller; the pool works afterwards.
+// environment; alone in a forked child, and while another thread's region has them. Exactly one exception of a body reaches the
+// caller; the pool works afterwards.
 void run_chunks(Index chunks, FunctionRef<void(Index)> body);
 
 // While it lives, this thread runs its chunks alone: for work under a lock that chunks on other threads may wait for.
