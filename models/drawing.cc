@@ -96,16 +96,6 @@ double advance(utf8proc_int32_t code) {
   return columns == 0 ? 0 : columns == 2 ? (code >= 0x1F000 ? 1.3 : 1.02) : 0.68;
 }
 
-std::string with_commas(std::string_view digits) {
-  const std::size_t sign = digits.starts_with('-'), whole = std::min(digits.find('.'), digits.size());
-  std::string result;
-  for (std::size_t i = 0; i < digits.size(); ++i) {
-    if (i > sign && i < whole && (whole - i) % 3 == 0) result += ',';
-    result += digits[i];
-  }
-  return result;
-}
-
 }  // namespace
 
 std::string clean(std::string_view text) {
@@ -200,6 +190,16 @@ std::string px(double value) { return fmt::format("{}", std::round(value * 10) /
 std::string weight(double value) {
   if (!std::isfinite(value)) return "not a number";
   return fmt::format("{:.3f}", std::abs(value) < 0.0005 ? 0.0 : value);
+}
+
+std::string with_commas(std::string_view digits) {
+  const std::size_t sign = digits.starts_with('-'), whole = std::min(digits.find('.'), digits.size());
+  std::string result;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > sign && i < whole && (whole - i) % 3 == 0) result += ',';
+    result += digits[i];
+  }
+  return result;
 }
 
 std::string number(double value) {

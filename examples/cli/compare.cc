@@ -327,7 +327,7 @@ auto in_bucket(const Result::Bucket& which) {
 
 std::string cell(double value, double spread, int digits) {
   if (!std::isfinite(value)) return "-";
-  if (digits < 0) return drawing::number(std::round(value));
+  if (digits < 0) return drawing::with_commas(fmt::format("{:.0f}", std::round(value)));
   return spread > 0 ? fmt::format("{:.{}f} ±{:.{}f}", value, digits, spread, digits) : fmt::format("{:.{}f}", value, digits);
 }
 

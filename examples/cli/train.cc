@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "examples/cli/command.h"
+#include "examples/cli/stop.h"
 #include "examples/cli/training.h"
 #include "tensor/context.h"
 #include "tensor/file.h"
@@ -67,9 +68,10 @@ void compare(RunConfig& stored, RunConfig asked, std::span<const std::string> na
   leave_only(stored, kLimits, wanted);
 }
 
-int finish(Training& training) {
+int finish(Training& training, const Asked& asked) {
   const int code = training.run();
   if (code == 0) training.result();
+  else if (!asked.manner.quiet) note(fmt::format("stopped by {} after update {}; `heed train --out {} --resume` goes on", signal_name(code - 128), training.step(), asked.out));
   return code;
 }
 
@@ -86,7 +88,7 @@ int resume(const Asked& asked, const Syntax& syntax, const Given& given, RunConf
   if (run.config.threads) set_threads(int(*run.config.threads));
   const RunConfig changed = run.config;
   Training training(std::move(run), read_dataset(changed), asked.manner);
-  if (training.resume()) return finish(training);
+  if (training.resume()) return finish(training, asked);
   training.result();
   return 0;
 }
@@ -122,7 +124,7 @@ int train(std::span<const std::string> words) {
   Run run = make_run(asked.out, config, data);
   Training training(std::move(run), std::move(data), asked.manner);
   training.begin();
-  return finish(training);
+  return finish(training, asked);
 }
 
 }  // namespace heed::cli

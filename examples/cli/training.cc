@@ -365,7 +365,6 @@ int Training::stopped() {
   const int number = stop_signal();
   if (saved_ != step() && !save()) throw Fault(full_);
   progress_.finish();
-  if (!manner_.quiet) note(fmt::format("stopped by {} after update {}; `heed train --out {} --resume` goes on", signal_name(number), step(), run_.path));
   return 128 + number;
 }
 

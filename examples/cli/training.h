@@ -24,8 +24,9 @@ class Training {
 
   void begin();                                    // makes the directory
   bool resume();                                   // from the newest checkpoint that is whole; false: the training is finished
-  int run();                                       // the exit code
+  int run();                                       // the exit code: 0, or 128 + the signal that stopped it
   void result() const;                             // a line on standard output
+  Index step() const { return trainer_->step(); }
 
  private:
   // What decides how the training goes on, beside weights and trainer; in every checkpoint.
@@ -46,7 +47,6 @@ class Training {
   std::optional<Index> restore_newest(const std::vector<Index>& steps);   // checkpoint that is whole; nothing where there are none. FileError
 
   void store_config();
-  Index step() const { return trainer_->step(); }
   std::string_view reached() const;                // the limit that is reached, or nothing
   double fraction() const;                         // of the way to it
   void check_schedule();                           // warns where its warm-up does not end, and of updates beyond its end

@@ -421,6 +421,7 @@ TEST_CASE("cli: compare") {
   CHECK(table[0].starts_with("attention "));
   CHECK(table[1].starts_with("none "));
   CHECK(table[4].starts_with("transformer "));
+  CHECK(!std::regex_search(first.out, std::regex(" [0-9]{4} ")));   // "7,932" as "20,228" beside it
   for (const char* run : {"additive-1", "transformer-1"}) CHECK(nlohmann::json::parse(text_of(small().folder / ("compared/" + std::string(run) + "/config.json")))["start"] == "eos");
   CHECK(first.out.find("BLEU by source words (sentences), test\n") != first.out.npos);
   CHECK(text_of(small().folder / "compared/table.txt") == first.out);

@@ -29,19 +29,22 @@ void sleep_ms(int n) { std::this_thread::sleep_for(std::chrono::milliseconds(n))
 TEST_CASE("cli: compare goes on after signals, one or two" * doctest::test_suite("slow")) {
   const TemporaryFolder folder;
   REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 5 --train 300 --dev 30 --test 300").code == 0);
-  const std::string command = "compare --data data --attention none,dot,additive --width 8 --epochs 12 --batch-sentences 16 --threads 1 --quiet --json --out ";
+  const std::string command = "compare --data data --attention none,dot,additive --width 8 --epochs 12 --batch-sentences 16 --threads 1 --json --out ";
   const Result whole = heed_in(folder.path(), command + "whole");
   REQUIRE_MESSAGE(whole.code == 0, whole.err);
   int n = 0;
   for (const auto& [number, twice] : {std::pair(SIGINT, false), std::pair(SIGTERM, false), std::pair(SIGINT, true), std::pair(SIGINT, true)}) {
     const std::string out = "compared" + std::to_string(++n), first = folder / (out + "/none-1.json");
     INFO(out);
-    const int process = Program{.words = split(command + out), .folder = folder.path()}.start();
+    const int process = Program{.words = split(command + out), .folder = folder.path(), .under = {"sh", "-c", "exec \"$0\" \"$@\" 2>err"}}.start();
     for (int i = 0; i < 6000 && !fs::exists(first); ++i) sleep_ms(5);
     sleep_ms(40 * n);                                                     // in the training of the second, or after it
     ::kill(process, number);
     if (twice) sleep_ms(2), ::kill(process, number);
     CHECK(wait_for(process) == 128 + number);
+    const std::string said = text_of(folder / "err");
+    CHECK(said.find("heed train") == said.npos);
+    if (!twice) CHECK(said.ends_with("\nfinished models are kept; the same command goes on\n"));
     REQUIRE(fs::exists(first));
     const std::string kept = text_of(first), before = listing(folder / (out + "/none-1"));
     CHECK(text_of(folder / (out + "/table.txt")).find("\nnone ") != std::string::npos);
