@@ -32,6 +32,8 @@ Index layer_of(std::string_view path) {
 // The encoder's insides are left out: the memory is what the decoder sees of them.
 bool is_inside_encoder(std::string_view path) { return ("." + std::string(path) + ".").find(".encoder.") != std::string::npos; }
 
+std::vector<double> doubles(const Tensor& x) { return to(x, DType::f64).contiguous().to_vector<double>(); }
+
 // One head, without the axes of one sentence and one step: [n], or [m, n] where words stand along the rows.
 Tensor reduced(const Tensor& x, const Trace::Axes& axes, Index head) {
   const Tensor one = (axes.heads ? select(x, 1, head - 1) : x).contiguous();
@@ -42,13 +44,76 @@ Tensor reduced(const Tensor& x, const Trace::Axes& axes, Index head) {
 // A module's output that the module around it hands on as its own.
 bool is_repeated(const Trace::Entry* entry, const Explanation::Value& before, const Explanation::Value& value) {
   if (!entry->name.empty() || before.once != value.once || before.value.numel() != value.value.numel()) return false;
-  return to(before.value, DType::f64).to_vector<double>() == to(value.value, DType::f64).to_vector<double>();
+  return doubles(before.value) == doubles(value.value);
 }
 
-std::vector<std::string> pieces(const Vocabulary& vocabulary, std::span<const std::int32_t> ids) {
-  std::vector<std::string> out;
-  for (const std::int32_t id : ids) out.push_back(vocabulary.piece(id));
+// What a Trace collects of one step.
+struct TracedStep {
+  std::vector<Trace::Entry> once, now;                                                            // in the encoder, once a sentence; in this step
+  Tensor log_probabilities;                                                                       // [1, V]
+  std::optional<double> loss{};
+};
+
+// The step that reads the last of these words; from the sentence on, so that every score depends on a parameter.
+TracedStep trace_step(const Run& run, const Seq2Seq& model, const std::vector<std::int32_t>& source, std::span<const std::int32_t> read, std::int32_t wanted, bool backward) {
+  std::optional<Tape> tape;
+  if (backward) tape.emplace(evaluating);
+  TracedStep out;
+  std::unique_ptr<DecodingState> state;
+  {
+    const Trace trace;
+    state = model.start(pad_sequences(std::span(&source, 1), run.source.vocabulary.pad));
+    out.once = trace.entries();
+  }
+  const auto step = [&](std::int32_t id, Want want) { return model.step(tensor(std::vector{id}, {1}), *state, want).log_probabilities; };
+  {
+    std::optional<NoRecording> unrecorded;                                                        // a Transformer's cache hands no gradients on
+    if (!is_recurrent(run.config.model)) unrecorded.emplace();
+    for (const std::int32_t id : read.first(read.size() - 1)) step(id, Want::context);
+  }
+  const Trace trace;
+  out.log_probabilities = step(read.back(), Want::weights);
+  if (backward) {
+    const Trace::Entry* const logits = trace.find("logits");
+    check<Error>(logits && logits->variable.defined(), "explain: the model names no logits to go back from");
+    const Variable loss = cross_entropy(logits->variable, tensor(std::vector{wanted}, {1}), {.ignore_index = -1}, Reduction::sum);
+    tape->backward(loss);
+    out.loss = loss.value().item();
+  }
+  out.now = trace.entries();
   return out;
+}
+
+// The values outside of the layers, those of the chosen one, and what it reads: the last value of the one below.
+std::vector<Explanation::Value> chosen_values(const TracedStep& traced, const Explanation& words, const ExplainOptions& options, bool reverse_source) {
+  Index layers = 0;
+  for (const Trace::Entry& entry : traced.now) layers = std::max(layers, layer_of(entry.path));
+  check<IndexError>(options.layer >= 0 && options.layer <= layers, "explain: layer {} is not in [1, {}]{}", options.layer, layers, layers == 0 ? ": the model has no layers to choose from" : "");
+  const Index layer = options.layer > 0 ? options.layer : layers;
+  const Trace::Entry *below = nullptr, *before = nullptr;   // before: what was put last
+  for (const Trace::Entry& entry : traced.now)
+    if (layer > 1 && layer_of(entry.path) == layer - 1) below = &entry;
+  std::vector<Explanation::Value> values;
+  for (const auto* entries : {&traced.once, &traced.now})
+    for (const Trace::Entry& entry : *entries) {
+      if (is_inside_encoder(entry.path) || (layer_of(entry.path) > 0 && layer_of(entry.path) != layer && &entry != below)) continue;
+      if (entry.axes.heads) check<IndexError>(options.head >= 1 && options.head <= entry.value.size(1), "explain: head {} is not in [1, {}]", options.head, entry.value.size(1));
+      Explanation::Value value{.name = entry.key(), .formula = entry.formula, .once = entries == &traced.once, .axes = entry.axes, .value = reduced(entry.value, entry.axes, options.head)};
+      if (&entry == below) value.formula = fmt::format("x, the output of layer {}", layer - 1);
+      if (entry.gradient->defined()) value.gradient = reduced(*entry.gradient, entry.axes, options.head);
+      const auto along = [&](Along what, Index size) {
+        const std::vector<std::string>& list = what == Along::source ? words.source : words.read;
+        return (what == Along::source || what == Along::target) && Index(list.size()) == size ? list : std::vector<std::string>{};
+      };
+      value.columns = along(entry.axes.columns, value.value.size(-1));
+      const bool projected = value.once && entry.axes.rows == Along::units;   // keys: a row for each source word
+      if (value.value.rank() == 2) value.rows = along(projected ? Along::source : entry.axes.rows, value.value.size(0));
+      if (entry.path == "source_embedding" && reverse_source) std::ranges::reverse(value.rows);   // as the encoder reads them
+      if (before && is_repeated(before, values.back(), value)) values.pop_back();
+      values.push_back(std::move(value));
+      before = &entry;
+    }
+  return values;
 }
 
 }  // namespace
@@ -57,77 +122,21 @@ Explanation explain(const Run& run, const Seq2Seq& model, const Example& example
   const Vocabulary& words = run.target.vocabulary;
   const Index steps = Index(example.target.size());
   check<IndexError>(options.step >= 1 && options.step <= steps, "explain: step {} is not in [1, {}]", options.step, steps);
-  std::vector<std::int32_t> read(example.target.begin(), example.target.begin() + options.step - 1);
   const SearchOptions search = search_options(run);
-  read.insert(read.begin(), search.start);
-  Explanation out{.source = pieces(run.source.vocabulary, example.source), .read = pieces(words, read), .step = options.step, .steps = steps, .values = {}, .top = {}};
-  out.wanted = words.piece(example.target[std::size_t(options.step) - 1]);
+  std::vector<std::int32_t> read{search.start};
+  read.insert(read.end(), example.target.begin(), example.target.begin() + options.step - 1);
+  const std::int32_t wanted = example.target[std::size_t(options.step) - 1];
+  Explanation out{.source = run.source.vocabulary.pieces(example.source), .read = words.pieces(read), .step = options.step, .steps = steps, .values = {}, .top = {}, .wanted = words.piece(wanted)};
+  const TracedStep traced = trace_step(run, model, example.source, read, wanted, options.backward);
+  out.loss = traced.loss;
+  out.values = chosen_values(traced, out, options, run.config.reverse_source);
 
-  // What happens in the encoder once, and in this step; from the sentence on, so that every score depends on a parameter.
-  std::optional<Tape> tape;
-  if (options.backward) tape.emplace(evaluating);
-  std::vector<Trace::Entry> once, now;
-  std::unique_ptr<DecodingState> state;
-  const std::vector<std::vector<std::int32_t>> source{example.source};
-  {
-    const Trace trace;
-    state = model.start(pad_sequences(source, run.source.vocabulary.pad));
-    once = trace.entries();
-  }
-  const auto step = [&](std::int32_t id, Want want) { return model.step(tensor(std::vector{id}, {1}), *state, want).log_probabilities; };
-  {
-    std::optional<NoRecording> unrecorded;                                                        // a Transformer's cache hands no gradients on
-    if (!is_recurrent(run.config.model)) unrecorded.emplace();
-    for (std::size_t t = 0; t + 1 < read.size(); ++t) step(read[t], Want::context);
-  }
-  Tensor log_probabilities;                                                                       // [1, V]
-  {
-    const Trace trace;
-    log_probabilities = step(read.back(), Want::weights);
-    if (options.backward) {
-      const Trace::Entry* const logits = trace.find("logits");
-      check<Error>(logits && logits->variable.defined(), "explain: the model names no logits to go back from");
-      const Variable loss = cross_entropy(logits->variable, tensor(std::vector{example.target[std::size_t(options.step) - 1]}, {1}), {.ignore_index = -1}, Reduction::sum);
-      tape->backward(loss);
-      out.loss = loss.value().item();
-    }
-    now = trace.entries();
-  }
-
-  Index layers = 0;
-  for (const Trace::Entry& entry : now) layers = std::max(layers, layer_of(entry.path));
-  check<IndexError>(options.layer >= 0 && options.layer <= layers, "explain: layer {} is not in [1, {}]{}", options.layer, layers, layers == 0 ? ": the model has no layers to choose from" : "");
-  const Index layer = options.layer > 0 ? options.layer : layers;
-  const Trace::Entry *below = nullptr, *before = nullptr;   // what the layer reads: the last value of the one below; what was put last
-  for (const Trace::Entry& entry : now)
-    if (layer > 1 && layer_of(entry.path) == layer - 1) below = &entry;
-  for (const auto* entries : {&once, &now})
-    for (const Trace::Entry& entry : *entries) {
-      if (is_inside_encoder(entry.path) || (layer_of(entry.path) > 0 && layer_of(entry.path) != layer && &entry != below)) continue;
-      if (entry.axes.heads) check<IndexError>(options.head >= 1 && options.head <= entry.value.size(1), "explain: head {} is not in [1, {}]", options.head, entry.value.size(1));
-      Explanation::Value value{.name = entry.key(), .formula = entry.formula, .once = entries == &once, .axes = entry.axes, .value = reduced(entry.value, entry.axes, options.head)};
-      if (&entry == below) value.formula = fmt::format("x, the output of layer {}", layer - 1);
-      if (entry.gradient->defined()) value.gradient = reduced(*entry.gradient, entry.axes, options.head);
-      const auto along = [&](Along what, Index size) {
-        const std::vector<std::string>& list = what == Along::source ? out.source : out.read;
-        return (what == Along::source || what == Along::target) && Index(list.size()) == size ? list : std::vector<std::string>{};
-      };
-      value.columns = along(entry.axes.columns, value.value.size(-1));
-      const bool projected = value.once && entry.axes.rows == Along::units;   // keys: a row for each source word
-      if (value.value.rank() == 2) value.rows = along(projected ? Along::source : entry.axes.rows, value.value.size(0));
-      if (entry.path == "source_embedding" && run.config.reverse_source) std::ranges::reverse(value.rows);   // as the encoder reads them
-      if (before && is_repeated(before, out.values.back(), value)) out.values.pop_back();
-      out.values.push_back(std::move(value));
-      before = &entry;
-    }
-
-  std::vector<double> p = to(exp(log_probabilities), DType::f64).contiguous().to_vector<double>();
+  const std::vector<double> p = doubles(exp(traced.log_probabilities));
   std::vector<std::int32_t> order(p.size());
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, [&](std::int32_t a, std::int32_t b) { return p[std::size_t(a)] > p[std::size_t(b)]; });
   const auto of = [&](std::int32_t id) { return Explanation::Word{words.piece(id), p[std::size_t(id)], id}; };
   out.written = of(*std::ranges::find_if(order, [&](std::int32_t id) { return search.writes(id); }));
-  const std::int32_t wanted = example.target[std::size_t(options.step) - 1];
   for (std::size_t i = 0; i < order.size(); ++i)
     if (i < std::size_t(std::max<Index>(options.top, 1)) || order[i] == wanted) out.top.push_back(of(order[i]));
   return out;
@@ -141,7 +150,7 @@ using namespace drawing;
 
 // Numbers of equal width: four digits after the point, or exponents where that would show nothing or too much.
 std::vector<std::string> numbers(const Tensor& x) {
-  const std::vector<double> values = to(x, DType::f64).contiguous().to_vector<double>();
+  const std::vector<double> values = doubles(x);
   double largest = 0;
   for (const double v : values) largest = std::isfinite(v) ? std::max(largest, std::abs(v)) : largest;
   const bool plain = largest == 0 || (largest >= 1e-2 && largest < 1e4);
@@ -237,12 +246,12 @@ std::string explanation_text(const Explanation& x, const ExplanationStyle& style
     std::string head = fmt::format("{}  {}  {}", writer.bold(value.name), to_string(value.value.shape()), writer.faint(value.formula));
     if (is_weights(value)) {
       double sum = 0;
-      for (const double w : to(value.value, DType::f64).contiguous().to_vector<double>()) sum += w;
+      for (const double w : doubles(value.value)) sum += w;
       head += fmt::format("  (sum {:.4f})", sum);
     }
     writer.line(head);
     if (value.axes.columns == Along::vocabulary) {
-      const auto list = [](const Tensor& t) { return t.defined() ? to(t, DType::f64).contiguous().to_vector<double>() : std::vector<double>{}; };
+      const auto list = [](const Tensor& t) { return t.defined() ? doubles(t) : std::vector<double>{}; };
       const std::vector<double> values = list(value.value), gradients = list(value.gradient);
       for (const auto& [what, of] : {std::pair("  z: ", &values), std::pair("  dL:", &gradients)}) {
         if (of->empty()) continue;
@@ -271,7 +280,7 @@ std::string explanation_json(const Explanation& x) {
     if (!t.defined()) return nullptr;
     const auto row = [](const Tensor& r) {
       auto list = Json::array();
-      for (const double v : to(r, DType::f64).contiguous().to_vector<double>()) list.push_back(std::isfinite(v) ? Json(v) : nullptr);
+      for (const double v : doubles(r)) list.push_back(std::isfinite(v) ? Json(v) : nullptr);
       return list;
     };
     if (t.rank() == 1) return row(t);

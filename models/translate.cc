@@ -105,12 +105,7 @@ AttentionPicture attention_picture(const Run& run, const Seq2Seq& model, const E
         if (entry.name == "position")
           for (const double p : to(entry.value, DType::f64).contiguous().to_vector<double>()) windows.push_back(window_around(p, *run.config.window));
   }
-  const auto words = [](const Vocabulary& vocabulary, const std::vector<std::int32_t>& ids) {
-    std::vector<std::string> out;
-    for (const std::int32_t id : ids) out.push_back(vocabulary.piece(id));
-    return out;
-  };
-  AttentionPicture picture{.source = words(run.source.vocabulary, example.source), .target = words(run.target.vocabulary, example.target), .note = row_note(run.config), .gold = example.links, .rows = rows};
+  AttentionPicture picture{.source = run.source.vocabulary.pieces(example.source), .target = run.target.vocabulary.pieces(example.target), .note = row_note(run.config), .gold = example.links, .rows = rows};
   std::vector<std::string> read = picture.target;                                     // <s> y_1 ..
   read.insert(read.begin(), run.target.vocabulary.piece(start));
   read.pop_back();

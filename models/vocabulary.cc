@@ -78,6 +78,12 @@ std::vector<std::string> Vocabulary::tokens(std::span<const std::int32_t> ids) c
   return out;
 }
 
+std::vector<std::string> Vocabulary::pieces(std::span<const std::int32_t> ids) const {
+  std::vector<std::string> out;
+  for (const std::int32_t id : ids) out.push_back(piece(id));
+  return out;
+}
+
 void count_tokens(TokenCounts& counts, std::span<const std::string> tokens) {
   for (const std::string& token : tokens) ++counts[token];
 }

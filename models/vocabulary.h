@@ -36,6 +36,7 @@ class Vocabulary {
   std::vector<std::int32_t> ids(std::span<const std::string> tokens) const;         // without bos and eos
   // Up to the first eos, without pad and bos; unk as "<unk>". IndexError
   std::vector<std::string> tokens(std::span<const std::int32_t> ids) const;
+  std::vector<std::string> pieces(std::span<const std::int32_t> ids) const;         // of each id. IndexError
   const std::vector<std::string>& pieces() const { return pieces_; }
   friend bool operator==(const Vocabulary& a, const Vocabulary& b) { return a.pieces_ == b.pieces_; }
 
