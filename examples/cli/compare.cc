@@ -103,6 +103,19 @@ RunConfig config_of(const std::string& name, std::span<const std::string> names,
   return config;
 }
 
+std::vector<Entry> named_entries(const Asked& asked, const Given& given) {
+  const std::vector<std::string> names = listed(asked.names);
+  std::vector<Entry> entries;
+  for (const std::string& name : names) {
+    check_attention(name, {"transformer", "cho", "sutskever"});
+    entries.push_back({name, config_of(name, names, asked, given)});
+    check_config(entries.back().config);
+    check_read(entries.back().config);
+    settle(entries.back().config);
+  }
+  return entries;
+}
+
 Index parameters_of(const RunConfig& config, Index source_words, Index target_words) {
   Parameters parameters(Seed{1});
   make_model(config, parameters.root(), source_words, target_words);
@@ -124,6 +137,16 @@ void match(Entry& entry, Index wanted, Index source_words, Index target_words) {
   }
   const Index below = count(low), above = count(high);
   entry.parameters = count(std::abs(above - wanted) < std::abs(wanted - below) ? high : low);
+}
+
+// The widths of all but the first.
+void match_parameters(std::span<Entry> entries, const Dataset& data) {
+  for (Entry& entry : entries) {
+    const Run sized = make_run("", entry.config, data);
+    const Index source_words = sized.source.vocabulary.size(), target_words = sized.target.vocabulary.size();
+    if (&entry == &entries.front()) entry.parameters = parameters_of(entry.config, source_words, target_words);
+    else match(entry, entries.front().parameters, source_words, target_words);
+  }
 }
 
 // ---- one model ------------------------------------------------------------------------------------------------------
@@ -171,10 +194,10 @@ void add_alignment(Result& result, const Run& run, const Seq2Seq& model, std::sp
 }
 
 // Nothing where a signal came.
-std::optional<Result> evaluate(const Entry& entry, Index seed, const Run& run, const Asked& asked) {
+std::optional<Result> evaluate(const Entry& entry, const Run& run, const Asked& asked) {
   const LoadedModel loaded = load_model(run);
   const Seq2Seq& model = *loaded.model;
-  Result result{.name = entry.name, .seed = seed, .width = run.config.width, .parameters = loaded.parameters->count(), .steps = best_step(run).value_or(0), .buckets = {}};
+  Result result{.name = entry.name, .seed = entry.config.seed, .width = run.config.width, .parameters = loaded.parameters->count(), .steps = best_step(run).value_or(0), .buckets = {}};
   Dataset data = read_dataset(run.config);
   const Examples examples = make_examples(run, data);
   result.train_loss = mean_loss(run, model, std::span(examples.train).first(std::min(kTrainSample, examples.train.size())));
@@ -189,28 +212,20 @@ std::optional<Result> evaluate(const Entry& entry, Index seed, const Run& run, c
   for (const Example& example : test) source_words += double(example.source.size()), target_words += double(example.target.size());
   result.multiply_adds = multiply_adds_per_word(run.config, *loaded.parameters, source_words / double(test.size()), target_words / double(test.size()));
 
-  std::vector<std::string> hypotheses, references;
+  std::vector<std::string> sources, targets;
   std::vector<Index> lengths;
-  Index exact = 0;
-  constexpr std::size_t kBlock = 256;
-  for (std::size_t first = 0; first < test.size(); first += kBlock) {
-    if (stop_signal()) return {};
-    std::vector<std::string> lines;
-    for (std::size_t i = first; i < std::min(test.size(), first + kBlock); ++i) lines.push_back(corpus.pairs[std::size_t(test[i].pair)].source);
-    for (const auto& best : heed::translate(run, model, lines)) {
-      const Example& example = test[hypotheses.size()];
-      const std::vector<std::string> wanted = run.target.tokenizer.tokens(corpus.pairs[std::size_t(example.pair)].target);
-      exact += best[0].tokens == wanted;
-      hypotheses.push_back(token_line(best[0].tokens));
-      references.push_back(token_line(wanted));
-      lengths.push_back(Index(example.source.size()) - 1);
-    }
+  for (const Example& example : test) {
+    const Pair& pair = corpus.pairs[std::size_t(example.pair)];
+    sources.push_back(pair.source);
+    targets.push_back(pair.target);
+    lengths.push_back(Index(example.source.size()) - 1);
   }
-  if (stop_signal()) return {};
+  const auto translated = translate_lines(run, model, sources, single_references(targets), {}, [](Index) { return stop_signal() == 0; });
+  if (!translated) return {};
   const BleuOptions tokens{.tokenizer = BleuTokenizer::none};
-  result.bleu = bleu(hypotheses, single_references(references), tokens).score;
-  result.exact = 100 * double(exact) / double(test.size());
-  for (const LengthBucket& bucket : bleu_by_length(lengths, hypotheses, single_references(references), asked.bucket, tokens))
+  result.bleu = bleu(translated->token_lines, translated->reference_tokens, tokens).score;
+  result.exact = 100 * double(translated->exact) / double(test.size());
+  for (const LengthBucket& bucket : bleu_by_length(lengths, translated->token_lines, translated->reference_tokens, asked.bucket, tokens))
     result.buckets.push_back({bucket.above, bucket.up_to, bucket.segments, bucket.bleu.score});
   add_alignment(result, run, model, test);
   return result;
@@ -420,30 +435,53 @@ void write_tables(std::span<const Group> groups, const Asked& asked) {
   write_file_atomically(path("length.svg"), curves_svg({.title = asked.bleu + " by the length of the source", .caption = fmt::format("Buckets of {} words; each point stands at the middle of its bucket.", asked.bucket) + seeds, .x_title = "source words", .panels = {panel}}));
 }
 
+// ---- the command ----------------------------------------------------------------------------------------------------
+
+std::vector<Option> own_options(Asked& asked) {
+  return {{.name = "attention", .value = &asked.names, .takes = "NAMES", .help = "any of `heed train --attention`, transformer, and without attention none, cho, sutskever", .heading = "Comparison"},
+          {.name = "out", .value = &asked.out, .takes = "DIR", .help = "runs NAME-SEED, table.txt, table.csv, bleu.svg, length.svg, alignment.svg"},
+          {.name = "seeds", .value = &asked.seeds, .takes = "N", .help = "models of each: --seed, --seed + 1, ..", .low = 1, .high = 1000, .standard = "1"},
+          {.name = "model", .value = &asked.model, .takes = "NAME", .help = "the recurrent cells", .choices = {"rnn", "lstm", "gru"}, .standard = "gru"},
+          {.name = "split", .value = &asked.split, .takes = "NAME", .help = "NAME.tsv on which BLEU and alignment are measured", .standard = "test"},
+          {.name = "bucket", .value = &asked.bucket, .takes = "N", .help = "source words to a bucket of BLEU by length", .low = 1, .high = 1e6, .standard = "5"}};
+}
+
+// Those of `heed train` that are the same for all models.
+std::vector<Option> training_options(RunConfig& shown) {
+  std::vector<Option> chosen;
+  std::string_view heading;                        // of an option that is left out: the next one has it
+  for (Option option : options(shown)) {
+    if (option.heading.empty()) option.heading = std::exchange(heading, {});
+    if (option.name == "attention" || option.name == "model" || option.name == "init") heading = option.heading;
+    else chosen.push_back(option);
+  }
+  return chosen;
+}
+
+// The result of before, else that of a training now; nothing where a signal came.
+std::optional<Result> result_of(const Entry& entry, const std::string& which, const Dataset& data, const Asked& asked) {
+  const std::string run = run_path(asked, entry), file = run + ".json";
+  const Json key = key_of(entry.config, asked);
+  std::optional<Result> result = read_result(file, key);
+  if (!asked.manner.quiet)
+    note(fmt::format("{}, seed {} ({}): width {}, {} parameters{}", entry.name, entry.config.seed, which, entry.config.width, drawing::number(double(entry.parameters)), result ? ", done before" : ""));
+  if (result || stop_signal() || train_run(entry.config, run, data, asked.manner) != 0) return result;
+  result = evaluate(entry, open_run(run), asked);
+  if (result) write_file_atomically(file, json_text(Json{{"key", key}, {"result", to_json(*result)}}, 1) + "\n");
+  return result;
+}
+
 }  // namespace
 
 int compare(std::span<const std::string> words) {
   Asked asked;
   RunConfig shown;
-  std::vector<Option> training;
-  std::string_view heading;                        // of an option that is left out: the next one has it
-  for (Option option : options(shown)) {
-    if (option.heading.empty()) option.heading = std::exchange(heading, {});
-    if (option.name == "attention" || option.name == "model" || option.name == "init") heading = option.heading;
-    else training.push_back(option);
-  }
   const Syntax syntax{.command = "compare",
                       .usage = "--data DIR --attention NAME,NAME,.. --out DIR [--seeds N] [options of heed train]",
                       .about = "Trains a model with each attention, on the same data with the same seed and budget and as nearly the same number of parameters as widths allow: "
                                "the first has --width, the others the width that comes nearest. One table: text, CSV, bars. What is finished is kept: the same command again goes on after an interruption.",
                       .example = "heed compare --data phrases-data --attention none,additive,dot,general,transformer --epochs 10 --out compared",
-                      .options = std::vector<Option>{{.name = "attention", .value = &asked.names, .takes = "NAMES", .help = "any of `heed train --attention`, transformer, and without attention none, cho, sutskever", .heading = "Comparison"},
-                                                     {.name = "out", .value = &asked.out, .takes = "DIR", .help = "runs NAME-SEED, table.txt, table.csv, bleu.svg, length.svg, alignment.svg"},
-                                                     {.name = "seeds", .value = &asked.seeds, .takes = "N", .help = "models of each: --seed, --seed + 1, ..", .low = 1, .high = 1000, .standard = "1"},
-                                                     {.name = "model", .value = &asked.model, .takes = "NAME", .help = "the recurrent cells", .choices = {"rnn", "lstm", "gru"}, .standard = "gru"},
-                                                     {.name = "split", .value = &asked.split, .takes = "NAME", .help = "NAME.tsv on which BLEU and alignment are measured", .standard = "test"},
-                                                     {.name = "bucket", .value = &asked.bucket, .takes = "N", .help = "source words to a bucket of BLEU by length", .low = 1, .high = 1e6, .standard = "5"}} +
-                                 training + options(asked.manner)};
+                      .options = own_options(asked) + training_options(shown) + options(asked.manner)};
   Given given;
   if (!read(syntax, words, given)) return 0;
   set_options(syntax, given);
@@ -451,72 +489,36 @@ int compare(std::span<const std::string> words) {
   check_required(asked.out, "out", "a directory for the runs and the table");
   if (shown.threads) set_threads(int(*shown.threads));
 
-  std::vector<Entry> entries;
-  const std::vector<std::string> names = listed(asked.names);
-  for (const std::string& name : names) {
-    check_attention(name, {"transformer", "cho", "sutskever"});
-    entries.push_back({name, config_of(name, names, asked, given)});
-    check_config(entries.back().config);
-    check_read(entries.back().config);
-    settle(entries.back().config);
-  }
+  std::vector<Entry> entries = named_entries(asked, given);
   asked.bleu = bleu_name(entries[0].config);
   const Dataset data = read_dataset(entries[0].config);
   const Corpus measured = read_part(entries[0].config, asked.split);
   asked.digest = digest({&data.train, &data.dev, &measured});
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    const Run sized = make_run("", entries[i].config, data);
-    const Index source_words = sized.source.vocabulary.size(), target_words = sized.target.vocabulary.size();
-    if (i == 0) entries[0].parameters = parameters_of(entries[0].config, source_words, target_words);
-    else match(entries[i], entries[0].parameters, source_words, target_words);
-  }
-  std::error_code ignored;
-  if (fs::exists(asked.out, ignored) && !fs::is_directory(asked.out)) throw Mistake(fmt::format("no directory: --out {}; the name of a directory", asked.out));
-  if (fs::exists(asked.out, ignored) && !is_comparison(asked.out)) throw Mistake(fmt::format("exists, is not empty and no comparison: --out {}; the name of a new directory", asked.out));
-
-  const auto of_seed = [&](Entry entry, Index k) {
-    entry.config.seed = shown.seed + k;
-    return entry;
-  };
-  for (Index k = 0; k < asked.seeds; ++k)
-    for (const Entry& each : entries)
-      if (const Entry entry = of_seed(each, k); !read_result(run_path(asked, entry) + ".json", key_of(entry.config, asked))) check_within(entry.config, run_path(asked, entry));
-
+  match_parameters(entries, data);
   std::error_code error;
+  if (fs::exists(asked.out, error) && !fs::is_directory(asked.out)) throw Mistake(fmt::format("no directory: --out {}; the name of a directory", asked.out));
+  if (fs::exists(asked.out, error) && !is_comparison(asked.out)) throw Mistake(fmt::format("exists, is not empty and no comparison: --out {}; the name of a new directory", asked.out));
+  std::vector<Entry> runs;
+  for (Index k = 0; k < asked.seeds; ++k)
+    for (Entry entry : entries) entry.config.seed += k, runs.push_back(std::move(entry));
+  for (const Entry& entry : runs)
+    if (!read_result(run_path(asked, entry) + ".json", key_of(entry.config, asked))) check_within(entry.config, run_path(asked, entry));
   fs::create_directories(asked.out, error);
   if (error) throw Mistake(fmt::format("cannot make the directory: --out {}: {}; another one", asked.out, error.message()));
   const RunLock lock(asked.out);
 
-  const auto say = [&](const std::string& line) { if (!asked.manner.quiet) note(line); };
-  std::vector<Group> groups;
-  for (const Entry& entry : entries) groups.push_back({entry.name, {}});
   const StopSignals signals;
-  const auto stopped = [&] {
-    say("finished models are kept; the same command goes on");
-    return 128 + stop_signal();
-  };
-  const Index total = Index(entries.size()) * asked.seeds;
-  for (Index k = 0; k < asked.seeds; ++k)
-    for (std::size_t i = 0; i < entries.size(); ++i) {
-      const Entry entry = of_seed(entries[i], k);
-      const std::string run = run_path(asked, entry), file = run + ".json";
-      const Json key = key_of(entry.config, asked);
-      std::optional<Result> result = read_result(file, key);
-      const std::string title = fmt::format("{}, seed {} ({} of {}): width {}, {} parameters", entry.name, entry.config.seed, k * Index(entries.size()) + Index(i) + 1, total, entry.config.width, drawing::number(double(entry.parameters)));
-      say(title + (result ? ", done before" : ""));
-      if (!result) {
-        if (stop_signal()) return stopped();
-        if (train_run(entry.config, run, data, asked.manner) != 0) return stopped();
-        result = evaluate(entry, entry.config.seed, open_run(run), asked);
-        if (!result) return stopped();
-        write_file_atomically(file, json_text(Json{{"key", key}, {"result", to_json(*result)}}, 1) + "\n");
-      }
-      groups[i].results.push_back(std::move(*result));
-      std::vector<Group> finished;
-      for (const Group& group : groups)
-        if (!group.results.empty()) finished.push_back(group);
-      write_tables(finished, asked);
+  std::vector<Group> groups;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    std::optional<Result> result = result_of(runs[i], fmt::format("{} of {}", i + 1, runs.size()), data, asked);
+    if (!result) {
+      if (!asked.manner.quiet) note("finished models are kept; the same command goes on");
+      return 128 + stop_signal();
     }
+    if (i < entries.size()) groups.push_back({runs[i].name, {}});
+    groups[i % entries.size()].results.push_back(std::move(*result));
+    write_tables(groups, asked);
+  }
   if (asked.manner.json) {
     Json all = Json::array();
     for (const Group& group : groups)

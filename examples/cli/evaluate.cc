@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -15,14 +16,26 @@
 namespace heed::cli {
 namespace {
 
-// The data to evaluate on: what the flags name, else what the run was trained with.
-RunConfig data_of(const Run& run, const std::string& data, const std::vector<std::string>& files) {
-  if (data.empty() && files.empty()) return run.config;
-  RunConfig config;
-  config.data = data;
-  config.test_files = files;
-  config.tokenizer = run.config.tokenizer;
-  return config;
+struct Asked {
+  RunFlags run;
+  SearchFlags search;
+  Manner manner;
+  std::string data, split = "test", references, out;
+  std::vector<std::string> files;
+  bool force = false;
+  bool names_data() const { return !data.empty() || !files.empty(); }   // else those of the run
+};
+
+// Mistake where flags exclude each other.
+void check_flags(const Asked& asked, std::span<const Option> searching, const Given& given) {
+  if (!asked.data.empty() && !asked.files.empty()) throw Mistake("more than one source of data: --data --files; only one of them");
+  if (!asked.files.empty() && given.contains("split"))
+    throw Mistake(fmt::format("parts are of --data or the run: --files {} {} --split {}; only one of them", asked.files[0], asked.files[1], asked.split));
+  if (!asked.force) return;
+  if (!asked.references.empty()) throw Mistake(fmt::format("nothing is translated: --force --references {}; one of them", asked.references));
+  if (!asked.out.empty()) throw Mistake(fmt::format("nothing is translated: --force --out {}; leave out --out, standard output has the scores", asked.out));
+  for (const Option& option : searching)
+    if (option.name != "precision" && given.contains(option.name)) throw Mistake(fmt::format("nothing is translated: --force --{}; one of them", option.name));
 }
 
 // Mistake where the output is a file of the data: the name of a corpus is that of no file where it is a part of one, or of two.
@@ -32,7 +45,56 @@ void check_not_data(const RunConfig& config, const Corpus& corpus, const std::st
     for (const std::string& file : *files) check_different(file, out);
 }
 
-bool has_blank_side(const Pair& pair) { return is_blank(pair.source) || is_blank(pair.target); }
+// Mistake where the output is one of the files that are read.
+Corpus read_corpus(const Asked& asked, const Ready& model) {
+  RunConfig config = model.run.config;
+  if (asked.names_data()) {
+    config = {};
+    config.data = asked.data;
+    config.test_files = asked.files;
+    config.tokenizer = model.run.config.tokenizer;
+  }
+  Corpus corpus = read_part(config, asked.split, {.skip_empty = false});
+  if (!asked.names_data()) check_split_data(model.run);
+  if (asked.out.empty()) return corpus;
+  check_different(model.loaded.file, asked.out);
+  check_not_data(config, corpus, asked.out);
+  if (!asked.references.empty())
+    for (const std::string& file : reference_files(asked.references)) check_different(file == "-" ? "/dev/stdin" : file, asked.out);
+  return corpus;
+}
+
+// A pair with a blank side is no part of the loss, as in training.
+bool in_loss(const Corpus& corpus, const Example& example) {
+  const Pair& pair = corpus.pairs[std::size_t(example.pair)];
+  return !is_blank(pair.source) && !is_blank(pair.target);
+}
+
+std::vector<Example> make_examples(const Run& run, const Corpus& corpus, const Manner& manner) {
+  Index too_long = 0;
+  std::vector<Example> examples = heed::make_examples(corpus, run.source, run.target, {.max_length = run.config.max_length, .links = false}, &too_long);
+  if (std::ranges::none_of(examples, [&](const Example& example) { return in_loss(corpus, example); }))
+    throw Mistake(fmt::format("no pair for the loss: {}; words on both sides, at most {} as in training", corpus.name, run.config.max_length));
+  if (!manner.quiet && (too_long > 0 || corpus.report.empty_kept > 0 || corpus.report.text.invalid > 0)) {
+    Corpus said = corpus;
+    said.report.too_long = too_long;
+    note(to_string(said));
+  }
+  return examples;
+}
+
+struct TotalLoss {
+  double sum = 0;
+  Index tokens = 0, sentences = 0;
+  double mean() const { return sum / double(tokens); }
+};
+
+TotalLoss total_loss(const Corpus& corpus, std::span<const Example> examples, std::span<const double> losses) {
+  TotalLoss total;
+  for (std::size_t i = 0; i < examples.size(); ++i)
+    if (in_loss(corpus, examples[i])) total.sum += losses[i], total.tokens += Index(examples[i].target.size()), ++total.sentences;
+  return total;
+}
 
 std::string without_tabs(std::string text) {
   std::ranges::replace(text, '\t', ' ');
@@ -53,126 +115,79 @@ void print_forced(const Run& run, const Corpus& corpus, std::span<const Example>
   }
 }
 
+void print_scores(const Ready& model, const Corpus& corpus, const TotalLoss& total, const Translated& translated, const References& references, bool json) {
+  const std::size_t sentences = translated.texts.size();
+  const bool lowercase = model.run.config.lowercase;
+  const BleuScore text_bleu = bleu(translated.texts, references, {.lowercase = lowercase});
+  const BleuScore token_bleu = bleu(translated.token_lines, translated.reference_tokens, {.tokenizer = BleuTokenizer::none});
+  const ChrfScore characters = chrf(translated.texts, references, {.lowercase = lowercase});
+  const double loss = total.mean(), exact = 100 * double(translated.exact) / double(sentences);
+  if (json) {
+    print(json_text(Json{{"data", corpus.name}, {"weights", model.loaded.file}, {"sentences", sentences}, {"loss_sentences", total.sentences}, {"loss", loss}, {"perplexity", std::exp(loss)}, {"bleu", text_bleu.score}, {"bleu_signature", text_bleu.signature},
+                         {"token_bleu", token_bleu.score}, {"token_bleu_signature", token_bleu.signature}, {"chrf", characters.score}, {"chrf_signature", characters.signature}, {"exact", exact}}) + "\n");
+    return;
+  }
+  const std::string some = total.sentences == Index(sentences) ? "" : fmt::format(" (of {} sentences)", total.sentences);
+  print(fmt::format("{}: {} sentences, loss {:.4f} per token, perplexity {:.3f}{}\n", corpus.name, sentences, loss, std::exp(loss), some));
+  print(fmt::format("BLEU {:.1f}  ({})\n", text_bleu.score, text_bleu.signature));
+  print(fmt::format("BLEU of tokens {:.1f}  ({})\n", token_bleu.score, token_bleu.signature));
+  print(fmt::format("{} {:.1f}  ({})\n", characters.name, characters.score, characters.signature));
+  print(fmt::format("exact match {:.1f} %  ({} of {})\n", exact, translated.exact, sentences));
+}
+
 }  // namespace
 
 int evaluate(std::span<const std::string> words) {
-  RunFlags run_flags;
-  SearchFlags search_flags;
-  Manner manner;
-  std::string data, split = "test", further, out;
-  std::vector<std::string> files;
-  bool force = false;
-  std::vector<Option> searching = options(search_flags);
+  Asked asked;
+  std::vector<Option> searching = options(asked.search);
   std::erase_if(searching, [](const Option& option) { return option.name == "nbest"; });    // one translation is scored
   const Syntax syntax{.command = "evaluate",
                       .usage = "--run RUN [--data DIR] [--split test] [options]",
                       .about = "Loss, perplexity, BLEU, chrF and exact match of a model on data.",
                       .example = "heed evaluate --run phrases --data phrases-data --beam 4",
-                      .options = options(run_flags) +
-                                 std::vector<Option>{{.name = "data", .value = &data, .takes = "DIR", .help = "with train.tsv, dev.tsv, test.tsv; else the data of the run", .heading = "Data"},
-                                                     {.name = "split", .value = &split, .takes = "NAME", .help = "NAME.tsv of it: train, dev, test, test-long, ..", .standard = "test"},
-                                                     {.name = "files", .value = &files, .takes = "SRC TGT", .help = "or two parallel files", .count = 2},
-                                                     {.name = "references", .value = &further, .takes = "FILE", .help = "further references, line n of pair n; several files: A,B,.."},
-                                                     {.name = "force", .value = &force, .help = "only score the given pairs: log P, tokens, source, target"},
-                                                     {.name = "out", .value = &out, .takes = "FILE", .help = "write the translations there"}} +
-                                 searching + options(manner)};
+                      .options = options(asked.run) +
+                                 std::vector<Option>{{.name = "data", .value = &asked.data, .takes = "DIR", .help = "with train.tsv, dev.tsv, test.tsv; else the data of the run", .heading = "Data"},
+                                                     {.name = "split", .value = &asked.split, .takes = "NAME", .help = "NAME.tsv of it: train, dev, test, test-long, ..", .standard = "test"},
+                                                     {.name = "files", .value = &asked.files, .takes = "SRC TGT", .help = "or two parallel files", .count = 2},
+                                                     {.name = "references", .value = &asked.references, .takes = "FILE", .help = "further references, line n of pair n; several files: A,B,.."},
+                                                     {.name = "force", .value = &asked.force, .help = "only score the given pairs: log P, tokens, source, target"},
+                                                     {.name = "out", .value = &asked.out, .takes = "FILE", .help = "write the translations there"}} +
+                                 searching + options(asked.manner)};
   Given given;
   if (!read(syntax, words, given)) return 0;
   set_options(syntax, given);
-  if (!data.empty() && !files.empty()) throw Mistake("more than one source of data: --data --files; only one of them");
-  if (!files.empty() && given.contains("split")) throw Mistake(fmt::format("parts are of --data or the run: --files {} {} --split {}; only one of them", files[0], files[1], split));
-  if (force && !further.empty()) throw Mistake(fmt::format("nothing is translated: --force --references {}; one of them", further));
-  if (force && !out.empty()) throw Mistake(fmt::format("nothing is translated: --force --out {}; leave out --out, standard output has the scores", out));
-  for (const Option& option : searching)
-    if (force && option.name != "precision" && given.contains(option.name)) throw Mistake(fmt::format("nothing is translated: --force --{}; one of them", option.name));
-  TranslateOptions translate_with = translate_options(search_flags, given);
-  if (!out.empty()) check_output(out);
-  const Ready model = ready(run_flags);
-  check_search(search_flags, model.run.config);
-  PackedWeights weights(precision_named(search_flags.precision));
-  const PackedWeights::Use use(weights);
+  check_flags(asked, searching, given);
+  const TranslateOptions translate_with = translate_options(asked.search, given);
+  if (!asked.out.empty()) check_output(asked.out);
+  const Ready model = ready(asked.run);
   const Run& run = model.run;
-  if (!out.empty()) check_outside(run, out);
-  const RunConfig config = data_of(run, data, files);
-  const Corpus corpus = read_part(config, split, {.skip_empty = false});
-  if (data.empty() && files.empty()) check_split_data(run);
-  if (!out.empty()) {
-    check_different(model.loaded.file, out);
-    check_not_data(config, corpus, out);
-    if (!further.empty())
-      for (const std::string& file : reference_files(further)) check_different(file == "-" ? "/dev/stdin" : file, out);
-  }
-
+  check_search(asked.search, run.config);
+  PackedWeights weights(precision_named(asked.search.precision));
+  const PackedWeights::Use use(weights);
+  if (!asked.out.empty()) check_outside(run, asked.out);
+  const Corpus corpus = read_corpus(asked, model);
   References references = single_references(target_lines(corpus));
-  if (!further.empty()) add_references(references, further, corpus.name, manner);
-  Index too_long = 0;
-  const std::vector<Example> examples = heed::make_examples(corpus, run.source, run.target, {.max_length = run.config.max_length, .links = false}, &too_long);
-  const auto left_out = [&](const Example& example) { return has_blank_side(corpus.pairs[std::size_t(example.pair)]); };   // of the loss, as in training
-  if (std::ranges::all_of(examples, left_out))
-    throw Mistake(fmt::format("no pair for the loss: {}; words on both sides, at most {} as in training", corpus.name, run.config.max_length));
-  if (!manner.quiet && (too_long > 0 || corpus.report.empty_kept > 0 || corpus.report.text.invalid > 0)) {
-    Corpus said = corpus;
-    said.report.too_long = too_long;
-    note(to_string(said));
-  }
+  if (!asked.references.empty()) add_references(references, asked.references, corpus.name, asked.manner);
+  const std::vector<Example> examples = make_examples(run, corpus, asked.manner);
   const std::vector<double> losses = negative_log_likelihoods(run, model.model(), examples);
-  double sum = 0;
-  Index tokens = 0, in_loss = 0;
-  for (std::size_t i = 0; i < examples.size(); ++i)
-    if (!left_out(examples[i])) sum += losses[i], tokens += Index(examples[i].target.size()), ++in_loss;
-  if (force) {
-    print_forced(run, corpus, examples, losses, manner.json);
-    if (!manner.quiet) note(fmt::format("loss {:.4f} per token, perplexity {:.4f}", sum / double(tokens), perplexity(sum, tokens)));
+  const TotalLoss total = total_loss(corpus, examples, losses);
+  if (asked.force) {
+    print_forced(run, corpus, examples, losses, asked.manner.json);
+    if (!asked.manner.quiet) note(fmt::format("loss {:.4f} per token, perplexity {:.4f}", total.mean(), perplexity(total.sum, total.tokens)));
     return 0;
   }
-
-  const std::vector<std::string> sources = source_lines(corpus);
-  std::vector<std::string> texts, token_lines;
-  References reference_tokens(references.size());
-  Progress progress(std::cerr, Progress::standard_error(manner.quiet));
-  constexpr std::size_t kBlock = 256;
-  Index exact = 0;
+  Progress progress(std::cerr, Progress::standard_error(asked.manner.quiet));
+  const auto show = [&](Index done) {
+    progress.update({.unit = "sentence", .done = done, .total = Index(corpus.pairs.size())});
+    return true;
+  };
   Overlooked overlooked;
-  progress.update({.unit = "sentence", .done = 0, .total = Index(sources.size())});
-  for (std::size_t first = 0; first < sources.size(); first += kBlock) {
-    const std::span<const std::string> block = std::span(sources).subspan(first, std::min(kBlock, sources.size() - first));
-    for (const auto& best : heed::translate(run, model.model(), block, translate_with, {}, &overlooked)) {
-      bool any = false;
-      for (const std::string& reference : references[texts.size()]) {
-        const std::vector<std::string> wanted = run.target.tokenizer.tokens(reference);
-        any |= best[0].tokens == wanted;
-        reference_tokens[texts.size()].push_back(token_line(wanted));
-      }
-      exact += any;
-      texts.push_back(best[0].text);
-      token_lines.push_back(token_line(best[0].tokens));
-    }
-    draw_on(translate_with, run, block);
-    progress.update({.unit = "sentence", .done = Index(texts.size()), .total = Index(sources.size())});
-  }
+  const Translated translated = *translate_lines(run, model.model(), source_lines(corpus), references, translate_with, show, &overlooked);
   progress.finish();
-  const BleuScore text_bleu = bleu(texts, references, {.lowercase = run.config.lowercase});
-  const BleuScore token_bleu = bleu(token_lines, reference_tokens, {.tokenizer = BleuTokenizer::none});
-  const ChrfScore characters = chrf(texts, references, {.lowercase = run.config.lowercase});
-  const double loss = sum / double(tokens), exact_share = 100 * double(exact) / double(texts.size());
-  if (manner.json) {
-    print(json_text(Json{{"data", corpus.name}, {"weights", model.loaded.file}, {"sentences", texts.size()}, {"loss_sentences", in_loss}, {"loss", loss}, {"perplexity", std::exp(loss)}, {"bleu", text_bleu.score}, {"bleu_signature", text_bleu.signature},
-                                 {"token_bleu", token_bleu.score}, {"token_bleu_signature", token_bleu.signature}, {"chrf", characters.score}, {"chrf_signature", characters.signature}, {"exact", exact_share}}) + "\n");
-  } else {
-    const std::string some = in_loss == Index(texts.size()) ? "" : fmt::format(" (of {} sentences)", in_loss);
-    print(fmt::format("{}: {} sentences, loss {:.4f} per token, perplexity {:.3f}{}\n", corpus.name, texts.size(), loss, std::exp(loss), some));
-    print(fmt::format("BLEU {:.1f}  ({})\n", text_bleu.score, text_bleu.signature));
-    print(fmt::format("BLEU of tokens {:.1f}  ({})\n", token_bleu.score, token_bleu.signature));
-    print(fmt::format("{} {:.1f}  ({})\n", characters.name, characters.score, characters.signature));
-    print(fmt::format("exact match {:.1f} %  ({} of {})\n", exact_share, exact, texts.size()));
-  }
+  print_scores(model, corpus, total, translated, references, asked.manner.json);
   flush();                                         // the file may fail
-  if (!out.empty()) {
-    std::string all;
-    for (const std::string& text : texts) all += text + "\n";
-    write_file_atomically(out, all);
-  }
-  if (!manner.quiet && !manner.json && overlooked.cut > 0) note(fmt::format("{} sources longer than {} words were cut", overlooked.cut, run.config.max_length));
+  if (!asked.out.empty()) write_file_atomically(asked.out, fmt::format("{}\n", fmt::join(translated.texts, "\n")));
+  if (!asked.manner.quiet && !asked.manner.json && overlooked.cut > 0) note(fmt::format("{} sources longer than {} words were cut", overlooked.cut, run.config.max_length));
   return 0;
 }
 

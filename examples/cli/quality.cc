@@ -8,11 +8,16 @@
 #include <filesystem>
 #include <numeric>
 
+#include "examples/cli/model.h"
 #include "models/drawing.h"
 #include "models/text.h"
-#include "models/translate.h"
 
 namespace heed::cli {
+namespace {
+
+constexpr std::size_t kBlock = 256;                // sentences after which a wish to stop is heard
+
+}  // namespace
 
 std::vector<std::string> reference_files(const std::string& list) {
   std::error_code ignored;
@@ -56,6 +61,30 @@ std::string token_line(std::span<const std::string> tokens) {
   return line;
 }
 
+std::optional<Translated> translate_lines(const Run& run, const Seq2Seq& model, std::span<const std::string> lines, const References& references, TranslateOptions options,
+                                          const std::function<bool(Index)>& go_on, Overlooked* overlooked) {
+  Translated out;
+  out.reference_tokens.resize(references.size());
+  while (go_on(Index(out.texts.size()))) {
+    if (out.texts.size() == lines.size()) return out;
+    const std::span<const std::string> block = lines.subspan(out.texts.size(), std::min(kBlock, lines.size() - out.texts.size()));
+    for (const auto& best : heed::translate(run, model, block, options, {}, overlooked)) {
+      const std::size_t line = out.texts.size();
+      bool any = false;
+      for (const std::string& reference : references[line]) {
+        const std::vector<std::string> wanted = run.target.tokenizer.tokens(reference);
+        any |= best[0].tokens == wanted;
+        out.reference_tokens[line].push_back(token_line(wanted));
+      }
+      out.exact += any;
+      out.texts.push_back(best[0].text);
+      out.token_lines.push_back(token_line(best[0].tokens));
+    }
+    draw_on(options, run, block);
+  }
+  return {};
+}
+
 DevPart::DevPart(const Run& run, const Corpus& corpus, std::vector<Example> examples) : examples_(std::move(examples)) {
   for (const Example& example : examples_) references_.push_back(run.target.tokenizer.tokens(corpus.pairs[std::size_t(example.pair)].target));
 }
@@ -77,7 +106,6 @@ std::optional<DevScore> DevPart::score(const Run& run, const Seq2Seq& model, con
   std::vector<std::size_t> order(examples_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return examples_[a].source.size() > examples_[b].source.size(); });
-  constexpr std::size_t kBlock = 256;
   std::vector<std::string> hypotheses(examples_.size());
   Index exact = 0;
   for (std::size_t first = 0; first < order.size(); first += kBlock) {
@@ -87,8 +115,7 @@ std::optional<DevScore> DevPart::score(const Run& run, const Seq2Seq& model, con
     for (const std::size_t i : block) sources.push_back(examples_[i].source);
     const auto found = search(model, sources, search_options(run));
     for (std::size_t k = 0; k < block.size(); ++k) {
-      std::vector<std::string> tokens_found;
-      for (const std::int32_t id : found[k][0].ids) tokens_found.push_back(words.piece(id));
+      const std::vector<std::string> tokens_found = words.pieces(found[k][0].ids);
       exact += tokens_found == references_[block[k]];
       hypotheses[block[k]] = token_line(tokens_found);
     }

@@ -9,7 +9,7 @@
 
 #include "examples/cli/command.h"
 #include "models/metrics.h"
-#include "models/run.h"
+#include "models/translate.h"
 
 namespace heed::cli {
 
@@ -31,6 +31,16 @@ std::vector<std::string> read_lines(const std::string& path, const Manner& manne
 std::vector<std::string> reference_files(const std::string& list);
 // Line n of each of the files A,B,.. becomes one more of references[n]. Mistake where their number is not that of `beside`.
 void add_references(References& references, const std::string& list, const std::string& beside, const Manner& manner);
+
+// The best translations of lines beside their references, both as tokens of the model as well.
+struct Translated {
+  std::vector<std::string> texts, token_lines;
+  References reference_tokens;
+  Index exact = 0;                                 // lines with the tokens of a reference
+};
+// `go_on` is called with the lines done, from 0 to all of them; nothing comes back after it said false.
+std::optional<Translated> translate_lines(const Run& run, const Seq2Seq& model, std::span<const std::string> lines, const References& references, TranslateOptions options,
+                                          const std::function<bool(Index)>& go_on, Overlooked* overlooked = nullptr);
 
 class DevPart {
  public:
