@@ -16,7 +16,6 @@ namespace {
 constexpr std::string_view kOrderKey = "heed.trace";   // metadata: [[name, formula], ..] in the order of computation
 
 struct Difference {
-  std::string name;
   Index element = 0;
   long double a = 0, b = 0;                        // which holds every i64
   double size() const { return std::isnan(a) == std::isnan(b) ? (std::isnan(a) || a == b ? 0 : double(std::abs(a - b))) : INFINITY; }
@@ -69,11 +68,11 @@ struct Compared {
   Index different = 0;                             // elements
 };
 
-template <class T> Compared compare_as(DType dtype, const std::string& name, const Tensor& x, const Tensor& y, double tolerance) {
+template <class T> Compared compare_as(DType dtype, const Tensor& x, const Tensor& y, double tolerance) {
   const std::vector<T> a = to(x, dtype).contiguous().to_vector<T>(), b = to(y, dtype).contiguous().to_vector<T>();
   Compared out;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    const Difference d{name, Index(i), (long double)a[i], (long double)b[i]};
+    const Difference d{Index(i), (long double)a[i], (long double)b[i]};
     if (d.size() <= tolerance) continue;
     ++out.different;
     if (!out.first) out.first = d;
@@ -82,8 +81,56 @@ template <class T> Compared compare_as(DType dtype, const std::string& name, con
   return out;
 }
 
-Compared compare(const std::string& name, const Tensor& x, const Tensor& y, double tolerance) {
-  return x.dtype() == DType::i64 ? compare_as<std::int64_t>(DType::i64, name, x, y, tolerance) : compare_as<double>(DType::f64, name, x, y, tolerance);
+Compared compare(const Tensor& x, const Tensor& y, double tolerance) {
+  return x.dtype() == DType::i64 ? compare_as<std::int64_t>(DType::i64, x, y, tolerance) : compare_as<double>(DType::f64, x, y, tolerance);
+}
+
+// What two files differ in.
+struct Differences {
+  std::vector<std::string> unmatched, other_bytes;
+  std::optional<std::string> first, largest;
+  Index compared = 0, different = 0, elements = 0; // tensors; tensors; elements of those compared
+  Json list = Json::array();
+  bool none() const { return different == 0 && unmatched.empty(); }
+};
+
+std::string sentence(const std::string& name, const Difference& d, const Held& of) {
+  const int digits = of.dtype == heed::name(DType::i64) ? 19 : 9;
+  return fmt::format("{} {}: {:.{}g} and {:.{}g}, {:.3g} apart", name, position(of.shape, d.element), d.a, digits, d.b, digits, d.size());
+}
+
+Differences differences(const std::string& a, const SafetensorsFile& x, const std::string& b, const SafetensorsFile& y, double tolerance) {
+  const std::map<std::string, Held> in_x = all_of(x), in_y = all_of(y);
+  Differences out;
+  double largest_size = -1;
+  for (const std::string& name : names_in_order(x, in_x)) {
+    if (!in_y.contains(name)) {
+      out.unmatched.push_back(fmt::format("only in {}: {}", a, name));
+      continue;
+    }
+    const Held &left = in_x.at(name), &right = in_y.at(name);
+    if (left.shape != right.shape || left.dtype != right.dtype) {
+      out.unmatched.push_back(fmt::format("{}: {} {} and {} {}", name, left.dtype, left.shape, right.dtype, right.shape));
+      continue;
+    }
+    ++out.compared;
+    out.elements += left.shape.numel();
+    const Compared found = compare(left.value, right.value, left.bytes ? 0 : tolerance);
+    if (!found.first) continue;
+    ++out.different;
+    if (left.bytes) {
+      out.other_bytes.push_back(fmt::format("{}: {} {}: {} of {} bytes differ", name, left.dtype, left.shape, found.different, left.value.numel()));
+      out.list.push_back({{"name", name}, {"different", nullptr}, {"elements", left.shape.numel()}, {"largest", nullptr}});
+      continue;
+    }
+    const double size = found.largest->size();
+    if (!out.first) out.first = sentence(name, *found.first, left);
+    if (size > largest_size) largest_size = size, out.largest = sentence(name, *found.largest, left);
+    out.list.push_back({{"name", name}, {"different", found.different}, {"elements", left.shape.numel()}, {"largest", std::isfinite(size) ? Json(size) : nullptr}});
+  }
+  for (const auto& [name, value] : in_y)
+    if (!in_x.contains(name)) out.unmatched.push_back(fmt::format("only in {}: {}", b, name));
+  return out;
 }
 
 }  // namespace
@@ -142,57 +189,21 @@ int diff(std::span<const std::string> words) {
   if (!parse(syntax, words)) return 0;
   SafetensorsFile x = read_safetensors(a), y = read_safetensors(b);
   if (is_checkpoint(x) != is_checkpoint(y)) x = read_weights(a), y = read_weights(b);
-  const std::map<std::string, Held> in_x = all_of(x), in_y = all_of(y);
-  std::vector<std::string> missing, other_bytes;
-  Json list = Json::array();
-  std::optional<std::string> first, largest;
-  double largest_size = -1;
-  Index compared = 0, different = 0, elements = 0;
-  const auto say = [](const Difference& d, const Held& of) {
-    const int digits = of.dtype == heed::name(DType::i64) ? 19 : 9;
-    return fmt::format("{} {}: {:.{}g} and {:.{}g}, {:.3g} apart", d.name, position(of.shape, d.element), d.a, digits, d.b, digits, d.size());
-  };
-  for (const std::string& name : names_in_order(x, in_x)) {
-    if (!in_y.contains(name)) {
-      missing.push_back(fmt::format("only in {}: {}", a, name));
-      continue;
-    }
-    const Held &left = in_x.at(name), &right = in_y.at(name);
-    if (left.shape != right.shape || left.dtype != right.dtype) {
-      missing.push_back(fmt::format("{}: {} {} and {} {}", name, left.dtype, left.shape, right.dtype, right.shape));
-      continue;
-    }
-    ++compared;
-    elements += left.shape.numel();
-    const Compared found = compare(name, left.value, right.value, left.bytes ? 0 : tolerance);
-    if (!found.first) continue;
-    ++different;
-    if (left.bytes) {
-      other_bytes.push_back(fmt::format("{}: {} {}: {} of {} bytes differ", name, left.dtype, left.shape, found.different, left.value.numel()));
-      list.push_back({{"name", name}, {"different", nullptr}, {"elements", left.shape.numel()}, {"largest", nullptr}});
-      continue;
-    }
-    if (!first) first = say(*found.first, left);
-    if (found.largest->size() > largest_size) largest_size = found.largest->size(), largest = say(*found.largest, left);
-    list.push_back({{"name", name}, {"different", found.different}, {"elements", left.shape.numel()}, {"largest", std::isfinite(found.largest->size()) ? Json(found.largest->size()) : nullptr}});
-  }
-  for (const auto& [name, value] : in_y)
-    if (!in_x.contains(name)) missing.push_back(fmt::format("only in {}: {}", b, name));
-  const bool same = different == 0 && missing.empty();
+  const Differences d = differences(a, x, b, y, tolerance);
   if (manner.json) {
-    print(json_text(Json{{"same", same}, {"tensors", compared}, {"unmatched", missing}, {"first", first ? Json(*first) : nullptr}, {"largest", largest ? Json(*largest) : nullptr}, {"differences", list}}) + "\n");
-    return same ? 0 : 1;
+    print(json_text(Json{{"same", d.none()}, {"tensors", d.compared}, {"unmatched", d.unmatched}, {"first", d.first ? Json(*d.first) : nullptr}, {"largest", d.largest ? Json(*d.largest) : nullptr}, {"differences", d.list}}) + "\n");
+    return d.none() ? 0 : 1;
   }
-  for (const std::string& line : missing) print(drawing::clean(line) + "\n");
-  for (const std::string& line : other_bytes) print(drawing::clean(line) + "\n");
-  if (first) print(drawing::clean(fmt::format("first    {}", *first)) + "\n");
-  if (largest) print(drawing::clean(fmt::format("largest  {}", *largest)) + "\n");
-  if (!missing.empty())
-    print(fmt::format("{} tensors without one of the same name, shape and type in the other file; of the {} compared {}\n", missing.size(), compared,
-                      different > 0 ? fmt::format("{} differ", different) : tolerance > 0 ? fmt::format("none differs by more than {:g}", tolerance) : "none differs"));
-  else if (different == 0) print(fmt::format("{} tensors, {} numbers: {}\n", compared, elements, tolerance > 0 ? fmt::format("no difference above {:g}", tolerance) : "the same"));
-  else print(fmt::format("{} of {} tensors differ\n", different, compared));
-  return same ? 0 : 1;
+  for (const std::string& line : d.unmatched) print(drawing::clean(line) + "\n");
+  for (const std::string& line : d.other_bytes) print(drawing::clean(line) + "\n");
+  if (d.first) print(drawing::clean(fmt::format("first    {}", *d.first)) + "\n");
+  if (d.largest) print(drawing::clean(fmt::format("largest  {}", *d.largest)) + "\n");
+  if (!d.unmatched.empty())
+    print(fmt::format("{} tensors without one of the same name, shape and type in the other file; of the {} compared {}\n", d.unmatched.size(), d.compared,
+                      d.different > 0 ? fmt::format("{} differ", d.different) : tolerance > 0 ? fmt::format("none differs by more than {:g}", tolerance) : "none differs"));
+  else if (d.different == 0) print(fmt::format("{} tensors, {} numbers: {}\n", d.compared, d.elements, tolerance > 0 ? fmt::format("no difference above {:g}", tolerance) : "the same"));
+  else print(fmt::format("{} of {} tensors differ\n", d.different, d.compared));
+  return d.none() ? 0 : 1;
 }
 
 }  // namespace heed::cli

@@ -85,6 +85,18 @@ void check_prefix(const Run& run, const std::string& prefix) {
   if (words > most) throw Mistake(fmt::format("a long prefix: --prefix: {} words; at most {}", words, most));
 }
 
+// With nbest > 1 each behind the number of its line and its score.
+void print_translations(Index number, const std::string& source, std::span<const Translation> translations, Index nbest, bool tokens, bool json) {
+  Json list = Json::array();
+  for (const Translation& t : translations) {
+    const std::string text = tokens ? fmt::format("{}", fmt::join(t.tokens, " ")) : t.text;
+    if (json) list.push_back({{"text", text}, {"score", t.score}, {"log_probability", t.log_probability}, {"finished", t.finished}});
+    else if (nbest > 1) print(fmt::format("{}\t{:.4f}\t{}\n", number, t.score, text));
+    else print(text + "\n");
+  }
+  if (json) print(json_text(Json{{"source", source}, {"translations", list}}) + "\n");
+}
+
 }  // namespace
 
 int translate(std::span<const std::string> words) {
@@ -131,17 +143,7 @@ int translate(std::span<const std::string> words) {
   while (input.next(lines, kBlock)) {
     const std::vector<std::string> prefixes(prefix.empty() ? 0 : lines.size(), prefix);
     const auto found = heed::translate(model.run, model.model(), lines, translate_with, prefixes, &overlooked);
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      Json list = Json::array();
-      for (const Translation& t : found[i]) {
-        std::string text = t.text;
-        if (tokens) text = fmt::format("{}", fmt::join(t.tokens, " "));
-        if (manner.json) list.push_back({{"text", text}, {"score", t.score}, {"log_probability", t.log_probability}, {"finished", t.finished}});
-        else if (search_flags.nbest > 1) print(fmt::format("{}\t{:.4f}\t{}\n", first + Index(i) + 1, t.score, text));
-        else print(text + "\n");
-      }
-      if (manner.json) print(json_text(Json{{"source", lines[i]}, {"translations", list}}) + "\n");
-    }
+    for (std::size_t i = 0; i < found.size(); ++i) print_translations(first + Index(i) + 1, lines[i], found[i], search_flags.nbest, tokens, manner.json);
     flush();
     if (asked || overlooked.unknown.size() > kMostUnknown) note_unknown_words();
     first += Index(lines.size());
