@@ -29,6 +29,22 @@ AttentionPicture::Map mean_map(std::span<const AttentionPicture::Map> maps) {
   return mean;
 }
 
+std::vector<AttentionPicture::Map> with_means(std::span<const AttentionPicture::Map> maps) {
+  std::vector<AttentionPicture::Map> result;
+  while (!maps.empty()) {
+    const AttentionPicture::Map& first = maps[0];
+    std::size_t count = 0;
+    bool plain = true;
+    for (; count < maps.size() && maps[count].axes == first.axes && maps[count].layer == first.layer; ++count)
+      plain &= maps[count].head > 0 && maps[count].rows == first.rows && maps[count].columns == first.columns;
+    const auto heads = maps.first(count);
+    if (plain && count > 1) result.push_back(mean_map(heads));
+    result.insert(result.end(), heads.begin(), heads.end());
+    maps = maps.subspan(count);
+  }
+  return result;
+}
+
 std::string label(const AttentionPicture::Map& map) {
   if (!map.label.empty()) return map.label;
   std::string text = map.axes == Axes::encoder_self ? "encoder" : "decoder";

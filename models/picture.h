@@ -38,6 +38,8 @@ struct AttentionPicture {
 
 // The mean of maps of equal size, as one map with head = 0. ShapeError if their sizes differ.
 AttentionPicture::Map mean_map(std::span<const AttentionPicture::Map> maps);
+// The maps, and where several heads of a layer come without their mean, that mean before them.
+std::vector<AttentionPicture::Map> with_means(std::span<const AttentionPicture::Map> maps);
 std::string label(const AttentionPicture::Map& map);
 
 // All three: ShapeError when weights, windows and words differ in number, IndexError for a link outside of the words.

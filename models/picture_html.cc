@@ -19,25 +19,6 @@ using namespace picture;
 
 constexpr int kUnit = 10000;   // weights travel as integers, in 1 / kUnit
 
-// The maps, and where several heads of a layer come without their mean, that mean too.
-std::vector<Map> with_means(const AttentionPicture& picture) {
-  std::vector<Map> result;
-  for (std::size_t begin = 0; begin < picture.maps.size();) {
-    const Map& first = picture.maps[begin];
-    std::size_t end = begin;
-    bool plain = true;
-    while (end < picture.maps.size() && picture.maps[end].axes == first.axes && picture.maps[end].layer == first.layer) {
-      const Map& map = picture.maps[end++];
-      plain &= map.head > 0 && map.rows == first.rows && map.columns == first.columns;
-    }
-    const std::span<const Map> heads(&first, end - begin);
-    if (plain && heads.size() > 1) result.push_back(mean_map(heads));
-    result.insert(result.end(), heads.begin(), heads.end());
-    begin = end;
-  }
-  return result;
-}
-
 // Shown first: a cross map of the last layer, the mean if there is one.
 std::size_t opening(const std::vector<Map>& maps) {
   std::size_t best = 0;
@@ -100,7 +81,7 @@ std::string script_safe(const std::string& text) {
 std::string attention_html(const AttentionPicture& picture) {
   check_picture("attention_html", picture);
   AttentionPicture whole = picture;
-  whole.maps = with_means(picture);
+  whole.maps = with_means(picture.maps);
   const std::size_t first = opening(whole.maps);
   AttentionPicture still = picture;
   still.maps = {whole.maps[first]};

@@ -21,19 +21,10 @@ TerminalColour colours() {
 }
 
 // Each layer's heads and, before those of cross-attention, their mean; self-attention only where all is asked for.
-AttentionPicture with_means(const AttentionPicture& picture, bool all) {
-  AttentionPicture out = picture;
-  out.maps.clear();
-  for (std::size_t i = 0; i < picture.maps.size();) {
-    std::size_t end = i + 1;
-    while (end < picture.maps.size() && picture.maps[end].layer == picture.maps[i].layer && picture.maps[end].axes == picture.maps[i].axes) ++end;
-    const auto group = std::span(picture.maps).subspan(i, end - i);
-    const bool cross = group[0].axes == AttentionPicture::Axes::cross;
-    if (cross && group.size() > 1) out.maps.push_back(mean_map(group));
-    if (cross || all) out.maps.insert(out.maps.end(), group.begin(), group.end());
-    i = end;
-  }
-  return out;
+AttentionPicture chosen_maps(AttentionPicture picture, bool all) {
+  picture.maps = with_means(picture.maps);
+  std::erase_if(picture.maps, [&](const AttentionPicture::Map& map) { return map.axes != AttentionPicture::Axes::cross && (!all || map.head == 0); });
+  return picture;
 }
 
 bool is_outside(const Link& link, const Example& example) { return link.source + 1 >= Index(example.source.size()) || link.target + 1 >= Index(example.target.size()); }
@@ -102,10 +93,10 @@ int attention(std::span<const std::string> words) {
   if (ending == ".html") {
     write_file_atomically(out, attention_html(picture));
   } else if (ending == ".svg") {
-    write_file_atomically(out, attention_svg(with_means(picture, all)));
+    write_file_atomically(out, attention_svg(chosen_maps(picture, all)));
   } else {
     const TerminalColour colour = out.empty() ? colours() : TerminalColour::none;
-    const std::string text = attention_text(out.empty() && !all ? last_cross_attention(picture) : with_means(picture, all), std::max(40, out.empty() && is_terminal(STDOUT_FILENO) ? terminal_columns(STDOUT_FILENO) : 100), colour);
+    const std::string text = attention_text(out.empty() && !all ? last_cross_attention(picture) : chosen_maps(picture, all), std::max(40, out.empty() && is_terminal(STDOUT_FILENO) ? terminal_columns(STDOUT_FILENO) : 100), colour);
     if (out.empty()) print(text);
     else write_file_atomically(out, text);
   }
