@@ -3,7 +3,6 @@
 #pragma once
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -39,7 +38,6 @@ class Schedule {
   double rate(std::int64_t step) const;
   void observe(double score);            // plateau: a dev score, NaN is no better one; the others ignore it
 
-  const Options& options() const { return options_; }
   struct State { double best = 0; int waited = 0, falls = 0; bool seen = false; };
   const State& state() const { return state_; }
   void restore(State state) { state_ = state; }

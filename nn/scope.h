@@ -96,7 +96,6 @@ class Selection {
       : owner_(&owner), items_(std::move(items)), prefix_(std::move(prefix)) {}
   auto begin() const { return items_.begin(); }
   auto end() const { return items_.end(); }
-  std::size_t size() const { return items_.size(); }
   void freeze() const;                           // no gradient, no update
   void unfreeze() const;
   void forget_gradients() const;

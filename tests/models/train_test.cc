@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "nn/init.h"
 #include "tests/close.h"
@@ -176,5 +175,6 @@ TEST_CASE("trainer: a plateau goes on from a state as if nothing had been betwee
   for (Trainer* each : {&first, &second}) {
     each->observe(2.5);
     CHECK(each->update({&batch, 1}).learning_rate == 0.25);
+    CHECK(sgd.learning_rate() == 0.25);
   }
 }

@@ -97,6 +97,20 @@ TEST_CASE("transformer: initial values: words as strong as positions, Glorot for
   }
 }
 
+TEST_CASE("transformer: base and big are those of the paper (table 3: 65 and 213 million parameters with one vocabulary of about 37,000 pieces)") {
+  const auto parameters_of = [](TransformerOptions core) {
+    CHECK((core.encoder_layers == 6 && core.decoder_layers == 6));
+    core.encoder_layers = core.decoder_layers = 1;   // the six of a stack are alike
+    Parameters parameters(Seed{1});
+    const TranslationModel model(parameters.root(), {.source_vocabulary = 37000, .target_vocabulary = 37000, .core = core, .tie = Tie::all});
+    return parameters.count() + 5 * parameters.select("core.*").count();
+  };
+  const TransformerOptions base = TranslationModel::Options::base(), big = TranslationModel::Options::big();
+  CHECK((base.heads == 8 && base.dropout == 0.1 && big.heads == 16 && big.dropout == 0.3));
+  CHECK(parameters_of(base) == 63'082'496);
+  CHECK(parameters_of(big) == 214'245'376);
+}
+
 TEST_CASE("transformer: the loss equals cross-entropy of the logits, by definition") {
   Parameters parameters(Seed{3}, DType::f64);
   const TranslationModel model(parameters.root(), small());
