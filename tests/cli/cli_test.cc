@@ -583,19 +583,29 @@ TEST_CASE("cli: check-gradients") {
   CHECK(strict.err.starts_with("heed check-gradients: gradients of "));
 }
 
-TEST_CASE("cli: other data, tokenizers, options") {
-  const TemporaryFolder folder;
+namespace {
+const std::string kTrainFiles = "train --train-files s t --dev-files s t ", kTrainSplit = "train --train pairs.tsv --split-by-source --split-dev 3 --split-test 3 ";
+const std::string kTinyModel = "--layers 1 --width 8 --heads 2 --feed-forward 8 ", kTiny = kTinyModel + "--steps 3 --warmup 2 ";
+
+// Forty pairs as two parallel files and as one.
+void write_forty_pairs(const TemporaryFolder& folder) {
   std::string source, target, pairs;
   for (int i = 0; i < 40; ++i) {
     const std::string s = "Go " + std::to_string(i % 13) + "!", t = "Va " + std::to_string(i % 13) + " !";
     source += s + "\n", target += t + "\n", pairs += s + "\t" + t + "\n";
   }
-  write_text(folder / "s", source), write_text(folder / "t", target), write_text(folder / "pairs.tsv", pairs + "bad\xff\tline\n\tmissing\n");
-  const std::string tiny = " --layers 1 --width 8 --heads 2 --feed-forward 8 --steps 3 --warmup 2";
+  write_text(folder / "s", source), write_text(folder / "t", target), write_text(folder / "pairs.tsv", pairs);
+}
+}  // namespace
+
+TEST_CASE("cli: tokenizers and options") {
+  const TemporaryFolder folder;
+  write_forty_pairs(folder);
+  const std::string train = kTrainFiles + kTiny + "--test-files s t --out r ";
   for (const std::string& options : std::vector<std::string>{"--tokenizer char", "--tokenizer word --lowercase --tie all", has_sentencepiece() ? "--tokenizer bpe --vocabulary-size 30 --tie output" : "--tie output", "--positions learned --norm pre --final-norm always",
                                                              "--batch-sentences 7 --accumulate 2 --optimizer sgd --schedule constant --momentum 0.5", "--average 0.9 --evaluate-every 2 --patience 1 --optimizer adamw --weight-decay 0.1"}) {
     INFO(options);
-    const Result trained = heed_in(folder.path(), "train --train-files s t --dev-files s t --test-files s t --out r" + tiny + " " + options);
+    const Result trained = heed_in(folder.path(), train + options);
     CHECK_MESSAGE(trained.code == 0, trained.err);
     CHECK(std::regex_search(trained.err, std::regex("update 3, epoch [0-9]+: dev loss [0-9.]+, BLEU of tokens [0-9.]+, ")));
     CHECK(trained.out.find(", best dev BLEU of tokens ") != std::string::npos);
@@ -607,7 +617,14 @@ TEST_CASE("cli: other data, tokenizers, options") {
     CHECK(heed_in(folder.path(), "evaluate --run r --quiet").code == 0);
     fs::remove_all(folder / "r");
   }
-  const Result split = heed_in(folder.path(), "train --train pairs.tsv --split-by-source --split-dev 3 --split-test 3 --out r2" + tiny);
+}
+
+TEST_CASE("cli: data split by source") {
+  const TemporaryFolder folder;
+  write_forty_pairs(folder);
+  const std::string pairs = text_of(folder / "pairs.tsv");
+  write_text(folder / "pairs.tsv", pairs + "bad\xff\tline\n\tmissing\n");
+  const Result split = heed_in(folder.path(), kTrainSplit + kTiny + "--out r2");
   CHECK_MESSAGE(split.code == 0, split.err);
   CHECK(split.err.find("1 lines skipped for an empty side, 1 invalid byte sequences replaced") != std::string::npos);
   CHECK(text_of(folder / "r2/metrics.jsonl").find("\"empty\": 1, \"invalid_sequences\": 1") != std::string::npos);
@@ -615,57 +632,68 @@ TEST_CASE("cli: other data, tokenizers, options") {
   CHECK(heed_in(folder.path(), "evaluate --run r2 --quiet").err.empty());
   write_text(folder / "pairs.tsv", pairs);
   CHECK(heed_in(folder.path(), "evaluate --run r2 --quiet").err.find("pairs.tsv has changed since it was split for the training") != std::string::npos);
-  if (has_sentencepiece()) {
-    const Result bpe = heed_in(folder.path(), "train --train pairs.tsv --split-by-source --split-dev 3 --split-test 3 --tokenizer bpe --vocabulary-size 40 --out r6 --quiet" + tiny);
-    CHECK_MESSAGE(bpe.code == 0, bpe.err);
-    const auto translations = [&](const std::string& line) { return nlohmann::json::parse(heed_in(folder.path(), "translate --run r6 --json --quiet", line).out)["translations"]; };
-    CHECK(translations(" Go\u00a0 3! \n") == translations("Go 3!\n"));
-    // Files of the tokenizer that do not fit the run.
-    const auto refused = [&](const std::string& file, const std::string& content) {
-      const std::string path = folder / ("r6/" + file), before = text_of(path);
-      write_text(path, content);
-      const Result result = heed_in(folder.path(), "translate --run r6", "Go 3!\n");
-      write_text(path, before);
-      CHECK(result.out.empty());
-      return result.err;
-    };
-    const std::string model = text_of(folder / "r6/source.model");
-    CHECK(refused("source.model", text_of(folder / "r6/target.model")).starts_with("heed translate: r6/source.model: not the model that source.vocabulary was made with: it has no piece \""));
-    CHECK(refused("target.model", model).starts_with("heed translate: r6/target.model: not the model that target.vocabulary was made with: it has no piece \""));
-    CHECK(refused("source.model", model.substr(0, model.size() - 1)).starts_with("heed translate: r6/source.model: not a SentencePiece model: malformed at byte "));
-    CHECK(refused("target.tokenizer.json", R"({"name": "char"})") == "heed translate: r6/target.tokenizer.json: tokenizer char, but the run's config.json says bpe\n");
+}
 
-    // SentencePiece models of one's own: what is trained with them reads with them.
-    std::vector<std::string> lines(40, "Go 3! Va 7 !");
-    const std::string removes_spaces = "\x1a\x02\x20\x01";                  // normalizer_spec, field 3: remove_extra_whitespaces, field 4
-    const Tokenizer own({.name = "bpe"}, train_tokenizer({.name = "bpe"}, lines, 20).model() + removes_spaces);
-    write_text(folder / "own.model", own.model());
-    const Result learned_elsewhere = heed_in(folder.path(), "train --train-files s t --dev-files s t --sentencepiece own.model own.model --tie all --out r7 --quiet" + tiny);
-    CHECK_MESSAGE(learned_elsewhere.code == 0, learned_elsewhere.err);
-    CHECK(text_of(folder / "r7/source.model") == own.model());
-    CHECK(text_of(folder / "r7/target.model") == own.model());
-    fs::remove(folder / "own.model");                                      // the run has it
-    CHECK(heed_in(folder.path(), "train --resume --out r7 --steps 5 --quiet").code == 0);
-    const Run with_own = open_run(folder / "r7");
-    CHECK(with_own.config.tokenizer == "bpe");
-    CHECK(with_own.source.tokenizer.tokens("Go 9") == own.tokens("Go 9"));
-    // A line of which it leaves nothing takes no draw from those that come later.
-    const std::string draws = "translate --run r7 --sample --quiet", blanks(600, '\n');
-    CHECK(lines_of(heed_in(folder.path(), draws, "\u2581\n" + blanks + "Go 3!\n").out).back() == lines_of(heed_in(folder.path(), draws, "Go 3!\n").out).back());
-    for (const std::string& piece : own.pieces()) CHECK(with_own.target.vocabulary.id(piece) != with_own.target.vocabulary.unk);
+TEST_CASE("cli: SentencePiece models, learned and one's own") {
+  if (!has_sentencepiece()) return;
+  const TemporaryFolder folder;
+  write_forty_pairs(folder);
+  const Result bpe = heed_in(folder.path(), kTrainSplit + kTiny + "--tokenizer bpe --vocabulary-size 40 --out r6 --quiet");
+  CHECK_MESSAGE(bpe.code == 0, bpe.err);
+  const auto translations = [&](const std::string& line) { return nlohmann::json::parse(heed_in(folder.path(), "translate --run r6 --json --quiet", line).out)["translations"]; };
+  CHECK(translations(" Go\u00a0 3! \n") == translations("Go 3!\n"));
+  // Files of the tokenizer that do not fit the run.
+  const auto refused = [&](const std::string& file, const std::string& content) {
+    const std::string path = folder / ("r6/" + file), before = text_of(path);
+    write_text(path, content);
+    const Result result = heed_in(folder.path(), "translate --run r6", "Go 3!\n");
+    write_text(path, before);
+    CHECK(result.out.empty());
+    return result.err;
+  };
+  const std::string model = text_of(folder / "r6/source.model");
+  CHECK(refused("source.model", text_of(folder / "r6/target.model")).starts_with("heed translate: r6/source.model: not the model that source.vocabulary was made with: it has no piece \""));
+  CHECK(refused("target.model", model).starts_with("heed translate: r6/target.model: not the model that target.vocabulary was made with: it has no piece \""));
+  CHECK(refused("source.model", model.substr(0, model.size() - 1)).starts_with("heed translate: r6/source.model: not a SentencePiece model: malformed at byte "));
+  CHECK(refused("target.tokenizer.json", R"({"name": "char"})") == "heed translate: r6/target.tokenizer.json: tokenizer char, but the run's config.json says bpe\n");
 
-    // The configurations that come with Heed, made small.
-    for (const auto& config : fs::directory_iterator(fs::path(HEED_SOURCE_DIR) / "examples/tatoeba")) {
-      INFO(config.path().string());
-      const Result trained = heed_in(folder.path(), "train --train-files s t --dev-files s t --out r --quiet --width 8 --steps 3 --warmup 1 --tokenizer word --config " + config.path().string());
-      CHECK_MESSAGE(trained.code == 0, trained.err);
-      fs::remove_all(folder / "r");
-    }
+  // SentencePiece models of one's own: what is trained with them reads with them.
+  std::vector<std::string> lines(40, "Go 3! Va 7 !");
+  const std::string removes_spaces = "\x1a\x02\x20\x01";                  // normalizer_spec, field 3: remove_extra_whitespaces, field 4
+  const Tokenizer own({.name = "bpe"}, train_tokenizer({.name = "bpe"}, lines, 20).model() + removes_spaces);
+  write_text(folder / "own.model", own.model());
+  const Result learned_elsewhere = heed_in(folder.path(), kTrainFiles + kTiny + "--sentencepiece own.model own.model --tie all --out r7 --quiet");
+  CHECK_MESSAGE(learned_elsewhere.code == 0, learned_elsewhere.err);
+  CHECK(text_of(folder / "r7/source.model") == own.model());
+  CHECK(text_of(folder / "r7/target.model") == own.model());
+  fs::remove(folder / "own.model");                                      // the run has it
+  CHECK(heed_in(folder.path(), "train --resume --out r7 --steps 5 --quiet").code == 0);
+  const Run with_own = open_run(folder / "r7");
+  CHECK(with_own.config.tokenizer == "bpe");
+  CHECK(with_own.source.tokenizer.tokens("Go 9") == own.tokens("Go 9"));
+  // A line of which it leaves nothing takes no draw from those that come later.
+  const std::string draws = "translate --run r7 --sample --quiet", blanks(600, '\n');
+  CHECK(lines_of(heed_in(folder.path(), draws, "\u2581\n" + blanks + "Go 3!\n").out).back() == lines_of(heed_in(folder.path(), draws, "Go 3!\n").out).back());
+  for (const std::string& piece : own.pieces()) CHECK(with_own.target.vocabulary.id(piece) != with_own.target.vocabulary.unk);
+}
+
+TEST_CASE("cli: the configurations that come with Heed, made small") {
+  if (!has_sentencepiece()) return;
+  const TemporaryFolder folder;
+  write_forty_pairs(folder);
+  for (const auto& config : fs::directory_iterator(fs::path(HEED_SOURCE_DIR) / "examples/tatoeba")) {
+    INFO(config.path().string());
+    const Result trained = heed_in(folder.path(), kTrainFiles + "--out r --quiet --width 8 --steps 3 --warmup 1 --tokenizer word --config " + config.path().string());
+    CHECK_MESSAGE(trained.code == 0, trained.err);
+    fs::remove_all(folder / "r");
   }
+}
 
-  // A config file, flags before it; another run's config; weights of another run to start from.
+TEST_CASE("cli: a config file, flags before it; another run's config; weights of another run to start from") {
+  const TemporaryFolder folder;
+  write_forty_pairs(folder);
   write_text(folder / "c.json", R"({"width": 8, "heads": 4, "layers": 1, "feed-forward": 8, "epochs": 1, "dropout": 0.3, "schedule": "cosine", "warmup": 0})");
-  const Result configured = heed_in(folder.path(), "train --config c.json --heads 2 --train-files s t --dev-files s t --out r3 --quiet");
+  const Result configured = heed_in(folder.path(), kTrainFiles + "--config c.json --heads 2 --out r3 --quiet");
   CHECK_MESSAGE(configured.code == 0, configured.err);
   const Run run = open_run(folder / "r3");
   CHECK(run.config.heads == 2);
@@ -677,16 +705,6 @@ TEST_CASE("cli: other data, tokenizers, options") {
   CHECK(!open_run(folder / "r5").config.epochs);
 }
 
-namespace {
-// Forty pairs as two parallel files, and the words that train a tiny Transformer on them.
-std::string tiny_train(const TemporaryFolder& folder) {
-  std::string source, target;
-  for (int i = 0; i < 40; ++i) source += "Go " + std::to_string(i % 13) + "!\n", target += "Va " + std::to_string(i % 13) + " !\n";
-  write_text(folder / "s", source), write_text(folder / "t", target);
-  return "train --train-files s t --dev-files s t --layers 1 --width 8 --heads 2 --feed-forward 8 ";
-}
-}  // namespace
-
 TEST_CASE("cli: data from a pipe") {
   const TemporaryFolder folder;
   write_text(folder / "pairs.tsv", "1\t1\n2\t2\n3\t3\n");
@@ -697,7 +715,8 @@ TEST_CASE("cli: data from a pipe") {
 
 TEST_CASE("cli: noam's factor and adadelta's rate are 1, adamw's decay 0.01 unless others are given, and a warm-up that does not end is told") {
   const TemporaryFolder folder;
-  const std::string train = tiny_train(folder) + "--steps 3 --warmup 2 ";
+  write_forty_pairs(folder);
+  const std::string train = kTrainFiles + kTiny;
   const auto config = [&](const std::string& options) {
     const Result trained = heed_in(folder.path(), train + "--out r " + options);
     CHECK_MESSAGE(trained.code == 0, trained.err);
@@ -720,13 +739,14 @@ TEST_CASE("cli: noam's factor and adadelta's rate are 1, adamw's decay 0.01 unle
   const Result compared = heed_in(folder.path(), "compare --train-files s t --dev-files s t --test-files s t --attention dot --width 8 --steps 1 --batch-sentences 40 --schedule noam --warmup 1 --out c");
   CHECK_MESSAGE(compared.code == 0, compared.err);
   CHECK(open_run(folder / "c/dot-1").config.learning_rate == 1);
-  const Result cold = heed_in(folder.path(), tiny_train(folder) + "--steps 3 --out r --warmup 20");
+  const Result cold = heed_in(folder.path(), kTrainFiles + kTinyModel + "--steps 3 --out r --warmup 20");
   CHECK_MESSAGE(cold.err.find("warning: the warm-up of 20 updates does not end in the 3 planned\n") != std::string::npos, cold.err);
 }
 
 TEST_CASE("cli: --init takes the core alone, with its prefix or without, and says what starts fresh") {
   const TemporaryFolder folder;
-  const std::string train = tiny_train(folder) + "--steps 1 --warmup 1 --learning-rate 0 ";
+  write_forty_pairs(folder);
+  const std::string train = kTrainFiles + kTinyModel + "--steps 1 --warmup 1 --learning-rate 0 ";
   CHECK(heed_in(folder.path(), train + "--out whole --seed 2 --quiet").code == 0);
   std::map<std::string, Tensor> with, without, most;
   for (const auto& [name, value] : read_safetensors(folder / "whole/best.safetensors").tensors)
