@@ -55,6 +55,7 @@
 #include "tests/every_model.h"
 #include "tests/models/pairs.h"
 #include "tests/page.h"
+#include "tests/thrown.h"
 
 using namespace heed;
 

@@ -6,7 +6,6 @@
 
 #include <map>
 #include <set>
-#include <typeinfo>
 
 #include "autograd/ops.h"
 #include "autograd/tape.h"
@@ -18,6 +17,7 @@
 #include "tests/close.h"
 #include "tests/every_target.h"
 #include "tests/temporary_folder.h"
+#include "tests/thrown.h"
 
 using namespace heed;
 
@@ -68,32 +68,22 @@ bool same_bits(const Result& a, const Result& b) {
   return same;
 }
 
-// What a call throws: "type: text", or "" where it returns.
-template <class F> std::string thrown_by(F&& f) {
-  try {
-    f();
-  } catch (const std::exception& e) {
-    return std::string(typeid(e).name()) + ": " + e.what();
-  }
-  return "";
-}
-
 std::string thrown_on_variables(const Sample& sample, const std::vector<Tensor>& inputs) {
-  return thrown_by([&] {
+  return thrown([&] {
     std::vector<Variable> x;
     for (const Tensor& input : inputs) x.push_back(constant(input));
     sample.f(x);
   });
 }
 std::string thrown_on_tensors(const Sample& sample, const std::vector<Tensor>& inputs) {
-  return thrown_by([&] { sample.tensor(inputs); });
+  return thrown([&] { sample.tensor(inputs); });
 }
 
 // Does the sample take this size? If not it must say so alike on both sides.
 bool takes(const Sample& sample, const std::vector<Tensor>& inputs) {
   const std::string text = thrown_on_variables(sample, inputs);
   if (sample.tensor) CHECK(text == thrown_on_tensors(sample, inputs));
-  return text.empty();
+  return text == "nothing thrown";
 }
 
 bool varies(const Sample& sample) {
@@ -305,7 +295,7 @@ TEST_CASE("op table: wrong inputs throw, Tensor and Variable alike, with both sh
         auto mixed = inputs;
         mixed[i] = to(x, DType::f32);
         const std::string text = thrown_on_tensors(sample, mixed);
-        CHECK_MESSAGE(text.starts_with(typeid(DTypeError).name()), text);
+        CHECK_MESSAGE(text.starts_with("DTypeError: "), text);
         CHECK_MESSAGE((text.find("f32") != std::string::npos && text.find("f64") != std::string::npos), text);
         odd.push_back(mixed);
       }
@@ -320,7 +310,7 @@ TEST_CASE("op table: wrong inputs throw, Tensor and Variable alike, with both sh
         std::vector<Tensor> inputs;
         for (const Shape& shape : wrong.inputs) inputs.push_back(zeros(shape, DType::f64));
         const std::string text = thrown_on_tensors(sample, inputs);
-        CHECK_MESSAGE(!text.empty(), "accepted");
+        CHECK_MESSAGE(text != "nothing thrown", "accepted");
         CHECK(text == thrown_on_variables(sample, inputs));
         for (std::size_t i = 0; i < std::min<std::size_t>(2, inputs.size()); ++i)
           CHECK_MESSAGE(text.find(to_string(inputs[i].shape())) != std::string::npos, text);

@@ -1,11 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Is a text well-formed XML? Elements, quoted attributes, the five entities and decimal references; no DTD, comments or CDATA.
+// What stands in XML, and whether it is well-formed: elements, quoted attributes, the five entities and decimal references; no DTD, comments or CDATA.
 #pragma once
 #include <cctype>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
+
+inline std::size_t count(std::string_view text, std::string_view part) {
+  std::size_t n = 0;
+  for (std::size_t at = text.find(part); at != text.npos; at = text.find(part, at + part.size())) ++n;
+  return n;
+}
+inline bool has(std::string_view text, std::string_view part) { return text.find(part) != text.npos; }
 
 // "" if well-formed, else what is wrong and where.
 inline std::string xml_fault(std::string_view text) {

@@ -14,7 +14,7 @@
 #include "tensor/ops/softmax.h"
 #include "tensor/ops/view.h"
 #include "tests/close.h"
-#include "tests/every_target.h"
+#include "tests/thrown.h"
 
 using namespace heed;
 
@@ -504,29 +504,20 @@ struct Flat {                                                                   
   Variable operator()(const Variable& query, const Memory&, const AttentionState&) const { return sum(query, -1); }
 };
 
-template <class F> std::string text_of(F&& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "";
-}
-
 }  // namespace
 
 TEST_CASE("attention by name: what is unknown lists what is known; a user's score is known by its name while the guard lives") {
   Parameters parameters(Seed{1});
   const ScoreOptions options{.query_width = 3, .memory_width = 3};
-  const auto make = [&](std::string_view name) { return text_of([&] { make_attention(name, parameters.root() / std::string(name), options); }); };
+  const auto make = [&](std::string_view name) { return message_of([&] { make_attention(name, parameters.root() / std::string(name), options); }); };
   const std::string unknown = make("nearness");
   CHECK(unknown.find("unknown name \"nearness\"; one of none, mean, additive,") != unknown.npos);
   for (const std::string& name : attention_names()) CHECK(unknown.find(name) != unknown.npos);
-  CHECK(text_of([&] { make_score("dott", parameters.root(), options); }).find("scaled-dot, general") != std::string::npos);
-  CHECK(text_of([&] { normalise_named("max"); }).find("softmax, sparsemax, entmax, hard") != std::string::npos);
+  CHECK(message_of([&] { make_score("dott", parameters.root(), options); }).find("scaled-dot, general") != std::string::npos);
+  CHECK(message_of([&] { normalise_named("max"); }).find("softmax, sparsemax, entmax, hard") != std::string::npos);
   for (const std::string wrong : {"", "local-m-", "local-x", "local-m-local-p", "dot-", "-dot", "general-sparsemaxx", "scaled", "local-mdot"}) {
     CAPTURE(wrong);
-    CHECK(text_of([&] { check_attention_name(wrong); }) != "");
+    CHECK(message_of([&] { check_attention_name(wrong); }) != "");
   }
   for (const char* right : {"local_p", "scaled_dot", "local-m-general-scaled", "local_p_dot_sparsemax", "hard", "sparsemax", "local-m-hard"}) check_attention_name(right);
   CHECK(score_of("local_p_scaled_dot_hard") == "scaled-dot");
@@ -539,7 +530,7 @@ TEST_CASE("attention by name: what is unknown lists what is known; a user's scor
     check_attention_name("local-p-nearness-entmax");
     const Attention flat = make_attention("flat", parameters.root() / "flat", options);
     const Variable x = constant(zeros({1, 2, 3}));
-    CHECK(text_of([&] { flat(x, flat.prepare(x, {})); }) == "in flat: attention: the score has another shape than [B, T, S]: [1, 2], expected [1, 2, 2]");
+    CHECK(message_of([&] { flat(x, flat.prepare(x, {})); }) == "in flat: attention: the score has another shape than [B, T, S]: [1, 2], expected [1, 2, 2]");
     CHECK_THROWS_AS(ExtraScores({named_score<Nearness>("scaled_dot")}), Error);
     CHECK_THROWS_AS(ExtraScores({named_score<Nearness>("x"), named_score<Nearness>("x")}), Error);
     CHECK_THROWS_AS(ExtraScores({named_score<Nearness>("flat")}), Error);
@@ -551,7 +542,7 @@ TEST_CASE("attention by name: what is unknown lists what is known; a user's scor
   const Built near = [] { const ExtraScores extra({named_score<Nearness>("nearness")}); return Built("nearness", {.query_width = 3, .memory_width = 3}); }();
   const auto f = [&](std::span<const Variable> x) { return near.attention(x[0], near.attention.prepare(x[1], {})).context; };
   CHECK(check_gradient(f, {normal(Key(1), {2, 3, 3}, 0, 1, f64), normal(Key(2), {2, 4, 3}, 0, 1, f64)}).holds(1e-8));
-  CHECK(text_of([&] { make_score("dot", parameters.root() / "unequal", {.query_width = 3, .memory_width = 4}); }) ==
+  CHECK(message_of([&] { make_score("dot", parameters.root() / "unequal", {.query_width = 3, .memory_width = 4}); }) ==
         "in unequal: dot: query and memory need the same width: query 3, memory 4; general has no such need");
 }
 

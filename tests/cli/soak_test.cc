@@ -10,6 +10,7 @@
 #include <fstream>
 #include <thread>
 
+#include "tests/bench/measure.h"
 #include "tests/cli/tiny_training.h"
 
 using namespace heed;
@@ -36,11 +37,6 @@ std::vector<Sample> watch(int process) {
   return samples;
 }
 
-template <class T> T median(std::vector<T> values) {
-  std::ranges::nth_element(values, values.begin() + std::ptrdiff_t(values.size() / 2));
-  return values[values.size() / 2];
-}
-
 // From a third of the time on nothing grows.
 void check_flat(const std::vector<Sample>& samples) {
   REQUIRE(samples.size() >= 30);
@@ -54,7 +50,7 @@ void check_flat(const std::vector<Sample>& samples) {
   MESSAGE("resident at most ", before / 1e6, " MB, then ", after / 1e6, " MB; files ", least(files[0]), ", then ", least(files[1]));
 #ifndef __SANITIZE_ADDRESS__                       // which keeps what was freed
   CHECK(after <= 1.02 * before);                     // pages that are touched for the first time late, once
-  CHECK(median(bytes[1]) <= 1.01 * median(bytes[0]));
+  CHECK(heed::bench::median(bytes[1]) <= 1.01 * heed::bench::median(bytes[0]));
 #endif
   CHECK(least(files[1]) <= least(files[0]));
 }

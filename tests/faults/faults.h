@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/page.h"
+#include "tests/thrown.h"
 
 struct Fault {
   int number;                                      // of its kind, as faults_test.cc names them

@@ -4,12 +4,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <functional>
 #include <numeric>
 #include <set>
 
 #include "models/bpe.h"
-#include "tensor/error.h"
+#include "tests/thrown.h"
 
 using namespace heed;
 using Ids = std::vector<std::int32_t>;
@@ -17,11 +16,6 @@ using Lines = std::vector<std::string>;
 using Batches = std::vector<std::vector<Index>>;
 
 namespace {
-
-template <class E = Error> std::string message_of(const std::function<void()>& f) {
-  try { f(); } catch (const E& e) { return e.what(); }
-  return "nothing thrown";
-}
 
 std::vector<Example> random_examples(int n, Index longest) {
   Random random(Key(Seed{21}));

@@ -12,18 +12,6 @@
 using namespace heed;
 using Words = std::vector<std::string>;
 
-namespace {
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-std::size_t count(const std::string& text, const std::string& part) {
-  std::size_t n = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++n;
-  return n;
-}
-
-}  // namespace
-
 TEST_CASE("chart: ticks are round, cover the values, and have just enough digits") {
   using drawing::ticks;
   CHECK(ticks(0, 10, 4).labels == Words{"0", "2", "4", "6", "8", "10"});

@@ -4,21 +4,15 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <functional>
 
-#include "tensor/error.h"
 #include "tensor/random.h"
 #include "tests/temporary_folder.h"
+#include "tests/thrown.h"
 
 using namespace heed;
 using Links = std::vector<Link>;
 
 namespace {
-
-template <class E = FileError> std::string message_of(const std::function<void()>& f) {
-  try { f(); } catch (const E& e) { return e.what(); }
-  return "nothing thrown";
-}
 
 struct Written {
   TemporaryFolder folder;
@@ -81,7 +75,7 @@ TEST_CASE("corpus: bad files") {
   const Written w;
   const std::string x = w.folder / "x.tsv";
   const auto error = [&](const std::string& bytes) {
-    return message_of([&] { read_tsv(w.path(bytes)); });
+    return message_of<FileError>([&] { read_tsv(w.path(bytes)); });
   };
   CHECK(error("") == x + ": empty file");
   CHECK(error("a\tb\nonly one\n") == x + ": line 2: one column, expected source TAB target: \"only one\"");
@@ -94,8 +88,8 @@ TEST_CASE("corpus: bad files") {
   CHECK(error("a\tb\t0-0\t0-0\n").starts_with(x + ": line 1: alignment: a link is written i?j"));
   CHECK(error(std::string(5000, '\0')) == x + ": not text: 5000 NUL bytes among the first 5000");
   CHECK(error("a\tb\n" + std::string((1 << 20) + 5, 'x') + "\n") == x + ": line 2: 1048581 bytes, at most 1048576 allowed");
-  CHECK(message_of([&] { read_tsv(w.folder / "none"); }) == w.folder / "none: cannot open: No such file or directory");
-  CHECK(message_of([&] { read_tsv(w.folder.path()); }) == w.folder.path() + ": cannot read: Is a directory");
+  CHECK(message_of<FileError>([&] { read_tsv(w.folder / "none"); }) == w.folder / "none: cannot open: No such file or directory");
+  CHECK(message_of<FileError>([&] { read_tsv(w.folder.path()); }) == w.folder.path() + ": cannot read: Is a directory");
 }
 
 TEST_CASE("corpus: two parallel files") {
@@ -110,13 +104,13 @@ TEST_CASE("corpus: two parallel files") {
   CHECK(to_string(c) ==
         en + " + " + fr +
             ": 4 lines, 3 pairs, 1 lines skipped for an empty side, 1 byte order marks removed, 3 carriage returns removed");
-  CHECK(message_of([&] { read_parallel(en, w.path("un\ndeux\n", "short")); }) ==
+  CHECK(message_of<FileError>([&] { read_parallel(en, w.path("un\ndeux\n", "short")); }) ==
         "numbers of lines differ: " + en + " has 4, " + w.folder / "short" + " has 2");
-  CHECK(message_of([&] { read_parallel(w.path("", "empty"), en); }) ==
+  CHECK(message_of<FileError>([&] { read_parallel(w.path("", "empty"), en); }) ==
         "numbers of lines differ: " + w.folder / "empty" + " has 0, " + en + " has 4");
-  CHECK(message_of([&] { read_parallel(w.folder / "empty", w.folder / "empty"); }) ==
+  CHECK(message_of<FileError>([&] { read_parallel(w.folder / "empty", w.folder / "empty"); }) ==
         w.folder / "empty + " + w.folder / "empty: empty file");
-  CHECK(message_of([&] { read_parallel(en, w.folder / "none"); }) == w.folder / "none: cannot open: No such file or directory");
+  CHECK(message_of<FileError>([&] { read_parallel(en, w.folder / "none"); }) == w.folder / "none: cannot open: No such file or directory");
 }
 
 TEST_CASE("corpus: split by source sentence") {
@@ -148,9 +142,9 @@ TEST_CASE("corpus: split by source sentence") {
   CHECK(shared_sources(other.dev, split.dev) == 5);
   CHECK(shared_sources(other.test, split.test) == 4);
   CHECK(split_by_source(corpus, {.dev = 0, .test = 59}).train.pairs.size() >= 1);
-  CHECK(message_of<Error>([&] { split_by_source(corpus, {.dev = 30, .test = 30}); }) ==
+  CHECK(message_of([&] { split_by_source(corpus, {.dev = 30, .test = 30}); }) ==
         "split by source: nothing is left to train: dev 30, test 30, different source sentences 60");
-  CHECK(message_of<Error>([&] { split_by_source(corpus, {.dev = -1, .test = 3}); }) ==
+  CHECK(message_of([&] { split_by_source(corpus, {.dev = -1, .test = 3}); }) ==
         "split by source: sizes must not be negative: dev -1, test 3");
 }
 

@@ -21,6 +21,7 @@
 #include "tensor/ops/binary.h"
 #include "tensor/ops/softmax.h"
 #include "tensor/ops/view.h"
+#include "tests/close.h"
 #include "tests/every_model.h"
 
 using namespace heed;
@@ -33,14 +34,13 @@ const Explanation::Value& value_of(const Explanation& x, std::string_view ending
   return *at;
 }
 
-std::vector<double> numbers(const Tensor& x) { return to(x, DType::f64).contiguous().to_vector<double>(); }
 
 // Σ α = 1 (local-p: less), c = Σ_j α_j h_j of the numbers shown, the words' probabilities are those of the model's own step.
 void check_walk(const Explanation& x, double least, double most) {
   std::string prefix;
   for (const auto& v : x.values)
     if (v.name.ends_with("weights") && v.axes.columns == Along::source) prefix = v.name.substr(0, v.name.size() - 7);
-  const std::vector<double> weights = numbers(value_of(x, prefix + "weights").value);
+  const std::vector<double> weights = doubles(value_of(x, prefix + "weights").value);
   const Explanation::Value &weighted = value_of(x, prefix + "weighted"), &context = value_of(x, prefix + "context");
   REQUIRE(weights.size() == x.source.size());
   double sum = 0;
@@ -50,8 +50,8 @@ void check_walk(const Explanation& x, double least, double most) {
   CHECK(weighted.rows == x.source);
   std::vector<double> total(std::size_t(context.value.numel()));
   for (std::size_t s = 0; s < weights.size(); ++s)
-    for (std::size_t i = 0; i < total.size(); ++i) total[i] += numbers(weighted.value)[s * total.size() + i];
-  const std::vector<double> shown = numbers(context.value);
+    for (std::size_t i = 0; i < total.size(); ++i) total[i] += doubles(weighted.value)[s * total.size() + i];
+  const std::vector<double> shown = doubles(context.value);
   for (std::size_t i = 0; i < total.size(); ++i) CHECK(total[i] == doctest::Approx(shown[i]).epsilon(1e-5));
 }
 
@@ -90,7 +90,7 @@ struct Recomputed {
     if (!value) return;
     shown_formula = value->formula;
     INFO(name << "  " << shown_formula);
-    const std::vector<double> made = numbers(make().value()), seen = numbers(value->value);
+    const std::vector<double> made = doubles(make().value()), seen = doubles(value->value);
     REQUIRE(made.size() == seen.size());
     for (std::size_t i = 0; i < made.size(); ++i) CHECK(made[i] == doctest::Approx(seen[i]).epsilon(1e-4).scale(1));
   }
@@ -282,7 +282,7 @@ TEST_CASE("explain: what looks back, is fed or was kept is the step before's") {
     const Example example = small.example("a b c", "c b a");
     const Explanation first = explain(small.run, *small.model, example), second = explain(small.run, *small.model, example, {.step = 2});
     const auto same = [&](std::string_view now, std::string_view before) {
-      CHECK_MESSAGE(numbers(Recomputed{small, second}.shown(now).value()) == numbers(Recomputed{small, first}.shown(before).value()), now);
+      CHECK_MESSAGE(doubles(Recomputed{small, second}.shown(now).value()) == doubles(Recomputed{small, first}.shown(before).value()), now);
     };
     if (options.find("location-aware") != options.npos) same("attention.previous", "attention.weights");
     if (options.find("coverage") != options.npos) same("attention.sum", options.find("local-p") == options.npos ? "attention.weights" : "attention.damped");
@@ -294,7 +294,7 @@ TEST_CASE("explain: what looks back, is fed or was kept is the step before's") {
       same("previous", "state");
     }
     for (const Explanation::Value& v : first.values)
-      if (v.name == "attention.previous" || v.name == "attention.sum" || v.name == "feed") CHECK(numbers(v.value) == std::vector<double>(std::size_t(v.value.numel())));
+      if (v.name == "attention.previous" || v.name == "attention.sum" || v.name == "feed") CHECK(doubles(v.value) == std::vector<double>(std::size_t(v.value.numel())));
   }
 }
 
@@ -305,7 +305,7 @@ TEST_CASE("explain: words of a sentence read backwards stand beside their own ve
   const Explanation::Value &x = value_of(there, "source_embedding"), &y = value_of(back, "source_embedding");
   for (Index i = 0; i < 4; ++i) {
     CHECK(x.rows[std::size_t(i)] == y.rows[std::size_t(3 - i)]);
-    CHECK(numbers(select(x.value, 0, i)) == numbers(select(y.value, 0, 3 - i)));
+    CHECK(doubles(select(x.value, 0, i)) == doubles(select(y.value, 0, 3 - i)));
   }
 }
 
@@ -319,7 +319,7 @@ TEST_CASE("explain: a gradient of what a Transformer reads is that of the loss")
     const std::string table = read;
     INFO(table);
     const Tensor& all = value_of(explained, table).gradient;
-    const std::vector<double> gradient = numbers(all.rank() == 2 ? select(all, 0, place) : all);
+    const std::vector<double> gradient = doubles(all.rank() == 2 ? select(all, 0, place) : all);
     const Tensor row = select(small.parameters->find(table + ".weight")->variable.value(), 0, word);
     const auto loss_at = [&](Index i, double more) {
       float& number = row.mutable_data<float>()[i];
@@ -347,7 +347,7 @@ TEST_CASE("explain: what L depends on has a gradient, in every model") {
                         where("sutskever --layers 2", {"state.0"});                                                                        // inside of a fused op
       CHECK(v.gradient.defined() != none);
       if (!v.name.ends_with(".weighted") || !v.gradient.defined()) continue;
-      const std::vector<double> context = numbers(value_of(x, v.name.substr(0, v.name.size() - 8) + "context").gradient), each = numbers(v.gradient);
+      const std::vector<double> context = doubles(value_of(x, v.name.substr(0, v.name.size() - 8) + "context").gradient), each = doubles(v.gradient);
       for (std::size_t i = 0; i < each.size(); ++i) CHECK(each[i] == doctest::Approx(context[i % context.size()]));   // c = Σ_j α_j v_j
     }
   }
@@ -371,7 +371,7 @@ TEST_CASE("explain: a step is the model's own") {
         const std::int32_t id = t == 0 ? search_options(small.run).start : example.target[std::size_t(t - 1)];
         plain = small.model->step(tensor(std::vector{id}, {1}), *state);
       }
-      std::vector<double> p = numbers(plain.log_probabilities);
+      std::vector<double> p = doubles(plain.log_probabilities);
       CHECK(x.top[0].probability == doctest::Approx(std::exp(*std::ranges::max_element(p))).epsilon(1e-6));
       CHECK(x.top[0].probability >= x.top[1].probability);
       const auto wanted = std::ranges::find(x.top, x.wanted, &Explanation::Word::word);           // among the likeliest or after them
@@ -394,7 +394,7 @@ TEST_CASE("explain: gradients of the scores are those of the loss") {
     const Explanation x = explain(small.run, *small.model, example, {.step = 2, .backward = true});
     CHECK(x.wanted == "b");
     REQUIRE(x.loss);
-    const std::vector<double> logits = numbers(value_of(x, "logits").value), gradient = numbers(value_of(x, "logits").gradient);
+    const std::vector<double> logits = doubles(value_of(x, "logits").value), gradient = doubles(value_of(x, "logits").gradient);
     double norm = 0;
     for (const double z : logits) norm += std::exp(z);
     const auto wanted = std::size_t(example.target[1]);
@@ -404,7 +404,7 @@ TEST_CASE("explain: gradients of the scores are those of the loss") {
     const Explanation::Value &scores = value_of(x, "scores"), &weights = value_of(x, "weights");
     REQUIRE(scores.gradient.defined());
     if (weights.gradient.defined() && options.find("local-p") == options.npos && options.find("sparsemax") == options.npos) {
-      const std::vector<double> a = numbers(weights.value), da = numbers(weights.gradient), de = numbers(scores.gradient);
+      const std::vector<double> a = doubles(weights.value), da = doubles(weights.gradient), de = doubles(scores.gradient);
       double mean = 0;
       for (std::size_t s = 0; s < a.size(); ++s) mean += a[s] * da[s];
       for (std::size_t s = 0; s < a.size(); ++s) CHECK(de[s] == doctest::Approx(a[s] * (da[s] - mean)).epsilon(1e-3));
@@ -424,7 +424,7 @@ TEST_CASE("explain: layers and heads of a Transformer") {
   CHECK(!has(first, "decoder.layers.1."));
   CHECK(!has(first, "encoder.layers"));
   const Explanation other = explain(small.run, *small.model, example, {.layer = 1, .head = 1});
-  CHECK(numbers(value_of(first, "multihead_attn.weights").value) != numbers(value_of(other, "multihead_attn.weights").value));
+  CHECK(doubles(value_of(first, "multihead_attn.weights").value) != doubles(value_of(other, "multihead_attn.weights").value));
   CHECK_THROWS_WITH_AS(explain(small.run, *small.model, example, {.layer = 3}), "explain: layer 3 is not in [1, 2]", IndexError);
   CHECK_THROWS_WITH_AS(explain(small.run, *small.model, example, {.head = 3}), "explain: head 3 is not in [1, 2]", IndexError);
 }

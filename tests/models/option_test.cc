@@ -7,11 +7,11 @@
 
 #include "autograd/ops.h"
 #include "autograd/tape.h"
-#include "models/run.h"
+#include "models/run_config.h"
 #include "nn/init.h"
-#include "tensor/error.h"
 #include "tensor/ops/reduce.h"
 #include "tensor/ops/unary.h"
+#include "tests/thrown.h"
 
 using namespace heed;
 
@@ -38,11 +38,7 @@ struct Values {
 std::string wrong(const std::string& name, std::vector<std::string> words) {
   Values values;
   for (const Option& option : values.table())
-    if (option.name == name) try {
-        set(option, words);
-      } catch (const Error& e) {
-        return e.what();
-      }
+    if (option.name == name) return message_of([&] { set(option, words); });
   return {};
 }
 
@@ -50,13 +46,9 @@ std::string wrong_json(const std::string& json, bool all_keys = false) {
   Values values;
   const std::vector<Option> table = values.table();
   const std::string before = to_json(table);
-  try {
-    from_json(table, json, "f.json", all_keys);
-  } catch (const FileError& e) {
-    CHECK(to_json(table) == before);
-    return e.what();
-  }
-  return {};
+  const std::string text = message_of<FileError>([&] { from_json(table, json, "f.json", all_keys); });
+  if (!text.empty()) CHECK(to_json(table) == before);
+  return text;
 }
 
 }  // namespace
@@ -135,16 +127,11 @@ TEST_CASE("nearest names") {
 }
 
 TEST_CASE("a run's options fit together") {
-  const auto wrong_config = [](auto&& change) -> std::string {
+  const auto wrong_config = [](auto&& change) {
     RunConfig config;
     config.data = "d";
     change(config);
-    try {
-      check_config(config);
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return {};
+    return message_of([&] { check_config(config); });
   };
   CHECK(wrong_config([](RunConfig&) {}).empty());
   CHECK(wrong_config([](RunConfig& c) { c.width = 250, c.heads = 8; }) ==

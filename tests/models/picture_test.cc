@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/drawing.h"
-#include "tensor/error.h"
+#include "tests/thrown.h"
 #include "tests/xml.h"
 
 using namespace heed;
@@ -70,14 +70,6 @@ AttentionPicture transformer(int layers, int heads, int words) {
   return picture;
 }
 
-std::size_t count(const std::string& text, const std::string& part) {
-  std::size_t n = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + part.size())) ++n;
-  return n;
-}
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
 // What stands in the picture, as lines read one after the other.
 std::string texts(const std::string& svg) {
   std::string result;
@@ -114,15 +106,6 @@ nlohmann::json page_data(const std::string& html) {
 std::string without_colours(std::string text) {
   for (std::size_t at; (at = text.find('\x1b')) != std::string::npos;) text.erase(at, text.find('m', at) - at + 1);
   return text;
-}
-
-template <class E> std::string message(auto&& f) {
-  try {
-    f();
-  } catch (const E& error) {
-    return error.what();
-  }
-  return "no exception of this type";
 }
 
 }  // namespace
@@ -368,28 +351,28 @@ TEST_CASE("picture: sizes that do not match") {
                            +[](const AttentionPicture& p) { return attention_text(p, 80); }}) {
     AttentionPicture wrong = picture;
     wrong.maps[0].weights.pop_back();
-    CHECK(has(message<ShapeError>([&] { draw(wrong); }),
+    CHECK(has(message_of<ShapeError>([&] { draw(wrong); }),
               "weights and words differ in number: map 0 \"decoder layer 2, mean over 4 heads, cross-attention\" has 8 weights, "
               "words [3, 3] (8 and 9)"));
     wrong = picture;
     wrong.maps[0].axes = Axes::encoder_self;
     wrong.source.push_back(".");
-    CHECK(has(message<ShapeError>([&] { draw(wrong); }), "9 weights, words [4, 4] (9 and 16)"));
+    CHECK(has(message_of<ShapeError>([&] { draw(wrong); }), "9 weights, words [4, 4] (9 and 16)"));
     wrong = picture;
     wrong.maps[0].windows = {{0, 1}};
-    CHECK(has(message<ShapeError>([&] { draw(wrong); }), "has 1 windows, 3 rows"));
+    CHECK(has(message_of<ShapeError>([&] { draw(wrong); }), "has 1 windows, 3 rows"));
     wrong = picture;
     wrong.gold.possible = {{1, 3}};
-    CHECK(has(message<IndexError>([&] { draw(wrong); }), "link 1-3 is not in [0, 3) x [0, 3)"));
+    CHECK(has(message_of<IndexError>([&] { draw(wrong); }), "link 1-3 is not in [0, 3) x [0, 3)"));
     wrong.gold = {{{-1, 0}}, {}};
-    CHECK(has(message<IndexError>([&] { draw(wrong); }), "link -1-0 is not in"));
+    CHECK(has(message_of<IndexError>([&] { draw(wrong); }), "link -1-0 is not in"));
     wrong = picture;
     wrong.maps.clear();
-    CHECK(has(message<ShapeError>([&] { draw(wrong); }), "needs at least one map: maps 0"));
+    CHECK(has(message_of<ShapeError>([&] { draw(wrong); }), "needs at least one map: maps 0"));
   }
-  CHECK(has(message<ShapeError>([&] { mean_map({}); }), "maps 0"));
+  CHECK(has(message_of<ShapeError>([&] { mean_map({}); }), "maps 0"));
   const std::vector<Map> uneven = {picture.maps[0], Map{.weights = {1}}};
-  CHECK(has(message<ShapeError>([&] { mean_map(uneven); }), "has 9 weights, \"decoder, cross-attention\" has 1"));
+  CHECK(has(message_of<ShapeError>([&] { mean_map(uneven); }), "has 9 weights, \"decoder, cross-attention\" has 1"));
 }
 
 TEST_CASE("picture: no number depends on the locale") {

@@ -7,21 +7,15 @@
 #include <chrono>
 #include <ctime>
 #include <fstream>
-#include <functional>
 #include <thread>
 
-#include "tensor/error.h"
 #include "tests/temporary_folder.h"
+#include "tests/thrown.h"
 
 using namespace heed;
 using Lines = std::vector<std::string>;
 
 namespace {
-
-std::string message_of(const std::function<void()>& f) {
-  try { f(); } catch (const FileError& e) { return e.what(); }
-  return "nothing thrown";
-}
 
 Lines lines_of(const std::string& path, TextReport* report = nullptr) {
   LineReader reader(path);
@@ -179,7 +173,7 @@ TEST_CASE("lines: over 1 MiB, binary, other encodings, missing") {
   const std::string x = folder / "x", limit(std::size_t(1) << 20, 'a');
   const auto error = [&](const std::string& bytes) {
     write_file_atomically(x, bytes);
-    return message_of([&] { lines_of(x); });
+    return message_of<FileError>([&] { lines_of(x); });
   };
   write_file_atomically(x, "first\n" + limit + "\nlast");
   CHECK((lines_of(x) == Lines{"first", limit, "last"}));
@@ -195,9 +189,9 @@ TEST_CASE("lines: over 1 MiB, binary, other encodings, missing") {
       error(
           "\xCF\xF0\xE8\xE2\xE5\xF2 \xEC\xE8\xF0 \xCF\xF0\xE8\xE2\xE5\xF2 \xEC\xE8\xF0 \xCF\xF0\xE8\xE2\xE5\xF2 \xEC\xE8\xF0\n")
           .starts_with(x + ": not UTF-8 text: "));
-  CHECK(error("l'\xE9t\xE9 est l\xE0, et la mer est belle\n") == "nothing thrown");                    // Latin-1 prose: mended
-  CHECK(message_of([&] { lines_of(folder / "none"); }) == folder / "none: cannot open: No such file or directory");
-  CHECK(message_of([&] { lines_of(folder.path()); }) == folder.path() + ": cannot read: Is a directory");
+  CHECK(error("l'\xE9t\xE9 est l\xE0, et la mer est belle\n") == "");                                  // Latin-1 prose: mended
+  CHECK(message_of<FileError>([&] { lines_of(folder / "none"); }) == folder / "none: cannot open: No such file or directory");
+  CHECK(message_of<FileError>([&] { lines_of(folder.path()); }) == folder.path() + ": cannot read: Is a directory");
 }
 
 TEST_CASE("text: a sigma before a soft hyphen and a letter ends no word") {

@@ -4,23 +4,17 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <functional>
 
 #include "models/batch.h"
 #include "models/bpe.h"
 #include "models/text.h"
-#include "tensor/error.h"
 #include "tensor/random.h"
+#include "tests/thrown.h"
 
 using namespace heed;
 using Tokens = std::vector<std::string>;
 
 namespace {
-
-template <class E = Error> std::string message_of(const std::function<void()>& f) {
-  try { f(); } catch (const E& e) { return e.what(); }
-  return "nothing thrown";
-}
 
 std::string round_trip(const Tokenizer& tokenizer, const std::string& line) { return tokenizer.text(tokenizer.tokens(line)); }
 

@@ -3,23 +3,17 @@
 
 #include <doctest/doctest.h>
 
-#include <functional>
 
-#include "tensor/error.h"
 #include "tensor/file.h"
 #include "tensor/random.h"
 #include "tests/temporary_folder.h"
+#include "tests/thrown.h"
 
 using namespace heed;
 using Pieces = std::vector<std::string>;
 using Ids = std::vector<std::int32_t>;
 
 namespace {
-
-template <class E = FileError> std::string message_of(const std::function<void()>& f) {
-  try { f(); } catch (const E& e) { return e.what(); }
-  return "nothing thrown";
-}
 
 TokenCounts counts_of(const Pieces& tokens) {
   TokenCounts counts;
@@ -40,9 +34,9 @@ TEST_CASE("vocabulary: built by falling count, then by bytes") {
   CHECK(build_vocabulary(counts, {.max_size = 7}).pieces() == Pieces{"<pad>", "<unk>", "<s>", "</s>", "b", "c", "Z"});
   CHECK(build_vocabulary({}).size() == 4);
   CHECK(build_vocabulary(counts_of({std::string(1025, 'x'), "y"})).size() == 5);          // too long for a piece: unk
-  CHECK(message_of<Error>([&] { build_vocabulary(counts, {.min_count = 0}); }) ==
+  CHECK(message_of([&] { build_vocabulary(counts, {.min_count = 0}); }) ==
         "vocabulary: min_count must be at least 1: 0");
-  CHECK(message_of<Error>([&] { build_vocabulary(counts, {.max_size = 4}); }) ==
+  CHECK(message_of([&] { build_vocabulary(counts, {.max_size = 4}); }) ==
         "vocabulary: max_size must be 0 or more than the 4 special pieces: 4");
 }
 
@@ -104,9 +98,9 @@ TEST_CASE("vocabulary: bad files") {
               {many, "line 1000002: more than 1000000 pieces"}};
   for (const auto& row : rows) {
     write_file_atomically(path, row.bytes);
-    CHECK(message_of([&] { load_vocabulary(path); }) == path + ": " + row.error);
+    CHECK(message_of<FileError>([&] { load_vocabulary(path); }) == path + ": " + row.error);
   }
-  CHECK(message_of([&] { load_vocabulary(folder / "none"); }) == folder / "none: cannot open: No such file or directory");
+  CHECK(message_of<FileError>([&] { load_vocabulary(folder / "none"); }) == folder / "none: cannot open: No such file or directory");
 }
 
 TEST_CASE("vocabulary: any bytes are loaded or refused with a FileError") {

@@ -12,6 +12,7 @@
 #include "tensor/ops/view.h"
 #include "tests/close.h"
 #include "tests/temporary_folder.h"
+#include "tests/thrown.h"
 
 using namespace heed;
 
@@ -31,15 +32,6 @@ struct Net {
   GruCell cell;
 };
 
-std::string message(auto&& f) {
-  try {
-    f();
-  } catch (const FileError& e) {
-    return e.what();
-  }
-  return {};
-}
-
 }  // namespace
 
 TEST_CASE("checkpoint: weights of a GRU of another form are refused") {
@@ -52,7 +44,7 @@ TEST_CASE("checkpoint: weights of a GRU of another form are refused") {
       Net from(saved, Seed{1}), to(wanted, Seed{2});
       save(from.parameters, file);
       const Tensor before = to.cell.weight_hh.value().clone();
-      const std::string said = message([&] { load(to.parameters, file); });
+      const std::string said = message_of<FileError>([&] { load(to.parameters, file); });
       CHECK(equal_bits(to.cell.weight_hh.value(), saved == wanted ? from.cell.weight_hh.value() : before));
       if (saved == wanted) CHECK(said == "");
       else if (saved == GruForm::cudnn)
@@ -73,11 +65,11 @@ TEST_CASE("checkpoint: a file says the form of GRUs that are not PyTorch's, by t
   CHECK(read_safetensors(file).metadata == Metadata{{"gru_form.core.encoder", "cho"}, {"gru_form.core.decoder", "cho"}});
   save(cho.parameters.select("core.*"), file);
   CHECK(read_safetensors(file).metadata == Metadata{{"gru_form.encoder", "cho"}, {"gru_form.decoder", "cho"}});
-  CHECK(message([&] { load(cho.parameters.select("core.*"), file); }) == "");
-  CHECK(message([&] { load(plain.parameters.select("core.*"), file); }).ends_with("GRUs of another form: gru_form.decoder (cho, needs cudnn) gru_form.encoder (cho, needs cudnn)"));
+  CHECK(message_of<FileError>([&] { load(cho.parameters.select("core.*"), file); }) == "");
+  CHECK(message_of<FileError>([&] { load(plain.parameters.select("core.*"), file); }).ends_with("GRUs of another form: gru_form.decoder (cho, needs cudnn) gru_form.encoder (cho, needs cudnn)"));
   save(cho.parameters.select("core.encoder.*"), file);
   CHECK(read_safetensors(file).metadata == Metadata{{"gru_form.", "cho"}});
-  CHECK(message([&] { load(plain.parameters.select("core.encoder.*"), file); }).ends_with("GRUs of another form: gru_form. (cho, needs cudnn)"));
+  CHECK(message_of<FileError>([&] { load(plain.parameters.select("core.encoder.*"), file); }).ends_with("GRUs of another form: gru_form. (cho, needs cudnn)"));
   save(plain.parameters, file);
   CHECK(read_safetensors(file).metadata.empty());
 }
@@ -90,9 +82,9 @@ TEST_CASE("checkpoint: the form of a GRU that is not selected does not matter") 
   const Gru encoder_to(to.root() / "encoder", {.in = 2, .width = 3}), decoder_to(to.root() / "decoder", {.in = 2, .width = 3});
   save(from.select("enc*"), file);
   CHECK(read_safetensors(file).metadata.empty());
-  CHECK(message([&] { load(to.select("enc*"), file); }) == "");
+  CHECK(message_of<FileError>([&] { load(to.select("enc*"), file); }) == "");
   write_safetensors(file, state(from.select("enc*")), {});
-  CHECK(message([&] { load(from.select("enc*"), file); }) == "");
+  CHECK(message_of<FileError>([&] { load(from.select("enc*"), file); }) == "");
 }
 
 TEST_CASE("checkpoint: a parameter of a dtype with which Heed does not compute is not missing") {
@@ -101,7 +93,7 @@ TEST_CASE("checkpoint: a parameter of a dtype with which Heed does not compute i
   std::ofstream(file) << char(header.size()) << std::string(7, '\0') << header << std::string(6, '\0');
   Parameters parameters(Seed{1});
   (void)parameters.root().parameter("a", {2}, constant_init(0));
-  CHECK(message([&] { load(parameters, file); }) == file + ": does not fit the model; unexpected: b; mismatched: a (F16 [2], needs f32 [2])");
+  CHECK(message_of<FileError>([&] { load(parameters, file); }) == file + ": does not fit the model; unexpected: b; mismatched: a (F16 [2], needs f32 [2])");
 }
 
 TEST_CASE("checkpoint: two copies of a tied parameter are compared by bits") {
@@ -112,5 +104,5 @@ TEST_CASE("checkpoint: two copies of a tied parameter are compared by bits") {
   CHECK(all_nan(a.value()));
   load(parameters.select(), {{"a", zeros({2})}, {"b", expand(zeros({1}), {2})}});
   CHECK(doubles(a.value()) == std::vector<double>{0, 0});
-  CHECK(message([&] { load(parameters.select(), {{"a", zeros({2})}, {"b", ones({2})}}); }).find("b (tied to a but different)") != std::string::npos);
+  CHECK(message_of<FileError>([&] { load(parameters.select(), {{"a", zeros({2})}, {"b", ones({2})}}); }).find("b (tied to a but different)") != std::string::npos);
 }

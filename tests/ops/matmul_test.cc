@@ -15,6 +15,7 @@
 #include "tensor/ops/view.h"
 #include "tensor/random.h"
 #include "tensor/test_hooks.h"
+#include "tests/close.h"
 #include "tests/every_target.h"
 #include "tests/op_table.h"
 
@@ -36,7 +37,6 @@ std::vector<double> product(const Tensor& a, const Tensor& b, const Tensor& star
   return c;
 }
 
-std::vector<double> values(const Tensor& x) { return to(x.contiguous(), DType::f64).to_vector<double>(); }
 
 // Largest |x - y|. A chain of k terms below 1 is off by at most about k ε Σ|terms|.
 double distance(const std::vector<double>& x, const std::vector<double>& y) {
@@ -101,8 +101,8 @@ TEST_CASE("matmul: equals naive loops for every layout, size, start and target")
                        d = laid_out(start, i / kLayouts / kLayouts);
           matmul(x, y, {c});
           matmul(x, y, {d, true});
-          CHECK(distance(values(c), plain) <= tolerance(dtype, k));
-          CHECK(distance(values(d), added) <= tolerance(dtype, k));
+          CHECK(distance(doubles(c), plain) <= tolerance(dtype, k));
+          CHECK(distance(doubles(d), added) <= tolerance(dtype, k));
         }
       });
     }
@@ -259,7 +259,7 @@ TEST_CASE("matmul: batches and vectors as NumPy") {
       const auto one = product(x[i], y[i]);
       expected.insert(expected.end(), one.begin(), one.end());
     }
-    CHECK(distance(values(c), expected) <= tolerance(DType::f64, x.size(-1)));
+    CHECK(distance(doubles(c), expected) <= tolerance(DType::f64, x.size(-1)));
   };
   check({3}, {3}, {});
   check({3}, {3, 4}, {4});
@@ -279,14 +279,14 @@ TEST_CASE("matmul: sizes 0") {
   CHECK(matmul(empty({0, 3}), empty({3, 4})).shape() == Shape{0, 4});
   CHECK(matmul(empty({2, 3}), empty({3, 0})).shape() == Shape{2, 0});
   CHECK(matmul(empty({0, 2, 3}), empty({3, 4})).shape() == Shape{0, 2, 4});
-  CHECK(values(matmul(empty({2, 0}), empty({0, 3}))) == std::vector<double>(6, 0));
-  CHECK(values(matmul(empty({0}), empty({0}))) == std::vector<double>{0});
+  CHECK(doubles(matmul(empty({2, 0}), empty({0, 3}))) == std::vector<double>(6, 0));
+  CHECK(doubles(matmul(empty({0}), empty({0}))) == std::vector<double>{0});
   const Tensor c = ones({2, 3});
   matmul(empty({2, 0}), empty({0, 3}), {c, true});
-  CHECK(values(c) == std::vector<double>(6, 1));
+  CHECK(doubles(c) == std::vector<double>(6, 1));
   const Tensor da = full({2, 3}, 7), b = ones({0, 3, 4}), dc = empty({0, 2, 4});
   matmul_grad_a(b, dc, {da});
-  CHECK(values(da) == std::vector<double>(6, 0));
+  CHECK(doubles(da) == std::vector<double>(6, 0));
 }
 
 TEST_CASE("matmul: NaN and infinity reach their row and column only") {
@@ -324,7 +324,7 @@ TEST_CASE("matmul_grad_a, matmul_grad_b: da = dc bᵀ, db = aᵀ dc, broadcast a
       for (Index i = 0; i < x.numel(); ++i) {
         const Tensor unit = zeros(x.shape(), DType::f64);
         unit.mutable_span<double>()[std::size_t(i)] = 1;
-        const auto y = values(f(unit)), weight = values(dc);
+        const auto y = doubles(f(unit)), weight = doubles(dc);
         double sum = 0;
         for (std::size_t j = 0; j < y.size(); ++j) sum += y[j] * weight[j];
         out.push_back(sum);
@@ -333,8 +333,8 @@ TEST_CASE("matmul_grad_a, matmul_grad_b: da = dc bᵀ, db = aᵀ dc, broadcast a
     };
     auto expected = derivative(a, [&](const Tensor& unit) { return matmul(unit, b); });
     for (double& x : expected) x += 0.5;
-    CHECK(distance(values(da), expected) < 1e-13);
-    CHECK(distance(values(db), derivative(b, [&](const Tensor& unit) { return matmul(a, unit); })) < 1e-13);
+    CHECK(distance(doubles(da), expected) < 1e-13);
+    CHECK(distance(doubles(db), derivative(b, [&](const Tensor& unit) { return matmul(a, unit); })) < 1e-13);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "tests/every_target.h"
 #include "tests/op_table.h"
 #include "tests/play.h"
+#include "tests/thrown.h"
 
 using namespace heed;
 
@@ -243,22 +244,14 @@ TEST_CASE("recurrent: the forms of Cho and Bahdanau are each other's with negate
 }
 
 TEST_CASE("recurrent: messages name both sides") {
-  const auto text = [](auto&& f) -> std::string {
-    try {
-      f();
-    } catch (const Error& e) {
-      return e.what();
-    }
-    return "";
-  };
   const Tensor x = zeros({2, 3, 4}), w_ih = zeros({20, 4}), w_hh = zeros({20, 5}), bias = zeros({15});
-  const auto lstm = [&](const Tensor& lengths, const Tensor& h, const Tensor& w) { return text([&] { recurrent_layer(U::lstm, x, lengths, h, {}, w, w_hh, {}, {}); }); };
+  const auto lstm = [&](const Tensor& lengths, const Tensor& h, const Tensor& w) { return message_of([&] { recurrent_layer(U::lstm, x, lengths, h, {}, w, w_hh, {}, {}); }); };
   CHECK(lstm(tensor({3, 4}, DType::i32), {}, w_ih) == "recurrent_layer: length 4 at position [1] is not in [0, 3]");
   CHECK(lstm(tensor({3}, DType::i32), {}, w_ih) == "recurrent_layer: lengths must be [B]: x [2, 3, 4], lengths [1]");
   CHECK(lstm({}, zeros({2, 4}), w_ih) == "recurrent_layer: h must be [2, 5]: x [2, 3, 4], weight_hh [20, 5], h [2, 4]");
   CHECK(lstm({}, {}, zeros({20, 7})) == "recurrent_layer: inner sizes differ: x [2, 3, 4], weight_ih [20, 7]");
-  CHECK(text([&] { recurrent_cell(U::gru_cho, zeros({2, 15}), {}, {}, zeros({15, 5}), bias); }) ==
+  CHECK(message_of([&] { recurrent_cell(U::gru_cho, zeros({2, 15}), {}, {}, zeros({15, 5}), bias); }) ==
         "recurrent_cell: this form of the GRU has one bias: gates [2, 15], bias_hh [15]");
-  CHECK(text([&] { recurrent_cell(U::lstm, zeros({2, 15}), {}, {}, w_hh, {}); }) ==
+  CHECK(message_of([&] { recurrent_cell(U::lstm, zeros({2, 15}), {}, {}, w_hh, {}); }) ==
         "recurrent_cell: gates must be [B, rows of weight_hh]: gates [2, 15], weight_hh [20, 5]");
 }

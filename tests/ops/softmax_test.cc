@@ -25,7 +25,7 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 
 // Row by row in long double; allowed: u8 of x's shape
 std::vector<double> reference_softmax(const Tensor& x, const Tensor& allowed, bool log) {
-  const auto v = to(x, DType::f64).contiguous().to_vector<double>();
+  const auto v = doubles(x);
   const auto a = allowed.contiguous().to_vector<std::uint8_t>();
   std::vector<double> y(v.size());
   const auto n = std::size_t(x.size(-1));

@@ -12,13 +12,12 @@
 
 #include <cerrno>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <optional>
 
-#include "tensor/error.h"
 #include "tensor/format.h"
 #include "tests/temporary_folder.h"
+#include "tests/thrown.h"
 
 using namespace heed;
 namespace fs = std::filesystem;
@@ -80,11 +79,6 @@ struct Inject {
   ~Inject() { injection = nullptr; }
 };
 
-std::string message_of(const std::function<void()>& f) {
-  try { f(); } catch (const FileError& e) { return e.what(); }
-  return "nothing thrown";
-}
-
 int errno_of(const std::function<void()>& f) {
   try { f(); } catch (const FileError& e) { return e.error_number; }
   return -1;
@@ -135,25 +129,25 @@ TEST_CASE("file: what is written is read") {
 TEST_CASE("file: errors name the path and the reason") {
   TemporaryFolder folder;
   const std::string d = folder.path();
-  CHECK(message_of([&] { read_file(d + "/none"); }) == d + "/none: cannot open: No such file or directory");
+  CHECK(message_of<FileError>([&] { read_file(d + "/none"); }) == d + "/none: cannot open: No such file or directory");
   CHECK(errno_of([&] { read_file(d + "/none"); }) == ENOENT);
-  CHECK(message_of([&] { read_file(d); }) == d + ": cannot read: Is a directory");
-  CHECK(message_of([&] { write_file_atomically(d, "x"); }) == d + ": cannot write: Is a directory");
-  CHECK(message_of([&] { write_file_atomically(d + "/none/x", "x"); }) ==
+  CHECK(message_of<FileError>([&] { read_file(d); }) == d + ": cannot read: Is a directory");
+  CHECK(message_of<FileError>([&] { write_file_atomically(d, "x"); }) == d + ": cannot write: Is a directory");
+  CHECK(message_of<FileError>([&] { write_file_atomically(d + "/none/x", "x"); }) ==
         d + "/none/x: cannot create a file in its folder: No such file or directory");
-  CHECK(message_of([&] { write_file_atomically("/dev/full", "x"); }) ==
+  CHECK(message_of<FileError>([&] { write_file_atomically("/dev/full", "x"); }) ==
         "/dev/full: cannot write at byte 0: No space left on device");
   CHECK(errno_of([&] { write_file_atomically("/dev/full", "x"); }) == ENOSPC);
   write_file_atomically(folder / "ten", "0123456789");
-  CHECK(message_of([&] { read_file(folder / "ten", 9); }) == d + "/ten: too large: 10 bytes, at most 9 allowed");
-  CHECK(message_of([&] { read_file("/dev/zero", 5000000); }) == "/dev/zero: too large: more than the 5000000 bytes allowed");
+  CHECK(message_of<FileError>([&] { read_file(folder / "ten", 9); }) == d + "/ten: too large: 10 bytes, at most 9 allowed");
+  CHECK(message_of<FileError>([&] { read_file("/dev/zero", 5000000); }) == "/dev/zero: too large: more than the 5000000 bytes allowed");
   CHECK(errno_of([&] { read_file(folder / "ten", 9); }) == 0);
   CHECK(read_file(folder / "ten", 10) == "0123456789");
   fs::create_symlink("b", folder / "a");
   fs::create_symlink("a", folder / "b");
-  CHECK(message_of([&] { write_file_atomically(folder / "a", "x"); }) ==
+  CHECK(message_of<FileError>([&] { write_file_atomically(folder / "a", "x"); }) ==
         d + "/a: cannot open: Too many levels of symbolic links");
-  CHECK(message_of([&] { make_directory(folder / "a"); }) == d + "/a: cannot make the directory: Not a directory");
+  CHECK(message_of<FileError>([&] { make_directory(folder / "a"); }) == d + "/a: cannot make the directory: Not a directory");
   CHECK(errno_of([&] { read_file("/dev/fd/0x"); }) != 0);          // no stream
 }
 
@@ -274,8 +268,8 @@ TEST_CASE("file: bytes are on the disk before the name is, and the name before a
   CHECK(fs::is_directory(folder / "a/b/c"));
   CHECK(order_of([&] { make_directory(folder / "a/b"); }) == "");
   CHECK(order_of([&] { sync_name(folder / "x"); }) == "sc");
-  CHECK(message_of([&] { make_directory(folder / "x"); }) == folder / "x" + ": cannot make the directory: Not a directory");
-  CHECK(message_of([&] { make_directory(folder / "x/y"); }) == folder / "x/y" + ": cannot make the directory: Not a directory");
+  CHECK(message_of<FileError>([&] { make_directory(folder / "x"); }) == folder / "x" + ": cannot make the directory: Not a directory");
+  CHECK(message_of<FileError>([&] { make_directory(folder / "x/y"); }) == folder / "x/y" + ": cannot make the directory: Not a directory");
   for (const int error : {EIO, ENOSPC}) {
     Inject inject(Fault::error, 1, error);
     CHECK(errno_of([&] { make_directory(folder / ("d" + std::to_string(error))); }) == error);
@@ -319,7 +313,7 @@ TEST_CASE("file: a write that is lost without an error is noticed") {
     std::string text;
     {
       Inject inject(Fault::lost_write, at);
-      text = message_of([&] { write_file_atomically(path, new_text); });
+      text = message_of<FileError>([&] { write_file_atomically(path, new_text); });
       fired = inject.state.fired;
     }
     if (!fired) continue;
