@@ -2,7 +2,6 @@
 // Corpora of sentence pairs: reading, checking, splitting.
 #pragma once
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "models/alignment.h"

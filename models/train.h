@@ -2,7 +2,6 @@
 // One optimiser update after another: accumulation weighted by tokens, clipping, schedule, averaging, exact state.
 #pragma once
 #include <map>
-#include <optional>
 #include <span>
 #include <string>
 

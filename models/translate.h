@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // From lines to lines: a trained model with its tokenizers and vocabularies.
 #pragma once
-#include <optional>
 #include <set>
 #include <span>
 #include <string>

@@ -2,7 +2,6 @@
 // The data of a run: files to sentence pairs, pairs to tokens.
 #pragma once
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "models/run.h"

@@ -3,7 +3,6 @@
 // the bits of a training to which nothing happened. Those under strace run with `tests/run.sh kill`.
 #include <doctest/doctest.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>

@@ -2,9 +2,9 @@
 // Recurrent models from the command line: trained, stopped and resumed, translating, drawn.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <filesystem>
 
-#include "models/run.h"
 #include "tests/cli/program.h"
 
 namespace fs = std::filesystem;

@@ -3,7 +3,6 @@
 // state and log, for any number of threads.
 #include <doctest/doctest.h>
 #include <signal.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>

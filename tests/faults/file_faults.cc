@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/stat.h>
 
-#include <cstring>
 #include <filesystem>
-#include <fstream>
 
 #include "models/bpe.h"
 #include "models/corpus.h"

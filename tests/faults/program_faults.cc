@@ -3,11 +3,8 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
-#include <memory>
 #include <regex>
 #include <thread>
 

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cmath>
-#include <limits>
 #include <numeric>
 #include <thread>
 

@@ -13,7 +13,7 @@
 #include "models/alignment.h"
 #include "models/bpe.h"
 #include "models/corpus.h"
-#include "models/run.h"
+#include "models/run_config.h"
 #include "models/vocabulary.h"
 #include "tensor/error.h"
 #include "tensor/format.h"

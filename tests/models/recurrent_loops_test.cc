@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "models/recurrent.h"
-#include "models/run.h"
+#include "models/run_config.h"
 #include "tests/models/pairs.h"
 
 using namespace heed;

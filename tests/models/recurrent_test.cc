@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "autograd/tape.h"
-#include "models/run.h"
+#include "models/run_config.h"
 #include "models/search.h"
 #include "models/train.h"
 #include "tensor/ops/binary.h"

@@ -5,7 +5,6 @@
 
 #include <cmath>
 #include <functional>
-#include <limits>
 
 #include "autograd/ops.h"
 #include "tensor/format.h"
