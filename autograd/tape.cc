@@ -12,6 +12,7 @@
 #include "tensor/format.h"
 #include "tensor/gemm_bfloat16.h"
 #include "tensor/ops/binary.h"
+#include "tensor/ops/loss.h"
 #include "tensor/ops/unary.h"
 
 namespace heed {
@@ -87,6 +88,12 @@ void Gradient::adopt(const Tensor& dy) {
   written_ = adopted_ = true;
 }
 
+bool Gradient::take_over(const Tensor& dy) {
+  if (written_ || joint_ || dy.shape() != shape_ || dy.dtype() != dtype_ || !same_strides(shape_, dy.strides(), strides_) || !dy.storage().is_unique()) return false;
+  value_ = dy;
+  return written_ = true;
+}
+
 void Gradient::settle() {
   if (scale_ != 1 && written_) copy_into(value_, multiply(value_, scale_));
   scale_ = 1;
@@ -144,6 +151,13 @@ void Slot::adopt_or_add(const Tensor& dy) const {
   if (view_->covers && !gradient_->written() && same_strides(view_->shape, dy.strides(), view_->strides))
     return gradient_->adopt(Tensor(dy.storage(), dy.dtype(), gradient_->shape(), gradient_->strides(), dy.offset() - view_->offset));
   add_into(dy, into());
+}
+
+void Slot::adopt(const Tensor& dy, double factor) const {
+  if (!wanted()) return;
+  const bool taken = !view_ && gradient_->take_over(dy);
+  if (!taken || factor != 1) scaled_into(dy, factor, taken ? Into{dy} : into());
+  check_written();
 }
 
 // Nodes live in chunks that the thread keeps for its next tape.

@@ -37,6 +37,7 @@ class Gradient {
 
   Into into();                       // the buffer, to be written now
   void adopt(const Tensor& dy);      // takes dy's memory as its value when it is the first, else adds it
+  bool take_over(const Tensor& dy);  // only where it is the first and nobody else has that memory
   Tensor whole();                    // the buffer as a sum so far: zeros when nothing was written
 
   // A factor that its reader applies, so that clipping costs no pass of its own. What is added later is not scaled by it.
@@ -89,6 +90,8 @@ class Slot {
     adopt_or_add(dy);
     check_written();
   }
+  // The same of factor dy, in the place of dy where nobody else has its memory.
+  void adopt(const Tensor& dy, double factor) const;
   // Gradient of a part:  x.part([&](const Tensor& dx) { add_into(dy, {dx[i], true}); })   dx holds the sum so far
   template <class F> void part(F&& f) const {
     if (!wanted()) return;

@@ -350,7 +350,7 @@ template <class T> void multiply_halves(const Product<T>& p) {
   plan.packed_columns = round_up(p.n, plan.width);
   for (Index turn = 0; turn < 2; ++turn)
     run(seconds > kChunk, 2 * chunks, [&](Index chunk) {
-      const Index of_k = chunk / chunks, of_m = (of_k + turn) % 2, rows = of_m ? p.m - half_m : half_m;
+      const Index of_k = chunk / chunks, of_m = (of_k + turn + 1) % 2, rows = of_m ? p.m - half_m : half_m;
       const Index lines = divide_up(rows, 16), at = chunk % chunks;
       const Index i = of_m * half_m + lines * at / chunks * 16, end = of_m * half_m + std::min(rows, lines * (at + 1) / chunks * 16);
       if (i == end) return;

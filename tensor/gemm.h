@@ -46,8 +46,9 @@ template <class T> struct Finish {
 void multiply(const Product<float>& product, Finish<float> finish = {});
 void multiply(const Product<double>& product, Finish<double> finish = {});
 
-// The same with another chain where k counts many rows, as those of a batch: the upper half of c begins with the first half of k, the
-// lower half of c with the second half and takes the first one then. So two threads can sum over those rows that each of them wrote.
+// The same with another chain where k counts many rows, as those of a batch: the upper half of c begins with the second half of k and
+// takes the first one then, the lower half of c begins with the first. So two threads can sum over those rows that each of them wrote,
+// and what each of them wrote last lies in memory as those rows do.
 // in_halves says where, half_of how they are cut; of a b of more than 16 MiB k goes in parts of that size, each by halves.
 void multiply_by_halves(const Product<float>& product);
 void multiply_by_halves(const Product<double>& product);

@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <deque>
@@ -33,7 +34,7 @@ namespace {
 
 thread_local bool inside_region = false;
 std::atomic<std::uint64_t> shuffle_seed{0};
-std::atomic<bool> all_far{false};
+std::atomic<bool> all_far{false}, any_far{false};
 
 std::atomic<bool> forked{false};
 [[maybe_unused]] const int at_fork = ::pthread_atfork(nullptr, nullptr, [] { forked = true; });
@@ -134,8 +135,11 @@ class Team {
       place.next = place.begin = chunks * i / team;
       place.end = chunks * (i + 1) / team;
     }
-    for (int i = 1; i < team && regions_ % kRegions == 0; ++i)
-      if (Place& place = places_[std::size_t(i)]; place.present) place.far = is_far(place);
+    if (regions_ % kRegions == 0) {
+      for (int i = 1; i < team; ++i)
+        if (Place& place = places_[std::size_t(i)]; place.present) place.far = is_far(place);
+      any_far = std::ranges::any_of(places_, &Place::far);
+    }
     Region region{.body = body, .places = places_, .team = team};
     region_ = &region;
     open_ = ++regions_;
@@ -236,6 +240,7 @@ Alone::~Alone() { inside_region = before_; }
 
 void shuffle_chunks(std::uint64_t seed) { shuffle_seed = seed; }
 void part_caches(bool part) { all_far = part; }
+bool caches_apart() { return all_far || any_far; }
 
 void run_chunks(Index chunks, FunctionRef<void(Index)> body) {
   if (shuffle_seed != 0) [[unlikely]] return run_shuffled(chunks, body);

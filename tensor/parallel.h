@@ -14,6 +14,9 @@ namespace heed {
 // caller; the pool works afterwards.
 void run_chunks(Index chunks, FunctionRef<void(Index)> body);
 
+// Whether workers of late regions had no cache in common with their caller: then memory that several threads have read is slow to write.
+bool caches_apart();
+
 // While it lives, this thread runs its chunks alone: for work under a lock that chunks on other threads may wait for.
 class [[nodiscard]] Alone {
  public:

@@ -8,7 +8,8 @@ namespace heed {
 // Chunks of parallel regions run one after another in a random order; 0: no longer.
 void shuffle_chunks(std::uint64_t seed);
 
-// As if no two cores had a cache in common, from the next time on that workers are asked how far they are: every 256 regions.
+// As if no two cores had a cache in common: for caches_apart at once, for the order of chunks from the next time on that workers are
+// asked how far they are, every 256 regions.
 void part_caches(bool part);
 
 // The next `allowed` allocations of tensor memory succeed, the one after them throws OutOfMemory, those behind it succeed again.

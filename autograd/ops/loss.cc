@@ -34,9 +34,9 @@ Variable linear_cross_entropy(const Variable& x, const Variable& weight, const V
   const LinearCrossEntropy out = linear_cross_entropy(x.value(), weight.value(), bias.value(), targets, options, wants);
   return record("linear_cross_entropy", full({}, out.total, x.dtype()), {x, weight, bias},
                 [to_x = x.slot(), to_weight = weight.slot(), to_bias = bias.slot(), dx = out.dx, dweight = out.dweight, dbias = out.dbias](const Tensor& dy) {
-                  to_x.gradient([&](Into into) { scaled_into(dx, dy.item(), into); });
-                  to_weight.gradient([&](Into into) { scaled_into(dweight, dy.item(), into); });
-                  to_bias.gradient([&](Into into) { scaled_into(dbias, dy.item(), into); });
+                  to_x.adopt(dx, dy.item());
+                  to_weight.adopt(dweight, dy.item());
+                  to_bias.adopt(dbias, dy.item());
                 });
 }
 

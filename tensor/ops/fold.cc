@@ -9,11 +9,18 @@
 #ifndef HEED_FOLD_KERNELS  // this file is read once for each target
 #define HEED_FOLD_KERNELS
 namespace heed {
-constexpr size_t kChunk = 512;   // elements of a result's sequence that are folded by themselves
+// Elements of a sequence of n that are folded by themselves: all up to 512, beyond that an even number of like chunks, so that two
+// threads each fold across the rows that they wrote.
+constexpr size_t kLongest = 512;
+constexpr size_t chunk_of(size_t n) {
+  if (n <= kLongest) return kLongest;
+  const size_t chunks = 2 * ((n + 2 * kLongest - 1) / (2 * kLongest));
+  return ((n + chunks - 1) / chunks + 15) / 16 * 16;
+}
 // R: T where the order matters, std::uint64_t where it does not
 template <class T, class R> struct FoldKernels {
-  // results[r][c] = fold of chunk c of x[r stride .. + n)
-  void (*rows)(const T* x, size_t rows, ptrdiff_t stride, size_t n, R* results);
+  // results[r][c] = fold of chunk c, of `chunk` elements, of x[r stride .. + n)
+  void (*rows)(const T* x, size_t rows, ptrdiff_t stride, size_t n, size_t chunk, R* results);
   // result = fold of one chunk in pieces x[offset[p] .. + length[p]), lengths that are multiples of 16
   void (*pieces)(const T* x, const ptrdiff_t* offset, const ptrdiff_t* length, size_t count, R* result);
   // result[j] = fold of x[offset[r] + j] over r < rows, one chunk
@@ -42,17 +49,17 @@ template <class Op, class F, size_t kSome, class T> HWY_INLINE void Together(con
   }
 }
 
-template <class Op, class F, class T> void Rows(const T* x, size_t rows, ptrdiff_t stride, size_t n, T* results) {
+template <class Op, class F, class T> void Rows(const T* x, size_t rows, ptrdiff_t stride, size_t n, size_t chunk, T* results) {
   constexpr size_t kSome = HEED_OLD_TARGET ? 1 : HWY_MAX(HWY_MIN(hn::MaxLanes(Lanes16<T>()) / 2, size_t{4}), size_t{1});   // registers for their lanes
-  const size_t chunks = (n + kChunk - 1) / kChunk;
+  const size_t chunks = (n + chunk - 1) / chunk;
   const auto all = [&](size_t count, const T* from, ptrdiff_t distance, size_t length, T* to, size_t next) HWY_ATTR {
     for (; count >= kSome; count -= kSome, from += ptrdiff_t(kSome) * distance, to += kSome * next) Together<Op, F, kSome>(from, distance, length, to, next);
     for (; count > 0; --count, from += distance, to += next) *to = Reduce<Op, F>(from, length);
   };
   if (chunks == 1) return all(rows, x, stride, n, results, 1);
   for (size_t r = 0; r < rows; ++r, x += stride, results += chunks) {
-    all(n / kChunk, x, kChunk, kChunk, results, 1);
-    if (n % kChunk != 0) results[n / kChunk] = Reduce<Op, F>(x + n / kChunk * kChunk, n % kChunk);
+    all(n / chunk, x, ptrdiff_t(chunk), chunk, results, 1);
+    if (n % chunk != 0) results[n / chunk] = Reduce<Op, F>(x + n / chunk * chunk, n % chunk);
   }
 }
 
@@ -216,9 +223,9 @@ template <class F, class T> HWY_INLINE uint64_t ExactRow(const T* x, size_t n) {
   for (; i < n; ++i) value = F::f(value, F::value(x[i]));
   return value;
 }
-template <class F, class T> void ExactRows(const T* x, size_t rows, ptrdiff_t stride, size_t n, uint64_t* results) {
+template <class F, class T> void ExactRows(const T* x, size_t rows, ptrdiff_t stride, size_t n, size_t chunk, uint64_t* results) {
   for (size_t r = 0; r < rows; ++r, x += stride)
-    for (size_t i = 0; i < n; i += kChunk) *results++ = ExactRow<F>(x + i, HWY_MIN(n - i, kChunk));
+    for (size_t i = 0; i < n; i += chunk) *results++ = ExactRow<F>(x + i, HWY_MIN(n - i, chunk));
 }
 template <class F, class T> void ExactPieces(const T* x, const ptrdiff_t* offset, const ptrdiff_t* length, size_t count, uint64_t* result) {
   *result = F::kNeutral;
@@ -276,7 +283,7 @@ HWY_EXPORT(FinishF64);
 
 namespace {
 
-constexpr Index kElements = kChunk, kColumnBlock = 128, kFewChunks = 64, kShort = 16;
+constexpr Index kColumnBlock = 128, kFewChunks = 64, kShort = 16;
 
 template <class T> FoldKernels<T, T> kernels_of(Folding folding) { return pick<T>(HWY_DYNAMIC_DISPATCH(PickF32), HWY_DYNAMIC_DISPATCH(PickF64))(folding); }
 template <class T> FoldKernels<T, std::uint64_t> exact_kernels(Folding folding) {
@@ -316,7 +323,7 @@ void fold_sequences(Folding folding, const FoldKernels<T, R>& kernels, const Ten
     else kept.push(x.shape()[axis], x.strides()[axis], to[axis]);
   }
   if (kept.total == 0) return;
-  const Index n = reduced.total, chunks = std::max<Index>(1, (n + kElements - 1) / kElements);
+  const Index n = reduced.total, size = Index(chunk_of(std::size_t(n))), chunks = std::max<Index>(1, (n + size - 1) / size);   // of size elements
   const T* const from = n > 0 ? x.data<T>() : nullptr;
 
   // Chunks of results that are worth tasks of their own go through memory. partials: [results][chunks][width]
@@ -353,17 +360,17 @@ void fold_sequences(Folding folding, const FoldKernels<T, R>& kernels, const Ten
     const bool narrow = kernels.narrow && width <= 16 && reduced.rank == 1 && reduced.step() == width;
     const Tensor memory = chunks > 1 ? empty_partials(result.total * chunks * width) : Tensor();
     R* const partials = chunks > 1 ? reinterpret_cast<R*>(memory.mutable_data<Index>()) : nullptr;
-    parallel_for(result.total * chunks * blocks, row_grain(std::min(width, kColumnBlock) * std::min(n, kElements)), [&](Index begin, Index end) {
+    parallel_for(result.total * chunks * blocks, row_grain(std::min(width, kColumnBlock) * std::min(n, size)), [&](Index begin, Index end) {
       R values[kColumnBlock];
-      std::ptrdiff_t offset[kElements];
+      std::ptrdiff_t offset[kLongest];
       Counter at = result, row = reduced;
       Index rows = 0, chunk_at = -1;
       for (Index item = begin; item < end; ++item) {
         const Index block = item % blocks, chunk = item / blocks % chunks, i = item / blocks / chunks;
         const Index first = block * kColumnBlock, count = std::min(kColumnBlock, width - first);
         if (chunk != chunk_at) {
-          row.seek(chunk * kElements);
-          rows = std::min(kElements, n - chunk * kElements);
+          row.seek(chunk * size);
+          rows = std::min(size, n - chunk * size);
           if (!narrow) row.offsets(rows, offset);
           chunk_at = chunk;
         }
@@ -380,9 +387,9 @@ void fold_sequences(Folding folding, const FoldKernels<T, R>& kernels, const Ten
 
   const bool in_pieces = reduced.rank > 1 && reduced.step() == 1 && reduced.size[std::size_t(reduced.rank - 1)] % 16 == 0;
   const auto fold_chunk = [&](const T* sequence, Index chunk, T* buffer, R* to_result) {
-    const Index first = chunk * kElements, count = std::min(kElements, n - first);
-    if (!in_pieces) return kernels.rows(reduced.read(sequence, first, count, buffer), 1, 0, std::size_t(count), to_result);
-    std::ptrdiff_t offset[kElements / 16], length[kElements / 16];
+    const Index first = chunk * size, count = std::min(size, n - first);
+    if (!in_pieces) return kernels.rows(reduced.read(sequence, first, count, buffer), 1, 0, std::size_t(count), std::size_t(size), to_result);
+    std::ptrdiff_t offset[kLongest / 16], length[kLongest / 16];
     Counter at = reduced;
     at.seek(first);
     std::size_t pieces = 0;
@@ -397,13 +404,13 @@ void fold_sequences(Folding folding, const FoldKernels<T, R>& kernels, const Ten
   if (chunks > kFewChunks) {
     const Tensor memory = empty_partials(kept.total * chunks);
     R* const partials = reinterpret_cast<R*>(memory.mutable_data<Index>());
-    parallel_for(kept.total * chunks, row_grain(kElements), [&](Index begin, Index end) {
-      T buffer[kElements];
+    parallel_for(kept.total * chunks, row_grain(size), [&](Index begin, Index end) {
+      T buffer[kLongest];
       Counter at = kept;
       at.seek(begin / chunks);
       for (Index i = begin; i < end;) {
         const Index chunk = i % chunks, some = reduced.unit() ? std::min(end - i, chunks - chunk) : 1;
-        if (reduced.unit()) kernels.rows(from + at.offset[0] + chunk * kElements, 1, 0, std::size_t(std::min(some * kElements, n - chunk * kElements)), partials + i);
+        if (reduced.unit()) kernels.rows(from + at.offset[0] + chunk * size, 1, 0, std::size_t(std::min(some * size, n - chunk * size)), std::size_t(size), partials + i);
         else fold_chunk(from + at.offset[0], chunk, buffer, partials + i);
         i += some;
         if (i % chunks == 0) at.next();
@@ -429,7 +436,7 @@ void fold_sequences(Folding folding, const FoldKernels<T, R>& kernels, const Ten
         for (Index k = 0; k < n; ++k) offset[k] = k * kColumnBlock;
         kernels.columns(buffer, offset, std::size_t(n), std::size_t(rows), values);
       } else {
-        kernels.rows(x0, std::size_t(rows), at.step(), std::size_t(n), values);
+        kernels.rows(x0, std::size_t(rows), at.step(), std::size_t(n), std::size_t(size), values);
       }
       if (chunks == 1) put(at.offset[1], at.step(1), values, rows);
       for (Index r = 0; chunks > 1 && r < rows; ++r) {

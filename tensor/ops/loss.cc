@@ -222,6 +222,7 @@ HWY_AFTER_NAMESPACE();
 #include <numeric>
 
 #include "tensor/format.h"
+#include "tensor/ops/binary.h"
 #include "tensor/ops/kernel.h"
 #include "tensor/ops/matmul.h"
 #include "tensor/ops/view.h"
@@ -414,9 +415,9 @@ LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, c
     const Tensor rows = reshape(x, {N, d}).contiguous(), biases = bias.defined() ? bias.contiguous() : bias;
     if (wants.dx) out.dx = all ? empty(x.shape(), x.dtype()) : zeros(x.shape(), x.dtype());
     if (wants.dweight) out.dweight = labels.count ? empty(weight.shape(), x.dtype()) : zeros(weight.shape(), x.dtype());
-    if (wants.dbias) out.dbias = zeros({V}, x.dtype());
     const Tensor drows = wants.dx ? reshape(out.dx, {N, d}) : Tensor();
     const Tensor logits = empty({height, V}, x.dtype()), gathered = all ? Tensor() : empty({height, d}, x.dtype());
+    const Tensor sums = wants.dbias ? zeros({2, V}, x.dtype()) : Tensor();
     const Smoothed<T> q = smoothed<T>(options, V);
     const T minus = options.subtract_entropy ? T(entropy(options, V)) : T(0);
     T* const losses = out.losses.mutable_data<T>();
@@ -437,11 +438,14 @@ LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, c
           losses[row_of[i]] = row_loss(to + i * V, b, std::size_t(V), std::size_t(labels.label[std::size_t(row_of[i])]), q, gradient) - minus;
       });
       if (wants.dweight) matmul_over_rows(z, part, {out.dweight, first > 0});
-      if (wants.dbias) {
-        T* const sum = out.dbias.mutable_data<T>();
-        parallel_for((V + 255) / 256, std::max<Index>(1, 64 / std::max<Index>(1, n)), [&](Index begin, Index end) {
-          const Index j = begin * 256, stop = std::min(V, end * 256);
-          add_rows(to + j, std::size_t(n), std::size_t(V), std::size_t(stop - j), sum + j);
+      if (wants.dbias) {                                             // threads add up the halves of the rows that each of them wrote
+        const Index blocks = (V + 255) / 256, half = (n + 1) / 2;
+        parallel_for(2 * blocks, std::max<Index>(1, 64 / half), [&](Index begin, Index end) {
+          for (Index block = begin; block < end; ++block) {
+            const Index lower = block / blocks, j = block % blocks * 256;
+            add_rows(to + lower * half * V + j, std::size_t(lower ? n - half : half), std::size_t(V), std::size_t(std::min(V - j, Index{256})),
+                     sums.mutable_data<T>() + lower * V + j);
+          }
         });
       }
       if (wants.dx && all) matmul(z, weight, {slice(drows, 0, first, first + n)});
@@ -450,6 +454,7 @@ LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, c
         for (Index i = 0; i < n; ++i) std::memcpy(drows.mutable_data<T>() + row_of[i] * d, part.data<T>() + i * d, bytes);
       }
     }
+    if (wants.dbias) out.dbias = sums[0] + sums[1];
     out.total = total_of<T>(out.losses);
     return out;
   });

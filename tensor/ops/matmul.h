@@ -13,7 +13,7 @@ Tensor matmul(const Tensor& a, const Tensor& b);
 void matmul(const Tensor& a, const Tensor& b, Into c);
 
 // c (=|+=) aᵀ b = Σ_r a[r, :]ᵀ b[r, :]:  a [N, m], b [N, n] -> c [m, n], the sum of a weight's gradient over rows. Where N is large the
-// chains of c's lower half begin in the middle of the rows (multiply_by_halves, tensor/gemm.h). Errors as above.
+// chains of c's upper half begin in the middle of the rows (multiply_by_halves, tensor/gemm.h). Errors as above.
 void matmul_over_rows(const Tensor& a, const Tensor& b, Into c);
 
 // da = dc bᵀ, db = aᵀ dc, summed over the axes that were broadcast: these continue the chain, so nothing of the batch's size

@@ -264,7 +264,9 @@ RecurrentGrads recurrent_layer_grad(RecurrentUnit unit, const RecurrentResult& r
     const Tensor weights = weight_hh.contiguous(), dy = doutputs.defined() ? with_dense_rows(doutputs) : Tensor();
     const Index rows = block_rows(B), width = panel_width(gemm, rows);
     const Tensor packed = empty({gates * n * whole_panels(n, width) + 64}, dtype);
-    gemm.pack(weights.data<T>(), n, 1, gates * n, n, width, packed.mutable_data<T>());
+    parallel_for(whole_panels(n, width) / width, row_grain(gates * n * width / 8), [&](Index begin, Index end) {
+      gemm.pack(weights.data<T>() + begin * width, n, 1, gates * n, std::min(n, end * width) - begin * width, width, packed.mutable_data<T>() + begin * width * gates * n);
+    });
     const RecurrentBlock<T> block{unit, recurrent_kernels<T>(unit), n, 0, reverse, nullptr, nullptr, nullptr, packed.data<T>(), width, gemm.panel, nullptr, result.gates.mutable_data<T>(),
                                   result.previous_h.mutable_data<T>(), data_or_null<T>(result.previous_c), data_or_null<T>(result.kept),
                                   dy.defined() ? const_cast<T*>(dy.data<T>()) : nullptr, dy.defined() ? dy.strides()[0] : 0,

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reductions over any set of dims; {} = all of them. keepdim leaves them with size 1. f32 and f64.
-// Order of additions, from the shape alone: chunks of 512 elements of each result's sequence, which is row-major over the reduced
-// axes; in a chunk 16 virtual lanes, element i in lane i % 16, folded in halves; the chunks' results in order, in double.
+// Order of additions, from the shape alone: the sequence of a result, row-major over the reduced axes, is one chunk of up to 512
+// elements, beyond that c = 2 ⌈n/1024⌉ chunks of ⌈n/c⌉, rounded up to 16s; in a chunk 16 virtual lanes, element i in lane i % 16,
+// folded in halves; the chunks' results in order, in double.
 #pragma once
 #include <span>
 

@@ -4,6 +4,8 @@
 #define HWY_TARGET_INCLUDE "tensor/ops/update.cc"
 #include "tensor/simd-inl.h"
 
+#include <hwy/cache_control.h>
+
 HWY_BEFORE_NAMESPACE();
 namespace heed::HWY_NAMESPACE {
 namespace {
@@ -63,38 +65,46 @@ constexpr int StatesOf(Update kind) {
   }
 }
 
-template <Update kKind, class T> void UpdateOf(const UpdateConstants& constants, size_t n, T* w, const T* g, T* s0, T* s1) {
+// past_caches: θ is stored so
+template <Update kKind, class T> void UpdateOf(const UpdateConstants& constants, bool past_caches, size_t n, T* w, const T* g, T* s0, T* s1) {
   const Lanes16<T> d;
   const Splat<Lanes16<T>> c(d, constants);
+  const bool streamed = past_caches && reinterpret_cast<uintptr_t>(w) % (hn::Lanes(d) * sizeof(T)) == 0;
   for (size_t i = 0; i < n; i += hn::Lanes(d)) {
     const size_t left = n - i;
     auto value = LoadFirst(d, w + i, left), a = value, b = value;
     if constexpr (StatesOf(kKind) > 0) a = LoadFirst(d, s0 + i, left);
     if constexpr (StatesOf(kKind) > 1) b = LoadFirst(d, s1 + i, left);
     Apply<kKind>(d, c, value, LoadFirst(d, g + i, left), a, b);
-    StoreFirst(value, d, w + i, left);
+    if (streamed && left >= hn::Lanes(d)) hn::Stream(value, d, w + i);
+    else StoreFirst(value, d, w + i, left);
     if constexpr (StatesOf(kKind) > 0) StoreFirst(a, d, s0 + i, left);
     if constexpr (StatesOf(kKind) > 1) StoreFirst(b, d, s1 + i, left);
   }
+  if (streamed) hwy::FlushStream();
 }
 
-template <class T> void UpdateChunk(Update kind, const UpdateConstants& c, size_t n, T* w, const T* g, T* s0, T* s1) {
+template <class T> void UpdateChunk(Update kind, const UpdateConstants& c, bool past_caches, size_t n, T* w, const T* g, T* s0, T* s1) {
   switch (kind) {
-    case Update::sgd: return UpdateOf<Update::sgd>(c, n, w, g, s0, s1);
-    case Update::momentum: return UpdateOf<Update::momentum>(c, n, w, g, s0, s1);
-    case Update::nesterov: return UpdateOf<Update::nesterov>(c, n, w, g, s0, s1);
-    case Update::adam: return UpdateOf<Update::adam>(c, n, w, g, s0, s1);
-    case Update::adamw: return UpdateOf<Update::adamw>(c, n, w, g, s0, s1);
-    case Update::adagrad: return UpdateOf<Update::adagrad>(c, n, w, g, s0, s1);
-    case Update::adadelta: return UpdateOf<Update::adadelta>(c, n, w, g, s0, s1);
-    case Update::rmsprop: return UpdateOf<Update::rmsprop>(c, n, w, g, s0, s1);
-    case Update::rmsprop_momentum: return UpdateOf<Update::rmsprop_momentum>(c, n, w, g, s0, s1);
-    case Update::average: return UpdateOf<Update::average>(c, n, w, g, s0, s1);
+    case Update::sgd: return UpdateOf<Update::sgd>(c, past_caches, n, w, g, s0, s1);
+    case Update::momentum: return UpdateOf<Update::momentum>(c, past_caches, n, w, g, s0, s1);
+    case Update::nesterov: return UpdateOf<Update::nesterov>(c, past_caches, n, w, g, s0, s1);
+    case Update::adam: return UpdateOf<Update::adam>(c, past_caches, n, w, g, s0, s1);
+    case Update::adamw: return UpdateOf<Update::adamw>(c, past_caches, n, w, g, s0, s1);
+    case Update::adagrad: return UpdateOf<Update::adagrad>(c, past_caches, n, w, g, s0, s1);
+    case Update::adadelta: return UpdateOf<Update::adadelta>(c, past_caches, n, w, g, s0, s1);
+    case Update::rmsprop: return UpdateOf<Update::rmsprop>(c, past_caches, n, w, g, s0, s1);
+    case Update::rmsprop_momentum: return UpdateOf<Update::rmsprop_momentum>(c, past_caches, n, w, g, s0, s1);
+    case Update::average: return UpdateOf<Update::average>(c, past_caches, n, w, g, s0, s1);
   }
 }
 
-void UpdateF32(Update kind, const UpdateConstants& c, size_t n, float* w, const float* g, float* s0, float* s1) { UpdateChunk(kind, c, n, w, g, s0, s1); }
-void UpdateF64(Update kind, const UpdateConstants& c, size_t n, double* w, const double* g, double* s0, double* s1) { UpdateChunk(kind, c, n, w, g, s0, s1); }
+void UpdateF32(Update kind, const UpdateConstants& c, bool past_caches, size_t n, float* w, const float* g, float* s0, float* s1) {
+  UpdateChunk(kind, c, past_caches, n, w, g, s0, s1);
+}
+void UpdateF64(Update kind, const UpdateConstants& c, bool past_caches, size_t n, double* w, const double* g, double* s0, double* s1) {
+  UpdateChunk(kind, c, past_caches, n, w, g, s0, s1);
+}
 
 // Σ x² in double, 16 virtual lanes of double
 double SquaresF32(const float* x, size_t n) {
@@ -138,8 +148,8 @@ constexpr Index chunks_of(Index size) { return (size + kChunk - 1) / kChunk; }
 
 int states_of(Update kind) { return HWY_STATIC_DISPATCH(StatesOf)(kind); }
 
-// Calls body(item, first, count) for all chunks of all sizes, spread over the threads in groups of 16 chunks: lower halves of all items,
-// then upper halves, since the first thread wrote the lower half of a gradient last (multiply_by_halves), the second one the upper half.
+// Calls body(item, first, count) for all chunks of all sizes, spread over the threads in groups of 16 chunks: upper halves of all items,
+// then lower halves, since the first thread wrote the upper half of a gradient last (multiply_by_halves), the second one the lower half.
 template <class Body> void for_chunks(std::span<const Index> sizes, Body&& body) {
   static thread_local std::vector<Index> kept;   // for the next call, which then asks for no memory
   kept.assign(2 * sizes.size() + 1, 0);
@@ -153,7 +163,7 @@ template <class Body> void for_chunks(std::span<const Index> sizes, Body&& body)
     for (Index chunk = begin; chunk < end; ++chunk) {
       while (chunk >= starts[half + 1]) ++half;
       const std::size_t item = half % sizes.size();
-      const Index first = (chunk - starts[half] + (half < sizes.size() ? chunks_of(sizes[item]) / 2 : 0)) * kChunk;
+      const Index all = chunks_of(sizes[item]), first = (chunk - starts[half] + (half < sizes.size() ? 0 : all - all / 2)) * kChunk;
       body(item, first, std::min(kChunk, sizes[item] - first));
     }
   });
@@ -209,12 +219,13 @@ void update(std::span<const UpdateItem> items) {
   }
   const auto f32 = HWY_DYNAMIC_DISPATCH(UpdateF32);
   const auto f64 = HWY_DYNAMIC_DISPATCH(UpdateF64);
+  const bool past_caches = caches_apart();   // all threads have read the values
   for_chunks(sizes, [&](std::size_t i, Index first, Index count) {
     const UpdateItem& item = items[i];
     visit_float(item.value.dtype(), "update", [&]<class T>() {
       const auto at = [&](const Tensor& x) { return x.defined() ? const_cast<T*>(x.data<T>()) + first : nullptr; };
       const auto run = [&] { if constexpr (std::is_same_v<T, float>) return f32; else return f64; }();
-      run(item.kind, item.constants, std::size_t(count), at(item.value), at(item.gradient), at(item.state[0]), at(item.state[1]));
+      run(item.kind, item.constants, past_caches, std::size_t(count), at(item.value), at(item.gradient), at(item.state[0]), at(item.state[1]));
     });
   });
 }

@@ -256,11 +256,17 @@ Tensor concat(std::span<const Tensor> tensors, int dim) {
     check<ShapeError>(!__builtin_add_overflow(shape[axis], other[axis], &shape[axis]), "concat: too many elements at dim {}", dim);
   }
   Tensor y = empty(shape, tensors[0].dtype());
-  Index start = 0;
-  for (const Tensor& x : tensors) {
-    copy_into(slice(y, axis, start, start + x.shape()[axis]), x);
-    start += x.shape()[axis];
-  }
+  const auto copy_rows = [&](Index begin, Index end) {   // of the first axis
+    Index start = 0;
+    for (const Tensor& x : tensors) {
+      const Index count = x.shape()[axis];
+      if (axis == 0) copy_into(slice(y, 0, start, start + count), x);
+      else copy_into(slice(slice(y, 0, begin, end), axis, start, start + count), slice(x, 0, begin, end));
+      start += count;
+    }
+  };
+  if (axis == 0) copy_rows(0, shape[0]);
+  else parallel_for(shape[0], row_grain(y.numel() / std::max<Index>(4 * shape[0], 1) + 4 * Index(tensors.size())), copy_rows);
   return y;
 }
 
@@ -272,12 +278,9 @@ Tensor stack(std::span<const Tensor> tensors, int dim) {
   const int rank = tensors[0].rank() + 1;
   check<IndexError>(dim >= -rank && dim < rank, "stack: dim {} is not in [{}, {}): tensors {}", dim, -rank, rank,
                     tensors[0].shape());
-  Shape shape = tensors[0].shape();
-  const int axis = dim < 0 ? dim + rank : dim;
-  shape.insert(axis, Index(tensors.size()));
-  Tensor y = empty(shape, tensors[0].dtype());
-  for (size_t k = 0; k < tensors.size(); ++k) copy_into(select(y, axis, Index(k)), tensors[k]);
-  return y;
+  List<Tensor> parts;
+  for (const Tensor& x : tensors) parts.push_back(unsqueeze(x, dim));
+  return concat(parts, dim);
 }
 
 Tensor pad(const Tensor& x, int dim, Index before, Index after, double value) {

@@ -11,6 +11,7 @@
 #include "tensor/gemm_bfloat16.h"
 #include "tensor/ops/binary.h"
 #include "tensor/ops/random.h"
+#include "tensor/ops/view.h"
 #include "tests/close.h"
 
 using namespace heed;
@@ -110,6 +111,43 @@ TEST_CASE("leaf gradients have memory of their own") {
   }
   fill_(upstream, 7);
   CHECK(worst_absolute(x.grad(), ones({2})) == 0);
+}
+
+TEST_CASE("a gradient with a factor is taken over where nobody else has its memory, else copied or added") {
+  const auto give = [](const Variable& x, Tensor dx, double factor) {
+    Tape tape;
+    tape.backward(record("give", zeros({}), {x}, [s = x.slot(), dx = std::move(dx), factor](const Tensor&) { s.adopt(dx, factor); }));
+  };
+  for (const double factor : {1.0, 2.0}) {
+    CAPTURE(factor);
+    const auto times = [&](std::vector<float> values) {
+      for (float& value : values) value *= float(factor);
+      return values;
+    };
+    const Variable x = variable(zeros({3}));
+    Tensor dx = tensor({1, 2, 3});
+    const float* const memory = dx.data<float>();
+    give(x, std::move(dx), factor);
+    CHECK(x.grad().to_vector<float>() == times({1, 2, 3}));
+    CHECK(x.grad().data<float>() == memory);
+    const Tensor kept = tensor({1, 1, 2});
+    give(x, kept, factor);                                 // the second one
+    CHECK(x.grad().to_vector<float>() == times({2, 3, 5}));
+    x.forget_gradient();
+    give(x, kept, factor);
+    CHECK(x.grad().to_vector<float>() == times({1, 1, 2}));
+    CHECK(kept.to_vector<float>() == std::vector<float>{1, 1, 2});
+    const Variable turned = variable(transpose(zeros({2, 3})));
+    give(turned, reshape(tensor({1, 2, 3, 4, 5, 6}), {3, 2}), factor);
+    CHECK(turned.grad().to_vector<float>() == times({1, 2, 3, 4, 5, 6}));
+    const Variable whole = variable(zeros({2, 3}));
+    Tape tape;
+    const Variable part = select(whole, 0, 1);
+    tape.backward(record("give", zeros({}), {part}, [s = part.slot(), dx = tensor({1, 2, 3}), factor](const Tensor&) { s.adopt(dx, factor); }));
+    CHECK(whole.grad().to_vector<float>() == times({0, 0, 0, 1, 2, 3}));
+    CHECK_THROWS_AS(give(whole, ones({3, 2}), factor), ShapeError);
+    CHECK_THROWS_AS(give(whole, ones({2, 3}, DType::f64), factor), DTypeError);
+  }
 }
 
 TEST_CASE("lengths and masks that were overwritten before the gradient is computed are refused") {

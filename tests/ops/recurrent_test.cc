@@ -192,6 +192,16 @@ TEST_CASE("recurrent_layer: fused = definition, several blocks of sentences, wid
       }
 }
 
+TEST_CASE("recurrent_layer: wide states, whose weights several threads pack") {
+  for (const U unit : units) {
+    const Layer layer(unit, 3, 2, 5, 530, DType::f32);
+    const Played slow = play(layer.function({}, false, false), layer.inputs), fast = play(layer.function({}, false), layer.inputs);
+    check_near(fast.value, slow.value, 128);
+    for (std::size_t i = 0; i < fast.gradients.size(); ++i) check_near(fast.gradients[i], slow.gradients[i], 512);
+    for_threads([&] { CHECK(same(play(layer.function({}, false), layer.inputs), fast)); });
+  }
+}
+
 TEST_CASE("recurrent_layer: the same bits for any number of threads and on every target with multiply-add") {
   for (const U unit : units) {
     const Layer layer(unit, 70, 9, 24, 40, DType::f32);

@@ -169,12 +169,13 @@ template <class T, class F> void for_sequences(const Tensor& x, const std::vecto
   for (std::ptrdiff_t i = 0; i < results; ++i) f(std::vector<T>(values.begin() + i * n, values.begin() + (i + 1) * n));
 }
 
-// Chunks of 512, 16 lanes, folded in halves; the chunks in double.
+// One chunk, or an even number of like ones of at most 512; 16 lanes, folded in halves; the chunks in double.
 template <class T> T sum_in_order(const std::vector<T>& x) {
+  const std::size_t chunks = x.size() <= 512 ? 1 : 2 * ((x.size() + 1023) / 1024), size = (x.size() / chunks + (x.size() % chunks != 0) + 15) / 16 * 16;
   double total = 0;
-  for (std::size_t first = 0; first < x.size(); first += 512) {
+  for (std::size_t first = 0; first < x.size(); first += size) {
     T lanes[16] = {};
-    for (std::size_t i = first; i < std::min(x.size(), first + 512); ++i) lanes[i % 16] += x[i];
+    for (std::size_t i = first; i < std::min(x.size(), first + size); ++i) lanes[i % 16] += x[i];
     for (std::size_t half = 8; half > 0; half /= 2)
       for (std::size_t l = 0; l < half; ++l) lanes[l] += lanes[l + half];
     total += double(lanes[0]);

@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "tensor/ops/random.h"
+#include "tensor/ops/view.h"
+#include "tensor/test_hooks.h"
 #include "tests/every_target.h"
 
 using namespace heed;
@@ -73,6 +75,27 @@ TEST_CASE("update: every rule equals its formula on every target, with odd sizes
           REQUIRE(std::abs(w32.span<float>()[i] - ew[i]) <= 2e-6 * std::max(1.0, std::abs(ew[i])));
         }
       }
+  });
+}
+
+TEST_CASE("update: values that are stored past the caches have the same bits, at any address, on every target") {
+  for_every_target([] {
+    for (Update kind : kAll)
+      for (DType dtype : {DType::f32, DType::f64})
+        for (Index start : {0, 1, 16}) {
+          const Index n = 5003;
+          std::vector<Tensor> results;
+          for (const bool apart : {false, true}) {
+            part_caches(apart);
+            const auto draw = [&](std::uint64_t key, double low) { return slice(uniform(Key(Seed{key}), {n + 40}, low, 1, dtype), 0, start, start + n); };
+            const Tensor w = draw(1, -1), g = draw(2, -1), s0 = draw(3, 0.1), s1 = draw(4, 0.1);
+            const UpdateItem items[] = {{kind, w, g, {s0, s1}, kConstants}};
+            update(items);
+            part_caches(false);
+            results.push_back(stack({w, s0, s1}));
+          }
+          CHECK(equal_bits(results[0], results[1]));
+        }
   });
 }
 

@@ -10,6 +10,7 @@
 #include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "tensor/error.h"
+#include "tensor/ops/random.h"
 #include "tests/op_table.h"
 
 using namespace heed;
@@ -194,6 +195,18 @@ TEST_CASE("split, unbind, concat and stack undo one another") {
   CHECK(same(concat({x(all, Slice{.step = -1}), x}, 0)[0], flip(x, 1)[0]));
   CHECK(same(concat({zeros({0, 6}), x}, 0), x));
   CHECK(stack({tensor(1), tensor(2)}).to_vector<float>() == std::vector<float>{1, 2});
+  for (const Shape& shape : {Shape{300, 7, 33}, Shape{1, 90, 200}, Shape{64, 1, 2000}}) {   // on all threads
+    const Tensor a = uniform(Key(1), shape, -1, 1), b = uniform(Key(2), shape, -1, 1);
+    for (const int axis : {0, 1, 2}) {
+      const Tensor y = concat({a, slice(b, axis, 0, 1), b}, axis);
+      const Index n = shape[axis];
+      CHECK(same(slice(y, axis, 0, n), a));
+      CHECK(same(slice(y, axis, n, n + 1), slice(b, axis, 0, 1)));
+      CHECK(same(slice(y, axis, n + 1), b));
+      for_threads([&] { CHECK(equal_bits(stack({a, b}, axis), concat({unsqueeze(a, axis), unsqueeze(b, axis)}, axis))); });
+      CHECK(same(select(stack({a, b}, axis), axis, 1), b));
+    }
+  }
   CHECK(concat({tensor({1, 2}, DType::i32), tensor({3}, DType::i32)}).to_vector<std::int32_t>() ==
         std::vector<std::int32_t>{1, 2, 3});
 }
