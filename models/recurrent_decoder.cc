@@ -173,9 +173,10 @@ Variable BahdanauDecoder::operator()(const Variable& inputs, DecoderState& state
   List<Variable> states, contexts;
   Variable a = input_block(cell.path, cell.weight_ih, inputs, 0, cell.bias_ih);                    // W E y_{t-1} + b   [T, R, G]
   if (!attention) a = a + input_block(cell.path, cell.weight_ih, state.context, E, {});            // C c
+  const List<Variable> of_step = unbind(a);
   RecurrentState& s = state.layers[0];
   for (Index t = 0; t < T; ++t) {
-    Variable a_t = select(a, 0, t);
+    Variable a_t = of_step[std::size_t(t)];
     trace_previous("s", s);
     if (options.readout_state == ReadoutState::previous) states.push_back(s.h);
     if (attention) {
@@ -272,8 +273,9 @@ Variable LuongDecoder::operator()(const Variable& inputs, DecoderState& state, V
   List<Variable> outputs;
   const auto& first = layers.weights[0];
   const Variable a = input_block(layers.path, first.weight_ih, inputs, 0, first.bias_ih);                      // [T, R, 4n]
+  const List<Variable> of_step = unbind(a);
   for (Index t = 0; t < T; ++t) {
-    Variable x = select(a, 0, t);
+    Variable x = of_step[std::size_t(t)];
     if (options.input_feeding) x = input_block(layers.path, first.weight_ih, trace("feed", "h~ of the step before", state.feed), E, {}, x);
     for (Index k = 0; k < options.layers; ++k) {
       const auto& w = layers.weights[std::size_t(k)];

@@ -370,7 +370,7 @@ template <class To, class From> void copy_strided(To* to, const From* from, cons
     }
   };
   if (rows == 1) {
-    parallel_for(n, 16384, [&](Index begin, Index end) { run(begin * step_to, begin * step_from, end - begin); });
+    parallel_for(n, 32768, [&](Index begin, Index end) { run(begin * step_to, begin * step_from, end - begin); });
     return;
   }
   parallel_for(rows, row_grain(n / 4 + 4), [&](Index begin, Index end) {

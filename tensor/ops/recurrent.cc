@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "tensor/context.h"
 #include "tensor/format.h"
 #include "tensor/gemm.h"
 #include "tensor/ops/binary.h"
@@ -68,37 +69,43 @@ struct Ragged {
 // [N, E] from [B, S, E]
 Tensor gathered(const Tensor& x, const Ragged& ragged) {
   const Tensor y = empty({ragged.rows, x.size(2)}, x.dtype());
-  for (std::size_t b = 0; b < ragged.length.size(); ++b)
-    copy_into(slice(y, 0, ragged.first[b], ragged.first[b] + ragged.length[b]), slice(x[Index(b)], 0, 0, ragged.length[b]));
+  parallel_for(x.size(0), row_grain(x.size(1) * x.size(2)), [&](Index begin, Index end) {
+    for (Index b = begin; b < end; ++b) {
+      const Index first = ragged.first[std::size_t(b)], length = ragged.length[std::size_t(b)];
+      copy_into(slice(y, 0, first, first + length), slice(x[b], 0, 0, length));
+    }
+  });
   return y;
 }
 
-// Calls through_time(block) for blocks of `rows` sentences (block_rows). A block goes through time in one thread: nobody waits between
-// two steps.
-template <class T, class F> void for_blocks(const Ragged& ragged, const RecurrentBlock<T>& block, Index rows, F through_time) {
-  const auto B = Index(ragged.order.size());
-  List<Index> length, first;
-  for (const Index b : ragged.order) length.push_back(ragged.length[std::size_t(b)]), first.push_back(ragged.first[std::size_t(b)]);
+// Blocks of 8 to 32 sentences, at least one for each thread if there are enough. Each sentence goes its own way: bits do not depend on them.
+Index block_count(Index B) { return std::max({(B + 31) / 32, std::min<Index>(threads(), B / 8), Index{1}}); }
+Index block_rows(Index B) { return (B + block_count(B) - 1) / block_count(B); }   // of the largest
+
+// Calls through_time(block) for all blocks, each with short and long sentences. A block goes through time in one thread: nobody waits
+// between two steps.
+template <class T, class F> void for_blocks(const Ragged& ragged, const RecurrentBlock<T>& block, F through_time) {
+  const auto B = Index(ragged.order.size()), blocks = block_count(B);
+  List<Index> sentence, length, first;
+  for (Index i = 0; i < blocks; ++i)
+    for (Index k = i; k < B; k += blocks) {
+      const Index b = ragged.order[std::size_t(k)];
+      sentence.push_back(b), length.push_back(ragged.length[std::size_t(b)]), first.push_back(ragged.first[std::size_t(b)]);
+    }
   const double flops = 2.0 * double(ragged.rows) * double(gate_count(block.unit) * block.n) * double(block.n + 16);
-  parallel_for(B, flops < 2.5e6 ? B : rows, [&](Index begin, Index end) {
-    const Index width = block.width;
-    const Tensor scratch = empty({recurrent_scratch(block.unit, block.n, rows, width)}, dtype_of<T>);
-    for (Index i = begin; i < end; i += rows) {
+  parallel_for(blocks, flops < 2.5e6 ? blocks : 1, [&](Index begin, Index end) {
+    const Tensor scratch = empty({recurrent_scratch(block.unit, block.n, block_rows(B), block.width)}, dtype_of<T>);
+    for (Index i = begin; i < end; ++i) {
+      const Index at = i * (B / blocks) + std::min(i, B % blocks);
       RecurrentBlock<T> one = block;
-      one.rows = std::min(rows, end - i);
-      one.sentence = ragged.order.data() + i;
-      one.length = length.data() + i;
-      one.first = first.data() + i;
+      one.rows = B / blocks + (i < B % blocks);
+      one.sentence = sentence.data() + at;
+      one.length = length.data() + at;
+      one.first = first.data() + at;
       one.scratch = scratch.mutable_data<T>();
       through_time(one);
     }
   });
-}
-
-// Sentences of a block: enough blocks for a few threads, enough rows to use a panel of weights well.
-Index block_rows(Index B) {
-  const Index blocks = B >= 64 ? std::min<Index>(B / 16, 32) : std::max<Index>(1, B / 8);
-  return std::max<Index>(1, (B + blocks - 1) / blocks);
 }
 
 // Few rows leave registers for four vectors of columns.
@@ -238,7 +245,7 @@ RecurrentResult recurrent_layer(RecurrentUnit unit, const Tensor& x, const Tenso
   visit_float(dtype, "recurrent_layer", [&]<class T>() {
     const GemmKernels<T> gemm = gemm_kernels<T>();
     const Tensor weights = weight_hh.contiguous(), bias = apart && bias_hh.defined() ? bias_hh.contiguous() : Tensor();
-    const Index rows = block_rows(B), width = panel_width(gemm, rows), panel = whole_panels(n, width) * n;
+    const Index width = panel_width(gemm, block_rows(B)), panel = whole_panels(n, width) * n;
     const Tensor packed = empty({gates * panel + 64}, dtype);
     T* const panels = packed.mutable_data<T>();
     parallel_for(gates, row_grain(n * n / 8), [&](Index begin, Index end) {
@@ -247,7 +254,7 @@ RecurrentResult recurrent_layer(RecurrentUnit unit, const Tensor& x, const Tenso
     const RecurrentBlock<T> block{unit, recurrent_kernels<T>(unit), n, 0, reverse, nullptr, nullptr, nullptr, panels, width, gemm.panel, bias.defined() ? bias.data<T>() : nullptr,
                                   out.gates.mutable_data<T>(), data_or_null<T>(out.previous_h), data_or_null<T>(out.previous_c), data_or_null<T>(out.kept),
                                   out.outputs.mutable_data<T>(), S * n, n, out.h.mutable_data<T>(), data_or_null<T>(out.c), nullptr};
-    for_blocks(ragged, block, rows, forward_through_time<T>);
+    for_blocks(ragged, block, forward_through_time<T>);
   });
   return out;
 }
@@ -262,7 +269,7 @@ RecurrentGrads recurrent_layer_grad(RecurrentUnit unit, const RecurrentResult& r
   visit_float(dtype, "recurrent_layer_grad", [&]<class T>() {
     const GemmKernels<T> gemm = gemm_kernels<T>();
     const Tensor weights = weight_hh.contiguous(), dy = doutputs.defined() ? with_dense_rows(doutputs) : Tensor();
-    const Index rows = block_rows(B), width = panel_width(gemm, rows);
+    const Index width = panel_width(gemm, block_rows(B));
     const Tensor packed = empty({gates * n * whole_panels(n, width) + 64}, dtype);
     parallel_for(whole_panels(n, width) / width, row_grain(gates * n * width / 8), [&](Index begin, Index end) {
       gemm.pack(weights.data<T>() + begin * width, n, 1, gates * n, std::min(n, end * width) - begin * width, width, packed.mutable_data<T>() + begin * width * gates * n);
@@ -271,7 +278,7 @@ RecurrentGrads recurrent_layer_grad(RecurrentUnit unit, const RecurrentResult& r
                                   result.previous_h.mutable_data<T>(), data_or_null<T>(result.previous_c), data_or_null<T>(result.kept),
                                   dy.defined() ? const_cast<T*>(dy.data<T>()) : nullptr, dy.defined() ? dy.strides()[0] : 0,
                                   dy.defined() ? dy.strides()[1] : 0, out.h.mutable_data<T>(), data_or_null<T>(out.c), nullptr};
-    for_blocks(ragged, block, rows, backward_through_time<T>);
+    for_blocks(ragged, block, backward_through_time<T>);
   });
   return out;
 }
@@ -296,11 +303,13 @@ void recurrent_grad_x(const RecurrentResult& result, const Tensor& lengths, cons
   const Ragged ragged(lengths, B, S);
   if (ragged.whole && !dx.add) return linear_grad_x(reshape(result.gates, {B, S, result.gates.size(1)}), weight_ih, dx);
   const Tensor rows = matmul(result.gates, weight_ih);                                        // [N, E]: added whole, with and without padding
-  for (Index b = 0; b < B; ++b) {
-    const Index first = ragged.first[std::size_t(b)], length = ragged.length[std::size_t(b)];
-    add_into(slice(rows, 0, first, first + length), {slice(dx.tensor[b], 0, 0, length), dx.add});
-    if (!dx.add) fill_(slice(dx.tensor[b], 0, length), 0);
-  }
+  parallel_for(B, row_grain(S * weight_ih.size(1)), [&](Index begin, Index end) {
+    for (Index b = begin; b < end; ++b) {
+      const Index first = ragged.first[std::size_t(b)], length = ragged.length[std::size_t(b)];
+      add_into(slice(rows, 0, first, first + length), {slice(dx.tensor[b], 0, 0, length), dx.add});
+      if (!dx.add) fill_(slice(dx.tensor[b], 0, length), 0);
+    }
+  });
 }
 
 }  // namespace heed
