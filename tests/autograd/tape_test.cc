@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <doctest/doctest.h>
+#include <malloc.h>
 
 #include <limits>
 #include <memory>
@@ -148,6 +149,20 @@ TEST_CASE("a gradient with a factor is taken over where nobody else has its memo
     CHECK_THROWS_AS(give(whole, ones({3, 2}), factor), ShapeError);
     CHECK_THROWS_AS(give(whole, ones({2, 3}, DType::f64), factor), DTypeError);
   }
+}
+
+TEST_CASE("a rule of any size takes memory while its tape lives") {
+  const auto used = [] { return std::size_t(mallinfo2().uordblks) + std::size_t(mallinfo2().hblkhd); };
+  const Variable x = scalar(2);
+  std::size_t before = 0;
+  for (int i = 0; i < 40; ++i) {
+    if (i == 2) before = used();
+    Tape tape;
+    const std::array<double, 50'000> large{3};             // 400 kB
+    tape.backward(record("large", x.value().clone(), {x}, [s = x.slot(), large](const Tensor& dy) { s.adopt(dy * large[0]); }));
+  }
+  CHECK(x.grad().item() == 120);
+  CHECK(used() < before + (1 << 20));
 }
 
 TEST_CASE("lengths and masks that were overwritten before the gradient is computed are refused") {

@@ -244,6 +244,32 @@ TEST_CASE("cli: evaluate and score agree") {
   CHECK(sum / tokens == doctest::Approx(dev["loss"].get<double>()).epsilon(1e-5));
 }
 
+TEST_CASE("cli: evaluate compares without case what a run has learned without case") {
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "data");
+  for (const char* part : {"train", "dev", "test"}) {
+    std::string letters;
+    for (std::string line : lines_of(text_of(small().folder / ("data/" + std::string(part) + ".tsv")))) {
+      line.resize(line.find('\t', line.find('\t') + 1));   // without the links
+      for (char& c : line)
+        if (c >= '0' && c <= '9') c = char('A' + (c - '0'));
+      letters += line + "\n";
+    }
+    write_text(folder / ("data/" + std::string(part) + ".tsv"), letters);
+  }
+  REQUIRE(heed_in(folder.path(), "train --data data --out run --lowercase --layers 1 --width 16 --heads 2 --feed-forward 32 --batch-tokens 256 --steps 60 --warmup 20 --learning-rate 0.01 --quiet").code == 0);
+  const auto json = nlohmann::json::parse(heed_in(folder.path(), "evaluate --run run --data data --out translated --json --quiet").out);
+  std::string references;
+  for (const std::string& line : lines_of(text_of(folder / "data/test.tsv"))) references += line.substr(0, line.find('\t')) + "\n";   // copies
+  write_text(folder / "references", references);
+  const auto score = [&](const std::string& how) { return nlohmann::json::parse(heed_in(folder.path(), "score --hypotheses translated --references references --json " + how).out); };
+  CHECK(json["bleu"].get<double>() > 0);
+  CHECK(json["bleu"] == score("--lowercase")["bleu"]);
+  CHECK(json["chrf"] == score("--lowercase")["chrf"]);
+  CHECK(json["exact"] == score("--lowercase")["exact"]);
+  CHECK(json["chrf"] != score("")["chrf"]);
+}
+
 TEST_CASE("cli: evaluate answers line n in line n") {
   const std::string& folder = small().folder.path();
   write_text(folder + "/some.s", "1 2\n\n3\t4\n5\n" + [] { std::string longer; for (int i = 0; i < 400; ++i) longer += "1 "; return longer; }() + "\n");
