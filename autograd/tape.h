@@ -104,8 +104,8 @@ Variable recompute(std::function<Variable(const Variable&)> f, const Variable& i
 // A value as it is, whose gradient passes through f: observe it, or return another of the same shape (nothing: keep it).
 Variable gradient_hook(const Variable& x, std::function<std::optional<Tensor>(const Tensor& dy)> f);
 
-// While it lives, the first NaN or infinity that an operation produces, forwards or backwards, throws NumericError naming the
-// operation and the module path.
+// While it lives, the first NaN or infinity that an operation of this thread produces, forwards or backwards, a documented one as well
+// (log_softmax where masked), throws NumericError naming the operation and the module path.
 class DetectAnomaly {
  public:
   DetectAnomaly();

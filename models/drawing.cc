@@ -114,7 +114,7 @@ std::string clean(std::string_view text) {
 
 std::string word(std::string_view token) {
   const std::string shown = clean(token);
-  if (!is_blank(shown) && columns(shown) > 0) return shown;
+  if (!is_blank(shown)) return columns(shown) > 0 ? shown : encode(0x25CC) + shown;
   std::string blanks;
   for (std::size_t i = 0; i < characters(shown).size(); ++i) blanks += encode(0x2423);
   return blanks;

@@ -11,7 +11,7 @@ namespace heed::drawing {
 // Valid UTF-8 that any XML, HTML or terminal takes: control characters as their pictures (␀ .. ␡); bytes that are no UTF-8,
 // and marks that turn the direction of what follows, as U+FFFD.
 std::string clean(std::string_view text);
-std::string word(std::string_view token);           // clean; white space alone, and what has no width, is made visible as ␣
+std::string word(std::string_view token);           // clean; white space alone becomes ␣, a mark without a letter stands on ◌: other tokens stay other words
 std::string escape(std::string_view text);          // clean, then & < > " ' as entities: for XML text and attributes
                                                     // Arrows keep what stands on which side, also beside words that are read from right to left.
 

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "autograd/tape.h"
+#include "autograd/trace.h"
 #include "tensor/context.h"
 #include "tensor/format.h"
 #include "tensor/gemm_bfloat16.h"
@@ -329,7 +330,7 @@ std::vector<std::vector<Hypothesis>> search(const Seq2Seq& model, std::span<cons
     const auto at = [&](Index batch) { return std::size_t(Index(order.size()) * batch / batches); };
     Searcher(model, options).run(sources, prefixes, requests, std::span(order).subspan(at(b), at(b + 1) - at(b)), answers);
   };
-  if (batches >= threads())
+  if (batches >= threads() && !Trace::current())                                         // of this thread: it sees them all
     run_chunks(batches, decode);
   else
     for (Index b = 0; b < batches; ++b) decode(b);

@@ -244,8 +244,8 @@ bool caches_apart() { return all_far || any_far; }
 
 void run_chunks(Index chunks, FunctionRef<void(Index)> body) {
   if (shuffle_seed != 0) [[unlikely]] return run_shuffled(chunks, body);
-  const int team = int(std::min<Index>(threads(), chunks));
-  if (team <= 1 || inside_region || forked) {
+  const int team = inside_region || forked ? 1 : int(std::min<Index>(threads(), chunks));
+  if (team <= 1) {
     for (Index chunk = 0; chunk < chunks; ++chunk) body(chunk);
     return;
   }

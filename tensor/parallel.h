@@ -10,7 +10,7 @@
 namespace heed {
 
 // Calls body(chunk) once for each chunk in [0, chunks), spread over threads that compute in the caller's floating-point
-// environment; alone in a forked child, and while another thread's region has them. Exactly one exception of a body reaches the
+// environment; alone in a forked child (a chunk that forks must not return there), and while another thread's region has them. Exactly one exception of a body reaches the
 // caller; the pool works afterwards.
 void run_chunks(Index chunks, FunctionRef<void(Index)> body);
 

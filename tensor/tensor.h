@@ -133,7 +133,7 @@ void copy_into(const Tensor& x, const Tensor& y);                // ShapeError, 
 void fill_(const Tensor& x, double value);                       // every element of the view x; DTypeError where it does not fit
 Tensor to(const Tensor& x, DType dtype);                         // f32 -> bf16 rounds to nearest even; float -> int saturates, NaN gives 0; int -> int wraps
 
-bool equal_bits(const Tensor& a, const Tensor& b);               // the same dtype, shape and elements: NaN equals NaN, 0 not -0
+bool equal_bits(const Tensor& a, const Tensor& b);               // the same dtype, shape and bits of elements: a NaN equals one of its bits, 0 not -0
 
 // NumPy's form with summarised edges beyond 1000 elements; precision: digits after the point, -1 = shortest that tells 4 digits.
 std::string to_string(const Tensor& x, int precision = -1);

@@ -200,13 +200,20 @@ Tensor number_like(double value, const Tensor& x, Binary op) {
   check_fits(name(op), value, x.dtype());
   return full({}, value, x.dtype());
 }
+void check_divides(Binary op, std::string_view a, std::string_view b, DType integers) {
+  check<DTypeError>(op != Binary::divide || is_float(integers) || integers == DType::bf16,
+                    "divide: {} by {} would truncate: to(x, DType::f32) first, or a tensor of {} for the number", a, b, integers);
+}
 Tensor binary(Binary op, const Tensor& a, double b) {
   const Tensor number = number_like(b, a, op);
-  check<DTypeError>(op != Binary::divide || is_float(a.dtype()) || a.dtype() == DType::bf16,
-                    "divide: {} by a number would truncate: to(x, DType::f32) first, or divide by a tensor of {}", a.dtype(), a.dtype());
+  check_divides(op, name(a.dtype()), "a number", a.dtype());
   return binary(op, a, number);
 }
-Tensor binary(Binary op, double a, const Tensor& b) { return binary(op, number_like(a, b, op), b); }
+Tensor binary(Binary op, double a, const Tensor& b) {
+  const Tensor number = number_like(a, b, op);
+  check_divides(op, "a number", name(b.dtype()), b.dtype());
+  return binary(op, number, b);
+}
 
 void binary_grad(Binary op, const Tensor& a, const Tensor& b, const Tensor& y, const Tensor& dy, const Into* da, const Into* db) {
   const BinaryKernels kernels = HWY_DYNAMIC_DISPATCH(Pick)(op);

@@ -22,7 +22,7 @@ void binary_grad(Binary op, const Tensor& a, const Tensor& b, const Tensor& y, c
 inline Tensor add(const Tensor& a, const Tensor& b) { return binary(Binary::add, a, b); }
 inline Tensor subtract(const Tensor& a, const Tensor& b) { return binary(Binary::subtract, a, b); }
 inline Tensor multiply(const Tensor& a, const Tensor& b) { return binary(Binary::multiply, a, b); }
-inline Tensor divide(const Tensor& a, const Tensor& b) { return binary(Binary::divide, a, b); }    // integers truncate, and by a number they are refused
+inline Tensor divide(const Tensor& a, const Tensor& b) { return binary(Binary::divide, a, b); }    // integers truncate, and beside a number they are refused
 inline Tensor maximum(const Tensor& a, const Tensor& b) { return binary(Binary::maximum, a, b); }  // NaN wins; ties share dy evenly
 inline Tensor minimum(const Tensor& a, const Tensor& b) { return binary(Binary::minimum, a, b); }
 inline Tensor pow(const Tensor& a, const Tensor& b) { return binary(Binary::pow, a, b); }          // a^b, special values as in C

@@ -401,7 +401,9 @@ TEST_CASE("drawing: text") {
   CHECK(shorten("abc", 3) == "abc");
   CHECK(word("") == "");
   CHECK(word("  ") == "␣␣");
-  CHECK(word("\u200D") == "␣");
+  CHECK(word("\u200D") == "◌\u200D");
+  CHECK(word("\u064E") == "◌\u064E");   // as tokens of letters are: scores compare words
+  CHECK(word("\u0301") != word("\u0300"));
   CHECK(word(" a") == " a");
   CHECK(word("\u00A0\u3000") == "␣␣");
   CHECK(word("\u200B") == "␣");

@@ -5,12 +5,15 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <set>
 #include <tuple>
 
+#include "autograd/trace.h"
 #include "tensor/ops/view.h"
 #include "tensor/random.h"
+#include "tests/every_target.h"
 
 using namespace heed;
 
@@ -95,7 +98,28 @@ std::vector<Hypothesis> by_definition(std::int32_t source, std::size_t k, Index 
   return finished;
 }
 
+struct Traced : Coarse {
+  mutable std::atomic<std::size_t> steps{0};
+  Step step(const Tensor& tokens, DecodingState& state, Want want) const override {
+    ++steps;
+    trace("tokens", "the words read", tokens);
+    return Coarse::step(tokens, state, want);
+  }
+};
+
 }  // namespace
+
+TEST_CASE("search: a Trace sees every step, for any number of threads") {
+  std::vector<Ids> sources;
+  for (std::int32_t source = 1; source <= 96; ++source) sources.push_back({source, source, kEnd});
+  for_threads([&] {
+    const Traced model;
+    const Trace seen;
+    search(model, sources, {.pad = kPad, .start = kStart, .eos = kEnd, .beam = 2, .extra_length = 4});
+    CHECK(model.steps > 0);
+    CHECK(seen.entries().size() == model.steps);
+  });
+}
 
 TEST_CASE("search: a beam is what its definition says, ties included, for every width, length and coverage penalty, opened by eos too") {
   const Coarse model;
