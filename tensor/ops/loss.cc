@@ -440,11 +440,11 @@ LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, c
       if (wants.dweight) matmul_over_rows(z, part, {out.dweight, first > 0});
       if (wants.dbias) {                                             // threads add up the halves of the rows that each of them wrote
         const Index blocks = (V + 255) / 256, half = (n + 1) / 2;
+        T* const sum = sums.mutable_data<T>();
         parallel_for(2 * blocks, std::max<Index>(1, 64 / half), [&](Index begin, Index end) {
           for (Index block = begin; block < end; ++block) {
             const Index lower = block / blocks, j = block % blocks * 256;
-            add_rows(to + lower * half * V + j, std::size_t(lower ? n - half : half), std::size_t(V), std::size_t(std::min(V - j, Index{256})),
-                     sums.mutable_data<T>() + lower * V + j);
+            add_rows(to + lower * half * V + j, std::size_t(lower ? n - half : half), std::size_t(V), std::size_t(std::min(V - j, Index{256})), sum + lower * V + j);
           }
         });
       }
