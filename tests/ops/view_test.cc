@@ -11,6 +11,7 @@
 #include "autograd/tape.h"
 #include "tensor/error.h"
 #include "tensor/ops/random.h"
+#include "tests/every_target.h"
 #include "tests/op_table.h"
 
 using namespace heed;
