@@ -138,7 +138,7 @@ class Team {
     if (regions_ % kRegions == 0) {
       for (int i = 1; i < team; ++i)
         if (Place& place = places_[std::size_t(i)]; place.present) place.far = is_far(place);
-      any_far = std::ranges::any_of(places_, &Place::far);
+      any_far = std::any_of(places_.begin(), places_.begin() + team, [](const Place& place) { return place.far; });
     }
     Region region{.body = body, .places = places_, .team = team};
     region_ = &region;

@@ -10,8 +10,8 @@
 namespace heed {
 
 // Calls body(chunk) once for each chunk in [0, chunks), spread over threads that compute in the caller's floating-point
-// environment; alone in a forked child (a chunk that forks must not return there), and while another thread's region has them. Exactly one exception of a body reaches the
-// caller; the pool works afterwards.
+// environment; alone in a forked child (a chunk that forks must not return there), and while another thread's region has
+// them. Exactly one exception of a body reaches the caller; the pool works afterwards.
 void run_chunks(Index chunks, FunctionRef<void(Index)> body);
 
 // Whether workers of late regions had no cache in common with their caller: then memory that several threads have read is slow to write.
