@@ -17,9 +17,17 @@ namespace heed::HWY_NAMESPACE {
 namespace {
 
 #if HWY_TARGET != HWY_SCALAR
-// Ten rounds on the blocks in the even 32-bit lanes of kChains counters; MulEven ignores what stands in the odd ones. A round waits for
-// the one before, so that chains side by side cost little more than one.
-template <size_t kChains, class D, class V> HWY_INLINE void PhiloxEven(D d, uint64_t key, V (&c)[kChains][4]) {
+// In the even 32-bit lanes of c[2 g] and c[2 g + 1]: the blocks philox(key, 16 (group + g) + lane) of the even lanes, then of the odd ones.
+// MulEven ignores what stands between. A round waits for the one before, so that chains side by side cost little more than one.
+template <size_t kChains, class D, class V> HWY_INLINE void PhiloxChains(D d, uint64_t key, uint64_t group, size_t lane, V (&c)[kChains][4]) {
+  const hn::Repartition<uint64_t, D> wide;
+  HWY_UNROLL(4)
+  for (size_t i = 0; i < kChains; ++i) {
+    const auto counters = hn::Add(hn::Iota(d, 0), hn::Set(d, uint32_t(16 * (group + i / 2) + lane)));
+    c[i][0] = i % 2 ? hn::BitCast(d, hn::ShiftRight<32>(hn::BitCast(wide, counters))) : counters;
+    c[i][1] = hn::Set(d, uint32_t((group + i / 2) >> 28));
+    c[i][2] = c[i][3] = hn::Zero(d);
+  }
   const V m0 = hn::Set(d, 0xD2511F53u), m1 = hn::Set(d, 0xCD9E8D57u);
   auto k0 = uint32_t(key), k1 = uint32_t(key >> 32);
   HWY_UNROLL(10)
@@ -49,18 +57,8 @@ template <size_t kGroups> HWY_INLINE void PhiloxGroups(uint64_t key, uint64_t gr
   const hn::Repartition<uint64_t, decltype(d)> wide;
   using V = hn::Vec<decltype(d)>;
   for (size_t lane = 0; lane < 16; lane += hn::Lanes(d)) {
-    V c[2 * kGroups][4];   // of each group the even lanes, then the odd ones
-    HWY_UNROLL(2)
-    for (size_t g = 0; g < kGroups; ++g) {
-      c[2 * g][0] = hn::Add(hn::Iota(d, 0), hn::Set(d, uint32_t(16 * (group + g) + lane)));
-      c[2 * g + 1][0] = hn::BitCast(d, hn::ShiftRight<32>(hn::BitCast(wide, c[2 * g][0])));
-      HWY_UNROLL(2)
-      for (size_t i = 2 * g; i < 2 * g + 2; ++i) {
-        c[i][1] = hn::Set(d, uint32_t((group + g) >> 28));
-        c[i][2] = c[i][3] = hn::Zero(d);
-      }
-    }
-    PhiloxEven(d, key, c);
+    V c[2 * kGroups][4];
+    PhiloxChains(d, key, group, lane, c);
     HWY_UNROLL(2)
     for (size_t g = 0; g < kGroups; ++g)
       HWY_UNROLL(4)
@@ -71,11 +69,11 @@ template <size_t kGroups> HWY_INLINE void PhiloxGroups(uint64_t key, uint64_t gr
 }
 
 // Groups whose random numbers are made at once: as many as the registers hold.
-#undef HEED_DROPOUT_GROUPS
+#undef HEED_PHILOX_GROUPS
 #if HWY_TARGET <= HWY_AVX3
-#define HEED_DROPOUT_GROUPS 2
+#define HEED_PHILOX_GROUPS 2
 #else
-#define HEED_DROPOUT_GROUPS 1
+#define HEED_PHILOX_GROUPS 1
 #endif
 
 // out[0 .. 128 kGroups - 1] = factors of elements 128 group ...
@@ -109,7 +107,7 @@ template <size_t kGroups> HWY_INLINE void DropoutGroups(const DropoutKey& dropou
 
 // out[j] = 0 or scale, the factor of element start + j, j < n. Cheapest where start is a multiple of 128 and n one of 256.
 template <class T> void DropoutFactors(const DropoutKey& dropout, Index start, size_t n, T* HWY_RESTRICT out) {
-  constexpr size_t kMany = HEED_DROPOUT_GROUPS;
+  constexpr size_t kMany = HEED_PHILOX_GROUPS;
   const DropoutKey key = dropout;                          // a copy, so that its broadcasts leave the loop
   T edge[128];
   auto skip = size_t(start % 128);

@@ -56,6 +56,8 @@ constexpr std::array<std::uint32_t, 4> philox(Key key, std::uint64_t counter_low
 constexpr double unit_interval(std::uint64_t bits) { return double(bits >> 11) * 0x1p-53; }
 
 namespace detail {
+constexpr Index kDraws = 64;   // of a key, that a kernel makes at once
+
 // Wichura 1988, algorithm AS 241, PPND16: Φ⁻¹ as quotients of polynomials c_0 r⁷ + .. + c_7.
 struct QuantileQuotient {
   double num[8], den[8];

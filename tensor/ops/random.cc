@@ -28,21 +28,39 @@ template <class T> void Dropout(const DropoutKey& dropout, Index start, const T*
   }
 }
 
-// draws[2 i], draws[2 i + 1]: the halves of philox(key, 16 group + i), i < 16
-void Draws(Key key, uint64_t group, uint64_t* HWY_RESTRICT draws) {
-  uint32_t words[64];
-  PhiloxGroups<1>(key.bits(), group, words);
-  for (size_t i = 0; i < 16; ++i) {
-    draws[2 * i] = words[i] | uint64_t(words[16 + i]) << 32;
-    draws[2 * i + 1] = words[32 + i] | uint64_t(words[48 + i]) << 32;
+// draws[2 i], draws[2 i + 1]: the halves of philox(key, 16 first + i), i < 16 kGroups
+template <size_t kGroups> HWY_INLINE void DrawGroups(uint64_t key, uint64_t first, uint64_t* HWY_RESTRICT draws) {
+#if HWY_TARGET == HWY_SCALAR
+  for (size_t i = 0; i < 16 * kGroups; ++i) {
+    const auto block = philox(Key::from_bits(key), 16 * first + i);
+    for (size_t half = 0; half < 2; ++half) draws[2 * i + half] = block[2 * half] | uint64_t(block[2 * half + 1]) << 32;
   }
+#else
+  const hn::CappedTag<uint32_t, 16> d;
+  const hn::Repartition<uint64_t, decltype(d)> wide;
+  for (size_t lane = 0; lane < 16; lane += hn::Lanes(d)) {
+    hn::Vec<decltype(d)> c[2 * kGroups][4];
+    PhiloxChains(d, key, first, lane, c);
+    const auto half = [&](size_t chain, size_t word) {
+      return hn::BitCast(wide, hn::OddEven(hn::BitCast(d, hn::ShiftLeft<32>(hn::BitCast(wide, c[chain][word + 1]))), c[chain][word]));
+    };
+    HWY_UNROLL(2)
+    for (size_t g = 0; g < kGroups; ++g)
+      hn::StoreInterleaved4(half(2 * g, 0), half(2 * g, 2), half(2 * g + 1, 0), half(2 * g + 1, 2), wide, draws + 32 * g + 2 * lane);
+  }
+#endif
 }
 
-// x[i] = min(lo + range u, last), u of draw 32 group + i, i < 32
+// draws 64 group .. 64 group + 63 of a key
+void Draws(Key key, uint64_t group, uint64_t* HWY_RESTRICT draws) {
+  for (size_t g = 0; g < 2; g += HEED_PHILOX_GROUPS) DrawGroups<HEED_PHILOX_GROUPS>(key.bits(), 2 * group + g, draws + 32 * g);
+}
+
+// x[i] = min(lo + range u, last), u of draw 64 group + i, i < 64
 template <class T> void Uniform(Key key, uint64_t group, double lo, double range, T last, T* HWY_RESTRICT x) {
-  uint64_t draws[32];
+  uint64_t draws[detail::kDraws];
   Draws(key, group, draws);
-  for (size_t i = 0; i < 32; ++i) {
+  for (size_t i = 0; i < detail::kDraws; ++i) {
     const T value = T(lo + range * unit_interval(draws[i]));
     x[i] = value < last ? value : last;
   }
@@ -79,13 +97,13 @@ template <class T> void Normal(Key key, uint64_t group, double mean, double std,
   const hn::CappedTag<double, 8> d;
   const hn::RebindToUnsigned<decltype(d)> du;
   const size_t N = hn::Lanes(d);
-  uint64_t draws[32];
-  double q[32], z[32];                       // u - 1/2, Φ⁻¹(u)
-  double tails[32 + 8], distances[32 + 8];   // of those beyond kCentral: min(u, 1 - u), |Φ⁻¹(u)|
-  size_t places[32], count = 0;              // where they stand
-  uint32_t in_tails = 0;
+  uint64_t draws[detail::kDraws];
+  double q[detail::kDraws], z[detail::kDraws];                       // u - 1/2, Φ⁻¹(u)
+  double tails[detail::kDraws + 8], distances[detail::kDraws + 8];   // of those beyond kCentral: min(u, 1 - u), |Φ⁻¹(u)|
+  size_t places[detail::kDraws], count = 0;                          // where they stand
+  uint64_t in_tails = 0;
   Draws(key, group, draws);
-  for (size_t i = 0; i < 32; i += N) {
+  for (size_t i = 0; i < detail::kDraws; i += N) {
     const auto whole = hn::BitCast(d, hn::Or(hn::ShiftRight<12>(hn::LoadU(du, draws + i)), hn::BitCast(du, hn::Set(d, 0x1p52))));
     const auto u = hn::Mul(hn::Add(hn::Sub(whole, hn::Set(d, 0x1p52)), hn::Set(d, 0.5)), hn::Set(d, 0x1p-52));
     const auto v = hn::Sub(u, hn::Set(d, 0.5)), r = hn::Sub(hn::Set(d, 0.180625), hn::Mul(v, v));
@@ -94,10 +112,10 @@ template <class T> void Normal(Key key, uint64_t group, double mean, double std,
     const auto tail = hn::Gt(hn::Abs(v), hn::Set(d, detail::kCentral));
     uint8_t bits[8];
     hn::StoreMaskBits(d, tail, bits);
-    in_tails |= uint32_t(bits[0]) << i;
+    in_tails |= uint64_t(bits[0]) << i;
   }
   for (; in_tails; in_tails &= in_tails - 1) {
-    const auto i = size_t(__builtin_ctz(in_tails));
+    const auto i = size_t(__builtin_ctzll(in_tails));
     tails[count] = 0.5 - __builtin_fabs(q[i]);
     places[count++] = i;
   }
@@ -109,7 +127,7 @@ template <class T> void Normal(Key key, uint64_t group, double mean, double std,
       for (size_t j = i; j < i + N; ++j) distances[j] = -normal_quantile(tails[j]);
   }
   for (size_t i = 0; i < count; ++i) z[places[i]] = __builtin_copysign(distances[i], q[places[i]]);
-  for (size_t i = 0; i < 32; ++i) x[i] = T(mean + std * z[i]);
+  for (size_t i = 0; i < detail::kDraws; ++i) x[i] = T(mean + std * z[i]);
 }
 
 void UniformF32(Key key, uint64_t group, double lo, double range, float last, float* x) { Uniform(key, group, lo, range, last, x); }
@@ -146,16 +164,16 @@ namespace {
 
 constexpr Index kGrain = 1 << 15;  // elements a chunk, a multiple of 128
 
-// groups(group, x) makes elements 32 group .. 32 group + 31 of `into`, in row-major order.
+// groups(group, x) makes elements 64 group .. 64 group + 63 of `into`, in row-major order.
 template <class T, class Groups> void fill(const Tensor& into, const Groups& groups) {
   const Tensor dense = into.is_contiguous() ? into : empty(into.shape(), into.dtype());
   T* const values = dense.mutable_span<T>().data();
   parallel_for(dense.numel(), kGrain / 16, [&](Index begin, Index end) {
     Index i = begin;
-    for (; i + 32 <= end; i += 32) groups(std::uint64_t(i / 32), values + i);
+    for (; i + detail::kDraws <= end; i += detail::kDraws) groups(std::uint64_t(i / detail::kDraws), values + i);
     if (i == end) return;
-    T edge[32];
-    groups(std::uint64_t(i / 32), edge);
+    T edge[detail::kDraws];
+    groups(std::uint64_t(i / detail::kDraws), edge);
     std::copy_n(edge, end - i, values + i);
   });
   if (!into.is_contiguous()) copy_into(into, dense);
@@ -180,11 +198,11 @@ template <class BelowOf> bool fill_below(const Tensor& into, Key key, Index lo, 
   const Index n = into.numel();
   std::atomic<bool> refused{false};
   fill<Index>(into, [&](std::uint64_t group, Index* x) {
-    std::uint64_t bits[32];
+    std::uint64_t bits[detail::kDraws];
     draws(key, group, bits);
     bool any = false;
-    const Index first = Index(group) * 32;
-    for (Index i = 0; i < std::min<Index>(32, n - first); ++i) {
+    const Index first = Index(group) * detail::kDraws;
+    for (Index i = 0; i < std::min(detail::kDraws, n - first); ++i) {
       const auto below = below_of(first + i);
       any |= below.refuses(bits[i]);
       x[i] = lo + Index(below(bits[i]));
@@ -244,9 +262,9 @@ Tensor bernoulli(Key key, const Shape& shape, double p) {
   const Tensor out = empty(shape, DType::u8);
   const auto draws = HWY_DYNAMIC_DISPATCH(Draws);
   fill<std::uint8_t>(out, [&](std::uint64_t group, std::uint8_t* x) {
-    std::uint64_t bits[32];
+    std::uint64_t bits[detail::kDraws];
     draws(key, group, bits);
-    for (int i = 0; i < 32; ++i) x[i] = std::uint8_t(unit_interval(bits[i]) < p);
+    for (Index i = 0; i < detail::kDraws; ++i) x[i] = std::uint8_t(unit_interval(bits[i]) < p);
   });
   return out;
 }
