@@ -219,3 +219,29 @@ TEST_CASE("house: README names files that are there") {
   for (std::sregex_iterator it(page.begin(), page.end(), name), end; it != end; ++it, ++named) CHECK_MESSAGE(fs::exists(root / it->str(1)), it->str(1));
   CHECK(named > 60);
 }
+
+TEST_CASE("house: every planted fault has its place") {
+  std::istringstream lines(read_file((root / "tests/mutants.txt").string()));
+  std::string name, path, from, to;
+  int faults = 0;
+  const auto stands_once = [&] {
+    if (name.empty()) return;
+    CAPTURE(name);
+    ++faults;
+    REQUIRE(fs::exists(root / path));
+    CHECK(from != to);
+    const std::string text = read_file((root / path).string());
+    const std::size_t at = text.find(from);
+    CHECK(at != std::string::npos);
+    CHECK(text.find(from, at + 1) == std::string::npos);
+  };
+  const auto append = [](std::string& text, const std::string& line) { text += (text.empty() ? "" : "\n") + (line.size() > 2 ? line.substr(2) : ""); };
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("# ")) stands_once(), name = line.substr(2), path = from = to = "";
+    else if (line == "-" || line.starts_with("- ")) append(from, line);
+    else if (line == "+" || line.starts_with("+ ")) append(to, line);
+    else if (const std::size_t bar = line.find(" | "); bar != std::string::npos) path = line.substr(0, bar);
+  }
+  stands_once();
+  CHECK(faults > 200);
+}
