@@ -35,15 +35,6 @@ double evaluate(const DifferentiableFunction& f, const std::vector<Tensor>& inpu
   return sum;
 }
 
-std::string position(Index i, const Shape& shape) {
-  Shape at = shape;
-  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-    at[axis] = i % shape[axis];
-    i /= shape[axis];
-  }
-  return to_string(at);
-}
-
 // d f / d inputs from the tape: written, or added to gradients that are there, which are subtracted again.
 std::vector<Tensor> backward(const DifferentiableFunction& f, const std::vector<Tensor>& inputs, bool add) {
   std::vector<Variable> leaves, outputs;
@@ -99,7 +90,7 @@ GradientReport check_gradient(const DifferentiableFunction& f, std::span<const T
       for (std::size_t i = 0; i < values.size(); ++i) {
         const double h = epsilon * std::max(1.0, std::abs(values[i]));
         const double difference = slope([&](double sign) { values[i] += sign * h; }) / (2 * h);
-        compare(tape[i], difference, [&] { return fmt::format("d/d input {} at {}", k, position(Index(i), x[k].shape())); });
+        compare(tape[i], difference, [&] { return fmt::format("d/d input {} at {}", k, position_of(Index(i), x[k].shape())); });
       }
     } else {
       Random random(Key(Seed{11}) / "directions" / k);
@@ -118,7 +109,7 @@ GradientReport check_gradient(const DifferentiableFunction& f, std::span<const T
     for (std::size_t k = 0; k < x.size(); ++k) {
       const auto alone = gradients[k].to_vector<double>(), sum = added[k].to_vector<double>();
       for (std::size_t i = 0; i < sum.size(); ++i)
-        compare(sum[i], alone[i], [&] { return fmt::format("d/d input {} at {}, added to a gradient", k, position(Index(i), x[k].shape())); });
+        compare(sum[i], alone[i], [&] { return fmt::format("d/d input {} at {}, added to a gradient", k, position_of(Index(i), x[k].shape())); });
     }
   return report;
 }

@@ -12,7 +12,6 @@
 #include "tensor/format.h"
 #include "tensor/gemm_bfloat16.h"
 #include "tensor/ops/binary.h"
-#include "tensor/ops/loss.h"
 #include "tensor/ops/unary.h"
 
 namespace heed {
@@ -143,10 +142,14 @@ const char* playing_op() { return playing ? playing->op : "gradient"; }
 
 }  // namespace
 
-void Slot::adopt_or_add(const Tensor& dy) const {
+void Slot::check_fits(const Tensor& dy) const {
   const Shape& shape = view_ ? view_->shape : gradient_->shape();
   check<ShapeError>(dy.shape() == shape, "{}: the gradient that its rule gives differs in shape: {}, expected {}", playing_op(), dy.shape(), shape);
   check<DTypeError>(dy.dtype() == gradient_->dtype(), "{}: the gradient that its rule gives differs in dtype: {}, expected {}", playing_op(), dy.dtype(), gradient_->dtype());
+}
+
+void Slot::adopt_or_add(const Tensor& dy) const {
+  check_fits(dy);
   if (!view_) return gradient_->adopt(dy);
   if (view_->covers && !gradient_->written() && same_strides(view_->shape, dy.strides(), view_->strides))
     return gradient_->adopt(Tensor(dy.storage(), dy.dtype(), gradient_->shape(), gradient_->strides(), dy.offset() - view_->offset));
@@ -155,8 +158,9 @@ void Slot::adopt_or_add(const Tensor& dy) const {
 
 void Slot::adopt(const Tensor& dy, double factor) const {
   if (!wanted()) return;
+  check_fits(dy);
   const bool taken = !view_ && gradient_->take_over(dy);
-  if (!taken || factor != 1) scaled_into(dy, factor, taken ? Into{dy} : into());
+  if (!taken || factor != 1) binary(Binary::multiply, dy, number_like(factor, dy, Binary::multiply), taken ? Into{dy} : into());
   check_written();
 }
 

@@ -106,6 +106,7 @@ class Slot {
   friend bool same_layout(const Variable& x);
   Into into() const;
   Tensor whole() const;
+  void check_fits(const Tensor& dy) const;
   void adopt_or_add(const Tensor& dy) const;
   Tensor viewed(const Tensor& buffer) const;
   void check_written() const;          // anomaly mode looks at the value

@@ -47,10 +47,11 @@ struct Axis {
   }
 };
 
-bool finite(const Curves::Series& series, std::size_t i) { return std::isfinite(series.x[i]) && std::isfinite(series.y[i]); }
+bool drawable(double value) { return std::abs(value) <= 1e300; }   // not NaN, and no axis is infinitely long
+bool drawable(const Curves::Series& series, std::size_t i) { return drawable(series.x[i]) && drawable(series.y[i]); }
 
 double spread(const auto& series, std::size_t i) {
-  return series.spread.empty() || !std::isfinite(series.spread[i]) ? 0 : std::abs(series.spread[i]);
+  return series.spread.empty() || !drawable(series.spread[i]) ? 0 : std::abs(series.spread[i]);
 }
 
 std::string plus_minus(double around) { return around > 0 ? " ± " + number(around) : ""; }
@@ -84,7 +85,7 @@ void draw_dense(Page& page, const Curves::Series& series, std::size_t begin, std
 void draw_series(Page& page, const Curves::Series& series, const Axis& x, const Axis& y, std::size_t k) {
   const bool dense = double(series.x.size()) > kPlot, dots = series.x.size() <= 60;
   for (std::size_t begin = 0, end; begin < series.x.size(); begin = end + 1) {
-    for (end = begin; end < series.x.size() && finite(series, end);) ++end;
+    for (end = begin; end < series.x.size() && drawable(series, end);) ++end;
     const bool single = end == begin + 1;
     if (end > begin && !single && dense) draw_dense(page, series, begin, end, x, y, k);
     if (end > begin && !single && !dense) {
@@ -135,7 +136,7 @@ double draw_panel(Page& page, const Curves::Panel& panel, const Axis& x, const T
   std::vector<std::string> keys;
   bool any = false;
   for (const auto& series : panel.series) {
-    const bool drawn = std::ranges::any_of(series.y, [](double v) { return std::isfinite(v); });
+    const bool drawn = std::ranges::any_of(series.y, [](double v) { return drawable(v); });
     any |= drawn;
     keys.push_back(shorten(clean(series.name), 50) + (drawn ? "" : " (no value)"));
   }
@@ -157,7 +158,7 @@ double draw_panel(Page& page, const Curves::Panel& panel, const Axis& x, const T
 void draw_bar(Page& page, const Bars::Series& series, std::size_t group, const Axis& x, double y, double high,
               std::string_view fill, const std::string& name) {
   const double value = series.values[group], around = spread(series, group), zero = x(0), middle = y + high / 2;
-  if (!std::isfinite(value)) {
+  if (!drawable(value)) {
     page.text(zero + 6, middle + 4, "no value", {.size = 11, .colour = kMuted});
     return;
   }
@@ -188,7 +189,7 @@ std::string curves_svg(const Curves& curves) {
       check<ShapeError>(series.spread.empty() || series.spread.size() == series.y.size(), "curves_svg: needs no spread or one a point: \"{}\" has y [{}], spread [{}]",
                         series.name, series.y.size(), series.spread.size());
       for (std::size_t i = 0; i < series.x.size(); ++i) {
-        if (!finite(series, i)) continue;
+        if (!drawable(series, i)) continue;
         steps.add(series.x[i]);
         whole &= series.x[i] == std::floor(series.x[i]);
         range.add(series.y[i]);
@@ -225,7 +226,7 @@ std::string bars_svg(const Bars& bars) {
                       "bars_svg: needs one value a group: \"{}\" has values [{}], spreads [{}], groups [{}]", series.name,
                       series.values.size(), series.spread.size(), groups);
     for (std::size_t g = 0; g < groups; ++g) {
-      if (!std::isfinite(series.values[g])) continue;
+      if (!drawable(series.values[g])) continue;
       values.add(series.values[g]);
       for (const double around : {-spread(series, g), spread(series, g)}) whiskers.add(series.values[g] + around);
       if (series.values[g] < 0) before = std::max(before, width(number(series.values[g]), 11) + 12);

@@ -86,6 +86,15 @@ int normalize_dim(std::string_view op, int dim, const Shape& shape) {
   return dim < 0 ? dim + rank : dim;
 }
 
+Shape position_of(Index flat, const Shape& shape) {
+  Shape position = shape;
+  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
+    position[axis] = flat % shape[axis];
+    flat /= shape[axis];
+  }
+  return position;
+}
+
 Shape broadcast_shapes(std::string_view op, const Shape& a, const Shape& b) {
   Shape out = a.rank() >= b.rank() ? a : b;
   for (int i = 1; i <= std::min(a.rank(), b.rank()); ++i) {

@@ -62,6 +62,7 @@ class Dims {
 Strides contiguous_strides(const Shape& shape);
 Index checked_numel(std::string_view op, const Shape& shape);         // ShapeError on a negative size or beyond 2^62 bytes
 int normalize_dim(std::string_view op, int dim, const Shape& shape);  // -rank..rank-1 to 0..rank-1; IndexError
+Shape position_of(Index flat, const Shape& shape);                    // of the element with this number in row-major order
 Shape broadcast_shapes(std::string_view op, const Shape& a, const Shape& b);  // NumPy's rule; ShapeError with both shapes
 std::string to_string(const Shape& shape);                            // "[32, 7, 512]"
 std::string to_string(const Dims& dims);                              // "[-2, -1]"

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <functional>
 
 #include "tensor/format.h"
 
@@ -13,11 +14,10 @@ namespace heed::golden {
 
 std::string path(const std::string& file) { return HEED_SOURCE_DIR "/tests/golden/" + file; }
 
-const SafetensorsFile& file(const std::string& name) {
-  static std::map<std::string, SafetensorsFile> files;
+const SafetensorsFile& file(std::string_view name) {
+  static std::map<std::string, SafetensorsFile, std::less<>> files;
   const auto found = files.find(name);
-  return found != files.end() ? found->second
-                              : files.emplace(name, read_safetensors(path(name + ".safetensors"))).first->second;
+  return found != files.end() ? found->second : files.emplace(name, read_safetensors(path(fmt::format("{}.safetensors", name)))).first->second;
 }
 
 nlohmann::json json(const std::string& name) { return nlohmann::json::parse(std::ifstream(path(name + ".json"))); }

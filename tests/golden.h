@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 
 #include "autograd/tape.h"
 #include "nn/scope.h"
@@ -13,7 +14,7 @@
 namespace heed::golden {
 
 std::string path(const std::string& file);             // of tests/golden/<file>
-const SafetensorsFile& file(const std::string& name);  // read once
+const SafetensorsFile& file(std::string_view name);    // read once
 nlohmann::json json(const std::string& name);
 std::vector<std::string> cases(const std::string& file);
 

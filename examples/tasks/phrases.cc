@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <unordered_set>
+#include <utility>
 
 #include "tensor/format.h"
 
@@ -186,7 +187,7 @@ Words say_french(const Phrase& phrase, const English& english) {
     Word verb{text, {}, begins_with_vowel(text), {english.verb}, {english.auxiliary}};
     if (compound && english.auxiliary >= 0) verb.sure = {english.auxiliary}, verb.possible = {};  // did see: a vu
     if (phrase.negated) out.push_back({"ne", "n'", false, {english.negation}, {}});
-    out.push_back(verb);
+    out.push_back(std::move(verb));
     if (phrase.negated) out.push_back({"pas", {}, false, {english.negation}, {}});
     if (compound) out.push_back({phrase.verb->french.participle, {}, false, {english.verb}, {}});
   }

@@ -74,9 +74,6 @@ Sizes check_inputs(const char* op, const Tensor& q, const Tensor& k, const Tenso
 
 double scale_of(const AttentionOptions& options, Index dk) { return options.scale != 0 ? options.scale : 1 / std::sqrt(double(std::max<Index>(dk, 1))); }
 
-// Itself where rows are contiguous, else a copy.
-Tensor with_dense_rows(const Tensor& x) { return x.size(-1) <= 1 || x.strides()[x.rank() - 1] == 1 ? x : x.contiguous(); }
-
 template <class T> Heads<T> heads_of(const Tensor& x, T* data, const Tensor& places = {}) {
   Heads<T> heads{data, x.strides()[0], x.strides()[1], x.strides()[2], std::size_t(x.size(2)), std::size_t(x.size(3))};
   if (places.defined()) heads.places = places.data<std::int64_t>(), heads.places_stride = places.strides()[0];

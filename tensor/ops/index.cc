@@ -136,15 +136,6 @@ template <class T> IndexKernels<T> kernels() {
   return pick<T>(&HWY_DYNAMIC_DISPATCH(KernelsF32), &HWY_DYNAMIC_DISPATCH(KernelsF64))();
 }
 
-Shape position(Index flat, const Shape& shape) {
-  Shape at = shape;
-  for (int axis = shape.rank() - 1; axis >= 0; --axis) {
-    at[axis] = flat % shape[axis];
-    flat /= shape[axis];
-  }
-  return at;
-}
-
 // ids as contiguous i64, each within [0, n).
 Tensor checked_ids(std::string_view op, std::string_view what, const Tensor& ids, Index n) {
   check<DTypeError>(ids.dtype() == DType::i32 || ids.dtype() == DType::i64, "{}: takes ids of i32 or i64: {}", op, ids.dtype());
@@ -160,7 +151,7 @@ Tensor checked_ids(std::string_view op, std::string_view what, const Tensor& ids
   if (all_in) return wide;
   const auto values = wide.span<Index>();
   const auto wrong = std::find_if(values.begin(), values.end(), [n](Index id) { return id < 0 || id >= n; });
-  fail<IndexError>("{}: {} {} at position {} is not in [0, {})", op, what, *wrong, to_string(position(wrong - values.begin(), ids.shape())), n);
+  fail<IndexError>("{}: {} {} at position {} is not in [0, {})", op, what, *wrong, position_of(wrong - values.begin(), ids.shape()), n);
 }
 
 // An index of gather or scatter_add likewise. What was expanded is checked once and stays expanded.
@@ -566,7 +557,7 @@ Tensor nonzero(const Tensor& x) {
               if (rank == 0) return;
               const Index n = x.shape()[rank - 1];
               Index first = begin / n * n;                        // of the row of the element
-              Shape at = position(begin, x.shape());
+              Shape at = position_of(begin, x.shape());
               Index* out = to + place * rank;
               for (Index k = 0; k < count; ++k, out += rank) {
                 const Index i = begin + rest[k];

@@ -14,6 +14,9 @@ template <class T, class F32, class F64> constexpr auto pick(F32 f32, F64 f64) {
   else return f64;
 }
 
+inline bool has_dense_rows(const Tensor& x) { return x.rank() == 0 || x.size(-1) <= 1 || x.strides()[x.rank() - 1] == 1; }
+inline Tensor with_dense_rows(const Tensor& x) { return has_dense_rows(x) ? x : x.contiguous(); }   // a copy where they are not
+
 // Whether an element of a may be one of b. Slices of one buffer, as heads and parts of a packed projection, are told apart.
 bool may_overlap(const Tensor& a, const Tensor& b);
 
@@ -42,7 +45,7 @@ template <std::size_t N> class RowDestinations {
     for (std::size_t i = 0; i < N; ++i) {
       if (!into[i]) continue;
       const Tensor& x = into[i]->tensor;
-      direct_[i] = x.rank() == 0 || x.size(-1) <= 1 || x.strides()[x.rank() - 1] == 1;
+      direct_[i] = has_dense_rows(x);
       for (std::size_t j = 0; j < i; ++j) direct_[i] &= !(into[j] && may_overlap(x, into[j]->tensor));
       tensors_[i] = direct_[i] ? x : empty(x.shape(), x.dtype());
     }

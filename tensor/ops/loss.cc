@@ -111,15 +111,6 @@ template <class T> void AddRows(const T* x, size_t rows, size_t stride, size_t n
   }
 }
 
-// out (=|+=) factor x
-template <class T> void Scaled(const T* x, size_t n, T factor, bool add, T* out) {
-  const Block<T> by = Set16(factor);
-  for (size_t i = 0; i < n; i += 16) {
-    const Block<T> v = LoadN16(x + i, n - i) * by;
-    StoreN16(add ? LoadN16(out + i, n - i) + v : v, n - i, out + i);
-  }
-}
-
 template <class T> void SquaredError(const T* x, const T* y, size_t n, T* out) {
   for (size_t i = 0; i < n; i += 16) {
     const Block<T> d = LoadN16(x + i, n - i) - LoadN16(y + i, n - i);
@@ -191,8 +182,6 @@ void LossGradF64(const double* x, size_t n, size_t t, const Smoothed<double>& q,
 }
 void AddRowsF32(const float* x, size_t rows, size_t stride, size_t n, float* sum) { AddRows(x, rows, stride, n, sum); }
 void AddRowsF64(const double* x, size_t rows, size_t stride, size_t n, double* sum) { AddRows(x, rows, stride, n, sum); }
-void ScaledF32(const float* x, size_t n, float factor, bool add, float* out) { Scaled(x, n, factor, add, out); }
-void ScaledF64(const double* x, size_t n, double factor, bool add, double* out) { Scaled(x, n, factor, add, out); }
 void SquaredErrorF32(const float* x, const float* y, size_t n, float* out) { SquaredError(x, y, n, out); }
 void SquaredErrorF64(const double* x, const double* y, size_t n, double* out) { SquaredError(x, y, n, out); }
 void SquaredErrorGradF32(const float* x, const float* y, const float* d, size_t step, float f, size_t n, bool add, float* dx) {
@@ -239,8 +228,6 @@ HWY_EXPORT(LossGradF32);
 HWY_EXPORT(LossGradF64);
 HWY_EXPORT(AddRowsF32);
 HWY_EXPORT(AddRowsF64);
-HWY_EXPORT(ScaledF32);
-HWY_EXPORT(ScaledF64);
 HWY_EXPORT(SquaredErrorF32);
 HWY_EXPORT(SquaredErrorF64);
 HWY_EXPORT(SquaredErrorGradF32);
@@ -274,10 +261,7 @@ Targets read_targets(const char* op, const Tensor& targets, const Shape& rows, I
       continue;
     }
     if (label < 0 || label >= V) {
-      Shape position = rows;
-      Index rest = Index(i);
-      for (int axis = rows.rank() - 1; axis >= 0; rest /= rows[axis--]) position[axis] = rest % rows[axis];
-      fail<IndexError>("{}: target {} at position {} is not in [0, {})", op, label, position, V);
+      fail<IndexError>("{}: target {} at position {} is not in [0, {})", op, label, position_of(Index(i), rows), V);
     }
     ++out.count;
   }
@@ -457,20 +441,6 @@ LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, c
     if (wants.dbias) out.dbias = sums[0] + sums[1];
     out.total = total_of<T>(out.losses);
     return out;
-  });
-}
-
-void scaled_into(const Tensor& x, double factor, Into out) {
-  check<ShapeError>(x.shape() == out.tensor.shape(), "scaled_into: shapes differ: x {}, out {}", x.shape(), out.tensor.shape());
-  check<DTypeError>(x.dtype() == out.tensor.dtype(), "scaled_into: dtypes differ: x {}, out {}", x.dtype(), out.tensor.dtype());
-  visit_float(x.dtype(), "scaled_into", [&]<class T>() {
-    const Tensor from = x.contiguous();
-    const Destination to(out);
-    const T* in = from.data<T>();
-    T* values = to.tensor().mutable_data<T>();
-    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(ScaledF32), &HWY_DYNAMIC_DISPATCH(ScaledF64));
-    parallel_for(x.numel(), 1 << 15, [&](Index begin, Index end) { kernel(in + begin, std::size_t(end - begin), T(factor), to.add(), values + begin); });
-    to.finish();
   });
 }
 

@@ -50,10 +50,9 @@ struct LinearCrossEntropyWants { bool dx = false, dweight = false, dbias = false
 
 // cross_entropy(x Wᵀ + b, targets) for x [..., d], W [V, d], b [V] or undefined, without ever holding all logits: a few rows at
 // a time, and their gradient at once while they are there (dz = softmax(z) - q, dx = dz W, dW += dzᵀ x, db += Σ dz). Ignored
-// rows take no part in any product. The gradients are those of the total; an upstream factor is applied by `scaled_into`.
+// rows take no part in any product. The gradients are those of the total.
 LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& targets,
                                         const CrossEntropyOptions& options = {}, const LinearCrossEntropyWants& wants = {});
-void scaled_into(const Tensor& x, double factor, Into out);    // out (=|+=) factor x, memory as for add_into
 
 // (x - y)², its mean or sum.   dx = 2 (x - y) dloss, dy = -dx
 Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean);

@@ -42,9 +42,6 @@ void check_states(const char* op, RecurrentUnit unit, Index B, const char* besid
                     bias_hh.shape());
 }
 
-// Itself where rows are contiguous, else a copy.
-Tensor with_dense_rows(const Tensor& x) { return x.size(-1) <= 1 || x.strides()[x.rank() - 1] == 1 ? x : x.contiguous(); }
-
 Tensor or_zeros(const Tensor& state, Index B, Index n, DType dtype) { return state.defined() ? with_dense_rows(state) : zeros({B, n}, dtype); }
 Tensor copy_or_zeros(const Tensor& state, Index B, Index n, DType dtype) { return state.defined() ? state.clone() : zeros({B, n}, dtype); }
 

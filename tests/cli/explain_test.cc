@@ -11,7 +11,7 @@
 
 namespace {
 
-const nlohmann::json& value_of(const nlohmann::json& explanation, const std::string& ending) {
+const nlohmann::json& value_of(const nlohmann::json& explanation, std::string_view ending) {
   for (const auto& value : explanation["values"])
     if (value["name"].get<std::string>().ends_with(ending)) return value;
   FAIL("no value " << ending);

@@ -57,6 +57,7 @@ TEST_CASE("chart: curves") {
   Curves diverged;
   diverged.panels = {{"loss", {{"loss", {1, 2, 3}, {-1e308, 1e308, NAN}}, {"nan", {NAN, 1}, {1, NAN}}}}};
   CHECK(xml_fault(curves_svg(diverged)) == "");
+  CHECK(!has(curves_svg(diverged), "inf"));
 
   curves.panels[0].series[0].y.pop_back();
   CHECK_THROWS_WITH_AS(curves_svg(curves), "curves_svg: x and y differ in length: \"train loss\" has x [6], y [5]", ShapeError);

@@ -81,7 +81,7 @@ TEST_CASE("chrf has sacreBLEU's numbers") {
                                   .lowercase = settings["lowercase"],
                                   .whitespace = settings["whitespace"]});
       CHECK(close(got.score, corpus["chrf"][i]));
-      CHECK(got.name == settings["name"]);
+      CHECK(got.name == std::string(settings["name"]));
       CHECK(got.signature ==
             std::string(corpus["nrefs"]) + "|" + std::string(settings["signature"]) + "|version:heed-" HEED_VERSION);
     }
