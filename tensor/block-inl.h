@@ -21,6 +21,7 @@ template <class T> struct Block {
   static constexpr size_t kLanes = hn::MaxLanes(D());
   static constexpr size_t kRegisters = 16 / kLanes;
   V v[kRegisters];
+  Block() {}   // g++ would make one for no target
 };
 
 #undef HEED_UNROLL_REGISTERS

@@ -10,6 +10,10 @@
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
 
+#ifndef HWY_DYNAMIC_POINTER   // before Highway 1.1
+#define HWY_DYNAMIC_POINTER(FUNC_NAME) (&HWY_DYNAMIC_DISPATCH(FUNC_NAME))
+#endif
+
 #if defined(HEED_TENSOR_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef HEED_TENSOR_SIMD_INL_H_
 #undef HEED_TENSOR_SIMD_INL_H_
@@ -19,7 +23,7 @@
 
 // Targets of old machines: one short form of everything, which does not take long to compile.
 #undef HEED_OLD_TARGET
-#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128 || HWY_TARGET == HWY_SSE4
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128 || (HWY_ARCH_X86 && HWY_TARGET >= HWY_SSE4)
 #define HEED_OLD_TARGET 1
 #else
 #define HEED_OLD_TARGET 0

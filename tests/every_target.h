@@ -18,7 +18,7 @@ template <class F> void for_every_target(F&& body) {
 // Whether the target has fused multiply-add. Those that have it agree bit for bit.
 inline bool has_fma() {
   const std::string name = heed::instruction_set();
-  return name != "SSE4" && name != "SCALAR" && name != "EMU128";
+  return !name.starts_with("SSE") && name != "SCALAR" && name != "EMU128";
 }
 template <class F> void for_every_fma_target(F&& body) {
   for_every_target([&] { if (has_fma()) body(); });

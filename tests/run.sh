@@ -4,7 +4,7 @@
 #   tests/run.sh         all but the long ones
 #   tests/run.sh fast    those of a minute
 #   tests/run.sh kill    trainings killed and their disk broken at every moment
-#   tests/run.sh full    all, and under the sanitizers, with planted faults, and what fuzzers think of: hours
+#   tests/run.sh full    all, and for Arm, under the sanitizers, with planted faults, and what fuzzers think of: hours
 # Further arguments go to the test program: tests/run.sh -tc='resume*'
 set -euo pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -15,7 +15,7 @@ which=() further=()
 case ${1:-} in
   fast) shift; which=(-tse=slow) ;;
   kill) shift; which=(--no-skip -ts=kill) ;;
-  full) shift; which=(--no-skip); further=('sanitize.sh address' 'sanitize.sh thread' 'sanitize.sh valgrind' mutate.sh fuzz/run.sh) ;;
+  full) shift; which=(--no-skip); further=(arm.sh 'sanitize.sh address' 'sanitize.sh thread' 'sanitize.sh valgrind' mutate.sh fuzz/run.sh) ;;
 esac
 [[ ${which[*]-} != *--no-skip* ]] || install_missing strace
 

@@ -141,7 +141,7 @@ AttentionOutput scaled_dot_product_attention(const Tensor& q, const Tensor& k, c
     if (options.weights) out.weights = empty({n.B, n.H, n.T, n.S}, q.dtype());
     const Heads<T> output = heads_of(out.output, out.output.mutable_data<T>());
     T* const weights = options.weights ? out.weights.mutable_data<T>() : nullptr;
-    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(AttentionF32), &HWY_DYNAMIC_DISPATCH(AttentionF64));
+    const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(AttentionF32), HWY_DYNAMIC_POINTER(AttentionF64));
     const std::array heads{heads_of<T>(qs), heads_of<T>(ks, places), heads_of<T>(vs, places), heads_of<T>(out.output)};
     for_heads<T>(op, n, together(n, mask), part_rows(n), heads, k_by_columns, mask, options, out.log_sum_exp.mutable_data<T>(),
                  attention_scratch(std::size_t(n.T), std::size_t(n.S), std::size_t(n.dk)), [&](const Head<T>& head, Index b, Index h, Index t) {
@@ -180,7 +180,7 @@ void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const T
         heads.push_back(heads_of<T>(to.tensor(i)));
       }
     const Heads<const T> dweights_heads = gs.defined() ? heads_of<T>(gs) : Heads<const T>{};
-    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(AttentionGradF32), &HWY_DYNAMIC_DISPATCH(AttentionGradF64));
+    const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(AttentionGradF32), HWY_DYNAMIC_POINTER(AttentionGradF64));
     for_heads<T>(op, n, 1, std::max<Index>(n.T, 1), heads, false, mask, options, const_cast<T*>(lse.data<T>()),
                  attention_grad_scratch(std::size_t(n.T), std::size_t(n.S), std::size_t(n.dk), std::size_t(n.dv)), [&](const Head<T>& head, Index b, Index h, Index) {
                    kernel(head, HeadGrad<T>{heads[3].at(b, h), heads[4].at(b, h), dweights_heads.at(b, h), gradients[0].at(b, h),

@@ -93,7 +93,7 @@ template <class T> void accumulate_along(const Tensor& x, int axis, bool backwar
   T* const to = y.mutable_data<T>();
   const auto kernels = [] {
     if constexpr (std::is_integral_v<T>) return HWY_DYNAMIC_DISPATCH(KernelsI64)();
-    else return pick<T>(&HWY_DYNAMIC_DISPATCH(KernelsF32), &HWY_DYNAMIC_DISPATCH(KernelsF64))();
+    else return pick<T>(HWY_DYNAMIC_POINTER(KernelsF32), HWY_DYNAMIC_POINTER(KernelsF64))();
   }();
   if (inner == 1) {
     return parallel_for(outer, std::max<Index>(8, row_grain(n)), [&](Index begin, Index end) {

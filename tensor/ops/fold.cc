@@ -462,8 +462,8 @@ template <class T> struct Put {
     if (step == 1) finish(values, std::size_t(count), T(ending.divisor), ending.root, add, to + offset);
     else for (Index i = 0; i < count; ++i) (*this)(offset + i * step, double(values[i]));
   }
-  decltype(pick<T>(&HWY_DYNAMIC_DISPATCH(FinishF32), &HWY_DYNAMIC_DISPATCH(FinishF64))) finish =
-      pick<T>(&HWY_DYNAMIC_DISPATCH(FinishF32), &HWY_DYNAMIC_DISPATCH(FinishF64));
+  decltype(pick<T>(HWY_DYNAMIC_POINTER(FinishF32), HWY_DYNAMIC_POINTER(FinishF64))) finish =
+      pick<T>(HWY_DYNAMIC_POINTER(FinishF32), HWY_DYNAMIC_POINTER(FinishF64));
 };
 
 template <class R> struct PutExact {

@@ -133,7 +133,7 @@ HWY_EXPORT(AnyOutsideI64);
 namespace {
 
 template <class T> IndexKernels<T> kernels() {
-  return pick<T>(&HWY_DYNAMIC_DISPATCH(KernelsF32), &HWY_DYNAMIC_DISPATCH(KernelsF64))();
+  return pick<T>(HWY_DYNAMIC_POINTER(KernelsF32), HWY_DYNAMIC_POINTER(KernelsF64))();
 }
 
 // ids as contiguous i64, each within [0, n).

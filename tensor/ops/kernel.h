@@ -8,7 +8,7 @@
 
 namespace heed {
 
-// The kernel of element type T: pick<T>(&HWY_DYNAMIC_DISPATCH(FooF32), &HWY_DYNAMIC_DISPATCH(FooF64)).
+// The kernel of element type T: pick<T>(HWY_DYNAMIC_POINTER(FooF32), HWY_DYNAMIC_POINTER(FooF64)).
 template <class T, class F32, class F64> constexpr auto pick(F32 f32, F64 f64) {
   if constexpr (std::is_same_v<T, float>) return f32;
   else return f64;

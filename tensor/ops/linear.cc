@@ -150,7 +150,7 @@ namespace {
 HWY_EXPORT(FinishedF32);
 HWY_EXPORT(FinishedF64);
 
-template <class T> auto finished() { return pick<T>(&HWY_DYNAMIC_DISPATCH(FinishedF32), &HWY_DYNAMIC_DISPATCH(FinishedF64)); }
+template <class T> auto finished() { return pick<T>(HWY_DYNAMIC_POINTER(FinishedF32), HWY_DYNAMIC_POINTER(FinishedF64)); }
 
 Shape check_operands(const Tensor& x, const Tensor& weight, const Tensor& bias, const LinearFusion& fusion) {
   check<ShapeError>(weight.rank() == 2, "linear: weight needs 2 dimensions [out, in]: weight {}", weight.shape());

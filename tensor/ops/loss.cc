@@ -291,7 +291,7 @@ template <class T, class Make> double total_of(Index n, Make&& make) {
   constexpr Index kPart = 4096;
   const Index parts = (n + kPart - 1) / kPart;
   List<double> partials(static_cast<std::size_t>(parts));
-  const auto total = pick<T>(&HWY_DYNAMIC_DISPATCH(TotalF32), &HWY_DYNAMIC_DISPATCH(TotalF64));
+  const auto total = pick<T>(HWY_DYNAMIC_POINTER(TotalF32), HWY_DYNAMIC_POINTER(TotalF64));
   parallel_for(parts, 4, [&](Index begin, Index end) {
     alignas(64) T buffer[kPart];
     for (Index part = begin; part < end; ++part) {
@@ -330,7 +330,7 @@ CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets, const Cr
     T *losses = out.losses.mutable_data<T>(), *most = out.log_sum_exp.max.mutable_data<T>(), *log_sum = out.log_sum_exp.log_sum.mutable_data<T>();
     const Smoothed<T> q = smoothed<T>(options, V);
     const T minus = options.subtract_entropy ? T(entropy(options, V)) : T(0);
-    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(LossF32), &HWY_DYNAMIC_DISPATCH(LossF64));
+    const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(LossF32), HWY_DYNAMIC_POINTER(LossF64));
     parallel_for(Index(labels.label.size()), row_grain(V), [&](Index begin, Index end) {
       for (Index row = begin; row < end; ++row)
         if (const Index label = labels.label[std::size_t(row)]; label >= 0) {
@@ -363,7 +363,7 @@ void cross_entropy_grad(const Tensor& logits, const Tensor& targets, const LogSu
     const T *in = z.data<T>(), *most = maxima.data<T>(), *log_sum = sums.data<T>(), *up = ups.data<T>();
     T* to = out.tensor().mutable_data<T>();
     const Smoothed<T> q = smoothed<T>(options, V);
-    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(LossGradF32), &HWY_DYNAMIC_DISPATCH(LossGradF64));
+    const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(LossGradF32), HWY_DYNAMIC_POINTER(LossGradF64));
     parallel_for(Index(labels.label.size()), row_grain(V), [&](Index begin, Index end) {
       for (Index row = begin; row < end; ++row) {
         const Index label = labels.label[std::size_t(row)];
@@ -405,8 +405,8 @@ LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, c
     const Smoothed<T> q = smoothed<T>(options, V);
     const T minus = options.subtract_entropy ? T(entropy(options, V)) : T(0);
     T* const losses = out.losses.mutable_data<T>();
-    const auto row_loss = pick<T>(&HWY_DYNAMIC_DISPATCH(LossInPlaceF32), &HWY_DYNAMIC_DISPATCH(LossInPlaceF64));
-    const auto add_rows = pick<T>(&HWY_DYNAMIC_DISPATCH(AddRowsF32), &HWY_DYNAMIC_DISPATCH(AddRowsF64));
+    const auto row_loss = pick<T>(HWY_DYNAMIC_POINTER(LossInPlaceF32), HWY_DYNAMIC_POINTER(LossInPlaceF64));
+    const auto add_rows = pick<T>(HWY_DYNAMIC_POINTER(AddRowsF32), HWY_DYNAMIC_POINTER(AddRowsF64));
     const auto bytes = std::size_t(d) * sizeof(T);
 
     for (Index first = 0; first < labels.count; first += height) {
@@ -499,7 +499,7 @@ Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction) {
   return visit_float(x.dtype(), "mse_loss", [&]<class T>() {
     const Tensor xs = x.contiguous(), ys = target.contiguous();
     const T *a = xs.data<T>(), *b = ys.data<T>();
-    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(SquaredErrorF32), &HWY_DYNAMIC_DISPATCH(SquaredErrorF64));
+    const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(SquaredErrorF32), HWY_DYNAMIC_POINTER(SquaredErrorF64));
     return element_losses<T>(x, reduction, [&](Index begin, std::size_t n, T* to) { kernel(a + begin, b + begin, n, to); });
   });
 }
@@ -510,7 +510,7 @@ void mse_loss_grad(const Tensor& x, const Tensor& target, Reduction reduction, c
     const Upstream<T> up("mse_loss_grad", dloss, reduction, x);
     const Tensor xs = x.contiguous(), ys = target.contiguous();
     const T *a = xs.data<T>(), *b = ys.data<T>();
-    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(SquaredErrorGradF32), &HWY_DYNAMIC_DISPATCH(SquaredErrorGradF64));
+    const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(SquaredErrorGradF32), HWY_DYNAMIC_POINTER(SquaredErrorGradF64));
     for (const Into* into : {dx, dtarget}) {
       if (!into) continue;
       check_pair("mse_loss_grad", x, into->tensor, into == dx ? "dx" : "dtarget");
@@ -532,7 +532,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, c
   return visit_float(x.dtype(), op, [&]<class T>() {
     const Tensor xs = x.contiguous(), ys = target.contiguous();
     const T *a = xs.data<T>(), *b = ys.data<T>(), *ws = w.defined() ? w.data<T>() : nullptr, *ps = p.defined() ? p.data<T>() : nullptr;
-    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(LogisticLossF32), &HWY_DYNAMIC_DISPATCH(LogisticLossF64));
+    const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(LogisticLossF32), HWY_DYNAMIC_POINTER(LogisticLossF64));
     return element_losses<T>(x, reduction, [&](Index begin, std::size_t n, T* to) {
       kernel(a + begin, b + begin, ws ? ws + begin : nullptr, ps ? ps + begin : nullptr, n, to);
     });
@@ -551,7 +551,7 @@ void binary_cross_entropy_with_logits_grad(const Tensor& x, const Tensor& target
     const Destination out(dx);
     const T *a = xs.data<T>(), *b = ys.data<T>(), *ws = w.defined() ? w.data<T>() : nullptr, *ps = p.defined() ? p.data<T>() : nullptr;
     T* to = out.tensor().mutable_data<T>();
-    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(LogisticLossGradF32), &HWY_DYNAMIC_DISPATCH(LogisticLossGradF64));
+    const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(LogisticLossGradF32), HWY_DYNAMIC_POINTER(LogisticLossGradF64));
     parallel_for(x.numel(), kElements, [&](Index begin, Index end) {
       kernel(a + begin, b + begin, ws ? ws + begin : nullptr, ps ? ps + begin : nullptr, up.at(begin), up.step, up.factor, std::size_t(end - begin),
              out.add(), to + begin);

@@ -236,7 +236,7 @@ AddDropoutNormed forward(const char* op, bool centred, const Tensor& x, const Te
     const Index d = x.size(-1);
     const NormRows<T> p{std::size_t(d), T(options.eps), centred, from.data<T>(), data<T>(gamma), data<T>(beta), out.y.mutable_data<T>(),
                         mutable_data<T>(out.mean), out.rstd.mutable_data<T>(), data<T>(to_add), mutable_data<T>(out.sum), dropout};
-    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(ForwardF32), &HWY_DYNAMIC_DISPATCH(ForwardF64));
+    const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(ForwardF32), HWY_DYNAMIC_POINTER(ForwardF64));
     parallel_for(x.numel() / d, row_grain(d), [&](Index begin, Index end) { kernel(p, std::size_t(begin), std::size_t(end)); });
     return out;
   });
@@ -264,7 +264,7 @@ void backward(const char* op, bool centred, const Tensor& x, const Tensor& mean,
                             data<T>(dsums), to_x ? to_x->tensor().template mutable_data<T>() : nullptr,
                             to_residual ? to_residual->tensor().template mutable_data<T>() : nullptr, to_x && to_x->add(),
                             to_residual && to_residual->add(), dropout};
-    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(BackwardF32), &HWY_DYNAMIC_DISPATCH(BackwardF64));
+    const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(BackwardF32), HWY_DYNAMIC_POINTER(BackwardF64));
     const Tensor partials = dweight || dbias ? zeros({2, chunks, d}, x.dtype()) : Tensor();
     T* const dw = dweight ? partials.mutable_data<T>() : nullptr;
     T* const db = dbias ? partials.mutable_data<T>() + chunks * d : nullptr;

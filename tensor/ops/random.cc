@@ -217,7 +217,7 @@ void multiply(const char* op, const Tensor& x, double p, Key key, bool add, cons
   visit_float(x.dtype(), op, [&]<class T>() {
     const T* from = x.data<T>();
     T* to = y.mutable_data<T>();
-    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(DropoutF32), &HWY_DYNAMIC_DISPATCH(DropoutF64));
+    const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(DropoutF32), HWY_DYNAMIC_POINTER(DropoutF64));
     parallel_for(x.numel(), kGrain / 2, [&](Index begin, Index end) {
       kernel(dropout, begin, from + begin, std::size_t(end - begin), add, to + begin);
     });
@@ -232,7 +232,7 @@ void uniform_(const Tensor& into, Key key, double lo, double hi) {
   visit_float(into.dtype(), "uniform", [&]<class T>() {
     const T last = lo < hi ? std::nextafter(T(hi), T(lo)) : T(lo);
     check<Error>(lo == hi || double(last) < hi, "uniform: no {} lies between: lo {}, hi {}", into.dtype(), lo, hi);
-    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(UniformF32), &HWY_DYNAMIC_DISPATCH(UniformF64));
+    const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(UniformF32), HWY_DYNAMIC_POINTER(UniformF64));
     fill<T>(into, [&](std::uint64_t group, T* x) { kernel(key, group, lo, hi - lo, last, x); });
   });
 }
@@ -240,7 +240,7 @@ void uniform_(const Tensor& into, Key key, double lo, double hi) {
 void normal_(const Tensor& into, Key key, double mean, double std) {
   check<Error>(std >= 0, "normal: std must not be negative: std {}", std);
   visit_float(into.dtype(), "normal", [&]<class T>() {
-    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(NormalF32), &HWY_DYNAMIC_DISPATCH(NormalF64));
+    const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(NormalF32), HWY_DYNAMIC_POINTER(NormalF64));
     fill<T>(into, [&](std::uint64_t group, T* x) { kernel(key, group, mean, std, x); });
   });
 }

@@ -128,7 +128,7 @@ Tensor additive_score(const Tensor& q, const Tensor& k, const Tensor& v, const M
     const MaskRows masks(op, mask, e.shape());
     const T *qp = qs.data<T>(), *kp = ks.data<T>(), *vp = vs.data<T>();
     T* const ep = e.mutable_data<T>();
-    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(AdditiveF32), &HWY_DYNAMIC_DISPATCH(AdditiveF64));
+    const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(AdditiveF32), HWY_DYNAMIC_POINTER(AdditiveF64));
     if (n.S > 0)
       parallel_for(n.B * n.T, row_grain(n.S * n.A * kTanhCost), [&](Index begin, Index end) {
         for (Index row = begin; row < end; ++row)
@@ -161,7 +161,7 @@ void additive_score_grad(const Tensor& q, const Tensor& k, const Tensor& v, cons
     T* const dkp = dk ? to.tensor(1).template mutable_data<T>() : nullptr;
     T* const part = dv ? parts.mutable_data<T>() : nullptr;
     const auto row_stride = [&](std::size_t i, int axis) { return to.wanted(i) ? to.tensor(i).strides()[axis] : 0; };
-    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(AdditiveGradF32), &HWY_DYNAMIC_DISPATCH(AdditiveGradF64));
+    const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(AdditiveGradF32), HWY_DYNAMIC_POINTER(AdditiveGradF64));
     const Index blocks = (n.A + 15) / 16;
     parallel_for(n.B * blocks, row_grain(n.T * n.S * 16 * kTanhCost), [&](Index begin, Index end) {
       for (Index i = begin; i < end; ++i) {

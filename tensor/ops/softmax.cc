@@ -381,8 +381,8 @@ Tensor softmax_of(const char* op, bool log, const Tensor& x, int dim, const Mask
     const auto n = std::size_t(x.rank() ? from.size(-1) : 1);
     const T* in = from.data<T>();
     T* out = to.mutable_data<T>();
-    const auto kernel = log ? pick<T>(&HWY_DYNAMIC_DISPATCH(LogSoftmaxF32), &HWY_DYNAMIC_DISPATCH(LogSoftmaxF64))
-                            : pick<T>(&HWY_DYNAMIC_DISPATCH(SoftmaxF32), &HWY_DYNAMIC_DISPATCH(SoftmaxF64));
+    const auto kernel = log ? pick<T>(HWY_DYNAMIC_POINTER(LogSoftmaxF32), HWY_DYNAMIC_POINTER(LogSoftmaxF64))
+                            : pick<T>(HWY_DYNAMIC_POINTER(SoftmaxF32), HWY_DYNAMIC_POINTER(SoftmaxF64));
     for_rows(from, [&](Index row, Index at) {
       const RowMask row_mask = rows.everything() ? RowMask{0, Index(n)} : rows(row);
       kernel(in + at, n, row_mask, row_mask.nothing(), out + at);
@@ -461,7 +461,7 @@ void log_softmax_(const Tensor& x) {
   visit_float(x.dtype(), "log_softmax", [&]<class T>() {
     const Index n = x.rank() ? x.size(-1) : 1;
     T* const values = x.mutable_data<T>();
-    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(LogSoftmaxF32), &HWY_DYNAMIC_DISPATCH(LogSoftmaxF64));
+    const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(LogSoftmaxF32), HWY_DYNAMIC_POINTER(LogSoftmaxF64));
     for_rows(x, [&](Index, Index at) { kernel(values + at, std::size_t(n), {0, n}, false, values + at); });
   });
 }
@@ -477,7 +477,7 @@ void softmax_grad(const Tensor& y, const Tensor& dy, int dim, Into dx) {
     const T *ya = a.data<T>(), *dya = b.data<T>();
     T* to = out.tensor().mutable_data<T>();
     const auto n = std::size_t(a.rank() ? a.size(-1) : 1);
-    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(SoftmaxGradF32), &HWY_DYNAMIC_DISPATCH(SoftmaxGradF64));
+    const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(SoftmaxGradF32), HWY_DYNAMIC_POINTER(SoftmaxGradF64));
     for_rows(a, [&](Index, Index at) { kernel(ya + at, dya + at, n, out.add(), to + at); });
     out.finish();
   });
@@ -496,7 +496,7 @@ void log_softmax_grad(const Tensor& y, const Tensor& dy, int dim, const Mask& ma
     const T *ya = a.data<T>(), *dya = b.data<T>();
     T* to = out.tensor().mutable_data<T>();
     const auto n = std::size_t(a.rank() ? a.size(-1) : 1);
-    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(LogSoftmaxGradF32), &HWY_DYNAMIC_DISPATCH(LogSoftmaxGradF64));
+    const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(LogSoftmaxGradF32), HWY_DYNAMIC_POINTER(LogSoftmaxGradF64));
     for_rows(a, [&](Index row, Index at) {
       const RowMask row_mask = rows.everything() ? RowMask{0, Index(n)} : rows(row);
       kernel(ya + at, dya + at, n, row_mask, row_mask.nothing(), out.add(), to + at);
@@ -525,7 +525,7 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
     }
     const Tensor from = permute(x, gathered.order).contiguous();
     const T* in = from.data<T>();
-    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(LogSumExpF32), &HWY_DYNAMIC_DISPATCH(LogSumExpF64));
+    const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(LogSumExpF32), HWY_DYNAMIC_POINTER(LogSumExpF64));
     parallel_for(gathered.rows, row_grain(gathered.width), [&](Index begin, Index end) {
       for (Index row = begin; row < end; ++row) out[row] = kernel(in + row * gathered.width, std::size_t(gathered.width));
     });
@@ -566,7 +566,7 @@ void logsumexp_grad(const Tensor& x, const Tensor& y, const Tensor& dy, const Di
     const T* in = from.data<T>();
     T* to = out.tensor().mutable_data<T>();
     const Index n = gathered.width;
-    const auto kernel = pick<T>(&HWY_DYNAMIC_DISPATCH(LogSumExpGradF32), &HWY_DYNAMIC_DISPATCH(LogSumExpGradF64));
+    const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(LogSumExpGradF32), HWY_DYNAMIC_POINTER(LogSumExpGradF64));
     parallel_for(gathered.rows, row_grain(n), [&](Index begin, Index end) {
       for (Index row = begin; row < end; ++row) kernel(in + row * n, std::size_t(n), yv[row], dyv[row], out.add(), to + row * n);
     });

@@ -97,14 +97,12 @@ std::string in_a_region() {
   return works.say(says + ", once; the pool then does all of the next 1,000 chunks");
 }
 
-// Products of denormal numbers, large enough for several threads.
-Tensor denormal_sums() {
-  const Tensor x = full({300, 300}, 1e-30), y = full({300, 300}, 1e-10);
-  return concat(std::vector<Tensor>{sum(multiply(x, y), 1), sum(matmul(x, y), 1), sum(softmax(multiply(x, y)), 1)});
-}
-
 std::string flushed_to_zero() {
 #if defined(__SSE__)
+  // products of denormal numbers, large enough for several threads
+  const auto denormal_sums = [x = full({300, 300}, 1e-30), y = full({300, 300}, 1e-10)] {
+    return concat(std::vector<Tensor>{sum(multiply(x, y), 1), sum(matmul(x, y), 1), sum(softmax(multiply(x, y)), 1)});
+  };
   const Tensor plain = denormal_sums();
   const unsigned before = _mm_getcsr();
   const int count = threads();
