@@ -3,6 +3,8 @@
 
 #include <utf8proc.h>
 
+#include <cstdint>
+
 namespace heed::python {
 namespace {
 
