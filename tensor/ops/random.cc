@@ -41,7 +41,7 @@ template <size_t kGroups> HWY_INLINE void DrawGroups(uint64_t key, uint64_t firs
   for (size_t lane = 0; lane < 16; lane += hn::Lanes(d)) {
     hn::Vec<decltype(d)> c[2 * kGroups][4];
     PhiloxChains(d, key, first, lane, c);
-    const auto half = [&](size_t chain, size_t word) {
+    const auto half = [&](size_t chain, size_t word) HWY_ATTR {
       return hn::BitCast(wide, hn::OddEven(hn::BitCast(d, hn::ShiftLeft<32>(hn::BitCast(wide, c[chain][word + 1]))), c[chain][word]));
     };
     HWY_UNROLL(2)
