@@ -88,7 +88,7 @@ void Gradient::adopt(const Tensor& dy) {
 }
 
 bool Gradient::take_over(const Tensor& dy) {
-  if (written_ || joint_ || dy.shape() != shape_ || dy.dtype() != dtype_ || !same_strides(shape_, dy.strides(), strides_) || !dy.storage().is_unique()) return false;
+  if (written_ || joint_ || !same_strides(shape_, dy.strides(), strides_) || !dy.storage().is_unique()) return false;
   value_ = dy;
   return written_ = true;
 }

@@ -10,7 +10,7 @@
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
 
-#ifndef HWY_DYNAMIC_POINTER   // before Highway 1.1
+#ifndef HWY_DYNAMIC_POINTER   // not in Highway 1.0.3
 #define HWY_DYNAMIC_POINTER(FUNC_NAME) (&HWY_DYNAMIC_DISPATCH(FUNC_NAME))
 #endif
 
