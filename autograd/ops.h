@@ -158,7 +158,7 @@ SortedVariable topk(const Variable& x, Index k, int dim = -1);               // 
 Variable dropout(const Variable& x, double p);   // x m/(1-p), m by the tape's key and the module path; x itself where nothing trains
 
 // ---- loss: tensor/ops/loss.h -----------------------------------------------------------------------------------------
-// -Σ_k q_k log softmax(z)_k of each row of logits [..., V]; mean: over the rows that are not ignored
+// -Σ_k w_k q_k log softmax(z)_k of each row of logits [..., V]; mean: Σ / Σ w_y over the rows that are not ignored, y their targets
 Variable cross_entropy(const Variable& logits, const Tensor& targets, const CrossEntropyOptions& options = {}, Reduction reduction = Reduction::mean);
 // cross_entropy(x Wᵀ + b, targets) summed over the rows, [N, V] never stored; bias may be undefined
 Variable linear_cross_entropy(const Variable& x, const Variable& weight, const Variable& bias, const Tensor& targets, const CrossEntropyOptions& options = {});

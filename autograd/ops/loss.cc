@@ -14,7 +14,7 @@ namespace heed {
 Variable cross_entropy(const Variable& logits, const Tensor& targets, const CrossEntropyOptions& options, Reduction reduction) {
   CrossEntropy out = cross_entropy(logits.value(), targets, options);
   const bool empty = reduction == Reduction::mean && out.count == 0;
-  const double divisor = reduction == Reduction::mean && !empty ? double(out.count) : 1;
+  const double divisor = reduction == Reduction::mean && !empty ? out.weight : 1;
   Tensor y = out.losses;
   if (reduction != Reduction::none) {
     const bool nan = empty && options.empty == CrossEntropyOptions::Empty::nan;
@@ -22,7 +22,8 @@ Variable cross_entropy(const Variable& logits, const Tensor& targets, const Cros
   }
   return record("cross_entropy", y, {logits},
                 [dx = logits.slot(), logits = saved(logits), targets = saved(targets), max = saved(out.log_sum_exp.max), log_sum = saved(out.log_sum_exp.log_sum),
-                 options, reduction, divisor](const Tensor& dy) {
+                 weight = saved(options.weight), options, reduction, divisor](const Tensor& dy) {
+                  weight.get();
                   const Tensor dlosses = reduction == Reduction::none ? dy : full(targets->shape(), dy.item() / divisor, dy.dtype());
                   dx.gradient([&](Into dlogits) { cross_entropy_grad(logits, targets, {max, log_sum}, dlosses, options, dlogits); });
                 });

@@ -10,6 +10,8 @@ namespace {
 template <class T> struct Smoothed {
   T true_mass, other_mass;
   Index pad;
+  const T* weight = nullptr;   // w of each class, null: 1
+  T weights = 0;               // Σ w, without pad
 };
 // of one row: log Σ_k exp(z_k) = max + log_sum
 template <class T> struct RowSum { T max, log_sum; };
@@ -36,8 +38,14 @@ template <class T> HWY_INLINE T LogOf(T x) {
   return hn::GetLane(math::Log(d, hn::Set(d, x)));
 }
 
-// loss = Σ_k q_k (log Σ_j e^(x_j - m) - (x_k - m)) of one row.  passes: 1 max, 2 exp and sums, 3 with kInPlace the row becomes
-// dx = softmax(x) - q.  With a bias the row is x + bias; it is stored there, so that x must be writable.
+// w of the true label, Σ_k w_k q_k
+template <class T> HWY_INLINE T TrueWeight(const Smoothed<T>& q, size_t target) { return q.weight ? q.weight[target] : T(1); }
+template <class T> HWY_INLINE T Mass(const Smoothed<T>& q, size_t target) {
+  return q.weight ? (q.true_mass - q.other_mass) * q.weight[target] + q.other_mass * q.weights : T(1);
+}
+
+// loss = Σ_k w_k q_k (log Σ_j e^(x_j - m) - (x_k - m)) of one row.  passes: 1 max, 2 exp and sums, 3 with kInPlace the row becomes
+// dx = softmax(x) Σ_k w_k q_k - w q.  With a bias the row is x + bias; it is stored there, so that x must be writable.
 template <bool kInPlace, class T> T LossRow(T* x, const T* bias, size_t n, size_t target, const Smoothed<T>& q, RowSum<T>* row_sum) {
   Block<T> most = Set16(T(-__builtin_inf()));
   for (size_t i = 0; i < n; i += 16) {
@@ -58,21 +66,22 @@ template <bool kInPlace, class T> T LossRow(T* x, const T* bias, size_t n, size_
         const ptrdiff_t lane = ptrdiff_t(q.pad) - ptrdiff_t(i);
         counted = Choose16(LanesBetween<T>(lane, lane + 1), Set16(T(0)), counted);
       }
-      totals = totals + counted;
+      totals = totals + (q.weight ? LoadN16(q.weight + i, n - i) * counted : counted);
     }
     if (!whole) t = Choose16(LanesBetween<T>(0, ptrdiff_t(n - i)), t, least);
     const Block<T> e = Exp16(t);
     sums = sums + e;
     if (kInPlace) StoreN16(e, n - i, x + i);
   }
-  const T sum = Sum16(sums), log_sum = LogOf(sum);
-  T loss = log_sum - (q.true_mass - q.other_mass) * (x_true - m);
+  const T sum = Sum16(sums), log_sum = LogOf(sum), w_true = TrueWeight(q, target), mass = Mass(q, target);
+  T loss = mass * log_sum - (q.true_mass - q.other_mass) * w_true * (x_true - m);
   if (smooth) loss -= q.other_mass * Sum16(totals);
   *row_sum = {m, log_sum};
   if (kInPlace) {
-    const T scale = T(1) / sum, d_true = x[target] * scale - q.true_mass, d_pad = q.pad >= 0 ? x[q.pad] * scale : T(0);
+    const T scale = mass / sum, d_true = x[target] * scale - q.true_mass * w_true, d_pad = q.pad >= 0 ? x[q.pad] * scale : T(0);
     const Block<T> by = Set16(scale), other = Set16(q.other_mass);
-    for (size_t i = 0; i < n; i += 16) StoreN16(LoadN16(x + i, n - i) * by - other, n - i, x + i);
+    for (size_t i = 0; i < n; i += 16)
+      StoreN16(LoadN16(x + i, n - i) * by - (q.weight ? other * LoadN16(q.weight + i, n - i) : other), n - i, x + i);
     if (q.pad >= 0) x[q.pad] = d_pad;
     x[target] = d_true;
   }
@@ -88,14 +97,16 @@ template <class T> T LossInPlace(T* x, const T* bias, size_t n, size_t target, c
   return gradient ? LossRow<true>(x, bias, n, target, q, &row_sum) : LossRow<false>(x, bias, n, target, q, &row_sum);
 }
 
-// dx (=|+=) dloss (exp(x - max - log_sum) - q)
+// dx (=|+=) dloss (exp(x - max - log_sum) Σ_k w_k q_k - w q)
 template <class T> void LossGrad(const T* x, size_t n, size_t target, const Smoothed<T>& q, const RowSum<T>& row_sum, T dloss, bool add, T* dx) {
   const auto [m, log_sum] = row_sum;
-  const Block<T> shift = Set16(m), logs = Set16(log_sum), other = Set16(q.other_mass), by = Set16(dloss);
-  const T d_true = dloss * (ExpOf(x[target] - m - log_sum) - q.true_mass) + (add ? dx[target] : T(0));
-  const T d_pad = q.pad >= 0 ? dloss * ExpOf(x[q.pad] - m - log_sum) + (add ? dx[q.pad] : T(0)) : T(0);
+  const T mass = Mass(q, target);
+  const Block<T> shift = Set16(m), logs = Set16(log_sum), masses = Set16(mass), other = Set16(q.other_mass), by = Set16(dloss);
+  const T d_true = dloss * (ExpOf(x[target] - m - log_sum) * mass - q.true_mass * TrueWeight(q, target)) + (add ? dx[target] : T(0));
+  const T d_pad = q.pad >= 0 ? dloss * ExpOf(x[q.pad] - m - log_sum) * mass + (add ? dx[q.pad] : T(0)) : T(0);
   for (size_t i = 0; i < n; i += 16) {
-    const Block<T> d = by * (Exp16(LoadN16(x + i, n - i) - shift - logs) - other);
+    const Block<T> wanted = q.weight ? other * LoadN16(q.weight + i, n - i) : other;
+    const Block<T> d = by * (Exp16(LoadN16(x + i, n - i) - shift - logs) * masses - wanted);
     StoreN16(add ? LoadN16(dx + i, n - i) + d : d, n - i, dx + i);
   }
   if (q.pad >= 0) dx[q.pad] = d_pad;
@@ -247,11 +258,16 @@ struct Targets {
   Index count = 0;
 };
 
-Targets read_targets(const char* op, const Tensor& targets, const Shape& rows, Index V, const CrossEntropyOptions& options) {
+Targets read_targets(const char* op, const Tensor& targets, const Shape& rows, Index V, DType dtype, const CrossEntropyOptions& options) {
   check<ShapeError>(targets.shape() == rows, "{}: targets do not fit the rows: targets {}, rows {}", op, targets.shape(), rows);
   check<DTypeError>(targets.dtype() == DType::i32 || targets.dtype() == DType::i64, "{}: targets need dtype i32 or i64: {}", op, targets.dtype());
   check<Error>(options.label_smoothing >= 0 && options.label_smoothing <= 1, "{}: label smoothing must be in [0, 1]: {}", op, options.label_smoothing);
   check<IndexError>(options.pad < V, "{}: pad {} is not in [0, {})", op, options.pad, V);
+  if (options.weight.defined()) {
+    check<ShapeError>(options.weight.shape() == Shape{V}, "{}: weight needs one number a class: weight {}, {} classes", op, options.weight.shape(), V);
+    check<DTypeError>(options.weight.dtype() == dtype, "{}: dtypes differ: logits {}, weight {}", op, dtype, options.weight.dtype());
+    check<Error>(!options.subtract_entropy, "{}: with a weight no entropy can be subtracted: subtract_entropy = false", op);
+  }
   const Tensor labels = to(targets, DType::i64).contiguous();
   Targets out{{labels.span<Index>().begin(), labels.span<Index>().end()}};
   for (std::size_t i = 0; i < out.label.size(); ++i) {
@@ -276,6 +292,15 @@ template <class T> Smoothed<T> smoothed(const CrossEntropyOptions& o, Index V) {
   if (e == 0 || others <= 0) return {T(1), T(0), -1};
   if (o.smoothing == Smoothing::uniform) return {T(1 - e + e / double(labels)), T(e / double(labels)), pad};
   return {T(1 - e), T(e / double(others)), pad};
+}
+
+// The same with the weights of the classes, which are dense.
+template <class T> Smoothed<T> weighted(const CrossEntropyOptions& o, Index V, const Tensor& weight) {
+  Smoothed<T> q = smoothed<T>(o, V);
+  if (!weight.defined()) return q;
+  q.weight = weight.data<T>();
+  q.weights = T(std::accumulate(q.weight, q.weight + V, 0.0) - (q.pad >= 0 ? double(q.weight[q.pad]) : 0));
+  return q;
 }
 
 double entropy(const CrossEntropyOptions& o, Index V) {
@@ -323,12 +348,13 @@ CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets, const Cr
   return visit_float(logits.dtype(), op, [&]<class T>() {
     const Index V = logits.size(-1);
     const Shape rows = rows_of(logits);
-    const Targets labels = read_targets(op, targets, rows, V, options);
-    CrossEntropy out{zeros(rows, logits.dtype()), {zeros(rows, logits.dtype()), zeros(rows, logits.dtype())}, labels.count, 0};
+    const Targets labels = read_targets(op, targets, rows, V, logits.dtype(), options);
+    CrossEntropy out{zeros(rows, logits.dtype()), {zeros(rows, logits.dtype()), zeros(rows, logits.dtype())}, labels.count, 0, double(labels.count)};
     const Tensor z = logits.contiguous();
     const T* in = z.data<T>();
     T *losses = out.losses.mutable_data<T>(), *most = out.log_sum_exp.max.mutable_data<T>(), *log_sum = out.log_sum_exp.log_sum.mutable_data<T>();
-    const Smoothed<T> q = smoothed<T>(options, V);
+    const Tensor weight = options.weight.defined() ? options.weight.contiguous() : Tensor();
+    const Smoothed<T> q = weighted<T>(options, V, weight);
     const T minus = options.subtract_entropy ? T(entropy(options, V)) : T(0);
     const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(LossF32), HWY_DYNAMIC_POINTER(LossF64));
     parallel_for(Index(labels.label.size()), row_grain(V), [&](Index begin, Index end) {
@@ -340,6 +366,8 @@ CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets, const Cr
         }
     });
     out.total = total_of<T>(out.losses);
+    if (weight.defined())
+      out.weight = std::accumulate(labels.label.begin(), labels.label.end(), 0.0, [&](double sum, Index label) { return label < 0 ? sum : sum + double(q.weight[label]); });
     return out;
   });
 }
@@ -357,12 +385,13 @@ void cross_entropy_grad(const Tensor& logits, const Tensor& targets, const LogSu
   }
   visit_float(logits.dtype(), op, [&]<class T>() {
     const Index V = logits.size(-1);
-    const Targets labels = read_targets(op, targets, rows, V, options);
+    const Targets labels = read_targets(op, targets, rows, V, logits.dtype(), options);
     const Tensor z = logits.contiguous(), maxima = log_sum_exp.max.contiguous(), sums = log_sum_exp.log_sum.contiguous(), ups = dlosses.contiguous();
     const Destination out(dlogits);
     const T *in = z.data<T>(), *most = maxima.data<T>(), *log_sum = sums.data<T>(), *up = ups.data<T>();
     T* to = out.tensor().mutable_data<T>();
-    const Smoothed<T> q = smoothed<T>(options, V);
+    const Tensor weight = options.weight.defined() ? options.weight.contiguous() : Tensor();
+    const Smoothed<T> q = weighted<T>(options, V, weight);
     const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(LossGradF32), HWY_DYNAMIC_POINTER(LossGradF64));
     parallel_for(Index(labels.label.size()), row_grain(V), [&](Index begin, Index end) {
       for (Index row = begin; row < end; ++row) {
@@ -387,7 +416,7 @@ LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, c
     check<DTypeError>(bias.dtype() == x.dtype(), "{}: dtypes differ: x {}, bias {}", op, x.dtype(), bias.dtype());
   }
   return visit_float(x.dtype(), op, [&]<class T>() {
-    const Targets labels = read_targets(op, targets, rows_of(x), V, options);
+    const Targets labels = read_targets(op, targets, rows_of(x), V, x.dtype(), options);
     const auto N = Index(labels.label.size());
     List<Index> active;                                            // rows that take part
     for (Index row = 0; row < N; ++row)
@@ -402,7 +431,8 @@ LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, c
     const Tensor drows = wants.dx ? reshape(out.dx, {N, d}) : Tensor();
     const Tensor logits = empty({height, V}, x.dtype()), gathered = all ? Tensor() : empty({height, d}, x.dtype());
     const Tensor sums = wants.dbias ? zeros({2, V}, x.dtype()) : Tensor();
-    const Smoothed<T> q = smoothed<T>(options, V);
+    const Tensor class_weight = options.weight.defined() ? options.weight.contiguous() : Tensor();
+    const Smoothed<T> q = weighted<T>(options, V, class_weight);
     const T minus = options.subtract_entropy ? T(entropy(options, V)) : T(0);
     T* const losses = out.losses.mutable_data<T>();
     const auto row_loss = pick<T>(HWY_DYNAMIC_POINTER(LossInPlaceF32), HWY_DYNAMIC_POINTER(LossInPlaceF64));

@@ -21,7 +21,8 @@ struct CrossEntropyOptions {
   Index ignore_index = -100;                    // rows with this target contribute nothing
   Index pad = -1;                               // id of padding, -1: none. Rows with this target contribute nothing
   bool smooth_pad = false;                      // uniform: pad counts as a label
-  bool subtract_entropy = false;                // minus the entropy of q: a perfect model scores 0. No effect on gradients
+  bool subtract_entropy = false;                // minus the entropy of q: a perfect model scores 0. No effect on gradients; none with weight
+  Tensor weight = {};                           // [V], of the logits' dtype: of each class w; undefined: 1. No gradient
   enum class Empty { zero, nan } empty = Empty::zero;   // mean over no rows at all
 };
 
@@ -32,11 +33,12 @@ struct CrossEntropy {
   LogSumExp log_sum_exp;
   Index count;          // rows not ignored
   double total;         // Σ losses
+  double weight;        // Σ w_y over the rows not ignored, y their targets: what the mean divides by
 };
 
-// loss = -Σ_k q_k log softmax(z)_k for each row z of logits [..., V], targets i32 or i64 [...]; q: see Smoothing
+// loss = -Σ_k w_k q_k log softmax(z)_k for each row z of logits [..., V], targets i32 or i64 [...]; q: see Smoothing
 CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options = {});
-// dz = dloss (softmax(z) - q),  dlosses [...];  0 where ignored
+// dz = dloss (softmax(z) Σ_k w_k q_k - w q),  dlosses [...];  0 where ignored
 void cross_entropy_grad(const Tensor& logits, const Tensor& targets, const LogSumExp& log_sum_exp, const Tensor& dlosses,
                         const CrossEntropyOptions& options, Into dlogits);
 
@@ -49,7 +51,7 @@ struct LinearCrossEntropy {
 struct LinearCrossEntropyWants { bool dx = false, dweight = false, dbias = false; };
 
 // cross_entropy(x Wᵀ + b, targets) for x [..., d], W [V, d], b [V] or undefined, without ever holding all logits: a few rows at
-// a time, and their gradient at once while they are there (dz = softmax(z) - q, dx = dz W, dW += dzᵀ x, db += Σ dz). Ignored
+// a time, and their gradient at once while they are there (dz as above, dx = dz W, dW += dzᵀ x, db += Σ dz). Ignored
 // rows take no part in any product. The gradients are those of the total.
 LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& targets,
                                         const CrossEntropyOptions& options = {}, const LinearCrossEntropyWants& wants = {});

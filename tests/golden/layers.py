@@ -54,13 +54,14 @@ def reduction(draw, function, dim):
     return {"x": x}, {}, lambda: {"y": REDUCTIONS[function](x, dim)}
 
 
-def cross_entropy(draw, reduction, label_smoothing=0.0, ignore_index=-100, smoothing=None):
+def cross_entropy(draw, reduction, label_smoothing=0.0, ignore_index=-100, smoothing=None, weight=False):
     """`smoothing`: forms PyTorch does not have, written out: mass of the true word and of every other word of K labels."""
     logits, targets = draw.normal(2, 4, 7, scale=2.0), torch.tensor([[3, 6, 1, 0], [2, 2, 0, 0]])
     if smoothing is None:
         options = {"reduction": reduction, "label_smoothing": label_smoothing, "ignore_index": ignore_index}
-        call = lambda: {"loss": F.cross_entropy(logits.flatten(0, 1), targets.flatten(), **options)}
-        return {"logits": logits, "targets": targets}, {}, call
+        weights = {"weight": draw.normal(7).abs()} if weight else {}
+        call = lambda: {"loss": F.cross_entropy(logits.flatten(0, 1), targets.flatten(), **options, **weights)}
+        return {"logits": logits, "targets": targets} | {k: ("value", v) for k, v in weights.items()}, {}, call
     pad, V, e = ignore_index, 7, label_smoothing
     true, other = {"uniform": (1 - e + e / (V - 1), e / (V - 1)), "others": (1 - e, e / (V - 1)),
                    "others_not_pad": (1 - e, e / (V - 2))}[smoothing]
@@ -109,6 +110,8 @@ def make():
         f.case(r, cross_entropy, reduction=r); f.case(f"ignore_{r}", cross_entropy, reduction=r, ignore_index=0)
         f.case(f"smoothing_{r}", cross_entropy, reduction=r, label_smoothing=0.1)
         f.case(f"smoothing_ignore_{r}", cross_entropy, reduction=r, label_smoothing=0.1, ignore_index=0)
+        f.case(f"weight_{r}", cross_entropy, reduction=r, weight=True)
+        f.case(f"weight_smoothing_ignore_{r}", cross_entropy, reduction=r, label_smoothing=0.1, ignore_index=0, weight=True)
         for s in ("uniform", "others", "others_not_pad"):
             f.case(f"{s}_{r}", cross_entropy, reduction=r, label_smoothing=0.1, ignore_index=0, smoothing=s)
     f.write()

@@ -67,6 +67,7 @@ TEST_CASE("golden: cross-entropy, by itself and fused with the product before it
     CrossEntropyOptions options{.label_smoothing = c.options().value("label_smoothing", 0.0)};
     (c.options().contains("smoothing") ? options.pad : options.ignore_index) = c.options().value("ignore_index", Index{-100});
     if (c.options().contains("smoothing")) options.smoothing = forms.at(c.options()["smoothing"]);
+    if (c.has("weight")) options.weight = c.tensor("weight");
     {
       Tape tape;
       c.check(tape, {{"loss", cross_entropy(c.input("logits"), c.tensor("targets"), options, reduction(c))}});

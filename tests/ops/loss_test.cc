@@ -39,10 +39,11 @@ std::vector<long double> masses(Index V, Index target, const CrossEntropyOptions
   return q;
 }
 
-struct Reference { std::vector<double> losses, dlogits; Index count = 0; };
+struct Reference { std::vector<double> losses, dlogits; Index count = 0; double weight = 0; };
 Reference by_formulas(const Tensor& logits, const std::vector<Index>& targets, const CrossEntropyOptions& o) {
   const auto z = doubles(logits);
   const Index V = logits.size(-1);
+  const auto w = o.weight.defined() ? doubles(o.weight) : std::vector<double>(std::size_t(V), 1);
   Reference out{std::vector<double>(targets.size()), std::vector<double>(z.size())};
   for (std::size_t row = 0; row < targets.size(); ++row) {
     if (targets[row] == o.ignore_index || (o.pad >= 0 && targets[row] == o.pad)) continue;
@@ -50,14 +51,16 @@ Reference by_formulas(const Tensor& logits, const std::vector<Index>& targets, c
     const std::vector<long double> q = masses(V, targets[row], o);
     CHECK(double(std::accumulate(q.begin(), q.end(), 0.0L)) == doctest::Approx(1).epsilon(1e-15));
     const double* x = z.data() + row * std::size_t(V);
-    long double sum = 0, loss = 0;
+    long double sum = 0, loss = 0, all = 0;
     for (Index k = 0; k < V; ++k) sum += std::exp((long double)x[k]);
+    for (Index k = 0; k < V; ++k) all += w[std::size_t(k)] * q[std::size_t(k)];
     for (Index k = 0; k < V; ++k) {
-      const long double mass = q[std::size_t(k)];
+      const long double mass = w[std::size_t(k)] * q[std::size_t(k)];
       if (mass > 0) loss += mass * (std::log(sum) - x[k] + (o.subtract_entropy ? std::log(mass) : 0));
-      out.dlogits[row * std::size_t(V) + std::size_t(k)] = double(std::exp((long double)x[k]) / sum - mass);
+      out.dlogits[row * std::size_t(V) + std::size_t(k)] = double(all * std::exp((long double)x[k]) / sum - mass);
     }
     out.losses[row] = double(loss);
+    out.weight += w[std::size_t(targets[row])];
   }
   return out;
 }
@@ -77,8 +80,10 @@ std::vector<CrossEntropyOptions> every_form() {
 
 TEST_CASE("cross_entropy: value and gradient of every form of smoothing, every target") {
   for (Index V : {4, 7, 16, 17, 50, 1000})
-    for (const CrossEntropyOptions& options : every_form())
-      for (DType dtype : {DType::f32, DType::f64}) {
+    for (CrossEntropyOptions options : every_form())
+      for (const auto& [dtype, weighted] : {std::pair{DType::f32, false}, {DType::f64, false}, {DType::f32, true}, {DType::f64, true}}) {
+        if (weighted && options.subtract_entropy) continue;
+        options.weight = weighted ? uniform(Key(4), {V}, 0, 2, dtype) : Tensor();
         const Tensor logits = draw(1, {9, V}, dtype);
         std::vector<Index> labels = randint(Key(2), {9}, 0, V).to_vector<Index>();
         labels[0] = options.ignore_index, labels[1] = 2, labels[2] = V - 1, labels[3] = 0;
@@ -90,6 +95,7 @@ TEST_CASE("cross_entropy: value and gradient of every form of smoothing, every t
           CAPTURE(V);
           const CrossEntropy out = cross_entropy(logits, targets, options);
           CHECK(out.count == want.count);
+          CHECK(out.weight == doctest::Approx(want.weight).epsilon(1e-14));
           CHECK(worst_absolute(out.losses, want.losses) < 60 * eps);             // numbers up to 15, a few roundings each
           CHECK(out.total == doctest::Approx(std::accumulate(want.losses.begin(), want.losses.end(), 0.0)).epsilon(60 * eps));
           const Tensor d = full({9, V}, NAN, dtype);
@@ -160,8 +166,9 @@ TEST_CASE("linear_cross_entropy: equals matmul and cross_entropy, value and grad
   // V = 5000 makes three chunks of 256 rows; bits of the products do not depend on the chunks
   for (const std::array<Index, 3>& sizes : {std::array<Index, 3>{5, 7, 3}, {600, 5000, 12}, {1, 40, 16}, {70, 33, 20}})
     for (bool with_bias : {false, true})
-      for (const CrossEntropyOptions& options : {CrossEntropyOptions{}, CrossEntropyOptions{.label_smoothing = 0.1, .pad = 0}}) {
+      for (CrossEntropyOptions options : {CrossEntropyOptions{}, CrossEntropyOptions{.label_smoothing = 0.1, .pad = 0}}) {
         const Index N = sizes[0], V = sizes[1], d = sizes[2];
+        if (N != 70) options.weight = uniform(Key(5), {V}, 0, 2, DType::f64);
         const Tensor x = draw(1, {N, d}), w = draw(2, {V, d}), b = with_bias ? draw(3, {V}) : Tensor();
         const Tensor targets = randint(Key(4), {N}, 0, V);
         if (N > 3) targets.mutable_data<Index>()[3] = -100, targets.mutable_data<Index>()[1] = 0;
@@ -252,14 +259,26 @@ TEST_CASE("losses: rules against central differences") {
   const Tensor x = draw(1, {4, 3}), w = draw(2, {6, 3}), b = draw(3, {6}), y = draw(4, {4, 3}), targets = tensor({5, 0, -100, 2}, DType::i64);
   const Tensor label = uniform(Key(1), {4, 3}, 0, 1, DType::f64), weight = uniform(Key(2), {4, 1}, 0, 1, DType::f64), pos = uniform(Key(3), {3}, 0, 2, DType::f64);
   const CrossEntropyOptions options{.label_smoothing = 0.2, .pad = 0};
+  CrossEntropyOptions weighted = options;
+  weighted.weight = uniform(Key(6), {12}, 0, 2, DType::f64)(Slice{.step = 2});
   for (Reduction reduction : {Reduction::none, Reduction::mean, Reduction::sum}) {
-    CHECK(check_gradient([&](auto v) { return cross_entropy(matmul(v[0], transpose(v[1])), targets, options, reduction); }, {x, w}).holds(1e-8));
+    for (const auto& o : {options, weighted})
+      CHECK(check_gradient([&](auto v) { return cross_entropy(matmul(v[0], transpose(v[1])), targets, o, reduction); }, {x, w}).holds(1e-8));
     CHECK(check_gradient([&](auto v) { return mse_loss(v[0], v[1], reduction); }, {x, y}).holds(1e-8));
     CHECK(check_gradient([&](auto v) { return mse_loss(v[0], v[0], reduction); }, {x}).holds(1e-8));
     CHECK(check_gradient([&](auto v) { return binary_cross_entropy_with_logits(v[0], label, weight, pos, reduction); }, {x}).holds(1e-8));
     CHECK(check_gradient([&](auto v) { return binary_cross_entropy_with_logits(v[0], label, {}, {}, reduction); }, {x}).holds(1e-8));
   }
-  CHECK(check_gradient([&](auto v) { return linear_cross_entropy(v[0], v[1], v[2], targets, options); }, {x, w, b}).holds(1e-8));
+  {
+    Tape tape;
+    const Variable loss = cross_entropy(variable(x), tensor({0, 1, 2, 0}, DType::i64), {.weight = b(Slice{0, 3})});
+    const Tensor kept = b.clone();
+    fill_(b, 1);
+    CHECK_THROWS_WITH_AS(tape.backward(loss), doctest::Contains("cross_entropy: a value saved for the gradient was overwritten"), Error);
+    copy_into(b, kept);
+  }
+  for (const auto& o : {options, weighted})
+    CHECK(check_gradient([&](auto v) { return linear_cross_entropy(v[0], v[1], v[2], targets, o); }, {x, w, b}).holds(1e-8));
   CHECK(check_gradient([&](auto v) { return linear_cross_entropy(v[0], v[1], {}, targets); }, {x, w}).holds(1e-8));
   CHECK(check_gradient([&](auto v) { return linear_cross_entropy(v[0], v[0], {}, tensor({3, 0, 1, 2}, DType::i64)); }, {x}).holds(1e-8));
 }
