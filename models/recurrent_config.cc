@@ -93,6 +93,7 @@ void check_recurrent(const RunConfig& given) {
   if (c.model != "gru") nowhere({"gru-form"}, "--model gru");
   if (is_bahdanau(c)) nowhere({"bridge"}, "--decoder luong and sutskever");
   else nowhere({"readout", "readout-state", "start-state", "one-direction"}, "--decoder bahdanau and cho");
+  check<Error>(attends(c) || !c.input_feeding, "nothing to feed: --input-feeding without attention; --attention general, or leave out --input-feeding");
   if (c.decoder != "luong") nowhere({"input-feeding"}, "--decoder luong");
   if (c.decoder != "cho") nowhere({"context"}, "--decoder cho");
   if (!is_local(c)) nowhere({"window"}, "--attention local-m and local-p");

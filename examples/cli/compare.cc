@@ -69,10 +69,12 @@ std::vector<std::string> listed(const std::string& text) {
 
 bool is_transformer(std::string_view name) { return name == "transformer"; }
 bool is_local(std::string_view name) { return name.starts_with("local"); }
+bool is_plain(std::string_view name) { return name == "none" || name == "cho" || name == "sutskever"; }   // without attention
 
 // Whether the model of this name has an option of `heed train`.
 bool has_option(std::string_view name, std::string_view option) {
   const std::vector<std::string_view> others = is_transformer(name) ? recurrent_options() : transformer_options();
+  if (is_plain(name) && (option == "input-feeding" || (option == "decoder" && name != "none"))) return false;
   return std::ranges::find(others, option) == others.end() && (option != "window" || is_local(name));
 }
 
@@ -95,9 +97,11 @@ RunConfig config_of(const std::string& name, std::span<const std::string> names,
   }
   set_options({.command = "compare", .usage = "", .about = "", .options = options(config)}, mine);
   if (transformer) return config;
-  const bool plain = name == "none" || name == "cho" || name == "sutskever";
-  config.attention = plain ? "none" : name;
-  if (plain && name != "none") config.decoder = name;
+  config.attention = is_plain(name) ? "none" : name;
+  if (is_plain(name) && name != "none") {
+    if (mine.contains("decoder")) throw Mistake(fmt::format("a decoder by its name and another: --attention {} --decoder {}; leave out --decoder", name, value("decoder")));
+    config.decoder = name;
+  }
   if (name == "none" && config.decoder == "auto" && asked.model == "gru" && config.context == "auto") config.decoder = "cho", config.context = "both_ends";
   return config;
 }
@@ -121,8 +125,10 @@ Index parameters_of(const RunConfig& config, Index source_words, Index target_wo
   return parameters.count();
 }
 
-// The width that brings the model nearest to `wanted` parameters, which grow with it.
-void match(Entry& entry, Index wanted, Index source_words, Index target_words) {
+// The width that brings the model nearest to the parameters of `first`, with which they grow: a multiple of 4, or of two for each head,
+// or the first one's own.
+void match(Entry& entry, const Entry& first, Index source_words, Index target_words) {
+  const Index wanted = first.parameters;
   const Index unit = entry.config.model == "transformer" ? 2 * entry.config.heads : 4;
   const auto count = [&](Index units) {
     entry.config.width = units * unit;
@@ -136,6 +142,15 @@ void match(Entry& entry, Index wanted, Index source_words, Index target_words) {
   }
   const Index below = count(low), above = count(high);
   entry.parameters = count(std::abs(above - wanted) < std::abs(wanted - below) ? high : low);
+  RunConfig same = entry.config;
+  same.width = first.config.width;
+  try {
+    check_config(same);
+  } catch (const Error&) {
+    return;                                        // an odd one, or none that its heads divide
+  }
+  const Index parameters = parameters_of(same, source_words, target_words);
+  if (std::abs(parameters - wanted) <= std::abs(entry.parameters - wanted)) entry.config.width = same.width, entry.parameters = parameters;
 }
 
 // The widths of all but the first.
@@ -144,7 +159,7 @@ void match_parameters(std::span<Entry> entries, const Dataset& data) {
     const Run sized = make_run("", entry.config, data);
     const Index source_words = sized.source.vocabulary.size(), target_words = sized.target.vocabulary.size();
     if (&entry == &entries.front()) entry.parameters = parameters_of(entry.config, source_words, target_words);
-    else match(entry, entries.front().parameters, source_words, target_words);
+    else match(entry, entries.front(), source_words, target_words);
   }
 }
 
@@ -205,7 +220,9 @@ std::optional<Result> evaluate(const Entry& entry, const Run& run, const Asked& 
   if (stop_signal()) return {};
 
   const Corpus corpus = read_part(run.config, asked.split);
-  const std::vector<Example> test = heed::make_examples(corpus, run.source, run.target, {.max_length = run.config.max_length, .links = has_links(run.config)});
+  Index too_long = 0;
+  const std::vector<Example> test = heed::make_examples(corpus, run.source, run.target, {.max_length = run.config.max_length, .links = has_links(run.config)}, &too_long);
+  if (too_long > 0 && !asked.manner.quiet) note(fmt::format("{}: {} pairs, {} of them left out as too long", corpus.name, corpus.pairs.size(), too_long));
   if (test.empty()) throw Mistake(fmt::format("no pair is short enough: {}; at most {} words", corpus.name, run.config.max_length));
   double source_words = 0, target_words = 0;
   for (const Example& example : test) source_words += double(example.source.size()), target_words += double(example.target.size());
@@ -221,7 +238,7 @@ std::optional<Result> evaluate(const Entry& entry, const Run& run, const Asked& 
   }
   const auto translated = translate_lines(run, model, sources, single_references(targets), {}, [](Index) { return stop_signal() == 0; });
   if (!translated) return {};
-  const BleuOptions tokens{.tokenizer = BleuTokenizer::none};
+  const BleuOptions tokens = token_bleu_options(translated->reference_tokens);
   result.bleu = bleu(translated->token_lines, translated->reference_tokens, tokens).score;
   result.exact = 100 * double(translated->exact) / double(test.size());
   for (const LengthBucket& bucket : bleu_by_length(lengths, translated->token_lines, translated->reference_tokens, asked.bucket, tokens))

@@ -119,7 +119,8 @@ void print_scores(const Ready& model, const Corpus& corpus, const TotalLoss& tot
   const std::size_t sentences = translated.texts.size();
   const bool lowercase = model.run.config.lowercase;
   const BleuScore text_bleu = bleu(translated.texts, references, {.lowercase = lowercase});
-  const BleuScore token_bleu = bleu(translated.token_lines, translated.reference_tokens, {.tokenizer = BleuTokenizer::none});
+  const BleuOptions token_options = token_bleu_options(translated.reference_tokens);
+  const BleuScore token_bleu = bleu(translated.token_lines, translated.reference_tokens, token_options);
   const ChrfScore characters = chrf(translated.texts, references, {.lowercase = lowercase});
   const double loss = total.mean(), exact = 100 * double(translated.exact) / double(sentences);
   if (json) {
@@ -133,6 +134,7 @@ void print_scores(const Ready& model, const Corpus& corpus, const TotalLoss& tot
   print(fmt::format("BLEU of tokens {:.1f}  ({})\n", token_bleu.score, token_bleu.signature));
   print(fmt::format("{} {:.1f}  ({})\n", characters.name, characters.score, characters.signature));
   print(fmt::format("exact match {:.1f} %  ({} of {})\n", exact, translated.exact, sentences));
+  if (token_options.effective_order) print("no reference has four tokens: BLEU of tokens counts the orders there are, sacreBLEU all four, and right translations as 0\n");
 }
 
 }  // namespace

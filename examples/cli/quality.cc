@@ -85,6 +85,13 @@ std::optional<Translated> translate_lines(const Run& run, const Seq2Seq& model, 
   return {};
 }
 
+BleuOptions token_bleu_options(const References& references) {
+  const bool short_ones = std::ranges::all_of(references, [](const std::vector<std::string>& of_one) {
+    return std::ranges::all_of(of_one, [](const std::string& line) { return std::ranges::count(line, ' ') + 1 < kBleuOrder; });
+  });
+  return {.tokenizer = BleuTokenizer::none, .effective_order = short_ones};
+}
+
 DevPart::DevPart(const Run& run, const Corpus& corpus, std::vector<Example> examples) : examples_(std::move(examples)) {
   for (const Example& example : examples_) references_.push_back(run.target.tokenizer.tokens(corpus.pairs[std::size_t(example.pair)].target));
 }
@@ -122,7 +129,7 @@ std::optional<DevScore> DevPart::score(const Run& run, const Seq2Seq& model, con
   }
   std::vector<std::string> references;
   for (const auto& reference : references_) references.push_back(token_line(reference));
-  score.bleu = bleu(hypotheses, single_references(references), {.tokenizer = BleuTokenizer::none}).score;
+  score.bleu = bleu(hypotheses, single_references(references), token_bleu_options(single_references(references))).score;
   score.exact = 100 * double(exact) / double(examples_.size());
   return score;
 }

@@ -22,6 +22,9 @@ struct DevScore {
 // "BLEU" where tokens are the words of the text, else "BLEU of tokens", that of DevScore.
 std::string bleu_name(const RunConfig& config);
 
+// BLEU of token lines. Where no reference has four tokens it counts the orders there are: for right translations all four would give 0.
+BleuOptions token_bleu_options(const References& references);
+
 // Tokens with spaces between them; blanks among them made visible.
 std::string token_line(std::span<const std::string> tokens);
 

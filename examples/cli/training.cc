@@ -228,7 +228,7 @@ void Training::update() {
   }
   state_.skipped_in_a_row = last.skipped ? state_.skipped_in_a_row + 1 : 0;
   if (state_.skipped_in_a_row >= kMostSkipped)
-    throw Fault(fmt::format("no finite loss: {} updates in a row, the last number {}; a lower --learning-rate (now {})", kMostSkipped, step(), last.learning_rate));
+    throw Fault(fmt::format("no finite loss: {} updates in a row, the last number {}; a lower --learning-rate (now {})", kMostSkipped, step(), run_.config.learning_rate));
   if (!last.skipped) {
     state_.loss_sum += last.loss * double(last.target_tokens);
     state_.tokens += last.target_tokens;

@@ -488,6 +488,22 @@ TEST_CASE("cli: compare") {
   CHECK(other.err.find("contradicts the run: --dropout 0.3, stored in compared/none-1 is ") != other.err.npos);
 }
 
+TEST_CASE("cli: compare gives a model the first one's width where that comes nearest, and says which pairs it leaves out") {
+  const Result odd = call("compare --data data --attention dot,scaled-dot,general --width 6 --steps 1 --max-length 3 --out odd --json");
+  REQUIRE_MESSAGE(odd.code == 0, odd.err);
+  for (const auto& one : nlohmann::json::parse(odd.out)) CHECK(one["width"] == 6);
+  CHECK(std::regex_search(odd.err, std::regex("data/test.tsv: 40 pairs, [1-9][0-9]? of them left out as too long\n")));
+}
+
+TEST_CASE("cli: where no target has four words, right translations are the best") {
+  REQUIRE(call("data copy --out brief --symbols 12 --max-length 3 --train 800 --dev 60 --test 60").code == 0);
+  const Result trained = call("train --data brief --out of-three --steps 350 --evaluate-every 50 --width 32 --layers 1 --batch-tokens 500 --threads 1");
+  REQUIRE_MESSAGE(trained.code == 0, trained.err);
+  CHECK_MESSAGE(trained.out.find("best dev BLEU 100.00 (") != trained.out.npos, trained.out);
+  const Result measured = call("evaluate --run of-three");
+  for (const char* line : {"\nBLEU 0.0  (", "\nBLEU of tokens 100.0  (nrefs:1|case:mixed|eff:yes|tok:none|", "\nno reference has four tokens: "}) CHECK(measured.out.find(line) != measured.out.npos);
+}
+
 TEST_CASE("cli: compare counts no result of other data") {
   const TemporaryFolder folder;
   REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 5 --train 50 --dev 10 --test 10").code == 0);
