@@ -4,8 +4,8 @@
 
 namespace heed {
 
-// Keys and values of the positions decoded so far, in memory taken once for `capacity` positions. Nothing in it moves: a row that
-// continues another reads its past where that was written.
+// Keys and values of the positions decoded so far, in memory taken once for `capacity` positions; beyond those it grows by a copy. Nothing
+// else in it moves: a row that continues another reads its past where that was written.
 class KeyValueCache {
  public:
   KeyValueCache() = default;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <memory>
 #include <set>
 
@@ -32,6 +33,15 @@ bool is_dense(const Shape& shape, const Strides& strides) {
     step *= shape[int(axis)];
   }
   return step != 0;
+}
+
+// "nan at [0, 3], the first of 16", in row-major order
+std::string not_finite(const Tensor& x) {
+  const Tensor values = to(x, DType::f64).contiguous();
+  Index first = 0, count = 0;
+  for (Index i = 0; i < x.numel(); ++i)
+    if (!std::isfinite(values.data<double>()[i]) && count++ == 0) first = i;
+  return fmt::format("{} at {}, the first of {}", values.data<double>()[first], position_of(first, x.shape()), count);
 }
 
 bool same_strides(const Shape& shape, const Strides& a, const Strides& b) {
@@ -314,7 +324,7 @@ Tape* tape_for(const char* op, std::span<const std::reference_wrapper<const Vari
 
 void check_forward(const char* op, const Tensor& y) {
   if (!detect_anomaly || !is_float(y.dtype()) || all_finite(y)) return;
-  fail<NumericError>("{}: the result has a NaN or infinity: shape {}", op, y.shape());
+  fail<NumericError>("{}: the result has a NaN or infinity: shape {}; {}", op, y.shape(), not_finite(y));
 }
 
 // Module paths outlive their modules here, because a node may outlive its module.
@@ -333,7 +343,7 @@ std::string_view interned_current_path() {
 
 void Slot::check_written() const {
   if (!detect_anomaly || all_finite(gradient_->value())) return;
-  fail<NumericError>("{}: a gradient computed backwards has a NaN or infinity: shape {}", playing_op(), gradient_->shape());
+  fail<NumericError>("{}: a gradient computed backwards has a NaN or infinity: shape {}; {}", playing_op(), gradient_->shape(), not_finite(gradient_->value()));
 }
 
 void Saved::throw_overwritten() const {

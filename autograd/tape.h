@@ -29,6 +29,7 @@ class Tape {
 
   // Plays the tape backwards once, from a scalar, freeing as it goes. Error: played twice, not a scalar, not of this tape. Where a rule
   // throws, gradients that were reached are unfinished: forget_gradients() before the next backward.
+  // A value of an older tape that lives keeps what it gets until that tape is played, too.
   void backward(const Variable& loss);
   // The same from values of any shape with their upstream gradients: d(Σ y·dy).
   void backward(std::span<const Variable> outputs, std::span<const Tensor> gradients);

@@ -114,7 +114,7 @@ CorpusSplit split_by_source(const Corpus& corpus, SplitOptions options) {
   std::sort(order.begin(), order.end());
   order.erase(std::unique(order.begin(), order.end()), order.end());
   const auto dev = std::size_t(options.dev), test = dev + std::size_t(options.test);
-  check<Error>(test < order.size(), "split by source: nothing is left to train: dev {}, test {}, different source sentences {}",
+  check<Error>(test < order.size(), "split by source: nothing is left to train: dev {}, test {}, different source sentences {}; smaller dev and test",
                options.dev, options.test, order.size());
   CorpusSplit split{{corpus.name + " (train)", {}, {}}, {corpus.name + " (dev)", {}, {}}, {corpus.name + " (test)", {}, {}}};
   std::set<Digest> taken;

@@ -2,6 +2,7 @@
 #include "nn/checkpoint.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "tensor/format.h"
@@ -39,10 +40,23 @@ std::vector<std::string> other_forms(const Metadata& wanted, const Metadata& met
   return list;
 }
 
+// "; all that is missing stands under .." where one prefix of the unexpected ones says so
+std::string where_missing(const std::vector<std::string>& missing, const std::vector<std::string>& unexpected) {
+  if (missing.empty()) return "";
+  for (const std::string& other : unexpected)
+    if (other.ends_with("." + missing[0])) {
+      const std::string prefix = other.substr(0, other.size() - missing[0].size());
+      if (std::ranges::all_of(missing, [&](const std::string& name) { return std::ranges::find(unexpected, prefix + name) != unexpected.end(); }))
+        return fmt::format("; all that is missing is there under {}: LoadOptions::from", quote(prefix));
+    }
+  return "";
+}
+
 using Others = std::map<std::string, OtherTensor>;
 
 // formed: what is wrong with forms.
-void copy_all(const Selection& parameters, const std::map<std::string, Tensor>& values, const Others& others, std::string_view source, const std::vector<std::string>& formed) {
+Loaded copy_all(const Selection& parameters, const std::map<std::string, Tensor>& values, const Others& others, std::string_view source, const std::vector<std::string>& formed,
+                bool partial = false) {
   const auto wanted = names(parameters);
   std::vector<std::string> missing, unexpected, mismatched;
   std::map<const Parameter::Data*, std::string> given;   // first name under which a parameter's value came
@@ -69,9 +83,32 @@ void copy_all(const Selection& parameters, const std::map<std::string, Tensor>& 
   for (const auto& [name, value] : values)
     if (!wanted.contains(name)) unexpected.push_back(name);
   const auto part = [](std::string_view what, const std::vector<std::string>& list) { return list.empty() ? std::string() : fmt::format("; {}: {}", what, first_ten(list, " ")); };
-  check<FileError>(missing.empty() && unexpected.empty() && mismatched.empty() && formed.empty(), "{}: does not fit the model{}{}{}{}", source,
-                   part("missing", missing), part("unexpected", unexpected), part("mismatched", mismatched), part("GRUs of another form", formed));
+  check<FileError>((partial || (missing.empty() && unexpected.empty())) && mismatched.empty() && formed.empty(), "{}: does not fit the model{}{}{}{}{}", source,
+                   part("missing", missing), part("unexpected", unexpected), part("mismatched", mismatched), part("GRUs of another form", formed), where_missing(missing, unexpected));
   for (auto& [item, value] : copies) copy_into(item->variable.value(), value);
+  return {std::move(missing), std::move(unexpected)};
+}
+
+// What stands under keys that begin so, by their rest.
+template <class T> std::map<std::string, T> under(const std::map<std::string, T>& all, std::string_view prefix) {
+  std::map<std::string, T> some;
+  for (const auto& [key, value] : all)
+    if (key.starts_with(prefix)) some.emplace(key.substr(prefix.size()), value);
+  return some;
+}
+
+// A path without the prefix, "" of the path "core" without "core."; nothing where it is not below.
+std::optional<std::string> below(const std::string& path, std::string_view prefix) {
+  if (!(path + ".").starts_with(prefix)) return {};
+  return path.substr(std::min(path.size(), prefix.size()));
+}
+
+// Forms of GRUs in a file's metadata, for its keys that begin so.
+Metadata forms_under(const Metadata& metadata, std::string_view prefix) {
+  Metadata forms;
+  for (const auto& [path, form] : under(metadata, kFormKey))
+    if (const auto name = below(path, prefix)) forms.emplace(std::string(kFormKey) + *name, form);
+  return forms;
 }
 
 }  // namespace
@@ -85,11 +122,9 @@ std::map<std::string, Tensor> state(const Selection& parameters) {
 std::map<std::string, std::string> gru_forms(const Selection& parameters) {
   Metadata out;
   const auto selected = names(parameters);
-  const std::string_view prefix = parameters.prefix();                       // "core." of the path "core.encoder", and of "core" itself
   for (const auto& [path, form] : parameters.owner().gru_forms()) {
-    if (!(path + ".").starts_with(prefix)) continue;
-    const std::string name = path.substr(std::min(path.size(), prefix.size())), below = name.empty() ? name : name + ".";
-    if (std::ranges::any_of(selected, [&](const auto& item) { return item.first.starts_with(below); })) out[std::string(kFormKey) + name] = form;
+    const auto name = below(path, parameters.prefix());
+    if (name && std::ranges::any_of(selected, [own = name->empty() ? "" : *name + "."](const auto& item) { return item.first.starts_with(own); })) out[std::string(kFormKey) + *name] = form;
   }
   return out;
 }
@@ -100,12 +135,16 @@ void load(const Selection& parameters, const std::map<std::string, Tensor>& valu
   copy_all(parameters, values, {}, source, other_forms(gru_forms(parameters), metadata));
 }
 
-void load(const Selection& parameters, const SafetensorsFile& file) {
-  copy_all(parameters, file.tensors, file.others, file.path, other_forms(gru_forms(parameters), file.metadata));
+Loaded load(const Selection& parameters, const SafetensorsFile& file, LoadOptions options) {
+  const auto tensors = under(file.tensors, options.from);
+  const Others others = under(file.others, options.from);
+  check<FileError>(!tensors.empty() || !others.empty() || options.from.empty(), "{}: no key begins with {}: the first is {}", file.path, quote(options.from),
+                   file.header.tensors.empty() ? "missing, too" : quote(file.header.tensors.front().name));
+  return copy_all(parameters, tensors, others, file.path, other_forms(gru_forms(parameters), forms_under(file.metadata, options.from)), options.partial);
 }
 
 void save(const Selection& parameters, const std::string& path) { write_safetensors(path, state(parameters), gru_forms(parameters)); }
 
-void load(const Selection& parameters, const std::string& path) { load(parameters, read_safetensors(path)); }
+Loaded load(const Selection& parameters, const std::string& path, LoadOptions options) { return load(parameters, read_safetensors(path), options); }
 
 }  // namespace heed

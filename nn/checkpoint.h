@@ -20,14 +20,22 @@ std::map<std::string, std::string> gru_forms(const Selection& parameters);
 void load(const Selection& parameters, const std::map<std::string, Tensor>& values, std::string_view source = "state");
 // With the metadata of the file that they come from: refuses GRUs of another form too.
 void load(const Selection& parameters, const std::map<std::string, Tensor>& values, const std::map<std::string, std::string>& metadata, std::string_view source);
-// The same of a file's tensors; those with which Heed does not compute are mismatched.
-void load(const Selection& parameters, const SafetensorsFile& file);
+
+struct LoadOptions {
+  std::string_view from = {};    // of the file's keys those that begin so, without it ("encoder."); the others are not read
+  bool partial = false;          // what is missing stays, what is unexpected is left out; shapes and dtypes must fit all the same
+};
+struct Loaded { std::vector<std::string> missing, unexpected; };   // none unless partial
+
+// The same of a file's tensors; those with which Heed does not compute are mismatched, and those of another precision: convert_floats.
+Loaded load(const Selection& parameters, const SafetensorsFile& file, LoadOptions options = {});
 
 void save(const Selection& parameters, const std::string& path);   // a safetensors file; FileError
-void load(const Selection& parameters, const std::string& path);
+Loaded load(const Selection& parameters, const std::string& path, LoadOptions options = {});
 
 inline std::map<std::string, Tensor> state(Parameters& parameters) { return state(parameters.select()); }
 inline void save(Parameters& parameters, const std::string& path) { save(parameters.select(), path); }
-inline void load(Parameters& parameters, const std::string& path) { load(parameters.select(), path); }
+inline Loaded load(Parameters& parameters, const std::string& path, LoadOptions options = {}) { return load(parameters.select(), path, options); }
+inline void load(Parameters& parameters, const std::map<std::string, Tensor>& values) { load(parameters.select(), values); }
 
 }  // namespace heed

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Optimisers with PyTorch's definitions and defaults. step() updates every parameter of the selection, those declared when the
-// optimiser was made, whose gradient is written, then marks the gradients unwritten. State goes by parameter path and PyTorch's names
-// (exp_avg, exp_avg_sq, momentum_buffer, ...).
+// optimiser was made, whose gradient is written, then marks these gradients unwritten: another optimiser finds none of them, and those of
+// parameters that no optimiser has add up unless they are frozen. Groups of parameters are optimisers over a Selection each. State goes by
+// parameter path and PyTorch's names (exp_avg, exp_avg_sq, momentum_buffer, ...).
 // A rule of one's own is a loop:
 //
 //   for (const auto& item : parameters.items()) {

@@ -140,6 +140,13 @@ Selection Parameters::select(std::string_view pattern) {
   return Selection(*this, std::move(chosen), std::string(star == pattern.npos ? "" : pattern.substr(0, pattern.substr(0, star).rfind('.') + 1)));
 }
 
+Selection Parameters::select(const std::function<bool(const Parameter::Data&)>& chosen) {
+  std::vector<std::shared_ptr<Parameter::Data>> some;
+  std::ranges::copy_if(items_, std::back_inserter(some), [&](const auto& item) { return chosen(*item); });
+  check<Error>(!some.empty(), "select: none of {} parameters is chosen", items_.size());
+  return Selection(*this, std::move(some));
+}
+
 const Parameter::Data* Parameters::find(std::string_view path) const {
   const auto at = by_path_.find(path);
   return at == by_path_.end() ? nullptr : at->second.get();

@@ -26,6 +26,8 @@ class Path {
  public:
   Path() : text_(std::make_shared<const std::string>()) {}
   explicit Path(std::string text) : text_(std::make_shared<const std::string>(std::move(text))) {}
+  Path(const Path&) = default;                  // a move copies: what was moved from keeps its path, for its error messages
+  Path& operator=(const Path&) = default;
   operator std::string_view() const { return *text_; }
   const std::string& string() const { return *text_; }
 
@@ -123,6 +125,8 @@ class Parameters {
   // By path, `*` standing for any text: select("encoder.*"). A tied parameter goes by any of its paths. Error when nothing matches, with
   // the nearest path.
   Selection select(std::string_view pattern = "*");
+  // Those for which it is true, as weights of matrices:  select([](const Parameter::Data& p) { return p.variable.rank() > 1; })
+  Selection select(const std::function<bool(const Parameter::Data&)>& chosen);
   const Parameter::Data* find(std::string_view path) const;       // aliases included; nullptr when absent
   const std::map<std::string, std::string>& aliases() const { return aliases_; }   // other name -> path
   const std::map<std::string, std::string>& gru_forms() const { return gru_forms_; }   // path of a GRU -> its form, where it is not PyTorch's

@@ -54,13 +54,16 @@ constexpr std::string_view name(DType dtype) {
 
 constexpr bool is_float(DType dtype) { return dtype == DType::f32 || dtype == DType::f64; }
 
+template <class T> constexpr bool is_element = std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, BFloat16> || std::is_same_v<T, std::int32_t> ||
+                                              std::is_same_v<T, std::int64_t> || std::is_same_v<T, std::uint8_t>;
+
 template <class T> constexpr DType dtype_of = [] {
   if constexpr (std::is_same_v<T, float>) return DType::f32;
   else if constexpr (std::is_same_v<T, double>) return DType::f64;
   else if constexpr (std::is_same_v<T, BFloat16>) return DType::bf16;
   else if constexpr (std::is_same_v<T, std::int32_t>) return DType::i32;
   else if constexpr (std::is_same_v<T, std::int64_t>) return DType::i64;
-  else { static_assert(std::is_same_v<T, std::uint8_t>, "not an element type"); return DType::u8; }
+  else { static_assert(is_element<T>, "not an element type: float, double, BFloat16, std::int32_t, std::int64_t or std::uint8_t"); return DType::u8; }
 }();
 
 [[noreturn]] void throw_not_float(std::string_view op, DType dtype);

@@ -15,7 +15,7 @@ struct NumericError : Error { using Error::Error; };  // non-finite values where
 
 // Cannot open, read, write, sync, rename, lock; malformed; does not fit the model.
 struct FileError : Error {
-  explicit FileError(const std::string& text, int error_number = 0) : Error(text), error_number(error_number) {}
+  explicit FileError(const std::string& text, int number = 0) : Error(text), error_number(number) {}
   int error_number;                                   // errno of the refused system call; 0: the content is at fault
 };
 

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <concepts>
+
 #include "tensor/error.h"
 #include "tensor/inside.h"
 #include "tensor/shape.h"
@@ -43,6 +45,13 @@ template <> struct fmt::formatter<heed::Tensor> {
     return at;
   }
   auto format(const heed::Tensor& x, format_context& ctx) const -> format_context::iterator;
+};
+
+// What holds a tensor, as a Variable and a Parameter do: its value
+template <class T>
+  requires requires(const T& x) { { x.value() } -> std::same_as<const heed::Tensor&>; x.shape(); }
+struct fmt::formatter<T> : formatter<heed::Tensor> {
+  auto format(const T& x, format_context& ctx) const -> format_context::iterator { return formatter<heed::Tensor>::format(x.value(), ctx); }
 };
 
 namespace heed {

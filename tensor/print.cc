@@ -3,6 +3,7 @@
 // exponents where the magnitudes are far apart, 75 columns, three items at each edge of what is larger than 1000.
 #include <charconv>
 #include <cmath>
+#include <ostream>
 
 #include "tensor/format.h"
 #include "tensor/tensor.h"
@@ -147,6 +148,8 @@ std::string to_string(const Tensor& x, int precision) {
     return Writer{shown, std::move(texts)}.write(0, " ", kLineWidth);
   });
 }
+
+std::ostream& operator<<(std::ostream& out, const Tensor& x) { return out << to_string(x); }
 
 }  // namespace heed
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstring>
 #include <tuple>
 
 #include "tensor/checksum.h"
@@ -352,6 +353,38 @@ const Tensor& SafetensorsFile::at(const std::string& name) const {
     check<FileError>(stored.name != name, "{}: tensor {} has dtype {}, with which Heed does not compute", path, quote(name),
                      stored.stored_as);
   fail<FileError>("{}: holds no tensor {}", path, quote(name));
+}
+
+namespace {
+
+// IEEE 754 binary16: 1 bit of sign, 5 of exponent, 10 of mantissa
+float half(std::uint16_t bits) {
+  const std::uint32_t sign = std::uint32_t(bits & 0x8000u) << 16, rest = bits & 0x7fffu;
+  const float size = rest < 0x400 ? float(rest) * 0x1p-24f : std::bit_cast<float>((rest << 13) + (rest >= 0x7c00 ? 0x70000000u : 0x38000000u));   // inf and NaN stay
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(size) | sign);
+}
+
+}  // namespace
+
+void convert_floats(SafetensorsFile& file, DType dtype) {
+  if (!is_float(dtype)) throw_not_float("convert_floats", dtype);
+  for (auto& [name, x] : file.tensors)
+    if (is_float(x.dtype()) || x.dtype() == DType::bf16) x = to(x, dtype);
+  for (auto at = file.others.begin(); at != file.others.end();) {
+    const auto& [name, other] = *at;
+    if (other.stored_as != "F16") {
+      ++at;
+      continue;
+    }
+    const Tensor x = empty(other.shape);
+    for (Index i = 0; float& value : x.mutable_span<float>()) {
+      std::uint16_t bits;
+      std::memcpy(&bits, other.bytes.data<std::uint8_t>() + 2 * i++, sizeof bits);
+      value = half(bits);
+    }
+    file.tensors.emplace(name, to(x, dtype));
+    at = file.others.erase(at);
+  }
 }
 
 void write_safetensors(const std::string& path, const std::map<std::string, Tensor>& tensors, const Metadata& metadata,

@@ -52,6 +52,9 @@ SafetensorsHeader read_safetensors_header(const std::string& path);
 // Reads all tensors. A checksum in the metadata is verified; files without one (PyTorch's) load.
 SafetensorsFile read_safetensors(const std::string& path);
 
+// Its tensors of F16, BF16, F32 and F64 as tensors of this dtype, rounded to the nearest; DTypeError unless f32 or f64.
+void convert_floats(SafetensorsFile& file, DType dtype);
+
 struct SafetensorsOptions {
   bool checksum = true;                        // XXH64 of header and data, in the metadata; false: exactly the metadata given
 };

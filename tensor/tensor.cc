@@ -50,9 +50,10 @@ void* Tensor::contiguous_raw(DType dtype) const {
 }
 
 void* Tensor::item_raw(DType dtype) const {
-  void* p = raw(dtype);
+  check<Error>(defined(), "item: the tensor is empty (default constructed)");
   check<ShapeError>(numel() == 1, "item: needs exactly one element: shape {}", shape_);
-  return p;
+  check<DTypeError>(dtype == dtype_, "item: asked for an {} element of a tensor of {}; item() gives any as a double", dtype, dtype_);
+  return raw(dtype);
 }
 
 double Tensor::item() const {

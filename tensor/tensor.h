@@ -3,6 +3,7 @@
 // No gradients here: see autograd/variable.h.
 #pragma once
 #include <initializer_list>
+#include <iosfwd>
 #include <span>
 #include <string>
 #include <variant>
@@ -126,7 +127,10 @@ class Nested {
 };
 Tensor tensor(const Nested& values, DType dtype = DType::f32);   // DTypeError where a value does not fit the dtype
 template <class T> Tensor tensor(std::span<const T> values, const Shape& shape);  // copies; ShapeError unless counts agree
-template <class T> Tensor tensor(const std::vector<T>& values, const Shape& shape) { return tensor(std::span<const T>(values), shape); }
+template <class T> Tensor tensor(const std::vector<T>& values, const Shape& shape) {
+  static_assert(is_element<T>, "elements are float, double, BFloat16, std::int32_t, std::int64_t or std::uint8_t; convert the others before");
+  return tensor(std::span<const T>(values), shape);
+}
 
 // y -> x, broadcast to x's shape and converted from another dtype only when asked by `to`; right when they overlap.
 void copy_into(const Tensor& x, const Tensor& y);                // ShapeError, DTypeError
@@ -137,5 +141,6 @@ bool equal_bits(const Tensor& a, const Tensor& b);               // the same dty
 
 // NumPy's form with summarised edges beyond 1000 elements; precision: digits after the point, -1 = shortest that tells 4 digits.
 std::string to_string(const Tensor& x, int precision = -1);
+std::ostream& operator<<(std::ostream& out, const Tensor& x);    // to_string(x)
 
 }  // namespace heed

@@ -104,10 +104,14 @@ Training::Training(Run run, Dataset data, Manner manner)
 
 void Training::start_from_file() {
   if (run_.config.init.empty()) return;
-  const SafetensorsFile weights = read_weights(run_.config.init, &run_);
+  SafetensorsFile weights = read_weights(run_.config.init, &run_);
+  convert_floats(weights, parameters_.dtype());
   const std::map<std::string, Tensor> model = heed::state(parameters_), core = core_alone(weights.tensors, model);
   try {
-    if (core.empty()) return load(parameters_.select(), weights);
+    if (core.empty()) {
+      load(parameters_.select(), weights);
+      return;
+    }
     load(parameters_.select("core.*"), core, weights.metadata, run_.config.init);
   } catch (const FileError& e) {
     const auto is_final_norm = [](const auto& item) { return item.first.ends_with("encoder.norm.weight"); };

@@ -424,6 +424,7 @@ TEST_CASE("anomaly mode names op and module path, forwards and backwards") {
     CHECK_THROWS_WITH_AS(times(scalar(infinity), scalar(0)), doctest::Contains("in encoder.layers.0: times: the result"), NumericError);
   }
   Tape tape;
+  CHECK_THROWS_WITH_AS(log(variable(tensor({{1, 0, 2}, {3, -1, 0}}))), "in encoder.layers.0: log: the result has a NaN or infinity: shape [2, 3]; -inf at [0, 1], the first of 3", NumericError);
   const Variable x = scalar(1), y = times(x, constant(tensor(1, DType::f64)));
   const Variable bad = gradient_hook(y, [&](const Tensor&) { return std::optional(tensor(infinity, DType::f64)); });
   CHECK_THROWS_WITH_AS(tape.backward(bad), doctest::Contains("gradient_hook: a gradient computed backwards"), NumericError);

@@ -496,8 +496,8 @@ TEST_CASE("cli: compare gives a model the first one's width where that comes nea
 }
 
 TEST_CASE("cli: where no target has four words, right translations are the best") {
-  REQUIRE(call("data copy --out brief --symbols 12 --max-length 3 --train 800 --dev 60 --test 60").code == 0);
-  const Result trained = call("train --data brief --out of-three --steps 350 --evaluate-every 50 --width 32 --layers 1 --batch-tokens 500 --threads 1");
+  REQUIRE(call("data copy --out three --symbols 12 --max-length 3 --train 800 --dev 60 --test 60").code == 0);
+  const Result trained = call("train --data three --out of-three --steps 350 --evaluate-every 50 --width 32 --layers 1 --batch-tokens 500 --threads 1");
   REQUIRE_MESSAGE(trained.code == 0, trained.err);
   CHECK_MESSAGE(trained.out.find("best dev BLEU 100.00 (") != trained.out.npos, trained.out);
   const Result measured = call("evaluate --run of-three");
@@ -805,6 +805,14 @@ TEST_CASE("cli: --init takes the core alone, with its prefix or without, and say
     for (const auto& [name, value] : with) CHECK(equal_bits(now.at(name), value));
     fs::remove_all(folder / "r");
   }
+  std::map<std::string, Tensor> shorter;
+  for (const auto& [name, value] : with) shorter.emplace(name, to(value, DType::bf16));
+  write_safetensors(folder / "shorter.safetensors", shorter);
+  const Result rounded = heed_in(folder.path(), train + "--out r --init shorter.safetensors");
+  CHECK_MESSAGE(rounded.code == 0, rounded.err);
+  const auto now = read_safetensors(folder / "r/best.safetensors").tensors;
+  for (const auto& [name, value] : shorter) CHECK(equal_bits(now.at(name), to(value, DType::f32)));
+  fs::remove_all(folder / "r");
   const Result refused = heed_in(folder.path(), train + "--out r --init most.safetensors");
   CHECK(refused.code == 2);
   CHECK_MESSAGE(refused.err.find("most.safetensors: does not fit the model; missing: encoder.layers.0.linear1.bias; unexpected: encoder.norm.weight; --final-norm always for final norms\n") != std::string::npos, refused.err);

@@ -143,7 +143,7 @@ TEST_CASE("corpus: split by source sentence") {
   CHECK(shared_sources(other.test, split.test) == 4);
   CHECK(split_by_source(corpus, {.dev = 0, .test = 59}).train.pairs.size() >= 1);
   CHECK(message_of([&] { split_by_source(corpus, {.dev = 30, .test = 30}); }) ==
-        "split by source: nothing is left to train: dev 30, test 30, different source sentences 60");
+        "split by source: nothing is left to train: dev 30, test 30, different source sentences 60; smaller dev and test");
   CHECK(message_of([&] { split_by_source(corpus, {.dev = -1, .test = 3}); }) ==
         "split by source: sizes must not be negative: dev -1, test 3");
 }

@@ -15,6 +15,7 @@
 #include "tests/thrown.h"
 
 using namespace heed;
+using namespace std::string_literals;
 
 namespace {
 
@@ -105,4 +106,71 @@ TEST_CASE("checkpoint: two copies of a tied parameter are compared by bits") {
   load(parameters.select(), {{"a", zeros({2})}, {"b", expand(zeros({1}), {2})}});
   CHECK(doubles(a.value()) == std::vector<double>{0, 0});
   CHECK(message_of<FileError>([&] { load(parameters.select(), {{"a", zeros({2})}, {"b", ones({2})}}); }).find("b (tied to a but different)") != std::string::npos);
+}
+
+TEST_CASE("checkpoint: a part of a file, and what of it fits") {
+  const TemporaryFolder folder;
+  const std::string file = folder / "whole.safetensors";
+  Net from(GruForm::cho, Seed{1}), to(GruForm::cho, Seed{2}), other(GruForm::cudnn, Seed{2});
+  save(from.parameters, file);
+  const Selection encoder = to.parameters.select("core.encoder.*");
+  const std::string said = message_of<FileError>([&] { load(encoder, file); });
+  CHECK_MESSAGE(said.ends_with("; all that is missing is there under \"core.encoder.\": LoadOptions::from"), said);
+  const Tensor before = to.cell.weight_hh.value().clone();
+  const Loaded loaded = load(encoder, file, {.from = "core.encoder."});
+  CHECK((loaded.missing.empty() && loaded.unexpected.empty()));
+  for (const auto& [name, value] : state(encoder)) CHECK(equal_bits(value, state(from.parameters).at("core.encoder." + name)));
+  CHECK(equal_bits(to.cell.weight_hh.value(), before));
+  CHECK(message_of<FileError>([&] { load(other.parameters.select("core.encoder.*"), file, {.from = "core.encoder."}); }).ends_with("GRUs of another form: gru_form. (cho, needs cudnn)"));
+  CHECK(message_of<FileError>([&] { load(encoder, file, {.from = "encoder."}); }) == file + ": no key begins with \"encoder.\": the first is \"core.decoder.weight_hh\"");
+
+  std::map<std::string, Tensor> some = state(from.parameters);
+  some.erase("core.decoder.weight_ih");
+  some.emplace("head.weight", ones({2}));
+  write_safetensors(file, some, gru_forms(from.parameters.select()));
+  CHECK(message_of<FileError>([&] { load(to.parameters, file); }).ends_with("missing: core.decoder.weight_ih; unexpected: head.weight"));
+  const Tensor stays = to.cell.weight_ih.value().clone();
+  const Loaded fits = load(to.parameters, file, {.partial = true});
+  CHECK(fits.missing == std::vector<std::string>{"core.decoder.weight_ih"});
+  CHECK(fits.unexpected == std::vector<std::string>{"head.weight"});
+  CHECK(equal_bits(to.cell.weight_ih.value(), stays));
+  CHECK(equal_bits(to.cell.weight_hh.value(), from.cell.weight_hh.value()));
+  some["core.decoder.weight_ih"] = ones({2});
+  write_safetensors(file, some, gru_forms(from.parameters.select()));
+  CHECK(message_of<FileError>([&] { load(to.parameters, file, {.partial = true}); }).find("mismatched: core.decoder.weight_ih (f32 [2], needs f32 [9, 2])") != std::string::npos);
+  load(to.parameters, state(from.parameters));
+  CHECK(equal_bits(to.cell.weight_ih.value(), from.cell.weight_ih.value()));
+}
+
+TEST_CASE("checkpoint: every number of half precision, and other precisions where they are asked for") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "half.safetensors", wide = folder / "wide.safetensors";
+  std::string text = R"({"a":{"dtype":"F16","shape":[256,256],"data_offsets":[0,131072]},"b":{"dtype":"I16","shape":[1],"data_offsets":[131072,131074]}})";
+  while (text.size() % 8) text += ' ';
+  std::string bytes;
+  for (std::uint64_t size = text.size(), i = 0; i < 8; ++i, size >>= 8) bytes += char(size & 0xff);
+  bytes += text;
+  for (std::uint32_t i = 0; i < 65536; ++i) bytes += {char(i & 0xff), char(i >> 8)};
+  bytes += "\0\0"s;
+  std::ofstream(path, std::ios::binary) << bytes;
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    SafetensorsFile file = read_safetensors(path);
+    convert_floats(file, dtype);
+    CHECK(file.others.size() == 1);
+    const Tensor x = to(file.at("a"), DType::f64);
+    CHECK(file.at("a").dtype() == dtype);
+    for (int i = 0; i < 65536; ++i) {
+      const int exponent = i >> 10 & 31, mantissa = i & 1023;
+      const double size = exponent == 31 ? (mantissa ? NAN : INFINITY) : exponent ? std::ldexp(1024 + mantissa, exponent - 25) : std::ldexp(mantissa, -24), is = x.data<double>()[i];
+      const bool right = std::isnan(size) ? std::isnan(is) : is == (i >> 15 ? -size : size) && std::signbit(is) == bool(i >> 15);
+      if (!right) FAIL_CHECK("half " << i << " became " << is);
+    }
+  }
+  write_safetensors(wide, {{"d", full({2}, 1.0 / 3, DType::f64)}, {"b", full({2}, 3, DType::bf16)}, {"i", full({2}, 3, DType::i64)}});
+  SafetensorsFile file = read_safetensors(wide);
+  convert_floats(file, DType::f32);
+  CHECK(file.at("d").data<float>()[1] == 1.0f / 3);
+  CHECK(file.at("b").data<float>()[0] == 3);
+  CHECK(file.at("i").dtype() == DType::i64);
+  CHECK_THROWS_AS(convert_floats(file, DType::bf16), DTypeError);
 }

@@ -10,6 +10,7 @@
 #include "nn/linear.h"
 #include "nn/optimizer.h"
 #include "nn/summary.h"
+#include "tensor/format.h"
 #include "tests/close.h"
 
 using namespace heed;
@@ -82,6 +83,33 @@ TEST_CASE("select: tied parameters go by each of their paths, keys are cut at a 
   CHECK_THROWS_WITH_AS(load(parameters.select("head.*"), {{"bias", ones({3})}}, "file"), "file: does not fit the model; missing: weight", FileError);
   CHECK_THROWS_WITH_AS(parameters.select("encodr.*.weight"), "select: no parameter matches 'encodr.*.weight'; the nearest is encoder.a.weight", Error);
   CHECK_THROWS_WITH_AS(parameters.select("haed.bias"), "select: no parameter matches 'haed.bias'; the nearest is head.bias", Error);
+}
+
+TEST_CASE("select: by a condition") {
+  Parameters parameters(Seed{1});
+  const Linear a(parameters.root() / "a", {.in = 2, .out = 3}), b(parameters.root() / "b", {.in = 3, .out = 1, .bias = false});
+  const Selection matrices = parameters.select([](const Parameter::Data& p) { return p.variable.rank() > 1; });
+  CHECK(matrices.count() == 9);
+  CHECK(matrices.prefix().empty());
+  std::vector<std::string> paths;
+  for (const auto& item : matrices) paths.push_back(item->path);
+  CHECK(paths == std::vector<std::string>{"a.weight", "b.weight"});
+  CHECK_THROWS_WITH_AS(parameters.select([](const Parameter::Data&) { return false; }), "select: none of 3 parameters is chosen", Error);
+}
+
+TEST_CASE("fmt prints variables and parameters as their values") {
+  Parameters parameters(Seed{1});
+  const Parameter a = parameters.root().parameter("a", {2}, constant_init(1.5));
+  CHECK(fmt::format("{}|{:.2f}|{:s}", a, a.variable(), constant(ones({2, 1}))) == "[1.5 1.5]|[1.50 1.50]|[2, 1] f32");
+  CHECK(fmt::format("{}", Parameter()) == "(no tensor)");
+}
+
+TEST_CASE("scope: a module that was moved from says so") {
+  Parameters parameters(Seed{1});
+  Linear from(parameters.root() / "a", {.in = 2, .out = 3});
+  const Linear to(std::move(from));
+  CHECK(to(constant(ones({1, 2}))).shape() == Shape{1, 3});
+  CHECK_THROWS_WITH_AS(from(constant(ones({1, 2}))), "in a: linear: weight needs 2 dimensions [out, in]: weight []", ShapeError);
 }
 
 TEST_CASE("scope: initial values go by the path, not by the order of declarations") {

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
+#include <sstream>
 
 #include "tensor/format.h"
 #include "tensor/ops/view.h"
@@ -101,6 +102,9 @@ TEST_CASE("fmt prints tensors") {
   CHECK(fmt::format("x = {:.2f}", x[1]) == "x = [3.00 4.50]");
   CHECK(fmt::format("{:s}", x) == "[2, 2] f32");
   CHECK(fmt::format("{:s}|{}", Tensor(), Tensor()) == "(no tensor)|(no tensor)");
+  std::ostringstream out;
+  out << x << '\n';
+  CHECK(out.str() == to_string(x) + "\n");
   CHECK_THROWS_AS((void)fmt::format(fmt::runtime("{:x}"), x), fmt::format_error);
   CHECK_THROWS_AS((void)fmt::format(fmt::runtime("{:.f}"), x), fmt::format_error);
 }
