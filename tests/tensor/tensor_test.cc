@@ -59,7 +59,7 @@ TEST_CASE("typed access is checked") {
   THROWS(transpose(x).span<float>(), ShapeError,
          "span: needs a contiguous tensor: shape [2, 2], strides [1, 2]; use contiguous()");
   THROWS(x.item<float>(), ShapeError, "item: needs exactly one element: shape [2, 2]");
-  THROWS(x[0][1].item<std::int32_t>(), DTypeError, "data: asked for i32 elements of a tensor of f32");
+  THROWS(x[0][1].item<std::int32_t>(), DTypeError, "item: asked for an i32 element of a tensor of f32; item() gives any as a double");
   THROWS(Tensor().data<float>(), Error, "data: the tensor is empty (default constructed)");
   CHECK(x[1][0].item<float>() == 3);
   CHECK(tensor(200, DType::u8).item() == 200);
