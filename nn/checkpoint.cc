@@ -40,16 +40,16 @@ std::vector<std::string> other_forms(const Metadata& wanted, const Metadata& met
   return list;
 }
 
-// "; all that is missing stands under .." where one prefix of the unexpected ones says so
+// "; all that is missing is there under .." where the unexpected ones have it under one prefix
 std::string where_missing(const std::vector<std::string>& missing, const std::vector<std::string>& unexpected) {
-  if (missing.empty()) return "";
-  for (const std::string& other : unexpected)
-    if (other.ends_with("." + missing[0])) {
-      const std::string prefix = other.substr(0, other.size() - missing[0].size());
-      if (std::ranges::all_of(missing, [&](const std::string& name) { return std::ranges::find(unexpected, prefix + name) != unexpected.end(); }))
-        return fmt::format("; all that is missing is there under {}: LoadOptions::from", quote(prefix));
-    }
-  return "";
+  std::vector<std::string> prefixes;
+  for (const std::string& other : unexpected) {
+    if (missing.empty() || !other.ends_with("." + missing[0])) continue;
+    const std::string prefix = other.substr(0, other.size() - missing[0].size());
+    const auto is_there = [&](const std::string& name) { return std::ranges::find(unexpected, prefix + name) != unexpected.end(); };
+    if (std::ranges::all_of(missing, is_there)) prefixes.push_back(prefix);
+  }
+  return prefixes.size() == 1 ? fmt::format("; all that is missing is there under {}: LoadOptions::from", quote(prefixes[0])) : "";
 }
 
 using Others = std::map<std::string, OtherTensor>;
