@@ -127,9 +127,10 @@ std::optional<DevScore> DevPart::score(const Run& run, const Seq2Seq& model, con
       hypotheses[block[k]] = token_line(tokens_found);
     }
   }
-  std::vector<std::string> references;
-  for (const auto& reference : references_) references.push_back(token_line(reference));
-  score.bleu = bleu(hypotheses, single_references(references), token_bleu_options(single_references(references))).score;
+  std::vector<std::string> lines;
+  for (const auto& reference : references_) lines.push_back(token_line(reference));
+  const References references = single_references(lines);
+  score.bleu = bleu(hypotheses, references, token_bleu_options(references)).score;
   score.exact = 100 * double(exact) / double(examples_.size());
   return score;
 }

@@ -294,6 +294,8 @@ template <class T> Smoothed<T> smoothed(const CrossEntropyOptions& o, Index V) {
   return {T(1 - e), T(e / double(others)), pad};
 }
 
+Tensor dense_weight(const CrossEntropyOptions& o) { return o.weight.defined() ? o.weight.contiguous() : o.weight; }
+
 // The same with the weights of the classes, which are dense.
 template <class T> Smoothed<T> weighted(const CrossEntropyOptions& o, Index V, const Tensor& weight) {
   Smoothed<T> q = smoothed<T>(o, V);
@@ -353,7 +355,7 @@ CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets, const Cr
     const Tensor z = logits.contiguous();
     const T* in = z.data<T>();
     T *losses = out.losses.mutable_data<T>(), *most = out.log_sum_exp.max.mutable_data<T>(), *log_sum = out.log_sum_exp.log_sum.mutable_data<T>();
-    const Tensor weight = options.weight.defined() ? options.weight.contiguous() : Tensor();
+    const Tensor weight = dense_weight(options);
     const Smoothed<T> q = weighted<T>(options, V, weight);
     const T minus = options.subtract_entropy ? T(entropy(options, V)) : T(0);
     const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(LossF32), HWY_DYNAMIC_POINTER(LossF64));
@@ -390,7 +392,7 @@ void cross_entropy_grad(const Tensor& logits, const Tensor& targets, const LogSu
     const Destination out(dlogits);
     const T *in = z.data<T>(), *most = maxima.data<T>(), *log_sum = sums.data<T>(), *up = ups.data<T>();
     T* to = out.tensor().mutable_data<T>();
-    const Tensor weight = options.weight.defined() ? options.weight.contiguous() : Tensor();
+    const Tensor weight = dense_weight(options);
     const Smoothed<T> q = weighted<T>(options, V, weight);
     const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(LossGradF32), HWY_DYNAMIC_POINTER(LossGradF64));
     parallel_for(Index(labels.label.size()), row_grain(V), [&](Index begin, Index end) {
@@ -431,7 +433,7 @@ LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, c
     const Tensor drows = wants.dx ? reshape(out.dx, {N, d}) : Tensor();
     const Tensor logits = empty({height, V}, x.dtype()), gathered = all ? Tensor() : empty({height, d}, x.dtype());
     const Tensor sums = wants.dbias ? zeros({2, V}, x.dtype()) : Tensor();
-    const Tensor class_weight = options.weight.defined() ? options.weight.contiguous() : Tensor();
+    const Tensor class_weight = dense_weight(options);
     const Smoothed<T> q = weighted<T>(options, V, class_weight);
     const T minus = options.subtract_entropy ? T(entropy(options, V)) : T(0);
     T* const losses = out.losses.mutable_data<T>();
