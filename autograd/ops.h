@@ -9,6 +9,7 @@
 #include "tensor/ops/linear.h"
 #include "tensor/ops/loss.h"
 #include "tensor/ops/recurrent.h"
+#include "tensor/ops/rotary.h"
 
 namespace heed {
 
@@ -133,6 +134,7 @@ List<Variable> split(const Variable& x, std::span<const Index> sizes, int dim = 
 inline List<Variable> split(const Variable& x, std::initializer_list<Index> sizes, int dim = 0) { return split(x, std::span(sizes.begin(), sizes.size()), dim); }
 List<Variable> unbind(const Variable& x, int dim = 0);
 Variable expand(const Variable& x, const Shape& shape);                      // its gradient is summed over the axes that grew
+Variable toeplitz(const Variable& x, Index rows);                            // y[.., t, s] = x[.., rows - 1 - t + s]; its gradient is summed along diagonals
 Variable concat(std::span<const Variable> xs, int dim = 0);                  // copies, as do those below
 Variable stack(std::span<const Variable> xs, int dim = 0);
 inline Variable concat(std::initializer_list<Variable> xs, int dim = 0) { return concat(std::span(xs.begin(), xs.size()), dim); }
@@ -140,6 +142,9 @@ inline Variable stack(std::initializer_list<Variable> xs, int dim = 0) { return 
 Variable pad(const Variable& x, int dim, Index before, Index after, double value = 0);
 Variable tril(const Variable& x, Index diagonal = 0);
 Variable triu(const Variable& x, Index diagonal = 0);
+
+// ---- rotary: tensor/ops/rotary.h -------------------------------------------------------------------------------------
+Variable rotary(const Variable& x, const Rotations& rotations);              // pairs (a, b) of the last axis become (a cos φ - b sin φ, a sin φ + b cos φ)
 
 // ---- index: tensor/ops/index.h ---------------------------------------------------------------------------------------
 // scale table[ids] + positions (a constant [T, d] or none); the row padding_idx of the table gets no gradient, -1: all do
@@ -169,11 +174,12 @@ Variable binary_cross_entropy_with_logits(const Variable& x, const Tensor& targe
                                           Reduction reduction = Reduction::mean);   // -w (p y log σ(x) + (1 - y) log σ(-x))
 
 // ---- attention: tensor/ops/attention.h -------------------------------------------------------------------------------
-// O = dropout(softmax(scale Q Kᵀ, mask)) V, fused; the key of options is the tape's. The weights carry a gradient as well.
+// O = dropout(softmax(scale Q Kᵀ + bias, mask)) V, fused; the key of options is the tape's. The weights carry a gradient as well.
 struct AttentionVariable { Variable output, weights; };
-AttentionVariable scaled_dot_product_attention(const Variable& q, const Variable& k, const Variable& v, const Mask& mask = {}, AttentionOptions options = {});
+AttentionVariable scaled_dot_product_attention(const Variable& q, const Variable& k, const Variable& v, const Mask& mask = {}, AttentionOptions options = {},
+                                               const Variable& bias = {});
 AttentionVariable scaled_dot_product_attention_by_definition(const Variable& q, const Variable& k, const Variable& v, const Mask& mask = {},
-                                                            AttentionOptions options = {});
+                                                            AttentionOptions options = {}, const Variable& bias = {});
 
 // ---- recurrent: tensor/ops/recurrent.h -------------------------------------------------------------------------------
 struct RecurrentState { Variable h, c; };                       // [B, n]; c of an LSTM only; undefined: zero

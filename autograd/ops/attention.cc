@@ -11,31 +11,33 @@
 
 namespace heed {
 
-AttentionVariable scaled_dot_product_attention(const Variable& q, const Variable& k, const Variable& v, const Mask& mask, AttentionOptions options) {
+AttentionVariable scaled_dot_product_attention(const Variable& q, const Variable& k, const Variable& v, const Mask& mask, AttentionOptions options,
+                                               const Variable& bias) {
   const std::optional<Key> key = dropout_key(options.dropout);
   if (key) options.key = *key;
   else options.dropout = 0;
-  AttentionOutput out = scaled_dot_product_attention(q.value(), k.value(), v.value(), mask, options);
+  AttentionOutput out = scaled_dot_product_attention(q.value(), k.value(), v.value(), mask, options, bias.value());
   const auto rule = [&] {
-    return [slots = std::array{q.slot(), k.slot(), v.slot()}, q = saved(q), k = saved(k), v = saved(v), mask = saved(mask), options,
-            output = saved(out.output), log_sum_exp = saved(out.log_sum_exp)](const Tensor& doutput, const Tensor& dweights) {
+    return [slots = std::array{q.slot(), k.slot(), v.slot(), bias.slot()}, q = saved(q), k = saved(k), v = saved(v), mask = saved(mask), options,
+            bias = saved(bias), output = saved(out.output), log_sum_exp = saved(out.log_sum_exp)](const Tensor& doutput, const Tensor& dweights) {
       gradients(slots, [&](const auto& d) {
-        scaled_dot_product_attention_grad(q, k, v, mask, options, {output, log_sum_exp, {}}, doutput, dweights, d[0], d[1], d[2]);
+        scaled_dot_product_attention_grad(q, k, v, mask, options, {output, log_sum_exp, {}}, doutput, dweights, d[0], d[1], d[2], bias, d[3]);
       });
     };
   };
   const char* op = "scaled_dot_product_attention";
   if (!options.weights)
-    return {record(op, out.output, {q, k, v}, [&] { return [rule = rule()](const Tensor& doutput) { rule(doutput, {}); }; }), {}};
-  auto [output, weights] = record(op, std::array{out.output, out.weights}, {q, k, v}, [&] { return [rule = rule()](const std::array<Tensor, 2>& d) { rule(d[0], d[1]); }; });
+    return {record(op, out.output, {q, k, v, bias}, [&] { return [rule = rule()](const Tensor& doutput) { rule(doutput, {}); }; }), {}};
+  auto [output, weights] = record(op, std::array{out.output, out.weights}, {q, k, v, bias}, [&] { return [rule = rule()](const std::array<Tensor, 2>& d) { rule(d[0], d[1]); }; });
   return {std::move(output), std::move(weights)};
 }
 
 AttentionVariable scaled_dot_product_attention_by_definition(const Variable& q, const Variable& k, const Variable& v, const Mask& mask,
-                                                            AttentionOptions options) {
+                                                            AttentionOptions options, const Variable& bias) {
   check<Error>(!options.places.defined(), "scaled_dot_product_attention_by_definition: there is no gradient where keys and values are read by places; gather_places them first");
   const double scale = options.scale != 0 ? options.scale : 1 / std::sqrt(double(std::max<Index>(q.size(-1), 1)));
-  const Variable p = softmax(matmul(q * scale, transpose(k)), -1, mask);       // [B, H, T, S]
+  const Variable z = matmul(q * scale, transpose(k));
+  const Variable p = softmax(bias.defined() ? z + bias : z, -1, allowed_by(mask, bias.value()));       // [B, H, T, S]
   return {matmul(dropout(p, options.dropout), v), options.weights ? p : Variable()};
 }
 
@@ -49,6 +51,9 @@ void attention_samples(SampleTable& table) {
     const Mask mask = Mask::causal(1) & Mask::lengths(tensor({2, 5}, DType::i32));
     return scaled_dot_product_attention(x[0], x[1], x[2], mask).output;
   }, heads);
+  table.both("scaled_dot_product_attention bias", [](auto x) {
+    return scaled_dot_product_attention(x[0], x[1], x[2], Mask::causal(1), {.scale = 0.7}, x[3]).output;
+  }, {heads[0], heads[1], heads[2], {{2, 1, 3, N}}});
   table.both("scaled_dot_product_attention weights", [](auto x) {
     return scaled_dot_product_attention(x[0], x[1], x[1], Mask::causal(1), {.weights = true}).weights;
   }, {heads[0], heads[1]});

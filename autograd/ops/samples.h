@@ -35,6 +35,7 @@ void softmax_samples(SampleTable& table);
 void sparsemax_samples(SampleTable& table);
 void norm_samples(SampleTable& table);
 void view_samples(SampleTable& table);
+void rotary_samples(SampleTable& table);
 void index_samples(SampleTable& table);
 void sort_samples(SampleTable& table);
 void loss_samples(SampleTable& table);

@@ -65,6 +65,12 @@ Variable expand(const Variable& x, const Shape& shape) {
   });
 }
 
+Variable toeplitz(const Variable& x, Index rows) {
+  return record("toeplitz", toeplitz(x.value(), rows), {x}, [dx = x.slot()](const Tensor& dy) {
+    dx.gradient([&](Into out) { toeplitz_grad(dy, out); });
+  });
+}
+
 namespace {
 
 List<Tensor> values(std::span<const Variable> variables) {
@@ -132,6 +138,7 @@ void view_samples(SampleTable& table) {
   table.both("select", [](auto x) { return select(x[0], 1, -1); }, cube);
   const auto turned = [](auto parts) { return decltype(parts)(parts.rbegin(), parts.rend()); };
   table.both("expand", [](auto x) { return expand(x[0], {2, 3, 4, -1}); }, {{{3, 1, N}}});
+  table.both("toeplitz", [](auto x) { return toeplitz(x[0], 3); }, {{{2, 7}}});
   table.both("split", [turned](auto x) { return concat(turned(split(x[0], 3, 1)), 1); }, cube);
   table.both("split sizes", [turned](auto x) { return concat(turned(split(x[0], std::vector<Index>{1, 2}, 1)), 1); }, cube);
   table.both("unbind", [turned](auto x) { return stack(turned(unbind(x[0], 1))); }, cube);

@@ -37,10 +37,6 @@ template <class T> HWY_INLINE Span SpanOf(const Head<T>& head, size_t t, size_t 
   return span;
 }
 
-template <class T> HWY_INLINE RowMask MaskOf(const Head<T>& head, size_t t) {
-  return head.mask ? head.mask[t] : RowMask{0, Index(head.keys)};
-}
-
 HWY_INLINE bool Covers(const RowMask& mask, size_t begin, size_t end) {
   return !mask.allowed && size_t(mask.first) <= begin && size_t(mask.last) >= end;
 }
@@ -171,7 +167,7 @@ template <class T> HWY_INLINE void FactorsOf(const Head<T>& head, const Group& g
 }
 
 // z[s][t] = scale k_s·q_t of a group, in rows a stride apart; `queries` has room for the group
-template <class T> HWY_INLINE void ScoresOf(const Head<T>& head, const Group& group, T* queries, T* z, size_t stride) {
+template <class T> HWY_INLINE void DotsOf(const Head<T>& head, const Group& group, T* queries, T* z, size_t stride) {
   TurnGroup(group, head.q, head.dk, queries);
   const Block<T> scale = Set16(head.scale);
   for (size_t j = 0; j < head.dk; ++j) Store16(scale * Load16(queries + 16 * j), queries + 16 * j);
@@ -182,6 +178,18 @@ template <class T> HWY_INLINE void ScoresOf(const Head<T>& head, const Group& gr
   for (size_t first = group.first, end; first < group.last; first = end) {
     end = EndOfRun(keys, first, group.last);
     Product(keys[first], keys.stride, 1, right, 0, end - first, head.dk, z + first * stride, Index(stride), false);
+  }
+}
+
+// z[s][t] = scale k_s·q_t + bias_ts; `bias` has room for the group's
+template <class T> HWY_INLINE void ScoresOf(const Head<T>& head, const Group& group, T* queries, T* bias, T* z, size_t stride) {
+  DotsOf(head, group, queries, z, stride);
+  if (!bias) return;
+  const size_t begin = group.key + group.first, count = group.last - group.first;
+  Turn(Rows<const T>{head.bias[group.t] + begin, head.bias.stride}, group.rows, count, bias);
+  for (size_t s = 0; s < count; ++s) {
+    T* const to = z + (group.first + s) * stride;
+    Store16(Load16(to) + Load16(bias + 16 * s), to);
   }
 }
 
@@ -225,10 +233,10 @@ template <class T> HWY_INLINE void ValuesOf(const Head<T>& head, const Group& gr
   }
 }
 
-// At most 16 rows: o / Σ e;  log Σ exp(z) = most + log Σ e;  weights, which hold z, become exp(z - most) / Σ e. Row i has the mask of
-// query t + i % queries of the head, its output stands at output(i).
+// At most 16 rows: o / Σ e;  log Σ exp(z) = most + log Σ e;  weights, which hold z, become exp(z - most) / Σ e. The output of row i
+// stands at output(i).
 template <class T, class Output>
-HWY_INLINE void FinishRows(const Head<T>& head, size_t t, size_t rows, const Span& span, const T* sums, T* most, T* weights, const Output& output) {
+HWY_INLINE void FinishRows(const Head<T>& head, size_t rows, const Span& span, const T* sums, T* most, T* weights, const Output& output) {
   const size_t S = head.keys;
   if (span.empty()) {
     for (size_t i = 0; i < rows; ++i) {
@@ -238,13 +246,12 @@ HWY_INLINE void FinishRows(const Head<T>& head, size_t t, size_t rows, const Spa
     for (size_t i = 0; weights && i < rows * S; ++i) weights[i] = 0;
     return;
   }
-  const Block<T> sum = LoadN16(sums, rows, T(1)), greatest = LoadN16(most, rows);
+  const Block<T> sum = LoadN16(sums, rows, T(1)), greatest = LoadN16(most, rows);   // sum 0: nothing is allowed
   T shifts[16], scales[16];
   Store16(ShiftOf(greatest), shifts);
   Store16(Set16(T(1)) / sum, scales);
   for (size_t i = 0; i < rows; ++i) {
-    const RowMask mask = MaskOf(head, t + i % head.queries);
-    if (mask.first >= mask.last) scales[i] = 0;
+    if (sums[i] == 0) scales[i] = 0;
     ScaleRow(output(i), head.dv, scales[i]);
   }
   StoreN16(greatest + Log16(sum), rows, most);           // -inf where nothing is allowed: log 0
@@ -267,12 +274,13 @@ template <class T> void AttentionHead(const Head<T>& head, const Rows<T>& output
   T* const factors = head.dropout.keeps_all() ? nullptr : room.take(kGroupRows * block_keys(S));
   T* const drawn = room.take(kGroupRows * row_stride(S));
   T* const sums = room.take(head.queries);
+  T* const bias = head.bias.data ? room.take(kGroupRows * block_keys(S)) : nullptr;
   const Span seen = SpanOf(head, 0, head.queries);
   for (size_t key = seen.first / kKeys * kKeys; key < seen.last; key += kKeys)
     for (size_t t = 0; t < head.queries; t += kGroupRows) {
       const Group group = GroupOf(head, t, HWY_MIN(kGroupRows, head.queries - t), key, HWY_MIN(kKeys, seen.last - key));
       if (group.empty()) continue;
-      ScoresOf(head, group, queries, z, kGroupRows);
+      ScoresOf(head, group, queries, bias, z, kGroupRows);
       Fetch(*head.next);
       const Block<T> greatest = MaskScores(group, SightOf(head, group), z);
       for (size_t i = 0; weights && i < group.rows; ++i)
@@ -286,17 +294,19 @@ template <class T> void AttentionHead(const Head<T>& head, const Rows<T>& output
     }
   for (size_t t = 0; t < head.queries; t += kGroupRows) {
     const size_t rows = HWY_MIN(kGroupRows, head.queries - t);
-    FinishRows(head, t, rows, SpanOf(head, t, rows), sums + t, head.log_sum_exp + t, weights ? weights + t * S : nullptr,
+    FinishRows(head, rows, SpanOf(head, t, rows), sums + t, head.log_sum_exp + t, weights ? weights + t * S : nullptr,
                [&](size_t i) { return output[t + i]; });
   }
 }
 
 // ---- its gradient ------------------------------------------------------------------------------------------------------------
 
-// p ⊙ M in place of z,  scale dz = scale p (dp ⊙ M + g - δ) in place of dp,  p = exp(z - log_sum_exp). factors null: M = 1, g null: 0
+// p ⊙ M in place of z,  scale dz = scale p (dp ⊙ M + g - δ) in place of dp,  p = exp(z - log_sum_exp). factors null: M = 1, g null: 0;
+// slopes, unless null, become dz
 template <class T>
-HWY_INLINE void SlopesOf(const Head<T>& head, const Group& group, const Sight<T>& sight, const T* deltas, const T* factors, const T* g, T* z, T* dp, size_t stride) {
-  const Block<T> scale = Set16(head.scale), shift = LoadN16(head.log_sum_exp + group.t, group.rows), delta = LoadN16(deltas + group.t, group.rows);
+HWY_INLINE void SlopesOf(const Head<T>& head, const Group& group, const Sight<T>& sight, const T* deltas, const T* factors, const T* g, T* z, T* dp, size_t stride,
+                         T* slopes) {
+  const Block<T> scale = Set16(head.scale), shift = ShiftOf(LoadN16(head.log_sum_exp + group.t, group.rows)), delta = LoadN16(deltas + group.t, group.rows);
   for (size_t s = group.first; s < group.last; ++s) {
     const Block<T> p = Exp16(Load16(z + s * stride) - shift);
     Block<T> kept = p, slope = Load16(dp + s * stride);
@@ -306,12 +316,14 @@ HWY_INLINE void SlopesOf(const Head<T>& head, const Group& group, const Sight<T>
       slope = slope * m;
     }
     if (g) slope = slope + Load16(g + 16 * s);
-    slope = scale * (p * (slope - delta));
+    slope = p * (slope - delta);
     if (!sight.whole) {
       const Block<T> allowed = sight.At(group.key + s);
       kept = And16(kept, allowed);
       slope = And16(slope, allowed);
     }
+    if (slopes) Store16(slope, slopes + 16 * s);
+    slope = scale * slope;
     Store16(kept, z + s * stride);
     Store16(slope, dp + s * stride);
   }
@@ -322,16 +334,26 @@ template <class T> HWY_INLINE void WeightGradients(const Group& group, const Row
   TurnGroup(group, Rows<const T>{dweights.data + group.key + group.first, dweights.stride}, group.last - group.first, g + 16 * group.first);
 }
 
+// y_ts = x[s][t] of a group
+template <class T> HWY_INLINE void ReturnGroup(const Group& group, const T* x, const Rows<T>& y) {
+  T turned[16 * 16];
+  for (size_t s = group.first; s < group.last; s += 16) {
+    const size_t keys = HWY_MIN(size_t{16}, group.last - s);
+    Turn(Rows<const T>{x + 16 * s, 16}, keys, 16, turned);
+    for (size_t i = 0; i < group.rows; ++i) StoreN16(Load16(turned + 16 * i), keys, y[group.t + i] + group.key + s);
+  }
+}
+
 // deltas += Σ_s p_ts g_ts over all keys
-template <class T> void AddWeightGradients(const Head<T>& head, const Rows<const T>& dweights, const Span& seen, T* queries, T* z, T* g, T* deltas) {
+template <class T> void AddWeightGradients(const Head<T>& head, const Rows<const T>& dweights, const Span& seen, T* queries, T* bias, T* z, T* g, T* deltas) {
   for (size_t key = seen.first / kKeys * kKeys; key < seen.last; key += kKeys)
     for (size_t t = 0; t < head.queries; t += kGroupRows) {
       const Group group = GroupOf(head, t, HWY_MIN(kGroupRows, head.queries - t), key, HWY_MIN(kKeys, seen.last - key));
       if (group.empty()) continue;
-      ScoresOf(head, group, queries, z, kGroupRows);
+      ScoresOf(head, group, queries, bias, z, kGroupRows);
       WeightGradients(group, dweights, g);
       const Sight<T> sight = SightOf(head, group);
-      const Block<T> shift = LoadN16(head.log_sum_exp + t, group.rows);
+      const Block<T> shift = ShiftOf(LoadN16(head.log_sum_exp + t, group.rows));
       for (size_t s = group.first; s < group.last; ++s) {
         const Block<T> pg = Exp16(Load16(z + 16 * s) - shift) * Load16(g + 16 * s);
         Store16(sight.whole ? pg : And16(pg, sight.At(key + s)), z + 16 * s);
@@ -353,7 +375,7 @@ HWY_INLINE void SumOverRows(const T* a, size_t stride, const Rows<const T>& b, s
 }
 
 // forward was  o_t = Σ_s m_ts p_ts v_s,  so now
-//   dv_s += m_ts p_ts do_t,  dz_ts = p_ts (m_ts do_t·v_s + g_ts - δ_t),  dq_t = scale Σ_s dz_ts k_s,  dk_s += scale dz_ts q_t
+//   dv_s += m_ts p_ts do_t,  dbias_ts = dz_ts = p_ts (m_ts do_t·v_s + g_ts - δ_t),  dq_t = scale Σ_s dz_ts k_s,  dk_s += scale dz_ts q_t
 // with δ_t = do_t·o_t + Σ_s p_ts g_ts.
 template <class T> void AttentionHeadGrad(const Head<T>& head, const HeadGrad<T>& grad) {
   const size_t S = head.keys, dk = head.dk, dv = head.dv, stride = tile_stride(head.queries);
@@ -366,6 +388,8 @@ template <class T> void AttentionHeadGrad(const Head<T>& head, const HeadGrad<T>
   T* const drawn = room.take(kGroupRows * row_stride(S));
   T* const g = grad.dweights.data ? room.take(kGroupRows * block_keys(S)) : nullptr;
   T* const deltas = room.take(head.queries);
+  T* const bias = head.bias.data ? room.take(kGroupRows * block_keys(S)) : nullptr;
+  T* const bias_slopes = grad.dbias.data ? room.take(kGroupRows * block_keys(S)) : nullptr;
   const Span seen = SpanOf(head, 0, head.queries);
   for (size_t t = 0; t < head.queries; ++t) {
     const T *o = grad.output[t], *d_o = grad.doutput[t];
@@ -373,7 +397,7 @@ template <class T> void AttentionHeadGrad(const Head<T>& head, const HeadGrad<T>
     for (size_t j = 0; j < dv; j += 16) dots = MulAdd16(LoadN16(o + j, dv - j), LoadN16(d_o + j, dv - j), dots);
     deltas[t] = Sum16(dots);
   }
-  if (g) AddWeightGradients(head, grad.dweights, seen, queries, scores, g, deltas);
+  if (g) AddWeightGradients(head, grad.dweights, seen, queries, bias, scores, g, deltas);
   for (size_t key = seen.first / kKeys * kKeys; key < seen.last; key += kKeys) {
     const size_t keys = HWY_MIN(kKeys, seen.last - key);
     size_t written = 0;                                  // rows of dk and dv in this block that hold their sum so far
@@ -388,7 +412,7 @@ template <class T> void AttentionHeadGrad(const Head<T>& head, const HeadGrad<T>
         for (const auto& [first, last] : {Span{span.first, group.first}, Span{HWY_MAX(span.first, group.last), span.last}})   // where it does not look
           for (size_t s = first; s < last; ++s) Store16(Set16(T(0)), z + s * stride), Store16(Set16(T(0)), dp + s * stride);
         if (group.empty()) continue;
-        ScoresOf(head, group, queries, z, stride);
+        ScoresOf(head, group, queries, bias, z, stride);
         Fetch(*head.next);
         TurnGroup(group, grad.doutput, dv, doutputs);
         Product(head.v[key + group.first], head.v.stride, 1, Right<T>{doutputs, 16, 0, 16}, 0, group.last - group.first, dv, dp + group.first * stride,
@@ -396,7 +420,8 @@ template <class T> void AttentionHeadGrad(const Head<T>& head, const HeadGrad<T>
         Fetch(*head.next);
         if (factors) FactorsOf(head, group, drawn, factors);
         if (g) WeightGradients(group, grad.dweights, g);
-        SlopesOf(head, group, SightOf(head, group), deltas, factors, g, z, dp, stride);
+        SlopesOf(head, group, SightOf(head, group), deltas, factors, g, z, dp, stride, bias_slopes);
+        if (bias_slopes) ReturnGroup(group, bias_slopes, grad.dbias);
         Fetch(*head.next);
         if (!grad.dq.data) continue;
         const Right<T> right{head.k[key + group.first], head.k.stride, 16, dk};

@@ -34,6 +34,7 @@ HWY_AFTER_NAMESPACE();
 #include "tensor/ops/kernel.h"
 #include "tensor/ops/matmul.h"
 #include "tensor/ops/random.h"
+#include "tensor/ops/reduce.h"
 #include "tensor/ops/softmax.h"
 #include "tensor/ops/view.h"
 #include "tensor/parallel.h"
@@ -72,6 +73,19 @@ Sizes check_inputs(const char* op, const Tensor& q, const Tensor& k, const Tenso
   return n;
 }
 
+// bias as [B, H, T, S] whose rows are contiguous
+Tensor expanded_bias(const char* op, const Sizes& n, const Tensor& q, const Tensor& bias) {
+  if (!bias.defined()) return {};
+  const Shape scores{n.B, n.H, n.T, n.S};
+  check<DTypeError>(bias.dtype() == q.dtype(), "{}: dtypes differ: bias {}, q {}", op, bias.dtype(), q.dtype());
+  bool fits = bias.rank() <= 4;
+  for (int i = -1; fits && i >= -bias.rank(); --i) fits = bias.size(i) == 1 || bias.size(i) == scores(i);
+  check<ShapeError>(fits, "{}: bias does not broadcast to the scores: bias {}, scores {}", op, bias.shape(), scores);
+  Tensor rows = bias;
+  while (rows.rank() < 4) rows = unsqueeze(rows, 0);
+  return expand(with_dense_rows(expand(rows, {-1, -1, -1, n.S})), scores);
+}
+
 double scale_of(const AttentionOptions& options, Index dk) { return options.scale != 0 ? options.scale : 1 / std::sqrt(double(std::max<Index>(dk, 1))); }
 
 template <class T> Heads<T> heads_of(const Tensor& x, T* data, const Tensor& places = {}) {
@@ -80,6 +94,7 @@ template <class T> Heads<T> heads_of(const Tensor& x, T* data, const Tensor& pla
   return heads;
 }
 template <class T> Heads<const T> heads_of(const Tensor& x, const Tensor& places = {}) { return heads_of<const T>(x, x.data<T>(), places); }
+template <class T> Heads<const T> heads_or_none(const Tensor& x) { return x.defined() ? heads_of<T>(x) : Heads<const T>{}; }
 
 // Rows of a head that are one piece of parallel work: where heads are few, a long one is cut, and each part reads its keys once more.
 Index part_rows(const Sizes& n) { return n.B * n.H < 64 ? Index(4 * kTileRows) : std::max<Index>(n.T, 1); }
@@ -93,7 +108,7 @@ Index together(const Sizes& n, const Mask& mask) {
 // and scratch are set. matrices: q, k, v, output, then what else a head reads and writes.
 template <class T, class F>
 void for_heads(const char* op, const Sizes& n, Index step, Index rows, std::span<const Heads<const T>> matrices, bool k_by_columns, const Mask& mask,
-               const AttentionOptions& options, T* log_sum_exp, std::size_t scratch_size, F&& f) {
+               const AttentionOptions& options, const Heads<const T>& bias, T* log_sum_exp, std::size_t scratch_size, F&& f) {
   const MaskRows mask_rows(op, mask, {n.B, n.H, n.T, n.S});
   const DropoutKey dropout(op, options.dropout, options.key);
   const auto scale = T(scale_of(options, n.dk));
@@ -116,8 +131,8 @@ void for_heads(const char* op, const Sizes& n, Index step, Index rows, std::span
       const Index next_h = h + step < n.H ? h + step : 0;
       Ahead<T> next{matrices.data(), fetches && item + 1 < end ? matrices.size() : 0, next_h > 0 ? b : b + 1, next_h, std::min(next_h + step, n.H), share, 0, 0};
       f(Head<T>{std::size_t(count), std::size_t(n.S), std::size_t(n.dk), std::size_t(n.dv), scale, matrices[0].at(b, h).from(std::size_t(first)),
-                matrices[1].at(b, h), matrices[2].at(b, h), k_by_columns, std::size_t(std::min(step, n.H - h)), matrices[0].head, matrices[1].head,
-                matrices[2].head, matrices[3].head, masks.empty() ? nullptr : masks.data(), dropout, (i * n.T + first) * n.S,
+                matrices[1].at(b, h), matrices[2].at(b, h), bias.at(b, h).from(std::size_t(first)), k_by_columns, std::size_t(std::min(step, n.H - h)),
+                matrices[0].head, matrices[1].head, matrices[2].head, bias.head, matrices[3].head, masks.empty() ? nullptr : masks.data(), dropout, (i * n.T + first) * n.S,
                 log_sum_exp + i * n.T + first, scratch, &next}, b, h, first);
     }
   });
@@ -130,9 +145,11 @@ Tensor gather_places(const Tensor& x, const Tensor& places) {
   return gather(x, 0, expand(reshape(places, {B, 1, S, 1}), {B, x.size(1), S, x.size(3)}));
 }
 
-AttentionOutput scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options) {
+AttentionOutput scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options,
+                                             const Tensor& bias) {
   const char* op = "scaled_dot_product_attention";
   const Sizes n = check_inputs(op, q, k, v, options.places);
+  const Tensor biases = expanded_bias(op, n, q, bias);
   return visit_float(q.dtype(), op, [&]<class T>() {
     const bool k_by_columns = n.dk > 1 && k.strides()[2] == 1 && k.strides()[3] != 1 && !options.places.defined();
     const Tensor qs = with_dense_rows(q), ks = k_by_columns ? transpose(k) : with_dense_rows(k), vs = with_dense_rows(v);
@@ -143,7 +160,7 @@ AttentionOutput scaled_dot_product_attention(const Tensor& q, const Tensor& k, c
     T* const weights = options.weights ? out.weights.mutable_data<T>() : nullptr;
     const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(AttentionF32), HWY_DYNAMIC_POINTER(AttentionF64));
     const std::array heads{heads_of<T>(qs), heads_of<T>(ks, places), heads_of<T>(vs, places), heads_of<T>(out.output)};
-    for_heads<T>(op, n, together(n, mask), part_rows(n), heads, k_by_columns, mask, options, out.log_sum_exp.mutable_data<T>(),
+    for_heads<T>(op, n, together(n, mask), part_rows(n), heads, k_by_columns, mask, options, heads_or_none<T>(biases), out.log_sum_exp.mutable_data<T>(),
                  attention_scratch(std::size_t(n.T), std::size_t(n.S), std::size_t(n.dk)), [&](const Head<T>& head, Index b, Index h, Index t) {
                    kernel(head, output.at(b, h).from(std::size_t(t)), weights ? weights + ((b * n.H + h) * n.T + t) * n.S : nullptr);
                  });
@@ -152,10 +169,12 @@ AttentionOutput scaled_dot_product_attention(const Tensor& q, const Tensor& k, c
 }
 
 void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options,
-                                       const AttentionOutput& forward, const Tensor& doutput, const Tensor& dweights, const Into* dq, const Into* dk, const Into* dv) {
+                                       const AttentionOutput& forward, const Tensor& doutput, const Tensor& dweights, const Into* dq, const Into* dk, const Into* dv,
+                                       const Tensor& bias, const Into* dbias) {
   const char* op = "scaled_dot_product_attention_grad";
   check<Error>(!options.places.defined(), "{}: there is no gradient where keys and values are read by places; gather_places them first", op);
   const Sizes n = check_inputs(op, q, k, v);
+  const Tensor biases = expanded_bias(op, n, q, bias);
   const auto check_like = [&](const char* name, const Tensor& a, const Shape& shape) {
     check<ShapeError>(a.shape() == shape, "{}: {} has another shape: {} {}, expected {}", op, name, name, a.shape(), shape);
     check<DTypeError>(a.dtype() == q.dtype(), "{}: dtypes differ: {} {}, q {}", op, name, a.dtype(), q.dtype());
@@ -167,6 +186,7 @@ void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const T
   if (dq) check_like("dq", dq->tensor, q.shape());
   if (dk) check_like("dk", dk->tensor, k.shape());
   if (dv) check_like("dv", dv->tensor, v.shape());
+  if (dbias) check_like("dbias", dbias->tensor, bias.shape());
   visit_float(q.dtype(), op, [&]<class T>() {
     const Tensor qs = with_dense_rows(q), ks = with_dense_rows(k), vs = with_dense_rows(v), outputs = with_dense_rows(forward.output),
                  doutputs = doutput.defined() ? with_dense_rows(doutput) : expand(zeros({n.dv}, q.dtype()), forward.output.shape()),
@@ -179,30 +199,37 @@ void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const T
         gradients[i] = heads_of(to.tensor(i), to.tensor(i).template mutable_data<T>());
         heads.push_back(heads_of<T>(to.tensor(i)));
       }
-    const Heads<const T> dweights_heads = gs.defined() ? heads_of<T>(gs) : Heads<const T>{};
+    const Heads<const T> dweights_heads = heads_or_none<T>(gs);
+    const Tensor slopes = dbias ? zeros({n.B, n.H, n.T, n.S}, q.dtype()) : Tensor();
+    const Heads<T> bias_gradients = dbias ? heads_of(slopes, slopes.mutable_data<T>()) : Heads<T>{};
     const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(AttentionGradF32), HWY_DYNAMIC_POINTER(AttentionGradF64));
-    for_heads<T>(op, n, 1, std::max<Index>(n.T, 1), heads, false, mask, options, const_cast<T*>(lse.data<T>()),
+    for_heads<T>(op, n, 1, std::max<Index>(n.T, 1), heads, false, mask, options, heads_or_none<T>(biases), const_cast<T*>(lse.data<T>()),
                  attention_grad_scratch(std::size_t(n.T), std::size_t(n.S), std::size_t(n.dk), std::size_t(n.dv)), [&](const Head<T>& head, Index b, Index h, Index) {
                    kernel(head, HeadGrad<T>{heads[3].at(b, h), heads[4].at(b, h), dweights_heads.at(b, h), gradients[0].at(b, h),
-                                            gradients[1].at(b, h), gradients[2].at(b, h), to.add(0), to.add(1), to.add(2)});
+                                            gradients[1].at(b, h), gradients[2].at(b, h), bias_gradients.at(b, h), to.add(0), to.add(1), to.add(2)});
                  });
     to.finish();
+    if (dbias) sum_to(slopes, *dbias);
   });
 }
 
+Mask allowed_by(const Mask& mask, const Tensor& bias) { return bias.defined() ? mask & Mask::allowed(greater(bias, -INFINITY)) : mask; }
+
 AttentionOutput scaled_dot_product_attention_by_definition(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask,
-                                                           const AttentionOptions& options) {
+                                                           const AttentionOptions& options, const Tensor& bias) {
   const char* op = "scaled_dot_product_attention_by_definition";
   const Sizes n = check_inputs(op, q, k, v, options.places);
   if (options.places.defined()) {
     AttentionOptions plain = options;
     plain.places = {};
-    return scaled_dot_product_attention_by_definition(q, gather_places(k, options.places), gather_places(v, options.places), mask, plain);
+    return scaled_dot_product_attention_by_definition(q, gather_places(k, options.places), gather_places(v, options.places), mask, plain, bias);
   }
   mask.check_fits(op, {n.B, n.H, n.T, n.S});
-  const Tensor z = matmul(q * scale_of(options, n.dk), transpose(k));                     // [B, H, T, S]
-  const Tensor p = softmax(z, -1, mask);
-  const Tensor seen = mask.everything() ? z : where(mask.dense(z.shape()), z, full({}, -INFINITY, z.dtype()));
+  const Tensor biases = expanded_bias(op, n, q, bias), dots = matmul(q * scale_of(options, n.dk), transpose(k));
+  const Mask allowed = allowed_by(mask, bias);
+  const Tensor z = bias.defined() ? dots + biases : dots;                                 // [B, H, T, S]
+  const Tensor p = softmax(z, -1, allowed);
+  const Tensor seen = allowed.everything() ? z : where(allowed.dense(z.shape()), z, full({}, -INFINITY, z.dtype()));
   const Tensor o = matmul(dropout(p, options.dropout, options.key), v);                  // [B, H, T, dv]
   return {transpose(transpose(o, 1, 2).contiguous(), 1, 2), logsumexp(seen, -1), options.weights ? p : Tensor()};
 }

@@ -29,7 +29,7 @@ HWY_INLINE void ProductsOf(const Head<T>& head, const T* a, Index a_row, const R
 }
 
 // z[h][t][s] = scale q_t·k_s; `queries` has room for the rows, `turned` for a piece of keys
-template <class T> HWY_INLINE void ScoresOfFew(const Head<T>& head, const Group& group, T* turned, T* queries, T* z, Index stride) {
+template <class T> HWY_INLINE void DotsOfFew(const Head<T>& head, const Group& group, T* turned, T* queries, T* z, Index stride) {
   const Block<T> scale = Set16(head.scale);
   const size_t dk = head.dk;
   for (size_t h = 0; h < head.heads; ++h)
@@ -49,6 +49,15 @@ template <class T> HWY_INLINE void ScoresOfFew(const Head<T>& head, const Group&
       Turn(keys, count, dk, turned + h * size);
     }
     ProductsOf(head, queries, Index(dk), Right<T>{turned, 16, Index(16 * dk), padded(count)}, Index(size), 0, dk, z + s, stride, z_head, false);
+  }
+}
+
+// z of query t of head h += bias_ts
+template <class T> HWY_INLINE void AddBiasRow(const Head<T>& head, const Group& group, size_t h, size_t t, T* z) {
+  const T* bias = head.bias[t] + Index(h) * head.bias_head + group.key;
+  for (size_t s = group.first; s < group.last; s += 16) {
+    const size_t n = group.last - s;
+    StoreN16(LoadN16(z + s, n) + LoadN16(bias + s, n), n, z + s);
   }
 }
 
@@ -107,11 +116,13 @@ template <class T> void AttentionFew(const Head<T>& head, const Rows<T>& output,
   for (size_t key = seen.first / kKeys * kKeys; key < seen.last; key += kKeys) {
     const Group group = GroupOf(head, 0, head.queries, key, HWY_MIN(kKeys, seen.last - key));
     if (group.empty()) continue;
-    ScoresOfFew(head, group, turned, queries, scores, Index(stride));
+    DotsOfFew(head, group, turned, queries, scores, Index(stride));
     Fetch(*head.next);
     for (size_t i = 0; i < rows; ++i) {
       T* const z = scores + i * stride;
-      const T greatest = MaskRow(group, MaskOf(head, i % head.queries), z), before = group.fresh ? T(-__builtin_inf()) : most[i];
+      if (head.bias.data) AddBiasRow(head, group, i / head.queries, i % head.queries, z);
+      const RowMask mask = head.mask ? head.mask[i % head.queries] : RowMask{0, Index(S)};
+      const T greatest = MaskRow(group, mask, z), before = group.fresh ? T(-__builtin_inf()) : most[i];
       for (size_t s = group.first; weights && s < group.last; ++s) weights[i * S + key + s] = z[s];
       most[i] = greatest > before ? greatest : before;
       const T shift = most[i] == T(-__builtin_inf()) ? T(0) : most[i], sum = ExpOfRow(group, shift, z);
@@ -127,7 +138,7 @@ template <class T> void AttentionFew(const Head<T>& head, const Rows<T>& output,
     }
     Fetch(*head.next);
   }
-  FinishRows(head, 0, rows, seen, sums, most, weights, output_row);
+  FinishRows(head, rows, seen, sums, most, weights, output_row);
 }
 
 }  // namespace

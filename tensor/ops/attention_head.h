@@ -44,10 +44,10 @@ template <class T> struct Ahead {
 template <class T> struct Head {
   std::size_t queries, keys, dk, dv;
   T scale;
-  Rows<const T> q, k, v;
+  Rows<const T> q, k, v, bias;              // bias data null: none
   bool k_by_columns;                       // k holds the rows of kᵀ
   std::size_t heads;
-  Index q_head, k_head, v_head, output_head;   // strides from one to the next
+  Index q_head, k_head, v_head, bias_head, output_head;   // strides from one to the next
   const RowMask* mask;                     // a row each, the same in all heads; null: everything
   DropoutKey dropout;
   Index first;                             // element index of P[0, 0]
@@ -59,7 +59,7 @@ template <class T> struct Head {
 template <class T> struct HeadGrad {
   Rows<const T> output, doutput;
   Rows<const T> dweights;                  // data null: zeros
-  Rows<T> dq, dk, dv;                      // data null: not wanted
+  Rows<T> dq, dk, dv, dbias;               // data null: not wanted; dbias holds zeros
   bool add_dq, add_dk, add_dv;
 };
 
@@ -83,15 +83,15 @@ template <class T> struct Room {
   T* take(std::size_t elements) { return std::exchange(next, next + padded(elements)); }
 };
 
-// Elements of scratch memory: queries, scores, dropout factors and one number a row; enough where rows are queries and where they are keys.
+// Elements of scratch memory: queries, scores, dropout factors, bias and one number a row; enough where rows are queries and where they are keys.
 constexpr std::size_t attention_scratch(std::size_t queries, std::size_t keys, std::size_t dk) {
   const std::size_t heads = queries <= kFewQueries ? kFewHeads : 1;   // the last part of many queries may be few
   const std::size_t few = heads * (kPieceKeys + kFewQueries) * padded(dk) + (heads * kFewQueries + 1) * row_stride(keys);
-  return std::max(few, kGroupRows * (padded(dk) + 2 * block_keys(keys) + row_stride(keys)) + padded(queries));
+  return std::max(few, kGroupRows * (padded(dk) + 3 * block_keys(keys) + row_stride(keys)) + padded(queries));
 }
-// The same with a tile of scores and slopes, gradients of outputs and of weights.
+// The same with a tile of scores and slopes, gradients of outputs, of weights and of bias.
 constexpr std::size_t attention_grad_scratch(std::size_t queries, std::size_t keys, std::size_t dk, std::size_t dv) {
-  return kGroupRows * (padded(dk) + padded(dv) + 2 * block_keys(keys) + row_stride(keys)) + 2 * block_keys(keys) * tile_stride(queries) + padded(queries);
+  return kGroupRows * (padded(dk) + padded(dv) + 4 * block_keys(keys) + row_stride(keys)) + 2 * block_keys(keys) * tile_stride(queries) + padded(queries);
 }
 
 }  // namespace heed

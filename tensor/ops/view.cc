@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "tensor/format.h"
+#include "tensor/ops/reduce.h"
 #include "tensor/parallel.h"
 
 namespace heed {
@@ -185,6 +186,28 @@ Tensor flip(const Tensor& x, const Dims& dims) {
     y = slice(y, axis, Slice::kFromStart, Slice::kToEnd, -1);
   }
   return y;
+}
+
+Tensor toeplitz(const Tensor& x, Index rows) {
+  check<ShapeError>(x.rank() >= 1 && rows >= 1 && rows <= x.size(-1) + 1, "toeplitz: needs 1 <= rows <= n + 1: rows {}, x {}", rows, x.shape());
+  Shape shape = x.shape();
+  Strides strides = x.strides();
+  const Index step = strides[x.rank() - 1];
+  shape[x.rank() - 1] = rows;
+  shape.push_back(x.size(-1) - rows + 1);
+  strides[x.rank() - 1] = -step;
+  strides.push_back(step);
+  return view(x, shape, strides, x.offset() + (x.size(-1) > 0 ? (rows - 1) * step : 0));
+}
+
+void toeplitz_grad(const Tensor& dy, Into dx) {
+  // Row t upside down and t zeros longer than the one before: read in rows that are one shorter, diagonals stand below each other.
+  const Index rows = dy.size(-2), columns = dy.size(-1), n = rows + columns - 1;
+  Shape shape = dx.tensor.shape();
+  shape[shape.rank() - 1] = rows;
+  shape.push_back(n);
+  const Tensor skewed = reshape(slice(flatten(pad(flip(dy, {-2}), -1, 0, rows), -2, -1), -1, 0, rows * n), shape);
+  sum_to(skewed, {unsqueeze(dx.tensor, -2), dx.add});
 }
 
 Tensor slice(const Tensor& x, int dim, Index start, Index stop, Index step) {

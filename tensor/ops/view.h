@@ -2,6 +2,7 @@
 // Views: another shape, strides and offset over the same elements. Only reshape (when strides force it), concat, stack, pad,
 // tril and triu copy. Sizes and dims that do not fit throw ShapeError or IndexError with both sides.
 #pragma once
+#include "tensor/into.h"
 #include "tensor/list.h"
 #include "tensor/tensor.h"
 
@@ -15,6 +16,11 @@ Tensor squeeze(const Tensor& x, int dim);                         // drops an ax
 Tensor unsqueeze(const Tensor& x, int dim);                       // adds an axis of size 1 at dim of the result
 Tensor expand(const Tensor& x, const Shape& shape);               // NumPy's broadcasting by stride 0; -1 keeps a size
 Tensor flip(const Tensor& x, const Dims& dims);                   // backwards along dims
+
+// y[.., t, s] = x[.., rows - 1 - t + s]: a Toeplitz matrix of its last row and, upwards, its first column.   [.., n] -> [.., rows, n - rows + 1]
+// Its elements share memory, as those of expand. ShapeError unless 1 <= rows <= n + 1.
+Tensor toeplitz(const Tensor& x, Index rows);
+void toeplitz_grad(const Tensor& dy, Into dx);                    // dx_i = Σ dy_ts over t - s = rows - 1 - i
 
 // x[start:stop:step] along dim by Python's rule (see Slice in tensor/tensor.h); a negative step walks backwards.
 Tensor slice(const Tensor& x, int dim, Index start, Index stop = Slice::kToEnd, Index step = 1);

@@ -12,6 +12,7 @@
 #include "tensor/error.h"
 #include "tensor/ops/binary.h"
 #include "tensor/ops/random.h"
+#include "tensor/ops/reduce.h"
 #include "tensor/ops/view.h"
 #include "tests/close.h"
 #include "tests/every_target.h"
@@ -23,18 +24,20 @@ using namespace heed;
 
 namespace {
 
-struct Reference { std::vector<double> output, weights, log_sum_exp, dq, dk, dv; };
+struct Reference { std::vector<double> output, weights, log_sum_exp, dq, dk, dv, dz; };
 
 // Loops over all [b, h, t, s], in double. Gradients undefined: zeros.
-Reference by_formulas(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options, const Tensor& doutput, const Tensor& dweights) {
+Reference by_formulas(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options, const Tensor& doutput, const Tensor& dweights,
+                      const Tensor& bias = {}) {
   const Index B = q.size(0), H = q.size(1), T = q.size(2), S = k.size(2), dk = q.size(3), dv = v.size(3);
   const double scale = options.scale != 0 ? options.scale : 1 / std::sqrt(double(dk));
   const auto Q = doubles(q), K = doubles(k), V = doubles(v);
   const auto allowed = mask.dense({B, H, T, S}).to_vector<std::uint8_t>();
+  const auto biases = doubles(bias.defined() ? expand(bias, {B, H, T, S}) : zeros({B, H, T, S}));
   const DropoutKey dropout("test", options.dropout, options.key);
   const auto size = [](Index n) { return std::vector<double>(std::size_t(n)); };
   const auto dO = doutput.defined() ? doubles(doutput) : size(B * H * T * dv), G = dweights.defined() ? doubles(dweights) : size(B * H * T * S);
-  Reference out{size(B * H * T * dv), size(B * H * T * S), size(B * H * T), size(B * H * T * dk), size(B * H * S * dk), size(B * H * S * dv)};
+  Reference out{size(B * H * T * dv), size(B * H * T * S), size(B * H * T), size(B * H * T * dk), size(B * H * S * dk), size(B * H * S * dv), size(B * H * T * S)};
   const auto at = [](auto& x, Index i) -> auto& { return x[std::size_t(i)]; };
   for (Index bh = 0; bh < B * H; ++bh)
     for (Index t = 0; t < T; ++t) {
@@ -43,9 +46,10 @@ Reference by_formulas(const Tensor& q, const Tensor& k, const Tensor& v, const M
       double most = -INFINITY, sum = 0, delta = 0;
       for (Index s = 0; s < S; ++s) {
         for (Index j = 0; j < dk; ++j) at(p, s) += scale * at(Q, row * dk + j) * at(K, (bh * S + s) * dk + j);
+        at(p, s) += at(biases, row * S + s);
         if (at(allowed, row * S + s)) most = std::max(most, at(p, s));
       }
-      for (Index s = 0; s < S; ++s) sum += at(p, s) = at(allowed, row * S + s) ? std::exp(at(p, s) - most) : 0;
+      for (Index s = 0; s < S; ++s) sum += at(p, s) = at(allowed, row * S + s) && at(p, s) > -INFINITY ? std::exp(at(p, s) - most) : 0;
       at(out.log_sum_exp, row) = sum > 0 ? most + std::log(sum) : -INFINITY;
       for (Index s = 0; s < S; ++s) {
         if (sum > 0) at(p, s) /= sum;
@@ -59,9 +63,10 @@ Reference by_formulas(const Tensor& q, const Tensor& k, const Tensor& v, const M
         at(dp, s) += at(G, row * S + s);
         delta += at(p, s) * at(dp, s);
       }
+      for (Index s = 0; s < S; ++s) at(out.dz, row * S + s) = at(p, s) * (at(dp, s) - delta);
       for (Index s = 0; s < S; ++s)
         for (Index j = 0; j < dk; ++j) {
-          const double dz = scale * at(p, s) * (at(dp, s) - delta);
+          const double dz = scale * at(out.dz, row * S + s);
           at(out.dq, row * dk + j) += dz * at(K, (bh * S + s) * dk + j);
           at(out.dk, (bh * S + s) * dk + j) += dz * at(Q, row * dk + j);
         }
@@ -71,28 +76,33 @@ Reference by_formulas(const Tensor& q, const Tensor& k, const Tensor& v, const M
 
 Tensor draw(int key, const Shape& shape, DType dtype = DType::f64) { return normal(Key(77, key), shape, 0, 1, dtype); }
 
-struct Gradients { Tensor dq, dk, dv; };
+struct Gradients { Tensor dq, dk, dv, dbias; };
 Gradients gradients_of(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options, const AttentionOutput& out,
-                       const Tensor& doutput, const Tensor& dweights = {}) {
-  const Gradients d{full(q.shape(), NAN, q.dtype()), full(k.shape(), NAN, q.dtype()), full(v.shape(), NAN, q.dtype())};
-  const Into dq{d.dq}, dk{d.dk}, dv{d.dv};
-  scaled_dot_product_attention_grad(q, k, v, mask, options, out, doutput, dweights, &dq, &dk, &dv);
+                       const Tensor& doutput, const Tensor& dweights = {}, const Tensor& bias = {}) {
+  const Gradients d{full(q.shape(), NAN, q.dtype()), full(k.shape(), NAN, q.dtype()), full(v.shape(), NAN, q.dtype()),
+                    bias.defined() ? full(bias.shape(), NAN, q.dtype()) : Tensor()};
+  const Into dq{d.dq}, dk{d.dk}, dv{d.dv}, dbias{d.dbias};
+  scaled_dot_product_attention_grad(q, k, v, mask, options, out, doutput, dweights, &dq, &dk, &dv, bias, bias.defined() ? &dbias : nullptr);
   return d;
 }
 
-void compare(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, AttentionOptions options, double tolerance) {
+void compare(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, AttentionOptions options, double tolerance, const Tensor& bias = {}) {
   const Tensor doutput = draw(9, {q.size(0), q.size(1), q.size(2), v.size(3)}, q.dtype()), dweights = draw(10, {q.size(0), q.size(1), q.size(2), k.size(2)}, q.dtype());
-  const AttentionOutput plain = scaled_dot_product_attention(q, k, v, mask, options);
+  const AttentionOutput plain = scaled_dot_product_attention(q, k, v, mask, options, bias);
   options.weights = true;
-  const AttentionOutput out = scaled_dot_product_attention(q, k, v, mask, options);
+  const AttentionOutput out = scaled_dot_product_attention(q, k, v, mask, options, bias);
   CHECK(equal_bits(out.output, plain.output));
   CHECK(!plain.weights.defined());
   for (const auto& [dO, G] : {std::pair{doutput, Tensor()}, std::pair{Tensor(), dweights}, std::pair{doutput, dweights}}) {
-    const Reference want = by_formulas(q, k, v, mask, options, dO, G);
+    const Reference want = by_formulas(q, k, v, mask, options, dO, G, bias);
     CHECK(worst_absolute(out.output, want.output) < tolerance);
     CHECK(worst_absolute(out.weights, want.weights) < tolerance);
     CHECK(worst_absolute(out.log_sum_exp, want.log_sum_exp) < 10 * tolerance);
-    const Gradients d = gradients_of(q, k, v, mask, options, out, dO, G);
+    const Gradients d = gradients_of(q, k, v, mask, options, out, dO, G, bias);
+    if (bias.defined()) {
+      const Tensor dz = sum_to(tensor(want.dz, {q.size(0), q.size(1), q.size(2), k.size(2)}), bias.shape());
+      CHECK(worst_absolute(d.dbias, doubles(dz)) < 10 * tolerance);
+    }
     CHECK(worst_absolute(d.dq, want.dq) < 10 * tolerance);
     CHECK(worst_absolute(d.dk, want.dk) < 10 * tolerance);
     CHECK(worst_absolute(d.dv, want.dv) < 10 * tolerance);
@@ -129,6 +139,60 @@ TEST_CASE("attention: random masks of every kind, empty rows and lengths 0") {
     const Tensor q = draw(3 * i, {B, H, T, dk}), k = draw(3 * i + 1, {B, H, S, dk}), v = draw(3 * i + 2, {B, H, S, dv});
     CAPTURE(i);
     compare(q, k, v, mask, {.dropout = random.below(2) ? 0.3 : 0, .key = key}, 2e-14);
+  }
+}
+
+TEST_CASE("attention: bias of every shape that broadcasts, with masks, -inf in it, every target") {
+  const Index sizes[][4] = {{1, 1, 3, 2}, {16, 16, 32, 32}, {3, 37, 5, 7}, {4, 300, 8, 8}, {40, 31, 8, 20}, {70, 270, 6, 4}};
+  for (const auto& [T, S, dk, dv] : sizes)
+    for (DType dtype : {DType::f32, DType::f64}) {
+      const Tensor q = draw(1, {2, 6, T, dk}, dtype), k = draw(2, {2, 6, S, dk}, dtype), v = draw(3, {2, 6, S, dv}, dtype);
+      const double tolerance = dtype == DType::f32 ? 1e-5 : 2e-14;
+      const Tensor forbids = draw(5, {T, S}, dtype);
+      for (Index t = 0; t < T; ++t)
+        for (Index s = 0; s < S; ++s)
+          if ((t * 7 + s) % 3 == 0 || t == 1) fill_(forbids[t][s], -INFINITY);                   // nothing is left of row 1
+      const Tensor biases[] = {draw(4, {2, 6, T, S}, dtype), draw(4, {6, T, S}, dtype), draw(4, {2, 1, 1, S}, dtype), draw(4, {6, T, 1}, dtype), draw(4, {}, dtype),
+                               transpose(draw(4, {6, S, T}, dtype)), flip(draw(4, {2, 6, T, S}, dtype), {0, 2}), forbids};
+      const Mask masks[] = {{}, Mask::causal(S / 2) & Mask::lengths(tensor({double(S), double((S + 1) / 2)}, DType::i32)), Mask::allowed(bernoulli(Key(5), {2, 1, T, S}, 0.5))};
+      const auto run = [&](bool all) {
+        for (const Tensor& bias : biases)
+          for (const Mask& mask : masks)
+            if (all || (bias.rank() == 4) != mask.everything()) compare(q, k, v, mask, {.dropout = bias.rank() == 3 ? 0.3 : 0, .key = Key(6)}, tolerance, bias);
+      };
+      run(true);
+      if (T * S < 2000) for_every_target([&] { run(false); });
+    }
+}
+
+TEST_CASE("attention: with a bias one query has the bits of all, and -inf those of a mask") {
+  const Index T = 37, S = 290;
+  for (DType dtype : {DType::f32, DType::f64}) {
+    const Tensor q = draw(1, {2, 3, T, 20}, dtype), k = draw(2, {2, 3, S, 20}, dtype), v = draw(3, {2, 3, S, 9}, dtype), bias = draw(4, {3, T, S}, dtype);
+    const Tensor allowed = bernoulli(Key(5), {T, S}, 0.5), forbids = where(allowed, zeros({}, dtype), full({}, -INFINITY, dtype)), doutput = draw(6, {2, 3, T, 9}, dtype);
+    for_every_target([&] {
+      const AttentionOutput every = scaled_dot_product_attention(q, k, v, {}, {}, bias);
+      for (Index t = 0; t < T; ++t) {
+        const AttentionOutput one = scaled_dot_product_attention(slice(q, 2, t, t + 1), k, v, {}, {}, slice(bias, 1, t, t + 1));
+        REQUIRE(equal_bits(one.output, slice(every.output, 2, t, t + 1)));
+        REQUIRE(equal_bits(one.log_sum_exp, slice(every.log_sum_exp, 2, t, t + 1)));
+      }
+      const AttentionOutput by_mask = scaled_dot_product_attention(q, k, v, Mask::allowed(allowed), {.weights = true}), by_bias = scaled_dot_product_attention(q, k, v, {}, {.weights = true}, forbids);
+      CHECK(equal_bits(by_bias.output, by_mask.output));
+      CHECK(equal_bits(by_bias.weights, by_mask.weights));
+      const Gradients c = gradients_of(q, k, v, Mask::allowed(allowed), {}, by_mask, doutput), d = gradients_of(q, k, v, {}, {}, by_bias, doutput, {}, forbids);
+      CHECK(equal_bits(c.dq, d.dq));
+      CHECK(equal_bits(c.dk, d.dk));
+      CHECK(equal_bits(c.dv, d.dv));
+    });
+    std::vector<Tensor> first;
+    for_threads([&] {
+      const AttentionOutput out = scaled_dot_product_attention(q, k, v, Mask::causal(200), {}, bias);
+      const Gradients d = gradients_of(q, k, v, Mask::causal(200), {}, out, doutput, {}, bias);
+      const std::vector<Tensor> results{out.output, d.dq, d.dk, d.dv, d.dbias};
+      if (first.empty()) first = results;
+      for (std::size_t i = 0; i < results.size(); ++i) CHECK(equal_bits(results[i], first[i]));
+    });
   }
 }
 
@@ -279,6 +343,13 @@ TEST_CASE("attention: equals its definition, dropout included") {
   CHECK(worst_absolute(fused.output, plain.output) < 1e-14);
   CHECK(worst_absolute(fused.weights, plain.weights) < 1e-14);
   CHECK(worst_absolute(fused.log_sum_exp, plain.log_sum_exp) < 1e-14);
+  const Tensor bias = draw(4, {2, 30, 150});
+  fill_(bias[1][3], -INFINITY), fill_(slice(bias, 2, 2, 9), -INFINITY);
+  const AttentionOutput biased = scaled_dot_product_attention(q, k, v, mask, options, bias), small_steps = scaled_dot_product_attention_by_definition(q, k, v, mask, options, bias);
+  CHECK(worst_absolute(biased.output, small_steps.output) < 1e-14);
+  CHECK(worst_absolute(biased.weights, small_steps.weights) < 1e-14);
+  CHECK(equal_bits(biased.log_sum_exp[1][1][3], full({}, -INFINITY, DType::f64)));
+  CHECK(equal_bits(small_steps.log_sum_exp[1][1][3], full({}, -INFINITY, DType::f64)));
 }
 
 TEST_CASE("attention: the same bits for any number of threads and on all targets with FMA") {
@@ -351,6 +422,9 @@ TEST_CASE("attention: empty sizes, wrong shapes and dtypes") {
   CHECK_THROWS_AS(scaled_dot_product_attention(q, k, v, Mask::lengths(tensor({6}, DType::i32))), ShapeError);
   CHECK_THROWS_AS(scaled_dot_product_attention(q, k, v, Mask::allowed(ones({5, 6}, DType::u8))), ShapeError);
   CHECK_THROWS_AS(scaled_dot_product_attention(q, k, v, {}, {.dropout = 1.1}), Error);
+  CHECK_THROWS_WITH_AS(scaled_dot_product_attention(q, k, v, {}, {}, zeros({4, 5})), "scaled_dot_product_attention: bias does not broadcast to the scores: bias [4, 5], scores [2, 3, 4, 6]", ShapeError);
+  CHECK_THROWS_AS(scaled_dot_product_attention(q, k, v, {}, {}, zeros({1, 2, 3, 4, 6})), ShapeError);
+  CHECK_THROWS_WITH_AS(scaled_dot_product_attention(q, k, v, {}, {}, zeros({6}, DType::f64)), "scaled_dot_product_attention: dtypes differ: bias f64, q f32", DTypeError);
   const AttentionOutput out = scaled_dot_product_attention(q, k, v);
   CHECK_THROWS_WITH_AS(gradients_of(q, k, v, {}, {}, out, {}, zeros({2, 3, 4, 5})), "scaled_dot_product_attention_grad: dweights has another shape: dweights [2, 3, 4, 5], expected [2, 3, 4, 6]", ShapeError);
 }
@@ -404,17 +478,19 @@ TEST_CASE("attention: fused = definition in value and gradient, dropout and mask
 namespace {
 
 // Z = q kᵀ / √dk, P = softmax over the s that are allowed, O = P v, by loops
-template <class Allowed> reference::Function attended(Allowed allowed) {
-  return [allowed](const reference::Arrays& x) {
-    const reference::Array &q = x[0], &k = x[1], &v = x[2];
+template <class Allowed> reference::Function attended(Allowed allowed, double given_scale = 0) {
+  return [=](const reference::Arrays& x) {
+    const reference::Array &q = x[0], &k = x[1], &v = x[2];                       // x[3]: a bias [B, 1, T, S], of some
+    const double scale = given_scale > 0 ? given_scale : 1 / std::sqrt(double(q.shape[3]));
     return reference::make({q.shape[0], q.shape[1], q.shape[2], v.shape[3]}, [&](const reference::Position& p) {
       double total = 0, sum = 0;
       for (Index s = 0; s < k.shape[2]; ++s) {
         if (!allowed(p[0], p[2], s)) continue;
         double score = 0;
         for (Index i = 0; i < q.shape[3]; ++i) score += q({p[0], p[1], p[2], i}) * k({p[0], p[1], s, i});
-        total += std::exp(score / std::sqrt(double(q.shape[3])));
-        sum += std::exp(score / std::sqrt(double(q.shape[3]))) * v({p[0], p[1], s, p[3]});
+        const double e = std::exp(scale * score + (x.size() > 3 ? x[3]({p[0], 0, p[2], s}) : 0));
+        total += e;
+        sum += e * v({p[0], p[1], s, p[3]});
       }
       return total == 0 ? 0 : sum / total;
     });
@@ -438,6 +514,10 @@ static const InTable rows{
      .definition = [](std::span<const Variable> x) {
        const Mask mask = Mask::causal(1) & Mask::lengths(tensor({2, 5}, DType::i32));
        return scaled_dot_product_attention_by_definition(x[0], x[1], x[2], mask).output;
+     }, .ulp = 60},
+    {.name = "scaled_dot_product_attention bias", .reference = attended([](Index, Index t, Index s) { return s <= t + 1; }, 0.7),
+     .definition = [](std::span<const Variable> x) {
+       return scaled_dot_product_attention_by_definition(x[0], x[1], x[2], Mask::causal(1), {.scale = 0.7}, x[3]).output;
      }, .ulp = 60},
     {.name = "scaled_dot_product_attention weights", .reference = looked_at,
      .definition = [](std::span<const Variable> x) {

@@ -330,6 +330,7 @@ TEST_CASE("gradients of views") {
   holds([](Inputs v) { return slice(slice(v[0], 2, 0, Slice::kToEnd, 2), 1, 2, Slice::kToEnd, -1); });
   holds([](Inputs v) { return select(v[0], -1, -1); });
   holds([](Inputs v) { return expand(unsqueeze(v[0], 1), {5, 2, -1, 3, 4}); });
+  holds([](Inputs v) { return toeplitz(transpose(v[0], 0, 2), 2); });
   holds([](Inputs v) { return concat({v[0], transpose(v[1], 0, 2), v[0]}, 1); });
   holds([](Inputs v) { return stack({v[0], transpose(v[1], 0, 2)}, 2); });
   holds([](Inputs v) { return concat(split(v[0], {1, 3}, 2), 2); });
@@ -338,6 +339,21 @@ TEST_CASE("gradients of views") {
   holds([](Inputs v) { return pad(v[0], 1, 2, 1, 7); });
   holds([](Inputs v) { return tril(v[0], 1); });
   holds([](Inputs v) { return triu(transpose(v[0])); });
+}
+
+TEST_CASE("toeplitz: a view, of any strides, up to no columns at all; its gradient sums diagonals") {
+  const Tensor x = arange(0, 5);
+  CHECK(equal_bits(toeplitz(x, 2), tensor({{1, 2, 3, 4}, {0, 1, 2, 3}}, DType::i64)));
+  CHECK(equal_bits(toeplitz(x, 5), tensor({{4}, {3}, {2}, {1}, {0}}, DType::i64)));
+  CHECK(toeplitz(x, 2).storage() == x.storage());
+  CHECK(toeplitz(x, 6).shape() == Shape{6, 0});
+  CHECK(toeplitz(zeros({3, 0}), 1).shape() == Shape{3, 1, 0});
+  CHECK(equal_bits(toeplitz(flip(x, {0}), 2), tensor({{3, 2, 1, 0}, {4, 3, 2, 1}}, DType::i64)));
+  const Tensor sum = ones({5}, DType::f64);
+  toeplitz_grad(tensor({{1, 2, 3, 4}, {10, 20, 30, 40}}, DType::f64), {sum, true});
+  CHECK(sum.to_vector<double>() == std::vector<double>{11, 22, 33, 44, 5});
+  for (const Index rows : {0, -1, 7}) CHECK_THROWS_AS(toeplitz(x, rows), ShapeError);
+  CHECK_THROWS_WITH_AS(toeplitz(x, 7), "toeplitz: needs 1 <= rows <= n + 1: rows 7, x [5]", ShapeError);
 }
 
 namespace {
@@ -360,6 +376,7 @@ static const InTable rows{
     {"slice", reference::moved([](Shape s) { return Shape{s[0], 2, s[2]}; }, [](Position p, Shape) { return Position{p[0], 2 - 2 * p[1], p[2]}; })},
     {"select", reference::moved([](Shape s) { return Shape{s[0], s[2]}; }, [](Position p, Shape) { return Position{p[0], 2, p[1]}; })},
     {"expand", [](const Arrays& x) { return reference::make({2, 3, 4, x[0].shape[2]}, x[0]); }},
+    {"toeplitz", [](const Arrays& x) { return reference::make({2, 3, 5}, [&](Position p) { return x[0]({p[0], 2 - p[1] + p[2]}); }); }},
     {"split", reference::moved(as_it_is, [](Position p, Shape) { return Position{p[0], 2 - p[1], p[2]}; })},
     {"split sizes", reference::moved(as_it_is, [](Position p, Shape) { return Position{p[0], (p[1] + 1) % 3, p[2]}; })},
     {"unbind", reference::moved([](Shape s) { return Shape{s[1], s[0], s[2]}; }, [](Position p, Shape) { return Position{p[1], 2 - p[0], p[2]}; })},
