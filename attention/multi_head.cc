@@ -8,6 +8,7 @@
 #include "nn/dropout.h"
 #include "nn/init.h"
 #include "tensor/format.h"
+#include "tensor/ops/binary.h"
 #include "tensor/ops/view.h"
 
 namespace heed {
@@ -37,13 +38,24 @@ MultiHeadAttention::MultiHeadAttention(Scope scope, Options options)
       width(options.width),
       heads(options.heads),
       dropout(checked_dropout(scope.path(), options.dropout)),
+      scale(options.scale != 0 ? options.scale : options.positions.scale()),
+      positions(std::move(options.positions)),
       path(scope.path()) {
   const Index d = options.width, key_width = options.key_width ? options.key_width : d;
+  const auto with_smaller_queries = [&](Initializer init) -> Initializer {
+    if (scale == 0) return init;
+    return [init = std::move(init), d, factor = 1 / (scale * std::sqrt(double(d / heads)))](const Tensor& into, Key key) {
+      init(into, key);
+      const Tensor queries = into(Slice{0, d});
+      copy_into(queries, queries * factor);
+    };
+  };
   if (key_width == d) {
-    in_proj_weight = scope.parameter("in_proj_weight", {3 * d, d}, !options.init ? xavier_uniform() : options.packed_init ? options.init : stacked(3, options.init));
+    const Initializer init = !options.init ? xavier_uniform() : options.packed_init ? options.init : stacked(3, options.init);
+    in_proj_weight = scope.parameter("in_proj_weight", {3 * d, d}, with_smaller_queries(init));
   } else {
     const Initializer init = options.init ? options.init : xavier_uniform();
-    q_proj_weight = scope.parameter("q_proj_weight", {d, d}, init);
+    q_proj_weight = scope.parameter("q_proj_weight", {d, d}, with_smaller_queries(init));
     k_proj_weight = scope.parameter("k_proj_weight", {d, key_width}, init);
     v_proj_weight = scope.parameter("v_proj_weight", {d, key_width}, init);
   }
@@ -55,32 +67,54 @@ Variable MultiHeadAttention::split_heads(const Variable& x) const {
   return permute(reshape(x, {x.size(0), x.size(1), heads, width / heads}), {0, 2, 1, 3});   // [B, H, T, d/H]
 }
 
-// The fused output, for a Trace: by its definition, whose steps are noted and whose gradients are those of the scores.
-Variable MultiHeadAttention::in_small_steps(const Variable& q, const Variable& k, const Variable& v, const Mask& mask, const Variable& output, Along memory) const {
-  const Trace::Axes over{.columns = memory, .heads = true};
-  const Variable query = trace("query", in_proj_bias.defined() ? "q = x W_Q + b_Q, one a head" : "q = x W_Q, one a head", q, {.heads = true});   // [B, H, T, d/H]
-  const Variable scores = trace("scores", "e_j = q·k_j / √(d/H)", matmul(query, transpose(k)) * (1 / std::sqrt(double(width / heads))), over);   // [B, H, T, S]
+// Scores of the pairs, and what is read of them, in small steps: for a Trace the fused output by its definition, whose gradients are those
+// of the scores.
+Variable MultiHeadAttention::in_small_steps(const Variable& q, const Reads& reads, const Variable& bias, const Mask& mask, const Variable& output) const {
+  const Trace::Axes over{.columns = reads.along, .heads = true};
+  const bool offsets = bias.defined() && positions.reads_values();
+  const Variable query = trace("query", formula("q = x", "Q", reads.first >= 0), q, {.heads = true});                      // [B, H, T, d/H]
+  const Variable dots = matmul(query, transpose(reads.k)) * (scale != 0 ? scale : 1 / std::sqrt(double(width / heads)));   // [B, H, T, S]
+  const Variable b = bias.defined() ? trace("bias", positions.formula(), expand(bias, dots.shape()), over) : bias;
+  const Variable scores = trace("scores", fmt::format("e_j = {}{}", scale == 0 ? "q·k_j / √(d/H)" : scale == 1 ? "q·k_j" : "scale q·k_j", b.defined() ? " + b_j" : ""), b.defined() ? dots + b : dots, over);
   const Variable weights = trace("weights", "α = softmax(e) over the words that may be seen", softmax(scores, -1, mask), over);
-  const Variable weighted = trace("weighted", "α_j v_j", unsqueeze(weights, -1) * unsqueeze(v, 2), {.rows = memory, .heads = true});               // [B, H, T, S, d/H]
-  const Variable context = trace("context", "c = Σ_j α_j v_j", with_value(sum(weighted, {3}), matmul(weights, v).value()), {.heads = true});   // [B, H, T, d/H]
+  const Variable values = unsqueeze(reads.v, 2);
+  const Variable weighted = trace("weighted", offsets ? "α_j (v_j + a_(j - i)), a = rel_v" : "α_j v_j",
+                                  unsqueeze(weights, -1) * (offsets ? values + positions.value_offsets(reads.first, q.size(2), reads.k.size(2)) : values), {.rows = reads.along, .heads = true});   // [B, H, T, S, d/H]
+  const Variable summed = sum(weighted, {3});
+  const Variable context = trace("context", offsets ? "c = Σ_j α_j (v_j + a_(j - i))" : "c = Σ_j α_j v_j", offsets ? summed : with_value(summed, matmul(weights, reads.v).value()), {.heads = true});   // [B, H, T, d/H]
   return dropout_acts(dropout) ? output : with_value(context, output.value());
 }
 
-Attended MultiHeadAttention::attend(const Variable& q, const Variable& k, const Variable& v, const Mask& mask, Want want, Along memory,
-                                    const Tensor& places) const {
-  const auto [fused, weights] = scaled_dot_product_attention(q, k, v, mask, {.dropout = dropout, .weights = want == Want::weights, .places = places});
-  const Variable output = Trace::current() ? in_small_steps(q, k, v, mask, fused, memory) : fused;
+// Shaw's: c = dropout(P) V + Σ_j dropout(P)_ij a^V_r, whose second part needs P
+AttentionVariable MultiHeadAttention::with_value_offsets(const Variable& q, const Reads& reads, const Variable& bias, const Mask& mask) const {
+  const bool placed = reads.places.defined();
+  const Variable k = placed ? constant(gather_places(reads.k.value(), reads.places)) : reads.k, v = placed ? constant(gather_places(reads.v.value(), reads.places)) : reads.v;
+  const Variable p = softmax(matmul(q * (scale != 0 ? scale : 1 / std::sqrt(double(width / heads))), transpose(k)) + bias, -1, mask), kept = heed::dropout(p, dropout);
+  return {matmul(kept, v) + positions.value_sum(kept, reads.first), p};
+}
+
+Attended MultiHeadAttention::attend(const Variable& q, const Reads& reads, const Mask& mask, Want want) const {
+  const Variable bias = reads.first >= 0 ? positions.bias(q, reads.first, reads.k.size(2)) : Variable();
+  const auto [fused, weights] = bias.defined() && positions.reads_values()
+                                    ? with_value_offsets(q, reads, bias, mask)
+                                    : scaled_dot_product_attention(q, reads.k, reads.v, mask, {.scale = scale, .dropout = dropout, .weights = want == Want::weights, .places = reads.places}, bias);
+  const Variable output = Trace::current() ? in_small_steps(q, reads, bias, mask, fused) : fused;
   const Variable joined = reshape(permute(output, {0, 2, 1, 3}), {q.size(0), q.size(2), width});   // [B, T, d]
-  return {trace("", out_proj.bias.defined() ? "y = [c of head 1; ..; c of head H] W_O + b_O" : "y = [c of head 1; ..; c of head H] W_O", out_proj(joined)), weights};
+  return {trace("", out_proj.bias.defined() ? "y = [c of head 1; ..; c of head H] W_O + b_O" : "y = [c of head 1; ..; c of head H] W_O", out_proj(joined)), want == Want::weights ? weights : Variable()};
+}
+
+// "k_j = x_j W_K + b_K, turned by its place, one a head"
+std::string MultiHeadAttention::formula(std::string_view begins, std::string_view which, bool own) const {
+  if (!Trace::current()) return {};
+  return fmt::format("{} W_{}{}{}, one a head", begins, which, in_proj_bias.defined() ? fmt::format(" + b_{}", which) : "", own && which != "V" && positions.turns() ? ", turned by its place" : "");
 }
 
 Memory MultiHeadAttention::prepare(const Variable& states, Mask mask) const {
   const Inside inside(path);
   const Index d = width;
   const Trace::Axes rows{.rows = Along::source, .heads = true};
-  const bool biased = in_proj_bias.defined();
-  const auto keys = [&](const Variable& x) { return trace("keys", biased ? "k_j = h_j W_K + b_K, one a head" : "k_j = h_j W_K, one a head", split_heads(x), rows); };
-  const auto values = [&](const Variable& x) { return trace("values", biased ? "v_j = h_j W_V + b_V, one a head" : "v_j = h_j W_V, one a head", split_heads(x), rows); };
+  const auto keys = [&](const Variable& x) { return trace("keys", formula("k_j = h_j", "K", false), split_heads(x), rows); };
+  const auto values = [&](const Variable& x) { return trace("values", formula("v_j = h_j", "V", false), split_heads(x), rows); };
   if (in_proj_weight.defined()) {
     const Variable bias = in_proj_bias.defined() ? slice(in_proj_bias, 0, d, 3 * d) : Variable();
     const auto kv = split(linear(states, slice(in_proj_weight, 0, d, 3 * d), bias), 2, -1);   // [B, S, d] twice
@@ -95,7 +129,7 @@ Attended MultiHeadAttention::operator()(const Variable& query, const Memory& mem
   const Index d = width;
   const Variable bias = in_proj_bias.defined() ? slice(in_proj_bias, 0, 0, d) : Variable();
   const Variable q = linear(query, in_proj_weight.defined() ? slice(in_proj_weight, 0, 0, d) : q_proj_weight.variable(), bias);   // [B, T, d]
-  return attend(split_heads(q), memory.keys, memory.values, memory.mask, want, Along::source);
+  return attend(split_heads(q), {memory.keys, memory.values, Along::source}, memory.mask, want);
 }
 
 Variable MultiHeadAttention::projected(const Variable& x) const {
@@ -106,7 +140,7 @@ Variable MultiHeadAttention::projected(const Variable& x) const {
 Attended MultiHeadAttention::self(const Variable& x, const Mask& mask, Want want, Along among) const {
   const Inside inside(path);
   const auto qkv = split(projected(x), 3, -1);   // [B, T, d] three times
-  return attend(split_heads(qkv[0]), split_heads(qkv[1]), split_heads(qkv[2]), mask, want, among);
+  return attend(positions.turned(split_heads(qkv[0]), 0), {positions.turned(split_heads(qkv[1]), 0), split_heads(qkv[2]), among, 0}, mask, want);
 }
 
 Attended MultiHeadAttention::next(const Variable& x, KeyValueCache& cache, Want want) const {
@@ -120,18 +154,17 @@ Attended MultiHeadAttention::next(const Variable& x, KeyValueCache& cache, Want 
     ~Appended() { if (std::uncaught_exceptions() > thrown) cache.truncate(before); }
   } const appended{cache};
   const Index before = appended.before;
-  cache.append(split_heads(qkv[1]).value(), split_heads(qkv[2]).value());
-  const Variable q = split_heads(qkv[0]);
+  const Variable q = positions.turned(split_heads(qkv[0]), before), own_keys = positions.turned(split_heads(qkv[1]), before), own_values = split_heads(qkv[2]);
+  cache.append(own_keys.value(), own_values.value());
   if (Trace::current()) {
     // The new positions' own keys and values go on with their graphs, those before are constants.
-    const auto all_of = [&](const Tensor& cached, const Variable& own) { return with_value(concat({constant(slice(cached, 2, 0, before)), split_heads(own)}, 2), cached); };
-    const bool biased = in_proj_bias.defined();
+    const auto all_of = [&](const Tensor& cached, const Variable& own) { return with_value(concat({constant(slice(cached, 2, 0, before)), own}, 2), cached); };
     const Trace::Axes rows{.rows = Along::target, .heads = true};
-    const Variable k = trace("keys", biased ? "k_j = x_j W_K + b_K, one a head" : "k_j = x_j W_K, one a head", all_of(cache.keys(), qkv[1]), rows);
-    const Variable v = trace("values", biased ? "v_j = x_j W_V + b_V, one a head" : "v_j = x_j W_V, one a head", all_of(cache.values(), qkv[2]), rows);
-    return attend(q, k, v, Mask::causal(before), want, Along::target);
+    const Variable k = trace("keys", formula("k_j = x_j", "K", true), all_of(cache.keys(), own_keys), rows);
+    const Variable v = trace("values", formula("v_j = x_j", "V", true), all_of(cache.values(), own_values), rows);
+    return attend(q, {k, v, Along::target, before}, Mask::causal(before), want);
   }
-  return attend(q, constant(cache.stored_keys()), constant(cache.stored_values()), Mask::causal(before), want, Along::target, cache.places());
+  return attend(q, {constant(cache.stored_keys()), constant(cache.stored_values()), Along::target, before, cache.places()}, Mask::causal(before), want);
 }
 
 }  // namespace heed

@@ -2,6 +2,8 @@
 #pragma once
 #include "attention/cache.h"
 #include "attention/memory.h"
+#include "attention/relative.h"
+#include "autograd/ops.h"
 #include "autograd/trace.h"
 #include "nn/linear.h"
 
@@ -20,6 +22,8 @@ struct MultiHeadAttention {
     Index key_width = 0;           // of the memory, when it is not `width`
     Initializer init = {};         // of every d x d projection; default PyTorch's: Xavier over the packed matrix, U(±1/√d) for the output's
     bool packed_init = false;      // `init` over the packed [3d, d] matrix instead of over each of the three
+    double scale = 0;              // of q·k; 0: 1/√(d/H). With another one W_Q starts smaller, so that the products start as large
+    RelativePositions positions = {};   // of self and next
   };
   MultiHeadAttention(Scope scope, Options options);   // ShapeError unless width is a multiple of heads
 
@@ -38,14 +42,24 @@ struct MultiHeadAttention {
   Parameter q_proj_weight, k_proj_weight, v_proj_weight;   // instead of in_proj_weight when key_width differs
   Linear out_proj;
   Index width, heads;
-  double dropout;
+  double dropout, scale;
+  RelativePositions positions;
   Path path;
 
  private:
   Variable projected(const Variable& x) const;         // queries, keys and values of x [B, T, d]: [B, T, 3d]
   Variable split_heads(const Variable& x) const;       // [B, T, d] -> [B, H, T, d/H], a view
-  Attended attend(const Variable& q, const Variable& k, const Variable& v, const Mask& mask, Want want, Along memory, const Tensor& places = {}) const;
-  Variable in_small_steps(const Variable& q, const Variable& k, const Variable& v, const Mask& mask, const Variable& output, Along memory) const;
+  // Keys and values; in self-attention q stands at the positions first, first + 1, ..
+  struct Reads {
+    Variable k, v;
+    Along along;
+    Index first = -1;                                  // -1: a memory's
+    Tensor places = {};                                // AttentionOptions::places
+  };
+  std::string formula(std::string_view begins, std::string_view which, bool own) const;   // of a projection, for a Trace
+  Attended attend(const Variable& q, const Reads& reads, const Mask& mask, Want want) const;
+  AttentionVariable with_value_offsets(const Variable& q, const Reads& reads, const Variable& bias, const Mask& mask) const;
+  Variable in_small_steps(const Variable& q, const Reads& reads, const Variable& bias, const Mask& mask, const Variable& output) const;
 };
 
 }  // namespace heed

@@ -11,7 +11,7 @@
 namespace heed {
 namespace {
 
-constexpr std::string_view kNames[] = {"sinusoidal", "sinusoidal_concatenated", "learned", "none"};
+constexpr std::string_view kNames[] = {"sinusoidal", "sinusoidal_concatenated", "learned", "none", "rope", "rope_half", "alibi", "t5", "shaw"};
 
 }  // namespace
 
@@ -59,7 +59,7 @@ PositionTable::PositionTable(Scope scope, Options options) : path(scope.path()),
 }
 
 Variable PositionTable::rows(Index offset, Index length) const {
-  if (options_.kind == Positions::none) return {};
+  if (options_.kind == Positions::none || inside_attention(options_.kind)) return {};
   const Inside inside(path);
   check<IndexError>(offset >= 0 && length >= 0, "positions: needs offset >= 0 and length >= 0: offset {}, length {}", offset, length);
   if (options_.kind == Positions::learned) {

@@ -7,7 +7,9 @@
 
 namespace heed {
 
-enum class Positions { sinusoidal, sinusoidal_concatenated, learned, none };   // concatenated: tensor2tensor's, its denominator too
+// Added to the words (concatenated: tensor2tensor's, its denominator too), or none; then those inside attention: attention/relative.h
+enum class Positions { sinusoidal, sinusoidal_concatenated, learned, none, rope, rope_half, alibi, t5, shaw };
+inline bool inside_attention(Positions positions) { return positions > Positions::none; }
 Positions positions_named(std::string_view name);      // Error lists the names
 std::string_view name(Positions positions);
 std::vector<std::string_view> position_names();
@@ -34,7 +36,7 @@ class PositionTable {
   };
   PositionTable(Scope scope, Options options);
 
-  // Rows [offset, offset + length), [length, d]; undefined for Positions::none. For sinusoids a constant. IndexError: negative, or beyond
+  // Rows [offset, offset + length), [length, d]; undefined for none and those inside attention. For sinusoids a constant. IndexError: negative, or beyond
   // what is learned.
   Variable rows(Index offset, Index length) const;
   bool trained() const { return weight.defined(); }

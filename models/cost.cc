@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "attention/attend.h"
+#include "attention/relative.h"
 #include "models/recurrent_config.h"
 
 namespace heed {
@@ -37,6 +38,7 @@ double multiply_adds_per_word(const RunConfig& given, const Parameters& paramete
   const double d = double(c.width);
   if (c.model == "transformer") {
     work += double(c.layers) * (2 * S * S * d + T * (T + 1) * d + 2 * S * T * d);
+    if (c.positions == "shaw") work += double(c.layers) * 2 * (S + T) * d * double(2 * RelativePositions::Options().clip + 1);   // q·a^K_r, α a^V_r
   } else if (c.attention == "none") {
     work -= reads_context * memory * (T - 1);                                             // of a context that stays: once a sentence
   } else {

@@ -57,7 +57,7 @@ std::vector<Option> table(RunConfig& c) {
       {.name = "activation-dropout", .value = &c.activation_dropout, .takes = "P", .help = "inside the feed-forward layers", .low = 0, .high = 1},
       {.name = "norm", .value = &c.norm, .takes = "NAME", .help = "post: after each residual (the paper); pre: before each sublayer", .choices = {"post", "pre"}},
       {.name = "final-norm", .value = &c.final_norm, .takes = "NAME", .help = "after the last layer; auto: with --norm pre only", .choices = {"auto", "always"}},
-      {.name = "positions", .value = &c.positions, .takes = "NAME", .help = "how a word knows its place", .choices = position_names()},
+      {.name = "positions", .value = &c.positions, .takes = "NAME", .help = "how a word knows its place: added to the words, none, or inside self-attention from rope on", .choices = position_names()},
       {.name = "tie", .value = &c.tie, .takes = "NAME", .help = "shared tables: target and output; all three (one vocabulary)", .choices = {"none", "output", "all"}},
       {.name = "qkv-init", .value = &c.qkv_init, .takes = "NAME", .help = "Xavier start of each projection, or of the packed three (PyTorch)", .choices = {"separate", "packed"}},
 
@@ -173,6 +173,8 @@ void check_config(const RunConfig& c) {
   else check_not_recurrent(c);
   check<Error>(is_recurrent(c.model) || c.width % c.heads == 0, "the heads do not divide the width: --width {} --heads {}; --width {} would do, or --heads {}", c.width, c.heads,
                near_divisors(c.width, c.heads), near_heads(c.width, c.heads));
+  check<Error>(is_recurrent(c.model) || !c.positions.starts_with("rope") || c.width / c.heads % 2 == 0, "an odd width of a head: --positions {} --width {} --heads {}; it turns pairs of units, --width {} would do",
+               c.positions, c.width, c.heads, (c.width / c.heads + 1) * c.heads);
   check<Error>(c.warmup > 0 || (c.schedule != "inverse_sqrt" && c.schedule != "noam"), "no warm-up: --schedule {} --warmup 0; at least 1, default {}", c.schedule,
                RunConfig().warmup);
   if (c.schedule_steps && (c.schedule == "linear" || c.schedule == "cosine"))

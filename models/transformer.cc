@@ -13,8 +13,27 @@
 namespace heed {
 namespace {
 
-MultiHeadAttention::Options attention_options(const TransformerOptions& o) {
-  return {.width = o.width, .heads = o.heads, .dropout = o.attention_dropout, .bias = o.bias, .init = xavier_uniform(), .packed_init = o.packed_qkv_init};
+MultiHeadAttention::Options attention_options(const TransformerOptions& o, RelativePositions positions = {}) {
+  return {.width = o.width,
+          .heads = o.heads,
+          .dropout = o.attention_dropout,
+          .bias = o.bias,
+          .init = xavier_uniform(),
+          .packed_init = o.packed_qkv_init,
+          .scale = o.positions == Positions::t5 ? 1.0 : 0.0,      // of cross-attention too
+          .positions = std::move(positions)};
+}
+
+RelativePositions relative_positions(Scope scope, const TransformerOptions& o, bool causal) {
+  if (!inside_attention(o.positions) || o.heads < 1 || o.width % o.heads != 0) return {};
+  return RelativePositions(scope, {.kind = o.positions, .heads = o.heads, .head_width = o.width / o.heads, .causal = causal, .length = o.max_positions});
+}
+// Shaw's tables are each layer's, the rest is the stack's.
+RelativePositions stack_positions(Scope scope, const TransformerOptions& o, bool causal) {
+  return o.positions == Positions::shaw ? RelativePositions() : relative_positions(scope, o, causal);
+}
+RelativePositions layer_positions(Scope scope, const TransformerOptions& o, bool causal, const RelativePositions* stack) {
+  return stack && stack->kind() == o.positions ? stack->share() : relative_positions(scope, o, causal);
 }
 
 FeedForward::Options feed_forward_options(const TransformerOptions& o) {
@@ -52,8 +71,8 @@ Variable context(Attended attended, Variable* weights) {
 
 // ---- layers ---------------------------------------------------------------------------------------------------------
 
-TransformerEncoderLayer::TransformerEncoderLayer(Scope scope, const TransformerOptions& o)
-    : self_attn(scope / "self_attn", attention_options(o)),
+TransformerEncoderLayer::TransformerEncoderLayer(Scope scope, const TransformerOptions& o, const RelativePositions* positions)
+    : self_attn(scope / "self_attn", attention_options(o, layer_positions(scope / "self_attn", o, false, positions))),
       feed_forward(scope, feed_forward_options(o)),
       residual1(scope / "norm1", residual_options(o)),
       residual2(scope / "norm2", residual_options(o)) {}
@@ -63,8 +82,8 @@ Variable TransformerEncoderLayer::operator()(const Variable& x, const Mask& mask
   return residual2(y, feed_forward);
 }
 
-TransformerDecoderLayer::TransformerDecoderLayer(Scope scope, const TransformerOptions& o, bool cross)
-    : self_attn(scope / "self_attn", attention_options(o)),
+TransformerDecoderLayer::TransformerDecoderLayer(Scope scope, const TransformerOptions& o, bool cross, const RelativePositions* positions)
+    : self_attn(scope / "self_attn", attention_options(o, layer_positions(scope / "self_attn", o, true, positions))),
       feed_forward(scope, feed_forward_options(o)),
       residual1(scope / "norm1", residual_options(o)),
       residual3(scope / (cross ? "norm3" : "norm2"), residual_options(o)) {
@@ -100,9 +119,9 @@ Variable TransformerDecoderLayer::next(const Variable& x, const Memory* memory, 
 
 // ---- stacks ---------------------------------------------------------------------------------------------------------
 
-TransformerEncoder::TransformerEncoder(Scope scope, const TransformerOptions& o) {
+TransformerEncoder::TransformerEncoder(Scope scope, const TransformerOptions& o) : positions(stack_positions(scope, o, false)) {
   check_layers(scope, o.encoder_layers);
-  for (Index k = 0; k < o.encoder_layers; ++k) layers.emplace_back(scope / "layers" / k, o);
+  for (Index k = 0; k < o.encoder_layers; ++k) layers.emplace_back(scope / "layers" / k, o, &positions);
   if (has_final_norm(o)) norm.emplace(scope / "norm", LayerNorm::Options{.width = o.width, .eps = o.eps, .bias = o.bias});
 }
 
@@ -116,9 +135,9 @@ Variable TransformerEncoder::operator()(const Variable& x, const Mask& mask, std
   return norm ? (*norm)(y) : y;
 }
 
-TransformerDecoder::TransformerDecoder(Scope scope, const TransformerOptions& o, bool cross) {
+TransformerDecoder::TransformerDecoder(Scope scope, const TransformerOptions& o, bool cross) : positions(stack_positions(scope, o, true)) {
   check_layers(scope, o.decoder_layers);
-  for (Index k = 0; k < o.decoder_layers; ++k) layers.emplace_back(scope / "layers" / k, o, cross);
+  for (Index k = 0; k < o.decoder_layers; ++k) layers.emplace_back(scope / "layers" / k, o, cross, &positions);
   if (has_final_norm(o)) norm.emplace(scope / "norm", LayerNorm::Options{.width = o.width, .eps = o.eps, .bias = o.bias});
 }
 
@@ -166,6 +185,13 @@ Embedding::Options embedding_options(Index vocabulary, const TranslationModel::O
   return {.vocabulary = vocabulary, .width = o.core.width, .padding = o.pad, .scale = std::sqrt(d), .init = normal_init(0, 1 / std::sqrt(d)), .weight = std::move(shared)};
 }
 
+TransformerOptions core_options(const TranslationModel::Options& o) {
+  TransformerOptions core = o.core;
+  core.positions = inside_attention(o.positions) ? o.positions : Positions::none;
+  core.max_positions = o.max_positions;
+  return core;
+}
+
 constexpr std::string_view kMemory = "h_1 .. h_S = encoder(x_1 .. x_S), what the decoder looks at";
 
 // Keys [B, H, S, d/H] laid out by columns: what attention of a few queries turns at every step is turned once.
@@ -196,7 +222,7 @@ TranslationModel::TranslationModel(Scope scope, Options options)
       target_embedding(scope / "target_embedding", embedding_options(options.target_vocabulary, options, options.tie == Tie::all ? source_embedding.weight.share() : Parameter())),
       source_positions(scope / "source_positions", {.kind = options.positions, .width = options.core.width, .length = options.max_positions}),
       target_positions(scope / "target_positions", {.kind = options.positions, .width = options.core.width, .length = options.max_positions}),
-      core(scope / "core", options.core),
+      core(scope / "core", core_options(options)),
       output(scope / "output", {.in = options.core.width,
                                 .out = options.target_vocabulary,
                                 .bias = options.tie == Tie::none,

@@ -25,11 +25,14 @@ struct TransformerOptions {
   double eps = 1e-5;
   bool bias = true;                           // of projections, feed-forward layers and norms, as in PyTorch
   bool packed_qkv_init = false;               // Xavier over the packed [3d, d] projection, as PyTorch, instead of over each
+  Positions positions = Positions::none;      // inside self-attention; those added to the words are not the core's
+  Index max_positions = 1024;                 // rope: whose angles are kept
 };
 
 // x = norm1(x + self_attn(x));  x = norm2(x + linear2(act(linear1(x))))                                    [B, S, d]
 struct TransformerEncoderLayer {
-  TransformerEncoderLayer(Scope scope, const TransformerOptions& options);
+  // positions: those that the layers of a stack share; null: the layer's own
+  TransformerEncoderLayer(Scope scope, const TransformerOptions& options, const RelativePositions* positions = nullptr);
   Variable operator()(const Variable& x, const Mask& mask, Variable* weights = nullptr) const;
 
   MultiHeadAttention self_attn;
@@ -40,7 +43,7 @@ struct TransformerEncoderLayer {
 // x = norm1(x + self_attn(x));  x = norm2(x + multihead_attn(x, memory));  x = norm3(x + linear2(act(linear1(x))))   [B, T, d]
 // Without a memory (decoder-only stacks) the middle part is left out.
 struct TransformerDecoderLayer {
-  TransformerDecoderLayer(Scope scope, const TransformerOptions& options, bool cross = true);
+  TransformerDecoderLayer(Scope scope, const TransformerOptions& options, bool cross = true, const RelativePositions* positions = nullptr);
   Variable operator()(const Variable& x, const Memory* memory, const Mask& mask, Variable* self_weights = nullptr, Variable* cross_weights = nullptr) const;
   // One position [R, 1, d] after those in the cache; R rows in groups of R/B per sentence of the memory.
   Variable next(const Variable& x, const Memory* memory, KeyValueCache& cache, Variable* self_weights = nullptr, Variable* cross_weights = nullptr) const;
@@ -57,6 +60,7 @@ struct TransformerEncoder {
   TransformerEncoder(Scope scope, const TransformerOptions& options);
   Variable operator()(const Variable& x, const Mask& mask, std::vector<AttentionMap>* maps = nullptr) const;   // [B, S, d]
 
+  RelativePositions positions;         // what the layers share of them
   std::vector<TransformerEncoderLayer> layers;
   std::optional<LayerNorm> norm;
 };
@@ -68,6 +72,7 @@ struct TransformerDecoder {
   Variable operator()(const Variable& x, std::span<const Memory> memories, const Mask& mask = Mask::causal(), std::vector<AttentionMap>* maps = nullptr) const;   // [B, T, d]
   Variable next(const Variable& x, std::span<const Memory> memories, std::span<KeyValueCache> caches, std::vector<AttentionMap>* maps = nullptr) const;   // [R, 1, d]
 
+  RelativePositions positions;
   std::vector<TransformerDecoderLayer> layers;
   std::optional<LayerNorm> norm;
 };
@@ -93,7 +98,7 @@ class TranslationModel : public Seq2Seq {
     Index source_vocabulary, target_vocabulary;
     TransformerOptions core = {};
     Tie tie = Tie::none;
-    Positions positions = Positions::sinusoidal;
+    Positions positions = Positions::sinusoidal;      // added to the words or inside self-attention; the core takes both from here
     Index max_positions = 1024;
     std::int32_t pad = 0;
 

@@ -13,7 +13,7 @@
 
 #include "attention/attend.h"
 #include "attention/multi_head.h"
-#include "attention/position.h"
+#include "attention/relative.h"
 #include "autograd/check.h"
 #include "autograd/ops.h"
 #include "autograd/record.h"
@@ -188,6 +188,7 @@ const std::vector<Row>& tensor_rows() {
       CALL(squeeze(zeros({2, 3}), 0)),
       CALL(expand(zeros({2, 3}), {2, 4})),
       CALL(expand(zeros({3}), {2, -1, 3})),
+      CALL(toeplitz(zeros({3}), 5)),
       CALL(split(zeros({5}), 2)),
       CALL(split(zeros({5}), std::vector<Index>{2, 2})),
       CALL(concat(std::vector<Tensor>{zeros({2, 3}), zeros({2, 4})}, 0)),
@@ -287,6 +288,11 @@ const std::vector<Row>& tensor_rows() {
       CALL(scaled_dot_product_attention(zeros({1, 2, 3, 4}), zeros({1, 1, 3, 4}), zeros({1, 1, 3, 4}))),
       CALL(scaled_dot_product_attention(zeros({1, 2, 3, 4}), zeros({1, 2, 3, 4}), zeros({1, 2, 5, 4}))),
       CALL(scaled_dot_product_attention(zeros({1, 2, 3, 4}), zeros({1, 2, 3, 4}), zeros({1, 2, 3, 4}, f64))),
+      CALL(scaled_dot_product_attention(zeros({1, 2, 3, 4}), zeros({1, 2, 3, 4}), zeros({1, 2, 3, 4}), {}, {}, zeros({2, 3}))),
+      CALL(scaled_dot_product_attention(zeros({1, 2, 3, 4}), zeros({1, 2, 3, 4}), zeros({1, 2, 3, 4}), {}, {}, zeros({3}, f64))),
+      CALL(rotary(zeros({3, 4}), rotations(2, 4))),
+      CALL(rotary(zeros({2, 4}, f64), rotations(2, 4))),
+      CALL(rotations(2, 3)),
       CALL(scaled_dot_product_attention(zeros({1, 2, 3, 4}), zeros({1, 2, 3, 4}), zeros({1, 2, 3, 4}), {}, {.dropout = -1})),
       CALL(scaled_dot_product_attention(zeros({1, 2, 3, 4}), zeros({5, 2, 3, 4}), zeros({5, 2, 3, 4}), {}, {.places = zeros({1, 2}, i64)})),
       CALL(scaled_dot_product_attention(zeros({1, 2, 3, 4}), zeros({5, 2, 3, 4}), zeros({5, 2, 3, 4}), {}, {.places = zeros({1, 3})})),
@@ -405,6 +411,10 @@ const std::vector<Row>& model_rows() {
       CALL(sinusoids(-1, 4)),
       CALL(PositionTable(scope() / "positions", {.kind = Positions::learned, .width = 4, .length = 3}).rows(2, 2)),
       CALL(PositionTable(scope() / "positions", {.width = 4}).rows(-1, 2)),
+      CALL(RelativePositions(scope() / "self_attn", {.kind = Positions::rope, .heads = 2, .head_width = 3})),
+      CALL(RelativePositions(scope() / "self_attn", {.kind = Positions::t5, .heads = 2, .head_width = 4, .buckets = 5})),
+      CALL(RelativePositions(scope() / "self_attn", {.kind = Positions::shaw, .heads = 2, .head_width = 4, .clip = 0})),
+      CALL(alibi_slopes(0)),
       // attentions
       CALL(make_attention("dott", scope(), {.query_width = 2, .memory_width = 2})),
       CALL(make_score("dott", scope(), {.query_width = 2, .memory_width = 2})),

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attention/attend.h"
-#include "attention/position.h"
+#include "attention/relative.h"
 #include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "models/recurrent_decoder.h"
@@ -115,19 +115,41 @@ void check_transformer(Recomputed& r, const Explanation& other) {
     in = r.shown(pre ? norm + ".sum" : norm);
   };
   const Index width = c.width / c.heads;
+  const auto turned = [&](const Variable& x) {                   // of the word read
+    if (!r.says("turned by its place")) return x;
+    return rotary(x, rotations(1, width, DType::f64, c.positions == "rope" ? RotaryLayout::interleaved : RotaryLayout::half, r.x.step - 1));
+  };
   const auto attention = [&](const std::string& path, const Variable& reads, bool cross) {
     for (const Index block : {1, 2})
       r.check(path + (block == 1 ? ".keys" : ".values"), [&] {
-        const Variable own = r.projected(cross ? r.shown("memory") : reshape(reads, {1, -1}), path, block, width, block == 1 ? "+ b_K" : "+ b_V");
+        const Variable own = turned(r.projected(cross ? r.shown("memory") : reshape(reads, {1, -1}), path, block, width, block == 1 ? "+ b_K" : "+ b_V"));
         if (cross || r.x.step == 1) return own;                                                       // those of words before come from the cache
         return concat({slice(r.shown(path + (block == 1 ? ".keys" : ".values")), 0, 0, r.x.step - 1), own});
       });
-    r.check(path + ".query", [&] { return r.projected(reads, path, 0, width, "+ b_Q"); });
+    r.check(path + ".query", [&] { return reshape(turned(r.projected(reshape(reads, {1, -1}), path, 0, width, "+ b_Q")), {-1}); });
     const Variable keys = reshape(r.shown(path + ".keys"), {-1, width}), values = reshape(r.shown(path + ".values"), {-1, width});
-    r.check(path + ".scores", [&] { return matmul(keys, r.shown(path + ".query")) * (1 / std::sqrt(double(width))); });
+    const Index now = r.x.step - 1;                              // the place of the word read
+    const auto offsets = [&](const std::string& table) {         // rows of head 1 for the words up to here
+      List<Variable> rows;
+      for (Index j = 0; j <= now; ++j) rows.push_back(select(select(r.weight(path + table), 0, 0), 0, j - now + 16));
+      return stack(rows);
+    };
+    r.check(path + ".bias", [&]() -> Variable {
+      List<Variable> b;
+      const auto slope = [&] { return alibi_slopes(c.heads).data<double>()[0]; };
+      for (Index j = 0; j <= now && !r.says("rel_k"); ++j)
+        b.push_back(r.says("-m |j - i|") ? constant(full({}, -slope() * double(now - j), DType::f64))
+                                         : select(select(r.weight("core.decoder.relative_attention_bias.weight"), 0, t5_bucket(j - now, true)), 0, 0));
+      return r.says("rel_k") ? matmul(offsets(".rel_k.weight"), r.shown(path + ".query")) * (1 / std::sqrt(double(width))) : stack(b);
+    });
+    r.check(path + ".scores", [&] {
+      const Variable dots = matmul(keys, r.shown(path + ".query")) * (r.says("√") ? 1 / std::sqrt(double(width)) : 1);
+      return r.says("+ b_j") ? dots + r.shown(path + ".bias") : dots;
+    });
     r.check(path + ".weights", [&] { return softmax(r.shown(path + ".scores")); });
-    r.check(path + ".weighted", [&] { return scaled(r.shown(path + ".weights"), values); });
-    r.check(path + ".context", [&] { return matmul(r.shown(path + ".weights"), values); });
+    const auto read = [&] { return r.says("rel_v") || r.says("a_(j - i)") ? values + offsets(".rel_v.weight") : values; };
+    r.check(path + ".weighted", [&] { return scaled(r.shown(path + ".weights"), read()); });
+    r.check(path + ".context", [&] { return matmul(r.shown(path + ".weights"), read()); });
     if (c.heads == 2) r.check(path, [&] { return r.product(concat({r.shown(path + ".context"), Recomputed{r.small, other}.shown(path + ".context")}), path + ".out_proj", "+ b_O"); });
   };
   sublayer(layer + "norm1", layer + "self_attn", [&](const Variable& y) { attention(layer + "self_attn", y, false); });
@@ -343,6 +365,7 @@ TEST_CASE("explain: what L depends on has a gradient, in every model") {
       INFO(v.name);
       const auto where = [&](std::string_view option, std::initializer_list<std::string_view> names) { return options.find(option) != options.npos && std::ranges::find(names, v.name) != names.end(); };
       const bool none = where("mean", {"query", "attention.scores", "attention.weights"}) || where("local-m", {"attention.position"}) ||      // constants
+                        (options.find("alibi") != options.npos && v.name.ends_with("self_attn.bias")) ||
                         where("none", {"memory"}) || where("readout-state previous", {"state"}) ||                                           // L does not depend on it
                         where("sutskever --layers 2", {"state.0"});                                                                        // inside of a fused op
       CHECK(v.gradient.defined() != none);

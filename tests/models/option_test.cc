@@ -136,6 +136,7 @@ TEST_CASE("a run's options fit together") {
   CHECK(wrong_config([](RunConfig&) {}).empty());
   CHECK(wrong_config([](RunConfig& c) { c.width = 250, c.heads = 8; }) ==
         "the heads do not divide the width: --width 250 --heads 8; --width 248 or 256 would do, or --heads 10");
+  CHECK(wrong_config([](RunConfig& c) { c.width = 12, c.heads = 4, c.positions = "rope"; }) == "an odd width of a head: --positions rope --width 12 --heads 4; it turns pairs of units, --width 16 would do");
   CHECK(wrong_config([](RunConfig& c) { c.width = 12, c.heads = 5; }) == "the heads do not divide the width: --width 12 --heads 5; --width 10 or 15 would do, or --heads 6");
   CHECK(wrong_config([](RunConfig& c) { c.width = 3, c.heads = 8; }) == "the heads do not divide the width: --width 3 --heads 8; --width 8 would do, or --heads 3");
   CHECK(wrong_config([](RunConfig& c) { c.steps = {}; }).starts_with("no end: "));
