@@ -26,8 +26,9 @@ TEST_CASE("golden: scaled dot-product attention, fused and by definition") {
     const auto& scale = c.options().value("scale", nlohmann::json());
     const double factor = scale.is_number() ? scale.get<double>() : 0;
     Tape tape;
+    const Variable bias = c.has("bias") ? c.input("bias") : Variable();
     const AttentionVariable y =
-        scaled_dot_product_attention(c.input("q"), c.input("k"), c.input("v"), mask(c), {.scale = factor, .weights = true});
+        scaled_dot_product_attention(c.input("q"), c.input("k"), c.input("v"), mask(c), {.scale = factor, .weights = true}, bias);
     c.check_value("weights", y.weights.value());
     c.check(tape, {{"context", y.output}});
   });
@@ -49,5 +50,23 @@ TEST_CASE("golden: MultiHeadAttention") {
                             : layer(query, layer.prepare(c.input("memory"), mask(c)), Want::weights);
     if (rows.empty()) c.check_value("weights", y.weights.value());
     c.check(tape, {{"context", y.context}}, &parameters, rows);
+  });
+}
+
+TEST_CASE("golden: self-attention with relative positions") {
+  golden::each("relative_positions", [](golden::Case& c) {
+    const nlohmann::json& o = c.options();
+    Parameters parameters(Seed{1}, c.dtype());
+    RelativePositions positions(parameters.root(), {.kind = positions_named(o["kind"].get<std::string>()),
+                                                    .heads = 3,
+                                                    .head_width = 4,
+                                                    .causal = o.value("is_causal", false),
+                                                    .farthest = o.value("farthest", Index{128}),
+                                                    .clip = 2,
+                                                    .shared = o.value("shared", false)});
+    const MultiHeadAttention layer(parameters.root(), {.width = 12, .heads = 3, .positions = std::move(positions)});
+    c.fill(parameters);
+    Tape tape;
+    c.check(tape, {{"y", layer.self(c.input("x"), mask(c)).context}}, &parameters, c.has("lengths") ? "lengths" : "");
   });
 }

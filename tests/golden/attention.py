@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Attention and the Transformer's layers. Masks here say what is allowed; PyTorch's padding masks what is forbidden."""
+import math
 import torch, torch.nn as nn, torch.nn.functional as F, safetensors.torch
 from golden import HERE, VERSIONS, Draw, File, causal, lengths_to_allowed, save
 
 
-def scaled_dot_product(draw, T, S, is_causal=False, lengths=None, mask=False, scale=None):
+def scaled_dot_product(draw, T, S, is_causal=False, lengths=None, mask=False, scale=None, bias=None):
     q, k, v = draw.normal(2, 3, T, 4), draw.normal(2, 3, S, 4), draw.normal(2, 3, S, 5)
     inputs, allowed = {"q": q, "k": k, "v": v}, torch.ones(2, 1, T, S, dtype=torch.bool)
     if is_causal: allowed = allowed & causal(T)
@@ -14,9 +15,12 @@ def scaled_dot_product(draw, T, S, is_causal=False, lengths=None, mask=False, sc
     if mask:
         inputs["mask"] = draw.integers(0, 2, 2, T, S).bool() | (torch.arange(S) == 1)      # no row without any key
         allowed = allowed & inputs["mask"][:, None]
+    if bias: inputs["bias"] = draw.normal(*bias)
     def call():
-        scores = (q @ k.transpose(-2, -1) * (4 ** -0.5 if scale is None else scale)).masked_fill(~allowed, float("-inf"))
-        context = F.scaled_dot_product_attention(q, k, v, attn_mask=allowed, scale=scale)
+        added = inputs["bias"] if bias else torch.zeros(())
+        scores = (q @ k.transpose(-2, -1) * (4 ** -0.5 if scale is None else scale) + added).masked_fill(~allowed, float("-inf"))
+        float_mask = torch.zeros(allowed.shape).masked_fill(~allowed, float("-inf")) + added
+        context = F.scaled_dot_product_attention(q, k, v, attn_mask=float_mask if bias else allowed, scale=scale)
         return {"context": context, "weights": ("value", torch.softmax(scores, -1))}
     return inputs, {}, call
 
@@ -45,6 +49,66 @@ def multi_head(draw, T, S=None, bias=True, is_causal=False, lengths=None, mask=F
         if valid is not None: context = (valid, context)
         return {"context": context, "weights": ("value", weights), "weights_average": ("value", average)}
     return inputs, layer, call
+
+
+def relative(draw, kind, T=6, is_causal=False, lengths=None, clip=2, buckets=32, farthest=128, shared=False):
+    """Self-attention whose queries know how far their keys are: RoFormer's and Llama's rotation, ALiBi, T5's buckets, Shaw's tables."""
+    width, heads = 12, 3
+    head_width = width // heads
+    x = draw.normal(2, T, width)
+    parameters = {"in_proj_weight": draw.normal(3 * width, width, scale=width ** -0.5), "in_proj_bias": draw.normal(3 * width, scale=0.3),
+                  "out_proj.weight": draw.normal(width, width, scale=width ** -0.5), "out_proj.bias": draw.normal(width, scale=0.3)}
+    inputs, allowed, valid = {"x": x}, torch.ones(2, 1, T, T, dtype=torch.bool), None
+    if is_causal: allowed = allowed & causal(T)
+    if lengths:
+        inputs["lengths"] = torch.tensor(lengths)
+        valid = lengths_to_allowed(inputs["lengths"], T)
+        allowed = allowed & valid[:, None, None, :]
+    if kind == "t5": parameters["relative_attention_bias.weight"] = draw.normal(buckets, heads)
+    if kind == "shaw":
+        for name in ("rel_k.weight", "rel_v.weight"): parameters[name] = draw.normal(*([] if shared else [heads]), 2 * clip + 1, head_width)
+    place = torch.arange(T)
+    distance = place[None, :] - place[:, None]                                                         # j - i
+
+    def slopes(n):                                          # Press et al., their get_slopes
+        power = lambda n: [(2 ** (-2 ** -(math.log2(n) - 3))) ** (i + 1) for i in range(n)]
+        if math.log2(n).is_integer(): return power(n)
+        nearest = 2 ** math.floor(math.log2(n))
+        return power(nearest) + slopes(2 * nearest)[0::2][:n - nearest]
+
+    def bucket(relative_position, bidirectional):           # Raffel et al., as in Hugging Face's modeling_t5.py, in double
+        result, n = torch.zeros_like(relative_position), buckets
+        if bidirectional:
+            n //= 2
+            result = result + (relative_position > 0).long() * n
+            relative_position = torch.abs(relative_position)
+        else: relative_position = -torch.min(relative_position, torch.zeros_like(relative_position))
+        exact = n // 2
+        large = exact + (torch.log(relative_position.double().clamp(min=1) / exact) / math.log(farthest / exact) * (n - exact) + 1e-9).long()
+        return result + torch.where(relative_position < exact, relative_position, torch.min(large, torch.full_like(large, n - 1)))
+
+    def turn(x):
+        angle = place[:, None] * 10000.0 ** (-torch.arange(0, head_width, 2) / head_width)             # [T, d/2]
+        if kind == "rope": return torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (-1, 2))) * torch.polar(torch.ones_like(angle), angle)).flatten(-2)
+        half = lambda x: torch.cat((-x[..., head_width // 2:], x[..., :head_width // 2]), -1)          # Llama's rotate_half
+        angles = torch.cat((angle, angle), -1)
+        return x * angles.cos() + half(x) * angles.sin()
+
+    def call():
+        p = parameters
+        q, k, v = (y.unflatten(-1, (heads, head_width)).transpose(1, 2) for y in F.linear(x, p["in_proj_weight"], p["in_proj_bias"]).chunk(3, -1))
+        if kind.startswith("rope"): q, k = turn(q).contiguous(), turn(k).contiguous()
+        scores = q @ k.transpose(-2, -1) * (1 if kind == "t5" else head_width ** -0.5)
+        if kind == "alibi": scores = scores - torch.tensor(slopes(heads))[:, None, None] * distance.abs()
+        if kind == "t5": scores = scores + p["relative_attention_bias.weight"][bucket(distance, not is_causal)].permute(2, 0, 1)
+        row, tables = distance.clamp(-clip, clip) + clip, "tsd" if shared else "htsd"
+        if kind == "shaw": scores = scores + torch.einsum(f"bhtd,{tables}->bhts", q, p["rel_k.weight"][..., row, :]) * head_width ** -0.5
+        weights = torch.softmax(scores.masked_fill(~allowed, float("-inf")), -1)
+        context = weights @ v
+        if kind == "shaw": context = context + torch.einsum(f"bhts,{tables}->bhtd", weights, p["rel_v.weight"][..., row, :])
+        y = F.linear(context.transpose(1, 2).flatten(2), p["out_proj.weight"], p["out_proj.bias"])
+        return {"y": y if valid is None else (valid, y)}
+    return inputs, parameters, call
 
 
 SIZES = {"d_model": 12, "nhead": 3, "dim_feedforward": 20, "dropout": 0.0, "batch_first": True}
@@ -101,6 +165,14 @@ def make():
     f.case("lengths", scaled_dot_product, T=3, S=6, lengths=[2, 6])
     f.case("causal_lengths", scaled_dot_product, T=5, S=5, is_causal=True, lengths=[5, 3])
     f.case("mask", scaled_dot_product, T=4, S=5, mask=True)
+    f.case("bias", scaled_dot_product, T=4, S=5, bias=[2, 3, 4, 5]); f.case("bias_heads", scaled_dot_product, T=5, S=5, is_causal=True, lengths=[5, 3], bias=[3, 5, 5])
+    f.case("bias_keys", scaled_dot_product, T=4, S=5, mask=True, scale=0.75, bias=[2, 1, 1, 5])
+    f.write()
+    f = File("relative_positions")
+    for kind in ("rope", "rope_half", "alibi", "t5", "shaw"):
+        f.case(kind, relative, kind=kind); f.case(f"{kind}_causal", relative, kind=kind, is_causal=True, lengths=[4, 6])
+    f.case("t5_far", relative, kind="t5", T=40, farthest=32); f.case("t5_far_causal", relative, kind="t5", T=40, is_causal=True, farthest=24)
+    f.case("shaw_shared", relative, kind="shaw", shared=True, lengths=[2, 6])
     f.write()
     f = File("multi_head_attention")
     f.case("self", multi_head, T=5); f.case("self_no_bias", multi_head, T=5, bias=False)
