@@ -180,6 +180,7 @@ AttentionVariable scaled_dot_product_attention(const Variable& q, const Variable
                                                const Variable& bias = {});
 AttentionVariable scaled_dot_product_attention_by_definition(const Variable& q, const Variable& k, const Variable& v, const Mask& mask = {},
                                                             AttentionOptions options = {}, const Variable& bias = {});
+Variable with_heads(const Variable& x, Index heads);         // [B, H/g, S, d], each head g times -> [B, H, S, d]
 
 // ---- recurrent: tensor/ops/recurrent.h -------------------------------------------------------------------------------
 struct RecurrentState { Variable h, c; };                       // [B, n]; c of an LSTM only; undefined: zero

@@ -32,13 +32,19 @@ AttentionVariable scaled_dot_product_attention(const Variable& q, const Variable
   return {std::move(output), std::move(weights)};
 }
 
+Variable with_heads(const Variable& x, Index heads) {
+  const Index shared = x.size(1);
+  if (shared == heads) return x;
+  return reshape(expand(unsqueeze(x, 2), {-1, -1, heads / shared, -1, -1}), {x.size(0), heads, x.size(2), x.size(3)});
+}
+
 AttentionVariable scaled_dot_product_attention_by_definition(const Variable& q, const Variable& k, const Variable& v, const Mask& mask,
                                                             AttentionOptions options, const Variable& bias) {
   check<Error>(!options.places.defined(), "scaled_dot_product_attention_by_definition: there is no gradient where keys and values are read by places; gather_places them first");
   const double scale = options.scale != 0 ? options.scale : 1 / std::sqrt(double(std::max<Index>(q.size(-1), 1)));
-  const Variable z = matmul(q * scale, transpose(k));
+  const Variable z = matmul(q * scale, transpose(with_heads(k, q.size(1))));
   const Variable p = softmax(bias.defined() ? z + bias : z, -1, allowed_by(mask, bias.value()));       // [B, H, T, S]
-  return {matmul(dropout(p, options.dropout), v), options.weights ? p : Variable()};
+  return {matmul(dropout(p, options.dropout), with_heads(v, q.size(1))), options.weights ? p : Variable()};
 }
 
 // ---- samples -----------------------------------------------------------------------------------------------------------------------
@@ -54,6 +60,9 @@ void attention_samples(SampleTable& table) {
   table.both("scaled_dot_product_attention bias", [](auto x) {
     return scaled_dot_product_attention(x[0], x[1], x[2], Mask::causal(1), {.scale = 0.7}, x[3]).output;
   }, {heads[0], heads[1], heads[2], {{2, 1, 3, N}}});
+  table.both("scaled_dot_product_attention groups", [](auto x) { return scaled_dot_product_attention(x[0], x[1], x[2], Mask::causal(1)).output; },
+             {{{2, 4, 3, 4}}, {{2, 2, N, 4}}, {{2, 2, N, 5}}});
+  table.both("with_heads", [](auto x) { return with_heads(x[0], 6); }, {{{2, 3, 2, N}}});
   table.both("scaled_dot_product_attention weights", [](auto x) {
     return scaled_dot_product_attention(x[0], x[1], x[1], Mask::causal(1), {.weights = true}).weights;
   }, {heads[0], heads[1]});

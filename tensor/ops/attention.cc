@@ -47,7 +47,7 @@ HWY_EXPORT(AttentionGradF64);
 
 namespace {
 
-struct Sizes { Index B, H, T, S, dk, dv; };
+struct Sizes { Index B, H, T, S, dk, dv, group; };   // group: heads of q to one of k and v
 
 constexpr std::size_t kFetched = 65536;    // bytes: a part of L2
 
@@ -56,11 +56,12 @@ Sizes check_inputs(const char* op, const Tensor& q, const Tensor& k, const Tenso
   check<ShapeError>(q.rank() == 4 && k.rank() == 4 && v.rank() == 4, "{}: q, k and v need 4 dimensions: q {}, k {}, v {}", op, q.shape(), k.shape(),
                     v.shape());
   check<DTypeError>(q.dtype() == k.dtype() && q.dtype() == v.dtype(), "{}: dtypes differ: q {}, k {}, v {}", op, q.dtype(), k.dtype(), v.dtype());
-  const Sizes n{q.size(0), q.size(1), q.size(2), k.size(2), q.size(3), v.size(3)};
+  const Index shared = k.size(1), group = shared > 0 && q.size(1) % shared == 0 ? std::max<Index>(q.size(1) / shared, 1) : 1;
+  const Sizes n{q.size(0), q.size(1), q.size(2), k.size(2), q.size(3), v.size(3), group};
   check<ShapeError>(k.size(3) == n.dk, "{}: widths of queries and keys differ: q {}, k {}", op, q.shape(), k.shape());
   const Index count = places.defined() ? k.size(0) : n.B;
-  check<ShapeError>(k.shape() == Shape{count, n.H, n.S, n.dk}, "{}: batch or heads of q and k differ: q {}, k {}", op, q.shape(), k.shape());
-  check<ShapeError>(v.shape() == Shape{count, n.H, n.S, n.dv}, "{}: k and v differ: k {}, v {}", op, k.shape(), v.shape());
+  check<ShapeError>(k.shape() == Shape{count, n.H / group, n.S, n.dk}, "{}: batch or heads of q and k differ: q {}, k {}", op, q.shape(), k.shape());
+  check<ShapeError>(v.shape() == Shape{count, n.H / group, n.S, n.dv}, "{}: k and v differ: k {}, v {}", op, k.shape(), v.shape());
   if (!places.defined()) return n;
   check<DTypeError>(places.dtype() == DType::i64, "{}: places must be i64: {}", op, places.dtype());
   check<ShapeError>(places.shape() == Shape{n.B, n.S}, "{}: places need a number for each row of q and position of k: places {}, q {}, k {}", op,
@@ -88,20 +89,45 @@ Tensor expanded_bias(const char* op, const Sizes& n, const Tensor& q, const Tens
 
 double scale_of(const AttentionOptions& options, Index dk) { return options.scale != 0 ? options.scale : 1 / std::sqrt(double(std::max<Index>(dk, 1))); }
 
-template <class T> Heads<T> heads_of(const Tensor& x, T* data, const Tensor& places = {}) {
-  Heads<T> heads{data, x.strides()[0], x.strides()[1], x.strides()[2], std::size_t(x.size(2)), std::size_t(x.size(3))};
+template <class T> Heads<T> heads_of(const Tensor& x, T* data, const Tensor& places = {}, Index group = 1) {
+  const Index head = x.strides()[1];
+  Heads<T> heads{data, x.strides()[0], group > 1 ? 0 : head, x.strides()[2], std::size_t(x.size(2)), std::size_t(x.size(3)), group, head};
   if (places.defined()) heads.places = places.data<std::int64_t>(), heads.places_stride = places.strides()[0];
   return heads;
 }
-template <class T> Heads<const T> heads_of(const Tensor& x, const Tensor& places = {}) { return heads_of<const T>(x, x.data<T>(), places); }
+template <class T> Heads<const T> heads_of(const Tensor& x, const Tensor& places = {}, Index group = 1) { return heads_of<const T>(x, x.data<T>(), places, group); }
 template <class T> Heads<const T> heads_or_none(const Tensor& x) { return x.defined() ? heads_of<T>(x) : Heads<const T>{}; }
+
+// Where heads of q share one of k and v: its gradient is the sum of theirs, [B, H, S, width], each computed apart.
+class GroupGradients {
+ public:
+  GroupGradients(const Sizes& n, const Into* sum, Index rows) : sum_(sum), group_(n.group) {
+    if (!sum || n.group == 1) return;
+    const Tensor& x = sum->tensor;
+    each_ = {empty({n.B, n.H, rows, x.size(3)}, x.dtype())};
+  }
+  const Into* each() const { return each_.tensor.defined() ? &each_ : sum_; }
+  void finish() const {
+    if (!each_.tensor.defined()) return;
+    const Tensor& x = sum_->tensor;
+    sum_to(reshape(each_.tensor, {x.size(0), x.size(1), group_, x.size(2), x.size(3)}), {unsqueeze(x, 2), sum_->add});
+  }
+
+ private:
+  const Into* sum_;
+  Index group_;
+  Into each_;
+};
 
 // Rows of a head that are one piece of parallel work: where heads are few, a long one is cut, and each part reads its keys once more.
 Index part_rows(const Sizes& n) { return n.B * n.H < 64 ? Index(4 * kTileRows) : std::max<Index>(n.T, 1); }
 
-// Heads of a sentence that are taken together.
+// Heads of a sentence that are taken together: of one group where there are groups.
 Index together(const Sizes& n, const Mask& mask) {
-  return n.T <= Index(kFewQueries) && n.S <= Index(kKeys) && !mask.allowed().defined() ? std::min(n.H, Index(kFewHeads)) : 1;
+  if (n.T > Index(kFewQueries) || n.S > Index(kKeys) || mask.allowed().defined()) return 1;
+  Index count = std::min(n.group > 1 ? n.group : n.H, Index(kFewHeads));
+  while (n.group > 1 && n.group % count != 0) --count;
+  return count;
 }
 
 // Runs f(head, b, h, t) for all (b, h) in parallel, `step` heads at once, each in parts of `rows` queries from t on; head.log_sum_exp
@@ -159,7 +185,7 @@ AttentionOutput scaled_dot_product_attention(const Tensor& q, const Tensor& k, c
     const Heads<T> output = heads_of(out.output, out.output.mutable_data<T>());
     T* const weights = options.weights ? out.weights.mutable_data<T>() : nullptr;
     const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(AttentionF32), HWY_DYNAMIC_POINTER(AttentionF64));
-    const std::array heads{heads_of<T>(qs), heads_of<T>(ks, places), heads_of<T>(vs, places), heads_of<T>(out.output)};
+    const std::array heads{heads_of<T>(qs), heads_of<T>(ks, places, n.group), heads_of<T>(vs, places, n.group), heads_of<T>(out.output)};
     for_heads<T>(op, n, together(n, mask), part_rows(n), heads, k_by_columns, mask, options, heads_or_none<T>(biases), out.log_sum_exp.mutable_data<T>(),
                  attention_scratch(std::size_t(n.T), std::size_t(n.S), std::size_t(n.dk)), [&](const Head<T>& head, Index b, Index h, Index t) {
                    kernel(head, output.at(b, h).from(std::size_t(t)), weights ? weights + ((b * n.H + h) * n.T + t) * n.S : nullptr);
@@ -191,9 +217,10 @@ void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const T
     const Tensor qs = with_dense_rows(q), ks = with_dense_rows(k), vs = with_dense_rows(v), outputs = with_dense_rows(forward.output),
                  doutputs = doutput.defined() ? with_dense_rows(doutput) : expand(zeros({n.dv}, q.dtype()), forward.output.shape()),
                  gs = dweights.defined() ? with_dense_rows(dweights) : Tensor(), lse = forward.log_sum_exp.contiguous();
-    const RowDestinations<3> to({dq, dk, dv});
+    const GroupGradients keys(n, dk, k.size(2)), values(n, dv, v.size(2));
+    const RowDestinations<3> to({dq, keys.each(), values.each()});
     std::array<Heads<T>, 3> gradients{};
-    List<Heads<const T>> heads{heads_of<T>(qs), heads_of<T>(ks), heads_of<T>(vs), heads_of<T>(outputs), heads_of<T>(doutputs)};
+    List<Heads<const T>> heads{heads_of<T>(qs), heads_of<T>(ks, {}, n.group), heads_of<T>(vs, {}, n.group), heads_of<T>(outputs), heads_of<T>(doutputs)};
     for (std::size_t i = 0; i < 3; ++i)
       if (to.wanted(i)) {
         gradients[i] = heads_of(to.tensor(i), to.tensor(i).template mutable_data<T>());
@@ -209,8 +236,16 @@ void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const T
                                             gradients[1].at(b, h), gradients[2].at(b, h), bias_gradients.at(b, h), to.add(0), to.add(1), to.add(2)});
                  });
     to.finish();
+    keys.finish();
+    values.finish();
     if (dbias) sum_to(slopes, *dbias);
   });
+}
+
+Tensor with_heads(const Tensor& x, Index heads) {
+  const Index shared = x.size(1);
+  if (shared == heads) return x;
+  return reshape(expand(unsqueeze(x, 2), {-1, -1, heads / shared, -1, -1}), {x.size(0), heads, x.size(2), x.size(3)});
 }
 
 Mask allowed_by(const Mask& mask, const Tensor& bias) { return bias.defined() ? mask & Mask::allowed(greater(bias, -INFINITY)) : mask; }
@@ -225,12 +260,12 @@ AttentionOutput scaled_dot_product_attention_by_definition(const Tensor& q, cons
     return scaled_dot_product_attention_by_definition(q, gather_places(k, options.places), gather_places(v, options.places), mask, plain, bias);
   }
   mask.check_fits(op, {n.B, n.H, n.T, n.S});
-  const Tensor biases = expanded_bias(op, n, q, bias), dots = matmul(q * scale_of(options, n.dk), transpose(k));
+  const Tensor biases = expanded_bias(op, n, q, bias), dots = matmul(q * scale_of(options, n.dk), transpose(with_heads(k, n.H)));
   const Mask allowed = allowed_by(mask, bias);
   const Tensor z = bias.defined() ? dots + biases : dots;                                 // [B, H, T, S]
   const Tensor p = softmax(z, -1, allowed);
   const Tensor seen = allowed.everything() ? z : where(allowed.dense(z.shape()), z, full({}, -INFINITY, z.dtype()));
-  const Tensor o = matmul(dropout(p, options.dropout, options.key), v);                  // [B, H, T, dv]
+  const Tensor o = matmul(dropout(p, options.dropout, options.key), with_heads(v, n.H));  // [B, H, T, dv]
   return {transpose(transpose(o, 1, 2).contiguous(), 1, 2), logsumexp(seen, -1), options.weights ? p : Tensor()};
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scaled dot-product attention (Vaswani et al. 2017, arXiv 1706.03762, 3.2.1, Eq. 1) in one pass that never stores [T, S]:
 //   Z = scale Q Kᵀ + bias    P = softmax(Z, mask)    O = dropout(P) V          q [B, H, T, dk], k [B, H, S, dk], v [B, H, S, dv]
+// k and v may have H/g heads, each of which serves g neighbouring ones of q (Ainslie et al. 2023, arXiv 2305.13245; one for all: Shazeer 2019).
 // bias, or none, broadcasts to [B, H, T, S]; -inf in it forbids, as in a float attn_mask of PyTorch.
 // For finite numbers a row's result depends on that row, k, v and bias alone: one query at a time gives the bits of all at once, masked keys
 // change none. Positions outside lengths are skipped, whatever they hold; what else is excluded must be finite. A row with nothing allowed
@@ -44,6 +45,8 @@ Tensor gather_places(const Tensor& x, const Tensor& places);
 // The same as matmul, softmax, dropout and matmul, each [B, H, T, S] stored.
 AttentionOutput scaled_dot_product_attention_by_definition(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask = {},
                                                            const AttentionOptions& options = {}, const Tensor& bias = {});
+// k or v [B, H/g, S, d] repeated for each head of q [B, H, S, d].
+Tensor with_heads(const Tensor& x, Index heads);
 // The mask and what bias forbids by -inf.
 Mask allowed_by(const Mask& mask, const Tensor& bias);
 

@@ -42,8 +42,8 @@ template <class T> HWY_INLINE void DotsOfFew(const Head<T>& head, const Group& g
     return ProductsOf(head, queries, Index(dk), keys, head.k_head, BeginOf(group), dk, z, stride, z_head, false);
   }
   for (size_t s = BeginOf(group); s < group.last; s += kPieceKeys) {
-    const size_t count = HWY_MIN(kPieceKeys, group.last - s), size = padded(count) * dk;
-    for (size_t h = 0; h < head.heads; ++h) {
+    const size_t count = HWY_MIN(kPieceKeys, group.last - s), distinct = head.k_head == 0 ? 1 : head.heads, size = distinct > 1 ? padded(count) * dk : 0;
+    for (size_t h = 0; h < distinct; ++h) {
       Rows<const T> keys = head.k.from(group.key + s);
       keys.data += Index(h) * head.k_head;
       Turn(keys, count, dk, turned + h * size);

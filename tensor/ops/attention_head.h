@@ -18,16 +18,18 @@ template <class T> struct Rows {           // a matrix whose rows are contiguous
   Rows from(std::size_t row) const { return {data + Index(row) * stride, stride, places ? places + row : nullptr, apart}; }
 };
 
-// A tensor [B, H, rows, width] whose rows are contiguous.
+// A tensor [B, H, rows, width] whose rows are contiguous, or [B, H/group, rows, width], each head of which serves a group.
 template <class T> struct Heads {
   T* data;
-  Index sentence, head, row;               // strides
+  Index sentence, head, row;               // strides; head is 0 inside a group
   std::size_t rows, width;
+  Index group = 1, group_stride = 0;       // group_stride: from one to the next
   const std::int64_t* places = nullptr;    // of sentence b: places + b * places_stride
   Index places_stride = 0;
   Rows<T> at(Index b, Index h) const {
-    if (places) return {data + h * head, row, places + b * places_stride, sentence};
-    return {data + b * sentence + h * head, row};
+    T* const first = data + (h / group) * group_stride + h % group * head;
+    if (places) return {first, row, places + b * places_stride, sentence};
+    return {first + b * sentence, row};
   }
 };
 

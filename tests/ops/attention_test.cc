@@ -196,6 +196,40 @@ TEST_CASE("attention: with a bias one query has the bits of all, and -inf those 
   }
 }
 
+TEST_CASE("attention: heads that share keys and values have the bits of repeated ones; their gradients are summed") {
+  for (const auto& [H, group] : {std::pair<Index, Index>{4, 2}, {6, 3}, {8, 8}, {12, 6}, {5, 5}})
+    for (DType dtype : {DType::f32, DType::f64})
+      for (const auto& [T, S] : {std::pair<Index, Index>{1, 40}, {3, 130}, {1, 300}, {20, 37}}) {
+        const Index B = 2;
+        const Tensor q = draw(1, {B, H, T, 20}, dtype), k = draw(2, {B, H / group, S, 20}, dtype), v = draw(3, {B, H / group, S, 9}, dtype), doutput = draw(4, {B, H, T, 9}, dtype), bias = draw(5, {H, T, S}, dtype);
+        const Tensor every_k = with_heads(k, H), every_v = with_heads(v, H), by_columns = transpose(transpose(k).clone());
+        for (const Mask& mask : {Mask(), Mask::causal(S / 2) & Mask::lengths(tensor({double(S), double(S / 3)}, DType::i32)), Mask::allowed(bernoulli(Key(5), {B, H, T, S}, 0.5))})
+          for_every_target([&] {
+            const AttentionOptions options{.dropout = 0.2, .key = Key(3), .weights = true};
+            const AttentionOutput shared = scaled_dot_product_attention(q, k, v, mask, options, bias), every = scaled_dot_product_attention(q, every_k, every_v, mask, options, bias);
+            CHECK(equal_bits(shared.output, every.output));
+            CHECK(equal_bits(shared.weights, every.weights));
+            CHECK(equal_bits(scaled_dot_product_attention(q, by_columns, v, mask, options, bias).output, every.output));
+            const Gradients one = gradients_of(q, k, v, mask, options, shared, doutput, {}, bias), all_of = gradients_of(q, every_k, every_v, mask, options, every, doutput, {}, bias);
+            CHECK(equal_bits(one.dq, all_of.dq));
+            CHECK(equal_bits(one.dbias, all_of.dbias));
+            const auto summed = [&](const Tensor& d) { return doubles(sum(reshape(d, {B, H / group, group, S, d.size(3)}), {2})); };
+            CHECK(worst_absolute(one.dk, summed(all_of.dk)) < (dtype == DType::f32 ? 1e-5 : 1e-14));
+            CHECK(worst_absolute(one.dv, summed(all_of.dv)) < (dtype == DType::f32 ? 1e-5 : 1e-14));
+          });
+      }
+  const Tensor q = draw(1, {2, 4, 5, 6}), k = draw(2, {2, 2, 7, 6}), dq = ones(q.shape(), DType::f64), dk = ones(k.shape(), DType::f64), doutput = draw(4, {2, 4, 5, 6});   // added to what is there
+  const AttentionOutput out = scaled_dot_product_attention(q, k, k);
+  const Gradients apart = gradients_of(q, k, k, {}, {}, out, doutput);
+  const Into into_q{dq, true}, into_k{dk, true}, then{dk, true};
+  scaled_dot_product_attention_grad(q, k, k, {}, {}, out, doutput, {}, &into_q, &into_k, &then);
+  CHECK(worst_absolute(dq, doubles(apart.dq + 1.0)) < 1e-14);
+  CHECK(worst_absolute(dk, doubles(apart.dk + apart.dv + 1.0)) < 1e-14);
+  // rows that share their past, as a search has them
+  const Tensor places = tensor(std::vector<std::int64_t>{1, 0, 1, 1, 0, 0, 1, 0, 1, 1, 0, 1, 0, 0}, {2, 7}), one = slice(q, 2, 0, 1);
+  CHECK(equal_bits(scaled_dot_product_attention(one, k, k, {}, {.places = places}).output, scaled_dot_product_attention(one, gather_places(k, places), gather_places(k, places)).output));
+}
+
 TEST_CASE("attention: more than one block of keys and one tile of rows, masks that skip blocks") {
   const Index T = 70, S = 600;
   const Tensor q = draw(1, {2, 2, T, 6}), k = draw(2, {2, 2, S, 6}), v = draw(3, {2, 2, S, 9});
@@ -482,15 +516,16 @@ template <class Allowed> reference::Function attended(Allowed allowed, double gi
   return [=](const reference::Arrays& x) {
     const reference::Array &q = x[0], &k = x[1], &v = x[2];                       // x[3]: a bias [B, 1, T, S], of some
     const double scale = given_scale > 0 ? given_scale : 1 / std::sqrt(double(q.shape[3]));
+    const Index group = q.shape[1] / k.shape[1];
     return reference::make({q.shape[0], q.shape[1], q.shape[2], v.shape[3]}, [&](const reference::Position& p) {
       double total = 0, sum = 0;
       for (Index s = 0; s < k.shape[2]; ++s) {
         if (!allowed(p[0], p[2], s)) continue;
         double score = 0;
-        for (Index i = 0; i < q.shape[3]; ++i) score += q({p[0], p[1], p[2], i}) * k({p[0], p[1], s, i});
+        for (Index i = 0; i < q.shape[3]; ++i) score += q({p[0], p[1], p[2], i}) * k({p[0], p[1] / group, s, i});
         const double e = std::exp(scale * score + (x.size() > 3 ? x[3]({p[0], 0, p[2], s}) : 0));
         total += e;
-        sum += e * v({p[0], p[1], s, p[3]});
+        sum += e * v({p[0], p[1] / group, s, p[3]});
       }
       return total == 0 ? 0 : sum / total;
     });
@@ -519,6 +554,12 @@ static const InTable rows{
      .definition = [](std::span<const Variable> x) {
        return scaled_dot_product_attention_by_definition(x[0], x[1], x[2], Mask::causal(1), {.scale = 0.7}, x[3]).output;
      }, .ulp = 60},
+    {.name = "scaled_dot_product_attention groups", .reference = attended([](Index, Index t, Index s) { return s <= t + 1; }),
+     .definition = [](std::span<const Variable> x) { return scaled_dot_product_attention_by_definition(x[0], x[1], x[2], Mask::causal(1)).output; },
+     .wrong = {{{{2, 4, 3, 4}, {2, 3, 5, 4}, {2, 3, 5, 4}}}, {{{2, 4, 3, 4}, {2, 8, 5, 4}, {2, 8, 5, 4}}}}, .ulp = 60},
+    {"with_heads", [](const reference::Arrays& x) {
+       return reference::make({2, 6, 2, x[0].shape[3]}, [&](const reference::Position& p) { return x[0]({p[0], p[1] / 2, p[2], p[3]}); });
+     }},
     {.name = "scaled_dot_product_attention weights", .reference = looked_at,
      .definition = [](std::span<const Variable> x) {
        return scaled_dot_product_attention_by_definition(x[0], x[1], x[1], Mask::causal(1), {.weights = true}).weights;
