@@ -25,6 +25,8 @@ const MultiHeadAttention::Options& checked(const Scope& scope, const MultiHeadAt
   check<ShapeError>(options.heads >= 1 && options.width >= 1, "multi-head attention: width {} and heads {} must be at least 1", options.width, options.heads);
   check<ShapeError>(options.width % options.heads == 0, "multi-head attention: width {} is not a multiple of heads {}; use a width of {}", options.width,
                     options.heads, nearest_multiples(options.width, options.heads));
+  check<ShapeError>(options.key_value_heads == 0 || (options.key_value_heads > 0 && options.heads % options.key_value_heads == 0),
+                    "multi-head attention: heads {} are not a multiple of key_value_heads {}", options.heads, options.key_value_heads);
   return options;
 }
 
@@ -37,6 +39,7 @@ MultiHeadAttention::MultiHeadAttention(Scope scope, Options options)
                                     .init = options.init ? options.init : linear_uniform(options.width)}),
       width(options.width),
       heads(options.heads),
+      key_value_heads(options.key_value_heads ? options.key_value_heads : options.heads),
       dropout(checked_dropout(scope.path(), options.dropout)),
       scale(options.scale != 0 ? options.scale : options.positions.scale()),
       positions(std::move(options.positions)),
@@ -50,6 +53,14 @@ MultiHeadAttention::MultiHeadAttention(Scope scope, Options options)
       copy_into(queries, queries * factor);
     };
   };
+  if (key_value_heads != heads) {
+    const Initializer init = options.init ? options.init : xavier_uniform();
+    const Index shared = d / heads * key_value_heads;
+    q_proj.emplace(scope / "q_proj", Linear::Options{.in = d, .out = d, .bias = options.bias, .init = with_smaller_queries(init)});
+    k_proj.emplace(scope / "k_proj", Linear::Options{.in = key_width, .out = shared, .bias = options.bias, .init = init});
+    v_proj.emplace(scope / "v_proj", Linear::Options{.in = key_width, .out = shared, .bias = options.bias, .init = init});
+    return;
+  }
   if (key_width == d) {
     const Initializer init = !options.init ? xavier_uniform() : options.packed_init ? options.init : stacked(3, options.init);
     in_proj_weight = scope.parameter("in_proj_weight", {3 * d, d}, with_smaller_queries(init));
@@ -64,31 +75,32 @@ MultiHeadAttention::MultiHeadAttention(Scope scope, Options options)
 
 Variable MultiHeadAttention::split_heads(const Variable& x) const {
   check<ShapeError>(x.rank() == 3, "multi-head attention: needs 3 dimensions [B, T, d]: {}", x.shape());
-  return permute(reshape(x, {x.size(0), x.size(1), heads, width / heads}), {0, 2, 1, 3});   // [B, H, T, d/H]
+  return permute(reshape(x, {x.size(0), x.size(1), x.size(2) / (width / heads), width / heads}), {0, 2, 1, 3});   // [B, H', T, d/H]
 }
 
 // Scores of the pairs, and what is read of them, in small steps: for a Trace the fused output by its definition, whose gradients are those
 // of the scores.
 Variable MultiHeadAttention::in_small_steps(const Variable& q, const Reads& reads, const Variable& bias, const Mask& mask, const Variable& output) const {
   const Trace::Axes over{.columns = reads.along, .heads = true};
+  const Variable k = with_heads(reads.k, heads), v = with_heads(reads.v, heads);
   const bool offsets = bias.defined() && positions.reads_values();
   const Variable query = trace("query", formula("q = x", "Q", reads.first >= 0), q, {.heads = true});                      // [B, H, T, d/H]
-  const Variable dots = matmul(query, transpose(reads.k)) * (scale != 0 ? scale : 1 / std::sqrt(double(width / heads)));   // [B, H, T, S]
+  const Variable dots = matmul(query, transpose(k)) * (scale != 0 ? scale : 1 / std::sqrt(double(width / heads)));   // [B, H, T, S]
   const Variable b = bias.defined() ? trace("bias", positions.formula(), expand(bias, dots.shape()), over) : bias;
   const Variable scores = trace("scores", fmt::format("e_j = {}{}", scale == 0 ? "q·k_j / √(d/H)" : scale == 1 ? "q·k_j" : "scale q·k_j", b.defined() ? " + b_j" : ""), b.defined() ? dots + b : dots, over);
   const Variable weights = trace("weights", "α = softmax(e) over the words that may be seen", softmax(scores, -1, mask), over);
-  const Variable values = unsqueeze(reads.v, 2);
+  const Variable values = unsqueeze(v, 2);
   const Variable weighted = trace("weighted", offsets ? "α_j (v_j + a_(j - i)), a = rel_v" : "α_j v_j",
-                                  unsqueeze(weights, -1) * (offsets ? values + positions.value_offsets(reads.first, q.size(2), reads.k.size(2)) : values), {.rows = reads.along, .heads = true});   // [B, H, T, S, d/H]
+                                  unsqueeze(weights, -1) * (offsets ? values + positions.value_offsets(reads.first, q.size(2), k.size(2)) : values), {.rows = reads.along, .heads = true});   // [B, H, T, S, d/H]
   const Variable summed = sum(weighted, {3});
-  const Variable context = trace("context", offsets ? "c = Σ_j α_j (v_j + a_(j - i))" : "c = Σ_j α_j v_j", offsets ? summed : with_value(summed, matmul(weights, reads.v).value()), {.heads = true});   // [B, H, T, d/H]
+  const Variable context = trace("context", offsets ? "c = Σ_j α_j (v_j + a_(j - i))" : "c = Σ_j α_j v_j", offsets ? summed : with_value(summed, matmul(weights, v).value()), {.heads = true});   // [B, H, T, d/H]
   return dropout_acts(dropout) ? output : with_value(context, output.value());
 }
 
 // Shaw's: c = dropout(P) V + Σ_j dropout(P)_ij a^V_r, whose second part needs P
 AttentionVariable MultiHeadAttention::with_value_offsets(const Variable& q, const Reads& reads, const Variable& bias, const Mask& mask) const {
-  const bool placed = reads.places.defined();
-  const Variable k = placed ? constant(gather_places(reads.k.value(), reads.places)) : reads.k, v = placed ? constant(gather_places(reads.v.value(), reads.places)) : reads.v;
+  const auto every = [&](const Variable& x) { return with_heads(reads.places.defined() ? constant(gather_places(x.value(), reads.places)) : x, heads); };
+  const Variable k = every(reads.k), v = every(reads.v);
   const Variable p = softmax(matmul(q * (scale != 0 ? scale : 1 / std::sqrt(double(width / heads))), transpose(k)) + bias, -1, mask), kept = heed::dropout(p, dropout);
   return {matmul(kept, v) + positions.value_sum(kept, reads.first), p};
 }
@@ -106,15 +118,17 @@ Attended MultiHeadAttention::attend(const Variable& q, const Reads& reads, const
 // "k_j = x_j W_K + b_K, turned by its place, one a head"
 std::string MultiHeadAttention::formula(std::string_view begins, std::string_view which, bool own) const {
   if (!Trace::current()) return {};
-  return fmt::format("{} W_{}{}{}, one a head", begins, which, in_proj_bias.defined() ? fmt::format(" + b_{}", which) : "", own && which != "V" && positions.turns() ? ", turned by its place" : "");
+  return fmt::format("{} W_{}{}{}, one a head", begins, which, biased() ? fmt::format(" + b_{}", which) : "", own && which != "V" && positions.turns() ? ", turned by its place" : "");
 }
 
 Memory MultiHeadAttention::prepare(const Variable& states, Mask mask) const {
   const Inside inside(path);
   const Index d = width;
   const Trace::Axes rows{.rows = Along::source, .heads = true};
-  const auto keys = [&](const Variable& x) { return trace("keys", formula("k_j = h_j", "K", false), split_heads(x), rows); };
-  const auto values = [&](const Variable& x) { return trace("values", formula("v_j = h_j", "V", false), split_heads(x), rows); };
+  const auto shown = [&](const Variable& x) { return Trace::current() ? with_heads(split_heads(x), heads) : split_heads(x); };
+  const auto keys = [&](const Variable& x) { return trace("keys", formula("k_j = h_j", "K", false), shown(x), rows); };
+  const auto values = [&](const Variable& x) { return trace("values", formula("v_j = h_j", "V", false), shown(x), rows); };
+  if (k_proj) return {keys((*k_proj)(states)), values((*v_proj)(states)), std::move(mask)};
   if (in_proj_weight.defined()) {
     const Variable bias = in_proj_bias.defined() ? slice(in_proj_bias, 0, d, 3 * d) : Variable();
     const auto kv = split(linear(states, slice(in_proj_weight, 0, d, 3 * d), bias), 2, -1);   // [B, S, d] twice
@@ -126,26 +140,28 @@ Memory MultiHeadAttention::prepare(const Variable& states, Mask mask) const {
 
 Attended MultiHeadAttention::operator()(const Variable& query, const Memory& memory, Want want) const {
   const Inside inside(path);
+  if (q_proj) return attend(split_heads((*q_proj)(query)), {memory.keys, memory.values, Along::source}, memory.mask, want);
   const Index d = width;
   const Variable bias = in_proj_bias.defined() ? slice(in_proj_bias, 0, 0, d) : Variable();
   const Variable q = linear(query, in_proj_weight.defined() ? slice(in_proj_weight, 0, 0, d) : q_proj_weight.variable(), bias);   // [B, T, d]
   return attend(split_heads(q), {memory.keys, memory.values, Along::source}, memory.mask, want);
 }
 
-Variable MultiHeadAttention::projected(const Variable& x) const {
-  check<Error>(in_proj_weight.defined(), "multi-head attention: self-attention needs key_width = width: {}", width);
-  return linear(x, in_proj_weight, in_proj_bias);
+List<Variable> MultiHeadAttention::projected(const Variable& x) const {
+  check<Error>(!q_proj_weight.defined() && (!k_proj || k_proj->weight.shape()[1] == width), "multi-head attention: self-attention needs key_width = width: {}", width);
+  if (q_proj) return {(*q_proj)(x), (*k_proj)(x), (*v_proj)(x)};
+  return split(linear(x, in_proj_weight, in_proj_bias), 3, -1);
 }
 
 Attended MultiHeadAttention::self(const Variable& x, const Mask& mask, Want want, Along among) const {
   const Inside inside(path);
-  const auto qkv = split(projected(x), 3, -1);   // [B, T, d] three times
+  const auto qkv = projected(x);
   return attend(positions.turned(split_heads(qkv[0]), 0), {positions.turned(split_heads(qkv[1]), 0), split_heads(qkv[2]), among, 0}, mask, want);
 }
 
 Attended MultiHeadAttention::next(const Variable& x, KeyValueCache& cache, Want want) const {
   const Inside inside(path);
-  const auto qkv = split(projected(x), 3, -1);   // [R, n, d] three times
+  const auto qkv = projected(x);
   check<Error>(Trace::current() || !qkv[1].wants_gradient(), "multi-head attention: next keeps keys and values without their gradients: x {} under a tape; self(x, Mask::causal()) has them", x.shape());
   struct Appended {                              // taken back where something throws
     KeyValueCache& cache;
@@ -158,7 +174,9 @@ Attended MultiHeadAttention::next(const Variable& x, KeyValueCache& cache, Want 
   cache.append(own_keys.value(), own_values.value());
   if (Trace::current()) {
     // The new positions' own keys and values go on with their graphs, those before are constants.
-    const auto all_of = [&](const Tensor& cached, const Variable& own) { return with_value(concat({constant(slice(cached, 2, 0, before)), own}, 2), cached); };
+    const auto all_of = [&](const Tensor& cached, const Variable& own) {
+      return with_heads(with_value(concat({constant(slice(cached, 2, 0, before)), own}, 2), cached), heads);
+    };
     const Trace::Axes rows{.rows = Along::target, .heads = true};
     const Variable k = trace("keys", formula("k_j = x_j", "K", true), all_of(cache.keys(), own_keys), rows);
     const Variable v = trace("values", formula("v_j = x_j", "V", true), all_of(cache.values(), own_values), rows);

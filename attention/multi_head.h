@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <optional>
+
 #include "attention/cache.h"
 #include "attention/memory.h"
 #include "attention/relative.h"
@@ -13,6 +15,8 @@ namespace heed {
 //   out = [head_1 .. head_H] W_O,  head_i = softmax(Q_i K_iᵀ / √(d/H)) V_i,  Q_i, K_i, V_i = X W_iQ, M W_iK, M W_iV
 // Parameters are those of PyTorch's nn.MultiheadAttention: the three projections packed as in_proj_weight [3d, d].
 // Differs: biases, which the paper does not print, so that weights exchange; bias = false gives the paper's formula.
+// With fewer heads of keys and values, each serves a group of queries' heads: multi-query attention (one; Shazeer 2019, arXiv 1911.02150),
+// grouped-query attention (Ainslie et al. 2023, arXiv 2305.13245). Then there are q_proj, k_proj and v_proj, Linears, as in Llama's files.
 struct MultiHeadAttention {
   struct Options {
     Index width;
@@ -24,10 +28,11 @@ struct MultiHeadAttention {
     bool packed_init = false;      // `init` over the packed [3d, d] matrix instead of over each of the three
     double scale = 0;              // of q·k; 0: 1/√(d/H). With another one W_Q starts smaller, so that the products start as large
     RelativePositions positions = {};   // of self and next
+    Index key_value_heads = 0;     // 0: heads
   };
-  MultiHeadAttention(Scope scope, Options options);   // ShapeError unless width is a multiple of heads
+  MultiHeadAttention(Scope scope, Options options);   // ShapeError unless width is a multiple of heads, and heads of key_value_heads
 
-  // Keys and values of a memory [B, S, key_width], once per sentence: [B, H, S, d/H].
+  // Keys and values of a memory [B, S, key_width], once per sentence: [B, key_value_heads, S, d/H].
   Memory prepare(const Variable& states, Mask mask) const;
   // query [B, T, d] -> context [B, T, d], weights [B, H, T, S] on request. All rows of one sentence see the same memory.
   Attended operator()(const Variable& query, const Memory& memory, Want want = Want::context) const;
@@ -40,15 +45,17 @@ struct MultiHeadAttention {
 
   Parameter in_proj_weight, in_proj_bias;              // [3d, d], [3d]
   Parameter q_proj_weight, k_proj_weight, v_proj_weight;   // instead of in_proj_weight when key_width differs
+  std::optional<Linear> q_proj, k_proj, v_proj;        // instead of all these when key_value_heads differs
   Linear out_proj;
-  Index width, heads;
+  Index width, heads, key_value_heads;
   double dropout, scale;
   RelativePositions positions;
   Path path;
 
  private:
-  Variable projected(const Variable& x) const;         // queries, keys and values of x [B, T, d]: [B, T, 3d]
-  Variable split_heads(const Variable& x) const;       // [B, T, d] -> [B, H, T, d/H], a view
+  bool biased() const { return in_proj_bias.defined() || (q_proj && q_proj->bias.defined()); }
+  List<Variable> projected(const Variable& x) const;   // queries, keys and values of x [B, T, d], [B, T, ..] each
+  Variable split_heads(const Variable& x) const;       // [B, T, H' d/H] -> [B, H', T, d/H], a view
   // Keys and values; in self-attention q stands at the positions first, first + 1, ..
   struct Reads {
     Variable k, v;

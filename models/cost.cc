@@ -15,6 +15,7 @@ bool has(std::string_view path, std::string_view part) { return path.find(part) 
 // Rows that a matrix is multiplied with.
 double rows(std::string_view path, double S, double T) {
   if (has(path, "multihead_attn.in_proj")) return (T + 2 * S) / 3;                        // queries; keys and values
+  if (has(path, "multihead_attn.k_proj") || has(path, "multihead_attn.v_proj")) return S;
   if (path.starts_with("encoder.") || has(path, ".encoder.") || has(path, "key_proj")) return S;
   if (has(path, "attention.filter") || has(path, "attention.coverage")) return S * T;   // weights that are looked back on
   if (path.starts_with("init.") || has(path, "bridge.") || has(path, "decoder.init.")) return 1;

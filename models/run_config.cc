@@ -51,6 +51,7 @@ std::vector<Option> table(RunConfig& c) {
       {.name = "layers", .value = &c.layers, .takes = "N", .help = "layers of the encoder, and of the decoder", .low = 1, .high = 100},
       {.name = "width", .value = &c.width, .takes = "N", .help = "size of the vector of a word", .low = 1, .high = 65536},
       {.name = "heads", .value = &c.heads, .takes = "N", .help = "attention heads; must divide the width", .low = 1, .high = 1024},
+      {.name = "key-value-heads", .value = &c.key_value_heads, .takes = "N", .help = "of the decoder, each shared by a group of its heads; else as many", .low = 1, .high = 1024, .later = true},
       {.name = "feed-forward", .value = &c.feed_forward, .takes = "N", .help = "hidden units of the feed-forward layers", .low = 1, .high = 1048576},
       {.name = "dropout", .value = &c.dropout, .takes = "P", .help = "of embeddings and sublayers", .low = 0, .high = 1},
       {.name = "attention-dropout", .value = &c.attention_dropout, .takes = "P", .help = "of attention weights", .low = 0, .high = 1},
@@ -173,6 +174,9 @@ void check_config(const RunConfig& c) {
   else check_not_recurrent(c);
   check<Error>(is_recurrent(c.model) || c.width % c.heads == 0, "the heads do not divide the width: --width {} --heads {}; --width {} would do, or --heads {}", c.width, c.heads,
                near_divisors(c.width, c.heads), near_heads(c.width, c.heads));
+  const Index shared = c.key_value_heads.value_or(c.heads);
+  check<Error>(is_recurrent(c.model) || c.heads % shared == 0, "heads that cannot be shared out: --heads {} --key-value-heads {}; a divisor of {}, as {}", c.heads, shared, c.heads,
+               near_heads(c.heads, shared));
   check<Error>(is_recurrent(c.model) || !c.positions.starts_with("rope") || c.width / c.heads % 2 == 0, "an odd width of a head: --positions {} --width {} --heads {}; it turns pairs of units, --width {} would do",
                c.positions, c.width, c.heads, (c.width / c.heads + 1) * c.heads);
   check<Error>(c.warmup > 0 || (c.schedule != "inverse_sqrt" && c.schedule != "noam"), "no warm-up: --schedule {} --warmup 0; at least 1, default {}", c.schedule,
@@ -212,7 +216,8 @@ std::unique_ptr<Seq2Seq> make_transformer(const RunConfig& c, Scope scope, Index
                                 .activation_dropout = c.activation_dropout,
                                 .norm = c.norm == "pre" ? NormAt::before : NormAt::after,
                                 .final_norm = c.final_norm == "always" ? FinalNorm::always : FinalNorm::automatic,
-                                .packed_qkv_init = c.qkv_init == "packed"};
+                                .packed_qkv_init = c.qkv_init == "packed",
+                                .key_value_heads = c.key_value_heads.value_or(0)};
   return std::make_unique<TranslationModel>(scope, TranslationModel::Options{.source_vocabulary = source_vocabulary,
                                                                              .target_vocabulary = target_vocabulary,
                                                                              .core = core,

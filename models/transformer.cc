@@ -13,7 +13,7 @@
 namespace heed {
 namespace {
 
-MultiHeadAttention::Options attention_options(const TransformerOptions& o, RelativePositions positions = {}) {
+MultiHeadAttention::Options attention_options(const TransformerOptions& o, RelativePositions positions = {}, Index key_value_heads = 0) {
   return {.width = o.width,
           .heads = o.heads,
           .dropout = o.attention_dropout,
@@ -21,7 +21,8 @@ MultiHeadAttention::Options attention_options(const TransformerOptions& o, Relat
           .init = xavier_uniform(),
           .packed_init = o.packed_qkv_init,
           .scale = o.positions == Positions::t5 ? 1.0 : 0.0,      // of cross-attention too
-          .positions = std::move(positions)};
+          .positions = std::move(positions),
+          .key_value_heads = key_value_heads};
 }
 
 RelativePositions relative_positions(Scope scope, const TransformerOptions& o, bool causal) {
@@ -83,12 +84,12 @@ Variable TransformerEncoderLayer::operator()(const Variable& x, const Mask& mask
 }
 
 TransformerDecoderLayer::TransformerDecoderLayer(Scope scope, const TransformerOptions& o, bool cross, const RelativePositions* positions)
-    : self_attn(scope / "self_attn", attention_options(o, layer_positions(scope / "self_attn", o, true, positions))),
+    : self_attn(scope / "self_attn", attention_options(o, layer_positions(scope / "self_attn", o, true, positions), o.key_value_heads)),
       feed_forward(scope, feed_forward_options(o)),
       residual1(scope / "norm1", residual_options(o)),
       residual3(scope / (cross ? "norm3" : "norm2"), residual_options(o)) {
   if (!cross) return;
-  multihead_attn.emplace(scope / "multihead_attn", attention_options(o));
+  multihead_attn.emplace(scope / "multihead_attn", attention_options(o, {}, o.key_value_heads));
   residual2.emplace(scope / "norm2", residual_options(o));
 }
 
@@ -264,7 +265,7 @@ std::unique_ptr<DecodingState> TranslationModel::start(const Sequences& source) 
   state->rows = source.size();
   const TransformerOptions& o = options_.core;
   for (Index k = 0; k < o.decoder_layers; ++k)
-    state->caches.emplace_back(state->rows, o.heads, source.ids.size(1) + 50, o.width / o.heads, output.weight.value().dtype());
+    state->caches.emplace_back(state->rows, o.key_value_heads ? o.key_value_heads : o.heads, source.ids.size(1) + 50, o.width / o.heads, output.weight.value().dtype());
   return state;
 }
 

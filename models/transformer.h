@@ -25,6 +25,7 @@ struct TransformerOptions {
   double eps = 1e-5;
   bool bias = true;                           // of projections, feed-forward layers and norms, as in PyTorch
   bool packed_qkv_init = false;               // Xavier over the packed [3d, d] projection, as PyTorch, instead of over each
+  Index key_value_heads = 0;                  // of the decoder's attentions; 0: heads
   Positions positions = Positions::none;      // inside self-attention; those added to the words are not the core's
   Index max_positions = 1024;                 // rope: whose angles are kept
 };

@@ -285,7 +285,7 @@ const std::vector<Row>& tensor_rows() {
       // attention
       CALL(scaled_dot_product_attention(zeros({2, 3, 4}), zeros({2, 3, 4}), zeros({2, 3, 4}))),
       CALL(scaled_dot_product_attention(zeros({1, 2, 3, 4}), zeros({1, 2, 3, 5}), zeros({1, 2, 3, 5}))),
-      CALL(scaled_dot_product_attention(zeros({1, 2, 3, 4}), zeros({1, 1, 3, 4}), zeros({1, 1, 3, 4}))),
+      CALL(scaled_dot_product_attention(zeros({1, 2, 3, 4}), zeros({1, 3, 3, 4}), zeros({1, 3, 3, 4}))),
       CALL(scaled_dot_product_attention(zeros({1, 2, 3, 4}), zeros({1, 2, 3, 4}), zeros({1, 2, 5, 4}))),
       CALL(scaled_dot_product_attention(zeros({1, 2, 3, 4}), zeros({1, 2, 3, 4}), zeros({1, 2, 3, 4}, f64))),
       CALL(scaled_dot_product_attention(zeros({1, 2, 3, 4}), zeros({1, 2, 3, 4}), zeros({1, 2, 3, 4}), {}, {}, zeros({2, 3}))),
@@ -397,6 +397,8 @@ const std::vector<Row>& model_rows() {
       CALL(FeedForward(scope() / "layers", {.width = 3, .inner = 4, .dropout = NAN})),
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .dropout = 2})),
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 10, .heads = 4})),
+      CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .key_value_heads = 3})),
+      CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .key_width = 6, .key_value_heads = 2}).self(constant(zeros({1, 2, 8})), {})),
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8}).self(constant(zeros({2, 8})), {})),
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .key_width = 6}).self(constant(zeros({1, 2, 8})), {})),
       CALL([] { KeyValueCache cache; MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .key_width = 6}).next(constant(zeros({1, 2, 8})), cache); }()),

@@ -82,6 +82,9 @@ struct Recomputed {
   }
   // block of the packed projection, as far as head 1 sees it
   Variable projected(const Variable& in, const std::string& path, Index block, Index width, std::string_view term) const {
+    const std::string alone = path + (block == 0 ? ".q_proj" : block == 1 ? ".k_proj" : ".v_proj");
+    if (small.parameters->find(alone + ".weight"))                 // where heads share keys and values
+      return linear(in, slice(weight(alone + ".weight"), 0, 0, width), says(term) ? slice(weight(alone + ".bias"), 0, 0, width) : Variable());
     const Index first = block * in.size(-1);
     return linear(in, slice(weight(path + ".in_proj_weight"), 0, first, first + width), says(term) ? slice(weight(path + ".in_proj_bias"), 0, first, first + width) : Variable());
   }
