@@ -119,6 +119,12 @@ std::string near_heads(Index width, Index heads) {
   return fmt::format("{}", best);
 }
 
+Index near_divisor_below(Index n, Index most) {
+  Index divisor = std::min(n, most);
+  while (n % divisor != 0) --divisor;
+  return divisor;
+}
+
 }  // namespace
 
 RunConfig default_config(std::string_view model, std::string_view schedule, std::string_view optimizer) {
@@ -176,7 +182,7 @@ void check_config(const RunConfig& c) {
                near_divisors(c.width, c.heads), near_heads(c.width, c.heads));
   const Index shared = c.key_value_heads.value_or(c.heads);
   check<Error>(is_recurrent(c.model) || c.heads % shared == 0, "heads that cannot be shared out: --heads {} --key-value-heads {}; a divisor of {}, as {}", c.heads, shared, c.heads,
-               near_heads(c.heads, shared));
+               near_divisor_below(c.heads, shared));
   check<Error>(is_recurrent(c.model) || !c.positions.starts_with("rope") || c.width / c.heads % 2 == 0, "an odd width of a head: --positions {} --width {} --heads {}; it turns pairs of units, --width {} would do",
                c.positions, c.width, c.heads, (c.width / c.heads + 1) * c.heads);
   check<Error>(c.warmup > 0 || (c.schedule != "inverse_sqrt" && c.schedule != "noam"), "no warm-up: --schedule {} --warmup 0; at least 1, default {}", c.schedule,

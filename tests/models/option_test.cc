@@ -136,7 +136,7 @@ TEST_CASE("a run's options fit together") {
   CHECK(wrong_config([](RunConfig&) {}).empty());
   CHECK(wrong_config([](RunConfig& c) { c.width = 250, c.heads = 8; }) ==
         "the heads do not divide the width: --width 250 --heads 8; --width 248 or 256 would do, or --heads 10");
-  CHECK(wrong_config([](RunConfig& c) { c.heads = 8, c.key_value_heads = 3; }) == "heads that cannot be shared out: --heads 8 --key-value-heads 3; a divisor of 8, as 4");
+  CHECK(wrong_config([](RunConfig& c) { c.heads = 8, c.key_value_heads = 3; }) == "heads that cannot be shared out: --heads 8 --key-value-heads 3; a divisor of 8, as 2");
   CHECK(wrong_config([](RunConfig& c) { c.heads = 4, c.key_value_heads = 8; }) == "heads that cannot be shared out: --heads 4 --key-value-heads 8; a divisor of 4, as 4");
   CHECK(wrong_config([](RunConfig& c) { c.width = 12, c.heads = 4, c.positions = "rope"; }) == "an odd width of a head: --positions rope --width 12 --heads 4; it turns pairs of units, --width 16 would do");
   CHECK(wrong_config([](RunConfig& c) { c.width = 12, c.heads = 5; }) == "the heads do not divide the width: --width 12 --heads 5; --width 10 or 15 would do, or --heads 6");
