@@ -197,10 +197,11 @@ TEST_CASE("attention: with a bias one query has the bits of all, and -inf those 
 }
 
 TEST_CASE("attention: heads that share keys and values have the bits of repeated ones; their gradients are summed") {
-  for (const auto& [H, group] : {std::pair<Index, Index>{4, 2}, {6, 3}, {8, 8}, {12, 6}, {5, 5}})
+  const Index heads[][2] = {{4, 2}, {6, 3}, {8, 8}, {12, 6}, {5, 5}}, sizes[][2] = {{1, 40}, {3, 130}, {1, 300}, {20, 37}};
+  for (const auto& head : heads)
     for (DType dtype : {DType::f32, DType::f64})
-      for (const auto& [T, S] : {std::pair<Index, Index>{1, 40}, {3, 130}, {1, 300}, {20, 37}}) {
-        const Index B = 2;
+      for (const auto& size : sizes) {
+        const Index B = 2, H = head[0], group = head[1], T = size[0], S = size[1];
         const Tensor q = draw(1, {B, H, T, 20}, dtype), k = draw(2, {B, H / group, S, 20}, dtype), v = draw(3, {B, H / group, S, 9}, dtype), doutput = draw(4, {B, H, T, 9}, dtype), bias = draw(5, {H, T, S}, dtype);
         const Tensor every_k = with_heads(k, H), every_v = with_heads(v, H), by_columns = transpose(transpose(k).clone());
         for (const Mask& mask : {Mask(), Mask::causal(S / 2) & Mask::lengths(tensor({double(S), double(S / 3)}, DType::i32)), Mask::allowed(bernoulli(Key(5), {B, H, T, S}, 0.5))})
