@@ -106,12 +106,15 @@ TEST_CASE("relative positions: the slopes of ALiBi") {
 }
 
 TEST_CASE("relative positions: the buckets of T5, their edges") {
-  for (const auto& [n, bucket] : {std::pair<Index, Index>{0, 0}, {7, 7}, {8, 8}, {15, 9}, {16, 10}, {31, 11}, {32, 12}, {63, 13}, {64, 14}, {127, 15}, {128, 15}, {1000000, 15}}) {
+  using Edge = std::pair<Index, Index>;
+  for (const Edge& edge : {Edge{0, 0}, {7, 7}, {8, 8}, {15, 9}, {16, 10}, {31, 11}, {32, 12}, {63, 13}, {64, 14}, {127, 15}, {128, 15}, {1000000, 15}}) {
+    const Index n = edge.first, bucket = edge.second;
     CAPTURE(n);
     CHECK(t5_bucket(-n, false) == bucket);
     CHECK(t5_bucket(n, false) == (n > 0 ? bucket + 16 : 0));
   }
-  for (const auto& [n, bucket] : {std::pair<Index, Index>{0, 0}, {15, 15}, {16, 16}, {32, 21}, {127, 31}, {128, 31}, {Index{1} << 40, 31}}) {
+  for (const Edge& edge : {Edge{0, 0}, {15, 15}, {16, 16}, {32, 21}, {127, 31}, {128, 31}, {Index{1} << 40, 31}}) {
+    const Index n = edge.first, bucket = edge.second;
     CAPTURE(n);
     CHECK(t5_bucket(-n, true) == bucket);
     CHECK(t5_bucket(n, true) == 0);                                   // keys behind
