@@ -73,6 +73,8 @@ MultiHeadAttention::MultiHeadAttention(Scope scope, Options options)
   if (options.bias) in_proj_bias = scope.parameter("in_proj_bias", {3 * d}, constant_init(0));
 }
 
+double MultiHeadAttention::factor() const { return scale != 0 ? scale : 1 / std::sqrt(double(width / heads)); }
+
 Variable MultiHeadAttention::split_heads(const Variable& x) const {
   check<ShapeError>(x.rank() == 3, "multi-head attention: needs 3 dimensions [B, T, d]: {}", x.shape());
   return permute(reshape(x, {x.size(0), x.size(1), x.size(2) / (width / heads), width / heads}), {0, 2, 1, 3});   // [B, H', T, d/H]
@@ -85,7 +87,7 @@ Variable MultiHeadAttention::in_small_steps(const Variable& q, const Reads& read
   const Variable k = with_heads(reads.k, heads), v = with_heads(reads.v, heads);
   const bool offsets = bias.defined() && positions.reads_values();
   const Variable query = trace("query", formula("q = x", "Q", reads.first >= 0), q, {.heads = true});                      // [B, H, T, d/H]
-  const Variable dots = matmul(query, transpose(k)) * (scale != 0 ? scale : 1 / std::sqrt(double(width / heads)));   // [B, H, T, S]
+  const Variable dots = matmul(query, transpose(k)) * factor();   // [B, H, T, S]
   const Variable b = bias.defined() ? trace("bias", positions.formula(), expand(bias, dots.shape()), over) : bias;
   const Variable scores = trace("scores", fmt::format("e_j = {}{}", scale == 0 ? "q·k_j / √(d/H)" : scale == 1 ? "q·k_j" : "scale q·k_j", b.defined() ? " + b_j" : ""), b.defined() ? dots + b : dots, over);
   const Variable weights = trace("weights", "α = softmax(e) over the words that may be seen", softmax(scores, -1, mask), over);
@@ -101,7 +103,7 @@ Variable MultiHeadAttention::in_small_steps(const Variable& q, const Reads& read
 AttentionVariable MultiHeadAttention::with_value_offsets(const Variable& q, const Reads& reads, const Variable& bias, const Mask& mask) const {
   const auto every = [&](const Variable& x) { return with_heads(reads.places.defined() ? constant(gather_places(x.value(), reads.places)) : x, heads); };
   const Variable k = every(reads.k), v = every(reads.v);
-  const Variable p = softmax(matmul(q * (scale != 0 ? scale : 1 / std::sqrt(double(width / heads))), transpose(k)) + bias, -1, mask), kept = heed::dropout(p, dropout);
+  const Variable p = softmax(matmul(q * factor(), transpose(k)) + bias, -1, mask), kept = heed::dropout(p, dropout);
   return {matmul(kept, v) + positions.value_sum(kept, reads.first), p};
 }
 

@@ -53,6 +53,7 @@ struct MultiHeadAttention {
   Path path;
 
  private:
+  double factor() const;                               // scale, or 1/√(d/H)
   bool biased() const { return in_proj_bias.defined() || (q_proj && q_proj->bias.defined()); }
   List<Variable> projected(const Variable& x) const;   // queries, keys and values of x [B, T, d], [B, T, ..] each
   Variable split_heads(const Variable& x) const;       // [B, T, H' d/H] -> [B, H', T, d/H], a view

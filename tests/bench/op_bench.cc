@@ -101,6 +101,18 @@ void add_attention() {
   constexpr double large = 32.0 * 512 * 512 * 64 / 2, large_bytes = 4.0 * 32 * 512 * 64;
   add_both("attention 4x8 of 512x512x64, causal", {4 * large, 4 * large_bytes}, {14 * large, 8 * large_bytes}, inputs({4, 8, 512, 64}), made(Mask::causal(), 0));
   add_both("attention 1x8 of 2048x2048x64", {32.0 * 2048 * 2048 * 64, 16.0 * 8 * 2048 * 64}, {112.0 * 2048 * 2048 * 64, 32.0 * 8 * 2048 * 64}, inputs({1, 8, 2048, 64}), made({}, 0));
+  const auto biased = [](std::span<const Variable> x) { return scaled_dot_product_attention(x[0], x[1], x[2], {}, {}, x[3]).output; };
+  const auto with_bias = [&](Shape shape) {
+    std::vector<Tensor> all = inputs(shape);
+    all.push_back(random_tensor({shape[1], shape[2], shape[2]}, 4));
+    return all;
+  };
+  add_both("attention 64x8 of 16x16x32, bias", {4 * small, 4 * small_bytes}, {14 * small, 8 * small_bytes}, with_bias({64, 8, 16, 32}), biased);
+  add_both("attention 4x8 of 512x512x64, bias", {8 * large, 4 * large_bytes}, {28 * large, 8 * large_bytes}, with_bias({4, 8, 512, 64}), biased);
+  add_both("attention 4x8 of 512x512x64, 2 heads of keys", {8 * large, 2.5 * large_bytes}, {28 * large, 5 * large_bytes},
+           {random_tensor({4, 8, 512, 64}), random_tensor({4, 2, 512, 64}, 2), random_tensor({4, 2, 512, 64}, 3)}, made({}, 0));
+  const Rotations angles = rotations(16, 32, DType::f32, RotaryLayout::half);
+  add_both("rotary 64x8 of 16x32", {.bytes = 2 * small_bytes}, {.bytes = 4 * small_bytes}, {random_tensor({64, 8, 16, 32})}, [=](auto x) { return rotary(x[0], angles); });
   const Cost step{.bytes = 4.0 * (64 * 16 * (256 + 512) + 64 * (256 + 512))};
   add_both("additive attention step 64x16x256", step, {.bytes = 3 * step.bytes},
            {random_tensor({64, 1, 256}), random_tensor({64, 16, 256}, 2), random_tensor({256}, 3), random_tensor({64, 16, 512}, 4)},
