@@ -83,19 +83,20 @@ Variable MultiHeadAttention::split_heads(const Variable& x) const {
 // Scores of the pairs, and what is read of them, in small steps: for a Trace the fused output by its definition, whose gradients are those
 // of the scores.
 Variable MultiHeadAttention::in_small_steps(const Variable& q, const Reads& reads, const Variable& bias, const Mask& mask, const Variable& output) const {
-  const Trace::Axes over{.columns = reads.along, .heads = true};
-  const Variable k = with_heads(reads.k, heads), v = with_heads(reads.v, heads);
+  const Trace::Axes over{.columns = reads.along, .heads = true}, each{.rows = reads.along, .heads = true}, of_head{.heads = true};
   const bool offsets = bias.defined() && positions.reads_values();
-  const Variable query = trace("query", formula("q = x", "Q", reads.first >= 0), q, {.heads = true});                      // [B, H, T, d/H]
-  const Variable dots = matmul(query, transpose(k)) * factor();   // [B, H, T, S]
-  const Variable b = bias.defined() ? trace("bias", positions.formula(), expand(bias, dots.shape()), over) : bias;
-  const Variable scores = trace("scores", fmt::format("e_j = {}{}", scale == 0 ? "q·k_j / √(d/H)" : scale == 1 ? "q·k_j" : "scale q·k_j", b.defined() ? " + b_j" : ""), b.defined() ? dots + b : dots, over);
+  const std::string_view dot = scale == 0 ? "q·k_j / √(d/H)" : scale == 1 ? "q·k_j" : "scale q·k_j";
+  const Variable query = trace("query", formula("q = x", "Q", reads.first >= 0), q, of_head), k = with_heads(reads.k, heads), v = with_heads(reads.v, heads);
+  Variable scores = matmul(query, transpose(k)) * factor();                                                     // [B, H, T, S]
+  if (bias.defined()) scores = scores + trace("bias", positions.formula(), expand(bias, scores.shape()), over);
+  scores = trace("scores", fmt::format("e_j = {}{}", dot, bias.defined() ? " + b_j" : ""), scores, over);
   const Variable weights = trace("weights", "α = softmax(e) over the words that may be seen", softmax(scores, -1, mask), over);
-  const Variable values = unsqueeze(v, 2);
-  const Variable weighted = trace("weighted", offsets ? "α_j (v_j + a_(j - i)), a = rel_v" : "α_j v_j",
-                                  unsqueeze(weights, -1) * (offsets ? values + positions.value_offsets(reads.first, q.size(2), k.size(2)) : values), {.rows = reads.along, .heads = true});   // [B, H, T, S, d/H]
-  const Variable summed = sum(weighted, {3});
-  const Variable context = trace("context", offsets ? "c = Σ_j α_j (v_j + a_(j - i))" : "c = Σ_j α_j v_j", offsets ? summed : with_value(summed, matmul(weights, v).value()), {.heads = true});   // [B, H, T, d/H]
+  Variable values = unsqueeze(v, 2);
+  if (offsets) values = values + positions.value_offsets(reads.first, q.size(2), k.size(2));
+  const Variable weighted = trace("weighted", offsets ? "α_j (v_j + a_(j - i)), a = rel_v" : "α_j v_j", unsqueeze(weights, -1) * values, each);   // [B, H, T, S, d/H]
+  Variable context = sum(weighted, {3});                                                                        // [B, H, T, d/H]
+  if (!offsets) context = with_value(context, matmul(weights, v).value());
+  context = trace("context", offsets ? "c = Σ_j α_j (v_j + a_(j - i))" : "c = Σ_j α_j v_j", context, of_head);
   return dropout_acts(dropout) ? output : with_value(context, output.value());
 }
 
@@ -103,24 +104,26 @@ Variable MultiHeadAttention::in_small_steps(const Variable& q, const Reads& read
 AttentionVariable MultiHeadAttention::with_value_offsets(const Variable& q, const Reads& reads, const Variable& bias, const Mask& mask) const {
   const auto every = [&](const Variable& x) { return with_heads(reads.places.defined() ? constant(gather_places(x.value(), reads.places)) : x, heads); };
   const Variable k = every(reads.k), v = every(reads.v);
-  const Variable p = softmax(matmul(q * factor(), transpose(k)) + bias, -1, mask), kept = heed::dropout(p, dropout);
+  const Variable p = softmax(matmul(q * factor(), transpose(k)) + bias, -1, mask), kept = heed::dropout(p, dropout);   // [B, H, T, S]
   return {matmul(kept, v) + positions.value_sum(kept, reads.first), p};
 }
 
 Attended MultiHeadAttention::attend(const Variable& q, const Reads& reads, const Mask& mask, Want want) const {
   const Variable bias = reads.first >= 0 ? positions.bias(q, reads.first, reads.k.size(2)) : Variable();
-  const auto [fused, weights] = bias.defined() && positions.reads_values()
-                                    ? with_value_offsets(q, reads, bias, mask)
-                                    : scaled_dot_product_attention(q, reads.k, reads.v, mask, {.scale = scale, .dropout = dropout, .weights = want == Want::weights, .places = reads.places}, bias);
+  const AttentionOptions options{.scale = scale, .dropout = dropout, .weights = want == Want::weights, .places = reads.places};
+  const auto [fused, weights] = bias.defined() && positions.reads_values() ? with_value_offsets(q, reads, bias, mask)
+                                                                           : scaled_dot_product_attention(q, reads.k, reads.v, mask, options, bias);
   const Variable output = Trace::current() ? in_small_steps(q, reads, bias, mask, fused) : fused;
   const Variable joined = reshape(permute(output, {0, 2, 1, 3}), {q.size(0), q.size(2), width});   // [B, T, d]
-  return {trace("", out_proj.bias.defined() ? "y = [c of head 1; ..; c of head H] W_O + b_O" : "y = [c of head 1; ..; c of head H] W_O", out_proj(joined)), want == Want::weights ? weights : Variable()};
+  const Variable y = trace("", out_proj.bias.defined() ? "y = [c of head 1; ..; c of head H] W_O + b_O" : "y = [c of head 1; ..; c of head H] W_O", out_proj(joined));
+  return {y, options.weights ? weights : Variable()};
 }
 
 // "k_j = x_j W_K + b_K, turned by its place, one a head"
 std::string MultiHeadAttention::formula(std::string_view begins, std::string_view which, bool own) const {
   if (!Trace::current()) return {};
-  return fmt::format("{} W_{}{}{}, one a head", begins, which, biased() ? fmt::format(" + b_{}", which) : "", own && which != "V" && positions.turns() ? ", turned by its place" : "");
+  const std::string bias = biased() ? fmt::format(" + b_{}", which) : "";
+  return fmt::format("{} W_{}{}{}, one a head", begins, which, bias, own && which != "V" && positions.turns() ? ", turned by its place" : "");
 }
 
 Memory MultiHeadAttention::prepare(const Variable& states, Mask mask) const {

@@ -43,8 +43,8 @@ RelativePositions::RelativePositions(Scope scope, Options options) : options_(op
     rotations_ = rotations(options.length, dk, scope.dtype(), layout(options.kind));
   }
   if (options.kind == Positions::t5) {
-    check<Error>(options.buckets >= 4 && options.buckets % 2 == 0 && options.farthest > options.buckets / 2, "t5: needs an even number of at least 4 buckets, and the farthest beyond half of them: {}, {}",
-                 options.buckets, options.farthest);
+    check<Error>(options.buckets >= 4 && options.buckets % 2 == 0 && options.farthest > options.buckets / 2,
+                 "t5: needs an even number of at least 4 buckets, and the farthest beyond half of them: {}, {}", options.buckets, options.farthest);
     weight = (scope / "relative_attention_bias").parameter("weight", {options.buckets, H}, normal_init(0, 1 / std::sqrt(double(H * dk))));
   }
   if (options.kind == Positions::shaw) {

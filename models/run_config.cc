@@ -183,8 +183,8 @@ void check_config(const RunConfig& c) {
   const Index shared = c.key_value_heads.value_or(c.heads);
   check<Error>(is_recurrent(c.model) || c.heads % shared == 0, "heads that cannot be shared out: --heads {} --key-value-heads {}; a divisor of {}, as {}", c.heads, shared, c.heads,
                near_divisor_below(c.heads, shared));
-  check<Error>(is_recurrent(c.model) || !c.positions.starts_with("rope") || c.width / c.heads % 2 == 0, "an odd width of a head: --positions {} --width {} --heads {}; it turns pairs of units, --width {} would do",
-               c.positions, c.width, c.heads, (c.width / c.heads + 1) * c.heads);
+  check<Error>(is_recurrent(c.model) || !c.positions.starts_with("rope") || c.width / c.heads % 2 == 0,
+               "an odd width of a head: --positions {} --width {} --heads {}; it turns pairs of units, --width {} would do", c.positions, c.width, c.heads, (c.width / c.heads + 1) * c.heads);
   check<Error>(c.warmup > 0 || (c.schedule != "inverse_sqrt" && c.schedule != "noam"), "no warm-up: --schedule {} --warmup 0; at least 1, default {}", c.schedule,
                RunConfig().warmup);
   if (c.schedule_steps && (c.schedule == "linear" || c.schedule == "cosine"))
