@@ -36,8 +36,8 @@ class PositionTable {
   };
   PositionTable(Scope scope, Options options);
 
-  // Rows [offset, offset + length), [length, d]; undefined for none and those inside attention. For sinusoids a constant. IndexError: negative, or beyond
-  // what is learned.
+  // Rows [offset, offset + length), [length, d]; undefined for none and those inside attention. For sinusoids a constant. IndexError:
+  // negative, or beyond what is learned.
   Variable rows(Index offset, Index length) const;
   bool trained() const { return weight.defined(); }
 

@@ -15,6 +15,11 @@ namespace {
 
 RotaryLayout layout(Positions kind) { return kind == Positions::rope_half ? RotaryLayout::half : RotaryLayout::interleaved; }
 
+void check_buckets(Index buckets, Index farthest) {
+  check<Error>(buckets >= 4 && buckets % 2 == 0 && farthest > buckets / 2, "t5: needs an even number of at least 4 buckets, and the farthest beyond half of them: {}, {}", buckets,
+               farthest);
+}
+
 }  // namespace
 
 Tensor alibi_slopes(Index heads) {
@@ -27,6 +32,7 @@ Tensor alibi_slopes(Index heads) {
 }
 
 Index t5_bucket(Index r, bool causal, Index buckets, Index farthest) {
+  check_buckets(buckets, farthest);
   const Index own = causal ? buckets : buckets / 2, base = !causal && r > 0 ? own : 0, n = causal ? std::max<Index>(-r, 0) : std::abs(r), exact = own / 2;
   if (n < exact) return base + n;
   // 1e-9: logarithms of quotients that are whole powers are not to fall below them
@@ -43,8 +49,7 @@ RelativePositions::RelativePositions(Scope scope, Options options) : options_(op
     rotations_ = rotations(options.length, dk, scope.dtype(), layout(options.kind));
   }
   if (options.kind == Positions::t5) {
-    check<Error>(options.buckets >= 4 && options.buckets % 2 == 0 && options.farthest > options.buckets / 2,
-                 "t5: needs an even number of at least 4 buckets, and the farthest beyond half of them: {}, {}", options.buckets, options.farthest);
+    check_buckets(options.buckets, options.farthest);
     weight = (scope / "relative_attention_bias").parameter("weight", {options.buckets, H}, normal_init(0, 1 / std::sqrt(double(H * dk))));
   }
   if (options.kind == Positions::shaw) {
@@ -71,9 +76,10 @@ Variable RelativePositions::turned(const Variable& x, Index first) const {
 
 Tensor RelativePositions::distances(Index first, Index n, Index keys) const {
   const Tensor rows = empty({n, keys}, DType::i64);
+  Index* const row = rows.mutable_data<Index>();
   const Index R = options_.clip;
   for (Index t = 0; t < n; ++t)
-    for (Index s = 0; s < keys; ++s) rows.mutable_data<Index>()[t * keys + s] = std::clamp(s - t - first, -R, R) + R;
+    for (Index s = 0; s < keys; ++s) row[t * keys + s] = std::clamp(s - t - first, -R, R) + R;
   return rows;
 }
 
@@ -83,13 +89,15 @@ Variable RelativePositions::bias(const Variable& q, Index first, Index keys) con
   if (n == 0 || keys == 0) return {};
   if (kind() == Positions::alibi) {
     const Tensor slopes = alibi_slopes(H), x = empty({H, count}, DType::f64);
+    double* const b = x.mutable_data<double>();
     for (Index a = 0; a < H; ++a)
-      for (Index l = 0; l < count; ++l) x.mutable_data<double>()[a * count + l] = -slopes.data<double>()[a] * double(std::abs(distance(l)));
+      for (Index l = 0; l < count; ++l) b[a * count + l] = -slopes.data<double>()[a] * double(std::abs(distance(l)));
     return toeplitz(constant(to(x, q.value().dtype())), n);
   }
   if (kind() == Positions::t5) {
     const Tensor ids = empty({count}, DType::i64);
-    for (Index l = 0; l < count; ++l) ids.mutable_data<Index>()[l] = t5_bucket(distance(l), options_.causal, options_.buckets, options_.farthest);
+    Index* const id = ids.mutable_data<Index>();
+    for (Index l = 0; l < count; ++l) id[l] = t5_bucket(distance(l), options_.causal, options_.buckets, options_.farthest);
     return toeplitz(index_select(transpose(weight), 1, ids), n);
   }
   if (kind() == Positions::shaw) {

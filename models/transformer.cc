@@ -26,7 +26,7 @@ MultiHeadAttention::Options attention_options(const TransformerOptions& o, Relat
 }
 
 RelativePositions relative_positions(Scope scope, const TransformerOptions& o, bool causal) {
-  if (!inside_attention(o.positions) || o.heads < 1 || o.width % o.heads != 0) return {};
+  if (!inside_attention(o.positions) || o.heads < 1 || o.width % o.heads != 0) return {};   // the attention refuses such sizes
   return RelativePositions(scope, {.kind = o.positions, .heads = o.heads, .head_width = o.width / o.heads, .causal = causal, .length = o.max_positions});
 }
 // Shaw's tables are each layer's, the rest is the stack's.

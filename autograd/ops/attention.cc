@@ -33,9 +33,8 @@ AttentionVariable scaled_dot_product_attention(const Variable& q, const Variable
 }
 
 Variable with_heads(const Variable& x, Index heads) {
-  const Index shared = x.size(1);
-  if (shared == heads) return x;
-  return reshape(expand(unsqueeze(x, 2), {-1, -1, heads / shared, -1, -1}), {x.size(0), heads, x.size(2), x.size(3)});
+  if (x.rank() == 4 && x.size(1) == heads) return x;
+  return record("with_heads", with_heads(x.value(), heads), {x}, [dx = x.slot()](const Tensor& dy) { dx.gradient([&](Into out) { with_heads_grad(dy, out); }); });
 }
 
 AttentionVariable scaled_dot_product_attention_by_definition(const Variable& q, const Variable& k, const Variable& v, const Mask& mask,

@@ -101,21 +101,18 @@ template <class T> Heads<const T> heads_or_none(const Tensor& x) { return x.defi
 // Where heads of q share one of k and v: its gradient is the sum of theirs, [B, H, S, width], each computed apart.
 class GroupGradients {
  public:
-  GroupGradients(const Sizes& n, const Into* sum, Index rows) : sum_(sum), group_(n.group) {
+  GroupGradients(const Sizes& n, const Into* sum) : sum_(sum) {
     if (!sum || n.group == 1) return;
     const Tensor& x = sum->tensor;
-    each_ = {empty({n.B, n.H, rows, x.size(3)}, x.dtype())};
+    each_ = {empty({n.B, n.H, n.S, x.size(3)}, x.dtype())};
   }
   const Into* each() const { return each_.tensor.defined() ? &each_ : sum_; }
   void finish() const {
-    if (!each_.tensor.defined()) return;
-    const Tensor& x = sum_->tensor;
-    sum_to(reshape(each_.tensor, {x.size(0), x.size(1), group_, x.size(2), x.size(3)}), {unsqueeze(x, 2), sum_->add});
+    if (each_.tensor.defined()) with_heads_grad(each_.tensor, *sum_);
   }
 
  private:
   const Into* sum_;
-  Index group_;
   Into each_;
 };
 
@@ -217,7 +214,7 @@ void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const T
     const Tensor qs = with_dense_rows(q), ks = with_dense_rows(k), vs = with_dense_rows(v), outputs = with_dense_rows(forward.output),
                  doutputs = doutput.defined() ? with_dense_rows(doutput) : expand(zeros({n.dv}, q.dtype()), forward.output.shape()),
                  gs = dweights.defined() ? with_dense_rows(dweights) : Tensor(), lse = forward.log_sum_exp.contiguous();
-    const GroupGradients keys(n, dk, k.size(2)), values(n, dv, v.size(2));
+    const GroupGradients keys(n, dk), values(n, dv);
     const RowDestinations<3> to({dq, keys.each(), values.each()});
     std::array<Heads<T>, 3> gradients{};
     List<Heads<const T>> heads{heads_of<T>(qs), heads_of<T>(ks, {}, n.group), heads_of<T>(vs, {}, n.group), heads_of<T>(outputs), heads_of<T>(doutputs)};
@@ -243,9 +240,16 @@ void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const T
 }
 
 Tensor with_heads(const Tensor& x, Index heads) {
+  check<ShapeError>(x.rank() == 4, "with_heads: needs 4 dimensions [B, H, S, d]: {}", x.shape());
   const Index shared = x.size(1);
   if (shared == heads) return x;
+  check<ShapeError>(shared > 0 && heads > 0 && heads % shared == 0, "with_heads: {} heads cannot serve {}: {}", shared, heads, x.shape());
   return reshape(expand(unsqueeze(x, 2), {-1, -1, heads / shared, -1, -1}), {x.size(0), heads, x.size(2), x.size(3)});
+}
+
+void with_heads_grad(const Tensor& dy, Into dx) {
+  const Tensor& x = dx.tensor;
+  sum_to(reshape(dy, {x.size(0), x.size(1), dy.size(1) / std::max<Index>(x.size(1), 1), x.size(2), x.size(3)}), {unsqueeze(x, 2), dx.add});
 }
 
 Mask allowed_by(const Mask& mask, const Tensor& bias) { return bias.defined() ? mask & Mask::allowed(greater(bias, -INFINITY)) : mask; }

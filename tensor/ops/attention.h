@@ -45,8 +45,9 @@ Tensor gather_places(const Tensor& x, const Tensor& places);
 // The same as matmul, softmax, dropout and matmul, each [B, H, T, S] stored.
 AttentionOutput scaled_dot_product_attention_by_definition(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask = {},
                                                            const AttentionOptions& options = {}, const Tensor& bias = {});
-// k or v [B, H/g, S, d] repeated for each head of q [B, H, S, d].
+// k or v [B, H/g, S, d] repeated for each of the H heads of q: [B, H, S, d]. ShapeError: not rank 4, or they do not divide H.
 Tensor with_heads(const Tensor& x, Index heads);
+void with_heads_grad(const Tensor& dy, Into dx);   // dx [B, H/g, S, d] = Σ dy over each group
 // The mask and what bias forbids by -inf.
 Mask allowed_by(const Mask& mask, const Tensor& bias);
 

@@ -65,9 +65,11 @@ namespace {
 
 void check_fits(const char* op, const Tensor& x, const Rotations& r) {
   check<ShapeError>(x.rank() >= 2, "{}: needs at least 2 dimensions [.., T, d]: x {}", op, x.shape());
-  check<DTypeError>(x.dtype() == r.cosines.dtype(), "{}: dtypes differ: x {}, rotations {}", op, x.dtype(), r.cosines.dtype());
-  check<ShapeError>(r.cosines.shape() == Shape{x.size(-2), x.size(-1)}, "{}: rotations do not fit the last two axes: x {}, rotations {}", op, x.shape(),
-                    r.cosines.shape());
+  for (const Tensor* table : {&r.cosines, &r.sines}) {
+    check<DTypeError>(x.dtype() == table->dtype(), "{}: dtypes differ: x {}, rotations {}", op, x.dtype(), table->dtype());
+    check<ShapeError>(table->shape() == Shape{x.size(-2), x.size(-1)}, "{}: rotations do not fit the last two axes: x {}, rotations {}", op, x.shape(), table->shape());
+  }
+  check<ShapeError>(x.size(-1) % 2 == 0, "{}: needs an even width: x {}", op, x.shape());
 }
 
 // y (=|+=) x turned, or turned back; y has contiguous rows

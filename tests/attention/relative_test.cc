@@ -155,7 +155,7 @@ TEST_CASE("relative positions: self-attention is that of the formulas, both ways
             w.mutable_span<double>()[std::size_t(i)] = kept.span<double>()[std::size_t(i)] - h;
             const double less = loss().value().item();
             copy_into(w, kept);
-            CHECK((more - less) / (2 * h) == doctest::Approx(gradient.span<double>()[std::size_t(i)]).epsilon(1e-6).scale(1));
+            CHECK((more - less) / (2 * h) == doctest::Approx(gradient.span<double>()[std::size_t(i)]).epsilon(1e-8).scale(1));
           }
         }
       }
