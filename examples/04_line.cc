@@ -30,10 +30,10 @@ int main() {
 }
 
 /* Output:
-step   1  loss 4.5431
-step  50  loss 0.0170
-step 100  loss 0.0028
-step 150  loss 0.0027
-step 200  loss 0.0027
-line.weight = 3.01, line.bias = -2.01
+step   1  loss 5.3569
+step  50  loss 0.0182
+step 100  loss 0.0026
+step 150  loss 0.0026
+step 200  loss 0.0026
+line.weight = 3.01, line.bias = -2.00
 */

@@ -57,9 +57,9 @@ int main() {
 }
 
 /* Output:
-step 100  loss 0.45
-step 200  loss 0.07
-step 300  loss 0.00
+step 100  loss 0.48
+step 200  loss 0.06
+step 300  loss 0.01
 hgead. -> hgead
 ga. -> ga
 ead. -> ead

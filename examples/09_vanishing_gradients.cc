@@ -61,10 +61,10 @@ int main() {
 
 /* Output:
 distance                1        5       10       20       40       59
-rnn                 1e+00    5e-02    1e-03    9e-07    6e-13    1e-18
-lstm                4e-01    1e-01    4e-02    4e-03    7e-05    1e-06
-gru                 7e-01    5e-02    4e-03    3e-05    2e-09    2e-13
-rnn + attention     2e-01    5e-02    5e-02    5e-02    5e-02    6e-02
-gru + attention     6e-02    4e-02    4e-02    4e-02    4e-02    4e-02
+rnn                 1e+00    4e-02    1e-03    1e-06    1e-12    4e-18
+lstm                4e-01    2e-01    4e-02    4e-03    4e-05    7e-07
+gru                 8e-01    9e-02    6e-03    5e-05    3e-09    4e-13
+rnn + attention     1e-01    4e-02    4e-02    5e-02    5e-02    4e-02
+gru + attention     6e-02    5e-02    5e-02    5e-02    5e-02    5e-02
 drawn: 09_vanishing_gradients.svg
 */

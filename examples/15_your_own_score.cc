@@ -66,7 +66,7 @@ int main(int argc, char** argv) {
 
 /* Output:
 gradients: right
-step   0  loss 2.6
+step   0  loss 2.5
 step 100  loss 0.0
 nearness
   ┌ d

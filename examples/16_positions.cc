@@ -48,11 +48,11 @@ int main() {
 
 /* Output:
 none   weights of head 1, query 3: [0.167 0.167 0.167 0.167 0.167 0.167]
-rope   weights of head 1, query 3: [0.171 0.162 0.157 0.161 0.171 0.179]
+rope   weights of head 1, query 3: [0.143 0.162 0.185 0.190 0.171 0.149]
 alibi  weights of head 1, query 3: [0.143 0.184 0.236 0.184 0.143 0.111]
-t5     weights of head 1, query 3: [0.258 0.162 0.152 0.128 0.173 0.128]
-shaw   weights of head 1, query 3: [0.162 0.150 0.142 0.197 0.180 0.169]
-q·k of rope at (i, j)  (0, 0) 1.4343  (3, 5) 4.0475  (63, 65) 4.0475  (5, 3) 6.3698
+t5     weights of head 1, query 3: [0.187 0.175 0.131 0.179 0.181 0.147]
+shaw   weights of head 1, query 3: [0.114 0.180 0.176 0.217 0.126 0.187]
+q·k of rope at (i, j)  (0, 0) -1.6807  (3, 5) 4.5578  (63, 65) 4.5578  (5, 3) 1.2722
 m of alibi's 8 heads [0.5000 0.2500 0.1250 0.0625 0.0312 0.0156 0.0078 0.0039]
 alibi, head 1
 [[ 0.0 -0.5 -1.0 -1.5]

@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/random.h"
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
+#include <limits>
+#include <type_traits>
 
 #include "tensor/format.h"
 
@@ -21,21 +25,38 @@ constexpr std::uint64_t kSeed = 0x9E3779B97F4A7C15u, kNumber = 0xD1B54A32D192ED0
 constexpr std::uint64_t absorb(std::uint64_t state, std::uint64_t word) { return mix(mix(state) + word); }
 
 // log x for normal x > 0 by x = m 2ᵉ, m in [1/√2, √2):  log m = 2 artanh s = 2 Σ s^(2k+1)/(2k+1), s = (m-1)/(m+1), |s| < 0.172.
-double portable_log(double x) {
-  auto bits = std::bit_cast<std::uint64_t>(x);
-  int e = int(bits >> 52) - 1023;
-  double m = std::bit_cast<double>((bits & 0x000FFFFFFFFFFFFFu) | 0x3FF0000000000000u);
-  if (m > 1.4142135623730951) m *= 0.5, ++e;
-  const double s = (m - 1) / (m + 1), s2 = s * s;
-  double sum = 0;
-  for (int k = 21; k >= 1; k -= 2) sum = sum * s2 + 1.0 / k;
-  return e * 0.6931471805599453 + 2 * s * sum;
+template <class T> T portable_log(T x) {
+  constexpr bool wide = sizeof(T) == 8;
+  using Bits = std::conditional_t<wide, std::uint64_t, std::uint32_t>;
+  constexpr int digits = std::numeric_limits<T>::digits - 1;
+  const auto bits = std::bit_cast<Bits>(x);
+  int e = int(bits >> digits) - (std::numeric_limits<T>::max_exponent - 1);
+  T m = std::bit_cast<T>((bits & ((Bits(1) << digits) - 1)) | std::bit_cast<Bits>(T(1)));
+  if (m > T(1.4142135623730951)) m *= T(0.5), ++e;
+  const T s = (m - 1) / (m + 1), s2 = s * s;
+  T sum = 0;
+  for (int k = wide ? 21 : 9; k >= 1; k -= 2) sum = sum * s2 + T(1.0 / k);
+  return T(e) * T(0.6931471805599453) + 2 * s * sum;
 }
 
-double polynomial(const double (&c)[8], double r) {
-  double sum = c[0];
-  for (int i = 1; i < 8; ++i) sum = sum * r + c[i];
+template <class T, std::size_t n> T polynomial(const T (&c)[n], T r) {
+  T sum = c[0];
+  for (std::size_t i = 1; i < n; ++i) sum = sum * r + c[i];
   return sum;
+}
+
+// Φ⁻¹(1/2 + q), p = min(1/2 + q, 1/2 - q) > 0; f32: > 1e-11
+template <class T> T quantile(T q, T p) {
+  using Quotients = detail::Quantile<T>;
+  const auto divided = [](const auto& quotient, T r) { return polynomial(quotient.num, r) / polynomial(quotient.den, r); };
+  if (std::abs(q) <= detail::kQuantileCentral<T>) {
+    const T r = T(0.180625) - q * q;
+    return q * polynomial(Quotients::kCentral.num, r) / polynomial(Quotients::kCentral.den, r);
+  }
+  const T r = std::sqrt(-portable_log(p));
+  if constexpr (sizeof(T) == 8)
+    if (r > detail::kQuantileMiddle<T>) return std::copysign(divided(Quotients::kTail, r - 5), q);
+  return std::copysign(divided(Quotients::kMiddle, r - T(1.6)), q);
 }
 
 }  // namespace
@@ -56,17 +77,13 @@ Key Key::operator/(std::string_view name) const {
 
 double normal_quantile(double p) {
   check<Error>(p > 0 && p < 1, "normal_quantile: p {} is not in (0, 1)", p);
-  using namespace detail;
   const double q = p - 0.5;
-  if (std::abs(q) <= kCentral) {
-    const double r = 0.180625 - q * q;
-    return q * polynomial(kCentralQuantile.num, r) / polynomial(kCentralQuantile.den, r);
-  }
-  const double r = std::sqrt(-portable_log(q < 0 ? p : 1 - p));
-  const auto& [num, den] = r <= kMiddle ? kMiddleQuantile : kTailQuantile;
-  const double from = r <= kMiddle ? r - 1.6 : r - 5;
-  const double x = polynomial(num, from) / polynomial(den, from);
-  return q < 0 ? -x : x;
+  return quantile(q, q < 0 ? p : 1 - p);
+}
+
+float normal_quantile32(std::uint32_t bits) {
+  const float q = (float(std::int32_t(bits ^ 0x80000000u)) + 0.5f) * 0x1p-32f, p = (float(std::int32_t(std::min(bits, ~bits))) + 0.5f) * 0x1p-32f;
+  return quantile(q, p);
 }
 
 std::uint32_t Random::next_u32() {

@@ -57,82 +57,124 @@ void Draws(Key key, uint64_t group, uint64_t* HWY_RESTRICT draws) {
 }
 
 // x[i] = min(lo + range u, last), u of draw 64 group + i, i < 64
-template <class T> void Uniform(Key key, uint64_t group, double lo, double range, T last, T* HWY_RESTRICT x) {
+void Uniform(Key key, uint64_t group, double lo, double range, double last, double* HWY_RESTRICT x) {
   uint64_t draws[detail::kDraws];
   Draws(key, group, draws);
   for (size_t i = 0; i < detail::kDraws; ++i) {
-    const T value = T(lo + range * unit_interval(draws[i]));
+    const double value = lo + range * unit_interval(draws[i]);
     x[i] = value < last ? value : last;
   }
 }
 
-// c_0 r⁷ + .. + c_7 and the logarithm below: the bits of tensor/random.cc, so no multiply-adds
-template <class D> HWY_INLINE hn::Vec<D> Polynomial7(D d, const double (&c)[8], hn::Vec<D> r) {
+// u of the 32-bit draw 128 group + i, i < 128; computed in double, rounded once
+void Uniform(Key key, uint64_t group, double lo, double range, float last, float* HWY_RESTRICT x) {
+  const hn::CappedTag<double, 8> d;
+  const hn::Rebind<float, decltype(d)> df;
+  const hn::Rebind<int32_t, decltype(d)> di;
+  uint64_t draws[detail::kDraws];
+  Draws(key, group, draws);
+  const auto* words = reinterpret_cast<const int32_t*>(draws);
+  for (size_t i = 0; i < detail::kElements<float>; i += hn::Lanes(d)) {
+    const auto centred = hn::PromoteTo(d, hn::Xor(hn::LoadU(di, words + i), hn::Set(di, INT32_MIN)));   // the draw - 2³¹
+    const auto value = hn::DemoteTo(df, hn::Add(hn::Set(d, lo), hn::Mul(hn::Set(d, range * 0x1p-32), hn::Add(centred, hn::Set(d, 0x1p31)))));
+    hn::StoreU(hn::Min(value, hn::Set(df, last)), df, x + i);
+  }
+}
+
+// c_0 rⁿ + .. + c_n and the logarithm below: the bits of tensor/random.cc, so no multiply-adds
+template <class D, size_t n> HWY_INLINE hn::Vec<D> Polynomial(D d, const hn::TFromD<D> (&c)[n], hn::Vec<D> r) {
   auto sum = hn::Set(d, c[0]);
   HWY_UNROLL(7)
-  for (int i = 1; i < 8; ++i) sum = hn::Add(hn::Mul(sum, r), hn::Set(d, c[i]));
+  for (size_t i = 1; i < n; ++i) sum = hn::Add(hn::Mul(sum, r), hn::Set(d, c[i]));
   return sum;
 }
 
 // ln x for normal x > 0
 template <class D> HWY_INLINE hn::Vec<D> PortableLog(D d, hn::Vec<D> x) {
+  using T = hn::TFromD<D>;
+  using Bits = hn::TFromD<hn::RebindToUnsigned<D>>;
+  constexpr bool wide = sizeof(T) == 8;
+  constexpr int digits = wide ? 52 : 23;
+  constexpr T integers = wide ? T(0x1p52) : T(0x1p23);   // from here on every number is one
   const hn::RebindToUnsigned<D> du;
   const auto one = hn::Set(d, 1);
   const auto bits = hn::BitCast(du, x);
-  auto e = hn::BitCast(d, hn::Or(hn::ShiftRight<52>(bits), hn::BitCast(du, hn::Set(d, 0x1p52))));
-  e = hn::Sub(e, hn::Set(d, 0x1p52 + 1023));
-  auto m = hn::BitCast(d, hn::Or(hn::And(bits, hn::Set(du, 0x000FFFFFFFFFFFFFu)), hn::BitCast(du, one)));
-  const auto large = hn::Gt(m, hn::Set(d, 1.4142135623730951));
-  m = hn::IfThenElse(large, hn::Mul(m, hn::Set(d, 0.5)), m);
+  auto e = hn::BitCast(d, hn::Or(hn::ShiftRight<digits>(bits), hn::BitCast(du, hn::Set(d, integers))));
+  e = hn::Sub(e, hn::Set(d, integers + (wide ? 1023 : 127)));
+  auto m = hn::BitCast(d, hn::Or(hn::And(bits, hn::Set(du, (Bits(1) << digits) - 1)), hn::BitCast(du, one)));
+  const auto large = hn::Gt(m, hn::Set(d, T(1.4142135623730951)));
+  m = hn::IfThenElse(large, hn::Mul(m, hn::Set(d, T(0.5))), m);
   e = hn::IfThenElse(large, hn::Add(e, one), e);
   const auto s = hn::Div(hn::Sub(m, one), hn::Add(m, one)), s2 = hn::Mul(s, s);
   auto sum = hn::Zero(d);
   HWY_UNROLL(11)
-  for (int k = 21; k >= 1; k -= 2) sum = hn::Add(hn::Mul(sum, s2), hn::Set(d, 1.0 / k));
-  return hn::Add(hn::Mul(e, hn::Set(d, 0.6931471805599453)), hn::Mul(hn::Add(s, s), sum));
+  for (int k = wide ? 21 : 9; k >= 1; k -= 2) sum = hn::Add(hn::Mul(sum, s2), hn::Set(d, T(1.0 / k)));
+  return hn::Add(hn::Mul(e, hn::Set(d, T(0.6931471805599453))), hn::Mul(hn::Add(s, s), sum));
+}
+
+// v = u - 1/2 and p = min(u, 1 - u) of the draws from element i on
+template <class D> HWY_INLINE void Centred(D d, const uint64_t* draws, size_t i, hn::Vec<D>& v, hn::Vec<D>& p) {
+  const hn::RebindToUnsigned<D> du;
+  const auto half = hn::Set(d, hn::TFromD<D>(0.5));
+  if constexpr (sizeof(hn::TFromD<D>) == 8) {
+    const auto whole = hn::BitCast(d, hn::Or(hn::ShiftRight<12>(hn::LoadU(du, draws + i)), hn::BitCast(du, hn::Set(d, 0x1p52))));
+    v = hn::Sub(hn::Mul(hn::Add(hn::Sub(whole, hn::Set(d, 0x1p52)), half), hn::Set(d, 0x1p-52)), half);
+    p = hn::Sub(half, hn::Abs(v));
+  } else {
+    const auto centre = [&](auto bits) HWY_ATTR {
+      return hn::Mul(hn::Add(hn::ConvertTo(d, hn::BitCast(hn::RebindToSigned<D>(), bits)), half), hn::Set(d, 0x1p-32f));
+    };
+    const auto bits = hn::LoadU(du, reinterpret_cast<const uint32_t*>(draws) + i);
+    v = centre(hn::Xor(bits, hn::Set(du, 0x80000000u)));
+    p = centre(hn::Min(bits, hn::Not(bits)));
+  }
 }
 
 // x[i] = mean + std Φ⁻¹(u)
-template <class T> void Normal(Key key, uint64_t group, double mean, double std, T* HWY_RESTRICT x) {
-  const hn::CappedTag<double, 8> d;
-  const hn::RebindToUnsigned<decltype(d)> du;
+template <class T> void Normal(Key key, uint64_t group, T mean, T std, T* HWY_RESTRICT x) {
+  using Quotients = detail::Quantile<T>;
+  constexpr size_t n = detail::kElements<T>;
+  const hn::CappedTag<T, 64 / sizeof(T)> d;
   const size_t N = hn::Lanes(d);
   uint64_t draws[detail::kDraws];
-  double q[detail::kDraws], z[detail::kDraws];                       // u - 1/2, Φ⁻¹(u)
-  double tails[detail::kDraws + 8], distances[detail::kDraws + 8];   // of those beyond kCentral: min(u, 1 - u), |Φ⁻¹(u)|
-  size_t places[detail::kDraws], count = 0;                          // where they stand
-  uint64_t in_tails = 0;
+  T v[n], p[n], z[n];                              // of all: u - 1/2, min(u, 1 - u), Φ⁻¹(u)
+  T tail_v[n + 16], tail_p[n + 16], tail_z[n + 16];   // of those beyond kQuantileCentral
+  size_t places[n], count = 0;                     // where they stand
+  uint64_t in_tails[n / 64] = {};
   Draws(key, group, draws);
-  for (size_t i = 0; i < detail::kDraws; i += N) {
-    const auto whole = hn::BitCast(d, hn::Or(hn::ShiftRight<12>(hn::LoadU(du, draws + i)), hn::BitCast(du, hn::Set(d, 0x1p52))));
-    const auto u = hn::Mul(hn::Add(hn::Sub(whole, hn::Set(d, 0x1p52)), hn::Set(d, 0.5)), hn::Set(d, 0x1p-52));
-    const auto v = hn::Sub(u, hn::Set(d, 0.5)), r = hn::Sub(hn::Set(d, 0.180625), hn::Mul(v, v));
-    hn::StoreU(v, d, q + i);
-    hn::StoreU(hn::Div(hn::Mul(v, Polynomial7(d, detail::kCentralQuantile.num, r)), Polynomial7(d, detail::kCentralQuantile.den, r)), d, z + i);
-    const auto tail = hn::Gt(hn::Abs(v), hn::Set(d, detail::kCentral));
-    uint8_t bits[8];
-    hn::StoreMaskBits(d, tail, bits);
-    in_tails |= uint64_t(bits[0]) << i;
+  for (size_t i = 0; i < n; i += N) {
+    hn::Vec<decltype(d)> centre, end;
+    Centred(d, draws, i, centre, end);
+    const auto r = hn::Sub(hn::Set(d, T(0.180625)), hn::Mul(centre, centre));
+    hn::StoreU(centre, d, v + i);
+    hn::StoreU(end, d, p + i);
+    hn::StoreU(hn::Div(hn::Mul(centre, Polynomial(d, Quotients::kCentral.num, r)), Polynomial(d, Quotients::kCentral.den, r)), d, z + i);
+    uint8_t bits[8] = {};
+    hn::StoreMaskBits(d, hn::Gt(hn::Abs(centre), hn::Set(d, detail::kQuantileCentral<T>)), bits);
+    in_tails[i / 64] |= uint64_t(bits[0] | bits[1] << 8) << i % 64;
   }
-  for (; in_tails; in_tails &= in_tails - 1) {
-    const auto i = size_t(__builtin_ctzll(in_tails));
-    tails[count] = 0.5 - __builtin_fabs(q[i]);
-    places[count++] = i;
-  }
-  for (size_t i = count; i < count + N; ++i) tails[i] = 0.05;
+  for (size_t word = 0; word < n / 64; ++word)
+    for (; in_tails[word]; in_tails[word] &= in_tails[word] - 1) {
+      const size_t i = places[count] = 64 * word + size_t(__builtin_ctzll(in_tails[word]));
+      tail_v[count] = v[i];
+      tail_p[count++] = p[i];
+    }
+  for (size_t i = count; i < count + N; ++i) tail_v[i] = tail_p[i] = T(0.05);
   for (size_t i = 0; i < count; i += N) {
-    const auto r = hn::Sqrt(hn::Neg(PortableLog(d, hn::LoadU(d, tails + i)))), from = hn::Sub(r, hn::Set(d, 1.6));
-    hn::StoreU(hn::Div(Polynomial7(d, detail::kMiddleQuantile.num, from), Polynomial7(d, detail::kMiddleQuantile.den, from)), d, distances + i);
-    if (HWY_UNLIKELY(!hn::AllTrue(d, hn::Le(r, hn::Set(d, detail::kMiddle)))))
-      for (size_t j = i; j < i + N; ++j) distances[j] = -normal_quantile(tails[j]);
+    const auto r = hn::Sqrt(hn::Neg(PortableLog(d, hn::LoadU(d, tail_p + i)))), from = hn::Sub(r, hn::Set(d, T(1.6)));
+    const auto distance = hn::Div(Polynomial(d, Quotients::kMiddle.num, from), Polynomial(d, Quotients::kMiddle.den, from));
+    hn::StoreU(hn::CopySign(distance, hn::LoadU(d, tail_v + i)), d, tail_z + i);
+    if constexpr (sizeof(T) == 8)                  // the 2³² numbers of f32 do not reach further
+      if (HWY_UNLIKELY(!hn::AllTrue(d, hn::Le(r, hn::Set(d, detail::kQuantileMiddle<T>)))))
+        for (size_t j = i; j < i + N; ++j) tail_z[j] = tail_v[j] < 0 ? normal_quantile(tail_p[j]) : -normal_quantile(tail_p[j]);
   }
-  for (size_t i = 0; i < count; ++i) z[places[i]] = __builtin_copysign(distances[i], q[places[i]]);
-  for (size_t i = 0; i < detail::kDraws; ++i) x[i] = T(mean + std * z[i]);
+  for (size_t i = 0; i < count; ++i) z[places[i]] = tail_z[i];
+  for (size_t i = 0; i < n; i += N) hn::StoreU(hn::Add(hn::Set(d, mean), hn::Mul(hn::Set(d, std), hn::LoadU(d, z + i))), d, x + i);
 }
 
 void UniformF32(Key key, uint64_t group, double lo, double range, float last, float* x) { Uniform(key, group, lo, range, last, x); }
 void UniformF64(Key key, uint64_t group, double lo, double range, double last, double* x) { Uniform(key, group, lo, range, last, x); }
-void NormalF32(Key key, uint64_t group, double mean, double std, float* x) { Normal(key, group, mean, std, x); }
+void NormalF32(Key key, uint64_t group, float mean, float std, float* x) { Normal(key, group, mean, std, x); }
 void NormalF64(Key key, uint64_t group, double mean, double std, double* x) { Normal(key, group, mean, std, x); }
 
 void DropoutF32(const DropoutKey& key, Index start, const float* x, size_t n, bool add, float* y) { Dropout(key, start, x, n, add, y); }
@@ -164,16 +206,16 @@ namespace {
 
 constexpr Index kGrain = 1 << 15;  // elements a chunk, a multiple of 128
 
-// groups(group, x) makes elements 64 group .. 64 group + 63 of `into`, in row-major order.
-template <class T, class Groups> void fill(const Tensor& into, const Groups& groups) {
+// groups(group, x) makes elements kCount group .. kCount group + kCount - 1 of `into`, in row-major order.
+template <class T, Index kCount = detail::kDraws, class Groups> void fill(const Tensor& into, const Groups& groups) {
   const Tensor dense = into.is_contiguous() ? into : empty(into.shape(), into.dtype());
   T* const values = dense.mutable_span<T>().data();
   parallel_for(dense.numel(), kGrain / 16, [&](Index begin, Index end) {
     Index i = begin;
-    for (; i + detail::kDraws <= end; i += detail::kDraws) groups(std::uint64_t(i / detail::kDraws), values + i);
+    for (; i + kCount <= end; i += kCount) groups(std::uint64_t(i / kCount), values + i);
     if (i == end) return;
-    T edge[detail::kDraws];
-    groups(std::uint64_t(i / detail::kDraws), edge);
+    T edge[kCount];
+    groups(std::uint64_t(i / kCount), edge);
     std::copy_n(edge, end - i, values + i);
   });
   if (!into.is_contiguous()) copy_into(into, dense);
@@ -233,7 +275,7 @@ void uniform_(const Tensor& into, Key key, double lo, double hi) {
     const T last = lo < hi ? std::nextafter(T(hi), T(lo)) : T(lo);
     check<Error>(lo == hi || double(last) < hi, "uniform: no {} lies between: lo {}, hi {}", into.dtype(), lo, hi);
     const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(UniformF32), HWY_DYNAMIC_POINTER(UniformF64));
-    fill<T>(into, [&](std::uint64_t group, T* x) { kernel(key, group, lo, hi - lo, last, x); });
+    fill<T, detail::kElements<T>>(into, [&](std::uint64_t group, T* x) { kernel(key, group, lo, hi - lo, last, x); });
   });
 }
 
@@ -241,7 +283,7 @@ void normal_(const Tensor& into, Key key, double mean, double std) {
   check<Error>(std >= 0, "normal: std must not be negative: std {}", std);
   visit_float(into.dtype(), "normal", [&]<class T>() {
     const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(NormalF32), HWY_DYNAMIC_POINTER(NormalF64));
-    fill<T>(into, [&](std::uint64_t group, T* x) { kernel(key, group, mean, std, x); });
+    fill<T, detail::kElements<T>>(into, [&](std::uint64_t group, T* x) { kernel(key, group, T(mean), T(std), x); });
   });
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Random tensors. Every element is a function of (key, position): the same bits on every machine and for any number of threads.
-// Numbers are made in double and rounded to the dtype; element i takes the i-th 64-bit draw of Random(key).
+// Element i takes the i-th 64-bit draw of Random(key), in f32 tensors the i-th 32-bit draw.
 #pragma once
 #include "tensor/into.h"
 #include "tensor/random.h"

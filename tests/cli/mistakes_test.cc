@@ -459,7 +459,7 @@ TEST_CASE("cli: a full disk") {
   const TemporaryFolder folder;
   const std::string disk = folder / "disk";
   fs::create_directory(disk);
-  if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=300k") != 0) {
+  if (::mount("tmpfs", disk.c_str(), "tmpfs", 0, "size=400k") != 0) {
     MESSAGE("skipped: no permission to mount a small tmpfs");
     return;
   }
@@ -467,7 +467,7 @@ TEST_CASE("cli: a full disk") {
   const std::string train = "train --data data --layers 1 --width 8 --heads 2 --feed-forward 8 --warmup 2 --steps 12 --evaluate-every 3 --quiet";
   CHECK(heed_in(folder.path(), train + " --out whole").code == 0);
   // Goes on without checkpoints, and says so at the end. Once there is room, a resumed run ends as if nothing had happened.
-  write_text(disk + "/filler", std::string(200 << 10, 'x'));
+  write_text(disk + "/filler", std::string(300 << 10, 'x'));
   const Result full = heed_in(folder.path(), train + " --out disk/run --json");
   CHECK(full.code == 1);
   CHECK(full.out.empty());
@@ -477,7 +477,7 @@ TEST_CASE("cli: a full disk") {
   CHECK(heed_in(folder.path(), "train --out disk/run --resume --quiet --keep 1").code == 0);
   CHECK(text_of(disk + "/run/checkpoints/12.safetensors") == text_of(folder / "whole/checkpoints/12.safetensors"));
   fs::remove_all(disk + "/run");
-  write_text(disk + "/filler", std::string(200 << 10, 'x'));
+  write_text(disk + "/filler", std::string(300 << 10, 'x'));
   CHECK(heed_in(folder.path(), train + " --if-full stop --out disk/run").code == 1);
   ::umount(disk.c_str());
   // The log has room, checkpoints have none: a training that is not kept is not finished.

@@ -75,12 +75,14 @@ TEST_CASE("dropout: edges, strides, gradient") {
 TEST_CASE("random tensors: element i is draw i of the key's stream, for any number of threads") {
   const Key key = Key(Seed{1}) / "weight";
   for_threads([&] {
-    const Tensor u = uniform(key, {71, 71}, -2, 3, DType::f64), f = uniform(key, {71, 71}, -2, 3), n = normal(key, {71, 71}, 1, 2, DType::f64);
-    Random a(key), b(key);
+    const Tensor u = uniform(key, {71, 71}, -2, 3, DType::f64), n = normal(key, {71, 71}, 1, 2, DType::f64);
+    const Tensor u32 = uniform(key, {71, 71}, -2, 3), n32 = normal(key, {71, 71}, 1, 2);
+    Random a(key), b(key), c(key);
     Index wrong = 0;
     for (std::size_t i = 0; i < 71 * 71; ++i) {
-      const double x = -2 + 5 * a.uniform();
-      wrong += u.span<double>()[i] != x || f.span<float>()[i] != float(x) || n.span<double>()[i] != 1 + 2 * b.normal();
+      const std::uint32_t bits = c.next_u32();
+      wrong += u.span<double>()[i] != -2 + 5 * a.uniform() || n.span<double>()[i] != 1 + 2 * b.normal();
+      wrong += u32.span<float>()[i] != float(-2 + 5 * unit_interval32(bits)) || n32.span<float>()[i] != 1 + 2 * normal_quantile32(bits);
     }
     CHECK(wrong == 0);
   });

@@ -89,6 +89,8 @@ TEST_CASE("random: block i is philox(key, i), word by word") {
 TEST_CASE("random: uniform covers [0, 1) evenly") {
   CHECK(unit_interval(0) == 0.0);
   CHECK(unit_interval(~0ull) == 1.0 - 0x1p-53);
+  CHECK(unit_interval32(0) == 0.0);
+  CHECK(unit_interval32(~0u) == 1.0 - 0x1p-32);
   Random random(Key(Seed{2}));
   const int n = 100000, bins = 20;
   std::vector<int> count(bins);
@@ -133,6 +135,17 @@ TEST_CASE("normal_quantile: inverse of Φ") {
   CHECK(normal_quantile(0.5) == 0.0);
   CHECK(normal_quantile(0.975) == doctest::Approx(1.959963984540054).epsilon(1e-15));
   for (double p : {0.0, 1.0, -1.0, std::nan("")}) CHECK_THROWS_AS(normal_quantile(p), Error);
+}
+
+TEST_CASE("normal_quantile32: near normal_quantile, finite at both ends") {
+  double most = 0;
+  for (std::uint64_t k = 0; k < 1ull << 32; k += k < 10000 ? 1 : 4099)
+    for (const auto bits : {std::uint32_t(k), ~std::uint32_t(k)})
+      most = std::max(most, std::abs(double(normal_quantile32(bits)) / normal_quantile((bits + 0.5) * 0x1p-32) - 1));
+  CHECK(most < 1e-6);
+  CHECK(normal_quantile32(0) == doctest::Approx(-6.33795).epsilon(1e-5));   // 2⁻³³ lies below
+  CHECK(normal_quantile32(~0u) == doctest::Approx(6.33795).epsilon(1e-5));
+  CHECK(normal_quantile32(1u << 31) > 0);
 }
 
 TEST_CASE("random: normal has the moments of N(0, 1)") {
