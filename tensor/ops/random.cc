@@ -56,6 +56,13 @@ void Draws(Key key, uint64_t group, uint64_t* HWY_RESTRICT draws) {
   for (size_t g = 0; g < 2; g += HEED_PHILOX_GROUPS) DrawGroups<HEED_PHILOX_GROUPS>(key.bits(), 2 * group + g, draws + 32 * g);
 }
 
+// The same as draws 128 group .. 128 group + 127 of 32 bits
+void Draws32(Key key, uint64_t group, uint32_t* HWY_RESTRICT draws) {
+  uint64_t pairs[detail::kDraws];
+  Draws(key, group, pairs);
+  std::memcpy(draws, pairs, sizeof pairs);   // of a machine whose low half comes first
+}
+
 // x[i] = min(lo + range u, last), u of draw 64 group + i, i < 64
 void Uniform(Key key, uint64_t group, double lo, double range, double last, double* HWY_RESTRICT x) {
   uint64_t draws[detail::kDraws];
@@ -71,11 +78,11 @@ void Uniform(Key key, uint64_t group, double lo, double range, float last, float
   const hn::CappedTag<double, 8> d;
   const hn::Rebind<float, decltype(d)> df;
   const hn::Rebind<int32_t, decltype(d)> di;
-  uint64_t draws[detail::kDraws];
-  Draws(key, group, draws);
-  const auto* words = reinterpret_cast<const int32_t*>(draws);
+  const hn::Rebind<uint32_t, decltype(d)> du;
+  uint32_t draws[detail::kElements<float>];
+  Draws32(key, group, draws);
   for (size_t i = 0; i < detail::kElements<float>; i += hn::Lanes(d)) {
-    const auto centred = hn::PromoteTo(d, hn::Xor(hn::LoadU(di, words + i), hn::Set(di, INT32_MIN)));   // the draw - 2³¹
+    const auto centred = hn::PromoteTo(d, hn::BitCast(di, hn::Xor(hn::LoadU(du, draws + i), hn::Set(du, 0x80000000u))));   // the draw - 2³¹
     const auto value = hn::DemoteTo(df, hn::Add(hn::Set(d, lo), hn::Mul(hn::Set(d, range * 0x1p-32), hn::Add(centred, hn::Set(d, 0x1p31)))));
     hn::StoreU(hn::Min(value, hn::Set(df, last)), df, x + i);
   }
@@ -112,19 +119,19 @@ template <class D> HWY_INLINE hn::Vec<D> PortableLog(D d, hn::Vec<D> x) {
   return hn::Add(hn::Mul(e, hn::Set(d, T(0.6931471805599453))), hn::Mul(hn::Add(s, s), sum));
 }
 
-// v = u - 1/2 and p = min(u, 1 - u) of the draws from element i on
-template <class D> HWY_INLINE void Centred(D d, const uint64_t* draws, size_t i, hn::Vec<D>& v, hn::Vec<D>& p) {
+// v = u - 1/2 and p = min(u, 1 - u) of draws
+template <class D> HWY_INLINE void Centred(D d, const hn::TFromD<hn::RebindToUnsigned<D>>* draws, hn::Vec<D>& v, hn::Vec<D>& p) {
   const hn::RebindToUnsigned<D> du;
+  const auto bits = hn::LoadU(du, draws);
   const auto half = hn::Set(d, hn::TFromD<D>(0.5));
   if constexpr (sizeof(hn::TFromD<D>) == 8) {
-    const auto whole = hn::BitCast(d, hn::Or(hn::ShiftRight<12>(hn::LoadU(du, draws + i)), hn::BitCast(du, hn::Set(d, 0x1p52))));
+    const auto whole = hn::BitCast(d, hn::Or(hn::ShiftRight<12>(bits), hn::BitCast(du, hn::Set(d, 0x1p52))));
     v = hn::Sub(hn::Mul(hn::Add(hn::Sub(whole, hn::Set(d, 0x1p52)), half), hn::Set(d, 0x1p-52)), half);
     p = hn::Sub(half, hn::Abs(v));
   } else {
-    const auto centre = [&](auto bits) HWY_ATTR {
-      return hn::Mul(hn::Add(hn::ConvertTo(d, hn::BitCast(hn::RebindToSigned<D>(), bits)), half), hn::Set(d, 0x1p-32f));
+    const auto centre = [&](auto number) HWY_ATTR {
+      return hn::Mul(hn::Add(hn::ConvertTo(d, hn::BitCast(hn::RebindToSigned<D>(), number)), half), hn::Set(d, 0x1p-32f));
     };
-    const auto bits = hn::LoadU(du, reinterpret_cast<const uint32_t*>(draws) + i);
     v = centre(hn::Xor(bits, hn::Set(du, 0x80000000u)));
     p = centre(hn::Min(bits, hn::Not(bits)));
   }
@@ -136,15 +143,16 @@ template <class T> void Normal(Key key, uint64_t group, T mean, T std, T* HWY_RE
   constexpr size_t n = detail::kElements<T>;
   const hn::CappedTag<T, 64 / sizeof(T)> d;
   const size_t N = hn::Lanes(d);
-  uint64_t draws[detail::kDraws];
+  hn::TFromD<hn::RebindToUnsigned<decltype(d)>> draws[n];
   T v[n], p[n], z[n];                              // of all: u - 1/2, min(u, 1 - u), Φ⁻¹(u)
   T tail_v[n + 16], tail_p[n + 16], tail_z[n + 16];   // of those beyond kQuantileCentral
   size_t places[n], count = 0;                     // where they stand
   uint64_t in_tails[n / 64] = {};
-  Draws(key, group, draws);
+  if constexpr (sizeof(T) == 8) Draws(key, group, draws);
+  else Draws32(key, group, draws);
   for (size_t i = 0; i < n; i += N) {
     hn::Vec<decltype(d)> centre, end;
-    Centred(d, draws, i, centre, end);
+    Centred(d, draws + i, centre, end);
     const auto r = hn::Sub(hn::Set(d, T(0.180625)), hn::Mul(centre, centre));
     hn::StoreU(centre, d, v + i);
     hn::StoreU(end, d, p + i);

@@ -54,7 +54,7 @@ TEST_CASE("math: every function is as exact as it says, on every target") {
       {Unary::exp, -88, 88.7, 1.0, 1.0, [](long double x) { return std::exp(x); }},
       {Unary::log, 0, 3, 0.9, 0.9, [](long double x) { return x > 0 ? std::log(x) : 0; }},
       {Unary::log1p, -1, 2, 1.6, 1.6, [](long double x) { return x > -1 ? std::log1p(x) : 0; }},
-      {Unary::tanh, -9, 9, 6, 2.6, [](long double x) { return std::tanh(x); }},
+      {Unary::tanh, -9, 9, 5.3, 2.6, [](long double x) { return std::tanh(x); }},
       {Unary::sigmoid, -80, 30, 2.3, 2.3, [](long double x) { return 1 / (1 + std::exp(-x)); }},
       {Unary::softplus, -80, 30, 2.0, 2.0, [](long double x) { return std::max(x, 0.0L) + std::log1p(std::exp(-std::abs(x))); }},
       {Unary::erf, -5, 5, 1.6, 1.5, [](long double x) { return std::erf(x); }},
@@ -66,7 +66,7 @@ TEST_CASE("math: every function is as exact as it says, on every target") {
     for_every_target([&] {
       CAPTURE(std::string(name(one.op)));
       const Tensor x = arguments<float>(one.low, one.high), z = arguments<double>(one.low, one.high);
-      CHECK(ulps<float>(x, unary(one.op, x), one.exact) <= one.f32);
+      CHECK(ulps<float>(x, unary(one.op, x), one.exact) <= one.f32 + (one.op == Unary::tanh && !has_fma() ? 1 : 0));
       CHECK(ulps<double>(z, unary(one.op, z), one.exact) <= one.f64);
     });
 }
