@@ -36,10 +36,7 @@ void Optimizer::allocate() {
     if (item.states.empty() && !state_names_.empty()) {
       std::vector<Tensor> states;
       const Variable& value = item.parameter->variable;
-      for (std::size_t s = 0; s < state_names_.size(); ++s) {
-        states.push_back(zeros(value.shape(), value.dtype()));
-        if (s == 0 && first_state_value_ != 0) fill_(states[0], first_state_value_);
-      }
+      for (std::size_t s = 0; s < state_names_.size(); ++s) states.push_back(empty(value.shape(), value.dtype()));
       item.states = std::move(states);
     }
 }
@@ -54,7 +51,7 @@ void Optimizer::step() {
     for (Item& item : items_) {
       const Gradient& gradient = *item.parameter->gradient;
       if (item.parameter->frozen || !gradient.written()) continue;
-      UpdateItem update{{}, item.parameter->variable.value(), gradient.value(), {}, {.rate = learning_rate_, .gradient_scale = gradient.scale()}};
+      UpdateItem update{{}, item.parameter->variable.value(), gradient.value(), {}, {.rate = learning_rate_, .gradient_scale = gradient.scale()}, item.steps == 0};
       for (std::size_t s = 0; s < item.states.size(); ++s) update.state[s] = item.states[s];
       ++item.steps;
       counted.push_back(&item);
@@ -120,10 +117,8 @@ void Optimizer::load_state(const std::map<std::string, Tensor>& state) {
   for (std::size_t i = 0; i < items_.size(); ++i) {
     Item& item = items_[i];
     item.steps = steps[i];
-    for (std::size_t s = 0; s < item.states.size(); ++s) {
-      if (steps[i] > 0) copy_into(item.states[s], state.at(item.parameter->path + "." + state_names_[s]));
-      else fill_(item.states[s], s == 0 ? first_state_value_ : 0);
-    }
+    for (std::size_t s = 0; s < item.states.size(); ++s)
+      if (item.steps > 0) copy_into(item.states[s], state.at(item.parameter->path + "." + state_names_[s]));
   }
 }
 
@@ -169,13 +164,13 @@ Adagrad::Adagrad(Selection parameters, Options o) : Optimizer(std::move(paramete
   check_range("adagrad", "weight_decay", o.weight_decay, 0, kMost);
   check_range("adagrad", "eps", o.eps, 0, kMost);
   check_range("adagrad", "initial_accumulator", o.initial_accumulator, 0, kMost);
-  first_state_value_ = o.initial_accumulator;
 }
 
 Update Adagrad::constants(const Item& item, UpdateConstants& c) const {
   c.rate /= 1 + double(item.steps - 1) * options_.learning_rate_decay;
   c.weight_decay = options_.weight_decay;
   c.eps = options_.eps;
+  c.start = options_.initial_accumulator;
   return Update::adagrad;
 }
 

@@ -38,13 +38,12 @@ class Optimizer {
  protected:
   struct Item {
     std::shared_ptr<Parameter::Data> parameter;
-    std::vector<Tensor> states;                  // one for each name, at most two
+    std::vector<Tensor> states;                  // one for each name, at most two; written by the first update
     std::int64_t steps = 0;
   };
   Optimizer(Selection parameters, double learning_rate, std::vector<std::string> state_names);
   // The kernel to run and the constants of one item at its t-th update; learning rate and gradient scale are filled in before.
   virtual Update constants(const Item& item, UpdateConstants& c) const = 0;
-  double first_state_value_ = 0;
   bool counts_ = true;                           // the constants depend on t, beyond the first update
 
  private:

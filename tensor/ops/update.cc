@@ -13,13 +13,13 @@ namespace {
 // Constants of one item in the lanes of D.
 template <class D> struct Splat {
   using V = hn::Vec<D>;
-  V rate, scale, wd, momentum, keep, beta1, beta2, rest1, rest2, root, eps, shrink;
+  V rate, scale, wd, momentum, keep, beta1, beta2, rest1, rest2, root, eps, shrink, start;
   HWY_INLINE Splat(D d, const UpdateConstants& c) {
     using T = hn::TFromD<D>;
     rate = hn::Set(d, T(c.rate)); scale = hn::Set(d, T(c.gradient_scale)); wd = hn::Set(d, T(c.weight_decay));
     momentum = hn::Set(d, T(c.momentum)); keep = hn::Set(d, T(c.keep));
     beta1 = hn::Set(d, T(c.beta1)); beta2 = hn::Set(d, T(c.beta2)); rest1 = hn::Set(d, T(1 - c.beta1)); rest2 = hn::Set(d, T(1 - c.beta2));
-    root = hn::Set(d, T(c.root)); eps = hn::Set(d, T(c.eps)); shrink = hn::Set(d, T(1 - c.decay));
+    root = hn::Set(d, T(c.root)); eps = hn::Set(d, T(c.eps)); shrink = hn::Set(d, T(1 - c.decay)); start = hn::Set(d, T(c.start));
   }
 };
 
@@ -65,16 +65,16 @@ constexpr int StatesOf(Update kind) {
   }
 }
 
-// past_caches: θ is stored so
-template <Update kKind, class T> void UpdateOf(const UpdateConstants& constants, bool past_caches, size_t n, T* w, const T* g, T* s0, T* s1) {
+// first: s0 and s1 are not read; past_caches: θ is stored so
+template <Update kKind, class T> void UpdateOf(const UpdateConstants& constants, bool first, bool past_caches, size_t n, T* w, const T* g, T* s0, T* s1) {
   const Lanes16<T> d;
   const Splat<Lanes16<T>> c(d, constants);
   const bool streamed = past_caches && reinterpret_cast<uintptr_t>(w) % (hn::Lanes(d) * sizeof(T)) == 0;
   for (size_t i = 0; i < n; i += hn::Lanes(d)) {
     const size_t left = n - i;
-    auto value = LoadFirst(d, w + i, left), a = value, b = value;
-    if constexpr (StatesOf(kKind) > 0) a = LoadFirst(d, s0 + i, left);
-    if constexpr (StatesOf(kKind) > 1) b = LoadFirst(d, s1 + i, left);
+    auto value = LoadFirst(d, w + i, left), a = c.start, b = hn::Zero(d);
+    if constexpr (StatesOf(kKind) > 0) if (!first) a = LoadFirst(d, s0 + i, left);
+    if constexpr (StatesOf(kKind) > 1) if (!first) b = LoadFirst(d, s1 + i, left);
     Apply<kKind>(d, c, value, LoadFirst(d, g + i, left), a, b);
     if (streamed && left >= hn::Lanes(d)) hn::Stream(value, d, w + i);
     else StoreFirst(value, d, w + i, left);
@@ -84,26 +84,26 @@ template <Update kKind, class T> void UpdateOf(const UpdateConstants& constants,
   if (streamed) hwy::FlushStream();
 }
 
-template <class T> void UpdateChunk(Update kind, const UpdateConstants& c, bool past_caches, size_t n, T* w, const T* g, T* s0, T* s1) {
+template <class T> void UpdateChunk(Update kind, const UpdateConstants& c, bool first, bool past_caches, size_t n, T* w, const T* g, T* s0, T* s1) {
   switch (kind) {
-    case Update::sgd: return UpdateOf<Update::sgd>(c, past_caches, n, w, g, s0, s1);
-    case Update::momentum: return UpdateOf<Update::momentum>(c, past_caches, n, w, g, s0, s1);
-    case Update::nesterov: return UpdateOf<Update::nesterov>(c, past_caches, n, w, g, s0, s1);
-    case Update::adam: return UpdateOf<Update::adam>(c, past_caches, n, w, g, s0, s1);
-    case Update::adamw: return UpdateOf<Update::adamw>(c, past_caches, n, w, g, s0, s1);
-    case Update::adagrad: return UpdateOf<Update::adagrad>(c, past_caches, n, w, g, s0, s1);
-    case Update::adadelta: return UpdateOf<Update::adadelta>(c, past_caches, n, w, g, s0, s1);
-    case Update::rmsprop: return UpdateOf<Update::rmsprop>(c, past_caches, n, w, g, s0, s1);
-    case Update::rmsprop_momentum: return UpdateOf<Update::rmsprop_momentum>(c, past_caches, n, w, g, s0, s1);
-    case Update::average: return UpdateOf<Update::average>(c, past_caches, n, w, g, s0, s1);
+    case Update::sgd: return UpdateOf<Update::sgd>(c, first, past_caches, n, w, g, s0, s1);
+    case Update::momentum: return UpdateOf<Update::momentum>(c, first, past_caches, n, w, g, s0, s1);
+    case Update::nesterov: return UpdateOf<Update::nesterov>(c, first, past_caches, n, w, g, s0, s1);
+    case Update::adam: return UpdateOf<Update::adam>(c, first, past_caches, n, w, g, s0, s1);
+    case Update::adamw: return UpdateOf<Update::adamw>(c, first, past_caches, n, w, g, s0, s1);
+    case Update::adagrad: return UpdateOf<Update::adagrad>(c, first, past_caches, n, w, g, s0, s1);
+    case Update::adadelta: return UpdateOf<Update::adadelta>(c, first, past_caches, n, w, g, s0, s1);
+    case Update::rmsprop: return UpdateOf<Update::rmsprop>(c, first, past_caches, n, w, g, s0, s1);
+    case Update::rmsprop_momentum: return UpdateOf<Update::rmsprop_momentum>(c, first, past_caches, n, w, g, s0, s1);
+    case Update::average: return UpdateOf<Update::average>(c, first, past_caches, n, w, g, s0, s1);
   }
 }
 
-void UpdateF32(Update kind, const UpdateConstants& c, bool past_caches, size_t n, float* w, const float* g, float* s0, float* s1) {
-  UpdateChunk(kind, c, past_caches, n, w, g, s0, s1);
+void UpdateF32(Update kind, const UpdateConstants& c, bool first, bool past_caches, size_t n, float* w, const float* g, float* s0, float* s1) {
+  UpdateChunk(kind, c, first, past_caches, n, w, g, s0, s1);
 }
-void UpdateF64(Update kind, const UpdateConstants& c, bool past_caches, size_t n, double* w, const double* g, double* s0, double* s1) {
-  UpdateChunk(kind, c, past_caches, n, w, g, s0, s1);
+void UpdateF64(Update kind, const UpdateConstants& c, bool first, bool past_caches, size_t n, double* w, const double* g, double* s0, double* s1) {
+  UpdateChunk(kind, c, first, past_caches, n, w, g, s0, s1);
 }
 
 // Σ x² in double, 16 virtual lanes of double
@@ -225,7 +225,7 @@ void update(std::span<const UpdateItem> items) {
     visit_float(item.value.dtype(), "update", [&]<class T>() {
       const auto at = [&](const Tensor& x) { return x.defined() ? const_cast<T*>(x.data<T>()) + first : nullptr; };
       const auto run = [&] { if constexpr (std::is_same_v<T, float>) return f32; else return f64; }();
-      run(item.kind, item.constants, past_caches, std::size_t(count), at(item.value), at(item.gradient), at(item.state[0]), at(item.state[1]));
+      run(item.kind, item.constants, item.first, past_caches, std::size_t(count), at(item.value), at(item.gradient), at(item.state[0]), at(item.state[1]));
     });
   });
 }

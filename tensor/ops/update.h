@@ -25,6 +25,7 @@ enum class Update {
 // Constants of an update; `rate` holds all factors of one step, such as Adam's 1/(1-β1^t), and `root` 1/√(1-β2^t).
 struct UpdateConstants {
   double rate = 0, gradient_scale = 1, weight_decay = 0, momentum = 0, keep = 1, beta1 = 0, beta2 = 0, root = 1, eps = 0, decay = 0;
+  double start = 0;                  // s0 before the first update
 };
 
 struct UpdateItem {
@@ -32,6 +33,7 @@ struct UpdateItem {
   Tensor value, gradient;
   std::array<Tensor, 2> state;       // as many as the update has
   UpdateConstants constants;
+  bool first = false;                // the states hold nothing yet: s0 = start, s1 = 0
 };
 
 // Updates all items in one parallel region, in chunks of 4096 elements. ShapeError, DTypeError before anything is written.

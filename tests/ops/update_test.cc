@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <cmath>
 
 #include "tensor/ops/random.h"
@@ -75,6 +76,33 @@ TEST_CASE("update: every rule equals its formula on every target, with odd sizes
           REQUIRE(std::abs(w32.span<float>()[i] - ew[i]) <= 2e-6 * std::max(1.0, std::abs(ew[i])));
         }
       }
+  });
+}
+
+TEST_CASE("update: the first of an item does not read its states, on every target") {
+  for_every_target([] {
+    for (Update kind : kAll)
+      for (DType dtype : {DType::f32, DType::f64})
+        for (double start : {0.0, 0.3}) {
+          const Index n = 5003;
+          std::vector<Tensor> results;
+          for (const bool first : {false, true}) {
+            UpdateConstants constants = kConstants;
+            constants.start = start;
+            const Tensor w = normal(Key(Seed{1}), {n}, 0, 1, dtype), g = normal(Key(Seed{2}), {n}, 0, 1, dtype);
+            fill_(g(Slice{0, 3}), -0.0);           // 0 β + (-0) is 0
+            const Tensor s0 = full({n}, first ? -1 : start, dtype), s1 = full({n}, first ? -1 : 0, dtype);
+            const UpdateItem items[] = {{kind, w, g, {s0, s1}, constants, first}};
+            update(items);
+            const std::array<bool, 2> written{!equal_bits(s0, full({n}, first ? -1 : start, dtype)), !equal_bits(s1, full({n}, first ? -1 : 0, dtype))};
+            results.push_back(w);
+            if (written[0]) results.push_back(s0);
+            if (written[1]) results.push_back(s1);
+          }
+          REQUIRE(results.size() % 2 == 0);
+          const std::size_t half = results.size() / 2;
+          for (std::size_t i = 0; i < half; ++i) CHECK(equal_bits(results[i], results[half + i]));
+        }
   });
 }
 
