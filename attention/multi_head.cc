@@ -27,6 +27,7 @@ const MultiHeadAttention::Options& checked(const Scope& scope, const MultiHeadAt
                     options.heads, nearest_multiples(options.width, options.heads));
   check<ShapeError>(options.key_value_heads == 0 || (options.key_value_heads > 0 && options.heads % options.key_value_heads == 0),
                     "multi-head attention: heads {} are not a multiple of key_value_heads {}", options.heads, options.key_value_heads);
+  check<Error>(options.sliding_window.value_or(0) >= 0, "multi-head attention: sliding_window must not be negative: {}", options.sliding_window.value_or(0));
   return options;
 }
 
@@ -41,12 +42,14 @@ MultiHeadAttention::MultiHeadAttention(Scope scope, Options options)
       heads(options.heads),
       key_value_heads(options.key_value_heads ? options.key_value_heads : options.heads),
       dropout(checked_dropout(scope.path(), options.dropout)),
-      scale(options.scale != 0 ? options.scale : options.positions.scale()),
+      scale(options.scale != 0 ? options.scale : options.query_key == QueryKey::l2 ? 1 : options.positions.scale()),
       positions(std::move(options.positions)),
+      norm(scope, {.kind = options.query_key, .head_width = options.width / options.heads, .scale = scale, .length = options.long_sentence, .bias = options.bias}),
+      sliding_window(options.sliding_window),
       path(scope.path()) {
   const Index d = options.width, key_width = options.key_width ? options.key_width : d;
   const auto with_smaller_queries = [&](Initializer init) -> Initializer {
-    if (scale == 0) return init;
+    if (scale == 0 || !norm.plain()) return init;
     return [init = std::move(init), d, factor = 1 / (scale * std::sqrt(double(d / heads)))](const Tensor& into, Key key) {
       init(into, key);
       const Tensor queries = into(Slice{0, d});
@@ -80,6 +83,9 @@ Variable MultiHeadAttention::split_heads(const Variable& x) const {
   return permute(reshape(x, {x.size(0), x.size(1), x.size(2) / (width / heads), width / heads}), {0, 2, 1, 3});   // [B, H', T, d/H]
 }
 
+Variable MultiHeadAttention::queries(const Variable& x) const { return norm.queries(split_heads(x)); }
+Variable MultiHeadAttention::keys(const Variable& x) const { return norm.keys(split_heads(x)); }
+
 // Scores of the pairs, and what is read of them, in small steps: for a Trace the fused output by its definition, whose gradients are those
 // of the scores.
 Variable MultiHeadAttention::in_small_steps(const Variable& q, const Reads& reads, const Variable& bias, const Mask& mask, const Variable& output) const {
@@ -108,7 +114,8 @@ AttentionVariable MultiHeadAttention::with_value_offsets(const Variable& q, cons
   return {matmul(kept, v) + positions.value_sum(kept, reads.first), p};
 }
 
-Attended MultiHeadAttention::attend(const Variable& q, const Reads& reads, const Mask& mask, Want want) const {
+Attended MultiHeadAttention::attend(const Variable& q, const Reads& reads, const Mask& given, Want want) const {
+  const Mask mask = reads.first >= 0 && sliding_window ? given & Mask::window(*sliding_window, *sliding_window, reads.first) : given;
   const Variable bias = reads.first >= 0 ? positions.bias(q, reads.first, reads.k.size(2)) : Variable();
   const AttentionOptions options{.scale = scale, .dropout = dropout, .weights = want == Want::weights, .places = reads.places};
   const auto [fused, weights] = bias.defined() && positions.reads_values() ? with_value_offsets(q, reads, bias, mask)
@@ -119,37 +126,39 @@ Attended MultiHeadAttention::attend(const Variable& q, const Reads& reads, const
   return {y, options.weights ? weights : Variable()};
 }
 
-// "k_j = x_j W_K + b_K, turned by its place, one a head"
+// "k_j = x_j W_K + b_K, one a head, as γ ⊙ k_j/√(mean k_j² + ε), turned by its place"
 std::string MultiHeadAttention::formula(std::string_view begins, std::string_view which, bool own) const {
   if (!Trace::current()) return {};
   const std::string bias = biased() ? fmt::format(" + b_{}", which) : "";
-  return fmt::format("{} W_{}{}{}, one a head", begins, which, bias, own && which != "V" && positions.turns() ? ", turned by its place" : "");
+  return fmt::format("{} W_{}{}, one a head{}{}", begins, which, bias, which == "V" ? "" : norm.formula(which == "Q"),
+                     own && which != "V" && positions.turns() ? ", turned by its place" : "");
 }
 
 Memory MultiHeadAttention::prepare(const Variable& states, Mask mask) const {
   const Inside inside(path);
   const Index d = width;
   const Trace::Axes rows{.rows = Along::source, .heads = true};
-  const auto shown = [&](const Variable& x) { return Trace::current() ? with_heads(split_heads(x), heads) : split_heads(x); };
-  const auto keys = [&](const Variable& x) { return trace("keys", formula("k_j = h_j", "K", false), shown(x), rows); };
-  const auto values = [&](const Variable& x) { return trace("values", formula("v_j = h_j", "V", false), shown(x), rows); };
-  if (k_proj) return {keys((*k_proj)(states)), values((*v_proj)(states)), std::move(mask)};
+  const auto shown = [&](const Variable& x) { return Trace::current() ? with_heads(x, heads) : x; };
+  const auto read = [&](const Variable& k, const Variable& v) {
+    return Memory{trace("keys", formula("k_j = h_j", "K", false), shown(keys(k)), rows), trace("values", formula("v_j = h_j", "V", false), shown(split_heads(v)), rows), std::move(mask)};
+  };
+  if (k_proj) return read((*k_proj)(states), (*v_proj)(states));
   if (in_proj_weight.defined()) {
     const Variable bias = in_proj_bias.defined() ? slice(in_proj_bias, 0, d, 3 * d) : Variable();
     const auto kv = split(linear(states, slice(in_proj_weight, 0, d, 3 * d), bias), 2, -1);   // [B, S, d] twice
-    return {keys(kv[0]), values(kv[1]), std::move(mask)};
+    return read(kv[0], kv[1]);
   }
   const auto bias = [&](Index block) { return in_proj_bias.defined() ? slice(in_proj_bias, 0, block * d, (block + 1) * d) : Variable(); };
-  return {keys(linear(states, k_proj_weight, bias(1))), values(linear(states, v_proj_weight, bias(2))), std::move(mask)};
+  return read(linear(states, k_proj_weight, bias(1)), linear(states, v_proj_weight, bias(2)));
 }
 
 Attended MultiHeadAttention::operator()(const Variable& query, const Memory& memory, Want want) const {
   const Inside inside(path);
-  if (q_proj) return attend(split_heads((*q_proj)(query)), {memory.keys, memory.values, Along::source}, memory.mask, want);
+  if (q_proj) return attend(queries((*q_proj)(query)), {memory.keys, memory.values, Along::source}, memory.mask, want);
   const Index d = width;
   const Variable bias = in_proj_bias.defined() ? slice(in_proj_bias, 0, 0, d) : Variable();
   const Variable q = linear(query, in_proj_weight.defined() ? slice(in_proj_weight, 0, 0, d) : q_proj_weight.variable(), bias);   // [B, T, d]
-  return attend(split_heads(q), {memory.keys, memory.values, Along::source}, memory.mask, want);
+  return attend(queries(q), {memory.keys, memory.values, Along::source}, memory.mask, want);
 }
 
 List<Variable> MultiHeadAttention::projected(const Variable& x) const {
@@ -161,7 +170,7 @@ List<Variable> MultiHeadAttention::projected(const Variable& x) const {
 Attended MultiHeadAttention::self(const Variable& x, const Mask& mask, Want want, Along among) const {
   const Inside inside(path);
   const auto qkv = projected(x);
-  return attend(positions.turned(split_heads(qkv[0]), 0), {positions.turned(split_heads(qkv[1]), 0), split_heads(qkv[2]), among, 0}, mask, want);
+  return attend(positions.turned(queries(qkv[0]), 0), {positions.turned(keys(qkv[1]), 0), split_heads(qkv[2]), among, 0}, mask, want);
 }
 
 Attended MultiHeadAttention::next(const Variable& x, KeyValueCache& cache, Want want) const {
@@ -175,7 +184,7 @@ Attended MultiHeadAttention::next(const Variable& x, KeyValueCache& cache, Want 
     ~Appended() { if (std::uncaught_exceptions() > thrown) cache.truncate(before); }
   } const appended{cache};
   const Index before = appended.before;
-  const Variable q = positions.turned(split_heads(qkv[0]), before), own_keys = positions.turned(split_heads(qkv[1]), before), own_values = split_heads(qkv[2]);
+  const Variable q = positions.turned(queries(qkv[0]), before), own_keys = positions.turned(keys(qkv[1]), before), own_values = split_heads(qkv[2]);
   cache.append(own_keys.value(), own_values.value());
   if (Trace::current()) {
     // The new positions' own keys and values go on with their graphs, those before are constants.

@@ -4,6 +4,7 @@
 
 #include "attention/cache.h"
 #include "attention/memory.h"
+#include "attention/query_key_norm.h"
 #include "attention/relative.h"
 #include "autograd/ops.h"
 #include "autograd/trace.h"
@@ -29,8 +30,12 @@ struct MultiHeadAttention {
     double scale = 0;              // of q·k; 0: 1/√(d/H). With another one W_Q starts smaller, so that the products start as large
     RelativePositions positions = {};   // of self and next
     Index key_value_heads = 0;     // 0: heads
+    QueryKey query_key = QueryKey::plain;   // how queries and keys are normalised, before their positions turn them
+    Index long_sentence = 50;      // QueryKeyNorm::Options::length
+    std::optional<Index> sliding_window = {};   // of self and next: positions to each side that are seen (Beltagy et al. 2020, arXiv 2004.05150, 3.1)
   };
-  MultiHeadAttention(Scope scope, Options options);   // ShapeError unless width is a multiple of heads, and heads of key_value_heads
+  // ShapeError unless width is a multiple of heads, and heads of key_value_heads. Error: a negative window
+  MultiHeadAttention(Scope scope, Options options);
 
   // Keys and values of a memory [B, S, key_width], once per sentence: [B, key_value_heads, S, d/H].
   Memory prepare(const Variable& states, Mask mask) const;
@@ -50,6 +55,8 @@ struct MultiHeadAttention {
   Index width, heads, key_value_heads;
   double dropout, scale;
   RelativePositions positions;
+  QueryKeyNorm norm;
+  std::optional<Index> sliding_window;
   Path path;
 
  private:
@@ -57,6 +64,8 @@ struct MultiHeadAttention {
   bool biased() const { return in_proj_bias.defined() || (q_proj && q_proj->bias.defined()); }
   List<Variable> projected(const Variable& x) const;   // queries, keys and values of x [B, T, d], [B, T, ..] each
   Variable split_heads(const Variable& x) const;       // [B, T, H' d/H] -> [B, H', T, d/H], a view
+  Variable queries(const Variable& x) const;           // the same, normalised
+  Variable keys(const Variable& x) const;
   // Keys and values; in self-attention q stands at the positions first, first + 1, ..
   struct Reads {
     Variable k, v;

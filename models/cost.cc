@@ -22,6 +22,10 @@ double rows(std::string_view path, double S, double T) {
   return T;
 }
 
+// Pairs of n words that lie at most w apart, both ways and causal.
+double pairs(double n, double w) { return w < n ? n * (2 * w + 1) - w * (w + 1) : n * n; }
+double causal_pairs(double n, double w) { return (pairs(n, w) + n) / 2; }
+
 }  // namespace
 
 double multiply_adds_per_word(const RunConfig& given, const Parameters& parameters, double S, double T) {
@@ -38,7 +42,8 @@ double multiply_adds_per_word(const RunConfig& given, const Parameters& paramete
   }
   const double d = double(c.width);
   if (c.model == "transformer") {
-    work += double(c.layers) * (2 * S * S * d + T * (T + 1) * d + 2 * S * T * d);
+    const double w = double(c.sliding_window.value_or(Index(S + T)));
+    work += double(c.layers) * 2 * d * (pairs(S, w) + causal_pairs(T, w) + S * T);
     if (c.positions == "shaw") work += double(c.layers) * 2 * (S + T) * d * double(2 * RelativePositions::Options().clip + 1);   // q·a^K_r, α a^V_r
   } else if (c.attention == "none") {
     work -= reads_context * memory * (T - 1);                                             // of a context that stays: once a sentence

@@ -220,7 +220,7 @@ function legend() {
   if (map.kind === "cross-attention")
     for (const name of ["sure", "possible"])
       if (data[name].length) { const k = make("span", box); make("i", k, "", "key " + name); k.append("gold link, " + name); }
-  if (map.windows) { const k = make("span", box); make("i", k, "", "key window"); k.append("window of local attention"); }
+  if (map.windows) { const k = make("span", box); make("i", k, "", "key window"); k.append("window of the attention"); }
 }
 
 // Row t alone: what it looks at. Column s alone: who looks at it.

@@ -251,7 +251,7 @@ double draw_legend(Page& page, const AttentionPicture& picture, const Scale& sca
   if (cross && !picture.gold.sure.empty()) key("gold link, sure", link(Mark::sure));
   if (cross && !picture.gold.possible.empty()) key("gold link, possible", link(Mark::possible));
   if (any([](const Map& m) { return !m.windows.empty(); }))
-    key("window of local attention", [&](double x, double y) { draw_window(page, x, y + 2, 15, 10); });
+    key("window of the attention", [&](double x, double y) { draw_window(page, x, y + 2, 15, 10); });
   if (scale.gaps) key("not a number", [&](double x, double y) { page.rect(x, y, 14, 14, fill(heat(NAN))); });
   return bottom + 6;
 }

@@ -113,7 +113,7 @@ std::string attention_text(const AttentionPicture& picture, int columns, Termina
   out += "\n";
   if (colour == TerminalColour::none) paragraph(legend(scale, colour));
   else out += legend(scale, colour) + "\n";
-  if (std::ranges::any_of(picture.maps, [](const Map& map) { return !map.windows.empty(); })) paragraph("blank: outside of the window of local attention");
+  if (std::ranges::any_of(picture.maps, [](const Map& map) { return !map.windows.empty(); })) paragraph("blank: outside of the window of the attention");
   if (cross && !picture.gold.sure.empty()) paragraph("[] gold link, sure");
   if (cross && !picture.gold.possible.empty()) paragraph("() gold link, possible");
   paragraph(caption(picture));

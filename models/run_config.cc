@@ -59,6 +59,8 @@ std::vector<Option> table(RunConfig& c) {
       {.name = "norm", .value = &c.norm, .takes = "NAME", .help = "post: after each residual (the paper); pre: before each sublayer", .choices = {"post", "pre"}},
       {.name = "final-norm", .value = &c.final_norm, .takes = "NAME", .help = "after the last layer; auto: with --norm pre only", .choices = {"auto", "always"}},
       {.name = "positions", .value = &c.positions, .takes = "NAME", .help = "how a word knows its place: added to the words, none, or inside self-attention from rope on", .choices = position_names()},
+      {.name = "qk-norm", .value = &c.qk_norm, .takes = "NAME", .help = "how queries and keys of a head are normalised; l2: to a length of g, learned, and 1", .choices = query_key_names(), .later = true},
+      {.name = "sliding-window", .value = &c.sliding_window, .takes = "N", .help = "words to each side that self-attention sees; else all", .low = 1, .high = 1e6, .later = true},
       {.name = "tie", .value = &c.tie, .takes = "NAME", .help = "shared tables: target and output; all three (one vocabulary)", .choices = {"none", "output", "all"}},
       {.name = "qkv-init", .value = &c.qkv_init, .takes = "NAME", .help = "Xavier start of each projection, or of the packed three (PyTorch)", .choices = {"separate", "packed"}},
 
@@ -223,7 +225,9 @@ std::unique_ptr<Seq2Seq> make_transformer(const RunConfig& c, Scope scope, Index
                                 .norm = c.norm == "pre" ? NormAt::before : NormAt::after,
                                 .final_norm = c.final_norm == "always" ? FinalNorm::always : FinalNorm::automatic,
                                 .packed_qkv_init = c.qkv_init == "packed",
-                                .key_value_heads = c.key_value_heads.value_or(0)};
+                                .key_value_heads = c.key_value_heads.value_or(0),
+                                .query_key = query_key_named(c.qk_norm),
+                                .sliding_window = c.sliding_window};
   return std::make_unique<TranslationModel>(scope, TranslationModel::Options{.source_vocabulary = source_vocabulary,
                                                                              .target_vocabulary = target_vocabulary,
                                                                              .core = core,

@@ -22,7 +22,10 @@ MultiHeadAttention::Options attention_options(const TransformerOptions& o, Relat
           .packed_init = o.packed_qkv_init,
           .scale = o.positions == Positions::t5 ? 1.0 : 0.0,      // of cross-attention too
           .positions = std::move(positions),
-          .key_value_heads = key_value_heads};
+          .key_value_heads = key_value_heads,
+          .query_key = o.query_key,
+          .long_sentence = o.long_sentence,
+          .sliding_window = o.sliding_window};
 }
 
 RelativePositions relative_positions(Scope scope, const TransformerOptions& o, bool causal) {

@@ -28,6 +28,9 @@ struct TransformerOptions {
   Index key_value_heads = 0;                  // of the decoder's attentions; 0: heads
   Positions positions = Positions::none;      // inside self-attention; those added to the words are not the core's
   Index max_positions = 1024;                 // rope: whose angles are kept
+  QueryKey query_key = QueryKey::plain;       // of all attentions: MultiHeadAttention::Options
+  Index long_sentence = 50;
+  std::optional<Index> sliding_window = {};   // of self-attention
 };
 
 // x = norm1(x + self_attn(x));  x = norm2(x + linear2(act(linear1(x))))                                    [B, S, d]

@@ -84,6 +84,9 @@ std::string row_note(RunConfig c) {
   return "A content score looks from the state that has just read the word before: its row may align that word instead of the one written.";
 }
 
+// Of word t of a self-attention, which sees w words to each side, a decoder only those before.
+AttentionPicture::Window sliding_window(Index t, Index w, bool both_ways) { return {t - w, both_ways ? t + w : t}; }
+
 // |s - p| <= w; the nearest position for w = 0
 AttentionPicture::Window window_around(double p, Index w) {
   if (w == 0) p = std::max(0.0, std::nearbyint(p));
@@ -128,6 +131,8 @@ AttentionPicture attention_picture(const Run& run, const Seq2Seq& model, const E
       }
       if (axes != AttentionPicture::Axes::encoder_self && rows == AttentionPicture::Rows::input) one.rows = read;
       if (axes == AttentionPicture::Axes::cross && windows.size() == example.target.size()) one.windows = windows;
+      if (axes != AttentionPicture::Axes::cross && run.config.sliding_window)
+        for (Index t = 0; t < w.size(-2); ++t) one.windows.push_back(sliding_window(t, *run.config.sliding_window, axes == AttentionPicture::Axes::encoder_self));
       picture.maps.push_back(std::move(one));
     }
   }

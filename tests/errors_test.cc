@@ -421,6 +421,9 @@ const std::vector<Row>& model_rows() {
       CALL(RelativePositions(scope() / "self_attn", {.kind = Positions::t5, .heads = 2, .head_width = 4, .buckets = 5})),
       CALL(RelativePositions(scope() / "self_attn", {.kind = Positions::shaw, .heads = 2, .head_width = 4, .clip = 0})),
       CALL(alibi_slopes(0)),
+      CALL(query_key_named("l3")),
+      CALL(QueryKeyNorm(scope() / "self_attn", {.kind = QueryKey::l2, .head_width = 4, .length = 1})),
+      CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .sliding_window = -1})),
       // attentions
       CALL(make_attention("dott", scope(), {.query_width = 2, .memory_width = 2})),
       CALL(make_score("dott", scope(), {.query_width = 2, .memory_width = 2})),

@@ -53,8 +53,8 @@ TEST_CASE("golden: MultiHeadAttention") {
   });
 }
 
-TEST_CASE("golden: self-attention with relative positions") {
-  golden::each("relative_positions", [](golden::Case& c) {
+TEST_CASE("golden: self-attention with relative positions, normalised queries and keys, windows") {
+  const auto check = [](golden::Case& c) {
     const nlohmann::json& o = c.options();
     Parameters parameters(Seed{1}, c.dtype());
     RelativePositions positions(parameters.root(), {.kind = positions_named(o["kind"].get<std::string>()),
@@ -64,9 +64,15 @@ TEST_CASE("golden: self-attention with relative positions") {
                                                     .farthest = o.value("farthest", Index{128}),
                                                     .clip = 2,
                                                     .shared = o.value("shared", false)});
-    const MultiHeadAttention layer(parameters.root(), {.width = 12, .heads = 3, .positions = std::move(positions)});
+    const MultiHeadAttention layer(parameters.root(), {.width = 12,
+                                                       .heads = 3,
+                                                       .positions = std::move(positions),
+                                                       .query_key = query_key_named(o.value("norm", "none")),
+                                                       .sliding_window = o.contains("window") ? std::optional(o["window"].get<Index>()) : std::nullopt});
     c.fill(parameters);
     Tape tape;
     c.check(tape, {{"y", layer.self(c.input("x"), mask(c)).context}}, &parameters, c.has("lengths") ? "lengths" : "");
-  });
+  };
+  golden::each("relative_positions", check);
+  golden::each("query_key_norm", check);
 }

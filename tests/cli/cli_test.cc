@@ -564,7 +564,7 @@ TEST_CASE("cli: attention of recurrent models") {
     const std::string svg = text_of(small().folder / "look.svg");
     CHECK(svg.find("target word being written") != svg.npos);
     CHECK((svg.find("gold link, sure") != svg.npos) == !links.empty());
-    CHECK((svg.find("window of local attention") != svg.npos) == (options.find("local-") != options.npos));
+    CHECK((svg.find("window of the attention") != svg.npos) == (options.find("local-") != options.npos));
     const std::string joined = std::regex_replace(svg, std::regex("</text>\\s*<text[^>]*>"), " ");   // a sentence may go on in the next line
     CHECK((joined.find("aims at the word being") != joined.npos) == (options.find(" location") != options.npos));
     const Result read = call("attention --run look " + sentence + " --align-to input --quiet");

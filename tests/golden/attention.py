@@ -51,8 +51,9 @@ def multi_head(draw, T, S=None, bias=True, is_causal=False, lengths=None, mask=F
     return inputs, layer, call
 
 
-def relative(draw, kind, T=6, is_causal=False, lengths=None, clip=2, buckets=32, farthest=128, shared=False):
-    """Self-attention whose queries know how far their keys are: RoFormer's and Llama's rotation, ALiBi, T5's buckets, Shaw's tables."""
+def relative(draw, kind, T=6, is_causal=False, lengths=None, clip=2, buckets=32, farthest=128, shared=False, norm="none", window=None):
+    """Self-attention whose queries know how far their keys are: RoFormer's and Llama's rotation, ALiBi, T5's buckets, Shaw's tables.
+    Queries and keys normalised before; positions farther than `window` forbidden."""
     width, heads = 12, 3
     head_width = width // heads
     x = draw.normal(2, T, width)
@@ -67,7 +68,13 @@ def relative(draw, kind, T=6, is_causal=False, lengths=None, clip=2, buckets=32,
     if kind == "t5": parameters["relative_attention_bias.weight"] = draw.normal(buckets, heads)
     if kind == "shaw":
         for name in ("rel_k.weight", "rel_v.weight"): parameters[name] = draw.normal(*([] if shared else [heads]), 2 * clip + 1, head_width)
+    if norm == "l2": parameters["g"] = draw.normal(scale=2.0)
+    if norm in ("rms", "layer"):
+        for name in ("q_norm.weight", "k_norm.weight"): parameters[name] = draw.normal(head_width)
+    if norm == "layer":
+        for name in ("q_norm.bias", "k_norm.bias"): parameters[name] = draw.normal(head_width)
     place = torch.arange(T)
+    if window is not None: allowed = allowed & ((place[None, :] - place[:, None]).abs() <= window)
     distance = place[None, :] - place[:, None]                                                         # j - i
 
     def slopes(n):                                          # Press et al., their get_slopes
@@ -97,8 +104,11 @@ def relative(draw, kind, T=6, is_causal=False, lengths=None, clip=2, buckets=32,
     def call():
         p = parameters
         q, k, v = (y.unflatten(-1, (heads, head_width)).transpose(1, 2) for y in F.linear(x, p["in_proj_weight"], p["in_proj_bias"]).chunk(3, -1))
+        if norm == "l2": q, k = p["g"] * F.normalize(q, dim=-1), F.normalize(k, dim=-1)
+        if norm == "rms": q, k = F.rms_norm(q, (head_width,), p["q_norm.weight"], 1e-5), F.rms_norm(k, (head_width,), p["k_norm.weight"], 1e-5)
+        if norm == "layer": q, k = (F.layer_norm(y, (head_width,), p[f"{n}.weight"], p[f"{n}.bias"]) for y, n in ((q, "q_norm"), (k, "k_norm")))
         if kind.startswith("rope"): q, k = turn(q).contiguous(), turn(k).contiguous()
-        scores = q @ k.transpose(-2, -1) * (1 if kind == "t5" else head_width ** -0.5)
+        scores = q @ k.transpose(-2, -1) * (1 if kind == "t5" or norm == "l2" else head_width ** -0.5)
         if kind == "alibi": scores = scores - torch.tensor(slopes(heads))[:, None, None] * distance.abs()
         if kind == "t5": scores = scores + p["relative_attention_bias.weight"][bucket(distance, not is_causal)].permute(2, 0, 1)
         row, tables = distance.clamp(-clip, clip) + clip, "tsd" if shared else "htsd"
@@ -173,6 +183,12 @@ def make():
         f.case(kind, relative, kind=kind); f.case(f"{kind}_causal", relative, kind=kind, is_causal=True, lengths=[4, 6])
     f.case("t5_far", relative, kind="t5", T=40, farthest=32); f.case("t5_far_causal", relative, kind="t5", T=40, is_causal=True, farthest=24)
     f.case("shaw_shared", relative, kind="shaw", shared=True, lengths=[2, 6])
+    f.write()
+    f = File("query_key_norm")
+    for norm in ("l2", "rms", "layer"):                     # without rotation the β of keys would change nothing
+        f.case(norm, relative, kind="rope_half", norm=norm); f.case(f"{norm}_causal", relative, kind="rope", norm=norm, is_causal=True, lengths=[4, 6])
+    f.case("rms_t5", relative, kind="t5", norm="rms"); f.case("window", relative, kind="none", window=1, lengths=[5, 6])
+    f.case("window_causal", relative, kind="shaw", window=2, is_causal=True); f.case("l2_window", relative, kind="alibi", norm="l2", window=3, T=9)
     f.write()
     f = File("multi_head_attention")
     f.case("self", multi_head, T=5); f.case("self_no_bias", multi_head, T=5, bias=False)

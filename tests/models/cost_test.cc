@@ -25,6 +25,14 @@ TEST_CASE("cost: a Transformer by hand") {
   CHECK(more == doctest::Approx(1536 + 2 * 256 + 2 * 16 * 3 + 2 * 16));
 }
 
+TEST_CASE("cost: a sliding window costs the same for every word, however long the sentence") {
+  const auto growth = [](const std::string& flags, double S, double T) { return (T * cost(flags, S, T) - cost(flags, 0, 0)); };
+  // Encoder: 10 words that see up to 2 to each side: 5 · 10 - 6 pairs; decoder: 3 · 10 - 3; 2 d each. Without a window 100 and 55.
+  const std::string flags = "--layers 1 --heads 2";
+  CHECK(growth(flags, 10, 10) - growth(flags + " --sliding-window 2", 10, 10) == doctest::Approx(2 * 16 * (100 - 44 + 55 - 27)));
+  CHECK(growth(flags + " --sliding-window 9", 10, 10) == growth(flags, 10, 10));
+}
+
 TEST_CASE("cost: recurrent models") {
   // Bahdanau, n = E = 16, M = 32, A = 16, l = 8, V = 8, S = T = 1:
   //   encoder 2 · 48 · 32 = 3072, U h 512 a source word; W s 256, cell 48 · (48 + 16) = 3072, readout 16 · (16 + 16 + 32) = 1024, output 64;

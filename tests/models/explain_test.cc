@@ -122,14 +122,19 @@ void check_transformer(Recomputed& r, const Explanation& other) {
     if (!r.says("turned by its place")) return x;
     return rotary(x, rotations(1, width, DType::f64, c.positions == "rope" ? RotaryLayout::interleaved : RotaryLayout::half, r.x.step - 1));
   };
+  const auto met = [&](const Variable& x, const std::string& path, const std::string& norm) {   // rows as a query-key norm leaves them
+    if (r.says("‖")) return r.says("g q/‖q‖") ? x / heed::norm(x, {-1}, true) * r.weight(path + ".g") : x / heed::norm(x, {-1}, true);
+    if (r.says("mean")) return rms_norm(x, r.weight(path + "." + norm + ".weight"));
+    return r.says("μ") ? layer_norm(x, r.weight(path + "." + norm + ".weight"), r.weight(path + "." + norm + ".bias")) : x;
+  };
   const auto attention = [&](const std::string& path, const Variable& reads, bool cross) {
     for (const Index block : {1, 2})
       r.check(path + (block == 1 ? ".keys" : ".values"), [&] {
-        const Variable own = turned(r.projected(cross ? r.shown("memory") : reshape(reads, {1, -1}), path, block, width, block == 1 ? "+ b_K" : "+ b_V"));
+        const Variable own = turned(met(r.projected(cross ? r.shown("memory") : reshape(reads, {1, -1}), path, block, width, block == 1 ? "+ b_K" : "+ b_V"), path, "k_norm"));
         if (cross || r.x.step == 1) return own;                                                       // those of words before come from the cache
         return concat({slice(r.shown(path + (block == 1 ? ".keys" : ".values")), 0, 0, r.x.step - 1), own});
       });
-    r.check(path + ".query", [&] { return reshape(turned(r.projected(reshape(reads, {1, -1}), path, 0, width, "+ b_Q")), {-1}); });
+    r.check(path + ".query", [&] { return reshape(turned(met(r.projected(reshape(reads, {1, -1}), path, 0, width, "+ b_Q"), path, "q_norm")), {-1}); });
     const Variable keys = reshape(r.shown(path + ".keys"), {-1, width}), values = reshape(r.shown(path + ".values"), {-1, width});
     const Index now = r.x.step - 1;                              // the place of the word read
     const auto offsets = [&](const std::string& table) {         // rows of head 1 for the words up to here
@@ -149,7 +154,11 @@ void check_transformer(Recomputed& r, const Explanation& other) {
       const Variable dots = matmul(keys, r.shown(path + ".query")) * (r.says("√") ? 1 / std::sqrt(double(width)) : 1);
       return r.says("+ b_j") ? dots + r.shown(path + ".bias") : dots;
     });
-    r.check(path + ".weights", [&] { return softmax(r.shown(path + ".scores")); });
+    r.check(path + ".weights", [&] {
+      const Variable e = r.shown(path + ".scores");
+      const Index unseen = cross || !c.sliding_window ? 0 : std::max<Index>(now - *c.sliding_window, 0);
+      return pad(softmax(slice(e, 0, unseen)), 0, unseen, 0);
+    });
     const auto read = [&] { return r.says("rel_v") || r.says("a_(j - i)") ? values + offsets(".rel_v.weight") : values; };
     r.check(path + ".weighted", [&] { return scaled(r.shown(path + ".weights"), read()); });
     r.check(path + ".context", [&] { return matmul(r.shown(path + ".weights"), read()); });

@@ -175,7 +175,7 @@ TEST_CASE("picture: odd words are escaped everywhere") {
   CHECK(has(svg, ">&lt;s&gt;</text>"));
   CHECK(has(svg, "a&amp;b ← &quot;q&quot;: 0.020"));
   CHECK(has(svg, "not a number"));
-  CHECK(has(svg, "window of local attention"));
+  CHECK(has(svg, "window of the attention"));
   CHECK(count(svg, "rx=\"2\"") == kOdd.size() - 1 + 1);   // an empty window is not drawn; one stands in the key
   CHECK(has(svg, "␊␛[31m"));
   CHECK(!has(svg, "\xE2\x80\xAE"));

@@ -63,6 +63,19 @@ TEST_CASE("translate: a picture says which word a row aligns, by its score") {
   CHECK(note("mean-sparsemax").empty());
 }
 
+TEST_CASE("translate: a picture of self-attention shows its sliding window") {
+  const SmallModel small("--layers 1 --heads 2 --sliding-window 1");
+  const AttentionPicture picture = attention_picture(small.run, *small.model, small.example("a b c", "c d"));
+  const auto windows = [&](AttentionPicture::Axes axes) {
+    return std::ranges::find_if(picture.maps, [&](const AttentionPicture::Map& map) { return map.axes == axes; })->windows;
+  };
+  using Windows = std::vector<AttentionPicture::Window>;
+  const auto equal = [](const Windows& a, const Windows& b) { return std::ranges::equal(a, b, [](const auto& x, const auto& y) { return x.first == y.first && x.last == y.last; }); };
+  CHECK(equal(windows(AttentionPicture::Axes::encoder_self), {{-1, 1}, {0, 2}, {1, 3}, {2, 4}}));   // a b c </s>
+  CHECK(equal(windows(AttentionPicture::Axes::decoder_self), {{-1, 0}, {0, 1}, {1, 2}}));
+  CHECK(windows(AttentionPicture::Axes::cross).empty());
+}
+
 TEST_CASE("translate: a picture traces only models whose windows it shows") {
   for (const auto& [flags, traces] : {std::pair("--model gru --attention local-p --window 2", true), {"--model gru --attention general", false}, {"--layers 1 --heads 2", false}}) {
     const SmallModel small(flags);
