@@ -45,6 +45,7 @@ MultiHeadAttention::MultiHeadAttention(Scope scope, Options options)
       scale(options.scale != 0 ? options.scale : options.query_key == QueryKey::l2 ? 1 : options.positions.scale()),
       positions(std::move(options.positions)),
       norm(scope, {.kind = options.query_key, .head_width = options.width / options.heads, .scale = scale, .length = options.long_sentence, .bias = options.bias}),
+      normalise(normalise_named(options.normalise)),
       sliding_window(options.sliding_window),
       path(scope.path()) {
   const Index d = options.width, key_width = options.key_width ? options.key_width : d;
@@ -96,7 +97,7 @@ Variable MultiHeadAttention::in_small_steps(const Variable& q, const Reads& read
   Variable scores = matmul(query, transpose(k)) * factor();                                                     // [B, H, T, S]
   if (bias.defined()) scores = scores + trace("bias", positions.formula(), expand(bias, scores.shape()), over);
   scores = trace("scores", fmt::format("e_j = {}{}", dot, bias.defined() ? " + b_j" : ""), scores, over);
-  const Variable weights = trace("weights", "α = softmax(e) over the words that may be seen", softmax(scores, -1, mask), over);
+  const Variable weights = trace("weights", normalise.formula, normalise(scores, mask), over);
   Variable values = unsqueeze(v, 2);
   if (offsets) values = values + positions.value_offsets(reads.first, q.size(2), k.size(2));
   const Variable weighted = trace("weighted", offsets ? "α_j (v_j + a_(j - i)), a = rel_v" : "α_j v_j", unsqueeze(weights, -1) * values, each);   // [B, H, T, S, d/H]
@@ -106,21 +107,23 @@ Variable MultiHeadAttention::in_small_steps(const Variable& q, const Reads& read
   return dropout_acts(dropout) ? output : with_value(context, output.value());
 }
 
-// Shaw's: c = dropout(P) V + Σ_j dropout(P)_ij a^V_r, whose second part needs P
-AttentionVariable MultiHeadAttention::with_value_offsets(const Variable& q, const Reads& reads, const Variable& bias, const Mask& mask) const {
+bool MultiHeadAttention::fused(const Variable& bias) const { return normalise.name == "softmax" && !(bias.defined() && positions.reads_values()); }
+
+// P = normalise(e);  c = dropout(P) V, and Shaw's + Σ_j dropout(P)_ij a^V_r
+AttentionVariable MultiHeadAttention::by_weights(const Variable& q, const Reads& reads, const Variable& bias, const Mask& mask) const {
   const auto every = [&](const Variable& x) { return with_heads(reads.places.defined() ? constant(gather_places(x.value(), reads.places)) : x, heads); };
   const Variable k = every(reads.k), v = every(reads.v);
-  const Variable p = softmax(matmul(q * factor(), transpose(k)) + bias, -1, mask), kept = heed::dropout(p, dropout);   // [B, H, T, S]
-  return {matmul(kept, v) + positions.value_sum(kept, reads.first), p};
+  const Variable dots = matmul(q * factor(), transpose(k)), p = normalise(bias.defined() ? dots + bias : dots, mask), kept = heed::dropout(p, dropout);   // [B, H, T, S]
+  const Variable read = matmul(kept, v);
+  return {bias.defined() && positions.reads_values() ? read + positions.value_sum(kept, reads.first) : read, p};
 }
 
 Attended MultiHeadAttention::attend(const Variable& q, const Reads& reads, const Mask& given, Want want) const {
   const Mask mask = reads.first >= 0 && sliding_window ? given & Mask::window(*sliding_window, *sliding_window, reads.first) : given;
   const Variable bias = reads.first >= 0 ? positions.bias(q, reads.first, reads.k.size(2)) : Variable();
   const AttentionOptions options{.scale = scale, .dropout = dropout, .weights = want == Want::weights, .places = reads.places};
-  const auto [fused, weights] = bias.defined() && positions.reads_values() ? with_value_offsets(q, reads, bias, mask)
-                                                                           : scaled_dot_product_attention(q, reads.k, reads.v, mask, options, bias);
-  const Variable output = Trace::current() ? in_small_steps(q, reads, bias, mask, fused) : fused;
+  const auto [read, weights] = fused(bias) ? scaled_dot_product_attention(q, reads.k, reads.v, mask, options, bias) : by_weights(q, reads, bias, mask);
+  const Variable output = Trace::current() ? in_small_steps(q, reads, bias, mask, read) : read;
   const Variable joined = reshape(permute(output, {0, 2, 1, 3}), {q.size(0), q.size(2), width});   // [B, T, d]
   const Variable y = trace("", out_proj.bias.defined() ? "y = [c of head 1; ..; c of head H] W_O + b_O" : "y = [c of head 1; ..; c of head H] W_O", out_proj(joined));
   return {y, options.weights ? weights : Variable()};

@@ -4,6 +4,7 @@
 
 #include "attention/cache.h"
 #include "attention/memory.h"
+#include "attention/normalise.h"
 #include "attention/query_key_norm.h"
 #include "attention/relative.h"
 #include "autograd/ops.h"
@@ -32,6 +33,7 @@ struct MultiHeadAttention {
     Index key_value_heads = 0;     // 0: heads
     QueryKey query_key = QueryKey::plain;   // how queries and keys are normalised, before their positions turn them
     Index long_sentence = 50;      // QueryKeyNorm::Options::length
+    std::string_view normalise = "softmax";   // how scores become weights, by normalise_named; others than softmax run in small steps
     std::optional<Index> sliding_window = {};   // of self and next: positions to each side that are seen (Beltagy et al. 2020, arXiv 2004.05150, 3.1)
   };
   // ShapeError unless width is a multiple of heads, and heads of key_value_heads. Error: a negative window
@@ -56,6 +58,7 @@ struct MultiHeadAttention {
   double dropout, scale;
   RelativePositions positions;
   QueryKeyNorm norm;
+  Normalise normalise;
   std::optional<Index> sliding_window;
   Path path;
 
@@ -75,7 +78,8 @@ struct MultiHeadAttention {
   };
   std::string formula(std::string_view begins, std::string_view which, bool own) const;   // of a projection, for a Trace
   Attended attend(const Variable& q, const Reads& reads, const Mask& mask, Want want) const;
-  AttentionVariable with_value_offsets(const Variable& q, const Reads& reads, const Variable& bias, const Mask& mask) const;
+  bool fused(const Variable& bias) const;               // softmax over the values themselves: one kernel
+  AttentionVariable by_weights(const Variable& q, const Reads& reads, const Variable& bias, const Mask& mask) const;
   Variable in_small_steps(const Variable& q, const Reads& reads, const Variable& bias, const Mask& mask, const Variable& output) const;
 };
 

@@ -53,7 +53,7 @@ Tensor one_of(const Tensor& p) {
 
 Normalise normalise_named(std::string_view name) {
   for (const Named& one : kNamed)
-    if (one.name == name) return {one.f, one.formula};
+    if (one.name == name) return {one.f, one.formula, one.name};
   fail<Error>("normalise: unknown name {}; one of {}", quote(name), fmt::join(normalise_names(), ", "));
 }
 

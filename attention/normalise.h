@@ -13,6 +13,7 @@ namespace heed {
 struct Normalise {
   std::function<Variable(const Variable& scores, const Mask& mask)> f;
   std::string_view formula = "α = normalise(e) over the words that may be seen";       // what explanations print; outlives this
+  std::string_view name = {};                                                          // by normalise_named
   Variable operator()(const Variable& scores, const Mask& mask) const { return f(scores, mask); }
 };
 

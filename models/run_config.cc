@@ -5,6 +5,7 @@
 #include <set>
 
 #include "attention/attend.h"
+#include "attention/normalise.h"
 #include "attention/position.h"
 #include "models/recurrent_config.h"
 #include "models/text.h"
@@ -61,6 +62,7 @@ std::vector<Option> table(RunConfig& c) {
       {.name = "positions", .value = &c.positions, .takes = "NAME", .help = "how a word knows its place: added to the words, none, or inside self-attention from rope on", .choices = position_names()},
       {.name = "qk-norm", .value = &c.qk_norm, .takes = "NAME", .help = "how queries and keys of a head are normalised; l2: to a length of g, learned, and 1", .choices = query_key_names(), .later = true},
       {.name = "sliding-window", .value = &c.sliding_window, .takes = "N", .help = "words to each side that self-attention sees; else all", .low = 1, .high = 1e6, .later = true},
+      {.name = "normalise", .value = &c.normalise, .takes = "NAME", .help = "how scores become weights; others than softmax take longer", .choices = normalise_names(), .later = true},
       {.name = "tie", .value = &c.tie, .takes = "NAME", .help = "shared tables: target and output; all three (one vocabulary)", .choices = {"none", "output", "all"}},
       {.name = "qkv-init", .value = &c.qkv_init, .takes = "NAME", .help = "Xavier start of each projection, or of the packed three (PyTorch)", .choices = {"separate", "packed"}},
 
@@ -227,6 +229,7 @@ std::unique_ptr<Seq2Seq> make_transformer(const RunConfig& c, Scope scope, Index
                                 .packed_qkv_init = c.qkv_init == "packed",
                                 .key_value_heads = c.key_value_heads.value_or(0),
                                 .query_key = query_key_named(c.qk_norm),
+                                .normalise = c.normalise,
                                 .sliding_window = c.sliding_window};
   return std::make_unique<TranslationModel>(scope, TranslationModel::Options{.source_vocabulary = source_vocabulary,
                                                                              .target_vocabulary = target_vocabulary,

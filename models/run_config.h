@@ -40,7 +40,7 @@ struct RunConfig {
   std::optional<Index> key_value_heads;            // of the decoder, else heads
   std::optional<Index> sliding_window;
   double dropout = 0.05, attention_dropout = 0, activation_dropout = 0;
-  std::string norm = "post", final_norm = "auto", positions = "sinusoidal", qk_norm = "none", tie = "none", qkv_init = "separate";
+  std::string norm = "post", final_norm = "auto", positions = "sinusoidal", qk_norm = "none", normalise = "softmax", tie = "none", qkv_init = "separate";
 
   // recurrent models; auto becomes what the others ask for
   std::string attention = "auto", decoder = "auto", gru_form = "auto", readout = "auto", readout_state = "auto", start_state = "auto", bridge = "auto", context = "auto";

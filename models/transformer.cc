@@ -25,6 +25,7 @@ MultiHeadAttention::Options attention_options(const TransformerOptions& o, Relat
           .key_value_heads = key_value_heads,
           .query_key = o.query_key,
           .long_sentence = o.long_sentence,
+          .normalise = o.normalise,
           .sliding_window = o.sliding_window};
 }
 

@@ -30,6 +30,7 @@ struct TransformerOptions {
   Index max_positions = 1024;                 // rope: whose angles are kept
   QueryKey query_key = QueryKey::plain;       // of all attentions: MultiHeadAttention::Options
   Index long_sentence = 50;
+  std::string_view normalise = "softmax";     // of all attentions, by normalise_named
   std::optional<Index> sliding_window = {};   // of self-attention
 };
 

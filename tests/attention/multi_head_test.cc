@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Heads that share keys and values.
+// Heads that share keys and values; other weights than those of softmax.
 #include "attention/multi_head.h"
 
 #include <doctest/doctest.h>
 
+#include "autograd/ops.h"
 #include "autograd/tape.h"
+#include "nn/init.h"
+#include "tensor/ops/binary.h"
 #include "tensor/ops/random.h"
 #include "tensor/ops/view.h"
 #include "tests/close.h"
@@ -60,4 +63,65 @@ TEST_CASE("multi-head attention: as many heads of keys and values as of queries 
   CHECK(same.key_value_heads == 4);
   const MultiHeadAttention wide(one.root() / "wide", {.width = 8, .heads = 4, .key_width = 6, .key_value_heads = 2});   // a memory of another width
   CHECK(wide(constant(ones({1, 3, 8})), wide.prepare(constant(ones({1, 5, 6})), {})).context.shape() == Shape{1, 3, 8});
+}
+
+TEST_CASE("multi-head attention: weights by small steps are those of the kernel, values and gradients") {
+  for (const Positions kind : {Positions::none, Positions::alibi})
+    for (const Index shared : {4, 2}) {
+      const auto run = [&](bool by_kernel) {
+        Parameters parameters(Seed{1}, DType::f64);
+        const Scope scope = parameters.root();
+        MultiHeadAttention layer(scope, {.width = 16, .heads = 4, .positions = RelativePositions(scope, {.kind = kind, .heads = 4, .head_width = 4}), .key_value_heads = shared});
+        if (!by_kernel) layer.normalise.name = {};
+        Tape tape;
+        const Variable x = variable(normal(Key(3), {2, 6, 16}, 0, 1, DType::f64));
+        const Attended y = layer.self(x, Mask::lengths(tensor({4, 6}, DType::i32)), Want::weights);
+        tape.backward(sum(square(y.context)));
+        std::vector<Tensor> out{y.context.value(), y.weights.value(), x.grad()};
+        for (const auto& item : parameters.items()) out.push_back(item->gradient->value());
+        return out;
+      };
+      const auto kernel = run(true), steps = run(false);
+      for (std::size_t i = 0; i < kernel.size(); ++i) CHECK(worst_absolute(steps[i], doubles(kernel[i])) < 1e-12);
+    }
+}
+
+TEST_CASE("multi-head attention: every normaliser is that of the scores, padding changes nothing, step by step the same bits") {
+  for (const std::string_view name : normalise_names()) {
+    CAPTURE(name);
+    Parameters parameters(Seed{1}, DType::f64);
+    const MultiHeadAttention layer(parameters.root(), {.width = 12, .heads = 3, .init = normal_init(0, 0.6), .normalise = name});
+    const Index T = 11;
+    const Variable x = constant(normal(Key(3), {2, T, 12}, 0, 1, DType::f64));
+    const auto heads = [&](Index block) {
+      return permute(reshape(linear(x, slice(layer.in_proj_weight, 0, 12 * block, 12 * block + 12), {}), {2, T, 3, 4}), {0, 2, 1, 3});
+    };
+    const auto by_hand = [&](const Mask& mask) {
+      const Variable weights = normalise_named(name)(matmul(heads(0), transpose(heads(1))) * 0.5, mask);
+      return linear(reshape(permute(matmul(weights, heads(2)), {0, 2, 1, 3}), {2, T, 12}), layer.out_proj.weight, {}).value();
+    };
+    const Mask lengths = Mask::lengths(tensor({5, 9}, DType::i32));
+    for (const Mask& mask : {Mask(), Mask::causal(), lengths}) {
+      const Attended y = layer.self(x, mask, Want::weights);
+      CHECK(worst_absolute(y.context.value(), doubles(by_hand(mask))) < 1e-12);
+      CHECK(worst_absolute(sum(y.weights, -1).value(), std::vector<double>(std::size_t(2 * 3 * T), 1)) < 1e-12);
+    }
+    MultiHeadAttention dropping(parameters.root() / "dropping", {.width = 12, .heads = 3, .dropout = 0.5, .normalise = name == "hard" ? "softmax" : name});   // one that draws would differ anyway
+    const auto trained = [&](std::uint64_t step) {
+      const Tape tape(Key{1, step});
+      return dropping.self(x, lengths).context.value();
+    };
+    CHECK(equal_bits(trained(1), trained(1)));
+    CHECK_FALSE(equal_bits(trained(1), trained(2)));
+    CHECK_FALSE(equal_bits(trained(1), dropping.self(x, lengths).context.value()));
+    const Tensor longer = concat({x.value(), full({2, 3, 12}, 7, DType::f64)}, 1);
+    CHECK(equal_bits(slice(layer.self(constant(longer), lengths).context.value(), 1, 0, T), layer.self(x, lengths).context.value()));
+    const Tensor every = layer.self(x, Mask::causal()).context.value();
+    KeyValueCache cache(2, 3, 4, 4, DType::f64);
+    for (Index t = 0; t < T; ++t) {
+      if (t == 6) cache.reorder(std::vector<Index>{0, 0, 1});            // from here on three rows of two sentences
+      const auto rows = [&](const Tensor& of) { return slice(t < 6 ? of : concat({slice(of, 0, 0, 1), of}, 0), 1, t, t + 1); };
+      REQUIRE(equal_bits(layer.next(constant(rows(x.value())), cache).context.value(), rows(every)));
+    }
+  }
 }

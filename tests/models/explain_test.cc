@@ -157,7 +157,7 @@ void check_transformer(Recomputed& r, const Explanation& other) {
     r.check(path + ".weights", [&] {
       const Variable e = r.shown(path + ".scores");
       const Index unseen = cross || !c.sliding_window ? 0 : std::max<Index>(now - *c.sliding_window, 0);
-      return pad(softmax(slice(e, 0, unseen)), 0, unseen, 0);
+      return pad(normalise_named(c.normalise)(slice(e, 0, unseen), {}), 0, unseen, 0);
     });
     const auto read = [&] { return r.says("rel_v") || r.says("a_(j - i)") ? values + offsets(".rel_v.weight") : values; };
     r.check(path + ".weighted", [&] { return scaled(r.shown(path + ".weights"), read()); });
