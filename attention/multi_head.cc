@@ -45,7 +45,10 @@ MultiHeadAttention::MultiHeadAttention(Scope scope, Options options)
       scale(options.scale != 0 ? options.scale : options.query_key == QueryKey::l2 ? 1 : options.positions.scale()),
       positions(std::move(options.positions)),
       norm(scope, {.kind = options.query_key, .head_width = options.width / options.heads, .scale = scale, .length = options.long_sentence, .bias = options.bias}),
-      normalise(normalise_named(options.normalise)),
+      normalise([&] {
+        const Inside inside(scope.path());
+        return normalise_named(options.normalise);
+      }()),
       sliding_window(options.sliding_window),
       path(scope.path()) {
   const Index d = options.width, key_width = options.key_width ? options.key_width : d;

@@ -424,6 +424,7 @@ const std::vector<Row>& model_rows() {
       CALL(query_key_named("l3")),
       CALL(QueryKeyNorm(scope() / "self_attn", {.kind = QueryKey::l2, .head_width = 4, .length = 1})),
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .sliding_window = -1})),
+      CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .normalise = "max"})),
       // attentions
       CALL(make_attention("dott", scope(), {.query_width = 2, .memory_width = 2})),
       CALL(make_score("dott", scope(), {.query_width = 2, .memory_width = 2})),

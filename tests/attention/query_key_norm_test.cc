@@ -9,10 +9,8 @@
 #include "attention/multi_head.h"
 #include "autograd/ops.h"
 #include "autograd/tape.h"
-#include "models/transformer.h"
 #include "nn/init.h"
 #include "tensor/error.h"
-#include "tensor/ops/binary.h"
 #include "tensor/ops/random.h"
 #include "tensor/ops/view.h"
 #include "tests/close.h"
@@ -115,45 +113,4 @@ TEST_CASE("query-key norm: of a memory, step by step and a few at once: the bits
       const Tensor read = layer(states, layer.prepare(states, Mask::causal())).context.value();
       CHECK(worst_absolute(read, doubles(every)) < 1e-6);
     }
-}
-
-TEST_CASE("sliding window: step by step, a few at once: the bits of all at once, and of an explicit mask") {
-  for (const Index window : {0, 1, 5, 100})
-    for (const Positions kind : {Positions::none, Positions::rope, Positions::alibi, Positions::shaw}) {
-      CAPTURE(window);
-      Parameters parameters(Seed{5});
-      const Scope scope = parameters.root();
-      MultiHeadAttention layer(scope, {.width = 12, .heads = 3, .positions = RelativePositions(scope, {.kind = kind, .heads = 3, .head_width = 4, .causal = true}), .sliding_window = window});
-      const Index T = 42;
-      const Tensor x = normal(Key(3), {2, T, 12});
-      const Tensor every = layer.self(constant(x), Mask::causal()).context.value(), both_ways = layer.self(constant(x), {}).context.value();
-      for (const Index n : {1, 3}) {
-        KeyValueCache cache(2, 3, 4, 4, DType::f32);
-        for (Index t = 0; t < T; t += n) REQUIRE(equal_bits(layer.next(constant(slice(x, 1, t, t + n)), cache).context.value(), slice(every, 1, t, t + n)));
-      }
-      layer.sliding_window.reset();
-      const Tensor place = arange(0, double(T), 1, DType::f64), near = to(less_equal(abs(constant(unsqueeze(place, 0) - unsqueeze(place, 1))).value(), double(window)), DType::u8);
-      CHECK(worst_absolute(layer.self(constant(x), Mask::causal() & Mask::allowed(near)).context.value(), doubles(every)) < 1e-6);
-      CHECK(worst_absolute(layer.self(constant(x), Mask::allowed(near)).context.value(), doubles(both_ways)) < 1e-6);
-      if (window >= T) CHECK(equal_bits(layer.self(constant(x), Mask::causal()).context.value(), every));
-    }
-}
-
-TEST_CASE("sliding window: of self-attention alone: words beyond it change nothing, those of a memory do") {
-  Parameters parameters(Seed{5});
-  const TransformerOptions options{.width = 8, .heads = 2, .feed_forward = 8, .encoder_layers = 1, .decoder_layers = 1, .sliding_window = 2};
-  const Transformer core(parameters.root(), options);
-  const auto changed = [](const Tensor& a, const Tensor& b) {            // places of [1, T, 8] that differ
-    std::vector<Index> places;
-    for (Index t = 0; t < a.size(1); ++t)
-      if (!equal_bits(select(a, 1, t), select(b, 1, t))) places.push_back(t);
-    return places;
-  };
-  const Tensor x = normal(Key(3), {1, 9, 8});
-  Tensor other = x.clone();
-  fill_(other(all, Slice{4, 5}), 0.5);
-  CHECK(changed(core.encoder(constant(x), {}).value(), core.encoder(constant(other), {}).value()) == std::vector<Index>{2, 3, 4, 5, 6});
-  const auto decoded = [&](const Tensor& states, const Tensor& target) { return core.decoder(constant(target), core.decoder.prepare(constant(states), {})).value(); };
-  CHECK(changed(decoded(x, x), decoded(x, other)) == std::vector<Index>{4, 5, 6});
-  CHECK(changed(decoded(x, x), decoded(other, x)).size() == 9);
 }
