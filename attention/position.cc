@@ -7,6 +7,9 @@
 #include "autograd/ops.h"
 #include "nn/init.h"
 #include "tensor/format.h"
+#include "tensor/ops/binary.h"
+#include "tensor/ops/unary.h"
+#include "tensor/ops/view.h"
 
 namespace heed {
 namespace {
@@ -26,25 +29,19 @@ Positions positions_named(std::string_view name) {
 
 Tensor sinusoids(Index length, Index width, DType dtype, Sinusoids options) {
   check<ShapeError>(length >= 0 && width >= 1, "sinusoids: needs length >= 0 and width >= 1: [{}, {}]", length, width);
-  const Tensor table = zeros({length, width}, DType::f64);
-  double* p = table.mutable_data<double>();
-  const Index half = width / 2, pairs = options.layout == Sinusoids::Layout::interleaved ? (width + 1) / 2 : half;
+  const bool interleaved = options.layout == Sinusoids::Layout::interleaved;
+  const Index half = width / 2, pairs = interleaved ? (width + 1) / 2 : half;
+  const Tensor frequencies = empty({pairs}, DType::f64);
+  double* const frequency = frequencies.mutable_data<double>();
   for (Index i = 0; i < pairs; ++i) {
     const double exponent = options.denominator == Sinusoids::Denominator::paper ? 2.0 * double(i) / double(width)
                             : half > 1 ? double(i) / double(half - 1) : 0;
-    const double frequency = std::pow(10000.0, -exponent);
-    for (Index t = 0; t < length; ++t) {
-      const double angle = double(t + options.first) * frequency;
-      if (options.layout == Sinusoids::Layout::interleaved) {
-        p[t * width + 2 * i] = std::sin(angle);
-        if (2 * i + 1 < width) p[t * width + 2 * i + 1] = std::cos(angle);
-      } else {
-        p[t * width + i] = std::sin(angle);
-        p[t * width + half + i] = std::cos(angle);
-      }
-    }
+    frequency[i] = std::pow(10000.0, -exponent);
   }
-  return to(table, dtype);
+  const Tensor places = arange(double(options.first), double(options.first + length), 1, DType::f64), angles = unsqueeze(places, 1) * frequencies;
+  const Tensor sines = sin(angles), cosines = cos(angles);                                                  // [length, pairs]
+  if (interleaved) return to(slice(reshape(stack({sines, cosines}, -1), {length, 2 * pairs}), 1, 0, width), dtype);
+  return to(concat({sines, cosines, zeros({length, width - 2 * half}, DType::f64)}, 1), dtype);
 }
 
 PositionTable::PositionTable(Scope scope, Options options) : path(scope.path()), options_(options) {

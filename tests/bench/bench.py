@@ -230,7 +230,7 @@ class Run:
                      {k: [max(1e-3, x["wall"] - 8 * x["step"]) for x in v] for k, v in seen.items()}, smaller=True)
             # the system clears pages at 0.2 to 4.5 ms per 2 MiB, as the host has them ready or not: what it took is measured, not computed
             start = [x["first_step_seconds"] - x["step"] - x["first_step_kernel_seconds"] for x in seen["Heed"]]
-            self.row("memory", f"{case}, start to first step, less a step and the main thread's time in the kernel", "ms", {"Heed": [1e3 * x for x in start]}, smaller=True)
+            self.row("memory", f"{case}, start to first step, less a step and a thread's share of the time in the kernel", "ms", {"Heed": [1e3 * x for x in start]}, smaller=True)
             steady = self.train(case, "--steps", 50)()
             for name in ("mallocs", "mmaps", "faults"):
                 self.row("memory", f"{case}, {name} a steady step", "", {"Heed": [steady[f"{name}_a_step"]]}, smaller=True)

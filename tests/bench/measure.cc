@@ -89,8 +89,7 @@ double processor_seconds() {
 }
 
 double kernel_seconds() {
-  rusage usage{};
-  getrusage(RUSAGE_THREAD, &usage);
+  const rusage usage = used();
   return double(usage.ru_stime.tv_sec) + 1e-6 * double(usage.ru_stime.tv_usec);
 }
 

@@ -7,7 +7,7 @@ namespace heed::bench {
 
 double seconds_now();          // of a clock that all processes of the machine share
 double processor_seconds();    // of all threads so far
-double kernel_seconds();       // of the calling thread so far, in the system
+double kernel_seconds();       // the same, in the system
 double median(std::vector<double> values);   // the upper one of two; 0 of none
 
 struct Calls {
