@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory and open files stay flat while `heed` works for long: short here, 100,000 updates and translations in `tests/run.sh full`.
 #include <doctest/doctest.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,6 +22,12 @@ namespace {
 struct Sample {
   double bytes;                                    // resident
   std::ptrdiff_t files;                            // open
+};
+
+// While it lives, processes that begin get no pages of 2 MiB: what is resident is what was touched.
+struct SmallPages {
+  SmallPages() { ::prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0); }
+  ~SmallPages() { ::prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0); }
 };
 
 // Samples of a process until it ends with code 0.
@@ -56,6 +63,7 @@ void check_flat(const std::vector<Sample>& samples) {
 }
 
 void soak(int updates, int lines) {
+  const SmallPages pages;
   const TinyTraining training("--batch-tokens 64", 7);
   const std::string folder = training.folder().path(), every = std::to_string(updates / 20);
   std::string line = training.begin("run", updates) + " --save-every " + every;
