@@ -31,7 +31,7 @@ struct MultiHeadAttention {
     double scale = 0;              // of q·k; 0: 1/√(d/H). With another one W_Q starts smaller, so that the products start as large
     RelativePositions positions = {};   // of self and next
     Index key_value_heads = 0;     // 0: heads
-    QueryKey query_key = QueryKey::plain;   // how queries and keys are normalised, before their positions turn them
+    QueryKey query_key = QueryKey::none;   // how queries and keys are normalised, before their positions turn them
     Index long_sentence = 50;      // QueryKeyNorm::Options::length
     std::string_view normalise = "softmax";   // how scores become weights, by normalise_named; others than softmax run in small steps
     std::optional<Index> sliding_window = {};   // of self and next: positions to each side that are seen (Beltagy et al. 2020, arXiv 2004.05150, 3.1)

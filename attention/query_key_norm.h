@@ -11,26 +11,26 @@
 
 namespace heed {
 
-enum class QueryKey { plain, l2, rms, layer };
+enum class QueryKey { none, l2, rms, layer };
 QueryKey query_key_named(std::string_view name);       // none, l2, rms, layer. Error lists the names
 std::vector<std::string_view> query_key_names();
 
 class QueryKeyNorm {
  public:
   struct Options {
-    QueryKey kind = QueryKey::plain;
+    QueryKey kind = QueryKey::none;
     Index head_width;                              // dk
     double scale = 0;                              // of q·k, 0: 1/√dk. γ of the queries starts at 1/(scale √dk)
     Index length = 50;                             // l2: L, the words of a long sentence: g starts at log2(L² - L)
     bool bias = true;                              // layer: β
     double eps = 1e-5;                             // rms, layer
   };
-  QueryKeyNorm() = default;                        // plain: nothing happens
+  QueryKeyNorm() = default;                        // none: nothing happens
   // l2: `g` [];  rms, layer: `q_norm.weight`, `k_norm.weight` [dk];  layer: `q_norm.bias`, `k_norm.bias` [dk]. Error: length < 2
   QueryKeyNorm(Scope scope, Options options);
 
   QueryKey kind() const { return options_.kind; }
-  bool plain() const { return kind() == QueryKey::plain; }
+  bool plain() const { return kind() == QueryKey::none; }
   Variable queries(const Variable& q) const;       // [.., dk] -> [.., dk]
   Variable keys(const Variable& k) const;
   std::string_view formula(bool of_queries) const; // for a Trace, ", ..." or nothing

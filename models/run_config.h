@@ -38,7 +38,7 @@ struct RunConfig {
   std::string model = "transformer";
   Index layers = 2, width = 128, heads = 4, feed_forward = 256;
   std::optional<Index> key_value_heads;            // of the decoder, else heads
-  std::optional<Index> sliding_window;
+  std::optional<Index> sliding_window;             // words to each side, else all
   double dropout = 0.05, attention_dropout = 0, activation_dropout = 0;
   std::string norm = "post", final_norm = "auto", positions = "sinusoidal", qk_norm = "none", normalise = "softmax", tie = "none", qkv_init = "separate";
 

@@ -28,8 +28,8 @@ struct TransformerOptions {
   Index key_value_heads = 0;                  // of the decoder's attentions; 0: heads
   Positions positions = Positions::none;      // inside self-attention; those added to the words are not the core's
   Index max_positions = 1024;                 // rope: whose angles are kept
-  QueryKey query_key = QueryKey::plain;       // of all attentions: MultiHeadAttention::Options
-  Index long_sentence = 50;
+  QueryKey query_key = QueryKey::none;       // of all attentions: MultiHeadAttention::Options
+  Index long_sentence = 50;                   // l2: QueryKeyNorm::Options::length
   std::string_view normalise = "softmax";     // of all attentions, by normalise_named
   std::optional<Index> sliding_window = {};   // of self-attention
 };

@@ -80,7 +80,7 @@ TEST_CASE("query-key norm: parameters and their start") {
       if (item->path == "g" || item->path.find("norm") != item->path.npos) out.push_back(item->path);
     return out;
   };
-  CHECK(paths(QueryKey::plain, true, 2).empty());
+  CHECK(paths(QueryKey::none, true, 2).empty());
   CHECK(paths(QueryKey::l2, true, 1) == std::vector<std::string>{"g"});
   CHECK(paths(QueryKey::rms, true, 1) == std::vector<std::string>{"q_norm.weight", "k_norm.weight"});
   CHECK(paths(QueryKey::layer, false, 2) == std::vector<std::string>{"q_norm.weight", "k_norm.weight"});
