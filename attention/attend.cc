@@ -31,12 +31,10 @@ Parts parts_of(std::string_view name) {
         break;
       }
   if (!known())
-    for (std::string_view normalise : normalise_names())
-      if (rest == normalise || rest.ends_with("-" + std::string(normalise))) {
-        parts.normalise = normalise;
-        rest.resize(rest.size() - std::min(rest.size(), normalise.size() + 1));
-        break;
-      }
+    if (const std::string_view normalise = normalise_in(rest); !normalise.empty()) {
+      parts.normalise = normalise;
+      rest.resize(rest.size() - std::min(rest.size(), normalise.size() + 1));
+    }
   if (rest.empty() && !name.empty() && !name.ends_with('-')) rest = "general";
   check<Error>(known(), "attention: unknown name {}; one of {}", quote(name), attention_choices());
   parts.score = rest;
@@ -113,7 +111,7 @@ std::vector<std::string> attention_names() {
 }
 
 std::string attention_choices() {
-  return fmt::format("{}; also local-m-SCORE, local-p-SCORE, SCORE-sparsemax, SCORE-entmax, SCORE-hard", fmt::join(attention_names(), ", "));
+  return fmt::format("{}; also local-m-SCORE, local-p-SCORE, SCORE-sparsemax, SCORE-entmax, SCORE-hard, SCORE-top-K", fmt::join(attention_names(), ", "));
 }
 
 void check_attention_name(std::string_view name) { parts_of(name); }

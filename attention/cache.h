@@ -11,12 +11,14 @@ class KeyValueCache {
   KeyValueCache() = default;
   KeyValueCache(KeyValueCache&&) = default;                                // a copy would write where this one does
   KeyValueCache& operator=(KeyValueCache&&) = default;
-  KeyValueCache(Index rows, Index heads, Index capacity, Index head_width, DType dtype)
-      : keys_(empty({rows, heads, capacity, head_width}, dtype)), values_(empty({rows, heads, capacity, head_width}, dtype)), rows_(rows) {}
+  KeyValueCache(Index rows, Index heads, Index capacity, Index head_width, DType dtype) : KeyValueCache(rows, {heads, head_width}, {heads, head_width}, capacity, dtype) {}
+  struct Heads { Index number, width; };
+  KeyValueCache(Index rows, Heads keys, Heads values, Index capacity, DType dtype)
+      : keys_(empty({rows, keys.number, capacity, keys.width}, dtype)), values_(empty({rows, values.number, capacity, values.width}, dtype)), rows_(rows) {}
 
   Index length() const { return length_; }
   Index rows() const { return rows_; }
-  Tensor keys() const { return rows_of(keys_); }                           // [R, H, length, d/H]
+  Tensor keys() const { return rows_of(keys_); }                           // [R, H, length, d/H], values likewise
   Tensor values() const { return rows_of(values_); }
 
   // What AttentionOptions reads instead: position s of row r stands at [places[r, s], :, s]; places is undefined where that is r itself.
@@ -24,7 +26,7 @@ class KeyValueCache {
   Tensor stored_values() const { return written(values_); }
   Tensor places() const { return places_.defined() ? places_(all, Slice{0, length_}) : Tensor(); }   // [R, length] i64
 
-  // Appends the keys and values of new positions, [R, H, n, d/H] each. ShapeError, DTypeError: others, and the cache stays as it is.
+  // Appends the keys and values of n new positions, [R, H, n, d/H] each. ShapeError, DTypeError: others, and the cache stays as it is.
   void append(const Tensor& keys, const Tensor& values);
   void truncate(Index length);                                             // forgets the positions from `length` on; IndexError beyond the end
   // Row i continues what row rows[i] held; rows that none continues are dropped. IndexError where there is no such row.

@@ -51,6 +51,12 @@ MultiHeadAttention::MultiHeadAttention(Scope scope, Options options)
       }()),
       sliding_window(options.sliding_window),
       path(scope.path()) {
+  if (options.talking_heads) talking.emplace(scope, heads);
+  if (options.differential) {
+    const Inside inside(scope.path());
+    check<ShapeError>(key_value_heads % 2 == 0, "differential attention: needs pairs of key_value_heads: {}", key_value_heads);
+    differential.emplace(scope, DifferentialHeads::Options{.heads = heads, .head_width = width / heads, .layer = options.layer});
+  }
   const Index d = options.width, key_width = options.key_width ? options.key_width : d;
   const auto with_smaller_queries = [&](Initializer init) -> Initializer {
     if (scale == 0 || !norm.plain()) return init;
@@ -82,52 +88,58 @@ MultiHeadAttention::MultiHeadAttention(Scope scope, Options options)
 
 double MultiHeadAttention::factor() const { return scale != 0 ? scale : 1 / std::sqrt(double(width / heads)); }
 
-Variable MultiHeadAttention::split_heads(const Variable& x) const {
+Variable MultiHeadAttention::split_heads(const Variable& x, Index of) const {
   check<ShapeError>(x.rank() == 3, "multi-head attention: needs 3 dimensions [B, T, d]: {}", x.shape());
-  return permute(reshape(x, {x.size(0), x.size(1), x.size(2) / (width / heads), width / heads}), {0, 2, 1, 3});   // [B, H', T, d/H]
+  return permute(reshape(x, {x.size(0), x.size(1), x.size(2) / of, of}), {0, 2, 1, 3});   // [B, H', T, of]
 }
 
-Variable MultiHeadAttention::queries(const Variable& x) const { return norm.queries(split_heads(x)); }
-Variable MultiHeadAttention::keys(const Variable& x) const { return norm.keys(split_heads(x)); }
+Variable MultiHeadAttention::queries(const Variable& x) const { return norm.queries(split_heads(x, width / heads)); }
+Variable MultiHeadAttention::keys(const Variable& x) const { return norm.keys(split_heads(x, width / heads)); }
+Variable MultiHeadAttention::values(const Variable& x) const { return split_heads(x, width / value_heads()); }
 
-// Scores of the pairs, and what is read of them, in small steps: for a Trace the fused output by its definition, whose gradients are those
-// of the scores.
-Variable MultiHeadAttention::in_small_steps(const Variable& q, const Reads& reads, const Variable& bias, const Mask& mask, const Variable& output) const {
+bool MultiHeadAttention::fused(const Variable& bias) const {
+  return normalise.name == "softmax" && !talking && !differential && !(bias.defined() && positions.reads_values());
+}
+
+// α = normalise(e);  c = dropout(α) V, and Shaw's + Σ_j dropout(α)_ij a^V_r
+AttentionVariable MultiHeadAttention::by_weights(const Variable& q, const Reads& reads, const Variable& bias, const Mask& mask, double p) const {
   const Trace::Axes over{.columns = reads.along, .heads = true}, each{.rows = reads.along, .heads = true}, of_head{.heads = true};
+  const auto gathered = [&](const Variable& x) { return reads.places.defined() ? constant(gather_places(x.value(), reads.places)) : x; };
+  const Variable k = with_heads(gathered(reads.k), heads), v = with_heads(gathered(reads.v), value_heads());
   const bool offsets = bias.defined() && positions.reads_values();
-  const std::string_view dot = scale == 0 ? "q·k_j / √(d/H)" : scale == 1 ? "q·k_j" : "scale q·k_j";
-  const Variable query = trace("query", formula("q = x", "Q", reads.first >= 0), q, of_head), k = with_heads(reads.k, heads), v = with_heads(reads.v, heads);
-  Variable scores = matmul(query, transpose(k)) * factor();                                                     // [B, H, T, S]
+  const std::string e = Trace::current() ? fmt::format("e_j = {}{}", scale == 0 ? "q·k_j / √(d/H)" : scale == 1 ? "q·k_j" : "scale q·k_j", bias.defined() ? " + b_j" : "") : std::string();
+  const Variable query = trace("query", formula("q = x", "Q", reads.first >= 0), q, of_head);
+  Variable scores = matmul(query * factor(), transpose(k));                                                     // [B, H, T, S]
   if (bias.defined()) scores = scores + trace("bias", positions.formula(), expand(bias, scores.shape()), over);
-  scores = trace("scores", fmt::format("e_j = {}{}", dot, bias.defined() ? " + b_j" : ""), scores, over);
-  const Variable weights = trace("weights", normalise.formula, normalise(scores, mask), over);
-  Variable values = unsqueeze(v, 2);
-  if (offsets) values = values + positions.value_offsets(reads.first, q.size(2), k.size(2));
-  const Variable weighted = trace("weighted", offsets ? "α_j (v_j + a_(j - i)), a = rel_v" : "α_j v_j", unsqueeze(weights, -1) * values, each);   // [B, H, T, S, d/H]
-  Variable context = sum(weighted, {3});                                                                        // [B, H, T, d/H]
-  if (!offsets) context = with_value(context, matmul(weights, v).value());
-  context = trace("context", offsets ? "c = Σ_j α_j (v_j + a_(j - i))" : "c = Σ_j α_j v_j", context, of_head);
-  return dropout_acts(dropout) ? output : with_value(context, output.value());
-}
-
-bool MultiHeadAttention::fused(const Variable& bias) const { return normalise.name == "softmax" && !(bias.defined() && positions.reads_values()); }
-
-// P = normalise(e);  c = dropout(P) V, and Shaw's + Σ_j dropout(P)_ij a^V_r
-AttentionVariable MultiHeadAttention::by_weights(const Variable& q, const Reads& reads, const Variable& bias, const Mask& mask) const {
-  const auto every = [&](const Variable& x) { return with_heads(reads.places.defined() ? constant(gather_places(x.value(), reads.places)) : x, heads); };
-  const Variable k = every(reads.k), v = every(reads.v);
-  const Variable dots = matmul(q * factor(), transpose(k)), p = normalise(bias.defined() ? dots + bias : dots, mask), kept = heed::dropout(p, dropout);   // [B, H, T, S]
-  const Variable read = matmul(kept, v);
-  return {bias.defined() && positions.reads_values() ? read + positions.value_sum(kept, reads.first) : read, p};
+  scores = trace("scores", e, scores, over);
+  if (talking) scores = trace("mixed_scores", "e'_j = Σ_b L_ab e_j of head b, a this head", talking->scores(scores), over);
+  Variable weights = trace("weights", normalise.formula, normalise(scores, mask), over);
+  if (talking) weights = trace("mixed_weights", "α'_j = Σ_b W_ab α_j of head b", talking->weights(weights), over);
+  if (differential) weights = trace("differences", "a_j = α_j of the pair's first head - λ α_j of its second", differential->weights(weights), over);
+  const Variable kept = heed::dropout(weights, p), read = matmul(kept, v);
+  Variable context = offsets ? read + positions.value_sum(kept, reads.first) : read;                            // [B, H, T, d/H]
+  if (Trace::current()) {
+    const std::string_view weight = talking ? "α'_j" : differential ? "a_j" : "α_j";
+    const std::string value = fmt::format("{} {}", weight, offsets ? "(v_j + a_(j - i))" : "v_j");
+    const Variable values = offsets ? unsqueeze(v, 2) + positions.value_offsets(reads.first, q.size(2), k.size(2)) : unsqueeze(v, 2);
+    const Variable weighted = trace("weighted", offsets ? value + ", a = rel_v" : value, unsqueeze(kept, -1) * values, each);   // [B, H, T, S, d/H]
+    context = trace("context", "c = Σ_j " + value, with_value(sum(weighted, {3}), context.value()), of_head);
+  }
+  if (differential) context = trace("normed", "c' = (1 - λ_init) γ ⊙ c/√(mean c² + ε)", differential->context(context), of_head);
+  return {context, weights};
 }
 
 Attended MultiHeadAttention::attend(const Variable& q, const Reads& reads, const Mask& given, Want want) const {
   const Mask mask = reads.first >= 0 && sliding_window ? given & Mask::window(*sliding_window, *sliding_window, reads.first) : given;
   const Variable bias = reads.first >= 0 ? positions.bias(q, reads.first, reads.k.size(2)) : Variable();
   const AttentionOptions options{.scale = scale, .dropout = dropout, .weights = want == Want::weights, .places = reads.places};
-  const auto [read, weights] = fused(bias) ? scaled_dot_product_attention(q, reads.k, reads.v, mask, options, bias) : by_weights(q, reads, bias, mask);
-  const Variable output = Trace::current() ? in_small_steps(q, reads, bias, mask, read) : read;
-  const Variable joined = reshape(permute(output, {0, 2, 1, 3}), {q.size(0), q.size(2), width});   // [B, T, d]
+  const bool at_once = fused(bias);
+  auto [read, weights] = at_once ? scaled_dot_product_attention(q, reads.k, reads.v, mask, options, bias) : by_weights(q, reads, bias, mask, dropout);
+  if (at_once && Trace::current()) {               // a Trace sees the definition, whose gradients are those of the scores
+    const Variable noted = by_weights(q, reads, bias, mask, 0).output;
+    if (!dropout_acts(dropout)) read = with_value(noted, read.value());
+  }
+  const Variable joined = reshape(permute(read, {0, 2, 1, 3}), {q.size(0), q.size(2), width});   // [B, T, d]
   const Variable y = trace("", out_proj.bias.defined() ? "y = [c of head 1; ..; c of head H] W_O + b_O" : "y = [c of head 1; ..; c of head H] W_O", out_proj(joined));
   return {y, options.weights ? weights : Variable()};
 }
@@ -136,7 +148,7 @@ Attended MultiHeadAttention::attend(const Variable& q, const Reads& reads, const
 std::string MultiHeadAttention::formula(std::string_view begins, std::string_view which, bool own) const {
   if (!Trace::current()) return {};
   const std::string bias = biased() ? fmt::format(" + b_{}", which) : "";
-  return fmt::format("{} W_{}{}, one a head{}{}", begins, which, bias, which == "V" ? "" : norm.formula(which == "Q"),
+  return fmt::format("{} W_{}{}, one a {}{}{}", begins, which, bias, differential && which == "V" ? "pair of heads" : "head", which == "V" ? "" : norm.formula(which == "Q"),
                      own && which != "V" && positions.turns() ? ", turned by its place" : "");
 }
 
@@ -144,9 +156,9 @@ Memory MultiHeadAttention::prepare(const Variable& states, Mask mask) const {
   const Inside inside(path);
   const Index d = width;
   const Trace::Axes rows{.rows = Along::source, .heads = true};
-  const auto shown = [&](const Variable& x) { return Trace::current() ? with_heads(x, heads) : x; };
+  const auto shown = [&](const Variable& x, Index number) { return Trace::current() ? with_heads(x, number) : x; };
   const auto read = [&](const Variable& k, const Variable& v) {
-    return Memory{trace("keys", formula("k_j = h_j", "K", false), shown(keys(k)), rows), trace("values", formula("v_j = h_j", "V", false), shown(split_heads(v)), rows), std::move(mask)};
+    return Memory{trace("keys", formula("k_j = h_j", "K", false), shown(keys(k), heads), rows), trace("values", formula("v_j = h_j", "V", false), shown(values(v), value_heads()), rows), std::move(mask)};
   };
   if (k_proj) return read((*k_proj)(states), (*v_proj)(states));
   if (in_proj_weight.defined()) {
@@ -176,7 +188,12 @@ List<Variable> MultiHeadAttention::projected(const Variable& x) const {
 Attended MultiHeadAttention::self(const Variable& x, const Mask& mask, Want want, Along among) const {
   const Inside inside(path);
   const auto qkv = projected(x);
-  return attend(positions.turned(queries(qkv[0]), 0), {positions.turned(keys(qkv[1]), 0), split_heads(qkv[2]), among, 0}, mask, want);
+  return attend(positions.turned(queries(qkv[0]), 0), {positions.turned(keys(qkv[1]), 0), values(qkv[2]), among, 0}, mask, want);
+}
+
+KeyValueCache MultiHeadAttention::cache(Index rows, Index capacity) const {
+  const Index of_key = width / heads, of_value = width / value_heads(), shared = key_value_heads * of_key;
+  return {rows, {shared / of_key, of_key}, {shared / of_value, of_value}, capacity, out_proj.weight.value().dtype()};
 }
 
 Attended MultiHeadAttention::next(const Variable& x, KeyValueCache& cache, Want want) const {
@@ -190,16 +207,16 @@ Attended MultiHeadAttention::next(const Variable& x, KeyValueCache& cache, Want 
     ~Appended() { if (std::uncaught_exceptions() > thrown) cache.truncate(before); }
   } const appended{cache};
   const Index before = appended.before;
-  const Variable q = positions.turned(queries(qkv[0]), before), own_keys = positions.turned(keys(qkv[1]), before), own_values = split_heads(qkv[2]);
+  const Variable q = positions.turned(queries(qkv[0]), before), own_keys = positions.turned(keys(qkv[1]), before), own_values = values(qkv[2]);
   cache.append(own_keys.value(), own_values.value());
   if (Trace::current()) {
     // The new positions' own keys and values go on with their graphs, those before are constants.
-    const auto all_of = [&](const Tensor& cached, const Variable& own) {
-      return with_heads(with_value(concat({constant(slice(cached, 2, 0, before)), own}, 2), cached), heads);
+    const auto all_of = [&](const Tensor& cached, const Variable& own, Index number) {
+      return with_heads(with_value(concat({constant(slice(cached, 2, 0, before)), own}, 2), cached), number);
     };
     const Trace::Axes rows{.rows = Along::target, .heads = true};
-    const Variable k = trace("keys", formula("k_j = x_j", "K", true), all_of(cache.keys(), own_keys), rows);
-    const Variable v = trace("values", formula("v_j = x_j", "V", true), all_of(cache.values(), own_values), rows);
+    const Variable k = trace("keys", formula("k_j = x_j", "K", true), all_of(cache.keys(), own_keys, heads), rows);
+    const Variable v = trace("values", formula("v_j = x_j", "V", true), all_of(cache.values(), own_values, value_heads()), rows);
     return attend(q, {k, v, Along::target, before}, Mask::causal(before), want);
   }
   return attend(q, {constant(cache.stored_keys()), constant(cache.stored_values()), Along::target, before, cache.places()}, Mask::causal(before), want);

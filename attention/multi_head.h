@@ -3,10 +3,12 @@
 #include <optional>
 
 #include "attention/cache.h"
+#include "attention/differential.h"
 #include "attention/memory.h"
 #include "attention/normalise.h"
 #include "attention/query_key_norm.h"
 #include "attention/relative.h"
+#include "attention/talking_heads.h"
 #include "autograd/ops.h"
 #include "autograd/trace.h"
 #include "nn/linear.h"
@@ -33,19 +35,25 @@ struct MultiHeadAttention {
     Index key_value_heads = 0;     // 0: heads
     QueryKey query_key = QueryKey::none;   // how queries and keys are normalised, before their positions turn them
     Index long_sentence = 50;      // QueryKeyNorm::Options::length
-    std::string_view normalise = "softmax";   // how scores become weights, by normalise_named; others than softmax run in small steps
+    std::string_view normalise = "softmax";   // how scores become weights, by normalise_named; others than softmax run in small steps,
+    bool talking_heads = false;    // as do these two
+    bool differential = false;     // heads 1 and 2, 3 and 4, .. are pairs; the weights are those of pairs
+    Index layer = 1;               // of its stack, from 1: differential
     std::optional<Index> sliding_window = {};   // of self and next: positions to each side that are seen (Beltagy et al. 2020, arXiv 2004.05150, 3.1)
   };
-  // ShapeError unless width is a multiple of heads, and heads of key_value_heads. Error: a negative window
+  // ShapeError unless width is a multiple of heads, and heads of key_value_heads; differential: unless both are even. Error: a negative window
   MultiHeadAttention(Scope scope, Options options);
 
-  // Keys and values of a memory [B, S, key_width], once per sentence: [B, key_value_heads, S, d/H].
+  // Keys and values of a memory [B, S, key_width], once per sentence: [B, key_value_heads, S, d/H]; values of differential
+  // [B, key_value_heads/2, S, 2 d/H].
   Memory prepare(const Variable& states, Mask mask) const;
-  // query [B, T, d] -> context [B, T, d], weights [B, H, T, S] on request. All rows of one sentence see the same memory.
+  // query [B, T, d] -> context [B, T, d], weights [B, H, T, S] on request, differential [B, H/2, T, S]. All rows of one sentence see the same memory.
   Attended operator()(const Variable& query, const Memory& memory, Want want = Want::context) const;
   // Queries, keys and values from x [B, T, d] in one product.
   // `among` says what the positions are, to a Trace.
   Attended self(const Variable& x, const Mask& mask, Want want = Want::context, Along among = Along::source) const;
+  // For next: takes memory for `capacity` positions of `rows` rows.
+  KeyValueCache cache(Index rows, Index capacity) const;
   // The same for the next positions x [R, n, d] after those in the cache, each seeing all before it; cache.length() grows by n.
   // Error where keys and values want a gradient: the cache keeps none.
   Attended next(const Variable& x, KeyValueCache& cache, Want want = Want::context) const;
@@ -59,16 +67,20 @@ struct MultiHeadAttention {
   RelativePositions positions;
   QueryKeyNorm norm;
   Normalise normalise;
+  std::optional<TalkingHeads> talking;
+  std::optional<DifferentialHeads> differential;
   std::optional<Index> sliding_window;
   Path path;
 
  private:
   double factor() const;                               // scale, or 1/√(d/H)
+  Index value_heads() const { return differential ? heads / 2 : heads; }   // that read values of their own
   bool biased() const { return in_proj_bias.defined() || (q_proj && q_proj->bias.defined()); }
   List<Variable> projected(const Variable& x) const;   // queries, keys and values of x [B, T, d], [B, T, ..] each
-  Variable split_heads(const Variable& x) const;       // [B, T, H' d/H] -> [B, H', T, d/H], a view
-  Variable queries(const Variable& x) const;           // the same, normalised
+  Variable split_heads(const Variable& x, Index of) const;   // [B, T, H' of] -> [B, H', T, of], a view
+  Variable queries(const Variable& x) const;           // the same with d/H, normalised
   Variable keys(const Variable& x) const;
+  Variable values(const Variable& x) const;            // as they are; differential: 2 d/H
   // Keys and values; in self-attention q stands at the positions first, first + 1, ..
   struct Reads {
     Variable k, v;
@@ -79,8 +91,8 @@ struct MultiHeadAttention {
   std::string formula(std::string_view begins, std::string_view which, bool own) const;   // of a projection, for a Trace
   Attended attend(const Variable& q, const Reads& reads, const Mask& mask, Want want) const;
   bool fused(const Variable& bias) const;               // softmax over the values themselves: one kernel
-  AttentionVariable by_weights(const Variable& q, const Reads& reads, const Variable& bias, const Mask& mask) const;
-  Variable in_small_steps(const Variable& q, const Reads& reads, const Variable& bias, const Mask& mask, const Variable& output) const;
+  // The same in small steps, which a Trace notes; weights are dropped with probability p.
+  AttentionVariable by_weights(const Variable& q, const Reads& reads, const Variable& bias, const Mask& mask, double p) const;
 };
 
 }  // namespace heed

@@ -2,11 +2,15 @@
 #include "attention/normalise.h"
 
 #include <algorithm>
+#include <charconv>
+#include <limits>
 
 #include "autograd/ops.h"
 #include "autograd/record.h"
 #include "tensor/format.h"
 #include "tensor/ops/binary.h"
+#include "tensor/ops/index.h"
+#include "tensor/ops/sort.h"
 #include "tensor/ops/softmax.h"
 
 namespace heed {
@@ -22,6 +26,15 @@ constexpr Named kNamed[] = {
     {"entmax", "α = max(e/2 - τ, 0)² over the words that may be seen, τ so that Σ α = 1", [](const Variable& e, const Mask& mask) { return entmax(e, mask); }},
     {"hard", "α = 1 at one word that may be seen, chosen by softmax(e)", hard},
 };
+constexpr std::string_view kTop = "top-", kTopFormula = "α = softmax(e) over the k largest e of the words that may be seen";
+
+// 8 of "top-8"
+std::optional<Index> top_of(std::string_view name) {
+  Index k = 0;
+  if (!name.starts_with(kTop)) return {};
+  const auto [end, wrong] = std::from_chars(name.data() + kTop.size(), name.data() + name.size(), k);
+  return wrong == std::errc() && end == name.data() + name.size() && k >= 1 ? std::optional(k) : std::nullopt;
+}
 
 // One position a row with p > 0: drawn where there is a key, else the likeliest; one-hot, zeros for a row of zeros.
 template <class T> void pick_one(const Tensor& p, std::optional<Key> key, const Tensor& out) {
@@ -54,13 +67,35 @@ Tensor one_of(const Tensor& p) {
 Normalise normalise_named(std::string_view name) {
   for (const Named& one : kNamed)
     if (one.name == name) return {one.f, one.formula, one.name};
-  fail<Error>("normalise: unknown name {}; one of {}", quote(name), fmt::join(normalise_names(), ", "));
+  const std::optional<Index> k = top_of(name);
+  check<Error>(k.has_value(), "normalise: unknown name {}; one of {}", quote(name), normalise_choices());
+  return {[k = *k](const Variable& e, const Mask& mask) { return top_k(e, k, mask); }, kTopFormula, kTop};
 }
 
 std::vector<std::string_view> normalise_names() {
   std::vector<std::string_view> names;
   for (const Named& one : kNamed) names.push_back(one.name);
   return names;
+}
+
+std::string normalise_choices() { return fmt::format("{}, top-K", fmt::join(normalise_names(), ", ")); }
+
+std::string_view normalise_in(std::string_view name) {
+  for (const Named& one : kNamed)
+    if (name == one.name || (name.ends_with(one.name) && name[name.size() - one.name.size() - 1] == '-')) return name.substr(name.size() - one.name.size());
+  const std::size_t at = name.rfind(kTop);
+  return at != name.npos && (at == 0 || name[at - 1] == '-') && top_of(name.substr(at)) ? name.substr(at) : std::string_view();
+}
+
+Variable top_k(const Variable& scores, Index k, const Mask& mask) {
+  check<Error>(k >= 1, "top_k: k must be at least 1: {}", k);
+  const Tensor& e = scores.value();
+  if (e.rank() == 0 || k >= e.size(-1)) return softmax(scores, -1, mask);
+  if (e.rank() == 1) return reshape(top_k(unsqueeze(scores, 0), k, mask), e.shape());
+  const Tensor forbidden = logical_not(mask.dense(e.shape()));
+  const Tensor largest = topk(masked_fill(e, forbidden, -std::numeric_limits<double>::infinity()), k).indices;   // [.., k]
+  const Tensor kept = scatter_add(zeros(e.shape(), DType::u8), -1, largest, ones(largest.shape(), DType::u8));
+  return softmax(scores, -1, mask & Mask::allowed(kept));
 }
 
 Variable hard(const Variable& scores, const Mask& mask) {

@@ -2,6 +2,7 @@
 // How scores e [B, T, S] become weights α [B, T, S]: each row over the allowed positions, zeros where nothing is allowed.
 #pragma once
 #include <functional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -17,9 +18,16 @@ struct Normalise {
   Variable operator()(const Variable& scores, const Mask& mask) const { return f(scores, mask); }
 };
 
-// softmax: e^e / Σ e^e;  sparsemax: Martins and Astudillo 2016;  entmax: α = 1.5, Peters et al. 2019;  hard: below
+// softmax: e^e / Σ e^e;  sparsemax: Martins and Astudillo 2016;  entmax: α = 1.5, Peters et al. 2019;  top-8: top_k of 8;  hard: below
 Normalise normalise_named(std::string_view name);        // Error lists the names
-std::vector<std::string_view> normalise_names();
+std::vector<std::string_view> normalise_names();         // those without a number
+std::string normalise_choices();                         // those and top-K, for a help or a message
+// The normaliser that `name` ends with, after a hyphen or as the whole: dot-top-8 -> top-8, dot -> "".
+std::string_view normalise_in(std::string_view name);
+
+// softmax over the k largest scores of a row that are allowed, of equal ones those of lower positions; the others get no weight and no
+// gradient. Error: k < 1                                                                    Zhao et al. 2019, arXiv 1912.11637, 3
+Variable top_k(const Variable& scores, Index k, const Mask& mask);
 
 // One position of each row: drawn from softmax(e) where the tape trains, the likeliest otherwise (equal scores: the first). Gradient
 // of softmax(e), as if the choice had been the weights (straight-through, Bengio et al. 2013, arXiv 1308.3432, 4).

@@ -14,6 +14,7 @@ bool has(std::string_view path, std::string_view part) { return path.find(part) 
 
 // Rows that a matrix is multiplied with.
 double rows(std::string_view path, double S, double T) {
+  if (path.ends_with("_mix")) return 0;                                                  // read for each pair of words
   if (has(path, "multihead_attn.in_proj")) return (T + 2 * S) / 3;                        // queries; keys and values
   if (has(path, "multihead_attn.k_proj") || has(path, "multihead_attn.v_proj")) return S;
   if (path.starts_with("encoder.") || has(path, ".encoder.") || has(path, "key_proj")) return S;
@@ -43,7 +44,8 @@ double multiply_adds_per_word(const RunConfig& given, const Parameters& paramete
   const double d = double(c.width);
   if (c.model == "transformer") {
     const double w = double(c.sliding_window.value_or(Index(S + T)));
-    work += double(c.layers) * 2 * d * (pairs(S, w) + causal_pairs(T, w) + S * T);
+    const double a_pair = 2 * d + (c.talking_heads ? 2 * double(c.heads * c.heads) : 0);
+    work += double(c.layers) * a_pair * (pairs(S, w) + causal_pairs(T, w) + S * T);
     if (c.positions == "shaw") work += double(c.layers) * 2 * (S + T) * d * double(2 * RelativePositions::Options().clip + 1);   // q·a^K_r, α a^V_r
   } else if (c.attention == "none") {
     work -= reads_context * memory * (T - 1);                                             // of a context that stays: once a sentence

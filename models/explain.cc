@@ -34,9 +34,10 @@ bool is_inside_encoder(std::string_view path) { return ("." + std::string(path) 
 
 std::vector<double> doubles(const Tensor& x) { return to(x, DType::f64).contiguous().to_vector<double>(); }
 
-// One head, without the axes of one sentence and one step: [n], or [m, n] where words stand along the rows.
-Tensor reduced(const Tensor& x, const Trace::Axes& axes, Index head) {
-  const Tensor one = (axes.heads ? select(x, 1, head - 1) : x).contiguous();
+// One head, of pairs of heads the one that it belongs to, without the axes of one sentence and one step: [n], or [m, n] where words stand
+// along the rows.
+Tensor reduced(const Tensor& x, const Trace::Axes& axes, Index head, Index heads) {
+  const Tensor one = (axes.heads ? select(x, 1, (head - 1) * x.size(1) / heads) : x).contiguous();
   const Index n = one.rank() > 0 ? one.size(-1) : 1, m = n > 0 ? one.numel() / n : 0;
   return m == 1 && axes.rows != Along::source ? reshape(one, {n}) : reshape(one, {m, n});
 }
@@ -91,16 +92,19 @@ std::vector<Explanation::Value> chosen_values(const TracedStep& traced, const Ex
   check<IndexError>(options.layer >= 0 && options.layer <= layers, "explain: layer {} is not in [1, {}]{}", options.layer, layers, layers == 0 ? ": the model has no layers to choose from" : "");
   const Index layer = options.layer > 0 ? options.layer : layers;
   const Trace::Entry *below = nullptr, *before = nullptr;   // before: what was put last
-  for (const Trace::Entry& entry : traced.now)
+  Index heads = 1;
+  for (const Trace::Entry& entry : traced.now) {
     if (layer > 1 && layer_of(entry.path) == layer - 1) below = &entry;
+    if (entry.axes.heads) heads = std::max(heads, entry.value.size(1));
+  }
+  check<IndexError>(options.head >= 1 && (options.head <= heads || layers == 0), "explain: head {} is not in [1, {}]", options.head, heads);
   std::vector<Explanation::Value> values;
   for (const auto* entries : {&traced.once, &traced.now})
     for (const Trace::Entry& entry : *entries) {
       if (is_inside_encoder(entry.path) || (layer_of(entry.path) > 0 && layer_of(entry.path) != layer && &entry != below)) continue;
-      if (entry.axes.heads) check<IndexError>(options.head >= 1 && options.head <= entry.value.size(1), "explain: head {} is not in [1, {}]", options.head, entry.value.size(1));
-      Explanation::Value value{.name = entry.key(), .formula = entry.formula, .once = entries == &traced.once, .axes = entry.axes, .value = reduced(entry.value, entry.axes, options.head)};
+      Explanation::Value value{.name = entry.key(), .formula = entry.formula, .once = entries == &traced.once, .axes = entry.axes, .value = reduced(entry.value, entry.axes, options.head, heads)};
       if (&entry == below) value.formula = fmt::format("x, the output of layer {}", layer - 1);
-      if (entry.gradient->defined()) value.gradient = reduced(*entry.gradient, entry.axes, options.head);
+      if (entry.gradient->defined()) value.gradient = reduced(*entry.gradient, entry.axes, options.head, heads);
       const auto along = [&](Along what, Index size) {
         const std::vector<std::string>& list = what == Along::source ? words.source : words.read;
         return (what == Along::source || what == Along::target) && Index(list.size()) == size ? list : std::vector<std::string>{};

@@ -29,6 +29,11 @@ std::string_view attention_help() {
   return *texts.insert(fmt::format("what a recurrent decoder looks by ({})", attention_choices())).first;
 }
 
+std::string_view normalise_help() {
+  static const std::string text = fmt::format("how scores become weights ({}); others than softmax take longer", normalise_choices());
+  return text;
+}
+
 std::vector<Option> table(RunConfig& c) {
   constexpr double kBig = 1e12;
   return {
@@ -62,7 +67,9 @@ std::vector<Option> table(RunConfig& c) {
       {.name = "positions", .value = &c.positions, .takes = "NAME", .help = "how a word knows its place: added to the words, none, or inside self-attention from rope on", .choices = position_names()},
       {.name = "qk-norm", .value = &c.qk_norm, .takes = "NAME", .help = "how queries and keys of a head are normalised; l2: to a length of g, learned, and 1", .choices = query_key_names(), .later = true},
       {.name = "sliding-window", .value = &c.sliding_window, .takes = "N", .help = "words to each side that self-attention sees; else all", .low = 1, .high = 1e6, .later = true},
-      {.name = "normalise", .value = &c.normalise, .takes = "NAME", .help = "how scores become weights; others than softmax take longer", .choices = normalise_names(), .later = true},
+      {.name = "normalise", .value = &c.normalise, .takes = "NAME", .help = normalise_help(), .later = true},
+      {.name = "talking-heads", .value = &c.talking_heads, .help = "heads mix their scores, and their weights", .later = true},
+      {.name = "differential", .value = &c.differential, .help = "heads in pairs: the weights of one less λ times those of the other", .later = true},
       {.name = "tie", .value = &c.tie, .takes = "NAME", .help = "shared tables: target and output; all three (one vocabulary)", .choices = {"none", "output", "all"}},
       {.name = "qkv-init", .value = &c.qkv_init, .takes = "NAME", .help = "Xavier start of each projection, or of the packed three (PyTorch)", .choices = {"separate", "packed"}},
 
@@ -121,6 +128,12 @@ std::string near_heads(Index width, Index heads) {
   for (Index h = 1; h <= std::min<Index>(width, 1024); ++h)
     if (width % h == 0 && std::abs(h - heads) <= std::abs(best - heads)) best = h;
   return fmt::format("{}", best);
+}
+
+void check_normalise(std::string_view name) {
+  if (!name.empty() && normalise_in(name) == name) return;
+  const std::string_view near = nearest(name, normalise_names());
+  fail<Error>("unknown name: --normalise {}; {}one of {}", in_quotes(name), near.empty() ? "" : fmt::format("did you mean {}? ", near), normalise_choices());
 }
 
 Index near_divisor_below(Index n, Index most) {
@@ -187,6 +200,9 @@ void check_config(const RunConfig& c) {
   const Index shared = c.key_value_heads.value_or(c.heads);
   check<Error>(is_recurrent(c.model) || c.heads % shared == 0, "heads that cannot be shared out: --heads {} --key-value-heads {}; a divisor of {}, as {}", c.heads, shared, c.heads,
                near_divisor_below(c.heads, shared));
+  check<Error>(!c.differential || (c.heads % 2 == 0 && shared % 2 == 0), "no pairs of heads: --differential --heads {}{}; even numbers", c.heads,
+               c.key_value_heads ? fmt::format(" --key-value-heads {}", shared) : "");
+  check_normalise(c.normalise);
   check<Error>(is_recurrent(c.model) || !c.positions.starts_with("rope") || c.width / c.heads % 2 == 0,
                "an odd width of a head: --positions {} --width {} --heads {}; it turns pairs of units, --width {} would do", c.positions, c.width, c.heads, (c.width / c.heads + 1) * c.heads);
   check<Error>(c.warmup > 0 || (c.schedule != "inverse_sqrt" && c.schedule != "noam"), "no warm-up: --schedule {} --warmup 0; at least 1, default {}", c.schedule,
@@ -230,7 +246,9 @@ std::unique_ptr<Seq2Seq> make_transformer(const RunConfig& c, Scope scope, Index
                                 .key_value_heads = c.key_value_heads.value_or(0),
                                 .query_key = query_key_named(c.qk_norm),
                                 .normalise = c.normalise,
-                                .sliding_window = c.sliding_window};
+                                .sliding_window = c.sliding_window,
+                                .talking_heads = c.talking_heads,
+                                .differential = c.differential};
   return std::make_unique<TranslationModel>(scope, TranslationModel::Options{.source_vocabulary = source_vocabulary,
                                                                              .target_vocabulary = target_vocabulary,
                                                                              .core = core,

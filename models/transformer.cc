@@ -13,7 +13,7 @@
 namespace heed {
 namespace {
 
-MultiHeadAttention::Options attention_options(const TransformerOptions& o, RelativePositions positions = {}, Index key_value_heads = 0) {
+MultiHeadAttention::Options attention_options(const TransformerOptions& o, Index layer, RelativePositions positions = {}, Index key_value_heads = 0) {
   return {.width = o.width,
           .heads = o.heads,
           .dropout = o.attention_dropout,
@@ -26,6 +26,9 @@ MultiHeadAttention::Options attention_options(const TransformerOptions& o, Relat
           .query_key = o.query_key,
           .long_sentence = o.long_sentence,
           .normalise = o.normalise,
+          .talking_heads = o.talking_heads,
+          .differential = o.differential,
+          .layer = layer,
           .sliding_window = o.sliding_window};
 }
 
@@ -76,8 +79,8 @@ Variable context(Attended attended, Variable* weights) {
 
 // ---- layers ---------------------------------------------------------------------------------------------------------
 
-TransformerEncoderLayer::TransformerEncoderLayer(Scope scope, const TransformerOptions& o, const RelativePositions* positions)
-    : self_attn(scope / "self_attn", attention_options(o, layer_positions(scope / "self_attn", o, false, positions))),
+TransformerEncoderLayer::TransformerEncoderLayer(Scope scope, const TransformerOptions& o, const RelativePositions* positions, Index layer)
+    : self_attn(scope / "self_attn", attention_options(o, layer, layer_positions(scope / "self_attn", o, false, positions))),
       feed_forward(scope, feed_forward_options(o)),
       residual1(scope / "norm1", residual_options(o)),
       residual2(scope / "norm2", residual_options(o)) {}
@@ -87,13 +90,13 @@ Variable TransformerEncoderLayer::operator()(const Variable& x, const Mask& mask
   return residual2(y, feed_forward);
 }
 
-TransformerDecoderLayer::TransformerDecoderLayer(Scope scope, const TransformerOptions& o, bool cross, const RelativePositions* positions)
-    : self_attn(scope / "self_attn", attention_options(o, layer_positions(scope / "self_attn", o, true, positions), o.key_value_heads)),
+TransformerDecoderLayer::TransformerDecoderLayer(Scope scope, const TransformerOptions& o, bool cross, const RelativePositions* positions, Index layer)
+    : self_attn(scope / "self_attn", attention_options(o, layer, layer_positions(scope / "self_attn", o, true, positions), o.key_value_heads)),
       feed_forward(scope, feed_forward_options(o)),
       residual1(scope / "norm1", residual_options(o)),
       residual3(scope / (cross ? "norm3" : "norm2"), residual_options(o)) {
   if (!cross) return;
-  multihead_attn.emplace(scope / "multihead_attn", attention_options(o, {}, o.key_value_heads));
+  multihead_attn.emplace(scope / "multihead_attn", attention_options(o, layer, {}, o.key_value_heads));
   residual2.emplace(scope / "norm2", residual_options(o));
 }
 
@@ -126,7 +129,7 @@ Variable TransformerDecoderLayer::next(const Variable& x, const Memory* memory, 
 
 TransformerEncoder::TransformerEncoder(Scope scope, const TransformerOptions& o) : positions(stack_positions(scope, o, false)) {
   check_layers(scope, o.encoder_layers);
-  for (Index k = 0; k < o.encoder_layers; ++k) layers.emplace_back(scope / "layers" / k, o, &positions);
+  for (Index k = 0; k < o.encoder_layers; ++k) layers.emplace_back(scope / "layers" / k, o, &positions, k + 1);
   if (has_final_norm(o)) norm.emplace(scope / "norm", LayerNorm::Options{.width = o.width, .eps = o.eps, .bias = o.bias});
 }
 
@@ -142,7 +145,7 @@ Variable TransformerEncoder::operator()(const Variable& x, const Mask& mask, std
 
 TransformerDecoder::TransformerDecoder(Scope scope, const TransformerOptions& o, bool cross) : positions(stack_positions(scope, o, true)) {
   check_layers(scope, o.decoder_layers);
-  for (Index k = 0; k < o.decoder_layers; ++k) layers.emplace_back(scope / "layers" / k, o, cross, &positions);
+  for (Index k = 0; k < o.decoder_layers; ++k) layers.emplace_back(scope / "layers" / k, o, cross, &positions, k + 1);
   if (has_final_norm(o)) norm.emplace(scope / "norm", LayerNorm::Options{.width = o.width, .eps = o.eps, .bias = o.bias});
 }
 
@@ -267,9 +270,7 @@ std::unique_ptr<DecodingState> TranslationModel::start(const Sequences& source) 
   state->memories = core.decoder.prepare(trace("memory", kMemory, states, {.rows = Along::source}), mask);
   for (Memory& memory : state->memories) memory = {with_value(memory.keys, by_columns(memory.keys.value())), with_value(memory.values, memory.values.value().contiguous()), memory.mask};
   state->rows = source.size();
-  const TransformerOptions& o = options_.core;
-  for (Index k = 0; k < o.decoder_layers; ++k)
-    state->caches.emplace_back(state->rows, o.key_value_heads ? o.key_value_heads : o.heads, source.ids.size(1) + 50, o.width / o.heads, output.weight.value().dtype());
+  for (const TransformerDecoderLayer& layer : core.decoder.layers) state->caches.push_back(layer.self_attn.cache(state->rows, source.ids.size(1) + 50));
   return state;
 }
 

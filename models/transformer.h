@@ -32,12 +32,14 @@ struct TransformerOptions {
   Index long_sentence = 50;                   // l2: QueryKeyNorm::Options::length
   std::string_view normalise = "softmax";     // of all attentions, by normalise_named
   std::optional<Index> sliding_window = {};   // of self-attention
+  bool talking_heads = false;                 // of all attentions, as is the next: MultiHeadAttention::Options
+  bool differential = false;
 };
 
 // x = norm1(x + self_attn(x));  x = norm2(x + linear2(act(linear1(x))))                                    [B, S, d]
 struct TransformerEncoderLayer {
-  // positions: those that the layers of a stack share; null: the layer's own
-  TransformerEncoderLayer(Scope scope, const TransformerOptions& options, const RelativePositions* positions = nullptr);
+  // positions: those that the layers of a stack share; null: the layer's own.  layer: its number in the stack, from 1
+  TransformerEncoderLayer(Scope scope, const TransformerOptions& options, const RelativePositions* positions = nullptr, Index layer = 1);
   Variable operator()(const Variable& x, const Mask& mask, Variable* weights = nullptr) const;
 
   MultiHeadAttention self_attn;
@@ -48,7 +50,7 @@ struct TransformerEncoderLayer {
 // x = norm1(x + self_attn(x));  x = norm2(x + multihead_attn(x, memory));  x = norm3(x + linear2(act(linear1(x))))   [B, T, d]
 // Without a memory (decoder-only stacks) the middle part is left out.
 struct TransformerDecoderLayer {
-  TransformerDecoderLayer(Scope scope, const TransformerOptions& options, bool cross = true, const RelativePositions* positions = nullptr);
+  TransformerDecoderLayer(Scope scope, const TransformerOptions& options, bool cross = true, const RelativePositions* positions = nullptr, Index layer = 1);
   Variable operator()(const Variable& x, const Memory* memory, const Mask& mask, Variable* self_weights = nullptr, Variable* cross_weights = nullptr) const;
   // One position [R, 1, d] after those in the cache; R rows in groups of R/B per sentence of the memory.
   Variable next(const Variable& x, const Memory* memory, KeyValueCache& cache, Variable* self_weights = nullptr, Variable* cross_weights = nullptr) const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/init.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "tensor/format.h"
@@ -28,6 +29,14 @@ Fans fans(std::string_view op, const Shape& shape) {
 
 Initializer constant_init(double value) {
   return [=](const Tensor& into, Key) { fill_(into, value); };
+}
+
+Initializer identity_init() {
+  return [](const Tensor& into, Key) {
+    check<ShapeError>(into.rank() == 2, "identity_init: needs 2 dimensions: {}", into.shape());
+    fill_(into, 0);
+    for (Index i = 0; i < std::min(into.size(0), into.size(1)); ++i) fill_(into(i, i), 1);
+  };
 }
 
 Initializer uniform_init(double low, double high) {

@@ -6,6 +6,7 @@
 namespace heed {
 
 Initializer constant_init(double value);
+Initializer identity_init();                      // [n, m]: 1 on the diagonal, 0 elsewhere
 Initializer uniform_init(double low, double high);
 Initializer normal_init(double mean, double deviation);
 Initializer xavier_uniform(double gain = 1);      // U(±gain √(6 / (fan_in + fan_out)))                 Glorot and Bengio 2010

@@ -76,3 +76,23 @@ TEST_CASE("golden: self-attention with relative positions, normalised queries an
   golden::each("relative_positions", check);
   golden::each("query_key_norm", check);
 }
+
+TEST_CASE("golden: talking heads, differential attention") {
+  golden::each("between_heads", [](golden::Case& c) {
+    const nlohmann::json& o = c.options();
+    const bool talking = o["kind"] == "talking";
+    Parameters parameters(Seed{1}, c.dtype());
+    const MultiHeadAttention layer(parameters.root(), {.width = 16,
+                                                       .heads = 4,
+                                                       .bias = o.value("bias", true),
+                                                       .key_value_heads = o.value("key_value_heads", Index{4}),
+                                                       .talking_heads = talking,
+                                                       .differential = !talking,
+                                                       .layer = o.value("layer", Index{1})});
+    c.fill(parameters);
+    Tape tape;
+    const Attended y = layer.self(c.input("x"), mask(c), Want::weights);
+    if (!c.has("lengths")) c.check_value("weights", y.weights.value());
+    c.check(tape, {{"y", y.context}}, &parameters, c.has("lengths") ? "lengths" : "");
+  });
+}

@@ -82,15 +82,15 @@ TEST_CASE("cache: keys and values of other shapes or dtypes are refused, and not
     CHECK(equal_bits(cache.keys(), ones({2, 1, 2, 4})));
     CHECK(equal_bits(cache.values(), zeros({2, 1, 2, 4})));
   };
-  refused(ones({1, 1, 1, 4}), ones({1, 1, 1, 4}), "cache: keys and values need [2, 1, n, 4]: keys [1, 1, 1, 4], values [1, 1, 1, 4]");
-  refused(ones({2, 1, 3, 1}), ones({2, 1, 3, 4}), "cache: keys and values need [2, 1, n, 4]: keys [2, 1, 3, 1], values [2, 1, 3, 4]");
-  refused(ones({2, 1, 3, 4}), ones({2, 1, 1, 4}), "cache: keys and values need [2, 1, n, 4]: keys [2, 1, 3, 4], values [2, 1, 1, 4]");
-  refused(ones({2, 4}), ones({2, 4}), "cache: keys and values need [2, 1, n, 4]: keys [2, 4], values [2, 4]");
+  refused(ones({1, 1, 1, 4}), ones({1, 1, 1, 4}), "cache: keys need [2, 1, n, 4], values [2, 1, n, 4]: keys [1, 1, 1, 4], values [1, 1, 1, 4]");
+  refused(ones({2, 1, 3, 1}), ones({2, 1, 3, 4}), "cache: keys need [2, 1, n, 4], values [2, 1, n, 4]: keys [2, 1, 3, 1], values [2, 1, 3, 4]");
+  refused(ones({2, 1, 3, 4}), ones({2, 1, 1, 4}), "cache: keys need [2, 1, n, 4], values [2, 1, n, 4]: keys [2, 1, 3, 4], values [2, 1, 1, 4]");
+  refused(ones({2, 4}), ones({2, 4}), "cache: keys need [2, 1, n, 4], values [2, 1, n, 4]: keys [2, 4], values [2, 4]");
   CHECK_THROWS_WITH_AS(cache.append(ones({2, 1, 1, 4}), ones({2, 1, 1, 4}, DType::f64)), "cache: dtypes differ: keys f32, values f64, cache f32", DTypeError);
   CHECK(cache.length() == 2);
   Parameters parameters(Seed{1});
   const MultiHeadAttention layer(parameters.root() / "self_attn", {.width = 4, .heads = 1});
-  CHECK_THROWS_WITH_AS(layer.next(constant(ones({1, 1, 4})), cache), doctest::Contains("in self_attn: cache: keys and values need [2, 1, n, 4]"), ShapeError);
+  CHECK_THROWS_WITH_AS(layer.next(constant(ones({1, 1, 4})), cache), doctest::Contains("in self_attn: cache: keys need [2, 1, n, 4], values [2, 1, n, 4]"), ShapeError);
   CHECK(cache.length() == 2);
 }
 

@@ -56,7 +56,7 @@ Variable contexts(const Attention& attention, const Variable& queries, const Mem
 bool equal_widths(std::string_view name) { return name.find("dot") != name.npos || name.find("cosine") != name.npos; }
 std::vector<std::string> all_attentions() {
   std::vector<std::string> names = attention_names();
-  names.insert(names.end(), {"local-m-dot", "local-p-concat", "local-p-location", "general-sparsemax", "additive-entmax", "local-p-dot-entmax", "coverage-sparsemax"});
+  names.insert(names.end(), {"local-m-dot", "local-p-concat", "local-p-location", "general-sparsemax", "additive-entmax", "local-p-dot-entmax", "coverage-sparsemax", "dot-top-2", "local-p-top-3", "coverage-top-8"});
   return names;
 }
 ScoreOptions options_for(std::string_view name) { return {.query_width = 3, .memory_width = equal_widths(name) ? 3 : 4, .hidden_width = 5, .window = 2}; }
@@ -103,6 +103,8 @@ TEST_CASE("attention: two steps by hand") {
       {"dot-sparsemax", queries, {}, {(1 + ln2) / 2, (1 - ln2) / 2, 0, 1}},
       // u = e/2, u_0 - u_1 = d: p = (a², (a - d)²) with a = (d + √(2 - d²)) / 2, so that Σ p = 1
       {"dot-entmax", queries, {}, {entmax(ln2 / 2, 1), entmax(ln2 / 2, -1), entmax(ln3 / 2, -1), entmax(ln3 / 2, 1)}},
+      {"dot-top-2", queries, {}, two},
+      {"dot-top-1", queries, {}, {1, 0, 0, 1}},
       // no tape: the likeliest
       {"dot-hard", queries, {}, {1, 0, 0, 1}},
   };
@@ -155,7 +157,7 @@ TEST_CASE("attention: plain loops in f64") {
   const Index B = 2, T = 4, S = 6, lengths[2] = {6, 3};
   const Mask mask = Mask::lengths(tensor({6, 3}, DType::i32));
   for (const std::string& name : all_attentions()) {
-    if (name == "none" || name.find("max") != name.npos) continue;                      // sparsemax, entmax: tests/ops
+    if (name == "none" || normalise_in(name) != "") continue;                           // tests/ops, and below
     CAPTURE(name);
     const ScoreOptions options = options_for(name);
     const Index n = options.query_width, M = options.memory_width, A = options.hidden_width;
@@ -274,7 +276,7 @@ TEST_CASE("attention: gradients of queries, states and all parameters agree with
 TEST_CASE("attention: the gradient of a score reaches every state that is allowed, and no other") {
   const Mask mask = Mask::lengths(tensor({6, 3}, DType::i32));
   for (const std::string& name : all_attentions()) {
-    if (name == "none" || name.find("sparsemax") != name.npos || name.find("entmax") != name.npos) continue;   // weights of 0 pass nothing on
+    if (name == "none" || name.find("sparsemax") != name.npos || name.find("entmax") != name.npos || name.find("top") != name.npos) continue;   // weights of 0 pass nothing on
     CAPTURE(name);
     ScoreOptions options = options_for(name);
     options.window = 10;
@@ -506,6 +508,25 @@ struct Flat {                                                                   
 
 }  // namespace
 
+TEST_CASE("top-k: softmax over the k largest that are allowed, of equal ones the first; gradients through them alone") {
+  const double none = -std::numeric_limits<double>::infinity();
+  const Tensor e = tensor({{{3, 9, 1, 9, 2}, {0, 0, 0, 0, 0}, {none, 5, none, 4, none}}, {{7, 1, 2, 8, 9}, {1, 2, 3, 4, 5}, {2, 2, 1, 2, 2}}}, f64);   // [2, 3, 5]
+  const Mask mask = Mask::lengths(tensor({5, 3}, DType::i32));
+  const double b = 1 / (1 + std::exp(-1.0)), c = 1 / (1 + std::exp(-5.0));
+  CHECK(worst_absolute(top_k(constant(e), 2, mask).value(), std::vector<double>{0, .5, 0, .5, 0, .5, .5, 0, 0, 0, 0, b, 0, 1 - b, 0, c, 0, 1 - c, 0, 0, 0, 1 - b, b, 0, 0, .5, .5, 0, 0, 0}) < 1e-15);
+  const double total = 2 + std::exp(-6.0);
+  CHECK(worst_absolute(top_k(constant(e), 3, {}).value()(0, 0), std::vector<double>{std::exp(-6.0) / total, 1 / total, 0, 1 / total, 0}) < 1e-15);
+  for (const Index k : {5, 6, 1000}) CHECK(equal_bits(top_k(constant(e), k, mask).value(), softmax(e, -1, mask)));
+  CHECK(equal_bits(top_k(constant(e), 3, Mask::lengths(tensor({0, 3}, DType::i32))).value()(0), zeros({3, 5}, f64)));
+  const Tensor x = normal(Key(4), {2, 3, 5}, 0, 1, f64), upstream = normal(Key(5), {2, 3, 5}, 0, 1, f64);
+  CHECK(check_gradient([&](std::span<const Variable> v) { return top_k(v[0], 2, mask); }, {x}).holds(1e-8));
+  Tape tape;
+  const Variable scores = variable(x), p = top_k(scores, 2, mask);
+  tape.backward(sum(p * constant(upstream)));
+  for (Index i = 0; i < 30; ++i) CHECK((scores.grad().data<double>()[i] != 0) == (p.value().data<double>()[i] > 0));
+  CHECK_THROWS_WITH_AS(top_k(constant(e), 0, {}), "top_k: k must be at least 1: 0", Error);
+}
+
 TEST_CASE("attention by name: what is unknown lists what is known; a user's score is known by its name while the guard lives") {
   Parameters parameters(Seed{1});
   const ScoreOptions options{.query_width = 3, .memory_width = 3};
@@ -514,14 +535,15 @@ TEST_CASE("attention by name: what is unknown lists what is known; a user's scor
   CHECK(unknown.find("unknown name \"nearness\"; one of none, mean, additive,") != unknown.npos);
   for (const std::string& name : attention_names()) CHECK(unknown.find(name) != unknown.npos);
   CHECK(message_of([&] { make_score("dott", parameters.root(), options); }).find("scaled-dot, general") != std::string::npos);
-  CHECK(message_of([&] { normalise_named("max"); }).find("softmax, sparsemax, entmax, hard") != std::string::npos);
-  for (const std::string wrong : {"", "local-m-", "local-x", "local-m-local-p", "dot-", "-dot", "general-sparsemaxx", "scaled", "local-mdot"}) {
+  CHECK(message_of([&] { normalise_named("max"); }).find("softmax, sparsemax, entmax, hard, top-K") != std::string::npos);
+  for (const std::string wrong : {"", "local-m-", "local-x", "local-m-local-p", "dot-", "-dot", "general-sparsemaxx", "scaled", "local-mdot", "dot-top", "dot-top-", "dot-top-0", "dot-top--1", "dot-top-2x", "top-99999999999999999999", "dottop-2"}) {
     CAPTURE(wrong);
     CHECK(message_of([&] { check_attention_name(wrong); }) != "");
   }
-  for (const char* right : {"local_p", "scaled_dot", "local-m-general-scaled", "local_p_dot_sparsemax", "hard", "sparsemax", "local-m-hard"}) check_attention_name(right);
+  for (const char* right : {"local_p", "scaled_dot", "local-m-general-scaled", "local_p_dot_sparsemax", "hard", "sparsemax", "local-m-hard", "top-3", "dot_top_12", "local-p-top-1"}) check_attention_name(right);
   CHECK(score_of("local_p_scaled_dot_hard") == "scaled-dot");
   CHECK(score_of("general-scaled") == "general-scaled");
+  CHECK(score_of("general-scaled-top-5") == "general-scaled");
   CHECK(score_of("local-p-entmax") == "general");
   {
     const ExtraScores extra({named_score<Nearness>("nearness"), named_score<Flat>("flat")});

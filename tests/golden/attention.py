@@ -121,6 +121,53 @@ def relative(draw, kind, T=6, is_causal=False, lengths=None, clip=2, buckets=32,
     return inputs, parameters, call
 
 
+def between_heads(draw, kind, T=6, is_causal=False, lengths=None, layer=1, key_value_heads=4, bias=True):
+    """Self-attention whose heads mix scores and weights (Shazeer et al. 2020) or are subtracted in pairs (Ye et al. 2024, whose code
+    counts heads as pairs: head_dim = width / heads / 2)."""
+    width, heads = 16, 4
+    head_width = width // heads
+    x, shared = draw.normal(2, T, width), key_value_heads * head_width
+    matrix = lambda rows: draw.normal(rows, width, scale=width ** -0.5)
+    if shared == width: parameters = {"in_proj_weight": matrix(3 * width)}
+    else: parameters = {"q_proj.weight": matrix(width), "k_proj.weight": matrix(shared), "v_proj.weight": matrix(shared)}
+    parameters["out_proj.weight"] = matrix(width)
+    if bias: parameters |= {"in_proj_bias": draw.normal(3 * width, scale=0.3), "out_proj.bias": draw.normal(width, scale=0.3)}
+    if kind == "talking": parameters |= {"logit_mix": draw.normal(heads, heads), "weight_mix": draw.normal(heads, heads)}
+    else:
+        parameters |= {f"lambda_{n}": draw.normal(head_width, scale=0.5) for n in ("q1", "k1", "q2", "k2")}
+        parameters["norm.weight"] = draw.normal(2 * head_width)
+    inputs, allowed, valid = {"x": x}, torch.ones(2, 1, T, T, dtype=torch.bool), None
+    if is_causal: allowed = allowed & causal(T)
+    if lengths:
+        inputs["lengths"] = torch.tensor(lengths)
+        valid = lengths_to_allowed(inputs["lengths"], T)
+        allowed = allowed & valid[:, None, None, :]
+
+    def call():
+        p = parameters
+        if shared == width: q, k, v = F.linear(x, p["in_proj_weight"], p.get("in_proj_bias")).chunk(3, -1)
+        else: q, k, v = (F.linear(x, p[f"{n}_proj.weight"]) for n in ("q", "k", "v"))
+        split = lambda y, n: y.unflatten(-1, (n, -1)).transpose(1, 2)
+        forbid = lambda z: z.masked_fill(~allowed, float("-inf"))
+        if kind == "talking":
+            keys = split(k, key_value_heads).repeat_interleave(heads // key_value_heads, 1)
+            scores = torch.einsum("bhtd,bhsd->btsh", split(q, heads), keys) * head_width ** -0.5
+            scores = (scores @ p["logit_mix"].T).permute(0, 3, 1, 2)
+            weights = torch.einsum("ah,bhts->bats", p["weight_mix"], torch.softmax(forbid(scores), -1))
+            context = torch.einsum("bhts,bhsd->bthd", weights, split(v, key_value_heads).repeat_interleave(heads // key_value_heads, 1))
+        else:
+            pairs, groups = heads // 2, heads // key_value_heads
+            lambda_init = 0.8 - 0.6 * math.exp(-0.3 * (layer - 1))
+            factor = torch.exp((p["lambda_q1"] * p["lambda_k1"]).sum()) - torch.exp((p["lambda_q2"] * p["lambda_k2"]).sum()) + lambda_init
+            keys, values = split(k, key_value_heads).repeat_interleave(groups, 1), split(v, key_value_heads // 2).repeat_interleave(groups, 1)
+            weights = torch.softmax(forbid(split(q, heads) @ keys.transpose(-2, -1) * head_width ** -0.5), -1).unflatten(1, (pairs, 2))
+            weights = weights[:, :, 0] - factor * weights[:, :, 1]
+            context = (F.rms_norm(weights @ values, (2 * head_width,), p["norm.weight"], 1e-5) * (1 - lambda_init)).transpose(1, 2)
+        y = F.linear(context.flatten(2), p["out_proj.weight"], p.get("out_proj.bias"))
+        return {"y": y if valid is None else (valid, y), "weights": ("value", weights if valid is None else weights * valid[:, None, :, None])}
+    return inputs, parameters, call
+
+
 SIZES = {"d_model": 12, "nhead": 3, "dim_feedforward": 20, "dropout": 0.0, "batch_first": True}
 
 
@@ -189,6 +236,11 @@ def make():
         f.case(norm, relative, kind="rope_half", norm=norm); f.case(f"{norm}_causal", relative, kind="rope", norm=norm, is_causal=True, lengths=[4, 6])
     f.case("rms_t5", relative, kind="t5", norm="rms"); f.case("window", relative, kind="none", window=1, lengths=[5, 6])
     f.case("window_causal", relative, kind="shaw", window=2, is_causal=True); f.case("l2_window", relative, kind="alibi", norm="l2", window=3, T=9)
+    f.write()
+    f = File("between_heads")
+    for kind in ("talking", "differential"):
+        f.case(kind, between_heads, kind=kind); f.case(f"{kind}_causal", between_heads, kind=kind, is_causal=True, lengths=[4, 6], layer=3)
+        f.case(f"{kind}_shared", between_heads, kind=kind, layer=2, key_value_heads=2, bias=False)
     f.write()
     f = File("multi_head_attention")
     f.case("self", multi_head, T=5); f.case("self_no_bias", multi_head, T=5, bias=False)

@@ -33,6 +33,13 @@ TEST_CASE("cost: a sliding window costs the same for every word, however long th
   CHECK(growth(flags + " --sliding-window 9", 10, 10) == growth(flags, 10, 10));
 }
 
+TEST_CASE("cost: talking heads mix two numbers a head of each pair of words, differential ones cost what plain ones do") {
+  const auto sentence = [](const std::string& flags) { return 7 * cost("--layers 2 --heads 4" + flags, 5, 7); };
+  // Encoder 25 pairs, decoder 28 and 35; a layer 2 · 4² for each
+  CHECK(sentence(" --talking-heads") - sentence("") == doctest::Approx(2 * (25 + 28 + 35) * 2 * 16));
+  CHECK(sentence(" --differential") == sentence(""));
+}
+
 TEST_CASE("cost: recurrent models") {
   // Bahdanau, n = E = 16, M = 32, A = 16, l = 8, V = 8, S = T = 1:
   //   encoder 2 · 48 · 32 = 3072, U h 512 a source word; W s 256, cell 48 · (48 + 16) = 3072, readout 16 · (16 + 16 + 32) = 1024, output 64;

@@ -39,7 +39,7 @@ const Explanation::Value& value_of(const Explanation& x, std::string_view ending
 void check_walk(const Explanation& x, double least, double most) {
   std::string prefix;
   for (const auto& v : x.values)
-    if (v.name.ends_with("weights") && v.axes.columns == Along::source) prefix = v.name.substr(0, v.name.size() - 7);
+    if ((v.name == "weights" || v.name.ends_with(".weights")) && v.axes.columns == Along::source) prefix = v.name.substr(0, v.name.size() - 7);
   const std::vector<double> weights = doubles(value_of(x, prefix + "weights").value);
   const Explanation::Value &weighted = value_of(x, prefix + "weighted"), &context = value_of(x, prefix + "context");
   REQUIRE(weights.size() == x.source.size());
@@ -130,12 +130,13 @@ void check_transformer(Recomputed& r, const Explanation& other) {
   const auto attention = [&](const std::string& path, const Variable& reads, bool cross) {
     for (const Index block : {1, 2})
       r.check(path + (block == 1 ? ".keys" : ".values"), [&] {
-        const Variable own = turned(met(r.projected(cross ? r.shown("memory") : reshape(reads, {1, -1}), path, block, width, block == 1 ? "+ b_K" : "+ b_V"), path, "k_norm"));
+        const Variable own = turned(met(r.projected(cross ? r.shown("memory") : reshape(reads, {1, -1}), path, block, r.says("pair of heads") ? 2 * width : width, block == 1 ? "+ b_K" : "+ b_V"), path, "k_norm"));
         if (cross || r.x.step == 1) return own;                                                       // those of words before come from the cache
         return concat({slice(r.shown(path + (block == 1 ? ".keys" : ".values")), 0, 0, r.x.step - 1), own});
       });
     r.check(path + ".query", [&] { return reshape(turned(met(r.projected(reshape(reads, {1, -1}), path, 0, width, "+ b_Q"), path, "q_norm")), {-1}); });
-    const Variable keys = reshape(r.shown(path + ".keys"), {-1, width}), values = reshape(r.shown(path + ".values"), {-1, width});
+    const Variable keys = reshape(r.shown(path + ".keys"), {-1, width}), values = reshape(r.shown(path + ".values"), {-1, c.differential ? 2 * width : width});
+    const auto of_second = [&](const std::string& name) { return Recomputed{r.small, other}.shown(path + name); };      // head
     const Index now = r.x.step - 1;                              // the place of the word read
     const auto offsets = [&](const std::string& table) {         // rows of head 1 for the words up to here
       List<Variable> rows;
@@ -154,15 +155,31 @@ void check_transformer(Recomputed& r, const Explanation& other) {
       const Variable dots = matmul(keys, r.shown(path + ".query")) * (r.says("√") ? 1 / std::sqrt(double(width)) : 1);
       return r.says("+ b_j") ? dots + r.shown(path + ".bias") : dots;
     });
+    const auto mixed = [&](const std::string& mix, const std::string& name) {       // by head 1, of two
+      const Variable row = select(r.weight(path + mix), 0, 0);
+      return r.shown(path + name) * select(row, 0, 0) + of_second(name) * select(row, 0, 1);
+    };
+    r.check(path + ".mixed_scores", [&] { return mixed(".logit_mix", ".scores"); });
+    r.check(path + ".mixed_weights", [&] { return mixed(".weight_mix", ".weights"); });
+    r.check(path + ".differences", [&] {
+      const auto half = [&](const char* k, const char* q) { return exp(sum(r.weight(path + k) * r.weight(path + q))); };
+      const double start = 0.8 - 0.6 * std::exp(-0.3 * double(c.layers - 1));                                           // of the last layer
+      return r.shown(path + ".weights") - of_second(".weights") * (half(".lambda_q1", ".lambda_k1") - half(".lambda_q2", ".lambda_k2") + start);
+    });
+    const std::string weights = c.talking_heads ? ".mixed_weights" : c.differential ? ".differences" : ".weights";
     r.check(path + ".weights", [&] {
-      const Variable e = r.shown(path + ".scores");
+      const Variable e = r.shown(path + (c.talking_heads ? ".mixed_scores" : ".scores"));
       const Index unseen = cross || !c.sliding_window ? 0 : std::max<Index>(now - *c.sliding_window, 0);
       return pad(normalise_named(c.normalise)(slice(e, 0, unseen), {}), 0, unseen, 0);
     });
     const auto read = [&] { return r.says("rel_v") || r.says("a_(j - i)") ? values + offsets(".rel_v.weight") : values; };
-    r.check(path + ".weighted", [&] { return scaled(r.shown(path + ".weights"), read()); });
-    r.check(path + ".context", [&] { return matmul(r.shown(path + ".weights"), read()); });
-    if (c.heads == 2) r.check(path, [&] { return r.product(concat({r.shown(path + ".context"), Recomputed{r.small, other}.shown(path + ".context")}), path + ".out_proj", "+ b_O"); });
+    r.check(path + ".weighted", [&] { return scaled(r.shown(path + weights), read()); });
+    r.check(path + ".context", [&] { return matmul(r.shown(path + weights), read()); });
+    r.check(path + ".normed", [&] {
+      const double start = 0.8 - 0.6 * std::exp(-0.3 * double(c.layers - 1));
+      return rms_norm(r.shown(path + ".context"), r.weight(path + ".norm.weight")) * (1 - start);
+    });
+    if (c.heads == 2) r.check(path, [&] { return r.product(c.differential ? r.shown(path + ".normed") : concat({r.shown(path + ".context"), of_second(".context")}), path + ".out_proj", "+ b_O"); });
   };
   sublayer(layer + "norm1", layer + "self_attn", [&](const Variable& y) { attention(layer + "self_attn", y, false); });
   sublayer(layer + "norm2", layer + "multihead_attn", [&](const Variable& y) { attention(layer + "multihead_attn", y, true); });
@@ -282,7 +299,7 @@ TEST_CASE("explain: every formula gives the numbers beside it") {
     const SmallModel small(options);
     // Some parts start at 0, where no formula could be wrong.
     for (const auto& item : small.parameters->items())
-      if (item->variable.shape().rank() == 1) small.parameters->select(item->path).initialise(uniform_init(-0.5, 0.5));
+      if (item->variable.shape().rank() == 1 || item->path.ends_with("_mix")) small.parameters->select(item->path).initialise(uniform_init(-0.5, 0.5));
     const Example example = small.example("a b c", "c b a");
     for (const Index step : {1, 2, 4}) {
       INFO("step " << step);
@@ -292,6 +309,22 @@ TEST_CASE("explain: every formula gives the numbers beside it") {
       if (options.find("--model") != options.npos) check_recurrent(r);
       else check_transformer(r, explain(small.run, *small.model, example, {.step = step, .head = 2}));
     }
+  }
+}
+
+TEST_CASE("explain: a differential head shows the pair that it belongs to") {
+  const SmallModel small("--layers 1 --heads 4 --differential");
+  const Example example = small.example("a b c", "c b a");
+  const auto shown = [&](Index head, std::string_view name) {
+    const Explanation x = explain(small.run, *small.model, example, {.step = 2, .head = head});
+    return std::ranges::find_if(x.values, [&](const auto& v) { return v.name == "core.decoder.layers.0.multihead_attn." + std::string(name); })->value;
+  };
+  const double lambda = dynamic_cast<const TranslationModel&>(*small.model).core.decoder.layers[0].multihead_attn->differential->lambda().value().item();
+  for (const Index head : {1, 2, 3, 4}) {
+    const Index first = (head - 1) / 2 * 2 + 1;
+    const Tensor weights = subtract(shown(first, "weights"), multiply(shown(first + 1, "weights"), lambda));
+    CHECK(worst_absolute(shown(head, "differences"), doubles(weights)) < 1e-6);
+    CHECK(shown(head, "values").size(-1) == 8);
   }
 }
 
