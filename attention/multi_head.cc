@@ -55,6 +55,7 @@ MultiHeadAttention::MultiHeadAttention(Scope scope, Options options)
   if (options.differential) {
     const Inside inside(scope.path());
     check<ShapeError>(key_value_heads % 2 == 0, "differential attention: needs pairs of key_value_heads: {}", key_value_heads);
+    check<Error>(!positions.reads_values(), "differential attention: the values of pairs of heads have no place in Shaw's tables, one a head; other positions");
     differential.emplace(scope, DifferentialHeads::Options{.heads = heads, .head_width = width / heads, .layer = options.layer});
   }
   const Index d = options.width, key_width = options.key_width ? options.key_width : d;

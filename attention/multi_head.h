@@ -41,7 +41,8 @@ struct MultiHeadAttention {
     Index layer = 1;               // of its stack, from 1: differential
     std::optional<Index> sliding_window = {};   // of self and next: positions to each side that are seen (Beltagy et al. 2020, arXiv 2004.05150, 3.1)
   };
-  // ShapeError unless width is a multiple of heads, and heads of key_value_heads; differential: unless both are even. Error: a negative window
+  // ShapeError unless width is a multiple of heads, and heads of key_value_heads; differential: unless both are even. Error: a negative window,
+  // differential with Shaw's positions
   MultiHeadAttention(Scope scope, Options options);
 
   // Keys and values of a memory [B, S, key_width], once per sentence: [B, key_value_heads, S, d/H]; values of differential

@@ -202,6 +202,7 @@ void check_config(const RunConfig& c) {
                near_divisor_below(c.heads, shared));
   check<Error>(!c.differential || (c.heads % 2 == 0 && shared % 2 == 0), "no pairs of heads: --differential --heads {}{}; even numbers", c.heads,
                c.key_value_heads ? fmt::format(" --key-value-heads {}", shared) : "");
+  check<Error>(!c.differential || c.positions != "shaw", "values of heads and of pairs: --differential --positions shaw; another of --positions, t5 is near");
   check_normalise(c.normalise);
   check<Error>(is_recurrent(c.model) || !c.positions.starts_with("rope") || c.width / c.heads % 2 == 0,
                "an odd width of a head: --positions {} --width {} --heads {}; it turns pairs of units, --width {} would do", c.positions, c.width, c.heads, (c.width / c.heads + 1) * c.heads);

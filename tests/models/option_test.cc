@@ -138,6 +138,12 @@ TEST_CASE("a run's options fit together") {
         "the heads do not divide the width: --width 250 --heads 8; --width 248 or 256 would do, or --heads 10");
   CHECK(wrong_config([](RunConfig& c) { c.heads = 8, c.key_value_heads = 3; }) == "heads that cannot be shared out: --heads 8 --key-value-heads 3; a divisor of 8, as 2");
   CHECK(wrong_config([](RunConfig& c) { c.heads = 4, c.key_value_heads = 8; }) == "heads that cannot be shared out: --heads 4 --key-value-heads 8; a divisor of 4, as 4");
+  CHECK(wrong_config([](RunConfig& c) { c.width = 9, c.heads = 3, c.differential = true; }) == "no pairs of heads: --differential --heads 3; even numbers");
+  CHECK(wrong_config([](RunConfig& c) { c.heads = 4, c.key_value_heads = 1, c.differential = true; }) == "no pairs of heads: --differential --heads 4 --key-value-heads 1; even numbers");
+  CHECK(wrong_config([](RunConfig& c) { c.heads = 4, c.positions = "shaw", c.differential = true; }).starts_with("values of heads and of pairs: --differential --positions shaw; "));
+  CHECK(wrong_config([](RunConfig& c) { c.normalise = "sparsmax"; }) == "unknown name: --normalise sparsmax; did you mean sparsemax? one of softmax, sparsemax, entmax, hard, top-K");
+  CHECK(wrong_config([](RunConfig& c) { c.normalise = "dot-top-3"; }) == "unknown name: --normalise dot-top-3; one of softmax, sparsemax, entmax, hard, top-K");
+  CHECK(wrong_config([](RunConfig& c) { c.normalise = "top-3"; }).empty());
   CHECK(wrong_config([](RunConfig& c) { c.width = 12, c.heads = 4, c.positions = "rope"; }) == "an odd width of a head: --positions rope --width 12 --heads 4; it turns pairs of units, --width 16 would do");
   CHECK(wrong_config([](RunConfig& c) { c.width = 12, c.heads = 5; }) == "the heads do not divide the width: --width 12 --heads 5; --width 10 or 15 would do, or --heads 6");
   CHECK(wrong_config([](RunConfig& c) { c.width = 3, c.heads = 8; }) == "the heads do not divide the width: --width 3 --heads 8; --width 8 would do, or --heads 3");
