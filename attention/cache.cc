@@ -3,8 +3,10 @@
 
 #include <algorithm>
 
+#include "attention/linear_attention.h"
 #include "tensor/format.h"
 #include "tensor/ops/attention.h"
+#include "tensor/ops/index.h"
 
 namespace heed {
 namespace {
@@ -29,6 +31,7 @@ void KeyValueCache::reserve(Index rows, Index length) {
     larger.places_ = empty({rows_, larger.keys_.size(2)}, DType::i64);
     for (Index i = 0; i < rows_; ++i) copy_row(larger.places_, i, places_, i, length_);
   }
+  larger.sums_ = sums_;
   larger.rows_ = rows_;
   larger.length_ = length_;
   *this = std::move(larger);
@@ -51,6 +54,10 @@ void KeyValueCache::append(const Tensor& keys, const Tensor& values) {
 void KeyValueCache::truncate(Index length) {
   check<IndexError>(length >= 0 && length <= length_, "cache: length {} is not in [0, {}]", length, length_);
   length_ = length;
+  if (!sums_.defined()) return;
+  fill_(sums_, 0);
+  const Tensor k = with_heads(keys(), sums_.size(1)), v = with_heads(values(), sums_.size(1));
+  causal_linear_context_next(k, k, v, sums_);
 }
 
 void KeyValueCache::reorder(std::span<const Index> rows) {
@@ -68,6 +75,8 @@ void KeyValueCache::reorder(std::span<const Index> rows) {
       else std::fill_n(places_.mutable_data<std::int64_t>() + i * places_.size(1), length_, from);
     }
   }
+  if (sums_.defined() && !in_place) sums_ = index_select(sums_, 0, tensor(std::vector<std::int64_t>(rows.begin(), rows.end()), {count}));
+  else if (sums_.defined()) sums_ = sums_(Slice{0, count});
   rows_ = count;
 }
 

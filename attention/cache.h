@@ -13,8 +13,9 @@ class KeyValueCache {
   KeyValueCache& operator=(KeyValueCache&&) = default;
   KeyValueCache(Index rows, Index heads, Index capacity, Index head_width, DType dtype) : KeyValueCache(rows, {heads, head_width}, {heads, head_width}, capacity, dtype) {}
   struct Heads { Index number, width; };
-  KeyValueCache(Index rows, Heads keys, Heads values, Index capacity, DType dtype)
-      : keys_(empty({rows, keys.number, capacity, keys.width}, dtype)), values_(empty({rows, values.number, capacity, values.width}, dtype)), rows_(rows) {}
+  // summed: the heads that sums are kept for
+  KeyValueCache(Index rows, Heads keys, Heads values, Index capacity, DType dtype, Index summed = 0)
+      : sums_(summed ? zeros({rows, summed, keys.width, values.width + 1}, dtype) : Tensor()), keys_(empty({rows, keys.number, capacity, keys.width}, dtype)), values_(empty({rows, values.number, capacity, values.width}, dtype)), rows_(rows) {}
 
   Index length() const { return length_; }
   Index rows() const { return rows_; }
@@ -26,9 +27,13 @@ class KeyValueCache {
   Tensor stored_values() const { return written(values_); }
   Tensor places() const { return places_.defined() ? places_(all, Slice{0, length_}) : Tensor(); }   // [R, length] i64
 
+  // What linear attention reads: Σ_j k_jᵀ [v_j, 1] of each head, which causal_linear_context_next moves on   [R, H, dk, dv + 1], or undefined
+  const Tensor& sums() const { return sums_; }
+
   // Appends the keys and values of n new positions, [R, H, n, d/H] each. ShapeError, DTypeError: others, and the cache stays as it is.
   void append(const Tensor& keys, const Tensor& values);
-  void truncate(Index length);                                             // forgets the positions from `length` on; IndexError beyond the end
+  // Forgets the positions from `length` on; the sums become those of the ones that stay. IndexError beyond the end
+  void truncate(Index length);
   // Row i continues what row rows[i] held; rows that none continues are dropped. IndexError where there is no such row.
   void reorder(std::span<const Index> rows);
 
@@ -36,7 +41,7 @@ class KeyValueCache {
   Tensor written(const Tensor& x) const { return x(places_.defined() ? all : Slice{0, rows_}, all, Slice{0, length_}); }
   Tensor rows_of(const Tensor& x) const;
   void reserve(Index rows, Index length);
-  Tensor keys_, values_;
+  Tensor sums_, keys_, values_;
   Tensor places_;            // [R, capacity]
   Index rows_ = 0, length_ = 0;
 };

@@ -10,6 +10,7 @@ struct Memory {
   Variable keys;      // what is scored   [B, S, ·], per head [B, H, S, d/H]
   Variable values;    // what is summed   the same
   Mask mask;          // the positions that exist
+  Variable sums = {};   // of linear attention, what takes the place of both   [B, H, dk, dv + 1]
 };
 
 enum class Want { context, weights };

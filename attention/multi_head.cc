@@ -4,6 +4,7 @@
 #include <cmath>
 #include <exception>
 
+#include "attention/linear_attention.h"
 #include "autograd/tape.h"
 #include "nn/dropout.h"
 #include "nn/init.h"
@@ -50,10 +51,13 @@ MultiHeadAttention::MultiHeadAttention(Scope scope, Options options)
         return normalise_named(options.normalise);
       }()),
       sliding_window(options.sliding_window),
+      linear_attention(options.linear_attention),
       path(scope.path()) {
+  const Inside inside(scope.path());
+  check<Error>(!linear_attention || (normalise.name == "softmax" && !options.talking_heads && !options.differential && !sliding_window && dropout == 0 && positions.kind() == Positions::none),
+               "linear attention: has no scores: no positions inside it, normalise, talking_heads, differential, sliding_window, dropout");
   if (options.talking_heads) talking.emplace(scope, heads);
   if (options.differential) {
-    const Inside inside(scope.path());
     check<ShapeError>(key_value_heads % 2 == 0, "differential attention: needs pairs of key_value_heads: {}", key_value_heads);
     check<Error>(!positions.reads_values(), "differential attention: the values of pairs of heads have no place in Shaw's tables, one a head; other positions");
     differential.emplace(scope, DifferentialHeads::Options{.heads = heads, .head_width = width / heads, .layer = options.layer});
@@ -94,8 +98,14 @@ Variable MultiHeadAttention::split_heads(const Variable& x, Index of) const {
   return permute(reshape(x, {x.size(0), x.size(1), x.size(2) / of, of}), {0, 2, 1, 3});   // [B, H', T, of]
 }
 
-Variable MultiHeadAttention::queries(const Variable& x) const { return norm.queries(split_heads(x, width / heads)); }
-Variable MultiHeadAttention::keys(const Variable& x) const { return norm.keys(split_heads(x, width / heads)); }
+Variable MultiHeadAttention::queries(const Variable& x) const {
+  const Variable q = norm.queries(split_heads(x, width / heads));
+  return linear_attention ? linear_features(q) : q;
+}
+Variable MultiHeadAttention::keys(const Variable& x, const Mask& mask) const {
+  const Variable k = norm.keys(split_heads(x, width / heads));
+  return linear_attention ? without_padding(linear_features(k), mask) : k;
+}
 Variable MultiHeadAttention::values(const Variable& x) const { return split_heads(x, width / value_heads()); }
 
 bool MultiHeadAttention::fused(const Variable& bias) const {
@@ -108,13 +118,14 @@ AttentionVariable MultiHeadAttention::by_weights(const Variable& q, const Reads&
   const auto gathered = [&](const Variable& x) { return reads.places.defined() ? constant(gather_places(x.value(), reads.places)) : x; };
   const Variable k = with_heads(gathered(reads.k), heads), v = with_heads(gathered(reads.v), value_heads());
   const bool offsets = bias.defined() && positions.reads_values();
-  const std::string e = Trace::current() ? fmt::format("e_j = {}{}", scale == 0 ? "q·k_j / √(d/H)" : scale == 1 ? "q·k_j" : "scale q·k_j", bias.defined() ? " + b_j" : "") : std::string();
+  const std::string e = Trace::current() ? fmt::format("e_j = {}{}", linear_attention ? "q·k_j" : scale == 0 ? "q·k_j / √(d/H)" : scale == 1 ? "q·k_j" : "scale q·k_j", bias.defined() ? " + b_j" : "") : std::string();
   const Variable query = trace("query", formula("q = x", "Q", reads.first >= 0), q, of_head);
-  Variable scores = matmul(query * factor(), transpose(k));                                                     // [B, H, T, S]
+  Variable scores = matmul(linear_attention ? query : query * factor(), transpose(k));                                    // [B, H, T, S]
   if (bias.defined()) scores = scores + trace("bias", positions.formula(), expand(bias, scores.shape()), over);
   scores = trace("scores", e, scores, over);
   if (talking) scores = trace("mixed_scores", "e'_j = Σ_b L_ab e_j of head b, a this head", talking->scores(scores), over);
-  Variable weights = trace("weights", normalise.formula, normalise(scores, mask), over);
+  Variable weights = linear_attention ? trace("weights", "α_j = e_j / Σ e over the words that may be seen", linear_weights(scores, mask), over)
+                            : trace("weights", normalise.formula, normalise(scores, mask), over);
   if (talking) weights = trace("mixed_weights", "α'_j = Σ_b W_ab α_j of head b", talking->weights(weights), over);
   if (differential) weights = trace("differences", "a_j = α_j of the pair's first head - λ α_j of its second", differential->weights(weights), over);
   const Variable kept = heed::dropout(weights, p), read = matmul(kept, v);
@@ -134,23 +145,26 @@ Attended MultiHeadAttention::attend(const Variable& q, const Reads& reads, const
   const Mask mask = reads.first >= 0 && sliding_window ? given & Mask::window(*sliding_window, *sliding_window, reads.first) : given;
   const Variable bias = reads.first >= 0 ? positions.bias(q, reads.first, reads.k.size(2)) : Variable();
   const AttentionOptions options{.scale = scale, .dropout = dropout, .weights = want == Want::weights, .places = reads.places};
-  const bool at_once = fused(bias);
-  auto [read, weights] = at_once ? scaled_dot_product_attention(q, reads.k, reads.v, mask, options, bias) : by_weights(q, reads, bias, mask, dropout);
-  if (at_once && Trace::current()) {               // a Trace sees the definition, whose gradients are those of the scores
-    const Variable noted = by_weights(q, reads, bias, mask, 0).output;
-    if (!dropout_acts(dropout)) read = with_value(noted, read.value());
+  const bool at_once = linear_attention ? reads.context.defined() : fused(bias);
+  AttentionVariable read = !at_once ? by_weights(q, reads, bias, mask, dropout)
+                           : linear_attention ? AttentionVariable{reads.context, {}}
+                                              : scaled_dot_product_attention(q, reads.k, reads.v, mask, options, bias);
+  if (at_once && (Trace::current() || (linear_attention && options.weights))) {
+    const AttentionVariable steps = by_weights(q, reads, bias, mask, 0);
+    if (linear_attention) read.weights = steps.weights;
+    if (Trace::current() && !dropout_acts(dropout)) read.output = with_value(steps.output, read.output.value());   // gradients are those of the scores
   }
-  const Variable joined = reshape(permute(read, {0, 2, 1, 3}), {q.size(0), q.size(2), width});   // [B, T, d]
+  const Variable joined = reshape(permute(read.output, {0, 2, 1, 3}), {q.size(0), q.size(2), width});   // [B, T, d]
   const Variable y = trace("", out_proj.bias.defined() ? "y = [c of head 1; ..; c of head H] W_O + b_O" : "y = [c of head 1; ..; c of head H] W_O", out_proj(joined));
-  return {y, options.weights ? weights : Variable()};
+  return {y, options.weights ? read.weights : Variable()};
 }
 
 // "k_j = x_j W_K + b_K, one a head, as γ ⊙ k_j/√(mean k_j² + ε), turned by its place"
 std::string MultiHeadAttention::formula(std::string_view begins, std::string_view which, bool own) const {
   if (!Trace::current()) return {};
   const std::string bias = biased() ? fmt::format(" + b_{}", which) : "";
-  return fmt::format("{} W_{}{}, one a {}{}{}", begins, which, bias, differential && which == "V" ? "pair of heads" : "head", which == "V" ? "" : norm.formula(which == "Q"),
-                     own && which != "V" && positions.turns() ? ", turned by its place" : "");
+  return fmt::format("{} W_{}{}, one a {}{}{}{}", begins, which, bias, differential && which == "V" ? "pair of heads" : "head", which == "V" ? "" : norm.formula(which == "Q"),
+                     own && which != "V" && positions.turns() ? ", turned by its place" : "", linear_attention && which != "V" ? ", through elu(x) + 1" : "");
 }
 
 Memory MultiHeadAttention::prepare(const Variable& states, Mask mask) const {
@@ -159,7 +173,9 @@ Memory MultiHeadAttention::prepare(const Variable& states, Mask mask) const {
   const Trace::Axes rows{.rows = Along::source, .heads = true};
   const auto shown = [&](const Variable& x, Index number) { return Trace::current() ? with_heads(x, number) : x; };
   const auto read = [&](const Variable& k, const Variable& v) {
-    return Memory{trace("keys", formula("k_j = h_j", "K", false), shown(keys(k), heads), rows), trace("values", formula("v_j = h_j", "V", false), shown(values(v), value_heads()), rows), std::move(mask)};
+    Memory memory{trace("keys", formula("k_j = h_j", "K", false), shown(keys(k, mask), heads), rows), trace("values", formula("v_j = h_j", "V", false), shown(values(v), value_heads()), rows), std::move(mask)};
+    if (linear_attention && memory.mask.only_lengths()) memory.sums = linear_sums(memory.keys, memory.values);
+    return memory;
   };
   if (k_proj) return read((*k_proj)(states), (*v_proj)(states));
   if (in_proj_weight.defined()) {
@@ -173,11 +189,15 @@ Memory MultiHeadAttention::prepare(const Variable& states, Mask mask) const {
 
 Attended MultiHeadAttention::operator()(const Variable& query, const Memory& memory, Want want) const {
   const Inside inside(path);
-  if (q_proj) return attend(queries((*q_proj)(query)), {memory.keys, memory.values, Along::source}, memory.mask, want);
+  const auto read = [&](const Variable& q) {
+    const Variable context = memory.sums.defined() ? linear_context(q, with_heads(memory.sums, heads)) : Variable();
+    return attend(q, {.k = memory.keys, .v = memory.values, .along = Along::source, .context = context}, memory.mask, want);
+  };
+  if (q_proj) return read(queries((*q_proj)(query)));
   const Index d = width;
   const Variable bias = in_proj_bias.defined() ? slice(in_proj_bias, 0, 0, d) : Variable();
   const Variable q = linear(query, in_proj_weight.defined() ? slice(in_proj_weight, 0, 0, d) : q_proj_weight.variable(), bias);   // [B, T, d]
-  return attend(queries(q), {memory.keys, memory.values, Along::source}, memory.mask, want);
+  return read(queries(q));
 }
 
 List<Variable> MultiHeadAttention::projected(const Variable& x) const {
@@ -189,12 +209,16 @@ List<Variable> MultiHeadAttention::projected(const Variable& x) const {
 Attended MultiHeadAttention::self(const Variable& x, const Mask& mask, Want want, Along among) const {
   const Inside inside(path);
   const auto qkv = projected(x);
-  return attend(positions.turned(queries(qkv[0]), 0), {positions.turned(keys(qkv[1]), 0), values(qkv[2]), among, 0}, mask, want);
+  const Variable q = positions.turned(queries(qkv[0]), 0), k = positions.turned(keys(qkv[1], mask), 0), v = values(qkv[2]);
+  Variable context;
+  if (linear_attention && mask.only_lengths()) context = linear_context(q, with_heads(linear_sums(k, v), heads));
+  if (linear_attention && mask.only_causal()) context = causal_linear_context(q, with_heads(k, heads), with_heads(v, heads));
+  return attend(q, {.k = k, .v = v, .along = among, .first = 0, .context = context}, mask, want);
 }
 
 KeyValueCache MultiHeadAttention::cache(Index rows, Index capacity) const {
   const Index of_key = width / heads, of_value = width / value_heads(), shared = key_value_heads * of_key;
-  return {rows, {shared / of_key, of_key}, {shared / of_value, of_value}, capacity, out_proj.weight.value().dtype()};
+  return {rows, {shared / of_key, of_key}, {shared / of_value, of_value}, capacity, out_proj.weight.value().dtype(), linear_attention ? heads : 0};
 }
 
 Attended MultiHeadAttention::next(const Variable& x, KeyValueCache& cache, Want want) const {
@@ -208,8 +232,9 @@ Attended MultiHeadAttention::next(const Variable& x, KeyValueCache& cache, Want 
     ~Appended() { if (std::uncaught_exceptions() > thrown) cache.truncate(before); }
   } const appended{cache};
   const Index before = appended.before;
-  const Variable q = positions.turned(queries(qkv[0]), before), own_keys = positions.turned(keys(qkv[1]), before), own_values = values(qkv[2]);
+  const Variable q = positions.turned(queries(qkv[0]), before), own_keys = positions.turned(keys(qkv[1], {}), before), own_values = values(qkv[2]);
   cache.append(own_keys.value(), own_values.value());
+  const Variable context = linear_attention ? constant(causal_linear_context_next(q.value(), with_heads(own_keys.value(), heads), with_heads(own_values.value(), heads), cache.sums())) : Variable();
   if (Trace::current()) {
     // The new positions' own keys and values go on with their graphs, those before are constants.
     const auto all_of = [&](const Tensor& cached, const Variable& own, Index number) {
@@ -218,9 +243,9 @@ Attended MultiHeadAttention::next(const Variable& x, KeyValueCache& cache, Want 
     const Trace::Axes rows{.rows = Along::target, .heads = true};
     const Variable k = trace("keys", formula("k_j = x_j", "K", true), all_of(cache.keys(), own_keys, heads), rows);
     const Variable v = trace("values", formula("v_j = x_j", "V", true), all_of(cache.values(), own_values, value_heads()), rows);
-    return attend(q, {k, v, Along::target, before}, Mask::causal(before), want);
+    return attend(q, {.k = k, .v = v, .along = Along::target, .first = before, .context = context}, Mask::causal(before), want);
   }
-  return attend(q, {constant(cache.stored_keys()), constant(cache.stored_values()), Along::target, before, cache.places()}, Mask::causal(before), want);
+  return attend(q, {constant(cache.stored_keys()), constant(cache.stored_values()), Along::target, before, cache.places(), context}, Mask::causal(before), want);
 }
 
 }  // namespace heed

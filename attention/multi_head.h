@@ -39,10 +39,11 @@ struct MultiHeadAttention {
     bool talking_heads = false;    // as do these two
     bool differential = false;     // heads 1 and 2, 3 and 4, .. are pairs; the weights are those of pairs
     Index layer = 1;               // of its stack, from 1: differential
+    bool linear_attention = false;   // without scores: no dropout, positions, normalise, talking_heads, differential, sliding_window
     std::optional<Index> sliding_window = {};   // of self and next: positions to each side that are seen (Beltagy et al. 2020, arXiv 2004.05150, 3.1)
   };
   // ShapeError unless width is a multiple of heads, and heads of key_value_heads; differential: unless both are even. Error: a negative window,
-  // differential with Shaw's positions
+  // differential with Shaw's positions, linear_attention with what it does not have
   MultiHeadAttention(Scope scope, Options options);
 
   // Keys and values of a memory [B, S, key_width], once per sentence: [B, key_value_heads, S, d/H]; values of differential
@@ -71,6 +72,7 @@ struct MultiHeadAttention {
   std::optional<TalkingHeads> talking;
   std::optional<DifferentialHeads> differential;
   std::optional<Index> sliding_window;
+  bool linear_attention;
   Path path;
 
  private:
@@ -80,7 +82,7 @@ struct MultiHeadAttention {
   List<Variable> projected(const Variable& x) const;   // queries, keys and values of x [B, T, d], [B, T, ..] each
   Variable split_heads(const Variable& x, Index of) const;   // [B, T, H' of] -> [B, H', T, of], a view
   Variable queries(const Variable& x) const;           // the same with d/H, normalised
-  Variable keys(const Variable& x) const;
+  Variable keys(const Variable& x, const Mask& mask) const;
   Variable values(const Variable& x) const;            // as they are; differential: 2 d/H
   // Keys and values; in self-attention q stands at the positions first, first + 1, ..
   struct Reads {
@@ -88,6 +90,7 @@ struct MultiHeadAttention {
     Along along;
     Index first = -1;                                  // -1: a memory's
     Tensor places = {};                                // AttentionOptions::places
+    Variable context = {};                             // linear: what q reads, where it is known
   };
   std::string formula(std::string_view begins, std::string_view which, bool own) const;   // of a projection, for a Trace
   Attended attend(const Variable& q, const Reads& reads, const Mask& mask, Want want) const;

@@ -182,6 +182,11 @@ AttentionVariable scaled_dot_product_attention_by_definition(const Variable& q, 
                                                             AttentionOptions options = {}, const Variable& bias = {});
 Variable with_heads(const Variable& x, Index heads);         // [B, H/g, S, d], each head g times -> [B, H, S, d]
 
+// ---- causal_product: tensor/ops/causal_product.h ---------------------------------------------------------------------
+// y_i = q_i Σ_{j <= i} k_jᵀ v_j      q, k [B, H, T, m], v [B, H, T, n] -> [B, H, T, n]
+Variable causal_product(const Variable& q, const Variable& k, const Variable& v);
+Variable causal_product_by_definition(const Variable& q, const Variable& k, const Variable& v);   // tril(q kᵀ) v
+
 // ---- recurrent: tensor/ops/recurrent.h -------------------------------------------------------------------------------
 struct RecurrentState { Variable h, c; };                       // [B, n]; c of an LSTM only; undefined: zero
 struct RecurrentWeights { Variable weight_ih, weight_hh, bias_ih, bias_hh; };

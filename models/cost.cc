@@ -44,6 +44,11 @@ double multiply_adds_per_word(const RunConfig& given, const Parameters& paramete
   const double d = double(c.width);
   if (c.model == "transformer") {
     const double w = double(c.sliding_window.value_or(Index(S + T)));
+    if (c.linear_attention) {                                                             // sums and what reads them, of each word
+      const double head = d / double(c.heads);
+      work += double(c.layers) * d * (head + 1) * 3 * (S + T);
+      return work / std::max(T, 1.0);
+    }
     const double a_pair = 2 * d + (c.talking_heads ? 2 * double(c.heads * c.heads) : 0);
     work += double(c.layers) * a_pair * (pairs(S, w) + causal_pairs(T, w) + S * T);
     if (c.positions == "shaw") work += double(c.layers) * 2 * (S + T) * d * double(2 * RelativePositions::Options().clip + 1);   // q·a^K_r, α a^V_r

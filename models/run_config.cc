@@ -70,6 +70,7 @@ std::vector<Option> table(RunConfig& c) {
       {.name = "normalise", .value = &c.normalise, .takes = "NAME", .help = normalise_help(), .later = true},
       {.name = "talking-heads", .value = &c.talking_heads, .help = "heads mix their scores, and their weights", .later = true},
       {.name = "differential", .value = &c.differential, .help = "heads in pairs: the weights of one less λ times those of the other", .later = true},
+      {.name = "linear-attention", .value = &c.linear_attention, .help = "features of queries and keys instead of scores: work that grows with the length, not its square", .later = true},
       {.name = "tie", .value = &c.tie, .takes = "NAME", .help = "shared tables: target and output; all three (one vocabulary)", .choices = {"none", "output", "all"}},
       {.name = "qkv-init", .value = &c.qkv_init, .takes = "NAME", .help = "Xavier start of each projection, or of the packed three (PyTorch)", .choices = {"separate", "packed"}},
 
@@ -204,6 +205,14 @@ void check_config(const RunConfig& c) {
                c.key_value_heads ? fmt::format(" --key-value-heads {}", shared) : "");
   check<Error>(!c.differential || c.positions != "shaw", "values of heads and of pairs: --differential --positions shaw; another of --positions, t5 is near");
   check_normalise(c.normalise);
+  if (c.linear_attention)
+    for (const auto& [given, what] : {std::pair(inside_attention(positions_named(c.positions)), fmt::format("--positions {}", c.positions)),
+                                      {c.normalise != "softmax", fmt::format("--normalise {}", c.normalise)},
+                                      {c.talking_heads, "--talking-heads"},
+                                      {c.differential, "--differential"},
+                                      {c.sliding_window.has_value(), fmt::format("--sliding-window {}", c.sliding_window.value_or(0))},
+                                      {c.attention_dropout > 0, fmt::format("--attention-dropout {}", c.attention_dropout)}})
+      check<Error>(!given, "no scores and no weights: --linear-attention {}; only one of them", what);
   check<Error>(is_recurrent(c.model) || !c.positions.starts_with("rope") || c.width / c.heads % 2 == 0,
                "an odd width of a head: --positions {} --width {} --heads {}; it turns pairs of units, --width {} would do", c.positions, c.width, c.heads, (c.width / c.heads + 1) * c.heads);
   check<Error>(c.warmup > 0 || (c.schedule != "inverse_sqrt" && c.schedule != "noam"), "no warm-up: --schedule {} --warmup 0; at least 1, default {}", c.schedule,
@@ -249,7 +258,8 @@ std::unique_ptr<Seq2Seq> make_transformer(const RunConfig& c, Scope scope, Index
                                 .normalise = c.normalise,
                                 .sliding_window = c.sliding_window,
                                 .talking_heads = c.talking_heads,
-                                .differential = c.differential};
+                                .differential = c.differential,
+                                .linear_attention = c.linear_attention};
   return std::make_unique<TranslationModel>(scope, TranslationModel::Options{.source_vocabulary = source_vocabulary,
                                                                              .target_vocabulary = target_vocabulary,
                                                                              .core = core,

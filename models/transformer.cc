@@ -29,6 +29,7 @@ MultiHeadAttention::Options attention_options(const TransformerOptions& o, Index
           .talking_heads = o.talking_heads,
           .differential = o.differential,
           .layer = layer,
+          .linear_attention = o.linear_attention,
           .sliding_window = o.sliding_window};
 }
 
@@ -218,6 +219,7 @@ struct TransformerState : DecodingState {
     for (Memory& memory : memories) {
       memory.keys = constant(transpose(index_select(transpose(memory.keys.value()), 0, ids)));
       memory.values = constant(index_select(memory.values.value(), 0, ids));
+      if (memory.sums.defined()) memory.sums = constant(index_select(memory.sums.value(), 0, ids));
       memory.mask = memory.mask.of_sentences(ids, 4);   // of e [B, H, T, S]
     }
   }
@@ -268,7 +270,7 @@ std::unique_ptr<DecodingState> TranslationModel::start(const Sequences& source) 
   const Mask mask = source_mask("transformer", source);
   const Variable states = core.encoder(embed(source_embedding, source_positions, source.ids), mask);              // [B, S, d]
   state->memories = core.decoder.prepare(trace("memory", kMemory, states, {.rows = Along::source}), mask);
-  for (Memory& memory : state->memories) memory = {with_value(memory.keys, by_columns(memory.keys.value())), with_value(memory.values, memory.values.value().contiguous()), memory.mask};
+  for (Memory& memory : state->memories) memory = {with_value(memory.keys, by_columns(memory.keys.value())), with_value(memory.values, memory.values.value().contiguous()), memory.mask, memory.sums};
   state->rows = source.size();
   for (const TransformerDecoderLayer& layer : core.decoder.layers) state->caches.push_back(layer.self_attn.cache(state->rows, source.ids.size(1) + 50));
   return state;

@@ -32,8 +32,9 @@ struct TransformerOptions {
   Index long_sentence = 50;                   // l2: QueryKeyNorm::Options::length
   std::string_view normalise = "softmax";     // of all attentions, by normalise_named
   std::optional<Index> sliding_window = {};   // of self-attention
-  bool talking_heads = false;                 // of all attentions, as is the next: MultiHeadAttention::Options
+  bool talking_heads = false;                 // of all attentions, as are those below: MultiHeadAttention::Options
   bool differential = false;
+  bool linear_attention = false;
 };
 
 // x = norm1(x + self_attn(x));  x = norm2(x + linear2(act(linear1(x))))                                    [B, S, d]

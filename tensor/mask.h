@@ -20,6 +20,8 @@ class Mask {
   friend Mask operator&(const Mask& a, const Mask& b);              // both must allow; explicit parts are merged. Error: both have lengths
 
   bool everything() const { return !lengths_.defined() && !allowed_.defined() && !left_ && !right_; }
+  bool only_lengths() const { return !allowed_.defined() && !left_ && !right_; }                            // or nothing at all
+  bool only_causal() const { return !allowed_.defined() && !left_ && right_ == Index{0}; }                  // and lengths
   const Tensor& lengths() const { return lengths_; }
   const Tensor& allowed() const { return allowed_; }
 

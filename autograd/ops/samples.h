@@ -40,6 +40,7 @@ void index_samples(SampleTable& table);
 void sort_samples(SampleTable& table);
 void loss_samples(SampleTable& table);
 void attention_samples(SampleTable& table);
+void causal_product_samples(SampleTable& table);
 void score_samples(SampleTable& table);
 void random_samples(SampleTable& table);
 void recurrent_samples(SampleTable& table);

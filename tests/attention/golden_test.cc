@@ -77,6 +77,22 @@ TEST_CASE("golden: self-attention with relative positions, normalised queries an
   golden::each("query_key_norm", check);
 }
 
+TEST_CASE("golden: linear attention") {
+  golden::each("linear_attention", [](golden::Case& c) {
+    const nlohmann::json& o = c.options();
+    Parameters parameters(Seed{1}, c.dtype());
+    const MultiHeadAttention layer(parameters.root(), {.width = 12,
+                                                       .heads = 3,
+                                                       .bias = false,
+                                                       .key_value_heads = o.value("key_value_heads", Index{3}),
+                                                       .query_key = query_key_named(o.value("norm", "none")),
+                                                       .linear_attention = true});
+    c.fill(parameters);
+    Tape tape;
+    c.check(tape, {{"y", layer.self(c.input("x"), mask(c)).context}}, &parameters, c.has("lengths") ? "lengths" : "");
+  });
+}
+
 TEST_CASE("golden: talking heads, differential attention") {
   golden::each("between_heads", [](golden::Case& c) {
     const nlohmann::json& o = c.options();

@@ -168,6 +168,38 @@ def between_heads(draw, kind, T=6, is_causal=False, lengths=None, layer=1, key_v
     return inputs, parameters, call
 
 
+def linear(draw, T=6, is_causal=False, lengths=None, norm="none", key_value_heads=3):
+    """Self-attention of features elu(x) + 1 (Katharopoulos et al. 2020): sums over the keys, or over those up to each query."""
+    width, heads = 12, 3
+    head_width = width // heads
+    x, shared = draw.normal(2, T, width), key_value_heads * head_width
+    matrix = lambda rows: draw.normal(rows, width, scale=width ** -0.5)
+    if shared == width: parameters = {"in_proj_weight": matrix(3 * width)}
+    else: parameters = {"q_proj.weight": matrix(width), "k_proj.weight": matrix(shared), "v_proj.weight": matrix(shared)}
+    parameters["out_proj.weight"] = matrix(width)
+    if norm == "rms":
+        for name in ("q_norm.weight", "k_norm.weight"): parameters[name] = draw.normal(head_width)
+    inputs, valid = {"x": x}, None
+    if lengths:
+        inputs["lengths"] = torch.tensor(lengths)
+        valid = lengths_to_allowed(inputs["lengths"], T)
+
+    def call():
+        p = parameters
+        if shared == width: q, k, v = F.linear(x, p["in_proj_weight"]).chunk(3, -1)
+        else: q, k, v = (F.linear(x, p[f"{n}_proj.weight"]) for n in ("q", "k", "v"))
+        q, k, v = (y.unflatten(-1, (-1, head_width)).transpose(1, 2) for y in (q, k, v))
+        if norm == "rms": q, k = F.rms_norm(q, (head_width,), p["q_norm.weight"], 1e-5), F.rms_norm(k, (head_width,), p["k_norm.weight"], 1e-5)
+        q, k, v = F.elu(q) + 1, (F.elu(k) + 1).repeat_interleave(heads // key_value_heads, 1), v.repeat_interleave(heads // key_value_heads, 1)
+        if valid is not None: k = k * valid[:, None, :, None]
+        products = torch.einsum("bhsm,bhsn->bhsmn", k, v)
+        if is_causal: context = torch.einsum("bhtm,bhtmn->bhtn", q, products.cumsum(2)) / (q * k.cumsum(2)).sum(-1, keepdim=True)
+        else: context = torch.einsum("bhtm,bhmn->bhtn", q, products.sum(2)) / (q @ k.sum(2)[..., None])
+        y = F.linear(context.transpose(1, 2).flatten(2), p["out_proj.weight"])
+        return {"y": y if valid is None else (valid, y)}
+    return inputs, parameters, call
+
+
 SIZES = {"d_model": 12, "nhead": 3, "dim_feedforward": 20, "dropout": 0.0, "batch_first": True}
 
 
@@ -241,6 +273,11 @@ def make():
     for kind in ("talking", "differential"):
         f.case(kind, between_heads, kind=kind); f.case(f"{kind}_causal", between_heads, kind=kind, is_causal=True, lengths=[4, 6], layer=3)
         f.case(f"{kind}_shared", between_heads, kind=kind, layer=2, key_value_heads=2, bias=False)
+    f.write()
+    f = File("linear_attention")
+    f.case("whole", linear); f.case("lengths", linear, lengths=[4, 6]); f.case("causal", linear, is_causal=True)
+    f.case("causal_lengths", linear, is_causal=True, lengths=[6, 3], norm="rms"); f.case("shared", linear, key_value_heads=1)
+    f.case("shared_causal", linear, is_causal=True, key_value_heads=1)
     f.write()
     f = File("multi_head_attention")
     f.case("self", multi_head, T=5); f.case("self_no_bias", multi_head, T=5, bias=False)

@@ -33,11 +33,13 @@ TEST_CASE("cost: a sliding window costs the same for every word, however long th
   CHECK(growth(flags + " --sliding-window 9", 10, 10) == growth(flags, 10, 10));
 }
 
-TEST_CASE("cost: talking heads mix two numbers a head of each pair of words, differential ones cost what plain ones do") {
+TEST_CASE("cost: talking heads mix two numbers a head of each pair of words, differential ones cost what plain ones do, linear ones grow with the words") {
   const auto sentence = [](const std::string& flags) { return 7 * cost("--layers 2 --heads 4" + flags, 5, 7); };
   // Encoder 25 pairs, decoder 28 and 35; a layer 2 · 4² for each
   CHECK(sentence(" --talking-heads") - sentence("") == doctest::Approx(2 * (25 + 28 + 35) * 2 * 16));
   CHECK(sentence(" --differential") == sentence(""));
+  // Encoder 5 words, decoder 7: sums and what reads them, 16 (4 + 1) each; of pairs 2 · 16 (25 + 28 + 35)
+  CHECK(sentence(" --linear-attention") - sentence("") == doctest::Approx(2 * (16 * 5 * 3 * (5 + 7) - 2 * 16 * (25 + 28 + 35))));
 }
 
 TEST_CASE("cost: recurrent models") {

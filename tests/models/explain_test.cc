@@ -122,10 +122,14 @@ void check_transformer(Recomputed& r, const Explanation& other) {
     if (!r.says("turned by its place")) return x;
     return rotary(x, rotations(1, width, DType::f64, c.positions == "rope" ? RotaryLayout::interleaved : RotaryLayout::half, r.x.step - 1));
   };
-  const auto met = [&](const Variable& x, const std::string& path, const std::string& norm) {   // rows as a query-key norm leaves them
+  const auto normed_head = [&](const Variable& x, const std::string& path, const std::string& norm) {   // rows as a query-key norm leaves them
     if (r.says("‖")) return r.says("g q/‖q‖") ? x / heed::norm(x, {-1}, true) * r.weight(path + ".g") : x / heed::norm(x, {-1}, true);
     if (r.says("mean")) return rms_norm(x, r.weight(path + "." + norm + ".weight"));
     return r.says("μ") ? layer_norm(x, r.weight(path + "." + norm + ".weight"), r.weight(path + "." + norm + ".bias")) : x;
+  };
+  const auto met = [&](const Variable& x, const std::string& path, const std::string& norm) {
+    const Variable y = normed_head(x, path, norm);
+    return r.says("through elu(x) + 1") ? elu(y) + 1 : y;
   };
   const auto attention = [&](const std::string& path, const Variable& reads, bool cross) {
     for (const Index block : {1, 2})
@@ -170,6 +174,7 @@ void check_transformer(Recomputed& r, const Explanation& other) {
     r.check(path + ".weights", [&] {
       const Variable e = r.shown(path + (c.talking_heads ? ".mixed_scores" : ".scores"));
       const Index unseen = cross || !c.sliding_window ? 0 : std::max<Index>(now - *c.sliding_window, 0);
+      if (c.linear_attention) return e / sum(e);
       return pad(normalise_named(c.normalise)(slice(e, 0, unseen), {}), 0, unseen, 0);
     });
     const auto read = [&] { return r.says("rel_v") || r.says("a_(j - i)") ? values + offsets(".rel_v.weight") : values; };
@@ -471,7 +476,7 @@ TEST_CASE("explain: gradients of the scores are those of the loss") {
     // de = α ⊙ (dα - Σ_k α_k dα_k), where a softmax makes the weights and nothing else follows it
     const Explanation::Value &scores = value_of(x, "scores"), &weights = value_of(x, "weights");
     REQUIRE(scores.gradient.defined());
-    if (weights.gradient.defined() && options.find("local-p") == options.npos && options.find("sparsemax") == options.npos) {
+    if (weights.gradient.defined() && options.find("local-p") == options.npos && options.find("sparsemax") == options.npos && options.find("linear") == options.npos) {
       const std::vector<double> a = doubles(weights.value), da = doubles(weights.gradient), de = doubles(scores.gradient);
       double mean = 0;
       for (std::size_t s = 0; s < a.size(); ++s) mean += a[s] * da[s];

@@ -141,6 +141,14 @@ TEST_CASE("a run's options fit together") {
   CHECK(wrong_config([](RunConfig& c) { c.width = 9, c.heads = 3, c.differential = true; }) == "no pairs of heads: --differential --heads 3; even numbers");
   CHECK(wrong_config([](RunConfig& c) { c.heads = 4, c.key_value_heads = 1, c.differential = true; }) == "no pairs of heads: --differential --heads 4 --key-value-heads 1; even numbers");
   CHECK(wrong_config([](RunConfig& c) { c.heads = 4, c.positions = "shaw", c.differential = true; }).starts_with("values of heads and of pairs: --differential --positions shaw; "));
+  const std::pair<void (*)(RunConfig&), std::string> without_scores[] = {{[](RunConfig& c) { c.positions = "t5"; }, "--positions t5"},
+                                                                        {[](RunConfig& c) { c.normalise = "top-2"; }, "--normalise top-2"},
+                                                                        {[](RunConfig& c) { c.talking_heads = true; }, "--talking-heads"},
+                                                                        {[](RunConfig& c) { c.differential = true; }, "--differential"},
+                                                                        {[](RunConfig& c) { c.sliding_window = 3; }, "--sliding-window 3"},
+                                                                        {[](RunConfig& c) { c.attention_dropout = 0.1; }, "--attention-dropout 0.1"}};
+  for (const auto& [set, name] : without_scores)
+    CHECK(wrong_config([&, set = set](RunConfig& c) { c.linear_attention = true, set(c); }) == "no scores and no weights: --linear-attention " + name + "; only one of them");
   CHECK(wrong_config([](RunConfig& c) { c.normalise = "sparsmax"; }) == "unknown name: --normalise sparsmax; did you mean sparsemax? one of softmax, sparsemax, entmax, hard, top-K");
   CHECK(wrong_config([](RunConfig& c) { c.normalise = "dot-top-3"; }) == "unknown name: --normalise dot-top-3; one of softmax, sparsemax, entmax, hard, top-K");
   CHECK(wrong_config([](RunConfig& c) { c.normalise = "top-3"; }).empty());
