@@ -115,7 +115,7 @@ Tensor causal_product(const Tensor& q, const Tensor& k, const Tensor& v) {
 Tensor causal_product_next(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& state) {
   check_sizes("causal_product_next", q, k, v);
   const Shape expected{k.size(0), k.size(1), k.size(3), v.size(3)};
-  check<ShapeError>(state.shape() == expected && has_dense_rows(state), "causal_product_next: the state needs {} with dense rows: {}", expected, state.shape());
+  check<ShapeError>(state.shape() == expected && state.is_contiguous(), "causal_product_next: the state needs {}, contiguous: shape {}, strides {}", expected, state.shape(), state.strides());
   check<DTypeError>(state.dtype() == q.dtype(), "causal_product_next: dtypes differ: q {}, state {}", q.dtype(), state.dtype());
   const Tensor y = empty(v.shape(), v.dtype());
   run("causal_product_next", q, k, v, state, y, false, false);

@@ -9,7 +9,7 @@
 namespace heed {
 
 Tensor causal_product(const Tensor& q, const Tensor& k, const Tensor& v);                            // S_0 = 0
-Tensor causal_product_next(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& state);  // S_0 = state, which becomes S_T
+Tensor causal_product_next(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& state);  // S_0 = state, contiguous, which becomes S_T
 Tensor causal_product_by_definition(const Tensor& q, const Tensor& k, const Tensor& v);              // tril(q kᵀ) v
 // dq = causal_product(dy, v, k);  dk, dv: those of (v, dy, q) and (k, q, dy) from the last row to the first. Null: not wanted
 void causal_product_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dy, const Into* dq, const Into* dk, const Into* dv);

@@ -53,8 +53,9 @@ TEST_CASE("causal_product: nothing to sum, and what is not finite stays in its r
 
 TEST_CASE("causal_product: what does not fit is refused") {
   const Tensor x = zeros({1, 2, 3, 4});
-  CHECK_THROWS_WITH_AS(causal_product_next(x, x, x, zeros({1, 2, 4, 3})), "causal_product_next: the state needs [1, 2, 4, 4] with dense rows: [1, 2, 4, 3]", ShapeError);
+  CHECK_THROWS_WITH_AS(causal_product_next(x, x, x, zeros({1, 2, 4, 3})), "causal_product_next: the state needs [1, 2, 4, 4], contiguous: shape [1, 2, 4, 3], strides [24, 12, 3, 1]", ShapeError);
   CHECK_THROWS_WITH_AS(causal_product_next(x, x, x, zeros({1, 2, 4, 4}, DType::f64)), "causal_product_next: dtypes differ: q f32, state f64", DTypeError);
+  CHECK_THROWS_WITH_AS(causal_product_next(x, x, x, expand(zeros({1, 1, 4, 4}), {1, 2, 4, 4})), doctest::Contains("causal_product_next: the state needs [1, 2, 4, 4], contiguous"), ShapeError);
   CHECK_THROWS_WITH_AS(causal_product_grad(x, x, x, zeros({1, 2, 3, 5}), nullptr, nullptr, nullptr), "causal_product_grad: shapes differ: v [1, 2, 3, 4], dy [1, 2, 3, 5]", ShapeError);
 }
 
