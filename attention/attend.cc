@@ -101,7 +101,8 @@ Attention make_attention(std::string_view name, Scope scope, const ScoreOptions&
   const Parts parts = parts_of(name);
   AnyScore score = make_score(parts.score, scope, options);
   Window window = parts.window == "local-m" ? local_m(options) : parts.window == "local-p" ? local_p(scope, options) : Window();
-  return Attention(std::move(scope), std::move(score), normalise_named(parts.normalise), std::move(window));
+  Normalise normalise = make_normalise(parts.normalise, scope);
+  return Attention(std::move(scope), std::move(score), std::move(normalise), std::move(window));
 }
 
 std::vector<std::string> attention_names() {
@@ -111,7 +112,7 @@ std::vector<std::string> attention_names() {
 }
 
 std::string attention_choices() {
-  return fmt::format("{}; also local-m-SCORE, local-p-SCORE, SCORE-sparsemax, SCORE-entmax, SCORE-hard, SCORE-top-K", fmt::join(attention_names(), ", "));
+  return fmt::format("{}; also local-m-SCORE, local-p-SCORE, SCORE-sparsemax, SCORE-entmax, SCORE-hard, SCORE-learned-entmax, SCORE-top-K", fmt::join(attention_names(), ", "));
 }
 
 void check_attention_name(std::string_view name) { parts_of(name); }

@@ -15,7 +15,10 @@ class KeyValueCache {
   struct Heads { Index number, width; };
   // summed: the heads that sums are kept for
   KeyValueCache(Index rows, Heads keys, Heads values, Index capacity, DType dtype, Index summed = 0)
-      : sums_(summed ? zeros({rows, summed, keys.width, values.width + 1}, dtype) : Tensor()), keys_(empty({rows, keys.number, capacity, keys.width}, dtype)), values_(empty({rows, values.number, capacity, values.width}, dtype)), rows_(rows) {}
+      : sums_(summed ? zeros({rows, summed, keys.width, values.width + 1}, dtype) : Tensor()),
+        keys_(empty({rows, keys.number, capacity, keys.width}, dtype)),
+        values_(empty({rows, values.number, capacity, values.width}, dtype)),
+        rows_(rows) {}
 
   Index length() const { return length_; }
   Index rows() const { return rows_; }

@@ -46,10 +46,7 @@ MultiHeadAttention::MultiHeadAttention(Scope scope, Options options)
       scale(options.scale != 0 ? options.scale : options.query_key == QueryKey::l2 ? 1 : options.positions.scale()),
       positions(std::move(options.positions)),
       norm(scope, {.kind = options.query_key, .head_width = options.width / options.heads, .scale = scale, .length = options.long_sentence, .bias = options.bias}),
-      normalise([&] {
-        const Inside inside(scope.path());
-        return normalise_named(options.normalise);
-      }()),
+      normalise(make_normalise(options.normalise, scope, heads)),
       sliding_window(options.sliding_window),
       linear_attention(options.linear_attention),
       path(scope.path()) {
@@ -118,7 +115,8 @@ AttentionVariable MultiHeadAttention::by_weights(const Variable& q, const Reads&
   const auto gathered = [&](const Variable& x) { return reads.places.defined() ? constant(gather_places(x.value(), reads.places)) : x; };
   const Variable k = with_heads(gathered(reads.k), heads), v = with_heads(gathered(reads.v), value_heads());
   const bool offsets = bias.defined() && positions.reads_values();
-  const std::string e = Trace::current() ? fmt::format("e_j = {}{}", linear_attention ? "q·k_j" : scale == 0 ? "q·k_j / √(d/H)" : scale == 1 ? "q·k_j" : "scale q·k_j", bias.defined() ? " + b_j" : "") : std::string();
+  const std::string_view dot = scale == 1 || linear_attention ? "q·k_j" : scale == 0 ? "q·k_j / √(d/H)" : "scale q·k_j";
+  const std::string e = Trace::current() ? fmt::format("e_j = {}{}", dot, bias.defined() ? " + b_j" : "") : std::string();
   const Variable query = trace("query", formula("q = x", "Q", reads.first >= 0), q, of_head);
   Variable scores = matmul(linear_attention ? query : query * factor(), transpose(k));                                    // [B, H, T, S]
   if (bias.defined()) scores = scores + trace("bias", positions.formula(), expand(bias, scores.shape()), over);
@@ -173,9 +171,9 @@ Memory MultiHeadAttention::prepare(const Variable& states, Mask mask) const {
   const Trace::Axes rows{.rows = Along::source, .heads = true};
   const auto shown = [&](const Variable& x, Index number) { return Trace::current() ? with_heads(x, number) : x; };
   const auto read = [&](const Variable& k, const Variable& v) {
-    Memory memory{trace("keys", formula("k_j = h_j", "K", false), shown(keys(k, mask), heads), rows), trace("values", formula("v_j = h_j", "V", false), shown(values(v), value_heads()), rows), std::move(mask)};
-    if (linear_attention && memory.mask.only_lengths()) memory.sums = linear_sums(memory.keys, memory.values);
-    return memory;
+    const Variable own_keys = trace("keys", formula("k_j = h_j", "K", false), shown(keys(k, mask), heads), rows);
+    const Variable own_values = trace("values", formula("v_j = h_j", "V", false), shown(values(v), value_heads()), rows);
+    return Memory{own_keys, own_values, mask, linear_attention && mask.only_lengths() ? linear_sums(own_keys, own_values) : Variable()};
   };
   if (k_proj) return read((*k_proj)(states), (*v_proj)(states));
   if (in_proj_weight.defined()) {

@@ -35,7 +35,7 @@ struct MultiHeadAttention {
     Index key_value_heads = 0;     // 0: heads
     QueryKey query_key = QueryKey::none;   // how queries and keys are normalised, before their positions turn them
     Index long_sentence = 50;      // QueryKeyNorm::Options::length
-    std::string_view normalise = "softmax";   // how scores become weights, by normalise_named; others than softmax run in small steps,
+    std::string_view normalise = "softmax";   // how scores become weights, by make_normalise; others than softmax run in small steps,
     bool talking_heads = false;    // as do these two
     bool differential = false;     // heads 1 and 2, 3 and 4, .. are pairs; the weights are those of pairs
     Index layer = 1;               // of its stack, from 1: differential
@@ -57,6 +57,7 @@ struct MultiHeadAttention {
   // For next: takes memory for `capacity` positions of `rows` rows.
   KeyValueCache cache(Index rows, Index capacity) const;
   // The same for the next positions x [R, n, d] after those in the cache, each seeing all before it; cache.length() grows by n.
+  // The work of linear_attention does not: it reads the sums, and the cache's keys only where weights are wanted.
   // Error where keys and values want a gradient: the cache keeps none.
   Attended next(const Variable& x, KeyValueCache& cache, Want want = Want::context) const;
 

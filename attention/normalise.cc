@@ -7,6 +7,7 @@
 
 #include "autograd/ops.h"
 #include "autograd/record.h"
+#include "nn/init.h"
 #include "tensor/format.h"
 #include "tensor/ops/binary.h"
 #include "tensor/ops/index.h"
@@ -26,6 +27,7 @@ constexpr Named kNamed[] = {
     {"entmax", "α = max(e/2 - τ, 0)² over the words that may be seen, τ so that Σ α = 1", [](const Variable& e, const Mask& mask) { return entmax(e, mask); }},
     {"hard", "α = 1 at one word that may be seen, chosen by softmax(e)", hard},
 };
+constexpr std::string_view kLearned = "learned-entmax", kLearnedFormula = "α = max((a - 1) e - τ, 0)^(1/(a - 1)) over the words that may be seen, τ so that Σ α = 1, a = 1 + σ(w)";
 constexpr std::string_view kTop = "top-", kTopFormula = "α = softmax(e) over the k largest e of the words that may be seen";
 
 // 8 of "top-8"
@@ -67,6 +69,7 @@ Tensor one_of(const Tensor& p) {
 Normalise normalise_named(std::string_view name) {
   for (const Named& one : kNamed)
     if (one.name == name) return {one.f, one.formula, one.name};
+  check<Error>(name != kLearned, "normalise: learned-entmax has a parameter; make_normalise(name, scope, heads) makes it");
   const std::optional<Index> k = top_of(name);
   check<Error>(k.has_value(), "normalise: unknown name {}; one of {}", quote(name), normalise_choices());
   return {[k = *k](const Variable& e, const Mask& mask) { return top_k(e, k, mask); }, kTopFormula, kTop};
@@ -78,11 +81,20 @@ std::vector<std::string_view> normalise_names() {
   return names;
 }
 
-std::string normalise_choices() { return fmt::format("{}, top-K", fmt::join(normalise_names(), ", ")); }
+Normalise make_normalise(std::string_view name, Scope scope, Index heads) {
+  const Inside inside(scope.path());
+  if (name != kLearned) return normalise_named(name);
+  const auto w = std::make_shared<const Parameter>(scope.parameter("entmax_order", heads ? Shape{heads, 1} : Shape{}, constant_init(0)));
+  return {[w](const Variable& e, const Mask& mask) { return alpha_entmax(e, sigmoid(*w) + 1, mask); }, kLearnedFormula, kLearned};
+}
+
+std::string normalise_choices() { return fmt::format("{}, {}, top-K", fmt::join(normalise_names(), ", "), kLearned); }
 
 std::string_view normalise_in(std::string_view name) {
+  const auto ends = [&](std::string_view one) { return name == one || (name.ends_with(one) && name[name.size() - one.size() - 1] == '-'); };
+  if (ends(kLearned)) return kLearned;
   for (const Named& one : kNamed)
-    if (name == one.name || (name.ends_with(one.name) && name[name.size() - one.name.size() - 1] == '-')) return name.substr(name.size() - one.name.size());
+    if (ends(one.name)) return one.name;
   const std::size_t at = name.rfind(kTop);
   return at != name.npos && (at == 0 || name[at - 1] == '-') && top_of(name.substr(at)) ? name.substr(at) : std::string_view();
 }

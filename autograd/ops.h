@@ -109,6 +109,9 @@ Variable logsumexp(const Variable& x, const Dims& dims = {}, bool keepdim = fals
 Variable sparsemax(const Variable& x, const Mask& mask = {});                // max(x - τ, 0), sums to 1; last axis
 Variable entmax(const Variable& x, const Mask& mask = {});                   // max(x/2 - τ, 0)², sums to 1; last axis
 
+// max((α - 1) x - τ, 0)^(1/(α - 1)), sums to 1; alpha broadcasts to the axes before the last
+Variable alpha_entmax(const Variable& x, const Variable& alpha, const Mask& mask = {});
+
 // ---- norm: tensor/ops/norm.h -----------------------------------------------------------------------------------------
 Variable layer_norm(const Variable& x, const Variable& weight, const Variable& bias, double eps = 1e-5);   // γ ⊙ (x - μ)/√(var + eps) + β
 Variable rms_norm(const Variable& x, const Variable& weight, double eps = 1e-5);                            // γ ⊙ x / √(mean x² + eps)

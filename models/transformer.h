@@ -30,7 +30,7 @@ struct TransformerOptions {
   Index max_positions = 1024;                 // rope: whose angles are kept
   QueryKey query_key = QueryKey::none;       // of all attentions: MultiHeadAttention::Options
   Index long_sentence = 50;                   // l2: QueryKeyNorm::Options::length
-  std::string_view normalise = "softmax";     // of all attentions, by normalise_named
+  std::string_view normalise = "softmax";     // of all attentions, by make_normalise
   std::optional<Index> sliding_window = {};   // of self-attention
   bool talking_heads = false;                 // of all attentions, as are those below: MultiHeadAttention::Options
   bool differential = false;

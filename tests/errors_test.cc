@@ -435,6 +435,7 @@ const std::vector<Row>& model_rows() {
       CALL(make_score("dott", scope(), {.query_width = 2, .memory_width = 2})),
       CALL(normalise_named("max")),
       CALL(normalise_named("top-0")),
+      CALL(normalise_named("learned-entmax")),
       CALL(top_k(constant(zeros({2})), 0, {})),
       CALL(make_attention("dot", scope() / "attention", {.query_width = 2, .memory_width = 3})),
       CALL(make_attention("local-m", scope() / "attention", {.query_width = 2, .memory_width = 2, .window = -1})),

@@ -8,6 +8,8 @@
 #include "tensor/list.h"
 #include "tensor/ops/kernel.h"
 #include "tensor/ops/mask_rows.h"
+#include "tensor/ops/reduce.h"
+#include "tensor/ops/view.h"
 #include "tensor/parallel.h"
 
 namespace heed {
@@ -105,6 +107,129 @@ void weights_grad(const char* op, Family family, const Tensor& p, const Tensor& 
 }
 
 }  // namespace
+
+namespace {
+
+constexpr double kLeast = 1.0001;
+
+// α of each row of x, f64
+List<double> of_rows(const char* op, const Tensor& x, const Tensor& alpha) {
+  check<ShapeError>(x.rank() > 0, "{}: needs at least 1 dimension: {}", op, x.shape());
+  check<DTypeError>(alpha.dtype() == x.dtype(), "{}: dtypes differ: x {}, alpha {}", op, x.dtype(), alpha.dtype());
+  Shape rows = x.shape();
+  rows.erase(x.rank() - 1);
+  bool fits = alpha.rank() <= rows.rank();
+  for (int axis = 1; axis <= alpha.rank() && fits; ++axis) fits = alpha.size(-axis) == 1 || alpha.size(-axis) == rows[rows.rank() - axis];
+  check<ShapeError>(fits, "{}: alpha does not broadcast to the rows: x {}, alpha {}", op, x.shape(), alpha.shape());
+  const Tensor every = to(expand(alpha, rows), DType::f64).contiguous();
+  List<double> out;
+  for (const double a : every.span<double>()) {
+    check<Error>(!(a < 1) && !(a > 2), "{}: alpha must be in [1, 2]: {}", op, a);
+    out.push_back(std::max(a, kLeast));
+  }
+  return out;
+}
+
+// τ for z with z_max = 0. Σ p falls with τ and is convex: Newton's steps from τ = -1, where it is at least 1, come from one side.
+double threshold(double alpha, const List<double>& z) {
+  double tau = -1;
+  for (int step = 0; step < 100; ++step) {
+    double total = 0, slope = 0;
+    for (const double value : z) {
+      if (value <= tau) continue;
+      const double s = std::pow(value - tau, (2 - alpha) / (alpha - 1));
+      total += s * (value - tau);
+      slope += s;
+    }
+    const double next = tau + (total - 1) * (alpha - 1) / slope;
+    if (!(next > tau)) break;
+    tau = next;
+  }
+  return tau;
+}
+
+template <class T> void row_of(double alpha, const T* x, Index n, const RowMask& mask, List<double>& z, T* p) {
+  const auto allowed = [&](Index i) { return i >= mask.first && i < mask.last && (!mask.allowed || mask.allowed[i]); };
+  std::fill_n(p, n, T(0));
+  z.clear();
+  double most = -INFINITY;
+  bool finite = true;
+  for (Index i = mask.first; i < mask.last; ++i)
+    if (allowed(i)) {
+      z.push_back((alpha - 1) * double(x[i]));
+      most = std::max(most, z[z.size() - 1]);
+      finite = finite && !std::isnan(x[i]);
+    }
+  finite = finite && std::isfinite(most);                        // nor is α a NaN
+  for (double& value : z) value -= most;
+  const double tau = finite ? threshold(alpha, z) : std::nan("");
+  double total = 0;
+  for (double& value : z) total += value = !finite ? tau : value > tau ? std::pow(value - tau, 1 / (alpha - 1)) : 0;
+  std::size_t at = 0;
+  for (Index i = mask.first; i < mask.last; ++i)
+    if (allowed(i)) p[i] = T(z[at++] / total);
+}
+
+}  // namespace
+
+Tensor alpha_entmax(const Tensor& x, const Tensor& alpha, const Mask& mask) {
+  const char* const op = "alpha_entmax";
+  return visit_float(x.dtype(), op, [&]<class T>() {
+    const List<double> alphas = of_rows(op, x, alpha);
+    const Tensor from = x.contiguous(), p = empty(x.shape(), x.dtype());
+    const MaskRows masks(op, mask, x.shape());
+    const Index n = x.size(-1);
+    const T* in = from.data<T>();
+    T* out = p.mutable_data<T>();
+    if (p.numel() > 0)
+      parallel_for(p.numel() / n, row_grain(n * 200), [&](Index begin, Index end) {
+        List<double> z;
+        for (Index row = begin; row < end; ++row) row_of(alphas[std::size_t(row)], in + row * n, n, masks.everything() ? RowMask{0, n} : masks(row), z, out + row * n);
+      });
+    return p;
+  });
+}
+
+void alpha_entmax_grad(const Tensor& p, const Tensor& alpha, const Tensor& dp, const Into* dx, const Into* dalpha) {
+  const char* const op = "alpha_entmax_grad";
+  check<ShapeError>(dp.shape() == p.shape(), "{}: shapes differ: p {}, dp {}", op, p.shape(), dp.shape());
+  check<DTypeError>(dp.dtype() == p.dtype(), "{}: dtypes differ: p {}, dp {}", op, p.dtype(), dp.dtype());
+  visit_float(p.dtype(), op, [&]<class T>() {
+    const List<double> alphas = of_rows(op, p, alpha);
+    Shape rows = p.shape();
+    rows.erase(p.rank() - 1);
+    const Tensor ps = p.contiguous(), dps = dp.contiguous(), of_alpha = zeros(rows, p.dtype()), of_x = empty(p.shape(), p.dtype());
+    const Index n = p.size(-1);
+    const T *a = ps.data<T>(), *b = dps.data<T>();
+    T *const to_alpha = of_alpha.mutable_data<T>(), *const to_x = of_x.mutable_data<T>();
+    if (p.numel() > 0)
+      parallel_for(p.numel() / n, row_grain(n * 50), [&](Index begin, Index end) {
+        List<double> s;
+        for (Index row = begin; row < end; ++row) {
+          const double order = alphas[std::size_t(row)], below = order - 1;
+          const T *const pr = a + row * n, *const dr = b + row * n;
+          double total = 0, dot = 0, entropy = 0, g = 0;
+          s.clear();
+          for (Index i = 0; i < n; ++i) {
+            s.push_back(pr[i] == 0 ? 0.0 : std::pow(double(pr[i]), 2 - order));
+            if (pr[i] == 0) continue;                            // takes no part, whatever dp holds
+            total += s[std::size_t(i)];
+            dot += s[std::size_t(i)] * double(dr[i]);
+            entropy -= double(pr[i]) * std::log(double(pr[i]));
+          }
+          const double mean = total > 0 ? dot / total : 0;
+          for (Index i = 0; i < n; ++i) {
+            const double si = s[std::size_t(i)], pi = double(pr[i]);
+            to_x[row * n + i] = pr[i] == 0 ? T(0) : T(si * (double(dr[i]) - mean));
+            if (pr[i] != 0) g += double(dr[i]) * ((pi - si / total) / (below * below) + (-pi * std::log(pi) - si / total * entropy) / below);
+          }
+          to_alpha[row] = T(g);
+        }
+      });
+    if (dx) add_into(of_x, *dx);
+    if (dalpha) sum_to(of_alpha, *dalpha);
+  });
+}
 
 Tensor sparsemax(const Tensor& x, const Mask& mask) { return weights("sparsemax", Family::sparsemax, x, mask); }
 Tensor entmax(const Tensor& x, const Mask& mask) { return weights("entmax", Family::entmax, x, mask); }

@@ -109,6 +109,26 @@ TEST_CASE("multi-head attention: every normaliser is that of the scores") {
   }
 }
 
+TEST_CASE("multi-head attention: learned entmax has an α for each head, 1.5 at first") {
+  Parameters parameters(Seed{1}, DType::f64);
+  const MultiHeadAttention layer(parameters.root(), {.width = 12, .heads = 3, .init = normal_init(0, 0.6), .normalise = "learned-entmax"});
+  const Variable x = constant(normal(Key(3), {2, 7, 12}, 0, 1, DType::f64));
+  const Tensor w = parameters.find("entmax_order")->variable.value();
+  CHECK(equal_bits(w, zeros({3, 1}, DType::f64)));
+  const auto weights = [&](std::string_view name) {
+    MultiHeadAttention other(parameters.root() / "other" / name, {.width = 12, .heads = 3, .normalise = name});
+    copy_into(other.in_proj_weight.value(), layer.in_proj_weight.value());
+    return other.self(x, Mask::causal(), Want::weights).weights.value();
+  };
+  const Tensor entmax = weights("entmax"), sparsemax = weights("sparsemax"), softmax = weights("softmax");
+  CHECK(worst_absolute(layer.self(x, Mask::causal(), Want::weights).weights.value(), doubles(entmax)) < 1e-13);
+  copy_into(w, tensor({{-50}, {0}, {50}}, DType::f64));
+  const Tensor mixed = layer.self(x, Mask::causal(), Want::weights).weights.value();
+  CHECK(worst_absolute(select(mixed, 1, 0), doubles(select(softmax, 1, 0))) < 1e-3);
+  CHECK(worst_absolute(select(mixed, 1, 1), doubles(select(entmax, 1, 1))) < 1e-13);
+  CHECK(worst_absolute(select(mixed, 1, 2), doubles(select(sparsemax, 1, 2))) < 1e-13);
+}
+
 TEST_CASE("multi-head attention: weights of every kind: padding changes nothing, dropout, step by step the same bits") {
   struct Kind {
     std::string_view normalise = "softmax";
@@ -116,7 +136,7 @@ TEST_CASE("multi-head attention: weights of every kind: padding changes nothing,
     bool talking = false, differential = false;
     std::optional<Index> window = {};
   };
-  const Kind kinds[] = {{}, {"sparsemax"}, {"entmax"}, {"hard"}, {"top-3"}, {.talking = true}, {.shared = 1, .talking = true}, {.differential = true}, {.shared = 2, .differential = true},
+  const Kind kinds[] = {{}, {"sparsemax"}, {"entmax"}, {"hard"}, {"top-3"}, {"learned-entmax"}, {.talking = true}, {.shared = 1, .talking = true}, {.differential = true}, {.shared = 2, .differential = true},
                         {.normalise = "entmax", .talking = true, .differential = true, .window = 2}};
   for (const Kind& kind : kinds) {
     CAPTURE(kind.normalise);

@@ -56,7 +56,7 @@ Variable contexts(const Attention& attention, const Variable& queries, const Mem
 bool equal_widths(std::string_view name) { return name.find("dot") != name.npos || name.find("cosine") != name.npos; }
 std::vector<std::string> all_attentions() {
   std::vector<std::string> names = attention_names();
-  names.insert(names.end(), {"local-m-dot", "local-p-concat", "local-p-location", "general-sparsemax", "additive-entmax", "local-p-dot-entmax", "coverage-sparsemax", "dot-top-2", "local-p-top-3", "coverage-top-8"});
+  names.insert(names.end(), {"local-m-dot", "local-p-concat", "local-p-location", "general-sparsemax", "additive-entmax", "local-p-dot-entmax", "coverage-sparsemax", "dot-top-2", "local-p-top-3", "coverage-top-8", "general-learned-entmax"});
   return names;
 }
 ScoreOptions options_for(std::string_view name) { return {.query_width = 3, .memory_width = equal_widths(name) ? 3 : 4, .hidden_width = 5, .window = 2}; }
@@ -71,6 +71,7 @@ TEST_CASE("attention: two steps by hand") {
     Numbers numbers;
     std::vector<double> weights;
     Index hidden = 1, window = 10;
+    double error = 1e-15;
   };
   const double r = std::exp(-0.5), l = std::exp(-0.125);
   const std::vector<double> two{2.0 / 3, 1.0 / 3, 0.25, 0.75};        // e = (ln 2, 0), then (0, ln 3)
@@ -103,6 +104,8 @@ TEST_CASE("attention: two steps by hand") {
       {"dot-sparsemax", queries, {}, {(1 + ln2) / 2, (1 - ln2) / 2, 0, 1}},
       // u = e/2, u_0 - u_1 = d: p = (a², (a - d)²) with a = (d + √(2 - d²)) / 2, so that Σ p = 1
       {"dot-entmax", queries, {}, {entmax(ln2 / 2, 1), entmax(ln2 / 2, -1), entmax(ln3 / 2, -1), entmax(ln3 / 2, 1)}},
+      {"dot-learned-entmax", queries, {{"entmax_order", -1e9}}, two, 1, 10, 1e-4},           // α = 1
+      {"dot-learned-entmax", queries, {{"entmax_order", 0}}, {entmax(ln2 / 2, 1), entmax(ln2 / 2, -1), entmax(ln3 / 2, -1), entmax(ln3 / 2, 1)}, 1, 10, 1e-14},
       {"dot-top-2", queries, {}, two},
       {"dot-top-1", queries, {}, {1, 0, 0, 1}},
       // no tape: the likeliest
@@ -115,8 +118,8 @@ TEST_CASE("attention: two steps by hand") {
     const auto out = steps(built.attention, constant(tensor(hand.queries, f64)), built.attention.prepare(states, {}));
     for (std::size_t t = 0; t < 2; ++t) {
       const double a = hand.weights[2 * t], b = hand.weights[2 * t + 1];
-      CHECK(worst_absolute(out[t].weights.value(), std::vector<double>{a, b}) < 1e-15);
-      CHECK(worst_absolute(out[t].context.value(), std::vector<double>{a, 2 * b}) < 1e-15);     // α_0 (1, 0) + α_1 (0, 2)
+      CHECK(worst_absolute(out[t].weights.value(), std::vector<double>{a, b}) < hand.error);
+      CHECK(worst_absolute(out[t].context.value(), std::vector<double>{a, 2 * b}) < 2 * hand.error);     // α_0 (1, 0) + α_1 (0, 2)
     }
   }
 }
@@ -535,12 +538,12 @@ TEST_CASE("attention by name: what is unknown lists what is known; a user's scor
   CHECK(unknown.find("unknown name \"nearness\"; one of none, mean, additive,") != unknown.npos);
   for (const std::string& name : attention_names()) CHECK(unknown.find(name) != unknown.npos);
   CHECK(message_of([&] { make_score("dott", parameters.root(), options); }).find("scaled-dot, general") != std::string::npos);
-  CHECK(message_of([&] { normalise_named("max"); }).find("softmax, sparsemax, entmax, hard, top-K") != std::string::npos);
+  CHECK(message_of([&] { normalise_named("max"); }).find("softmax, sparsemax, entmax, hard, learned-entmax, top-K") != std::string::npos);
   for (const std::string wrong : {"", "local-m-", "local-x", "local-m-local-p", "dot-", "-dot", "general-sparsemaxx", "scaled", "local-mdot", "dot-top", "dot-top-", "dot-top-0", "dot-top--1", "dot-top-2x", "top-99999999999999999999", "dottop-2"}) {
     CAPTURE(wrong);
     CHECK(message_of([&] { check_attention_name(wrong); }) != "");
   }
-  for (const char* right : {"local_p", "scaled_dot", "local-m-general-scaled", "local_p_dot_sparsemax", "hard", "sparsemax", "local-m-hard", "top-3", "dot_top_12", "local-p-top-1"}) check_attention_name(right);
+  for (const char* right : {"local_p", "scaled_dot", "local-m-general-scaled", "local_p_dot_sparsemax", "hard", "sparsemax", "local-m-hard", "learned-entmax", "dot_learned_entmax", "top-3", "dot_top_12", "local-p-top-1"}) check_attention_name(right);
   CHECK(score_of("local_p_scaled_dot_hard") == "scaled-dot");
   CHECK(score_of("general-scaled") == "general-scaled");
   CHECK(score_of("general-scaled-top-5") == "general-scaled");

@@ -175,6 +175,7 @@ void check_transformer(Recomputed& r, const Explanation& other) {
       const Variable e = r.shown(path + (c.talking_heads ? ".mixed_scores" : ".scores"));
       const Index unseen = cross || !c.sliding_window ? 0 : std::max<Index>(now - *c.sliding_window, 0);
       if (c.linear_attention) return e / sum(e);
+      if (c.normalise == "learned-entmax") return alpha_entmax(e, sigmoid(reshape(slice(r.weight(path + ".entmax_order"), 0, 0, 1), {})) + 1);
       return pad(normalise_named(c.normalise)(slice(e, 0, unseen), {}), 0, unseen, 0);
     });
     const auto read = [&] { return r.says("rel_v") || r.says("a_(j - i)") ? values + offsets(".rel_v.weight") : values; };
@@ -476,7 +477,7 @@ TEST_CASE("explain: gradients of the scores are those of the loss") {
     // de = α ⊙ (dα - Σ_k α_k dα_k), where a softmax makes the weights and nothing else follows it
     const Explanation::Value &scores = value_of(x, "scores"), &weights = value_of(x, "weights");
     REQUIRE(scores.gradient.defined());
-    if (weights.gradient.defined() && options.find("local-p") == options.npos && options.find("sparsemax") == options.npos && options.find("linear") == options.npos) {
+    if (weights.gradient.defined() && options.find("local-p") == options.npos && options.find("sparsemax") == options.npos && options.find("learned") == options.npos && options.find("linear") == options.npos) {
       const std::vector<double> a = doubles(weights.value), da = doubles(weights.gradient), de = doubles(scores.gradient);
       double mean = 0;
       for (std::size_t s = 0; s < a.size(); ++s) mean += a[s] * da[s];

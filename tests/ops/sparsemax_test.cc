@@ -8,6 +8,7 @@
 #include "autograd/ops.h"
 #include "tensor/ops/random.h"
 #include "tensor/ops/reduce.h"
+#include "tensor/ops/softmax.h"
 #include "tensor/ops/unary.h"
 #include "tests/close.h"
 #include "tests/op_table.h"
@@ -75,10 +76,38 @@ TEST_CASE("sparsemax, entmax: sums, order, edges") {
   }
 }
 
+TEST_CASE("alpha_entmax: from softmax to sparsemax; edges") {
+  const auto order = [](double a) { return full({}, a, DType::f64); };
+  for (const double size : {0.1, 1.0, 30.0}) {
+    const Tensor x = normal(Key(1), {50, 31}, 0, size, DType::f64);
+    CHECK(worst_absolute(alpha_entmax(x, order(1)), doubles(softmax(x))) < 2e-4 * std::max(1.0, size * size));
+    CHECK(worst_absolute(alpha_entmax(x, order(1.5)), doubles(entmax(x))) < 1e-13);
+    CHECK(worst_absolute(alpha_entmax(x, order(2)), doubles(sparsemax(x))) < 1e-13);
+    for (const double a : {1.0, 1.0001, 1.01, 1.3, 1.7, 1.999, 2.0})
+      for (Tensor row : alpha_entmax(x, order(a))) CHECK(sum(row).item<double>() == doctest::Approx(1).epsilon(1e-13));
+    // the gradients of entmax and sparsemax
+    const Tensor dp = normal(Key(2), {50, 31}, 0, 1, DType::f64), dx = empty({50, 31}, DType::f64), same = empty({50, 31}, DType::f64);
+    const Into into{dx};
+    alpha_entmax_grad(entmax(x), order(1.5), dp, &into, nullptr);
+    entmax_grad(entmax(x), dp, {same});
+    CHECK(worst_absolute(dx, doubles(same)) < 1e-13);
+  }
+  const Tensor two = full({}, 1.6, DType::f64);
+  CHECK(worst_absolute(alpha_entmax(tensor({3, 3, 3, 3}, DType::f64), two), std::vector<double>(4, 0.25)) < 1e-15);
+  CHECK(worst_absolute(alpha_entmax(tensor({1e300, -1e300}, DType::f64), two), std::vector<double>{1, 0}) == 0);
+  CHECK(worst_absolute(alpha_entmax(tensor({1, -INFINITY}, DType::f64), two), std::vector<double>{1, 0}) == 0);
+  CHECK(all_nan(alpha_entmax(tensor({INFINITY, 0}, DType::f64), two)));
+  CHECK(worst_absolute(alpha_entmax(tensor({{0, 0, NAN}, {1, 2, 3}}, DType::f64), two, Mask::lengths(tensor({2, 0}, DType::i32))), std::vector<double>{0.5, 0.5, 0, 0, 0, 0}) < 1e-15);
+  CHECK_THROWS_WITH_AS(alpha_entmax(zeros({2, 3}), full({}, 2.5)), "alpha_entmax: alpha must be in [1, 2]: 2.5", Error);
+  CHECK_THROWS_WITH_AS(alpha_entmax(zeros({2, 3}), full({}, 0.5)), "alpha_entmax: alpha must be in [1, 2]: 0.5", Error);
+  CHECK(all_nan(alpha_entmax(zeros({2, 3}), full({}, NAN))));
+  CHECK_THROWS_WITH_AS(alpha_entmax(zeros({2, 3}), two), "alpha_entmax: dtypes differ: x f32, alpha f64", DTypeError);
+}
+
 namespace {
 
 // τ by bisection: Σ max(scale x - τ, 0)^power falls with τ
-reference::Values by_bisection(const reference::Values& x, double scale, int power) {
+reference::Values by_bisection(const reference::Values& x, double scale, double power) {
   if (x.empty()) return {};
   const double most = scale * *std::max_element(x.begin(), x.end());
   double low = most - 1, high = most;
@@ -92,13 +121,23 @@ reference::Values by_bisection(const reference::Values& x, double scale, int pow
   for (double value : x) p.push_back(std::pow(std::max(0.0, scale * value - low), power));
   return p;
 }
-reference::Function relative(double scale, int power, bool causal) {
+reference::Function relative(double scale, double power, bool causal) {
   return [=](const reference::Arrays& x) {
     return reference::make(x[0].shape, [&](reference::Position p) {
       const Index n = x[0].shape[2], last = causal ? std::min(p[1] + 1, n) : n, at = p[2];
       reference::Values row;
       for (p[2] = 0; p[2] < last; ++p[2]) row.push_back(x[0](p));
       return at < last ? by_bisection(row, scale, power)[std::size_t(at)] : 0;
+    });
+  };
+}
+
+// α of input 1, one a row of three or one for all
+reference::Function of_order(bool causal) {
+  return [=](const reference::Arrays& x) {
+    return reference::make(x[0].shape, [&](const reference::Position& p) {
+      const double a = x[1].shape.rank() ? x[1]({p[1]}) : x[1]({});
+      return relative(a - 1, 1 / (a - 1), causal)({x[0]})(p);
     });
   };
 }
@@ -110,4 +149,6 @@ static const InTable rows{
     {"sparsemax masked", relative(1, 1, true)},
     {"entmax", relative(0.5, 2, false)},
     {"entmax masked", relative(0.5, 2, true)},
+    {.name = "alpha_entmax", .reference = of_order(false), .wrong = {{{{2, 3}, {3}}}}, .ulp = 400},
+    {.name = "alpha_entmax masked", .reference = of_order(true), .ulp = 400},
 };
