@@ -114,7 +114,7 @@ TEST_CASE("multi-head attention: learned entmax has an α for each head, 1.5 at 
   const MultiHeadAttention layer(parameters.root(), {.width = 12, .heads = 3, .init = normal_init(0, 0.6), .normalise = "learned-entmax"});
   const Variable x = constant(normal(Key(3), {2, 7, 12}, 0, 1, DType::f64));
   const Tensor w = parameters.find("entmax_order")->variable.value();
-  CHECK(equal_bits(w, zeros({3, 1}, DType::f64)));
+  CHECK(equal_bits(w, zeros({3}, DType::f64)));
   const auto weights = [&](std::string_view name) {
     MultiHeadAttention other(parameters.root() / "other" / name, {.width = 12, .heads = 3, .normalise = name});
     copy_into(other.in_proj_weight.value(), layer.in_proj_weight.value());
@@ -122,7 +122,7 @@ TEST_CASE("multi-head attention: learned entmax has an α for each head, 1.5 at 
   };
   const Tensor entmax = weights("entmax"), sparsemax = weights("sparsemax"), softmax = weights("softmax");
   CHECK(worst_absolute(layer.self(x, Mask::causal(), Want::weights).weights.value(), doubles(entmax)) < 1e-13);
-  copy_into(w, tensor({{-50}, {0}, {50}}, DType::f64));
+  copy_into(w, tensor({-50, 0, 50}, DType::f64));
   const Tensor mixed = layer.self(x, Mask::causal(), Want::weights).weights.value();
   CHECK(worst_absolute(select(mixed, 1, 0), doubles(select(softmax, 1, 0))) < 1e-3);
   CHECK(worst_absolute(select(mixed, 1, 1), doubles(select(entmax, 1, 1))) < 1e-13);
