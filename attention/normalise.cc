@@ -85,7 +85,7 @@ Normalise make_normalise(std::string_view name, Scope scope, Index heads) {
   const Inside inside(scope.path());
   if (name != kLearned) return normalise_named(name);
   const auto w = std::make_shared<const Parameter>(scope.parameter("entmax_order", heads ? Shape{heads} : Shape{}, constant_init(0)));
-  return {[w](const Variable& e, const Mask& mask) { 
+  return {[w](const Variable& e, const Mask& mask) {
     const Variable a = sigmoid(*w) + 1;
     return alpha_entmax(e, a.rank() ? unsqueeze(a, -1) : a, mask);                     // [H, 1] or []
   }, kLearnedFormula, kLearned};
