@@ -78,6 +78,7 @@ Normalise normalise_named(std::string_view name) {
 std::vector<std::string_view> normalise_names() {
   std::vector<std::string_view> names;
   for (const Named& one : kNamed) names.push_back(one.name);
+  names.push_back(kLearned);
   return names;
 }
 
@@ -91,7 +92,7 @@ Normalise make_normalise(std::string_view name, Scope scope, Index heads) {
   }, kLearnedFormula, kLearned};
 }
 
-std::string normalise_choices() { return fmt::format("{}, {}, top-K", fmt::join(normalise_names(), ", "), kLearned); }
+std::string normalise_choices() { return fmt::format("{}, top-K", fmt::join(normalise_names(), ", ")); }
 
 std::string_view normalise_in(std::string_view name) {
   const auto ends = [&](std::string_view one) { return name == one || (name.ends_with(one) && name[name.size() - one.size() - 1] == '-'); };

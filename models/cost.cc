@@ -14,7 +14,6 @@ bool has(std::string_view path, std::string_view part) { return path.find(part) 
 
 // Rows that a matrix is multiplied with.
 double rows(std::string_view path, double S, double T) {
-  if (path.ends_with("_mix")) return 0;                                                  // read for each pair of words
   if (has(path, "multihead_attn.in_proj")) return (T + 2 * S) / 3;                        // queries; keys and values
   if (has(path, "multihead_attn.k_proj") || has(path, "multihead_attn.v_proj")) return S;
   if (path.starts_with("encoder.") || has(path, ".encoder.") || has(path, "key_proj")) return S;

@@ -43,7 +43,7 @@ class Parameter {
     Variable variable;
     std::shared_ptr<Gradient> gradient;
     bool frozen = false;
-    bool multiplied = true;                     // false: a table of words or positions, whose rows are only looked up
+    bool multiplied = true;                     // false: a table of words or positions, whose rows are only looked up, and what mixes heads
   };
 
   Parameter() = default;                        // absent, as a bias that was not asked for
