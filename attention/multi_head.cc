@@ -223,6 +223,7 @@ Attended MultiHeadAttention::next(const Variable& x, KeyValueCache& cache, Want 
   const Inside inside(path);
   const auto qkv = projected(x);
   check<Error>(Trace::current() || !qkv[1].wants_gradient(), "multi-head attention: next keeps keys and values without their gradients: x {} under a tape; self(x, Mask::causal()) has them", x.shape());
+  check<Error>(!linear_attention || cache.sums().defined(), "linear attention: the cache keeps no sums; cache(rows, capacity) of this layer makes one that does");
   struct Appended {                              // taken back where something throws
     KeyValueCache& cache;
     Index before = cache.length();

@@ -429,6 +429,7 @@ const std::vector<Row>& model_rows() {
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .key_value_heads = 1, .differential = true})),
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .positions = RelativePositions(scope() / "self_attn", {.kind = Positions::shaw, .heads = 4, .head_width = 2}), .differential = true})),
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .dropout = 0.1, .linear_attention = true})),
+      CALL([] { KeyValueCache plain(1, 2, 4, 4, DType::f32); MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 2, .linear_attention = true}).next(constant(zeros({1, 1, 8})), plain); }()),
       CALL(identity_init()(zeros({2}), Key(1))),
       // attentions
       CALL(make_attention("dott", scope(), {.query_width = 2, .memory_width = 2})),
