@@ -121,16 +121,26 @@ def relative(draw, kind, T=6, is_causal=False, lengths=None, clip=2, buckets=32,
     return inputs, parameters, call
 
 
+def projections(draw, width, shared):
+    """Weights of queries, keys and values, packed where they are equally wide, and of the output."""
+    matrix = lambda rows: draw.normal(rows, width, scale=width ** -0.5)
+    if shared == width: parameters = {"in_proj_weight": matrix(3 * width)}
+    else: parameters = {"q_proj.weight": matrix(width), "k_proj.weight": matrix(shared), "v_proj.weight": matrix(shared)}
+    return parameters | {"out_proj.weight": matrix(width)}
+
+
+def projected(x, p):
+    if "in_proj_weight" in p: return F.linear(x, p["in_proj_weight"], p.get("in_proj_bias")).chunk(3, -1)
+    return (F.linear(x, p[f"{n}_proj.weight"]) for n in ("q", "k", "v"))
+
+
 def between_heads(draw, kind, T=6, is_causal=False, lengths=None, layer=1, key_value_heads=4, bias=True):
     """Self-attention whose heads mix scores and weights (Shazeer et al. 2020) or are subtracted in pairs (Ye et al. 2024, whose code
     counts heads as pairs: head_dim = width / heads / 2)."""
     width, heads = 16, 4
     head_width = width // heads
     x, shared = draw.normal(2, T, width), key_value_heads * head_width
-    matrix = lambda rows: draw.normal(rows, width, scale=width ** -0.5)
-    if shared == width: parameters = {"in_proj_weight": matrix(3 * width)}
-    else: parameters = {"q_proj.weight": matrix(width), "k_proj.weight": matrix(shared), "v_proj.weight": matrix(shared)}
-    parameters["out_proj.weight"] = matrix(width)
+    parameters = projections(draw, width, shared)
     if bias: parameters |= {"in_proj_bias": draw.normal(3 * width, scale=0.3), "out_proj.bias": draw.normal(width, scale=0.3)}
     if kind == "talking": parameters |= {"logit_mix": draw.normal(heads, heads), "weight_mix": draw.normal(heads, heads)}
     else:
@@ -145,8 +155,7 @@ def between_heads(draw, kind, T=6, is_causal=False, lengths=None, layer=1, key_v
 
     def call():
         p = parameters
-        if shared == width: q, k, v = F.linear(x, p["in_proj_weight"], p.get("in_proj_bias")).chunk(3, -1)
-        else: q, k, v = (F.linear(x, p[f"{n}_proj.weight"]) for n in ("q", "k", "v"))
+        q, k, v = projected(x, p)
         split = lambda y, n: y.unflatten(-1, (n, -1)).transpose(1, 2)
         forbid = lambda z: z.masked_fill(~allowed, float("-inf"))
         if kind == "talking":
@@ -173,10 +182,7 @@ def linear(draw, T=6, is_causal=False, lengths=None, norm="none", key_value_head
     width, heads = 12, 3
     head_width = width // heads
     x, shared = draw.normal(2, T, width), key_value_heads * head_width
-    matrix = lambda rows: draw.normal(rows, width, scale=width ** -0.5)
-    if shared == width: parameters = {"in_proj_weight": matrix(3 * width)}
-    else: parameters = {"q_proj.weight": matrix(width), "k_proj.weight": matrix(shared), "v_proj.weight": matrix(shared)}
-    parameters["out_proj.weight"] = matrix(width)
+    parameters = projections(draw, width, shared)
     if norm == "rms":
         for name in ("q_norm.weight", "k_norm.weight"): parameters[name] = draw.normal(head_width)
     inputs, valid = {"x": x}, None
@@ -186,8 +192,7 @@ def linear(draw, T=6, is_causal=False, lengths=None, norm="none", key_value_head
 
     def call():
         p = parameters
-        if shared == width: q, k, v = F.linear(x, p["in_proj_weight"]).chunk(3, -1)
-        else: q, k, v = (F.linear(x, p[f"{n}_proj.weight"]) for n in ("q", "k", "v"))
+        q, k, v = projected(x, p)
         q, k, v = (y.unflatten(-1, (-1, head_width)).transpose(1, 2) for y in (q, k, v))
         if norm == "rms": q, k = F.rms_norm(q, (head_width,), p["q_norm.weight"], 1e-5), F.rms_norm(k, (head_width,), p["k_norm.weight"], 1e-5)
         q, k, v = F.elu(q) + 1, (F.elu(k) + 1).repeat_interleave(heads // key_value_heads, 1), v.repeat_interleave(heads // key_value_heads, 1)
