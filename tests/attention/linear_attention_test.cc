@@ -7,6 +7,7 @@
 
 #include "attention/cache.h"
 #include "attention/multi_head.h"
+#include "autograd/check.h"
 #include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "nn/init.h"
