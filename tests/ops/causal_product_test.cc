@@ -17,7 +17,8 @@ using namespace heed;
 
 TEST_CASE("causal_product: of any sizes the definition, values and gradients; the same bits in any layout of memory and in pieces") {
   for (const Index T : {1, 2, 37})
-    for (const auto& [m, n] : {std::pair<Index, Index>{1, 1}, {3, 17}, {8, 16}, {21, 49}}) {
+    for (const auto& sizes : {std::pair<Index, Index>{1, 1}, {3, 17}, {8, 16}, {21, 49}}) {
+      const Index m = sizes.first, n = sizes.second;
       CAPTURE(T);
       CAPTURE(m);
       CAPTURE(n);
