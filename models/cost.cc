@@ -46,10 +46,10 @@ double multiply_adds_per_word(const RunConfig& given, const Parameters& paramete
     if (c.linear_attention) {                                                             // sums and what reads them, of each word
       const double head = d / double(c.heads);
       work += double(c.layers) * d * (head + 1) * 3 * (S + T);
-      return work / std::max(T, 1.0);
+    } else {
+      const double a_pair = 2 * d + (c.talking_heads ? 2 * double(c.heads * c.heads) : 0);
+      work += double(c.layers) * a_pair * (pairs(S, w) + causal_pairs(T, w) + S * T);
     }
-    const double a_pair = 2 * d + (c.talking_heads ? 2 * double(c.heads * c.heads) : 0);
-    work += double(c.layers) * a_pair * (pairs(S, w) + causal_pairs(T, w) + S * T);
     if (c.positions == "shaw") work += double(c.layers) * 2 * (S + T) * d * double(2 * RelativePositions::Options().clip + 1);   // q·a^K_r, α a^V_r
   } else if (c.attention == "none") {
     work -= reads_context * memory * (T - 1);                                             // of a context that stays: once a sentence

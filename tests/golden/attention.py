@@ -51,6 +51,18 @@ def multi_head(draw, T, S=None, bias=True, is_causal=False, lengths=None, mask=F
     return inputs, layer, call
 
 
+def self_masked(x, is_causal, lengths):
+    """Inputs, what positions [2, 1, T, T] may see, the rows that count (None: all)."""
+    T = x.size(1)
+    inputs, allowed, valid = {"x": x}, torch.ones(2, 1, T, T, dtype=torch.bool), None
+    if is_causal: allowed = allowed & causal(T)
+    if lengths:
+        inputs["lengths"] = torch.tensor(lengths)
+        valid = lengths_to_allowed(inputs["lengths"], T)
+        allowed = allowed & valid[:, None, None, :]
+    return inputs, allowed, valid
+
+
 def relative(draw, kind, T=6, is_causal=False, lengths=None, clip=2, buckets=32, farthest=128, shared=False, norm="none", window=None):
     """Self-attention whose queries know how far their keys are: RoFormer's and Llama's rotation, ALiBi, T5's buckets, Shaw's tables.
     Queries and keys normalised before; positions farther than `window` forbidden."""
@@ -59,12 +71,7 @@ def relative(draw, kind, T=6, is_causal=False, lengths=None, clip=2, buckets=32,
     x = draw.normal(2, T, width)
     parameters = {"in_proj_weight": draw.normal(3 * width, width, scale=width ** -0.5), "in_proj_bias": draw.normal(3 * width, scale=0.3),
                   "out_proj.weight": draw.normal(width, width, scale=width ** -0.5), "out_proj.bias": draw.normal(width, scale=0.3)}
-    inputs, allowed, valid = {"x": x}, torch.ones(2, 1, T, T, dtype=torch.bool), None
-    if is_causal: allowed = allowed & causal(T)
-    if lengths:
-        inputs["lengths"] = torch.tensor(lengths)
-        valid = lengths_to_allowed(inputs["lengths"], T)
-        allowed = allowed & valid[:, None, None, :]
+    inputs, allowed, valid = self_masked(x, is_causal, lengths)
     if kind == "t5": parameters["relative_attention_bias.weight"] = draw.normal(buckets, heads)
     if kind == "shaw":
         for name in ("rel_k.weight", "rel_v.weight"): parameters[name] = draw.normal(*([] if shared else [heads]), 2 * clip + 1, head_width)
@@ -146,12 +153,7 @@ def between_heads(draw, kind, T=6, is_causal=False, lengths=None, layer=1, key_v
     else:
         parameters |= {f"lambda_{n}": draw.normal(head_width, scale=0.5) for n in ("q1", "k1", "q2", "k2")}
         parameters["norm.weight"] = draw.normal(2 * head_width)
-    inputs, allowed, valid = {"x": x}, torch.ones(2, 1, T, T, dtype=torch.bool), None
-    if is_causal: allowed = allowed & causal(T)
-    if lengths:
-        inputs["lengths"] = torch.tensor(lengths)
-        valid = lengths_to_allowed(inputs["lengths"], T)
-        allowed = allowed & valid[:, None, None, :]
+    inputs, allowed, valid = self_masked(x, is_causal, lengths)
 
     def call():
         p = parameters
