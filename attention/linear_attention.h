@@ -3,7 +3,7 @@
 // with the length of a sentence, not with its square:
 //   α_ij = φ(q_i)·φ(k_j) / Σ_j φ(q_i)·φ(k_j),   c_i = Σ_j α_ij v_j = φ(q_i) S / (φ(q_i)·z),   S = Σ_j φ(k_j)ᵀ v_j,  z = Σ_j φ(k_j)
 // over the positions that may be seen; in causal attention S and z are those of the positions up to i. Denominators are at least 1e-6; where
-// nothing may be seen c is 0. Below q [B, H, T, dk] and k [B, H, S, dk] are features, v [B, H, S, dv].
+// nothing may be seen c is 0. ShapeError, DTypeError: as matmul's and causal_product's. Below q [B, H, T, dk] and k [B, H, S, dk] are features, v [B, H, S, dv].
 #pragma once
 #include "autograd/variable.h"
 #include "tensor/mask.h"

@@ -58,7 +58,7 @@ struct MultiHeadAttention {
   KeyValueCache cache(Index rows, Index capacity) const;
   // The same for the next positions x [R, n, d] after those in the cache, each seeing all before it; cache.length() grows by n.
   // The work of linear_attention does not: it reads the sums, and the cache's keys only where weights are wanted.
-  // Error where keys and values want a gradient: the cache keeps none.
+  // Error where keys and values want a gradient: the cache keeps none; linear_attention: where it keeps no sums.
   Attended next(const Variable& x, KeyValueCache& cache, Want want = Want::context) const;
 
   Parameter in_proj_weight, in_proj_bias;              // [3d, d], [3d]
@@ -91,7 +91,7 @@ struct MultiHeadAttention {
     Along along;
     Index first = -1;                                  // -1: a memory's
     Tensor places = {};                                // AttentionOptions::places
-    Variable context = {};                             // linear: what q reads, where it is known
+    Variable context = {};                             // linear_attention: what q reads, undefined where by_weights must find it
   };
   std::string formula(std::string_view begins, std::string_view which, bool own) const;   // of a projection, for a Trace
   Attended attend(const Variable& q, const Reads& reads, const Mask& mask, Want want) const;
