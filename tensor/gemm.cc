@@ -28,6 +28,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 
 #include "tensor/context.h"
 #include "tensor/gemm_bfloat16.h"
@@ -61,7 +62,8 @@ constexpr Index kDirectRows = 64;  // up to these, of a or of b, rows of b are r
 constexpr Index kSmall = 64;       // most rows and k of a small product
 constexpr Index kDepth = 512;      // k of one block: 8 rows of a take half of a small L1
 constexpr Index kOwnRows = 256;    // from so many a thread on, each packs the panels for itself
-constexpr double kChunk = 10e-6;   // seconds of work worth a hand-off
+constexpr double kChunk = 10e-6;   // seconds of work of a piece
+constexpr double kHandOff = 4e-6;  // worth a hand-off
 
 // Seconds on one core of an ordinary machine; only the order of magnitude matters.
 template <class T> double estimate(const Product<T>& p) {
@@ -70,11 +72,32 @@ template <class T> double estimate(const Product<T>& p) {
   return flops / (sizeof(T) == 4 ? 150e9 : 75e9) + bytes / 20e9;
 }
 
-// Pieces of `units` (strips or panels), as many for each thread: up to 8 of kChunk, up to 32 of some more.
+// Pieces of `units` (strips or panels), as many for each thread: one a thread of kHandOff, up to 8 of kChunk, or 4 a thread, up to 4 times
+// these of some more.
 Index pieces(double seconds, Index units) {
-  const double wanted = std::min(32.0, seconds < 40 * kChunk ? std::min(8.0, seconds / kChunk) : seconds / (5 * kChunk));
-  const Index most = std::clamp<Index>(Index(wanted), 1, units), team = std::max<Index>(2, threads());
+  const Index team = std::max<Index>(2, threads());
+  const double few = double(std::max<Index>(8, 4 * team));
+  const double wanted = std::max({std::min(double(team), seconds / kHandOff), std::min(few, seconds / kChunk), std::min(4 * few, seconds / (5 * kChunk))});
+  const Index most = std::clamp<Index>(Index(wanted), 1, units);
   return most < team ? most : most / team * team;
+}
+
+// Rows or columns in parts of like size, of whole units but for the last one.
+struct Cut {
+  Index count, unit, parts;
+  Index begin(Index part) const { return std::min(count, divide_up(count, unit) * part / parts * unit); }
+  Index size(Index part) const { return begin(part + 1) - begin(part); }
+  Index most() const { return std::min(count, divide_up(divide_up(count, unit), parts) * unit); }
+};
+
+// Groups of columns of c [m, n] for a team: the rows of a and the columns of b that one thread reads are few where both are cut, and to read
+// a column, which is packed, costs twice a row. Two threads cut rows alone.
+Index column_groups(Index m, Index n, Index unit, Index team) {
+  if (team <= 2) return 1;
+  const double wanted = std::sqrt(2 * double(team) * double(n) / double(m));
+  Index groups = std::clamp<Index>(Index(wanted), 1, std::min(team, std::max<Index>(n / unit, 1)));
+  while (team % groups != 0) --groups;
+  return groups;
 }
 
 template <class F> void run(bool parallel, Index chunks, F&& body) {
@@ -181,19 +204,20 @@ struct OwnPanels {
   Index product = 0;
   Storage storage;
 
-  static Index next_product() {
-    static std::atomic<Index> products{0};
-    return ++products;
+  // A number of their own for each of a product's groups of columns, the first one's
+  static Index number(Index groups) {
+    static std::atomic<Index> numbers{1};
+    return numbers.fetch_add(groups);
   }
 
-  template <class T> const T* of(Index number, const GemmKernels<T>& kernels, const Product<T>& p, const GemmPlan& plan) {
-    if (product != number) {
+  template <class T> const T* of(Index wanted, const GemmKernels<T>& kernels, const Product<T>& p, const GemmPlan& plan) {
+    if (product != wanted) {
       if (const std::size_t bytes = packed_bytes<T>(plan, p.k); storage.bytes() < bytes) {
         storage = {};
         storage = Storage(bytes);
       }
       for (Index k = 0; k < p.k; k += plan.depth) pack_block(kernels, p, plan, k, 0, p.n, storage);
-      product = number;
+      product = wanted;
     }
     return reinterpret_cast<const T*>(storage.data());
   }
@@ -207,21 +231,24 @@ OwnPanels& own_panels(Index part) {
 // Few rows: chunks of columns, each packs its panels just before their use unless they are there.
 template <class T> void multiply_wide(const GemmKernels<T>& kernels, const Product<T>& p, Finish<T> finish, double seconds) {
   const Index unit = p.panels ? kernels.vectors * kernels.lanes : finish.run ? Finish<T>::kFinishColumns : 4 * kernels.lanes;
-  const Index units = divide_up(p.n, unit), chunks = pieces(seconds, units);
-  const Index most = std::min(p.n, divide_up(units, chunks) * unit);
-  GemmPlan plan = make_plan(kernels, part_of(p, 0, p.m, 0, most), p.panels != nullptr);
+  const Index units = divide_up(p.n, unit);
+  // rows are cut too where columns are fewer than threads and nothing is packed
+  const Index row_units = threads() > 2 && (p.panels || (p.b_column == 1 && p.m <= kDirectRows)) ? divide_up(p.m, 16) : 1;
+  const Index all = pieces(seconds, units * row_units);
+  const Cut columns{p.n, unit, std::min(units, all)}, rows{p.m, 1, all / columns.parts};
+  GemmPlan plan = make_plan(kernels, part_of(p, 0, rows.most(), 0, columns.most()), p.panels != nullptr);
   // a panel alone, or a pair, where the strips of few rows give the time to fetch the next one
   if (p.panels) plan.group = (kernels.vectors == 2 && p.m <= kernels.rows[4] ? 2 : 1) * plan.width;
-  run(seconds > kChunk, chunks, [&](Index chunk) {
-    const Index first = units * chunk / chunks * unit, last = std::min(p.n, units * (chunk + 1) / chunks * unit);
-    kernels.block(part_of(p, 0, p.m, first, last - first), plan, p.panels, first, 0, first, scratch<T>(plan.scratch), finish);
+  run(seconds > kHandOff, rows.parts * columns.parts, [&](Index chunk) {
+    const Index at = chunk % rows.parts, i = rows.begin(at), group = chunk / rows.parts, first = columns.begin(group);
+    kernels.block(part_of(p, i, rows.size(at), first, columns.size(group)), plan, p.panels, first, i, first, scratch<T>(plan.scratch), finish);
   });
 }
 
 template <class T> constexpr Index kMostPacked = (Index(16) << 20) / Index(sizeof(T));   // elements of b at a time
 
-// Many rows: all panels of b are packed unless they are there, once or by each thread, then chunks of rows go through them. column: where
-// p starts in the whole.
+// Many rows: all panels of b are packed unless they are there, once or by each thread, then chunks of rows go through them, for many threads
+// through groups of them. column: where p starts in the whole.
 template <class T>
 void multiply_tall(const GemmKernels<T>& kernels, const Product<T>& p, Index column, Finish<T> finish, double seconds) {
   const bool turned = p.c_column != 1 && p.c_row == 1;
@@ -241,25 +268,29 @@ void multiply_tall(const GemmKernels<T>& kernels, const Product<T>& p, Index col
     }
     return;
   }
+  const Index unit = p.panels ? kernels.vectors * kernels.lanes : finish.run ? Finish<T>::kFinishColumns : 4 * kernels.lanes;
+  const Cut columns{p.n, unit, column_groups(p.m, p.n, unit, threads())};
   // Chunks of 64 to 256 rows; of 32 where those are fewer than threads
-  const Index row_unit = turned ? 64 : kernels.rows[kernels.vectors], row_units = divide_up(p.m, row_unit), most = divide_up(p.m, 64);
-  const Index chunks = std::clamp(pieces(seconds, std::min(row_units, std::max<Index>(most, std::min<Index>(2 * most, threads())))), divide_up(p.m, 256), row_units);
+  const Index groups = columns.parts, row_unit = turned ? 64 : kernels.rows[kernels.vectors], row_units = divide_up(p.m, row_unit), most = divide_up(p.m, 64) * groups;
+  const Index all = pieces(seconds, std::min(row_units * groups, std::max<Index>(most, std::min<Index>(2 * most, threads()))));
+  const Cut rows{p.m, row_unit, std::clamp(all / groups, divide_up(p.m, 256), row_units)};
   const bool direct = !p.panels && near_rows(p) && p.k <= kDepth && p.n % kernels.lanes == 0;   // a kernel reads whole vectors of b
-  GemmPlan plan = make_plan(kernels, part_of(p, 0, divide_up(row_units, chunks) * row_unit, 0, p.n), !direct);
-  plan.packed_columns = round_up(p.n, plan.width);
-  const bool own = !p.panels && !direct && p.m >= kOwnRows * threads();
-  const Index number = own ? OwnPanels::next_product() : 0;
+  GemmPlan plan = make_plan(kernels, part_of(p, 0, rows.most(), 0, columns.most()), !direct);
+  plan.packed_columns = round_up(columns.most(), plan.width);
+  const bool own = !p.panels && !direct && (threads() > 2 || p.m >= kOwnRows * threads());
+  const Index number = own ? OwnPanels::number(groups) : 0;
   const Storage storage = p.panels || own || direct ? Storage() : Storage(packed_bytes<T>(plan, p.k));
   const T* const packed = p.panels ? p.panels : reinterpret_cast<const T*>(storage.data());
-  const Index unit = 4 * plan.width, blocks = divide_up(p.k, plan.depth), groups = divide_up(p.n, unit);   // columns that are packed at a time
-  run(seconds > 2 * kChunk, p.panels || own || direct ? 0 : blocks * groups, [&](Index chunk) {
-    const Index j = chunk % groups * unit;
-    pack_block(kernels, p, plan, chunk / groups * plan.depth, j, std::min(unit, p.n - j), storage);
+  const Index together = 4 * plan.width, blocks = divide_up(p.k, plan.depth), packs = divide_up(p.n, together);   // columns that are packed at a time
+  run(seconds > 2 * kChunk, p.panels || own || direct ? 0 : blocks * packs, [&](Index chunk) {
+    const Index j = chunk % packs * together;
+    pack_block(kernels, p, plan, chunk / packs * plan.depth, j, std::min(together, p.n - j), storage);
   });
-  run(seconds > kChunk, chunks, [&](Index chunk) {
-    const Index i = row_units * chunk / chunks * row_unit, end = std::min(p.m, row_units * (chunk + 1) / chunks * row_unit);
-    const T* const panels = own ? own_panels(0).of(number, kernels, p, plan) : packed;
-    kernels.block(part_of(p, i, end - i, 0, p.n), plan, panels, 0, i, column, scratch<T>(plan.scratch), finish);
+  run(seconds > kHandOff, groups * rows.parts, [&](Index chunk) {
+    const Index at = chunk % rows.parts, i = rows.begin(at), group = chunk / rows.parts, first = columns.begin(group);
+    const Product<T> part = part_of(p, 0, p.m, first, columns.size(group));
+    const T* const panels = own ? own_panels(0).of(number + group, kernels, part, plan) : packed;
+    kernels.block(part_of(part, i, rows.size(at), 0, part.n), plan, panels, p.panels ? first : 0, i, column + first, scratch<T>(plan.scratch), finish);
   });
 }
 
@@ -272,17 +303,16 @@ template <class T> void multiply_thin(const GemmKernels<T>& kernels, Product<T> 
       for (Index k = 0; k < p.k; ++k) rows[i * p.k + k] = p.a[i * p.a_row + k * p.a_k];
     p.a = rows, p.a_row = p.k, p.a_k = 1;
   }
-  const Index unit = kernels.lanes, units = divide_up(p.n, unit), chunks = pieces(seconds, units);
-  run(seconds > kChunk, chunks, [&](Index chunk) {
-    const Index first = units * chunk / chunks * unit, last = std::min(p.n, units * (chunk + 1) / chunks * unit);
-    const Index whole = (last - first) / kernels.lanes * kernels.lanes;
+  const Cut columns{p.n, kernels.lanes, pieces(seconds, divide_up(p.n, kernels.lanes))};
+  run(seconds > kHandOff, columns.parts, [&](Index chunk) {
+    const Index first = columns.begin(chunk), count = columns.size(chunk), whole = count / kernels.lanes * kernels.lanes;
     if (whole) kernels.thin(part_of(p, 0, p.m, first, whole));
-    if (const Product<T> rest = part_of(p, 0, p.m, first + whole, last - first - whole); rest.n > 0) {
+    if (const Product<T> rest = part_of(p, 0, p.m, first + whole, count - whole); rest.n > 0) {
       if (is_small(kernels, rest)) kernels.small(rest);
       else multiply_wide(kernels, rest, {}, 0);
     }
-    if (turned) finish(p.c + first * p.c_column, p.c_column, first, last - first, 0, p.m);
-    else finish(p.c + first * p.c_column, p.c_row, 0, p.m, first, last - first);
+    if (turned) finish(p.c + first * p.c_column, p.c_column, first, count, 0, p.m);
+    else finish(p.c + first * p.c_column, p.c_row, 0, p.m, first, count);
   });
 }
 
@@ -342,23 +372,25 @@ template <class T> void multiply_halves(const Product<T>& p) {
   const auto kernels = gemm_kernels<T>();
   const double seconds = estimate(p);
   const Index half_m = half_of(p.m), half_k = half_of(p.k);
+  const Index team = divide_up(threads(), 2), unit = 4 * kernels.lanes;
+  const Cut columns{p.n, unit, column_groups(half_m, p.n, unit, team)};
   // Chunks of a half of c, of 64 rows and more
-  const Index chunks = std::max<Index>(std::min(divide_up(half_m, 64), pieces(seconds / 2, 32) / 2), divide_up(threads(), 2));
+  const Index groups = columns.parts, chunks = std::max(std::min(divide_up(half_m, 64), pieces(seconds / 2, 32) / 2 / groups), divide_up(team, groups));
   const bool own = !near_rows(p) || p.n % kernels.lanes != 0;   // a kernel reads whole vectors of b
-  const Index number = own ? OwnPanels::next_product() : 0;
-  GemmPlan plan = make_plan(kernels, part_of_k(part_of(p, 0, divide_up(half_m, 16 * chunks) * 16, 0, p.n), 0, half_k), own);
-  plan.packed_columns = round_up(p.n, plan.width);
+  const Index number = own ? OwnPanels::number(groups) : 0;
+  GemmPlan plan = make_plan(kernels, part_of_k(part_of(p, 0, Cut{half_m, 16, chunks}.most(), 0, columns.most()), 0, half_k), own);
+  plan.packed_columns = round_up(columns.most(), plan.width);
   for (Index turn = 0; turn < 2; ++turn)
-    run(seconds > kChunk, 2 * chunks, [&](Index chunk) {
-      const Index of_k = chunk / chunks, of_m = (of_k + turn + 1) % 2, rows = of_m ? p.m - half_m : half_m;
-      const Index lines = divide_up(rows, 16), at = chunk % chunks;
-      const Index i = of_m * half_m + lines * at / chunks * 16, end = of_m * half_m + std::min(rows, lines * (at + 1) / chunks * 16);
-      if (i == end) return;
-      Product<T> part = part_of_k(p, of_k * half_k, of_k ? p.k - half_k : half_k);
-      const T* const packed = own ? own_panels(of_k).of(number, kernels, part, plan) : nullptr;
-      part = part_of(part, i, end - i, 0, p.n);
+    run(seconds > kHandOff, 2 * groups * chunks, [&](Index chunk) {
+      const Index of_k = chunk / (groups * chunks), of_m = (of_k + turn + 1) % 2, at = chunk % chunks, group = chunk / chunks % groups;
+      const Cut rows{of_m ? p.m - half_m : half_m, 16, chunks};
+      const Index i = of_m * half_m + rows.begin(at), first = columns.begin(group);
+      if (rows.size(at) == 0) return;
+      Product<T> part = part_of(part_of_k(p, of_k * half_k, of_k ? p.k - half_k : half_k), 0, p.m, first, columns.size(group));
+      const T* const packed = own ? own_panels(of_k).of(number + group, kernels, part, plan) : nullptr;
+      part = part_of(part, i, rows.size(at), 0, part.n);
       part.add = p.add || turn > 0;
-      kernels.block(part, plan, packed, 0, i, 0, scratch<T>(plan.scratch), {});
+      kernels.block(part, plan, packed, 0, i, first, scratch<T>(plan.scratch), {});
     });
 }
 

@@ -83,6 +83,7 @@ struct alignas(64) Place {
   std::atomic<Index> next{0};
   Index begin = 0, end = 0;
   std::atomic<bool> present{false};        // its worker
+  std::atomic<bool> inside{false};         // it may be in a region
   bool far = false;                        // from the caller
   std::atomic<unsigned> asked{0}, answered{0};
   bool untouched() const { return next.load(std::memory_order_relaxed) == begin; }
@@ -103,14 +104,15 @@ struct Region {
     Place& own = places[std::size_t(place)];
     take(own);
     for (int i = 1; i < team; ++i)
-      if (Place& other = places[std::size_t((place + i) % team)]; !(own.far || other.far) || other.untouched()) take(other);
+      if (Place& other = places[std::size_t((place + i) % team)]; team > 2 || !(own.far || other.far) || other.untouched()) take(other);
     if (before != of_caller) set_environment(before);
     inside_region = was_inside;
   }
 
  private:
   void take(Place& from) noexcept {
-    for (Index chunk; !failed.load(std::memory_order_relaxed) && (chunk = from.next.fetch_add(1)) < from.end;) {
+    // a look first: each thread looks at all places, and to add takes the line from those who look
+    for (Index chunk; !failed.load(std::memory_order_relaxed) && from.next.load(std::memory_order_relaxed) < from.end && (chunk = from.next.fetch_add(1)) < from.end;) {
       try {
         body(chunk);
       } catch (...) {
@@ -132,8 +134,9 @@ class Team {
     while (int(places_.size()) < team) places_.emplace_back();
     for (int i = 0; i < team; ++i) {
       Place& place = places_[std::size_t(i)];
-      place.next = place.begin = chunks * i / team;
+      place.begin = chunks * i / team;
       place.end = chunks * (i + 1) / team;
+      place.next.store(place.begin, std::memory_order_relaxed);
     }
     if (regions_ % kRegions == 0) {
       for (int i = 1; i < team; ++i)
@@ -142,16 +145,18 @@ class Team {
     }
     Region region{.body = body, .places = places_, .team = team};
     region_ = &region;
-    open_ = ++regions_;
-    for (int i = 1; i < team && (places_[std::size_t(i)].present || invite(i)); ++i) {}
+    open_ = ++regions_ * kMostPlaces + std::uint64_t(team);
+    for (int i = 1; i < team && invite(i); ++i) {}
     region.work(0);
     open_ = 0;
-    for (Pause pause; inside_ != 0;) pause();
+    for (int i = 1; i < team; ++i)
+      for (Pause pause; places_[std::size_t(i)].inside;) pause();
     if (region.exception) std::rethrow_exception(region.exception);
   }
 
  private:
   static constexpr std::chrono::milliseconds kStay{1};   // as oneTBB's workers from 2022 on
+  static constexpr std::uint64_t kMostPlaces = 4096;     // more than threads() can be
   static constexpr std::uint64_t kRegions = 256;         // between two questions how far a worker is: a host moves its guests
   static constexpr std::chrono::nanoseconds kNear{160};  // there and back: about 110 where cores share a cache, 200 and more where not
 
@@ -168,22 +173,22 @@ class Team {
     return all_far || (best == Clock::duration::max() ? place.far : best > kNear);
   }
 
-  // A worker's stay. It may use region_ where it finds the region still open after `inside_` counts it.
+  // A worker's stay. It may use region_ where it finds the region still open after it has said that it is inside.
   void attend(int i, Place& place) noexcept {
     Pause pause;
     std::uint64_t seen = 0;
     for (auto last = Clock::now();; pause()) {
       if (const unsigned question = place.asked; question != place.answered) place.answered = question;
-      if (const std::uint64_t number = open_; number != 0 && number != seen) {
-        ++inside_;
-        const bool wanted = open_ == number && i < region_->team;
+      if (const std::uint64_t open = open_; open != seen && std::uint64_t(i) < open % kMostPlaces) {
+        place.inside = true;
+        const bool wanted = open_ == open;
         if (wanted) region_->work(i);
-        --inside_;
-        seen = number;
+        place.inside = false;
+        seen = open;
         if (wanted) last = Clock::now();
       } else if (Clock::now() - last > kStay) {
         place.present = false;
-        if (const std::uint64_t late = open_; late == 0 || late == seen) return;
+        if (const std::uint64_t late = open_; late == seen || std::uint64_t(i) >= late % kMostPlaces) return;
         if (place.present.exchange(true)) return;   // another was invited; else the caller counted on this one
       }
     }
@@ -192,7 +197,7 @@ class Team {
   // False if no thread can be had: then those that are there do the work.
   bool invite(int i) noexcept {
     Place& place = places_[std::size_t(i)];
-    place.present = true;
+    if (place.present || place.present.exchange(true)) return true;   // also one that was about to leave: a place has one worker
     try {
       start([this, i, &place] { attend(i, place); });
       return true;
@@ -222,8 +227,7 @@ class Team {
   std::deque<Place> places_;
   Region* region_ = nullptr;
   std::uint64_t regions_ = 0;
-  alignas(64) std::atomic<std::uint64_t> open_{0};   // number of the region that is open, 0: none
-  alignas(64) std::atomic<int> inside_{0};
+  alignas(64) std::atomic<std::uint64_t> open_{0};   // of the region that is open its number, kMostPlaces times, and its team; 0: none
 };
 
 void run_shuffled(Index chunks, FunctionRef<void(Index)> body) {

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cmath>
 #include <vector>
 
@@ -40,7 +41,7 @@ struct Witness {
   Matrix<T>& expected;
   Index n;
   std::vector<int> calls;
-  Index wrong = 0;
+  std::atomic<Index> wrong = 0;
 
   static void see(const void* self, Index row, Index rows, Index column, Index columns) {
     auto& w = *static_cast<Witness*>(const_cast<void*>(self));
@@ -95,5 +96,45 @@ TEST_CASE("multiply: random sizes, strides, starts, biases and finishes, packed 
     for (auto [m, n, k] : {std::array<Index, 3>{40, 600, 70}, {5, 1100, 30}, {300, 700, 20}, {20, 300, 1500}, {64, 512, 40}, {1, 600, 70}, {2, 300, 1500}})
       for (int i = 0; i < 6; ++i) compare<float>(m, n, k, fused, sizes);
   });
+  set_threads(before);
+}
+
+TEST_CASE("multiply: cut by rows and columns for many threads, on every target") {
+  const int before = threads();
+  Random random(Key(Seed{12}));
+  for_every_target([&] {
+    const bool fused = has_fma();
+    for (const int count : {4, 7, 16}) {
+      set_threads(count);
+      for (auto [m, n, k] : {std::array<Index, 3>{300, 700, 40}, {200, 129, 150}, {70, 700, 100}, {64, 256, 200}, {33, 400, 300}, {3, 1500, 90}, {1000, 64, 60}, {500, 320, 530}})
+        compare<float>(m, n, k, fused, random);
+      compare<double>(150, 300, 60, fused, random);
+    }
+  });
+  set_threads(before);
+}
+
+TEST_CASE("multiply_by_halves: the same bits cut for any number of threads, on every target with fused multiply-add") {
+  const int before = threads();
+  Random random(Key(Seed{13}));
+  for (auto [m, n, k] : {std::array<Index, 3>{256, 256, 256}, {70, 1100, 300}, {513, 100, 700}, {32, 600, 260}}) {
+    Matrix<float> a(m, k, 1, random), b(k, n, 0, random), c(m, n, 0, random), expected = c;
+    const auto product = [&](Matrix<float>& to) {
+      return Product<float>{m, n, k, a.buffer.data(), a.row, a.column, b.buffer.data(), b.row, b.column, to.buffer.data(), to.row, to.column, true};
+    };
+    set_threads(1);
+    multiply_by_halves(product(expected));
+    for_every_fma_target([&] {
+      for (const int count : {2, 5, 8, 16}) {
+        set_threads(count);
+        Matrix<float> found = c;
+        multiply_by_halves(product(found));
+        INFO("m ", m, " n ", n, " k ", k, " threads ", count);
+        Index wrong = 0;
+        for (std::size_t i = 0; i < c.buffer.size(); ++i) wrong += found.buffer[i] != expected.buffer[i] && !(std::isnan(found.buffer[i]) && std::isnan(expected.buffer[i]));
+        CHECK(wrong == 0);
+      }
+    });
+  }
   set_threads(before);
 }
