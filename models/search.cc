@@ -278,8 +278,8 @@ class Searcher {
 // Number of batches of like size: as many for each thread, which decodes its own. Fewer than threads, where those would be too small to be
 // fast, are decoded one after another by all threads. What is found does not depend on it.
 Index batches_of(Index requests, const SearchOptions& o) {
-  constexpr Index kManyRows = 128;   // more and the keys and values take longer to read; few and the weights do, or the threads wait for one another
-  const Index few = std::max<Index>(2, 32 / threads());
+  constexpr Index kManyRows = 128;                        // with more, keys and values take longest to read
+  const Index few = std::max<Index>(2, 32 / threads());   // with fewer, weights do; but many threads of one batch wait for one another
   const Index width = o.sampling ? 1 : o.beam, most = std::clamp<Index>(kManyRows / width, 1, o.batch);
   const Index batches = (requests + most - 1) / most, spread = (batches + threads() - 1) / threads() * threads();
   return spread * few <= requests * width && spread <= requests ? spread : batches;

@@ -77,8 +77,9 @@ class Pause {
 };
 
 // Chunks of a region. Each place takes the next of its own range, so that what it wrote in one region is in its core's cache in the
-// following, then what the others have not begun: nobody waits for an absent worker. Where cores have no cache in common, chunks of a
-// worker that has begun stay its own: their lines lie there, and where they were taken the next regions would find them elsewhere.
+// following, then what the others have not begun: nobody waits for an absent worker. Where two cores have no cache in common, chunks of
+// a worker that has begun stay its own: their lines lie there, and where they were taken the next regions would find them elsewhere. Of
+// more workers the slowest would be waited for.
 struct alignas(64) Place {
   std::atomic<Index> next{0};
   Index begin = 0, end = 0;
@@ -111,7 +112,7 @@ struct Region {
 
  private:
   void take(Place& from) noexcept {
-    // a look first: each thread looks at all places, and to add takes the line from those who look
+    // a look first: all threads look at all places, and an addition takes the line away from them
     for (Index chunk; !failed.load(std::memory_order_relaxed) && from.next.load(std::memory_order_relaxed) < from.end && (chunk = from.next.fetch_add(1)) < from.end;) {
       try {
         body(chunk);

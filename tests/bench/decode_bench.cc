@@ -24,7 +24,7 @@ constexpr Case kCases[] = {{"small", 4000, 256, 1024, 3}, {"base", 8000, 512, 20
 
 struct Options {
   std::vector<Index> beams{1, 4}, batches{32, 1};
-  Index length = 24;
+  Index length = 24, sentences = 0;
   double seconds = 5;
   std::string precision = "float32";
   bool json = false;
@@ -36,14 +36,14 @@ void run(const Case& c, const Options& options) {
                                                    .target_vocabulary = c.vocabulary,
                                                    .core = {.width = c.width, .heads = 8, .feed_forward = c.inner, .encoder_layers = c.layers, .decoder_layers = c.layers}});
   Random random(Key(Seed{1}));
-  std::vector<std::vector<std::int32_t>> sentences(std::size_t(std::max<Index>(64, *std::max_element(options.batches.begin(), options.batches.end()))));
+  std::vector<std::vector<std::int32_t>> sentences(std::size_t(std::max({Index{64}, options.sentences, *std::max_element(options.batches.begin(), options.batches.end())})));
   for (auto& sentence : sentences)
     for (Index i = 0; i < options.length; ++i) sentence.push_back(4 + std::int32_t(random.uniform() * double(c.vocabulary - 4)));
   // Weights that one step of the decoder reads; keys and values of the source are there already.
   const double weights = double(c.layers * (6 * c.width * c.width + 2 * c.width * c.inner) + c.width * c.vocabulary);
   for (const Index batch : options.batches)
     for (const Index beam : options.beams) {
-      const std::span sources(sentences.data(), batch > 1 ? sentences.size() : 4);
+      const std::span sources(sentences.data(), options.sentences ? std::size_t(options.sentences) : batch > 1 ? sentences.size() : 4);
       const SearchOptions how{.beam = beam, .max_length = options.length, .min_length = options.length, .forbid_unk = true, .batch = batch};
       PackedWeights packed(precision_named(options.precision));
       const PackedWeights::Use use(packed);
@@ -80,6 +80,7 @@ int main(int argc, char** argv) {
   app.add_option("--seconds", options.seconds, "each; at least 2 times")->check(CLI::NonNegativeNumber);
   app.add_option("--beam", options.beams)->delimiter(',')->check(CLI::PositiveNumber);
   app.add_option("--batch", options.batches)->delimiter(',')->check(CLI::PositiveNumber);
+  app.add_option("--sentences", options.sentences, "instead of 64 and more, of 4 in batches of 1")->check(CLI::PositiveNumber);
   app.add_option("--length", options.length, "words of a source and of its translation")->check(CLI::Range(1, 1000));
   app.add_option("--precision", options.precision, "of the weights")->check(CLI::IsMember({"float32", "bfloat16", "int8"}));
   app.add_flag("--json", options.json, "a line of JSON each");
