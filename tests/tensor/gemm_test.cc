@@ -34,6 +34,13 @@ struct Matrix {
   T& at(Index i, Index j) { return buffer[std::size_t(i * row + j * column)]; }
 };
 
+// Elements that are not equal, those between them that nothing may touch included.
+template <class T> Index differing(const Matrix<T>& x, const Matrix<T>& y) {
+  Index count = 0;
+  for (std::size_t i = 0; i < x.buffer.size(); ++i) count += x.buffer[i] != y.buffer[i] && !(std::isnan(x.buffer[i]) && std::isnan(y.buffer[i]));
+  return count;
+}
+
 // What a finish sees: each element once, with its final value.
 template <class T>
 struct Witness {
@@ -71,11 +78,28 @@ void compare(Index m, Index n, Index k, bool fused, Random& random) {
   multiply(Product<T>{m, n, k, a.buffer.data(), a.row, a.column, b.buffer.data(), b.row, b.column, c.buffer.data(), c.row,
                       c.column, add, reinterpret_cast<const T*>(panels.data())},
            {finish ? &Witness<T>::see : nullptr, &witness, with_bias ? bias.buffer.data() : nullptr});
-  Index wrong = witness.wrong;
-  for (std::size_t i = 0; i < c.buffer.size(); ++i)  // neighbours untouched
-    wrong += c.buffer[i] != expected.buffer[i] && !(std::isnan(c.buffer[i]) && std::isnan(expected.buffer[i]));
+  Index wrong = witness.wrong + differing(c, expected);
   for (int calls : witness.calls) wrong += calls != int(finish);
   CHECK(wrong == 0);
+}
+
+// Bits of one thread against those of many on every target with fused multiply-add.
+void compare_halves(Index m, Index n, Index k, Random& random) {
+  Matrix<float> a(m, k, 1, random), b(k, n, 0, random), c(m, n, 0, random), expected = c;
+  const auto product = [&](Matrix<float>& to) {
+    return Product<float>{m, n, k, a.buffer.data(), a.row, a.column, b.buffer.data(), b.row, b.column, to.buffer.data(), to.row, to.column, true};
+  };
+  set_threads(1);
+  multiply_by_halves(product(expected));
+  for_every_fma_target([&] {
+    for (const int count : {2, 5, 8, 16}) {
+      set_threads(count);
+      Matrix<float> found = c;
+      multiply_by_halves(product(found));
+      INFO("m ", m, " n ", n, " k ", k, " threads ", count);
+      CHECK(differing(found, expected) == 0);
+    }
+  });
 }
 
 }  // namespace
@@ -117,24 +141,9 @@ TEST_CASE("multiply: cut by rows and columns for many threads, on every target")
 TEST_CASE("multiply_by_halves: the same bits cut for any number of threads, on every target with fused multiply-add") {
   const int before = threads();
   Random random(Key(Seed{13}));
-  for (auto [m, n, k] : {std::array<Index, 3>{256, 256, 256}, {70, 1100, 300}, {513, 100, 700}, {32, 600, 260}}) {
-    Matrix<float> a(m, k, 1, random), b(k, n, 0, random), c(m, n, 0, random), expected = c;
-    const auto product = [&](Matrix<float>& to) {
-      return Product<float>{m, n, k, a.buffer.data(), a.row, a.column, b.buffer.data(), b.row, b.column, to.buffer.data(), to.row, to.column, true};
-    };
-    set_threads(1);
-    multiply_by_halves(product(expected));
-    for_every_fma_target([&] {
-      for (const int count : {2, 5, 8, 16}) {
-        set_threads(count);
-        Matrix<float> found = c;
-        multiply_by_halves(product(found));
-        INFO("m ", m, " n ", n, " k ", k, " threads ", count);
-        Index wrong = 0;
-        for (std::size_t i = 0; i < c.buffer.size(); ++i) wrong += found.buffer[i] != expected.buffer[i] && !(std::isnan(found.buffer[i]) && std::isnan(expected.buffer[i]));
-        CHECK(wrong == 0);
-      }
-    });
-  }
+  compare_halves(256, 256, 256, random);
+  compare_halves(70, 1100, 300, random);
+  compare_halves(513, 100, 700, random);
+  compare_halves(32, 600, 260, random);
   set_threads(before);
 }
