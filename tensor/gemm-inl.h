@@ -37,31 +37,45 @@ template <class T> struct Tile {
   static constexpr bool kPairs = kVectors == 2;   // four vectors of few rows may be two panels
 };
 
-// So many steps of k: acc[r][v] = a[r, k] * b[k, v] + acc[r][v]. Rows of a are reached three to a pointer. Each step fetches one line
-// at `ahead`. Of four vectors in pairs the second two lie `half` elements behind the first.
-template <size_t kSteps, class T, size_t kRows, size_t kVectors, class V>
-HWY_INLINE void TileSteps(V (&acc)[kRows][kVectors], const T* (&rows)[(kRows + 2) / 3], Index a_row, Index a_k, const T*& b, Index b_k, Index half,
-                          const T*& ahead, Index ahead_k) {
+template <class T> HWY_INLINE const T* Beyond(const T* x, Index bytes) { return reinterpret_cast<const T*>(reinterpret_cast<const char*>(x) + bytes); }
+
+// From step to step of k, in bytes; an address holds one, two or three of them without an addition.
+struct StepSize {
+  Index one, three = 3 * one;
+  template <class T> HWY_INLINE const T* After(size_t steps, const T* x) const { return Beyond(x, steps == 3 ? three : Index(steps) * one); }
+};
+
+// So many steps of k, at most 4: acc[r][v] = a[r, k] * b[k, v] + acc[r][v]. Rows of a, `a_row` bytes apart, are reached three to a pointer,
+// or all from one. Each step fetches one line at `ahead`. Of four vectors in pairs the second two lie `half` elements behind the first.
+// All that is no multiply-add takes the place of one where two threads share a core.
+template <size_t kSteps, class T, size_t kRows, size_t kVectors, size_t kPointers, class V>
+HWY_INLINE void TileSteps(V (&acc)[kRows][kVectors], const T* (&rows)[kPointers], Index& a_row, Index a_k, const T*& b, StepSize& b_step, Index half,
+                          const T*& ahead, StepSize& ahead_step) {
   const hn::ScalableTag<T> d;
   constexpr bool kPair = Tile<T>::kPairs && kVectors == 4;
+  constexpr size_t kEach = kPointers == 1 ? kRows : 3;
   HWY_UNROLL(16) for (size_t k = 0; k < kSteps; ++k) {
     V bk[kVectors];
-    HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) bk[v] = hn::LoadU(d, kPair && v >= 2 ? b + half + (v - 2) * Tile<T>::kLanes : b + v * Tile<T>::kLanes);
-    __builtin_prefetch(ahead, 0, 2);
-    if (kPair) __builtin_prefetch(ahead + half, 0, 2);
+    const T *const from = b_step.After(k, b), *const fetched = ahead_step.After(k, ahead);
+    HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) bk[v] = hn::LoadU(d, kPair && v >= 2 ? from + half + (v - 2) * Tile<T>::kLanes : from + v * Tile<T>::kLanes);
+    __builtin_prefetch(fetched, 0, 2);
+    if (kPair) __builtin_prefetch(fetched + half, 0, 2);
     HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r) {
-      const auto ark = hn::Set(d, rows[r / 3][Index(r % 3) * a_row + Index(k) * a_k]);
+      const auto ark = hn::Set(d, Beyond(rows[r / kEach], Index(r % kEach) * a_row)[Index(k) * a_k]);
       HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) acc[r][v] = hn::MulAdd(ark, bk[v], acc[r][v]);
     }
-    b += b_k;
-    ahead += ahead_k;
-    asm("" : "+r"(b), "+r"(ahead));   // else g++ 12 keeps sums of strides for each step, in memory
+    // else g++ 12 keeps sums of strides for each step, in memory
+    asm("" : "+r"(b), "+r"(b_step.one), "+r"(b_step.three), "+r"(ahead), "+r"(ahead_step.one), "+r"(ahead_step.three));
+    if constexpr (kPointers > 1) asm("" : "+r"(a_row));
+    HWY_UNROLL(16) for (size_t p = 0; p < kPointers; ++p) asm("" : "+r"(rows[p]));
   }
-  HWY_UNROLL(16) for (size_t r = 0; r < kRows; r += 3) rows[r / 3] += Index(kSteps) * a_k;
+  b = Beyond(b, Index(kSteps) * b_step.one);
+  ahead = Beyond(ahead, Index(kSteps) * ahead_step.one);
+  HWY_UNROLL(16) for (size_t p = 0; p < kPointers; ++p) rows[p] += Index(kSteps) * a_k;
 }
 
 // One tile, all k of one block, started at `from` or at zero, in the end plus bias if any. Where rows of a lie in memory order, or are a
-// packed strip, four steps share the additions of addresses, which would take the places of multiply-adds.
+// packed strip, four steps share the additions of addresses.
 template <class T, size_t kRows, size_t kVectors>
 HWY_NOINLINE void TileKernel(Index depth, const T* a, Index a_row, Index a_k, const T* b, Index b_k, Index half, const T* from,
                              Index from_row, const T* bias, T* to, Index to_row, const T* ahead, Index ahead_k) {
@@ -78,15 +92,19 @@ HWY_NOINLINE void TileKernel(Index depth, const T* a, Index a_row, Index a_k, co
     }
   const T* rows[(kRows + 2) / 3];
   HWY_UNROLL(16) for (size_t r = 0; r < kRows; r += 3) rows[r / 3] = a + Index(r) * a_row;
-  Index k = 0;
-  if (a_k == 1)
-    for (; k + 4 <= depth; k += 4) {
-      TileSteps<4, T, kRows, kVectors>(acc, rows, a_row, 1, b, b_k, half, ahead, ahead_k);
-      asm("" : "+r"(a_row));   // as in TileSteps
-    }
-  else if (a_row == 1 && a_k == Index(kRows))
-    for (; k + 4 <= depth; k += 4) TileSteps<4, T, kRows, kVectors>(acc, rows, 1, Index(kRows), b, b_k, half, ahead, ahead_k);
-  for (; k < depth; ++k) TileSteps<1, T, kRows, kVectors>(acc, rows, a_row, a_k, b, b_k, half, ahead, ahead_k);
+  constexpr Index kSize = Index(sizeof(T));
+  StepSize b_step{b_k * kSize}, ahead_step{ahead_k * kSize};
+  Index row = a_row * kSize;
+  Index left = depth;
+  if (a_k == 1) {
+    for (; left >= 4; left -= 4) TileSteps<4, T>(acc, rows, row, 1, b, b_step, half, ahead, ahead_step);
+  } else if (a_row == 1 && a_k == Index(kRows)) {
+    const T* strip[] = {a};
+    Index next = kSize;
+    for (; left >= 4; left -= 4) TileSteps<4, T>(acc, strip, next, Index(kRows), b, b_step, half, ahead, ahead_step);
+    HWY_UNROLL(16) for (size_t r = 0; r < kRows; r += 3) rows[r / 3] = strip[0] + r;
+  }
+  for (; left > 0; --left) TileSteps<1, T>(acc, rows, row, a_k, b, b_step, half, ahead, ahead_step);
   if (bias)
     HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) {
       const auto bias_v = hn::LoadU(d, bias + v * kLanes);
