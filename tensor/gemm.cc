@@ -31,6 +31,7 @@ HWY_AFTER_NAMESPACE();
 #include <cmath>
 
 #include "tensor/context.h"
+#include "tensor/cut.h"
 #include "tensor/gemm_bfloat16.h"
 #include "tensor/storage.h"
 
@@ -54,16 +55,11 @@ template <class T> T* scratch(Index elements) {
   return reinterpret_cast<T*>(storage.data());
 }
 
-constexpr Index divide_up(Index a, Index b) { return (a + b - 1) / b; }
-constexpr Index round_up(Index a, Index b) { return divide_up(a, b) * b; }
-
 constexpr Index kTallRows = 128;   // beyond, the panels of b are packed once for all rows
 constexpr Index kDirectRows = 64;  // up to these, of a or of b, rows of b are read in place
 constexpr Index kSmall = 64;       // most rows and k of a small product
 constexpr Index kDepth = 512;      // k of one block: 8 rows of a take half of a small L1
 constexpr Index kOwnRows = 256;    // from so many a thread on, each packs the panels for itself
-constexpr double kChunk = 10e-6;   // seconds of work of a piece
-constexpr double kHandOff = 4e-6;  // worth a hand-off
 
 // Seconds on one core of an ordinary machine; only the order of magnitude matters.
 template <class T> double estimate(const Product<T>& p) {
@@ -71,24 +67,6 @@ template <class T> double estimate(const Product<T>& p) {
   const double bytes = sizeof(T) * (double(p.m) * double(p.k) + double(p.k) * double(p.n) + double(p.m) * double(p.n));
   return flops / (sizeof(T) == 4 ? 150e9 : 75e9) + bytes / 20e9;
 }
-
-// Pieces of `units` (strips or panels), as many for each thread: one a thread of kHandOff, up to 8 of kChunk, or 4 a thread, up to 4 times
-// these of some more.
-Index pieces(double seconds, Index units) {
-  const Index team = std::max<Index>(2, threads());
-  const double few = double(std::max<Index>(8, 4 * team));
-  const double wanted = std::max({std::min(double(team), seconds / kHandOff), std::min(few, seconds / kChunk), std::min(4 * few, seconds / (5 * kChunk))});
-  const Index most = std::clamp<Index>(Index(wanted), 1, units);
-  return most < team ? most : most / team * team;
-}
-
-// Rows or columns in parts of like size, of whole units but for the last one.
-struct Cut {
-  Index count, unit, parts;
-  Index begin(Index part) const { return std::min(count, divide_up(count, unit) * part / parts * unit); }
-  Index size(Index part) const { return begin(part + 1) - begin(part); }
-  Index most() const { return std::min(count, divide_up(divide_up(count, unit), parts) * unit); }
-};
 
 // Groups of columns of c [m, n] for a team: the rows of a and the columns of b that one thread reads are few where both are cut, and to read
 // a column, which is packed, costs twice a row. Two threads cut rows alone.

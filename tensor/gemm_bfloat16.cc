@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "tensor/amx.h"
+#include "tensor/cut.h"
 #include "tensor/format.h"
 #include "tensor/test_hooks.h"
 
@@ -25,11 +26,10 @@ using Pair = std::uint32_t;       // elements 2k and 2k + 1 of a row of a, of a 
 constexpr Index kUnit = 16;       // columns of a packed strip or half panel
 constexpr Index kRows = 14, kWidth = 2 * kUnit;   // of a tile: 28 sums, 2 vectors of b, 1 broadcast of a in 32 registers
 constexpr Index kDepth = 512;     // of a block
-constexpr Index kColumns = 256;             // of a block of c
-constexpr Index kGroup = kColumns / kUnit;   // units that are packed by one thread
+constexpr Index kBlock = 256;     // rows and columns of a block of c
+constexpr Index kGroup = kBlock / kUnit;   // most units that are packed at a time
 constexpr Index kMostPacked = Index(16) << 20;    // bytes
 
-constexpr Index divide_up(Index a, Index b) { return (a + b - 1) / b; }
 constexpr Index padded(Index depth) { return divide_up(depth, kWidth) * kWidth; }   // to whole steps of AMX
 
 // ---- kernels --------------------------------------------------------------------------------------------------------
@@ -210,33 +210,37 @@ void multiply_part(const Product<float>& p, Finish<float> finish) {
   Pair* const b_packed = a_packed + a_size;
   const double seconds = double(p.m) * double(p.n) * double(p.k) / (amx ? 400e9 : 100e9);
   const auto run = [&](Index chunks, auto&& body) {
-    if (seconds > 10e-6) return run_chunks(chunks, body);
+    if (seconds > kHandOff) return run_chunks(chunks, body);
     for (Index chunk = 0; chunk < chunks; ++chunk) body(chunk);
   };
 
-  const Index a_groups = divide_up(a.units(), kGroup), b_groups = divide_up(b.units(), kGroup), groups = a_groups + b_groups;
+  const Index group = std::clamp<Index>(blocks * (a.units() + b.units()) / (2 * threads()), 4, kGroup);
+  const Index a_groups = divide_up(a.units(), group), groups = a_groups + divide_up(b.units(), group);
   run(p.k > 0 ? blocks * groups : 0, [&](Index chunk) {
-    const Index k = chunk / groups * depth, some = std::min(depth, p.k - k), group = chunk % groups;
-    const Lines& lines = group < a_groups ? a : b;
-    const Index first = (group < a_groups ? group : group - a_groups) * kGroup;
-    lines.pack(first, std::min(first + kGroup, lines.units()), k, some, group < a_groups ? a_packed : b_packed);
+    const Index k = chunk / groups * depth, some = std::min(depth, p.k - k), at = chunk % groups;
+    const Lines& lines = at < a_groups ? a : b;
+    const Index first = (at < a_groups ? at : at - a_groups) * group;
+    lines.pack(first, std::min(first + group, lines.units()), k, some, at < a_groups ? a_packed : b_packed);
   });
 
-  const Index columns = kColumns, column_chunks = divide_up(p.n, columns), tall = tile_strips * a.height, rows = divide_up(p.m, tall);   // of tiles
-  const Index wanted = std::min<Index>(16, Index(seconds / 10e-6)), row_chunks = std::clamp(divide_up(wanted, column_chunks), divide_up(p.m, 256), rows);
-  run(row_chunks * column_chunks, [&](Index chunk) {
+  // Columns narrower than a block where there are too few tiles of rows
+  const Index tall = tile_strips * a.height, tiles = divide_up(p.m, tall), unit = Finish<float>::kFinishColumns, units = divide_up(p.n, unit);
+  const Index wanted = pieces(seconds, tiles * units);
+  const Cut columns{p.n, unit, std::clamp(divide_up(wanted, tiles), divide_up(p.n, kBlock), units)};
+  const Cut rows{p.m, tall, std::clamp(divide_up(wanted, columns.parts), divide_up(p.m, kBlock), tiles)};
+  run(rows.parts * columns.parts, [&](Index chunk) {
     std::optional<AmxTiles> use;
     if (amx) use.emplace();
-    const Index first = rows * (chunk / column_chunks) / row_chunks, last = rows * (chunk / column_chunks + 1) / row_chunks;
-    const Index column = chunk % column_chunks * columns, end = std::min(p.n, column + columns);
+    const Index part = chunk / columns.parts, first = rows.begin(part), last = first + rows.size(part);
+    const Index other = chunk % columns.parts, column = columns.begin(other), end = column + columns.size(other);
     for (Index block = 0; block < blocks; ++block) {
       const Index k = block * depth, some = std::min(depth, p.k - k), pairs = padded(some) / 2;
       for (Index j = column; j < end; j += kWidth)
-        for (Index row = first; row < last; ++row)
-          multiply_tile(amx, std::min(tall, p.m - row * tall), std::min(kWidth, end - j), some, a.place(row * tile_strips, k, pairs, a_packed),
-                        b.place(j / kUnit, k, pairs, b_packed), p.c + row * tall * p.c_row + j * p.c_column, p.c_row, p.c_column, p.add || block > 0);
+        for (Index row = first; row < last; row += tall)
+          multiply_tile(amx, std::min(tall, last - row), std::min(kWidth, end - j), some, a.place(row / a.height, k, pairs, a_packed),
+                        b.place(j / kUnit, k, pairs, b_packed), p.c + row * p.c_row + j * p.c_column, p.c_row, p.c_column, p.add || block > 0);
     }
-    finish(p.c + first * tall * p.c_row + column * p.c_column, p.c_row, first * tall, std::min(p.m, last * tall) - first * tall, column, end - column);
+    finish(p.c + first * p.c_row + column * p.c_column, p.c_row, first, last - first, column, end - column);
   });
 }
 

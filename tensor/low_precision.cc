@@ -89,6 +89,7 @@ HWY_AFTER_NAMESPACE();
 #include <algorithm>
 #include <cmath>
 
+#include "tensor/cut.h"
 #include "tensor/format.h"
 
 namespace heed {
@@ -100,8 +101,6 @@ HWY_EXPORT(Widen);
 
 constexpr Index kRowBlock = 128, kColumnBlock = 256;
 constexpr Index kPart = 8192;   // weights widened at a time: 32 KiB
-
-constexpr Index divide_up(Index a, Index b) { return (a + b - 1) / b; }
 
 // Pairs or fours of inputs, whole steps of them.
 Index depth_of(Index inputs, Index together) { return divide_up(inputs, together * LowPrecisionWeight::kTile) * LowPrecisionWeight::kTile; }
@@ -233,10 +232,13 @@ void LowPrecisionWeight::multiply_block(const Rows& x, Index row, Index rows, In
 void LowPrecisionWeight::multiply(Index rows, const float* x, Index x_row, float* y, Finish<float> finish) const {
   if (rows == 0 || outputs_ == 0) return;
   const Rows in = rows_of(rows, x, x_row);
-  const Index row_blocks = divide_up(rows, kRowBlock), column_blocks = divide_up(outputs_, kColumnBlock);
+  const double seconds = double(rows) * double(outputs_) * double(inputs_) / 100e9 + double(outputs_ * inputs_) / 20e9;
+  const Index unit = finish.run ? Finish<float>::kFinishColumns : kGroup, units = divide_up(outputs_, unit);
+  const Cut down{rows, 2 * kTile, divide_up(rows, kRowBlock)};
+  const Cut across{outputs_, unit, std::clamp(pieces(seconds, down.parts * units) / down.parts, divide_up(outputs_, kColumnBlock), units)};
   const auto chunk_of = [&](Index chunk) {
-    const Index row = chunk / column_blocks * kRowBlock, column = chunk % column_blocks * kColumnBlock;
-    const Index some = std::min(kRowBlock, rows - row), columns = std::min(kColumnBlock, outputs_ - column), whole = columns / kGroup;
+    const Index part = chunk / across.parts, row = down.begin(part), some = down.size(part);
+    const Index other = chunk % across.parts, column = across.begin(other), columns = across.size(other), whole = columns / kGroup;
     const float* const bias = finish.bias ? finish.bias + column : nullptr;
     float* const to = y + row * outputs_ + column;
     multiply_block(in, row, some, column / kGroup, whole, bias, to, outputs_);
@@ -248,9 +250,8 @@ void LowPrecisionWeight::multiply(Index rows, const float* x, Index x_row, float
     }
     if (finish.run) finish.run(finish.self, row, some, column, columns);
   };
-  const double seconds = double(rows) * double(outputs_) * double(inputs_) / 100e9 + double(outputs_ * inputs_) / 20e9;
-  if (seconds > 10e-6) return run_chunks(row_blocks * column_blocks, chunk_of);
-  for (Index chunk = 0; chunk < row_blocks * column_blocks; ++chunk) chunk_of(chunk);
+  if (seconds > kHandOff) return run_chunks(down.parts * across.parts, chunk_of);
+  for (Index chunk = 0; chunk < down.parts * across.parts; ++chunk) chunk_of(chunk);
 }
 
 }  // namespace heed

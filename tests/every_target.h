@@ -2,6 +2,8 @@
 #pragma once
 #include <hwy/targets.h>
 
+#include <initializer_list>
+
 #include "tensor/context.h"
 
 // Runs body() once for each SIMD target this CPU can run.
@@ -24,10 +26,10 @@ template <class F> void for_every_fma_target(F&& body) {
   for_every_target([&] { if (has_fma()) body(); });
 }
 
-// Runs body() with 1, 2 and 3 threads.
-template <class F> void for_threads(F&& body) {
+// Runs body() with 1, 2 and 3 threads, or as many as `counts` says.
+template <class F> void for_threads(F&& body, std::initializer_list<int> counts = {1, 2, 3}) {
   const int before = heed::threads();
-  for (int count : {1, 2, 3}) {
+  for (const int count : counts) {
     heed::set_threads(count);
     body();
   }

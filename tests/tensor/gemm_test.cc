@@ -124,18 +124,15 @@ TEST_CASE("multiply: random sizes, strides, starts, biases and finishes, packed 
 }
 
 TEST_CASE("multiply: cut by rows and columns for many threads, on every target") {
-  const int before = threads();
   Random random(Key(Seed{12}));
   for_every_target([&] {
     const bool fused = has_fma();
-    for (const int count : {4, 7, 16}) {
-      set_threads(count);
+    for_threads([&] {
       for (auto [m, n, k] : {std::array<Index, 3>{300, 700, 40}, {200, 129, 150}, {70, 700, 100}, {64, 256, 200}, {33, 400, 300}, {3, 1500, 90}, {1000, 64, 60}, {500, 320, 530}})
         compare<float>(m, n, k, fused, random);
       compare<double>(150, 300, 60, fused, random);
-    }
+    }, {4, 7, 16});
   });
-  set_threads(before);
 }
 
 TEST_CASE("multiply_by_halves: the same bits cut for any number of threads, on every target with fused multiply-add") {

@@ -72,7 +72,7 @@ TEST_CASE("low precision: int8 is the integer product, on every target, with any
         for_threads([&] {
           CHECK(equal_bits(product(x, w, Precision::int8), expected));
           CHECK(equal_bits(product(x, w, Precision::int8, bias), expected + bias));
-        });
+        }, {1, 2, 3, 16});
       });
       CHECK(equal_bits(product(transpose(transpose(x).clone()), transpose(transpose(w).clone()), Precision::int8), expected));
     });
@@ -105,7 +105,7 @@ TEST_CASE("low precision: bfloat16 is the product with rounded weights, or of wh
       for_threads([&] {
         CHECK(equal_bits(product(x, w, Precision::bfloat16), plain));
         CHECK(equal_bits(product(x, w, Precision::bfloat16, bias, fusion), fused));
-      });
+      }, {1, 2, 3, 16});
     };
     hide_bfloat16_products(true);
     for_every_target([&] {
