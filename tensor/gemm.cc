@@ -10,7 +10,7 @@ namespace {
 
 template <class T> GemmKernels<T> Kernels() {
   using Size = Tile<T>;
-  GemmKernels<T> kernels{Index(Size::kLanes), {0, Size::kRows[1], Size::kRows[2], Size::kRows[3], Size::kRows[4]}, Index(Size::kVectors), Index(Size::kThinRows), Index(Size::kReach),
+  GemmKernels<T> kernels{Index(Size::kLanes), {0, Size::kRows[1], Size::kRows[2], Size::kRows[3], Size::kRows[4]}, Index(Size::kVectors), Index(Size::kThinRows), Index(Size::kReach), Index(Size::kNear),
                          &MultiplyBlock<T>, nullptr, nullptr, &PackPanels<T>, &Transpose<T>, &MultiplyPanel<T>};
 #if HWY_TARGET != HWY_SCALAR
   kernels.thin = &MultiplyThin<T>;
@@ -141,7 +141,9 @@ template <class T> Index tile_vectors(const GemmKernels<T>& kernels, const Produ
 template <class T> bool packs_a(const Product<T>& p) { return p.a_k != 1 && (p.a_row != 1 || p.a_k * Index(sizeof(T)) > 512); }
 
 // So are rows of b, few of them also from further away.
-template <class T> bool near_rows(const Product<T>& p) { return p.b_column == 1 && p.b_k * Index(sizeof(T)) <= (p.k <= kDirectRows ? 4096 : 1024); }
+template <class T> bool near_rows(const GemmKernels<T>& kernels, const Product<T>& p) {
+  return p.b_column == 1 && p.b_k * Index(sizeof(T)) <= (p.k <= kDirectRows ? 4 : 1) * kernels.near;
+}
 
 // For the largest block of a product.
 template <class T> GemmPlan make_plan(const GemmKernels<T>& kernels, const Product<T>& p, bool packed) {
@@ -151,7 +153,7 @@ template <class T> GemmPlan make_plan(const GemmKernels<T>& kernels, const Produ
   const Index vectors = tile_vectors(kernels, p);
   plan.rows = divide_up(p.m, divide_up(p.m, kernels.rows[vectors]));   // strips of like height
   plan.width = vectors * kernels.lanes;
-  plan.direct_b = !packed && (near_rows(p) || (p.b_column == 1 && p.m <= kDirectRows));
+  plan.direct_b = !packed && (near_rows(kernels, p) || (p.b_column == 1 && p.m <= kDirectRows));
   const bool once = p.panels && p.m <= plan.rows;   // each panel meets one strip
   const Index most = once ? p.k : kDepth;
   plan.depth = round_up(divide_up(p.k, divide_up(p.k, most)), 8);
@@ -252,7 +254,7 @@ void multiply_tall(const GemmKernels<T>& kernels, const Product<T>& p, Index col
   const Index groups = columns.parts, row_unit = turned ? 64 : kernels.rows[kernels.vectors], row_units = divide_up(p.m, row_unit), most = divide_up(p.m, 64) * groups;
   const Index all = pieces(seconds, std::min(row_units * groups, std::max<Index>(most, std::min<Index>(2 * most, threads()))));
   const Cut rows{p.m, row_unit, std::clamp(all / groups, divide_up(p.m, 256), row_units)};
-  const bool direct = !p.panels && near_rows(p) && p.k <= kDepth && p.n % kernels.lanes == 0;   // a kernel reads whole vectors of b
+  const bool direct = !p.panels && near_rows(kernels, p) && p.k <= kDepth && p.n % kernels.lanes == 0;   // a kernel reads whole vectors of b
   GemmPlan plan = make_plan(kernels, part_of(p, 0, rows.most(), 0, columns.most()), !direct);
   plan.packed_columns = round_up(columns.most(), plan.width);
   const bool own = !p.panels && !direct && (threads() > 2 || p.m >= kOwnRows * threads());
@@ -354,7 +356,7 @@ template <class T> void multiply_halves(const Product<T>& p) {
   const Cut columns{p.n, unit, column_groups(half_m, p.n, unit, team)};
   // Chunks of a half of c, of 64 rows and more
   const Index groups = columns.parts, chunks = std::max(std::min(divide_up(half_m, 64), pieces(seconds / 2, 32) / 2 / groups), divide_up(team, groups));
-  const bool own = !near_rows(p) || p.n % kernels.lanes != 0;   // a kernel reads whole vectors of b
+  const bool own = !near_rows(kernels, p) || p.n % kernels.lanes != 0;   // a kernel reads whole vectors of b
   const Index number = own ? OwnPanels::number(groups) : 0;
   GemmPlan plan = make_plan(kernels, part_of_k(part_of(p, 0, Cut{half_m, 16, chunks}.most(), 0, columns.most()), 0, half_k), own);
   plan.packed_columns = round_up(columns.most(), plan.width);

@@ -87,6 +87,7 @@ template <class T> struct GemmKernels {
   Index rows[5];             // most of a tile, by its vectors, 1 to 4
   Index vectors;             // of the tile for most products
   Index thin_rows, thin_depth;   // most rows of the thin kernel, and least k where they are more than a few
+  Index near;                // bytes from row to row of b up to which many rows of a read it in place: beyond, its lines share few places of the L1
   // All of p in one thread. packed: the panels of b from packed_column on, or nullptr. row, column: where p lies in the whole.
   void (*block)(const Product<T>& p, const GemmPlan& plan, const T* packed, Index packed_column, Index row, Index column,
                 T* scratch, Finish<T> finish);
