@@ -39,43 +39,63 @@ template <class T> struct Tile {
 
 template <class T> HWY_INLINE const T* Beyond(const T* x, Index bytes) { return reinterpret_cast<const T*>(reinterpret_cast<const char*>(x) + bytes); }
 
-// From step to step of k, in bytes; an address holds one, two or three of them without an addition.
-struct StepSize {
-  Index one, three = 3 * one;
-  template <class T> HWY_INLINE const T* After(size_t steps, const T* x) const { return Beyond(x, steps == 3 ? three : Index(steps) * one); }
+// What moves on from k to k. An address holds one, two or three strides without an addition; Keep hides their values, else g++ 12 keeps
+// sums of them for each step, in memory.
+template <class T> struct Walk {
+  Walk(const T* start, Index stride) : x(start), one(stride * Index(sizeof(T))), three(3 * one) {}
+  HWY_INLINE const T* After(size_t steps) const { return Beyond(x, steps == 3 ? three : Index(steps) * one); }
+  HWY_INLINE void Keep() { asm("" : "+r"(x), "+r"(one), "+r"(three)); }
+  HWY_INLINE void Advance(size_t steps) { x = Beyond(x, Index(steps) * one); }
+
+  const T* x;
+  Index one, three;   // bytes
 };
 
-// So many steps of k, at most 4: acc[r][v] = a[r, k] * b[k, v] + acc[r][v]. Rows of a, `a_row` bytes apart, are reached three to a pointer,
-// or all from one. Each step fetches one line at `ahead`. Of four vectors in pairs the second two lie `half` elements behind the first.
-// All that is no multiply-add takes the place of one where two threads share a core.
-template <size_t kSteps, class T, size_t kRows, size_t kVectors, size_t kPointers, class V>
-HWY_INLINE void TileSteps(V (&acc)[kRows][kVectors], const T* (&rows)[kPointers], Index& a_row, Index a_k, const T*& b, StepSize& b_step, Index half,
-                          const T*& ahead, StepSize& ahead_step) {
+// Rows of a that lie in memory order, and columns of it.
+template <class T, size_t kRows> struct TileRows {
+  TileRows(const T* a, Index a_row, Index a_k) : row(a_row * Index(sizeof(T))), k(a_k) {
+    HWY_UNROLL(16) for (size_t r = 0; r < kRows; r += 3) x[r / 3] = a + Index(r) * a_row;
+  }
+  HWY_INLINE T At(size_t r, size_t steps) const { return Beyond(x[r / 3], Index(r % 3) * row)[Index(steps) * k]; }
+  HWY_INLINE void Keep() {
+    asm("" : "+r"(row));
+    HWY_UNROLL(16) for (size_t r = 0; r < kRows; r += 3) asm("" : "+r"(x[r / 3]));
+  }
+  HWY_INLINE void Advance(size_t steps) {
+    HWY_UNROLL(16) for (size_t r = 0; r < kRows; r += 3) x[r / 3] += Index(steps) * k;
+  }
+
+  const T* x[(kRows + 2) / 3];
+  Index row, k;       // bytes, elements
+};
+template <class T> struct TileColumns : Walk<T> {
+  using Walk<T>::Walk;
+  HWY_INLINE T At(size_t r, size_t steps) const { return this->After(steps)[r]; }
+};
+
+// So many steps of k, at most 4: acc[r][v] = a[r, k] * b[k, v] + acc[r][v]. Each step fetches one line at `ahead`. Of four vectors in pairs
+// the second two lie `half` elements behind the first. All that is no multiply-add takes the place of one where two threads share a core.
+template <size_t kSteps, class T, size_t kRows, size_t kVectors, class A, class V>
+HWY_INLINE void TileSteps(V (&acc)[kRows][kVectors], A& a, Walk<T>& b, Index half, Walk<T>& ahead) {
   const hn::ScalableTag<T> d;
   constexpr bool kPair = Tile<T>::kPairs && kVectors == 4;
-  constexpr size_t kEach = kPointers == 1 ? kRows : 3;
   HWY_UNROLL(16) for (size_t k = 0; k < kSteps; ++k) {
     V bk[kVectors];
-    const T *const from = b_step.After(k, b), *const fetched = ahead_step.After(k, ahead);
+    const T *const from = b.After(k), *const fetched = ahead.After(k);
     HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) bk[v] = hn::LoadU(d, kPair && v >= 2 ? from + half + (v - 2) * Tile<T>::kLanes : from + v * Tile<T>::kLanes);
     __builtin_prefetch(fetched, 0, 2);
     if (kPair) __builtin_prefetch(fetched + half, 0, 2);
     HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r) {
-      const auto ark = hn::Set(d, Beyond(rows[r / kEach], Index(r % kEach) * a_row)[Index(k) * a_k]);
+      const auto ark = hn::Set(d, a.At(r, k));
       HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) acc[r][v] = hn::MulAdd(ark, bk[v], acc[r][v]);
     }
-    // else g++ 12 keeps sums of strides for each step, in memory
-    asm("" : "+r"(b), "+r"(b_step.one), "+r"(b_step.three), "+r"(ahead), "+r"(ahead_step.one), "+r"(ahead_step.three));
-    if constexpr (kPointers > 1) asm("" : "+r"(a_row));
-    HWY_UNROLL(16) for (size_t p = 0; p < kPointers; ++p) asm("" : "+r"(rows[p]));
+    a.Keep(), b.Keep(), ahead.Keep();
   }
-  b = Beyond(b, Index(kSteps) * b_step.one);
-  ahead = Beyond(ahead, Index(kSteps) * ahead_step.one);
-  HWY_UNROLL(16) for (size_t p = 0; p < kPointers; ++p) rows[p] += Index(kSteps) * a_k;
+  a.Advance(kSteps), b.Advance(kSteps), ahead.Advance(kSteps);
 }
 
-// One tile, all k of one block, started at `from` or at zero, in the end plus bias if any. Where rows of a lie in memory order, or are a
-// packed strip, four steps share the additions of addresses.
+// One tile, all k of one block, started at `from` or at zero, in the end plus bias if any. Where rows or columns of a lie in memory order
+// four steps share the additions of addresses.
 template <class T, size_t kRows, size_t kVectors>
 HWY_NOINLINE void TileKernel(Index depth, const T* a, Index a_row, Index a_k, const T* b, Index b_k, Index half, const T* from,
                              Index from_row, const T* bias, T* to, Index to_row, const T* ahead, Index ahead_k) {
@@ -90,21 +110,19 @@ HWY_NOINLINE void TileKernel(Index depth, const T* a, Index a_row, Index a_k, co
       if (from) __builtin_prefetch(from + Index(r) * from_row + (v + kVectors) * kLanes, 0, 2);
       else __builtin_prefetch(to + Index(r) * to_row + v * kLanes, 0, 2);
     }
-  const T* rows[(kRows + 2) / 3];
-  HWY_UNROLL(16) for (size_t r = 0; r < kRows; r += 3) rows[r / 3] = a + Index(r) * a_row;
-  constexpr Index kSize = Index(sizeof(T));
-  StepSize b_step{b_k * kSize}, ahead_step{ahead_k * kSize};
-  Index row = a_row * kSize;
+  Walk<T> right(b, b_k), fetched(ahead, ahead_k);
   Index left = depth;
   if (a_k == 1) {
-    for (; left >= 4; left -= 4) TileSteps<4, T>(acc, rows, row, 1, b, b_step, half, ahead, ahead_step);
-  } else if (a_row == 1 && a_k == Index(kRows)) {
-    const T* strip[] = {a};
-    Index next = kSize;
-    for (; left >= 4; left -= 4) TileSteps<4, T>(acc, strip, next, Index(kRows), b, b_step, half, ahead, ahead_step);
-    HWY_UNROLL(16) for (size_t r = 0; r < kRows; r += 3) rows[r / 3] = strip[0] + r;
+    TileRows<T, kRows> rows(a, a_row, 1);
+    for (; left >= 4; left -= 4) TileSteps<4>(acc, rows, right, half, fetched);
+  } else if (a_row == 1) {
+    TileColumns<T> columns(a, a_k);
+    for (; left >= 4; left -= 4) TileSteps<4>(acc, columns, right, half, fetched);
   }
-  for (; left > 0; --left) TileSteps<1, T>(acc, rows, row, a_k, b, b_step, half, ahead, ahead_step);
+  if (left > 0) {
+    TileRows<T, kRows> rest(a + (depth - left) * a_k, a_row, a_k);
+    for (; left > 0; --left) TileSteps<1>(acc, rest, right, half, fetched);
+  }
   if (bias)
     HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) {
       const auto bias_v = hn::LoadU(d, bias + v * kLanes);
