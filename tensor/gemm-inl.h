@@ -39,13 +39,23 @@ template <class T> struct Tile {
 
 template <class T> HWY_INLINE const T* Beyond(const T* x, Index bytes) { return reinterpret_cast<const T*>(reinterpret_cast<const char*>(x) + bytes); }
 
-// What moves on from k to k. An address holds one, two or three strides without an addition; Keep hides their values, else g++ 12 keeps
-// sums of them for each step, in memory.
+// What moves on from k to k. Where registers are few, vectors short and so instructions many, an address holds one, two or three strides
+// without an addition; elsewhere each step adds one. Step hides the values, else g++ 12 keeps sums of them for each step, in memory.
 template <class T> struct Walk {
+  static constexpr bool kTogether = Tile<T>::kVectors == 2;
   Walk(const T* start, Index stride) : x(start), one(stride * Index(sizeof(T))), three(3 * one) {}
-  HWY_INLINE const T* After(size_t steps) const { return Beyond(x, steps == 3 ? three : Index(steps) * one); }
-  HWY_INLINE void Keep() { asm("" : "+r"(x), "+r"(one), "+r"(three)); }
-  HWY_INLINE void Advance(size_t steps) { x = Beyond(x, Index(steps) * one); }
+  HWY_INLINE const T* After(size_t steps) const { return !kTogether ? x : Beyond(x, steps == 3 ? three : Index(steps) * one); }
+  HWY_INLINE void Step() {
+    if constexpr (kTogether) {
+      asm("" : "+r"(x), "+r"(one), "+r"(three));
+    } else {
+      x = Beyond(x, one);
+      asm("" : "+r"(x));
+    }
+  }
+  HWY_INLINE void Advance(size_t steps) {
+    if constexpr (kTogether) x = Beyond(x, Index(steps) * one);
+  }
 
   const T* x;
   Index one, three;   // bytes
@@ -57,12 +67,14 @@ template <class T, size_t kRows> struct TileRows {
     HWY_UNROLL(16) for (size_t r = 0; r < kRows; r += 3) x[r / 3] = a + Index(r) * a_row;
   }
   HWY_INLINE T At(size_t r, size_t steps) const { return Beyond(x[r / 3], Index(r % 3) * row)[Index(steps) * k]; }
-  HWY_INLINE void Keep() {
+  HWY_INLINE void Step() {
+    if constexpr (!Walk<T>::kTogether) return;
     asm("" : "+r"(row));
     HWY_UNROLL(16) for (size_t r = 0; r < kRows; r += 3) asm("" : "+r"(x[r / 3]));
   }
   HWY_INLINE void Advance(size_t steps) {
     HWY_UNROLL(16) for (size_t r = 0; r < kRows; r += 3) x[r / 3] += Index(steps) * k;
+    if constexpr (!Walk<T>::kTogether) asm("" : "+r"(row));
   }
 
   const T* x[(kRows + 2) / 3];
@@ -89,7 +101,7 @@ HWY_INLINE void TileSteps(V (&acc)[kRows][kVectors], A& a, Walk<T>& b, Index hal
       const auto ark = hn::Set(d, a.At(r, k));
       HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) acc[r][v] = hn::MulAdd(ark, bk[v], acc[r][v]);
     }
-    a.Keep(), b.Keep(), ahead.Keep();
+    a.Step(), b.Step(), ahead.Step();
   }
   a.Advance(kSteps), b.Advance(kSteps), ahead.Advance(kSteps);
 }
@@ -119,10 +131,8 @@ HWY_NOINLINE void TileKernel(Index depth, const T* a, Index a_row, Index a_k, co
     TileColumns<T> columns(a, a_k);
     for (; left >= 4; left -= 4) TileSteps<4>(acc, columns, right, half, fetched);
   }
-  if (left > 0) {
-    TileRows<T, kRows> rest(a + (depth - left) * a_k, a_row, a_k);
-    for (; left > 0; --left) TileSteps<1>(acc, rest, right, half, fetched);
-  }
+  TileRows<T, kRows> rest(a + (depth - left) * a_k, a_row, a_k);
+  for (; left > 0; --left) TileSteps<1>(acc, rest, right, half, fetched);
   if (bias)
     HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) {
       const auto bias_v = hn::LoadU(d, bias + v * kLanes);
