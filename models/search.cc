@@ -275,8 +275,8 @@ class Searcher {
   const Index width_;                            // rows a sentence
 };
 
-// Number of batches of like size: as many for each thread, which decodes its own. Fewer than threads, where those would be too small to be
-// fast, are decoded one after another by all threads. What is found does not depend on it.
+// Number of batches of like size: as many for each thread, which decodes its own. Fewer than threads where those would be too small to be
+// fast. What is found does not depend on it.
 Index batches_of(Index requests, const SearchOptions& o) {
   constexpr Index kManyRows = 128;                        // with more, keys and values take longest to read
   const Index few = std::max<Index>(2, 32 / threads());   // with fewer, weights do; but many threads of one batch wait for one another
@@ -331,7 +331,8 @@ std::vector<std::vector<Hypothesis>> search(const Seq2Seq& model, std::span<cons
     const auto at = [&](Index batch) { return std::size_t(Index(order.size()) * batch / batches); };
     Searcher(model, options).run(sources, prefixes, requests, std::span(order).subspan(at(b), at(b + 1) - at(b)), answers);
   };
-  if (batches >= threads() && !Trace::current())                                         // of this thread: it sees them all
+  // Two or three batches are faster one after another by all threads; a trace of this thread sees them all.
+  if (batches >= std::min(threads(), 4) && !Trace::current())
     run_chunks(batches, decode);
   else
     for (Index b = 0; b < batches; ++b) decode(b);

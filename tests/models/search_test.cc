@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cmath>
 #include <set>
+#include <span>
 #include <tuple>
 
 #include "autograd/trace.h"
@@ -142,6 +143,29 @@ TEST_CASE("search: a beam is what its definition says, ties included, for every 
           }
         }
       }
+}
+
+TEST_CASE("search: the same for any number of sentences, batches and threads") {
+  const Coarse model;
+  std::vector<Ids> sources;
+  for (std::int32_t source = 1; source <= 40; ++source) sources.push_back({source, source, kEnd});
+  SearchOptions options{.pad = kPad, .start = kStart, .eos = kEnd, .beam = 2, .nbest = 2, .extra_length = 4};
+  const auto expected = search(model, sources, options);
+  for_threads([&] {
+    for (const std::size_t count : {1, 3, 4, 9, 40})
+      for (const Index batch : {1, 2, 7, 40}) {
+        options.batch = batch;
+        const auto found = search(model, std::span(sources).first(count), options);
+        REQUIRE(found.size() == count);
+        for (std::size_t i = 0; i < count; ++i) {
+          REQUIRE(found[i].size() == expected[i].size());
+          for (std::size_t n = 0; n < found[i].size(); ++n) {
+            CHECK(found[i][n].ids == expected[i][n].ids);
+            CHECK(found[i][n].score == expected[i][n].score);
+          }
+        }
+      }
+  }, {1, 2, 5, 16});
 }
 
 TEST_CASE("search: min_length counts words without eos, greedy, in a beam and drawn; the longest length is at least as long") {
