@@ -231,8 +231,8 @@ void multiply_part(const Product<float>& p, Finish<float> finish) {
   run(rows.parts * columns.parts, [&](Index chunk) {
     std::optional<AmxTiles> use;
     if (amx) use.emplace();
-    const Index part = chunk / columns.parts, first = rows.begin(part), last = first + rows.size(part);
-    const Index other = chunk % columns.parts, column = columns.begin(other), end = column + columns.size(other);
+    const Index row_part = chunk / columns.parts, first = rows.begin(row_part), last = first + rows.size(row_part);
+    const Index column_part = chunk % columns.parts, column = columns.begin(column_part), end = column + columns.size(column_part);
     for (Index block = 0; block < blocks; ++block) {
       const Index k = block * depth, some = std::min(depth, p.k - k), pairs = padded(some) / 2;
       for (Index j = column; j < end; j += kWidth)

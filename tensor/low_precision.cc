@@ -237,8 +237,8 @@ void LowPrecisionWeight::multiply(Index rows, const float* x, Index x_row, float
   const Cut down{rows, 2 * kTile, divide_up(rows, kRowBlock)};
   const Cut across{outputs_, unit, std::clamp(pieces(seconds, down.parts * units) / down.parts, divide_up(outputs_, kColumnBlock), units)};
   const auto chunk_of = [&](Index chunk) {
-    const Index part = chunk / across.parts, row = down.begin(part), some = down.size(part);
-    const Index other = chunk % across.parts, column = across.begin(other), columns = across.size(other), whole = columns / kGroup;
+    const Index row_part = chunk / across.parts, row = down.begin(row_part), some = down.size(row_part);
+    const Index column_part = chunk % across.parts, column = across.begin(column_part), columns = across.size(column_part), whole = columns / kGroup;
     const float* const bias = finish.bias ? finish.bias + column : nullptr;
     float* const to = y + row * outputs_ + column;
     multiply_block(in, row, some, column / kGroup, whole, bias, to, outputs_);

@@ -89,16 +89,14 @@ void compare_halves(Index m, Index n, Index k, Random& random) {
   const auto product = [&](Matrix<float>& to) {
     return Product<float>{m, n, k, a.buffer.data(), a.row, a.column, b.buffer.data(), b.row, b.column, to.buffer.data(), to.row, to.column, true};
   };
-  set_threads(1);
-  multiply_by_halves(product(expected));
+  for_threads([&] { multiply_by_halves(product(expected)); }, {1});
   for_every_fma_target([&] {
-    for (const int count : {2, 5, 8, 16}) {
-      set_threads(count);
+    for_threads([&] {
       Matrix<float> found = c;
       multiply_by_halves(product(found));
-      INFO("m ", m, " n ", n, " k ", k, " threads ", count);
+      INFO("m ", m, " n ", n, " k ", k, " threads ", threads());
       CHECK(differing(found, expected) == 0);
-    }
+    }, {2, 5, 8, 16});
   });
 }
 
@@ -136,11 +134,9 @@ TEST_CASE("multiply: cut by rows and columns for many threads, on every target")
 }
 
 TEST_CASE("multiply_by_halves: the same bits cut for any number of threads, on every target with fused multiply-add") {
-  const int before = threads();
   Random random(Key(Seed{13}));
   compare_halves(256, 256, 256, random);
   compare_halves(70, 1100, 300, random);
   compare_halves(513, 100, 700, random);
   compare_halves(32, 600, 260, random);
-  set_threads(before);
 }
