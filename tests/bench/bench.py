@@ -2,9 +2,10 @@
 """Heed beside its peers, in turns on the same processors, and beside the machine's own limits; run.sh builds and calls it.
 
 Every program runs alone, in a process of its own. A round runs each side once, every round in another order; ratios are formed within
-a round, because a machine's speed drifts. The machine's limits are measured before and after: where they moved, the run is unsteady.
+a round, because a machine's speed drifts. Products and ops go round in turns of milliseconds, a round the median of some. The
+machine's limits are measured before and after: where they moved, the run is unsteady.
 """
-import argparse, itertools, json, os, pathlib, re, shutil, statistics, subprocess, sys, time
+import argparse, contextlib, itertools, json, os, pathlib, re, shutil, signal, statistics, subprocess, sys, tempfile, time
 
 import report
 
@@ -26,7 +27,40 @@ GROWTH = {  # of the case small
 }
 
 
+TURN, TURNS = 0.01, 5   # seconds of a turn, turns of a round
+
+
 class Failed(Exception): pass
+
+
+class Waiting:
+    """A program that answers lines, and stands still in between: idle threads of a library would spin on the processors."""
+
+    def __init__(self, command, **environment):
+        self.command, self.said = " ".join(map(str, command)), tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen([str(c) for c in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.said, text=True, env=os.environ | environment)
+
+    def __enter__(self):
+        self.ready = self.answer()
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.communicate()
+        self.said.close()
+
+    def answer(self):
+        line = self.process.stdout.readline()
+        if not line:
+            self.said.seek(0)
+            raise Failed(f"{self.command}: exit {self.process.wait()}: {(self.said.read().strip() or 'nothing said').splitlines()[-1]}")
+        self.process.send_signal(signal.SIGSTOP)
+        return json.loads(line)
+
+    def ask(self, line):
+        self.process.send_signal(signal.SIGCONT)
+        with contextlib.suppress(BrokenPipeError): print(line, file=self.process.stdin, flush=True)
+        return self.answer()
 
 
 def execute(command, **environment):
@@ -114,10 +148,10 @@ class Run:
         return {k: v for k, v in sides.items() if k not in self.o.skip}
 
     # ---- turns and rows
-    def turns(self, sides):
+    def turns(self, sides, rounds=None):
         """What every side measured in every round; a peer that fails is left out from then on, Heed must not fail."""
         seen = {name: [] for name in sides if name not in self.broken}
-        for r in range(self.o.rounds):
+        for r in range(rounds or self.o.rounds):
             order = list(seen)
             for name in order[r % len(order):] + order[:r % len(order)]:
                 try: seen[name].append(sides[name]())
@@ -127,6 +161,11 @@ class Run:
                     self.broken.add(name)
                     del seen[name]
         return seen
+
+    def short_turns(self, sides):
+        """What every side, a call that returns {"seconds": ...}, took in every round."""
+        seen = self.turns(sides, TURNS * self.o.rounds)
+        return {name: [statistics.median(x["seconds"] for x in turns[i:i + TURNS]) for i in range(0, len(turns), TURNS)] for name, turns in seen.items()}
 
     def row(self, section, name, unit, values, limit=None, smaller=False):
         """values: {side: one number a round}; limit: what the machine allows, in the same unit."""
@@ -146,50 +185,43 @@ class Run:
     # ---- sections
     def products(self):
         if not (self.programs / "gemm_bench").exists(): return self.note("no products: gemm_bench is not built; it needs Google Benchmark")
-        libraries = self.libraries()
-        sides, facts = {}, {}
-
-        def call(label, file):
-            command = [self.programs / "gemm_bench", "--benchmark_format=json", f"--benchmark_min_time={min(0.2, self.o.seconds / 50):g}",
-                       f"--benchmark_filter=({self.o.products})/(hot|cold)(-packed)?/{re.escape(file.name) if file else 'heed'}/real_time$"]
-            environment = {"HEED_BLAS": str(file)} if file else {}
-            def measure():
-                out = execute(command, **environment)
-                found = json.loads(out)["benchmarks"] if out.strip() else []
-                if not found: raise Failed(f"no matrix product is named {self.o.products}" if label == "Heed" else f"{file}: no sgemm found in it")
-                named = {", ".join(b["name"].split("/")[:2]): b for b in found}   # shape/hot/side/real_time
-                facts.update({name: (b["flop"], b["bytes"]) for name, b in named.items()})
-                return {name: b["GF/s"] for name, b in named.items()}
-            return measure
-
-        sides["Heed"] = call("Heed", None)
-        for label, path in libraries.items():
-            if label not in self.o.skip: sides[label] = call(label, pathlib.Path(path))
-        if len(sides) == 1: self.note("no peer for products: neither OpenBLAS, oneDNN nor BLIS is installed, nor a PyTorch given")
-        seen = self.turns(sides)
-        for name, (flop, moved) in facts.items():
-            level = "DRAM" if ", cold" in name else self.machine.level(moved)
-            values = {side: [r[name] for r in rounds] for side, rounds in seen.items()}
-            self.row("products", name, "GF/s", values, flop / self.machine.seconds(flop, moved, level) * 1e-9)
+        libraries = {label: pathlib.Path(path) for label, path in self.libraries().items() if label not in self.o.skip}
+        if not libraries: self.note("no peer for products: neither OpenBLAS, oneDNN nor BLIS is installed, nor a PyTorch given")
+        command = [self.programs / "gemm_bench", "--turns", f"--benchmark_min_time={TURN}"]
+        with contextlib.ExitStack() as running:
+            sides = {label: running.enter_context(Waiting(command, **({"HEED_BLAS": str(path)} if path else {}))) for label, path in {"Heed": None, **libraries}.items()}
+            for label, path in libraries.items():
+                if not any(name.endswith(path.name) for name in sides[label].ready):
+                    self.note(f"no {label}: no sgemm found in {path}")
+                    del sides[label]
+            names = [name.removesuffix("/heed") for name in sides["Heed"].ready if name.endswith("/heed") and re.match(f"({self.o.products})/", name)]
+            if not names: raise Failed(f"no matrix product is named {self.o.products}")
+            for name in names:
+                named = {label: f"{name}/{libraries[label].name if label in libraries else 'heed'}" for label in sides}
+                costs = sides["Heed"].ask(named["Heed"])
+                seen = self.short_turns({label: lambda label=label: sides[label].ask(named[label]) for label in sides})
+                level = "DRAM" if "/cold" in name else self.machine.level(costs["bytes"])
+                self.row("products", name.replace("/", ", "), "GF/s", {label: [1e-9 * costs["flop"] / s for s in seconds] for label, seconds in seen.items()},
+                         1e-9 * costs["flop"] / self.machine.seconds(costs["flop"], costs["bytes"], level))
 
     def ops(self):
         if not (self.programs / "op_bench").exists(): return self.note("no ops: op_bench is not built; it needs Google Benchmark")
-        seconds, costs = min(0.3, self.o.seconds / 10), {}
-
-        def heed():
-            found = json.loads(execute([self.programs / "op_bench", "--benchmark_format=json", f"--benchmark_min_time={seconds:g}"]))["benchmarks"]
-            costs.update({b["run_name"].removesuffix("/real_time"): (b["flop"], b["bytes"]) for b in found})
-            return {b["run_name"].removesuffix("/real_time"): b["real_time"] for b in found}
-
-        def torch():
-            out = execute([self.o.peers, TOP / "tests/bench/peer_ops.py", "--threads", self.o.threads, "--seconds", seconds])
-            return {name: 1e6 * t for name, t in json.loads(out.splitlines()[-1])["seconds"].items()}
-
-        seen = self.turns({"Heed": heed} | ({"PyTorch": torch} if "torch" in self.peers and "PyTorch" not in self.o.skip else {}))
-        for name, (flop, moved) in costs.items():
-            values = {side: [r[name] for r in rounds] for side, rounds in seen.items() if all(name in r for r in rounds)}
-            float32 = not name.endswith(("bfloat16", "int8"))
-            self.row("ops", name, "us", values, 1e6 * self.machine.seconds(flop, moved, self.machine.level(moved)) if float32 else None, smaller=True)
+        with contextlib.ExitStack() as running:
+            heed = running.enter_context(Waiting([self.programs / "op_bench", "--turns", f"--benchmark_min_time={TURN}"]))
+            peer, names = None, heed.ready
+            if "torch" in self.peers and "PyTorch" not in self.o.skip:
+                try: peer = running.enter_context(Waiting([self.o.peers, TOP / "tests/bench/peer_ops.py", "--threads", self.o.threads, "--seconds", TURN]))
+                except Failed as failed: self.note(f"no PyTorch: {failed}")
+            while names:
+                # the peer goes its own way and says what comes next
+                name = peer.ready if peer and peer.ready in names else names[0]
+                costs = heed.ask(name)
+                seen = self.short_turns({"Heed": lambda: heed.ask(name)} | ({"PyTorch": lambda: peer.ask("again")} if peer and peer.ready == name else {}))
+                float32 = not name.endswith(("bfloat16", "int8"))
+                limit = self.machine.seconds(costs["flop"], costs["bytes"], self.machine.level(costs["bytes"]))
+                self.row("ops", name, "us", {side: [1e6 * s for s in seconds] for side, seconds in seen.items()}, 1e6 * limit if float32 else None, smaller=True)
+                names = [n for n in names if n != name]
+                if "PyTorch" in seen: peer.ready = peer.ask("next")
 
     def training(self):
         for case, precision in itertools.product(self.cases(TRAINING), ["float32", *(p for p in self.o.precisions if p == "bfloat16")]):

@@ -2,11 +2,8 @@
 // Matrix products of the models, in GF/s and as a share of the multiply-add peak measured before, beside any libraries that
 // export the Fortran sgemm_ or oneDNN's dnnl_sgemm, and operands rounded to bfloat16 where the processor multiplies these; "cold" operands come
 // from beyond the last cache. No packing outside the timing but for "-packed": there weights (b of layout t) were packed before by Heed
-// and by libraries that export MKL's cblas_sgemm_pack.
-// In turns on one thread (a peer's idle threads would spin on the second core):
-//   HEED_THREADS=1 OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 HEED_BLAS=libopenblas.so.0:/.../libtorch_cpu.so gemm_bench
-//     --benchmark_enable_random_interleaving=true --benchmark_repetitions=9 --benchmark_report_aggregates_only=true
-#include <benchmark/benchmark.h>
+// and by libraries that export MKL's cblas_sgemm_pack. run.sh asks one process a library, in turns.
+//   HEED_BLAS=libopenblas.so.0:/.../libtorch_cpu.so gemm_bench --benchmark_filter=1024x256x256t/hot
 #include <dlfcn.h>
 
 #include <cstdlib>
@@ -21,6 +18,7 @@
 #include "tensor/gemm_bfloat16.h"
 #include "tensor/ops/random.h"
 #include "tests/bench/roofline.h"
+#include "tests/bench/turns.h"
 
 using namespace heed;
 
@@ -33,6 +31,9 @@ struct Shape3 {
   Index m, n, k;
   char layout;
 };
+
+double operations_of(const Shape3& s) { return 2.0 * double(s.m) * double(s.n) * double(s.k); }
+double bytes_of(const Shape3& s) { return 4.0 * double(s.m * s.k + s.k * s.n + s.m * s.n); }
 
 const Shape3 shapes[] = {
     {64, 768, 256, 't'},    {64, 1024, 512, 't'},   {1024, 256, 256, 't'},  {1024, 1024, 256, 't'}, {1024, 256, 1024, 't'},
@@ -62,23 +63,40 @@ struct Side {
   Call packed = {};
 };
 
-void measure(benchmark::State& state, const Side& side, const Shape3& s, bool cold, bool pack) {
-  const double bytes = 4.0 * double(s.m * s.k + s.k * s.n + s.m * s.n);
-  pack = pack && side.pack;
+struct Case {
+  Shape3 shape;
+  bool cold, packed;
+};
+
+std::vector<Operands> operands_of(const Case& c, const Side& side) {
+  const Shape3& s = c.shape;
   std::vector<Operands> operands{random_operands(s)};
-  for (double held = 0; held == 0 || (cold && held < kBeyondCaches);) {
+  for (double held = 0; held == 0 || (c.cold && held < kBeyondCaches);) {
     if (held > 0) operands.push_back({operands[0].a.clone(), operands[0].b.clone(), operands[0].c.clone()});
-    if (pack) operands.back().packed = side.pack(operands[0], s);
-    held += bytes;   // not those of the packed weights: MKL asks for megabytes whatever the size, and uses what it needs
+    if (c.packed && side.pack) operands.back().packed = side.pack(operands[0], s);
+    held += bytes_of(s);   // not those of the packed weights: MKL asks for megabytes whatever the size, and uses what it needs
   }
-  std::size_t next = 0;
-  for (auto _ : state) {
-    (pack ? side.packed : side.product)(operands[next], s);
+  return operands;
+}
+
+void measure(benchmark::State& state, const std::string& name, const Case& c, const Side& side) {
+  static std::string made;                  // a case measured in turns keeps its operands
+  static std::vector<Operands> operands;
+  static std::size_t next;
+  if (made != name) {
+    operands.clear();
+    operands = operands_of(c, side);
+    made = name, next = 0;
+  }
+  const auto call = [&] {
+    (c.packed && side.pack ? side.packed : side.product)(operands[next], c.shape);
     next = next + 1 < operands.size() ? next + 1 : 0;
-  }
-  const double operations = 2.0 * double(s.m) * double(s.n) * double(s.k);
+  };
+  call();
+  for (auto _ : state) call();
+  const double operations = operations_of(c.shape);
   state.counters["flop"] = operations;
-  state.counters["bytes"] = bytes;
+  state.counters["bytes"] = bytes_of(c.shape);
   state.counters["GF/s"] = benchmark::Counter(operations * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
   state.counters["of_peak"] = benchmark::Counter(operations / peak, benchmark::Counter::kIsIterationInvariantRate);
 }
@@ -155,10 +173,7 @@ Side with_packing(Side side, void* library) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   peak = bench::multiply_add_peak(threads());
-  benchmark::AddCustomContext("machine", describe_context());
   benchmark::AddCustomContext("multiply-add peak", std::to_string(peak * 1e-9) + " GF/s");
   std::vector<Side> sides{{"heed", heed_product, heed_pack, heed_product}};
   if (has_bfloat16_products()) sides.push_back({"heed-bfloat16", bfloat16_product});
@@ -176,7 +191,7 @@ int main(int argc, char** argv) {
         for (const bool cold : {false, true}) {
           if (packed && (s.layout != 't' || side.name == "heed-bfloat16")) continue;
           const std::string name = fmt::format("{}x{}x{}{}/{}{}/{}", s.m, s.n, s.k, s.layout, cold ? "cold" : "hot", packed ? "-packed" : "", side.name);
-          benchmark::RegisterBenchmark(name.c_str(), measure, side, s, cold, packed)->UseRealTime();
+          bench::add(name, [=](benchmark::State& state) { measure(state, name, {s, cold, packed}, side); });
         }
-  benchmark::RunSpecifiedBenchmarks();
+  return bench::run(argc, argv);
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operations of a training step beside those of the models' matrix products, one row each, through the tape as a user calls them;
 // peer_ops.py does the same by the same names. "and back" includes the gradients of all that has one.
-#include <benchmark/benchmark.h>
-
 #include <algorithm>
 #include <array>
 #include <functional>
@@ -20,6 +18,7 @@
 #include "tensor/ops/update.h"
 #include "tensor/ops/view.h"
 #include "tensor/packed.h"
+#include "tests/bench/turns.h"
 
 using namespace heed;
 
@@ -34,12 +33,12 @@ struct Cost {
 };
 
 void add(const std::string& name, const Cost& cost, std::function<void()> run) {
-  benchmark::RegisterBenchmark(name.c_str(), [=](benchmark::State& state) {
+  bench::add(name, [=](benchmark::State& state) {
     for (int i = 0; i < 2; ++i) run();
     for (auto _ : state) run();
     state.counters["flop"] = cost.flop;
     state.counters["bytes"] = cost.bytes;
-  })->UseRealTime()->Unit(benchmark::kMicrosecond);
+  }, benchmark::kMicrosecond);
 }
 
 using Made = std::function<Variable(std::span<const Variable>)>;
@@ -202,9 +201,6 @@ void add_low_precision() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  benchmark::Initialize(&argc, argv);
-  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
-  benchmark::AddCustomContext("machine", describe_context());
   add_losses();
   add_rows();
   add_attention();
@@ -212,5 +208,5 @@ int main(int argc, char** argv) {
   add_update();
   add_everyday();
   add_low_precision();
-  benchmark::RunSpecifiedBenchmarks();
+  return bench::run(argc, argv);
 }

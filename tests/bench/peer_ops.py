@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The operations of op_bench with PyTorch, by the same names; prints a line of JSON: seconds of each, and the version.
+"""The operations of op_bench with PyTorch, by the same names, in turns with others.
 
-A name that this PyTorch has nothing for is left out.
+Writes the name of an operation as a line of JSON; measures it and writes {"seconds": of one call} for each line "again", and
+goes on to the next for "next"; null after the last. A name that this PyTorch has nothing for is left out.
 """
 import argparse, json, sys, time, warnings
 
@@ -9,13 +10,15 @@ import torch, torch.nn as nn, torch.nn.functional as F
 
 p = argparse.ArgumentParser()
 p.add_argument("--threads", type=int, default=2)
-p.add_argument("--seconds", type=float, default=0.2, help="of each")
+p.add_argument("--seconds", type=float, default=0.01, help="of a turn")
 a = p.parse_args()
 torch.set_num_threads(a.threads)
 torch.set_flush_denormal(True)
 torch.manual_seed(1)
 warnings.simplefilter("ignore")   # that a way to quantise will go some day
-seconds = {}
+
+
+def say(x): print(json.dumps(x), flush=True)
 
 
 def measure(name, run):
@@ -24,12 +27,15 @@ def measure(name, run):
     except (AttributeError, ImportError, NotImplementedError, RuntimeError) as error:
         print(f"{name}: {error}".splitlines()[0], file=sys.stderr)
         return
-    times, begin = [], time.perf_counter()
-    while time.perf_counter() - begin < a.seconds or len(times) < 5:
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-    seconds[name] = sorted(times)[len(times) // 2]
+    say(name)
+    while sys.stdin.readline() == "again\n":
+        for _ in range(2): run()
+        times, begin = [], time.perf_counter()
+        while time.perf_counter() - begin < a.seconds or not times:
+            start = time.perf_counter()
+            run()
+            times.append(time.perf_counter() - start)
+        say({"seconds": sorted(times)[len(times) // 2]})
 
 
 def recorded(name, inputs, f, back):
@@ -153,4 +159,4 @@ with torch.no_grad():
         measure(name + ", bfloat16", lambda: low(x16))
         measure(name + ", int8", quantised(n, inner, x))
 
-print(json.dumps({"version": torch.__version__, "seconds": seconds}))
+say(None)
