@@ -21,7 +21,7 @@ namespace {
 template <class T> struct TileSize {
   static constexpr size_t kRegisters = Block<T>::kRegisters;
   static constexpr bool kMany = HWY_TARGET <= HWY_AVX3;                     // 32 registers
-  static constexpr size_t kRows = kMany ? 8 : kRegisters <= 2 ? 4 : kRegisters == 4 ? 2 : 1;
+  static constexpr size_t kRows = kMany ? 8 : kRegisters <= 2 ? 6 : kRegisters == 4 ? 2 : 1;
   static constexpr size_t kBlocks = kMany && kRegisters == 1 ? 2 : 1;
   static constexpr size_t kFewRows = kBlocks == 2 ? 4 : kRegisters == 2 ? 1 : 0;   // whose four blocks at once fit as well
 };
@@ -58,7 +58,7 @@ HWY_INLINE void TileProduct(const T* HWY_RESTRICT a, Index a_row, Index a_k, con
   LoadSums(c, c_row, left, add, sum);
   const T* from = b.data + Index(j / 16) * b.block;
   if (left >= 16 * NB) {
-    for (size_t k = 0; k < K; ++k, from += b.row, a += a_k) {
+    for (size_t k = K; k > 0; --k, from += b.row, a += a_k) {
       Block<T> right[NB];
       HWY_UNROLL(4)
       for (size_t m = 0; m < NB; ++m) right[m] = Load16(from + Index(m) * b.block);
