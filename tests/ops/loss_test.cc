@@ -111,6 +111,37 @@ TEST_CASE("cross_entropy: value and gradient of every form of smoothing, every t
       }
 }
 
+TEST_CASE("cross_entropy: rows of few classes are the same alone, among others and with any number of threads") {
+  const Index N = 150;
+  for (const Index V : {1, 2, 8, 10, 16}) {
+    CAPTURE(V);
+    const Tensor logits = draw(1, {N, V}, DType::f32), dlosses = draw(3, {N}, DType::f32), targets = randint(Key(2), {N}, 0, V);
+    for (Index i = 0; i < N; i += 7) targets.mutable_data<Index>()[i] = -100;
+    const CrossEntropyOptions options{.label_smoothing = 0.1};
+    const CrossEntropy whole = cross_entropy(logits, targets, options);
+    const Tensor gradient = empty({N, V});
+    cross_entropy_grad(logits, targets, whole.log_sum_exp, dlosses, options, {gradient});
+    for_threads([&] {
+      CHECK(equal_bits(cross_entropy(logits, targets, options).losses, whole.losses));
+      const Tensor again = empty({N, V});
+      cross_entropy_grad(logits, targets, whole.log_sum_exp, dlosses, options, {again});
+      CHECK(equal_bits(again, gradient));
+    });
+    for (Index i = 0; i < N; ++i) {
+      const Slice row{i, i + 1};
+      const CrossEntropy alone = cross_entropy(logits(row), targets(row), options);
+      CHECK(equal_bits(alone.losses, whole.losses(row)));
+      const Tensor d = empty({1, V});
+      cross_entropy_grad(logits(row), targets(row), alone.log_sum_exp, dlosses(row), options, {d});
+      CHECK(equal_bits(d, gradient(row)));
+    }
+    for (Index i = 0; i < N; i += 7) {
+      CHECK(whole.losses[i].item() == 0);
+      CHECK(equal_bits(gradient[i], zeros({V})));
+    }
+  }
+}
+
 TEST_CASE("cross_entropy: a number by hand, any leading shape, i32 targets, strides") {
   // F.cross_entropy(tensor([[1., 2., 3.], [0., 0., 0.]]), tensor([2, 1]), label_smoothing=0.1): (0.9 0.407606 + 0.1 1.407606 + log 3) / 2
   const Tensor logits = tensor({{1, 2, 3}, {0, 0, 0}}, DType::f64);
