@@ -94,7 +94,8 @@ template <class Op, class F, class T> HWY_INLINE void FewRows(const T* x, const 
   }
 }
 
-// Row r in lane r % 16 of each column, kLanes lanes of kVectors vectors at a time
+// Row r in lane r % 16 of each column, kLanes lanes of kVectors vectors at a time. Rows may lie a page apart, which the hardware does not
+// run ahead of.
 template <class Op, class F, size_t kLanes, size_t kVectors, class T>
 HWY_INLINE void ManyRows(const T* x, const ptrdiff_t* offset, size_t rows, size_t n, T* result) {
   const hn::ScalableTag<T> d;
@@ -112,6 +113,7 @@ HWY_INLINE void ManyRows(const T* x, const ptrdiff_t* offset, size_t rows, size_
       HWY_UNROLL(16)
       for (size_t l = 0; l < kLanes; ++l) {
         const T* row = x + offset[r + l];
+        __builtin_prefetch(row + 2 * kWidth);
         HWY_UNROLL(4)
         for (size_t v = 0; v < kVectors; ++v)
           sum[l][v] = Op::f(d, sum[l][v], F::f(d, kVectors > 1 ? hn::LoadU(d, row + v * N) : LoadFirst(d, row, n)));
