@@ -44,6 +44,7 @@ HEED_AVX2 inline __m256i four(const std::uint8_t* bytes) {
 // y[r, o] = t_r s_o Σ_k x[r, k] w[o, k] + bias_o for kRows rows and 8 kVectors outputs
 template <int kRows, int kVectors> HEED_AVX2 void tile(const Int8Block& b, Index row, Index output) {
   constexpr Index kGroup = LowPrecisionWeight::kGroup;
+  constexpr int kSteps = 4;            // quads is a multiple
   const Index row_bytes = Int8Kernels::split_bytes(b.quads);
   const std::uint8_t* x = b.x + row * row_bytes;
   const std::int8_t* w = b.w + (output / kGroup * kGroup * b.quads + output % kGroup) * 4;
@@ -53,16 +54,22 @@ template <int kRows, int kVectors> HEED_AVX2 void tile(const Int8Block& b, Index
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) acc[r][v] = (Lanes)four(x + r * row_bytes + b.quads * 8);
-  for (Index k = 0; k < b.quads; ++k, x += 8, w += kGroup * 4) {
-    __m256i wk[kVectors];
+  for (Index k = 0; k < b.quads; k += kSteps, x += 8 * kSteps, w += kGroup * 4 * kSteps) {
 #pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) wk[v] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(w + v * 32));
+    for (int step = 0; step < kSteps; ++step) {
+      __m256i wk[kVectors];
 #pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-      const __m256i turned = four(x + r * row_bytes), size = four(x + r * row_bytes + 4);
+      for (int v = 0; v < kVectors; ++v) wk[v] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(w + step * kGroup * 4 + v * 32));
 #pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v)
-        acc[r][v] += (Lanes)_mm256_madd_epi16(_mm256_maddubs_epi16(size, _mm256_xor_si256(wk[v], turned)), ones);
+      for (int r = 0; r < kRows; ++r) {
+        const std::uint8_t* const from = x + r * row_bytes + step * 8;
+        const __m256i turned = four(from), size = four(from + 4);
+#pragma GCC unroll 16
+        for (int v = 0; v < kVectors; ++v) {
+          acc[r][v] += (Lanes)_mm256_madd_epi16(_mm256_maddubs_epi16(size, _mm256_xor_si256(wk[v], turned)), ones);
+          asm("" : "+x"(acc[r][v]));   // else g++ 12 adds steps up by themselves first, in memory
+        }
+      }
     }
   }
 #pragma GCC unroll 16
