@@ -410,7 +410,7 @@ template <class T> double total_of(const Tensor& x) {
   return total_of<T>(x.numel(), [&](Index begin, std::size_t, T*) { return values + begin; });
 }
 
-// f(first, count, tile) for rows of n <= kShort numbers, kTile at a time, in parallel: they are the columns of the tile [n, kTile].
+// f(first, count, tile) for rows of n in [1, kShort] numbers, kTile at a time, in parallel: they are the columns of the tile [n, kTile].
 template <class T, class F> void for_short_rows(const T* x, Index rows, Index n, F&& f) {
   constexpr auto kRows = Index(kTile);
   const auto turn = gemm_kernels<T>().turn;
@@ -450,7 +450,7 @@ CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets, const Cr
     const Smoothed<T> q = weighted<T>(options, V, weight);
     const T minus = options.subtract_entropy ? T(entropy(options, V)) : T(0);
     const auto N = Index(labels.label.size());
-    if (V <= Index(kShort) && labels.count > 0) {
+    if (labels.count > 0 && V <= Index(kShort)) {
       const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(ShortLossesF32), HWY_DYNAMIC_POINTER(ShortLossesF64));
       for_short_rows(in, N, V, [&](Index row, std::size_t count, T* x) {
         kernel(x, std::size_t(V), count, labels.label.data() + row, q, minus, losses + row, most + row, log_sum + row);
@@ -495,7 +495,7 @@ void cross_entropy_grad(const Tensor& logits, const Tensor& targets, const LogSu
     const Smoothed<T> q = weighted<T>(options, V, weight);
     const auto N = Index(labels.label.size());
     const auto label_of = [&](Index row) { return labels.label[std::size_t(row)]; };
-    if (V <= Index(kShort) && labels.count > 0) {
+    if (labels.count > 0 && V <= Index(kShort)) {
       const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(ShortLossGradsF32), HWY_DYNAMIC_POINTER(ShortLossGradsF64));
       for_short_rows(in, N, V, [&](Index first, std::size_t count, T* x) {
         alignas(64) T rows_again[kShort * kTile];

@@ -189,11 +189,14 @@ class Run:
         if not libraries: self.note("no peer for products: neither OpenBLAS, oneDNN nor BLIS is installed, nor a PyTorch given")
         command = [self.programs / "gemm_bench", "--turns", f"--benchmark_min_time={TURN}"]
         with contextlib.ExitStack() as running:
-            sides = {label: running.enter_context(Waiting(command, **({"HEED_BLAS": str(path)} if path else {}))) for label, path in {"Heed": None, **libraries}.items()}
+            sides = {"Heed": running.enter_context(Waiting(command))}
             for label, path in libraries.items():
-                if not any(name.endswith(path.name) for name in sides[label].ready):
-                    self.note(f"no {label}: no sgemm found in {path}")
-                    del sides[label]
+                try: side = running.enter_context(Waiting(command, HEED_BLAS=str(path)))
+                except Failed as failed:
+                    self.note(f"no {label}: {failed}")
+                    continue
+                if any(name.endswith(path.name) for name in side.ready): sides[label] = side
+                else: self.note(f"no {label}: no sgemm found in {path}")
             names = [name.removesuffix("/heed") for name in sides["Heed"].ready if name.endswith("/heed") and re.match(f"({self.o.products})/", name)]
             if not names: raise Failed(f"no matrix product is named {self.o.products}")
             for name in names:
@@ -333,7 +336,7 @@ def options():
     p.add_argument("--scripts", type=pathlib.Path, default=TOP.parent / "shared" / "peers", metavar="DIR", help="where torch_train.py, jax_train.py and ct2_decode.py are")
     p.add_argument("--skip", action="append", default=[], metavar="PEER", help="leave out a peer, by the name in the table")
     p.add_argument("--rounds", type=int, default=5)
-    p.add_argument("--seconds", type=float, default=5, help="of one measurement")
+    p.add_argument("--seconds", type=float, default=5, help="of one measurement; of products and ops turns are shorter")
     p.add_argument("--threads", type=int, default=2)
     p.add_argument("--cases", nargs="+", choices=sorted({*TRAINING, *DECODING}), metavar="CASE", help="of training, decoding and memory")
     p.add_argument("--precisions", nargs="+", choices=PRECISIONS, default=["float32", "int8"], metavar="NAME", help="of decoding; bfloat16: of training as well")
