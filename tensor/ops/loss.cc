@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/ops/loss.h"
 
+#include "tensor/ops/short_rows.h"
+
 #ifndef HEED_TENSOR_OPS_LOSS_SMOOTHED      // this file is read once for each target
 #define HEED_TENSOR_OPS_LOSS_SMOOTHED
 namespace heed {
@@ -15,8 +17,6 @@ template <class T> struct Smoothed {
 };
 // of one row: log Σ_k exp(z_k) = max + log_sum
 template <class T> struct RowSum { T max, log_sum; };
-
-constexpr size_t kShort = 16, kTile = 64;    // rows of so few logits lie side by side as columns, so many at a time
 
 }  // namespace
 }  // namespace heed
@@ -122,10 +122,22 @@ template <class T> HWY_INLINE Block<T> SumOfShort(T* x, size_t n) {
   return Load16(x);
 }
 
+// What 16 rows want, a lane each: their labels, 0 where none counts, w of these and Σ_k w_k q_k
+template <class T> struct Wanted {
+  size_t label[16];
+  T weight[16], mass[16];
+  Wanted(const Smoothed<T>& q, const Index* labels, size_t rows) {
+    for (size_t r = 0; r < 16; ++r) {
+      label[r] = r < rows && labels[r] > 0 ? size_t(labels[r]) : 0;
+      weight[r] = TrueWeight(q, label[r]), mass[r] = Mass(q, label[r]);
+    }
+  }
+};
+
 // The losses of up to kTile rows of n <= kShort logits, which are the columns of x [n, kTile], by LossRow's additions; label -1: 0.
 // x is overwritten.
 template <class T> void ShortLosses(T* x, size_t n, size_t rows, const Index* labels, const Smoothed<T>& q, T minus, T* losses, T* most, T* log_sums) {
-  T true_scores[16], true_weights[16], masses[16], exps[kShort * 16], counted[kShort * 16];
+  T true_scores[16], exps[kShort * 16], counted[kShort * 16];
   for (size_t i = 0; i < rows; i += 16, x += 16) {
     Block<T> m = Load16(x);
     for (size_t k = 1; k < n; ++k) m = Max16(m, Load16(x + k * kTile));
@@ -136,12 +148,10 @@ template <class T> void ShortLosses(T* x, size_t n, size_t rows, const Index* la
       if (q.other_mass != 0) Store16(Index(k) == q.pad ? Set16(T(0)) : q.weight ? Set16(q.weight[k]) * t : t, counted + 16 * k);
     }
     const size_t left = HWY_MIN(rows - i, size_t{16});
-    for (size_t r = 0; r < 16; ++r) {
-      const auto label = size_t(r < left && labels[i + r] > 0 ? labels[i + r] : 0);
-      true_scores[r] = x[label * kTile + r], true_weights[r] = TrueWeight(q, label), masses[r] = Mass(q, label);
-    }
+    const Wanted<T> wanted(q, labels + i, left);
+    for (size_t r = 0; r < 16; ++r) true_scores[r] = x[wanted.label[r] * kTile + r];
     const Block<T> log_sum = Log16(SumOfShort(exps, n));
-    Block<T> loss = Load16(masses) * log_sum - Set16(q.true_mass - q.other_mass) * Load16(true_weights) * Load16(true_scores);
+    Block<T> loss = Load16(wanted.mass) * log_sum - Set16(q.true_mass - q.other_mass) * Load16(wanted.weight) * Load16(true_scores);
     if (q.other_mass != 0) loss = loss - Set16(q.other_mass) * SumOfShort(counted, n);
     StoreN16(loss - Set16(minus), left, losses + i);
     StoreN16(m, left, most + i);
@@ -151,22 +161,20 @@ template <class T> void ShortLosses(T* x, size_t n, size_t rows, const Index* la
   }
 }
 
-// x becomes dx
+// Their gradients, the columns of dx [n, kTile]; label -1: 0
 template <class T>
-void ShortLossGrads(T* x, size_t n, size_t rows, const Index* labels, const Smoothed<T>& q, const T* most, const T* log_sums, const T* dlosses) {
-  T wanted[kShort * 16], masses[16];
-  for (size_t i = 0; i < rows; i += 16, x += 16) {
+void ShortLossGrads(const T* x, size_t n, size_t rows, const Index* labels, const Smoothed<T>& q, const T* most, const T* log_sums, const T* dlosses, T* dx) {
+  T masses[kShort * 16];                     // w q
+  for (size_t i = 0; i < rows; i += 16, x += 16, dx += 16) {
     const size_t left = HWY_MIN(rows - i, size_t{16});
-    for (size_t k = 0; k < n; ++k) Store16(Set16(Index(k) == q.pad ? T(0) : q.weight ? q.other_mass * q.weight[k] : q.other_mass), wanted + 16 * k);
-    for (size_t r = 0; r < 16; ++r) {
-      const auto label = size_t(r < left && labels[i + r] > 0 ? labels[i + r] : 0);
-      wanted[16 * label + r] = q.true_mass * TrueWeight(q, label), masses[r] = Mass(q, label);
-    }
-    const Block<T> m = LoadN16(most + i, left), log_sum = LoadN16(log_sums + i, left), by = LoadN16(dlosses + i, left), mass = Load16(masses);
-    for (size_t k = 0; k < n; ++k) {
-      T* const to = x + k * kTile;
-      Store16(by * (Exp16(Load16(to) - m - log_sum) * mass - Load16(wanted + 16 * k)), to);
-    }
+    const Wanted<T> wanted(q, labels + i, left);
+    for (size_t k = 0; k < n; ++k) Store16(Set16(Index(k) == q.pad ? T(0) : q.weight ? q.other_mass * q.weight[k] : q.other_mass), masses + 16 * k);
+    for (size_t r = 0; r < 16; ++r) masses[16 * wanted.label[r] + r] = q.true_mass * wanted.weight[r];
+    const Block<T> m = LoadN16(most + i, left), log_sum = LoadN16(log_sums + i, left), by = LoadN16(dlosses + i, left), mass = Load16(wanted.mass);
+    for (size_t k = 0; k < n; ++k)
+      Store16(by * (Exp16(Load16(x + k * kTile) - m - log_sum) * mass - Load16(masses + 16 * k)), dx + k * kTile);
+    for (size_t r = 0; r < left; ++r)
+      for (size_t k = 0; labels[i + r] < 0 && k < n; ++k) dx[k * kTile + r] = 0;
   }
 }
 
@@ -255,12 +263,13 @@ void ShortLossesF64(double* x, size_t n, size_t rows, const Index* l, const Smoo
                     double* log_sums) {
   ShortLosses(x, n, rows, l, q, minus, losses, most, log_sums);
 }
-void ShortLossGradsF32(float* x, size_t n, size_t rows, const Index* l, const Smoothed<float>& q, const float* most, const float* log_sums, const float* d) {
-  ShortLossGrads(x, n, rows, l, q, most, log_sums, d);
+void ShortLossGradsF32(const float* x, size_t n, size_t rows, const Index* l, const Smoothed<float>& q, const float* most, const float* log_sums,
+                       const float* d, float* dx) {
+  ShortLossGrads(x, n, rows, l, q, most, log_sums, d, dx);
 }
-void ShortLossGradsF64(double* x, size_t n, size_t rows, const Index* l, const Smoothed<double>& q, const double* most, const double* log_sums,
-                       const double* d) {
-  ShortLossGrads(x, n, rows, l, q, most, log_sums, d);
+void ShortLossGradsF64(const double* x, size_t n, size_t rows, const Index* l, const Smoothed<double>& q, const double* most, const double* log_sums,
+                       const double* d, double* dx) {
+  ShortLossGrads(x, n, rows, l, q, most, log_sums, d, dx);
 }
 void AddRowsF32(const float* x, size_t rows, size_t stride, size_t n, float* sum) { AddRows(x, rows, stride, n, sum); }
 void AddRowsF64(const double* x, size_t rows, size_t stride, size_t n, double* sum) { AddRows(x, rows, stride, n, sum); }
@@ -293,13 +302,11 @@ HWY_AFTER_NAMESPACE();
 #include <numeric>
 
 #include "tensor/format.h"
-#include "tensor/gemm.h"
 #include "tensor/ops/binary.h"
 #include "tensor/ops/kernel.h"
 #include "tensor/ops/matmul.h"
 #include "tensor/ops/view.h"
 #include "tensor/parallel.h"
-#include "tensor/row.h"
 
 namespace heed {
 HWY_EXPORT(TotalF32);
@@ -410,20 +417,6 @@ template <class T> double total_of(const Tensor& x) {
   return total_of<T>(x.numel(), [&](Index begin, std::size_t, T*) { return values + begin; });
 }
 
-// f(first, count, tile) for rows of n in [1, kShort] numbers, kTile at a time, in parallel: they are the columns of the tile [n, kTile].
-template <class T, class F> void for_short_rows(const T* x, Index rows, Index n, F&& f) {
-  constexpr auto kRows = Index(kTile);
-  const auto turn = gemm_kernels<T>().turn;
-  parallel_for((rows + kRows - 1) / kRows, row_grain(n * kRows), [&](Index begin, Index end) {
-    alignas(64) T tile[kShort * kTile];
-    for (Index first = begin * kRows; first < std::min(rows, end * kRows); first += kRows) {
-      const Index count = std::min(rows - first, kRows);
-      turn(x + first * n, n, n, count, kRows, tile);
-      f(first, std::size_t(count), tile);
-    }
-  });
-}
-
 Shape rows_of(const Tensor& x) { return Shape(std::span(x.shape().begin(), std::size_t(x.rank() - 1))); }
 
 // Rows whose logits are made at a time: each chunk reads the weights and their gradient once more, so it holds as many logits as
@@ -452,7 +445,7 @@ CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets, const Cr
     const auto N = Index(labels.label.size());
     if (labels.count > 0 && V <= Index(kShort)) {
       const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(ShortLossesF32), HWY_DYNAMIC_POINTER(ShortLossesF64));
-      for_short_rows(in, N, V, [&](Index row, std::size_t count, T* x) {
+      for_short_rows<T>(N, V, in, nullptr, nullptr, false, [&](Index row, std::size_t count, T* x, const T*, T*) {
         kernel(x, std::size_t(V), count, labels.label.data() + row, q, minus, losses + row, most + row, log_sum + row);
       });
     } else {
@@ -494,23 +487,16 @@ void cross_entropy_grad(const Tensor& logits, const Tensor& targets, const LogSu
     const Tensor weight = dense_weight(options);
     const Smoothed<T> q = weighted<T>(options, V, weight);
     const auto N = Index(labels.label.size());
-    const auto label_of = [&](Index row) { return labels.label[std::size_t(row)]; };
     if (labels.count > 0 && V <= Index(kShort)) {
       const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(ShortLossGradsF32), HWY_DYNAMIC_POINTER(ShortLossGradsF64));
-      for_short_rows(in, N, V, [&](Index first, std::size_t count, T* x) {
-        alignas(64) T rows_again[kShort * kTile];
-        kernel(x, std::size_t(V), count, labels.label.data() + first, q, most + first, log_sum + first, up + first);
-        gemm_kernels<T>().turn(x, Index(kTile), Index(count), V, V, rows_again);
-        for (Index row = first; row < first + Index(count); ++row)
-          if (label_of(row) < 0) std::fill_n(rows_again + (row - first) * V, V, T(0));
-        if (out.add()) add_row(rows_again, Index(count) * V, to + first * V);
-        else std::copy_n(rows_again, Index(count) * V, to + first * V);
+      for_short_rows<T>(N, V, in, nullptr, to, out.add(), [&](Index row, std::size_t count, const T* x, const T*, T* dx) {
+        kernel(x, std::size_t(V), count, labels.label.data() + row, q, most + row, log_sum + row, up + row, dx);
       });
     } else {
       const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(LossGradF32), HWY_DYNAMIC_POINTER(LossGradF64));
       parallel_for(N, row_grain(V), [&](Index begin, Index end) {
         for (Index row = begin; row < end; ++row) {
-          if (const Index label = label_of(row); label >= 0)
+          if (const Index label = labels.label[std::size_t(row)]; label >= 0)
             kernel(in + row * V, std::size_t(V), std::size_t(label), q, RowSum<T>{most[row], log_sum[row]}, up[row], out.add(), to + row * V);
           else if (!out.add()) std::fill_n(to + row * V, V, T(0));
         }

@@ -2,11 +2,11 @@
 #include "tensor/ops/softmax.h"
 
 #include "tensor/ops/mask_rows.h"
+#include "tensor/ops/short_rows.h"
 
 #ifndef HEED_SOFTMAX_COLUMNS  // this file is read once for each target
 #define HEED_SOFTMAX_COLUMNS
 namespace heed {
-constexpr size_t kTile = 64, kShort = 16;   // sequences side by side; length of those that are turned to lie so
 template <class T> struct ColumnKernels {
   void (*softmax)(bool log, const T* x, size_t n, ptrdiff_t stride, size_t width, T* y);
   void (*softmax_grad)(bool log, const T* y, const T* dy, size_t n, ptrdiff_t stride, size_t width, bool add, T* dx);
@@ -331,25 +331,6 @@ struct Columns {
       }
     });
   }
-  // Short rows of a, and of b where it is not null, turned into tiles: f(first row, number of rows, tile of a, of b, of y); y is turned
-  // back to where `out` is, which may be null.
-  template <class T, class F> void for_short_rows(const T* a, const T* b, T* out, bool add, F&& f) const {
-    constexpr Index tile = Index(kTile);
-    const auto turn = gemm_kernels<T>().turn;
-    parallel_for((outer + tile - 1) / tile, row_grain(n * tile), [&](Index begin, Index end) {
-      alignas(64) T as[kShort * kTile], bs[kShort * kTile], ys[kShort * kTile], rows[kShort * kTile];
-      for (Index first = begin * tile; first < std::min(outer, end * tile); first += tile) {
-        const Index count = std::min(outer - first, tile), size = count * n;
-        turn(a + first * n, n, n, count, tile, as);
-        if (b) turn(b + first * n, n, n, count, tile, bs);
-        f(first, std::size_t(count), as, bs, ys);
-        if (!out) continue;
-        T* const to = out + first * n;
-        turn(ys, tile, count, n, n, add ? rows : to);
-        for (Index i = 0; add && i < size; ++i) to[i] += rows[i];
-      }
-    });
-  }
   Index outer = 1, n = 1, inner = 1;
 };
 
@@ -372,7 +353,7 @@ Tensor softmax_of(const char* op, bool log, const Tensor& x, int dim, const Mask
       const auto kernel = column_kernels<T>().softmax;
       const auto n = std::size_t(columns.n);
       if (columns.short_rows())
-        columns.for_short_rows<T>(in, nullptr, out, false, [&](Index, std::size_t width, const T* a, const T*, T* y) { kernel(log, a, n, kTile, width, y); });
+        for_short_rows<T>(columns.outer, columns.n, in, nullptr, out, false, [&](Index, std::size_t width, const T* a, const T*, T* y) { kernel(log, a, n, kTile, width, y); });
       else columns.for_tiles([&](Index, Index at, std::size_t width) { kernel(log, in + at, n, columns.inner, width, out + at); });
       return to;
     }
@@ -402,7 +383,7 @@ template <class T> bool softmax_grad_of_columns(bool log, const Tensor& y, const
   const auto kernel = column_kernels<T>().softmax_grad;
   const auto n = std::size_t(columns.n);
   if (columns.short_rows()) {
-    columns.for_short_rows<T>(ya, dya, to, out.add(), [&](Index, std::size_t width, const T* a, const T* b, T* tile) {
+    for_short_rows<T>(columns.outer, columns.n, ya, dya, to, out.add(), [&](Index, std::size_t width, const T* a, const T* b, T* tile) {
       kernel(log, a, b, n, kTile, width, false, tile);
     });
   } else {
@@ -519,7 +500,7 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
         if (!kernel(from, std::size_t(columns.n), stride, width, to)) finite.store(false, std::memory_order_relaxed);
       };
       if (columns.short_rows())
-        columns.for_short_rows<T>(in, nullptr, nullptr, false, [&](Index j, std::size_t width, const T* a, const T*, T*) { tile(a, kTile, width, out + j); });
+        for_short_rows<T>(columns.outer, columns.n, in, nullptr, nullptr, false, [&](Index j, std::size_t width, const T* a, const T*, T*) { tile(a, kTile, width, out + j); });
       else columns.for_tiles([&](Index j, Index at, std::size_t width) { tile(in + at, columns.inner, width, out + j); });
       if (finite) return y;
     }
@@ -553,7 +534,7 @@ void logsumexp_grad(const Tensor& x, const Tensor& y, const Tensor& dy, const Di
       const auto kernel = column_kernels<T>().logsumexp_grad;
       const auto n = std::size_t(columns.n);
       if (columns.short_rows()) {
-        columns.for_short_rows<T>(in, nullptr, to, out.add(), [&](Index j, std::size_t width, const T* a, const T*, T* tile) {
+        for_short_rows<T>(columns.outer, columns.n, in, nullptr, to, out.add(), [&](Index j, std::size_t width, const T* a, const T*, T* tile) {
           kernel(a, yv + j, dyv + j, n, kTile, width, false, tile);
         });
       } else {
