@@ -39,12 +39,25 @@ template <class T> struct Tile {
 
 template <class T> HWY_INLINE const T* Beyond(const T* x, Index bytes) { return reinterpret_cast<const T*>(reinterpret_cast<const char*>(x) + bytes); }
 
-// What moves on from k to k. Where registers are few, vectors short and so instructions many, an address holds one, two or three strides
-// without an addition; elsewhere each step adds one. Step hides the values, else g++ 12 keeps sums of them for each step, in memory.
+// What moves on from k to k by a stride that is known here, a panel's or a packed strip's: an address holds any number of them.
+template <class T, Index kStride> struct Packed {
+  Packed(const T* start, Index = 0, Index = 0) : x(start) {}
+  HWY_INLINE const T* After(size_t steps) const { return x + Index(steps) * kStride; }
+  HWY_INLINE T At(size_t r, size_t steps) const { return After(steps)[r]; }
+  HWY_INLINE void Step() { asm("" : "+r"(x)); }
+  HWY_INLINE void Advance(size_t steps) { x += Index(steps) * kStride; }
+
+  const T* x;
+};
+
+// By any other. Where registers are few, vectors short and so instructions many, an address holds one, two or three strides without an
+// addition; elsewhere each step adds one. Step hides the values, else g++ 12 keeps sums of them for each step, in memory.
 template <class T> struct Walk {
   static constexpr bool kTogether = Tile<T>::kVectors == 2;
+  static constexpr size_t kEach = 1;
   Walk(const T* start, Index stride) : x(start), one(stride * Index(sizeof(T))), three(3 * one) {}
   HWY_INLINE const T* After(size_t steps) const { return !kTogether ? x : Beyond(x, steps == 3 ? three : Index(steps) * one); }
+  HWY_INLINE T At(size_t r, size_t steps) const { return After(steps)[r]; }
   HWY_INLINE void Step() {
     if constexpr (kTogether) {
       asm("" : "+r"(x), "+r"(one), "+r"(three));
@@ -61,7 +74,7 @@ template <class T> struct Walk {
   Index one, three;   // bytes
 };
 
-// Rows of a that lie in memory order, and columns of it.
+// Rows of a that lie in memory order.
 template <class T, size_t kRows> struct TileRows {
   TileRows(const T* a, Index a_row, Index a_k) : row(a_row * Index(sizeof(T))), k(a_k) {
     HWY_UNROLL(16) for (size_t r = 0; r < kRows; r += 3) x[r / 3] = a + Index(r) * a_row;
@@ -80,59 +93,58 @@ template <class T, size_t kRows> struct TileRows {
   const T* x[(kRows + 2) / 3];
   Index row, k;       // bytes, elements
 };
-template <class T> struct TileColumns : Walk<T> {
-  using Walk<T>::Walk;
-  HWY_INLINE T At(size_t r, size_t steps) const { return this->After(steps)[r]; }
+
+// What is fetched where four steps lie in a line.
+template <class T> struct Fourth {
+  static constexpr size_t kEach = 4;
+  HWY_INLINE const T* After(size_t steps) const { return Beyond(x, Index(steps) * one); }
+  HWY_INLINE void Step() { asm("" : "+r"(x)); }
+  HWY_INLINE void Advance(size_t steps) { x = Beyond(x, Index(steps) * one); }
+
+  const T* x;
+  Index one;   // bytes
 };
 
-// So many steps of k, at most 4: acc[r][v] = a[r, k] * b[k, v] + acc[r][v]. Each step fetches one line at `ahead`. Of four vectors in pairs
+// So many steps of k: acc[r][v] = a[r, k] * b[k, v] + acc[r][v]. Each, or every fourth, fetches a line at `ahead`. Of four vectors in pairs
 // the second two lie `half` elements behind the first. All that is no multiply-add takes the place of one where two threads share a core.
-template <size_t kSteps, class T, size_t kRows, size_t kVectors, class A, class V>
-HWY_INLINE void TileSteps(V (&acc)[kRows][kVectors], A& a, Walk<T>& b, Index half, Walk<T>& ahead) {
+template <size_t kSteps, class T, size_t kRows, size_t kVectors, class A, class B, class V, class F>
+HWY_INLINE void TileSteps(V (&acc)[kRows][kVectors], A& a, B& b, Index half, F& ahead) {
   const hn::ScalableTag<T> d;
   constexpr bool kPair = Tile<T>::kPairs && kVectors == 4;
   HWY_UNROLL(16) for (size_t k = 0; k < kSteps; ++k) {
     V bk[kVectors];
-    const T *const from = b.After(k), *const fetched = ahead.After(k);
+    const T* const from = b.After(k);
     HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) bk[v] = hn::LoadU(d, kPair && v >= 2 ? from + half + (v - 2) * Tile<T>::kLanes : from + v * Tile<T>::kLanes);
-    __builtin_prefetch(fetched, 0, 2);
-    if (kPair) __builtin_prefetch(fetched + half, 0, 2);
+    if (k % F::kEach == 0) {
+      __builtin_prefetch(ahead.After(k), 0, 2);
+      if (kPair) __builtin_prefetch(ahead.After(k) + half, 0, 2);
+    }
     HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r) {
       const auto ark = hn::Set(d, a.At(r, k));
-      HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) acc[r][v] = hn::MulAdd(ark, bk[v], acc[r][v]);
+      HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) MulAddTo(ark, bk[v], acc[r][v]);
     }
     a.Step(), b.Step(), ahead.Step();
   }
   a.Advance(kSteps), b.Advance(kSteps), ahead.Advance(kSteps);
 }
 
-// One tile, all k of one block, started at `from` or at zero, in the end plus bias if any. Where rows or columns of a lie in memory order
-// four steps share the additions of addresses.
-template <class T, size_t kRows, size_t kVectors>
-HWY_NOINLINE void TileKernel(Index depth, const T* a, Index a_row, Index a_k, const T* b, Index b_k, Index half, const T* from,
-                             Index from_row, const T* bias, T* to, Index to_row, const T* ahead, Index ahead_k) {
-  using D = hn::ScalableTag<T>;
-  const D d;
-  constexpr size_t kLanes = hn::MaxLanes(D());
-  hn::Vec<D> acc[kRows][kVectors];
-  // g++ 12 leaves these loops rolled and the accumulators in memory without the pragma
+// Sums that begin at `from` or at zero, and end plus bias if any.
+// g++ 12 leaves these loops rolled and the accumulators in memory without the pragma
+template <class T, size_t kRows, size_t kVectors, class V>
+HWY_INLINE void BeginTile(V (&acc)[kRows][kVectors], const T* from, Index from_row, const T* to, Index to_row) {
+  const hn::ScalableTag<T> d;
+  constexpr size_t kLanes = Tile<T>::kLanes;
   HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r)
     HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) {
       acc[r][v] = from ? hn::LoadU(d, from + Index(r) * from_row + v * kLanes) : hn::Zero(d);
       if (from) __builtin_prefetch(from + Index(r) * from_row + (v + kVectors) * kLanes, 0, 2);
       else __builtin_prefetch(to + Index(r) * to_row + v * kLanes, 0, 2);
     }
-  Walk<T> right(b, b_k), fetched(ahead, ahead_k);
-  Index left = depth;
-  if (a_k == 1) {
-    TileRows<T, kRows> rows(a, a_row, 1);
-    for (; left >= 4; left -= 4) TileSteps<4>(acc, rows, right, half, fetched);
-  } else if (a_row == 1) {
-    TileColumns<T> columns(a, a_k);
-    for (; left >= 4; left -= 4) TileSteps<4>(acc, columns, right, half, fetched);
-  }
-  TileRows<T, kRows> rest(a + (depth - left) * a_k, a_row, a_k);
-  for (; left > 0; --left) TileSteps<1>(acc, rest, right, half, fetched);
+}
+template <class T, size_t kRows, size_t kVectors, class V>
+HWY_INLINE void EndTile(V (&acc)[kRows][kVectors], const T* bias, T* to, Index to_row) {
+  const hn::ScalableTag<T> d;
+  constexpr size_t kLanes = Tile<T>::kLanes;
   if (bias)
     HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) {
       const auto bias_v = hn::LoadU(d, bias + v * kLanes);
@@ -142,8 +154,45 @@ HWY_NOINLINE void TileKernel(Index depth, const T* a, Index a_row, Index a_k, co
     HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) hn::StoreU(acc[r][v], d, to + Index(r) * to_row + v * kLanes);
 }
 
+// One tile, all k of one block. Where rows or columns of a lie in memory order four steps share the additions of addresses.
+template <class T, size_t kRows, size_t kVectors>
+HWY_NOINLINE void TileKernel(Index depth, const T* a, Index a_row, Index a_k, const T* b, Index b_k, Index half, const T* from,
+                             Index from_row, const T* bias, T* to, Index to_row, const T* ahead, Index ahead_k) {
+  hn::Vec<hn::ScalableTag<T>> acc[kRows][kVectors];
+  BeginTile(acc, from, from_row, to, to_row);
+  Walk<T> right(b, b_k), fetched(ahead, ahead_k);
+  Index fours = a_k == 1 || a_row == 1 ? depth / 4 : 0;
+  const Index done = 4 * fours;
+  if (a_k == 1) {
+    TileRows<T, kRows> rows(a, a_row, 1);
+    for (; fours > 0; --fours) TileSteps<4, T>(acc, rows, right, half, fetched);
+  } else if (a_row == 1) {
+    Walk<T> columns(a, a_k);
+    for (; fours > 0; --fours) TileSteps<4, T>(acc, columns, right, half, fetched);
+  }
+  TileRows<T, kRows> rest(a + done * a_k, a_row, a_k);
+  for (Index left = depth - done; left > 0; --left) TileSteps<1, T>(acc, rest, right, half, fetched);
+  EndTile(acc, bias, to, to_row);
+}
+
+// The same for many rows: of a panel, and of a strip that is packed or lies in place.
+template <class T, size_t kRows, bool kStrip>
+HWY_NOINLINE void PanelKernel(Index depth, const T* a, Index a_row, const T* b, const T* from, Index from_row, const T* bias, T* to, Index to_row,
+                              const T* ahead, Index ahead_k) {
+  constexpr size_t kVectors = Tile<T>::kVectors;
+  hn::Vec<hn::ScalableTag<T>> acc[kRows][kVectors];
+  BeginTile(acc, from, from_row, to, to_row);
+  Packed<T, Index(kVectors * Tile<T>::kLanes)> panel{b};
+  Fourth<T> fetched{ahead, ahead_k * Index(sizeof(T))};
+  std::conditional_t<kStrip, Packed<T, Index(kRows)>, TileRows<T, kRows>> left(a, a_row, 1);
+  for (; depth >= 8; depth -= 8) TileSteps<8, T>(acc, left, panel, 0, fetched);
+  for (; depth > 0; --depth) TileSteps<1, T>(acc, left, panel, 0, fetched);
+  EndTile(acc, bias, to, to_row);
+}
+
 template <class T>
 using TileFunction = void (*)(Index, const T*, Index, Index, const T*, Index, Index, const T*, Index, const T*, T*, Index, const T*, Index);
+template <class T> using PanelFunction = void (*)(Index, const T*, Index, const T*, const T*, Index, const T*, T*, Index, const T*, Index);
 
 template <class T, size_t kVectors, size_t... kRow> TileFunction<T> PickTile(Index rows, std::index_sequence<kRow...>) {
   static constexpr TileFunction<T> table[] = {&TileKernel<T, kRow + 1, kVectors>...};
@@ -156,11 +205,28 @@ template <class T> constexpr Index TileVectors(Index columns) {
   return (columns + kLanes - 1) / kLanes;
 }
 
+template <class T> PanelFunction<T> PanelOf(Index rows, bool strip) {
+  constexpr size_t kRows = Tile<T>::kRows[Tile<T>::kVectors];
+  if (strip) return rows == Index(kRows) ? &PanelKernel<T, kRows, true> : &PanelKernel<T, kRows - 1, true>;
+  return rows == Index(kRows) ? &PanelKernel<T, kRows, false> : &PanelKernel<T, kRows - 1, false>;
+}
+
 template <class T> TileFunction<T> TileOf(Index rows, Index vectors) {
   if (vectors == 1) return PickTile<T, 1>(rows, std::make_index_sequence<Tile<T>::kRows[1]>());
   if (vectors == 2) return PickTile<T, 2>(rows, std::make_index_sequence<Tile<T>::kRows[2]>());
   if (vectors == 3) return PickTile<T, 3>(rows, std::make_index_sequence<Tile<T>::kRows[3]>());
   return PickTile<T, 4>(rows, std::make_index_sequence<Tile<T>::kRows[4]>());
+}
+
+// By the kernel that fits.
+template <class T>
+HWY_INLINE void MultiplyTile(Index rows, Index vectors, Index depth, const T* a, Index a_row, Index a_k, const T* b, Index b_k, Index half, const T* from,
+                             Index from_row, const T* bias, T* to, Index to_row, const T* ahead, Index ahead_k) {
+  constexpr Index kMost = Index(Tile<T>::kRows[Tile<T>::kVectors]), kWidth = Index(Tile<T>::kVectors * Tile<T>::kLanes), kLine = Index(64 / sizeof(T));
+  const bool strip = a_row == 1 && a_k == rows;
+  if (rows >= kMost - 1 && vectors == Index(Tile<T>::kVectors) && b_k == kWidth && (strip || a_k == 1) && 4 * ahead_k <= kLine)
+    return PanelOf<T>(rows, strip)(depth, a, a_row, b, from, from_row, bias, to, to_row, ahead, ahead_k);
+  TileOf<T>(rows, vectors)(depth, a, a_row, a_k, b, b_k, half, from, from_row, bias, to, to_row, ahead, ahead_k);
 }
 
 // The same for edges and columns apart, through a buffer.
@@ -325,8 +391,8 @@ void MultiplyPanel(Index rows, Index depth, const T* a, Index a_row, const T* pa
     for (Index s = 0; s < strips; ++s, ahead += part) {
       const Index i = rows * s / strips;
       T* const to = c + i * c_row;
-      TileOf<T>(rows * (s + 1) / strips - i, vectors)(some, a + i * a_row + k, a_row, 1, panel + k * width, width, width / 2,
-                                                      add || k ? to : nullptr, c_row, nullptr, to, c_row, ahead, ahead_k);
+      MultiplyTile<T>(rows * (s + 1) / strips - i, vectors, some, a + i * a_row + k, a_row, 1, panel + k * width, width, width / 2,
+                      add || k ? to : nullptr, c_row, nullptr, to, c_row, ahead, ahead_k);
     }
   }
 }
@@ -443,8 +509,8 @@ template <class T> struct BlockProduct {
         RaggedTile<T>(rows, columns, depth, strip, a_row, a_k, panel, g.b_k, from, from_row, from_sums ? 1 : p.c_column, bias ? bias + j : nullptr, to,
                       to_row, to_sums ? 1 : p.c_column);
       else
-        TileOf<T>(rows, vectors)(depth, strip, a_row, a_k, panel, g.b_k, pair ? plan.width * g.panel_depth : width / 2, from, from_row,
-                                 bias ? bias + j : nullptr, to, to_row, ahead, ahead_k);
+        MultiplyTile(rows, vectors, depth, strip, a_row, a_k, panel, g.b_k, pair ? plan.width * g.panel_depth : width / 2, from, from_row,
+                     bias ? bias + j : nullptr, to, to_row, ahead, ahead_k);
     }
     if (finish.run && last && !plan.transposed) {
       const Index from = FinishedBefore<T>(column, g.begin, p.n), to = FinishedBefore<T>(column, g.end, p.n);
@@ -463,7 +529,7 @@ template <class T> struct BlockProduct {
     }
     if (!packed) return panel;
     if (s == 0) return ahead_k = plan.width, panel + 64 * plan.width;
-    if (g.end == p.n && p.c_row == p.n) return ahead_k = kLanes, next_c;
+    if (g.end == p.n && p.c_row == p.n) return ahead_k = kLine / 4, next_c;
     ahead_k = g.next_k;
     return g.next + g.parts * g.next_part;
   }

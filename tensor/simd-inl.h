@@ -144,6 +144,16 @@ template <class Op, class D> HWY_INLINE hn::TFromD<D> FoldLanes(D d, hn::Vec<D> 
 }
 
 // 16 virtual lanes of a running reduction.
+// c = a b + c in c's register: what g++ 12 makes of MulAdd in long loops moves sums from one to the next.
+template <class V> HWY_INLINE void MulAddTo(V a, V b, V& c) {
+#if HWY_ARCH_X86_64 && HWY_TARGET <= HWY_AVX2
+  if constexpr (sizeof(hn::TFromV<V>) == 4) asm("vfmadd231ps %2, %1, %0" : "+v"(c.raw) : "v"(a.raw), "v"(b.raw));
+  else asm("vfmadd231pd %2, %1, %0" : "+v"(c.raw) : "v"(a.raw), "v"(b.raw));
+#else
+  c = hn::MulAdd(a, b, c);
+#endif
+}
+
 template <class Op, class T> class Lanes16Of {
   using D = Lanes16<T>;
   static constexpr size_t kRegisters = 16 / hn::MaxLanes(D());
