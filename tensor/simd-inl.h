@@ -166,8 +166,12 @@ template <class Op, class T> class Lanes16Of {
   // The 16 elements x[0..15], each through F::f(d, x, more...).
   template <class F, class... More> HWY_INLINE void Take(const T* x, More... more) {
     const D d;
+    TakeEach([&](size_t r) HWY_ATTR { return F::f(d, hn::LoadU(d, x + r * hn::MaxLanes(d)), more...); });
+  }
+  // 16 elements, those of register r: elements(r).
+  template <class Elements> HWY_INLINE void TakeEach(const Elements& elements) {
     HWY_UNROLL(16)
-    for (size_t r = 0; r < kRegisters; ++r) v_[r] = Op::f(d, v_[r], F::f(d, hn::LoadU(d, x + r * hn::MaxLanes(d)), more...));
+    for (size_t r = 0; r < kRegisters; ++r) v_[r] = Op::f(D(), v_[r], elements(r));
   }
   // The first n < 16 of them.
   template <class F, class... More> HWY_INLINE void TakeFirst(const T* x, size_t n, More... more) {

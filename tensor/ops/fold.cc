@@ -173,6 +173,35 @@ template <class T> HWY_INLINE void Finish(const T* x, size_t n, T divisor, bool 
 void FinishF32(const float* x, size_t n, float divisor, bool root, bool add, float* y) { Finish(x, n, divisor, root, add, y); }
 void FinishF64(const double* x, size_t n, double divisor, bool root, bool add, double* y) { Finish(x, n, divisor, root, add, y); }
 
+// results[s] = Σ a[i] b[i] over n elements from s chunk on, kSome sums side by side
+template <size_t kSome, class T> HWY_INLINE void ProductsTogether(const T* a, const T* b, size_t chunk, size_t n, T* results) {
+  const Lanes16<T> d;
+  Lanes16Of<SumOp, T> lanes[kSome];
+  size_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    HWY_UNROLL(4)
+    for (size_t s = 0; s < kSome; ++s)
+      lanes[s].TakeEach([=](size_t r) HWY_ATTR {
+        const size_t at = s * chunk + i + r * hn::MaxLanes(d);
+        return hn::Mul(hn::LoadU(d, a + at), hn::LoadU(d, b + at));
+      });
+  }
+  for (size_t s = 0; s < kSome; ++s) {
+    T rest[16] = {};
+    for (size_t j = i; j < n; ++j) rest[j - i] = a[s * chunk + j] * b[s * chunk + j];
+    if (i < n) lanes[s].template Take<Same>(rest);
+    results[s] = lanes[s].Fold();
+  }
+}
+// results[c] = Σ a[i] b[i] over chunk c
+template <class T> HWY_INLINE void Products(const T* a, const T* b, size_t n, size_t chunk, T* results) {
+  constexpr size_t kSome = HEED_OLD_TARGET ? 1 : 4;
+  for (; n >= kSome * chunk; n -= kSome * chunk, a += kSome * chunk, b += kSome * chunk, results += kSome) ProductsTogether<kSome>(a, b, chunk, chunk, results);
+  for (; n > 0; n -= HWY_MIN(n, chunk), a += chunk, b += chunk) ProductsTogether<1>(a, b, chunk, HWY_MIN(n, chunk), results++);
+}
+void ProductsF32(const float* a, const float* b, size_t n, size_t chunk, float* results) { Products(a, b, n, chunk, results); }
+void ProductsF64(const double* a, const double* b, size_t n, size_t chunk, double* results) { Products(a, b, n, chunk, results); }
+
 template <class Op, class F, class T> FoldKernels<T, T> Kernels() { return {Rows<Op, F, T>, Pieces<Op, F, T>, Columns<Op, F, T>, Narrow<Op, F, T>}; }
 template <class T> FoldKernels<T, T> Pick(Folding folding) {
   switch (folding) {
@@ -282,6 +311,8 @@ HWY_EXPORT(ExactI64);
 HWY_EXPORT(ExactU8);
 HWY_EXPORT(FinishF32);
 HWY_EXPORT(FinishF64);
+HWY_EXPORT(ProductsF32);
+HWY_EXPORT(ProductsF64);
 
 namespace {
 
@@ -482,6 +513,23 @@ void fold(Folding folding, const Tensor& x, const Axes& axes, const Into& out, F
   if (out.tensor.numel() == 0) return;
   visit_float(x.dtype(), "fold", [&]<class T>() {
     fold_sequences<T, T, double>(folding, kernels_of<T>(folding), x, axes, out.tensor.strides(), Put<T>{out.tensor.mutable_data<T>(), out.add, ending});
+  });
+}
+
+void fold_products(const Tensor& a, const Tensor& b, const Into& out) {
+  visit_float(a.dtype(), "fold_products", [&]<class T>() {
+    const Tensor left = a.contiguous(), right = b.contiguous();
+    const T *const x = left.data<T>(), *const y = right.data<T>();
+    const Index n = left.numel(), size = Index(chunk_of(std::size_t(n))), chunks = (n + size - 1) / size;
+    const Tensor partials = empty({chunks}, a.dtype());
+    T* const sums = partials.mutable_data<T>();
+    parallel_for(chunks, row_grain(size), [&](Index begin, Index end) {
+      const auto products = pick<T>(HWY_DYNAMIC_POINTER(ProductsF32), HWY_DYNAMIC_POINTER(ProductsF64));
+      products(x + begin * size, y + begin * size, std::size_t(std::min(end * size, n) - begin * size), std::size_t(size), sums + begin);
+    });
+    double total = 0;
+    for (Index c = 0; c < chunks; ++c) total += double(sums[c]);
+    Put<T>{out.tensor.mutable_data<T>(), out.add, {}}(0, total);
   });
 }
 

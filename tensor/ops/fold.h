@@ -18,6 +18,9 @@ struct FoldEnding {
 // out (=|+=) y; f32 and f64; any and all excluded. out has x's rank with 1 at the reduced axes. Order of additions: tensor/ops/reduce.h.
 void fold(Folding folding, const Tensor& x, const Axes& axes, const Into& out, FoldEnding ending = {});
 
+// out (=|+=) Σ a[i] b[i] of two vectors of one length: the additions of fold(Folding::sum) of their products.
+void fold_products(const Tensor& a, const Tensor& b, const Into& out);
+
 // What is exact in any order: sum of i32, i64, u8 to i64 (wraps); any and all of every dtype to u8.
 void fold_exact(Folding folding, const Tensor& x, const Axes& axes, const Tensor& out);
 

@@ -6,8 +6,7 @@
 
 #include "tensor/format.h"
 #include "tensor/gemm.h"
-#include "tensor/ops/binary.h"
-#include "tensor/ops/reduce.h"
+#include "tensor/ops/fold.h"
 
 namespace heed {
 namespace {
@@ -151,7 +150,7 @@ void run(const Tensor& a, const Matrices& am, const Tensor& b, const Matrices& b
 
 // c (=|+=) a b, of shapes that fit
 void product_into(const Tensor& a, const Tensor& b, const Into& c) {
-  if (a.rank() == 1 && b.rank() == 1 && is_float(a.dtype())) return sum_to(a * b, c);
+  if (a.rank() == 1 && b.rank() == 1 && is_float(a.dtype())) return fold_products(a, b, c);
   run(a, matrices(a, Vector::row), b, matrices(b, Vector::column), c, result_matrices(a, b, c.tensor));
 }
 

@@ -169,13 +169,13 @@ void prod_grad(const Tensor& x, const Tensor& dy, const Dims& dims, const Into& 
 void max_grad(const Tensor& x, const Tensor& y, const Tensor& dy, const Dims& dims, const Into& dx) {
   const Axes axes = reduced_axes("max", x, dims);
   const Tensor best = with_kept_dims(y, x.shape(), axes), upstream = with_kept_dims(dy, x.shape(), axes);
+  Tensor wins = equal(x, best);
+  if (const Tensor lost = not_equal(best, best); any_true(lost, {}).item() != 0) wins = logical_or(wins, logical_and(not_equal(x, x), lost));   // NaN wins
+  const Tensor ties = upstream / to(with_kept_dims(sum(wins, dims, true), x.shape(), axes), x.dtype());
   visit_float(x.dtype(), "max", [&]<class T>() {
-    const Tensor winners = empty(x.shape(), x.dtype());
-    map_elements<T, T, T>(winners, 1, [](T value, T most) { return (value == most) | ((value != value) & (most != most)) ? T(1) : T(0); }, x, best);
-    const Tensor ties = upstream / with_kept_dims(sum(winners, dims, true), x.shape(), axes);
     const bool direct = !dx.add && dx.tensor.is_contiguous();
     const Tensor shares = direct ? dx.tensor : empty(x.shape(), x.dtype());
-    map_elements<T, T, T>(shares, 1, [](T wins, T share) { return wins != 0 ? share : T(0); }, winners, ties);
+    map_elements<T, std::uint8_t, T>(shares, 1, [](std::uint8_t won, T share) { return choose(won != 0, share, T(0)); }, wins, ties);
     if (!direct) add_into(shares, dx);
   });
 }

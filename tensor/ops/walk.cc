@@ -196,12 +196,14 @@ void map(RowKernel<T> kernel, std::initializer_list<std::reference_wrapper<const
   strides[operands++] = broadcast_strides(y.tensor, shape);
 
   walk(shape, std::span(strides.data(), operands), cost, [&](const Piece& piece) {
-    bool in_rows = true;
-    for (std::size_t i = 0; i < operands; ++i) in_rows &= piece.step[i] == 0 || piece.step[i] == 1;
-    const bool wide = !in_rows && piece.rows > 1;
+    bool in_rows = true, apart = false;
+    for (std::size_t i = 0; i < operands; ++i) {
+      in_rows &= piece.step[i] == 0 || piece.step[i] == 1;
+      apart |= piece.step[i] < -1 || piece.step[i] > 1;
+    }
     if (piece.n < kShort && piece.rows > 1) mapping.joined(piece);
     else if (in_rows && !y.add) mapping.direct(piece);
-    else mapping.tiled(piece, wide ? kTileRows : 1);
+    else mapping.tiled(piece, apart && piece.rows > 1 ? kTileRows : 1);
   });
 }
 template void map(RowKernel<float>, std::initializer_list<std::reference_wrapper<const Tensor>>, const float*, Index, const Into&);

@@ -59,7 +59,8 @@ template <class R, class... T, class F, class... X> void map_elements(const Tens
           const Index count = std::min(kBlock, piece.n - c);
           const auto row = [&]<class V>(const V* from, Index step, std::array<V, kBlock>& block) -> const V* {
             if (step == 1) return from;
-            for (Index j = 0; j < count; ++j) block[std::size_t(j)] = from[j * step];
+            if (step != 0) for (Index j = 0; j < count; ++j) block[std::size_t(j)] = from[j * step];
+            else if (c == 0) block.fill(*from);
             return block.data();
           };
           const auto apply = [&](R* __restrict to, const T* __restrict... from) {

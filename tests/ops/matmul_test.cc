@@ -10,8 +10,10 @@
 #include "autograd/ops.h"
 #include "tensor/error.h"
 #include "tensor/gemm.h"
+#include "tensor/ops/binary.h"
 #include "tensor/ops/linear.h"
 #include "tensor/ops/random.h"
+#include "tensor/ops/reduce.h"
 #include "tensor/ops/view.h"
 #include "tensor/random.h"
 #include "tensor/test_hooks.h"
@@ -273,6 +275,29 @@ TEST_CASE("matmul: batches and vectors as NumPy") {
   check({2, 3, 4, 16, 8}, {2, 3, 4, 8, 17}, {2, 3, 4, 16, 17});
   check({1, 2, 3}, {1, 3, 2}, {1, 2, 2});
   check({200, 3, 2}, {200, 2, 5}, {200, 3, 5});
+}
+
+TEST_CASE("matmul: two vectors are added up as sum(a ⊙ b), forwards, backwards and apart, for every target and thread count") {
+  for_every_target([] {
+    for_threads([] {
+      for (const DType dtype : {DType::f32, DType::f64})
+        for (const Index n : {1, 7, 16, 17, 511, 512, 513, 1025, 5000, 70001}) {
+          INFO(n, " ", instruction_set(), " ", threads());
+          const Tensor a = draw({n}, dtype, 1), b = draw({n}, dtype, 2), apart = draw({n, 2}, dtype, 3);
+          const auto check = [](const Tensor& x, const Tensor& y) {
+            const double expected = sum(multiply(x, y)).item();
+            CHECK(matmul(x, y).item() == expected);
+            const Tensor c = ones({}, x.dtype());
+            matmul(x, y, {c, true});
+            CHECK(c.item() == (sum(multiply(x, y)) + 1).item());
+          };
+          check(a, b);
+          check(flip(a, {0}), b);
+          check(a, select(apart, 1, 1));
+          check(expand(ones({1}, dtype), {n}), b);
+        }
+    });
+  });
 }
 
 TEST_CASE("matmul: sizes 0") {
