@@ -20,6 +20,16 @@ template <class To, class From> void Convert(const void* from, size_t n, void* t
   for (size_t i = 0; i < n; ++i) y[i] = convert<To>(x[i]);
 }
 
+template <class T> HWY_INLINE void ReverseBlock(const T* HWY_RESTRICT x, T* HWY_RESTRICT y) {
+  for (size_t i = 0; i < 64; ++i) y[i] = x[63 - i];
+}
+template <class T> void Reverse(const void* from, size_t n, void* to) {
+  auto x = static_cast<const T*>(from) + 1;
+  auto y = static_cast<T*>(to);
+  for (; n >= 64; n -= 64, y += 64) ReverseBlock(x -= 64, y);
+  for (size_t i = 0; i < n; ++i) y[i] = *--x;
+}
+
 template <class To> ConvertRow From(DType from) {
   switch (from) {
     case DType::f32: return Convert<To, float>;
@@ -44,6 +54,15 @@ ConvertRow Conversion(DType to, DType from) {
   return nullptr;
 }
 
+ConvertRow Reversal(size_t item) {
+  switch (item) {
+    case 1: return Reverse<uint8_t>;
+    case 2: return Reverse<uint16_t>;
+    case 4: return Reverse<uint32_t>;
+    default: return Reverse<uint64_t>;
+  }
+}
+
 }  // namespace
 }  // namespace heed::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -51,8 +70,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace heed {
 HWY_EXPORT(Conversion);
+HWY_EXPORT(Reversal);
 
 ConvertRow conversion(DType to, DType from) { return HWY_DYNAMIC_DISPATCH(Conversion)(to, from); }
+
+ConvertRow reversal(std::size_t item) { return HWY_DYNAMIC_DISPATCH(Reversal)(item); }
 
 }  // namespace heed
 #endif

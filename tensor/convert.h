@@ -28,5 +28,7 @@ template <class To, class From> To convert(From from) {
 // to[i] = convert(from[i]) on n elements of two dtypes.
 using ConvertRow = void (*)(const void* from, std::size_t n, void* to);
 ConvertRow conversion(DType to, DType from);
+// to[i] = from[-i] on n elements of `item` bytes.
+ConvertRow reversal(std::size_t item);
 
 }  // namespace heed

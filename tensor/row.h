@@ -27,13 +27,6 @@ template <class T> void repeat_row(const T* __restrict x, Index n, Index rows, T
   for (Index done = n, some; done < all; done += some) std::copy(y, y + (some = std::min({done, all - done, most})), y + done);
 }
 
-// y[i] = x[-i]
-template <class T> void reverse_row(const T* __restrict x, Index n, T* __restrict y) {
-  for (; n >= 64; n -= 64, x -= 64, y += 64)
-    for (Index i = 0; i < 64; ++i) y[i] = x[-i];
-  for (Index i = 0; i < n; ++i) y[i] = x[-i];
-}
-
 template <class T> T plus(T a, T b) {   // integers wrap
   if constexpr (std::is_integral_v<T>) return T(std::make_unsigned_t<T>(a) + std::make_unsigned_t<T>(b));
   else return a + b;

@@ -315,7 +315,7 @@ template <class To, class From> void copy_strided(To* to, const From* from, cons
   const Index n = p.shape[rank - 1], step_to = p.a[rank - 1], step_from = p.b[rank - 1];
   Index rows = 1;
   for (int axis = 0; axis + 1 < rank; ++axis) rows *= p.shape[axis];
-  const ConvertRow convert_row = conversion(dtype_of<To>, dtype_of<From>);
+  const ConvertRow convert_row = conversion(dtype_of<To>, dtype_of<From>), reverse_row = reversal(sizeof(From));
   if (rank >= 2 && step_to == 1 && std::abs(step_from) > 1 && p.b[rank - 2] == 1) {
     // A transposition, in strips of 16 rows: in registers, or in blocks that stay in the first-level cache.
     constexpr bool kTurns = sizeof(From) == 4 || sizeof(From) == 8;
@@ -365,7 +365,7 @@ template <class To, class From> void copy_strided(To* to, const From* from, cons
     } else if (step_to == 1 && step_from == 0) {
       fill_row(convert<To>(from[b]), count, to + a);
     } else if (std::is_same_v<To, From> && step_to == 1 && step_from == -1) {
-      if constexpr (std::is_same_v<To, From>) reverse_row(from + b, count, to + a);
+      reverse_row(from + b, std::size_t(count), to + a);
     } else {
       for (Index j = 0; j < count; ++j) to[a + j * step_to] = convert<To>(from[b + j * step_from]);
     }

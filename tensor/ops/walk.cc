@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "tensor/convert.h"
 #include "tensor/gemm.h"
 #include "tensor/row.h"
 
@@ -139,6 +140,7 @@ template <class T> struct Mapping {
     const Index width = kBlock / tile_rows, row_y = piece.row[inputs], step_y = piece.step[inputs];
     const bool in_place = step_y == 1 && !adds;
     const auto turn = gemm_kernels<T>().turn;
+    const ConvertRow reverse_row = reversal(sizeof(T));
     for (Index r = 0; r < piece.rows; r += tile_rows)
       for (Index c = 0; c < piece.n; c += width) {
         const Index rows = std::min(tile_rows, piece.rows - r), columns = std::min(width, piece.n - c);
@@ -149,7 +151,7 @@ template <class T> struct Mapping {
           if (step == 0 || step == 1) continue;
           if (row == 1) turn(from, step, rows, columns, width, blocks[i]);
           else if (step == -1)
-            for (Index k = 0; k < rows; ++k) reverse_row(from + k * row, columns, blocks[i] + k * width);
+            for (Index k = 0; k < rows; ++k) reverse_row(from + k * row, std::size_t(columns), blocks[i] + k * width);
           else
             for (Index k = 0; k < rows; ++k)
               for (Index j = 0; j < columns; ++j) blocks[i][k * width + j] = from[k * row + j * step];
@@ -168,7 +170,7 @@ template <class T> struct Mapping {
         if (row_y == 1 && !adds) {
           turn(blocks[inputs], width, columns, rows, step_y, to);
         } else if (step_y == -1 && !adds) {
-          for (Index k = 0; k < rows; ++k) reverse_row(blocks[inputs] + k * width + columns - 1, columns, to + k * row_y - (columns - 1));
+          for (Index k = 0; k < rows; ++k) reverse_row(blocks[inputs] + k * width + columns - 1, std::size_t(columns), to + k * row_y - (columns - 1));
         } else {
           for (Index j = 0; j < columns; ++j)
             for (Index k = 0; k < rows; ++k) {
