@@ -128,8 +128,7 @@ HWY_INLINE void TileSteps(V (&acc)[kRows][kVectors], A& a, B& b, Index half, F& 
   a.Advance(kSteps), b.Advance(kSteps), ahead.Advance(kSteps);
 }
 
-// Sums that begin at `from` or at zero, and end plus bias if any.
-// g++ 12 leaves these loops rolled and the accumulators in memory without the pragma
+// Sums begin at `from` or at zero, and end plus bias if any. g++ 12 leaves these loops rolled and the sums in memory without the pragma.
 template <class T, size_t kRows, size_t kVectors, class V>
 HWY_INLINE void BeginTile(V (&acc)[kRows][kVectors], const T* from, Index from_row, const T* to, Index to_row) {
   const hn::ScalableTag<T> d;
@@ -175,7 +174,7 @@ HWY_NOINLINE void TileKernel(Index depth, const T* a, Index a_row, Index a_k, co
   EndTile(acc, bias, to, to_row);
 }
 
-// The same for many rows: of a panel, and of a strip that is packed or lies in place.
+// The same for many rows: of a panel, and of a strip that is packed or lies in place, eight steps at a time.
 template <class T, size_t kRows, bool kStrip>
 HWY_NOINLINE void PanelKernel(Index depth, const T* a, Index a_row, const T* b, const T* from, Index from_row, const T* bias, T* to, Index to_row,
                               const T* ahead, Index ahead_k) {

@@ -99,6 +99,16 @@ template <class F, class X, class Y, class T, class... More> HWY_INLINE void Map
     StoreFirst(F::f(d, LoadFirst(d, x + i, n - i), LoadFirst(d, y + i, n - i), more...), d, z + i, n - i);
 }
 
+// c = a b + c in c's register: of MulAdd in a long loop g++ 12 puts sums into others, and moves them back.
+template <class V> HWY_INLINE void MulAddTo(V a, V b, V& c) {
+#if HWY_ARCH_X86_64 && HWY_TARGET <= HWY_AVX2
+  if constexpr (sizeof(hn::TFromV<V>) == 4) asm("vfmadd231ps %2, %1, %0" : "+v"(c.raw) : "v"(a.raw), "v"(b.raw));
+  else asm("vfmadd231pd %2, %1, %0" : "+v"(c.raw) : "v"(a.raw), "v"(b.raw));
+#else
+  c = hn::MulAdd(a, b, c);
+#endif
+}
+
 // max and min of which NaN is the winner, unlike hn::Max and hn::Min; of two zeros the first one.
 #if HWY_ARCH_X86 && HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128   // hn::Max(b, a) is a where one is NaN, and of two zeros
 template <class D, class V = hn::Vec<D>> HWY_INLINE V MaxOrNaN(D, V a, V b) { return hn::IfThenElse(hn::IsNaN(b), b, hn::Max(b, a)); }
@@ -144,16 +154,6 @@ template <class Op, class D> HWY_INLINE hn::TFromD<D> FoldLanes(D d, hn::Vec<D> 
 }
 
 // 16 virtual lanes of a running reduction.
-// c = a b + c in c's register: what g++ 12 makes of MulAdd in long loops moves sums from one to the next.
-template <class V> HWY_INLINE void MulAddTo(V a, V b, V& c) {
-#if HWY_ARCH_X86_64 && HWY_TARGET <= HWY_AVX2
-  if constexpr (sizeof(hn::TFromV<V>) == 4) asm("vfmadd231ps %2, %1, %0" : "+v"(c.raw) : "v"(a.raw), "v"(b.raw));
-  else asm("vfmadd231pd %2, %1, %0" : "+v"(c.raw) : "v"(a.raw), "v"(b.raw));
-#else
-  c = hn::MulAdd(a, b, c);
-#endif
-}
-
 template <class Op, class T> class Lanes16Of {
   using D = Lanes16<T>;
   static constexpr size_t kRegisters = 16 / hn::MaxLanes(D());
