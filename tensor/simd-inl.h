@@ -95,8 +95,14 @@ template <class F, class T, class... More> HWY_INLINE void Map(const T* x, size_
 // z[i] = F::f(d, x[i], y[i], more...), x and y pointers or Stepping
 template <class F, class X, class Y, class T, class... More> HWY_INLINE void Map2(const X& x, const Y& y, size_t n, T* z, More... more) {
   const hn::ScalableTag<T> d;
-  for (size_t i = 0; i < n; i += hn::Lanes(d))
-    StoreFirst(F::f(d, LoadFirst(d, x + i, n - i), LoadFirst(d, y + i, n - i), more...), d, z + i, n - i);
+  size_t i = 0;
+  for (; i + 2 * hn::Lanes(d) <= n; i += 2 * hn::Lanes(d)) {
+    const auto first = F::f(d, hn::LoadU(d, x + i), hn::LoadU(d, y + i), more...);
+    const auto second = F::f(d, hn::LoadU(d, x + (i + hn::Lanes(d))), hn::LoadU(d, y + (i + hn::Lanes(d))), more...);
+    hn::StoreU(first, d, z + i);
+    hn::StoreU(second, d, z + i + hn::Lanes(d));
+  }
+  for (; i < n; i += hn::Lanes(d)) StoreFirst(F::f(d, LoadFirst(d, x + i, n - i), LoadFirst(d, y + i, n - i), more...), d, z + i, n - i);
 }
 
 // c = a b + c in c's register: of MulAdd in a long loop g++ 12 puts sums into others, and moves them back.
