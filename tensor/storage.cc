@@ -3,11 +3,13 @@
 
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <bit>
+#include <cstdint>
 #include <cstring>
 #include <mutex>
 #include <new>
@@ -134,8 +136,16 @@ Allocator& allocator() {
   return *one;
 }
 
+// More than that, memory and swap, a system with vm.overcommit_memory = 1 promises as well, and kills who uses it.
+std::size_t memory_there_is() {
+  struct sysinfo info;
+  return sysinfo(&info) == 0 ? (std::size_t(info.totalram) + info.totalswap) * info.mem_unit : SIZE_MAX;
+}
+
 // 2-MiB aligned memory from the system, or nullptr.
 std::byte* map(std::size_t bytes) {
+  static const std::size_t most = memory_there_is();
+  if (bytes > most) return nullptr;
   const std::size_t padded = bytes + kHuge;
   void* p = mmap(nullptr, padded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) return nullptr;
