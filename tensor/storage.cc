@@ -136,7 +136,7 @@ Allocator& allocator() {
   return *one;
 }
 
-// More than that, memory and swap, a system with vm.overcommit_memory = 1 promises as well, and kills who uses it.
+// Bytes of memory and swap. More than these a system with vm.overcommit_memory = 1 promises as well, and kills who uses them.
 std::size_t memory_there_is() {
   struct sysinfo info;
   return sysinfo(&info) == 0 ? (std::size_t(info.totalram) + info.totalswap) * info.mem_unit : SIZE_MAX;

@@ -173,7 +173,7 @@ template <class T> HWY_INLINE void Finish(const T* x, size_t n, T divisor, bool 
 void FinishF32(const float* x, size_t n, float divisor, bool root, bool add, float* y) { Finish(x, n, divisor, root, add, y); }
 void FinishF64(const double* x, size_t n, double divisor, bool root, bool add, double* y) { Finish(x, n, divisor, root, add, y); }
 
-// results[s] = Σ a[i] b[i] over n elements from s chunk on, kSome sums side by side
+// results[s] = Σ_i a[s chunk + i] b[s chunk + i], i < n; kSome sums side by side
 template <size_t kSome, class T> HWY_INLINE void ProductsTogether(const T* a, const T* b, size_t chunk, size_t n, T* results) {
   const Lanes16<T> d;
   Lanes16Of<SumOp, T> lanes[kSome];
@@ -523,8 +523,8 @@ void fold_products(const Tensor& a, const Tensor& b, const Into& out) {
     const Index n = left.numel(), size = Index(chunk_of(std::size_t(n))), chunks = (n + size - 1) / size;
     const Tensor partials = empty({chunks}, a.dtype());
     T* const sums = partials.mutable_data<T>();
+    const auto products = pick<T>(HWY_DYNAMIC_POINTER(ProductsF32), HWY_DYNAMIC_POINTER(ProductsF64));
     parallel_for(chunks, row_grain(size), [&](Index begin, Index end) {
-      const auto products = pick<T>(HWY_DYNAMIC_POINTER(ProductsF32), HWY_DYNAMIC_POINTER(ProductsF64));
       products(x + begin * size, y + begin * size, std::size_t(std::min(end * size, n) - begin * size), std::size_t(size), sums + begin);
     });
     double total = 0;
