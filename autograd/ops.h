@@ -6,6 +6,7 @@
 #include "tensor/list.h"
 #include "tensor/mask.h"
 #include "tensor/ops/attention.h"
+#include "tensor/ops/cross_entropy.h"
 #include "tensor/ops/linear.h"
 #include "tensor/ops/loss.h"
 #include "tensor/ops/recurrent.h"
@@ -165,13 +166,15 @@ SortedVariable topk(const Variable& x, Index k, int dim = -1);               // 
 // ---- random: tensor/ops/random.h -------------------------------------------------------------------------------------
 Variable dropout(const Variable& x, double p);   // x m/(1-p), m by the tape's key and the module path; x itself where nothing trains
 
-// ---- loss: tensor/ops/loss.h -----------------------------------------------------------------------------------------
+// ---- cross_entropy: tensor/ops/cross_entropy.h -----------------------------------------------------------------------
 // -Σ_k w_k q_k log softmax(z)_k of each row of logits [..., V]; mean: Σ / Σ w_y over the rows that are not ignored, y their targets
 Variable cross_entropy(const Variable& logits, const Tensor& targets, const CrossEntropyOptions& options = {}, Reduction reduction = Reduction::mean);
 // cross_entropy(x Wᵀ + b, targets) summed over the rows, [N, V] never stored; bias may be undefined
 Variable linear_cross_entropy(const Variable& x, const Variable& weight, const Variable& bias, const Tensor& targets, const CrossEntropyOptions& options = {});
 Variable linear_cross_entropy_by_definition(const Variable& x, const Variable& weight, const Variable& bias, const Tensor& targets,
                                             const CrossEntropyOptions& options = {});
+
+// ---- loss: tensor/ops/loss.h -----------------------------------------------------------------------------------------
 Variable mse_loss(const Variable& x, const Variable& target, Reduction reduction = Reduction::mean);                        // (x - y)²
 Variable binary_cross_entropy_with_logits(const Variable& x, const Tensor& target, const Tensor& weight = {}, const Tensor& pos_weight = {},
                                           Reduction reduction = Reduction::mean);   // -w (p y log σ(x) + (1 - y) log σ(-x))

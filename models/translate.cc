@@ -8,7 +8,7 @@
 #include "autograd/trace.h"
 #include "models/recurrent_config.h"
 #include "tensor/format.h"
-#include "tensor/ops/loss.h"
+#include "tensor/ops/cross_entropy.h"
 
 namespace heed {
 

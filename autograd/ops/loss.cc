@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/ops/loss.h"
 
-#include <cmath>
-
 #include "autograd/ops.h"
 #include "autograd/ops/gradients.h"
 #include "autograd/ops/samples.h"
@@ -10,42 +8,6 @@
 #include "tensor/ops/random.h"
 
 namespace heed {
-
-Variable cross_entropy(const Variable& logits, const Tensor& targets, const CrossEntropyOptions& options, Reduction reduction) {
-  CrossEntropy out = cross_entropy(logits.value(), targets, options);
-  const bool empty = reduction == Reduction::mean && out.count == 0;
-  const double divisor = reduction == Reduction::mean && !empty ? out.weight : 1;
-  Tensor y = out.losses;
-  if (reduction != Reduction::none) {
-    const bool nan = empty && options.empty == CrossEntropyOptions::Empty::nan;
-    y = full({}, nan ? std::nan("") : out.total / divisor, logits.dtype());
-  }
-  return record("cross_entropy", y, {logits},
-                [dx = logits.slot(), logits = saved(logits), targets = saved(targets), max = saved(out.log_sum_exp.max), log_sum = saved(out.log_sum_exp.log_sum),
-                 weight = saved(options.weight), options, reduction, divisor](const Tensor& dy) {
-                  weight.get();
-                  const Tensor dlosses = reduction == Reduction::none ? dy : full(targets->shape(), dy.item() / divisor, dy.dtype());
-                  dx.gradient([&](Into dlogits) { cross_entropy_grad(logits, targets, {max, log_sum}, dlosses, options, dlogits); });
-                });
-}
-
-Variable linear_cross_entropy(const Variable& x, const Variable& weight, const Variable& bias, const Tensor& targets, const CrossEntropyOptions& options) {
-  LinearCrossEntropyWants wants;
-  if (Tape::current()) wants = {x.wants_gradient(), weight.wants_gradient(), bias.wants_gradient()};
-  const LinearCrossEntropy out = linear_cross_entropy(x.value(), weight.value(), bias.value(), targets, options, wants);
-  return record("linear_cross_entropy", full({}, out.total, x.dtype()), {x, weight, bias},
-                [to_x = x.slot(), to_weight = weight.slot(), to_bias = bias.slot(), dx = out.dx, dweight = out.dweight, dbias = out.dbias](const Tensor& dy) {
-                  to_x.adopt(dx, dy.item());
-                  to_weight.adopt(dweight, dy.item());
-                  to_bias.adopt(dbias, dy.item());
-                });
-}
-
-Variable linear_cross_entropy_by_definition(const Variable& x, const Variable& weight, const Variable& bias, const Tensor& targets,
-                                            const CrossEntropyOptions& options) {
-  const Variable z = matmul(x, transpose(weight));                              // [N, V]
-  return cross_entropy(bias.defined() ? z + bias : z, targets, options, Reduction::sum);
-}
 
 Variable mse_loss(const Variable& x, const Variable& target, Reduction reduction) {
   return record("mse_loss", mse_loss(x.value(), target.value(), reduction), {x, target},
@@ -65,22 +27,6 @@ Variable binary_cross_entropy_with_logits(const Variable& x, const Tensor& targe
 
 void loss_samples(SampleTable& table) {
   constexpr Index N = Sample::kAny;
-  // targets 0, 1, ... modulo V for logits [..., V]
-  const auto targets = [](const auto& logits) {
-    Shape shape = logits.shape();
-    const Index labels = shape.rank() > 0 ? std::max<Index>(1, shape[shape.rank() - 1]) : 1;
-    if (shape.rank() > 0) shape.erase(shape.rank() - 1);
-    const Tensor ids = empty(shape, DType::i64);
-    for (Index i = 0; Index& id : ids.mutable_span<Index>()) id = i++ % labels;
-    return ids;
-  };
-  const CrossEntropyOptions smooth{.label_smoothing = 0.1};
-  table.add("cross_entropy", [=](SampleTable::Variables x) { return cross_entropy(x[0], targets(x[0]), smooth, Reduction::none); },
-                   [=](SampleTable::Tensors x) { return cross_entropy(x[0], targets(x[0]), smooth).losses; }, {{{2, 3, N}}});
-  table.add("cross_entropy mean", [=](SampleTable::Variables x) { return cross_entropy(x[0], targets(x[0])); }, {}, {{{2, 3, N}}});
-  table.add("linear_cross_entropy", [](SampleTable::Variables x) { return linear_cross_entropy(x[0], x[1], x[2], tensor({0, 4, 2}, DType::i64)); },
-                   [](SampleTable::Tensors x) { return full({}, linear_cross_entropy(x[0], x[1], x[2], tensor({0, 4, 2}, DType::i64)).total, x[0].dtype()); },
-                   {{{3, N}}, {{5, N}}, {{5}}});
   table.both("mse_loss", [](auto x) { return mse_loss(x[0], x[1]); }, {{{3, N}}, {{3, N}}});
   table.both("mse_loss each", [](auto x) { return mse_loss(x[0], x[1], Reduction::none); }, {{{3, N}}, {{3, N}}});
   table.both("binary_cross_entropy_with_logits", [](auto x) {

@@ -38,6 +38,7 @@ void view_samples(SampleTable& table);
 void rotary_samples(SampleTable& table);
 void index_samples(SampleTable& table);
 void sort_samples(SampleTable& table);
+void cross_entropy_samples(SampleTable& table);
 void loss_samples(SampleTable& table);
 void attention_samples(SampleTable& table);
 void causal_product_samples(SampleTable& table);

@@ -1,60 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Losses. Each row's (element's) loss has the dtype of the logits; totals are added in double in row order. f32 and f64.
-// ShapeError where shapes do not fit, DTypeError for mixed dtypes, IndexError for a target outside [0, V).
+// Element-wise losses: of each element, in x's shape, or their mean or sum, added in double. f32 and f64. ShapeError where shapes do not
+// fit, DTypeError for mixed dtypes.
 #pragma once
 #include "tensor/into.h"
 
 namespace heed {
 
 enum class Reduction { none, mean, sum };
-
-// Where the mass ε of label smoothing goes. K labels exist: V, without `pad` where it is given.
-enum class Smoothing {
-  uniform,          // 1-ε+ε/K on the true label, ε/K on each other     Szegedy et al. 2016, 7; PyTorch with smooth_pad
-  others,           // 1-ε, ε/(V-1) on each other, pad too              tensor2tensor, fairseq
-  others_not_pad,   // 1-ε, ε/(V-2) on each other but pad               The Annotated Transformer
-};
-
-struct CrossEntropyOptions {
-  double label_smoothing = 0;                   // ε in [0, 1]
-  Smoothing smoothing = Smoothing::uniform;
-  Index ignore_index = -100;                    // rows with this target contribute nothing
-  Index pad = -1;                               // id of padding, -1: none. Rows with this target contribute nothing
-  bool smooth_pad = false;                      // uniform: pad counts as a label
-  bool subtract_entropy = false;                // minus the entropy of q: a perfect model scores 0. No effect on gradients; none with weight
-  Tensor weight = {};                           // [V], of the logits' dtype: of each class w; undefined: 1. No gradient
-  enum class Empty { zero, nan } empty = Empty::zero;   // mean over no rows at all
-};
-
-// log Σ_k exp(z_k) = max + log_sum, [...] each. Their sum would keep no more of log_sum than a large max leaves.
-struct LogSumExp { Tensor max, log_sum; };
-struct CrossEntropy {
-  Tensor losses;        // [...], 0 where ignored
-  LogSumExp log_sum_exp;
-  Index count;          // rows not ignored
-  double total;         // Σ losses
-  double weight;        // Σ w_y over the rows not ignored, y their targets: what the mean divides by
-};
-
-// loss = -Σ_k w_k q_k log softmax(z)_k for each row z of logits [..., V], targets i32 or i64 [...]; q: see Smoothing
-CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options = {});
-// dz = dloss (softmax(z) Σ_k w_k q_k - w q),  dlosses [...];  0 where ignored
-void cross_entropy_grad(const Tensor& logits, const Tensor& targets, const LogSumExp& log_sum_exp, const Tensor& dlosses,
-                        const CrossEntropyOptions& options, Into dlogits);
-
-struct LinearCrossEntropy {
-  Tensor losses;                 // [...], 0 where ignored
-  Index count;
-  double total;
-  Tensor dx, dweight, dbias;     // of the total, where wanted
-};
-struct LinearCrossEntropyWants { bool dx = false, dweight = false, dbias = false; };
-
-// cross_entropy(x Wᵀ + b, targets) for x [..., d], W [V, d], b [V] or undefined, without ever holding all logits: a few rows at
-// a time, and their gradient at once while they are there (dz as above, dx = dz W, dW += dzᵀ x, db += Σ dz). Ignored
-// rows take no part in any product. The gradients are those of the total.
-LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& targets,
-                                        const CrossEntropyOptions& options = {}, const LinearCrossEntropyWants& wants = {});
 
 // (x - y)², its mean or sum.   dx = 2 (x - y) dloss, dy = -dx
 Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean);
