@@ -38,38 +38,41 @@ Reference by_formulas(const Tensor& q, const Tensor& k, const Tensor& v, const M
   const auto size = [](Index n) { return std::vector<double>(std::size_t(n)); };
   const auto dO = doutput.defined() ? doubles(doutput) : size(B * H * T * dv), G = dweights.defined() ? doubles(dweights) : size(B * H * T * S);
   Reference out{size(B * H * T * dv), size(B * H * T * S), size(B * H * T), size(B * H * T * dk), size(B * H * S * dk), size(B * H * S * dv), size(B * H * T * S)};
-  const auto at = [](auto& x, Index i) -> auto& { return x[std::size_t(i)]; };
+  auto dp = size(S);
   for (Index bh = 0; bh < B * H; ++bh)
     for (Index t = 0; t < T; ++t) {
       const Index row = bh * T + t;
-      std::vector<double> p = size(S), m = size(S), dp = size(S);
+      const double *const q_t = Q.data() + row * dk, *const k_s = K.data() + bh * S * dk, *const v_s = V.data() + bh * S * dv, *const dO_t = dO.data() + row * dv;
+      const double *const bias_t = biases.data() + row * S, *const G_t = G.data() + row * S;
+      double *const output = out.output.data() + row * dv, *const p = out.weights.data() + row * S, *const dz = out.dz.data() + row * S;
+      double *const dq = out.dq.data() + row * dk, *const dk_s = out.dk.data() + bh * S * dk, *const dv_s = out.dv.data() + bh * S * dv;
+      const std::uint8_t* const is_allowed = allowed.data() + row * S;
       double most = -INFINITY, sum = 0, delta = 0;
       for (Index s = 0; s < S; ++s) {
-        for (Index j = 0; j < dk; ++j) at(p, s) += scale * at(Q, row * dk + j) * at(K, (bh * S + s) * dk + j);
-        at(p, s) += at(biases, row * S + s);
-        if (at(allowed, row * S + s)) most = std::max(most, at(p, s));
+        for (Index j = 0; j < dk; ++j) p[s] += scale * q_t[j] * k_s[s * dk + j];
+        p[s] += bias_t[s];
+        if (is_allowed[s]) most = std::max(most, p[s]);
       }
-      for (Index s = 0; s < S; ++s) sum += at(p, s) = at(allowed, row * S + s) && at(p, s) > -INFINITY ? std::exp(at(p, s) - most) : 0;
-      at(out.log_sum_exp, row) = sum > 0 ? most + std::log(sum) : -INFINITY;
+      for (Index s = 0; s < S; ++s) sum += p[s] = is_allowed[s] && p[s] > -INFINITY ? std::exp(p[s] - most) : 0;
+      out.log_sum_exp[std::size_t(row)] = sum > 0 ? most + std::log(sum) : -INFINITY;
       for (Index s = 0; s < S; ++s) {
-        if (sum > 0) at(p, s) /= sum;
-        at(out.weights, row * S + s) = at(p, s);
-        at(m, s) = dropout_factor(dropout, row * S + s);
+        if (sum > 0) p[s] /= sum;
+        const double m = dropout_factor(dropout, row * S + s);
+        double& dp_s = dp[std::size_t(s)] = G_t[s];
         for (Index j = 0; j < dv; ++j) {
-          at(out.output, row * dv + j) += at(p, s) * at(m, s) * at(V, (bh * S + s) * dv + j);
-          at(dp, s) += at(m, s) * at(dO, row * dv + j) * at(V, (bh * S + s) * dv + j);
-          at(out.dv, (bh * S + s) * dv + j) += at(p, s) * at(m, s) * at(dO, row * dv + j);
+          output[j] += p[s] * m * v_s[s * dv + j];
+          dp_s += m * dO_t[j] * v_s[s * dv + j];
+          dv_s[s * dv + j] += p[s] * m * dO_t[j];
         }
-        at(dp, s) += at(G, row * S + s);
-        delta += at(p, s) * at(dp, s);
+        delta += p[s] * dp_s;
       }
-      for (Index s = 0; s < S; ++s) at(out.dz, row * S + s) = at(p, s) * (at(dp, s) - delta);
-      for (Index s = 0; s < S; ++s)
+      for (Index s = 0; s < S; ++s) {
+        dz[s] = p[s] * (dp[std::size_t(s)] - delta);
         for (Index j = 0; j < dk; ++j) {
-          const double dz = scale * at(out.dz, row * S + s);
-          at(out.dq, row * dk + j) += dz * at(K, (bh * S + s) * dk + j);
-          at(out.dk, (bh * S + s) * dk + j) += dz * at(Q, row * dk + j);
+          dq[j] += scale * dz[s] * k_s[s * dk + j];
+          dk_s[s * dk + j] += scale * dz[s] * q_t[j];
         }
+      }
     }
   return out;
 }

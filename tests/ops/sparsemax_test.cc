@@ -121,14 +121,16 @@ reference::Values by_bisection(const reference::Values& x, double scale, double 
   for (double value : x) p.push_back(std::pow(std::max(0.0, scale * value - low), power));
   return p;
 }
+// The weight at p of its row, of which a causal mask leaves the first p[1] + 1.
+double weight_at(const reference::Array& x, reference::Position p, double scale, double power, bool causal) {
+  const Index n = x.shape[2], last = causal ? std::min(p[1] + 1, n) : n, at = p[2];
+  reference::Values row;
+  for (p[2] = 0; p[2] < last; ++p[2]) row.push_back(x(p));
+  return at < last ? by_bisection(row, scale, power)[std::size_t(at)] : 0;
+}
 reference::Function relative(double scale, double power, bool causal) {
   return [=](const reference::Arrays& x) {
-    return reference::make(x[0].shape, [&](reference::Position p) {
-      const Index n = x[0].shape[2], last = causal ? std::min(p[1] + 1, n) : n, at = p[2];
-      reference::Values row;
-      for (p[2] = 0; p[2] < last; ++p[2]) row.push_back(x[0](p));
-      return at < last ? by_bisection(row, scale, power)[std::size_t(at)] : 0;
-    });
+    return reference::make(x[0].shape, [&](const reference::Position& p) { return weight_at(x[0], p, scale, power, causal); });
   };
 }
 
@@ -137,7 +139,7 @@ reference::Function of_order(bool causal) {
   return [=](const reference::Arrays& x) {
     return reference::make(x[0].shape, [&](const reference::Position& p) {
       const double a = x[1].shape.rank() ? x[1]({p[1]}) : x[1]({});
-      return relative(a - 1, 1 / (a - 1), causal)({x[0]})(p);
+      return weight_at(x[0], p, a - 1, 1 / (a - 1), causal);
     });
   };
 }

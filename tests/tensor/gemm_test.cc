@@ -68,8 +68,9 @@ void compare(Index m, Index n, Index k, bool fused, Random& random) {
   Matrix<T> expected = c;
   for (Index i = 0; i < m; ++i)
     for (Index j = 0; j < n; ++j) {
+      const T *const x = &a.at(i, 0), *const y = &b.at(0, j);
       T sum = add ? c.at(i, j) : 0;
-      for (Index l = 0; l < k; ++l) sum = fused ? std::fma(a.at(i, l), b.at(l, j), sum) : sum + a.at(i, l) * b.at(l, j);
+      for (Index l = 0; l < k; ++l) sum = fused ? std::fma(x[l * a.column], y[l * b.row], sum) : sum + x[l * a.column] * y[l * b.row];
       expected.at(i, j) = with_bias ? sum + bias.at(0, j) : sum;
     }
   INFO("m ", m, " n ", n, " k ", k, " a ", a.row, " ", a.column, " b ", b.row, " ", b.column, packed ? " packed c " : " c ", c.row, " ", c.column, with_bias ? " bias" : "");
