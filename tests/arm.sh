@@ -24,6 +24,6 @@ cpu_family = 'aarch64'
 cpu = 'aarch64'
 endian = 'little'
 END
-  meson setup "$build" "$top" --cross-file "$build/cross.txt" -Dwerror=true -Dtests=false >/dev/null
+  meson setup "$build" "$top" --cross-file "$build/cross.txt" -Dwerror=true -Dtests=false -Doptimization=0 >/dev/null
 fi
 ninja -j "$(nproc)" -C "$build" --quiet libheed-tensor.a

@@ -66,10 +66,15 @@ bool is_library(const Source& source) { return source.folder != "tests" && sourc
 bool is_header(const Source& source) { return source.path.ends_with(".h"); }
 bool is_inline_part(const Source& source) { return source.path.ends_with("-inl.h"); }   // included several times, never alone
 
+// The names between `open` and its twin in lines  #include "name"  or  #include <name>
 std::vector<std::string> includes(const Source& source, char open) {
-  const std::regex line(open == '<' ? R"re((?:^|\n) *# *include *<([^>\n]+)>)re" : R"re((?:^|\n) *# *include *"([^"\n]+)")re");
   std::vector<std::string> names;
-  for (std::sregex_iterator it(source.text.begin(), source.text.end(), line), end; it != end; ++it) names.push_back((*it)[1]);
+  std::istringstream lines(source.text);
+  for (std::string line; std::getline(lines, line);) {
+    if (const std::size_t first = line.find_first_not_of(' '); first == line.npos || line[first] != '#') continue;
+    const std::size_t word = line.find("include"), from = line.find(open, word), to = line.find(open == '<' ? '>' : '"', from + 1);
+    if (word != line.npos && from != line.npos && to != line.npos) names.push_back(line.substr(from + 1, to - from - 1));
+  }
   return names;
 }
 
