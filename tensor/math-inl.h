@@ -398,6 +398,16 @@ template <class D> HWY_NOINLINE hn::Vec<D> Pow(D d, hn::Vec<D> x, hn::Vec<D> y) 
   return hn::IfThenElse(hn::Or(hn::Eq(x, one), hn::Eq(y, zero)), one, r);
 }
 
+// Of one number. Inline: a call would leave the upper halves of registers in use (no vzeroupper), which costs the caller 300 ns.
+template <class T> HWY_INLINE T ExpOf(T x) {
+  const hn::CappedTag<T, 1> d;
+  return hn::GetLane(Exp(d, hn::Set(d, x)));
+}
+template <class T> HWY_INLINE T LogOf(T x) {
+  const hn::CappedTag<T, 1> d;
+  return hn::GetLane(Log(d, hn::Set(d, x)));
+}
+
 }  // namespace math
 }  // namespace
 }  // namespace heed::HWY_NAMESPACE

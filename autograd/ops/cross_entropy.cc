@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "autograd/ops.h"
-#include "autograd/ops/gradients.h"
 #include "autograd/ops/samples.h"
 #include "autograd/record.h"
 

@@ -30,16 +30,6 @@ HWY_BEFORE_NAMESPACE();
 namespace heed::HWY_NAMESPACE {
 namespace {
 
-// Inline: a call would leave the upper halves of registers in use (no vzeroupper), which costs the caller 300 ns.
-template <class T> HWY_INLINE T ExpOf(T x) {
-  const hn::CappedTag<T, 1> d;
-  return hn::GetLane(math::Exp(d, hn::Set(d, x)));
-}
-template <class T> HWY_INLINE T LogOf(T x) {
-  const hn::CappedTag<T, 1> d;
-  return hn::GetLane(math::Log(d, hn::Set(d, x)));
-}
-
 // w of the true label, Σ_k w_k q_k
 template <class T> HWY_INLINE T TrueWeight(const Smoothed<T>& q, size_t target) { return q.weight ? q.weight[target] : T(1); }
 template <class T> HWY_INLINE T Mass(const Smoothed<T>& q, size_t target) {
@@ -75,7 +65,7 @@ template <bool kInPlace, class T> T LossRow(T* x, const T* bias, size_t n, size_
     sums = sums + e;
     if (kInPlace) StoreN16(e, n - i, x + i);
   }
-  const T sum = Sum16(sums), log_sum = LogOf(sum), w_true = TrueWeight(q, target), mass = Mass(q, target);
+  const T sum = Sum16(sums), log_sum = math::LogOf(sum), w_true = TrueWeight(q, target), mass = Mass(q, target);
   T loss = mass * log_sum - (q.true_mass - q.other_mass) * w_true * (x_true - m);
   if (smooth) loss -= q.other_mass * Sum16(totals);
   *row_sum = {m, log_sum};
@@ -104,8 +94,8 @@ template <class T> void LossGrad(const T* x, size_t n, size_t target, const Smoo
   const auto [m, log_sum] = row_sum;
   const T mass = Mass(q, target);
   const Block<T> shift = Set16(m), logs = Set16(log_sum), masses = Set16(mass), other = Set16(q.other_mass), by = Set16(dloss);
-  const T d_true = dloss * (ExpOf(x[target] - m - log_sum) * mass - q.true_mass * TrueWeight(q, target)) + (add ? dx[target] : T(0));
-  const T d_pad = q.pad >= 0 ? dloss * ExpOf(x[q.pad] - m - log_sum) * mass + (add ? dx[q.pad] : T(0)) : T(0);
+  const T d_true = dloss * (math::ExpOf(x[target] - m - log_sum) * mass - q.true_mass * TrueWeight(q, target)) + (add ? dx[target] : T(0));
+  const T d_pad = q.pad >= 0 ? dloss * math::ExpOf(x[q.pad] - m - log_sum) * mass + (add ? dx[q.pad] : T(0)) : T(0);
   for (size_t i = 0; i < n; i += 16) {
     const Block<T> wanted = q.weight ? other * LoadN16(q.weight + i, n - i) : other;
     const Block<T> d = by * (Exp16(LoadN16(x + i, n - i) - shift - logs) * masses - wanted);
@@ -215,6 +205,7 @@ void ShortLossGradsF64(const double* x, size_t n, size_t rows, const Index* l, c
 }
 void AddRowsF32(const float* x, size_t rows, size_t stride, size_t n, float* sum) { AddRows(x, rows, stride, n, sum); }
 void AddRowsF64(const double* x, size_t rows, size_t stride, size_t n, double* sum) { AddRows(x, rows, stride, n, sum); }
+
 }  // namespace
 }  // namespace heed::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

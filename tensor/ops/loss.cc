@@ -80,7 +80,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include "tensor/format.h"
-#include "tensor/ops/binary.h"
 #include "tensor/ops/kernel.h"
 #include "tensor/ops/total.h"
 #include "tensor/ops/view.h"

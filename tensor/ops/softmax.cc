@@ -24,11 +24,6 @@ HWY_BEFORE_NAMESPACE();
 namespace heed::HWY_NAMESPACE {
 namespace {
 
-template <class T> HWY_INLINE T LogOf(T x) {
-  const hn::CappedTag<T, 1> d;
-  return hn::GetLane(math::Log(d, hn::Set(d, x)));
-}
-
 template <class T> HWY_INLINE Block<T> Allowed(const RowMask& mask, ptrdiff_t i) {
   return LanesAllowed<T>(mask.first, mask.last, mask.allowed, i);
 }
@@ -82,7 +77,7 @@ template <class T> void LogSoftmaxRow(const T* x, size_t n, const RowMask& mask,
     return;
   }
   const T m = MaxOfRow(x, mask);
-  const Block<T> most = Set16(m), log_sum = Set16(LogOf(SumOfExp<T>(x, mask, m, nullptr))), least = Set16(T(-kInfinity));
+  const Block<T> most = Set16(m), log_sum = Set16(math::LogOf(SumOfExp<T>(x, mask, m, nullptr))), least = Set16(T(-kInfinity));
   for (ptrdiff_t i = 0; i < mask.first / 16 * 16; ++i) y[i] = T(-kInfinity);
   for (ptrdiff_t i = mask.first / 16 * 16; i < mask.last; i += 16) {
     const auto count = size_t(mask.last - i);
@@ -129,7 +124,7 @@ template <class T> void LogSoftmaxRowGrad(const T* y, const T* dy, size_t n, con
 template <class T> T LogSumExpRow(const T* x, size_t n) {
   const RowMask all{0, Index(n)};
   const T m = MaxOfRow(x, all);
-  if (m > T(-kInfinity) && m < T(kInfinity)) return m + LogOf(SumOfExp<T>(x, all, m, nullptr));
+  if (m > T(-kInfinity) && m < T(kInfinity)) return m + math::LogOf(SumOfExp<T>(x, all, m, nullptr));
   for (size_t i = 0; i < n; ++i)
     if (x[i] != x[i]) return x[i];
   return m;

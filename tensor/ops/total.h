@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sums of many losses in double.
 #pragma once
+#include <algorithm>
 #include <numeric>
 
 #include "tensor/list.h"

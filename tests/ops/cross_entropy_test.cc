@@ -10,15 +10,15 @@
 #include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "tensor/error.h"
-#include "tensor/ops/matmul.h"
-#include "tensor/ops/random.h"
 #include "tensor/ops/binary.h"
 #include "tensor/ops/index.h"
+#include "tensor/ops/matmul.h"
+#include "tensor/ops/random.h"
 #include "tensor/ops/view.h"
 #include "tests/close.h"
 #include "tests/every_target.h"
-#include "tests/play.h"
 #include "tests/op_table.h"
+#include "tests/play.h"
 
 using namespace heed;
 
