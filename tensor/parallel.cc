@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <deque>
 #include <exception>
 #include <mutex>
 #include <numeric>
@@ -76,90 +75,73 @@ class Pause {
   unsigned count_ = 0;
 };
 
-// Chunks of a region. Each place takes the next of its own range, so that what it wrote in one region is in its core's cache in the
-// following, then what the others have not begun: nobody waits for an absent worker. Where two cores have no cache in common, chunks of
-// a worker that has begun stay its own: their lines lie there, and where they were taken the next regions would find them elsewhere. Of
-// more workers the slowest would be waited for.
-struct alignas(64) Place {
-  std::atomic<Index> next{0};
-  Index begin = 0, end = 0;
-  std::atomic<bool> present{false};        // its worker
-  std::atomic<bool> inside{false};         // it may be in a region
-  bool far = false;                        // from the caller
+// The number of a region, a multiple of kRegion, and a count below it.
+using Word = std::uint64_t;
+constexpr Word kRegion = Word{1} << 24;
+constexpr Index kMostChunks = Index(kRegion) - 1;
+
+Index count_of(Word word) { return Index(word % kRegion); }
+bool is_of(Word word, Word region) { return word - word % kRegion == region; }
+bool is_before(Word word, Word region) { return std::int64_t(region - word) > 0; }   // also where the numbers have begun again
+
+// A thread's place in regions. Two lines: caches fetch them in pairs.
+struct alignas(128) Place {
+  std::atomic<Word> left{0};        // the last region in which chunks of its range were taken: those that are left
+  std::atomic<Word> done{0};        // the last region in which its thread did chunks, of any range: how many
   std::atomic<unsigned> asked{0}, answered{0};
-  bool untouched() const { return next.load(std::memory_order_relaxed) == begin; }
+  std::atomic<bool> far{false};     // from the caller
 };
 
-struct Region {
-  FunctionRef<void(Index)> body;
-  std::deque<Place>& places;
-  int team;                                // places that take part
-  Environment of_caller = environment();
-  std::atomic<bool> failed{false};
-  std::exception_ptr exception{};
-
-  void work(int place) noexcept {
-    const bool was_inside = std::exchange(inside_region, true);
-    const Environment before = environment();
-    if (before != of_caller) set_environment(of_caller);
-    Place& own = places[std::size_t(place)];
-    take(own);
-    for (int i = 1; i < team; ++i)
-      if (Place& other = places[std::size_t((place + i) % team)]; team > 2 || !(own.far || other.far) || other.untouched()) take(other);
-    if (before != of_caller) set_environment(before);
-    inside_region = was_inside;
-  }
-
- private:
-  void take(Place& from) noexcept {
-    // a look first: all threads look at all places, and an addition takes the line away from them
-    for (Index chunk; !failed.load(std::memory_order_relaxed) && from.next.load(std::memory_order_relaxed) < from.end && (chunk = from.next.fetch_add(1)) < from.end;) {
-      try {
-        body(chunk);
-      } catch (...) {
-        if (!failed.exchange(true)) exception = std::current_exception();
-      }
-    }
-  }
-};
+constexpr int kMostThreads = 1024;  // of threads()
+constinit Place places[kMostThreads];
+constinit std::atomic<bool> present[kMostThreads];   // of each place its worker
+constexpr auto kNothing = [](Index) {};
 
 // Workers that stay a while after a region, since the next one mostly follows in microseconds and to wake a thread takes tens of them.
+//
+// Each place takes the chunks of its own range, so that what it wrote in one region is in its core's cache in the following, then what the
+// others have left: nobody waits for an absent worker. Where each place has a single chunk, only the caller looks at the others. To take a
+// chunk is to lower `left`, which succeeds only in a region that is open, for none ends before all its chunks are done; so what else says
+// what the region is stays as it is until then. Workers look at one line for the next region, the caller at their `done` for its end.
+//
+// Where two cores have no cache in common, chunks of a worker that has begun stay its own: their lines lie there, and where they were taken
+// the next regions would find them elsewhere. Of more workers the slowest would be waited for.
 class Team {
  public:
   void run(Index chunks, int team, FunctionRef<void(Index)> body) {
     const std::unique_lock lock(mutex_, std::try_to_lock);
-    if (!lock) {                           // another thread's region, whose chunks may wait for this one
+    if (!lock) {                    // another thread's region, whose chunks may wait for this one
       for (Index chunk = 0; chunk < chunks; ++chunk) body(chunk);
       return;
     }
-    while (int(places_.size()) < team) places_.emplace_back();
-    for (int i = 0; i < team; ++i) {
-      Place& place = places_[std::size_t(i)];
-      place.begin = chunks * i / team;
-      place.end = chunks * (i + 1) / team;
-      place.next.store(place.begin, std::memory_order_relaxed);
-    }
-    if (regions_ % kRegions == 0) {
-      for (int i = 1; i < team; ++i)
-        if (Place& place = places_[std::size_t(i)]; place.present) place.far = is_far(place);
-      any_far = std::any_of(places_.begin(), places_.begin() + team, [](const Place& place) { return place.far; });
-    }
-    Region region{.body = body, .places = places_, .team = team};
-    region_ = &region;
-    open_ = ++regions_ * kMostPlaces + std::uint64_t(team);
+    region_ += kRegion;
+    if (region_ / kRegion % kAsk == 0) ask_how_far(team);
+    if (region_ / kRegion % kOld == 0)
+      for (Place& place : places) place.left = place.done = region_ - kRegion;
+    chunks_.store(chunks, std::memory_order_release);
+    body_ = body;
+    of_caller_ = environment();
+    failed_.store(false, std::memory_order_relaxed);
+    open_.store(region_ + Word(team), std::memory_order_release);
     for (int i = 1; i < team && invite(i); ++i) {}
-    region.work(0);
-    open_ = 0;
-    for (int i = 1; i < team; ++i)
-      for (Pause pause; places_[std::size_t(i)].inside;) pause();
-    if (region.exception) std::rethrow_exception(region.exception);
+    const bool was_inside = std::exchange(inside_region, true);
+    const Index done = work(0, region_, team);
+    for (Pause pause; done + done_by_others(team) < chunks; pause()) {}
+    inside_region = was_inside;
+    if (failed_.load(std::memory_order_relaxed)) std::rethrow_exception(std::exchange(exception_, {}));
   }
 
  private:
-  static constexpr std::chrono::milliseconds kStay{1};   // as oneTBB's workers from 2022 on
-  static constexpr std::uint64_t kMostPlaces = 4096;     // more than threads() can be
-  static constexpr std::uint64_t kRegions = 256;         // between two questions how far a worker is: a host moves its guests
-  static constexpr std::chrono::nanoseconds kNear{160};  // there and back: about 110 where cores share a cache, 200 and more where not
+  static constexpr std::chrono::milliseconds kStay{1};     // as oneTBB's workers from 2022 on
+  static constexpr std::chrono::nanoseconds kNear{160};    // there and back: about 110 where cores share a cache, 200 and more where not
+  static constexpr Word kAsk = 256;                        // regions between two questions how far a worker is: a host moves its guests
+  static constexpr Word kOld = Word{1} << 20;              // after so many no place keeps an old region's number, which will come again
+
+  static void ask_how_far(int team) {
+    for (int i = 1; i < team; ++i)
+      if (present[i]) places[i].far = is_far(places[i]);
+    any_far = std::any_of(places, places + team, [](const Place& place) -> bool { return place.far; });
+  }
 
   // Whether the quickest of some answers takes long; as before where the worker is not there.
   static bool is_far(Place& place) {
@@ -171,39 +153,81 @@ class Team {
       while (place.answered != question && now - start < std::chrono::microseconds(2)) now = Clock::now();
       if (place.answered == question) best = std::min(best, Clock::now() - start);
     }
-    return all_far || (best == Clock::duration::max() ? place.far : best > kNear);
+    return all_far || (best == Clock::duration::max() ? place.far.load() : best > kNear);
   }
 
-  // A worker's stay. It may use region_ where it finds the region still open after it has said that it is inside.
-  void attend(int i, Place& place) noexcept {
-    Pause pause;
-    std::uint64_t seen = 0;
-    for (auto last = Clock::now();; pause()) {
-      if (const unsigned question = place.asked; question != place.answered) place.answered = question;
-      if (const std::uint64_t open = open_; open != seen && std::uint64_t(i) < open % kMostPlaces) {
-        place.inside = true;
-        const bool wanted = open_ == open;
-        if (wanted) region_->work(i);
-        place.inside = false;
-        seen = open;
-        if (wanted) last = Clock::now();
-      } else if (Clock::now() - last > kStay) {
-        place.present = false;
-        if (const std::uint64_t late = open_; late == seen || std::uint64_t(i) >= late % kMostPlaces) return;
-        if (place.present.exchange(true)) return;   // another was invited; else the caller counted on this one
+  Index done_by_others(int team) const {
+    Index done = 0;
+    for (int i = 1; i < team; ++i)
+      if (const Word word = places[i].done.load(std::memory_order_acquire); is_of(word, region_)) done += count_of(word);
+    return done;
+  }
+
+  // Place i's part of a region; how many chunks it did.
+  Index work(int i, Word region, int team) noexcept {
+    const Index chunks = chunks_.load(std::memory_order_acquire), each = chunks / team, more = chunks % team;
+    Index done = 0;
+    const auto take_from = [&](int p) {
+      const Index some = take(places[p], region, each * p + std::min<Index>(p, more), each + (p < more));
+      if (some == 0) return;
+      done += some;
+      if (i > 0) places[i].done.store(region + Word(done), std::memory_order_release);
+    };
+    take_from(i);
+    if (i > 0 && chunks == team) return done;
+    for (int n = 1; n < team; ++n)
+      if (const int p = (i + n) % team; team > 2 || !(places[i].far || places[p].far) || !is_of(places[p].left, region)) take_from(p);
+    return done;
+  }
+
+  // Does what is left of a range; how many chunks.
+  Index take(Place& from, Word region, Index begin, Index size) noexcept {
+    Index done = 0;
+    for (Word word = from.left.load(std::memory_order_relaxed);;) {
+      const Index left = is_of(word, region) ? count_of(word) : is_before(word, region) ? size : 0;
+      if (left == 0) return done;
+      const Word taken = region + Word(left - 1);
+      if (!from.left.compare_exchange_weak(word, taken)) continue;
+      word = taken;
+      ++done;
+      if (failed_.load(std::memory_order_relaxed)) continue;
+      if (environment() != of_caller_) set_environment(of_caller_);
+      try {
+        body_(begin + size - left);
+      } catch (...) {
+        if (!failed_.exchange(true)) exception_ = std::current_exception();
       }
     }
   }
 
+  // A worker's stay.
+  void attend(int i) noexcept {
+    Place& place = places[i];
+    const bool was_inside = std::exchange(inside_region, true);
+    const Environment before = environment();
+    Pause pause;
+    Word seen = 0;
+    for (auto last = Clock::now(); Clock::now() - last < kStay; pause()) {
+      if (const unsigned question = place.asked; question != place.answered) place.answered = question;
+      if (const Word open = open_.load(std::memory_order_acquire); open != seen && i < count_of(open)) {
+        work(i, open - open % kRegion, int(count_of(open)));
+        seen = open;
+        last = Clock::now();
+      }
+    }
+    set_environment(before);
+    inside_region = was_inside;
+    present[i] = false;
+  }
+
   // False if no thread can be had: then those that are there do the work.
   bool invite(int i) noexcept {
-    Place& place = places_[std::size_t(i)];
-    if (place.present || place.present.exchange(true)) return true;   // also one that was about to leave: a place has one worker
+    if (present[i].load(std::memory_order_acquire) || present[i].exchange(true)) return true;   // a place has one worker
     try {
-      start([this, i, &place] { attend(i, place); });
+      start([this, i] { attend(i); });
       return true;
     } catch (...) {
-      place.present = false;
+      present[i] = false;
       return false;
     }
   }
@@ -225,10 +249,14 @@ class Team {
 #endif
 
   std::mutex mutex_;
-  std::deque<Place> places_;
-  Region* region_ = nullptr;
-  std::uint64_t regions_ = 0;
-  alignas(64) std::atomic<std::uint64_t> open_{0};   // of the region that is open its number, kMostPlaces times, and its team; 0: none
+  Word region_ = 0;
+  // The line that workers look at.
+  alignas(128) std::atomic<Word> open_{0};   // the region and its team
+  std::atomic<Index> chunks_{0};
+  FunctionRef<void(Index)> body_ = kNothing;
+  Environment of_caller_ = 0;
+  std::atomic<bool> failed_{false};
+  std::exception_ptr exception_;
 };
 
 void run_shuffled(Index chunks, FunctionRef<void(Index)> body) {
@@ -252,6 +280,10 @@ void run_chunks(Index chunks, FunctionRef<void(Index)> body) {
   const int team = inside_region || forked ? 1 : int(std::min<Index>(threads(), chunks));
   if (team <= 1) {
     for (Index chunk = 0; chunk < chunks; ++chunk) body(chunk);
+    return;
+  }
+  if (chunks > kMostChunks) [[unlikely]] {
+    for (Index first = 0; first < chunks; first += kMostChunks) run_chunks(std::min(chunks - first, kMostChunks), [&](Index chunk) { body(first + chunk); });
     return;
   }
   static Team& workers = *new Team;   // never destroyed: a worker may stay past the end of main

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <stdexcept>
@@ -89,6 +90,23 @@ TEST_CASE("parallel: workers that stayed, that left, more of them or fewer; thre
   other.join();
   third.join();
   CHECK(right == 1500);
+  set_threads(before);
+}
+
+TEST_CASE("parallel: very many chunks in a region, very many regions, then more threads") {
+  const int before = threads();
+  set_threads(2);
+  std::vector<char> times((std::size_t{1} << 24) + 100, 0);
+  run_chunks(Index(times.size()), [&](Index chunk) { ++times[std::size_t(chunk)]; });
+  CHECK(std::all_of(times.begin(), times.end(), [](char n) { return n == 1; }));
+  Index few[2] = {0, 0};
+  constexpr Index regions = (1 << 20) + 10;
+  for (Index region = 0; region < regions; ++region) run_chunks(2, [&](Index chunk) { ++few[chunk]; });
+  CHECK((few[0] == regions && few[1] == regions));
+  set_threads(3);
+  Index more[5] = {0, 0, 0, 0, 0};
+  run_chunks(5, [&](Index chunk) { ++more[chunk]; });
+  for (const Index n : more) CHECK(n == 1);
   set_threads(before);
 }
 
