@@ -87,7 +87,6 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include <algorithm>
-#include <cmath>
 
 #include "tensor/cut.h"
 #include "tensor/format.h"
@@ -134,17 +133,18 @@ LowPrecisionWeight::LowPrecisionWeight(const Tensor& weight, Precision precision
   auto* const to = reinterpret_cast<std::int8_t*>(groups_.mutable_data<std::uint8_t>());
   float* const scales = scales_.mutable_data<float>();
   std::int32_t* const sums = sums_.mutable_data<std::int32_t>();
+  const auto quantise = HWY_DYNAMIC_DISPATCH(QuantiseRow);
   parallel_for(outputs_, row_grain(inputs_), [&](Index begin, Index end) {
+    const Tensor row = empty({4 * quads}, DType::u8);
+    std::uint8_t* const u = row.mutable_data<std::uint8_t>();
     for (Index o = begin; o < end; ++o) {
-      const float* row = values + o * inputs_;
-      float largest = 0;
-      for (Index i = 0; i < inputs_; ++i) largest = std::isfinite(row[i]) ? std::max(largest, std::abs(row[i])) : std::numeric_limits<float>::quiet_NaN();
-      scales[o] = largest / 127;
-      for (Index i = 0; i < inputs_ && largest > 1e-36f; ++i) {
-        const auto q = std::int8_t(std::nearbyint(row[i] * (127 / largest)));
-        to[((o / kGroup * quads + i / 4) * kGroup + o % kGroup) * 4 + i % 4] = q;
-        sums[o] += q;
-      }
+      scales[o] = quantise(values + o * inputs_, inputs_, 4 * quads, u);
+      std::int8_t* four = to + (o / kGroup * quads * kGroup + o % kGroup) * 4;
+      for (Index q = 0; q < quads; ++q, four += 4 * kGroup)
+        for (Index i = 0; i < 4; ++i) {
+          four[i] = std::int8_t(u[4 * q + i] - 128);
+          sums[o] += four[i];
+        }
     }
   });
 }

@@ -22,35 +22,18 @@ void check_fits(std::string_view op, double value, DType dtype) {
   check<DTypeError>(fits(value, dtype), "{}: {} does not fit {}", op, value, dtype);
 }
 
-Shape::Shape(std::span<const Index> sizes) {
-  check<ShapeError>(sizes.size() <= kMaxRank, "shape: at most {} axes: {} given", kMaxRank, sizes.size());
-  std::copy(sizes.begin(), sizes.end(), sizes_.begin());
-  rank_ = int(sizes.size());
-}
-
-Index Shape::operator()(int dim) const { return sizes_[std::size_t(normalize_dim("size", dim, *this))]; }
-
-void Shape::push_back(Index size) { insert(rank_, size); }
+void Shape::refuse(std::size_t axes) { fail<ShapeError>("shape: at most {} axes: {} given", kMaxRank, axes); }
 
 void Shape::insert(int axis, Index size) {
-  check<ShapeError>(rank_ < kMaxRank, "shape: at most {} axes: cannot add one to {}", kMaxRank, *this);
-  std::copy_backward(sizes_.begin() + axis, sizes_.begin() + rank_, sizes_.begin() + rank_ + 1);
+  push_back(size);
+  std::copy_backward(sizes_.begin() + axis, sizes_.begin() + rank_ - 1, sizes_.begin() + rank_);
   sizes_[std::size_t(axis)] = size;
-  ++rank_;
 }
 
 void Shape::erase(int axis) {
   std::copy(sizes_.begin() + axis + 1, sizes_.begin() + rank_, sizes_.begin() + axis);
   --rank_;
 }
-
-Index Shape::numel() const {
-  Index n = 1;
-  for (Index size : *this) n *= size;
-  return n;
-}
-
-bool operator==(const Shape& a, const Shape& b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
 
 Dims::Dims(std::span<const int> dims) {
   check<ShapeError>(dims.size() <= kMaxRank, "dims: at most {}: {} given", kMaxRank, dims.size());
@@ -73,17 +56,15 @@ Index checked_numel(std::string_view op, const Shape& shape) {
   bool fits = true, empty = false;
   for (Index size : shape) {
     check<ShapeError>(size >= 0, "{}: sizes must not be negative: {}", op, shape);
-    empty |= size == 0;
-    fits = fits && !__builtin_mul_overflow(n, std::max<Index>(size, 1), &n) && n < (Index{1} << 59);
+    if (size == 0) empty = true;
+    else fits &= !__builtin_mul_overflow(n, size, &n) && n < (Index{1} << 59);
   }
   check<ShapeError>(fits, "{}: too many elements: {}", op, shape);
   return empty ? 0 : n;
 }
 
-int normalize_dim(std::string_view op, int dim, const Shape& shape) {
-  const int rank = shape.rank();
-  check<IndexError>(dim >= -rank && dim < rank, "{}: dim {} is not in [{}, {}): shape {}", op, dim, -rank, rank, shape);
-  return dim < 0 ? dim + rank : dim;
+void refuse_dim(std::string_view op, int dim, const Shape& shape) {
+  fail<IndexError>("{}: dim {} is not in [{}, {}): shape {}", op, dim, -shape.rank(), shape.rank(), shape);
 }
 
 Shape position_of(Index flat, const Shape& shape) {

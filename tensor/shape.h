@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sizes and strides of a tensor, stored inline: at most 8 axes.
 #pragma once
+#include <algorithm>
 #include <array>
 #include <initializer_list>
 #include <span>
@@ -19,7 +20,11 @@ class Shape {
   using value_type = Index;
   Shape() {}                                        // 0-d: one element
   Shape(std::initializer_list<Index> sizes) : Shape(std::span(sizes.begin(), sizes.size())) {}
-  explicit Shape(std::span<const Index> sizes);     // ShapeError beyond 8 axes
+  explicit Shape(std::span<const Index> sizes) {    // ShapeError beyond 8 axes
+    if (sizes.size() > kMaxRank) [[unlikely]] refuse(sizes.size());
+    std::copy(sizes.begin(), sizes.end(), sizes_.begin());
+    rank_ = int(sizes.size());
+  }
 
   int rank() const { return rank_; }
   Index operator[](int axis) const { return sizes_[std::size_t(axis)]; }      // 0 <= axis < rank
@@ -28,13 +33,21 @@ class Shape {
   const Index* begin() const { return sizes_.data(); }
   const Index* end() const { return sizes_.data() + rank_; }
   std::size_t size() const { return std::size_t(rank_); }
-  void push_back(Index size);
+  void push_back(Index size) {
+    if (rank_ == kMaxRank) [[unlikely]] refuse(kMaxRank + 1);
+    sizes_[std::size_t(rank_++)] = size;
+  }
   void insert(int axis, Index size);
   void erase(int axis);
-  Index numel() const;                              // Π sizes, 1 for 0-d
-  friend bool operator==(const Shape& a, const Shape& b);
+  Index numel() const {                             // Π sizes, 1 for 0-d
+    Index n = 1;
+    for (Index size : *this) n *= size;
+    return n;
+  }
+  friend bool operator==(const Shape& a, const Shape& b) { return std::equal(a.begin(), a.end(), b.begin(), b.end()); }
 
  private:
+  [[noreturn]] static void refuse(std::size_t axes);
   std::array<Index, kMaxRank> sizes_;   // beyond rank_ not set
   int rank_ = 0;
 };
@@ -61,7 +74,13 @@ class Dims {
 
 Strides contiguous_strides(const Shape& shape);
 Index checked_numel(std::string_view op, const Shape& shape);         // ShapeError on a negative size or beyond 2^62 bytes
-int normalize_dim(std::string_view op, int dim, const Shape& shape);  // -rank..rank-1 to 0..rank-1; IndexError
+[[noreturn]] void refuse_dim(std::string_view op, int dim, const Shape& shape);
+inline int normalize_dim(std::string_view op, int dim, const Shape& shape) {   // -rank..rank-1 to 0..rank-1; IndexError
+  const int axis = dim < 0 ? dim + shape.rank() : dim;
+  if (axis < 0 || axis >= shape.rank()) [[unlikely]] refuse_dim(op, dim, shape);
+  return axis;
+}
+inline Index Shape::operator()(int dim) const { return sizes_[std::size_t(normalize_dim("size", dim, *this))]; }
 Shape position_of(Index flat, const Shape& shape);                    // of the element with this number in row-major order
 Shape broadcast_shapes(std::string_view op, const Shape& a, const Shape& b);  // NumPy's rule; ShapeError with both shapes
 std::string to_string(const Shape& shape);                            // "[32, 7, 512]"

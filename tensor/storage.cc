@@ -268,15 +268,18 @@ struct OwnOfThread : Own {
   }
 };
 
+[[gnu::noinline, gnu::cold]] void begin_own() {
+  if (!own_ended) { static thread_local OwnOfThread one; }
+}
+
 // nullptr at a thread's end
 Own* own_of_thread() {
-  if (!own && !own_ended) [[unlikely]] { static thread_local OwnOfThread one; }
+  if (!own) [[unlikely]] begin_own();
   return own;
 }
 
 // Of blocks that are taken, negative of those given back.
-void count_bytes(std::int64_t bytes) {
-  Own* const mine = own_of_thread();
+void count_bytes(Own* mine, std::int64_t bytes) {
   if (mine) {
     bytes += mine->in_use.load(std::memory_order_relaxed);
     const bool later = bytes < kUncounted && bytes > -kUncounted;
@@ -289,8 +292,7 @@ void count_bytes(std::int64_t bytes) {
 }
 
 // A small block of this thread's own, which are filled up from those of all.
-Storage::Block* take_kept(int size_class) {
-  Own* const mine = own_of_thread();
+Storage::Block* take_kept(Own* mine, int size_class) {
   if (!mine || most_kept(size_class) == 0) return nullptr;
   if (Storage::Block* const block = mine->free.pop(size_class)) return block;
   Allocator& a = allocator();
@@ -300,8 +302,7 @@ Storage::Block* take_kept(int size_class) {
 }
 
 // True where this thread keeps the small block, perhaps in the place of others of its class.
-bool keep(Storage::Block* block) {
-  Own* const mine = own_of_thread();
+bool keep(Own* mine, Storage::Block* block) {
   const int size_class = block->size_class, most = most_kept(size_class);
   if (!mine || most == 0) return false;
   mine->free.push(block);
@@ -315,11 +316,10 @@ bool keep(Storage::Block* block) {
 OutOfMemory refused(std::size_t bytes) { return OutOfMemory(fmt::format("allocate: {} bytes refused by the system (in use {})", bytes, memory_use().in_use)); }
 
 // A block that is new or that no thread keeps.
-Storage::Block* take_block(std::size_t bytes, bool small, int size_class) {
+Storage::Block* take_block(Own* mine, std::size_t bytes, bool small, int size_class) {
   constexpr std::size_t head = (sizeof(Storage::Block) + kLine - 1) / kLine * kLine;
   constexpr std::size_t kColours = 16, kSlack = head + 2 * kLine * kColours;   // data start at head + 128 k: odd multiples of 64 for an even head
   Allocator& a = allocator();
-  Own* const mine = own_of_thread();   // it may take the lock
   const std::lock_guard lock(a.mutex);
   if (Storage::Block* const block = small ? a.free.pop(size_class, mine) : nullptr) return block;
   const std::size_t room = small ? bytes_of(size_class) + kSlack : (bytes + kSlack + kPage - 1) / kPage * kPage;
@@ -342,25 +342,27 @@ Storage::Storage(std::size_t bytes) {
   const bool small = bytes < kSmall;
   const int size_class = small ? class_of(bytes) : 0;
   if (bytes > most || (a.allowed.load(std::memory_order_relaxed) >= 0 && a.allowed-- == 0)) throw refused(bytes);
-  Block* block = small ? take_kept(size_class) : nullptr;
-  if (!block) block = take_block(bytes, small, size_class);
+  Own* const mine = own_of_thread();
+  Block* block = small ? take_kept(mine, size_class) : nullptr;
+  if (!block) block = take_block(mine, bytes, small, size_class);
   if (!block) throw refused(bytes);
   ASAN_UNPOISON_MEMORY_REGION(block->data, bytes);
   block->bytes = bytes;
   block->version.store(0, std::memory_order_relaxed);
   block->references.store(1, std::memory_order_relaxed);
-  count_bytes(std::int64_t(block->held()));
+  count_bytes(mine, std::int64_t(block->held()));
   if (a.fill.load(std::memory_order_relaxed)) std::memset(block->data, 0xff, bytes);
   block_ = block;
 }
 
 void Storage::give_back() noexcept {
   auto* block = static_cast<Block*>(block_);
-  count_bytes(-std::int64_t(block->held()));
+  Own* const mine = own_of_thread();
+  count_bytes(mine, -std::int64_t(block->held()));
   ASAN_POISON_MEMORY_REGION(block->data, block->bytes);
   const std::size_t room = block->room;
-  if (room == 0) block->user = own_of_thread();
-  if (room == 0 && keep(block)) return;
+  if (room == 0) block->user = mine;
+  if (room == 0 && keep(mine, block)) return;
   Allocator& a = allocator();
   const std::lock_guard lock(a.mutex);
   if (room == 0) return a.free.push(block);

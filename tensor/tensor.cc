@@ -31,16 +31,9 @@ bool Tensor::is_contiguous() const {
 
 // ---- typed access ---------------------------------------------------------------------------------------------------
 
-void* Tensor::raw(DType dtype) const {
+void Tensor::refuse_access(DType dtype) const {
   check<Error>(defined(), "data: the tensor is empty (default constructed)");
-  check<DTypeError>(dtype == dtype_, "data: asked for {} elements of a tensor of {}", dtype, dtype_);
-  return storage_.data() + offset_ * Index(item_size(dtype_));
-}
-
-void* Tensor::mutable_raw(DType dtype) const {
-  void* p = raw(dtype);
-  storage_.touch();
-  return p;
+  fail<DTypeError>("data: asked for {} elements of a tensor of {}", dtype, dtype_);
 }
 
 void* Tensor::contiguous_raw(DType dtype) const {

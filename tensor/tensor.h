@@ -75,8 +75,16 @@ class Tensor {
   Rows end() const;
 
  private:
-  void* raw(DType dtype) const;
-  void* mutable_raw(DType dtype) const;
+  void* raw(DType dtype) const {
+    if (!defined() || dtype != dtype_) [[unlikely]] refuse_access(dtype);
+    return storage_.data() + offset_ * Index(item_size(dtype));
+  }
+  void* mutable_raw(DType dtype) const {
+    void* p = raw(dtype);
+    storage_.touch();
+    return p;
+  }
+  [[noreturn]] void refuse_access(DType dtype) const;
   void* contiguous_raw(DType dtype) const;
   void* item_raw(DType dtype) const;
 

@@ -16,13 +16,12 @@ Tensor view(const Tensor& x, const Shape& shape, const Strides& strides, Index o
   return Tensor(x.storage(), x.dtype(), shape, strides, offset);
 }
 
-// Strides over x's elements for another shape of the same count; false where a copy is needed. Runs of axes that step evenly
+// Strides over x's elements for another shape of the same count, which begin as those of its own memory; false where a copy is needed. Runs of axes that step evenly
 // (stride[i] = size[i+1] stride[i+1]) can be cut anew, nothing else can.
 bool strides_for(const Tensor& x, const Shape& shape, Strides& strides) {
   Shape size, stride;                                   // x without axes of size 1
   for (int i = 0; i < x.rank(); ++i)
     if (x.shape()[i] != 1) { size.push_back(x.shape()[i]); stride.push_back(x.strides()[i]); }
-  strides = contiguous_strides(shape);
   int from = size.rank(), to = shape.rank();            // match groups of axes from the back
   while (to > 0) {
     if (shape[to - 1] == 1) { --to; continue; }
@@ -93,9 +92,9 @@ Tensor reshape(const Tensor& x, const Shape& shape) {
   check<ShapeError>(known == count, "reshape: element counts differ: from {}, to {} ({} and {})", x.shape(), shape, count,
                     known);
   if (full == x.shape()) return x;
-  checked_numel("reshape", full);
+  if (count == 0) checked_numel("reshape", full);
   Strides strides = contiguous_strides(full);
-  if (count == 0 || strides_for(x, full, strides)) return view(x, full, strides, x.offset());
+  if (count == 0 || x.is_contiguous() || strides_for(x, full, strides)) return view(x, full, strides, x.offset());
   const Tensor copy = x.clone();
   return view(copy, full, contiguous_strides(full), copy.offset());
 }
