@@ -16,8 +16,8 @@ Tensor view(const Tensor& x, const Shape& shape, const Strides& strides, Index o
   return Tensor(x.storage(), x.dtype(), shape, strides, offset);
 }
 
-// Strides over x's elements for another shape of the same count, which begin as those of its own memory; false where a copy is needed. Runs of axes that step evenly
-// (stride[i] = size[i+1] stride[i+1]) can be cut anew, nothing else can.
+// Strides over x's elements for another shape of the same count, at first those of memory of its own; false where a copy is needed. Runs
+// of axes that step evenly (stride[i] = size[i+1] stride[i+1]) can be cut anew, nothing else can.
 bool strides_for(const Tensor& x, const Shape& shape, Strides& strides) {
   Shape size, stride;                                   // x without axes of size 1
   for (int i = 0; i < x.rank(); ++i)
