@@ -21,8 +21,6 @@
 namespace heed {
 namespace {
 
-constexpr int kMostThreads = 1024;
-
 // CPUs of the cgroup quota (version 2, then 1), rounded up; kMostThreads without one.
 int quota_threads() {
   double quota = -1, period = -1;

@@ -92,7 +92,6 @@ struct alignas(128) Place {
   std::atomic<bool> far{false};     // from the caller
 };
 
-constexpr int kMostThreads = 1024;  // of threads()
 constinit Place places[kMostThreads];
 constinit std::atomic<bool> present[kMostThreads];   // of each place its worker
 constexpr auto kNothing = [](Index) {};
