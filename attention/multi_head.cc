@@ -53,6 +53,14 @@ MultiHeadAttention::MultiHeadAttention(Scope scope, Options options)
   const Inside inside(scope.path());
   check<Error>(!linear_attention || (normalise.name == "softmax" && !options.talking_heads && !options.differential && !sliding_window && dropout == 0 && positions.kind() == Positions::none),
                "linear attention: has no scores: no positions inside it, normalise, talking_heads, differential, sliding_window, dropout");
+  check<Error>(options.random_features == 0 || linear_attention, "random features: are of linear attention: random_features {}", options.random_features);
+  if (options.random_features != 0)
+    features.emplace(RandomFeatures::Options{.number = options.random_features,
+                                             .head_width = width / heads,
+                                             .scale = factor(),
+                                             .orthogonal = options.orthogonal_features,
+                                             .draw = options.layer,
+                                             .dtype = scope.dtype()});
   if (options.talking_heads) talking.emplace(scope, heads);
   if (options.differential) {
     check<ShapeError>(key_value_heads % 2 == 0, "differential attention: needs pairs of key_value_heads: {}", key_value_heads);
@@ -97,13 +105,15 @@ Variable MultiHeadAttention::split_heads(const Variable& x, Index of) const {
 
 Variable MultiHeadAttention::queries(const Variable& x) const {
   const Variable q = norm.queries(split_heads(x, width / heads));
-  return linear_attention ? linear_features(q) : q;
+  return features ? features->queries(q) : linear_attention ? linear_features(q) : q;
 }
 Variable MultiHeadAttention::keys(const Variable& x, const Mask& mask) const {
   const Variable k = norm.keys(split_heads(x, width / heads));
-  return linear_attention ? without_padding(linear_features(k), mask) : k;
+  return features ? features->keys(k, mask) : linear_attention ? without_padding(linear_features(k), mask) : k;
 }
 Variable MultiHeadAttention::values(const Variable& x) const { return split_heads(x, width / value_heads()); }
+
+double MultiHeadAttention::least() const { return features ? RandomFeatures::kLeast : 1e-6; }
 
 bool MultiHeadAttention::fused(const Variable& bias) const {
   return normalise.name == "softmax" && !talking && !differential && !(bias.defined() && positions.reads_values());
@@ -122,7 +132,7 @@ AttentionVariable MultiHeadAttention::by_weights(const Variable& q, const Reads&
   if (bias.defined()) scores = scores + trace("bias", positions.formula(), expand(bias, scores.shape()), over);
   scores = trace("scores", e, scores, over);
   if (talking) scores = trace("mixed_scores", "e'_j = Σ_b L_ab e_j of head b, a this head", talking->scores(scores), over);
-  Variable weights = linear_attention ? trace("weights", "α_j = e_j / Σ e over the words that may be seen", linear_weights(scores, mask), over)
+  Variable weights = linear_attention ? trace("weights", "α_j = e_j / Σ e over the words that may be seen", linear_weights(scores, mask, least()), over)
                             : trace("weights", normalise.formula, normalise(scores, mask), over);
   if (talking) weights = trace("mixed_weights", "α'_j = Σ_b W_ab α_j of head b", talking->weights(weights), over);
   if (differential) weights = trace("differences", "a_j = α_j of the pair's first head - λ α_j of its second", differential->weights(weights), over);
@@ -162,7 +172,8 @@ std::string MultiHeadAttention::formula(std::string_view begins, std::string_vie
   if (!Trace::current()) return {};
   const std::string bias = biased() ? fmt::format(" + b_{}", which) : "";
   return fmt::format("{} W_{}{}, one a {}{}{}{}", begins, which, bias, differential && which == "V" ? "pair of heads" : "head", which == "V" ? "" : norm.formula(which == "Q"),
-                     own && which != "V" && positions.turns() ? ", turned by its place" : "", linear_attention && which != "V" ? ", through elu(x) + 1" : "");
+                     own && which != "V" && positions.turns() ? ", turned by its place" : "",
+                     which == "V" ? "" : features ? features->formula(which == "Q", own) : linear_attention ? ", through elu(x) + 1" : "");
 }
 
 Memory MultiHeadAttention::prepare(const Variable& states, Mask mask) const {
@@ -188,7 +199,7 @@ Memory MultiHeadAttention::prepare(const Variable& states, Mask mask) const {
 Attended MultiHeadAttention::operator()(const Variable& query, const Memory& memory, Want want) const {
   const Inside inside(path);
   const auto read = [&](const Variable& q) {
-    const Variable context = memory.sums.defined() ? linear_context(q, with_heads(memory.sums, heads)) : Variable();
+    const Variable context = memory.sums.defined() ? linear_context(q, with_heads(memory.sums, heads), least()) : Variable();
     return attend(q, {.k = memory.keys, .v = memory.values, .along = Along::source, .context = context}, memory.mask, want);
   };
   if (q_proj) return read(queries((*q_proj)(query)));
@@ -209,14 +220,14 @@ Attended MultiHeadAttention::self(const Variable& x, const Mask& mask, Want want
   const auto qkv = projected(x);
   const Variable q = positions.turned(queries(qkv[0]), 0), k = positions.turned(keys(qkv[1], mask), 0), v = values(qkv[2]);
   Variable context;
-  if (linear_attention && mask.only_lengths()) context = linear_context(q, with_heads(linear_sums(k, v), heads));
-  if (linear_attention && mask.only_causal()) context = causal_linear_context(q, with_heads(k, heads), with_heads(v, heads));
+  if (linear_attention && mask.only_lengths()) context = linear_context(q, with_heads(linear_sums(k, v), heads), least());
+  if (linear_attention && mask.only_causal()) context = causal_linear_context(q, with_heads(k, heads), with_heads(v, heads), least());
   return attend(q, {.k = k, .v = v, .along = among, .first = 0, .context = context}, mask, want);
 }
 
 KeyValueCache MultiHeadAttention::cache(Index rows, Index capacity) const {
-  const Index of_key = width / heads, of_value = width / value_heads(), shared = key_value_heads * of_key;
-  return {rows, {shared / of_key, of_key}, {shared / of_value, of_value}, capacity, out_proj.weight.value().dtype(), linear_attention ? heads : 0};
+  const Index of_key = features ? features->number() : width / heads, of_value = width / value_heads();
+  return {rows, {key_value_heads, of_key}, {key_value_heads * (width / heads) / of_value, of_value}, capacity, out_proj.weight.value().dtype(), linear_attention ? heads : 0};
 }
 
 Attended MultiHeadAttention::next(const Variable& x, KeyValueCache& cache, Want want) const {
@@ -231,9 +242,9 @@ Attended MultiHeadAttention::next(const Variable& x, KeyValueCache& cache, Want 
     ~Appended() { if (std::uncaught_exceptions() > thrown) cache.truncate(before); }
   } const appended{cache};
   const Index before = appended.before;
-  const Variable q = positions.turned(queries(qkv[0]), before), own_keys = positions.turned(keys(qkv[1], {}), before), own_values = values(qkv[2]);
+  const Variable q = positions.turned(queries(qkv[0]), before), own_keys = positions.turned(keys(qkv[1], Mask::causal(before)), before), own_values = values(qkv[2]);
   cache.append(own_keys.value(), own_values.value());
-  const Variable context = linear_attention ? constant(causal_linear_context_next(q.value(), with_heads(own_keys.value(), heads), with_heads(own_values.value(), heads), cache.sums())) : Variable();
+  const Variable context = linear_attention ? constant(causal_linear_context_next(q.value(), with_heads(own_keys.value(), heads), with_heads(own_values.value(), heads), cache.sums(), least())) : Variable();
   if (Trace::current()) {
     // The new positions' own keys and values go on with their graphs, those before are constants.
     const auto all_of = [&](const Tensor& cached, const Variable& own, Index number) {

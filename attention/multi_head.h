@@ -7,6 +7,7 @@
 #include "attention/memory.h"
 #include "attention/normalise.h"
 #include "attention/query_key_norm.h"
+#include "attention/random_features.h"
 #include "attention/relative.h"
 #include "attention/talking_heads.h"
 #include "autograd/ops.h"
@@ -38,12 +39,14 @@ struct MultiHeadAttention {
     std::string_view normalise = "softmax";   // how scores become weights, by make_normalise; others than softmax run in small steps,
     bool talking_heads = false;    // as do these two
     bool differential = false;     // heads 1 and 2, 3 and 4, .. are pairs; the weights are those of pairs
-    Index layer = 1;               // of its stack, from 1: differential
+    Index layer = 1;               // of its stack, from 1: differential; the draw of random_features
     bool linear_attention = false;   // without scores: no dropout, positions, normalise, talking_heads, differential, sliding_window
+    Index random_features = 0;     // of linear_attention: so many, which estimate softmax, instead of elu(x) + 1
+    bool orthogonal_features = true;
     std::optional<Index> sliding_window = {};   // of self and next: positions to each side that are seen (Beltagy et al. 2020, arXiv 2004.05150, 3.1)
   };
   // ShapeError unless width is a multiple of heads, and heads of key_value_heads; differential: unless both are even. Error: a negative window,
-  // differential with Shaw's positions, linear_attention with what it does not have
+  // differential with Shaw's positions, linear_attention with what it does not have, random_features without it
   MultiHeadAttention(Scope scope, Options options);
 
   // Keys and values of a memory [B, S, key_width], once per sentence: [B, key_value_heads, S, d/H]; values of differential
@@ -74,16 +77,18 @@ struct MultiHeadAttention {
   std::optional<DifferentialHeads> differential;
   std::optional<Index> sliding_window;
   bool linear_attention;
+  std::optional<RandomFeatures> features;
   Path path;
 
  private:
   double factor() const;                               // scale, or 1/√(d/H)
+  double least() const;                                // denominator of linear_attention
   Index value_heads() const { return differential ? heads / 2 : heads; }   // that read values of their own
   bool biased() const { return in_proj_bias.defined() || (q_proj && q_proj->bias.defined()); }
   List<Variable> projected(const Variable& x) const;   // queries, keys and values of x [B, T, d], [B, T, ..] each
   Variable split_heads(const Variable& x, Index of) const;   // [B, T, H' of] -> [B, H', T, of], a view
   Variable queries(const Variable& x) const;           // the same with d/H, normalised
-  Variable keys(const Variable& x, const Mask& mask) const;
+  Variable keys(const Variable& x, const Mask& mask) const;   // the mask they are read under
   Variable values(const Variable& x) const;            // as they are; differential: 2 d/H
   // Keys and values; in self-attention q stands at the positions first, first + 1, ..
   struct Reads {

@@ -6,6 +6,7 @@
 //   differential  the weights of one head less λ times those of another: what both see is noise, and may become negative
 //   linear        no scores at all: features of query and key, multiplied. Then Σ_j φ(k_j)ᵀ v_j is all that a decoder keeps of the words
 //                 before, however many they are
+//   random        the same with random features, whose products are softmax's weights on average: the more of them, the nearer (Performer)
 #include "attention/cache.h"
 #include "attention/multi_head.h"
 #include "tensor/format.h"
@@ -33,6 +34,8 @@ int main() {
   show("talking", {.width = d, .heads = 2, .talking_heads = true});
   show("differential", {.width = d, .heads = 2, .differential = true});
   show("linear", {.width = d, .heads = 2, .linear_attention = true});
+  for (const Index features : {16, 256, 4096})
+    show(fmt::format("random {}", features), {.width = d, .heads = 2, .linear_attention = true, .random_features = features});
 
   // A decoder of linear attention, word by word: the sums stay as large as they are.
   Parameters parameters(Seed{1});
@@ -53,6 +56,9 @@ plain         [0.161 0.160 0.129 0.233 0.166 0.151]
 talking       [0.143 0.153 0.183 0.223 0.163 0.135]
 differential  [0.139 0.130 0.060 0.189 0.132 0.129]
 linear        [0.119 0.124 0.230 0.217 0.170 0.140]
+random 16     [0.097 0.157 0.091 0.322 0.182 0.151]
+random 256    [0.147 0.174 0.141 0.232 0.160 0.146]
+random 4096   [0.165 0.163 0.126 0.225 0.168 0.152]
 after word 1: keys [1, 2, 1, 8], sums [1, 2, 8, 9], of which Σ φ(k) of head 1 [0.63 0.90 0.55 1.31 0.41 1.89 0.49 0.31]
 after word 6: keys [1, 2, 6, 8], sums [1, 2, 8, 9], of which Σ φ(k) of head 1 [7.08 6.36 5.60 6.30 6.31 5.12 8.76 6.84]
 */

@@ -44,8 +44,8 @@ double multiply_adds_per_word(const RunConfig& given, const Parameters& paramete
   if (c.model == "transformer") {
     const double w = double(c.sliding_window.value_or(Index(S + T)));
     if (c.linear_attention) {                                                             // sums and what reads them, of each word
-      const double head = d / double(c.heads);
-      work += double(c.layers) * d * (head + 1) * 3 * (S + T);
+      const double head = d / double(c.heads), features = double(c.random_features.value_or(Index(head)));   // random ones are made by a product
+      work += double(c.layers) * double(c.heads) * features * (head + 1 + (c.random_features ? head : 0)) * 3 * (S + T);
     } else {
       const double a_pair = 2 * d + (c.talking_heads ? 2 * double(c.heads * c.heads) : 0);
       work += double(c.layers) * a_pair * (pairs(S, w) + causal_pairs(T, w) + S * T);

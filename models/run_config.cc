@@ -71,6 +71,7 @@ std::vector<Option> table(RunConfig& c) {
       {.name = "talking-heads", .value = &c.talking_heads, .help = "heads mix their scores, and their weights", .later = true},
       {.name = "differential", .value = &c.differential, .help = "heads in pairs: the weights of one less λ times those of the other", .later = true},
       {.name = "linear-attention", .value = &c.linear_attention, .help = "features of queries and keys instead of scores: work that grows with the length, not its square", .later = true},
+      {.name = "random-features", .value = &c.random_features, .takes = "N", .help = "linear attention: N features of a head that estimate softmax (Performer), else elu(x) + 1", .low = 1, .high = 1e5, .later = true},
       {.name = "tie", .value = &c.tie, .takes = "NAME", .help = "shared tables: target and output; all three (one vocabulary)", .choices = {"none", "output", "all"}},
       {.name = "qkv-init", .value = &c.qkv_init, .takes = "NAME", .help = "Xavier start of each projection, or of the packed three (PyTorch)", .choices = {"separate", "packed"}},
 
@@ -205,6 +206,7 @@ void check_config(const RunConfig& c) {
                c.key_value_heads ? fmt::format(" --key-value-heads {}", shared) : "");
   check<Error>(!c.differential || c.positions != "shaw", "values of heads and of pairs: --differential --positions shaw; another of --positions, t5 is near");
   check_normalise(c.normalise);
+  check<Error>(c.linear_attention || !c.random_features, "features of no linear attention: --random-features {}; with --linear-attention", c.random_features.value_or(0));
   if (c.linear_attention)
     for (const auto& [given, what] : {std::pair(inside_attention(positions_named(c.positions)), fmt::format("--positions {}", c.positions)),
                                       {c.normalise != "softmax", fmt::format("--normalise {}", c.normalise)},
@@ -259,7 +261,8 @@ std::unique_ptr<Seq2Seq> make_transformer(const RunConfig& c, Scope scope, Index
                                 .sliding_window = c.sliding_window,
                                 .talking_heads = c.talking_heads,
                                 .differential = c.differential,
-                                .linear_attention = c.linear_attention};
+                                .linear_attention = c.linear_attention,
+                                .random_features = c.random_features.value_or(0)};
   return std::make_unique<TranslationModel>(scope, TranslationModel::Options{.source_vocabulary = source_vocabulary,
                                                                              .target_vocabulary = target_vocabulary,
                                                                              .core = core,

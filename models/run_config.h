@@ -40,6 +40,7 @@ struct RunConfig {
   std::optional<Index> key_value_heads;            // of the decoder, else heads
   std::optional<Index> sliding_window;             // words to each side, else all
   bool talking_heads = false, differential = false, linear_attention = false;
+  std::optional<Index> random_features;            // of linear attention, else elu(x) + 1
   double dropout = 0.05, attention_dropout = 0, activation_dropout = 0;
   std::string norm = "post", final_norm = "auto", positions = "sinusoidal", qk_norm = "none", normalise = "softmax", tie = "none", qkv_init = "separate";
 

@@ -30,6 +30,7 @@ MultiHeadAttention::Options attention_options(const TransformerOptions& o, Index
           .differential = o.differential,
           .layer = layer,
           .linear_attention = o.linear_attention,
+          .random_features = o.random_features,
           .sliding_window = o.sliding_window};
 }
 

@@ -35,6 +35,7 @@ struct TransformerOptions {
   bool talking_heads = false;                 // of all attentions, as are those below: MultiHeadAttention::Options
   bool differential = false;
   bool linear_attention = false;
+  Index random_features = 0;                  // of linear_attention, else elu(x) + 1
 };
 
 // x = norm1(x + self_attn(x));  x = norm2(x + linear2(act(linear1(x))))                                    [B, S, d]

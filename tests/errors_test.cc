@@ -13,6 +13,7 @@
 
 #include "attention/attend.h"
 #include "attention/multi_head.h"
+#include "attention/random_features.h"
 #include "attention/relative.h"
 #include "autograd/check.h"
 #include "autograd/ops.h"
@@ -429,6 +430,9 @@ const std::vector<Row>& model_rows() {
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .key_value_heads = 1, .differential = true})),
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .positions = RelativePositions(scope() / "self_attn", {.kind = Positions::shaw, .heads = 4, .head_width = 2}), .differential = true})),
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .dropout = 0.1, .linear_attention = true})),
+      CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .random_features = 16})),
+      CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .linear_attention = true, .random_features = -1})),
+      CALL(RandomFeatures({.number = 8, .head_width = 4, .scale = -2})),
       CALL([] { KeyValueCache plain(1, 2, 4, 4, DType::f32); MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 2, .linear_attention = true}).next(constant(zeros({1, 1, 8})), plain); }()),
       CALL(identity_init()(zeros({2}), Key(1))),
       // attentions

@@ -40,6 +40,8 @@ TEST_CASE("cost: talking heads mix two numbers a head of each pair of words, dif
   CHECK(sentence(" --differential") == sentence(""));
   // Encoder 5 words, decoder 7: sums and what reads them, 16 (4 + 1) each; of pairs 2 · 16 (25 + 28 + 35)
   CHECK(sentence(" --linear-attention") - sentence("") == doctest::Approx(2 * (16 * 5 * 3 * (5 + 7) - 2 * 16 * (25 + 28 + 35))));
+  // 10 features of each of 4 heads, made of 4 numbers
+  CHECK(sentence(" --linear-attention --random-features 10") - sentence("") == doctest::Approx(2 * (4 * 10 * (5 + 4) * 3 * (5 + 7) - 2 * 16 * (25 + 28 + 35))));
 }
 
 TEST_CASE("cost: recurrent models") {

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "attention/attend.h"
+#include "attention/random_features.h"
 #include "attention/relative.h"
 #include "autograd/ops.h"
 #include "autograd/tape.h"
@@ -123,13 +124,15 @@ void check_transformer(Recomputed& r, const Explanation& other) {
     return rotary(x, rotations(1, width, DType::f64, c.positions == "rope" ? RotaryLayout::interleaved : RotaryLayout::half, r.x.step - 1));
   };
   const auto normed_head = [&](const Variable& x, const std::string& path, const std::string& norm) {   // rows as a query-key norm leaves them
-    if (r.says("‖")) return r.says("g q/‖q‖") ? x / heed::norm(x, {-1}, true) * r.weight(path + ".g") : x / heed::norm(x, {-1}, true);
+    if (r.says("q/‖q‖") || r.says("k_j/‖k_j‖")) return r.says("g q/‖q‖") ? x / heed::norm(x, {-1}, true) * r.weight(path + ".g") : x / heed::norm(x, {-1}, true);
     if (r.says("mean")) return rms_norm(x, r.weight(path + "." + norm + ".weight"));
     return r.says("μ") ? layer_norm(x, r.weight(path + "." + norm + ".weight"), r.weight(path + "." + norm + ".bias")) : x;
   };
   const auto met = [&](const Variable& x, const std::string& path, const std::string& norm) {
     const Variable y = normed_head(x, path, norm);
-    return r.says("through elu(x) + 1") ? elu(y) + 1 : y;
+    if (!r.says("random w")) return r.says("through elu(x) + 1") ? elu(y) + 1 : y;
+    const RandomFeatures features({.number = *c.random_features, .head_width = width, .draw = c.layers, .dtype = DType::f64});
+    return r.says("k_j") ? reshape(features.keys(reshape(y, {1, 1, -1, width}), r.says("max") ? Mask() : Mask::causal()), {-1, *c.random_features}) : features.queries(y);
   };
   const auto attention = [&](const std::string& path, const Variable& reads, bool cross) {
     for (const Index block : {1, 2})
@@ -139,7 +142,7 @@ void check_transformer(Recomputed& r, const Explanation& other) {
         return concat({slice(r.shown(path + (block == 1 ? ".keys" : ".values")), 0, 0, r.x.step - 1), own});
       });
     r.check(path + ".query", [&] { return reshape(turned(met(r.projected(reshape(reads, {1, -1}), path, 0, width, "+ b_Q"), path, "q_norm")), {-1}); });
-    const Variable keys = reshape(r.shown(path + ".keys"), {-1, width}), values = reshape(r.shown(path + ".values"), {-1, c.differential ? 2 * width : width});
+    const Variable keys = reshape(r.shown(path + ".keys"), {-1, c.random_features.value_or(width)}), values = reshape(r.shown(path + ".values"), {-1, c.differential ? 2 * width : width});
     const auto of_second = [&](const std::string& name) { return Recomputed{r.small, other}.shown(path + name); };      // head
     const Index now = r.x.step - 1;                              // the place of the word read
     const auto offsets = [&](const std::string& table) {         // rows of head 1 for the words up to here

@@ -149,6 +149,8 @@ TEST_CASE("a run's options fit together") {
                                                                         {[](RunConfig& c) { c.attention_dropout = 0.1; }, "--attention-dropout 0.1"}};
   for (const auto& [set, name] : without_scores)
     CHECK(wrong_config([&, set = set](RunConfig& c) { c.linear_attention = true, set(c); }) == "no scores and no weights: --linear-attention " + name + "; only one of them");
+  CHECK(wrong_config([](RunConfig& c) { c.random_features = 8; }) == "features of no linear attention: --random-features 8; with --linear-attention");
+  CHECK(wrong_config([](RunConfig& c) { c.linear_attention = true, c.random_features = 8; }).empty());
   CHECK(wrong_config([](RunConfig& c) { c.normalise = "sparsmax"; }) == "unknown name: --normalise \"sparsmax\"; did you mean sparsemax? one of softmax, sparsemax, entmax, hard, learned-entmax, top-K");
   CHECK(wrong_config([](RunConfig& c) { c.normalise = "dot-top-3"; }) == "unknown name: --normalise \"dot-top-3\"; one of softmax, sparsemax, entmax, hard, learned-entmax, top-K");
   CHECK(wrong_config([](RunConfig& c) { c.normalise = "top-3"; }).empty());
