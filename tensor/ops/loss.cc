@@ -2,26 +2,96 @@
 #include "tensor/ops/loss.h"
 
 #define HWY_TARGET_INCLUDE "tensor/ops/loss.cc"
+#include "tensor/activation-inl.h"
 #include "tensor/block-inl.h"
+
+#ifndef HEED_PAIR_KERNELS
+#define HEED_PAIR_KERNELS
+namespace heed {
+template <class T> struct PairKernels {
+  void (*f)(const T* x, const T* y, T p, size_t n, T* out);
+  void (*grad)(const T* x, const T* y, T p, bool of_target, const T* dloss, size_t step, T factor, size_t n, bool add, T* to);
+};
+}  // namespace heed
+#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::HWY_NAMESPACE {
 namespace {
 
-template <class T> void SquaredError(const T* x, const T* y, size_t n, T* out) {
+// Losses of pairs: f(d, x, y, p), its derivatives dx and dy; p the loss's parameter. A new one is a struct here, its line in Pick, its name in
+// the enum, and its line in loss.h.
+#define F template <class D, class V, class P> static HWY_INLINE V f([[maybe_unused]] D d, V x, V y, [[maybe_unused]] P p)
+#define DX template <class D, class V, class P> static HWY_INLINE V dx([[maybe_unused]] D d, V x, V y, [[maybe_unused]] P p)
+#define DY template <class D, class V, class P> static HWY_INLINE V dy([[maybe_unused]] D d, V x, V y, [[maybe_unused]] P p)
+
+template <class Op> struct OfDifference {
+  DY { return hn::Neg(Op::dx(d, x, y, p)); }
+};
+struct SquaredError : OfDifference<SquaredError> {
+  F { return hn::Mul(hn::Sub(x, y), hn::Sub(x, y)); }
+  DX { return hn::Add(hn::Sub(x, y), hn::Sub(x, y)); }
+};
+struct AbsoluteError : OfDifference<AbsoluteError> {             // dx = sign(x - y)
+  F { return hn::Abs(hn::Sub(x, y)); }
+  DX {
+    const V e = hn::Sub(x, y);
+    return hn::IfThenElse(hn::Or(hn::Gt(e, hn::Zero(d)), hn::Lt(e, hn::Zero(d))), hn::CopySign(hn::Set(d, P(1)), e), e);
+  }
+};
+struct Huber : OfDifference<Huber> {                   // m (|x - y| - m/2),  m = min(|x - y|, δ);  dx = x - y cut to ±δ
+  F {
+    const V e = hn::Abs(hn::Sub(x, y)), m = math::AtMost(d, p, e);
+    return hn::Mul(m, hn::NegMulAdd(hn::Set(d, P(0.5)), m, e));
+  }
+  DX { return math::AtMost(d, p, math::AtLeast(d, -p, hn::Sub(x, y))); }
+};
+struct SmoothL1 : OfDifference<SmoothL1> {             // Huber's of δ = β, divided by β
+  F { return hn::Div(Huber::f(d, x, y, p), hn::Set(d, p)); }
+  DX { return hn::Div(Huber::dx(d, x, y, p), hn::Set(d, p)); }
+};
+struct Divergence {                                    // y (log y - x);  dx = -y, dy = log y + 1 - x; 0 where y is
+  F { return hn::IfThenZeroElse(hn::Eq(y, hn::Zero(d)), hn::Mul(y, hn::Sub(math::Log(d, y), x))); }
+  DX {
+    (void)x;
+    return hn::Neg(y);
+  }
+  DY { return hn::IfThenZeroElse(hn::Eq(y, hn::Zero(d)), hn::Sub(hn::Add(math::Log(d, y), hn::Set(d, P(1))), x)); }
+};
+#undef F
+#undef DX
+#undef DY
+
+template <class Op, class T> void Pairs(const T* x, const T* y, T p, size_t n, T* out) {
   for (size_t i = 0; i < n; i += 16) {
-    const Block<T> d = LoadN16(x + i, n - i) - LoadN16(y + i, n - i);
-    StoreN16(d * d, n - i, out + i);
+    Block<T> a = LoadN16(x + i, n - i);
+    const Block<T> b = LoadN16(y + i, n - i);
+    HEED_EACH_REGISTER a.v[r] = Op::f(typename Block<T>::D(), a.v[r], b.v[r], p);
+    StoreN16(a, n - i, out + i);
   }
 }
-// dloss[i * step] is the upstream gradient of element i
-template <class T> void SquaredErrorGrad(const T* x, const T* y, const T* dloss, size_t step, T factor, size_t n, bool add, T* dx) {
+// to[i] (=|+=) ∂f dloss[i * step] factor, of the target or of x
+template <class Op, class T> void PairsGrad(const T* x, const T* y, T p, bool of_target, const T* dloss, size_t step, T factor, size_t n, bool add, T* to) {
+  const typename Block<T>::D d;
   const Block<T> by = Set16(factor);
   for (size_t i = 0; i < n; i += 16) {
-    const Block<T> up = step ? LoadN16(dloss + i, n - i) : Set16(*dloss);
-    const Block<T> d = (LoadN16(x + i, n - i) - LoadN16(y + i, n - i)) * (by * up);
-    StoreN16(add ? LoadN16(dx + i, n - i) + d : d, n - i, dx + i);
+    const Block<T> up = step ? LoadN16(dloss + i, n - i) : Set16(*dloss), b = LoadN16(y + i, n - i);
+    Block<T> a = LoadN16(x + i, n - i);
+    HEED_EACH_REGISTER a.v[r] = of_target ? Op::dy(d, a.v[r], b.v[r], p) : Op::dx(d, a.v[r], b.v[r], p);
+    a = a * (by * up);
+    StoreN16(add ? LoadN16(to + i, n - i) + a : a, n - i, to + i);
   }
+}
+
+template <class T> PairKernels<T> PickOf(PairLoss op) {
+  switch (op) {
+    case PairLoss::mse_loss: return {Pairs<SquaredError, T>, PairsGrad<SquaredError, T>};
+    case PairLoss::l1_loss: return {Pairs<AbsoluteError, T>, PairsGrad<AbsoluteError, T>};
+    case PairLoss::smooth_l1_loss: return {Pairs<SmoothL1, T>, PairsGrad<SmoothL1, T>};
+    case PairLoss::huber_loss: return {Pairs<Huber, T>, PairsGrad<Huber, T>};
+    case PairLoss::kl_div: break;
+  }
+  return {Pairs<Divergence, T>, PairsGrad<Divergence, T>};
 }
 
 // w ((1 - y) x + (1 + (p - 1) y) log(1 + e^-x)),  log(1 + e^-x) = max(-x, 0) + log1p(e^-|x|)
@@ -55,14 +125,8 @@ void LogisticLossGrad(const T* x, const T* y, const T* w, const T* p, const T* d
 }
 
 // One line a type: Highway 1.0.3 exports no templates.
-void SquaredErrorF32(const float* x, const float* y, size_t n, float* out) { SquaredError(x, y, n, out); }
-void SquaredErrorF64(const double* x, const double* y, size_t n, double* out) { SquaredError(x, y, n, out); }
-void SquaredErrorGradF32(const float* x, const float* y, const float* d, size_t step, float f, size_t n, bool add, float* dx) {
-  SquaredErrorGrad(x, y, d, step, f, n, add, dx);
-}
-void SquaredErrorGradF64(const double* x, const double* y, const double* d, size_t step, double f, size_t n, bool add, double* dx) {
-  SquaredErrorGrad(x, y, d, step, f, n, add, dx);
-}
+PairKernels<float> PickF32(PairLoss op) { return PickOf<float>(op); }
+PairKernels<double> PickF64(PairLoss op) { return PickOf<double>(op); }
 void LogisticLossF32(const float* x, const float* y, const float* w, const float* p, size_t n, float* out) { LogisticLoss(x, y, w, p, n, out); }
 void LogisticLossF64(const double* x, const double* y, const double* w, const double* p, size_t n, double* out) { LogisticLoss(x, y, w, p, n, out); }
 void LogisticLossGradF32(const float* x, const float* y, const float* w, const float* p, const float* d, size_t step, float f, size_t n, bool add,
@@ -86,10 +150,8 @@ HWY_AFTER_NAMESPACE();
 #include "tensor/parallel.h"
 
 namespace heed {
-HWY_EXPORT(SquaredErrorF32);
-HWY_EXPORT(SquaredErrorF64);
-HWY_EXPORT(SquaredErrorGradF32);
-HWY_EXPORT(SquaredErrorGradF64);
+HWY_EXPORT(PickF32);
+HWY_EXPORT(PickF64);
 HWY_EXPORT(LogisticLossF32);
 HWY_EXPORT(LogisticLossF64);
 HWY_EXPORT(LogisticLossGradF32);
@@ -143,31 +205,52 @@ Tensor like(const char* op, const char* name, const Tensor& weight, const Tensor
 
 }  // namespace
 
-Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction) {
-  check_pair("mse_loss", x, target, "target");
-  return visit_float(x.dtype(), "mse_loss", [&]<class T>() {
+const char* name(PairLoss op) {
+  constexpr const char* names[] = {"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div"};
+  return names[int(op)];
+}
+
+namespace {
+
+void check_parameter(PairLoss op, double parameter) {
+  check<Error>(op != PairLoss::smooth_l1_loss || parameter >= 0, "smooth_l1_loss: beta must not be negative: {}", parameter);
+  check<Error>(op != PairLoss::huber_loss || parameter > 0, "huber_loss: delta must be greater than 0: {}", parameter);
+}
+
+// smooth_l1_loss of β = 0 is l1_loss.
+template <class T> PairKernels<T> kernels_of(PairLoss op, double parameter) {
+  if (op == PairLoss::smooth_l1_loss && T(parameter) == 0) op = PairLoss::l1_loss;
+  return pick<T>(HWY_DYNAMIC_DISPATCH(PickF32), HWY_DYNAMIC_DISPATCH(PickF64))(op);
+}
+
+}  // namespace
+
+Tensor pair_loss(PairLoss op, const Tensor& x, const Tensor& target, Reduction reduction, double parameter) {
+  check_pair(name(op), x, target, "target");
+  check_parameter(op, parameter);
+  return visit_float(x.dtype(), name(op), [&]<class T>() {
     const Tensor xs = x.contiguous(), ys = target.contiguous();
     const T *a = xs.data<T>(), *b = ys.data<T>();
-    const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(SquaredErrorF32), HWY_DYNAMIC_POINTER(SquaredErrorF64));
-    return element_losses<T>(x, reduction, [&](Index begin, std::size_t n, T* to) { kernel(a + begin, b + begin, n, to); });
+    const auto kernel = kernels_of<T>(op, parameter).f;
+    return element_losses<T>(x, reduction, [&](Index begin, std::size_t n, T* to) { kernel(a + begin, b + begin, T(parameter), n, to); });
   });
 }
 
-void mse_loss_grad(const Tensor& x, const Tensor& target, Reduction reduction, const Tensor& dloss, const Into* dx, const Into* dtarget) {
-  check_pair("mse_loss_grad", x, target, "target");
-  visit_float(x.dtype(), "mse_loss_grad", [&]<class T>() {
-    const Upstream<T> up("mse_loss_grad", dloss, reduction, x);
+void pair_loss_grad(PairLoss op, const Tensor& x, const Tensor& target, Reduction reduction, double parameter, const Tensor& dloss, const Into* dx, const Into* dtarget) {
+  check_pair(name(op), x, target, "target");
+  check_parameter(op, parameter);
+  visit_float(x.dtype(), name(op), [&]<class T>() {
+    const Upstream<T> up(name(op), dloss, reduction, x);
     const Tensor xs = x.contiguous(), ys = target.contiguous();
     const T *a = xs.data<T>(), *b = ys.data<T>();
-    const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(SquaredErrorGradF32), HWY_DYNAMIC_POINTER(SquaredErrorGradF64));
+    const auto kernel = kernels_of<T>(op, parameter).grad;
     for (const Into* into : {dx, dtarget}) {
       if (!into) continue;
-      check_pair("mse_loss_grad", x, into->tensor, into == dx ? "dx" : "dtarget");
+      check_pair(name(op), x, into->tensor, into == dx ? "dx" : "dtarget");
       const Destination out(*into);
       T* to = out.tensor().mutable_data<T>();
-      const T factor = T(into == dx ? 2 : -2) * up.factor;
       parallel_for(x.numel(), kElements, [&](Index begin, Index end) {
-        kernel(a + begin, b + begin, up.at(begin), up.step, factor, std::size_t(end - begin), out.add(), to + begin);
+        kernel(a + begin, b + begin, T(parameter), into == dtarget, up.at(begin), up.step, up.factor, std::size_t(end - begin), out.add(), to + begin);
       });
       out.finish();
     }

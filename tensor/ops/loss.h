@@ -8,9 +8,28 @@ namespace heed {
 
 enum class Reduction { none, mean, sum };
 
-// (x - y)², its mean or sum.   dx = 2 (x - y) dloss, dy = -dx
-Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean);
-void mse_loss_grad(const Tensor& x, const Tensor& target, Reduction reduction, const Tensor& dloss, const Into* dx, const Into* dtarget);
+// Losses of x and a target y of its shape. Formulas and derivatives stand beside the kernels in loss.cc.
+enum class PairLoss { mse_loss, l1_loss, smooth_l1_loss, huber_loss, kl_div };
+const char* name(PairLoss op);   // "mse_loss"
+// Error: a parameter that the loss cannot have
+Tensor pair_loss(PairLoss op, const Tensor& x, const Tensor& target, Reduction reduction, double parameter = 0);
+void pair_loss_grad(PairLoss op, const Tensor& x, const Tensor& target, Reduction reduction, double parameter, const Tensor& dloss, const Into* dx, const Into* dtarget);
+
+// (x - y)²
+inline Tensor mse_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean) { return pair_loss(PairLoss::mse_loss, x, target, reduction); }
+// |x - y|, dx = 0 where they are equal
+inline Tensor l1_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean) { return pair_loss(PairLoss::l1_loss, x, target, reduction); }
+// |x - y| < β ? (x - y)²/2β : |x - y| - β/2;  β = 0: l1_loss                                    Girshick 2015, arXiv 1504.08083, Eq. 3
+inline Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean, double beta = 1) {
+  return pair_loss(PairLoss::smooth_l1_loss, x, target, reduction, beta);
+}
+// |x - y| < δ ? (x - y)²/2 : δ (|x - y| - δ/2);  δ > 0                                          Huber 1964
+inline Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean, double delta = 1) {
+  return pair_loss(PairLoss::huber_loss, x, target, reduction, delta);
+}
+// y (log y - x) of log-probabilities x and probabilities y, 0 where y is: their sum over a row is KL(y ‖ e^x). The mean is one of all elements:
+// PyTorch's batchmean is the sum divided by the rows.                                            Kullback and Leibler 1951
+inline Tensor kl_div(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean) { return pair_loss(PairLoss::kl_div, x, target, reduction); }
 
 // -w (p y log σ(x) + (1 - y) log(1 - σ(x))) = w ((1 - y) x + (1 + (p - 1) y) log(1 + e^-x)); weight w and pos_weight p, if
 // defined, broadcast to x.   dx = w ((1 - y) - (1 + (p - 1) y) σ(-x)) dloss

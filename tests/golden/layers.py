@@ -72,9 +72,10 @@ def cross_entropy(draw, reduction, label_smoothing=0.0, ignore_index=-100, smoot
     return {"logits": logits, "targets": targets}, {}, lambda: {"loss": -(q * torch.log_softmax(logits, -1)).sum() / count}
 
 
-def mse(draw, reduction):
+def pair(draw, function, reduction, **options):
     x, y = draw.normal(3, 5), draw.normal(3, 5)
-    return {"x": x, "target": y}, {}, lambda: {"loss": F.mse_loss(x, y, reduction=reduction)}
+    if function == "kl_div": x, y = F.log_softmax(x, -1).detach(), F.softmax(y, -1).detach()
+    return {"x": x, "target": y}, {}, lambda: {"loss": getattr(F, function)(x, y, reduction=reduction, **options)}
 
 
 def binary_cross_entropy(draw, reduction, weight=False, pos_weight=False):
@@ -117,6 +118,9 @@ def make():
     f.write()
     f = File("losses")
     for r in ("mean", "sum", "none"):
-        f.case(f"mse_{r}", mse, reduction=r); f.case(f"bce_{r}", binary_cross_entropy, reduction=r)
+        f.case(f"mse_{r}", pair, function="mse_loss", reduction=r); f.case(f"l1_{r}", pair, function="l1_loss", reduction=r)
+        f.case(f"smooth_{r}", pair, function="smooth_l1_loss", reduction=r, beta=0.5); f.case(f"huber_{r}", pair, function="huber_loss", reduction=r, delta=1.5)
+        f.case(f"smooth_0_{r}", pair, function="smooth_l1_loss", reduction=r, beta=0.0); f.case(f"kl_{r}", pair, function="kl_div", reduction=r)
+        f.case(f"bce_{r}", binary_cross_entropy, reduction=r)
         f.case(f"bce_weights_{r}", binary_cross_entropy, reduction=r, weight=True, pos_weight=True)
     f.write()

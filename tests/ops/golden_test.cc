@@ -90,14 +90,19 @@ TEST_CASE("golden: smoothing over pad too is PyTorch's") {
       });
 }
 
-TEST_CASE("golden: mean squared error, binary cross-entropy") {
+TEST_CASE("golden: losses of pairs, binary cross-entropy") {
   golden::each("losses", [](golden::Case& c) {
     Tape tape;
     const auto optional = [&](const char* name) { return c.has(name) ? c.tensor(name) : Tensor(); };
-    const bool mse = c.name().starts_with("mse");
-    const Variable loss = mse ? mse_loss(c.input("x"), c.input("target"), reduction(c))
-                              : binary_cross_entropy_with_logits(c.input("x"), c.tensor("target"), optional("weight"),
-                                                                 optional("pos_weight"), reduction(c));
-    c.check(tape, {{"loss", loss}});
+    const auto loss = [&] {
+      const std::string kind = c.options().value("function", "");
+      if (kind.empty()) return binary_cross_entropy_with_logits(c.input("x"), c.tensor("target"), optional("weight"), optional("pos_weight"), reduction(c));
+      const Variable x = c.input("x"), target = c.input("target");
+      if (kind == "smooth_l1_loss") return smooth_l1_loss(x, target, reduction(c), c.options()["beta"].get<double>());
+      if (kind == "huber_loss") return huber_loss(x, target, reduction(c), c.options()["delta"].get<double>());
+      if (kind == "l1_loss") return l1_loss(x, target, reduction(c));
+      return kind == "kl_div" ? kl_div(x, target, reduction(c)) : mse_loss(x, target, reduction(c));
+    };
+    c.check(tape, {{"loss", loss()}});
   });
 }

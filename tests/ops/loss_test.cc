@@ -10,6 +10,7 @@
 #include "autograd/ops.h"
 #include "tensor/error.h"
 #include "tensor/ops/random.h"
+#include "tensor/ops/unary.h"
 #include "tensor/ops/view.h"
 #include "tests/close.h"
 #include "tests/every_target.h"
@@ -57,12 +58,68 @@ TEST_CASE("mse_loss and binary_cross_entropy_with_logits: the formulas, reductio
   CHECK_THROWS_AS(binary_cross_entropy_with_logits(zeros({2}), zeros({2}), zeros({3, 2})), ShapeError);
 }
 
+TEST_CASE("losses of pairs: the formulas, reductions, every target, what is not finite") {
+  const Shape shape{3, 7, 5};
+  const auto formula = [](PairLoss op, double x, double y, double p) {
+    const double d = std::abs(x - y);
+    if (op == PairLoss::mse_loss) return d * d;
+    if (op == PairLoss::smooth_l1_loss) return d < p ? d * d / (2 * p) : d - p / 2;
+    if (op == PairLoss::huber_loss) return d < p ? d * d / 2 : p * (d - p / 2);
+    return op == PairLoss::l1_loss ? d : y == 0 ? 0 : y * (std::log(y) - x);
+  };
+  for (DType dtype : {DType::f32, DType::f64}) {
+    const double eps = dtype == DType::f32 ? 1.2e-7 : 2.3e-16;
+    const Tensor x = draw(1, shape, dtype), any = draw(2, shape, dtype), p = relu(draw(3, shape, dtype));               // half of p is 0
+    for (const auto& [op, parameter] : {std::pair{PairLoss::mse_loss, 0.0}, {PairLoss::l1_loss, 0.0}, {PairLoss::smooth_l1_loss, 0.5}, {PairLoss::smooth_l1_loss, 0.0}, {PairLoss::huber_loss, 2.0}, {PairLoss::kl_div, 0.0}}) {
+      INFO(name(op) << " " << parameter);
+      const Tensor y = op == PairLoss::kl_div ? p : any;
+      const auto a = doubles(x), b = doubles(y);
+      std::vector<double> each(a.size());
+      for (std::size_t i = 0; i < a.size(); ++i) each[i] = formula(op, a[i], b[i], parameter);
+      const double total = std::accumulate(each.begin(), each.end(), 0.0);
+      for_every_target([&] {
+        CHECK(worst_absolute(pair_loss(op, x, y, Reduction::none, parameter), each) < 100 * eps);
+        CHECK(pair_loss(op, x, y, Reduction::sum, parameter).item() == doctest::Approx(total).epsilon(100 * eps));
+        CHECK(pair_loss(op, x, y, Reduction::mean, parameter).item() == doctest::Approx(total / 105).epsilon(100 * eps));
+      });
+      CHECK(all_nan(pair_loss(op, full({3}, NAN, dtype), ones({3}, dtype), Reduction::none, parameter)));
+      const Tensor dx = empty({3}, dtype);
+      const Into into{dx, false};
+      if (op != PairLoss::kl_div) {                      // whose dx = -y
+        pair_loss_grad(op, full({3}, NAN, dtype), ones({3}, dtype), Reduction::none, parameter, ones({3}, dtype), &into, nullptr);
+        CHECK(all_nan(dx));
+      }
+    }
+    // gradients far away, and where both are equal
+    const Tensor far = tensor({5e4, -5e4, 1, 0}, dtype), to = tensor({1, 1, 1, 0}, dtype);
+    const auto slope = [&](PairLoss op, double parameter, bool of_target) {
+      const Tensor d = empty({4}, dtype);
+      const Into into{d, false};
+      pair_loss_grad(op, far, to, Reduction::none, parameter, ones({4}, dtype), of_target ? nullptr : &into, of_target ? &into : nullptr);
+      return doubles(d);
+    };
+    CHECK(slope(PairLoss::l1_loss, 0, false) == std::vector<double>{1, -1, 0, 0});
+    CHECK(slope(PairLoss::l1_loss, 0, true) == std::vector<double>{-1, 1, 0, 0});
+    CHECK(slope(PairLoss::huber_loss, 2, false) == std::vector<double>{2, -2, 0, 0});
+    CHECK(slope(PairLoss::smooth_l1_loss, 2, false) == std::vector<double>{1, -1, 0, 0});
+    CHECK(slope(PairLoss::smooth_l1_loss, 0, false) == std::vector<double>{1, -1, 0, 0});
+    CHECK(slope(PairLoss::kl_div, 0, true) == std::vector<double>{1 - 5e4, 1 + 5e4, 0, 0});
+  }
+  // what softmax never reaches costs nothing where it should not be reached
+  CHECK(doubles(kl_div(tensor({-HUGE_VAL, -1}, DType::f64), tensor({0, 1}, DType::f64), Reduction::none)) == std::vector<double>{0, 1});
+  CHECK(std::isnan(l1_loss(zeros({0}), zeros({0})).item()));
+}
+
 TEST_CASE("mse_loss and binary_cross_entropy_with_logits: rules against central differences") {
   const Tensor x = draw(1, {4, 3}), y = draw(4, {4, 3});
   const Tensor label = uniform(Key(1), {4, 3}, 0, 1, DType::f64), weight = uniform(Key(2), {4, 1}, 0, 1, DType::f64), pos = uniform(Key(3), {3}, 0, 2, DType::f64);
   for (Reduction reduction : {Reduction::none, Reduction::mean, Reduction::sum}) {
     CHECK(check_gradient([&](auto v) { return mse_loss(v[0], v[1], reduction); }, {x, y}).holds(1e-8));
     CHECK(check_gradient([&](auto v) { return mse_loss(v[0], v[0], reduction); }, {x}).holds(1e-8));
+    CHECK(check_gradient([&](auto v) { return l1_loss(v[0], v[1], reduction); }, {x, y}).holds(1e-8));
+    CHECK(check_gradient([&](auto v) { return smooth_l1_loss(v[0], v[1], reduction, 1.3); }, {x, y}).holds(1e-8));
+    CHECK(check_gradient([&](auto v) { return huber_loss(v[0], v[1], reduction, 1.3); }, {x, y}).holds(1e-8));
+    CHECK(check_gradient([&](auto v) { return kl_div(v[0], v[1], reduction); }, {x, label}).holds(1e-7));
     CHECK(check_gradient([&](auto v) { return binary_cross_entropy_with_logits(v[0], label, weight, pos, reduction); }, {x}).holds(1e-8));
     CHECK(check_gradient([&](auto v) { return binary_cross_entropy_with_logits(v[0], label, {}, {}, reduction); }, {x}).holds(1e-8));
   }
@@ -74,6 +131,12 @@ static const InTable rows{
      }, .definition = [](std::span<const Variable> x) { return mean(square(x[0] - x[1])); }, .wrong = {{{{2, 3}, {2, 4}}}}, .ulp = 40},
     {.name = "mse_loss each", .reference = reference::two([](double a, double b) { return (a - b) * (a - b); }),
      .definition = [](std::span<const Variable> x) { return square(x[0] - x[1]); }},
+    {.name = "l1_loss", .reference = reference::two([](double a, double b) { return std::abs(a - b); }),
+     .definition = [](std::span<const Variable> x) { return abs(x[0] - x[1]); }, .wrong = {{{{2, 3}, {2, 4}}}}},
+    {.name = "smooth_l1_loss", .reference = reference::two([](double a, double b) { const double d = std::abs(a - b); return d < 0.7 ? d * d / 1.4 : d - 0.35; }), .wrong = {{{{2, 3}, {2, 4}}}}, .ulp = 10},
+    {.name = "huber_loss", .reference = reference::two([](double a, double b) { const double d = std::abs(a - b); return d < 0.7 ? d * d / 2 : 0.7 * (d - 0.35); }), .wrong = {{{{2, 3}, {2, 4}}}}, .ulp = 10},
+    {.name = "kl_div", .reference = reference::two([](double a, double b) { return b * (std::log(b) - a); }),
+     .definition = [](std::span<const Variable> x) { return x[1] * (log(x[1]) - x[0]); }, .wrong = {{{{2, 3}, {2, 4}}}}, .ulp = 20},
     {.name = "binary_cross_entropy_with_logits", .reference = [](const reference::Arrays& x) {
        const auto y = doubles(uniform(Key(5), x[0].shape));
        std::size_t i = 0;
