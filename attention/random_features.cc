@@ -48,7 +48,7 @@ Variable RandomFeatures::queries(const Variable& q) const {
 
 Variable RandomFeatures::keys(const Variable& k, const Mask& mask) const {
   Variable e = matmul(k, constant(transpose(directions_))) - sum(square(k), {-1}, true) * (options_.scale / 2);
-  if (!mask.only_lengths()) return without_padding(exp(minimum(e, kLargest)) + kAddedUnshifted, mask);
+  if (!mask.only_lengths() || e.numel() == 0) return without_padding(exp(minimum(e, kLargest)) + kAddedUnshifted, mask);
   e = without_padding(e, mask, kFar);
   return without_padding(exp(e - max(e, {-2, -1}, true)) + kAdded, mask);
 }

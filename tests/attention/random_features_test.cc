@@ -83,6 +83,7 @@ TEST_CASE("random features: of queries and keys, what loops give") {
     CHECK(worst_absolute(features.keys(constant(x), some & Mask::causal()).value(), causal) < 1e-12);
     // a sentence of no words
     CHECK(equal_bits(features.keys(constant(x), Mask::lengths(tensor({0, 3}, DType::i32))).value()(0), zeros({H, S, m}, DType::f64)));
+    CHECK(features.keys(constant(zeros({B, H, 0, dk}, DType::f64)), {}).shape() == Shape{B, H, 0, m});
   }
 }
 
