@@ -18,6 +18,7 @@ namespace heed {
 Variable negative(const Variable& x);                                        // -x
 Variable abs(const Variable& x);                                             // |x|
 Variable exp(const Variable& x);                                             // e^x
+Variable expm1(const Variable& x);                                           // e^x - 1
 Variable log(const Variable& x);                                             // ln x
 Variable log1p(const Variable& x);                                           // ln(1 + x)
 Variable sqrt(const Variable& x);                                            // √x
@@ -27,6 +28,7 @@ Variable sin(const Variable& x);
 Variable cos(const Variable& x);
 Variable tanh(const Variable& x);
 Variable sigmoid(const Variable& x);                                         // 1 / (1 + e^{-x})
+Variable logsigmoid(const Variable& x);                                      // -ln(1 + e^{-x})
 Variable relu(const Variable& x);                                            // max(x, 0)
 Variable gelu(const Variable& x);                                            // x Φ(x)
 Variable gelu_tanh(const Variable& x);                                       // x Φ(x), approximated by tanh
@@ -65,6 +67,7 @@ Variable minimum(double a, const Variable& b);
 Variable pow(const Variable& a, const Variable& b);                          // a^b
 Variable pow(double a, const Variable& b);
 Variable atan2(const Variable& a, const Variable& b);                        // angle of (b, a)
+Variable logaddexp(const Variable& a, const Variable& b);                    // ln(e^a + e^b)
 Variable where(const Tensor& condition, const Variable& a, const Variable& b); // condition ? a : b; u8
 inline Variable operator+(const Variable& a, const Variable& b) { return add(a, b); }
 inline Variable operator+(const Variable& a, double b) { return add(a, b); }
@@ -131,6 +134,7 @@ Variable permute(const Variable& x, const Dims& dims);
 Variable squeeze(const Variable& x, int dim);
 Variable unsqueeze(const Variable& x, int dim);
 Variable flip(const Variable& x, const Dims& dims);
+Variable roll(const Variable& x, Index shift, int dim);                      // y_i = x_(i - shift), around the end; copies
 Variable slice(const Variable& x, int dim, Index start, Index stop = Slice::kToEnd, Index step = 1);   // x[start:stop:step]
 Variable select(const Variable& x, int dim, Index index);
 List<Variable> split(const Variable& x, Index count, int dim = 0);                               // equal parts

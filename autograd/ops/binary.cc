@@ -55,6 +55,7 @@ Variable minimum(double a, const Variable& b) { return apply(Binary::minimum, a,
 Variable pow(const Variable& a, const Variable& b) { return apply(Binary::pow, a, b); }
 Variable pow(double a, const Variable& b) { return apply(Binary::pow, a, b); }
 Variable atan2(const Variable& a, const Variable& b) { return apply(Binary::atan2, a, b); }
+Variable logaddexp(const Variable& a, const Variable& b) { return apply(Binary::logaddexp, a, b); }
 
 Variable where(const Tensor& condition, const Variable& a, const Variable& b) {
   Tensor y = where(condition, a.value(), b.value());
@@ -83,6 +84,7 @@ void binary_samples(SampleTable& table) {
   two("maximum", [](auto& a, auto& b) { return maximum(a, b); }, -2, 2);
   two("minimum", [](auto& a, auto& b) { return minimum(a, b); }, -2, 2);
   two("pow", [](auto& a, auto& b) { return pow(a, b); }, 0.3, 2);
+  two("logaddexp", [](auto& a, auto& b) { return logaddexp(a, b); }, -3, 3);
   two("atan2", [](auto& a, auto& b) { return atan2(a, b); }, 0.3, 2);
   const auto condition = [](const auto& x) {
     const Tensor bits = uniform(Key(9), x.shape(), 0, 1);

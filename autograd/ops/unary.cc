@@ -22,6 +22,7 @@ Variable apply(Unary op, const Variable& x, double a = 0, double b = 0) {
 Variable negative(const Variable& x) { return apply(Unary::negative, x); }
 Variable abs(const Variable& x) { return apply(Unary::abs, x); }
 Variable exp(const Variable& x) { return apply(Unary::exp, x); }
+Variable expm1(const Variable& x) { return apply(Unary::expm1, x); }
 Variable log(const Variable& x) { return apply(Unary::log, x); }
 Variable log1p(const Variable& x) { return apply(Unary::log1p, x); }
 Variable sqrt(const Variable& x) { return apply(Unary::sqrt, x); }
@@ -31,6 +32,7 @@ Variable sin(const Variable& x) { return apply(Unary::sin, x); }
 Variable cos(const Variable& x) { return apply(Unary::cos, x); }
 Variable tanh(const Variable& x) { return apply(Unary::tanh, x); }
 Variable sigmoid(const Variable& x) { return apply(Unary::sigmoid, x); }
+Variable logsigmoid(const Variable& x) { return apply(Unary::logsigmoid, x); }
 Variable relu(const Variable& x) { return apply(Unary::relu, x); }
 Variable gelu(const Variable& x) { return apply(Unary::gelu, x); }
 Variable gelu_tanh(const Variable& x) { return apply(Unary::gelu_tanh, x); }
@@ -54,6 +56,7 @@ void unary_samples(SampleTable& table) {
   table.each("operator-", [](auto& x) { return -x; }, -2, 2);
   table.each("abs", [](auto& x) { return abs(x); }, -2, 2, {0});
   table.each("exp", [](auto& x) { return exp(x); }, -3, 3);
+  table.each("expm1", [](auto& x) { return expm1(x); }, -3, 3);
   table.each("log", [](auto& x) { return log(x); }, 0.1, 4);
   table.each("log1p", [](auto& x) { return log1p(x); }, -0.8, 3);
   table.each("sqrt", [](auto& x) { return sqrt(x); }, 0.1, 4);
@@ -63,6 +66,7 @@ void unary_samples(SampleTable& table) {
   table.each("cos", [](auto& x) { return cos(x); }, -10, 10);
   table.each("tanh", [](auto& x) { return tanh(x); }, -4, 4);
   table.each("sigmoid", [](auto& x) { return sigmoid(x); }, -6, 6);
+  table.each("logsigmoid", [](auto& x) { return logsigmoid(x); }, -4, 4);
   table.each("relu", [](auto& x) { return relu(x); }, -2, 2, {0});
   table.each("gelu", [](auto& x) { return gelu(x); }, -4, 4);
   table.each("gelu_tanh", [](auto& x) { return gelu_tanh(x); }, -4, 4);

@@ -3,6 +3,8 @@
 // copies its elements hands each source its part of dy.
 #include "tensor/ops/view.h"
 
+#include <algorithm>
+
 #include "autograd/ops.h"
 #include "autograd/ops/samples.h"
 #include "autograd/record.h"
@@ -37,6 +39,13 @@ Variable unsqueeze(const Variable& x, int dim) {
 
 Variable flip(const Variable& x, const Dims& dims) {
   return record_view("flip", x, [&](const Tensor& t) { return flip(t, dims); });
+}
+
+Variable roll(const Variable& x, Index shift, int dim) {
+  Tensor y = roll(x.value(), shift, dim);
+  return record("roll", std::move(y), {x}, [dx = x.slot(), back = -(shift % std::max<Index>(x.size(dim), 1)), dim](const Tensor& dy) {
+    dx.adopt(roll(dy, back, dim));
+  });
 }
 
 Variable slice(const Variable& x, int dim, Index start, Index stop, Index step) {
@@ -134,6 +143,7 @@ void view_samples(SampleTable& table) {
   table.both("squeeze", [](auto x) { return squeeze(x[0], 1); }, {{{3, 1, N}}});
   table.both("unsqueeze", [](auto x) { return unsqueeze(x[0], 1); }, cube);
   table.both("flip", [](auto x) { return flip(x[0], {0, 2}); }, cube);
+  table.both("roll", [](auto x) { return roll(x[0], -4, 1); }, cube);
   table.both("slice", [](auto x) { return slice(x[0], 1, 2, Slice::kFromStart, -2); }, cube);
   table.both("select", [](auto x) { return select(x[0], 1, -1); }, cube);
   const auto turned = [](auto parts) { return decltype(parts)(parts.rbegin(), parts.rend()); };

@@ -82,6 +82,12 @@ struct Atan2 {                        // ∂y/∂a = b / (a² + b²), ∂y/∂b 
   DA { return Over(d, b, a, b, dy); }
   DB { return Over(d, hn::Neg(a), a, b, dy); }
 };
+struct LogAddExp {                    // max(a, b) + ln(1 + e^-|a - b|);  ∂y/∂a = σ(a - b), ∂y/∂b = σ(b - a)
+  template <class D, class V> static HWY_INLINE V Less(D, V a, V b) { return hn::IfThenZeroElse(hn::Eq(a, b), hn::Sub(a, b)); }   // a - b, of equal infinities too
+  F { return hn::Add(MaxOrNaN(d, a, b), math::Log1p(d, math::Exp(d, hn::Neg(hn::Abs(Less(d, a, b)))))); }
+  DA { return hn::Mul(dy, math::Sigmoid(d, Less(d, a, b))); }
+  DB { return hn::Mul(dy, math::Sigmoid(d, Less(d, b, a))); }
+};
 #undef F
 #undef DA
 #undef DB
@@ -117,9 +123,10 @@ BinaryKernels Pick(Binary op) {
     case Binary::maximum: return KernelsOf<Maximum>("maximum");
     case Binary::minimum: return KernelsOf<Minimum>("minimum");
     case Binary::pow: return KernelsOf<Pow>("pow");
-    case Binary::atan2: break;
+    case Binary::atan2: return KernelsOf<Atan2>("atan2");
+    case Binary::logaddexp: break;
   }
-  return KernelsOf<Atan2>("atan2");
+  return KernelsOf<LogAddExp>("logaddexp");
 }
 
 }  // namespace
@@ -166,7 +173,7 @@ template <class F> void with_integer(Binary op, F use) {
 }
 
 Tensor integer_binary(Binary op, std::string_view name, const Tensor& a, const Tensor& b, const Shape& shape) {
-  check<DTypeError>(op != Binary::pow && op != Binary::atan2, "{}: takes f32 or f64: {}", name, a.dtype());
+  check<DTypeError>(op != Binary::pow && op != Binary::atan2 && op != Binary::logaddexp, "{}: takes f32 or f64: {}", name, a.dtype());
   check<DTypeError>(a.dtype() != DType::bf16, "{}: takes f32, f64, i32, i64 or u8: {}", name, a.dtype());
   if (op == Binary::divide) check<Error>(shape.numel() == 0 || all_true(b), "divide: an integer is divided by 0: a {}, b {}", a.shape(), b.shape());
   Tensor y = empty(shape, a.dtype());

@@ -6,8 +6,8 @@
 
 namespace heed {
 
-// Integers: add, subtract and multiply wrap, divide truncates and throws Error on 0, maximum and minimum; no pow, no atan2.
-enum class Binary { add, subtract, multiply, divide, maximum, minimum, pow, atan2 };
+// Integers: add, subtract and multiply wrap, divide truncates and throws Error on 0, maximum and minimum; no pow, no atan2, no logaddexp.
+enum class Binary { add, subtract, multiply, divide, maximum, minimum, pow, atan2, logaddexp };
 
 const char* name(Binary op);           // "add"
 Tensor binary(Binary op, const Tensor& a, const Tensor& b);
@@ -27,6 +27,7 @@ inline Tensor maximum(const Tensor& a, const Tensor& b) { return binary(Binary::
 inline Tensor minimum(const Tensor& a, const Tensor& b) { return binary(Binary::minimum, a, b); }
 inline Tensor pow(const Tensor& a, const Tensor& b) { return binary(Binary::pow, a, b); }          // a^b, special values as in C
 inline Tensor atan2(const Tensor& a, const Tensor& b) { return binary(Binary::atan2, a, b); }      // angle of (b, a); 0 with gradient 0 at (0, 0)
+inline Tensor logaddexp(const Tensor& a, const Tensor& b) { return binary(Binary::logaddexp, a, b); }   // ln(e^a + e^b)
 
 inline Tensor add(const Tensor& a, double b) { return binary(Binary::add, a, b); }
 inline Tensor add(double a, const Tensor& b) { return binary(Binary::add, a, b); }

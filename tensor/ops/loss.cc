@@ -22,7 +22,7 @@ namespace {
 // Losses of pairs: f(d, x, y, p), its derivatives dx and dy; p the loss's parameter. A new one is a struct here, its line in Pick, its name in
 // the enum, and its line in loss.h.
 #define F template <class D, class V, class P> static HWY_INLINE V f([[maybe_unused]] D d, V x, V y, [[maybe_unused]] P p)
-#define DX template <class D, class V, class P> static HWY_INLINE V dx([[maybe_unused]] D d, V x, V y, [[maybe_unused]] P p)
+#define DX template <class D, class V, class P> static HWY_INLINE V dx([[maybe_unused]] D d, [[maybe_unused]] V x, V y, [[maybe_unused]] P p)
 #define DY template <class D, class V, class P> static HWY_INLINE V dy([[maybe_unused]] D d, V x, V y, [[maybe_unused]] P p)
 
 template <class Op> struct OfDifference {
@@ -52,10 +52,7 @@ struct SmoothL1 : OfDifference<SmoothL1> {             // Huber's of δ = β, di
 };
 struct Divergence {                                    // y (log y - x);  dx = -y, dy = log y + 1 - x; 0 where y is
   F { return hn::IfThenZeroElse(hn::Eq(y, hn::Zero(d)), hn::Mul(y, hn::Sub(math::Log(d, y), x))); }
-  DX {
-    (void)x;
-    return hn::Neg(y);
-  }
+  DX { return hn::Neg(y); }
   DY { return hn::IfThenZeroElse(hn::Eq(y, hn::Zero(d)), hn::Sub(hn::Add(math::Log(d, y), hn::Set(d, P(1))), x)); }
 };
 #undef F

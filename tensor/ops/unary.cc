@@ -50,6 +50,10 @@ struct Exp : FromOutput {
   F { return math::Exp(d, x); }
   DF { return s; }
 };
+struct Expm1 : FromOutput {                            // f' = y + 1
+  F { return math::Expm1(d, x); }
+  DF { return hn::Add(s, C(d, 1)); }
+};
 struct Log : FromInput {
   F { return math::Log(d, x); }
   DF { return hn::Div(C(d, 1), s); }
@@ -85,6 +89,10 @@ struct Tanh : FromOutput {                             // f' = 1 - y²
 struct Sigmoid : FromOutput {                          // f' = y (1 - y)
   F { return math::Sigmoid(d, x); }
   DF { return hn::Mul(s, hn::Sub(C(d, 1), s)); }
+};
+struct LogSigmoid : FromInput {                        // f' = σ(-x)
+  F { return hn::Neg(math::Softplus(d, hn::Neg(x))); }
+  DF { return math::Sigmoid(d, hn::Neg(s)); }
 };
 struct Relu : Saving<Saves::output, true> {            // of NaN 1
   F { return hn::IfThenZeroElse(hn::Lt(x, C(d, 0)), x); }
@@ -165,6 +173,7 @@ UnaryKernels Pick(Unary op) {
     case Unary::negative: return KernelsOf<Negative>("negative");
     case Unary::abs: return KernelsOf<Abs>("abs");
     case Unary::exp: return KernelsOf<Exp>("exp");
+    case Unary::expm1: return KernelsOf<Expm1>("expm1");
     case Unary::log: return KernelsOf<Log>("log");
     case Unary::log1p: return KernelsOf<Log1p>("log1p");
     case Unary::sqrt: return KernelsOf<Sqrt>("sqrt");
@@ -174,6 +183,7 @@ UnaryKernels Pick(Unary op) {
     case Unary::cos: return KernelsOf<Cos>("cos");
     case Unary::tanh: return KernelsOf<Tanh>("tanh");
     case Unary::sigmoid: return KernelsOf<Sigmoid>("sigmoid");
+    case Unary::logsigmoid: return KernelsOf<LogSigmoid>("logsigmoid");
     case Unary::relu: return KernelsOf<Relu>("relu");
     case Unary::gelu: return KernelsOf<Gelu>("gelu");
     case Unary::gelu_tanh: return KernelsOf<GeluTanh>("gelu_tanh");

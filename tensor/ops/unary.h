@@ -7,7 +7,7 @@
 namespace heed {
 
 enum class Unary {
-  negative, abs, exp, log, log1p, sqrt, square, reciprocal, sin, cos, tanh, sigmoid, relu, gelu, gelu_tanh, silu, softplus, erf,
+  negative, abs, exp, expm1, log, log1p, sqrt, square, reciprocal, sin, cos, tanh, sigmoid, logsigmoid, relu, gelu, gelu_tanh, silu, softplus, erf,
   floor, ceil, round, sign, elu, leaky_relu, clamp, pow,
 };
 
@@ -24,6 +24,7 @@ inline Tensor negative(const Tensor& x) { return unary(Unary::negative, x); }
 inline Tensor operator-(const Tensor& x) { return unary(Unary::negative, x); }
 inline Tensor abs(const Tensor& x) { return unary(Unary::abs, x); }                  // f'(0) = 0
 inline Tensor exp(const Tensor& x) { return unary(Unary::exp, x); }
+inline Tensor expm1(const Tensor& x) { return unary(Unary::expm1, x); }              // e^x - 1
 inline Tensor log(const Tensor& x) { return unary(Unary::log, x); }
 inline Tensor log1p(const Tensor& x) { return unary(Unary::log1p, x); }              // ln(1 + x)
 inline Tensor sqrt(const Tensor& x) { return unary(Unary::sqrt, x); }                // f'(0) = inf
@@ -33,6 +34,7 @@ inline Tensor sin(const Tensor& x) { return unary(Unary::sin, x); }
 inline Tensor cos(const Tensor& x) { return unary(Unary::cos, x); }
 inline Tensor tanh(const Tensor& x) { return unary(Unary::tanh, x); }
 inline Tensor sigmoid(const Tensor& x) { return unary(Unary::sigmoid, x); }          // 1 / (1 + e^{-x})
+inline Tensor logsigmoid(const Tensor& x) { return unary(Unary::logsigmoid, x); }    // -ln(1 + e^{-x})
 inline Tensor relu(const Tensor& x) { return unary(Unary::relu, x); }                // max(x, 0), f'(0) = 0
 inline Tensor gelu(const Tensor& x) { return unary(Unary::gelu, x); }                // x Φ(x), Hendrycks & Gimpel 2016, arXiv 1606.08415
 inline Tensor gelu_tanh(const Tensor& x) { return unary(Unary::gelu_tanh, x); }      // its approximation by tanh, section 2 there

@@ -187,6 +187,12 @@ Tensor flip(const Tensor& x, const Dims& dims) {
   return y;
 }
 
+Tensor roll(const Tensor& x, Index shift, int dim) {
+  const int axis = normalize_dim("roll", dim, x.shape());
+  const Index n = std::max<Index>(x.shape()[axis], 1), cut = n - (shift % n + n) % n;
+  return concat(std::array{slice(x, axis, cut), slice(x, axis, 0, cut)}, axis);
+}
+
 Tensor toeplitz(const Tensor& x, Index rows) {
   check<ShapeError>(x.rank() >= 1 && rows >= 1 && rows <= x.size(-1) + 1, "toeplitz: needs 1 <= rows <= n + 1: rows {}, x {}", rows, x.shape());
   Shape shape = x.shape();

@@ -44,6 +44,19 @@ TEST_CASE("binary: pow and atan2 agree with C at special values, every target, f
     });
 }
 
+TEST_CASE("binary: logaddexp neither overflows nor loses what is infinite") {
+  const std::pair<std::pair<double, double>, double> cases[] = {{{-kInf, -kInf}, -kInf}, {{kInf, kInf}, kInf}, {{-kInf, 1}, 1}, {{kInf, -kInf}, kInf}, {{800, 800}, 800 + std::log(2.0)}, {{-800, -801}, -800 + std::log1p(std::exp(-1.0))}, {{0, 50}, 50}};
+  for (DType dtype : {DType::f32, DType::f64})
+    for_every_target([&] {
+      for (const auto& [pair, sum] : cases) {
+        CAPTURE(pair.first);
+        CHECK(worst_absolute(logaddexp(full({19}, pair.first, dtype), full({19}, pair.second, dtype)), std::vector<double>(19, sum)) <= (dtype == DType::f32 ? 1e-4 : 1e-12));
+      }
+      CHECK(all_nan(logaddexp(full({19}, kNaN, dtype), ones({19}, dtype))));
+      CHECK(all_nan(logaddexp(full({19}, -kInf, dtype), full({19}, kNaN, dtype))));
+    });
+}
+
 TEST_CASE("binary: derivatives where the rule needs care") {
   const auto gradients = [](Binary op, double a, double b) {
     const Tensor x = full({17}, a, DType::f64), y = full({17}, b, DType::f64), z = binary(op, x, y), dy = ones({17}, DType::f64);
@@ -61,6 +74,9 @@ TEST_CASE("binary: derivatives where the rule needs care") {
       CHECK(gradients(Binary::atan2, r, r).first == doctest::Approx(0.5 / r));
       CHECK(gradients(Binary::atan2, r, r).second == doctest::Approx(-0.5 / r));
     }
+    CHECK(gradients(Binary::logaddexp, -kInf, -kInf) == std::pair(0.5, 0.5));  // as of other equals
+    CHECK(gradients(Binary::logaddexp, -kInf, 1) == std::pair(0.0, 1.0));
+    CHECK(gradients(Binary::logaddexp, 800, -800) == std::pair(1.0, 0.0));
     CHECK(gradients(Binary::pow, 0, 0) == std::pair(0.0, 0.0));
     CHECK(gradients(Binary::pow, 0, 2) == std::pair(0.0, 0.0));
     CHECK(gradients(Binary::pow, 2, 0).first == 0);
@@ -121,7 +137,7 @@ TEST_CASE("binary: what is broadcast gives the bits of what is spread, on either
       binary_grad(op, a, b, y, rows, of_b ? nullptr : &to, of_b ? &to : nullptr);
       return dx;
     };
-    for (Binary op : {Binary::add, Binary::subtract, Binary::multiply, Binary::divide, Binary::maximum, Binary::minimum, Binary::pow, Binary::atan2}) {
+    for (Binary op : {Binary::add, Binary::subtract, Binary::multiply, Binary::divide, Binary::maximum, Binary::minimum, Binary::pow, Binary::atan2, Binary::logaddexp}) {
       const Tensor right = binary(op, rows, spread), left = binary(op, spread, rows);
       CHECK(equal_bits(binary(op, x, small), right));
       CHECK(equal_bits(binary(op, small, x), left));
@@ -257,6 +273,7 @@ static const InTable rows{
     {.name = "maximum", .reference = reference::two([](double a, double b) { return std::max(a, b); }), .wrong = {{{{2, 3}, {4, 3}}}}},
     {.name = "minimum", .reference = reference::two([](double a, double b) { return std::min(a, b); }), .wrong = {{{{2, 3}, {4, 3}}}}},
     {.name = "pow", .reference = reference::two([](double a, double b) { return std::pow(a, b); }), .wrong = {{{{2, 3}, {4, 3}}}}},
+    {.name = "logaddexp", .reference = reference::two([](double a, double b) { return std::max(a, b) + std::log1p(std::exp(-std::abs(a - b))); }), .wrong = {{{{2, 3}, {4, 3}}}}},
     {.name = "atan2", .reference = reference::two([](double a, double b) { return std::atan2(a, b); }), .wrong = {{{{2, 3}, {4, 3}}}}},
     {"operator-", [](const reference::Arrays& x) { return x.size() == 1 ? reference::each([](double v) { return -v; })(x) : reference::two([](double a, double b) { return a - b; })(x); }},
     {"add number", reference::each([](double x) { return x + 1.5; })},

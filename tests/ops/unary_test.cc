@@ -60,6 +60,7 @@ TEST_CASE("unary: values and derivatives at the edges of the domain, every targe
       {Unary::elu, -kInf, -2, 0, 2}, {Unary::elu, kInf, kInf, 1, 2}, {Unary::leaky_relu, -kInf, -kInf, 0.01, 0.01},
       {Unary::clamp, -1, -1, 1, -1, 1}, {Unary::clamp, 1, 1, 1, -1, 1}, {Unary::clamp, 2, 1, 0, -1, 1}, {Unary::clamp, -kInf, -1, 0, -1, 1},
       {Unary::clamp, 0, 1, 0, 2, 1}, {Unary::clamp, 1.5, 1, 0, 2, 1}, {Unary::clamp, 3, 1, 0, 2, 1},   // low above high
+      {Unary::expm1, -kInf, -1, 0}, {Unary::expm1, kInf, kInf, kInf}, {Unary::expm1, 1e-20, 1e-20, 1}, {Unary::logsigmoid, kInf, 0, 0}, {Unary::logsigmoid, -800, -800, 1}, {Unary::logsigmoid, -kInf, -kInf, 1},
       {Unary::pow, 0, 1, 0, 0}, {Unary::pow, kNaN, 1, 0, 0}, {Unary::pow, -1, kNaN, kNaN, 0.5}, {Unary::pow, 0, 0, kInf, 0.5},
       {Unary::pow, -2, -8, 12, 3}, {Unary::pow, 0, kInf, -kInf, -1}, {Unary::pow, -2, 0.25, 0.25, -2}, {Unary::pow, kInf, kInf, kInf, 1.5}};
   for (const Edge& edge : edges)
@@ -127,6 +128,7 @@ static const InTable rows{
     {"abs", reference::each([](double x) { return std::abs(x); })},
     {"exp", reference::each([](double x) { return std::exp(x); })},
     {"log", reference::each([](double x) { return std::log(x); })},
+    {"expm1", reference::each([](double x) { return std::expm1(x); })},
     {"log1p", reference::each([](double x) { return std::log1p(x); })},
     {"sqrt", reference::each([](double x) { return std::sqrt(x); })},
     {"square", reference::each([](double x) { return x * x; })},
@@ -134,6 +136,7 @@ static const InTable rows{
     {"sin", reference::each([](double x) { return std::sin(x); })},
     {"cos", reference::each([](double x) { return std::cos(x); })},
     {"tanh", reference::each([](double x) { return std::tanh(x); })},
+    {"logsigmoid", reference::each([](double x) { return -std::log1p(std::exp(-x)); })},
     {"sigmoid", reference::each([](double x) { return 1 / (1 + std::exp(-x)); })},
     {"relu", reference::each([](double x) { return std::max(x, 0.0); })},
     {"gelu", reference::each([](double x) { return x * 0.5 * std::erfc(-x / std::sqrt(2)); })},

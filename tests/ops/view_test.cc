@@ -46,6 +46,17 @@ std::vector<float> elements(const Tensor& x) {
 
 }  // namespace
 
+TEST_CASE("roll: any shift goes around, of nothing too") {
+  const Tensor x = iota({2, 5});
+  CHECK(roll(x, 2, 1).to_vector<float>() == std::vector<float>{3, 4, 0, 1, 2, 8, 9, 5, 6, 7});
+  for (const Index shift : {Index{-3}, Index{7}, Index{2 + 5'000'000'000}}) CHECK(same(roll(x, shift, -1), roll(x, 2, 1)));
+  CHECK(same(roll(x, 5, 1), x));
+  CHECK(roll(x, 1, 0).to_vector<float>() == std::vector<float>{5, 6, 7, 8, 9, 0, 1, 2, 3, 4});
+  CHECK(roll(zeros({2, 0}), 3, 1).shape() == Shape{2, 0});
+  CHECK(roll(tensor({1, 2, 3}), std::numeric_limits<Index>::min(), 0).shape() == Shape{3});
+  CHECK_THROWS_AS(roll(x, 1, 2), IndexError);
+}
+
 TEST_CASE("reshape keeps row-major order and is a view where strides allow") {
   const Tensor x = iota({2, 3, 4});
   CHECK(shares(reshape(x, {6, -1}), x));
@@ -373,6 +384,7 @@ static const InTable rows{
     {"squeeze", [](const Arrays& x) { return reference::Array{{3, x[0].shape[2]}, x[0].values}; }},
     {"unsqueeze", [](const Arrays& x) { return reference::Array{{2, 1, 3, x[0].shape[2]}, x[0].values}; }},
     {"flip", reference::moved(as_it_is, [](Position p, Shape s) { return Position{s[0] - 1 - p[0], p[1], s[2] - 1 - p[2]}; })},
+    {"roll", reference::moved(as_it_is, [](Position p, Shape) { return Position{p[0], (p[1] + 1) % 3, p[2]}; })},
     {"slice", reference::moved([](Shape s) { return Shape{s[0], 2, s[2]}; }, [](Position p, Shape) { return Position{p[0], 2 - 2 * p[1], p[2]}; })},
     {"select", reference::moved([](Shape s) { return Shape{s[0], s[2]}; }, [](Position p, Shape) { return Position{p[0], 2, p[1]}; })},
     {"expand", [](const Arrays& x) { return reference::make({2, 3, 4, x[0].shape[2]}, x[0]); }},
