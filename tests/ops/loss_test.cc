@@ -70,7 +70,9 @@ TEST_CASE("losses of pairs: the formulas, reductions, every target, what is not 
   for (DType dtype : {DType::f32, DType::f64}) {
     const double eps = dtype == DType::f32 ? 1.2e-7 : 2.3e-16;
     const Tensor x = draw(1, shape, dtype), any = draw(2, shape, dtype), p = relu(draw(3, shape, dtype));               // half of p is 0
-    for (const auto& [op, parameter] : {std::pair{PairLoss::mse_loss, 0.0}, {PairLoss::l1_loss, 0.0}, {PairLoss::smooth_l1_loss, 0.5}, {PairLoss::smooth_l1_loss, 0.0}, {PairLoss::huber_loss, 2.0}, {PairLoss::kl_div, 0.0}}) {
+    for (const auto& kind : {std::pair{PairLoss::mse_loss, 0.0}, {PairLoss::l1_loss, 0.0}, {PairLoss::smooth_l1_loss, 0.5}, {PairLoss::smooth_l1_loss, 0.0}, {PairLoss::huber_loss, 2.0}, {PairLoss::kl_div, 0.0}}) {
+      const PairLoss op = kind.first;
+      const double parameter = kind.second;
       INFO(name(op) << " " << parameter);
       const Tensor y = op == PairLoss::kl_div ? p : any;
       const auto a = doubles(x), b = doubles(y);
