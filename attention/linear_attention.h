@@ -10,13 +10,15 @@
 
 namespace heed {
 
+inline constexpr double kLeastDenominator = 1e-6;
+
 Variable linear_features(const Variable& x);                                              // elu(x) + 1
 Variable without_padding(const Variable& k, const Mask& mask, double value = 0);          // value beyond the mask's lengths
 Variable linear_sums(const Variable& k, const Variable& v);                               // [S; z]  [B, H, dk, dv + 1]
-Variable linear_context(const Variable& q, const Variable& sums, double least = 1e-6);    // c  [B, H, T, dv]
-Variable causal_linear_context(const Variable& q, const Variable& k, const Variable& v, double least = 1e-6);   // of all positions from the first
+Variable linear_context(const Variable& q, const Variable& sums, double least = kLeastDenominator);    // c  [B, H, T, dv]
+Variable causal_linear_context(const Variable& q, const Variable& k, const Variable& v, double least = kLeastDenominator);   // of all positions from the first
 // The same of the positions after those in sums, which move on in place; no gradient.
-Tensor causal_linear_context_next(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& sums, double least = 1e-6);
-Variable linear_weights(const Variable& scores, const Mask& mask, double least = 1e-6);   // α of scores q kᵀ, by definition  [B, H, T, S]
+Tensor causal_linear_context_next(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& sums, double least = kLeastDenominator);
+Variable linear_weights(const Variable& scores, const Mask& mask, double least = kLeastDenominator);   // α of scores q kᵀ, by definition  [B, H, T, S]
 
 }  // namespace heed

@@ -113,7 +113,7 @@ Variable MultiHeadAttention::keys(const Variable& x, const Mask& mask) const {
 }
 Variable MultiHeadAttention::values(const Variable& x) const { return split_heads(x, width / value_heads()); }
 
-double MultiHeadAttention::least() const { return features ? RandomFeatures::kLeast : 1e-6; }
+double MultiHeadAttention::least() const { return features ? RandomFeatures::kLeast : kLeastDenominator; }
 
 bool MultiHeadAttention::fused(const Variable& bias) const {
   return normalise.name == "softmax" && !talking && !differential && !(bias.defined() && positions.reads_values());
