@@ -181,8 +181,8 @@ Variable linear_cross_entropy_by_definition(const Variable& x, const Variable& w
 // ---- loss: tensor/ops/loss.h -----------------------------------------------------------------------------------------
 Variable mse_loss(const Variable& x, const Variable& target, Reduction reduction = Reduction::mean);                        // (x - y)²
 Variable l1_loss(const Variable& x, const Variable& target, Reduction reduction = Reduction::mean);                         // |x - y|
-Variable smooth_l1_loss(const Variable& x, const Variable& target, Reduction reduction = Reduction::mean, double beta = 1);   // (x - y)²/2β, beyond β |x - y| - β/2
-Variable huber_loss(const Variable& x, const Variable& target, Reduction reduction = Reduction::mean, double delta = 1);      // (x - y)²/2, beyond δ δ (|x - y| - δ/2)
+Variable smooth_l1_loss(const Variable& x, const Variable& target, Reduction reduction = Reduction::mean, double beta = 1);   // (x - y)²/2β, beyond β: |x - y| - β/2
+Variable huber_loss(const Variable& x, const Variable& target, Reduction reduction = Reduction::mean, double delta = 1);      // (x - y)²/2, beyond δ: δ (|x - y| - δ/2)
 Variable kl_div(const Variable& x, const Variable& target, Reduction reduction = Reduction::mean);                          // y (log y - x)
 Variable binary_cross_entropy_with_logits(const Variable& x, const Tensor& target, const Tensor& weight = {}, const Tensor& pos_weight = {},
                                           Reduction reduction = Reduction::mean);   // -w (p y log σ(x) + (1 - y) log σ(-x))

@@ -6,7 +6,7 @@
 //   differential  the weights of one head less λ times those of another: what both see is noise, and may become negative
 //   linear        no scores at all: features of query and key, multiplied. Then Σ_j φ(k_j)ᵀ v_j is all that a decoder keeps of the words
 //                 before, however many they are
-//   random        the same with random features, whose products are softmax's weights on average: the more of them, the nearer (Performer)
+//   random        the same with random features (Performer), whose products are softmax's exp(e) on average: the more of them, the nearer
 #include "attention/cache.h"
 #include "attention/multi_head.h"
 #include "tensor/format.h"

@@ -8,7 +8,6 @@
 #include "tensor/ops/random.h"
 
 namespace heed {
-
 namespace {
 
 Variable pair(PairLoss op, const Variable& x, const Variable& target, Reduction reduction, double parameter = 0) {
