@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What nearly every file reads, parsed once a target; files still include what they use (-Db_pch=false, tests/house_test.cc).
+// What nearly every file reads, parsed once a target; files still include what they use (.ci/run, tests/house_test.cc).
 #include <algorithm>
 #include <array>
 #include <cmath>
