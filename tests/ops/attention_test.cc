@@ -149,14 +149,14 @@ TEST_CASE("attention: bias of every shape that broadcasts, with masks, -inf in i
   const Index sizes[][4] = {{1, 1, 3, 2}, {16, 16, 32, 32}, {3, 37, 5, 7}, {4, 300, 8, 8}, {40, 31, 8, 20}, {70, 270, 6, 4}};
   for (const auto& [T, S, dk, dv] : sizes)
     for (DType dtype : {DType::f32, DType::f64}) {
-      const Tensor q = draw(1, {2, 6, T, dk}, dtype), k = draw(2, {2, 6, S, dk}, dtype), v = draw(3, {2, 6, S, dv}, dtype);
+      const Tensor q = draw(1, {2, 3, T, dk}, dtype), k = draw(2, {2, 3, S, dk}, dtype), v = draw(3, {2, 3, S, dv}, dtype);
       const double tolerance = dtype == DType::f32 ? 1e-5 : 2e-14;
       const Tensor forbids = draw(5, {T, S}, dtype);
       for (Index t = 0; t < T; ++t)
         for (Index s = 0; s < S; ++s)
           if ((t * 7 + s) % 3 == 0 || t == 1) fill_(forbids[t][s], -INFINITY);                   // nothing is left of row 1
-      const Tensor biases[] = {draw(4, {2, 6, T, S}, dtype), draw(4, {6, T, S}, dtype), draw(4, {2, 1, 1, S}, dtype), draw(4, {6, T, 1}, dtype), draw(4, {}, dtype),
-                               transpose(draw(4, {6, S, T}, dtype)), flip(draw(4, {2, 6, T, S}, dtype), {0, 2}), forbids};
+      const Tensor biases[] = {draw(4, {2, 3, T, S}, dtype), draw(4, {3, T, S}, dtype), draw(4, {2, 1, 1, S}, dtype), draw(4, {3, T, 1}, dtype), draw(4, {}, dtype),
+                               transpose(draw(4, {3, S, T}, dtype)), flip(draw(4, {2, 3, T, S}, dtype), {0, 2}), forbids};
       const Mask masks[] = {{}, Mask::causal(S / 2) & Mask::lengths(tensor({double(S), double((S + 1) / 2)}, DType::i32)), Mask::allowed(bernoulli(Key(5), {2, 1, T, S}, 0.5))};
       const auto run = [&](bool all) {
         for (const Tensor& bias : biases)
