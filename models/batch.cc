@@ -97,6 +97,23 @@ Batch make_batch(std::span<const Example> examples, std::span<const Index> rows,
   return batch;
 }
 
+void add_links(Batch& batch, std::span<const Example> examples, std::span<const Index> rows) {
+  const Index B = batch.source.size(), T = batch.targets.size(1), S = batch.source.ids.size(1);
+  check<ShapeError>(B == Index(rows.size()), "links: of {} examples for a batch of {}", rows.size(), B);
+  batch.links = zeros({B, T, S});
+  batch.linked_tokens = 0;
+  float* shares = batch.links.mutable_data<float>();                                              // [T, S] of a sentence
+  List<Index> linked;                                                                             // source words of each target
+  for (const Index i : rows) {
+    const std::vector<Link>& links = examples[std::size_t(i)].links.sure;
+    linked.assign(std::size_t(T), 0);
+    for (const auto [s, t] : links) linked[std::size_t(t)] += shares[t * S + s] == 0, shares[t * S + s] = 1;
+    for (Index t = 0; t < T; ++t) batch.linked_tokens += linked[std::size_t(t)] > 0;
+    for (const auto [s, t] : links) shares[t * S + s] = 1 / float(linked[std::size_t(t)]);
+    shares += T * S;
+  }
+}
+
 BatchSampler::BatchSampler(std::span<const Example> examples, BatchOptions options, Key key) : options_(options), key_(key) {
   check<Error>(options.sentences > 0 || (options.sentences == 0 && options.tokens > 0),
                "batches: a batch needs at least one token or sentence: tokens {}, sentences {}", options.tokens,

@@ -65,23 +65,23 @@ Variable RecurrentModel::decode(const Variable& inputs, DecoderState& state, Var
   return dropped(std::visit([&](const auto& d) { return d(inputs, state, weights); }, decoder), dropout_, out.path);
 }
 
-Variable RecurrentModel::by_steps(const Batch& batch, Variable* weights) const {
+Variable RecurrentModel::by_steps(const Batch& batch, std::vector<AttentionMap>* maps) const {
   DecoderState state = encode(batch.source);
-  return decode(embed(transpose(batch.inputs).contiguous()), state, weights);
+  Variable weights;
+  const Variable y = decode(embed(transpose(batch.inputs).contiguous()), state, maps ? &weights : nullptr);
+  if (weights.defined()) maps->push_back({AttentionMap::Kind::cross, 0, weights});
+  return y;
 }
 
 Variable RecurrentModel::features(const Batch& batch, std::vector<AttentionMap>* maps) const {
-  Variable weights;
-  const Variable y = by_steps(batch, maps ? &weights : nullptr);
-  if (weights.defined()) maps->push_back({AttentionMap::Kind::cross, 0, weights});
-  return permute(y, {1, 0, 2});
+  return permute(by_steps(batch, maps), {1, 0, 2});
 }
 
 Variable RecurrentModel::logits(const Variable& features) const { return out(features); }
 
-Loss RecurrentModel::loss(const Batch& batch, const CrossEntropyOptions& options) const {
+Loss RecurrentModel::loss(const Batch& batch, const CrossEntropyOptions& options, std::vector<AttentionMap>* maps) const {
   check_targets(batch);
-  const Variable rows = flatten(by_steps(batch, nullptr), 0, 1);                                  // [T B, d]
+  const Variable rows = flatten(by_steps(batch, maps), 0, 1);                                  // [T B, d]
   const Inside inside(out.path);
   return {linear_cross_entropy(rows, out.weight, out.bias, reshape(transpose(batch.targets), {-1}), without_padding(options, target_embedding.padding)), batch.target_tokens};
 }

@@ -43,6 +43,14 @@ void check_targets(const Batch& batch) {
   check<ShapeError>(batch.targets.shape() == batch.inputs.shape(), "loss: inputs and targets differ: inputs {}, targets {}", batch.inputs.shape(), batch.targets.shape());
 }
 
+Variable alignment_loss(const AttentionMap& map, const Batch& batch) {
+  const Variable& weights = map.weights;
+  const Variable mean_weights = weights.rank() == 4 ? mean(weights, {1}) : weights;                // [B, T, S]
+  check<ShapeError>(batch.links.defined() && batch.links.shape() == mean_weights.shape(), "alignment loss: links and attention differ: links {}, attention {}",
+                    batch.links.defined() ? batch.links.shape() : Shape{}, weights.shape());
+  return -sum(constant(to(batch.links, weights.dtype())) * log(maximum(mean_weights, 1e-6)));
+}
+
 Tensor mean_of_heads(const AttentionMap& map) {
   const Tensor& weights = map.weights.value();
   if (weights.rank() == 3) return to(weights, DType::f32);

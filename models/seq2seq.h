@@ -30,6 +30,8 @@ struct Batch {
   Tensor targets;     // i32 [B, T], pad beyond the end
   Tensor lengths;     // i32 [B], targets of each sentence, eos counted
   Index source_tokens = 0, target_tokens = 0;   // without padding
+  Tensor links{};            // f32 [B, T, S], of add_links: the share of x_s among the words that are linked to y_t, 0 where none is
+  Index linked_tokens = 0;   // targets with a link
 };
 
 void check_targets(const Batch& batch);         // ShapeError unless each input has a target
@@ -50,6 +52,10 @@ struct AttentionMap {
   Index layer;
   Variable weights;
 };
+
+// -Σ_ts g_ts ln α_ts over the targets with a link, scalar; g = batch.links, α = max(mean over the heads, 1e-6). To be divided by the number of
+// all linked targets of an update. Guided alignment: Chen et al. 2016, arXiv 1607.01628, 3; ShapeError unless the links fit the map.
+Variable alignment_loss(const AttentionMap& map, const Batch& batch);
 
 // The mean over the heads, f32 [B, T, S], head added to head: the same bits whatever else is in the batch.
 Tensor mean_of_heads(const AttentionMap& map);
@@ -78,7 +84,8 @@ class Seq2Seq {
   virtual Variable features(const Batch& batch, std::vector<AttentionMap>* maps = nullptr) const = 0;
   virtual Variable logits(const Variable& features) const = 0;                                   // [..., V]
   // Cross-entropy summed over the targets that are not padding, options.pad or else the model's; logits are made in chunks, never [B, T, V] at once.
-  virtual Loss loss(const Batch& batch, const CrossEntropyOptions& options) const = 0;
+  // `maps` as in features.
+  virtual Loss loss(const Batch& batch, const CrossEntropyOptions& options, std::vector<AttentionMap>* maps = nullptr) const = 0;
   // Encodes the sources; one row per sentence.
   virtual std::unique_ptr<DecodingState> start(const Sequences& source) const = 0;
   // Reads tokens i32 [R], one a row, and gives the distribution of the next.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/train.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -29,12 +30,25 @@ Trainer::Trainer(const Seq2Seq& model, Parameters& parameters, Optimizer& optimi
     : model_(model), parameters_(parameters), optimizer_(optimizer), schedule_(schedule), options_(options) {
   check<Error>(options.clip >= 0 && std::isfinite(options.clip), "trainer: clip must be finite and not negative: {}", options.clip);
   check<Error>(options.average >= 0 && options.average < 1, "trainer: average must be in [0, 1): {}", options.average);
+  check<Error>(options.guided_alignment >= 0 && std::isfinite(options.guided_alignment), "trainer: guided_alignment must be finite and not negative: {}", options.guided_alignment);
   const ProductPrecision usable(options.precision);
 }
 
+namespace {
+
+const AttentionMap& last_cross_attention(const std::vector<AttentionMap>& maps) {
+  const auto last = std::find_if(maps.rbegin(), maps.rend(), [](const AttentionMap& map) { return map.kind == AttentionMap::Kind::cross; });
+  check<Error>(last != maps.rend(), "trainer: guided_alignment: the model looks at no source word");
+  return *last;
+}
+
+}  // namespace
+
 Trainer::Report Trainer::update(std::span<const Batch> micro_batches) {
   Report report;
+  Index linked_tokens = 0;
   for (const Batch& batch : micro_batches) {
+    linked_tokens += batch.linked_tokens;
     report.source_tokens += batch.source_tokens;
     report.target_tokens += batch.target_tokens;
   }
@@ -42,15 +56,24 @@ Trainer::Report Trainer::update(std::span<const Batch> micro_batches) {
   const std::int64_t step = step_ + 1;
   report.learning_rate = schedule_.rate(step);
   try {
-    double sum = 0;
+    double sum = 0, alignment_sum = 0;
+    const double linked = double(std::max<Index>(linked_tokens, 1)), lambda = options_.guided_alignment;
     const ProductPrecision use(options_.precision);
     for (std::size_t m = 0; m < micro_batches.size(); ++m) {
       Tape tape(Key(options_.seed, step, m));
-      const Loss loss = model_.loss(micro_batches[m], options_.loss);
-      sum += loss.sum.value().item();
-      tape.backward({&loss.sum, 1}, std::array{full(loss.sum.shape(), 1 / tokens, loss.sum.dtype())});
+      const bool guided = lambda > 0 && micro_batches[m].linked_tokens > 0;
+      std::vector<AttentionMap> maps;
+      Variable loss = model_.loss(micro_batches[m], options_.loss, guided ? &maps : nullptr).sum;
+      sum += loss.value().item();
+      if (guided) {
+        const Variable alignment = alignment_loss(last_cross_attention(maps), micro_batches[m]);
+        alignment_sum += alignment.value().item();
+        loss = loss + alignment * (lambda * tokens / linked);
+      }
+      tape.backward({&loss, 1}, std::array{full(loss.shape(), 1 / tokens, loss.dtype())});
     }
     report.loss = sum / tokens;
+    report.alignment_loss = alignment_sum / linked;
     report.gradient_norm = clip_gradient_norm(parameters_, options_.clip > 0 ? options_.clip : HUGE_VAL);
     if (!std::isfinite(report.loss) || !std::isfinite(report.gradient_norm)) {
       report.skipped = true;

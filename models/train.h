@@ -17,6 +17,7 @@ class Trainer {
   struct Options {
     CrossEntropyOptions loss = {};
     double clip = 1;              // largest norm of all gradients together; 0 = no clipping
+    double guided_alignment = 0;  // λ of the loss + λ alignment_loss of the last cross-attention, a target with a link in the batches
     double average = 0;           // decay of an exponential average of the weights (EMA), at update t min(average, (1 + t)/(10 + t)); 0 = none
     Precision precision = Precision::float32;   // of the factors in matrix products, tensor/gemm_bfloat16.h; all else stays in f32
     std::uint64_t seed = 1;       // dropout masks are a function of (seed, step, micro-batch, module, element)
@@ -26,6 +27,7 @@ class Trainer {
   struct Report {
     double loss = 0;              // per target token, label smoothing included
     Index source_tokens = 0, target_tokens = 0;
+    double alignment_loss = 0;    // of guided_alignment, a target with a link, beside `loss`
     double gradient_norm = 0;     // before clipping
     double learning_rate = 0;
     bool skipped = false;         // the loss or a gradient was not finite: no weight has changed

@@ -258,9 +258,9 @@ Variable TranslationModel::features(const Batch& batch, std::vector<AttentionMap
 
 Variable TranslationModel::logits(const Variable& features) const { return output(features); }
 
-Loss TranslationModel::loss(const Batch& batch, const CrossEntropyOptions& options) const {
+Loss TranslationModel::loss(const Batch& batch, const CrossEntropyOptions& options, std::vector<AttentionMap>* maps) const {
   check_targets(batch);
-  const Variable x = features(batch);
+  const Variable x = features(batch, maps);
   const Inside inside(output.path);
   const Variable rows = reshape(x, {-1, options_.core.width});                                      // [B T, d]
   return {linear_cross_entropy(rows, output.weight, output.bias, reshape(batch.targets, {-1}), without_padding(options, target_embedding.padding)), batch.target_tokens};

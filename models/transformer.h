@@ -118,7 +118,7 @@ class TranslationModel : public Seq2Seq {
 
   Variable features(const Batch& batch, std::vector<AttentionMap>* maps = nullptr) const override;
   Variable logits(const Variable& features) const override;
-  Loss loss(const Batch& batch, const CrossEntropyOptions& options) const override;
+  Loss loss(const Batch& batch, const CrossEntropyOptions& options, std::vector<AttentionMap>* maps = nullptr) const override;
   std::unique_ptr<DecodingState> start(const Sequences& source) const override;
   Step step(const Tensor& tokens, DecodingState& state, Want want = Want::context) const override;
 

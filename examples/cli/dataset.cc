@@ -36,11 +36,15 @@ void make_absolute(std::string& path) {
   if (!path.empty() && !path.starts_with("/dev/")) path = fs::weakly_canonical(fs::absolute(path)).string();
 }
 
-std::string checksum(const std::vector<Example>& train, const std::vector<Example>& dev) {
+// Links are part of it where the training reads them.
+std::string checksum(const std::vector<Example>& train, const std::vector<Example>& dev, bool with_links) {
   Sha256 hash;
   const auto add = [&](const auto& ids) { hash.update({reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(ids[0])}); };
   for (const auto* part : {&train, &dev})
-    for (const Example& example : *part) add(example.source), add(example.target);
+    for (const Example& example : *part) {
+      add(example.source), add(example.target);
+      if (with_links) hash.update(to_string(example.links.sure));
+    }
   return hexadecimal(hash.digest());
 }
 
@@ -157,14 +161,27 @@ void check_split_data(const Run& run) {
   note(fmt::format("warning: {} has changed since it was split for the training: sentences of this part may have been trained on", run.config.train));
 }
 
+namespace {
+
+// --guided-alignment needs links, of the words that this run reads.
+void check_links(const RunConfig& config, const Corpus& train) {
+  if (std::ranges::all_of(train.pairs, [](const Pair& pair) { return pair.links.sure.empty(); }))
+    throw Mistake(fmt::format("no gold links: --guided-alignment {}; training data with a third column \"0-0 1-2\", source-target from 0", config.guided_alignment));
+  if (const std::string named = named_tokenizer(config); !has_links(config))
+    throw Mistake(fmt::format("links of other words: --guided-alignment {} --tokenizer {}; the links of the data count by --tokenizer {}", config.guided_alignment, config.tokenizer, named.empty() ? "space" : named));
+}
+
+}  // namespace
+
 Examples make_examples(const Run& run, Dataset& data) {
+  if (run.config.guided_alignment > 0) check_links(run.config, data.train);
   const ExampleOptions options{.max_length = run.config.max_length, .links = has_links(run.config)};
   Examples examples;
   examples.train = heed::make_examples(data.train, run.source, run.target, options, &data.train.report.too_long);
   examples.dev = heed::make_examples(data.dev, run.source, run.target, options, &data.dev.report.too_long);
   for (const auto& [corpus, part] : {std::pair(&data.train, &examples.train), std::pair(&data.dev, &examples.dev)})
     if (part->empty()) throw Mistake(fmt::format("no pair is short enough: {}: --max-length {}; more words", corpus->name, run.config.max_length));
-  examples.checksum = checksum(examples.train, examples.dev);
+  examples.checksum = checksum(examples.train, examples.dev, run.config.guided_alignment > 0);
   return examples;
 }
 

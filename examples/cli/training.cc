@@ -99,7 +99,7 @@ Training::Training(Run run, Dataset data, Manner manner)
   model_ = make_model(c, parameters_.root(), run_.source.vocabulary.size(), words.size());
   optimizer_ = make_optimizer(c, parameters_);
   trainer_ = std::make_unique<Trainer>(*model_, parameters_, *optimizer_, make_schedule(c),
-                                       Trainer::Options{.loss = {.label_smoothing = c.label_smoothing, .pad = words.pad}, .clip = c.clip, .average = c.average, .precision = precision_named(c.precision), .seed = std::uint64_t(c.seed)});
+                                       Trainer::Options{.loss = {.label_smoothing = c.label_smoothing, .pad = words.pad}, .clip = c.clip, .guided_alignment = c.guided_alignment, .average = c.average, .precision = precision_named(c.precision), .seed = std::uint64_t(c.seed)});
 }
 
 void Training::start_from_file() {
@@ -222,8 +222,11 @@ void Training::update() {
   if (batches_.empty()) batches_ = sampler_->epoch(state_.epoch);
   const Vocabulary& words = run_.target.vocabulary;
   List<Batch> micro_batches;
-  for (; Index(micro_batches.size()) < run_.config.accumulate && state_.batch < Index(batches_.size()); ++state_.batch)
-    micro_batches.push_back(make_batch(examples_.train, batches_[std::size_t(state_.batch)], words.pad, start_symbol(run_.config, words)));
+  for (; Index(micro_batches.size()) < run_.config.accumulate && state_.batch < Index(batches_.size()); ++state_.batch) {
+    const std::vector<Index>& rows = batches_[std::size_t(state_.batch)];
+    micro_batches.push_back(make_batch(examples_.train, rows, words.pad, start_symbol(run_.config, words)));
+    if (run_.config.guided_alignment > 0) add_links(micro_batches.back(), examples_.train, rows);
+  }
   const Trainer::Report last = trainer_->update(micro_batches);
   if (state_.batch == Index(batches_.size())) {
     ++state_.epoch;
@@ -258,10 +261,10 @@ void Training::show() {
 }
 
 void Training::report(const Trainer::Report& last) {
-  log_.add(fmt::format("{{\"event\": \"update\", \"step\": {}, \"epoch\": {}, \"loss\": {}, \"learning_rate\": {}, \"gradient_norm\": {}, \"tokens\": {}, \"skipped\": {}, "
+  log_.add(fmt::format("{{\"event\": \"update\", \"step\": {}, \"epoch\": {}, \"loss\": {}, \"learning_rate\": {}, \"gradient_norm\": {}, {}\"tokens\": {}, \"skipped\": {}, "
                        "\"timing\": {{\"seconds\": {:11.3f}, \"tokens_per_second\": {:9.0f}}}}}",
                        step(), state_.epoch, json_number(state_.tokens > 0 ? state_.loss_sum / double(state_.tokens) : NAN), json_number(last.learning_rate),
-                       json_number(last.gradient_norm), state_.tokens, trainer_->skipped(), seconds(), speed_));
+                       json_number(last.gradient_norm), run_.config.guided_alignment > 0 ? fmt::format("\"alignment_loss\": {}, ", json_number(last.alignment_loss)) : "", state_.tokens, trainer_->skipped(), seconds(), speed_));
   state_.loss_sum = 0;
   state_.tokens = 0;
 }

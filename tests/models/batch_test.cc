@@ -61,6 +61,19 @@ TEST_CASE("side: lines to ids and back") {
   }
 }
 
+TEST_CASE("links of a batch: equal shares among the source words of a target") {
+  const std::vector<Example> examples{{{4, 5, 3}, {4, 5, 6, 3}, {{{1, 0}, {0, 2}, {1, 2}, {1, 2}}, {{0, 1}}}}, {{4, 3}, {4, 3}, {}}, {{4, 3}, {4, 3}, {{{0, 0}}, {}}}};
+  const std::vector<Index> rows{2, 0};
+  Batch batch = make_batch(examples, rows, 0, 2);
+  CHECK(!batch.links.defined());
+  add_links(batch, examples, rows);
+  CHECK(batch.links.shape() == Shape{2, 4, 3});
+  CHECK(batch.links.to_vector<float>() == std::vector<float>{1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,   0, 1, 0, 0, 0, 0, 0.5f, 0.5f, 0, 0, 0, 0});
+  CHECK(batch.linked_tokens == 3);
+  add_links(batch, examples, std::vector<Index>{1, 1});
+  CHECK(batch.linked_tokens == 0);
+}
+
 TEST_CASE("examples: ids, links, lengths") {
   Corpus corpus{"x.tsv", {{"a b c", "x y", {{{2, 1}}, {{0, 0}}}, 1}, {"a", "x y x y", {}, 3}, {"b", "y", {}, 4}}, {}};
   const Side source = build_side(source_lines(corpus), {}), target = build_side(target_lines(corpus), {});

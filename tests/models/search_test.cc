@@ -64,7 +64,7 @@ struct Coarse : Seq2Seq {
   }
   Variable features(const Batch&, std::vector<AttentionMap>*) const override { return {}; }
   Variable logits(const Variable& x) const override { return x; }
-  Loss loss(const Batch&, const CrossEntropyOptions&) const override { return {}; }
+  Loss loss(const Batch&, const CrossEntropyOptions&, std::vector<AttentionMap>*) const override { return {}; }
 };
 
 // Each step the 2k best of all words after all live hypotheses, by (score down, hypothesis up, word up): an end among the first k is

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "nn/init.h"
 #include "tests/close.h"
@@ -17,7 +18,7 @@ namespace {
 // The loss of a sentence is w times its first word's number; that of word 9 is infinite.
 struct Slope : Seq2Seq {
   explicit Slope(Parameters& parameters) : w(parameters.root().parameter("w", {}, constant_init(1))) {}
-  Loss loss(const Batch& batch, const CrossEntropyOptions&) const override {
+  Loss loss(const Batch& batch, const CrossEntropyOptions&, std::vector<AttentionMap>*) const override {
     Loss loss{.sum = w.variable() * 0.0, .tokens = batch.target_tokens};
     for (Index b = 0; b < batch.source.size(); ++b) {
       const double word = batch.source.ids(b, 0).item();
@@ -75,6 +76,37 @@ TEST_CASE("trainer: micro-batches count by their tokens") {
   CHECK(model.w.value().item() == -2);
 }
 
+TEST_CASE("trainer: guided alignment counts by the targets with links, of all micro-batches") {
+  struct Looks : Slope {                                                                 // α = (2/3, 1/3) of two source words, whatever w is
+    using Slope::Slope;
+    Loss loss(const Batch& batch, const CrossEntropyOptions& options, std::vector<AttentionMap>* maps) const override {
+      const Variable e = w.variable() * constant(tensor({std::log(2.0), 0}, DType::f64));
+      if (maps) maps->push_back({AttentionMap::Kind::cross, 0, expand(softmax(e), {1, batch.targets.size(1), 2})});
+      if (maps) maps->push_back({AttentionMap::Kind::decoder, 0, {}});
+      return Slope::loss(batch, options, maps);
+    }
+  };
+  const auto linked = [](Batch batch, std::vector<Link> links) {
+    const std::vector<Example> one{{.source = {5, kEnd}, .target = std::vector<std::int32_t>(std::size_t(batch.targets.size(1)), kEnd), .links = {std::move(links), {}}}};
+    add_links(batch, one, std::array<Index, 1>{0});
+    return batch;
+  };
+  const std::vector<Batch> batches{linked(of_word(8, 3), {{0, 0}, {1, 1}}), of_word(4), linked(of_word(4, 4), {{0, 2}, {1, 2}})};
+  const double first = -std::log(2 / 3.0), second = -std::log(1 / 3.0);
+  for (const double lambda : {0.0, 0.5}) {
+    Parameters parameters(Seed{1}, DType::f64);
+    const Looks model(parameters);
+    SGD sgd(parameters, {});
+    Trainer trainer(model, parameters, sgd, Schedule({.peak = 1}), {.clip = 0, .guided_alignment = lambda});
+    const Trainer::Report report = trainer.update(batches);
+    CHECK(report.loss == 2);                                                             // (8 + 4 + 4) / (3 + 1 + 4)
+    CHECK(report.alignment_loss == doctest::Approx(lambda > 0 ? (first + second + (first + second) / 2) / 3 : 0).epsilon(1e-12));
+    // d(-ln α_0)/dw = -ln 2 α_1, d(-ln α_1)/dw = ln 2 α_0
+    const double guided = std::log(2.0) * (-1 / 3.0 + 2 / 3.0 + (-1 / 3.0 + 2 / 3.0) / 2) / 3;
+    CHECK(model.w.value().item() == doctest::Approx(1 - 2 - lambda * guided).epsilon(1e-12));
+  }
+}
+
 TEST_CASE("trainer: the gradient of all micro-batches together is clipped, once") {
   for (const double clip : {0.0, 1.0, 100.0}) {
     Parameters parameters(Seed{1}, DType::f64);
@@ -89,7 +121,7 @@ TEST_CASE("trainer: the gradient of all micro-batches together is clipped, once"
 TEST_CASE("trainer: each micro-batch of each update drops others, by the seed") {
   struct Masked : Slope {                                                                // its gradient is the mask of its dropout, times 2
     explicit Masked(Parameters& parameters) : Slope(parameters), many(parameters.root().parameter("many", {64}, constant_init(0))) {}
-    Loss loss(const Batch& batch, const CrossEntropyOptions&) const override { return {heed::sum(dropout(many.variable(), 0.5)), batch.target_tokens}; }
+    Loss loss(const Batch& batch, const CrossEntropyOptions&, std::vector<AttentionMap>*) const override { return {heed::sum(dropout(many.variable(), 0.5)), batch.target_tokens}; }
     Parameter many;
   };
   const auto updates = [](std::uint64_t seed, std::size_t micro_batches) {              // the weights after one and after two
