@@ -62,11 +62,11 @@ Trainer::Report Trainer::update(std::span<const Batch> micro_batches) {
     for (std::size_t m = 0; m < micro_batches.size(); ++m) {
       Tape tape(Key(options_.seed, step, m));
       const bool guided = lambda > 0 && micro_batches[m].linked_tokens > 0;
-      std::vector<AttentionMap> maps;
-      Variable loss = model_.loss(micro_batches[m], options_.loss, guided ? &maps : nullptr).sum;
+      Variable loss = model_.loss(micro_batches[m], options_.loss, guided ? &maps_ : nullptr).sum;
       sum += loss.value().item();
       if (guided) {
-        const Variable alignment = alignment_loss(last_cross_attention(maps), micro_batches[m]);
+        const Variable alignment = alignment_loss(last_cross_attention(maps_), micro_batches[m]);
+        maps_.clear();
         alignment_sum += alignment.value().item();
         loss = loss + alignment * (lambda * tokens / linked);
       }
@@ -104,6 +104,7 @@ Trainer::Report Trainer::update(std::span<const Batch> micro_batches) {
     }
     if (!items.empty()) heed::update(items);
   } catch (...) {
+    maps_.clear();
     parameters_.forget_gradients();
     throw;
   }

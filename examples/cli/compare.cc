@@ -11,7 +11,6 @@
 #include "examples/cli/quality.h"
 #include "examples/cli/stop.h"
 #include "examples/cli/training.h"
-#include "models/alignment_metrics.h"
 #include "models/chart.h"
 #include "models/cost.h"
 #include "models/drawing.h"
@@ -46,7 +45,7 @@ struct Result {
   std::string name;
   Index seed = 0, width = 0, parameters = 0, steps = 0;
   double multiply_adds = 0, step_ms = NAN, train_loss = NAN, dev_loss = NAN, bleu = NAN, exact = NAN;
-  double aer_predicted = NAN, aer_input = NAN, entropy = NAN;
+  AlignmentQuality alignment{};
   struct Bucket { Index above, up_to, sentences; double bleu; };
   std::vector<Bucket> buckets;
 };
@@ -188,25 +187,6 @@ double mean_loss(const Run& run, const Seq2Seq& model, std::span<const Example> 
   return std::accumulate(losses.begin(), losses.end(), 0.0) / tokens;
 }
 
-void add_alignment(Result& result, const Run& run, const Seq2Seq& model, std::span<const Example> examples) {
-  const std::vector<Tensor> weights = cross_attention_weights(run, model, examples);
-  if (weights.empty()) return;
-  result.entropy = attention_numbers(weights).row_entropy;
-  std::vector<std::vector<Link>> predicted, input;
-  std::vector<Alignment> gold;
-  bool any = false;
-  for (std::size_t i = 0; i < weights.size(); ++i) {
-    const Index T = weights[i].size(0), S = weights[i].size(1);
-    predicted.push_back(attention_links(weights[i](Slice{0, T - 1}, Slice{0, S - 1})));   // row t: the word it predicts
-    input.push_back(attention_links(weights[i](Slice{1, T}, Slice{0, S - 1})));           // row t + 1: the word it has read
-    gold.push_back(examples[i].links);
-    any |= !examples[i].links.sure.empty();
-  }
-  if (!any) return;
-  result.aer_predicted = alignment_score(predicted, gold).error_rate;
-  result.aer_input = alignment_score(input, gold).error_rate;
-}
-
 // Nothing where a signal came.
 std::optional<Result> evaluate(const Entry& entry, const Run& run, const Asked& asked) {
   const LoadedModel loaded = load_model(run);
@@ -243,7 +223,7 @@ std::optional<Result> evaluate(const Entry& entry, const Run& run, const Asked& 
   result.exact = 100 * double(translated->exact) / double(test.size());
   for (const LengthBucket& bucket : bleu_by_length(lengths, translated->token_lines, translated->reference_tokens, asked.bucket, tokens))
     result.buckets.push_back({bucket.above, bucket.up_to, bucket.segments, bucket.bleu.score});
-  add_alignment(result, run, model, test);
+  result.alignment = alignment_quality(run, model, test);
   return result;
 }
 
@@ -254,7 +234,7 @@ Json number(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
 Json to_json(const Result& r) {
   Json json{{"name", r.name}, {"seed", r.seed}, {"width", r.width}, {"parameters", r.parameters}, {"best_step", r.steps}, {"multiply_adds_per_word", number(r.multiply_adds)},
             {"step_ms", number(r.step_ms)}, {"train_loss", number(r.train_loss)}, {"dev_loss", number(r.dev_loss)}, {"bleu", number(r.bleu)}, {"exact", number(r.exact)},
-            {"aer_predicted", number(r.aer_predicted)}, {"aer_input", number(r.aer_input)}, {"entropy", number(r.entropy)}, {"bleu_by_length", Json::array()}};
+            {"aer_predicted", number(r.alignment.error_predicted)}, {"aer_input", number(r.alignment.error_input)}, {"entropy", number(r.alignment.entropy)}, {"bleu_by_length", Json::array()}};
   for (const Result::Bucket& b : r.buckets) json["bleu_by_length"].push_back({{"above", b.above}, {"up_to", b.up_to}, {"sentences", b.sentences}, {"bleu", number(b.bleu)}});
   return json;
 }
@@ -301,7 +281,7 @@ std::optional<Result> read_result(const std::string& file, const Json& key) {
     const auto real = [&](const char* name) { return j.at(name).is_null() ? NAN : j.at(name).get<double>(); };
     Result r{.name = j.at("name"), .seed = j.at("seed"), .width = j.at("width"), .parameters = j.at("parameters"), .steps = j.at("best_step"), .multiply_adds = real("multiply_adds_per_word"),
              .step_ms = real("step_ms"), .train_loss = real("train_loss"), .dev_loss = real("dev_loss"), .bleu = real("bleu"), .exact = real("exact"),
-             .aer_predicted = real("aer_predicted"), .aer_input = real("aer_input"), .entropy = real("entropy"), .buckets = {}};
+             .alignment = {.error_predicted = real("aer_predicted"), .error_input = real("aer_input"), .entropy = real("entropy")}, .buckets = {}};
     for (const Json& b : j.at("bleu_by_length")) r.buckets.push_back({b.at("above"), b.at("up_to"), b.at("sentences"), b.at("bleu").is_null() ? NAN : b.at("bleu").get<double>()});
     return r;
   } catch (const Json::exception&) {
@@ -325,9 +305,9 @@ constexpr Column kColumns[] = {
     {"dev loss", "dev_loss", [](const Result& r) { return r.dev_loss; }, 4},
     {"BLEU", "bleu", [](const Result& r) { return r.bleu; }, 2},
     {"exact %", "exact", [](const Result& r) { return r.exact; }, 1},
-    {"AER predicted", "aer_predicted", [](const Result& r) { return r.aer_predicted; }, 3},
-    {"AER input", "aer_input", [](const Result& r) { return r.aer_input; }, 3},
-    {"entropy", "entropy", [](const Result& r) { return r.entropy; }, 3},
+    {"AER predicted", "aer_predicted", [](const Result& r) { return r.alignment.error_predicted; }, 3},
+    {"AER input", "aer_input", [](const Result& r) { return r.alignment.error_input; }, 3},
+    {"entropy", "entropy", [](const Result& r) { return r.alignment.entropy; }, 3},
 };
 
 struct Group {                                     // the seeds of a name
@@ -432,12 +412,12 @@ void write_tables(std::span<const Group> groups, const Asked& asked) {
   };
   write_file_atomically(path("bleu.svg"), bars_svg({.title = asked.bleu + " by attention", .caption = "The same data, order of data and budget; " + sizes(groups) + seeds,
                                                     .value_title = asked.bleu + " on " + asked.split, .groups = names, .series = {series("", [](const Result& r) { return r.bleu; })}}));
-  if (std::ranges::any_of(groups, [](const Group& g) { return std::isfinite(g.results[0].aer_predicted); }))
+  if (std::ranges::any_of(groups, [](const Group& g) { return std::isfinite(g.results[0].alignment.error_predicted); }))
     write_file_atomically(path("alignment.svg"),
                           bars_svg({.title = "Alignment error rate by attention",
                                     .caption = "One link a target word, the largest weight of its row: of the row that predicts the word, or of the row after it, which has read it. Lower is better." + seeds,
                                     .value_title = "alignment error rate", .groups = names,
-                                    .series = {series("row that predicts the word", [](const Result& r) { return r.aer_predicted; }), series("row that has read it", [](const Result& r) { return r.aer_input; })}}));
+                                    .series = {series("row that predicts the word", [](const Result& r) { return r.alignment.error_predicted; }), series("row that has read it", [](const Result& r) { return r.alignment.error_input; })}}));
   Curves::Panel panel{.title = asked.bleu + " on " + asked.split};
   for (const Group& group : groups) {
     Curves::Series line{.name = group.name};

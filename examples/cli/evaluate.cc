@@ -45,15 +45,19 @@ void check_not_data(const RunConfig& config, const Corpus& corpus, const std::st
     for (const std::string& file : *files) check_different(file, out);
 }
 
+// Where the pairs are read from.
+RunConfig data_config(const Asked& asked, const RunConfig& run) {
+  if (!asked.names_data()) return run;
+  RunConfig config;
+  config.data = asked.data;
+  config.test_files = asked.files;
+  config.tokenizer = run.tokenizer;
+  return config;
+}
+
 // Mistake where the output is one of the files that are read.
 Corpus read_corpus(const Asked& asked, const Ready& model) {
-  RunConfig config = model.run.config;
-  if (asked.names_data()) {
-    config = {};
-    config.data = asked.data;
-    config.test_files = asked.files;
-    config.tokenizer = model.run.config.tokenizer;
-  }
+  const RunConfig config = data_config(asked, model.run.config);
   Corpus corpus = read_part(config, asked.split, {.skip_empty = false});
   if (!asked.names_data()) check_split_data(model.run);
   if (asked.out.empty()) return corpus;
@@ -70,9 +74,9 @@ bool in_loss(const Corpus& corpus, const Example& example) {
   return !is_blank(pair.source) && !is_blank(pair.target);
 }
 
-std::vector<Example> make_examples(const Run& run, const Corpus& corpus, const Manner& manner) {
+std::vector<Example> make_examples(const Run& run, const Corpus& corpus, bool links, const Manner& manner) {
   Index too_long = 0;
-  std::vector<Example> examples = heed::make_examples(corpus, run.source, run.target, {.max_length = run.config.max_length, .links = false}, &too_long);
+  std::vector<Example> examples = heed::make_examples(corpus, run.source, run.target, {.max_length = run.config.max_length, .links = links}, &too_long);
   if (std::ranges::none_of(examples, [&](const Example& example) { return in_loss(corpus, example); }))
     throw Mistake(fmt::format("no pair for the loss: {}; words on both sides, at most {} as in training", corpus.name, run.config.max_length));
   if (!manner.quiet && (too_long > 0 || corpus.report.empty_kept > 0 || corpus.report.text.invalid > 0)) {
@@ -115,7 +119,7 @@ void print_forced(const Run& run, const Corpus& corpus, std::span<const Example>
   }
 }
 
-void print_scores(const Ready& model, const Corpus& corpus, const TotalLoss& total, const Translated& translated, const References& references, bool json) {
+void print_scores(const Ready& model, const Corpus& corpus, const TotalLoss& total, const Translated& translated, const References& references, const AlignmentQuality& alignment, bool json) {
   const std::size_t sentences = translated.texts.size();
   const bool lowercase = model.run.config.lowercase;
   const BleuScore text_bleu = bleu(translated.texts, references, {.lowercase = lowercase});
@@ -124,8 +128,10 @@ void print_scores(const Ready& model, const Corpus& corpus, const TotalLoss& tot
   const ChrfScore characters = chrf(translated.texts, references, {.lowercase = lowercase});
   const double loss = total.mean(), exact = 100 * double(translated.exact) / double(sentences);
   if (json) {
-    print(json_text(Json{{"data", corpus.name}, {"weights", model.loaded.file}, {"sentences", sentences}, {"loss_sentences", total.sentences}, {"loss", loss}, {"perplexity", std::exp(loss)}, {"bleu", text_bleu.score}, {"bleu_signature", text_bleu.signature},
-                         {"token_bleu", token_bleu.score}, {"token_bleu_signature", token_bleu.signature}, {"chrf", characters.score}, {"chrf_signature", characters.signature}, {"exact", exact}}) + "\n");
+    Json scores{{"data", corpus.name}, {"weights", model.loaded.file}, {"sentences", sentences}, {"loss_sentences", total.sentences}, {"loss", loss}, {"perplexity", std::exp(loss)}, {"bleu", text_bleu.score}, {"bleu_signature", text_bleu.signature},
+                         {"token_bleu", token_bleu.score}, {"token_bleu_signature", token_bleu.signature}, {"chrf", characters.score}, {"chrf_signature", characters.signature}, {"exact", exact}};
+    if (std::isfinite(alignment.error_predicted)) scores["alignment_error"] = alignment.error_predicted;
+    print(json_text(scores) + "\n");
     return;
   }
   const std::string some = total.sentences == Index(sentences) ? "" : fmt::format(" (of {} sentences)", total.sentences);
@@ -134,6 +140,8 @@ void print_scores(const Ready& model, const Corpus& corpus, const TotalLoss& tot
   print(fmt::format("BLEU of tokens {:.1f}  ({})\n", token_bleu.score, token_bleu.signature));
   print(fmt::format("{} {:.1f}  ({})\n", characters.name, characters.score, characters.signature));
   print(fmt::format("exact match {:.1f} %  ({} of {})\n", exact, translated.exact, sentences));
+  if (std::isfinite(alignment.error_predicted))
+    print(fmt::format("alignment error {:.3f}  (against the links of the data, each row of the last cross-attention read as the word it predicts; as the word before it {:.3f})\n", alignment.error_predicted, alignment.error_input));
   if (token_options.effective_order) print("no reference has four tokens: BLEU of tokens counts the orders there are, sacreBLEU all four, and right translations as 0\n");
 }
 
@@ -145,7 +153,7 @@ int evaluate(std::span<const std::string> words) {
   std::erase_if(searching, [](const Option& option) { return option.name == "nbest"; });    // one translation is scored
   const Syntax syntax{.command = "evaluate",
                       .usage = "--run RUN [--data DIR] [--split test] [options]",
-                      .about = "Loss, perplexity, BLEU, chrF and exact match of a model on data.",
+                      .about = "Loss, perplexity, BLEU, chrF and exact match of a model on data, and how its attention agrees with the links of the data.",
                       .example = "heed evaluate --run phrases --data phrases-data --beam 4",
                       .options = options(asked.run) +
                                  std::vector<Option>{{.name = "data", .value = &asked.data, .takes = "DIR", .help = "with train.tsv, dev.tsv, test.tsv; else the data of the run", .heading = "Data"},
@@ -170,7 +178,7 @@ int evaluate(std::span<const std::string> words) {
   const Corpus corpus = read_corpus(asked, model);
   References references = single_references(target_lines(corpus));
   if (!asked.references.empty()) add_references(references, asked.references, corpus.name, asked.manner);
-  const std::vector<Example> examples = make_examples(run, corpus, asked.manner);
+  const std::vector<Example> examples = make_examples(run, corpus, !asked.force && has_links(data_config(asked, run.config)), asked.manner);
   const std::vector<double> losses = negative_log_likelihoods(run, model.model(), examples);
   const TotalLoss total = total_loss(corpus, examples, losses);
   if (asked.force) {
@@ -186,7 +194,8 @@ int evaluate(std::span<const std::string> words) {
   Overlooked overlooked;
   const Translated translated = *translate_lines(run, model.model(), source_lines(corpus), references, translate_with, show, &overlooked);
   progress.finish();
-  print_scores(model, corpus, total, translated, references, asked.manner.json);
+  const bool linked = std::ranges::any_of(examples, [](const Example& example) { return !example.links.sure.empty(); });
+  print_scores(model, corpus, total, translated, references, linked ? alignment_quality(run, model.model(), examples) : AlignmentQuality(), asked.manner.json);
   flush();                                         // the file may fail
   if (!asked.out.empty()) write_file_atomically(asked.out, fmt::format("{}\n", fmt::join(translated.texts, "\n")));
   if (!asked.manner.quiet && !asked.manner.json && overlooked.cut > 0) note(fmt::format("{} sources longer than {} words were cut", overlooked.cut, run.config.max_length));

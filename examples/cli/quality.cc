@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "examples/cli/model.h"
+#include "models/alignment_metrics.h"
 #include "models/drawing.h"
 #include "models/text.h"
 
@@ -90,6 +91,26 @@ BleuOptions token_bleu_options(const References& references) {
     return std::ranges::all_of(of_one, [](const std::string& line) { return std::ranges::count(line, ' ') + 1 < kBleuOrder; });
   });
   return {.tokenizer = BleuTokenizer::none, .effective_order = short_ones};
+}
+
+AlignmentQuality alignment_quality(const Run& run, const Seq2Seq& model, std::span<const Example> examples) {
+  const std::vector<Tensor> weights = cross_attention_weights(run, model, examples);
+  AlignmentQuality quality;
+  if (weights.empty()) return quality;
+  quality.entropy = attention_numbers(weights).row_entropy;
+  std::vector<std::vector<Link>> predicted, input;
+  std::vector<Alignment> gold;
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    const Index T = weights[i].size(0), S = weights[i].size(1);
+    if (T == 1 || S == 1) continue;                                                       // no word
+    predicted.push_back(attention_links(weights[i](Slice{0, T - 1}, Slice{0, S - 1})));   // row t: the word it predicts
+    input.push_back(attention_links(weights[i](Slice{1, T}, Slice{0, S - 1})));           // row t + 1: the word it has read
+    gold.push_back(examples[i].links);
+  }
+  if (std::ranges::all_of(gold, [](const Alignment& links) { return links.sure.empty(); })) return quality;
+  quality.error_predicted = alignment_score(predicted, gold).error_rate;
+  quality.error_input = alignment_score(input, gold).error_rate;
+  return quality;
 }
 
 DevPart::DevPart(const Run& run, const Corpus& corpus, std::vector<Example> examples) : examples_(std::move(examples)) {

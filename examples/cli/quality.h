@@ -2,6 +2,7 @@
 // How good a model is on data: loss and greedy translations of the dev part; files of references.
 #pragma once
 #include <functional>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -44,6 +45,14 @@ struct Translated {
 // `go_on` is called with the lines done, from 0 to all of them; nothing comes back after it said false.
 std::optional<Translated> translate_lines(const Run& run, const Seq2Seq& model, std::span<const std::string> lines, const References& references, TranslateOptions options,
                                           const std::function<bool(Index)>& go_on, Overlooked* overlooked = nullptr);
+
+// Where the last cross-attention looks while given pairs are read, its heads' mean. NaN where there is none, or no gold link.
+struct AlignmentQuality {
+  double error_predicted = std::numeric_limits<double>::quiet_NaN();   // alignment error rate, rows read as the word they predict
+  double error_input = error_predicted;                                // rows read as the word before it
+  double entropy = error_predicted;                                    // of the weights of a row
+};
+AlignmentQuality alignment_quality(const Run& run, const Seq2Seq& model, std::span<const Example> examples);
 
 class DevPart {
  public:

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gold links of the data: what a model is trained by and measured against.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <sstream>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/program.h"
+
+namespace {
+
+std::string call(const TemporaryFolder& folder, const std::string& line) {
+  const Result result = heed_in(folder.path(), line);
+  REQUIRE_MESSAGE(result.code == 0, result.err);
+  return result.out;
+}
+
+// Without the columns behind the first two.
+std::string without_links(const std::string& pairs) {
+  std::string plain;
+  std::istringstream lines(pairs);
+  for (std::string line; std::getline(lines, line);) plain += line.substr(0, line.find('\t', line.find('\t') + 1)) + "\n";
+  return plain;
+}
+
+}  // namespace
+
+TEST_CASE("cli: guided alignment shows a model where to look; evaluate says how well it knows") {
+  const TemporaryFolder folder;
+  call(folder, "data phrases --train 600 --dev 10 --test 60 --out data");
+  for (const std::string model : {"--heads 2 --feed-forward 16", "--model gru --attention general", "--model lstm --attention additive --reverse-source"}) {
+    CAPTURE(model);
+    const auto evaluated = [&](const std::string& options) {
+      std::filesystem::remove_all(folder / "run");
+      call(folder, "train --data data --out run --layers 1 --width 24 --batch-sentences 20 --learning-rate 0.01 --warmup 20 --epochs 12 --quiet " + model + options);
+      return nlohmann::json::parse(call(folder, "evaluate --run run --data data --json --quiet"));
+    };
+    const double plain = evaluated("")["alignment_error"], guided = evaluated(" --guided-alignment 1")["alignment_error"];
+    CHECK(guided < 0.5 * plain);
+    CHECK(guided < 0.15);
+    const std::string log = text_of(folder / "run/metrics.jsonl");
+    CHECK(log.find("\"alignment_loss\": ") != log.npos);
+    CHECK(call(folder, "evaluate --run run --data data --quiet").find("\nalignment error 0.") != std::string::npos);
+  }
+  // Other links are other data, where they are trained on.
+  const std::string train = text_of(folder / "data/train.tsv");
+  write_text(folder / "data/train.tsv", train.substr(0, train.find('\n')) + " 0-1" + train.substr(train.find('\n')));
+  CHECK(heed_in(folder.path(), "train --out run --resume --epochs 13 --quiet").err.find("the data has changed since ") != std::string::npos);
+  // Nothing is measured where there are no links.
+  write_text(folder / "data/test.tsv", without_links(text_of(folder / "data/test.tsv")));
+  CHECK(!nlohmann::json::parse(call(folder, "evaluate --run run --data data --json --quiet")).contains("alignment_error"));
+}
