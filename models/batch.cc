@@ -105,9 +105,14 @@ void add_links(Batch& batch, std::span<const Example> examples, std::span<const 
   float* shares = batch.links.mutable_data<float>();                                              // [T, S] of a sentence
   List<Index> linked;                                                                             // source words of each target
   for (const Index i : rows) {
+    check<IndexError>(i >= 0 && i < Index(examples.size()), "links: example {} is not in [0, {})", i, examples.size());
     const std::vector<Link>& links = examples[std::size_t(i)].links.sure;
     linked.assign(std::size_t(T), 0);
-    for (const auto [s, t] : links) linked[std::size_t(t)] += shares[t * S + s] == 0, shares[t * S + s] = 1;
+    for (const auto [s, t] : links) {
+      check<IndexError>(s >= 0 && s < S && t >= 0 && t < T, "links: {}-{} of example {} points outside of source {}, target {}", s, t, i, S, T);
+      if (shares[t * S + s] == 0) ++linked[std::size_t(t)];
+      shares[t * S + s] = 1;
+    }
     for (Index t = 0; t < T; ++t) batch.linked_tokens += linked[std::size_t(t)] > 0;
     for (const auto [s, t] : links) shares[t * S + s] = 1 / float(linked[std::size_t(t)]);
     shares += T * S;

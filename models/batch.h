@@ -49,7 +49,8 @@ std::vector<Example> make_examples(const Corpus& corpus, const Side& source, con
 // These examples, or those with the numbers `rows` (IndexError), padded, with `start` in front of the inputs.
 Batch make_batch(std::span<const Example> examples, std::int32_t pad, std::int32_t start);
 Batch make_batch(std::span<const Example> examples, std::span<const Index> rows, std::int32_t pad, std::int32_t start);
-// batch.links and linked_tokens of a batch of these examples, from their sure links.
+// batch.links and linked_tokens of a batch of these examples, from their sure links: α should be 1/n on each of the n source words of a
+// target. ShapeError, IndexError: not the batch's examples, links of other words.
 void add_links(Batch& batch, std::span<const Example> examples, std::span<const Index> rows);
 
 struct BatchOptions {

@@ -81,7 +81,7 @@ Variable RecurrentModel::logits(const Variable& features) const { return out(fea
 
 Loss RecurrentModel::loss(const Batch& batch, const CrossEntropyOptions& options, std::vector<AttentionMap>* maps) const {
   check_targets(batch);
-  const Variable rows = flatten(by_steps(batch, maps), 0, 1);                                  // [T B, d]
+  const Variable rows = flatten(by_steps(batch, maps), 0, 1);                                     // [T B, d]
   const Inside inside(out.path);
   return {linear_cross_entropy(rows, out.weight, out.bias, reshape(transpose(batch.targets), {-1}), without_padding(options, target_embedding.padding)), batch.target_tokens};
 }

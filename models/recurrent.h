@@ -39,7 +39,7 @@ class RecurrentModel : public Seq2Seq {
   Variable embed(const Tensor& ids) const;
   DecoderState encode(const Sequences& source) const;
   Variable decode(const Variable& inputs, DecoderState& state, Variable* weights) const;   // [T, R, E] -> [T, R, d]
-  Variable by_steps(const Batch& batch, std::vector<AttentionMap>* maps) const;                             // features [T, B, d]
+  Variable by_steps(const Batch& batch, std::vector<AttentionMap>* maps) const;            // features [T, B, d]
   double dropout_;
 };
 

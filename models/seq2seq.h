@@ -54,7 +54,7 @@ struct AttentionMap {
 };
 
 // -Σ_ts g_ts ln α_ts over the targets with a link, scalar; g = batch.links, α = max(mean over the heads, 1e-6). To be divided by the number of
-// all linked targets of an update. Guided alignment: Chen et al. 2016, arXiv 1607.01628, 3; ShapeError unless the links fit the map.
+// all linked targets of an update. Guided alignment: Chen et al. 2016, arXiv 1607.01628. ShapeError unless the links fit the map.
 Variable alignment_loss(const AttentionMap& map, const Batch& batch);
 
 // The mean over the heads, f32 [B, T, S], head added to head: the same bits whatever else is in the batch.

@@ -116,6 +116,13 @@ void trained(Trainer::Options options) {
   static Adam adam(*net.parameters, {});
   Trainer(*net.model, *net.parameters, adam, Schedule({}), options);
 }
+// A pair of one word each, with these links.
+Batch linked(std::vector<Link> links, std::span<const Index> rows = std::array<Index, 1>{0}) {
+  const std::vector<Example> one{{.source = {4, 3}, .target = {4, 3}, .links = {std::move(links), {}}}};
+  Batch batch = make_batch(one, 0, 2);
+  add_links(batch, one, rows);
+  return batch;
+}
 void restored(const std::map<std::string, std::string>& scalars, double average = 0) {
   static SmallModel net("--layers 1 --heads 2");
   static Adam adam(*net.parameters, {});
@@ -489,6 +496,7 @@ const std::vector<Row>& model_rows() {
       CALL(Schedule({.kind = Schedule::Kind::inverse_sqrt, .warmup = 0})),
       CALL(trained({.clip = -1})),
       CALL(trained({.average = 1})),
+      CALL(trained({.guided_alignment = -1})),
       CALL(trained({.precision = Precision::int8})),
       CALL(elsewhere([] { ProductPrecision use(Precision::bfloat16); })),
       CALL(elsewhere([] { multiply_bfloat16({}); })),
@@ -508,6 +516,10 @@ const std::vector<Row>& model_rows() {
       CALL(transformer().model->start({zeros({2}, i32), zeros({2}, i32)})),
       CALL(transformer().model->loss({sentence(2), zeros({1, 2}, i32), zeros({2, 1}, i32), {}}, {})),
       CALL(gru().model->loss({sentence(2), zeros({1, 2}, i32), zeros({2, 1}, i32), {}}, {})),
+      CALL(linked({{2, 0}})),
+      CALL(linked({}, std::vector<Index>{0, 0})),
+      CALL(linked({}, std::vector<Index>{1})),
+      CALL(alignment_loss({AttentionMap::Kind::cross, 0, constant(zeros({1, 4, 2, 3}))}, linked({{0, 0}}))),
       CALL([] { DecoderState state; LuongDecoder(scope() / "net", {.embedding = 2, .width = 2, .encoder_width = 2, .memory_width = 2})(constant(zeros({1, 1, 2})), state); }()),
       CALL(TransformerEncoder(scope() / "encoder", {.width = 4, .heads = 2, .encoder_layers = 0})),
       CALL(TransformerDecoder(scope() / "decoder", {.width = 4, .heads = 2, .decoder_layers = -1})),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // How good a model is on data: loss and greedy translations of the dev part; files of references.
 #pragma once
+#include <cmath>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -48,9 +48,8 @@ std::optional<Translated> translate_lines(const Run& run, const Seq2Seq& model, 
 
 // Where the last cross-attention looks while given pairs are read, its heads' mean. NaN where there is none, or no gold link.
 struct AlignmentQuality {
-  double error_predicted = std::numeric_limits<double>::quiet_NaN();   // alignment error rate, rows read as the word they predict
-  double error_input = error_predicted;                                // rows read as the word before it
-  double entropy = error_predicted;                                    // of the weights of a row
+  double error_predicted = NAN, error_input = NAN;   // alignment error rate: rows read as the word they predict, as the word before it
+  double entropy = NAN;                              // of the weights of a row
 };
 AlignmentQuality alignment_quality(const Run& run, const Seq2Seq& model, std::span<const Example> examples);
 
