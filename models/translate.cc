@@ -24,6 +24,16 @@ std::vector<std::string> source_tokens(const Run& run, std::string_view line) {
   return is_blank(line) ? std::vector<std::string>{} : run.source.tokenizer.tokens(line);
 }
 
+namespace {
+
+// The source word with the largest weight (equal weights: the first), -1 where none has any; eos, the last, is no word.
+Index looked_at(const std::vector<float>& row) {
+  const auto best = std::max_element(row.begin(), row.end() - 1);
+  return *best > 0 ? best - row.begin() : -1;
+}
+
+}  // namespace
+
 std::vector<std::vector<Translation>> translate(const Run& run, const Seq2Seq& model, std::span<const std::string> lines, const TranslateOptions& options,
                                                 std::span<const std::string> prefixes, Overlooked* overlooked) {
   check<Error>(prefixes.empty() || prefixes.size() == lines.size(), "translate: {} prefixes for {} lines", prefixes.size(), lines.size());
@@ -54,7 +64,7 @@ std::vector<std::vector<Translation>> translate(const Run& run, const Seq2Seq& m
     numbers.push_back(i);
   }
   SearchOptions search = search_options(run, options.search);
-  search.attention |= options.replace_unk;
+  search.attention |= options.replace_unk || options.links;
   const std::vector<std::vector<Hypothesis>> found = heed::search(model, sources, search, begins);
   for (std::size_t s = 0; s < found.size(); ++s)
     for (const Hypothesis& hypothesis : found[s]) {
@@ -63,11 +73,13 @@ std::vector<std::vector<Translation>> translate(const Run& run, const Seq2Seq& m
       for (std::size_t t = tokens.size(); t < hypothesis.ids.size(); ++t) {
         tokens.push_back(run.target.vocabulary.piece(hypothesis.ids[t]));
         if (!options.replace_unk || hypothesis.ids[t] != search.unk) continue;
-        const std::vector<float>& row = hypothesis.attention[t];                      // eos, the last column, is no word
-        if (const auto best = std::max_element(row.begin(), row.end() - 1); *best > 0) tokens.back() = words[s][std::size_t(best - row.begin())];
+        if (const Index s_t = looked_at(hypothesis.attention[t]); s_t >= 0) tokens.back() = words[s][std::size_t(s_t)];
       }
+      std::vector<Link> links;
+      for (std::size_t t = 0; options.links && t < hypothesis.ids.size(); ++t)
+        if (const Index s_t = looked_at(hypothesis.attention[t]); s_t >= 0) links.push_back({s_t, Index(t)});
       std::string text = run.target.tokenizer.text(tokens);
-      results[numbers[s]].push_back({std::move(text), std::move(tokens), hypothesis.log_probability, hypothesis.score, hypothesis.finished});
+      results[numbers[s]].push_back({std::move(text), std::move(tokens), hypothesis.log_probability, hypothesis.score, hypothesis.finished, std::move(links)});
     }
   return results;
 }

@@ -17,11 +17,13 @@ struct Translation {
   std::vector<std::string> tokens;               // of the model; where text is put together differently
   double log_probability = 0, score = 0;
   bool finished = true;                          // false: cut off at the longest length
+  std::vector<Link> links{};                     // where asked for: of each token to the source token it looks at most, where it looks at any
 };
 
 struct TranslateOptions {
   SearchOptions search = {};                     // its special ids are those of the target vocabulary
   bool replace_unk = false;                      // <unk> becomes the source word most looked at, if any is (Luong et al. 2015, 1410.8206)
+  bool links = false;                            // by the mean over the heads of the last cross-attention
   Index max_length = 0;                          // tokens of a source, eos not counted, beyond which it is cut; 0: RunConfig's
 };
 

@@ -117,10 +117,11 @@ TranslateOptions translate_options(const SearchFlags& f, const Given& given) {
   return options;
 }
 
+bool attends(const RunConfig& config) { return !is_recurrent(config.model) || config.attention != "none"; }
+
 void check_search(const SearchFlags& f, const RunConfig& config) {
-  const bool attends = !is_recurrent(config.model) || config.attention != "none";
-  if (!attends && f.replace_unk) throw Mistake("no attention over the source: --replace-unk; a run trained with attention");
-  if (!attends && f.coverage != 0) throw Mistake(fmt::format("no attention over the source: --coverage {}; a run trained with attention", f.coverage));
+  if (!attends(config) && f.replace_unk) throw Mistake("no attention over the source: --replace-unk; a run trained with attention");
+  if (!attends(config) && f.coverage != 0) throw Mistake(fmt::format("no attention over the source: --coverage {}; a run trained with attention", f.coverage));
   if (const Index most = max_positions(config); f.min_length > most) throw Mistake(fmt::format("out of range: --min-length {}; at most {} for this run", f.min_length, most));
 }
 

@@ -46,6 +46,7 @@ struct SearchFlags {
 };
 std::vector<Option> options(SearchFlags& flags);
 TranslateOptions translate_options(const SearchFlags& flags, const Given& given);      // Mistake
+bool attends(const RunConfig& config);                                                 // of a run: whether its model looks at the source
 void check_search(const SearchFlags& flags, const RunConfig& config);                  // Mistake where such a model cannot do it
 // After these lines: the draws for the next ones go on where theirs ended.
 void draw_on(TranslateOptions& options, const Run& run, std::span<const std::string> lines);

@@ -85,14 +85,17 @@ void check_prefix(const Run& run, const std::string& prefix) {
   if (words > most) throw Mistake(fmt::format("a long prefix: --prefix: {} words; at most {}", words, most));
 }
 
-// With nbest > 1 each behind the number of its line and its score.
-void print_translations(Index number, const std::string& source, std::span<const Translation> translations, Index nbest, bool tokens, bool json) {
+// With nbest > 1 each behind the number of its line and its score; links behind it.
+void print_translations(Index number, const std::string& source, std::span<const Translation> translations, Index nbest, bool tokens, bool links, bool json) {
   Json list = Json::array();
   for (const Translation& t : translations) {
     const std::string text = tokens ? fmt::format("{}", fmt::join(t.tokens, " ")) : t.text;
-    if (json) list.push_back({{"text", text}, {"score", t.score}, {"log_probability", t.log_probability}, {"finished", t.finished}});
-    else if (nbest > 1) print(fmt::format("{}\t{:.4f}\t{}\n", number, t.score, text));
-    else print(text + "\n");
+    if (json) {
+      list.push_back({{"text", text}, {"score", t.score}, {"log_probability", t.log_probability}, {"finished", t.finished}});
+      if (links) list.back()["links"] = to_string(t.links);
+      continue;
+    }
+    print(fmt::format("{}{}{}\n", nbest > 1 ? fmt::format("{}\t{:.4f}\t", number, t.score) : "", text, links ? "\t" + to_string(t.links) : ""));
   }
   if (json) print(json_text(Json{{"source", source}, {"translations", list}}) + "\n");
 }
@@ -105,7 +108,7 @@ int translate(std::span<const std::string> words) {
   Manner manner;
   std::string prefix;
   std::optional<Index> max_length;
-  bool tokens = false;
+  bool tokens = false, alignment = false;
   const Syntax syntax{.command = "translate",
                       .usage = "--run RUN [options] < LINES > TRANSLATIONS",
                       .about = "Translates lines from standard input to standard output: line n answers line n, an empty one an empty one.",
@@ -113,15 +116,18 @@ int translate(std::span<const std::string> words) {
                       .options = options(run_flags) + options(search_flags) +
                                  std::vector<Option>{{.name = "prefix", .value = &prefix, .takes = "TEXT", .help = "every translation begins with this", .heading = "Text"},
                                                      {.name = "max-length", .value = &max_length, .takes = "N", .help = "longer sources are cut; the most, and the default, is that of the training", .low = 1, .high = 1e5},
-                                                     {.name = "tokens", .value = &tokens, .help = "tokens with spaces between them, not put together to text"}} +
+                                                     {.name = "tokens", .value = &tokens, .help = "tokens with spaces between them, not put together to text"},
+                                                     {.name = "alignment", .value = &alignment, .help = "behind a tab the source token that each token looks at most, \"0-0 1-2\", source-target from 0"}} +
                                  options(manner)};
   Given given;
   if (!read(syntax, words, given)) return 0;
   set_options(syntax, given);
   TranslateOptions translate_with = translate_options(search_flags, given);
+  translate_with.links = alignment;
   check_different_streams();
   const Ready model = ready(run_flags);
   check_search(search_flags, model.run.config);
+  if (translate_with.links && !attends(model.run.config)) throw Mistake("no attention over the source: --alignment; a run trained with attention");
   PackedWeights weights(precision_named(search_flags.precision));
   const PackedWeights::Use use(weights);
   check_prefix(model.run, prefix);
@@ -143,7 +149,7 @@ int translate(std::span<const std::string> words) {
   while (input.next(lines, kBlock)) {
     const std::vector<std::string> prefixes(prefix.empty() ? 0 : lines.size(), prefix);
     const auto found = heed::translate(model.run, model.model(), lines, translate_with, prefixes, &overlooked);
-    for (std::size_t i = 0; i < found.size(); ++i) print_translations(first + Index(i) + 1, lines[i], found[i], search_flags.nbest, tokens, manner.json);
+    for (std::size_t i = 0; i < found.size(); ++i) print_translations(first + Index(i) + 1, lines[i], found[i], search_flags.nbest, tokens, alignment, manner.json);
     flush();
     if (asked || overlooked.unknown.size() > kMostUnknown) note_unknown_words();
     first += Index(lines.size());

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <filesystem>
+#include <regex>
 #include <sstream>
 
 #include <nlohmann/json.hpp>
@@ -44,6 +45,11 @@ TEST_CASE("cli: guided alignment shows a model where to look; evaluate says how 
     CHECK(log.find("\"alignment_loss\": ") != log.npos);
     CHECK(call(folder, "evaluate --run run --data data --quiet").find("\nalignment error 0.") != std::string::npos);
   }
+  const auto translated = [&](const std::string& options, const std::string& lines) { return heed_in(folder.path(), "translate --run run --quiet " + options, lines).out; };
+  const std::string text = translated("", "the dog\n"), links = nlohmann::json::parse(translated("--alignment --json", "the dog\n"))["translations"][0]["links"];
+  CHECK(links.starts_with("0-0 1-1"));
+  CHECK(translated("--alignment", "the dog\n\n") == text.substr(0, text.size() - 1) + "\t" + links + "\n\t\n");
+  CHECK(std::regex_match(translated("--alignment --beam 2 --nbest 2", "the dog\n"), std::regex("(1\t-?[0-9.]+\t[^\t]+\t[-0-9 ]+\n){2}")));
   // Other links are other data, where they are trained on.
   const std::string train = text_of(folder / "data/train.tsv");
   write_text(folder / "data/train.tsv", train.substr(0, train.find('\n')) + " 0-1" + train.substr(train.find('\n')));

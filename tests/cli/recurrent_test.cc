@@ -39,6 +39,7 @@ TEST_CASE("cli: recurrent models are trained, go on with the same bits, translat
     CHECK(unk.code == (attends ? 0 : 2));
     if (attends) continue;
     CHECK(unk.err == "heed translate: no attention over the source: --replace-unk; a run trained with attention\n");
+    CHECK(heed_in(folder.path(), "translate --alignment --run " + a, "1 9 3\n").err == "heed translate: no attention over the source: --alignment; a run trained with attention\n");
     CHECK(heed_in(folder.path(), "evaluate --data data --coverage 0.2 --run " + a).err == "heed evaluate: no attention over the source: --coverage 0.2; a run trained with attention\n");
   }
 }

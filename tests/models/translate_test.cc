@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include "autograd/trace.h"
+#include "models/alignment_metrics.h"
 #include "tensor/ops/softmax.h"
 #include "tests/every_model.h"
 
@@ -18,6 +19,27 @@ TEST_CASE("translate: an unknown word becomes the source word most looked at, an
   };
   CHECK(tokens(false) == std::vector<std::string>(5, "<unk>"));
   CHECK(tokens(true) == std::vector<std::string>{"a", "b", "c", "<unk>", "<unk>"});       // the fourth looks at eos, the fifth at nothing
+}
+
+TEST_CASE("translate: links to the source words most looked at, of every hypothesis, of a prefix too; eos is no word") {
+  for (const std::string flags : {"--model gru --attention dot", "--layers 2 --heads 4", "--model gru --decoder bahdanau --attention local-m --window 0"}) {
+    CAPTURE(flags);
+    const SmallModel small(flags);
+    const std::vector<std::string> lines{"a b c d", "", "d"}, prefixes{"b a", "b a", "b a"};
+    const TranslateOptions options{.search = {.beam = 3, .nbest = 2, .max_length = 7, .min_length = 6}, .links = true};
+    const auto found = translate(small.run, *small.model, lines, options, prefixes);
+    CHECK(found[1][0].links.empty());
+    for (const std::size_t line : {0, 2})
+      for (const Translation& translation : found[line]) {
+        std::string target;
+        for (const std::string& token : translation.tokens) target += (target.empty() ? "" : " ") + token;
+        const std::vector<Tensor> weights = cross_attention_weights(small.run, *small.model, std::vector<Example>{small.example(lines[line], target)});
+        const Index T = Index(translation.tokens.size());
+        CHECK(T >= 6);
+        CHECK(translation.links == attention_links(weights[0](Slice{0, T}, Slice{0, weights[0].size(1) - 1})));
+      }
+    CHECK(translate(small.run, *small.model, lines)[0][0].links.empty());
+  }
 }
 
 TEST_CASE("translate: no special word is written, whatever a target starts with") {
