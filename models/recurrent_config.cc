@@ -94,7 +94,8 @@ void check_recurrent(const RunConfig& given) {
   if (is_bahdanau(c)) nowhere({"bridge"}, "--decoder luong and sutskever");
   else nowhere({"readout", "readout-state", "start-state", "one-direction"}, "--decoder bahdanau and cho");
   check<Error>(attends(c) || !c.input_feeding, "nothing to feed: --input-feeding without attention; --attention general, or leave out --input-feeding");
-  check<Error>(attends(c) || c.guided_alignment == 0, "nothing to guide: --guided-alignment {} without attention; --attention general, or leave out --guided-alignment", c.guided_alignment);
+  for (const auto& [name, value] : {std::pair("guided-alignment", c.guided_alignment), std::pair("coverage-loss", c.coverage_loss)})
+    check<Error>(attends(c) || value == 0, "a loss on attention without any: --{0} {1}; --attention general, or leave out --{0}", name, value);
   if (c.decoder != "luong") nowhere({"input-feeding"}, "--decoder luong");
   if (c.decoder != "cho") nowhere({"context"}, "--decoder cho");
   if (!is_local(c)) nowhere({"window"}, "--attention local-m and local-p");

@@ -103,6 +103,7 @@ std::vector<Option> table(RunConfig& c) {
       {.name = "schedule-steps", .value = &c.schedule_steps, .takes = "N", .help = "linear, cosine: its last update, else the last one planned; step: updates to each halving", .low = 1, .high = kBig},
       {.name = "label-smoothing", .value = &c.label_smoothing, .takes = "X", .help = "share of the target spread over all words", .low = 0, .high = 1, .below = true},
       {.name = "guided-alignment", .value = &c.guided_alignment, .takes = "X", .help = "weight of a loss on where the last cross-attention looks, by the links of the training data; 0: none", .low = 0, .high = 1e6, .later = true},
+      {.name = "coverage-loss", .value = &c.coverage_loss, .takes = "X", .help = "weight of a loss on its looking twice at the same word; 0: none", .low = 0, .high = 1e6, .later = true},
       {.name = "clip", .value = &c.clip, .takes = "X", .help = "largest norm of all gradients together; 0: no limit", .low = 0, .high = 1e9},
       {.name = "average", .value = &c.average, .takes = "X", .help = "decay of an average of the weights, which is then evaluated and kept; 0: none", .low = 0, .high = 1, .below = true},
       {.name = "seed", .value = &c.seed, .takes = "N", .help = "of initial weights, order of the data, dropout", .low = 0, .high = 9e18},

@@ -58,7 +58,7 @@ struct RunConfig {
   std::string schedule = "inverse_sqrt";
   Index warmup = 200;
   std::optional<Index> schedule_steps;
-  double label_smoothing = 0.1, guided_alignment = 0, clip = 1, average = 0.995;
+  double label_smoothing = 0.1, guided_alignment = 0, coverage_loss = 0, clip = 1, average = 0.995;
   Index seed = 1;
   std::string precision = "float32";               // of the factors in the matrix products of an update
   std::string init;

@@ -5,6 +5,7 @@
 
 #include "tensor/format.h"
 #include "tensor/ops/binary.h"
+#include "tensor/ops/view.h"
 
 namespace heed {
 
@@ -43,12 +44,26 @@ void check_targets(const Batch& batch) {
   check<ShapeError>(batch.targets.shape() == batch.inputs.shape(), "loss: inputs and targets differ: inputs {}, targets {}", batch.inputs.shape(), batch.targets.shape());
 }
 
+namespace {
+
+// Over the heads.   [B, T, S]
+Variable mean_weights(const AttentionMap& map) { return map.weights.rank() == 4 ? mean(map.weights, {1}) : map.weights; }
+
+}  // namespace
+
 Variable alignment_loss(const AttentionMap& map, const Batch& batch) {
-  const Variable& weights = map.weights;
-  const Variable mean_weights = weights.rank() == 4 ? mean(weights, {1}) : weights;                // [B, T, S]
-  check<ShapeError>(batch.links.defined() && batch.links.shape() == mean_weights.shape(), "alignment loss: links and attention differ: links {}, attention {}",
-                    batch.links.defined() ? batch.links.shape() : Shape{}, weights.shape());
-  return -sum(constant(to(batch.links, weights.dtype())) * log(maximum(mean_weights, 1e-6)));
+  const Variable weights = mean_weights(map);
+  check<ShapeError>(batch.links.defined() && batch.links.shape() == weights.shape(), "alignment loss: links and attention differ: links {}, attention {}",
+                    batch.links.defined() ? batch.links.shape() : Shape{}, map.weights.shape());
+  return -sum(constant(to(batch.links, weights.dtype())) * log(maximum(weights, 1e-6)));
+}
+
+Variable coverage_loss(const AttentionMap& map, const Batch& batch) {
+  const Variable weights = mean_weights(map);
+  const Shape targets{weights.size(0), weights.size(1)};
+  check<ShapeError>(batch.targets.shape() == targets, "coverage loss: targets and attention differ: targets {}, attention {}", batch.targets.shape(), map.weights.shape());
+  const Tensor words = to(Mask::lengths(batch.lengths).dense(targets), weights.dtype());                       // 0 beyond the end
+  return sum(constant(unsqueeze(words, -1)) * minimum(weights, cumsum(weights, 1) - weights));
 }
 
 Tensor mean_of_heads(const AttentionMap& map) {

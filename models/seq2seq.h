@@ -56,6 +56,9 @@ struct AttentionMap {
 // -Σ_ts g_ts ln α_ts over the targets with a link, scalar; g = batch.links, α = max(mean over the heads, 1e-6). To be divided by the number of
 // all linked targets of an update. Guided alignment: Chen et al. 2016, arXiv 1607.01628. ShapeError unless the links fit the map.
 Variable alignment_loss(const AttentionMap& map, const Batch& batch);
+// Σ_ts min(α_ts, c_ts) over the targets, scalar; c_ts = Σ_{t' < t} α_t's, how much was looked at already, α the mean over the heads. To be divided
+// by the number of all targets of an update. See et al. 2017, arXiv 1704.04368, Eq. 12-13. ShapeError unless batch and map fit.
+Variable coverage_loss(const AttentionMap& map, const Batch& batch);
 
 // The mean over the heads, f32 [B, T, S], head added to head: the same bits whatever else is in the batch.
 Tensor mean_of_heads(const AttentionMap& map);

@@ -31,14 +31,15 @@ Trainer::Trainer(const Seq2Seq& model, Parameters& parameters, Optimizer& optimi
   check<Error>(options.clip >= 0 && std::isfinite(options.clip), "trainer: clip must be finite and not negative: {}", options.clip);
   check<Error>(options.average >= 0 && options.average < 1, "trainer: average must be in [0, 1): {}", options.average);
   check<Error>(options.guided_alignment >= 0 && std::isfinite(options.guided_alignment), "trainer: guided_alignment must be finite and not negative: {}", options.guided_alignment);
+  check<Error>(options.coverage_loss >= 0 && std::isfinite(options.coverage_loss), "trainer: coverage_loss must be finite and not negative: {}", options.coverage_loss);
   const ProductPrecision usable(options.precision);
 }
 
 namespace {
 
-const AttentionMap& last_cross_attention(const std::vector<AttentionMap>& maps) {
+AttentionMap last_cross_attention(const std::vector<AttentionMap>& maps) {
   const auto last = std::find_if(maps.rbegin(), maps.rend(), [](const AttentionMap& map) { return map.kind == AttentionMap::Kind::cross; });
-  check<Error>(last != maps.rend(), "trainer: guided_alignment: the model looks at no source word");
+  check<Error>(last != maps.rend(), "trainer: guided_alignment, coverage_loss: the model looks at no source word");
   return *last;
 }
 
@@ -56,24 +57,34 @@ Trainer::Report Trainer::update(std::span<const Batch> micro_batches) {
   const std::int64_t step = step_ + 1;
   report.learning_rate = schedule_.rate(step);
   try {
-    double sum = 0, alignment_sum = 0;
-    const double linked = double(std::max<Index>(linked_tokens, 1)), lambda = options_.guided_alignment;
+    double sum = 0, alignment_sum = 0, coverage_sum = 0;
+    const double linked = double(std::max<Index>(linked_tokens, 1));
     const ProductPrecision use(options_.precision);
     for (std::size_t m = 0; m < micro_batches.size(); ++m) {
       Tape tape(Key(options_.seed, step, m));
-      const bool guided = lambda > 0 && micro_batches[m].linked_tokens > 0;
-      Variable loss = model_.loss(micro_batches[m], options_.loss, guided ? &maps_ : nullptr).sum;
+      const Batch& batch = micro_batches[m];
+      const bool guided = options_.guided_alignment > 0 && batch.linked_tokens > 0, covers = options_.coverage_loss > 0;
+      Variable loss = model_.loss(batch, options_.loss, guided || covers ? &maps_ : nullptr).sum;
       sum += loss.value().item();
-      if (guided) {
-        const Variable alignment = alignment_loss(last_cross_attention(maps_), micro_batches[m]);
+      if (guided || covers) {
+        const AttentionMap map = last_cross_attention(maps_);
         maps_.clear();
-        alignment_sum += alignment.value().item();
-        loss = loss + alignment * (lambda * tokens / linked);
+        if (guided) {
+          const Variable alignment = alignment_loss(map, batch);
+          alignment_sum += alignment.value().item();
+          loss = loss + alignment * (options_.guided_alignment * tokens / linked);
+        }
+        if (covers) {
+          const Variable coverage = coverage_loss(map, batch);
+          coverage_sum += coverage.value().item();
+          loss = loss + coverage * options_.coverage_loss;
+        }
       }
       tape.backward({&loss, 1}, std::array{full(loss.shape(), 1 / tokens, loss.dtype())});
     }
     report.loss = sum / tokens;
     report.alignment_loss = alignment_sum / linked;
+    report.coverage_loss = coverage_sum / tokens;
     report.gradient_norm = clip_gradient_norm(parameters_, options_.clip > 0 ? options_.clip : HUGE_VAL);
     if (!std::isfinite(report.loss) || !std::isfinite(report.gradient_norm)) {
       report.skipped = true;

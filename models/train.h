@@ -19,6 +19,7 @@ class Trainer {
     CrossEntropyOptions loss = {};
     double clip = 1;              // largest norm of all gradients together; 0 = no clipping
     double guided_alignment = 0;  // λ of the loss + λ alignment_loss of the last cross-attention, a target with a link in the batches
+    double coverage_loss = 0;     // λ of the loss + λ coverage_loss of the same attention, a target
     double average = 0;           // decay of an exponential average of the weights (EMA), at update t min(average, (1 + t)/(10 + t)); 0 = none
     Precision precision = Precision::float32;   // of the factors in matrix products, tensor/gemm_bfloat16.h; all else stays in f32
     std::uint64_t seed = 1;       // dropout masks are a function of (seed, step, micro-batch, module, element)
@@ -28,7 +29,7 @@ class Trainer {
   struct Report {
     double loss = 0;              // per target token, label smoothing included
     Index source_tokens = 0, target_tokens = 0;
-    double alignment_loss = 0;    // of guided_alignment, a target with a link, beside `loss`
+    double alignment_loss = 0, coverage_loss = 0;   // beside `loss`: a target with a link, a target; 0 where not asked for
     double gradient_norm = 0;     // before clipping
     double learning_rate = 0;
     bool skipped = false;         // the loss or a gradient was not finite: no weight has changed

@@ -10,7 +10,7 @@ Variable additive_score_with(const Additive& score, const Variable& query, const
 Variable traced_past(std::string_view name, std::string_view formula, const Variable& past, const Variable& query, const Memory& memory);
 
 // e_ts = vᵀ tanh(W q_t + U h_s + w_c c_ts),  c_t = Σ_{t' < t} α_t'        See et al. 2017, arXiv 1704.04368, Eq. 10-11
-// What was looked at already counts. Their loss adds λ Σ_s min(α_ts, c_ts), of Attended::weights.
+// What was looked at already counts. Their loss on it: coverage_loss in models/seq2seq.h.
 // Differs: the b inside of the tanh is there with options.bias alone.
 struct Coverage : Additive {
   static constexpr bool looks_back = true;

@@ -73,7 +73,7 @@ bool is_plain(std::string_view name) { return name == "none" || name == "cho" ||
 // Whether the model of this name has an option of `heed train`.
 bool has_option(std::string_view name, std::string_view option) {
   const std::vector<std::string_view> others = is_transformer(name) ? recurrent_options() : transformer_options();
-  if (is_plain(name) && (option == "input-feeding" || option == "guided-alignment" || (option == "decoder" && name != "none"))) return false;
+  if (is_plain(name) && (option == "input-feeding" || option == "guided-alignment" || option == "coverage-loss" || (option == "decoder" && name != "none"))) return false;
   return std::ranges::find(others, option) == others.end() && (option != "window" || is_local(name));
 }
 

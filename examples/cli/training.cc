@@ -99,7 +99,7 @@ Training::Training(Run run, Dataset data, Manner manner)
   model_ = make_model(c, parameters_.root(), run_.source.vocabulary.size(), words.size());
   optimizer_ = make_optimizer(c, parameters_);
   trainer_ = std::make_unique<Trainer>(*model_, parameters_, *optimizer_, make_schedule(c),
-                                       Trainer::Options{.loss = {.label_smoothing = c.label_smoothing, .pad = words.pad}, .clip = c.clip, .guided_alignment = c.guided_alignment, .average = c.average, .precision = precision_named(c.precision), .seed = std::uint64_t(c.seed)});
+                                       Trainer::Options{.loss = {.label_smoothing = c.label_smoothing, .pad = words.pad}, .clip = c.clip, .guided_alignment = c.guided_alignment, .coverage_loss = c.coverage_loss, .average = c.average, .precision = precision_named(c.precision), .seed = std::uint64_t(c.seed)});
 }
 
 void Training::start_from_file() {
@@ -261,10 +261,13 @@ void Training::show() {
 }
 
 void Training::report(const Trainer::Report& last) {
+  std::string on_attention;                        // losses beside `loss`
+  if (run_.config.guided_alignment > 0) on_attention += fmt::format("\"alignment_loss\": {}, ", json_number(last.alignment_loss));
+  if (run_.config.coverage_loss > 0) on_attention += fmt::format("\"coverage_loss\": {}, ", json_number(last.coverage_loss));
   log_.add(fmt::format("{{\"event\": \"update\", \"step\": {}, \"epoch\": {}, \"loss\": {}, \"learning_rate\": {}, \"gradient_norm\": {}, {}\"tokens\": {}, \"skipped\": {}, "
                        "\"timing\": {{\"seconds\": {:11.3f}, \"tokens_per_second\": {:9.0f}}}}}",
                        step(), state_.epoch, json_number(state_.tokens > 0 ? state_.loss_sum / double(state_.tokens) : NAN), json_number(last.learning_rate),
-                       json_number(last.gradient_norm), run_.config.guided_alignment > 0 ? fmt::format("\"alignment_loss\": {}, ", json_number(last.alignment_loss)) : "", state_.tokens, trainer_->skipped(), seconds(), speed_));
+                       json_number(last.gradient_norm), on_attention, state_.tokens, trainer_->skipped(), seconds(), speed_));
   state_.loss_sum = 0;
   state_.tokens = 0;
 }

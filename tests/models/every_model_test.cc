@@ -95,7 +95,26 @@ TEST_CASE("every model: saved and loaded it computes the same bits") {
   }
 }
 
-TEST_CASE("every model: guided alignment is of the words with links, whatever the padding, and it is learned") {
+namespace {
+
+// Σ min(α, what was looked at before), by loops over the words of each sentence.
+double looked_at_twice(const Tensor& weights, const Batch& batch) {
+  double loss = 0;
+  for (Index b = 0; b < weights.size(0); ++b) {
+    std::vector<double> before(std::size_t(weights.size(2)));
+    for (Index t = 0; t < Index(batch.lengths[b].item()); ++t)
+      for (Index s = 0; s < weights.size(2); ++s) {
+        const double a = weights[b][t][s].item();
+        loss += std::min(a, before[std::size_t(s)]);
+        before[std::size_t(s)] += a;
+      }
+  }
+  return loss;
+}
+
+}  // namespace
+
+TEST_CASE("every model: losses on attention are of the words with links and of all words, whatever the padding, and are learned") {
   for (const std::string& flags : every_model()) {
     CAPTURE(flags);
     const SmallModel small(flags);
@@ -105,25 +124,30 @@ TEST_CASE("every model: guided alignment is of the words with links, whatever th
     Batch batch = batch_of_rows(small, examples, rows);
     add_links(batch, examples, rows);
     CHECK(batch.linked_tokens == 5);
-    const auto measured = [&](const Batch& of) {
+    struct Measured { double alignment, coverage; };
+    const auto measured = [&](const Batch& of) -> Measured {
       std::vector<AttentionMap> maps;
       small.model->loss(of, {}, &maps);
-      return maps.empty() || maps.back().kind != AttentionMap::Kind::cross ? NAN : alignment_loss(maps.back(), of).value().item();
+      if (maps.empty() || maps.back().kind != AttentionMap::Kind::cross) return {NAN, NAN};
+      const double coverage = coverage_loss(maps.back(), of).value().item();
+      CHECK(coverage == doctest::Approx(looked_at_twice(mean_of_heads(maps.back()), of)).epsilon(1e-5));
+      return {alignment_loss(maps.back(), of).value().item(), coverage};
     };
-    const double before = measured(batch);
+    const auto [before, twice] = measured(batch);
     CHECK(std::isnan(before) == (flags.find("attention none") != flags.npos));
     const auto optimizer = make_optimizer(small.run.config, *small.parameters);
-    Trainer trainer(*small.model, *small.parameters, *optimizer, Schedule({.peak = 0.01}), {.guided_alignment = 2});
+    Trainer trainer(*small.model, *small.parameters, *optimizer, Schedule({.peak = 0.01}), {.guided_alignment = 2, .coverage_loss = 0.1});
     if (std::isnan(before)) {
-      CHECK(message_of([&] { trainer.update({&batch, 1}); }) == "trainer: guided_alignment: the model looks at no source word");
+      CHECK(message_of([&] { trainer.update({&batch, 1}); }) == "trainer: guided_alignment, coverage_loss: the model looks at no source word");
       continue;
     }
     Batch wide = padded(batch, 3);
     add_links(wide, examples, rows);
-    CHECK(std::abs(measured(wide) - before) <= 1e-5 * before);
+    CHECK(std::abs(measured(wide).alignment - before) <= 1e-5 * before);
+    CHECK(std::abs(measured(wide).coverage - twice) <= 1e-5 * twice);
     for (int i = 0; i < 100; ++i) trainer.update({&batch, 1});
     const bool can_learn = flags.find("mean") == flags.npos && flags.find("local-m") == flags.npos && flags.find("additive-top") == flags.npos;   // beyond the top 2 nothing is learned
-    if (can_learn) CHECK(measured(batch) < 0.7 * before);
+    if (can_learn) CHECK(measured(batch).alignment < 0.7 * before);
   }
 }
 
@@ -135,7 +159,7 @@ double mallocs_of_step(const std::string& flags, const std::vector<Index>& rows,
   auto examples = examples_for(small);
   examples[0].links.sure = {{3, 0}, {2, 1}};
   const auto optimizer = make_optimizer(small.run.config, *small.parameters);
-  Trainer trainer(*small.model, *small.parameters, *optimizer, make_schedule(small.run.config), {.loss = {.label_smoothing = 0.1, .pad = small.run.target.vocabulary.pad}, .guided_alignment = guided_alignment, .average = 0.9});
+  Trainer trainer(*small.model, *small.parameters, *optimizer, make_schedule(small.run.config), {.loss = {.label_smoothing = 0.1, .pad = small.run.target.vocabulary.pad}, .guided_alignment = guided_alignment, .coverage_loss = guided_alignment, .average = 0.9});
   std::vector<double> counts(9);
   for (int i = -3; i < int(counts.size()); ++i) {
     const long before = bench::calls().mallocs;
@@ -169,13 +193,13 @@ TEST_CASE("every model: a steady step of training asks the system for no memory"
   set_threads(threads_before);
 }
 
-TEST_CASE("every model: the alignment loss reaches every parameter that makes the weights: numeric gradient, and it is learned") {
+TEST_CASE("every model: losses on attention reach every parameter that makes the weights: numeric gradient, and they are learned") {
   Batch batch = batch_of({{4, 5, 6, kEnd}, {7, kEnd}}, {{5, 6, 7, kEnd}, {8, kEnd}});
   batch.links = stack(std::vector<Tensor>{eye(4), pad(pad(eye(2), 0, 0, 2), 1, 0, 2)});          // word t belongs to source word t
   const auto loss = [&](const Seq2Seq& model) {
     std::vector<AttentionMap> maps;
     model.features(batch, &maps);
-    return alignment_loss(maps.back(), batch);
+    return alignment_loss(maps.back(), batch) + coverage_loss(maps.back(), batch) * 0.3;
   };
   for (const char* name : {"transformer", "gru", "lstm", "lstm with coverage and input feeding"}) {
     CAPTURE(name);

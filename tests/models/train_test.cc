@@ -76,7 +76,7 @@ TEST_CASE("trainer: micro-batches count by their tokens") {
   CHECK(model.w.value().item() == -2);
 }
 
-TEST_CASE("trainer: guided alignment counts by the targets with links, of all micro-batches") {
+TEST_CASE("trainer: losses on attention count by the targets with links, and by all, of all micro-batches") {
   struct Looks : Slope {                                                                 // α = (2/3, 1/3) of two source words, whatever w is
     using Slope::Slope;
     Loss loss(const Batch& batch, const CrossEntropyOptions& options, std::vector<AttentionMap>* maps) const override {
@@ -93,14 +93,15 @@ TEST_CASE("trainer: guided alignment counts by the targets with links, of all mi
   };
   const std::vector<Batch> batches{linked(of_word(8, 3), {{0, 0}, {1, 1}}), of_word(4), linked(of_word(4, 4), {{0, 2}, {1, 2}})};
   const double first = -std::log(2 / 3.0), second = -std::log(1 / 3.0);
-  for (const double lambda : {0.0, 0.5}) {
+  for (const auto& [lambda, coverage] : {std::pair(0.0, 0.0), std::pair(0.5, 0.0), std::pair(0.5, 0.25), std::pair(0.0, 2.0)}) {
     Parameters parameters(Seed{1}, DType::f64);
     const Looks model(parameters);
     SGD sgd(parameters, {});
-    Trainer trainer(model, parameters, sgd, Schedule({.peak = 1}), {.clip = 0, .guided_alignment = lambda});
+    Trainer trainer(model, parameters, sgd, Schedule({.peak = 1}), {.clip = 0, .guided_alignment = lambda, .coverage_loss = coverage});
     const Trainer::Report report = trainer.update(batches);
     CHECK(report.loss == 2);                                                             // (8 + 4 + 4) / (3 + 1 + 4)
     CHECK(report.alignment_loss == doctest::Approx(lambda > 0 ? (first + second + (first + second) / 2) / 3 : 0).epsilon(1e-12));
+    CHECK(report.coverage_loss == doctest::Approx(coverage > 0 ? (2 + 0 + 3) / 8.0 : 0).epsilon(1e-12));   // 1 for each word but a sentence's first
     // d(-ln α_0)/dw = -ln 2 α_1, d(-ln α_1)/dw = ln 2 α_0
     const double guided = std::log(2.0) * (-1 / 3.0 + 2 / 3.0 + (-1 / 3.0 + 2 / 3.0) / 2) / 3;
     CHECK(model.w.value().item() == doctest::Approx(1 - 2 - lambda * guided).epsilon(1e-12));
