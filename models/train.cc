@@ -45,6 +45,29 @@ AttentionMap last_cross_attention(const std::vector<AttentionMap>& maps) {
 
 }  // namespace
 
+// Over the micro-batches of an update, and what they are divided by.
+struct Trainer::Sums { double tokens, linked, loss = 0, alignment = 0, coverage = 0; };
+
+Variable Trainer::loss(const Batch& batch, Sums& sums) {
+  const bool guided = options_.guided_alignment > 0 && batch.linked_tokens > 0, covers = options_.coverage_loss > 0;
+  Variable loss = model_.loss(batch, options_.loss, guided || covers ? &maps_ : nullptr).sum;
+  sums.loss += loss.value().item();
+  if (!guided && !covers) return loss;
+  const AttentionMap map = last_cross_attention(maps_);
+  maps_.clear();
+  if (guided) {
+    const Variable alignment = alignment_loss(map, batch);
+    sums.alignment += alignment.value().item();
+    loss = loss + alignment * (options_.guided_alignment * sums.tokens / sums.linked);
+  }
+  if (covers) {
+    const Variable coverage = coverage_loss(map, batch);
+    sums.coverage += coverage.value().item();
+    loss = loss + coverage * options_.coverage_loss;
+  }
+  return loss;
+}
+
 Trainer::Report Trainer::update(std::span<const Batch> micro_batches) {
   Report report;
   Index linked_tokens = 0;
@@ -53,38 +76,19 @@ Trainer::Report Trainer::update(std::span<const Batch> micro_batches) {
     report.source_tokens += batch.source_tokens;
     report.target_tokens += batch.target_tokens;
   }
-  const double tokens = double(std::max<Index>(report.target_tokens, 1));
+  Sums sums{.tokens = double(std::max<Index>(report.target_tokens, 1)), .linked = double(std::max<Index>(linked_tokens, 1))};
   const std::int64_t step = step_ + 1;
   report.learning_rate = schedule_.rate(step);
   try {
-    double sum = 0, alignment_sum = 0, coverage_sum = 0;
-    const double linked = double(std::max<Index>(linked_tokens, 1));
     const ProductPrecision use(options_.precision);
     for (std::size_t m = 0; m < micro_batches.size(); ++m) {
       Tape tape(Key(options_.seed, step, m));
-      const Batch& batch = micro_batches[m];
-      const bool guided = options_.guided_alignment > 0 && batch.linked_tokens > 0, covers = options_.coverage_loss > 0;
-      Variable loss = model_.loss(batch, options_.loss, guided || covers ? &maps_ : nullptr).sum;
-      sum += loss.value().item();
-      if (guided || covers) {
-        const AttentionMap map = last_cross_attention(maps_);
-        maps_.clear();
-        if (guided) {
-          const Variable alignment = alignment_loss(map, batch);
-          alignment_sum += alignment.value().item();
-          loss = loss + alignment * (options_.guided_alignment * tokens / linked);
-        }
-        if (covers) {
-          const Variable coverage = coverage_loss(map, batch);
-          coverage_sum += coverage.value().item();
-          loss = loss + coverage * options_.coverage_loss;
-        }
-      }
-      tape.backward({&loss, 1}, std::array{full(loss.shape(), 1 / tokens, loss.dtype())});
+      const Variable loss = this->loss(micro_batches[m], sums);
+      tape.backward({&loss, 1}, std::array{full(loss.shape(), 1 / sums.tokens, loss.dtype())});
     }
-    report.loss = sum / tokens;
-    report.alignment_loss = alignment_sum / linked;
-    report.coverage_loss = coverage_sum / tokens;
+    report.loss = sums.loss / sums.tokens;
+    report.alignment_loss = sums.alignment / sums.linked;
+    report.coverage_loss = sums.coverage / sums.tokens;
     report.gradient_norm = clip_gradient_norm(parameters_, options_.clip > 0 ? options_.clip : HUGE_VAL);
     if (!std::isfinite(report.loss) || !std::isfinite(report.gradient_norm)) {
       report.skipped = true;

@@ -53,6 +53,8 @@ class Trainer {
   void restore(const std::map<std::string, Tensor>& tensors, const std::map<std::string, std::string>& scalars);
 
  private:
+  struct Sums;
+  Variable loss(const Batch& batch, Sums& sums);          // with those on attention, to be divided by the tokens of the update
   const Seq2Seq& model_;
   Parameters& parameters_;
   Optimizer& optimizer_;
