@@ -108,6 +108,24 @@ TEST_CASE("trainer: losses on attention count by the targets with links, and by 
   }
 }
 
+TEST_CASE("trainer: losses on attention: that of coverage by its weight") {
+  struct LooksBack : Slope {                                                             // α_0 = (2/3, 1/3), α_1 = (1/2, 1/2)
+    using Slope::Slope;
+    Loss loss(const Batch& batch, const CrossEntropyOptions& options, std::vector<AttentionMap>* maps) const override {
+      const Variable first = softmax(w.variable() * constant(tensor({std::log(2.0), 0}, DType::f64)));
+      if (maps) maps->push_back({AttentionMap::Kind::cross, 0, concat({expand(first, {1, 1, 2}), constant(full({1, 1, 2}, 0.5, DType::f64))}, 1)});
+      return Slope::loss(batch, options, maps);
+    }
+  };
+  Parameters parameters(Seed{1}, DType::f64);
+  const LooksBack model(parameters);
+  SGD sgd(parameters, {});
+  Trainer trainer(model, parameters, sgd, Schedule({.peak = 1}), {.clip = 0, .coverage_loss = 3});
+  const Batch batch = of_word(5, 2);
+  CHECK(trainer.update({&batch, 1}).coverage_loss == doctest::Approx((1 / 2.0 + 1 / 3.0) / 2).epsilon(1e-12));
+  CHECK(model.w.value().item() == doctest::Approx(1 - 5 / 2.0 + 3 * std::log(2.0) * (2 / 9.0) / 2).epsilon(1e-12));   // d(1/3)/dw = -ln 2 · 2/9
+}
+
 TEST_CASE("trainer: the gradient of all micro-batches together is clipped, once") {
   for (const double clip : {0.0, 1.0, 100.0}) {
     Parameters parameters(Seed{1}, DType::f64);
