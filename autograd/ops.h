@@ -177,6 +177,11 @@ Variable cross_entropy(const Variable& logits, const Tensor& targets, const Cros
 Variable linear_cross_entropy(const Variable& x, const Variable& weight, const Variable& bias, const Tensor& targets, const CrossEntropyOptions& options = {});
 Variable linear_cross_entropy_by_definition(const Variable& x, const Variable& weight, const Variable& bias, const Tensor& targets,
                                             const CrossEntropyOptions& options = {});
+// The same with -log(e^log_share softmax(z)_y + other) for the label, log_share and other [N]: words that may also come from elsewhere
+Variable linear_mixture_cross_entropy(const Variable& x, const Variable& weight, const Variable& bias, const Variable& log_share, const Variable& other,
+                                      const Tensor& targets, const CrossEntropyOptions& options = {});
+Variable linear_mixture_cross_entropy_by_definition(const Variable& x, const Variable& weight, const Variable& bias, const Variable& log_share,
+                                                    const Variable& other, const Tensor& targets, const CrossEntropyOptions& options = {});
 
 // ---- loss: tensor/ops/loss.h -----------------------------------------------------------------------------------------
 Variable mse_loss(const Variable& x, const Variable& target, Reduction reduction = Reduction::mean);                        // (x - y)²

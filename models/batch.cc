@@ -42,6 +42,17 @@ std::string decode(const Side& side, std::span<const std::int32_t> ids) {
   return side.tokenizer.text(side.vocabulary.tokens(ids));
 }
 
+Example encode_pair(const Side& source, const Side& target, std::string_view source_line, std::string_view target_line, bool copies) {
+  const std::vector<std::string> x = source.tokenizer.tokens(source_line), y = target.tokenizer.tokens(target_line);
+  Example example{.source = {}, .target = {}};
+  if (copies) example.outside = outside_words(target.vocabulary, x);
+  example.source = copies ? source_ids(source.vocabulary, target.vocabulary, x, example.outside) : source.vocabulary.ids(x);
+  example.target = target_ids(target.vocabulary, y, example.outside);
+  example.source.push_back(source.vocabulary.eos);
+  example.target.push_back(target.vocabulary.eos);
+  return example;
+}
+
 std::vector<Example> make_examples(const Corpus& corpus, const Side& source, const Side& target, ExampleOptions options,
                                    Index* too_long) {
   check<Error>(options.max_length >= 0, "examples: max_length must not be negative: {}", options.max_length);
@@ -50,7 +61,8 @@ std::vector<Example> make_examples(const Corpus& corpus, const Side& source, con
   Index left_out = 0;
   for (std::size_t i = 0; i < corpus.pairs.size(); ++i) {
     const Pair& pair = corpus.pairs[i];
-    Example example{encode(source, pair.source), encode(target, pair.target), {}, Index(i)};
+    Example example = encode_pair(source, target, pair.source, pair.target, options.copies);
+    example.pair = Index(i);
     const Index S = Index(example.source.size()) - 1, T = Index(example.target.size()) - 1;
     if (options.links) {
       for (const auto& [list, mark] : {std::pair(&pair.links.sure, '-'), std::pair(&pair.links.possible, '?')})
@@ -78,7 +90,7 @@ Batch make_batch(std::span<const Example> examples, std::span<const Index> rows,
   List<std::span<const std::int32_t>> sources, targets;
   for (const Index i : rows) {
     check<IndexError>(i >= 0 && i < Index(examples.size()), "batch: example {} is not in [0, {})", i, examples.size());
-    const auto& [source, target, links, pair] = examples[std::size_t(i)];
+    const auto& [source, target, links, pair, outside] = examples[std::size_t(i)];
     sources.push_back(source);
     targets.push_back(target);
     batch.source_tokens += Index(source.size());

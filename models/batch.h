@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/alignment.h"
+#include "models/copied_words.h"
 #include "models/corpus.h"
 #include "models/seq2seq.h"
 #include "models/tokenizer.h"
@@ -36,11 +37,15 @@ struct Example {
   std::vector<std::int32_t> source, target;
   Alignment links{};                   // of tokens, eos not among them
   Index pair = 0;                      // which of corpus.pairs
+  OutsideWords outside{};              // of encode_pair with copies
 };
+// Both sides tokenized, with eos; with copies, words outside of the vocabularies have the ids of models/copied_words.h instead of <unk>.
+Example encode_pair(const Side& source, const Side& target, std::string_view source_line, std::string_view target_line, bool copies = false);
 
 struct ExampleOptions {
   Index max_length = 0;                // tokens without eos: pairs with a longer side are left out; 0: no limit
   bool links = true;                   // false: leave them out, as where the tokenizer is not the one they count by
+  bool copies = false;                 // of encode_pair
 };
 // FileError, with line and both numbers of tokens, on a link that points outside. *too_long grows by the pairs left out.
 std::vector<Example> make_examples(const Corpus& corpus, const Side& source, const Side& target, ExampleOptions options = {},

@@ -75,9 +75,9 @@ TracedStep trace_step(const Run& run, const Seq2Seq& model, const std::vector<st
   const Trace trace;
   out.log_probabilities = step(read.back(), Want::weights);
   if (backward) {
-    const Trace::Entry* const logits = trace.find("logits");
+    const Trace::Entry *const logits = trace.find("logits"), *const mixed = trace.find("distribution");
     check<Error>(logits && logits->variable.defined(), "explain: the model names no logits to go back from");
-    const Variable loss = cross_entropy(logits->variable, tensor(std::vector{wanted}, {1}), {.ignore_index = -1}, Reduction::sum);
+    const Variable loss = mixed ? -log(select(select(mixed->variable, 0, 0), 0, wanted)) : cross_entropy(logits->variable, tensor(std::vector{wanted}, {1}), {.ignore_index = -1}, Reduction::sum);
     tape->backward(loss);
     out.loss = loss.value().item();
   }
@@ -123,14 +123,14 @@ std::vector<Explanation::Value> chosen_values(const TracedStep& traced, const Ex
 }  // namespace
 
 Explanation explain(const Run& run, const Seq2Seq& model, const Example& example, const ExplainOptions& options) {
-  const Vocabulary& words = run.target.vocabulary;
+  const auto word = [&](std::int32_t id) { return target_words(run, {&id, 1}, example.outside)[0]; };
   const Index steps = Index(example.target.size());
   check<IndexError>(options.step >= 1 && options.step <= steps, "explain: step {} is not in [1, {}]", options.step, steps);
   const SearchOptions search = search_options(run);
   std::vector<std::int32_t> read{search.start};
   read.insert(read.end(), example.target.begin(), example.target.begin() + options.step - 1);
   const std::int32_t wanted = example.target[std::size_t(options.step) - 1];
-  Explanation out{.source = run.source.vocabulary.pieces(example.source), .read = words.pieces(read), .step = options.step, .steps = steps, .values = {}, .top = {}, .wanted = words.piece(wanted)};
+  Explanation out{.source = source_words(run, example), .read = target_words(run, read, example.outside), .step = options.step, .steps = steps, .values = {}, .top = {}, .wanted = word(wanted)};
   const TracedStep traced = trace_step(run, model, example.source, read, wanted, options.backward);
   out.loss = traced.loss;
   out.values = chosen_values(traced, out, options, run.config.reverse_source);
@@ -138,8 +138,9 @@ Explanation explain(const Run& run, const Seq2Seq& model, const Example& example
   const std::vector<double> p = doubles(exp(traced.log_probabilities));
   std::vector<std::int32_t> order(p.size());
   std::iota(order.begin(), order.end(), 0);
+  std::erase_if(order, [&, V = run.target.vocabulary.size()](Index id) { return id >= V && std::ranges::find(example.outside, id - V, &OutsideWord::place) == example.outside.end(); });
   std::ranges::stable_sort(order, [&](std::int32_t a, std::int32_t b) { return p[std::size_t(a)] > p[std::size_t(b)]; });
-  const auto of = [&](std::int32_t id) { return Explanation::Word{words.piece(id), p[std::size_t(id)], id}; };
+  const auto of = [&](std::int32_t id) { return Explanation::Word{word(id), p[std::size_t(id)], id}; };
   out.written = of(*std::ranges::find_if(order, [&](std::int32_t id) { return search.writes(id); }));
   for (std::size_t i = 0; i < order.size(); ++i)
     if (i < std::size_t(std::max<Index>(options.top, 1)) || order[i] == wanted) out.top.push_back(of(order[i]));
@@ -226,6 +227,7 @@ class Writer {
   ExplanationStyle style_;
 };
 
+bool is_distribution(const Explanation::Value& value) { return value.name == "distribution"; }
 bool is_weights(const Explanation::Value& value) { return !value.columns.empty() && (value.name == "weights" || value.name.ends_with(".weights")); }
 
 }  // namespace
@@ -257,10 +259,11 @@ std::string explanation_text(const Explanation& x, const ExplanationStyle& style
     if (value.axes.columns == Along::vocabulary) {
       const auto list = [](const Tensor& t) { return t.defined() ? doubles(t) : std::vector<double>{}; };
       const std::vector<double> values = list(value.value), gradients = list(value.gradient);
-      for (const auto& [what, of] : {std::pair("  z: ", &values), std::pair("  dL:", &gradients)}) {
+      for (const auto& [what, of] : {std::pair(is_distribution(value) ? "  P: " : "  z: ", &values), std::pair("  dL:", &gradients)}) {
         if (of->empty()) continue;
         std::string row = what;
-        for (const Explanation::Word& w : x.top) row += fmt::format("  {} {:.4f}", word(w.word), (*of)[std::size_t(w.id)]);
+        for (const Explanation::Word& w : x.top)
+          if (std::size_t(w.id) < of->size()) row += fmt::format("  {} {:.4f}", word(w.word), (*of)[std::size_t(w.id)]);   // a copied word has no z
         writer.line(row);
       }
     } else if (!value.columns.empty()) {
@@ -269,7 +272,8 @@ std::string explanation_text(const Explanation& x, const ExplanationStyle& style
       writer.units(value);
     }
   }
-  writer.line("\n" + writer.bold("next word") + "  " + writer.faint("p = softmax(z)"));
+  const bool mixed = std::ranges::any_of(x.values, is_distribution);
+  writer.line("\n" + writer.bold("next word") + "  " + writer.faint(mixed ? "P, of the vocabulary and the source" : "p = softmax(z)"));
   int widest = 0;
   for (const Explanation::Word& w : x.top) widest = std::max(widest, columns(word(w.word)));
   for (const Explanation::Word& w : x.top) writer.line(fmt::format("  {}  {:.4f}", filled(word(w.word), widest), w.probability));

@@ -4,7 +4,6 @@
 #include "autograd/trace.h"
 #include "nn/dropout.h"
 #include "tensor/format.h"
-#include "tensor/ops/softmax.h"
 #include "tensor/ops/view.h"
 
 namespace heed {
@@ -65,7 +64,7 @@ Variable RecurrentModel::decode(const Variable& inputs, DecoderState& state, Var
   return dropped(std::visit([&](const auto& d) { return d(inputs, state, weights); }, decoder), dropout_, out.path);
 }
 
-Variable RecurrentModel::by_steps(const Batch& batch, std::vector<AttentionMap>* maps) const {
+Variable RecurrentModel::by_steps(const Batch& batch, List<AttentionMap>* maps) const {
   DecoderState state = encode(batch.source);
   Variable weights;
   const Variable y = decode(embed(transpose(batch.inputs).contiguous()), state, maps ? &weights : nullptr);
@@ -73,13 +72,11 @@ Variable RecurrentModel::by_steps(const Batch& batch, std::vector<AttentionMap>*
   return y;
 }
 
-Variable RecurrentModel::features(const Batch& batch, std::vector<AttentionMap>* maps) const {
+Variable RecurrentModel::features(const Batch& batch, List<AttentionMap>* maps) const {
   return permute(by_steps(batch, maps), {1, 0, 2});
 }
 
-Variable RecurrentModel::logits(const Variable& features) const { return out(features); }
-
-Loss RecurrentModel::loss(const Batch& batch, const CrossEntropyOptions& options, std::vector<AttentionMap>* maps) const {
+Loss RecurrentModel::loss(const Batch& batch, const CrossEntropyOptions& options, List<AttentionMap>* maps) const {
   check_targets(batch);
   const Variable rows = flatten(by_steps(batch, maps), 0, 1);                                     // [T B, d]
   const Inside inside(out.path);
@@ -88,20 +85,16 @@ Loss RecurrentModel::loss(const Batch& batch, const CrossEntropyOptions& options
 
 std::unique_ptr<DecodingState> RecurrentModel::start(const Sequences& source) const { return std::make_unique<RecurrentDecoding>(encode(source)); }
 
-Step RecurrentModel::step(const Tensor& tokens, DecodingState& base, Want want) const {
+Variable RecurrentModel::next_features(const Tensor& tokens, DecodingState& base, List<AttentionMap>* maps) const {
   auto* const made = dynamic_cast<RecurrentDecoding*>(&base);
   check<Error>(made, "step: a model of another kind made this state; start() of this one");
   DecoderState& state = made->state;
   const Index rows = state.layers[0].h.size(0);
   check<ShapeError>(tokens.shape() == Shape{rows}, "step: needs one token a row: tokens {}, rows {}", tokens.shape(), rows);
-  Step step;
   Variable weights;
-  const Variable y = decode(embed(reshape(tokens, {1, rows})), state, want == Want::weights ? &weights : nullptr);   // [1, R, d]
-  if (weights.defined()) step.attention.push_back({AttentionMap::Kind::cross, 0, weights});
-  const Variable z = trace("logits", out.bias.defined() ? "z = W x + b, a number for each word" : "z = W x, a number for each word", logits(select(y, 0, 0)), {.columns = Along::vocabulary});
-  log_softmax_(z.value());
-  step.log_probabilities = z.value();                                                             // [R, V]
-  return step;
+  const Variable y = decode(embed(reshape(tokens, {1, rows})), state, maps ? &weights : nullptr);               // [1, R, d]
+  if (weights.defined()) maps->push_back({AttentionMap::Kind::cross, 0, weights});
+  return select(y, 0, 0);
 }
 
 }  // namespace heed

@@ -22,11 +22,11 @@ class RecurrentModel : public Seq2Seq {
   };
   RecurrentModel(Scope scope, Options options);
 
-  Variable features(const Batch& batch, std::vector<AttentionMap>* maps = nullptr) const override;
-  Variable logits(const Variable& features) const override;
-  Loss loss(const Batch& batch, const CrossEntropyOptions& options, std::vector<AttentionMap>* maps = nullptr) const override;
+  Variable features(const Batch& batch, List<AttentionMap>* maps = nullptr) const override;
+  const Linear& output_layer() const override { return out; }
+  Loss loss(const Batch& batch, const CrossEntropyOptions& options, List<AttentionMap>* maps = nullptr) const override;
   std::unique_ptr<DecodingState> start(const Sequences& source) const override;
-  Step step(const Tensor& tokens, DecodingState& state, Want want = Want::context) const override;
+  Variable next_features(const Tensor& tokens, DecodingState& state, List<AttentionMap>* maps = nullptr) const override;
 
   Embedding source_embedding, target_embedding;
   RecurrentEncoder encoder;
@@ -39,7 +39,7 @@ class RecurrentModel : public Seq2Seq {
   Variable embed(const Tensor& ids) const;
   DecoderState encode(const Sequences& source) const;
   Variable decode(const Variable& inputs, DecoderState& state, Variable* weights) const;   // [T, R, E] -> [T, R, d]
-  Variable by_steps(const Batch& batch, std::vector<AttentionMap>* maps) const;            // features [T, B, d]
+  Variable by_steps(const Batch& batch, List<AttentionMap>* maps) const;            // features [T, B, d]
   double dropout_;
 };
 

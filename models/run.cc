@@ -212,7 +212,7 @@ SafetensorsFile read_weights(const std::string& path, const Run* fits) {
 LoadedModel load_model(const Run& run, const std::string& file) {
   LoadedModel loaded;
   loaded.parameters = std::make_unique<Parameters>(Seed{std::uint64_t(run.config.seed)});
-  loaded.model = make_model(run.config, loaded.parameters->root(), run.source.vocabulary.size(), run.target.vocabulary.size());
+  loaded.model = make_model(run.config, loaded.parameters->root(), run.source.vocabulary, run.target.vocabulary);
   std::vector<std::string> candidates{file};
   if (file.empty()) {
     candidates = {join(run.path, "best.safetensors")};

@@ -7,6 +7,8 @@
 #include "attention/attend.h"
 #include "attention/normalise.h"
 #include "attention/position.h"
+#include "models/copied_words.h"
+#include "models/pointer_generator.h"
 #include "models/recurrent_config.h"
 #include "models/text.h"
 #include "models/tokenizer.h"
@@ -62,6 +64,7 @@ std::vector<Option> table(RunConfig& c) {
       {.name = "dropout", .value = &c.dropout, .takes = "P", .help = "of embeddings and sublayers", .low = 0, .high = 1},
       {.name = "attention-dropout", .value = &c.attention_dropout, .takes = "P", .help = "of attention weights", .low = 0, .high = 1},
       {.name = "activation-dropout", .value = &c.activation_dropout, .takes = "P", .help = "inside the feed-forward layers", .low = 0, .high = 1},
+      {.name = "copy", .value = &c.copy, .help = "words of the source may be copied, where attention looks, also such as no vocabulary has", .later = true},
       {.name = "norm", .value = &c.norm, .takes = "NAME", .help = "post: after each residual (the paper); pre: before each sublayer", .choices = {"post", "pre"}},
       {.name = "final-norm", .value = &c.final_norm, .takes = "NAME", .help = "after the last layer; auto: with --norm pre only", .choices = {"auto", "always"}},
       {.name = "positions", .value = &c.positions, .takes = "NAME", .help = "how a word knows its place: added to the words, none, or inside self-attention from rope on", .choices = position_names()},
@@ -208,6 +211,7 @@ void check_config(const RunConfig& c) {
                c.key_value_heads ? fmt::format(" --key-value-heads {}", shared) : "");
   check<Error>(!c.differential || c.positions != "shaw", "values of heads and of pairs: --differential --positions shaw; another of --positions, t5 is near");
   check_normalise(c.normalise);
+  check<Error>(!c.copy || (!c.talking_heads && !c.differential), "weights that are no probabilities: --copy {}; one of them", c.differential ? "--differential" : "--talking-heads");
   check<Error>(c.linear_attention || !c.random_features, "features of no linear attention: --random-features {}; with --linear-attention", c.random_features.value_or(0));
   if (c.linear_attention)
     for (const auto& [given, what] : {std::pair(inside_attention(positions_named(c.positions)), fmt::format("--positions {}", c.positions)),
@@ -284,10 +288,18 @@ std::vector<std::string_view> model_names() {
   return names;
 }
 
-std::unique_ptr<Seq2Seq> make_model(const RunConfig& config, Scope scope, Index source_vocabulary, Index target_vocabulary) {
-  for (const auto& [name, maker] : kModels)
-    if (name == config.model) return maker(config, scope, source_vocabulary, target_vocabulary);
+std::unique_ptr<Seq2Seq> make_model(const RunConfig& config, Scope scope, Index source_vocabulary, Index target_vocabulary, const Tensor& shared) {
+  for (const auto& [name, maker] : kModels) {
+    if (name != config.model) continue;
+    auto model = maker(config, scope, source_vocabulary, target_vocabulary);
+    if (!config.copy) return model;
+    return std::make_unique<PointerGenerator>(scope, std::move(model), PointerGenerator::Options{.source_vocabulary = source_vocabulary, .target_vocabulary = target_vocabulary, .shared = shared});
+  }
   fail<Error>("unknown model: {}; there are {}", in_quotes(config.model), fmt::join(model_names(), ", "));
+}
+
+std::unique_ptr<Seq2Seq> make_model(const RunConfig& config, Scope scope, const Vocabulary& source, const Vocabulary& target) {
+  return make_model(config, scope, source.size(), target.size(), config.copy ? shared_words(source, target) : Tensor());
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const RunConfig& c, Parameters& parameters) {

@@ -42,6 +42,7 @@ struct RunConfig {
   bool talking_heads = false, differential = false, linear_attention = false;
   std::optional<Index> random_features;            // of linear attention, else elu(x) + 1
   double dropout = 0.05, attention_dropout = 0, activation_dropout = 0;
+  bool copy = false;
   std::string norm = "post", final_norm = "auto", positions = "sinusoidal", qk_norm = "none", normalise = "softmax", tie = "none", qkv_init = "separate";
 
   // recurrent models; auto becomes what the others ask for
@@ -90,7 +91,9 @@ void check_read(const RunConfig& config);
 bool may_change(std::string_view option);
 
 std::vector<std::string_view> model_names();
-std::unique_ptr<Seq2Seq> make_model(const RunConfig& config, Scope scope, Index source_vocabulary, Index target_vocabulary);   // Error lists the names
+// Error lists the names. shared: of models/pointer_generator.h, for config.copy; the second form knows it.
+std::unique_ptr<Seq2Seq> make_model(const RunConfig& config, Scope scope, Index source_vocabulary, Index target_vocabulary, const Tensor& shared = {});
+std::unique_ptr<Seq2Seq> make_model(const RunConfig& config, Scope scope, const Vocabulary& source, const Vocabulary& target);
 std::unique_ptr<Optimizer> make_optimizer(const RunConfig& config, Parameters& parameters);
 Schedule make_schedule(const RunConfig& config);
 std::int32_t start_symbol(const RunConfig& config, const Vocabulary& target);   // what opens a target

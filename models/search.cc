@@ -122,8 +122,7 @@ class Searcher {
  private:
   // Mean over the heads of the last cross-attention: [R, S].
   Tensor last_cross_row(const Step& step) const {
-    for (auto map = step.attention.rbegin(); map != step.attention.rend(); ++map)
-      if (map->kind == AttentionMap::Kind::cross) return mean_of_heads(*map)(all, 0).contiguous();
+    if (const AttentionMap* const last = last_cross_attention(step.attention)) return mean_of_heads(*last)(all, 0).contiguous();
     fail<Error>("search: {} needs attention over the source: this model has none", o_.coverage != 0 ? fmt::format("coverage {}", o_.coverage) : "attention or replace_unk");
   }
 

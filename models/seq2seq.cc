@@ -3,8 +3,11 @@
 
 #include <algorithm>
 
+#include "autograd/trace.h"
 #include "tensor/format.h"
 #include "tensor/ops/binary.h"
+#include "tensor/ops/cross_entropy.h"
+#include "tensor/ops/softmax.h"
 #include "tensor/ops/view.h"
 
 namespace heed {
@@ -44,35 +47,34 @@ void check_targets(const Batch& batch) {
   check<ShapeError>(batch.targets.shape() == batch.inputs.shape(), "loss: inputs and targets differ: inputs {}, targets {}", batch.inputs.shape(), batch.targets.shape());
 }
 
-namespace {
+Variable mean_over_heads(const AttentionMap& map) {
+  if (map.weights.rank() == 3) return map.weights;
+  const Index H = map.weights.size(1);
+  Variable sum = select(map.weights, 1, 0);
+  for (Index h = 1; h < H; ++h) sum = sum + select(map.weights, 1, h);
+  return sum * (1 / double(H));
+}
 
-// Over the heads.   [B, T, S]
-Variable mean_weights(const AttentionMap& map) { return map.weights.rank() == 4 ? mean(map.weights, {1}) : map.weights; }
+Tensor mean_of_heads(const AttentionMap& map) { return to(mean_over_heads(map).value(), DType::f32); }
 
-}  // namespace
+const AttentionMap* last_cross_attention(std::span<const AttentionMap> maps) {
+  const auto last = std::find_if(maps.rbegin(), maps.rend(), [](const AttentionMap& map) { return map.kind == AttentionMap::Kind::cross; });
+  return last == maps.rend() ? nullptr : &*last;
+}
 
 Variable alignment_loss(const AttentionMap& map, const Batch& batch) {
-  const Variable weights = mean_weights(map);
+  const Variable weights = mean_over_heads(map);
   check<ShapeError>(batch.links.defined() && batch.links.shape() == weights.shape(), "alignment loss: links and attention differ: links {}, attention {}",
                     batch.links.defined() ? batch.links.shape() : Shape{}, map.weights.shape());
   return -sum(constant(to(batch.links, weights.dtype())) * log(maximum(weights, 1e-6)));
 }
 
 Variable coverage_loss(const AttentionMap& map, const Batch& batch) {
-  const Variable weights = mean_weights(map);
+  const Variable weights = mean_over_heads(map);
   const Shape targets{weights.size(0), weights.size(1)};
   check<ShapeError>(batch.targets.shape() == targets, "coverage loss: targets and attention differ: targets {}, attention {}", batch.targets.shape(), map.weights.shape());
   const Tensor words = to(Mask::lengths(batch.lengths).dense(targets), weights.dtype());                       // 0 beyond the end
   return sum(constant(unsqueeze(words, -1)) * minimum(weights, cumsum(weights, 1) - weights));
-}
-
-Tensor mean_of_heads(const AttentionMap& map) {
-  const Tensor& weights = map.weights.value();
-  if (weights.rank() == 3) return to(weights, DType::f32);
-  const Index H = weights.size(1);
-  Tensor sum = weights(all, 0);
-  for (Index h = 1; h < H; ++h) sum = sum + weights(all, h);
-  return to(sum * (1 / double(H)), DType::f32);
 }
 
 Tensor reordered_sentences(std::span<const Index> rows, Index per_sentence, Index old_rows, Index old_group) {
@@ -95,6 +97,24 @@ Tensor reordered_sentences(std::span<const Index> rows, Index per_sentence, Inde
 CrossEntropyOptions without_padding(CrossEntropyOptions options, Index pad) {
   if (options.pad < 0) options.pad = pad, options.smooth_pad = true;
   return options;
+}
+
+Tensor Seq2Seq::token_losses(const Batch& batch, Index pad) const {
+  const Linear& out = output_layer();
+  return linear_cross_entropy(features(batch).value(), out.weight.value(), out.bias.value(), batch.targets, {.pad = pad}).losses;
+}
+
+Step Seq2Seq::step(const Tensor& tokens, DecodingState& state, Want want) const {
+  Step step;
+  const Variable x = next_features(tokens, state, want == Want::weights ? &step.attention : nullptr);
+  const Variable z = traced_logits(x);
+  log_softmax_(z.value());
+  step.log_probabilities = z.value();
+  return step;
+}
+
+Variable Seq2Seq::traced_logits(const Variable& features) const {
+  return trace("logits", output_layer().bias.defined() ? "z = W x + b, a number for each word" : "z = W x, a number for each word", logits(features), {.columns = Along::vocabulary});
 }
 
 Variable Loss::mean() const { return tokens > 0 ? sum * (1.0 / double(tokens)) : sum * 0.0; }

@@ -8,6 +8,7 @@
 
 #include "attention/memory.h"
 #include "autograd/ops.h"
+#include "nn/linear.h"
 
 namespace heed {
 
@@ -60,8 +61,11 @@ Variable alignment_loss(const AttentionMap& map, const Batch& batch);
 // by the number of all targets of an update. See et al. 2017, arXiv 1704.04368, Eq. 12-13. ShapeError unless batch and map fit.
 Variable coverage_loss(const AttentionMap& map, const Batch& batch);
 
-// The mean over the heads, f32 [B, T, S], head added to head: the same bits whatever else is in the batch.
-Tensor mean_of_heads(const AttentionMap& map);
+// The mean over the heads, [B, T, S], head added to head: the same bits whatever else is in the batch.
+Variable mean_over_heads(const AttentionMap& map);
+Tensor mean_of_heads(const AttentionMap& map);         // in f32
+// nullptr: no source word is looked at.
+const AttentionMap* last_cross_attention(std::span<const AttentionMap> maps);
 
 // State of decoding: what the model remembers of the source and of the words so far. Rows are grouped by sentence.
 class DecodingState {
@@ -76,23 +80,31 @@ class DecodingState {
 Tensor reordered_sentences(std::span<const Index> rows, Index per_sentence, Index old_rows, Index old_group);
 
 struct Step {
-  Tensor log_probabilities;            // [R, V]
-  std::vector<AttentionMap> attention; // rows of this step, T = 1, when asked for
+  Tensor log_probabilities;            // [R, V], more where words are copied (models/pointer_generator.h)
+  List<AttentionMap> attention; // rows of this step, T = 1, when asked for
 };
 
 class Seq2Seq {
  public:
   virtual ~Seq2Seq() = default;
   // Teacher-forced features before the output layer [B, T, d]; `maps` collects all attention weights when given.
-  virtual Variable features(const Batch& batch, std::vector<AttentionMap>* maps = nullptr) const = 0;
-  virtual Variable logits(const Variable& features) const = 0;                                   // [..., V]
+  virtual Variable features(const Batch& batch, List<AttentionMap>* maps = nullptr) const = 0;
+  virtual const Linear& output_layer() const = 0;                                                // weight [V, d]
+  Variable logits(const Variable& features) const { return output_layer()(features); }           // [..., V]
   // Cross-entropy summed over the targets that are not padding, options.pad or else the model's; logits are made in chunks, never [B, T, V] at once.
   // `maps` as in features.
-  virtual Loss loss(const Batch& batch, const CrossEntropyOptions& options, std::vector<AttentionMap>* maps = nullptr) const = 0;
+  virtual Loss loss(const Batch& batch, const CrossEntropyOptions& options, List<AttentionMap>* maps = nullptr) const = 0;
+  // -log P(target) of each target, [B, T], 0 where it is `pad`.
+  virtual Tensor token_losses(const Batch& batch, Index pad) const;
   // Encodes the sources; one row per sentence.
   virtual std::unique_ptr<DecodingState> start(const Sequences& source) const = 0;
-  // Reads tokens i32 [R], one a row, and gives the distribution of the next.
-  virtual Step step(const Tensor& tokens, DecodingState& state, Want want = Want::context) const = 0;
+  // Reads tokens i32 [R], one a row: what the output layer reads then, [R, d]; `maps` collects the attention weights of this step, T = 1.
+  virtual Variable next_features(const Tensor& tokens, DecodingState& state, List<AttentionMap>* maps = nullptr) const = 0;
+  // The same, and the distribution of the next word.
+  virtual Step step(const Tensor& tokens, DecodingState& state, Want want = Want::context) const;
+
+ protected:
+  Variable traced_logits(const Variable& features) const;
 };
 
 }  // namespace heed

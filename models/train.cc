@@ -35,26 +35,17 @@ Trainer::Trainer(const Seq2Seq& model, Parameters& parameters, Optimizer& optimi
   const ProductPrecision usable(options.precision);
 }
 
-namespace {
-
-AttentionMap last_cross_attention(const std::vector<AttentionMap>& maps) {
-  const auto last = std::find_if(maps.rbegin(), maps.rend(), [](const AttentionMap& map) { return map.kind == AttentionMap::Kind::cross; });
-  check<Error>(last != maps.rend(), "trainer: guided_alignment, coverage_loss: the model looks at no source word");
-  return *last;
-}
-
-}  // namespace
-
 // Over the micro-batches of an update, and what they are divided by.
 struct Trainer::Sums { double tokens, linked, loss = 0, alignment = 0, coverage = 0; };
 
 Variable Trainer::loss(const Batch& batch, Sums& sums) {
   const bool guided = options_.guided_alignment > 0 && batch.linked_tokens > 0, covers = options_.coverage_loss > 0;
-  Variable loss = model_.loss(batch, options_.loss, guided || covers ? &maps_ : nullptr).sum;
+  List<AttentionMap> maps;
+  Variable loss = model_.loss(batch, options_.loss, guided || covers ? &maps : nullptr).sum;
   sums.loss += loss.value().item();
   if (!guided && !covers) return loss;
-  const AttentionMap map = last_cross_attention(maps_);
-  maps_.clear();
+  check<Error>(last_cross_attention(maps), "trainer: guided_alignment, coverage_loss: the model looks at no source word");
+  const AttentionMap& map = *last_cross_attention(maps);
   if (guided) {
     const Variable alignment = alignment_loss(map, batch);
     sums.alignment += alignment.value().item();
@@ -119,7 +110,6 @@ Trainer::Report Trainer::update(std::span<const Batch> micro_batches) {
     }
     if (!items.empty()) heed::update(items);
   } catch (...) {
-    maps_.clear();
     parameters_.forget_gradients();
     throw;
   }

@@ -62,7 +62,6 @@ class Trainer {
   Options options_;
   std::int64_t step_ = 0, skipped_ = 0;
   std::map<std::string, Tensor> averages_;
-  std::vector<AttentionMap> maps_;                        // of a micro-batch, empty between them
 };
 
 // Arithmetic mean of weights, accumulated in f64 (checkpoint averaging). ShapeError, FileError unless all have the same keys and shapes.

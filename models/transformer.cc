@@ -135,7 +135,7 @@ TransformerEncoder::TransformerEncoder(Scope scope, const TransformerOptions& o)
   if (has_final_norm(o)) norm.emplace(scope / "norm", LayerNorm::Options{.width = o.width, .eps = o.eps, .bias = o.bias});
 }
 
-Variable TransformerEncoder::operator()(const Variable& x, const Mask& mask, std::vector<AttentionMap>* maps) const {
+Variable TransformerEncoder::operator()(const Variable& x, const Mask& mask, List<AttentionMap>* maps) const {
   Variable y = x;
   for (std::size_t k = 0; k < layers.size(); ++k) {
     Variable weights;
@@ -160,7 +160,7 @@ List<Memory> TransformerDecoder::prepare(const Variable& states, const Mask& mas
   return memories;
 }
 
-Variable TransformerDecoder::operator()(const Variable& x, std::span<const Memory> memories, const Mask& mask, std::vector<AttentionMap>* maps) const {
+Variable TransformerDecoder::operator()(const Variable& x, std::span<const Memory> memories, const Mask& mask, List<AttentionMap>* maps) const {
   check_memories(layers, memories);
   Variable y = x;
   for (std::size_t k = 0; k < layers.size(); ++k) {
@@ -172,7 +172,7 @@ Variable TransformerDecoder::operator()(const Variable& x, std::span<const Memor
   return norm ? (*norm)(y) : y;
 }
 
-Variable TransformerDecoder::next(const Variable& x, std::span<const Memory> memories, std::span<KeyValueCache> caches, std::vector<AttentionMap>* maps) const {
+Variable TransformerDecoder::next(const Variable& x, std::span<const Memory> memories, std::span<KeyValueCache> caches, List<AttentionMap>* maps) const {
   check_memories(layers, memories);
   check<Error>(caches.size() == layers.size(), "transformer decoder: needs {} caches, one a layer, got {}", layers.size(), caches.size());
   Variable y = x;
@@ -250,15 +250,13 @@ Variable TranslationModel::embed(const Embedding& embedding, const PositionTable
   return trace("", rows.defined() ? "x = √d E[word] + PE" : "x = √d E[word]", dropout(x, options_.core.dropout), {.rows = &embedding == &source_embedding ? Along::source : Along::target});
 }
 
-Variable TranslationModel::features(const Batch& batch, std::vector<AttentionMap>* maps) const {
+Variable TranslationModel::features(const Batch& batch, List<AttentionMap>* maps) const {
   const Mask source = source_mask("transformer", batch.source);
   const Variable states = trace("memory", kMemory, core.encoder(embed(source_embedding, source_positions, batch.source.ids), source, maps), {.rows = Along::source});   // [B, S, d]
   return core.decoder(embed(target_embedding, target_positions, batch.inputs), core.decoder.prepare(states, source), Mask::causal(), maps);
 }
 
-Variable TranslationModel::logits(const Variable& features) const { return output(features); }
-
-Loss TranslationModel::loss(const Batch& batch, const CrossEntropyOptions& options, std::vector<AttentionMap>* maps) const {
+Loss TranslationModel::loss(const Batch& batch, const CrossEntropyOptions& options, List<AttentionMap>* maps) const {
   check_targets(batch);
   const Variable x = features(batch, maps);
   const Inside inside(output.path);
@@ -277,19 +275,15 @@ std::unique_ptr<DecodingState> TranslationModel::start(const Sequences& source) 
   return state;
 }
 
-Step TranslationModel::step(const Tensor& tokens, DecodingState& base, Want want) const {
+Variable TranslationModel::next_features(const Tensor& tokens, DecodingState& base, List<AttentionMap>* maps) const {
   auto* const made = dynamic_cast<TransformerState*>(&base);
   check<Error>(made, "step: a model of another kind made this state; start() of this one");
   TransformerState& state = *made;
   check<ShapeError>(tokens.shape() == Shape{state.rows}, "step: needs one token a row: tokens {}, rows {}", tokens.shape(), state.rows);
-  Step step;
   const Variable x = embed(target_embedding, target_positions, reshape(tokens, {-1, 1}), state.position);   // [R, 1, d]
-  const Variable y = core.decoder.next(x, state.memories, state.caches, want == Want::weights ? &step.attention : nullptr);
+  const Variable y = core.decoder.next(x, state.memories, state.caches, maps);
   ++state.position;
-  const Variable z = trace("logits", output.bias.defined() ? "z = W x + b, a number for each word" : "z = W x, a number for each word", logits(reshape(y, {state.rows, options_.core.width})), {.columns = Along::vocabulary});
-  log_softmax_(z.value());
-  step.log_probabilities = z.value();                                                             // [R, V]
-  return step;
+  return reshape(y, {state.rows, options_.core.width});
 }
 
 }  // namespace heed

@@ -67,7 +67,7 @@ struct TransformerDecoderLayer {
 
 struct TransformerEncoder {
   TransformerEncoder(Scope scope, const TransformerOptions& options);
-  Variable operator()(const Variable& x, const Mask& mask, std::vector<AttentionMap>* maps = nullptr) const;   // [B, S, d]
+  Variable operator()(const Variable& x, const Mask& mask, List<AttentionMap>* maps = nullptr) const;   // [B, S, d]
 
   RelativePositions positions;         // what the layers share of them
   std::vector<TransformerEncoderLayer> layers;
@@ -78,8 +78,8 @@ struct TransformerDecoder {
   TransformerDecoder(Scope scope, const TransformerOptions& options, bool cross = true);
   // Keys and values of every layer's cross-attention, once per sentence.
   List<Memory> prepare(const Variable& states, const Mask& mask) const;
-  Variable operator()(const Variable& x, std::span<const Memory> memories, const Mask& mask = Mask::causal(), std::vector<AttentionMap>* maps = nullptr) const;   // [B, T, d]
-  Variable next(const Variable& x, std::span<const Memory> memories, std::span<KeyValueCache> caches, std::vector<AttentionMap>* maps = nullptr) const;   // [R, 1, d]
+  Variable operator()(const Variable& x, std::span<const Memory> memories, const Mask& mask = Mask::causal(), List<AttentionMap>* maps = nullptr) const;   // [B, T, d]
+  Variable next(const Variable& x, std::span<const Memory> memories, std::span<KeyValueCache> caches, List<AttentionMap>* maps = nullptr) const;   // [R, 1, d]
 
   RelativePositions positions;
   std::vector<TransformerDecoderLayer> layers;
@@ -116,11 +116,11 @@ class TranslationModel : public Seq2Seq {
   };
   TranslationModel(Scope scope, Options options);
 
-  Variable features(const Batch& batch, std::vector<AttentionMap>* maps = nullptr) const override;
-  Variable logits(const Variable& features) const override;
-  Loss loss(const Batch& batch, const CrossEntropyOptions& options, std::vector<AttentionMap>* maps = nullptr) const override;
+  Variable features(const Batch& batch, List<AttentionMap>* maps = nullptr) const override;
+  const Linear& output_layer() const override { return output; }
+  Loss loss(const Batch& batch, const CrossEntropyOptions& options, List<AttentionMap>* maps = nullptr) const override;
   std::unique_ptr<DecodingState> start(const Sequences& source) const override;
-  Step step(const Tensor& tokens, DecodingState& state, Want want = Want::context) const override;
+  Variable next_features(const Tensor& tokens, DecodingState& state, List<AttentionMap>* maps = nullptr) const override;
 
   Embedding source_embedding, target_embedding;
   PositionTable source_positions, target_positions;

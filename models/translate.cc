@@ -8,7 +8,6 @@
 #include "autograd/trace.h"
 #include "models/recurrent_config.h"
 #include "tensor/format.h"
-#include "tensor/ops/cross_entropy.h"
 
 namespace heed {
 
@@ -22,6 +21,21 @@ SearchOptions search_options(const Run& run, SearchOptions options) {
 
 std::vector<std::string> source_tokens(const Run& run, std::string_view line) {
   return is_blank(line) ? std::vector<std::string>{} : run.source.tokenizer.tokens(line);
+}
+
+std::vector<std::string> source_words(const Run& run, const Example& example) {
+  return source_pieces(run.source.vocabulary, run.target.vocabulary, example.source, example.outside);
+}
+
+std::vector<std::string> target_words(const Run& run, std::span<const std::int32_t> ids, const OutsideWords& outside) { return target_pieces(run.target.vocabulary, ids, outside); }
+
+std::string source_text(const Run& run, const Example& example) {
+  const std::vector<std::string> words = source_words(run, example);
+  return run.source.tokenizer.text(std::span(words).first(words.size() - 1));
+}
+
+std::string target_text(const Run& run, const Example& example) {
+  return run.target.tokenizer.text(target_words(run, std::span(example.target).first(example.target.size() - 1), example.outside));
 }
 
 namespace {
@@ -41,6 +55,7 @@ std::vector<std::vector<Translation>> translate(const Run& run, const Seq2Seq& m
   std::vector<std::vector<Translation>> results(lines.size());
   std::vector<std::vector<std::int32_t>> sources, begins;
   std::vector<std::vector<std::string>> words, first_words;
+  std::vector<OutsideWords> outside;                                                  // of the source, where words may be copied
   std::vector<std::size_t> numbers;
   for (std::size_t i = 0; i < lines.size(); ++i) {
     std::vector<std::string> tokens = source_tokens(run, lines[i]);
@@ -52,13 +67,16 @@ std::vector<std::vector<Translation>> translate(const Run& run, const Seq2Seq& m
       tokens.resize(longest);
       if (overlooked) ++overlooked->cut;
     }
-    sources.push_back(run.source.vocabulary.ids(tokens));
-    for (std::size_t t = 0; overlooked && t < tokens.size(); ++t)
-      if (sources.back()[t] == run.source.vocabulary.unk) overlooked->unknown.insert(tokens[t]);
-    sources.back().push_back(run.source.vocabulary.eos);
+    const Vocabulary &source = run.source.vocabulary, &target = run.target.vocabulary;
+    outside.push_back(run.config.copy ? outside_words(target, tokens) : OutsideWords());
+    sources.push_back(run.config.copy ? source_ids(source, target, tokens, outside.back()) : source.ids(tokens));
+    if (overlooked)
+      for (const std::string& token : tokens)
+        if (source.id(token) == source.unk) overlooked->unknown.insert(token);
+    sources.back().push_back(source.eos);
     if (!prefixes.empty()) {
       first_words.push_back(run.target.tokenizer.tokens(prefixes[i]));
-      begins.push_back(run.target.vocabulary.ids(first_words.back()));
+      begins.push_back(target_ids(target, first_words.back(), outside.back()));
     }
     words.push_back(std::move(tokens));
     numbers.push_back(i);
@@ -70,8 +88,9 @@ std::vector<std::vector<Translation>> translate(const Run& run, const Seq2Seq& m
     for (const Hypothesis& hypothesis : found[s]) {
       std::vector<std::string> tokens;
       if (!first_words.empty()) tokens.assign(first_words[s].begin(), first_words[s].begin() + std::ptrdiff_t(std::min(first_words[s].size(), hypothesis.ids.size())));
+      const std::vector<std::string> written = target_words(run, hypothesis.ids, outside[s]);
       for (std::size_t t = tokens.size(); t < hypothesis.ids.size(); ++t) {
-        tokens.push_back(run.target.vocabulary.piece(hypothesis.ids[t]));
+        tokens.push_back(written[t]);
         if (!options.replace_unk || hypothesis.ids[t] != search.unk) continue;
         if (const Index s_t = looked_at(hypothesis.attention[t]); s_t >= 0) tokens.back() = words[s][std::size_t(s_t)];
       }
@@ -108,7 +127,7 @@ AttentionPicture::Window window_around(double p, Index w) {
 }  // namespace
 
 AttentionPicture attention_picture(const Run& run, const Seq2Seq& model, const Example& example, AttentionPicture::Rows rows) {
-  std::vector<AttentionMap> maps;
+  List<AttentionMap> maps;
   std::vector<AttentionPicture::Window> windows;                                      // of a local attention, one a row
   const std::int32_t start = start_symbol(run.config, run.target.vocabulary);
   {
@@ -120,7 +139,7 @@ AttentionPicture attention_picture(const Run& run, const Seq2Seq& model, const E
         if (entry.name == "position")
           for (const double p : to(entry.value, DType::f64).contiguous().to_vector<double>()) windows.push_back(window_around(p, *run.config.window));
   }
-  AttentionPicture picture{.source = run.source.vocabulary.pieces(example.source), .target = run.target.vocabulary.pieces(example.target), .note = row_note(run.config), .gold = example.links, .rows = rows};
+  AttentionPicture picture{.source = source_words(run, example), .target = target_words(run, example.target, example.outside), .note = row_note(run.config), .gold = example.links, .rows = rows};
   std::vector<std::string> read = picture.target;                                     // <s> y_1 ..
   read.insert(read.begin(), run.target.vocabulary.piece(start));
   read.pop_back();
@@ -168,11 +187,11 @@ AttentionPicture last_cross_attention(const AttentionPicture& picture) {
 std::vector<Tensor> cross_attention_weights(const Run& run, const Seq2Seq& model, std::span<const Example> examples) {
   std::vector<Tensor> weights(examples.size());
   for (const std::vector<Index>& rows : BatchSampler(examples, {.tokens = 1024}, Key(Seed{0})).by_length()) {
-    std::vector<AttentionMap> maps;
+    List<AttentionMap> maps;
     model.features(make_batch(examples, rows, run.target.vocabulary.pad, start_symbol(run.config, run.target.vocabulary)), &maps);
-    std::erase_if(maps, [](const AttentionMap& map) { return map.kind != AttentionMap::Kind::cross; });
-    if (maps.empty()) return {};
-    const Tensor all_heads = mean_of_heads(maps.back());                              // [B, T, S]
+    const AttentionMap* const last = last_cross_attention(maps);
+    if (!last) return {};
+    const Tensor all_heads = mean_of_heads(*last);                                    // [B, T, S]
     for (std::size_t b = 0; b < rows.size(); ++b) {
       const Example& example = examples[std::size_t(rows[b])];
       weights[std::size_t(rows[b])] = all_heads(Index(b), Slice{0, Index(example.target.size())}, Slice{0, Index(example.source.size())}).clone();
@@ -186,7 +205,7 @@ std::vector<double> negative_log_likelihoods(const Run& run, const Seq2Seq& mode
   std::vector<double> sums(examples.size());
   for (const std::vector<Index>& rows : BatchSampler(examples, {.tokens = 1024}, Key(Seed{0})).by_length()) {
     const Batch batch = make_batch(examples, rows, pad, start_symbol(run.config, run.target.vocabulary));
-    const Tensor losses = to(cross_entropy(model.logits(model.features(batch)).value(), batch.targets, {.pad = pad}).losses, DType::f64);   // [B, T]
+    const Tensor losses = to(model.token_losses(batch, pad), DType::f64);             // [B, T]
     for (std::size_t b = 0; b < rows.size(); ++b)
       for (const double loss : losses[Index(b)].to_vector<double>()) sums[std::size_t(rows[b])] += loss;
   }

@@ -36,6 +36,12 @@ struct Overlooked {
 // Of a line to be translated: none of a blank one.
 std::vector<std::string> source_tokens(const Run& run, std::string_view line);
 
+// The words of ids, those outside of the vocabularies as the source has them (models/copied_words.h), eos among them; and the text before it.
+std::vector<std::string> source_words(const Run& run, const Example& example);
+std::vector<std::string> target_words(const Run& run, std::span<const std::int32_t> ids, const OutsideWords& outside);
+std::string source_text(const Run& run, const Example& example);
+std::string target_text(const Run& run, const Example& example);
+
 // The n best of each line, best first. A line without tokens has one translation, which is empty. `prefixes`, one a line or none, are what
 // every translation begins with, in their own words where the model knows them only as <unk>. What the model does not see is added
 // to *overlooked.

@@ -13,11 +13,11 @@ SmallModel::SmallModel(const std::string& flags) : run{"", {}, {}, {}} {
   const std::vector<std::string> lines{"a b c d"};
   run.source = run.target = build_side(lines, {});
   parameters = std::make_unique<Parameters>(Seed{7});
-  model = make_model(run.config, parameters->root(), run.source.vocabulary.size(), run.target.vocabulary.size());
+  model = make_model(run.config, parameters->root(), run.source.vocabulary, run.target.vocabulary);
 }
 
 Example SmallModel::example(const std::string& source, const std::string& target) const {
-  return {.source = encode(run.source, source), .target = encode(run.target, target)};
+  return encode_pair(run.source, run.target, source, target, run.config.copy);
 }
 
 std::vector<std::string> every_model() {
@@ -36,6 +36,7 @@ std::vector<std::string> every_model() {
     for (const std::string decoder : {"bahdanau", "luong"}) all.push_back("--model gru --attention " + name + " --decoder " + decoder + (name.starts_with("local") ? " --window 2" : ""));
   all.insert(all.end(), {"--model gru --attention none --decoder cho", "--model lstm --attention none --decoder sutskever --layers 2",
                          "--model lstm --attention dot --layers 2 --input-feeding --reverse-source --start eos", "--model rnn --attention additive --readout tanh --readout-state previous",
-                         "--model gru --attention general-sparsemax --one-direction --decoder bahdanau", "--model gru --attention additive-top-2 --decoder luong", "--model gru --attention general-learned-entmax"});
+                         "--model gru --attention general-sparsemax --one-direction --decoder bahdanau", "--model gru --attention additive-top-2 --decoder luong", "--model gru --attention general-learned-entmax",
+                        "--layers 2 --heads 2 --copy", "--layers 1 --heads 4 --copy --tie all --norm pre --attention-dropout 0.3 --label-smoothing 0", "--model gru --copy", "--model lstm --copy --attention local-m --window 1 --input-feeding --reverse-source"});
   return all;
 }

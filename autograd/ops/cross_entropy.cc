@@ -6,6 +6,7 @@
 #include "autograd/ops.h"
 #include "autograd/ops/samples.h"
 #include "autograd/record.h"
+#include "tensor/ops/view.h"
 
 namespace heed {
 
@@ -45,6 +46,40 @@ Variable linear_cross_entropy_by_definition(const Variable& x, const Variable& w
   return cross_entropy(bias.defined() ? z + bias : z, targets, options, Reduction::sum);
 }
 
+Variable linear_mixture_cross_entropy(const Variable& x, const Variable& weight, const Variable& bias, const Variable& log_share, const Variable& other,
+                                      const Tensor& targets, const CrossEntropyOptions& options) {
+  LinearCrossEntropyWants wants;
+  if (Tape::current()) wants = {x.wants_gradient(), weight.wants_gradient(), bias.wants_gradient()};
+  const LinearCrossEntropy out = linear_cross_entropy(x.value(), weight.value(), bias.value(), targets, options, wants, {log_share.value(), other.value()});
+  return record("linear_mixture_cross_entropy", full({}, out.total, x.dtype()), {x, weight, bias, log_share, other},
+                [to_x = x.slot(), to_weight = weight.slot(), to_bias = bias.slot(), to_share = log_share.slot(), to_other = other.slot(), dx = out.dx, dweight = out.dweight,
+                 dbias = out.dbias, dshare = out.dlog_share, dother = out.dother](const Tensor& dy) {
+                  to_x.adopt(dx, dy.item());
+                  to_weight.adopt(dweight, dy.item());
+                  to_bias.adopt(dbias, dy.item());
+                  to_share.adopt(dshare, dy.item());
+                  to_other.adopt(dother, dy.item());
+                });
+}
+
+Variable linear_mixture_cross_entropy_by_definition(const Variable& x, const Variable& weight, const Variable& bias, const Variable& log_share, const Variable& other,
+                                                    const Tensor& targets, const CrossEntropyOptions& options) {
+  const Variable product = matmul(x, transpose(weight)), z = bias.defined() ? product + bias : product;        // [N, V]
+  CrossEntropyOptions plain = options;
+  plain.label_smoothing = 0, plain.subtract_entropy = false, plain.weight = {};
+  const Variable smoothed = cross_entropy(z, targets, options, Reduction::none), surprise = cross_entropy(z, targets, plain, Reduction::none);   // [N]
+  const double e = options.label_smoothing, V = double(weight.size(0));
+  const double others = options.smoothing == Smoothing::uniform ? 0 : e / (V - 1 - (options.smoothing == Smoothing::others_not_pad && options.pad >= 0));
+  Tensor part = full(targets.shape(), 1 - e - others, x.dtype());                                             // of the label's own loss
+  for (Index i = 0; i < targets.numel(); ++i) {
+    const Tensor one = reshape(part, {-1})[i];
+    const Index label = Index(reshape(targets, {-1})[i].item());
+    if (label == options.ignore_index || label == options.pad) fill_(one, 0);
+    else if (options.weight.defined()) fill_(one, one.item() * options.weight[label].item());
+  }
+  return sum(smoothed + constant(part) * (-log(exp(log_share - surprise) + other) - surprise));
+}
+
 // ---- samples -----------------------------------------------------------------------------------------------------------------------
 
 void cross_entropy_samples(SampleTable& table) {
@@ -65,6 +100,11 @@ void cross_entropy_samples(SampleTable& table) {
   table.add("linear_cross_entropy", [](SampleTable::Variables x) { return linear_cross_entropy(x[0], x[1], x[2], tensor({0, 4, 2}, DType::i64)); },
                    [](SampleTable::Tensors x) { return full({}, linear_cross_entropy(x[0], x[1], x[2], tensor({0, 4, 2}, DType::i64)).total, x[0].dtype()); },
                    {{{3, N}}, {{5, N}}, {{5}}});
+  table.add("linear_mixture_cross_entropy", [](SampleTable::Variables x) { return linear_mixture_cross_entropy(x[0], x[1], x[2], x[3], x[4], tensor({0, 4, 2}, DType::i64)); },
+                   [](SampleTable::Tensors x) {
+                     return full({}, linear_cross_entropy(x[0], x[1], x[2], tensor({0, 4, 2}, DType::i64), {}, {}, {x[3], x[4]}).total, x[0].dtype());
+                   },
+                   {{{3, N}}, {{5, N}}, {{5}}, {{3}}, {{3}, 0.1, 0.9}});
 }
 
 }  // namespace heed

@@ -85,10 +85,10 @@ int attention(std::span<const std::string> words) {
   const Run& run = model.run;
   if (!out.empty()) check_outside(run, out);
   Example example = sentence_pair(model, source, target);
-  example.links = links.empty() ? links_in_data(run, repaired(source), target.empty() ? decode(run.target, example.target) : repaired(target), example) : links_of(links, example);
+  example.links = links.empty() ? links_in_data(run, repaired(source), target.empty() ? target_text(run, example) : repaired(target), example) : links_of(links, example);
   AttentionPicture picture = attention_picture(run, model.model(), example, align_to == "input" ? AttentionPicture::Rows::input : AttentionPicture::Rows::predicted);
   if (last_cross_attention(picture).maps.empty()) throw Mistake(fmt::format("no attention over the source: --run {}; one trained with attention", run_flags.run));
-  picture.title = decode(run.source, example.source) + " → " + decode(run.target, example.target);
+  picture.title = source_text(run, example) + " → " + target_text(run, example);
   picture.numbers = numbers;
   if (ending == ".html") {
     write_file_atomically(out, attention_html(picture));

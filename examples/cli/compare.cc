@@ -201,7 +201,7 @@ std::optional<Result> evaluate(const Entry& entry, const Run& run, const Asked& 
 
   const Corpus corpus = read_part(run.config, asked.split);
   Index too_long = 0;
-  const std::vector<Example> test = heed::make_examples(corpus, run.source, run.target, {.max_length = run.config.max_length, .links = has_links(run.config)}, &too_long);
+  const std::vector<Example> test = heed::make_examples(corpus, run.source, run.target, {.max_length = run.config.max_length, .links = has_links(run.config), .copies = run.config.copy}, &too_long);
   if (too_long > 0 && !asked.manner.quiet) note(fmt::format("{}: {} pairs, {} of them left out as too long", corpus.name, corpus.pairs.size(), too_long));
   if (test.empty()) throw Mistake(fmt::format("no pair is short enough: {}; at most {} words", corpus.name, run.config.max_length));
   double source_words = 0, target_words = 0;

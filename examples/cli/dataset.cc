@@ -175,7 +175,7 @@ void check_links(const RunConfig& config, const Corpus& train) {
 
 Examples make_examples(const Run& run, Dataset& data) {
   if (run.config.guided_alignment > 0) check_links(run.config, data.train);
-  const ExampleOptions options{.max_length = run.config.max_length, .links = has_links(run.config)};
+  const ExampleOptions options{.max_length = run.config.max_length, .links = has_links(run.config), .copies = run.config.copy};
   Examples examples;
   examples.train = heed::make_examples(data.train, run.source, run.target, options, &data.train.report.too_long);
   examples.dev = heed::make_examples(data.dev, run.source, run.target, options, &data.dev.report.too_long);

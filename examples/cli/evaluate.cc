@@ -76,7 +76,7 @@ bool in_loss(const Corpus& corpus, const Example& example) {
 
 std::vector<Example> make_examples(const Run& run, const Corpus& corpus, bool links, const Manner& manner) {
   Index too_long = 0;
-  std::vector<Example> examples = heed::make_examples(corpus, run.source, run.target, {.max_length = run.config.max_length, .links = links}, &too_long);
+  std::vector<Example> examples = heed::make_examples(corpus, run.source, run.target, {.max_length = run.config.max_length, .links = links, .copies = run.config.copy}, &too_long);
   if (std::ranges::none_of(examples, [&](const Example& example) { return in_loss(corpus, example); }))
     throw Mistake(fmt::format("no pair for the loss: {}; words on both sides, at most {} as in training", corpus.name, run.config.max_length));
   if (!manner.quiet && (too_long > 0 || corpus.report.empty_kept > 0 || corpus.report.text.invalid > 0)) {

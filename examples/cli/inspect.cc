@@ -106,7 +106,7 @@ std::string last_scores(const std::string& path, const std::string& bleu) {
 bool inspect_run(const std::string& path, const Manner& manner) {
   Run run = open_run(path);
   Parameters parameters(Seed{0});
-  const auto model = make_model(run.config, parameters.root(), run.source.vocabulary.size(), run.target.vocabulary.size());
+  const auto model = make_model(run.config, parameters.root(), run.source.vocabulary, run.target.vocabulary);
   const std::vector<Index> steps = checkpoint_steps(path);
   const std::optional<Index> best = best_step(run);
   std::vector<std::string> damaged;

@@ -51,7 +51,7 @@ void note_unknown(const Run& run, const std::string& source, const std::string& 
 Example sentence_pair(const Ready& model, const std::string& source, const std::string& target) {
   const Run& run = model.run;
   const Index longest = run.config.max_length;
-  Example example{.source = encode(run.source, repaired(source)), .target = {}, .links = {}};
+  Example example = encode_pair(run.source, run.target, repaired(source), repaired(target), run.config.copy);
   if (example.source.size() == 1) throw Mistake("an empty sentence: --source; at least one word");
   if (Index(example.source.size()) > longest + 1) throw Mistake(fmt::format("a long sentence: --source: {} words; at most {}, as in training", example.source.size() - 1, longest));
   if (target.empty()) {
@@ -59,7 +59,6 @@ Example sentence_pair(const Ready& model, const std::string& source, const std::
     example.target.push_back(run.target.vocabulary.eos);
     return example;
   }
-  example.target = encode(run.target, repaired(target));
   if (Index(example.target.size()) > max_positions(run.config)) throw Mistake(fmt::format("a long sentence: --target: {} words; at most {}", example.target.size() - 1, max_positions(run.config) - 1));
   return example;
 }

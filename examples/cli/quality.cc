@@ -143,7 +143,7 @@ std::optional<DevScore> DevPart::score(const Run& run, const Seq2Seq& model, con
     for (const std::size_t i : block) sources.push_back(examples_[i].source);
     const auto found = search(model, sources, search_options(run));
     for (std::size_t k = 0; k < block.size(); ++k) {
-      const std::vector<std::string> tokens_found = words.pieces(found[k][0].ids);
+      const std::vector<std::string> tokens_found = target_words(run, found[k][0].ids, examples_[block[k]].outside);
       exact += tokens_found == references_[block[k]];
       hypotheses[block[k]] = token_line(tokens_found);
     }

@@ -169,7 +169,7 @@ int trace(std::span<const std::string> words) {
       values += entry.value.numel();
     }
   }
-  write_safetensors(out, tensors, {{std::string(kOrderKey), json_text(order)}, {"heed.source", decode(run.source, example.source)}, {"heed.target", decode(run.target, example.target)}});
+  write_safetensors(out, tensors, {{std::string(kOrderKey), json_text(order)}, {"heed.source", source_text(run, example)}, {"heed.target", target_text(run, example)}});
   note_unknown(run, source, target, manner);
   if (manner.json) print(json_text(Json{{"file", out}, {"tensors", tensors.size()}, {"values", values}}) + "\n");
   else print(fmt::format("{}: {} tensors, {} values\n", out, tensors.size(), values));

@@ -96,7 +96,7 @@ Training::Training(Run run, Dataset data, Manner manner)
     settled.schedule_steps = c.schedule == "step" ? std::max<Index>(1, planned_updates() / 5) : planned_updates();
   }
   check_config(c);
-  model_ = make_model(c, parameters_.root(), run_.source.vocabulary.size(), words.size());
+  model_ = make_model(c, parameters_.root(), run_.source.vocabulary, words);
   optimizer_ = make_optimizer(c, parameters_);
   trainer_ = std::make_unique<Trainer>(*model_, parameters_, *optimizer_, make_schedule(c),
                                        Trainer::Options{.loss = {.label_smoothing = c.label_smoothing, .pad = words.pad}, .clip = c.clip, .guided_alignment = c.guided_alignment, .coverage_loss = c.coverage_loss, .average = c.average, .precision = precision_named(c.precision), .seed = std::uint64_t(c.seed)});

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/ops/cross_entropy.h"
 
+#include <limits>
+
 #include "tensor/ops/short_rows.h"
 
 #ifndef HEED_TENSOR_OPS_CROSS_ENTROPY_SMOOTHED      // this file is read once for each target
@@ -17,6 +19,8 @@ template <class T> struct Smoothed {
 };
 // of one row: log Σ_k exp(z_k) = max + log_sum
 template <class T> struct RowSum { T max, log_sum; };
+// of one row: what the label gets beside softmax(z), and the derivatives by both
+template <class T> struct RowMixture { T log_share, other, dlog_share, dother; };
 
 }  // namespace
 }  // namespace heed
@@ -36,9 +40,24 @@ template <class T> HWY_INLINE T Mass(const Smoothed<T>& q, size_t target) {
   return q.weight ? (q.true_mass - q.other_mass) * q.weight[target] + q.other_mass * q.weights : T(1);
 }
 
+// L = -log(e^g p + a) for a surprise of -log p, g log_share, a other. The label's part of dx and dg take r = e^g p / (e^g p + a); da = -e^L, kept
+// finite where L is larger than anything it is worth.   -> L, r
+template <class T> HWY_INLINE void MixedSurprise(T surprise, RowMixture<T>* mixture, T* loss, T* r) {
+  const T u = mixture->log_share - surprise;
+  *loss = -u;
+  if (!(mixture->other < std::numeric_limits<T>::min())) {                    // a denormal is nothing, NaN is NaN
+    const T v = math::LogOf(mixture->other), k = HWY_MAX(u, v);
+    *loss = -(k + math::LogOf(math::ExpOf(u - k) + math::ExpOf(v - k)));
+  }
+  *r = math::ExpOf(u + *loss);
+  mixture->dlog_share = -*r;
+  mixture->dother = -math::ExpOf(HWY_MIN(*loss, T(80)));
+}
+
 // loss = Σ_k w_k q_k (log Σ_j e^(x_j - m) - (x_k - m)) of one row.  passes: 1 max, 2 exp and sums, 3 with kInPlace the row becomes
-// dx = softmax(x) Σ_k w_k q_k - w q.  With a bias the row is x + bias; it is stored there, so that x must be writable.
-template <bool kInPlace, class T> T LossRow(T* x, const T* bias, size_t n, size_t target, const Smoothed<T>& q, RowSum<T>* row_sum) {
+// dx = softmax(x) Σ_k w_k q_k - w q.  With a bias the row is x + bias; it is stored there, so that x must be writable. With a mixture
+// the true label's part of the loss is that of MixedSurprise.
+template <bool kInPlace, class T> T LossRow(T* x, const T* bias, size_t n, size_t target, const Smoothed<T>& q, RowSum<T>* row_sum, RowMixture<T>* mixture = nullptr) {
   Block<T> most = Set16(T(-__builtin_inf()));
   for (size_t i = 0; i < n; i += 16) {
     Block<T> v = LoadN16(x + i, n - i, T(-__builtin_inf()));
@@ -66,11 +85,19 @@ template <bool kInPlace, class T> T LossRow(T* x, const T* bias, size_t n, size_
     if (kInPlace) StoreN16(e, n - i, x + i);
   }
   const T sum = Sum16(sums), log_sum = math::LogOf(sum), w_true = TrueWeight(q, target), mass = Mass(q, target);
-  T loss = mass * log_sum - (q.true_mass - q.other_mass) * w_true * (x_true - m);
+  T loss = mass * log_sum - (q.true_mass - q.other_mass) * w_true * (x_true - m), away = 0;    // of w q of the label: what others give it
   if (smooth) loss -= q.other_mass * Sum16(totals);
+  if (mixture) {
+    const T part = (q.true_mass - q.other_mass) * w_true, surprise = log_sum - (x_true - m);
+    T mixed, r;
+    MixedSurprise(surprise, mixture, &mixed, &r);
+    loss += part * (mixed - surprise);
+    away = part * (T(1) - r);
+    mixture->dlog_share *= part, mixture->dother *= part;
+  }
   *row_sum = {m, log_sum};
   if (kInPlace) {
-    const T scale = mass / sum, d_true = x[target] * scale - q.true_mass * w_true, d_pad = q.pad >= 0 ? x[q.pad] * scale : T(0);
+    const T scale = (mass - away) / sum, d_true = x[target] * scale - (q.true_mass * w_true - away), d_pad = q.pad >= 0 ? x[q.pad] * scale : T(0);
     const Block<T> by = Set16(scale), other = Set16(q.other_mass);
     for (size_t i = 0; i < n; i += 16)
       StoreN16(LoadN16(x + i, n - i) * by - (q.weight ? other * LoadN16(q.weight + i, n - i) : other), n - i, x + i);
@@ -84,9 +111,9 @@ template <class T> T Loss(const T* x, size_t n, size_t target, const Smoothed<T>
   return LossRow<false>(const_cast<T*>(x), static_cast<const T*>(nullptr), n, target, q, row_sum);
 }
 
-template <class T> T LossInPlace(T* x, const T* bias, size_t n, size_t target, const Smoothed<T>& q, bool gradient) {
+template <class T> T LossInPlace(T* x, const T* bias, size_t n, size_t target, const Smoothed<T>& q, bool gradient, RowMixture<T>* mixture) {
   RowSum<T> row_sum;
-  return gradient ? LossRow<true>(x, bias, n, target, q, &row_sum) : LossRow<false>(x, bias, n, target, q, &row_sum);
+  return gradient ? LossRow<true>(x, bias, n, target, q, &row_sum, mixture) : LossRow<false>(x, bias, n, target, q, &row_sum, mixture);
 }
 
 // dx (=|+=) dloss (exp(x - max - log_sum) Σ_k w_k q_k - w q)
@@ -180,8 +207,8 @@ template <class T> void AddRows(const T* x, size_t rows, size_t stride, size_t n
 // One line a type: Highway 1.0.3 exports no templates.
 float LossF32(const float* x, size_t n, size_t t, const Smoothed<float>& q, RowSum<float>* sum) { return Loss(x, n, t, q, sum); }
 double LossF64(const double* x, size_t n, size_t t, const Smoothed<double>& q, RowSum<double>* sum) { return Loss(x, n, t, q, sum); }
-float LossInPlaceF32(float* x, const float* b, size_t n, size_t t, const Smoothed<float>& q, bool g) { return LossInPlace(x, b, n, t, q, g); }
-double LossInPlaceF64(double* x, const double* b, size_t n, size_t t, const Smoothed<double>& q, bool g) { return LossInPlace(x, b, n, t, q, g); }
+float LossInPlaceF32(float* x, const float* b, size_t n, size_t t, const Smoothed<float>& q, bool g, RowMixture<float>* m) { return LossInPlace(x, b, n, t, q, g, m); }
+double LossInPlaceF64(double* x, const double* b, size_t n, size_t t, const Smoothed<double>& q, bool g, RowMixture<double>* m) { return LossInPlace(x, b, n, t, q, g, m); }
 void LossGradF32(const float* x, size_t n, size_t t, const Smoothed<float>& q, const RowSum<float>& sum, float d, bool add, float* dx) {
   LossGrad(x, n, t, q, sum, d, add, dx);
 }
@@ -389,8 +416,8 @@ void cross_entropy_grad(const Tensor& logits, const Tensor& targets, const LogSu
 }
 
 LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& targets,
-                                        const CrossEntropyOptions& options, const LinearCrossEntropyWants& wants) {
-  const char* op = "linear_cross_entropy";
+                                        const CrossEntropyOptions& options, const LinearCrossEntropyWants& wants, const Mixture& mixture) {
+  const char* op = mixture.other.defined() ? "linear_mixture_cross_entropy" : "linear_cross_entropy";
   check<ShapeError>(x.rank() >= 1 && weight.rank() == 2 && x.size(-1) == weight.size(1), "{}: inner sizes differ: x {}, weight {}", op, x.shape(),
                     weight.shape());
   check<DTypeError>(x.dtype() == weight.dtype(), "{}: dtypes differ: x {}, weight {}", op, x.dtype(), weight.dtype());
@@ -398,6 +425,12 @@ LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, c
   if (bias.defined()) {
     check<ShapeError>(bias.shape() == Shape{V}, "{}: bias is not [V]: bias {}, weight {}", op, bias.shape(), weight.shape());
     check<DTypeError>(bias.dtype() == x.dtype(), "{}: dtypes differ: x {}, bias {}", op, x.dtype(), bias.dtype());
+  }
+  const bool mixes = mixture.other.defined();
+  for (const Tensor* numbers : {&mixture.log_share, &mixture.other}) {
+    if (!mixes) break;
+    check<ShapeError>(numbers->shape() == rows_of(x), "{}: log_share and other need one number a row: {}, rows {}", op, numbers->shape(), rows_of(x));
+    check<DTypeError>(numbers->dtype() == x.dtype(), "{}: dtypes differ: x {}, log_share or other {}", op, x.dtype(), numbers->dtype());
   }
   return visit_float(x.dtype(), op, [&]<class T>() {
     const Targets labels = read_targets(op, targets, rows_of(x), V, x.dtype(), options);
@@ -408,7 +441,9 @@ LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, c
     const bool all = labels.count == N, gradient = wants.dx || wants.dweight || wants.dbias;
     const Index height = chunk_rows(labels.count, V, d);
 
-    LinearCrossEntropy out{zeros(rows_of(x), x.dtype()), labels.count, 0, {}, {}, {}};
+    LinearCrossEntropy out{zeros(rows_of(x), x.dtype()), labels.count, 0, {}, {}, {}, {}, {}};
+    if (mixes) out.dlog_share = zeros(rows_of(x), x.dtype()), out.dother = zeros(rows_of(x), x.dtype());
+    const Tensor log_shares = mixes ? mixture.log_share.contiguous() : Tensor(), others = mixes ? mixture.other.contiguous() : Tensor();
     const Tensor rows = reshape(x, {N, d}).contiguous(), biases = bias.defined() ? bias.contiguous() : bias;
     if (wants.dx) out.dx = all ? empty(x.shape(), x.dtype()) : zeros(x.shape(), x.dtype());
     if (wants.dweight) out.dweight = labels.count ? empty(weight.shape(), x.dtype()) : zeros(weight.shape(), x.dtype());
@@ -432,8 +467,13 @@ LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, c
       T* const to = z.mutable_data<T>();
       const T* const b = biases.defined() ? biases.data<T>() : nullptr;
       parallel_for(n, row_grain(V), [&](Index begin, Index end) {
-        for (Index i = begin; i < end; ++i)
-          losses[row_of[i]] = row_loss(to + i * V, b, std::size_t(V), std::size_t(labels.label[std::size_t(row_of[i])]), q, gradient) - minus;
+        for (Index i = begin; i < end; ++i) {
+          const Index row = row_of[i];
+          RowMixture<T> mixed{};
+          if (mixes) mixed.log_share = log_shares.data<T>()[row], mixed.other = others.data<T>()[row];
+          losses[row] = row_loss(to + i * V, b, std::size_t(V), std::size_t(labels.label[std::size_t(row)]), q, gradient, mixes ? &mixed : nullptr) - minus;
+          if (mixes) out.dlog_share.mutable_data<T>()[row] = mixed.dlog_share, out.dother.mutable_data<T>()[row] = mixed.dother;
+        }
       });
       if (wants.dweight) matmul_over_rows(z, part, {out.dweight, first > 0});
       if (wants.dbias) {                                             // threads add up the halves of the rows that each of them wrote

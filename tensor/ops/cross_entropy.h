@@ -45,13 +45,17 @@ struct LinearCrossEntropy {
   Index count;
   double total;
   Tensor dx, dweight, dbias;     // of the total, where wanted
+  Tensor dlog_share, dother;     // with a mixture
 };
 struct LinearCrossEntropyWants { bool dx = false, dweight = false, dbias = false; };
+// The label's probability where words have a share of it and it gets another part from elsewhere, such as from the source it may be copied
+// from: P = e^log_share softmax(z)_y + other. Then the loss of a row has -log P for -log softmax(z)_y; label smoothing's other labels stay softmax's.
+struct Mixture { Tensor log_share, other; };   // [...] each, a number a row
 
 // cross_entropy(x Wᵀ + b, targets) for x [..., d], W [V, d], b [V] or undefined, without ever holding all logits: a few rows at
 // a time, and their gradient at once while they are there (dz as above, dx = dz W, dW += dzᵀ x, db += Σ dz). Ignored
 // rows take no part in any product. The gradients are those of the total.
 LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& targets,
-                                        const CrossEntropyOptions& options = {}, const LinearCrossEntropyWants& wants = {});
+                                        const CrossEntropyOptions& options = {}, const LinearCrossEntropyWants& wants = {}, const Mixture& mixture = {});
 
 }  // namespace heed

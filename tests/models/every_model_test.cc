@@ -126,7 +126,7 @@ TEST_CASE("every model: losses on attention are of the words with links and of a
     CHECK(batch.linked_tokens == 5);
     struct Measured { double alignment, coverage; };
     const auto measured = [&](const Batch& of) -> Measured {
-      std::vector<AttentionMap> maps;
+      List<AttentionMap> maps;
       small.model->loss(of, {}, &maps);
       if (maps.empty() || maps.back().kind != AttentionMap::Kind::cross) return {NAN, NAN};
       const double coverage = coverage_loss(maps.back(), of).value().item();
@@ -197,7 +197,7 @@ TEST_CASE("every model: losses on attention reach every parameter that makes the
   Batch batch = batch_of({{4, 5, 6, kEnd}, {7, kEnd}}, {{5, 6, 7, kEnd}, {8, kEnd}});
   batch.links = stack(std::vector<Tensor>{eye(4), pad(pad(eye(2), 0, 0, 2), 1, 0, 2)});          // word t belongs to source word t
   const auto loss = [&](const Seq2Seq& model) {
-    std::vector<AttentionMap> maps;
+    List<AttentionMap> maps;
     model.features(batch, &maps);
     return alignment_loss(maps.back(), batch) + coverage_loss(maps.back(), batch) * 0.3;
   };

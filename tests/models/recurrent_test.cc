@@ -180,7 +180,7 @@ TEST_CASE("recurrent models: decoding step by step equals teacher forcing, weigh
     const auto model = make(kind.config, parameters);
     const Rows source{{4, 5, 6, 7, kEnd}, {9, kEnd}, {8, 7, 6, 5, 4, 4, kEnd}}, target = {{5, 6, 7, kEnd}, {8, 9, 10, kEnd}, {4, 5, 4, kEnd}};
     const Batch batch = batch_of(source, target);
-    std::vector<AttentionMap> maps;
+    List<AttentionMap> maps;
     const Tensor forced = log_softmax(model->logits(model->features(batch, &maps)).value());
     const bool attends = kind.config.attention != "none";
     REQUIRE(maps.size() == attends);
@@ -213,7 +213,7 @@ TEST_CASE("recurrent models: weights sum to 1 over the source, in source order w
     Parameters parameters(Seed{7}, DType::f64);
     const auto model = make(kind.config, parameters);
     const Batch batch = batch_of({{4, 5, 6, 7, kEnd}, {9, kEnd}}, {{5, 6, kEnd}, {8, kEnd}});
-    std::vector<AttentionMap> maps;
+    List<AttentionMap> maps;
     model->features(batch, &maps);
     const Tensor w = maps.at(0).weights.value();
     CHECK(worst_absolute(sum(w[0], {-1}), ones({3}, DType::f64)) < 1e-12);
@@ -331,7 +331,7 @@ TEST_CASE("recurrent models: a source of no words, alone, beside others, or a ba
     for (const Rows& source : {Rows{{}, {4, 5, kEnd}}, Rows{{}, {}}}) {
       const Batch batch = batch_of(source, {{5, kEnd}, {6, 7, kEnd}});
       for (const Batch& b : {batch, padded(batch, 2)}) {
-        std::vector<AttentionMap> maps;
+        List<AttentionMap> maps;
         const Tensor y = model->features(b, &maps).value();
         CHECK(std::isfinite(sum(abs(y)).item()));
         if (!maps.empty()) CHECK(sum(abs(maps[0].weights.value()[0])).item() == 0);
@@ -528,7 +528,7 @@ TEST_CASE("recurrent models: targets of no words give empty features and weights
     batch.inputs = batch.targets = zeros({2, 0}, DType::i32);
     batch.lengths = zeros({2}, DType::i32);
     batch.target_tokens = 0;
-    std::vector<AttentionMap> maps;
+    List<AttentionMap> maps;
     const Variable y = model->features(batch, &maps);
     CHECK(model->logits(y).shape() == Shape{2, 0, kVocabulary});
     REQUIRE(maps.size() == (kind.config.attention != "none"));

@@ -62,9 +62,10 @@ struct Coarse : Seq2Seq {
     if (want == Want::weights) step.attention.push_back({AttentionMap::Kind::cross, 0, constant(expand(tensor(kRow, {1, 1, 3}), {Index(rows.size()), 1, 3}))});
     return step;
   }
-  Variable features(const Batch&, std::vector<AttentionMap>*) const override { return {}; }
-  Variable logits(const Variable& x) const override { return x; }
-  Loss loss(const Batch&, const CrossEntropyOptions&, std::vector<AttentionMap>*) const override { return {}; }
+  Variable features(const Batch&, List<AttentionMap>*) const override { return {}; }
+  const Linear& output_layer() const override { throw Error("no output layer"); }
+  Variable next_features(const Tensor&, DecodingState&, List<AttentionMap>*) const override { return {}; }
+  Loss loss(const Batch&, const CrossEntropyOptions&, List<AttentionMap>*) const override { return {}; }
 };
 
 // Each step the 2k best of all words after all live hypotheses, by (score down, hypothesis up, word up): an end among the first k is

@@ -18,7 +18,7 @@ namespace {
 // The loss of a sentence is w times its first word's number; that of word 9 is infinite.
 struct Slope : Seq2Seq {
   explicit Slope(Parameters& parameters) : w(parameters.root().parameter("w", {}, constant_init(1))) {}
-  Loss loss(const Batch& batch, const CrossEntropyOptions&, std::vector<AttentionMap>*) const override {
+  Loss loss(const Batch& batch, const CrossEntropyOptions&, List<AttentionMap>*) const override {
     Loss loss{.sum = w.variable() * 0.0, .tokens = batch.target_tokens};
     for (Index b = 0; b < batch.source.size(); ++b) {
       const double word = batch.source.ids(b, 0).item();
@@ -26,8 +26,9 @@ struct Slope : Seq2Seq {
     }
     return loss;
   }
-  Variable features(const Batch&, std::vector<AttentionMap>*) const override { return {}; }
-  Variable logits(const Variable& x) const override { return x; }
+  Variable features(const Batch&, List<AttentionMap>*) const override { return {}; }
+  const Linear& output_layer() const override { throw Error("no output layer"); }
+  Variable next_features(const Tensor&, DecodingState&, List<AttentionMap>*) const override { return {}; }
   std::unique_ptr<DecodingState> start(const Sequences&) const override { return {}; }
   Step step(const Tensor&, DecodingState&, Want) const override { return {}; }
   Parameter w;
@@ -79,7 +80,7 @@ TEST_CASE("trainer: micro-batches count by their tokens") {
 TEST_CASE("trainer: losses on attention count by the targets with links, and by all, of all micro-batches") {
   struct Looks : Slope {                                                                 // α = (2/3, 1/3) of two source words, whatever w is
     using Slope::Slope;
-    Loss loss(const Batch& batch, const CrossEntropyOptions& options, std::vector<AttentionMap>* maps) const override {
+    Loss loss(const Batch& batch, const CrossEntropyOptions& options, List<AttentionMap>* maps) const override {
       const Variable e = w.variable() * constant(tensor({std::log(2.0), 0}, DType::f64));
       if (maps) maps->push_back({AttentionMap::Kind::cross, 0, expand(softmax(e), {1, batch.targets.size(1), 2})});
       if (maps) maps->push_back({AttentionMap::Kind::decoder, 0, {}});
@@ -111,7 +112,7 @@ TEST_CASE("trainer: losses on attention count by the targets with links, and by 
 TEST_CASE("trainer: losses on attention: that of coverage by its weight") {
   struct LooksBack : Slope {                                                             // α_0 = (2/3, 1/3), α_1 = (1/2, 1/2)
     using Slope::Slope;
-    Loss loss(const Batch& batch, const CrossEntropyOptions& options, std::vector<AttentionMap>* maps) const override {
+    Loss loss(const Batch& batch, const CrossEntropyOptions& options, List<AttentionMap>* maps) const override {
       const Variable first = softmax(w.variable() * constant(tensor({std::log(2.0), 0}, DType::f64)));
       if (maps) maps->push_back({AttentionMap::Kind::cross, 0, concat({expand(first, {1, 1, 2}), constant(full({1, 1, 2}, 0.5, DType::f64))}, 1)});
       return Slope::loss(batch, options, maps);
@@ -140,7 +141,7 @@ TEST_CASE("trainer: the gradient of all micro-batches together is clipped, once"
 TEST_CASE("trainer: each micro-batch of each update drops others, by the seed") {
   struct Masked : Slope {                                                                // its gradient is the mask of its dropout, times 2
     explicit Masked(Parameters& parameters) : Slope(parameters), many(parameters.root().parameter("many", {64}, constant_init(0))) {}
-    Loss loss(const Batch& batch, const CrossEntropyOptions&, std::vector<AttentionMap>*) const override { return {heed::sum(dropout(many.variable(), 0.5)), batch.target_tokens}; }
+    Loss loss(const Batch& batch, const CrossEntropyOptions&, List<AttentionMap>*) const override { return {heed::sum(dropout(many.variable(), 0.5)), batch.target_tokens}; }
     Parameter many;
   };
   const auto updates = [](std::uint64_t seed, std::size_t micro_batches) {              // the weights after one and after two

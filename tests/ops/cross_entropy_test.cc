@@ -14,6 +14,7 @@
 #include "tensor/ops/index.h"
 #include "tensor/ops/matmul.h"
 #include "tensor/ops/random.h"
+#include "tensor/ops/unary.h"
 #include "tensor/ops/view.h"
 #include "tests/close.h"
 #include "tests/every_target.h"
@@ -287,6 +288,79 @@ TEST_CASE("linear_cross_entropy: fused = definition in value and gradient") {
 
 namespace {
 
+// A share in (0, 1) of the words and what comes from elsewhere, nothing for every third row; the words of every fifth have no share, as log.
+struct Shares {
+  Tensor log_share, other;
+  explicit Shares(Index N, DType dtype = DType::f64) : log_share(log(uniform(Key(7), {N}, 0.1, 0.9, dtype))), other(uniform(Key(8), {N}, 0.1, 0.9, dtype)) {
+    for (Index i = 0; i < N; i += 3) fill_(other[i], 0);
+    for (Index i = 1; i < N; i += 15) fill_(log_share[i], -INFINITY);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("linear_mixture_cross_entropy: fused = definition in value and gradient, with every smoothing, weights, ignored rows and chunks") {
+  for (const auto& [N, V] : {std::pair<Index, Index>{1, 4}, {40, 30}, {600, 5000}})
+    for (const Smoothing kind : {Smoothing::uniform, Smoothing::others, Smoothing::others_not_pad})
+      for (const bool weighted : {false, true})
+        for (const double smoothing : {0.0, 0.1}) {
+          const Tensor x = draw(1, {N, 5}) * 0.05, w = draw(2, {V, 5}), b = draw(3, {V}) * 0.1, targets = randint(Key(4), {N}, 0, V);
+          if (N > 3) targets.mutable_data<Index>()[3] = -100, targets.mutable_data<Index>()[2] = 1;
+          const Shares shares(N);
+          CrossEntropyOptions options{.label_smoothing = smoothing, .smoothing = kind, .pad = 1};
+          if (weighted) options.weight = uniform(Key(5), {V}, 0, 2, DType::f64);
+          const std::vector<Tensor> inputs{x, w, b, shares.log_share, shares.other};
+          const Played fused = play([&](auto v) { return linear_mixture_cross_entropy(v[0], v[1], v[2], v[3], v[4], targets, options) * 0.37; }, inputs);
+          const Played plain = play([&](auto v) { return linear_mixture_cross_entropy_by_definition(v[0], v[1], v[2], v[3], v[4], targets, options) * 0.37; }, inputs);
+          CAPTURE(N);
+          CHECK(fused.value.item() == doctest::Approx(plain.value.item()).epsilon(1e-13));
+          for (std::size_t i = 0; i < inputs.size(); ++i) CHECK(worst_absolute(fused.gradients[i], plain.gradients[i]) < 1e-10);
+        }
+}
+
+TEST_CASE("linear_mixture_cross_entropy: all of the words' share is the plain loss; a label beyond them costs what it gets from elsewhere") {
+  const Tensor x = draw(1, {3, 5}, DType::f32), w = draw(2, {7, 5}, DType::f32), targets = tensor({0, 6, 2}, DType::i64);
+  const auto losses = [&](double share, double other, const CrossEntropyOptions& options = {}) {
+    const Mixture mixture{full({3}, std::log(share), DType::f32), full({3}, other, DType::f32)};
+    return linear_cross_entropy(x, w, {}, targets, options, {}, mixture);
+  };
+  const LinearCrossEntropy plain = linear_cross_entropy(x, w, {}, targets);
+  CHECK(worst_absolute(losses(1, 0).losses, plain.losses) < 1e-6);
+  CHECK(worst_absolute(losses(0, 0.25).losses, std::vector<double>(3, std::log(4))) < 1e-6);
+  CHECK(worst_absolute(losses(0, 0.25).dother, std::vector<double>(3, -4)) < 1e-5);
+  CHECK(worst_absolute(losses(0, 0.25).dlog_share, std::vector<double>(3)) == 0);
+  const LinearCrossEntropy least = losses(0, 1e-20);                                        // what no weight may make infinite
+  CHECK(worst_absolute(least.losses, std::vector<double>(3, 20 * std::log(10))) < 1e-4);
+  for (const Tensor& number : least.dother) CHECK(std::isfinite(number.item()));
+  const Tensor far = x * 1e3;                                                              // a label of probability e^-1000 or less
+  const LinearCrossEntropy lost = linear_cross_entropy(far, w, {}, targets, {}, {true, true, false}, {full({3}, -0.5, DType::f32), zeros({3})});
+  CHECK(worst_absolute(lost.losses, linear_cross_entropy(far, w, {}, targets).losses + 0.5) < 1e-3);
+  for (const Tensor& gradient : {lost.dx, lost.dweight, lost.dlog_share, lost.dother})
+    for (const float number : gradient.to_vector<float>()) CHECK(std::isfinite(number));
+}
+
+TEST_CASE("linear_mixture_cross_entropy: bits for threads and FMA targets; wrong shapes") {
+  const Tensor x = draw(1, {300, 24}, DType::f32), w = draw(2, {5000, 24}, DType::f32), b = draw(3, {5000}, DType::f32), targets = randint(Key(4), {300}, 0, 5000);
+  const Shares shares(300, DType::f32);
+  const Mixture mixture{shares.log_share, shares.other};
+  const LinearCrossEntropyWants wants{true, true, true};
+  const LinearCrossEntropy first = linear_cross_entropy(x, w, b, targets, {.label_smoothing = 0.1}, wants, mixture);
+  const auto run = [&] {
+    const LinearCrossEntropy out = linear_cross_entropy(x, w, b, targets, {.label_smoothing = 0.1}, wants, mixture);
+    CHECK(out.total == first.total);
+    for (const auto part : {&LinearCrossEntropy::dx, &LinearCrossEntropy::dweight, &LinearCrossEntropy::dbias, &LinearCrossEntropy::dlog_share, &LinearCrossEntropy::dother})
+      CHECK(equal_bits(out.*part, first.*part));
+  };
+  for_threads(run);
+  for_every_fma_target(run);
+  CHECK(equal_bits(linear_cross_entropy(x, w, b, targets, {.label_smoothing = 0.1}, {}, mixture).losses, first.losses));
+  CHECK_THROWS_WITH_AS(linear_cross_entropy(x, w, b, targets, {}, {}, {zeros({300}), zeros({299})}),
+                       "linear_mixture_cross_entropy: log_share and other need one number a row: [299], rows [300]", ShapeError);
+  CHECK_THROWS_AS(linear_cross_entropy(x, w, b, targets, {}, {}, {zeros({300}), zeros({300}, DType::f64)}), DTypeError);
+}
+
+namespace {
+
 // -Σ_k q_k log softmax(z)_k of each row, q = (1 - ε) one-hot + ε / V, the targets 0, 1, ... modulo V
 reference::Array entropies(const reference::Array& z, double smoothing) {
   Shape shape = z.shape;
@@ -328,4 +402,18 @@ static const InTable rows{
        return reference::Array{Shape(), {total}};
      }, .definition = [](std::span<const Variable> x) { return linear_cross_entropy_by_definition(x[0], x[1], x[2], tensor({0, 4, 2}, DType::i64)); },
      .wrong = {{{{3, 4}, {5, 2}, {5}}}}, .ulp = 100},
+    {.name = "linear_mixture_cross_entropy", .reference = [](const reference::Arrays& x) {
+       const Index targets[] = {0, 4, 2};
+       double total = 0;
+       for (Index n = 0; n < 3; ++n) {
+         reference::Values z;
+         for (Index v = 0; v < 5; ++v) {
+           z.push_back(x[2]({v}));
+           for (Index i = 0; i < x[0].shape[1]; ++i) z.back() += x[0]({n, i}) * x[1]({v, i});
+         }
+         total -= std::log(std::exp(x[3]({n}) + z[std::size_t(targets[n])] - reference::logsumexp(z)) + x[4]({n}));
+       }
+       return reference::Array{Shape(), {total}};
+     }, .definition = [](std::span<const Variable> x) { return linear_mixture_cross_entropy_by_definition(x[0], x[1], x[2], x[3], x[4], tensor({0, 4, 2}, DType::i64)); },
+     .wrong = {{{{3, 4}, {5, 2}, {5}, {3}, {3}}}}, .ulp = 100},
 };

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/pointer_generator.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+
+#include "autograd/tape.h"
+#include "models/run_config.h"
+#include "models/search.h"
+#include "models/train.h"
+#include "models/translate.h"
+#include "nn/checkpoint.h"
+#include "tensor/ops/binary.h"
+#include "tensor/ops/random.h"
+#include "tensor/ops/reduce.h"
+#include "tensor/ops/softmax.h"
+#include "tensor/ops/unary.h"
+#include "tensor/ops/view.h"
+#include "tests/close.h"
+#include "tests/every_model.h"
+#include "tests/models/pairs.h"
+#include "tests/thrown.h"
+
+using namespace heed;
+using namespace heed::test;
+
+namespace {
+
+constexpr Index U = kVocabulary, V = 9;      // source and target words
+constexpr std::int32_t kOutside = 10;        // source words from here on are no target words
+
+RunConfig config_of(const std::string& model) {
+  RunConfig config = default_config(model);
+  config.width = 8, config.heads = 2, config.feed_forward = 12, config.dropout = 0, config.max_length = 12, config.copy = true;
+  return config;
+}
+
+// Source word i is target word i where there is one, below kOutside: 9 and more are none.
+Tensor shared() {
+  std::vector<std::int32_t> words;
+  for (std::int32_t i = 0; i < U; ++i) words.push_back(i >= 3 && i < std::min<std::int32_t>(V, kOutside) ? i : -1);
+  return tensor(words, {U});
+}
+
+struct Copying {
+  explicit Copying(const std::string& kind, std::uint64_t seed = 3) : parameters(Seed{seed}, DType::f64), model(make_model(config_of(kind), parameters.root(), U, V, shared())) {}
+  const PointerGenerator& copier() const { return dynamic_cast<const PointerGenerator&>(*model); }
+  Parameters parameters;
+  std::unique_ptr<Seq2Seq> model;
+};
+
+// Words 4 to 8 are shared, 10 and 11 outside of the target, U + V + j a word that no vocabulary has, first at place j, U + 7 one that only the target has.
+const Rows kSource{{4, 10, 5, 10, 4, U + 7, kEnd}, {11, U + V + 1, 6, U + V + 1, kEnd}, {8, kEnd}};
+const Rows kTarget{{V + 1, 4, 7, kEnd}, {V + 0, V + 1, 6, 8, kEnd}, {1, kEnd}};
+
+// The target word of source word j of sentence b.
+std::int32_t word(std::size_t b, std::size_t j) {
+  const std::int32_t id = kSource[b][j];
+  if (id >= U) return id - std::int32_t(U);
+  if (id == kEnd || id < V) return id;
+  return std::int32_t(V) + std::int32_t(std::find(kSource[b].begin(), kSource[b].end(), id) - kSource[b].begin());
+}
+
+// P of all words after the first t of sentence b, by the definition.   [V + S]
+std::vector<double> distribution(const Copying& net, const Tensor& features, const Tensor& weights, std::size_t b, Index t, Index S) {
+  const Tensor f = features[Index(b)][t], z = log_softmax(net.model->logits(constant(features)).value())[Index(b)][t];
+  const double share = 1 / (1 + std::exp(-(sum(f * net.copier().gate.weight.value()[0]).item() + net.copier().gate.bias.value().item())));
+  std::vector<double> p(std::size_t(V + S));
+  for (Index v = 0; v < V; ++v) p[std::size_t(v)] = share * std::exp(z[v].item());
+  for (std::size_t j = 0; j < kSource[b].size(); ++j) p[std::size_t(word(b, j))] += (1 - share) * weights[Index(b)][t][Index(j)].item();
+  return p;
+}
+
+// Last cross-attention, the mean over the heads, in f64.   [B, T, S]
+Tensor weights_of(const List<AttentionMap>& maps) { return mean_over_heads(*last_cross_attention(maps)).value(); }
+
+}  // namespace
+
+TEST_CASE("pointer generator: P sums to 1 over the extended vocabulary, repeated source words add up, losses are -log P") {
+  for (const char* kind : {"transformer", "gru", "lstm"}) {
+    CAPTURE(kind);
+    const Copying net(kind);
+    const Batch batch = batch_of(kSource, kTarget);
+    const Index S = batch.source.ids.size(1);
+    List<AttentionMap> maps;
+    const Tensor features = net.model->features(batch, &maps).value(), weights = weights_of(maps);
+    const Tensor losses = net.model->token_losses(batch, kPad);
+    const auto state = net.model->start(batch.source);
+    double total = 0, smoothed = 0;
+    const Tensor z = log_softmax(net.model->logits(constant(features)).value());
+    for (Index t = 0; t < batch.inputs.size(1); ++t) {
+      const Tensor log_p = net.model->step(batch.inputs(all, t).contiguous(), *state).log_probabilities;
+      CHECK(log_p.shape() == Shape{3, V + S});
+      for (std::size_t b = 0; b < 3; ++b) {
+        if (t >= Index(kTarget[b].size())) {
+          CHECK(losses[Index(b)][t].item() == 0);
+          continue;
+        }
+        const std::vector<double> p = distribution(net, features, weights, b, t, S);
+        CHECK(std::accumulate(p.begin(), p.end(), 0.0) == doctest::Approx(1).epsilon(1e-12));
+        for (std::size_t w = 0; w < p.size(); ++w) CHECK(std::exp(log_p[Index(b)][Index(w)].item()) == doctest::Approx(p[w]).epsilon(1e-10));
+        const double loss = -std::log(p[std::size_t(kTarget[b][std::size_t(t)])]);
+        CHECK(losses[Index(b)][t].item() == doctest::Approx(loss).epsilon(1e-10));
+        total += loss;
+        smoothed += 0.9 * loss - 0.1 * mean(z[Index(b)][t]).item();
+      }
+    }
+    CHECK(net.model->loss(batch, {.pad = kPad}).sum.value().item() == doctest::Approx(total).epsilon(1e-12));
+    CHECK(net.model->loss(batch, {}).tokens == 11);
+    CHECK(net.model->loss(batch, {.label_smoothing = 0.1}).sum.value().item() == doctest::Approx(smoothed).epsilon(1e-12));   // the other labels': softmax's
+  }
+}
+
+TEST_CASE("pointer generator: an open gate is the plain decoder, a closed one writes words of the source alone") {
+  for (const char* kind : {"transformer", "gru"}) {
+    CAPTURE(kind);
+    const Copying net(kind);
+    Parameters parameters(Seed{3}, DType::f64);
+    RunConfig config = config_of(kind);
+    config.copy = false;
+    const auto plain = make_model(config, parameters.root(), U, V);
+    CHECK(equal_bits(net.parameters.find("target_embedding.weight")->variable.value(), parameters.find("target_embedding.weight")->variable.value()));
+    const Rows source{{4, 5, 8, kEnd}}, target{{8, 5, kEnd}};
+    const Batch batch = batch_of(source, target);
+    const auto first = [&](const Seq2Seq& model) { return model.step(tensor(std::vector<std::int32_t>{kStart}, {1}), *model.start(batch.source)).log_probabilities[0]; };
+    const Tensor bias = net.copier().gate.bias.value();
+    fill_(bias, 1e4);
+    CHECK(net.model->loss(batch, {}).sum.value().item() == doctest::Approx(plain->loss(batch, {}).sum.value().item()).epsilon(1e-12));
+    CHECK(worst_absolute(first(*net.model)(Slice{0, V}), first(*plain)) < 1e-12);
+    for (const double log_p : first(*net.model)(Slice{V, V + 4}).to_vector<double>()) CHECK(log_p == -HUGE_VAL);
+    fill_(bias, -1e4);
+    const Tensor p = exp(first(*net.model));
+    CHECK((p[4] + p[5] + p[8] + p[kEnd]).item() == doctest::Approx(1).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("pointer generator: rows follow their beam, sentences are dropped, states of another model are refused") {
+  for (const char* kind : {"transformer", "lstm"}) {
+    CAPTURE(kind);
+    const Copying net(kind);
+    const Batch batch = batch_of(kSource, kTarget);
+    const auto next = [&](const Rows& sources, const std::vector<std::vector<Index>>& orders, const Rows& words) {
+      auto state = net.model->start(pad_sequences(sources, kPad));
+      Tensor last;
+      for (std::size_t t = 0; t < words.size(); ++t) {
+        if (t > 0) state->reorder(orders[t - 1], 2);
+        last = net.model->step(tensor(words[t], {Index(words[t].size())}), *state).log_probabilities;
+      }
+      return last;
+    };
+    // sentences 2 and 0 go on in two rows each, then 0 alone in exchanged rows; V + 1 is <unk> to the model beneath
+    const Tensor many = next(kSource, {{2, 2, 0, 0}, {3, 2}}, {{2, 2, 2}, {5, 4, V + 1, 6}, {7, 8}});
+    for (const Index row : {0, 1}) {
+      const std::int32_t before = row == 0 ? 6 : V + 1, now = row == 0 ? 7 : 8;
+      const Tensor alone = next({kSource[0]}, {{0, 0}, {0, 1}}, {{2}, {before, before}, {now, now}});
+      CHECK(worst_absolute(many[row], alone[0]) < 1e-12);
+    }
+    CHECK(equal_bits(next({kSource[0]}, {{0, 0}}, {{2}, {V + 1, 4}})[0], next({kSource[0]}, {{0, 0}}, {{2}, {1, 4}})[0]));
+    const auto other = Copying("gru").model->start(batch.source);
+    Parameters parameters(Seed{1});
+    const auto plain = make_model(default_config("transformer"), parameters.root(), U, V);
+    CHECK(message_of([&] { net.model->step(tensor(std::vector<std::int32_t>{2, 2, 2}, {3}), *plain->start(pad_sequences(Rows{{4, kEnd}}, kPad))); }) ==
+          "step: a model of another kind made this state; start() of this one");
+  }
+}
+
+TEST_CASE("pointer generator: gradients against differences") {
+  for (const char* kind : {"transformer", "gru"}) {
+    CAPTURE(kind);
+    const Copying net(kind);
+    const Batch batch = batch_of(kSource, kTarget);
+    const auto loss = [&] { return net.model->loss(batch, {.label_smoothing = 0.1}).sum; };
+    Tape tape(evaluating);
+    tape.backward(loss());
+    for (const auto& item : net.parameters.items()) {
+      CAPTURE(item->path);
+      const Tensor value = item->variable.value(), before = value.clone(), direction = normal(Key(7), value.shape(), 0, 1, DType::f64);
+      const double played = item->gradient->written() ? sum(item->gradient->value() * direction).item() : 0;
+      const NoRecording unrecorded;
+      const auto at = [&](double h) {
+        copy_into(value, before + h * direction);
+        return loss().value().item();
+      };
+      const double h = 1e-5, difference = (at(h) - at(-h)) / (2 * h);
+      copy_into(value, before);
+      CHECK(std::abs(played - difference) < 1e-6 * std::max(1.0, std::abs(difference)));
+    }
+  }
+}
+
+TEST_CASE("pointer generator: a copied word that the attention cannot reach has a finite loss") {
+  RunConfig config = config_of("gru");
+  config.attention = "local-m", config.window = 0;
+  Parameters parameters(Seed{1});
+  const auto model = make_model(config, parameters.root(), U, V, shared());
+  const Batch batch = batch_of({{4, 5, 6, 10, kEnd}}, {{V + 3, V + 3, V + 3, V + 3, kEnd}});        // step t sees place t alone
+  const std::vector<float> losses = model->token_losses(batch, kPad)[0].to_vector<float>();
+  for (const std::size_t t : {0, 1, 2}) CHECK(losses[t] == doctest::Approx(20 * std::log(10)).epsilon(1e-5));
+  CHECK(losses[3] < 20);
+  Adam adam(parameters, {});
+  Trainer trainer(*model, parameters, adam, Schedule({.peak = 1e-3}), {});
+  CHECK_FALSE(trainer.update({&batch, 1}).skipped);
+}
+
+TEST_CASE("pointer generator: ids that are no words are refused, as is a model that does not look") {
+  const Copying net("transformer");
+  CHECK(message_of([&] { net.model->start(pad_sequences(Rows{{U + V + 2, kEnd}}, kPad)); }) == "pointer generator: source word 24 at position [0, 0] is not in [0, 24)");
+  CHECK(message_of([&] { net.model->start(pad_sequences(Rows{{-1, kEnd}}, kPad)); }) == "pointer generator: source word -1 at position [0, 0] is not in [0, 24)");
+  RunConfig config = config_of("gru");
+  config.attention = "none";
+  Parameters parameters(Seed{1});
+  const auto model = make_model(config, parameters.root(), U, V);
+  CHECK(message_of([&] { model->loss(batch_of({{4, kEnd}}, {{4, kEnd}}), {}); }) == "pointer generator: the model looks at no source word");
+}
+
+TEST_CASE("pointer generator: learns to copy words that it has never seen, alone as in company, whatever the beam") {
+  // "a b NAME" becomes "NAME d": names are in no vocabulary.
+  for (const std::string flags : {"--copy --layers 1 --heads 2 --dropout 0", "--model gru --copy --dropout 0"}) {
+    CAPTURE(flags);
+    const SmallModel small(flags);
+    Random random(Key(5));
+    const auto name = [&] {
+      std::string text;
+      for (int i = 0; i < 4; ++i) text += char('e' + random.below(20));
+      return text;
+    };
+    const auto pair = [&] {
+      const std::string unseen = name();
+      const bool first = random.below(2) == 0;
+      return std::pair(first ? unseen + " a b" : "a b c " + unseen, first ? unseen + " d" : "c " + unseen);
+    };
+    std::vector<Example> examples;
+    for (int i = 0; i < 64; ++i) {
+      const auto [source, target] = pair();
+      examples.push_back(small.example(source, target));
+    }
+    Adam adam(*small.parameters, {.learning_rate = 0.01});
+    Trainer trainer(*small.model, *small.parameters, adam, Schedule({.peak = 0.01}), {.loss = {.pad = 0}});
+    const Batch batch = make_batch(examples, 0, 2);
+    for (int i = 0; i < 200; ++i) trainer.update({&batch, 1});
+    std::vector<std::string> lines, wanted;
+    for (int i = 0; i < 8; ++i) {
+      const auto [source, target] = pair();
+      lines.push_back(source), wanted.push_back(target);
+    }
+    for (const Index beam : {1, 3}) {
+      const TranslateOptions options{.search = {.beam = beam}};
+      const auto found = translate(small.run, *small.model, lines, options);
+      for (std::size_t i = 0; i < lines.size(); ++i) {
+        CHECK(found[i][0].text == wanted[i]);
+        const auto alone = translate(small.run, *small.model, std::span(lines).subspan(i, 1), options);
+        CHECK(alone[0][0].score == found[i][0].score);
+      }
+    }
+    const std::vector<std::string> prefix{wanted[0].substr(0, wanted[0].find(' '))};
+    CHECK(translate(small.run, *small.model, std::span(lines).first(1), {}, prefix)[0][0].text == wanted[0]);
+    const std::vector<double> losses = negative_log_likelihoods(small.run, *small.model, std::vector{small.example(lines[0], wanted[0])});
+    CHECK(losses[0] == doctest::Approx(-translate(small.run, *small.model, std::span(lines).first(1), {})[0][0].log_probability).epsilon(1e-4));
+    CHECK(source_text(small.run, small.example(lines[0], wanted[0])) == lines[0]);
+    CHECK(target_text(small.run, small.example(lines[0], wanted[0])) == wanted[0]);
+  }
+}
