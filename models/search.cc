@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
 
@@ -27,6 +28,12 @@ LengthPenalty length_penalty_named(std::string_view name) {
   if (name == "average") return LengthPenalty::average;
   if (name == "none") return LengthPenalty::none;
   fail<Error>("length penalty: unknown name '{}'; one of gnmt, average, none", name);
+}
+
+Stop stop_named(std::string_view name) {
+  if (name == "first-k") return Stop::first_k;
+  if (name == "bound") return Stop::bound;
+  fail<Error>("stop: unknown name '{}'; one of first-k, bound", name);
 }
 
 namespace {
@@ -72,7 +79,7 @@ struct Sentence {
 
 class Searcher {
  public:
-  Searcher(const Seq2Seq& model, const SearchOptions& options) : model_(model), o_(options), width_(options.sampling ? 1 : options.beam) {}
+  Searcher(const Translator& model, const SearchOptions& options) : model_(model), o_(options), width_(options.sampling ? 1 : options.beam) {}
 
   // Translates these requests together.
   void run(std::span<const std::vector<std::int32_t>> sources, std::span<const std::vector<std::int32_t>> prefixes, std::span<const Request> requests,
@@ -182,7 +189,20 @@ class Searcher {
       else next.push_back(std::move(child));
     }
     sentence.live = std::move(next);
-    if (Index(sentence.finished.size()) >= width_) sentence.live.clear();
+    if (is_over(sentence)) sentence.live.clear();
+  }
+
+  // log P only falls, and the penalty divides it by most at the longest length.
+  bool is_over(const Sentence& sentence) const {
+    if (o_.stop == Stop::first_k || sentence.live.empty()) return Index(sentence.finished.size()) >= width_;
+    std::vector<double> scores;
+    for (const Hypothesis& done : sentence.finished) scores.push_back(done.score);
+    if (Index(scores.size()) < o_.nbest) return false;
+    const auto last = scores.begin() + std::ptrdiff_t(o_.nbest - 1);
+    std::nth_element(scores.begin(), last, scores.end(), std::greater());
+    double best = kNever;
+    for (const Live& live : sentence.live) best = std::max(best, live.log_probability);
+    return *last >= best / length_penalty(o_.penalty, o_.alpha, sentence.longest);
   }
 
   // The best `wanted` words of one hypothesis.
@@ -269,7 +289,7 @@ class Searcher {
     return std::move(done);
   }
 
-  const Seq2Seq& model_;
+  const Translator& model_;
   const SearchOptions& o_;
   const Index width_;                            // rows a sentence
 };
@@ -286,7 +306,7 @@ Index batches_of(Index requests, const SearchOptions& o) {
 
 }  // namespace
 
-std::vector<std::vector<Hypothesis>> search(const Seq2Seq& model, std::span<const std::vector<std::int32_t>> sources, const SearchOptions& options,
+std::vector<std::vector<Hypothesis>> search(const Translator& model, std::span<const std::vector<std::int32_t>> sources, const SearchOptions& options,
                                             std::span<const std::vector<std::int32_t>> prefixes) {
   check<Error>(options.beam >= 1, "search: beam must be at least 1: {}", options.beam);
   check<Error>(options.nbest >= 1 && (options.sampling || options.nbest <= options.beam), "search: nbest must be in [1, beam]: nbest {}, beam {}", options.nbest, options.beam);
@@ -296,6 +316,7 @@ std::vector<std::vector<Hypothesis>> search(const Seq2Seq& model, std::span<cons
   for (const auto& [name, number] : {std::pair("max_length", options.max_length), std::pair("min_length", options.min_length), std::pair("no_repeat_ngram", options.no_repeat_ngram)})
     check<Error>(number >= 0, "search: {} must not be negative: {}", name, number);
   check<Error>(std::isfinite(options.alpha), "search: alpha must be finite: {}", options.alpha);
+  check<Error>(options.stop == Stop::first_k || options.alpha >= 0, "search: stop at a bound needs alpha >= 0: {}", options.alpha);
   check<Error>(options.coverage >= 0 && std::isfinite(options.coverage), "search: coverage must be finite and not negative: {}", options.coverage);
   check<Error>(prefixes.empty() || prefixes.size() == sources.size(), "search: {} prefixes for {} sources", prefixes.size(), sources.size());
   check<Error>(options.max_length == 0 || options.min_length <= options.max_length, "search: min_length {} is beyond max_length {}", options.min_length, options.max_length);

@@ -18,6 +18,11 @@ enum class LengthPenalty { gnmt, average, none };
 double length_penalty(LengthPenalty kind, double alpha, Index length);
 LengthPenalty length_penalty_named(std::string_view name);   // Error lists the names
 
+// When a sentence ends. first_k: with as many finished hypotheses as the beam is wide (fairseq); bound: when of those that live none can come
+// to a better score than the nbest best finished ones have, which takes longer and misses none (tensor2tensor).
+enum class Stop { first_k, bound };
+Stop stop_named(std::string_view name);                      // Error lists the names
+
 struct Sampling {
   double temperature = 1;
   Index top_k = 0;            // keep the k likeliest words; 0 = all
@@ -33,6 +38,7 @@ struct SearchOptions {
   Index nbest = 1;            // at most beam; with sampling, the number of draws
   LengthPenalty penalty = LengthPenalty::gnmt;
   double alpha = 0.6;
+  Stop stop = Stop::first_k;  // bound needs alpha >= 0
   double coverage = 0;        // β of the coverage penalty β Σ_j ln min(Σ_t α_tj, 1)    (1609.08144, section 7)
   Index extra_length = 50;    // at most source length + this many words, eos counted; but as many as a prefix or min_length asks for, and eos
   Index max_length = 0;       // a limit of its own, not below prefix and min_length; 0 = none
@@ -57,7 +63,7 @@ struct Hypothesis {
 // source, or none) are words that every hypothesis begins with; they replace choices, not scores. Error: an option out of range, a prefix
 // beyond max_length or with pad, bos, start or eos in it; IndexError: an eos that the model does not have; NumericError: NaN in
 // Step::log_probabilities.
-std::vector<std::vector<Hypothesis>> search(const Seq2Seq& model, std::span<const std::vector<std::int32_t>> sources, const SearchOptions& options,
+std::vector<std::vector<Hypothesis>> search(const Translator& model, std::span<const std::vector<std::int32_t>> sources, const SearchOptions& options,
                                             std::span<const std::vector<std::int32_t>> prefixes = {});
 
 }  // namespace heed

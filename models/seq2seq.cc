@@ -7,6 +7,7 @@
 #include "tensor/format.h"
 #include "tensor/ops/binary.h"
 #include "tensor/ops/cross_entropy.h"
+#include "tensor/ops/index.h"
 #include "tensor/ops/softmax.h"
 #include "tensor/ops/view.h"
 
@@ -97,6 +98,17 @@ Tensor reordered_sentences(std::span<const Index> rows, Index per_sentence, Inde
 CrossEntropyOptions without_padding(CrossEntropyOptions options, Index pad) {
   if (options.pad < 0) options.pad = pad, options.smooth_pad = true;
   return options;
+}
+
+Tensor Translator::token_losses(const Batch& batch, Index pad) const {
+  check_targets(batch);
+  const auto state = start(batch.source);
+  List<Tensor> columns;
+  for (Index t = 0; t < batch.targets.size(1); ++t) {
+    const Tensor y = unsqueeze(batch.targets(all, t), 1).contiguous(), log_p = step(batch.inputs(all, t).contiguous(), *state).log_probabilities;
+    columns.push_back(masked_fill(gather(log_p, 1, y) * -1.0, equal(y, double(pad)), 0));
+  }
+  return concat(columns, 1);
 }
 
 Tensor Seq2Seq::token_losses(const Batch& batch, Index pad) const {

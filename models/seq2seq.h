@@ -84,9 +84,20 @@ struct Step {
   List<AttentionMap> attention; // rows of this step, T = 1, when asked for
 };
 
-class Seq2Seq {
+// What search and scoring need of a model, or of several together.
+class Translator {
  public:
-  virtual ~Seq2Seq() = default;
+  virtual ~Translator() = default;
+  // Encodes the sources; one row per sentence.
+  virtual std::unique_ptr<DecodingState> start(const Sequences& source) const = 0;
+  // Reads tokens i32 [R], one a row, and gives the distribution of the next.
+  virtual Step step(const Tensor& tokens, DecodingState& state, Want want = Want::context) const = 0;
+  // -log P(target) of each target, [B, T], 0 where it is `pad`; step by step.
+  virtual Tensor token_losses(const Batch& batch, Index pad) const;
+};
+
+class Seq2Seq : public Translator {
+ public:
   // Teacher-forced features before the output layer [B, T, d]; `maps` collects all attention weights when given.
   virtual Variable features(const Batch& batch, List<AttentionMap>* maps = nullptr) const = 0;
   virtual const Linear& output_layer() const = 0;                                                // weight [V, d]
@@ -94,14 +105,12 @@ class Seq2Seq {
   // Cross-entropy summed over the targets that are not padding, options.pad or else the model's; logits are made in chunks, never [B, T, V] at once.
   // `maps` as in features.
   virtual Loss loss(const Batch& batch, const CrossEntropyOptions& options, List<AttentionMap>* maps = nullptr) const = 0;
-  // -log P(target) of each target, [B, T], 0 where it is `pad`.
-  virtual Tensor token_losses(const Batch& batch, Index pad) const;
-  // Encodes the sources; one row per sentence.
-  virtual std::unique_ptr<DecodingState> start(const Sequences& source) const = 0;
+  // All steps at once.
+  Tensor token_losses(const Batch& batch, Index pad) const override;
   // Reads tokens i32 [R], one a row: what the output layer reads then, [R, d]; `maps` collects the attention weights of this step, T = 1.
   virtual Variable next_features(const Tensor& tokens, DecodingState& state, List<AttentionMap>* maps = nullptr) const = 0;
-  // The same, and the distribution of the next word.
-  virtual Step step(const Tensor& tokens, DecodingState& state, Want want = Want::context) const;
+  // The same, and softmax of their logits.
+  Step step(const Tensor& tokens, DecodingState& state, Want want = Want::context) const override;
 
  protected:
   Variable traced_logits(const Variable& features) const;

@@ -48,7 +48,7 @@ Index looked_at(const std::vector<float>& row) {
 
 }  // namespace
 
-std::vector<std::vector<Translation>> translate(const Run& run, const Seq2Seq& model, std::span<const std::string> lines, const TranslateOptions& options,
+std::vector<std::vector<Translation>> translate(const Run& run, const Translator& model, std::span<const std::string> lines, const TranslateOptions& options,
                                                 std::span<const std::string> prefixes, Overlooked* overlooked) {
   check<Error>(prefixes.empty() || prefixes.size() == lines.size(), "translate: {} prefixes for {} lines", prefixes.size(), lines.size());
   const std::size_t longest = std::size_t(options.max_length > 0 ? options.max_length : run.config.max_length);
@@ -200,7 +200,7 @@ std::vector<Tensor> cross_attention_weights(const Run& run, const Seq2Seq& model
   return weights;
 }
 
-std::vector<double> negative_log_likelihoods(const Run& run, const Seq2Seq& model, std::span<const Example> examples) {
+std::vector<double> negative_log_likelihoods(const Run& run, const Translator& model, std::span<const Example> examples) {
   const std::int32_t pad = run.target.vocabulary.pad;
   std::vector<double> sums(examples.size());
   for (const std::vector<Index>& rows : BatchSampler(examples, {.tokens = 1024}, Key(Seed{0})).by_length()) {

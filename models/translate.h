@@ -45,7 +45,7 @@ std::string target_text(const Run& run, const Example& example);
 // The n best of each line, best first. A line without tokens has one translation, which is empty. `prefixes`, one a line or none, are what
 // every translation begins with, in their own words where the model knows them only as <unk>. What the model does not see is added
 // to *overlooked.
-std::vector<std::vector<Translation>> translate(const Run& run, const Seq2Seq& model, std::span<const std::string> lines, const TranslateOptions& options = {},
+std::vector<std::vector<Translation>> translate(const Run& run, const Translator& model, std::span<const std::string> lines, const TranslateOptions& options = {},
                                                 std::span<const std::string> prefixes = {}, Overlooked* overlooked = nullptr);
 
 // Search over ids that end in eos.
@@ -62,6 +62,6 @@ AttentionPicture last_cross_attention(const AttentionPicture& picture);
 std::vector<Tensor> cross_attention_weights(const Run& run, const Seq2Seq& model, std::span<const Example> examples);
 
 // -log P(target | source) of each example, eos counted, without smoothing.
-std::vector<double> negative_log_likelihoods(const Run& run, const Seq2Seq& model, std::span<const Example> examples);
+std::vector<double> negative_log_likelihoods(const Run& run, const Translator& model, std::span<const Example> examples);
 
 }  // namespace heed

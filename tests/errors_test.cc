@@ -20,8 +20,10 @@
 #include "autograd/record.h"
 #include "autograd/tape.h"
 #include "models/alignment_metrics.h"
+#include "models/ensemble.h"
 #include "models/metrics.h"
 #include "models/picture.h"
+#include "models/pointer_generator.h"
 #include "models/recurrent.h"
 #include "models/search.h"
 #include "models/train.h"
@@ -84,6 +86,10 @@ const SmallModel& transformer() {
 }
 const SmallModel& gru() {
   static const SmallModel model("--model gru --attention additive");
+  return model;
+}
+const SmallModel& copying() {
+  static const SmallModel model("--model gru --copy");
   return model;
 }
 const SmallModel& cho() {
@@ -327,6 +333,8 @@ const std::vector<Row>& tensor_rows() {
       CALL(cross_entropy_grad(zeros({2, 3}), ids({0, 1}), {zeros({2}), zeros({2})}, zeros({2}), {}, into({2, 4}))),
       CALL(linear_cross_entropy(zeros({2, 3}), zeros({5, 4}), Tensor(), ids({0, 1}))),
       CALL(linear_cross_entropy(zeros({2, 3}), zeros({5, 3}), zeros({4}), ids({0, 1}))),
+      CALL(linear_cross_entropy(zeros({2, 3}), zeros({5, 3}), Tensor(), ids({0, 1}), {}, {}, {zeros({2}), zeros({3})})),
+      CALL(linear_cross_entropy(zeros({2, 3}), zeros({5, 3}), Tensor(), ids({0, 1}), {}, {}, {zeros({2}), zeros({2}, f64)})),
       CALL(mse_loss(zeros({2}), zeros({3}))),
       CALL(pair_loss_grad(PairLoss::mse_loss, zeros({2}), zeros({2}), Reduction::none, 0, zeros({3}), nullptr, nullptr)),
       CALL(pair_loss_grad(PairLoss::mse_loss, zeros({2}), zeros({2}), Reduction::none, 0, zeros({2}, f64), nullptr, nullptr)),
@@ -534,7 +542,13 @@ const std::vector<Row>& model_rows() {
       CALL(reordered(gru(), std::array<Index, 2>{0, 1}, 2)),
       CALL(reordered(gru(), std::array<Index, 1>{2}, 1)),
       CALL(transformer().model->features(test::batch_of({{4, 9, 3}}, {{4, 3}}))),
+      CALL(copying().model->start({tensor(std::vector<std::int32_t>{99, 3}, {1, 2}), tensor(std::vector<std::int32_t>{2}, {1})})),
+      CALL(PointerGenerator(scope() / "gate", make_model(default_config("gru"), scope() / "net", 5, 5), {.source_vocabulary = 5, .target_vocabulary = 5, .shared = zeros({4}, i32)})),
+      CALL(Ensemble({})),
+      CALL(Ensemble({transformer().model.get(), copying().model.get()}).step(zeros({1}, i32), *Ensemble({transformer().model.get(), copying().model.get()}).start(sentence(2)))),
+      CALL(ensemble_mean_named("median")),
       CALL(length_penalty_named("long")),
+      CALL(stop_named("late")),
       CALL(precision_named("int4")),
       CALL(LowPrecisionWeight(zeros({2, 3}), Precision::float32)),
       CALL(LowPrecisionWeight(zeros({2, 3, 4}), Precision::int8)),
@@ -546,6 +560,7 @@ const std::vector<Row>& model_rows() {
       CALL(searched({.pad = 3})),
       CALL(searched({.eos = 99})),
       CALL(searched({.alpha = NAN})),
+      CALL(searched({.alpha = -1, .stop = Stop::bound})),
       CALL(searched({.coverage = -1})),
       CALL(searched({.max_length = -1})),
       CALL(searched({.min_length = -1})),

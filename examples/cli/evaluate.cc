@@ -64,7 +64,7 @@ Corpus read_corpus(const Asked& asked, const Ready& model) {
   check_different(model.loaded.file, asked.out);
   check_not_data(config, corpus, asked.out);
   if (!asked.references.empty())
-    for (const std::string& file : reference_files(asked.references)) check_different(file == "-" ? "/dev/stdin" : file, asked.out);
+    for (const std::string& file : listed_files(asked.references, "references")) check_different(file == "-" ? "/dev/stdin" : file, asked.out);
   return corpus;
 }
 
@@ -155,7 +155,7 @@ int evaluate(std::span<const std::string> words) {
                       .usage = "--run RUN [--data DIR] [--split test] [options]",
                       .about = "Loss, perplexity, BLEU, chrF and exact match of a model on data, and how its attention agrees with the links of the data.",
                       .example = "heed evaluate --run phrases --data phrases-data --beam 4",
-                      .options = options(asked.run) +
+                      .options = options(asked.run) + ensemble_options(asked.run) +
                                  std::vector<Option>{{.name = "data", .value = &asked.data, .takes = "DIR", .help = "with train.tsv, dev.tsv, test.tsv; else the data of the run", .heading = "Data"},
                                                      {.name = "split", .value = &asked.split, .takes = "NAME", .help = "NAME.tsv of it: train, dev, test, test-long, ..", .standard = "test"},
                                                      {.name = "files", .value = &asked.files, .takes = "SRC TGT", .help = "or two parallel files", .count = 2},
@@ -179,7 +179,7 @@ int evaluate(std::span<const std::string> words) {
   References references = single_references(target_lines(corpus));
   if (!asked.references.empty()) add_references(references, asked.references, corpus.name, asked.manner);
   const std::vector<Example> examples = make_examples(run, corpus, !asked.force && has_links(data_config(asked, run.config)), asked.manner);
-  const std::vector<double> losses = negative_log_likelihoods(run, model.model(), examples);
+  const std::vector<double> losses = negative_log_likelihoods(run, model.translator(), examples);
   const TotalLoss total = total_loss(corpus, examples, losses);
   if (asked.force) {
     print_forced(run, corpus, examples, losses, asked.manner.json);
@@ -192,9 +192,9 @@ int evaluate(std::span<const std::string> words) {
     return true;
   };
   Overlooked overlooked;
-  const Translated translated = *translate_lines(run, model.model(), source_lines(corpus), references, translate_with, show, &overlooked);
+  const Translated translated = *translate_lines(run, model.translator(), source_lines(corpus), references, translate_with, show, &overlooked);
   progress.finish();
-  const bool linked = std::ranges::any_of(examples, [](const Example& example) { return !example.links.sure.empty(); });
+  const bool linked = !model.ensemble && std::ranges::any_of(examples, [](const Example& example) { return !example.links.sure.empty(); });
   print_scores(model, corpus, total, translated, references, linked ? alignment_quality(run, model.model(), examples) : AlignmentQuality(), asked.manner.json);
   flush();                                         // the file may fail
   if (!asked.out.empty()) write_file_atomically(asked.out, fmt::format("{}\n", fmt::join(translated.texts, "\n")));

@@ -20,13 +20,66 @@ std::vector<Option> options(RunFlags& flags) {
           {.name = "threads", .value = &flags.threads, .takes = "N", .help = "else HEED_THREADS, else what the machine offers", .low = 1, .high = 1024}};
 }
 
+std::vector<Option> ensemble_options(RunFlags& flags) {
+  return {{.name = "ensemble", .value = &flags.ensemble, .takes = "LIST", .help = "further models that decode with it: A,B,.., runs with the same words or files of weights of RUN"},
+          {.name = "ensemble-mean", .value = &flags.ensemble_mean, .takes = "NAME", .help = "of their probabilities, or of the logarithms of these", .choices = {"mean", "log-mean"}, .standard = flags.ensemble_mean}};
+}
+
+std::vector<std::string> listed_files(const std::string& list, std::string_view flag) {
+  std::error_code ignored;
+  if (std::filesystem::exists(list, ignored)) return {list};
+  std::vector<std::string> names;
+  for (std::size_t at = 0; at <= list.size();) {
+    const std::size_t end = std::min(list.find(',', at), list.size());
+    names.push_back(list.substr(at, end - at));
+    if (names.back().empty()) throw Mistake(fmt::format("a file without a name: --{} {}; A,B,..", flag, list));
+    at = end + 1;
+  }
+  return names;
+}
+
+namespace {
+
+LoadedModel loaded_model(const Run& run, const std::string& file) {
+  LoadedModel loaded = load_model(run, file);
+  for (const std::string& wrong : loaded.passed_over) note(fmt::format("warning: passed over: {}; using {}", wrong, loaded.file));
+  return loaded;
+}
+
+// Mistake where another run does not read and write as this one.
+void check_fits(const Run& run, const Run& other) {
+  const auto differs = [&](std::string_view what) { throw Mistake(fmt::format("models that do not fit: --ensemble {}: {} not as in {}; runs of the same data and text options", other.path, what, run.path)); };
+  for (const auto& [a, b] : {std::pair(&run.source, &other.source), std::pair(&run.target, &other.target)}) {
+    if (!(a->vocabulary == b->vocabulary)) differs("vocabularies");
+    if (to_json(a->tokenizer.options()) != to_json(b->tokenizer.options()) || a->tokenizer.model() != b->tokenizer.model()) differs("tokenizer");
+  }
+  if (run.config.start != other.config.start) differs("--start");
+  if (run.config.copy != other.config.copy) differs("--copy");
+  if (max_positions(other.config) < max_positions(run.config)) differs("--max-length");
+}
+
+}  // namespace
+
 Ready ready(const RunFlags& flags) {
   check_required(flags.run, "run", "a directory that `heed train` made");
   if (flags.threads) set_threads(int(*flags.threads));
   Run run = open_run(flags.run);
-  LoadedModel loaded = load_model(run, flags.checkpoint);
-  for (const std::string& wrong : loaded.passed_over) note(fmt::format("warning: passed over: {}; using {}", wrong, loaded.file));
-  return {std::move(run), std::move(loaded)};
+  LoadedModel loaded = loaded_model(run, flags.checkpoint);
+  Ready ready{std::move(run), std::move(loaded), {}, {}};
+  if (flags.ensemble.empty()) {
+    if (flags.ensemble_mean != "mean") throw Mistake(fmt::format("one model alone: --ensemble-mean {}; it goes with --ensemble", flags.ensemble_mean));
+    return ready;
+  }
+  for (const std::string& name : listed_files(flags.ensemble, "ensemble")) {
+    const bool is_weights = std::filesystem::is_regular_file(name);
+    const Run other = is_weights ? Run() : open_run(name);
+    if (!is_weights) check_fits(ready.run, other);
+    ready.others.push_back(is_weights ? loaded_model(ready.run, name) : loaded_model(other, {}));
+  }
+  std::vector<const Translator*> models{ready.loaded.model.get()};
+  for (const LoadedModel& other : ready.others) models.push_back(other.model.get());
+  ready.ensemble = std::make_unique<Ensemble>(std::move(models), ensemble_mean_named(flags.ensemble_mean));
+  return ready;
 }
 
 void note_unknown(std::span<const std::string> words, std::string_view where, const Manner& manner) {
@@ -80,6 +133,7 @@ std::vector<Option> options(SearchFlags& flags) {
       {.name = "nbest", .value = &flags.nbest, .takes = "N", .help = "translations of a line, at most --beam; from 2 on each behind the line's number and its score, tabs between; with --sample: draws", .low = 1, .high = 1000, .standard = number(standard.nbest)},
       {.name = "length-penalty", .value = &flags.length_penalty, .takes = "NAME", .help = "what log P is divided by", .choices = {"gnmt", "average", "none"}, .standard = standard.length_penalty},
       {.name = "alpha", .value = &flags.alpha, .takes = "X", .help = "exponent of the length penalty", .low = 0, .high = 10, .standard = number(standard.alpha)},
+      {.name = "stop", .value = &flags.stop, .takes = "NAME", .help = "first-k: a sentence ends with --beam finished translations; bound: when none that goes on can become better, which takes longer", .choices = {"first-k", "bound"}, .standard = standard.stop},
       {.name = "coverage", .value = &flags.coverage, .takes = "X", .help = "weight of the coverage penalty", .low = 0, .high = 100, .standard = number(standard.coverage)},
       {.name = "extra-length", .value = &flags.extra_length, .takes = "N", .help = "a translation has at most this many words more than its source, its end counted, unless --min-length or a prefix asks for more", .low = 0, .high = 1e5, .standard = number(standard.extra_length)},
       {.name = "min-length", .value = &flags.min_length, .takes = "N", .help = "and at least this many words", .low = 0, .high = 1e5, .standard = number(standard.min_length)},
@@ -100,12 +154,14 @@ TranslateOptions translate_options(const SearchFlags& f, const Given& given) {
   for (const char* name : {"temperature", "top-k", "top-p", "seed"})
     if (const auto at = given.find(name); !f.sample && at != given.end()) throw Mistake(fmt::format("nothing is drawn: --{} {}; it goes with --sample", name, at->second[0]));
   if (f.sample && given.contains("beam")) throw Mistake(fmt::format("nothing is searched: --sample --beam {}; one of them", f.beam));
+  if (f.sample && given.contains("stop")) throw Mistake(fmt::format("nothing is searched: --sample --stop {}; one of them", f.stop));
   if (f.length_penalty == "none" && given.contains("alpha")) throw Mistake(fmt::format("nothing is divided: --length-penalty none --alpha {}; leave out --alpha", f.alpha));
   if (f.sample && f.top_p == 0) throw Mistake("out of range: --top-p 0; a number above 0, at most 1, default 1");
   TranslateOptions options{.search = {.beam = f.sample ? 1 : f.beam,
                                       .nbest = f.nbest,
                                       .penalty = length_penalty_named(f.length_penalty),
                                       .alpha = f.alpha,
+                                      .stop = stop_named(f.stop),
                                       .coverage = f.coverage,
                                       .extra_length = f.extra_length,
                                       .min_length = f.min_length,

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "examples/cli/command.h"
+#include "models/ensemble.h"
 #include "models/run.h"
 #include "models/search.h"
 #include "models/translate.h"
@@ -12,19 +13,26 @@
 namespace heed::cli {
 
 struct RunFlags {
-  std::string run, checkpoint;
+  std::string run, checkpoint, ensemble, ensemble_mean = "mean";
   std::optional<Index> threads;
 };
 std::vector<Option> options(RunFlags& flags);
+std::vector<Option> ensemble_options(RunFlags& flags);     // of the commands that decode
 
 struct Ready {
   Run run;
   LoadedModel loaded;
+  std::vector<LoadedModel> others;                           // of an ensemble
+  std::unique_ptr<Ensemble> ensemble;
   const Seq2Seq& model() const { return *loaded.model; }
+  const Translator& translator() const { return ensemble ? static_cast<const Translator&>(*ensemble) : *loaded.model; }
 };
-// Sets the threads, reads run and weights, and says on standard error what was wrong with files that were passed over.
+// Sets the threads, reads runs and weights, and says on standard error what was wrong with files that were passed over. Mistake where the
+// models of an ensemble do not write the same words.
 Ready ready(const RunFlags& flags);
 
+// The parts of A,B,..; all of it where a file has that name.
+std::vector<std::string> listed_files(const std::string& list, std::string_view flag);
 // A sentence and its translation, or what the model says, both ending in eos. Mistake where a side is empty or too long.
 Example sentence_pair(const Ready& model, const std::string& source, const std::string& target);
 // Notes on words that the model does not have: of the text of a flag; of --source and --target.
@@ -37,7 +45,7 @@ void check_outside(const Run& run, const std::string& output);
 
 struct SearchFlags {
   Index beam = 1, nbest = 1, extra_length = 50, min_length = 0, no_repeat_ngram = 0, batch = 32;
-  std::string length_penalty = "gnmt", precision = "float32";
+  std::string length_penalty = "gnmt", stop = "first-k", precision = "float32";
   double alpha = 0.6, coverage = 0;
   bool replace_unk = false;
   bool sample = false;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <numeric>
 
 #include "examples/cli/model.h"
@@ -20,19 +19,6 @@ constexpr std::size_t kBlock = 256;                // sentences after which a wi
 
 }  // namespace
 
-std::vector<std::string> reference_files(const std::string& list) {
-  std::error_code ignored;
-  if (std::filesystem::exists(list, ignored)) return {list};
-  std::vector<std::string> names;
-  for (std::size_t at = 0; at <= list.size();) {
-    const std::size_t end = std::min(list.find(',', at), list.size());
-    names.push_back(list.substr(at, end - at));
-    if (names.back().empty()) throw Mistake(fmt::format("a file without a name: --references {}; A,B,..", list));
-    at = end + 1;
-  }
-  return names;
-}
-
 std::vector<std::string> read_lines(const std::string& path, const Manner& manner) {
   LineReader reader(path == "-" ? "/dev/stdin" : path);
   std::vector<std::string> lines;
@@ -43,7 +29,7 @@ std::vector<std::string> read_lines(const std::string& path, const Manner& manne
 }
 
 void add_references(References& references, const std::string& list, const std::string& beside, const Manner& manner) {
-  for (const std::string& file : reference_files(list)) {
+  for (const std::string& file : listed_files(list, "references")) {
     const std::vector<std::string> lines = read_lines(file, manner);
     if (lines.size() != references.size())
       throw Mistake(fmt::format("numbers of lines differ: {} has {}, {} has {}; line n is compared with line n", beside, references.size(), file, lines.size()));
@@ -62,7 +48,7 @@ std::string token_line(std::span<const std::string> tokens) {
   return line;
 }
 
-std::optional<Translated> translate_lines(const Run& run, const Seq2Seq& model, std::span<const std::string> lines, const References& references, TranslateOptions options,
+std::optional<Translated> translate_lines(const Run& run, const Translator& model, std::span<const std::string> lines, const References& references, TranslateOptions options,
                                           const std::function<bool(Index)>& go_on, Overlooked* overlooked) {
   Translated out;
   out.reference_tokens.resize(references.size());

@@ -31,8 +31,6 @@ std::string token_line(std::span<const std::string> tokens);
 
 // Lines of a file, or of standard input for "-". Mistake where there are none.
 std::vector<std::string> read_lines(const std::string& path, const Manner& manner);
-// The files of A,B,..; one whose own name has commas is taken alone.
-std::vector<std::string> reference_files(const std::string& list);
 // Line n of each of the files A,B,.. becomes one more of references[n]. Mistake where their number is not that of `beside`.
 void add_references(References& references, const std::string& list, const std::string& beside, const Manner& manner);
 
@@ -43,7 +41,7 @@ struct Translated {
   Index exact = 0;                                 // lines with the tokens of a reference
 };
 // `go_on` is called with the lines done, from 0 to all of them; nothing comes back after it said false.
-std::optional<Translated> translate_lines(const Run& run, const Seq2Seq& model, std::span<const std::string> lines, const References& references, TranslateOptions options,
+std::optional<Translated> translate_lines(const Run& run, const Translator& model, std::span<const std::string> lines, const References& references, TranslateOptions options,
                                           const std::function<bool(Index)>& go_on, Overlooked* overlooked = nullptr);
 
 // Where the last cross-attention looks while given pairs are read, its heads' mean. NaN where there is none, or no gold link.

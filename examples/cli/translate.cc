@@ -113,7 +113,7 @@ int translate(std::span<const std::string> words) {
                       .usage = "--run RUN [options] < LINES > TRANSLATIONS",
                       .about = "Translates lines from standard input to standard output: line n answers line n, an empty one an empty one.",
                       .example = "echo 'the black cat' | heed translate --run phrases --beam 4",
-                      .options = options(run_flags) + options(search_flags) +
+                      .options = options(run_flags) + ensemble_options(run_flags) + options(search_flags) +
                                  std::vector<Option>{{.name = "prefix", .value = &prefix, .takes = "TEXT", .help = "every translation begins with this", .heading = "Text"},
                                                      {.name = "max-length", .value = &max_length, .takes = "N", .help = "longer sources are cut; the most, and the default, is that of the training", .low = 1, .high = 1e5},
                                                      {.name = "tokens", .value = &tokens, .help = "tokens with spaces between them, not put together to text"},
@@ -148,7 +148,7 @@ int translate(std::span<const std::string> words) {
   };
   while (input.next(lines, kBlock)) {
     const std::vector<std::string> prefixes(prefix.empty() ? 0 : lines.size(), prefix);
-    const auto found = heed::translate(model.run, model.model(), lines, translate_with, prefixes, &overlooked);
+    const auto found = heed::translate(model.run, model.translator(), lines, translate_with, prefixes, &overlooked);
     for (std::size_t i = 0; i < found.size(); ++i) print_translations(first + Index(i) + 1, lines[i], found[i], search_flags.nbest, tokens, alignment, manner.json);
     flush();
     if (asked || overlooked.unknown.size() > kMostUnknown) note_unknown_words();

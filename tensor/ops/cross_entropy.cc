@@ -427,10 +427,11 @@ LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, c
     check<DTypeError>(bias.dtype() == x.dtype(), "{}: dtypes differ: x {}, bias {}", op, x.dtype(), bias.dtype());
   }
   const bool mixes = mixture.other.defined();
-  for (const Tensor* numbers : {&mixture.log_share, &mixture.other}) {
-    if (!mixes) break;
-    check<ShapeError>(numbers->shape() == rows_of(x), "{}: log_share and other need one number a row: {}, rows {}", op, numbers->shape(), rows_of(x));
-    check<DTypeError>(numbers->dtype() == x.dtype(), "{}: dtypes differ: x {}, log_share or other {}", op, x.dtype(), numbers->dtype());
+  if (mixes) {
+    const auto& [log_share, other] = mixture;
+    check<ShapeError>(log_share.shape() == rows_of(x) && other.shape() == rows_of(x), "{}: log_share and other need one number a row: log_share {}, other {}, rows {}", op,
+                      log_share.shape(), other.shape(), rows_of(x));
+    check<DTypeError>(log_share.dtype() == x.dtype() && other.dtype() == x.dtype(), "{}: dtypes differ: x {}, log_share {}, other {}", op, x.dtype(), log_share.dtype(), other.dtype());
   }
   return visit_float(x.dtype(), op, [&]<class T>() {
     const Targets labels = read_targets(op, targets, rows_of(x), V, x.dtype(), options);

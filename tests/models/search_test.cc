@@ -34,7 +34,7 @@ double log_probability(std::int32_t source, const Ids& words, std::int32_t word)
   return -0.5 * double(1 + Random(key).below(6));
 }
 
-struct Coarse : Seq2Seq {
+struct Coarse : Translator {
   struct State : DecodingState {
     std::vector<std::pair<std::int32_t, Ids>> rows;      // source, words read
     bool opened = false;                                 // by the start symbol
@@ -62,17 +62,24 @@ struct Coarse : Seq2Seq {
     if (want == Want::weights) step.attention.push_back({AttentionMap::Kind::cross, 0, constant(expand(tensor(kRow, {1, 1, 3}), {Index(rows.size()), 1, 3}))});
     return step;
   }
-  Variable features(const Batch&, List<AttentionMap>*) const override { return {}; }
-  const Linear& output_layer() const override { throw Error("no output layer"); }
-  Variable next_features(const Tensor&, DecodingState&, List<AttentionMap>*) const override { return {}; }
-  Loss loss(const Batch&, const CrossEntropyOptions&, List<AttentionMap>*) const override { return {}; }
 };
 
 // Each step the 2k best of all words after all live hypotheses, by (score down, hypothesis up, word up): an end among the first k is
-// finished, others live until there are k. Ends with k finished; at the longest length what lives is finished.
+// finished, others live until there are k. Ends with k finished, or where no other can be among the best; at the longest length what lives is
+// finished.
 std::vector<Hypothesis> by_definition(std::int32_t source, std::size_t k, Index longest, const SearchOptions& o) {
   std::vector<Hypothesis> live(1), finished;
-  for (Index t = 0; t < longest && finished.size() < k && !live.empty(); ++t) {
+  const auto over = [&] {
+    if (o.stop == Stop::first_k) return finished.size() >= k;
+    if (Index(finished.size()) < o.nbest) return false;
+    std::vector<double> scores;
+    for (const auto& h : finished) scores.push_back(-h.score);
+    std::sort(scores.begin(), scores.end());
+    double best = -HUGE_VAL;
+    for (const auto& h : live) best = std::max(best, h.log_probability);
+    return -scores[std::size_t(o.nbest - 1)] >= best / length_penalty(o.penalty, o.alpha, longest);
+  };
+  for (Index t = 0; t < longest && !live.empty() && !over(); ++t) {
     std::vector<std::tuple<double, std::size_t, std::int32_t>> candidates;
     for (std::size_t h = 0; h < live.size(); ++h)
       for (std::int32_t word = 0; word < kWords; ++word)
@@ -128,9 +135,10 @@ TEST_CASE("search: a beam is what its definition says, ties included, for every 
   std::vector<Ids> sources;
   for (std::int32_t source = 1; source <= 40; ++source) sources.push_back({source, source, kEnd});
   for (const Index beam : {1, 2, 3, 5})
-    for (const LengthPenalty penalty : {LengthPenalty::gnmt, LengthPenalty::average, LengthPenalty::none})
+    for (const auto& [penalty, stop, nbest] : {std::tuple(LengthPenalty::gnmt, Stop::first_k, beam), {LengthPenalty::average, Stop::first_k, beam}, {LengthPenalty::none, Stop::first_k, beam},
+                                               {LengthPenalty::gnmt, Stop::bound, beam}, {LengthPenalty::average, Stop::bound, 1}, {LengthPenalty::none, Stop::bound, (beam + 1) / 2}})
       for (const auto& [min_length, coverage, start] : {std::tuple(Index{0}, 0.0, kStart), {4, 0.3, kStart}, {1, 0.0, kEnd}}) {
-        const SearchOptions options{.pad = kPad, .start = start, .eos = kEnd, .bos = kStart, .beam = beam, .nbest = beam, .penalty = penalty, .alpha = 0.8, .coverage = coverage, .extra_length = 4,
+        const SearchOptions options{.pad = kPad, .start = start, .eos = kEnd, .bos = kStart, .beam = beam, .nbest = nbest, .penalty = penalty, .alpha = 0.8, .stop = stop, .coverage = coverage, .extra_length = 4,
                                     .min_length = min_length, .forbid_unk = start == kEnd, .batch = 7};
         const auto found = search(model, sources, options);
         for (std::size_t i = 0; i < sources.size(); ++i) {
@@ -144,6 +152,34 @@ TEST_CASE("search: a beam is what its definition says, ties included, for every 
           }
         }
       }
+}
+
+TEST_CASE("search: what stops at its bound is as good as what never stops, and better than the first k now and then") {
+  const Coarse model;
+  std::vector<Ids> sources;
+  for (std::int32_t source = 1; source <= 60; ++source) sources.push_back({source, source, kEnd});
+  for (const auto& [penalty, alpha] : {std::pair(LengthPenalty::gnmt, 0.6), {LengthPenalty::gnmt, 2.0}, {LengthPenalty::average, 1.0}, {LengthPenalty::none, 0.0}}) {
+    SearchOptions options{.pad = kPad, .start = kStart, .eos = kEnd, .beam = 2, .nbest = 2, .penalty = penalty, .alpha = alpha, .coverage = 0.2, .extra_length = 6};
+    const auto first = search(model, sources, options);
+    options.stop = Stop::bound;
+    const auto bound = search(model, sources, options);
+    int better = 0;
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      std::vector<double> all;                                                          // of every hypothesis that a beam of 2 ever finishes
+      for (Index longest = 1; longest <= 8; ++longest) {
+        SearchOptions on = options;
+        on.nbest = 1000;
+        for (const Hypothesis& h : by_definition(sources[i][0], 2, longest, on))
+          if (h.finished || longest == 8) all.push_back(-h.score);
+      }
+      std::sort(all.begin(), all.end());
+      CHECK(-bound[i][0].score == all[0]);
+      CHECK(bound[i][0].score >= first[i][0].score);
+      better += bound[i][0].score > first[i][0].score;
+    }
+    if (penalty != LengthPenalty::none) CHECK(better > 0);
+  }
+  CHECK_THROWS_WITH_AS(search(model, sources, {.pad = kPad, .start = kStart, .eos = kEnd, .alpha = -1, .stop = Stop::bound}), "search: stop at a bound needs alpha >= 0: -1", Error);
 }
 
 TEST_CASE("search: the same for any number of sentences, batches and threads") {

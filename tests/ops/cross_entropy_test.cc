@@ -300,10 +300,11 @@ struct Shares {
 }  // namespace
 
 TEST_CASE("linear_mixture_cross_entropy: fused = definition in value and gradient, with every smoothing, weights, ignored rows and chunks") {
-  for (const auto& [N, V] : {std::pair<Index, Index>{1, 4}, {40, 30}, {600, 5000}})
+  for (const auto& sizes : {std::pair<Index, Index>{1, 4}, {40, 30}, {600, 5000}})
     for (const Smoothing kind : {Smoothing::uniform, Smoothing::others, Smoothing::others_not_pad})
       for (const bool weighted : {false, true})
         for (const double smoothing : {0.0, 0.1}) {
+          const Index N = sizes.first, V = sizes.second;
           const Tensor x = draw(1, {N, 5}) * 0.05, w = draw(2, {V, 5}), b = draw(3, {V}) * 0.1, targets = randint(Key(4), {N}, 0, V);
           if (N > 3) targets.mutable_data<Index>()[3] = -100, targets.mutable_data<Index>()[2] = 1;
           const Shares shares(N);
@@ -355,7 +356,7 @@ TEST_CASE("linear_mixture_cross_entropy: bits for threads and FMA targets; wrong
   for_every_fma_target(run);
   CHECK(equal_bits(linear_cross_entropy(x, w, b, targets, {.label_smoothing = 0.1}, {}, mixture).losses, first.losses));
   CHECK_THROWS_WITH_AS(linear_cross_entropy(x, w, b, targets, {}, {}, {zeros({300}), zeros({299})}),
-                       "linear_mixture_cross_entropy: log_share and other need one number a row: [299], rows [300]", ShapeError);
+                       "linear_mixture_cross_entropy: log_share and other need one number a row: log_share [300], other [299], rows [300]", ShapeError);
   CHECK_THROWS_AS(linear_cross_entropy(x, w, b, targets, {}, {}, {zeros({300}), zeros({300}, DType::f64)}), DTypeError);
 }
 
