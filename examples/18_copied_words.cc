@@ -77,7 +77,7 @@ my name is rasad        je m'appelle rasad
 bunim sings well        bunim chante bien
                         vocabulary's share: 0.00 0.99 0.99 0.00
 do you know medun ?     connais-tu medun ?
-                        vocabulary's share: 0.99 0.00 0.00 0.00
+                        vocabulary's share: 0.99 0.00 0.00 0.01
 we saw ritam yesterday  hier nous avons vu ritam
-                        vocabulary's share: 0.99 1.00 1.00 0.99 0.00 0.00
+                        vocabulary's share: 1.00 1.00 0.99 1.00 0.00 0.00
 */

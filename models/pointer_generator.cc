@@ -27,11 +27,11 @@ Tensor within(const Tensor& ids, Index size, std::int32_t unk) {
   return known;
 }
 
-// Weights of the last cross-attention, the mean over its heads.   [B, T, S]
+// Weights of the last cross-attention, of its first head.   [B, T, S]
 Variable looked_at(std::span<const AttentionMap> maps) {
   const AttentionMap* const last = last_cross_attention(maps);
   check<Error>(last, "pointer generator: the model looks at no source word");
-  return mean_over_heads(*last);
+  return last->weights.rank() == 4 ? select(last->weights, 1, 0) : last->weights;
 }
 
 struct CopyState : DecodingState {
@@ -67,11 +67,11 @@ Batch PointerGenerator::known(const Batch& batch) const {
 Tensor PointerGenerator::words(const Sequences& source) const {
   source_mask("pointer generator", source);
   const Index U = options_.source_vocabulary, V = options_.target_vocabulary, S = source.ids.size(1);
-  const Tensor ids = source.ids.contiguous(), lengths = source.lengths.contiguous(), words = full({source.size(), S}, options_.pad, DType::i32);
+  const Tensor ids = source.ids.contiguous(), words = empty({source.size(), S}, DType::i32);
   for (Index b = 0; b < source.size(); ++b) {
     const std::int32_t* const row = ids.data<std::int32_t>() + b * S;
     std::int32_t* const to = words.mutable_data<std::int32_t>() + b * S;
-    for (Index j = 0; j < lengths.data<std::int32_t>()[b]; ++j) {
+    for (Index j = 0; j < S; ++j) {
       check<IndexError>(row[j] >= 0 && row[j] < U + V + S, "pointer generator: source word {} at position [{}, {}] is not in [0, {})", row[j], b, j, U + V + S);
       to[j] = row[j] >= U ? row[j] - std::int32_t(U) : options_.shared.defined() ? options_.shared.data<std::int32_t>()[row[j]] : -1;
       if (to[j] < 0) to[j] = std::int32_t(V + (std::find(row, row + j, row[j]) - row));

@@ -10,9 +10,9 @@
 namespace heed {
 
 // P(w) = p softmax(z)_w + (1 - p) Σ_j α_j [x_j = w],  p = σ(w·f + b) of what the output layer reads     Eq. 8-9
-// over the target vocabulary and the source words outside of it, whose ids are those of models/copied_words.h: [R, V + S] a step. α: the mean
-// over the heads of the last cross-attention. The paper's gate reads context, state and input, which f is made of. To the model beneath,
-// words beyond its vocabularies are <unk>.
+// over the target vocabulary and the source words outside of it, whose ids are those of models/copied_words.h: [R, V + S] a step. α: of the last
+// cross-attention its first head, so that others stay free (as OpenNMT-py). The paper's gate reads context, state and input, which f is made
+// of. To the model beneath, words beyond its vocabularies are <unk>.
 class PointerGenerator : public Seq2Seq {
  public:
   struct Options {
@@ -39,7 +39,7 @@ class PointerGenerator : public Seq2Seq {
   Labels labels(const Batch& batch, List<AttentionMap>* maps) const;
   Batch known(const Batch& batch) const;
   Sequences known(const Sequences& source) const;
-  Tensor words(const Sequences& source) const;     // i32 [B, S]: the target word of each source word
+  Tensor words(const Sequences& source) const;     // i32 [B, S]: the target word of each source word, of padding any: it has no weight
   std::unique_ptr<Seq2Seq> model_;
   Options options_;
 };

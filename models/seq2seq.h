@@ -81,7 +81,7 @@ Tensor reordered_sentences(std::span<const Index> rows, Index per_sentence, Inde
 
 struct Step {
   Tensor log_probabilities;            // [R, V], more where words are copied (models/pointer_generator.h)
-  List<AttentionMap> attention; // rows of this step, T = 1, when asked for
+  List<AttentionMap> attention;        // rows of this step, T = 1, when asked for
 };
 
 // What search and scoring need of a model, or of several together.

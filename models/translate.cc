@@ -70,7 +70,7 @@ std::vector<std::vector<Translation>> translate(const Run& run, const Translator
     const Vocabulary &source = run.source.vocabulary, &target = run.target.vocabulary;
     outside.push_back(run.config.copy ? outside_words(target, tokens) : OutsideWords());
     sources.push_back(run.config.copy ? source_ids(source, target, tokens, outside.back()) : source.ids(tokens));
-    if (overlooked)
+    if (overlooked && !run.config.copy)
       for (const std::string& token : tokens)
         if (source.id(token) == source.unk) overlooked->unknown.insert(token);
     sources.back().push_back(source.eos);

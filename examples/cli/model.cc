@@ -89,16 +89,17 @@ void note_unknown(std::span<const std::string> words, std::string_view where, co
   note(drawing::clean(fmt::format("{}unknown to the model: {}", where, first_ten(shown, ", "))));
 }
 
-void note_unknown(const Side& side, const std::string& text, std::string_view flag, const Manner& manner) {
+void note_unknown(const Side& side, const std::string& text, std::string_view flag, const Manner& manner, std::span<const std::string> copied) {
   std::vector<std::string> unknown;
   for (const std::string& token : side.tokenizer.tokens(repaired(text)))
-    if (side.vocabulary.id(token) == side.vocabulary.unk && std::ranges::find(unknown, token) == unknown.end()) unknown.push_back(token);
+    if (side.vocabulary.id(token) == side.vocabulary.unk && std::ranges::find(unknown, token) == unknown.end() && std::ranges::find(copied, token) == copied.end()) unknown.push_back(token);
   note_unknown(unknown, fmt::format("--{}: ", flag), manner);
 }
 
 void note_unknown(const Run& run, const std::string& source, const std::string& target, const Manner& manner) {
-  note_unknown(run.source, source, "source", manner);
-  note_unknown(run.target, target, "target", manner);
+  const std::vector<std::string> copied = run.config.copy ? run.source.tokenizer.tokens(repaired(source)) : std::vector<std::string>();
+  note_unknown(run.source, source, "source", manner, copied);
+  note_unknown(run.target, target, "target", manner, copied);
 }
 
 Example sentence_pair(const Ready& model, const std::string& source, const std::string& target) {

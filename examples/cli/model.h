@@ -35,9 +35,9 @@ Ready ready(const RunFlags& flags);
 std::vector<std::string> listed_files(const std::string& list, std::string_view flag);
 // A sentence and its translation, or what the model says, both ending in eos. Mistake where a side is empty or too long.
 Example sentence_pair(const Ready& model, const std::string& source, const std::string& target);
-// Notes on words that the model does not have: of the text of a flag; of --source and --target.
+// Notes on words that the model does not have, nor the source to copy them from: of the text of a flag; of --source and --target.
 void note_unknown(std::span<const std::string> words, std::string_view where, const Manner& manner);   // where: "--source: ", say
-void note_unknown(const Side& side, const std::string& text, std::string_view flag, const Manner& manner);
+void note_unknown(const Side& side, const std::string& text, std::string_view flag, const Manner& manner, std::span<const std::string> copied = {});
 void note_unknown(const Run& run, const std::string& source, const std::string& target, const Manner& manner);
 
 // Mistake where the output is one of the files that make up the run.

@@ -73,8 +73,11 @@ std::vector<double> distribution(const Copying& net, const Tensor& features, con
   return p;
 }
 
-// Last cross-attention, the mean over the heads, in f64.   [B, T, S]
-Tensor weights_of(const List<AttentionMap>& maps) { return mean_over_heads(*last_cross_attention(maps)).value(); }
+// Last cross-attention, its first head, in f64.   [B, T, S]
+Tensor weights_of(const List<AttentionMap>& maps) {
+  const Tensor& weights = last_cross_attention(maps)->weights.value();
+  return weights.rank() == 4 ? weights(all, 0) : weights;
+}
 
 }  // namespace
 
@@ -150,6 +153,12 @@ TEST_CASE("pointer generator: rows follow their beam, sentences are dropped, sta
       }
       return last;
     };
+    const Tensor two = next(kSource, {{2, 2, 0, 0}}, {{2, 2, 2}, {5, 4, V + 1, 6}});
+    for (const auto& [row, sentence, word] : {std::tuple(0, 2, 5), {2, 0, int(V) + 1}, {3, 0, 6}}) {
+      const Rows alone{kSource[std::size_t(sentence)]};
+      const Tensor expected = next(alone, {{0, 0}}, {{2}, {word, word}})[0];
+      CHECK(worst_absolute(exp(two[row](Slice{0, expected.size(0)})), exp(expected)) < 1e-12);
+    }
     // sentences 2 and 0 go on in two rows each, then 0 alone in exchanged rows; V + 1 is <unk> to the model beneath
     const Tensor many = next(kSource, {{2, 2, 0, 0}, {3, 2}}, {{2, 2, 2}, {5, 4, V + 1, 6}, {7, 8}});
     for (const Index row : {0, 1}) {
@@ -254,8 +263,12 @@ TEST_CASE("pointer generator: learns to copy words that it has never seen, alone
         CHECK(alone[0][0].score == found[i][0].score);
       }
     }
-    const std::vector<std::string> prefix{wanted[0].substr(0, wanted[0].find(' '))};
-    CHECK(translate(small.run, *small.model, std::span(lines).first(1), {}, prefix)[0][0].text == wanted[0]);
+    for (const std::string& line : wanted) {
+      const std::vector<std::string> prefix{line.substr(0, line.find(' '))};
+      const std::span one = std::span(lines).subspan(std::size_t(&line - wanted.data()), 1);
+      const Translation begun = translate(small.run, *small.model, one, {}, prefix)[0][0], free = translate(small.run, *small.model, one, {})[0][0];
+      CHECK((begun.text == line && begun.log_probability == free.log_probability));
+    }
     const std::vector<double> losses = negative_log_likelihoods(small.run, *small.model, std::vector{small.example(lines[0], wanted[0])});
     CHECK(losses[0] == doctest::Approx(-translate(small.run, *small.model, std::span(lines).first(1), {})[0][0].log_probability).epsilon(1e-4));
     CHECK(source_text(small.run, small.example(lines[0], wanted[0])) == lines[0]);
