@@ -66,6 +66,7 @@ Attended Attention::operator()(const Variable& query, const Memory& memory, Atte
   const Memory seen = window ? Memory{memory.keys, memory.values, memory.mask & focus.mask} : memory;
   const Trace::Axes over{.columns = Along::source, .rows = Along::target}, rows{.rows = Along::target};
   if (focus.position.defined() && !focus.formula.empty()) trace("position", focus.formula, focus.position);
+  if (Variable carried = score.carry(query, state); carried.defined()) state.carried = std::move(carried);
   Variable scores = score(query, seen, state);                                                           // [B, T, S]
   const std::string in_window = Trace::current() && window ? fmt::format("{}, of the words in the window", score.formula()) : std::string();
   scores = trace("scores", window ? std::string_view(in_window) : score.formula(), scores, over);

@@ -8,6 +8,7 @@
 #include "attention/scores/cosine.h"
 #include "attention/scores/coverage.h"
 #include "attention/scores/dot.h"
+#include "attention/scores/gaussian.h"
 #include "attention/scores/general.h"
 #include "attention/scores/location.h"
 #include "attention/scores/location_aware.h"
@@ -37,6 +38,7 @@ const std::vector<NamedScore>& library() {
       named_score<GeneralScaled>("general-scaled"),
       named_score<Concat>("concat"),
       named_score<Location>("location"),
+      named_score<Gaussian>("gaussian"),
       named_score<Cosine>("cosine"),
       named_score<LocationAware>("location-aware"),
       named_score<Coverage>("coverage"),
@@ -89,11 +91,11 @@ ExtraScores::~ExtraScores() { unchain(extra_scores, this, &ExtraScores::outer_);
 void AttentionState::reorder(std::span<const Index> rows, Index per_sentence) {
   check<Error>(per_sentence >= 1 && Index(rows.size()) % per_sentence == 0, "reorder: {} rows are no groups of {}", rows.size(), per_sentence);
   const Tensor ids = tensor(std::vector<std::int64_t>(rows.begin(), rows.end()), {Index(rows.size())});
-  for (Variable* weights : {&previous, &sum}) {
-    if (!weights->defined()) continue;
-    const Index S = weights->size(2);
-    const Tensor old = reshape(weights->value(), {weights->size(0) * weights->size(1), S});
-    *weights = constant(reshape(index_select(old, 0, ids), {Index(rows.size()) / per_sentence, per_sentence, S}));
+  for (Variable* numbers : {&previous, &sum, &carried}) {
+    if (!numbers->defined()) continue;
+    const Index width = numbers->size(2);
+    const Tensor old = reshape(numbers->value(), {numbers->size(0) * numbers->size(1), width});
+    *numbers = constant(reshape(index_select(old, 0, ids), {Index(rows.size()) / per_sentence, per_sentence, width}));
   }
 }
 

@@ -29,6 +29,7 @@ struct AttentionState {
   Index advance = 1;        // row t stands at position + t advance; 0: all rows stand at one step, as the hypotheses of a beam do
   Variable previous = {};   // weights of the step before (of local-p α f)   [B, T, S]; undefined at the first step, and for scores that do not look back
   Variable sum = {};        // their sum over all steps before  [B, T, S]; the same
+  Variable carried = {};    // what the score's `carry` made  [B, T, K]; undefined before the first step, and where there is none
 
   // Row i goes on from old row rows[i], rows in groups of `per_sentence` of one sentence, as in DecodingState.
   void reorder(std::span<const Index> rows, Index per_sentence);
@@ -36,7 +37,9 @@ struct AttentionState {
 
 // Needed: the call, query [B, T, n] -> e [B, T, S]; where memory.mask forbids, e may be anything.
 // Optional: `Memory prepare(const Variable& states, Mask mask) const`, once per sentence; default: keys = values = states.
-//           `static constexpr bool looks_back = true` for a score that reads state.previous or state.sum;
+//           `static constexpr bool looks_back = true` for a score that reads state.previous, state.sum or state.carried;
+//           `Variable carry(const Variable& query, const AttentionState& state) const`, what it takes along from step to step: made of what
+//           it carried before, and there as state.carried when it is called;
 //           `static constexpr std::string_view formula` or a member of that name, what explanations print.
 template <class S> concept Score = requires(const S& score, const Variable& query, const Memory& memory, const AttentionState& state) {
   { score(query, memory, state) } -> std::same_as<Variable>;
@@ -49,6 +52,7 @@ class AnyScore {
   Memory prepare(const Variable& states, Mask mask) const { return held_->prepare(states, std::move(mask)); }
   Variable operator()(const Variable& query, const Memory& memory, const AttentionState& state) const { return held_->call(query, memory, state); }
   bool looks_back() const { return held_->looks_back(); }
+  Variable carry(const Variable& query, const AttentionState& state) const { return held_->carry(query, state); }   // undefined: nothing
   std::string_view formula() const { return held_->formula(); }
 
  private:
@@ -57,6 +61,7 @@ class AnyScore {
     virtual Memory prepare(const Variable& states, Mask mask) const = 0;
     virtual Variable call(const Variable& query, const Memory& memory, const AttentionState& state) const = 0;
     virtual bool looks_back() const = 0;
+    virtual Variable carry(const Variable& query, const AttentionState& state) const = 0;
     virtual std::string_view formula() const = 0;
   };
   template <class S> struct Held final : Interface {
@@ -69,6 +74,10 @@ class AnyScore {
     bool looks_back() const override {
       if constexpr (requires { S::looks_back; }) return S::looks_back;
       else return false;
+    }
+    Variable carry(const Variable& query, const AttentionState& state) const override {
+      if constexpr (requires { score.carry(query, state); }) return score.carry(query, state);
+      else return {};
     }
     std::string_view formula() const override {
       if constexpr (requires { score.formula; }) return score.formula;

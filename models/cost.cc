@@ -56,7 +56,7 @@ double multiply_adds_per_word(const RunConfig& given, const Parameters& paramete
   } else {
     const double seen = c.attention.starts_with("local") ? std::min(S, 2 * double(c.window.value_or(10)) + 1) : S;
     const std::string score = score_of(c.attention);
-    const bool looks = score != "location" && score != "mean";
+    const bool looks = score != "location" && score != "gaussian" && score != "mean";
     work += T * seen * (memory + (looks ? std::max(hidden, hidden == 0 ? memory : 0) : 0));
   }
   return work / std::max(T, 1.0);

@@ -110,7 +110,7 @@ std::string row_note(RunConfig c) {
   settle_recurrent(c);
   const std::string score = c.model == "transformer" ? "none" : score_of(c.attention);
   if (score == "none" || score == "mean") return {};
-  if (score == "location") return "A location score aims at the word being written: its row aligns that word.";
+  if (score == "location" || score == "gaussian") return fmt::format("A {} score aims at the word being written: its row aligns that word.", score);
   if (c.decoder == "bahdanau") return "The row looks from the state that had read all words but the last one, to write its word.";
   return "A content score looks from the state that has just read the word before: its row may align that word instead of the one written.";
 }

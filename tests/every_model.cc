@@ -32,7 +32,7 @@ std::vector<std::string> every_model() {
                                "--layers 2 --heads 4 --differential --key-value-heads 2 --attention-dropout 0.3", "--layers 1 --heads 2 --differential --positions rope --norm pre",
                                "--layers 2 --heads 2 --linear-attention --dropout 0.2", "--layers 1 --heads 4 --linear-attention --key-value-heads 2 --qk-norm rms --norm pre --positions learned",
                                "--layers 2 --heads 2 --linear-attention --random-features 12 --dropout 0.2", "--layers 1 --heads 4 --linear-attention --random-features 5 --key-value-heads 2 --norm pre"};
-  for (const std::string name : {"mean", "additive", "additive-normed", "dot", "scaled-dot", "general", "general-scaled", "concat", "location", "cosine", "location-aware", "coverage", "local-m", "local-p"})
+  for (const std::string name : {"mean", "additive", "additive-normed", "dot", "scaled-dot", "general", "general-scaled", "concat", "location", "gaussian", "cosine", "location-aware", "coverage", "local-m", "local-p"})
     for (const std::string decoder : {"bahdanau", "luong"}) all.push_back("--model gru --attention " + name + " --decoder " + decoder + (name.starts_with("local") ? " --window 2" : ""));
   all.insert(all.end(), {"--model gru --attention none --decoder cho", "--model lstm --attention none --decoder sutskever --layers 2",
                          "--model lstm --attention dot --layers 2 --input-feeding --reverse-source --start eos", "--model rnn --attention additive --readout tanh --readout-state previous",

@@ -156,6 +156,18 @@ TEST_CASE("attention that looks back: two steps by hand") {
   check_steps("location-aware");
 }
 
+TEST_CASE("attention: windows that move forward only, two steps by hand") {
+  // W = 0 but for biases: κ = 2, then 4; a = 1, b = ln 2: two places away the weight is 2^-4 of the middle's.
+  const Numbers numbers{{"steps.weight", Nested{{0, 0}, {0, 0}, {0, 0}}}, {"steps.bias", Nested{ln2, ln2, ln2}}, {"shapes.weight", Nested{{0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}}},
+                        {"shapes.bias", Nested{0, 0, 0, std::log(ln2), std::log(ln2), std::log(ln2)}}};
+  const Built built("gaussian", {.query_width = 2, .memory_width = 2}, numbers);
+  const Variable states = constant(zeros({1, 4, 2}, f64)), queries = constant(ones({1, 2, 2}, f64));
+  const auto out = steps(built.attention, queries, built.attention.prepare(states, {}));
+  const double first = 0.5 + 1 + 0.5 + 1.0 / 16, second = 1.0 / 512 + 1.0 / 16 + 0.5 + 1;
+  CHECK(worst_absolute(out[0].weights.value(), std::vector<double>{0.5 / first, 1 / first, 0.5 / first, 1 / (16 * first)}) < 1e-15);
+  CHECK(worst_absolute(out[1].weights.value(), std::vector<double>{1 / (512 * second), 1 / (16 * second), 0.5 / second, 1 / second}) < 1e-15);
+}
+
 TEST_CASE("attention: plain loops in f64") {
   const Index B = 2, T = 4, S = 6, lengths[2] = {6, 3};
   const Mask mask = Mask::lengths(tensor({6, 3}, DType::i32));
@@ -171,7 +183,7 @@ TEST_CASE("attention: plain loops in f64") {
     const bool additive = has("additive") || has("concat") || has("coverage") || has("location-aware");
     const auto out = steps(p.attention, constant(q), p.attention.prepare(constant(h), mask));
     for (Index b = 0; b < B; ++b) {
-      std::vector<double> previous(std::size_t(S), 0), before(std::size_t(S), 0);
+      std::vector<double> previous(std::size_t(S), 0), before(std::size_t(S), 0), middles(3, 0);
       for (Index t = 0; t < T; ++t) {
         const auto Q = [&](Index i) { return q.data<double>()[(b * T + t) * n + i]; };
         const auto H = [&](Index s, Index i) { return h.data<double>()[(b * S + s) * M + i]; };
@@ -187,6 +199,19 @@ TEST_CASE("attention: plain loops in f64") {
             for (Index i = 0; i < n; ++i)
               for (Index j = 0; j < M; ++j) score += Q(i) * at("key_proj.weight", i, j) * H(s, j);
             if (has("scaled")) score *= p["g"].item();
+          }
+          if (has("gaussian")) {
+            const auto made = [&](const std::string& path, Index row) {
+              double x = p[path + ".bias"].data<double>()[row];
+              for (Index i = 0; i < n; ++i) x += at((path + ".weight").c_str(), row, i) * Q(i);
+              return std::exp(x);
+            };
+            for (Index k = 0; k < 3; ++k) {
+              if (s == 0) middles[std::size_t(k)] += made("steps", k);
+              const double away = middles[std::size_t(k)] - double(s + 1);
+              score += made("shapes", k) * std::exp(-made("shapes", 3 + k) * away * away);
+            }
+            score = std::log(score);
           }
           if (has("location") && !additive)
             for (Index i = 0; i < n; ++i) score += at("proj.weight", s, i) * Q(i);
@@ -284,7 +309,7 @@ TEST_CASE("attention: the gradient of a score reaches every state that is allowe
     ScoreOptions options = options_for(name);
     options.window = 10;
     const Built built(name, options);
-    const bool by_content = name != "mean" && name != "location" && name != "local-p-location";
+    const bool by_content = name != "mean" && name != "location" && name != "local-p-location" && name != "gaussian";
     for (bool through_values : {true, false}) {
       if (!through_values && !by_content) continue;
       const Variable states = variable(normal(Key(1), {2, 6, options.memory_width}, 0, 1, f64)), queries = constant(normal(Key(2), {2, 3, 3}, 0, 1, f64));
@@ -296,7 +321,7 @@ TEST_CASE("attention: the gradient of a score reaches every state that is allowe
         for (Index s = 0; s < 6; ++s) {
           double most = 0;
           for (double g : doubles(states.grad()[b][s])) most = std::max(most, std::abs(g));
-          CHECK((most > 1e-9) == (s < (b == 0 ? 6 : 3)));
+          CHECK((most > (name == "gaussian" ? 0 : 1e-9)) == (s < (b == 0 ? 6 : 3)));                      // far from its windows little is seen
         }
     }
   }
@@ -550,7 +575,7 @@ TEST_CASE("attention by name: what is unknown lists what is known; a user's scor
   CHECK(score_of("local-p-entmax") == "general");
   {
     const ExtraScores extra({named_score<Nearness>("nearness"), named_score<Flat>("flat")});
-    CHECK(attention_names().size() == 17);
+    CHECK(attention_names().size() == 18);
     CHECK(make("nearness") == "");
     check_attention_name("local-p-nearness-entmax");
     const Attention flat = make_attention("flat", parameters.root() / "flat", options);

@@ -81,6 +81,7 @@ TEST_CASE("translate: a picture says which word a row aligns, by its score") {
     return attention_picture(small.run, *small.model, small.example("a b", "c d")).note;
   };
   for (const char* location : {"location", "location-entmax", "local-m-location"}) CHECK(note(location).starts_with("A location score"));
+  CHECK(note("gaussian") == "A gaussian score aims at the word being written: its row aligns that word.");
   for (const char* content : {"general", "local-m", "location-aware"}) CHECK(note(content).starts_with("A content score"));
   CHECK(note("mean-sparsemax").empty());
 }

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "attention/scores/gaussian.h"
+
+#include "autograd/trace.h"
+#include "tensor/ops/view.h"
+
+namespace heed {
+
+Gaussian::Gaussian(Scope scope, const ScoreOptions& options)
+    : steps(scope / "steps", {.in = options.query_width, .out = kWindows}), shapes(scope / "shapes", {.in = options.query_width, .out = 2 * kWindows}) {}
+
+Variable Gaussian::carry(const Variable& query, const AttentionState& state) const {
+  const Variable step = exp(steps(query));
+  return trace("middles", "κ = κ of the step before + exp(W q), a middle for each window", state.carried.defined() ? state.carried + step : step);
+}
+
+Variable Gaussian::operator()(const Variable& query, const Memory& memory, const AttentionState& state) const {
+  const Variable shape = shapes(query), log_a = slice(shape, -1, 0, kWindows), b = exp(slice(shape, -1, kWindows, 2 * kWindows));   // [B, T, K] each
+  const Tensor s = arange(1, double(memory.values.size(1)) + 1, 1, query.dtype());                                                  // [S]
+  const Variable away = square(unsqueeze(state.carried, -1) - constant(s));                                                        // [B, T, K, S]
+  return logsumexp(unsqueeze(log_a, -1) - unsqueeze(b, -1) * away, {2});
+}
+
+}  // namespace heed
