@@ -11,7 +11,10 @@ Gaussian::Gaussian(Scope scope, const ScoreOptions& options)
 
 Variable Gaussian::carry(const Variable& query, const AttentionState& state) const {
   const Variable step = exp(steps(query));
-  return trace("middles", "κ = κ of the step before + exp(W q), a middle for each window", state.carried.defined() ? state.carried + step : step);
+  const Trace::Axes rows{.rows = Along::target};
+  constexpr std::string_view before = "κ of the step before, 0 at the first";
+  if (!state.carried.defined()) trace("previous", before, [&] { return zeros(step.shape(), step.dtype()); }, rows);
+  return trace("middles", "κ = κ of the step before + exp(W q + b), a middle for each window", state.carried.defined() ? trace("previous", before, state.carried, rows) + step : step, rows);
 }
 
 Variable Gaussian::operator()(const Variable& query, const Memory& memory, const AttentionState& state) const {

@@ -236,10 +236,15 @@ void check_attention(Recomputed& r) {
     }
     if (r.says("qᵀ W h_j")) return matmul(linear(memory, r.weight("attention.key_proj.weight"), {}), q) * (r.says("g qᵀ") ? r.weight("attention.g") : constant(full({}, 1.0, DType::f64)));
     if (r.says("(W q)_j")) return slice(linear(q, r.weight("attention.proj.weight"), {}), 0, 0, S);
+    if (r.says("a_k exp(-b_k")) {
+      const Variable shape = reshape(linear(q, r.weight("attention.shapes.weight"), r.weight("attention.shapes.bias")), {2, -1}), places = constant(arange(1, double(S) + 1, 1, DType::f64));
+      return logsumexp(unsqueeze(select(shape, 0, 0), 1) - unsqueeze(exp(select(shape, 0, 1)), 1) * square(unsqueeze(r.shown("attention.middles"), 1) - places), {0});
+    }
     if (r.says("e_j = 0")) return constant(zeros({S}, DType::f64));
     if (r.says("cos")) return matmul(memory, q) / (norm(q) * norm(memory, {-1}));
     return matmul(memory, q) * (r.says("√n") ? 1 / std::sqrt(double(q.size(0))) : 1);
   });
+  r.check("attention.middles", [&] { return r.shown("attention.previous") + exp(linear(q, r.weight("attention.steps.weight"), r.weight("attention.steps.bias"))); });
   r.check("attention.position", [&] {
     if (r.says("p = t - 1")) return constant(full({1}, double(r.x.step - 1), DType::f64));
     return reshape(sigmoid(matmul(tanh(linear(q, r.weight("attention.position_proj.weight"), {})), r.weight("attention.position_v"))) * double(S) - 1, {1});
