@@ -17,6 +17,7 @@ Side build_side(Tokenizer tokenizer, std::span<const std::string> lines, Vocabul
   TokenCounts counts, own;
   for (const std::string& line : lines) count_tokens(counts, tokenizer.tokens(line));
   for (const std::string& piece : tokenizer.pieces()) own[piece] = std::max<Index>(counts[piece], 1);    // 1: merges always went on
+  if (!own.empty()) vocabulary.min_count = 1;
   return {std::move(tokenizer), build_vocabulary(own.empty() ? counts : own, vocabulary)};
 }
 

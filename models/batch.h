@@ -24,7 +24,7 @@ struct Side {
 
 // Tokenizer and vocabulary learned from lines; bpe learns pieces for a vocabulary of max_size (8000 if 0).
 Side build_side(std::span<const std::string> lines, TokenizerOptions tokenizer, VocabularyOptions vocabulary = {});
-// Vocabulary of what this tokenizer makes of lines; where it has pieces of its own, of all of these and nothing else.
+// Vocabulary of what this tokenizer makes of lines; where it has pieces of its own, of all of these, however rare, and nothing else.
 Side build_side(Tokenizer tokenizer, std::span<const std::string> lines, VocabularyOptions vocabulary = {});
 std::vector<std::string> source_lines(const Corpus& corpus);
 std::vector<std::string> target_lines(const Corpus& corpus);

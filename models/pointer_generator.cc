@@ -15,7 +15,7 @@
 namespace heed {
 namespace {
 
-constexpr double kLeast = 1e-20;         // probability of a copied word that no weight may reach, as where a window ends: its loss stays finite
+constexpr double kLeast = 1e-20;         // what a word outside of the vocabulary has beside its weights, which may be 0: its loss stays finite
 
 // ids of at least `size` become unk.
 Tensor within(const Tensor& ids, Index size, std::int32_t unk) {
@@ -34,16 +34,22 @@ Variable looked_at(std::span<const AttentionMap> maps) {
   return last->weights.rank() == 4 ? select(last->weights, 1, 0) : last->weights;
 }
 
+// Shares of copied words, with what they have at least: no gradient goes to a share of 0, which straight-through weights would make 1 / kLeast.
+Variable with_least(const Variable& shares, const Tensor& outside) {
+  return masked_fill(shares, logical_and(equal(shares.value(), 0), outside), 0) + constant(to(outside, shares.dtype()) * kLeast);
+}
+
 struct CopyState : DecodingState {
   std::unique_ptr<DecodingState> model;
   Tensor words;                          // i32 [sentences, S]
+  Tensor outside;                        // [sentences, S]: is this the first place of a word outside of the vocabulary
   Index group = 1;                       // rows of a sentence
 
   void reorder(std::span<const Index> order, Index per_sentence) override {
     const Tensor ids = reordered_sentences(order, per_sentence, words.size(0) * group, group);
     model->reorder(order, per_sentence);
     group = per_sentence;
-    if (ids.defined()) words = index_select(words, 0, ids);
+    if (ids.defined()) words = index_select(words, 0, ids), outside = index_select(outside, 0, ids);
   }
 };
 
@@ -97,7 +103,7 @@ PointerGenerator::Labels PointerGenerator::labels(const Batch& batch, List<Atten
   const Tensor targets = reshape(batch.targets, {-1}), outside = greater_equal(targets, double(options_.target_vocabulary));
   const Tensor same = equal(unsqueeze(words(batch.source), 1), unsqueeze(batch.targets, 2));                      // is source word s target word t
   const Variable copied = reshape(sum(weights * constant(to(same, weights.dtype())), {-1}), {-1});                // [N]
-  return {x, masked_fill(logsigmoid(g), outside, -HUGE_VAL), copied * sigmoid(-g) + constant(to(outside, x.dtype()) * kLeast),
+  return {x, masked_fill(logsigmoid(g), outside, -HUGE_VAL), with_least(copied * sigmoid(-g), outside),
           within(targets, options_.target_vocabulary, options_.target_unk)};
 }
 
@@ -117,6 +123,8 @@ Tensor PointerGenerator::token_losses(const Batch& batch, Index pad) const {
 std::unique_ptr<DecodingState> PointerGenerator::start(const Sequences& source) const {
   auto state = std::make_unique<CopyState>();
   state->words = words(source);
+  const Index V = options_.target_vocabulary, S = source.ids.size(1);
+  state->outside = logical_and(equal(state->words, arange(double(V), double(V + S), 1, DType::i32)), less(arange(0, double(S), 1, DType::i32), unsqueeze(source.lengths, 1)));
   state->model = model_->start(known(source));
   return state;
 }
@@ -140,10 +148,11 @@ Step PointerGenerator::step(const Tensor& tokens, DecodingState& base, Want want
   List<AttentionMap> maps;
   const Variable x = next_features(tokens, base, &maps);                                                          // [R, d]
   const Index B = state.words.size(0), S = state.words.size(1), R = x.size(0);
-  const Tensor of_rows = reshape(expand(unsqueeze(state.words, 1), {B, state.group, S}), {R, S});
+  const auto of_rows = [&](const Tensor& of_sentences) { return reshape(expand(unsqueeze(of_sentences, 1), {B, state.group, S}), {R, S}); };
   const Variable g = trace("gate", "g = w·f + b, the vocabulary's share is p = σ(g)", gate(x));                   // [R, 1]
   const Variable words = concat({log_softmax(traced_logits(x)) + logsigmoid(g), constant(full({R, S}, -HUGE_VAL, x.dtype()))}, 1);   // [R, V + S]
-  const Variable copied = scatter_add(constant(zeros(words.shape(), x.dtype())), 1, of_rows, select(looked_at(maps), 1, 0) * sigmoid(-g));
+  const Variable shares = with_least(select(looked_at(maps), 1, 0) * sigmoid(-g), of_rows(state.outside));
+  const Variable copied = scatter_add(constant(zeros(words.shape(), x.dtype())), 1, of_rows(state.words), shares);
   if (Trace::current())
     trace("distribution", "P(w) = p softmax(z)_w + (1 - p) Σ α_j over the places j of w in the source", exp(words) + copied, {.columns = Along::vocabulary});
   Step step;

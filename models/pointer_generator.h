@@ -12,7 +12,7 @@ namespace heed {
 // P(w) = p softmax(z)_w + (1 - p) Σ_j α_j [x_j = w],  p = σ(w·f + b) of what the output layer reads     Eq. 8-9
 // over the target vocabulary and the source words outside of it, whose ids are those of models/copied_words.h: [R, V + S] a step. α: of the last
 // cross-attention its first head, so that others stay free (as OpenNMT-py). The paper's gate reads context, state and input, which f is made
-// of. To the model beneath, words beyond its vocabularies are <unk>.
+// of. To the model beneath, words beyond its vocabularies are <unk>. The weights must sum to 1.
 class PointerGenerator : public Seq2Seq {
  public:
   struct Options {

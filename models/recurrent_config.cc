@@ -94,6 +94,7 @@ void check_recurrent(const RunConfig& given) {
   if (is_bahdanau(c)) nowhere({"bridge"}, "--decoder luong and sutskever");
   else nowhere({"readout", "readout-state", "start-state", "one-direction"}, "--decoder bahdanau and cho");
   check<Error>(attends(c) || !c.input_feeding, "nothing to feed: --input-feeding without attention; --attention general, or leave out --input-feeding");
+  check<Error>(!is_local(c) || !c.copy, "weights that do not sum to 1: --copy --attention {}; another attention, gaussian has windows too", c.attention);
   check<Error>(attends(c) || !c.copy, "nothing to copy by: --copy without attention; --attention general, or leave out --copy");
   for (const auto& [name, value] : {std::pair("guided-alignment", c.guided_alignment), std::pair("coverage-loss", c.coverage_loss)})
     check<Error>(attends(c) || value == 0, "a loss on attention without any: --{0} {1}; --attention general, or leave out --{0}", name, value);

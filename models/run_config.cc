@@ -198,6 +198,8 @@ void check_config(const RunConfig& c) {
                fmt::join(c.sentencepiece, " "), c.tokenizer);
   check<Error>(c.sentencepiece.empty() || !c.vocabulary_size, "no pieces are learned: --sentencepiece {} --vocabulary-size {}; leave out --vocabulary-size, the models have theirs",
                fmt::join(c.sentencepiece, " "), c.vocabulary_size.value_or(0));
+  check<Error>(c.min_count == 1 || (c.tokenizer != "bpe" && c.sentencepiece.empty()), "words that are not counted: --tokenizer bpe --min-count {}; leave out --min-count, all pieces stay",
+               c.min_count);
   check<Error>(!!c.batch_tokens != !!c.batch_sentences, "batches of tokens or of sentences: {}; one of --batch-tokens and --batch-sentences",
                c.batch_tokens ? "both given" : "none given");
   if (is_recurrent(c.model)) check_recurrent(c);
@@ -211,7 +213,9 @@ void check_config(const RunConfig& c) {
                c.key_value_heads ? fmt::format(" --key-value-heads {}", shared) : "");
   check<Error>(!c.differential || c.positions != "shaw", "values of heads and of pairs: --differential --positions shaw; another of --positions, t5 is near");
   check_normalise(c.normalise);
-  check<Error>(!c.copy || (!c.talking_heads && !c.differential), "weights that are no probabilities: --copy {}; one of them", c.differential ? "--differential" : "--talking-heads");
+  for (const auto& [given, name] : {std::pair(c.copy, std::string("copy")), {c.guided_alignment > 0, fmt::format("guided-alignment {}", c.guided_alignment)},
+                                    {c.coverage_loss > 0, fmt::format("coverage-loss {}", c.coverage_loss)}})
+    check<Error>(!given || (!c.talking_heads && !c.differential), "weights that are no probabilities: --{} {}; one of them", name, c.differential ? "--differential" : "--talking-heads");
   check<Error>(c.linear_attention || !c.random_features, "features of no linear attention: --random-features {}; with --linear-attention", c.random_features.value_or(0));
   if (c.linear_attention)
     for (const auto& [given, what] : {std::pair(inside_attention(positions_named(c.positions)), fmt::format("--positions {}", c.positions)),

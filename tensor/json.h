@@ -6,6 +6,9 @@
 
 #include <nlohmann/json.hpp>
 
+// Instantiated once, in json.cc: every file with JSON would take a second longer to compile.
+extern template class nlohmann::basic_json<nlohmann::ordered_map>;
+
 namespace heed {
 
 using Json = nlohmann::ordered_json;

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <functional>
 
+#include "tensor/file.h"
 #include "tensor/format.h"
 
 namespace heed::golden {
@@ -20,7 +20,7 @@ const SafetensorsFile& file(std::string_view name) {
   return found != files.end() ? found->second : files.emplace(name, read_safetensors(path(fmt::format("{}.safetensors", name)))).first->second;
 }
 
-nlohmann::json json(const std::string& name) { return nlohmann::json::parse(std::ifstream(path(name + ".json"))); }
+Json json(const std::string& name) { return parse_json(read_file(path(name + ".json"))); }
 
 std::vector<std::string> cases(const std::string& name) {
   std::vector<std::string> out;
@@ -58,7 +58,7 @@ Case::Case(const std::string& file, const std::string& name, DType dtype)
       name_(name),
       file_(golden::file(file)),
       dtype_(dtype),
-      options_(nlohmann::json::parse(file_.metadata.at(name))) {}
+      options_(parse_json(file_.metadata.at(name))) {}
 
 bool Case::has(const std::string& input) const { return file_.tensors.contains(name_ + ".input." + input); }
 

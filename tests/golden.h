@@ -2,12 +2,12 @@
 // Golden values: what PyTorch computes from identical weights (tests/golden, made by golden/make.py).
 #pragma once
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
 #include "autograd/tape.h"
 #include "nn/scope.h"
+#include "tensor/json.h"
 #include "tensor/mask.h"
 #include "tensor/safetensors.h"
 
@@ -15,7 +15,7 @@ namespace heed::golden {
 
 std::string path(const std::string& file);             // of tests/golden/<file>
 const SafetensorsFile& file(std::string_view name);    // read once
-nlohmann::json json(const std::string& name);
+Json json(const std::string& name);
 std::vector<std::string> cases(const std::string& file);
 
 // Largest |a - e| at most bound · max(|e|, 0.01), both taken over the whole tensor: bound 1e-10 in f64, 1e-5 in f32.
@@ -35,7 +35,7 @@ class Case {
   Mask lengths(const std::string& name = "lengths") const;
   const std::string& name() const { return name_; }
   DType dtype() const { return dtype_; }
-  const nlohmann::json& options() const { return options_; }
+  const Json& options() const { return options_; }
   // Copies every stored parameter into the one of its name; the names must be the same on both sides.
   void fill(Parameters& parameters) const;
   Variable parameter(const std::string& name);  // of a function without a module: a leaf
@@ -54,7 +54,7 @@ class Case {
   std::string file_name_, name_;
   const SafetensorsFile& file_;
   DType dtype_;
-  nlohmann::json options_;
+  Json options_;
   std::map<std::string, Variable> leaves_;
 };
 

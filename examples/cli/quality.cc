@@ -88,7 +88,7 @@ AlignmentQuality alignment_quality(const Run& run, const Seq2Seq& model, std::sp
   std::vector<Alignment> gold;
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const Index T = weights[i].size(0), S = weights[i].size(1);
-    if (T == 1 || S == 1) continue;                                                       // no word
+    if (T == 1 || S == 1 || (examples[i].links.sure.empty() && examples[i].links.possible.empty())) continue;   // no word, or none linked
     predicted.push_back(attention_links(weights[i](Slice{0, T - 1}, Slice{0, S - 1})));   // row t: the word it predicts
     input.push_back(attention_links(weights[i](Slice{1, T}, Slice{0, S - 1})));           // row t + 1: the word it has read
     gold.push_back(examples[i].links);

@@ -23,7 +23,7 @@ Mask mask(const golden::Case& c) {
 
 TEST_CASE("golden: scaled dot-product attention, fused and by definition") {
   golden::each("scaled_dot_product_attention", [](golden::Case& c) {
-    const auto& scale = c.options().value("scale", nlohmann::json());
+    const auto& scale = c.options().value("scale", Json());
     const double factor = scale.is_number() ? scale.get<double>() : 0;
     Tape tape;
     const Variable bias = c.has("bias") ? c.input("bias") : Variable();
@@ -55,7 +55,7 @@ TEST_CASE("golden: MultiHeadAttention") {
 
 TEST_CASE("golden: self-attention with relative positions, normalised queries and keys, windows") {
   const auto check = [](golden::Case& c) {
-    const nlohmann::json& o = c.options();
+    const Json& o = c.options();
     Parameters parameters(Seed{1}, c.dtype());
     RelativePositions positions(parameters.root(), {.kind = positions_named(o["kind"].get<std::string>()),
                                                     .heads = 3,
@@ -79,7 +79,7 @@ TEST_CASE("golden: self-attention with relative positions, normalised queries an
 
 TEST_CASE("golden: linear attention") {
   golden::each("linear_attention", [](golden::Case& c) {
-    const nlohmann::json& o = c.options();
+    const Json& o = c.options();
     Parameters parameters(Seed{1}, c.dtype());
     const MultiHeadAttention layer(parameters.root(), {.width = 12,
                                                        .heads = 3,
@@ -95,7 +95,7 @@ TEST_CASE("golden: linear attention") {
 
 TEST_CASE("golden: talking heads, differential attention") {
   golden::each("between_heads", [](golden::Case& c) {
-    const nlohmann::json& o = c.options();
+    const Json& o = c.options();
     const bool talking = o["kind"] == "talking";
     Parameters parameters(Seed{1}, c.dtype());
     const MultiHeadAttention layer(parameters.root(), {.width = 16,

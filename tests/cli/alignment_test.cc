@@ -6,9 +6,10 @@
 #include <regex>
 #include <sstream>
 
-#include <nlohmann/json.hpp>
-
+#include "tensor/json.h"
 #include "tests/cli/program.h"
+
+using namespace heed;
 
 namespace {
 
@@ -36,7 +37,7 @@ TEST_CASE("cli: guided alignment shows a model where to look; evaluate says how 
     const auto evaluated = [&](const std::string& options) {
       std::filesystem::remove_all(folder / "run");
       call(folder, "train --data data --out run --layers 1 --width 24 --batch-sentences 20 --learning-rate 0.01 --warmup 20 --epochs 12 --quiet " + model + options);
-      return nlohmann::json::parse(call(folder, "evaluate --run run --data data --json --quiet"));
+      return parse_json(call(folder, "evaluate --run run --data data --json --quiet"));
     };
     const double plain = evaluated("")["alignment_error"], guided = evaluated(" --guided-alignment 1")["alignment_error"];
     CHECK(guided < 0.5 * plain);
@@ -46,7 +47,7 @@ TEST_CASE("cli: guided alignment shows a model where to look; evaluate says how 
     CHECK(call(folder, "evaluate --run run --data data --quiet").find("\nalignment error 0.") != std::string::npos);
   }
   const auto translated = [&](const std::string& options, const std::string& lines) { return heed_in(folder.path(), "translate --run run --quiet " + options, lines).out; };
-  const std::string text = translated("", "the dog\n"), links = nlohmann::json::parse(translated("--alignment --json", "the dog\n"))["translations"][0]["links"];
+  const std::string text = translated("", "the dog\n"), links = parse_json(translated("--alignment --json", "the dog\n"))["translations"][0]["links"];
   CHECK(links.starts_with("0-0 1-1"));
   CHECK(translated("--alignment", "the dog\n\n") == text.substr(0, text.size() - 1) + "\t" + links + "\n\t\n");
   CHECK(std::regex_match(translated("--alignment --beam 2 --nbest 2", "the dog\n"), std::regex("(1\t-?[0-9.]+\t[^\t]+\t[-0-9 ]+\n){2}")));
@@ -54,7 +55,15 @@ TEST_CASE("cli: guided alignment shows a model where to look; evaluate says how 
   const std::string train = text_of(folder / "data/train.tsv");
   write_text(folder / "data/train.tsv", train.substr(0, train.find('\n')) + " 0-1" + train.substr(train.find('\n')));
   CHECK(heed_in(folder.path(), "train --out run --resume --epochs 13 --quiet").err.find("the data has changed since ") != std::string::npos);
-  // Nothing is measured where there are no links.
-  write_text(folder / "data/test.tsv", without_links(text_of(folder / "data/test.tsv")));
-  CHECK(!nlohmann::json::parse(call(folder, "evaluate --run run --data data --json --quiet")).contains("alignment_error"));
+  // Sentences without links measure nothing.
+  const auto error = [&](const std::string& test) {
+    write_text(folder / "data/test.tsv", test);
+    const Json scores = parse_json(call(folder, "evaluate --run run --data data --json --quiet"));
+    return scores.contains("alignment_error") ? scores["alignment_error"].get<double>() : -1;
+  };
+  const std::string test = text_of(folder / "data/test.tsv");
+  const double linked = error(test);
+  CHECK(linked >= 0);
+  CHECK(error(test + without_links(test)) == linked);
+  CHECK(error(without_links(test)) == -1);
 }

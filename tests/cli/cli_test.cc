@@ -8,10 +8,9 @@
 #include <set>
 #include <sstream>
 
-#include <nlohmann/json.hpp>
-
 #include "models/bpe.h"
 #include "models/run.h"
+#include "tensor/json.h"
 #include "tensor/safetensors.h"
 #include "tests/cli/program.h"
 #include "tests/close.h"
@@ -79,7 +78,7 @@ TEST_CASE("cli: data") {
   for (const char* task : {"copy", "reverse", "sort", "numbers", "dates", "phrases"}) {
     const Result made = heed_in(folder.path(), std::string("data ") + task + " --out " + task + " --train 30 --dev 5 --test 5 --json");
     CHECK_MESSAGE(made.code == 0, made.err);
-    CHECK(nlohmann::json::parse(made.out)["parts"]["train"] == 30);
+    CHECK(parse_json(made.out)["parts"]["train"] == 30);
     CHECK(lines_of(text_of(folder / (std::string(task) + "/train.tsv"))).size() == 30);
   }
   CHECK(heed_in(folder.path(), "data numbers --out german --from digits --to de --train 9 --dev 2 --test 2").code == 0);
@@ -94,7 +93,7 @@ TEST_CASE("cli: what a training leaves") {
   CHECK(!fs::is_empty(run + "/attention"));
   std::size_t updates = 0, devs = 0;
   for (const std::string& line : lines_of(text_of(run + "/metrics.jsonl"))) {
-    const auto json = nlohmann::json::parse(line);
+    const auto json = parse_json(line);
     updates += json["event"] == "update";
     devs += json["event"] == "dev";
   }
@@ -108,7 +107,7 @@ TEST_CASE("cli: what a training leaves") {
   const std::string curves = text_of(small().folder / "brief/curves.svg");
   CHECK(curves.find("The train loss is") == std::string::npos);
   CHECK(curves.find(">0.5<") == std::string::npos);                        // an update is whole
-  CHECK(nlohmann::json::parse(text_of(run + "/config.json"))["tokenizer"] == "space");
+  CHECK(parse_json(text_of(run + "/config.json"))["tokenizer"] == "space");
   const Run opened = open_run(run);
   CHECK(opened.config.width == 16);
   CHECK(opened.source.vocabulary.size() == 9);
@@ -152,7 +151,7 @@ TEST_CASE("cli: translate answers line n in line n") {
   }
 
   CHECK(lines_of(call("translate --run run --beam 3 --nbest 3 --quiet", "1 2 3\n").out).size() == 3);
-  const auto json = nlohmann::json::parse(call("translate --run run --beam 2 --nbest 2 --json", "1 2 3\n").out);
+  const auto json = parse_json(call("translate --run run --beam 2 --nbest 2 --json", "1 2 3\n").out);
   CHECK(json["source"] == "1 2 3");
   CHECK(json["translations"].size() == 2);
   CHECK(json["translations"][0]["score"] >= json["translations"][1]["score"]);
@@ -184,7 +183,7 @@ TEST_CASE("cli: translate answers line n in line n") {
   CHECK(call("translate --run run --sample --temperature 0 --quiet", many).out == call("translate --run run --quiet", many).out);
   CHECK(call("translate --run run --max-length 2 --quiet", "1 2 3 4\n").out == call("translate --run run --quiet", "1 2\n").out);
   const auto score_in = [](const std::string& precision) {
-    return nlohmann::json::parse(call("translate --run run --json --precision " + precision, "1 2 3\n").out)["translations"][0]["score"].get<double>();
+    return parse_json(call("translate --run run --json --precision " + precision, "1 2 3\n").out)["translations"][0]["score"].get<double>();
   };
   for (const char* precision : {"bfloat16", "int8"}) {
     CHECK(score_in(precision) != score_in("float32"));
@@ -199,7 +198,7 @@ TEST_CASE("cli: evaluate and score agree") {
   const Result plain = call("evaluate --run run --data data --out translated.txt --quiet");
   CHECK_MESSAGE(plain.code == 0, plain.err);
   CHECK(std::regex_search(plain.out, std::regex(R"(\nBLEU [0-9.]+  \(nrefs:1\|case:mixed\|eff:no\|tok:13a\|smooth:exp\|version:heed-[0-9.]+\)\n)")));
-  const auto json = nlohmann::json::parse(call("evaluate --run run --json --quiet").out);     // the run's own data
+  const auto json = parse_json(call("evaluate --run run --json --quiet").out);     // the run's own data
   CHECK(json["sentences"] == 40);
   CHECK(json["loss"].get<double>() > 0);
   std::string references;
@@ -208,13 +207,13 @@ TEST_CASE("cli: evaluate and score agree") {
     references += line.substr(first, line.find('\t', first) - first) + "\n";
   }
   write_text(small().folder / "references.txt", references);
-  const auto score = nlohmann::json::parse(call("score --hypotheses translated.txt --references references.txt --json").out);
+  const auto score = parse_json(call("score --hypotheses translated.txt --references references.txt --json").out);
   CHECK(score["bleu"] == json["bleu"]);
   CHECK(score["exact"] == json["exact"]);
   CHECK(call("score --hypotheses references.txt --references references.txt,references.txt --sources references.txt").out.starts_with("BLEU 100.00  (nrefs:2|"));
 
   // With a second reference of each sentence, here its own translation, everything is as good as it can be.
-  const auto second = nlohmann::json::parse(call("evaluate --run run --references translated.txt --json --quiet").out);
+  const auto second = parse_json(call("evaluate --run run --references translated.txt --json --quiet").out);
   CHECK(second["exact"] == 100);
   for (const char* name : {"bleu", "token_bleu", "chrf"}) CHECK(second[name].get<double>() == doctest::Approx(100));
   CHECK(second["loss"] == json["loss"]);
@@ -222,12 +221,12 @@ TEST_CASE("cli: evaluate and score agree") {
   std::string halves;
   for (std::size_t i = 0; const std::string& line : lines_of(text_of(small().folder / "translated.txt"))) halves += (i++ % 2 ? line : "other words") + "\n";
   write_text(small().folder / "halves.txt", halves);
-  const auto both = nlohmann::json::parse(call("evaluate --run run --references halves.txt,references.txt --json --quiet").out);
-  CHECK(both["bleu"] == nlohmann::json::parse(call("score --hypotheses translated.txt --references references.txt,halves.txt,references.txt --json").out)["bleu"]);
+  const auto both = parse_json(call("evaluate --run run --references halves.txt,references.txt --json --quiet").out);
+  CHECK(both["bleu"] == parse_json(call("score --hypotheses translated.txt --references references.txt,halves.txt,references.txt --json").out)["bleu"]);
 
   CHECK(call("evaluate --run run").err.find("sentence 0 of") == std::string::npos);
   CHECK(call("evaluate --run run").err.ends_with("sentence 40 of 40, 0:00 left\n"));
-  const auto coarse = nlohmann::json::parse(call("evaluate --run run --json --quiet --precision int8").out);
+  const auto coarse = parse_json(call("evaluate --run run --json --quiet --precision int8").out);
   CHECK(coarse["loss"] != json["loss"]);
   CHECK(coarse["loss"].get<double>() == doctest::Approx(json["loss"].get<double>()).epsilon(0.05));
 
@@ -240,7 +239,7 @@ TEST_CASE("cli: evaluate and score agree") {
     sum -= log_probability, tokens += count;
   }
   CHECK(lines_of(forced.out).size() == 40);
-  const auto dev = nlohmann::json::parse(call("evaluate --run run --data data --split dev --json --quiet").out);
+  const auto dev = parse_json(call("evaluate --run run --data data --split dev --json --quiet").out);
   CHECK(sum / tokens == doctest::Approx(dev["loss"].get<double>()).epsilon(1e-5));
 }
 
@@ -258,11 +257,11 @@ TEST_CASE("cli: evaluate compares without case what a run has learned without ca
     write_text(folder / ("data/" + std::string(part) + ".tsv"), letters);
   }
   REQUIRE(heed_in(folder.path(), "train --data data --out run --lowercase --layers 1 --width 16 --heads 2 --feed-forward 32 --batch-tokens 256 --steps 60 --warmup 20 --learning-rate 0.01 --quiet").code == 0);
-  const auto json = nlohmann::json::parse(heed_in(folder.path(), "evaluate --run run --data data --out translated --json --quiet").out);
+  const auto json = parse_json(heed_in(folder.path(), "evaluate --run run --data data --out translated --json --quiet").out);
   std::string references;
   for (const std::string& line : lines_of(text_of(folder / "data/test.tsv"))) references += line.substr(0, line.find('\t')) + "\n";   // copies
   write_text(folder / "references", references);
-  const auto score = [&](const std::string& how) { return nlohmann::json::parse(heed_in(folder.path(), "score --hypotheses translated --references references --json " + how).out); };
+  const auto score = [&](const std::string& how) { return parse_json(heed_in(folder.path(), "score --hypotheses translated --references references --json " + how).out); };
   CHECK(json["bleu"].get<double>() > 0);
   CHECK(json["bleu"] == score("--lowercase")["bleu"]);
   CHECK(json["chrf"] == score("--lowercase")["chrf"]);
@@ -276,7 +275,7 @@ TEST_CASE("cli: evaluate answers line n in line n") {
   write_text(folder + "/some.t", "1 2\n3\n3\t4\n\n1\n");
   const Result some = call("evaluate --run run --files some.s some.t --out some.out --json");
   CHECK(lines_of(text_of(folder + "/some.out")).size() == 5);
-  const auto json = nlohmann::json::parse(some.out);
+  const auto json = parse_json(some.out);
   CHECK(json["sentences"] == 5);
   CHECK(json["loss_sentences"] == 2);
   CHECK(some.err.find("1 of them left out as too long, 2 with an empty side") != std::string::npos);
@@ -301,20 +300,20 @@ TEST_CASE("cli: score reads what it is given") {
   const std::string& folder = small().folder.path();
   write_text(folder + "/upper", "The Cat sat on it\n"), write_text(folder + "/lower", "the cat sat on it\n"), write_text(folder + "/a,b", "the cat sat on it\n");
   write_text(folder + "/latin", "caf\xe9 \xe0 la carte\n");
-  const auto json = nlohmann::json::parse(call("score --hypotheses - --references a,b --lowercase --json", "The Cat sat on it\n").out);
+  const auto json = parse_json(call("score --hypotheses - --references a,b --lowercase --json", "The Cat sat on it\n").out);
   CHECK(json["exact"] == 100);
   write_text(folder + "/half-read", "read before\nThe Cat sat on it\n");
   run_program("cd '" + folder + "' && (read line; " HEED_BUILD_DIR "/examples/heed score --hypotheses - --references a,b --lowercase --json > rest.scores) < half-read");
-  CHECK(nlohmann::json::parse(text_of(folder + "/rest.scores"))["exact"] == 100);
-  CHECK(nlohmann::json::parse(call("score --hypotheses upper --references lower --lowercase=false --json=true").out)["exact"] == 0);
-  CHECK(json["precisions"] == nlohmann::json{100, 100, 100, 100});
+  CHECK(parse_json(text_of(folder + "/rest.scores"))["exact"] == 100);
+  CHECK(parse_json(call("score --hypotheses upper --references lower --lowercase=false --json=true").out)["exact"] == 0);
+  CHECK(json["precisions"] == Json{100, 100, 100, 100});
   CHECK(json["chrf"] == 100);
-  const auto others = nlohmann::json::parse(call("score --hypotheses upper --references lower --chrf-words --smooth floor --json").out);
+  const auto others = parse_json(call("score --hypotheses upper --references lower --chrf-words --smooth floor --json").out);
   CHECK_MESSAGE(others["chrf_signature"].get<std::string>().find("|nw:2|") != std::string::npos, others);
   CHECK_MESSAGE(others["bleu_signature"].get<std::string>().find("|smooth:floor[0.10]|") != std::string::npos, others);
   CHECK(json["brevity_penalty"] == 1);
   CHECK(json["hypothesis_length"] == 5);
-  CHECK(nlohmann::json::parse(call("score --hypotheses upper --references lower --json").out)["exact"] == 0);
+  CHECK(parse_json(call("score --hypotheses upper --references lower --json").out)["exact"] == 0);
   CHECK(call("score --hypotheses latin --references lower").err == "latin: 2 invalid byte sequences replaced; is it UTF-8?\n");
 }
 
@@ -383,7 +382,7 @@ TEST_CASE("cli: explain") {
   const Result back = call("explain --run run --source '1 2 3' --target '1 2 3' --step 2 --head 2");
   CHECK(back.out.find("L = -log p(2) = ") != back.out.npos);
   CHECK(back.out.find("\n  dL ") != back.out.npos);
-  const auto json = nlohmann::json::parse(call("explain --run run --source '1 2 3' --step 2 --json --top 2").out);
+  const auto json = parse_json(call("explain --run run --source '1 2 3' --step 2 --json --top 2").out);
   CHECK(json["top"].size() == 2);
   CHECK(json["step"] == 2);
 }
@@ -405,7 +404,7 @@ TEST_CASE("cli: trace and diff") {
   CHECK(other.out.starts_with("first    source_embedding [0, 2, 0]: "));
   CHECK(other.out.find("\nlargest  ") != other.out.npos);
   CHECK(call("diff one.safetensors two.safetensors --tolerance 1e6").code == 0);
-  CHECK(nlohmann::json::parse(call("diff one.safetensors two.safetensors --json").out)["same"] == false);
+  CHECK(parse_json(call("diff one.safetensors two.safetensors --json").out)["same"] == false);
   write_safetensors(small().folder / "a.safetensors", {{"x", tensor({1, 2})}, {"y", tensor({1})}, {"n", tensor({NAN})}});
   write_safetensors(small().folder / "b.safetensors", {{"x", tensor({{1, 2}})}, {"z", tensor({1})}, {"n", tensor({NAN})}});
   const Result unmatched = call("diff a.safetensors b.safetensors");
@@ -426,11 +425,11 @@ TEST_CASE("cli: trace and diff") {
   const Result bytes = call("diff a.safetensors b.safetensors");
   CHECK(bytes.code == 1);
   CHECK(bytes.out == "h: F16 [3]: 1 of 6 bytes differ\n1 of 1 tensors differ\n");
-  CHECK(nlohmann::json::parse(call("diff a.safetensors b.safetensors --json").out)["same"] == false);
+  CHECK(parse_json(call("diff a.safetensors b.safetensors --json").out)["same"] == false);
   write_safetensors(small().folder / "b.safetensors", {{"h", tensor({1, 2, 3})}});
   CHECK(call("diff a.safetensors b.safetensors").out.starts_with("h: F16 [3] and f32 [3]\n"));
   CHECK(call("inspect a.safetensors").out.ends_with("all values that were read are finite; not read: those of 1 tensors\n"));
-  CHECK(nlohmann::json::parse(call("inspect a.safetensors --json").out)["tensors"][0]["nan"].is_null());
+  CHECK(parse_json(call("inspect a.safetensors --json").out)["tensors"][0]["nan"].is_null());
 }
 
 TEST_CASE("cli: diff reads of a checkpoint beside weights the weights alone") {
@@ -448,7 +447,7 @@ TEST_CASE("cli: compare") {
   CHECK(table[1].starts_with("none "));
   CHECK(table[4].starts_with("transformer "));
   CHECK(!std::regex_search(first.out, std::regex(" [0-9]{4} ")));   // "7,932" as "20,228" beside it
-  for (const char* run : {"additive-1", "transformer-1"}) CHECK(nlohmann::json::parse(text_of(small().folder / ("compared/" + std::string(run) + "/config.json")))["start"] == "eos");
+  for (const char* run : {"additive-1", "transformer-1"}) CHECK(parse_json(text_of(small().folder / ("compared/" + std::string(run) + "/config.json")))["start"] == "eos");
   CHECK(first.out.find("BLEU by source words (sentences), test\n") != first.out.npos);
   CHECK(text_of(small().folder / "compared/table.txt") == first.out);
   for (const char* file : {"bleu.svg", "length.svg"}) {
@@ -460,7 +459,7 @@ TEST_CASE("cli: compare") {
   const std::vector<std::string> csv = lines_of(text_of(small().folder / "compared/table.csv"));
   CHECK(csv.size() == 9);
   CHECK(csv[0].starts_with("attention,seed,parameters,width,"));
-  const auto all = nlohmann::json::parse(call(command + " --json --quiet").out);
+  const auto all = parse_json(call(command + " --json --quiet").out);
   REQUIRE(all.size() == 8);
   const double wanted = all[0]["parameters"];
   for (const auto& one : all) {
@@ -491,7 +490,7 @@ TEST_CASE("cli: compare") {
 TEST_CASE("cli: compare gives a model the first one's width where that comes nearest, and says which pairs it leaves out") {
   const Result odd = call("compare --data data --attention dot,scaled-dot,general --width 6 --steps 1 --max-length 3 --out odd --json");
   REQUIRE_MESSAGE(odd.code == 0, odd.err);
-  for (const auto& one : nlohmann::json::parse(odd.out)) CHECK(one["width"] == 6);
+  for (const auto& one : parse_json(odd.out)) CHECK(one["width"] == 6);
   CHECK(std::regex_search(odd.err, std::regex("data/test.tsv: 40 pairs, [1-9][0-9]? of them left out as too long\n")));
 }
 
@@ -589,7 +588,7 @@ TEST_CASE("cli: inspect") {
   CHECK(best.out.find("checksum right") != best.out.npos);
   CHECK(best.out.find("all values are finite") != best.out.npos);
   write_safetensors(small().folder / "odd.safetensors", {{"x", tensor({1, NAN, INFINITY, -INFINITY})}, {"n", tensor({1, 2}, DType::i64)}}, {}, {.checksum = false});
-  const auto odd = nlohmann::json::parse(call("inspect odd.safetensors --json").out);
+  const auto odd = parse_json(call("inspect odd.safetensors --json").out);
   CHECK(odd["checksum"] == "none");
   CHECK(odd["tensors"][1]["nan"] == 1);
   CHECK(odd["tensors"][1]["inf"] == 2);
@@ -606,7 +605,7 @@ TEST_CASE("cli: inspect") {
   CHECK(damaged.code == 1);
   CHECK(damaged.out.find("\nbest.safetensors: damaged\n") != damaged.out.npos);
   for (const char* file : {"checkpoints/60", "best"}) CHECK(damaged.out.find(std::string("\ndamaged: damaged/") + file + ".safetensors: checksum differs: ") != damaged.out.npos);
-  CHECK(nlohmann::json::parse(call("inspect damaged --json").out)["damaged"].size() == 2);
+  CHECK(parse_json(call("inspect damaged --json").out)["damaged"].size() == 2);
   fs::remove(copy + "/best.safetensors"), fs::remove(copy + "/checkpoints/60.safetensors");
   const Result without = call("inspect damaged");
   CHECK(without.code == 0);
@@ -617,7 +616,7 @@ TEST_CASE("cli: check-gradients") {
   const Result table = call("check-gradients");
   CHECK_MESSAGE(table.code == 0, table.out);
   CHECK(std::regex_search(table.out, std::regex(R"(\nsoftmax +[0-9]+  [0-9.]+e-[01][0-9]\n)")));
-  const auto json = nlohmann::json::parse(call("check-gradients --only layer_norm --json").out);
+  const auto json = parse_json(call("check-gradients --only layer_norm --json").out);
   CHECK(json["functions"].size() == 1);
   CHECK(json["largest"] <= 1e-6);
   const Result strict = call("check-gradients --only softmax --tolerance 0");
@@ -670,7 +669,7 @@ TEST_CASE("cli: data split by source") {
   CHECK_MESSAGE(split.code == 0, split.err);
   CHECK(split.err.find("1 lines skipped for an empty side, 1 invalid byte sequences replaced") != std::string::npos);
   CHECK(text_of(folder / "r2/metrics.jsonl").find("\"empty\": 1, \"invalid_sequences\": 1") != std::string::npos);
-  CHECK(nlohmann::json::parse(heed_in(folder.path(), "evaluate --run r2 --json --quiet").out)["sentences"] == 3);
+  CHECK(parse_json(heed_in(folder.path(), "evaluate --run r2 --json --quiet").out)["sentences"] == 3);
   CHECK(heed_in(folder.path(), "evaluate --run r2 --quiet").err.empty());
   write_text(folder / "pairs.tsv", pairs);
   CHECK(heed_in(folder.path(), "evaluate --run r2 --quiet").err.find("pairs.tsv has changed since it was split for the training") != std::string::npos);
@@ -682,7 +681,7 @@ TEST_CASE("cli: SentencePiece models, learned and one's own") {
   write_forty_pairs(folder);
   const Result bpe = heed_in(folder.path(), kTrainSplit + kTiny + "--tokenizer bpe --vocabulary-size 40 --out r6 --quiet");
   CHECK_MESSAGE(bpe.code == 0, bpe.err);
-  const auto translations = [&](const std::string& line) { return nlohmann::json::parse(heed_in(folder.path(), "translate --run r6 --json --quiet", line).out)["translations"]; };
+  const auto translations = [&](const std::string& line) { return parse_json(heed_in(folder.path(), "translate --run r6 --json --quiet", line).out)["translations"]; };
   CHECK(translations(" Go\u00a0 3! \n") == translations("Go 3!\n"));
   // Files of the tokenizer that do not fit the run.
   const auto refused = [&](const std::string& file, const std::string& content) {

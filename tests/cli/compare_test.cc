@@ -7,17 +7,18 @@
 #include <filesystem>
 #include <thread>
 
-#include <nlohmann/json.hpp>
-
+#include "tensor/json.h"
 #include "tests/cli/program.h"
+
+using namespace heed;
 
 namespace fs = std::filesystem;
 
 namespace {
 
 // Results without what depends on the clock.
-nlohmann::json results(const std::string& printed) {
-  nlohmann::json all = nlohmann::json::parse(printed);
+Json results(const std::string& printed) {
+  Json all = parse_json(printed);
   for (auto& one : all) one.erase("step_ms");
   return all;
 }

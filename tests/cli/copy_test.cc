@@ -2,8 +2,7 @@
 // Words of the source that no vocabulary has, through the commands.
 #include <doctest/doctest.h>
 
-#include <nlohmann/json.hpp>
-
+#include "tensor/json.h"
 #include "tensor/random.h"
 #include "tests/cli/program.h"
 
@@ -46,8 +45,8 @@ TEST_CASE("cli: --copy writes words of the source that no vocabulary has; pictur
     CHECK(heed_in(folder.path(), "attention --run run --source 'qwerty sings' --target 'qwerty asdf'").err == "--target: unknown to the model: asdf\n");
     CHECK(call("translate --quiet --run run --prefix 'je m'", "my name is qwerty\n").starts_with("je m"));
     CHECK(call("translate --quiet --run run --prefix qwerty", "qwerty sings\n") == "qwerty chante\n");
-    CHECK(nlohmann::json::parse(call("translate --quiet --run run --json --alignment", "qwerty sings\n"))["translations"][0]["links"].get<std::string>().starts_with("0-0"));
-    const auto scores = nlohmann::json::parse(call("evaluate --quiet --run run --data data --json"));
+    CHECK(parse_json(call("translate --quiet --run run --json --alignment", "qwerty sings\n"))["translations"][0]["links"].get<std::string>().starts_with("0-0"));
+    const auto scores = parse_json(call("evaluate --quiet --run run --data data --json"));
     CHECK(scores["exact"] == 100);
     CHECK(scores["loss"] < 0.2);
     const std::string forced = call("evaluate --quiet --run run --data data --force");
@@ -56,7 +55,7 @@ TEST_CASE("cli: --copy writes words of the source that no vocabulary has; pictur
     const std::string picture = call("attention --quiet --run run --source 'qwerty sings' --target 'qwerty chante'");
     CHECK(picture.find("qwerty") != picture.rfind("qwerty"));
     CHECK(picture.find("<unk>") == picture.npos);
-    const auto step = nlohmann::json::parse(call("explain --quiet --run run --source 'qwerty sings' --target 'qwerty chante' --json --top 40"));
+    const auto step = parse_json(call("explain --quiet --run run --source 'qwerty sings' --target 'qwerty chante' --json --top 40"));
     CHECK(step["top"][0]["word"] == "qwerty");
     CHECK(step["source"][0] == "qwerty");
     CHECK(step["loss"].get<double>() == doctest::Approx(-std::log(step["top"][0]["probability"].get<double>())).epsilon(1e-4));

@@ -2,9 +2,10 @@
 // Several runs that decode together.
 #include <doctest/doctest.h>
 
-#include <nlohmann/json.hpp>
-
+#include "tensor/json.h"
 #include "tests/cli/program.h"
+
+using namespace heed;
 
 TEST_CASE("cli: an ensemble of runs, or of the weights of one, translates and is evaluated; runs that do not fit are refused") {
   const TemporaryFolder folder;
@@ -23,7 +24,7 @@ TEST_CASE("cli: an ensemble of runs, or of the weights of one, translates and is
   call(train + "--out a --heads 2 --feed-forward 16 --warmup 20 --save-every 30 --keep 9 --epochs 4");
   call(train + "--out b --heads 2 --feed-forward 16 --warmup 20 --seed 2 --epochs 4");
   call(train + "--out c --model gru --epochs 4");
-  const auto loss = [&](const std::string& flags) { return nlohmann::json::parse(call("evaluate --quiet --json --data data " + flags))["loss"].get<double>(); };
+  const auto loss = [&](const std::string& flags) { return parse_json(call("evaluate --quiet --json --data data " + flags))["loss"].get<double>(); };
   const double a = loss("--run a"), b = loss("--run b"), c = loss("--run c");
   CHECK(loss("--run a --ensemble b,c") < (a + b + c) / 3);
   CHECK(loss("--run a --ensemble b,c --ensemble-mean log-mean") < (a + b + c) / 3);

@@ -6,13 +6,14 @@
 #include <cmath>
 #include <string_view>
 
-#include <nlohmann/json.hpp>
-
+#include "tensor/json.h"
 #include "tests/cli/program.h"
+
+using namespace heed;
 
 namespace {
 
-const nlohmann::json& value_of(const nlohmann::json& explanation, std::string_view ending) {
+const Json& value_of(const Json& explanation, std::string_view ending) {
   for (const auto& value : explanation["values"])
     if (value["name"].get<std::string>().ends_with(ending)) return value;
   FAIL("no value " << ending);
@@ -22,11 +23,11 @@ const nlohmann::json& value_of(const nlohmann::json& explanation, std::string_vi
 struct Said { std::string word, looked_at; };
 
 // Weights that sum to 1, a context that is the sum of the weighted states; the likeliest word, the source word with the largest weight.
-Said check_step(const nlohmann::json& explanation) {
+Said check_step(const Json& explanation) {
   const auto& weights = value_of(explanation, "attention.weights");
   const auto weighted = value_of(explanation, "attention.weighted")["value"].get<std::vector<std::vector<double>>>();
   const auto context = value_of(explanation, "attention.context")["value"].get<std::vector<double>>();
-  CHECK(weights["columns"] == nlohmann::json{"a", "beautiful", "dog", "</s>"});
+  CHECK(weights["columns"] == Json{"a", "beautiful", "dog", "</s>"});
   double sum = 0;
   for (const double w : weights["value"]) sum += w;
   CHECK(sum == doctest::Approx(1).epsilon(1e-6));
@@ -57,7 +58,7 @@ TEST_CASE("cli: a beautiful dog, explained step by step in two languages" * doct
     std::string said, looked;
     for (int step = 1; step <= 4; ++step) {
       const std::string explain = "explain --source 'a beautiful dog' --run run --step " + std::to_string(step);
-      const auto [word, source] = check_step(nlohmann::json::parse(call(explain + " --json")));
+      const auto [word, source] = check_step(parse_json(call(explain + " --json")));
       said += word + " ";
       if (step == 2 || step == 3) looked += source + " ";
       const std::string text = call(explain);

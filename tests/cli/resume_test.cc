@@ -10,10 +10,9 @@
 #include <fstream>
 #include <thread>
 
-#include <nlohmann/json.hpp>
-
 #include "models/run.h"
 #include "tensor/format.h"
+#include "tensor/json.h"
 #include "tests/cli/tiny_training.h"
 #include "tests/close.h"
 
@@ -68,7 +67,7 @@ TEST_CASE("resume: 2 N updates are N and N more, for every optimiser and schedul
   CHECK((listing(folder / "a1") == before));
   // It prints its result as at the end, that of an evaluation after the last checkpoint too.
   const auto result = [&](const std::string& line) {
-    auto json = nlohmann::json::parse(heed_in(folder.path(), line + " --quiet --json").out);
+    auto json = parse_json(heed_in(folder.path(), line + " --quiet --json").out);
     CHECK(json["seconds"].is_number());
     json.erase("seconds");
     return json;
@@ -152,10 +151,10 @@ TEST_CASE("resume: the time since the last line of the log counts") {
   // What was trained before the first line is not lost.
   const Result first = heed_in(folder.path(), "train --steps 10 --out run" + seldom);
   REQUIRE(first.code == 0);
-  const auto stored = nlohmann::json::parse(text_of(folder / "run/seconds.json"));
+  const auto stored = parse_json(text_of(folder / "run/seconds.json"));
   CHECK(stored["step"] == 10);
   CHECK(stored["seconds"] > 0);
-  CHECK(stored["seconds"] <= nlohmann::json::parse(first.out)["seconds"].get<double>() + 0.051);
+  CHECK(stored["seconds"] <= parse_json(first.out)["seconds"].get<double>() + 0.051);
   int steps = 10;
   for (const auto& [text, counts] : {std::pair("{\"step\": 10, \"seconds\": 1000.5}\n", true), std::pair("{\"step\": 10000, \"seconds\": 1000.5}\n", false), std::pair("{\"step\": 10}", false), std::pair("x", false)}) {
     const std::string holds = text;   // clang 14 captures no structured binding
@@ -163,7 +162,7 @@ TEST_CASE("resume: the time since the last line of the log counts") {
     write_text(folder / "run/seconds.json", holds);
     const Result on = heed_in(folder.path(), "train --resume --quiet --json --out run --steps " + std::to_string(++steps));
     REQUIRE_MESSAGE(on.code == 0, on.err);
-    CHECK((nlohmann::json::parse(on.out)["seconds"].get<double>() > 1000) == counts);
+    CHECK((parse_json(on.out)["seconds"].get<double>() > 1000) == counts);
   }
   // The limit of a comparison counts the same time.
   const std::string compare = "compare --data data --attention none --width 8 --quiet --out compared";
@@ -419,7 +418,7 @@ TEST_CASE("resume: a state that makes no sense is passed over") {
   train(folder, "--steps 14 --save-every 1 --out run");
   const Run run = open_run(folder / "run");
   const Checkpoint good = read_checkpoint(run, 14);
-  const auto state = nlohmann::json::parse(good.state);
+  const auto state = parse_json(good.state);
   int n = 0;
   const auto passes_over = [&](Checkpoint bad, const std::string& says) {
     CAPTURE(bad.state);
@@ -434,7 +433,7 @@ TEST_CASE("resume: a state that makes no sense is passed over") {
     check_same(folder, "whole", "copy", 15);
     ++n;
   };
-  const auto with = [&](const char* key, const nlohmann::json& value) {
+  const auto with = [&](const char* key, const Json& value) {
     auto other = state;
     other[key] = value;
     return Checkpoint{14, good.tensors, other.dump()};

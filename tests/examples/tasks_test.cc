@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "examples/tasks/generate.h"
 #include "tensor/error.h"
 #include "tensor/file.h"
+#include "tensor/json.h"
 #include "tests/temporary_folder.h"
 
 using namespace heed;
@@ -154,8 +154,8 @@ TEST_CASE("tasks: files") {
   CHECK(files == std::set<std::string>{"train.tsv", "dev.tsv", "test.tsv", "test-pairs.tsv", "task.json"});
   CHECK(read_file(directory + "/dev.tsv") == to_tsv(task.parts[1]));
   CHECK(to_tsv({"x", {{"a b", "c", {{{0, 0}}, {}}}, {"d", "e", {{}, {{0, 0}}}}}}) == "a b\tc\t0-0\nd\te\t\t0?0\n");
-  const auto about = nlohmann::json::parse(read_file(directory + "/task.json"));
-  CHECK(about == nlohmann::json{{"task", "phrases"},
+  const auto about = parse_json(read_file(directory + "/task.json"));
+  CHECK(about == Json{{"task", "phrases"},
                                 {"tokenizer", "space"},
                                 {"train", 600},
                                 {"dev", 100},

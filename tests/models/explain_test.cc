@@ -7,8 +7,6 @@
 #include <cmath>
 #include <tuple>
 
-#include <nlohmann/json.hpp>
-
 #include "attention/attend.h"
 #include "attention/random_features.h"
 #include "attention/relative.h"
@@ -19,6 +17,7 @@
 #include "models/translate.h"
 #include "nn/init.h"
 #include "tensor/format.h"
+#include "tensor/json.h"
 #include "tensor/ops/binary.h"
 #include "tensor/ops/softmax.h"
 #include "tensor/ops/view.h"
@@ -547,9 +546,9 @@ TEST_CASE("explain: text and JSON") {
   CHECK(std::ranges::count(text.substr(memory, text.find("\n\n", memory) - memory), 'L') == 4);       // a row of each word's dL
   CHECK(text.find('\x1b') == text.npos);
   CHECK(explanation_text(x, {.colour = true}).find("\x1b[1m") != text.npos);
-  const auto json = nlohmann::json::parse(explanation_json(x));
+  const auto json = parse_json(explanation_json(x));
   CHECK(json["step"] == 2);
-  CHECK(json["read"] == nlohmann::json({"<s>", "c"}));
+  CHECK(json["read"] == Json({"<s>", "c"}));
   CHECK(json["values"].size() == x.values.size());
   CHECK(json["loss"].get<double>() == doctest::Approx(*x.loss));
   for (std::size_t i = 0; i < x.values.size(); ++i) {

@@ -4,23 +4,23 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "models/python_text.h"
 #include "tensor/error.h"
 #include "tensor/file.h"
+#include "tensor/json.h"
 
 using namespace heed;
 using Lines = std::vector<std::string>;
 
 namespace {
 
-nlohmann::json golden() { return nlohmann::json::parse(read_file(HEED_SOURCE_DIR "/tests/golden/bleu.json")); }
+Json golden() { return parse_json(read_file(HEED_SOURCE_DIR "/tests/golden/bleu.json")); }
 
 // Equal but for the last bits of exp and log: a sum of four logarithms and one exp.
 bool close(double a, double b) { return std::abs(a - b) <= 1e-12 * std::max(1.0, std::abs(b)); }
 
-BleuOptions bleu_options(const nlohmann::json& row) {
+BleuOptions bleu_options(const Json& row) {
   const std::string smoothing = row["smooth_method"];
   BleuOptions options;
   options.tokenizer = row["tokenize"] == "none" ? BleuTokenizer::none : BleuTokenizer::mteval_13a;

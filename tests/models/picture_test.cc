@@ -8,9 +8,9 @@
 #include <cmath>
 #include <locale>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "models/drawing.h"
+#include "tensor/json.h"
 #include "tests/thrown.h"
 #include "tests/xml.h"
 
@@ -97,10 +97,10 @@ int brightness(const std::string& hex) {
   return 299 * part(0) + 587 * part(1) + 114 * part(2);
 }
 
-nlohmann::json page_data(const std::string& html) {
+Json page_data(const std::string& html) {
   const std::string begin = "<script type=\"application/json\" id=\"data\">";
   const std::size_t at = html.find(begin) + begin.size();
-  return nlohmann::json::parse(html.substr(at, html.find("</script>", at) - at));
+  return parse_json(html.substr(at, html.find("</script>", at) - at));
 }
 
 std::string without_colours(std::string text) {
@@ -184,14 +184,14 @@ TEST_CASE("picture: odd words are escaped everywhere") {
   const std::string html = attention_html(picture);
   CHECK(count(html, "</script>") == 2);
   CHECK(count(html, "<!--") == 0);
-  const nlohmann::json data = page_data(html);
+  const Json data = page_data(html);
   CHECK(data["words"].size() == 1);
   CHECK(data["words"][0][0] == "<s>");
   CHECK(data["words"][0][8] == "</script><!--");
   CHECK(data["words"][0][9] == "␣");
   CHECK(data["maps"][0]["weights"][3].is_null());
-  CHECK(data["maps"][0]["windows"][1] == nlohmann::json({-1, 3}));
-  CHECK(data["sure"] == nlohmann::json::parse("[[0,0],[1,2]]"));
+  CHECK(data["maps"][0]["windows"][1] == Json({-1, 3}));
+  CHECK(data["sure"] == parse_json("[[0,0],[1,2]]"));
   CHECK(has(html, "<title>&lt;title&gt; &amp; &quot;quotes&quot; \xEF\xBF\xBD</title>"));
 
   const std::string text = attention_text(picture, 100);
@@ -202,12 +202,12 @@ TEST_CASE("picture: odd words are escaped everywhere") {
 TEST_CASE("picture: html holds every map, their means, and nothing from outside") {
   const AttentionPicture picture = transformer(2, 3, 4);
   const std::string html = attention_html(picture);
-  const nlohmann::json data = page_data(html);
+  const Json data = page_data(html);
   CHECK(count(html, "http") == count(html, "http-equiv") + count(html, "http://www.w3.org/2000/svg"));
   CHECK(!has(html, "src="));
   CHECK(!has(html, "url("));
   CHECK(data["maps"].size() == 3 * 2 * (3 + 1));
-  const nlohmann::json &mean = data["maps"][0], &first = data["maps"][1];
+  const Json &mean = data["maps"][0], &first = data["maps"][1];
   CHECK(mean["label"] == "encoder layer 1, mean over 3 heads, self-attention");
   CHECK(first["label"] == "encoder layer 1, head 1, self-attention");
   const double unit = data["unit"];
@@ -225,7 +225,7 @@ TEST_CASE("picture: html holds every map, their means, and nothing from outside"
   AttentionPicture own = picture;   // words of a map's own; a mean that is there is not made again
   own.maps = {mean_map(std::span(picture.maps).subspan(12, 3)), picture.maps[6]};
   own.maps[1].columns = {"<s>", "t0", "t1", "t2"};
-  const nlohmann::json two = page_data(attention_html(own));
+  const Json two = page_data(attention_html(own));
   CHECK(two["maps"].size() == 2);
   CHECK(two["words"][two["maps"][1]["columns"].get<std::size_t>()][0] == "<s>");
 }

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 
@@ -199,18 +200,31 @@ TEST_CASE("pointer generator: gradients against differences") {
   }
 }
 
-TEST_CASE("pointer generator: a copied word that the attention cannot reach has a finite loss") {
-  RunConfig config = config_of("gru");
-  config.attention = "local-m", config.window = 0;
-  Parameters parameters(Seed{1});
-  const auto model = make_model(config, parameters.root(), U, V, shared());
-  const Batch batch = batch_of({{4, 5, 6, 10, kEnd}}, {{V + 3, V + 3, V + 3, V + 3, kEnd}});        // step t sees place t alone
-  const std::vector<float> losses = model->token_losses(batch, kPad)[0].to_vector<float>();
-  for (const std::size_t t : {0, 1, 2}) CHECK(losses[t] == doctest::Approx(20 * std::log(10)).epsilon(1e-5));
-  CHECK(losses[3] < 20);
-  Adam adam(parameters, {});
-  Trainer trainer(*model, parameters, adam, Schedule({.peak = 1e-3}), {});
-  CHECK_FALSE(trainer.update({&batch, 1}).skipped);
+TEST_CASE("pointer generator: a copied word without any weight has one finite loss in training as in search, and no gradient of its inverse") {
+  for (const std::string kind : {"transformer", "gru"}) {
+    CAPTURE(kind);
+    RunConfig config = config_of(kind);
+    (kind == "gru" ? config.attention : config.normalise) = kind == "gru" ? "general-hard" : "hard";     // one place has all the weight
+    Parameters parameters(Seed{1});
+    const auto model = make_model(config, parameters.root(), U, V, shared());
+    const std::vector<std::int32_t> source{U + V, U + V + 1, U + V + 2, U + V + 3, kEnd};
+    const Batch batch = batch_of(Rows(4, source), {{V, kEnd}, {V + 1, kEnd}, {V + 2, kEnd}, {V + 3, kEnd}});
+    const std::vector<float> losses = model->token_losses(batch, kPad)(all, 0).contiguous().to_vector<float>();
+    const auto least = doctest::Approx(20 * std::log(10)).epsilon(1e-6);
+    CHECK(std::ranges::count_if(losses, [&](float loss) { return loss == least; }) >= 3);
+    const Sequences padded = pad_sequences(Rows{source, {4, 5, 6, 7, 8, kEnd}}, kPad);                    // by one place, to which no word belongs
+    const auto state = model->start(padded);
+    const Tensor log_p = model->step(tensor(std::vector<std::int32_t>{kStart, kStart}, {2}), *state).log_probabilities[0];
+    for (Index w = 0; w < 4; ++w) CHECK(-log_p[V + w].item() == doctest::Approx(losses[std::size_t(w)]).epsilon(1e-5));
+    for (const Index w : {4, 5}) CHECK(log_p[V + w].item() == -HUGE_VAL);
+    state->reorder(std::vector<Index>{1}, 1);                                                             // a sentence without such words
+    for (const float x : model->step(tensor(std::vector<std::int32_t>{4}, {1}), *state).log_probabilities[0](Slice{V, V + 6}).to_vector<float>()) CHECK(x == -HUGE_VALF);
+    Adam adam(parameters, {});
+    Trainer trainer(*model, parameters, adam, Schedule({.peak = 1e-3}), {});
+    const Trainer::Report update = trainer.update({&batch, 1});
+    CHECK_FALSE(update.skipped);
+    CHECK(update.gradient_norm < 1e3);
+  }
 }
 
 TEST_CASE("pointer generator: ids that are no words are refused, as is a model that does not look") {

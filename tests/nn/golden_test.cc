@@ -100,7 +100,7 @@ void give_gradient(const Parameter& p, const Tensor& g) {
 }
 
 // What a file does not say is PyTorch's default, and has to be Heed's.
-std::unique_ptr<Optimizer> optimizer(Parameters& p, const nlohmann::json& o) {
+std::unique_ptr<Optimizer> optimizer(Parameters& p, const Json& o) {
   const std::string kind = o["optimizer"];
   const auto given = [&](auto& into, const char* name) {
     if (o.contains(name)) into = o[name];
@@ -147,7 +147,7 @@ TEST_CASE("golden: optimisers, ten steps each") {
       Parameters parameters(Seed{1}, dtype);
       const Parameter w = parameters.root().parameter("w", {7}, constant_init(0));
       copy_into(w.value(), to(file.at("parameter"), dtype));
-      const auto update = optimizer(parameters, nlohmann::json::parse(file.metadata.at(name)));
+      const auto update = optimizer(parameters, parse_json(file.metadata.at(name)));
       for (Index step = 0; step < 10; ++step) {
         give_gradient(w, to(file.at("gradients")[step], dtype));
         update->step();
@@ -294,7 +294,7 @@ TEST_CASE("golden: gradient clipping") {
 }
 
 TEST_CASE("golden: schedules") {
-  const nlohmann::json rows = golden::json("schedules");
+  const Json rows = golden::json("schedules");
   // Row k of the file holds PyTorch's rate after k steps of the schedule; Heed counts updates from 1.
   const auto compare = [&](const std::string& name, const Schedule& schedule, int first_step) {
     for (int k = 0; k < 50; ++k)
@@ -316,7 +316,7 @@ TEST_CASE("golden: schedules") {
           Schedule({.kind = inverse_sqrt, .peak = 0.01, .warmup = 16, .start = 0.1}), 1);
   for (const bool higher : {false, true}) {
     Schedule schedule({.kind = plateau, .peak = 1, .factor = 0.5, .patience = 2, .higher_is_better = higher});
-    const nlohmann::json& row = rows.at(higher ? "plateau(factor=0.5, patience=2, threshold=0, maximise)"
+    const Json& row = rows.at(higher ? "plateau(factor=0.5, patience=2, threshold=0, maximise)"
                                                : "plateau(factor=0.5, patience=2, threshold=0)");
     for (std::size_t k = 0; k < 50; ++k) {
       schedule.observe(rows["metrics"][k]);
@@ -331,7 +331,7 @@ TEST_CASE("golden: schedules") {
 }
 
 TEST_CASE("golden: bounds and deviations of the initialisers") {
-  const nlohmann::json rows = golden::json("init");
+  const Json rows = golden::json("init");
   const double tanh_gain = rows["gains"]["tanh"], leaky = 1 / std::sqrt(3.0);
   struct Form {
     std::string row;

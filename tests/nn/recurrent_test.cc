@@ -38,7 +38,7 @@ Variable stacked_states(std::span<const RecurrentState> states, Variable Recurre
 
 TEST_CASE("golden: recurrent layers") {
   golden::each("recurrent", is_layer, [](golden::Case& c) {
-    const nlohmann::json& o = c.options();
+    const Json& o = c.options();
     Parameters parameters(Seed{1}, c.dtype());
     const RecurrentLayers net(parameters.root(), {.unit = unit_of(o["kind"], o.value("nonlinearity", "") == "relu"),
                                                   .in = c.tensor("x").size(-1),
@@ -63,7 +63,7 @@ TEST_CASE("golden: recurrent layers") {
 
 TEST_CASE("golden: recurrent cells, PyTorch's and the papers' GRU") {
   golden::each("recurrent", [](const std::string& name) { return !is_layer(name); }, [](golden::Case& c) {
-    const nlohmann::json& o = c.options();
+    const Json& o = c.options();
     const std::string form = o.value("form", "");
     Parameters parameters(Seed{1}, c.dtype());
     const RecurrentCell cell(parameters.root(), {.unit = form == "bahdanau" ? RecurrentUnit::gru_bahdanau

@@ -141,22 +141,22 @@ const std::map<std::string, Row>& rows() {
 // Heed has no std, and how a non-finite gradient is clipped stands with the optimisers.
 constexpr std::string_view kElsewhere[] = {"std of constants", "clip by norm, gradient inf"};
 
-double number(const nlohmann::json& x) { return x.is_string() ? std::stod(x.get<std::string>()) : x.get<double>(); }
+double number(const Json& x) { return x.is_string() ? std::stod(x.get<std::string>()) : x.get<double>(); }
 
-std::vector<double> numbers(const nlohmann::json& t) {
+std::vector<double> numbers(const Json& t) {
   std::vector<double> out;
   for (const auto& x : t["values"]) out.push_back(number(x));
   return out;
 }
 
-Tensor stored(const nlohmann::json& t, DType floating) {
+Tensor stored(const Json& t, DType floating) {
   Shape shape;
   for (const Index n : t["shape"]) shape.push_back(n);
   const Tensor x = tensor(numbers(t), shape);
   return to(x, t.value("dtype", "") == "u8" ? DType::u8 : floating);
 }
 
-bool fits_f32(const nlohmann::json& row) {
+bool fits_f32(const Json& row) {
   for (const auto& t : row["inputs"])
     for (const double x : numbers(t))
       if (std::isfinite(x) && x != 0 && (std::abs(x) > 3e38 || std::abs(x) < 1e-37)) return false;
@@ -164,7 +164,7 @@ bool fits_f32(const nlohmann::json& row) {
 }
 
 // Of the elements that are finite on both sides; others must be the same.
-void check(const std::string& what, const Tensor& actual, const nlohmann::json& expected) {
+void check(const std::string& what, const Tensor& actual, const Json& expected) {
   INFO(what);
   Shape shape;
   for (const Index n : expected["shape"]) shape.push_back(n);
@@ -178,11 +178,11 @@ void check(const std::string& what, const Tensor& actual, const nlohmann::json& 
 }  // namespace
 
 TEST_CASE("edge values: every row of the table, on every SIMD target") {
-  const nlohmann::json file = golden::json("edges");
+  const Json file = golden::json("edges");
   for_every_target([&] {
     for (const auto& item : file.items()) {
       const std::string& name = item.key();   // clang 14 captures no structured binding
-      const nlohmann::json& row = item.value();
+      const Json& row = item.value();
       if (name == "versions" || std::ranges::count(kElsewhere, name)) continue;
       const auto found = rows().find(name);
       REQUIRE_MESSAGE(found != rows().end(), name << ": no such row in this test");
