@@ -33,7 +33,7 @@ LengthPenalty length_penalty_named(std::string_view name) {
 Stop stop_named(std::string_view name) {
   if (name == "first-k") return Stop::first_k;
   if (name == "bound") return Stop::bound;
-  fail<Error>("stop: unknown name '{}'; one of first-k, bound", name);
+  fail<Error>("stop: unknown name '{}'; one of bound, first-k", name);
 }
 
 namespace {
@@ -194,7 +194,7 @@ class Searcher {
 
   // log P only falls, and the penalty divides it by most at the longest length.
   bool is_over(const Sentence& sentence) const {
-    if (o_.stop == Stop::first_k || sentence.live.empty()) return Index(sentence.finished.size()) >= width_;
+    if (o_.stop == Stop::first_k || width_ == 1 || sentence.live.empty()) return Index(sentence.finished.size()) >= width_;
     std::vector<double> scores;
     for (const Hypothesis& done : sentence.finished) scores.push_back(done.score);
     if (Index(scores.size()) < o_.nbest) return false;

@@ -18,9 +18,9 @@ enum class LengthPenalty { gnmt, average, none };
 double length_penalty(LengthPenalty kind, double alpha, Index length);
 LengthPenalty length_penalty_named(std::string_view name);   // Error lists the names
 
-// When a sentence ends. first_k: with as many finished hypotheses as the beam is wide (fairseq); bound: when of those that live none can come
-// to a better score than the nbest best finished ones have, which takes longer and misses none (tensor2tensor).
-enum class Stop { first_k, bound };
+// When a sentence ends. bound: when of those that live none can come to a better score than the nbest best finished ones have (tensor2tensor);
+// first_k: with as many finished hypotheses as the beam is wide, which is sooner and may miss a better one (fairseq). Greedily: with its eos.
+enum class Stop { bound, first_k };
 Stop stop_named(std::string_view name);                      // Error lists the names
 
 struct Sampling {
@@ -38,7 +38,7 @@ struct SearchOptions {
   Index nbest = 1;            // at most beam; with sampling, the number of draws
   LengthPenalty penalty = LengthPenalty::gnmt;
   double alpha = 0.6;
-  Stop stop = Stop::first_k;  // bound needs alpha >= 0
+  Stop stop = Stop::bound;    // which needs alpha >= 0
   double coverage = 0;        // β of the coverage penalty β Σ_j ln min(Σ_t α_tj, 1)    (1609.08144, section 7)
   Index extra_length = 50;    // at most source length + this many words, eos counted; but as many as a prefix or min_length asks for, and eos
   Index max_length = 0;       // a limit of its own, not below prefix and min_length; 0 = none

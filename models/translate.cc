@@ -77,6 +77,8 @@ std::vector<std::vector<Translation>> translate(const Run& run, const Translator
     if (!prefixes.empty()) {
       first_words.push_back(run.target.tokenizer.tokens(prefixes[i]));
       begins.push_back(target_ids(target, first_words.back(), outside.back()));
+      for (std::size_t t = 0; overlooked && t < begins.back().size(); ++t)
+        if (begins.back()[t] == target.unk) overlooked->unknown.insert(first_words.back()[t]);
     }
     words.push_back(std::move(tokens));
     numbers.push_back(i);

@@ -30,7 +30,7 @@ struct TranslateOptions {
 // What a model does not see of its lines.
 struct Overlooked {
   Index cut = 0;                                 // lines beyond the longest length
-  std::set<std::string> unknown = {};            // tokens that the vocabulary lacks, where none can be copied
+  std::set<std::string> unknown = {};            // tokens of a line or prefix that the vocabulary lacks, where none can be copied
 };
 
 // Of a line to be translated: none of a blank one.

@@ -82,24 +82,23 @@ Ready ready(const RunFlags& flags) {
   return ready;
 }
 
-void note_unknown(std::span<const std::string> words, std::string_view where, const Manner& manner) {
+void note_unknown(std::span<const std::string> words, const Manner& manner, std::string_view where) {
   if (manner.quiet || words.empty()) return;
   std::vector<std::string> shown;
   for (const std::string& word : words) shown.push_back(drawing::shorten(word, 40));
   note(drawing::clean(fmt::format("{}unknown to the model: {}", where, first_ten(shown, ", "))));
 }
 
-void note_unknown(const Side& side, const std::string& text, std::string_view flag, const Manner& manner, std::span<const std::string> copied) {
-  std::vector<std::string> unknown;
-  for (const std::string& token : side.tokenizer.tokens(repaired(text)))
-    if (side.vocabulary.id(token) == side.vocabulary.unk && std::ranges::find(unknown, token) == unknown.end() && std::ranges::find(copied, token) == copied.end()) unknown.push_back(token);
-  note_unknown(unknown, fmt::format("--{}: ", flag), manner);
-}
-
 void note_unknown(const Run& run, const std::string& source, const std::string& target, const Manner& manner) {
   const std::vector<std::string> copied = run.config.copy ? run.source.tokenizer.tokens(repaired(source)) : std::vector<std::string>();
-  note_unknown(run.source, source, "source", manner, copied);
-  note_unknown(run.target, target, "target", manner, copied);
+  const auto note = [&](const Side& side, const std::string& text, std::string_view flag) {
+    std::vector<std::string> unknown;
+    for (const std::string& token : side.tokenizer.tokens(repaired(text)))
+      if (side.vocabulary.id(token) == side.vocabulary.unk && std::ranges::find(unknown, token) == unknown.end() && std::ranges::find(copied, token) == copied.end()) unknown.push_back(token);
+    note_unknown(unknown, manner, flag);
+  };
+  note(run.source, source, "--source: ");
+  note(run.target, target, "--target: ");
 }
 
 Example sentence_pair(const Ready& model, const std::string& source, const std::string& target) {
@@ -134,7 +133,7 @@ std::vector<Option> options(SearchFlags& flags) {
       {.name = "nbest", .value = &flags.nbest, .takes = "N", .help = "translations of a line, at most --beam; from 2 on each behind the line's number and its score, tabs between; with --sample: draws", .low = 1, .high = 1000, .standard = number(standard.nbest)},
       {.name = "length-penalty", .value = &flags.length_penalty, .takes = "NAME", .help = "what log P is divided by", .choices = {"gnmt", "average", "none"}, .standard = standard.length_penalty},
       {.name = "alpha", .value = &flags.alpha, .takes = "X", .help = "exponent of the length penalty", .low = 0, .high = 10, .standard = number(standard.alpha)},
-      {.name = "stop", .value = &flags.stop, .takes = "NAME", .help = "first-k: a sentence ends with --beam finished translations; bound: when none that goes on can become better, which takes longer", .choices = {"first-k", "bound"}, .standard = standard.stop},
+      {.name = "stop", .value = &flags.stop, .takes = "NAME", .help = "bound: a sentence ends when none that goes on can become better; first-k: with --beam finished translations, which is sooner", .choices = {"bound", "first-k"}, .standard = standard.stop},
       {.name = "coverage", .value = &flags.coverage, .takes = "X", .help = "weight of the coverage penalty", .low = 0, .high = 100, .standard = number(standard.coverage)},
       {.name = "extra-length", .value = &flags.extra_length, .takes = "N", .help = "a translation has at most this many words more than its source, its end counted, unless --min-length or a prefix asks for more", .low = 0, .high = 1e5, .standard = number(standard.extra_length)},
       {.name = "min-length", .value = &flags.min_length, .takes = "N", .help = "and at least this many words", .low = 0, .high = 1e5, .standard = number(standard.min_length)},

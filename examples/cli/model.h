@@ -35,9 +35,8 @@ Ready ready(const RunFlags& flags);
 std::vector<std::string> listed_files(const std::string& list, std::string_view flag);
 // A sentence and its translation, or what the model says, both ending in eos. Mistake where a side is empty or too long.
 Example sentence_pair(const Ready& model, const std::string& source, const std::string& target);
-// Notes on words that the model does not have, nor the source to copy them from: of the text of a flag; of --source and --target.
-void note_unknown(std::span<const std::string> words, std::string_view where, const Manner& manner);   // where: "--source: ", say
-void note_unknown(const Side& side, const std::string& text, std::string_view flag, const Manner& manner, std::span<const std::string> copied = {});
+// Notes on words that the model does not have, nor the source to copy them from; of --source and --target.
+void note_unknown(std::span<const std::string> words, const Manner& manner, std::string_view where = {});   // "--source: ", say
 void note_unknown(const Run& run, const std::string& source, const std::string& target, const Manner& manner);
 
 // Mistake where the output is one of the files that make up the run.
@@ -45,7 +44,7 @@ void check_outside(const Run& run, const std::string& output);
 
 struct SearchFlags {
   Index beam = 1, nbest = 1, extra_length = 50, min_length = 0, no_repeat_ngram = 0, batch = 32;
-  std::string length_penalty = "gnmt", stop = "first-k", precision = "float32";
+  std::string length_penalty = "gnmt", stop = "bound", precision = "float32";
   double alpha = 0.6, coverage = 0;
   bool replace_unk = false;
   bool sample = false;

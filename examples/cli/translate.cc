@@ -134,7 +134,6 @@ int translate(std::span<const std::string> words) {
   translate_with.max_length = max_length.value_or(model.run.config.max_length);
   if (translate_with.max_length > model.run.config.max_length)
     throw Mistake(fmt::format("out of range: --max-length {}; at most {}, as in training", translate_with.max_length, model.run.config.max_length));
-  note_unknown(model.run.target, prefix, "prefix", manner);
   const bool asked = ::isatty(STDIN_FILENO) == 1;   // line by line
   if (asked && !manner.quiet) note("Type a sentence and press Enter; Ctrl-D ends.");
 
@@ -143,7 +142,7 @@ int translate(std::span<const std::string> words) {
   Index first = 0;
   Overlooked overlooked;
   const auto note_unknown_words = [&] {
-    note_unknown(std::vector<std::string>(overlooked.unknown.begin(), overlooked.unknown.end()), "", manner);
+    note_unknown(std::vector<std::string>(overlooked.unknown.begin(), overlooked.unknown.end()), manner);
     overlooked.unknown.clear();
   };
   while (input.next(lines, kBlock)) {

@@ -154,12 +154,12 @@ TEST_CASE("cli: translate answers line n in line n") {
   const auto json = parse_json(call("translate --run run --beam 2 --nbest 2 --json", "1 2 3\n").out);
   CHECK(json["source"] == "1 2 3");
   CHECK(json["translations"].size() == 2);
-  CHECK(json["translations"][0]["score"] >= json["translations"][1]["score"]);
+  CHECK(json["translations"][0]["score"].get<double>() >= json["translations"][1]["score"].get<double>());
   CHECK(call("translate --run run --prefix '4 4' --quiet", "1 2 3\n").out.starts_with("4 4"));
   // A prefix is whole whatever the length, and its unknown words are named.
   CHECK(call("translate --run run --prefix '4 3 4 3 4' --extra-length 0 --quiet", "1 2\n").out.starts_with("4 3 4 3 4"));
   const Result unknown = call("translate --run run --prefix '4 x y x' --replace-unk", "1 2 3\n");
-  CHECK(unknown.err == "--prefix: unknown to the model: x, y\n");
+  CHECK(unknown.err == "unknown to the model: x, y\n");
   CHECK(unknown.out.starts_with("4 x y x"));
   // So are those of the lines, once.
   CHECK(call("translate --run run", "1 y 2\n\nx 3 y\n").err == "unknown to the model: x, y\n");

@@ -42,6 +42,7 @@ TEST_CASE("cli: --copy writes words of the source that no vocabulary has; pictur
     for (const std::string search : {"", "--beam 3 --stop bound ", "--precision int8 "})
       CHECK(call("translate --quiet --run run " + search, "my name is qwerty\nyxcvbn sings\n") == "je m'appelle qwerty\nyxcvbn chante\n");
     CHECK(heed_in(folder.path(), "translate --run run", "my name is qwerty\n").err.find("unknown") == std::string::npos);
+    CHECK(heed_in(folder.path(), "translate --run run --prefix 'qwerty asdf'", "my name is qwerty\n").err == "unknown to the model: asdf\n");
     CHECK(heed_in(folder.path(), "attention --run run --source 'qwerty sings' --target 'qwerty asdf'").err == "--target: unknown to the model: asdf\n");
     CHECK(call("translate --quiet --run run --prefix 'je m'", "my name is qwerty\n").starts_with("je m"));
     CHECK(call("translate --quiet --run run --prefix qwerty", "qwerty sings\n") == "qwerty chante\n");

@@ -65,12 +65,12 @@ struct Coarse : Translator {
 };
 
 // Each step the 2k best of all words after all live hypotheses, by (score down, hypothesis up, word up): an end among the first k is
-// finished, others live until there are k. Ends with k finished, or where no other can be among the best; at the longest length what lives is
-// finished.
+// finished, others live until there are k. Ends with k finished, or, of more than one, where no other can be among the best; at the longest length what
+// lives is finished.
 std::vector<Hypothesis> by_definition(std::int32_t source, std::size_t k, Index longest, const SearchOptions& o) {
   std::vector<Hypothesis> live(1), finished;
   const auto over = [&] {
-    if (o.stop == Stop::first_k) return finished.size() >= k;
+    if (o.stop == Stop::first_k || k == 1) return finished.size() >= k;
     if (Index(finished.size()) < o.nbest) return false;
     std::vector<double> scores;
     for (const auto& h : finished) scores.push_back(-h.score);
@@ -159,7 +159,7 @@ TEST_CASE("search: what stops at its bound is as good as what never stops, and b
   std::vector<Ids> sources;
   for (std::int32_t source = 1; source <= 60; ++source) sources.push_back({source, source, kEnd});
   for (const auto& [penalty, alpha] : {std::pair(LengthPenalty::gnmt, 0.6), {LengthPenalty::gnmt, 2.0}, {LengthPenalty::average, 1.0}, {LengthPenalty::none, 0.0}}) {
-    SearchOptions options{.pad = kPad, .start = kStart, .eos = kEnd, .beam = 2, .nbest = 2, .penalty = penalty, .alpha = alpha, .coverage = 0.2, .extra_length = 6};
+    SearchOptions options{.pad = kPad, .start = kStart, .eos = kEnd, .beam = 2, .nbest = 2, .penalty = penalty, .alpha = alpha, .stop = Stop::first_k, .coverage = 0.2, .extra_length = 6};
     const auto first = search(model, sources, options);
     options.stop = Stop::bound;
     const auto bound = search(model, sources, options);
