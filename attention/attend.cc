@@ -37,6 +37,7 @@ Parts parts_of(std::string_view name) {
     }
   if (rest.empty() && !name.empty() && !name.ends_with('-')) rest = "general";
   check<Error>(known(), "attention: unknown name {}; one of {}", quote(name), attention_choices());
+  check<Error>(rest != "none" || (parts.window.empty() && parts.normalise == "softmax"), "attention: none looks nowhere: {}; none alone, or another score", quote(name));
   parts.score = rest;
   return parts;
 }

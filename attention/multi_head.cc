@@ -131,15 +131,15 @@ AttentionVariable MultiHeadAttention::by_weights(const Variable& q, const Reads&
   Variable scores = matmul(linear_attention ? query : query * factor(), transpose(k));                                    // [B, H, T, S]
   if (bias.defined()) scores = scores + trace("bias", positions.formula(), expand(bias, scores.shape()), over);
   scores = trace("scores", e, scores, over);
-  if (talking) scores = trace("mixed_scores", "e'_j = Σ_b L_ab e_j of head b, a this head", talking->scores(scores), over);
+  if (talking) scores = trace("mixed_scores", "e_j becomes Σ_b L_ab e_j of head b, a this head", talking->scores(scores), over);
   Variable weights = linear_attention ? trace("weights", "α_j = e_j / Σ e over the words that may be seen", linear_weights(scores, mask, least()), over)
                             : trace("weights", normalise.formula, normalise(scores, mask), over);
-  if (talking) weights = trace("mixed_weights", "α'_j = Σ_b W_ab α_j of head b", talking->weights(weights), over);
+  if (talking) weights = trace("mixed_weights", "α_j becomes Σ_b W_ab α_j of head b", talking->weights(weights), over);
   if (differential) weights = trace("differences", "a_j = α_j of the pair's first head - λ α_j of its second", differential->weights(weights), over);
   const Variable kept = heed::dropout(weights, p), read = matmul(kept, v);
   Variable context = offsets ? read + positions.value_sum(kept, reads.first) : read;                            // [B, H, T, d/H]
   if (Trace::current()) {
-    const std::string_view weight = talking ? "α'_j" : differential ? "a_j" : "α_j";
+    const std::string_view weight = differential ? "a_j" : "α_j";
     const std::string value = fmt::format("{} {}", weight, offsets ? "(v_j + a_(j - i))" : "v_j");
     const Variable values = offsets ? unsqueeze(v, 2) + positions.value_offsets(reads.first, q.size(2), k.size(2)) : unsqueeze(v, 2);
     const Variable weighted = trace("weighted", offsets ? value + ", a = rel_v" : value, unsqueeze(kept, -1) * values, each);   // [B, H, T, S, d/H]

@@ -182,6 +182,8 @@ std::vector<Option> options(RunConfig& config) {
 }
 
 void check_config(const RunConfig& c) {
+  RunConfig copy = c;
+  for (const Option& option : options(copy)) check<Error>(repaired(value_text(option)) == value_text(option), "no UTF-8: --{} {}; config.json could not keep it", option.name, repaired(value_text(option)));
   const int sources = !c.data.empty() + !c.train_files.empty() + !c.train.empty();
   check<Error>(sources > 0, "no data: --data; a directory made by `heed data`, or --train-files SRC TGT --dev-files SRC TGT, or --train FILE --split-by-source");
   check<Error>(sources == 1, "more than one source of data: {}; only one of --data, --train-files and --train",

@@ -29,7 +29,7 @@ std::vector<std::string> every_model() {
                                "--layers 2 --heads 2 --qk-norm layer --positions t5 --sliding-window 2 --dropout 0.2 --attention-dropout 0.3", "--layers 1 --heads 2 --positions shaw --sliding-window 1 --normalise sparsemax",
                                "--layers 2 --heads 4 --normalise entmax --key-value-heads 2 --qk-norm l2 --attention-dropout 0.3",
                                "--layers 1 --heads 2 --talking-heads --attention-dropout 0.3", "--layers 1 --heads 2 --normalise learned-entmax --norm pre", "--layers 2 --heads 2 --talking-heads --positions shaw --normalise top-2 --norm pre",
-                               "--layers 2 --heads 4 --differential --key-value-heads 2 --attention-dropout 0.3", "--layers 1 --heads 2 --differential --positions rope --norm pre",
+                               "--layers 2 --heads 4 --differential --key-value-heads 2 --attention-dropout 0.3", "--layers 1 --heads 2 --differential --positions rope --norm pre", "--layers 1 --heads 2 --differential --talking-heads",
                                "--layers 2 --heads 2 --linear-attention --dropout 0.2", "--layers 1 --heads 4 --linear-attention --key-value-heads 2 --qk-norm rms --norm pre --positions learned",
                                "--layers 2 --heads 2 --linear-attention --random-features 12 --dropout 0.2", "--layers 1 --heads 4 --linear-attention --random-features 5 --key-value-heads 2 --norm pre"};
   for (const std::string name : {"mean", "additive", "additive-normed", "dot", "scaled-dot", "general", "general-scaled", "concat", "location", "gaussian", "cosine", "location-aware", "coverage", "local-m", "local-p"})

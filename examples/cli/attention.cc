@@ -83,7 +83,7 @@ int attention(std::span<const std::string> words) {
   check_required(source, "source", "the sentence to translate");
   const Ready model = ready(run_flags);
   const Run& run = model.run;
-  if (!out.empty()) check_outside(run, out);
+  if (!out.empty()) check_outside(out);
   Example example = sentence_pair(model, source, target);
   example.links = links.empty() ? links_in_data(run, repaired(source), target.empty() ? target_text(run, example) : repaired(target), example) : links_of(links, example);
   AttentionPicture picture = attention_picture(run, model.model(), example, align_to == "input" ? AttentionPicture::Rows::input : AttentionPicture::Rows::predicted);

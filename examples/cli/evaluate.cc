@@ -160,7 +160,7 @@ int evaluate(std::span<const std::string> words) {
                                                      {.name = "split", .value = &asked.split, .takes = "NAME", .help = "NAME.tsv of it: train, dev, test, test-long, ..", .standard = "test"},
                                                      {.name = "files", .value = &asked.files, .takes = "SRC TGT", .help = "or two parallel files", .count = 2},
                                                      {.name = "references", .value = &asked.references, .takes = "FILE", .help = "further references, line n of pair n; several files: A,B,.."},
-                                                     {.name = "force", .value = &asked.force, .help = "only score the given pairs: log P, tokens, source, target"},
+                                                     {.name = "force", .value = &asked.force, .help = "only score the given pairs: log P (nan where a side is too long), tokens, source, target"},
                                                      {.name = "out", .value = &asked.out, .takes = "FILE", .help = "write the translations there"}} +
                                  searching + options(asked.manner)};
   Given given;
@@ -174,7 +174,7 @@ int evaluate(std::span<const std::string> words) {
   check_search(asked.search, run.config);
   PackedWeights weights(precision_named(asked.search.precision));
   const PackedWeights::Use use(weights);
-  if (!asked.out.empty()) check_outside(run, asked.out);
+  if (!asked.out.empty()) check_outside(asked.out);
   const Corpus corpus = read_corpus(asked, model);
   References references = single_references(target_lines(corpus));
   if (!asked.references.empty()) add_references(references, asked.references, corpus.name, asked.manner);

@@ -8,6 +8,7 @@
 #include "examples/cli/quality.h"
 #include "models/drawing.h"
 #include "models/run.h"
+#include "nn/checkpoint.h"
 #include "nn/summary.h"
 #include "tensor/file.h"
 #include "tensor/format.h"
@@ -119,10 +120,13 @@ bool inspect_run(const std::string& path, const Manner& manner) {
       return false;
     }
   };
-  for (const Index step : steps) is_whole([&] { read_checkpoint(run, step); });
+  const auto load_weights = [&](const std::string& file) { load(parameters.select(), read_weights(file, &run)); };
+  for (const Index step : steps) is_whole([&] { read_checkpoint(run, step), load_weights(checkpoint_path(path, step)); });
   const std::string best_file = (fs::path(path) / "best.safetensors").string();
-  std::string best_text = best ? fmt::format("of update {}", *best) : "none";
-  if (!best && fs::exists(best_file)) best_text = is_whole([&] { read_weights(best_file, &run); }) ? "of an unknown update" : "damaged";
+  const std::string best_text = !fs::exists(best_file)                          ? "none"
+                                : !is_whole([&] { load_weights(best_file); }) ? "damaged"
+                                : best                                          ? fmt::format("of update {}", *best)
+                                                                                : "of an unknown update";
   if (manner.json) {
     Json json{{"run", path}, {"config", parse_json(to_json(options(run.config)))}, {"source_words", run.source.vocabulary.size()},
               {"target_words", run.target.vocabulary.size()}, {"parameters", parameters.count()}, {"checkpoints", steps}};

@@ -43,6 +43,7 @@ namespace {
 LoadedModel loaded_model(const Run& run, const std::string& file) {
   LoadedModel loaded = load_model(run, file);
   for (const std::string& wrong : loaded.passed_over) note(fmt::format("warning: passed over: {}; using {}", wrong, loaded.file));
+  if (file.empty() && loaded.passed_over.empty() && !loaded.file.ends_with("best.safetensors")) note(fmt::format("{} has no best.safetensors: using {}", run.path, loaded.file));
   return loaded;
 }
 
@@ -116,13 +117,21 @@ Example sentence_pair(const Ready& model, const std::string& source, const std::
   return example;
 }
 
-void check_outside(const Run& run, const std::string& output) {
+void check_outside(const std::string& output) {
   if (output.starts_with("/dev/")) return;
   namespace fs = std::filesystem;
-  const std::string in_run = fs::weakly_canonical(output).lexically_relative(fs::weakly_canonical(run.path)).generic_string();
-  for (const std::string_view own : {"config.json", "source.tokenizer.json", "source.model", "source.vocabulary", "target.tokenizer.json", "target.model", "target.vocabulary", "best.safetensors", "checkpoints/",
-                                     "data.sha256", "seconds.json", "metrics.jsonl", "curves.svg", "attention/sentence-", "lock"})
-    if (own.ends_with('/') || own.ends_with('-') ? in_run.starts_with(own) : in_run == own) throw Mistake(fmt::format("a file of the run itself: --out {}; another name", output));
+  std::error_code ignored;
+  const fs::path file = fs::weakly_canonical(output), folder = file.parent_path();
+  for (const fs::path& run : {folder, folder.parent_path()}) {
+    if (!fs::exists(run / "config.json", ignored) || !fs::exists(run / "source.vocabulary", ignored)) continue;
+    const std::string in_run = file.lexically_relative(run).generic_string();
+    for (const std::string_view own : {"config.json", "source.tokenizer.json", "source.model", "source.vocabulary", "target.tokenizer.json", "target.model", "target.vocabulary", "best.safetensors",
+                                       "checkpoints/", "data.sha256", "seconds.json", "metrics.jsonl", "curves.svg", "attention/sentence-", "lock"})
+      if (own.ends_with('/') || own.ends_with('-') ? in_run.starts_with(own) : in_run == own) throw Mistake(fmt::format("a file of a run: --out {}; another name", output));
+  }
+  const std::string name = file.filename().string();
+  const bool is_part = (name == "train.tsv" || name == "dev.tsv" || name.starts_with("test")) && name.ends_with(".tsv");
+  if ((is_part || name == "task.json") && fs::exists(folder / "train.tsv", ignored) && fs::exists(file, ignored)) throw Mistake(fmt::format("a file of data: --out {}; another name", output));
 }
 
 std::vector<Option> options(SearchFlags& flags) {
@@ -177,7 +186,8 @@ bool attends(const RunConfig& config) { return !is_recurrent(config.model) || co
 void check_search(const SearchFlags& f, const RunConfig& config) {
   if (!attends(config) && f.replace_unk) throw Mistake("no attention over the source: --replace-unk; a run trained with attention");
   if (!attends(config) && f.coverage != 0) throw Mistake(fmt::format("no attention over the source: --coverage {}; a run trained with attention", f.coverage));
-  if (const Index most = max_positions(config); f.min_length > most) throw Mistake(fmt::format("out of range: --min-length {}; at most {} for this run", f.min_length, most));
+  if (const Index most = max_positions(config); std::max(f.min_length, f.extra_length) > most)
+    throw Mistake(fmt::format("out of range: --{} {}; at most {} for this run", f.min_length > most ? "min-length" : "extra-length", f.min_length > most ? f.min_length : f.extra_length, most));
 }
 
 void draw_on(TranslateOptions& options, const Run& run, std::span<const std::string> lines) {

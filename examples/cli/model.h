@@ -39,8 +39,8 @@ Example sentence_pair(const Ready& model, const std::string& source, const std::
 void note_unknown(std::span<const std::string> words, const Manner& manner, std::string_view where = {});   // "--source: ", say
 void note_unknown(const Run& run, const std::string& source, const std::string& target, const Manner& manner);
 
-// Mistake where the output is one of the files that make up the run.
-void check_outside(const Run& run, const std::string& output);
+// Mistake where the output is one of the files that make up a run, or a part of data.
+void check_outside(const std::string& output);
 
 struct SearchFlags {
   Index beam = 1, nbest = 1, extra_length = 50, min_length = 0, no_repeat_ngram = 0, batch = 32;

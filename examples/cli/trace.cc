@@ -154,7 +154,7 @@ int trace(std::span<const std::string> words) {
   if (!out.ends_with(".safetensors")) throw Mistake(fmt::format("unknown kind of file: --out {}; a name that ends in .safetensors", out));
   const Ready model = ready(run_flags);
   check_different(model.loaded.file, out);
-  check_outside(model.run, out);
+  check_outside(out);
   const Run& run = model.run;
   const Example example = sentence_pair(model, source, target);
   std::map<std::string, Tensor> tensors;

@@ -109,13 +109,13 @@ int train(std::span<const std::string> words) {
   check_required(asked.out, "out", "the directory of the run");
   if (asked.resume) return resume(asked, syntax, given, config);
 
+  std::error_code ignored;
+  if (fs::exists(fs::path(asked.out) / "config.json", ignored)) throw Mistake(fmt::format("the run exists: --out {}; --resume to go on with it, or another name", asked.out));
   take(config, syntax, given, asked.config);
   check_config(config);
   check_read(config);
-  std::error_code ignored;
   if (fs::exists(asked.out, ignored)) {
     if (!fs::is_directory(asked.out)) throw Mistake(fmt::format("no directory: --out {}; the name of a new directory", asked.out));
-    if (fs::exists(fs::path(asked.out) / "config.json")) throw Mistake(fmt::format("the run exists: --out {}; --resume to go on with it, or another name", asked.out));
     if (!is_vacant(asked.out)) throw Mistake(fmt::format("exists, is not empty and no run: --out {}; the name of a new directory", asked.out));
   }
   if (config.threads) set_threads(int(*config.threads));

@@ -17,6 +17,7 @@
 #include "tensor/file.h"
 #include "tensor/format.h"
 #include "tensor/json.h"
+#include "tensor/ops/unary.h"
 
 namespace heed::cli {
 namespace fs = std::filesystem;
@@ -106,6 +107,8 @@ void Training::start_from_file() {
   if (run_.config.init.empty()) return;
   SafetensorsFile weights = read_weights(run_.config.init, &run_);
   convert_floats(weights, parameters_.dtype());
+  for (const auto& [name, value] : weights.tensors)
+    if (!all_finite(value)) throw FileError(fmt::format("{}: weights that are not finite: {}", run_.config.init, name));
   const std::map<std::string, Tensor> model = heed::state(parameters_), core = core_alone(weights.tensors, model);
   try {
     if (core.empty()) {

@@ -44,6 +44,7 @@ class Training {
   std::string state_json() const;
   void restore(const Checkpoint& checkpoint, const std::string& file, bool new_log);   // all of it or, by FileError, nothing
   void take_end(std::string_view lines);           // of a finished training's log: what no checkpoint has. FileError
+  void restore_best();
   std::optional<Index> restore_newest(const std::vector<Index>& steps);   // checkpoint that is whole; nothing where there are none. FileError
 
   void store_config();

@@ -217,6 +217,17 @@ void Training::take_end(std::string_view lines) {
   }
 }
 
+// A better model found after the checkpoint that was restored is not yet found; one that was lost is made of its checkpoint.
+void Training::restore_best() {
+  if (best_step(run_).value_or(-1) == state_.best) return;
+  const std::string best = checkpoint_path(run_.path, state_.best);
+  if (state_.best < 0) fs::remove(in_run("best.safetensors"));
+  else if (fs::exists(best)) {
+    const SafetensorsFile weights = read_weights(best, &run_);
+    write_best(run_, weights.tensors, weights.metadata, state_.best);
+  }
+}
+
 bool Training::resume() {
   lock_ = std::make_unique<RunLock>(run_.path);
   const std::vector<Index> steps = checkpoint_steps(run_.path);
@@ -225,20 +236,13 @@ bool Training::resume() {
     seconds_before_ = std::max(log_.seconds(), seconds_until(run_.path, *step));
     if (const std::string end = end_after(in_run("metrics.jsonl"), log_.bytes()); !reached().empty() && !end.empty()) {
       take_end(end);
+      if (state_.best >= 0) restore_best();
       progress_.note(fmt::format("{} is finished: {} updates ({})", run_.path, *step, reached()));
       return false;
     }
     store_config();
     log_.cut();
-    // A better model found after this checkpoint is not yet found.
-    if (best_step(run_).value_or(-1) != state_.best) {
-      const std::string best = checkpoint_path(run_.path, state_.best);
-      if (state_.best < 0) fs::remove(in_run("best.safetensors"));
-      else if (fs::exists(best)) {
-        const SafetensorsFile weights = read_weights(best, &run_);
-        write_best(run_, weights.tensors, weights.metadata, state_.best);
-      }
-    }
+    restore_best();
     progress_.note(fmt::format("going on after update {}", *step));
     check_schedule();
     return true;

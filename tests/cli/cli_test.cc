@@ -161,6 +161,7 @@ TEST_CASE("cli: translate answers line n in line n") {
   const Result unknown = call("translate --run run --prefix '4 x y x' --replace-unk", "1 2 3\n");
   CHECK(unknown.err == "unknown to the model: x, y\n");
   CHECK(unknown.out.starts_with("4 x y x"));
+  CHECK(call("translate --run run --prefix=--quiet", "1 2 3\n").out.starts_with("--quiet"));
   // So are those of the lines, once.
   CHECK(call("translate --run run", "1 y 2\n\nx 3 y\n").err == "unknown to the model: x, y\n");
   CHECK(call("translate --run run --quiet", "1 y 2\n").err.empty());
@@ -610,6 +611,11 @@ TEST_CASE("cli: inspect") {
   const Result without = call("inspect damaged");
   CHECK(without.code == 0);
   CHECK(without.out.find("\nbest.safetensors: none\n") != without.out.npos);
+  CHECK(call("translate --run damaged", "1 2\n").err.starts_with("damaged has no best.safetensors: using damaged/checkpoints/"));
+  // A model that the weights do not fit.
+  const std::string config = text_of(copy + "/config.json");
+  write_text(copy + "/config.json", std::regex_replace(config, std::regex("\"width\": [0-9]+"), "\"width\": 8"));
+  CHECK(call("inspect damaged").code == 1);
 }
 
 TEST_CASE("cli: check-gradients") {

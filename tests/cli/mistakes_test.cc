@@ -106,6 +106,7 @@ const Row kRows[] = {
     {"evaluate --run run --top-k 3", "nothing is drawn: --top-k 3; it goes with --sample"},
     {"evaluate --run run --seed 3", "nothing is drawn: --seed 3; it goes with --sample"},
     {"translate --run run --sample --beam 5", "nothing is searched: --sample --beam 5; one of them"},
+    {"translate --run brief --extra-length 56", "out of range: --extra-length 56; at most 55 for this run"},
     {"translate --run brief --min-length 56", "out of range: --min-length 56; at most 55 for this run"},
     {"translate --run run --length-penalty none --alpha 2", "nothing is divided: --length-penalty none --alpha 2; leave out --alpha"},
     {"translate --run run --max-length 9999", "out of range: --max-length 9999; at most [0-9]+, as in training"},
@@ -194,6 +195,10 @@ const Row kRows[] = {
     {"train --data data --out new --config huge.json", "huge.json: out of range: \"learning-rate\" at line 3 is \"1e400\"; a number in "},
     // runs
     {"train --data data --out run", "the run exists: --out run; --resume to go on with it, or another name"},
+    {"train --out run", "the run exists: --out run; --resume to go on with it, or another name"},
+    {"train --data d\xff --out new", "no UTF-8: --data .*d\uFFFD; config.json could not keep it"},
+    {"train --data data --out new --model gru --attention none-sparsemax", "unknown name: --attention \"none-sparsemax\"; "},
+    {"train --data data --out new --model gru --attention local-m-none", "unknown name: --attention \"local-m-none\"; "},
     {"train --data data --out data", "exists, is not empty and no run: --out data"},
     {"train --data data --out s", "no directory: --out s"},
     {"translate --run unnamed", "unnamed/source.tokenizer.json: tokenizer: no key \"name\": "},
@@ -221,6 +226,7 @@ const Row kRows[] = {
     {"translate --run run --checkpoint cut.safetensors", "cut.safetensors: "},
     {"translate --run run --checkpoint other/best.safetensors", "does not fit the model; unexpected: core.decoder.layers.1"},
     {"train --data data --out new --init nowhere", "nowhere: cannot open"},
+    {"train --data data --out new --layers 1 --width 8 --heads 2 --feed-forward 8 --init nan.safetensors", "nan.safetensors: weights that are not finite: core\\.decoder\\."},
     {"train --data data --out new --init other/best.safetensors", "does not fit the model; "},
     {"attention --run run --source ''", "missing: --source"},
     {"attention --run run --source 1 --out a.pdf", "unknown kind of picture: --out a.pdf; a name that ends in .svg, .html or .txt"},
@@ -251,9 +257,11 @@ const Row kRows[] = {
     {"trace --run run --source 1 --out a.bin", "unknown kind of file: --out a.bin; a name that ends in .safetensors"},
     {"trace --run run --source 1 --out nowhere/a.safetensors", "nowhere/a.safetensors: cannot create"},
     {"trace --run run --source 1 --out run/best.safetensors", "same file"},
-    {"trace --run run --source 1 --out data/../run/checkpoints/3.safetensors", "a file of the run itself: --out data/../run/checkpoints/3.safetensors; another name"},
-    {"evaluate --run run --out run/metrics.jsonl", "a file of the run itself: --out run/metrics.jsonl; another name"},
-    {"attention --run run --source 1 --out run/attention/sentence-1-step-000004.svg", "a file of the run itself: --out run/attention/sentence-1-step-000004.svg; "},
+    {"trace --run run --source 1 --out data/../run/checkpoints/3.safetensors", "a file of a run: --out data/../run/checkpoints/3.safetensors; another name"},
+    {"trace --run run --source 1 --out other/best.safetensors", "a file of a run: --out other/best.safetensors; another name"},
+    {"evaluate --run run --out data2/dev.tsv", "a file of data: --out data2/dev.tsv; another name"},
+    {"evaluate --run run --out run/metrics.jsonl", "a file of a run: --out run/metrics.jsonl; another name"},
+    {"attention --run run --source 1 --out run/attention/sentence-1-step-000004.svg", "a file of a run: --out run/attention/sentence-1-step-000004.svg; "},
     {"diff s", "missing: B; heed diff A.safetensors B.safetensors"},
     {"diff s s", "s: no safetensors file: "},
     {"inspect nowhere", "nowhere: cannot open"},
@@ -306,6 +314,10 @@ void prepare(const TemporaryFolder& folder) {
   write_text(folder / "huge.json", "{\n  \"learning-rate\":\n  1e400\n}\n");
   write_text(folder / "broken.json", "{\n  \"width\" 8\n}\n");
   write_text(folder / "cut.safetensors", text_of(folder / "run/best.safetensors").substr(0, 2000));
+  const SafetensorsFile best = read_safetensors(folder / "run/best.safetensors");
+  std::map<std::string, Tensor> broken = best.tensors;
+  broken.begin()->second = full(broken.begin()->second.shape(), NAN);
+  write_safetensors(folder / "nan.safetensors", broken, best.metadata);
   const std::string config = text_of(folder / "run/config.json");
   for (const char* copy : {"key", "missing", "changed", "moved", "shrunk", "words", "fewer", "bare", "unnamed"}) fs::copy(folder / "run", folder / copy, fs::copy_options::recursive);
   write_text(folder / "unnamed/source.tokenizer.json", "{\"lowercase\": true}\n");

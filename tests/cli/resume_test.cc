@@ -65,6 +65,11 @@ TEST_CASE("resume: 2 N updates are N and N more, for every optimiser and schedul
   CHECK(done.code == 0);
   CHECK(done.err == "a1 is finished: 52 updates (steps)\n");
   CHECK((listing(folder / "a1") == before));
+  // What is lost of it and can be made again, is.
+  const std::string best = text_of(folder / "a1/best.safetensors");
+  fs::remove(folder / "a1/best.safetensors");
+  CHECK(heed_in(folder.path(), "train --resume --out a1").code == 0);
+  CHECK(text_of(folder / "a1/best.safetensors") == best);
   // It prints its result as at the end, that of an evaluation after the last checkpoint too.
   const auto result = [&](const std::string& line) {
     auto json = parse_json(heed_in(folder.path(), line + " --quiet --json").out);

@@ -170,9 +170,10 @@ void check_transformer(Recomputed& r, const Explanation& other) {
     r.check(path + ".differences", [&] {
       const auto half = [&](const char* k, const char* q) { return exp(sum(r.weight(path + k) * r.weight(path + q))); };
       const double start = 0.8 - 0.6 * std::exp(-0.3 * double(c.layers - 1));                                           // of the last layer
-      return r.shown(path + ".weights") - of_second(".weights") * (half(".lambda_q1", ".lambda_k1") - half(".lambda_q2", ".lambda_k2") + start);
+      const char* const weights = c.talking_heads ? ".mixed_weights" : ".weights";
+      return r.shown(path + weights) - of_second(weights) * (half(".lambda_q1", ".lambda_k1") - half(".lambda_q2", ".lambda_k2") + start);
     });
-    const std::string weights = c.talking_heads ? ".mixed_weights" : c.differential ? ".differences" : ".weights";
+    const std::string weights = c.differential ? ".differences" : c.talking_heads ? ".mixed_weights" : ".weights";
     r.check(path + ".weights", [&] {
       const Variable e = r.shown(path + (c.talking_heads ? ".mixed_scores" : ".scores"));
       const Index unseen = cross || !c.sliding_window ? 0 : std::max<Index>(now - *c.sliding_window, 0);
