@@ -177,7 +177,7 @@ TEST_CASE("house: licence line, guard, no absolute path, nothing left to do") {
   }
 }
 
-// A header that its own .cc includes first has compiled alone already, with all warnings; the others are compiled here.
+// A header that its own .cc includes first has compiled alone already, with all warnings, as those to be precompiled; the others are compiled here.
 TEST_CASE("house: every header compiles alone") {
   std::set<std::string> proven;
   for (const Source& source : sources()) {
@@ -190,7 +190,7 @@ TEST_CASE("house: every header compiles alone") {
   }
   std::vector<std::string> headers;
   for (const Source& source : sources())
-    if (is_header(source) && !is_inline_part(source) && !proven.contains(source.path)) headers.push_back(source.path);
+    if (is_header(source) && !is_inline_part(source) && !proven.contains(source.path) && !source.path.starts_with("precompiled/")) headers.push_back(source.path);
   const TemporaryFolder folder;
   std::vector<std::string> errors(headers.size());
   std::atomic<size_t> next = 0;

@@ -9,7 +9,7 @@ namespace heed {
 // `kWindows` windows that only move forward, s from 1, κ_0 = 0. The query alone says where to look.
 // Differs: the paper's weights are e^e; here they are normalised, as those of every score.
 struct Gaussian {
-  static constexpr std::string_view formula = "e_j = log Σ_k a_k exp(-b_k (κ_k - j)²), ln a and ln b = W q + b";
+  static constexpr std::string_view formula = "e_j = log Σ_k a_k exp(-b_k (κ_k - j)²), ln a and ln b = W q + b, j from 1";
   static constexpr bool looks_back = true;
   static constexpr Index kWindows = 3;
   Gaussian(Scope scope, const ScoreOptions& options);

@@ -69,14 +69,14 @@ int attention(std::span<const std::string> words) {
                 .options = options(run_flags) +
                            std::vector<Option>{{.name = "source", .value = &source, .takes = "TEXT", .help = "the sentence", .heading = "Picture"},
                                                {.name = "target", .value = &target, .takes = "TEXT", .help = "its translation; else what the model says"},
-                                               {.name = "out", .value = &out, .takes = "FILE", .help = "ending in .svg, .html (every layer and head to choose from) or .txt; else the terminal"},
+                                               {.name = "out", .value = &out, .takes = "FILE", .help = "ending in .svg, .html (every layer and head to choose from) or .txt; else the terminal, the last layer and the mean of its heads"},
                                                {.name = "align-to", .value = &align_to, .takes = "NAME", .help = "a row is named for the word it predicts, or the word that was read for it", .choices = {"predicted", "input"}, .standard = "predicted"},
                                                {.name = "links", .value = &links, .takes = "TEXT", .help = "gold links \"0-0 1-2\", source-target from 0, drawn over it; else those of the run's data, where it has the pair"},
-                                               {.name = "all", .value = &all, .help = "SVG and text: self-attention as well; the page has it always"},
+                                               {.name = "all", .value = &all, .help = "SVG and text: self-attention as well, on the terminal every layer and head; the page has them always"},
                                                {.name = "numbers", .value = &numbers, .help = "SVG: print the weights into the cells"},
                                                {.name = "quiet", .value = &manner.quiet, .help = "no notes on standard error", .heading = "Output"}}};
   if (!parse(syntax, words)) return 0;
-  const std::string ending = std::filesystem::path(out).extension().string();
+  const std::string ending = lower(std::filesystem::path(out).extension().string());
   if (!out.empty() && ending != ".svg" && ending != ".html" && ending != ".txt")
     throw Mistake(fmt::format("unknown kind of picture: --out {}; a name that ends in .svg, .html or .txt", out));
   if (numbers && ending != ".svg") throw Mistake(fmt::format("numbers go into the cells of an SVG: --numbers{}; --out FILE.svg", out.empty() ? "" : " --out " + out));

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <filesystem>
+#include <set>
 
 #include "examples/cli/command.h"
 #include "examples/tasks/tasks.h"
@@ -84,7 +85,12 @@ Corpus find_part(const RunConfig& config, const std::string& part, CorpusOptions
     if (!fs::is_directory(config.data)) throw Mistake(fmt::format("no such directory: --data {}; one with train.tsv, dev.tsv and test.tsv", config.data));
     if (fs::exists(fs::path(config.data) / kUnfinished)) throw Mistake(fmt::format("unfinished data: --data {}; `heed data` was stopped while it made them, make them again", config.data));
     const std::string file = (fs::path(config.data) / (part + ".tsv")).string();
-    if (!fs::exists(file)) throw Mistake(fmt::format("no such file: {}; --data expects train.tsv, dev.tsv and test.tsv in its directory", file));
+    if (!fs::exists(file)) {
+      std::set<std::string> parts;
+      for (const auto& entry : fs::directory_iterator(config.data))
+        if (entry.path().extension() == ".tsv") parts.insert(entry.path().filename().string());
+      throw Mistake(fmt::format("no such file: {}; --data expects train.tsv, dev.tsv and test.tsv in its directory{}", file, parts.empty() ? "" : fmt::format(", where there is {}", fmt::join(parts, ", "))));
+    }
     return read_tsv(file, options);
   }
   if (!config.train.empty()) {

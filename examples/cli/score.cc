@@ -64,7 +64,8 @@ int score(std::span<const std::string> words) {
   print(fmt::format("  {:.1f}/{:.1f}/{:.1f}/{:.1f}, brevity penalty {:.3f}, {} words to {}\n", b.precisions[0], b.precisions[1], b.precisions[2], b.precisions[3], b.brevity_penalty,
                     b.counts.hypothesis_length, b.counts.reference_length));
   print(fmt::format("{} {:.2f}  ({})\n", c.name, c.score, c.signature));
-  print(fmt::format("exact match {:.2f} %  (of {} sentences)\n", exact, hypothesis_lines.size()));
+  print(fmt::format("exact match {:.2f} %  ({:.0f} of {})\n", exact, exact / 100 * double(hypothesis_lines.size()), hypothesis_lines.size()));
+  if (b.score == 0 && b.counts.totals.back() == 0) print("no hypothesis has four tokens: BLEU, as sacreBLEU has it, is 0 whatever is right\n");
   for (const LengthBucket& bucket : buckets)
     print(fmt::format("{:>4} to {:<4} words: BLEU {:.2f}  ({} sentences)\n", bucket.above + 1, bucket.up_to, bucket.bleu.score, bucket.segments));
   return 0;

@@ -315,11 +315,13 @@ TEST_CASE("cli: score reads what it is given") {
   CHECK(json["brevity_penalty"] == 1);
   CHECK(json["hypothesis_length"] == 5);
   CHECK(parse_json(call("score --hypotheses upper --references lower --json").out)["exact"] == 0);
+  write_text(folder + "/brief", "a b c\n");
+  CHECK(call("score --hypotheses brief --references brief").out.find("\nexact match 100.00 %  (1 of 1)\nno hypothesis has four tokens: BLEU, as sacreBLEU has it, is 0 whatever is right\n") != std::string::npos);
   CHECK(call("score --hypotheses latin --references lower").err == "latin: 2 invalid byte sequences replaced; is it UTF-8?\n");
 }
 
 TEST_CASE("cli: attention") {
-  for (const char* file : {"a.svg", "a.html", "a.txt"}) {
+  for (const char* file : {"a.svg", "a.html", "a.txt", "b.SVG"}) {
     CHECK(call(std::string("attention --run run --source '1 2 3' --out ") + file).code == 0);
     const std::string text = text_of(small().folder / file);
     CHECK(text.find("layer 1") != text.npos);

@@ -259,6 +259,7 @@ const Row kRows[] = {
     {"trace --run run --source 1 --out run/best.safetensors", "same file"},
     {"trace --run run --source 1 --out data/../run/checkpoints/3.safetensors", "a file of a run: --out data/../run/checkpoints/3.safetensors; another name"},
     {"trace --run run --source 1 --out other/best.safetensors", "a file of a run: --out other/best.safetensors; another name"},
+    {"evaluate --run run --data data --split nope", "no such file: .*data/nope.tsv; --data expects train.tsv, dev.tsv and test.tsv in its directory, where there is dev.tsv, test.*.tsv, train.tsv"},
     {"evaluate --run run --out data2/dev.tsv", "a file of data: --out data2/dev.tsv; another name"},
     {"evaluate --run run --out run/metrics.jsonl", "a file of a run: --out run/metrics.jsonl; another name"},
     {"attention --run run --source 1 --out run/attention/sentence-1-step-000004.svg", "a file of a run: --out run/attention/sentence-1-step-000004.svg; "},
