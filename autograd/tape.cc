@@ -251,10 +251,17 @@ void* Tape::allocate(std::size_t bytes) { return arena_->allocate(bytes); }
 void Tape::backward(const Variable& loss) {
   check<ShapeError>(loss.numel() == 1, "backward: the loss must be a scalar: loss {}; take its sum or mean", loss.shape());
   const Tensor one = ones(loss.shape(), loss.dtype());
-  backward({&loss, 1}, {&one, 1});
+  play({&loss, 1}, {&one, 1});
 }
 
+// Rules add into what an output adopts: gradients of the caller's, which may be those of a leaf, are copied.
 void Tape::backward(std::span<const Variable> outputs, std::span<const Tensor> gradients) {
+  List<Tensor> own;
+  for (const Tensor& gradient : gradients) own.push_back(gradient.defined() ? gradient.clone() : gradient);
+  play(outputs, own);
+}
+
+void Tape::play(std::span<const Variable> outputs, std::span<const Tensor> gradients) {
   check<Error>(!played_, "backward: this tape was already played; record the operations again on a new tape");
   check<Error>(outputs.size() == gradients.size(), "backward: {} outputs, {} gradients", outputs.size(), gradients.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -270,7 +277,6 @@ void Tape::backward(std::span<const Variable> outputs, std::span<const Tensor> g
   check<Error>(current_tape == this, "backward: {}", current_tape ? "a later tape is still recording" : "this tape records on another thread, or a NoRecording lives");
   played_ = true;
   find_current();
-  for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i].slot().adopt(gradients[i]);
   const Node* outer_playing = playing;
   struct Restore {
     Tape* tape;
@@ -280,6 +286,7 @@ void Tape::backward(std::span<const Variable> outputs, std::span<const Tensor> g
       tape->id_ = 0;   // Variables of this tape count as gone from here on
     }
   } restore{this, outer_playing};
+  for (std::size_t i = 0; i < outputs.size(); ++i) outputs[i].slot().adopt(gradients[i]);
   while (last_) {
     Node* node = last_;
     bool reached = false;
@@ -508,7 +515,7 @@ std::vector<Variable> recompute(std::function<std::vector<Variable>(std::span<co
         reached.push_back(record_view("recompute", again[i], [](const Tensor& y) { return y; }));
         gradients.push_back(shared->gradients[i]);
       }
-    if (!reached.empty()) inner.backward(reached, gradients);
+    if (!reached.empty()) inner.play(reached, gradients);
   });
   for (std::size_t i = 0; i < values.size(); ++i)
     outputs.push_back(record("recompute", values[i], {joint}, [shared, i, joint = joint.slot()](const Tensor& dy) {
@@ -529,7 +536,7 @@ Variable gradient_hook(const Variable& x, std::function<std::optional<Tensor>(co
       check<ShapeError>(other->shape() == dy.shape(), "gradient_hook: the gradient returned differs in shape: {}, expected {}", other->shape(), dy.shape());
       check<DTypeError>(other->dtype() == dy.dtype(), "gradient_hook: the gradient returned differs in dtype: {}, expected {}", other->dtype(), dy.dtype());
     }
-    x.adopt(other ? *other : dy);
+    x.adopt(other ? other->clone() : dy);
   });
 }
 

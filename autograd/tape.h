@@ -57,6 +57,7 @@ class Tape {
   friend class NoRecording;
   friend std::vector<Variable> recompute(std::function<std::vector<Variable>(std::span<const Variable>)> f, std::span<const Variable> inputs);
   static void find_current();
+  void play(std::span<const Variable> outputs, std::span<const Tensor> gradients);
 
   const std::uint64_t began_;
   std::uint64_t id_ = began_;                                // 0 from the end of backward on

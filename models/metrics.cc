@@ -235,7 +235,7 @@ std::vector<LengthBucket> bleu_by_length(std::span<const Index> source_lengths, 
                "bleu by length: numbers of lines differ: source lengths {}, hypotheses {}", source_lengths.size(),
                hypotheses.size());
   check<Error>(width > 0, "bleu by length: the width of a bucket must be positive: {}", width);
-  struct Sum { Index segments = 0; BleuCounts counts; };
+  struct Sum { Index segments = 0; BleuCounts counts; bool four = false; };   // has a reference of four tokens
   std::vector<std::pair<Index, Sum>> buckets;  // sorted by number
   for (std::size_t i = 0; i < hypotheses.size(); ++i) {
     const Index number = std::max<Index>(source_lengths[i] - 1, 0) / width;
@@ -243,12 +243,16 @@ std::vector<LengthBucket> bleu_by_length(std::span<const Index> source_lengths, 
         std::lower_bound(buckets.begin(), buckets.end(), number, [](const auto& bucket, Index n) { return bucket.first < n; });
     if (at == buckets.end() || at->first != number) at = buckets.insert(at, {number, {}});
     ++at->second.segments;
-    at->second.counts += bleu_counts(hypotheses[i], references[i], options);
+    const BleuCounts counts = bleu_counts(hypotheses[i], references[i], options);
+    at->second.counts += counts;
+    at->second.four |= counts.reference_length >= kBleuOrder;
   }
   std::vector<LengthBucket> result;
   for (const auto& [number, sum] : buckets) {
-    result.push_back({number * width, (number + 1) * width, sum.segments, bleu_score(sum.counts, options)});
-    result.back().bleu.signature = bleu_signature(references, options);
+    BleuOptions its = options;
+    its.effective_order |= !sum.four;
+    result.push_back({number * width, (number + 1) * width, sum.segments, bleu_score(sum.counts, its)});
+    result.back().bleu.signature = bleu_signature(references, its);
   }
   return result;
 }

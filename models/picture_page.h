@@ -256,7 +256,7 @@ function point(t, s) {
 }
 
 document.onkeydown = e => {
-  if (e.target.tagName === "SELECT") return;
+  if (e.target.tagName === "SELECT" || e.altKey || e.ctrlKey || e.metaKey) return;
   const R = data.words[map.rows].length, same = of(map.kind).filter(m => m.layer === map.layer), at = same.indexOf(map);
   if (e.key === "ArrowDown") point(Math.min(R - 1, row + 1), -1);
   else if (e.key === "ArrowUp") point(Math.max(0, row - 1), -1);

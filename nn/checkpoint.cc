@@ -65,7 +65,9 @@ Loaded copy_all(const Selection& parameters, const std::map<std::string, Tensor>
     const auto at = values.find(name);
     if (at == values.end()) continue;
     const Variable& have = item->variable;
-    if (at->second.shape() != have.shape() || at->second.dtype() != have.dtype()) {
+    if (!at->second.defined()) {
+      mismatched.push_back(fmt::format("{} (an empty Tensor, needs {} {})", name, have.dtype(), have.shape()));
+    } else if (at->second.shape() != have.shape() || at->second.dtype() != have.dtype()) {
       mismatched.push_back(fmt::format("{} ({} {}, needs {} {})", name, at->second.dtype(), at->second.shape(), have.dtype(), have.shape()));
     } else if (const auto [other, first] = given.emplace(item, name); first) {
       copies.emplace_back(item, at->second);
@@ -140,7 +142,16 @@ Loaded load(const Selection& parameters, const SafetensorsFile& file, LoadOption
   const Others others = under(file.others, options.from);
   check<FileError>(!tensors.empty() || !others.empty() || options.from.empty(), "{}: no key begins with {}: the first is {}", file.path, quote(options.from),
                    file.header.tensors.empty() ? "missing, too" : quote(file.header.tensors.front().name));
-  return copy_all(parameters, tensors, others, file.path, other_forms(gru_forms(parameters), forms_under(file.metadata, options.from)), options.partial);
+  Metadata have = gru_forms(parameters), given = forms_under(file.metadata, options.from);
+  if (options.partial) {                           // of a GRU that only one of them has, nothing is copied
+    const auto wanted = names(parameters);
+    const auto is_copied = [&](const auto& form) {
+      const std::string path = form.first.substr(kFormKey.size()), own = path.empty() ? "" : path + ".";
+      return std::ranges::any_of(wanted, [&](const auto& item) { return item.first.starts_with(own) && (tensors.contains(item.first) || others.contains(item.first)); });
+    };
+    for (Metadata* forms : {&have, &given}) std::erase_if(*forms, [&](const auto& form) { return !is_copied(form); });
+  }
+  return copy_all(parameters, tensors, others, file.path, other_forms(have, given), options.partial);
 }
 
 void save(const Selection& parameters, const std::string& path) { write_safetensors(path, state(parameters), gru_forms(parameters)); }

@@ -104,7 +104,7 @@ void Optimizer::load_state(const std::map<std::string, Tensor>& state) {
     for (const std::string& name : state_names_) {
       const Tensor* const given = find(path + "." + name);
       const Variable& value = item.parameter->variable;
-      if (!given)
+      if (!given || !given->defined())
         problems.push_back(fmt::format("missing {}.{}", path, name));
       else if (given->shape() != value.shape() || given->dtype() != value.dtype())
         problems.push_back(fmt::format("{}.{} is {} {}, needs {} {}", path, name, given->dtype(), given->shape(), value.dtype(), value.shape()));

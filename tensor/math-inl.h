@@ -379,11 +379,12 @@ template <class D> HWY_NOINLINE hn::Vec<D> Pow(D d, hn::Vec<D> x, hn::Vec<D> y) 
   const auto log = hn::Add(high, hn::Add(lost, tail)), log_low = hn::Add(hn::Add(lost, tail), hn::Sub(high, log));
   // e^{p + p_low} = e^p (1 + p_low)
   const auto p = hn::Mul(y, log);
-  // p just below the ln of the smallest normal number, where Exp ends, may have been rounded down
-  const auto least = Constant(d, -0x1.5d589ep6, -0x1.6232bdd7abcd2p+9);
-  const auto near = hn::And(hn::Lt(p, least), hn::Lt(hn::Sub(least, p), Constant(d, 0x1p-10)));
-  const auto p_low = hn::Add(hn::MulAdd(y, log_low, ProductError(d, y, log, p)), hn::IfThenElseZero(near, hn::Sub(p, least)));
-  const auto e = Exp(d, hn::IfThenElse(near, least, p));
+  // p may have been rounded just beyond the ln of the smallest normal or of the largest number, where Exp ends
+  const auto least = Constant(d, -0x1.5d589ep6, -0x1.6232bdd7abcd2p+9), most = Constant(d, 0x1.62e42ep6, 0x1.62e42fefa39efp+9);
+  const auto within = hn::Min(hn::Max(p, least), most), beyond = hn::Sub(p, within);
+  const auto near = hn::Lt(hn::Abs(beyond), Constant(d, 0x1p-10));
+  const auto p_low = hn::Add(hn::MulAdd(y, log_low, ProductError(d, y, log, p)), hn::IfThenElseZero(near, beyond));
+  const auto e = Exp(d, hn::IfThenElse(near, within, p));
   auto r = hn::IfThenElse(hn::Lt(hn::Abs(p), Constant(d, 90, 720)), hn::IfThenElse(hn::Lt(e, infinity), hn::MulAdd(e, p_low, e), e), e);
   // |x| = 0 or inf: 0 or inf by the sign of y
   const auto at_zero = hn::IfThenElse(hn::Lt(y, zero), infinity, zero), at_infinity = hn::IfThenElse(hn::Lt(y, zero), zero, infinity);

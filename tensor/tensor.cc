@@ -7,6 +7,7 @@
 #include <cstring>
 #include <limits>
 #include <span>
+#include <utility>
 
 #include "tensor/convert.h"
 #include "tensor/format.h"
@@ -381,9 +382,15 @@ std::pair<const std::byte*, const std::byte*> extent(const Tensor& x) {
 }
 
 void check_writable(std::string_view op, const Tensor& x) {
-  for (int axis = 0; axis < x.rank(); ++axis)
-    check<Error>(x.strides()[axis] != 0 || x.shape()[axis] <= 1,
-                 "{}: writes through an expanded view, whose elements share memory: shape {}, strides {}", op, x.shape(), x.strides());
+  if (x.numel() == 0) return;
+  // an axis must step over all that those of smaller steps reach
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    if (x.shape()[axis] == 1) continue;
+    Index reach = 0;
+    for (int other = 0; other < x.rank(); ++other)
+      if (std::pair(std::abs(x.strides()[other]), other) < std::pair(std::abs(x.strides()[axis]), axis)) reach += (x.shape()[other] - 1) * std::abs(x.strides()[other]);
+    check<Error>(std::abs(x.strides()[axis]) > reach, "{}: writes through a view whose elements share memory: shape {}, strides {}", op, x.shape(), x.strides());
+  }
 }
 
 Tensor broadcast_to(std::string_view op, const Tensor& y, const Shape& shape) {

@@ -33,16 +33,15 @@ bool is_outside(const Link& link, const Example& example) { return link.source +
 Alignment links_in_data(const Run& run, const std::string& source, const std::string& target, const Example& example) {
   if (run.config.data.empty()) return {};
   const std::vector<std::string> sources = run.source.tokenizer.tokens(source), targets = run.target.tokenizer.tokens(target);   // all unknown words have one id
-  try {
-    if (!has_links(run.config)) return {};
-    for (const char* part : {"test", "dev", "train"})
+  for (const char* part : {"test", "dev", "train"}) try {
+      if (!has_links(run.config)) return {};
       for (Pair& pair : read_part(run.config, part).pairs) {
         if (pair.links.sure.empty() || run.source.tokenizer.tokens(pair.source) != sources || run.target.tokenizer.tokens(pair.target) != targets) continue;
         for (auto* links : {&pair.links.sure, &pair.links.possible}) std::erase_if(*links, [&](const Link& link) { return is_outside(link, example); });
         return pair.links;
       }
-  } catch (const Error&) {                         // the data is gone, or is not what it was
-  }
+    } catch (const Error&) {                       // this part is gone, or is not what it was
+    }
   return {};
 }
 

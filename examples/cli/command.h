@@ -18,6 +18,7 @@ namespace heed::cli {
 struct Mistake : Error { using Error::Error; };
 // A fault while working: exit code 1.
 struct Fault : Error { using Error::Error; };
+struct Diverged : Fault { using Fault::Fault; };   // a training without a finite loss
 // Nobody reads the output any more: a quiet end.
 struct Unread {};
 

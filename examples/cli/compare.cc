@@ -44,7 +44,7 @@ struct Entry {
 struct Result {
   std::string name;
   Index seed = 0, width = 0, parameters = 0, steps = 0;
-  double multiply_adds = 0, step_ms = NAN, train_loss = NAN, dev_loss = NAN, bleu = NAN, exact = NAN;
+  double multiply_adds = NAN, step_ms = NAN, train_loss = NAN, dev_loss = NAN, bleu = NAN, exact = NAN;
   AlignmentQuality alignment{};
   struct Bucket { Index above, up_to, sentences; double bleu; };
   std::vector<Bucket> buckets;
@@ -164,20 +164,19 @@ void match_parameters(std::span<Entry> entries, const Dataset& data) {
 
 // ---- one model ------------------------------------------------------------------------------------------------------
 
-// Milliseconds of an update, without the evaluations.
+// Mean milliseconds of an update, nothing else counted.
 double step_milliseconds(const std::string& run) {
   const std::string text = read_file((fs::path(run) / "metrics.jsonl").string());
-  double seconds = 0, evaluations = 0, steps = 0;
+  double milliseconds = 0, told = 0;
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
     const auto json = parse_json(text.substr(at, end - at));
     at = end + 1;
     if (!json.is_object() || !json.contains("timing") || !json.contains("step") || !json["step"].is_number()) continue;
-    steps = json["step"].get<double>();
-    seconds = json["timing"].value("seconds", 0.0);
-    evaluations += json["timing"].value("evaluation", 0.0);
+    const double mean = json["timing"].value("update_ms", 0.0), step = json["step"].get<double>();
+    if (mean > 0) milliseconds += mean * (step - std::exchange(told, step));
   }
-  return steps > 0 ? 1000 * (seconds - evaluations) / steps : NAN;
+  return told > 0 ? milliseconds / told : NAN;
 }
 
 double mean_loss(const Run& run, const Seq2Seq& model, std::span<const Example> examples) {
@@ -216,7 +215,12 @@ std::optional<Result> evaluate(const Entry& entry, const Run& run, const Asked& 
     targets.push_back(pair.target);
     lengths.push_back(Index(example.source.size()) - 1);
   }
-  const auto translated = translate_lines(run, model, sources, single_references(targets), {}, [](Index) { return stop_signal() == 0; });
+  std::optional<Translated> translated;
+  try {
+    translated = translate_lines(run, model, sources, single_references(targets), {}, [](Index) { return stop_signal() == 0; });
+  } catch (const NumericError&) {                  // it has diverged
+    return result;
+  }
   if (!translated) return {};
   const BleuOptions tokens = token_bleu_options(translated->reference_tokens);
   result.bleu = bleu(translated->token_lines, translated->reference_tokens, tokens).score;
@@ -327,6 +331,14 @@ struct Group {                                     // the seeds of a name
   }
 };
 
+// Those of a model that translates, as all have them.
+const std::vector<Result::Bucket>& buckets_of(std::span<const Group> groups) {
+  for (const Group& group : groups)
+    for (const Result& r : group.results)
+      if (!r.buckets.empty()) return r.buckets;
+  return groups[0].results[0].buckets;
+}
+
 // The BLEU of a result over the sentences of this length.
 auto in_bucket(const Result::Bucket& which) {
   return [&which](const Result& r) {
@@ -361,7 +373,7 @@ std::string aligned(const std::vector<std::vector<std::string>>& rows) {
 std::string text_table(std::span<const Group> groups, const Asked& asked) {
   std::vector<std::vector<std::string>> rows{{"attention"}}, lengths{{"attention"}};
   for (const Column& column : kColumns) rows[0].push_back(column.csv == "bleu" ? asked.bleu : std::string(column.title));
-  const std::vector<Result::Bucket>& buckets = groups[0].results[0].buckets;
+  const std::vector<Result::Bucket>& buckets = buckets_of(groups);
   for (const auto& b : buckets) lengths[0].push_back(fmt::format("{} to {} ({})", b.above + 1, b.up_to, b.sentences));
   for (const Group& group : groups) {
     rows.push_back({group.name});
@@ -375,7 +387,7 @@ std::string text_table(std::span<const Group> groups, const Asked& asked) {
 std::string csv_table(std::span<const Group> groups) {
   std::string out = "attention,seed";
   for (const Column& column : kColumns) out += fmt::format(",{}", column.csv);
-  const std::vector<Result::Bucket>& buckets = groups[0].results[0].buckets;
+  const std::vector<Result::Bucket>& buckets = buckets_of(groups);
   for (const auto& b : buckets) out += fmt::format(",bleu_{}_to_{}", b.above + 1, b.up_to);
   out += "\n";
   for (const Group& group : groups)
@@ -421,7 +433,7 @@ void write_tables(std::span<const Group> groups, const Asked& asked) {
   Curves::Panel panel{.title = asked.bleu + " on " + asked.split};
   for (const Group& group : groups) {
     Curves::Series line{.name = group.name};
-    for (const auto& b : groups[0].results[0].buckets) {
+    for (const auto& b : buckets_of(groups)) {
       line.x.push_back(double(b.above + b.up_to + 1) / 2);
       line.y.push_back(group.mean(in_bucket(b)));
       if (asked.seeds > 1) line.spread.push_back(group.spread(in_bucket(b)));
@@ -448,6 +460,8 @@ std::vector<Option> training_options(RunConfig& shown) {
   std::string_view heading;                        // of an option that is left out: the next one has it
   for (Option option : options(shown)) {
     if (option.heading.empty()) option.heading = std::exchange(heading, {});
+    if (option.name == "steps") option.standard = {};
+    if (option.name == "epochs") option.standard = "10";
     if (option.name == "attention" || option.name == "model" || option.name == "init") heading = option.heading;
     else chosen.push_back(option);
   }
@@ -461,8 +475,14 @@ std::optional<Result> result_of(const Entry& entry, const std::string& which, co
   std::optional<Result> result = read_result(file, key);
   if (!asked.manner.quiet)
     note(fmt::format("{}, seed {} ({}): width {}, {} parameters{}", entry.name, entry.config.seed, which, entry.config.width, drawing::number(double(entry.parameters)), result ? ", done before" : ""));
-  if (result || stop_signal() || train_run(entry.config, run, data, asked.manner) != 0) return result;
-  result = evaluate(entry, open_run(run), asked);
+  if (result || stop_signal()) return result;
+  try {
+    if (train_run(entry.config, run, data, asked.manner) != 0) return {};
+    result = evaluate(entry, open_run(run), asked);
+  } catch (const Diverged& e) {
+    note(fmt::format("warning: {}, seed {}: {}; it has no numbers", entry.name, entry.config.seed, e.what()));
+    result = Result{.name = entry.name, .seed = entry.config.seed, .width = entry.config.width, .parameters = entry.parameters, .buckets = {}};
+  }
   if (result) write_file_atomically(file, json_text(Json{{"key", key}, {"result", to_json(*result)}}, 1) + "\n");
   return result;
 }

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <filesystem>
 #include <iostream>
+#include <utility>
 
 #include "examples/cli/stop.h"
 #include "models/recurrent_config.h"
@@ -222,6 +223,7 @@ int Training::run() {
 }
 
 void Training::update() {
+  const double begin = seconds();
   if (batches_.empty()) batches_ = sampler_->epoch(state_.epoch);
   const Vocabulary& words = run_.target.vocabulary;
   List<Batch> micro_batches;
@@ -238,11 +240,12 @@ void Training::update() {
   }
   state_.skipped_in_a_row = last.skipped ? state_.skipped_in_a_row + 1 : 0;
   if (state_.skipped_in_a_row >= kMostSkipped)
-    throw Fault(fmt::format("no finite loss: {} updates in a row, the last number {}; a lower --learning-rate (now {})", kMostSkipped, step(), run_.config.learning_rate));
+    throw Diverged(fmt::format("no finite loss: {} updates in a row, the last number {}; a lower --learning-rate (now {})", kMostSkipped, step(), run_.config.learning_rate));
   if (!last.skipped) {
     state_.loss_sum += last.loss * double(last.target_tokens);
     state_.tokens += last.target_tokens;
   }
+  update_seconds_ += seconds() - begin, ++updates_timed_;
   speed_tokens_ += last.source_tokens + last.target_tokens;
   if (const double now = seconds(); now - speed_from_ > 1) {
     speed_ = double(speed_tokens_) / (now - speed_from_);
@@ -261,6 +264,12 @@ void Training::show() {
   if (speed_ > 0) numbers.tokens_per_second = speed_;
   if (last_score_) numbers.dev_bleu = last_score_->bleu;
   progress_.update(numbers);
+}
+
+double Training::take_update_milliseconds() {
+  const double mean = updates_timed_ > 0 ? 1000 * std::exchange(update_seconds_, 0) / double(updates_timed_) : 0;
+  updates_timed_ = 0;
+  return mean;
 }
 
 void Training::report(const Trainer::Report& last) {
@@ -300,8 +309,8 @@ bool Training::evaluate() {
   if (better) state_.best = step(), state_.best_bleu = score->bleu, state_.best_loss = score->loss, state_.waited = 0;
   else ++state_.waited;
   trainer_->observe(score->bleu);
-  log_.add(fmt::format("{{\"event\": \"dev\", \"step\": {}, \"epoch\": {}, \"loss\": {}, \"perplexity\": {}, \"bleu\": {}, \"exact\": {}, \"best\": {}, \"timing\": {{\"seconds\": {:11.3f}, \"evaluation\": {:9.3f}}}}}",
-                       step(), state_.epoch, json_number(score->loss), json_number(std::exp(score->loss)), json_number(score->bleu), json_number(score->exact), better, seconds(), seconds() - begin));
+  log_.add(fmt::format("{{\"event\": \"dev\", \"step\": {}, \"epoch\": {}, \"loss\": {}, \"perplexity\": {}, \"bleu\": {}, \"exact\": {}, \"best\": {}, \"timing\": {{\"seconds\": {:11.3f}, \"evaluation\": {:9.3f}, \"update_ms\": {:9.3f}}}}}",
+                       step(), state_.epoch, json_number(score->loss), json_number(std::exp(score->loss)), json_number(score->bleu), json_number(score->exact), better, seconds(), seconds() - begin, take_update_milliseconds()));
   if (better) {
     unsaved_best_.emplace();
     for (const auto& [name, value] : state(parameters_)) (*unsaved_best_)[name] = value.clone();
@@ -383,7 +392,7 @@ int Training::stopped() {
 
 void Training::end(std::string_view reason) {
   const bool whole = saved_ == step();
-  if (whole) log_.add(fmt::format("{{\"event\": \"end\", \"step\": {}, \"reason\": \"{}\", \"timing\": {{\"seconds\": {:11.3f}}}}}", step(), reason, seconds()));
+  if (whole) log_.add(fmt::format("{{\"event\": \"end\", \"step\": {}, \"reason\": \"{}\", \"timing\": {{\"seconds\": {:11.3f}, \"update_ms\": {:9.3f}}}}}", step(), reason, seconds(), take_update_milliseconds()));
   const bool kept = written([&] {
     save_best();
     log_.sync();                                   // its last line says that all is there

@@ -54,6 +54,7 @@ class Training {
   double seconds() const;
   bool evaluation_due() const;
   void update();
+  double take_update_milliseconds();               // mean since the last call; 0 without updates
   bool evaluate();                                 // false: stopped by a signal
   void draw_attention();
   void thin_pictures() const;                      // of evaluations a tenth of the training apart, of the newest and of the best they stay
@@ -89,6 +90,8 @@ class Training {
   std::string full_;                               // why the last save failed
   double seconds_before_ = 0, saved_at_ = 0, speed_from_ = 0;
   Index speed_tokens_ = 0;
+  double update_seconds_ = 0;                      // of the updates since the last line of the log that told
+  Index updates_timed_ = 0;
   std::optional<double> shown_loss_;
   double speed_ = 0;
   std::chrono::steady_clock::time_point start_;

@@ -202,6 +202,7 @@ Tensor toeplitz(const Tensor& x, Index rows) {
   shape.push_back(x.size(-1) - rows + 1);
   strides[x.rank() - 1] = -step;
   strides.push_back(step);
+  checked_numel("toeplitz", shape);
   return view(x, shape, strides, x.offset() + (x.size(-1) > 0 ? (rows - 1) * step : 0));
 }
 

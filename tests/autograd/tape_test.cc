@@ -95,6 +95,27 @@ TEST_CASE("leaf gradients add up over tapes until they are forgotten") {
   CHECK(x.grad().item() == 0);
 }
 
+TEST_CASE("a leaf's gradient may come back from above, or from a hook, while rules add to it") {
+  const Tensor turned = tensor({1, 0}, DType::i64);
+  const auto gradient = [&](auto&& give) {
+    const Variable w = variable(ones({1, 2}));
+    {
+      Tape tape;
+      tape.backward(sum(w * constant(tensor({{1, 2}}))));
+    }
+    Tape tape;
+    give(tape, w, w.grad());
+    return w.grad();
+  };
+  CHECK(equal_bits(gradient([&](Tape& tape, const Variable& w, const Tensor& g) {
+    const Variable y = index_select(w, 1, turned);
+    tape.backward({&y, 1}, {&g, 1});
+  }), tensor({{3, 3}})));
+  CHECK(equal_bits(gradient([&](Tape& tape, const Variable& w, const Tensor& g) {
+    tape.backward(sum(gradient_hook(index_select(w, 1, turned), [g](const Tensor&) { return std::optional(g); })));
+  }), tensor({{3, 3}})));
+}
+
 TEST_CASE("leaf gradients have memory of their own") {
   const Variable a = variable(ones({2})), b = variable(ones({2}));
   {
@@ -428,6 +449,12 @@ TEST_CASE("anomaly mode names op and module path, forwards and backwards") {
   const Variable x = scalar(1), y = times(x, constant(tensor(1, DType::f64)));
   const Variable bad = gradient_hook(y, [&](const Tensor&) { return std::optional(tensor(infinity, DType::f64)); });
   CHECK_THROWS_WITH_AS(tape.backward(bad), doctest::Contains("gradient_hook: a gradient computed backwards"), NumericError);
+  // What is refused from above ends the tape as well.
+  Tape second;
+  const Variable z = times(scalar(1), scalar(1));
+  const Tensor above = tensor(infinity, DType::f64);
+  CHECK_THROWS_AS(second.backward({&z, 1}, {&above, 1}), NumericError);
+  CHECK(!z.alive());
 }
 
 TEST_CASE("split: parts share one gradient buffer, parts not reached count as zero") {

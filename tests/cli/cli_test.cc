@@ -359,6 +359,8 @@ TEST_CASE("cli: attention has the data's links of this very pair") {
   CHECK(picture("1 2", "2 1").find("gold link, sure") != std::string::npos);
   CHECK(picture("x y", "y x").find("gold link") == std::string::npos);                               // every word is unknown to the model
   CHECK(picture("3 4", "4 3").find("gold link, sure") != std::string::npos);
+  fs::rename(folder / "data/test.tsv", folder / "data/dev.tsv");                                      // a part that is missing hides no other
+  CHECK(picture("1 2", "2 1").find("gold link, sure") != std::string::npos);
 }
 
 TEST_CASE("cli: nobody reads what goes to --out") {

@@ -59,3 +59,23 @@ TEST_CASE("cli: compare goes on after signals, one or two" * doctest::test_suite
     for (const auto& entry : fs::recursive_directory_iterator(folder / out)) CHECK(entry.path().filename().string().find("tmp") == std::string::npos);
   }
 }
+
+TEST_CASE("cli: compare leaves out the numbers of what diverges, in training or after it") {
+  const TemporaryFolder folder;
+  REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 5 --train 200 --dev 10 --test 10").code == 0);
+  for (const auto& [name, options] : {std::pair<std::string, std::string>("additive", "--steps 10"), {"transformer", "--steps 60 --evaluate-every 60"}}) {
+    const std::string command = "compare --data data --attention " + name + ",dot --width 8 --batch-tokens 100 --optimizer sgd --learning-rate 1000000 --clip 0 --out c --json " + options;
+    INFO(command);
+    const Result compared = heed_in(folder.path(), command);
+    REQUIRE_MESSAGE(compared.code == 0, compared.err);
+    const Json all = parse_json(compared.out);
+    REQUIRE(all.size() == 2);
+    CHECK(all[0]["bleu"].is_null());
+    CHECK(all[0]["train_loss"].is_null());
+    CHECK(all[1]["bleu"].is_number());
+    CHECK((compared.err.find("warning: transformer, seed 1: no finite loss: 20 updates in a row") != std::string::npos) == options.starts_with("--steps 60"));
+    CHECK(text_of(folder / "c/table.txt").find("\n" + name) != std::string::npos);
+    CHECK(results(heed_in(folder.path(), command).out) == results(compared.out));
+    fs::remove_all(folder / "c");
+  }
+}

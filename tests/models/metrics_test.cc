@@ -128,6 +128,11 @@ TEST_CASE("bleu by source length") {
   CHECK(buckets[2].above == 40);
   CHECK(buckets[2].up_to == 50);
   CHECK(buckets[2].bleu.score == 0);
+  // Where no reference has four tokens the orders count that there are.
+  const auto brief = bleu_by_length(std::vector<Index>{2, 3, 5}, Lines{"a b", "c d e", "a b c d e"}, {{"a b"}, {"c d e"}, {"a b c d e"}}, 3);
+  CHECK((close(brief[0].bleu.score, 100) && close(brief[1].bleu.score, 100)));
+  CHECK(brief[0].bleu.signature.find("|eff:yes|") != std::string::npos);
+  CHECK(brief[1].bleu.signature.find("|eff:no|") != std::string::npos);
   CHECK_THROWS_WITH_AS(bleu_by_length(std::vector<Index>{1}, hypotheses, single_references(references)),
                        "bleu by length: numbers of lines differ: source lengths 1, hypotheses 4", Error);
 }

@@ -106,6 +106,10 @@ TEST_CASE("checkpoint: two copies of a tied parameter are compared by bits") {
   load(parameters.select(), {{"a", zeros({2})}, {"b", expand(zeros({1}), {2})}});
   CHECK(doubles(a.value()) == std::vector<double>{0, 0});
   CHECK(message_of<FileError>([&] { load(parameters.select(), {{"a", zeros({2})}, {"b", ones({2})}}); }).find("b (tied to a but different)") != std::string::npos);
+  Parameters scalars(Seed{1});
+  const Parameter first = scalars.root().parameter("a", {2}, constant_init(1)), last = scalars.root().parameter("g", {}, constant_init(1));
+  CHECK(message_of<FileError>([&] { load(scalars.select(), {{"a", zeros({2})}, {"g", Tensor()}}); }).ends_with("mismatched: g (an empty Tensor, needs f32 [])"));
+  CHECK(doubles(first.value()) == std::vector<double>{1, 1});
 }
 
 TEST_CASE("checkpoint: a part of a file, and what of it fits") {
@@ -139,6 +143,11 @@ TEST_CASE("checkpoint: a part of a file, and what of it fits") {
   CHECK(fits.unexpected == std::vector<std::string>{"head.weight"});
   CHECK(equal_bits(to.cell.weight_ih.value(), stays));
   CHECK(equal_bits(to.cell.weight_hh.value(), from.cell.weight_hh.value()));
+  // GRUs of which nothing is copied may be of any form.
+  write_safetensors(folder / "head.safetensors", {{"head.weight", ones({2})}});
+  load(to.parameters, folder / "head.safetensors", {.partial = true});
+  load(small, file, {.partial = true});
+  CHECK(message_of<FileError>([&] { load(other.parameters, file, {.partial = true}); }).find("GRUs of another form: ") != std::string::npos);
   some["core.decoder.weight_ih"] = ones({2});
   write_safetensors(file, some, gru_forms(from.parameters.select()));
   CHECK(message_of<FileError>([&] { load(to.parameters, file, {.partial = true}); }).find("mismatched: core.decoder.weight_ih (f32 [2], needs f32 [9, 2])") != std::string::npos);

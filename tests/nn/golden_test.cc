@@ -262,6 +262,7 @@ TEST_CASE("optimiser: PyTorch's state is taken, what lacks in it is named") {
   CHECK(adam.state().at("w.step").item() == 7);
   other.load_state(adam.state());
   CHECK(other.state().at("w.step").item() == 7);
+  CHECK_THROWS_WITH_AS(adam.load_state({{"w.step", full({}, 1, DType::f32)}, {"w.exp_avg", Tensor()}, {"w.exp_avg_sq", number(2)}}), "optimizer state: does not fit the model; missing w.exp_avg", FileError);
   CHECK_THROWS_WITH_AS(adam.load_state({{"w.exp_avg", number(1)}, {"w.exp_avg_sq", number(2)}}), "optimizer state: does not fit the model; missing w.step", FileError);
   CHECK_THROWS_WITH_AS(adam.load_state({{"w.step", full({}, 1.5, DType::f32)}, {"w.exp_avg", number(1)}, {"w.exp_avg_sq", number(2)}}),
                        "optimizer state: does not fit the model; w.step is f32 [] 1.5, needs one i64 or whole number", FileError);

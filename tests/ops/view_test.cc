@@ -364,6 +364,7 @@ TEST_CASE("toeplitz: a view, of any strides, up to no columns at all; its gradie
   toeplitz_grad(tensor({{1, 2, 3, 4}, {10, 20, 30, 40}}, DType::f64), {sum, true});
   CHECK(sum.to_vector<double>() == std::vector<double>{11, 22, 33, 44, 5});
   for (const Index rows : {0, -1, 7}) CHECK_THROWS_AS(toeplitz(x, rows), ShapeError);
+  CHECK_THROWS_AS(toeplitz(expand(ones({1}), {Index(1) << 40}), Index(1) << 39), ShapeError);
   CHECK_THROWS_WITH_AS(toeplitz(x, 7), "toeplitz: needs 1 <= rows <= n + 1: rows 7, x [5]", ShapeError);
 }
 

@@ -244,9 +244,12 @@ TEST_CASE("copy_into broadcasts and checks") {
   THROWS(copy_into(x, zeros({3}, DType::f64)), DTypeError, "copy_into: dtypes differ: x f32, y f64; use to(y, dtype)");
   const Tensor wide = expand(zeros({1, 3}), {2, 3});
   THROWS(copy_into(wide, x), Error,
-         "copy_into: writes through an expanded view, whose elements share memory: shape [2, 3], strides [0, 1]");
+         "copy_into: writes through a view whose elements share memory: shape [2, 3], strides [0, 1]");
   THROWS(fill_(wide, 1), Error,
-         "fill_: writes through an expanded view, whose elements share memory: shape [2, 3], strides [0, 1]");
+         "fill_: writes through a view whose elements share memory: shape [2, 3], strides [0, 1]");
+  THROWS(copy_into(toeplitz(zeros({5}), 3), zeros({3, 3})), Error, "copy_into: writes through a view whose elements share memory: shape [3, 3], strides [-1, 1]");
+  fill_(toeplitz(zeros({5}), 1), 1);
+  fill_(transpose(zeros({2, 3}))(Slice{.step = -2}, all), 1);
   THROWS(copy_into(Tensor(), x), Error, "copy_into: an operand is empty (default constructed)");
 }
 
