@@ -61,8 +61,6 @@ const std::vector<Kind>& kinds() {
       {"luong local-m-concat", config("rnn", "local-m-concat", "auto", [](RunConfig& c) { c.input_feeding = true; })},
       {"luong coverage", config("lstm", "coverage", "luong", [](RunConfig& c) { c.bridge = "linear"; })},
       {"luong general-sparsemax", config("lstm", "general-sparsemax")},
-      {"luong none-sparsemax", config("lstm", "none-sparsemax")},
-      {"luong local-m-none", config("lstm", "local-m-none")},
       {"bahdanau additive-hard", config("gru", "additive-hard")},
       {"cho", config("gru", "none")},
       {"cho both ends", config("lstm", "none", "cho", [](RunConfig& c) { c.context = "both_ends"; })},
