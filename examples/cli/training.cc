@@ -267,9 +267,9 @@ void Training::show() {
 }
 
 double Training::take_update_milliseconds() {
-  const double mean = updates_timed_ > 0 ? 1000 * std::exchange(update_seconds_, 0) / double(updates_timed_) : 0;
-  updates_timed_ = 0;
-  return mean;
+  const double seconds = std::exchange(update_seconds_, 0);
+  const Index updates = std::exchange(updates_timed_, 0);
+  return updates > 0 ? 1000 * seconds / double(updates) : 0;
 }
 
 void Training::report(const Trainer::Report& last) {
