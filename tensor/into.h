@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <string_view>
+
 #include "tensor/tensor.h"
 
 namespace heed {
@@ -9,5 +11,8 @@ struct Into {
   Tensor tensor;
   bool add = false;
 };
+
+// Throws where two elements of x share memory, as in an expanded view: what is written there would depend on the order.
+void check_writable(std::string_view op, const Tensor& x);
 
 }  // namespace heed

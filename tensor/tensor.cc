@@ -12,6 +12,7 @@
 #include "tensor/convert.h"
 #include "tensor/format.h"
 #include "tensor/gemm.h"
+#include "tensor/into.h"
 #include "tensor/parallel.h"
 #include "tensor/row.h"
 
@@ -381,18 +382,6 @@ std::pair<const std::byte*, const std::byte*> extent(const Tensor& x) {
   return {x.storage().data() + low * item, x.storage().data() + (high + 1) * item};
 }
 
-void check_writable(std::string_view op, const Tensor& x) {
-  if (x.numel() == 0) return;
-  // an axis must step over all that those of smaller steps reach
-  for (int axis = 0; axis < x.rank(); ++axis) {
-    if (x.shape()[axis] == 1) continue;
-    Index reach = 0;
-    for (int other = 0; other < x.rank(); ++other)
-      if (std::pair(std::abs(x.strides()[other]), other) < std::pair(std::abs(x.strides()[axis]), axis)) reach += (x.shape()[other] - 1) * std::abs(x.strides()[other]);
-    check<Error>(std::abs(x.strides()[axis]) > reach, "{}: writes through a view whose elements share memory: shape {}, strides {}", op, x.shape(), x.strides());
-  }
-}
-
 Tensor broadcast_to(std::string_view op, const Tensor& y, const Shape& shape) {
   check<ShapeError>(broadcast_shapes(op, shape, y.shape()) == shape, "{}: cannot broadcast y {} to x {}", op, y.shape(), shape);
   Strides strides;
@@ -412,6 +401,18 @@ void copy_converting(const Tensor& x, const Tensor& y) {
 }
 
 }  // namespace
+
+void check_writable(std::string_view op, const Tensor& x) {
+  if (x.numel() == 0) return;
+  // an axis must step over all that those of smaller steps reach
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    if (x.shape()[axis] == 1) continue;
+    Index reach = 0;
+    for (int other = 0; other < x.rank(); ++other)
+      if (std::pair(std::abs(x.strides()[other]), other) < std::pair(std::abs(x.strides()[axis]), axis)) reach += (x.shape()[other] - 1) * std::abs(x.strides()[other]);
+    check<Error>(std::abs(x.strides()[axis]) > reach, "{}: writes through a view whose elements share memory: shape {}, strides {}", op, x.shape(), x.strides());
+  }
+}
 
 bool equal_bits(const Tensor& a, const Tensor& b) {
   if (a.shape() != b.shape() || a.dtype() != b.dtype()) return false;

@@ -105,12 +105,6 @@ void contract(const Tensor& a, const Matrices& am, const Tensor& b, const Matric
   }
 }
 
-void check_writable(const char* op, const Tensor& c) {
-  for (int i = 0; i < c.rank(); ++i)
-    check<Error>(c.strides()[i] != 0 || c.shape()[i] <= 1, "{}: cannot write into an expanded view: shape {}, strides {}", op,
-                 c.shape(), c.strides());
-}
-
 // Shape of matmul(a, b); throws as documented.
 Shape result_shape(const Tensor& a, const Tensor& b) {
   check<ShapeError>(a.rank() > 0 && b.rank() > 0, "matmul: operands need at least 1 axis: a {}, b {}", a.shape(), b.shape());
