@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// `heed compare` that was stopped goes on with what is finished, and ends with the table that it would have made without.
+// `heed compare`; stopped, it goes on with what is finished, and ends with the table that it would have made without.
 #include <doctest/doctest.h>
 #include <signal.h>
 
 #include <chrono>
 #include <filesystem>
+#include <regex>
 #include <thread>
 
+#include "models/run.h"
 #include "tensor/json.h"
-#include "tests/cli/program.h"
+#include "tests/cli/small_run.h"
 
 using namespace heed;
 
@@ -77,5 +79,106 @@ TEST_CASE("cli: compare leaves out the numbers of what diverges, in training or 
     CHECK(text_of(folder / "c/table.txt").find("\n" + name) != std::string::npos);
     CHECK(results(heed_in(folder.path(), command).out) == results(compared.out));
     fs::remove_all(folder / "c");
+  }
+}
+
+TEST_CASE("cli: compare") {
+  const std::string command = "compare --data data --attention none,additive,general,transformer --out compared --epochs 1 --width 16 --layers 1 --heads 2 --feed-forward 32 --start eos --seeds 2 --bucket 3";
+  const Result first = call(command);
+  REQUIRE_MESSAGE(first.code == 0, first.err);
+  const std::vector<std::string> table = lines_of(first.out);
+  CHECK(table[0].starts_with("attention "));
+  CHECK(table[1].starts_with("none "));
+  CHECK(table[4].starts_with("transformer "));
+  CHECK(!std::regex_search(first.out, std::regex(" [0-9]{4} ")));   // "7,932" as "20,228" beside it
+  for (const char* run : {"additive-1", "transformer-1"}) CHECK(parse_json(text_of(small().folder / ("compared/" + std::string(run) + "/config.json")))["start"] == "eos");
+  CHECK(first.out.find("BLEU by source words (sentences), test\n") != first.out.npos);
+  CHECK(text_of(small().folder / "compared/table.txt") == first.out);
+  for (const char* file : {"bleu.svg", "length.svg"}) {
+    const std::string svg = text_of(small().folder / (std::string("compared/") + file));
+    CHECK(svg.starts_with("<svg"));
+    for (const char* word : {"Means", "whiskers:", " ± "}) CHECK(svg.find(word) != svg.npos);
+  }
+  CHECK(text_of(small().folder / "compared/bleu.svg").find(" allow: ") != std::string::npos);   // of models this small
+  const std::vector<std::string> csv = lines_of(text_of(small().folder / "compared/table.csv"));
+  CHECK(csv.size() == 9);
+  CHECK(csv[0].starts_with("attention,seed,parameters,width,"));
+  const auto all = parse_json(call(command + " --json --quiet").out);
+  REQUIRE(all.size() == 8);
+  const double wanted = all[0]["parameters"];
+  for (const auto& one : all) {
+    CHECK(std::abs(one["parameters"].get<double>() / wanted - 1) < 0.25);        // of models this small a step of the width is much
+    CHECK(one["dev_loss"].get<double>() > 0);
+    CHECK(one["entropy"].is_null() == (one["name"] == "none"));
+  }
+  // What is finished is kept; a lost table is made again from the runs, without training.
+  const std::string before = listing(small().folder / "compared");
+  const Result again = call(command);
+  CHECK(again.out == first.out);
+  CHECK(again.err.find("general, seed 2 (7 of 8): width ") != again.err.npos);
+  CHECK(again.err.find("update") == again.err.npos);
+  fs::remove(small().folder / "compared/general-1.json");
+  CHECK(call(command + " --quiet").code == 0);
+  const Result shorter = call("compare --data data --attention concat,none,general --out compared --steps 1 --width 16 --layers 1");
+  CHECK(shorter.code == 2);
+  CHECK(std::regex_search(shorter.err, std::regex("trained beyond the limit: compared/none-1 has ([0-9]+) updates: --steps 1; --steps \\1, or another --out")));
+  CHECK(!fs::exists(small().folder / "compared/concat-1"));
+  const Result sooner = call(command + " --patience 1");
+  CHECK(sooner.code == 2);
+  CHECK_MESSAGE(sooner.err.find(": --patience 1; --patience 1000000000, or another --out") != sooner.err.npos, sooner.err);
+  const Result other = call(command + " --dropout 0.3");
+  CHECK(other.code == 2);
+  CHECK(other.err.find("contradicts the run: --dropout 0.3, stored in compared/none-1 is ") != other.err.npos);
+}
+
+TEST_CASE("cli: compare gives a model the first one's width where that comes nearest, and says which pairs it leaves out") {
+  const Result odd = call("compare --data data --attention dot,scaled-dot,general --width 6 --steps 1 --max-length 3 --out odd --json");
+  REQUIRE_MESSAGE(odd.code == 0, odd.err);
+  for (const auto& one : parse_json(odd.out)) CHECK(one["width"] == 6);
+  CHECK(std::regex_search(odd.err, std::regex("data/test.tsv: 40 pairs, [1-9][0-9]? of them left out as too long\n")));
+}
+
+TEST_CASE("cli: compare counts no result of other data") {
+  const TemporaryFolder folder;
+  REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 5 --train 50 --dev 10 --test 10").code == 0);
+  const auto again = [&] { return heed_in(folder.path(), "compare --data data --attention none --steps 1 --width 8 --out compared"); };
+  const auto is_new = [](const Result& result) { return result.code == 0 && result.err.find("done before") == result.err.npos; };
+  CHECK(is_new(again()));
+  CHECK(!is_new(again()));
+  std::string test = text_of(folder / "data/test.tsv");
+  for (const std::string& other : {test + "1\t1\n", test.replace(test.find("\t0-0 1-1"), 8, "\t0-1 1-1")}) {      // another pair; another link
+    write_text(folder / "data/test.tsv", other);
+    CHECK(is_new(again()));
+    CHECK(!is_new(again()));
+  }
+  for (const std::string part : {"data/dev.tsv", "data/train.tsv"}) {
+    const std::string text = text_of(folder / part);
+    write_text(folder / part, text + "1\t1\n");
+    const Result refused = again();
+    CHECK(refused.code == 2);
+    CHECK_MESSAGE(refused.err.find("the data has changed since compared/none-1/checkpoints/1.safetensors was written") != std::string::npos, refused.err);
+    write_text(folder / part, text);
+  }
+}
+
+TEST_CASE("cli: compare takes over what an end within a write leaves") {
+  for (const char* left : {"before", "after"}) {
+    fs::create_directory(small().folder / left);
+    write_text(small().folder / (std::string(left) + "/.heed-tmp-1-2f"), "half");
+  }
+  write_text(small().folder / "after/table.txt", "the first of its files");
+  for (const std::string left : {"before", "after"}) {
+    const Result result = call("compare --data data --attention none --steps 1 --width 8 --quiet --out " + left);
+    CHECK_MESSAGE(result.code == 0, result.err);
+    CHECK(!fs::exists(small().folder / (left + "/.heed-tmp-1-2f")));
+    // While another is at work, neither its files nor its table are touched.
+    const RunLock another(small().folder / left);
+    write_text(small().folder / (left + "/.heed-tmp-1-30"), "half");
+    const std::string before = listing(small().folder / left);
+    const Result second = call("compare --data data --attention none,dot --steps 1 --width 8 --quiet --out " + left);
+    CHECK(second.code == 2);
+    CHECK_MESSAGE(second.err.starts_with("heed compare: another training holds " + left + ": process "), second.err);
+    CHECK((listing(small().folder / left) == before));
+    CHECK(text_of(small().folder / (left + "/bleu.svg")).find(" nearly ") != std::string::npos);
   }
 }

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "tensor/json.h"
-#include "tests/cli/program.h"
+#include "tests/cli/small_run.h"
 
 using namespace heed;
 
@@ -68,4 +68,25 @@ TEST_CASE("cli: a beautiful dog, explained step by step in two languages" * doct
     CHECK(said == c.translation + " </s> ");
     CHECK(looked == c.looked_at);                                   // of the noun and the adjective
   }
+}
+
+TEST_CASE("cli: explain") {
+  const std::string written = lines_of(call("translate --run run --quiet --tokens", "1 2 3\n").out).at(0);
+  const std::string first = written.substr(0, written.find(' '));
+  const std::string unknown = " --run run --source '1 y 2 x y' --target '1 z'", named = "--source: unknown to the model: y, x\n--target: unknown to the model: z\n";
+  CHECK(call("attention" + unknown).err == named);
+  CHECK(call("explain" + unknown).err == named);
+  CHECK(call("trace --out unknown.safetensors" + unknown).err == named);
+  CHECK(call("trace --out unknown.safetensors --quiet" + unknown).err == "");
+  const Result walk = call("explain --run run --source '1 2 3'");
+  CHECK_MESSAGE(walk.code == 0, walk.err);
+  CHECK(walk.out.find("\nwritten  " + first + "  (p = ") != walk.out.npos);
+  CHECK(walk.out.find("core.decoder.layers.0.multihead_attn.weights  [4]  α = softmax(e)") != walk.out.npos);
+  CHECK(walk.out.find("dL") == walk.out.npos);
+  const Result back = call("explain --run run --source '1 2 3' --target '1 2 3' --step 2 --head 2");
+  CHECK(back.out.find("L = -log p(2) = ") != back.out.npos);
+  CHECK(back.out.find("\n  dL ") != back.out.npos);
+  const auto json = parse_json(call("explain --run run --source '1 2 3' --step 2 --json --top 2").out);
+  CHECK(json["top"].size() == 2);
+  CHECK(json["step"] == 2);
 }

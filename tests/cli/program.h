@@ -31,6 +31,7 @@ int wait_for(int process);                         // as Result::code
 // Paths, sizes and times of all files below a folder but locks, as one text: unchanged where nothing was written.
 std::string listing(const std::string& folder);
 std::string text_of(const std::string& path);
+std::vector<std::string> lines_of(const std::string& text);
 void write_text(const std::string& path, const std::string& text);
 // metrics.jsonl without what depends on the clock.
 std::string log_without_timing(const std::string& run);
