@@ -20,9 +20,9 @@ class Key {
  public:
   explicit Key(Seed seed);
   // Key{seed, step, micro_batch} = Key(Seed{seed}) / step / micro_batch
+  template <std::integral B, std::integral C = int> explicit Key(Seed seed, B step, C micro_batch = 0) : Key(Key(seed) / step / micro_batch) {}
   template <std::integral A, std::integral B = int, std::integral C = int>
-  explicit Key(A seed, B step = 0, C micro_batch = 0)
-      : Key(Key(Seed{std::uint64_t(seed)}) / std::uint64_t(step) / std::uint64_t(micro_batch)) {}
+  explicit Key(A seed, B step = 0, C micro_batch = 0) : Key(Seed{std::uint64_t(seed)}, step, micro_batch) {}
   static constexpr Key from_bits(std::uint64_t bits) { return Key(bits, Exact()); }
 
   Key operator/(std::string_view name) const;

@@ -54,6 +54,7 @@ TEST_CASE("key: children differ by parent, name, number, order and kind") {
   CHECK(Key(7) == Key(7, 0, 0));
   const std::int64_t step = 5;
   CHECK(Key{1, step} == Key(1, 5));
+  CHECK(Key{Seed{1}, step} == Key(1, 5));
 }
 
 TEST_CASE("key: one flipped bit of a number flips half of the child's bits") {
