@@ -38,6 +38,7 @@ void KeyValueCache::reserve(Index rows, Index length) {
 }
 
 void KeyValueCache::append(const Tensor& keys, const Tensor& values) {
+  check<Error>(keys_.defined(), "cache: it is empty (default constructed); cache(rows, capacity) of an attention makes one");
   const Index n = keys.rank() == 4 ? keys.size(2) : 0, end = length_ + n;
   const Shape expected{rows_, keys_.size(1), n, keys_.size(3)}, of_values{rows_, values_.size(1), n, values_.size(3)};
   check<ShapeError>(keys.shape() == expected && values.shape() == of_values, "cache: keys need [{}, {}, n, {}], values [{}, {}, n, {}]: keys {}, values {}", rows_, keys_.size(1),

@@ -23,11 +23,9 @@ std::vector<double> weights_for(Index n) {
   return weights;
 }
 
-// Σ w·f(x), in double.
-double evaluate(const DifferentiableFunction& f, const std::vector<Tensor>& inputs) {
-  std::vector<Variable> constants;
-  for (const Tensor& x : inputs) constants.push_back(constant(x));
-  const Tensor y = f(constants).value().contiguous();
+// Σ w·y, in double.
+double weighted(const Variable& value) {
+  const Tensor y = value.value().contiguous();
   const std::vector<double> weights = y.numel() == 1 ? std::vector{1.0} : weights_for(y.numel());
   double sum = 0;
   for (std::size_t i = 0; i < weights.size(); ++i) sum += weights[i] * y.span<double>()[i];
@@ -35,35 +33,41 @@ double evaluate(const DifferentiableFunction& f, const std::vector<Tensor>& inpu
   return sum;
 }
 
-// d f / d inputs from the tape: written, or added to gradients that are there, which are subtracted again.
-std::vector<Tensor> backward(const DifferentiableFunction& f, const std::vector<Tensor>& inputs, bool add) {
-  std::vector<Variable> leaves, outputs;
+// d f / d leaves from the tape: written, or added to gradients that are there, which are subtracted again.
+std::vector<Tensor> backward(const std::function<Variable()>& f, std::span<const Variable> leaves, bool add) {
+  std::vector<Variable> outputs;
   std::vector<Tensor> upstream, gradients;
-  for (const Tensor& x : inputs) leaves.push_back(variable(x.clone()));
+  for (const Variable& leaf : leaves) leaf.forget_gradient();
   {
     Tape tape(evaluating);
     for (const Variable& leaf : leaves)
       if (add) outputs.push_back(leaf), upstream.push_back(ones(leaf.shape(), DType::f64));
-    if (const Variable y = f(leaves); y.wants_gradient()) {
+    if (const Variable y = f(); y.wants_gradient()) {
       const std::vector<double> weights = y.numel() == 1 ? std::vector{1.0} : weights_for(y.numel());
       outputs.push_back(y), upstream.push_back(tensor(weights, y.shape()));
     }
     if (!outputs.empty()) tape.backward(outputs, upstream);
   }
-  for (const Variable& leaf : leaves) gradients.push_back(add ? leaf.grad() - 1.0 : leaf.grad());
+  check<Error>(std::ranges::any_of(leaves, &Variable::has_grad), "check_gradient: no gradient reaches any of the {} inputs", leaves.size());
+  for (const Variable& leaf : leaves) gradients.push_back((add ? leaf.grad() - 1.0 : leaf.grad()).clone());
+  for (const Variable& leaf : leaves) leaf.forget_gradient();
   return gradients;
 }
 
 }  // namespace
 
-GradientReport check_gradient(const DifferentiableFunction& f, std::span<const Tensor> inputs) {
+GradientReport check_gradient(const std::function<Variable()>& f, std::span<const Variable> leaves) {
   std::vector<Tensor> x;
-  for (const Tensor& input : inputs) {
-    check<DTypeError>(input.dtype() == DType::f64, "check_gradient: inputs need dtype f64: {}", input.dtype());
-    x.push_back(input.clone());
+  for (const Variable& leaf : leaves) {
+    check<DTypeError>(leaf.dtype() == DType::f64, "check_gradient: inputs need dtype f64: {}", leaf.dtype());
+    x.push_back(leaf.value());
   }
-  evaluate(f, x);
-  const std::vector<Tensor> gradients = backward(f, x, false), added = backward(f, x, true);
+  const auto evaluate = [&] {
+    const NoRecording silence;
+    return weighted(f());
+  };
+  evaluate();
+  const std::vector<Tensor> gradients = backward(f, leaves, false), added = backward(f, leaves, true);
   GradientReport report;
   const double epsilon = std::cbrt(2.220446049250313e-16);
   const auto compare = [&](double tape, double difference, const auto& where) {
@@ -76,16 +80,17 @@ GradientReport check_gradient(const DifferentiableFunction& f, std::span<const T
     const auto values = x[k].mutable_span<double>();
     const Tensor gradient = gradients[k].contiguous();
     const auto tape = gradient.span<double>();
-    const auto slope = [&](auto&& move) {  // (f(x + h) - f(x - h)) / 2h, h along the direction that `move` walks
-      const std::vector<double> before(values.begin(), values.end());
-      move(1.0);
-      const double above = evaluate(f, x);
-      std::copy(before.begin(), before.end(), values.begin());
-      move(-1.0);
-      const double below = evaluate(f, x);
-      std::copy(before.begin(), before.end(), values.begin());
-      return above - below;
+    const std::vector<double> before(values.begin(), values.end());
+    const auto moved = [&](auto&& move, double sign) {   // f(x ± h), h along the direction that `move` walks
+      struct PutBack {
+        const std::vector<double>& from;
+        std::span<double> to;
+        ~PutBack() { std::copy(from.begin(), from.end(), to.begin()); }
+      } const put_back{before, values};
+      move(sign);
+      return evaluate();
     };
+    const auto slope = [&](auto&& move) { return moved(move, 1) - moved(move, -1); };
     if (x[k].numel() <= kAllElements) {
       for (std::size_t i = 0; i < values.size(); ++i) {
         const double h = epsilon * std::max(1.0, std::abs(values[i]));
@@ -112,6 +117,16 @@ GradientReport check_gradient(const DifferentiableFunction& f, std::span<const T
         compare(sum[i], alone[i], [&] { return fmt::format("d/d input {} at {}, added to a gradient", k, position_of(Index(i), x[k].shape())); });
     }
   return report;
+}
+
+GradientReport check_gradient(const std::function<Variable()>& f, std::initializer_list<Variable> leaves) {
+  return check_gradient(f, std::span(leaves.begin(), leaves.size()));
+}
+
+GradientReport check_gradient(const DifferentiableFunction& f, std::span<const Tensor> inputs) {
+  std::vector<Variable> leaves;
+  for (const Tensor& input : inputs) leaves.push_back(variable(input.clone()));
+  return check_gradient([&] { return f(leaves); }, leaves);
 }
 
 GradientReport check_gradient(const DifferentiableFunction& f, std::initializer_list<Tensor> inputs) {

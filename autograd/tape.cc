@@ -143,9 +143,9 @@ namespace {
 thread_local Tape* alive_tapes = nullptr;           // latest tape that lives, played ones included
 thread_local Tape* current_tape = nullptr;          // latest tape that records
 thread_local Tape::Masks* current_masks = nullptr;  // of the latest tape that was not played
-thread_local std::uint64_t silenced = 0;            // tapes that began before do not record
+thread_local NoRecording* silences = nullptr;       // tapes that began before the latest do not record
 thread_local const Tape::Node* playing = nullptr;
-thread_local bool detect_anomaly = false;
+thread_local int detect_anomaly = 0;                // how many live
 std::atomic<std::uint64_t> next_tape_id{1};         // no two threads share one
 
 const char* playing_op() { return playing ? playing->op : "gradient"; }
@@ -241,7 +241,7 @@ void Tape::find_current() {
   Tape* tape = alive_tapes;
   while (tape && tape->played_) tape = tape->outer_;
   current_masks = tape ? &tape->masks_ : nullptr;
-  current_tape = tape && tape->began_ >= silenced ? tape : nullptr;
+  current_tape = tape && (!silences || tape->began_ >= silences->began_) ? tape : nullptr;
 }
 
 Tape* Tape::current() { return current_tape; }
@@ -274,7 +274,10 @@ void Tape::play(std::span<const Variable> outputs, std::span<const Tensor> gradi
     check<DTypeError>(outputs[i].dtype() == gradients[i].dtype(), "backward: value and gradient differ in dtype: value {}, gradient {}",
                       outputs[i].dtype(), gradients[i].dtype());
   }
-  check<Error>(current_tape == this, "backward: {}", current_tape ? "a later tape is still recording" : "this tape records on another thread, or a NoRecording lives");
+  const Tape* mine = alive_tapes;
+  while (mine && mine != this) mine = mine->outer_;
+  check<Error>(mine, "backward: this tape records on another thread");
+  check<Error>(current_tape == this, "backward: {}", current_tape ? "a later tape is still recording" : "a NoRecording lives");
   played_ = true;
   find_current();
   const Node* outer_playing = playing;
@@ -308,9 +311,9 @@ bool Slot::alive() const {
   return false;
 }
 
-NoRecording::NoRecording() : saved_(std::exchange(silenced, next_tape_id.load())) { Tape::find_current(); }
+NoRecording::NoRecording() : began_(next_tape_id.load()), outer_(std::exchange(silences, this)) { Tape::find_current(); }
 NoRecording::~NoRecording() {
-  silenced = saved_;
+  unchain(silences, this, &NoRecording::outer_);
   Tape::find_current();
 }
 
@@ -453,6 +456,11 @@ Tensor Variable::grad() const {
   return slot_.leaf_->written() ? slot_.leaf_->value() : zeros(shape(), dtype());
 }
 
+bool Variable::has_grad() const {
+  if (slot_.leaf_) slot_.leaf_->settle();
+  return slot_.leaf_ && slot_.leaf_->written();
+}
+
 void Variable::forget_gradient() const {
   if (slot_.leaf_) slot_.leaf_->forget();
 }
@@ -540,7 +548,7 @@ Variable gradient_hook(const Variable& x, std::function<std::optional<Tensor>(co
   });
 }
 
-DetectAnomaly::DetectAnomaly() : saved_(std::exchange(detect_anomaly, true)) {}
-DetectAnomaly::~DetectAnomaly() { detect_anomaly = saved_; }
+DetectAnomaly::DetectAnomaly() { ++detect_anomaly; }
+DetectAnomaly::~DetectAnomaly() { --detect_anomaly; }
 
 }  // namespace heed

@@ -17,8 +17,9 @@ namespace heed {
 struct Evaluating {};
 inline constexpr Evaluating evaluating{};
 
-// Of the thread that it begins on, where it also ends; tapes may end in any order, but values of one that has ended get no gradient.
-class Tape {
+// Of the thread that it begins on, where it also ends; tapes may end in any order, but values of one that has ended get no gradient. Gradients
+// of one parameter are written by one thread at a time: models that threads train at once are models of their own.
+class [[nodiscard]] Tape {
  public:
   Tape();                           // a Dropout with p > 0 throws and names the two choices below
   explicit Tape(Key key);           // trains: dropout masks come from Key{seed, step, micro_batch}
@@ -81,14 +82,16 @@ class Tape {
 };
 
 // While it lives, tapes of this thread that began before do not record; dropout goes on as before.
-class NoRecording {
+class [[nodiscard]] NoRecording {
  public:
   NoRecording();
   ~NoRecording();
   NoRecording(const NoRecording&) = delete;
 
  private:
-  std::uint64_t saved_;
+  friend class Tape;
+  const std::uint64_t began_;
+  NoRecording* outer_;
 };
 
 // Key of the next dropout mask of the current module, or nothing where dropout is the identity: p = 0, no tape, Tape(evaluating).
@@ -108,14 +111,11 @@ Variable gradient_hook(const Variable& x, std::function<std::optional<Tensor>(co
 
 // While it lives, the first NaN or infinity that an operation of this thread produces, forwards or backwards, a documented one as well
 // (log_softmax where masked), throws NumericError naming the operation and the module path.
-class DetectAnomaly {
+class [[nodiscard]] DetectAnomaly {
  public:
   DetectAnomaly();
   ~DetectAnomaly();
   DetectAnomaly(const DetectAnomaly&) = delete;
-
- private:
-  bool saved_;
 };
 
 }  // namespace heed

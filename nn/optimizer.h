@@ -25,7 +25,8 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  void step();                                   // one pass over all parameters; all memory is there before the first is touched
+  void step();                                   // one pass over all parameters; all memory is there before the first is touched. Who leaves out
+                                                 // a step calls forget_gradients(), or the next one has those gradients too
   double learning_rate() const { return learning_rate_; }
   void set_learning_rate(double rate);
 

@@ -38,6 +38,7 @@ Mask Mask::window(Index left, Index right, Index offset) {
 }
 
 Mask Mask::allowed(Tensor allowed) {
+  check<Error>(allowed.defined(), "mask: allowed is empty (default constructed)");
   check<DTypeError>(allowed.dtype() == DType::u8, "mask: allowed needs dtype u8: allowed {}", allowed.dtype());
   Mask mask;
   mask.allowed_ = std::move(allowed);

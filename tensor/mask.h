@@ -2,6 +2,7 @@
 // Mask: which memory position s each query row t of sentence b may attend to. 1 = may (PyTorch's attn_mask of
 // nn.MultiheadAttention has the other sense). Fused kernels skip by it; they never add -inf.
 // Scores have shape [B, ..., T, S], or [B, S] for lengths and allowed: lengths go with the first axis, causal and window with the last two.
+// allowed broadcasts as in NumPy, from the last axis: for scores [B, H, T, S] one per sentence is [B, 1, T, S], for its words [B, 1, 1, S].
 #pragma once
 #include <algorithm>
 #include <optional>

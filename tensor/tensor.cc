@@ -84,6 +84,7 @@ Slice::Positions Slice::of(Index n) const {
 }
 
 Tensor Tensor::operator[](Index i) const {
+  check<Error>(defined(), "index: the tensor is empty (default constructed): index {}", i);
   check<IndexError>(rank() > 0, "index: a tensor of rank 0 has no rows: index {}, shape {}", i, shape_);
   const Index n = shape_[0];
   check<IndexError>(i >= -n && i < n, "index: {} at dim 0 is not in [{}, {}): shape {}", i, -n, n, shape_);
@@ -131,6 +132,7 @@ Tensor Tensor::indexed(std::initializer_list<Indexer> index) const {
 }
 
 Tensor Tensor::clone() const {
+  check<Error>(defined(), "clone: the tensor is empty (default constructed)");
   Tensor y = empty(shape_, dtype_);
   copy_into(y, *this);
   return y;

@@ -242,7 +242,10 @@ void binary_grad(Binary op, const Tensor& a, const Tensor& b, const Tensor& y, c
   });
 }
 
-void add_into(const Tensor& x, const Into& out) { sum_to(x, out); }
+void add_into(const Tensor& x, const Into& out) {
+  check<ShapeError>(broadcast_shapes("add_into", x.shape(), out.tensor.shape()) == x.shape(), "add_into: x has to be as large as what it is added to, or larger and is summed: x {}, into {}", x.shape(), out.tensor.shape());
+  sum_to(x, out);
+}
 
 // ---- where -------------------------------------------------------------------------------------------------------------
 

@@ -138,6 +138,7 @@ template <class T> IndexKernels<T> kernels() {
 
 // ids as contiguous i64, each within [0, n).
 Tensor checked_ids(std::string_view op, std::string_view what, const Tensor& ids, Index n) {
+  check<Error>(ids.defined(), "{}: its {} tensor is empty (default constructed)", op, what);
   check<DTypeError>(ids.dtype() == DType::i32 || ids.dtype() == DType::i64, "{}: takes ids of i32 or i64: {}", op, ids.dtype());
   const Tensor dense = ids.contiguous(), wide = ids.dtype() == DType::i64 ? dense : empty(ids.shape(), DType::i64);
   std::atomic<bool> all_in{true};

@@ -153,6 +153,7 @@ HWY_EXPORT(FinishedF64);
 template <class T> auto finished() { return pick<T>(HWY_DYNAMIC_POINTER(FinishedF32), HWY_DYNAMIC_POINTER(FinishedF64)); }
 
 Shape check_operands(const Tensor& x, const Tensor& weight, const Tensor& bias, const LinearFusion& fusion) {
+  check<Error>(weight.defined(), "linear: the weight is empty (default constructed, or of a module that was moved from)");
   check<ShapeError>(weight.rank() == 2, "linear: weight needs 2 dimensions [out, in]: weight {}", weight.shape());
   check<ShapeError>(x.rank() >= 1 && x.size(-1) == weight.size(1), "linear: inner sizes differ: x {}, weight {} ({} and {})", x.shape(), weight.shape(),
                     x.rank() ? x.size(-1) : 0, weight.size(1));
