@@ -168,19 +168,22 @@ TEST_CASE("attention: windows that move forward only, two steps by hand") {
   CHECK(worst_absolute(out[1].weights.value(), std::vector<double>{1 / (512 * second), 1 / (16 * second), 0.5 / second, 1 / second}) < 1e-15);
 }
 
-TEST_CASE("attention: what a score carries follows the hypotheses of a beam") {
-  const Built built("gaussian", {.query_width = 3, .memory_width = 2});
-  const Memory memory = built.attention.prepare(constant(normal(Key(1), {1, 5, 2}, 0, 1, f64)), {});
-  const Tensor first = normal(Key(2), {1, 2, 3}, 0, 1, f64), second = normal(Key(3), {1, 2, 3}, 0, 1, f64);      // a row a hypothesis
-  AttentionState together{.advance = 0};
-  built.attention(constant(first), memory, together);
-  together.reorder(std::vector<Index>{1, 0}, 2);
-  const Tensor found = built.attention(constant(second), memory, together, Want::weights).weights.value();
-  for (const Index row : {0, 1}) {
-    AttentionState alone;
-    built.attention(constant(slice(first, 1, 1 - row, 2 - row)), memory, alone);
-    const Tensor expected = built.attention(constant(slice(second, 1, row, row + 1)), memory, alone, Want::weights).weights.value();
-    CHECK(worst_absolute(found(0, row), expected(0, 0)) < 1e-15);
+TEST_CASE("attention: what a score remembers follows the hypotheses of a beam") {
+  for (const char* name : {"gaussian", "coverage", "location-aware"}) {
+    INFO(name);
+    const Built built(name, {.query_width = 3, .memory_width = 2});
+    const Memory memory = built.attention.prepare(constant(normal(Key(1), {1, 5, 2}, 0, 1, f64)), {});
+    const Tensor first = normal(Key(2), {1, 2, 3}, 0, 1, f64), second = normal(Key(3), {1, 2, 3}, 0, 1, f64);      // a row a hypothesis
+    AttentionState together{.advance = 0};
+    built.attention(constant(first), memory, together);
+    together.reorder(std::vector<Index>{1, 0}, 2);
+    const Tensor found = built.attention(constant(second), memory, together, Want::weights).weights.value();
+    for (const Index row : {0, 1}) {
+      AttentionState alone;
+      built.attention(constant(slice(first, 1, 1 - row, 2 - row)), memory, alone);
+      const Tensor expected = built.attention(constant(slice(second, 1, row, row + 1)), memory, alone, Want::weights).weights.value();
+      CHECK(worst_absolute(found(0, row), expected(0, 0)) < 1e-15);
+    }
   }
 }
 

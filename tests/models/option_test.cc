@@ -202,12 +202,12 @@ TEST_CASE("a run's options reach the model, the optimizer and the schedule") {
   CHECK(rate(21, [](RunConfig& c) { c.schedule = "step"; }) == doctest::Approx(0.125));                       // two times 10 updates
 
   // θ = 1 and its gradient 1, twice
-  const auto updated = [](std::string_view optimizer, auto&& change) {
+  const auto updated = [](std::string_view optimizer, auto&& change, double start = 1) {
     RunConfig config;
     config.optimizer = optimizer, config.learning_rate = 0.1;
     change(config);
     Parameters parameters(Seed{1}, DType::f64);
-    const Parameter theta = parameters.root().parameter("theta", {}, constant_init(1));
+    const Parameter theta = parameters.root().parameter("theta", {}, constant_init(start));
     const auto update = make_optimizer(config, parameters);
     for (int step = 0; step < 2; ++step) {
       Tape tape;
@@ -225,4 +225,9 @@ TEST_CASE("a run's options reach the model, the optimizer and the schedule") {
   CHECK(updated("adagrad", nothing) == doctest::Approx(1 - 0.1 - 0.1 / std::sqrt(2)));
   CHECK(updated("rmsprop", nothing) == doctest::Approx(1 - 0.1 / std::sqrt(0.01) - 0.1 / std::sqrt(0.0199)));
   CHECK(updated("adadelta", nothing) < 1);
+  CHECK(updated("rmsprop", [](RunConfig& c) { c.momentum = 0.5; }) == doctest::Approx(1 - 1.5 * 0.1 / std::sqrt(0.01) - 0.1 / std::sqrt(0.0199)));
+  for (const char* optimizer : {"adam", "adagrad", "adadelta", "rmsprop"}) {                                  // decay adds to the gradient what takes it away here
+    INFO(optimizer);
+    CHECK(updated(optimizer, [](RunConfig& c) { c.weight_decay = 1; }, -1) == doctest::Approx(-1));
+  }
 }

@@ -205,6 +205,21 @@ TEST_CASE("search: the same for any number of sentences, batches and threads") {
   }, {1, 2, 5, 16});
 }
 
+TEST_CASE("search: no n-gram comes twice, not right after itself either") {
+  const Coarse model;
+  for (const Index n : {0, 1, 2}) {
+    int repeated = 0;
+    for (std::int32_t source = 100; source < 160; ++source) {
+      const auto found = search(model, std::vector<Ids>{{source}}, {.pad = kPad, .start = kStart, .eos = kEnd, .beam = 1 + source % 3, .max_length = 8, .min_length = 3, .no_repeat_ngram = n});
+      const Ids& ids = found[0][0].ids;
+      std::set<Ids> seen;
+      const Index length = std::max<Index>(n, 1);
+      for (Index i = 0; i + length <= Index(ids.size()); ++i) repeated += !seen.emplace(ids.begin() + i, ids.begin() + i + length).second;
+    }
+    CHECK((repeated > 0) == (n == 0));
+  }
+}
+
 TEST_CASE("search: min_length counts words without eos, greedy, in a beam and drawn; the longest length is at least as long") {
   const Coarse model;
   std::vector<Ids> sources;

@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <set>
+#include <tuple>
 
 #include "autograd/tape.h"
 #include "autograd/trace.h"
@@ -94,6 +95,15 @@ TEST_CASE("transformer: initial values: words as strong as positions, Glorot for
     CHECK(mean(square(words(Slice{1, 300}))).item() == doctest::Approx(1).epsilon(0.05));
     CHECK(mean(square(sinusoids(50, 64, DType::f64))).item() == doctest::Approx(0.5));
     CHECK(equal_bits(words[kPad], zeros({64}, DType::f64)));
+  }
+}
+
+TEST_CASE("transformer: stacks end in a norm where the norms stand before, or always") {
+  for (const auto& [norm, final_norm, there] : {std::tuple(NormAt::before, FinalNorm::automatic, true), {NormAt::after, FinalNorm::automatic, false}, {NormAt::after, FinalNorm::always, true}}) {
+    Parameters parameters(Seed{1});
+    const Transformer core(parameters.root(), {.width = 8, .heads = 2, .feed_forward = 8, .encoder_layers = 1, .decoder_layers = 1, .norm = norm, .final_norm = final_norm});
+    for (const char* path : {"encoder.norm.weight", "decoder.norm.weight"}) CHECK((parameters.find(path) != nullptr) == there);
+    CHECK(core.encoder.norm.has_value() == there);
   }
 }
 
