@@ -87,7 +87,7 @@ void save_side(const std::string& run, const std::string& name, const Side& side
 
 Side load_side(const std::string& run, const std::string& name, const std::string& tokenizer_name) {
   const std::string file = join(run, name + ".tokenizer.json"), model = join(run, name + ".model");
-  const std::string text = read_file(file, 1 << 20);
+  const std::string text = read_file(file, 1 << 20, InputFile::Kind::regular);
   TokenizerOptions options;
   try {
     options = tokenizer_options_from_json(text);
@@ -97,7 +97,7 @@ Side load_side(const std::string& run, const std::string& name, const std::strin
     fail<FileError>("{}: {}", file, e.what());
   }
   check<FileError>(tokenizer_name == "auto" || options.name == tokenizer_name, "{}: tokenizer {}, but the run's config.json says {}", file, options.name, tokenizer_name);
-  Side side{Tokenizer(options, options.name == "bpe" ? read_file(model, 64 << 20) : std::string(), model), load_vocabulary(join(run, name + ".vocabulary"))};
+  Side side{Tokenizer(options, options.name == "bpe" ? read_file(model, 64 << 20, InputFile::Kind::regular) : std::string(), model), load_vocabulary(join(run, name + ".vocabulary"))};
   if (options.name != "bpe") return side;
   const std::vector<std::string> pieces = side.tokenizer.pieces();
   const std::set<std::string_view> known(pieces.begin(), pieces.end());
@@ -163,7 +163,7 @@ Run open_run(const std::string& path) {
   check<FileError>(fs::exists(path), "no such run: {}; a directory that `heed train` made", path);
   check<FileError>(fs::exists(file), "no run: {} has no config.json; a directory that `heed train` made", path);
   Run run{path, {}, {}, {}};
-  from_json(options(run.config), read_file(file, 1 << 20), file);
+  from_json(options(run.config), read_file(file, 1 << 20, InputFile::Kind::regular), file);
   run.source = load_side(path, "source", run.config.tokenizer);
   run.target = load_side(path, "target", run.config.tokenizer);
   check<FileError>(run.config.tie != "all" || run.source.vocabulary == run.target.vocabulary, "{}: tie \"all\" needs one vocabulary: source.vocabulary has {} words, target.vocabulary {} others",

@@ -112,7 +112,7 @@ void save_vocabulary(const std::string& path, const Vocabulary& vocabulary) {
 }
 
 Vocabulary load_vocabulary(const std::string& path) {
-  const std::string text = read_file(path, kLargestFile);
+  const std::string text = read_file(path, kLargestFile, InputFile::Kind::regular);
   std::vector<std::string> pieces;
   std::size_t at = 0;
   for (std::size_t line = 1; at < text.size(); ++line) {

@@ -119,8 +119,8 @@ void InputFile::read(void* to, std::size_t size) {
   }
 }
 
-std::string read_file(const std::string& path, std::size_t limit) {
-  InputFile file(path, InputFile::Kind::any);
+std::string read_file(const std::string& path, std::size_t limit, InputFile::Kind kind) {
+  InputFile file(path, kind);
   check<FileError>(file.size() <= limit, "{}: too large: {} bytes, at most {} allowed", path, file.size(), limit);
   std::string bytes(std::size_t(file.size()) + 1, '\0');            // one byte more shows the end
   for (std::size_t size = 0;;) {

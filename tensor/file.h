@@ -13,9 +13,6 @@
 
 namespace heed {
 
-// The bytes of a file, a pipe or a device. FileError with path and reason; also beyond `limit` bytes.
-std::string read_file(const std::string& path, std::size_t limit = std::numeric_limits<std::size_t>::max());
-
 // A file read from front to back. FileError with path and reason; also for a pipe or device unless they are allowed; then what
 // /dev/stdin or /dev/fd/N stand for is read on from where it stands.
 class InputFile {
@@ -35,6 +32,9 @@ class InputFile {
   int file_ = -1;
   std::uint64_t size_ = 0, position_ = 0;
 };
+
+// The bytes of a file, a pipe or a device. FileError with path and reason; also beyond `limit` bytes.
+std::string read_file(const std::string& path, std::size_t limit = std::numeric_limits<std::size_t>::max(), InputFile::Kind kind = InputFile::Kind::any);
 
 // A new version of a file, invisible until commit: written beside `path` under a temporary name, synced, read again and
 // compared, renamed over `path`, the directory synced. The file keeps its mode (a new one gets the umask's); a symbolic link is

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <utility>
 
 #include "examples/cli/stop.h"
@@ -313,7 +314,12 @@ bool Training::evaluate() {
                        step(), state_.epoch, json_number(score->loss), json_number(std::exp(score->loss)), json_number(score->bleu), json_number(score->exact), better, seconds(), seconds() - begin, take_update_milliseconds()));
   if (better) {
     unsaved_best_.emplace();
-    for (const auto& [name, value] : state(parameters_)) (*unsaved_best_)[name] = value.clone();
+    std::map<const std::byte*, Tensor> copies;     // one of what is tied
+    for (const auto& [name, value] : state(parameters_)) {
+      Tensor& copy = copies[value.storage().data() + value.offset() * Index(item_size(value.dtype()))];
+      if (!copy.defined()) copy = value.clone();
+      (*unsaved_best_)[name] = copy;
+    }
     written([&] { save_best(); });
   }
   written([&] { draw_attention(); });

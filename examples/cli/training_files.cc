@@ -130,7 +130,7 @@ void Training::restore(const Checkpoint& checkpoint, const std::string& file, bo
   const auto count = [&](const char* key, Index& to, Index least) {
     need(json.contains(key) && json[key].is_number_integer(), fmt::format("no whole number \"{}\"", key));
     to = json[key].get<Index>();
-    need(to >= least, fmt::format("\"{}\" is {}, at least {} expected", key, to, least));
+    need(to >= least && to <= Index{1} << 53, fmt::format("\"{}\" is {}, {} expected", key, to, to < least ? fmt::format("at least {}", least) : "at most 2^53"));
   };
   const auto number = [&](const char* key, double& to) {
     need(json.contains(key) && (json[key].is_number() || json[key].is_string()), fmt::format("no number \"{}\"", key));

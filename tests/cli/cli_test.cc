@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // `heed` and its options: help, data, what a training leaves, translation, tokenizers, configurations.
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <regex>
+#include <set>
 
 #include "models/bpe.h"
 #include "models/run.h"
@@ -54,6 +56,26 @@ TEST_CASE("cli: data") {
   CHECK(heed_in(folder.path(), "data numbers --out german --from digits --to de --train 9 --dev 2 --test 2").code == 0);
   CHECK(heed_in(folder.path(), "data copy --out copy2 --train 30 --dev 5 --test 5 --seed 2").code == 0);
   CHECK(text_of(folder / "copy/train.tsv") != text_of(folder / "copy2/train.tsv"));
+}
+
+TEST_CASE("cli: what is tied is stored once, in the best weights too") {
+  REQUIRE(call("train --data data --out tied --tie all --steps 2 --layers 1 --width 8 --heads 2 --feed-forward 8 --evaluate-every 1 --quiet").code == 0);
+  const SafetensorsFile best = read_safetensors(small().folder / "tied/best.safetensors");
+  std::set<const std::byte*> tables;
+  for (const char* name : {"source_embedding.weight", "target_embedding.weight", "output.weight"}) tables.insert(best.at(name).storage().data());
+  CHECK(tables.size() == 1);
+}
+
+TEST_CASE("cli: a pipe in place of a run's file is refused, not waited for") {
+  for (const std::string name : {"config.json", "source.vocabulary", "source.tokenizer.json"}) {
+    fs::remove_all(small().folder / "piped");
+    fs::copy(small().folder / "run", small().folder / "piped", fs::copy_options::recursive);
+    fs::remove(small().folder / ("piped/" + name));
+    REQUIRE(::mkfifo((small().folder / ("piped/" + name)).c_str(), 0600) == 0);
+    const Result result = call("translate --run piped", "1\n");
+    CHECK(result.code == 2);
+    CHECK_MESSAGE(result.err.find(name + ": not a regular file") != result.err.npos, result.err);
+  }
 }
 
 TEST_CASE("cli: what a training leaves") {
