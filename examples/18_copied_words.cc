@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lesson 18: words that no vocabulary holds. A Transformer translates sentences with names, each of which stands in one sentence alone; the same
+// Lesson 18: words that no vocabulary holds. A Transformer translates sentences with names, nearly each of which stands in one sentence alone; the same
 // one with a gate between its vocabulary and the words it looks at learns to copy them.    See et al. 2017, arXiv 1704.04368, Eq. 8-9
 #include "autograd/trace.h"
 #include "models/batch.h"
