@@ -85,7 +85,7 @@ void save_side(const std::string& run, const std::string& name, const Side& side
   save_vocabulary(join(run, name + ".vocabulary"), side.vocabulary);
 }
 
-Side load_side(const std::string& run, const std::string& name, const std::string& tokenizer_name) {
+Side load_side(const std::string& run, const std::string& name, const RunConfig& config) {
   const std::string file = join(run, name + ".tokenizer.json"), model = join(run, name + ".model");
   const std::string text = read_file(file, 1 << 20, InputFile::Kind::regular);
   TokenizerOptions options;
@@ -96,7 +96,9 @@ Side load_side(const std::string& run, const std::string& name, const std::strin
   } catch (const Error& e) {
     fail<FileError>("{}: {}", file, e.what());
   }
-  check<FileError>(tokenizer_name == "auto" || options.name == tokenizer_name, "{}: tokenizer {}, but the run's config.json says {}", file, options.name, tokenizer_name);
+  check<FileError>(config.tokenizer == "auto" || options.name == config.tokenizer, "{}: tokenizer {}, but the run's config.json says {}", file, options.name, config.tokenizer);
+  check<FileError>(options.lowercase == config.lowercase, "{}: lowercase {}, but the run's config.json says {}", file, options.lowercase, config.lowercase);
+  check<FileError>(options.clean == config.split_by_source, "{}: clean {}, but the run's config.json says split-by-source {}", file, options.clean, config.split_by_source);
   Side side{Tokenizer(options, options.name == "bpe" ? read_file(model, 64 << 20, InputFile::Kind::regular) : std::string(), model), load_vocabulary(join(run, name + ".vocabulary"))};
   if (options.name != "bpe") return side;
   const std::vector<std::string> pieces = side.tokenizer.pieces();
@@ -164,8 +166,8 @@ Run open_run(const std::string& path) {
   check<FileError>(fs::exists(file), "no run: {} has no config.json; a directory that `heed train` made", path);
   Run run{path, {}, {}, {}};
   from_json(options(run.config), read_file(file, 1 << 20, InputFile::Kind::regular), file);
-  run.source = load_side(path, "source", run.config.tokenizer);
-  run.target = load_side(path, "target", run.config.tokenizer);
+  run.source = load_side(path, "source", run.config);
+  run.target = load_side(path, "target", run.config);
   check<FileError>(run.config.tie != "all" || run.source.vocabulary == run.target.vocabulary, "{}: tie \"all\" needs one vocabulary: source.vocabulary has {} words, target.vocabulary {} others",
                    path, run.source.vocabulary.size(), run.target.vocabulary.size());
   return run;

@@ -76,6 +76,7 @@ std::vector<Option> table(RunConfig& c) {
       {.name = "linear-attention", .value = &c.linear_attention, .help = "features of queries and keys instead of scores: work that grows with the length, not its square", .later = true},
       {.name = "random-features", .value = &c.random_features, .takes = "N", .help = "linear attention: N features of a head that estimate softmax (Performer), else elu(x) + 1", .low = 1, .high = 1e5, .later = true},
       {.name = "tie", .value = &c.tie, .takes = "NAME", .help = "shared tables: target and output; all three (one vocabulary)", .choices = {"none", "output", "all"}},
+      {.name = "start", .value = &c.start, .takes = "NAME", .help = "symbol that opens a target", .choices = {"bos", "eos"}},
       {.name = "qkv-init", .value = &c.qkv_init, .takes = "NAME", .help = "Xavier start of each projection, or of the packed three (PyTorch)", .choices = {"separate", "packed"}},
 
       {.name = "attention", .value = &c.attention, .takes = "NAME", .help = attention_help(), .heading = "Recurrent models"},
@@ -83,14 +84,13 @@ std::vector<Option> table(RunConfig& c) {
       {.name = "window", .value = &c.window, .takes = "N", .help = "local-m, local-p: words to each side, else 10", .low = 0, .high = 1e6},
       {.name = "input-feeding", .value = &c.input_feeding, .help = "luong: the last attentional vector is read with each word"},
       {.name = "reverse-source", .value = &c.reverse_source, .help = "the encoder reads the last word first"},
-      {.name = "one-direction", .value = &c.one_direction, .help = "bahdanau: an encoder that reads forwards only"},
+      {.name = "one-direction", .value = &c.one_direction, .help = "bahdanau, cho: an encoder that reads forwards only"},
       {.name = "gru-form", .value = &c.gru_form, .takes = "NAME", .help = "auto: that of the decoder's paper", .choices = {"auto", "bahdanau", "cho", "cudnn"}},
       {.name = "readout", .value = &c.readout, .takes = "NAME", .help = "bahdanau, cho: before the output layer", .choices = {"auto", "maxout", "tanh", "linear"}},
       {.name = "readout-state", .value = &c.readout_state, .takes = "NAME", .help = "bahdanau, cho: the state it reads", .choices = {"auto", "current", "previous"}},
       {.name = "start-state", .value = &c.start_state, .takes = "NAME", .help = "bahdanau, cho: what the first state is made of", .choices = {"auto", "backward", "last", "mean", "zeros"}},
       {.name = "bridge", .value = &c.bridge, .takes = "NAME", .help = "luong, sutskever: from the encoder's last states to the decoder's first", .choices = {"auto", "copy", "linear", "tanh"}},
       {.name = "context", .value = &c.context, .takes = "NAME", .help = "cho: what every step reads of the source", .choices = {"auto", "every_step", "both_ends"}},
-      {.name = "start", .value = &c.start, .takes = "NAME", .help = "symbol that opens a target", .choices = {"bos", "eos"}},
       {.name = "initial-values", .value = &c.initial_values, .takes = "NAME", .help = "bahdanau: orthogonal states, N(0, 0.01²); sutskever: U(-0.08, 0.08); luong: U(-0.1, 0.1)", .choices = {"pytorch", "bahdanau", "sutskever", "luong"}},
 
       {.name = "batch-tokens", .value = &c.batch_tokens, .takes = "N", .help = "target words of a batch, padding counted", .low = 1, .high = kBig, .heading = "Training"},
@@ -116,8 +116,8 @@ std::vector<Option> table(RunConfig& c) {
       {.name = "steps", .value = &c.steps, .takes = "N", .help = "updates; unlimited where --epochs or --minutes is given", .low = 1, .high = kBig, .heading = "How long, and what is kept"},
       {.name = "epochs", .value = &c.epochs, .takes = "N", .help = "times through the data", .low = 1, .high = 1e9},
       {.name = "minutes", .value = &c.minutes, .takes = "X", .help = "of training in all; 0: no limit", .low = 0, .high = 1e9},
-      {.name = "patience", .value = &c.patience, .takes = "N", .help = "stop after so many evaluations without a better dev score", .low = 1, .high = 1e9},
-      {.name = "evaluate-every", .value = &c.evaluate_every, .takes = "N", .help = "updates between evaluations on dev; else after each epoch", .low = 1, .high = kBig},
+      {.name = "patience", .value = &c.patience, .takes = "N", .help = "stop after so many evaluations in a row without a new best", .low = 1, .high = 1e9},
+      {.name = "evaluate-every", .value = &c.evaluate_every, .takes = "N", .help = "updates between evaluations on dev, else after each epoch; best.safetensors is the model with the highest BLEU there, of equal ones that with the lowest loss", .low = 1, .high = kBig},
       {.name = "save-every", .value = &c.save_every, .takes = "N", .help = "updates between checkpoints, besides those at evaluations and each minute", .low = 1, .high = kBig},
       {.name = "keep", .value = &c.keep, .takes = "N", .help = "newest checkpoints that stay; the best stays always", .low = 1, .high = 1e9},
       {.name = "if-full", .value = &c.if_full, .takes = "NAME", .help = "where the disk is full: go on and try again later, or stop", .choices = {"go-on", "stop"}},
@@ -191,8 +191,8 @@ void check_config(const RunConfig& c) {
   check<Error>(c.train_files.empty() || !c.dev_files.empty(), "no dev data: --train-files; give --dev-files SRC TGT as well");
   check<Error>(c.train.empty() || c.split_by_source, "no dev data: --train {}; give --split-by-source, which makes dev and test of it", c.train);
   check<Error>(!c.split_by_source || !c.train.empty(), "nothing to split: --split-by-source; it goes with --train FILE");
-  check<Error>(c.split_by_source || (c.split_dev == RunConfig().split_dev && c.split_test == RunConfig().split_test), "nothing to split: --split-dev {} --split-test {}; they go with --split-by-source",
-               c.split_dev, c.split_test);
+  check<Error>(c.split_by_source || (c.split_dev == RunConfig().split_dev && c.split_test == RunConfig().split_test), "nothing to split: --{} {}; it goes with --split-by-source", c.split_dev == RunConfig().split_dev ? "split-test" : "split-dev",
+               c.split_dev == RunConfig().split_dev ? c.split_test : c.split_dev);
   for (const auto& [name, files] : {std::pair("dev-files", &c.dev_files), std::pair("test-files", &c.test_files)})
     check<Error>(!c.train_files.empty() || files->empty(), "files that would not be read: --{} {}; they go with --train-files, {}", name, fmt::join(*files, " "),
                  c.train.empty() ? "--data has its own parts" : "--split-by-source makes the parts of --train");

@@ -201,6 +201,8 @@ std::string clean(std::string_view text) {
   return nfc(out);                                 // last: what a dropped character stood between may compose
 }
 
+std::string counted(Index n, std::string_view noun) { return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s"); }
+
 std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   for (std::size_t i = 0; i < text.size();) {

@@ -33,6 +33,7 @@ std::string clean(std::string_view text);
 
 // For messages: in double quotes, at most 80 bytes, control characters escaped.
 std::string in_quotes(std::string_view text);
+std::string counted(Index n, std::string_view noun);   // "1 line", "2 lines"
 
 // Counts of what was found in text and mended or left out.
 struct TextReport {

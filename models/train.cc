@@ -152,6 +152,8 @@ void Trainer::restore(const std::map<std::string, Tensor>& tensors, const std::m
                                  .falls = number<int>(scalars, "schedule.falls"),
                                  .seen = number<int>(scalars, "schedule.seen") != 0};
   const auto step = number<std::int64_t>(scalars, "step"), skipped = number<std::int64_t>(scalars, "skipped");
+  check<FileError>(skipped >= 0 && skipped <= step && schedule.waited >= 0 && schedule.falls >= 0, "trainer state: step {}, skipped {}, schedule.waited {}, schedule.falls {}; none below 0, skipped at most step",
+                   step, skipped, schedule.waited, schedule.falls);
   optimizer_.load_state(optimizer);
   schedule_.restore(schedule);
   step_ = step;

@@ -107,11 +107,16 @@ std::vector<std::vector<Translation>> translate(const Run& run, const Translator
 
 namespace {
 
-// Which word a row of weights belongs to: Luong et al. 2015, footnote 14.
-std::string row_note(RunConfig c) {
+// Which word a row of weights, named for a word that was read or for the one it predicts, belongs to: Luong et al. 2015, footnote 14.
+std::string row_note(RunConfig c, AttentionPicture::Rows rows) {
   settle_recurrent(c);
   const std::string score = c.model == "transformer" ? "none" : score_of(c.attention);
   if (score == "none" || score == "mean") return {};
+  if (rows == AttentionPicture::Rows::input) {
+    if (score == "location" || score == "gaussian") return fmt::format("A {} score aims at the word being written: that of the next row.", score);
+    if (c.decoder == "bahdanau") return "The row looks from the state that had read the words before its own, to write the word of the next row.";
+    return "The row looks from the state that has just read its word, to write the word of the next row.";
+  }
   if (score == "location" || score == "gaussian") return fmt::format("A {} score aims at the word being written: its row aligns that word.", score);
   if (c.decoder == "bahdanau") return "The row looks from the state that had read all words but the last one, to write its word.";
   return "A content score looks from the state that has just read the word before: its row may align that word instead of the one written.";
@@ -141,7 +146,7 @@ AttentionPicture attention_picture(const Run& run, const Seq2Seq& model, const E
         if (entry.name == "position")
           for (const double p : to(entry.value, DType::f64).contiguous().to_vector<double>()) windows.push_back(window_around(p, *run.config.window));
   }
-  AttentionPicture picture{.source = source_words(run, example), .target = target_words(run, example.target, example.outside), .note = row_note(run.config), .gold = example.links, .rows = rows};
+  AttentionPicture picture{.source = source_words(run, example), .target = target_words(run, example.target, example.outside), .note = row_note(run.config, rows), .gold = example.links, .rows = rows};
   std::vector<std::string> read = picture.target;                                     // <s> y_1 ..
   read.insert(read.begin(), run.target.vocabulary.piece(start));
   read.pop_back();

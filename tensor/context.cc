@@ -38,7 +38,7 @@ int initial_threads() {
     int count = 0;
     const auto [end, error] = std::from_chars(text, text + std::strlen(text), count);
     check<Error>(error == std::errc() && *end == 0 && count >= 1 && count <= kMostThreads,
-                 "threads: HEED_THREADS must be a number in [1, {}]: '{}'", kMostThreads, text);
+                 "threads: HEED_THREADS must be a whole number in [1, {}]: '{}'", kMostThreads, text);
     return count;
   }
   return available_threads();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/json.h"
 
+#include <set>
 #include <vector>
 
 #include "tensor/dtype.h"
@@ -31,7 +32,18 @@ bool is_small(std::string_view text) {
 
 }  // namespace
 
-Json parse_json(std::string_view text) { return is_small(text) ? Json::parse(text, nullptr, false) : Json(Json::value_t::discarded); }
+Json parse_json(std::string_view text) {
+  std::vector<std::set<std::string>> keys;       // of each open object
+  bool once = true;
+  const auto notice = [&](int, Json::parse_event_t event, const Json& parsed) {
+    if (event == Json::parse_event_t::object_start) keys.emplace_back();
+    if (event == Json::parse_event_t::object_end) keys.pop_back();
+    if (event == Json::parse_event_t::key) once &= keys.back().insert(parsed.get_ref<const std::string&>()).second;
+    return true;
+  };
+  const Json json = is_small(text) ? Json::parse(text, notice, false) : Json(Json::value_t::discarded);
+  return once ? json : Json(Json::value_t::discarded);
+}
 
 std::string json_text(const Json& json, int indent) { return json.dump(indent, ' ', false, Json::error_handler_t::replace); }
 

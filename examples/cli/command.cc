@@ -122,8 +122,10 @@ bool Reader::operator()(std::span<const std::string> words, Given& given) {
       values[i] = flags[i]->results();             // "true" without =
       values[i].erase(std::unique(values[i].begin(), values[i].end()), values[i].end());
     }
-    for (const std::string& value : values[i])
+    for (const std::string& value : values[i]) {
+      if (value.empty()) throw Mistake(fmt::format("an empty value: {} \"\"; {}", flag(option.name), allowed(option)));
       if (find(syntax, value) && std::ranges::find(words, flag(option.name) + "=" + value) == words.end()) throw Mistake(fmt::format("no value: {} before {}; {}", flag(option.name), value, allowed(option)));
+    }
     if (values[i].size() < option.count) throw Mistake(fmt::format("too few values: {} {}; {}", flag(option.name), values[i][0], allowed(option)));
     if (values[i].size() > option.count) throw Mistake(fmt::format("given more than once: {}; {}", flag(option.name), allowed(option)));
     given[std::string(option.name)] = values[i];

@@ -495,7 +495,7 @@ int compare(std::span<const std::string> words) {
   const Syntax syntax{.command = "compare",
                       .usage = "--data DIR --attention NAME,NAME,.. --out DIR [--seeds N] [options of heed train]",
                       .about = "Trains a model with each attention, on the same data with the same seed and budget and as nearly the same number of parameters as widths allow: "
-                               "the first has --width, the others the width that comes nearest. One table: text, CSV, bars. What is finished is kept: the same command again goes on after an interruption.",
+                               "the first has --width, the others the width that comes nearest, a multiple of 4 (transformer: of 2 × --heads) or the first one's. One table: text, CSV, bars. What is finished is kept: the same command again goes on after an interruption.",
                       .example = "heed compare --data phrases-data --attention none,additive,dot,general,transformer --epochs 10 --out compared",
                       .options = own_options(asked) + training_options(shown) + options(asked.manner)};
   Given given;
@@ -510,6 +510,7 @@ int compare(std::span<const std::string> words) {
   const Dataset data = read_dataset(entries[0].config);
   const Corpus measured = read_part(entries[0].config, asked.split);
   asked.digest = digest({&data.train, &data.dev, &measured});
+  if (const Index shared = shared_sources(data.train, measured); shared > 0 && asked.split != "train" && !asked.manner.quiet) note(shared_warning(shared, measured));
   match_parameters(entries, data);
   std::error_code error;
   if (fs::exists(asked.out, error) && !fs::is_directory(asked.out)) throw Mistake(fmt::format("no directory: --out {}; the name of a directory", asked.out));

@@ -25,7 +25,7 @@ int data(std::span<const std::string> words) {
   Syntax syntax{
       .command = "data",
       .usage = fmt::format("TASK --out DIR [options]     TASK: {}", fmt::join(task_names(), " ")),
-      .about = "Makes sentence pairs of a task, with gold word alignments: train.tsv, dev.tsv, test.tsv.",
+      .about = "Makes sentence pairs of a task, with gold word alignments: train.tsv, dev.tsv, test.tsv; of copy, reverse and sort test-long.tsv too, of phrases test-pairs.tsv.",
       .example = "heed data phrases --out phrases-data --to es",
       .options = {{.name = "out", .value = &out, .takes = "DIR", .help = "where to; must be empty or not exist"},
                   {.name = "train", .value = &train, .takes = "N", .help = "pairs to train on (20000; dates: 8000; copy, reverse, sort: 50000)", .low = 1, .high = double(kMostPairs)},

@@ -120,6 +120,8 @@ Dataset read_dataset(const RunConfig& config) {
   return {std::move(split.train), std::move(split.dev)};
 }
 
+std::string shared_warning(Index shared, const Corpus& part) { return fmt::format("warning: {} of {} source sentences of {} stand in the training data as well", shared, part.pairs.size(), part.name); }
+
 bool has_links(const RunConfig& config) {
   const std::string named = named_tokenizer(config);
   return config.tokenizer == (named.empty() ? "space" : named);

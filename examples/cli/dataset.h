@@ -16,6 +16,9 @@ void settle(RunConfig& config);
 Dataset read_dataset(const RunConfig& config);                               // FileError
 Corpus read_part(const RunConfig& config, const std::string& part, CorpusOptions options = {});   // train, dev, test, or another file of --data
 
+// "warning: 3 of 1000 source sentences of test.tsv stand in the training data as well"
+std::string shared_warning(Index shared, const Corpus& part);
+
 // Whether links of the data count tokens as this run makes them.
 bool has_links(const RunConfig& config);
 

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <iostream>
 
 #include "examples/cli/dataset.h"
 #include "examples/cli/model.h"
 #include "examples/cli/progress.h"
 #include "examples/cli/quality.h"
+#include "models/text.h"
 #include "tensor/json.h"
 #include "tensor/packed.h"
 
@@ -66,6 +68,18 @@ Corpus read_corpus(const Asked& asked, const Ready& model) {
   if (!asked.references.empty())
     for (const std::string& file : listed_files(asked.references, "references")) check_different(file == "-" ? "/dev/stdin" : file, asked.out);
   return corpus;
+}
+
+// A warning where sentences were trained on; none where the training data is gone.
+void warn_of_shared(const Asked& asked, const RunConfig& run, const Corpus& corpus) {
+  if (!asked.names_data() && (asked.split == "train" || run.split_by_source)) return;
+  std::vector<std::string> files = run.train_files;
+  if (files.empty()) files.push_back(run.data.empty() ? run.train : run.data + "/train.tsv");
+  if (!std::ranges::all_of(files, [](const std::string& file) { return std::filesystem::is_regular_file(file); })) return;
+  try {
+    if (const Index shared = shared_sources(read_part(run, "train"), corpus); shared > 0) note(shared_warning(shared, corpus));
+  } catch (const Error&) {                         // no longer what it was
+  }
 }
 
 // A pair with a blank side is no part of the loss, as in training.
@@ -125,23 +139,31 @@ void print_scores(const Ready& model, const Corpus& corpus, const TotalLoss& tot
   const BleuScore text_bleu = bleu(translated.texts, references, {.lowercase = lowercase});
   const BleuOptions token_options = token_bleu_options(translated.reference_tokens);
   const BleuScore token_bleu = bleu(translated.token_lines, translated.reference_tokens, token_options);
+  BleuOptions without_case = token_options;
+  without_case.lowercase = true;
+  const BleuScore lower_bleu = bleu(translated.token_lines, translated.reference_tokens, without_case);
   const ChrfScore characters = chrf(translated.texts, references, {.lowercase = lowercase});
   const double loss = total.mean(), exact = 100 * double(translated.exact) / double(sentences);
   if (json) {
     Json scores{{"data", corpus.name}, {"weights", model.loaded.file}, {"sentences", sentences}, {"loss_sentences", total.sentences}, {"loss", loss}, {"perplexity", std::exp(loss)}, {"bleu", text_bleu.score}, {"bleu_signature", text_bleu.signature},
-                         {"token_bleu", token_bleu.score}, {"token_bleu_signature", token_bleu.signature}, {"chrf", characters.score}, {"chrf_signature", characters.signature}, {"exact", exact}};
-    if (std::isfinite(alignment.error_predicted)) scores["alignment_error"] = alignment.error_predicted;
+                {"brevity_penalty", text_bleu.brevity_penalty}, {"length_ratio", text_bleu.length_ratio()}, {"token_bleu", token_bleu.score}, {"token_bleu_signature", token_bleu.signature},
+                {"token_bleu_lowercase", lower_bleu.score}, {"token_bleu_lowercase_signature", lower_bleu.signature}, {"chrf", characters.score}, {"chrf_signature", characters.signature}, {"exact", exact}};
+    if (std::isfinite(alignment.error_predicted))
+      scores.update({{"alignment_error", alignment.error_predicted}, {"alignment_error_input", alignment.error_input}, {"alignment_accuracy", alignment.accuracy}, {"monotone_share", alignment.monotone_share}});
     print(json_text(scores) + "\n");
     return;
   }
-  const std::string some = total.sentences == Index(sentences) ? "" : fmt::format(" (of {} sentences)", total.sentences);
-  print(fmt::format("{}: {} sentences, loss {:.4f} per token, perplexity {:.3f}{}\n", corpus.name, sentences, loss, std::exp(loss), some));
-  print(fmt::format("BLEU {:.1f}  ({})\n", text_bleu.score, text_bleu.signature));
+  const std::string some = total.sentences == Index(sentences) ? "" : fmt::format(" (of {})", counted(total.sentences, "sentence"));
+  print(fmt::format("{}: {}, loss {:.4f} per token, perplexity {:.3f}{}\n", corpus.name, counted(Index(sentences), "sentence"), loss, std::exp(loss), some));
+  print(fmt::format("BLEU {:.1f}  ({})\n  {}\n", text_bleu.score, text_bleu.signature, bleu_parts(text_bleu)));
   print(fmt::format("BLEU of tokens {:.1f}  ({})\n", token_bleu.score, token_bleu.signature));
+  if (lower_bleu.score != token_bleu.score) print(fmt::format("BLEU of lower-cased tokens {:.1f}  ({})\n", lower_bleu.score, lower_bleu.signature));
   print(fmt::format("{} {:.1f}  ({})\n", characters.name, characters.score, characters.signature));
-  print(fmt::format("exact match {:.1f} %  ({} of {})\n", exact, translated.exact, sentences));
-  if (std::isfinite(alignment.error_predicted))
+  print(fmt::format("exact match {:.1f} %  ({} of {}, by tokens)\n", exact, translated.exact, sentences));
+  if (std::isfinite(alignment.error_predicted)) {
     print(fmt::format("alignment error {:.3f}  (against the links of the data, each row of the last cross-attention read as the word it predicts; as the word before it {:.3f})\n", alignment.error_predicted, alignment.error_input));
+    print(fmt::format("alignment accuracy {:.1f} %  (surely linked target words whose largest weight is on a link), monotone share {:.1f} % (adjacent words that do not look back)\n", 100 * alignment.accuracy, 100 * alignment.monotone_share));
+  }
   if (token_options.effective_order) print("no reference has four tokens: BLEU of tokens counts the orders there are, sacreBLEU all four, and right translations as 0\n");
 }
 
@@ -176,6 +198,7 @@ int evaluate(std::span<const std::string> words) {
   const PackedWeights::Use use(weights);
   if (!asked.out.empty()) check_outside(asked.out);
   const Corpus corpus = read_corpus(asked, model);
+  if (!asked.manner.quiet) warn_of_shared(asked, run.config, corpus);
   References references = single_references(target_lines(corpus));
   if (!asked.references.empty()) add_references(references, asked.references, corpus.name, asked.manner);
   const std::vector<Example> examples = make_examples(run, corpus, !asked.force && has_links(data_config(asked, run.config)), asked.manner);
@@ -198,7 +221,7 @@ int evaluate(std::span<const std::string> words) {
   print_scores(model, corpus, total, translated, references, linked ? alignment_quality(run, model.model(), examples) : AlignmentQuality(), asked.manner.json);
   flush();                                         // the file may fail
   if (!asked.out.empty()) write_file_atomically(asked.out, fmt::format("{}\n", fmt::join(translated.texts, "\n")));
-  if (!asked.manner.quiet && !asked.manner.json && overlooked.cut > 0) note(fmt::format("{} sources longer than {} words were cut", overlooked.cut, run.config.max_length));
+  if (!asked.manner.quiet && !asked.manner.json && overlooked.cut > 0) note(fmt::format("{} longer than {} {} cut", counted(overlooked.cut, "source"), counted(run.config.max_length, "word"), overlooked.cut == 1 ? "was" : "were"));
   return 0;
 }
 

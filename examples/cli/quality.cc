@@ -24,7 +24,7 @@ std::vector<std::string> read_lines(const std::string& path, const Manner& manne
   std::vector<std::string> lines;
   for (std::string line; reader.next(line);) lines.push_back(line);
   if (lines.empty()) throw Mistake(fmt::format("empty file: {}; a sentence a line", path));
-  if (reader.report.invalid > 0 && !manner.quiet) note(fmt::format("{}: {} invalid byte sequences replaced; is it UTF-8?", path, reader.report.invalid));
+  if (reader.report.invalid > 0 && !manner.quiet) note(fmt::format("{}: {} replaced; is it UTF-8?", path, counted(reader.report.invalid, "invalid byte sequence")));
   return lines;
 }
 
@@ -38,6 +38,11 @@ void add_references(References& references, const std::string& list, const std::
 }
 
 std::string bleu_name(const RunConfig& config) { return config.tokenizer == "space" ? "BLEU" : "BLEU of tokens"; }
+
+std::string bleu_parts(const BleuScore& s) {
+  return fmt::format("{:.1f}/{:.1f}/{:.1f}/{:.1f}, brevity penalty {:.3f}, length ratio {:.3f}: {} to {}", s.precisions[0], s.precisions[1], s.precisions[2], s.precisions[3], s.brevity_penalty, s.length_ratio(),
+                     counted(s.counts.hypothesis_length, "word"), s.counts.reference_length);
+}
 
 std::string token_line(std::span<const std::string> tokens) {
   std::string line;
@@ -85,16 +90,20 @@ AlignmentQuality alignment_quality(const Run& run, const Seq2Seq& model, std::sp
   if (weights.empty()) return quality;
   quality.entropy = attention_numbers(weights).row_entropy;
   std::vector<std::vector<Link>> predicted, input;
+  std::vector<Tensor> words;
   std::vector<Alignment> gold;
   for (std::size_t i = 0; i < weights.size(); ++i) {
     const Index T = weights[i].size(0), S = weights[i].size(1);
     if (T == 1 || S == 1 || (examples[i].links.sure.empty() && examples[i].links.possible.empty())) continue;   // no word, or none linked
-    predicted.push_back(attention_links(weights[i](Slice{0, T - 1}, Slice{0, S - 1})));   // row t: the word it predicts
+    words.push_back(weights[i](Slice{0, T - 1}, Slice{0, S - 1}));
+    predicted.push_back(attention_links(words.back()));                                   // row t: the word it predicts
     input.push_back(attention_links(weights[i](Slice{1, T}, Slice{0, S - 1})));           // row t + 1: the word it has read
     gold.push_back(examples[i].links);
   }
   if (std::ranges::all_of(gold, [](const Alignment& links) { return links.sure.empty(); })) return quality;
-  quality.error_predicted = alignment_score(predicted, gold).error_rate;
+  const AlignmentScore score = alignment_score(predicted, gold);
+  quality.error_predicted = score.error_rate, quality.accuracy = score.accuracy;
+  quality.monotone_share = attention_numbers(words).monotone_share;
   quality.error_input = alignment_score(input, gold).error_rate;
   return quality;
 }

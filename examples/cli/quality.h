@@ -26,6 +26,9 @@ std::string bleu_name(const RunConfig& config);
 // BLEU of token lines. Where no reference has four tokens it counts the orders there are: for right translations all four would give 0.
 BleuOptions token_bleu_options(const References& references);
 
+// "42.9/25.0/16.7/12.5, brevity penalty 1.000, length ratio 1.000: 7 words to 7"
+std::string bleu_parts(const BleuScore& score);
+
 // Tokens with spaces between them; blanks among them made visible.
 std::string token_line(std::span<const std::string> tokens);
 
@@ -47,6 +50,7 @@ std::optional<Translated> translate_lines(const Run& run, const Translator& mode
 // Where the last cross-attention looks while given pairs are read, its heads' mean. NaN where there is none, or no gold link.
 struct AlignmentQuality {
   double error_predicted = NAN, error_input = NAN;   // alignment error rate: rows read as the word they predict, as the word before it
+  double accuracy = NAN, monotone_share = NAN;       // of rows read as the word they predict: see AlignmentScore, AttentionNumbers
   double entropy = NAN;                              // of the weights of a row
 };
 AlignmentQuality alignment_quality(const Run& run, const Seq2Seq& model, std::span<const Example> examples);

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "examples/cli/quality.h"
+#include "models/text.h"
 #include "models/tokenizer.h"
 #include "tensor/json.h"
 
@@ -20,12 +21,12 @@ int score(std::span<const std::string> words) {
                       .about = "BLEU, chrF and exact match with their signatures; the numbers are those of sacreBLEU.",
                       .example = "heed score --hypotheses translated.txt --references correct.txt",
                       .options = std::vector<Option>{{.name = "hypotheses", .value = &hypotheses, .takes = "FILE", .help = "a translation a line; -: standard input"},
-                                                     {.name = "references", .value = &references, .takes = "FILE", .help = "what it should be; several files: A,B,.."},
+                                                     {.name = "references", .value = &references, .takes = "FILE", .help = "what it should be; several files: A,B,..; -: standard input"},
                                                      {.name = "tokenize", .value = &tokenizer, .takes = "NAME", .help = "of BLEU", .choices = {"13a", "none"}, .standard = "13a"},
                                                      {.name = "smooth", .value = &smoothing, .takes = "NAME", .help = "of BLEU", .choices = {"exp", "floor", "add-k", "none"}, .standard = "exp"},
                                                      {.name = "lowercase", .value = &lowercase, .help = "compare without case"},
                                                      {.name = "chrf-words", .value = &words_too, .help = "chrF++: n-grams of words as well"},
-                                                     {.name = "sources", .value = &sources, .takes = "FILE", .help = "BLEU by the length of these, too"}} +
+                                                     {.name = "sources", .value = &sources, .takes = "FILE", .help = "BLEU by the length of these, too; -: standard input"}} +
                                  options(manner)};
   if (!parse(syntax, words)) return 0;
   check_required(hypotheses, "hypotheses", "a file with a translation a line");
@@ -54,20 +55,18 @@ int score(std::span<const std::string> words) {
     buckets = bleu_by_length(lengths, hypothesis_lines, all, 10, bleu_options);
   }
   if (manner.json) {
-    Json json{{"bleu", b.score}, {"bleu_signature", b.signature}, {"precisions", b.precisions}, {"brevity_penalty", b.brevity_penalty},
+    Json json{{"bleu", b.score}, {"bleu_signature", b.signature}, {"precisions", b.precisions}, {"brevity_penalty", b.brevity_penalty}, {"length_ratio", b.length_ratio()},
               {"hypothesis_length", b.counts.hypothesis_length}, {"reference_length", b.counts.reference_length}, {"chrf", c.score}, {"chrf_signature", c.signature}, {"exact", exact}, {"sentences", hypothesis_lines.size()}};
     for (const LengthBucket& bucket : buckets) json["by_length"].push_back({{"above", bucket.above}, {"up_to", bucket.up_to}, {"sentences", bucket.segments}, {"bleu", bucket.bleu.score}});
     print(json_text(json) + "\n");
     return 0;
   }
-  print(fmt::format("BLEU {:.2f}  ({})\n", b.score, b.signature));
-  print(fmt::format("  {:.1f}/{:.1f}/{:.1f}/{:.1f}, brevity penalty {:.3f}, {} words to {}\n", b.precisions[0], b.precisions[1], b.precisions[2], b.precisions[3], b.brevity_penalty,
-                    b.counts.hypothesis_length, b.counts.reference_length));
+  print(fmt::format("BLEU {:.2f}  ({})\n  {}\n", b.score, b.signature, bleu_parts(b)));
   print(fmt::format("{} {:.2f}  ({})\n", c.name, c.score, c.signature));
-  print(fmt::format("exact match {:.2f} %  ({:.0f} of {})\n", exact, exact / 100 * double(hypothesis_lines.size()), hypothesis_lines.size()));
+  print(fmt::format("exact match {:.2f} %  ({:.0f} of {}, by words)\n", exact, exact / 100 * double(hypothesis_lines.size()), hypothesis_lines.size()));
   if (b.score == 0 && b.counts.totals.back() == 0) print("no hypothesis has four tokens: BLEU, as sacreBLEU has it, is 0 whatever is right\n");
   for (const LengthBucket& bucket : buckets)
-    print(fmt::format("{:>4} to {:<4} words: BLEU {:.2f}  ({} sentences)\n", bucket.above + 1, bucket.up_to, bucket.bleu.score, bucket.segments));
+    print(fmt::format("{:>4} to {:<4} words: BLEU {:.2f}  ({})\n", bucket.above + 1, bucket.up_to, bucket.bleu.score, counted(bucket.segments, "sentence")));
   return 0;
 }
 

@@ -14,6 +14,7 @@
 
 #include "examples/cli/stop.h"
 #include "models/recurrent_config.h"
+#include "models/text.h"
 #include "models/translate.h"
 #include "nn/checkpoint.h"
 #include "tensor/file.h"
@@ -148,16 +149,16 @@ void Training::begin() {
 void Training::log_data() {
   for (const auto& [part, corpus] : {std::pair("train", &data_.train), std::pair("dev", &data_.dev)}) {
     const CorpusReport& r = corpus->report;
-    log_.add(fmt::format("{{\"event\": \"data\", \"part\": \"{}\", \"lines\": {}, \"pairs\": {}, \"too_long\": {}, \"empty\": {}, \"invalid_sequences\": {}, \"further_columns\": {}}}", part,
-                         r.text.lines, r.pairs, r.too_long, r.empty, r.text.invalid, r.further_columns));
+    log_.add(fmt::format("{{\"event\": \"data\", \"part\": \"{}\", \"lines\": {}, \"pairs\": {}, \"too_long\": {}, \"empty\": {}, \"invalid_sequences\": {}, \"byte_order_marks\": {}, \"carriage_returns\": {}, \"further_columns\": {}}}", part,
+                         r.text.lines, r.pairs, r.too_long, r.empty, r.text.invalid, r.text.byte_order_marks, r.text.carriage_returns, r.further_columns));
     progress_.note(to_string(*corpus));
   }
   if (const Index shared = shared_sources(data_.train, data_.dev); shared > 0) {
     log_.add(fmt::format("{{\"event\": \"data\", \"shared_sources\": {}}}", shared));
-    progress_.note(fmt::format("warning: {} source sentences of dev stand in train as well", shared));
+    progress_.note(shared_warning(shared, data_.dev));
   }
-  progress_.note(fmt::format("{} source and {} target words, {} parameters, {} updates an epoch", run_.source.vocabulary.size(), run_.target.vocabulary.size(),
-                             parameters_.count(), updates_of_epoch()));
+  progress_.note(fmt::format("{} source and {}, {} parameters, {} an epoch", run_.source.vocabulary.size(), counted(run_.target.vocabulary.size(), "target word"),
+                             parameters_.count(), counted(updates_of_epoch(), "update")));
 }
 
 // ---- limits ---------------------------------------------------------------------------------------------------------
@@ -341,7 +342,7 @@ void Training::draw_attention() {
   for (const Example* example : for_pictures(dev_->examples())) {
     AttentionPicture picture = last_cross_attention(attention_picture(run_, *model_, *example));
     if (picture.maps.empty()) return;
-    picture.title = fmt::format("After {} updates", step());
+    picture.title = fmt::format("After {}", counted(step(), "update"));
     write_file_atomically(in_run(fmt::format("attention/sentence-{}-step-{:06}.svg", ++number, step())), attention_svg(picture));
   }
   thin_pictures();
@@ -412,7 +413,7 @@ void Training::result() const {
     print(fmt::format("{{\"run\": {}, \"steps\": {}, \"seconds\": {:.1f}, \"best\": {{\"step\": {}, \"bleu\": {}, \"loss\": {}}}}}\n", json_text(run_.path), step(), seconds(),
                       state_.best, json_number(state_.best_bleu), json_number(state_.best_loss)));
   } else {
-    print(fmt::format("{}: {} updates in {}, best dev {} {:.2f} (loss {:.4f}) after update {}\n", run_.path, step(), short_duration(seconds()), bleu_name(run_.config), state_.best_bleu, state_.best_loss, state_.best));
+    print(fmt::format("{}: {} in {}, best dev {} {:.2f} (loss {:.4f}) after update {}\n", run_.path, counted(step(), "update"), short_duration(seconds()), bleu_name(run_.config), state_.best_bleu, state_.best_loss, state_.best));
   }
 }
 

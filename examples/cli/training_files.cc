@@ -237,7 +237,7 @@ bool Training::resume() {
     if (const std::string end = end_after(in_run("metrics.jsonl"), log_.bytes()); !reached().empty() && !end.empty()) {
       take_end(end);
       if (state_.best >= 0) restore_best();
-      progress_.note(fmt::format("{} is finished: {} updates ({})", run_.path, *step, reached()));
+      progress_.note(fmt::format("{} is finished: {} ({})", run_.path, counted(*step, "update"), reached()));
       return false;
     }
     store_config();
@@ -279,7 +279,7 @@ void check_within(const RunConfig& limits, const std::string& path) {
       continue;
     }
     const auto check = [&](bool beyond, std::string_view limit, auto asked, auto reached) {
-      if (beyond) throw Mistake(fmt::format("trained beyond the limit: {} has {} updates: --{} {}; --{} {}, or another --out", path, *step, limit, asked, limit, reached));
+      if (beyond) throw Mistake(fmt::format("trained beyond the limit: {} has {}: --{} {}; --{} {}, or another --out", path, counted(*step, "update"), limit, asked, limit, reached));
     };
     constexpr Index kEndless = 1000000000;         // the most that --patience takes
     const Index patience = run.config.patience.value_or(kEndless);

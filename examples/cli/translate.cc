@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -9,6 +8,7 @@
 #include <cstring>
 
 #include "examples/cli/model.h"
+#include "examples/cli/quality.h"
 #include "models/text.h"
 #include "tensor/json.h"
 #include "tensor/packed.h"
@@ -89,7 +89,7 @@ void check_prefix(const Run& run, const std::string& prefix) {
 void print_translations(Index number, const std::string& source, std::span<const Translation> translations, Index nbest, bool tokens, bool links, bool json) {
   Json list = Json::array();
   for (const Translation& t : translations) {
-    const std::string text = tokens ? fmt::format("{}", fmt::join(t.tokens, " ")) : t.text;
+    const std::string text = tokens ? token_line(t.tokens) : t.text;
     if (json) {
       list.push_back({{"text", text}, {"score", t.score}, {"log_probability", t.log_probability}, {"finished", t.finished}});
       if (links) list.back()["links"] = to_string(t.links);
@@ -155,8 +155,8 @@ int translate(std::span<const std::string> words) {
     draw_on(translate_with, model.run, lines);
   }
   note_unknown_words();
-  if (!manner.quiet && overlooked.cut > 0) note(fmt::format("{} lines longer than {} words were cut; only what stands before is translated", overlooked.cut, translate_with.max_length));
-  if (!manner.quiet && input.invalid() > 0) note(fmt::format("{} invalid byte sequences were replaced", input.invalid()));
+  if (!manner.quiet && overlooked.cut > 0) note(fmt::format("{} longer than {} {} cut; only what stands before is translated", counted(overlooked.cut, "line"), counted(translate_with.max_length, "word"), overlooked.cut == 1 ? "was" : "were"));
+  if (!manner.quiet && input.invalid() > 0) note(fmt::format("{} replaced", counted(input.invalid(), "invalid byte sequence")));
   return 0;
 }
 

@@ -166,7 +166,7 @@ TEST_CASE("cli: translate answers line n in line n") {
     CHECK(call("translate --run run --quiet --json --precision " + std::string(precision), many).out ==
           call("translate --run run --quiet --json --threads 3 --batch 1 --precision " + std::string(precision), many).out);
   }
-  CHECK(call("translate --run run --max-length 2", "1 2 3 4\n").err.find("1 lines longer than 2 words were cut") != std::string::npos);
+  CHECK(call("translate --run run --max-length 2", "1 2 3 4\n").err.find("1 line longer than 2 words was cut") != std::string::npos);
 }
 
 TEST_CASE("cli: check-gradients") {
@@ -224,7 +224,7 @@ TEST_CASE("cli: data split by source") {
   write_text(folder / "pairs.tsv", pairs + "bad\xff\tline\n\tmissing\n");
   const Result split = heed_in(folder.path(), kTrainSplit + kTiny + "--out r2");
   CHECK_MESSAGE(split.code == 0, split.err);
-  CHECK(split.err.find("1 lines skipped for an empty side, 1 invalid byte sequences replaced") != std::string::npos);
+  CHECK(split.err.find("1 line skipped for an empty side, 1 invalid byte sequence replaced") != std::string::npos);
   CHECK(text_of(folder / "r2/metrics.jsonl").find("\"empty\": 1, \"invalid_sequences\": 1") != std::string::npos);
   CHECK(parse_json(heed_in(folder.path(), "evaluate --run r2 --json --quiet").out)["sentences"] == 3);
   CHECK(heed_in(folder.path(), "evaluate --run r2 --quiet").err.empty());

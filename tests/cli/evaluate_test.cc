@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 TEST_CASE("cli: evaluate and score agree") {
   const Result plain = call("evaluate --run run --data data --out translated.txt --quiet");
   CHECK_MESSAGE(plain.code == 0, plain.err);
-  CHECK(std::regex_search(plain.out, std::regex(R"(\nBLEU [0-9.]+  \(nrefs:1\|case:mixed\|eff:no\|tok:13a\|smooth:exp\|version:heed-[0-9.]+\)\n)")));
+  CHECK(std::regex_search(plain.out, std::regex(R"(\nBLEU [0-9.]+  \(nrefs:1\|case:mixed\|eff:no\|tok:13a\|smooth:exp\|version:heed-[0-9.]+\)\n  [0-9./]+, brevity penalty [0-9.]+, length ratio [0-9.]+: \d+ words to \d+\n)")));
   const auto json = parse_json(call("evaluate --run run --json --quiet").out);     // the run's own data
   CHECK(json["sentences"] == 40);
   CHECK(json["loss"].get<double>() > 0);
@@ -42,6 +42,15 @@ TEST_CASE("cli: evaluate and score agree") {
   write_text(small().folder / "halves.txt", halves);
   const auto both = parse_json(call("evaluate --run run --references halves.txt,references.txt --json --quiet").out);
   CHECK(both["bleu"] == parse_json(call("score --hypotheses translated.txt --references references.txt,halves.txt,references.txt --json").out)["bleu"]);
+
+  CHECK(both["exact"].get<double>() >= 50);                                          // of one reference, whichever
+  CHECK(both["length_ratio"].get<double>() > 0);
+  CHECK(json["token_bleu_lowercase"] == json["token_bleu"]);                         // words are digits
+
+  CHECK(call("evaluate --run run").err.find("warning") == std::string::npos);
+  CHECK(call("evaluate --run run --split train").err.find("warning") == std::string::npos);
+  CHECK(std::regex_search(call("evaluate --run run --data data --split train").err, std::regex(R"(^warning: (\d+) of \1 source sentences of data/train.tsv stand in the training data as well\n)")));
+  CHECK(call("evaluate --run run --data data --split train --quiet").err.empty());
 
   CHECK(call("evaluate --run run").err.find("sentence 0 of") == std::string::npos);
   CHECK(call("evaluate --run run").err.ends_with("sentence 40 of 40, 0:00 left\n"));
@@ -134,7 +143,7 @@ TEST_CASE("cli: score reads what it is given") {
   CHECK(json["hypothesis_length"] == 5);
   CHECK(parse_json(call("score --hypotheses upper --references lower --json").out)["exact"] == 0);
   write_text(folder + "/three-words", "a b c\n");
-  CHECK(call("score --hypotheses three-words --references three-words").out.find("\nexact match 100.00 %  (1 of 1)\nno hypothesis has four tokens: BLEU, as sacreBLEU has it, is 0 whatever is right\n") != std::string::npos);
+  CHECK(call("score --hypotheses three-words --references three-words").out.find("\nexact match 100.00 %  (1 of 1, by words)\nno hypothesis has four tokens: BLEU, as sacreBLEU has it, is 0 whatever is right\n") != std::string::npos);
   CHECK(call("score --hypotheses latin --references lower").err == "latin: 2 invalid byte sequences replaced; is it UTF-8?\n");
 }
 

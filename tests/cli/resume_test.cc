@@ -175,7 +175,7 @@ TEST_CASE("resume: the time since the last line of the log counts") {
   write_text(folder / "compared/none-1/seconds.json", "{\"step\": 1, \"seconds\": 1000.5}\n");
   const Result beyond = heed_in(folder.path(), compare + " --minutes 1");
   CHECK(beyond.code == 2);
-  CHECK_MESSAGE(beyond.err.find("compared/none-1 has 1 updates: --minutes 1; --minutes 17, or another --out") != std::string::npos, beyond.err);
+  CHECK_MESSAGE(beyond.err.find("compared/none-1 has 1 update: --minutes 1; --minutes 17, or another --out") != std::string::npos, beyond.err);
 }
 
 TEST_CASE("resume: with a limit that is passed, an evaluation shows no loss of updates, and the warm-up is over") {

@@ -91,6 +91,18 @@ TEST_CASE("chart: curves with whiskers") {
   CHECK_THROWS_WITH_AS(curves_svg(curves), "curves_svg: needs no spread or one a point: \"none\" has y [3], spread [2]", ShapeError);
 }
 
+TEST_CASE("chart: a whisker is as long to each side; a bar's number stands beyond it") {
+  const Curves curves{.panels = {{"BLEU", {{.name = "a", .x = {1, 2}, .y = {20, 100}, .spread = {5, 0}}}}}};
+  const std::string svg = curves_svg(curves), dot = svg.substr(svg.rfind("<circle", svg.find("<title>a: 20 ± 5")));
+  const auto number = [](const std::string& text, const std::string& name) { return std::stod(text.substr(text.find(name + "=\"") + name.size() + 2)); };
+  const double x = number(dot, "cx"), y = number(dot, "cy");                 // 220 px for 100
+  CHECK(has(svg, fmt::format("x1=\"{0}\" y1=\"{1}\" x2=\"{0}\" y2=\"{2}\"", drawing::px(x), drawing::px(y - 11), drawing::px(y + 11))));
+
+  const std::string bars = bars_svg({.groups = {"a", "b"}, .series = {{"", {50, -10}, {10, 5}}}});
+  const auto place = [&](const std::string& label) { return number(bars.substr(bars.rfind("<text", bars.find(">" + label + "<"))), "x"); };
+  CHECK(place("50") - place("-10") == doctest::Approx(520.0 * (60 + 15) / 80 + 6 + 6).epsilon(1e-3));   // from -20 to 60
+}
+
 TEST_CASE("chart: more series than colours differ in their dashes, in the plot and in its key") {
   Curves curves;
   curves.panels = {{"BLEU", {}}};

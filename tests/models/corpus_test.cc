@@ -62,8 +62,8 @@ TEST_CASE("corpus: what is mended or left out is counted") {
   CHECK(c.report.further_columns == 1);
   CHECK(to_string(c) == path +
                             ": 8 lines, 4 pairs, 4 lines skipped for an empty side, 3 invalid byte sequences replaced, 1 byte "
-                            "order marks removed, "
-                            "1 carriage returns removed, 1 lines with further columns, which are ignored");
+                            "order mark removed, "
+                            "1 carriage return removed, 1 line with further columns, which are ignored");
   const Corpus all = read_tsv(path, {.skip_empty = false});              // pair n answers line n
   CHECK(all.pairs.size() == 8);
   CHECK(all.report.empty == 0);
@@ -103,7 +103,7 @@ TEST_CASE("corpus: two parallel files") {
   CHECK(c.pairs[2].line == 4);
   CHECK(to_string(c) ==
         en + " + " + fr +
-            ": 4 lines, 3 pairs, 1 lines skipped for an empty side, 1 byte order marks removed, 3 carriage returns removed");
+            ": 4 lines, 3 pairs, 1 line skipped for an empty side, 1 byte order mark removed, 3 carriage returns removed");
   CHECK(message_of<FileError>([&] { read_parallel(en, w.path("un\ndeux\n", "short")); }) ==
         "numbers of lines differ: " + en + " has 4, " + w.folder / "short" + " has 2");
   CHECK(message_of<FileError>([&] { read_parallel(w.path("", "empty"), en); }) ==
@@ -134,6 +134,7 @@ TEST_CASE("corpus: split by source sentence") {
   CHECK(shared_sources(split.train, split.test) == 0);
   CHECK(shared_sources(split.dev, split.test) == 0);
   CHECK(shared_sources(corpus, split.dev) == 5);
+  CHECK(shared_sources(split.dev, Corpus{"", {{"the  Sentence 4", "x"}, {"the sentence 5", "x"}}, {}}) == 1);
   CHECK(to_string(split.dev) == corpus.name + " (dev): 120 lines, 5 pairs");
 
   Corpus reversed = corpus;                              // the order of lines decides nothing but which target is first

@@ -44,6 +44,10 @@ TEST_CASE("cost: talking heads mix two numbers a head of each pair of words, dif
   CHECK(sentence(" --linear-attention --random-features 10") - sentence("") == doctest::Approx(2 * (4 * 10 * (5 + 4) * 3 * (5 + 7) - 2 * 16 * (25 + 28 + 35))));
 }
 
+TEST_CASE("cost: Shaw's positions, 16 to each side, are read by every query and written by every weight") {
+  CHECK(cost("--layers 1 --heads 2 --positions shaw", 3, 4) * 4 - cost("--layers 1 --heads 2", 3, 4) * 4 == doctest::Approx(2 * (3 + 4) * 16 * 33));
+}
+
 TEST_CASE("cost: recurrent models") {
   // Bahdanau, n = E = 16, M = 32, A = 16, l = 8, V = 8, S = T = 1:
   //   encoder 2 · 48 · 32 = 3072, U h 512 a source word; W s 256, cell 48 · (48 + 16) = 3072, readout 16 · (16 + 16 + 32) = 1024, output 64;

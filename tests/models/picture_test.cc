@@ -267,6 +267,26 @@ TEST_CASE("picture: numbers stand in the cells of every layout, large enough to 
   }
 }
 
+TEST_CASE("picture: numbers below 0 stand in their cells; a window ends with the words") {
+  AttentionPicture picture = beautiful_dog();
+  picture.numbers = true;
+  picture.maps[0].weights[2] = -0.5f;
+  picture.maps[0].windows = {{0, 2}, {1, 9}, {-3, 0}};
+  const std::string svg = attention_svg(picture);
+  CHECK(has(svg, ">-0.50</text>"));
+  for (const Index words : {1, 2, 3}) CHECK(count(svg, fmt::format("width=\"{}\" height=\"34\" rx=\"2\"", 36 * words - 2)) == 1);   // cells of 36 px
+}
+
+TEST_CASE("picture: of more cells than have tooltips each stands in its row and column") {
+  AttentionPicture picture = transformer(1, 1, 150);
+  picture.maps = {picture.maps[2]};
+  picture.maps[0].weights.assign(150 * 150, 0);
+  picture.maps[0].weights[3 * 150 + 7] = 1;
+  const std::string svg = attention_svg(picture);
+  CHECK(xml_fault(svg) == "");
+  CHECK(has(svg, "d=\"M7 3h1v1h-1z\""));
+}
+
 TEST_CASE("picture: a long title has lines within the picture's width, down to its last word") {
   const auto wide = [](const std::string& svg) { return std::stod(svg.substr(svg.find("width=\"") + 7)); };
   for (const int words : {1, 10, 45}) {

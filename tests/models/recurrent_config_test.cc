@@ -54,6 +54,8 @@ TEST_CASE("recurrent options: the paper's choices by default") {
   CHECK(settled("gru", [](RunConfig& c) { c.attention = "concat"; }).gru_form == "cudnn");
   CHECK(settled("gru", [](RunConfig& c) { c.attention = "none"; }).decoder == "cho");
   CHECK(settled("lstm", [](RunConfig& c) { c.attention = "none"; }).decoder == "sutskever");
+  CHECK(settled("gru", [](RunConfig& c) { c.attention = "none"; }).context == "every_step");
+  CHECK(settled("gru", [](RunConfig& c) { c.attention = "none", c.start_state = "backward"; }).context == "both_ends");
   CHECK(settled("gru", [](RunConfig& c) { c.decoder = "sutskever"; }).attention == "none");
   CHECK(settled("rnn", [](RunConfig& c) { c.decoder = "luong"; }).attention == "general");
   CHECK(settled("lstm", [](RunConfig& c) { c.attention = "local_m"; }).attention == "local-m");

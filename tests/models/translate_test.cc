@@ -86,6 +86,36 @@ TEST_CASE("translate: a picture says which word a row aligns, by its score") {
   CHECK(note("mean-sparsemax").empty());
 }
 
+TEST_CASE("translate: rows named for the word that was read: their note, and gold links a row below") {
+  using Rows = AttentionPicture::Rows;
+  const auto drawn = [](const std::string& flags, Rows rows) {
+    const SmallModel small(flags);
+    Example example = small.example("a b", "c d");
+    example.links = {{{0, 0}, {1, 1}}, {{0, 1}}};
+    return attention_picture(small.run, *small.model, example, rows);
+  };
+  CHECK(drawn("--model lstm --attention general", Rows::input).note == "The row looks from the state that has just read its word, to write the word of the next row.");
+  CHECK(drawn("--model lstm --attention location", Rows::input).note == "A location score aims at the word being written: that of the next row.");
+  CHECK(drawn("--model gru --attention additive", Rows::input).note == "The row looks from the state that had read the words before its own, to write the word of the next row.");
+  const AttentionPicture predicted = drawn("--layers 1 --heads 2", Rows::predicted), input = drawn("--layers 1 --heads 2", Rows::input);
+  CHECK(input.note.empty());
+  CHECK(to_string(predicted.gold.sure) == "0-0 1-1");
+  CHECK(to_string(input.gold.sure) == "0-1 1-2");
+  CHECK(to_string(predicted.gold.possible) == "0-1");
+  CHECK(to_string(input.gold.possible) == "0-2");
+}
+
+TEST_CASE("translate: a window of no words to a side is the nearest word, never one before the first") {
+  const SmallModel small("--model gru --attention local-p --window 0");
+  int first = 0, last = 0;
+  for (const double v : {-1e4, 1e4}) {                                                // p = -1 or S - 1, the other one with the other sign
+    fill_(small.parameters->find("attention.position_v")->variable.value(), v);
+    const AttentionPicture picture = attention_picture(small.run, *small.model, small.example("a b", "c d"));
+    for (const AttentionPicture::Window& window : picture.maps.back().windows) first += window.first == 0 && window.last == 0, last += window.first == 2 && window.last == 2;
+  }
+  CHECK((first == 3 && last == 3));
+}
+
 TEST_CASE("translate: a picture of self-attention shows its sliding window") {
   const SmallModel small("--layers 1 --heads 2 --sliding-window 1");
   const AttentionPicture picture = attention_picture(small.run, *small.model, small.example("a b c", "c d"));

@@ -248,6 +248,20 @@ TEST_CASE("optimiser: every item is updated by its own kernel") {
   CHECK(p[2].value().item() == -2);
 }
 
+TEST_CASE("optimiser: an update that fails counts for no item") {
+  struct Failing : Mixed {
+    using Mixed::Mixed;
+    Update constants(const Item& item, UpdateConstants& c) const override { return item.parameter->path == "b" ? throw Error("b") : Mixed::constants(item, c); }
+  };
+  Parameters parameters(Seed{1}, DType::f64);
+  std::vector<Parameter> p;
+  for (const char* name : {"a", "b"}) give_gradient(p.emplace_back(parameters.root().parameter(name, {1}, constant_init(0))), tensor({1}, DType::f64));
+  Failing failing(parameters);
+  CHECK_THROWS_WITH_AS(failing.step(), "b", Error);
+  CHECK(failing.state().empty());
+  CHECK(p[0].value().item() == 0);
+}
+
 TEST_CASE("optimiser: PyTorch's state is taken, what lacks in it is named") {
   Parameters parameters(Seed{1}, DType::f64);
   const Parameter w = parameters.root().parameter("w", {1}, constant_init(0));
@@ -365,6 +379,17 @@ TEST_CASE("golden: bounds and deviations of the initialisers") {
       CHECK(std::sqrt(squares_normal / count) == doctest::Approx(std).epsilon(0.025));
     }
   }
+}
+
+TEST_CASE("stacked: every block begins as one alone, with a key of its own") {
+  const Tensor w = empty({6, 2}, DType::f64);
+  stacked(3, uniform_init(-1, 1))(w, Key(1));
+  for (Index block = 0; block < 3; ++block) {
+    const Tensor alone = empty({2, 2}, DType::f64);
+    uniform_init(-1, 1)(alone, Key(1) / block);
+    CHECK(alone.to_vector<double>() == w(Slice{2 * block, 2 * block + 2}).to_vector<double>());
+  }
+  CHECK(w[0].to_vector<double>() != w[2].to_vector<double>());
 }
 
 TEST_CASE("initial values: Linear, Embedding and MultiHeadAttention start as PyTorch's") {

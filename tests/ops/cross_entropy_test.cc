@@ -73,6 +73,7 @@ std::vector<CrossEntropyOptions> every_form() {
       for (bool smooth_pad : {false, true}) forms.push_back({.label_smoothing = 0.3, .smoothing = smoothing, .pad = pad, .smooth_pad = smooth_pad});
   forms.push_back({.label_smoothing = 1});
   forms.push_back({.label_smoothing = 0.1, .subtract_entropy = true});
+  forms.push_back({.label_smoothing = 0.3, .smoothing = Smoothing::others_not_pad, .pad = 2, .subtract_entropy = true});
   forms.push_back({.ignore_index = 1, .pad = 2});
   return forms;
 }

@@ -33,7 +33,7 @@ TEST_CASE("mask: of some sentences, in any order") {
   const Tensor ids = tensor({2, 0, 0, 1}, DType::i64), whole = empty({B, 1, S}, DType::u8);
   for (Index i = 0; i < B * S; ++i) whole.mutable_data<std::uint8_t>()[i] = i % 3 != 1;
   const Mask lengths = Mask::lengths(tensor({7, 4, 2}, DType::i32));
-  for (const Mask& mask : {Mask(), lengths, Mask::causal(1), lengths & Mask::window(1, 2), lengths & Mask::allowed(whole), Mask::allowed(whole[0]), Mask::allowed(zeros({1}, DType::u8))})
+  for (const Mask& mask : {Mask(), lengths, Mask::causal(1), lengths & Mask::window(1, 2), lengths & Mask::allowed(whole), Mask::allowed(whole[0]), Mask::allowed(whole(Slice{0, 1})), Mask::allowed(zeros({1}, DType::u8))})
     CHECK(doubles(mask.of_sentences(ids, 3).dense({4, T, S})) == doubles(index_select(mask.dense({B, T, S}), 0, ids)));
 }
 
