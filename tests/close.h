@@ -25,6 +25,14 @@ inline double worst_absolute(const heed::Tensor& x, const std::vector<double>& y
 inline double worst_relative(const heed::Tensor& x, const std::vector<double>& y) { return worst(x, y, [](double v) { return std::abs(v); }); }
 inline double worst_absolute(const heed::Tensor& x, const heed::Tensor& y) { return worst_absolute(x, doubles(y)); }
 
+// Largest finite |x|, for doctest::Approx, which allows epsilon (scale + |x|): its scale of 1 hides what small numbers are.
+inline double largest_of(const std::vector<double>& x) {
+  double most = 1e-300;
+  for (const double v : x)
+    if (std::isfinite(v)) most = std::max(most, std::abs(v));
+  return most;
+}
+
 inline bool all_nan(const heed::Tensor& x) {
   const auto values = doubles(x);
   return std::all_of(values.begin(), values.end(), [](double v) { return std::isnan(v); });

@@ -34,7 +34,6 @@ const Explanation::Value& value_of(const Explanation& x, std::string_view ending
   return *at;
 }
 
-
 // Σ α = 1 (local-p: less), c = Σ_j α_j h_j of the numbers shown, the words' probabilities are those of the model's own step.
 void check_walk(const Explanation& x, double least, double most) {
   std::string prefix;
@@ -52,7 +51,7 @@ void check_walk(const Explanation& x, double least, double most) {
   for (std::size_t s = 0; s < weights.size(); ++s)
     for (std::size_t i = 0; i < total.size(); ++i) total[i] += doubles(weighted.value)[s * total.size() + i];
   const std::vector<double> shown = doubles(context.value);
-  for (std::size_t i = 0; i < total.size(); ++i) CHECK(total[i] == doctest::Approx(shown[i]).epsilon(1e-5));
+  for (std::size_t i = 0; i < total.size(); ++i) CHECK(total[i] == doctest::Approx(shown[i]).epsilon(1e-5).scale(largest_of(shown)));
 }
 
 // One explanation, recomputed: what a formula names comes from the values shown and from the weights, and nothing else.
@@ -95,7 +94,7 @@ struct Recomputed {
     INFO(name << "  " << shown_formula);
     const std::vector<double> made = doubles(make().value()), seen = doubles(value->value);
     REQUIRE(made.size() == seen.size());
-    for (std::size_t i = 0; i < made.size(); ++i) CHECK(made[i] == doctest::Approx(seen[i]).epsilon(1e-4).scale(1));
+    for (std::size_t i = 0; i < made.size(); ++i) CHECK(made[i] == doctest::Approx(seen[i]).epsilon(1e-4).scale(largest_of(seen)));
   }
 };
 
@@ -411,7 +410,7 @@ TEST_CASE("explain: a gradient of what a Transformer reads is that of the loss")
       return loss;
     };
     const double h = 1e-2, scale = std::sqrt(16.0);
-    for (Index i = 0; i < 16; ++i) CHECK((loss_at(i, h) - loss_at(i, -h)) / (2 * h * scale) == doctest::Approx(gradient[std::size_t(i)]).epsilon(2e-2).scale(0.1));
+    for (Index i = 0; i < 16; ++i) CHECK((loss_at(i, h) - loss_at(i, -h)) / (2 * h * scale) == doctest::Approx(gradient[std::size_t(i)]).epsilon(2e-2).scale(largest_of(gradient)));
   }
 }
 
@@ -430,7 +429,7 @@ TEST_CASE("explain: what L depends on has a gradient, in every model") {
       CHECK(v.gradient.defined() != none);
       if (!v.name.ends_with(".weighted") || !v.gradient.defined()) continue;
       const std::vector<double> context = doubles(value_of(x, v.name.substr(0, v.name.size() - 8) + "context").gradient), each = doubles(v.gradient);
-      for (std::size_t i = 0; i < each.size(); ++i) CHECK(each[i] == doctest::Approx(context[i % context.size()]));   // c = Σ_j α_j v_j
+      for (std::size_t i = 0; i < each.size(); ++i) CHECK(each[i] == doctest::Approx(context[i % context.size()]).scale(0));   // c = Σ_j α_j v_j
     }
   }
 }
@@ -486,7 +485,7 @@ TEST_CASE("explain: gradients of the scores are those of the loss") {
       part = share * std::exp(-loss) / p, loss = -std::log(p);
     }
     CHECK(*x.loss == doctest::Approx(loss).epsilon(1e-5));
-    for (std::size_t k = 0; k < logits.size(); ++k) CHECK(gradient[k] == doctest::Approx(part * (std::exp(logits[k]) / norm - (k == wanted))).epsilon(1e-4));
+    for (std::size_t k = 0; k < logits.size(); ++k) CHECK(gradient[k] == doctest::Approx(part * (std::exp(logits[k]) / norm - (k == wanted))).epsilon(1e-4).scale(0));
     // de = α ⊙ (dα - Σ_k α_k dα_k), where a softmax makes the weights and nothing else follows it
     const Explanation::Value &scores = value_of(x, "scores"), &weights = value_of(x, "weights");
     REQUIRE(scores.gradient.defined());
@@ -494,7 +493,7 @@ TEST_CASE("explain: gradients of the scores are those of the loss") {
       const std::vector<double> a = doubles(weights.value), da = doubles(weights.gradient), de = doubles(scores.gradient);
       double mean = 0;
       for (std::size_t s = 0; s < a.size(); ++s) mean += a[s] * da[s];
-      for (std::size_t s = 0; s < a.size(); ++s) CHECK(de[s] == doctest::Approx(a[s] * (da[s] - mean)).epsilon(1e-3));
+      for (std::size_t s = 0; s < a.size(); ++s) CHECK(de[s] == doctest::Approx(a[s] * (da[s] - mean)).epsilon(1e-3).scale(largest_of(de)));
     }
   }
 }

@@ -120,7 +120,7 @@ TEST_CASE("recurrent initial values: PyTorch's bounds, the papers', the forget g
     const GruCell cell(parameters.root(), {.in = 40, .width = n, .form = GruForm::bahdanau, .init = bahdanau_recurrent_init()});
     CHECK(largest(cell.bias_ih) == 0);
     const double deviation = std::sqrt(mean(square(cell.weight_ih.value())).item());       // of 6000: relative error of about 1 %
-    CHECK(deviation == doctest::Approx(0.01).epsilon(0.05));
+    CHECK(deviation == doctest::Approx(0.01).epsilon(0.05).scale(0));
     for (Index gate = 0; gate < 3; ++gate) {                                               // each gate for itself: U Uᵀ = I
       const Tensor u = slice(cell.weight_hh.value(), 0, gate * n, (gate + 1) * n);
       CHECK(worst_absolute(matmul(u, transpose(u)), eye(n, DType::f64)) < 1e-12);
@@ -171,7 +171,7 @@ TEST_CASE("recurrent dropout: at the ends and between layers, never on what a st
 
   const auto out = run(dropped(0, 0, 0.5), true);                            // only what is handed out: states are whole
   CHECK(equal_bits(out.states[1].h.value(), plain.states[1].h.value()));
-  CHECK(zero_share(out.outputs.value()) == doctest::Approx(0.5).epsilon(0.4));
+  CHECK(zero_share(out.outputs.value()) == doctest::Approx(0.5).epsilon(0.4).scale(0));
   const Tensor kept = to(not_equal(out.outputs.value(), 0.0), DType::f32);
   CHECK(worst_absolute(out.outputs.value(), 2 * plain.outputs.value() * kept) == 0);        // times 1/(1 - p)
   CHECK(!equal_bits(kept[0][0], kept[0][1]));                                               // a fresh mask each step
