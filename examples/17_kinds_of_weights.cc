@@ -4,7 +4,7 @@
 //   sparsemax     max(e - τ, 0), entmax max(e/2 - τ, 0)², τ so that they sum to 1: far words get exactly 0
 //   talking       heads mix their scores before, and their weights after
 //   differential  the weights of one head less λ times those of another: what both see is noise, and may become negative
-//   linear        no scores at all: features of query and key, multiplied. Then Σ_j φ(k_j)ᵀ v_j is all that a decoder reads of the words
+//   linear        no scores at all: features of query and key, multiplied. Then Σ_j φ(k_j)ᵀ v_j and Σ_j φ(k_j) are all that a decoder reads of words
 //                 before, however many they are
 //   random        the same with random features (Performer), whose products are softmax's exp(e) on average: the more of them, the nearer
 #include "attention/cache.h"

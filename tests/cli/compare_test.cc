@@ -3,7 +3,10 @@
 #include <doctest/doctest.h>
 #include <signal.h>
 
+#include <fmt/format.h>
+
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <regex>
 #include <thread>
@@ -111,6 +114,8 @@ TEST_CASE("cli: compare") {
     CHECK(one["dev_loss"].get<double>() > 0);
     CHECK(one["entropy"].is_null() == (one["name"] == "none"));
   }
+  const double a = all[0]["dev_loss"], b = all[1]["dev_loss"];                     // none's two seeds
+  CHECK(table[1].find(fmt::format("{:.4f} ±{:.4f}", (a + b) / 2, std::abs(a - b) / std::sqrt(2.0))) != table[1].npos);
   // What is finished is kept; a lost table is made again from the runs, without training.
   const std::string before = listing(small().folder / "compared");
   const Result again = call(command);
@@ -141,10 +146,14 @@ TEST_CASE("cli: compare gives a model the first one's width where that comes nea
 TEST_CASE("cli: compare counts no result of other data") {
   const TemporaryFolder folder;
   REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 5 --train 50 --dev 10 --test 10").code == 0);
-  const auto again = [&] { return heed_in(folder.path(), "compare --data data --attention none --steps 1 --width 8 --out compared"); };
+  const auto again = [&](const std::string& options = "") { return heed_in(folder.path(), "compare --data data --attention none --steps 1 --width 8 --out compared" + options); };
   const auto is_new = [](const Result& result) { return result.code == 0 && result.err.find("done before") == result.err.npos; };
   CHECK(is_new(again()));
   CHECK(!is_new(again()));
+  for (const std::string options : {" --bucket 2", " --split dev", ""}) {             // measured in another way
+    CHECK(is_new(again(options)));
+    CHECK(!is_new(again(options)));
+  }
   std::string test = text_of(folder / "data/test.tsv");
   for (const std::string& other : {test + "1\t1\n", test.replace(test.find("\t0-0 1-1"), 8, "\t0-1 1-1")}) {      // another pair; another link
     write_text(folder / "data/test.tsv", other);
@@ -159,6 +168,20 @@ TEST_CASE("cli: compare counts no result of other data") {
     CHECK_MESSAGE(refused.err.find("the data has changed since compared/none-1/checkpoints/1.safetensors was written") != std::string::npos, refused.err);
     write_text(folder / part, text);
   }
+}
+
+TEST_CASE("cli: compare: milliseconds of an update are those of all updates, whatever lies between evaluations; a limit in epochs counts a begun one") {
+  const TemporaryFolder folder;
+  REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 5 --train 50 --dev 10 --test 10").code == 0);
+  const auto compare = [&](const std::string& limit) { return heed_in(folder.path(), "compare --data data --attention none --evaluate-every 6 --batch-sentences 10 --width 8 --json --quiet --out c " + limit); };
+  REQUIRE(compare("--steps 9").code == 0);
+  std::string log = text_of(folder / "c/none-1/metrics.jsonl");
+  for (std::size_t at = 0, n = 0; (at = log.find("\"update_ms\": ", at)) != log.npos; at += 22) log.replace(at + 13, 9, n++ == 0 ? "    2.000" : "    5.000");
+  write_text(folder / "c/none-1/metrics.jsonl", log);
+  fs::remove(folder / "c/none-1.json");
+  CHECK(parse_json(compare("--steps 9").out)[0]["step_ms"] == 3);
+  const Result less = compare("--epochs 1");
+  CHECK_MESSAGE(less.err.find("c/none-1 has 9 updates: --epochs 1; --epochs 2, or another --out") != std::string::npos, less.err);
 }
 
 TEST_CASE("cli: compare takes over what an end within a write leaves") {

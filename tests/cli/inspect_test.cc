@@ -37,6 +37,8 @@ TEST_CASE("cli: trace and diff") {
   CHECK(unmatched.out == "x: f32 [2] and f32 [1, 2]\nonly in a.safetensors: y\nonly in b.safetensors: z\n3 tensors without one of the same name, shape and type in the other file; of the 1 compared none differs\n");
   write_safetensors(small().folder / "b.safetensors", {{"x", tensor({{1, 2}})}, {"y", tensor({1})}, {"n", tensor({1.0})}});
   CHECK(call("diff a.safetensors b.safetensors").out.ends_with("\n1 tensors without one of the same name, shape and type in the other file; of the 2 compared 1 differ\n"));
+  for (const auto& [name, y] : {std::pair("a.safetensors", 1.0), {"b.safetensors", 3.0}}) write_safetensors(small().folder / name, {{"x", tensor({y / 10})}, {"y", tensor({y})}, {"z", tensor({0.0})}});
+  CHECK(call("diff a.safetensors b.safetensors").out.find("\nlargest  y [0]: 1 and 3, ") != std::string::npos);
   constexpr std::int64_t kBig = std::int64_t{1} << 60;                        // beyond 2^53
   for (const auto& [name, more] : {std::pair("a.safetensors", 0), {"b.safetensors", 1}}) write_safetensors(small().folder / name, {{"n", tensor(std::vector{kBig, kBig + more}, {2})}});
   CHECK(call("diff a.safetensors b.safetensors").out.starts_with("first    n [1]: 1152921504606846976 and 1152921504606846977, 1 apart\n"));
@@ -75,6 +77,8 @@ TEST_CASE("cli: inspect") {
   const Result best = call("inspect run/best.safetensors");
   CHECK(best.out.find("checksum right") != best.out.npos);
   CHECK(best.out.find("all values are finite") != best.out.npos);
+  write_safetensors(small().folder / "far.safetensors", {{"x", tensor({1e300}, DType::f64)}});
+  CHECK(call("inspect far.safetensors").out.find("all values are finite") != std::string::npos);
   write_safetensors(small().folder / "odd.safetensors", {{"x", tensor({1, NAN, INFINITY, -INFINITY})}, {"n", tensor({1, 2}, DType::i64)}}, {}, {.checksum = false});
   const auto odd = parse_json(call("inspect odd.safetensors --json").out);
   CHECK(odd["checksum"] == "none");

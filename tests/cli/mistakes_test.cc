@@ -264,6 +264,7 @@ const Row kRows[] = {
     {"evaluate --run run --data data --split nope", "no such file: .*data/nope.tsv; --data expects train.tsv, dev.tsv and test.tsv in its directory, where there is dev.tsv, test.*.tsv, train.tsv"},
     {"evaluate --run run --out data2/dev.tsv", "a file of data: --out data2/dev.tsv; another name"},
     {"evaluate --run run --out run/metrics.jsonl", "a file of a run: --out run/metrics.jsonl; another name"},
+    {"evaluate --run run --out run/data.sha256", "a file of a run: --out run/data.sha256; another name"},
     {"attention --run run --source 1 --out run/attention/sentence-1-step-000004.svg", "a file of a run: --out run/attention/sentence-1-step-000004.svg; "},
     {"diff s", "missing: B; heed diff A.safetensors B.safetensors"},
     {"diff s s", "s: no safetensors file: "},

@@ -10,13 +10,16 @@
 #include <vector>
 
 #include "examples/cli/command.h"
+#include "examples/cli/log.h"
 #include "models/alignment.h"
 #include "models/bpe.h"
 #include "models/corpus.h"
 #include "models/run_config.h"
+#include "models/tokenizer.h"
 #include "models/vocabulary.h"
 #include "tensor/error.h"
 #include "tensor/format.h"
+#include "tensor/json.h"
 #include "tensor/ops/einsum.h"
 #include "tensor/safetensors.h"
 
@@ -97,6 +100,26 @@ void config(std::string_view bytes) {
   taken([&] { check_config(config); });
 }
 
+void json(std::string_view bytes) {
+  const Json read = parse_json(bytes);
+  if (!read.is_discarded()) require(parse_json(json_text(read)) == read, "a value differs when it was written and read");
+}
+
+void tokenizer(std::string_view bytes) {
+  taken([&] {
+    const TokenizerOptions read = tokenizer_options_from_json(bytes);
+    const std::string once = to_json(read);
+    require(to_json(tokenizer_options_from_json(once)) == once, "an option differs when it was written and read");
+    if (read.name != "bpe") Tokenizer(read).tokens("a few words, \xc3\xa9t\xc3\xa9");
+  });
+}
+
+// metrics.jsonl, which is written again as curves.
+void log(std::string_view bytes) {
+  const MemoryFile file(bytes);
+  taken([&] { cli::Log(file.path(), Index(bytes.size())).write_curves("/dev/null", "dev BLEU", "", ""); });
+}
+
 void vocabulary(std::string_view bytes) {
   const MemoryFile file(bytes);
   taken([&] {
@@ -172,7 +195,8 @@ void command_line(std::string_view bytes) {
 constexpr Harness kHarnesses[] = {
     {"safetensors", safetensors}, {"safetensors_header", safetensors_header}, {"config", config},       {"vocabulary", vocabulary},
     {"corpus", corpus},           {"links", links},                           {"text", text},           {"bpe_model", bpe_model},
-    {"einsum", einsum_equation},  {"command_line", command_line},
+    {"einsum", einsum_equation},  {"command_line", command_line},             {"json", json},           {"tokenizer", tokenizer},
+    {"log", log},
 };
 
 }  // namespace
