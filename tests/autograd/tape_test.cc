@@ -489,6 +489,24 @@ TEST_CASE("views: their gradients are views of the parent's, whole or part, chai
   CHECK(x.grad().to_vector<double>() == std::vector<double>{2, 14, 6, 3, 25, 7});
 }
 
+TEST_CASE("views of views and of parts: where each begins, and whether it is the whole") {
+  const Tensor x = reshape(to(arange(1, 13), DType::f64), {6, 2});
+  const auto loss = [](std::span<const Variable> v) {
+    const Variable later = slice(v[0], 0, 1), inner = slice(later, 0, 1, 4), turned = transpose(inner);
+    const auto parts = split(later, {2, 3});
+    return sum(square(turned)) + 3 * sum(square(parts[1])) + 5 * sum(square(transpose(slice(parts[1], 0, 1, 3)))) + 7 * sum(square(parts[0]));
+  };
+  CHECK(check_gradient(loss, {x}).holds());
+  const Variable leaf = variable(x);
+  Tape tape;
+  tape.backward(loss({&leaf, 1}));
+  const std::vector<double> factor{0, 7, 8, 4, 9, 8};                       // of each row: what looks at it, times 2 x
+  std::vector<double> expected;
+  for (std::size_t row = 0; row < 6; ++row)
+    for (std::size_t column = 0; column < 2; ++column) expected.push_back(2 * factor[row] * double(2 * row + column + 1));
+  CHECK(leaf.grad().to_vector<double>() == expected);
+}
+
 TEST_CASE("check_gradient names the worst element") {
   const auto right = check_gradient([](std::span<const Variable> x) { return times(x[0], x[1]); },
                                     {tensor({1.5, -2}, DType::f64), tensor({0.5, 3}, DType::f64)});

@@ -134,6 +134,7 @@ TEST_CASE("a run's options fit together") {
     return message_of([&] { check_config(config); });
   };
   CHECK(wrong_config([](RunConfig&) {}).empty());
+  CHECK(max_positions(RunConfig{}) == 250 + 51);                                                            // a translation may be 50 words longer, eos counted
   CHECK(wrong_config([](RunConfig& c) { c.width = 250, c.heads = 8; }) ==
         "the heads do not divide the width: --width 250 --heads 8; --width 248 or 256 would do, or --heads 10");
   CHECK(wrong_config([](RunConfig& c) { c.heads = 8, c.key_value_heads = 3; }) == "heads that cannot be shared out: --heads 8 --key-value-heads 3; a divisor of 8, as 2");
