@@ -499,11 +499,12 @@ template <class T> struct Put {
       pick<T>(HWY_DYNAMIC_POINTER(FinishF32), HWY_DYNAMIC_POINTER(FinishF64));
 };
 
-template <class R> struct PutExact {
-  R* to;
-  void operator()(Index offset, std::uint64_t value) const { to[offset] = R(value); }
+struct PutExact {
+  Index* sums;               // or, of any and all:
+  std::uint8_t* answers;
+  void operator()(Index offset, std::uint64_t value) const { sums ? void(sums[offset] = Index(value)) : void(answers[offset] = std::uint8_t(value)); }
   void operator()(Index offset, Index step, const std::uint64_t* values, Index count) const {
-    for (Index i = 0; i < count; ++i) to[offset + i * step] = R(values[i]);
+    for (Index i = 0; i < count; ++i) (*this)(offset + i * step, values[i]);
   }
 };
 
@@ -535,13 +536,9 @@ void fold_products(const Tensor& a, const Tensor& b, const Into& out) {
 
 void fold_exact(Folding folding, const Tensor& x, const Axes& axes, const Tensor& out) {
   if (out.numel() == 0) return;
-  const auto run = [&]<class R>() {
-    visit_any(x.dtype(), [&]<class T>() {
-      fold_sequences<T, std::uint64_t, std::uint64_t>(folding, exact_kernels<T>(folding), x, axes, out.strides(), PutExact<R>{out.mutable_data<R>()});
-    });
-  };
-  if (folding == Folding::sum) run.template operator()<Index>();
-  else run.template operator()<std::uint8_t>();
+  const bool sums = folding == Folding::sum;
+  const PutExact put{sums ? out.mutable_data<Index>() : nullptr, sums ? nullptr : out.mutable_data<std::uint8_t>()};
+  visit_any(x.dtype(), [&]<class T>() { fold_sequences<T, std::uint64_t, std::uint64_t>(folding, exact_kernels<T>(folding), x, axes, out.strides(), put); });
 }
 
 }  // namespace heed
