@@ -499,6 +499,11 @@ TEST_CASE("resume: a state that makes no sense is passed over") {
   passes_over(with("best_loss", "much"), "no number \"best_loss\"");
   passes_over(with("trainer", {{"step", "13"}}), "of the trainer: step \"13\"");
   passes_over(with("trainer", 5), "entries are missing");
+  for (const auto& [key, value] : {std::pair("schedule.falls", "-1"), {"schedule.waited", "-1"}, {"skipped", "-1"}, {"skipped", "15"}}) {
+    auto trainer = state["trainer"];
+    trainer[key] = value;
+    passes_over(with("trainer", trainer), "none below 0, skipped at most step");
+  }
   passes_over({14, good.tensors, "{"}, "no JSON object");
   Checkpoint odd = good;
   odd.tensors.lower_bound("model.")->second = tensor({1, 2}, DType::f32);
@@ -506,5 +511,5 @@ TEST_CASE("resume: a state that makes no sense is passed over") {
   for (auto& [name, value] : (odd = good).tensors)
     if (name.ends_with(".step")) value = tensor({1, 2}, DType::i64);
   passes_over(odd, ".step is i64 [2], needs one i64");
-  CHECK(n == 32);
+  CHECK(n == 36);
 }

@@ -185,6 +185,7 @@ TEST_CASE("tokenizer: names, options and their mistakes") {
   CHECK(message_of([] { tokenizer_options_from_json(R"({"lowercase": "yes"})"); }) ==
         "tokenizer: lowercase must be true or false: \"yes\"");
   CHECK(message_of([] { tokenizer_options_from_json(R"({"name": 3})"); }) == "tokenizer: name must be a string: 3");
+  CHECK(message_of([] { tokenizer_options_from_json(R"({"name": "word", "clean": true, "name": "char"})"); }).starts_with("tokenizer: options are no JSON object: "));   // a key twice
   for (const std::size_t levels : {99, 100, 400000}) {                  // those after the first of two keys would be copied, level by level
     const std::string deep = "{\"name\": " + std::string(levels, '[') + std::string(levels, ']') + ", \"clean\": false, \"lowercase\": true}";
     CHECK(message_of([&] { tokenizer_options_from_json(deep); }).starts_with(levels < 100 ? "tokenizer: name must be a string: array" : "tokenizer: options are no JSON object: "));
