@@ -254,7 +254,7 @@ TEST_CASE("cli: SentencePiece models, learned and one's own") {
   CHECK(refused("target.model", model).starts_with("heed translate: r6/target.model: not the model that target.vocabulary was made with: it has no piece \""));
   CHECK(refused("source.model", model.substr(0, model.size() - 1)).starts_with("heed translate: r6/source.model: not a SentencePiece model: malformed at byte "));
   CHECK(refused("target.tokenizer.json", R"({"name": "bpe", "lowercase": true})") == "heed translate: r6/target.tokenizer.json: lowercase true, but the run's config.json says false\n");
-  CHECK(refused("target.tokenizer.json", R"({"name": "bpe", "clean": true})") == "heed translate: r6/target.tokenizer.json: clean true, but the run's config.json says split-by-source false\n");
+  CHECK(refused("target.tokenizer.json", R"({"name": "bpe"})") == "heed translate: r6/target.tokenizer.json: clean false, but the run's config.json says split-by-source true\n");
   CHECK(refused("target.tokenizer.json", R"({"name": "char"})") == "heed translate: r6/target.tokenizer.json: tokenizer char, but the run's config.json says bpe\n");
 
   // SentencePiece models of one's own: what is trained with them reads with them.
