@@ -52,14 +52,14 @@ Digest digest(std::string_view source) {
 std::string to_string(const Corpus& corpus) {
   const CorpusReport& r = corpus.report;
   std::string out = fmt::format("{}: {}, {}", corpus.name, counted(r.text.lines, "line"), counted(r.pairs, "pair"));
-  const auto add = [&](Index n, std::string_view noun, std::string_view what) { if (n > 0) out += fmt::format(", {} {}", noun.empty() ? fmt::to_string(n) : counted(n, noun), what); };
-  add(r.too_long, "", "of them left out as too long");
-  add(r.empty, "line", "skipped for an empty side");
-  add(r.empty_kept, "", "with an empty side");
-  add(r.text.invalid, "invalid byte sequence", "replaced");
-  add(r.text.byte_order_marks, "byte order mark", "removed");
-  add(r.text.carriage_returns, "carriage return", "removed");
-  add(r.further_columns, "line", "with further columns, which are ignored");
+  const auto tell = [&](Index n, std::string_view noun, std::string_view what) { if (n > 0) out += fmt::format(", {} {}", noun.empty() ? fmt::to_string(n) : counted(n, noun), what); };
+  tell(r.too_long, "", "of them left out as too long");
+  tell(r.empty, "line", "skipped for an empty side");
+  tell(r.empty_kept, "", "with an empty side");
+  tell(r.text.invalid, "invalid byte sequence", "replaced");
+  tell(r.text.byte_order_marks, "byte order mark", "removed");
+  tell(r.text.carriage_returns, "carriage return", "removed");
+  tell(r.further_columns, "line", "with further columns, which are ignored");
   return out;
 }
 

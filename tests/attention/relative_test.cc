@@ -221,8 +221,8 @@ TEST_CASE("relative positions: what a stack shares, what each layer has, and wha
   const auto deviation = [](const Parameter& p) { return std::sqrt(mean(square(constant(p.value()))).value().item()); };
   Parameters wide(Seed{1});
   const RelativePositions buckets(wide.root() / "t5", {.kind = Positions::t5, .heads = 64, .head_width = 4}), clipped(wide.root() / "shaw", {.kind = Positions::shaw, .heads = 4, .head_width = 64});
-  CHECK(deviation(buckets.weight) == doctest::Approx(1 / std::sqrt(64.0 * 4)).epsilon(0.1).scale(0));
-  for (const Parameter* p : {&clipped.rel_k, &clipped.rel_v}) CHECK(deviation(*p) == doctest::Approx(1 / std::sqrt(64.0)).epsilon(0.05).scale(0));
+  CHECK(deviation(buckets.weight) == doctest::Approx(1 / std::sqrt(64.0 * 4)).epsilon(0.06).scale(0));
+  for (const Parameter* p : {&clipped.rel_k, &clipped.rel_v}) CHECK(deviation(*p) == doctest::Approx(1 / std::sqrt(64.0)).epsilon(0.03).scale(0));   // four standard errors of 2048 numbers, of 8448
   // the query's start is smaller where the product is not divided, so that it starts as large
   Parameters a(Seed{1}), b(Seed{1});
   const MultiHeadAttention plain(a.root(), {.width = 8, .heads = 2}), whole(b.root(), {.width = 8, .heads = 2, .scale = 1});

@@ -44,7 +44,7 @@ TEST_CASE("cli: guided alignment shows a model where to look; evaluate says how 
     CHECK(guided < 0.2);
     const std::string log = text_of(folder / "run/metrics.jsonl");
     CHECK(log.find("\"alignment_loss\": ") != log.npos);
-    CHECK(std::regex_search(call(folder, "evaluate --run run --data data --quiet"), std::regex(R"(\nalignment error 0\.\d+  \(.*\)\nalignment accuracy \d+\.\d %  \(.*\), monotone share \d+\.\d %  ?\()")));
+    CHECK(std::regex_search(call(folder, "evaluate --run run --data data --quiet"), std::regex(R"(\nalignment error 0\.\d+  \(.*\)\nalignment accuracy \d+\.\d %  \(.*\), monotone share \d+\.\d % \()")));
     const auto scores = parse_json(call(folder, "evaluate --run run --data data --json --quiet"));
     for (const char* name : {"alignment_accuracy", "monotone_share"}) CHECK((scores[name].get<double>() > 0.6 && scores[name].get<double>() < 1));
     CHECK(scores["alignment_error_input"].get<double>() > guided);
