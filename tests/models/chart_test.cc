@@ -2,6 +2,7 @@
 #include "models/chart.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <cmath>
 
