@@ -128,13 +128,15 @@ template <class T> bool is_small(const GemmKernels<T>& kernels, const Product<T>
          (few ? p.b_column == 1 || p.b_k == 1 : p.m <= kSmall && p.k <= kSmall && p.b_column == 1);
 }
 
-// The tile: four vectors for few rows or columns that fill them, two tall ones where they take all rows or columns at once.
+// The tile: four vectors for few rows or columns that fill them; two tall ones where they take all rows or columns at once, or where of
+// three a last one alone, which loads more than it multiplies, would be much of the columns.
 template <class T> Index tile_vectors(const GemmKernels<T>& kernels, const Product<T>& p) {
   const Index vectors = divide_up(p.n, kernels.lanes);
   if (p.panels) return kernels.vectors;
   if (vectors > 2 && (p.m <= kernels.rows[4] || (vectors == 4 && kernels.vectors == 3))) return 4;
   if (vectors <= 2) return vectors;
-  return p.m > kernels.rows[kernels.vectors] && p.m <= kernels.rows[2] ? 2 : kernels.vectors;
+  const bool all_rows = p.m > kernels.rows[kernels.vectors] && p.m <= kernels.rows[2], one_left = kernels.vectors == 3 && vectors % 3 == 1 && vectors <= 16;
+  return all_rows || one_left ? 2 : kernels.vectors;
 }
 
 // Columns of a are read in place where they lie near one another.
@@ -151,12 +153,15 @@ template <class T> GemmPlan make_plan(const GemmKernels<T>& kernels, const Produ
   const auto l2 = Index((cache_sizes().l2 ? cache_sizes().l2 : 1 << 20) / sizeof(T));
   GemmPlan plan{};
   const Index vectors = tile_vectors(kernels, p);
-  plan.rows = divide_up(p.m, divide_up(p.m, kernels.rows[vectors]));   // strips of like height
   plan.width = vectors * kernels.lanes;
   plan.direct_b = !packed && (near_rows(kernels, p) || (p.b_column == 1 && p.m <= kDirectRows));
-  const bool once = p.panels && p.m <= plan.rows;   // each panel meets one strip
+  const Index low = kernels.rows[kernels.vectors], tall = kernels.rows[vectors];
+  const bool once = p.panels && p.m <= low;         // each panel meets one strip
   const Index most = once ? p.k : kDepth;
   plan.depth = round_up(divide_up(p.k, divide_up(p.k, most)), 8);
+  // strips of like height; those that meet several panels take as much of the L1 as `low` rows of kDepth
+  const Index rows = p.m <= tall || p.n <= plan.width ? tall : std::clamp(low * kDepth / plan.depth, std::min(low, tall), tall);
+  plan.rows = divide_up(p.m, divide_up(p.m, rows));
   plan.group = std::max(l2 / 4 / plan.depth / plan.width, Index(1)) * plan.width;
   plan.pack_a = p.n > plan.width && packs_a(p);
   plan.whole_panels = p.panels != nullptr;

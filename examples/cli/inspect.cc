@@ -8,6 +8,7 @@
 #include "examples/cli/quality.h"
 #include "models/drawing.h"
 #include "models/run.h"
+#include "models/text.h"
 #include "nn/checkpoint.h"
 #include "nn/summary.h"
 #include "tensor/file.h"
@@ -78,12 +79,12 @@ void inspect_file(const std::string& path, const Manner& manner) {
     print(json_text(json) + "\n");
     return;
   }
-  print(fmt::format("{}: {}, {} tensors, {} elements; checksum {}\n", path, size_text(double(file.header.file_bytes)), file.header.tensors.size(), elements,
+  print(fmt::format("{}: {}, {}, {}; checksum {}\n", path, size_text(double(file.header.file_bytes)), counted(Index(file.header.tensors.size()), "tensor"), counted(elements, "element"),
                     file.has_checksum ? "right" : "none in the file"));
   for (const auto& [key, value] : file.metadata) print(fmt::format("{}: {}\n", drawing::clean(key), shortened(value)));
   print(lines);
   print(nans + infinities > 0 ? fmt::format("NaN {}, infinite {}", nans, infinities) : unread > 0 ? "all values that were read are finite" : "all values are finite");
-  print(unread > 0 ? fmt::format("; not read: those of {} tensors\n", unread) : "\n");
+  print(unread > 0 ? fmt::format("; not read: those of {}\n", counted(unread, "tensor")) : "\n");
 }
 
 // The last dev scores of the log, and its last line.

@@ -6,6 +6,7 @@
 
 #include "examples/cli/model.h"
 #include "models/drawing.h"
+#include "models/text.h"
 #include "tensor/format.h"
 #include "tensor/json.h"
 #include "tensor/safetensors.h"
@@ -172,7 +173,7 @@ int trace(std::span<const std::string> words) {
   write_safetensors(out, tensors, {{std::string(kOrderKey), json_text(order)}, {"heed.source", source_text(run, example)}, {"heed.target", target_text(run, example)}});
   note_unknown(run, source, target, manner);
   if (manner.json) print(json_text(Json{{"file", out}, {"tensors", tensors.size()}, {"values", values}}) + "\n");
-  else print(fmt::format("{}: {} tensors, {} values\n", out, tensors.size(), values));
+  else print(fmt::format("{}: {}, {}\n", out, counted(Index(tensors.size()), "tensor"), counted(values, "value")));
   return 0;
 }
 
@@ -199,10 +200,10 @@ int diff(std::span<const std::string> words) {
   if (d.first) print(drawing::clean(fmt::format("first    {}", *d.first)) + "\n");
   if (d.largest) print(drawing::clean(fmt::format("largest  {}", *d.largest)) + "\n");
   if (!d.unmatched.empty())
-    print(fmt::format("{} tensors without one of the same name, shape and type in the other file; of the {} compared {}\n", d.unmatched.size(), d.compared,
+    print(fmt::format("{} without one of the same name, shape and type in the other file; of the {} compared {}\n", counted(Index(d.unmatched.size()), "tensor"), d.compared,
                       d.different > 0 ? fmt::format("{} differ", d.different) : tolerance > 0 ? fmt::format("none differs by more than {:g}", tolerance) : "none differs"));
-  else if (d.different == 0) print(fmt::format("{} tensors, {} numbers: {}\n", d.compared, d.elements, tolerance > 0 ? fmt::format("no difference above {:g}", tolerance) : "the same"));
-  else print(fmt::format("{} of {} tensors differ\n", d.different, d.compared));
+  else if (d.different == 0) print(fmt::format("{}, {}: {}\n", counted(d.compared, "tensor"), counted(d.elements, "number"), tolerance > 0 ? fmt::format("no difference above {:g}", tolerance) : "the same"));
+  else print(fmt::format("{} of {} differ\n", d.different, counted(d.compared, "tensor")));
   return d.none() ? 0 : 1;
 }
 

@@ -13,6 +13,7 @@
 #include "nn/init.h"
 #include "tensor/error.h"
 #include "tensor/ops/random.h"
+#include "tensor/ops/reduce.h"
 #include "tensor/ops/view.h"
 #include "tests/close.h"
 
@@ -59,6 +60,15 @@ TEST_CASE("linear attention: by sums, causal, by weights: what loops give") {
   const auto [causal, ones_before] = by_loops(k, k, v, [](Index, Index t, Index s) { return s <= t; });
   CHECK(worst_absolute(causal_linear_context(fk, fk, values).value(), causal) < 1e-13);
   CHECK(worst_absolute(linear_weights(matmul(fk, transpose(fk)), Mask::causal()).value(), ones_before) < 1e-14);
+  // hardly anything to see: what all is divided by is at least 1e-6
+  const Tensor low = normal(Key(4), {2, 3, 5, 4}, -9, 0.5, DType::f64), few = slice(v, 2, 0, 5);
+  const auto [faint, shares] = by_loops(low, low, few, [](Index, Index, Index) { return true; });
+  const Variable f = linear_features(constant(low));
+  CHECK(doubles(sum(tensor(shares, {2, 3, 5, 5}), -1))[0] < 0.9);
+  CHECK(worst_absolute(linear_context(f, linear_sums(f, constant(few))).value(), faint) < 1e-13);
+  CHECK(worst_absolute(linear_weights(matmul(f, transpose(f)), Mask()).value(), shares) < 1e-12);
+  const auto [faint_before, shares_before] = by_loops(low, low, few, [](Index, Index t, Index s) { return s <= t; });
+  CHECK(worst_absolute(causal_linear_context(f, f, constant(few)).value(), faint_before) < 1e-13);
   // nothing to see
   const Mask none = Mask::lengths(tensor({0, 3}, DType::i32));
   CHECK(equal_bits(linear_context(fq, linear_sums(without_padding(fk, none), values)).value()(0), zeros({3, 5, 6}, DType::f64)));

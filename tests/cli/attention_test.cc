@@ -32,6 +32,24 @@ TEST_CASE("cli: attention pictures stay a tenth of the training apart, and those
   CHECK(fs::exists(folder / "run/attention/mine-3.svg"));
 }
 
+TEST_CASE("cli: the pictures of a training: sentences of 5 to 14 words and marks before others, none beyond 40") {
+  const TemporaryFolder folder;
+  REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 6 --max-length 5 --train 50 --dev 5 --test 5").code == 0);
+  const auto pair = [](int words, const std::string& word) {
+    std::string text = word;
+    for (int i = 1; i < words; ++i) text += " " + word;
+    return text + "\t" + text + "\n";
+  };
+  write_text(folder / "data/dev.tsv", pair(40, "4") + pair(2, "6") + pair(39, "2") + pair(6, "3") + pair(3, "5"));
+  REQUIRE(heed_in(folder.path(), "train --data data --out run --width 8 --heads 2 --feed-forward 8 --learning-rate 0 --steps 1 --quiet").code == 0);
+  const std::string words = "362";
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string svg = text_of(folder / ("run/attention/sentence-" + std::to_string(i + 1) + "-step-000001.svg"));
+    for (char word = '2'; word <= '6'; ++word) CHECK((svg.find(std::string(">") + word + "<") != svg.npos) == (word == words[i]));
+  }
+  CHECK(std::distance(fs::directory_iterator(folder / "run/attention"), {}) == 3);
+}
+
 TEST_CASE("cli: attention") {
   for (const char* file : {"a.svg", "a.html", "a.txt", "b.SVG"}) {
     CHECK(call(std::string("attention --run run --source '1 2 3' --out ") + file).code == 0);

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // `heed evaluate` and `heed score`.
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
+#include <cctype>
 #include <filesystem>
 #include <regex>
 #include <sstream>
@@ -95,6 +97,19 @@ TEST_CASE("cli: evaluate compares without case what a run has learned without ca
   CHECK(json["chrf"] == score("--lowercase")["chrf"]);
   CHECK(json["exact"] == score("--lowercase")["exact"]);
   CHECK(json["chrf"] != score("")["chrf"]);
+  // Where case counts, tokens are compared without it as well.
+  REQUIRE(heed_in(folder.path(), "train --data data --out cased --layers 1 --width 16 --heads 2 --feed-forward 32 --batch-tokens 256 --steps 60 --warmup 20 --learning-rate 0.01 --quiet").code == 0);
+  std::string lower = references;
+  for (char& c : lower) c = char(std::tolower(c));
+  write_text(folder / "lower", lower);
+  const auto of_case = [&](const std::string& targets, const std::string& how) { return heed_in(folder.path(), "evaluate --run cased --quiet --files references " + targets + how).out; };
+  const auto same = parse_json(of_case("references", " --json")), other = parse_json(of_case("lower", " --json"));
+  CHECK(same["token_bleu"].get<double>() > 0);
+  CHECK(same["token_bleu_lowercase"] == same["token_bleu"]);
+  CHECK(other["token_bleu_lowercase"] == same["token_bleu"]);
+  CHECK(other["token_bleu"] < same["token_bleu"]);
+  CHECK(of_case("references", "").find("BLEU of lower-cased tokens") == std::string::npos);
+  CHECK(of_case("lower", "").find(fmt::format("\nBLEU of lower-cased tokens {:.1f}  (nrefs:1|case:lc|", same["token_bleu"].get<double>())) != std::string::npos);
 }
 
 TEST_CASE("cli: evaluate answers line n in line n") {

@@ -36,7 +36,7 @@ TEST_CASE("cli: trace and diff") {
   CHECK(unmatched.code == 1);
   CHECK(unmatched.out == "x: f32 [2] and f32 [1, 2]\nonly in a.safetensors: y\nonly in b.safetensors: z\n3 tensors without one of the same name, shape and type in the other file; of the 1 compared none differs\n");
   write_safetensors(small().folder / "b.safetensors", {{"x", tensor({{1, 2}})}, {"y", tensor({1})}, {"n", tensor({1.0})}});
-  CHECK(call("diff a.safetensors b.safetensors").out.ends_with("\n1 tensors without one of the same name, shape and type in the other file; of the 2 compared 1 differ\n"));
+  CHECK(call("diff a.safetensors b.safetensors").out.ends_with("\n1 tensor without one of the same name, shape and type in the other file; of the 2 compared 1 differ\n"));
   for (const auto& [name, y] : {std::pair("a.safetensors", 1.0), {"b.safetensors", 3.0}}) write_safetensors(small().folder / name, {{"x", tensor({y / 10})}, {"y", tensor({y})}, {"z", tensor({0.0})}});
   CHECK(call("diff a.safetensors b.safetensors").out.find("\nlargest  y [0]: 1 and 3, ") != std::string::npos);
   constexpr std::int64_t kBig = std::int64_t{1} << 60;                        // beyond 2^53
@@ -48,14 +48,14 @@ TEST_CASE("cli: trace and diff") {
     write_text(small().folder / name, std::string{char(header.size()), 0, 0, 0, 0, 0, 0, 0} + header + std::string("\x00\x3c\x00\x40", 4) + last);
   };
   half("a.safetensors", std::string("\x00\x42", 2)), half("b.safetensors", std::string("\x00\x7e", 2));
-  CHECK(call("diff a.safetensors a.safetensors").out == "1 tensors, 3 numbers: the same\n");
+  CHECK(call("diff a.safetensors a.safetensors").out == "1 tensor, 3 numbers: the same\n");
   const Result bytes = call("diff a.safetensors b.safetensors");
   CHECK(bytes.code == 1);
-  CHECK(bytes.out == "h: F16 [3]: 1 of 6 bytes differ\n1 of 1 tensors differ\n");
+  CHECK(bytes.out == "h: F16 [3]: 1 of 6 bytes differ\n1 of 1 tensor differ\n");
   CHECK(parse_json(call("diff a.safetensors b.safetensors --json").out)["same"] == false);
   write_safetensors(small().folder / "b.safetensors", {{"h", tensor({1, 2, 3})}});
   CHECK(call("diff a.safetensors b.safetensors").out.starts_with("h: F16 [3] and f32 [3]\n"));
-  CHECK(call("inspect a.safetensors").out.ends_with("all values that were read are finite; not read: those of 1 tensors\n"));
+  CHECK(call("inspect a.safetensors").out.ends_with("all values that were read are finite; not read: those of 1 tensor\n"));
   CHECK(parse_json(call("inspect a.safetensors --json").out)["tensors"][0]["nan"].is_null());
 }
 

@@ -144,6 +144,29 @@ TEST_CASE("resume: clipping, micro-batches and averages reach the training") {
   CHECK(same_weights("once", "often"));
 }
 
+TEST_CASE("resume: the loss of updates in the log is that of all their tokens, whatever stood together and however often it stopped") {
+  const TemporaryFolder folder;
+  make_tiny_data(folder);
+  std::string pairs;
+  for (int i = 0; i < 100; ++i) pairs += (i % 2 ? "1\t2\n" : "1 2 3 1 2 3 1 2 3\t1 1 1 2 2 2 3 3 3\n");
+  for (const char* part : {"train", "dev"}) write_text(folder / ("data/" + std::string(part) + ".tsv"), pairs);
+  // Nothing is learned, so that an epoch of 50 updates is an evaluation.
+  train(folder, "--batch-sentences 2 --learning-rate 0 --dropout 0 --label-smoothing 0 --epochs 1 --out run");
+  train(folder, "--batch-sentences 2 --learning-rate 0 --dropout 0 --label-smoothing 0 --steps 20 --out stopped");
+  go_on(folder, "--steps 50 --out stopped");
+  for (const char* run : {"run", "stopped"}) {
+    double loss = 0, dev_loss = -1;
+    Index tokens = 0;
+    for (const std::string& line : lines_of(text_of(folder / (std::string(run) + "/metrics.jsonl")))) {
+      const auto json = parse_json(line);
+      if (json["event"] == "update") loss = json["loss"], tokens = json["tokens"];
+      if (json["event"] == "dev" && json["step"] == 50) dev_loss = json["loss"];
+    }
+    CHECK(tokens == 50 * (10 + 2));
+    CHECK(loss == doctest::Approx(dev_loss).scale(0).epsilon(1e-6));
+  }
+}
+
 TEST_CASE("resume: the time since the last line of the log counts") {
   const TemporaryFolder folder;
   make_tiny_data(folder);

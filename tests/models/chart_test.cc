@@ -4,7 +4,11 @@
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include "models/drawing.h"
 #include "tensor/error.h"
@@ -124,6 +128,29 @@ TEST_CASE("chart: a hundred thousand points make a small picture") {
   CHECK(svg.size() < 50000);
   CHECK(has(svg, "<polygon"));
   CHECK(has(svg, ">60<"));   // the outlier has its place on the axis, 0 to 60
+}
+
+TEST_CASE("chart: the line of a thinned series is its mean, the band from its least to its greatest") {
+  Curves curves;
+  Curves::Series some{"one in four", {}, {}}, steady{"steady", {}, {}};
+  for (int i = 0; i < 40000; ++i) {
+    some.x.push_back(i), some.y.push_back(i % 4 == 3 ? 8 : 0);
+    steady.x.push_back(i), steady.y.push_back(2);
+  }
+  curves.panels = {{"loss", {some, steady}}};
+  const std::string svg = curves_svg(curves);
+  const auto heights = [&](const std::string& element, std::size_t from) {               // of the next such element's points
+    std::vector<double> y;
+    const std::size_t begin = svg.find("<" + element + " points=\"", from) + element.size() + 10;
+    std::istringstream points(svg.substr(begin, svg.find('"', begin) - begin));
+    for (std::string point; points >> point;) y.push_back(std::stod(point.substr(point.find(',') + 1)));
+    return y;
+  };
+  const std::size_t second = svg.find("<polygon", svg.find("<polyline"));
+  const std::vector<double> mean = heights("polyline", 0), constant = heights("polyline", second), band = heights("polygon", 0);
+  REQUIRE(mean.size() == constant.size());
+  for (std::size_t i = 1; i + 1 < mean.size(); ++i) CHECK(std::abs(mean[i] - constant[i]) < 2);   // px; at the ends are few points
+  CHECK(std::ranges::max(band) - std::ranges::min(band) == doctest::Approx(4 * (std::ranges::max(band) - constant[0])).epsilon(1e-2));   // 0 to 8; 2
 }
 
 TEST_CASE("chart: bars") {

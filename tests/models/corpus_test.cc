@@ -53,22 +53,24 @@ TEST_CASE("corpus: what is mended or left out is counted") {
       "\u00A0\u202F\tblank\n"
       "\n"
       "bad \xff\tx\xC0\xAF\n"
-      "five\tcolumns\t\t\tmore\tand more\n"
+      "four\tcolumns\t\t\n"
+      "five\tcolumns\t\t\tmore\n"
+      "six\tcolumns\t\t\tmore\tand more\n"
       "last\tline");
   const Corpus c = read_tsv(path);
-  CHECK(joined(c) == "a|b;bad \uFFFD|x\uFFFD\uFFFD;five|columns;last|line;");
-  CHECK(c.pairs[3].line == 8);
+  CHECK(joined(c) == "a|b;bad \uFFFD|x\uFFFD\uFFFD;four|columns;five|columns;six|columns;last|line;");
+  CHECK(c.pairs[5].line == 10);
   CHECK(c.report.empty == 4);
-  CHECK(c.report.further_columns == 1);
+  CHECK(c.report.further_columns == 2);
   CHECK(to_string(c) == path +
-                            ": 8 lines, 4 pairs, 4 lines skipped for an empty side, 3 invalid byte sequences replaced, 1 byte "
+                            ": 10 lines, 6 pairs, 4 lines skipped for an empty side, 3 invalid byte sequences replaced, 1 byte "
                             "order mark removed, "
-                            "1 carriage return removed, 1 line with further columns, which are ignored");
+                            "1 carriage return removed, 2 lines with further columns, which are ignored");
   const Corpus all = read_tsv(path, {.skip_empty = false});              // pair n answers line n
-  CHECK(all.pairs.size() == 8);
+  CHECK(all.pairs.size() == 10);
   CHECK(all.report.empty == 0);
   CHECK(all.report.empty_kept == 4);
-  for (std::size_t i = 0; i < 8; ++i) CHECK(all.pairs[i].line == Index(i) + 1);
+  for (std::size_t i = 0; i < 10; ++i) CHECK(all.pairs[i].line == Index(i) + 1);
 }
 
 TEST_CASE("corpus: bad files") {

@@ -65,6 +65,8 @@ TEST_CASE("cost: recurrent models") {
   CHECK(score("location-entmax") == score("location"));
   CHECK(score("local-m-mean") == score("mean"));
   CHECK(cost("--model gru", 5, 3) == cost("--model gru --attention additive", 5, 3));
+  // A bridge is crossed once a sentence: h and c of an LSTM, each 16 · 16.
+  for (const double T : {1.0, 3.0}) CHECK(T * (cost("--model lstm --bridge linear", 5, T) - cost("--model lstm --bridge copy", 5, T)) == doctest::Approx(2 * 256));
   // Without attention one more target word costs its cell, 48 · (16 + 16), readout 16 · (16 + 16) and output 64: what the context gives stays.
   const auto none = [](double T) { return T * cost("--model gru --attention none --decoder cho", 1, T); };
   CHECK(none(3) - none(2) == doctest::Approx(48 * 32 + 16 * 32 + 64));

@@ -109,6 +109,17 @@ TEST_CASE("trainer: losses on attention count by the targets with links, and by 
   }
 }
 
+TEST_CASE("trainer: losses on attention: a linked word without any weight costs ln 10^6 and pulls at none") {
+  Batch batch = of_word(5);
+  batch.links = tensor({{{0.25, 0.75}}}, DType::f64);
+  const Variable weights = variable(tensor({{{0, 1}}}, DType::f64));
+  Tape tape(evaluating);
+  const Variable loss = alignment_loss({AttentionMap::Kind::cross, 0, weights}, batch);
+  CHECK(loss.value().item() == doctest::Approx(0.25 * std::log(1e6)).epsilon(1e-12));
+  tape.backward(loss);
+  CHECK(doubles(weights.grad()) == std::vector<double>{0, -0.75});
+}
+
 TEST_CASE("trainer: losses on attention: that of coverage by its weight") {
   struct LooksBack : Slope {                                                             // α_0 = (2/3, 1/3), α_1 = (1/2, 1/2)
     using Slope::Slope;
