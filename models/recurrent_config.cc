@@ -13,7 +13,7 @@ namespace heed {
 namespace {
 
 bool attends(const RunConfig& c) { return c.attention != "none"; }
-bool is_bahdanau(const RunConfig& c) { return c.decoder == "bahdanau" || c.decoder == "cho"; }
+bool is_bahdanau(const RunConfig& c) { return c.decoder == "bahdanau" || c.decoder == "conditional" || c.decoder == "cho"; }
 bool is_local(const RunConfig& c) { return c.attention.starts_with("local"); }
 // Scores of papers that look from the previous state.
 bool looks_first(std::string_view attention) { return attention.starts_with("additive") || attention.starts_with("location-aware"); }
@@ -50,16 +50,17 @@ void settle_recurrent(RunConfig& c) {
     if (name == "auto") name = value;
   };
   const bool plain = c.decoder == "cho" || c.decoder == "sutskever";
-  settle(c.attention, plain ? "none" : c.decoder == "bahdanau" ? "additive" : c.decoder == "luong" ? "general" : c.model == "lstm" ? "general" : "additive");
+  settle(c.attention, plain ? "none" : c.decoder == "bahdanau" || c.decoder == "conditional" ? "additive" : c.decoder == "luong" ? "general" : c.model == "lstm" ? "general" : "additive");
   settle(c.decoder, attends(c) ? (looks_first(c.attention) ? "bahdanau" : "luong") : c.model == "gru" ? "cho" : "sutskever");
   if (!attends(c) && !plain) c.decoder = is_bahdanau(c) ? "cho" : "sutskever";
-  if (c.model == "gru") settle(c.gru_form, is_bahdanau(c) ? "bahdanau" : "cudnn");
+  const bool conditional = c.decoder == "conditional";
+  if (c.model == "gru") settle(c.gru_form, is_bahdanau(c) && !conditional ? "bahdanau" : "cudnn");   // Nematus' GRU is PyTorch's
   if (is_local(c) && !c.window) c.window = 10;
   if (is_bahdanau(c)) {
-    settle(c.readout, "maxout");
+    settle(c.readout, conditional ? "tanh" : "maxout");
     settle(c.readout_state, "current");
     if (c.decoder == "cho") settle(c.context, c.start_state == "backward" ? "both_ends" : "every_step");
-    settle(c.start_state, c.one_direction || c.context == "every_step" ? "last" : "backward");
+    settle(c.start_state, conditional ? "mean" : c.one_direction || c.context == "every_step" ? "last" : "backward");
   } else {
     settle(c.bridge, "copy");
   }
@@ -88,11 +89,12 @@ void check_recurrent(const RunConfig& given) {
   nowhere(transformer_options(), "--model transformer");
   RunConfig c = given;
   settle_recurrent(c);
-  check<Error>(c.decoder == "bahdanau" || c.decoder == "luong" || !attends(c), "a decoder without attention: --decoder {} --attention {}; --decoder bahdanau or luong, or --attention none",
+  check<Error>((c.decoder != "cho" && c.decoder != "sutskever") || !attends(c), "a decoder without attention: --decoder {} --attention {}; --decoder bahdanau, conditional or luong, or --attention none",
                c.decoder, c.attention);
+  check<Error>(given.decoder != "conditional" || attends(c), "nothing to look at between two cells: --decoder conditional --attention none; --decoder cho, or another attention");
   if (c.model != "gru") nowhere({"gru-form"}, "--model gru");
   if (is_bahdanau(c)) nowhere({"bridge"}, "--decoder luong and sutskever");
-  else nowhere({"readout", "readout-state", "start-state", "one-direction"}, "--decoder bahdanau and cho");
+  else nowhere({"readout", "readout-state", "start-state", "one-direction"}, "--decoder bahdanau, conditional and cho");
   check<Error>(attends(c) || !c.input_feeding, "nothing to feed: --input-feeding without attention; --attention general, or leave out --input-feeding");
   check<Error>(!is_local(c) || !c.copy, "weights that do not sum to 1: --copy --attention {}; another attention, gaussian has windows too", c.attention);
   check<Error>(attends(c) || !c.copy, "nothing to copy by: --copy without attention; --attention general, or leave out --copy");
@@ -163,6 +165,7 @@ std::unique_ptr<Seq2Seq> make_recurrent(const RunConfig& given, Scope scope, Ind
     auto& decoder = std::get<BahdanauDecoder::Options>(options.decoder);
     decoder.unit = unit;
     decoder.attention = c.attention, decoder.score = score;
+    decoder.conditional = c.decoder == "conditional";
     decoder.context = c.context == "both_ends" ? FixedContext::both_ends : FixedContext::every_step;
     decoder.readout = c.readout == "tanh" ? Readout::tanh : c.readout == "linear" ? Readout::linear : Readout::maxout;
     decoder.readout_state = c.readout_state == "previous" ? ReadoutState::previous : ReadoutState::current;

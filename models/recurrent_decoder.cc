@@ -18,8 +18,8 @@ Variable input_block(const Path& path, const Parameter& weight_ih, const Variabl
 }
 
 // "s = cell([E y; c], s of the step before)", for a Trace.
-std::string cell_formula(std::string_view h, std::string_view reads, RecurrentUnit unit) {
-  return fmt::format("{0} = cell({1}, {0} {2}of the step before)", h, reads, unit == RecurrentUnit::lstm ? "and m " : "");
+std::string cell_formula(std::string_view h, std::string_view reads, RecurrentUnit unit, std::string_view before = {}) {
+  return fmt::format("{} = cell({}, {} {}of the step before)", h, reads, before.empty() ? h : before, unit == RecurrentUnit::lstm ? "and m " : "");
 }
 
 // "state.1", where there are several layers.
@@ -98,6 +98,7 @@ BahdanauDecoder::Options checked(const Scope& scope, BahdanauDecoder::Options o)
   const Inside inside(scope.path());
   const bool two_ways = o.memory_width > o.encoder_width;
   check<Error>(o.start_state != StartState::backward || two_ways, "decoder: start_state backward needs an encoder in two directions; last, mean or zeros");
+  check<Error>(!o.conditional || o.attention != "none", "decoder: two cells with nothing to look at between them: conditional needs an attention");
   check<Error>(o.attention != "none" || o.context != FixedContext::both_ends || two_ways, "decoder: context both_ends needs an encoder in two directions; every_step");
   return o;
 }
@@ -136,10 +137,11 @@ Index start_width(const BahdanauDecoder::Options& o) { return o.start_state == S
 BahdanauDecoder::BahdanauDecoder(Scope scope, Options given)
     : options(checked(scope, settled(std::move(given)))),
       attention(make(options.attention, scope / "attention", options.score, options.width, options.memory_width)),
-      cell(scope / "decoder", {.unit = options.unit, .in = options.embedding + context_width(options), .width = options.width}),
+      cell(options.conditional ? scope / "decoder" / "cell1" : scope / "decoder", {.unit = options.unit, .in = options.embedding + (options.conditional ? 0 : context_width(options)), .width = options.width}),
       readout_state(scope / "readout" / "state", readout_options(options, options.width, true)),
       readout_embed(scope / "readout" / "embed", readout_options(options, options.embedding, false)),
       readout_context(scope / "readout" / "context", readout_options(options, context_width(options), false)) {
+  if (options.conditional) second.emplace(scope / "decoder" / "cell2", RecurrentCell::Options{.unit = options.unit, .in = options.memory_width, .width = options.width});
   if (options.start_state != StartState::zeros) init.emplace(scope / "init", Linear::Options{.in = start_width(options), .out = options.width, .bias = options.start_bias});
 }
 
@@ -179,13 +181,18 @@ Variable BahdanauDecoder::operator()(const Variable& inputs, DecoderState& state
     Variable a_t = of_step[std::size_t(t)];
     trace_previous("s", s);
     if (options.readout_state == ReadoutState::previous) states.push_back(s.h);
-    if (attention) {
-      const Variable query = trace("query", "q = s of the step before", reshape(s.h, {R, 1, options.width}));   // s_{t-1}
-      contexts.push_back(reshape(look(*attention, query, state, weights ? &rows[std::size_t(t)] : nullptr), {R, options.memory_width}));
-      a_t = input_block(cell.path, cell.weight_ih, contexts.back(), E, {}, a_t);
+    if (second) {
+      s = cell.step(a_t, s);
+      if (Trace::current()) s.h = trace("between", cell_formula("s'", "E y", options.unit, "s"), s.h);
+      if (Trace::current() && s.c.defined()) s.c = trace("between_cell", "m' = what the cell keeps beside s'", s.c);
     }
-    s = cell.step(a_t, s);
-    if (Trace::current()) s.h = trace("state", cell_formula("s", "[E y; c]", options.unit), s.h);
+    if (attention) {
+      const Variable query = trace("query", second ? "q = s'" : "q = s of the step before", reshape(s.h, {R, 1, options.width}));
+      contexts.push_back(reshape(look(*attention, query, state, weights ? &rows[std::size_t(t)] : nullptr), {R, options.memory_width}));
+      a_t = second ? second->input(contexts.back()) : input_block(cell.path, cell.weight_ih, contexts.back(), E, {}, a_t);
+    }
+    s = (second ? *second : cell).step(a_t, s);
+    if (Trace::current()) s.h = trace("state", second ? fmt::format("s = cell(c, s'{})", s.c.defined() ? " and m'" : "") : cell_formula("s", "[E y; c]", options.unit), s.h);
     if (options.readout_state == ReadoutState::current) states.push_back(s.h);
   }
   if (weights && attention) *weights = concat(rows, 1);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The writing half of recurrent encoder-decoders. Two orders of a step:
+// The writing half of recurrent encoder-decoders. Three orders of a step:
 //   BahdanauDecoder   e_t from s_{t-1};  α_t, c_t;  s_t = cell([E y_{t-1}; c_t], s_{t-1});  readout of s_t, E y_{t-1}, c_t
+//     conditional     s'_t = cell1(E y_{t-1}, s_{t-1});  e_t from s'_t;  α_t, c_t;  s_t = cell2(c_t, s'_t);  the same readout
 //   LuongDecoder      h_t = cell(E y_{t-1}, h_{t-1});  e_t from h_t;  α_t, c_t;  h~_t = tanh(W_c [c_t; h_t])
 // Either takes any attention by its name, or none. Both call themselves with all T words of a target or, in search, with one.
 #pragma once
@@ -31,7 +32,7 @@ enum class StartState { backward, last, mean, zeros };             // what s_0 i
 enum class Bridge { copy, linear, tanh };
 
 // Bahdanau, Cho, Bengio 2015, arXiv 1409.0473, sections 3.1, A.1.2, A.2. Without attention its RNNencdec (A.2.2), the model of
-// Cho et al. 2014, arXiv 1406.1078, with c_t = c at every step.
+// Cho et al. 2014, arXiv 1406.1078, with c_t = c at every step. Conditional: Sennrich et al. 2017, arXiv 1703.04357, section 2.
 struct BahdanauDecoder {
   struct Options {
     RecurrentUnit unit = RecurrentUnit::gru_bahdanau;
@@ -39,6 +40,7 @@ struct BahdanauDecoder {
     Index encoder_width = 0, memory_width = 0;     // of an encoder state in one direction; of both together: M
     std::string attention = "additive";            // none: c_t = c
     ScoreOptions score = {};                       // its widths are set here
+    bool conditional = false;                      // two cells a step
     FixedContext context = FixedContext::every_step;
     Readout readout = Readout::maxout;
     Index readout_width = 0;                       // l; 0: n/2 for maxout (the paper's 500 of 1000), else n
@@ -46,7 +48,8 @@ struct BahdanauDecoder {
     StartState start_state = StartState::backward;
     bool start_bias = false;
   };
-  BahdanauDecoder(Scope scope, Options options);   // Error: a start_state or context that an encoder in one direction does not have
+  // Error: a start_state or context that an encoder in one direction does not have; conditional without attention
+  BahdanauDecoder(Scope scope, Options options);
 
   // s_0 = tanh(W_s bwd_0), projected keys or the context
   DecoderState start(const Encoded& source) const;
@@ -57,7 +60,8 @@ struct BahdanauDecoder {
   Options options;
   std::optional<Attention> attention;
   std::optional<Linear> init;                      // W_s
-  RecurrentCell cell;                              // weight_ih [3n, E + M]
+  RecurrentCell cell;                              // weight_ih [3n, E + M]; conditional: cell1, [3n, E]
+  std::optional<RecurrentCell> second;             // conditional: cell2, weight_ih [3n, M]
   Linear readout_state, readout_embed, readout_context;   // U_o, V_o, C_o
 };
 

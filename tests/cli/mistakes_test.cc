@@ -79,7 +79,7 @@ const Row kRows[] = {
     {"train --data data --out new --model gru --heads 2", "not an option of this model: --heads 2 --model gru; it belongs to --model transformer"},
     {"train --data data --out new --input-feeding", "not an option of this model: --input-feeding --model transformer; it belongs to --model rnn, lstm and gru"},
     {"train --data data --out new --model lstm --attention generl", "unknown name: --attention .*generl.*; .*general, .*local-p"},
-    {"train --data data --out new --model lstm --decoder cho --attention dot", "a decoder without attention: --decoder cho --attention dot; --decoder bahdanau or luong, or --attention none"},
+    {"train --data data --out new --model lstm --decoder cho --attention dot", "a decoder without attention: --decoder cho --attention dot; --decoder bahdanau, conditional or luong, or --attention none"},
     {"train --data data --out new --model gru --layers 2", "more than one layer: --decoder bahdanau --layers 2; --layers 1, or --decoder luong"},
     {"train --data data --out new --width 250 --heads 8", "the heads do not divide the width: --width 250 --heads 8; --width 248 or 256 would do, or --heads 10"},
     {"train --data data --out new --warmup 0", "no warm-up: --schedule inverse_sqrt --warmup 0; "},

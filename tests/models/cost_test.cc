@@ -54,6 +54,8 @@ TEST_CASE("cost: recurrent models") {
   //   W_s once 256; score 16 and sum 32 for each source word
   CHECK(cost("--model gru --attention additive", 1, 1) == doctest::Approx(3072 + 512 + 256 + 3072 + 1024 + 64 + 256 + 16 + 32));
   CHECK(cost("--model gru --attention additive", 2, 1) - cost("--model gru --attention additive", 1, 1) == doctest::Approx(3072 + 512 + 48));
+  // Two cells instead of one that reads E y and c: one W_hh more
+  CHECK(cost("--model gru --decoder conditional --readout maxout --start-state backward", 3, 2) - cost("--model gru", 3, 2) == doctest::Approx(48 * 16));
   // A local attention costs the same for every length beyond its window, but for reading the words.
   const auto growth = [](const std::string& flags) { return (cost(flags, 60, 1) - cost(flags, 50, 1)) / 10; };
   CHECK(growth("--model lstm --attention general") - growth("--model lstm --attention local-m --window 3") == doctest::Approx(16 + 16));

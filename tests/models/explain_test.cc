@@ -262,26 +262,36 @@ void check_cells(Recomputed& r) {
   for (Index k = 0; k < c.layers; ++k) {
     const std::string layer = c.layers > 1 ? "." + std::to_string(k) : "", ending = bahdanau ? "" : "_l" + std::to_string(k);
     REQUIRE(r.find("state" + layer));
-    r.check("state" + layer, [&] {
+    const auto cell = [&](const std::string& path, const std::string& state, const std::string& kept) {
       List<Variable> reads;
       if (r.says("E y")) reads.push_back(r.shown("target_embedding"));
-      if (r.says("; c]")) reads.push_back(r.shown(r.find("context") ? "context" : "attention.context"));
+      if (r.says("; c]") || r.says("cell(c, ")) reads.push_back(r.shown(r.find("context") ? "context" : "attention.context"));
       if (r.says("; h~ of the step before]")) reads.push_back(r.shown("feed"));
       if (r.says("h of the layer below")) reads.push_back(r.shown("state." + std::to_string(k - 1)));
       const auto row = [](const Variable& v) { return reshape(v, {1, -1}); };
-      const auto own = [&](const std::string& name) { return r.small.parameters->find("decoder." + name + ending) ? r.weight("decoder." + name + ending) : Variable(); };
+      const auto own = [&](const std::string& name) { return r.small.parameters->find(path + name + ending) ? r.weight(path + name + ending) : Variable(); };
       const RecurrentUnit unit = c.model == "rnn" ? RecurrentUnit::tanh : c.model == "lstm" ? RecurrentUnit::lstm : own("bias_hh").defined() ? RecurrentUnit::gru_cudnn : RecurrentUnit::gru_bahdanau;
-      RecurrentState before{row(r.shown("previous" + layer)), {}};
-      if (r.says("and m of the step before")) before.c = row(r.shown("previous_cell" + layer));
-      return recurrent_cell_by_definition(unit, linear(row(concat(reads)), own("weight_ih"), own("bias_ih")), before, own("weight_hh"), own("bias_hh")).h;
-    });
+      RecurrentState before{row(r.shown(state)), {}};
+      if (r.says(" and m")) before.c = row(r.shown(kept));
+      return recurrent_cell_by_definition(unit, linear(row(concat(reads)), own("weight_ih"), own("bias_ih")), before, own("weight_hh"), own("bias_hh"));
+    };
+    if (r.find("between")) {
+      r.check("between", [&] { return cell("decoder.cell1.", "previous", "previous_cell").h; });
+      r.check("between_cell", [&] {
+        r.shown_formula = r.find("between")->formula;
+        return cell("decoder.cell1.", "previous", "previous_cell").c;
+      });
+      r.check("state", [&] { return cell("decoder.cell2.", "between", "between_cell").h; });
+    } else {
+      r.check("state" + layer, [&] { return cell("decoder.", "previous" + layer, "previous_cell" + layer).h; });
+    }
   }
 }
 
 void check_recurrent(Recomputed& r) {
   check_cells(r);
   const std::string top = r.small.run.config.layers > 1 ? "state." + std::to_string(r.small.run.config.layers - 1) : "state";
-  r.check("query", [&] { return r.shown(r.says("q = s of the step before") ? "previous" : top); });
+  r.check("query", [&] { return r.shown(r.says("q = s of the step before") ? "previous" : r.says("q = s'") ? "between" : top); });
   if (r.find("query")) check_attention(r);
   r.check("start", [&] {
     const Variable memory = r.shown("memory");
@@ -424,7 +434,7 @@ TEST_CASE("explain: what L depends on has a gradient, in every model") {
       const auto where = [&](std::string_view option, std::initializer_list<std::string_view> names) { return options.find(option) != options.npos && std::ranges::find(names, v.name) != names.end(); };
       const bool none = where("mean", {"query", "attention.scores", "attention.weights"}) || where("local-m", {"attention.position"}) ||      // constants
                         (options.find("alibi") != options.npos && v.name.ends_with("self_attn.bias")) ||
-                        where("none", {"memory"}) || where("readout-state previous", {"state"}) ||                                           // L does not depend on it
+                        where("none", {"memory"}) || where("readout-state previous", {"state", "between_cell"}) ||                                           // L does not depend on it
                         where("sutskever --layers 2", {"state.0"});                                                                        // inside of a fused op
       CHECK(v.gradient.defined() != none);
       if (!v.name.ends_with(".weighted") || !v.gradient.defined()) continue;

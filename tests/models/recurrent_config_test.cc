@@ -60,14 +60,22 @@ TEST_CASE("recurrent options: the paper's choices by default") {
   CHECK(settled("rnn", [](RunConfig& c) { c.decoder = "luong"; }).attention == "general");
   CHECK(settled("lstm", [](RunConfig& c) { c.attention = "local_m"; }).attention == "local-m");
   CHECK(settled("lstm", [](RunConfig& c) { c.attention = "local-m"; }).window == 10);
+  const auto conditional = [](RunConfig& c) { c.decoder = "conditional"; };                          // Nematus
+  const RunConfig nematus = settled("gru", conditional);
+  CHECK(nematus.attention == "additive");
+  CHECK(nematus.gru_form == "cudnn");
+  CHECK(nematus.readout == "tanh");
+  CHECK(nematus.start_state == "mean");
+  CHECK(settled("lstm", conditional).attention == "additive");
   CHECK(settled("transformer", [](RunConfig&) {}).attention == "auto");
 }
 
 TEST_CASE("recurrent options: what does not fit together") {
   for (const char* model : {"rnn", "lstm", "gru"})
     for (const std::string attention : {"auto", "none", "additive", "dot", "general", "concat", "location", "cosine", "local-m", "local-p", "local-p-dot-hard"})
-      for (const char* decoder : {"auto", "bahdanau", "luong"}) {
+      for (const char* decoder : {"auto", "bahdanau", "luong", "conditional"}) {
         CAPTURE(attention);
+        if (attention == "none" && std::string_view(decoder) == "conditional") continue;
         CHECK(wrong(model, [&](RunConfig& c) { c.attention = attention, c.decoder = decoder; }) == "");
       }
   const std::string unknown = wrong("gru", [](RunConfig& c) { c.attention = "aditive"; });
@@ -83,13 +91,15 @@ TEST_CASE("recurrent options: what does not fit together") {
   CHECK(wrong("transformer", [](RunConfig& c) { c.input_feeding = true; }).starts_with("not an option of this model: --input-feeding --model transformer"));
   CHECK(wrong("lstm", [](RunConfig& c) { c.gru_form = "cho"; }) == "not an option of this model: --gru-form cho --model lstm; it belongs to --model gru");
   CHECK(wrong("gru", [](RunConfig& c) { c.input_feeding = true; }) == "not an option of this model: --input-feeding --model gru; it belongs to --decoder luong");
-  CHECK(wrong("lstm", [](RunConfig& c) { c.readout = "tanh"; }) == "not an option of this model: --readout tanh --model lstm; it belongs to --decoder bahdanau and cho");
-  CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "sutskever", c.one_direction = true; }) == "not an option of this model: --one-direction --model gru --decoder sutskever; it belongs to --decoder bahdanau and cho");
+  CHECK(wrong("lstm", [](RunConfig& c) { c.readout = "tanh"; }) == "not an option of this model: --readout tanh --model lstm; it belongs to --decoder bahdanau, conditional and cho");
+  CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "sutskever", c.one_direction = true; }) == "not an option of this model: --one-direction --model gru --decoder sutskever; it belongs to --decoder bahdanau, conditional and cho");
   CHECK(wrong("gru", [](RunConfig& c) { c.bridge = "tanh"; }) == "not an option of this model: --bridge tanh --model gru; it belongs to --decoder luong and sutskever");
   CHECK(wrong("lstm", [](RunConfig& c) { c.decoder = "sutskever", c.bridge = "tanh"; }) == "");
   CHECK(wrong("gru", [](RunConfig& c) { c.window = 3; }) == "not an option of this model: --window 3 --model gru; it belongs to --attention local-m and local-p");
   CHECK(wrong("gru", [](RunConfig& c) { c.layers = 2; }) == "more than one layer: --decoder bahdanau --layers 2; --layers 1, or --decoder luong");
   CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "cho", c.attention = "dot"; }).starts_with("a decoder without attention: --decoder cho --attention dot; "));
+  CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "conditional", c.attention = "none"; }) == "nothing to look at between two cells: --decoder conditional --attention none; --decoder cho, or another attention");
+  CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "conditional", c.layers = 2; }) == "more than one layer: --decoder conditional --layers 2; --layers 1, or --decoder luong");
   CHECK(wrong("gru", [](RunConfig& c) { c.one_direction = true, c.start_state = "backward"; }) == "no backward states: --start-state backward --one-direction; --start-state last");
   CHECK(wrong("gru", [](RunConfig& c) { c.attention = "dot", c.decoder = "bahdanau", c.width = 13; }).starts_with("two directions of equal width: --attention dot --width 13; "));
   CHECK(wrong("gru", [](RunConfig& c) { c.width = 13; }) == "");
@@ -118,6 +128,14 @@ TEST_CASE("recurrent models: the papers' names and shapes of parameters") {
                                                  {"readout.state.bias", {8}},                {"readout.embed.weight", {8, 8}},
                                                  {"readout.context.weight", {8, 16}},        {"out.weight", {7, 4}},
                                                  {"out.bias", {7}}});
+  CHECK(names("gru", [](RunConfig& c) { c.decoder = "conditional"; }) ==
+        Names{{"source_embedding.weight", {11, 8}},      {"target_embedding.weight", {7, 8}},     {"encoder.weight_ih_l0", {24, 8}},         {"encoder.weight_hh_l0", {24, 8}},
+              {"encoder.bias_ih_l0", {24}},              {"encoder.bias_hh_l0", {24}},            {"encoder.weight_ih_l0_reverse", {24, 8}}, {"encoder.weight_hh_l0_reverse", {24, 8}},
+              {"encoder.bias_ih_l0_reverse", {24}},      {"encoder.bias_hh_l0_reverse", {24}},    {"init.weight", {8, 16}},                  {"attention.query_proj.weight", {8, 8}},
+              {"attention.key_proj.weight", {8, 16}},    {"attention.v", {8}},                    {"decoder.cell1.weight_ih", {24, 8}},      {"decoder.cell1.weight_hh", {24, 8}},
+              {"decoder.cell1.bias_ih", {24}},           {"decoder.cell1.bias_hh", {24}},         {"decoder.cell2.weight_ih", {24, 16}},     {"decoder.cell2.weight_hh", {24, 8}},
+              {"decoder.cell2.bias_ih", {24}},           {"decoder.cell2.bias_hh", {24}},         {"readout.state.weight", {8, 8}},          {"readout.state.bias", {8}},
+              {"readout.embed.weight", {8, 8}},          {"readout.context.weight", {8, 16}},     {"out.weight", {7, 8}},                    {"out.bias", {7}}});
   CHECK(names("lstm", [](RunConfig& c) { c.input_feeding = true; }) ==
         Names{{"source_embedding.weight", {11, 8}}, {"target_embedding.weight", {7, 8}}, {"encoder.weight_ih_l0", {32, 8}}, {"encoder.weight_hh_l0", {32, 8}},
               {"encoder.bias_ih_l0", {32}},         {"encoder.bias_hh_l0", {32}},        {"attention.key_proj.weight", {8, 8}}, {"decoder.weight_ih_l0", {32, 16}},
@@ -140,6 +158,8 @@ TEST_CASE("recurrent options reach the model") {
   const auto luong = [&](auto&& change) {
     return with_model("lstm", change, [](const RecurrentModel& m) { return std::get<LuongDecoder>(m.decoder).options; });
   };
+  CHECK(bahdanau([](RunConfig& c) { c.decoder = "conditional"; }).conditional);
+  CHECK(!bahdanau([](RunConfig&) {}).conditional);
   for (const auto& [name, readout] : {std::pair("maxout", Readout::maxout), {"tanh", Readout::tanh}, {"linear", Readout::linear}})
     CHECK(bahdanau([name = name](RunConfig& c) { c.readout = name; }).readout == readout);
   for (const auto& [name, state] : {std::pair("current", ReadoutState::current), {"previous", ReadoutState::previous}})

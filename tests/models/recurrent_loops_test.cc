@@ -64,6 +64,18 @@ Vector gru(const Loops& p, const std::string& scope, const std::string& ending, 
   return next;
 }
 
+// PyTorch's form: r after the product
+Vector reset_after(const Loops& p, const std::string& scope, const std::string& ending, const Vector& x, const Vector& h) {
+  const std::size_t n = h.size();
+  const Vector a = p.times(scope + "weight_ih" + ending, x) + p.vector(scope + "bias_ih" + ending), u = p.times(scope + "weight_hh" + ending, h) + p.vector(scope + "bias_hh" + ending);
+  Vector next(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    const double z = sigmoid_of(a[n + i] + u[n + i]), g = std::tanh(a[2 * n + i] + sigmoid_of(a[i] + u[i]) * u[2 * n + i]);
+    next[i] = (1 - z) * g + z * h[i];
+  }
+  return next;
+}
+
 void lstm(const Loops& p, const std::string& scope, const std::string& ending, const Vector& x, Vector& h, Vector& c) {
   const std::size_t n = h.size();
   const Vector a = p.times(scope + "weight_ih" + ending, x) + p.vector(scope + "bias_ih" + ending) + p.times(scope + "weight_hh" + ending, h) + p.vector(scope + "bias_hh" + ending);
@@ -128,6 +140,36 @@ TEST_CASE("Bahdanau's model: plain loops, the readout of s_t and of s_{t-1}") {
     }
     check_features(model->features(batch_of({kSource, kOther}, {kTarget, kOther})).value(), features);
   }
+}
+
+TEST_CASE("a conditional decoder: plain loops: s' of the word, a look from s', s of the context") {
+  RunConfig config = default_config("gru");
+  config.width = kWidth;
+  config.decoder = "conditional";
+  Parameters parameters(Seed{4}, DType::f64);
+  const auto model = make_model(config, parameters.root(), kVocabulary, kVocabulary);
+  const Loops p{parameters};
+  std::vector<Vector> memory(kSource.size(), Vector(2 * kWidth)), features;
+  Vector forwards(kWidth), backwards(kWidth), mean(2 * kWidth);
+  for (std::size_t j = 0; j < kSource.size(); ++j) {
+    const std::size_t k = kSource.size() - 1 - j;
+    forwards = reset_after(p, "encoder.", "_l0", p.row("source_embedding.weight", kSource[j]), forwards);
+    backwards = reset_after(p, "encoder.", "_l0_reverse", p.row("source_embedding.weight", kSource[k]), backwards);
+    std::copy(forwards.begin(), forwards.end(), memory[j].begin());
+    std::copy(backwards.begin(), backwards.end(), memory[k].begin() + kWidth);
+  }
+  for (const Vector& h : memory)
+    for (std::size_t i = 0; i < h.size(); ++i) mean[i] += h[i] / double(memory.size());
+  Vector s = tanh_of(p.times("init.weight", mean));
+  for (std::size_t t = 0; t < kTarget.size(); ++t) {
+    const Vector y = p.row("target_embedding.weight", t == 0 ? kStart : kTarget[t - 1]), between = reset_after(p, "decoder.cell1.", "", y, s);
+    Vector e;
+    for (const Vector& h : memory) e.push_back(dot(p.vector("attention.v"), tanh_of(p.times("attention.query_proj.weight", between) + p.times("attention.key_proj.weight", h))));
+    const Vector c = context_of(e, memory);
+    s = reset_after(p, "decoder.cell2.", "", c, between);
+    features.push_back(tanh_of(p.times("readout.state.weight", s) + p.vector("readout.state.bias") + p.times("readout.embed.weight", y) + p.times("readout.context.weight", c)));
+  }
+  check_features(model->features(batch_of({kSource, kOther}, {kTarget, kOther})).value(), features);
 }
 
 TEST_CASE("Luong's model: plain loops, with input feeding and without") {

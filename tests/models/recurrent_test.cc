@@ -493,6 +493,8 @@ TEST_CASE("recurrent models: a decoder that needs what the encoder does not have
   CHECK_THROWS_WITH_AS(built([](auto&, auto&) {}), "in net: decoder: start_state backward needs an encoder in two directions; last, mean or zeros", Error);
   CHECK_THROWS_WITH_AS(built([](auto&, auto& o) { o.attention = "none", o.context = FixedContext::both_ends, o.start_state = StartState::last; }),
                        "in net: decoder: context both_ends needs an encoder in two directions; every_step", Error);
+  CHECK_THROWS_WITH_AS(built([](auto&, auto& o) { o.attention = "none", o.conditional = true, o.start_state = StartState::last; }),
+                       "in net: decoder: two cells with nothing to look at between them: conditional needs an attention", Error);
   Parameters parameters(Seed{1});
   const RecurrentModel model(parameters.root(), bahdanau());
   Encoded read = model.encoder(model.source_embedding, 0, two_pairs().source);
