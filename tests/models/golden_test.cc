@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Transformer layers and the whole core against PyTorch's, and the exchange of a state dict.
+// Transformer layers and the whole core, and decoders of recurrent models, against PyTorch's, and the exchange of a state dict.
 #include "tests/golden.h"
 
 #include <doctest/doctest.h>
 
+#include "models/recurrent_decoder.h"
 #include "models/transformer.h"
 #include "nn/checkpoint.h"
 #include "tests/close.h"
@@ -56,6 +57,20 @@ TEST_CASE("golden: the whole core, forward and backward") {
     Tape tape;
     c.check(tape, {{"y", core(c.input("source"), c.input("target"), c.lengths("source_lengths"))}}, &parameters,
             "target_lengths");
+  });
+}
+
+TEST_CASE("golden: decoders that look from the state before, and between two cells") {
+  golden::each("decoders", [](golden::Case& c) {
+    Parameters parameters(Seed{1}, c.dtype());
+    const BahdanauDecoder decoder(parameters.root(), {.unit = RecurrentUnit::gru_cudnn, .embedding = 5, .width = 4, .encoder_width = 6, .memory_width = 6, .conditional = c.options()["conditional"],
+                                                      .readout = Readout::tanh, .start_state = StartState::mean});
+    c.fill(parameters);
+    Tape tape(evaluating);
+    DecoderState state = decoder.start({c.input("states"), c.lengths(), {}, {}});
+    Variable weights;
+    const Variable features = decoder(c.input("inputs"), state, &weights);
+    c.check(tape, {{"features", features}, {"weights", weights}}, &parameters);
   });
 }
 
