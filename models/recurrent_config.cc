@@ -13,7 +13,6 @@ namespace heed {
 namespace {
 
 bool attends(const RunConfig& c) { return c.attention != "none"; }
-bool is_bahdanau(const RunConfig& c) { return c.decoder == "bahdanau" || c.decoder == "conditional" || c.decoder == "cho"; }
 bool is_local(const RunConfig& c) { return c.attention.starts_with("local"); }
 // Scores of papers that look from the previous state.
 bool looks_first(std::string_view attention) { return attention.starts_with("additive") || attention.starts_with("location-aware"); }
@@ -34,6 +33,8 @@ std::string set_among(const RunConfig& config, const std::vector<std::string_vie
 }
 
 }  // namespace
+
+bool is_bahdanau(const RunConfig& c) { return c.decoder == "bahdanau" || c.decoder == "conditional" || c.decoder == "cho"; }
 
 bool is_recurrent(std::string_view model) { return model == "rnn" || model == "lstm" || model == "gru"; }
 

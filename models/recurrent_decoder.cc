@@ -18,8 +18,8 @@ Variable input_block(const Path& path, const Parameter& weight_ih, const Variabl
 }
 
 // "s = cell([E y; c], s of the step before)", for a Trace.
-std::string cell_formula(std::string_view h, std::string_view reads, RecurrentUnit unit, std::string_view before = {}) {
-  return fmt::format("{} = cell({}, {} {}of the step before)", h, reads, before.empty() ? h : before, unit == RecurrentUnit::lstm ? "and m " : "");
+std::string cell_formula(std::string_view h, std::string_view reads, RecurrentUnit unit) {
+  return fmt::format("{0} = cell({1}, {0} {2}of the step before)", h, reads, unit == RecurrentUnit::lstm ? "and m " : "");
 }
 
 // "state.1", where there are several layers.
@@ -30,6 +30,16 @@ void trace_previous(std::string_view h, RecurrentState& state, Index layer = 0, 
   if (!Trace::current()) return;
   state.h = trace(of_layer("previous", layer, layers), fmt::format("{} of the step before", h), state.h);
   if (state.c.defined()) state.c = trace(of_layer("previous_cell", layer, layers), "m of the step before", state.c);
+}
+
+// The state between two cells, m' an LSTM's second one.
+void trace_between(RecurrentState& state) {
+  if (!state.c.defined()) {
+    state.h = trace("between", "s' = cell(E y, s of the step before)", state.h);
+  } else {
+    state.h = trace("between", "s' = cell(E y, s and m of the step before)", state.h);
+    state.c = trace("between_cell", "m' = what the cell keeps beside s'", state.c);
+  }
 }
 
 // As many rows as the state has, which start() made.
@@ -183,8 +193,7 @@ Variable BahdanauDecoder::operator()(const Variable& inputs, DecoderState& state
     if (options.readout_state == ReadoutState::previous) states.push_back(s.h);
     if (second) {
       s = cell.step(a_t, s);
-      if (Trace::current()) s.h = trace("between", cell_formula("s'", "E y", options.unit, "s"), s.h);
-      if (Trace::current() && s.c.defined()) s.c = trace("between_cell", "m' = what the cell keeps beside s'", s.c);
+      trace_between(s);
     }
     if (attention) {
       const Variable query = trace("query", second ? "q = s'" : "q = s of the step before", reshape(s.h, {R, 1, options.width}));
@@ -192,7 +201,7 @@ Variable BahdanauDecoder::operator()(const Variable& inputs, DecoderState& state
       a_t = second ? second->input(contexts.back()) : input_block(cell.path, cell.weight_ih, contexts.back(), E, {}, a_t);
     }
     s = (second ? *second : cell).step(a_t, s);
-    if (Trace::current()) s.h = trace("state", second ? fmt::format("s = cell(c, s'{})", s.c.defined() ? " and m'" : "") : cell_formula("s", "[E y; c]", options.unit), s.h);
+    if (Trace::current()) s.h = trace("state", second ? s.c.defined() ? "s = cell(c, s' and m')" : "s = cell(c, s')" : cell_formula("s", "[E y; c]", options.unit), s.h);
     if (options.readout_state == ReadoutState::current) states.push_back(s.h);
   }
   if (weights && attention) *weights = concat(rows, 1);

@@ -3,7 +3,7 @@
 //   BahdanauDecoder   e_t from s_{t-1};  α_t, c_t;  s_t = cell([E y_{t-1}; c_t], s_{t-1});  readout of s_t, E y_{t-1}, c_t
 //     conditional     s'_t = cell1(E y_{t-1}, s_{t-1});  e_t from s'_t;  α_t, c_t;  s_t = cell2(c_t, s'_t);  the same readout
 //   LuongDecoder      h_t = cell(E y_{t-1}, h_{t-1});  e_t from h_t;  α_t, c_t;  h~_t = tanh(W_c [c_t; h_t])
-// Either takes any attention by its name, or none. Both call themselves with all T words of a target or, in search, with one.
+// Each takes any attention by its name, and all but conditional none. They call themselves with all T words of a target or, in search, with one.
 #pragma once
 #include <optional>
 

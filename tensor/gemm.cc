@@ -129,7 +129,7 @@ template <class T> bool is_small(const GemmKernels<T>& kernels, const Product<T>
 }
 
 // The tile: four vectors for few rows or columns that fill them; two tall ones where they take all rows or columns at once, or where of
-// three a last one alone, which loads more than it multiplies, would be much of the columns.
+// three a last one alone, which loads more than it multiplies, would be a sixteenth of the columns or more.
 template <class T> Index tile_vectors(const GemmKernels<T>& kernels, const Product<T>& p) {
   const Index vectors = divide_up(p.n, kernels.lanes);
   if (p.panels) return kernels.vectors;
@@ -160,7 +160,7 @@ template <class T> GemmPlan make_plan(const GemmKernels<T>& kernels, const Produ
   const Index most = once ? p.k : kDepth;
   plan.depth = round_up(divide_up(p.k, divide_up(p.k, most)), 8);
   // strips of like height; those that meet several panels take as much of the L1 as `low` rows of kDepth
-  const Index rows = p.m <= tall || p.n <= plan.width ? tall : std::clamp(low * kDepth / plan.depth, std::min(low, tall), tall);
+  const Index rows = p.m <= tall || p.n <= plan.width ? tall : std::min(tall, low * kDepth / plan.depth);
   plan.rows = divide_up(p.m, divide_up(p.m, rows));
   plan.group = std::max(l2 / 4 / plan.depth / plan.width, Index(1)) * plan.width;
   plan.pack_a = p.n > plan.width && packs_a(p);

@@ -38,7 +38,7 @@ double about_parameters(const RunConfig& given, double source_words, double targ
   if (!is_recurrent(c.model)) return layers * (12 * d * d + 4 * d * double(c.feed_forward)) + d * (source_words + 2 * target_words);
   settle_recurrent(c);
   const double gates = c.model == "lstm" ? 4 : c.model == "gru" ? 3 : 1;
-  if (c.decoder == "bahdanau" || c.decoder == "conditional" || c.decoder == "cho") {
+  if (is_bahdanau(c)) {
     const double ways = c.one_direction || c.context == "every_step" ? 1 : 2, cells = c.decoder == "conditional" ? 2 : 1;   // W_ih and W_hh; W_ih reads E y and c; W_s, score, readout
     return (2 * ways * gates + (1 + cells + ways) * gates + 1 + (c.attention == "none" ? 0 : 1 + ways) + 2 + ways) * d * d + d * (source_words + 1.5 * target_words);
   }

@@ -66,7 +66,7 @@ TEST_CASE("linear attention: by sums, causal, by weights: what loops give") {
   const Variable f = linear_features(constant(low));
   CHECK(doubles(sum(tensor(shares, {2, 3, 5, 5}), -1))[0] < 0.9);
   CHECK(worst_absolute(linear_context(f, linear_sums(f, constant(few))).value(), faint) < 1e-13);
-  CHECK(worst_absolute(linear_weights(matmul(f, transpose(f)), Mask()).value(), shares) < 1e-12);
+  CHECK(worst_absolute(linear_weights(matmul(f, transpose(f)), Mask()).value(), shares) < 5e-13);   // elu(x) + 1 = 5e-4 is rounded as 1 is
   const auto [faint_before, shares_before] = by_loops(low, low, few, [](Index, Index t, Index s) { return s <= t; });
   CHECK(worst_absolute(causal_linear_context(f, f, constant(few)).value(), faint_before) < 1e-13);
   // nothing to see

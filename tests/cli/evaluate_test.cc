@@ -86,7 +86,8 @@ TEST_CASE("cli: evaluate compares without case what a run has learned without ca
     }
     write_text(folder / ("data/" + std::string(part) + ".tsv"), letters);
   }
-  REQUIRE(heed_in(folder.path(), "train --data data --out run --lowercase --layers 1 --width 16 --heads 2 --feed-forward 32 --batch-tokens 256 --steps 60 --warmup 20 --learning-rate 0.01 --quiet").code == 0);
+  const std::string train = "train --data data --layers 1 --width 16 --heads 2 --feed-forward 32 --batch-tokens 256 --steps 60 --warmup 20 --learning-rate 0.01 --quiet --out ";
+  REQUIRE(heed_in(folder.path(), train + "run --lowercase").code == 0);
   const auto json = parse_json(heed_in(folder.path(), "evaluate --run run --data data --out translated --json --quiet").out);
   std::string references;
   for (const std::string& line : lines_of(text_of(folder / "data/test.tsv"))) references += line.substr(0, line.find('\t')) + "\n";   // copies
@@ -98,7 +99,7 @@ TEST_CASE("cli: evaluate compares without case what a run has learned without ca
   CHECK(json["exact"] == score("--lowercase")["exact"]);
   CHECK(json["chrf"] != score("")["chrf"]);
   // Where case counts, tokens are compared without it as well.
-  REQUIRE(heed_in(folder.path(), "train --data data --out cased --layers 1 --width 16 --heads 2 --feed-forward 32 --batch-tokens 256 --steps 60 --warmup 20 --learning-rate 0.01 --quiet").code == 0);
+  REQUIRE(heed_in(folder.path(), train + "cased").code == 0);
   std::string lower = references;
   for (char& c : lower) c = char(std::tolower(c));
   write_text(folder / "lower", lower);

@@ -151,8 +151,9 @@ TEST_CASE("resume: the loss of updates in the log is that of all their tokens, w
   for (int i = 0; i < 100; ++i) pairs += (i % 2 ? "1\t2\n" : "1 2 3 1 2 3 1 2 3\t1 1 1 2 2 2 3 3 3\n");
   for (const char* part : {"train", "dev"}) write_text(folder / ("data/" + std::string(part) + ".tsv"), pairs);
   // Nothing is learned, so that an epoch of 50 updates is an evaluation.
-  train(folder, "--batch-sentences 2 --learning-rate 0 --dropout 0 --label-smoothing 0 --epochs 1 --out run");
-  train(folder, "--batch-sentences 2 --learning-rate 0 --dropout 0 --label-smoothing 0 --steps 20 --out stopped");
+  const std::string still = "--batch-sentences 2 --learning-rate 0 --dropout 0 --label-smoothing 0 ";
+  train(folder, still + "--epochs 1 --out run");
+  train(folder, still + "--steps 20 --out stopped");
   go_on(folder, "--steps 50 --out stopped");
   for (const char* run : {"run", "stopped"}) {
     double loss = 0, dev_loss = -1;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "models/recurrent.h"
 #include "models/run_config.h"
@@ -65,7 +66,7 @@ Vector gru(const Loops& p, const std::string& scope, const std::string& ending, 
 }
 
 // PyTorch's form: r after the product
-Vector reset_after(const Loops& p, const std::string& scope, const std::string& ending, const Vector& x, const Vector& h) {
+Vector gru_cudnn(const Loops& p, const std::string& scope, const std::string& ending, const Vector& x, const Vector& h) {
   const std::size_t n = h.size();
   const Vector a = p.times(scope + "weight_ih" + ending, x) + p.vector(scope + "bias_ih" + ending), u = p.times(scope + "weight_hh" + ending, h) + p.vector(scope + "bias_hh" + ending);
   Vector next(n);
@@ -95,8 +96,29 @@ Vector context_of(const Vector& e, const std::vector<Vector>& memory) {
   return c;
 }
 
+// e_j = vᵀ tanh(W q + U h_j)
+Vector additive_context(const Loops& p, const Vector& q, const std::vector<Vector>& memory) {
+  Vector e;
+  for (const Vector& h : memory) e.push_back(dot(p.vector("attention.v"), tanh_of(p.times("attention.query_proj.weight", q) + p.times("attention.key_proj.weight", h))));
+  return context_of(e, memory);
+}
+
 constexpr std::size_t kWidth = 6;
 const std::vector<std::int32_t> kSource{4, 9, 5, kEnd}, kTarget{7, 8, 12, 5, kEnd}, kOther{5, 5, 6, 7, 8, 9, kEnd};
+
+// h_j = [fwd_j; bwd_j] of the source's words, and bwd_0
+std::pair<std::vector<Vector>, Vector> read_both_ways(const Loops& p, decltype(gru)& cell) {
+  std::vector<Vector> memory(kSource.size(), Vector(2 * kWidth));
+  Vector forwards(kWidth), backwards(kWidth);
+  for (std::size_t j = 0; j < kSource.size(); ++j) {
+    const std::size_t k = kSource.size() - 1 - j;
+    forwards = cell(p, "encoder.", "_l0", p.row("source_embedding.weight", kSource[j]), forwards);
+    backwards = cell(p, "encoder.", "_l0_reverse", p.row("source_embedding.weight", kSource[k]), backwards);
+    std::copy(forwards.begin(), forwards.end(), memory[j].begin());
+    std::copy(backwards.begin(), backwards.end(), memory[k].begin() + kWidth);
+  }
+  return {memory, backwards};
+}
 
 void check_features(const Tensor& features, const std::vector<Vector>& expected) {
   for (std::size_t t = 0; t < expected.size(); ++t) {
@@ -116,21 +138,11 @@ TEST_CASE("Bahdanau's model: plain loops, the readout of s_t and of s_{t-1}") {
     Parameters parameters(Seed{4}, DType::f64);
     const auto model = make_model(config, parameters.root(), kVocabulary, kVocabulary);
     const Loops p{parameters};
-    std::vector<Vector> memory(kSource.size(), Vector(2 * kWidth)), features;
-    Vector forwards(kWidth), backwards(kWidth);
-    for (std::size_t j = 0; j < kSource.size(); ++j) {
-      const std::size_t k = kSource.size() - 1 - j;
-      forwards = gru(p, "encoder.", "_l0", p.row("source_embedding.weight", kSource[j]), forwards);
-      backwards = gru(p, "encoder.", "_l0_reverse", p.row("source_embedding.weight", kSource[k]), backwards);
-      std::copy(forwards.begin(), forwards.end(), memory[j].begin());
-      std::copy(backwards.begin(), backwards.end(), memory[k].begin() + kWidth);
-    }
+    const auto [memory, backwards] = read_both_ways(p, gru);
+    std::vector<Vector> features;
     Vector s = tanh_of(p.times("init.weight", backwards));
     for (std::size_t t = 0; t < kTarget.size(); ++t) {
-      const Vector y = p.row("target_embedding.weight", t == 0 ? kStart : kTarget[t - 1]);
-      Vector e;
-      for (const Vector& h : memory) e.push_back(dot(p.vector("attention.v"), tanh_of(p.times("attention.query_proj.weight", s) + p.times("attention.key_proj.weight", h))));
-      const Vector c = context_of(e, memory), before = s;
+      const Vector y = p.row("target_embedding.weight", t == 0 ? kStart : kTarget[t - 1]), c = additive_context(p, s, memory), before = s;
       s = gru(p, "decoder.", "", joined(y, c), s);
       const Vector pairs = p.times("readout.state.weight", std::string_view(readout_state) == "current" ? s : before) + p.vector("readout.state.bias") +
                            p.times("readout.embed.weight", y) + p.times("readout.context.weight", c);
@@ -149,24 +161,15 @@ TEST_CASE("a conditional decoder: plain loops: s' of the word, a look from s', s
   Parameters parameters(Seed{4}, DType::f64);
   const auto model = make_model(config, parameters.root(), kVocabulary, kVocabulary);
   const Loops p{parameters};
-  std::vector<Vector> memory(kSource.size(), Vector(2 * kWidth)), features;
-  Vector forwards(kWidth), backwards(kWidth), mean(2 * kWidth);
-  for (std::size_t j = 0; j < kSource.size(); ++j) {
-    const std::size_t k = kSource.size() - 1 - j;
-    forwards = reset_after(p, "encoder.", "_l0", p.row("source_embedding.weight", kSource[j]), forwards);
-    backwards = reset_after(p, "encoder.", "_l0_reverse", p.row("source_embedding.weight", kSource[k]), backwards);
-    std::copy(forwards.begin(), forwards.end(), memory[j].begin());
-    std::copy(backwards.begin(), backwards.end(), memory[k].begin() + kWidth);
-  }
+  const std::vector<Vector> memory = read_both_ways(p, gru_cudnn).first;
+  std::vector<Vector> features;
+  Vector mean(2 * kWidth);
   for (const Vector& h : memory)
     for (std::size_t i = 0; i < h.size(); ++i) mean[i] += h[i] / double(memory.size());
   Vector s = tanh_of(p.times("init.weight", mean));
   for (std::size_t t = 0; t < kTarget.size(); ++t) {
-    const Vector y = p.row("target_embedding.weight", t == 0 ? kStart : kTarget[t - 1]), between = reset_after(p, "decoder.cell1.", "", y, s);
-    Vector e;
-    for (const Vector& h : memory) e.push_back(dot(p.vector("attention.v"), tanh_of(p.times("attention.query_proj.weight", between) + p.times("attention.key_proj.weight", h))));
-    const Vector c = context_of(e, memory);
-    s = reset_after(p, "decoder.cell2.", "", c, between);
+    const Vector y = p.row("target_embedding.weight", t == 0 ? kStart : kTarget[t - 1]), between = gru_cudnn(p, "decoder.cell1.", "", y, s), c = additive_context(p, between, memory);
+    s = gru_cudnn(p, "decoder.cell2.", "", c, between);
     features.push_back(tanh_of(p.times("readout.state.weight", s) + p.vector("readout.state.bias") + p.times("readout.embed.weight", y) + p.times("readout.context.weight", c)));
   }
   check_features(model->features(batch_of({kSource, kOther}, {kTarget, kOther})).value(), features);
