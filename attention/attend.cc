@@ -103,7 +103,8 @@ Attention make_attention(std::string_view name, Scope scope, const ScoreOptions&
   const Parts parts = parts_of(name);
   AnyScore score = make_score(parts.score, scope, options);
   Window window = parts.window == "local-m" ? local_m(options) : parts.window == "local-p" ? local_p(scope, options) : Window();
-  Normalise normalise = make_normalise(parts.normalise, scope);
+  check<Error>(!options.truncate_after_softmax || (parts.score == "location" && parts.normalise == "softmax"), "attention: truncate_after_softmax is of location and softmax: {}", quote(name));
+  Normalise normalise = make_normalise(options.truncate_after_softmax ? "exp" : parts.normalise, scope);
   return Attention(std::move(scope), std::move(score), std::move(normalise), std::move(window));
 }
 
@@ -114,11 +115,13 @@ std::vector<std::string> attention_names() {
 }
 
 std::string attention_choices() {
-  return fmt::format("{}; also local-m-SCORE, local-p-SCORE, SCORE-sparsemax, SCORE-entmax, SCORE-hard, SCORE-learned-entmax, SCORE-top-K", fmt::join(attention_names(), ", "));
+  return fmt::format("{}; also local-m-SCORE, local-p-SCORE, SCORE-exp, SCORE-sparsemax, SCORE-entmax, SCORE-hard, SCORE-learned-entmax, SCORE-top-K", fmt::join(attention_names(), ", "));
 }
 
 void check_attention_name(std::string_view name) { parts_of(name); }
 
 std::string score_of(std::string_view name) { return parts_of(name).score; }
+
+std::string normalise_of(std::string_view name) { return parts_of(name).normalise; }
 
 }  // namespace heed

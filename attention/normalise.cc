@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <limits>
 
 #include "autograd/ops.h"
@@ -23,6 +24,7 @@ struct Named {
 };
 constexpr Named kNamed[] = {
     {"softmax", "α = softmax(e) over the words that may be seen", [](const Variable& e, const Mask& mask) { return softmax(e, -1, mask); }},
+    {"exp", "α = exp(e) of the words that may be seen, 0 of others", [](const Variable& e, const Mask& mask) { return exp(masked_fill(e, logical_not(mask.dense(e.shape())), -HUGE_VAL)); }},
     {"sparsemax", "α = max(e - τ, 0) over the words that may be seen, τ so that Σ α = 1", [](const Variable& e, const Mask& mask) { return sparsemax(e, mask); }},
     {"entmax", "α = max(e/2 - τ, 0)² over the words that may be seen, τ so that Σ α = 1", [](const Variable& e, const Mask& mask) { return entmax(e, mask); }},
     {"hard", "α = 1 at one word that may be seen, chosen by softmax(e)", hard},
@@ -93,6 +95,8 @@ Normalise make_normalise(std::string_view name, Scope scope, Index heads) {
 }
 
 std::string normalise_choices() { return fmt::format("{}, top-K", fmt::join(normalise_names(), ", ")); }
+
+bool sums_to_one(std::string_view name) { return name != "exp"; }
 
 std::string_view normalise_in(std::string_view name) {
   const auto ends = [&](std::string_view one) { return name == one || (name.ends_with(one) && name[name.size() - one.size() - 1] == '-'); };

@@ -94,6 +94,7 @@ struct ScoreOptions {
   Index hidden_width = 0;         // A of additive, concat and local-p; 0: query_width
   bool bias = false;              // additive, concat: one in the key projection, which the papers do not print; location-aware, coverage: their b
   Index longest = 100;            // S_max of location
+  bool truncate_after_softmax = false;   // location, with make_attention: softmax over all S_max, then those beyond the sentence are cut
   double sharpness = 1;           // β of cosine; 0: learned
   Index window = 10;              // w of local-m and local-p: at most 2w + 1 positions
   bool clamp_position = false;    // local-m: beyond the end look at the last word instead of at nothing

@@ -83,13 +83,13 @@ inline Variable operator/(const Variable& a, double b) { return divide(a, b); }
 inline Variable operator/(double a, const Variable& b) { return divide(a, b); }
 
 // ---- reduce: tensor/ops/reduce.h -------------------------------------------------------------------------------------
-Variable sum(const Variable& x, const Dims& dims = {}, bool keepdim = false); // Σ x over dims, {} = all
-Variable mean(const Variable& x, const Dims& dims = {}, bool keepdim = false); // Σ x / n
-Variable prod(const Variable& x, const Dims& dims = {}, bool keepdim = false); // Π x
-Variable max(const Variable& x, const Dims& dims = {}, bool keepdim = false); // ties share the gradient evenly
-Variable min(const Variable& x, const Dims& dims = {}, bool keepdim = false);
-Variable norm(const Variable& x, const Dims& dims = {}, bool keepdim = false); // √Σ x²
-Variable var(const Variable& x, const Dims& dims = {}, bool unbiased = true, bool keepdim = false); // Σ (x - mean)² / (n - 1)
+Variable sum(const Variable& x, const Dims& dims = {}, Flag keepdim = false); // Σ x over dims, {} = all
+Variable mean(const Variable& x, const Dims& dims = {}, Flag keepdim = false); // Σ x / n
+Variable prod(const Variable& x, const Dims& dims = {}, Flag keepdim = false); // Π x
+Variable max(const Variable& x, const Dims& dims = {}, Flag keepdim = false); // ties share the gradient evenly
+Variable min(const Variable& x, const Dims& dims = {}, Flag keepdim = false);
+Variable norm(const Variable& x, const Dims& dims = {}, Flag keepdim = false); // √Σ x²
+Variable var(const Variable& x, const Dims& dims = {}, Flag unbiased = true, Flag keepdim = false); // Σ (x - mean)² / (n - 1)
 Variable cumsum(const Variable& x, int dim);                                 // y_i = x_0 + ... + x_i
 Variable sum_to(const Variable& x, const Shape& shape);                      // inverse of broadcasting
 
@@ -107,7 +107,7 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias,
 // ---- softmax: tensor/ops/softmax.h -----------------------------------------------------------------------------------
 Variable softmax(const Variable& x, int dim = -1, const Mask& mask = {});       // e^x / Σ e^x, 0 where masked
 Variable log_softmax(const Variable& x, int dim = -1, const Mask& mask = {});   // x - log Σ e^x
-Variable logsumexp(const Variable& x, const Dims& dims = {}, bool keepdim = false);              // log Σ e^x; no dims: over all
+Variable logsumexp(const Variable& x, const Dims& dims = {}, Flag keepdim = false);              // log Σ e^x; no dims: over all
 
 // ---- sparsemax: tensor/ops/sparsemax.h -------------------------------------------------------------------------------
 Variable sparsemax(const Variable& x, const Mask& mask = {});                // max(x - τ, 0), sums to 1; last axis

@@ -237,6 +237,8 @@ LoadedModel load_model(const Run& run, const std::string& file) {
   std::rethrow_exception(first);
 }
 
+std::string weights_file(const std::string& path) { return fs::is_directory(path) ? load_model(open_run(path)).file : path; }
+
 std::string checkpoint_path(const std::string& run, Index step) { return join(run, fmt::format("checkpoints/{}.safetensors", step)); }
 
 std::vector<Index> checkpoint_steps(const std::string& run) {

@@ -111,7 +111,7 @@ std::vector<Option> table(RunConfig& c) {
       {.name = "average", .value = &c.average, .takes = "X", .help = "decay of an average of the weights, which is then evaluated and kept; 0: none", .low = 0, .high = 1, .below = true},
       {.name = "seed", .value = &c.seed, .takes = "N", .help = "of initial weights, order of the data, dropout", .low = 0, .high = 9e18},
       {.name = "precision", .value = &c.precision, .takes = "NAME", .help = "of the factors in the matrix products of updates; weights, sums and evaluations stay float32; bfloat16 needs AVX512-BF16", .choices = {"float32", "bfloat16"}, .later = true},
-      {.name = "init", .value = &c.init, .takes = "FILE", .help = "start from these weights: a checkpoint, best.safetensors, or PyTorch's"},
+      {.name = "init", .value = &c.init, .takes = "PATH", .help = "start from these weights: a run's, a checkpoint, any .safetensors, PyTorch's too"},
 
       {.name = "steps", .value = &c.steps, .takes = "N", .help = "updates; unlimited where --epochs or --minutes is given", .low = 1, .high = kBig, .heading = "How long, and what is kept"},
       {.name = "epochs", .value = &c.epochs, .takes = "N", .help = "times through the data", .low = 1, .high = 1e9},
@@ -217,7 +217,8 @@ void check_config(const RunConfig& c) {
   check_normalise(c.normalise);
   for (const auto& [given, name] : {std::pair(c.copy, std::string("copy")), {c.guided_alignment > 0, fmt::format("guided-alignment {}", c.guided_alignment)},
                                     {c.coverage_loss > 0, fmt::format("coverage-loss {}", c.coverage_loss)}})
-    check<Error>(!given || (!c.talking_heads && !c.differential), "weights that are no probabilities: --{} {}; one of them", name, c.differential ? "--differential" : "--talking-heads");
+    check<Error>(!given || (!c.talking_heads && !c.differential && sums_to_one(c.normalise)), "weights that are no probabilities: --{} {}; one of them", name,
+                 c.differential ? "--differential" : c.talking_heads ? "--talking-heads" : fmt::format("--normalise {}", c.normalise));
   check<Error>(c.linear_attention || !c.random_features, "features of no linear attention: --random-features {}; with --linear-attention", c.random_features.value_or(0));
   if (c.linear_attention)
     for (const auto& [given, what] : {std::pair(inside_attention(positions_named(c.positions)), fmt::format("--positions {}", c.positions)),

@@ -181,6 +181,10 @@ bool is_mark(char32_t code) {
   return category >= UTF8PROC_CATEGORY_MN && category <= UTF8PROC_CATEGORY_ME;
 }
 
+bool continues_cluster(char32_t before, char32_t code, std::int32_t& state) {
+  return !utf8proc_grapheme_break_stateful(utf8proc_int32_t(before), utf8proc_int32_t(code), &state);
+}
+
 bool is_control(char32_t code) { return code < 0x20 || (code >= 0x7F && code < 0xA0); }
 
 std::string clean(std::string_view text) {

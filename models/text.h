@@ -26,6 +26,8 @@ bool is_space(char32_t code);                      // white space, the no-break 
 bool is_blank(std::string_view text);              // nothing but white space, U+200B, U+00AD, U+FEFF
 bool is_word(char32_t code);                       // letter (L*), number (N*) or underscore
 bool is_mark(char32_t code);                       // combining mark (M*)
+// Whether code is of the grapheme cluster that the character before is of (UAX 29). state: 0 at first, then what the last call left.
+bool continues_cluster(char32_t before, char32_t code, std::int32_t& state);
 bool is_control(char32_t code);                    // Cc
 
 // U+2019 -> apostrophe, no soft hyphens and zero-width spaces, every run of white space -> one space, none at the ends; then NFC.

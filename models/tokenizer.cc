@@ -64,23 +64,26 @@ struct Subwords : Tokenizer::Rule {
 
 bool is_joiner(char32_t code) { return code == 0x200C || code == 0x200D; }            // zero-width non-joiner, joiner
 
-// Words and marks of a cleaned line, and whether a space stood before each.
+// Words and marks of a cleaned line, and whether a space stood before each. What looks like one character is one: letters with accents, flags,
+// emoji with a tone of skin (grapheme clusters, UAX 29).
 struct Split { std::vector<std::string> tokens; std::vector<bool> spaced; };
 Split split_words(std::string_view line) {
   Split out;
   bool in_word = false, space = false, joined = false;
+  char32_t before = 0;
+  std::int32_t cluster = 0;
   for (std::size_t i = 0; i < line.size();) {
     const Character c = character_at(line, i);
     i += c.size;
     if (is_space(c.code)) {
-      in_word = joined = false, space = true;
+      in_word = joined = false, space = true, before = c.code;
       continue;
     }
-    const bool word = is_word(c.code), joiner = is_joiner(c.code);
-    const bool joins = !out.tokens.empty() && !space && ((word && in_word) || is_mark(c.code) || joiner || joined);
+    const bool word = is_word(c.code), joiner = is_joiner(c.code), one = continues_cluster(before, c.code, cluster);
+    const bool joins = !out.tokens.empty() && !space && ((word && in_word) || is_mark(c.code) || one || joiner || joined);
     if (!joins) out.tokens.emplace_back(), out.spaced.push_back(space), in_word = word;
     append(out.tokens.back(), c.code);
-    space = false, joined = joiner;
+    space = false, joined = joiner, before = c.code;
   }
   return out;
 }

@@ -3,6 +3,7 @@
 #pragma once
 #include <algorithm>
 #include <array>
+#include <concepts>
 #include <initializer_list>
 #include <span>
 #include <string>
@@ -59,6 +60,7 @@ class Dims {
  public:
   Dims() {}
   Dims(int dim) : count_(1) { dims_[0] = dim; }
+  template <std::same_as<bool> B> Dims(B) = delete;
   Dims(std::initializer_list<int> dims) : Dims(std::span(dims.begin(), dims.size())) {}
   explicit Dims(std::span<const int> dims);         // ShapeError beyond 8
   int operator[](int i) const { return dims_[std::size_t(i)]; }
@@ -70,6 +72,16 @@ class Dims {
  private:
   std::array<int, kMaxRank> dims_;
   int count_ = 0;
+};
+
+// A bool that no number turns into: sum(x, 1, 2) does not compile, where it could be taken for a sum over two dims.
+class Flag {
+ public:
+  template <std::same_as<bool> B> constexpr Flag(B value) : value_(value) {}
+  constexpr operator bool() const { return value_; }
+
+ private:
+  bool value_;
 };
 
 Strides contiguous_strides(const Shape& shape);

@@ -469,6 +469,7 @@ const std::vector<Row>& model_rows() {
       CALL(make_attention("local-m", scope() / "attention", {.query_width = 2, .memory_width = 2, .window = -1})),
       CALL(make_attention("cosine", scope() / "attention", {.query_width = 2, .memory_width = 2, .sharpness = -1})),
       CALL(make_attention("location", scope() / "attention", {.query_width = 2, .memory_width = 2, .longest = 0})),
+      CALL(make_attention("general", scope() / "attention", {.query_width = 2, .memory_width = 2, .truncate_after_softmax = true})),
       CALL(KeyValueCache(2, 1, 3, 4, f64).append(zeros({1, 1, 1, 4}, f64), zeros({1, 1, 1, 4}, f64))),
       CALL(KeyValueCache(2, 1, 3, 4, f64).append(zeros({2, 1, 1, 4}), zeros({2, 1, 1, 4}))),
       CALL(make_attention("dot", scope() / "attention", {.query_width = 2, .memory_width = 2}).prepare(constant(zeros({2, 2})), {})),

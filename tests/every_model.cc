@@ -37,7 +37,7 @@ std::vector<std::string> every_model() {
   all.insert(all.end(), {"--model gru --attention none --decoder cho", "--model lstm --attention none --decoder sutskever --layers 2", "--model gru --decoder conditional",
                          "--model lstm --decoder conditional --attention local-p --window 2 --readout maxout --readout-state previous --start-state backward",
                          "--model lstm --attention dot --layers 2 --input-feeding --reverse-source --start eos", "--model rnn --attention additive --readout tanh --readout-state previous",
-                         "--model gru --attention general-sparsemax --one-direction --decoder bahdanau", "--model gru --attention additive-top-2 --decoder luong", "--model gru --attention general-learned-entmax",
+                         "--model gru --attention general-sparsemax --one-direction --decoder bahdanau", "--model gru --attention additive-top-2 --decoder luong", "--model gru --attention general-learned-entmax", "--model gru --attention gaussian-exp",
                         "--layers 2 --heads 2 --copy", "--layers 1 --heads 4 --copy --tie all --norm pre --attention-dropout 0.3 --label-smoothing 0", "--model gru --copy", "--model lstm --copy --attention local-m --window 1 --input-feeding --reverse-source"});
   return all;
 }

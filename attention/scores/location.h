@@ -9,13 +9,15 @@ namespace heed {
 // W_a has S_max = options.longest rows; a shorter sentence uses the first of them, positions beyond S_max get the weight 0. Rows of
 // positions that no sentence of the training reached stay as they started. `heed` has S_max = --max-length + 51, and cuts sources
 // at --max-length.
+// truncate_after_softmax, the other reading of footnote 6: e_ts = log softmax(W_a q_t)_s, whose exp sum to less than 1 over a sentence.
 struct Location {
-  static constexpr std::string_view formula = "e_j = (W q)_j";
   Location(Scope scope, const ScoreOptions& options);      // Error: longest < 1
   Memory prepare(const Variable& states, Mask mask) const;
   Variable operator()(const Variable& query, const Memory& memory, const AttentionState&) const;
   Linear proj;
   Index longest;
+  bool truncates;
+  std::string_view formula;
 };
 static_assert(Score<Location>);
 

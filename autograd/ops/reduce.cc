@@ -7,45 +7,45 @@
 
 namespace heed {
 
-Variable sum(const Variable& x, const Dims& dims, bool keepdim) {
+Variable sum(const Variable& x, const Dims& dims, Flag keepdim) {
   return record("sum", sum(x.value(), dims, keepdim), {x}, [dx = x.slot(), dims](const Tensor& dy) {
     dx.gradient([&](Into out) { sum_grad(dy, dims, out); });
   });
 }
 
-Variable mean(const Variable& x, const Dims& dims, bool keepdim) {
+Variable mean(const Variable& x, const Dims& dims, Flag keepdim) {
   return record("mean", mean(x.value(), dims, keepdim), {x}, [dx = x.slot(), dims](const Tensor& dy) {
     dx.gradient([&](Into out) { mean_grad(dy, dims, out); });
   });
 }
 
-Variable prod(const Variable& x, const Dims& dims, bool keepdim) {
+Variable prod(const Variable& x, const Dims& dims, Flag keepdim) {
   return record("prod", prod(x.value(), dims, keepdim), {x}, [dx = x.slot(), x = saved(x), dims](const Tensor& dy) {
     dx.gradient([&](Into out) { prod_grad(x, dy, dims, out); });
   });
 }
 
-Variable max(const Variable& x, const Dims& dims, bool keepdim) {
+Variable max(const Variable& x, const Dims& dims, Flag keepdim) {
   Tensor y = max(x.value(), dims, keepdim);
   return record("max", y, {x}, [dx = x.slot(), x = saved(x), y = saved(y), dims](const Tensor& dy) {
     dx.gradient([&](Into out) { max_grad(x, y, dy, dims, out); });
   });
 }
 
-Variable min(const Variable& x, const Dims& dims, bool keepdim) {
+Variable min(const Variable& x, const Dims& dims, Flag keepdim) {
   Tensor y = min(x.value(), dims, keepdim);
   return record("min", y, {x}, [dx = x.slot(), x = saved(x), y = saved(y), dims](const Tensor& dy) {
     dx.gradient([&](Into out) { max_grad(x, y, dy, dims, out); });
   });
 }
 
-Variable var(const Variable& x, const Dims& dims, bool unbiased, bool keepdim) {
+Variable var(const Variable& x, const Dims& dims, Flag unbiased, Flag keepdim) {
   return record("var", var(x.value(), dims, unbiased, keepdim), {x}, [dx = x.slot(), x = saved(x), dims, unbiased](const Tensor& dy) {
     dx.gradient([&](Into out) { var_grad(x, dy, dims, unbiased, out); });
   });
 }
 
-Variable norm(const Variable& x, const Dims& dims, bool keepdim) {
+Variable norm(const Variable& x, const Dims& dims, Flag keepdim) {
   Tensor y = norm(x.value(), dims, keepdim);
   return record("norm", y, {x}, [dx = x.slot(), x = saved(x), y = saved(y), dims](const Tensor& dy) {
     dx.gradient([&](Into out) { norm_grad(x, y, dy, dims, out); });

@@ -21,7 +21,7 @@ Variable log_softmax(const Variable& x, int dim, const Mask& mask) {
   });
 }
 
-Variable logsumexp(const Variable& x, const Dims& dims, bool keepdim) {
+Variable logsumexp(const Variable& x, const Dims& dims, Flag keepdim) {
   Tensor y = logsumexp(x.value(), dims, keepdim);
   return record("logsumexp", y, {x}, [dx = x.slot(), x = saved(x), y = saved(y), dims](const Tensor& dy) {
     dx.gradient([&](Into out) { logsumexp_grad(x, y, dy, dims, out); });

@@ -182,12 +182,13 @@ int diff(std::span<const std::string> words) {
   std::string a, b;
   double tolerance = 0;
   const Syntax syntax{.command = "diff",
-                      .usage = "A.safetensors B.safetensors [--tolerance X]",
+                      .usage = "A B [--tolerance X]     each a run, a checkpoint, or any .safetensors",
                       .about = "The first and the largest difference of two files of tensors: of traces in the order of computation, else by name. Beside a file of weights, of a checkpoint only its weights count. The exit code is 1 where they differ.",
                       .example = "heed diff before.safetensors after.safetensors",
                       .options = std::vector<Option>{{.name = "tolerance", .value = &tolerance, .takes = "X", .help = "differences up to X count as none", .low = 0, .high = 1e300, .standard = "0", .heading = "Comparison"}} + options(manner),
                       .words = {{"A", &a}, {"B", &b}}};
   if (!parse(syntax, words)) return 0;
+  a = weights_file(a), b = weights_file(b);
   SafetensorsFile x = read_safetensors(a), y = read_safetensors(b);
   if (is_checkpoint(x) != is_checkpoint(y)) x = read_weights(a), y = read_weights(b);
   const Differences d = differences(a, x, b, y, tolerance);

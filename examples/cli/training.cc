@@ -108,7 +108,7 @@ Training::Training(Run run, Dataset data, Manner manner)
 
 void Training::start_from_file() {
   if (run_.config.init.empty()) return;
-  SafetensorsFile weights = read_weights(run_.config.init, &run_);
+  SafetensorsFile weights = read_weights(weights_file(run_.config.init), &run_);
   convert_floats(weights, parameters_.dtype());
   for (const auto& [name, value] : weights.tensors)
     if (!all_finite(value)) throw FileError(fmt::format("{}: weights that are not finite: {}", run_.config.init, name));

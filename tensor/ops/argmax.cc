@@ -120,8 +120,8 @@ Tensor arg_extremum(std::string_view name, const Tensor& x, int dim, bool keepdi
 
 }  // namespace
 
-Tensor argmax(const Tensor& x, int dim, bool keepdim) { return arg_extremum("argmax", x, dim, keepdim, true); }
-Tensor argmin(const Tensor& x, int dim, bool keepdim) { return arg_extremum("argmin", x, dim, keepdim, false); }
+Tensor argmax(const Tensor& x, int dim, Flag keepdim) { return arg_extremum("argmax", x, dim, keepdim, true); }
+Tensor argmin(const Tensor& x, int dim, Flag keepdim) { return arg_extremum("argmin", x, dim, keepdim, false); }
 
 Index first_above(std::span<const float> x, Index from, float threshold) {
   return from + Index(HWY_DYNAMIC_DISPATCH(FirstAboveF32)(x.data() + from, x.size() - std::size_t(from), threshold));

@@ -28,19 +28,19 @@ Tensor exact(Folding folding, const Tensor& x, const Axes& axes, bool keepdim) {
 
 }  // namespace
 
-Tensor sum(const Tensor& x, const Dims& dims, bool keepdim) {
+Tensor sum(const Tensor& x, const Dims& dims, Flag keepdim) {
   const Axes axes = reduced_axes("sum", x, dims);
   check_dtype("sum", x);
   return is_float(x.dtype()) ? reduced_tensor("sum", Folding::sum, x, axes, keepdim) : exact(Folding::sum, x, axes, keepdim);
 }
 
-Tensor mean(const Tensor& x, const Dims& dims, bool keepdim) {
+Tensor mean(const Tensor& x, const Dims& dims, Flag keepdim) {
   const Axes axes = reduced_axes("mean", x, dims);
   const double n = double(count_of(x.shape(), axes));
   return reduced_tensor("mean", Folding::sum, x, axes, keepdim, {.divisor = n});
 }
 
-Tensor prod(const Tensor& x, const Dims& dims, bool keepdim) {
+Tensor prod(const Tensor& x, const Dims& dims, Flag keepdim) {
   return reduced_tensor("prod", Folding::product, x, reduced_axes("prod", x, dims), keepdim);
 }
 
@@ -55,8 +55,8 @@ Tensor extremum(std::string_view name, Folding folding, const Tensor& x, const D
 
 }  // namespace
 
-Tensor max(const Tensor& x, const Dims& dims, bool keepdim) { return extremum("max", Folding::max, x, dims, keepdim); }
-Tensor min(const Tensor& x, const Dims& dims, bool keepdim) { return extremum("min", Folding::min, x, dims, keepdim); }
+Tensor max(const Tensor& x, const Dims& dims, Flag keepdim) { return extremum("max", Folding::max, x, dims, keepdim); }
+Tensor min(const Tensor& x, const Dims& dims, Flag keepdim) { return extremum("min", Folding::min, x, dims, keepdim); }
 
 namespace {
 
@@ -68,13 +68,13 @@ Tensor centred(const Tensor& x, const Dims& dims) {
 
 }  // namespace
 
-Tensor var(const Tensor& x, const Dims& dims, bool unbiased, bool keepdim) {
+Tensor var(const Tensor& x, const Dims& dims, Flag unbiased, Flag keepdim) {
   const Axes axes = reduced_axes("var", x, dims);
   const double n = double(count_of(x.shape(), axes)) - (unbiased ? 1 : 0);
   return reduced_tensor("var", Folding::squares, centred(x, dims), axes, keepdim, {.divisor = n > 0 ? n : 0});
 }
 
-Tensor norm(const Tensor& x, const Dims& dims, bool keepdim) {
+Tensor norm(const Tensor& x, const Dims& dims, Flag keepdim) {
   return reduced_tensor("norm", Folding::squares, x, reduced_axes("norm", x, dims), keepdim, {.root = true});
 }
 
@@ -228,8 +228,8 @@ void sum_to_grad(const Tensor& dy, const Into& dx) { spread(dy, dx); }
 
 // ---- questions ---------------------------------------------------------------------------------------------------------
 
-Tensor any_true(const Tensor& x, const Dims& dims, bool keepdim) { return exact(Folding::any, x, reduced_axes("any_true", x, dims), keepdim); }
-Tensor all_true(const Tensor& x, const Dims& dims, bool keepdim) { return exact(Folding::all, x, reduced_axes("all_true", x, dims), keepdim); }
+Tensor any_true(const Tensor& x, const Dims& dims, Flag keepdim) { return exact(Folding::any, x, reduced_axes("any_true", x, dims), keepdim); }
+Tensor all_true(const Tensor& x, const Dims& dims, Flag keepdim) { return exact(Folding::all, x, reduced_axes("all_true", x, dims), keepdim); }
 bool any_true(const Tensor& x) { return any_true(x, {}).item<std::uint8_t>() != 0; }
 bool all_true(const Tensor& x) { return all_true(x, {}).item<std::uint8_t>() != 0; }
 

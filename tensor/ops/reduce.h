@@ -10,14 +10,14 @@
 
 namespace heed {
 
-Tensor sum(const Tensor& x, const Dims& dims = {}, bool keepdim = false);     // of nothing: 0; of i32, i64, u8: i64
-Tensor mean(const Tensor& x, const Dims& dims = {}, bool keepdim = false);    // of nothing: NaN
-Tensor prod(const Tensor& x, const Dims& dims = {}, bool keepdim = false);    // of nothing: 1
-Tensor max(const Tensor& x, const Dims& dims = {}, bool keepdim = false);     // NaN wins; of nothing: ShapeError
-Tensor min(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
+Tensor sum(const Tensor& x, const Dims& dims = {}, Flag keepdim = false);     // of nothing: 0; of i32, i64, u8: i64
+Tensor mean(const Tensor& x, const Dims& dims = {}, Flag keepdim = false);    // of nothing: NaN
+Tensor prod(const Tensor& x, const Dims& dims = {}, Flag keepdim = false);    // of nothing: 1
+Tensor max(const Tensor& x, const Dims& dims = {}, Flag keepdim = false);     // NaN wins; of nothing: ShapeError
+Tensor min(const Tensor& x, const Dims& dims = {}, Flag keepdim = false);
 // Σ (x - mean)² / (n - 1), unbiased = false: / n.  One element, unbiased: NaN.
-Tensor var(const Tensor& x, const Dims& dims = {}, bool unbiased = true, bool keepdim = false);
-Tensor norm(const Tensor& x, const Dims& dims = {}, bool keepdim = false);    // √Σ x²
+Tensor var(const Tensor& x, const Dims& dims = {}, Flag unbiased = true, Flag keepdim = false);
+Tensor norm(const Tensor& x, const Dims& dims = {}, Flag keepdim = false);    // √Σ x²
 
 // dx = dy, dx = dy / n
 void sum_grad(const Tensor& dy, const Dims& dims, const Into& dx);
@@ -41,15 +41,15 @@ void sum_to(const Tensor& x, const Into& out);
 void sum_to_grad(const Tensor& dy, const Into& dx);   // dx = dy, broadcast
 
 // Position of the largest / smallest along dim -> i64; ties: the lowest index; NaN: the first NaN. Any dtype but bf16.
-Tensor argmax(const Tensor& x, int dim = -1, bool keepdim = false);
-Tensor argmin(const Tensor& x, int dim = -1, bool keepdim = false);
+Tensor argmax(const Tensor& x, int dim = -1, Flag keepdim = false);
+Tensor argmin(const Tensor& x, int dim = -1, Flag keepdim = false);
 // First position in [from, n] with x > threshold, from <= n = x.size(); n if there is none.
 Index first_above(std::span<const float> x, Index from, float threshold);
 Index first_above(std::span<const double> x, Index from, double threshold);
 
 // Is some / every element not 0? Any dtype; -> u8
-Tensor any_true(const Tensor& x, const Dims& dims, bool keepdim = false);
-Tensor all_true(const Tensor& x, const Dims& dims, bool keepdim = false);
+Tensor any_true(const Tensor& x, const Dims& dims, Flag keepdim = false);
+Tensor all_true(const Tensor& x, const Dims& dims, Flag keepdim = false);
 bool any_true(const Tensor& x);
 bool all_true(const Tensor& x);
 

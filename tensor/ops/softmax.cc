@@ -481,7 +481,7 @@ void log_softmax_grad(const Tensor& y, const Tensor& dy, int dim, const Mask& ma
   });
 }
 
-Tensor logsumexp(const Tensor& x, const Dims& dims, bool keepdim) {
+Tensor logsumexp(const Tensor& x, const Dims& dims, Flag keepdim) {
   const Gathered gathered("logsumexp", x.shape(), dims, keepdim);
   return visit_float(x.dtype(), "logsumexp", [&]<class T>() {
     const Tensor y = empty(gathered.result, x.dtype());

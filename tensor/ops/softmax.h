@@ -20,7 +20,7 @@ void log_softmax_(const Tensor& x);                             // in place, alo
 void log_softmax_grad(const Tensor& y, const Tensor& dy, int dim, const Mask& mask, Into dx);
 
 // y = m + log Σ exp(x_i - m) over the dims (none given: all);  -inf for nothing or all -inf, +inf where an entry is +inf
-Tensor logsumexp(const Tensor& x, const Dims& dims = {}, bool keepdim = false);
+Tensor logsumexp(const Tensor& x, const Dims& dims = {}, Flag keepdim = false);
 // dx_i = dy exp(x_i - y);  0 where y = -inf, and where y = +inf dy shared by the entries that are +inf
 // y and dy have the kept dims or not.
 void logsumexp_grad(const Tensor& x, const Tensor& y, const Tensor& dy, const Dims& dims, Into dx);

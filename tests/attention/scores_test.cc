@@ -56,7 +56,7 @@ Variable contexts(const Attention& attention, const Variable& queries, const Mem
 bool equal_widths(std::string_view name) { return name.find("dot") != name.npos || name.find("cosine") != name.npos; }
 std::vector<std::string> all_attentions() {
   std::vector<std::string> names = attention_names();
-  names.insert(names.end(), {"local-m-dot", "local-p-concat", "local-p-location", "general-sparsemax", "additive-entmax", "local-p-dot-entmax", "coverage-sparsemax", "dot-top-2", "local-p-top-3", "coverage-top-8", "general-learned-entmax"});
+  names.insert(names.end(), {"local-m-dot", "local-p-concat", "local-p-location", "general-exp", "gaussian-exp", "local-p-general-exp", "general-sparsemax", "additive-entmax", "local-p-dot-entmax", "coverage-sparsemax", "dot-top-2", "local-p-top-3", "coverage-top-8", "general-learned-entmax"});
   return names;
 }
 ScoreOptions options_for(std::string_view name) { return {.query_width = 3, .memory_width = equal_widths(name) ? 3 : 4, .hidden_width = 5, .window = 2}; }
@@ -100,6 +100,7 @@ TEST_CASE("attention: two steps by hand") {
       // q_0: W_p q_0 = 0, p = 2 σ(0) - 1 = 0; q_1: tanh(ln 3 / 2) = 1/2, p = 2 σ(2 ln 3 / 2) - 1 = 2 · 3/4 - 1 = 1/2.  σ_w = 2/2 = 1:
       // factors (e^0, e^-1/2), then (e^-1/8, e^-1/8)
       {"local-p-dot", queries, {{"position_proj.weight", {{0, 1}}}, {"position_v", {2 * ln3}}}, {2.0 / 3, r / 3, l / 4, 3 * l / 4}, 1, 2},
+      {"dot-exp", queries, {}, {2, 1, 1, 3}},
       // e = (ln 2, 0): τ = (ln 2 - 1) / 2, p = ((1 + ln 2) / 2, (1 - ln 2) / 2);  e = (0, ln 3), ln 3 > 1: p = (0, 1)
       {"dot-sparsemax", queries, {}, {(1 + ln2) / 2, (1 - ln2) / 2, 0, 1}},
       // u = e/2, u_0 - u_1 = d: p = (a², (a - d)²) with a = (d + √(2 - d²)) / 2, so that Σ p = 1
@@ -191,7 +192,7 @@ TEST_CASE("attention: plain loops in f64") {
   const Index B = 2, T = 4, S = 6, lengths[2] = {6, 3};
   const Mask mask = Mask::lengths(tensor({6, 3}, DType::i32));
   for (const std::string& name : all_attentions()) {
-    if (name == "none" || normalise_in(name) != "") continue;                           // tests/ops, and below
+    if (name == "none" || (normalise_in(name) != "" && normalise_in(name) != "exp")) continue;   // tests/ops, and below
     CAPTURE(name);
     const ScoreOptions options = options_for(name);
     const Index n = options.query_width, M = options.memory_width, A = options.hidden_width;
@@ -199,7 +200,7 @@ TEST_CASE("attention: plain loops in f64") {
     const Tensor h = normal(Key(1), {B, S, M}, 0, 1, f64), q = normal(Key(2), {B, T, n}, 0, 1, f64);
     const auto at = [&](const char* path, Index i, Index j) { const Tensor x = p[path]; return x.data<double>()[i * x.size(-1) + j]; };
     const auto has = [&](std::string_view part) { return name.find(part) != name.npos; };
-    const bool additive = has("additive") || has("concat") || has("coverage") || has("location-aware");
+    const bool divided = !has("exp"), additive = has("additive") || has("concat") || has("coverage") || has("location-aware");
     const auto out = steps(p.attention, constant(q), p.attention.prepare(constant(h), mask));
     for (Index b = 0; b < B; ++b) {
       std::vector<double> previous(std::size_t(S), 0), before(std::size_t(S), 0), middles(3, 0);
@@ -266,7 +267,7 @@ TEST_CASE("attention: plain loops in f64") {
         const auto allowed = [&](Index s) { return double(s) >= first && double(s) <= last; };
         for (Index s = 0; s < S; ++s) total += allowed(s) ? std::exp(e[std::size_t(s)]) : 0;
         for (Index s = 0; s < S; ++s) {
-          if (allowed(s)) alpha[std::size_t(s)] = std::exp(e[std::size_t(s)]) / total;
+          if (allowed(s)) alpha[std::size_t(s)] = std::exp(e[std::size_t(s)]) / (divided ? total : 1);
           if (name == "mean") alpha[std::size_t(s)] = allowed(s) ? 1 / double(lengths[b]) : 0;
           if (has("local-p")) alpha[std::size_t(s)] *= std::exp(-(double(s) - center) * (double(s) - center) / 2);   // σ = w/2 = 1
           for (Index i = 0; i < M; ++i) context[std::size_t(i)] += alpha[std::size_t(s)] * H(s, i);
@@ -328,7 +329,7 @@ TEST_CASE("attention: the gradient of a score reaches every state that is allowe
     ScoreOptions options = options_for(name);
     options.window = 10;
     const Built built(name, options);
-    const bool by_content = name != "mean" && name != "location" && name != "local-p-location" && name != "gaussian";
+    const bool by_content = name != "mean" && name != "location" && name != "local-p-location" && !name.starts_with("gaussian");
     for (bool through_values : {true, false}) {
       if (!through_values && !by_content) continue;
       const Variable states = variable(normal(Key(1), {2, 6, options.memory_width}, 0, 1, f64)), queries = constant(normal(Key(2), {2, 3, 3}, 0, 1, f64));
@@ -340,7 +341,7 @@ TEST_CASE("attention: the gradient of a score reaches every state that is allowe
         for (Index s = 0; s < 6; ++s) {
           double most = 0;
           for (double g : doubles(states.grad()[b][s])) most = std::max(most, std::abs(g));
-          CHECK((most > (name == "gaussian" ? 0 : 1e-9)) == (s < (b == 0 ? 6 : 3)));                      // far from its windows little is seen
+          CHECK((most > (name.starts_with("gaussian") ? 0 : 1e-9)) == (s < (b == 0 ? 6 : 3)));                      // far from its windows little is seen
         }
     }
   }
@@ -483,6 +484,19 @@ TEST_CASE("location: positions beyond the longest known sentence get the weight 
   CHECK(worst_absolute(none, std::vector<double>{1, 0, 0, 0, 0, 0, 0, 0, 0, 0}) == 0);
 }
 
+TEST_CASE("location: truncate_after_softmax cuts a softmax over all positions there are") {
+  const Built cut("location", {.query_width = 3, .memory_width = 4, .longest = 7, .truncate_after_softmax = true});
+  const Variable states = constant(normal(Key(1), {2, 5, 4}, 0, 1, f64)), query = constant(normal(Key(2), {2, 2, 3}, 0, 1, f64));
+  const auto weights = [&](const Variable& of, const Mask& mask) { return cut.attention(query, cut.attention.prepare(of, mask), Want::weights).weights.value(); };
+  const Tensor whole = softmax(matmul(query, constant(transpose(cut["proj.weight"])))).value(), found = weights(states, Mask::lengths(tensor({5, 2}, DType::i32)));   // [2, 2, 7]
+  CHECK(worst_absolute(found[0], doubles(whole(0, all, Slice{0, 5}))) < 1e-15);
+  CHECK(worst_absolute(found(1, all, Slice{0, 2}), doubles(whole(1, all, Slice{0, 2}))) < 1e-15);
+  CHECK(equal_bits(found(1, all, Slice{2, 5}), zeros({2, 3}, f64)));
+  const Tensor beyond = weights(constant(ones({2, 9, 4}, f64)), {});
+  CHECK(worst_absolute(beyond(all, all, Slice{0, 7}), doubles(whole)) < 1e-15);
+  CHECK(equal_bits(beyond(all, all, Slice{7, 9}), zeros({2, 2, 2}, f64)));
+}
+
 TEST_CASE("hard: one position a row, drawn by softmax where the tape trains; straight-through and REINFORCE gradients") {
   const Tensor e = tensor({{{0, ln3, 0.1, 50}}, {{1, 1, 0, 0}}}, f64);
   const Mask mask = Mask::lengths(tensor({3, 2}, DType::i32));
@@ -582,7 +596,7 @@ TEST_CASE("attention by name: what is unknown lists what is known; a user's scor
   CHECK(unknown.find("unknown name \"nearness\"; one of none, mean, additive,") != unknown.npos);
   for (const std::string& name : attention_names()) CHECK(unknown.find(name) != unknown.npos);
   CHECK(message_of([&] { make_score("dott", parameters.root(), options); }).find("scaled-dot, general") != std::string::npos);
-  CHECK(message_of([&] { normalise_named("max"); }).find("softmax, sparsemax, entmax, hard, learned-entmax, top-K") != std::string::npos);
+  CHECK(message_of([&] { normalise_named("max"); }).find("softmax, exp, sparsemax, entmax, hard, learned-entmax, top-K") != std::string::npos);
   for (const std::string wrong : {"", "local-m-", "local-x", "local-m-local-p", "dot-", "-dot", "general-sparsemaxx", "scaled", "local-mdot", "dot-top", "dot-top-", "dot-top-0", "dot-top--1", "dot-top-2x", "top-99999999999999999999", "dottop-2"}) {
     CAPTURE(wrong);
     CHECK(message_of([&] { check_attention_name(wrong); }) != "");

@@ -300,7 +300,7 @@ TEST_CASE("cli: a config file, flags before it; another run's config; weights of
   CHECK(run.config.dropout == 0.3);
   CHECK(!run.config.steps);
   CHECK(run.config.schedule_steps == run.config.epochs.value() * 1);
-  CHECK(heed_in(folder.path(), "train --config r3/config.json --out r4 --quiet --init r3/best.safetensors").code == 0);
+  CHECK(heed_in(folder.path(), "train --config r3/config.json --out r4 --quiet --init r3").code == 0);
   CHECK(heed_in(folder.path(), "train --config r3/config.json --out r5 --quiet --steps 2 --init r4/checkpoints/1.safetensors").code == 0);
   CHECK(!open_run(folder / "r5").config.epochs);
 }

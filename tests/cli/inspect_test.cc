@@ -61,6 +61,8 @@ TEST_CASE("cli: trace and diff") {
 
 TEST_CASE("cli: diff reads of a checkpoint beside weights the weights alone") {
   CHECK(call("diff run/best.safetensors run/checkpoints/60.safetensors").out.ends_with(": the same\n"));
+  CHECK(call("diff run run/best.safetensors").out == call("diff run/best.safetensors run").out);
+  CHECK(call("diff run run/best.safetensors").code == 0);
   CHECK(call("diff run/checkpoints/60.safetensors run/best.safetensors --json").code == 0);
   CHECK(call("diff run/checkpoints/60.safetensors run/checkpoints/60.safetensors").out.find("numbers: the same") != std::string::npos);
 }

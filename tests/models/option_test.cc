@@ -152,8 +152,8 @@ TEST_CASE("a run's options fit together") {
     CHECK(wrong_config([&, set = set](RunConfig& c) { c.linear_attention = true, set(c); }) == "no scores and no weights: --linear-attention " + name + "; only one of them");
   CHECK(wrong_config([](RunConfig& c) { c.random_features = 8; }) == "features of no linear attention: --random-features 8; with --linear-attention");
   CHECK(wrong_config([](RunConfig& c) { c.linear_attention = true, c.random_features = 8; }).empty());
-  CHECK(wrong_config([](RunConfig& c) { c.normalise = "sparsmax"; }) == "unknown name: --normalise \"sparsmax\"; did you mean sparsemax? one of softmax, sparsemax, entmax, hard, learned-entmax, top-K");
-  CHECK(wrong_config([](RunConfig& c) { c.normalise = "dot-top-3"; }) == "unknown name: --normalise \"dot-top-3\"; one of softmax, sparsemax, entmax, hard, learned-entmax, top-K");
+  CHECK(wrong_config([](RunConfig& c) { c.normalise = "sparsmax"; }) == "unknown name: --normalise \"sparsmax\"; did you mean sparsemax? one of softmax, exp, sparsemax, entmax, hard, learned-entmax, top-K");
+  CHECK(wrong_config([](RunConfig& c) { c.normalise = "dot-top-3"; }) == "unknown name: --normalise \"dot-top-3\"; one of softmax, exp, sparsemax, entmax, hard, learned-entmax, top-K");
   CHECK(wrong_config([](RunConfig& c) { c.normalise = "top-3"; }).empty());
   CHECK(wrong_config([](RunConfig& c) { c.width = 12, c.heads = 4, c.positions = "rope"; }) == "an odd width of a head: --positions rope --width 12 --heads 4; it turns pairs of units, --width 16 would do");
   CHECK(wrong_config([](RunConfig& c) { c.width = 12, c.heads = 5; }) == "the heads do not divide the width: --width 12 --heads 5; --width 10 or 15 would do, or --heads 6");

@@ -98,6 +98,14 @@ TEST_CASE("tokenizer: joiners join") {
   CHECK(t.tokens("a \u200Db") == Tokens{"a", "\u200Db"});
 }
 
+TEST_CASE("tokenizer: a word's mark is all that looks like one character") {
+  const Tokenizer t({.name = "word"});
+  const std::string fr = "\U0001F1EB\U0001F1F7", de = "\U0001F1E9\U0001F1EA", thumb = "\U0001F44D\U0001F3FD";
+  CHECK(t.tokens("ok" + thumb + fr + de + "!") == Tokens{"ok", thumb, fr, de, "!"});
+  CHECK(t.tokens(fr + " " + thumb + thumb) == Tokens{fr, thumb, thumb});
+  CHECK(t.tokens("\U0001F1EB \U0001F1F7") == Tokens{"\U0001F1EB", "\U0001F1F7"});
+}
+
 TEST_CASE("tokenizer: char and bpe undo themselves exactly") {
   std::vector<Tokenizer> tokenizers = {Tokenizer({.name = "char"})};
   const Tokens lines = random_lines(400);

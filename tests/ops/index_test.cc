@@ -126,6 +126,9 @@ TEST_CASE("gather, its gradient, scatter_add") {
   const Tensor bytes = scatter_add(tensor({250, 1}, DType::u8), 0, tensor({0, 0, 1}, DType::i64), tensor({3, 4, 5}, DType::u8));
   CHECK(bytes.to_vector<std::uint8_t>() == std::vector<std::uint8_t>{1, 6});   // 257 wraps
   CHECK(gather(zeros({2, 0}), 1, zeros({2, 0}, DType::i64)).shape() == Shape{2, 0});
+  const Tensor number = full({}, 7), none = zeros({}, DType::i64), dnumber = full({}, 1);
+  gather_grad(none, number, 0, {dnumber, true});   // of sort and topk, which take numbers
+  CHECK(dnumber.item() == 8);
 }
 
 TEST_CASE("gather, scatter_add, index_select of any shape equal plain loops, for any number of threads") {

@@ -55,6 +55,10 @@ Tensor gradient(const Tensor& x, auto&& f) {
 
 }  // namespace
 
+// A second number is no keepdim, a bool no dim.
+template <class... A> concept Sums = requires(Tensor x, A... given) { sum(x, given...); };
+static_assert(Sums<int> && Sums<Dims, bool> && !Sums<int, int> && !Sums<bool>);
+
 TEST_CASE("reduce: many results, each of several chunks, are joined by several threads") {
   const Tensor tall = uniform(Key(Seed{8}), {1030, 20000}, -1, 1), wide = uniform(Key(Seed{9}), {700, 33000}, -1, 1), bytes = to(greater(tall, 0), DType::u8);
   const int before = threads();
@@ -397,6 +401,12 @@ TEST_CASE("reduce: integers, questions, cumsum, argmax, sum_to") {
   CHECK(doubles(argmin(x, -1)) == std::vector<double>{0, 1});
   CHECK(argmax(x, 1, true).shape() == Shape{2, 1});
   CHECK(doubles(argmax(to(x, DType::i32), 1)) == std::vector<double>{1, 0});
+  std::vector<double> saw(90);
+  for (std::size_t i = 0; i < saw.size(); ++i) saw[i] = double((i + 7) % 30);
+  for (DType dtype : {DType::u8, DType::i32, DType::i64}) {
+    CHECK(argmin(to(tensor(saw, {90}), dtype)).item<Index>() == 23);
+    CHECK(argmax(to(tensor(saw, {90}), dtype)).item<Index>() == 22);
+  }
   CHECK(doubles(sum_to(x, {3})) == std::vector<double>{10, 9, 16});
   CHECK(doubles(sum_to(x, {2, 1})) == std::vector<double>{15, 20});
   CHECK(sum_to(x, Shape()).item() == 35);
