@@ -3,6 +3,7 @@
 
 #define HWY_TARGET_INCLUDE "tensor/gemm.cc"
 #include "tensor/gemm-inl.h"
+#include "tensor/gemm_few-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace heed::HWY_NAMESPACE {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix products on plain pointers; tensor/ops/matmul.h is the same on tensors, tensor/gemm-inl.h has the kernels.
+// Matrix products on plain pointers; tensor/ops/matmul.h is the same on tensors, tensor/gemm_tile-inl.h has the kernels.
 #pragma once
 #include <algorithm>
 #include <cstddef>
