@@ -33,7 +33,8 @@ RecurrentState recurrent_cell_by_definition(RecurrentUnit unit, const Variable& 
     const Variable& z = rz[1];
     return {unit == RecurrentUnit::gru_cho ? z * h + (1 - z) * g : (1 - z) * h + z * g, {}};
   }
-  const Variable u = linear(h, weight_hh, bias_hh);                                     // [B, gates n]
+  Variable u = linear(h, weight_hh, {});                                                // [B, gates n]
+  if (bias_hh.defined()) u = u + bias_hh;
   if (unit == RecurrentUnit::gru_cudnn) {
     const auto a = split(gates, 3, 1), b = split(u, 3, 1);
     const Variable r = sigmoid(a[0] + b[0]), z = sigmoid(a[1] + b[1]), g = tanh(a[2] + r * b[2]);
@@ -74,13 +75,14 @@ RecurrentState recurrent_cell(RecurrentUnit unit, const Variable& gates, const R
   RecurrentResult kept;                // without the states, whose memory the rule does not need
   kept.gates = y.gates;
   kept.kept = y.kept;
-  const auto rule = [unit, kept, a = gates.slot(), h = state.h.slot(), c = state.c.slot(), w = weight_hh.slot(), b = bias_hh.slot(),
+  const bool each_row = bias_hh.defined() && bias_hh.rank() == 2;
+  const auto rule = [unit, kept, each_row, a = gates.slot(), h = state.h.slot(), c = state.c.slot(), w = weight_hh.slot(), b = bias_hh.slot(),
                      from = saved(state.h), cell = saved(state.c), weight = saved(weight_hh)](const Tensor& dh, const Tensor& dc) {
     const RecurrentGrads d = recurrent_cell_grad(unit, kept, from, cell, weight, dh, dc);
     h.adopt(d.h);
     c.adopt(d.c);
     w.gradient([&](Into dw) { recurrent_grad_weight_hh(unit, kept, from->defined() ? from.get() : zeros_like(d.h), dw); });
-    if (b.wanted()) b.adopt(recurrent_grad_bias_hh(unit, kept));
+    if (b.wanted()) b.adopt(recurrent_grad_bias_hh(unit, kept, each_row));
     a.adopt(kept.gates);
   };
   if (unit != RecurrentUnit::lstm)
@@ -134,17 +136,21 @@ void recurrent_samples(SampleTable& table) {
     // gates, h, weight_hh, c, bias_hh
     SampleTable::Inputs cell{{{N, rows}}, {{N, n}}, {{rows, n}, -1, 1}};
     if (two_states) cell.push_back({{N, n}});
-    if (two_biases) cell.push_back({{rows}, -1, 1});
     const auto rest = [=](auto x, std::size_t from) {   // c and bias_hh, where the unit has them
       using V = std::remove_cvref_t<decltype(x[0])>;
       return std::pair<V, V>{two_states ? x[from] : V(), two_biases ? x[from + (two_states ? 1 : 0)] : V()};
     };
     const RecurrentUnit kind = unit;
-    table.add(std::string("recurrent_cell ") + name, [=](SampleTable::Variables x) {
-      const auto [c, bias] = rest(x, 3);
-      const RecurrentState y = recurrent_cell(kind, x[0], {x[1], c}, x[2], bias);
-      return two_states ? y.h + 2 * y.c : y.h;
-    }, {}, cell);
+    for (const bool each_row : {false, true}) {
+      if (each_row && !two_biases) continue;
+      SampleTable::Inputs inputs = cell;
+      if (two_biases) inputs.push_back({each_row ? Shape{N, rows} : Shape{rows}, -1, 1});
+      table.add(std::string("recurrent_cell ") + name + (each_row ? " bias of each row" : ""), [=](SampleTable::Variables x) {
+        const auto [c, bias] = rest(x, 3);
+        const RecurrentState y = recurrent_cell(kind, x[0], {x[1], c}, x[2], bias);
+        return two_states ? y.h + 2 * y.c : y.h;
+      }, {}, inputs);
+    }
     // x, h, weight_ih, weight_hh, bias_ih, c, bias_hh
     SampleTable::Inputs layer{{{3, 4, N}}, {{3, n}}, {{rows, N}, -1, 1}, {{rows, n}, -1, 1}, {{rows}, -1, 1}};
     if (two_states) layer.push_back({{3, n}});

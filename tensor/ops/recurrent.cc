@@ -19,9 +19,9 @@
 namespace heed {
 namespace {
 
-// h, c, weight_hh and bias_hh beside rows of gates
+// h, c, weight_hh and bias_hh, which may be of each row, beside rows of gates
 void check_states(const char* op, RecurrentUnit unit, Index B, const char* beside, const Tensor& x, const Tensor& h, const Tensor& c,
-                  const Tensor& weight_hh, const Tensor& bias_hh) {
+                  const Tensor& weight_hh, const Tensor& bias_hh, bool each_row = false) {
   const Index gates = gate_count(unit);
   check<ShapeError>(weight_hh.rank() == 2 && weight_hh.size(0) == gates * weight_hh.size(1), "{}: weight_hh must be [{} n, n]: {} {}, weight_hh {}", op,
                     gates, beside, x.shape(), weight_hh.shape());
@@ -36,7 +36,7 @@ void check_states(const char* op, RecurrentUnit unit, Index B, const char* besid
                     weight_hh.dtype());
   like("h", h, {B, n});
   like("c", c, {B, n});
-  like("bias_hh", bias_hh, {gates * n});
+  like("bias_hh", bias_hh, each_row ? Shape{B, gates * n} : Shape{gates * n});
   check<ShapeError>(!c.defined() || unit == RecurrentUnit::lstm, "{}: only an lstm has a state c: {} {}, c {}", op, beside, x.shape(), c.shape());
   check<ShapeError>(!bias_hh.defined() || !resets_before(unit), "{}: this form of the GRU has one bias: {} {}, bias_hh {}", op, beside, x.shape(),
                     bias_hh.shape());
@@ -44,6 +44,8 @@ void check_states(const char* op, RecurrentUnit unit, Index B, const char* besid
 
 Tensor or_zeros(const Tensor& state, Index B, Index n, DType dtype) { return state.defined() ? with_dense_rows(state) : zeros({B, n}, dtype); }
 Tensor copy_or_zeros(const Tensor& state, Index B, Index n, DType dtype) { return state.defined() ? state.clone() : zeros({B, n}, dtype); }
+
+bool has_rows(const Tensor& bias) { return bias.defined() && bias.rank() == 2; }
 
 Index row_cost(RecurrentUnit unit, Index n) { return 4 * gate_count(unit) * n; }
 
@@ -116,7 +118,7 @@ void check_recurrent_cell(RecurrentUnit unit, const Tensor& gates, const Tensor&
   const char* op = "recurrent_cell";
   check<ShapeError>(gates.rank() == 2 && weight_hh.rank() == 2 && gates.size(1) == weight_hh.size(0),
                     "{}: gates must be [B, rows of weight_hh]: gates {}, weight_hh {}", op, gates.shape(), weight_hh.shape());
-  check_states(op, unit, gates.size(0), "gates", gates, h, c, weight_hh, bias_hh);
+  check_states(op, unit, gates.size(0), "gates", gates, h, c, weight_hh, bias_hh, has_rows(bias_hh));
 }
 
 void check_recurrent_layer(RecurrentUnit unit, const Tensor& x, const Tensor& lengths, const Tensor& h, const Tensor& c, const Tensor& weight_ih,
@@ -149,7 +151,8 @@ RecurrentResult recurrent_cell(RecurrentUnit unit, const Tensor& gates, const Te
   return visit_float(gates.dtype(), "recurrent_cell", [&]<class T>() {
     const DType dtype = gates.dtype();
     const Tensor a = with_dense_rows(gates), from = or_zeros(h, B, n, dtype), cell = lstm ? or_zeros(c, B, n, dtype) : Tensor();
-    const Tensor bias = bias_hh.defined() ? bias_hh.contiguous() : bias_hh;
+    const Tensor bias = bias_hh.defined() ? with_dense_rows(bias_hh) : bias_hh;
+    const Index bias_row = has_rows(bias) ? bias.strides()[0] : 0;
     RecurrentResult out;
     out.h = empty({B, n}, dtype);
     if (lstm) out.c = empty({B, n}, dtype);
@@ -166,7 +169,7 @@ RecurrentResult recurrent_cell(RecurrentUnit unit, const Tensor& gates, const Te
       const auto kernel = again ? kernels.second : kernels.first;
       parallel_for(B, row_grain(row_cost(unit, n)), [&](Index begin, Index end) {
         for (Index b = begin; b < end; ++b)
-          kernel({std::size_t(n), n, n, as + b * a.strides()[0], us + b * u.size(1), bs, hs + b * from.strides()[0],
+          kernel({std::size_t(n), n, n, as + b * a.strides()[0], us + b * u.size(1), bs ? bs + b * bias_row : nullptr, hs + b * from.strides()[0],
                                cs ? cs + b * cell.strides()[0] : nullptr, act + b * rows, kept ? kept + b * n : nullptr, next + b * n,
                                next_c ? next_c + b * n : nullptr, nullptr});
       });
@@ -288,11 +291,11 @@ void recurrent_grad_weight_hh(RecurrentUnit unit, const RecurrentResult& result,
   linear_grad_weight(last, unit == RecurrentUnit::gru_cudnn ? previous_h : result.kept, {slice(dweight_hh.tensor, 0, 2 * n, 3 * n), dweight_hh.add});
 }
 
-Tensor recurrent_grad_bias_hh(RecurrentUnit unit, const RecurrentResult& result) {
-  const Tensor db = sum(result.gates, 0);
+Tensor recurrent_grad_bias_hh(RecurrentUnit unit, const RecurrentResult& result, bool each_row) {
+  const Tensor db = each_row ? result.gates : sum(result.gates, 0);
   if (unit != RecurrentUnit::gru_cudnn) return db;
   const Index n = result.kept.size(1);
-  return concat({slice(db, 0, 0, 2 * n), sum(result.kept, 0)});
+  return concat({slice(db, -1, 0, 2 * n), each_row ? result.kept : sum(result.kept, 0)}, -1);
 }
 
 void recurrent_grad_x(const RecurrentResult& result, const Tensor& lengths, const Tensor& weight_ih, Into dx) {

@@ -6,7 +6,7 @@
 //   gru_cudnn      r, z = σ(a + u);  g = tanh(a_g + r ⊙ u_g);  h' = (1-z) ⊙ g + z ⊙ h                      PyTorch's nn.GRU
 //   gru_bahdanau   r, z = σ(a + u);  g = tanh(a_g + U_g (r ⊙ h));  h' = (1-z) ⊙ h + z ⊙ g                  1409.0473 A.1.1
 //   gru_cho        the same with  h' = z ⊙ h + (1-z) ⊙ g                                                 1406.1078 Eq. 5-8
-// The paper forms have no b_hh. Any bias may be undefined.
+// The paper forms have no b_hh. Any bias may be undefined; b_hh of one step may be of each row, [B, gates n].
 #pragma once
 #include "tensor/into.h"
 
@@ -19,9 +19,9 @@ constexpr Index gate_count(RecurrentUnit unit) {
 constexpr bool resets_before(RecurrentUnit unit) { return unit == RecurrentUnit::gru_bahdanau || unit == RecurrentUnit::gru_cho; }
 
 // ShapeError, DTypeError unless the operands of one step fit: gates [B, gates n], h and c [B, n] or undefined, weight_hh
-// [gates n, n], bias_hh [gates n] or undefined.
+// [gates n, n], bias_hh [gates n], [B, gates n] or undefined.
 void check_recurrent_cell(RecurrentUnit unit, const Tensor& gates, const Tensor& h, const Tensor& c, const Tensor& weight_hh, const Tensor& bias_hh);
-// The same of a layer: x [B, S, E], lengths i32 [B] in [0, S] or undefined, weight_ih [gates n, E], bias_ih [gates n] or undefined.
+// The same of a layer: x [B, S, E], lengths i32 [B] in [0, S] or undefined, weight_ih [gates n, E], biases [gates n] or undefined.
 void check_recurrent_layer(RecurrentUnit unit, const Tensor& x, const Tensor& lengths, const Tensor& h, const Tensor& c, const Tensor& weight_ih,
                            const Tensor& weight_hh, const Tensor& bias_ih, const Tensor& bias_hh);
 
@@ -55,9 +55,10 @@ RecurrentResult recurrent_layer(RecurrentUnit unit, const Tensor& x, const Tenso
 RecurrentGrads recurrent_layer_grad(RecurrentUnit unit, const RecurrentResult& result, const Tensor& lengths, const Tensor& weight_hh, bool reverse,
                                     const Tensor& doutputs, const Tensor& last_dh, const Tensor& last_dc);
 
-// After either, from all rows at once:  dW_hh = Σ daᵀ h (U_g: da_gᵀ (r ⊙ h), cudnn du_gᵀ h),  db_hh = Σ da (cudnn: its last block Σ du_g)
+// After either, from all rows at once:  dW_hh = Σ daᵀ h (U_g: da_gᵀ (r ⊙ h), cudnn du_gᵀ h),  db_hh = Σ da (cudnn: its last block Σ du_g),
+// of a bias for each row without Σ
 void recurrent_grad_weight_hh(RecurrentUnit unit, const RecurrentResult& result, const Tensor& previous_h, Into dweight_hh);
-Tensor recurrent_grad_bias_hh(RecurrentUnit unit, const RecurrentResult& result);
+Tensor recurrent_grad_bias_hh(RecurrentUnit unit, const RecurrentResult& result, bool each_row = false);
 // dx = da W_ih [B, S, E], 0 at s >= lengths[b];  dW_ih = Σ daᵀ x and db_ih = Σ da are those of linear
 void recurrent_grad_x(const RecurrentResult& result, const Tensor& lengths, const Tensor& weight_ih, Into dx);
 
