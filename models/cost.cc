@@ -18,7 +18,7 @@ double rows(std::string_view path, double S, double T) {
   if (has(path, "multihead_attn.k_proj") || has(path, "multihead_attn.v_proj")) return S;
   if (path.starts_with("encoder.") || has(path, ".encoder.") || has(path, "key_proj")) return S;
   if (has(path, "attention.filter") || has(path, "attention.coverage")) return S * T;   // weights that are looked back on
-  if (path.starts_with("init.") || path.starts_with("bridge.")) return 1;
+  if (path.starts_with("init.") || path.starts_with("context_proj.") || path.starts_with("bridge.")) return 1;
   return T;
 }
 

@@ -14,6 +14,8 @@ namespace {
 
 bool attends(const RunConfig& c) { return c.attention != "none"; }
 bool is_local(const RunConfig& c) { return c.attention.starts_with("local"); }
+// Without attention, a context that stays.
+bool is_cho(const RunConfig& c) { return c.decoder == "cho" || c.decoder == "cho-exact"; }
 // Scores of papers that look from the previous state.
 bool looks_first(std::string_view attention) { return attention.starts_with("additive") || attention.starts_with("location-aware"); }
 // Scores that compare query and memory as they are.
@@ -34,7 +36,7 @@ std::string set_among(const RunConfig& config, const std::vector<std::string_vie
 
 }  // namespace
 
-bool is_bahdanau(const RunConfig& c) { return c.decoder == "bahdanau" || c.decoder == "conditional" || c.decoder == "cho"; }
+bool is_bahdanau(const RunConfig& c) { return c.decoder == "bahdanau" || c.decoder == "conditional" || is_cho(c); }
 
 bool is_recurrent(std::string_view model) { return model == "rnn" || model == "lstm" || model == "gru"; }
 
@@ -50,18 +52,18 @@ void settle_recurrent(RunConfig& c) {
   const auto settle = [](std::string& name, std::string_view value) {
     if (name == "auto") name = value;
   };
-  const bool plain = c.decoder == "cho" || c.decoder == "sutskever";
+  const bool plain = is_cho(c) || c.decoder == "sutskever";
   settle(c.attention, plain ? "none" : c.decoder == "bahdanau" || c.decoder == "conditional" ? "additive" : c.decoder == "luong" ? "general" : c.model == "lstm" ? "general" : "additive");
   settle(c.decoder, attends(c) ? (looks_first(c.attention) ? "bahdanau" : "luong") : c.model == "gru" ? "cho" : "sutskever");
   if (!attends(c) && !plain) c.decoder = is_bahdanau(c) ? "cho" : "sutskever";
-  const bool conditional = c.decoder == "conditional";
-  if (c.model == "gru") settle(c.gru_form, is_bahdanau(c) && !conditional ? "bahdanau" : "cudnn");   // Nematus' GRU is PyTorch's
+  const bool conditional = c.decoder == "conditional", exact = c.decoder == "cho-exact";
+  if (c.model == "gru") settle(c.gru_form, exact ? "cho" : is_bahdanau(c) && !conditional ? "bahdanau" : "cudnn");   // Nematus' GRU is PyTorch's
   if (is_local(c) && !c.window) c.window = 10;
   if (is_bahdanau(c)) {
     settle(c.readout, conditional ? "tanh" : "maxout");
     settle(c.readout_state, "current");
-    if (c.decoder == "cho") settle(c.context, c.start_state == "backward" ? "both_ends" : "every_step");
-    settle(c.start_state, conditional ? "mean" : c.one_direction || c.context == "every_step" ? "last" : "backward");
+    if (is_cho(c)) settle(c.context, c.start_state == "backward" ? "both_ends" : "every_step");
+    settle(c.start_state, conditional ? "mean" : exact ? "context" : c.one_direction || c.context == "every_step" ? "last" : "backward");
   } else {
     settle(c.bridge, "copy");
   }
@@ -90,12 +92,13 @@ void check_recurrent(const RunConfig& given) {
   nowhere(transformer_options(), "--model transformer");
   RunConfig c = given;
   settle_recurrent(c);
-  check<Error>((c.decoder != "cho" && c.decoder != "sutskever") || !attends(c), "a decoder without attention: --decoder {} --attention {}; --decoder bahdanau, conditional or luong, or --attention none",
+  check<Error>((!is_cho(c) && c.decoder != "sutskever") || !attends(c), "a decoder without attention: --decoder {} --attention {}; --decoder bahdanau, conditional or luong, or --attention none",
                c.decoder, c.attention);
   check<Error>(given.decoder != "conditional" || attends(c), "nothing to look at between two cells: --decoder conditional --attention none; --decoder cho, or another attention");
+  check<Error>(c.decoder != "cho-exact" || c.model == "gru", "a decoder with the reset gate of a GRU: --decoder cho-exact --model {}; --model gru, or --decoder cho", c.model);
   if (c.model != "gru") nowhere({"gru-form"}, "--model gru");
   if (is_bahdanau(c)) nowhere({"bridge"}, "--decoder luong and sutskever");
-  else nowhere({"readout", "readout-state", "start-state", "one-direction"}, "--decoder bahdanau, conditional and cho");
+  else nowhere({"readout", "readout-state", "start-state", "one-direction"}, "--decoder bahdanau, conditional, cho and cho-exact");
   check<Error>(attends(c) || !c.input_feeding, "nothing to feed: --input-feeding without attention; --attention general, or leave out --input-feeding");
   const bool above_1 = attends(c) && !sums_to_one(normalise_of(c.attention));
   check<Error>(!(is_local(c) || above_1) || !c.copy, "weights that do not sum to 1: --copy --attention {}; another attention, gaussian has windows too", c.attention);
@@ -105,12 +108,13 @@ void check_recurrent(const RunConfig& given) {
     check<Error>(!above_1 || value == 0, "weights that are no probabilities: --{} {} --attention {}; one of them", name, value, c.attention);
   }
   if (c.decoder != "luong") nowhere({"input-feeding"}, "--decoder luong");
-  if (c.decoder != "cho") nowhere({"context"}, "--decoder cho");
+  if (!is_cho(c)) nowhere({"context"}, "--decoder cho and cho-exact");
   if (!is_local(c)) nowhere({"window"}, "--attention local-m and local-p");
   check<Error>(!is_bahdanau(c) || c.layers == 1, "more than one layer: --decoder {} --layers {}; --layers 1, or --decoder {}", c.decoder, c.layers, attends(c) ? "luong" : "sutskever");
   const bool two_ways = is_bahdanau(c) && !c.one_direction && c.context != "every_step";
   check<Error>(c.start_state != "backward" || two_ways, "no backward states: --start-state backward {}; --start-state last",
                c.one_direction ? "--one-direction" : "--context every_step");
+  check<Error>(c.start_state != "context" || !attends(c), "no context that stays: --start-state context --attention {}; --start-state last, or --decoder cho", c.attention);
   check<Error>(c.context != "both_ends" || !c.one_direction, "one end only: --context both_ends --one-direction; --context every_step");
   check<Error>(c.initial_values != "bahdanau" || c.attention.find("additive-normed") == c.attention.npos,
                "a vector of zeros has no direction: --initial-values bahdanau --attention {}; --attention additive", c.attention);
@@ -167,13 +171,14 @@ std::unique_ptr<Seq2Seq> make_recurrent(const RunConfig& given, Scope scope, Ind
                                   .output_bias = is_bahdanau(c)};
   if (is_bahdanau(c)) {
     auto& decoder = std::get<BahdanauDecoder::Options>(options.decoder);
-    decoder.unit = unit;
+    decoder.reset_context = c.decoder == "cho-exact";
+    decoder.unit = decoder.reset_context ? RecurrentUnit::gru_cudnn : unit;   // r after the product
     decoder.attention = c.attention, decoder.score = score;
     decoder.conditional = c.decoder == "conditional";
     decoder.context = c.context == "both_ends" ? FixedContext::both_ends : FixedContext::every_step;
     decoder.readout = c.readout == "tanh" ? Readout::tanh : c.readout == "linear" ? Readout::linear : Readout::maxout;
     decoder.readout_state = c.readout_state == "previous" ? ReadoutState::previous : ReadoutState::current;
-    decoder.start_state = c.start_state == "last" ? StartState::last : c.start_state == "mean" ? StartState::mean : c.start_state == "zeros" ? StartState::zeros : StartState::backward;
+    decoder.start_state = c.start_state == "last" ? StartState::last : c.start_state == "mean" ? StartState::mean : c.start_state == "zeros" ? StartState::zeros : c.start_state == "context" ? StartState::context : StartState::backward;
   } else {
     options.decoder = LuongDecoder::Options{.unit = unit,
                                             .width = c.width,

@@ -17,7 +17,7 @@ std::vector<std::string_view> transformer_options();
 void check_attention(std::string_view name, std::vector<std::string_view> others = {});
 // Every "auto" of a recurrent model becomes the name it stands for; window gets its value where one is read.
 void settle_recurrent(RunConfig& config);
-bool is_bahdanau(const RunConfig& settled);               // a BahdanauDecoder: bahdanau, conditional, cho; else a LuongDecoder
+bool is_bahdanau(const RunConfig& settled);               // a BahdanauDecoder: bahdanau, conditional, cho, cho-exact; else a LuongDecoder
 // Error where options of recurrent models do not fit together, or where one that another kind of model has was set.
 void check_recurrent(const RunConfig& config);
 void check_not_recurrent(const RunConfig& config);

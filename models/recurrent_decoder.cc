@@ -108,15 +108,19 @@ BahdanauDecoder::Options checked(const Scope& scope, BahdanauDecoder::Options o)
   const Inside inside(scope.path());
   const bool two_ways = o.memory_width > o.encoder_width;
   check<Error>(o.start_state != StartState::backward || two_ways, "decoder: start_state backward needs an encoder in two directions; last, mean or zeros");
+  check<Error>(o.start_state != StartState::context || o.attention == "none", "decoder: with attention no context stays: start_state context, attention {}", o.attention);
+  check<Error>(!o.reset_context || o.attention == "none", "decoder: with attention no context stays: reset_context, attention {}", o.attention);
+  check<Error>(!o.reset_context || o.unit == RecurrentUnit::gru_cudnn, "decoder: reset_context needs unit gru_cudnn, which resets after the product");
   check<Error>(!o.conditional || o.attention != "none", "decoder: two cells with nothing to look at between them: conditional needs an attention");
   check<Error>(o.attention != "none" || o.context != FixedContext::both_ends || two_ways, "decoder: context both_ends needs an encoder in two directions; every_step");
   return o;
 }
 
+// Of what a context that stays is made of.
+Index ends_width(const BahdanauDecoder::Options& o) { return o.context == FixedContext::both_ends ? 2 * o.encoder_width : o.encoder_width; }
+
 // Of c.
-Index context_width(const BahdanauDecoder::Options& o) {
-  return o.attention != "none" ? o.memory_width : o.context == FixedContext::both_ends ? 2 * o.encoder_width : o.encoder_width;
-}
+Index context_width(const BahdanauDecoder::Options& o) { return o.attention != "none" ? o.memory_width : o.reset_context ? o.width : ends_width(o); }
 
 Linear::Options readout_options(const BahdanauDecoder::Options& o, Index in, bool bias) {
   return {.in = in, .out = o.readout_width * (o.readout == Readout::maxout ? 2 : 1), .bias = bias};
@@ -128,9 +132,20 @@ Variable mean_of_words(const Encoded& source) {
   return sum(source.states, {1}) / constant(reshape(maximum(lengths, 1.0), {-1, 1}));
 }
 
+std::string context_formula(const BahdanauDecoder::Options& o) {
+  const std::string_view x = o.context == FixedContext::both_ends ? "[the encoder's last forward state; its last backward state]" : "the encoder's last forward state";
+  return fmt::format("c = {}{}", o.reset_context ? "tanh(V x), x = " : "", x);
+}
+
 std::string start_formula(const BahdanauDecoder::Options& o) {
+  if (o.start_state == StartState::context) return fmt::format("s = tanh(W c{})", o.start_bias ? " + b" : "");
   const std::string_view x = o.start_state == StartState::mean ? "mean of the h_j" : o.start_state == StartState::last ? "encoder's last forward state" : "encoder's last backward state";
   return fmt::format("s = tanh(W x{}), x the {}", o.start_bias ? " + b" : "", x);
+}
+
+std::string state_formula(const BahdanauDecoder::Options& o) {
+  if (o.conditional) return o.unit == RecurrentUnit::lstm ? "s = cell(c, s' and m')" : "s = cell(c, s')";
+  return cell_formula("s", "[E y; c]", o.unit) + (o.reset_context ? ", r over U s + C c" : "");
 }
 
 std::string readout_formula(const BahdanauDecoder::Options& o) {
@@ -140,7 +155,9 @@ std::string readout_formula(const BahdanauDecoder::Options& o) {
   return fmt::format("{}{}", t, o.readout_state == ReadoutState::previous ? ", s of the step before" : "");
 }
 
-Index start_width(const BahdanauDecoder::Options& o) { return o.start_state == StartState::mean ? o.memory_width : o.encoder_width; }
+Index start_width(const BahdanauDecoder::Options& o) {
+  return o.start_state == StartState::mean ? o.memory_width : o.start_state == StartState::context ? context_width(o) : o.encoder_width;
+}
 
 }  // namespace
 
@@ -152,6 +169,7 @@ BahdanauDecoder::BahdanauDecoder(Scope scope, Options given)
       readout_embed(scope / "readout" / "embed", readout_options(options, options.embedding, false)),
       readout_context(scope / "readout" / "context", readout_options(options, context_width(options), false)) {
   if (options.conditional) second.emplace(scope / "decoder" / "cell2", RecurrentCell::Options{.unit = options.unit, .in = options.memory_width, .width = options.width});
+  if (options.reset_context) context_proj.emplace(scope / "context_proj", Linear::Options{.in = ends_width(options), .out = options.width, .bias = false});
   if (options.start_state != StartState::zeros) init.emplace(scope / "init", Linear::Options{.in = start_width(options), .out = options.width, .bias = options.start_bias});
 }
 
@@ -160,11 +178,17 @@ DecoderState BahdanauDecoder::start(const Encoded& source) const {
   const Index B = source.states.size(0);
   check<Error>(source.backward.empty() == (options.memory_width == options.encoder_width), "decoder: the encoder has {}, the options say widths {} and {}",
                source.backward.empty() ? "one direction" : "two directions", options.encoder_width, options.memory_width);
+  if (!attention) {
+    state.context = options.context == FixedContext::both_ends ? concat({source.last.back().h, source.backward.back().h}, 1) : source.last.back().h;
+    if (context_proj) state.context = (*context_proj)(state.context, {.activation = Activation::tanh});
+    if (Trace::current()) state.context = trace("context", context_formula(options), state.context);
+  }
   Variable from;                                                                                  // [B, ·]
   switch (options.start_state) {
     case StartState::backward: from = source.backward.back().h; break;
     case StartState::last: from = source.last.back().h; break;
     case StartState::mean: from = mean_of_words(source); break;
+    case StartState::context: from = state.context; break;
     case StartState::zeros: break;
   }
   RecurrentState first{init ? (*init)(from, {.activation = Activation::tanh}) : zero_rows(B, options.width, source.states), {}};
@@ -172,8 +196,6 @@ DecoderState BahdanauDecoder::start(const Encoded& source) const {
   if (options.unit == RecurrentUnit::lstm) first.c = zero_rows(B, options.width, source.states);
   state.layers.push_back(std::move(first));
   if (attention) state.memory = attention->prepare(source.states, source.mask);
-  else if (options.context == FixedContext::both_ends) state.context = trace("context", "c = [the encoder's last forward state; its last backward state]", concat({source.last.back().h, source.backward.back().h}, 1));
-  else state.context = trace("context", "c = the encoder's last forward state", source.last.back().h);
   return state;
 }
 
@@ -184,7 +206,9 @@ Variable BahdanauDecoder::operator()(const Variable& inputs, DecoderState& state
   List<Variable> rows(weights ? std::size_t(T) : 0);
   List<Variable> states, contexts;
   Variable a = input_block(cell.path, cell.weight_ih, inputs, 0, cell.bias_ih);                    // W E y_{t-1} + b   [T, R, G]
-  if (!attention) a = a + input_block(cell.path, cell.weight_ih, state.context, E, {});            // C c
+  Variable with_state = cell.bias_hh;                                                              // added to U s
+  if (options.reset_context) with_state = input_block(cell.path, cell.weight_ih, state.context, E, cell.bias_hh);   // C c + b   [R, G]
+  else if (!attention) a = a + input_block(cell.path, cell.weight_ih, state.context, E, {});       // C c
   const List<Variable> of_step = unbind(a);
   RecurrentState& s = state.layers[0];
   for (Index t = 0; t < T; ++t) {
@@ -200,8 +224,8 @@ Variable BahdanauDecoder::operator()(const Variable& inputs, DecoderState& state
       contexts.push_back(reshape(look(*attention, query, state, weights ? &rows[std::size_t(t)] : nullptr), {R, options.memory_width}));
       a_t = second ? second->input(contexts.back()) : input_block(cell.path, cell.weight_ih, contexts.back(), E, {}, a_t);
     }
-    s = (second ? *second : cell).step(a_t, s);
-    if (Trace::current()) s.h = trace("state", second ? s.c.defined() ? "s = cell(c, s' and m')" : "s = cell(c, s')" : cell_formula("s", "[E y; c]", options.unit), s.h);
+    s = second ? second->step(a_t, s) : cell.step(a_t, s, with_state);
+    if (Trace::current()) s.h = trace("state", state_formula(options), s.h);
     if (options.readout_state == ReadoutState::current) states.push_back(s.h);
   }
   if (weights && attention) *weights = concat(rows, 1);

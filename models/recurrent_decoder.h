@@ -28,11 +28,13 @@ struct DecoderState {
 enum class FixedContext { every_step, both_ends };                 // c = the last forward state; that and the backward one at the first word
 enum class Readout { maxout, tanh, linear };
 enum class ReadoutState { current, previous };                     // s_t (Eq. 4), s_{t-1} (A.2.2)
-enum class StartState { backward, last, mean, zeros };             // what s_0 is made of
+enum class StartState { backward, last, mean, zeros, context };    // what s_0 is made of
 enum class Bridge { copy, linear, tanh };
 
 // Bahdanau, Cho, Bengio 2015, arXiv 1409.0473, sections 3.1, A.1.2, A.2. Without attention its RNNencdec (A.2.2), the model of
 // Cho et al. 2014, arXiv 1406.1078, with c_t = c at every step. Conditional: Sennrich et al. 2017, arXiv 1703.04357, section 2.
+// reset_context: the decoder of Cho et al. 2014 as A.1.2 prints it, whose reset gate acts after the product and on the context too:
+//   c = tanh(V_c x), x the last forward state;  s_0 = tanh(V_s c);  s_t = z ⊙ s_{t-1} + (1-z) ⊙ tanh(W E y_{t-1} + r ⊙ (U s_{t-1} + C c))
 struct BahdanauDecoder {
   struct Options {
     RecurrentUnit unit = RecurrentUnit::gru_bahdanau;
@@ -42,13 +44,15 @@ struct BahdanauDecoder {
     ScoreOptions score = {};                       // its widths are set here
     bool conditional = false;                      // two cells a step
     FixedContext context = FixedContext::every_step;
+    bool reset_context = false;                    // unit gru_cudnn, no attention; s_0 is the paper's with StartState::context
     Readout readout = Readout::maxout;
     Index readout_width = 0;                       // l; 0: n/2 for maxout (the paper's 500 of 1000), else n
     ReadoutState readout_state = ReadoutState::current;
     StartState start_state = StartState::backward;
     bool start_bias = false;
   };
-  // Error: a start_state or context that an encoder in one direction does not have; conditional without attention
+  // Error: a start_state or context that an encoder in one direction, or a decoder that looks, does not have; conditional without
+  // attention; reset_context with one or with another unit
   BahdanauDecoder(Scope scope, Options options);
 
   // s_0 = tanh(W_s bwd_0), projected keys or the context
@@ -59,8 +63,9 @@ struct BahdanauDecoder {
 
   Options options;
   std::optional<Attention> attention;
-  std::optional<Linear> init;                      // W_s
-  RecurrentCell cell;                              // weight_ih [3n, E + M]; conditional: cell1, [3n, E]
+  std::optional<Linear> context_proj;              // reset_context: V_c
+  std::optional<Linear> init;                      // W_s, V_s
+  RecurrentCell cell;                              // weight_ih [3n, E + M] = [W | C]; conditional: cell1, [3n, E]
   std::optional<RecurrentCell> second;             // conditional: cell2, weight_ih [3n, M]
   Linear readout_state, readout_embed, readout_context;   // U_o, V_o, C_o
 };

@@ -59,9 +59,11 @@ RecurrentState RecurrentCell::zero_state(Index batch) const {
   return {zero, unit == RecurrentUnit::lstm ? zero : Variable()};
 }
 
-RecurrentState RecurrentCell::step(const Variable& gates, const RecurrentState& state) const {
+RecurrentState RecurrentCell::step(const Variable& gates, const RecurrentState& state) const { return step(gates, state, bias_hh); }
+
+RecurrentState RecurrentCell::step(const Variable& gates, const RecurrentState& state, const Variable& bias) const {
   const Inside inside(path);
-  return recurrent_cell(unit, gates, state, weight_hh, bias_hh);
+  return recurrent_cell(unit, gates, state, weight_hh, bias);
 }
 
 RecurrentState RecurrentCell::operator()(const Variable& x, const RecurrentState& state) const { return step(input(x), state); }

@@ -34,6 +34,7 @@ struct RecurrentCell {
   // input may have been added to it.
   Variable input(const Variable& x) const;
   RecurrentState step(const Variable& gates, const RecurrentState& state) const;
+  RecurrentState step(const Variable& gates, const RecurrentState& state, const Variable& bias) const;   // in place of b_hh: [gates n], or of each row [B, gates n]
   RecurrentState zero_state(Index batch) const;
 
   Parameter weight_ih, weight_hh, bias_ih, bias_hh;

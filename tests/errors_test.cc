@@ -350,6 +350,7 @@ const std::vector<Row>& tensor_rows() {
       // recurrent layers
       CALL(recurrent_cell(RecurrentUnit::tanh, zeros({2, 3}), zeros({2, 4}), Tensor(), zeros({3, 3}), Tensor())),
       CALL(recurrent_cell(RecurrentUnit::tanh, zeros({2, 3}), zeros({2, 3}), zeros({2, 3}), zeros({3, 3}), Tensor())),
+      CALL(recurrent_cell(RecurrentUnit::gru_cudnn, zeros({2, 9}), Tensor(), Tensor(), zeros({9, 3}), zeros({3, 9}))),
       CALL(recurrent_layer(RecurrentUnit::tanh, zeros({2, 4, 5}), Tensor(), zeros({2, 3}), Tensor(), zeros({3, 6}), zeros({3, 3}), Tensor(), Tensor())),
       CALL(recurrent_layer(RecurrentUnit::tanh, zeros({2, 4, 5}), Tensor(), zeros({2, 3}), Tensor(), zeros({3, 5}), zeros({3, 3}), zeros({4}), Tensor())),
       CALL(recurrent_layer(RecurrentUnit::tanh, zeros({2, 4, 5}), zeros({2}), zeros({2, 3}), Tensor(), zeros({3, 5}), zeros({3, 3}), Tensor(), Tensor())),

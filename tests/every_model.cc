@@ -34,7 +34,8 @@ std::vector<std::string> every_model() {
                                "--layers 2 --heads 2 --linear-attention --random-features 12 --dropout 0.2", "--layers 1 --heads 4 --linear-attention --random-features 5 --key-value-heads 2 --norm pre"};
   for (const std::string name : {"mean", "additive", "additive-normed", "dot", "scaled-dot", "general", "general-scaled", "concat", "location", "gaussian", "cosine", "location-aware", "coverage", "local-m", "local-p"})
     for (const std::string decoder : {"bahdanau", "luong"}) all.push_back("--model gru --attention " + name + " --decoder " + decoder + (name.starts_with("local") ? " --window 2" : ""));
-  all.insert(all.end(), {"--model gru --attention none --decoder cho", "--model lstm --attention none --decoder sutskever --layers 2", "--model gru --decoder conditional",
+  all.insert(all.end(), {"--model gru --attention none --decoder cho", "--model lstm --attention none --decoder sutskever --layers 2", "--model gru --decoder conditional", "--model gru --decoder cho-exact --attention none",
+                         "--model gru --decoder cho-exact --attention none --context both_ends --start-state backward --gru-form bahdanau --readout tanh --readout-state previous",
                          "--model lstm --decoder conditional --attention local-p --window 2 --readout maxout --readout-state previous --start-state backward",
                          "--model lstm --attention dot --layers 2 --input-feeding --reverse-source --start eos", "--model rnn --attention additive --readout tanh --readout-state previous",
                          "--model gru --attention general-sparsemax --one-direction --decoder bahdanau", "--model gru --attention additive-top-2 --decoder luong", "--model gru --attention general-learned-entmax", "--model gru --attention gaussian-exp",

@@ -68,7 +68,7 @@ std::vector<std::string> listed(const std::string& text) {
 
 bool is_transformer(std::string_view name) { return name == "transformer"; }
 bool is_local(std::string_view name) { return name.starts_with("local"); }
-bool is_plain(std::string_view name) { return name == "none" || name == "cho" || name == "sutskever"; }   // without attention
+bool is_plain(std::string_view name) { return name == "none" || name == "cho" || name == "cho-exact" || name == "sutskever"; }   // without attention
 
 // Whether the model of this name has an option of `heed train`.
 bool has_option(std::string_view name, std::string_view option) {
@@ -109,7 +109,7 @@ std::vector<Entry> named_entries(const Asked& asked, const Given& given) {
   const std::vector<std::string> names = listed(asked.names);
   std::vector<Entry> entries;
   for (const std::string& name : names) {
-    check_attention(name, {"transformer", "cho", "sutskever"});
+    check_attention(name, {"transformer", "cho", "cho-exact", "sutskever"});
     entries.push_back({name, config_of(name, names, asked, given)});
     check_config(entries.back().config);
     check_read(entries.back().config);
@@ -446,7 +446,7 @@ void write_tables(std::span<const Group> groups, const Asked& asked) {
 // ---- the command ----------------------------------------------------------------------------------------------------
 
 std::vector<Option> own_options(Asked& asked) {
-  return {{.name = "attention", .value = &asked.names, .takes = "NAMES", .help = "any of `heed train --attention`, transformer, and without attention none, cho, sutskever", .heading = "Comparison"},
+  return {{.name = "attention", .value = &asked.names, .takes = "NAMES", .help = "any of `heed train --attention`, transformer, and without attention none, cho, cho-exact, sutskever", .heading = "Comparison"},
           {.name = "out", .value = &asked.out, .takes = "DIR", .help = "runs NAME-SEED, table.txt, table.csv, bleu.svg, length.svg, alignment.svg"},
           {.name = "seeds", .value = &asked.seeds, .takes = "N", .help = "models of each: --seed, --seed + 1, ..", .low = 1, .high = 1000, .standard = "1"},
           {.name = "model", .value = &asked.model, .takes = "NAME", .help = "the recurrent cells", .choices = {"rnn", "lstm", "gru"}, .standard = "gru"},

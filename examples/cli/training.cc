@@ -39,8 +39,9 @@ double about_parameters(const RunConfig& given, double source_words, double targ
   settle_recurrent(c);
   const double gates = c.model == "lstm" ? 4 : c.model == "gru" ? 3 : 1;
   if (is_bahdanau(c)) {
-    const double ways = c.one_direction || c.context == "every_step" ? 1 : 2, cells = c.decoder == "conditional" ? 2 : 1;   // W_ih and W_hh; W_ih reads E y and c; W_s, score, readout
-    return (2 * ways * gates + (1 + cells + ways) * gates + 1 + (c.attention == "none" ? 0 : 1 + ways) + 2 + ways) * d * d + d * (source_words + 1.5 * target_words);
+    const bool exact = c.decoder == "cho-exact";
+    const double ways = c.one_direction || c.context == "every_step" ? 1 : 2, cells = c.decoder == "conditional" ? 2 : 1, read = exact ? 1 : ways;   // W_ih and W_hh; W_ih reads E y and c; W_s, V_c, score, readout
+    return (2 * ways * gates + (1 + cells + read) * gates + 1 + (exact ? ways : 0) + (c.attention == "none" ? 0 : 1 + ways) + 2 + read) * d * d + d * (source_words + 1.5 * target_words);
   }
   return (4 * layers * gates + (c.input_feeding ? gates : 0) + (c.attention == "none" ? 0 : 3)) * d * d + d * (source_words + 2 * target_words);
 }

@@ -14,7 +14,7 @@ TEST_CASE("cli: recurrent models are trained, go on with the same bits, translat
   REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 5 --train 120 --dev 12 --test 12").code == 0);
   int n = 0;
   for (const std::string model : {"--model gru", "--model lstm --input-feeding --layers 2 --reverse-source --start eos", "--model rnn --attention local-p-dot --window 2",
-                                  "--model gru --attention location-aware --one-direction --readout tanh", "--model lstm --attention none", "--model gru --decoder cho --context both_ends"}) {
+                                  "--model gru --attention location-aware --one-direction --readout tanh", "--model lstm --attention none", "--model gru --decoder cho --context both_ends", "--model gru --decoder cho-exact"}) {
     INFO(model);
     const std::string a = "a" + std::to_string(++n), b = "b" + std::to_string(n);
     const std::string options = "train --data data --width 8 --batch-sentences 16 --evaluate-every 7 --quiet " + model + " --out ";

@@ -73,6 +73,8 @@ TEST_CASE("cost: recurrent models") {
   const auto none = [](double T) { return T * cost("--model gru --attention none --decoder cho", 1, T); };
   CHECK(none(3) - none(2) == doctest::Approx(48 * 32 + 16 * 32 + 64));
   CHECK(none(1) == doctest::Approx(cost("--model gru --attention none --decoder cho", 1, 1)));
+  // Cho's as it is printed has one matrix more, V_c, once a sentence.
+  for (const double T : {1.0, 3.0}) CHECK(T * cost("--model gru --attention none --decoder cho-exact", 5, T) - T * cost("--model gru --attention none --decoder cho", 5, T) == doctest::Approx(256));
   CHECK(cost("--model gru --attention none --decoder cho", 9, 9) < cost("--model gru --attention additive", 9, 9));
 }
 

@@ -273,6 +273,11 @@ void check_cells(Recomputed& r) {
       const RecurrentUnit unit = c.model == "rnn" ? RecurrentUnit::tanh : c.model == "lstm" ? RecurrentUnit::lstm : own("bias_hh").defined() ? RecurrentUnit::gru_cudnn : RecurrentUnit::gru_bahdanau;
       RecurrentState before{row(r.shown(state)), {}};
       if (r.says(" and m")) before.c = row(r.shown(kept));
+      if (r.says("r over U s + C c")) {
+        const Variable W_C = own("weight_ih"), y = row(reads[0]), c = row(reads[1]);
+        const auto of = [&](Index from, const Variable& x, const std::string& bias) { return linear(x, slice(W_C, 1, from, from + x.size(1)), own(bias)); };
+        return recurrent_cell_by_definition(unit, of(0, y, "bias_ih"), before, own("weight_hh"), of(y.size(1), c, "bias_hh"));
+      }
       return recurrent_cell_by_definition(unit, linear(row(concat(reads)), own("weight_ih"), own("bias_ih")), before, own("weight_hh"), own("bias_hh"));
     };
     if (r.find("between")) {
@@ -293,8 +298,15 @@ void check_recurrent(Recomputed& r) {
   const std::string top = r.small.run.config.layers > 1 ? "state." + std::to_string(r.small.run.config.layers - 1) : "state";
   r.check("query", [&] { return r.shown(r.says("q = s of the step before") ? "previous" : r.says("q = s'") ? "between" : top); });
   if (r.find("query")) check_attention(r);
+  r.check("context", [&] {
+    const Variable memory = r.shown("memory");
+    const Index S = memory.size(0), n = memory.size(1) / (r.says("backward") ? 2 : 1);
+    const Variable last = slice(select(memory, 0, S - 1), 0, 0, n), x = r.says("backward") ? concat({last, slice(select(memory, 0, 0), 0, n)}) : last;
+    return r.says("tanh(V x)") ? tanh(linear(x, r.weight("context_proj.weight"), {})) : x;
+  });
   r.check("start", [&] {
     const Variable memory = r.shown("memory");
+    if (r.says("tanh(W c)")) return tanh(linear(r.shown("context"), r.weight("init.weight"), {}));
     const Index n = r.weight("init.weight").size(1), S = memory.size(0);
     return tanh(linear(r.says("mean") ? mean(memory, {0}) : r.says("forward") ? slice(select(memory, 0, S - 1), 0, 0, n) : slice(select(memory, 0, 0), 0, n), r.weight("init.weight"), {}));
   });

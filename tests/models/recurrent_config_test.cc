@@ -67,6 +67,14 @@ TEST_CASE("recurrent options: the paper's choices by default") {
   CHECK(nematus.readout == "tanh");
   CHECK(nematus.start_state == "mean");
   CHECK(settled("lstm", conditional).attention == "additive");
+  const RunConfig cho = settled("gru", [](RunConfig& c) { c.decoder = "cho-exact"; });                // Cho et al. 2014
+  CHECK(cho.attention == "none");
+  CHECK(cho.decoder == "cho-exact");
+  CHECK(cho.gru_form == "cho");
+  CHECK(cho.readout == "maxout");
+  CHECK(cho.start_state == "context");
+  CHECK(cho.context == "every_step");
+  CHECK(settled("gru", [](RunConfig& c) { c.decoder = "cho-exact", c.start_state = "backward"; }).context == "both_ends");
   CHECK(settled("transformer", [](RunConfig&) {}).attention == "auto");
 }
 
@@ -91,14 +99,23 @@ TEST_CASE("recurrent options: what does not fit together") {
   CHECK(wrong("transformer", [](RunConfig& c) { c.input_feeding = true; }).starts_with("not an option of this model: --input-feeding --model transformer"));
   CHECK(wrong("lstm", [](RunConfig& c) { c.gru_form = "cho"; }) == "not an option of this model: --gru-form cho --model lstm; it belongs to --model gru");
   CHECK(wrong("gru", [](RunConfig& c) { c.input_feeding = true; }) == "not an option of this model: --input-feeding --model gru; it belongs to --decoder luong");
-  CHECK(wrong("lstm", [](RunConfig& c) { c.readout = "tanh"; }) == "not an option of this model: --readout tanh --model lstm; it belongs to --decoder bahdanau, conditional and cho");
-  CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "sutskever", c.one_direction = true; }) == "not an option of this model: --one-direction --model gru --decoder sutskever; it belongs to --decoder bahdanau, conditional and cho");
+  CHECK(wrong("lstm", [](RunConfig& c) { c.readout = "tanh"; }) == "not an option of this model: --readout tanh --model lstm; it belongs to --decoder bahdanau, conditional, cho and cho-exact");
+  CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "sutskever", c.one_direction = true; }) == "not an option of this model: --one-direction --model gru --decoder sutskever; it belongs to --decoder bahdanau, conditional, cho and cho-exact");
   CHECK(wrong("gru", [](RunConfig& c) { c.bridge = "tanh"; }) == "not an option of this model: --bridge tanh --model gru; it belongs to --decoder luong and sutskever");
   CHECK(wrong("lstm", [](RunConfig& c) { c.decoder = "sutskever", c.bridge = "tanh"; }) == "");
   CHECK(wrong("gru", [](RunConfig& c) { c.window = 3; }) == "not an option of this model: --window 3 --model gru; it belongs to --attention local-m and local-p");
   CHECK(wrong("gru", [](RunConfig& c) { c.layers = 2; }) == "more than one layer: --decoder bahdanau --layers 2; --layers 1, or --decoder luong");
   CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "cho", c.attention = "dot"; }).starts_with("a decoder without attention: --decoder cho --attention dot; "));
   CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "conditional", c.attention = "none"; }) == "nothing to look at between two cells: --decoder conditional --attention none; --decoder cho, or another attention");
+  CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "cho-exact", c.attention = "dot"; }) == "a decoder without attention: --decoder cho-exact --attention dot; --decoder bahdanau, conditional or luong, or --attention none");
+  for (const char* model : {"lstm", "rnn"})
+    CHECK(wrong(model, [](RunConfig& c) { c.decoder = "cho-exact"; }) == fmt::format("a decoder with the reset gate of a GRU: --decoder cho-exact --model {}; --model gru, or --decoder cho", model));
+  CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "cho-exact", c.layers = 2; }) == "more than one layer: --decoder cho-exact --layers 2; --layers 1, or --decoder sutskever");
+  CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "cho-exact", c.context = "every_step", c.start_state = "backward"; }) == "no backward states: --start-state backward --context every_step; --start-state last");
+  CHECK(wrong("gru", [](RunConfig& c) { c.start_state = "context"; }) == "no context that stays: --start-state context --attention additive; --start-state last, or --decoder cho");
+  CHECK(wrong("gru", [](RunConfig& c) { c.context = "every_step"; }) == "not an option of this model: --context every_step --model gru; it belongs to --decoder cho and cho-exact");
+  for (const char* decoder : {"cho", "cho-exact"})
+    for (const char* start : {"backward", "last", "mean", "zeros", "context"}) CHECK(wrong("gru", [&](RunConfig& c) { c.decoder = decoder, c.start_state = start; }) == "");
   CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "conditional", c.layers = 2; }) == "more than one layer: --decoder conditional --layers 2; --layers 1, or --decoder luong");
   CHECK(wrong("gru", [](RunConfig& c) { c.one_direction = true, c.start_state = "backward"; }) == "no backward states: --start-state backward --one-direction; --start-state last");
   CHECK(wrong("gru", [](RunConfig& c) { c.attention = "dot", c.decoder = "bahdanau", c.width = 13; }).starts_with("two directions of equal width: --attention dot --width 13; "));
@@ -136,6 +153,11 @@ TEST_CASE("recurrent models: the papers' names and shapes of parameters") {
               {"decoder.cell1.bias_ih", {24}},           {"decoder.cell1.bias_hh", {24}},         {"decoder.cell2.weight_ih", {24, 16}},     {"decoder.cell2.weight_hh", {24, 8}},
               {"decoder.cell2.bias_ih", {24}},           {"decoder.cell2.bias_hh", {24}},         {"readout.state.weight", {8, 8}},          {"readout.state.bias", {8}},
               {"readout.embed.weight", {8, 8}},          {"readout.context.weight", {8, 16}},     {"out.weight", {7, 8}},                    {"out.bias", {7}}});
+  CHECK(names("gru", [](RunConfig& c) { c.decoder = "cho-exact"; }) ==
+        Names{{"source_embedding.weight", {11, 8}}, {"target_embedding.weight", {7, 8}}, {"encoder.weight_ih_l0", {24, 8}}, {"encoder.weight_hh_l0", {24, 8}}, {"encoder.bias_ih_l0", {24}},
+              {"context_proj.weight", {8, 8}},      {"init.weight", {8, 8}},             {"decoder.weight_ih", {24, 16}},   {"decoder.weight_hh", {24, 8}},    {"decoder.bias_ih", {24}},
+              {"decoder.bias_hh", {24}},            {"readout.state.weight", {8, 8}},    {"readout.state.bias", {8}},       {"readout.embed.weight", {8, 8}},  {"readout.context.weight", {8, 8}},
+              {"out.weight", {7, 4}},               {"out.bias", {7}}});
   CHECK(names("lstm", [](RunConfig& c) { c.input_feeding = true; }) ==
         Names{{"source_embedding.weight", {11, 8}}, {"target_embedding.weight", {7, 8}}, {"encoder.weight_ih_l0", {32, 8}}, {"encoder.weight_hh_l0", {32, 8}},
               {"encoder.bias_ih_l0", {32}},         {"encoder.bias_hh_l0", {32}},        {"attention.key_proj.weight", {8, 8}}, {"decoder.weight_ih_l0", {32, 16}},
@@ -160,6 +182,13 @@ TEST_CASE("recurrent options reach the model") {
   };
   CHECK(bahdanau([](RunConfig& c) { c.decoder = "conditional"; }).conditional);
   CHECK(!bahdanau([](RunConfig&) {}).conditional);
+  const auto exact = [](RunConfig& c) { c.decoder = "cho-exact"; };
+  CHECK(bahdanau(exact).reset_context);
+  CHECK(bahdanau(exact).unit == RecurrentUnit::gru_cudnn);
+  CHECK(bahdanau(exact).start_state == StartState::context);
+  CHECK(!bahdanau([](RunConfig& c) { c.decoder = "cho"; }).reset_context);
+  CHECK(with_model("gru", exact, [](const RecurrentModel& m) { return m.encoder.options.unit; }) == RecurrentUnit::gru_cho);
+  CHECK_FALSE(with_model("gru", exact, [](const RecurrentModel& m) { return m.encoder.options.bidirectional; }));
   for (const auto& [name, readout] : {std::pair("maxout", Readout::maxout), {"tanh", Readout::tanh}, {"linear", Readout::linear}})
     CHECK(bahdanau([name = name](RunConfig& c) { c.readout = name; }).readout == readout);
   for (const auto& [name, state] : {std::pair("current", ReadoutState::current), {"previous", ReadoutState::previous}})

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bahdanau's and Luong's models against plain loops over one sentence in f64, step by step as the papers print them.
+// Bahdanau's, Cho's and Luong's models against plain loops over one sentence in f64, step by step as the papers print them.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -51,8 +51,8 @@ Vector tanh_of(Vector a) {
 }
 double sigmoid_of(double x) { return 1 / (1 + std::exp(-x)); }
 
-// r, z = σ(W x + b + U h);  g = tanh(W_g x + b_g + U_g (r h));  h' = (1 - z) h + z g
-Vector gru(const Loops& p, const std::string& scope, const std::string& ending, const Vector& x, const Vector& h) {
+// r, z = σ(W x + b + U h);  g = tanh(W_g x + b_g + U_g (r h));  h' = (1 - z) h + z g, Cho's h' = z h + (1 - z) g
+template <bool kCho = false> Vector gru(const Loops& p, const std::string& scope, const std::string& ending, const Vector& x, const Vector& h) {
   const std::size_t n = h.size();
   const Vector a = p.times(scope + "weight_ih" + ending, x) + p.vector(scope + "bias_ih" + ending), u = p.times(scope + "weight_hh" + ending, h);
   Vector reset(n), next(n);
@@ -60,7 +60,7 @@ Vector gru(const Loops& p, const std::string& scope, const std::string& ending, 
   const Vector ug = p.times(scope + "weight_hh" + ending, reset);
   for (std::size_t i = 0; i < n; ++i) {
     const double z = sigmoid_of(a[n + i] + u[n + i]), g = std::tanh(a[2 * n + i] + ug[2 * n + i]);
-    next[i] = (1 - z) * h[i] + z * g;
+    next[i] = kCho ? z * h[i] + (1 - z) * g : (1 - z) * h[i] + z * g;
   }
   return next;
 }
@@ -107,7 +107,7 @@ constexpr std::size_t kWidth = 6;
 const std::vector<std::int32_t> kSource{4, 9, 5, kEnd}, kTarget{7, 8, 12, 5, kEnd}, kOther{5, 5, 6, 7, 8, 9, kEnd};
 
 // h_j = [fwd_j; bwd_j] of the source's words, and bwd_0
-std::pair<std::vector<Vector>, Vector> read_both_ways(const Loops& p, decltype(gru)& cell) {
+std::pair<std::vector<Vector>, Vector> read_both_ways(const Loops& p, decltype(gru_cudnn)& cell) {
   std::vector<Vector> memory(kSource.size(), Vector(2 * kWidth));
   Vector forwards(kWidth), backwards(kWidth);
   for (std::size_t j = 0; j < kSource.size(); ++j) {
@@ -138,12 +138,12 @@ TEST_CASE("Bahdanau's model: plain loops, the readout of s_t and of s_{t-1}") {
     Parameters parameters(Seed{4}, DType::f64);
     const auto model = make_model(config, parameters.root(), kVocabulary, kVocabulary);
     const Loops p{parameters};
-    const auto [memory, backwards] = read_both_ways(p, gru);
+    const auto [memory, backwards] = read_both_ways(p, gru<>);
     std::vector<Vector> features;
     Vector s = tanh_of(p.times("init.weight", backwards));
     for (std::size_t t = 0; t < kTarget.size(); ++t) {
       const Vector y = p.row("target_embedding.weight", t == 0 ? kStart : kTarget[t - 1]), c = additive_context(p, s, memory), before = s;
-      s = gru(p, "decoder.", "", joined(y, c), s);
+      s = gru<>(p, "decoder.", "", joined(y, c), s);
       const Vector pairs = p.times("readout.state.weight", std::string_view(readout_state) == "current" ? s : before) + p.vector("readout.state.bias") +
                            p.times("readout.embed.weight", y) + p.times("readout.context.weight", c);
       Vector maxout;
@@ -171,6 +171,34 @@ TEST_CASE("a conditional decoder: plain loops: s' of the word, a look from s', s
     const Vector y = p.row("target_embedding.weight", t == 0 ? kStart : kTarget[t - 1]), between = gru_cudnn(p, "decoder.cell1.", "", y, s), c = additive_context(p, between, memory);
     s = gru_cudnn(p, "decoder.cell2.", "", c, between);
     features.push_back(tanh_of(p.times("readout.state.weight", s) + p.vector("readout.state.bias") + p.times("readout.embed.weight", y) + p.times("readout.context.weight", c)));
+  }
+  check_features(model->features(batch_of({kSource, kOther}, {kTarget, kOther})).value(), features);
+}
+
+TEST_CASE("Cho's model as it is printed: plain loops, c and s_0 once a sentence, r over U s + C c") {
+  RunConfig config = default_config("gru");
+  config.width = kWidth;
+  config.decoder = "cho-exact";
+  Parameters parameters(Seed{4}, DType::f64);
+  const auto model = make_model(config, parameters.root(), kVocabulary, kVocabulary);
+  const Loops p{parameters};
+  Vector h(kWidth);
+  for (const std::int32_t word : kSource) h = gru<true>(p, "encoder.", "_l0", p.row("source_embedding.weight", word), h);
+  const Vector c = tanh_of(p.times("context_proj.weight", h)), none(kWidth);
+  Vector s = tanh_of(p.times("init.weight", c));
+  std::vector<Vector> features;
+  for (std::size_t t = 0; t < kTarget.size(); ++t) {
+    const Vector y = p.row("target_embedding.weight", t == 0 ? kStart : kTarget[t - 1]);
+    const Vector a = p.times("decoder.weight_ih", joined(y, none)) + p.vector("decoder.bias_ih");                             // W E y + b
+    const Vector u = p.times("decoder.weight_hh", s) + p.times("decoder.weight_ih", joined(none, c)) + p.vector("decoder.bias_hh");   // U s + C c + b
+    for (std::size_t i = 0; i < kWidth; ++i) {
+      const double r = sigmoid_of(a[i] + u[i]), z = sigmoid_of(a[kWidth + i] + u[kWidth + i]);
+      s[i] = z * s[i] + (1 - z) * std::tanh(a[2 * kWidth + i] + r * u[2 * kWidth + i]);
+    }
+    const Vector pairs = p.times("readout.state.weight", s) + p.vector("readout.state.bias") + p.times("readout.embed.weight", y) + p.times("readout.context.weight", c);
+    Vector maxout;
+    for (std::size_t k = 0; k < pairs.size(); k += 2) maxout.push_back(std::max(pairs[k], pairs[k + 1]));
+    features.push_back(maxout);
   }
   check_features(model->features(batch_of({kSource, kOther}, {kTarget, kOther})).value(), features);
 }

@@ -64,6 +64,8 @@ const std::vector<Kind>& kinds() {
       {"bahdanau additive-hard", config("gru", "additive-hard")},
       {"cho", config("gru", "none")},
       {"cho both ends", config("lstm", "none", "cho", [](RunConfig& c) { c.context = "both_ends"; })},
+      {"cho exact", config("gru", "none", "cho-exact")},
+      {"cho exact both ends", config("gru", "none", "cho-exact", [](RunConfig& c) { c.context = "both_ends", c.start_state = "mean", c.readout_state = "previous"; })},
       {"sutskever", config("lstm", "none", "auto", [](RunConfig& c) { c.layers = 3, c.reverse_source = true; })},
   };
   return all;
@@ -460,23 +462,26 @@ TEST_CASE("recurrent models: encoder and decoder of different units, layers, dir
 }
 
 TEST_CASE("recurrent models: what a decoder starts with, s_0 = tanh(W x) and the context of every step") {
-  for (const StartState start : {StartState::backward, StartState::last, StartState::mean, StartState::zeros})
-    for (const FixedContext context : {FixedContext::every_step, FixedContext::both_ends}) {
+  for (const StartState start : {StartState::backward, StartState::last, StartState::mean, StartState::zeros, StartState::context})
+    for (const auto& [context, exact] : {std::pair(FixedContext::every_step, false), {FixedContext::both_ends, false}, {FixedContext::every_step, true}, {FixedContext::both_ends, true}}) {
       RecurrentModel::Options options = bahdanau();
       auto& o = std::get<BahdanauDecoder::Options>(options.decoder);
-      o.attention = "none", o.start_state = start, o.context = context;
+      o.attention = "none", o.start_state = start, o.context = context, o.reset_context = exact;
+      if (exact) o.unit = RecurrentUnit::gru_cudnn;
       Parameters parameters(Seed{5}, DType::f64);
       const RecurrentModel model(parameters.root(), options);
       const Encoded read = model.encoder(model.source_embedding, 0, batch_of({{4, 5, kEnd}, {4, kEnd}}, {{kEnd}, {kEnd}}).source);
       const Tensor states = read.states.value(), last = read.last[0].h.value(), backward = read.backward[0].h.value();
       const DecoderState first = std::get<BahdanauDecoder>(model.decoder).start(read);
-      CHECK(worst_absolute(first.context.value(), context == FixedContext::every_step ? last : concat({last, backward}, 1)) == 0);
+      const auto weight = [&](const char* path) { return transpose(parameters.find(path)->variable.value()); };
+      const Tensor ends = context == FixedContext::every_step ? last : concat({last, backward}, 1), c = first.context.value();
+      CHECK(worst_absolute(c, exact ? tanh(matmul(ends, weight("context_proj.weight"))) : ends) <= (exact ? 1e-12 : 0));
       // Forwards it ends at the last word of each source, of 3 and of 2, backwards at the first.
       CHECK(worst_absolute(last, stack({states(0, 2, Slice{0, 4}), states(1, 1, Slice{0, 4})})) == 0);
       CHECK(worst_absolute(backward, states(all, 0, Slice{4, 8})) == 0);
       const Tensor mean = stack({sum(states[0], 0) / 3.0, sum(states[1], 0) / 2.0});
       Tensor s = zeros({2, 4}, DType::f64);
-      if (start != StartState::zeros) s = tanh(matmul(start == StartState::backward ? backward : start == StartState::last ? last : mean, transpose(parameters.find("init.weight")->variable.value())));
+      if (start != StartState::zeros) s = tanh(matmul(start == StartState::backward ? backward : start == StartState::last ? last : start == StartState::mean ? mean : c, weight("init.weight")));
       CHECK(worst_absolute(first.layers[0].h.value(), s) < 1e-12);
     }
 }
@@ -495,6 +500,10 @@ TEST_CASE("recurrent models: a decoder that needs what the encoder does not have
                        "in net: decoder: context both_ends needs an encoder in two directions; every_step", Error);
   CHECK_THROWS_WITH_AS(built([](auto&, auto& o) { o.attention = "none", o.conditional = true, o.start_state = StartState::last; }),
                        "in net: decoder: two cells with nothing to look at between them: conditional needs an attention", Error);
+  CHECK_THROWS_WITH_AS(built([](auto&, auto& o) { o.reset_context = true, o.start_state = StartState::last; }), "in net: decoder: with attention no context stays: reset_context, attention additive", Error);
+  CHECK_THROWS_WITH_AS(built([](auto&, auto& o) { o.start_state = StartState::context; }), "in net: decoder: with attention no context stays: start_state context, attention additive", Error);
+  CHECK_THROWS_WITH_AS(built([](auto&, auto& o) { o.attention = "none", o.reset_context = true, o.start_state = StartState::context; }),
+                       "in net: decoder: reset_context needs unit gru_cudnn, which resets after the product", Error);
   Parameters parameters(Seed{1});
   const RecurrentModel model(parameters.root(), bahdanau());
   Encoded read = model.encoder(model.source_embedding, 0, two_pairs().source);
