@@ -83,8 +83,13 @@ AttentionNumbers attention_numbers(std::span<const Tensor> sentences) {
   Index rows = 0, columns = 0, steps = 0, forward = 0, repeated = 0, seen = 0;
   for (const Tensor& weights : sentences) {
     const Rows x("attention numbers", weights);
-    for (const double weight : x.weights) {
-      if (weight != 0) entropy -= weight * std::log(weight);
+    for (Index t = 0; t < x.rows; ++t) {
+      double sum = 0;
+      for (Index j = 0; j < x.columns; ++j) {
+        if (x(t, j) != 0) entropy -= x(t, j) * std::log(x(t, j));
+        sum += x(t, j);
+      }
+      if (sum > 1.001) entropy = NAN;
     }
     const std::vector<Link> links = largest(x);
     std::set<Index> looked_at;

@@ -58,6 +58,8 @@ TEST_CASE("links, coverage and numbers from attention") {
   CHECK(numbers.dropped == 0.5);
   const AttentionNumbers sharp = attention_numbers(std::vector{eye(3, DType::f64), eye(1)});
   CHECK(sharp.row_entropy == 0);
+  CHECK(std::isnan(attention_numbers(std::vector{weights, full({1, 2}, 0.75)}).row_entropy));
+  CHECK(std::isnan(attention_numbers(std::vector{weights, tensor({{1.5, -0.5}})}).row_entropy));
   CHECK(sharp.monotone_share == 1);
   CHECK(sharp.repeated == 0);
   CHECK(sharp.dropped == 0);
