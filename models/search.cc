@@ -12,6 +12,7 @@
 #include "tensor/context.h"
 #include "tensor/format.h"
 #include "tensor/gemm_bfloat16.h"
+#include "tensor/ops/random.h"
 #include "tensor/ops/reduce.h"
 #include "tensor/packed.h"
 #include "tensor/parallel.h"
@@ -243,9 +244,8 @@ class Searcher {
     std::size_t count = 0;
     while (count < p.size() && (count == 0 || kept < sampling.top_p * total)) kept += p[count++];
     if (words.empty()) return;
-    double u = Random(sampling.key / (Index(sentence.number) + sampling.first) / sentence.draw / t).uniform() * kept;
-    std::size_t i = 0;
-    while (i + 1 < count && u >= p[i]) u -= p[i++];
+    p.resize(count);
+    const auto i = std::size_t(multinomial(sampling.key / (Index(sentence.number) + sampling.first) / sentence.draw / t, tensor(p, {Index(count)}), 1).item<Index>());
     candidates.push_back({live.log_probability + words[i].log_probability, h, words[i].word});
   }
 

@@ -11,6 +11,7 @@
 #include "tensor/dropout.h"
 #include "tensor/error.h"
 #include "tensor/ops/view.h"
+#include "tests/close.h"
 #include "tests/every_target.h"
 #include "tests/op_table.h"
 
@@ -145,6 +146,60 @@ TEST_CASE("randint and permutation are the key's draws one after another, refuse
   });
 }
 
+TEST_CASE("multinomial: draw j of a row is where the key's number falls among the weights that are left, for any number of threads") {
+  const Key key(5);
+  for (const bool replacement : {true, false})
+    for (const Index V : {1, 2, 3, 16, 17, 1000}) {
+      const Index rows = 37, n = replacement ? 50 : std::min<Index>(V, 50);
+      const Tensor whole = randint(key, {rows, V}, 1, 10), w = transpose(transpose(to(whole, DType::f64)).clone());   // sums of whole numbers are exact
+      const auto weights = doubles(w);
+      Random random(key);
+      std::vector<Index> drawn;
+      for (Index r = 0; r < rows; ++r) {
+        std::vector<double> left(weights.begin() + r * V, weights.begin() + (r + 1) * V);
+        for (Index j = 0; j < n; ++j) {
+          double u = random.uniform() * std::accumulate(left.begin(), left.end(), 0.0);
+          std::size_t i = 0;
+          while (u >= left[i]) u -= left[i++];
+          drawn.push_back(Index(i));
+          if (!replacement) left[i] = 0;
+        }
+      }
+      for_threads([&] {
+        CHECK(multinomial(key, w, n, replacement).to_vector<Index>() == drawn);
+        CHECK(multinomial(key, to(w, DType::f32), n, replacement).to_vector<Index>() == drawn);
+      });
+      CHECK(multinomial(key, reshape(w, {1, rows, V}), n, replacement).shape() == Shape{1, rows, n});
+    }
+}
+
+TEST_CASE("multinomial: shares of draws, of pairs without replacement; a weight of 0 is never drawn") {
+  const Index n = 40000;
+  const std::vector<double> w{0, 3, 0, 0.5, 1.5, 0, 0};                                 // of 5
+  const Tensor row = tensor(w, {7}), rows = expand(unsqueeze(row, 0), {n, 7});
+  const Tensor again = multinomial(Key(1), row, n, true), pairs = multinomial(Key(2), rows, 2), all_three = multinomial(Key(3), rows, 3);
+  const auto near = [](Index found, double p) { return std::abs(double(found) - double(n) * p) <= 4 * std::sqrt(double(n) * p * (1 - p)); };   // four deviations
+  for (std::size_t i = 0; i < 7; ++i) {
+    CHECK(near(std::ranges::count(again.span<Index>(), Index(i)), w[i] / 5));
+    for (std::size_t k = 0; k < 7; ++k) {
+      Index found = 0;
+      for (Index r = 0; r < n; ++r) found += pairs.data<Index>()[2 * r] == Index(i) && pairs.data<Index>()[2 * r + 1] == Index(k);
+      CHECK(near(found, i == k ? 0 : w[i] / 5 * w[k] / (5 - w[i])));
+    }
+  }
+  for (Index r = 0; r < n; ++r) {
+    auto three = all_three[r].to_vector<Index>();
+    std::ranges::sort(three);
+    REQUIRE(three == std::vector<Index>{1, 3, 4});
+  }
+  // sums that rounding makes: 0 beside what is small, all of a row however different
+  const Tensor steep = tensor({1e-30, 0, 1e30, 0, 1e-300, 0}, DType::f64);
+  auto all = multinomial(Key(4), steep, 3).to_vector<Index>();
+  CHECK(all == std::vector<Index>{2, 0, 4});
+  CHECK(multinomial(Key(4), ones({0, 5}), 3).shape() == Shape{0, 3});
+  CHECK(multinomial(Key(4), ones({2, 5}), 0).shape() == Shape{2, 0});
+}
+
 TEST_CASE("random tensors: wrong arguments") {
   const Key key(1);
   CHECK_THROWS_WITH_AS(uniform(key, {2}, 1, 0), "uniform: lo must not exceed hi: lo 1, hi 0", Error);
@@ -158,6 +213,15 @@ TEST_CASE("random tensors: wrong arguments") {
   CHECK_THROWS_AS(bernoulli(key, {2}, 1.5), Error);
   CHECK_THROWS_AS(randint(key, {2}, 3, 3), Error);
   CHECK_THROWS_AS(permutation(key, -1), Error);
+  // of several wrong rows the first one is named, for any number of threads
+  const Tensor few = ones({1000, 40});
+  for (const Index r : {300, 301, 999}) copy_into(few(r, Slice{3, 40}), zeros({37}));
+  for_threads([&] {
+    CHECK_THROWS_WITH_AS(multinomial(key, few, 4), "multinomial: without replacement a row has a draw for each weight above 0: row [300] has 3, needs 4", Error);
+    CHECK(multinomial(key, few, 4, true).shape() == Shape{1000, 4});
+  });
+  CHECK_THROWS_WITH_AS(multinomial(key, full({2, 3}, 1e308, DType::f64), 1), "multinomial: a row needs a finite sum of weights above 0: row [0] has inf", Error);
+  for (const double wrong : {-1.0, double(NAN), double(INFINITY)}) CHECK_THROWS_AS(multinomial(key, tensor({1, wrong}), 1, true), Error);
 }
 
 TEST_CASE("random tensors: what f32 would round up to the bound stays below it") {
