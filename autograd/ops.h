@@ -90,6 +90,7 @@ Variable max(const Variable& x, const Dims& dims = {}, Flag keepdim = false); //
 Variable min(const Variable& x, const Dims& dims = {}, Flag keepdim = false);
 Variable norm(const Variable& x, const Dims& dims = {}, Flag keepdim = false); // √Σ x²
 Variable var(const Variable& x, const Dims& dims = {}, Flag unbiased = true, Flag keepdim = false); // Σ (x - mean)² / (n - 1)
+Variable stddev(const Variable& x, const Dims& dims = {}, Flag unbiased = true, Flag keepdim = false); // √var, PyTorch's std; gradient 0 where it is 0
 Variable cumsum(const Variable& x, int dim);                                 // y_i = x_0 + ... + x_i
 Variable sum_to(const Variable& x, const Shape& shape);                      // inverse of broadcasting
 

@@ -45,6 +45,13 @@ Variable var(const Variable& x, const Dims& dims, Flag unbiased, Flag keepdim) {
   });
 }
 
+Variable stddev(const Variable& x, const Dims& dims, Flag unbiased, Flag keepdim) {
+  Tensor y = stddev(x.value(), dims, unbiased, keepdim);
+  return record("stddev", y, {x}, [dx = x.slot(), x = saved(x), y = saved(y), dims, unbiased](const Tensor& dy) {
+    dx.gradient([&](Into out) { stddev_grad(x, y, dy, dims, unbiased, out); });
+  });
+}
+
 Variable norm(const Variable& x, const Dims& dims, Flag keepdim) {
   Tensor y = norm(x.value(), dims, keepdim);
   return record("norm", y, {x}, [dx = x.slot(), x = saved(x), y = saved(y), dims](const Tensor& dy) {
@@ -82,6 +89,8 @@ void reduce_samples(SampleTable& table) {
   three("norm", [](auto& x, const Dims& dims, bool keep) { return norm(x, dims, keep); }, 0.5, 2);
   three("var", [](auto& x, const Dims& dims, bool keep) { return var(x, dims, false, keep); }, -2, 2);
   table.both("var unbiased", [](auto x) { return var(x[0], 0); }, {{{3, N}}});
+  table.both("stddev", [](auto x) { return stddev(x[0], 0); }, {{{3, N}}});
+  table.both("stddev middle", [](auto x) { return stddev(x[0], 1, false, true); }, {{{2, 3, N}}});
   table.both("cumsum", [](auto x) { return cumsum(x[0], -1); }, {{{3, N}}});
   table.both("cumsum dim 0", [](auto x) { return cumsum(x[0], 0); }, {{{3, N}}});
   table.both("sum_to", [](auto x) { return sum_to(x[0], {3, 1}); }, {{{2, 3, N}}});

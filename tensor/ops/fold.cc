@@ -165,8 +165,8 @@ template <class T> HWY_INLINE void Finish(const T* x, size_t n, T divisor, bool 
   const hn::ScalableTag<T> d;
   for (size_t i = 0; i < n; i += hn::Lanes(d)) {
     auto v = LoadFirst(d, x + i, n - i);
+    if (divisor != 1) v = hn::Div(v, hn::Set(d, divisor));
     if (root) v = hn::Sqrt(v);
-    else if (divisor != 1) v = hn::Div(v, hn::Set(d, divisor));
     StoreFirst(add ? hn::Add(LoadFirst(d, y + i, n - i), v) : v, d, y + i, n - i);
   }
 }
@@ -488,7 +488,8 @@ template <class T> struct Put {
   bool add;
   FoldEnding ending;
   void operator()(Index offset, double value) const {
-    const T result = T(ending.root ? std::sqrt(value) : value / ending.divisor);
+    value /= ending.divisor;
+    const T result = T(ending.root ? std::sqrt(value) : value);
     to[offset] = add ? to[offset] + result : result;
   }
   void operator()(Index offset, Index step, const T* values, Index count) const {

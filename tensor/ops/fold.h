@@ -9,7 +9,7 @@ namespace heed {
 
 enum class Folding { sum, squares, product, max, min, any, all };
 
-// y = fold / divisor, or √fold
+// y = fold / divisor, or its root
 struct FoldEnding {
   double divisor = 1;
   bool root = false;

@@ -66,13 +66,17 @@ Tensor centred(const Tensor& x, const Dims& dims) {
   return near - mean(near, dims, true);
 }
 
+Tensor variance(std::string_view name, const Tensor& x, const Dims& dims, bool unbiased, bool keepdim, bool root) {
+  const Axes axes = reduced_axes(name, x, dims);
+  if (!is_float(x.dtype())) throw_not_float(name, x.dtype());
+  const double n = double(count_of(x.shape(), axes)) - (unbiased ? 1 : 0);
+  return reduced_tensor(name, Folding::squares, centred(x, dims), axes, keepdim, {.divisor = n > 0 ? n : 0, .root = root});
+}
+
 }  // namespace
 
-Tensor var(const Tensor& x, const Dims& dims, Flag unbiased, Flag keepdim) {
-  const Axes axes = reduced_axes("var", x, dims);
-  const double n = double(count_of(x.shape(), axes)) - (unbiased ? 1 : 0);
-  return reduced_tensor("var", Folding::squares, centred(x, dims), axes, keepdim, {.divisor = n > 0 ? n : 0});
-}
+Tensor var(const Tensor& x, const Dims& dims, Flag unbiased, Flag keepdim) { return variance("var", x, dims, unbiased, keepdim, false); }
+Tensor stddev(const Tensor& x, const Dims& dims, Flag unbiased, Flag keepdim) { return variance("stddev", x, dims, unbiased, keepdim, true); }
 
 Tensor norm(const Tensor& x, const Dims& dims, Flag keepdim) {
   return reduced_tensor("norm", Folding::squares, x, reduced_axes("norm", x, dims), keepdim, {.root = true});
@@ -184,6 +188,11 @@ void var_grad(const Tensor& x, const Tensor& dy, const Dims& dims, bool unbiased
   const Axes axes = reduced_axes("var", x, dims);
   const double n = double(count_of(x.shape(), axes)) - (unbiased ? 1 : 0);
   add_into(centred(x, dims) * (with_kept_dims(dy, x.shape(), axes) * (2 / n)), dx);
+}
+
+void stddev_grad(const Tensor& x, const Tensor& y, const Tensor& dy, const Dims& dims, bool unbiased, const Into& dx) {
+  const Tensor zero = zeros({}, x.dtype());
+  var_grad(x, where(equal(y, zero), zero, dy / (2 * y)), dims, unbiased, dx);
 }
 
 void norm_grad(const Tensor& x, const Tensor& y, const Tensor& dy, const Dims& dims, const Into& dx) {

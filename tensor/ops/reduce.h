@@ -15,8 +15,9 @@ Tensor mean(const Tensor& x, const Dims& dims = {}, Flag keepdim = false);    //
 Tensor prod(const Tensor& x, const Dims& dims = {}, Flag keepdim = false);    // of nothing: 1
 Tensor max(const Tensor& x, const Dims& dims = {}, Flag keepdim = false);     // NaN wins; of nothing: ShapeError
 Tensor min(const Tensor& x, const Dims& dims = {}, Flag keepdim = false);
-// Σ (x - mean)² / (n - 1), unbiased = false: / n.  One element, unbiased: NaN.
+// Σ (x - mean)² / (n - 1), unbiased = false: / n.  One element, unbiased: NaN.  stddev: its root, PyTorch's std
 Tensor var(const Tensor& x, const Dims& dims = {}, Flag unbiased = true, Flag keepdim = false);
+Tensor stddev(const Tensor& x, const Dims& dims = {}, Flag unbiased = true, Flag keepdim = false);
 Tensor norm(const Tensor& x, const Dims& dims = {}, Flag keepdim = false);    // √Σ x²
 
 // dx = dy, dx = dy / n
@@ -28,6 +29,8 @@ void prod_grad(const Tensor& x, const Tensor& dy, const Dims& dims, const Into& 
 void max_grad(const Tensor& x, const Tensor& y, const Tensor& dy, const Dims& dims, const Into& dx);
 // dx = dy 2 (x - mean) / (n - 1 or n)
 void var_grad(const Tensor& x, const Tensor& dy, const Dims& dims, bool unbiased, const Into& dx);
+// dx = dy (x - mean) / ((n - 1 or n) y), 0 where y = 0
+void stddev_grad(const Tensor& x, const Tensor& y, const Tensor& dy, const Dims& dims, bool unbiased, const Into& dx);
 // dx = dy x / y, 0 where y = 0
 void norm_grad(const Tensor& x, const Tensor& y, const Tensor& dy, const Dims& dims, const Into& dx);
 

@@ -75,6 +75,7 @@ const std::map<std::string, Row>& rows() {
       {"relu of nan", one(relu)},
       {"sqrt at 0", one(sqrt)},
       {"norm at 0", [](In x) { return norm(x[0]); }},
+      {"std of constants", [](In x) { return stddev(x[0]); }},
       {"variance of one, unbiased", [](In x) { return var(x[0]); }},
       {"variance of one, biased", [](In x) { return var(x[0], {}, false); }},
       {"clamp at a bound", clamp_row},
@@ -138,8 +139,8 @@ const std::map<std::string, Row>& rows() {
   };
   return table;
 }
-// Heed has no std, and how a non-finite gradient is clipped stands with the optimisers.
-constexpr std::string_view kElsewhere[] = {"std of constants", "clip by norm, gradient inf"};
+// How a non-finite gradient is clipped stands with the optimisers.
+constexpr std::string_view kElsewhere = "clip by norm, gradient inf";
 
 double number(const Json& x) { return x.is_string() ? std::stod(x.get<std::string>()) : x.get<double>(); }
 
@@ -183,7 +184,7 @@ TEST_CASE("edge values: every row of the table, on every SIMD target") {
     for (const auto& item : file.items()) {
       const std::string& name = item.key();   // clang 14 captures no structured binding
       const Json& row = item.value();
-      if (name == "versions" || std::ranges::count(kElsewhere, name)) continue;
+      if (name == "versions" || name == kElsewhere) continue;
       const auto found = rows().find(name);
       REQUIRE_MESSAGE(found != rows().end(), name << ": no such row in this test");
       for (const DType dtype : {DType::f64, DType::f32}) {

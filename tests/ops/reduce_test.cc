@@ -378,6 +378,7 @@ TEST_CASE("reduce: gradients at ties, zeros and constants") {
   CHECK(var(one, {}, false).item() == 0);
   const Tensor far = arange(10000000, 10000004, 1, DType::f32);   // their mean is no f32
   CHECK(var(far).item() == doctest::Approx(5.0 / 3));
+  CHECK(stddev(far).item() == doctest::Approx(std::sqrt(5.0 / 3)));
   CHECK(worst_absolute(gradient(far, [](const Variable& v) { return var(v); }), tensor({-1, -1 / 3., 1 / 3., 1})) < 1e-6);
 }
 
@@ -483,6 +484,8 @@ static const InTable rows{
     {.name = "var middle", .reference = reference::over({1}, true, [](const reference::Values& v) { return reference::variance(v, double(v.size())); }), .ulp = 60},
     {.name = "var outer", .reference = reference::over({0, 2}, false, [](const reference::Values& v) { return reference::variance(v, double(v.size())); }), .ulp = 60},
     {.name = "var unbiased", .reference = reference::over({0}, false, [](const reference::Values& v) { return reference::variance(v, double(v.size()) - 1); })},
+    {.name = "stddev", .reference = reference::over({0}, false, [](const reference::Values& v) { return std::sqrt(reference::variance(v, double(v.size()) - 1)); }), .ulp = 60},
+    {.name = "stddev middle", .reference = reference::over({1}, true, [](const reference::Values& v) { return std::sqrt(reference::variance(v, double(v.size()))); }), .ulp = 60},
     {.name = "cumsum", .reference = reference::along(-1, running), .ulp = 60},
     {.name = "cumsum dim 0", .reference = reference::along(0, running)},
     {.name = "sum_to", .reference = [](const reference::Arrays& x) {
