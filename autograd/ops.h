@@ -174,6 +174,8 @@ Variable dropout(const Variable& x, double p);   // x m/(1-p), m by the tape's k
 // ---- cross_entropy: tensor/ops/cross_entropy.h -----------------------------------------------------------------------
 // -Σ_k w_k q_k log softmax(z)_k of each row of logits [..., V]; mean: Σ / Σ w_y over the rows that are not ignored, y their targets
 Variable cross_entropy(const Variable& logits, const Tensor& targets, const CrossEntropyOptions& options = {}, Reduction reduction = Reduction::mean);
+// -Σ_k q_k log softmax(z)_k of each row for probabilities q in place of a label, such as a teacher's; PyTorch's cross_entropy of float targets
+Variable soft_cross_entropy(const Variable& logits, const Variable& probabilities, Reduction reduction = Reduction::mean);
 // cross_entropy(x Wᵀ + b, targets) summed over the rows, [N, V] never stored; bias may be undefined
 Variable linear_cross_entropy(const Variable& x, const Variable& weight, const Variable& bias, const Tensor& targets, const CrossEntropyOptions& options = {});
 Variable linear_cross_entropy_by_definition(const Variable& x, const Variable& weight, const Variable& bias, const Tensor& targets,

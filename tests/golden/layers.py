@@ -72,6 +72,11 @@ def cross_entropy(draw, reduction, label_smoothing=0.0, ignore_index=-100, smoot
     return {"logits": logits, "targets": targets}, {}, lambda: {"loss": -(q * torch.log_softmax(logits, -1)).sum() / count}
 
 
+def soft_cross_entropy(draw, function, reduction):
+    x, y = draw.normal(5, 7, scale=2.0), torch.softmax(draw.normal(5, 7, scale=2.0), -1).float().double()
+    return {"x": x, "target": y}, {}, lambda: {"loss": F.cross_entropy(x, y, reduction=reduction)}
+
+
 def pair(draw, function, reduction, **options):
     x, y = draw.normal(3, 5), draw.normal(3, 5)
     if function == "kl_div": x, y = F.log_softmax(x, -1).detach(), F.softmax(y, -1).detach()
@@ -121,6 +126,7 @@ def make():
         f.case(f"mse_{r}", pair, function="mse_loss", reduction=r); f.case(f"l1_{r}", pair, function="l1_loss", reduction=r)
         f.case(f"smooth_{r}", pair, function="smooth_l1_loss", reduction=r, beta=0.5); f.case(f"huber_{r}", pair, function="huber_loss", reduction=r, delta=1.5)
         f.case(f"smooth_0_{r}", pair, function="smooth_l1_loss", reduction=r, beta=0.0); f.case(f"kl_{r}", pair, function="kl_div", reduction=r)
+        f.case(f"soft_{r}", soft_cross_entropy, function="soft_cross_entropy", reduction=r)
         f.case(f"bce_{r}", binary_cross_entropy, reduction=r)
         f.case(f"bce_weights_{r}", binary_cross_entropy, reduction=r, weight=True, pos_weight=True)
     f.write()

@@ -90,7 +90,7 @@ TEST_CASE("golden: smoothing over pad too is PyTorch's") {
       });
 }
 
-TEST_CASE("golden: losses of pairs, binary cross-entropy") {
+TEST_CASE("golden: losses of pairs, of probabilities, binary cross-entropy") {
   golden::each("losses", [](golden::Case& c) {
     Tape tape;
     const auto optional = [&](const char* name) { return c.has(name) ? c.tensor(name) : Tensor(); };
@@ -100,6 +100,7 @@ TEST_CASE("golden: losses of pairs, binary cross-entropy") {
       const Variable x = c.input("x"), target = c.input("target");
       if (kind == "smooth_l1_loss") return smooth_l1_loss(x, target, reduction(c), c.options()["beta"].get<double>());
       if (kind == "huber_loss") return huber_loss(x, target, reduction(c), c.options()["delta"].get<double>());
+      if (kind == "soft_cross_entropy") return soft_cross_entropy(x, target, reduction(c));
       if (kind == "l1_loss") return l1_loss(x, target, reduction(c));
       return kind == "kl_div" ? kl_div(x, target, reduction(c)) : mse_loss(x, target, reduction(c));
     };
