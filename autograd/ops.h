@@ -194,6 +194,8 @@ Variable huber_loss(const Variable& x, const Variable& target, Reduction reducti
 Variable kl_div(const Variable& x, const Variable& target, Reduction reduction = Reduction::mean);                          // y (log y - x)
 Variable binary_cross_entropy_with_logits(const Variable& x, const Tensor& target, const Tensor& weight = {}, const Tensor& pos_weight = {},
                                           Reduction reduction = Reduction::mean);   // -w (p y log σ(x) + (1 - y) log σ(-x))
+// -w_y x_y of each row of log-probabilities [..., V] at its target y
+Variable nll_loss(const Variable& x, const Tensor& targets, const Tensor& weight = {}, Index ignore_index = -100, Reduction reduction = Reduction::mean);
 
 // ---- attention: tensor/ops/attention.h -------------------------------------------------------------------------------
 // O = dropout(softmax(scale Q Kᵀ + bias, mask)) V, fused; the key of options is the tape's. The weights carry a gradient as well.

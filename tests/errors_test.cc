@@ -350,6 +350,12 @@ const std::vector<Row>& tensor_rows() {
       CALL(huber_loss(zeros({2}), zeros({2}), Reduction::mean, 0)),
       CALL(kl_div(zeros({2}, DType::i32), zeros({2}, DType::i32))),
       CALL(binary_cross_entropy_with_logits(zeros({2}), zeros({3}))),
+      CALL(nll_loss(zeros({}), zeros({}, i64))),
+      CALL(nll_loss(zeros({2, 3}), ids({0, 3}))),
+      CALL(nll_loss(zeros({2, 3}), ids({0, 1, 2}))),
+      CALL(nll_loss(zeros({2, 3}), zeros({2, 3}))),
+      CALL(nll_loss(zeros({2, 3}), ids({0, 1}), ones({2}))),
+      CALL(nll_loss_grad(ids({0, 1}), Tensor(), -100, Reduction::none, zeros({}), into({2, 3}))),
       // recurrent layers
       CALL(recurrent_cell(RecurrentUnit::tanh, zeros({2, 3}), zeros({2, 4}), Tensor(), zeros({3, 3}), Tensor())),
       CALL(recurrent_cell(RecurrentUnit::tanh, zeros({2, 3}), zeros({2, 3}), zeros({2, 3}), zeros({3, 3}), Tensor())),

@@ -32,6 +32,13 @@ Variable binary_cross_entropy_with_logits(const Variable& x, const Tensor& targe
                 });
 }
 
+Variable nll_loss(const Variable& x, const Tensor& targets, const Tensor& weight, Index ignore_index, Reduction reduction) {
+  return record("nll_loss", nll_loss(x.value(), targets, weight, ignore_index, reduction), {x},
+                [dx = x.slot(), targets = saved(targets), weight = saved(weight), ignore_index, reduction](const Tensor& dy) {
+                  dx.gradient([&](Into into) { nll_loss_grad(targets, weight, ignore_index, reduction, dy, into); });
+                });
+}
+
 // ---- samples -----------------------------------------------------------------------------------------------------------------------
 
 void loss_samples(SampleTable& table) {
@@ -45,6 +52,8 @@ void loss_samples(SampleTable& table) {
   table.both("binary_cross_entropy_with_logits", [](auto x) {
     return binary_cross_entropy_with_logits(x[0], to(uniform(Key(5), x[0].shape()), x[0].dtype()), {}, {}, Reduction::none);
   }, {{{3, N}, -4, 4}});
+  table.both("nll_loss", [](auto x) { return nll_loss(x[0], tensor({{0, 3, -100}, {2, 1, 2}}, DType::i64)); }, {{{2, 3, 4}, -5, 0}});
+  table.both("nll_loss each", [](auto x) { return nll_loss(x[0], tensor({{0, 3, -100}, {2, 1, 2}}, DType::i64), {}, -100, Reduction::none); }, {{{2, 3, 4}, -5, 0}});
 }
 
 }  // namespace heed

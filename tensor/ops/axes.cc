@@ -42,6 +42,8 @@ Tensor with_kept_dims(const Tensor& reduced, const Shape& shape, const Axes& axe
   return {reduced.storage(), reduced.dtype(), sizes, strides, reduced.offset()};
 }
 
+Shape without_last(const Shape& shape) { return Shape(std::span(shape.begin(), std::size_t(shape.rank() - 1))); }
+
 Index count_of(const Shape& shape, const Axes& axes) {
   Index n = 1;
   for (int axis = 0; axis < shape.rank(); ++axis)

@@ -13,6 +13,7 @@ using Axes = std::array<bool, kMaxRank>;
 Axes reduced_axes(std::string_view name, const Tensor& x, const Dims& dims);   // {}: all; IndexError
 void check_dtype(std::string_view name, const Tensor& x);                     // DTypeError for bf16
 Shape reduced_shape(const Shape& shape, const Axes& axes, bool keepdim);
+Shape without_last(const Shape& shape);                                       // the axes before the last: those of rows
 Index count_of(const Shape& shape, const Axes& axes);                         // elements of a result's sequence
 // A reduced tensor, with or without its kept dims, as a view that broadcasts to `shape`.
 Tensor with_kept_dims(const Tensor& reduced, const Shape& shape, const Axes& axes);

@@ -283,9 +283,11 @@ HWY_AFTER_NAMESPACE();
 #include <numeric>
 
 #include "tensor/format.h"
+#include "tensor/ops/axes.h"
 #include "tensor/ops/binary.h"
 #include "tensor/ops/kernel.h"
 #include "tensor/ops/matmul.h"
+#include "tensor/ops/targets.h"
 #include "tensor/ops/total.h"
 #include "tensor/ops/view.h"
 #include "tensor/parallel.h"
@@ -310,37 +312,11 @@ HWY_EXPORT(AddRowsF64);
 
 namespace {
 
-// Targets as class of each row, -1 where the row is ignored.
-struct Targets {
-  List<Index> label;
-  Index count = 0;
-};
-
-Targets read_targets(const char* op, const Tensor& targets, const Shape& rows, Index V, DType dtype, const CrossEntropyOptions& options) {
-  check<DTypeError>(targets.dtype() == DType::i32 || targets.dtype() == DType::i64, "{}: targets need dtype i32 or i64: {}; soft_cross_entropy takes probabilities", op,
-                    targets.dtype());
-  check<ShapeError>(targets.shape() == rows, "{}: targets do not fit the rows: targets {}, rows {}", op, targets.shape(), rows);
+Targets read_targets(const char* op, const Tensor& targets, const Shape& rows, Index V, const CrossEntropyOptions& options) {
   check<Error>(options.label_smoothing >= 0 && options.label_smoothing <= 1, "{}: label smoothing must be in [0, 1]: {}", op, options.label_smoothing);
   check<IndexError>(options.pad < V, "{}: pad {} is not in [0, {})", op, options.pad, V);
-  if (options.weight.defined()) {
-    check<ShapeError>(options.weight.shape() == Shape{V}, "{}: weight needs one number a class: weight {}, {} classes", op, options.weight.shape(), V);
-    check<DTypeError>(options.weight.dtype() == dtype, "{}: dtypes differ: logits {}, weight {}", op, dtype, options.weight.dtype());
-    check<Error>(!options.subtract_entropy, "{}: with a weight no entropy can be subtracted: subtract_entropy = false", op);
-  }
-  const Tensor labels = to(targets, DType::i64).contiguous();
-  Targets out{{labels.span<Index>().begin(), labels.span<Index>().end()}};
-  for (std::size_t i = 0; i < out.label.size(); ++i) {
-    Index& label = out.label[i];
-    if (label == options.ignore_index || (options.pad >= 0 && label == options.pad)) {
-      label = -1;
-      continue;
-    }
-    if (label < 0 || label >= V) {
-      fail<IndexError>("{}: target {} at position {} is not in [0, {})", op, label, position_of(Index(i), rows), V);
-    }
-    ++out.count;
-  }
-  return out;
+  check<Error>(!options.weight.defined() || !options.subtract_entropy, "{}: with a weight no entropy can be subtracted: subtract_entropy = false", op);
+  return read_targets(op, targets, rows, V, options.ignore_index, options.pad);
 }
 
 template <class T> Smoothed<T> smoothed(const CrossEntropyOptions& o, Index V) {
@@ -352,8 +328,6 @@ template <class T> Smoothed<T> smoothed(const CrossEntropyOptions& o, Index V) {
   if (o.smoothing == Smoothing::uniform) return {T(1 - e + e / double(labels)), T(e / double(labels)), pad};
   return {T(1 - e), T(e / double(others)), pad};
 }
-
-Tensor dense_weight(const CrossEntropyOptions& o) { return o.weight.defined() ? o.weight.contiguous() : o.weight; }
 
 // The same with the weights of the classes, which are dense.
 template <class T> Smoothed<T> weighted(const CrossEntropyOptions& o, Index V, const Tensor& weight) {
@@ -371,10 +345,8 @@ double entropy(const CrossEntropyOptions& o, Index V) {
   return term(q.true_mass) + others * term(q.other_mass);
 }
 
-Shape rows_of(const Tensor& x) { return Shape(std::span(x.shape().begin(), std::size_t(x.rank() - 1))); }
-
 void check_row_numbers(const char* op, const Tensor& logits, const LogSumExp& log_sum_exp, const Tensor& dlosses) {
-  const Shape rows = rows_of(logits);
+  const Shape rows = without_last(logits.shape());
   for (const Tensor* numbers : {&log_sum_exp.max, &log_sum_exp.log_sum, &dlosses}) {
     check<ShapeError>(numbers->shape() == rows, "{}: log_sum_exp and dlosses need one number a row: {}, rows {}", op, numbers->shape(), rows);
     check<DTypeError>(numbers->dtype() == logits.dtype(), "{}: dtypes differ: logits {}, log_sum_exp or dlosses {}", op, logits.dtype(), numbers->dtype());
@@ -401,13 +373,13 @@ CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets, const Cr
   check<ShapeError>(logits.rank() >= 1, "{}: logits need at least 1 dimension: {}", op, logits.shape());
   return visit_float(logits.dtype(), op, [&]<class T>() {
     const Index V = logits.size(-1);
-    const Shape rows = rows_of(logits);
-    const Targets labels = read_targets(op, targets, rows, V, logits.dtype(), options);
-    CrossEntropy out{zeros(rows, logits.dtype()), {zeros(rows, logits.dtype()), zeros(rows, logits.dtype())}, labels.count, 0, double(labels.count)};
+    const Shape rows = without_last(logits.shape());
+    const Targets labels = read_targets(op, targets, rows, V, options);
+    CrossEntropy out{zeros(rows, logits.dtype()), {zeros(rows, logits.dtype()), zeros(rows, logits.dtype())}, labels.count, 0, 0};
     const Tensor z = logits.contiguous();
     const T* in = z.data<T>();
     T *losses = out.losses.mutable_data<T>(), *most = out.log_sum_exp.max.mutable_data<T>(), *log_sum = out.log_sum_exp.log_sum.mutable_data<T>();
-    const Tensor weight = dense_weight(options);
+    const Tensor weight = read_class_weight(op, options.weight, V, logits.dtype());
     const Smoothed<T> q = weighted<T>(options, V, weight);
     const T minus = options.subtract_entropy ? T(entropy(options, V)) : T(0);
     const auto N = Index(labels.label.size());
@@ -428,8 +400,7 @@ CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets, const Cr
       });
     }
     out.total = total_of<T>(out.losses);
-    if (weight.defined())
-      out.weight = std::accumulate(labels.label.begin(), labels.label.end(), 0.0, [&](double sum, Index label) { return label < 0 ? sum : sum + double(q.weight[label]); });
+    out.weight = weight_of(labels, weight);
     return out;
   });
 }
@@ -441,15 +412,15 @@ void cross_entropy_grad(const Tensor& logits, const Tensor& targets, const LogSu
                     dlogits.tensor.shape());
   check<DTypeError>(dlogits.tensor.dtype() == logits.dtype(), "{}: dtypes differ: logits {}, dlogits {}", op, logits.dtype(), dlogits.tensor.dtype());
   check_row_numbers(op, logits, log_sum_exp, dlosses);
-  const Shape rows = rows_of(logits);
+  const Shape rows = without_last(logits.shape());
   visit_float(logits.dtype(), op, [&]<class T>() {
     const Index V = logits.size(-1);
-    const Targets labels = read_targets(op, targets, rows, V, logits.dtype(), options);
+    const Targets labels = read_targets(op, targets, rows, V, options);
     const Tensor z = logits.contiguous(), maxima = log_sum_exp.max.contiguous(), sums = log_sum_exp.log_sum.contiguous(), ups = dlosses.contiguous();
     const Destination out(dlogits);
     const T *in = z.data<T>(), *most = maxima.data<T>(), *log_sum = sums.data<T>(), *up = ups.data<T>();
     T* to = out.tensor().mutable_data<T>();
-    const Tensor weight = dense_weight(options);
+    const Tensor weight = read_class_weight(op, options.weight, V, logits.dtype());
     const Smoothed<T> q = weighted<T>(options, V, weight);
     const auto N = Index(labels.label.size());
     if (labels.count > 0 && V <= Index(kShort)) {
@@ -476,7 +447,7 @@ SoftCrossEntropy soft_cross_entropy(const Tensor& logits, const Tensor& probabil
   check_soft(op, logits, probabilities, "probabilities");
   return visit_float(logits.dtype(), op, [&]<class T>() {
     const Index V = logits.size(-1);
-    const Shape rows = rows_of(logits);
+    const Shape rows = without_last(logits.shape());
     const Tensor z = logits.contiguous(), q = probabilities.contiguous();
     SoftCrossEntropy out{zeros(rows, logits.dtype()), {zeros(rows, logits.dtype()), zeros(rows, logits.dtype())}, 0};
     const T *in = z.data<T>(), *masses = q.data<T>();
@@ -531,15 +502,16 @@ LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, c
     check<ShapeError>(bias.shape() == Shape{V}, "{}: bias is not [V]: bias {}, weight {}", op, bias.shape(), weight.shape());
     check<DTypeError>(bias.dtype() == x.dtype(), "{}: dtypes differ: x {}, bias {}", op, x.dtype(), bias.dtype());
   }
+  const Shape each = without_last(x.shape());                    // a number a row
   const bool mixes = mixture.other.defined();
   if (mixes) {
     const auto& [log_share, other] = mixture;
-    check<ShapeError>(log_share.shape() == rows_of(x) && other.shape() == rows_of(x), "{}: log_share and other need one number a row: log_share {}, other {}, rows {}", op,
-                      log_share.shape(), other.shape(), rows_of(x));
+    check<ShapeError>(log_share.shape() == each && other.shape() == each, "{}: log_share and other need one number a row: log_share {}, other {}, rows {}", op,
+                      log_share.shape(), other.shape(), each);
     check<DTypeError>(log_share.dtype() == x.dtype() && other.dtype() == x.dtype(), "{}: dtypes differ: x {}, log_share {}, other {}", op, x.dtype(), log_share.dtype(), other.dtype());
   }
   return visit_float(x.dtype(), op, [&]<class T>() {
-    const Targets labels = read_targets(op, targets, rows_of(x), V, x.dtype(), options);
+    const Targets labels = read_targets(op, targets, each, V, options);
     const auto N = Index(labels.label.size());
     List<Index> active;                                            // rows that take part
     for (Index row = 0; row < N; ++row)
@@ -547,8 +519,8 @@ LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, c
     const bool all = labels.count == N, gradient = wants.dx || wants.dweight || wants.dbias;
     const Index height = chunk_rows(labels.count, V, d);
 
-    LinearCrossEntropy out{zeros(rows_of(x), x.dtype()), labels.count, 0, {}, {}, {}, {}, {}};
-    if (mixes) out.dlog_share = zeros(rows_of(x), x.dtype()), out.dother = zeros(rows_of(x), x.dtype());
+    LinearCrossEntropy out{zeros(each, x.dtype()), labels.count, 0, {}, {}, {}, {}, {}};
+    if (mixes) out.dlog_share = zeros(each, x.dtype()), out.dother = zeros(each, x.dtype());
     const Tensor log_shares = mixes ? mixture.log_share.contiguous() : Tensor(), others = mixes ? mixture.other.contiguous() : Tensor();
     const Tensor rows = reshape(x, {N, d}).contiguous(), biases = bias.defined() ? bias.contiguous() : bias;
     if (wants.dx) out.dx = all ? empty(x.shape(), x.dtype()) : zeros(x.shape(), x.dtype());
@@ -556,7 +528,7 @@ LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, c
     const Tensor drows = wants.dx ? reshape(out.dx, {N, d}) : Tensor();
     const Tensor logits = empty({height, V}, x.dtype()), gathered = all ? Tensor() : empty({height, d}, x.dtype());
     const Tensor sums = wants.dbias ? zeros({2, V}, x.dtype()) : Tensor();
-    const Tensor class_weight = dense_weight(options);
+    const Tensor class_weight = read_class_weight(op, options.weight, V, x.dtype());
     const Smoothed<T> q = weighted<T>(options, V, class_weight);
     const T minus = options.subtract_entropy ? T(entropy(options, V)) : T(0);
     T* const losses = out.losses.mutable_data<T>();

@@ -141,7 +141,9 @@ HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 #include "tensor/format.h"
+#include "tensor/ops/axes.h"
 #include "tensor/ops/kernel.h"
+#include "tensor/ops/targets.h"
 #include "tensor/ops/total.h"
 #include "tensor/ops/view.h"
 #include "tensor/parallel.h"
@@ -163,28 +165,28 @@ void check_pair(const char* op, const Tensor& x, const Tensor& y, const char* na
   check<DTypeError>(x.dtype() == y.dtype(), "{}: dtypes differ: x {}, {} {}", op, x.dtype(), name, y.dtype());
 }
 
-// Element losses of x's shape, or their sum or mean; kernel(begin, count, to) makes some of them. The mean over no elements is 0 / 0.
-template <class T, class Kernel> Tensor element_losses(const Tensor& x, Reduction reduction, Kernel&& kernel) {
+// Losses of this shape, or their sum or mean, Σ / divisor; kernel(begin, count, to) makes some of them. The mean over no elements is 0 / 0.
+template <class T, class Kernel> Tensor element_losses(const Shape& shape, double divisor, Reduction reduction, Kernel&& kernel) {
   if (reduction == Reduction::none) {
-    const Tensor losses = empty(x.shape(), x.dtype());
+    const Tensor losses = empty(shape, dtype_of<T>);
     T* const to = losses.mutable_data<T>();
-    parallel_for(x.numel(), kElements, [&](Index begin, Index end) { kernel(begin, std::size_t(end - begin), to + begin); });
+    parallel_for(shape.numel(), kElements, [&](Index begin, Index end) { kernel(begin, std::size_t(end - begin), to + begin); });
     return losses;
   }
-  const double total = total_of<T>(x.numel(), [&](Index begin, std::size_t count, T* buffer) {
+  const double total = total_of<T>(shape.numel(), [&](Index begin, std::size_t count, T* buffer) {
     kernel(begin, count, buffer);
     return buffer;
   });
-  return full({}, reduction == Reduction::sum ? total : total / double(x.numel()), x.dtype());
+  return full({}, reduction == Reduction::sum ? total : total / divisor, dtype_of<T>);
 }
 
 // The upstream gradient of each element: data[i * step] times factor
 template <class T> struct Upstream {
-  Upstream(const char* op, const Tensor& dloss, Reduction reduction, const Tensor& x)
-      : values(dloss.contiguous()), step(reduction == Reduction::none), factor(reduction == Reduction::mean ? T(1 / double(x.numel())) : T(1)) {
-    check<ShapeError>(dloss.shape() == (reduction == Reduction::none ? x.shape() : Shape{}), "{}: dloss does not fit the loss: dloss {}, x {}", op,
-                      dloss.shape(), x.shape());
-    check<DTypeError>(dloss.dtype() == x.dtype(), "{}: dtypes differ: dloss {}, x {}", op, dloss.dtype(), x.dtype());
+  Upstream(const char* op, const Tensor& dloss, Reduction reduction, const Shape& shape, double divisor)
+      : values(dloss.contiguous()), step(reduction == Reduction::none), factor(reduction == Reduction::mean ? T(1 / divisor) : T(1)) {
+    const Shape loss = reduction == Reduction::none ? shape : Shape{};
+    check<ShapeError>(dloss.shape() == loss, "{}: dloss does not fit the loss: dloss {}, loss {}", op, dloss.shape(), loss);
+    check<DTypeError>(dloss.dtype() == dtype_of<T>, "{}: dtypes differ: dloss {}, x {}", op, dloss.dtype(), dtype_of<T>);
   }
   const T* at(Index i) const { return values.template data<T>() + (step ? i : 0); }
   Tensor values;
@@ -229,7 +231,7 @@ Tensor pair_loss(PairLoss op, const Tensor& x, const Tensor& target, Reduction r
     const Tensor xs = x.contiguous(), ys = target.contiguous();
     const T *a = xs.data<T>(), *b = ys.data<T>();
     const auto kernel = kernels_of<T>(op, parameter).f;
-    return element_losses<T>(x, reduction, [&](Index begin, std::size_t n, T* to) { kernel(a + begin, b + begin, T(parameter), n, to); });
+    return element_losses<T>(x.shape(), double(x.numel()), reduction, [&](Index begin, std::size_t n, T* to) { kernel(a + begin, b + begin, T(parameter), n, to); });
   });
 }
 
@@ -237,7 +239,7 @@ void pair_loss_grad(PairLoss op, const Tensor& x, const Tensor& target, Reductio
   check_pair(name(op), x, target, "target");
   check_parameter(op, parameter);
   visit_float(x.dtype(), name(op), [&]<class T>() {
-    const Upstream<T> up(name(op), dloss, reduction, x);
+    const Upstream<T> up(name(op), dloss, reduction, x.shape(), double(x.numel()));
     const Tensor xs = x.contiguous(), ys = target.contiguous();
     const T *a = xs.data<T>(), *b = ys.data<T>();
     const auto kernel = kernels_of<T>(op, parameter).grad;
@@ -262,7 +264,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, c
     const Tensor xs = x.contiguous(), ys = target.contiguous();
     const T *a = xs.data<T>(), *b = ys.data<T>(), *ws = w.defined() ? w.data<T>() : nullptr, *ps = p.defined() ? p.data<T>() : nullptr;
     const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(LogisticLossF32), HWY_DYNAMIC_POINTER(LogisticLossF64));
-    return element_losses<T>(x, reduction, [&](Index begin, std::size_t n, T* to) {
+    return element_losses<T>(x.shape(), double(x.numel()), reduction, [&](Index begin, std::size_t n, T* to) {
       kernel(a + begin, b + begin, ws ? ws + begin : nullptr, ps ? ps + begin : nullptr, n, to);
     });
   });
@@ -275,7 +277,7 @@ void binary_cross_entropy_with_logits_grad(const Tensor& x, const Tensor& target
   check_pair(op, x, dx.tensor, "dx");
   const Tensor w = like(op, "weight", weight, x), p = like(op, "pos_weight", pos_weight, x);
   visit_float(x.dtype(), op, [&]<class T>() {
-    const Upstream<T> up(op, dloss, reduction, x);
+    const Upstream<T> up(op, dloss, reduction, x.shape(), double(x.numel()));
     const Tensor xs = x.contiguous(), ys = target.contiguous();
     const Destination out(dx);
     const T *a = xs.data<T>(), *b = ys.data<T>(), *ws = w.defined() ? w.data<T>() : nullptr, *ps = p.defined() ? p.data<T>() : nullptr;
@@ -284,6 +286,58 @@ void binary_cross_entropy_with_logits_grad(const Tensor& x, const Tensor& target
     parallel_for(x.numel(), kElements, [&](Index begin, Index end) {
       kernel(a + begin, b + begin, ws ? ws + begin : nullptr, ps ? ps + begin : nullptr, up.at(begin), up.step, up.factor, std::size_t(end - begin),
              out.add(), to + begin);
+    });
+    out.finish();
+  });
+}
+
+namespace {
+
+// Of rows [.., V] the labels, weights of classes, and what the mean divides by
+struct Labelled {
+  Labelled(const char* op, const Tensor& x, const Tensor& targets, const Tensor& weight, Index ignore_index)
+      : rows(rows_of(op, x)), labels(read_targets(op, targets, rows, x.size(-1), ignore_index)), weights(read_class_weight(op, weight, x.size(-1), x.dtype())),
+        divisor(labels.count > 0 ? weight_of(labels, weights) : 1) {}
+  static Shape rows_of(const char* op, const Tensor& x) {
+    check<ShapeError>(x.rank() >= 1, "{}: x needs at least 1 dimension: {}", op, x.shape());
+    return without_last(x.shape());
+  }
+  template <class T> T weight(Index label) const { return weights.defined() ? weights.data<T>()[label] : T(1); }
+
+  Shape rows;
+  Targets labels;
+  Tensor weights;
+  double divisor;
+};
+
+}  // namespace
+
+Tensor nll_loss(const Tensor& x, const Tensor& targets, const Tensor& weight, Index ignore_index, Reduction reduction) {
+  const Labelled of("nll_loss", x, targets, weight, ignore_index);
+  return visit_float(x.dtype(), "nll_loss", [&]<class T>() {
+    const Tensor xs = x.contiguous();
+    const T* const a = xs.data<T>();
+    const Index V = x.size(-1);
+    return element_losses<T>(of.rows, of.divisor, reduction, [&](Index begin, std::size_t n, T* to) {
+      for (Index row = begin; row < begin + Index(n); ++row) {
+        const Index label = of.labels.label[std::size_t(row)];
+        to[row - begin] = label < 0 ? T(0) : -of.weight<T>(label) * a[row * V + label];
+      }
+    });
+  });
+}
+
+void nll_loss_grad(const Tensor& targets, const Tensor& weight, Index ignore_index, Reduction reduction, const Tensor& dloss, Into dx) {
+  const Labelled of("nll_loss_grad", dx.tensor, targets, weight, ignore_index);
+  visit_float(dx.tensor.dtype(), "nll_loss_grad", [&]<class T>() {
+    const Upstream<T> up("nll_loss_grad", dloss, reduction, of.rows, of.divisor);
+    const Destination out(dx);
+    const Index V = dx.tensor.size(-1);
+    T* const to = out.tensor().mutable_data<T>();
+    parallel_for(of.rows.numel(), row_grain(V), [&](Index begin, Index end) {
+      if (!out.add()) std::fill(to + begin * V, to + end * V, T(0));
+      for (Index row = begin; row < end; ++row)
+        if (const Index label = of.labels.label[std::size_t(row)]; label >= 0) to[row * V + label] -= of.weight<T>(label) * (*up.at(row) * up.factor);
     });
     out.finish();
   });

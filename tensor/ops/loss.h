@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element-wise losses: of each element, in x's shape, or their mean or sum, added in double. f32 and f64. ShapeError where shapes do not
-// fit, DTypeError for mixed dtypes.
+// Element-wise losses: of each element, in x's shape, or their mean or sum, added in double; at the end one of labels, of each row. f32 and
+// f64. ShapeError where shapes do not fit, DTypeError for mixed dtypes.
 #pragma once
 #include "tensor/into.h"
 
@@ -37,5 +37,11 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, c
                                         Reduction reduction = Reduction::mean);
 void binary_cross_entropy_with_logits_grad(const Tensor& x, const Tensor& target, const Tensor& weight, const Tensor& pos_weight, Reduction reduction,
                                            const Tensor& dloss, Into dx);
+
+// -w_y x_y of each row of log-probabilities x [.., V] at its target y, i32 or i64 [..], 0 where y is ignore_index; weight w [V] of classes, if
+// defined. Mean: Σ / Σ w_y over the rows that are not ignored, 0 where none is left: cross_entropy(z) = nll_loss(log_softmax(z)).
+// IndexError for a target outside [0, V).   dx_y = -w_y dloss
+Tensor nll_loss(const Tensor& x, const Tensor& targets, const Tensor& weight = {}, Index ignore_index = -100, Reduction reduction = Reduction::mean);
+void nll_loss_grad(const Tensor& targets, const Tensor& weight, Index ignore_index, Reduction reduction, const Tensor& dloss, Into dx);
 
 }  // namespace heed

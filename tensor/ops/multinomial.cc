@@ -7,6 +7,7 @@
 
 #include "tensor/format.h"
 #include "tensor/list.h"
+#include "tensor/ops/axes.h"
 #include "tensor/ops/kernel.h"
 #include "tensor/parallel.h"
 
@@ -74,7 +75,7 @@ Tensor multinomial(Key key, const Tensor& weights, Index n, bool replacement) {
   check<ShapeError>(weights.rank() >= 1, "{}: weights need at least 1 dimension: {}", op, weights.shape());
   check<ShapeError>(n >= 0, "{}: the number of draws must not be negative: {}", op, n);
   const Index V = weights.size(-1);
-  const Shape rows(std::span(weights.shape().begin(), std::size_t(weights.rank() - 1)));
+  const Shape rows = without_last(weights.shape());
   Shape shape = weights.shape();
   shape[weights.rank() - 1] = n;
   return visit_float(weights.dtype(), op, [&]<class T>() {

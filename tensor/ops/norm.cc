@@ -189,6 +189,7 @@ HWY_AFTER_NAMESPACE();
 #include <optional>
 
 #include "tensor/format.h"
+#include "tensor/ops/axes.h"
 #include "tensor/ops/kernel.h"
 #include "tensor/parallel.h"
 
@@ -217,7 +218,6 @@ Tensor dense(const Tensor& x) { return x.defined() ? x.contiguous() : x; }
 template <class T> const T* data(const Tensor& x) { return x.defined() ? x.data<T>() : nullptr; }
 template <class T> T* mutable_data(const Tensor& x) { return x.defined() ? x.mutable_data<T>() : nullptr; }
 
-Shape without_last(const Tensor& x) { return Shape(std::span(x.shape().begin(), std::size_t(x.rank() - 1))); }
 
 AddDropoutNormed forward(const char* op, bool centred, const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias,
                        const AddDropoutNormOptions& options) {
@@ -228,9 +228,9 @@ AddDropoutNormed forward(const char* op, bool centred, const Tensor& x, const Te
   if (residual.defined()) check_like(op, "residual", residual, x);
   const DropoutKey dropout(op, options.dropout, options.key);
   return visit_float(x.dtype(), op, [&]<class T>() {
-    AddDropoutNormed out{.y = empty(x.shape(), x.dtype()), .sum = {}, .mean = {}, .rstd = empty(without_last(x), x.dtype())};
+    AddDropoutNormed out{.y = empty(x.shape(), x.dtype()), .sum = {}, .mean = {}, .rstd = empty(without_last(x.shape()), x.dtype())};
     if (residual.defined()) out.sum = empty(x.shape(), x.dtype());
-    if (centred) out.mean = empty(without_last(x), x.dtype());
+    if (centred) out.mean = empty(without_last(x.shape()), x.dtype());
     const Tensor from = x.contiguous(), to_add = dense(residual), gamma = dense(weight), beta = dense(bias);
     if (x.numel() == 0) return out;
     const Index d = x.size(-1);
@@ -245,7 +245,7 @@ AddDropoutNormed forward(const char* op, bool centred, const Tensor& x, const Te
 void backward(const char* op, bool centred, const Tensor& x, const Tensor& mean, const Tensor& rstd, const Tensor& weight, const Tensor& dy,
               const Tensor& dsum, const AddDropoutNormOptions& options, const Into* dx, const Into* dresidual, const Into* dweight,
               const Into* dbias) {
-  check<ShapeError>(x.rank() >= 1 && rstd.shape() == without_last(x), "{}: rstd does not fit x: rstd {}, x {}", op, rstd.shape(), x.shape());
+  check<ShapeError>(x.rank() >= 1 && rstd.shape() == without_last(x.shape()), "{}: rstd does not fit x: rstd {}, x {}", op, rstd.shape(), x.shape());
   check_part(op, "weight", weight, x);
   check_like(op, "dy", dy, x);
   if (dsum.defined()) check_like(op, "dsum", dsum, x);

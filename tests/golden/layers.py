@@ -83,6 +83,13 @@ def pair(draw, function, reduction, **options):
     return {"x": x, "target": y}, {}, lambda: {"loss": getattr(F, function)(x, y, reduction=reduction, **options)}
 
 
+def nll_loss(draw, function, reduction, ignore_index=-100, weight=False):
+    x, targets = torch.log_softmax(draw.normal(5, 7, scale=2.0), -1).float().double(), torch.tensor([3, 6, 1, 0, 2])
+    weights = {"weight": draw.normal(7).abs()} if weight else {}
+    call = lambda: {"loss": F.nll_loss(x, targets, ignore_index=ignore_index, reduction=reduction, **weights)}
+    return {"x": x, "targets": targets} | {k: ("value", v) for k, v in weights.items()}, {}, call
+
+
 def binary_cross_entropy(draw, reduction, weight=False, pos_weight=False):
     x, y = draw.normal(3, 5, scale=3.0), draw.integers(0, 2, 3, 5).double()
     x[0, 0], x[0, 1], y[1, 1] = 40.0, -40.0, 0.25
@@ -127,6 +134,8 @@ def make():
         f.case(f"smooth_{r}", pair, function="smooth_l1_loss", reduction=r, beta=0.5); f.case(f"huber_{r}", pair, function="huber_loss", reduction=r, delta=1.5)
         f.case(f"smooth_0_{r}", pair, function="smooth_l1_loss", reduction=r, beta=0.0); f.case(f"kl_{r}", pair, function="kl_div", reduction=r)
         f.case(f"soft_{r}", soft_cross_entropy, function="soft_cross_entropy", reduction=r)
+        f.case(f"nll_{r}", nll_loss, function="nll_loss", reduction=r)
+        f.case(f"nll_weight_ignore_{r}", nll_loss, function="nll_loss", reduction=r, ignore_index=0, weight=True)
         f.case(f"bce_{r}", binary_cross_entropy, reduction=r)
         f.case(f"bce_weights_{r}", binary_cross_entropy, reduction=r, weight=True, pos_weight=True)
     f.write()

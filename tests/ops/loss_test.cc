@@ -10,17 +10,22 @@
 #include "autograd/ops.h"
 #include "tensor/error.h"
 #include "tensor/ops/random.h"
+#include "tensor/ops/softmax.h"
 #include "tensor/ops/unary.h"
 #include "tensor/ops/view.h"
 #include "tests/close.h"
 #include "tests/every_target.h"
 #include "tests/op_table.h"
+#include "tests/play.h"
 
 using namespace heed;
 
 namespace {
 
 Tensor draw(int key, const Shape& shape, DType dtype = DType::f64) { return normal(Key(55, key), shape, 0, 2, dtype); }
+
+// x of each row [2, 3] at the samples' labels, 0 where they are ignored
+reference::Values at_labels(const reference::Array& x) { return {x({0, 0, 0}), x({0, 1, 3}), 0, x({1, 0, 2}), x({1, 1, 1}), x({1, 2, 2})}; }
 
 }  // namespace
 
@@ -127,6 +132,33 @@ TEST_CASE("mse_loss and binary_cross_entropy_with_logits: rules against central 
   }
 }
 
+TEST_CASE("nll_loss: of log_softmax it is cross_entropy, with weights and ignored rows, in value and gradient, for any number of threads") {
+  const Shape shape{31, 3, 40};
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const double eps = dtype == DType::f32 ? 1.2e-7 : 2.3e-16;
+    const Tensor z = draw(1, shape, dtype), w = uniform(Key(2), {40}, 0, 2, dtype), labels = randint(Key(3), {31, 3}, 0, 40);
+    for (const Tensor& weight : {Tensor(), w})
+      for (const Reduction reduction : {Reduction::none, Reduction::mean, Reduction::sum}) {
+        const auto nll = [&](auto v) { return nll_loss(log_softmax(v[0]), labels, weight, 7, reduction); };
+        const auto whole = [&](auto v) { return cross_entropy(v[0], labels, {.ignore_index = 7, .weight = weight}, reduction); };
+        for_threads([&] {
+          const Played a = play(nll, {z}), b = play(whole, {z});
+          CHECK(worst_absolute(a.value, b.value) < 100 * eps * std::max(1.0, std::abs(doubles(b.value)[0])));
+          CHECK(worst_absolute(a.gradients[0], b.gradients[0]) < 40 * eps);
+        });
+      }
+  }
+  const Tensor x = transpose(draw(1, {4, 3})), to = transpose(ones({4, 3}, DType::f64));            // of any strides, i32 targets
+  CHECK(doubles(nll_loss(x, tensor({3, 0, 2}, DType::i32), {}, 0, Reduction::none)) == std::vector<double>{-x[0][3].item(), 0, -x[2][2].item()});
+  nll_loss_grad(tensor({3, 0, 2}, DType::i32), {}, 0, Reduction::mean, full({}, 3, DType::f64), {to, true});
+  CHECK(doubles(to) == std::vector<double>{1, 1, 1, -0.5, 1, 1, 1, 1, 1, 1, -0.5, 1});
+  // nothing to count; what is never reached
+  const Tensor none = full({2}, -100, DType::i64);
+  CHECK(nll_loss(zeros({2, 3}), none).item() == 0);
+  CHECK(nll_loss(full({2, 3}, -INFINITY), none, {}, -100, Reduction::sum).item() == 0);
+  CHECK(nll_loss(tensor({{-INFINITY, 0}}), tensor({0}, DType::i64)).item() == INFINITY);
+}
+
 static const InTable rows{
     {.name = "mse_loss", .reference = [](const reference::Arrays& x) {
        return reference::over({}, false, reference::mean)({reference::two([](double a, double b) { return (a - b) * (a - b); })(x)});
@@ -139,6 +171,12 @@ static const InTable rows{
     {.name = "huber_loss", .reference = reference::two([](double a, double b) { const double d = std::abs(a - b); return d < 0.7 ? d * d / 2 : 0.7 * (d - 0.35); }), .wrong = {{{{2, 3}, {2, 4}}}}, .ulp = 10},
     {.name = "kl_div", .reference = reference::two([](double a, double b) { return b * (std::log(b) - a); }),
      .definition = [](std::span<const Variable> x) { return x[1] * (log(x[1]) - x[0]); }, .wrong = {{{{2, 3}, {2, 4}}}}, .ulp = 20},
+    {.name = "nll_loss", .reference = [](const reference::Arrays& x) { return reference::Array{Shape(), {-reference::sum(at_labels(x[0])) / 5}}; }},
+    {.name = "nll_loss each", .reference = [](const reference::Arrays& x) {
+       reference::Array y{{2, 3}, at_labels(x[0])};
+       for (double& value : y.values) value = -value;
+       return y;
+     }},
     {.name = "binary_cross_entropy_with_logits", .reference = [](const reference::Arrays& x) {
        const auto y = doubles(uniform(Key(5), x[0].shape));
        std::size_t i = 0;
