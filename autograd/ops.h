@@ -148,6 +148,7 @@ Variable concat(std::span<const Variable> xs, int dim = 0);                  // 
 Variable stack(std::span<const Variable> xs, int dim = 0);
 inline Variable concat(std::initializer_list<Variable> xs, int dim = 0) { return concat(std::span(xs.begin(), xs.size()), dim); }
 inline Variable stack(std::initializer_list<Variable> xs, int dim = 0) { return stack(std::span(xs.begin(), xs.size()), dim); }
+Variable repeat(const Variable& x, const Shape& counts);                      // all of x counts[i] times along axis i, more counts than axes in front; PyTorch's repeat
 Variable pad(const Variable& x, int dim, Index before, Index after, double value = 0);
 Variable tril(const Variable& x, Index diagonal = 0);
 Variable triu(const Variable& x, Index diagonal = 0);

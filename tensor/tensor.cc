@@ -193,6 +193,22 @@ Tensor arange(double start, double stop, double step, DType dtype) {
   return x;
 }
 
+Tensor linspace(double start, double stop, Index count, DType dtype) {
+  check<Error>(std::isfinite(stop - start), "linspace: needs finite bounds and distance: start {}, stop {}", start, stop);
+  check<ShapeError>(count >= 0, "linspace: the count must not be negative: {}", count);
+  const double step = count > 1 ? (stop - start) / double(count - 1) : 0;
+  const Tensor x = empty({count}, dtype);
+  visit_any(dtype, [&]<class T>() {
+    T* const p = x.mutable_data<T>();
+    for (Index i = 0; i < count; ++i) {
+      const double value = 2 * i < count ? start + double(i) * step : stop - double(count - 1 - i) * step;   // from the nearer end
+      check_fits("linspace", value, dtype);
+      p[i] = convert<T>(value);
+    }
+  });
+  return x;
+}
+
 Tensor eye(Index n, DType dtype) {
   Tensor x = zeros({n, n}, dtype);
   fill_(Tensor(x.storage(), dtype, {n}, {n + 1}, 0), 1);

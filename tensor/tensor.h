@@ -115,6 +115,7 @@ Tensor zeros(const Shape& shape, DType dtype = DType::f32);
 Tensor ones(const Shape& shape, DType dtype = DType::f32);
 Tensor full(const Shape& shape, double value, DType dtype = DType::f32);              // DTypeError where it does not fit the dtype
 Tensor arange(double start, double stop, double step = 1, DType dtype = DType::i64);  // start, start + step, ... below stop; DTypeError likewise
+Tensor linspace(double start, double stop, Index count, DType dtype = DType::f32);    // count numbers at equal distances, both ends exactly; DTypeError likewise
 Tensor eye(Index n, DType dtype = DType::f32);
 inline Tensor empty_like(const Tensor& x) { return empty(x.shape(), x.dtype()); }
 inline Tensor zeros_like(const Tensor& x) { return zeros(x.shape(), x.dtype()); }

@@ -114,6 +114,12 @@ Variable stack(std::span<const Variable> xs, int dim) {
   });
 }
 
+Variable repeat(const Variable& x, const Shape& counts) {
+  return record("repeat", repeat(x.value(), counts), {x}, [dx = x.slot(), counts](const Tensor& dy) {
+    dx.gradient([&](Into out) { repeat_grad(dy, counts, out); });
+  });
+}
+
 Variable pad(const Variable& x, int dim, Index before, Index after, double value) {
   Tensor y = pad(x.value(), dim, before, after, value);
   return record("pad", y, {x}, [dx = x.slot(), dim, before, n = x.size(dim)](const Tensor& dy) {
@@ -154,6 +160,7 @@ void view_samples(SampleTable& table) {
   table.both("unbind", [turned](auto x) { return stack(turned(unbind(x[0], 1))); }, cube);
   table.both("concat", [](auto x) { return concat({x[0], x[1], x[0]}, 1); }, {{{2, 3, N}}, {{2, 1, N}}});
   table.both("stack", [](auto x) { return stack({x[0], x[1]}, 1); }, {{{2, N}}, {{2, N}}});
+  table.both("repeat", [](auto x) { return repeat(x[0], {2, 1, 3, 2}); }, cube);
   table.both("pad", [](auto x) { return pad(x[0], -1, 2, 1, 5); }, cube);
   table.both("tril", [](auto x) { return tril(x[0], 1); }, cube);
   table.both("triu", [](auto x) { return triu(x[0], -1); }, cube);

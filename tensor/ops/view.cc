@@ -3,8 +3,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
+#include <numeric>
 
 #include "tensor/format.h"
+#include "tensor/ops/binary.h"
 #include "tensor/ops/reduce.h"
 #include "tensor/parallel.h"
 
@@ -326,6 +329,44 @@ Tensor pad(const Tensor& x, int dim, Index before, Index after, double value) {
   copy_into(slice(y, axis, before, before + n), x);
   fill_(slice(y, axis, before + n), value);
   return y;
+}
+
+namespace {
+
+Index product(const Shape& shape, int first, int last) { return std::accumulate(shape.begin() + first, shape.begin() + last, Index{1}, std::multiplies<>()); }
+
+}  // namespace
+
+Tensor repeat(const Tensor& x, const Shape& counts) {
+  const int added = counts.rank() - x.rank();
+  check<ShapeError>(added >= 0, "repeat: fewer counts than axes: x {}, counts {}", x.shape(), counts);
+  Shape shape = counts, repeated = counts;
+  for (int axis = 0; axis < counts.rank(); ++axis) {
+    check<ShapeError>(counts[axis] >= 0, "repeat: counts must not be negative: x {}, counts {}", x.shape(), counts);
+    shape[axis] = axis < added ? 1 : x.shape()[axis - added];
+    check<ShapeError>(!__builtin_mul_overflow(shape[axis], counts[axis], &repeated[axis]), "repeat: too many elements: x {}, counts {}", x.shape(), counts);
+  }
+  checked_numel("repeat", repeated);
+  Tensor y = reshape(x, shape);
+  for (int axis = counts.rank(); axis-- > 0;) {
+    if (counts[axis] == 1) continue;
+    const Index before = product(shape, 0, axis), block = product(shape, axis, shape.rank());
+    shape[axis] = repeated[axis];
+    y = reshape(expand(reshape(y, {before, 1, block}), {before, counts[axis], block}), shape);
+  }
+  return y.storage() == x.storage() ? y.clone() : y;
+}
+
+void repeat_grad(const Tensor& dy, const Shape& counts, Into dx) {
+  Tensor sums = dy;
+  Shape shape = dy.shape();
+  for (int axis = 0; axis < counts.rank(); ++axis) {
+    if (counts[axis] == 1) continue;
+    const int own = axis - (counts.rank() - dx.tensor.rank());
+    shape[axis] = own < 0 ? 1 : dx.tensor.shape()[own];
+    sums = sum(reshape(sums, {product(shape, 0, axis), counts[axis], product(shape, axis, shape.rank())}), 1);
+  }
+  add_into(reshape(sums, dx.tensor.shape()), dx);
 }
 
 Tensor tril(const Tensor& x, Index diagonal) { return keep_triangle("tril", x, diagonal, true); }

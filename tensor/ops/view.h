@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Views: another shape, strides and offset over the same elements. Only reshape (when strides force it), concat, stack, pad,
-// roll, tril and triu copy. Sizes and dims that do not fit throw ShapeError or IndexError with both sides.
+// repeat, roll, tril and triu copy. Sizes and dims that do not fit throw ShapeError or IndexError with both sides.
 #pragma once
 #include "tensor/into.h"
 #include "tensor/list.h"
@@ -37,6 +37,9 @@ Tensor stack(std::span<const Tensor> tensors, int dim = 0);       // along a new
 inline Tensor concat(std::initializer_list<Tensor> tensors, int dim = 0) { return concat(std::span(tensors.begin(), tensors.size()), dim); }
 inline Tensor stack(std::initializer_list<Tensor> tensors, int dim = 0) { return stack(std::span(tensors.begin(), tensors.size()), dim); }
 Tensor pad(const Tensor& x, int dim, Index before, Index after, double value = 0);
+// All of x counts[i] times along axis i; more counts than axes make new ones in front (NumPy's tile)     y[.., i, ..] = x[.., i % n, ..]
+Tensor repeat(const Tensor& x, const Shape& counts);
+void repeat_grad(const Tensor& dy, const Shape& counts, Into dx); // sums over the copies
 Tensor roll(const Tensor& x, Index shift, int dim);               // y_i = x_(i - shift) along dim, around the end; shift may be negative
 Tensor tril(const Tensor& x, Index diagonal = 0);                 // of the last two axes: columns <= row + diagonal stay, else 0
 Tensor triu(const Tensor& x, Index diagonal = 0);                 // columns >= row + diagonal stay, else 0

@@ -57,6 +57,29 @@ TEST_CASE("roll: any shift goes around, of nothing too") {
   CHECK_THROWS_AS(roll(x, 1, 2), IndexError);
 }
 
+TEST_CASE("repeat: NumPy's tile, of any rank, no times too; never a view") {
+  const Tensor x = iota({2, 3});
+  CHECK(elements(repeat(x, {1, 2})) == std::vector<float>{0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5});
+  CHECK(elements(repeat(x, {2, 1})) == std::vector<float>{0, 1, 2, 3, 4, 5, 0, 1, 2, 3, 4, 5});
+  CHECK(equal_bits(repeat(transpose(x), {1, 2}), transpose(repeat(x, {2, 1})).clone()));
+  CHECK(equal_bits(repeat(x, {3, 1, 1}), expand(x, {3, 2, 3}).clone()));
+  for (const Shape& counts : {Shape{1, 1}, {5, 1, 1}}) {
+    const Tensor y = repeat(x, counts);
+    CHECK(y.storage() != x.storage());
+    CHECK(y.is_contiguous());
+  }
+  CHECK(elements(repeat(full({}, 7), {3})) == std::vector<float>{7, 7, 7});
+  CHECK(repeat(ones({1, 2, 1, 2, 1, 2, 1, 2}), {2, 2, 2, 2, 2, 2, 2, 2}).shape() == Shape{2, 4, 2, 4, 2, 4, 2, 4});
+  CHECK(repeat(x, {2, 0}).shape() == Shape{4, 0});
+  CHECK(repeat(zeros({0, 3}), {2, 2}).shape() == Shape{0, 6});
+  CHECK(repeat(arange(0, 2), {2}).to_vector<Index>() == std::vector<Index>{0, 1, 0, 1});
+  const Tensor dx = ones({2, 3}, DType::f64);
+  repeat_grad(zeros({4, 0}, DType::f64), {2, 0}, {dx, true});
+  CHECK(dx.to_vector<double>() == std::vector<double>(6, 1));
+  repeat_grad(zeros({4, 0}, DType::f64), {2, 0}, {dx, false});
+  CHECK(dx.to_vector<double>() == std::vector<double>(6, 0));
+}
+
 TEST_CASE("reshape keeps row-major order and is a view where strides allow") {
   const Tensor x = iota({2, 3, 4});
   CHECK(shares(reshape(x, {6, -1}), x));
@@ -399,6 +422,10 @@ static const InTable rows{
     {.name = "stack", .reference = [](const Arrays& x) {
        return reference::make({2, 2, x[0].shape[1]}, [&](Position p) { return x[std::size_t(p[1])]({p[0], p[2]}); });
      }, .wrong = {{{{2, 3}, {3, 2}}}}},
+    {"repeat", [](const Arrays& x) {
+       const Index n = x[0].shape[2];
+       return reference::make({2, 2, 9, 2 * n}, [&](Position p) { return x[0]({p[1], p[2] % 3, p[3] % n}); });
+     }},
     {"pad", [](const Arrays& x) {
        const Index n = x[0].shape[2];
        return reference::make({2, 3, n + 3}, [&](Position p) { return p[2] < 2 || p[2] >= n + 2 ? 5 : x[0]({p[0], p[1], p[2] - 2}); });

@@ -134,7 +134,15 @@ TEST_CASE("sizes whose product overflows throw before anything is allocated") {
   CHECK(memory_use().reserved == before.reserved);
 }
 
-TEST_CASE("arange, eye, full") {
+TEST_CASE("arange, linspace, eye, full") {
+  CHECK(linspace(0, 1, 5).to_vector<float>() == Floats{0, 0.25, 0.5, 0.75, 1});
+  CHECK(linspace(3, -1, 3, DType::i64).to_vector<Index>() == std::vector<Index>{3, 1, -1});
+  CHECK(linspace(2, 7, 1).to_vector<float>() == Floats{2});
+  CHECK(linspace(2, 7, 0).numel() == 0);
+  const auto tenths = linspace(-0.3, 0.3, 7, DType::f64).to_vector<double>();
+  for (std::size_t i = 0; i < 3; ++i) CHECK(tenths[i] == -tenths[6 - i]);
+  CHECK(linspace(0, 0.7, 12346, DType::f64)[-1].item() == 0.7);
+  THROWS(linspace(0, 1, 3, DType::i64), DTypeError, "linspace: 0.5 does not fit i64");
   CHECK(arange(0, 5).to_vector<Index>() == std::vector<Index>{0, 1, 2, 3, 4});
   CHECK(arange(5, 0, -2, DType::f32).to_vector<float>() == Floats{5, 3, 1});
   CHECK(arange(3, 3).numel() == 0);
