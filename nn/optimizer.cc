@@ -31,6 +31,14 @@ void Optimizer::set_learning_rate(double rate) {
   learning_rate_ = rate;
 }
 
+void Optimizer::set_factors(const Selection& some, Factors factors) {
+  check_range("optimizer", "the factor of the learning rate", factors.learning_rate, 0, kMost);
+  check_range("optimizer", "the factor of the weight decay", factors.weight_decay, 0, kMost);
+  for (const auto& chosen : some)
+    check<Error>(std::ranges::find(items_, chosen, &Item::parameter) != items_.end(), "optimizer: set_factors: {} is not among its parameters", chosen->path);
+  for (const auto& chosen : some) std::ranges::find(items_, chosen, &Item::parameter)->factors = factors;
+}
+
 void Optimizer::allocate() {
   for (Item& item : items_)
     if (item.states.empty() && !state_names_.empty()) {
@@ -51,11 +59,14 @@ void Optimizer::step() {
     for (Item& item : items_) {
       const Gradient& gradient = *item.parameter->gradient;
       if (item.parameter->frozen || !gradient.written()) continue;
-      UpdateItem update{{}, item.parameter->variable.value(), gradient.value(), {}, {.rate = learning_rate_, .gradient_scale = gradient.scale()}, item.steps == 0};
+      UpdateItem update{{}, item.parameter->variable.value(), gradient.value(), {}, {.rate = learning_rate_ * item.factors.learning_rate, .gradient_scale = gradient.scale()},
+                        item.steps == 0};
       for (std::size_t s = 0; s < item.states.size(); ++s) update.state[s] = item.states[s];
       ++item.steps;
       counted.push_back(&item);
       update.kind = constants(item, update.constants);
+      update.constants.weight_decay *= item.factors.weight_decay;
+      update.constants.decay *= item.factors.weight_decay;
       updates.push_back(std::move(update));
     }
     update(updates);

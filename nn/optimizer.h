@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Optimisers with PyTorch's definitions and defaults. step() updates every parameter of the selection, those declared when the
 // optimiser was made, whose gradient is written, then marks these gradients unwritten: another optimiser finds none of them, and those of
-// parameters that no optimiser has add up unless they are frozen. Groups of parameters are optimisers over a Selection each. State goes by
-// parameter path and PyTorch's names (exp_avg, exp_avg_sq, momentum_buffer, ...).
+// parameters that no optimiser has add up unless they are frozen. Groups of parameters with rates or decays of their own: set_factors; with
+// other rules: an optimiser over a Selection each. State goes by parameter path and PyTorch's names (exp_avg, exp_avg_sq, momentum_buffer, ...).
 // A rule of one's own is a loop:
 //
 //   for (const auto& item : parameters.items()) {
@@ -29,6 +29,11 @@ class Optimizer {
                                                  // a step calls forget_gradients(), or the next one has those gradients too
   double learning_rate() const { return learning_rate_; }
   void set_learning_rate(double rate);
+  // From now on these parameters have so many times the learning rate, whatever a schedule makes of it, and so many times the weight decay:
+  //   adam.set_factors(parameters.select([](const Parameter::Data& p) { return p.variable.rank() < 2; }), {.weight_decay = 0});   // biases, norms
+  // Error: below 0, or a parameter that this optimiser does not update; then nothing has changed.
+  struct Factors { double learning_rate = 1, weight_decay = 1; };
+  void set_factors(const Selection& some, Factors factors);
 
   // State as tensors: "<path>.exp_avg", "<path>.step" (i64), ... The next step writes to these memories, but for .step: clone to keep them.
   std::map<std::string, Tensor> state() const;
@@ -41,9 +46,11 @@ class Optimizer {
     std::shared_ptr<Parameter::Data> parameter;
     std::vector<Tensor> states;                  // one for each name, at most two; written by the first update
     std::int64_t steps = 0;
+    Factors factors = {};
   };
   Optimizer(Selection parameters, double learning_rate, std::vector<std::string> state_names);
-  // The kernel to run and the constants of one item at its t-th update; learning rate and gradient scale are filled in before.
+  // The kernel to run and the constants of one item at its t-th update; learning rate and gradient scale are filled in before,
+  // the factor of the weight decay is applied after.
   virtual Update constants(const Item& item, UpdateConstants& c) const = 0;
   bool counts_ = true;                           // the constants depend on t, beyond the first update
 

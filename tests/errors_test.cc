@@ -505,6 +505,8 @@ const std::vector<Row>& model_rows() {
       // optimisers, schedules, training
       CALL(Adam(*transformer().parameters, {.learning_rate = -1})),
       CALL(Adam(*transformer().parameters, {}).set_learning_rate(NAN)),
+      CALL(Adam(*transformer().parameters, {}).set_factors(transformer().parameters->select(), {.learning_rate = -1})),
+      CALL(Adam(transformer().parameters->select("*weight"), {}).set_factors(transformer().parameters->select("*out_proj.bias"), {.weight_decay = 0})),
       CALL(SGD(*transformer().parameters, {.dampening = NAN})),
       CALL(Adagrad(*transformer().parameters, {.eps = -1})),
       CALL(Adadelta(*transformer().parameters, {.eps = -1})),

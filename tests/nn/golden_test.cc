@@ -156,6 +156,41 @@ TEST_CASE("golden: optimisers, ten steps each") {
     }
 }
 
+TEST_CASE("optimiser: parameters with factors are updated as by an optimiser of so much learning rate and decay, over schedules and a restored state") {
+  const SafetensorsFile& file = golden::file("optimizers");
+  for (const std::string& name : golden::cases("optimizers")) {
+    CAPTURE(name);
+    Parameters two(Seed{1}, DType::f64), one(Seed{1}, DType::f64);
+    const Parameter plain = two.root().parameter("plain", {7}, constant_init(0)), w = two.root().parameter("w", {7}, constant_init(0)),
+                    own = one.root().parameter("w", {7}, constant_init(0));
+    for (const Parameter* p : {&plain, &w, &own}) copy_into(p->value(), file.at("parameter"));
+    const Json options = parse_json(file.metadata.at(name));
+    Json scaled = options;
+    const auto grouped = [&] {
+      auto made = optimizer(two, options);
+      made->set_factors(two.select("w"), {.learning_rate = 0.5, .weight_decay = 0.25});
+      return made;
+    };
+    auto both = grouped();
+    scaled["lr"] = both->learning_rate() / 2;
+    scaled["weight_decay"] = options.value("weight_decay", options["optimizer"] == "AdamW" ? AdamW::Options{}.weight_decay : 0) / 4;
+    const auto alone = optimizer(one, scaled);
+    for (Index step = 0; step < 12; ++step) {
+      if (step == 5) {
+        auto restored = grouped();
+        restored->load_state(both->state());
+        both = std::move(restored);
+      }
+      if (step == 10) both->set_learning_rate(0.25), alone->set_learning_rate(0.125);
+      for (const Parameter* p : {&plain, &w, &own}) give_gradient(*p, file.at("gradients")[step % 10]);
+      both->step();
+      alone->step();
+      CHECK(equal_bits(w.value(), own.value()));
+      if (step < 10) golden::check_close(fmt::format("{} step {}", name, step + 1), plain.value(), file.at(name)[step]);
+    }
+  }
+}
+
 TEST_CASE("clipping: a selection is clipped by its own norm, and forgets its own gradients") {
   Parameters parameters(Seed{1}, DType::f64);
   const Parameter g = parameters.root().parameter("g", {1}, constant_init(0)), d = parameters.root().parameter("d", {1}, constant_init(0));
