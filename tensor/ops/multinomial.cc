@@ -8,7 +8,6 @@
 #include "tensor/format.h"
 #include "tensor/list.h"
 #include "tensor/ops/axes.h"
-#include "tensor/ops/kernel.h"
 #include "tensor/parallel.h"
 
 namespace heed {
