@@ -178,17 +178,17 @@ DecoderState BahdanauDecoder::start(const Encoded& source) const {
   const Index B = source.states.size(0);
   check<Error>(source.backward.empty() == (options.memory_width == options.encoder_width), "decoder: the encoder has {}, the options say widths {} and {}",
                source.backward.empty() ? "one direction" : "two directions", options.encoder_width, options.memory_width);
-  if (!attention) {
-    state.context = options.context == FixedContext::both_ends ? concat({source.last.back().h, source.backward.back().h}, 1) : source.last.back().h;
-    if (context_proj) state.context = (*context_proj)(state.context, {.activation = Activation::tanh});
-    if (Trace::current()) state.context = trace("context", context_formula(options), state.context);
-  }
+  const auto context = [&] {
+    const Variable ends = options.context == FixedContext::both_ends ? concat({source.last.back().h, source.backward.back().h}, 1) : source.last.back().h;
+    const Variable c = context_proj ? (*context_proj)(ends, {.activation = Activation::tanh}) : ends;
+    return Trace::current() ? trace("context", context_formula(options), c) : c;
+  };
   Variable from;                                                                                  // [B, ·]
   switch (options.start_state) {
     case StartState::backward: from = source.backward.back().h; break;
     case StartState::last: from = source.last.back().h; break;
     case StartState::mean: from = mean_of_words(source); break;
-    case StartState::context: from = state.context; break;
+    case StartState::context: from = state.context = context(); break;
     case StartState::zeros: break;
   }
   RecurrentState first{init ? (*init)(from, {.activation = Activation::tanh}) : zero_rows(B, options.width, source.states), {}};
@@ -196,6 +196,7 @@ DecoderState BahdanauDecoder::start(const Encoded& source) const {
   if (options.unit == RecurrentUnit::lstm) first.c = zero_rows(B, options.width, source.states);
   state.layers.push_back(std::move(first));
   if (attention) state.memory = attention->prepare(source.states, source.mask);
+  else if (!state.context.defined()) state.context = context();
   return state;
 }
 
