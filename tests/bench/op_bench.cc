@@ -71,6 +71,8 @@ void add_losses() {
   const CrossEntropyOptions smoothed{.label_smoothing = 0.1};
   add_recorded("cross-entropy 1024x4000", {.bytes = 8 * n * v}, {random_tensor({1024, 4000})},
                [=](auto x) { return cross_entropy(x[0], targets, smoothed); }, true);
+  add_recorded("cross-entropy 1024x4000 of probabilities", {.bytes = 12 * n * v}, {random_tensor({1024, 4000})},
+               [teacher = softmax(constant(random_tensor({1024, 4000}, 2)))](auto x) { return soft_cross_entropy(x[0], teacher); }, true);
   add_recorded("linear and cross-entropy 1024x4000x256", {.flop = 6 * n * v * d, .bytes = 4 * (2 * n * d + 2 * v * d)},
                {random_tensor({1024, 256}), multiply(random_tensor({4000, 256}, 2), 0.05), random_tensor({4000}, 3)},
                [=](auto x) { return linear_cross_entropy(x[0], x[1], x[2], targets, smoothed); }, true);
@@ -158,6 +160,8 @@ void add_everyday() {
   add_both("max 1024x256 over 1", {.bytes = n}, {.bytes = 2 * n}, {x}, [](auto v) { return max(v[0], {1}); });
   add_both("softmax 64x16x256 over 1", {.bytes = 2 * n}, {.bytes = 5 * n}, {random_tensor({64, 16, 256})}, [](auto v) { return softmax(v[0], 1); });
   add_both("cumsum 1024x256 over 1", {.bytes = 2 * n}, {.bytes = 4 * n}, {x}, [](auto v) { return cumsum(v[0], 1); });
+  add_both("standard deviation 1024x256 over 1", {.bytes = n}, {.bytes = 3 * n}, {x}, [](auto v) { return stddev(v[0], {1}); });
+  add_both("repeat 256x256 4x", {.bytes = 1.25 * n}, {.bytes = 2.5 * n}, {random_tensor({256, 256})}, [](auto v) { return repeat(v[0], {4, 1}); });
   add_both("sort 256x1000", {.bytes = 3 * 4e3 * 256}, {.bytes = 6 * 4e3 * 256}, {random_tensor({256, 1000})}, [](auto v) { return sort(v[0]).values; });
   add_both("topk 10 of 128x32000", {.bytes = 128e3 * 128}, {.bytes = 256e3 * 128}, {random_tensor({128, 32000})}, [](auto v) { return topk(v[0], 10).values; });
   const Tensor ids = random_ids({1024}, 4000), rows = expand(unsqueeze(ids, 1), {1024, 256});
@@ -173,6 +177,10 @@ void add_everyday() {
   add_both("product of vectors of 100000", {2e5, 8e5}, {4e5, 16e5}, {random_tensor({100000}), random_tensor({100000}, 2)}, [](auto v) { return matmul(v[0], v[1]); });
   add_both("cross-entropy 100000x8", {.bytes = 32e5}, {.bytes = 64e5}, {random_tensor({100000, 8})},
            [targets = random_ids({100000}, 8)](auto v) { return cross_entropy(v[0], targets); });
+  add_both("negative log-likelihood 1024x256", {.bytes = 4e3}, {.bytes = n}, {x}, [targets = random_ids({1024}, 256)](auto v) { return nll_loss(v[0], targets); });
+  const Tensor chances = uniform(Key(Seed{6}), {256, 4000}, 0, 1);
+  for (const bool replacement : {true, false})
+    add(replacement ? "multinomial 16 of 256x4000, with replacement" : "multinomial 16 of 256x4000", {.bytes = 16e3 * 256}, [=] { benchmark::DoNotOptimize(multinomial(Key(Seed{1}), chances, 16, replacement)); });
   const Tensor square = random_tensor({1024, 1024});
   const Tensor counts = to(random_ids({1024, 256}, 100), DType::i64);
   add("less 1024x256", {.bytes = 2.25 * n}, [=] { benchmark::DoNotOptimize(less(x, y)); });
