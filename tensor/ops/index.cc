@@ -263,9 +263,30 @@ void gather_into(const Tensor& x, int axis, const Tensor& index, const Tensor& y
   });
 }
 
+// Whether the index only changes along the axis, and whole rows of x beyond it are long enough to go together.
+bool is_of_rows(const Tensor& x, int axis, const Tensor& index, const Tensor& src) {
+  Index n = 1;
+  for (int i = 0; i < x.rank(); ++i) {
+    if (i != axis && (index.shape()[i] != x.shape()[i] || (index.shape()[i] > 1 && index.strides()[i] != 0))) return false;
+    if (i > axis) n *= x.shape()[i];
+  }
+  return n >= 16 && x.is_contiguous() && src.is_contiguous();
+}
+
 // x[.., index[.., j, ..], ..] += src[.., j, ..] in rising j. Lines along the axis do not touch one another; 64 neighbours are
 // walked side by side, since their elements share cache lines. Lines along the last axis are walked one by one: i is j.
 template <class T> void add_lines(const Tensor& x, int axis, const Tensor& index, const Tensor& src) {
+  if constexpr (std::is_floating_point_v<T>)
+    if (is_of_rows(x, axis, index, src)) {
+      Tensor ids = index;
+      Index outer = 1, n = 1;
+      for (int i = 0; i < x.rank(); ++i) {
+        if (i != axis && index.shape()[i] > 1) ids = slice(ids, i, 0, 1);
+        (i < axis ? outer : n) *= i == axis ? 1 : x.shape()[i];
+      }
+      const Tensor dense = ids.contiguous();
+      return add_rows<T>(dense.span<Index>(), src.data<T>(), src.shape()[axis] * n, n, outer, x.shape()[axis], n, 1, -1, true, x.mutable_data<T>());
+    }
   T* to = x.mutable_data<T>();
   const T* from = src.data<T>();
   const Index* ids = index.data<Index>();
