@@ -68,7 +68,7 @@ std::vector<Cluster> clusters(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
     const auto [code, length] = code_point(text, at);
     const int columns = code == 0xFE0F ? 2 : code < 0 ? 1 : utf8proc_charwidth(code);
-    if (at == 0 || code < 0 || utf8proc_grapheme_break_stateful(before, code, &state)) {
+    if (at == 0 || code < 0 || !continues_cluster(char32_t(before), char32_t(code), state)) {
       result.push_back({text.substr(at, length), columns});
     } else {
       Cluster& last = result.back();

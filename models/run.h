@@ -54,7 +54,7 @@ struct LoadedModel {
 };
 // From `file`, else best.safetensors, else the newest checkpoint that is whole. A checkpoint's averages go before its weights.
 LoadedModel load_model(const Run& run, const std::string& file = {});
-// The file of weights that a path means: it itself; where it is a run, the one that load_model takes there.
+// The file of weights that a path means: it itself; where it is a run, the one that load_model takes there. FileError
 std::string weights_file(const std::string& path);
 // The weights in a file by path, of a checkpoint or plain ones, and what its metadata says of them. FileError
 SafetensorsFile read_weights(const std::string& file, const Run* fits = nullptr);

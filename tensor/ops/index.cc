@@ -263,29 +263,25 @@ void gather_into(const Tensor& x, int axis, const Tensor& index, const Tensor& y
   });
 }
 
-// Whether the index only changes along the axis, and whole rows of x beyond it are long enough to go together.
-bool is_of_rows(const Tensor& x, int axis, const Tensor& index, const Tensor& src) {
+// Elements of x's rows beyond the axis where the index only changes along it, so that they go together; else, and where they are few, 0.
+Index whole_row(const Tensor& x, int axis, const Tensor& index, const Tensor& src) {
   Index n = 1;
   for (int i = 0; i < x.rank(); ++i) {
-    if (i != axis && (index.shape()[i] != x.shape()[i] || (index.shape()[i] > 1 && index.strides()[i] != 0))) return false;
+    if (i != axis && (index.shape()[i] != x.shape()[i] || (index.shape()[i] > 1 && index.strides()[i] != 0))) return 0;
     if (i > axis) n *= x.shape()[i];
   }
-  return n >= 16 && x.is_contiguous() && src.is_contiguous();
+  return n >= 16 && x.is_contiguous() && src.is_contiguous() ? n : 0;
 }
 
 // x[.., index[.., j, ..], ..] += src[.., j, ..] in rising j. Lines along the axis do not touch one another; 64 neighbours are
 // walked side by side, since their elements share cache lines. Lines along the last axis are walked one by one: i is j.
 template <class T> void add_lines(const Tensor& x, int axis, const Tensor& index, const Tensor& src) {
+  if (index.numel() == 0) return;
   if constexpr (std::is_floating_point_v<T>)
-    if (is_of_rows(x, axis, index, src)) {
-      Tensor ids = index;
-      Index outer = 1, n = 1;
-      for (int i = 0; i < x.rank(); ++i) {
-        if (i != axis && index.shape()[i] > 1) ids = slice(ids, i, 0, 1);
-        (i < axis ? outer : n) *= i == axis ? 1 : x.shape()[i];
-      }
-      const Tensor dense = ids.contiguous();
-      return add_rows<T>(dense.span<Index>(), src.data<T>(), src.shape()[axis] * n, n, outer, x.shape()[axis], n, 1, -1, true, x.mutable_data<T>());
+    if (const Index n = whole_row(x, axis, index, src); n > 0) {
+      const Index count = index.shape()[axis];
+      const Tensor ids = Tensor(index.storage(), DType::i64, {count}, {index.strides()[axis]}, index.offset()).contiguous();
+      return add_rows<T>(ids.span<Index>(), src.data<T>(), count * n, n, src.numel() / (count * n), x.shape()[axis], n, 1, -1, true, x.mutable_data<T>());
     }
   T* to = x.mutable_data<T>();
   const T* from = src.data<T>();
@@ -295,7 +291,6 @@ template <class T> void add_lines(const Tensor& x, int axis, const Tensor& index
   const Index n = along ? 1 : index.shape()[axis], width = index.shape()[last], block = along ? width : 64;
   const Index to_step = x.strides()[axis], from_step = src.strides()[axis], id_step = index.strides()[axis];
   const Index to_next = along ? 0 : x.strides()[last], from_next = src.strides()[last], id_next = index.strides()[last];
-  if (index.numel() == 0) return;
   const Index blocks = (width + block - 1) / block;
   const Lines<3> lines(with_size(index.shape(), last, 1), axis, {x.strides(), src.strides(), index.strides()});
   parallel_for(lines.count() * blocks, row_grain(n * block), [&](Index begin, Index end) {

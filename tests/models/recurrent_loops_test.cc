@@ -65,16 +65,20 @@ template <bool kCho = false> Vector gru(const Loops& p, const std::string& scope
   return next;
 }
 
-// PyTorch's form: r after the product
-Vector gru_cudnn(const Loops& p, const std::string& scope, const std::string& ending, const Vector& x, const Vector& h) {
+// r after the product: a of the input, u of the state
+Vector reset_after(const Vector& a, const Vector& u, const Vector& h) {
   const std::size_t n = h.size();
-  const Vector a = p.times(scope + "weight_ih" + ending, x) + p.vector(scope + "bias_ih" + ending), u = p.times(scope + "weight_hh" + ending, h) + p.vector(scope + "bias_hh" + ending);
   Vector next(n);
   for (std::size_t i = 0; i < n; ++i) {
     const double z = sigmoid_of(a[n + i] + u[n + i]), g = std::tanh(a[2 * n + i] + sigmoid_of(a[i] + u[i]) * u[2 * n + i]);
     next[i] = (1 - z) * g + z * h[i];
   }
   return next;
+}
+
+// PyTorch's form
+Vector gru_cudnn(const Loops& p, const std::string& scope, const std::string& ending, const Vector& x, const Vector& h) {
+  return reset_after(p.times(scope + "weight_ih" + ending, x) + p.vector(scope + "bias_ih" + ending), p.times(scope + "weight_hh" + ending, h) + p.vector(scope + "bias_hh" + ending), h);
 }
 
 void lstm(const Loops& p, const std::string& scope, const std::string& ending, const Vector& x, Vector& h, Vector& c) {
@@ -101,6 +105,17 @@ Vector additive_context(const Loops& p, const Vector& q, const std::vector<Vecto
   Vector e;
   for (const Vector& h : memory) e.push_back(dot(p.vector("attention.v"), tanh_of(p.times("attention.query_proj.weight", q) + p.times("attention.key_proj.weight", h))));
   return context_of(e, memory);
+}
+
+// U_o s + V_o E y + C_o c + b
+Vector readout(const Loops& p, const Vector& s, const Vector& y, const Vector& c) {
+  return p.times("readout.state.weight", s) + p.vector("readout.state.bias") + p.times("readout.embed.weight", y) + p.times("readout.context.weight", c);
+}
+
+Vector maxout(const Vector& pairs) {
+  Vector out;
+  for (std::size_t k = 0; k < pairs.size(); k += 2) out.push_back(std::max(pairs[k], pairs[k + 1]));
+  return out;
 }
 
 constexpr std::size_t kWidth = 6;
@@ -144,11 +159,7 @@ TEST_CASE("Bahdanau's model: plain loops, the readout of s_t and of s_{t-1}") {
     for (std::size_t t = 0; t < kTarget.size(); ++t) {
       const Vector y = p.row("target_embedding.weight", t == 0 ? kStart : kTarget[t - 1]), c = additive_context(p, s, memory), before = s;
       s = gru<>(p, "decoder.", "", joined(y, c), s);
-      const Vector pairs = p.times("readout.state.weight", std::string_view(readout_state) == "current" ? s : before) + p.vector("readout.state.bias") +
-                           p.times("readout.embed.weight", y) + p.times("readout.context.weight", c);
-      Vector maxout;
-      for (std::size_t k = 0; k < pairs.size(); k += 2) maxout.push_back(std::max(pairs[k], pairs[k + 1]));
-      features.push_back(maxout);
+      features.push_back(maxout(readout(p, std::string_view(readout_state) == "current" ? s : before, y, c)));
     }
     check_features(model->features(batch_of({kSource, kOther}, {kTarget, kOther})).value(), features);
   }
@@ -170,7 +181,7 @@ TEST_CASE("a conditional decoder: plain loops: s' of the word, a look from s', s
   for (std::size_t t = 0; t < kTarget.size(); ++t) {
     const Vector y = p.row("target_embedding.weight", t == 0 ? kStart : kTarget[t - 1]), between = gru_cudnn(p, "decoder.cell1.", "", y, s), c = additive_context(p, between, memory);
     s = gru_cudnn(p, "decoder.cell2.", "", c, between);
-    features.push_back(tanh_of(p.times("readout.state.weight", s) + p.vector("readout.state.bias") + p.times("readout.embed.weight", y) + p.times("readout.context.weight", c)));
+    features.push_back(tanh_of(readout(p, s, y, c)));
   }
   check_features(model->features(batch_of({kSource, kOther}, {kTarget, kOther})).value(), features);
 }
@@ -191,14 +202,8 @@ TEST_CASE("Cho's model as it is printed: plain loops, c and s_0 once a sentence,
     const Vector y = p.row("target_embedding.weight", t == 0 ? kStart : kTarget[t - 1]);
     const Vector a = p.times("decoder.weight_ih", joined(y, none)) + p.vector("decoder.bias_ih");                             // W E y + b
     const Vector u = p.times("decoder.weight_hh", s) + p.times("decoder.weight_ih", joined(none, c)) + p.vector("decoder.bias_hh");   // U s + C c + b
-    for (std::size_t i = 0; i < kWidth; ++i) {
-      const double r = sigmoid_of(a[i] + u[i]), z = sigmoid_of(a[kWidth + i] + u[kWidth + i]);
-      s[i] = z * s[i] + (1 - z) * std::tanh(a[2 * kWidth + i] + r * u[2 * kWidth + i]);
-    }
-    const Vector pairs = p.times("readout.state.weight", s) + p.vector("readout.state.bias") + p.times("readout.embed.weight", y) + p.times("readout.context.weight", c);
-    Vector maxout;
-    for (std::size_t k = 0; k < pairs.size(); k += 2) maxout.push_back(std::max(pairs[k], pairs[k + 1]));
-    features.push_back(maxout);
+    s = reset_after(a, u, s);
+    features.push_back(maxout(readout(p, s, y, c)));
   }
   check_features(model->features(batch_of({kSource, kOther}, {kTarget, kOther})).value(), features);
 }
