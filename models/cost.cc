@@ -42,15 +42,16 @@ double multiply_adds_per_word(const RunConfig& given, const Parameters& paramete
   }
   const double d = double(c.width);
   if (c.model == "transformer") {
+    const double encoder = double(c.layers), decoder = double(decoder_layers(c));
     const double w = double(c.sliding_window.value_or(Index(S + T)));
     if (c.linear_attention) {                                                             // sums and what reads them, of each word
       const double head = d / double(c.heads), features = double(c.random_features.value_or(Index(head)));   // random ones are made by a product
-      work += double(c.layers) * double(c.heads) * features * (head + 1 + (c.random_features ? head : 0)) * 3 * (S + T);
+      work += double(c.heads) * features * (head + 1 + (c.random_features ? head : 0)) * (encoder * 2 * S + decoder * (S + 3 * T));
     } else {
       const double a_pair = 2 * d + (c.talking_heads ? 2 * double(c.heads * c.heads) : 0);
-      work += double(c.layers) * a_pair * (pairs(S, w) + causal_pairs(T, w) + S * T);
+      work += a_pair * (encoder * pairs(S, w) + decoder * (causal_pairs(T, w) + S * T));
     }
-    if (c.positions == "shaw") work += double(c.layers) * 2 * (S + T) * d * double(2 * RelativePositions::Options().clip + 1);   // q·a^K_r, α a^V_r
+    if (c.positions == "shaw") work += 2 * (encoder * S + decoder * T) * d * double(2 * RelativePositions::Options().clip + 1);   // q·a^K_r, α a^V_r
   } else if (c.attention == "none") {
     work -= reads_context * memory * (T - 1);                                             // of a context that stays: once a sentence
   } else {

@@ -44,7 +44,7 @@ std::vector<std::string_view> recurrent_options() {
   return {"attention", "decoder", "window", "input-feeding", "reverse-source", "one-direction", "gru-form", "readout", "readout-state", "start-state", "bridge", "context", "initial-values"};
 }
 
-std::vector<std::string_view> transformer_options() { return {"heads", "key-value-heads", "feed-forward", "attention-dropout", "activation-dropout", "norm", "final-norm", "positions", "qk-norm", "sliding-window", "normalise", "talking-heads", "differential", "linear-attention", "random-features", "tie", "qkv-init"}; }
+std::vector<std::string_view> transformer_options() { return {"heads", "key-value-heads", "feed-forward", "activation", "gated", "attention-dropout", "activation-dropout", "norm", "final-norm", "positions", "qk-norm", "sliding-window", "normalise", "talking-heads", "differential", "linear-attention", "random-features", "tie", "qkv-init"}; }
 
 void settle_recurrent(RunConfig& c) {
   if (!is_recurrent(c.model)) return;
@@ -65,7 +65,7 @@ void settle_recurrent(RunConfig& c) {
     if (is_cho(c)) settle(c.context, c.start_state == "backward" ? "both_ends" : "every_step");
     settle(c.start_state, conditional ? "mean" : exact ? "context" : c.one_direction || c.context == "every_step" ? "last" : "backward");
   } else {
-    settle(c.bridge, "copy");
+    settle(c.bridge, decoder_layers(c) == c.layers ? "copy" : "tanh");
   }
 }
 
@@ -110,7 +110,9 @@ void check_recurrent(const RunConfig& given) {
   if (c.decoder != "luong") nowhere({"input-feeding"}, "--decoder luong");
   if (!is_cho(c)) nowhere({"context"}, "--decoder cho and cho-exact");
   if (!is_local(c)) nowhere({"window"}, "--attention local-m and local-p");
-  check<Error>(!is_bahdanau(c) || c.layers == 1, "more than one layer: --decoder {} --layers {}; --layers 1, or --decoder {}", c.decoder, c.layers, attends(c) ? "luong" : "sutskever");
+  check<Error>(!is_bahdanau(c) || decoder_layers(c) == 1, "more than one layer: --decoder {} --{}layers {}; --decoder-layers 1, or --decoder {}", c.decoder, c.decoder_layers ? "decoder-" : "",
+               decoder_layers(c), attends(c) ? "luong" : "sutskever");
+  check<Error>(c.bridge != "copy" || decoder_layers(c) == c.layers, "states of other layers than there are: --bridge copy --layers {} --decoder-layers {}; --bridge tanh, or as many layers", c.layers, decoder_layers(c));
   const bool two_ways = is_bahdanau(c) && !c.one_direction && c.context != "every_step";
   check<Error>(c.start_state != "backward" || two_ways, "no backward states: --start-state backward {}; --start-state last",
                c.one_direction ? "--one-direction" : "--context every_step");
@@ -161,11 +163,11 @@ std::unique_ptr<Seq2Seq> make_recurrent(const RunConfig& given, Scope scope, Ind
                                                           : RecurrentUnit::gru_cudnn;
   const bool two_ways = is_bahdanau(c) && !c.one_direction && c.context != "every_step";
   const Index width = two_ways && needs_equal_widths(c.attention) ? c.width / 2 : c.width;
-  const double between_layers = c.layers > 1 ? c.dropout : 0;
+  const auto between_layers = [&](Index layers) { return layers > 1 ? c.dropout : 0; };
   const ScoreOptions score{.query_width = c.width, .memory_width = 0, .longest = max_positions(c), .window = c.window.value_or(10)};
   RecurrentModel::Options options{.source_vocabulary = source_vocabulary,
                                   .target_vocabulary = target_vocabulary,
-                                  .encoder = {.unit = unit, .embedding = c.width, .width = width, .layers = c.layers, .bidirectional = two_ways, .reverse_source = c.reverse_source, .dropout = between_layers},
+                                  .encoder = {.unit = unit, .embedding = c.width, .width = width, .layers = c.layers, .bidirectional = two_ways, .reverse_source = c.reverse_source, .dropout = between_layers(c.layers)},
                                   .decoder = BahdanauDecoder::Options{.width = c.width},
                                   .dropout = c.dropout,
                                   .output_bias = is_bahdanau(c)};
@@ -182,12 +184,12 @@ std::unique_ptr<Seq2Seq> make_recurrent(const RunConfig& given, Scope scope, Ind
   } else {
     options.decoder = LuongDecoder::Options{.unit = unit,
                                             .width = c.width,
-                                            .layers = c.layers,
+                                            .layers = decoder_layers(c),
                                             .attention = c.attention,
                                             .score = score,
                                             .input_feeding = c.input_feeding,
                                             .bridge = c.bridge == "linear" ? Bridge::linear : c.bridge == "tanh" ? Bridge::tanh : Bridge::copy,
-                                            .dropout = between_layers};
+                                            .dropout = between_layers(decoder_layers(c))};
   }
   const std::int32_t pad = options.pad;
   auto model = std::make_unique<RecurrentModel>(scope, std::move(options));

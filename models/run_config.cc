@@ -36,6 +36,21 @@ std::string_view normalise_help() {
   return text;
 }
 
+constexpr std::pair<std::string_view, Activation> kActivations[] = {
+    {"relu", Activation::relu}, {"gelu", Activation::gelu}, {"gelu-tanh", Activation::gelu_tanh}, {"silu", Activation::silu}, {"tanh", Activation::tanh}, {"sigmoid", Activation::sigmoid}};
+
+std::vector<std::string_view> activation_names() {
+  std::vector<std::string_view> names;
+  for (const auto& [name, activation] : kActivations) names.push_back(name);
+  return names;
+}
+
+Activation activation_named(std::string_view given) {
+  for (const auto& [name, activation] : kActivations)
+    if (name == given) return activation;
+  fail<Error>("unknown activation: {}; there are {}", in_quotes(given), fmt::join(activation_names(), ", "));
+}
+
 std::vector<Option> table(RunConfig& c) {
   constexpr double kBig = 1e12;
   return {
@@ -57,10 +72,13 @@ std::vector<Option> table(RunConfig& c) {
 
       {.name = "model", .value = &c.model, .takes = "NAME", .help = "kind of model", .choices = model_names(), .heading = "Model"},
       {.name = "layers", .value = &c.layers, .takes = "N", .help = "layers of the encoder, and of the decoder", .low = 1, .high = 100},
+      {.name = "decoder-layers", .value = &c.decoder_layers, .takes = "N", .help = "of the decoder, else as many; few of them after a deep encoder translate faster", .low = 1, .high = 100, .later = true},
       {.name = "width", .value = &c.width, .takes = "N", .help = "size of the vector of a word", .low = 1, .high = 65536},
       {.name = "heads", .value = &c.heads, .takes = "N", .help = "attention heads; must divide the width", .low = 1, .high = 1024},
       {.name = "key-value-heads", .value = &c.key_value_heads, .takes = "N", .help = "of the decoder, each shared by a group of its heads; else as many", .low = 1, .high = 1024, .later = true},
       {.name = "feed-forward", .value = &c.feed_forward, .takes = "N", .help = "hidden units of the feed-forward layers", .low = 1, .high = 1048576},
+      {.name = "activation", .value = &c.activation, .takes = "NAME", .help = "of these units", .choices = activation_names(), .later = true},
+      {.name = "gated", .value = &c.gated, .help = "they are multiplied by a second projection; with --activation silu: SwiGLU", .later = true},
       {.name = "dropout", .value = &c.dropout, .takes = "P", .help = "of embeddings and sublayers", .low = 0, .high = 1},
       {.name = "attention-dropout", .value = &c.attention_dropout, .takes = "P", .help = "of attention weights", .low = 0, .high = 1},
       {.name = "activation-dropout", .value = &c.activation_dropout, .takes = "P", .help = "inside the feed-forward layers", .low = 0, .high = 1},
@@ -254,6 +272,8 @@ bool may_change(std::string_view option) {
 
 // ---- from options to objects ----------------------------------------------------------------------------------------
 
+Index decoder_layers(const RunConfig& config) { return config.decoder_layers.value_or(config.layers); }
+
 namespace {
 
 std::unique_ptr<Seq2Seq> make_transformer(const RunConfig& c, Scope scope, Index source_vocabulary, Index target_vocabulary) {
@@ -261,10 +281,12 @@ std::unique_ptr<Seq2Seq> make_transformer(const RunConfig& c, Scope scope, Index
                                 .heads = c.heads,
                                 .feed_forward = c.feed_forward,
                                 .encoder_layers = c.layers,
-                                .decoder_layers = c.layers,
+                                .decoder_layers = decoder_layers(c),
                                 .dropout = c.dropout,
                                 .attention_dropout = c.attention_dropout,
                                 .activation_dropout = c.activation_dropout,
+                                .activation = activation_named(c.activation),
+                                .gated = c.gated,
                                 .norm = c.norm == "pre" ? NormAt::before : NormAt::after,
                                 .final_norm = c.final_norm == "always" ? FinalNorm::always : FinalNorm::automatic,
                                 .packed_qkv_init = c.qkv_init == "packed",

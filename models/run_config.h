@@ -37,13 +37,14 @@ struct RunConfig {
   // model
   std::string model = "transformer";
   Index layers = 2, width = 128, heads = 4, feed_forward = 256;
+  std::optional<Index> decoder_layers;             // else layers
   std::optional<Index> key_value_heads;            // of the decoder, else heads
   std::optional<Index> sliding_window;             // words to each side, else all
-  bool talking_heads = false, differential = false, linear_attention = false;
+  bool gated = false, talking_heads = false, differential = false, linear_attention = false;
   std::optional<Index> random_features;            // of linear attention, else elu(x) + 1
   double dropout = 0.05, attention_dropout = 0, activation_dropout = 0;
   bool copy = false;
-  std::string norm = "post", final_norm = "auto", positions = "sinusoidal", qk_norm = "none", normalise = "softmax", tie = "none", qkv_init = "separate";
+  std::string activation = "relu", norm = "post", final_norm = "auto", positions = "sinusoidal", qk_norm = "none", normalise = "softmax", tie = "none", qkv_init = "separate";
 
   // recurrent models; auto becomes what the others ask for
   std::string attention = "auto", decoder = "auto", gru_form = "auto", readout = "auto", readout_state = "auto", start_state = "auto", bridge = "auto", context = "auto";
@@ -90,6 +91,7 @@ void check_read(const RunConfig& config);
 // Options that a resumed run may change: limits, threads, what is saved and kept, where its data are.
 bool may_change(std::string_view option);
 
+Index decoder_layers(const RunConfig& config);     // of the decoder's stack
 std::vector<std::string_view> model_names();
 // Error lists the names. shared: of models/pointer_generator.h, for config.copy; the second form knows it.
 std::unique_ptr<Seq2Seq> make_model(const RunConfig& config, Scope scope, Index source_vocabulary, Index target_vocabulary, const Tensor& shared = {});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/feed_forward.h"
 
+#include "autograd/trace.h"
 #include "nn/dropout.h"
 
 namespace heed {
@@ -16,9 +17,9 @@ FeedForward::FeedForward(Scope scope, Options options)
 
 Variable FeedForward::operator()(const Variable& x) const {
   if (!linear3) return linear2(linear1(x, {.activation = activation, .dropout = dropout}));   // [..., F] -> [..., d]
-  const Variable inner = linear1(x, {.activation = activation}) * (*linear3)(x);              // [..., F]
+  const Variable inner = linear1(x, {.activation = activation}), gate = (*linear3)(x);        // [..., F]
   const Inside inside(linear3->path);
-  return linear2(heed::dropout(inner, dropout));
+  return linear2(heed::dropout(trace("gated", "y = linear1(x) ⊙ linear3(x)", inner * gate), dropout));
 }
 
 }  // namespace heed

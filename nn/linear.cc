@@ -17,7 +17,8 @@ std::string_view formula(bool bias, const LinearOptions& fused) {
     case Activation::tanh: return bias ? "y = tanh(x Wᵀ + b)" : "y = tanh(x Wᵀ)";
     case Activation::sigmoid: return bias ? "y = σ(x Wᵀ + b)" : "y = σ(x Wᵀ)";
     case Activation::silu: return bias ? "y = silu(x Wᵀ + b)" : "y = silu(x Wᵀ)";
-    case Activation::gelu: case Activation::gelu_tanh: break;
+    case Activation::gelu_tanh: return bias ? "y = gelu_tanh(x Wᵀ + b)" : "y = gelu_tanh(x Wᵀ)";
+    case Activation::gelu: break;
   }
   return bias ? "y = gelu(x Wᵀ + b)" : "y = gelu(x Wᵀ)";
 }

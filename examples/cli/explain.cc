@@ -40,7 +40,7 @@ int explain(std::span<const std::string> words) {
   if (with.step > Index(example.target.size()))
     throw Mistake(fmt::format("no such step: --step {}; the translation has {} words, its end counted", with.step, example.target.size()));
   const auto out_of = [](std::string_view flag, Index value, Index last) { throw Mistake(fmt::format("no such {}: --{} {}; the model has {}", flag, flag, value, last)); };
-  if (layer && *layer > model.run.config.layers) out_of("layer", *layer, model.run.config.layers);
+  if (const Index layers = decoder_layers(model.run.config); layer && *layer > layers) out_of("layer", *layer, layers);
   if (head && *head > model.run.config.heads) out_of("head", *head, model.run.config.heads);
   const Explanation explanation = heed::explain(model.run, model.model(), example, with);
   note_unknown(model.run, source, target, manner);

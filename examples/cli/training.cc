@@ -34,16 +34,16 @@ constexpr std::size_t kPictures = 3;               // dev sentences whose attent
 // Elements of the matrices of a model, biases left out; a score with a matrix of each width is assumed.
 double about_parameters(const RunConfig& given, double source_words, double target_words) {
   RunConfig c = given;
-  const double d = double(c.width), layers = double(c.layers);
-  if (!is_recurrent(c.model)) return layers * (12 * d * d + 4 * d * double(c.feed_forward)) + d * (source_words + 2 * target_words);
+  const double d = double(c.width), layers = double(c.layers), upper = double(decoder_layers(c));
+  if (!is_recurrent(c.model)) return (4 * layers + 8 * upper) * d * d + (layers + upper) * (c.gated ? 3 : 2) * d * double(c.feed_forward) + d * (source_words + 2 * target_words);
   settle_recurrent(c);
   const double gates = c.model == "lstm" ? 4 : c.model == "gru" ? 3 : 1;
   if (is_bahdanau(c)) {
     const bool exact = c.decoder == "cho-exact";
     const double ways = c.one_direction || c.context == "every_step" ? 1 : 2, cells = c.decoder == "conditional" ? 2 : 1, read = exact ? 1 : ways;   // W_ih and W_hh; W_ih reads E y and c; W_s, V_c, score, readout
-    return (2 * ways * gates + (1 + cells + read) * gates + 1 + (exact ? ways : 0) + (c.attention == "none" ? 0 : 1 + ways) + 2 + read) * d * d + d * (source_words + 1.5 * target_words);
+    return ((2 + (layers - 1) * (ways + 1)) * ways * gates + (1 + cells + read) * gates + 1 + (exact ? ways : 0) + (c.attention == "none" ? 0 : 1 + ways) + 2 + read) * d * d + d * (source_words + 1.5 * target_words);
   }
-  return (4 * layers * gates + (c.input_feeding ? gates : 0) + (c.attention == "none" ? 0 : 3)) * d * d + d * (source_words + 2 * target_words);
+  return (2 * (layers + upper) * gates + (c.input_feeding ? gates : 0) + (c.attention == "none" ? 0 : 3)) * d * d + d * (source_words + 2 * target_words);
 }
 
 void check_memory(const Run& run) {
@@ -51,7 +51,8 @@ void check_memory(const Run& run) {
   const double parameters = about_parameters(c, double(run.source.vocabulary.size()), double(run.target.vocabulary.size()));
   const double bytes = 16 * parameters, memory = double(::sysconf(_SC_PHYS_PAGES)) * double(::sysconf(_SC_PAGESIZE));
   if (bytes > memory)
-    throw Mistake(fmt::format("too large a model: --layers {} --width {}{}; its {:.3g} parameters need {:.0f} GiB to train, this machine has {:.0f} GiB", c.layers, c.width,
+    throw Mistake(fmt::format("too large a model: --layers {}{} --width {}{}; its {:.3g} parameters need {:.0f} GiB to train, this machine has {:.0f} GiB", c.layers,
+                              c.decoder_layers ? fmt::format(" --decoder-layers {}", *c.decoder_layers) : "", c.width,
                               is_recurrent(c.model) ? "" : fmt::format(" --feed-forward {}", c.feed_forward), parameters, bytes / 0x1p30, memory / 0x1p30));
 }
 

@@ -83,7 +83,7 @@ const Row kRows[] = {
     {"train --data data --out new --model lstm --decoder cho-exact", "a decoder with the reset gate of a GRU: --decoder cho-exact --model lstm; --model gru, or --decoder cho"},
     {"train --data data --out new --model gru --start-state context", "no context that stays: --start-state context --attention additive; --start-state last, or --decoder cho"},
     {"compare --data data --attention cho-exact,cho --model rnn --out new", "a decoder with the reset gate of a GRU: --decoder cho-exact --model rnn; --model gru, or --decoder cho"},
-    {"train --data data --out new --model gru --layers 2", "more than one layer: --decoder bahdanau --layers 2; --layers 1, or --decoder luong"},
+    {"train --data data --out new --model gru --layers 2", "more than one layer: --decoder bahdanau --layers 2; --decoder-layers 1, or --decoder luong"},
     {"train --data data --out new --width 250 --heads 8", "the heads do not divide the width: --width 250 --heads 8; --width 248 or 256 would do, or --heads 10"},
     {"train --data data --out new --warmup 0", "no warm-up: --schedule inverse_sqrt --warmup 0; "},
     {"train --data data --out new --schedule cosine --warmup 10 --steps 10", "the warm-up does not end: .*10 updates planned"},

@@ -25,6 +25,20 @@ TEST_CASE("cost: a Transformer by hand") {
   CHECK(more == doctest::Approx(1536 + 2 * 256 + 2 * 16 * 3 + 2 * 16));
 }
 
+TEST_CASE("cost: layers of the encoder alone, of the decoder alone, and of gates, by hand") {
+  // S = 2, T = 3 as below: a layer of the encoder 1536 S + 2 d S²; one of the decoder 2048 T + 512 S + 2 d (6 + S T)
+  const auto sentence = [](const std::string& flags) { return 3 * cost("--heads 2 " + flags, 2, 3); };
+  const double encoder = 1536 * 2 + 32 * 4, decoder = 2048 * 3 + 512 * 2 + 32 * (6 + 6);
+  CHECK(sentence("--layers 3 --decoder-layers 2") == doctest::Approx(3 * encoder + 2 * decoder + 128 * 3));
+  // A gate is a third matrix, 16 · 16, of each feed-forward layer.
+  CHECK(sentence("--layers 3 --decoder-layers 2 --gated") - sentence("--layers 3 --decoder-layers 2") == doctest::Approx(256 * (3 * 2 + 2 * 3)));
+  // Linear attention: sums and what reads them, 16 (8 + 1), of keys and of queries: S twice in the encoder; T twice, S and T in the decoder.
+  CHECK(sentence("--linear-attention --layers 3 --decoder-layers 2") == doctest::Approx(3 * 1536 * 2 + 2 * (2048 * 3 + 512 * 2) + 128 * 3 + 16 * 9 * (3 * 4 + 2 * (2 + 9))));
+  CHECK(sentence("--positions shaw --layers 3 --decoder-layers 2") - sentence("--layers 3 --decoder-layers 2") == doctest::Approx(2 * 16 * 33 * (3 * 2 + 2 * 3)));
+  // The second layer of Bahdanau's encoder reads both directions: 2 · 48 (32 + 16) a source word.
+  CHECK(3 * cost("--model gru --layers 2 --decoder-layers 1", 2, 3) - 3 * cost("--model gru", 2, 3) == doctest::Approx(2 * 96 * 48));
+}
+
 TEST_CASE("cost: a sliding window costs the same for every word, however long the sentence") {
   const auto growth = [](const std::string& flags, double S, double T) { return (T * cost(flags, S, T) - cost(flags, 0, 0)); };
   // Encoder: 10 words that see up to 2 to each side: 5 · 10 - 6 pairs; decoder: 3 · 10 - 3; 2 d each. Without a window 100 and 55.

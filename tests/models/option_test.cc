@@ -8,6 +8,7 @@
 #include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "models/run_config.h"
+#include "models/transformer.h"
 #include "nn/init.h"
 #include "tensor/ops/reduce.h"
 #include "tensor/ops/unary.h"
@@ -184,6 +185,21 @@ TEST_CASE("a run's options reach the model, the optimizer and the schedule") {
   CHECK(has("core.encoder.norm.weight", [](RunConfig& c) { c.norm = "pre"; }));
   CHECK(has("core.decoder.norm.weight", [](RunConfig& c) { c.final_norm = "always"; }));
   CHECK(has("core.decoder.layers.2.norm3.weight", [](RunConfig& c) { c.layers = 3; }));
+  CHECK_FALSE(has("core.decoder.layers.2.norm3.weight", [](RunConfig& c) { c.layers = 3, c.decoder_layers = 2; }));
+  CHECK(has("core.encoder.layers.2.norm2.weight", [](RunConfig& c) { c.layers = 3, c.decoder_layers = 2; }));
+  CHECK(has("core.decoder.layers.3.linear3.bias", [](RunConfig& c) { c.decoder_layers = 4, c.gated = true; }));
+  CHECK_FALSE(has("core.decoder.layers.0.linear3.bias", [](RunConfig&) {}));
+  const auto activation = [](std::string_view name) {
+    RunConfig config;
+    config.activation = name;
+    Parameters parameters(Seed{1});
+    const auto model = make_model(config, parameters.root(), 30, 20);
+    return dynamic_cast<const TranslationModel&>(*model).core.encoder.layers[0].feed_forward.activation;
+  };
+  for (const auto& [name, kind] : {std::pair("relu", Activation::relu), {"gelu", Activation::gelu}, {"gelu-tanh", Activation::gelu_tanh}, {"silu", Activation::silu}, {"tanh", Activation::tanh}, {"sigmoid", Activation::sigmoid}})
+    CHECK(activation(name) == kind);
+  CHECK(RunConfig().activation == "relu");
+  CHECK(message_of([&] { activation("swish"); }) == "unknown activation: \"swish\"; there are relu, gelu, gelu-tanh, silu, tanh, sigmoid");
   CHECK(has("target_positions.weight", [](RunConfig& c) { c.positions = "learned"; }));
   CHECK(has("output.bias", [](RunConfig&) {}));
   CHECK_FALSE(has("output.bias", [](RunConfig& c) { c.tie = "output"; }));

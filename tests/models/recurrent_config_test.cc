@@ -104,19 +104,27 @@ TEST_CASE("recurrent options: what does not fit together") {
   CHECK(wrong("gru", [](RunConfig& c) { c.bridge = "tanh"; }) == "not an option of this model: --bridge tanh --model gru; it belongs to --decoder luong and sutskever");
   CHECK(wrong("lstm", [](RunConfig& c) { c.decoder = "sutskever", c.bridge = "tanh"; }) == "");
   CHECK(wrong("gru", [](RunConfig& c) { c.window = 3; }) == "not an option of this model: --window 3 --model gru; it belongs to --attention local-m and local-p");
-  CHECK(wrong("gru", [](RunConfig& c) { c.layers = 2; }) == "more than one layer: --decoder bahdanau --layers 2; --layers 1, or --decoder luong");
+  CHECK(wrong("gru", [](RunConfig& c) { c.layers = 2; }) == "more than one layer: --decoder bahdanau --layers 2; --decoder-layers 1, or --decoder luong");
   CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "cho", c.attention = "dot"; }).starts_with("a decoder without attention: --decoder cho --attention dot; "));
   CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "conditional", c.attention = "none"; }) == "nothing to look at between two cells: --decoder conditional --attention none; --decoder cho, or another attention");
   CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "cho-exact", c.attention = "dot"; }) == "a decoder without attention: --decoder cho-exact --attention dot; --decoder bahdanau, conditional or luong, or --attention none");
   for (const char* model : {"lstm", "rnn"})
     CHECK(wrong(model, [](RunConfig& c) { c.decoder = "cho-exact"; }) == fmt::format("a decoder with the reset gate of a GRU: --decoder cho-exact --model {}; --model gru, or --decoder cho", model));
-  CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "cho-exact", c.layers = 2; }) == "more than one layer: --decoder cho-exact --layers 2; --layers 1, or --decoder sutskever");
+  CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "cho-exact", c.layers = 2; }) == "more than one layer: --decoder cho-exact --layers 2; --decoder-layers 1, or --decoder sutskever");
   CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "cho-exact", c.context = "every_step", c.start_state = "backward"; }) == "no backward states: --start-state backward --context every_step; --start-state last");
   CHECK(wrong("gru", [](RunConfig& c) { c.start_state = "context"; }) == "no context that stays: --start-state context --attention additive; --start-state last, or --decoder cho");
   CHECK(wrong("gru", [](RunConfig& c) { c.context = "every_step"; }) == "not an option of this model: --context every_step --model gru; it belongs to --decoder cho and cho-exact");
   for (const char* decoder : {"cho", "cho-exact"})
     for (const char* start : {"backward", "last", "mean", "zeros", "context"}) CHECK(wrong("gru", [&](RunConfig& c) { c.decoder = decoder, c.start_state = start; }) == "");
-  CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "conditional", c.layers = 2; }) == "more than one layer: --decoder conditional --layers 2; --layers 1, or --decoder luong");
+  CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "conditional", c.layers = 2; }) == "more than one layer: --decoder conditional --layers 2; --decoder-layers 1, or --decoder luong");
+  CHECK(wrong("gru", [](RunConfig& c) { c.decoder_layers = 2; }) == "more than one layer: --decoder bahdanau --decoder-layers 2; --decoder-layers 1, or --decoder luong");
+  CHECK(wrong("gru", [](RunConfig& c) { c.layers = 2, c.decoder_layers = 1; }) == "");
+  CHECK(wrong("lstm", [](RunConfig& c) { c.layers = 2, c.decoder_layers = 1; }) == "");
+  CHECK(wrong("lstm", [](RunConfig& c) { c.layers = 2, c.decoder_layers = 2, c.bridge = "copy"; }) == "");
+  CHECK(wrong("lstm", [](RunConfig& c) { c.layers = 2, c.decoder_layers = 1, c.bridge = "copy"; }) == "states of other layers than there are: --bridge copy --layers 2 --decoder-layers 1; --bridge tanh, or as many layers");
+  for (const char* name : {"gelu", "silu"})
+    CHECK(wrong("gru", [&](RunConfig& c) { c.activation = name; }) == fmt::format("not an option of this model: --activation {} --model gru; it belongs to --model transformer", name));
+  CHECK(wrong("lstm", [](RunConfig& c) { c.gated = true; }) == "not an option of this model: --gated --model lstm; it belongs to --model transformer");
   CHECK(wrong("gru", [](RunConfig& c) { c.one_direction = true, c.start_state = "backward"; }) == "no backward states: --start-state backward --one-direction; --start-state last");
   CHECK(wrong("gru", [](RunConfig& c) { c.attention = "dot", c.decoder = "bahdanau", c.width = 13; }).starts_with("two directions of equal width: --attention dot --width 13; "));
   CHECK(wrong("gru", [](RunConfig& c) { c.width = 13; }) == "");
@@ -203,12 +211,20 @@ TEST_CASE("recurrent options reach the model") {
     CHECK(luong([name = name](RunConfig& c) { c.bridge = name; }).bridge == bridge);
   CHECK(luong([](RunConfig& c) { c.input_feeding = true; }).input_feeding);
   CHECK(luong([](RunConfig& c) { c.layers = 3; }).layers == 3);
+  CHECK(luong([](RunConfig& c) { c.layers = 3, c.decoder_layers = 3; }).bridge == Bridge::copy);
+  CHECK(luong([](RunConfig& c) { c.layers = 3, c.decoder_layers = 2; }).layers == 2);
+  CHECK(luong([](RunConfig& c) { c.layers = 3, c.decoder_layers = 2; }).bridge == Bridge::tanh);
+  CHECK(luong([](RunConfig& c) { c.layers = 2, c.decoder_layers = 1, c.dropout = 0.3; }).dropout == 0);
   CHECK(luong([](RunConfig& c) { c.attention = "local-p", c.window = 3; }).score.window == 3);
   CHECK(luong([](RunConfig& c) { c.attention = "local-p"; }).score.window == 10);
   CHECK(luong([](RunConfig& c) { c.layers = 2, c.dropout = 0.3; }).dropout == 0.3);
   const auto encoder = [](const RecurrentModel& m) { return m.encoder.options; };
   CHECK(with_model("lstm", [](RunConfig& c) { c.reverse_source = true; }, encoder).reverse_source);
   CHECK(with_model("gru", [](RunConfig&) {}, encoder).bidirectional);
+  for (const char* model : {"gru", "lstm"}) {
+    CHECK(with_model(model, [](RunConfig& c) { c.layers = 3, c.decoder_layers = 1, c.dropout = 0.3; }, encoder).layers == 3);
+    CHECK(with_model(model, [](RunConfig& c) { c.layers = 3, c.decoder_layers = 1, c.dropout = 0.3; }, encoder).dropout == 0.3);
+  }
   CHECK_FALSE(with_model("gru", [](RunConfig& c) { c.one_direction = true; }, encoder).bidirectional);
 }
 
