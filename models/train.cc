@@ -33,6 +33,7 @@ Trainer::Trainer(const Seq2Seq& model, Parameters& parameters, Optimizer& optimi
   check<Error>(options.guided_alignment >= 0 && std::isfinite(options.guided_alignment), "trainer: guided_alignment must be finite and not negative: {}", options.guided_alignment);
   check<Error>(options.coverage_loss >= 0 && std::isfinite(options.coverage_loss), "trainer: coverage_loss must be finite and not negative: {}", options.coverage_loss);
   const ProductPrecision usable(options.precision);
+  if (options.average > 0) average_.emplace(parameters, options.average);
 }
 
 // Over the micro-batches of an update, and what they are divided by.
@@ -88,27 +89,12 @@ Trainer::Report Trainer::update(std::span<const Batch> micro_batches) {
       parameters_.forget_gradients();
       return report;
     }
-    // All memory is there before a weight changes.
-    std::map<std::string, Tensor> first;                     // averages begin as the weights after the first update
-    List<UpdateItem> items;
-    if (averaging()) {
-      const auto& all = parameters_.items();
-      if (averages_.empty())
-        for (const auto& item : all) first.emplace(item->path, empty_like(item->variable.value()));
-      items.reserve(all.size());
-      // The decay rises to its value, so that early weights do not linger: min(decay, (1 + t)/(10 + t)).
-      const double t = double(step), decay = std::min(options_.average, (1 + t) / (10 + t));
-      for (const auto& item : all) items.push_back({Update::average, (first.empty() ? averages_ : first).at(item->path), item->variable.value(), {}, {.beta1 = decay}});
-    }
+    if (average_) average_->reserve();                       // all memory is there before a weight changes
     optimizer_.set_learning_rate(report.learning_rate);
     optimizer_.step();
     parameters_.forget_gradients();                          // also those of parameters that the optimiser does not have
     step_ = step;
-    if (!first.empty()) {
-      for (const UpdateItem& item : items) copy_into(item.value, item.gradient);
-      averages_.swap(first);
-    }
-    if (!items.empty()) heed::update(items);
+    if (average_) average_->update();
   } catch (...) {
     parameters_.forget_gradients();
     throw;
@@ -119,7 +105,8 @@ Trainer::Report Trainer::update(std::span<const Batch> micro_batches) {
 std::map<std::string, Tensor> Trainer::tensors() const {
   std::map<std::string, Tensor> out;
   for (auto& [name, value] : optimizer_.state()) out[std::string(kOptimizer) + name] = value;
-  for (auto& [name, value] : averages_) out[std::string(kAverage) + name] = value;
+  if (average_)
+    for (auto& [name, value] : average_->state()) out[std::string(kAverage) + name] = value;
   return out;
 }
 
@@ -139,14 +126,6 @@ void Trainer::restore(const std::map<std::string, Tensor>& tensors, const std::m
     if (name.starts_with(kOptimizer)) optimizer[name.substr(kOptimizer.size())] = value;
     if (name.starts_with(kAverage)) averages[name.substr(kAverage.size())] = value;
   }
-  std::map<std::string, Tensor> kept;
-  if (averaging() && number<std::int64_t>(scalars, "step") > number<std::int64_t>(scalars, "skipped"))
-    for (const auto& item : parameters_.items()) {
-      const auto at = averages.find(item->path);
-      check<FileError>(at != averages.end() && at->second.shape() == item->variable.shape() && at->second.dtype() == item->variable.dtype(),
-                       "trainer state: no average of {} with shape {}", item->path, item->variable.shape());
-      kept[item->path] = at->second.clone();
-    }
   const Schedule::State schedule{.best = number<double>(scalars, "schedule.best"),
                                  .waited = number<int>(scalars, "schedule.waited"),
                                  .falls = number<int>(scalars, "schedule.falls"),
@@ -154,11 +133,13 @@ void Trainer::restore(const std::map<std::string, Tensor>& tensors, const std::m
   const auto step = number<std::int64_t>(scalars, "step"), skipped = number<std::int64_t>(scalars, "skipped");
   check<FileError>(skipped >= 0 && skipped <= step && schedule.waited >= 0 && schedule.falls >= 0, "trainer state: step {}, skipped {}, schedule.waited {}, schedule.falls {}; none below 0, skipped at most step",
                    step, skipped, schedule.waited, schedule.falls);
+  std::optional<WeightAverage> average;
+  if (average_) average.emplace(parameters_, options_.average).load_state(averages, step - skipped);
   optimizer_.load_state(optimizer);
   schedule_.restore(schedule);
   step_ = step;
   skipped_ = skipped;
-  averages_ = std::move(kept);
+  average_ = std::move(average);
 }
 
 std::map<std::string, Tensor> mean_weights(std::span<const std::map<std::string, Tensor>> checkpoints) {

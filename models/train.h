@@ -2,11 +2,13 @@
 // One optimiser update after another: accumulation weighted by tokens, clipping, schedule, averaging, exact state.
 #pragma once
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "models/seq2seq.h"
+#include "nn/average.h"
 #include "nn/optimizer.h"
 #include "nn/schedule.h"
 #include "tensor/precision.h"
@@ -20,7 +22,7 @@ class Trainer {
     double clip = 1;              // largest norm of all gradients together; 0 = no clipping
     double guided_alignment = 0;  // λ of the loss + λ alignment_loss of the last cross-attention, a target with a link in the batches
     double coverage_loss = 0;     // λ of the loss + λ coverage_loss of the same attention, a target
-    double average = 0;           // decay of an exponential average of the weights (EMA), at update t min(average, (1 + t)/(10 + t)); 0 = none
+    double average = 0;           // decay of a WeightAverage; 0 = none
     Precision precision = Precision::float32;   // of the factors in matrix products, tensor/gemm_bfloat16.h; all else stays in f32
     std::uint64_t seed = 1;       // dropout masks are a function of (seed, step, micro-batch, module, element)
   };
@@ -42,8 +44,7 @@ class Trainer {
 
   std::int64_t step() const { return step_; }             // updates so far, skipped ones included
   std::int64_t skipped() const { return skipped_; }
-  bool averaging() const { return options_.average > 0; }
-  const std::map<std::string, Tensor>& averages() const { return averages_; }   // by path
+  WeightAverage* average() { return average_ ? &*average_ : nullptr; }   // null where none is asked for
 
   // Everything an exact continuation needs beside the weights: "optimizer.<path>.<name>" and "average.<path>" ...
   std::map<std::string, Tensor> tensors() const;
@@ -61,7 +62,7 @@ class Trainer {
   Schedule schedule_;
   Options options_;
   std::int64_t step_ = 0, skipped_ = 0;
-  std::map<std::string, Tensor> averages_;
+  std::optional<WeightAverage> average_;
 };
 
 // Arithmetic mean of weights, accumulated in f64 (checkpoint averaging). ShapeError, FileError unless all have the same keys and shapes.

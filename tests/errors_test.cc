@@ -512,6 +512,7 @@ const std::vector<Row>& model_rows() {
       CALL(Adadelta(*transformer().parameters, {.eps = -1})),
       CALL(RMSprop(*transformer().parameters, {.eps = NAN})),
       CALL(Adam(*transformer().parameters, {.beta1 = 1.5})),
+      CALL(WeightAverage(*transformer().parameters, 1)),
       CALL(SGD(*transformer().parameters, {.nesterov = true})),
       CALL(clip_gradient_norm(*transformer().parameters, -1)),
       CALL(clip_gradient_norm(with_nan_gradient(), 1, true)),

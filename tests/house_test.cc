@@ -215,6 +215,7 @@ TEST_CASE("house: the examples at the top of headers compile") {
       {"autograd/record.h", "tensor/ops/binary.h tensor/ops/unary.h", "namespace mine {", "}"},
       {"autograd/trace.h", "", "Variable f(Variable q, Variable k) {", "return e; }"},
       {"nn/optimizer.h", "tensor/ops/binary.h tensor/ops/unary.h", "void f(Parameters& parameters) {", "}"},
+      {"nn/average.h", "nn/optimizer.h", "void f(Parameters& parameters, Adam& adam) {", "}"},
       {"attention/score.h", "examples/cli/cli.h", "", ""},
   };
   for (const Example& its : examples) {

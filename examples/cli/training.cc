@@ -289,23 +289,11 @@ void Training::report(const Trainer::Report& last) {
 }
 
 bool Training::evaluate() {
-  std::map<std::string, Tensor> raw;                                                        // weights, while the averages stand in for them
-  if (trainer_->averaging())
-    for (const auto& item : parameters_.items())
-      if (const auto average = trainer_->averages().find(item->path); average != trainer_->averages().end()) {
-        raw[item->path] = item->variable.value().clone();
-        copy_into(item->variable.value(), average->second);
-      }
-  const auto restore = [&] {
-    for (const auto& item : parameters_.items())
-      if (const auto weights = raw.find(item->path); weights != raw.end()) copy_into(item->variable.value(), weights->second);
-  };
+  std::optional<WeightAverage::InPlace> averages;
+  if (trainer_->average()) averages.emplace(*trainer_->average());
   const double begin = seconds();
   const auto score = dev_->score(run_, *model_, [] { return stop_signal() == 0; });
-  if (!score) {
-    restore();
-    return false;
-  }
+  if (!score) return false;
   last_score_ = score;
   const bool lower = score->loss < state_.best_loss || (std::isnan(state_.best_loss) && !std::isnan(score->loss));
   const bool better = state_.best < 0 || score->bleu > state_.best_bleu || (score->bleu == state_.best_bleu && lower);
@@ -331,7 +319,7 @@ bool Training::evaluate() {
     log_.write_curves(in_run("curves.svg"), "dev " + bleu_name(run_.config), fmt::format("Training of {}", fs::weakly_canonical(run_.path).filename().string()),
                       smoothing > 0 && step() >= kReportEvery ? fmt::format("The train loss is that of targets smoothed by {} and of a model with dropout; the dev loss is without both.", smoothing) : "");
   });
-  restore();
+  averages.reset();
   progress_.note(fmt::format("update {}, epoch {}: dev loss {:.4f}, {} {:.2f}, exact {:.1f} %{}", step(), state_.epoch, score->loss, bleu_name(run_.config), score->bleu, score->exact, better ? "  (best)" : ""));
   show();
   speed_from_ += seconds() - begin;                // the tokens since are those of updates

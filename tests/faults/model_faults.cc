@@ -61,10 +61,11 @@ Rows words(Index seed, int count) {
 struct Trained : SmallModel {
   explicit Trained(const std::string& flags, double average = 0.9)
       : SmallModel(flags), adam(*parameters, {}), trainer(*model, *parameters, adam, Schedule({.kind = Schedule::Kind::constant, .peak = 0.01}), {.loss = {.pad = kPad}, .average = average}) {}
-  std::vector<Tensor> weights() const {
+  std::vector<Tensor> weights() {
     std::vector<Tensor> out;
     for (const auto& item : parameters->items()) out.push_back(item->variable.value().clone());
-    for (const auto& [name, value] : trainer.averages()) out.push_back(value.clone());
+    if (trainer.average())
+      for (const auto& [name, value] : trainer.average()->state()) out.push_back(value.clone());
     return out;
   }
   Adam adam;

@@ -188,7 +188,7 @@ TEST_CASE("trainer: averages of the weights, with a decay that rises to its valu
     w -= 5;
     const double decay = std::min(0.4, (1.0 + t) / (10.0 + t));
     average = t == 1 ? w : decay * average + (1 - decay) * w;
-    CHECK(trainer.averages().at("w").item() == doctest::Approx(average).epsilon(1e-12));
+    CHECK(trainer.average()->state().at("w").item() == doctest::Approx(average).epsilon(1e-12));
   }
   CHECK(model.w.value().item() == w);
 }
@@ -212,7 +212,7 @@ TEST_CASE("trainer: a state of updates that were all skipped is taken, although 
   CHECK(second.step() == 1);
   CHECK(second.skipped() == 1);
   CHECK_FALSE(second.update({&good, 1}).skipped);
-  CHECK_THROWS_WITH_AS(first.restore(first.tensors(), second.scalars()), "trainer state: no average of w with shape []", FileError);
+  CHECK_THROWS_WITH_AS(first.restore(first.tensors(), second.scalars()), "weight average: the state has no w that is f64 []", FileError);
 }
 
 TEST_CASE("mean_weights: of other weights there is none") {
