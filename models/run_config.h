@@ -40,7 +40,7 @@ struct RunConfig {
   std::optional<Index> decoder_layers;             // else layers
   std::optional<Index> key_value_heads;            // of the decoder, else heads
   std::optional<Index> sliding_window;             // words to each side, else all
-  bool gated = false, talking_heads = false, differential = false, linear_attention = false;
+  bool gated = false, rms_norm = false, talking_heads = false, differential = false, linear_attention = false;
   std::optional<Index> random_features;            // of linear attention, else elu(x) + 1
   double dropout = 0.05, attention_dropout = 0, activation_dropout = 0;
   bool copy = false;

@@ -50,9 +50,12 @@ FeedForward::Options feed_forward_options(const TransformerOptions& o) {
   return {.width = o.width, .inner = o.feed_forward, .activation = o.activation, .gated = o.gated, .dropout = o.activation_dropout, .bias = o.bias, .init = xavier_uniform()};
 }
 
-Residual::Options residual_options(const TransformerOptions& o) { return {.width = o.width, .dropout = o.dropout, .norm_at = o.norm, .eps = o.eps, .bias = o.bias}; }
+Residual::Options residual_options(const TransformerOptions& o) { return {.width = o.width, .dropout = o.dropout, .norm_at = o.norm, .eps = o.eps, .bias = o.bias, .rms = o.rms_norm}; }
 
-bool has_final_norm(const TransformerOptions& o) { return o.final_norm == FinalNorm::always || o.norm == NormAt::before; }
+std::optional<Norm> final_norm(const Scope& scope, const TransformerOptions& o) {
+  if (o.final_norm == FinalNorm::automatic && o.norm == NormAt::after) return {};
+  return Norm(scope / "norm", {.width = o.width, .rms = o.rms_norm, .eps = o.eps, .bias = o.bias});
+}
 
 void check_layers(const Scope& scope, Index layers) {
   const Inside inside(scope.path());
@@ -132,7 +135,7 @@ Variable TransformerDecoderLayer::next(const Variable& x, const Memory* memory, 
 TransformerEncoder::TransformerEncoder(Scope scope, const TransformerOptions& o) : positions(stack_positions(scope, o, false)) {
   check_layers(scope, o.encoder_layers);
   for (Index k = 0; k < o.encoder_layers; ++k) layers.emplace_back(scope / "layers" / k, o, &positions, k + 1);
-  if (has_final_norm(o)) norm.emplace(scope / "norm", LayerNorm::Options{.width = o.width, .eps = o.eps, .bias = o.bias});
+  norm = final_norm(scope, o);
 }
 
 Variable TransformerEncoder::operator()(const Variable& x, const Mask& mask, List<AttentionMap>* maps) const {
@@ -148,7 +151,7 @@ Variable TransformerEncoder::operator()(const Variable& x, const Mask& mask, Lis
 TransformerDecoder::TransformerDecoder(Scope scope, const TransformerOptions& o, bool cross) : positions(stack_positions(scope, o, true)) {
   check_layers(scope, o.decoder_layers);
   for (Index k = 0; k < o.decoder_layers; ++k) layers.emplace_back(scope / "layers" / k, o, cross, &positions, k + 1);
-  if (has_final_norm(o)) norm.emplace(scope / "norm", LayerNorm::Options{.width = o.width, .eps = o.eps, .bias = o.bias});
+  norm = final_norm(scope, o);
 }
 
 List<Memory> TransformerDecoder::prepare(const Variable& states, const Mask& mask) const {

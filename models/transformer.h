@@ -22,6 +22,7 @@ struct TransformerOptions {
   bool gated = false;
   NormAt norm = NormAt::after;
   FinalNorm final_norm = FinalNorm::automatic;
+  bool rms_norm = false;                      // RMSNorm instead of LayerNorm
   double eps = 1e-5;
   bool bias = true;                           // of projections, feed-forward layers and norms, as in PyTorch
   bool packed_qkv_init = false;               // Xavier over the packed [3d, d] projection, as PyTorch, instead of over each
@@ -71,7 +72,7 @@ struct TransformerEncoder {
 
   RelativePositions positions;         // what the layers share of them
   std::vector<TransformerEncoderLayer> layers;
-  std::optional<LayerNorm> norm;
+  std::optional<Norm> norm;
 };
 
 struct TransformerDecoder {
@@ -83,7 +84,7 @@ struct TransformerDecoder {
 
   RelativePositions positions;
   std::vector<TransformerDecoderLayer> layers;
-  std::optional<LayerNorm> norm;
+  std::optional<Norm> norm;
 };
 
 // Encoder and decoder without embeddings: `encoder.layers.0.self_attn.in_proj_weight`, ...

@@ -3,6 +3,7 @@
 
 #include "autograd/ops.h"
 #include "autograd/trace.h"
+#include "nn/dropout.h"
 #include "nn/init.h"
 #include "tensor/format.h"
 
@@ -34,6 +35,24 @@ RMSNorm::RMSNorm(Scope scope, Options options)
 Variable RMSNorm::operator()(const Variable& x) const {
   const Inside inside(path);
   return trace("", "y = γ ⊙ x/√(mean x² + ε)", rms_norm(x, weight, eps));
+}
+
+Norm::Norm(Scope scope, Options o)
+    : form(o.rms ? decltype(form)(RMSNorm(scope, {.width = o.width, .eps = o.eps})) : decltype(form)(LayerNorm(scope, {.width = o.width, .eps = o.eps, .bias = o.bias}))) {}
+
+Variable Norm::operator()(const Variable& x) const {
+  return std::visit([&](const auto& norm) { return norm(x); }, form);
+}
+
+Variable Norm::after_sum(const Variable& x, const Variable& residual, double dropout) const {
+  const Inside inside(path());
+  if (const auto* norm = std::get_if<LayerNorm>(&form)) return add_dropout_norm(x, residual, norm->weight, norm->bias, dropout, norm->eps).y;
+  const RMSNorm& norm = std::get<RMSNorm>(form);
+  return rms_norm(residual + heed::dropout(x, dropout), norm.weight, norm.eps);
+}
+
+const Path& Norm::path() const {
+  return std::visit([](const auto& norm) -> const Path& { return norm.path; }, form);
 }
 
 }  // namespace heed

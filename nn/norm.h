@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <variant>
+
 #include "nn/scope.h"
 
 namespace heed {
@@ -31,6 +33,22 @@ struct RMSNorm {
   Parameter weight;         // γ [d]
   double eps;
   Path path;
+};
+
+// LayerNorm, or with rms RMSNorm, as a model asks for.
+struct Norm {
+  struct Options {
+    Index width;
+    bool rms = false;
+    double eps = 1e-5;
+    bool bias = true;       // of LayerNorm
+  };
+  Norm(Scope scope, Options options);
+  Variable operator()(const Variable& x) const;                                              // [..., d] -> [..., d]
+  Variable after_sum(const Variable& x, const Variable& residual, double dropout) const;   // norm(residual + dropout(x))
+  const Path& path() const;
+
+  std::variant<LayerNorm, RMSNorm> form;
 };
 
 }  // namespace heed

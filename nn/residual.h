@@ -17,25 +17,26 @@ struct Residual {
     NormAt norm_at = NormAt::after;
     double eps = 1e-5;
     bool bias = true;             // of the norm
+    bool rms = false;             // RMSNorm instead of LayerNorm
   };
   Residual(Scope scope, Options options)
-      : norm(scope, {.width = options.width, .eps = options.eps, .bias = options.bias}), dropout(checked_dropout(scope.path(), options.dropout)), norm_at(options.norm_at) {}
+      : norm(scope, {.width = options.width, .rms = options.rms, .eps = options.eps, .bias = options.bias}), dropout(checked_dropout(scope.path(), options.dropout)), norm_at(options.norm_at) {}
 
   // x [..., d]; sublayer: [..., d] -> [..., d]
   Variable operator()(const Variable& x, auto&& sublayer) const {
     if (norm_at == NormAt::before) return add_dropout(sublayer(norm(x)), x);   // x + dropout(sublayer(norm(x)))   Xiong et al. 2020
     const Variable y = sublayer(x);
-    const Inside inside(norm.path);
-    return trace("", "y = norm(x + sublayer(x))", add_dropout_norm(y, x, norm.weight, norm.bias, dropout, norm.eps).y);   // norm(x + dropout(sublayer(x)))   Vaswani et al. 2017, 3.1
+    const Inside inside(norm.path());
+    return trace("", "y = norm(x + sublayer(x))", norm.after_sum(y, x, dropout));   // norm(x + dropout(sublayer(x)))   Vaswani et al. 2017, 3.1
   }
 
-  LayerNorm norm;
+  Norm norm;
   double dropout;
   NormAt norm_at;
 
  private:
   Variable add_dropout(const Variable& y, const Variable& x) const {
-    const Inside inside(norm.path);
+    const Inside inside(norm.path());
     return trace("sum", "y = x + sublayer(norm(x))", x + heed::dropout(y, dropout));
   }
 };

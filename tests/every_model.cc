@@ -39,7 +39,8 @@ std::vector<std::string> every_model() {
                          "--model lstm --decoder conditional --attention local-p --window 2 --readout maxout --readout-state previous --start-state backward",
                          "--model lstm --attention dot --layers 2 --input-feeding --reverse-source --start eos", "--model rnn --attention additive --readout tanh --readout-state previous",
                          "--model gru --attention general-sparsemax --one-direction --decoder bahdanau", "--model gru --attention additive-top-2 --decoder luong", "--model gru --attention general-learned-entmax", "--model gru --attention gaussian-exp",
-                        "--layers 2 --decoder-layers 1 --heads 2 --activation silu --gated --activation-dropout 0.2", "--layers 1 --decoder-layers 3 --heads 2 --activation gelu --norm pre", "--model gru --layers 2 --decoder-layers 1",
+                        "--layers 2 --decoder-layers 1 --heads 2 --activation silu --gated --activation-dropout 0.2", "--layers 1 --decoder-layers 3 --heads 2 --activation gelu --norm pre", "--layers 2 --heads 2 --rms-norm --dropout 0.2",
+                         "--layers 1 --heads 4 --rms-norm --norm pre --gated --activation silu --positions rope --key-value-heads 2", "--model gru --layers 2 --decoder-layers 1",
                          "--model lstm --attention dot --layers 3 --decoder-layers 2", "--model gru --attention none --decoder sutskever --decoder-layers 2 --bridge linear",
                          "--layers 2 --heads 2 --copy", "--layers 1 --heads 4 --copy --tie all --norm pre --attention-dropout 0.3 --label-smoothing 0", "--model gru --copy", "--model lstm --copy --attention local-m --window 1 --input-feeding --reverse-source"});
   return all;

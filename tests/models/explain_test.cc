@@ -101,6 +101,7 @@ struct Recomputed {
 Variable scaled(const Variable& a, const Variable& rows) { return reshape(a, {-1, 1}) * rows; }      // α_j h_j
 
 Variable normed(const Recomputed& r, const Variable& in, const std::string& path) {
+  if (r.small.run.config.rms_norm) return rms_norm(in, r.weight(path + ".weight"));
   return layer_norm(in, r.weight(path + ".weight"), r.says("+ β") || r.says("norm(") ? r.weight(path + ".bias") : Variable(), 1e-5);
 }
 

@@ -189,6 +189,12 @@ TEST_CASE("a run's options reach the model, the optimizer and the schedule") {
   CHECK(has("core.encoder.layers.2.norm2.weight", [](RunConfig& c) { c.layers = 3, c.decoder_layers = 2; }));
   CHECK(has("core.decoder.layers.3.linear3.bias", [](RunConfig& c) { c.decoder_layers = 4, c.gated = true; }));
   CHECK_FALSE(has("core.decoder.layers.0.linear3.bias", [](RunConfig&) {}));
+  for (const char* path : {"core.encoder.layers.0.norm1", "core.encoder.norm", "core.decoder.layers.1.norm3", "core.decoder.norm"})
+    for (const bool rms : {false, true}) {
+      INFO(path);
+      CHECK(has(path + std::string(".weight"), [&](RunConfig& c) { c.rms_norm = rms, c.norm = "pre"; }));
+      CHECK(has(path + std::string(".bias"), [&](RunConfig& c) { c.rms_norm = rms, c.norm = "pre"; }) == !rms);
+    }
   const auto activation = [](std::string_view name) {
     RunConfig config;
     config.activation = name;

@@ -374,6 +374,8 @@ TEST_CASE("transformer: each dropout acts in its own place: what is left where i
   const Residual after(scope / "after", {.width = 8, .dropout = 1}), before(scope / "before", {.width = 8, .dropout = 1, .norm_at = NormAt::before});
   CHECK(worst_absolute(trained([&](const Variable& v) { return after(v, twice); }), after.norm(constant(x)).value()) < 1e-14);
   CHECK(equal_bits(trained([&](const Variable& v) { return before(v, twice); }), x));
+  const Residual rms(scope / "rms", {.width = 8, .dropout = 1, .rms = true});
+  CHECK(worst_absolute(trained([&](const Variable& v) { return rms(v, twice); }), rms_norm(constant(x), constant(ones({8}, DType::f64))).value()) < 1e-14);
   for (const bool gated : {false, true}) {
     const FeedForward inner(scope / (gated ? "gated" : "plain"), {.width = 8, .inner = 5, .gated = gated, .dropout = 1});
     CHECK(equal_bits(trained(inner), expand(inner.linear2.bias.value(), x.shape())));
