@@ -120,6 +120,10 @@ class Slot {
 class Variable {
  public:
   Variable() = default;
+  Variable(const Variable&) = default;
+  Variable(Variable&&) noexcept = default;
+  Variable& operator=(const Variable&) & = default;         // not to x[0]: it would change no element
+  Variable& operator=(Variable&&) & noexcept = default;
   Variable(Tensor value, Slot slot) : value_(std::move(value)), slot_(std::move(slot)) {}
 
   bool defined() const { return value_.defined(); }
@@ -129,6 +133,11 @@ class Variable {
   int rank() const { return value_.rank(); }
   DType dtype() const { return value_.dtype(); }
   Index numel() const { return value_.numel(); }
+  // Views, as Tensor::operator[] and ().
+  Variable operator[](Index i) const;
+  template <class... I> Variable operator()(I... index) const { return indexed({Indexer(index)...}); }
+  Variable indexed(std::initializer_list<Indexer> index) const;
+
   // What a rule keeps of it: empty where no gradient is wanted now, whatever becomes of that before the tape is played.
   Slot slot() const { return slot_.leaf_ && !slot_.leaf_->wanted() ? Slot() : slot_; }
   bool alive() const { return slot_.alive(); }              // Slot::alive
@@ -148,5 +157,11 @@ class Variable {
 
 Variable variable(Tensor value);   // a leaf that wants a gradient; DTypeError unless f32 or f64
 Variable constant(Tensor value);   // takes part without a gradient
+
+// With autograd/ops.h. a is another value afterwards; that of before stays what it was, for all who have it.
+inline Variable& operator+=(Variable& a, const auto& b) { return a = a + b; }
+inline Variable& operator-=(Variable& a, const auto& b) { return a = a - b; }
+inline Variable& operator*=(Variable& a, const auto& b) { return a = a * b; }
+inline Variable& operator/=(Variable& a, const auto& b) { return a = a / b; }
 
 }  // namespace heed

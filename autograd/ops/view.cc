@@ -56,6 +56,14 @@ Variable select(const Variable& x, int dim, Index index) {
   return record_view("select", x, [&](const Tensor& t) { return select(t, dim, index); });
 }
 
+Variable Variable::operator[](Index i) const {
+  return record_view("index", *this, [&](const Tensor& t) { return t[i]; });
+}
+
+Variable Variable::indexed(std::initializer_list<Indexer> index) const {
+  return record_view("index", *this, [&](const Tensor& t) { return t.indexed(index); });
+}
+
 List<Variable> split(const Variable& x, Index count, int dim) {
   return record_split("split", x, [&](const Tensor& t) { return split(t, count, dim); });
 }

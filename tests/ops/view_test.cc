@@ -13,6 +13,7 @@
 #include "tensor/ops/random.h"
 #include "tests/every_target.h"
 #include "tests/op_table.h"
+#include "tests/thrown.h"
 
 using namespace heed;
 
@@ -324,6 +325,25 @@ TEST_CASE("views of variables: several views of one tensor add into one gradient
   CHECK(x.grad().to_vector<double>() == std::vector<double>{1 + 13, 3 + 5 + 11, 7 + 9, 2 + 14, 4 + 6 + 12, 8 + 10});
 }
 
+TEST_CASE("variables: indexed as tensors are, and changed by += without changing what others have") {
+  static_assert(!std::is_assignable_v<Variable, const Variable&> && !std::is_assignable_v<Variable, Variable>);   // x[0] = y
+  static_assert(std::is_assignable_v<Variable&, const Variable&> && std::is_nothrow_move_constructible_v<Variable>);
+  const Variable x = variable(tensor({{1, 2}, {3, 4}}, DType::f64));
+  Tape tape;
+  Variable y = x[1];                                          // 3 4
+  const Variable before = y;
+  y += x(0, all);                                             // 4 6
+  y *= x(all, -1);                                            // 8 24
+  y -= 1;
+  y /= 2;
+  CHECK(y.value().to_vector<double>() == std::vector<double>{3.5, 11.5});
+  CHECK(before.value().to_vector<double>() == std::vector<double>{3, 4});
+  tape.backward(sum(y));                                      // ((x10 + x00) x01 + (x11 + x01) x11 - 2) / 2
+  CHECK(x.grad().to_vector<double>() == std::vector<double>{1, 2 + 2, 1, 5});
+  CHECK_THROWS_WITH_AS((void)x[2], "index: 2 at dim 0 is not in [-2, 2): shape [2, 2]", IndexError);
+  CHECK_THROWS_WITH_AS((void)x(0, all, 0), message_of<IndexError>([&] { (void)x.value()(0, all, 0); }).c_str(), IndexError);
+}
+
 // What backward hands on may be an expanded view (of sum) or lie in a value still saved: later additions must not write there.
 TEST_CASE("a gradient that arrived as a view takes further gradients") {
   const Variable x = variable(tensor({{1, 2}, {3, 4}}, DType::f64));
@@ -362,6 +382,8 @@ TEST_CASE("gradients of views") {
   holds([](Inputs v) { return squeeze(unsqueeze(v[0], 1), 1); });
   holds([](Inputs v) { return flip(v[0], {0, -1}); });
   holds([](Inputs v) { return slice(slice(v[0], 2, 0, Slice::kToEnd, 2), 1, 2, Slice::kToEnd, -1); });
+  holds([](Inputs v) { return v[0](-1, all, Slice{.step = -2}); });
+  holds([](Inputs v) { return v[0][1] * v[0](0); });
   holds([](Inputs v) { return select(v[0], -1, -1); });
   holds([](Inputs v) { return expand(unsqueeze(v[0], 1), {5, 2, -1, 3, 4}); });
   holds([](Inputs v) { return toeplitz(transpose(v[0], 0, 2), 2); });
