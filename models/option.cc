@@ -74,15 +74,16 @@ Json parse(const Option& option, const std::string& word) {
   }
   if (double x; is_whole(option) || holds<double>(option)) {
     const auto result = std::from_chars(begin, end, x);
-    if (result.ptr == end && result.ec != std::errc::invalid_argument) return result.ec == std::errc() ? x : HUGE_VAL;
+    if (result.ptr == end && result.ec == std::errc()) return x;
+    if (result.ptr == end && result.ec == std::errc::result_out_of_range) {
+      const Json rounded = Json::parse(word, nullptr, false);                                 // 1e-400 is 0, 1e400 none
+      return rounded.is_number() ? rounded : Json(HUGE_VAL);
+    }
   }
   return word;
 }
 
-std::string shown(const Json& value) {
-  const std::string text = value.dump(-1, ' ', true, Json::error_handler_t::replace);
-  return text.size() <= 80 ? text : text.substr(0, 77) + "...";
-}
+std::string shown(const std::string& text) { return text.size() <= 80 ? text : text.substr(0, 77) + "..."; }
 
 const Option* find(std::span<const Option> options, std::string_view name) {
   const auto at = std::ranges::find(options, name, &Option::name);
@@ -121,6 +122,7 @@ struct Reader : nlohmann::json_sax<Json> {
     std::string key;
     Index line;
     Json value;
+    std::string number{};                          // as written, where it is beyond double
   };
   Reader(const std::string& file, std::string_view text, const Index& line) : file_(file), text_(text), line_(line) {}
   std::vector<Entry> entries;
@@ -159,8 +161,10 @@ struct Reader : nlohmann::json_sax<Json> {
   bool parse_error(std::size_t position, const std::string& token, const Json::exception& error) override {
     constexpr int kOverflow = 406;                 // of nlohmann's exceptions
     const Index line = 1 + std::ranges::count(text_.substr(0, position), '\n');             // the reader is ahead of it
-    if (error.id == kOverflow && depth_ == 1) fail<FileError>("{}: out of range: \"{}\" at line {} is {}; a number in [-1.8e308, 1.8e308]", file_, entries.back().key, line, in_quotes(token));
-    wrong("no JSON", line);
+    if (error.id != kOverflow || depth_ != 1) wrong("no JSON", line);
+    take(HUGE_VAL);                                // wrong for every option: nothing behind it matters
+    entries.back().number = token;
+    return false;
   }
 
  private:
@@ -239,7 +243,7 @@ std::vector<std::string> from_json(std::span<const Option> options, std::string_
   Json::sax_parse(Counted(json.data(), &line), Counted(json.data() + json.size(), &line), &reader);
   std::vector<std::string_view> known;
   for (const Option& option : options) known.push_back(option.name);
-  for (const auto& [key, at, value] : reader.entries) {
+  for (const auto& [key, at, value, number] : reader.entries) {
     const Option* option = find(options, key);
     if (!option) {
       const std::string_view near = nearest(key, known);
@@ -247,14 +251,14 @@ std::vector<std::string> from_json(std::span<const Option> options, std::string_
                       near.empty() ? fmt::format("known are {}", fmt::join(known, ", ")) : fmt::format("did you mean \"{}\"?", near));
     }
     if (const std::string_view wrong = fault(*option, value); !wrong.empty())
-      fail<FileError>("{}: {}: \"{}\" at line {} is {}; {}", file, wrong, key, at, shown(value), allowed(*option));
+      fail<FileError>("{}: {}: \"{}\" at line {} is {}; {}", file, wrong, key, at, shown(number.empty() ? value.dump(-1, ' ', true, Json::error_handler_t::replace) : number), allowed(*option));
   }
   std::vector<std::string> names;
-  for (const auto& [key, at, value] : reader.entries) names.push_back(key);
+  for (const Reader::Entry& entry : reader.entries) names.push_back(entry.key);
   if (all_keys)
     for (const Option& option : options)
       check<FileError>(option.later || std::ranges::find(names, option.name) != names.end(), "{}: missing key: \"{}\"; {}", file, option.name, allowed(option));
-  for (const auto& [key, at, value] : reader.entries) assign(*find(options, key), value);
+  for (const Reader::Entry& entry : reader.entries) assign(*find(options, entry.key), entry.value);
   return names;
 }
 

@@ -74,6 +74,12 @@ TEST_CASE("options from words") {
   CHECK(wrong("rate", {"1"}) == "out of range: --rate 1; a number in [0, 1)");
   CHECK(wrong("rate", {"nan"}).starts_with("out of range: --rate nan"));
   CHECK(wrong("rate", {"0.5x"}).starts_with("wrong type"));
+  CHECK(wrong("rate", {"1e400"}) == "out of range: --rate 1e400; a number in [0, 1)");
+  CHECK(wrong("rate", {"-1e400"}) == "out of range: --rate -1e400; a number in [0, 1)");
+  CHECK(wrong("count", {"1e400"}) == "out of range: --count 1e400; a whole number in [1, 9], default 3");
+  CHECK(wrong("count", {"1e-400"}) == "not a whole number: --count 1e-400; a whole number in [1, 9], default 3");
+  set(table[3], std::vector<std::string>{"1e-400"});
+  CHECK(v.rate == 0);
   CHECK(wrong("kind", {"past"}) == "unknown name: --kind past; did you mean post? one of post, pre");
   CHECK(wrong("on", {"yes"}).starts_with("wrong type"));
 }
@@ -95,6 +101,10 @@ TEST_CASE("options to JSON and back") {
   CHECK(wrong_json("{\"count\": null}").starts_with("f.json: wrong type"));
   CHECK(wrong_json("{\"count\": 18446744073709551615}").starts_with("f.json: out of range"));
   CHECK(wrong_json("{\"count\": 18446744073709551616}").starts_with("f.json: out of range"));
+  CHECK(wrong_json("{\"count\": 2,\n\"rate\":\n1e400, \"cuont\": 1}") == "f.json: out of range: \"rate\" at line 2 is 1e400; a number in [0, 1)");
+  CHECK(wrong_json("{\"count\": -1e400}") == "f.json: out of range: \"count\" at line 1 is -1e400; a whole number in [1, 9], default 3");
+  CHECK(wrong_json("{\"files\": [\"a\", 1e400]}") == "f.json: wrong type: \"files\" at line 1 is 1e400; 2 names");
+  CHECK(wrong_json("{\"cuont\": 1e400}") == "f.json: unknown key \"cuont\" at line 1; did you mean \"count\"?");
   CHECK(wrong_json("{\"rate\": 7}").starts_with("f.json: out of range: \"rate\" at line 1 is 7"));
   CHECK(wrong_json("{\"files\": [\"a\"]}").starts_with("f.json: wrong number of values"));
   CHECK(wrong_json("{\"files\": [1, 2]}").starts_with("f.json: wrong type"));
