@@ -96,11 +96,13 @@ std::vector<std::vector<Translation>> translate(const Run& run, const Translator
         if (!options.replace_unk || hypothesis.ids[t] != search.unk) continue;
         if (const Index s_t = looked_at(hypothesis.attention[t]); s_t >= 0) tokens.back() = words[s][std::size_t(s_t)];
       }
+      std::string text = run.target.tokenizer.text(tokens);
+      std::vector<Translation>& best = results[numbers[s]];
+      if (!options.search.sampling && std::ranges::find(best, text, &Translation::text) != best.end()) continue;
       std::vector<Link> links;
       for (std::size_t t = 0; options.links && t < hypothesis.ids.size(); ++t)
         if (const Index s_t = looked_at(hypothesis.attention[t]); s_t >= 0) links.push_back({s_t, Index(t)});
-      std::string text = run.target.tokenizer.text(tokens);
-      results[numbers[s]].push_back({std::move(text), std::move(tokens), hypothesis.log_probability, hypothesis.score, hypothesis.finished, std::move(links)});
+      best.push_back({std::move(text), std::move(tokens), hypothesis.log_probability, hypothesis.score, hypothesis.finished, std::move(links)});
     }
   return results;
 }

@@ -42,9 +42,9 @@ std::vector<std::string> target_words(const Run& run, std::span<const std::int32
 std::string source_text(const Run& run, const Example& example);
 std::string target_text(const Run& run, const Example& example);
 
-// The n best of each line, best first. A line without tokens has one translation, which is empty. `prefixes`, one a line or none, are what
-// every translation begins with, in their own words where the model knows them only as <unk>. What the model does not see is added
-// to *overlooked.
+// The n best of each line, best first; of those with the same text, which other pieces or replaced words make, only the first, unless they
+// are draws. A line without tokens has one translation, which is empty. `prefixes`, one a line or none, are what every translation begins
+// with, in their own words where the model knows them only as <unk>. What the model does not see is added to *overlooked.
 std::vector<std::vector<Translation>> translate(const Run& run, const Translator& model, std::span<const std::string> lines, const TranslateOptions& options = {},
                                                 std::span<const std::string> prefixes = {}, Overlooked* overlooked = nullptr);
 

@@ -139,7 +139,7 @@ std::vector<Option> options(SearchFlags& flags) {
   const auto number = [](auto x) { return fmt::format("{}", x); };
   return {
       {.name = "beam", .value = &flags.beam, .takes = "N", .help = "hypotheses kept; 1: greedy", .low = 1, .high = 1000, .standard = number(standard.beam), .heading = "Search"},
-      {.name = "nbest", .value = &flags.nbest, .takes = "N", .help = "translations of a line, at most --beam; from 2 on each behind the line's number and its score, tabs between; with --sample: draws", .low = 1, .high = 1000, .standard = number(standard.nbest)},
+      {.name = "nbest", .value = &flags.nbest, .takes = "N", .help = "translations of a line, at most --beam, fewer where hypotheses have the same text; from 2 on each behind the line's number and its score, tabs between; with --sample: draws", .low = 1, .high = 1000, .standard = number(standard.nbest)},
       {.name = "length-penalty", .value = &flags.length_penalty, .takes = "NAME", .help = "what log P is divided by", .choices = {"gnmt", "average", "none"}, .standard = standard.length_penalty},
       {.name = "alpha", .value = &flags.alpha, .takes = "X", .help = "exponent of the length penalty", .low = 0, .high = 10, .standard = number(standard.alpha)},
       {.name = "stop", .value = &flags.stop, .takes = "NAME", .help = "bound: a sentence ends when none that goes on can become better; first-k: with --beam finished translations, which may miss a better one", .choices = {"bound", "first-k"}, .standard = standard.stop},

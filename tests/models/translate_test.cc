@@ -21,6 +21,26 @@ TEST_CASE("translate: an unknown word becomes the source word most looked at, an
   CHECK(tokens(true) == std::vector<std::string>{"a", "b", "c", "<unk>", "<unk>"});       // the fourth looks at eos, the fifth at nothing
 }
 
+TEST_CASE("translate: of hypotheses that have become one text the best one stays; draws all stay") {
+  const SmallModel small("--model gru --decoder bahdanau --attention local-m --window 0");
+  const Vocabulary& words = small.run.target.vocabulary;
+  const Tensor bias = small.parameters->find("out.bias")->variable.value();
+  fill_(bias[words.unk], 1e3), fill_(bias[words.id("a")], 990), fill_(bias[words.id("b")], 980);
+  const auto found = [&](const SearchOptions& search, bool replace_unk) {
+    std::vector<std::pair<std::string, double>> texts;
+    const auto of_line = translate(small.run, *small.model, std::vector<std::string>{"a"}, {.search = search, .replace_unk = replace_unk});
+    for (const Translation& t : of_line[0]) texts.emplace_back(t.text, t.score);
+    return texts;
+  };
+  const SearchOptions search{.beam = 3, .nbest = 3, .max_length = 1, .min_length = 1};
+  const auto three = found(search, false);
+  REQUIRE(three.size() == 3);
+  CHECK((three[0].first == "<unk>" && three[1].first == "a" && three[2].first == "b"));
+  using Texts = std::vector<std::pair<std::string, double>>;
+  CHECK(found(search, true) == Texts{{"a", three[0].second}, three[2]});
+  CHECK(found({.nbest = 8, .max_length = 1, .min_length = 1, .sampling = Sampling{}}, true).size() == 8);
+}
+
 TEST_CASE("translate: links to the source words most looked at, of every hypothesis, of a prefix too; eos is no word") {
   for (const std::string flags : {"--model gru --attention dot", "--layers 2 --heads 4", "--model gru --decoder bahdanau --attention local-m --window 0"}) {
     CAPTURE(flags);
