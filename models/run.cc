@@ -51,8 +51,8 @@ void check_made_by(const SafetensorsFile& file, const Run& run) {
     check<FileError>(number == kFormat, "{}: format {} of a checkpoint, this program (heed {}) reads format {}", file.path, format, HEED_VERSION, kFormat);
   }
   if (const std::string made_with = entry(kVocabulariesKey); !made_with.empty())
-    check<FileError>(made_with == vocabulary_names(run), "{}: made with other vocabularies than those of {} ({} and {} words)", file.path, run.path,
-                     run.source.vocabulary.size(), run.target.vocabulary.size());
+    check<FileError>(made_with == vocabulary_names(run), "{}: made with other vocabularies than those of {} ({} and {} {}s)", file.path, run.path,
+                     run.source.vocabulary.size(), run.target.vocabulary.size(), run.source.tokenizer.options().noun());
 }
 
 // Metadata without what describes the training.
@@ -168,8 +168,8 @@ Run open_run(const std::string& path) {
   from_json(options(run.config), read_file(file, 1 << 20, InputFile::Kind::regular), file);
   run.source = load_side(path, "source", run.config);
   run.target = load_side(path, "target", run.config);
-  check<FileError>(run.config.tie != "all" || run.source.vocabulary == run.target.vocabulary, "{}: tie \"all\" needs one vocabulary: source.vocabulary has {} words, target.vocabulary {} others",
-                   path, run.source.vocabulary.size(), run.target.vocabulary.size());
+  check<FileError>(run.config.tie != "all" || run.source.vocabulary == run.target.vocabulary, "{}: tie \"all\" needs one vocabulary: source.vocabulary has {} {}s, target.vocabulary {} others",
+                   path, run.source.vocabulary.size(), run.source.tokenizer.options().noun(), run.target.vocabulary.size());
   return run;
 }
 

@@ -66,9 +66,9 @@ std::vector<Option> table(RunConfig& c) {
       {.name = "tokenizer", .value = &c.tokenizer, .takes = "NAME", .help = "auto: what `heed data` says of its data, else word", .choices = tokenizer_choices(), .heading = "Text"},
       {.name = "sentencepiece", .value = &c.sentencepiece, .takes = "SRC TGT", .help = "SentencePiece models of one's own for bpe, of any type, instead of learning them", .later = true, .count = 2},
       {.name = "lowercase", .value = &c.lowercase, .help = "lower-case all text"},
-      {.name = "min-count", .value = &c.min_count, .takes = "N", .help = "words seen less often in training become <unk>", .low = 1, .high = kBig},
-      {.name = "vocabulary-size", .value = &c.vocabulary_size, .takes = "N", .help = "most words of a language, or pieces of bpe (there 8000)", .low = 5, .high = 1e6},
-      {.name = "max-length", .value = &c.max_length, .takes = "N", .help = "training leaves out pairs with more words on a side", .low = 1, .high = 1e5},
+      {.name = "min-count", .value = &c.min_count, .takes = "N", .help = "words and characters seen less often in training become <unk>", .low = 1, .high = kBig},
+      {.name = "vocabulary-size", .value = &c.vocabulary_size, .takes = "N", .help = "most words or characters of a language, or pieces of bpe (there 8000)", .low = 5, .high = 1e6},
+      {.name = "max-length", .value = &c.max_length, .takes = "N", .help = "training leaves out pairs with more tokens on a side", .low = 1, .high = 1e5},
 
       {.name = "model", .value = &c.model, .takes = "NAME", .help = "kind of model", .choices = model_names(), .heading = "Model"},
       {.name = "layers", .value = &c.layers, .takes = "N", .help = "layers of the encoder, and of the decoder", .low = 1, .high = 100},
@@ -112,7 +112,7 @@ std::vector<Option> table(RunConfig& c) {
       {.name = "context", .value = &c.context, .takes = "NAME", .help = "cho, cho-exact: what every step reads of the source", .choices = {"auto", "every_step", "both_ends"}},
       {.name = "initial-values", .value = &c.initial_values, .takes = "NAME", .help = "bahdanau: orthogonal states, N(0, 0.01²); sutskever: U(-0.08, 0.08); luong: U(-0.1, 0.1)", .choices = {"pytorch", "bahdanau", "sutskever", "luong"}},
 
-      {.name = "batch-tokens", .value = &c.batch_tokens, .takes = "N", .help = "target words of a batch, padding counted", .low = 1, .high = kBig, .heading = "Training"},
+      {.name = "batch-tokens", .value = &c.batch_tokens, .takes = "N", .help = "target tokens of a batch, padding counted", .low = 1, .high = kBig, .heading = "Training"},
       {.name = "batch-sentences", .value = &c.batch_sentences, .takes = "N", .help = "or this many sentences, sorted by length in windows of 50 batches", .low = 1, .high = kBig},
       {.name = "accumulate", .value = &c.accumulate, .takes = "N", .help = "batches added up for one update", .low = 1, .high = 1e6},
       {.name = "optimizer", .value = &c.optimizer, .takes = "NAME", .help = "with PyTorch's definitions", .choices = {"adam", "adamw", "sgd", "adagrad", "adadelta", "rmsprop"}},

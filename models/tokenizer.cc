@@ -157,15 +157,15 @@ void learn_spacing(TokenizerOptions& options, std::span<const std::string> lines
 
 using RulePointer = std::shared_ptr<const Tokenizer::Rule>;
 using Maker = RulePointer (*)(const TokenizerOptions&, std::string_view model, const std::string& file);
-constexpr std::pair<const char*, Maker> kMakers[] = {
-    {"space", [](const TokenizerOptions&, std::string_view, const std::string&) -> RulePointer { return std::make_shared<Space>(); }},
-    {"word", [](const TokenizerOptions& options, std::string_view, const std::string&) -> RulePointer { return std::make_shared<Word>(options); }},
-    {"char", [](const TokenizerOptions&, std::string_view, const std::string&) -> RulePointer { return std::make_shared<Char>(); }},
-    {"bpe", [](const TokenizerOptions&, std::string_view model, const std::string& file) -> RulePointer { return std::make_shared<Subwords>(model, file); }},
+constexpr struct { std::string_view name, noun; Maker make; } kRules[] = {
+    {"space", "word", [](const TokenizerOptions&, std::string_view, const std::string&) -> RulePointer { return std::make_shared<Space>(); }},
+    {"word", "word", [](const TokenizerOptions& options, std::string_view, const std::string&) -> RulePointer { return std::make_shared<Word>(options); }},
+    {"char", "character", [](const TokenizerOptions&, std::string_view, const std::string&) -> RulePointer { return std::make_shared<Char>(); }},
+    {"bpe", "piece", [](const TokenizerOptions&, std::string_view model, const std::string& file) -> RulePointer { return std::make_shared<Subwords>(model, file); }},
 };
 
-Maker maker(const std::string& name) {
-  for (const auto& [known, make] : kMakers) if (name == known) return make;
+const auto& rule_named(std::string_view name) {
+  for (const auto& rule : kRules) if (name == rule.name) return rule;
   fail<Error>("tokenizer: unknown name: {}; there are {}", in_quotes(name), fmt::join(tokenizer_names(), ", "));
 }
 
@@ -177,8 +177,10 @@ std::string prepared(const TokenizerOptions& options, std::string_view line) {
 
 }  // namespace
 
+std::string_view TokenizerOptions::noun() const { return rule_named(name).noun; }
+
 Tokenizer::Tokenizer(TokenizerOptions options, std::string_view model, const std::string& file)
-    : options_(std::move(options)), rule_(maker(options_.name)(options_, model, file)) {}
+    : options_(std::move(options)), rule_(rule_named(options_.name).make(options_, model, file)) {}
 
 std::vector<std::string> Tokenizer::tokens(std::string_view line) const { return rule_->tokens(prepared(options_, line)); }
 
@@ -188,7 +190,7 @@ std::vector<std::string> Tokenizer::pieces() const { return rule_->pieces(); }
 
 std::vector<std::string> tokenizer_names() {
   std::vector<std::string> names;
-  for (const auto& [name, make] : kMakers) if (name != std::string_view("bpe") || has_sentencepiece()) names.emplace_back(name);
+  for (const auto& rule : kRules) if (rule.name != "bpe" || has_sentencepiece()) names.emplace_back(rule.name);
   return names;
 }
 
@@ -230,7 +232,7 @@ TokenizerOptions tokenizer_options_from_json(std::string_view text) {
     if (string) *string = value.get<std::string>(); else *flag = value.get<bool>();
   }
   check<Error>(json.contains("name"), "tokenizer: no key \"name\": {}", in_quotes(text));
-  maker(options.name);
+  rule_named(options.name);
   return options;
 }
 

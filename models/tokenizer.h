@@ -23,6 +23,7 @@ struct TokenizerOptions {
   bool clean = false;                                 // `clean` of models/text.h first; "exactly" holds for the line so prepared
   // word: marks that take no space on one side when they stand beside a word. A straight " opens and closes in turns.
   std::string no_space_before = ".,!?;:%)]}'-…»”/", no_space_after = "([{'-«“/$#@";
+  std::string_view noun() const;                      // of a token: word, character, piece
   friend bool operator==(const TokenizerOptions&, const TokenizerOptions&) = default;
 };
 

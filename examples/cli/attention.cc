@@ -45,11 +45,11 @@ Alignment links_in_data(const Run& run, const std::string& source, const std::st
   return {};
 }
 
-Alignment links_of(const std::string& text, const Example& example) {
+Alignment links_of(const std::string& text, const Run& run, const Example& example) {
   const Alignment links{parse_links(text), {}};
   for (const Link& link : links.sure)
     if (is_outside(link, example))
-      throw Mistake(fmt::format("a link points outside: {}-{} in --links; {} source and {} target words, from 0", link.source, link.target, example.source.size() - 1, example.target.size() - 1));
+      throw Mistake(fmt::format("a link points outside: {}-{} in --links; {} source and {} target {}s, from 0", link.source, link.target, example.source.size() - 1, example.target.size() - 1, run.source.tokenizer.options().noun()));
   return links;
 }
 
@@ -84,7 +84,7 @@ int attention(std::span<const std::string> words) {
   const Run& run = model.run;
   if (!out.empty()) check_outside(out);
   Example example = sentence_pair(model, source, target);
-  example.links = links.empty() ? links_in_data(run, repaired(source), target.empty() ? target_text(run, example) : repaired(target), example) : links_of(links, example);
+  example.links = links.empty() ? links_in_data(run, repaired(source), target.empty() ? target_text(run, example) : repaired(target), example) : links_of(links, run, example);
   AttentionPicture picture = attention_picture(run, model.model(), example, align_to == "input" ? AttentionPicture::Rows::input : AttentionPicture::Rows::predicted);
   if (last_cross_attention(picture).maps.empty()) throw Mistake(fmt::format("no attention over the source: --run {}; one trained with attention", run_flags.run));
   picture.title = source_text(run, example) + " → " + target_text(run, example);

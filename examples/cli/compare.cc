@@ -30,7 +30,7 @@ namespace {
 constexpr std::size_t kTrainSample = 1000;         // pairs of the training data on which its loss is measured again, without dropout
 
 struct Asked {
-  std::string names, out, split = "test", model = "gru", bleu = "BLEU", digest;   // of the data
+  std::string names, out, split = "test", model = "gru", bleu = "BLEU", noun = "word", digest;   // of a token; of the data
   Index seeds = 1, bucket = 5;
   Manner manner;
 };
@@ -202,7 +202,7 @@ std::optional<Result> evaluate(const Entry& entry, const Run& run, const Asked& 
   Index too_long = 0;
   const std::vector<Example> test = heed::make_examples(corpus, run.source, run.target, {.max_length = run.config.max_length, .links = has_links(run.config), .copies = run.config.copy}, &too_long);
   if (too_long > 0 && !asked.manner.quiet) note(fmt::format("{}: {} pairs, {} of them left out as too long", corpus.name, corpus.pairs.size(), too_long));
-  if (test.empty()) throw Mistake(fmt::format("no pair is short enough: {}; at most {} words", corpus.name, run.config.max_length));
+  if (test.empty()) throw Mistake(fmt::format("no pair is short enough: {}; at most {}", corpus.name, counted(run.config.max_length, run.source.tokenizer.options().noun())));
   double source_words = 0, target_words = 0;
   for (const Example& example : test) source_words += double(example.source.size()), target_words += double(example.target.size());
   result.multiply_adds = multiply_adds_per_word(run.config, *loaded.parameters, source_words / double(test.size()), target_words / double(test.size()));
@@ -372,7 +372,7 @@ std::string aligned(const std::vector<std::vector<std::string>>& rows) {
 
 std::string text_table(std::span<const Group> groups, const Asked& asked) {
   std::vector<std::vector<std::string>> rows{{"attention"}}, lengths{{"attention"}};
-  for (const Column& column : kColumns) rows[0].push_back(column.csv == "bleu" ? asked.bleu : std::string(column.title));
+  for (const Column& column : kColumns) rows[0].push_back(column.csv == "bleu" ? asked.bleu : column.csv == "multiply_adds_per_word" ? fmt::format("mult-adds/{}", asked.noun) : std::string(column.title));
   const std::vector<Result::Bucket>& buckets = buckets_of(groups);
   for (const auto& b : buckets) lengths[0].push_back(fmt::format("{} to {} ({})", b.above + 1, b.up_to, b.sentences));
   for (const Group& group : groups) {
@@ -381,7 +381,7 @@ std::string text_table(std::span<const Group> groups, const Asked& asked) {
     lengths.push_back({group.name});
     for (const auto& b : buckets) lengths.back().push_back(cell(group.mean(in_bucket(b)), 0, 2));
   }
-  return aligned(rows) + fmt::format("\n{} by source words (sentences), {}\n", asked.bleu, asked.split) + aligned(lengths);
+  return aligned(rows) + fmt::format("\n{} by source {}s (sentences), {}\n", asked.bleu, asked.noun, asked.split) + aligned(lengths);
 }
 
 std::string csv_table(std::span<const Group> groups) {
@@ -440,7 +440,7 @@ void write_tables(std::span<const Group> groups, const Asked& asked) {
     }
     panel.series.push_back(std::move(line));
   }
-  write_file_atomically(path("length.svg"), curves_svg({.title = asked.bleu + " by the length of the source", .caption = fmt::format("Buckets of {} words; each point stands at the middle of its bucket.", asked.bucket) + seeds, .x_title = "source words", .panels = {panel}}));
+  write_file_atomically(path("length.svg"), curves_svg({.title = asked.bleu + " by the length of the source", .caption = fmt::format("Buckets of {}; each point stands at the middle of its bucket.", counted(asked.bucket, asked.noun)) + seeds, .x_title = fmt::format("source {}s", asked.noun), .panels = {panel}}));
 }
 
 // ---- the command ----------------------------------------------------------------------------------------------------
@@ -451,7 +451,7 @@ std::vector<Option> own_options(Asked& asked) {
           {.name = "seeds", .value = &asked.seeds, .takes = "N", .help = "models of each: --seed, --seed + 1, ..", .low = 1, .high = 1000, .standard = "1"},
           {.name = "model", .value = &asked.model, .takes = "NAME", .help = "the recurrent cells", .choices = {"rnn", "lstm", "gru"}, .standard = "gru"},
           {.name = "split", .value = &asked.split, .takes = "NAME", .help = "NAME.tsv on which BLEU and alignment are measured", .standard = "test"},
-          {.name = "bucket", .value = &asked.bucket, .takes = "N", .help = "source words to a bucket of BLEU by length", .low = 1, .high = 1e6, .standard = "5"}};
+          {.name = "bucket", .value = &asked.bucket, .takes = "N", .help = "source tokens to a bucket of BLEU by length", .low = 1, .high = 1e6, .standard = "5"}};
 }
 
 // Those of `heed train` that are the same for all models.
@@ -507,6 +507,7 @@ int compare(std::span<const std::string> words) {
 
   std::vector<Entry> entries = named_entries(asked, given);
   asked.bleu = bleu_name(entries[0].config);
+  asked.noun = TokenizerOptions{.name = entries[0].config.tokenizer}.noun();
   const Dataset data = read_dataset(entries[0].config);
   const Corpus measured = read_part(entries[0].config, asked.split);
   asked.digest = digest({&data.train, &data.dev, &measured});

@@ -188,7 +188,7 @@ Examples make_examples(const Run& run, Dataset& data) {
   examples.train = heed::make_examples(data.train, run.source, run.target, options, &data.train.report.too_long);
   examples.dev = heed::make_examples(data.dev, run.source, run.target, options, &data.dev.report.too_long);
   for (const auto& [corpus, part] : {std::pair(&data.train, &examples.train), std::pair(&data.dev, &examples.dev)})
-    if (part->empty()) throw Mistake(fmt::format("no pair is short enough: {}: --max-length {}; more words", corpus->name, run.config.max_length));
+    if (part->empty()) throw Mistake(fmt::format("no pair is short enough: {}: --max-length {}; more {}s", corpus->name, run.config.max_length, run.source.tokenizer.options().noun()));
   examples.checksum = checksum(examples.train, examples.dev, run.config.guided_alignment > 0);
   return examples;
 }

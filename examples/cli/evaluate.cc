@@ -92,7 +92,7 @@ std::vector<Example> make_examples(const Run& run, const Corpus& corpus, bool li
   Index too_long = 0;
   std::vector<Example> examples = heed::make_examples(corpus, run.source, run.target, {.max_length = run.config.max_length, .links = links, .copies = run.config.copy}, &too_long);
   if (std::ranges::none_of(examples, [&](const Example& example) { return in_loss(corpus, example); }))
-    throw Mistake(fmt::format("no pair for the loss: {}; words on both sides, at most {} as in training", corpus.name, run.config.max_length));
+    throw Mistake(fmt::format("no pair for the loss: {0}; {1}s on both sides, at most {2} as in training", corpus.name, run.source.tokenizer.options().noun(), run.config.max_length));
   if (!manner.quiet && (too_long > 0 || corpus.report.empty_kept > 0 || corpus.report.text.invalid > 0)) {
     Corpus said = corpus;
     said.report.too_long = too_long;
@@ -221,7 +221,7 @@ int evaluate(std::span<const std::string> words) {
   print_scores(model, corpus, total, translated, references, linked ? alignment_quality(run, model.model(), examples) : AlignmentQuality(), asked.manner.json);
   flush();                                         // the file may fail
   if (!asked.out.empty()) write_file_atomically(asked.out, fmt::format("{}\n", fmt::join(translated.texts, "\n")));
-  if (!asked.manner.quiet && !asked.manner.json && overlooked.cut > 0) note(fmt::format("{} longer than {} {} cut", counted(overlooked.cut, "source"), counted(run.config.max_length, "word"), overlooked.cut == 1 ? "was" : "were"));
+  if (!asked.manner.quiet && !asked.manner.json && overlooked.cut > 0) note(fmt::format("{} longer than {} {} cut", counted(overlooked.cut, "source"), counted(run.config.max_length, run.source.tokenizer.options().noun()), overlooked.cut == 1 ? "was" : "were"));
   return 0;
 }
 

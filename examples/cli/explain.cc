@@ -38,7 +38,7 @@ int explain(std::span<const std::string> words) {
   with.backward = !target.empty();
   with.layer = layer.value_or(0), with.head = head.value_or(1);
   if (with.step > Index(example.target.size()))
-    throw Mistake(fmt::format("no such step: --step {}; the translation has {} words, its end counted", with.step, example.target.size()));
+    throw Mistake(fmt::format("no such step: --step {}; the translation has {}, its end counted", with.step, counted(Index(example.target.size()), model.run.source.tokenizer.options().noun())));
   const auto out_of = [](std::string_view flag, Index value, Index last) { throw Mistake(fmt::format("no such {}: --{} {}; the model has {}", flag, flag, value, last)); };
   if (const Index layers = decoder_layers(model.run.config); layer && *layer > layers) out_of("layer", *layer, layers);
   if (head && *head > model.run.config.heads) out_of("head", *head, model.run.config.heads);

@@ -141,8 +141,7 @@ bool inspect_run(const std::string& path, const Manner& manner) {
   const std::vector<Option> now = options(run.config), standard = options(fresh);
   for (std::size_t i = 0; i < now.size(); ++i)
     if (value_text(now[i]) != value_text(standard[i])) print(fmt::format("  --{} {}\n", now[i].name, value_text(now[i])));
-  print(fmt::format("source: {} words, tokenizer {}\ntarget: {} words, tokenizer {}\n", run.source.vocabulary.size(), run.source.tokenizer.options().name, run.target.vocabulary.size(),
-                    run.target.tokenizer.options().name));
+  print(fmt::format("source: {0} {2}s, tokenizer {3}\ntarget: {1} {2}s, tokenizer {3}\n", run.source.vocabulary.size(), run.target.vocabulary.size(), run.source.tokenizer.options().noun(), run.source.tokenizer.options().name));
   print(fmt::format("checkpoints: {}\n", steps.empty() ? "none" : fmt::format("{}", fmt::join(steps, ", "))));
   print(fmt::format("best.safetensors: {}\n", best_text));
   for (const std::string& what : damaged) print(fmt::format("damaged: {}\n", drawing::clean(what)));

@@ -107,13 +107,13 @@ Example sentence_pair(const Ready& model, const std::string& source, const std::
   const Index longest = run.config.max_length;
   Example example = encode_pair(run.source, run.target, repaired(source), repaired(target), run.config.copy);
   if (example.source.size() == 1) throw Mistake("an empty sentence: --source; at least one word");
-  if (Index(example.source.size()) > longest + 1) throw Mistake(fmt::format("a long sentence: --source: {} words; at most {}, as in training", example.source.size() - 1, longest));
+  if (Index(example.source.size()) > longest + 1) throw Mistake(fmt::format("a long sentence: --source: {}; at most {}, as in training", counted(Index(example.source.size()) - 1, run.source.tokenizer.options().noun()), longest));
   if (target.empty()) {
     example.target = search(model.model(), std::span(&example.source, 1), search_options(run))[0][0].ids;
     example.target.push_back(run.target.vocabulary.eos);
     return example;
   }
-  if (Index(example.target.size()) > max_positions(run.config)) throw Mistake(fmt::format("a long sentence: --target: {} words; at most {}", example.target.size() - 1, max_positions(run.config) - 1));
+  if (Index(example.target.size()) > max_positions(run.config)) throw Mistake(fmt::format("a long sentence: --target: {}; at most {}", counted(Index(example.target.size()) - 1, run.source.tokenizer.options().noun()), max_positions(run.config) - 1));
   return example;
 }
 
@@ -144,9 +144,9 @@ std::vector<Option> options(SearchFlags& flags) {
       {.name = "alpha", .value = &flags.alpha, .takes = "X", .help = "exponent of the length penalty", .low = 0, .high = 10, .standard = number(standard.alpha)},
       {.name = "stop", .value = &flags.stop, .takes = "NAME", .help = "bound: a sentence ends when none that goes on can become better; first-k: with --beam finished translations, which may miss a better one", .choices = {"bound", "first-k"}, .standard = standard.stop},
       {.name = "coverage", .value = &flags.coverage, .takes = "X", .help = "weight of the coverage penalty", .low = 0, .high = 100, .standard = number(standard.coverage)},
-      {.name = "extra-length", .value = &flags.extra_length, .takes = "N", .help = "a translation has at most this many words more than its source, its end counted, unless --min-length or a prefix asks for more", .low = 0, .high = 1e5, .standard = number(standard.extra_length)},
-      {.name = "min-length", .value = &flags.min_length, .takes = "N", .help = "and at least this many words", .low = 0, .high = 1e5, .standard = number(standard.min_length)},
-      {.name = "no-repeat-ngram", .value = &flags.no_repeat_ngram, .takes = "N", .help = "no n words in a row twice; 0: allowed", .low = 0, .high = 1e5, .standard = number(standard.no_repeat_ngram)},
+      {.name = "extra-length", .value = &flags.extra_length, .takes = "N", .help = "a translation has at most this many tokens more than its source, its end counted, unless --min-length or a prefix asks for more", .low = 0, .high = 1e5, .standard = number(standard.extra_length)},
+      {.name = "min-length", .value = &flags.min_length, .takes = "N", .help = "and at least this many tokens", .low = 0, .high = 1e5, .standard = number(standard.min_length)},
+      {.name = "no-repeat-ngram", .value = &flags.no_repeat_ngram, .takes = "N", .help = "no n tokens in a row twice; 0: allowed", .low = 0, .high = 1e5, .standard = number(standard.no_repeat_ngram)},
       {.name = "replace-unk", .value = &flags.replace_unk, .help = "<unk> becomes the source word most looked at"},
       {.name = "sample", .value = &flags.sample, .help = "draw words by their probability instead of searching"},
       {.name = "temperature", .value = &flags.temperature, .takes = "X", .help = "of the draws; towards 0: greedy", .low = 0, .high = 1000, .standard = number(standard.temperature)},

@@ -41,7 +41,7 @@ std::string bleu_name(const RunConfig& config) { return config.tokenizer == "spa
 
 std::string bleu_parts(const BleuScore& s) {
   return fmt::format("{:.1f}/{:.1f}/{:.1f}/{:.1f}, brevity penalty {:.3f}, length ratio {:.3f}: {} to {}", s.precisions[0], s.precisions[1], s.precisions[2], s.precisions[3], s.brevity_penalty, s.length_ratio(),
-                     counted(s.counts.hypothesis_length, "word"), s.counts.reference_length);
+                     counted(s.counts.hypothesis_length, "token"), s.counts.reference_length);
 }
 
 std::string token_line(std::span<const std::string> tokens) {

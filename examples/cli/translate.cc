@@ -81,8 +81,8 @@ void check_different_streams() {
 
 // Mistake where no translation can be as long.
 void check_prefix(const Run& run, const std::string& prefix) {
-  const Index words = Index(run.target.tokenizer.tokens(prefix).size()), most = max_positions(run.config) - 1;
-  if (words > most) throw Mistake(fmt::format("a long prefix: --prefix: {} words; at most {}", words, most));
+  const Index tokens = Index(run.target.tokenizer.tokens(prefix).size()), most = max_positions(run.config) - 1;
+  if (tokens > most) throw Mistake(fmt::format("a long prefix: --prefix: {}; at most {}", counted(tokens, run.source.tokenizer.options().noun()), most));
 }
 
 // With nbest > 1 each behind the number of its line and its score; links behind it.
@@ -155,7 +155,7 @@ int translate(std::span<const std::string> words) {
     draw_on(translate_with, model.run, lines);
   }
   note_unknown_words();
-  if (!manner.quiet && overlooked.cut > 0) note(fmt::format("{} longer than {} {} cut; only what stands before is translated", counted(overlooked.cut, "line"), counted(translate_with.max_length, "word"), overlooked.cut == 1 ? "was" : "were"));
+  if (!manner.quiet && overlooked.cut > 0) note(fmt::format("{} longer than {} {} cut; only what stands before is translated", counted(overlooked.cut, "line"), counted(translate_with.max_length, model.run.source.tokenizer.options().noun()), overlooked.cut == 1 ? "was" : "were"));
   if (!manner.quiet && input.invalid() > 0) note(fmt::format("{} replaced", counted(input.invalid(), "invalid byte sequence")));
   return 0;
 }

@@ -212,6 +212,11 @@ TEST_CASE("cli: tokenizers and options") {
     const Result translated = heed_in(folder.path(), "translate --run r --quiet", "Go 3!\n\nGo!\n");
     CHECK_MESSAGE(translated.code == 0, translated.err);
     CHECK(lines_of(translated.out).size() == 3);
+    // What tokens are called.
+    const std::string noun = options.find("char") != options.npos ? "character" : options.find("bpe") != options.npos ? "piece" : "word";
+    CHECK(std::regex_search(heed_in(folder.path(), "inspect r").out, std::regex("\nsource: [0-9]+ " + noun + "s, tokenizer [a-z]+\ntarget: [0-9]+ " + noun + "s, ")));
+    CHECK(heed_in(folder.path(), "translate --run r --max-length 2", "Go 3!\n").err.find("1 line longer than 2 " + noun + "s was cut") != std::string::npos);
+    CHECK(heed_in(folder.path(), "explain --run r --source Go! --target Va! --step 40").err.find(noun + "s, its end counted\n") != std::string::npos);
     CHECK(heed_in(folder.path(), "evaluate --run r --quiet").code == 0);
     fs::remove_all(folder / "r");
   }

@@ -85,6 +85,16 @@ TEST_CASE("cli: compare leaves out the numbers of what diverges, in training or 
   }
 }
 
+TEST_CASE("cli: compare counts characters where they are the tokens") {
+  const TemporaryFolder folder;
+  REQUIRE(heed_in(folder.path(), "data numbers --out data --train 20 --dev 2 --test 2").code == 0);
+  const Result compared = heed_in(folder.path(), "compare --data data --attention dot --tokenizer char --steps 1 --width 8 --bucket 100 --out c");
+  REQUIRE_MESSAGE(compared.code == 0, compared.err);
+  CHECK(compared.out.find("  mult-adds/character  ") != std::string::npos);
+  CHECK(compared.out.find("\nBLEU of tokens by source characters (sentences), test\n") != std::string::npos);
+  for (const char* shown : {"Buckets of 100 characters;", ">source characters<"}) CHECK_MESSAGE(text_of(folder / "c/length.svg").find(shown) != std::string::npos, shown);
+}
+
 TEST_CASE("cli: compare") {
   const std::string command = "compare --data data --attention none,additive,general,transformer --out compared --epochs 1 --width 16 --layers 1 --heads 2 --feed-forward 32 --start eos --seeds 2 --bucket 3";
   const Result first = call(command);

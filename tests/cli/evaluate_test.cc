@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 TEST_CASE("cli: evaluate and score agree") {
   const Result plain = call("evaluate --run run --data data --out translated.txt --quiet");
   CHECK_MESSAGE(plain.code == 0, plain.err);
-  CHECK(std::regex_search(plain.out, std::regex(R"(\nBLEU [0-9.]+  \(nrefs:1\|case:mixed\|eff:no\|tok:13a\|smooth:exp\|version:heed-[0-9.]+\)\n  [0-9./]+, brevity penalty [0-9.]+, length ratio [0-9.]+: \d+ words to \d+\n)")));
+  CHECK(std::regex_search(plain.out, std::regex(R"(\nBLEU [0-9.]+  \(nrefs:1\|case:mixed\|eff:no\|tok:13a\|smooth:exp\|version:heed-[0-9.]+\)\n  [0-9./]+, brevity penalty [0-9.]+, length ratio [0-9.]+: \d+ tokens to \d+\n)")));
   const auto json = parse_json(call("evaluate --run run --json --quiet").out);     // the run's own data
   CHECK(json["sentences"] == 40);
   CHECK(json["loss"].get<double>() > 0);
