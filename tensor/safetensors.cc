@@ -19,7 +19,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
 
 constexpr std::uint64_t kMaxHeader = 100'000'000;
-constexpr std::size_t kMaxTensors = 100'000, kMaxName = 4096, kMaxText = std::size_t(1) << 20;
+constexpr std::size_t kMaxTensors = 100'000, kMaxName = 4096, kMaxGap = std::size_t(1) << 20, kPiece = std::size_t(1) << 16;   // bytes between two texts; of a text read at once
 constexpr std::string_view kMetadata = "__metadata__", kChecksum = "heed.checksum", kAlias = "heed.alias.";
 
 // In the order of the reference's enum; tensors are stored from the last to the first.
@@ -42,6 +42,18 @@ const Kind& kind_of(DType dtype) {
 
 using Metadata = std::map<std::string, std::string>;
 
+// A text of a header that is read apart from it.
+struct LongText {
+  std::size_t number;                                      // of the header's texts, from 1
+  std::size_t end, bytes;                                  // where what is left of it ends, what was taken
+  std::string text;
+};
+
+[[noreturn]] void not_json(const std::string& path, const Json::exception& error, std::size_t byte) {
+  const bool text = std::string_view(error.what()).find("UTF-8") != std::string_view::npos;
+  fail<FileError>("{}: header is not {} at byte {}", path, text ? "UTF-8" : "JSON", byte);
+}
+
 // Builds the entries from the events of the parser; refuses whatever the format does not allow where it appears.
 class HeaderReader {
  public:
@@ -51,9 +63,10 @@ class HeaderReader {
   using string_t = Json::string_t;
   using binary_t = Json::binary_t;
 
-  HeaderReader(const std::string& path, SafetensorsHeader& header) : path_(path), header_(header) {}
+  HeaderReader(const std::string& path, std::vector<LongText> long_texts, SafetensorsHeader& header) : path_(path), header_(header), long_texts_(std::move(long_texts)) {}
 
   bool key(string_t& key) {
+    put_back(key);
     key_ = key;
     if (depth_ == 1) {
       no_text_beyond_limits(key);
@@ -121,9 +134,10 @@ class HeaderReader {
   }
 
   bool string(string_t& text) {
+    put_back(text);
     if (in_metadata_) {
       check<FileError>(header_.metadata.size() < kMaxTensors, "{}: more than {} metadata entries", path_, kMaxTensors);
-      const bool added = header_.metadata.emplace(key_, text).second;
+      const bool added = header_.metadata.emplace(key_, std::move(text)).second;
       check<FileError>(added, "{}: metadata key {} is there twice", path_, quote(key_));
       return true;
     }
@@ -144,11 +158,16 @@ class HeaderReader {
   bool binary(binary_t&) { refuse("holds binary data"); }
 
   bool parse_error(std::size_t position, const std::string&, const Json::exception& error) {
-    const bool text = std::string_view(error.what()).find("UTF-8") != std::string_view::npos;
-    fail<FileError>("{}: header is not {} at byte {}", path_, text ? "UTF-8" : "JSON", 8 + position - 1);
+    for (const LongText& taken : long_texts_)
+      if (taken.end < position) position += taken.bytes;
+    not_json(path_, error, 8 + position - 1);
   }
 
  private:
+  void put_back(std::string& text) {
+    ++texts_;
+    if (next_long_ < long_texts_.size() && long_texts_[next_long_].number == texts_) text = std::move(long_texts_[next_long_++].text);
+  }
   [[noreturn]] void refuse(std::string_view what) const {
     if (depth_ == 0) fail<FileError>("{}: header {}", path_, what);
     if (in_metadata_ || key_ == kMetadata) fail<FileError>("{}: metadata {} {}", path_, quote(key_), what);
@@ -165,29 +184,67 @@ class HeaderReader {
 
   const std::string& path_;
   SafetensorsHeader& header_;
+  std::vector<LongText> long_texts_;
+  std::size_t texts_ = 0, next_long_ = 0;
   std::string key_, name_;
   int depth_ = 0, numbers_ = 0;
   unsigned seen_keys_ = 0;
   bool in_metadata_ = false, seen_metadata_ = false;
 };
 
-// The number of entries of a header. The parser keeps several copies of the text it is at: none may be long.
-std::size_t entries_of(const std::string& path, std::string_view json) {
-  std::size_t begin = 0, entries = 0;                      // begin: of a text, or of what stands between two
+// The text that stands as `quoted` between two quotes from byte `at` on, a piece after the other: the parser keeps several copies of what
+// it reads at once. A piece ends before no byte that continues a character and no second half of a surrogate pair.
+std::string text_of(const std::string& path, std::string_view quoted, std::size_t at) {
+  std::string text;
+  text.reserve(quoted.size());                             // what stands for a character is never shorter than it
+  for (std::size_t begin = 0, end = 0; begin < quoted.size(); begin = end) {
+    const auto goes_on = [&] {
+      const std::string_view rest = quoted.substr(end, 4);
+      return end - begin < kPiece || (rest[0] & 0xC0) == 0x80 || ((rest.starts_with("\\uD") || rest.starts_with("\\ud")) && rest.size() == 4 && (rest[3] | 0x20) >= 'c');
+    };
+    while (end < quoted.size() && goes_on()) end += quoted[end] != '\\' ? 1 : quoted.substr(end, 2) == "\\u" ? 6 : 2;
+    end = std::min(end, quoted.size());
+    try {
+      text += Json::parse(fmt::format("\"{}\"", quoted.substr(begin, end - begin))).get_ref<const std::string&>();
+    } catch (const Json::parse_error& error) {
+      not_json(path, error, at + begin + error.byte - 2);
+    }
+  }
+  return text;
+}
+
+// Takes the texts beyond kPiece out of a header; what is left of each is an empty one. Counts the header's entries.
+std::vector<LongText> take_long_texts(const std::string& path, std::string& json, std::size_t& entries) {
+  std::vector<LongText> taken;
+  std::size_t begin = 0, kept = 0, texts = 0;              // begin: of a text, or of what stands between two
   int depth = 0;
   bool text = false;
-  const auto check_length = [&](std::size_t end) {
-    check<FileError>(end - begin <= kMaxText, "{}: header has {} bytes without a quote at byte {}, at most {} allowed", path, end - begin, 8 + begin, kMaxText);
+  const auto end_at = [&](std::size_t end) {
+    if (text && end - begin > kPiece) {
+      taken.push_back({texts, kept, end - begin, text_of(path, std::string_view(json).substr(begin, end - begin), 8 + begin)});
+      return;
+    }
+    check<FileError>(end - begin <= kMaxGap, "{}: header has {} bytes without a quote at byte {}, at most {} allowed", path, end - begin, 8 + begin, kMaxGap);
+    std::memmove(json.data() + kept, json.data() + begin, end - begin);
+    kept += end - begin;
   };
   for (std::size_t i = 0; i < json.size(); ++i) {
     const char c = json[i];
-    if (text && c == '\\') ++i;
-    else if (c == '"') check_length(i), begin = i, text = !text;
-    else if (!text && c == '{') entries += ++depth == 2;
-    else if (!text && c == '}') --depth;
+    if (text && c == '\\') {
+      ++i;
+    } else if (c == '"') {
+      end_at(i);
+      json[kept++] = c, begin = i + 1, text = !text, texts += text;
+    } else if (!text && c == '{') {
+      entries += ++depth == 2;
+    } else if (!text && c == '}') {
+      --depth;
+    }
   }
-  check_length(json.size());
-  return entries;
+  text = false;                                            // one that does not end is none
+  end_at(json.size());
+  json.resize(kept);
+  return taken;
 }
 
 // Bytes of a tensor, Π shape x bits / 8. Sizes of zero do not stop the product from being checked.
@@ -234,10 +291,11 @@ SafetensorsHeader read_header(InputFile& file, const std::string& path) {
   check<FileError>(n > 0 && json[0] == '{', "{}: header does not begin with '{{' at byte 8", path);
   json.resize(json.find_last_not_of(' ') + 1);
   check<FileError>(json.back() == '}', "{}: header does not end with '}}' and spaces at byte {}", path, 8 + json.size() - 1);
-  const std::size_t entries = entries_of(path, json);
+  std::size_t entries = 0;
+  std::vector<LongText> long_texts = take_long_texts(path, json, entries);
   check<FileError>(entries <= kMaxTensors + 1, "{}: more than {} tensors", path, kMaxTensors);
   header.tensors.reserve(std::min(entries, kMaxTensors));
-  HeaderReader reader(path, header);
+  HeaderReader reader(path, std::move(long_texts), header);
   Json::sax_parse(json, &reader);
 
   const std::uint64_t start = 8 + n, room = file.size() - start;
@@ -453,7 +511,6 @@ void write_safetensors(const std::string& path, const std::map<std::string, Tens
     kept.emplace(kChecksum, checksum_text(sum));
   }
   std::string json = header_json(pointers, kept, 0);
-  (void)entries_of(path, json);                            // what is written can be read
   json.append((8 - json.size() % 8) % 8, ' ');
   check<Error>(json.size() <= kMaxHeader, "write_safetensors: header of {} bytes, at most {} allowed: {}", json.size(),
                kMaxHeader, path);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Named tensors in a file: the safetensors format, byte for byte as its reference writes it. A file is data and nothing else:
-// reading one runs nothing, believes no number before it is checked, and takes no more memory than the file has bytes.
+// reading one runs nothing, believes no number before it is checked, and takes no more memory than the file has bytes, those of the header
+// twice.
 //
 //   8 bytes N (little-endian) | N bytes JSON | data
 //   {"__metadata__":{"format":"pt"},"weight":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]}}

@@ -292,6 +292,43 @@ TEST_CASE("very many tensors or metadata entries are refused") {
   CHECK(refusal(folder, with_length(json + "}}")) == "more than 100000 metadata entries");
 }
 
+TEST_CASE("metadata may be as long as the format allows") {
+  const TemporaryFolder folder;
+  const std::string path = folder / "f.safetensors";
+  constexpr std::size_t kPiece = std::size_t(1) << 16;                            // read at once
+  const std::string unit = "a\"\\\n\x01é漢😀/";
+  for (std::size_t shift = 0; shift < 2 * unit.size(); ++shift) {
+    std::string text(kPiece - shift, 'x');
+    for (int i = 0; i < 9; ++i) text += unit;
+    const std::map<std::string, std::string> metadata{{"a", ""}, {"b", text}, {"c", "short"}, {"d", text + text}, {"e", ""}, {std::string(2 * kPiece, 'k'), text}};
+    write_safetensors(path, {{"w", ones({2})}}, metadata);
+    const SafetensorsFile file = read_safetensors(path);
+    CHECK(file.has_checksum);
+    CHECK((file.metadata == metadata));
+    CHECK(file.at("w").to_vector<float>() == std::vector<float>{1, 1});
+  }
+  // Escaped as others may: a pair of surrogates stays whole wherever a piece would end.
+  for (std::size_t shift = 0; shift < 12; ++shift) {
+    const std::string begin(kPiece - 6 - shift, 'x');
+    CHECK(refusal(folder, with_length("{\"__metadata__\":{\"a\":\"" + begin + "\\u00e9\\ud83d\\ude00\\/\"}}")).empty());
+    CHECK(read_safetensors_header(folder / "attack.safetensors").metadata.at("a") == begin + "é😀/");
+  }
+  const std::string lengthy(kPiece + 7, 'x'), opened = "{\"__metadata__\":{\"a\":\"";
+  write(path, with_length(opened + std::string(100'000'000 - opened.size() - 3, 'x') + "\"}}"));
+  CHECK(read_safetensors_header(path).metadata.at("a").size() == 100'000'000 - opened.size() - 3);
+  const auto at = [&](std::size_t byte) { return fmt::format("at byte {}", 8 + opened.size() + lengthy.size() + byte); };
+  CHECK(refusal(folder, with_length(opened + lengthy + "\xff\"}}")) == "header is not UTF-8 " + at(0));
+  CHECK(refusal(folder, with_length(opened + lengthy + "\n\"}}")) == "header is not JSON " + at(0));
+  CHECK(refusal(folder, with_length(opened + lengthy + "\\u00\"}}")) == "header is not JSON " + at(4));
+  CHECK(refusal(folder, with_length(opened + lengthy + "\",\"b\":x}}")) == "header is not JSON " + at(6));
+  CHECK(refusal(folder, with_length(opened + lengthy + "\",\"a\":\"\"}}")) == "metadata key \"a\" is there twice");
+  const std::string open_end(std::size_t(1) << 20, 'x');
+  CHECK(refusal(folder, with_length(opened + open_end + "}}")) == fmt::format("header has 1048578 bytes without a quote at byte {}, at most 1048576 allowed", 8 + opened.size()));
+  CHECK(refusal(folder, with_length("{" + entry(lengthy, "F32", "[0]", "[0,0]") + "}")).ends_with("has 65543 bytes, at most 4096 allowed"));
+  CHECK(refusal(folder, with_length("{" + entry("a", lengthy, "[0]", "[0,0]") + "}")).starts_with("tensor \"a\" has the unknown dtype \"xxx"));
+  CHECK(refusal(folder, with_length("{\"a\":{\"" + lengthy + "\":[0]}}")).starts_with("tensor \"a\" has an unknown key \"xxx"));
+}
+
 TEST_CASE("names are keys, never paths; dtypes Heed does not compute with are listed") {
   const TemporaryFolder folder;
   const std::string path = folder / "f";
