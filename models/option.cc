@@ -205,6 +205,11 @@ std::string value_text(const Option& option) {
   return json_text(value);
 }
 
+std::vector<std::string> value_words(const Option& option) {
+  if (holds<std::vector<std::string>>(option)) return held<std::vector<std::string>>(option);
+  return is_absent(option) ? std::vector<std::string>() : std::vector<std::string>{value_text(option)};
+}
+
 std::string allowed(const Option& option) {
   std::string text(kind(option));
   const bool low = std::isfinite(option.low), high = std::isfinite(option.high);

@@ -31,6 +31,7 @@ struct Option {
 
 bool is_absent(const Option& option);                     // an optional, text or list that is empty
 std::string value_text(const Option& option);             // "0.1", "post", "A B"; "none" for what is absent
+std::vector<std::string> value_words(const Option& option);   // from which set makes it; none for what is absent
 std::string allowed(const Option& option);                // "a whole number in [1, 1024], default 2"
 
 // From the words after a flag; a switch also takes none. Error `<what>: <where>; <what would be right>`, the value unchanged.

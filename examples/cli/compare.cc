@@ -30,7 +30,7 @@ namespace {
 constexpr std::size_t kTrainSample = 1000;         // pairs of the training data on which its loss is measured again, without dropout
 
 struct Asked {
-  std::string names, out, split = "test", model = "gru", bleu = "BLEU", noun = "word", digest;   // of a token; of the data
+  std::string names, out, config, split = "test", model = "gru", bleu = "BLEU", noun = "word", digest;   // of a token; of the data
   Index seeds = 1, bucket = 5;
   Manner manner;
 };
@@ -448,6 +448,7 @@ void write_tables(std::span<const Group> groups, const Asked& asked) {
 std::vector<Option> own_options(Asked& asked) {
   return {{.name = "attention", .value = &asked.names, .takes = "NAMES", .help = "any of `heed train --attention`, transformer, and without attention none, cho, cho-exact, sutskever", .heading = "Comparison"},
           {.name = "out", .value = &asked.out, .takes = "DIR", .help = "runs NAME-SEED, table.txt, table.csv, bleu.svg, length.svg, alignment.svg"},
+          {.name = "config", .value = &asked.config, .takes = "FILE", .help = "a JSON file with any of these options but --out, --quiet and --json; flags override it, --SWITCH=false too"},
           {.name = "seeds", .value = &asked.seeds, .takes = "N", .help = "models of each: --seed, --seed + 1, ..", .low = 1, .high = 1000, .standard = "1"},
           {.name = "model", .value = &asked.model, .takes = "NAME", .help = "the recurrent cells", .choices = {"rnn", "lstm", "gru"}, .standard = "gru"},
           {.name = "split", .value = &asked.split, .takes = "NAME", .help = "NAME.tsv on which BLEU and alignment are measured", .standard = "test"},
@@ -466,6 +467,19 @@ std::vector<Option> training_options(RunConfig& shown) {
     else chosen.push_back(option);
   }
   return chosen;
+}
+
+// The options in a file beside those that are given, which go before it and before others of their family.
+void take_file(const std::string& file, std::vector<Option> options, Given& given) {
+  std::erase_if(options, [](const Option& option) { return option.name == "out" || option.name == "config"; });
+  const std::vector<std::string> in_file = from_json(options, read_file(file, 1 << 20), file, false);
+  const auto is_given = [flags = given](std::string_view name) {
+    for (const std::span<const std::string_view> family : {std::span<const std::string_view>(kLimits), std::span<const std::string_view>(kBatches)})
+      if (std::ranges::find(family, name) != family.end()) return std::ranges::any_of(family, [&](std::string_view one) { return flags.contains(one); });
+    return flags.contains(name);
+  };
+  for (const Option& option : options)
+    if (!is_absent(option) && std::ranges::find(in_file, option.name) != in_file.end() && !is_given(option.name)) given.emplace(option.name, value_words(option));
 }
 
 // The result of before, else that of a training now; nothing where a signal came.
@@ -500,6 +514,8 @@ int compare(std::span<const std::string> words) {
                       .options = own_options(asked) + training_options(shown) + options(asked.manner)};
   Given given;
   if (!read(syntax, words, given)) return 0;
+  set_options(syntax, given);
+  if (!asked.config.empty()) take_file(asked.config, own_options(asked) + training_options(shown), given);
   set_options(syntax, given);
   check_required(asked.names, "attention", "names of attentions with commas between them");
   check_required(asked.out, "out", "a directory for the runs and the table");

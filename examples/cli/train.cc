@@ -25,8 +25,6 @@ std::vector<Option> own_options(Asked& asked) {
           {.name = "config", .value = &asked.config, .takes = "FILE", .help = "a JSON file with any of the options below but --quiet and --json; flags override it, --SWITCH=false too"}};
 }
 
-constexpr std::string_view kLimits[] = {"steps", "epochs", "minutes"}, kBatches[] = {"batch-tokens", "batch-sentences"};
-
 // Of options that exclude each other the ones that were asked for stay alone.
 void leave_only(RunConfig& config, std::span<const std::string_view> family, const std::function<bool(std::string_view)>& asked) {
   if (std::ranges::none_of(family, asked)) return;

@@ -97,6 +97,9 @@ class Training {
   std::chrono::steady_clock::time_point start_;
 };
 
+// Options of which one replaces the others.
+inline constexpr std::string_view kLimits[] = {"steps", "epochs", "minutes"}, kBatches[] = {"batch-tokens", "batch-sentences"};
+
 // Takes over what may change among the options that were asked for; Mistake where another is not what is stored.
 void take_over(RunConfig& stored, RunConfig asked, const std::function<bool(const Option&)>& is_asked, const std::string& run);
 // Mistake where the run in this directory, if there is one, went beyond the limits.

@@ -85,6 +85,38 @@ TEST_CASE("cli: compare leaves out the numbers of what diverges, in training or 
   }
 }
 
+TEST_CASE("cli: compare takes options from a file, which flags go before") {
+  const TemporaryFolder folder;
+  REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 5 --train 60 --dev 9 --test 9").code == 0);
+  write_text(folder / "c.json", R"({"data": "data", "attention": "dot,none", "model": "lstm", "seeds": 1, "bucket": 3, "steps": 5, "epochs": null, "width": 8, "batch-sentences": 8, "lowercase": true,
+                                    "learning-rate": 0.0123456789, "optimizer": "adamw", "window": null, "decoder": "luong"})");
+  const auto options_of = [&](const std::string& flags, const std::string& run) {
+    const Result compared = heed_in(folder.path(), "compare --config c.json --quiet " + flags);
+    REQUIRE_MESSAGE(compared.code == 0, compared.err);
+    return parse_json(text_of(folder / run));
+  };
+  const Json dot = options_of("--out a", "a/dot-1/config.json");
+  CHECK(dot["model"] == "lstm");
+  CHECK(dot["decoder"] == "luong");
+  CHECK(dot["steps"] == 5);
+  CHECK(dot["epochs"].is_null());
+  CHECK(dot["batch-sentences"] == 8);
+  CHECK(dot["batch-tokens"].is_null());
+  CHECK(dot["lowercase"] == true);
+  CHECK(dot["learning-rate"] == 0.0123456789);
+  CHECK(dot["weight-decay"] == 0.01);                                     // adamw's
+  CHECK(text_of(folder / "a/table.txt").find(" 1 to 3 ") != std::string::npos);
+  CHECK(fs::exists(folder / "a/none-1/config.json"));
+  const Json transformer = options_of("--out b --attention transformer,general --epochs 1 --batch-tokens 64 --lowercase=false --heads 2", "b/transformer-1/config.json");
+  CHECK(transformer["steps"].is_null());
+  CHECK(transformer["epochs"] == 1);
+  CHECK(transformer["batch-tokens"] == 64);
+  CHECK(transformer["batch-sentences"].is_null());
+  CHECK(transformer["lowercase"] == false);
+  CHECK(transformer["learning-rate"] == 0.0123456789);
+  CHECK(!fs::exists(folder / "b/dot-1"));
+}
+
 TEST_CASE("cli: compare counts characters where they are the tokens") {
   const TemporaryFolder folder;
   REQUIRE(heed_in(folder.path(), "data numbers --out data --train 20 --dev 2 --test 2").code == 0);

@@ -200,6 +200,8 @@ const Row kRows[] = {
     {"train --data data --out new --config s", "s: not an object: line 1; one object of keys and values is expected"},
     {"train --data data --out new --config broken.json", "broken.json: no JSON: line 2"},
     {"train --data data --out new --config huge.json", "huge.json: out of range: \"learning-rate\" at line 2 is 1e400; a number in \\[0, 1000000\\], default 0.002"},
+    {"compare --data data --out new --config type.json", "type.json: wrong type: \"width\" at line 2 is \"eight\"; a whole number in \\[1, 65536\\], default 128"},
+    {"compare --data data --out new --config unknown.json", "^heed compare: unknown.json: unknown key \"modle\" at line 3; did you mean \"model\"\\?"},
     // runs
     {"train --data data --out run", "the run exists: --out run; --resume to go on with it, or another name"},
     {"train --out run", "the run exists: --out run; --resume to go on with it, or another name"},

@@ -65,6 +65,12 @@ TEST_CASE("options from words") {
   CHECK(v.rate == 1e-3);
   CHECK(v.kind == "pre");
   CHECK(v.files == std::vector<std::string>{"a", "b"});
+  Values again;
+  const std::vector<Option> same = again.table();
+  for (std::size_t i = 0; i < table.size(); ++i)
+    if (const std::vector<std::string> given = value_words(table[i]); !given.empty()) set(same[i], given);
+  CHECK(to_json(same) == to_json(table));
+  CHECK(value_words(table[5]).empty());
   CHECK(wrong("count", {"0"}) == "out of range: --count 0; a whole number in [1, 9], default 3");
   CHECK(wrong("count", {"2.5"}) == "not a whole number: --count 2.5; a whole number in [1, 9], default 3");
   CHECK(wrong("count", {"two words"}) == "wrong type: --count \"two words\"; a whole number in [1, 9], default 3");
