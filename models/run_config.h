@@ -56,7 +56,7 @@ struct RunConfig {
   std::optional<Index> batch_tokens = 2048, batch_sentences;
   Index accumulate = 1;
   std::string optimizer = "adam";
-  double learning_rate = 2e-3, beta2 = 0.98, momentum = 0, weight_decay = 0;
+  double learning_rate = 2e-3, beta2 = 0.98, eps = 1e-8, momentum = 0, weight_decay = 0;
   std::string schedule = "inverse_sqrt";
   Index warmup = 200;
   std::optional<Index> schedule_steps;
@@ -77,7 +77,7 @@ struct RunConfig {
 };
 
 // As RunConfig(), but for what recurrent models do better with; the rate is 1 with noam, whose factor stands in its place, and with
-// adadelta, weight_decay 0.01 with adamw, as PyTorch's.
+// adadelta, eps 1e-9 with noam (Vaswani et al. 2017, 5.3), weight_decay 0.01 with adamw, as PyTorch's.
 RunConfig default_config(std::string_view model, std::string_view schedule = {}, std::string_view optimizer = {});
 
 // The one table. Its options point into `config`; their defaults are those of default_config.

@@ -261,6 +261,9 @@ TEST_CASE("a run's options reach the model, the optimizer and the schedule") {
   CHECK(updated("sgd", [](RunConfig& c) { c.weight_decay = 1; }) == doctest::Approx(1 - 0.2 - 0.18));
   CHECK(updated("adam", nothing) == doctest::Approx(0.8));                                                    // m^/√v^ = 1
   CHECK(updated("adamw", [](RunConfig& c) { c.weight_decay = 1; }) == doctest::Approx((1 * 0.9 - 0.1) * 0.9 - 0.1));
+  for (const char* optimizer : {"adam", "adamw"}) CHECK(updated(optimizer, [](RunConfig& c) { c.eps = 0.5; }) == doctest::Approx(1 - 2 * 0.1 / 1.5));
+  CHECK(default_config("transformer").eps == 1e-8);
+  CHECK(default_config("transformer", "noam").eps == 1e-9);
   CHECK(updated("adagrad", nothing) == doctest::Approx(1 - 0.1 - 0.1 / std::sqrt(2)));
   CHECK(updated("rmsprop", nothing) == doctest::Approx(1 - 0.1 / std::sqrt(0.01) - 0.1 / std::sqrt(0.0199)));
   CHECK(updated("adadelta", nothing) < 1);
