@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds Heed, trains a small Transformer on English -> French phrases, scores it, translates and draws where it looked.
-# Usage: examples/run.sh [options of heed train]     the model that was there before becomes run/phrases.old
+# Usage: examples/run.sh [options of heed train]     the model that was there before becomes run/phrases.old, an unfinished one run/phrases.unfinished
 set -euo pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$top/examples/install.sh"
@@ -19,9 +19,11 @@ data=$work/phrases-data
 model=$work/phrases
 mkdir -p "$work"
 if [ ! -f "$data/task.json" ] || [ -e "$data/.unfinished" ]; then "$heed" data phrases --out "$data"; fi
-if [ -d "$model" ]; then   # a model of minutes: a mistyped option must not cost it
-  rm -rf "$model.old"
-  mv "$model" "$model.old"
+if [ -d "$model" ]; then   # a model of minutes: neither a mistyped option nor Ctrl-C may cost it
+  before=$model.unfinished
+  if grep -qs '"event": "end"' "$model/metrics.jsonl"; then before=$model.old; fi
+  rm -rf "$before"
+  mv "$model" "$before"
 fi
 echo "Training"
 "$heed" train --data "$data" --out "$model" "$@"
