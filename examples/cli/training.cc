@@ -159,7 +159,7 @@ void Training::log_data() {
     log_.add(fmt::format("{{\"event\": \"data\", \"shared_sources\": {}}}", shared));
     progress_.note(shared_warning(shared, data_.dev));
   }
-  progress_.note(fmt::format("{} source and {}, {} parameters, {} an epoch", run_.source.vocabulary.size(), counted(run_.target.vocabulary.size(), "target word"),
+  progress_.note(fmt::format("{} source and {}, {} parameters, {} an epoch", run_.source.vocabulary.size(), counted(run_.target.vocabulary.size(), fmt::format("target {}", run_.target.tokenizer.options().noun())),
                              parameters_.count(), counted(updates_of_epoch(), "update")));
 }
 
@@ -270,6 +270,11 @@ void Training::show() {
   progress_.update(numbers);
 }
 
+double Training::speed() const {
+  const double now = seconds();
+  return speed_ > 0 || now <= speed_from_ ? speed_ : double(speed_tokens_) / (now - speed_from_);
+}
+
 double Training::take_update_milliseconds() {
   const double seconds = std::exchange(update_seconds_, 0);
   const Index updates = std::exchange(updates_timed_, 0);
@@ -283,7 +288,7 @@ void Training::report(const Trainer::Report& last) {
   log_.add(fmt::format("{{\"event\": \"update\", \"step\": {}, \"epoch\": {}, \"loss\": {}, \"learning_rate\": {}, \"gradient_norm\": {}, {}\"tokens\": {}, \"skipped\": {}, "
                        "\"timing\": {{\"seconds\": {:11.3f}, \"tokens_per_second\": {:9.0f}}}}}",
                        step(), state_.epoch, json_number(state_.tokens > 0 ? state_.loss_sum / double(state_.tokens) : NAN), json_number(last.learning_rate),
-                       json_number(last.gradient_norm), on_attention, state_.tokens, trainer_->skipped(), seconds(), speed_));
+                       json_number(last.gradient_norm), on_attention, state_.tokens, trainer_->skipped(), seconds(), speed()));
   state_.loss_sum = 0;
   state_.tokens = 0;
 }

@@ -54,6 +54,7 @@ class Training {
   double seconds() const;
   bool evaluation_due() const;
   void update();
+  double speed() const;                            // tokens a second, lately
   double take_update_milliseconds();               // mean since the last call; 0 without updates
   bool evaluate();                                 // false: stopped by a signal
   void draw_attention();

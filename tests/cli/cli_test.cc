@@ -87,6 +87,7 @@ TEST_CASE("cli: what a training leaves") {
   for (const std::string& line : lines_of(text_of(run + "/metrics.jsonl"))) {
     const auto json = parse_json(line);
     updates += json["event"] == "update";
+    if (json["event"] == "update") CHECK(json["timing"]["tokens_per_second"] > 0);
     devs += json["event"] == "dev";
   }
   CHECK(updates == 1);
@@ -203,8 +204,10 @@ TEST_CASE("cli: tokenizers and options") {
   for (const std::string& options : std::vector<std::string>{"--tokenizer char", "--tokenizer word --lowercase --tie all", has_sentencepiece() ? "--tokenizer bpe --vocabulary-size 30 --tie output" : "--tie output", "--positions learned --norm pre --final-norm always",
                                                              "--batch-sentences 7 --accumulate 2 --optimizer sgd --schedule constant --momentum 0.5", "--average 0.9 --evaluate-every 2 --patience 1 --optimizer adamw --weight-decay 0.1"}) {
     INFO(options);
+    const std::string noun = options.find("char") != options.npos ? "character" : options.find("bpe") != options.npos ? "piece" : "word";   // of a token
     const Result trained = heed_in(folder.path(), train + options);
     CHECK_MESSAGE(trained.code == 0, trained.err);
+    CHECK_MESSAGE(std::regex_search(trained.err, std::regex("\n[0-9]+ source and [0-9]+ target " + noun + "s, ")), trained.err);
     CHECK(std::regex_search(trained.err, std::regex("update 3, epoch [0-9]+: dev loss [0-9.]+, BLEU of tokens [0-9.]+, ")));
     CHECK(trained.out.find(", best dev BLEU of tokens ") != std::string::npos);
     CHECK(text_of(folder / "r/curves.svg").find("dev BLEU of tokens") != std::string::npos);
@@ -212,8 +215,6 @@ TEST_CASE("cli: tokenizers and options") {
     const Result translated = heed_in(folder.path(), "translate --run r --quiet", "Go 3!\n\nGo!\n");
     CHECK_MESSAGE(translated.code == 0, translated.err);
     CHECK(lines_of(translated.out).size() == 3);
-    // What tokens are called.
-    const std::string noun = options.find("char") != options.npos ? "character" : options.find("bpe") != options.npos ? "piece" : "word";
     CHECK(std::regex_search(heed_in(folder.path(), "inspect r").out, std::regex("\nsource: [0-9]+ " + noun + "s, tokenizer [a-z]+\ntarget: [0-9]+ " + noun + "s, ")));
     CHECK(heed_in(folder.path(), "translate --run r --max-length 2", "Go 3!\n").err.find("1 line longer than 2 " + noun + "s was cut") != std::string::npos);
     CHECK(heed_in(folder.path(), "explain --run r --source Go! --target Va! --step 40").err.find(noun + "s, its end counted\n") != std::string::npos);
