@@ -43,16 +43,17 @@ inline Saved saved(const Variable& x) { return Saved(x.value()); }
 // The same for a mask.
 class SavedMask {
  public:
-  explicit SavedMask(const Mask& mask) : mask_(mask), lengths_(mask.lengths()), allowed_(mask.allowed()) {}
+  explicit SavedMask(const Mask& mask) : mask_(mask), lengths_(mask.lengths()), allowed_(mask.allowed()), dilation_(mask.sliding() ? mask.sliding()->dilation : Tensor()) {}
   operator const Mask&() const {
     lengths_.get();
     allowed_.get();
+    dilation_.get();
     return mask_;
   }
 
  private:
   Mask mask_;
-  Saved lengths_, allowed_;
+  Saved lengths_, allowed_, dilation_;
 };
 inline SavedMask saved(const Mask& mask) { return SavedMask(mask); }
 

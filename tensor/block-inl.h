@@ -125,6 +125,11 @@ template <class T> HWY_INLINE Block<T> And16(Block<T> a, const Block<T>& b) {
   return a;
 }
 
+template <class T> HWY_INLINE Block<T> Or16(Block<T> a, const Block<T>& b) {
+  HEED_EACH_REGISTER a.v[r] = hn::Or(a.v[r], b.v[r]);
+  return a;
+}
+
 // Not Iota: of floats g++ 12 makes it one number after another, in memory.
 template <class T> alignas(64) constexpr T kLaneNumbers[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
@@ -143,6 +148,13 @@ template <class T> HWY_INLINE Block<T> Within16(const Block<T>& first, const Blo
   const typename Block<T>::D d;
   Block<T> y;
   HEED_EACH_REGISTER y.v[r] = hn::VecFromMask(d, hn::And(hn::Le(first.v[r], hn::Set(d, value)), hn::Gt(last.v[r], hn::Set(d, value))));
+  return y;
+}
+// All ones in the lanes where x is a multiple of n; whole numbers both
+template <class T> HWY_INLINE Block<T> Multiple16(const Block<T>& x, const Block<T>& n) {
+  const typename Block<T>::D d;
+  Block<T> y;
+  HEED_EACH_REGISTER y.v[r] = hn::VecFromMask(d, hn::Eq(hn::Mul(hn::Floor(hn::Div(x.v[r], n.v[r])), n.v[r]), x.v[r]));
   return y;
 }
 // All ones in the lanes where x > 0

@@ -5,12 +5,16 @@
 
 #include "tensor/format.h"
 #include "tensor/ops/index.h"
+#include "tensor/ops/view.h"
 
 namespace heed {
 namespace {
 
 // Farther than any tensor reaches, and no sum of a few overflows.
-Index within_reach(Index x) { return std::clamp<Index>(x, -(Index{1} << 48), Index{1} << 48); }
+constexpr Index kFar = Index{1} << 48;
+Index within_reach(Index x) { return std::clamp<Index>(x, -kFar, kFar); }
+
+Index gap_of(const SlidingWindow& window, Index h) { return window.dilation.defined() ? window.dilation.data<std::int32_t>()[h] : 1; }
 
 }  // namespace
 
@@ -37,6 +41,24 @@ Mask Mask::window(Index left, Index right, Index offset) {
   return mask;
 }
 
+Mask Mask::sliding(SlidingWindow window) {
+  check<Error>(window.global >= 0, "mask: a negative number of global positions: {}", window.global);
+  const Mask plain = Mask::window(window.left, window.right, window.offset);
+  if (window.dilation.defined()) {
+    check<ShapeError>(window.dilation.rank() == 1, "mask: dilation needs 1 dimension, a gap for each head: dilation {}", window.dilation.shape());
+    check<DTypeError>(window.dilation.dtype() == DType::i32, "mask: dilation needs dtype i32: dilation {}", window.dilation.dtype());
+    window.dilation = window.dilation.contiguous();
+    const auto gaps = window.dilation.span<std::int32_t>();
+    for (const std::int32_t gap : gaps) check<Error>(gap >= 1, "mask: gaps must be at least 1, which is none: dilation {}", gap);
+    if (std::ranges::all_of(gaps, [](std::int32_t gap) { return gap == 1; })) window.dilation = {};
+  }
+  if (!window.dilation.defined() && window.global == 0) return plain;
+  window.left = within_reach(window.left), window.right = within_reach(window.right), window.offset = within_reach(window.offset);
+  Mask mask;
+  mask.sliding_ = std::move(window);
+  return mask;
+}
+
 Mask Mask::allowed(Tensor allowed) {
   check<Error>(allowed.defined(), "mask: allowed is empty (default constructed)");
   check<DTypeError>(allowed.dtype() == DType::u8, "mask: allowed needs dtype u8: allowed {}", allowed.dtype());
@@ -52,8 +74,14 @@ Mask operator&(const Mask& a, const Mask& b) {
     out.lengths_ = b.lengths_;
     out.length_data_ = b.length_data_;
   }
+  if (b.sliding_) {
+    check<Error>(!a.sliding_, "mask: both sides of & have a sliding window with gaps or global positions");
+    out.sliding_ = b.sliding_;
+  }
   if (b.right_) out.right_ = a.right_ ? std::min(*a.right_, *b.right_) : *b.right_;
   if (b.left_) out.left_ = a.left_ ? std::min(*a.left_, *b.left_) : *b.left_;
+  check<Error>(!out.sliding_ || out.sliding_->global == 0 || !out.left_, "mask: a window hides global positions from the rows beyond it: a window & a sliding window with {} of them",
+               out.sliding_ ? out.sliding_->global : 0);
   if (b.allowed_.defined() && a.allowed_.defined()) {
     const Shape shape = broadcast_shapes("mask", a.allowed_.shape(), b.allowed_.shape());
     Tensor both = empty(shape, DType::u8), other = empty(shape, DType::u8);
@@ -67,6 +95,43 @@ Mask operator&(const Mask& a, const Mask& b) {
     out.allowed_ = b.allowed_;
   }
   return out;
+}
+
+Mask::Steps Mask::steps(Index b, Index h, Index t, Index S) const {
+  const Range r = range(b, t, S);
+  if (!sliding_) return {r.first, r.last, 1, 0};
+  const Index i = t + sliding_->offset, gap = gap_of(*sliding_, h), front = std::min(sliding_->global, r.last);
+  const auto reach = [gap](Index positions) { return positions > kFar / gap ? kFar : positions * gap; };
+  const Index begin = std::max(r.first, i - reach(sliding_->left)), end = std::min(r.last, i + reach(sliding_->right) + 1);
+  Steps steps{begin + ((i - begin) % gap + gap) % gap, 0, gap, front};
+  steps.last = end > steps.first ? steps.first + (end - 1 - steps.first) / gap * gap + 1 : 0;
+  if (steps.last == 0) steps.first = 0;
+  if (steps.last - steps.first <= 1) steps.step = 1;
+  if (steps.step == 1 && front >= steps.first) steps = {0, std::max(front, steps.last), 1, 0};
+  return steps;
+}
+
+Mask Mask::without_sliding(const Shape& scores) const {
+  if (!sliding_) return *this;
+  const SlidingWindow& window = *sliding_;
+  const Index H = window.dilation.defined() ? scores[1] : 1, T = scores(-2), S = scores(-1);
+  const Tensor bytes = empty({1, H, T, S}, DType::u8);
+  auto* may = bytes.mutable_data<std::uint8_t>();
+  for (Index h = 0; h < H; ++h)
+    for (Index t = 0; t < T; ++t)
+      for (Index s = 0, gap = gap_of(window, h); s < S; ++s) {
+        const Index away = s - t - window.offset;
+        *may++ = s < window.global || (away % gap == 0 && away / gap >= -window.left && away / gap <= window.right);
+      }
+  Mask mask = *this;
+  mask.sliding_.reset();
+  return mask & Mask::allowed(bytes);
+}
+
+Mask Mask::of_first_rows(Index rows) const {
+  Mask mask = *this;
+  if (allowed_.defined() && allowed_.rank() >= 2 && allowed_.size(-2) != 1) mask.allowed_ = slice(allowed_, -2, 0, rows);
+  return mask;
 }
 
 Mask Mask::of_sentences(const Tensor& ids, int rank) const {
@@ -83,6 +148,11 @@ void Mask::check_fits(std::string_view op, const Shape& scores) const {
   if (everything()) return;
   check<ShapeError>(scores.rank() >= 2, "{}: a mask needs scores of at least 2 dimensions: scores {}", op, scores);
   check<ShapeError>(scores.rank() >= 3 || (!left_ && !right_), "{}: causal and window need scores [B, ..., T, S]: scores {}; unsqueeze(x, 0) makes [T, S] those of one sentence", op, scores);
+  if (sliding_) {
+    check<ShapeError>(scores.rank() == 4, "{}: a sliding window with gaps or global positions needs scores [B, H, T, S]: scores {}", op, scores);
+    const Index gaps = sliding_->dilation.defined() ? sliding_->dilation.size(0) : scores[1];
+    check<ShapeError>(gaps == scores[1], "{}: the mask has gaps for {} heads, the scores have {}: dilation {}, scores {}", op, gaps, scores[1], Shape{gaps}, scores);
+  }
   if (lengths_.defined())
     check<ShapeError>(lengths_.shape()[0] == scores[0], "{}: the mask has {} lengths for a batch of {}: lengths {}, scores {}", op,
                       lengths_.shape()[0], scores[0], lengths_.shape(), scores);
@@ -95,6 +165,7 @@ void Mask::check_fits(std::string_view op, const Shape& scores) const {
 
 Tensor Mask::dense(const Shape& scores) const {
   check_fits("mask", scores);
+  if (sliding_) return without_sliding(scores).dense(scores);
   Tensor out = empty(scores, DType::u8);
   if (allowed_.defined()) copy_into(out, allowed_);
   else fill_(out, 1);

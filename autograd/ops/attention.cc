@@ -56,6 +56,10 @@ void attention_samples(SampleTable& table) {
     const Mask mask = Mask::causal(1) & Mask::lengths(tensor({2, 5}, DType::i32));
     return scaled_dot_product_attention(x[0], x[1], x[2], mask).output;
   }, heads);
+  table.both("scaled_dot_product_attention sliding", [](auto x) {
+    const Mask mask = Mask::sliding({.left = 1, .right = 1, .offset = 2, .dilation = tensor({1, 2}, DType::i32), .global = 1}) & Mask::lengths(tensor({2, 5}, DType::i32));
+    return scaled_dot_product_attention(x[0], x[1], x[2], mask).output;
+  }, heads);
   table.both("scaled_dot_product_attention bias", [](auto x) {
     return scaled_dot_product_attention(x[0], x[1], x[2], Mask::causal(1), {.scale = 0.7}, x[3]).output;
   }, {heads[0], heads[1], heads[2], {{2, 1, 3, N}}});

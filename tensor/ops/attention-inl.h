@@ -30,6 +30,7 @@ template <class T> HWY_INLINE Span SpanOf(const Head<T>& head, size_t t, size_t 
   Span span{head.keys, 0};
   for (size_t i = t; i < t + rows; ++i) {
     const RowMask& mask = head.mask[i];
+    if (mask.front > 0) span = {0, HWY_MAX(span.last, size_t(mask.front))};
     if (mask.first >= mask.last) continue;
     if (size_t(mask.first) < span.first) span.first = size_t(mask.first);
     if (size_t(mask.last) > span.last) span.last = size_t(mask.last);
@@ -37,8 +38,20 @@ template <class T> HWY_INLINE Span SpanOf(const Head<T>& head, size_t t, size_t 
   return span;
 }
 
+// Those of `all` that they look at in [begin, end): between the first positions and a window there may be none.
+template <class T> HWY_INLINE Span SpanWithin(const Head<T>& head, size_t t, size_t rows, const Span& all, size_t begin, size_t end) {
+  if (!head.in_steps) return all.within(begin, end);
+  Span span{end, begin};
+  for (size_t i = t; i < t + rows; ++i) {
+    const RowMask& mask = head.mask[i];
+    for (const Span& part : {Span{0, size_t(mask.front)}.within(begin, end), Span{size_t(mask.first), size_t(mask.last)}.within(begin, end)})
+      if (!part.empty()) span = {HWY_MIN(span.first, part.first), HWY_MAX(span.last, part.last)};
+  }
+  return span;
+}
+
 HWY_INLINE bool Covers(const RowMask& mask, size_t begin, size_t end) {
-  return !mask.allowed && size_t(mask.first) <= begin && size_t(mask.last) >= end;
+  return !mask.allowed && mask.step == 1 && size_t(mask.first) <= begin && size_t(mask.last) >= end;
 }
 
 // At most 16 rows and the part of a block of keys that they look at, counted from the block's first key.
@@ -50,7 +63,7 @@ struct Group {
   bool empty() const { return first >= last; }
 };
 template <class T> HWY_INLINE Group GroupOf(const Head<T>& head, size_t t, size_t rows, size_t key, size_t keys) {
-  const Span all = SpanOf(head, t, rows), span = all.within(key, key + keys);
+  const Span all = SpanOf(head, t, rows), span = SpanWithin(head, t, rows, all, key, key + keys);
   if (span.empty()) return {t, rows, key, false, 0, 0};
   return {t, rows, key, all.first >= key, span.first - key, span.last - key};
 }
@@ -59,10 +72,12 @@ template <class T> HWY_INLINE Group GroupOf(const Head<T>& head, size_t t, size_
 template <class T> struct Sight {
   bool whole = true;                       // all of the group's keys, in every lane
   bool bytes = false;                      // some row has bytes
+  bool steps = false;
   const RowMask* rows[kGroupRows];
-  Block<T> first, last;
+  Block<T> first, last, step, front;
   HWY_INLINE Block<T> At(size_t s) const {
     const Block<T> range = Within16(first, last, T(s));
+    if (steps) return Or16(And16(range, Multiple16(Set16(T(s)) - first, step)), Positive16(front - Set16(T(s))));
     if (!bytes) return range;
     T allowed[16];
     for (size_t i = 0; i < 16; ++i) allowed[i] = Index(s) >= rows[i]->first && Index(s) < rows[i]->last && (!rows[i]->allowed || rows[i]->allowed[s]);
@@ -83,6 +98,9 @@ template <class T> HWY_INLINE Sight<T> SightOf(const Head<T>& head, const Group&
     sight.rows[i] = &mask;
   }
   sight.first = Load16(first), sight.last = Load16(last);
+  if (!head.in_steps) return sight;
+  for (size_t i = 0; i < 16; ++i) first[i] = T(sight.rows[i]->step), last[i] = T(sight.rows[i]->front);
+  sight.step = Load16(first), sight.front = Load16(last), sight.steps = true;
   return sight;
 }
 
@@ -233,6 +251,11 @@ template <class T> HWY_INLINE void ValuesOf(const Head<T>& head, const Group& gr
   }
 }
 
+// Weights of `rows` rows, which will hold z, where no block is looked at between the first positions and a window
+template <class T> HWY_INLINE void SkipWeights(const Head<T>& head, size_t rows, T* weights) {
+  for (size_t i = 0; weights && head.in_steps && i < rows * head.keys; ++i) weights[i] = T(-__builtin_inf());
+}
+
 // At most 16 rows: o / Σ e;  log Σ exp(z) = most + log Σ e;  weights, which hold z, become exp(z - most) / Σ e. The output of row i
 // stands at output(i).
 template <class T, class Output>
@@ -276,6 +299,7 @@ template <class T> void AttentionHead(const Head<T>& head, const Rows<T>& output
   T* const sums = room.take(head.queries);
   T* const bias = head.bias.data ? room.take(kGroupRows * block_keys(S)) : nullptr;
   const Span seen = SpanOf(head, 0, head.queries);
+  SkipWeights(head, head.queries, weights);
   for (size_t key = seen.first / kKeys * kKeys; key < seen.last; key += kKeys)
     for (size_t t = 0; t < head.queries; t += kGroupRows) {
       const Group group = GroupOf(head, t, HWY_MIN(kGroupRows, head.queries - t), key, HWY_MIN(kKeys, seen.last - key));
@@ -403,7 +427,7 @@ template <class T> void AttentionHeadGrad(const Head<T>& head, const HeadGrad<T>
     size_t written = 0;                                  // rows of dk and dv in this block that hold their sum so far
     for (size_t tile = 0; tile < head.queries; tile += kTileRows) {
       const size_t rows = HWY_MIN(kTileRows, head.queries - tile);
-      Span span = SpanOf(head, tile, rows).within(key, key + keys);
+      Span span = SpanWithin(head, tile, rows, SpanOf(head, tile, rows), key, key + keys);
       if (span.empty()) continue;
       span = {span.first - key, span.last - key};
       for (size_t t = 0; t < rows; t += kGroupRows) {

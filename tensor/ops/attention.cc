@@ -121,7 +121,7 @@ Index part_rows(const Sizes& n) { return n.B * n.H < 64 ? Index(4 * kTileRows) :
 
 // Heads of a sentence that are taken together: of one group where there are groups.
 Index together(const Sizes& n, const Mask& mask) {
-  if (n.T > Index(kFewQueries) || n.S > Index(kKeys) || mask.allowed().defined()) return 1;
+  if (n.T > Index(kFewQueries) || n.S > Index(kKeys) || mask.differs_by_head()) return 1;
   Index count = std::min(n.group > 1 ? n.group : n.H, Index(kFewHeads));
   while (n.group > 1 && n.group % count != 0) --count;
   return count;
@@ -132,7 +132,7 @@ Index together(const Sizes& n, const Mask& mask) {
 template <class T, class F>
 void for_heads(const char* op, const Sizes& n, Index step, Index rows, std::span<const Heads<const T>> matrices, bool k_by_columns, const Mask& mask,
                const AttentionOptions& options, const Heads<const T>& bias, T* log_sum_exp, std::size_t scratch_size, F&& f) {
-  const MaskRows mask_rows(op, mask, {n.B, n.H, n.T, n.S});
+  const MaskRows mask_rows(op, mask, {n.B, n.H, n.T, n.S}, true);
   const DropoutKey dropout(op, options.dropout, options.key);
   const auto scale = T(scale_of(options, n.dk));
   const Index parts = std::max<Index>(1, (n.T + rows - 1) / rows), steps = step > 0 ? (n.H + step - 1) / step : 0;
@@ -146,7 +146,7 @@ void for_heads(const char* op, const Sizes& n, Index step, Index rows, std::span
     List<RowMask> masks(std::size_t(mask_rows.everything() ? 0 : std::min(rows, n.T)));
     for (Index item = begin; item < end; ++item) {
       const Index b = item / parts / steps, h = item / parts % steps * step, i = b * n.H + h, first = item % parts * rows, count = std::min(rows, n.T - first);
-      if (item == begin || h == 0 || parts > 1 || mask.allowed().defined())      // else the heads of a sentence look alike
+      if (item == begin || h == 0 || parts > 1 || mask.differs_by_head())      // else the heads of a sentence look alike
         for (Index t = 0; t < std::min(count, Index(masks.size())); ++t) {
           const RowMask row = mask_rows(i * n.T + first + t);
           masks[std::size_t(t)] = row.nothing() ? RowMask{0, 0} : row;
@@ -155,7 +155,7 @@ void for_heads(const char* op, const Sizes& n, Index step, Index rows, std::span
       Ahead<T> next{matrices.data(), fetches && item + 1 < end ? matrices.size() : 0, next_h > 0 ? b : b + 1, next_h, std::min(next_h + step, n.H), share, 0, 0};
       f(Head<T>{std::size_t(count), std::size_t(n.S), std::size_t(n.dk), std::size_t(n.dv), scale, matrices[0].at(b, h).from(std::size_t(first)),
                 matrices[1].at(b, h), matrices[2].at(b, h), bias.at(b, h).from(std::size_t(first)), k_by_columns, std::size_t(std::min(step, n.H - h)),
-                matrices[0].head, matrices[1].head, matrices[2].head, bias.head, matrices[3].head, masks.empty() ? nullptr : masks.data(), dropout, (i * n.T + first) * n.S,
+                matrices[0].head, matrices[1].head, matrices[2].head, bias.head, matrices[3].head, masks.empty() ? nullptr : masks.data(), mask_rows.in_steps(), dropout, (i * n.T + first) * n.S,
                 log_sum_exp + i * n.T + first, scratch, &next}, b, h, first);
     }
   });

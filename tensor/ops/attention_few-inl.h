@@ -61,6 +61,14 @@ template <class T> HWY_INLINE void AddBiasRow(const Head<T>& head, const Group& 
   }
 }
 
+// Those of the keys i .. i + 15 that a row looks at
+template <class T> HWY_INLINE Block<T> LanesSeen(const RowMask& mask, size_t i) {
+  const Block<T> range = LanesAllowed<T>(mask.first, mask.last, mask.allowed, ptrdiff_t(i));
+  if (mask.step == 1 && mask.front == 0) return range;
+  const Block<T> away = Set16(T(i) - T(mask.first)) + Load16(kLaneNumbers<T>);
+  return Or16(And16(range, Multiple16(away, Set16(T(mask.step)))), LanesBetween<T>(0, mask.front - ptrdiff_t(i)));
+}
+
 // z of a row becomes -inf where it does not look; its greatest
 template <class T> HWY_INLINE T MaskRow(const Group& group, const RowMask& mask, T* z) {
   const Block<T> least = Set16(T(-__builtin_inf()));
@@ -68,7 +76,7 @@ template <class T> HWY_INLINE T MaskRow(const Group& group, const RowMask& mask,
   Block<T> lanes = least;
   for (size_t s = BeginOf(group); s < EndOf(group); s += 16) {
     Block<T> v = Load16(z + s);
-    if (!whole) Store16(v = Choose16(LanesAllowed<T>(mask.first, mask.last, mask.allowed, ptrdiff_t(group.key + s)), v, least), z + s);
+    if (!whole) Store16(v = Choose16(LanesSeen<T>(mask, group.key + s), v, least), z + s);
     lanes = Max16(lanes, v);
   }
   return MaxLane16(lanes);
@@ -113,6 +121,7 @@ template <class T> void AttentionFew(const Head<T>& head, const Rows<T>& output,
   T sums[kFewHeads * kFewQueries];
   const auto output_row = [&](size_t i) { return output[i % head.queries] + Index(i / head.queries) * head.output_head; };
   const Span seen = SpanOf(head, 0, head.queries);
+  SkipWeights(head, rows, weights);
   for (size_t key = seen.first / kKeys * kKeys; key < seen.last; key += kKeys) {
     const Group group = GroupOf(head, 0, head.queries, key, HWY_MIN(kKeys, seen.last - key));
     if (group.empty()) continue;

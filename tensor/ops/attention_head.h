@@ -51,6 +51,7 @@ template <class T> struct Head {
   std::size_t heads;
   Index q_head, k_head, v_head, bias_head, output_head;   // strides from one to the next
   const RowMask* mask;                     // a row each, the same in all heads; null: everything
+  bool in_steps;                           // the mask
   DropoutKey dropout;
   Index first;                             // element index of P[0, 0]
   T* log_sum_exp;

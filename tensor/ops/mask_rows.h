@@ -10,16 +10,20 @@ namespace heed {
 
 struct RowMask {
   Index first, last;                          // allowed: [first, last) ...
-  const std::uint8_t* allowed = nullptr;      // ... and allowed[s] != 0
-  bool nothing() const { return first >= last || (allowed && std::all_of(allowed + first, allowed + last, [](std::uint8_t a) { return !a; })); }
+  const std::uint8_t* allowed = nullptr;      // ... and allowed[s] != 0; or, where a kernel asked for steps:
+  Index step = 1, front = 0;                  // ... and (s - first) % step == 0, and besides [0, front)
+  bool nothing() const { return (first >= last && front <= 0) || (allowed && std::all_of(allowed + first, allowed + last, [](std::uint8_t a) { return !a; })); }
 };
 
 // Rows of scores [B, ..., T, S] (or [B, S]) are numbered in row-major order.
 class MaskRows {
  public:
-  MaskRows(std::string_view op, const Mask& mask, const Shape& scores) : mask_(mask), shape_(scores), everything_(mask.everything()) {
-    mask.check_fits(op, scores);
+  // steps: a sliding window comes in steps, where there is no explicit part; else as bytes
+  MaskRows(std::string_view op, const Mask& given, const Shape& scores, bool steps = false) : shape_(scores), everything_(given.everything()) {
+    given.check_fits(op, scores);
     if (everything_ || scores.numel() == 0) return;
+    mask_ = steps && !given.allowed().defined() ? given : given.without_sliding(scores);
+    const Mask& mask = mask_;
     target_rows_ = scores.rank() >= 3 ? scores(-2) : 1;
     rows_of_sentence_ = scores.numel() / (scores[0] * scores(-1));
     if (!mask.allowed().defined()) return;
@@ -33,9 +37,14 @@ class MaskRows {
   }
 
   bool everything() const { return everything_; }
+  bool in_steps() const { return mask_.sliding().has_value(); }
   RowMask operator()(Index row) const {
     const Index S = shape_(-1);
     if (everything_ || S == 0) return {0, S};
+    if (in_steps()) {
+      const Mask::Steps steps = mask_.steps(row / rows_of_sentence_, row / target_rows_ % shape_[1], row % target_rows_, S);
+      return {steps.first, steps.last, nullptr, steps.step, steps.front};
+    }
     const Mask::Range range = mask_.range(row / rows_of_sentence_, row % target_rows_, S);
     if (!bytes_) return {range.first, range.last};
     Index offset = 0;

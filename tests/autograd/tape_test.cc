@@ -209,6 +209,11 @@ TEST_CASE("lengths and masks that were overwritten before the gradient is comput
   }
   {
     Tape tape;
+    const Tensor kept = full({1}, 2, DType::i32);
+    refused("scaled_dot_product_attention", kept, scaled_dot_product_attention(q, q, q, Mask::sliding({1, 1, 0, kept})).output, tape);
+  }
+  {
+    Tape tape;
     const Tensor kept = lengths();
     refused("additive_score", kept, additive_score(x, x, variable(ones({4})), Mask::lengths(kept)), tape);
   }

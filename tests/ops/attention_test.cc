@@ -264,6 +264,58 @@ TEST_CASE("attention: more than one block of keys and one tile of rows, masks th
   }
 }
 
+TEST_CASE("attention: gaps of heads and global positions, with blocks that no one looks at between") {
+  const Index T = 70, S = 900;
+  const Tensor q = draw(1, {2, 3, T, 6}), k = draw(2, {2, 3, S, 6}), v = draw(3, {2, 3, S, 9}), gaps = tensor({1, 7, 2}, DType::i32);
+  const Mask lengths = Mask::lengths(tensor({900, 830}, DType::i32));
+  const Mask masks[] = {Mask::sliding({5, 3, 800, gaps}),
+                        Mask::sliding({5, 3, 800, {}, 2}) & lengths,
+                        Mask::sliding({4, 4, 790, gaps, 3}) & lengths & Mask::causal(790),
+                        Mask::sliding({0, 0, 830, gaps, 300}) & Mask::causal(780),
+                        Mask::sliding({200, 2, 300, gaps, 1}) & lengths,
+                        Mask::sliding({2, 2, 2000, gaps, 1}),
+                        Mask::sliding({3, 3, 500, gaps, 4}) & Mask::allowed(bernoulli(Key(5), {2, 1, T, S}, 0.5))};
+  for_every_target([&] {
+    for (const Mask& mask : masks) {
+      compare(q, k, v, mask, {}, 2e-14);
+      compare(q, k, v, mask, {.dropout = 0.2, .key = Key(7)}, 2e-14);
+    }
+  });
+  compare(q, k, v, masks[2], {.dropout = 0.2, .key = Key(7)}, 2e-14, draw(4, {3, T, S}));
+  for (DType dtype : {DType::f32, DType::f64}) {
+    const Tensor a = to(q, dtype), b = to(k, dtype), c = to(v, dtype), doutput = to(draw(5, {2, 3, T, 9}), dtype);
+    for (const Index global : {0, 3}) {
+      const auto mask = [&](Index first) { return Mask::sliding({4, 4, 790 + first, gaps, global}); };
+      std::vector<Tensor> first;
+      const auto run = [&] {
+        const AttentionOutput every = scaled_dot_product_attention(a, b, c, mask(0), {.weights = true});
+        const Gradients d = gradients_of(a, b, c, mask(0), {}, every, doutput);
+        const std::vector<Tensor> results{every.output, every.weights, every.log_sum_exp, d.dq, d.dk, d.dv};
+        if (first.empty()) first = results;
+        for (std::size_t i = 0; i < results.size(); ++i) CHECK(equal_bits(results[i], first[i]));
+      };
+      for_threads(run);
+      for_every_fma_target(run);
+      for_every_target([&] {
+        const AttentionOutput every = scaled_dot_product_attention(a, b, c, mask(0), {.weights = true});
+        for (const Index n : {1, 3, 20})                   // so many rows at once
+          for (const Index t : {0, 17, 50}) {
+            const AttentionOutput some = scaled_dot_product_attention(slice(a, 2, t, t + n), b, c, mask(t), {.weights = true});
+            REQUIRE(equal_bits(some.output, slice(every.output, 2, t, t + n)));
+            REQUIRE(equal_bits(some.weights, slice(every.weights, 2, t, t + n)));
+            REQUIRE(equal_bits(some.log_sum_exp, slice(every.log_sum_exp, 2, t, t + n)));
+          }
+      });
+    }
+  }
+  // The same for the heads that a search reads together, and for a cache that ends where a row stands.
+  const Tensor k_short = slice(k, 2, 0, 40), v_short = slice(v, 2, 0, 40);
+  for (const Mask& mask : {Mask::sliding({3, 3, 36, {}, 2}), Mask::sliding({3, 3, 36, gaps, 2})}) {
+    const AttentionOutput few = scaled_dot_product_attention(slice(q, 2, 0, 3), k_short, v_short, mask & Mask::causal(36)), many = scaled_dot_product_attention(slice(q, 2, 0, 30), k_short, v_short, mask & Mask::causal(36));
+    CHECK(equal_bits(few.output, slice(many.output, 2, 0, 3)));
+  }
+}
+
 TEST_CASE("attention: a few long heads, cut into parts of their rows") {
   const Index T = 600, S = 300, d = 8;
   const Tensor q = draw(1, {1, 2, T, d}), k = draw(2, {1, 2, S, d}), v = draw(3, {1, 2, S, d});
@@ -284,24 +336,26 @@ TEST_CASE("attention: what the mask hides may hold anything") {
   const Index S = 37;
   const Tensor q = draw(1, {2, 2, 20, 8}), k = draw(2, {2, 2, S, 8}), v = draw(3, {2, 2, S, 8}), doutput = draw(4, {2, 2, 20, 8});
   const Tensor k_nan = k.clone(), v_nan = v.clone();
-  const Mask mask = Mask::lengths(tensor({21, 0}, DType::i32)) & Mask::window(3, 2);
+  const Mask lengths = Mask::lengths(tensor({21, 0}, DType::i32));
   for (const Tensor& x : {k_nan, v_nan}) {
     fill_(slice(x[0], 1, 21), NAN);
     fill_(x[1], INFINITY);
   }
-  const Tensor dweights = draw(5, {2, 2, 20, S}), dweights_nan = where(mask.dense(dweights.shape()), dweights, full({}, NAN, DType::f64));
-  for_every_target([&] {
-    const AttentionOptions options{.dropout = 0.2, .key = Key(1), .weights = true};
-    const AttentionOutput a = scaled_dot_product_attention(q, k, v, mask, options), b = scaled_dot_product_attention(q, k_nan, v_nan, mask, options);
-    CHECK(equal_bits(a.output, b.output));
-    CHECK(equal_bits(a.weights, b.weights));
-    CHECK(worst_absolute(b.output[1], std::vector<double>(2 * 20 * 8)) == 0);
-    const Gradients c = gradients_of(q, k, v, mask, options, a, doutput, dweights), d = gradients_of(q, k_nan, v_nan, mask, options, b, doutput, dweights_nan);
-    CHECK(equal_bits(c.dq, d.dq));
-    CHECK(equal_bits(c.dk, d.dk));
-    CHECK(equal_bits(c.dv, d.dv));
-    CHECK(worst_absolute(d.dk[1], std::vector<double>(2 * S * 8)) == 0);
-  });
+  const Tensor dweights = draw(5, {2, 2, 20, S});
+  for (const Mask& mask : {lengths & Mask::window(3, 2), lengths & Mask::sliding({3, 2, 4, tensor({2, 3}, DType::i32), 2})})
+    for_every_target([&] {
+      const Tensor dweights_nan = where(mask.dense(dweights.shape()), dweights, full({}, NAN, DType::f64));
+      const AttentionOptions options{.dropout = 0.2, .key = Key(1), .weights = true};
+      const AttentionOutput a = scaled_dot_product_attention(q, k, v, mask, options), b = scaled_dot_product_attention(q, k_nan, v_nan, mask, options);
+      CHECK(equal_bits(a.output, b.output));
+      CHECK(equal_bits(a.weights, b.weights));
+      CHECK(worst_absolute(b.output[1], std::vector<double>(2 * 20 * 8)) == 0);
+      const Gradients c = gradients_of(q, k, v, mask, options, a, doutput, dweights), d = gradients_of(q, k_nan, v_nan, mask, options, b, doutput, dweights_nan);
+      CHECK(equal_bits(c.dq, d.dq));
+      CHECK(equal_bits(c.dk, d.dk));
+      CHECK(equal_bits(c.dv, d.dv));
+      CHECK(worst_absolute(d.dk[1], std::vector<double>(2 * S * 8)) == 0);
+    });
   // NaN where it may be seen reaches exactly the rows that see it
   const Tensor q_nan = q.clone();
   fill_(q_nan[0][1][5], NAN);
@@ -524,7 +578,7 @@ template <class Allowed> reference::Function attended(Allowed allowed, double gi
     return reference::make({q.shape[0], q.shape[1], q.shape[2], v.shape[3]}, [&](const reference::Position& p) {
       double total = 0, sum = 0;
       for (Index s = 0; s < k.shape[2]; ++s) {
-        if (!allowed(p[0], p[2], s)) continue;
+        if (!allowed(p[0], p[1], p[2], s)) continue;
         double score = 0;
         for (Index i = 0; i < q.shape[3]; ++i) score += q({p[0], p[1], p[2], i}) * k({p[0], p[1] / group, s, i});
         const double e = std::exp(scale * score + (x.size() > 3 ? x[3]({p[0], 0, p[2], s}) : 0));
@@ -540,25 +594,33 @@ template <class Allowed> reference::Function attended(Allowed allowed, double gi
 reference::Array looked_at(const reference::Arrays& x) {
   const Index S = x[1].shape[2];
   const auto identity = reference::make({x[1].shape[0], x[1].shape[1], S, S}, [](const reference::Position& p) { return p[2] == p[3] ? 1.0 : 0.0; });
-  return attended([](Index, Index t, Index s) { return s <= t + 1; })({x[0], x[1], identity});
+  return attended([](Index, Index, Index t, Index s) { return s <= t + 1; })({x[0], x[1], identity});
 }
 
 }  // namespace
 
 static const InTable rows{
-    {.name = "scaled_dot_product_attention", .reference = attended([](Index, Index, Index) { return true; }),
+    {.name = "scaled_dot_product_attention", .reference = attended([](Index, Index, Index, Index) { return true; }),
      .definition = [](std::span<const Variable> x) { return scaled_dot_product_attention_by_definition(x[0], x[1], x[2]).output; },
      .wrong = {{{{2, 2, 3, 4}, {2, 2, 5, 3}, {2, 2, 5, 4}}}}, .ulp = 60},
-    {.name = "scaled_dot_product_attention masked", .reference = attended([](Index b, Index t, Index s) { return s <= t + 1 && s < (b == 0 ? 2 : 5); }),
+    {.name = "scaled_dot_product_attention masked", .reference = attended([](Index b, Index, Index t, Index s) { return s <= t + 1 && s < (b == 0 ? 2 : 5); }),
      .definition = [](std::span<const Variable> x) {
        const Mask mask = Mask::causal(1) & Mask::lengths(tensor({2, 5}, DType::i32));
        return scaled_dot_product_attention_by_definition(x[0], x[1], x[2], mask).output;
      }, .ulp = 60},
-    {.name = "scaled_dot_product_attention bias", .reference = attended([](Index, Index t, Index s) { return s <= t + 1; }, 0.7),
+    {.name = "scaled_dot_product_attention sliding",
+     .reference = attended([](Index b, Index h, Index t, Index s) {
+       return s < (b == 0 ? 2 : 5) && (s == 0 || std::abs(s - (t + 2)) == (h == 0 ? 1 : 2) || s == t + 2);
+     }),
+     .definition = [](std::span<const Variable> x) {
+       const Mask mask = Mask::sliding({.left = 1, .right = 1, .offset = 2, .dilation = tensor({1, 2}, DType::i32), .global = 1}) & Mask::lengths(tensor({2, 5}, DType::i32));
+       return scaled_dot_product_attention_by_definition(x[0], x[1], x[2], mask).output;
+     }, .ulp = 60},
+    {.name = "scaled_dot_product_attention bias", .reference = attended([](Index, Index, Index t, Index s) { return s <= t + 1; }, 0.7),
      .definition = [](std::span<const Variable> x) {
        return scaled_dot_product_attention_by_definition(x[0], x[1], x[2], Mask::causal(1), {.scale = 0.7}, x[3]).output;
      }, .ulp = 60},
-    {.name = "scaled_dot_product_attention groups", .reference = attended([](Index, Index t, Index s) { return s <= t + 1; }),
+    {.name = "scaled_dot_product_attention groups", .reference = attended([](Index, Index, Index t, Index s) { return s <= t + 1; }),
      .definition = [](std::span<const Variable> x) { return scaled_dot_product_attention_by_definition(x[0], x[1], x[2], Mask::causal(1)).output; },
      .wrong = {{{{2, 4, 3, 4}, {2, 3, 5, 4}, {2, 3, 5, 4}}}, {{{2, 4, 3, 4}, {2, 8, 5, 4}, {2, 8, 5, 4}}}}, .ulp = 60},
     {"with_heads", [](const reference::Arrays& x) {
