@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "attention/multi_head.h"
 
+#include <algorithm>
 #include <cmath>
 #include <exception>
 
@@ -29,7 +30,26 @@ const MultiHeadAttention::Options& checked(const Scope& scope, const MultiHeadAt
   check<ShapeError>(options.key_value_heads == 0 || (options.key_value_heads > 0 && options.heads % options.key_value_heads == 0),
                     "multi-head attention: heads {} are not a multiple of key_value_heads {}", options.heads, options.key_value_heads);
   check<Error>(options.sliding_window.value_or(0) >= 0, "multi-head attention: sliding_window must not be negative: {}", options.sliding_window.value_or(0));
+  const std::size_t gaps = options.dilation.size();
+  check<Error>(gaps <= 1 || gaps == std::size_t(options.heads), "multi-head attention: dilation has {} gaps for {} heads; one for each, or one for all", gaps, options.heads);
+  for (const Index gap : options.dilation) check<Error>(gap >= 1 && gap < Index{1} << 31, "multi-head attention: dilation must be at least 1, which is no gap: {}", gap);
+  check<Error>(options.global_tokens >= 0, "multi-head attention: global_tokens must not be negative: {}", options.global_tokens);
+  check<Error>(options.sliding_window || (gaps == 0 && options.global_tokens == 0), "multi-head attention: no sliding_window: dilation [{}], global_tokens {}; both are of one",
+               fmt::join(options.dilation, ", "), options.global_tokens);
+  check<Error>(options.global_tokens == 0 || options.key_width == 0 || options.key_width == options.width,
+               "multi-head attention: global_tokens are of self-attention, which needs key_width = width: key_width {}, width {}", options.key_width, options.width);
   return options;
+}
+
+// Rows of queries, keys or values in a packed projection
+Tensor third(const Tensor& packed, Index block) { return split(packed, 3, 0)[std::size_t(block)]; }
+
+// i32 [heads]
+Tensor dilation_of(const MultiHeadAttention::Options& options) {
+  if (options.dilation.empty()) return {};
+  std::vector<std::int32_t> gaps(options.dilation.begin(), options.dilation.end());
+  gaps.resize(std::size_t(options.heads), gaps.back());
+  return tensor(gaps, {options.heads});
 }
 
 }  // namespace
@@ -48,6 +68,8 @@ MultiHeadAttention::MultiHeadAttention(Scope scope, Options options)
       norm(scope, {.kind = options.query_key, .head_width = options.width / options.heads, .scale = scale, .length = options.long_sentence, .bias = options.bias}),
       normalise(make_normalise(options.normalise, scope, heads)),
       sliding_window(options.sliding_window),
+      dilation(dilation_of(options)),
+      global_tokens(options.global_tokens),
       linear_attention(options.linear_attention),
       path(scope.path()) {
   const Inside inside(scope.path());
@@ -82,9 +104,7 @@ MultiHeadAttention::MultiHeadAttention(Scope scope, Options options)
     q_proj.emplace(scope / "q_proj", Linear::Options{.in = d, .out = d, .bias = options.bias, .init = with_smaller_queries(init)});
     k_proj.emplace(scope / "k_proj", Linear::Options{.in = key_width, .out = shared, .bias = options.bias, .init = init});
     v_proj.emplace(scope / "v_proj", Linear::Options{.in = key_width, .out = shared, .bias = options.bias, .init = init});
-    return;
-  }
-  if (key_width == d) {
+  } else if (key_width == d) {
     const Initializer init = !options.init ? xavier_uniform() : options.packed_init ? options.init : stacked(3, options.init);
     in_proj_weight = scope.parameter("in_proj_weight", {3 * d, d}, with_smaller_queries(init));
   } else {
@@ -93,7 +113,31 @@ MultiHeadAttention::MultiHeadAttention(Scope scope, Options options)
     k_proj_weight = scope.parameter("k_proj_weight", {d, key_width}, init);
     v_proj_weight = scope.parameter("v_proj_weight", {d, key_width}, init);
   }
-  if (options.bias) in_proj_bias = scope.parameter("in_proj_bias", {3 * d}, constant_init(0));
+  if (options.bias && !q_proj) in_proj_bias = scope.parameter("in_proj_bias", {3 * d}, constant_init(0));
+  if (global_tokens > 0) project_globally(scope, options.bias);
+}
+
+void MultiHeadAttention::project_globally(Scope scope, bool bias) {
+  global_path = (scope / "global").path();
+  const auto copy_of = [&](std::string_view name, const std::optional<Linear>& own, Index block) {
+    const Tensor weight = own ? own->weight.value() : third(in_proj_weight.value(), block);
+    const auto init = [weight](const Tensor& into, Key) { copy_into(into, weight); };
+    return Linear(scope / name, {.in = width, .out = weight.size(0), .bias = bias, .init = init});
+  };
+  query_global.emplace(copy_of("query_global", q_proj, 0));
+  key_global.emplace(copy_of("key_global", k_proj, 1));
+  value_global.emplace(copy_of("value_global", v_proj, 2));
+}
+
+void add_global_projections(std::map<std::string, Tensor>& weights, const std::string& prefix) {
+  const std::pair<const char*, const char*> names[] = {{"query_global.", "q_proj."}, {"key_global.", "k_proj."}, {"value_global.", "v_proj."}};
+  for (Index block = 0; block < 3; ++block)
+    for (const std::string part : {"weight", "bias"}) {
+      const auto& [global, own] = names[block];
+      const auto apart = weights.find(prefix + own + part), packed = weights.find(prefix + "in_proj_" + part);
+      if (apart != weights.end()) weights.emplace(prefix + global + part, apart->second);
+      else if (packed != weights.end() && packed->second.rank() > 0 && packed->second.size(0) % 3 == 0) weights.emplace(prefix + global + part, third(packed->second, block));
+    }
 }
 
 double MultiHeadAttention::factor() const { return scale != 0 ? scale : 1 / std::sqrt(double(width / heads)); }
@@ -149,8 +193,9 @@ AttentionVariable MultiHeadAttention::by_weights(const Variable& q, const Reads&
   return {context, weights};
 }
 
-Attended MultiHeadAttention::attend(const Variable& q, const Reads& reads, const Mask& given, Want want) const {
-  const Mask mask = reads.first >= 0 && sliding_window ? given & Mask::window(*sliding_window, *sliding_window, reads.first) : given;
+Attended MultiHeadAttention::heads_of(const Variable& q, const Reads& reads, const Mask& given, Want want) const {
+  const bool slides = reads.first >= 0 && sliding_window && !reads.global;
+  const Mask mask = slides ? given & Mask::sliding({*sliding_window, *sliding_window, reads.first, dilation, global_tokens}) : given;
   const Variable bias = reads.first >= 0 ? positions.bias(q, reads.first, reads.k.size(2)) : Variable();
   const AttentionOptions options{.scale = scale, .dropout = dropout, .weights = want == Want::weights, .places = reads.places};
   const bool at_once = linear_attention ? reads.context.defined() : fused(bias);
@@ -162,9 +207,19 @@ Attended MultiHeadAttention::attend(const Variable& q, const Reads& reads, const
     if (linear_attention) read.weights = steps.weights;
     if (Trace::current() && !dropout_acts(dropout)) read.output = with_value(steps.output, read.output.value());   // gradients are those of the scores
   }
-  const Variable joined = reshape(permute(read.output, {0, 2, 1, 3}), {q.size(0), q.size(2), width});   // [B, T, d]
-  const Variable y = trace("", out_proj.bias.defined() ? "y = [c of head 1; ..; c of head H] W_O + b_O" : "y = [c of head 1; ..; c of head H] W_O", out_proj(joined));
-  return {y, options.weights ? read.weights : Variable()};
+  return {reshape(permute(read.output, {0, 2, 1, 3}), {q.size(0), q.size(2), width}), options.weights ? read.weights : Variable()};   // [B, T, d]
+}
+
+Attended MultiHeadAttention::joined(Attended heads) const {
+  const std::string_view formula = out_proj.bias.defined() ? "y = [c of head 1; ..; c of head H] W_O + b_O" : "y = [c of head 1; ..; c of head H] W_O";
+  return {trace("", formula, out_proj(heads.context)), std::move(heads.weights)};
+}
+
+Attended MultiHeadAttention::global_rows(const Variable& x, const Mask& mask, Want want, Along among) const {
+  const Inside inside(global_path);
+  const Index rows = std::min(global_tokens, x.size(1));
+  const Variable q = positions.turned(queries((*query_global)(slice(x, 1, 0, rows))), 0), k = positions.turned(keys((*key_global)(x), mask), 0);
+  return heads_of(q, {.k = k, .v = values((*value_global)(x)), .along = among, .first = 0, .global = true}, mask.of_first_rows(rows), want);
 }
 
 // "k_j = x_j W_K + b_K, one a head, as γ ⊙ k_j/√(mean k_j² + ε), turned by its place"
@@ -222,7 +277,14 @@ Attended MultiHeadAttention::self(const Variable& x, const Mask& mask, Want want
   Variable context;
   if (linear_attention && mask.only_lengths()) context = linear_context(q, with_heads(linear_sums(k, v), heads), least());
   if (linear_attention && mask.only_causal()) context = causal_linear_context(q, with_heads(k, heads), with_heads(v, heads), least());
-  return attend(q, {.k = k, .v = v, .along = among, .first = 0, .context = context}, mask, want);
+  Attended heads = heads_of(q, {.k = k, .v = v, .along = among, .first = 0, .context = context}, mask, want);
+  if (global_tokens > 0) {
+    const Attended first = global_rows(x, mask, want, among);
+    const Index rows = first.context.size(1);
+    heads.context = concat({first.context, slice(heads.context, 1, rows)}, 1);
+    if (heads.weights.defined()) heads.weights = concat({first.weights, slice(heads.weights, 2, rows)}, 2);
+  }
+  return joined(std::move(heads));
 }
 
 KeyValueCache MultiHeadAttention::cache(Index rows, Index capacity) const {
@@ -234,6 +296,7 @@ Attended MultiHeadAttention::next(const Variable& x, KeyValueCache& cache, Want 
   const Inside inside(path);
   const auto qkv = projected(x);
   check<Error>(Trace::current() || !qkv[1].wants_gradient(), "multi-head attention: next keeps keys and values without their gradients: x {} under a tape; self(x, Mask::causal()) has them", x.shape());
+  check<Error>(global_tokens == 0, "multi-head attention: next has no global tokens, of which each sees all positions: {}; self(x, mask) has them", global_tokens);
   check<Error>(!linear_attention || cache.sums().defined(), "linear attention: the cache keeps no sums; cache(rows, capacity) of this layer makes one that does");
   struct Appended {                              // taken back where something throws
     KeyValueCache& cache;

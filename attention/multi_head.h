@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <map>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "attention/cache.h"
 #include "attention/differential.h"
@@ -44,9 +47,12 @@ struct MultiHeadAttention {
     Index random_features = 0;     // of linear_attention: so many, which estimate softmax, instead of elu(x) + 1
     bool orthogonal_features = true;
     std::optional<Index> sliding_window = {};   // of self and next: positions to each side that are seen (Beltagy et al. 2020, arXiv 2004.05150, 3.1)
+    std::vector<Index> dilation = {};   // of sliding_window, for each head or one for all: the gap g between those positions; they reach g sliding_window far
+    Index global_tokens = 0;       // of sliding_window, in self: so many first positions see all and are seen by all
   };
   // ShapeError unless width is a multiple of heads, and heads of key_value_heads; differential: unless both are even. Error: a negative window,
-  // differential with Shaw's positions, linear_attention with what it does not have, random_features without it
+  // gaps below 1 or not for all heads, dilation or global_tokens without sliding_window, global_tokens with another key_width, differential
+  // with Shaw's positions, linear_attention with what it does not have, random_features without it
   MultiHeadAttention(Scope scope, Options options);
 
   // Keys and values of a memory [B, S, key_width], once per sentence: [B, key_value_heads, S, d/H]; values of differential
@@ -54,19 +60,21 @@ struct MultiHeadAttention {
   Memory prepare(const Variable& states, Mask mask) const;
   // query [B, T, d] -> context [B, T, d], weights [B, H, T, S] on request, differential [B, H/2, T, S]. All rows of one sentence see the same memory.
   Attended operator()(const Variable& query, const Memory& memory, Want want = Want::context) const;
-  // Queries, keys and values from x [B, T, d] in one product.
+  // Queries, keys and values from x [B, T, d] in one product. Rows of global tokens see all positions by projections of their own; to other
+  // rows global tokens are positions like any (as in the authors' code). Under a causal mask they see those before, all after see them.
   // `among` says what the positions are, to a Trace.
   Attended self(const Variable& x, const Mask& mask, Want want = Want::context, Along among = Along::source) const;
   // For next: takes memory for `capacity` positions of `rows` rows.
   KeyValueCache cache(Index rows, Index capacity) const;
   // The same for the next positions x [R, n, d] after those in the cache, each seeing all before it; cache.length() grows by n.
   // The work of linear_attention does not: it reads the sums, and the cache's keys only where weights are wanted.
-  // Error where keys and values want a gradient: the cache keeps none; linear_attention: where it keeps no sums.
+  // Error where keys and values want a gradient: the cache keeps none; linear_attention: where it keeps no sums; global_tokens: they see what comes.
   Attended next(const Variable& x, KeyValueCache& cache, Want want = Want::context) const;
 
   Parameter in_proj_weight, in_proj_bias;              // [3d, d], [3d]
   Parameter q_proj_weight, k_proj_weight, v_proj_weight;   // instead of in_proj_weight when key_width differs
   std::optional<Linear> q_proj, k_proj, v_proj;        // instead of all these when key_value_heads differs
+  std::optional<Linear> query_global, key_global, value_global;   // of global_tokens (paper, 3.1): start as copies of W_Q, W_K, W_V
   Linear out_proj;
   Index width, heads, key_value_heads;
   double dropout, scale;
@@ -76,15 +84,18 @@ struct MultiHeadAttention {
   std::optional<TalkingHeads> talking;
   std::optional<DifferentialHeads> differential;
   std::optional<Index> sliding_window;
+  Tensor dilation;                                     // i32 [heads], undefined: 1
+  Index global_tokens;
   bool linear_attention;
   std::optional<RandomFeatures> features;
-  Path path;
+  Path path, global_path;                              // the second one for what a Trace notes of global tokens
 
  private:
   double factor() const;                               // scale, or 1/√(d/H)
   double least() const;                                // denominator of linear_attention
   Index value_heads() const { return differential ? heads / 2 : heads; }   // that read values of their own
   bool biased() const { return in_proj_bias.defined() || (q_proj && q_proj->bias.defined()); }
+  void project_globally(Scope scope, bool bias);       // query_global, key_global, value_global
   List<Variable> projected(const Variable& x) const;   // queries, keys and values of x [B, T, d], [B, T, ..] each
   Variable split_heads(const Variable& x, Index of) const;   // [B, T, H' of] -> [B, H', T, of], a view
   Variable queries(const Variable& x) const;           // the same with d/H, normalised
@@ -97,12 +108,21 @@ struct MultiHeadAttention {
     Index first = -1;                                  // -1: a memory's
     Tensor places = {};                                // AttentionOptions::places
     Variable context = {};                             // linear_attention: what q reads, undefined where by_weights must find it
+    bool global = false;                               // q sees beyond the window
   };
   std::string formula(std::string_view begins, std::string_view which, bool own) const;   // of a projection, for a Trace
-  Attended attend(const Variable& q, const Reads& reads, const Mask& mask, Want want) const;
+  // Contexts of the heads [B, T, d], joined, weights [B, H, T, S]
+  Attended heads_of(const Variable& q, const Reads& reads, const Mask& mask, Want want) const;
+  Attended joined(Attended heads) const;               // through W_O
+  Attended attend(const Variable& q, const Reads& reads, const Mask& mask, Want want) const { return joined(heads_of(q, reads, mask, want)); }
+  Attended global_rows(const Variable& x, const Mask& mask, Want want, Along among) const;   // heads_of the global tokens
   bool fused(const Variable& bias) const;               // softmax over the values themselves: one kernel
   // The same in small steps, which a Trace notes; weights are dropped with probability p.
   AttentionVariable by_weights(const Variable& q, const Reads& reads, const Variable& bias, const Mask& mask, double p) const;
 };
+
+// Of weights, by path, of a layer without global tokens at `prefix` ("encoder.layers.0.self_attn."): adds the projections of global tokens as
+// copies (paper, 3.1: a model that was trained without begins with windows). Those that are there stay.
+void add_global_projections(std::map<std::string, Tensor>& weights, const std::string& prefix);
 
 }  // namespace heed

@@ -2,6 +2,7 @@
 #include "models/cost.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "attention/attend.h"
 #include "attention/relative.h"
@@ -22,19 +23,25 @@ double rows(std::string_view path, double S, double T) {
   return T;
 }
 
-// Pairs of n words that lie at most w apart, both ways and causal.
+// Pairs of n words that lie at most w apart, both ways; of every gap-th word, which are gap sequences; both ways and causal.
 double pairs(double n, double w) { return w < n ? n * (2 * w + 1) - w * (w + 1) : n * n; }
-double causal_pairs(double n, double w) { return (pairs(n, w) + n) / 2; }
+double pairs(double n, double w, double gap) {
+  if (gap == 1) return pairs(n, w);
+  const double least = std::floor(n / gap), longer = n - least * gap;                     // words of a sequence, sequences with one more
+  return longer * pairs(least + 1, w) + (gap - longer) * pairs(least, w);
+}
+double causal_pairs(double n, double w, double gap) { return (pairs(n, w, gap) + n) / 2; }
 
 }  // namespace
 
 double multiply_adds_per_word(const RunConfig& given, const Parameters& parameters, double S, double T) {
   RunConfig c = given;
   settle_recurrent(c);
+  const double global = std::min(double(c.global_tokens.value_or(0)), S);
   double work = 0, memory = 0, hidden = 0, reads_context = 0;                             // rows of the matrices that read c, of M columns
   for (const auto& item : parameters.items()) {
     const Shape& shape = item->variable.shape();
-    if (shape.rank() == 2 && item->multiplied) work += double(shape.numel()) * rows(item->path, S, T);
+    if (shape.rank() == 2 && item->multiplied) work += double(shape.numel()) * (has(item->path, "query_global") ? global : rows(item->path, S, T));
     if (has(item->path, "attention.key_proj.weight")) hidden = double(shape[0]);
     if (item->path.ends_with("attn_out.weight")) memory = double(shape[1] - shape[0]);    // [n, M + n]
     if (item->path.ends_with("readout.context.weight")) memory = double(shape[1]);        // [2l, M]
@@ -49,7 +56,12 @@ double multiply_adds_per_word(const RunConfig& given, const Parameters& paramete
       work += double(c.heads) * features * (head + 1 + (c.random_features ? head : 0)) * (encoder * 2 * S + decoder * (S + 3 * T));
     } else {
       const double a_pair = 2 * d + (c.talking_heads ? 2 * double(c.heads * c.heads) : 0);
-      work += a_pair * (encoder * pairs(S, w) + decoder * (causal_pairs(T, w) + S * T));
+      std::vector<Index> gaps = dilation(c);
+      if (gaps.empty()) gaps = {1};
+      for (const Index g : gaps) {                                                        // of a head, or of all
+        const double gap = double(g), own = pairs(S - global, w, gap) + S * S - (S - global) * (S - global);
+        work += a_pair / double(gaps.size()) * (encoder * own + decoder * (causal_pairs(T, w, gap) + S * T));
+      }
     }
     if (c.positions == "shaw") work += 2 * (encoder * S + decoder * T) * d * double(2 * RelativePositions::Options().clip + 1);   // q·a^K_r, α a^V_r
   } else if (c.attention == "none") {

@@ -21,6 +21,7 @@ AttentionPicture::Map mean_map(std::span<const AttentionPicture::Map> maps) {
                       "mean_map: sizes differ: \"{}\" has {} weights, \"{}\" has {}", label(maps[0]), sum.size(), label(map),
                       map.weights.size());
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += map.weights[i];
+    if (map.windows != maps[0].windows) mean.windows.clear();
   }
   for (std::size_t i = 0; i < sum.size(); ++i) mean.weights[i] = float(sum[i] / double(maps.size()));
   mean.head = 0;
@@ -55,6 +56,17 @@ std::string label(const AttentionPicture::Map& map) {
 }
 
 namespace picture {
+
+std::vector<std::pair<Index, Index>> runs(const AttentionPicture::Window& window, Index columns) {
+  if (window.step == 1 && window.front == 0) return {{window.first, window.last}};
+  std::vector<std::pair<Index, Index>> all;
+  for (Index s = 0; s < columns; ++s) {
+    if (!window.sees(s)) continue;
+    if (all.empty() || all.back().second + 1 < s) all.emplace_back(s, s);
+    all.back().second = s;
+  }
+  return all;
+}
 
 const std::vector<std::string>& row_words(const AttentionPicture& picture, const Map& map) {
   return !map.rows.empty() ? map.rows : map.axes == Axes::encoder_self ? picture.source : picture.target;

@@ -14,7 +14,12 @@ struct AttentionPicture {
   enum class Axes { cross, encoder_self, decoder_self };  // rows look at columns: target at source, source at source, ..
   // Luong et al. 2015, footnote 14: row t aligns the word it predicts (location scores) or the word just read (content scores).
   enum class Rows { predicted, input };
-  struct Window { Index first, last; };   // columns a row may look at, both included; parts beyond the words are cut off
+  struct Window {                         // columns a row may look at
+    Index first, last;                    // both included; parts beyond the words are cut off
+    Index step = 1, front = 0;            // only every step-th of them, and besides [0, front)
+    bool sees(Index s) const { return s < front || (s >= first && s <= last && (s - first) % step == 0); }
+    bool operator==(const Window&) const = default;
+  };
   struct Map {
     std::vector<float> weights{};         // [rows, columns], row-major
     Axes axes = Axes::cross;
@@ -36,7 +41,7 @@ struct AttentionPicture {
   bool numbers = false;                   // SVG: print the weights into the cells
 };
 
-// The mean of maps of equal size, as one map with head = 0. ShapeError if their sizes differ.
+// The mean of maps of equal size, as one map with head = 0, with windows where all have the same. ShapeError if their sizes differ.
 AttentionPicture::Map mean_map(std::span<const AttentionPicture::Map> maps);
 // The maps, and where several heads of a layer come without their mean, that mean before them.
 std::vector<AttentionPicture::Map> with_means(std::span<const AttentionPicture::Map> maps);

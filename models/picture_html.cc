@@ -59,7 +59,11 @@ Json page_data(const AttentionPicture& picture, std::size_t first) {
                   {"label", clean(label(map))}, {"rows", list(row_words(picture, map))},
                   {"columns", list(column_words(picture, map))}, {"row_title", row_title(picture, map.axes)},
                   {"column_title", column_title(map.axes)}, {"weights", weights}};
-    for (const auto [from, to] : map.windows) entry["windows"].push_back({from, to});
+    for (const AttentionPicture::Window& window : map.windows) {
+      Json row = Json::array();
+      for (const auto& [from, to] : runs(window, Index(column_words(picture, map).size()))) row.push_back(from), row.push_back(to);
+      entry["windows"].push_back(row);
+    }
     data["maps"].push_back(entry);
   }
   return data;

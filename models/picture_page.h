@@ -4,7 +4,7 @@
 //   unit (weights are integers in 1 / unit), full (weight of the darkest colour), two_sided,
 //   colours [positive, negative][0..100], words [lists of them], sure and possible [[s, t]], first (the map shown first),
 //   maps [{kind, layer, head, heads, label, rows and columns (which list), row_title, column_title,
-//          weights [rows x columns] (null: not a number), windows [[first, last]]}]
+//          weights [rows x columns] (null: not a number), windows [[first, last, first, last, ..]]}]
 #pragma once
 #include <string_view>
 
@@ -194,10 +194,12 @@ function draw() {
       c.style.background = shade(x);
       c.title = w + " \u200e\u2190\u200e " + columns[s] + ": " + number(map.weights[i]);
       if (dark(x)) c.classList.add("dark");
-      if (map.windows && s >= map.windows[t][0] && s <= map.windows[t][1]) {
+      for (let k = 0; map.windows && k < map.windows[t].length; k += 2) {
+        const [first, last] = map.windows[t].slice(k);
+        if (s < first || s > last) continue;
         c.classList.add("window");
-        c.classList.toggle("first", s === Math.max(map.windows[t][0], 0));
-        c.classList.toggle("last", s === Math.min(map.windows[t][1], C - 1));
+        c.classList.toggle("first", s === Math.max(first, 0));
+        c.classList.toggle("last", s === Math.min(last, C - 1));
       }
       c.onmouseenter = () => point(t, s);
     }

@@ -19,6 +19,9 @@ std::string_view row_title(const AttentionPicture& picture, AttentionPicture::Ax
 std::string_view column_title(AttentionPicture::Axes axes);                                 // "source word looked at"
 std::string caption(const AttentionPicture& picture);   // its own, or a sentence on rows, columns and heads
 
+// Columns that lie side by side in a window, first and last
+std::vector<std::pair<Index, Index>> runs(const AttentionPicture::Window& window, Index columns);
+
 struct Scale {
   double full;       // weight of the darkest colour
   bool two_sided;    // some weight is negative

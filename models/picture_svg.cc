@@ -142,12 +142,12 @@ void draw_panel(Page& page, const AttentionPicture& picture, const Map& map, con
   if (tooltips) draw_cells(page, map, section, at, scale, x, y);
   else draw_shades(page, map, section, at, scale, x, y);
   if (picture.numbers) draw_numbers(page, map, section, at, scale, x, y);
-  for (std::size_t t = 0; t < map.windows.size(); ++t) {
-    const double first = double(std::max<Index>(map.windows[t].first, 0));
-    const double last = double(std::min(map.windows[t].last, Index(columns.size()) - 1));
-    if (first <= last)
-      draw_window(page, x + first * at.cell, y + double(t) * at.cell, (last - first + 1) * at.cell - at.gap, at.cell - at.gap);
-  }
+  for (std::size_t t = 0; t < map.windows.size(); ++t)
+    for (const auto& [from, to] : runs(map.windows[t], Index(columns.size()))) {
+      const double first = double(std::max<Index>(from, 0)), last = double(std::min(to, Index(columns.size()) - 1));
+      if (first <= last)
+        draw_window(page, x + first * at.cell, y + double(t) * at.cell, (last - first + 1) * at.cell - at.gap, at.cell - at.gap);
+    }
   const std::vector<Mark> marks = gold_marks(picture, map);
   for (std::size_t i = 0; i < marks.size(); ++i)
     draw_link(page, x + double(i % columns.size()) * at.cell, y + double(i / columns.size()) * at.cell, at.cell - at.gap,

@@ -66,7 +66,7 @@ void draw_map(std::string& out, const AttentionPicture& picture, const Map& map,
       std::string line = pad_left(shorten(word(rows[t]), left - 1), left - 1) + " ";
       for (int s = begin; s < end; ++s) {
         const std::size_t i = t * std::size_t(all) + std::size_t(s);
-        const bool outside = !map.windows.empty() && (s < map.windows[t].first || s > map.windows[t].last);
+        const bool outside = !map.windows.empty() && !map.windows[t].sees(s);
         const Mark link = links.empty() ? Mark::none : links[i];
         const std::string body = !outside ? cell(scale(map.weights[i]), colour, link) : brackets || link == Mark::none ? "  " : link == Mark::sure ? "[]" : "()";
         if (!brackets) line += body;

@@ -44,7 +44,7 @@ std::vector<std::string_view> recurrent_options() {
   return {"attention", "decoder", "window", "input-feeding", "reverse-source", "one-direction", "gru-form", "readout", "readout-state", "start-state", "bridge", "context", "initial-values"};
 }
 
-std::vector<std::string_view> transformer_options() { return {"heads", "key-value-heads", "feed-forward", "activation", "gated", "attention-dropout", "activation-dropout", "norm", "final-norm", "rms-norm", "positions", "qk-norm", "sliding-window", "normalise", "talking-heads", "differential", "linear-attention", "random-features", "tie", "qkv-init"}; }
+std::vector<std::string_view> transformer_options() { return {"heads", "key-value-heads", "feed-forward", "activation", "gated", "attention-dropout", "activation-dropout", "norm", "final-norm", "rms-norm", "positions", "qk-norm", "sliding-window", "dilation", "global-tokens", "normalise", "talking-heads", "differential", "linear-attention", "random-features", "tie", "qkv-init"}; }
 
 void settle_recurrent(RunConfig& c) {
   if (!is_recurrent(c.model)) return;

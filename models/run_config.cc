@@ -2,6 +2,7 @@
 #include "models/run_config.h"
 
 #include <algorithm>
+#include <charconv>
 #include <set>
 
 #include "attention/attend.h"
@@ -89,6 +90,8 @@ std::vector<Option> table(RunConfig& c) {
       {.name = "positions", .value = &c.positions, .takes = "NAME", .help = "how a word knows its place: added to the words, none, or inside self-attention from rope on", .choices = position_names()},
       {.name = "qk-norm", .value = &c.qk_norm, .takes = "NAME", .help = "how queries and keys of a head are normalised; l2: to a length of g, learned, and 1", .choices = query_key_names(), .later = true},
       {.name = "sliding-window", .value = &c.sliding_window, .takes = "N", .help = "words to each side that self-attention sees; else all", .low = 1, .high = 1e6, .later = true},
+      {.name = "dilation", .value = &c.dilation, .takes = "G,G,..", .help = "of the sliding window, a number a head or one for all: it sees every G-th word, so many of them to each side", .later = true},
+      {.name = "global-tokens", .value = &c.global_tokens, .takes = "N", .help = "of the sliding window in the encoder: the first N words see all and are seen by all", .low = 1, .high = 1e6, .later = true},
       {.name = "normalise", .value = &c.normalise, .takes = "NAME", .help = normalise_help(), .later = true},
       {.name = "talking-heads", .value = &c.talking_heads, .help = "heads mix their scores, and their weights", .later = true},
       {.name = "differential", .value = &c.differential, .help = "heads in pairs: the weights of one less λ times those of the other", .later = true},
@@ -240,6 +243,9 @@ void check_config(const RunConfig& c) {
                                     {c.coverage_loss > 0, fmt::format("coverage-loss {}", c.coverage_loss)}})
     check<Error>(!given || (!c.talking_heads && !c.differential && sums_to_one(c.normalise)), "weights that are no probabilities: --{} {}; one of them", name,
                  c.differential ? "--differential" : c.talking_heads ? "--talking-heads" : fmt::format("--normalise {}", c.normalise));
+  for (const auto& [given, what] : {std::pair(!c.dilation.empty(), fmt::format("--dilation {}", c.dilation)), {c.global_tokens.has_value(), fmt::format("--global-tokens {}", c.global_tokens.value_or(0))}})
+    check<Error>(!given || c.sliding_window, "no sliding window: {}; with --sliding-window N", what);
+  if (!is_recurrent(c.model)) dilation(c);
   check<Error>(c.linear_attention || !c.random_features, "features of no linear attention: --random-features {}; with --linear-attention", c.random_features.value_or(0));
   if (c.linear_attention)
     for (const auto& [given, what] : {std::pair(inside_attention(positions_named(c.positions)), fmt::format("--positions {}", c.positions)),
@@ -300,6 +306,8 @@ std::unique_ptr<Seq2Seq> make_transformer(const RunConfig& c, Scope scope, Index
                                 .query_key = query_key_named(c.qk_norm),
                                 .normalise = c.normalise,
                                 .sliding_window = c.sliding_window,
+                                .dilation = dilation(c),
+                                .global_tokens = c.global_tokens.value_or(0),
                                 .talking_heads = c.talking_heads,
                                 .differential = c.differential,
                                 .linear_attention = c.linear_attention,
@@ -357,6 +365,21 @@ Schedule make_schedule(const RunConfig& c) {
                    .factor = kind == Schedule::Kind::noam ? c.learning_rate : 0.5,
                    .every = std::max<Index>(c.schedule_steps.value_or(0), 1),
                    .width = c.width});
+}
+
+std::vector<Index> dilation(const RunConfig& c) {
+  std::vector<Index> gaps;
+  for (std::size_t begin = 0, end; begin < c.dilation.size(); begin = end + 1) {
+    end = std::min(c.dilation.find(',', begin), c.dilation.size());
+    Index gap = 0;
+    const char* const last = c.dilation.data() + end;
+    const auto [read, error] = std::from_chars(c.dilation.data() + begin, last, gap);
+    check<Error>(error == std::errc() && read == last && gap >= 1 && gap <= 1000000 && end + 1 != c.dilation.size(),
+                 "no list of gaps: --dilation {}; whole numbers in [1, 1000000] with commas between, as 1,1,2,4", in_quotes(c.dilation));
+    gaps.push_back(gap);
+  }
+  check<Error>(gaps.size() <= 1 || Index(gaps.size()) == c.heads, "gaps of some heads: --dilation {} --heads {}; a number for each of {}, or one for all", c.dilation, c.heads, c.heads);
+  return gaps;
 }
 
 std::int32_t start_symbol(const RunConfig& config, const Vocabulary& target) { return config.start == "eos" ? target.eos : target.bos; }

@@ -40,6 +40,8 @@ struct RunConfig {
   std::optional<Index> decoder_layers;             // else layers
   std::optional<Index> key_value_heads;            // of the decoder, else heads
   std::optional<Index> sliding_window;             // words to each side, else all
+  std::string dilation;                            // gaps of its heads: 1,1,2,4, or one for all
+  std::optional<Index> global_tokens;              // first source words that see all and are seen by all
   bool gated = false, rms_norm = false, talking_heads = false, differential = false, linear_attention = false;
   std::optional<Index> random_features;            // of linear attention, else elu(x) + 1
   double dropout = 0.05, attention_dropout = 0, activation_dropout = 0;
@@ -98,6 +100,8 @@ std::unique_ptr<Seq2Seq> make_model(const RunConfig& config, Scope scope, Index 
 std::unique_ptr<Seq2Seq> make_model(const RunConfig& config, Scope scope, const Vocabulary& source, const Vocabulary& target);
 std::unique_ptr<Optimizer> make_optimizer(const RunConfig& config, Parameters& parameters);
 Schedule make_schedule(const RunConfig& config);
+// The gaps of --dilation: none, one, or one a head. Error: others
+std::vector<Index> dilation(const RunConfig& config);
 std::int32_t start_symbol(const RunConfig& config, const Vocabulary& target);   // what opens a target
 Index max_positions(const RunConfig& config);      // words of a sentence, eos counted, that the model can read or write
 

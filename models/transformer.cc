@@ -31,7 +31,15 @@ MultiHeadAttention::Options attention_options(const TransformerOptions& o, Index
           .layer = layer,
           .linear_attention = o.linear_attention,
           .random_features = o.random_features,
-          .sliding_window = o.sliding_window};
+          .sliding_window = o.sliding_window,
+          .dilation = o.dilation};
+}
+
+// Global tokens are the encoder's, as in the authors' encoder-decoder: in a decoder they could see but what stands before them.
+MultiHeadAttention::Options encoder_attention_options(const TransformerOptions& o, Index layer, RelativePositions positions) {
+  MultiHeadAttention::Options options = attention_options(o, layer, std::move(positions));
+  options.global_tokens = o.global_tokens;
+  return options;
 }
 
 RelativePositions relative_positions(Scope scope, const TransformerOptions& o, bool causal) {
@@ -85,7 +93,7 @@ Variable context(Attended attended, Variable* weights) {
 // ---- layers ---------------------------------------------------------------------------------------------------------
 
 TransformerEncoderLayer::TransformerEncoderLayer(Scope scope, const TransformerOptions& o, const RelativePositions* positions, Index layer)
-    : self_attn(scope / "self_attn", attention_options(o, layer, layer_positions(scope / "self_attn", o, false, positions))),
+    : self_attn(scope / "self_attn", encoder_attention_options(o, layer, layer_positions(scope / "self_attn", o, false, positions))),
       feed_forward(scope, feed_forward_options(o)),
       residual1(scope / "norm1", residual_options(o)),
       residual2(scope / "norm2", residual_options(o)) {}

@@ -3,6 +3,7 @@
 // and the translation model around it.
 #pragma once
 #include <optional>
+#include <vector>
 
 #include "attention/multi_head.h"
 #include "attention/position.h"
@@ -33,6 +34,8 @@ struct TransformerOptions {
   Index long_sentence = 50;                   // l2: QueryKeyNorm::Options::length
   std::string_view normalise = "softmax";     // of all attentions, by make_normalise
   std::optional<Index> sliding_window = {};   // of self-attention
+  std::vector<Index> dilation = {};           // of sliding_window: MultiHeadAttention::Options
+  Index global_tokens = 0;                    // of sliding_window in the encoder: MultiHeadAttention::Options
   bool talking_heads = false;                 // of all attentions, as are those below: MultiHeadAttention::Options
   bool differential = false;
   bool linear_attention = false;

@@ -124,8 +124,12 @@ std::string row_note(RunConfig c, AttentionPicture::Rows rows) {
   return "A content score looks from the state that has just read the word before: its row may align that word instead of the one written.";
 }
 
-// Of word t of a self-attention, which sees w words to each side, a decoder only those before.
-AttentionPicture::Window sliding_window(Index t, Index w, bool both_ways) { return {t - w, both_ways ? t + w : t}; }
+// Of word t of a self-attention over n words, which sees w words to each side, each a gap after the one before, a decoder only those before;
+// the first `global` words see all and are seen by all.
+AttentionPicture::Window sliding_window(Index t, Index n, Index w, Index gap, bool both_ways, Index global) {
+  if (t < global) return {0, n - 1};
+  return {t - w * gap, both_ways ? t + w * gap : t, gap, global};
+}
 
 // |s - p| <= w; the nearest position for w = 0
 AttentionPicture::Window window_around(double p, Index w) {
@@ -155,6 +159,7 @@ AttentionPicture attention_picture(const Run& run, const Seq2Seq& model, const E
   if (rows == AttentionPicture::Rows::input)
     for (auto* links : {&picture.gold.sure, &picture.gold.possible})
       for (Link& link : *links) ++link.target;
+  const std::vector<Index> gaps = dilation(run.config);
   for (const AttentionMap& map : maps) {
     using enum AttentionMap::Kind;
     const auto axes = map.kind == cross     ? AttentionPicture::Axes::cross
@@ -172,7 +177,11 @@ AttentionPicture attention_picture(const Run& run, const Seq2Seq& model, const E
       if (axes != AttentionPicture::Axes::encoder_self && rows == AttentionPicture::Rows::input) one.rows = read;
       if (axes == AttentionPicture::Axes::cross && windows.size() == example.target.size()) one.windows = windows;
       if (axes != AttentionPicture::Axes::cross && run.config.sliding_window)
-        for (Index t = 0; t < w.size(-2); ++t) one.windows.push_back(sliding_window(t, *run.config.sliding_window, axes == AttentionPicture::Axes::encoder_self));
+        for (Index t = 0; t < w.size(-2); ++t) {
+          const bool encoder = axes == AttentionPicture::Axes::encoder_self;
+          const Index gap = gaps.empty() ? 1 : gaps.size() == 1 ? gaps[0] : gaps[std::size_t(h)];
+          one.windows.push_back(sliding_window(t, w.size(-1), *run.config.sliding_window, gap, encoder, encoder ? run.config.global_tokens.value_or(0) : 0));
+        }
       picture.maps.push_back(std::move(one));
     }
   }

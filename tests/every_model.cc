@@ -27,6 +27,8 @@ std::vector<std::string> every_model() {
                                "--layers 2 --heads 2 --positions t5 --tie all", "--layers 2 --heads 2 --positions shaw --dropout 0.2 --attention-dropout 0.3",
                                "--layers 2 --heads 2 --qk-norm l2 --positions rope --sliding-window 1", "--layers 1 --heads 4 --qk-norm rms --key-value-heads 2 --norm pre",
                                "--layers 2 --heads 2 --qk-norm layer --positions t5 --sliding-window 2 --dropout 0.2 --attention-dropout 0.3", "--layers 1 --heads 2 --positions shaw --sliding-window 1 --normalise sparsemax",
+                               "--layers 2 --heads 4 --sliding-window 1 --dilation 1,2,1,3 --positions rope", "--layers 2 --heads 2 --sliding-window 1 --dilation 2 --global-tokens 1 --key-value-heads 1 --dropout 0.2 --attention-dropout 0.3",
+                               "--layers 1 --heads 2 --sliding-window 1 --global-tokens 2 --positions shaw --normalise entmax --qk-norm l2",
                                "--layers 2 --heads 4 --normalise entmax --key-value-heads 2 --qk-norm l2 --attention-dropout 0.3",
                                "--layers 1 --heads 2 --talking-heads --attention-dropout 0.3", "--layers 1 --heads 2 --normalise learned-entmax --norm pre", "--layers 2 --heads 2 --talking-heads --positions shaw --normalise top-2 --norm pre",
                                "--layers 2 --heads 4 --differential --key-value-heads 2 --attention-dropout 0.3", "--layers 1 --heads 2 --differential --positions rope --norm pre", "--layers 1 --heads 2 --differential --talking-heads",

@@ -12,6 +12,7 @@
 #include <map>
 #include <utility>
 
+#include "attention/multi_head.h"
 #include "examples/cli/stop.h"
 #include "models/recurrent_config.h"
 #include "models/text.h"
@@ -70,6 +71,13 @@ std::map<std::string, Tensor> core_alone(const std::map<std::string, Tensor>& fi
   return known ? core : std::map<std::string, Tensor>();
 }
 
+// A file without global tokens, its names with the core's prefix or not, starts a model with them.
+void start_global_tokens(std::map<std::string, Tensor>& file, const std::map<std::string, Tensor>& model) {
+  for (const auto& [name, value] : model)
+    if (const std::size_t at = name.find("query_global.weight"); at != name.npos)
+      for (const std::size_t begin : {std::size_t(0), kCore.size()}) add_global_projections(file, name.substr(begin, at - begin));
+}
+
 // Sentences that make a good picture: the first of middling length, else the first of all.
 std::vector<const Example*> for_pictures(std::span<const Example> examples) {
   std::vector<const Example*> chosen;
@@ -114,7 +122,9 @@ void Training::start_from_file() {
   convert_floats(weights, parameters_.dtype());
   for (const auto& [name, value] : weights.tensors)
     if (!all_finite(value)) throw FileError(fmt::format("{}: weights that are not finite: {}", run_.config.init, name));
-  const std::map<std::string, Tensor> model = heed::state(parameters_), core = core_alone(weights.tensors, model);
+  const std::map<std::string, Tensor> model = heed::state(parameters_);
+  start_global_tokens(weights.tensors, model);
+  const std::map<std::string, Tensor> core = core_alone(weights.tensors, model);
   try {
     if (core.empty()) {
       load(parameters_.select(), weights);

@@ -77,6 +77,23 @@ TEST_CASE("golden: self-attention with relative positions, normalised queries an
   golden::each("query_key_norm", check);
 }
 
+TEST_CASE("golden: sliding windows with gaps and global tokens") {
+  golden::each("sliding_window", [](golden::Case& c) {
+    const Json& o = c.options();
+    Parameters parameters(Seed{1}, c.dtype());
+    const MultiHeadAttention layer(parameters.root(), {.width = 16,
+                                                       .heads = 4,
+                                                       .bias = false,
+                                                       .key_value_heads = o.value("key_value_heads", Index{4}),
+                                                       .sliding_window = o["window"].get<Index>(),
+                                                       .dilation = o.value("dilation", std::vector<Index>{}),
+                                                       .global_tokens = o.value("global_tokens", Index{0})});
+    c.fill(parameters);
+    Tape tape;
+    c.check(tape, {{"y", layer.self(c.input("x"), mask(c)).context}}, &parameters, c.has("lengths") ? "lengths" : "");
+  });
+}
+
 TEST_CASE("golden: linear attention") {
   golden::each("linear_attention", [](golden::Case& c) {
     const Json& o = c.options();

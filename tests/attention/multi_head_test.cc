@@ -10,6 +10,8 @@
 #include "nn/init.h"
 #include "tensor/ops/binary.h"
 #include "tensor/ops/random.h"
+#include "tensor/ops/reduce.h"
+#include "tensor/ops/unary.h"
 #include "tensor/ops/view.h"
 #include "tests/close.h"
 
@@ -135,9 +137,11 @@ TEST_CASE("multi-head attention: weights of every kind: padding changes nothing,
     Index shared = 4;
     bool talking = false, differential = false;
     std::optional<Index> window = {};
+    std::vector<Index> dilation = {};
   };
   const Kind kinds[] = {{}, {"sparsemax"}, {"entmax"}, {"hard"}, {"top-3"}, {"learned-entmax"}, {.talking = true}, {.shared = 1, .talking = true}, {.differential = true}, {.shared = 2, .differential = true},
-                        {.normalise = "entmax", .talking = true, .differential = true, .window = 2}};
+                        {.normalise = "entmax", .talking = true, .differential = true, .window = 2}, {.shared = 2, .window = 1, .dilation = {1, 3, 2, 1}},
+                        {.normalise = "entmax", .talking = true, .differential = true, .window = 1, .dilation = {2}}};
   for (const Kind& kind : kinds) {
     CAPTURE(kind.normalise);
     CAPTURE(kind.shared);
@@ -145,7 +149,7 @@ TEST_CASE("multi-head attention: weights of every kind: padding changes nothing,
     CAPTURE(kind.differential);
     const auto options = [&](double dropout, std::string_view normalise) {
       return MultiHeadAttention::Options{.width = 16, .heads = 4, .dropout = dropout, .init = normal_init(0, 0.6), .key_value_heads = kind.shared, .normalise = normalise,
-                                         .talking_heads = kind.talking, .differential = kind.differential, .sliding_window = kind.window};
+                                         .talking_heads = kind.talking, .differential = kind.differential, .sliding_window = kind.window, .dilation = kind.dilation};
     };
     const Index T = 11;
     Parameters parameters(Seed{1}, DType::f64);
@@ -178,26 +182,41 @@ TEST_CASE("multi-head attention: weights of every kind: padding changes nothing,
   }
 }
 
+namespace {
+
+// u8 [1, H, T, T]: j where i sees up to `window` positions to each side, each a gap after the one before
+Tensor near_ones(Index T, Index window, const std::vector<Index>& gaps) {
+  const Tensor near = empty({1, Index(gaps.size()), T, T}, DType::u8);
+  auto* may = near.mutable_data<std::uint8_t>();
+  for (const Index gap : gaps)
+    for (Index i = 0; i < T; ++i)
+      for (Index j = 0; j < T; ++j) *may++ = (j - i) % gap == 0 && std::abs(j - i) <= window * gap;
+  return near;
+}
+
+}  // namespace
+
 TEST_CASE("sliding window: step by step, a few at once: the bits of all at once, and of an explicit mask") {
   for (const Index window : {0, 1, 5, 100})
-    for (const Positions kind : {Positions::none, Positions::rope, Positions::alibi, Positions::shaw}) {
-      CAPTURE(window);
-      Parameters parameters(Seed{5});
-      const Scope scope = parameters.root();
-      MultiHeadAttention layer(scope, {.width = 12, .heads = 3, .positions = RelativePositions(scope, {.kind = kind, .heads = 3, .head_width = 4, .causal = true}), .sliding_window = window});
-      const Index T = 42;
-      const Tensor x = normal(Key(3), {2, T, 12});
-      const Tensor every = layer.self(constant(x), Mask::causal()).context.value(), both_ways = layer.self(constant(x), {}).context.value();
-      for (const Index n : {1, 3}) {
-        KeyValueCache cache(2, 3, 4, 4, DType::f32);
-        for (Index t = 0; t < T; t += n) REQUIRE(equal_bits(layer.next(constant(slice(x, 1, t, t + n)), cache).context.value(), slice(every, 1, t, t + n)));
+    for (const Positions kind : {Positions::none, Positions::rope, Positions::alibi, Positions::shaw})
+      for (const std::vector<Index>& gaps : {std::vector<Index>{}, {2}, {3, 1, 50}}) {
+        CAPTURE(window);
+        Parameters parameters(Seed{5});
+        const Scope scope = parameters.root();
+        MultiHeadAttention layer(scope, {.width = 12, .heads = 3, .positions = RelativePositions(scope, {.kind = kind, .heads = 3, .head_width = 4, .causal = true}), .sliding_window = window, .dilation = gaps});
+        const Index T = 42;
+        const Tensor x = normal(Key(3), {2, T, 12});
+        const Tensor every = layer.self(constant(x), Mask::causal()).context.value(), both_ways = layer.self(constant(x), {}).context.value();
+        for (const Index n : {1, 3}) {
+          KeyValueCache cache(2, 3, 4, 4, DType::f32);
+          for (Index t = 0; t < T; t += n) REQUIRE(equal_bits(layer.next(constant(slice(x, 1, t, t + n)), cache).context.value(), slice(every, 1, t, t + n)));
+        }
+        layer.sliding_window.reset();
+        const Tensor near = near_ones(T, window, gaps.empty() ? std::vector<Index>(3, 1) : gaps.size() == 1 ? std::vector<Index>(3, gaps[0]) : gaps);
+        CHECK(worst_absolute(layer.self(constant(x), Mask::causal() & Mask::allowed(near)).context.value(), doubles(every)) < 1e-6);
+        CHECK(worst_absolute(layer.self(constant(x), Mask::allowed(near)).context.value(), doubles(both_ways)) < 1e-6);
+        if (window >= T && gaps.empty()) CHECK(equal_bits(layer.self(constant(x), Mask::causal()).context.value(), every));
       }
-      layer.sliding_window.reset();
-      const Tensor place = arange(0, double(T), 1, DType::f64), near = to(less_equal(abs(constant(unsqueeze(place, 0) - unsqueeze(place, 1))).value(), double(window)), DType::u8);
-      CHECK(worst_absolute(layer.self(constant(x), Mask::causal() & Mask::allowed(near)).context.value(), doubles(every)) < 1e-6);
-      CHECK(worst_absolute(layer.self(constant(x), Mask::allowed(near)).context.value(), doubles(both_ways)) < 1e-6);
-      if (window >= T) CHECK(equal_bits(layer.self(constant(x), Mask::causal()).context.value(), every));
-    }
 }
 
 TEST_CASE("sliding window: of self-attention alone: words beyond it change nothing, those of a memory do") {
@@ -217,4 +236,70 @@ TEST_CASE("sliding window: of self-attention alone: words beyond it change nothi
   const auto decoded = [&](const Tensor& states, const Tensor& target) { return core.decoder(constant(target), core.decoder.prepare(constant(states), {})).value(); };
   CHECK(changed(decoded(x, x), decoded(x, other)) == std::vector<Index>{4, 5, 6});
   CHECK(changed(decoded(x, x), decoded(other, x)).size() == 9);
+}
+
+TEST_CASE("global tokens: rows of their own see all by their projections, the others' windows see them, as explicit masks say") {
+  for (const Index global : {1, 3, 20})
+    for (const Positions kind : {Positions::none, Positions::rope, Positions::alibi, Positions::shaw})
+      for (const Index shared : {3, 1})
+        for (const std::string_view name : {"softmax", "entmax"}) {
+          CAPTURE(global);
+          CAPTURE(shared);
+          CAPTURE(name);
+          const Index T = 14, window = 2;
+          const std::vector<Index> gaps{1, 2, 3};
+          Parameters parameters(Seed{5}, DType::f64), others(Seed{5}, DType::f64);
+          const auto made = [&](Parameters& in, bool slides) {
+            const Scope scope = in.root();
+            RelativePositions positions(scope, {.kind = kind, .heads = 3, .head_width = 4});
+            MultiHeadAttention::Options options{.width = 12, .heads = 3, .init = normal_init(0, 0.6), .positions = std::move(positions), .key_value_heads = shared, .normalise = name};
+            if (slides) options.sliding_window = window, options.dilation = gaps, options.global_tokens = global;
+            return MultiHeadAttention(scope, std::move(options));
+          };
+          const MultiHeadAttention layer = made(parameters, true), plain = made(others, false);
+          const auto copied = [&](const std::optional<Linear>& own, Index block) { return own ? own->weight.value() : slice(layer.in_proj_weight.value(), 0, 12 * block, 12 * block + 12); };
+          CHECK(equal_bits(layer.query_global->weight.value(), copied(layer.q_proj, 0)));
+          CHECK(equal_bits(layer.key_global->weight.value(), copied(layer.k_proj, 1)));
+          CHECK(equal_bits(layer.value_global->weight.value(), copied(layer.v_proj, 2)));
+          CHECK(equal_bits(layer.key_global->bias.value(), zeros({layer.key_global->weight.shape()[0]}, DType::f64)));
+
+          const Variable x = constant(normal(Key(3), {2, T, 12}, 0, 1, DType::f64));
+          const Tensor near = near_ones(T, window, gaps);
+          fill_(slice(near, 3, 0, global), 1);
+          const Mask lengths = Mask::lengths(tensor({9, 14}, DType::i32));
+          const Index rows = std::min(global, T);
+          for (const Mask& mask : {Mask(), lengths, Mask::causal(), lengths & Mask::allowed(bernoulli(Key(4), {2, 1, T, T}, 0.7))}) {
+            // As long as the projections are copies, rows of global tokens are rows that see all.
+            const Attended y = layer.self(x, mask, Want::weights), every = plain.self(x, mask, Want::weights), windows = plain.self(x, mask & Mask::allowed(near), Want::weights);
+            CHECK(worst_absolute(slice(y.context.value(), 1, 0, rows), doubles(slice(every.context.value(), 1, 0, rows))) < 1e-12);
+            CHECK(worst_absolute(slice(y.context.value(), 1, rows), doubles(slice(windows.context.value(), 1, rows))) < 1e-12);
+            CHECK(worst_absolute(slice(y.weights.value(), 2, 0, rows), doubles(slice(every.weights.value(), 2, 0, rows))) < 1e-12);
+            CHECK(worst_absolute(slice(y.weights.value(), 2, rows), doubles(slice(windows.weights.value(), 2, rows))) < 1e-12);
+            CHECK(equal_bits(y.context.value(), layer.self(x, mask).context.value()));
+          }
+          const Tensor longer = concat({x.value(), full({2, 4, 12}, 7, DType::f64)}, 1);      // padding
+          CHECK(equal_bits(slice(layer.self(constant(longer), lengths).context.value(), 1, 0, T), layer.self(x, lengths).context.value()));
+          {
+            Tape tape;
+            tape.backward(sum(square(layer.self(x, lengths).context)));
+          }
+          for (const auto& item : parameters.items()) {
+            CAPTURE(item->path);
+            const bool unread = global >= T && item->path.find("global") == std::string::npos && item->path.find("out_proj") == std::string::npos && item->path.find("rel_") == std::string::npos;
+            CHECK(item->gradient->written());
+            if (item->path.find("key_global.bias") == std::string::npos && item->path.find("k_proj.bias") == std::string::npos) CHECK((max(abs(item->gradient->value())).item() > 0) != unread);   // softmax sees differences of scores only
+          }
+        }
+  Parameters parameters(Seed{5});
+  const MultiHeadAttention layer(parameters.root(), {.width = 8, .heads = 2, .sliding_window = 1, .global_tokens = 1});
+  const auto changed = [&](Index place) {                                 // rows that see a word
+    const Tensor x = normal(Key(3), {1, 9, 8}), other = x.clone();
+    fill_(other(all, Slice{place, place + 1}), 0.5);
+    std::vector<Index> rows;
+    for (Index t = 0; t < 9; ++t)
+      if (!equal_bits(select(layer.self(constant(x), {}).context.value(), 1, t), select(layer.self(constant(other), {}).context.value(), 1, t))) rows.push_back(t);
+    return rows;
+  };
+  CHECK(changed(0) == std::vector<Index>{0, 1, 2, 3, 4, 5, 6, 7, 8});
+  CHECK(changed(5) == std::vector<Index>{0, 4, 5, 6});
 }

@@ -10,6 +10,7 @@
 #include "models/bpe.h"
 #include "models/run.h"
 #include "tensor/json.h"
+#include "tensor/ops/view.h"
 #include "tensor/safetensors.h"
 #include "tests/cli/small_run.h"
 #include "tests/run_program.h"
@@ -347,6 +348,30 @@ TEST_CASE("cli: noam's factor and adadelta's rate are 1, adamw's decay 0.01 unle
   CHECK(open_run(folder / "c/dot-1").config.learning_rate == 1);
   const Result cold = heed_in(folder.path(), kTrainFiles + kTinyModel + "--steps 3 --out r --warmup 20");
   CHECK_MESSAGE(cold.err.find("warning: the warm-up of 20 updates does not end in the 3 planned\n") != std::string::npos, cold.err);
+}
+
+TEST_CASE("cli: --init from a model without global tokens starts theirs as copies of its projections") {
+  const TemporaryFolder folder;
+  write_forty_pairs(folder);
+  const std::string train = kTrainFiles + kTinyModel + "--steps 1 --warmup 1 --learning-rate 0 --quiet --sliding-window 2 ";
+  CHECK(heed_in(folder.path(), train + "--out plain --seed 2").code == 0);
+  const auto before = read_safetensors(folder / "plain/best.safetensors").tensors;
+  std::map<std::string, Tensor> without;
+  for (const auto& [name, value] : before)
+    if (name.starts_with("core.")) without.emplace(name.substr(5), value);
+  write_safetensors(folder / "core.safetensors", without);
+  for (const std::string file : {"plain", "core.safetensors"}) {
+    const Result trained = heed_in(folder.path(), train + "--global-tokens 1 --out r --init " + file);
+    CHECK_MESSAGE(trained.code == 0, trained.err);
+    const auto now = read_safetensors(folder / "r/best.safetensors").tensors;
+    const std::string layer = "core.encoder.layers.0.self_attn.";
+    for (const std::string part : {"weight", "bias"})
+      CHECK(equal_bits(concat({now.at(layer + "query_global." + part), now.at(layer + "key_global." + part), now.at(layer + "value_global." + part)}), before.at(layer + "in_proj_" + part)));
+    for (const auto& [name, value] : before)
+      if (file == "plain" || name.starts_with("core.")) CHECK(equal_bits(now.at(name), value));
+    CHECK(heed_in(folder.path(), train + "--out back --init r").code == 2);
+    fs::remove_all(folder / "r");
+  }
 }
 
 TEST_CASE("cli: --init takes the core alone, with its prefix or without, and says what starts fresh") {

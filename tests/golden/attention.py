@@ -141,6 +141,39 @@ def projected(x, p):
     return (F.linear(x, p[f"{n}_proj.weight"]) for n in ("q", "k", "v"))
 
 
+def sliding(draw, window, dilation=(1, 1, 1, 1), global_tokens=0, T=9, is_causal=False, lengths=None, key_value_heads=4):
+    """Longformer's self-attention (Beltagy et al. 2020), row by row from the keys that each sees. As in the authors' code global tokens
+    see by projections of their own, of all positions, and are seen by the others' ordinary ones."""
+    width, heads = 16, 4
+    x, groups = draw.normal(2, T, width), heads // key_value_heads
+    parameters = projections(draw, width, key_value_heads * width // heads)
+    if global_tokens:
+        rows = {"query": width, "key": key_value_heads * width // heads, "value": key_value_heads * width // heads}
+        parameters |= {f"{n}_global.weight": draw.normal(r, width, scale=width ** -0.5) for n, r in rows.items()}
+    inputs, allowed, valid = self_masked(x, is_causal, lengths)
+
+    def seen(b, h, i):
+        near = [i + m * dilation[h] for m in range(-window, window + 1)]
+        places = range(T) if i < global_tokens else sorted({*range(global_tokens), *near})
+        return [j for j in places if 0 <= j < T and allowed[b, 0, i, j]]
+
+    def call():
+        p = parameters
+        split = lambda y, n: y.unflatten(-1, (n, -1)).transpose(1, 2)
+        def qkv(q, k, v): return split(q, heads), *(split(y, key_value_heads).repeat_interleave(groups, 1) for y in (k, v))
+        own = qkv(*projected(x, p))
+        of_all = qkv(*(F.linear(x, p[f"{n}_global.weight"]) for n in ("query", "key", "value"))) if global_tokens else own
+        def row(b, h, i):
+            q, k, v = of_all if i < global_tokens else own
+            places = seen(b, h, i)
+            if not places: return torch.zeros(width // heads)
+            return torch.softmax(k[b, h, places] @ q[b, h, i] * (width // heads) ** -0.5, -1) @ v[b, h, places]
+        context = torch.stack([torch.stack([torch.cat([row(b, h, i) for h in range(heads)]) for i in range(T)]) for b in range(2)])
+        y = F.linear(context, p["out_proj.weight"])
+        return {"y": y if valid is None else (valid, y)}
+    return inputs, parameters, call
+
+
 def between_heads(draw, kind, T=6, is_causal=False, lengths=None, layer=1, key_value_heads=4, bias=True):
     """Self-attention whose heads mix scores and weights (Shazeer et al. 2020) or are subtracted in pairs (Ye et al. 2024, whose code
     counts heads as pairs: head_dim = width / heads / 2)."""
@@ -275,6 +308,12 @@ def make():
         f.case(norm, relative, kind="rope_half", norm=norm); f.case(f"{norm}_causal", relative, kind="rope", norm=norm, is_causal=True, lengths=[4, 6])
     f.case("rms_t5", relative, kind="t5", norm="rms"); f.case("window", relative, kind="none", window=1, lengths=[5, 6])
     f.case("window_causal", relative, kind="shaw", window=2, is_causal=True); f.case("l2_window", relative, kind="alibi", norm="l2", window=3, T=9)
+    f.write()
+    f = File("sliding_window")
+    f.case("dilation", sliding, window=1, dilation=(1, 2, 3, 1), lengths=[9, 6]); f.case("dilation_causal", sliding, window=2, dilation=(2, 1, 3, 2), is_causal=True)
+    f.case("global", sliding, window=1, global_tokens=2, lengths=[9, 5]); f.case("global_short", sliding, window=1, global_tokens=3, T=4)
+    f.case("both", sliding, window=1, dilation=(1, 2, 3, 1), global_tokens=1, lengths=[7, 9], key_value_heads=2)
+    f.case("both_causal", sliding, window=1, dilation=(3, 1, 1, 2), global_tokens=2, is_causal=True, lengths=[9, 4])
     f.write()
     f = File("between_heads")
     for kind in ("talking", "differential"):

@@ -47,6 +47,28 @@ TEST_CASE("cost: a sliding window costs the same for every word, however long th
   CHECK(growth(flags + " --sliding-window 9", 10, 10) == growth(flags, 10, 10));
 }
 
+TEST_CASE("cost: gaps and global tokens: the pairs that are seen, and projections of their own") {
+  const std::string flags = "--layers 1 --heads 2 --sliding-window 2";
+  const auto sentence = [&](const std::string& more, Index S, Index T) { return double(T) * cost(flags + more, double(S), double(T)); };
+  for (const Index n : {1, 2, 5, 10, 11})
+    for (const std::vector<Index>& gaps : {std::vector<Index>{1, 1}, {3, 3}, {1, 4}})
+      for (const Index global : {0, 1, 3, 30}) {
+        double pairs = 0, plain = 0;                                              // of both heads and stacks
+        for (const Index g : gaps)
+          for (Index i = 0; i < n; ++i)
+            for (Index j = 0; j < n; ++j) {
+              const bool near = (i - j) % g == 0 && std::abs(i - j) <= 2 * g, side = std::abs(i - j) <= 2;
+              pairs += (near || i < global || j < global) + (near && j <= i), plain += side + (side && j <= i);
+            }
+        const double rows = double(std::min(global, n)), projected = global > 0 ? 16 * 16 * (rows + 2 * double(n)) : 0;
+        std::string more = " --dilation " + std::to_string(gaps[0]) + "," + std::to_string(gaps[1]);
+        if (global > 0) more += " --global-tokens " + std::to_string(global);
+        CAPTURE(n);
+        CAPTURE(more);
+        CHECK(sentence(more, n, n) - sentence("", n, n) == doctest::Approx(16 * (pairs - plain) + projected));
+      }
+}
+
 TEST_CASE("cost: talking heads mix two numbers a head of each pair of words, differential ones cost what plain ones do, linear ones grow with the words") {
   const auto sentence = [](const std::string& flags) { return 7 * cost("--layers 2 --heads 4" + flags, 5, 7); };
   // Encoder 25 pairs, decoder 28 and 35; a layer 2 · 4² for each

@@ -176,10 +176,12 @@ void check_transformer(Recomputed& r, const Explanation& other) {
     const std::string weights = c.differential ? ".differences" : c.talking_heads ? ".mixed_weights" : ".weights";
     r.check(path + ".weights", [&] {
       const Variable e = r.shown(path + (c.talking_heads ? ".mixed_scores" : ".scores"));
-      const Index unseen = cross || !c.sliding_window ? 0 : std::max<Index>(now - *c.sliding_window, 0);
       if (c.linear_attention) return e / sum(e);
       if (c.normalise == "learned-entmax") return alpha_entmax(e, sigmoid(reshape(slice(r.weight(path + ".entmax_order"), 0, 0, 1), {})) + 1);
-      return pad(normalise_named(c.normalise)(slice(e, 0, unseen), {}), 0, unseen, 0);
+      const Tensor seen = ones({e.size(0)}, DType::u8);
+      const Index gap = c.dilation.empty() ? 1 : dilation(c)[0];                                                             // of head 1
+      for (Index s = 0; s < seen.size(0) && !cross && c.sliding_window; ++s) fill_(seen[s], (now - s) % gap == 0 && now - s <= gap * *c.sliding_window);
+      return reshape(normalise_named(c.normalise)(unsqueeze(e, 0), Mask::allowed(seen)), e.shape());
     });
     const auto read = [&] { return r.says("rel_v") || r.says("a_(j - i)") ? values + offsets(".rel_v.weight") : values; };
     r.check(path + ".weighted", [&] { return scaled(r.shown(path + weights), read()); });

@@ -167,6 +167,12 @@ TEST_CASE("a run's options fit together") {
                                                                         {[](RunConfig& c) { c.attention_dropout = 0.1; }, "--attention-dropout 0.1"}};
   for (const auto& [set, name] : without_scores)
     CHECK(wrong_config([&, set = set](RunConfig& c) { c.linear_attention = true, set(c); }) == "no scores and no weights: --linear-attention " + name + "; only one of them");
+  CHECK(wrong_config([](RunConfig& c) { c.dilation = "2"; }) == "no sliding window: --dilation 2; with --sliding-window N");
+  CHECK(wrong_config([](RunConfig& c) { c.global_tokens = 2; }) == "no sliding window: --global-tokens 2; with --sliding-window N");
+  for (const char* list : {"0", "2,", ",2", "1,,2", "2 3", "-1", "1.5", "two", "2,1000001"})
+    CHECK(wrong_config([&](RunConfig& c) { c.sliding_window = 2, c.dilation = list; }) == "no list of gaps: --dilation \"" + std::string(list) + "\"; whole numbers in [1, 1000000] with commas between, as 1,1,2,4");
+  CHECK(wrong_config([](RunConfig& c) { c.heads = 4, c.sliding_window = 2, c.dilation = "1,2"; }) == "gaps of some heads: --dilation 1,2 --heads 4; a number for each of 4, or one for all");
+  CHECK(wrong_config([](RunConfig& c) { c.heads = 4, c.sliding_window = 2, c.dilation = "1,2,3,1", c.global_tokens = 3; }).empty());
   CHECK(wrong_config([](RunConfig& c) { c.random_features = 8; }) == "features of no linear attention: --random-features 8; with --linear-attention");
   CHECK(wrong_config([](RunConfig& c) { c.linear_attention = true, c.random_features = 8; }).empty());
   CHECK(wrong_config([](RunConfig& c) { c.normalise = "sparsmax"; }) == "unknown name: --normalise \"sparsmax\"; did you mean sparsemax? one of softmax, exp, sparsemax, entmax, hard, learned-entmax, top-K");

@@ -277,6 +277,30 @@ TEST_CASE("picture: numbers below 0 stand in their cells; a window ends with the
   for (const Index words : {1, 2, 3}) CHECK(count(svg, fmt::format("width=\"{}\" height=\"34\" rx=\"2\"", 36 * words - 2)) == 1);   // cells of 36 px
 }
 
+TEST_CASE("picture: a window with gaps, and first words beside it, is drawn as its runs; its gaps are blank; heads that differ in it have none in their mean") {
+  AttentionPicture picture = transformer(1, 2, 7);
+  picture.maps = {picture.maps[0], picture.maps[1]};
+  Map &map = picture.maps[0], &other = picture.maps[1];
+  map.windows.assign(7, {0, 6});
+  other.windows = map.windows;
+  CHECK(mean_map(picture.maps).windows.size() == 7);
+  map.windows[5] = {1, 9, 3, 2};                                            // columns 0 1, 4
+  CHECK(mean_map(picture.maps).windows.empty());
+  const AttentionPicture::Window& window = map.windows[5];
+  for (const Index s : {0, 1, 4}) CHECK(window.sees(s));
+  for (const Index s : {2, 3, 5, 6}) CHECK(!window.sees(s));
+  CHECK(!window.sees(10));
+  other.windows.clear();
+  for (float& w : map.weights) w = 1;
+  const std::string svg = attention_svg(picture);
+  CHECK(count(svg, "rx=\"2\"") == 6 + 2 + 1);                                // and the key
+  const Json data = page_data(attention_html(picture));
+  for (const Json& drawn : data["maps"])
+    if (drawn.contains("windows") && drawn["head"] == 1) CHECK((drawn["windows"][5] == Json({0, 1, 4, 4}) && drawn["windows"][4] == Json({0, 6})));
+  const std::string text = attention_text(picture, 80, TerminalColour::none);
+  CHECK(has(text, "████    ██\n"));
+}
+
 TEST_CASE("picture: of more cells than have tooltips each stands in its row and column") {
   AttentionPicture picture = transformer(1, 1, 150);
   picture.maps = {picture.maps[2]};

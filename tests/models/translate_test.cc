@@ -149,6 +149,19 @@ TEST_CASE("translate: a picture of self-attention shows its sliding window") {
   CHECK(windows(AttentionPicture::Axes::cross).empty());
 }
 
+TEST_CASE("translate: a picture of self-attention shows gaps and global tokens: blank exactly where weights are 0") {
+  const SmallModel small("--layers 1 --heads 2 --sliding-window 1 --dilation 1,3 --global-tokens 2");
+  const AttentionPicture picture = attention_picture(small.run, *small.model, small.example("a b c d a b c d a", "c d a b c"));
+  int maps = 0;
+  for (const AttentionPicture::Map& map : picture.maps) {
+    if (map.axes == AttentionPicture::Axes::cross) continue;
+    ++maps;
+    const std::size_t columns = map.weights.size() / map.windows.size();
+    for (std::size_t i = 0; i < map.weights.size(); ++i) CHECK(map.windows[i / columns].sees(Index(i % columns)) == (map.weights[i] > 0));
+  }
+  CHECK(maps == 4);
+}
+
 TEST_CASE("translate: a picture traces only models whose windows it shows") {
   for (const auto& [flags, traces] : {std::pair("--model gru --attention local-p --window 2", true), {"--model gru --attention general", false}, {"--layers 1 --heads 2", false}}) {
     const SmallModel small(flags);
