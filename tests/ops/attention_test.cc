@@ -308,6 +308,10 @@ TEST_CASE("attention: gaps of heads and global positions, with blocks that no on
       });
     }
   }
+  for (const Index rows : {1, 2, 17, 33})                  // the last of them alone in its group
+    for (const Index offset : {15, 31, 40})
+      for (const Index global : {0, 2})
+        for_every_target([&] { compare(slice(q, 2, 0, rows), slice(k, 2, 0, 80), slice(v, 2, 0, 80), Mask::sliding({3, 0, offset, tensor({5, 3, 2}, DType::i32), global}), {}, 2e-14); });
   // The same for the heads that a search reads together, and for a cache that ends where a row stands.
   const Tensor k_short = slice(k, 2, 0, 40), v_short = slice(v, 2, 0, 40);
   for (const Mask& mask : {Mask::sliding({3, 3, 36, {}, 2}), Mask::sliding({3, 3, 36, gaps, 2})}) {
