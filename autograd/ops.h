@@ -181,11 +181,13 @@ Variable soft_cross_entropy(const Variable& logits, const Variable& probabilitie
 Variable linear_cross_entropy(const Variable& x, const Variable& weight, const Variable& bias, const Tensor& targets, const CrossEntropyOptions& options = {});
 Variable linear_cross_entropy_by_definition(const Variable& x, const Variable& weight, const Variable& bias, const Tensor& targets,
                                             const CrossEntropyOptions& options = {});
-// The same with -log(e^log_share softmax(z)_y + other) for the label, log_share and other [N]: words that may also come from elsewhere
+// The same with -log(e^log_share softmax(z)_y + other) for the label, log_share and other [N]: words that may also come from elsewhere;
+// with rest [N] -log((e^(log_share + z_y) + other e^rest) / (Σ e^z + e^rest))
 Variable linear_mixture_cross_entropy(const Variable& x, const Variable& weight, const Variable& bias, const Variable& log_share, const Variable& other,
-                                      const Tensor& targets, const CrossEntropyOptions& options = {});
+                                      const Tensor& targets, const CrossEntropyOptions& options = {}, const Variable& rest = {});
 Variable linear_mixture_cross_entropy_by_definition(const Variable& x, const Variable& weight, const Variable& bias, const Variable& log_share,
-                                                    const Variable& other, const Tensor& targets, const CrossEntropyOptions& options = {});
+                                                    const Variable& other, const Tensor& targets, const CrossEntropyOptions& options = {},
+                                                    const Variable& rest = {});
 
 // ---- loss: tensor/ops/loss.h -----------------------------------------------------------------------------------------
 Variable mse_loss(const Variable& x, const Variable& target, Reduction reduction = Reduction::mean);                        // (x - y)²

@@ -59,24 +59,29 @@ Variable linear_cross_entropy_by_definition(const Variable& x, const Variable& w
 }
 
 Variable linear_mixture_cross_entropy(const Variable& x, const Variable& weight, const Variable& bias, const Variable& log_share, const Variable& other,
-                                      const Tensor& targets, const CrossEntropyOptions& options) {
+                                      const Tensor& targets, const CrossEntropyOptions& options, const Variable& rest) {
   LinearCrossEntropyWants wants;
   if (Tape::current()) wants = {x.wants_gradient(), weight.wants_gradient(), bias.wants_gradient()};
-  const LinearCrossEntropy out = linear_cross_entropy(x.value(), weight.value(), bias.value(), targets, options, wants, {log_share.value(), other.value()});
-  return record("linear_mixture_cross_entropy", full({}, out.total, x.dtype()), {x, weight, bias, log_share, other},
-                [to_x = x.slot(), to_weight = weight.slot(), to_bias = bias.slot(), to_share = log_share.slot(), to_other = other.slot(), dx = out.dx, dweight = out.dweight,
-                 dbias = out.dbias, dshare = out.dlog_share, dother = out.dother](const Tensor& dy) {
+  const LinearCrossEntropy out = linear_cross_entropy(x.value(), weight.value(), bias.value(), targets, options, wants, {log_share.value(), other.value(), rest.value()});
+  return record("linear_mixture_cross_entropy", full({}, out.total, x.dtype()), {x, weight, bias, log_share, other, rest},
+                [to_x = x.slot(), to_weight = weight.slot(), to_bias = bias.slot(), to_share = log_share.slot(), to_other = other.slot(), to_rest = rest.slot(), dx = out.dx,
+                 dweight = out.dweight, dbias = out.dbias, dshare = out.dlog_share, dother = out.dother, drest = out.drest](const Tensor& dy) {
                   to_x.adopt(dx, dy.item());
                   to_weight.adopt(dweight, dy.item());
                   to_bias.adopt(dbias, dy.item());
                   to_share.adopt(dshare, dy.item());
                   to_other.adopt(dother, dy.item());
+                  to_rest.adopt(drest, dy.item());
                 });
 }
 
 Variable linear_mixture_cross_entropy_by_definition(const Variable& x, const Variable& weight, const Variable& bias, const Variable& log_share, const Variable& other,
-                                                    const Tensor& targets, const CrossEntropyOptions& options) {
+                                                    const Tensor& targets, const CrossEntropyOptions& options, const Variable& rest) {
   const Variable product = matmul(x, transpose(weight)), z = bias.defined() ? product + bias : product;        // [N, V]
+  if (rest.defined()) {
+    const Variable odds = logsumexp(z, -1) - rest;                                                               // log(p / (1 - p)) of the words' share p
+    return linear_mixture_cross_entropy_by_definition(x, weight, bias, log_share + logsigmoid(odds), other * sigmoid(-odds), targets, options);
+  }
   CrossEntropyOptions plain = options;
   plain.label_smoothing = 0, plain.subtract_entropy = false, plain.weight = {};
   const Variable smoothed = cross_entropy(z, targets, options, Reduction::none), surprise = cross_entropy(z, targets, plain, Reduction::none);   // [N]
@@ -119,6 +124,11 @@ void cross_entropy_samples(SampleTable& table) {
                      return full({}, linear_cross_entropy(x[0], x[1], x[2], tensor({0, 4, 2}, DType::i64), {}, {}, {x[3], x[4]}).total, x[0].dtype());
                    },
                    {{{3, N}}, {{5, N}}, {{5}}, {{3}}, {{3}, 0.1, 0.9}});
+  table.add("linear_mixture_cross_entropy rest", [](SampleTable::Variables x) { return linear_mixture_cross_entropy(x[0], x[1], x[2], x[3], x[4], tensor({0, 4, 2}, DType::i64), {}, x[5]); },
+                   [](SampleTable::Tensors x) {
+                     return full({}, linear_cross_entropy(x[0], x[1], x[2], tensor({0, 4, 2}, DType::i64), {}, {}, {x[3], x[4], x[5]}).total, x[0].dtype());
+                   },
+                   {{{3, N}}, {{5, N}}, {{5}}, {{3}}, {{3}, 0.1, 0.9}, {{3}}});
 }
 
 }  // namespace heed

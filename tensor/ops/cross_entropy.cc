@@ -19,8 +19,8 @@ template <class T> struct Smoothed {
 };
 // of one row: log Σ_k exp(z_k) = max + log_sum
 template <class T> struct RowSum { T max, log_sum; };
-// of one row: what the label gets beside softmax(z), and the derivatives by both
-template <class T> struct RowMixture { T log_share, other, dlog_share, dother; };
+// of one row: what the label gets beside softmax(z), with has_rest what else is in that softmax, and the derivatives by all
+template <class T> struct RowMixture { T log_share, other, rest, dlog_share, dother, drest; bool has_rest; };
 
 }  // namespace
 }  // namespace heed
@@ -41,17 +41,25 @@ template <class T> HWY_INLINE T Mass(const Smoothed<T>& q, size_t target) {
 }
 
 // L = -log(e^g p + a) for a surprise of -log p, g log_share, a other. The label's part of dx and dg take r = e^g p / (e^g p + a); da = -e^L, kept
-// finite where L is larger than anything it is worth.   -> L, r
-template <class T> HWY_INLINE void MixedSurprise(T surprise, RowMixture<T>* mixture, T* loss, T* r) {
-  const T u = mixture->log_share - surprise;
+// finite where L is larger than anything it is worth.
+// With a rest of d = rest - log Σ e^x: p becomes σ(-d) p, a σ(d) a; then all of x takes σ(-d), else r.   -> L, r, what x takes
+template <class T> HWY_INLINE void MixedSurprise(T surprise, T d, RowMixture<T>* mixture, T* loss, T* r, T* words) {
+  T log_words = 0, log_rest = 0;                                              // log σ(-d), log σ(d)
+  if (mixture->has_rest) {
+    const T tail = math::LogOf(T(1) + math::ExpOf(-HWY_MAX(d, -d)));
+    log_words = -(HWY_MAX(d, T(0)) + tail), log_rest = HWY_MIN(d, T(0)) - tail;
+  }
+  const T u = mixture->log_share - surprise + log_words;
   *loss = -u;
   if (!(mixture->other < std::numeric_limits<T>::min())) {                    // a denormal is nothing, NaN is NaN
-    const T v = math::LogOf(mixture->other), k = HWY_MAX(u, v);
+    const T v = math::LogOf(mixture->other) + log_rest, k = HWY_MAX(u, v);
     *loss = -(k + math::LogOf(math::ExpOf(u - k) + math::ExpOf(v - k)));
   }
   *r = math::ExpOf(u + *loss);
+  *words = mixture->has_rest ? math::ExpOf(log_words) : *r;
   mixture->dlog_share = -*r;
-  mixture->dother = -math::ExpOf(HWY_MIN(*loss, T(80)));
+  mixture->dother = -math::ExpOf(HWY_MIN(*loss + log_rest, T(80)));
+  mixture->drest = *r - *words;
 }
 
 // loss = Σ_k w_k q_k (log Σ_j e^(x_j - m) - (x_k - m)) of one row.  passes: 1 max, 2 exp and sums, 3 with kInPlace the row becomes
@@ -85,19 +93,19 @@ template <bool kInPlace, class T> T LossRow(T* x, const T* bias, size_t n, size_
     if (kInPlace) StoreN16(e, n - i, x + i);
   }
   const T sum = Sum16(sums), log_sum = math::LogOf(sum), w_true = TrueWeight(q, target), mass = Mass(q, target);
-  T loss = mass * log_sum - (q.true_mass - q.other_mass) * w_true * (x_true - m), away = 0;    // of w q of the label: what others give it
+  T loss = mass * log_sum - (q.true_mass - q.other_mass) * w_true * (x_true - m), away = 0, away_all = 0;   // what others give the label, and x
   if (smooth) loss -= q.other_mass * Sum16(totals);
   if (mixture) {
     const T part = (q.true_mass - q.other_mass) * w_true, surprise = log_sum - (x_true - m);
-    T mixed, r;
-    MixedSurprise(surprise, mixture, &mixed, &r);
+    T mixed, r, words;
+    MixedSurprise(surprise, mixture->rest - m - log_sum, mixture, &mixed, &r, &words);
     loss += part * (mixed - surprise);
-    away = part * (T(1) - r);
-    mixture->dlog_share *= part, mixture->dother *= part;
+    away = part * (T(1) - r), away_all = part * (T(1) - words);
+    mixture->dlog_share *= part, mixture->dother *= part, mixture->drest *= part;
   }
   *row_sum = {m, log_sum};
   if (kInPlace) {
-    const T scale = (mass - away) / sum, d_true = x[target] * scale - (q.true_mass * w_true - away), d_pad = q.pad >= 0 ? x[q.pad] * scale : T(0);
+    const T scale = (mass - away_all) / sum, d_true = x[target] * scale - (q.true_mass * w_true - away), d_pad = q.pad >= 0 ? x[q.pad] * scale : T(0);
     const Block<T> by = Set16(scale), other = Set16(q.other_mass);
     for (size_t i = 0; i < n; i += 16)
       StoreN16(LoadN16(x + i, n - i) * by - (q.weight ? other * LoadN16(q.weight + i, n - i) : other), n - i, x + i);
@@ -505,10 +513,12 @@ LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, c
   const Shape each = without_last(x.shape());                    // a number a row
   const bool mixes = mixture.other.defined();
   if (mixes) {
-    const auto& [log_share, other] = mixture;
+    const auto& [log_share, other, rest] = mixture;
     check<ShapeError>(log_share.shape() == each && other.shape() == each, "{}: log_share and other need one number a row: log_share {}, other {}, rows {}", op,
                       log_share.shape(), other.shape(), each);
     check<DTypeError>(log_share.dtype() == x.dtype() && other.dtype() == x.dtype(), "{}: dtypes differ: x {}, log_share {}, other {}", op, x.dtype(), log_share.dtype(), other.dtype());
+    check<ShapeError>(!rest.defined() || rest.shape() == each, "{}: rest needs one number a row: rest {}, rows {}", op, rest.defined() ? rest.shape() : each, each);
+    check<DTypeError>(!rest.defined() || rest.dtype() == x.dtype(), "{}: dtypes differ: x {}, rest {}", op, x.dtype(), rest.defined() ? rest.dtype() : x.dtype());
   }
   return visit_float(x.dtype(), op, [&]<class T>() {
     const Targets labels = read_targets(op, targets, each, V, options);
@@ -519,9 +529,12 @@ LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, c
     const bool all = labels.count == N, gradient = wants.dx || wants.dweight || wants.dbias;
     const Index height = chunk_rows(labels.count, V, d);
 
-    LinearCrossEntropy out{zeros(each, x.dtype()), labels.count, 0, {}, {}, {}, {}, {}};
+    LinearCrossEntropy out{zeros(each, x.dtype()), labels.count, 0, {}, {}, {}, {}, {}, {}};
+    const bool has_rest = mixes && mixture.rest.defined();
     if (mixes) out.dlog_share = zeros(each, x.dtype()), out.dother = zeros(each, x.dtype());
-    const Tensor log_shares = mixes ? mixture.log_share.contiguous() : Tensor(), others = mixes ? mixture.other.contiguous() : Tensor();
+    if (has_rest) out.drest = zeros(each, x.dtype());
+    const Tensor log_shares = mixes ? mixture.log_share.contiguous() : Tensor(), others = mixes ? mixture.other.contiguous() : Tensor(),
+                 rests = has_rest ? mixture.rest.contiguous() : Tensor();
     const Tensor rows = reshape(x, {N, d}).contiguous(), biases = bias.defined() ? bias.contiguous() : bias;
     if (wants.dx) out.dx = all ? empty(x.shape(), x.dtype()) : zeros(x.shape(), x.dtype());
     if (wants.dweight) out.dweight = labels.count ? empty(weight.shape(), x.dtype()) : zeros(weight.shape(), x.dtype());
@@ -549,8 +562,10 @@ LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, c
           const Index row = row_of[i];
           RowMixture<T> mixed{};
           if (mixes) mixed.log_share = log_shares.data<T>()[row], mixed.other = others.data<T>()[row];
+          if (has_rest) mixed.rest = rests.data<T>()[row], mixed.has_rest = true;
           losses[row] = row_loss(to + i * V, b, std::size_t(V), std::size_t(labels.label[std::size_t(row)]), q, gradient, mixes ? &mixed : nullptr) - minus;
           if (mixes) out.dlog_share.mutable_data<T>()[row] = mixed.dlog_share, out.dother.mutable_data<T>()[row] = mixed.dother;
+          if (has_rest) out.drest.mutable_data<T>()[row] = mixed.drest;
         }
       });
       if (wants.dweight) matmul_over_rows(z, part, {out.dweight, first > 0});

@@ -57,12 +57,13 @@ struct LinearCrossEntropy {
   Index count;
   double total;
   Tensor dx, dweight, dbias;     // of the total, where wanted
-  Tensor dlog_share, dother;     // with a mixture
+  Tensor dlog_share, dother, drest;   // with a mixture
 };
 struct LinearCrossEntropyWants { bool dx = false, dweight = false, dbias = false; };
 // The label's probability where words have a share of it and it gets another part from elsewhere, such as from the source it may be copied
 // from: P = e^log_share softmax(z)_y + other. Then the loss of a row has -log P for -log softmax(z)_y; label smoothing's other labels stay softmax's.
-struct Mixture { Tensor log_share, other; };   // [...] each, a number a row
+// With a rest, log Σ e^s of further scores s, both are parts of one softmax: P = (e^(log_share + z_y) + other e^rest) / (Σ_k e^z_k + e^rest).
+struct Mixture { Tensor log_share, other, rest{}; };   // [...] each, a number a row
 
 // cross_entropy(x Wᵀ + b, targets) for x [..., d], W [V, d], b [V] or undefined, without ever holding all logits: a few rows at
 // a time, and their gradient at once while they are there (dz as above, dx = dz W, dW += dzᵀ x, db += Σ dz). Ignored

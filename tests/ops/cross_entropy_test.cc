@@ -360,12 +360,16 @@ TEST_CASE("linear_mixture_cross_entropy: fused = definition in value and gradien
           const Shares shares(N);
           CrossEntropyOptions options{.label_smoothing = smoothing, .smoothing = kind, .pad = 1};
           if (weighted) options.weight = uniform(Key(5), {V}, 0, 2, DType::f64);
-          const std::vector<Tensor> inputs{x, w, b, shares.log_share, shares.other};
-          const Played fused = play([&](auto v) { return linear_mixture_cross_entropy(v[0], v[1], v[2], v[3], v[4], targets, options) * 0.37; }, inputs);
-          const Played plain = play([&](auto v) { return linear_mixture_cross_entropy_by_definition(v[0], v[1], v[2], v[3], v[4], targets, options) * 0.37; }, inputs);
-          CAPTURE(N);
-          CHECK(fused.value.item() == doctest::Approx(plain.value.item()).epsilon(1e-13));
-          for (std::size_t i = 0; i < inputs.size(); ++i) CHECK(worst_absolute(fused.gradients[i], plain.gradients[i]) < 1e-10);
+          for (const bool beside : {false, true}) {
+            std::vector<Tensor> inputs{x, w, b, shares.log_share, shares.other};
+            if (beside) inputs.push_back(draw(6, {N}) + 3);
+            const auto rest = [&](auto v) { return beside ? v[5] : Variable(); };
+            const Played fused = play([&](auto v) { return linear_mixture_cross_entropy(v[0], v[1], v[2], v[3], v[4], targets, options, rest(v)) * 0.37; }, inputs);
+            const Played plain = play([&](auto v) { return linear_mixture_cross_entropy_by_definition(v[0], v[1], v[2], v[3], v[4], targets, options, rest(v)) * 0.37; }, inputs);
+            CAPTURE(N);
+            CHECK(fused.value.item() == doctest::Approx(plain.value.item()).epsilon(1e-13));
+            for (std::size_t i = 0; i < inputs.size(); ++i) CHECK(worst_absolute(fused.gradients[i], plain.gradients[i]) < 1e-10);
+          }
         }
 }
 
@@ -390,6 +394,25 @@ TEST_CASE("linear_mixture_cross_entropy: all of the words' share is the plain lo
     for (const float number : gradient.to_vector<float>()) CHECK(std::isfinite(number));
 }
 
+TEST_CASE("linear_mixture_cross_entropy: a rest is more of one softmax, however far apart they are") {
+  const Tensor x = draw(1, {3, 5}, DType::f32), w = draw(2, {7, 5}, DType::f32), b = draw(3, {7}, DType::f32), targets = tensor({0, 6, 2}, DType::i64);
+  for (const float rest : {-1e4f, -200.0f, -3.0f, 0.0f, 2.0f, 200.0f, 1e4f}) {
+    CAPTURE(rest);
+    const Mixture mixture{zeros({3}), tensor({0.5f, 0.0f, 1.0f}), full({3}, rest, DType::f32)};
+    const LinearCrossEntropy out = linear_cross_entropy(x, w, b, targets, {}, {true, true, true}, mixture);
+    for (Index n = 0; n < 3; ++n) {
+      const Tensor z = to(matmul(x, transpose(w)) + b, DType::f64)[n];
+      const double whole = logsumexp(z).item(), label = z[targets[n].item()].item(), share = mixture.other[n].item();
+      const double all = std::max(whole, double(rest)) + std::log1p(std::exp(-std::abs(whole - rest))), copied = rest + std::log(share);
+      const double loss = all - std::max(label, copied) - std::log1p(std::exp(-std::abs(label - copied)));
+      CHECK(out.losses[n].item() == doctest::Approx(loss).epsilon(1e-5));
+      CHECK(out.drest[n].item() == doctest::Approx(std::exp(rest - all) - std::exp(std::min(copied, 1e9) - (all - loss))).epsilon(1e-5).scale(1));
+    }
+    for (const Tensor& gradient : {out.dx, out.dweight, out.dbias, out.dlog_share, out.dother, out.drest})
+      for (const float number : gradient.to_vector<float>()) CHECK(std::isfinite(number));
+  }
+}
+
 TEST_CASE("linear_mixture_cross_entropy: bits for threads and FMA targets; wrong shapes") {
   const Tensor x = draw(1, {300, 24}, DType::f32), w = draw(2, {5000, 24}, DType::f32), b = draw(3, {5000}, DType::f32), targets = randint(Key(4), {300}, 0, 5000);
   const Shares shares(300, DType::f32);
@@ -408,6 +431,8 @@ TEST_CASE("linear_mixture_cross_entropy: bits for threads and FMA targets; wrong
   CHECK_THROWS_WITH_AS(linear_cross_entropy(x, w, b, targets, {}, {}, {zeros({300}), zeros({299})}),
                        "linear_mixture_cross_entropy: log_share and other need one number a row: log_share [300], other [299], rows [300]", ShapeError);
   CHECK_THROWS_AS(linear_cross_entropy(x, w, b, targets, {}, {}, {zeros({300}), zeros({300}, DType::f64)}), DTypeError);
+  CHECK_THROWS_WITH_AS(linear_cross_entropy(x, w, b, targets, {}, {}, {zeros({300}), zeros({300}), zeros({1})}), "linear_mixture_cross_entropy: rest needs one number a row: rest [1], rows [300]", ShapeError);
+  CHECK_THROWS_AS(linear_cross_entropy(x, w, b, targets, {}, {}, {zeros({300}), zeros({300}), zeros({300}, DType::f64)}), DTypeError);
 }
 
 namespace {
@@ -427,16 +452,18 @@ reference::Array entropies(const reference::Array& z, double smoothing) {
   });
 }
 
-// log softmax(x Wᵀ + b) of row n at its target 0, 4 or 2
-double linear_log_softmax(const reference::Arrays& x, Index n) {
+// Of row n of x Wᵀ + b: its number at the target 0, 4 or 2, and log Σ e^z
+struct Logits { double label, whole; };
+Logits linear_logits(const reference::Arrays& x, Index n) {
   const std::size_t targets[] = {0, 4, 2};
   reference::Values z;
   for (Index v = 0; v < 5; ++v) {
     z.push_back(x[2]({v}));
     for (Index i = 0; i < x[0].shape[1]; ++i) z.back() += x[0]({n, i}) * x[1]({v, i});
   }
-  return z[targets[n]] - reference::logsumexp(z);
+  return {z[targets[n]], reference::logsumexp(z)};
 }
+double linear_log_softmax(const reference::Arrays& x, Index n) { return linear_logits(x, n).label - linear_logits(x, n).whole; }
 
 }  // namespace
 
@@ -470,4 +497,13 @@ static const InTable rows{
        return reference::Array{Shape(), {total}};
      }, .definition = [](std::span<const Variable> x) { return linear_mixture_cross_entropy_by_definition(x[0], x[1], x[2], x[3], x[4], tensor({0, 4, 2}, DType::i64)); },
      .wrong = {{{{3, 4}, {5, 2}, {5}, {3}, {3}}}}, .ulp = 100},
+    {.name = "linear_mixture_cross_entropy rest", .reference = [](const reference::Arrays& x) {
+       double total = 0;
+       for (Index n = 0; n < 3; ++n) {
+         const double words = std::exp(linear_logits(x, n).whole), rest = std::exp(x[5]({n}));
+         total -= std::log((std::exp(x[3]({n}) + linear_logits(x, n).label) + x[4]({n}) * rest) / (words + rest));
+       }
+       return reference::Array{Shape(), {total}};
+     }, .definition = [](std::span<const Variable> x) { return linear_mixture_cross_entropy_by_definition(x[0], x[1], x[2], x[3], x[4], tensor({0, 4, 2}, DType::i64), {}, x[5]); },
+     .wrong = {{{{3, 4}, {5, 2}, {5}, {3}, {3}, {3}}}}, .ulp = 100},
 };
