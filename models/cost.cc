@@ -42,6 +42,7 @@ double multiply_adds_per_word(const RunConfig& given, const Parameters& paramete
   for (const auto& item : parameters.items()) {
     const Shape& shape = item->variable.shape();
     if (shape.rank() == 2 && item->multiplied) work += double(shape.numel()) * (has(item->path, "query_global") ? global : rows(item->path, S, T));
+    if (item->path.ends_with("copy.key_proj.weight")) work += double(shape[0]) * S * T;   // ψ
     if (has(item->path, "attention.key_proj.weight")) hidden = double(shape[0]);
     if (item->path.ends_with("attn_out.weight")) memory = double(shape[1] - shape[0]);    // [n, M + n]
     if (item->path.ends_with("readout.context.weight")) memory = double(shape[1]);        // [2l, M]

@@ -55,8 +55,9 @@ RecurrentModel::RecurrentModel(Scope scope, const Options& o, Settled)
 
 Variable RecurrentModel::embed(const Tensor& ids) const { return dropped(target_embedding(ids), dropout_, target_embedding.path); }
 
-DecoderState RecurrentModel::encode(const Sequences& source) const {
+DecoderState RecurrentModel::first_state(const Sequences& source, Variable* states) const {
   const Encoded encoded = encoder(source_embedding, dropout_, source);
+  if (states) *states = encoded.states;
   return std::visit([&](const auto& d) { return d.start(encoded); }, decoder);
 }
 
@@ -64,16 +65,16 @@ Variable RecurrentModel::decode(const Variable& inputs, DecoderState& state, Var
   return dropped(std::visit([&](const auto& d) { return d(inputs, state, weights); }, decoder), dropout_, out.path);
 }
 
-Variable RecurrentModel::by_steps(const Batch& batch, List<AttentionMap>* maps) const {
-  DecoderState state = encode(batch.source);
+Variable RecurrentModel::by_steps(const Batch& batch, List<AttentionMap>* maps, Variable* states) const {
+  DecoderState state = first_state(batch.source, states);
   Variable weights;
   const Variable y = decode(embed(transpose(batch.inputs).contiguous()), state, maps ? &weights : nullptr);
   if (weights.defined()) maps->push_back({AttentionMap::Kind::cross, 0, weights});
   return y;
 }
 
-Variable RecurrentModel::features(const Batch& batch, List<AttentionMap>* maps) const {
-  return permute(by_steps(batch, maps), {1, 0, 2});
+Variable RecurrentModel::features(const Batch& batch, List<AttentionMap>* maps, Variable* states) const {
+  return permute(by_steps(batch, maps, states), {1, 0, 2});
 }
 
 Loss RecurrentModel::loss(const Batch& batch, const CrossEntropyOptions& options, List<AttentionMap>* maps) const {
@@ -83,7 +84,11 @@ Loss RecurrentModel::loss(const Batch& batch, const CrossEntropyOptions& options
   return {linear_cross_entropy(rows, out.weight, out.bias, reshape(transpose(batch.targets), {-1}), without_padding(options, target_embedding.padding)), batch.target_tokens};
 }
 
-std::unique_ptr<DecodingState> RecurrentModel::start(const Sequences& source) const { return std::make_unique<RecurrentDecoding>(encode(source)); }
+Seq2Seq::Encoding RecurrentModel::encode(const Sequences& source) const {
+  Encoding encoding;
+  encoding.state = std::make_unique<RecurrentDecoding>(first_state(source, &encoding.states));
+  return encoding;
+}
 
 Variable RecurrentModel::next_features(const Tensor& tokens, DecodingState& base, List<AttentionMap>* maps) const {
   auto* const made = dynamic_cast<RecurrentDecoding*>(&base);

@@ -22,10 +22,11 @@ class RecurrentModel : public Seq2Seq {
   };
   RecurrentModel(Scope scope, Options options);
 
-  Variable features(const Batch& batch, List<AttentionMap>* maps = nullptr) const override;
+  Encoding encode(const Sequences& source) const override;
+  Index encoder_width() const override { return encoder.options.width * (encoder.options.bidirectional ? 2 : 1); }
+  Variable features(const Batch& batch, List<AttentionMap>* maps = nullptr, Variable* states = nullptr) const override;
   const Linear& output_layer() const override { return out; }
   Loss loss(const Batch& batch, const CrossEntropyOptions& options, List<AttentionMap>* maps = nullptr) const override;
-  std::unique_ptr<DecodingState> start(const Sequences& source) const override;
   Variable next_features(const Tensor& tokens, DecodingState& state, List<AttentionMap>* maps = nullptr) const override;
 
   Embedding source_embedding, target_embedding;
@@ -37,9 +38,9 @@ class RecurrentModel : public Seq2Seq {
   struct Settled {};
   RecurrentModel(Scope scope, const Options& options, Settled);
   Variable embed(const Tensor& ids) const;
-  DecoderState encode(const Sequences& source) const;
+  DecoderState first_state(const Sequences& source, Variable* states) const;
   Variable decode(const Variable& inputs, DecoderState& state, Variable* weights) const;   // [T, R, E] -> [T, R, d]
-  Variable by_steps(const Batch& batch, List<AttentionMap>* maps) const;            // features [T, B, d]
+  Variable by_steps(const Batch& batch, List<AttentionMap>* maps, Variable* states = nullptr) const;   // features [T, B, d]
   double dropout_;
 };
 

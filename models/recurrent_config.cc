@@ -101,8 +101,8 @@ void check_recurrent(const RunConfig& given) {
   else nowhere({"readout", "readout-state", "start-state", "one-direction"}, "--decoder bahdanau, conditional, cho and cho-exact");
   check<Error>(attends(c) || !c.input_feeding, "nothing to feed: --input-feeding without attention; --attention general, or leave out --input-feeding");
   const bool undivided = attends(c) && !sums_to_one(normalise_of(c.attention));
-  check<Error>(!(is_local(c) || undivided) || !c.copy, "weights that do not sum to 1: --copy --attention {}; another attention, gaussian has windows too", c.attention);
-  check<Error>(attends(c) || !c.copy, "nothing to copy by: --copy without attention; --attention general, or leave out --copy");
+  check<Error>(!(is_local(c) || undivided) || !copies_by_attention(c), "weights that do not sum to 1: --copy --attention {}; another attention, gaussian has windows too, or --copy-form copynet", c.attention);
+  check<Error>(attends(c) || !copies_by_attention(c), "nothing to copy by: --copy without attention; --attention general, --copy-form copynet, or leave out --copy");
   for (const auto& [name, value] : {std::pair("guided-alignment", c.guided_alignment), std::pair("coverage-loss", c.coverage_loss)}) {
     check<Error>(attends(c) || value == 0, "a loss on attention without any: --{0} {1}; --attention general, or leave out --{0}", name, value);
     check<Error>(!undivided || value == 0, "weights that are no probabilities: --{} {} --attention {}; one of them", name, value, c.attention);

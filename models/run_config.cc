@@ -9,6 +9,7 @@
 #include "attention/normalise.h"
 #include "attention/position.h"
 #include "models/copied_words.h"
+#include "models/copynet.h"
 #include "models/pointer_generator.h"
 #include "models/recurrent_config.h"
 #include "models/text.h"
@@ -83,7 +84,8 @@ std::vector<Option> table(RunConfig& c) {
       {.name = "dropout", .value = &c.dropout, .takes = "P", .help = "of embeddings and sublayers", .low = 0, .high = 1},
       {.name = "attention-dropout", .value = &c.attention_dropout, .takes = "P", .help = "of attention weights", .low = 0, .high = 1},
       {.name = "activation-dropout", .value = &c.activation_dropout, .takes = "P", .help = "inside the feed-forward layers", .low = 0, .high = 1},
-      {.name = "copy", .value = &c.copy, .help = "words of the source may be copied, where attention looks, also such as no vocabulary has", .later = true},
+      {.name = "copy", .value = &c.copy, .help = "words of the source may be copied, also such as no vocabulary has", .later = true},
+      {.name = "copy-form", .value = &c.copy_form, .takes = "NAME", .help = "of --copy; pointer-generator: from where attention looks, by a gate; copynet: places are scored beside the words, in one softmax", .choices = {"pointer-generator", "copynet"}, .later = true},
       {.name = "norm", .value = &c.norm, .takes = "NAME", .help = "post: after each residual (the paper); pre: before each sublayer", .choices = {"post", "pre"}},
       {.name = "final-norm", .value = &c.final_norm, .takes = "NAME", .help = "after the last layer; auto: with --norm pre only", .choices = {"auto", "always"}},
       {.name = "rms-norm", .value = &c.rms_norm, .help = "norms without means and biases: RMSNorm instead of layer norm", .later = true},
@@ -239,10 +241,11 @@ void check_config(const RunConfig& c) {
                c.key_value_heads ? fmt::format(" --key-value-heads {}", shared) : "");
   check<Error>(!c.differential || c.positions != "shaw", "values of heads and of pairs: --differential --positions shaw; another of --positions, t5 is near");
   check_normalise(c.normalise);
-  for (const auto& [given, name] : {std::pair(c.copy, std::string("copy")), {c.guided_alignment > 0, fmt::format("guided-alignment {}", c.guided_alignment)},
+  for (const auto& [given, name] : {std::pair(copies_by_attention(c), std::string("copy")), {c.guided_alignment > 0, fmt::format("guided-alignment {}", c.guided_alignment)},
                                     {c.coverage_loss > 0, fmt::format("coverage-loss {}", c.coverage_loss)}})
     check<Error>(!given || (!c.talking_heads && !c.differential && sums_to_one(c.normalise)), "weights that are no probabilities: --{} {}; one of them", name,
                  c.differential ? "--differential" : c.talking_heads ? "--talking-heads" : fmt::format("--normalise {}", c.normalise));
+  check<Error>(c.copy || c.copy_form == RunConfig().copy_form, "a form of nothing: --copy-form {}; with --copy", c.copy_form);
   for (const auto& [given, what] : {std::pair(!c.dilation.empty(), fmt::format("--dilation {}", c.dilation)), {c.global_tokens.has_value(), fmt::format("--global-tokens {}", c.global_tokens.value_or(0))}})
     check<Error>(!given || c.sliding_window, "no sliding window: {}; with --sliding-window N", what);
   if (!is_recurrent(c.model)) dilation(c);
@@ -275,6 +278,8 @@ void check_read(const RunConfig& c) {
   check<Error>(!c.schedule_steps || among(c.schedule, {"linear", "cosine", "step"}), "not an option of this schedule: --schedule-steps {} --schedule {}; it belongs to linear, cosine and step",
                c.schedule_steps.value_or(0), c.schedule);
 }
+
+bool copies_by_attention(const RunConfig& c) { return c.copy && c.copy_form == "pointer-generator"; }
 
 bool may_change(std::string_view option) {
   constexpr std::string_view names[] = {"steps", "epochs", "minutes", "patience", "threads", "save-every", "keep", "if-full", "data", "train-files", "dev-files", "test-files", "train"};
@@ -336,7 +341,9 @@ std::unique_ptr<Seq2Seq> make_model(const RunConfig& config, Scope scope, Index 
     if (name != config.model) continue;
     auto model = maker(config, scope, source_vocabulary, target_vocabulary);
     if (!config.copy) return model;
-    return std::make_unique<PointerGenerator>(scope, std::move(model), PointerGenerator::Options{.source_vocabulary = source_vocabulary, .target_vocabulary = target_vocabulary, .shared = shared});
+    const CopyingModel::Options options{.source_vocabulary = source_vocabulary, .target_vocabulary = target_vocabulary, .shared = shared};
+    if (config.copy_form == "copynet") return std::make_unique<CopyNet>(scope, std::move(model), options);
+    return std::make_unique<PointerGenerator>(scope, std::move(model), options);
   }
   fail<Error>("unknown model: {}; there are {}", in_quotes(config.model), fmt::join(model_names(), ", "));
 }

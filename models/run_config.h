@@ -46,6 +46,7 @@ struct RunConfig {
   std::optional<Index> random_features;            // of linear attention, else elu(x) + 1
   double dropout = 0.05, attention_dropout = 0, activation_dropout = 0;
   bool copy = false;
+  std::string copy_form = "pointer-generator";
   std::string activation = "relu", norm = "post", final_norm = "auto", positions = "sinusoidal", qk_norm = "none", normalise = "softmax", tie = "none", qkv_init = "separate";
 
   // recurrent models; auto becomes what the others ask for
@@ -94,8 +95,10 @@ void check_read(const RunConfig& config);
 bool may_change(std::string_view option);
 
 Index decoder_layers(const RunConfig& config);     // of the decoder's stack
+bool copies_by_attention(const RunConfig& config);
+
 std::vector<std::string_view> model_names();
-// Error lists the names. shared: of models/pointer_generator.h, for config.copy; the second form knows it.
+// Error lists the names. shared: of models/copying_model.h, for config.copy; the second form knows it.
 std::unique_ptr<Seq2Seq> make_model(const RunConfig& config, Scope scope, Index source_vocabulary, Index target_vocabulary, const Tensor& shared = {});
 std::unique_ptr<Seq2Seq> make_model(const RunConfig& config, Scope scope, const Vocabulary& source, const Vocabulary& target);
 std::unique_ptr<Optimizer> make_optimizer(const RunConfig& config, Parameters& parameters);

@@ -80,7 +80,7 @@ class DecodingState {
 Tensor reordered_sentences(std::span<const Index> rows, Index per_sentence, Index old_rows, Index old_group);
 
 struct Step {
-  Tensor log_probabilities;            // [R, V], more where words are copied (models/pointer_generator.h)
+  Tensor log_probabilities;            // [R, V], more where words are copied (models/copying_model.h)
   List<AttentionMap> attention;        // rows of this step, T = 1, when asked for
 };
 
@@ -98,8 +98,13 @@ class Translator {
 
 class Seq2Seq : public Translator {
  public:
-  // Teacher-forced features before the output layer [B, T, d]; `maps` collects all attention weights when given.
-  virtual Variable features(const Batch& batch, List<AttentionMap>* maps = nullptr) const = 0;
+  // What the encoder makes of the sources: where decoding starts, and its states h [B, S, M] in the order of the words, of padding any.
+  struct Encoding { std::unique_ptr<DecodingState> state; Variable states; };
+  virtual Encoding encode(const Sequences& source) const = 0;
+  virtual Index encoder_width() const = 0;                                                       // M
+  std::unique_ptr<DecodingState> start(const Sequences& source) const override { return encode(source).state; }
+  // Teacher-forced features before the output layer [B, T, d]; `maps` collects all attention weights when given, `states` are the encoder's.
+  virtual Variable features(const Batch& batch, List<AttentionMap>* maps = nullptr, Variable* states = nullptr) const = 0;
   virtual const Linear& output_layer() const = 0;                                                // weight [V, d]
   Variable logits(const Variable& features) const { return output_layer()(features); }           // [..., V]
   // Cross-entropy summed over the targets that are not padding, options.pad or else the model's; logits are made in chunks, never [B, T, V] at once.

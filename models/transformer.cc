@@ -261,10 +261,11 @@ Variable TranslationModel::embed(const Embedding& embedding, const PositionTable
   return trace("", rows.defined() ? "x = √d E[word] + PE" : "x = √d E[word]", dropout(x, options_.core.dropout), {.rows = &embedding == &source_embedding ? Along::source : Along::target});
 }
 
-Variable TranslationModel::features(const Batch& batch, List<AttentionMap>* maps) const {
+Variable TranslationModel::features(const Batch& batch, List<AttentionMap>* maps, Variable* states) const {
   const Mask source = source_mask("transformer", batch.source);
-  const Variable states = trace("memory", kMemory, core.encoder(embed(source_embedding, source_positions, batch.source.ids), source, maps), {.rows = Along::source});   // [B, S, d]
-  return core.decoder(embed(target_embedding, target_positions, batch.inputs), core.decoder.prepare(states, source), Mask::causal(), maps);
+  const Variable memory = trace("memory", kMemory, core.encoder(embed(source_embedding, source_positions, batch.source.ids), source, maps), {.rows = Along::source});   // [B, S, d]
+  if (states) *states = memory;
+  return core.decoder(embed(target_embedding, target_positions, batch.inputs), core.decoder.prepare(memory, source), Mask::causal(), maps);
 }
 
 Loss TranslationModel::loss(const Batch& batch, const CrossEntropyOptions& options, List<AttentionMap>* maps) const {
@@ -275,15 +276,15 @@ Loss TranslationModel::loss(const Batch& batch, const CrossEntropyOptions& optio
   return {linear_cross_entropy(rows, output.weight, output.bias, reshape(batch.targets, {-1}), without_padding(options, target_embedding.padding)), batch.target_tokens};
 }
 
-std::unique_ptr<DecodingState> TranslationModel::start(const Sequences& source) const {
+Seq2Seq::Encoding TranslationModel::encode(const Sequences& source) const {
   auto state = std::make_unique<TransformerState>();
   const Mask mask = source_mask("transformer", source);
-  const Variable states = core.encoder(embed(source_embedding, source_positions, source.ids), mask);              // [B, S, d]
-  state->memories = core.decoder.prepare(trace("memory", kMemory, states, {.rows = Along::source}), mask);
+  const Variable states = trace("memory", kMemory, core.encoder(embed(source_embedding, source_positions, source.ids), mask), {.rows = Along::source});   // [B, S, d]
+  state->memories = core.decoder.prepare(states, mask);
   for (Memory& memory : state->memories) memory = {with_value(memory.keys, by_columns(memory.keys.value())), with_value(memory.values, memory.values.value().contiguous()), memory.mask, memory.sums};
   state->rows = source.size();
   for (const TransformerDecoderLayer& layer : core.decoder.layers) state->caches.push_back(layer.self_attn.cache(state->rows, source.ids.size(1) + 50));
-  return state;
+  return {std::move(state), states};
 }
 
 Variable TranslationModel::next_features(const Tensor& tokens, DecodingState& base, List<AttentionMap>* maps) const {

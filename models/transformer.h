@@ -120,10 +120,11 @@ class TranslationModel : public Seq2Seq {
   };
   TranslationModel(Scope scope, Options options);
 
-  Variable features(const Batch& batch, List<AttentionMap>* maps = nullptr) const override;
+  Encoding encode(const Sequences& source) const override;
+  Index encoder_width() const override { return options_.core.width; }
+  Variable features(const Batch& batch, List<AttentionMap>* maps = nullptr, Variable* states = nullptr) const override;
   const Linear& output_layer() const override { return output; }
   Loss loss(const Batch& batch, const CrossEntropyOptions& options, List<AttentionMap>* maps = nullptr) const override;
-  std::unique_ptr<DecodingState> start(const Sequences& source) const override;
   Variable next_features(const Tensor& tokens, DecodingState& state, List<AttentionMap>* maps = nullptr) const override;
 
   Embedding source_embedding, target_embedding;

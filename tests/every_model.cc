@@ -44,6 +44,7 @@ std::vector<std::string> every_model() {
                         "--layers 2 --decoder-layers 1 --heads 2 --activation silu --gated --activation-dropout 0.2", "--layers 1 --decoder-layers 3 --heads 2 --activation gelu --norm pre", "--layers 2 --heads 2 --rms-norm --dropout 0.2",
                          "--layers 1 --heads 4 --rms-norm --norm pre --gated --activation silu --positions rope --key-value-heads 2", "--model gru --layers 2 --decoder-layers 1",
                          "--model lstm --attention dot --layers 3 --decoder-layers 2", "--model gru --attention none --decoder sutskever --decoder-layers 2 --bridge linear",
-                         "--layers 2 --heads 2 --copy", "--layers 1 --heads 4 --copy --tie all --norm pre --attention-dropout 0.3 --label-smoothing 0", "--model gru --copy", "--model lstm --copy --attention local-m --window 1 --input-feeding --reverse-source"});
+                        "--layers 2 --heads 2 --copy", "--layers 1 --heads 4 --copy --tie all --norm pre --attention-dropout 0.3 --label-smoothing 0", "--model gru --copy", "--model lstm --copy --attention local-m --window 1 --input-feeding --reverse-source",
+                        "--layers 2 --heads 2 --copy --copy-form copynet --differential", "--model gru --copy --copy-form copynet", "--model lstm --copy --copy-form copynet --attention none --reverse-source"});
   return all;
 }

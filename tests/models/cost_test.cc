@@ -84,6 +84,11 @@ TEST_CASE("cost: Shaw's positions, 16 to each side, are read by every query and 
   CHECK(cost("--layers 1 --heads 2 --positions shaw", 3, 4) * 4 - cost("--layers 1 --heads 2", 3, 4) * 4 == doctest::Approx(2 * (3 + 4) * 16 * 33));
 }
 
+TEST_CASE("cost: CopyNet's keys once a source word, and their products with each target word's features") {
+  CHECK(cost("--layers 1 --heads 2 --copy --copy-form copynet", 3, 4) * 4 - cost("--layers 1 --heads 2", 3, 4) * 4 == doctest::Approx(3 * 16 * 16 + 3 * 4 * 16));
+  CHECK(cost("--model gru --copy --copy-form copynet", 3, 4) * 4 - cost("--model gru", 3, 4) * 4 == doctest::Approx(3 * 8 * 32 + 3 * 4 * 8));   // l = 8, M = 32
+}
+
 TEST_CASE("cost: recurrent models") {
   // Bahdanau, n = E = 16, M = 32, A = 16, l = 8, V = 8, S = T = 1:
   //   encoder 2 · 48 · 32 = 3072, U h 512 a source word; W s 256, cell 48 · (48 + 16) = 3072, readout 16 · (16 + 16 + 32) = 1024, output 64;

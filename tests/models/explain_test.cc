@@ -454,7 +454,7 @@ TEST_CASE("explain: what L depends on has a gradient, in every model") {
       const auto where = [&](std::string_view option, std::initializer_list<std::string_view> names) { return options.find(option) != options.npos && std::ranges::find(names, v.name) != names.end(); };
       const bool none = where("mean", {"query", "attention.scores", "attention.weights"}) || where("local-m", {"attention.position"}) ||      // constants
                         (options.find("alibi") != options.npos && v.name.ends_with("self_attn.bias")) ||
-                        where("none", {"memory"}) || where("readout-state previous", {"state", "between_cell"}) ||                           // L does not depend on it
+                        (where("none", {"memory"}) && !small.run.config.copy) || where("readout-state previous", {"state", "between_cell"}) ||                           // L does not depend on it
                         ((decoder_layers(small.run.config) > 1 && !small.run.config.input_feeding) && v.name == "state.0");                                    // inside of a fused op
       CHECK(v.gradient.defined() != none);
       if (!v.name.ends_with(".weighted") || !v.gradient.defined()) continue;
@@ -510,13 +510,17 @@ TEST_CASE("explain: gradients of the scores are those of the loss") {
     double norm = 0;
     for (const double z : logits) norm += std::exp(z);
     const auto wanted = std::size_t(example.target[1]);
-    double loss = std::log(norm) - logits[wanted], part = 1;                                                   // of P(wanted) that comes from the logits
+    double loss = std::log(norm) - logits[wanted], part = 1, all = 1;                                          // of P(wanted) that comes from the logits; of what all of them take
     if (small.run.config.copy) {
-      const double share = 1 / (1 + std::exp(-doubles(value_of(x, "gate").value)[0])), p = doubles(value_of(x, "distribution").value)[wanted];
-      part = share * std::exp(-loss) / p, loss = -std::log(p);
+      double rest = 0;                                                                                         // beside Σ e^z
+      if (copies_by_attention(small.run.config)) rest = norm * std::exp(-doubles(value_of(x, "gate").value)[0]);
+      else for (const double psi : doubles(value_of(x, "copy").value)) rest += std::exp(psi);
+      const double share = norm / (norm + rest), p = doubles(value_of(x, "distribution").value)[wanted];
+      part = all = share * std::exp(-loss) / p, loss = -std::log(p);
+      if (!copies_by_attention(small.run.config)) all = share;
     }
     CHECK(*x.loss == doctest::Approx(loss).epsilon(1e-5));
-    for (std::size_t k = 0; k < logits.size(); ++k) CHECK(gradient[k] == doctest::Approx(part * (std::exp(logits[k]) / norm - (k == wanted))).epsilon(1e-4).scale(0));
+    for (std::size_t k = 0; k < logits.size(); ++k) CHECK(gradient[k] == doctest::Approx(all * std::exp(logits[k]) / norm - part * (k == wanted)).epsilon(1e-4).scale(0));
     // de = α ⊙ (dα - Σ_k α_k dα_k), where a softmax makes the weights and nothing else follows it; of e^e alone α ⊙ dα
     const Explanation::Value &scores = value_of(x, "scores"), &weights = value_of(x, "weights");
     REQUIRE(scores.gradient.defined());

@@ -26,10 +26,11 @@ struct Slope : Seq2Seq {
     }
     return loss;
   }
-  Variable features(const Batch&, List<AttentionMap>*) const override { return {}; }
+  Variable features(const Batch&, List<AttentionMap>*, Variable*) const override { return {}; }
   const Linear& output_layer() const override { throw Error("no output layer"); }
   Variable next_features(const Tensor&, DecodingState&, List<AttentionMap>*) const override { return {}; }
-  std::unique_ptr<DecodingState> start(const Sequences&) const override { return {}; }
+  Encoding encode(const Sequences&) const override { return {}; }
+  Index encoder_width() const override { return 0; }
   Step step(const Tensor&, DecodingState&, Want) const override { return {}; }
   Parameter w;
 };
