@@ -270,8 +270,10 @@ TEST_CASE("copying: CopyNet's places and words may be far apart") {
     config.width = 64;
     Parameters parameters(Seed{3});
     const auto model = make_model(config, parameters.root(), U, V, shared());
-    for (const char* const path : {"decoder.readout.context.weight", "decoder.readout.state.weight", "decoder.readout.embed.weight"})
-      if (const auto* const item = parameters.find(path)) copy_into(item->variable.value(), item->variable.value() * factor);
+    for (const char* const path : {"readout.context.weight", "readout.state.weight", "readout.embed.weight"}) {
+      const Tensor& weight = parameters.find(path)->variable.value();
+      copy_into(weight, weight * factor);
+    }
     const Batch batch = batch_of(kSource, kTarget);
     const Tensor losses = model->token_losses(batch, kPad);
     const auto state = model->start(batch.source);

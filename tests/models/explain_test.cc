@@ -454,8 +454,8 @@ TEST_CASE("explain: what L depends on has a gradient, in every model") {
       const auto where = [&](std::string_view option, std::initializer_list<std::string_view> names) { return options.find(option) != options.npos && std::ranges::find(names, v.name) != names.end(); };
       const bool none = where("mean", {"query", "attention.scores", "attention.weights"}) || where("local-m", {"attention.position"}) ||      // constants
                         (options.find("alibi") != options.npos && v.name.ends_with("self_attn.bias")) ||
-                        (where("none", {"memory"}) && !small.run.config.copy) || where("readout-state previous", {"state", "between_cell"}) ||                           // L does not depend on it
-                        ((decoder_layers(small.run.config) > 1 && !small.run.config.input_feeding) && v.name == "state.0");                                    // inside of a fused op
+                        (where("none", {"memory"}) && !small.run.config.copy) || where("readout-state previous", {"state", "between_cell"}) ||   // L does not depend on it
+                        (decoder_layers(small.run.config) > 1 && !small.run.config.input_feeding && v.name == "state.0");                  // inside of a fused op
       CHECK(v.gradient.defined() != none);
       if (!v.name.ends_with(".weighted") || !v.gradient.defined()) continue;
       const std::vector<double> context = doubles(value_of(x, v.name.substr(0, v.name.size() - 8) + "context").gradient), each = doubles(v.gradient);
