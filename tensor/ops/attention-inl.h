@@ -30,11 +30,12 @@ template <class T> HWY_INLINE Span SpanOf(const Head<T>& head, size_t t, size_t 
   Span span{head.keys, 0};
   for (size_t i = t; i < t + rows; ++i) {
     const RowMask& mask = head.mask[i];
-    if (mask.front > 0) span = {0, HWY_MAX(span.last, size_t(mask.front))};
     if (mask.first >= mask.last) continue;
     if (size_t(mask.first) < span.first) span.first = size_t(mask.first);
     if (size_t(mask.last) > span.last) span.last = size_t(mask.last);
   }
+  for (size_t i = t; head.in_steps && i < t + rows; ++i)
+    if (head.mask[i].front > 0) span = {0, HWY_MAX(span.last, size_t(head.mask[i].front))};
   return span;
 }
 
@@ -51,7 +52,7 @@ template <class T> HWY_INLINE Span SpanWithin(const Head<T>& head, size_t t, siz
 }
 
 HWY_INLINE bool Covers(const RowMask& mask, size_t begin, size_t end) {
-  return !mask.allowed && mask.step == 1 && size_t(mask.first) <= begin && size_t(mask.last) >= end;
+  return !mask.allowed && size_t(mask.first) <= begin && size_t(mask.last) >= end;
 }
 
 // At most 16 rows and the part of a block of keys that they look at, counted from the block's first key.
@@ -71,14 +72,14 @@ template <class T> HWY_INLINE Group GroupOf(const Head<T>& head, size_t t, size_
 // Of each lane of a group, the keys it may look at. Lanes beyond the rows repeat the last one.
 template <class T> struct Sight {
   bool whole = true;                       // all of the group's keys, in every lane
-  bool bytes = false;                      // some row has bytes
+  bool range = true;                       // else a row has bytes, or all are in steps
   bool steps = false;
   const RowMask* rows[kGroupRows];
   Block<T> first, last, step, front;
-  HWY_INLINE Block<T> At(size_t s) const {
-    const Block<T> range = Within16(first, last, T(s));
-    if (steps) return Or16(And16(range, Multiple16(Set16(T(s)) - first, step)), Positive16(front - Set16(T(s))));
-    if (!bytes) return range;
+  HWY_INLINE Block<T> At(size_t s) const { return range ? Within16(first, last, T(s)) : AllowedAt(s); }
+  // Not inlined: its registers would be missed where masks are ranges.
+  HWY_NOINLINE Block<T> AllowedAt(size_t s) const {
+    if (steps) return Or16(And16(Within16(first, last, T(s)), Multiple16(Set16(T(s)) - first, step)), Positive16(front - Set16(T(s))));
     T allowed[16];
     for (size_t i = 0; i < 16; ++i) allowed[i] = Index(s) >= rows[i]->first && Index(s) < rows[i]->last && (!rows[i]->allowed || rows[i]->allowed[s]);
     return Positive16(Load16(allowed));
@@ -86,9 +87,10 @@ template <class T> struct Sight {
 };
 template <class T> HWY_INLINE Sight<T> SightOf(const Head<T>& head, const Group& group) {
   Sight<T> sight;
+  sight.steps = head.in_steps, sight.whole = sight.range = !head.in_steps;
   for (size_t i = 0; head.mask && i < group.rows; ++i) {
     sight.whole = sight.whole && Covers(head.mask[group.t + i], group.key + group.first, group.key + group.last);
-    sight.bytes = sight.bytes || head.mask[group.t + i].allowed;
+    sight.range = sight.range && !head.mask[group.t + i].allowed;
   }
   if (sight.whole) return sight;
   T first[16], last[16];
@@ -100,7 +102,7 @@ template <class T> HWY_INLINE Sight<T> SightOf(const Head<T>& head, const Group&
   sight.first = Load16(first), sight.last = Load16(last);
   if (!head.in_steps) return sight;
   for (size_t i = 0; i < 16; ++i) first[i] = T(sight.rows[i]->step), last[i] = T(sight.rows[i]->front);
-  sight.step = Load16(first), sight.front = Load16(last), sight.steps = true;
+  sight.step = Load16(first), sight.front = Load16(last);
   return sight;
 }
 

@@ -72,7 +72,7 @@ template <class T> HWY_INLINE Block<T> LanesSeen(const RowMask& mask, size_t i) 
 // z of a row becomes -inf where it does not look; its greatest
 template <class T> HWY_INLINE T MaskRow(const Group& group, const RowMask& mask, T* z) {
   const Block<T> least = Set16(T(-__builtin_inf()));
-  const bool whole = Covers(mask, group.key + BeginOf(group), group.key + EndOf(group));
+  const bool whole = mask.step == 1 && Covers(mask, group.key + BeginOf(group), group.key + EndOf(group));
   Block<T> lanes = least;
   for (size_t s = BeginOf(group); s < EndOf(group); s += 16) {
     Block<T> v = Load16(z + s);
