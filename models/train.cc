@@ -131,7 +131,8 @@ void Trainer::restore(const std::map<std::string, Tensor>& tensors, const std::m
                                  .falls = number<int>(scalars, "schedule.falls"),
                                  .seen = number<int>(scalars, "schedule.seen") != 0};
   const auto step = number<std::int64_t>(scalars, "step"), skipped = number<std::int64_t>(scalars, "skipped");
-  check<FileError>(skipped >= 0 && skipped <= step && schedule.waited >= 0 && schedule.falls >= 0, "trainer state: step {}, skipped {}, schedule.waited {}, schedule.falls {}; none below 0, skipped at most step",
+  check<FileError>(skipped >= 0 && skipped <= step && schedule.waited >= 0 && schedule.falls >= 0 && std::max(schedule.waited, schedule.falls) <= 1 << 30,
+                   "trainer state: step {}, skipped {}, schedule.waited {}, schedule.falls {}; none below 0, skipped at most step, the schedule's at most 2^30",
                    step, skipped, schedule.waited, schedule.falls);
   std::optional<WeightAverage> average;
   if (average_) average.emplace(parameters_, options_.average).load_state(averages, step - skipped);

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
@@ -127,10 +128,12 @@ void Training::restore(const Checkpoint& checkpoint, const std::string& file, bo
     if (!holds) throw FileError(fmt::format("{}: state of the training: {}", file, what));
   };
   need(json.is_object(), "no JSON object");
+  constexpr Index kMost = Index{1} << 53;
   const auto count = [&](const char* key, Index& to, Index least) {
     need(json.contains(key) && json[key].is_number_integer(), fmt::format("no whole number \"{}\"", key));
-    to = json[key].get<Index>();
-    need(to >= least && to <= Index{1} << 53, fmt::format("\"{}\" is {}, {} expected", key, to, to < least ? fmt::format("at least {}", least) : "at most 2^53"));
+    const bool beyond = json[key].is_number_unsigned() && json[key].get<std::uint64_t>() > std::uint64_t(kMost);
+    to = beyond ? kMost + 1 : json[key].get<Index>();
+    need(to >= least && !beyond, fmt::format("\"{}\" is {}, {} expected", key, json_text(json[key]), beyond ? "at most 2^53" : fmt::format("at least {}", least)));
   };
   const auto number = [&](const char* key, double& to) {
     need(json.contains(key) && (json[key].is_number() || json[key].is_string()), fmt::format("no number \"{}\"", key));
@@ -160,7 +163,7 @@ void Training::restore(const Checkpoint& checkpoint, const std::string& file, bo
   std::map<std::string, std::string> scalars;
   for (const auto& [key, value] : json["trainer"].items())
     if (value.is_string()) scalars[key] = value.get<std::string>();
-  need(scalars["step"] == fmt::format("{}", checkpoint.step), fmt::format("of the trainer: step \"{}\"", scalars["step"].substr(0, 80)));
+  need(scalars["step"] == fmt::format("{}", checkpoint.step) && checkpoint.step <= kMost, fmt::format("of the trainer: step \"{}\"", scalars["step"].substr(0, 80)));
   Log read = read_log(in_run("metrics.jsonl"), new_log ? 0 : log_bytes, file);
   std::map<std::string, Tensor> weights;
   for (const auto& [name, value] : checkpoint.tensors)
@@ -270,7 +273,7 @@ void check_within(const RunConfig& limits, const std::string& path) {
     double minutes = 0;
     try {
       const Json state = parse_json(read_checkpoint(run, *step).state);
-      const auto count = [&](const char* key) { return state.at(key).get<Index>(); };
+      const auto count = [&](const char* key) { return std::clamp<Index>(state.at(key).get<Index>(), 0, Index{1} << 53); };
       epochs = count("epoch") + (count("batch") > 0);
       minutes = std::max(Log((fs::path(path) / "metrics.jsonl").string(), count("log_bytes")).seconds(), seconds_until(path, *step)) / 60;
     } catch (const FileError&) {                   // passed over, as by Training::resume

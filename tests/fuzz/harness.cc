@@ -5,12 +5,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "examples/cli/command.h"
 #include "examples/cli/log.h"
+#include "examples/cli/training.h"
 #include "models/alignment.h"
 #include "models/bpe.h"
 #include "models/corpus.h"
@@ -18,10 +22,12 @@
 #include "models/tokenizer.h"
 #include "models/vocabulary.h"
 #include "tensor/error.h"
+#include "tensor/file.h"
 #include "tensor/format.h"
 #include "tensor/json.h"
 #include "tensor/ops/einsum.h"
 #include "tensor/safetensors.h"
+#include "tests/temporary_folder.h"
 
 namespace heed::fuzz {
 namespace {
@@ -192,11 +198,91 @@ void command_line(std::string_view bytes) {
   });
 }
 
+// A training that was stopped after its first update.
+class StoppedTraining {
+ public:
+  static const StoppedTraining& get() {
+    static const StoppedTraining one;
+    return one;
+  }
+  const Checkpoint& checkpoint() const { return checkpoint_; }
+  std::string file() const { return checkpoint_path(path_, 1); }
+  // --resume from the checkpoint that f writes: false where it is refused, else the training goes on to its end.
+  template <class F> bool goes_on(F&& f) const {
+    std::filesystem::remove_all(path_);
+    std::filesystem::create_directories(path_ + "/checkpoints");
+    for (const auto& [name, bytes] : files_) folder_.write(name, bytes);
+    std::streambuf* const warnings = std::cerr.rdbuf(nullptr);
+    const bool ended = taken([&] {
+      Run run = open_run(path_);
+      f(run);
+      cli::Training training(std::move(run), data_, {.quiet = true});
+      require(training.resume() && training.run() == 0 && training.step() == 2, "a training that went on has not ended");
+    });
+    std::cerr.rdbuf(warnings);
+    if (ended) require(checkpoint_steps(path_).back() == 2, "a training that ended has left no checkpoint");
+    return ended;
+  }
+
+ private:
+  StoppedTraining() : path_(folder_ / "run") {
+    RunConfig config = default_config("gru");
+    config.data = "data";
+    config.tokenizer = "space";
+    config.width = 2, config.attention = "none", config.schedule = "plateau", config.steps = 1;
+    for (Corpus* part : {&data_.train, &data_.dev}) part->pairs = {{"a b", "b a", {}, 1}, {"b", "b", {}, 2}};
+    cli::settle(config);
+    cli::Training training(cli::make_run(path_, config, data_), data_, {.quiet = true});
+    training.begin();
+    training.run();
+    Run run = open_run(path_);
+    checkpoint_ = read_checkpoint(run, 1);
+    run.config.steps = 2;
+    write_file_atomically(path_ + "/config.json", to_json(options(run.config)));
+    for (const auto& entry : std::filesystem::directory_iterator(path_))
+      if (entry.is_regular_file()) files_.emplace_back("run/" + entry.path().filename().string(), read_file(entry.path().string()));
+    require(goes_on([&](const Run& stopped) { write_checkpoint(stopped, checkpoint_); }), "a training does not go on from its own checkpoint");
+  }
+
+  TemporaryFolder folder_;
+  std::string path_;
+  cli::Dataset data_;
+  Checkpoint checkpoint_;
+  std::vector<std::pair<std::string, std::string>> files_;
+};
+
+// The state that a checkpoint holds as JSON.
+void training_state(std::string_view bytes) {
+  const StoppedTraining& training = StoppedTraining::get();
+  training.goes_on([&](const Run& run) {
+    Checkpoint checkpoint = training.checkpoint();
+    checkpoint.state = bytes;
+    write_checkpoint(run, checkpoint);
+  });
+}
+
+// A whole checkpoint, in which the bytes after the first two stand from where these two say.
+void checkpoint(std::string_view bytes) {
+  if (bytes.size() < 2) return;
+  const StoppedTraining& training = StoppedTraining::get();
+  training.goes_on([&](const Run& run) {
+    write_checkpoint(run, training.checkpoint());
+    const SafetensorsFile whole = read_safetensors(training.file());
+    write_safetensors(training.file(), whole.tensors, whole.metadata, {.checksum = false});
+    std::string file = read_file(training.file());
+    std::uint16_t at = 0;
+    std::memcpy(&at, bytes.data(), 2);
+    const std::size_t begin = std::min<std::size_t>(at, file.size()), count = std::min(bytes.size() - 2, file.size() - begin);
+    file.replace(begin, count, bytes.substr(2, count));
+    write_file_atomically(training.file(), file);
+  });
+}
+
 constexpr Harness kHarnesses[] = {
     {"safetensors", safetensors}, {"safetensors_header", safetensors_header}, {"config", config},       {"vocabulary", vocabulary},
     {"corpus", corpus},           {"links", links},                           {"text", text},           {"bpe_model", bpe_model},
     {"einsum", einsum_equation},  {"command_line", command_line},             {"json", json},           {"tokenizer", tokenizer},
-    {"log", log},
+    {"log", log},                 {"training_state", training_state},         {"checkpoint", checkpoint},
 };
 
 }  // namespace

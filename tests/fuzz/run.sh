@@ -9,6 +9,7 @@ set -euo pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 source "$top/examples/install.sh"
 install_missing "${HEED_PACKAGES[@]}" clang libclang-rt-14-dev
+[ ! -w /dev/shm ] || export TMPDIR=${TMPDIR:-/dev/shm}
 executions='' seconds=30
 if [ "${1:-}" = --runs ]; then executions=$2; shift 2
 elif [ $# -gt 0 ]; then seconds=$1; shift
