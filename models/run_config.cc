@@ -370,7 +370,7 @@ Schedule make_schedule(const RunConfig& c) {
                    .warmup = c.warmup,
                    .total = c.schedule_steps.value_or(0),
                    .factor = kind == Schedule::Kind::noam ? c.learning_rate : 0.5,
-                   .every = std::max<Index>(c.schedule_steps.value_or(0), 1),
+                   .every = c.schedule_steps.value_or(1),
                    .width = c.width});
 }
 

@@ -237,11 +237,9 @@ double clip_norm(Items items, double max_norm, bool error_if_nonfinite) {
 
 void clip_value(Items items, double limit) {
   check<Error>(limit >= 0, "clip_gradient_value: limit must not be negative: {}", limit);
+  for (const auto& item : items) item->gradient->settle();     // before the first is touched, since it may take memory
   for (const auto& item : items)
-    if (item->gradient->written()) {
-      item->gradient->settle();
-      copy_into(item->gradient->value(), clamp(item->gradient->value(), -limit, limit));
-    }
+    if (item->gradient->written()) clamp_(item->gradient->value(), -limit, limit);
 }
 
 }  // namespace

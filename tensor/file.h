@@ -39,7 +39,8 @@ std::string read_file(const std::string& path, std::size_t limit = std::numeric_
 // A new version of a file, invisible until commit: written beside `path` under a temporary name, synced, read again and
 // compared, renamed over `path`, the directory synced. The file keeps its mode (a new one gets the umask's); a symbolic link is
 // followed; a device or pipe, and what /dev/stdout or /dev/fd/N stand for, is written to directly. Whatever fails throws FileError
-// with path and reason, removes the temporary and leaves the old file as it was.
+// with path and reason, removes the temporary and leaves the old file as it was; only where the directory could not be synced the new one
+// is there, and a power cut may bring back the old one.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::string& path);

@@ -91,6 +91,7 @@ template <class T> auto position_kernel() {
 
 Tensor arg_extremum(std::string_view name, const Tensor& x, int dim, bool keepdim, bool largest) {
   check<Error>(x.defined(), "{}: the tensor is empty (default constructed)", name);
+  if (x.rank() == 0) return reshape(arg_extremum(name, reshape(x, {1}), dim, false, largest), {});
   const int axis = normalize_dim(name, dim, x.shape());
   const Index n = x.shape()[axis];
   Axes axes{};

@@ -224,15 +224,29 @@ constexpr Index kCost = 2;
 const char* name(Unary op) { return HWY_DYNAMIC_DISPATCH(Pick)(op).name; }
 Saves saves(Unary op) { return HWY_DYNAMIC_DISPATCH(Pick)(op).saves; }
 
-Tensor unary(Unary op, const Tensor& x, double a, double b) {
+namespace {
+
+// made: y for a tensor of these elements
+template <class F> Tensor unary_into(Unary op, const Tensor& x, double a, double b, F&& made) {
   const UnaryKernels kernels = HWY_DYNAMIC_DISPATCH(Pick)(op);
   check<Error>(x.defined(), "{}: the tensor is empty (default constructed)", kernels.name);
   return visit_float(x.dtype(), kernels.name, [&]<class T>() {
-    Tensor y = empty_like(x);
+    const Tensor y = made();
     const T parameters[] = {T(a), T(b)};
-    map<T>(pick<T>(kernels.f32, kernels.f64), {x}, parameters, kCost, {y, false});
+    if (op == Unary::clamp && (std::isnan(a) || std::isnan(b))) fill_(y, NAN);
+    else map<T>(pick<T>(kernels.f32, kernels.f64), {x}, parameters, kCost, {y, false});
     return y;
   });
+}
+
+}  // namespace
+
+Tensor unary(Unary op, const Tensor& x, double a, double b) {
+  return unary_into(op, x, a, b, [&] { return empty_like(x); });
+}
+
+void clamp_(const Tensor& x, double low, double high) {
+  unary_into(Unary::clamp, x, low, high, [&] { return x; });
 }
 
 void unary_grad(Unary op, const Tensor& saved, const Tensor& dy, Into dx, double a, double b) {

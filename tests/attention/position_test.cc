@@ -131,6 +131,26 @@ TEST_CASE("cache: grows, and rows go where they are sent, whatever the order") {
   }
 }
 
+TEST_CASE("cache: memory is taken once for its capacity, beyond it for twice as many positions or as many as come") {
+  KeyValueCache cache(2, 3, 4, 2, DType::f32);
+  Index added = 0;
+  const auto capacity_with = [&](Index more) {
+    const Tensor x = full({2, 3, more, 2}, double(++added));
+    cache.append(x, x);
+    for (const Tensor& stored : {cache.stored_keys(), cache.stored_values()}) {
+      CHECK(equal_bits(stored(all, all, Slice{cache.length() - more, cache.length()}), x));
+      CHECK(stored.strides()[1] == cache.stored_keys().strides()[1]);
+    }
+    return cache.stored_keys().strides()[1] / 2;
+  };
+  CHECK(capacity_with(1) == 4);
+  const std::byte* const memory = cache.stored_keys().storage().data();
+  CHECK(capacity_with(3) == 4);
+  CHECK(cache.stored_keys().storage().data() == memory);
+  CHECK(capacity_with(1) == 8);
+  CHECK(capacity_with(20) == 25);
+}
+
 TEST_CASE("cache: positions are forgotten from the end, also those of a step that fails") {
   KeyValueCache cache(1, 2, 4, 2, DType::f32);
   cache.append(ones({1, 2, 3, 2}), ones({1, 2, 3, 2}));

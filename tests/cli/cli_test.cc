@@ -343,6 +343,9 @@ TEST_CASE("cli: noam's factor and adadelta's rate are 1, adamw's decay 0.01 unle
   CHECK(config("--optimizer adamw").weight_decay == 0.01);
   CHECK(config("--optimizer adamw --weight-decay 0").weight_decay == 0);
   CHECK(config("--optimizer adam").weight_decay == 0);
+  CHECK(config("--schedule noam").eps == 1e-9);
+  CHECK(config("--schedule inverse_sqrt").eps == 1e-8);
+  CHECK(config("--schedule step").schedule_steps == 1);            // of 3 updates a fifth is none
   const Result compared = heed_in(folder.path(), "compare --train-files s t --dev-files s t --test-files s t --attention dot --width 8 --steps 1 --batch-sentences 40 --schedule noam --warmup 1 --out c");
   CHECK_MESSAGE(compared.code == 0, compared.err);
   CHECK(open_run(folder / "c/dot-1").config.learning_rate == 1);

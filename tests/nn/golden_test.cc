@@ -19,6 +19,7 @@
 #include "tensor/format.h"
 #include "tensor/ops/binary.h"
 #include "tensor/ops/matmul.h"
+#include "tensor/ops/reduce.h"
 #include "tensor/ops/view.h"
 #include "tests/close.h"
 
@@ -501,4 +502,16 @@ TEST_CASE("clipping: by norm twice, by value after the norm") {
   clip_gradient_value(parameters, 0.35);
   CHECK(gradient(a).item() == doctest::Approx(0.3));
   CHECK(gradient(b).item() == doctest::Approx(0.35));
+}
+
+TEST_CASE("clipping by value takes no memory, so that it is never half done") {
+  Parameters parameters(Seed{1});
+  const Parameter a = parameters.root().parameter("a", {1 << 20}, constant_init(0)), b = parameters.root().parameter("b", {1 << 20}, constant_init(0));
+  for (const Parameter& p : {a.share(), b.share()}) give_gradient(p, full({1 << 20}, 3));
+  reset_peak_memory();
+  const std::size_t before = memory_use().in_use;
+  clip_gradient_value(parameters, 0.5);
+  CHECK(memory_use().peak - before < 1 << 20);
+  CHECK(max(gradient(a)).item() == 0.5);
+  CHECK(min(gradient(b)).item() == 0.5);
 }

@@ -354,6 +354,8 @@ TEST_CASE("reduce: nothing to reduce") {
   CHECK_THROWS_WITH_AS(max(x, 1), doctest::Contains("max: nothing to choose from: shape [2, 0, 3], dims [1]"), ShapeError);
   CHECK_THROWS_AS(argmax(x, 1), ShapeError);
   CHECK(argmax(x, 0).shape() == Shape{0, 3});
+  for (const bool keepdim : {false, true}) CHECK((argmax(tensor(4), -1, keepdim).item<Index>() == 0 && argmin(tensor(4), 0, keepdim).shape() == Shape{}));   // as PyTorch's
+  CHECK_THROWS_AS(argmax(tensor(4), 1), IndexError);
   CHECK(all_true(empty({0})));
   CHECK_FALSE(any_true(empty({0})));
 }
@@ -441,7 +443,6 @@ TEST_CASE("reduce: the first element above a threshold, from anywhere, ties and 
 TEST_CASE("reduce: dims out of range or named twice") {
   CHECK_THROWS_WITH_AS(sum(zeros({2, 3}), 2), doctest::Contains("sum: dim 2 is not in [-2, 2): shape [2, 3]"), IndexError);
   CHECK_THROWS_WITH_AS(sum(zeros({2, 3}), {1, -1}), doctest::Contains("dim -1 appears twice"), IndexError);
-  CHECK_THROWS_AS(argmax(zeros({})), IndexError);
 }
 
 namespace {

@@ -42,6 +42,9 @@ TEST_CASE("sort is stable, NaN is the largest, infinities stand beside it") {
   Tape tape;
   tape.backward(sort(scalar).values);
   CHECK(scalar.grad().item() == 1);
+  CHECK(topk(tensor(4), 1).values.item() == 4);
+  CHECK(topk(tensor(4), 1, 0).indices.shape() == Shape{});
+  CHECK_THROWS_AS(topk(tensor(4), 2), IndexError);
   CHECK(sort(zeros({3, 0})).indices.shape() == Shape{3, 0});
 }
 

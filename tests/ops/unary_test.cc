@@ -155,3 +155,26 @@ static const InTable rows{
     {"pow to -1", reference::each([](double x) { return 1 / x; })},
     {"pow to 3", reference::each([](double x) { return x * x * x; })},
 };
+
+TEST_CASE("clamp: NaN as a bound gives NaN without a gradient, as PyTorch's; infinite bounds are none") {
+  for (const DType dtype : {DType::f32, DType::f64})
+    for (const auto& [low, high] : {std::pair<double, double>(NAN, 1.0), {0.0, NAN}, {NAN, NAN}}) {
+      const Variable x = variable(tensor({-1, 0.5, 2, NAN}, dtype));
+      Tape tape;
+      const Variable y = clamp(x, low, high);
+      for (const double value : to(y.value(), DType::f64).to_vector<double>()) CHECK(std::isnan(value));
+      tape.backward(sum(y));
+      for (const double value : to(x.grad(), DType::f64).to_vector<double>()) CHECK(value == 0);
+    }
+  CHECK(clamp(tensor({-1, 2}), -INFINITY, INFINITY).to_vector<float>() == std::vector<float>{-1, 2});
+}
+
+TEST_CASE("clamp_: in place, of views too") {
+  const Tensor x = uniform(Key(1), {37, 5}, -2, 2), before = x.clone(), column = select(x, 1, 2), rows = slice(x, 0, 3, 20);
+  clamp_(column, -0.5, 0.25);
+  CHECK(equal_bits(column, clamp(select(before, 1, 2), -0.5, 0.25)));
+  CHECK(equal_bits(select(x, 1, 1), select(before, 1, 1)));
+  clamp_(transpose(rows), -1, 1);
+  CHECK(equal_bits(select(rows, 1, 4), clamp(select(slice(before, 0, 3, 20), 1, 4), -1, 1)));
+  CHECK(equal_bits(select(slice(x, 0, 20, 37), 1, 0), select(slice(before, 0, 20, 37), 1, 0)));
+}
