@@ -140,6 +140,14 @@ template <class T> void LossGrad(const T* x, size_t n, size_t target, const Smoo
   dx[target] = d_true;
 }
 
+// q t, nothing where q is 0
+template <class T> HWY_INLINE Block<T> SoftPart(const Block<T>& q, const Block<T>& t) {
+  const Block<T> zero = Set16(T(0));
+  Block<T> part = q * t;
+  HEED_EACH_REGISTER part.v[r] = hn::IfThenZeroElse(hn::Eq(q.v[r], zero.v[r]), part.v[r]);
+  return part;
+}
+
 // loss = Σ_k q_k (log Σ_j e^(x_j - m) - (x_k - m)) of one row.  passes: 1 max, 2 exp and sums
 template <class T> T SoftLoss(const T* x, const T* q, size_t n, RowSum<T>* row_sum) {
   const T least = T(-__builtin_inf());
@@ -150,11 +158,9 @@ template <class T> T SoftLoss(const T* x, const T* q, size_t n, RowSum<T>* row_s
   Block<T> sums = zero, masses = zero, totals = zero;
   for (size_t i = 0; i < n; i += 16) {
     const Block<T> t = LoadN16(x + i, n - i, least) - shift, mass = LoadN16(q + i, n - i);
-    Block<T> part = mass * t;
-    HEED_EACH_REGISTER part.v[r] = hn::IfThenZeroElse(hn::Eq(mass.v[r], zero.v[r]), part.v[r]);
     sums = sums + Exp16(t);
     masses = masses + mass;
-    totals = totals + part;
+    totals = totals + SoftPart(mass, t);
   }
   *row_sum = {m, math::LogOf(Sum16(sums))};
   return Sum16(masses) * row_sum->log_sum - Sum16(totals);
@@ -218,7 +224,27 @@ template <class T> void ShortLosses(T* x, size_t n, size_t rows, const Index* la
   }
 }
 
-// Their gradients, the columns of dx [n, kTile]; label -1: 0
+// The same of probabilities, which are the columns of q [n, kTile], by SoftLoss' additions
+template <class T> void ShortSoftLosses(const T* x, const T* q, size_t n, size_t rows, T* losses, T* most, T* log_sums) {
+  T exps[kShort * 16], masses[kShort * 16], parts[kShort * 16];
+  for (size_t i = 0; i < rows; i += 16, x += 16, q += 16) {
+    Block<T> m = Load16(x);
+    for (size_t k = 1; k < n; ++k) m = Max16(m, Load16(x + k * kTile));
+    for (size_t k = 0; k < n; ++k) {
+      const Block<T> t = Load16(x + k * kTile) - m, mass = Load16(q + k * kTile);
+      Store16(Exp16(t), exps + 16 * k);
+      Store16(mass, masses + 16 * k);
+      Store16(SoftPart(mass, t), parts + 16 * k);
+    }
+    const size_t left = HWY_MIN(rows - i, size_t{16});
+    const Block<T> log_sum = Log16(SumOfShort(exps, n));
+    StoreN16(SumOfShort(masses, n) * log_sum - SumOfShort(parts, n), left, losses + i);
+    StoreN16(m, left, most + i);
+    StoreN16(log_sum, left, log_sums + i);
+  }
+}
+
+// Gradients of ShortLosses, the columns of dx [n, kTile]; label -1: 0
 template <class T>
 void ShortLossGrads(const T* x, size_t n, size_t rows, const Index* labels, const Smoothed<T>& q, const T* most, const T* log_sums, const T* dlosses, T* dx) {
   T masses[kShort * 16];                     // w q
@@ -278,6 +304,12 @@ void ShortLossGradsF64(const double* x, size_t n, size_t rows, const Index* l, c
                        const double* d, double* dx) {
   ShortLossGrads(x, n, rows, l, q, most, log_sums, d, dx);
 }
+void ShortSoftLossesF32(const float* x, const float* q, size_t n, size_t rows, float* losses, float* most, float* log_sums) {
+  ShortSoftLosses(x, q, n, rows, losses, most, log_sums);
+}
+void ShortSoftLossesF64(const double* x, const double* q, size_t n, size_t rows, double* losses, double* most, double* log_sums) {
+  ShortSoftLosses(x, q, n, rows, losses, most, log_sums);
+}
 void AddRowsF32(const float* x, size_t rows, size_t stride, size_t n, float* sum) { AddRows(x, rows, stride, n, sum); }
 void AddRowsF64(const double* x, size_t rows, size_t stride, size_t n, double* sum) { AddRows(x, rows, stride, n, sum); }
 
@@ -313,6 +345,8 @@ HWY_EXPORT(SoftLossGradF32);
 HWY_EXPORT(SoftLossGradF64);
 HWY_EXPORT(ShortLossesF32);
 HWY_EXPORT(ShortLossesF64);
+HWY_EXPORT(ShortSoftLossesF32);
+HWY_EXPORT(ShortSoftLossesF64);
 HWY_EXPORT(ShortLossGradsF32);
 HWY_EXPORT(ShortLossGradsF64);
 HWY_EXPORT(AddRowsF32);
@@ -460,8 +494,13 @@ SoftCrossEntropy soft_cross_entropy(const Tensor& logits, const Tensor& probabil
     SoftCrossEntropy out{zeros(rows, logits.dtype()), {zeros(rows, logits.dtype()), zeros(rows, logits.dtype())}, 0};
     const T *in = z.data<T>(), *masses = q.data<T>();
     T *losses = out.losses.mutable_data<T>(), *most = out.log_sum_exp.max.mutable_data<T>(), *log_sum = out.log_sum_exp.log_sum.mutable_data<T>();
-    const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(SoftLossF32), HWY_DYNAMIC_POINTER(SoftLossF64));
-    if (V > 0)
+    if (V > 0 && V <= Index(kShort)) {
+      const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(ShortSoftLossesF32), HWY_DYNAMIC_POINTER(ShortSoftLossesF64));
+      for_short_rows<T>(rows.numel(), V, in, masses, nullptr, false, [&](Index row, std::size_t count, const T* x, const T* p, T*) {
+        kernel(x, p, std::size_t(V), count, losses + row, most + row, log_sum + row);
+      });
+    } else if (V > 0) {
+      const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(SoftLossF32), HWY_DYNAMIC_POINTER(SoftLossF64));
       parallel_for(rows.numel(), row_grain(V), [&](Index begin, Index end) {
         for (Index row = begin; row < end; ++row) {
           RowSum<T> sum;
@@ -469,6 +508,7 @@ SoftCrossEntropy soft_cross_entropy(const Tensor& logits, const Tensor& probabil
           most[row] = sum.max, log_sum[row] = sum.log_sum;
         }
       });
+    }
     out.total = total_of<T>(out.losses);
     return out;
   });

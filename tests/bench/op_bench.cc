@@ -177,6 +177,8 @@ void add_everyday() {
   add_both("product of vectors of 100000", {2e5, 8e5}, {4e5, 16e5}, {random_tensor({100000}), random_tensor({100000}, 2)}, [](auto v) { return matmul(v[0], v[1]); });
   add_both("cross-entropy 100000x8", {.bytes = 32e5}, {.bytes = 64e5}, {random_tensor({100000, 8})},
            [targets = random_ids({100000}, 8)](auto v) { return cross_entropy(v[0], targets); });
+  add_both("cross-entropy 100000x8 of probabilities", {.bytes = 64e5}, {.bytes = 96e5}, {random_tensor({100000, 8})},
+           [teacher = softmax(constant(random_tensor({100000, 8}, 2)))](auto v) { return soft_cross_entropy(v[0], teacher); });
   add_both("negative log-likelihood 1024x256", {.bytes = 4e3}, {.bytes = n}, {x}, [targets = random_ids({1024}, 256)](auto v) { return nll_loss(v[0], targets); });
   const Tensor chances = uniform(Key(Seed{6}), {256, 4000}, 0, 1);
   for (const bool replacement : {true, false})
