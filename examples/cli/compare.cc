@@ -30,7 +30,8 @@ namespace {
 constexpr std::size_t kTrainSample = 1000;         // pairs of the training data on which its loss is measured again, without dropout
 
 struct Asked {
-  std::string names, out, config, split = "test", model = "gru", bleu = "BLEU", noun = "word", digest;   // of a token; of the data
+  std::string names, out, config, split = "test", model = "gru", bleu = "BLEU", digest;   // of the data
+  std::string noun = "word";                       // of a token
   Index seeds = 1, bucket = 5;
   Manner manner;
 };
@@ -515,8 +516,10 @@ int compare(std::span<const std::string> words) {
   Given given;
   if (!read(syntax, words, given)) return 0;
   set_options(syntax, given);
-  if (!asked.config.empty()) take_file(asked.config, own_options(asked) + training_options(shown), given);
-  set_options(syntax, given);
+  if (!asked.config.empty()) {
+    take_file(asked.config, own_options(asked) + training_options(shown), given);
+    set_options(syntax, given);
+  }
   check_required(asked.names, "attention", "names of attentions with commas between them");
   check_required(asked.out, "out", "a directory for the runs and the table");
   if (shown.threads) set_threads(int(*shown.threads));

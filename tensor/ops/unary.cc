@@ -226,12 +226,11 @@ Saves saves(Unary op) { return HWY_DYNAMIC_DISPATCH(Pick)(op).saves; }
 
 namespace {
 
-// made: y for a tensor of these elements
-template <class F> Tensor unary_into(Unary op, const Tensor& x, double a, double b, F&& made) {
+Tensor unary_of(Unary op, const Tensor& x, double a, double b, bool in_place) {
   const UnaryKernels kernels = HWY_DYNAMIC_DISPATCH(Pick)(op);
   check<Error>(x.defined(), "{}: the tensor is empty (default constructed)", kernels.name);
   return visit_float(x.dtype(), kernels.name, [&]<class T>() {
-    const Tensor y = made();
+    const Tensor y = in_place ? x : empty_like(x);
     const T parameters[] = {T(a), T(b)};
     if (op == Unary::clamp && (std::isnan(a) || std::isnan(b))) fill_(y, NAN);
     else map<T>(pick<T>(kernels.f32, kernels.f64), {x}, parameters, kCost, {y, false});
@@ -241,13 +240,8 @@ template <class F> Tensor unary_into(Unary op, const Tensor& x, double a, double
 
 }  // namespace
 
-Tensor unary(Unary op, const Tensor& x, double a, double b) {
-  return unary_into(op, x, a, b, [&] { return empty_like(x); });
-}
-
-void clamp_(const Tensor& x, double low, double high) {
-  unary_into(Unary::clamp, x, low, high, [&] { return x; });
-}
+Tensor unary(Unary op, const Tensor& x, double a, double b) { return unary_of(op, x, a, b, false); }
+void clamp_(const Tensor& x, double low, double high) { unary_of(Unary::clamp, x, low, high, true); }
 
 void unary_grad(Unary op, const Tensor& saved, const Tensor& dy, Into dx, double a, double b) {
   const UnaryKernels kernels = HWY_DYNAMIC_DISPATCH(Pick)(op);
