@@ -43,7 +43,8 @@ inline Saved saved(const Variable& x) { return Saved(x.value()); }
 // The same for a mask.
 class SavedMask {
  public:
-  explicit SavedMask(const Mask& mask) : mask_(mask), lengths_(mask.lengths()), allowed_(mask.allowed()), dilation_(mask.sliding() ? mask.sliding()->dilation : Tensor()) {}
+  explicit SavedMask(const Mask& mask)
+      : mask_(mask), lengths_(mask.lengths()), allowed_(mask.allowed()), dilation_(mask.sliding() ? mask.sliding()->dilation : Tensor()) {}
   operator const Mask&() const {
     lengths_.get();
     allowed_.get();

@@ -23,8 +23,9 @@ double rows(std::string_view path, double S, double T) {
   return T;
 }
 
-// Pairs of n words that lie at most w apart, both ways; of every gap-th word, which are gap sequences; both ways and causal.
+// Pairs of n words that lie at most w apart, both ways.
 double pairs(double n, double w) { return w < n ? n * (2 * w + 1) - w * (w + 1) : n * n; }
+// The same where only every gap-th word is counted, which makes gap sequences of them; both ways and causal.
 double pairs(double n, double w, double gap) {
   if (gap == 1) return pairs(n, w);
   const double least = std::floor(n / gap), longer = n - least * gap;                     // words of a sequence, sequences with one more

@@ -72,7 +72,7 @@ template <class T> HWY_INLINE Group GroupOf(const Head<T>& head, size_t t, size_
 // Of each lane of a group, the keys it may look at. Lanes beyond the rows repeat the last one.
 template <class T> struct Sight {
   bool whole = true;                       // all of the group's keys, in every lane
-  bool range = true;                       // else a row has bytes, or all are in steps
+  bool range = true;                       // what each row may look at; else some row has bytes, or all are in steps
   bool steps = false;
   const RowMask* rows[kGroupRows];
   Block<T> first, last, step, front;
