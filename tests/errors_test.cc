@@ -47,6 +47,7 @@
 #include "tensor/ops/random.h"
 #include "tensor/ops/reduce.h"
 #include "tensor/ops/score.h"
+#include "tensor/ops/soft_cross_entropy.h"
 #include "tensor/ops/softmax.h"
 #include "tensor/ops/sort.h"
 #include "tensor/ops/sparsemax.h"

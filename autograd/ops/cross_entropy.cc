@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "autograd/ops.h"
-#include "autograd/ops/gradients.h"
 #include "autograd/ops/samples.h"
 #include "autograd/record.h"
 #include "tensor/ops/view.h"
@@ -26,17 +25,6 @@ Variable cross_entropy(const Variable& logits, const Tensor& targets, const Cros
                   weight.get();
                   const Tensor dlosses = reduction == Reduction::none ? dy : full(targets->shape(), dy.item() / divisor, dy.dtype());
                   dx.gradient([&](Into dlogits) { cross_entropy_grad(logits, targets, {max, log_sum}, dlosses, options, dlogits); });
-                });
-}
-
-Variable soft_cross_entropy(const Variable& logits, const Variable& probabilities, Reduction reduction) {
-  const SoftCrossEntropy out = soft_cross_entropy(logits.value(), probabilities.value());
-  const double divisor = reduction == Reduction::mean ? double(out.losses.numel()) : 1;
-  return record("soft_cross_entropy", reduction == Reduction::none ? out.losses : full({}, out.total / divisor, logits.dtype()), {logits, probabilities},
-                [slots = std::array{logits.slot(), probabilities.slot()}, logits = saved(logits), probabilities = saved(probabilities), max = saved(out.log_sum_exp.max),
-                 log_sum = saved(out.log_sum_exp.log_sum), reduction, divisor](const Tensor& dy) {
-                  const Tensor dlosses = reduction == Reduction::none ? dy : full(max->shape(), dy.item() / divisor, dy.dtype());
-                  gradients(slots, [&](const auto& d) { soft_cross_entropy_grad(logits, probabilities, {max, log_sum}, dlosses, d[0], d[1]); });
                 });
 }
 
@@ -114,8 +102,6 @@ void cross_entropy_samples(SampleTable& table) {
   table.add("cross_entropy", [=](SampleTable::Variables x) { return cross_entropy(x[0], targets(x[0]), smooth, Reduction::none); },
                    [=](SampleTable::Tensors x) { return cross_entropy(x[0], targets(x[0]), smooth).losses; }, {{{2, 3, N}}});
   table.add("cross_entropy mean", [=](SampleTable::Variables x) { return cross_entropy(x[0], targets(x[0])); }, {}, {{{2, 3, N}}});
-  table.add("soft_cross_entropy", [](SampleTable::Variables x) { return soft_cross_entropy(x[0], x[1], Reduction::none); },
-                   [](SampleTable::Tensors x) { return soft_cross_entropy(x[0], x[1]).losses; }, {{{2, 3, N}}, {{2, 3, N}, 0.1, 1}});
   table.add("linear_cross_entropy", [](SampleTable::Variables x) { return linear_cross_entropy(x[0], x[1], x[2], tensor({0, 4, 2}, DType::i64)); },
                    [](SampleTable::Tensors x) { return full({}, linear_cross_entropy(x[0], x[1], x[2], tensor({0, 4, 2}, DType::i64)).total, x[0].dtype()); },
                    {{{3, N}}, {{5, N}}, {{5}}});

@@ -39,6 +39,7 @@ void rotary_samples(SampleTable& table);
 void index_samples(SampleTable& table);
 void sort_samples(SampleTable& table);
 void cross_entropy_samples(SampleTable& table);
+void soft_cross_entropy_samples(SampleTable& table);
 void loss_samples(SampleTable& table);
 void attention_samples(SampleTable& table);
 void causal_product_samples(SampleTable& table);

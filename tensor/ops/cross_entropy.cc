@@ -28,6 +28,7 @@ template <class T> struct RowMixture { T log_share, other, rest, dlog_share, dot
 
 #define HWY_TARGET_INCLUDE "tensor/ops/cross_entropy.cc"
 #include "tensor/block-inl.h"
+#include "tensor/ops/short_rows-inl.h"
 #include "tensor/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -140,51 +141,6 @@ template <class T> void LossGrad(const T* x, size_t n, size_t target, const Smoo
   dx[target] = d_true;
 }
 
-// q t, nothing where q is 0
-template <class T> HWY_INLINE Block<T> SoftPart(const Block<T>& q, const Block<T>& t) {
-  const Block<T> zero = Set16(T(0));
-  Block<T> part = q * t;
-  HEED_EACH_REGISTER part.v[r] = hn::IfThenZeroElse(hn::Eq(q.v[r], zero.v[r]), part.v[r]);
-  return part;
-}
-
-// loss = Σ_k q_k (log Σ_j e^(x_j - m) - (x_k - m)) of one row.  passes: 1 max, 2 exp and sums
-template <class T> T SoftLoss(const T* x, const T* q, size_t n, RowSum<T>* row_sum) {
-  const T least = T(-__builtin_inf());
-  Block<T> most = Set16(least);
-  for (size_t i = 0; i < n; i += 16) most = Max16(most, LoadN16(x + i, n - i, least));
-  const T m = MaxLane16(most);
-  const Block<T> shift = Set16(m), zero = Set16(T(0));
-  Block<T> sums = zero, masses = zero, totals = zero;
-  for (size_t i = 0; i < n; i += 16) {
-    const Block<T> t = LoadN16(x + i, n - i, least) - shift, mass = LoadN16(q + i, n - i);
-    sums = sums + Exp16(t);
-    masses = masses + mass;
-    totals = totals + SoftPart(mass, t);
-  }
-  *row_sum = {m, math::LogOf(Sum16(sums))};
-  return Sum16(masses) * row_sum->log_sum - Sum16(totals);
-}
-
-// dx (=|+=) dloss (e^t Σ_k q_k - q), or of q: dq (=|+=) -dloss t;  t = x - max - log_sum
-template <class T> void SoftLossGrad(const T* x, const T* q, size_t n, const RowSum<T>& row_sum, bool of_q, T dloss, bool add, T* to) {
-  const Block<T> shift = Set16(row_sum.max), logs = Set16(row_sum.log_sum), zero = Set16(T(0)), by = Set16(dloss);
-  Block<T> masses = zero;
-  for (size_t i = 0; !of_q && i < n; i += 16) masses = masses + LoadN16(q + i, n - i);
-  masses = Set16(Sum16(masses));
-  for (size_t i = 0; i < n; i += 16) {
-    const Block<T> t = LoadN16(x + i, n - i) - shift - logs, d = by * (of_q ? zero - t : Exp16(t) * masses - LoadN16(q + i, n - i));
-    StoreN16(add ? LoadN16(to + i, n - i) + d : d, n - i, to + i);
-  }
-}
-
-// Σ_k x[k] of n <= kShort blocks, in Sum16's order; x is overwritten
-template <class T> HWY_INLINE Block<T> SumOfShort(T* x, size_t n) {
-  for (size_t half = kShort / 2; half > 0; half /= 2)
-    for (size_t k = half; k < HWY_MIN(2 * half, n); ++k) Store16(Load16(x + 16 * (k - half)) + Load16(x + 16 * k), x + 16 * (k - half));
-  return Load16(x);
-}
-
 // What 16 rows want, a lane each: their labels, 0 where none counts, w of these and Σ_k w_k q_k
 template <class T> struct Wanted {
   size_t label[16];
@@ -221,26 +177,6 @@ template <class T> void ShortLosses(T* x, size_t n, size_t rows, const Index* la
     StoreN16(log_sum, left, log_sums + i);
     for (size_t r = i; r < i + left; ++r)
       if (labels[r] < 0) losses[r] = most[r] = log_sums[r] = 0;
-  }
-}
-
-// The same of probabilities, which are the columns of q [n, kTile], by SoftLoss' additions
-template <class T> void ShortSoftLosses(const T* x, const T* q, size_t n, size_t rows, T* losses, T* most, T* log_sums) {
-  T exps[kShort * 16], masses[kShort * 16], parts[kShort * 16];
-  for (size_t i = 0; i < rows; i += 16, x += 16, q += 16) {
-    Block<T> m = Load16(x);
-    for (size_t k = 1; k < n; ++k) m = Max16(m, Load16(x + k * kTile));
-    for (size_t k = 0; k < n; ++k) {
-      const Block<T> t = Load16(x + k * kTile) - m, mass = Load16(q + k * kTile);
-      Store16(Exp16(t), exps + 16 * k);
-      Store16(mass, masses + 16 * k);
-      Store16(SoftPart(mass, t), parts + 16 * k);
-    }
-    const size_t left = HWY_MIN(rows - i, size_t{16});
-    const Block<T> log_sum = Log16(SumOfShort(exps, n));
-    StoreN16(SumOfShort(masses, n) * log_sum - SumOfShort(parts, n), left, losses + i);
-    StoreN16(m, left, most + i);
-    StoreN16(log_sum, left, log_sums + i);
   }
 }
 
@@ -281,14 +217,6 @@ void LossGradF32(const float* x, size_t n, size_t t, const Smoothed<float>& q, c
 void LossGradF64(const double* x, size_t n, size_t t, const Smoothed<double>& q, const RowSum<double>& sum, double d, bool add, double* dx) {
   LossGrad(x, n, t, q, sum, d, add, dx);
 }
-float SoftLossF32(const float* x, const float* q, size_t n, RowSum<float>* sum) { return SoftLoss(x, q, n, sum); }
-double SoftLossF64(const double* x, const double* q, size_t n, RowSum<double>* sum) { return SoftLoss(x, q, n, sum); }
-void SoftLossGradF32(const float* x, const float* q, size_t n, const RowSum<float>& sum, bool of_q, float d, bool add, float* to) {
-  SoftLossGrad(x, q, n, sum, of_q, d, add, to);
-}
-void SoftLossGradF64(const double* x, const double* q, size_t n, const RowSum<double>& sum, bool of_q, double d, bool add, double* to) {
-  SoftLossGrad(x, q, n, sum, of_q, d, add, to);
-}
 void ShortLossesF32(float* x, size_t n, size_t rows, const Index* l, const Smoothed<float>& q, float minus, float* losses, float* most, float* log_sums) {
   ShortLosses(x, n, rows, l, q, minus, losses, most, log_sums);
 }
@@ -303,12 +231,6 @@ void ShortLossGradsF32(const float* x, size_t n, size_t rows, const Index* l, co
 void ShortLossGradsF64(const double* x, size_t n, size_t rows, const Index* l, const Smoothed<double>& q, const double* most, const double* log_sums,
                        const double* d, double* dx) {
   ShortLossGrads(x, n, rows, l, q, most, log_sums, d, dx);
-}
-void ShortSoftLossesF32(const float* x, const float* q, size_t n, size_t rows, float* losses, float* most, float* log_sums) {
-  ShortSoftLosses(x, q, n, rows, losses, most, log_sums);
-}
-void ShortSoftLossesF64(const double* x, const double* q, size_t n, size_t rows, double* losses, double* most, double* log_sums) {
-  ShortSoftLosses(x, q, n, rows, losses, most, log_sums);
 }
 void AddRowsF32(const float* x, size_t rows, size_t stride, size_t n, float* sum) { AddRows(x, rows, stride, n, sum); }
 void AddRowsF64(const double* x, size_t rows, size_t stride, size_t n, double* sum) { AddRows(x, rows, stride, n, sum); }
@@ -339,14 +261,8 @@ HWY_EXPORT(LossInPlaceF32);
 HWY_EXPORT(LossInPlaceF64);
 HWY_EXPORT(LossGradF32);
 HWY_EXPORT(LossGradF64);
-HWY_EXPORT(SoftLossF32);
-HWY_EXPORT(SoftLossF64);
-HWY_EXPORT(SoftLossGradF32);
-HWY_EXPORT(SoftLossGradF64);
 HWY_EXPORT(ShortLossesF32);
 HWY_EXPORT(ShortLossesF64);
-HWY_EXPORT(ShortSoftLossesF32);
-HWY_EXPORT(ShortSoftLossesF64);
 HWY_EXPORT(ShortLossGradsF32);
 HWY_EXPORT(ShortLossGradsF64);
 HWY_EXPORT(AddRowsF32);
@@ -387,20 +303,6 @@ double entropy(const CrossEntropyOptions& o, Index V) {
   return term(q.true_mass) + others * term(q.other_mass);
 }
 
-void check_row_numbers(const char* op, const Tensor& logits, const LogSumExp& log_sum_exp, const Tensor& dlosses) {
-  const Shape rows = without_last(logits.shape());
-  for (const Tensor* numbers : {&log_sum_exp.max, &log_sum_exp.log_sum, &dlosses}) {
-    check<ShapeError>(numbers->shape() == rows, "{}: log_sum_exp and dlosses need one number a row: {}, rows {}", op, numbers->shape(), rows);
-    check<DTypeError>(numbers->dtype() == logits.dtype(), "{}: dtypes differ: logits {}, log_sum_exp or dlosses {}", op, logits.dtype(), numbers->dtype());
-  }
-}
-
-void check_soft(const char* op, const Tensor& logits, const Tensor& other, const char* name) {
-  check<ShapeError>(logits.rank() >= 1, "{}: logits need at least 1 dimension: {}", op, logits.shape());
-  check<ShapeError>(logits.shape() == other.shape(), "{}: shapes differ: logits {}, {} {}", op, logits.shape(), name, other.shape());
-  check<DTypeError>(logits.dtype() == other.dtype(), "{}: dtypes differ: logits {}, {} {}", op, logits.dtype(), name, other.dtype());
-}
-
 // Rows whose logits are made at a time: each chunk reads the weights and their gradient once more, so it holds as many logits as
 // there are weights (at V 15000, d 512: 1.6 times the bare products at 64 rows, 1.2 at 512), at least 2 Mi. Chunks are equal.
 Index chunk_rows(Index rows, Index V, Index d) {
@@ -409,6 +311,14 @@ Index chunk_rows(Index rows, Index V, Index d) {
 }
 
 }  // namespace
+
+void check_row_numbers(const char* op, const Tensor& logits, const LogSumExp& log_sum_exp, const Tensor& dlosses) {
+  const Shape rows = without_last(logits.shape());
+  for (const Tensor* numbers : {&log_sum_exp.max, &log_sum_exp.log_sum, &dlosses}) {
+    check<ShapeError>(numbers->shape() == rows, "{}: log_sum_exp and dlosses need one number a row: {}, rows {}", op, numbers->shape(), rows);
+    check<DTypeError>(numbers->dtype() == logits.dtype(), "{}: dtypes differ: logits {}, log_sum_exp or dlosses {}", op, logits.dtype(), numbers->dtype());
+  }
+}
 
 CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets, const CrossEntropyOptions& options) {
   const char* op = "cross_entropy";
@@ -481,61 +391,6 @@ void cross_entropy_grad(const Tensor& logits, const Tensor& targets, const LogSu
       });
     }
     out.finish();
-  });
-}
-
-SoftCrossEntropy soft_cross_entropy(const Tensor& logits, const Tensor& probabilities) {
-  const char* op = "soft_cross_entropy";
-  check_soft(op, logits, probabilities, "probabilities");
-  return visit_float(logits.dtype(), op, [&]<class T>() {
-    const Index V = logits.size(-1);
-    const Shape rows = without_last(logits.shape());
-    const Tensor z = logits.contiguous(), q = probabilities.contiguous();
-    SoftCrossEntropy out{zeros(rows, logits.dtype()), {zeros(rows, logits.dtype()), zeros(rows, logits.dtype())}, 0};
-    const T *in = z.data<T>(), *masses = q.data<T>();
-    T *losses = out.losses.mutable_data<T>(), *most = out.log_sum_exp.max.mutable_data<T>(), *log_sum = out.log_sum_exp.log_sum.mutable_data<T>();
-    if (V > 0 && V <= Index(kShort)) {
-      const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(ShortSoftLossesF32), HWY_DYNAMIC_POINTER(ShortSoftLossesF64));
-      for_short_rows<T>(rows.numel(), V, in, masses, nullptr, false, [&](Index row, std::size_t count, const T* x, const T* p, T*) {
-        kernel(x, p, std::size_t(V), count, losses + row, most + row, log_sum + row);
-      });
-    } else if (V > 0) {
-      const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(SoftLossF32), HWY_DYNAMIC_POINTER(SoftLossF64));
-      parallel_for(rows.numel(), row_grain(V), [&](Index begin, Index end) {
-        for (Index row = begin; row < end; ++row) {
-          RowSum<T> sum;
-          losses[row] = kernel(in + row * V, masses + row * V, std::size_t(V), &sum);
-          most[row] = sum.max, log_sum[row] = sum.log_sum;
-        }
-      });
-    }
-    out.total = total_of<T>(out.losses);
-    return out;
-  });
-}
-
-void soft_cross_entropy_grad(const Tensor& logits, const Tensor& probabilities, const LogSumExp& log_sum_exp, const Tensor& dlosses, const Into* dlogits,
-                             const Into* dprobabilities) {
-  const char* op = "soft_cross_entropy_grad";
-  check_soft(op, logits, probabilities, "probabilities");
-  check_row_numbers(op, logits, log_sum_exp, dlosses);
-  visit_float(logits.dtype(), op, [&]<class T>() {
-    const Index V = logits.size(-1);
-    const Tensor z = logits.contiguous(), q = probabilities.contiguous(), maxima = log_sum_exp.max.contiguous(), sums = log_sum_exp.log_sum.contiguous(),
-                 ups = dlosses.contiguous();
-    const T *in = z.data<T>(), *masses = q.data<T>(), *most = maxima.data<T>(), *log_sum = sums.data<T>(), *up = ups.data<T>();
-    const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(SoftLossGradF32), HWY_DYNAMIC_POINTER(SoftLossGradF64));
-    for (const Into* into : {dlogits, dprobabilities}) {
-      if (!into) continue;
-      check_soft(op, logits, into->tensor, into == dlogits ? "dlogits" : "dprobabilities");
-      const Destination out(*into);
-      T* const to = out.tensor().mutable_data<T>();
-      parallel_for(dlosses.numel(), row_grain(V), [&](Index begin, Index end) {
-        for (Index row = begin; row < end; ++row)
-          kernel(in + row * V, masses + row * V, std::size_t(V), RowSum<T>{most[row], log_sum[row]}, into == dprobabilities, up[row], out.add(), to + row * V);
-      });
-      out.finish();
-    }
   });
 }
 

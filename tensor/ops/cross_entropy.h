@@ -40,17 +40,8 @@ CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets, const Cr
 void cross_entropy_grad(const Tensor& logits, const Tensor& targets, const LogSumExp& log_sum_exp, const Tensor& dlosses,
                         const CrossEntropyOptions& options, Into dlogits);
 
-// The same for any masses q in place of a label, probabilities [..., V]: loss = -Σ_k q_k log softmax(z)_k, where q_k = 0 nothing. With q of a
-// teacher it distils (Hinton et al. 2015, arXiv 1503.02531); w q for weights w of classes, (1 - ε) q + ε/V for label smoothing.
-struct SoftCrossEntropy {
-  Tensor losses;        // [...]
-  LogSumExp log_sum_exp;
-  double total;         // Σ losses
-};
-SoftCrossEntropy soft_cross_entropy(const Tensor& logits, const Tensor& probabilities);
-// dz = dloss (softmax(z) Σ_k q_k - q),  dq = -dloss log softmax(z),  dlosses [...];  nullptr: not wanted
-void soft_cross_entropy_grad(const Tensor& logits, const Tensor& probabilities, const LogSumExp& log_sum_exp, const Tensor& dlosses, const Into* dlogits,
-                             const Into* dprobabilities);
+// ShapeError, DTypeError unless log_sum_exp and dlosses have a number of the logits' dtype for each of their rows
+void check_row_numbers(const char* op, const Tensor& logits, const LogSumExp& log_sum_exp, const Tensor& dlosses);
 
 struct LinearCrossEntropy {
   Tensor losses;                 // [...], 0 where ignored

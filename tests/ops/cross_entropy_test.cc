@@ -198,65 +198,6 @@ TEST_CASE("cross_entropy: logits of any size keep the accuracy of their differen
   }
 }
 
-TEST_CASE("soft_cross_entropy: value and gradients by the formulas, every target; what no mass is on costs nothing; what cross_entropy is for one label") {
-  for (const Index V : {1, 4, 16, 17, 1000})
-    for (const DType dtype : {DType::f32, DType::f64}) {
-      const double eps = dtype == DType::f32 ? 1.2e-7 : 2.3e-16;
-      const Tensor z = draw(1, {3, 5, V}, dtype), q = relu(draw(2, {3, 5, V}, dtype)), d = draw(3, {3, 5}, dtype);   // any masses, half of them 0
-      const auto x = doubles(z), mass = doubles(q), up = doubles(d);
-      std::vector<double> losses(15), dz(x.size()), dq(x.size());
-      double largest = 1;
-      for (std::size_t row = 0; row < 15; ++row) {
-        const std::size_t first = row * std::size_t(V), last = first + std::size_t(V);
-        const double whole = std::accumulate(mass.begin() + std::ptrdiff_t(first), mass.begin() + std::ptrdiff_t(last), 0.0);
-        double sum = 0;
-        for (std::size_t k = first; k < last; ++k) sum += std::exp(x[k]);
-        for (std::size_t k = first; k < last; ++k) {
-          losses[row] -= mass[k] * (x[k] - std::log(sum));
-          dz[k] = up[row] * (std::exp(x[k]) / sum * whole - mass[k]);
-          dq[k] = -up[row] * (x[k] - std::log(sum));
-        }
-        largest = std::max({largest, losses[row], whole});
-      }
-      for_every_target([&] {
-        const SoftCrossEntropy out = soft_cross_entropy(z, q);
-        CHECK(worst_absolute(out.losses, losses) < 40 * eps * largest);
-        CHECK(out.total == doctest::Approx(std::accumulate(losses.begin(), losses.end(), 0.0)).epsilon(100 * eps));
-        const Tensor to_z = full(z.shape(), 1, dtype), to_q = transpose(empty({3, V, 5}, dtype));
-        const Into into_z{to_z, true}, into_q{to_q, false};
-        soft_cross_entropy_grad(z, q, out.log_sum_exp, d, &into_z, &into_q);
-        CHECK(worst_absolute(to_z - 1.0, dz) < 40 * eps * largest);
-        CHECK(worst_absolute(to_q, dq) < 100 * eps);
-      });
-      const Tensor labels = randint(Key(4), {3, 5}, 0, V);
-      const CrossEntropyOptions smooth{.label_smoothing = 0.1};
-      CHECK(worst_absolute(soft_cross_entropy(z, 0.9 * one_hot(labels, V, dtype) + 0.1 / double(V)).losses, cross_entropy(z, labels, smooth).losses) < 40 * eps);
-    }
-  // what softmax never reaches costs nothing where it should not be reached
-  const Tensor masked = tensor({{-INFINITY, 1, 1}, {-INFINITY, 1, 1}}, DType::f64), q = tensor({{0, 1, 0}, {1, 0, 0}}, DType::f64);
-  CHECK(worst_absolute(soft_cross_entropy(masked, q).losses, std::vector<double>{std::log(2), INFINITY}) < 1e-15);
-  CHECK(soft_cross_entropy(zeros({2, 0}), zeros({2, 0})).total == 0);
-  const Variable one = variable(draw(1, {4, 6})), two = constant(softmax(draw(2, {4, 6})));
-  CHECK(soft_cross_entropy(one, two).value().item() == doctest::Approx(soft_cross_entropy(one, two, Reduction::sum).value().item() / 4));
-  CHECK(std::isnan(soft_cross_entropy(constant(zeros({0, 3})), constant(zeros({0, 3}))).value().item()));
-}
-
-TEST_CASE("soft_cross_entropy: rows of few classes have the bits of rows of more that nothing is on, with any number of threads") {
-  const Index N = 150;
-  for (const Index V : {1, 2, 8, 10, 16})
-    for (const DType dtype : {DType::f32, DType::f64}) {
-      CAPTURE(V);
-      const Tensor z = draw(1, {N, V}, dtype), q = relu(draw(2, {N, V}, dtype));
-      const SoftCrossEntropy longer = soft_cross_entropy(concat({z, full({N, 17 - V}, -INFINITY, dtype)}, 1), concat({q, zeros({N, 17 - V}, dtype)}, 1));
-      for_threads([&] {
-        const SoftCrossEntropy out = soft_cross_entropy(z, q);
-        CHECK(equal_bits(out.losses, longer.losses));
-        CHECK(equal_bits(out.log_sum_exp.max, longer.log_sum_exp.max));
-        CHECK(equal_bits(out.log_sum_exp.log_sum, longer.log_sum_exp.log_sum));
-      });
-    }
-}
-
 TEST_CASE("linear_cross_entropy: equals matmul and cross_entropy, value and gradients, chunks and ignored rows") {
   // V = 5000 makes three chunks of 256 rows; bits of the products do not depend on the chunks
   for (const std::array<Index, 3>& sizes : {std::array<Index, 3>{5, 7, 3}, {600, 5000, 12}, {1, 40, 16}, {70, 33, 20}})
@@ -318,11 +259,6 @@ TEST_CASE("linear_cross_entropy: bits for threads and FMA targets; rows that are
 
 TEST_CASE("cross_entropy: rules against central differences") {
   const Tensor x = draw(1, {4, 3}), w = draw(2, {6, 3}), b = draw(3, {6}), targets = tensor({5, 0, -100, 2}, DType::i64);
-  for (const Reduction reduction : {Reduction::none, Reduction::mean, Reduction::sum}) {
-    CHECK(check_gradient([&](auto v) { return soft_cross_entropy(v[0], v[1], reduction); }, {x, softmax(draw(4, {4, 3}))}).holds(1e-8));
-    CHECK(check_gradient([&](auto v) { return soft_cross_entropy(v[0], softmax(v[0]), reduction); }, {x}).holds(1e-8));
-    CHECK(check_gradient([&](auto v) { return soft_cross_entropy(v[0], v[0], reduction); }, {x}).holds(1e-8));
-  }
   const CrossEntropyOptions options{.label_smoothing = 0.2, .pad = 0};
   CrossEntropyOptions weighted = options;
   weighted.weight = uniform(Key(6), {12}, 0, 2, DType::f64)(Slice{.step = 2});
@@ -492,14 +428,6 @@ static const InTable rows{
        const Tensor q = one_hot(tensor(ids, {2, 3}), labels, x[0].dtype());
        return -sum(log_softmax(x[0]) * constant(q * 0.9 + 0.1 / double(labels)), -1);
      }, .ulp = 40},
-    {.name = "soft_cross_entropy", .reference = [](const reference::Arrays& x) {
-       const auto parts = reference::make(x[0].shape, [&, p = reference::along(-1, [](reference::Values line) {
-         const double whole = reference::logsumexp(line);
-         for (double& value : line) value = whole - value;
-         return line;
-       })(x)](const reference::Position& at) { return x[1](at) * p(at); });
-       return reference::over({-1}, false, reference::sum)({parts});
-     }, .definition = [](std::span<const Variable> x) { return -sum(x[1] * log_softmax(x[0]), -1); }, .wrong = {{{{2, 3, 4}, {2, 3, 5}}}, {{{2, 3}, {2, 1}}}}, .ulp = 40},
     {.name = "cross_entropy mean", .reference = [](const reference::Arrays& x) { return reference::over({}, false, reference::mean)({entropies(x[0], 0)}); }, .ulp = 40},
     {.name = "linear_cross_entropy", .reference = [](const reference::Arrays& x) {
        double total = 0;
