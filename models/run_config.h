@@ -95,7 +95,7 @@ void check_read(const RunConfig& config);
 bool may_change(std::string_view option);
 
 Index decoder_layers(const RunConfig& config);     // of the decoder's stack
-bool copies_by_attention(const RunConfig& config);
+bool copies_by_attention(const RunConfig& config); // a PointerGenerator's --copy, which needs weights that sum to 1
 
 std::vector<std::string_view> model_names();
 // Error lists the names. shared: of models/copying_model.h, for config.copy; the second form knows it.
