@@ -60,7 +60,7 @@ double multiply_adds_per_word(const RunConfig& given, const Parameters& paramete
       const double a_pair = 2 * d + (c.talking_heads ? 2 * double(c.heads * c.heads) : 0);
       std::vector<Index> gaps = dilation(c);
       if (gaps.empty()) gaps = {1};
-      for (const Index g : gaps) {                                                        // of a head, or of all
+      for (const Index g : gaps) {                                                        // of a head, or 1 of all
         const double gap = double(g), own = pairs(S - global, w, gap) + S * S - (S - global) * (S - global);
         work += a_pair / double(gaps.size()) * (encoder * own + decoder * (causal_pairs(T, w, gap) + S * T));
       }

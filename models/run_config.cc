@@ -386,6 +386,7 @@ std::vector<Index> dilation(const RunConfig& c) {
     gaps.push_back(gap);
   }
   check<Error>(gaps.size() <= 1 || Index(gaps.size()) == c.heads, "gaps of some heads: --dilation {} --heads {}; a number for each of {}, or one for all", c.dilation, c.heads, c.heads);
+  if (gaps.size() == 1) gaps.assign(std::size_t(c.heads), gaps[0]);
   return gaps;
 }
 

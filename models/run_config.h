@@ -103,7 +103,7 @@ std::unique_ptr<Seq2Seq> make_model(const RunConfig& config, Scope scope, Index 
 std::unique_ptr<Seq2Seq> make_model(const RunConfig& config, Scope scope, const Vocabulary& source, const Vocabulary& target);
 std::unique_ptr<Optimizer> make_optimizer(const RunConfig& config, Parameters& parameters);
 Schedule make_schedule(const RunConfig& config);
-// The gaps of --dilation: none, one, or one a head. Error: others
+// The gaps of --dilation, one a head; empty without it. Error: others
 std::vector<Index> dilation(const RunConfig& config);
 std::int32_t start_symbol(const RunConfig& config, const Vocabulary& target);   // what opens a target
 Index max_positions(const RunConfig& config);      // words of a sentence, eos counted, that the model can read or write

@@ -2,6 +2,7 @@
 #include "models/translate.h"
 
 #include <algorithm>
+#include <functional>
 #include <cmath>
 
 #include "attention/attend.h"
@@ -160,6 +161,8 @@ AttentionPicture attention_picture(const Run& run, const Seq2Seq& model, const E
     for (auto* links : {&picture.gold.sure, &picture.gold.possible})
       for (Link& link : *links) ++link.target;
   const std::vector<Index> gaps = dilation(run.config);
+  const bool mixed = run.config.talking_heads || run.config.differential;      // weights of several heads, which may have other windows
+  const bool slides = run.config.sliding_window && (!mixed || std::ranges::adjacent_find(gaps, std::not_equal_to()) == gaps.end());
   for (const AttentionMap& map : maps) {
     using enum AttentionMap::Kind;
     const auto axes = map.kind == cross     ? AttentionPicture::Axes::cross
@@ -176,10 +179,10 @@ AttentionPicture attention_picture(const Run& run, const Seq2Seq& model, const E
       }
       if (axes != AttentionPicture::Axes::encoder_self && rows == AttentionPicture::Rows::input) one.rows = read;
       if (axes == AttentionPicture::Axes::cross && windows.size() == example.target.size()) one.windows = windows;
-      if (axes != AttentionPicture::Axes::cross && run.config.sliding_window)
+      if (axes != AttentionPicture::Axes::cross && slides)
         for (Index t = 0; t < w.size(-2); ++t) {
           const bool encoder = axes == AttentionPicture::Axes::encoder_self;
-          const Index gap = gaps.empty() ? 1 : gaps.size() == 1 ? gaps[0] : gaps[std::size_t(h)];
+          const Index gap = gaps.empty() ? 1 : gaps[std::size_t(h)];
           one.windows.push_back(sliding_window(t, w.size(-1), *run.config.sliding_window, gap, encoder, encoder ? run.config.global_tokens.value_or(0) : 0));
         }
       picture.maps.push_back(std::move(one));

@@ -162,6 +162,16 @@ TEST_CASE("translate: a picture of self-attention shows gaps and global tokens: 
   CHECK(maps == 4);
 }
 
+TEST_CASE("translate: a picture shows no window of weights that are of heads with other gaps") {
+  for (const auto& [flags, shown] : {std::pair("--talking-heads --dilation 1,3", false), {"--differential --dilation 1,3", false}, {"--differential --dilation 3", true}, {"--dilation 1,3", true}}) {
+    const std::string options = std::string("--layers 1 --heads 2 --sliding-window 1 ") + flags;
+    INFO(options);
+    const SmallModel small(options);
+    for (const AttentionPicture::Map& map : attention_picture(small.run, *small.model, small.example("a b c d", "c d")).maps)
+      CHECK(map.windows.empty() == (!shown || map.axes == AttentionPicture::Axes::cross));
+  }
+}
+
 TEST_CASE("translate: a picture traces only models whose windows it shows") {
   for (const auto& [flags, traces] : {std::pair("--model gru --attention local-p --window 2", true), {"--model gru --attention general", false}, {"--layers 1 --heads 2", false}}) {
     const SmallModel small(flags);
