@@ -23,12 +23,17 @@ inline Index pieces(double seconds, Index units) {
   return most < team ? most : most / team * team;
 }
 
-// Rows or columns in parts of like size, of whole units but for the last one.
+// Rows or columns in parts of like size, of whole units but for the last one, which may begin `early`.
 struct Cut {
-  Index count, unit, parts;
-  Index begin(Index part) const { return std::min(count, divide_up(count, unit) * part / parts * unit); }
-  Index size(Index part) const { return begin(part + 1) - begin(part); }
-  Index most() const { return std::min(count, divide_up(divide_up(count, unit), parts) * unit); }
+  Index count, unit, parts, early = 0;
+  Index units() const { return divide_up(count, unit); }
+  Index begin(Index part) const {
+    const Index first = units() * part / parts;
+    return part == parts ? count : first * unit - (first > 0 && first == units() - 1 ? early : 0);
+  }
+  Index end(Index part) const { return begin(part + 1); }
+  Index size(Index part) const { return end(part) - begin(part); }
+  Index most() const { return std::min(count, divide_up(units(), parts) * unit); }
 };
 
 }  // namespace heed

@@ -179,6 +179,7 @@ template <class T> struct BlockProduct {
   T* scratch;
   const Finish<T>& finish;
   T* sums = scratch + plan.sums;
+  Index whole = plan.packed_n ? whole_columns(plan.packed_n, plan.width) - packed_column : whole_columns(p.n, plan.width);
   Index strips = (p.m + plan.rows - 1) / plan.rows;
   // of the block of k
   Index k = 0, depth = 0, share = 0, rows_left = 0;
@@ -187,18 +188,19 @@ template <class T> struct BlockProduct {
 
   void Run() {
     if (plan.transposed && p.add)
-      for (Index j = 0; j < p.n; j += plan.width)
-        Transpose(p.c + j * p.c_column, p.c_column, p.m, Width(j, p.n, plan.width), plan.width, sums + j * p.m);
+      for (Index j = 0; j < p.n; j += PanelWidth(j))
+        Transpose(p.c + j * p.c_column, p.c_column, p.m, Width(j, p.n, PanelWidth(j)), PanelWidth(j), sums + j * p.m);
     for (k = 0; k < p.k; k += plan.depth) {
       BeginDepth();
-      for (Index begin = 0; begin < p.n; begin += plan.group) {
+      for (Index begin = 0; begin < p.n;) {
         Group group = GroupFrom(begin);
         for (Index s = 0; s < strips; ++s) MultiplyStrip(group, s);
+        begin = group.end;
       }
     }
     if (!plan.transposed) return;
-    for (Index j = 0; j < p.n; j += plan.width)
-      Transpose(sums + j * p.m, plan.width, Width(j, p.n, plan.width), p.m, p.c_column, p.c + j * p.c_column);
+    for (Index j = 0; j < p.n; j += PanelWidth(j))
+      Transpose(sums + j * p.m, PanelWidth(j), Width(j, p.n, PanelWidth(j)), p.m, p.c_column, p.c + j * p.c_column);
     finish(p.c, p.c_column, column, p.n, row, p.m);
   }
 
@@ -206,7 +208,7 @@ template <class T> struct BlockProduct {
   struct Group {
     Index begin, end;         // columns
     bool direct;              // b is read in place
-    Index panel_depth, b_k;
+    Index panel_depth;
     const T* b;
     Index tiles;              // made so far
     const T* next;            // panel of the next group that is fetched
@@ -215,6 +217,12 @@ template <class T> struct BlockProduct {
   };
 
   static Index Width(Index from, Index end, Index most) { return end - from < most ? end - from : most; }
+  Index PanelWidth(Index j) const { return plan.panel_width(j, whole); }
+  // Where a group ends: all that is left, or so many panels of one width
+  Index GroupEnd(Index begin) const {
+    if (p.n - begin <= plan.group) return p.n;
+    return begin < whole ? begin + Width(begin, whole, plan.group) : begin + Width(begin, p.n, plan.group / plan.width * PanelWidth(begin));
+  }
   // Where a strip begins; where none is packed all are of like height: a low one would wait for its own sums.
   Index RowOf(Index s) const { return !plan.pack_a ? p.m * s / strips : s < strips ? s * plan.rows : p.m; }
 
@@ -234,16 +242,19 @@ template <class T> struct BlockProduct {
   }
 
   Group GroupFrom(Index begin) const {
-    Group g{begin, begin + Width(begin, p.n, plan.group), false, depth, plan.width, p.b + k * p.b_k + begin * p.b_column, 0, nullptr, 0, 0, 0};
+    Group g{begin, GroupEnd(begin), false, depth, p.b + k * p.b_k + begin * p.b_column, 0, nullptr, 0, 0, 0};
     if (packed) {
-      if (plan.whole_panels) g.panel_depth = p.k;
-      g.b = packed + k * (plan.whole_panels ? plan.width : plan.packed_columns) + (packed_column + begin) * g.panel_depth;
+      if (plan.packed_n) g.panel_depth = p.k;
+      g.b = packed + (plan.packed_n ? 0 : k * plan.packed_columns) + (packed_column + begin) * g.panel_depth;
       g.next = g.b + (g.end - begin) * g.panel_depth;
       g.next_part = AheadPart<T>(plan.width, depth, strips, g.next_k);
     } else if (plan.direct_b && (g.end - begin) % kLanes == 0) {   // a kernel reads whole vectors of b
-      g.direct = true, g.b_k = p.b_k;
+      g.direct = true;
     } else {
-      PackPanels(g.b, p.b_k, p.b_column, depth, g.end - begin, plan.width, scratch + plan.panels);
+      for (Index j = begin, end; j < g.end; j = end) {
+        end = j < whole ? j + Width(j, g.end, whole - j) : g.end;
+        PackPanels(g.b + (j - begin) * p.b_column, p.b_k, p.b_column, depth, end - j, PanelWidth(j), scratch + plan.panels + (j - begin) * depth);
+      }
       g.b = scratch + plan.panels;
     }
     return g;
@@ -254,25 +265,26 @@ template <class T> struct BlockProduct {
     const Index a_row = plan.pack_a ? 1 : p.a_row, a_k = plan.pack_a ? plan.rows : p.a_k, i = RowOf(s), rows = RowOf(s + 1) - i;
     const T* const strip = plan.pack_a ? scratch + s * plan.strip(depth) : p.a + i * p.a_row + k * p.a_k;
     for (Index j = g.begin, step; j < g.end; j += step, ++g.tiles) {
-      const T* const panel = g.direct ? g.b + (j - g.begin) : g.b + (j - g.begin) * g.panel_depth;
+      const Index panel_width = PanelWidth(j), b_k = g.direct ? p.b_k : panel_width;
+      const T* const panel = g.direct ? g.b + (j - g.begin) : g.b + (j - g.begin) * g.panel_depth + (plan.packed_n ? k * panel_width : 0);
       // two panels packed before, for rows that would wait for their own sums
       const bool pair = packed && Tile<T>::kPairs && p.m <= Index(Tile<T>::kRows[4]) && g.end - j >= 2 * plan.width && depth == p.k && p.c_column == 1;
-      step = pair ? 2 * plan.width : plan.width;
+      step = pair ? 2 * panel_width : panel_width;
       const Index columns = Width(j, g.end, step), vectors = TileVectors<T>(columns), width = vectors * kLanes;
-      T* const sum = sums + j * p.m + i * plan.width;
+      T* const sum = sums + j * p.m + i * panel_width;
       T* const c = p.c + i * p.c_row + j * p.c_column;
       const T* const from = first && !p.add ? nullptr : from_sums ? sum : c;
       T* const to = to_sums ? sum : c;
-      const Index from_row = from_sums ? plan.width : p.c_row, to_row = to_sums ? plan.width : p.c_row;
+      const Index from_row = from_sums ? panel_width : p.c_row, to_row = to_sums ? panel_width : p.c_row;
       Index ahead_k = 0;
       const T* const ahead = AheadOf(g, s, j, strip + rows * p.a_row, panel, c + rows * p.n, ahead_k);
       if (packed && ++g.parts == strips) g.next += plan.width * g.panel_depth, g.parts = 0;
       FetchShareOfA();
       if ((!from_sums || !to_sums) && (columns != width || p.c_column != 1))
-        RaggedTile<T>(rows, columns, depth, strip, a_row, a_k, panel, g.b_k, from, from_row, from_sums ? 1 : p.c_column, bias ? bias + j : nullptr, to,
+        RaggedTile<T>(rows, columns, depth, strip, a_row, a_k, panel, b_k, from, from_row, from_sums ? 1 : p.c_column, bias ? bias + j : nullptr, to,
                       to_row, to_sums ? 1 : p.c_column);
       else
-        MultiplyTile(rows, vectors, depth, strip, a_row, a_k, panel, g.b_k, pair ? plan.width * g.panel_depth : width / 2, from, from_row,
+        MultiplyTile(rows, vectors, depth, strip, a_row, a_k, panel, b_k, pair ? plan.width * g.panel_depth : width / 2, from, from_row,
                      bias ? bias + j : nullptr, to, to_row, ahead, ahead_k);
     }
     if (finish.run && last && !plan.transposed) {
@@ -285,13 +297,13 @@ template <class T> struct BlockProduct {
   // be packed next, the first strip's own panel further down, the next strip's part of c, or the next group's panels.
   const T* AheadOf(const Group& g, Index s, Index j, const T* next_strip, const T* panel, const T* next_c, Index& ahead_k) const {
     if (j == g.begin && plan.group > plan.width && !plan.pack_a && p.a_k == 1 && p.a_row == depth) return ahead_k = kLanes, next_strip;
-    if (g.direct) return ahead_k = g.b_k, panel + 8 * g.b_k;
+    if (g.direct) return ahead_k = p.b_k, panel + 8 * p.b_k;
     if (!packed && g.end < p.n) {
       ahead_k = p.b_column == 1 ? p.b_k : p.b_column;
       return p.b + k * p.b_k + g.end * p.b_column + g.tiles * kLanes;
     }
     if (!packed) return panel;
-    if (s == 0) return ahead_k = plan.width, panel + 64 * plan.width;
+    if (s == 0) return ahead_k = PanelWidth(j), panel + 64 * PanelWidth(j);
     if (g.end == p.n && p.c_row == p.n) return ahead_k = kLine / 4, next_c;
     ahead_k = g.next_k;
     return g.next + g.parts * g.next_part;

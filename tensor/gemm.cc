@@ -129,15 +129,13 @@ template <class T> bool is_small(const GemmKernels<T>& kernels, const Product<T>
          (few ? p.b_column == 1 || p.b_k == 1 : p.m <= kSmall && p.k <= kSmall && p.b_column == 1);
 }
 
-// The tile: four vectors for few rows or columns that fill them; two tall ones where they take all rows or columns at once, or where of
-// three a last one alone, which loads more than it multiplies, would be a sixteenth of the columns or more.
+// The tile: four vectors for few rows or columns that fill them; two tall ones where they take all rows or columns at once.
 template <class T> Index tile_vectors(const GemmKernels<T>& kernels, const Product<T>& p) {
   const Index vectors = divide_up(p.n, kernels.lanes);
   if (p.panels) return kernels.vectors;
   if (vectors > 2 && (p.m <= kernels.rows[4] || (vectors == 4 && kernels.vectors == 3))) return 4;
   if (vectors <= 2) return vectors;
-  const bool all_rows = p.m > kernels.rows[kernels.vectors] && p.m <= kernels.rows[2], one_left = kernels.vectors == 3 && vectors % 3 == 1 && vectors <= 16;
-  return all_rows || one_left ? 2 : kernels.vectors;
+  return p.m > kernels.rows[kernels.vectors] && p.m <= kernels.rows[2] ? 2 : kernels.vectors;
 }
 
 // Columns of a are read in place where they lie near one another.
@@ -165,7 +163,6 @@ template <class T> GemmPlan make_plan(const GemmKernels<T>& kernels, const Produ
   plan.rows = divide_up(p.m, divide_up(p.m, rows));
   plan.group = std::max(l2 / 4 / plan.depth / plan.width, Index(1)) * plan.width;
   plan.pack_a = p.n > plan.width && packs_a(p);
-  plan.whole_panels = p.panels != nullptr;
   plan.transposed = p.c_column != 1 && p.c_row == 1;
   const Index columns = round_up(p.n, plan.width);
   plan.panels = plan.pack_a ? divide_up(p.m, plan.rows) * plan.strip(plan.depth) + kLine : 0;
@@ -174,12 +171,22 @@ template <class T> GemmPlan make_plan(const GemmKernels<T>& kernels, const Produ
   return plan;
 }
 
-// Packs columns [first, first + columns) of b, of the block of k that begins at `k`, to where a plan reads them.
+// How much the last panel of n columns begins before a multiple of their width.
+Index early(Index n, Index width) { return ends_narrow(n, width) ? width / 3 : 0; }
+
+// Packs columns [first, end) of b [k, n], from a panel to a panel.
 template <class T>
-void pack_block(const GemmKernels<T>& kernels, const Product<T>& p, const GemmPlan& plan, Index k, Index first, Index columns, const Storage& packed) {
-  const Index depth = std::min(plan.depth, p.k - k);
-  kernels.pack(p.b + k * p.b_k + first * p.b_column, p.b_k, p.b_column, depth, columns, plan.width,
-               reinterpret_cast<T*>(packed.data()) + k * plan.packed_columns + first * depth);
+void pack_columns(const GemmKernels<T>& kernels, Index k, Index n, const T* b, Index b_k, Index b_column, Index first, Index end, Index width, T* dst) {
+  const Index whole = std::clamp(whole_columns(n, width), first, end);
+  kernels.pack(b + first * b_column, b_k, b_column, k, whole - first, width, dst + first * k);
+  if (whole < end) kernels.pack(b + whole * b_column, b_k, b_column, k, end - whole, width / 3 * 2, dst + whole * k);
+}
+
+// Columns [first, end) of the block of k that begins at `k`, to where a plan reads them.
+template <class T>
+void pack_block(const GemmKernels<T>& kernels, const Product<T>& p, const GemmPlan& plan, Index k, Index first, Index end, const Storage& packed) {
+  pack_columns(kernels, std::min(plan.depth, p.k - k), p.n, p.b + k * p.b_k, p.b_k, p.b_column, first, end, plan.width,
+               reinterpret_cast<T*>(packed.data()) + k * plan.packed_columns);
 }
 
 template <class T> std::size_t packed_bytes(const GemmPlan& plan, Index k) { return std::size_t(plan.packed_columns * k + 64) * sizeof(T); }
@@ -221,8 +228,9 @@ template <class T> void multiply_wide(const GemmKernels<T>& kernels, const Produ
   // rows are cut too where columns are fewer than threads and nothing is packed
   const Index row_units = threads() > 2 && (p.panels || (p.b_column == 1 && p.m <= kDirectRows)) ? divide_up(p.m, 16) : 1;
   const Index all = pieces(seconds, units * row_units);
-  const Cut columns{p.n, unit, std::min(units, all)}, rows{p.m, 1, all / columns.parts};
+  const Cut columns{p.n, unit, std::min(units, all), p.panels ? early(p.n, unit) : 0}, rows{p.m, 1, all / columns.parts};
   GemmPlan plan = make_plan(kernels, part_of(p, 0, rows.most(), 0, columns.most()), p.panels != nullptr);
+  if (p.panels) plan.packed_n = p.n;
   // a panel alone, or a pair, where the strips of few rows give the time to fetch the next one
   if (p.panels) plan.group = (kernels.vectors == 2 && p.m <= kernels.rows[4] ? 2 : 1) * plan.width;
   run(seconds > kHandOff, rows.parts * columns.parts, [&](Index chunk) {
@@ -255,22 +263,23 @@ void multiply_tall(const GemmKernels<T>& kernels, const Product<T>& p, Index col
     return;
   }
   const Index unit = p.panels ? kernels.vectors * kernels.lanes : finish.run ? Finish<T>::kFinishColumns : 4 * kernels.lanes;
-  const Cut columns{p.n, unit, column_groups(p.m, p.n, unit, threads())};
+  const Cut columns{p.n, unit, column_groups(p.m, p.n, unit, threads()), p.panels ? early(p.n, unit) : 0};
   // Chunks of 64 to 256 rows; of 32 where those are fewer than threads
   const Index groups = columns.parts, row_unit = turned ? 64 : kernels.rows[kernels.vectors], row_units = divide_up(p.m, row_unit), most = divide_up(p.m, 64) * groups;
   const Index all = pieces(seconds, std::min(row_units * groups, std::max<Index>(most, std::min<Index>(2 * most, threads()))));
   const Cut rows{p.m, row_unit, std::clamp(all / groups, divide_up(p.m, 256), row_units)};
   const bool direct = !p.panels && near_rows(kernels, p) && p.k <= kDepth && p.n % kernels.lanes == 0;   // a kernel reads whole vectors of b
   GemmPlan plan = make_plan(kernels, part_of(p, 0, rows.most(), 0, columns.most()), !direct);
+  if (p.panels) plan.packed_n = p.n;
   plan.packed_columns = round_up(columns.most(), plan.width);
   const bool own = !p.panels && !direct && (threads() > 2 || p.m >= kOwnRows * threads());
   const Index number = own ? OwnPanels::number(groups) : 0;
   const Storage storage = p.panels || own || direct ? Storage() : Storage(packed_bytes<T>(plan, p.k));
   const T* const packed = p.panels ? p.panels : reinterpret_cast<const T*>(storage.data());
-  const Index together = 4 * plan.width, blocks = divide_up(p.k, plan.depth), packs = divide_up(p.n, together);   // columns that are packed at a time
+  const Index blocks = divide_up(p.k, plan.depth), packs = divide_up(p.n, 4 * plan.width);   // four panels at a time
+  const Cut packings{p.n, plan.width, packs, early(p.n, plan.width)};
   run(seconds > 2 * kChunk, p.panels || own || direct ? 0 : blocks * packs, [&](Index chunk) {
-    const Index j = chunk % packs * together;
-    pack_block(kernels, p, plan, chunk / packs * plan.depth, j, std::min(together, p.n - j), storage);
+    pack_block(kernels, p, plan, chunk / packs * plan.depth, packings.begin(chunk % packs), packings.end(chunk % packs), storage);
   });
   run(seconds > kHandOff, groups * rows.parts, [&](Index chunk) {
     const Index at = chunk % rows.parts, i = rows.begin(at), group = chunk / rows.parts, first = columns.begin(group);
@@ -388,10 +397,10 @@ template <class T> void halves_or_whole(const Product<T>& p) {
 template <class T> Storage pack_any(Index k, Index n, const T* b, Index b_k, Index b_column) {
   const auto kernels = gemm_kernels<T>();
   const Index width = kernels.vectors * kernels.lanes, panels = divide_up(n, width);
+  const Cut columns{n, width, panels, early(n, width)};
   Storage storage(std::size_t(panels * width * k + 64) * sizeof(T));
   parallel_for(panels, std::max<Index>(1, 32768 / (width * std::max<Index>(k, 1))), [&](Index begin, Index end) {
-    kernels.pack(b + begin * width * b_column, b_k, b_column, k, std::min(n, end * width) - begin * width, width,
-                 reinterpret_cast<T*>(storage.data()) + begin * width * k);
+    pack_columns(kernels, k, n, b, b_k, b_column, columns.begin(begin), columns.begin(end), width, reinterpret_cast<T*>(storage.data()));
   });
   return storage;
 }

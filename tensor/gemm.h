@@ -65,6 +65,11 @@ void multiply(Index count, FunctionRef<Product<double>(Index)> product);
 
 // ---- for tensor/gemm-inl.h and kernels with products inside --------------------------------------------------------------
 
+// Of n columns in panels of `width`, those in whole ones. Where of panels of three vectors the last would be left with one, which loads more
+// than it multiplies, the last two have two vectors each.
+constexpr bool ends_narrow(Index n, Index width) { return width % 3 == 0 && n > width && n % width > 0 && n % width <= width / 3; }
+constexpr Index whole_columns(Index n, Index width) { return ends_narrow(n, width) ? n - n % width - width : n; }
+
 // How a product is cut; follows the machine, never the bits.
 struct GemmPlan {
   Index rows, width;         // strip of a, panel of b
@@ -73,9 +78,11 @@ struct GemmPlan {
   bool pack_a, direct_b;     // false, true: read in place
   bool transposed;           // c_row = 1: c is made by rows, then turned
   Index packed_columns;      // of all of b, padded to whole panels, where it was packed before, block of k after block of k
-  bool whole_panels;         // where each panel was packed over all k
+  Index packed_n;            // all columns of b, where each panel was packed over all k, else 0
   Index panels, sums;        // where scratch holds the panels and the unfinished c; a comes first
   Index scratch;             // elements in all
+  // Of the panel at column j of a product whose whole_columns these are
+  Index panel_width(Index j, Index whole) const { return j < whole ? width : width / 3 * 2; }
   // Elements of a packed strip, and 16 that a last whole vector may reach into: strips a power of two apart would share their places
   // in the caches.
   Index strip(Index some_depth) const { return some_depth * rows + 16; }

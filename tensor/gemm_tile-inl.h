@@ -91,18 +91,19 @@ template <class T, size_t kRows> struct TileRows {
   Index row, k;       // bytes, elements
 };
 
-// What is fetched where four steps lie in a line.
-template <class T> struct Fourth {
-  static constexpr size_t kEach = 4;
-  HWY_INLINE const T* After(size_t steps) const { return Beyond(x, Index(steps) * one); }
+// What is fetched where two steps lie in a line.
+template <class T> struct Second {
+  static constexpr size_t kEach = 2;
+  Second(const T* start, Index stride) : x(start), one(stride * Index(sizeof(T))), three(3 * one) {}
+  HWY_INLINE const T* After(size_t steps) const { return Beyond(x, steps == 6 ? 2 * three : Index(steps) * one); }
   HWY_INLINE void Step() { asm("" : "+r"(x)); }
   HWY_INLINE void Advance(size_t steps) { x = Beyond(x, Index(steps) * one); }
 
   const T* x;
-  Index one;   // bytes
+  Index one, three;   // bytes
 };
 
-// So many steps of k: acc[r][v] = a[r, k] * b[k, v] + acc[r][v]. Each, or every fourth, fetches a line at `ahead`. Of four vectors in pairs
+// So many steps of k: acc[r][v] = a[r, k] * b[k, v] + acc[r][v]. Each, or every second, fetches a line at `ahead`. Of four vectors in pairs
 // the second two lie `half` elements behind the first. All that is no multiply-add takes the place of one where two threads share a core.
 template <size_t kSteps, class T, size_t kRows, size_t kVectors, class A, class B, class V, class F>
 HWY_INLINE void TileSteps(V (&acc)[kRows][kVectors], A& a, B& b, Index half, F& ahead) {
@@ -179,7 +180,7 @@ HWY_NOINLINE void PanelKernel(Index depth, const T* a, Index a_row, const T* b, 
   hn::Vec<hn::ScalableTag<T>> acc[kRows][kVectors];
   BeginTile(acc, from, from_row, to, to_row);
   Packed<T, Index(kVectors * Tile<T>::kLanes)> panel{b};
-  Fourth<T> fetched{ahead, ahead_k * Index(sizeof(T))};
+  Second<T> fetched(ahead, ahead_k);
   std::conditional_t<kStrip, Packed<T, Index(kRows)>, TileRows<T, kRows>> left(a, a_row, 1);
   for (; depth >= 8; depth -= 8) TileSteps<8, T>(acc, left, panel, 0, fetched);
   for (; depth > 0; --depth) TileSteps<1, T>(acc, left, panel, 0, fetched);
@@ -220,7 +221,7 @@ HWY_INLINE void MultiplyTile(Index rows, Index vectors, Index depth, const T* a,
                              Index from_row, const T* bias, T* to, Index to_row, const T* ahead, Index ahead_k) {
   constexpr Index kMost = Index(Tile<T>::kRows[Tile<T>::kVectors]), kWidth = Index(Tile<T>::kVectors * Tile<T>::kLanes), kLine = Index(64 / sizeof(T));
   const bool strip = a_row == 1 && a_k == rows;
-  if (rows >= kMost - 1 && vectors == Index(Tile<T>::kVectors) && b_k == kWidth && (strip || a_k == 1) && 4 * ahead_k <= kLine)
+  if (rows >= kMost - 1 && vectors == Index(Tile<T>::kVectors) && b_k == kWidth && (strip || a_k == 1) && 2 * ahead_k <= kLine)
     return PanelOf<T>(rows, strip)(depth, a, a_row, b, from, from_row, bias, to, to_row, ahead, ahead_k);
   TileOf<T>(rows, vectors)(depth, a, a_row, a_k, b, b_k, half, from, from_row, bias, to, to_row, ahead, ahead_k);
 }

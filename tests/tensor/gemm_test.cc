@@ -116,7 +116,7 @@ TEST_CASE("multiply: random sizes, strides, starts, biases and finishes, packed 
       compare<float>(m, n, k, fused, sizes);
       if (i % 3 == 0) compare<double>(m, n, k, fused, sizes);
     }
-    for (auto [m, n, k] : {std::array<Index, 3>{40, 600, 70}, {5, 1100, 30}, {300, 700, 20}, {20, 300, 1500}, {64, 512, 40}, {1, 600, 70}, {2, 300, 1500}})
+    for (auto [m, n, k] : {std::array<Index, 3>{40, 600, 70}, {5, 1100, 30}, {300, 700, 20}, {20, 300, 1500}, {64, 512, 40}, {1, 600, 70}, {2, 300, 1500}, {150, 250, 1100}, {20, 55, 600}})
       for (int i = 0; i < 6; ++i) compare<float>(m, n, k, fused, sizes);
   });
   set_threads(before);
@@ -127,7 +127,7 @@ TEST_CASE("multiply: cut by rows and columns for many threads, on every target")
   for_every_target([&] {
     const bool fused = has_fma();
     for_threads([&] {
-      for (auto [m, n, k] : {std::array<Index, 3>{300, 700, 40}, {200, 129, 150}, {70, 700, 100}, {64, 256, 200}, {33, 400, 300}, {3, 1500, 90}, {1000, 64, 60}, {500, 320, 530}})
+      for (auto [m, n, k] : {std::array<Index, 3>{300, 700, 40}, {200, 129, 150}, {70, 700, 100}, {64, 256, 200}, {33, 400, 300}, {3, 1500, 90}, {1000, 64, 60}, {500, 320, 530}, {50, 250, 600}, {400, 1200, 90}})
         compare<float>(m, n, k, fused, random);
       compare<double>(150, 300, 60, fused, random);
     }, {4, 7, 16});
