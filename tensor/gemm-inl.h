@@ -66,8 +66,13 @@ template <class T> void Transpose(const T* src, Index j_step, Index depth, Index
     for (Index k = 0; k < depth; ++k) dst[k * width + j] = src[j * j_step + k];
 }
 
-// Panels of b, [columns / width][depth][width]; what a ragged last panel lacks is zero.
-template <class T> void PackPanels(const T* b, Index b_k, Index b_column, Index depth, Index columns, Index width, T* dst) {
+// Panels of b, [columns / width][depth][width], narrow ones behind the whole columns; what a ragged last panel lacks is zero.
+template <class T> void PackPanels(const T* b, Index b_k, Index b_column, Index depth, Index columns, Index whole, Index width, T* dst) {
+  if (whole < columns) {
+    const Index first = whole < 0 ? 0 : whole, rest = columns - first;
+    PackPanels(b, b_k, b_column, depth, first, first, width, dst);
+    return PackPanels(b + first * b_column, b_k, b_column, depth, rest, rest, narrow_width(width), dst + first * depth);
+  }
   const Index ragged = columns % width;
   const Index copied = b_column == 1 && HWY_TARGET <= HWY_AVX2 ? TileVectors<T>(ragged) * Index(Tile<T>::kLanes) : ragged;   // and zeros behind
   if (ragged && copied < width)
@@ -217,7 +222,7 @@ template <class T> struct BlockProduct {
   };
 
   static Index Width(Index from, Index end, Index most) { return end - from < most ? end - from : most; }
-  Index PanelWidth(Index j) const { return plan.panel_width(j, whole); }
+  Index PanelWidth(Index j) const { return j < whole ? plan.width : narrow_width(plan.width); }
   // Where a group ends: all that is left, or so many panels of one width
   Index GroupEnd(Index begin) const {
     if (p.n - begin <= plan.group) return p.n;
@@ -251,10 +256,7 @@ template <class T> struct BlockProduct {
     } else if (plan.direct_b && (g.end - begin) % kLanes == 0) {   // a kernel reads whole vectors of b
       g.direct = true;
     } else {
-      for (Index j = begin, end; j < g.end; j = end) {
-        end = j < whole ? j + Width(j, g.end, whole - j) : g.end;
-        PackPanels(g.b + (j - begin) * p.b_column, p.b_k, p.b_column, depth, end - j, PanelWidth(j), scratch + plan.panels + (j - begin) * depth);
-      }
+      PackPanels(g.b, p.b_k, p.b_column, depth, g.end - begin, whole - begin, plan.width, scratch + plan.panels);
       g.b = scratch + plan.panels;
     }
     return g;

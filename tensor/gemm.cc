@@ -174,19 +174,12 @@ template <class T> GemmPlan make_plan(const GemmKernels<T>& kernels, const Produ
 // How much the last panel of n columns begins before a multiple of their width.
 Index early(Index n, Index width) { return ends_narrow(n, width) ? width / 3 : 0; }
 
-// Packs columns [first, end) of b [k, n], from a panel to a panel.
-template <class T>
-void pack_columns(const GemmKernels<T>& kernels, Index k, Index n, const T* b, Index b_k, Index b_column, Index first, Index end, Index width, T* dst) {
-  const Index whole = std::clamp(whole_columns(n, width), first, end);
-  kernels.pack(b + first * b_column, b_k, b_column, k, whole - first, width, dst + first * k);
-  if (whole < end) kernels.pack(b + whole * b_column, b_k, b_column, k, end - whole, width / 3 * 2, dst + whole * k);
-}
-
-// Columns [first, end) of the block of k that begins at `k`, to where a plan reads them.
+// Packs columns [first, end) of b, from a panel to a panel, of the block of k that begins at `k`, to where a plan reads them.
 template <class T>
 void pack_block(const GemmKernels<T>& kernels, const Product<T>& p, const GemmPlan& plan, Index k, Index first, Index end, const Storage& packed) {
-  pack_columns(kernels, std::min(plan.depth, p.k - k), p.n, p.b + k * p.b_k, p.b_k, p.b_column, first, end, plan.width,
-               reinterpret_cast<T*>(packed.data()) + k * plan.packed_columns);
+  const Index depth = std::min(plan.depth, p.k - k);
+  kernels.pack(p.b + k * p.b_k + first * p.b_column, p.b_k, p.b_column, depth, end - first, whole_columns(p.n, plan.width) - first, plan.width,
+               reinterpret_cast<T*>(packed.data()) + k * plan.packed_columns + first * depth);
 }
 
 template <class T> std::size_t packed_bytes(const GemmPlan& plan, Index k) { return std::size_t(plan.packed_columns * k + 64) * sizeof(T); }
@@ -400,7 +393,9 @@ template <class T> Storage pack_any(Index k, Index n, const T* b, Index b_k, Ind
   const Cut columns{n, width, panels, early(n, width)};
   Storage storage(std::size_t(panels * width * k + 64) * sizeof(T));
   parallel_for(panels, std::max<Index>(1, 32768 / (width * std::max<Index>(k, 1))), [&](Index begin, Index end) {
-    pack_columns(kernels, k, n, b, b_k, b_column, columns.begin(begin), columns.begin(end), width, reinterpret_cast<T*>(storage.data()));
+    const Index first = columns.begin(begin);
+    kernels.pack(b + first * b_column, b_k, b_column, k, columns.begin(end) - first, whole_columns(n, width) - first, width,
+                 reinterpret_cast<T*>(storage.data()) + first * k);
   });
   return storage;
 }

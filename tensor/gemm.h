@@ -68,6 +68,7 @@ void multiply(Index count, FunctionRef<Product<double>(Index)> product);
 // Of n columns in panels of `width`, those in whole ones. Where of panels of three vectors the last would be left with one, which loads more
 // than it multiplies, the last two have two vectors each.
 constexpr bool ends_narrow(Index n, Index width) { return width % 3 == 0 && n > width && n % width > 0 && n % width <= width / 3; }
+constexpr Index narrow_width(Index width) { return width / 3 * 2; }
 constexpr Index whole_columns(Index n, Index width) { return ends_narrow(n, width) ? n - n % width - width : n; }
 
 // How a product is cut; follows the machine, never the bits.
@@ -81,8 +82,6 @@ struct GemmPlan {
   Index packed_n;            // all columns of b, where each panel was packed over all k, else 0
   Index panels, sums;        // where scratch holds the panels and the unfinished c; a comes first
   Index scratch;             // elements in all
-  // Of the panel at column j of a product whose whole_columns these are
-  Index panel_width(Index j, Index whole) const { return j < whole ? width : width / 3 * 2; }
   // Elements of a packed strip, and 16 that a last whole vector may reach into: strips a power of two apart would share their places
   // in the caches.
   Index strip(Index some_depth) const { return some_depth * rows + 16; }
@@ -102,8 +101,8 @@ template <class T> struct GemmKernels {
   void (*thin)(const Product<T>& p);
   // At most `lanes` columns, c_column 1, b contiguous along k or its columns, k not 0; nullptr if there is none.
   void (*small)(const Product<T>& p);
-  // dst: panels of width columns, each [depth][width]
-  void (*pack)(const T* b, Index b_k, Index b_column, Index depth, Index columns, Index width, T* dst);
+  // dst: panels of width columns, each [depth][width], behind the whole columns narrow ones
+  void (*pack)(const T* b, Index b_k, Index b_column, Index depth, Index columns, Index whole, Index width, T* dst);
   // dst[k * width + j] = src[j * j_step + k],  k < depth, j < count
   void (*turn)(const T* src, Index j_step, Index depth, Index count, Index width, T* dst);
   // c [rows, width] (=|+=) a [rows, depth] panel [depth, width], width 1 to 4 vectors

@@ -249,7 +249,7 @@ RecurrentResult recurrent_layer(RecurrentUnit unit, const Tensor& x, const Tenso
     const Tensor packed = empty({gates * panel + 64}, dtype);
     T* const panels = packed.mutable_data<T>();
     parallel_for(gates, row_grain(n * n / 8), [&](Index begin, Index end) {
-      for (Index g = begin; g < end; ++g) gemm.pack(weights.data<T>() + g * n * n, 1, n, n, n, width, panels + g * panel);
+      for (Index g = begin; g < end; ++g) gemm.pack(weights.data<T>() + g * n * n, 1, n, n, n, n, width, panels + g * panel);
     });
     const RecurrentBlock<T> block{unit, recurrent_kernels<T>(unit), n, 0, reverse, nullptr, nullptr, nullptr, panels, width, gemm.panel, bias.defined() ? bias.data<T>() : nullptr,
                                   out.gates.mutable_data<T>(), data_or_null<T>(out.previous_h), data_or_null<T>(out.previous_c), data_or_null<T>(out.kept),
@@ -272,7 +272,8 @@ RecurrentGrads recurrent_layer_grad(RecurrentUnit unit, const RecurrentResult& r
     const Index width = panel_width(gemm, block_rows(B));
     const Tensor packed = empty({gates * n * whole_panels(n, width) + 64}, dtype);
     parallel_for(whole_panels(n, width) / width, row_grain(gates * n * width / 8), [&](Index begin, Index end) {
-      gemm.pack(weights.data<T>() + begin * width, n, 1, gates * n, std::min(n, end * width) - begin * width, width, packed.mutable_data<T>() + begin * width * gates * n);
+      const Index first = begin * width, columns = std::min(n, end * width) - first;
+      gemm.pack(weights.data<T>() + first, n, 1, gates * n, columns, columns, width, packed.mutable_data<T>() + first * gates * n);
     });
     const RecurrentBlock<T> block{unit, recurrent_kernels<T>(unit), n, 0, reverse, nullptr, nullptr, nullptr, packed.data<T>(), width, gemm.panel, nullptr, result.gates.mutable_data<T>(),
                                   result.previous_h.mutable_data<T>(), data_or_null<T>(result.previous_c), data_or_null<T>(result.kept),
