@@ -79,7 +79,7 @@ int main() {
 
 /* Output:
 letters       1    2    3    4    5    6    7    8    9   10   11   12
-none        100  100  100   98   80   56   38    6    4    2    0    0
+none        100  100  100   98   80   54   38    6    4    2    0    0
 additive    100  100  100  100   98   98   94   94   94   92   76   76
 drawn: 13_bottleneck.svg
 */

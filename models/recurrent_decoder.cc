@@ -84,7 +84,8 @@ void DecoderState::reorder(std::span<const Index> rows, Index per_sentence) {
   };
   for (RecurrentState& layer : layers) select(layer.h, order), select(layer.c, order);
   select(feed, order);
-  select(context, order);
+  select(context_gates, order);
+  select(context_readout, order);
   if (!memory) return;
   attention.reorder(rows, per_sentence);
   if (!sentences.defined()) return;
@@ -183,20 +184,25 @@ DecoderState BahdanauDecoder::start(const Encoded& source) const {
     const Variable c = context_proj ? (*context_proj)(ends, {.activation = Activation::tanh}) : ends;
     return Trace::current() ? trace("context", context_formula(options), c) : c;
   };
+  const Variable stays = attention ? Variable() : context();                                      // [B, M]
   Variable from;                                                                                  // [B, ·]
   switch (options.start_state) {
     case StartState::backward: from = source.backward.back().h; break;
     case StartState::last: from = source.last.back().h; break;
     case StartState::mean: from = mean_of_words(source); break;
-    case StartState::context: from = state.context = context(); break;
+    case StartState::context: from = stays; break;
     case StartState::zeros: break;
   }
   RecurrentState first{init ? (*init)(from, {.activation = Activation::tanh}) : zero_rows(B, options.width, source.states), {}};
   if (init && Trace::current()) first.h = trace("start", start_formula(options), first.h);
   if (options.unit == RecurrentUnit::lstm) first.c = zero_rows(B, options.width, source.states);
   state.layers.push_back(std::move(first));
-  if (attention) state.memory = attention->prepare(source.states, source.mask);
-  else if (!state.context.defined()) state.context = context();
+  if (attention) {
+    state.memory = attention->prepare(source.states, source.mask);
+  } else {
+    state.context_gates = input_block(cell.path, cell.weight_ih, stays, options.embedding, options.reset_context ? cell.bias_hh : Variable());
+    state.context_readout = readout_context(stays);
+  }
   return state;
 }
 
@@ -207,9 +213,8 @@ Variable BahdanauDecoder::operator()(const Variable& inputs, DecoderState& state
   List<Variable> rows(weights ? std::size_t(T) : 0);
   List<Variable> states, contexts;
   Variable a = input_block(cell.path, cell.weight_ih, inputs, 0, cell.bias_ih);                    // W E y_{t-1} + b   [T, R, G]
-  Variable with_state = cell.bias_hh;                                                              // added to U s
-  if (options.reset_context) with_state = input_block(cell.path, cell.weight_ih, state.context, E, cell.bias_hh);   // C c + b   [R, G]
-  else if (!attention) a = a + input_block(cell.path, cell.weight_ih, state.context, E, {});       // C c
+  if (!attention && !options.reset_context) a = a + state.context_gates;
+  const Variable with_state = options.reset_context ? state.context_gates : cell.bias_hh;          // added to U s
   const List<Variable> of_step = unbind(a);
   RecurrentState& s = state.layers[0];
   for (Index t = 0; t < T; ++t) {
@@ -230,7 +235,7 @@ Variable BahdanauDecoder::operator()(const Variable& inputs, DecoderState& state
     if (options.readout_state == ReadoutState::current) states.push_back(s.h);
   }
   if (weights && attention) *weights = concat(rows, 1);
-  Variable y = attention ? readout_context(stack(contexts)) : readout_context(state.context);      // [T, R, 2l], [R, 2l]
+  Variable y = attention ? readout_context(stack(contexts)) : state.context_readout;              // [T, R, 2l], [R, 2l]
   y = readout_state(stack(states), {.residual = attention ? readout_embed(inputs, {.residual = y}) : readout_embed(inputs) + y});
   const std::string formula = Trace::current() ? readout_formula(options) : std::string();
   if (options.readout == Readout::tanh) return trace("readout", formula, tanh(y));

@@ -18,7 +18,7 @@ struct DecoderState {
   Index group = 1;                       // R/B
   List<RecurrentState> layers;           // h, for LSTMs c   [R, n] each
   Variable feed;                         // h~_{t-1} [R, n], with input feeding
-  Variable context;                      // c [R, M], where it is the same at every step
+  Variable context_gates, context_readout;   // C c [R, gates n], C_o c [R, 2l], where c is the same at every step
   std::optional<Memory> memory;
   AttentionState attention;
 

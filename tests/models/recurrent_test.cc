@@ -474,8 +474,10 @@ TEST_CASE("recurrent models: what a decoder starts with, s_0 = tanh(W x) and the
       const Tensor states = read.states.value(), last = read.last[0].h.value(), backward = read.backward[0].h.value();
       const DecoderState first = std::get<BahdanauDecoder>(model.decoder).start(read);
       const auto weight = [&](const char* path) { return transpose(parameters.find(path)->variable.value()); };
-      const Tensor ends = context == FixedContext::every_step ? last : concat({last, backward}, 1), c = first.context.value();
-      CHECK(worst_absolute(c, exact ? tanh(matmul(ends, weight("context_proj.weight"))) : ends) <= (exact ? 1e-12 : 0));
+      const Tensor ends = context == FixedContext::every_step ? last : concat({last, backward}, 1), c = exact ? tanh(matmul(ends, weight("context_proj.weight"))) : ends;
+      const Tensor both = weight("decoder.weight_ih"), gates = matmul(c, slice(both, 0, both.size(0) - c.size(1), both.size(0)));   // of [W | C]ᵀ
+      CHECK(worst_absolute(first.context_gates.value(), exact ? gates + parameters.find("decoder.bias_hh")->variable.value() : gates) < 1e-12);
+      CHECK(worst_absolute(first.context_readout.value(), matmul(c, weight("readout.context.weight"))) < 1e-12);
       // Forwards it ends at the last word of each source, of 3 and of 2, backwards at the first.
       CHECK(worst_absolute(last, stack({states(0, 2, Slice{0, 4}), states(1, 1, Slice{0, 4})})) == 0);
       CHECK(worst_absolute(backward, states(all, 0, Slice{4, 8})) == 0);
