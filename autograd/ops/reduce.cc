@@ -88,6 +88,7 @@ void reduce_samples(SampleTable& table) {
   three("min", [](auto& x, const Dims& dims, bool keep) { return min(x, dims, keep); }, -2, 2);
   three("norm", [](auto& x, const Dims& dims, bool keep) { return norm(x, dims, keep); }, 0.5, 2);
   three("var", [](auto& x, const Dims& dims, bool keep) { return var(x, dims, false, keep); }, -2, 2);
+  table.both("max of short rows", [](auto x) { return max(x[0], {1, 2}); }, {{{N, 3, 2}, -2, 2}});
   table.both("var unbiased", [](auto x) { return var(x[0], 0); }, {{{3, N}}});
   table.both("stddev", [](auto x) { return stddev(x[0], 0); }, {{{3, N}}});
   table.both("stddev middle", [](auto x) { return stddev(x[0], 1, false, true); }, {{{2, 3, N}}});

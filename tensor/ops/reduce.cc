@@ -5,7 +5,7 @@
 #include "tensor/list.h"
 #include "tensor/ops/binary.h"
 #include "tensor/ops/fold.h"
-#include "tensor/ops/kernel.h"
+#include "tensor/ops/short_rows.h"
 #include "tensor/ops/walk.h"
 #include "tensor/parallel.h"
 
@@ -170,8 +170,42 @@ void prod_grad(const Tensor& x, const Tensor& dy, const Dims& dims, const Into& 
   });
 }
 
+namespace {
+
+// forward was  y = max_j x_j  (or min),  so now  dx_j = [x_j = y] dy / ties  of rows side by side; where y is NaN, it won by every NaN.
+template <class T> void max_grad_of(const T* x, std::size_t n, const T* y, const T* dy, T* dx) {   // x, dx [n, kTile], y, dy [kTile]
+  T share[kTile] = {};
+  const auto won = [&](std::size_t j, std::size_t w) { return x[j * kTile + w] == y[w] || (y[w] != y[w] && x[j * kTile + w] != x[j * kTile + w]); };
+  for (std::size_t j = 0; j < n; ++j)
+    for (std::size_t w = 0; w < kTile; ++w) share[w] += choose(won(j, w), T(1), T(0));
+  for (std::size_t w = 0; w < kTile; ++w) share[w] = dy[w] / share[w];
+  for (std::size_t j = 0; j < n; ++j)
+    for (std::size_t w = 0; w < kTile; ++w) dx[j * kTile + w] = choose(won(j, w), share[w], T(0));
+}
+
+// Whether x ends with the reduced axes, n numbers of them.
+bool of_short_rows(const Tensor& x, const Axes& axes, Index n) {
+  return x.is_contiguous() && n >= 1 && n <= Index(kShort) && std::is_sorted(axes.begin(), axes.begin() + x.rank());
+}
+
+template <class T> void max_grad_of_short_rows(const Tensor& x, Index n, const Tensor& y, const Tensor& dy, const Into& dx) {
+  const Tensor best = y.contiguous(), upstream = dy.contiguous();
+  const Destination out(dx);
+  for_short_rows<T>(y.numel(), n, x.data<T>(), nullptr, out.tensor().mutable_data<T>(), out.add(), [&](Index first, std::size_t rows, const T* tile, const T*, T* gradients) {
+    T won[kTile] = {}, up[kTile] = {};
+    std::copy_n(best.data<T>() + first, rows, won);
+    std::copy_n(upstream.data<T>() + first, rows, up);
+    max_grad_of(tile, std::size_t(n), won, up, gradients);
+  });
+  out.finish();
+}
+
+}  // namespace
+
 void max_grad(const Tensor& x, const Tensor& y, const Tensor& dy, const Dims& dims, const Into& dx) {
   const Axes axes = reduced_axes("max", x, dims);
+  const Index n = count_of(x.shape(), axes);
+  if (of_short_rows(x, axes, n)) return visit_float(x.dtype(), "max", [&]<class T>() { max_grad_of_short_rows<T>(x, n, y, dy, dx); });
   const Tensor best = with_kept_dims(y, x.shape(), axes), upstream = with_kept_dims(dy, x.shape(), axes);
   Tensor wins = equal(x, best);
   if (const Tensor nan = not_equal(best, best); any_true(nan, {}).item() != 0) wins = logical_or(wins, logical_and(not_equal(x, x), nan));   // NaN wins

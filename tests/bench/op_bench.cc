@@ -158,6 +158,7 @@ void add_everyday() {
   add_both("sum 256x1024 over 0", {.bytes = n}, {.bytes = 2 * n}, {turned}, [](auto v) { return sum(v[0], {0}); });
   add_both("sum transposed 256x1024 over 1", {.bytes = n}, {.bytes = 2 * n}, {turned}, [](auto v) { return sum(transpose(v[0]), {1}); });
   add_both("max 1024x256 over 1", {.bytes = n}, {.bytes = 2 * n}, {x}, [](auto v) { return max(v[0], {1}); });
+  add_both("max 2048x256x2 over 2", {.bytes = 6 * 1048576}, {.bytes = 18 * 1048576}, {random_tensor({2048, 256, 2})}, [](auto v) { return max(v[0], {2}); });
   add_both("softmax 64x16x256 over 1", {.bytes = 2 * n}, {.bytes = 5 * n}, {random_tensor({64, 16, 256})}, [](auto v) { return softmax(v[0], 1); });
   add_both("cumsum 1024x256 over 1", {.bytes = 2 * n}, {.bytes = 4 * n}, {x}, [](auto v) { return cumsum(v[0], 1); });
   add_both("standard deviation 1024x256 over 1", {.bytes = n}, {.bytes = 3 * n}, {x}, [](auto v) { return stddev(v[0], {1}); });

@@ -369,6 +369,19 @@ TEST_CASE("reduce: gradients at ties, zeros and constants") {
     for (const Index at : {Index{1}, n - 1}) fill_(some[at], kNaN), fill_(expected[at], 0.5);
     CHECK(doubles(gradient(some, [](const Variable& v) { return max(v); })) == doubles(expected));
   }
+  for (const DType dtype : {DType::f32, DType::f64})   // short rows and others, one value in four of few, one in eight NaN
+    for (const Index n : {1, 2, 3, 16, 17})
+      for (const Index rows : {1, 63, 64, 130}) {
+        Random random(Key(Seed{std::uint64_t(100 * n + rows)}));
+        std::vector<double> values(std::size_t(n * rows));
+        for (double& v : values) v = random.below(8) == 0 ? kNaN : double(random.below(4));
+        const Tensor x = to(tensor(values, {rows, n}), dtype), turned = transpose(transpose(x).contiguous());
+        const Variable weight = constant(to(arange(1, double(rows) + 1), dtype));
+        const auto largest = [&](const Variable& v) { return sum(max(v, {1}) * weight); };
+        CHECK(equal_bits(gradient(x, largest), gradient(turned, largest)));
+        const auto both = [&](const Variable& v) { return sum((max(v, {1}) + min(v, {1}) * 0.5) * weight); };
+        CHECK(equal_bits(gradient(x, both), gradient(turned, both)));
+      }
   const auto product = [](const Variable& v) { return prod(v); };
   CHECK(doubles(gradient(tensor({0, 2, 3}, DType::f64), product)) == std::vector<double>{6, 0, 0});
   CHECK(doubles(gradient(tensor({0, 2, 0}, DType::f64), product)) == std::vector<double>{0, 0, 0});
@@ -472,6 +485,7 @@ static const InTable rows{
     {.name = "max last", .reference = reference::over({-1}, false, [](const reference::Values& v) { return *std::max_element(v.begin(), v.end()); }), .ulp = 60},
     {.name = "max middle", .reference = reference::over({1}, true, [](const reference::Values& v) { return *std::max_element(v.begin(), v.end()); }), .ulp = 60},
     {.name = "max outer", .reference = reference::over({0, 2}, false, [](const reference::Values& v) { return *std::max_element(v.begin(), v.end()); }), .ulp = 60},
+    {.name = "max of short rows", .reference = reference::over({1, 2}, false, [](const reference::Values& v) { return *std::max_element(v.begin(), v.end()); }), .ulp = 60},
     {.name = "min", .reference = reference::over({}, false, [](const reference::Values& v) { return *std::min_element(v.begin(), v.end()); }), .ulp = 60},
     {.name = "min last", .reference = reference::over({-1}, false, [](const reference::Values& v) { return *std::min_element(v.begin(), v.end()); }), .ulp = 60},
     {.name = "min middle", .reference = reference::over({1}, true, [](const reference::Values& v) { return *std::min_element(v.begin(), v.end()); }), .ulp = 60},
