@@ -261,6 +261,29 @@ TEST_CASE("recurrent models: search does not depend on batch, order or threads; 
   }
 }
 
+TEST_CASE("recurrent models: sentences that go on keep their rows of an explicit mask") {
+  Parameters parameters(Seed{5}, DType::f64);
+  const RecurrentModel model(parameters.root(), bahdanau());
+  Encoded read = model.encoder(model.source_embedding, 0, batch_of({{4, 5, kEnd}, {5, 4, kEnd}}, {{kEnd}, {kEnd}}).source);
+  read.mask = Mask::allowed(tensor(std::vector<std::uint8_t>{1, 0, 1, 0, 1, 1}, {2, 1, 3}));
+  const auto& decoder = std::get<BahdanauDecoder>(model.decoder);
+  const auto weights = [&](DecoderState state, Index rows) {
+    Variable shown;
+    decoder(constant(ones({1, rows, decoder.options.embedding}, DType::f64)), state, &shown);
+    return shown.value();   // [R, 1, 3]
+  };
+  const DecoderState both = decoder.start(read);
+  const Tensor expected = weights(both, 2);
+  CHECK(expected(0, 0, 1).item() == 0);
+  CHECK(expected(1, 0, 0).item() == 0);
+  for (const std::vector<Index>& rows : {std::vector<Index>{1}, {1, 1}}) {
+    DecoderState second = both;
+    second.reorder(rows, Index(rows.size()));
+    const Tensor seen = weights(second, Index(rows.size()));
+    for (Index r = 0; r < seen.size(0); ++r) CHECK(equal_bits(seen[r].contiguous(), expected[1].contiguous()));
+  }
+}
+
 TEST_CASE("recurrent models: ten pairs are learned by heart") {
   const Rows source = random_rows(Key(Seed{1}), 10, 6), target = random_rows(Key(Seed{2}), 10, 6);
   const Batch batch = batch_of(source, target);
