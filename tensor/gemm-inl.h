@@ -160,7 +160,7 @@ void MultiplyPanel(Index rows, Index depth, const T* a, Index a_row, const T* pa
       const Index i = rows * s / strips;
       T* const to = c + i * c_row;
       MultiplyTile<T>(rows * (s + 1) / strips - i, vectors, some, a + i * a_row + k, a_row, 1, panel + k * width, width, width / 2,
-                      add || k ? to : nullptr, c_row, nullptr, to, c_row, ahead, ahead_k);
+                      add || k ? to : nullptr, c_row, nullptr, to, c_row, to, ahead, ahead_k);
     }
   }
 }
@@ -216,8 +216,9 @@ template <class T> struct BlockProduct {
     Index panel_depth;
     const T* b;
     Index tiles;              // made so far
-    const T* next;            // panel of the next group that is fetched
-    Index next_part, next_k;  // of it, while a tile is made
+    const T* next;            // of the next group: the panel that is fetched, or all columns of a direct one
+    Index next_part, next_k;  // of the panel, while a tile is made
+    Index lines;              // of the columns, one while a tile is made
     Index parts;              // so far
   };
 
@@ -246,15 +247,24 @@ template <class T> struct BlockProduct {
     rows_left = depth;
   }
 
+  // Where the part of a panel that was packed before stands that begins at k and this column.
+  const T* PanelAt(Index at_k, Index j) const {
+    if (plan.packed_n) return packed + (packed_column + j) * p.k + at_k * PanelWidth(j);
+    return packed + at_k * plan.packed_columns + (packed_column + j) * Width(at_k, p.k, plan.depth);
+  }
+
   Group GroupFrom(Index begin) const {
-    Group g{begin, GroupEnd(begin), false, depth, p.b + k * p.b_k + begin * p.b_column, 0, nullptr, 0, 0, 0};
+    Group g{begin, GroupEnd(begin), false, depth, p.b + k * p.b_k + begin * p.b_column, 0, nullptr, 0, 0, 0, 0};
     if (packed) {
       if (plan.packed_n) g.panel_depth = p.k;
       g.b = packed + (plan.packed_n ? 0 : k * plan.packed_columns) + (packed_column + begin) * g.panel_depth;
-      g.next = g.b + (g.end - begin) * g.panel_depth;
+      g.next = g.end < p.n ? PanelAt(k, g.end) : !last ? PanelAt(k + depth, 0) : PanelAt(0, p.n < plan.packed_n ? p.n : 0);   // at last another chunk's
       g.next_part = AheadPart<T>(plan.width, depth, strips, g.next_k);
     } else if (plan.direct_b && (g.end - begin) % kLanes == 0) {   // a kernel reads whole vectors of b
       g.direct = true;
+      g.next = g.end < p.n ? g.b + (g.end - begin) : last ? p.b + p.n : p.b + (k + depth) * p.b_k;   // behind them another chunk's, if any
+      const Index columns = g.end < p.n ? p.n - g.end : last && p.b_k <= p.n ? 0 : p.n;
+      g.lines = (Width(0, columns, plan.group) + kLine - 1) / kLine;
     } else {
       PackPanels(g.b, p.b_k, p.b_column, depth, g.end - begin, whole - begin, plan.width, scratch + plan.panels);
       g.b = scratch + plan.panels;
@@ -279,7 +289,8 @@ template <class T> struct BlockProduct {
       T* const to = to_sums ? sum : c;
       const Index from_row = from_sums ? panel_width : p.c_row, to_row = to_sums ? panel_width : p.c_row;
       Index ahead_k = 0;
-      const T* const ahead = AheadOf(g, s, j, strip + rows * p.a_row, panel, c + rows * p.n, ahead_k);
+      const T* const ahead = AheadOf(g, s, j, strip + rows * p.a_row, panel, ahead_k);
+      if (g.direct && s > 0) ++g.parts;
       if (packed && ++g.parts == strips) g.next += plan.width * g.panel_depth, g.parts = 0;
       FetchShareOfA();
       if ((!from_sums || !to_sums) && (columns != width || p.c_column != 1))
@@ -287,7 +298,7 @@ template <class T> struct BlockProduct {
                       to_row, to_sums ? 1 : p.c_column);
       else
         MultiplyTile(rows, vectors, depth, strip, a_row, a_k, panel, b_k, pair ? plan.width * g.panel_depth : width / 2, from, from_row,
-                     bias ? bias + j : nullptr, to, to_row, ahead, ahead_k);
+                     bias ? bias + j : nullptr, to, to_row, from == c ? NextOfC(g, i, rows, j + step, to) : to, ahead, ahead_k);
     }
     if (finish.run && last && !plan.transposed) {
       const Index from = FinishedBefore<T>(column, g.begin, p.n), to = FinishedBefore<T>(column, g.end, p.n);
@@ -295,18 +306,26 @@ template <class T> struct BlockProduct {
     }
   }
 
-  // What a tile fetches, one line a step: the next strip where its rows follow one another, rows of b further down, the columns that will
-  // be packed next, the first strip's own panel further down, the next strip's part of c, or the next group's panels.
-  const T* AheadOf(const Group& g, Index s, Index j, const T* next_strip, const T* panel, const T* next_c, Index& ahead_k) const {
+  // Of c where sums begin that are made next, behind a tile that ends before column j of strip [i, i + rows); of a group's last one `to`.
+  const T* NextOfC(const Group& g, Index i, Index rows, Index j, const T* to) const {
+    if (j >= g.end) i += rows, j = g.begin;
+    return i < p.m ? p.c + i * p.c_row + j * p.c_column : to;
+  }
+
+  // What else a tile fetches, one line a step: rows of b that are read in place, those of the first strip further down, then the columns of
+  // the next group; the next strip where its rows follow one another, the columns that will be packed next, the first strip's own panel
+  // further down, or the next group's panels.
+  const T* AheadOf(const Group& g, Index s, Index j, const T* next_strip, const T* panel, Index& ahead_k) const {
+    if (g.direct && s == 0) return ahead_k = p.b_k, panel + 8 * p.b_k;
+    if (g.direct && g.parts < g.lines) return ahead_k = p.b_k, g.next + g.parts * kLine;
     if (j == g.begin && plan.group > plan.width && !plan.pack_a && p.a_k == 1 && p.a_row == depth) return ahead_k = kLanes, next_strip;
-    if (g.direct) return ahead_k = p.b_k, panel + 8 * p.b_k;
+    if (g.direct) return panel;
     if (!packed && g.end < p.n) {
       ahead_k = p.b_column == 1 ? p.b_k : p.b_column;
       return p.b + k * p.b_k + g.end * p.b_column + g.tiles * kLanes;
     }
     if (!packed) return panel;
     if (s == 0) return ahead_k = PanelWidth(j), panel + 64 * PanelWidth(j);
-    if (g.end == p.n && p.c_row == p.n) return ahead_k = kLine / 4, next_c;
     ahead_k = g.next_k;
     return g.next + g.parts * g.next_part;
   }

@@ -103,10 +103,24 @@ template <class T> struct Second {
   Index one, three;   // bytes
 };
 
-// So many steps of k: acc[r][v] = a[r, k] * b[k, v] + acc[r][v]. Each, or every second, fetches a line at `ahead`. Of four vectors in pairs
-// the second two lie `half` elements behind the first. All that is no multiply-add takes the place of one where two threads share a core.
+// A tile of c, fetched row after row while sums are made: all lines at once would fill what a core can have on its way.
+template <class T, size_t kVectors> struct TileOfC {
+  HWY_INLINE void FetchRow() {
+    if (rows == 0) return;
+    HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) __builtin_prefetch(row + v * Tile<T>::kLanes, 0, 2);
+    row += step, --rows;
+  }
+
+  const T* row;
+  Index step;
+  size_t rows;
+};
+
+// So many steps of k: acc[r][v] = a[r, k] * b[k, v] + acc[r][v]. Each, or every second, fetches a line at `ahead`, several together a row
+// of c. Of four vectors in pairs the second two lie `half` elements behind the first. All that is no multiply-add takes the place of one
+// where two threads share a core.
 template <size_t kSteps, class T, size_t kRows, size_t kVectors, class A, class B, class V, class F>
-HWY_INLINE void TileSteps(V (&acc)[kRows][kVectors], A& a, B& b, Index half, F& ahead) {
+HWY_INLINE void TileSteps(V (&acc)[kRows][kVectors], A& a, B& b, Index half, F& ahead, TileOfC<T, kVectors>& c) {
   const hn::ScalableTag<T> d;
   constexpr bool kPair = Tile<T>::kPairs && kVectors == 4;
   HWY_UNROLL(16) for (size_t k = 0; k < kSteps; ++k) {
@@ -124,19 +138,15 @@ HWY_INLINE void TileSteps(V (&acc)[kRows][kVectors], A& a, B& b, Index half, F& 
     a.Step(), b.Step(), ahead.Step();
   }
   a.Advance(kSteps), b.Advance(kSteps), ahead.Advance(kSteps);
+  if (kSteps > 1) c.FetchRow();
 }
 
 // Sums begin at `from` or at zero, and end plus bias if any. g++ 12 leaves these loops rolled and the sums in memory without the pragma.
 template <class T, size_t kRows, size_t kVectors, class V>
-HWY_INLINE void BeginTile(V (&acc)[kRows][kVectors], const T* from, Index from_row, const T* to, Index to_row) {
+HWY_INLINE void BeginTile(V (&acc)[kRows][kVectors], const T* from, Index from_row) {
   const hn::ScalableTag<T> d;
-  constexpr size_t kLanes = Tile<T>::kLanes;
   HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r)
-    HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) {
-      acc[r][v] = from ? hn::LoadU(d, from + Index(r) * from_row + v * kLanes) : hn::Zero(d);
-      if (from) __builtin_prefetch(from + Index(r) * from_row + (v + kVectors) * kLanes, 0, 2);
-      else __builtin_prefetch(to + Index(r) * to_row + v * kLanes, 0, 2);
-    }
+    HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) acc[r][v] = from ? hn::LoadU(d, from + Index(r) * from_row + v * Tile<T>::kLanes) : hn::Zero(d);
 }
 template <class T, size_t kRows, size_t kVectors, class V>
 HWY_INLINE void EndTile(V (&acc)[kRows][kVectors], const T* bias, T* to, Index to_row) {
@@ -151,45 +161,48 @@ HWY_INLINE void EndTile(V (&acc)[kRows][kVectors], const T* bias, T* to, Index t
     HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) hn::StoreU(acc[r][v], d, to + Index(r) * to_row + v * kLanes);
 }
 
-// One tile, all k of one block. Where rows or columns of a lie in memory order four steps share the additions of addresses.
+// One tile, all k of one block. `next`, to be fetched: `to`, or where the next sums begin. Where rows or columns of a lie in memory order
+// four steps share the additions of addresses.
 template <class T, size_t kRows, size_t kVectors>
 HWY_NOINLINE void TileKernel(Index depth, const T* a, Index a_row, Index a_k, const T* b, Index b_k, Index half, const T* from,
-                             Index from_row, const T* bias, T* to, Index to_row, const T* ahead, Index ahead_k) {
+                             Index from_row, const T* bias, T* to, Index to_row, const T* next, const T* ahead, Index ahead_k) {
   hn::Vec<hn::ScalableTag<T>> acc[kRows][kVectors];
-  BeginTile(acc, from, from_row, to, to_row);
+  BeginTile(acc, from, from_row);
+  TileOfC<T, kVectors> c{next, next == to ? to_row : from_row, kRows};
   Walk<T> right(b, b_k), fetched(ahead, ahead_k);
   Index fours = a_k == 1 || a_row == 1 ? depth / 4 : 0;
   const Index done = 4 * fours;
   if (a_k == 1) {
     TileRows<T, kRows> rows(a, a_row, 1);
-    for (; fours > 0; --fours) TileSteps<4, T>(acc, rows, right, half, fetched);
+    for (; fours > 0; --fours) TileSteps<4, T>(acc, rows, right, half, fetched, c);
   } else if (a_row == 1) {
     Walk<T> columns(a, a_k);
-    for (; fours > 0; --fours) TileSteps<4, T>(acc, columns, right, half, fetched);
+    for (; fours > 0; --fours) TileSteps<4, T>(acc, columns, right, half, fetched, c);
   }
   TileRows<T, kRows> rest(a + done * a_k, a_row, a_k);
-  for (Index left = depth - done; left > 0; --left) TileSteps<1, T>(acc, rest, right, half, fetched);
+  for (Index left = depth - done; left > 0; --left) TileSteps<1, T>(acc, rest, right, half, fetched, c);
   EndTile(acc, bias, to, to_row);
 }
 
 // The same for many rows: of a panel, and of a strip that is packed or lies in place, eight steps at a time.
 template <class T, size_t kRows, bool kStrip>
 HWY_NOINLINE void PanelKernel(Index depth, const T* a, Index a_row, const T* b, const T* from, Index from_row, const T* bias, T* to, Index to_row,
-                              const T* ahead, Index ahead_k) {
+                              const T* next, const T* ahead, Index ahead_k) {
   constexpr size_t kVectors = Tile<T>::kVectors;
   hn::Vec<hn::ScalableTag<T>> acc[kRows][kVectors];
-  BeginTile(acc, from, from_row, to, to_row);
+  BeginTile(acc, from, from_row);
+  TileOfC<T, kVectors> c{next, next == to ? to_row : from_row, kRows};
   Packed<T, Index(kVectors * Tile<T>::kLanes)> panel{b};
   Second<T> fetched(ahead, ahead_k);
   std::conditional_t<kStrip, Packed<T, Index(kRows)>, TileRows<T, kRows>> left(a, a_row, 1);
-  for (; depth >= 8; depth -= 8) TileSteps<8, T>(acc, left, panel, 0, fetched);
-  for (; depth > 0; --depth) TileSteps<1, T>(acc, left, panel, 0, fetched);
+  for (; depth >= 8; depth -= 8) TileSteps<8, T>(acc, left, panel, 0, fetched, c);
+  for (; depth > 0; --depth) TileSteps<1, T>(acc, left, panel, 0, fetched, c);
   EndTile(acc, bias, to, to_row);
 }
 
 template <class T>
-using TileFunction = void (*)(Index, const T*, Index, Index, const T*, Index, Index, const T*, Index, const T*, T*, Index, const T*, Index);
-template <class T> using PanelFunction = void (*)(Index, const T*, Index, const T*, const T*, Index, const T*, T*, Index, const T*, Index);
+using TileFunction = void (*)(Index, const T*, Index, Index, const T*, Index, Index, const T*, Index, const T*, T*, Index, const T*, const T*, Index);
+template <class T> using PanelFunction = void (*)(Index, const T*, Index, const T*, const T*, Index, const T*, T*, Index, const T*, const T*, Index);
 
 template <class T, size_t kVectors, size_t... kRow> TileFunction<T> PickTile(Index rows, std::index_sequence<kRow...>) {
   static constexpr TileFunction<T> table[] = {&TileKernel<T, kRow + 1, kVectors>...};
@@ -218,12 +231,12 @@ template <class T> TileFunction<T> TileOf(Index rows, Index vectors) {
 // By the kernel that fits.
 template <class T>
 HWY_INLINE void MultiplyTile(Index rows, Index vectors, Index depth, const T* a, Index a_row, Index a_k, const T* b, Index b_k, Index half, const T* from,
-                             Index from_row, const T* bias, T* to, Index to_row, const T* ahead, Index ahead_k) {
+                             Index from_row, const T* bias, T* to, Index to_row, const T* next, const T* ahead, Index ahead_k) {
   constexpr Index kMost = Index(Tile<T>::kRows[Tile<T>::kVectors]), kWidth = Index(Tile<T>::kVectors * Tile<T>::kLanes), kLine = Index(64 / sizeof(T));
   const bool strip = a_row == 1 && a_k == rows;
   if (rows >= kMost - 1 && vectors == Index(Tile<T>::kVectors) && b_k == kWidth && (strip || a_k == 1) && 2 * ahead_k <= kLine)
-    return PanelOf<T>(rows, strip)(depth, a, a_row, b, from, from_row, bias, to, to_row, ahead, ahead_k);
-  TileOf<T>(rows, vectors)(depth, a, a_row, a_k, b, b_k, half, from, from_row, bias, to, to_row, ahead, ahead_k);
+    return PanelOf<T>(rows, strip)(depth, a, a_row, b, from, from_row, bias, to, to_row, next, ahead, ahead_k);
+  TileOf<T>(rows, vectors)(depth, a, a_row, a_k, b, b_k, half, from, from_row, bias, to, to_row, next, ahead, ahead_k);
 }
 
 // The same for edges and columns apart, through a buffer.
@@ -245,7 +258,7 @@ HWY_NOINLINE void RaggedTile(Index rows, Index columns, Index depth, const T* a,
   else if (from)
     for (Index r = 0; r < rows; ++r)
       for (Index j = 0; j < width; ++j) buffer[r * width + j] = j < columns ? from[r * from_row + j * from_column] : T(0);
-  TileOf<T>(rows, vectors)(depth, a, a_row, a_k, b, b_k, width / 2, from ? buffer : nullptr, width, bias ? whole_bias : nullptr, buffer, width, b, b_k);
+  TileOf<T>(rows, vectors)(depth, a, a_row, a_k, b, b_k, width / 2, from ? buffer : nullptr, width, bias ? whole_bias : nullptr, buffer, width, buffer, b, b_k);
   if (to_column == 1)
     return each([&](Index r, Index j, size_t left) HWY_ATTR { StoreFirst(hn::LoadU(d, buffer + r * width + j), d, to + r * to_row + j, left); });
   for (Index r = 0; r < rows; ++r)
