@@ -213,8 +213,8 @@ template <class T> struct BlockProduct {
   struct Group {
     Index begin, end;         // columns
     bool direct;              // b is read in place
-    Index panel_depth;
-    const T* b;
+    Index panel_depth;        // all k that a panel holds
+    const T* b;               // unless it was packed before
     Index tiles;              // made so far
     const T* next;            // of the next group: the panel that is fetched, or all columns of a direct one
     Index next_part, next_k;  // of the panel, while a tile is made
@@ -257,7 +257,6 @@ template <class T> struct BlockProduct {
     Group g{begin, GroupEnd(begin), false, depth, p.b + k * p.b_k + begin * p.b_column, 0, nullptr, 0, 0, 0, 0};
     if (packed) {
       if (plan.packed_n) g.panel_depth = p.k;
-      g.b = packed + (plan.packed_n ? 0 : k * plan.packed_columns) + (packed_column + begin) * g.panel_depth;
       g.next = g.end < p.n ? PanelAt(k, g.end) : !last ? PanelAt(k + depth, 0) : PanelAt(0, p.n < plan.packed_n ? p.n : 0);   // at last another chunk's
       g.next_part = AheadPart<T>(plan.width, depth, strips, g.next_k);
     } else if (plan.direct_b && (g.end - begin) % kLanes == 0) {   // a kernel reads whole vectors of b
@@ -278,7 +277,7 @@ template <class T> struct BlockProduct {
     const T* const strip = plan.pack_a ? scratch + s * plan.strip(depth) : p.a + i * p.a_row + k * p.a_k;
     for (Index j = g.begin, step; j < g.end; j += step, ++g.tiles) {
       const Index panel_width = PanelWidth(j), b_k = g.direct ? p.b_k : panel_width;
-      const T* const panel = g.direct ? g.b + (j - g.begin) : g.b + (j - g.begin) * g.panel_depth + (plan.packed_n ? k * panel_width : 0);
+      const T* const panel = packed ? PanelAt(k, j) : g.b + (j - g.begin) * (g.direct ? 1 : depth);
       // two panels packed before, for rows that would wait for their own sums
       const bool pair = packed && Tile<T>::kPairs && p.m <= Index(Tile<T>::kRows[4]) && g.end - j >= 2 * plan.width && depth == p.k && p.c_column == 1;
       step = pair ? 2 * panel_width : panel_width;
