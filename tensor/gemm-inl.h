@@ -187,7 +187,7 @@ template <class T> struct BlockProduct {
   Index whole = plan.packed_n ? whole_columns(plan.packed_n, plan.width) - packed_column : whole_columns(p.n, plan.width);
   Index strips = (p.m + plan.rows - 1) / plan.rows;
   // of the block of k
-  Index k = 0, depth = 0, share = 0, rows_left = 0;
+  Index k = 0, depth = 0, a_lines = 0;
   bool first = false, last = false, from_sums = false, to_sums = false;
   const T *bias = nullptr, *next_a = nullptr;
 
@@ -236,15 +236,13 @@ template <class T> struct BlockProduct {
     depth = Width(k, p.k, plan.depth);
     first = k == 0, last = k + depth == p.k, from_sums = plan.transposed || !first, to_sums = plan.transposed || !last;
     bias = last && !plan.transposed && finish.bias ? finish.bias + column : nullptr;
-    rows_left = 0;
+    a_lines = 0;
     if (!plan.pack_a) return;
     PackStrips(p, plan, depth, p.a + k * p.a_k, scratch);
     if (p.a_row != 1) return;
-    // while tiles are made a is fetched that is packed next, so many rows of k a tile: of the next block of k, or the columns behind
+    // while tiles are made a is fetched that is packed next: of the next block of k, or the columns behind
     next_a = p.a + (last ? p.m * p.a_row : (k + depth) * p.a_k);
-    const Index tiles = strips * ((p.n + plan.width - 1) / plan.width);
-    share = (depth + tiles - 1) / tiles;
-    rows_left = depth;
+    a_lines = (p.m + kLine - 1) / kLine;
   }
 
   // Where the part of a panel that was packed before stands that begins at k and this column.
@@ -291,7 +289,6 @@ template <class T> struct BlockProduct {
       const T* const ahead = AheadOf(g, s, j, strip + rows * p.a_row, panel, ahead_k);
       if (g.direct && s > 0) ++g.parts;
       if (packed && ++g.parts == strips) g.next += plan.width * g.panel_depth, g.parts = 0;
-      FetchShareOfA();
       if ((!from_sums || !to_sums) && (columns != width || p.c_column != 1))
         RaggedTile<T>(rows, columns, depth, strip, a_row, a_k, panel, b_k, from, from_row, from_sums ? 1 : p.c_column, bias ? bias + j : nullptr, to,
                       to_row, to_sums ? 1 : p.c_column);
@@ -314,10 +311,11 @@ template <class T> struct BlockProduct {
   // What else a tile fetches, one line a step: rows of b that are read in place, those of the first strip further down, then the columns of
   // the next group; the next strip where its rows follow one another, the columns that will be packed next, the first strip's own panel
   // further down, or the next group's panels.
-  const T* AheadOf(const Group& g, Index s, Index j, const T* next_strip, const T* panel, Index& ahead_k) const {
+  const T* AheadOf(const Group& g, Index s, Index j, const T* next_strip, const T* panel, Index& ahead_k) {
     if (g.direct && s == 0) return ahead_k = p.b_k, panel + 8 * p.b_k;
     if (g.direct && g.parts < g.lines) return ahead_k = p.b_k, g.next + g.parts * kLine;
     if (j == g.begin && plan.group > plan.width && !plan.pack_a && p.a_k == 1 && p.a_row == depth) return ahead_k = kLanes, next_strip;
+    if (a_lines > 0) return ahead_k = p.a_k, next_a + --a_lines * kLine;
     if (g.direct) return panel;
     if (!packed && g.end < p.n) {
       ahead_k = p.b_column == 1 ? p.b_k : p.b_column;
@@ -327,11 +325,6 @@ template <class T> struct BlockProduct {
     if (s == 0) return ahead_k = PanelWidth(j), panel + 64 * PanelWidth(j);
     ahead_k = g.next_k;
     return g.next + g.parts * g.next_part;
-  }
-
-  void FetchShareOfA() {
-    for (Index r = 0; r < share && rows_left > 0; ++r, --rows_left, next_a += p.a_k)
-      for (Index l = 0; l < p.m; l += kLine) __builtin_prefetch(next_a + l, 0, 2);
   }
 };
 
