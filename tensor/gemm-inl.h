@@ -236,11 +236,10 @@ template <class T> struct BlockProduct {
     depth = Width(k, p.k, plan.depth);
     first = k == 0, last = k + depth == p.k, from_sums = plan.transposed || !first, to_sums = plan.transposed || !last;
     bias = last && !plan.transposed && finish.bias ? finish.bias + column : nullptr;
+    if (plan.pack_a) PackStrips(p, plan, depth, p.a + k * p.a_k, scratch);
     a_lines = 0;
-    if (!plan.pack_a) return;
-    PackStrips(p, plan, depth, p.a + k * p.a_k, scratch);
-    if (p.a_row != 1) return;
-    // while tiles are made a is fetched that is packed next: of the next block of k, or the columns behind
+    if (p.a_row != 1 || p.a_k == 1) return;
+    // while tiles are made the columns of a are fetched that come next: of the next block of k, or those behind
     next_a = p.a + (last ? p.m * p.a_row : (k + depth) * p.a_k);
     a_lines = (p.m + kLine - 1) / kLine;
   }
@@ -309,10 +308,10 @@ template <class T> struct BlockProduct {
   }
 
   // What else a tile fetches, one line a step: rows of b that are read in place, those of the first strip further down, then the columns of
-  // the next group; the next strip where its rows follow one another, the columns that will be packed next, the first strip's own panel
+  // the next group; the next strip where its rows follow one another, the columns of a that come next, the first strip's own panel
   // further down, or the next group's panels.
   const T* AheadOf(const Group& g, Index s, Index j, const T* next_strip, const T* panel, Index& ahead_k) {
-    if (g.direct && s == 0) return ahead_k = p.b_k, panel + 8 * p.b_k;
+    if (g.direct && s == 0) return ahead_k = p.b_k, panel + 16 * p.b_k;
     if (g.direct && g.parts < g.lines) return ahead_k = p.b_k, g.next + g.parts * kLine;
     if (j == g.begin && plan.group > plan.width && !plan.pack_a && p.a_k == 1 && p.a_row == depth) return ahead_k = kLanes, next_strip;
     if (a_lines > 0) return ahead_k = p.a_k, next_a + --a_lines * kLine;

@@ -11,7 +11,7 @@ namespace {
 
 template <class T> GemmKernels<T> Kernels() {
   using Size = Tile<T>;
-  GemmKernels<T> kernels{Index(Size::kLanes), {0, Size::kRows[1], Size::kRows[2], Size::kRows[3], Size::kRows[4]}, Index(Size::kVectors), Index(Size::kThinRows), Index(Size::kReach), Index(Size::kNear),
+  GemmKernels<T> kernels{Index(Size::kLanes), {0, Size::kRows[1], Size::kRows[2], Size::kRows[3], Size::kRows[4]}, Index(Size::kVectors), Index(Size::kThinRows), Index(Size::kReach), Index(Size::kNear), Index(Size::kNearColumns),
                          &MultiplyBlock<T>, nullptr, nullptr, &PackPanels<T>, &Transpose<T>, &MultiplyPanel<T>};
 #if HWY_TARGET != HWY_SCALAR
   kernels.thin = &MultiplyThin<T>;
@@ -139,7 +139,9 @@ template <class T> Index tile_vectors(const GemmKernels<T>& kernels, const Produ
 }
 
 // Columns of a are read in place where they lie near one another.
-template <class T> bool packs_a(const Product<T>& p) { return p.a_k != 1 && (p.a_row != 1 || p.a_k * Index(sizeof(T)) > 512); }
+template <class T> bool packs_a(const GemmKernels<T>& kernels, const Product<T>& p) {
+  return p.a_k != 1 && (p.a_row != 1 || p.a_k * Index(sizeof(T)) > kernels.near_columns);
+}
 
 // So are rows of b, few of them also from further away.
 template <class T> bool near_rows(const GemmKernels<T>& kernels, const Product<T>& p) {
@@ -162,7 +164,7 @@ template <class T> GemmPlan make_plan(const GemmKernels<T>& kernels, const Produ
   const Index rows = p.m <= tall || p.n <= plan.width ? tall : std::min(tall, low * kDepth / plan.depth);
   plan.rows = divide_up(p.m, divide_up(p.m, rows));
   plan.group = std::max(l2 / 4 / plan.depth / plan.width, Index(1)) * plan.width;
-  plan.pack_a = p.n > plan.width && packs_a(p);
+  plan.pack_a = p.n > plan.width && packs_a(kernels, p);
   plan.transposed = p.c_column != 1 && p.c_row == 1;
   const Index columns = round_up(p.n, plan.width);
   plan.panels = plan.pack_a ? divide_up(p.m, plan.rows) * plan.strip(plan.depth) + kLine : 0;
@@ -322,7 +324,7 @@ template <class T> Choice<T> choose(const GemmKernels<T>& kernels, const Product
   if (is_thin(kernels, turned)) return {Way::thin, true, turned};
   const bool turn = cost(kernels, turned) < cost(kernels, p) && (!has_finish || (turned.c_column != 1 && turned.c_row == 1));
   const Product<T>& q = turn ? turned : p;
-  return {q.m > (packs_a(q) ? kTallRows / 2 : kTallRows) ? Way::tall : Way::wide, turn, q};
+  return {q.m > (packs_a(kernels, q) ? kTallRows / 2 : kTallRows) ? Way::tall : Way::wide, turn, q};
 }
 
 template <class T> void multiply_any(const Product<T>& p, Finish<T> finish) {
