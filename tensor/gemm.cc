@@ -11,7 +11,7 @@ namespace {
 
 template <class T> GemmKernels<T> Kernels() {
   using Size = Tile<T>;
-  GemmKernels<T> kernels{Index(Size::kLanes), {0, Size::kRows[1], Size::kRows[2], Size::kRows[3], Size::kRows[4]}, Index(Size::kVectors), Index(Size::kThinRows), Index(Size::kReach), Index(Size::kNear), Index(Size::kNearColumns),
+  GemmKernels<T> kernels{Index(Size::kLanes), {0, Size::kRows[1], Size::kRows[2], Size::kRows[3], Size::kRows[4]}, Index(Size::kVectors), Index(Size::kThinRows), Index(Size::kReach), Size::kFromL2,
                          &MultiplyBlock<T>, nullptr, nullptr, &PackPanels<T>, &Transpose<T>, &MultiplyPanel<T>};
 #if HWY_TARGET != HWY_SCALAR
   kernels.thin = &MultiplyThin<T>;
@@ -138,20 +138,22 @@ template <class T> Index tile_vectors(const GemmKernels<T>& kernels, const Produ
   return p.m > kernels.rows[kernels.vectors] && p.m <= kernels.rows[2] ? 2 : kernels.vectors;
 }
 
-// Columns of a are read in place where they lie near one another.
+Index l1() { return cache_sizes().l1 ? Index(cache_sizes().l1) : 1 << 15; }
+Index l2() { return cache_sizes().l2 ? Index(cache_sizes().l2) : 1 << 20; }
+
+// Columns of a are read in place where they lie near one another: a page apart they would share few places even of the L2.
 template <class T> bool packs_a(const GemmKernels<T>& kernels, const Product<T>& p) {
-  return p.a_k != 1 && (p.a_row != 1 || p.a_k * Index(sizeof(T)) > kernels.near_columns);
+  return p.a_k != 1 && (p.a_row != 1 || p.a_k * Index(sizeof(T)) > (kernels.from_l2 ? 3072 : 512));
 }
 
-// So are rows of b, few of them also from further away.
+// So are rows of b: beyond, they share few places of the cache.
 template <class T> bool near_rows(const GemmKernels<T>& kernels, const Product<T>& p) {
-  return p.b_column == 1 && p.b_k * Index(sizeof(T)) <= (p.k <= kDirectRows ? 4 : 1) * kernels.near;
+  return p.b_column == 1 && p.b_k * std::min(p.k, kDepth) * Index(sizeof(T)) <= (kernels.from_l2 ? l2() : l1());
 }
 
 // For the largest block of a product.
 template <class T> GemmPlan make_plan(const GemmKernels<T>& kernels, const Product<T>& p, bool packed) {
   constexpr Index kLine = Index(64 / sizeof(T));
-  const auto l2 = Index((cache_sizes().l2 ? cache_sizes().l2 : 1 << 20) / sizeof(T));
   GemmPlan plan{};
   const Index vectors = tile_vectors(kernels, p);
   plan.width = vectors * kernels.lanes;
@@ -163,7 +165,7 @@ template <class T> GemmPlan make_plan(const GemmKernels<T>& kernels, const Produ
   // strips of like height; those that meet several panels take as much of the L1 as `low` rows of kDepth
   const Index rows = p.m <= tall || p.n <= plan.width ? tall : std::min(tall, low * kDepth / plan.depth);
   plan.rows = divide_up(p.m, divide_up(p.m, rows));
-  plan.group = std::max(l2 / 4 / plan.depth / plan.width, Index(1)) * plan.width;
+  plan.group = std::max(l2() / Index(sizeof(T)) / 4 / plan.depth / plan.width, Index(1)) * plan.width;
   plan.pack_a = p.n > plan.width && packs_a(kernels, p);
   plan.transposed = p.c_column != 1 && p.c_row == 1;
   const Index columns = round_up(p.n, plan.width);
@@ -263,7 +265,7 @@ void multiply_tall(const GemmKernels<T>& kernels, const Product<T>& p, Index col
   const Index groups = columns.parts, row_unit = turned ? 64 : kernels.rows[kernels.vectors], row_units = divide_up(p.m, row_unit), most = divide_up(p.m, 64) * groups;
   const Index all = pieces(seconds, std::min(row_units * groups, std::max<Index>(most, std::min<Index>(2 * most, threads()))));
   const Cut rows{p.m, row_unit, std::clamp(all / groups, divide_up(p.m, 256), row_units)};
-  const bool direct = !p.panels && near_rows(kernels, p) && p.k <= kDepth && p.n % kernels.lanes == 0;   // a kernel reads whole vectors of b
+  const bool direct = !p.panels && near_rows(kernels, p) && p.n % kernels.lanes == 0;   // a kernel reads whole vectors of b
   GemmPlan plan = make_plan(kernels, part_of(p, 0, rows.most(), 0, columns.most()), !direct);
   if (p.panels) plan.packed_n = p.n;
   plan.packed_columns = round_up(columns.most(), plan.width);

@@ -93,8 +93,7 @@ template <class T> struct GemmKernels {
   Index rows[5];             // most of a tile, by its vectors, 1 to 4
   Index vectors;             // of the tile for most products
   Index thin_rows, thin_depth;   // most rows of the thin kernel, and least k where they are more than a few
-  Index near;                // bytes from row to row of b up to which many rows of a read it in place: beyond, its lines share few places of the L1
-  Index near_columns;        // bytes from column to column of a up to which they are read in place, from the L2 where multiply-adds leave the time
+  bool from_l2;              // a tile multiplies for longer than the L2 takes to give it rows of b and columns of a that are read in place
   // All of p in one thread. packed: the panels of b from packed_column on, or nullptr. row, column: where p lies in the whole.
   void (*block)(const Product<T>& p, const GemmPlan& plan, const T* packed, Index packed_column, Index row, Index column,
                 T* scratch, Finish<T> finish);

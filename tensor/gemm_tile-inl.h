@@ -24,13 +24,14 @@ template <class T> struct Tile {
   using D = hn::ScalableTag<T>;
   static constexpr size_t kLanes = hn::MaxLanes(D());
 #if HWY_TARGET <= HWY_AVX3 || (HWY_ARCH_ARM_A64 && HWY_TARGET != HWY_SCALAR)  // 32 registers
-  static constexpr size_t kRows[5] = {0, 14, 14, 8, 6}, kVectors = 3, kThinRows = 10, kPairedRows = 0, kNear = 2048, kNearColumns = 3072;   // kRows: most, by vectors
+  static constexpr size_t kRows[5] = {0, 14, 14, 8, 6}, kVectors = 3, kThinRows = 10, kPairedRows = 0;   // kRows: most, by vectors
   static constexpr size_t kParts = 64 / sizeof(T) / RowPart<T>::kSize;   // of the rows of b that are turned: a line
 #else
-  static constexpr size_t kRows[5] = {0, 6, 6, 4, 2}, kVectors = 2, kThinRows = 6, kPairedRows = 3, kNear = 128, kNearColumns = 512, kParts = 1;
+  static constexpr size_t kRows[5] = {0, 6, 6, 4, 2}, kVectors = 2, kThinRows = 6, kPairedRows = 3, kParts = 1;
 #endif
   static constexpr size_t kReach = kParts * RowPart<T>::kSize;   // elements of a row that are turned at once
   static constexpr size_t kWidest = 4 * kLanes;
+  static constexpr bool kFromL2 = kVectors == 3;
   static constexpr bool kPairs = kVectors == 2;   // four vectors of few rows may be two panels
 };
 
