@@ -57,7 +57,7 @@ template <class T> T* scratch(Index elements) {
 }
 
 constexpr Index kTallRows = 128;   // beyond, the panels of b are packed once for all rows
-constexpr Index kDirectRows = 64;  // up to these, of a or of b, rows of b are read in place
+constexpr Index kDirectRows = 64;  // up to these, rows of b are read in place wherever they lie
 constexpr Index kSmall = 64;       // most rows and k of a small product
 constexpr Index kDepth = 512;      // k of one block: 8 rows of a take half of a small L1
 constexpr Index kOwnRows = 256;    // from so many a thread on, each packs the panels for itself
