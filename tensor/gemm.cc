@@ -146,7 +146,7 @@ template <class T> bool packs_a(const GemmKernels<T>& kernels, const Product<T>&
   return p.a_k != 1 && (p.a_row != 1 || p.a_k * Index(sizeof(T)) > (kernels.from_l2 ? 3072 : 512));
 }
 
-// So are rows of b: beyond, they share few places of the cache.
+// So are rows of b where those of a block of k span no more than the cache that gives them to a tile in time: beyond, they share few places of it.
 template <class T> bool near_rows(const GemmKernels<T>& kernels, const Product<T>& p) {
   return p.b_column == 1 && p.b_k * std::min(p.k, kDepth) * Index(sizeof(T)) <= (kernels.from_l2 ? l2() : l1());
 }

@@ -45,8 +45,8 @@ std::vector<Sample> watch(int process) {
 }
 
 // From a third of the time on nothing grows: of eight parts of it the median step from one to the next. Pages that a thread touches for
-// the first time late, with the first piece of its kind that it takes, come once.
-void check_flat(const std::vector<Sample>& samples) {
+// the first time late, with the first piece of its kind that it takes, come once: this share of all at most.
+void check_flat(const std::vector<Sample>& samples, double once) {
   constexpr std::size_t kParts = 8;
   REQUIRE(samples.size() >= 30);
   const std::size_t first = samples.size() / 3, count = samples.size() - first;
@@ -62,7 +62,7 @@ void check_flat(const std::vector<Sample>& samples) {
   MESSAGE("resident ", before / 1e6, " MB, then ", after / 1e6, " MB, a step of ", step / 1e6, " MB; files ", least(files[0]), ", then ", least(files[1]));
 #ifndef __SANITIZE_ADDRESS__                       // which keeps what was freed
   CHECK(step <= 0.002 * before);
-  CHECK(after <= 1.05 * before);
+  CHECK(after <= (1 + once) * before);
 #endif
   CHECK(least(files[1]) <= least(files[0]));
 }
@@ -73,13 +73,13 @@ void soak(int updates, int lines) {
   const std::string folder = training.folder().path(), every = std::to_string(updates / 20);
   std::string line = training.begin("run", updates) + " --save-every " + every;
   line.replace(line.find("--evaluate-every 7"), 18, "--evaluate-every " + every);
-  check_flat(watch(Program{.words = split(line), .folder = folder}.start()));
+  check_flat(watch(Program{.words = split(line), .folder = folder}.start()), 0.02);
   CHECK(fs::exists(folder + "/run/checkpoints/" + std::to_string(updates) + ".safetensors"));
 
   std::string sources;
   for (int i = 0; i < lines; ++i) sources += std::to_string(i % 5) + (i % 3 == 0 ? " 1 2 3\n" : " 4\n");
   write_text(folder + "/sources", sources);
-  check_flat(watch(Program{.words = split("translate --run run --quiet --beam 2"), .folder = folder, .output = folder + "/out"}.start(folder + "/sources")));
+  check_flat(watch(Program{.words = split("translate --run run --quiet --beam 2"), .folder = folder, .output = folder + "/out"}.start(folder + "/sources")), 0.05);   // which thread takes which lines is chance
   CHECK(std::ranges::count(text_of(folder + "/out"), '\n') == lines);
 }
 
