@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of small matrices that lie in L1, for kernels that make many of them: no packing of the left side, any strides, one
-// chain of multiply-adds in rising k an element. Large products: tensor/ops/matmul.h.
+// chain of multiply-adds in rising k an element. What follows is fetched meanwhile, by each step of k a part: more at once would fill
+// what a core can have on its way, and the product would wait. Large products: tensor/ops/matmul.h.
 #include "tensor/block-inl.h"
 #include "tensor/dtype.h"
 #include "tensor/simd-inl.h"
@@ -49,16 +50,35 @@ template <class T, size_t MR, size_t NB> HWY_INLINE void StoreSums(const Block<T
   }
 }
 
+// 128 bytes of the next row that is needed later, into L2: what a core can have on its way to L1 is less.
+template <class Ahead> struct Fetching {
+  Ahead& ahead;
+  decltype(ahead.at) at = ahead.at;
+  Index stride = ahead.stride;
+  size_t left = ahead.left;
+  HWY_INLINE void Step() {
+    __builtin_prefetch(at, 0, 2);
+    __builtin_prefetch(at + 64 / sizeof(*at), 0, 2);
+    at += stride;
+    if (HWY_LIKELY(--left > 0)) return;
+    ahead.next_run();
+    at = ahead.at, stride = ahead.stride, left = ahead.left;
+  }
+  HWY_INLINE ~Fetching() { ahead.at = at, ahead.left = left; }
+};
+
 // c[i][j] (=|+=) Σ_k a[i, k] b[k, j]: one chain of multiply-adds in rising k an element, for MR rows and NB blocks from column j
-template <size_t MR, size_t NB, class T>
+template <size_t MR, size_t NB, class T, class Ahead>
 HWY_INLINE void TileProduct(const T* HWY_RESTRICT a, Index a_row, Index a_k, const Right<T>& b, size_t j, size_t K, T* HWY_RESTRICT c, Index c_row,
-                            bool add) {
+                            bool add, Ahead& ahead) {
   Block<T> sum[MR][NB];
   const size_t left = b.columns - j;
   LoadSums(c, c_row, left, add, sum);
   const T* from = b.data + Index(j / 16) * b.block;
+  Fetching<Ahead> next{ahead};
   if (left >= 16 * NB) {
     for (size_t k = K; k > 0; --k, from += b.row, a += a_k) {
+      next.Step();
       Block<T> right[NB];
       HWY_UNROLL(4)
       for (size_t m = 0; m < NB; ++m) right[m] = Load16(from + Index(m) * b.block);
@@ -71,6 +91,7 @@ HWY_INLINE void TileProduct(const T* HWY_RESTRICT a, Index a_row, Index a_k, con
     }
   } else {
     for (size_t k = 0; k < K; ++k, from += b.row, a += a_k) {
+      next.Step();
       HWY_UNROLL(4)
       for (size_t m = 0; m < NB; ++m) {
         const Block<T> right = LoadN16(from + Index(m) * b.block, left - 16 * m);
@@ -83,27 +104,27 @@ HWY_INLINE void TileProduct(const T* HWY_RESTRICT a, Index a_row, Index a_k, con
 }
 
 // NB blocks of columns from j on, all rows, up to MR at a time
-template <size_t NB, size_t MR, class T>
-HWY_INLINE void ColumnsProduct(const T* a, Index a_row, Index a_k, const Right<T>& b, size_t j, size_t rows, size_t K, T* c, Index c_row, bool add) {
+template <size_t NB, size_t MR, class T, class Ahead>
+HWY_INLINE void ColumnsProduct(const T* a, Index a_row, Index a_k, const Right<T>& b, size_t j, size_t rows, size_t K, T* c, Index c_row, bool add, Ahead& ahead) {
   size_t i = 0;
-  for (; i + MR <= rows; i += MR) TileProduct<MR, NB>(a + Index(i) * a_row, a_row, a_k, b, j, K, c + Index(i) * c_row + j, c_row, add);
+  for (; i + MR <= rows; i += MR) TileProduct<MR, NB>(a + Index(i) * a_row, a_row, a_k, b, j, K, c + Index(i) * c_row + j, c_row, add, ahead);
   if constexpr (MR > 4)
-    for (; i + 4 <= rows; i += 4) TileProduct<4, NB>(a + Index(i) * a_row, a_row, a_k, b, j, K, c + Index(i) * c_row + j, c_row, add);
+    for (; i + 4 <= rows; i += 4) TileProduct<4, NB>(a + Index(i) * a_row, a_row, a_k, b, j, K, c + Index(i) * c_row + j, c_row, add, ahead);
   if constexpr (MR > 2)
-    for (; i + 2 <= rows; i += 2) TileProduct<2, NB>(a + Index(i) * a_row, a_row, a_k, b, j, K, c + Index(i) * c_row + j, c_row, add);
-  for (; i < rows; ++i) TileProduct<1, NB>(a + Index(i) * a_row, a_row, a_k, b, j, K, c + Index(i) * c_row + j, c_row, add);
+    for (; i + 2 <= rows; i += 2) TileProduct<2, NB>(a + Index(i) * a_row, a_row, a_k, b, j, K, c + Index(i) * c_row + j, c_row, add, ahead);
+  for (; i < rows; ++i) TileProduct<1, NB>(a + Index(i) * a_row, a_row, a_k, b, j, K, c + Index(i) * c_row + j, c_row, add, ahead);
 }
 
 // c [rows, columns] from column `first` (a multiple of 16) on; K products an element. All rows meet some columns of b while these lie in L1.
-template <class T>
-void Product(const T* a, Index a_row, Index a_k, const Right<T>& b, size_t first, size_t rows, size_t K, T* c, Index c_row, bool add) {
+template <class T, class Ahead>
+void Product(const T* a, Index a_row, Index a_k, const Right<T>& b, size_t first, size_t rows, size_t K, T* c, Index c_row, bool add, Ahead& ahead) {
   constexpr size_t kRows = TileSize<T>::kRows, kFew = TileSize<T>::kFewRows, kBlocks = TileSize<T>::kBlocks;
   size_t j = first;
   if constexpr (kFew > 0)
-    for (; rows <= kFew && j + 48 < b.columns; j += 64) ColumnsProduct<4, kFew>(a, a_row, a_k, b, j, rows, K, c, c_row, add);
+    for (; rows <= kFew && j + 48 < b.columns; j += 64) ColumnsProduct<4, kFew>(a, a_row, a_k, b, j, rows, K, c, c_row, add, ahead);
   if constexpr (kBlocks == 2 || kFew > 0)
-    for (; (kBlocks == 2 || rows <= kFew) && j + 16 < b.columns; j += 32) ColumnsProduct<2, kBlocks == 2 ? kRows : kFew>(a, a_row, a_k, b, j, rows, K, c, c_row, add);
-  for (; j < b.columns; j += 16) ColumnsProduct<1, kRows>(a, a_row, a_k, b, j, rows, K, c, c_row, add);
+    for (; (kBlocks == 2 || rows <= kFew) && j + 16 < b.columns; j += 32) ColumnsProduct<2, kBlocks == 2 ? kRows : kFew>(a, a_row, a_k, b, j, rows, K, c, c_row, add, ahead);
+  for (; j < b.columns; j += 16) ColumnsProduct<1, kRows>(a, a_row, a_k, b, j, rows, K, c, c_row, add, ahead);
 }
 
 // c_i[j] (=|+=) Σ_k a_i[k] b_i[k, j]: MR rows, each with a matrix of its own, `apart` from the next. A chain waits for itself: those of

@@ -108,14 +108,6 @@ template <class T> HWY_INLINE Sight<T> SightOf(const Head<T>& head, const Group&
 
 // ---- pieces of a head --------------------------------------------------------------------------------------------------------
 
-// The end of the rows from `begin` on that lie a stride apart.
-template <class T> HWY_INLINE size_t EndOfRun(const Rows<const T>& x, size_t begin, size_t end) {
-  if (!x.places) return end;
-  size_t i = begin;
-  while (i < end && x.places[i] == x.places[begin]) ++i;
-  return i;
-}
-
 // rows [begin, end) of x = 0
 template <class T> void ClearRows(const Rows<T>& x, size_t begin, size_t end, size_t n) {
   for (size_t i = begin; i < end; ++i)
@@ -124,22 +116,6 @@ template <class T> void ClearRows(const Rows<T>& x, size_t begin, size_t end, si
 
 template <class T> HWY_INLINE void ScaleRow(T* x, size_t n, T factor) {
   for (size_t j = 0; j < n; j += 16) StoreN16(LoadN16(x + j, n - j) * Set16(factor), n - j, x + j);
-}
-
-// Into L2: what a core can have on its way to L1 is less. Row after row of all heads, as they lie in memory.
-template <class T> HWY_NOINLINE void Fetch(Ahead<T>& next) {
-  for (size_t left = next.share; left > 0 && next.at < next.count;) {
-    const Heads<const T>& heads = next.matrices[next.at];
-    const Rows<const T> first = heads.at(next.b, next.h);
-    for (; left > 0 && next.row < heads.rows; --left, ++next.row) {
-      const T* row = first[next.row];
-      for (Index h = next.h; h < next.end; ++h, row += heads.head)
-        for (size_t j = 0; j < heads.width; j += 64 / sizeof(T)) __builtin_prefetch(row + j, 0, 2);
-    }
-    if (next.row < heads.rows) return;
-    next.row = 0;
-    ++next.at;
-  }
 }
 
 template <class T> HWY_INLINE Block<T> ShiftOf(Block<T> most) {         // exp(-inf - 0) = 0
@@ -193,11 +169,11 @@ template <class T> HWY_INLINE void DotsOf(const Head<T>& head, const Group& grou
   for (size_t j = 0; j < head.dk; ++j) Store16(scale * Load16(queries + 16 * j), queries + 16 * j);
   const Right<T> right{queries, 16, 0, 16};
   if (head.k_by_columns)
-    return Product(head.k.data + group.key + group.first, 1, head.k.stride, right, 0, group.last - group.first, head.dk, z + group.first * stride, Index(stride), false);
+    return Product(head.k.data + group.key + group.first, 1, head.k.stride, right, 0, group.last - group.first, head.dk, z + group.first * stride, Index(stride), false, *head.next);
   const Rows<const T> keys = head.k.from(group.key);
   for (size_t first = group.first, end; first < group.last; first = end) {
-    end = EndOfRun(keys, first, group.last);
-    Product(keys[first], keys.stride, 1, right, 0, end - first, head.dk, z + first * stride, Index(stride), false);
+    end = keys.end_of_run(first, group.last);
+    Product(keys[first], keys.stride, 1, right, 0, end - first, head.dk, z + first * stride, Index(stride), false, *head.next);
   }
 }
 
@@ -247,9 +223,9 @@ HWY_INLINE void ExpOfScores(const Head<T>& head, const Group& group, const Block
 template <class T> HWY_INLINE void ValuesOf(const Head<T>& head, const Group& group, const T* e, const Rows<T>& output) {
   const Rows<const T> values = head.v.from(group.key);
   for (size_t first = group.first, end; first < group.last; first = end) {
-    end = EndOfRun(values, first, group.last);
+    end = values.end_of_run(first, group.last);
     Product(e + 16 * first, 1, 16, Right<T>{values[first], values.stride, 16, head.dv}, 0, group.rows, end - first, output[group.t], output.stride,
-            !group.fresh || first > group.first);
+            !group.fresh || first > group.first, *head.next);
   }
 }
 
@@ -307,16 +283,12 @@ template <class T> void AttentionHead(const Head<T>& head, const Rows<T>& output
       const Group group = GroupOf(head, t, HWY_MIN(kGroupRows, head.queries - t), key, HWY_MIN(kKeys, seen.last - key));
       if (group.empty()) continue;
       ScoresOf(head, group, queries, bias, z, kGroupRows);
-      Fetch(*head.next);
       const Block<T> greatest = MaskScores(group, SightOf(head, group), z);
       for (size_t i = 0; weights && i < group.rows; ++i)
         for (size_t s = group.first; s < group.last; ++s) weights[(t + i) * S + key + s] = z[16 * s + i];
       if (factors) FactorsOf(head, group, drawn, factors);
-      Fetch(*head.next);
       ExpOfScores(head, group, greatest, factors, z, head.log_sum_exp + t, sums + t, output);
-      Fetch(*head.next);
       ValuesOf(head, group, z, output);
-      Fetch(*head.next);
     }
   for (size_t t = 0; t < head.queries; t += kGroupRows) {
     const size_t rows = HWY_MIN(kGroupRows, head.queries - t);
@@ -391,13 +363,13 @@ template <class T> void AddWeightGradients(const Head<T>& head, const Rows<const
 // c rows [first, last) (=|+=) aᵀ b, aᵀ [keys, rows] of a tile: rows from `written` on are new unless there is something to add to
 template <class T>
 HWY_INLINE void SumOverRows(const T* a, size_t stride, const Rows<const T>& b, size_t rows, size_t width, size_t first, size_t last, size_t written,
-                            bool add, const Rows<T>& c) {
+                            bool add, const Rows<T>& c, Ahead<T>& next) {
   if (!c.data) return;
   if (!add) ClearRows(c, written, first, width);
   const size_t fresh = written > first ? HWY_MIN(written, last) : first;
   const Right<T> right{b.data, b.stride, 16, width};
-  Product(a + first * stride, Index(stride), 1, right, 0, fresh - first, rows, c[first], c.stride, true);
-  Product(a + fresh * stride, Index(stride), 1, right, 0, last - fresh, rows, c[fresh], c.stride, add);
+  Product(a + first * stride, Index(stride), 1, right, 0, fresh - first, rows, c[first], c.stride, true, next);
+  Product(a + fresh * stride, Index(stride), 1, right, 0, last - fresh, rows, c[fresh], c.stride, add, next);
 }
 
 // forward was  o_t = Σ_s m_ts p_ts v_s,  so now
@@ -439,25 +411,20 @@ template <class T> void AttentionHeadGrad(const Head<T>& head, const HeadGrad<T>
           for (size_t s = first; s < last; ++s) Store16(Set16(T(0)), z + s * stride), Store16(Set16(T(0)), dp + s * stride);
         if (group.empty()) continue;
         ScoresOf(head, group, queries, bias, z, stride);
-        Fetch(*head.next);
         TurnGroup(group, grad.doutput, dv, doutputs);
         Product(head.v[key + group.first], head.v.stride, 1, Right<T>{doutputs, 16, 0, 16}, 0, group.last - group.first, dv, dp + group.first * stride,
-                Index(stride), false);
-        Fetch(*head.next);
+                Index(stride), false, *head.next);
         if (factors) FactorsOf(head, group, drawn, factors);
         if (g) WeightGradients(group, grad.dweights, g);
         SlopesOf(head, group, SightOf(head, group), deltas, factors, g, z, dp, stride, bias_slopes);
         if (bias_slopes) ReturnGroup(group, bias_slopes, grad.dbias);
-        Fetch(*head.next);
         if (!grad.dq.data) continue;
         const Right<T> right{head.k[key + group.first], head.k.stride, 16, dk};
         Product(dp + group.first * stride, 1, Index(stride), right, 0, group.rows, group.last - group.first, grad.dq[group.t], grad.dq.stride,
-                grad.add_dq || !group.fresh);
+                grad.add_dq || !group.fresh, *head.next);
       }
-      Fetch(*head.next);
-      SumOverRows(slopes, stride, head.q.from(tile), rows, dk, span.first, span.last, written, grad.add_dk, grad.dk.from(key));
-      Fetch(*head.next);
-      SumOverRows(scores, stride, grad.doutput.from(tile), rows, dv, span.first, span.last, written, grad.add_dv, grad.dv.from(key));
+      SumOverRows(slopes, stride, head.q.from(tile), rows, dk, span.first, span.last, written, grad.add_dk, grad.dk.from(key), *head.next);
+      SumOverRows(scores, stride, grad.doutput.from(tile), rows, dv, span.first, span.last, written, grad.add_dv, grad.dv.from(key), *head.next);
       written = HWY_MAX(written, span.last);
     }
     if (grad.dk.data && !grad.add_dk) ClearRows(grad.dk, key + written, key + keys, dk);

@@ -45,6 +45,21 @@ HWY_EXPORT(AttentionF64);
 HWY_EXPORT(AttentionGradF32);
 HWY_EXPORT(AttentionGradF64);
 
+template <class T> void Ahead<T>::next_run() {
+  while (matrix < count) {
+    const Heads<const T>& x = matrices[matrix];
+    if (row < x.rows && column < x.width) {
+      const Rows<const T> rows = x.at(b, h);
+      const std::size_t first = std::exchange(row, rows.end_of_run(row, x.rows));
+      at = rows[first] + column, stride = rows.stride, left = row - first;
+      return;
+    }
+    row = 0, column += 128 / sizeof(T);
+    if (column >= x.width) column = 0, ++matrix;
+  }
+  at = idle, stride = 0, left = std::numeric_limits<std::size_t>::max();
+}
+
 namespace {
 
 struct Sizes { Index B, H, T, S, dk, dv, group; };   // group: heads of q to one of k and v
@@ -139,7 +154,6 @@ void for_heads(const char* op, const Sizes& n, Index step, Index rows, std::span
   std::size_t next_rows = 0, next_size = 0;
   for (const Heads<const T>& x : matrices) next_rows += x.rows, next_size += x.rows * x.width;
   const bool fetches = parts == 1 && next_size * std::size_t(step) * sizeof(T) <= kFetched;
-  const std::size_t share = next_rows / (3 * std::size_t(n.T / Index(kGroupRows) + 1)) + 1;   // a group has three steps and more
   parallel_for(n.B * steps * parts, row_grain(step * std::min(rows, n.T) * n.S * (1 + (n.dk + n.dv) / 16)), [&](Index begin, Index end) {
     const Tensor room = empty({Index(scratch_size)}, dtype_of<T>);
     T* const scratch = room.mutable_data<T>();
@@ -152,7 +166,7 @@ void for_heads(const char* op, const Sizes& n, Index step, Index rows, std::span
           masks[std::size_t(t)] = row.nothing() ? RowMask{0, 0} : row;
         }
       const Index next_h = h + step < n.H ? h + step : 0;
-      Ahead<T> next{matrices.data(), fetches && item + 1 < end ? matrices.size() : 0, next_h > 0 ? b : b + 1, next_h, std::min(next_h + step, n.H), share, 0, 0};
+      Ahead<T> next{matrices.data(), fetches && item + 1 < end ? matrices.size() : 0, next_h > 0 ? b : b + 1, next_h, std::min(next_h + step, n.H), next_rows / 3 + 1, scratch};
       f(Head<T>{std::size_t(count), std::size_t(n.S), std::size_t(n.dk), std::size_t(n.dv), scale, matrices[0].at(b, h).from(std::size_t(first)),
                 matrices[1].at(b, h), matrices[2].at(b, h), bias.at(b, h).from(std::size_t(first)), k_by_columns, std::size_t(std::min(step, n.H - h)),
                 matrices[0].head, matrices[1].head, matrices[2].head, bias.head, matrices[3].head, masks.empty() ? nullptr : masks.data(), mask_rows.in_steps(), dropout, (i * n.T + first) * n.S,

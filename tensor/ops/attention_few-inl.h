@@ -18,6 +18,23 @@ namespace {
 HWY_INLINE size_t BeginOf(const Group& group) { return group.first / 16 * 16; }
 HWY_INLINE size_t EndOf(const Group& group) { return padded(group.last); }
 
+// `share` rows of what the next heads read and write, row after row of all heads, as they lie in memory: these products are too short to
+// fetch beside them.
+template <class T> HWY_NOINLINE void Fetch(Ahead<T>& next) {
+  for (size_t left = next.share; left > 0 && next.matrix < next.count;) {
+    const Heads<const T>& heads = next.matrices[next.matrix];
+    const Rows<const T> first = heads.at(next.b, next.h);
+    for (; left > 0 && next.row < heads.rows; --left, ++next.row) {
+      const T* row = first[next.row];
+      for (Index h = next.h; h < next.end; ++h, row += heads.head)
+        for (size_t j = 0; j < heads.width; j += 64 / sizeof(T)) __builtin_prefetch(row + j, 0, 2);
+    }
+    if (next.row < heads.rows) return;
+    next.row = 0;
+    ++next.matrix;
+  }
+}
+
 // c of each head (=|+=) its rows of a times its own b; b_head and c_head are the strides from one head to the next
 template <class T>
 HWY_INLINE void ProductsOf(const Head<T>& head, const T* a, Index a_row, const Right<T>& b, Index b_head, size_t first, size_t K, T* c, Index c_row, Index c_head,
@@ -25,7 +42,7 @@ HWY_INLINE void ProductsOf(const Head<T>& head, const T* a, Index a_row, const R
   if (head.queries == 1) return RowsProduct(a, a_row, b, b_head, first, head.heads, K, c, c_head, add);
   for (size_t h = 0; h < head.heads; ++h)
     Product(a + Index(h * head.queries) * a_row, a_row, 1, Right<T>{b.data + Index(h) * b_head, b.row, b.block, b.columns}, first, head.queries, K,
-            c + Index(h) * c_head, c_row, add);
+            c + Index(h) * c_head, c_row, add, *head.next);
 }
 
 // z[h][t][s] = scale q_t·k_s; `queries` has room for the rows, `turned` for a piece of keys
@@ -141,7 +158,7 @@ template <class T> void AttentionFew(const Head<T>& head, const Rows<T>& output,
     Fetch(*head.next);
     const Rows<const T> values = head.v.from(key);
     for (size_t first = group.first, end; first < group.last; first = end) {
-      end = EndOfRun(values, first, group.last);
+      end = values.end_of_run(first, group.last);
       ProductsOf(head, scores + first, Index(stride), Right<T>{values[first], values.stride, 16, head.dv}, head.v_head, 0, end - first, output.data, output.stride,
                  head.output_head, !group.fresh || first > group.first);
     }

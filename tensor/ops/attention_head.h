@@ -15,6 +15,12 @@ template <class T> struct Rows {           // a matrix whose rows are contiguous
   const std::int64_t* places = nullptr;    // row i stands in matrix places[i] of several, `apart` from one to the next
   Index apart = 0;
   T* operator[](std::size_t row) const { return data + Index(row) * stride + (places ? places[row] * apart : 0); }
+  std::size_t end_of_run(std::size_t begin, std::size_t end) const {   // of the rows from `begin` on that lie a stride apart
+    if (!places) return end;
+    std::size_t row = begin;
+    while (row < end && places[row] == places[begin]) ++row;
+    return row;
+  }
   Rows from(std::size_t row) const { return {data + Index(row) * stride, stride, places ? places + row : nullptr, apart}; }
 };
 
@@ -33,13 +39,18 @@ template <class T> struct Heads {
   }
 };
 
-// What the next heads read and write is fetched while these are computed, `share` rows after each step of a group: the hardware does
-// not see the way from one to the other.
+// What the next heads read and write is fetched while these are computed: the hardware does not see the way from one to the other.
 template <class T> struct Ahead {
   const Heads<const T>* matrices;
-  std::size_t count;                       // of them
+  std::size_t count;                       // of them; 0: nothing is fetched
   Index b, h, end;                         // heads [h, end)
-  std::size_t share, at, row;              // fetched next: row `row` of matrices[at]
+  std::size_t share;                       // rows at once where queries are few
+  const T* idle;                           // in L1: fetched where nothing is left
+  std::size_t matrix = 0, column = 0, row = 0;   // fetched next: of matrices[matrix]; where queries are more ...
+  const T* at = idle;                      // ... behind the rest of this run: `left` rows a stride apart
+  Index stride = 0;
+  std::size_t left = 1;
+  void next_run();
 };
 
 // A head of a sentence, or several that follow it where queries are few.
