@@ -130,6 +130,7 @@ HWY_AFTER_NAMESPACE();
 #include <numeric>
 #include <vector>
 
+#include "tensor/cut.h"
 #include "tensor/format.h"
 #include "tensor/list.h"
 #include "tensor/ops/kernel.h"
@@ -143,28 +144,31 @@ HWY_EXPORT(UpdateF64);
 HWY_EXPORT(SquaresF32);
 HWY_EXPORT(SquaresF64);
 
-constexpr Index kChunk = 4096;
-constexpr Index chunks_of(Index size) { return (size + kChunk - 1) / kChunk; }
+constexpr Index kUpdated = 4096;                 // elements of a chunk, whose squares are summed apart
+constexpr double kSeconds = 0.3e-9;              // an element
+constexpr Index chunks_of(Index size) { return divide_up(size, kUpdated); }
 
 int states_of(Update kind) { return HWY_STATIC_DISPATCH(StatesOf)(kind); }
 
-// Calls body(item, first, count) for all chunks of all sizes, spread over the threads in groups of 16 chunks: upper halves of all items,
-// then lower halves, since the first thread wrote the upper half of a gradient last (multiply_by_halves), the second one the lower half.
+// Calls body(item, first, count) for all chunks of all sizes, spread over the threads in pieces of as many elements: upper halves of all
+// items, then lower halves, since the first thread wrote the upper half of a gradient last (multiply_by_halves), the second one the lower half.
 template <class Body> void for_chunks(std::span<const Index> sizes, Body&& body) {
   static thread_local std::vector<Index> kept;   // for the next call, which then asks for no memory
   kept.assign(2 * sizes.size() + 1, 0);
-  const std::span<Index> starts = kept;          // chunk number at which each half of an item starts
+  const std::span<Index> starts = kept;          // elements before each half of an item
+  const auto upper = [&](std::size_t item) { return std::min(sizes[item], divide_up(chunks_of(sizes[item]), 2) * kUpdated); };
   for (std::size_t half = 0; half < kept.size() - 1; ++half) {
-    const Index chunks = chunks_of(sizes[half % sizes.size()]);
-    starts[half + 1] = starts[half] + (half < sizes.size() ? chunks - chunks / 2 : chunks / 2);
+    const std::size_t item = half % sizes.size();
+    starts[half + 1] = starts[half] + (half < sizes.size() ? upper(item) : sizes[item] - upper(item));
   }
-  parallel_for(starts.back(), 16, [&](Index begin, Index end) {
-    auto half = std::size_t(std::upper_bound(starts.begin(), starts.end(), begin) - starts.begin()) - 1;
-    for (Index chunk = begin; chunk < end; ++chunk) {
-      while (chunk >= starts[half + 1]) ++half;
+  const Index all = starts.back(), parts = pieces(double(all) * kSeconds, std::max<Index>(1, chunks_of(all)));
+  run_chunks(parts, [&](Index part) {            // the chunks that begin in [begin, end)
+    const Index begin = all * part / parts, end = all * (part + 1) / parts;
+    for (auto half = std::size_t(std::upper_bound(starts.begin(), starts.end(), begin) - starts.begin()) - 1; half + 1 < starts.size() && starts[half] < end; ++half) {
       const std::size_t item = half % sizes.size();
-      const Index all = chunks_of(sizes[item]), first = (chunk - starts[half] + (half < sizes.size() ? 0 : all - all / 2)) * kChunk;
-      body(item, first, std::min(kChunk, sizes[item] - first));
+      const Index start = starts[half], size = starts[half + 1] - start, first = half < sizes.size() ? 0 : upper(item);
+      for (Index at = round_up(std::max<Index>(begin - start, 0), kUpdated); at < size && start + at < end; at += kUpdated)
+        body(item, first + at, std::min(kUpdated, size - at));
     }
   });
 }
@@ -187,7 +191,7 @@ double squares_of_all(std::span<const Tensor> tensors) {
   const auto f64 = HWY_DYNAMIC_DISPATCH(SquaresF64);
   for_chunks(sizes, [&](std::size_t i, Index first, Index count) {
     visit_float(dense[i].dtype(), "sum_of_squares", [&]<class T>() {
-      partials[std::size_t(starts[i] + first / kChunk)] = pick<T>(f32, f64)(dense[i].data<T>() + first, std::size_t(count));
+      partials[std::size_t(starts[i] + first / kUpdated)] = pick<T>(f32, f64)(dense[i].data<T>() + first, std::size_t(count));
     });
   });
   double sum = 0;
