@@ -142,7 +142,8 @@ template <class T> void PackStrips(const Product<T>& p, const GemmPlan& plan, In
 // that go with one strip, and those from step to step, at most a line.
 template <class T> Index AheadPart(Index width, Index depth, Index strips, Index& step) {
   constexpr Index kLine = Index(64 / sizeof(T));
-  step = strips > width ? 1 : width / strips < kLine ? width / strips : kLine;
+  step = (width + strips - 1) / strips;
+  if (step > kLine) step = kLine;
   return width * depth / strips;
 }
 
@@ -218,6 +219,7 @@ template <class T> struct BlockProduct {
     Index tiles;              // made so far
     const T* next;            // of the next group: the panel that is fetched, or all columns of a direct one
     Index next_part, next_k;  // of the panel, while a tile is made
+    Index sharing;            // strips that fetch it, the last ones
     Index lines;              // of the columns, one while a tile is made
     Index parts;              // so far
   };
@@ -251,11 +253,12 @@ template <class T> struct BlockProduct {
   }
 
   Group GroupFrom(Index begin) const {
-    Group g{begin, GroupEnd(begin), false, depth, p.b + k * p.b_k + begin * p.b_column, 0, nullptr, 0, 0, 0, 0};
+    Group g{begin, GroupEnd(begin), false, depth, p.b + k * p.b_k + begin * p.b_column, 0, nullptr, 0, 0, 0, 0, 0};
     if (packed) {
       if (plan.packed_n) g.panel_depth = p.k;
       g.next = g.end < p.n ? PanelAt(k, g.end) : !last ? PanelAt(k + depth, 0) : PanelAt(0, p.n < plan.packed_n ? p.n : 0);   // at last another chunk's
-      g.next_part = AheadPart<T>(plan.width, depth, strips, g.next_k);
+      g.sharing = strips == 1 ? 0 : first && begin == 0 ? strips - 1 : strips;   // the very first panels are fetched by their first strip
+      g.next_part = AheadPart<T>(plan.width, depth, HWY_MAX(g.sharing, Index{1}), g.next_k);
     } else if (plan.direct_b && (g.end - begin) % kLanes == 0) {   // a kernel reads whole vectors of b
       g.direct = true;
       g.next = g.end < p.n ? g.b + (g.end - begin) : last ? p.b + p.n : p.b + (k + depth) * p.b_k;   // behind them another chunk's, if any
@@ -287,7 +290,7 @@ template <class T> struct BlockProduct {
       Index ahead_k = 0;
       const T* const ahead = AheadOf(g, s, j, strip + rows * p.a_row, panel, ahead_k);
       if (g.direct && s > 0) ++g.parts;
-      if (packed && ++g.parts == strips) g.next += plan.width * g.panel_depth, g.parts = 0;
+      if (packed && s >= strips - g.sharing && ++g.parts == g.sharing) g.next += plan.width * g.panel_depth, g.parts = 0;
       if ((!from_sums || !to_sums) && (columns != width || p.c_column != 1))
         RaggedTile<T>(rows, columns, depth, strip, a_row, a_k, panel, b_k, from, from_row, from_sums ? 1 : p.c_column, bias ? bias + j : nullptr, to,
                       to_row, to_sums ? 1 : p.c_column);
@@ -321,7 +324,7 @@ template <class T> struct BlockProduct {
       return p.b + k * p.b_k + g.end * p.b_column + g.tiles * kLanes;
     }
     if (!packed) return panel;
-    if (s == 0) return ahead_k = PanelWidth(j), panel + 64 * PanelWidth(j);
+    if (s < strips - g.sharing) return ahead_k = PanelWidth(j), panel + 64 * PanelWidth(j);
     ahead_k = g.next_k;
     return g.next + g.parts * g.next_part;
   }
