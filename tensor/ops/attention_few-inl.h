@@ -40,9 +40,11 @@ template <class T>
 HWY_INLINE void ProductsOf(const Head<T>& head, const T* a, Index a_row, const Right<T>& b, Index b_head, size_t first, size_t K, T* c, Index c_row, Index c_head,
                            bool add) {
   if (head.queries == 1) return RowsProduct(a, a_row, b, b_head, first, head.heads, K, c, c_head, add);
+  Ahead<T> nothing = *head.next;
+  nothing.count = 0;
   for (size_t h = 0; h < head.heads; ++h)
     Product(a + Index(h * head.queries) * a_row, a_row, 1, Right<T>{b.data + Index(h) * b_head, b.row, b.block, b.columns}, first, head.queries, K,
-            c + Index(h) * c_head, c_row, add, *head.next);
+            c + Index(h) * c_head, c_row, add, nothing);
 }
 
 // z[h][t][s] = scale q_t·k_s; `queries` has room for the rows, `turned` for a piece of keys

@@ -46,8 +46,8 @@ template <class T> struct Ahead {
   Index b, h, end;                         // heads [h, end)
   std::size_t share;                       // rows at once where queries are few
   const T* idle;                           // in L1: fetched where nothing is left
-  std::size_t matrix = 0, column = 0, row = 0;   // fetched next: of matrices[matrix]; where queries are more ...
-  const T* at = idle;                      // ... behind the rest of this run: `left` rows a stride apart
+  std::size_t matrix = 0, column = 0, row = 0;   // what is fetched next, of matrices[matrix]; where queries are more ...
+  const T* at = idle;                      // ... first what is left of this run, rows a stride apart
   Index stride = 0;
   std::size_t left = 1;
   void next_run();
