@@ -127,6 +127,26 @@ TEST_CASE("update: values that are stored past the caches have the same bits, at
   });
 }
 
+TEST_CASE("update and norm_of_all: tensors of all sizes at once as one after the other") {
+  const Index sizes[] = {0, 128, 4096, 1, 50'001, 4097, 0, 8192, 12'289, 3, 70'000, 64};
+  for_threads([&] {
+    std::vector<Tensor> together, alone;
+    std::vector<UpdateItem> items;
+    double squares = 0;
+    for (const Index n : sizes) {
+      const Tensor w = normal(Key(Seed{std::uint64_t(n)}), {n}), g = normal(Key(Seed{std::uint64_t(n + 1)}), {n});
+      together.push_back(w.clone()), alone.push_back(w.clone());
+      items.push_back({Update::momentum, together.back(), g, {zeros({n})}, kConstants});
+      const UpdateItem one[] = {{Update::momentum, alone.back(), g, {zeros({n})}, kConstants}};
+      update(one);
+      squares += sum_of_squares(alone.back());
+    }
+    update(items);
+    for (std::size_t i = 0; i < together.size(); ++i) CHECK(equal_bits(together[i], alone[i]));
+    CHECK(norm_of_all(together) == doctest::Approx(std::sqrt(squares)).epsilon(1e-14));
+  });
+}
+
 TEST_CASE("update and norm_of_all: same bits for 1, 2 and 3 threads; wrong items change nothing") {
   std::vector<float> first;
   double norm = -1;
