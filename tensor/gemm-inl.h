@@ -142,8 +142,7 @@ template <class T> void PackStrips(const Product<T>& p, const GemmPlan& plan, In
 // that go with one strip, and those from step to step, at most a line.
 template <class T> Index AheadPart(Index width, Index depth, Index strips, Index& step) {
   constexpr Index kLine = Index(64 / sizeof(T));
-  step = (width + strips - 1) / strips;
-  if (step > kLine) step = kLine;
+  step = HWY_MIN((width + strips - 1) / strips, kLine);
   return width * depth / strips;
 }
 

@@ -145,7 +145,7 @@ HWY_EXPORT(SquaresF32);
 HWY_EXPORT(SquaresF64);
 
 constexpr Index kUpdated = 4096;                 // elements of a chunk, whose squares are summed apart
-constexpr double kSeconds = 0.3e-9;              // an element
+constexpr double kSeconds = 0.3e-9;              // about, an element of one thread
 constexpr Index chunks_of(Index size) { return divide_up(size, kUpdated); }
 
 int states_of(Update kind) { return HWY_STATIC_DISPATCH(StatesOf)(kind); }
@@ -164,7 +164,7 @@ template <class Body> void for_chunks(std::span<const Index> sizes, Body&& body)
   const Index all = starts.back(), parts = pieces(double(all) * kSeconds, std::max<Index>(1, chunks_of(all)));
   run_chunks(parts, [&](Index part) {            // the chunks that begin in [begin, end)
     const Index begin = all * part / parts, end = all * (part + 1) / parts;
-    for (auto half = std::size_t(std::upper_bound(starts.begin(), starts.end(), begin) - starts.begin()) - 1; half + 1 < starts.size() && starts[half] < end; ++half) {
+    for (auto half = std::size_t(std::upper_bound(starts.begin(), starts.end(), begin) - starts.begin()) - 1; starts[half] < end; ++half) {
       const std::size_t item = half % sizes.size();
       const Index start = starts[half], size = starts[half + 1] - start, first = half < sizes.size() ? 0 : upper(item);
       for (Index at = round_up(std::max<Index>(begin - start, 0), kUpdated); at < size && start + at < end; at += kUpdated)
