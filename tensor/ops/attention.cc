@@ -25,6 +25,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 #include <array>
 #include <cmath>
+#include <limits>
 #include <span>
 
 #include "tensor/format.h"
