@@ -217,11 +217,12 @@ class Searcher {
       if (best.size() == wanted) best.pop_back();
       best.insert(std::upper_bound(best.begin(), best.end(), c, better), c);
     };
-    T threshold = -std::numeric_limits<T>::infinity();
     const std::span words(row, std::size_t(V));
+    const Index forbidden = 5 + (o_.no_repeat_ngram > 0 ? Index(live.ids.size()) : 0);   // pad, bos, start, eos, unk, repetitions: at most
+    T threshold = below_largest(words, Index(wanted) + forbidden);
     for (Index word = -1; (word = first_above(words, word + 1, threshold)) < V;) {   // an equal value with a higher id is never better
       consider(std::int32_t(word));
-      if (best.size() == wanted) threshold = row[best.back().word];
+      if (best.size() == wanted) threshold = std::max(threshold, row[best.back().word]);
     }
     candidates.insert(candidates.end(), best.begin(), best.end());
   }

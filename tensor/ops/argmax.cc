@@ -60,11 +60,42 @@ template <class T> size_t FirstAbove(const T* x, size_t n, T threshold) {
 size_t FirstAboveF32(const float* x, size_t n, float threshold) { return FirstAbove(x, n, threshold); }
 size_t FirstAboveF64(const double* x, size_t n, double threshold) { return FirstAbove(x, n, threshold); }
 
+// The count-th largest of the different numbers among m_r = max x_j of j % 64 = r, NaN left out; -infinity if there are fewer
+template <class T> T LargeMaximum(const T* x, size_t n, size_t count) {
+  const hn::ScalableTag<T> d;
+  constexpr size_t kLanes = hn::MaxLanes(d), kVectors = 64 / kLanes;
+  const auto least = hn::Set(d, T(MaxOp::kNeutral));
+  hn::Vec<decltype(d)> m[kVectors];
+  HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) m[v] = least;
+  const auto take = [&](const T* some) HWY_ATTR {
+    HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) {
+      const auto value = hn::LoadU(d, some + v * kLanes);
+      m[v] = hn::IfThenElse(hn::Gt(value, m[v]), value, m[v]);
+    }
+  };
+  for (; n >= 64; x += 64, n -= 64) take(x);
+  T rest[64];
+  for (size_t r = 0; r < 64; ++r) rest[r] = r < n ? x[r] : T(MaxOp::kNeutral);
+  take(rest);
+  for (;;) {
+    auto all = m[0];
+    HWY_UNROLL(16) for (size_t v = 1; v < kVectors; ++v) all = hn::Max(all, m[v]);
+    const T largest = FoldLanes<MaxOp>(d, all);
+    if (--count == 0 || largest == T(MaxOp::kNeutral)) return largest;
+    HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) m[v] = hn::IfThenElse(hn::Eq(m[v], hn::Set(d, largest)), least, m[v]);
+  }
+}
+float LargeMaximumF32(const float* x, size_t n, size_t count) { return LargeMaximum(x, n, count); }
+double LargeMaximumF64(const double* x, size_t n, size_t count) { return LargeMaximum(x, n, count); }
+
 }  // namespace
 }  // namespace heed::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include <cmath>
+#include <limits>
+
 #include "tensor/format.h"
 #include "tensor/ops/axes.h"
 #include "tensor/ops/kernel.h"
@@ -79,6 +110,8 @@ HWY_EXPORT(PositionI64);
 HWY_EXPORT(PositionU8);
 HWY_EXPORT(FirstAboveF32);
 HWY_EXPORT(FirstAboveF64);
+HWY_EXPORT(LargeMaximumF32);
+HWY_EXPORT(LargeMaximumF64);
 
 namespace {
 
@@ -119,6 +152,11 @@ Tensor arg_extremum(std::string_view name, const Tensor& x, int dim, bool keepdi
   return y;
 }
 
+template <class T> T below_largest_of(std::span<const T> x, Index count) {
+  const T reached = pick<T>(HWY_DYNAMIC_DISPATCH(LargeMaximumF32), HWY_DYNAMIC_DISPATCH(LargeMaximumF64))(x.data(), x.size(), std::size_t(count));
+  return std::nextafter(reached, -std::numeric_limits<T>::infinity());
+}
+
 }  // namespace
 
 Tensor argmax(const Tensor& x, int dim, Flag keepdim) { return arg_extremum("argmax", x, dim, keepdim, true); }
@@ -130,6 +168,9 @@ Index first_above(std::span<const float> x, Index from, float threshold) {
 Index first_above(std::span<const double> x, Index from, double threshold) {
   return from + Index(HWY_DYNAMIC_DISPATCH(FirstAboveF64)(x.data() + from, x.size() - std::size_t(from), threshold));
 }
+
+float below_largest(std::span<const float> x, Index count) { return below_largest_of(x, count); }
+double below_largest(std::span<const double> x, Index count) { return below_largest_of(x, count); }
 
 }  // namespace heed
 #endif

@@ -23,18 +23,23 @@ namespace {
 using Ids = std::vector<std::int32_t>;
 constexpr std::int32_t kPad = 0, kStart = 2, kEnd = 3;
 constexpr std::int32_t kWords = 7, kBroken = 99;       // a source of which a model says NaN
+constexpr std::int32_t kManyWords = 300, kFine = 1000; // from this source on numbers differ
+constexpr std::int32_t kSymbols = 5;                   // unk and bos, too
 
 const std::vector<float> kRow{0.75f, 0.25f, 0};         // what every word looks at in a source of three
 
-// log p of a word after a source and words: one of few numbers, not normalised.
+// log p of a word after a source and words, not normalised: one of few numbers; or of many, where symbols and words read are the likeliest.
 double log_probability(std::int32_t source, const Ids& words, std::int32_t word) {
   if (source == kBroken && words.size() == 1) return NAN;
   Key key(source, word);
   for (const std::int32_t before : words) key = key / before;
+  if (source >= kFine && word < kSymbols) return -0.001 * (word + 1);
+  if (source >= kFine) return (std::ranges::count(words, word) ? -0.01 : -1) - Random(key).uniform();
   return -0.5 * double(1 + Random(key).below(6));
 }
 
 struct Coarse : Translator {
+  std::int32_t words_of_it = kWords;
   struct State : DecodingState {
     std::vector<std::pair<std::int32_t, Ids>> rows;      // source, words read
     bool opened = false;                                 // by the start symbol
@@ -55,10 +60,10 @@ struct Coarse : Translator {
     for (std::size_t r = 0; r < rows.size(); ++r) {
       auto& [source, words] = rows[r];
       if (opened) words.push_back(tokens.to_vector<std::int32_t>()[r]);
-      for (std::int32_t word = 0; word < kWords; ++word) p.push_back(log_probability(source, words, word));
+      for (std::int32_t word = 0; word < words_of_it; ++word) p.push_back(log_probability(source, words, word));
     }
     opened = true;
-    Step step{tensor(p, {Index(rows.size()), kWords}), {}};
+    Step step{tensor(p, {Index(rows.size()), words_of_it}), {}};
     if (want == Want::weights) step.attention.push_back({AttentionMap::Kind::cross, 0, constant(expand(tensor(kRow, {1, 1, 3}), {Index(rows.size()), 1, 3}))});
     return step;
   }
@@ -67,7 +72,7 @@ struct Coarse : Translator {
 // Each step the 2k best of all words after all live hypotheses, by (score down, hypothesis up, word up): an end among the first k is
 // finished, others live until there are k. Ends with k finished, or, of more than one, where no other can be among the best; at the longest length what
 // lives is finished.
-std::vector<Hypothesis> by_definition(std::int32_t source, std::size_t k, Index longest, const SearchOptions& o) {
+std::vector<Hypothesis> by_definition(std::int32_t source, std::size_t k, Index longest, const SearchOptions& o, std::int32_t words = kWords) {
   std::vector<Hypothesis> live(1), finished;
   const auto over = [&] {
     if (o.stop == Stop::first_k || k == 1) return finished.size() >= k;
@@ -82,8 +87,9 @@ std::vector<Hypothesis> by_definition(std::int32_t source, std::size_t k, Index 
   for (Index t = 0; t < longest && !live.empty() && !over(); ++t) {
     std::vector<std::tuple<double, std::size_t, std::int32_t>> candidates;
     for (std::size_t h = 0; h < live.size(); ++h)
-      for (std::int32_t word = 0; word < kWords; ++word)
-        if (word != kPad && word != kStart && (word != kEnd || t >= o.min_length) && !(o.forbid_unk && word == o.unk))
+      for (std::int32_t word = 0; word < words; ++word)
+        if (word != kPad && word != kStart && word != o.bos && (word != kEnd || t >= o.min_length) && !(o.forbid_unk && word == o.unk) &&
+            !(o.no_repeat_ngram == 1 && std::ranges::count(live[h].ids, word)))
           candidates.emplace_back(-(live[h].log_probability + log_probability(source, live[h].ids, word)), h, word);
     std::sort(candidates.begin(), candidates.end());
     std::vector<Hypothesis> next;
@@ -152,6 +158,26 @@ TEST_CASE("search: a beam is what its definition says, ties included, for every 
           }
         }
       }
+}
+
+TEST_CASE("search: a beam among many words is what its definition says, where the likeliest are forbidden") {
+  Coarse model;
+  model.words_of_it = kManyWords;
+  std::vector<Ids> sources;
+  for (std::int32_t source = kFine; source < kFine + 20; ++source) sources.push_back({source, source, kEnd});
+  for (const Index beam : {1, 4, 20})
+    for (const Index no_repeat : {0, 1}) {
+      const SearchOptions options{.pad = kPad, .start = kStart, .eos = kEnd, .bos = kSymbols - 1, .beam = beam, .nbest = beam, .extra_length = 10, .min_length = 11, .no_repeat_ngram = no_repeat, .forbid_unk = true};
+      const auto found = search(model, sources, options);
+      for (std::size_t i = 0; i < sources.size(); ++i) {
+        const std::vector<Hypothesis> expected = by_definition(sources[i][0], std::size_t(beam), 12, options, kManyWords);
+        REQUIRE(found[i].size() == expected.size());
+        for (std::size_t n = 0; n < expected.size(); ++n) {
+          CHECK(found[i][n].ids == expected[n].ids);
+          CHECK(found[i][n].log_probability == expected[n].log_probability);
+        }
+      }
+    }
 }
 
 TEST_CASE("search: what stops at its bound is as good as what never stops, and better than the first k now and then") {

@@ -5,7 +5,9 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numeric>
+#include <set>
 #include <vector>
 
 #include "autograd/ops.h"
@@ -458,6 +460,29 @@ TEST_CASE("reduce: the first element above a threshold, from anywhere, ties and 
         x[std::size_t(at)] = 1;
       }
       CHECK(first_above(std::span<const float>(x), n, 0) == n);
+    }
+  });
+}
+
+TEST_CASE("reduce: a threshold below the largest is just below the maximum that its definition says, NaN left out, on every target") {
+  for_every_target([] {
+    for (Index n : {0, 1, 7, 63, 64, 65, 200, 1000}) {
+      std::vector<float> x;
+      Random random(Key(5, n));
+      for (Index i = 0; i < n; ++i) x.push_back(i % 11 == 3 ? NAN : i % 7 == 2 ? -INFINITY : -float(1 + random.below(300)));
+      std::map<Index, float> largest;
+      for (Index i = 0; i < n; ++i)
+        if (const float value = x[std::size_t(i)]; !std::isnan(value)) largest[i % 64] = largest.count(i % 64) ? std::max(largest[i % 64], value) : value;
+      std::set<float, std::greater<>> different;
+      for (const auto& [remainder, value] : largest) different.insert(value);
+      different.erase(-INFINITY);
+      const std::vector<double> wide(x.begin(), x.end());
+      for (std::size_t count : {1, 2, 10, 64, 65}) {
+        const float reached = count <= different.size() ? *std::next(different.begin(), std::ptrdiff_t(count) - 1) : -INFINITY;
+        CHECK(below_largest(std::span<const float>(x), Index(count)) == std::nextafter(reached, -INFINITY));
+        CHECK(below_largest(std::span<const double>(wide), Index(count)) == std::nextafter(double(reached), -HUGE_VAL));
+        if (count <= different.size()) CHECK(std::ranges::count_if(x, [&](float value) { return value >= reached; }) >= std::ptrdiff_t(count));
+      }
     }
   });
 }
