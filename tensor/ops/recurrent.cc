@@ -188,8 +188,8 @@ RecurrentGrads recurrent_cell_grad(RecurrentUnit unit, const RecurrentResult& re
   const Index B = result.gates.size(0), n = weight_hh.size(1), rows = result.gates.size(1);
   const bool second = resets_before(unit), lstm = unit == RecurrentUnit::lstm, gru = unit >= RecurrentUnit::gru_bahdanau;
   const DType dtype = result.gates.dtype();
-  RecurrentGrads out{copy_or_zeros(next_dh, B, n, dtype), lstm ? copy_or_zeros(next_dc, B, n, dtype) : Tensor()};
-  const Tensor da = result.gates, weights = weight_hh.contiguous();
+  RecurrentGrads out{empty({B, n}, dtype), lstm ? empty({B, n}, dtype) : Tensor()};
+  const Tensor da = result.gates, weights = weight_hh.contiguous(), given_dh = or_zeros(next_dh, B, n, dtype), given_dc = lstm ? or_zeros(next_dc, B, n, dtype) : Tensor();
   visit_float(dtype, "recurrent_cell_grad", [&]<class T>() {
     const Tensor from = or_zeros(h, B, n, dtype), cell = lstm ? or_zeros(c, B, n, dtype) : Tensor();
     Tensor dq;
@@ -200,10 +200,13 @@ RecurrentGrads recurrent_cell_grad(RecurrentUnit unit, const RecurrentResult& re
       const auto kernels = recurrent_kernels<T>(unit);
       const auto kernel = again ? kernels.second_grad : kernels.first_grad;
       parallel_for(B, row_grain(row_cost(unit, n)), [&](Index begin, Index end) {
-        for (Index b = begin; b < end; ++b)
+        for (Index b = begin; b < end; ++b) {
+          if (!again) std::copy_n(given_dh.data<T>() + b * given_dh.strides()[0], n, dhs + b * n);
+          if (!again && dcs) std::copy_n(given_dc.data<T>() + b * given_dc.strides()[0], n, dcs + b * n);
           kernel({std::size_t(n), n, gates + b * rows, kept ? kept + b * n : nullptr, nullptr, hs + b * from.strides()[0],
                                cs ? cs + b * cell.strides()[0] : nullptr, nullptr, dhs + b * n, dcs ? dcs + b * n : nullptr,
                                dqs ? dqs + b * n : nullptr});
+        }
       });
     };
     pass(false);
