@@ -14,6 +14,7 @@
 #include "tensor/gemm_bfloat16.h"
 #include "tensor/ops/random.h"
 #include "tensor/ops/reduce.h"
+#include "tensor/ops/unary.h"
 #include "tensor/packed.h"
 #include "tensor/parallel.h"
 
@@ -143,6 +144,12 @@ class Searcher {
     return false;
   }
 
+  bool may_follow(const Live& live, Index t, std::int32_t word) const {
+    return o_.writes(word) && !(word == o_.eos && t < o_.min_length) && !repeats(live.ids, word);
+  }
+  // Words that may not, at most: pad, bos, start, eos, unk and repetitions
+  Index forbidden(const Live& live) const { return 5 + (o_.no_repeat_ngram > 0 ? Index(live.ids.size()) : 0); }
+
   void advance(Sentence& sentence, Index t, const Tensor& log_probabilities, const Tensor& attention) {
     const auto wanted = std::size_t(2 * width_);
     std::vector<Candidate> candidates;
@@ -210,7 +217,7 @@ class Searcher {
   template <class T> void scan(const Live& live, std::size_t h, Index t, const T* row, Index V, std::size_t wanted, std::vector<Candidate>& candidates) const {
     std::vector<Candidate> best;
     const auto consider = [&](std::int32_t word) {
-      if (!o_.writes(word) || (word == o_.eos && t < o_.min_length) || repeats(live.ids, word)) return;
+      if (!may_follow(live, t, word)) return;
       const Candidate c{live.log_probability + double(row[word]), h, word};
       if (c.log_probability == kNever || std::isnan(c.log_probability)) return;
       if (best.size() == wanted && !better(c, best.back())) return;
@@ -218,8 +225,7 @@ class Searcher {
       best.insert(std::upper_bound(best.begin(), best.end(), c, better), c);
     };
     const std::span words(row, std::size_t(V));
-    const Index forbidden = 5 + (o_.no_repeat_ngram > 0 ? Index(live.ids.size()) : 0);   // pad, bos, start, eos, unk, repetitions: at most
-    T threshold = below_largest(words, Index(wanted) + forbidden);
+    T threshold = below_largest(words, Index(wanted) + forbidden(live));
     for (Index word = -1; (word = first_above(words, word + 1, threshold)) < V;) {   // an equal value with a higher id is never better
       consider(std::int32_t(word));
       if (best.size() == wanted) threshold = std::max(threshold, row[best.back().word]);
@@ -231,23 +237,49 @@ class Searcher {
   template <class T> void draw(const Sentence& sentence, std::size_t h, Index t, const T* row, Index V, std::vector<Candidate>& candidates) const {
     const Sampling& sampling = *o_.sampling;
     const Live& live = sentence.live[h];
+    const auto most = std::size_t(sampling.temperature > 0 ? sampling.top_k : 1);
+    const T threshold = most > 0 ? below_largest(std::span(row, std::size_t(V)), Index(most) + forbidden(live)) : -std::numeric_limits<T>::infinity();
     std::vector<Candidate> words;
+    words.reserve(std::min(most > 0 ? most : std::size_t(V), std::size_t(V)));
     for (std::int32_t word = 0; word < V; ++word)
-      if (o_.writes(word) && !(word == o_.eos && t < o_.min_length) && !repeats(live.ids, word) && double(row[word]) > kNever)
-        words.push_back({double(row[word]), 0, word});
-    std::sort(words.begin(), words.end(), better);
-    if (sampling.top_k > 0 && words.size() > std::size_t(sampling.top_k)) words.resize(std::size_t(sampling.top_k));
-    std::vector<double> p(words.size());
-    for (std::size_t i = 0; i < words.size(); ++i)
-      p[i] = sampling.temperature > 0 ? std::exp((words[i].log_probability - words[0].log_probability) / sampling.temperature) : double(i == 0);
-    const double total = std::accumulate(p.begin(), p.end(), 0.0);
-    double kept = 0;
-    std::size_t count = 0;
-    while (count < p.size() && (count == 0 || kept < sampling.top_p * total)) kept += p[count++];
+      if (row[word] > threshold && may_follow(live, t, word)) words.push_back({double(row[word]), h, word});
     if (words.empty()) return;
-    p.resize(count);
-    const auto i = std::size_t(multinomial(sampling.key / (Index(sentence.number) + sampling.first) / sentence.draw / t, tensor(p, {Index(count)}), 1).item<Index>());
+    if (most > 0) std::sort(words.begin(), words.end(), better);
+    if (most > 0 && words.size() > most) words.resize(most);
+    if (sampling.top_p < 1) keep_nucleus(words);
+    const auto i = std::size_t(multinomial(sampling.key / (Index(sentence.number) + sampling.first) / sentence.draw / t, weights_of(words), 1).item<Index>());
     candidates.push_back({live.log_probability + words[i].log_probability, h, words[i].word});
+  }
+
+  // (p / highest p)^(1/temperature)
+  Tensor weights_of(const std::vector<Candidate>& words) const {
+    const double highest = std::min_element(words.begin(), words.end(), better)->log_probability, temperature = o_.sampling->temperature > 0 ? o_.sampling->temperature : 1;
+    const Tensor logs = empty({Index(words.size())}, DType::f64);
+    for (std::size_t i = 0; i < words.size(); ++i) logs.mutable_data<double>()[i] = (words[i].log_probability - highest) / temperature;
+    return exp(logs);
+  }
+
+  // The fewest words, best first, that have a share of top_p
+  void keep_nucleus(std::vector<Candidate>& words) const {
+    struct Weighted {
+      Candidate candidate;
+      double weight;
+    };
+    const Tensor weights = weights_of(words);
+    const double enough = o_.sampling->top_p * sum(weights).item();
+    std::vector<Weighted> all;
+    all.reserve(words.size());
+    for (std::size_t i = 0; i < words.size(); ++i) all.push_back({words[i], weights.data<double>()[i]});
+    auto first = all.begin(), last = all.end();    // between them the last word of the nucleus
+    double kept = 0;                               // by those before
+    while (last - first > 1) {
+      const auto middle = first + (last - first) / 2;
+      std::nth_element(first, middle, last, [](const Weighted& a, const Weighted& b) { return better(a.candidate, b.candidate); });
+      const double with_half = std::accumulate(first, middle, kept, [](double total, const Weighted& one) { return total + one.weight; });
+      if (with_half >= enough) last = middle;
+      else first = middle, kept = with_half;
+    }
+    std::erase_if(words, [worst = first->candidate](const Candidate& word) { return better(worst, word); });
   }
 
   void finish(Sentence& sentence, Live live, bool ended) const {

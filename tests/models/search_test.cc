@@ -178,6 +178,22 @@ TEST_CASE("search: a beam among many words is what its definition says, where th
         }
       }
     }
+  // the best that may be written, and what top-k and top-p keep of them
+  std::vector<std::pair<double, std::int32_t>> best;
+  for (std::int32_t word = kSymbols; word < kManyWords; ++word) best.emplace_back(-log_probability(kFine, {}, word), word);
+  std::sort(best.begin(), best.end());
+  double all = 0;
+  for (const auto& [minus, word] : best) all += std::exp(-minus);
+  std::size_t half = 0;
+  for (double kept = 0; kept < 0.5 * all; ++half) kept += std::exp(-best[half].first);
+  for (const auto& [sampling, kept] : {std::pair(Sampling{.top_k = 3}, std::size_t{3}), {{.temperature = 0}, 1}, {{.top_p = 0.5}, half}, {{}, best.size()}}) {
+    const auto drawn = search(model, std::vector<Ids>{{kFine, kFine, kEnd}}, {.pad = kPad, .start = kStart, .eos = kEnd, .bos = kSymbols - 1, .nbest = 3000, .max_length = 1, .min_length = 1, .forbid_unk = true, .sampling = sampling});
+    std::set<std::int32_t> different, expected;
+    for (const Hypothesis& h : drawn[0]) different.insert(h.ids.at(0));
+    for (std::size_t i = 0; i < kept; ++i) expected.insert(best[i].second);
+    CHECK(std::ranges::includes(expected, different));
+    CHECK(different.size() > kept * 9 / 10);
+  }
 }
 
 TEST_CASE("search: what stops at its bound is as good as what never stops, and better than the first k now and then") {
