@@ -139,10 +139,10 @@ template <class T> void PackStrips(const Product<T>& p, const GemmPlan& plan, In
 }
 
 // While a panel meets its strips the next one is fetched, evenly: a burst would fill what a core can have on its way. The elements
-// that go with one strip, and those from step to step, at most a line.
+// that go with one strip, and those from step to step, at most one and a half lines.
 template <class T> Index AheadPart(Index width, Index depth, Index strips, Index& step) {
   constexpr Index kLine = Index(64 / sizeof(T));
-  step = HWY_MIN((width + strips - 1) / strips, kLine);
+  step = HWY_MIN((width + strips - 1) / strips, 3 * kLine / 2);
   return width * depth / strips;
 }
 

@@ -52,10 +52,10 @@ template <class T, Index kStride> struct Packed {
 // addition; elsewhere each step adds one. Step hides the values, else g++ 12 keeps sums of them for each step, in memory.
 template <class T> struct Walk {
   static constexpr bool kTogether = Tile<T>::kVectors == 2;
-  static constexpr size_t kEach = 1;
   Walk(const T* start, Index stride) : x(start), one(stride * Index(sizeof(T))), three(3 * one) {}
   HWY_INLINE const T* After(size_t steps) const { return !kTogether ? x : Beyond(x, steps == 3 ? three : Index(steps) * one); }
   HWY_INLINE T At(size_t r, size_t steps) const { return After(steps)[r]; }
+  HWY_INLINE void Fetch(size_t steps) const { __builtin_prefetch(After(steps), 0, 2); }
   HWY_INLINE void Step() {
     if constexpr (kTogether) {
       asm("" : "+r"(x), "+r"(one), "+r"(three));
@@ -94,14 +94,28 @@ template <class T, size_t kRows> struct TileRows {
 
 // What is fetched where two steps lie in a line.
 template <class T> struct Second {
-  static constexpr size_t kEach = 2;
   Second(const T* start, Index stride) : x(start), one(stride * Index(sizeof(T))), three(3 * one) {}
-  HWY_INLINE const T* After(size_t steps) const { return Beyond(x, steps == 6 ? 2 * three : Index(steps) * one); }
+  HWY_INLINE void Fetch(size_t steps) const {
+    if (steps % 2 == 0) __builtin_prefetch(Beyond(x, steps == 6 ? 2 * three : Index(steps) * one), 0, 2);
+  }
   HWY_INLINE void Step() { asm("" : "+r"(x)); }
   HWY_INLINE void Advance(size_t steps) { x = Beyond(x, Index(steps) * one); }
 
   const T* x;
   Index one, three;   // bytes
+};
+
+// kLines lines, one behind the other, that are fetched in eight steps.
+template <class T, size_t kLines> struct Following {
+  static constexpr Index kLine = Index(64 / sizeof(T));
+  Following(const T* start, Index) : x(start) {}
+  HWY_INLINE void Fetch(size_t steps) const {
+    HWY_UNROLL(3) for (size_t i = steps * kLines / 8; i < (steps + 1) * kLines / 8; ++i) __builtin_prefetch(x + Index(i) * kLine, 0, 2);
+  }
+  HWY_INLINE void Step() { asm("" : "+r"(x)); }
+  HWY_INLINE void Advance(size_t steps) { x += Index(steps * kLines / 8) * kLine; }
+
+  const T* x;
 };
 
 // A tile of c, fetched row after row while sums are made: all lines at once would fill what a core can have on its way.
@@ -128,10 +142,8 @@ HWY_INLINE void TileSteps(V (&acc)[kRows][kVectors], A& a, B& b, Index half, F& 
     V bk[kVectors];
     const T* const from = b.After(k);
     HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) bk[v] = hn::LoadU(d, kPair && v >= 2 ? from + half + (v - 2) * Tile<T>::kLanes : from + v * Tile<T>::kLanes);
-    if (k % F::kEach == 0) {
-      __builtin_prefetch(ahead.After(k), 0, 2);
-      if (kPair) __builtin_prefetch(ahead.After(k) + half, 0, 2);
-    }
+    ahead.Fetch(k);
+    if constexpr (kPair) __builtin_prefetch(ahead.After(k) + half, 0, 2);
     HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r) {
       const auto ark = hn::Set(d, a.At(r, k));
       HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) MulAddTo(ark, bk[v], acc[r][v]);
@@ -186,7 +198,7 @@ HWY_NOINLINE void TileKernel(Index depth, const T* a, Index a_row, Index a_k, co
 }
 
 // The same for many rows: of a panel, and of a strip that is packed or lies in place, eight steps at a time.
-template <class T, size_t kRows, bool kStrip>
+template <class T, size_t kRows, bool kStrip, class F>
 HWY_NOINLINE void PanelKernel(Index depth, const T* a, Index a_row, const T* b, const T* from, Index from_row, const T* bias, T* to, Index to_row,
                               const T* next, const T* ahead, Index ahead_k) {
   constexpr size_t kVectors = Tile<T>::kVectors;
@@ -194,7 +206,7 @@ HWY_NOINLINE void PanelKernel(Index depth, const T* a, Index a_row, const T* b, 
   BeginTile(acc, from, from_row);
   TileOfC<T, kVectors> c{next, next == to ? to_row : from_row, kRows};
   Packed<T, Index(kVectors * Tile<T>::kLanes)> panel{b};
-  Second<T> fetched(ahead, ahead_k);
+  F fetched(ahead, ahead_k);
   std::conditional_t<kStrip, Packed<T, Index(kRows)>, TileRows<T, kRows>> left(a, a_row, 1);
   for (; depth >= 8; depth -= 8) TileSteps<8, T>(acc, left, panel, 0, fetched, c);
   for (; depth > 0; --depth) TileSteps<1, T>(acc, left, panel, 0, fetched, c);
@@ -216,10 +228,17 @@ template <class T> constexpr Index TileVectors(Index columns) {
   return (columns + kLanes - 1) / kLanes;
 }
 
-template <class T> PanelFunction<T> PanelOf(Index rows, bool strip) {
+template <class T, bool kStrip, class F> PanelFunction<T> PanelOfRows(Index rows) {
   constexpr size_t kRows = Tile<T>::kRows[Tile<T>::kVectors];
-  if (strip) return rows == Index(kRows) ? &PanelKernel<T, kRows, true> : &PanelKernel<T, kRows - 1, true>;
-  return rows == Index(kRows) ? &PanelKernel<T, kRows, false> : &PanelKernel<T, kRows - 1, false>;
+  return rows == Index(kRows) ? &PanelKernel<T, kRows, kStrip, F> : &PanelKernel<T, kRows - 1, kStrip, F>;
+}
+// strip: packed. Where two steps fetch more than a line, lines follow one another.
+template <class T> PanelFunction<T> PanelOf(Index rows, bool strip, Index ahead_k) {
+  constexpr Index kLine = Index(64 / sizeof(T));
+  if (strip) return PanelOfRows<T, true, Second<T>>(rows);
+  if (2 * ahead_k <= kLine) return PanelOfRows<T, false, Second<T>>(rows);
+  if (ahead_k <= kLine) return PanelOfRows<T, false, Following<T, 8>>(rows);
+  return PanelOfRows<T, false, Following<T, 12>>(rows);
 }
 
 template <class T> TileFunction<T> TileOf(Index rows, Index vectors) {
@@ -235,8 +254,8 @@ HWY_INLINE void MultiplyTile(Index rows, Index vectors, Index depth, const T* a,
                              Index from_row, const T* bias, T* to, Index to_row, const T* next, const T* ahead, Index ahead_k) {
   constexpr Index kMost = Index(Tile<T>::kRows[Tile<T>::kVectors]), kWidth = Index(Tile<T>::kVectors * Tile<T>::kLanes), kLine = Index(64 / sizeof(T));
   const bool strip = a_row == 1 && a_k == rows;
-  if (rows >= kMost - 1 && vectors == Index(Tile<T>::kVectors) && b_k == kWidth && (strip || a_k == 1) && 2 * ahead_k <= kLine)
-    return PanelOf<T>(rows, strip)(depth, a, a_row, b, from, from_row, bias, to, to_row, next, ahead, ahead_k);
+  if (rows >= kMost - 1 && vectors == Index(Tile<T>::kVectors) && b_k == kWidth && (strip || a_k == 1) && 2 * ahead_k <= (strip ? 1 : 3) * kLine)
+    return PanelOf<T>(rows, strip, ahead_k)(depth, a, a_row, b, from, from_row, bias, to, to_row, next, ahead, ahead_k);
   TileOf<T>(rows, vectors)(depth, a, a_row, a_k, b, b_k, half, from, from_row, bias, to, to_row, next, ahead, ahead_k);
 }
 
