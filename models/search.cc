@@ -240,7 +240,7 @@ class Searcher {
     const auto most = std::size_t(sampling.temperature > 0 ? sampling.top_k : 1);
     const T threshold = most > 0 ? below_largest(std::span(row, std::size_t(V)), Index(most) + forbidden(live)) : -std::numeric_limits<T>::infinity();
     std::vector<Candidate> words;
-    words.reserve(std::min(most > 0 ? most : std::size_t(V), std::size_t(V)));
+    if (most == 0) words.reserve(std::size_t(V));
     for (std::int32_t word = 0; word < V; ++word)
       if (row[word] > threshold && may_follow(live, t, word)) words.push_back({double(row[word]), h, word});
     if (words.empty()) return;

@@ -248,7 +248,8 @@ template <class T> TileFunction<T> TileOf(Index rows, Index vectors) {
   return PickTile<T, 4>(rows, std::make_index_sequence<Tile<T>::kRows[4]>());
 }
 
-// By the kernel that fits.
+// By the kernel that fits. Of lines that follow one another most kernels fetch one a step: of more they would leave some out between them, which
+// costs more than an end that the hardware finds.
 template <class T>
 HWY_INLINE void MultiplyTile(Index rows, Index vectors, Index depth, const T* a, Index a_row, Index a_k, const T* b, Index b_k, Index half, const T* from,
                              Index from_row, const T* bias, T* to, Index to_row, const T* next, const T* ahead, Index ahead_k) {
@@ -256,6 +257,7 @@ HWY_INLINE void MultiplyTile(Index rows, Index vectors, Index depth, const T* a,
   const bool strip = a_row == 1 && a_k == rows;
   if (rows >= kMost - 1 && vectors == Index(Tile<T>::kVectors) && b_k == kWidth && (strip || a_k == 1) && 2 * ahead_k <= (strip ? 1 : 3) * kLine)
     return PanelOf<T>(rows, strip, ahead_k)(depth, a, a_row, b, from, from_row, bias, to, to_row, next, ahead, ahead_k);
+  if (2 * ahead_k <= 3 * kLine) ahead_k = HWY_MIN(ahead_k, kLine);
   TileOf<T>(rows, vectors)(depth, a, a_row, a_k, b, b_k, half, from, from_row, bias, to, to_row, next, ahead, ahead_k);
 }
 

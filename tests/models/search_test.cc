@@ -39,7 +39,7 @@ double log_probability(std::int32_t source, const Ids& words, std::int32_t word)
 }
 
 struct Coarse : Translator {
-  std::int32_t words_of_it = kWords;
+  std::int32_t vocabulary = kWords;
   struct State : DecodingState {
     std::vector<std::pair<std::int32_t, Ids>> rows;      // source, words read
     bool opened = false;                                 // by the start symbol
@@ -60,10 +60,10 @@ struct Coarse : Translator {
     for (std::size_t r = 0; r < rows.size(); ++r) {
       auto& [source, words] = rows[r];
       if (opened) words.push_back(tokens.to_vector<std::int32_t>()[r]);
-      for (std::int32_t word = 0; word < words_of_it; ++word) p.push_back(log_probability(source, words, word));
+      for (std::int32_t word = 0; word < vocabulary; ++word) p.push_back(log_probability(source, words, word));
     }
     opened = true;
-    Step step{tensor(p, {Index(rows.size()), words_of_it}), {}};
+    Step step{tensor(p, {Index(rows.size()), vocabulary}), {}};
     if (want == Want::weights) step.attention.push_back({AttentionMap::Kind::cross, 0, constant(expand(tensor(kRow, {1, 1, 3}), {Index(rows.size()), 1, 3}))});
     return step;
   }
@@ -162,7 +162,7 @@ TEST_CASE("search: a beam is what its definition says, ties included, for every 
 
 TEST_CASE("search: a beam among many words is what its definition says, where the likeliest are forbidden") {
   Coarse model;
-  model.words_of_it = kManyWords;
+  model.vocabulary = kManyWords;
   std::vector<Ids> sources;
   for (std::int32_t source = kFine; source < kFine + 20; ++source) sources.push_back({source, source, kEnd});
   for (const Index beam : {1, 4, 20})
