@@ -88,13 +88,14 @@ Into Gradient::into() {
   return {value_, add};
 }
 
-void Gradient::adopt(const Tensor& dy) {
+void Gradient::adopt(const Tensor& dy, bool alone) {
   if (written_ || joint_ || apart_ || !same_strides(shape_, dy.strides(), strides_)) {
     add_into(dy, into());
     return;
   }
   value_ = dy;
-  written_ = adopted_ = true;
+  written_ = true;
+  adopted_ = !alone;
 }
 
 bool Gradient::take_over(const Tensor& dy) {
@@ -158,11 +159,11 @@ void Slot::check_fits(const Tensor& dy) const {
   check<DTypeError>(dy.dtype() == gradient_->dtype(), "{}: the gradient that its rule gives differs in dtype: {}, expected {}", playing_op(), dy.dtype(), gradient_->dtype());
 }
 
-void Slot::adopt_or_add(const Tensor& dy) const {
+void Slot::adopt_or_add(const Tensor& dy, bool alone) const {
   check_fits(dy);
-  if (!view_) return gradient_->adopt(dy);
+  if (!view_) return gradient_->adopt(dy, alone);
   if (view_->covers && !gradient_->written() && same_strides(view_->shape, dy.strides(), view_->strides))
-    return gradient_->adopt(Tensor(dy.storage(), dy.dtype(), gradient_->shape(), gradient_->strides(), dy.offset() - view_->offset));
+    return gradient_->adopt(Tensor(dy.storage(), dy.dtype(), gradient_->shape(), gradient_->strides(), dy.offset() - view_->offset), alone);
   add_into(dy, into());
 }
 

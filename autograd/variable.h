@@ -36,7 +36,7 @@ class Gradient {
   void zero_if_unwritten();
 
   Into into();                       // the buffer, to be written now
-  void adopt(const Tensor& dy);      // takes dy's memory as its value when it is the first, else adds it
+  void adopt(const Tensor& dy, bool alone);  // takes dy's memory as its value when it is the first, else adds it; alone: nobody else has these elements
   bool take_over(const Tensor& dy);  // only where it is the first and nobody else has that memory
   Tensor whole();                    // the buffer as a sum so far: zeros when nothing was written
 
@@ -87,7 +87,13 @@ class Slot {
   // Hands dy on as it is, without a copy where possible. ShapeError, DTypeError unless dy has the value's shape and dtype.
   void adopt(const Tensor& dy) const {
     if (!wanted()) return;
-    adopt_or_add(dy);
+    adopt_or_add(dy, false);
+    check_written();
+  }
+  // The same of one of dy's parts, which have no element in common. alone: nobody else had dy's memory, so that sums are made in it.
+  void adopt_part(const Tensor& part, bool alone) const {
+    if (!wanted()) return;
+    adopt_or_add(part, alone);
     check_written();
   }
   // The same of factor dy, in the place of dy where nobody else has its memory.
@@ -107,7 +113,7 @@ class Slot {
   Into into() const;
   Tensor whole() const;
   void check_fits(const Tensor& dy) const;
-  void adopt_or_add(const Tensor& dy) const;
+  void adopt_or_add(const Tensor& dy, bool alone) const;
   Tensor viewed(const Tensor& buffer) const;
   void check_written() const;          // anomaly mode looks at the value
 

@@ -111,14 +111,16 @@ Variable concat(std::span<const Variable> xs, int dim) {
   const Tensor y = concat(values(xs), dim);
   for (const Variable& x : xs) sizes.push_back(x.size(dim));
   return record("concat", y, xs, [dxs = slots(xs), sizes = std::move(sizes), dim](const Tensor& dy) {
+    const bool alone = dy.storage().is_unique();
     const List<Tensor> parts = split(dy, sizes, dim);
-    for (size_t i = 0; i < parts.size(); ++i) dxs[i].adopt(parts[i]);
+    for (size_t i = 0; i < parts.size(); ++i) dxs[i].adopt_part(parts[i], alone);
   });
 }
 
 Variable stack(std::span<const Variable> xs, int dim) {
   return record("stack", stack(values(xs), dim), xs, [dxs = slots(xs), dim](const Tensor& dy) {
-    for (size_t i = 0; i < dxs.size(); ++i) dxs[i].adopt(select(dy, dim, Index(i)));
+    const bool alone = dy.storage().is_unique();
+    for (size_t i = 0; i < dxs.size(); ++i) dxs[i].adopt_part(select(dy, dim, Index(i)), alone);
   });
 }
 

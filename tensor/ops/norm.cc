@@ -265,10 +265,12 @@ void backward(const char* op, bool centred, const Tensor& x, const Tensor& mean,
                             to_residual ? to_residual->tensor().template mutable_data<T>() : nullptr, to_x && to_x->add(),
                             to_residual && to_residual->add(), dropout};
     const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(BackwardF32), HWY_DYNAMIC_POINTER(BackwardF64));
-    const Tensor partials = dweight || dbias ? zeros({2, chunks, d}, x.dtype()) : Tensor();
+    const Tensor partials = dweight || dbias ? empty({2, chunks, d}, x.dtype()) : Tensor();
     T* const dw = dweight ? partials.mutable_data<T>() : nullptr;
     T* const db = dbias ? partials.mutable_data<T>() + chunks * d : nullptr;
     parallel_for(chunks, row_grain(kChunk * d), [&](Index begin, Index end) {
+      for (T* part : {dw, db})
+        if (part) std::fill(part + begin * d, part + end * d, T(0));
       for (Index chunk = begin; chunk < end; ++chunk)
         kernel(p, std::size_t(chunk * kChunk), std::size_t(std::min(rows, (chunk + 1) * kChunk)), dw ? dw + chunk * d : nullptr,
                db ? db + chunk * d : nullptr);

@@ -174,11 +174,9 @@ void additive_score_grad(const Tensor& q, const Tensor& k, const Tensor& v, cons
     });
     if (dv) {
       T* const out = to.tensor(2).template mutable_data<T>();
-      for (Index a = 0; a < n.A; ++a) {
-        T sum = to.add(2) ? out[a] : T(0);
-        for (Index b = 0; b < n.B; ++b) sum += part[b * n.A + a];
-        out[a] = sum;
-      }
+      if (!to.add(2)) std::fill(out, out + n.A, T(0));
+      for (Index b = 0; b < n.B; ++b)
+        for (Index a = 0; a < n.A; ++a) out[a] += part[b * n.A + a];
     }
     to.finish();
   });

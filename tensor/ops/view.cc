@@ -288,17 +288,19 @@ Tensor concat(std::span<const Tensor> tensors, int dim) {
     check<ShapeError>(!__builtin_add_overflow(shape[axis], other[axis], &shape[axis]), "concat: too many elements at dim {}", dim);
   }
   Tensor y = empty(shape, tensors[0].dtype());
-  const auto copy_rows = [&](Index begin, Index end) {   // of the first axis
+  const Index calls = axis == 0 ? 0 : Index(tensors.size());   // for each row of the first axis
+  parallel_for(shape[0], row_grain(y.numel() / std::max<Index>(4 * shape[0], 1) + 4 * calls), [&](Index begin, Index end) {
     Index start = 0;
     for (const Tensor& x : tensors) {
       const Index count = x.shape()[axis];
-      if (axis == 0) copy_into(slice(y, 0, start, start + count), x);
-      else copy_into(slice(slice(y, 0, begin, end), axis, start, start + count), slice(x, 0, begin, end));
+      if (axis != 0) {
+        copy_into(slice(slice(y, 0, begin, end), axis, start, start + count), slice(x, 0, begin, end));
+      } else if (const Index first = std::max(begin, start), last = std::min(end, start + count); first < last) {
+        copy_into(slice(y, 0, first, last), slice(x, 0, first - start, last - start));
+      }
       start += count;
     }
-  };
-  if (axis == 0) copy_rows(0, shape[0]);
-  else parallel_for(shape[0], row_grain(y.numel() / std::max<Index>(4 * shape[0], 1) + 4 * Index(tensors.size())), copy_rows);
+  });
   return y;
 }
 

@@ -175,6 +175,35 @@ TEST_CASE("a gradient with a factor is taken over where nobody else has its memo
   }
 }
 
+TEST_CASE("parts of a gradient that nobody else has take what is added; of one that another value adopted too they are copied") {
+  const auto watched = [](const Variable& x, const float** seen) {
+    return record("watched", x.value().clone(), {x}, [s = x.slot(), seen](const Tensor& dy) {
+      *seen = dy.data<float>();
+      s.adopt(dy);
+    });
+  };
+  for (const bool stacked : {false, true})
+    for (const bool shared : {false, true}) {
+      CAPTURE(stacked);
+      CAPTURE(shared);
+      const Variable x = variable(ones({3})), y = variable(ones({3})), z = variable(ones(stacked ? Shape{2, 3} : Shape{6}));
+      const float *of_a = nullptr, *of_c = nullptr;
+      Tape tape;
+      const Variable a = watched(x, &of_a), b = 1 * y, e = 1 * z, more = 10 * sum(a);   // arrives when a has its part
+      const Variable c = watched(stacked ? stack({a, b}) : concat({a, b}), &of_c);
+      tape.backward(sum(2 * (shared ? c + e : c)) + more);
+      CHECK((of_a == of_c) == !shared);
+      CHECK(x.grad().to_vector<float>() == std::vector<float>(3, 12));
+      CHECK(y.grad().to_vector<float>() == std::vector<float>(3, 2));
+      if (shared) CHECK(z.grad().to_vector<float>() == std::vector<float>(6, 2));
+    }
+  const Variable x = variable(ones({2}));
+  Tape tape;
+  const Variable once = 1 * x;
+  tape.backward(sum(concat({once, once, 3 * once}) * constant(tensor({1, 2, 3, 4, 5, 6}))));
+  CHECK(x.grad().to_vector<float>() == std::vector<float>{1 + 3 + 15, 2 + 4 + 18});
+}
+
 TEST_CASE("a rule of any size takes memory while its tape lives") {
   const auto used = [] { return std::size_t(mallinfo2().uordblks) + std::size_t(mallinfo2().hblkhd); };
   const Variable x = scalar(2);
