@@ -5,6 +5,7 @@
 #include "nn/dropout.h"
 #include "tensor/format.h"
 #include "tensor/ops/view.h"
+#include "tensor/packed.h"
 
 namespace heed {
 namespace {
@@ -68,6 +69,8 @@ Variable RecurrentModel::decode(const Variable& inputs, DecoderState& state, Var
 Variable RecurrentModel::by_steps(const Batch& batch, List<AttentionMap>* maps, Variable* states) const {
   DecoderState state = first_state(batch.source, states);
   Variable weights;
+  PackedWeights packed;                                                                           // for all steps
+  const PackedWeights::Use use(PackedWeights::current() ? *PackedWeights::current() : packed);
   const Variable y = decode(embed(transpose(batch.inputs).contiguous()), state, maps ? &weights : nullptr);
   if (weights.defined()) maps->push_back({AttentionMap::Kind::cross, 0, weights});
   return y;

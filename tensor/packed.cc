@@ -17,7 +17,7 @@ PackedWeights::Use::~Use() { used = previous_; }
 PackedWeights* PackedWeights::current() { return used; }
 
 void PackedWeights::forget_unused() {
-  std::map<const std::byte*, int> others;   // who hold a storage besides the entries, which may be parts of one
+  Map<const std::byte*, int> others;   // who hold a storage besides the entries, which may be parts of one
   for (const auto& [key, entry] : entries_) {
     const Storage& storage = entry.weight.storage();
     --others.try_emplace(storage.data(), storage.references()).first->second;

@@ -7,6 +7,7 @@
 #include <shared_mutex>
 #include <tuple>
 
+#include "tensor/list.h"
 #include "tensor/low_precision.h"
 #include "tensor/tensor.h"
 
@@ -38,10 +39,12 @@ class PackedWeights {
     PackedWeights* previous_;
   };
   static PackedWeights* current();   // what this thread uses, or nullptr
+  Precision precision() const { return precision_; }
 
   PackedWeight operator()(const Tensor& weight);   // weight [out, in], f32 or f64
 
  private:
+  template <class K, class T> using Map = std::map<K, T, std::less<K>, TensorMemory<std::pair<const K, T>>>;
   struct Entry {
     Tensor weight;
     std::uint64_t version;
@@ -52,7 +55,7 @@ class PackedWeights {
   void forget_unused();
   Precision precision_;
   std::shared_mutex mutex_;
-  std::map<std::tuple<const void*, Index, Index, Index, Index>, Entry> entries_;   // by place, sizes and strides
+  Map<std::tuple<const void*, Index, Index, Index, Index>, Entry> entries_;   // by place, sizes and strides
 };
 
 }  // namespace heed

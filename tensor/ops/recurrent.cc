@@ -14,6 +14,7 @@
 #include "tensor/ops/recurrent_block.h"
 #include "tensor/ops/reduce.h"
 #include "tensor/ops/view.h"
+#include "tensor/packed.h"
 #include "tensor/parallel.h"
 
 namespace heed {
@@ -144,6 +145,14 @@ void check_recurrent_layer(RecurrentUnit unit, const Tensor& x, const Tensor& le
   }
 }
 
+namespace {
+// h weightᵀ; not in fewer bits, whose errors would go from step to step
+Tensor from_state(const Tensor& h, const Tensor& weight) {
+  const PackedWeights* const packed = PackedWeights::current();
+  return packed && packed->precision() == Precision::float32 ? linear(h, weight, {}).y : matmul(h, transpose(weight));
+}
+}  // namespace
+
 RecurrentResult recurrent_cell(RecurrentUnit unit, const Tensor& gates, const Tensor& h, const Tensor& c, const Tensor& weight_hh, const Tensor& bias_hh) {
   check_recurrent_cell(unit, gates, h, c, weight_hh, bias_hh);
   const Index B = gates.size(0), n = weight_hh.size(1), rows = gates.size(1);
@@ -158,7 +167,7 @@ RecurrentResult recurrent_cell(RecurrentUnit unit, const Tensor& gates, const Te
     if (lstm) out.c = empty({B, n}, dtype);
     if (unit >= RecurrentUnit::gru_bahdanau) out.kept = empty({B, n}, dtype);
     const Tensor weights = weight_hh.contiguous();
-    Tensor u = matmul(from, transpose(second ? slice(weights, 0, 0, 2 * n) : weights));       // [B, gates n]
+    Tensor u = from_state(from, second ? slice(weights, 0, 0, 2 * n) : weights);              // [B, gates n]
     out.gates = second ? empty({B, rows}, dtype) : u;
     const auto pass = [&](bool again) {
       T *const act = out.gates.mutable_data<T>(), *const next = (second && !again ? out.kept : out.h).template mutable_data<T>();
@@ -176,7 +185,7 @@ RecurrentResult recurrent_cell(RecurrentUnit unit, const Tensor& gates, const Te
     };
     pass(false);
     if (second) {
-      u = matmul(out.kept, transpose(slice(weights, 0, 2 * n, 3 * n)));                       // [B, n]
+      u = from_state(out.kept, slice(weights, 0, 2 * n, 3 * n));                              // [B, n]
       pass(true);
     }
     return out;

@@ -8,6 +8,7 @@
 
 #include "tensor/ops/linear.h"
 #include "tensor/ops/random.h"
+#include "tensor/ops/recurrent.h"
 #include "tensor/ops/view.h"
 #include "tensor/parallel.h"
 #include "tests/every_target.h"
@@ -68,6 +69,21 @@ TEST_CASE("packed weights: made at the second meeting, anew after a write, one f
     for (int meeting = 0; meeting < 3; ++meeting) (void)packed(passing);
   }
   CHECK(memory_use().in_use <= before + 4 * 256 * 256 * sizeof(float));
+}
+
+TEST_CASE("packed weights: a recurrent cell's bits stay, and its weights are not packed in fewer bits") {
+  const Index B = 5, n = 24;
+  for (const auto unit : {RecurrentUnit::tanh, RecurrentUnit::lstm, RecurrentUnit::gru_bahdanau, RecurrentUnit::gru_cudnn}) {
+    const Index rows = gate_count(unit) * n;
+    const Tensor a = normal(Key(Seed{1}), {B, rows}), h = normal(Key(Seed{2}), {B, n}), c = normal(Key(Seed{3}), {B, n}), w = normal(Key(Seed{4}), {rows, n});
+    const auto next = [&] { return recurrent_cell(unit, a, h, unit == RecurrentUnit::lstm ? c : Tensor(), w, {}).h; };
+    const Tensor expected = next();
+    for (const auto precision : {Precision::float32, Precision::int8}) {
+      PackedWeights packed(precision);
+      const PackedWeights::Use use(packed);
+      for (int meeting = 0; meeting < 3; ++meeting) CHECK(equal_bits(next(), expected));
+    }
+  }
 }
 
 TEST_CASE("packed weights: parts of a weight that is gone are forgotten together") {
