@@ -4,6 +4,7 @@
 #include <mutex>
 
 #include "tensor/gemm.h"
+#include "tensor/gemm_bfloat16.h"
 #include "tensor/parallel.h"
 
 namespace heed {
@@ -44,7 +45,7 @@ PackedWeight PackedWeights::operator()(const Tensor& weight) {
     if (written) entry = {weight, weight.version(), {}, {}};
     if (precision_ != Precision::float32) {
       if (!entry.low_precision) entry.low_precision = std::make_unique<const LowPrecisionWeight>(weight, precision_);
-    } else if (!first && !written && !entry.panels) {
+    } else if (!first && !written && !entry.panels && product_precision() == Precision::float32) {   // others read no panels
       entry.panels = pack(k, n, w, b_k, b_column);
     }
     return entry.packed();
