@@ -252,7 +252,8 @@ Tensor linear_grad(const Tensor& saved, const Tensor& dy, const LinearFusion& fu
     T* z = fusion.activation == Activation::none ? nullptr : const_cast<T*>(saved.data<T>());
     const LinearBlock<T> block{0, rows, 0, width, width, nullptr, dense.template data<T>(), z, dz.mutable_data<T>(), fusion.activation, dropout};
     const auto kernel = finished<T>();
-    parallel_for(rows, row_grain(z && fusion.activation != Activation::relu ? 4 * width : width), [&](Index begin, Index end) {
+    const Index cost = z && fusion.activation != Activation::relu ? 4 : 1;   // of an element: others than ReLU take an exponential
+    parallel_for(rows, row_grain(cost * width), [&](Index begin, Index end) {
       LinearBlock<T> b = block;
       b.row = begin;
       b.rows = end - begin;
