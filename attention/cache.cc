@@ -5,7 +5,6 @@
 
 #include "attention/linear_attention.h"
 #include "tensor/format.h"
-#include "tensor/ops/attention.h"
 #include "tensor/ops/index.h"
 
 namespace heed {
@@ -16,10 +15,6 @@ void copy_row(const Tensor& to, Index i, const Tensor& from, Index j, Index leng
 }
 
 }  // namespace
-
-Tensor KeyValueCache::rows_of(const Tensor& x) const {
-  return places_.defined() ? gather_places(written(x), places()) : written(x);
-}
 
 void KeyValueCache::reserve(Index rows, Index length) {
   const Index before = keys_.size(0), capacity = keys_.size(2);
@@ -49,12 +44,17 @@ void KeyValueCache::append(const Tensor& keys, const Tensor& values) {
   copy_into(values_(Slice{0, rows_}, all, Slice{length_, end}), values);
   if (places_.defined())
     for (Index i = 0; i < rows_; ++i) std::fill_n(places_.mutable_data<std::int64_t>() + i * places_.size(1) + length_, end - length_, i);
+  const Index turned_before = turned();
   length_ = end;
+  turn_keys_(stored_keys(), turned_before, turned());
 }
 
 void KeyValueCache::truncate(Index length) {
   check<IndexError>(length >= 0 && length <= length_, "cache: length {} is not in [0, {}]", length, length_);
+  const Index turned_before = turned();
+  const Tensor stored = stored_keys();
   length_ = length;
+  turn_keys_back_(stored, turned(), turned_before);
   if (!sums_.defined()) return;
   fill_(sums_, 0);
   const Tensor k = with_heads(keys(), sums_.size(1)), v = with_heads(values(), sums_.size(1));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
-#include "tensor/tensor.h"
+#include "tensor/ops/attention.h"
 
 namespace heed {
 
 // Keys and values of the positions decoded so far, in memory taken once for `capacity` positions; beyond those it grows by a copy. Nothing
-// else in it moves: a row that continues another reads its past where that was written.
+// else in it moves: a row that continues another reads its past where that was written. Keys are turned once, 16 at a time.
 class KeyValueCache {
  public:
   KeyValueCache() = default;
@@ -22,12 +22,13 @@ class KeyValueCache {
 
   Index length() const { return length_; }
   Index rows() const { return rows_; }
-  Tensor keys() const { return rows_of(keys_); }                           // [R, H, length, d/H], values likewise
-  Tensor values() const { return rows_of(values_); }
+  Tensor keys() const { return rows_of(keys_in_rows(written(keys_), turned())); }   // [R, H, length, d/H], values likewise
+  Tensor values() const { return rows_of(written(values_)); }
 
   // What AttentionOptions reads instead: position s of row r stands at [places[r, s], :, s]; places is undefined where that is r itself.
-  Tensor stored_keys() const { return written(keys_); }                    // [P, H, length, d/H]
+  Tensor stored_keys() const { return written(keys_); }                    // [P, H, length, d/H], the first turned() as turn_keys_ leaves them
   Tensor stored_values() const { return written(values_); }
+  Index turned() const { return length_ / kTurnedKeys * kTurnedKeys; }
   Tensor places() const { return places_.defined() ? places_(all, Slice{0, length_}) : Tensor(); }   // [R, length] i64
 
   // What linear attention reads: Σ_j k_jᵀ [v_j, 1] of each head, which causal_linear_context_next moves on   [R, H, dk, dv + 1], or undefined
@@ -42,7 +43,7 @@ class KeyValueCache {
 
  private:
   Tensor written(const Tensor& x) const { return x(places_.defined() ? all : Slice{0, rows_}, all, Slice{0, length_}); }
-  Tensor rows_of(const Tensor& x) const;
+  Tensor rows_of(const Tensor& written) const { return places_.defined() ? gather_places(written, places()) : written; }
   void reserve(Index rows, Index length);
   Tensor sums_, keys_, values_;
   Tensor places_;            // [R, capacity]

@@ -167,7 +167,7 @@ bool MultiHeadAttention::fused(const Variable& bias) const {
 AttentionVariable MultiHeadAttention::by_weights(const Variable& q, const Reads& reads, const Variable& bias, const Mask& mask, double p) const {
   const Trace::Axes over{.columns = reads.along, .heads = true}, each{.rows = reads.along, .heads = true}, of_head{.heads = true};
   const auto gathered = [&](const Variable& x) { return reads.places.defined() ? constant(gather_places(x.value(), reads.places)) : x; };
-  const Variable k = with_heads(gathered(reads.k), heads), v = with_heads(gathered(reads.v), value_heads());
+  const Variable k = with_heads(gathered(reads.turned > 0 ? constant(keys_in_rows(reads.k.value(), reads.turned)) : reads.k), heads), v = with_heads(gathered(reads.v), value_heads());
   const bool offsets = bias.defined() && positions.reads_values();
   const std::string_view dot = scale == 1 || linear_attention ? "q·k_j" : scale == 0 ? "q·k_j / √(d/H)" : "scale q·k_j";
   const std::string e = Trace::current() ? fmt::format("e_j = {}{}", dot, bias.defined() ? " + b_j" : "") : std::string();
@@ -197,7 +197,7 @@ Attended MultiHeadAttention::heads_of(const Variable& q, const Reads& reads, con
   const bool slides = reads.first >= 0 && sliding_window && !reads.global;
   const Mask mask = slides ? given & Mask::sliding({*sliding_window, *sliding_window, reads.first, dilation, global_tokens}) : given;
   const Variable bias = reads.first >= 0 ? positions.bias(q, reads.first, reads.k.size(2)) : Variable();
-  const AttentionOptions options{.scale = scale, .dropout = dropout, .weights = want == Want::weights, .places = reads.places};
+  const AttentionOptions options{.scale = scale, .dropout = dropout, .weights = want == Want::weights, .places = reads.places, .turned = reads.turned};
   const bool at_once = linear_attention ? reads.context.defined() : fused(bias);
   AttentionVariable read = !at_once ? by_weights(q, reads, bias, mask, dropout)
                            : linear_attention ? AttentionVariable{reads.context, {}}
@@ -318,7 +318,7 @@ Attended MultiHeadAttention::next(const Variable& x, KeyValueCache& cache, Want 
     const Variable v = trace("values", formula("v_j = x_j", "V", true), all_of(cache.values(), own_values, value_heads()), rows);
     return attend(q, {.k = k, .v = v, .along = Along::target, .first = before, .context = context}, Mask::causal(before), want);
   }
-  return attend(q, {constant(cache.stored_keys()), constant(cache.stored_values()), Along::target, before, cache.places(), context}, Mask::causal(before), want);
+  return attend(q, {constant(cache.stored_keys()), constant(cache.stored_values()), Along::target, before, cache.places(), cache.turned(), context}, Mask::causal(before), want);
 }
 
 }  // namespace heed

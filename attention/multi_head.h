@@ -106,7 +106,8 @@ struct MultiHeadAttention {
     Variable k, v;
     Along along;
     Index first = -1;                                  // -1: a memory's
-    Tensor places = {};                                // AttentionOptions::places
+    Tensor places = {};                                // AttentionOptions::places, turned
+    Index turned = 0;
     Variable context = {};                             // linear_attention: what q reads, undefined where by_weights must find it
     bool global = false;                               // q sees beyond the window
   };

@@ -39,7 +39,7 @@ Variable with_heads(const Variable& x, Index heads) {
 
 AttentionVariable scaled_dot_product_attention_by_definition(const Variable& q, const Variable& k, const Variable& v, const Mask& mask,
                                                             AttentionOptions options, const Variable& bias) {
-  check<Error>(!options.places.defined(), "scaled_dot_product_attention_by_definition: there is no gradient where keys and values are read by places; gather_places them first");
+  check<Error>(!options.places.defined() && options.turned == 0, "scaled_dot_product_attention_by_definition: there is no gradient where keys and values are read by places or stand turned; gather_places and keys_in_rows first");
   const double scale = options.scale != 0 ? options.scale : 1 / std::sqrt(double(std::max<Index>(q.size(-1), 1)));
   const Variable z = matmul(q * scale, transpose(with_heads(k, q.size(1))));
   const Variable p = softmax(bias.defined() ? z + bias : z, -1, allowed_by(mask, bias.value()));       // [B, H, T, S]

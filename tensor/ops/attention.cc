@@ -15,6 +15,15 @@ template <class T> HWY_INLINE void AttentionOf(const Head<T>& head, const Rows<T
 }
 void AttentionF32(const Head<float>& head, const Rows<float>& output, float* weights) { AttentionOf(head, output, weights); }
 void AttentionF64(const Head<double>& head, const Rows<double>& output, double* weights) { AttentionOf(head, output, weights); }
+// What holds [16, d] of each block holds [d, 16].
+template <class T> HWY_INLINE void TurnBlocks(T* keys, size_t blocks, size_t d, T* turned) {
+  for (size_t i = 0; i < blocks; ++i, keys += 16 * d) {
+    Turn(Rows<const T>{keys, Index(d)}, 16, d, turned);
+    std::copy_n(turned, 16 * d, keys);
+  }
+}
+void TurnBlocksF32(float* keys, size_t blocks, size_t d, float* turned) { TurnBlocks(keys, blocks, d, turned); }
+void TurnBlocksF64(double* keys, size_t blocks, size_t d, double* turned) { TurnBlocks(keys, blocks, d, turned); }
 void AttentionGradF32(const Head<float>& head, const HeadGrad<float>& grad) { AttentionHeadGrad(head, grad); }
 void AttentionGradF64(const Head<double>& head, const HeadGrad<double>& grad) { AttentionHeadGrad(head, grad); }
 
@@ -43,6 +52,8 @@ HWY_AFTER_NAMESPACE();
 namespace heed {
 HWY_EXPORT(AttentionF32);
 HWY_EXPORT(AttentionF64);
+HWY_EXPORT(TurnBlocksF32);
+HWY_EXPORT(TurnBlocksF64);
 HWY_EXPORT(AttentionGradF32);
 HWY_EXPORT(AttentionGradF64);
 
@@ -65,7 +76,7 @@ namespace {
 
 struct Sizes { Index B, H, T, S, dk, dv, group; };   // group: heads of q to one of k and v
 
-constexpr std::size_t kFetched = 65536;    // bytes: a part of L2
+constexpr std::size_t kFetched = 262144;   // bytes: a part of L2
 
 // places: AttentionOptions::places
 Sizes check_inputs(const char* op, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& places = {}) {
@@ -90,6 +101,13 @@ Sizes check_inputs(const char* op, const Tensor& q, const Tensor& k, const Tenso
   return n;
 }
 
+// k of which the keys [first, last) stand turned, or shall
+void check_turned(const char* op, const Tensor& k, Index first, Index last) {
+  check<ShapeError>(k.rank() == 4 && k.strides()[3] == 1 && k.strides()[2] == k.size(3), "{}: keys that stand turned need rows side by side: k {}, strides {}", op, k.shape(), k.strides());
+  check<ShapeError>(0 <= first && first <= last && last <= k.size(2) && first % kTurnedKeys == 0 && last % kTurnedKeys == 0,
+                    "{}: keys stand turned {} by {}: [{}, {}) of k {}", op, kTurnedKeys, kTurnedKeys, first, last, k.shape());
+}
+
 // bias as [B, H, T, S] whose rows are contiguous
 Tensor expanded_bias(const char* op, const Sizes& n, const Tensor& q, const Tensor& bias) {
   if (!bias.defined()) return {};
@@ -101,6 +119,11 @@ Tensor expanded_bias(const char* op, const Sizes& n, const Tensor& q, const Tens
   Tensor rows = bias;
   while (rows.rank() < 4) rows = unsqueeze(rows, 0);
   return expand(with_dense_rows(expand(rows, {-1, -1, -1, n.S})), scores);
+}
+
+AttentionOptions of_rows(AttentionOptions options) {
+  options.turned = 0;
+  return options;
 }
 
 double scale_of(const AttentionOptions& options, Index dk) { return options.scale != 0 ? options.scale : 1 / std::sqrt(double(std::max<Index>(dk, 1))); }
@@ -169,7 +192,7 @@ void for_heads(const char* op, const Sizes& n, Index step, Index rows, std::span
       const Index next_h = h + step < n.H ? h + step : 0;
       Ahead<T> next{matrices.data(), fetches && item + 1 < end ? matrices.size() : 0, next_h > 0 ? b : b + 1, next_h, std::min(next_h + step, n.H), next_rows / 3 + 1, scratch};
       f(Head<T>{std::size_t(count), std::size_t(n.S), std::size_t(n.dk), std::size_t(n.dv), scale, matrices[0].at(b, h).from(std::size_t(first)),
-                matrices[1].at(b, h), matrices[2].at(b, h), bias.at(b, h).from(std::size_t(first)), k_by_columns, std::size_t(std::min(step, n.H - h)),
+                matrices[1].at(b, h), matrices[2].at(b, h), bias.at(b, h).from(std::size_t(first)), k_by_columns, std::size_t(options.turned), std::size_t(std::min(step, n.H - h)),
                 matrices[0].head, matrices[1].head, matrices[2].head, bias.head, matrices[3].head, masks.empty() ? nullptr : masks.data(), mask_rows.in_steps(), dropout, (i * n.T + first) * n.S,
                 log_sum_exp + i * n.T + first, scratch, &next}, b, h, first);
     }
@@ -177,6 +200,36 @@ void for_heads(const char* op, const Sizes& n, Index step, Index rows, std::span
 }
 
 }  // namespace
+
+void turn_keys_(const Tensor& k, Index first, Index last) {
+  const char* op = "turn_keys_";
+  check_turned(op, k, first, last);
+  if (first == last) return;
+  visit_float(k.dtype(), op, [&]<class T>() {
+    const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(TurnBlocksF32), HWY_DYNAMIC_POINTER(TurnBlocksF64));
+    const Index H = k.size(1), d = k.size(3), blocks = (last - first) / kTurnedKeys;
+    T* const keys = k.mutable_data<T>() + first * d;
+    parallel_for(k.size(0) * H, row_grain(blocks * kTurnedKeys * d), [&](Index begin, Index end) {
+      const Tensor turned = empty({kTurnedKeys, d}, k.dtype());
+      for (Index i = begin; i < end; ++i) kernel(keys + i / H * k.strides()[0] + i % H * k.strides()[1], std::size_t(blocks), std::size_t(d), turned.mutable_data<T>());
+    });
+  });
+}
+
+void turn_keys_back_(const Tensor& k, Index first, Index last) {
+  check_turned("turn_keys_back_", k, first, last);
+  if (first == last) return;
+  const Tensor keys = slice(k, 2, first, last);
+  const Shape rows{k.size(0), k.size(1), (last - first) / kTurnedKeys, kTurnedKeys, k.size(3)};
+  copy_into(reshape(keys, rows), transpose(reshape(keys.clone(), {rows[0], rows[1], rows[2], rows[4], rows[3]})));
+}
+
+Tensor keys_in_rows(const Tensor& k, Index turned) {
+  if (turned == 0) return k;
+  const Tensor rows = k.clone();
+  turn_keys_back_(rows, 0, turned);
+  return rows;
+}
 
 Tensor gather_places(const Tensor& x, const Tensor& places) {
   const Index B = places.size(0), S = places.size(1);
@@ -187,9 +240,11 @@ AttentionOutput scaled_dot_product_attention(const Tensor& q, const Tensor& k, c
                                              const Tensor& bias) {
   const char* op = "scaled_dot_product_attention";
   const Sizes n = check_inputs(op, q, k, v, options.places);
+  if (options.turned != 0) check_turned(op, k, 0, options.turned);
+  if (options.turned > 0 && n.T > Index(kFewQueries)) return scaled_dot_product_attention(q, keys_in_rows(k, options.turned), v, mask, of_rows(options), bias);
   const Tensor biases = expanded_bias(op, n, q, bias);
   return visit_float(q.dtype(), op, [&]<class T>() {
-    const bool k_by_columns = n.dk > 1 && k.strides()[2] == 1 && k.strides()[3] != 1 && !options.places.defined();
+    const bool k_by_columns = n.dk > 1 && k.strides()[2] == 1 && k.strides()[3] != 1 && !options.places.defined() && options.turned == 0;
     const Tensor qs = with_dense_rows(q), ks = k_by_columns ? transpose(k) : with_dense_rows(k), vs = with_dense_rows(v);
     const Tensor places = options.places.defined() && n.S > 0 ? with_dense_rows(options.places) : Tensor();
     AttentionOutput out{transpose(empty({n.B, n.T, n.H, n.dv}, q.dtype()), 1, 2), empty({n.B, n.H, n.T}, q.dtype()), {}};
@@ -210,7 +265,7 @@ void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const T
                                        const AttentionOutput& forward, const Tensor& doutput, const Tensor& dweights, const Into* dq, const Into* dk, const Into* dv,
                                        const Tensor& bias, const Into* dbias) {
   const char* op = "scaled_dot_product_attention_grad";
-  check<Error>(!options.places.defined(), "{}: there is no gradient where keys and values are read by places; gather_places them first", op);
+  check<Error>(!options.places.defined() && options.turned == 0, "{}: there is no gradient where keys and values are read by places or stand turned; gather_places and keys_in_rows first", op);
   const Sizes n = check_inputs(op, q, k, v);
   const Tensor biases = expanded_bias(op, n, q, bias);
   const auto check_like = [&](const char* name, const Tensor& a, const Shape& shape) {
@@ -273,6 +328,7 @@ AttentionOutput scaled_dot_product_attention_by_definition(const Tensor& q, cons
                                                            const AttentionOptions& options, const Tensor& bias) {
   const char* op = "scaled_dot_product_attention_by_definition";
   const Sizes n = check_inputs(op, q, k, v, options.places);
+  if (options.turned != 0) return scaled_dot_product_attention_by_definition(q, keys_in_rows(k, options.turned), v, mask, of_rows(options), bias);
   if (options.places.defined()) {
     AttentionOptions plain = options;
     plain.places = {};

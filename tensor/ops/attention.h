@@ -21,6 +21,7 @@ struct AttentionOptions {
   bool weights = false;                // also return P, before dropout; the output has the same bits either way
   Tensor places = {};                  // [B, S] i64: k and v of row b, position s stand at [places[b, s], :, s] of k and v, whose first
                                        // axis may have any size (hypotheses that share their past). No gradient
+  Index turned = 0;                    // keys before this position stand as turn_keys_ leaves them. No gradient
 };
 
 struct AttentionOutput {
@@ -38,6 +39,13 @@ AttentionOutput scaled_dot_product_attention(const Tensor& q, const Tensor& k, c
 void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options,
                                        const AttentionOutput& forward, const Tensor& doutput, const Tensor& dweights, const Into* dq, const Into* dk, const Into* dv,
                                        const Tensor& bias = {}, const Into* dbias = nullptr);
+
+// Turns the keys [first, last) of k [P, H, S, d], multiples of kTurnedKeys, where they lie: what held [16, d] of each block of 16 holds [d, 16].
+// A kernel of few queries reads them as they stand. ShapeError: k's rows are not side by side. turn_keys_back_ undoes it.
+constexpr Index kTurnedKeys = 16;
+void turn_keys_(const Tensor& k, Index first, Index last);
+void turn_keys_back_(const Tensor& k, Index first, Index last);
+Tensor keys_in_rows(const Tensor& k, Index turned);   // a copy of k of which the keys before `turned` were turned
 
 // y[b, h, s] = x[places[b, s], h, s]   x [P, H, S, d], places [B, S] i64: what places stand for, copied
 Tensor gather_places(const Tensor& x, const Tensor& places);

@@ -47,6 +47,48 @@ HWY_INLINE void ProductsOf(const Head<T>& head, const T* a, Index a_row, const R
             c + Index(h) * c_head, c_row, add, nothing);
 }
 
+// Which places 16 keys lie in; how many
+HWY_INLINE size_t DistinctOf(const std::int64_t* places, std::int64_t* distinct) {
+  std::int64_t* end = distinct;
+  for (size_t i = 0; i < 16; ++i)
+    if (std::find(distinct, end, places[i]) == end) *end++ = places[i];
+  return size_t(end - distinct);
+}
+
+// z[h][t][s] of keys that stand turned, whole blocks from `first` on. Where the keys of a block lie in several places, each of these gives 16
+// lanes to `some` [rows, 32], two at once, of which its own keys' are taken.
+template <class T> HWY_INLINE void DotsOfTurned(const Head<T>& head, const Group& group, size_t first, size_t last, const T* queries, T* some, T* z, Index stride) {
+  const size_t dk = head.dk, rows = head.heads * head.queries;
+  const auto dots = [&](const T* keys, Index block, size_t count, T* c, Index c_row) {
+    ProductsOf(head, queries, Index(dk), Right<T>{keys, 16, block, count}, head.k_head, 0, dk, c, c_row, Index(head.queries) * c_row, false);
+  };
+  const Rows<const T> keys = head.k.from(group.key);
+  for (size_t s = first; s < last;) {
+    const size_t whole = (keys.end_of_run(s, last) - s) / 16 * 16;
+    if (whole > 0) {
+      dots(keys[s], Index(16 * dk), whole, z + s, stride);
+      s += whole;
+      continue;
+    }
+    std::int64_t places[16];
+    const size_t distinct = DistinctOf(keys.places + s, places);
+    for (size_t i = 0; i < distinct; i += 2) {
+      const size_t both = HWY_MIN(distinct - i, size_t(2));
+      dots(keys.data + Index(s * dk) + places[i] * keys.apart, (places[i + both - 1] - places[i]) * keys.apart, 16 * both, some, 32);
+      for (size_t j = 0; j < both; ++j) {
+        T own[16];
+        for (size_t lane = 0; lane < 16; ++lane) own[lane] = T(keys.places[s + lane] == places[i + j]);
+        const auto lanes = Positive16(Load16(own));
+        for (size_t row = 0; row < rows; ++row) {
+          T* const to = z + Index(row) * stride + s;
+          Store16(Choose16(lanes, Load16(some + 32 * row + 16 * j), Load16(to)), to);
+        }
+      }
+    }
+    s += 16;
+  }
+}
+
 // z[h][t][s] = scale q_t·k_s; `queries` has room for the rows, `turned` for a piece of keys
 template <class T> HWY_INLINE void DotsOfFew(const Head<T>& head, const Group& group, T* turned, T* queries, T* z, Index stride) {
   const Block<T> scale = Set16(head.scale);
@@ -60,7 +102,9 @@ template <class T> HWY_INLINE void DotsOfFew(const Head<T>& head, const Group& g
     const Right<T> keys{head.k.data + group.key, head.k.stride, 16, group.last};
     return ProductsOf(head, queries, Index(dk), keys, head.k_head, BeginOf(group), dk, z, stride, z_head, false);
   }
-  for (size_t s = BeginOf(group); s < group.last; s += kPieceKeys) {
+  const size_t turned_end = HWY_MIN(HWY_MAX(head.turned, group.key) - group.key, EndOf(group)), unturned = HWY_MAX(turned_end, BeginOf(group));
+  DotsOfTurned(head, group, BeginOf(group), turned_end, queries, turned, z, stride);
+  for (size_t s = unturned; s < group.last; s += kPieceKeys) {
     const size_t count = HWY_MIN(kPieceKeys, group.last - s), distinct = head.k_head == 0 ? 1 : head.heads, size = distinct > 1 ? padded(count) * dk : 0;
     for (size_t h = 0; h < distinct; ++h) {
       Rows<const T> keys = head.k.from(group.key + s);
@@ -132,7 +176,7 @@ template <class T> HWY_INLINE void DropRow(const Head<T>& head, const Group& gro
 template <class T> void AttentionFew(const Head<T>& head, const Rows<T>& output, T* weights) {
   const size_t S = head.keys, stride = row_stride(S), rows = head.heads * head.queries;
   Room<T> room{head.scratch};
-  T* const turned = room.take(head.heads * kPieceKeys * head.dk);
+  T* const turned = room.take(head.heads * kPieceKeys * HWY_MAX(head.dk, size_t(2)));
   T* const queries = room.take(rows * head.dk);
   T* const scores = room.take(rows * stride);
   T* const factors = room.take(stride);

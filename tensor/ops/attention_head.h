@@ -59,6 +59,7 @@ template <class T> struct Head {
   T scale;
   Rows<const T> q, k, v, bias;              // bias data null: none
   bool k_by_columns;                       // k holds the rows of kᵀ
+  std::size_t turned;                      // AttentionOptions::turned
   std::size_t heads;
   Index q_head, k_head, v_head, bias_head, output_head;   // strides from one to the next
   const RowMask* mask;                     // a row each, the same in all heads; null: everything

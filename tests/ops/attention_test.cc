@@ -501,6 +501,51 @@ TEST_CASE("attention: keys and values read by places have the bits of the same o
         }
 }
 
+TEST_CASE("attention: keys that stand turned have the bits of the same ones in rows") {
+  const Index P = 3, B = 5, H = 4;
+  Random random(Key(Seed{6}));
+  for (DType dtype : {DType::f32, DType::f64})
+    for (const Index d : {1, 20, 32})
+      for (const Index S : {16, 37, 130, 300})
+        for (const Index shared : {4, 2, 1}) {                // heads of keys
+          const Tensor k = draw(2, {P, shared, S, d}, dtype), v = draw(3, {P, shared, S, 9}, dtype), places = empty({B, S}, DType::i64);
+          for (Index b = 0; b < B; ++b)
+            for (Index s = 0; s < S; ++s) places.mutable_data<std::int64_t>()[b * S + s] = s < S / 2 ? b % P : random.below(P);
+          for (const Index turned : {Index(16), S / 16 * 16}) {
+            const Tensor stored = empty({P, shared, S + 8, d}, dtype)(all, all, Slice{0, S});
+            copy_into(stored, k);
+            turn_keys_(stored, 0, turned);
+            CHECK(equal_bits(keys_in_rows(stored, turned), k));
+            for (const Index T : {1, 3, 6}) {
+              const Tensor q = draw(1, {B, H, T, d}, dtype), own = slice(q, 0, 0, P);
+              for (const Mask& mask : {Mask(), Mask::causal(std::max<Index>(S - T, 0)), Mask::window(20, 0, S - T)})
+                for_every_target([&] {
+                  const AttentionOutput by_places = scaled_dot_product_attention(q, stored, v, mask, {.weights = true, .places = places, .turned = turned}),
+                                        rows = scaled_dot_product_attention(q, k, v, mask, {.weights = true, .places = places});
+                  CHECK(equal_bits(by_places.output, rows.output));
+                  CHECK(equal_bits(by_places.weights, rows.weights));
+                  CHECK(equal_bits(by_places.log_sum_exp, rows.log_sum_exp));
+                  CHECK(equal_bits(scaled_dot_product_attention(own, stored, v, mask, {.turned = turned}).output, scaled_dot_product_attention(own, k, v, mask).output));
+                });
+              CHECK(equal_bits(scaled_dot_product_attention_by_definition(q, stored, v, {}, {.places = places, .turned = turned}).output,
+                               scaled_dot_product_attention_by_definition(q, k, v, {}, {.places = places}).output));
+            }
+          }
+        }
+  const Tensor q = zeros({2, 3, 1, 5}), k = zeros({2, 3, 40, 5}), wide = zeros({2, 3, 40, 6})(all, all, all, Slice{0, 5});
+  CHECK_THROWS_WITH_AS(scaled_dot_product_attention(q, k, k, {}, {.turned = 20}), "scaled_dot_product_attention: keys stand turned 16 by 16: [0, 20) of k [2, 3, 40, 5]", ShapeError);
+  CHECK_THROWS_AS(scaled_dot_product_attention(q, k, k, {}, {.turned = 48}), ShapeError);
+  CHECK_THROWS_AS(scaled_dot_product_attention(q, k, k, {}, {.turned = -16}), ShapeError);
+  CHECK_THROWS_WITH_AS(scaled_dot_product_attention(q, wide, wide, {}, {.turned = 16}),
+                       "scaled_dot_product_attention: keys that stand turned need rows side by side: k [2, 3, 40, 5], strides [720, 240, 6, 1]", ShapeError);
+  CHECK_THROWS_AS(turn_keys_(wide, 0, 16), ShapeError);
+  CHECK_THROWS_AS(turn_keys_back_(k, 16, 0), ShapeError);
+  CHECK_THROWS_AS(keys_in_rows(k, 17), ShapeError);
+  const AttentionOutput out = scaled_dot_product_attention(q, k, k);
+  CHECK_THROWS_WITH_AS(gradients_of(q, k, k, {}, {.turned = 16}, out, zeros(out.output.shape())),
+                       "scaled_dot_product_attention_grad: there is no gradient where keys and values are read by places or stand turned; gather_places and keys_in_rows first", Error);
+}
+
 TEST_CASE("attention: empty sizes, wrong shapes and dtypes") {
   const Tensor q = zeros({2, 3, 4, 5}), k = zeros({2, 3, 6, 5}), v = zeros({2, 3, 6, 7});
   const AttentionOutput none = scaled_dot_product_attention(q, zeros({2, 3, 0, 5}), zeros({2, 3, 0, 7}), {}, {.weights = true});
