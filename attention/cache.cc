@@ -19,7 +19,7 @@ void copy_row(const Tensor& to, Index i, const Tensor& from, Index j, Index leng
 void KeyValueCache::reserve(Index rows, Index length) {
   const Index before = keys_.size(0), capacity = keys_.size(2);
   if (rows <= before && length <= capacity) return;
-  KeyValueCache larger(std::max(rows, before), {keys_.size(1), keys_.size(3)}, {values_.size(1), values_.size(3)}, length <= capacity ? capacity : std::max(length, 2 * capacity), keys_.dtype());
+  KeyValueCache larger(std::max(rows, before), {keys_.size(1), keys_.size(3)}, {values_.size(1), values_.size(3)}, length <= capacity ? capacity : std::max(length, 2 * capacity), keys_.dtype(), 0, in_rows_);
   copy_into(larger.keys_(Slice{0, before}, all, Slice{0, length_}), keys_(all, all, Slice{0, length_}));
   copy_into(larger.values_(Slice{0, before}, all, Slice{0, length_}), values_(all, all, Slice{0, length_}));
   if (places_.defined()) {

@@ -5,7 +5,8 @@
 namespace heed {
 
 // Keys and values of the positions decoded so far, in memory taken once for `capacity` positions; beyond those it grows by a copy. Nothing
-// else in it moves: a row that continues another reads its past where that was written. Keys are turned once, 16 at a time.
+// else in it moves: a row that continues another reads its past where that was written. Keys are turned once, 16 at a time,
+// as the kernel of attention reads them.
 class KeyValueCache {
  public:
   KeyValueCache() = default;
@@ -13,9 +14,10 @@ class KeyValueCache {
   KeyValueCache& operator=(KeyValueCache&&) = default;
   KeyValueCache(Index rows, Index heads, Index capacity, Index head_width, DType dtype) : KeyValueCache(rows, {heads, head_width}, {heads, head_width}, capacity, dtype) {}
   struct Heads { Index number, width; };
-  // summed: the heads that sums are kept for
-  KeyValueCache(Index rows, Heads keys, Heads values, Index capacity, DType dtype, Index summed = 0)
-      : sums_(summed ? zeros({rows, summed, keys.width, values.width + 1}, dtype) : Tensor()),
+  // summed: the heads that sums are kept for; in_rows: keys are never turned, for an attention that multiplies them as they are
+  KeyValueCache(Index rows, Heads keys, Heads values, Index capacity, DType dtype, Index summed = 0, bool in_rows = false)
+      : in_rows_(in_rows),
+        sums_(summed ? zeros({rows, summed, keys.width, values.width + 1}, dtype) : Tensor()),
         keys_(empty({rows, keys.number, capacity, keys.width}, dtype)),
         values_(empty({rows, values.number, capacity, values.width}, dtype)),
         rows_(rows) {}
@@ -28,7 +30,7 @@ class KeyValueCache {
   // What AttentionOptions reads instead: position s of row r stands at [places[r, s], :, s]; places is undefined where that is r itself.
   Tensor stored_keys() const { return written(keys_); }                    // [P, H, length, d/H], the first turned() as turn_keys_ leaves them
   Tensor stored_values() const { return written(values_); }
-  Index turned() const { return length_ / kTurnedKeys * kTurnedKeys; }
+  Index turned() const { return in_rows_ ? 0 : length_ / kTurnedKeys * kTurnedKeys; }
   Tensor places() const { return places_.defined() ? places_(all, Slice{0, length_}) : Tensor(); }   // [R, length] i64
 
   // What linear attention reads: Σ_j k_jᵀ [v_j, 1] of each head, which causal_linear_context_next moves on   [R, H, dk, dv + 1], or undefined
@@ -45,6 +47,7 @@ class KeyValueCache {
   Tensor written(const Tensor& x) const { return x(places_.defined() ? all : Slice{0, rows_}, all, Slice{0, length_}); }
   Tensor rows_of(const Tensor& written) const { return places_.defined() ? gather_places(written, places()) : written; }
   void reserve(Index rows, Index length);
+  bool in_rows_ = false;
   Tensor sums_, keys_, values_;
   Tensor places_;            // [R, capacity]
   Index rows_ = 0, length_ = 0;

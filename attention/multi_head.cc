@@ -159,8 +159,8 @@ Variable MultiHeadAttention::values(const Variable& x) const { return split_head
 
 double MultiHeadAttention::least() const { return features ? RandomFeatures::kLeast : kLeastDenominator; }
 
-bool MultiHeadAttention::fused(const Variable& bias) const {
-  return normalise.name == "softmax" && !talking && !differential && !(bias.defined() && positions.reads_values());
+bool MultiHeadAttention::fused(bool biased) const {
+  return normalise.name == "softmax" && !talking && !differential && !(biased && positions.reads_values());
 }
 
 // α = normalise(e);  c = dropout(α) V, and Shaw's + Σ_j dropout(α)_ij a^V_r
@@ -198,7 +198,7 @@ Attended MultiHeadAttention::heads_of(const Variable& q, const Reads& reads, con
   const Mask mask = slides ? given & Mask::sliding({*sliding_window, *sliding_window, reads.first, dilation, global_tokens}) : given;
   const Variable bias = reads.first >= 0 ? positions.bias(q, reads.first, reads.k.size(2)) : Variable();
   const AttentionOptions options{.scale = scale, .dropout = dropout, .weights = want == Want::weights, .places = reads.places, .turned = reads.turned};
-  const bool at_once = linear_attention ? reads.context.defined() : fused(bias);
+  const bool at_once = linear_attention ? reads.context.defined() : fused(bias.defined());
   AttentionVariable read = !at_once ? by_weights(q, reads, bias, mask, dropout)
                            : linear_attention ? AttentionVariable{reads.context, {}}
                                               : scaled_dot_product_attention(q, reads.k, reads.v, mask, options, bias);
@@ -289,7 +289,7 @@ Attended MultiHeadAttention::self(const Variable& x, const Mask& mask, Want want
 
 KeyValueCache MultiHeadAttention::cache(Index rows, Index capacity) const {
   const Index of_key = features ? features->number() : width / heads, of_value = width / value_heads();
-  return {rows, {key_value_heads, of_key}, {key_value_heads * (width / heads) / of_value, of_value}, capacity, out_proj.weight.value().dtype(), linear_attention ? heads : 0};
+  return {rows, {key_value_heads, of_key}, {key_value_heads * (width / heads) / of_value, of_value}, capacity, out_proj.weight.value().dtype(), linear_attention ? heads : 0, linear_attention || !fused(true)};
 }
 
 Attended MultiHeadAttention::next(const Variable& x, KeyValueCache& cache, Want want) const {

@@ -117,7 +117,7 @@ struct MultiHeadAttention {
   Attended joined(Attended heads) const;               // through W_O
   Attended attend(const Variable& q, const Reads& reads, const Mask& mask, Want want) const { return joined(heads_of(q, reads, mask, want)); }
   Attended global_rows(const Variable& x, const Mask& mask, Want want, Along among) const;   // heads_of the global tokens
-  bool fused(const Variable& bias) const;               // softmax over the values themselves: one kernel
+  bool fused(bool biased) const;                       // softmax over the values themselves: one kernel
   // The same in small steps, which a Trace notes; weights are dropped with probability p.
   AttentionVariable by_weights(const Variable& q, const Reads& reads, const Variable& bias, const Mask& mask, double p) const;
 };

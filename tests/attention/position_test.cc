@@ -98,7 +98,8 @@ TEST_CASE("cache: grows, rows go where they are sent and positions are forgotten
   Random random(Key(Seed{1}));
   for (int round = 0; round < 200; ++round) {
     Index rows = 1 + random.below(5);
-    KeyValueCache cache(rows, 2, 2, 3, DType::f32);
+    const bool in_rows = round % 3 == 0;
+    KeyValueCache cache(rows, {2, 3}, {2, 3}, 2, DType::f32, 0, in_rows);
     std::vector<Tensor> keys, values;                      // what each row should hold: [2, length, 3]
     for (Index r = 0; r < rows; ++r) keys.push_back(empty({2, 0, 3})), values.push_back(empty({2, 0, 3}));
     for (Index step = 0; step < 6; ++step) {
@@ -120,7 +121,7 @@ TEST_CASE("cache: grows, rows go where they are sent and positions are forgotten
         for (auto* held : {&keys, &values})
           for (Tensor& x : *held) x = x(all, Slice{0, length}).clone();
       }
-      CHECK(cache.turned() == cache.length() / 16 * 16);
+      CHECK(cache.turned() == (in_rows ? 0 : cache.length() / 16 * 16));
       std::vector<Index> order(std::size_t(1 + random.below(6)));
       std::vector<Tensor> new_keys, new_values;
       for (Index& from : order) {
