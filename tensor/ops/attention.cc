@@ -37,6 +37,7 @@ HWY_AFTER_NAMESPACE();
 #include <limits>
 #include <span>
 
+#include "tensor/context.h"
 #include "tensor/format.h"
 #include "tensor/list.h"
 #include "tensor/ops/binary.h"
@@ -158,10 +159,11 @@ class GroupGradients {
 // Rows of a head that are one piece of parallel work: where heads are few, a long one is cut, and each part reads its keys once more.
 Index part_rows(const Sizes& n) { return n.B * n.H < 64 ? Index(4 * kTileRows) : std::max<Index>(n.T, 1); }
 
-// Heads of a sentence that are taken together: of one group where there are groups.
+// Heads of a sentence that are taken together: of one group where there are groups. Of long rows each thread gets some.
 Index together(const Sizes& n, const Mask& mask) {
-  if (n.T > Index(kFewQueries) || n.S > Index(kKeys) || mask.differs_by_head()) return 1;
+  if (n.T > Index(kFewQueries) || mask.differs_by_head()) return 1;
   Index count = std::min(n.group > 1 ? n.group : n.H, Index(kFewHeads));
+  if (n.S > Index(kKeys)) count = std::min(count, std::max<Index>(n.B * n.H / (2 * threads()), 1));
   while (n.group > 1 && n.group % count != 0) --count;
   return count;
 }
