@@ -458,7 +458,11 @@ TEST_CASE("attention: the same bits for any number of threads and on all targets
     const auto run = [&] {
       const AttentionOutput out = scaled_dot_product_attention(q, k, v, mask, options);
       const Gradients d = gradients_of(q, k, v, mask, options, out, doutput), more = gradients_of(q, k, v, mask, options, out, doutput, dweights);
-      const std::vector<Tensor> results{out.output, out.log_sum_exp, d.dq, d.dk, d.dv, more.dq, more.dk, more.dv};
+      const AttentionOutput all = scaled_dot_product_attention(q, k, v, mask, {.weights = true}), few = scaled_dot_product_attention(slice(q, 2, 0, 3), k, v, mask, {.weights = true});
+      CHECK(equal_bits(few.output, slice(all.output, 2, 0, 3)));
+      CHECK(equal_bits(few.weights, slice(all.weights, 2, 0, 3)));
+      CHECK(equal_bits(few.log_sum_exp, slice(all.log_sum_exp, 2, 0, 3)));
+      const std::vector<Tensor> results{out.output, out.log_sum_exp, d.dq, d.dk, d.dv, more.dq, more.dk, more.dv, few.output, few.weights};
       if (first.empty()) first = results;
       for (std::size_t i = 0; i < results.size(); ++i) CHECK(equal_bits(results[i], first[i]));
     };
