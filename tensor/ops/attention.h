@@ -41,11 +41,11 @@ void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const T
                                        const Tensor& bias = {}, const Into* dbias = nullptr);
 
 // Turns the keys [first, last) of k [P, H, S, d], multiples of kTurnedKeys, where they lie: what held [16, d] of each block of 16 holds [d, 16].
-// A kernel of few queries reads them as they stand. ShapeError: k's rows are not side by side. turn_keys_back_ undoes it.
+// A kernel of few queries reads them as they stand. ShapeError: others, or k's rows are not side by side. turn_keys_back_ undoes it.
 constexpr Index kTurnedKeys = 16;
 void turn_keys_(const Tensor& k, Index first, Index last);
 void turn_keys_back_(const Tensor& k, Index first, Index last);
-Tensor keys_in_rows(const Tensor& k, Index turned);   // a copy of k of which the keys before `turned` were turned
+Tensor keys_in_rows(const Tensor& k, Index turned);   // a copy with those before `turned` turned back; k itself where that is 0
 
 // y[b, h, s] = x[places[b, s], h, s]   x [P, H, S, d], places [B, S] i64: what places stand for, copied
 Tensor gather_places(const Tensor& x, const Tensor& places);
