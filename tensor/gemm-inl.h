@@ -165,6 +165,35 @@ void MultiplyPanel(Index rows, Index depth, const T* a, Index a_row, const T* pa
   }
 }
 
+// Sums of N vectors of a's rows from row i on, which lie side by side; of one vector, of its first `left`
+template <size_t N, class T> HWY_INLINE void SumsOfVectors(const Product<T>& p, Index i, size_t left, bool add, T* HWY_RESTRICT to) {
+  const hn::ScalableTag<T> d;
+  const size_t lanes = hn::Lanes(d);
+  hn::Vec<decltype(d)> sum[N];
+  const auto load = [&](const T* x, size_t v) { return N > 1 ? hn::LoadU(d, x + v * lanes) : LoadFirst(d, x, left); };
+  HWY_UNROLL(4) for (size_t v = 0; v < N; ++v) sum[v] = add ? load(to + i, v) : hn::Zero(d);
+  const T* a = p.a + i;
+  for (Index k = 0; k < p.k; ++k, a += p.a_k) {
+    HWY_UNROLL(4) for (size_t v = 0; v < N; ++v) sum[v] = hn::Add(sum[v], load(a, v));
+  }
+  HWY_UNROLL(4) for (size_t v = 0; v < N; ++v) {
+    if (N > 1) hn::StoreU(sum[v], d, to + i + v * lanes);
+    else StoreFirst(sum[v], d, to + i, left);
+  }
+}
+
+template <class T> void SumRows(const Product<T>& p, RowSums<T> sums) {
+  const Index lanes = Index(hn::Lanes(hn::ScalableTag<T>()));
+  Index i = 0;
+  for (; p.a_row == 1 && i + 4 * lanes <= p.m; i += 4 * lanes) SumsOfVectors<4>(p, i, 0, sums.add, sums.to);
+  for (; p.a_row == 1 && i < p.m; i += lanes) SumsOfVectors<1>(p, i, size_t(p.m - i), sums.add, sums.to);
+  for (; i < p.m; ++i) {
+    T sum = sums.add ? sums.to[i] : T(0);
+    for (Index k = 0; k < p.k; ++k) sum += p.a[i * p.a_row + k * p.a_k];
+    sums.to[i] = sum;
+  }
+}
+
 // ---- blocks ---------------------------------------------------------------------------------------------------------
 
 // Of n columns from `column` on, so many may be finished once j have been made: up to a multiple of kFinishColumns, or all.

@@ -12,7 +12,7 @@ namespace {
 template <class T> GemmKernels<T> Kernels() {
   using Size = Tile<T>;
   GemmKernels<T> kernels{Index(Size::kLanes), {0, Size::kRows[1], Size::kRows[2], Size::kRows[3], Size::kRows[4]}, Index(Size::kVectors), Index(Size::kThinRows), Index(Size::kReach), Size::kFromL2,
-                         &MultiplyBlock<T>, nullptr, nullptr, &PackPanels<T>, &Transpose<T>, &MultiplyPanel<T>};
+                         &MultiplyBlock<T>, nullptr, nullptr, &PackPanels<T>, &Transpose<T>, &MultiplyPanel<T>, &SumRows<T>};
 #if HWY_TARGET != HWY_SCALAR
   kernels.thin = &MultiplyThin<T>;
   kernels.small = &MultiplySmall<T>;
@@ -128,6 +128,8 @@ template <class T> bool is_small(const GemmKernels<T>& kernels, const Product<T>
   return kernels.small && p.n <= kernels.lanes && p.c_column == 1 &&
          (few ? p.b_column == 1 || p.b_k == 1 : p.m <= kSmall && p.k <= kSmall && p.b_column == 1);
 }
+
+bool as_bfloat16(const Product<float>& p) { return product_precision() == Precision::bfloat16 && gains_by_bfloat16(p.m, p.n, p.k); }
 
 // The tile: four vectors for few rows or columns that fill them; two tall ones where they take all rows or columns at once.
 template <class T> Index tile_vectors(const GemmKernels<T>& kernels, const Product<T>& p) {
@@ -347,18 +349,44 @@ template <class T> void multiply_any(const Product<T>& p, Finish<T> finish) {
   }
 }
 
+template <class T> void sum_rows(const Product<T>& p, RowSums<T> sums) {
+  if (!sums.to) return;
+  const auto kernels = gemm_kernels<T>();
+  const Cut rows{p.m, 16, divide_up(p.m, 64)};
+  parallel_for(rows.parts, std::max<Index>(1, 512 / std::max<Index>(p.k, 1)), [&](Index begin, Index end) {
+    const Index i = rows.begin(begin);
+    kernels.row_sums(part_of(p, i, rows.begin(end) - i, 0, 0), {sums.to + i, sums.add});
+  });
+}
+
+// k of a part of a product by halves
+template <class T> Index most_k(const Product<T>& p) { return std::max<Index>(kMostPacked<T> / p.n / 512 * 512, 512); }
+
+template <class T> void sum_halves(const Product<T>& p, RowSums<T> sums) {
+  const Index half_m = half_of(p.m);
+  for (Index k = 0, most = most_k(p); k < p.k; k += most) {
+    const Product<T> part = part_of_k(p, k, std::min(most, p.k - k));
+    const Index half = half_of(part.k);
+    for (const bool second : {true, false})                   // the half of k that the first rows begin with, then the other
+      for (const Index i : {Index(0), half_m}) {
+        const bool late = second == (i == 0);
+        sum_rows(part_of(part_of_k(part, late ? half : 0, late ? part.k - half : half), i, i ? p.m - half_m : half_m, 0, 0), {sums.to + i, sums.add || k > 0 || !second});
+      }
+  }
+}
+
 // Threads that take half of k each, and change halves of c between them. Of a last part of a long k the second half may be empty.
-template <class T> void multiply_halves(const Product<T>& p) {
-  if (const Index most = std::max<Index>(kMostPacked<T> / p.n / 512 * 512, 512); p.k > most) {
+template <class T> void multiply_halves(const Product<T>& p, RowSums<T> sums) {
+  if (const Index most = most_k(p); p.k > most) {
     for (Index k = 0; k < p.k; k += most) {
       Product<T> part = part_of_k(p, k, std::min(most, p.k - k));
       part.add = p.add || k > 0;
-      multiply_halves(part);
+      multiply_halves(part, {sums.to, sums.add || k > 0});
     }
     return;
   }
   if (const Index most = std::max<Index>(kMostPacked<T> / p.k, 256); p.n > most) {   // as above k is 512 at most
-    for (Index j = 0; j < p.n; j += most) multiply_halves(part_of(p, 0, p.m, j, std::min(most, p.n - j)));
+    for (Index j = 0; j < p.n; j += most) multiply_halves(part_of(p, 0, p.m, j, std::min(most, p.n - j)), j == 0 ? sums : RowSums<T>());
     return;
   }
   const auto kernels = gemm_kernels<T>();
@@ -383,12 +411,14 @@ template <class T> void multiply_halves(const Product<T>& p) {
       part = part_of(part, i, rows.size(at), 0, part.n);
       part.add = p.add || turn > 0;
       kernels.block(part, plan, packed, 0, i, first, scratch<T>(plan.scratch), {});
+      if (sums.to && group == 0) kernels.row_sums(part, {sums.to + i, sums.add || turn > 0});
     });
 }
 
-template <class T> void halves_or_whole(const Product<T>& p) {
-  if (in_halves(p.m, p.n, p.k)) multiply_halves(p);
-  else multiply_any(p, Finish<T>());
+template <class T> void halves_or_whole(const Product<T>& p, RowSums<T> sums) {
+  if (in_halves(p.m, p.n, p.k)) return multiply_halves(p, sums);
+  multiply_any(p, Finish<T>());
+  sum_rows(p, sums);
 }
 
 template <class T> Storage pack_any(Index k, Index n, const T* b, Index b_k, Index b_column) {
@@ -431,15 +461,18 @@ template <class T> void multiply_many(Index count, FunctionRef<Product<T>(Index)
 }  // namespace
 
 void multiply(const Product<float>& product, Finish<float> finish) {
-  if (product_precision() == Precision::bfloat16 && gains_by_bfloat16(product.m, product.n, product.k)) return multiply_bfloat16(product, finish);
+  if (as_bfloat16(product)) return multiply_bfloat16(product, finish);
   multiply_any(product, finish);
 }
 void multiply(const Product<double>& product, Finish<double> finish) { multiply_any(product, finish); }
-void multiply_by_halves(const Product<float>& product) {
-  if (product_precision() == Precision::bfloat16 && gains_by_bfloat16(product.m, product.n, product.k)) return multiply_bfloat16(product, {});
-  halves_or_whole(product);
+void multiply_by_halves(const Product<float>& product, RowSums<float> sums) {
+  if (!as_bfloat16(product)) return halves_or_whole(product, sums);
+  multiply_bfloat16(product, {});
+  sum_rows(product, sums);
 }
-void multiply_by_halves(const Product<double>& product) { halves_or_whole(product); }
+void multiply_by_halves(const Product<double>& product, RowSums<double> sums) { halves_or_whole(product, sums); }
+void sum_by_halves(const Product<float>& p, RowSums<float> sums) { in_halves(p.m, p.n, p.k) && !as_bfloat16(p) ? sum_halves(p, sums) : sum_rows(p, sums); }
+void sum_by_halves(const Product<double>& p, RowSums<double> sums) { in_halves(p.m, p.n, p.k) ? sum_halves(p, sums) : sum_rows(p, sums); }
 Storage pack(Index k, Index n, const float* b, Index b_k, Index b_column) { return pack_any(k, n, b, b_k, b_column); }
 Storage pack(Index k, Index n, const double* b, Index b_k, Index b_column) { return pack_any(k, n, b, b_k, b_column); }
 void multiply(Index count, FunctionRef<Product<float>(Index)> product) { multiply_many(count, product); }

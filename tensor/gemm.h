@@ -50,8 +50,16 @@ void multiply(const Product<double>& product, Finish<double> finish = {});
 // takes the first one then, the lower half of c begins with the first. So two threads can sum over those rows that each of them wrote,
 // and what each of them wrote last lies in memory as those rows do.
 // in_halves says where, half_of how they are cut; of a b of more than 16 MiB k goes in parts of that size, each by halves.
-void multiply_by_halves(const Product<float>& product);
-void multiply_by_halves(const Product<double>& product);
+// Beside c the sums of a's rows, sums[i] (=|+=) Σ_k a[i, k], each by the chain of its row of c: as if b had one more column, of ones.
+template <class T> struct RowSums {
+  T* to = nullptr;   // none
+  bool add = false;
+};
+void multiply_by_halves(const Product<float>& product, RowSums<float> sums = {});
+void multiply_by_halves(const Product<double>& product, RowSums<double> sums = {});
+// The sums alone, with the same bits: of the product its sizes and a are read.
+void sum_by_halves(const Product<float>& product, RowSums<float> sums);
+void sum_by_halves(const Product<double>& product, RowSums<double> sums);
 constexpr bool in_halves(Index m, Index n, Index k) { return m >= 32 && n >= 32 && k >= 256 && double(m) * double(n) * double(k) >= 4e6; }
 constexpr Index half_of(Index count) { return std::min(count, ((count + 1) / 2 + 15) / 16 * 16); }
 
@@ -107,6 +115,8 @@ template <class T> struct GemmKernels {
   void (*turn)(const T* src, Index j_step, Index depth, Index count, Index width, T* dst);
   // c [rows, width] (=|+=) a [rows, depth] panel [depth, width], width 1 to 4 vectors
   void (*panel)(Index rows, Index depth, const T* a, Index a_row, const T* panel, Index width, bool add, T* c, Index c_row);
+  // Of p's rows of a
+  void (*row_sums)(const Product<T>& p, RowSums<T> sums);
 };
 template <class T> GemmKernels<T> gemm_kernels();   // of the chosen target; float, double
 

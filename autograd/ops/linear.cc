@@ -2,6 +2,7 @@
 #include "tensor/ops/linear.h"
 
 #include "autograd/ops.h"
+#include "autograd/ops/gradients.h"
 #include "autograd/ops/samples.h"
 #include "autograd/record.h"
 
@@ -20,8 +21,11 @@ Variable linear(const Variable& x, const Variable& weight, const Variable& bias,
                   return [x = x.slot(), w = weight.slot(), b = bias.slot(), r = options.residual.slot(), in = saved(x), weight = saved(weight), kept = saved(result.saved), fusion](const Tensor& dy) {
                     r.adopt(dy);
                     const Tensor dz = linear_grad(kept, dy, fusion);
-                    b.gradient([&](Into db) { linear_grad_bias(dz, db); });
-                    w.gradient([&](Into dw) { linear_grad_weight(dz, in, dw); });
+                    gradients(std::array{w, b}, [&](const std::array<const Into*, 2>& into) {
+                      const auto [dw, db] = into;
+                      if (dw) linear_grad_weight(dz, in, *dw, db);
+                      else linear_grad_bias(dz, in->size(-1), *db);
+                    });
                     x.gradient([&](Into dx) { linear_grad_x(dz, weight, dx); });
                   };
                 });

@@ -5,6 +5,7 @@
 #include "autograd/ops/samples.h"
 #include "autograd/record.h"
 #include "tensor/ops/binary.h"
+#include "tensor/ops/reduce.h"
 #include "tensor/ops/view.h"
 
 namespace heed {
@@ -106,7 +107,7 @@ RecurrentSequence recurrent_layer(RecurrentUnit unit, const Variable& x, const T
     w_ih.gradient([&](Into dw) { linear_grad_weight(y.gates, rows, dw); });
     w_hh.gradient([&](Into dw) { recurrent_grad_weight_hh(unit, y, y.previous_h, dw); });
     if (b_ih.wanted() && (unit == RecurrentUnit::gru_cudnn || !b_hh.wanted()))
-      b_ih.gradient([&](Into db) { linear_grad_bias(y.gates, db); });
+      b_ih.gradient([&](Into db) { sum_to(y.gates, db); });
     if (!b_hh.wanted()) return;
     const Tensor db = recurrent_grad_bias_hh(unit, y);
     b_hh.adopt(db);

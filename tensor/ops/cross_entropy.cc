@@ -197,15 +197,6 @@ void ShortLossGrads(const T* x, size_t n, size_t rows, const Index* labels, cons
   }
 }
 
-// sum[j] += Σ_i x[i][j], one chain a column
-template <class T> void AddRows(const T* x, size_t rows, size_t stride, size_t n, T* sum) {
-  for (size_t j = 0; j < n; j += 16) {
-    Block<T> s = LoadN16(sum + j, n - j);
-    for (size_t i = 0; i < rows; ++i) s = s + LoadN16(x + i * stride + j, n - j);
-    StoreN16(s, n - j, sum + j);
-  }
-}
-
 // One line a type: Highway 1.0.3 exports no templates.
 float LossF32(const float* x, size_t n, size_t t, const Smoothed<float>& q, RowSum<float>* sum) { return Loss(x, n, t, q, sum); }
 double LossF64(const double* x, size_t n, size_t t, const Smoothed<double>& q, RowSum<double>* sum) { return Loss(x, n, t, q, sum); }
@@ -232,8 +223,6 @@ void ShortLossGradsF64(const double* x, size_t n, size_t rows, const Index* l, c
                        const double* d, double* dx) {
   ShortLossGrads(x, n, rows, l, q, most, log_sums, d, dx);
 }
-void AddRowsF32(const float* x, size_t rows, size_t stride, size_t n, float* sum) { AddRows(x, rows, stride, n, sum); }
-void AddRowsF64(const double* x, size_t rows, size_t stride, size_t n, double* sum) { AddRows(x, rows, stride, n, sum); }
 
 }  // namespace
 }  // namespace heed::HWY_NAMESPACE
@@ -265,8 +254,6 @@ HWY_EXPORT(ShortLossesF32);
 HWY_EXPORT(ShortLossesF64);
 HWY_EXPORT(ShortLossGradsF32);
 HWY_EXPORT(ShortLossGradsF64);
-HWY_EXPORT(AddRowsF32);
-HWY_EXPORT(AddRowsF64);
 
 namespace {
 
@@ -433,15 +420,14 @@ LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, c
     const Tensor rows = reshape(x, {N, d}).contiguous(), biases = bias.defined() ? bias.contiguous() : bias;
     if (wants.dx) out.dx = all ? empty(x.shape(), x.dtype()) : zeros(x.shape(), x.dtype());
     if (wants.dweight) out.dweight = labels.count ? empty(weight.shape(), x.dtype()) : zeros(weight.shape(), x.dtype());
+    if (wants.dbias) out.dbias = labels.count ? empty({V}, x.dtype()) : zeros({V}, x.dtype());
     const Tensor drows = wants.dx ? reshape(out.dx, {N, d}) : Tensor();
     const Tensor logits = empty({height, V}, x.dtype()), gathered = all ? Tensor() : empty({height, d}, x.dtype());
-    const Tensor sums = wants.dbias ? zeros({2, V}, x.dtype()) : Tensor();
     const Tensor class_weight = read_class_weight(op, options.weight, V, x.dtype());
     const Smoothed<T> q = weighted<T>(options, V, class_weight);
     const T minus = options.subtract_entropy ? T(entropy(options, V)) : T(0);
     T* const losses = out.losses.mutable_data<T>();
     const auto row_loss = pick<T>(HWY_DYNAMIC_POINTER(LossInPlaceF32), HWY_DYNAMIC_POINTER(LossInPlaceF64));
-    const auto add_rows = pick<T>(HWY_DYNAMIC_POINTER(AddRowsF32), HWY_DYNAMIC_POINTER(AddRowsF64));
     const auto bytes = std::size_t(d) * sizeof(T);
 
     for (Index first = 0; first < labels.count; first += height) {
@@ -463,24 +449,15 @@ LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, c
           if (has_rest) out.drest.mutable_data<T>()[row] = mixed.drest;
         }
       });
-      if (wants.dweight) matmul_over_rows(z, part, {out.dweight, first > 0});
-      if (wants.dbias) {                                             // threads add up the halves of the rows that each of them wrote
-        const Index blocks = (V + 255) / 256, half = (n + 1) / 2;
-        T* const sum = sums.mutable_data<T>();
-        parallel_for(2 * blocks, std::max<Index>(1, 64 / half), [&](Index begin, Index end) {
-          for (Index block = begin; block < end; ++block) {
-            const Index lower = block / blocks, j = block % blocks * 256;
-            add_rows(to + lower * half * V + j, std::size_t(lower ? n - half : half), std::size_t(V), std::size_t(std::min(V - j, Index{256})), sum + lower * V + j);
-          }
-        });
-      }
+      const Into dbias{out.dbias, first > 0};
+      if (wants.dweight) matmul_over_rows(z, part, {out.dweight, first > 0}, wants.dbias ? &dbias : nullptr);
+      else if (wants.dbias) sum_over_rows(z, d, dbias);
       if (wants.dx && all) matmul(z, weight, {slice(drows, 0, first, first + n)});
       if (wants.dx && !all) {
         matmul(z, weight, {part});
         for (Index i = 0; i < n; ++i) std::memcpy(drows.mutable_data<T>() + row_of[i] * d, part.data<T>() + i * d, bytes);
       }
     }
-    if (wants.dbias) out.dbias = sums[0] + sums[1];
     out.total = total_of<T>(out.losses);
     return out;
   });

@@ -270,9 +270,9 @@ void linear_grad_x(const Tensor& dz, const Tensor& weight, Into dx) {
   add_into(reshape(matmul(rows_of(dz), weight), dx.tensor.shape()), dx);
 }
 
-void linear_grad_weight(const Tensor& dz, const Tensor& x, Into dweight) { matmul_over_rows(rows_of(dz), rows_of(x), dweight); }
+void linear_grad_weight(const Tensor& dz, const Tensor& x, Into dweight, const Into* dbias) { matmul_over_rows(rows_of(dz), rows_of(x), dweight, dbias); }
 
-void linear_grad_bias(const Tensor& dz, Into dbias) { sum_to(rows_of(dz), dbias); }
+void linear_grad_bias(const Tensor& dz, Index in, Into dbias) { sum_over_rows(rows_of(dz), in, dbias); }
 
 }  // namespace heed
 #endif

@@ -29,9 +29,9 @@ Tensor linear_by_definition(const Tensor& x, const Tensor& weight, const Tensor&
 
 // dz = dy ⊙ mask/(1-p) ⊙ activation'(z);  dy itself where neither is there.   [..., out]
 Tensor linear_grad(const Tensor& saved, const Tensor& dy, const LinearFusion& fusion);
-// dx = dz W,  dW = dzᵀ x over all rows,  db = Σ rows dz
+// dx = dz W,  dW = dzᵀ x over all rows,  db = Σ rows dz, which comes with dW at little cost
 void linear_grad_x(const Tensor& dz, const Tensor& weight, Into dx);
-void linear_grad_weight(const Tensor& dz, const Tensor& x, Into dweight);
-void linear_grad_bias(const Tensor& dz, Into dbias);
+void linear_grad_weight(const Tensor& dz, const Tensor& x, Into dweight, const Into* dbias = nullptr);
+void linear_grad_bias(const Tensor& dz, Index in, Into dbias);   // x [..., in]
 
 }  // namespace heed

@@ -199,6 +199,24 @@ TEST_CASE("matmul_over_rows: the upper half of the result begins in the middle o
         const Tensor from_zero = zeros({m, n}, dtype);
         matmul_over_rows(a, b, {from_zero, true});
         CHECK(equal_bits(c.clone(), from_zero));
+        const Tensor ones_column = ones({N, 1}, dtype), every_other = draw({m, 2}, dtype, 4)(all, 1), before = every_other.clone(), sums = empty({m}, dtype), alone = empty({m}, dtype);
+        for_threads([&] {
+          for (const bool add : {false, true}) {
+            copy_into(sums, before), copy_into(alone, before);
+            const Into into{sums, add};
+            matmul_over_rows(a, b, {c}, &into);
+            CHECK(equal_bits(c.clone(), from_zero));
+            sum_over_rows(a, n, {alone, add});
+            CHECK(equal_bits(sums, alone));
+            Index wrong = 0;
+            for (Index i = 0; i < m; ++i)
+              wrong += sums(i).item<T>() != chain_over_rows(a, ones_column, i, 0, add ? before(i).item<T>() : T(0), halves && i < half_of(m), half_of(N));
+            CHECK(wrong == 0);
+          }
+        }, {1, 2, 5});
+        const Into strided{every_other, true};
+        matmul_over_rows(a, b, {c}, &strided);
+        CHECK(worst_absolute(every_other, doubles(sums)) < (sizeof(T) == 4 ? 1e-4 : 1e-12));
       });
     }
   };
@@ -215,7 +233,10 @@ TEST_CASE("matmul_over_rows: many rows are summed in parts, many columns are mad
   const Index most = 2048, n = 2000;   // most * n: less than 16 MiB
   for (const Index N : {2049, 2053, 2070, 2400}) {
     const Tensor a = draw({N, 40}, DType::f32, 1), b = draw({N, n}, DType::f32, 2), c = empty({40, n}, DType::f32), parts = empty({40, n}, DType::f32);
-    matmul_over_rows(a, b, {c});
+    const Tensor sums = empty({40}), alone = empty({40});
+    const Into into{sums};
+    matmul_over_rows(a, b, {c}, &into);
+    sum_over_rows(a, n, {alone});
     matmul_over_rows(slice(a, 0, 0, most), slice(b, 0, 0, most), {parts});
     const Tensor rest_a = slice(a, 0, most), rest_b = slice(b, 0, most);
     const Index half = half_of(N - most), lower = half_of(40);
@@ -228,9 +249,15 @@ TEST_CASE("matmul_over_rows: many rows are summed in parts, many columns are mad
     add(lower, 40 - lower, half, N - most);
     INFO("N ", N);
     CHECK(equal_bits(c, parts));
+    CHECK(equal_bits(sums, alone));
+    CHECK(worst_absolute(sums, doubles(sum(a, 0))) < 1e-3);
   }
+  const Tensor wide_sums = empty({40}), expected = empty({40});
   const Tensor wide = draw({400, 11000}, DType::f32, 3), rows = draw({400, 40}, DType::f32, 4), all_columns = empty({40, 11000}, DType::f32), some = empty({40, 1000}, DType::f32);
-  matmul_over_rows(rows, wide, {all_columns});
+  const Into into{wide_sums};
+  matmul_over_rows(rows, wide, {all_columns}, &into);
+  sum_over_rows(rows, 1000, {expected});
+  CHECK(equal_bits(wide_sums, expected));
   matmul_over_rows(rows, slice(wide, 1, 10000), {some});
   CHECK(equal_bits(slice(all_columns, 1, 10000).clone(), some));
 }
@@ -240,6 +267,12 @@ TEST_CASE("matmul_over_rows: errors") {
   CHECK_THROWS_WITH_AS(matmul_over_rows(ones({3, 4}), ones({3, 5}), {ones({5, 4})}), "matmul_over_rows: the result has another shape: result [4, 5], into [5, 4]", ShapeError);
   CHECK_THROWS_WITH_AS(matmul_over_rows(ones({3, 4}), ones({3, 5}, DType::f64), {ones({4, 5})}), "matmul_over_rows: dtypes differ: a f32, b f64, into f32", DTypeError);
   CHECK_THROWS_AS(matmul_over_rows(ones({3, 4}), ones({3, 5}), {expand(ones({1, 5}), {4, 5})}), Error);
+  const Into short_sums{ones({3})}, others{ones({4}, DType::f64)}, shared{expand(ones({1}), {4})};
+  CHECK_THROWS_WITH_AS(matmul_over_rows(ones({3, 4}), ones({3, 5}), {ones({4, 5})}, &short_sums), "matmul_over_rows: sums are of another number of columns: a [3, 4], sums [3]", ShapeError);
+  CHECK_THROWS_WITH_AS(matmul_over_rows(ones({3, 4}), ones({3, 5}), {ones({4, 5})}, &others), "matmul_over_rows: dtypes differ: a f32, sums f64", DTypeError);
+  CHECK_THROWS_AS(matmul_over_rows(ones({3, 4}), ones({3, 5}), {ones({4, 5})}, &shared), Error);
+  CHECK_THROWS_WITH_AS(sum_over_rows(ones({3, 4}), 5, short_sums), "sum_over_rows: sums are of another number of columns: a [3, 4], sums [3]", ShapeError);
+  CHECK_THROWS_WITH_AS(sum_over_rows(ones({3}), 5, short_sums), "sum_over_rows: needs 2 dimensions: [3]", ShapeError);
 }
 
 TEST_CASE("matmul: batches and vectors as NumPy") {

@@ -174,7 +174,11 @@ TEST_CASE("product precision: reaches linear and matmul of this thread, forward 
   const auto all = [&] {
     Tensor dx = empty(x.shape()), dw = empty(w.shape());
     linear_grad_x(dy, w, {dx});
-    linear_grad_weight(dy, x, {dw});
+    const Tensor db = empty({32}), alone = empty({32});
+    const Into into{db};
+    linear_grad_weight(dy, x, {dw}, &into);
+    linear_grad_bias(dy, 48, {alone});
+    CHECK(equal_bits(db, alone));
     return std::vector<Tensor>{linear(x, w, bias, relu).y, dx, dw, matmul(many, others)};
   };
   const std::vector<Tensor> plain = all();
