@@ -122,7 +122,8 @@ std::vector<Option> table(RunConfig& c) {
       {.name = "accumulate", .value = &c.accumulate, .takes = "N", .help = "batches added up for one update", .low = 1, .high = 1e6},
       {.name = "optimizer", .value = &c.optimizer, .takes = "NAME", .help = "with PyTorch's definitions", .choices = {"adam", "adamw", "sgd", "adagrad", "adadelta", "rmsprop"}},
       {.name = "learning-rate", .value = &c.learning_rate, .takes = "X", .help = "its peak; default 1 with --optimizer adadelta, and with --schedule noam, where it is a factor", .low = 0, .high = 1e6},
-      {.name = "beta2", .value = &c.beta2, .takes = "X", .help = "adam, adamw: decay of the squared gradients (beta1 is 0.9)", .low = 0, .high = 1, .below = true},
+      {.name = "beta1", .value = &c.beta1, .takes = "X", .help = "adam, adamw: decay of the mean of the gradients", .low = 0, .high = 1, .below = true, .later = true},
+      {.name = "beta2", .value = &c.beta2, .takes = "X", .help = "adam, adamw: decay of the mean of their squares", .low = 0, .high = 1, .below = true},
       {.name = "eps", .value = &c.eps, .takes = "X", .help = "adam, adamw: added to the root of the squared gradients; default 1e-9 with --schedule noam", .low = 1e-30, .high = 1, .later = true},
       {.name = "momentum", .value = &c.momentum, .takes = "X", .help = "sgd, rmsprop", .low = 0, .high = 1, .below = true},
       {.name = "weight-decay", .value = &c.weight_decay, .takes = "X", .help = "adamw: decoupled, default 0.01; else added to the gradient", .low = 0, .high = 1e6},
@@ -271,6 +272,7 @@ void check_config(const RunConfig& c) {
 void check_read(const RunConfig& c) {
   const auto among = [](std::string_view name, std::initializer_list<std::string_view> names) { return std::ranges::find(names, name) != names.end(); };
   check<Error>(c.momentum == 0 || among(c.optimizer, {"sgd", "rmsprop"}), "not an option of this optimizer: --momentum {} --optimizer {}; it belongs to sgd and rmsprop", c.momentum, c.optimizer);
+  check<Error>(c.beta1 == RunConfig().beta1 || among(c.optimizer, {"adam", "adamw"}), "not an option of this optimizer: --beta1 {} --optimizer {}; it belongs to adam and adamw", c.beta1, c.optimizer);
   check<Error>(c.beta2 == RunConfig().beta2 || c.beta2 == default_config("gru").beta2 || among(c.optimizer, {"adam", "adamw"}),
                "not an option of this optimizer: --beta2 {} --optimizer {}; it belongs to adam and adamw", c.beta2, c.optimizer);
   check<Error>(c.eps == RunConfig().eps || c.eps == default_config("transformer", "noam").eps || among(c.optimizer, {"adam", "adamw"}),
@@ -354,8 +356,8 @@ std::unique_ptr<Seq2Seq> make_model(const RunConfig& config, Scope scope, const 
 
 std::unique_ptr<Optimizer> make_optimizer(const RunConfig& c, Parameters& parameters) {
   const double rate = c.learning_rate, decay = c.weight_decay;
-  if (c.optimizer == "adam") return std::make_unique<Adam>(parameters, Adam::Options{.learning_rate = rate, .beta2 = c.beta2, .eps = c.eps, .weight_decay = decay});
-  if (c.optimizer == "adamw") return std::make_unique<AdamW>(parameters, AdamW::Options{.learning_rate = rate, .beta2 = c.beta2, .eps = c.eps, .weight_decay = decay});
+  if (c.optimizer == "adam") return std::make_unique<Adam>(parameters, Adam::Options{.learning_rate = rate, .beta1 = c.beta1, .beta2 = c.beta2, .eps = c.eps, .weight_decay = decay});
+  if (c.optimizer == "adamw") return std::make_unique<AdamW>(parameters, AdamW::Options{.learning_rate = rate, .beta1 = c.beta1, .beta2 = c.beta2, .eps = c.eps, .weight_decay = decay});
   if (c.optimizer == "sgd") return std::make_unique<SGD>(parameters, SGD::Options{.learning_rate = rate, .momentum = c.momentum, .weight_decay = decay});
   if (c.optimizer == "adagrad") return std::make_unique<Adagrad>(parameters, Adagrad::Options{.learning_rate = rate, .weight_decay = decay});
   if (c.optimizer == "adadelta") return std::make_unique<Adadelta>(parameters, Adadelta::Options{.learning_rate = rate, .weight_decay = decay});

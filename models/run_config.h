@@ -59,7 +59,7 @@ struct RunConfig {
   std::optional<Index> batch_tokens = 2048, batch_sentences;
   Index accumulate = 1;
   std::string optimizer = "adam";
-  double learning_rate = 2e-3, beta2 = 0.98, eps = 1e-8, momentum = 0, weight_decay = 0;
+  double learning_rate = 2e-3, beta1 = 0.9, beta2 = 0.98, eps = 1e-8, momentum = 0, weight_decay = 0;
   std::string schedule = "inverse_sqrt";
   Index warmup = 200;
   std::optional<Index> schedule_steps;

@@ -92,6 +92,7 @@ const Row kRows[] = {
     {"train --data data --out new --model lstm --layers 100 --width 65536", "too large a model: --layers 100 --width 65536; its 6.88e\\+12 parameters need .*this machine has [0-9]+ GiB"},
     {"train --data data --out new --momentum 0.9", "not an option of this optimizer: --momentum 0.9 --optimizer adam; it belongs to sgd and rmsprop"},
     {"train --data data --out new --optimizer rmsprop --eps 1e-5", "not an option of this optimizer: --eps 1e-05 --optimizer rmsprop; it belongs to adam and adamw"},
+    {"train --data data --out new --optimizer sgd --beta1 0.5", "not an option of this optimizer: --beta1 0.5 --optimizer sgd; it belongs to adam and adamw"},
     {"train --data data --out new --optimizer sgd --beta2 0.9", "not an option of this optimizer: --beta2 0.9 --optimizer sgd; it belongs to adam and adamw"},
     {"train --data data --out new --schedule-steps 9", "not an option of this schedule: --schedule-steps 9 --schedule inverse_sqrt; it belongs to linear, cosine and step"},
     {"compare --data data --attention dot,transfomer --out new", "unknown name: --attention \"transfomer\"; did you mean transformer\\? one of transformer, cho, cho-exact, sutskever, none, mean, "},

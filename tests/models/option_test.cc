@@ -246,8 +246,8 @@ TEST_CASE("a run's options reach the model, the optimizer and the schedule") {
   CHECK(rate(7, [](RunConfig& c) { c.schedule = "linear"; }) == doctest::Approx(0.25));
   CHECK(rate(21, [](RunConfig& c) { c.schedule = "step"; }) == doctest::Approx(0.125));                       // two times 10 updates
 
-  // θ = 1 and its gradient 1, twice
-  const auto updated = [](std::string_view optimizer, auto&& change, double start = 1) {
+  // θ = start, its gradient 1, then second
+  const auto updated = [](std::string_view optimizer, auto&& change, double start = 1, double second = 1) {
     RunConfig config;
     config.optimizer = optimizer, config.learning_rate = 0.1;
     change(config);
@@ -256,7 +256,7 @@ TEST_CASE("a run's options reach the model, the optimizer and the schedule") {
     const auto update = make_optimizer(config, parameters);
     for (int step = 0; step < 2; ++step) {
       Tape tape;
-      tape.backward(theta * 1.0);
+      tape.backward(theta * (step ? second : 1.0));
       update->step();
     }
     return theta.value().item();
@@ -268,6 +268,8 @@ TEST_CASE("a run's options reach the model, the optimizer and the schedule") {
   CHECK(updated("adam", nothing) == doctest::Approx(0.8));                                                    // m^/√v^ = 1
   CHECK(updated("adamw", [](RunConfig& c) { c.weight_decay = 1; }) == doctest::Approx((1 * 0.9 - 0.1) * 0.9 - 0.1));
   for (const char* optimizer : {"adam", "adamw"}) CHECK(updated(optimizer, [](RunConfig& c) { c.eps = 0.5; }) == doctest::Approx(1 - 2 * 0.1 / 1.5));
+  for (const char* optimizer : {"adam", "adamw"})                                                                // m^ = (1/4 + 3/2)/(3/4), v^ = 9
+    CHECK(updated(optimizer, [](RunConfig& c) { c.beta1 = 0.5, c.beta2 = 0, c.weight_decay = 0; }, 1, 3) == doctest::Approx(1 - 0.1 - 0.1 * 7 / 9));
   CHECK(default_config("transformer").eps == 1e-8);
   CHECK(default_config("transformer", "noam").eps == 1e-9);
   CHECK(updated("adagrad", nothing) == doctest::Approx(1 - 0.1 - 0.1 / std::sqrt(2)));
