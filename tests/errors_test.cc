@@ -335,6 +335,7 @@ const std::vector<Row>& tensor_rows() {
       CALL(scaled_dot_product_attention(zeros({1, 2, 3, 4}), zeros({5, 2, 3, 4}), zeros({5, 2, 3, 4}), {}, {.places = zeros({1, 3})})),
       CALL(scaled_dot_product_attention(zeros({1, 2, 3, 4}), zeros({5, 2, 3, 4}), zeros({5, 2, 3, 4}), {}, {.places = full({1, 3}, 5, i64)})),
       CALL(sum_over_rows(zeros({3, 4}), 5, {zeros({3})})),
+      CALL(attention_dropout({3, 4, 4}, DType::f32, 0.1, Key(1))),
       CALL(scaled_dot_product_attention(zeros({1, 2, 3, 4}), zeros({1, 2, 40, 4}), zeros({1, 2, 40, 4}), {}, {.turned = 20})),
       CALL(turn_keys_(transpose(zeros({1, 2, 4, 40})), 0, 16)),
       CALL(scaled_dot_product_attention_grad(zeros({1, 2, 3, 4}), zeros({1, 2, 3, 4}), zeros({1, 2, 3, 4}), {}, {.places = zeros({1, 3}, i64)}, {}, zeros({1, 2, 3, 4}), {}, nullptr, nullptr, nullptr)),

@@ -43,7 +43,9 @@ AttentionVariable scaled_dot_product_attention_by_definition(const Variable& q, 
   const double scale = options.scale != 0 ? options.scale : 1 / std::sqrt(double(std::max<Index>(q.size(-1), 1)));
   const Variable z = matmul(q * scale, transpose(with_heads(k, q.size(1))));
   const Variable p = softmax(bias.defined() ? z + bias : z, -1, allowed_by(mask, bias.value()));       // [B, H, T, S]
-  return {matmul(dropout(p, options.dropout), with_heads(v, q.size(1))), options.weights ? p : Variable()};
+  const std::optional<Key> key = dropout_key(options.dropout);
+  const Variable kept = key ? p * constant(attention_dropout(p.shape(), p.dtype(), options.dropout, *key)) : p;
+  return {matmul(kept, with_heads(v, q.size(1))), options.weights ? p : Variable()};
 }
 
 // ---- samples -----------------------------------------------------------------------------------------------------------------------

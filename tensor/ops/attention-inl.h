@@ -148,18 +148,10 @@ template <class T> HWY_INLINE Block<T> SumOverKeys(const Group& group, T* x) {
 // y[j][i] = x[t + i][j], j < n: a group's rows, a lane each
 template <class T> HWY_INLINE void TurnGroup(const Group& group, const Rows<const T>& x, size_t n, T* y) { Turn(x.from(group.t), group.rows, n, y); }
 
-// Dropout factors of a group, m[s][t]; `drawn` has room for them as rows
-template <class T> HWY_INLINE void FactorsOf(const Head<T>& head, const Group& group, T* drawn, T* factors) {
-  const size_t count = group.last - group.first;
-  size_t stride = head.keys, from = group.first;
-  if (head.keys <= 128) {                                // neighbouring rows share groups of 128 elements
-    DropoutFactors(head.dropout, head.first + Index(group.t * head.keys), group.rows * head.keys, drawn);
-  } else {
-    stride = row_stride(head.keys), from = 0;
-    for (size_t i = 0; i < group.rows; ++i)
-      DropoutFactors(head.dropout, head.first + Index((group.t + i) * head.keys + group.key + group.first), count, drawn + i * stride);
-  }
-  Turn(Rows<const T>{drawn + from, Index(stride)}, group.rows, count, factors + 16 * group.first);
+// Dropout factors of a group, m[s][t], and of its keys' neighbours that are drawn with them
+template <class T> HWY_INLINE void FactorsOf(const Head<T>& head, const Group& group, T* factors) {
+  const size_t begin = group.first / kDrawnKeys * kDrawnKeys, count = drawn_keys(group.last - begin);
+  DropoutFactors(head.dropout, head.first + Index(group.t * drawn_keys(head.keys) + kGroupRows * (group.key + begin)), kGroupRows * count, factors + kGroupRows * begin);
 }
 
 // z[s][t] = scale k_s·q_t of a group, in rows a stride apart; `queries` has room for the group
@@ -273,7 +265,6 @@ template <class T> void AttentionHead(const Head<T>& head, const Rows<T>& output
   T* const queries = room.take(kGroupRows * head.dk);
   T* const z = room.take(kGroupRows * block_keys(S));
   T* const factors = head.dropout.keeps_all() ? nullptr : room.take(kGroupRows * block_keys(S));
-  T* const drawn = room.take(kGroupRows * row_stride(S));
   T* const sums = room.take(head.queries);
   T* const bias = head.bias.data ? room.take(kGroupRows * block_keys(S)) : nullptr;
   const Span seen = SpanOf(head, 0, head.queries);
@@ -286,7 +277,7 @@ template <class T> void AttentionHead(const Head<T>& head, const Rows<T>& output
       const Block<T> greatest = MaskScores(group, SightOf(head, group), z);
       for (size_t i = 0; weights && i < group.rows; ++i)
         for (size_t s = group.first; s < group.last; ++s) weights[(t + i) * S + key + s] = z[16 * s + i];
-      if (factors) FactorsOf(head, group, drawn, factors);
+      if (factors) FactorsOf(head, group, factors);
       ExpOfScores(head, group, greatest, factors, z, head.log_sum_exp + t, sums + t, output);
       ValuesOf(head, group, z, output);
     }
@@ -383,7 +374,6 @@ template <class T> void AttentionHeadGrad(const Head<T>& head, const HeadGrad<T>
   T* const scores = room.take(block_keys(S) * stride);       // P, then P ⊙ M
   T* const slopes = room.take(block_keys(S) * stride);       // dP, then scale dZ
   T* const factors = head.dropout.keeps_all() ? nullptr : room.take(kGroupRows * block_keys(S));
-  T* const drawn = room.take(kGroupRows * row_stride(S));
   T* const g = grad.dweights.data ? room.take(kGroupRows * block_keys(S)) : nullptr;
   T* const deltas = room.take(head.queries);
   T* const bias = head.bias.data ? room.take(kGroupRows * block_keys(S)) : nullptr;
@@ -414,7 +404,7 @@ template <class T> void AttentionHeadGrad(const Head<T>& head, const HeadGrad<T>
         TurnGroup(group, grad.doutput, dv, doutputs);
         Product(head.v[key + group.first], head.v.stride, 1, Right<T>{doutputs, 16, 0, 16}, 0, group.last - group.first, dv, dp + group.first * stride,
                 Index(stride), false, *head.next);
-        if (factors) FactorsOf(head, group, drawn, factors);
+        if (factors) FactorsOf(head, group, factors);
         if (g) WeightGradients(group, grad.dweights, g);
         SlopesOf(head, group, SightOf(head, group), deltas, factors, g, z, dp, stride, bias_slopes);
         if (bias_slopes) ReturnGroup(group, bias_slopes, grad.dbias);

@@ -195,7 +195,7 @@ void for_heads(const char* op, const Sizes& n, Index step, Index rows, std::span
       Ahead<T> next{matrices.data(), fetches && item + 1 < end ? matrices.size() : 0, next_h > 0 ? b : b + 1, next_h, std::min(next_h + step, n.H), next_rows / 3 + 1, scratch};
       f(Head<T>{std::size_t(count), std::size_t(n.S), std::size_t(n.dk), std::size_t(n.dv), scale, matrices[0].at(b, h).from(std::size_t(first)),
                 matrices[1].at(b, h), matrices[2].at(b, h), bias.at(b, h).from(std::size_t(first)), k_by_columns, std::size_t(options.turned), std::size_t(std::min(step, n.H - h)),
-                matrices[0].head, matrices[1].head, matrices[2].head, bias.head, matrices[3].head, masks.empty() ? nullptr : masks.data(), mask_rows.in_steps(), dropout, (i * n.T + first) * n.S,
+                matrices[0].head, matrices[1].head, matrices[2].head, bias.head, matrices[3].head, masks.empty() ? nullptr : masks.data(), mask_rows.in_steps(), dropout, (i * Index(padded(std::size_t(n.T))) + first) * Index(drawn_keys(std::size_t(n.S))),
                 log_sum_exp + i * n.T + first, scratch, &next}, b, h, first);
     }
   });
@@ -324,6 +324,14 @@ void with_heads_grad(const Tensor& dy, Into dx) {
   sum_to(reshape(dy, {x.size(0), x.size(1), dy.size(1) / std::max<Index>(x.size(1), 1), x.size(2), x.size(3)}), {unsqueeze(x, 2), dx.add});
 }
 
+Tensor attention_dropout(const Shape& weights, DType dtype, double p, Key key) {
+  check<ShapeError>(weights.rank() == 4, "attention_dropout: weights need 4 dimensions: {}", weights);
+  const auto [B, H, T, S] = std::array{weights(0), weights(1), weights(2), weights(3)};
+  const Index groups = (T + 15) / 16;
+  const Tensor drawn = dropout(ones({B, H, groups, Index(drawn_keys(std::size_t(S))), 16}, dtype), p, key);
+  return slice(reshape(transpose(slice(drawn, 3, 0, S)), {B, H, 16 * groups, S}), 2, 0, T);
+}
+
 Mask allowed_by(const Mask& mask, const Tensor& bias) { return bias.defined() ? mask & Mask::allowed(greater(bias, -INFINITY)) : mask; }
 
 AttentionOutput scaled_dot_product_attention_by_definition(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask,
@@ -342,7 +350,7 @@ AttentionOutput scaled_dot_product_attention_by_definition(const Tensor& q, cons
   const Tensor z = bias.defined() ? dots + biases : dots;                                 // [B, H, T, S]
   const Tensor p = softmax(z, -1, allowed);
   const Tensor seen = allowed.everything() ? z : where(allowed.dense(z.shape()), z, full({}, -INFINITY, z.dtype()));
-  const Tensor o = matmul(dropout(p, options.dropout, options.key), with_heads(v, n.H));  // [B, H, T, dv]
+  const Tensor o = matmul(p * attention_dropout(p.shape(), p.dtype(), options.dropout, options.key), with_heads(v, n.H));   // [B, H, T, dv]
   return {transpose(transpose(o, 1, 2).contiguous(), 1, 2), logsumexp(seen, -1), options.weights ? p : Tensor()};
 }
 

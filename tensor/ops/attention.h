@@ -16,7 +16,7 @@ namespace heed {
 
 struct AttentionOptions {
   double scale = 0;                    // 0: 1/√dk
-  double dropout = 0;                  // on P, by tensor/dropout.h with element index in [B, H, T, S]
+  double dropout = 0;                  // on P: attention_dropout
   Key key = Key::from_bits(0);
   bool weights = false;                // also return P, before dropout; the output has the same bits either way
   Tensor places = {};                  // [B, S] i64: k and v of row b, position s stand at [places[b, s], :, s] of k and v, whose first
@@ -50,6 +50,9 @@ Tensor keys_in_rows(const Tensor& k, Index turned);   // a copy with those befor
 // y[b, h, s] = x[places[b, s], h, s]   x [P, H, S, d], places [B, S] i64: what places stand for, copied
 Tensor gather_places(const Tensor& x, const Tensor& places);
 
+// The factors M of dropout on P [B, H, T, S], 0 or 1/(1 - p): those of tensor/dropout.h, of 16 queries side by side, since kernels meet them so; that of
+// P[b, h, t, s] at ((b H + h) 16⌈T/16⌉ + 16⌊t/16⌋) 8⌈S/8⌉ + 16 s + t mod 16. ShapeError: not rank 4.
+Tensor attention_dropout(const Shape& weights, DType dtype, double p, Key key);
 // The same as matmul, softmax, dropout and matmul, each [B, H, T, S] stored.
 AttentionOutput scaled_dot_product_attention_by_definition(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask = {},
                                                            const AttentionOptions& options = {}, const Tensor& bias = {});

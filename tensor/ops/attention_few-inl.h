@@ -164,12 +164,12 @@ template <class T> HWY_INLINE T Rescale(T difference, T* output, size_t dv) {
   return factor[0];
 }
 
-// Row i of all heads: e m
-template <class T> HWY_INLINE void DropRow(const Head<T>& head, const Group& group, size_t i, T* factors, T* e) {
-  DropoutFactors(head.dropout, head.first + Index(i * head.keys + group.key + group.first), group.last - group.first, factors + group.first);
-  for (size_t s = group.first; s < group.last; s += 16) {
-    const size_t n = group.last - s;
-    StoreN16(LoadN16(e + s, n) * LoadN16(factors + s, n), n, e + s);
+// e m of a row
+template <class T> HWY_INLINE void DropRow(const Head<T>& head, const Group& group, size_t number, size_t row, T* e) {
+  T factors[kGroupRows * kDrawnKeys];
+  for (size_t s = group.first / kDrawnKeys * kDrawnKeys; s < group.last; s += kDrawnKeys) {
+    DropoutFactors(head.dropout, head.first + Index(kGroupRows * (number * drawn_keys(head.keys) + group.key + s)), kGroupRows * kDrawnKeys, factors);
+    for (size_t i = HWY_MAX(s, group.first); i < HWY_MIN(s + kDrawnKeys, group.last); ++i) e[i] *= factors[kGroupRows * (i - s) + row];
   }
 }
 
@@ -179,7 +179,6 @@ template <class T> void AttentionFew(const Head<T>& head, const Rows<T>& output,
   T* const turned = room.take(head.heads * kPieceKeys * HWY_MAX(head.dk, size_t(2)));
   T* const queries = room.take(rows * head.dk);
   T* const scores = room.take(rows * stride);
-  T* const factors = room.take(stride);
   T* const most = head.log_sum_exp;
   T sums[kFewHeads * kFewQueries];
   const auto output_row = [&](size_t i) { return output[i % head.queries] + Index(i / head.queries) * head.output_head; };
@@ -199,7 +198,7 @@ template <class T> void AttentionFew(const Head<T>& head, const Rows<T>& output,
       most[i] = greatest > before ? greatest : before;
       const T shift = most[i] == T(-__builtin_inf()) ? T(0) : most[i], sum = ExpOfRow(group, shift, z);
       sums[i] = group.fresh ? sum : sums[i] * Rescale(before - shift, output_row(i), head.dv) + sum;
-      if (!head.dropout.keeps_all()) DropRow(head, group, i, factors, z);
+      if (!head.dropout.keeps_all()) DropRow(head, group, i / head.queries, i % head.queries, z);
     }
     Fetch(*head.next);
     const Rows<const T> values = head.v.from(key);

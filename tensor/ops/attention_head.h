@@ -65,7 +65,7 @@ template <class T> struct Head {
   const RowMask* mask;                     // a row each, the same in all heads; null: everything
   bool in_steps;                           // the mask
   DropoutKey dropout;
-  Index first;                             // element index of P[0, 0]
+  Index first;                             // index of P[0, 0] for it
   T* log_sum_exp;
   T* scratch;                              // attention_scratch() elements
   Ahead<T>* next;
@@ -84,8 +84,10 @@ constexpr std::size_t kKeys = 256, kGroupRows = 16, kTileRows = 64;
 constexpr std::size_t kFewQueries = 4;     // up to so many the lanes are keys, beyond they are queries ...
 constexpr std::size_t kFewHeads = 4;       // ... so many heads are taken together ...
 constexpr std::size_t kPieceKeys = 64;     // ... and keys are met as they are turned, so many that stay in L1
+constexpr std::size_t kDrawnKeys = 8;      // whose dropout factors, of 16 queries, are drawn at once
 
 constexpr std::size_t padded(std::size_t n) { return (n + 15) / 16 * 16; }
+constexpr std::size_t drawn_keys(std::size_t keys) { return (keys + kDrawnKeys - 1) / kDrawnKeys * kDrawnKeys; }
 constexpr std::size_t block_keys(std::size_t keys) { return padded(std::min(keys, kKeys)); }
 constexpr std::size_t row_stride(std::size_t keys) { return block_keys(keys) + 16; }      // where a row is a query; never a power of two
 constexpr std::size_t tile_stride(std::size_t queries) {                                  // where a row is a key
@@ -98,15 +100,15 @@ template <class T> struct Room {
   T* take(std::size_t elements) { return std::exchange(next, next + padded(elements)); }
 };
 
-// Elements of scratch memory: queries, scores, dropout factors, bias and one number a row; enough where rows are queries and where they are keys.
+// Elements of scratch memory: queries, scores, dropout factors, bias and one number a row; enough where lanes are queries and where they are keys.
 constexpr std::size_t attention_scratch(std::size_t queries, std::size_t keys, std::size_t dk) {
   const std::size_t heads = queries <= kFewQueries ? kFewHeads : 1;   // the last part of many queries may be few
-  const std::size_t few = heads * (kPieceKeys + kFewQueries) * padded(dk) + (heads * kFewQueries + 1) * row_stride(keys);
-  return std::max(few, kGroupRows * (padded(dk) + 3 * block_keys(keys) + row_stride(keys)) + padded(queries));
+  const std::size_t few = heads * (kPieceKeys + kFewQueries) * padded(dk) + heads * kFewQueries * row_stride(keys);
+  return std::max(few, kGroupRows * (padded(dk) + 3 * block_keys(keys)) + padded(queries));
 }
 // The same with a tile of scores and slopes, gradients of outputs, of weights and of bias.
 constexpr std::size_t attention_grad_scratch(std::size_t queries, std::size_t keys, std::size_t dk, std::size_t dv) {
-  return kGroupRows * (padded(dk) + padded(dv) + 4 * block_keys(keys) + row_stride(keys)) + 2 * block_keys(keys) * tile_stride(queries) + padded(queries);
+  return kGroupRows * (padded(dk) + padded(dv) + 4 * block_keys(keys)) + 2 * block_keys(keys) * tile_stride(queries) + padded(queries);
 }
 
 }  // namespace heed

@@ -57,7 +57,7 @@ Reference by_formulas(const Tensor& q, const Tensor& k, const Tensor& v, const M
       out.log_sum_exp[std::size_t(row)] = sum > 0 ? most + std::log(sum) : -INFINITY;
       for (Index s = 0; s < S; ++s) {
         if (sum > 0) p[s] /= sum;
-        const double m = dropout_factor(dropout, row * S + s);
+        const double m = dropout_factor(dropout, (bh * ((T + 15) / 16) + t / 16) * ((S + 7) / 8 * 8) * 16 + s * 16 + t % 16);
         double& dp_s = dp[std::size_t(s)] = G_t[s];
         for (Index j = 0; j < dv; ++j) {
           output[j] += p[s] * m * v_s[s * dv + j];
@@ -431,21 +431,23 @@ TEST_CASE("attention: slices of one packed projection, in and out, without copie
 }
 
 TEST_CASE("attention: equals its definition, dropout included") {
-  const Tensor q = draw(1, {2, 2, 30, 12}), k = draw(2, {2, 2, 150, 12}), v = draw(3, {2, 2, 150, 10});
-  const Mask mask = Mask::lengths(tensor({150, 70}, DType::i32)) & Mask::causal(90);
-  const AttentionOptions options{.dropout = 0.25, .key = Key(8), .weights = true};
-  const AttentionOutput fused = scaled_dot_product_attention(q, k, v, mask, options);
-  const AttentionOutput plain = scaled_dot_product_attention_by_definition(q, k, v, mask, options);
-  CHECK(worst_absolute(fused.output, plain.output) < 1e-14);
-  CHECK(worst_absolute(fused.weights, plain.weights) < 1e-14);
-  CHECK(worst_absolute(fused.log_sum_exp, plain.log_sum_exp) < 1e-14);
-  const Tensor bias = draw(4, {2, 30, 150});
-  fill_(bias[1][3], -INFINITY), fill_(slice(bias, 2, 2, 9), -INFINITY);
-  const AttentionOutput biased = scaled_dot_product_attention(q, k, v, mask, options, bias), small_steps = scaled_dot_product_attention_by_definition(q, k, v, mask, options, bias);
-  CHECK(worst_absolute(biased.output, small_steps.output) < 1e-14);
-  CHECK(worst_absolute(biased.weights, small_steps.weights) < 1e-14);
-  CHECK(equal_bits(biased.log_sum_exp[1][1][3], full({}, -INFINITY, DType::f64)));
-  CHECK(equal_bits(small_steps.log_sum_exp[1][1][3], full({}, -INFINITY, DType::f64)));
+  for (const Index T : {4, 30, 300}) {
+    const Tensor q = draw(1, {2, 2, T, 12}), k = draw(2, {2, 2, 150, 12}), v = draw(3, {2, 2, 150, 10});
+    const Mask mask = Mask::lengths(tensor({150, 70}, DType::i32)) & Mask::causal(90);
+    const AttentionOptions options{.dropout = 0.25, .key = Key(8), .weights = true};
+    const AttentionOutput fused = scaled_dot_product_attention(q, k, v, mask, options);
+    const AttentionOutput plain = scaled_dot_product_attention_by_definition(q, k, v, mask, options);
+    CHECK(worst_absolute(fused.output, plain.output) < 1e-14);
+    CHECK(worst_absolute(fused.weights, plain.weights) < 1e-14);
+    CHECK(worst_absolute(fused.log_sum_exp, plain.log_sum_exp) < 1e-14);
+    const Tensor bias = draw(4, {2, T, 150});
+    fill_(bias[1][3], -INFINITY), fill_(slice(bias, 2, 2, 9), -INFINITY);
+    const AttentionOutput biased = scaled_dot_product_attention(q, k, v, mask, options, bias), small_steps = scaled_dot_product_attention_by_definition(q, k, v, mask, options, bias);
+    CHECK(worst_absolute(biased.output, small_steps.output) < 1e-14);
+    CHECK(worst_absolute(biased.weights, small_steps.weights) < 1e-14);
+    CHECK(equal_bits(biased.log_sum_exp[1][1][3], full({}, -INFINITY, DType::f64)));
+    CHECK(equal_bits(small_steps.log_sum_exp[1][1][3], full({}, -INFINITY, DType::f64)));
+  }
 }
 
 TEST_CASE("attention: the same bits for any number of threads and on all targets with FMA") {
