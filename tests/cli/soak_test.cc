@@ -46,7 +46,7 @@ std::vector<Sample> watch(int process) {
 
 // From a third of the time on nothing grows: of eight parts of it the median step from one to the next. Pages that a thread touches for
 // the first time late, with the first piece of its kind that it takes, come once: this share of all at most.
-void check_flat(const std::vector<Sample>& samples, double once) {
+void check_flat(const std::vector<Sample>& samples, [[maybe_unused]] double once) {
   constexpr std::size_t kParts = 8;
   REQUIRE(samples.size() >= 30);
   const std::size_t first = samples.size() / 3, count = samples.size() - first;
