@@ -327,9 +327,9 @@ void with_heads_grad(const Tensor& dy, Into dx) {
 Tensor attention_dropout(const Shape& weights, DType dtype, double p, Key key) {
   check<ShapeError>(weights.rank() == 4, "attention_dropout: weights need 4 dimensions: {}", weights);
   const auto [B, H, T, S] = std::array{weights(0), weights(1), weights(2), weights(3)};
-  const Index groups = (T + 15) / 16;
-  const Tensor drawn = dropout(ones({B, H, groups, Index(drawn_keys(std::size_t(S))), 16}, dtype), p, key);
-  return slice(reshape(transpose(slice(drawn, 3, 0, S)), {B, H, 16 * groups, S}), 2, 0, T);
+  const Index group = Index(kGroupRows), rows = Index(padded(std::size_t(T)));
+  const Tensor drawn = dropout(ones({B, H, rows / group, Index(drawn_keys(std::size_t(S))), group}, dtype), p, key);
+  return slice(reshape(transpose(slice(drawn, 3, 0, S)), {B, H, rows, S}), 2, 0, T);
 }
 
 Mask allowed_by(const Mask& mask, const Tensor& bias) { return bias.defined() ? mask & Mask::allowed(greater(bias, -INFINITY)) : mask; }

@@ -164,7 +164,7 @@ template <class T> HWY_INLINE T Rescale(T difference, T* output, size_t dv) {
   return factor[0];
 }
 
-// e m of a row
+// e m of a row of head `number`
 template <class T> HWY_INLINE void DropRow(const Head<T>& head, const Group& group, size_t number, size_t row, T* e) {
   T factors[kGroupRows * kDrawnKeys];
   for (size_t s = group.first / kDrawnKeys * kDrawnKeys; s < group.last; s += kDrawnKeys) {

@@ -84,7 +84,7 @@ constexpr std::size_t kKeys = 256, kGroupRows = 16, kTileRows = 64;
 constexpr std::size_t kFewQueries = 4;     // up to so many the lanes are keys, beyond they are queries ...
 constexpr std::size_t kFewHeads = 4;       // ... so many heads are taken together ...
 constexpr std::size_t kPieceKeys = 64;     // ... and keys are met as they are turned, so many that stay in L1
-constexpr std::size_t kDrawnKeys = 8;      // whose dropout factors, of 16 queries, are drawn at once
+constexpr std::size_t kDrawnKeys = 8;      // of 16 queries: the 128 dropout factors that are drawn at once
 
 constexpr std::size_t padded(std::size_t n) { return (n + 15) / 16 * 16; }
 constexpr std::size_t drawn_keys(std::size_t keys) { return (keys + kDrawnKeys - 1) / kDrawnKeys * kDrawnKeys; }

@@ -29,9 +29,9 @@ Tensor linear_by_definition(const Tensor& x, const Tensor& weight, const Tensor&
 
 // dz = dy ⊙ mask/(1-p) ⊙ activation'(z);  dy itself where neither is there.   [..., out]
 Tensor linear_grad(const Tensor& saved, const Tensor& dy, const LinearFusion& fusion);
-// dx = dz W,  dW = dzᵀ x over all rows,  db = Σ rows dz, which comes with dW at little cost
+// dx = dz W,  dW = dzᵀ x over all rows,  db = Σ rows dz: with dW at little cost, alone with the same bits
 void linear_grad_x(const Tensor& dz, const Tensor& weight, Into dx);
 void linear_grad_weight(const Tensor& dz, const Tensor& x, Into dweight, const Into* dbias = nullptr);
-void linear_grad_bias(const Tensor& dz, Index in, Into dbias);   // x [..., in]
+void linear_grad_bias(const Tensor& dz, Index in, Into dbias);   // x [..., in]: how dW's product is cut decides the order of the sum
 
 }  // namespace heed

@@ -250,7 +250,7 @@ TEST_CASE("matmul_over_rows: many rows are summed in parts, many columns are mad
     INFO("N ", N);
     CHECK(equal_bits(c, parts));
     CHECK(equal_bits(sums, alone));
-    CHECK(worst_absolute(sums, doubles(sum(a, 0))) < 1e-3);
+    CHECK(worst_absolute(sums, doubles(sum(a, 0))) < 1e-4);   // chains of up to 2,400 sums of about 40
   }
   const Tensor wide_sums = empty({40}), expected = empty({40});
   const Tensor wide = draw({400, 11000}, DType::f32, 3), rows = draw({400, 40}, DType::f32, 4), all_columns = empty({40, 11000}, DType::f32), some = empty({40, 1000}, DType::f32);
