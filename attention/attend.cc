@@ -37,7 +37,8 @@ Parts parts_of(std::string_view name) {
     }
   if (rest.empty() && !name.empty() && !name.ends_with('-')) rest = "general";
   check<Error>(known(), "attention: unknown name {}; one of {}", quote(name), attention_choices());
-  check<Error>(rest != "none" || (parts.window.empty() && parts.normalise == "softmax"), "attention: none looks nowhere: {}; none alone, or another score", quote(name));
+  check<Error>(rest != "none" || (parts.window.empty() && parts.normalise == "softmax"),
+               "attention: none looks nowhere: {}; none alone, or another score", quote(name));
   parts.score = rest;
   return parts;
 }
@@ -55,13 +56,15 @@ Memory Attention::prepare(const Variable& states, Mask mask) const {
 
 Attended Attention::operator()(const Variable& query, const Memory& memory, AttentionState& state, Want want) const {
   const Inside inside(path);
-  check<ShapeError>(query.rank() == 3 && query.size(0) == memory.values.size(0), "attention: query and memory need [B, T, n] and [B, S, M]: query {}, memory {}",
-                    query.shape(), memory.values.shape());
+  check<ShapeError>(query.rank() == 3 && query.size(0) == memory.values.size(0),
+                    "attention: query and memory need [B, T, n] and [B, S, M]: query {}, memory {}", query.shape(), memory.values.shape());
   const Index T = query.size(1);
-  check<Error>(!looks_back() || T <= 1 || state.advance == 0, "attention: a score that looks back takes one step at a time: query {}", query.shape());
+  check<Error>(!looks_back() || T <= 1 || state.advance == 0, "attention: a score that looks back takes one step at a time: query {}",
+               query.shape());
   const Shape expected{query.size(0), T, memory.values.size(1)};
   check<ShapeError>(!state.previous.defined() || state.previous.shape() == expected || expected.numel() == 0,
-                    "attention: the weights of the step before have another shape than [B, T, S]: {}, expected {}; AttentionState::reorder takes their rows along",
+                    "attention: the weights of the step before have another shape than [B, T, S]: {}, expected {}; AttentionState::reorder "
+                    "takes their rows along",
                     state.previous.shape(), expected);
   const Focus focus = window ? window(query, memory, state) : Focus{};
   const Memory seen = window ? Memory{memory.keys, memory.values, memory.mask & focus.mask} : memory;
@@ -71,15 +74,19 @@ Attended Attention::operator()(const Variable& query, const Memory& memory, Atte
   Variable scores = score(query, seen, state);                                                           // [B, T, S]
   const std::string in_window = Trace::current() && window ? fmt::format("{}, of the words in the window", score.formula()) : std::string();
   scores = trace("scores", window ? std::string_view(in_window) : score.formula(), scores, over);
-  check<ShapeError>(scores.shape() == expected, "attention: the score has another shape than [B, T, S]: {}, expected {}", scores.shape(), expected);
+  check<ShapeError>(scores.shape() == expected, "attention: the score has another shape than [B, T, S]: {}, expected {}", scores.shape(),
+                    expected);
   Variable weights = trace("weights", normalise.formula, normalise(scores, seen.mask), over);
   const bool damped = focus.factor.defined();
   if (damped)                                                                                           // Eq. 10: not normalised again
     weights = trace("damped", "a_j = α_j f_j", weights * trace("factor", "f_j = exp(-(j - p)² / 2σ²), σ = w/2", focus.factor, over), over);
   Attended out{.context = matmul(weights, memory.values)};                                               // [B, T, M]
   if (Trace::current()) {
-    const Variable weighted = trace("weighted", damped ? "a_j h_j" : "α_j h_j", unsqueeze(weights, -1) * unsqueeze(memory.values, 1), {.rows = Along::source});   // [B, T, S, M]
-    out.context = trace("context", damped ? "c = Σ_j a_j h_j" : "c = Σ_j α_j h_j", with_value(sum(weighted, {2}), out.context.value()), rows);
+    // [B, T, S, M]
+    const Variable weighted =
+        trace("weighted", damped ? "a_j h_j" : "α_j h_j", unsqueeze(weights, -1) * unsqueeze(memory.values, 1), {.rows = Along::source});
+    out.context =
+        trace("context", damped ? "c = Σ_j a_j h_j" : "c = Σ_j α_j h_j", with_value(sum(weighted, {2}), out.context.value()), rows);
   }
   if (want == Want::weights) {
     out.weights = weights;
@@ -103,7 +110,8 @@ Attention make_attention(std::string_view name, Scope scope, const ScoreOptions&
   const Parts parts = parts_of(name);
   AnyScore score = make_score(parts.score, scope, options);
   Window window = parts.window == "local-m" ? local_m(options) : parts.window == "local-p" ? local_p(scope, options) : Window();
-  check<Error>(!options.truncate_after_softmax || (parts.score == "location" && parts.normalise == "softmax"), "attention: truncate_after_softmax is of location and softmax: {}", quote(name));
+  check<Error>(!options.truncate_after_softmax || (parts.score == "location" && parts.normalise == "softmax"),
+               "attention: truncate_after_softmax is of location and softmax: {}", quote(name));
   Normalise normalise = make_normalise(options.truncate_after_softmax ? "exp" : parts.normalise, scope);
   return Attention(std::move(scope), std::move(score), std::move(normalise), std::move(window));
 }
@@ -115,7 +123,9 @@ std::vector<std::string> attention_names() {
 }
 
 std::string attention_choices() {
-  return fmt::format("{}; also local-m-SCORE, local-p-SCORE, SCORE-exp, SCORE-sparsemax, SCORE-entmax, SCORE-hard, SCORE-learned-entmax, SCORE-top-K", fmt::join(attention_names(), ", "));
+  return fmt::format(
+      "{}; also local-m-SCORE, local-p-SCORE, SCORE-exp, SCORE-sparsemax, SCORE-entmax, SCORE-hard, SCORE-learned-entmax, SCORE-top-K",
+      fmt::join(attention_names(), ", "));
 }
 
 void check_attention_name(std::string_view name) { parts_of(name); }

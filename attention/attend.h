@@ -26,7 +26,8 @@ struct Attention {
   Path path;
 };
 
-// [local-m-|local-p-]SCORE[-exp|-sparsemax|-entmax|-hard|-learned-entmax|-top-K]; local-m and local-p alone have the score general. Error lists the names.
+// [local-m-|local-p-]SCORE[-exp|-sparsemax|-entmax|-hard|-learned-entmax|-top-K]; local-m and local-p alone have the score general.
+// Error lists the names.
 Attention make_attention(std::string_view name, Scope scope, const ScoreOptions& options);
 std::vector<std::string> attention_names();                 // those that stand for themselves: score_names(), local-m, local-p
 std::string attention_choices();                            // those, and how more are put together, for a help or a message

@@ -19,7 +19,8 @@ void copy_row(const Tensor& to, Index i, const Tensor& from, Index j, Index leng
 void KeyValueCache::reserve(Index rows, Index length) {
   const Index before = keys_.size(0), capacity = keys_.size(2);
   if (rows <= before && length <= capacity) return;
-  KeyValueCache larger(std::max(rows, before), {keys_.size(1), keys_.size(3)}, {values_.size(1), values_.size(3)}, length <= capacity ? capacity : std::max(length, 2 * capacity), keys_.dtype(), 0, in_rows_);
+  KeyValueCache larger(std::max(rows, before), {keys_.size(1), keys_.size(3)}, {values_.size(1), values_.size(3)},
+                       length <= capacity ? capacity : std::max(length, 2 * capacity), keys_.dtype(), 0, in_rows_);
   copy_into(larger.keys_(Slice{0, before}, all, Slice{0, length_}), keys_(all, all, Slice{0, length_}));
   copy_into(larger.values_(Slice{0, before}, all, Slice{0, length_}), values_(all, all, Slice{0, length_}));
   if (places_.defined()) {
@@ -36,9 +37,11 @@ void KeyValueCache::append(const Tensor& keys, const Tensor& values) {
   check<Error>(keys_.defined(), "cache: it is empty (default constructed); cache(rows, capacity) of an attention makes one");
   const Index n = keys.rank() == 4 ? keys.size(2) : 0, end = length_ + n;
   const Shape expected{rows_, keys_.size(1), n, keys_.size(3)}, of_values{rows_, values_.size(1), n, values_.size(3)};
-  check<ShapeError>(keys.shape() == expected && values.shape() == of_values, "cache: keys need [{}, {}, n, {}], values [{}, {}, n, {}]: keys {}, values {}", rows_, keys_.size(1),
-                    keys_.size(3), rows_, values_.size(1), values_.size(3), keys.shape(), values.shape());
-  check<DTypeError>(keys.dtype() == keys_.dtype() && values.dtype() == keys_.dtype(), "cache: dtypes differ: keys {}, values {}, cache {}", keys.dtype(), values.dtype(), keys_.dtype());
+  check<ShapeError>(keys.shape() == expected && values.shape() == of_values,
+                    "cache: keys need [{}, {}, n, {}], values [{}, {}, n, {}]: keys {}, values {}", rows_, keys_.size(1), keys_.size(3),
+                    rows_, values_.size(1), values_.size(3), keys.shape(), values.shape());
+  check<DTypeError>(keys.dtype() == keys_.dtype() && values.dtype() == keys_.dtype(), "cache: dtypes differ: keys {}, values {}, cache {}",
+                    keys.dtype(), values.dtype(), keys_.dtype());
   reserve(rows_, end);
   copy_into(keys_(Slice{0, rows_}, all, Slice{length_, end}), keys);
   copy_into(values_(Slice{0, rows_}, all, Slice{length_, end}), values);

@@ -12,7 +12,8 @@ class KeyValueCache {
   KeyValueCache() = default;
   KeyValueCache(KeyValueCache&&) = default;                                // a copy would write where this one does
   KeyValueCache& operator=(KeyValueCache&&) = default;
-  KeyValueCache(Index rows, Index heads, Index capacity, Index head_width, DType dtype) : KeyValueCache(rows, {heads, head_width}, {heads, head_width}, capacity, dtype) {}
+  KeyValueCache(Index rows, Index heads, Index capacity, Index head_width, DType dtype)
+      : KeyValueCache(rows, {heads, head_width}, {heads, head_width}, capacity, dtype) {}
   struct Heads { Index number, width; };
   // summed: the heads that sums are kept for; in_rows: keys are never turned, for an attention that multiplies them as they are
   KeyValueCache(Index rows, Heads keys, Heads values, Index capacity, DType dtype, Index summed = 0, bool in_rows = false)
@@ -28,7 +29,8 @@ class KeyValueCache {
   Tensor values() const { return rows_of(written(values_)); }
 
   // What AttentionOptions reads instead: position s of row r stands at [places[r, s], :, s]; places is undefined where that is r itself.
-  Tensor stored_keys() const { return written(keys_); }                    // [P, H, length, d/H], the first turned() as turn_keys_ leaves them
+  // [P, H, length, d/H], the first turned() as turn_keys_ leaves them
+  Tensor stored_keys() const { return written(keys_); }
   Tensor stored_values() const { return written(values_); }
   Index turned() const { return in_rows_ ? 0 : length_ / kTurnedKeys * kTurnedKeys; }
   Tensor places() const { return places_.defined() ? places_(all, Slice{0, length_}) : Tensor(); }   // [R, length] i64

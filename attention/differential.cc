@@ -24,7 +24,9 @@ double DifferentialHeads::start() const { return 0.8 - 0.6 * std::exp(-0.3 * dou
 
 Variable DifferentialHeads::lambda() const { return exp(sum(lambda_q1 * lambda_k1)) - exp(sum(lambda_q2 * lambda_k2)) + start(); }
 
-Variable DifferentialHeads::weights(const Variable& p) const { return slice(p, 1, 0, Slice::kToEnd, 2) - slice(p, 1, 1, Slice::kToEnd, 2) * lambda(); }
+Variable DifferentialHeads::weights(const Variable& p) const {
+  return slice(p, 1, 0, Slice::kToEnd, 2) - slice(p, 1, 1, Slice::kToEnd, 2) * lambda();
+}
 
 Variable DifferentialHeads::context(const Variable& c) const { return rms_norm(c, norm_weight, options_.eps) * (1 - start()); }
 

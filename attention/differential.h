@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Differential attention (Ye et al. 2024, arXiv 2410.05258, 2.1, Eq. 1 to 3): heads in pairs, whose weights are subtracted and read values twice
-// as wide:
+// Differential attention (Ye et al. 2024, arXiv 2410.05258, 2.1, Eq. 1 to 3): heads in pairs, whose weights are subtracted
+// and read values twice as wide:
 //   c = (α_1 - λ α_2) v,   λ = exp(λ_q1·λ_k1) - exp(λ_q2·λ_k2) + λ_init,   λ_init = 0.8 - 0.6 exp(-0.3 (layer - 1))
 //   c' = (1 - λ_init) γ ⊙ c/√(mean c² + eps)
 #pragma once

@@ -24,20 +24,26 @@ std::string nearest_multiples(Index width, Index heads) {
 
 const MultiHeadAttention::Options& checked(const Scope& scope, const MultiHeadAttention::Options& options) {
   const Inside inside(scope.path());
-  check<ShapeError>(options.heads >= 1 && options.width >= 1, "multi-head attention: width {} and heads {} must be at least 1", options.width, options.heads);
-  check<ShapeError>(options.width % options.heads == 0, "multi-head attention: width {} is not a multiple of heads {}; use a width of {}", options.width,
-                    options.heads, nearest_multiples(options.width, options.heads));
+  check<ShapeError>(options.heads >= 1 && options.width >= 1, "multi-head attention: width {} and heads {} must be at least 1",
+                    options.width, options.heads);
+  check<ShapeError>(options.width % options.heads == 0, "multi-head attention: width {} is not a multiple of heads {}; use a width of {}",
+                    options.width, options.heads, nearest_multiples(options.width, options.heads));
   check<ShapeError>(options.key_value_heads == 0 || (options.key_value_heads > 0 && options.heads % options.key_value_heads == 0),
                     "multi-head attention: heads {} are not a multiple of key_value_heads {}", options.heads, options.key_value_heads);
-  check<Error>(options.sliding_window.value_or(0) >= 0, "multi-head attention: sliding_window must not be negative: {}", options.sliding_window.value_or(0));
+  check<Error>(options.sliding_window.value_or(0) >= 0, "multi-head attention: sliding_window must not be negative: {}",
+               options.sliding_window.value_or(0));
   const std::size_t gaps = options.dilation.size();
-  check<Error>(gaps <= 1 || gaps == std::size_t(options.heads), "multi-head attention: dilation has {} gaps for {} heads; one for each, or one for all", gaps, options.heads);
-  for (const Index gap : options.dilation) check<Error>(gap >= 1 && gap < Index{1} << 31, "multi-head attention: dilation must be at least 1, which is no gap: {}", gap);
+  check<Error>(gaps <= 1 || gaps == std::size_t(options.heads),
+               "multi-head attention: dilation has {} gaps for {} heads; one for each, or one for all", gaps, options.heads);
+  for (const Index gap : options.dilation)
+    check<Error>(gap >= 1 && gap < Index{1} << 31, "multi-head attention: dilation must be at least 1, which is no gap: {}", gap);
   check<Error>(options.global_tokens >= 0, "multi-head attention: global_tokens must not be negative: {}", options.global_tokens);
-  check<Error>(options.sliding_window || (gaps == 0 && options.global_tokens == 0), "multi-head attention: no sliding_window: dilation [{}], global_tokens {}; both are of one",
+  check<Error>(options.sliding_window || (gaps == 0 && options.global_tokens == 0),
+               "multi-head attention: no sliding_window: dilation [{}], global_tokens {}; both are of one",
                fmt::join(options.dilation, ", "), options.global_tokens);
   check<Error>(options.global_tokens == 0 || options.key_width == 0 || options.key_width == options.width,
-               "multi-head attention: global_tokens are of self-attention, which needs key_width = width: key_width {}, width {}", options.key_width, options.width);
+               "multi-head attention: global_tokens are of self-attention, which needs key_width = width: key_width {}, width {}",
+               options.key_width, options.width);
   return options;
 }
 
@@ -65,7 +71,8 @@ MultiHeadAttention::MultiHeadAttention(Scope scope, Options options)
       dropout(checked_dropout(scope.path(), options.dropout)),
       scale(options.scale != 0 ? options.scale : options.query_key == QueryKey::l2 ? 1 : options.positions.scale()),
       positions(std::move(options.positions)),
-      norm(scope, {.kind = options.query_key, .head_width = options.width / options.heads, .scale = scale, .length = options.long_sentence, .bias = options.bias}),
+      norm(scope, {.kind = options.query_key, .head_width = options.width / options.heads, .scale = scale, .length = options.long_sentence,
+                   .bias = options.bias}),
       normalise(make_normalise(options.normalise, scope, heads)),
       sliding_window(options.sliding_window),
       dilation(dilation_of(options)),
@@ -73,9 +80,11 @@ MultiHeadAttention::MultiHeadAttention(Scope scope, Options options)
       linear_attention(options.linear_attention),
       path(scope.path()) {
   const Inside inside(scope.path());
-  check<Error>(!linear_attention || (normalise.name == "softmax" && !options.talking_heads && !options.differential && !sliding_window && dropout == 0 && positions.kind() == Positions::none),
+  check<Error>(!linear_attention || (normalise.name == "softmax" && !options.talking_heads && !options.differential && !sliding_window &&
+                                     dropout == 0 && positions.kind() == Positions::none),
                "linear attention: has no scores: no positions inside it, normalise, talking_heads, differential, sliding_window, dropout");
-  check<Error>(options.random_features == 0 || linear_attention, "random features: are of linear attention: random_features {}", options.random_features);
+  check<Error>(options.random_features == 0 || linear_attention, "random features: are of linear attention: random_features {}",
+               options.random_features);
   if (options.random_features != 0)
     features.emplace(RandomFeatures::Options{.number = options.random_features,
                                              .head_width = width / heads,
@@ -86,7 +95,8 @@ MultiHeadAttention::MultiHeadAttention(Scope scope, Options options)
   if (options.talking_heads) talking.emplace(scope, heads);
   if (options.differential) {
     check<ShapeError>(key_value_heads % 2 == 0, "differential attention: needs pairs of key_value_heads: {}", key_value_heads);
-    check<Error>(!positions.reads_values(), "differential attention: the values of pairs of heads have no place in Shaw's tables, one a head; other positions");
+    check<Error>(!positions.reads_values(),
+                 "differential attention: the values of pairs of heads have no place in Shaw's tables, one a head; other positions");
     differential.emplace(scope, DifferentialHeads::Options{.heads = heads, .head_width = width / heads, .layer = options.layer});
   }
   const Index d = options.width, key_width = options.key_width ? options.key_width : d;
@@ -130,13 +140,15 @@ void MultiHeadAttention::project_globally(Scope scope, bool bias) {
 }
 
 void add_global_projections(std::map<std::string, Tensor>& weights, const std::string& prefix) {
-  const std::pair<const char*, const char*> names[] = {{"query_global.", "q_proj."}, {"key_global.", "k_proj."}, {"value_global.", "v_proj."}};
+  const std::pair<const char*, const char*> names[] = {
+      {"query_global.", "q_proj."}, {"key_global.", "k_proj."}, {"value_global.", "v_proj."}};
   for (Index block = 0; block < 3; ++block)
     for (const std::string part : {"weight", "bias"}) {
       const auto& [global, own] = names[block];
       const auto apart = weights.find(prefix + own + part), packed = weights.find(prefix + "in_proj_" + part);
       if (apart != weights.end()) weights.emplace(prefix + global + part, apart->second);
-      else if (packed != weights.end() && packed->second.rank() > 0 && packed->second.size(0) % 3 == 0) weights.emplace(prefix + global + part, third(packed->second, block));
+      else if (packed != weights.end() && packed->second.rank() > 0 && packed->second.size(0) % 3 == 0)
+        weights.emplace(prefix + global + part, third(packed->second, block));
     }
 }
 
@@ -164,10 +176,12 @@ bool MultiHeadAttention::fused(bool biased) const {
 }
 
 // α = normalise(e);  c = dropout(α) V, and Shaw's + Σ_j dropout(α)_ij a^V_r
-AttentionVariable MultiHeadAttention::by_weights(const Variable& q, const Reads& reads, const Variable& bias, const Mask& mask, double p) const {
+AttentionVariable MultiHeadAttention::by_weights(const Variable& q, const Reads& reads, const Variable& bias, const Mask& mask,
+                                                 double p) const {
   const Trace::Axes over{.columns = reads.along, .heads = true}, each{.rows = reads.along, .heads = true}, of_head{.heads = true};
   const auto gathered = [&](const Variable& x) { return reads.places.defined() ? constant(gather_places(x.value(), reads.places)) : x; };
-  const Variable k = with_heads(gathered(reads.turned > 0 ? constant(keys_in_rows(reads.k.value(), reads.turned)) : reads.k), heads), v = with_heads(gathered(reads.v), value_heads());
+  const Variable k = with_heads(gathered(reads.turned > 0 ? constant(keys_in_rows(reads.k.value(), reads.turned)) : reads.k), heads),
+                 v = with_heads(gathered(reads.v), value_heads());
   const bool offsets = bias.defined() && positions.reads_values();
   const std::string_view dot = scale == 1 || linear_attention ? "q·k_j" : scale == 0 ? "q·k_j / √(d/H)" : "scale q·k_j";
   const std::string e = Trace::current() ? fmt::format("e_j = {}{}", dot, bias.defined() ? " + b_j" : "") : std::string();
@@ -176,17 +190,20 @@ AttentionVariable MultiHeadAttention::by_weights(const Variable& q, const Reads&
   if (bias.defined()) scores = scores + trace("bias", positions.formula(), expand(bias, scores.shape()), over);
   scores = trace("scores", e, scores, over);
   if (talking) scores = trace("mixed_scores", "e_j becomes Σ_b L_ab e_j of head b, a this head", talking->scores(scores), over);
-  Variable weights = linear_attention ? trace("weights", "α_j = e_j / Σ e over the words that may be seen", linear_weights(scores, mask, least()), over)
-                            : trace("weights", normalise.formula, normalise(scores, mask), over);
+  Variable weights = linear_attention
+                         ? trace("weights", "α_j = e_j / Σ e over the words that may be seen", linear_weights(scores, mask, least()), over)
+                         : trace("weights", normalise.formula, normalise(scores, mask), over);
   if (talking) weights = trace("mixed_weights", "α_j becomes Σ_b W_ab α_j of head b", talking->weights(weights), over);
-  if (differential) weights = trace("differences", "a_j = α_j of the pair's first head - λ α_j of its second", differential->weights(weights), over);
+  if (differential)
+    weights = trace("differences", "a_j = α_j of the pair's first head - λ α_j of its second", differential->weights(weights), over);
   const Variable kept = heed::dropout(weights, p), read = matmul(kept, v);
   Variable context = offsets ? read + positions.value_sum(kept, reads.first) : read;                            // [B, H, T, d/H]
   if (Trace::current()) {
     const std::string_view weight = differential ? "a_j" : "α_j";
     const std::string value = fmt::format("{} {}", weight, offsets ? "(v_j + a_(j - i))" : "v_j");
     const Variable values = offsets ? unsqueeze(v, 2) + positions.value_offsets(reads.first, q.size(2), k.size(2)) : unsqueeze(v, 2);
-    const Variable weighted = trace("weighted", offsets ? value + ", a = rel_v" : value, unsqueeze(kept, -1) * values, each);   // [B, H, T, S, d/H]
+    // [B, H, T, S, d/H]
+    const Variable weighted = trace("weighted", offsets ? value + ", a = rel_v" : value, unsqueeze(kept, -1) * values, each);
     context = trace("context", "c = Σ_j " + value, with_value(sum(weighted, {3}), context.value()), of_head);
   }
   if (differential) context = trace("normed", "c' = (1 - λ_init) γ ⊙ c/√(mean c² + ε)", differential->context(context), of_head);
@@ -197,7 +214,8 @@ Attended MultiHeadAttention::heads_of(const Variable& q, const Reads& reads, con
   const bool slides = reads.first >= 0 && sliding_window && !reads.global;
   const Mask mask = slides ? given & Mask::sliding({*sliding_window, *sliding_window, reads.first, dilation, global_tokens}) : given;
   const Variable bias = reads.first >= 0 ? positions.bias(q, reads.first, reads.k.size(2)) : Variable();
-  const AttentionOptions options{.scale = scale, .dropout = dropout, .weights = want == Want::weights, .places = reads.places, .turned = reads.turned};
+  const AttentionOptions options{
+      .scale = scale, .dropout = dropout, .weights = want == Want::weights, .places = reads.places, .turned = reads.turned};
   const bool at_once = linear_attention ? reads.context.defined() : fused(bias.defined());
   AttentionVariable read = !at_once ? by_weights(q, reads, bias, mask, dropout)
                            : linear_attention ? AttentionVariable{reads.context, {}}
@@ -205,20 +223,24 @@ Attended MultiHeadAttention::heads_of(const Variable& q, const Reads& reads, con
   if (at_once && (Trace::current() || (linear_attention && options.weights))) {
     const AttentionVariable steps = by_weights(q, reads, bias, mask, 0);
     if (linear_attention) read.weights = steps.weights;
-    if (Trace::current() && !dropout_acts(dropout)) read.output = with_value(steps.output, read.output.value());   // gradients are those of the scores
+    // gradients are those of the scores
+    if (Trace::current() && !dropout_acts(dropout)) read.output = with_value(steps.output, read.output.value());
   }
-  return {reshape(permute(read.output, {0, 2, 1, 3}), {q.size(0), q.size(2), width}), options.weights ? read.weights : Variable()};   // [B, T, d]
+  // [B, T, d]
+  return {reshape(permute(read.output, {0, 2, 1, 3}), {q.size(0), q.size(2), width}), options.weights ? read.weights : Variable()};
 }
 
 Attended MultiHeadAttention::joined(Attended heads) const {
-  const std::string_view formula = out_proj.bias.defined() ? "y = [c of head 1; ..; c of head H] W_O + b_O" : "y = [c of head 1; ..; c of head H] W_O";
+  const std::string_view formula =
+      out_proj.bias.defined() ? "y = [c of head 1; ..; c of head H] W_O + b_O" : "y = [c of head 1; ..; c of head H] W_O";
   return {trace("", formula, out_proj(heads.context)), std::move(heads.weights)};
 }
 
 Attended MultiHeadAttention::global_rows(const Variable& x, const Mask& mask, Want want, Along among) const {
   const Inside inside(global_path);
   const Index rows = std::min(global_tokens, x.size(1));
-  const Variable q = positions.turned(queries((*query_global)(slice(x, 1, 0, rows))), 0), k = positions.turned(keys((*key_global)(x), mask), 0);
+  const Variable q = positions.turned(queries((*query_global)(slice(x, 1, 0, rows))), 0),
+                 k = positions.turned(keys((*key_global)(x), mask), 0);
   return heads_of(q, {.k = k, .v = values((*value_global)(x)), .along = among, .first = 0, .global = true}, mask.of_first_rows(rows), want);
 }
 
@@ -226,7 +248,8 @@ Attended MultiHeadAttention::global_rows(const Variable& x, const Mask& mask, Wa
 std::string MultiHeadAttention::formula(std::string_view begins, std::string_view which, bool own) const {
   if (!Trace::current()) return {};
   const std::string bias = biased() ? fmt::format(" + b_{}", which) : "";
-  return fmt::format("{} W_{}{}, one a {}{}{}{}", begins, which, bias, differential && which == "V" ? "pair of heads" : "head", which == "V" ? "" : norm.formula(which == "Q"),
+  return fmt::format("{} W_{}{}, one a {}{}{}{}", begins, which, bias, differential && which == "V" ? "pair of heads" : "head",
+                     which == "V" ? "" : norm.formula(which == "Q"),
                      own && which != "V" && positions.turns() ? ", turned by its place" : "",
                      which == "V" ? "" : features ? features->formula(which == "Q", own) : linear_attention ? ", through elu(x) + 1" : "");
 }
@@ -260,12 +283,14 @@ Attended MultiHeadAttention::operator()(const Variable& query, const Memory& mem
   if (q_proj) return read(queries((*q_proj)(query)));
   const Index d = width;
   const Variable bias = in_proj_bias.defined() ? slice(in_proj_bias, 0, 0, d) : Variable();
-  const Variable q = linear(query, in_proj_weight.defined() ? slice(in_proj_weight, 0, 0, d) : q_proj_weight.variable(), bias);   // [B, T, d]
+  // [B, T, d]
+  const Variable q = linear(query, in_proj_weight.defined() ? slice(in_proj_weight, 0, 0, d) : q_proj_weight.variable(), bias);
   return read(queries(q));
 }
 
 List<Variable> MultiHeadAttention::projected(const Variable& x) const {
-  check<Error>(!q_proj_weight.defined() && (!k_proj || k_proj->weight.shape()[1] == width), "multi-head attention: self-attention needs key_width = width: {}", width);
+  check<Error>(!q_proj_weight.defined() && (!k_proj || k_proj->weight.shape()[1] == width),
+               "multi-head attention: self-attention needs key_width = width: {}", width);
   if (q_proj) return {(*q_proj)(x), (*k_proj)(x), (*v_proj)(x)};
   return split(linear(x, in_proj_weight, in_proj_bias), 3, -1);
 }
@@ -289,15 +314,22 @@ Attended MultiHeadAttention::self(const Variable& x, const Mask& mask, Want want
 
 KeyValueCache MultiHeadAttention::cache(Index rows, Index capacity) const {
   const Index of_key = features ? features->number() : width / heads, of_value = width / value_heads();
-  return {rows, {key_value_heads, of_key}, {key_value_heads * (width / heads) / of_value, of_value}, capacity, out_proj.weight.value().dtype(), linear_attention ? heads : 0, linear_attention || !fused(true)};
+  return {rows, {key_value_heads, of_key}, {key_value_heads * (width / heads) / of_value, of_value}, capacity,
+          out_proj.weight.value().dtype(), linear_attention ? heads : 0, linear_attention || !fused(true)};
 }
 
 Attended MultiHeadAttention::next(const Variable& x, KeyValueCache& cache, Want want) const {
   const Inside inside(path);
   const auto qkv = projected(x);
-  check<Error>(Trace::current() || !qkv[1].wants_gradient(), "multi-head attention: next keeps keys and values without their gradients: x {} under a tape; self(x, Mask::causal()) has them", x.shape());
-  check<Error>(global_tokens == 0, "multi-head attention: next has no global tokens, of which each sees all positions: {}; self(x, mask) has them", global_tokens);
-  check<Error>(!linear_attention || cache.sums().defined(), "linear attention: the cache keeps no sums; cache(rows, capacity) of this layer makes one that does");
+  check<Error>(
+      Trace::current() || !qkv[1].wants_gradient(),
+      "multi-head attention: next keeps keys and values without their gradients: x {} under a tape; self(x, Mask::causal()) has them",
+      x.shape());
+  check<Error>(global_tokens == 0,
+               "multi-head attention: next has no global tokens, of which each sees all positions: {}; self(x, mask) has them",
+               global_tokens);
+  check<Error>(!linear_attention || cache.sums().defined(),
+               "linear attention: the cache keeps no sums; cache(rows, capacity) of this layer makes one that does");
   struct Appended {                              // taken back where something throws
     KeyValueCache& cache;
     Index before = cache.length();
@@ -305,9 +337,13 @@ Attended MultiHeadAttention::next(const Variable& x, KeyValueCache& cache, Want 
     ~Appended() { if (std::uncaught_exceptions() > thrown) cache.truncate(before); }
   } const appended{cache};
   const Index before = appended.before;
-  const Variable q = positions.turned(queries(qkv[0]), before), own_keys = positions.turned(keys(qkv[1], Mask::causal(before)), before), own_values = values(qkv[2]);
+  const Variable q = positions.turned(queries(qkv[0]), before), own_keys = positions.turned(keys(qkv[1], Mask::causal(before)), before),
+                 own_values = values(qkv[2]);
   cache.append(own_keys.value(), own_values.value());
-  const Variable context = linear_attention ? constant(causal_linear_context_next(q.value(), with_heads(own_keys.value(), heads), with_heads(own_values.value(), heads), cache.sums(), least())) : Variable();
+  const Variable context = linear_attention
+                               ? constant(causal_linear_context_next(q.value(), with_heads(own_keys.value(), heads),
+                                                                     with_heads(own_values.value(), heads), cache.sums(), least()))
+                               : Variable();
   if (Trace::current()) {
     // The new positions' own keys and values go on with their graphs, those before are constants.
     const auto all_of = [&](const Tensor& cached, const Variable& own, Index number) {
@@ -318,7 +354,9 @@ Attended MultiHeadAttention::next(const Variable& x, KeyValueCache& cache, Want 
     const Variable v = trace("values", formula("v_j = x_j", "V", true), all_of(cache.values(), own_values, value_heads()), rows);
     return attend(q, {.k = k, .v = v, .along = Along::target, .first = before, .context = context}, Mask::causal(before), want);
   }
-  return attend(q, {constant(cache.stored_keys()), constant(cache.stored_values()), Along::target, before, cache.places(), cache.turned(), context}, Mask::causal(before), want);
+  return attend(
+      q, {constant(cache.stored_keys()), constant(cache.stored_values()), Along::target, before, cache.places(), cache.turned(), context},
+      Mask::causal(before), want);
 }
 
 }  // namespace heed

@@ -46,19 +46,22 @@ struct MultiHeadAttention {
     bool linear_attention = false;   // without scores: no dropout, positions, normalise, talking_heads, differential, sliding_window
     Index random_features = 0;     // of linear_attention: so many, which estimate softmax, instead of elu(x) + 1
     bool orthogonal_features = true;
-    std::optional<Index> sliding_window = {};   // of self and next: positions to each side that are seen (Beltagy et al. 2020, arXiv 2004.05150, 3.1)
-    std::vector<Index> dilation = {};   // of sliding_window, for each head or one for all: the gap g between those positions; they reach g sliding_window far
+    // of self and next: positions to each side that are seen (Beltagy et al. 2020, arXiv 2004.05150, 3.1)
+    std::optional<Index> sliding_window = {};
+    // of sliding_window, for each head or one for all: the gap g between those positions; they reach g sliding_window far
+    std::vector<Index> dilation = {};
     Index global_tokens = 0;       // of sliding_window, in self: so many first positions see all and are seen by all
   };
-  // ShapeError unless width is a multiple of heads, and heads of key_value_heads; differential: unless both are even. Error: a negative window,
-  // gaps below 1 or not for all heads, dilation or global_tokens without sliding_window, global_tokens with another key_width, differential
-  // with Shaw's positions, linear_attention with what it does not have, random_features without it
+  // ShapeError unless width is a multiple of heads, and heads of key_value_heads; differential: unless both are even. Error: a negative
+  // window, gaps below 1 or not for all heads, dilation or global_tokens without sliding_window, global_tokens with another key_width,
+  // differential with Shaw's positions, linear_attention with what it does not have, random_features without it
   MultiHeadAttention(Scope scope, Options options);
 
   // Keys and values of a memory [B, S, key_width], once per sentence: [B, key_value_heads, S, d/H]; values of differential
   // [B, key_value_heads/2, S, 2 d/H].
   Memory prepare(const Variable& states, Mask mask) const;
-  // query [B, T, d] -> context [B, T, d], weights [B, H, T, S] on request, differential [B, H/2, T, S]. All rows of one sentence see the same memory.
+  // query [B, T, d] -> context [B, T, d], weights [B, H, T, S] on request, differential [B, H/2, T, S].
+  // All rows of one sentence see the same memory.
   Attended operator()(const Variable& query, const Memory& memory, Want want = Want::context) const;
   // Queries, keys and values from x [B, T, d] in one product. Rows of global tokens see all positions by projections of their own; to other
   // rows global tokens are positions like any (as in the authors' code). Under a causal mask they see those before, all after see them.
@@ -68,7 +71,8 @@ struct MultiHeadAttention {
   KeyValueCache cache(Index rows, Index capacity) const;
   // The same for the next positions x [R, n, d] after those in the cache, each seeing all before it; cache.length() grows by n.
   // The work of linear_attention does not: it reads the sums, and the cache's keys only where weights are wanted.
-  // Error where keys and values want a gradient: the cache keeps none; linear_attention: where it keeps no sums; global_tokens: they see what comes.
+  // Error where keys and values want a gradient: the cache keeps none; linear_attention: where it keeps no sums;
+  // global_tokens: they see what comes.
   Attended next(const Variable& x, KeyValueCache& cache, Want want = Want::context) const;
 
   Parameter in_proj_weight, in_proj_bias;              // [3d, d], [3d]
@@ -115,15 +119,17 @@ struct MultiHeadAttention {
   // Contexts of the heads [B, T, d], joined, weights [B, H, T, S]
   Attended heads_of(const Variable& q, const Reads& reads, const Mask& mask, Want want) const;
   Attended joined(Attended heads) const;               // through W_O
-  Attended attend(const Variable& q, const Reads& reads, const Mask& mask, Want want) const { return joined(heads_of(q, reads, mask, want)); }
+  Attended attend(const Variable& q, const Reads& reads, const Mask& mask, Want want) const {
+    return joined(heads_of(q, reads, mask, want));
+  }
   Attended global_rows(const Variable& x, const Mask& mask, Want want, Along among) const;   // heads_of the global tokens
   bool fused(bool biased) const;                       // softmax over the values themselves: one kernel
   // The same in small steps, which a Trace notes; weights are dropped with probability p.
   AttentionVariable by_weights(const Variable& q, const Reads& reads, const Variable& bias, const Mask& mask, double p) const;
 };
 
-// Of weights, by path, of a layer without global tokens at `prefix` ("encoder.layers.0.self_attn."): adds the projections of global tokens as
-// copies (paper, 3.1: a model that was trained without begins with windows). Those that are there stay.
+// Of weights, by path, of a layer without global tokens at `prefix` ("encoder.layers.0.self_attn."): adds the projections of global tokens
+// as copies (paper, 3.1: a model that was trained without begins with windows). Those that are there stay.
 void add_global_projections(std::map<std::string, Tensor>& weights, const std::string& prefix);
 
 }  // namespace heed

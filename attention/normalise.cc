@@ -24,12 +24,17 @@ struct Named {
 };
 constexpr Named kNamed[] = {
     {"softmax", "α = softmax(e) over the words that may be seen", [](const Variable& e, const Mask& mask) { return softmax(e, -1, mask); }},
-    {"exp", "α = exp(e) of the words that may be seen, 0 of others", [](const Variable& e, const Mask& mask) { return exp(masked_fill(e, logical_not(mask.dense(e.shape())), -HUGE_VAL)); }},
-    {"sparsemax", "α = max(e - τ, 0) over the words that may be seen, τ so that Σ α = 1", [](const Variable& e, const Mask& mask) { return sparsemax(e, mask); }},
-    {"entmax", "α = max(e/2 - τ, 0)² over the words that may be seen, τ so that Σ α = 1", [](const Variable& e, const Mask& mask) { return entmax(e, mask); }},
+    {"exp", "α = exp(e) of the words that may be seen, 0 of others",
+     [](const Variable& e, const Mask& mask) { return exp(masked_fill(e, logical_not(mask.dense(e.shape())), -HUGE_VAL)); }},
+    {"sparsemax", "α = max(e - τ, 0) over the words that may be seen, τ so that Σ α = 1",
+     [](const Variable& e, const Mask& mask) { return sparsemax(e, mask); }},
+    {"entmax", "α = max(e/2 - τ, 0)² over the words that may be seen, τ so that Σ α = 1",
+     [](const Variable& e, const Mask& mask) { return entmax(e, mask); }},
     {"hard", "α = 1 at one word that may be seen, chosen by softmax(e)", hard},
 };
-constexpr std::string_view kLearned = "learned-entmax", kLearnedFormula = "α = max((a - 1) e - τ, 0)^(1/(a - 1)) over the words that may be seen, τ so that Σ α = 1, a = 1 + σ(w)";
+constexpr std::string_view kLearned = "learned-entmax";
+constexpr std::string_view kLearnedFormula =
+    "α = max((a - 1) e - τ, 0)^(1/(a - 1)) over the words that may be seen, τ so that Σ α = 1, a = 1 + σ(w)";
 constexpr std::string_view kTop = "top-", kTopFormula = "α = softmax(e) over the k largest e of the words that may be seen";
 
 // 8 of "top-8"
@@ -127,7 +132,8 @@ Variable hard(const Variable& scores, const Mask& mask) {
 
 Choice choose(const Variable& scores, const Mask& mask) {
   const Tensor forbidden = logical_not(mask.dense(scores.shape()));
-  const Variable p = softmax(scores, -1, mask), log_p = masked_fill(log_softmax(masked_fill(scores, forbidden, -1e30), -1), forbidden, 0);   // no -∞ on the way
+  // no -∞ on the way
+  const Variable p = softmax(scores, -1, mask), log_p = masked_fill(log_softmax(masked_fill(scores, forbidden, -1e30), -1), forbidden, 0);
   const Tensor weights = one_of(p.value());
   return {weights, sum(log_p * constant(weights), -1), -sum(p * log_p, -1)};
 }

@@ -19,7 +19,8 @@ struct Normalise {
   Variable operator()(const Variable& scores, const Mask& mask) const { return f(scores, mask); }
 };
 
-// softmax: e^e / Σ e^e;  exp: e^e;  sparsemax: Martins and Astudillo 2016;  entmax: α = 1.5, Peters et al. 2019;  top-8: top_k of 8;  hard: below
+// softmax: e^e / Σ e^e;  exp: e^e;  sparsemax: Martins and Astudillo 2016;  entmax: α = 1.5, Peters et al. 2019;
+// top-8: top_k of 8;  hard: below
 Normalise normalise_named(std::string_view name);        // Error lists the names, and where a name needs make_normalise
 // The same, and learned-entmax: alpha_entmax with α = 1 + σ(w), w [H] one a head, or [] for scores without heads (0), at first 0
 // Parameters of that one: `entmax_order` w                                           Correia et al. 2019, arXiv 1909.00015, 3.1

@@ -14,7 +14,8 @@
 namespace heed {
 namespace {
 
-constexpr std::string_view kNames[] = {"sinusoidal", "sinusoidal_concatenated", "learned", "none", "rope", "rope_half", "alibi", "t5", "shaw"};
+constexpr std::string_view kNames[] = {"sinusoidal", "sinusoidal_concatenated", "learned", "none", "rope", "rope_half", "alibi", "t5",
+                                       "shaw"};
 
 }  // namespace
 
@@ -38,7 +39,8 @@ Tensor sinusoids(Index length, Index width, DType dtype, Sinusoids options) {
                             : half > 1 ? double(i) / double(half - 1) : 0;
     frequency[i] = std::pow(10000.0, -exponent);
   }
-  const Tensor places = arange(double(options.first), double(options.first + length), 1, DType::f64), angles = unsqueeze(places, 1) * frequencies;
+  const Tensor places = arange(double(options.first), double(options.first + length), 1, DType::f64),
+               angles = unsqueeze(places, 1) * frequencies;
   const Tensor sines = sin(angles), cosines = cos(angles);                                                  // [length, pairs]
   if (interleaved) return to(slice(reshape(stack({sines, cosines}, -1), {length, 2 * pairs}), 1, 0, width), dtype);
   return to(concat({sines, cosines, zeros({length, width - 2 * half}, DType::f64)}, 1), dtype);
@@ -60,8 +62,8 @@ Variable PositionTable::rows(Index offset, Index length) const {
   const Inside inside(path);
   check<IndexError>(offset >= 0 && length >= 0, "positions: needs offset >= 0 and length >= 0: offset {}, length {}", offset, length);
   if (options_.kind == Positions::learned) {
-    check<IndexError>(offset + length <= options_.length, "positions: position {} is not in [0, {}): only that many were trained", offset + length - 1,
-                      options_.length);
+    check<IndexError>(offset + length <= options_.length, "positions: position {} is not in [0, {}): only that many were trained",
+                      offset + length - 1, options_.length);
     return slice(weight, 0, offset, offset + length);
   }
   if (offset + length <= options_.length) return constant(table_(Slice{offset, offset + length}));

@@ -20,7 +20,8 @@ constexpr double kAdded = 1e-6, kAddedUnshifted = RandomFeatures::kLeast;
 constexpr double kFar = -1e30, kLargest = 64;   // exponents: of padding; that are at most ‖w‖²/2, so that sums stay finite
 
 const RandomFeatures::Options& checked(const RandomFeatures::Options& o) {
-  check<Error>(o.number >= 1 && o.head_width >= 1, "random features: number {} and head_width {} must be at least 1", o.number, o.head_width);
+  check<Error>(o.number >= 1 && o.head_width >= 1, "random features: number {} and head_width {} must be at least 1", o.number,
+               o.head_width);
   check<Error>(o.scale >= 0, "random features: scale must not be negative: {}", o.scale);
   return o;
 }
@@ -55,7 +56,8 @@ Variable RandomFeatures::keys(const Variable& k, const Mask& mask) const {
 
 std::string RandomFeatures::formula(bool of_queries, bool causal) const {
   const std::string_view exponent = of_queries ? "exp(w·x - max) + 1e-6" : causal ? "exp(w·x - ‖x‖²/2)" : "exp(w·x - ‖x‖²/2 - max) + 1e-6";
-  return fmt::format(", as {} with {} random w, x = {:.4g} {}", exponent, options_.number, std::sqrt(options_.scale), of_queries ? "q" : "k_j");
+  return fmt::format(", as {} with {} random w, x = {:.4g} {}", exponent, options_.number, std::sqrt(options_.scale),
+                     of_queries ? "q" : "k_j");
 }
 
 }  // namespace heed

@@ -16,8 +16,8 @@ namespace {
 RotaryLayout layout(Positions kind) { return kind == Positions::rope_half ? RotaryLayout::half : RotaryLayout::interleaved; }
 
 void check_buckets(Index buckets, Index farthest) {
-  check<Error>(buckets >= 4 && buckets % 2 == 0 && farthest > buckets / 2, "t5: needs an even number of at least 4 buckets, and the farthest beyond half of them: {}, {}", buckets,
-               farthest);
+  check<Error>(buckets >= 4 && buckets % 2 == 0 && farthest > buckets / 2,
+               "t5: needs an even number of at least 4 buckets, and the farthest beyond half of them: {}, {}", buckets, farthest);
 }
 
 }  // namespace
@@ -27,13 +27,15 @@ Tensor alibi_slopes(Index heads) {
   const Tensor slopes = empty({heads}, DType::f64);
   double* const m = slopes.mutable_data<double>();
   const auto power = Index(std::bit_floor(std::uint64_t(heads)));
-  for (Index a = 0; a < heads; ++a) m[a] = std::exp2(-8.0 * (a < power ? double(a + 1) / double(power) : double(2 * (a - power) + 1) / double(2 * power)));
+  for (Index a = 0; a < heads; ++a)
+    m[a] = std::exp2(-8.0 * (a < power ? double(a + 1) / double(power) : double(2 * (a - power) + 1) / double(2 * power)));
   return slopes;
 }
 
 Index t5_bucket(Index r, bool causal, Index buckets, Index farthest) {
   check_buckets(buckets, farthest);
-  const Index own = causal ? buckets : buckets / 2, base = !causal && r > 0 ? own : 0, n = causal ? std::max<Index>(-r, 0) : std::abs(r), exact = own / 2;
+  const Index own = causal ? buckets : buckets / 2, base = !causal && r > 0 ? own : 0, n = causal ? std::max<Index>(-r, 0) : std::abs(r),
+              exact = own / 2;
   if (n < exact) return base + n;
   // 1e-9: logarithms of quotients that are whole powers are not to fall below them
   const double place = std::log(double(n) / double(exact)) / std::log(double(farthest) / double(exact)) * double(own - exact);
@@ -45,7 +47,8 @@ RelativePositions::RelativePositions(Scope scope, Options options) : options_(op
   const Index H = options.heads, dk = options.head_width, R = options.clip;
   check<Error>(H >= 1 && dk >= 1 && R >= 1, "{}: heads {}, their width {} and clip {} must be at least 1", name(options.kind), H, dk, R);
   if (turns()) {
-    check<ShapeError>(dk % 2 == 0, "{}: turns pairs of columns, so that the width of a head must be even: {}, heads {}", name(options.kind), dk, H);
+    check<ShapeError>(dk % 2 == 0, "{}: turns pairs of columns, so that the width of a head must be even: {}, heads {}", name(options.kind),
+                      dk, H);
     rotations_ = rotations(options.length, dk, scope.dtype(), layout(options.kind));
   }
   if (options.kind == Positions::t5) {
@@ -71,7 +74,8 @@ RelativePositions RelativePositions::share() const {
 Variable RelativePositions::turned(const Variable& x, Index first) const {
   if (!turns()) return x;
   const Index end = first + x.size(2);
-  return rotary(x, end <= rotations_.length() ? rotations_.rows(first, end) : rotations(x.size(2), options_.head_width, x.value().dtype(), layout(kind()), first));
+  return rotary(x, end <= rotations_.length() ? rotations_.rows(first, end)
+                                              : rotations(x.size(2), options_.head_width, x.value().dtype(), layout(kind()), first));
 }
 
 Tensor RelativePositions::distances(Index first, Index n, Index keys) const {
@@ -108,7 +112,9 @@ Variable RelativePositions::bias(const Variable& q, Index first, Index keys) con
 }
 
 std::string_view RelativePositions::formula() const {
-  return kind() == Positions::alibi ? "b_j = -m |j - i|, m a head's" : kind() == Positions::t5 ? "b_j = b of the bucket of j - i" : "b_j = q·a_(j - i) / √(d/H), a = rel_k";
+  return kind() == Positions::alibi ? "b_j = -m |j - i|, m a head's"
+         : kind() == Positions::t5  ? "b_j = b of the bucket of j - i"
+                                    : "b_j = q·a_(j - i) / √(d/H), a = rel_k";
 }
 
 Variable RelativePositions::value_offsets(Index first, Index n, Index keys) const {

@@ -52,8 +52,8 @@ class RelativePositions {
 
 // m_a = 2^(-8 a / H). Where H is no power of two: those of the next lower one p, then the first, third, .. of 2p.   [H] f64. Error: H < 1
 Tensor alibi_slopes(Index heads);
-// Bucket of a distance: up to a half exactly, then by logarithms until `farthest`. Both ways: half of them for r > 0. Error: odd or fewer than
-// 4 buckets, or farthest <= buckets / 2
+// Bucket of a distance: up to a half exactly, then by logarithms until `farthest`. Both ways: half of them for r > 0. Error: odd or fewer
+// than 4 buckets, or farthest <= buckets / 2
 Index t5_bucket(Index r, bool causal, Index buckets = 32, Index farthest = 128);
 
 }  // namespace heed

@@ -72,7 +72,8 @@ std::vector<std::string> score_names() {
 
 AnyScore make_score(std::string_view name, Scope scope, const ScoreOptions& options) {
   const NamedScore* found = nullptr;
-  ScoreTable::any([&](const NamedScore& score) { return (found = hyphenated(score.name) == hyphenated(name) ? &score : nullptr) != nullptr; });
+  ScoreTable::any(
+      [&](const NamedScore& score) { return (found = hyphenated(score.name) == hyphenated(name) ? &score : nullptr) != nullptr; });
   check<Error>(found, "score: unknown name {}; one of {}", quote(name), fmt::join(score_names(), ", "));
   const Inside inside(scope.path());
   return found->make(scope, options);
@@ -81,7 +82,8 @@ AnyScore make_score(std::string_view name, Scope scope, const ScoreOptions& opti
 ExtraScores::ExtraScores(std::vector<NamedScore> scores) : scores_(std::move(scores)), outer_(extra_scores) {
   for (auto it = scores_.begin(); it != scores_.end(); ++it) {
     const auto same = [&](const NamedScore& other) { return hyphenated(other.name) == hyphenated(it->name); };
-    check<Error>(!ScoreTable::any(same) && std::none_of(scores_.begin(), it, same), "extra scores: the name exists already: {}", quote(it->name));
+    check<Error>(!ScoreTable::any(same) && std::none_of(scores_.begin(), it, same), "extra scores: the name exists already: {}",
+                 quote(it->name));
   }
   extra_scores = this;
 }
@@ -89,7 +91,8 @@ ExtraScores::ExtraScores(std::vector<NamedScore> scores) : scores_(std::move(sco
 ExtraScores::~ExtraScores() { unchain(extra_scores, this, &ExtraScores::outer_); }
 
 void AttentionState::reorder(std::span<const Index> rows, Index per_sentence) {
-  check<Error>(per_sentence >= 1 && Index(rows.size()) % per_sentence == 0, "reorder: {} rows are no groups of {}", rows.size(), per_sentence);
+  check<Error>(per_sentence >= 1 && Index(rows.size()) % per_sentence == 0, "reorder: {} rows are no groups of {}", rows.size(),
+               per_sentence);
   const Tensor ids = tensor(std::vector<std::int64_t>(rows.begin(), rows.end()), {Index(rows.size())});
   for (Variable* numbers : {&previous, &sum, &carried}) {
     if (!numbers->defined()) continue;
@@ -100,8 +103,9 @@ void AttentionState::reorder(std::span<const Index> rows, Index per_sentence) {
 }
 
 void check_equal_widths(std::string_view score, const ScoreOptions& options) {
-  check<ShapeError>(options.query_width == options.memory_width, "{}: query and memory need the same width: query {}, memory {}; general has no such need",
-                    score, options.query_width, options.memory_width);
+  check<ShapeError>(options.query_width == options.memory_width,
+                    "{}: query and memory need the same width: query {}, memory {}; general has no such need", score, options.query_width,
+                    options.memory_width);
 }
 
 void check_direction(std::string_view score, const Parameter& v) {
@@ -109,7 +113,8 @@ void check_direction(std::string_view score, const Parameter& v) {
 }
 
 double checked_sharpness(const ScoreOptions& options) {
-  check<Error>(options.sharpness >= 0 && std::isfinite(options.sharpness), "cosine: sharpness must be finite and not negative: {}", options.sharpness);
+  check<Error>(options.sharpness >= 0 && std::isfinite(options.sharpness), "cosine: sharpness must be finite and not negative: {}",
+               options.sharpness);
   return options.sharpness;
 }
 

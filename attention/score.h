@@ -27,7 +27,8 @@ namespace heed {
 struct AttentionState {
   Index position = 0;       // target position of query row 0, from 0
   Index advance = 1;        // row t stands at position + t advance; 0: all rows stand at one step, as the hypotheses of a beam do
-  Variable previous = {};   // weights of the step before (of local-p α f)   [B, T, S]; undefined at the first step, and for scores that do not look back
+  // weights of the step before (of local-p α f)   [B, T, S]; undefined at the first step, and for scores that do not look back
+  Variable previous = {};
   Variable sum = {};        // their sum over all steps before  [B, T, S]; the same
   Variable carried = {};    // what the score's `carry` made  [B, T, K]; undefined before the first step, and where there is none
 
@@ -50,7 +51,9 @@ class AnyScore {
  public:
   template <Score S> requires(!std::same_as<S, AnyScore>) AnyScore(S score) : held_(std::make_unique<Held<S>>(std::move(score))) {}
   Memory prepare(const Variable& states, Mask mask) const { return held_->prepare(states, std::move(mask)); }
-  Variable operator()(const Variable& query, const Memory& memory, const AttentionState& state) const { return held_->call(query, memory, state); }
+  Variable operator()(const Variable& query, const Memory& memory, const AttentionState& state) const {
+    return held_->call(query, memory, state);
+  }
   bool looks_back() const { return held_->looks_back(); }
   Variable carry(const Variable& query, const AttentionState& state) const { return held_->carry(query, state); }   // undefined: nothing
   std::string_view formula() const { return held_->formula(); }
@@ -70,7 +73,9 @@ class AnyScore {
       if constexpr (requires { score.prepare(states, mask); }) return score.prepare(states, std::move(mask));
       else return {states, states, std::move(mask)};
     }
-    Variable call(const Variable& query, const Memory& memory, const AttentionState& state) const override { return score(query, memory, state); }
+    Variable call(const Variable& query, const Memory& memory, const AttentionState& state) const override {
+      return score(query, memory, state);
+    }
     bool looks_back() const override {
       if constexpr (requires { S::looks_back; }) return S::looks_back;
       else return false;
@@ -92,7 +97,8 @@ struct ScoreOptions {
   Index query_width;              // n
   Index memory_width;             // M, of one encoder state
   Index hidden_width = 0;         // A of additive, concat and local-p; 0: query_width
-  bool bias = false;              // additive, concat: one in the key projection, which the papers do not print; location-aware, coverage: their b
+  // additive, concat: one in the key projection, which the papers do not print; location-aware, coverage: their b
+  bool bias = false;
   Index longest = 100;            // S_max of location
   bool truncate_after_softmax = false;   // location, with make_attention: softmax over all S_max, then those beyond the sentence are cut
   double sharpness = 1;           // β of cosine; 0: learned

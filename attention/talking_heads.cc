@@ -16,7 +16,8 @@ Variable mixed(const Parameter& mix, const Variable& x) {
 }  // namespace
 
 TalkingHeads::TalkingHeads(Scope scope, Index heads)
-    : logit_mix(scope.parameter("logit_mix", {heads, heads}, identity_init())), weight_mix(scope.parameter("weight_mix", {heads, heads}, identity_init())) {
+    : logit_mix(scope.parameter("logit_mix", {heads, heads}, identity_init())),
+      weight_mix(scope.parameter("weight_mix", {heads, heads}, identity_init())) {
   for (const Parameter* mix : {&logit_mix, &weight_mix}) mix->data().multiplied = false;   // not by words
 }
 

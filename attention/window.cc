@@ -47,7 +47,8 @@ struct LocalP {
     const Tensor lengths = empty({B, 1}, DType::f64);
     for (Index b = 0; b < B; ++b) lengths.mutable_data<double>()[b] = double(length_of(memory, b));
     const Variable share = sigmoid(matmul(tanh(position_proj(query)), position_v));                    // [B, T]
-    const Variable p = trace("position", kFormula, share * constant(to(lengths, query.dtype())) - 1);                             // from 0: real, in (-1, S - 1)
+    // from 0: real, in (-1, S - 1)
+    const Variable p = trace("position", kFormula, share * constant(to(lengths, query.dtype())) - 1);
     const Tensor position = to(p.value(), DType::f64).contiguous();
     if (width == 0) {                                                                                  // the nearest position
       const Tensor nearest = position.clone();
@@ -67,7 +68,8 @@ struct LocalP {
 }  // namespace
 
 Window local_m(const ScoreOptions& options) {
-  return [w = checked_window(options), clamp = options.clamp_position](const Variable& query, const Memory& memory, const AttentionState& state) -> Focus {
+  return [w = checked_window(options), clamp = options.clamp_position](const Variable& query, const Memory& memory,
+                                                                       const AttentionState& state) -> Focus {
     const Index B = query.size(0), T = query.size(1);
     memory.mask.check_fits("local attention", {B, T, memory.values.size(1)});
     const Tensor position = empty({B, T}, DType::f64);
@@ -77,12 +79,17 @@ Window local_m(const ScoreOptions& options) {
         const Index at = state.position + t * state.advance;
         *p++ = double(clamp ? std::max<Index>(0, std::min(at, length_of(memory, b) - 1)) : at);
       }
-    const std::string_view formula = clamp ? "p = t - 1, at most S - 1, the word looked at, from 0" : "p = t - 1, the word looked at, from 0";
+    const std::string_view formula =
+        clamp ? "p = t - 1, at most S - 1, the word looked at, from 0" : "p = t - 1, the word looked at, from 0";
     if (clamp || state.advance != 1) return {around(position, memory.values.size(1), double(w)), {}, position, formula};
     return {Mask::window(w, w, state.position), {}, position, formula};
   };
 }
 
-Window local_p(Scope scope, const ScoreOptions& options) { return [p = std::make_shared<const LocalP>(scope, options)](const Variable& query, const Memory& memory, const AttentionState& state) { return (*p)(query, memory, state); }; }
+Window local_p(Scope scope, const ScoreOptions& options) {
+  return [p = std::make_shared<const LocalP>(scope, options)](const Variable& query, const Memory& memory, const AttentionState& state) {
+    return (*p)(query, memory, state);
+  };
+}
 
 }  // namespace heed

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Local attention (Luong et al. 2015, arXiv 1508.04025, 3.2): only positions p_t - w <= s <= p_t + w are looked at. Positions count
-// from 0 here, from 1 in the paper. S, the length of a sentence, is that of Mask::lengths or else the memory's: an explicit mask says what may be
-// seen, not where a sentence ends.
+// from 0 here, from 1 in the paper. S, the length of a sentence, is that of Mask::lengths or else the memory's: an explicit mask says what
+// may be seen, not where a sentence ends.
 #pragma once
 #include "attention/score.h"
 
@@ -16,7 +16,8 @@ struct Focus {
 };
 using Window = std::function<Focus(const Variable& query, const Memory& memory, const AttentionState& state)>;
 
-// local-m: p_t = t. Beyond the sentence by more than w nothing is allowed: weights and context are zeros; clamp_position: p_t = min(t, S - 1).
+// local-m: p_t = t. Beyond the sentence by more than w nothing is allowed: weights and context are zeros;
+// clamp_position: p_t = min(t, S - 1).
 // w = 0: the position itself.
 Window local_m(const ScoreOptions& options);
 

@@ -105,7 +105,10 @@ GradientReport check_gradient(const std::function<Variable()>& f, std::span<cons
         for (double& component : direction) { component = random.normal(); norm += component * component; }
         for (std::size_t i = 0; i < direction.size(); ++i) direction[i] *= std::max(1.0, std::abs(values[i])) / std::sqrt(norm);
         for (std::size_t i = 0; i < direction.size(); ++i) along += tape[i] * direction[i];
-        const double difference = slope([&](double sign) { for (std::size_t i = 0; i < direction.size(); ++i) values[i] += sign * epsilon * direction[i]; }) / (2 * epsilon);
+        const double difference = slope([&](double sign) {
+                                    for (std::size_t i = 0; i < direction.size(); ++i) values[i] += sign * epsilon * direction[i];
+                                  }) /
+                                  (2 * epsilon);
         compare(along, difference, [&] { return fmt::format("d/d input {} along random direction {}", k, d); });
       }
     }
@@ -114,7 +117,8 @@ GradientReport check_gradient(const std::function<Variable()>& f, std::span<cons
     for (std::size_t k = 0; k < x.size(); ++k) {
       const auto alone = gradients[k].to_vector<double>(), sum = added[k].to_vector<double>();
       for (std::size_t i = 0; i < sum.size(); ++i)
-        compare(sum[i], alone[i], [&] { return fmt::format("d/d input {} at {}, added to a gradient", k, position_of(Index(i), x[k].shape())); });
+        compare(sum[i], alone[i],
+                [&] { return fmt::format("d/d input {} at {}, added to a gradient", k, position_of(Index(i), x[k].shape())); });
     }
   return report;
 }

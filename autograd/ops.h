@@ -90,7 +90,8 @@ Variable max(const Variable& x, const Dims& dims = {}, Flag keepdim = false); //
 Variable min(const Variable& x, const Dims& dims = {}, Flag keepdim = false);
 Variable norm(const Variable& x, const Dims& dims = {}, Flag keepdim = false); // √Σ x²
 Variable var(const Variable& x, const Dims& dims = {}, Flag unbiased = true, Flag keepdim = false); // Σ (x - mean)² / (n - 1)
-Variable stddev(const Variable& x, const Dims& dims = {}, Flag unbiased = true, Flag keepdim = false); // √var, PyTorch's std; gradient 0 where it is 0
+// √var, PyTorch's std; gradient 0 where it is 0
+Variable stddev(const Variable& x, const Dims& dims = {}, Flag unbiased = true, Flag keepdim = false);
 Variable cumsum(const Variable& x, int dim);                                 // y_i = x_0 + ... + x_i
 Variable sum_to(const Variable& x, const Shape& shape);                      // inverse of broadcasting
 
@@ -122,9 +123,10 @@ Variable layer_norm(const Variable& x, const Variable& weight, const Variable& b
 Variable rms_norm(const Variable& x, const Variable& weight, double eps = 1e-5);                            // γ ⊙ x / √(mean x² + eps)
 // sum = residual + dropout(x),  y = layer_norm(sum), in one pass; weight and bias may be undefined
 struct AddedNorm { Variable y, sum; };
-AddedNorm add_dropout_norm(const Variable& x, const Variable& residual, const Variable& weight, const Variable& bias, double p = 0, double eps = 1e-5);
-AddedNorm add_dropout_norm_by_definition(const Variable& x, const Variable& residual, const Variable& weight, const Variable& bias, double p = 0,
-                                         double eps = 1e-5);
+AddedNorm add_dropout_norm(const Variable& x, const Variable& residual, const Variable& weight, const Variable& bias, double p = 0,
+                           double eps = 1e-5);
+AddedNorm add_dropout_norm_by_definition(const Variable& x, const Variable& residual, const Variable& weight, const Variable& bias,
+                                         double p = 0, double eps = 1e-5);
 
 // ---- view: tensor/ops/view.h -----------------------------------------------------------------------------------------
 // Views: the gradient of a view is a view of x's gradient, no copy is made.
@@ -140,28 +142,34 @@ Variable slice(const Variable& x, int dim, Index start, Index stop = Slice::kToE
 Variable select(const Variable& x, int dim, Index index);
 List<Variable> split(const Variable& x, Index count, int dim = 0);                               // equal parts
 List<Variable> split(const Variable& x, std::span<const Index> sizes, int dim = 0);
-inline List<Variable> split(const Variable& x, std::initializer_list<Index> sizes, int dim = 0) { return split(x, std::span(sizes.begin(), sizes.size()), dim); }
+inline List<Variable> split(const Variable& x, std::initializer_list<Index> sizes, int dim = 0) {
+  return split(x, std::span(sizes.begin(), sizes.size()), dim);
+}
 List<Variable> unbind(const Variable& x, int dim = 0);
 Variable expand(const Variable& x, const Shape& shape);                      // its gradient is summed over the axes that grew
-Variable toeplitz(const Variable& x, Index rows);                            // y[.., t, s] = x[.., rows - 1 - t + s]; its gradient is summed along diagonals
+// y[.., t, s] = x[.., rows - 1 - t + s]; its gradient is summed along diagonals
+Variable toeplitz(const Variable& x, Index rows);
 Variable concat(std::span<const Variable> xs, int dim = 0);                  // copies, as do those below
 Variable stack(std::span<const Variable> xs, int dim = 0);
 inline Variable concat(std::initializer_list<Variable> xs, int dim = 0) { return concat(std::span(xs.begin(), xs.size()), dim); }
 inline Variable stack(std::initializer_list<Variable> xs, int dim = 0) { return stack(std::span(xs.begin(), xs.size()), dim); }
-Variable repeat(const Variable& x, const Shape& counts);                      // all of x counts[i] times along axis i, more counts than axes in front; PyTorch's repeat
+// all of x counts[i] times along axis i, more counts than axes in front; PyTorch's repeat
+Variable repeat(const Variable& x, const Shape& counts);
 Variable pad(const Variable& x, int dim, Index before, Index after, double value = 0);
 Variable tril(const Variable& x, Index diagonal = 0);
 Variable triu(const Variable& x, Index diagonal = 0);
 
 // ---- rotary: tensor/ops/rotary.h -------------------------------------------------------------------------------------
-Variable rotary(const Variable& x, const Rotations& rotations);              // pairs (a, b) of the last axis become (a cos φ - b sin φ, a sin φ + b cos φ)
+// pairs (a, b) of the last axis become (a cos φ - b sin φ, a sin φ + b cos φ)
+Variable rotary(const Variable& x, const Rotations& rotations);
 
 // ---- index: tensor/ops/index.h ---------------------------------------------------------------------------------------
 // scale table[ids] + positions (a constant [T, d] or none); the row padding_idx of the table gets no gradient, -1: all do
 Variable embedding(const Variable& table, const Tensor& ids, double scale = 1, Index padding_idx = -1, const Tensor& positions = {});
 Variable index_select(const Variable& x, int dim, const Tensor& ids);        // y[.., i, ..] = x[.., ids[i], ..]
 Variable gather(const Variable& x, int dim, const Tensor& index);            // y[i, j, k] = x[i, index[i, j, k], k] for dim 1
-Variable scatter_add(const Variable& x, int dim, const Tensor& index, const Variable& src);   // y = x; y[i, index[i, j, k], k] += src[i, j, k]
+// y = x; y[i, index[i, j, k], k] += src[i, j, k]
+Variable scatter_add(const Variable& x, int dim, const Tensor& index, const Variable& src);
 Variable masked_fill(const Variable& x, const Tensor& mask, double value);   // value where mask (u8) is not 0
 
 // ---- sort: tensor/ops/sort.h -----------------------------------------------------------------------------------------
@@ -174,37 +182,44 @@ Variable dropout(const Variable& x, double p);   // x m/(1-p), m by the tape's k
 
 // ---- cross_entropy: tensor/ops/cross_entropy.h -----------------------------------------------------------------------
 // -Σ_k w_k q_k log softmax(z)_k of each row of logits [..., V]; mean: Σ / Σ w_y over the rows that are not ignored, y their targets
-Variable cross_entropy(const Variable& logits, const Tensor& targets, const CrossEntropyOptions& options = {}, Reduction reduction = Reduction::mean);
-// -Σ_k q_k log softmax(z)_k of each row for probabilities q in place of a label, such as a teacher's; PyTorch's cross_entropy of float targets
+Variable cross_entropy(const Variable& logits, const Tensor& targets, const CrossEntropyOptions& options = {},
+                       Reduction reduction = Reduction::mean);
+// -Σ_k q_k log softmax(z)_k of each row for probabilities q in place of a label, such as a teacher's;
+// PyTorch's cross_entropy of float targets
 Variable soft_cross_entropy(const Variable& logits, const Variable& probabilities, Reduction reduction = Reduction::mean);
 // cross_entropy(x Wᵀ + b, targets) summed over the rows, [N, V] never stored; bias may be undefined
-Variable linear_cross_entropy(const Variable& x, const Variable& weight, const Variable& bias, const Tensor& targets, const CrossEntropyOptions& options = {});
+Variable linear_cross_entropy(const Variable& x, const Variable& weight, const Variable& bias, const Tensor& targets,
+                              const CrossEntropyOptions& options = {});
 Variable linear_cross_entropy_by_definition(const Variable& x, const Variable& weight, const Variable& bias, const Tensor& targets,
                                             const CrossEntropyOptions& options = {});
 // The same with -log(e^log_share softmax(z)_y + other) for the label, log_share and other [N]: words that may also come from elsewhere;
 // with rest [N] -log((e^(log_share + z_y) + other e^rest) / (Σ e^z + e^rest))
-Variable linear_mixture_cross_entropy(const Variable& x, const Variable& weight, const Variable& bias, const Variable& log_share, const Variable& other,
-                                      const Tensor& targets, const CrossEntropyOptions& options = {}, const Variable& rest = {});
-Variable linear_mixture_cross_entropy_by_definition(const Variable& x, const Variable& weight, const Variable& bias, const Variable& log_share,
-                                                    const Variable& other, const Tensor& targets, const CrossEntropyOptions& options = {},
-                                                    const Variable& rest = {});
+Variable linear_mixture_cross_entropy(const Variable& x, const Variable& weight, const Variable& bias, const Variable& log_share,
+                                      const Variable& other, const Tensor& targets, const CrossEntropyOptions& options = {},
+                                      const Variable& rest = {});
+Variable linear_mixture_cross_entropy_by_definition(const Variable& x, const Variable& weight, const Variable& bias,
+                                                    const Variable& log_share, const Variable& other, const Tensor& targets,
+                                                    const CrossEntropyOptions& options = {}, const Variable& rest = {});
 
 // ---- loss: tensor/ops/loss.h -----------------------------------------------------------------------------------------
 Variable mse_loss(const Variable& x, const Variable& target, Reduction reduction = Reduction::mean);                        // (x - y)²
 Variable l1_loss(const Variable& x, const Variable& target, Reduction reduction = Reduction::mean);                         // |x - y|
-Variable smooth_l1_loss(const Variable& x, const Variable& target, Reduction reduction = Reduction::mean, double beta = 1);   // (x - y)²/2β, beyond β: |x - y| - β/2
-Variable huber_loss(const Variable& x, const Variable& target, Reduction reduction = Reduction::mean, double delta = 1);      // (x - y)²/2, beyond δ: δ (|x - y| - δ/2)
+// (x - y)²/2β, beyond β: |x - y| - β/2
+Variable smooth_l1_loss(const Variable& x, const Variable& target, Reduction reduction = Reduction::mean, double beta = 1);
+// (x - y)²/2, beyond δ: δ (|x - y| - δ/2)
+Variable huber_loss(const Variable& x, const Variable& target, Reduction reduction = Reduction::mean, double delta = 1);
 Variable kl_div(const Variable& x, const Variable& target, Reduction reduction = Reduction::mean);                          // y (log y - x)
 Variable binary_cross_entropy_with_logits(const Variable& x, const Tensor& target, const Tensor& weight = {}, const Tensor& pos_weight = {},
                                           Reduction reduction = Reduction::mean);   // -w (p y log σ(x) + (1 - y) log σ(-x))
 // -w_y x_y of each row of log-probabilities [..., V] at its target y
-Variable nll_loss(const Variable& x, const Tensor& targets, const Tensor& weight = {}, Index ignore_index = -100, Reduction reduction = Reduction::mean);
+Variable nll_loss(const Variable& x, const Tensor& targets, const Tensor& weight = {}, Index ignore_index = -100,
+                  Reduction reduction = Reduction::mean);
 
 // ---- attention: tensor/ops/attention.h -------------------------------------------------------------------------------
 // O = dropout(softmax(scale Q Kᵀ + bias, mask)) V, fused; the key of options is the tape's. The weights carry a gradient as well.
 struct AttentionVariable { Variable output, weights; };
-AttentionVariable scaled_dot_product_attention(const Variable& q, const Variable& k, const Variable& v, const Mask& mask = {}, AttentionOptions options = {},
-                                               const Variable& bias = {});
+AttentionVariable scaled_dot_product_attention(const Variable& q, const Variable& k, const Variable& v, const Mask& mask = {},
+                                               AttentionOptions options = {}, const Variable& bias = {});
 AttentionVariable scaled_dot_product_attention_by_definition(const Variable& q, const Variable& k, const Variable& v, const Mask& mask = {},
                                                             AttentionOptions options = {}, const Variable& bias = {});
 Variable with_heads(const Variable& x, Index heads);         // [B, H/g, S, d], each head g times -> [B, H, S, d]
@@ -219,9 +234,10 @@ struct RecurrentState { Variable h, c; };                       // [B, n]; c of 
 struct RecurrentWeights { Variable weight_ih, weight_hh, bias_ih, bias_hh; };
 struct RecurrentSequence { Variable outputs; RecurrentState last; };
 // One step; gates = x W_ihᵀ + b_ih [B, gates n]: one product and one pass over the gates
-RecurrentState recurrent_cell(RecurrentUnit unit, const Variable& gates, const RecurrentState& state, const Variable& weight_hh, const Variable& bias_hh);
-RecurrentState recurrent_cell_by_definition(RecurrentUnit unit, const Variable& gates, const RecurrentState& state, const Variable& weight_hh,
-                                            const Variable& bias_hh);
+RecurrentState recurrent_cell(RecurrentUnit unit, const Variable& gates, const RecurrentState& state, const Variable& weight_hh,
+                              const Variable& bias_hh);
+RecurrentState recurrent_cell_by_definition(RecurrentUnit unit, const Variable& gates, const RecurrentState& state,
+                                            const Variable& weight_hh, const Variable& bias_hh);
 // All steps of x [B, S, E] in one direction, the cell along s < lengths[b]: outputs [B, S, n], 0 beyond a length
 RecurrentSequence recurrent_layer(RecurrentUnit unit, const Variable& x, const Tensor& lengths, const RecurrentState& initial,
                                   const RecurrentWeights& weights, bool reverse = false);

@@ -75,7 +75,8 @@ template <class F, std::size_t N> struct NodeOf : Tape::Node {
 
 template <std::size_t N, class F> std::array<Variable, N> append_n(const char* op, Tape& tape, std::array<Tensor, N> ys, F rule) {
   using Made = NodeOf<F, N>;
-  static_assert(alignof(Made) <= alignof(std::max_align_t), "what a rule captures needs more alignment than a tape gives: keep a pointer to it");
+  static_assert(alignof(Made) <= alignof(std::max_align_t),
+                "what a rule captures needs more alignment than a tape gives: keep a pointer to it");
   std::array<Variable, N> out;
   const std::string_view path = interned_current_path();   // the last thing that may throw
   auto* node = new (tape.allocate(sizeof(Made))) Made(std::move(rule));
@@ -108,7 +109,8 @@ template <std::size_t N, class F> std::array<Variable, N> append_n(const char* o
 }
 
 template <std::size_t N, class F>
-std::array<Variable, N> record_n(const char* op, std::array<Tensor, N> ys, std::span<const std::reference_wrapper<const Variable>> inputs, F rule) {
+std::array<Variable, N> record_n(const char* op, std::array<Tensor, N> ys, std::span<const std::reference_wrapper<const Variable>> inputs,
+                                 F rule) {
   for (const Tensor& y : ys) check_forward(op, y);
   Tape* tape = tape_for(op, inputs);
   std::array<Variable, N> out;

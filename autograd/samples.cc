@@ -9,8 +9,11 @@ namespace heed {
 const std::vector<Sample>& samples() {
   static const std::vector<Sample> all = [] {
     SampleTable table;
-    for (auto add : {unary_samples, binary_samples, reduce_samples, matmul_samples, einsum_samples, linear_samples, softmax_samples, sparsemax_samples,
-                     norm_samples, view_samples, rotary_samples, index_samples, sort_samples, cross_entropy_samples, soft_cross_entropy_samples, loss_samples, attention_samples, causal_product_samples, score_samples, random_samples, recurrent_samples})
+    for (auto add : {unary_samples,    binary_samples,    reduce_samples,         matmul_samples,        einsum_samples,
+                     linear_samples,   softmax_samples,   sparsemax_samples,      norm_samples,          view_samples,
+                     rotary_samples,   index_samples,     sort_samples,           cross_entropy_samples, soft_cross_entropy_samples,
+                     loss_samples,     attention_samples, causal_product_samples, score_samples,         random_samples,
+                     recurrent_samples})
       add(table);
     return std::move(table.rows);
   }();

@@ -26,7 +26,8 @@ bool is_dense(const Shape& shape, const Strides& strides) {
   Shape axes;
   for (int axis = 0; axis < shape.rank(); ++axis)
     if (shape[axis] != 1) axes.push_back(axis);
-  std::sort(const_cast<Index*>(axes.begin()), const_cast<Index*>(axes.end()), [&](Index a, Index b) { return strides[int(a)] < strides[int(b)]; });
+  std::sort(const_cast<Index*>(axes.begin()), const_cast<Index*>(axes.end()),
+            [&](Index a, Index b) { return strides[int(a)] < strides[int(b)]; });
   Index step = 1;
   for (Index axis : axes) {
     if (strides[int(axis)] != step) return false;
@@ -155,8 +156,10 @@ const char* playing_op() { return playing ? playing->op : "gradient"; }
 
 void Slot::check_fits(const Tensor& dy) const {
   const Shape& shape = view_ ? view_->shape : gradient_->shape();
-  check<ShapeError>(dy.shape() == shape, "{}: the gradient that its rule gives differs in shape: {}, expected {}", playing_op(), dy.shape(), shape);
-  check<DTypeError>(dy.dtype() == gradient_->dtype(), "{}: the gradient that its rule gives differs in dtype: {}, expected {}", playing_op(), dy.dtype(), gradient_->dtype());
+  check<ShapeError>(dy.shape() == shape, "{}: the gradient that its rule gives differs in shape: {}, expected {}", playing_op(), dy.shape(),
+                    shape);
+  check<DTypeError>(dy.dtype() == gradient_->dtype(), "{}: the gradient that its rule gives differs in dtype: {}, expected {}",
+                    playing_op(), dy.dtype(), gradient_->dtype());
 }
 
 void Slot::adopt_or_add(const Tensor& dy, bool alone) const {
@@ -267,9 +270,11 @@ void Tape::play(std::span<const Variable> outputs, std::span<const Tensor> gradi
   check<Error>(outputs.size() == gradients.size(), "backward: {} outputs, {} gradients", outputs.size(), gradients.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Slot slot = outputs[i].slot();
-    check<Error>(slot.gradient_ != nullptr, "backward: nothing that wants a gradient led to this value, or it was computed before this tape began: shape {}",
+    check<Error>(slot.gradient_ != nullptr,
+                 "backward: nothing that wants a gradient led to this value, or it was computed before this tape began: shape {}",
                  outputs[i].shape());
-    check<Error>(slot.tape_ == id_ || (slot.leaf_ && slot.tape_ == 0), "backward: the value was recorded on another tape: shape {}", outputs[i].shape());
+    check<Error>(slot.tape_ == id_ || (slot.leaf_ && slot.tape_ == 0), "backward: the value was recorded on another tape: shape {}",
+                 outputs[i].shape());
     check<ShapeError>(outputs[i].shape() == gradients[i].shape(), "backward: value and gradient differ in shape: value {}, gradient {}",
                       outputs[i].shape(), gradients[i].shape());
     check<DTypeError>(outputs[i].dtype() == gradients[i].dtype(), "backward: value and gradient differ in dtype: value {}, gradient {}",
@@ -326,7 +331,9 @@ Tape* tape_for(const char* op, std::span<const std::reference_wrapper<const Vari
   if (!current_tape) return nullptr;
   bool wanted = false;
   for (const Variable& input : inputs) {
-    check<Error>(input.alive(), "{}: an input of shape {} was recorded on a tape that is gone or another thread's; use constant(x.value()) to go on without its past",
+    check<Error>(input.alive(),
+                 "{}: an input of shape {} was recorded on a tape that is gone or another thread's; use constant(x.value()) to go on "
+                 "without its past",
                  op, input.shape());
     wanted |= input.wants_gradient();
   }
@@ -354,7 +361,8 @@ std::string_view interned_current_path() {
 
 void Slot::check_written() const {
   if (!detect_anomaly || all_finite(gradient_->value())) return;
-  fail<NumericError>("{}: a gradient computed backwards has a NaN or infinity: shape {}; {}", playing_op(), gradient_->shape(), not_finite(gradient_->value()));
+  fail<NumericError>("{}: a gradient computed backwards has a NaN or infinity: shape {}; {}", playing_op(), gradient_->shape(),
+                     not_finite(gradient_->value()));
 }
 
 void Saved::throw_overwritten() const {
@@ -378,8 +386,9 @@ Variable detail_record_view(const char* op, const Variable& x, const Tensor& y) 
   if (!tape) return constant(y);
   Slot slot = x.slot();
   const Slot::View* parent = slot.view_;
-  slot.view_ = new (tape->allocate(sizeof(Slot::View))) Slot::View{
-      y.shape(), y.strides(), y.offset() - x.value().offset() + (parent ? parent->offset : 0), y.numel() == x.numel() && (!parent || parent->covers)};
+  slot.view_ = new (tape->allocate(sizeof(Slot::View)))
+      Slot::View{y.shape(), y.strides(), y.offset() - x.value().offset() + (parent ? parent->offset : 0),
+                 y.numel() == x.numel() && (!parent || parent->covers)};
   slot.tape_ = tape->id();   // the view's memory goes with this tape, also when the parent is a leaf
   return {y, std::move(slot)};
 }
@@ -452,7 +461,8 @@ Variable variable(Tensor value) {
 Variable constant(Tensor value) { return {std::move(value), Slot()}; }
 
 Tensor Variable::grad() const {
-  check<Error>(slot_.leaf_ != nullptr && !slot_.view_, "grad: only leaves made by variable(...) keep their gradient; see gradient_hook: shape {}", shape());
+  check<Error>(slot_.leaf_ != nullptr && !slot_.view_,
+               "grad: only leaves made by variable(...) keep their gradient; see gradient_hook: shape {}", shape());
   slot_.leaf_->settle();
   return slot_.leaf_->written() ? slot_.leaf_->value() : zeros(shape(), dtype());
 }
@@ -473,8 +483,10 @@ bool dropout_acts(double p) { return p > 0 && current_masks && current_masks->mo
 std::optional<Key> dropout_key(double p) {
   check<Error>(p >= 0 && p <= 1, "dropout: p must be in [0, 1]: {}", p);
   if (p == 0 || !current_masks || current_masks->mode == Tape::Masks::Mode::off) return std::nullopt;
-  check<Error>(current_masks->mode == Tape::Masks::Mode::keyed,
-               "dropout: this tape has no key: use Tape tape(Key{{seed, step}}) to train or Tape tape(evaluating) to record without dropout: p {}", p);
+  check<Error>(
+      current_masks->mode == Tape::Masks::Mode::keyed,
+      "dropout: this tape has no key: use Tape tape(Key{{seed, step}}) to train or Tape tape(evaluating) to record without dropout: p {}",
+      p);
   const std::string_view path = detail::interned_current_path();
   auto& calls = current_masks->calls;
   auto at = std::find_if(calls.begin(), calls.end(), [&](const auto& call) { return call.first.data() == path.data(); });
@@ -499,7 +511,8 @@ std::vector<Variable> recompute(std::function<std::vector<Variable>(std::span<co
     std::vector<Saved> given, made;
     std::vector<Tensor> gradients;
   };
-  const auto shared = std::make_shared<Shared>(Shared{std::move(f), {inputs.begin(), inputs.end()}, {}, {}, std::vector<Tensor>(values.size())});
+  const auto shared =
+      std::make_shared<Shared>(Shared{std::move(f), {inputs.begin(), inputs.end()}, {}, {}, std::vector<Tensor>(values.size())});
   for (const Variable& x : inputs) shared->given.push_back(saved(x));
   for (const Tensor& y : values) shared->made.push_back(saved(y));
   // The recomputing node comes first on the tape, so it is played after the outputs' own nodes have delivered their gradients.
@@ -512,11 +525,14 @@ std::vector<Variable> recompute(std::function<std::vector<Variable>(std::span<co
       const ProductPrecision use(precision);
       return shared->f(shared->inputs);
     }();
-    check<Error>(again.size() == shared->gradients.size(), "recompute: the function returned {} values when it ran first, {} when it ran again",
-                 shared->gradients.size(), again.size());
+    check<Error>(again.size() == shared->gradients.size(),
+                 "recompute: the function returned {} values when it ran first, {} when it ran again", shared->gradients.size(),
+                 again.size());
     for (std::size_t i = 0; i < again.size(); ++i)
       check<Error>(shared->made[i].overwritten() || equal_bits(shared->made[i], again[i].value()),
-                   "recompute: the function gave other values when it ran again: output {} of shape {}; was a weight overwritten before the tape was played, or is something gone that f refers to?", i, again[i].shape());
+                   "recompute: the function gave other values when it ran again: output {} of shape {}; was a weight overwritten before "
+                   "the tape was played, or is something gone that f refers to?",
+                   i, again[i].shape());
     std::vector<Variable> reached;   // as values of the inner tape, also what the function hands on as it is
     std::vector<Tensor> gradients;
     for (std::size_t i = 0; i < again.size(); ++i)
@@ -542,8 +558,10 @@ Variable gradient_hook(const Variable& x, std::function<std::optional<Tensor>(co
   return record("gradient_hook", x.value(), {x}, [x = x.slot(), f = std::move(f)](const Tensor& dy) {
     const std::optional<Tensor> other = f(dy);
     if (other) {
-      check<ShapeError>(other->shape() == dy.shape(), "gradient_hook: the gradient returned differs in shape: {}, expected {}", other->shape(), dy.shape());
-      check<DTypeError>(other->dtype() == dy.dtype(), "gradient_hook: the gradient returned differs in dtype: {}, expected {}", other->dtype(), dy.dtype());
+      check<ShapeError>(other->shape() == dy.shape(), "gradient_hook: the gradient returned differs in shape: {}, expected {}",
+                        other->shape(), dy.shape());
+      check<DTypeError>(other->dtype() == dy.dtype(), "gradient_hook: the gradient returned differs in dtype: {}, expected {}",
+                        other->dtype(), dy.dtype());
     }
     x.adopt(other ? other->clone() : dy);
   });

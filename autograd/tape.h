@@ -17,8 +17,8 @@ namespace heed {
 struct Evaluating {};
 inline constexpr Evaluating evaluating{};
 
-// Of the thread that it begins on, where it also ends; tapes may end in any order, but values of one that has ended get no gradient. Gradients
-// of one parameter are written by one thread at a time: models that threads train at once are models of their own.
+// Of the thread that it begins on, where it also ends; tapes may end in any order, but values of one that has ended get no gradient.
+// Gradients of one parameter are written by one thread at a time: models that threads train at once are models of their own.
 class [[nodiscard]] Tape {
  public:
   Tape();                           // a Dropout with p > 0 throws and names the two choices below
@@ -56,7 +56,8 @@ class [[nodiscard]] Tape {
  private:
   friend class Slot;
   friend class NoRecording;
-  friend std::vector<Variable> recompute(std::function<std::vector<Variable>(std::span<const Variable>)> f, std::span<const Variable> inputs);
+  friend std::vector<Variable> recompute(std::function<std::vector<Variable>(std::span<const Variable>)> f,
+                                         std::span<const Variable> inputs);
   static void find_current();
   void play(std::span<const Variable> outputs, std::span<const Tensor> gradients);
 

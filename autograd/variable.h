@@ -36,7 +36,8 @@ class Gradient {
   void zero_if_unwritten();
 
   Into into();                       // the buffer, to be written now
-  void adopt(const Tensor& dy, bool alone);  // takes dy's memory as its value when it is the first, else adds it; alone: nobody else has these elements
+  // takes dy's memory as its value when it is the first, else adds it; alone: nobody else has these elements
+  void adopt(const Tensor& dy, bool alone);
   bool take_over(const Tensor& dy);  // only where it is the first and nobody else has that memory
   Tensor whole();                    // the buffer as a sum so far: zeros when nothing was written
 

@@ -30,7 +30,8 @@ int main() {
   fmt::print("twice 1 - tanh²: {:.4f}\n", x.grad());
 
   // A gradient can be checked against central differences, in double.
-  const GradientReport report = check_gradient([](std::span<const Variable> in) { return sum(softmax(in[0]) * in[0]); }, {tensor({0.5, -1, 2}, DType::f64)});
+  const GradientReport report =
+      check_gradient([](std::span<const Variable> in) { return sum(softmax(in[0]) * in[0]); }, {tensor({0.5, -1, 2}, DType::f64)});
   fmt::print("softmax(x)·x: gradient right to 1e-6: {}\n", report.holds());
 
   // Misuse is told: a tape is played once.

@@ -13,7 +13,8 @@ using namespace heed;
 
 // Highway layer (Srivastava et al. 2015):  y = t ⊙ h + (1 - t) ⊙ x,  h = relu(H x),  t = σ(T x)
 struct Highway {
-  Highway(Scope scope, Index width) : transform(scope / "transform", {.in = width, .out = width}), gate(scope / "gate", {.in = width, .out = width}) {}
+  Highway(Scope scope, Index width)
+      : transform(scope / "transform", {.in = width, .out = width}), gate(scope / "gate", {.in = width, .out = width}) {}
   Variable operator()(const Variable& x) const {
     const Variable t = gate(x, {.activation = Activation::sigmoid});   // [..., width]
     return t * transform(x, {.activation = Activation::relu}) + (1.0 - t) * x;
@@ -23,7 +24,10 @@ struct Highway {
 
 struct Classifier {
   Classifier(Scope scope, Index width)
-      : in(scope / "in", {.in = 2, .out = width}), highway(scope / "highway", width), dropout(scope / "dropout", 0.1), out(scope / "out", {.in = width, .out = 1}) {}
+      : in(scope / "in", {.in = 2, .out = width}),
+        highway(scope / "highway", width),
+        dropout(scope / "dropout", 0.1),
+        out(scope / "out", {.in = width, .out = 1}) {}
   Variable operator()(const Variable& x) const { return out(dropout(highway(tanh(in(x))))); }   // [B, 2] -> [B, 1]
   Linear in;
   Highway highway;

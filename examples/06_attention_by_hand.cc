@@ -26,7 +26,8 @@ int main() {
   fmt::print("  context [{:.3f}, {:.3f}]\n", context[0], context[1]);
 
   // The library takes batches and heads: [B, H, T, d] queries, [B, H, S, d] keys and values. Here B = H = T = 1.
-  const Variable q = constant(tensor({{{{1, 2}}}})), k = constant(tensor({{{{1, 0}, {0, 1}, {1, 1.5}}}})), v = constant(tensor({{{{10, 0}, {0, 10}, {5, 5}}}}));
+  const Variable q = constant(tensor({{{{1, 2}}}})), k = constant(tensor({{{{1, 0}, {0, 1}, {1, 1.5}}}})),
+                 v = constant(tensor({{{{10, 0}, {0, 10}, {5, 5}}}}));
   const auto [output, weights] = scaled_dot_product_attention(q, k, v, {}, {.weights = true});
   fmt::print("by the library:\n  weights {:.3f}\n  context {:.3f}\n", weights.value()(0, 0, 0), output.value()(0, 0, 0));
 

@@ -38,7 +38,8 @@ int main() {
   const TransformerOptions small{.width = 32, .heads = 4, .feed_forward = 64, .encoder_layers = 1, .decoder_layers = 1, .dropout = 0};
   const TranslationModel model(parameters.root(), {.source_vocabulary = 12, .target_vocabulary = 12, .core = small});
   Adam adam(parameters, {.beta1 = 0.9, .beta2 = 0.98, .eps = 1e-9});
-  Trainer trainer(model, parameters, adam, Schedule({.kind = Schedule::Kind::inverse_sqrt, .peak = 3e-3, .warmup = 50}), {.loss = {.pad = kPad}});
+  Trainer trainer(model, parameters, adam, Schedule({.kind = Schedule::Kind::inverse_sqrt, .peak = 3e-3, .warmup = 50}),
+                  {.loss = {.pad = kPad}});
 
   Random random{Key(Seed{1})};
   for (int step = 1; step <= 300; ++step) {

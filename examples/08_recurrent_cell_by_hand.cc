@@ -20,7 +20,8 @@ double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 double gate(const GruCell& cell, int k, int i, const State& x, const State& h) {
   const int row = k * n + i;
   double sum = cell.bias_ih.value()[row].item();
-  for (int j = 0; j < n; ++j) sum += cell.weight_ih.value()(row, j).item() * x[std::size_t(j)] + cell.weight_hh.value()(row, j).item() * h[std::size_t(j)];
+  for (int j = 0; j < n; ++j)
+    sum += cell.weight_ih.value()(row, j).item() * x[std::size_t(j)] + cell.weight_hh.value()(row, j).item() * h[std::size_t(j)];
   return sum;
 }
 
@@ -40,7 +41,8 @@ int main() {
     for (std::size_t i = 0; i < n; ++i) g[i] = std::tanh(gate(cell, 2, int(i), x, reset));
     for (std::size_t i = 0; i < n; ++i) next[i] = (1 - z[i]) * h[i] + z[i] * g[i];
     h = next;
-    fmt::print("{:<9}  r {:.3f}  z {:.3f}  g {:6.3f}  h' {:6.3f}\n", words[t], fmt::join(r, " "), fmt::join(z, " "), fmt::join(g, " "), fmt::join(h, " "));
+    fmt::print("{:<9}  r {:.3f}  z {:.3f}  g {:6.3f}  h' {:6.3f}\n", words[t], fmt::join(r, " "), fmt::join(z, " "), fmt::join(g, " "),
+               fmt::join(h, " "));
 
     state = cell(constant(tensor(std::vector<float>{float(x[0]), float(x[1])}, {1, n})), state);
     fmt::print("{:>9}  {:.3f}\n", "library", state.h.value()[0]);

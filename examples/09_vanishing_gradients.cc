@@ -41,9 +41,15 @@ int main() {
     return out;
   };
 
-  const std::pair<const char*, std::vector<double>> rows[] = {
-      {"rnn", norms(rnn, false)}, {"lstm", norms(lstm, false)}, {"gru", norms(gru, false)}, {"rnn + attention", norms(rnn, true)}, {"gru + attention", norms(gru, true)}};
-  Curves curves{.title = "Gradient by distance", .caption = "Norm of the gradient of a word read d steps before the end, before any training.", .x_title = "distance d in words", .panels = {{.title = "log10 of the norm"}}};
+  const std::pair<const char*, std::vector<double>> rows[] = {{"rnn", norms(rnn, false)},
+                                                              {"lstm", norms(lstm, false)},
+                                                              {"gru", norms(gru, false)},
+                                                              {"rnn + attention", norms(rnn, true)},
+                                                              {"gru + attention", norms(gru, true)}};
+  Curves curves{.title = "Gradient by distance",
+                .caption = "Norm of the gradient of a word read d steps before the end, before any training.",
+                .x_title = "distance d in words",
+                .panels = {{.title = "log10 of the norm"}}};
   fmt::print("{:<16}", "distance");
   for (const std::size_t d : {1, 5, 10, 20, 40, 59}) fmt::print("{:>9}", d);
   fmt::print("\n");

@@ -28,7 +28,8 @@ int main() {
     for (int i = 0; i < 2; ++i) context[i] += weight[j] * states[j][i];
   }
   fmt::print("by hand:\n");
-  for (int j = 0; j < 3; ++j) fmt::print("  {:<9}  U h [{:4.1f}, {:4.1f}]  score {:6.3f}  weight {:.3f}\n", words[j], keys[j][0], keys[j][1], score[j], weight[j]);
+  for (int j = 0; j < 3; ++j)
+    fmt::print("  {:<9}  U h [{:4.1f}, {:4.1f}]  score {:6.3f}  weight {:.3f}\n", words[j], keys[j][0], keys[j][1], score[j], weight[j]);
   fmt::print("  context [{:.3f}, {:.3f}]\n", context[0], context[1]);
 
   // The library: parameters W, U and v have paths; here they get the numbers from above.
@@ -40,7 +41,8 @@ int main() {
   const Attention attention(parameters.root(), std::move(additive));
   for (const auto& parameter : parameters.items()) fmt::print("{} {}\n", parameter->path, parameter->variable.shape());
 
-  const Variable h = constant(tensor({{{1, 0}, {0, 1}, {1, 1}}})), s = constant(tensor({{{0.5, -1}}}));   // [B, S, M], [B, T, n]; here B = T = 1
+  // [B, S, M], [B, T, n]; here B = T = 1
+  const Variable h = constant(tensor({{{1, 0}, {0, 1}, {1, 1}}})), s = constant(tensor({{{0.5, -1}}}));
   const Memory memory = attention.prepare(h, {});                        // U h_j
   const Attended all = attention(s, memory, Want::weights);
   fmt::print("by the library:\n  weights {:.3f}\n  context {:.3f}\n", all.weights.value()(0, 0), all.context.value()(0, 0));

@@ -38,7 +38,10 @@ std::vector<double> exact_by_length(const std::string& attention, int updates) {
   const RecurrentModel model(parameters.root(), {.source_vocabulary = 12,
                                                  .target_vocabulary = 12,
                                                  .encoder = {.unit = RecurrentUnit::gru_bahdanau, .width = kWidth / 2},
-                                                 .decoder = BahdanauDecoder::Options{.unit = RecurrentUnit::gru_bahdanau, .width = kWidth, .attention = attention, .context = FixedContext::both_ends}});
+                                                 .decoder = BahdanauDecoder::Options{.unit = RecurrentUnit::gru_bahdanau,
+                                                                                     .width = kWidth,
+                                                                                     .attention = attention,
+                                                                                     .context = FixedContext::both_ends}});
   Adam adam(parameters, {});
   Trainer trainer(model, parameters, adam, Schedule({.kind = Schedule::Kind::constant, .peak = 4e-3}), {.loss = {.pad = kPad}});
   Random random{Key(Seed{1})};

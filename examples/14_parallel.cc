@@ -33,7 +33,8 @@ int main() {
   const TransformerEncoderLayer transformer(a.root(), {.width = d, .heads = 4, .feed_forward = 2 * d, .dropout = 0});
   const Lstm lstm(b.root(), {.in = d, .width = d});
   fmt::print("parameters: Transformer layer {}, LSTM {}\n", a.count(), b.count());
-  fmt::print("{:>6}  {:>22}  {:>22}  {:>16}  {:>12}\n", "words", "LSTM: steps in a row", "Transformer: in a row", "LSTM a word", "Transformer");
+  fmt::print("{:>6}  {:>22}  {:>22}  {:>16}  {:>12}\n", "words", "LSTM: steps in a row", "Transformer: in a row", "LSTM a word",
+             "Transformer");
   for (const Index T : {8, 32, 128, 512}) {
     const double slow = time_of(T, [&](const Variable& x) { return lstm(x).outputs; });
     const double fast = time_of(T, [&](const Variable& x) { return transformer(x, {}); });

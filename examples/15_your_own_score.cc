@@ -19,7 +19,8 @@ using Ids = std::vector<std::int32_t>;
 
 // e_ts = -‖W q_t - h_s‖² = 2 (W q_t)·h_s - ‖h_s‖² - ‖W q_t‖²: near states get the weight. The last term is the same for all s.
 struct Nearness {
-  Nearness(Scope scope, const ScoreOptions& options) : W(scope / "query_proj", {.in = options.query_width, .out = options.memory_width, .bias = false}) {}
+  Nearness(Scope scope, const ScoreOptions& options)
+      : W(scope / "query_proj", {.in = options.query_width, .out = options.memory_width, .bias = false}) {}
   Variable operator()(const Variable& query, const Memory& memory, const AttentionState&) const {
     return 2 * matmul(W(query), transpose(memory.keys)) - unsqueeze(sum(square(memory.keys), -1), 1);   // [B, T, S]
   }
@@ -39,9 +40,11 @@ int main(int argc, char** argv) {
 
   const ExtraScores known({named_score<Nearness>("nearness")});        // what heed::main does with them
   Parameters small(Seed{1}, DType::f64);
-  const Attention attention = make_attention("local-p-nearness-sparsemax", small.root(), {.query_width = 3, .memory_width = 4, .window = 2});
+  const Attention attention =
+      make_attention("local-p-nearness-sparsemax", small.root(), {.query_width = 3, .memory_width = 4, .window = 2});
   const auto f = [&](std::span<const Variable> x) { return attention(x[0], attention.prepare(x[1], {})).context; };
-  const GradientReport report = check_gradient(f, {normal(Key(1), {2, 3, 3}, 0, 1, DType::f64), normal(Key(2), {2, 5, 4}, 0, 1, DType::f64)});
+  const GradientReport report =
+      check_gradient(f, {normal(Key(1), {2, 3, 3}, 0, 1, DType::f64), normal(Key(2), {2, 5, 4}, 0, 1, DType::f64)});
   fmt::print("gradients: {}\n", report.holds(1e-7) ? "right" : report.worst);
 
   Parameters parameters(Seed{1});

@@ -43,7 +43,8 @@ int main() {
   fmt::print("alibi, head 1\n{:.1f}\n", toeplitz(tensor({-1.5, -1, -0.5, 0, -0.5, -1, -1.5}), 4));
 
   fmt::print("buckets of t5\n{:>8}{:>10}{:>8}\n", "r", "two-sided", "causal");
-  for (const Index r : {3, 0, -1, -7, -8, -16, -32, -64, -128, -1000}) fmt::print("{:>8}{:>10}{:>8}\n", r, t5_bucket(r, false), t5_bucket(r, true));
+  for (const Index r : {3, 0, -1, -7, -8, -16, -32, -64, -128, -1000})
+    fmt::print("{:>8}{:>10}{:>8}\n", r, t5_bucket(r, false), t5_bucket(r, true));
 }
 
 /* Output:

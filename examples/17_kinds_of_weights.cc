@@ -43,7 +43,9 @@ int main() {
   KeyValueCache cache = linear.cache(1, T);
   for (Index t = 0; t < T; ++t) {
     linear.next(constant(slice(x.value(), 1, t, t + 1)), cache);
-    if (t % 5 == 0) fmt::print("after word {}: keys {}, sums {}, of which Σ φ(k) of head 1 {:.2f}\n", t + 1, cache.keys().shape(), cache.sums().shape(), cache.sums()(0, 0, all, d / 2));
+    if (t % 5 == 0)
+      fmt::print("after word {}: keys {}, sums {}, of which Σ φ(k) of head 1 {:.2f}\n", t + 1, cache.keys().shape(), cache.sums().shape(),
+                 cache.sums()(0, 0, all, d / 2));
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lesson 18: words that no vocabulary holds. A Transformer translates sentences with names, nearly each of which stands in one sentence alone; the same
-// one with a gate between its vocabulary and the words it looks at learns to copy them.    See et al. 2017, arXiv 1704.04368, Eq. 8-9
+// Lesson 18: words that no vocabulary holds.
+// A Transformer translates sentences with names, nearly each of which stands in one sentence alone;
+// the same one with a gate between its vocabulary and the words it looks at learns to copy them.    See et al. 2017, arXiv 1704.04368, Eq. 8-9
 #include "autograd/trace.h"
 #include "models/batch.h"
 #include "models/pointer_generator.h"
@@ -17,7 +18,10 @@ struct Line { std::string english, french; };
 Line line(Random& random, Index frame) {
   std::string name;
   for (int i = 0; i < 5; ++i) name += i % 2 ? "aeiou"[random.below(5)] : "bdklmnrst"[random.below(9)];
-  const Line frames[] = {{"my name is @", "je m'appelle @"}, {"@ sings well", "@ chante bien"}, {"do you know @ ?", "connais-tu @ ?"}, {"we saw @ yesterday", "hier nous avons vu @"}};
+  const Line frames[] = {{"my name is @", "je m'appelle @"},
+                         {"@ sings well", "@ chante bien"},
+                         {"do you know @ ?", "connais-tu @ ?"},
+                         {"we saw @ yesterday", "hier nous avons vu @"}};
   Line chosen = frames[frame];
   for (std::string* text : {&chosen.english, &chosen.french}) text->replace(text->find('@'), 1, name);
   return chosen;
@@ -37,10 +41,13 @@ int main() {
   for (const bool copies : {false, true}) {
     Parameters parameters(Seed{1});
     const TransformerOptions small{.width = 32, .heads = 4, .feed_forward = 64, .encoder_layers = 1, .decoder_layers = 1, .dropout = 0};
-    std::unique_ptr<Seq2Seq> model = std::make_unique<TranslationModel>(parameters.root(), TranslationModel::Options{.source_vocabulary = U, .target_vocabulary = V, .core = small});
+    std::unique_ptr<Seq2Seq> model = std::make_unique<TranslationModel>(
+        parameters.root(), TranslationModel::Options{.source_vocabulary = U, .target_vocabulary = V, .core = small});
     if (copies)
-      model = std::make_unique<PointerGenerator>(parameters.root(), std::move(model),
-                                                 PointerGenerator::Options{.source_vocabulary = U, .target_vocabulary = V, .shared = shared_words(source.vocabulary, target.vocabulary)});
+      model = std::make_unique<PointerGenerator>(
+          parameters.root(), std::move(model),
+          PointerGenerator::Options{
+              .source_vocabulary = U, .target_vocabulary = V, .shared = shared_words(source.vocabulary, target.vocabulary)});
     std::vector<Example> examples;
     for (const Line& one : lines) examples.push_back(encode_pair(source, target, one.english, one.french, copies));
     const Batch batch = make_batch(examples, target.vocabulary.pad, target.vocabulary.bos);

@@ -21,7 +21,9 @@ std::vector<std::string> rhyme() {
   const char* numbers[] = {"no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"};
   std::stringstream text;
   for (int n = 10; n > 0; --n)
-    text << fmt::format("{} green bottles hanging on the wall and if one green bottle should fall there will be {} green bottles on the wall ", numbers[n], numbers[n - 1]);
+    text << fmt::format(
+        "{} green bottles hanging on the wall and if one green bottle should fall there will be {} green bottles on the wall ", numbers[n],
+        numbers[n - 1]);
   return {std::istream_iterator<std::string>(text), {}};
 }
 
@@ -29,12 +31,15 @@ struct LanguageModel {
   LanguageModel(Scope scope, Index vocabulary)
       : embedding(scope / "embedding", {.vocabulary = vocabulary, .width = 32, .init = normal_init(0, 0.02)}),
         positions(scope / "positions", {.kind = Positions::learned, .width = 32, .length = kContext}),
-        decoder(scope / "decoder", {.width = 32, .heads = 4, .feed_forward = 128, .decoder_layers = 2, .dropout = 0, .activation = Activation::gelu_tanh, .norm = NormAt::before}, false) {}
+        decoder(scope / "decoder", {.width = 32, .heads = 4, .feed_forward = 128, .decoder_layers = 2, .dropout = 0,
+                                    .activation = Activation::gelu_tanh, .norm = NormAt::before}, false) {}
 
   // Logits of the word after each one, [B, T, V]; the words' own vectors are the output's.
   Variable operator()(const Tensor& ids) const { return logits(decoder(embedding(ids) + positions.rows(0, ids.size(1)), {})); }
   // The same for one word a row, which stands after those in the caches.
-  Variable next(const Tensor& ids, std::span<KeyValueCache> caches) const { return logits(decoder.next(embedding(ids) + positions.rows(caches[0].length(), 1), {}, caches)); }
+  Variable next(const Tensor& ids, std::span<KeyValueCache> caches) const {
+    return logits(decoder.next(embedding(ids) + positions.rows(caches[0].length(), 1), {}, caches));
+  }
   std::vector<KeyValueCache> caches() const {
     std::vector<KeyValueCache> all;
     for (const TransformerDecoderLayer& layer : decoder.layers) all.push_back(layer.self_attn.cache(1, kContext));
@@ -92,7 +97,8 @@ int main() {
     adam.step();
     if (step != 1 && step != 300 && step != 600) continue;
     fmt::print("step {}, loss {:.2f} a word\n", step, loss.value().item());
-    for (const char* number : {"three", "seven"}) fmt::print("  {}\n", continued(model, {numbers[number], numbers["green"], numbers["bottles"], numbers["hanging"]}, names));
+    for (const char* number : {"three", "seven"})
+      fmt::print("  {}\n", continued(model, {numbers[number], numbers["green"], numbers["bottles"], numbers["hanging"]}, names));
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lesson 20: a pointer network. What attention looks at is the answer itself: the weights of each step say which number of the input comes next,
-// so that there are as many classes as numbers. It learns to sort.                          Vinyals et al. 2015, arXiv 1506.03134, Eq. 3
+// Lesson 20: a pointer network. What attention looks at is the answer itself:
+// the weights of each step say which number of the input comes next, so that there are as many classes as numbers.
+// It learns to sort.                          Vinyals et al. 2015, arXiv 1506.03134, Eq. 3
 #include "attention/scores/additive.h"
 #include "autograd/tape.h"
 #include "nn/init.h"
@@ -77,12 +78,14 @@ int main() {
     if (step % 500 == 0) fmt::print("step {:4}  loss {:.2f}\n", step, loss.value().item());
   }
   fmt::print("\nnumbers  sorted without a mistake\n");
-  for (const Index length : {2, 4, 6, 8, 10}) fmt::print("{:7}  {:5.1f} %{}\n", length, sorted_percent(network, length), length > 8 ? ", longer than all of training" : "");
+  for (const Index length : {2, 4, 6, 8, 10})
+    fmt::print("{:7}  {:5.1f} %{}\n", length, sorted_percent(network, length), length > 8 ? ", longer than all of training" : "");
 
   const Tensor x = tensor({{{0.8}, {0.2}, {0.9}, {0.5}}});
   PointerNetwork::Read read = network.read(constant(x));
   const Tensor before = concat({network.first.value(), sort(x, 1).values(all, Slice{0, -1})}, 1);
-  fmt::print("\nwhere it looks, number by number, in {}:\n{:.2f}\n", reshape(x, {4}), softmax(network.point(constant(before), read)).value()(0));
+  fmt::print("\nwhere it looks, number by number, in {}:\n{:.2f}\n", reshape(x, {4}),
+             softmax(network.point(constant(before), read)).value()(0));
 }
 
 /* Output:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lesson 21: attention on a graph: every member of a karate club looks at friends and at itself. Of 34 members two say whom they side with, the
-// teacher or the president; who follows whom is read off the friendships.        Veličković et al. 2018, arXiv 1710.10903; Zachary 1977
+// Lesson 21: attention on a graph: every member of a karate club looks at friends and at itself.
+// Of 34 members two say whom they side with, the teacher or the president;
+// who follows whom is read off the friendships.        Veličković et al. 2018, arXiv 1710.10903; Zachary 1977
 #include "autograd/tape.h"
 #include "nn/init.h"
 #include "nn/linear.h"
@@ -34,10 +35,10 @@ struct GraphAttention {
 };
 
 constexpr Index kMembers = 34, kTeacher = 0, kPresident = 33;
-constexpr int kFriends[][17] = {                                     // of member i, those after i; 0: no more
-    {1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 17, 19, 21, 31}, {2, 3, 7, 13, 17, 19, 21, 30}, {3, 7, 8, 9, 13, 27, 28, 32}, {7, 12, 13}, {6, 10}, {6, 10, 16}, {16}, {}, {30, 32, 33},
-    {33}, {}, {}, {}, {33}, {32, 33}, {32, 33}, {}, {}, {32, 33}, {33}, {32, 33}, {}, {32, 33}, {25, 27, 29, 32, 33}, {25, 27, 31}, {31}, {29, 33}, {33}, {31, 33}, {32, 33}, {32, 33},
-    {32, 33}, {33}, {}};
+constexpr int kFriends[][17] = {   // of member i, those after i; 0: no more
+    {1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12, 13, 17, 19, 21, 31}, {2, 3, 7, 13, 17, 19, 21, 30}, {3, 7, 8, 9, 13, 27, 28, 32}, {7, 12, 13},
+    {6, 10}, {6, 10, 16}, {16}, {}, {30, 32, 33}, {33}, {}, {}, {}, {33}, {32, 33}, {32, 33}, {}, {}, {32, 33}, {33}, {32, 33}, {},
+    {32, 33}, {25, 27, 29, 32, 33}, {25, 27, 31}, {31}, {29, 33}, {33}, {31, 33}, {32, 33}, {32, 33}, {32, 33}, {33}, {}};
 const std::string kSides = "TTTTTTTTTPTTTTPPTTPTPTPPPPPPPPPPPP";    // whom they followed
 
 int main() {

@@ -25,7 +25,8 @@ std::vector<Link> attention_links(const Tensor& weights);
 std::vector<double> coverage(const Tensor& weights);
 
 struct AttentionNumbers {
-  double row_entropy = 0;                               // mean over rows of -Σ_j α_tj ln α_tj, in nats; NaN where a weight is negative or a row has more than 1
+  // mean over rows of -Σ_j α_tj ln α_tj, in nats; NaN where a weight is negative or a row has more than 1
+  double row_entropy = 0;
   double monotone_share = 1;                            // adjacent target words whose arg max does not move back
   double repeated = 0;                                  // share of target words whose arg max an earlier one had
   double dropped = 0;                                   // share of source words that are no row's arg max

@@ -10,7 +10,8 @@ namespace heed {
 
 Side build_side(std::span<const std::string> lines, TokenizerOptions options, VocabularyOptions vocabulary) {
   constexpr Index standard = 8000;
-  return build_side(train_tokenizer(std::move(options), lines, vocabulary.max_size > 0 ? vocabulary.max_size : standard), lines, vocabulary);
+  return build_side(train_tokenizer(std::move(options), lines, vocabulary.max_size > 0 ? vocabulary.max_size : standard), lines,
+                    vocabulary);
 }
 
 Side build_side(Tokenizer tokenizer, std::span<const std::string> lines, VocabularyOptions vocabulary) {
@@ -122,7 +123,8 @@ void add_links(Batch& batch, std::span<const Example> examples, std::span<const 
     const std::vector<Link>& links = examples[std::size_t(i)].links.sure;
     linked.assign(std::size_t(T), 0);
     for (const auto [s, t] : links) {
-      check<IndexError>(s >= 0 && s < S && t >= 0 && t < T, "links: {}-{} of example {} points outside of source {}, target {}", s, t, i, S, T);
+      check<IndexError>(s >= 0 && s < S && t >= 0 && t < T, "links: {}-{} of example {} points outside of source {}, target {}", s, t, i, S,
+                        T);
       if (shares[t * S + s] == 0) ++linked[std::size_t(t)];
       shares[t * S + s] = 1;
     }

@@ -40,7 +40,8 @@ struct Example {
   OutsideWords outside{};              // of encode_pair with copies
 };
 // Both sides tokenized, with eos; with copies, words outside of the vocabularies have the ids of models/copied_words.h instead of <unk>.
-Example encode_pair(const Side& source, const Side& target, std::string_view source_line, std::string_view target_line, bool copies = false);
+Example encode_pair(const Side& source, const Side& target, std::string_view source_line, std::string_view target_line,
+                    bool copies = false);
 
 struct ExampleOptions {
   Index max_length = 0;                // tokens without eos: pairs with a longer side are left out; 0: no limit

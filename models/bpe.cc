@@ -191,7 +191,8 @@ std::string Bpe::text(std::span<const std::string> tokens) const {
   }
   for (const std::string& token : tokens) line += token;
   for (std::size_t at = 0; (at = line.find(kSpace, at)) != line.npos; ++at) line.replace(at, kSpace.size(), " ");
-  const std::size_t before = model_->prefixed && line.starts_with(' '), behind = model_->suffixed && line.size() > before && line.ends_with(' ');
+  const std::size_t before = model_->prefixed && line.starts_with(' '),
+                    behind = model_->suffixed && line.size() > before && line.ends_with(' ');
   return line.substr(before, line.size() - before - behind);
 }
 

@@ -98,7 +98,8 @@ void draw_series(Page& page, const Curves::Series& series, const Axis& x, const 
                            px(x(series.x[i])), px(y(series.y[i])), single ? "3.2" : "2.3", colour(k), escape(series.name),
                            number(series.y[i]), plus_minus(spread(series, i)), number(series.x[i])));
     for (std::size_t i = begin; i < end; ++i) {
-      const double around = spread(series, i), middle = x(series.x[i]), top = y(series.y[i] + around), bottom = y(std::max(series.y[i] - around, y.low()));
+      const double around = spread(series, i), middle = x(series.x[i]), top = y(series.y[i] + around),
+                   bottom = y(std::max(series.y[i] - around, y.low()));
       if (around == 0) continue;
       page.line(middle, top, middle, bottom, colour(k));
       for (const double tip : {top, bottom}) page.line(middle - 3, tip, middle + 3, tip, colour(k));
@@ -113,7 +114,9 @@ double draw_keys(Page& page, const std::vector<std::string>& keys, double x, dou
     const double wide = 24 + width(keys[k], 11.5);
     if (x + wide > start + limit && x > start) x = start, y += 18;
     if (boxes) page.rect(x, y, 12, 12, fmt::format("fill=\"{}\"", colour(k)));
-    else page.add(fmt::format("<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" {} stroke-width=\"2.5\"/>\n", px(x), px(y + 6), px(x + 18), px(y + 6), line_style(k)));
+    else
+      page.add(fmt::format("<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" {} stroke-width=\"2.5\"/>\n", px(x), px(y + 6), px(x + 18),
+                           px(y + 6), line_style(k)));
     page.text(x + (boxes ? 18 : 24), y + 10, keys[k], {.size = 11.5});
     x += wide + 16;
   }
@@ -186,8 +189,9 @@ std::string curves_svg(const Curves& curves) {
     for (const auto& series : panel.series) {
       check<ShapeError>(series.x.size() == series.y.size(), "curves_svg: x and y differ in length: \"{}\" has x [{}], y [{}]",
                         series.name, series.x.size(), series.y.size());
-      check<ShapeError>(series.spread.empty() || series.spread.size() == series.y.size(), "curves_svg: needs no spread or one a point: \"{}\" has y [{}], spread [{}]",
-                        series.name, series.y.size(), series.spread.size());
+      check<ShapeError>(series.spread.empty() || series.spread.size() == series.y.size(),
+                        "curves_svg: needs no spread or one a point: \"{}\" has y [{}], spread [{}]", series.name, series.y.size(),
+                        series.spread.size());
       for (std::size_t i = 0; i < series.x.size(); ++i) {
         if (!drawable(series, i)) continue;
         steps.add(series.x[i]);

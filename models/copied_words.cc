@@ -19,12 +19,14 @@ std::vector<std::int32_t> target_ids(const Vocabulary& target, std::span<const s
   std::vector<std::int32_t> ids = target.ids(tokens);
   for (std::size_t t = 0; t < ids.size(); ++t) {
     if (ids[t] != target.unk) continue;
-    if (const auto at = std::ranges::find(outside, tokens[t], &OutsideWord::word); at != outside.end()) ids[t] = std::int32_t(target.size() + at->place);
+    if (const auto at = std::ranges::find(outside, tokens[t], &OutsideWord::word); at != outside.end())
+      ids[t] = std::int32_t(target.size() + at->place);
   }
   return ids;
 }
 
-std::vector<std::int32_t> source_ids(const Vocabulary& source, const Vocabulary& target, std::span<const std::string> tokens, const OutsideWords& outside) {
+std::vector<std::int32_t> source_ids(const Vocabulary& source, const Vocabulary& target, std::span<const std::string> tokens,
+                                     const OutsideWords& outside) {
   std::vector<std::int32_t> ids = source.ids(tokens);
   for (std::size_t s = 0; s < ids.size(); ++s)
     if (ids[s] == source.unk) ids[s] = std::int32_t(source.size()) + target_ids(target, tokens.subspan(s, 1), outside)[0];
@@ -40,7 +42,8 @@ std::vector<std::string> target_pieces(const Vocabulary& target, std::span<const
   return pieces;
 }
 
-std::vector<std::string> source_pieces(const Vocabulary& source, const Vocabulary& target, std::span<const std::int32_t> ids, const OutsideWords& outside) {
+std::vector<std::string> source_pieces(const Vocabulary& source, const Vocabulary& target, std::span<const std::int32_t> ids,
+                                       const OutsideWords& outside) {
   std::vector<std::string> pieces;
   for (const std::int32_t id : ids) {
     const std::int32_t word = id - std::int32_t(source.size());

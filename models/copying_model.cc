@@ -15,7 +15,8 @@
 namespace heed {
 namespace {
 
-constexpr double kLeast = 1e-20;         // what a word outside of the vocabulary has beside its weights, which may be 0: its loss stays finite
+// what a word outside of the vocabulary has beside its weights, which may be 0: its loss stays finite
+constexpr double kLeast = 1e-20;
 
 // ids of at least `size` become unk.
 Tensor within(const Tensor& ids, Index size, std::int32_t unk) {
@@ -27,7 +28,8 @@ Tensor within(const Tensor& ids, Index size, std::int32_t unk) {
   return known;
 }
 
-// Shares of copied words, with what they have at least: no gradient goes to a share of 0, which straight-through weights would make 1 / kLeast.
+// Shares of copied words, with what they have at least:
+// no gradient goes to a share of 0, which straight-through weights would make 1 / kLeast.
 Variable with_least(const Variable& shares, const Tensor& outside) {
   return masked_fill(shares, logical_and(equal(shares.value(), 0), outside), 0) + constant(to(outside, shares.dtype()) * kLeast);
 }
@@ -60,7 +62,9 @@ CopyingModel::CopyingModel(std::unique_ptr<Seq2Seq> model, Options options, bool
                     options_.shared.defined() ? options_.shared.shape() : Shape{}, options_.source_vocabulary);
 }
 
-Sequences CopyingModel::known(const Sequences& source) const { return {within(source.ids, options_.source_vocabulary, options_.source_unk), source.lengths}; }
+Sequences CopyingModel::known(const Sequences& source) const {
+  return {within(source.ids, options_.source_vocabulary, options_.source_unk), source.lengths};
+}
 
 Batch CopyingModel::known(const Batch& batch) const {
   Batch known = batch;
@@ -76,7 +80,8 @@ Tensor CopyingModel::words(const Sequences& source) const {
     const std::int32_t* const row = ids.data<std::int32_t>() + b * S;
     std::int32_t* const to = words.mutable_data<std::int32_t>() + b * S;
     for (Index j = 0; j < S; ++j) {
-      check<IndexError>(row[j] >= 0 && row[j] < U + V + S, "copying model: source word {} at position [{}, {}] is not in [0, {})", row[j], b, j, U + V + S);
+      check<IndexError>(row[j] >= 0 && row[j] < U + V + S, "copying model: source word {} at position [{}, {}] is not in [0, {})", row[j],
+                        b, j, U + V + S);
       to[j] = row[j] >= U ? row[j] - std::int32_t(U) : options_.shared.defined() ? options_.shared.data<std::int32_t>()[row[j]] : -1;
       if (to[j] < 0) to[j] = std::int32_t(V + (std::find(row, row + j, row[j]) - row));
     }
@@ -84,7 +89,9 @@ Tensor CopyingModel::words(const Sequences& source) const {
   return words;
 }
 
-Variable CopyingModel::features(const Batch& batch, List<AttentionMap>* maps, Variable* states) const { return model_->features(known(batch), maps, states); }
+Variable CopyingModel::features(const Batch& batch, List<AttentionMap>* maps, Variable* states) const {
+  return model_->features(known(batch), maps, states);
+}
 
 // What linear_mixture_cross_entropy reads, a row a target.
 struct CopyingModel::Labels {
@@ -100,24 +107,29 @@ CopyingModel::Labels CopyingModel::labels(const Batch& batch, List<AttentionMap>
   const Variable features = this->features(batch, maps, &states), x = reshape(features, {-1, features.size(-1)});
   const Choice choice = choose(features, maps ? *maps : own, keys(states), source_mask("copying model", batch.source));
   const Tensor targets = reshape(batch.targets, {-1}), outside = greater_equal(targets, double(options_.target_vocabulary));
-  const Tensor same = equal(unsqueeze(words(batch.source), 1), unsqueeze(batch.targets, 2));                      // is source word s target word t
+  // is source word s target word t
+  const Tensor same = equal(unsqueeze(words(batch.source), 1), unsqueeze(batch.targets, 2));
   const Variable copied = reshape(sum(choice.weights * constant(to(same, x.dtype())), {-1}), {-1});               // [N]
   return {x, masked_fill(reshape(choice.log_share, {-1}), outside, -HUGE_VAL), with_least(copied, outside),
-          choice.rest.defined() ? reshape(choice.rest, {-1}) : Variable(), within(targets, options_.target_vocabulary, options_.target_unk)};
+          choice.rest.defined() ? reshape(choice.rest, {-1}) : Variable(),
+          within(targets, options_.target_vocabulary, options_.target_unk)};
 }
 
 Loss CopyingModel::loss(const Batch& batch, const CrossEntropyOptions& options, List<AttentionMap>* maps) const {
   const Labels of = labels(batch, maps);
   const Linear& out = output_layer();
   const Inside inside(out.path);
-  return {linear_mixture_cross_entropy(of.x, out.weight, out.bias, of.log_share, of.other, of.ids, without_padding(options, options_.pad), of.rest), batch.target_tokens};
+  return {linear_mixture_cross_entropy(of.x, out.weight, out.bias, of.log_share, of.other, of.ids, without_padding(options, options_.pad),
+                                       of.rest),
+          batch.target_tokens};
 }
 
 Tensor CopyingModel::token_losses(const Batch& batch, Index pad) const {
   const Labels of = labels(batch, nullptr);
   const Linear& out = output_layer();
   const Mixture mixture{of.log_share.value(), of.other.value(), of.rest.value()};
-  return reshape(linear_cross_entropy(of.x.value(), out.weight.value(), out.bias.value(), of.ids, {.pad = pad}, {}, mixture).losses, batch.targets.shape());
+  return reshape(linear_cross_entropy(of.x.value(), out.weight.value(), out.bias.value(), of.ids, {.pad = pad}, {}, mixture).losses,
+                 batch.targets.shape());
 }
 
 Seq2Seq::Encoding CopyingModel::encode(const Sequences& source) const {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Words of its own or of the source: any model, with a choice between its vocabulary and the places of its source.
 //   P(w) = p softmax(z)_w + (1 - p) Σ_j α_j [x_j = w]
-// over the target vocabulary and the source words outside of it, whose ids are those of models/copied_words.h: [R, V + S] a step. p and α are
-// those of PointerGenerator or CopyNet. To the model beneath, words beyond its vocabularies are <unk>.
+// over the target vocabulary and the source words outside of it, whose ids are those of models/copied_words.h: [R, V + S] a step. p and α
+// are those of PointerGenerator or CopyNet. To the model beneath, words beyond its vocabularies are <unk>.
 #pragma once
 #include <memory>
 

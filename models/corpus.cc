@@ -35,7 +35,8 @@ std::vector<Link> links(std::string_view column, char mark, const LineReader& re
   try {
     return parse_links(column, mark);
   } catch (const Error& e) {
-    throw FileError(fmt::format("{}: line {}: {}; `cut -f1,2` leaves out columns that hold no links", reader.path(), reader.number(), e.what()));
+    throw FileError(
+        fmt::format("{}: line {}: {}; `cut -f1,2` leaves out columns that hold no links", reader.path(), reader.number(), e.what()));
   }
 }
 
@@ -52,7 +53,9 @@ Digest digest(std::string_view source) {
 std::string to_string(const Corpus& corpus) {
   const CorpusReport& r = corpus.report;
   std::string out = fmt::format("{}: {}, {}", corpus.name, counted(r.text.lines, "line"), counted(r.pairs, "pair"));
-  const auto tell = [&](Index n, std::string_view noun, std::string_view what) { if (n > 0) out += fmt::format(", {} {}", noun.empty() ? fmt::to_string(n) : counted(n, noun), what); };
+  const auto tell = [&](Index n, std::string_view noun, std::string_view what) {
+    if (n > 0) out += fmt::format(", {} {}", noun.empty() ? fmt::to_string(n) : counted(n, noun), what);
+  };
   tell(r.too_long, "", "of them left out as too long");
   tell(r.empty, "line", "skipped for an empty side");
   tell(r.empty_kept, "", "with an empty side");
@@ -114,7 +117,8 @@ CorpusSplit split_by_source(const Corpus& corpus, SplitOptions options) {
   std::sort(order.begin(), order.end());
   order.erase(std::unique(order.begin(), order.end()), order.end());
   const auto dev = std::size_t(options.dev), test = dev + std::size_t(options.test);
-  check<Error>(test < order.size(), "split by source: nothing is left to train: dev {}, test {}, different source sentences {}; smaller dev and test",
+  check<Error>(test < order.size(),
+               "split by source: nothing is left to train: dev {}, test {}, different source sentences {}; smaller dev and test",
                options.dev, options.test, order.size());
   CorpusSplit split{{corpus.name + " (train)", {}, {}}, {corpus.name + " (dev)", {}, {}}, {corpus.name + " (test)", {}, {}}};
   std::set<Digest> taken;

@@ -42,7 +42,8 @@ double multiply_adds_per_word(const RunConfig& given, const Parameters& paramete
   double work = 0, memory = 0, hidden = 0, reads_context = 0;                             // rows of the matrices that read c, of M columns
   for (const auto& item : parameters.items()) {
     const Shape& shape = item->variable.shape();
-    if (shape.rank() == 2 && item->multiplied) work += double(shape.numel()) * (has(item->path, "query_global") ? global : rows(item->path, S, T));
+    if (shape.rank() == 2 && item->multiplied)
+      work += double(shape.numel()) * (has(item->path, "query_global") ? global : rows(item->path, S, T));
     if (item->path.ends_with("copy.key_proj.weight")) work += double(shape[0]) * S * T;   // ψ
     if (has(item->path, "attention.key_proj.weight")) hidden = double(shape[0]);
     if (item->path.ends_with("attn_out.weight")) memory = double(shape[1] - shape[0]);    // [n, M + n]
@@ -54,7 +55,8 @@ double multiply_adds_per_word(const RunConfig& given, const Parameters& paramete
     const double encoder = double(c.layers), decoder = double(decoder_layers(c));
     const double w = double(c.sliding_window.value_or(Index(S + T)));
     if (c.linear_attention) {                                                             // sums and what reads them, of each word
-      const double head = d / double(c.heads), features = double(c.random_features.value_or(Index(head)));   // random ones are made by a product
+      // random ones are made by a product
+      const double head = d / double(c.heads), features = double(c.random_features.value_or(Index(head)));
       work += double(c.heads) * features * (head + 1 + (c.random_features ? head : 0)) * (encoder * 2 * S + decoder * (S + 3 * T));
     } else {
       const double a_pair = 2 * d + (c.talking_heads ? 2 * double(c.heads * c.heads) : 0);
@@ -65,7 +67,8 @@ double multiply_adds_per_word(const RunConfig& given, const Parameters& paramete
         work += a_pair / double(gaps.size()) * (encoder * own + decoder * (causal_pairs(T, w, gap) + S * T));
       }
     }
-    if (c.positions == "shaw") work += 2 * (encoder * S + decoder * T) * d * double(2 * RelativePositions::Options().clip + 1);   // q·a^K_r, α a^V_r
+    // q·a^K_r, α a^V_r
+    if (c.positions == "shaw") work += 2 * (encoder * S + decoder * T) * d * double(2 * RelativePositions::Options().clip + 1);
   } else if (c.attention == "none") {
     work -= reads_context * memory * (T - 1);                                             // of a context that stays: once a sentence
   } else {

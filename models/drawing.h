@@ -11,9 +11,11 @@ namespace heed::drawing {
 // Valid UTF-8 that any XML, HTML or terminal takes: control characters as their pictures (␀ .. ␡); bytes that are no UTF-8,
 // and marks that turn the direction of what follows, as U+FFFD.
 std::string clean(std::string_view text);
-std::string word(std::string_view token);           // clean; white space alone becomes ␣, a mark without a letter stands on ◌: other tokens stay other words
-std::string escape(std::string_view text);          // clean, then & < > " ' as entities: for XML text and attributes
-                                                    // Arrows keep what stands on which side, also beside words that are read from right to left.
+// clean; white space alone becomes ␣, a mark without a letter stands on ◌: other tokens stay other words
+std::string word(std::string_view token);
+// clean, then & < > " ' as entities: for XML text and attributes. Arrows keep what stands on which side, also beside words that are read
+// from right to left.
+std::string escape(std::string_view text);
 
 int columns(std::string_view text);                 // terminal columns of clean text: grapheme clusters of 0, 1 or 2
 double width(std::string_view text, double size);   // px at a font size of `size` px, estimated for a wide sans serif

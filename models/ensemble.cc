@@ -27,7 +27,9 @@ struct EnsembleState : DecodingState {
 
 }  // namespace
 
-Ensemble::Ensemble(std::vector<const Translator*> models, EnsembleMean mean) : models_(std::move(models)), mean_(mean) { check<Error>(!models_.empty(), "ensemble: no models"); }
+Ensemble::Ensemble(std::vector<const Translator*> models, EnsembleMean mean) : models_(std::move(models)), mean_(mean) {
+  check<Error>(!models_.empty(), "ensemble: no models");
+}
 
 std::unique_ptr<DecodingState> Ensemble::start(const Sequences& source) const {
   auto state = std::make_unique<EnsembleState>();
@@ -43,7 +45,8 @@ Step Ensemble::step(const Tensor& tokens, DecodingState& base, Want want) const 
   for (std::size_t i = 0; i < models_.size(); ++i) {
     const Step one = models_[i]->step(tokens, *made->states[i], want);
     const Tensor& log_p = one.log_probabilities;
-    check<ShapeError>(i == 0 || log_p.shape() == sum.shape(), "ensemble: models write different words: log probabilities {} and {}", sum.defined() ? sum.shape() : Shape{}, log_p.shape());
+    check<ShapeError>(i == 0 || log_p.shape() == sum.shape(), "ensemble: models write different words: log probabilities {} and {}",
+                      sum.defined() ? sum.shape() : Shape{}, log_p.shape());
     sum = i == 0 ? log_p : mean_ == EnsembleMean::mean ? logaddexp(sum, log_p) : sum + log_p;
     if (const AttentionMap* const last = last_cross_attention(one.attention)) {
       weights = weights.defined() ? weights + mean_of_heads(*last) : mean_of_heads(*last);

@@ -8,7 +8,8 @@
 
 namespace heed {
 
-// mean: log (1/n Σ_i P_i), the usual one (Sutskever et al. 2014, arXiv 1409.3215, section 3.6; fairseq); log_mean: 1/n Σ_i log P_i, normalised.
+// mean: log (1/n Σ_i P_i), the usual one (Sutskever et al. 2014, arXiv 1409.3215, section 3.6; fairseq);
+// log_mean: 1/n Σ_i log P_i, normalised.
 enum class EnsembleMean { mean, log_mean };
 EnsembleMean ensemble_mean_named(std::string_view name);   // Error lists the names
 

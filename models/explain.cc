@@ -50,13 +50,15 @@ bool is_repeated(const Trace::Entry* entry, const Explanation::Value& before, co
 
 // What a Trace collects of one step.
 struct TracedStep {
-  std::vector<Trace::Entry> once, now;                                                            // in the encoder, once a sentence; in this step
+  // in the encoder, once a sentence; in this step
+  std::vector<Trace::Entry> once, now;
   Tensor log_probabilities;                                                                       // [1, V]
   std::optional<double> loss{};
 };
 
 // The step that reads the last of these words; from the sentence on, so that every score depends on a parameter.
-TracedStep trace_step(const Run& run, const Seq2Seq& model, const std::vector<std::int32_t>& source, std::span<const std::int32_t> read, std::int32_t wanted, bool backward) {
+TracedStep trace_step(const Run& run, const Seq2Seq& model, const std::vector<std::int32_t>& source, std::span<const std::int32_t> read,
+                      std::int32_t wanted, bool backward) {
   std::optional<Tape> tape;
   if (backward) tape.emplace(evaluating);
   TracedStep out;
@@ -68,7 +70,8 @@ TracedStep trace_step(const Run& run, const Seq2Seq& model, const std::vector<st
   }
   const auto step = [&](std::int32_t id, Want want) { return model.step(tensor(std::vector{id}, {1}), *state, want).log_probabilities; };
   {
-    std::optional<NoRecording> unrecorded;                                                        // a Transformer's cache hands no gradients on
+    // a Transformer's cache hands no gradients on
+    std::optional<NoRecording> unrecorded;
     if (!is_recurrent(run.config.model)) unrecorded.emplace();
     for (const std::int32_t id : read.first(read.size() - 1)) step(id, Want::context);
   }
@@ -77,7 +80,8 @@ TracedStep trace_step(const Run& run, const Seq2Seq& model, const std::vector<st
   if (backward) {
     const Trace::Entry *const logits = trace.find("logits"), *const mixed = trace.find("distribution");
     check<Error>(logits && logits->variable.defined(), "explain: the model names no logits to go back from");
-    const Variable loss = mixed ? -log(select(select(mixed->variable, 0, 0), 0, wanted)) : cross_entropy(logits->variable, tensor(std::vector{wanted}, {1}), {.ignore_index = -1}, Reduction::sum);
+    const Variable loss = mixed ? -log(select(select(mixed->variable, 0, 0), 0, wanted))
+                                : cross_entropy(logits->variable, tensor(std::vector{wanted}, {1}), {.ignore_index = -1}, Reduction::sum);
     tape->backward(loss);
     out.loss = loss.value().item();
   }
@@ -86,10 +90,12 @@ TracedStep trace_step(const Run& run, const Seq2Seq& model, const std::vector<st
 }
 
 // The values outside of the layers, those of the chosen one, and what it reads: the last value of the one below.
-std::vector<Explanation::Value> chosen_values(const TracedStep& traced, const Explanation& words, const ExplainOptions& options, bool reverse_source) {
+std::vector<Explanation::Value> chosen_values(const TracedStep& traced, const Explanation& words, const ExplainOptions& options,
+                                              bool reverse_source) {
   Index layers = 0;
   for (const Trace::Entry& entry : traced.now) layers = std::max(layers, layer_of(entry.path));
-  check<IndexError>(options.layer >= 0 && options.layer <= layers, "explain: layer {} is not in [1, {}]{}", options.layer, layers, layers == 0 ? ": the model has no layers to choose from" : "");
+  check<IndexError>(options.layer >= 0 && options.layer <= layers, "explain: layer {} is not in [1, {}]{}", options.layer, layers,
+                    layers == 0 ? ": the model has no layers to choose from" : "");
   const Index layer = options.layer > 0 ? options.layer : layers;
   const Trace::Entry *below = nullptr, *before = nullptr;   // before: what was put last
   Index heads = 1;
@@ -102,7 +108,8 @@ std::vector<Explanation::Value> chosen_values(const TracedStep& traced, const Ex
   for (const auto* entries : {&traced.once, &traced.now})
     for (const Trace::Entry& entry : *entries) {
       if (is_inside_encoder(entry.path) || (layer_of(entry.path) > 0 && layer_of(entry.path) != layer && &entry != below)) continue;
-      Explanation::Value value{.name = entry.key(), .formula = entry.formula, .once = entries == &traced.once, .axes = entry.axes, .value = reduced(entry.value, entry.axes, options.head, heads)};
+      Explanation::Value value{.name = entry.key(), .formula = entry.formula, .once = entries == &traced.once, .axes = entry.axes,
+                               .value = reduced(entry.value, entry.axes, options.head, heads)};
       if (&entry == below) value.formula = fmt::format("x, the output of layer {}", layer - 1);
       if (entry.gradient->defined()) value.gradient = reduced(*entry.gradient, entry.axes, options.head, heads);
       const auto along = [&](Along what, Index size) {
@@ -130,7 +137,8 @@ Explanation explain(const Run& run, const Seq2Seq& model, const Example& example
   std::vector<std::int32_t> read{search.start};
   read.insert(read.end(), example.target.begin(), example.target.begin() + options.step - 1);
   const std::int32_t wanted = example.target[std::size_t(options.step) - 1];
-  Explanation out{.source = source_words(run, example), .read = target_words(run, read, example.outside), .step = options.step, .steps = steps, .values = {}, .top = {}, .wanted = word(wanted)};
+  Explanation out{.source = source_words(run, example), .read = target_words(run, read, example.outside), .step = options.step,
+                  .steps = steps, .values = {}, .top = {}, .wanted = word(wanted)};
   const TracedStep traced = trace_step(run, model, example.source, read, wanted, options.backward);
   out.loss = traced.loss;
   out.values = chosen_values(traced, out, options, run.config.reverse_source);
@@ -138,7 +146,9 @@ Explanation explain(const Run& run, const Seq2Seq& model, const Example& example
   const std::vector<double> p = doubles(exp(traced.log_probabilities));
   std::vector<std::int32_t> order(p.size());
   std::iota(order.begin(), order.end(), 0);
-  std::erase_if(order, [&, V = run.target.vocabulary.size()](Index id) { return id >= V && std::ranges::find(example.outside, id - V, &OutsideWord::place) == example.outside.end(); });
+  std::erase_if(order, [&, V = run.target.vocabulary.size()](Index id) {
+    return id >= V && std::ranges::find(example.outside, id - V, &OutsideWord::place) == example.outside.end();
+  });
   std::ranges::stable_sort(order, [&](std::int32_t a, std::int32_t b) { return p[std::size_t(a)] > p[std::size_t(b)]; });
   const auto of = [&](std::int32_t id) { return Explanation::Word{word(id), p[std::size_t(id)], id}; };
   out.written = of(*std::ranges::find_if(order, [&](std::int32_t id) { return search.writes(id); }));
@@ -176,7 +186,8 @@ class Writer {
 
   // Words over their numbers, a second row of gradients below; cut into pieces where the terminal ends.
   void over_words(const Explanation::Value& value) {
-    const std::vector<std::string> texts = numbers(value.value), gradients = value.gradient.defined() ? numbers(value.gradient) : std::vector<std::string>{};
+    const std::vector<std::string> texts = numbers(value.value),
+                                   gradients = value.gradient.defined() ? numbers(value.gradient) : std::vector<std::string>{};
     const std::size_t n = value.columns.size(), rows = texts.size() / std::max<std::size_t>(n, 1);
     int cell = 8;
     for (const std::string& w : value.columns) cell = std::max(cell, std::min(columns(word(w)), 16));
@@ -215,7 +226,9 @@ class Writer {
     for (Index r = 0; r < rows; ++r)
       for (const auto* list : {&texts, &gradients}) {
         if (list->empty()) continue;
-        std::string row = list == &gradients ? filled("  dL", left) : value.rows.empty() ? std::string(std::size_t(left), ' ') : padded(shorten(word(value.rows[std::size_t(r)]), 16), left);
+        std::string row = list == &gradients   ? filled("  dL", left)
+                          : value.rows.empty() ? std::string(std::size_t(left), ' ')
+                                               : padded(shorten(word(value.rows[std::size_t(r)]), 16), left);
         for (Index i = 0; i < shown; ++i) row += padded((*list)[std::size_t(r * shown + i)], cell);
         line(row + (shown < n ? " .." : ""));
       }
@@ -228,7 +241,9 @@ class Writer {
 };
 
 bool is_distribution(const Explanation::Value& value) { return value.name == "distribution"; }
-bool is_weights(const Explanation::Value& value) { return !value.columns.empty() && (value.name == "weights" || value.name.ends_with(".weights")); }
+bool is_weights(const Explanation::Value& value) {
+  return !value.columns.empty() && (value.name == "weights" || value.name.ends_with(".weights"));
+}
 
 }  // namespace
 
@@ -263,7 +278,8 @@ std::string explanation_text(const Explanation& x, const ExplanationStyle& style
         if (of->empty()) continue;
         std::string row = what;
         for (const Explanation::Word& w : x.top)
-          if (std::size_t(w.id) < of->size()) row += fmt::format("  {} {:.4f}", word(w.word), (*of)[std::size_t(w.id)]);   // a copied word has no z
+          // a copied word has no z
+          if (std::size_t(w.id) < of->size()) row += fmt::format("  {} {:.4f}", word(w.word), (*of)[std::size_t(w.id)]);
         writer.line(row);
       }
     } else if (!value.columns.empty()) {
@@ -277,9 +293,13 @@ std::string explanation_text(const Explanation& x, const ExplanationStyle& style
   int widest = 0;
   for (const Explanation::Word& w : x.top) widest = std::max(widest, columns(word(w.word)));
   for (const Explanation::Word& w : x.top) writer.line(fmt::format("  {}  {:.4f}", filled(word(w.word), widest), w.probability));
-  if (x.loss) writer.line(fmt::format("\n{}  {} = {:.4f}", writer.bold("loss"), writer.faint(fmt::format("L = -log p({})", word(x.wanted))), *x.loss));
+  if (x.loss)
+    writer.line(
+        fmt::format("\n{}  {} = {:.4f}", writer.bold("loss"), writer.faint(fmt::format("L = -log p({})", word(x.wanted))), *x.loss));
   const bool cached = std::ranges::any_of(x.values, [](const auto& v) { return v.name.ends_with("self_attn.keys"); });
-  if (x.loss) writer.line(fmt::format("dL below a number: its gradient, the change of this step's L for each unit more of it{}", cached ? "; keys and values of the words read before stay as they are" : ""));
+  if (x.loss)
+    writer.line(fmt::format("dL below a number: its gradient, the change of this step's L for each unit more of it{}",
+                            cached ? "; keys and values of the words read before stay as they are" : ""));
   return writer.out;
 }
 
@@ -296,9 +316,11 @@ std::string explanation_json(const Explanation& x) {
     for (const Tensor r : t) list.push_back(row(r));
     return list;
   };
-  Json json{{"step", x.step}, {"steps", x.steps}, {"source", x.source}, {"read", x.read}, {"values", Json::array()}, {"top", Json::array()}};
+  Json json{{"step", x.step}, {"steps", x.steps},        {"source", x.source},
+            {"read", x.read}, {"values", Json::array()}, {"top", Json::array()}};
   for (const Explanation::Value& v : x.values)
-    json["values"].push_back({{"name", v.name}, {"formula", v.formula}, {"once", v.once}, {"columns", v.columns}, {"rows", v.rows}, {"value", nested(v.value)}, {"gradient", nested(v.gradient)}});
+    json["values"].push_back({{"name", v.name}, {"formula", v.formula}, {"once", v.once}, {"columns", v.columns}, {"rows", v.rows},
+                              {"value", nested(v.value)}, {"gradient", nested(v.gradient)}});
   for (const Explanation::Word& w : x.top) json["top"].push_back({{"word", w.word}, {"probability", w.probability}});
   if (x.loss) json["wanted"] = x.wanted, json["loss"] = *x.loss;
   return json_text(json) + "\n";

@@ -27,7 +27,8 @@ struct Explanation {
   };
   std::vector<std::string> source, read;           // read: the start symbol and the words so far; the last one is this step's input
   Index step = 1, steps = 1;                       // from 1; words of the target, eos counted
-  std::vector<Value> values;                       // in the order of computation; a stack without input feeding is one op: its lower states have no gradient
+  // in the order of computation; a stack without input feeding is one op: its lower states have no gradient
+  std::vector<Value> values;
   std::vector<Word> top;                           // the likeliest next words, falling, the wanted one in any case
   Word written{};                                  // the likeliest that a search writes: no <pad>, no <s>
   std::string wanted{};                            // the target's word

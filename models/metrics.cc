@@ -305,7 +305,8 @@ double chrf_score(std::span<const ChrfCounts> orders, int beta) {
   precision /= found;
   recall /= found;
   const double weight = double(beta) * beta;
-  return 100 * ((1 + weight) * precision * recall / (weight * precision + recall));   // rounded as sacreBLEU does: of references equally good it takes the same
+  // rounded as sacreBLEU does: of references equally good it takes the same
+  return 100 * ((1 + weight) * precision * recall / (weight * precision + recall));
 }
 
 }  // namespace
@@ -361,7 +362,9 @@ ChrfScore chrf(std::span<const std::string> hypotheses, const References& refere
 
 double exact_match(std::span<const std::string> hypotheses, const References& references, bool lowercase) {
   check_sizes("exact match", hypotheses.size(), references);
-  const auto read = [&](const std::string& line) { return lowercase ? python::lower(python::code_points(line)) : python::code_points(line); };
+  const auto read = [&](const std::string& line) {
+    return lowercase ? python::lower(python::code_points(line)) : python::code_points(line);
+  };
   Index equal = 0;
   for (std::size_t i = 0; i < hypotheses.size(); ++i) {
     const std::u32string text = read(hypotheses[i]);

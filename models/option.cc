@@ -29,15 +29,20 @@ std::string_view kind(const Option& option) {
 
 std::string bound(const Option& option, double x) { return is_whole(option) ? fmt::format("{:.0f}", x) : fmt::format("{}", x); }
 
-bool in_range(const Option& option, long double x) { return x >= option.low && (option.below ? x < option.high : x <= option.high) && std::isfinite(x); }
+bool in_range(const Option& option, long double x) {
+  return x >= option.low && (option.below ? x < option.high : x <= option.high) && std::isfinite(x);
+}
 
 // What is wrong with a value: nothing, or the name of the fault.
 std::string_view fault(const Option& option, const Json& value) {
-  const auto whole = [&] { return value.is_number_integer() && (!value.is_number_unsigned() || value.get<std::uint64_t>() <= std::uint64_t(INT64_MAX)); };
+  const auto whole = [&] {
+    return value.is_number_integer() && (!value.is_number_unsigned() || value.get<std::uint64_t>() <= std::uint64_t(INT64_MAX));
+  };
   if (holds<bool>(option)) return value.is_boolean() ? "" : "wrong type";
   if (is_whole(option)) {
     if (value.is_null() && holds<std::optional<Index>>(option)) return "";
-    if (value.is_number() && !whole()) return value.is_number_integer() || std::abs(value.get<double>()) >= 0x1p63 ? "out of range" : "not a whole number";
+    if (value.is_number() && !whole())
+      return value.is_number_integer() || std::abs(value.get<double>()) >= 0x1p63 ? "out of range" : "not a whole number";
     return !whole() ? "wrong type" : in_range(option, static_cast<long double>(value.get<Index>())) ? "" : "out of range";
   }
   if (holds<double>(option)) return !value.is_number() ? "wrong type" : in_range(option, value.get<double>()) ? "" : "out of range";
@@ -46,7 +51,9 @@ std::string_view fault(const Option& option, const Json& value) {
     return value.empty() || value.size() == option.count ? "" : "wrong number of values";
   }
   if (!value.is_string()) return "wrong type";
-  return option.choices.empty() || std::ranges::find(option.choices, value.get_ref<const std::string&>()) != option.choices.end() ? "" : "unknown name";
+  return option.choices.empty() || std::ranges::find(option.choices, value.get_ref<const std::string&>()) != option.choices.end()
+             ? ""
+             : "unknown name";
 }
 
 void assign(const Option& option, const Json& value) {
@@ -154,7 +161,8 @@ struct Reader : nlohmann::json_sax<Json> {
   }
   bool key(string_t& key) override {
     for (const Entry& entry : entries)
-      if (entry.key == key) fail<FileError>("{}: repeated key: {} at line {}; it stands at line {} already", file_, in_quotes(key), line_, entry.line);
+      if (entry.key == key)
+        fail<FileError>("{}: repeated key: {} at line {}; it stands at line {} already", file_, in_quotes(key), line_, entry.line);
     entries.push_back({key, line_, {}});
     return true;
   }
@@ -231,7 +239,9 @@ void set(const Option& option, std::span<const std::string> words) {
   const std::string_view wrong = value.is_null() ? "wrong type" : fault(option, value);
   if (wrong.empty()) return assign(option, value);
   std::string given;
-  for (const std::string& word : words) given += fmt::format("{}{}", holds<bool>(option) ? '=' : ' ', word.empty() || word.find_first_of(" \t\n\r\"") != word.npos || word.size() > 80 ? in_quotes(word) : word);
+  for (const std::string& word : words)
+    given += fmt::format("{}{}", holds<bool>(option) ? '=' : ' ',
+                         word.empty() || word.find_first_of(" \t\n\r\"") != word.npos || word.size() > 80 ? in_quotes(word) : word);
   const std::string_view near = option.choices.empty() || words.size() != 1 ? "" : nearest(words[0], option.choices);
   fail<Error>("{}: --{}{}; {}{}", wrong, option.name, given, near.empty() ? "" : fmt::format("did you mean {}? ", near), allowed(option));
 }
@@ -256,13 +266,15 @@ std::vector<std::string> from_json(std::span<const Option> options, std::string_
                       near.empty() ? fmt::format("known are {}", fmt::join(known, ", ")) : fmt::format("did you mean \"{}\"?", near));
     }
     if (const std::string_view wrong = fault(*option, value); !wrong.empty())
-      fail<FileError>("{}: {}: \"{}\" at line {} is {}; {}", file, wrong, key, at, shown(number.empty() ? value.dump(-1, ' ', true, Json::error_handler_t::replace) : number), allowed(*option));
+      fail<FileError>("{}: {}: \"{}\" at line {} is {}; {}", file, wrong, key, at,
+                      shown(number.empty() ? value.dump(-1, ' ', true, Json::error_handler_t::replace) : number), allowed(*option));
   }
   std::vector<std::string> names;
   for (const Reader::Entry& entry : reader.entries) names.push_back(entry.key);
   if (all_keys)
     for (const Option& option : options)
-      check<FileError>(option.later || std::ranges::find(names, option.name) != names.end(), "{}: missing key: \"{}\"; {}", file, option.name, allowed(option));
+      check<FileError>(option.later || std::ranges::find(names, option.name) != names.end(), "{}: missing key: \"{}\"; {}", file,
+                       option.name, allowed(option));
   for (const Reader::Entry& entry : reader.entries) assign(*find(options, entry.key), entry.value);
   return names;
 }

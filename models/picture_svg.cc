@@ -118,7 +118,8 @@ void draw_numbers(Page& page, const Map& map, const Section& section, const Layo
   const std::size_t columns = section.columns->size();
   for (std::size_t i = 0; i < map.weights.size(); ++i)
     if (std::abs(map.weights[i]) >= 0.005f)
-      page.text(x + double(i % columns) * at.cell + (at.cell - at.gap) / 2, y + (double(i / columns) + 0.6) * at.cell, fmt::format("{:.2f}", map.weights[i]),
+      page.text(x + double(i % columns) * at.cell + (at.cell - at.gap) / 2, y + (double(i / columns) + 0.6) * at.cell,
+                fmt::format("{:.2f}", map.weights[i]),
                 {.size = at.cell * 0.32, .anchor = Anchor::middle, .colour = dark(heat(scale(map.weights[i]))) ? "#ffffff" : kInk});
 }
 

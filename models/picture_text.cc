@@ -68,7 +68,10 @@ void draw_map(std::string& out, const AttentionPicture& picture, const Map& map,
         const std::size_t i = t * std::size_t(all) + std::size_t(s);
         const bool outside = !map.windows.empty() && !map.windows[t].sees(s);
         const Mark link = links.empty() ? Mark::none : links[i];
-        const std::string body = !outside ? cell(scale(map.weights[i]), colour, link) : brackets || link == Mark::none ? "  " : link == Mark::sure ? "[]" : "()";
+        const std::string body = !outside                         ? cell(scale(map.weights[i]), colour, link)
+                                 : brackets || link == Mark::none ? "  "
+                                 : link == Mark::sure             ? "[]"
+                                                                  : "()";
         if (!brackets) line += body;
         else line += links[i] == Mark::none ? " " + body + " " : links[i] == Mark::sure ? "[" + body + "]" : "(" + body + ")";
       }
@@ -113,7 +116,8 @@ std::string attention_text(const AttentionPicture& picture, int columns, Termina
   out += "\n";
   if (colour == TerminalColour::none) paragraph(legend(scale, colour));
   else out += legend(scale, colour) + "\n";
-  if (std::ranges::any_of(picture.maps, [](const Map& map) { return !map.windows.empty(); })) paragraph("blank: outside of the window of the attention");
+  if (std::ranges::any_of(picture.maps, [](const Map& map) { return !map.windows.empty(); }))
+    paragraph("blank: outside of the window of the attention");
   if (cross && !picture.gold.sure.empty()) paragraph("[] gold link, sure");
   if (cross && !picture.gold.possible.empty()) paragraph("() gold link, possible");
   paragraph(caption(picture));

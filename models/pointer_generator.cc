@@ -9,7 +9,8 @@ namespace heed {
 PointerGenerator::PointerGenerator(Scope scope, std::unique_ptr<Seq2Seq> model, Options options)
     : CopyingModel(std::move(model), std::move(options), true), gate(scope / "gate", {.in = output_layer().weight.shape()[1], .out = 1}) {}
 
-CopyingModel::Choice PointerGenerator::choose(const Variable& features, std::span<const AttentionMap> maps, const Variable&, const Mask&) const {
+CopyingModel::Choice PointerGenerator::choose(const Variable& features, std::span<const AttentionMap> maps, const Variable&,
+                                              const Mask&) const {
   const AttentionMap* const last = last_cross_attention(maps);
   check<Error>(last, "pointer generator: the model looks at no source word");
   const Variable weights = last->weights.rank() == 4 ? select(last->weights, 1, 0) : last->weights;

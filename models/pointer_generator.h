@@ -4,9 +4,9 @@
 
 namespace heed {
 
-// Copies from where it looks: p = σ(w·f + b) of what the output layer reads, α of the last cross-attention its first head, so that others stay
-// free (as OpenNMT-py). The weights must sum to 1. See, Liu and Manning 2017, arXiv 1704.04368, Eq. 8-9; their gate reads context, state and
-// input, which f is made of.
+// Copies from where it looks: p = σ(w·f + b) of what the output layer reads, α of the last cross-attention its first head, so that others
+// stay free (as OpenNMT-py). The weights must sum to 1. See, Liu and Manning 2017, arXiv 1704.04368, Eq. 8-9; their gate reads context,
+// state and input, which f is made of.
 class PointerGenerator : public CopyingModel {
  public:
   // The gate is `gate.weight` [1, d] and `gate.bias` in `scope`. Error: the model looks at no source word when it is used.

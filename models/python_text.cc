@@ -12,8 +12,9 @@ namespace {
 bool is_cased(char32_t c) {
   const auto within = [c](char32_t first, char32_t last) { return c >= first && c <= last; };
   const auto category = utf8proc_category(utf8proc_int32_t(c));
-  return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL || category == UTF8PROC_CATEGORY_LT || c == U'ª' || c == U'º' ||
-         within(0x2160, 0x217F) || within(0x24B6, 0x24E9) || within(0x1F130, 0x1F149) || within(0x1F150, 0x1F169) || within(0x1F170, 0x1F189);
+  return category == UTF8PROC_CATEGORY_LU || category == UTF8PROC_CATEGORY_LL || category == UTF8PROC_CATEGORY_LT || c == U'ª' ||
+         c == U'º' || within(0x2160, 0x217F) || within(0x24B6, 0x24E9) || within(0x1F130, 0x1F149) || within(0x1F150, 0x1F169) ||
+         within(0x1F170, 0x1F189);
 }
 
 bool is_case_ignorable(char32_t c) {

@@ -31,14 +31,16 @@ RecurrentModel::Options settled(RecurrentModel::Options o) {
     decoder.encoder_width = o.encoder.width;
     decoder.memory_width = o.encoder.width * (o.encoder.bidirectional ? 2 : 1);
     if constexpr (std::is_same_v<D, LuongDecoder::Options>)
-      decoder.encoder_unit = o.encoder.unit, decoder.encoder_layers = o.encoder.layers, decoder.encoder_bidirectional = o.encoder.bidirectional;
+      decoder.encoder_unit = o.encoder.unit, decoder.encoder_layers = o.encoder.layers,
+      decoder.encoder_bidirectional = o.encoder.bidirectional;
   }, o.decoder);
   return o;
 }
 
 std::variant<BahdanauDecoder, LuongDecoder> make_decoder(const Scope& scope, const RecurrentModel::Options& o) {
   using Decoder = std::variant<BahdanauDecoder, LuongDecoder>;
-  if (const auto* bahdanau = std::get_if<BahdanauDecoder::Options>(&o.decoder)) return Decoder(std::in_place_type<BahdanauDecoder>, scope, *bahdanau);
+  if (const auto* bahdanau = std::get_if<BahdanauDecoder::Options>(&o.decoder))
+    return Decoder(std::in_place_type<BahdanauDecoder>, scope, *bahdanau);
   return Decoder(std::in_place_type<LuongDecoder>, scope, std::get<LuongDecoder::Options>(o.decoder));
 }
 
@@ -47,11 +49,14 @@ std::variant<BahdanauDecoder, LuongDecoder> make_decoder(const Scope& scope, con
 RecurrentModel::RecurrentModel(Scope scope, Options given) : RecurrentModel(scope, settled(std::move(given)), Settled()) {}
 
 RecurrentModel::RecurrentModel(Scope scope, const Options& o, Settled)
-    : source_embedding(scope / "source_embedding", {.vocabulary = o.source_vocabulary, .width = o.embedding, .padding = o.pad, .init = o.embedding_init}),
-      target_embedding(scope / "target_embedding", {.vocabulary = o.target_vocabulary, .width = o.embedding, .padding = o.pad, .init = o.embedding_init}),
+    : source_embedding(scope / "source_embedding",
+                       {.vocabulary = o.source_vocabulary, .width = o.embedding, .padding = o.pad, .init = o.embedding_init}),
+      target_embedding(scope / "target_embedding",
+                       {.vocabulary = o.target_vocabulary, .width = o.embedding, .padding = o.pad, .init = o.embedding_init}),
       encoder(scope / "encoder", o.encoder),
       decoder(make_decoder(scope, o)),
-      out(scope / "out", {.in = std::visit([](const auto& d) { return d.features(); }, decoder), .out = o.target_vocabulary, .bias = o.output_bias}),
+      out(scope / "out",
+          {.in = std::visit([](const auto& d) { return d.features(); }, decoder), .out = o.target_vocabulary, .bias = o.output_bias}),
       dropout_(checked_dropout(scope.path(), o.dropout)) {}
 
 Variable RecurrentModel::embed(const Tensor& ids) const { return dropped(target_embedding(ids), dropout_, target_embedding.path); }
@@ -84,7 +89,9 @@ Loss RecurrentModel::loss(const Batch& batch, const CrossEntropyOptions& options
   check_targets(batch);
   const Variable rows = flatten(by_steps(batch, maps), 0, 1);                                     // [T B, d]
   const Inside inside(out.path);
-  return {linear_cross_entropy(rows, out.weight, out.bias, reshape(transpose(batch.targets), {-1}), without_padding(options, target_embedding.padding)), batch.target_tokens};
+  return {linear_cross_entropy(rows, out.weight, out.bias, reshape(transpose(batch.targets), {-1}),
+                               without_padding(options, target_embedding.padding)),
+          batch.target_tokens};
 }
 
 Seq2Seq::Encoding RecurrentModel::encode(const Sequences& source) const {

@@ -11,10 +11,12 @@ namespace heed {
 namespace {
 
 // x W_ih[:, first : first + width of x]ᵀ + bias + sum, one block of what a cell reads      [..., gates n]
-Variable input_block(const Path& path, const Parameter& weight_ih, const Variable& x, Index first, const Variable& bias, const Variable& sum = {}) {
+Variable input_block(const Path& path, const Parameter& weight_ih, const Variable& x, Index first, const Variable& bias,
+                     const Variable& sum = {}) {
   const Inside inside(path);
   const Index width = x.size(-1);
-  return linear(x, width == weight_ih.shape()(1) ? weight_ih.variable() : slice(weight_ih, 1, first, first + width), bias, {.residual = sum});
+  return linear(x, width == weight_ih.shape()(1) ? weight_ih.variable() : slice(weight_ih, 1, first, first + width), bias,
+                {.residual = sum});
 }
 
 // "s = cell([E y; c], s of the step before)", for a Trace.
@@ -23,7 +25,9 @@ std::string cell_formula(std::string_view h, std::string_view reads, RecurrentUn
 }
 
 // "state.1", where there are several layers.
-std::string of_layer(std::string_view name, Index k, Index layers) { return layers > 1 ? fmt::format("{}.{}", name, k) : std::string(name); }
+std::string of_layer(std::string_view name, Index k, Index layers) {
+  return layers > 1 ? fmt::format("{}.{}", name, k) : std::string(name);
+}
 
 // The state that a cell goes on from, m an LSTM's second one.
 void trace_previous(std::string_view h, RecurrentState& state, Index layer = 0, Index layers = 1) {
@@ -45,8 +49,8 @@ void trace_between(RecurrentState& state) {
 // As many rows as the state has, which start() made.
 void check_inputs(const Variable& inputs, const DecoderState& state) {
   const Index rows = state.layers.empty() ? 0 : state.layers[0].h.size(0);
-  check<ShapeError>(inputs.rank() == 3 && !state.layers.empty() && inputs.size(1) == rows, "decoder: needs inputs [T, R, E] and a state of R rows from start(): inputs {}, rows {}",
-                    inputs.shape(), rows);
+  check<ShapeError>(inputs.rank() == 3 && !state.layers.empty() && inputs.size(1) == rows,
+                    "decoder: needs inputs [T, R, E] and a state of R rows from start(): inputs {}, rows {}", inputs.shape(), rows);
 }
 
 // What no target word gives: [0, R, d], weights [R, 0, S].
@@ -108,12 +112,18 @@ BahdanauDecoder::Options settled(BahdanauDecoder::Options o) {
 BahdanauDecoder::Options checked(const Scope& scope, BahdanauDecoder::Options o) {
   const Inside inside(scope.path());
   const bool two_ways = o.memory_width > o.encoder_width;
-  check<Error>(o.start_state != StartState::backward || two_ways, "decoder: start_state backward needs an encoder in two directions; last, mean or zeros");
-  check<Error>(o.start_state != StartState::context || o.attention == "none", "decoder: with attention no context stays: start_state context, attention {}", o.attention);
-  check<Error>(!o.reset_context || o.attention == "none", "decoder: with attention no context stays: reset_context, attention {}", o.attention);
-  check<Error>(!o.reset_context || o.unit == RecurrentUnit::gru_cudnn, "decoder: reset_context needs unit gru_cudnn, which resets after the product");
-  check<Error>(!o.conditional || o.attention != "none", "decoder: two cells with nothing to look at between them: conditional needs an attention");
-  check<Error>(o.attention != "none" || o.context != FixedContext::both_ends || two_ways, "decoder: context both_ends needs an encoder in two directions; every_step");
+  check<Error>(o.start_state != StartState::backward || two_ways,
+               "decoder: start_state backward needs an encoder in two directions; last, mean or zeros");
+  check<Error>(o.start_state != StartState::context || o.attention == "none",
+               "decoder: with attention no context stays: start_state context, attention {}", o.attention);
+  check<Error>(!o.reset_context || o.attention == "none", "decoder: with attention no context stays: reset_context, attention {}",
+               o.attention);
+  check<Error>(!o.reset_context || o.unit == RecurrentUnit::gru_cudnn,
+               "decoder: reset_context needs unit gru_cudnn, which resets after the product");
+  check<Error>(!o.conditional || o.attention != "none",
+               "decoder: two cells with nothing to look at between them: conditional needs an attention");
+  check<Error>(o.attention != "none" || o.context != FixedContext::both_ends || two_ways,
+               "decoder: context both_ends needs an encoder in two directions; every_step");
   return o;
 }
 
@@ -121,7 +131,9 @@ BahdanauDecoder::Options checked(const Scope& scope, BahdanauDecoder::Options o)
 Index ends_width(const BahdanauDecoder::Options& o) { return o.context == FixedContext::both_ends ? 2 * o.encoder_width : o.encoder_width; }
 
 // Of c.
-Index context_width(const BahdanauDecoder::Options& o) { return o.attention != "none" ? o.memory_width : o.reset_context ? o.width : ends_width(o); }
+Index context_width(const BahdanauDecoder::Options& o) {
+  return o.attention != "none" ? o.memory_width : o.reset_context ? o.width : ends_width(o);
+}
 
 Linear::Options readout_options(const BahdanauDecoder::Options& o, Index in, bool bias) {
   return {.in = in, .out = o.readout_width * (o.readout == Readout::maxout ? 2 : 1), .bias = bias};
@@ -134,13 +146,16 @@ Variable mean_of_words(const Encoded& source) {
 }
 
 std::string context_formula(const BahdanauDecoder::Options& o) {
-  const std::string_view x = o.context == FixedContext::both_ends ? "[the encoder's last forward state; its last backward state]" : "the encoder's last forward state";
+  const std::string_view x = o.context == FixedContext::both_ends ? "[the encoder's last forward state; its last backward state]"
+                                                                  : "the encoder's last forward state";
   return fmt::format("c = {}{}", o.reset_context ? "tanh(V x), x = " : "", x);
 }
 
 std::string start_formula(const BahdanauDecoder::Options& o) {
   if (o.start_state == StartState::context) return fmt::format("s = tanh(W c{})", o.start_bias ? " + b" : "");
-  const std::string_view x = o.start_state == StartState::mean ? "mean of the h_j" : o.start_state == StartState::last ? "encoder's last forward state" : "encoder's last backward state";
+  const std::string_view x = o.start_state == StartState::mean   ? "mean of the h_j"
+                             : o.start_state == StartState::last ? "encoder's last forward state"
+                                                                 : "encoder's last backward state";
   return fmt::format("s = tanh(W x{}), x the {}", o.start_bias ? " + b" : "", x);
 }
 
@@ -165,22 +180,29 @@ Index start_width(const BahdanauDecoder::Options& o) {
 BahdanauDecoder::BahdanauDecoder(Scope scope, Options given)
     : options(checked(scope, settled(std::move(given)))),
       attention(make(options.attention, scope / "attention", options.score, options.width, options.memory_width)),
-      cell(options.conditional ? scope / "decoder" / "cell1" : scope / "decoder", {.unit = options.unit, .in = options.embedding + (options.conditional ? 0 : context_width(options)), .width = options.width}),
+      cell(options.conditional ? scope / "decoder" / "cell1" : scope / "decoder",
+           {.unit = options.unit, .in = options.embedding + (options.conditional ? 0 : context_width(options)), .width = options.width}),
       readout_state(scope / "readout" / "state", readout_options(options, options.width, true)),
       readout_embed(scope / "readout" / "embed", readout_options(options, options.embedding, false)),
       readout_context(scope / "readout" / "context", readout_options(options, context_width(options), false)) {
-  if (options.conditional) second.emplace(scope / "decoder" / "cell2", RecurrentCell::Options{.unit = options.unit, .in = options.memory_width, .width = options.width});
-  if (options.reset_context) context_proj.emplace(scope / "context_proj", Linear::Options{.in = ends_width(options), .out = options.width, .bias = false});
-  if (options.start_state != StartState::zeros) init.emplace(scope / "init", Linear::Options{.in = start_width(options), .out = options.width, .bias = options.start_bias});
+  if (options.conditional)
+    second.emplace(scope / "decoder" / "cell2",
+                   RecurrentCell::Options{.unit = options.unit, .in = options.memory_width, .width = options.width});
+  if (options.reset_context)
+    context_proj.emplace(scope / "context_proj", Linear::Options{.in = ends_width(options), .out = options.width, .bias = false});
+  if (options.start_state != StartState::zeros)
+    init.emplace(scope / "init", Linear::Options{.in = start_width(options), .out = options.width, .bias = options.start_bias});
 }
 
 DecoderState BahdanauDecoder::start(const Encoded& source) const {
   DecoderState state;
   const Index B = source.states.size(0);
-  check<Error>(source.backward.empty() == (options.memory_width == options.encoder_width), "decoder: the encoder has {}, the options say widths {} and {}",
+  check<Error>(source.backward.empty() == (options.memory_width == options.encoder_width),
+               "decoder: the encoder has {}, the options say widths {} and {}",
                source.backward.empty() ? "one direction" : "two directions", options.encoder_width, options.memory_width);
   const auto context = [&] {
-    const Variable ends = options.context == FixedContext::both_ends ? concat({source.last.back().h, source.backward.back().h}, 1) : source.last.back().h;
+    const Variable ends =
+        options.context == FixedContext::both_ends ? concat({source.last.back().h, source.backward.back().h}, 1) : source.last.back().h;
     const Variable c = context_proj ? (*context_proj)(ends, {.activation = Activation::tanh}) : ends;
     return Trace::current() ? trace("context", context_formula(options), c) : c;
   };
@@ -200,7 +222,8 @@ DecoderState BahdanauDecoder::start(const Encoded& source) const {
   if (attention) {
     state.memory = attention->prepare(source.states, source.mask);
   } else {
-    state.context_gates = input_block(cell.path, cell.weight_ih, stays, options.embedding, options.reset_context ? cell.bias_hh : Variable());
+    state.context_gates =
+        input_block(cell.path, cell.weight_ih, stays, options.embedding, options.reset_context ? cell.bias_hh : Variable());
     state.context_readout = readout_context(stays);
   }
   return state;
@@ -250,7 +273,9 @@ namespace {
 const LuongDecoder::Options& checked(const Scope& scope, const LuongDecoder::Options& o) {
   const Inside inside(scope.path());
   const bool alike = o.layers == o.encoder_layers && o.width == o.encoder_width && !o.encoder_bidirectional;
-  check<Error>(o.bridge != Bridge::copy || alike, "decoder: a bridge that copies needs equal stacks: encoder {} layers of {}{}, decoder {} layers of {}; a bridge that is linear or tanh",
+  check<Error>(o.bridge != Bridge::copy || alike,
+               "decoder: a bridge that copies needs equal stacks: encoder {} layers of {}{}, decoder {} layers of {}; a bridge that is "
+               "linear or tanh",
                o.encoder_layers, o.encoder_width, o.encoder_bidirectional ? " in two directions" : "", o.layers, o.width);
   check<Error>(!o.input_feeding || o.attention != "none", "decoder: input feeding without attention");
   return o;
@@ -273,14 +298,16 @@ LuongDecoder::LuongDecoder(Scope scope, Options given)
   if (options.bridge == Bridge::copy) return;
   for (const char* part : {"h", "c"})
     for (Index k = 0; k < options.layers && (*part == 'h' || hands_on_cells(options)); ++k)
-      bridges.emplace_back(scope / "bridge" / part / k, Linear::Options{.in = options.encoder_width * (options.encoder_bidirectional ? 2 : 1), .out = n, .bias = false});
+      bridges.emplace_back(scope / "bridge" / part / k,
+                           Linear::Options{.in = options.encoder_width * (options.encoder_bidirectional ? 2 : 1), .out = n, .bias = false});
 }
 
 DecoderState LuongDecoder::start(const Encoded& source) const {
   DecoderState state;
   const Activation activation = options.bridge == Bridge::tanh ? Activation::tanh : Activation::none;
   check<Error>(Index(source.last.size()) == options.encoder_layers && source.backward.empty() != options.encoder_bidirectional,
-               "decoder: the encoder has {} layers{}, the options say {}{}", source.last.size(), source.backward.empty() ? "" : " in two directions", options.encoder_layers,
+               "decoder: the encoder has {} layers{}, the options say {}{}", source.last.size(),
+               source.backward.empty() ? "" : " in two directions", options.encoder_layers,
                options.encoder_bidirectional ? " in two directions" : "");
   const Index above = options.encoder_layers - 1, skipped = std::max<Index>(0, options.encoder_layers - options.layers);
   for (Index k = 0; k < options.layers; ++k) {
@@ -290,7 +317,8 @@ DecoderState LuongDecoder::start(const Encoded& source) const {
     if (options.bridge != Bridge::copy) {
       const auto bridged = [&](Variable RecurrentState::* part, Index i) {
         const Variable& x = layer.*part;
-        return bridges[std::size_t(i)](options.encoder_bidirectional ? concat({x, source.backward[from].*part}, 1) : x, {.activation = activation});
+        return bridges[std::size_t(i)](options.encoder_bidirectional ? concat({x, source.backward[from].*part}, 1) : x,
+                                       {.activation = activation});
       };
       layer.h = bridged(&RecurrentState::h, k);
       if (layer.c.defined()) layer.c = bridged(&RecurrentState::c, options.layers + k);

@@ -3,7 +3,8 @@
 //   BahdanauDecoder   e_t from s_{t-1};  α_t, c_t;  s_t = cell([E y_{t-1}; c_t], s_{t-1});  readout of s_t, E y_{t-1}, c_t
 //     conditional     s'_t = cell1(E y_{t-1}, s_{t-1});  e_t from s'_t;  α_t, c_t;  s_t = cell2(c_t, s'_t);  the same readout
 //   LuongDecoder      h_t = cell(E y_{t-1}, h_{t-1});  e_t from h_t;  α_t, c_t;  h~_t = tanh(W_c [c_t; h_t])
-// Each takes any attention by its name, and all but conditional none. They call themselves with all T words of a target or, in search, with one.
+// Each takes any attention by its name, and all but conditional none.
+// They call themselves with all T words of a target or, in search, with one.
 #pragma once
 #include <optional>
 
@@ -25,7 +26,8 @@ struct DecoderState {
   void reorder(std::span<const Index> rows, Index per_sentence);   // as DecodingState's
 };
 
-enum class FixedContext { every_step, both_ends };                 // c = the last forward state; that and the backward one at the first word
+// c = the last forward state; that and the backward one at the first word
+enum class FixedContext { every_step, both_ends };
 enum class Readout { maxout, tanh, linear };
 enum class ReadoutState { current, previous };                     // s_t (Eq. 4), s_{t-1} (A.2.2)
 enum class StartState { backward, last, mean, zeros, context };    // what s_0 is made of

@@ -22,7 +22,8 @@ Tensor mirrored(const Mask& mask, Index B, Index S) {
 }  // namespace
 
 RecurrentEncoder::RecurrentEncoder(Scope scope, Options o)
-    : layers(scope, {.unit = o.unit, .in = o.embedding, .width = o.width, .layers = o.layers, .bidirectional = o.bidirectional, .dropout = o.dropout}),
+    : layers(scope, {.unit = o.unit, .in = o.embedding, .width = o.width, .layers = o.layers, .bidirectional = o.bidirectional,
+                     .dropout = o.dropout}),
       options(o) {}
 
 Encoded RecurrentEncoder::operator()(const Embedding& embedding, double p, const Sequences& source) const {

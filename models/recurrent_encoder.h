@@ -12,7 +12,8 @@ struct Encoded {
   Variable states;                       // [B, S, M], M = width x directions; 0 at padding
   Mask mask;                             // lengths
   List<RecurrentState> last;             // after the last word read, a layer each   h [B, n], for LSTMs c [B, n]
-  List<RecurrentState> backward;         // the same of the other direction, which ends at the first word (with reverse_source at the last); none in one direction
+  // the same of the other direction, which ends at the first word (with reverse_source at the last); none in one direction
+  List<RecurrentState> backward;
 };
 
 struct RecurrentEncoder {

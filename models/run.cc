@@ -25,7 +25,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int kFormat = 1;                         // of checkpoints
-constexpr std::string_view kFormatKey = "heed.format", kStepKey = "heed.step", kStateKey = "heed.state", kVocabulariesKey = "heed.vocabularies";
+constexpr std::string_view kFormatKey = "heed.format", kStepKey = "heed.step", kStateKey = "heed.state",
+                           kVocabulariesKey = "heed.vocabularies";
 
 // ---- files ----------------------------------------------------------------------------------------------------------
 
@@ -48,11 +49,12 @@ void check_made_by(const SafetensorsFile& file, const Run& run) {
   if (const std::string format = entry(kFormatKey); !format.empty()) {
     int number = 0;
     std::from_chars(format.data(), format.data() + format.size(), number);
-    check<FileError>(number == kFormat, "{}: format {} of a checkpoint, this program (heed {}) reads format {}", file.path, format, HEED_VERSION, kFormat);
+    check<FileError>(number == kFormat, "{}: format {} of a checkpoint, this program (heed {}) reads format {}", file.path, format,
+                     HEED_VERSION, kFormat);
   }
   if (const std::string made_with = entry(kVocabulariesKey); !made_with.empty())
-    check<FileError>(made_with == vocabulary_names(run), "{}: made with other vocabularies than those of {} ({} and {} {}s)", file.path, run.path,
-                     run.source.vocabulary.size(), run.target.vocabulary.size(), run.source.tokenizer.options().noun());
+    check<FileError>(made_with == vocabulary_names(run), "{}: made with other vocabularies than those of {} ({} and {} {}s)", file.path,
+                     run.path, run.source.vocabulary.size(), run.target.vocabulary.size(), run.source.tokenizer.options().noun());
 }
 
 // Metadata without what describes the training.
@@ -96,17 +98,22 @@ Side load_side(const std::string& run, const std::string& name, const RunConfig&
   } catch (const Error& e) {
     fail<FileError>("{}: {}", file, e.what());
   }
-  check<FileError>(config.tokenizer == "auto" || options.name == config.tokenizer, "{}: tokenizer {}, but the run's config.json says {}", file, options.name, config.tokenizer);
-  check<FileError>(options.lowercase == config.lowercase, "{}: lowercase {}, but the run's config.json says {}", file, options.lowercase, config.lowercase);
-  check<FileError>(options.clean == config.split_by_source, "{}: clean {}, but the run's config.json says split-by-source {}", file, options.clean, config.split_by_source);
-  Side side{Tokenizer(options, options.name == "bpe" ? read_file(model, 64 << 20, InputFile::Kind::regular) : std::string(), model), load_vocabulary(join(run, name + ".vocabulary"))};
+  check<FileError>(config.tokenizer == "auto" || options.name == config.tokenizer, "{}: tokenizer {}, but the run's config.json says {}",
+                   file, options.name, config.tokenizer);
+  check<FileError>(options.lowercase == config.lowercase, "{}: lowercase {}, but the run's config.json says {}", file, options.lowercase,
+                   config.lowercase);
+  check<FileError>(options.clean == config.split_by_source, "{}: clean {}, but the run's config.json says split-by-source {}", file,
+                   options.clean, config.split_by_source);
+  Side side{Tokenizer(options, options.name == "bpe" ? read_file(model, 64 << 20, InputFile::Kind::regular) : std::string(), model),
+            load_vocabulary(join(run, name + ".vocabulary"))};
   if (options.name != "bpe") return side;
   const std::vector<std::string> pieces = side.tokenizer.pieces();
   const std::set<std::string_view> known(pieces.begin(), pieces.end());
   const Vocabulary& words = side.vocabulary;
   for (Index id = 0; id < words.size(); ++id)
     if (id != words.pad && id != words.unk && id != words.bos && id != words.eos)
-      check<FileError>(known.contains(words.piece(id)), "{}: not the model that {}.vocabulary was made with: it has no piece {}", model, name, in_quotes(words.piece(id)));
+      check<FileError>(known.contains(words.piece(id)), "{}: not the model that {}.vocabulary was made with: it has no piece {}", model,
+                       name, in_quotes(words.piece(id)));
   return side;
 }
 
@@ -168,8 +175,9 @@ Run open_run(const std::string& path) {
   from_json(options(run.config), read_file(file, 1 << 20, InputFile::Kind::regular), file);
   run.source = load_side(path, "source", run.config);
   run.target = load_side(path, "target", run.config);
-  check<FileError>(run.config.tie != "all" || run.source.vocabulary == run.target.vocabulary, "{}: tie \"all\" needs one vocabulary: source.vocabulary has {} {}s, target.vocabulary {} others",
-                   path, run.source.vocabulary.size(), run.source.tokenizer.options().noun(), run.target.vocabulary.size());
+  check<FileError>(run.config.tie != "all" || run.source.vocabulary == run.target.vocabulary,
+                   "{}: tie \"all\" needs one vocabulary: source.vocabulary has {} {}s, target.vocabulary {} others", path,
+                   run.source.vocabulary.size(), run.source.tokenizer.options().noun(), run.target.vocabulary.size());
   return run;
 }
 
@@ -187,7 +195,8 @@ RunLock::RunLock(const std::string& run) {
     throw FileError(fmt::format("{}: cannot lock: {}", path, reason(error)), error);
   }
   const std::string owner = fmt::format("{}\n", ::getpid());
-  if (::ftruncate(file_, 0) != 0 || ::pwrite(file_, owner.data(), owner.size(), 0) != ssize_t(owner.size())) {}   // only for the message above
+  // only for the message above
+  if (::ftruncate(file_, 0) != 0 || ::pwrite(file_, owner.data(), owner.size(), 0) != ssize_t(owner.size())) {}
   std::error_code ignored;
   for (const std::string& folder : {run, join(run, "checkpoints"), join(run, "attention")})
     for (const auto& entry : fs::directory_iterator(folder, ignored))
@@ -221,7 +230,9 @@ LoadedModel load_model(const Run& run, const std::string& file) {
     if (!fs::exists(candidates[0])) candidates.clear();
     const std::vector<Index> steps = checkpoint_steps(run.path);
     for (auto step = steps.rbegin(); step != steps.rend(); ++step) candidates.push_back(checkpoint_path(run.path, *step));
-    check<FileError>(!candidates.empty(), "no weights: {} has neither best.safetensors nor a checkpoint; `heed train --out {} --resume` makes them", run.path, run.path);
+    check<FileError>(!candidates.empty(),
+                     "no weights: {} has neither best.safetensors nor a checkpoint; `heed train --out {} --resume` makes them", run.path,
+                     run.path);
   }
   std::exception_ptr first;                        // of the files that do not do
   for (const std::string& candidate : candidates) {
@@ -246,7 +257,8 @@ std::vector<Index> checkpoint_steps(const std::string& run) {
   const std::string folder = join(run, "checkpoints");
   std::error_code error;
   const fs::directory_iterator entries(folder, error);
-  if (error && error != std::errc::no_such_file_or_directory) throw FileError(fmt::format("{}: cannot read: {}", folder, error.message()), error.value());
+  if (error && error != std::errc::no_such_file_or_directory)
+    throw FileError(fmt::format("{}: cannot read: {}", folder, error.message()), error.value());
   for (const auto& entry : entries) {
     const std::string name = entry.path().filename().string();
     Index step = 0;
@@ -266,7 +278,8 @@ void write_checkpoint(const Run& run, const Checkpoint& checkpoint) {
   write_safetensors(checkpoint_path(run.path, checkpoint.step), checkpoint.tensors, metadata);
 }
 
-void write_best(const Run& run, const std::map<std::string, Tensor>& weights, const std::map<std::string, std::string>& gru_forms, Index step) {
+void write_best(const Run& run, const std::map<std::string, Tensor>& weights, const std::map<std::string, std::string>& gru_forms,
+                Index step) {
   std::map<std::string, std::string> metadata = gru_forms;
   metadata[std::string(kStepKey)] = fmt::format("{}", step);
   metadata[std::string(kVocabulariesKey)] = vocabulary_names(run);
@@ -289,7 +302,8 @@ Checkpoint read_checkpoint(const Run& run, Index step) {
   SafetensorsFile file = read_safetensors(checkpoint_path(run.path, step));
   check_made_by(file, run);
   const auto state = file.metadata.find(std::string(kStateKey));
-  check<FileError>(file.metadata.contains(std::string(kFormatKey)) && state != file.metadata.end(), "{}: no checkpoint of a training; its metadata has no state", file.path);
+  check<FileError>(file.metadata.contains(std::string(kFormatKey)) && state != file.metadata.end(),
+                   "{}: no checkpoint of a training; its metadata has no state", file.path);
   check<FileError>(step_of(file) == step, "{}: holds step {}", file.path, step_of(file));
   return {step, std::move(file.tensors), state->second, of_weights(file.metadata)};
 }

@@ -72,7 +72,8 @@ std::string checkpoint_path(const std::string& run, Index step);
 std::vector<Index> checkpoint_steps(const std::string& run);                         // rising
 // All of these files name the vocabularies they were made with, and are refused with others.
 void write_checkpoint(const Run& run, const Checkpoint& checkpoint);
-void write_best(const Run& run, const std::map<std::string, Tensor>& weights, const std::map<std::string, std::string>& gru_forms, Index step);
+void write_best(const Run& run, const std::map<std::string, Tensor>& weights, const std::map<std::string, std::string>& gru_forms,
+                Index step);
 std::optional<Index> best_step(const Run& run);    // of best.safetensors; nothing where there is none that is whole
 Checkpoint read_checkpoint(const Run& run, Index step);
 // Of the checkpoints up to `step` deletes all but the newest `keep` and that of step `best`, oldest first. Later ones were passed

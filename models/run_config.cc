@@ -38,8 +38,9 @@ std::string_view normalise_help() {
   return text;
 }
 
-constexpr std::pair<std::string_view, Activation> kActivations[] = {
-    {"relu", Activation::relu}, {"gelu", Activation::gelu}, {"gelu-tanh", Activation::gelu_tanh}, {"silu", Activation::silu}, {"tanh", Activation::tanh}, {"sigmoid", Activation::sigmoid}};
+constexpr std::pair<std::string_view, Activation> kActivations[] = {{"relu", Activation::relu},           {"gelu", Activation::gelu},
+                                                                    {"gelu-tanh", Activation::gelu_tanh}, {"silu", Activation::silu},
+                                                                    {"tanh", Activation::tanh},           {"sigmoid", Activation::sigmoid}};
 
 std::vector<std::string_view> activation_names() {
   std::vector<std::string_view> names;
@@ -56,8 +57,10 @@ Activation activation_named(std::string_view given) {
 std::vector<Option> table(RunConfig& c) {
   constexpr double kBig = 1e12;
   return {
-      {.name = "data", .value = &c.data, .takes = "DIR", .help = "train.tsv, dev.tsv and test.tsv: source TAB target [TAB links]", .heading = "Data"},
-      {.name = "train-files", .value = &c.train_files, .takes = "SRC TGT", .help = "or parallel files: line n belongs to line n", .count = 2},
+      {.name = "data", .value = &c.data, .takes = "DIR",
+       .help = "train.tsv, dev.tsv and test.tsv: source TAB target [TAB links]", .heading = "Data"},
+      {.name = "train-files", .value = &c.train_files, .takes = "SRC TGT",
+       .help = "or parallel files: line n belongs to line n", .count = 2},
       {.name = "dev-files", .value = &c.dev_files, .takes = "SRC TGT", .help = "the same for dev", .count = 2},
       {.name = "test-files", .value = &c.test_files, .takes = "SRC TGT", .help = "the same for test; may be left out", .count = 2},
       {.name = "train", .value = &c.train, .takes = "FILE", .help = "or one file source TAB target, with --split-by-source"},
@@ -65,89 +68,156 @@ std::vector<Option> table(RunConfig& c) {
       {.name = "split-dev", .value = &c.split_dev, .takes = "N", .help = "source sentences in that dev part", .low = 1, .high = kBig},
       {.name = "split-test", .value = &c.split_test, .takes = "N", .help = "source sentences in that test part", .low = 0, .high = kBig},
 
-      {.name = "tokenizer", .value = &c.tokenizer, .takes = "NAME", .help = "auto: what `heed data` says of its data, else word", .choices = tokenizer_choices(), .heading = "Text"},
-      {.name = "sentencepiece", .value = &c.sentencepiece, .takes = "SRC TGT", .help = "SentencePiece models of one's own for bpe, of any type, instead of learning them", .later = true, .count = 2},
+      {.name = "tokenizer", .value = &c.tokenizer, .takes = "NAME",
+       .help = "auto: what `heed data` says of its data, else word", .choices = tokenizer_choices(), .heading = "Text"},
+      {.name = "sentencepiece", .value = &c.sentencepiece, .takes = "SRC TGT",
+       .help = "SentencePiece models of one's own for bpe, of any type, instead of learning them", .later = true, .count = 2},
       {.name = "lowercase", .value = &c.lowercase, .help = "lower-case all text"},
-      {.name = "min-count", .value = &c.min_count, .takes = "N", .help = "words and characters seen less often in training become <unk>", .low = 1, .high = kBig},
-      {.name = "vocabulary-size", .value = &c.vocabulary_size, .takes = "N", .help = "most words or characters of a language, or pieces of bpe (there 8000)", .low = 5, .high = 1e6},
-      {.name = "max-length", .value = &c.max_length, .takes = "N", .help = "training leaves out pairs with more tokens on a side", .low = 1, .high = 1e5},
+      {.name = "min-count", .value = &c.min_count, .takes = "N",
+       .help = "words and characters seen less often in training become <unk>", .low = 1, .high = kBig},
+      {.name = "vocabulary-size", .value = &c.vocabulary_size, .takes = "N",
+       .help = "most words or characters of a language, or pieces of bpe (there 8000)", .low = 5, .high = 1e6},
+      {.name = "max-length", .value = &c.max_length, .takes = "N",
+       .help = "training leaves out pairs with more tokens on a side", .low = 1, .high = 1e5},
 
       {.name = "model", .value = &c.model, .takes = "NAME", .help = "kind of model", .choices = model_names(), .heading = "Model"},
       {.name = "layers", .value = &c.layers, .takes = "N", .help = "layers of the encoder, and of the decoder", .low = 1, .high = 100},
-      {.name = "decoder-layers", .value = &c.decoder_layers, .takes = "N", .help = "of the decoder, else as many; few of them after a deep encoder translate faster", .low = 1, .high = 100, .later = true},
+      {.name = "decoder-layers", .value = &c.decoder_layers, .takes = "N",
+       .help = "of the decoder, else as many; few of them after a deep encoder translate faster", .low = 1, .high = 100, .later = true},
       {.name = "width", .value = &c.width, .takes = "N", .help = "size of the vector of a word", .low = 1, .high = 65536},
       {.name = "heads", .value = &c.heads, .takes = "N", .help = "attention heads; must divide the width", .low = 1, .high = 1024},
-      {.name = "key-value-heads", .value = &c.key_value_heads, .takes = "N", .help = "of the decoder, each shared by a group of its heads; else as many", .low = 1, .high = 1024, .later = true},
-      {.name = "feed-forward", .value = &c.feed_forward, .takes = "N", .help = "hidden units of the feed-forward layers", .low = 1, .high = 1048576},
-      {.name = "activation", .value = &c.activation, .takes = "NAME", .help = "of these units", .choices = activation_names(), .later = true},
-      {.name = "gated", .value = &c.gated, .help = "they are multiplied by a second projection; with --activation silu: SwiGLU", .later = true},
+      {.name = "key-value-heads", .value = &c.key_value_heads, .takes = "N",
+       .help = "of the decoder, each shared by a group of its heads; else as many", .low = 1, .high = 1024, .later = true},
+      {.name = "feed-forward", .value = &c.feed_forward, .takes = "N",
+       .help = "hidden units of the feed-forward layers", .low = 1, .high = 1048576},
+      {.name = "activation", .value = &c.activation, .takes = "NAME",
+       .help = "of these units", .choices = activation_names(), .later = true},
+      {.name = "gated", .value = &c.gated,
+       .help = "they are multiplied by a second projection; with --activation silu: SwiGLU", .later = true},
       {.name = "dropout", .value = &c.dropout, .takes = "P", .help = "of embeddings and sublayers", .low = 0, .high = 1},
       {.name = "attention-dropout", .value = &c.attention_dropout, .takes = "P", .help = "of attention weights", .low = 0, .high = 1},
-      {.name = "activation-dropout", .value = &c.activation_dropout, .takes = "P", .help = "inside the feed-forward layers", .low = 0, .high = 1},
+      {.name = "activation-dropout", .value = &c.activation_dropout, .takes = "P",
+       .help = "inside the feed-forward layers", .low = 0, .high = 1},
       {.name = "copy", .value = &c.copy, .help = "words of the source may be copied, also such as no vocabulary has", .later = true},
-      {.name = "copy-form", .value = &c.copy_form, .takes = "NAME", .help = "of --copy; pointer-generator: from where attention looks, by a gate; copynet: places are scored beside the words, in one softmax", .choices = {"pointer-generator", "copynet"}, .later = true},
-      {.name = "norm", .value = &c.norm, .takes = "NAME", .help = "post: after each residual (the paper); pre: before each sublayer", .choices = {"post", "pre"}},
-      {.name = "final-norm", .value = &c.final_norm, .takes = "NAME", .help = "after the last layer; auto: with --norm pre only", .choices = {"auto", "always"}},
+      {.name = "copy-form", .value = &c.copy_form, .takes = "NAME",
+       .help = "of --copy; pointer-generator: from where attention looks, by a gate; copynet: places are scored beside the words, in one softmax",
+       .choices = {"pointer-generator", "copynet"}, .later = true},
+      {.name = "norm", .value = &c.norm, .takes = "NAME",
+       .help = "post: after each residual (the paper); pre: before each sublayer", .choices = {"post", "pre"}},
+      {.name = "final-norm", .value = &c.final_norm, .takes = "NAME",
+       .help = "after the last layer; auto: with --norm pre only", .choices = {"auto", "always"}},
       {.name = "rms-norm", .value = &c.rms_norm, .help = "norms without means and biases: RMSNorm instead of layer norm", .later = true},
-      {.name = "positions", .value = &c.positions, .takes = "NAME", .help = "how a word knows its place: added to the words, none, or inside self-attention from rope on", .choices = position_names()},
-      {.name = "qk-norm", .value = &c.qk_norm, .takes = "NAME", .help = "how queries and keys of a head are normalised; l2: to a length of g, learned, and 1", .choices = query_key_names(), .later = true},
-      {.name = "sliding-window", .value = &c.sliding_window, .takes = "N", .help = "words to each side that self-attention sees; else all", .low = 1, .high = 1e6, .later = true},
-      {.name = "dilation", .value = &c.dilation, .takes = "G,G,..", .help = "of the sliding window, a number a head or one for all: it sees every G-th word, so many of them to each side", .later = true},
-      {.name = "global-tokens", .value = &c.global_tokens, .takes = "N", .help = "of the sliding window in the encoder: the first N words see all and are seen by all", .low = 1, .high = 1e6, .later = true},
+      {.name = "positions", .value = &c.positions, .takes = "NAME",
+       .help = "how a word knows its place: added to the words, none, or inside self-attention from rope on", .choices = position_names()},
+      {.name = "qk-norm", .value = &c.qk_norm, .takes = "NAME",
+       .help = "how queries and keys of a head are normalised; l2: to a length of g, learned, and 1", .choices = query_key_names(),
+       .later = true},
+      {.name = "sliding-window", .value = &c.sliding_window, .takes = "N",
+       .help = "words to each side that self-attention sees; else all", .low = 1, .high = 1e6, .later = true},
+      {.name = "dilation", .value = &c.dilation, .takes = "G,G,..",
+       .help = "of the sliding window, a number a head or one for all: it sees every G-th word, so many of them to each side",
+       .later = true},
+      {.name = "global-tokens", .value = &c.global_tokens, .takes = "N",
+       .help = "of the sliding window in the encoder: the first N words see all and are seen by all", .low = 1, .high = 1e6, .later = true},
       {.name = "normalise", .value = &c.normalise, .takes = "NAME", .help = normalise_help(), .later = true},
       {.name = "talking-heads", .value = &c.talking_heads, .help = "heads mix their scores, and their weights", .later = true},
-      {.name = "differential", .value = &c.differential, .help = "heads in pairs: the weights of one less λ times those of the other", .later = true},
-      {.name = "linear-attention", .value = &c.linear_attention, .help = "features of queries and keys instead of scores: work that grows with the length, not its square", .later = true},
-      {.name = "random-features", .value = &c.random_features, .takes = "N", .help = "linear attention: N features of a head that estimate softmax (Performer), else elu(x) + 1", .low = 1, .high = 1e5, .later = true},
-      {.name = "tie", .value = &c.tie, .takes = "NAME", .help = "shared tables: target and output; all three (one vocabulary)", .choices = {"none", "output", "all"}},
+      {.name = "differential", .value = &c.differential,
+       .help = "heads in pairs: the weights of one less λ times those of the other", .later = true},
+      {.name = "linear-attention", .value = &c.linear_attention,
+       .help = "features of queries and keys instead of scores: work that grows with the length, not its square", .later = true},
+      {.name = "random-features", .value = &c.random_features, .takes = "N",
+       .help = "linear attention: N features of a head that estimate softmax (Performer), else elu(x) + 1", .low = 1, .high = 1e5,
+       .later = true},
+      {.name = "tie", .value = &c.tie, .takes = "NAME",
+       .help = "shared tables: target and output; all three (one vocabulary)", .choices = {"none", "output", "all"}},
       {.name = "start", .value = &c.start, .takes = "NAME", .help = "symbol that opens a target", .choices = {"bos", "eos"}},
-      {.name = "qkv-init", .value = &c.qkv_init, .takes = "NAME", .help = "Xavier start of each projection, or of the packed three (PyTorch)", .choices = {"separate", "packed"}},
+      {.name = "qkv-init", .value = &c.qkv_init, .takes = "NAME",
+       .help = "Xavier start of each projection, or of the packed three (PyTorch)", .choices = {"separate", "packed"}},
 
       {.name = "attention", .value = &c.attention, .takes = "NAME", .help = attention_help(), .heading = "Recurrent models"},
-      {.name = "decoder", .value = &c.decoder, .takes = "NAME", .help = "order of a step: bahdanau looks from the previous state, luong from the new one, conditional (Nematus) from one between two cells; without attention cho, cho-exact (as its paper prints it), sutskever", .choices = {"auto", "bahdanau", "conditional", "luong", "cho", "cho-exact", "sutskever"}},
+      {.name = "decoder", .value = &c.decoder, .takes = "NAME",
+       .help = "order of a step: bahdanau looks from the previous state, luong from the new one, conditional (Nematus) from one between two cells; without attention cho, cho-exact (as its paper prints it), sutskever",
+       .choices = {"auto", "bahdanau", "conditional", "luong", "cho", "cho-exact", "sutskever"}},
       {.name = "window", .value = &c.window, .takes = "N", .help = "local-m, local-p: words to each side, else 10", .low = 0, .high = 1e6},
       {.name = "input-feeding", .value = &c.input_feeding, .help = "luong: the last attentional vector is read with each word"},
       {.name = "reverse-source", .value = &c.reverse_source, .help = "the encoder reads the last word first"},
-      {.name = "one-direction", .value = &c.one_direction, .help = "bahdanau, conditional, cho, cho-exact: an encoder that reads forwards only"},
-      {.name = "gru-form", .value = &c.gru_form, .takes = "NAME", .help = "auto: that of the decoder's paper; cho-exact: of the encoder", .choices = {"auto", "bahdanau", "cho", "cudnn"}},
-      {.name = "readout", .value = &c.readout, .takes = "NAME", .help = "bahdanau, conditional, cho, cho-exact: before the output layer", .choices = {"auto", "maxout", "tanh", "linear"}},
-      {.name = "readout-state", .value = &c.readout_state, .takes = "NAME", .help = "bahdanau, conditional, cho, cho-exact: the state it reads", .choices = {"auto", "current", "previous"}},
-      {.name = "start-state", .value = &c.start_state, .takes = "NAME", .help = "bahdanau, conditional, cho, cho-exact: what the first state is made of", .choices = {"auto", "backward", "last", "mean", "zeros", "context"}},
-      {.name = "bridge", .value = &c.bridge, .takes = "NAME", .help = "luong, sutskever: from the encoder's last states to the decoder's first", .choices = {"auto", "copy", "linear", "tanh"}},
-      {.name = "context", .value = &c.context, .takes = "NAME", .help = "cho, cho-exact: what every step reads of the source", .choices = {"auto", "every_step", "both_ends"}},
-      {.name = "initial-values", .value = &c.initial_values, .takes = "NAME", .help = "bahdanau: orthogonal states, N(0, 0.01²); sutskever: U(-0.08, 0.08); luong: U(-0.1, 0.1)", .choices = {"pytorch", "bahdanau", "sutskever", "luong"}},
+      {.name = "one-direction", .value = &c.one_direction,
+       .help = "bahdanau, conditional, cho, cho-exact: an encoder that reads forwards only"},
+      {.name = "gru-form", .value = &c.gru_form, .takes = "NAME",
+       .help = "auto: that of the decoder's paper; cho-exact: of the encoder", .choices = {"auto", "bahdanau", "cho", "cudnn"}},
+      {.name = "readout", .value = &c.readout, .takes = "NAME",
+       .help = "bahdanau, conditional, cho, cho-exact: before the output layer", .choices = {"auto", "maxout", "tanh", "linear"}},
+      {.name = "readout-state", .value = &c.readout_state, .takes = "NAME",
+       .help = "bahdanau, conditional, cho, cho-exact: the state it reads", .choices = {"auto", "current", "previous"}},
+      {.name = "start-state", .value = &c.start_state, .takes = "NAME",
+       .help = "bahdanau, conditional, cho, cho-exact: what the first state is made of",
+       .choices = {"auto", "backward", "last", "mean", "zeros", "context"}},
+      {.name = "bridge", .value = &c.bridge, .takes = "NAME",
+       .help = "luong, sutskever: from the encoder's last states to the decoder's first", .choices = {"auto", "copy", "linear", "tanh"}},
+      {.name = "context", .value = &c.context, .takes = "NAME",
+       .help = "cho, cho-exact: what every step reads of the source", .choices = {"auto", "every_step", "both_ends"}},
+      {.name = "initial-values", .value = &c.initial_values, .takes = "NAME",
+       .help = "bahdanau: orthogonal states, N(0, 0.01²); sutskever: U(-0.08, 0.08); luong: U(-0.1, 0.1)",
+       .choices = {"pytorch", "bahdanau", "sutskever", "luong"}},
 
-      {.name = "batch-tokens", .value = &c.batch_tokens, .takes = "N", .help = "target tokens of a batch, padding counted", .low = 1, .high = kBig, .heading = "Training"},
-      {.name = "batch-sentences", .value = &c.batch_sentences, .takes = "N", .help = "or this many sentences, sorted by length in windows of 50 batches", .low = 1, .high = kBig},
+      {.name = "batch-tokens", .value = &c.batch_tokens, .takes = "N",
+       .help = "target tokens of a batch, padding counted", .low = 1, .high = kBig, .heading = "Training"},
+      {.name = "batch-sentences", .value = &c.batch_sentences, .takes = "N",
+       .help = "or this many sentences, sorted by length in windows of 50 batches", .low = 1, .high = kBig},
       {.name = "accumulate", .value = &c.accumulate, .takes = "N", .help = "batches added up for one update", .low = 1, .high = 1e6},
-      {.name = "optimizer", .value = &c.optimizer, .takes = "NAME", .help = "with PyTorch's definitions", .choices = {"adam", "adamw", "sgd", "adagrad", "adadelta", "rmsprop"}},
-      {.name = "learning-rate", .value = &c.learning_rate, .takes = "X", .help = "its peak; default 1 with --optimizer adadelta, and with --schedule noam, where it is a factor", .low = 0, .high = 1e6},
-      {.name = "beta1", .value = &c.beta1, .takes = "X", .help = "adam, adamw: decay of the mean of the gradients", .low = 0, .high = 1, .below = true, .later = true},
-      {.name = "beta2", .value = &c.beta2, .takes = "X", .help = "adam, adamw: decay of the mean of their squares", .low = 0, .high = 1, .below = true},
-      {.name = "eps", .value = &c.eps, .takes = "X", .help = "adam, adamw: added to the root of the squared gradients; default 1e-9 with --schedule noam", .low = 1e-30, .high = 1, .later = true},
+      {.name = "optimizer", .value = &c.optimizer, .takes = "NAME",
+       .help = "with PyTorch's definitions", .choices = {"adam", "adamw", "sgd", "adagrad", "adadelta", "rmsprop"}},
+      {.name = "learning-rate", .value = &c.learning_rate, .takes = "X",
+       .help = "its peak; default 1 with --optimizer adadelta, and with --schedule noam, where it is a factor", .low = 0, .high = 1e6},
+      {.name = "beta1", .value = &c.beta1, .takes = "X",
+       .help = "adam, adamw: decay of the mean of the gradients", .low = 0, .high = 1, .below = true, .later = true},
+      {.name = "beta2", .value = &c.beta2, .takes = "X",
+       .help = "adam, adamw: decay of the mean of their squares", .low = 0, .high = 1, .below = true},
+      {.name = "eps", .value = &c.eps, .takes = "X",
+       .help = "adam, adamw: added to the root of the squared gradients; default 1e-9 with --schedule noam", .low = 1e-30, .high = 1,
+       .later = true},
       {.name = "momentum", .value = &c.momentum, .takes = "X", .help = "sgd, rmsprop", .low = 0, .high = 1, .below = true},
-      {.name = "weight-decay", .value = &c.weight_decay, .takes = "X", .help = "adamw: decoupled, default 0.01; else added to the gradient", .low = 0, .high = 1e6},
+      {.name = "weight-decay", .value = &c.weight_decay, .takes = "X",
+       .help = "adamw: decoupled, default 0.01; else added to the gradient", .low = 0, .high = 1e6},
       {.name = "schedule", .value = &c.schedule, .takes = "NAME", .help = "of the learning rate", .choices = Schedule::names()},
       {.name = "warmup", .value = &c.warmup, .takes = "N", .help = "updates of linear rise from 0", .low = 0, .high = kBig},
-      {.name = "schedule-steps", .value = &c.schedule_steps, .takes = "N", .help = "linear, cosine: its last update, else the last one planned; step: updates to each halving", .low = 1, .high = kBig},
-      {.name = "label-smoothing", .value = &c.label_smoothing, .takes = "X", .help = "share of the target spread over all words", .low = 0, .high = 1, .below = true},
-      {.name = "guided-alignment", .value = &c.guided_alignment, .takes = "X", .help = "weight of a loss on where the last cross-attention looks, by the links of the training data; 0: none", .low = 0, .high = 1e6, .later = true},
-      {.name = "coverage-loss", .value = &c.coverage_loss, .takes = "X", .help = "weight of a loss on its looking twice at the same word; 0: none", .low = 0, .high = 1e6, .later = true},
-      {.name = "clip", .value = &c.clip, .takes = "X", .help = "largest norm of all gradients together; 0: no limit", .low = 0, .high = 1e9},
-      {.name = "average", .value = &c.average, .takes = "X", .help = "decay of an average of the weights, which is then evaluated and kept; 0: none", .low = 0, .high = 1, .below = true},
+      {.name = "schedule-steps", .value = &c.schedule_steps, .takes = "N",
+       .help = "linear, cosine: its last update, else the last one planned; step: updates to each halving", .low = 1, .high = kBig},
+      {.name = "label-smoothing", .value = &c.label_smoothing, .takes = "X",
+       .help = "share of the target spread over all words", .low = 0, .high = 1, .below = true},
+      {.name = "guided-alignment", .value = &c.guided_alignment, .takes = "X",
+       .help = "weight of a loss on where the last cross-attention looks, by the links of the training data; 0: none", .low = 0,
+       .high = 1e6, .later = true},
+      {.name = "coverage-loss", .value = &c.coverage_loss, .takes = "X",
+       .help = "weight of a loss on its looking twice at the same word; 0: none", .low = 0, .high = 1e6, .later = true},
+      {.name = "clip", .value = &c.clip, .takes = "X",
+       .help = "largest norm of all gradients together; 0: no limit", .low = 0, .high = 1e9},
+      {.name = "average", .value = &c.average, .takes = "X",
+       .help = "decay of an average of the weights, which is then evaluated and kept; 0: none", .low = 0, .high = 1, .below = true},
       {.name = "seed", .value = &c.seed, .takes = "N", .help = "of initial weights, order of the data, dropout", .low = 0, .high = 9e18},
-      {.name = "precision", .value = &c.precision, .takes = "NAME", .help = "of the factors in the matrix products of updates; weights, sums and evaluations stay float32; bfloat16 needs AVX512-BF16", .choices = {"float32", "bfloat16"}, .later = true},
-      {.name = "init", .value = &c.init, .takes = "PATH", .help = "start from these weights: a run's, a checkpoint, any .safetensors, PyTorch's too"},
+      {.name = "precision", .value = &c.precision, .takes = "NAME",
+       .help = "of the factors in the matrix products of updates; weights, sums and evaluations stay float32; bfloat16 needs AVX512-BF16",
+       .choices = {"float32", "bfloat16"}, .later = true},
+      {.name = "init", .value = &c.init, .takes = "PATH",
+       .help = "start from these weights: a run's, a checkpoint, any .safetensors, PyTorch's too"},
 
-      {.name = "steps", .value = &c.steps, .takes = "N", .help = "updates; unlimited where --epochs or --minutes is given", .low = 1, .high = kBig, .heading = "How long, and what is kept"},
+      {.name = "steps", .value = &c.steps, .takes = "N",
+       .help = "updates; unlimited where --epochs or --minutes is given", .low = 1, .high = kBig, .heading = "How long, and what is kept"},
       {.name = "epochs", .value = &c.epochs, .takes = "N", .help = "times through the data", .low = 1, .high = 1e9},
       {.name = "minutes", .value = &c.minutes, .takes = "X", .help = "of training in all; 0: no limit", .low = 0, .high = 1e9},
-      {.name = "patience", .value = &c.patience, .takes = "N", .help = "stop after so many evaluations in a row without a new best", .low = 1, .high = 1e9},
-      {.name = "evaluate-every", .value = &c.evaluate_every, .takes = "N", .help = "updates between evaluations on dev, else after each epoch; best.safetensors is the model with the highest BLEU there, of equal ones that with the lowest loss", .low = 1, .high = kBig},
-      {.name = "save-every", .value = &c.save_every, .takes = "N", .help = "updates between checkpoints, besides those at evaluations and each minute", .low = 1, .high = kBig},
-      {.name = "keep", .value = &c.keep, .takes = "N", .help = "newest checkpoints that stay; the best stays always", .low = 1, .high = 1e9},
-      {.name = "if-full", .value = &c.if_full, .takes = "NAME", .help = "where the disk is full: go on and try again later, or stop", .choices = {"go-on", "stop"}},
-      {.name = "threads", .value = &c.threads, .takes = "N", .help = "else HEED_THREADS, else what the machine offers", .low = 1, .high = 1024},
+      {.name = "patience", .value = &c.patience, .takes = "N",
+       .help = "stop after so many evaluations in a row without a new best", .low = 1, .high = 1e9},
+      {.name = "evaluate-every", .value = &c.evaluate_every, .takes = "N",
+       .help = "updates between evaluations on dev, else after each epoch; best.safetensors is the model with the highest BLEU there, of equal ones that with the lowest loss",
+       .low = 1, .high = kBig},
+      {.name = "save-every", .value = &c.save_every, .takes = "N",
+       .help = "updates between checkpoints, besides those at evaluations and each minute", .low = 1, .high = kBig},
+      {.name = "keep", .value = &c.keep, .takes = "N",
+       .help = "newest checkpoints that stay; the best stays always", .low = 1, .high = 1e9},
+      {.name = "if-full", .value = &c.if_full, .takes = "NAME",
+       .help = "where the disk is full: go on and try again later, or stop", .choices = {"go-on", "stop"}},
+      {.name = "threads", .value = &c.threads, .takes = "N",
+       .help = "else HEED_THREADS, else what the machine offers", .low = 1, .high = 1024},
   };
 }
 
@@ -166,7 +236,8 @@ std::string near_heads(Index width, Index heads) {
 void check_normalise(std::string_view name) {
   if (!name.empty() && normalise_in(name) == name) return;
   const std::string_view near = nearest(name, normalise_names());
-  fail<Error>("unknown name: --normalise {}; {}one of {}", in_quotes(name), near.empty() ? "" : fmt::format("did you mean {}? ", near), normalise_choices());
+  fail<Error>("unknown name: --normalise {}; {}one of {}", in_quotes(name), near.empty() ? "" : fmt::format("did you mean {}? ", near),
+              normalise_choices());
 }
 
 Index near_divisor_below(Index n, Index most) {
@@ -203,54 +274,74 @@ std::vector<Option> options(RunConfig& config) {
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (std::holds_alternative<bool*>(all[i].value)) continue;
     if (!is_absent(defaults[i])) all[i].standard = value_text(defaults[i]);
-    if (all[i].name != "model" && value_text(others[i]) != value_text(defaults[i])) all[i].standard = fmt::format("{}, recurrent {}", value_text(defaults[i]), value_text(others[i]));
+    if (all[i].name != "model" && value_text(others[i]) != value_text(defaults[i]))
+      all[i].standard = fmt::format("{}, recurrent {}", value_text(defaults[i]), value_text(others[i]));
   }
   return all;
 }
 
 void check_config(const RunConfig& c) {
   RunConfig copy = c;
-  for (const Option& option : options(copy)) check<Error>(repaired(value_text(option)) == value_text(option), "no UTF-8: --{} {}; config.json could not keep it", option.name, repaired(value_text(option)));
+  for (const Option& option : options(copy))
+    check<Error>(repaired(value_text(option)) == value_text(option), "no UTF-8: --{} {}; config.json could not keep it", option.name,
+                 repaired(value_text(option)));
   const int sources = !c.data.empty() + !c.train_files.empty() + !c.train.empty();
-  check<Error>(sources > 0, "no data: --data; a directory made by `heed data`, or --train-files SRC TGT --dev-files SRC TGT, or --train FILE --split-by-source");
+  check<Error>(
+      sources > 0,
+      "no data: --data; a directory made by `heed data`, or --train-files SRC TGT --dev-files SRC TGT, or --train FILE --split-by-source");
   check<Error>(sources == 1, "more than one source of data: {}; only one of --data, --train-files and --train",
                !c.data.empty() ? (c.train.empty() ? "--data --train-files" : "--data --train") : "--train-files --train");
   check<Error>(c.train_files.empty() || !c.dev_files.empty(), "no dev data: --train-files; give --dev-files SRC TGT as well");
-  check<Error>(c.train.empty() || c.split_by_source, "no dev data: --train {}; give --split-by-source, which makes dev and test of it", c.train);
+  check<Error>(c.train.empty() || c.split_by_source, "no dev data: --train {}; give --split-by-source, which makes dev and test of it",
+               c.train);
   check<Error>(!c.split_by_source || !c.train.empty(), "nothing to split: --split-by-source; it goes with --train FILE");
-  check<Error>(c.split_by_source || (c.split_dev == RunConfig().split_dev && c.split_test == RunConfig().split_test), "nothing to split: --{} {}; it goes with --split-by-source", c.split_dev == RunConfig().split_dev ? "split-test" : "split-dev",
+  check<Error>(c.split_by_source || (c.split_dev == RunConfig().split_dev && c.split_test == RunConfig().split_test),
+               "nothing to split: --{} {}; it goes with --split-by-source",
+               c.split_dev == RunConfig().split_dev ? "split-test" : "split-dev",
                c.split_dev == RunConfig().split_dev ? c.split_test : c.split_dev);
   for (const auto& [name, files] : {std::pair("dev-files", &c.dev_files), std::pair("test-files", &c.test_files)})
-    check<Error>(!c.train_files.empty() || files->empty(), "files that would not be read: --{} {}; they go with --train-files, {}", name, fmt::join(*files, " "),
-                 c.train.empty() ? "--data has its own parts" : "--split-by-source makes the parts of --train");
-  check<Error>(c.sentencepiece.empty() || c.tokenizer == "auto" || c.tokenizer == "bpe", "models that would not be read: --sentencepiece {} --tokenizer {}; they are of --tokenizer bpe",
+    check<Error>(!c.train_files.empty() || files->empty(), "files that would not be read: --{} {}; they go with --train-files, {}", name,
+                 fmt::join(*files, " "), c.train.empty() ? "--data has its own parts" : "--split-by-source makes the parts of --train");
+  check<Error>(c.sentencepiece.empty() || c.tokenizer == "auto" || c.tokenizer == "bpe",
+               "models that would not be read: --sentencepiece {} --tokenizer {}; they are of --tokenizer bpe",
                fmt::join(c.sentencepiece, " "), c.tokenizer);
-  check<Error>(c.sentencepiece.empty() || !c.vocabulary_size, "no pieces are learned: --sentencepiece {} --vocabulary-size {}; leave out --vocabulary-size, the models have theirs",
+  check<Error>(c.sentencepiece.empty() || !c.vocabulary_size,
+               "no pieces are learned: --sentencepiece {} --vocabulary-size {}; leave out --vocabulary-size, the models have theirs",
                fmt::join(c.sentencepiece, " "), c.vocabulary_size.value_or(0));
-  check<Error>(c.min_count == 1 || (c.tokenizer != "bpe" && c.sentencepiece.empty()), "words that are not counted: --tokenizer bpe --min-count {}; leave out --min-count, all pieces stay",
-               c.min_count);
-  check<Error>(!!c.batch_tokens != !!c.batch_sentences, "batches of tokens or of sentences: {}; one of --batch-tokens and --batch-sentences",
+  check<Error>(c.min_count == 1 || (c.tokenizer != "bpe" && c.sentencepiece.empty()),
+               "words that are not counted: --tokenizer bpe --min-count {}; leave out --min-count, all pieces stay", c.min_count);
+  check<Error>(!!c.batch_tokens != !!c.batch_sentences,
+               "batches of tokens or of sentences: {}; one of --batch-tokens and --batch-sentences",
                c.batch_tokens ? "both given" : "none given");
   if (is_recurrent(c.model)) check_recurrent(c);
   else check_not_recurrent(c);
-  check<Error>(is_recurrent(c.model) || c.width % c.heads == 0, "the heads do not divide the width: --width {} --heads {}; --width {} would do, or --heads {}", c.width, c.heads,
+  check<Error>(is_recurrent(c.model) || c.width % c.heads == 0,
+               "the heads do not divide the width: --width {} --heads {}; --width {} would do, or --heads {}", c.width, c.heads,
                near_divisors(c.width, c.heads), near_heads(c.width, c.heads));
   const Index shared = c.key_value_heads.value_or(c.heads);
-  check<Error>(is_recurrent(c.model) || c.heads % shared == 0, "heads that cannot be shared out: --heads {} --key-value-heads {}; a divisor of {}, as {}", c.heads, shared, c.heads,
+  check<Error>(is_recurrent(c.model) || c.heads % shared == 0,
+               "heads that cannot be shared out: --heads {} --key-value-heads {}; a divisor of {}, as {}", c.heads, shared, c.heads,
                near_divisor_below(c.heads, shared));
-  check<Error>(!c.differential || (c.heads % 2 == 0 && shared % 2 == 0), "no pairs of heads: --differential --heads {}{}; even numbers", c.heads,
-               c.key_value_heads ? fmt::format(" --key-value-heads {}", shared) : "");
-  check<Error>(!c.differential || c.positions != "shaw", "values of heads and of pairs: --differential --positions shaw; another of --positions, t5 is near");
+  check<Error>(!c.differential || (c.heads % 2 == 0 && shared % 2 == 0), "no pairs of heads: --differential --heads {}{}; even numbers",
+               c.heads, c.key_value_heads ? fmt::format(" --key-value-heads {}", shared) : "");
+  check<Error>(!c.differential || c.positions != "shaw",
+               "values of heads and of pairs: --differential --positions shaw; another of --positions, t5 is near");
   check_normalise(c.normalise);
-  for (const auto& [given, name] : {std::pair(copies_by_attention(c), std::string("copy")), {c.guided_alignment > 0, fmt::format("guided-alignment {}", c.guided_alignment)},
+  for (const auto& [given, name] : {std::pair(copies_by_attention(c), std::string("copy")),
+                                    {c.guided_alignment > 0, fmt::format("guided-alignment {}", c.guided_alignment)},
                                     {c.coverage_loss > 0, fmt::format("coverage-loss {}", c.coverage_loss)}})
-    check<Error>(!given || (!c.talking_heads && !c.differential && sums_to_one(c.normalise)), "weights that are no probabilities: --{} {}; one of them", name,
-                 c.differential ? "--differential" : c.talking_heads ? "--talking-heads" : fmt::format("--normalise {}", c.normalise));
+    check<Error>(!given || (!c.talking_heads && !c.differential && sums_to_one(c.normalise)),
+                 "weights that are no probabilities: --{} {}; one of them", name,
+                 c.differential    ? "--differential"
+                 : c.talking_heads ? "--talking-heads"
+                                   : fmt::format("--normalise {}", c.normalise));
   check<Error>(c.copy || c.copy_form == RunConfig().copy_form, "a form of nothing: --copy-form {}; with --copy", c.copy_form);
-  for (const auto& [given, what] : {std::pair(!c.dilation.empty(), fmt::format("--dilation {}", c.dilation)), {c.global_tokens.has_value(), fmt::format("--global-tokens {}", c.global_tokens.value_or(0))}})
+  for (const auto& [given, what] : {std::pair(!c.dilation.empty(), fmt::format("--dilation {}", c.dilation)),
+                                    {c.global_tokens.has_value(), fmt::format("--global-tokens {}", c.global_tokens.value_or(0))}})
     check<Error>(!given || c.sliding_window, "no sliding window: {}; with --sliding-window N", what);
   if (!is_recurrent(c.model)) dilation(c);
-  check<Error>(c.linear_attention || !c.random_features, "features of no linear attention: --random-features {}; with --linear-attention", c.random_features.value_or(0));
+  check<Error>(c.linear_attention || !c.random_features, "features of no linear attention: --random-features {}; with --linear-attention",
+               c.random_features.value_or(0));
   if (c.linear_attention)
     for (const auto& [given, what] : {std::pair(inside_attention(positions_named(c.positions)), fmt::format("--positions {}", c.positions)),
                                       {c.normalise != "softmax", fmt::format("--normalise {}", c.normalise)},
@@ -260,31 +351,41 @@ void check_config(const RunConfig& c) {
                                       {c.attention_dropout > 0, fmt::format("--attention-dropout {}", c.attention_dropout)}})
       check<Error>(!given, "no scores and no weights: --linear-attention {}; only one of them", what);
   check<Error>(is_recurrent(c.model) || !c.positions.starts_with("rope") || c.width / c.heads % 2 == 0,
-               "an odd width of a head: --positions {} --width {} --heads {}; it turns pairs of units, --width {} would do", c.positions, c.width, c.heads, (c.width / c.heads + 1) * c.heads);
-  check<Error>(c.warmup > 0 || (c.schedule != "inverse_sqrt" && c.schedule != "noam"), "no warm-up: --schedule {} --warmup 0; at least 1, default {}", c.schedule,
-               RunConfig().warmup);
+               "an odd width of a head: --positions {} --width {} --heads {}; it turns pairs of units, --width {} would do", c.positions,
+               c.width, c.heads, (c.width / c.heads + 1) * c.heads);
+  check<Error>(c.warmup > 0 || (c.schedule != "inverse_sqrt" && c.schedule != "noam"),
+               "no warm-up: --schedule {} --warmup 0; at least 1, default {}", c.schedule, RunConfig().warmup);
   if (c.schedule_steps && (c.schedule == "linear" || c.schedule == "cosine"))
-    check<Error>(*c.schedule_steps > c.warmup, "the warm-up does not end: --schedule {} --warmup {}, {} updates planned; fewer than that", c.schedule, c.warmup, *c.schedule_steps);
-  check<Error>(c.precision != "bfloat16" || has_bfloat16_products(), "no instructions: --precision bfloat16 needs AVX512-BF16, which this processor lacks; --precision float32");
-  check<Error>(c.steps || c.epochs || c.minutes > 0 || c.patience, "no end: neither --steps nor --epochs, --minutes, --patience; at least one of them");
+    check<Error>(*c.schedule_steps > c.warmup, "the warm-up does not end: --schedule {} --warmup {}, {} updates planned; fewer than that",
+                 c.schedule, c.warmup, *c.schedule_steps);
+  check<Error>(c.precision != "bfloat16" || has_bfloat16_products(),
+               "no instructions: --precision bfloat16 needs AVX512-BF16, which this processor lacks; --precision float32");
+  check<Error>(c.steps || c.epochs || c.minutes > 0 || c.patience,
+               "no end: neither --steps nor --epochs, --minutes, --patience; at least one of them");
 }
 
 void check_read(const RunConfig& c) {
-  const auto among = [](std::string_view name, std::initializer_list<std::string_view> names) { return std::ranges::find(names, name) != names.end(); };
-  check<Error>(c.momentum == 0 || among(c.optimizer, {"sgd", "rmsprop"}), "not an option of this optimizer: --momentum {} --optimizer {}; it belongs to sgd and rmsprop", c.momentum, c.optimizer);
-  check<Error>(c.beta1 == RunConfig().beta1 || among(c.optimizer, {"adam", "adamw"}), "not an option of this optimizer: --beta1 {} --optimizer {}; it belongs to adam and adamw", c.beta1, c.optimizer);
+  const auto among = [](std::string_view name, std::initializer_list<std::string_view> names) {
+    return std::ranges::find(names, name) != names.end();
+  };
+  check<Error>(c.momentum == 0 || among(c.optimizer, {"sgd", "rmsprop"}),
+               "not an option of this optimizer: --momentum {} --optimizer {}; it belongs to sgd and rmsprop", c.momentum, c.optimizer);
+  check<Error>(c.beta1 == RunConfig().beta1 || among(c.optimizer, {"adam", "adamw"}),
+               "not an option of this optimizer: --beta1 {} --optimizer {}; it belongs to adam and adamw", c.beta1, c.optimizer);
   check<Error>(c.beta2 == RunConfig().beta2 || c.beta2 == default_config("gru").beta2 || among(c.optimizer, {"adam", "adamw"}),
                "not an option of this optimizer: --beta2 {} --optimizer {}; it belongs to adam and adamw", c.beta2, c.optimizer);
   check<Error>(c.eps == RunConfig().eps || c.eps == default_config("transformer", "noam").eps || among(c.optimizer, {"adam", "adamw"}),
                "not an option of this optimizer: --eps {} --optimizer {}; it belongs to adam and adamw", c.eps, c.optimizer);
-  check<Error>(!c.schedule_steps || among(c.schedule, {"linear", "cosine", "step"}), "not an option of this schedule: --schedule-steps {} --schedule {}; it belongs to linear, cosine and step",
+  check<Error>(!c.schedule_steps || among(c.schedule, {"linear", "cosine", "step"}),
+               "not an option of this schedule: --schedule-steps {} --schedule {}; it belongs to linear, cosine and step",
                c.schedule_steps.value_or(0), c.schedule);
 }
 
 bool copies_by_attention(const RunConfig& c) { return c.copy && c.copy_form == "pointer-generator"; }
 
 bool may_change(std::string_view option) {
-  constexpr std::string_view names[] = {"steps", "epochs", "minutes", "patience", "threads", "save-every", "keep", "if-full", "data", "train-files", "dev-files", "test-files", "train"};
+  constexpr std::string_view names[] = {"steps",   "epochs", "minutes",     "patience",  "threads",    "save-every", "keep",
+                                        "if-full", "data",   "train-files", "dev-files", "test-files", "train"};
   return std::find(std::begin(names), std::end(names), option) != std::end(names);
 }
 
@@ -319,16 +420,18 @@ std::unique_ptr<Seq2Seq> make_transformer(const RunConfig& c, Scope scope, Index
                                 .differential = c.differential,
                                 .linear_attention = c.linear_attention,
                                 .random_features = c.random_features.value_or(0)};
-  return std::make_unique<TranslationModel>(scope, TranslationModel::Options{.source_vocabulary = source_vocabulary,
-                                                                             .target_vocabulary = target_vocabulary,
-                                                                             .core = core,
-                                                                             .tie = c.tie == "all" ? Tie::all : c.tie == "output" ? Tie::output : Tie::none,
-                                                                             .positions = positions_named(c.positions),
-                                                                             .max_positions = max_positions(c)});
+  const TranslationModel::Options options{.source_vocabulary = source_vocabulary,
+                                          .target_vocabulary = target_vocabulary,
+                                          .core = core,
+                                          .tie = c.tie == "all" ? Tie::all : c.tie == "output" ? Tie::output : Tie::none,
+                                          .positions = positions_named(c.positions),
+                                          .max_positions = max_positions(c)};
+  return std::make_unique<TranslationModel>(scope, options);
 }
 
 using ModelMaker = std::unique_ptr<Seq2Seq> (*)(const RunConfig&, Scope, Index, Index);
-constexpr std::pair<std::string_view, ModelMaker> kModels[] = {{"transformer", make_transformer}, {"rnn", make_recurrent}, {"lstm", make_recurrent}, {"gru", make_recurrent}};
+constexpr std::pair<std::string_view, ModelMaker> kModels[] = {
+    {"transformer", make_transformer}, {"rnn", make_recurrent}, {"lstm", make_recurrent}, {"gru", make_recurrent}};
 
 }  // namespace
 
@@ -338,7 +441,8 @@ std::vector<std::string_view> model_names() {
   return names;
 }
 
-std::unique_ptr<Seq2Seq> make_model(const RunConfig& config, Scope scope, Index source_vocabulary, Index target_vocabulary, const Tensor& shared) {
+std::unique_ptr<Seq2Seq> make_model(const RunConfig& config, Scope scope, Index source_vocabulary, Index target_vocabulary,
+                                    const Tensor& shared) {
   for (const auto& [name, maker] : kModels) {
     if (name != config.model) continue;
     auto model = maker(config, scope, source_vocabulary, target_vocabulary);
@@ -356,12 +460,20 @@ std::unique_ptr<Seq2Seq> make_model(const RunConfig& config, Scope scope, const 
 
 std::unique_ptr<Optimizer> make_optimizer(const RunConfig& c, Parameters& parameters) {
   const double rate = c.learning_rate, decay = c.weight_decay;
-  if (c.optimizer == "adam") return std::make_unique<Adam>(parameters, Adam::Options{.learning_rate = rate, .beta1 = c.beta1, .beta2 = c.beta2, .eps = c.eps, .weight_decay = decay});
-  if (c.optimizer == "adamw") return std::make_unique<AdamW>(parameters, AdamW::Options{.learning_rate = rate, .beta1 = c.beta1, .beta2 = c.beta2, .eps = c.eps, .weight_decay = decay});
-  if (c.optimizer == "sgd") return std::make_unique<SGD>(parameters, SGD::Options{.learning_rate = rate, .momentum = c.momentum, .weight_decay = decay});
-  if (c.optimizer == "adagrad") return std::make_unique<Adagrad>(parameters, Adagrad::Options{.learning_rate = rate, .weight_decay = decay});
-  if (c.optimizer == "adadelta") return std::make_unique<Adadelta>(parameters, Adadelta::Options{.learning_rate = rate, .weight_decay = decay});
-  if (c.optimizer == "rmsprop") return std::make_unique<RMSprop>(parameters, RMSprop::Options{.learning_rate = rate, .weight_decay = decay, .momentum = c.momentum});
+  if (c.optimizer == "adam")
+    return std::make_unique<Adam>(
+        parameters, Adam::Options{.learning_rate = rate, .beta1 = c.beta1, .beta2 = c.beta2, .eps = c.eps, .weight_decay = decay});
+  if (c.optimizer == "adamw")
+    return std::make_unique<AdamW>(
+        parameters, AdamW::Options{.learning_rate = rate, .beta1 = c.beta1, .beta2 = c.beta2, .eps = c.eps, .weight_decay = decay});
+  if (c.optimizer == "sgd")
+    return std::make_unique<SGD>(parameters, SGD::Options{.learning_rate = rate, .momentum = c.momentum, .weight_decay = decay});
+  if (c.optimizer == "adagrad")
+    return std::make_unique<Adagrad>(parameters, Adagrad::Options{.learning_rate = rate, .weight_decay = decay});
+  if (c.optimizer == "adadelta")
+    return std::make_unique<Adadelta>(parameters, Adadelta::Options{.learning_rate = rate, .weight_decay = decay});
+  if (c.optimizer == "rmsprop")
+    return std::make_unique<RMSprop>(parameters, RMSprop::Options{.learning_rate = rate, .weight_decay = decay, .momentum = c.momentum});
   fail<Error>("unknown optimizer: {}", in_quotes(c.optimizer));
 }
 
@@ -387,7 +499,8 @@ std::vector<Index> dilation(const RunConfig& c) {
                  "no list of gaps: --dilation {}; whole numbers in [1, 1000000] with commas between, as 1,1,2,4", in_quotes(c.dilation));
     gaps.push_back(gap);
   }
-  check<Error>(gaps.size() <= 1 || Index(gaps.size()) == c.heads, "gaps of some heads: --dilation {} --heads {}; a number for each of {}, or one for all", c.dilation, c.heads, c.heads);
+  check<Error>(gaps.size() <= 1 || Index(gaps.size()) == c.heads,
+               "gaps of some heads: --dilation {} --heads {}; a number for each of {}, or one for all", c.dilation, c.heads, c.heads);
   if (gaps.size() == 1) gaps.assign(std::size_t(c.heads), gaps[0]);
   return gaps;
 }

@@ -47,10 +47,12 @@ struct RunConfig {
   double dropout = 0.05, attention_dropout = 0, activation_dropout = 0;
   bool copy = false;
   std::string copy_form = "pointer-generator";
-  std::string activation = "relu", norm = "post", final_norm = "auto", positions = "sinusoidal", qk_norm = "none", normalise = "softmax", tie = "none", qkv_init = "separate";
+  std::string activation = "relu", norm = "post", final_norm = "auto", positions = "sinusoidal", qk_norm = "none", normalise = "softmax",
+              tie = "none", qkv_init = "separate";
 
   // recurrent models; auto becomes what the others ask for
-  std::string attention = "auto", decoder = "auto", gru_form = "auto", readout = "auto", readout_state = "auto", start_state = "auto", bridge = "auto", context = "auto";
+  std::string attention = "auto", decoder = "auto", gru_form = "auto", readout = "auto", readout_state = "auto", start_state = "auto",
+              bridge = "auto", context = "auto";
   std::optional<Index> window;
   bool input_feeding = false, reverse_source = false, one_direction = false;
   std::string start = "bos", initial_values = "pytorch";
@@ -99,7 +101,8 @@ bool copies_by_attention(const RunConfig& config); // a PointerGenerator's --cop
 
 std::vector<std::string_view> model_names();
 // Error lists the names. shared: of models/copying_model.h, for config.copy; the second form knows it.
-std::unique_ptr<Seq2Seq> make_model(const RunConfig& config, Scope scope, Index source_vocabulary, Index target_vocabulary, const Tensor& shared = {});
+std::unique_ptr<Seq2Seq> make_model(const RunConfig& config, Scope scope, Index source_vocabulary, Index target_vocabulary,
+                                    const Tensor& shared = {});
 std::unique_ptr<Seq2Seq> make_model(const RunConfig& config, Scope scope, const Vocabulary& source, const Vocabulary& target);
 std::unique_ptr<Optimizer> make_optimizer(const RunConfig& config, Parameters& parameters);
 Schedule make_schedule(const RunConfig& config);

@@ -81,11 +81,12 @@ struct Sentence {
 
 class Searcher {
  public:
-  Searcher(const Translator& model, const SearchOptions& options) : model_(model), o_(options), width_(options.sampling ? 1 : options.beam) {}
+  Searcher(const Translator& model, const SearchOptions& options)
+      : model_(model), o_(options), width_(options.sampling ? 1 : options.beam) {}
 
   // Translates these requests together.
-  void run(std::span<const std::vector<std::int32_t>> sources, std::span<const std::vector<std::int32_t>> prefixes, std::span<const Request> requests,
-           std::span<const std::size_t> numbers, std::vector<std::vector<Hypothesis>>& results) {
+  void run(std::span<const std::vector<std::int32_t>> sources, std::span<const std::vector<std::int32_t>> prefixes,
+           std::span<const Request> requests, std::span<const std::size_t> numbers, std::vector<std::vector<Hypothesis>>& results) {
     std::vector<Sentence> sentences;
     std::vector<std::vector<std::int32_t>> batch;
     for (std::size_t request : numbers) {
@@ -94,7 +95,8 @@ class Searcher {
       Index longest = std::max(Index(source.size()) - 1 + o_.extra_length, o_.min_length + 1);
       if (!prefixes.empty()) longest = std::max(longest, Index(prefixes[number].size()) + 1);
       if (o_.max_length > 0) longest = std::min(longest, o_.max_length);
-      sentences.push_back({request, number, draw, std::max<Index>(longest, 1), Index(source.size()), prefixes.empty() ? std::span<const std::int32_t>() : prefixes[number], {}, {}});
+      sentences.push_back({request, number, draw, std::max<Index>(longest, 1), Index(source.size()),
+                           prefixes.empty() ? std::span<const std::int32_t>() : prefixes[number], {}, {}});
       sentences.back().live.resize(1);
       sentences.back().live[0].row = Index(sentences.size()) - 1;
       batch.push_back(source);
@@ -132,7 +134,8 @@ class Searcher {
   // Mean over the heads of the last cross-attention: [R, S].
   Tensor last_cross_row(const Step& step) const {
     if (const AttentionMap* const last = last_cross_attention(step.attention)) return mean_of_heads(*last)(all, 0).contiguous();
-    fail<Error>("search: {} needs attention over the source: this model has none", o_.coverage != 0 ? fmt::format("coverage {}", o_.coverage) : "attention or replace_unk");
+    fail<Error>("search: {} needs attention over the source: this model has none",
+                o_.coverage != 0 ? fmt::format("coverage {}", o_.coverage) : "attention or replace_unk");
   }
 
   // Words that would repeat an n-gram of the hypothesis.
@@ -158,7 +161,9 @@ class Searcher {
       visit_float(log_probabilities.dtype(), "search", [&]<class T>() {
         const Index V = log_probabilities.size(1);
         const T* row = log_probabilities.data<T>() + live.row * V;
-        check<NumericError>(!std::isnan(row[0]), "search: the words' probabilities are NaN: step {}, source of {} tokens", t + 1, sentence.source_length);   // all where one is
+        // all where one is
+        check<NumericError>(!std::isnan(row[0]), "search: the words' probabilities are NaN: step {}, source of {} tokens", t + 1,
+                            sentence.source_length);
         if (t < Index(sentence.prefix.size())) {
           const std::int32_t word = sentence.prefix[std::size_t(t)];
           check<IndexError>(word >= 0 && word < V, "search: prefix word {} at position {} is not in [0, {})", word, t, V);
@@ -214,7 +219,8 @@ class Searcher {
   }
 
   // The best `wanted` words of one hypothesis.
-  template <class T> void scan(const Live& live, std::size_t h, Index t, const T* row, Index V, std::size_t wanted, std::vector<Candidate>& candidates) const {
+  template <class T>
+  void scan(const Live& live, std::size_t h, Index t, const T* row, Index V, std::size_t wanted, std::vector<Candidate>& candidates) const {
     std::vector<Candidate> best;
     const auto consider = [&](std::int32_t word) {
       if (!may_follow(live, t, word)) return;
@@ -234,11 +240,13 @@ class Searcher {
   }
 
   // Temperature, then top-k, then nucleus, then one draw keyed by (key, sentence, draw, step).
-  template <class T> void draw(const Sentence& sentence, std::size_t h, Index t, const T* row, Index V, std::vector<Candidate>& candidates) const {
+  template <class T>
+  void draw(const Sentence& sentence, std::size_t h, Index t, const T* row, Index V, std::vector<Candidate>& candidates) const {
     const Sampling& sampling = *o_.sampling;
     const Live& live = sentence.live[h];
     const auto most = std::size_t(sampling.temperature > 0 ? sampling.top_k : 1);
-    const T threshold = most > 0 ? below_largest(std::span(row, std::size_t(V)), Index(most) + forbidden(live)) : -std::numeric_limits<T>::infinity();
+    const T threshold =
+        most > 0 ? below_largest(std::span(row, std::size_t(V)), Index(most) + forbidden(live)) : -std::numeric_limits<T>::infinity();
     std::vector<Candidate> words;
     if (most == 0) words.reserve(std::size_t(V));
     for (std::int32_t word = 0; word < V; ++word)
@@ -247,13 +255,15 @@ class Searcher {
     if (most > 0) std::sort(words.begin(), words.end(), better);
     if (most > 0 && words.size() > most) words.resize(most);
     if (sampling.top_p < 1) keep_nucleus(words);
-    const auto i = std::size_t(multinomial(sampling.key / (Index(sentence.number) + sampling.first) / sentence.draw / t, weights_of(words), 1).item<Index>());
+    const auto i = std::size_t(
+        multinomial(sampling.key / (Index(sentence.number) + sampling.first) / sentence.draw / t, weights_of(words), 1).item<Index>());
     candidates.push_back({live.log_probability + words[i].log_probability, h, words[i].word});
   }
 
   // (p / highest p)^(1/temperature)
   Tensor weights_of(const std::vector<Candidate>& words) const {
-    const double highest = std::min_element(words.begin(), words.end(), better)->log_probability, temperature = o_.sampling->temperature > 0 ? o_.sampling->temperature : 1;
+    const double highest = std::min_element(words.begin(), words.end(), better)->log_probability,
+                 temperature = o_.sampling->temperature > 0 ? o_.sampling->temperature : 1;
     const Tensor logs = empty({Index(words.size())}, DType::f64);
     for (std::size_t i = 0; i < words.size(); ++i) logs.mutable_data<double>()[i] = (words[i].log_probability - highest) / temperature;
     return exp(logs);
@@ -311,7 +321,8 @@ class Searcher {
       if (!placed[h]) put(h, std::find(parent_of.begin(), parent_of.end(), kFree) - parent_of.begin());
     std::vector<std::int32_t> words(std::size_t(width_), o_.pad);
     for (const Live& live : sentence.live) words[std::size_t(live.row - new_first)] = live.ids.back();
-    for (Index slot = 0; slot < width_; ++slot) order.push_back(parent_of[std::size_t(slot)] == kFree ? first_row : parent_of[std::size_t(slot)]);
+    for (Index slot = 0; slot < width_; ++slot)
+      order.push_back(parent_of[std::size_t(slot)] == kFree ? first_row : parent_of[std::size_t(slot)]);
     tokens.insert(tokens.end(), words.begin(), words.end());
   }
 
@@ -339,31 +350,40 @@ Index batches_of(Index requests, const SearchOptions& o) {
 
 }  // namespace
 
-std::vector<std::vector<Hypothesis>> search(const Translator& model, std::span<const std::vector<std::int32_t>> sources, const SearchOptions& options,
-                                            std::span<const std::vector<std::int32_t>> prefixes) {
+std::vector<std::vector<Hypothesis>> search(const Translator& model, std::span<const std::vector<std::int32_t>> sources,
+                                            const SearchOptions& options, std::span<const std::vector<std::int32_t>> prefixes) {
   check<Error>(options.beam >= 1, "search: beam must be at least 1: {}", options.beam);
-  check<Error>(options.nbest >= 1 && (options.sampling || options.nbest <= options.beam), "search: nbest must be in [1, beam]: nbest {}, beam {}", options.nbest, options.beam);
+  check<Error>(options.nbest >= 1 && (options.sampling || options.nbest <= options.beam),
+               "search: nbest must be in [1, beam]: nbest {}, beam {}", options.nbest, options.beam);
   check<Error>(options.batch >= 1, "search: batch must be at least 1: {}", options.batch);
   check<Error>(!options.sampling || options.beam == 1, "search: sampling draws each translation alone: beam {}, needs 1", options.beam);
   check<Error>(options.pad != options.eos, "search: pad and eos are one word, so that nothing could end: {}", options.eos);
-  for (const auto& [name, number] : {std::pair("max_length", options.max_length), std::pair("min_length", options.min_length), std::pair("no_repeat_ngram", options.no_repeat_ngram)})
+  for (const auto& [name, number] : {std::pair("max_length", options.max_length), std::pair("min_length", options.min_length),
+                                     std::pair("no_repeat_ngram", options.no_repeat_ngram)})
     check<Error>(number >= 0, "search: {} must not be negative: {}", name, number);
   check<Error>(std::isfinite(options.alpha), "search: alpha must be finite: {}", options.alpha);
   check<Error>(options.stop == Stop::first_k || options.alpha >= 0, "search: stop at a bound needs alpha >= 0: {}", options.alpha);
-  check<Error>(options.coverage >= 0 && std::isfinite(options.coverage), "search: coverage must be finite and not negative: {}", options.coverage);
-  check<Error>(prefixes.empty() || prefixes.size() == sources.size(), "search: {} prefixes for {} sources", prefixes.size(), sources.size());
-  check<Error>(options.max_length == 0 || options.min_length <= options.max_length, "search: min_length {} is beyond max_length {}", options.min_length, options.max_length);
+  check<Error>(options.coverage >= 0 && std::isfinite(options.coverage), "search: coverage must be finite and not negative: {}",
+               options.coverage);
+  check<Error>(prefixes.empty() || prefixes.size() == sources.size(), "search: {} prefixes for {} sources", prefixes.size(),
+               sources.size());
+  check<Error>(options.max_length == 0 || options.min_length <= options.max_length, "search: min_length {} is beyond max_length {}",
+               options.min_length, options.max_length);
   for (const auto& prefix : prefixes) {
     const Index words = Index(prefix.size());
-    check<Error>(options.max_length == 0 || words <= options.max_length, "search: a prefix of {} words is longer than max_length {}", words, options.max_length);
+    check<Error>(options.max_length == 0 || words <= options.max_length, "search: a prefix of {} words is longer than max_length {}", words,
+                 options.max_length);
     for (Index t = 0; t < words; ++t) {
       const std::int32_t word = prefix[std::size_t(t)];
-      check<Error>(word != options.pad && word != options.start && word != options.eos && word != options.bos, "search: prefix word {} at position {} is pad, bos, start or eos", word, t);
+      check<Error>(word != options.pad && word != options.start && word != options.eos && word != options.bos,
+                   "search: prefix word {} at position {} is pad, bos, start or eos", word, t);
     }
   }
   if (const auto& s = options.sampling) {
-    check<Error>(s->temperature >= 0 && std::isfinite(s->temperature), "search: temperature must be finite and not negative: {}", s->temperature);
-    check<Error>(s->top_k >= 0 && s->top_p > 0 && s->top_p <= 1, "search: needs top_k >= 0 and top_p in (0, 1]: top_k {}, top_p {}", s->top_k, s->top_p);
+    check<Error>(s->temperature >= 0 && std::isfinite(s->temperature), "search: temperature must be finite and not negative: {}",
+                 s->temperature);
+    check<Error>(s->top_k >= 0 && s->top_p > 0 && s->top_p <= 1, "search: needs top_k >= 0 and top_p in (0, 1]: top_k {}, top_p {}",
+                 s->top_k, s->top_p);
   }
   std::vector<Request> requests;
   for (std::size_t source = 0; source < sources.size(); ++source)
@@ -371,7 +391,8 @@ std::vector<std::vector<Hypothesis>> search(const Translator& model, std::span<c
   // Sentences of like length are decoded together.
   std::vector<std::size_t> order(requests.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return sources[requests[a].source].size() > sources[requests[b].source].size(); });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return sources[requests[a].source].size() > sources[requests[b].source].size(); });
   std::vector<std::vector<Hypothesis>> answers(requests.size());
   PackedWeights own;
   PackedWeights& weights = PackedWeights::current() ? *PackedWeights::current() : own;

@@ -18,8 +18,9 @@ enum class LengthPenalty { gnmt, average, none };
 double length_penalty(LengthPenalty kind, double alpha, Index length);
 LengthPenalty length_penalty_named(std::string_view name);   // Error lists the names
 
-// When a sentence ends. bound: when of those that live none can come to a better score than the nbest best finished ones have (tensor2tensor);
-// first_k: with as many finished hypotheses as the beam is wide, which is sooner and may miss a better one (fairseq). Greedily: with its eos.
+// When a sentence ends. bound: when of those that live none can come to a better score than the nbest best finished ones have
+// (tensor2tensor); first_k: with as many finished hypotheses as the beam is wide, which is sooner and may miss a better one (fairseq).
+// Greedily: with its eos.
 enum class Stop { bound, first_k };
 Stop stop_named(std::string_view name);                      // Error lists the names
 
@@ -40,7 +41,8 @@ struct SearchOptions {
   double alpha = 0.6;
   Stop stop = Stop::bound;    // which needs alpha >= 0
   double coverage = 0;        // β of the coverage penalty β Σ_j ln min(Σ_t α_tj, 1)    (1609.08144, section 7)
-  Index extra_length = 50;    // at most source length + this many words, eos counted; but as many as a prefix or min_length asks for, and eos
+  // at most source length + this many words, eos counted; but as many as a prefix or min_length asks for, and eos
+  Index extra_length = 50;
   Index max_length = 0;       // a limit of its own, not below prefix and min_length; 0 = none
   Index min_length = 0;       // eos is no candidate before so many words
   Index no_repeat_ngram = 0;
@@ -49,7 +51,9 @@ struct SearchOptions {
   Index batch = 32;           // sentences decoded together at most: fewer where a wide beam fills the cache or threads would wait
   std::optional<Sampling> sampling = {};
   // Whether a hypothesis may go on with this word, or end by it.
-  bool writes(std::int32_t word) const { return word == eos || (word != pad && word != start && word != bos && !(forbid_unk && word == unk)); }
+  bool writes(std::int32_t word) const {
+    return word == eos || (word != pad && word != start && word != bos && !(forbid_unk && word == unk));
+  }
 };
 
 struct Hypothesis {
@@ -63,7 +67,7 @@ struct Hypothesis {
 // source, or none) are words that every hypothesis begins with; they replace choices, not scores. Error: an option out of range, a prefix
 // beyond max_length or with pad, bos, start or eos in it; IndexError: an eos that the model does not have; NumericError: NaN in
 // Step::log_probabilities.
-std::vector<std::vector<Hypothesis>> search(const Translator& model, std::span<const std::vector<std::int32_t>> sources, const SearchOptions& options,
-                                            std::span<const std::vector<std::int32_t>> prefixes = {});
+std::vector<std::vector<Hypothesis>> search(const Translator& model, std::span<const std::vector<std::int32_t>> sources,
+                                            const SearchOptions& options, std::span<const std::vector<std::int32_t>> prefixes = {});
 
 }  // namespace heed

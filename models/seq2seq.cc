@@ -45,7 +45,8 @@ Mask source_mask(std::string_view op, const Sequences& source) {
 }
 
 void check_targets(const Batch& batch) {
-  check<ShapeError>(batch.targets.shape() == batch.inputs.shape(), "loss: inputs and targets differ: inputs {}, targets {}", batch.inputs.shape(), batch.targets.shape());
+  check<ShapeError>(batch.targets.shape() == batch.inputs.shape(), "loss: inputs and targets differ: inputs {}, targets {}",
+                    batch.inputs.shape(), batch.targets.shape());
 }
 
 Variable mean_over_heads(const AttentionMap& map) {
@@ -65,7 +66,8 @@ const AttentionMap* last_cross_attention(std::span<const AttentionMap> maps) {
 
 Variable alignment_loss(const AttentionMap& map, const Batch& batch) {
   const Variable weights = mean_over_heads(map);
-  check<ShapeError>(batch.links.defined() && batch.links.shape() == weights.shape(), "alignment loss: links and attention differ: links {}, attention {}",
+  check<ShapeError>(batch.links.defined() && batch.links.shape() == weights.shape(),
+                    "alignment loss: links and attention differ: links {}, attention {}",
                     batch.links.defined() ? batch.links.shape() : Shape{}, map.weights.shape());
   return -sum(constant(to(batch.links, weights.dtype())) * log(maximum(weights, 1e-6)));
 }
@@ -73,7 +75,8 @@ Variable alignment_loss(const AttentionMap& map, const Batch& batch) {
 Variable coverage_loss(const AttentionMap& map, const Batch& batch) {
   const Variable weights = mean_over_heads(map);
   const Shape targets{weights.size(0), weights.size(1)};
-  check<ShapeError>(batch.targets.shape() == targets, "coverage loss: targets and attention differ: targets {}, attention {}", batch.targets.shape(), map.weights.shape());
+  check<ShapeError>(batch.targets.shape() == targets, "coverage loss: targets and attention differ: targets {}, attention {}",
+                    batch.targets.shape(), map.weights.shape());
   const Tensor words = to(Mask::lengths(batch.lengths).dense(targets), weights.dtype());                       // 0 beyond the end
   return sum(constant(unsqueeze(words, -1)) * minimum(weights, cumsum(weights, 1) - weights));
 }
@@ -88,7 +91,8 @@ Tensor reordered_sentences(std::span<const Index> rows, Index per_sentence, Inde
   for (Index i = 0; i < count; ++i) {
     const Index row = rows[std::size_t(i)], first = rows[std::size_t(i - i % per_sentence)], g = i / per_sentence;
     check<IndexError>(row >= 0 && row < old_rows, "reorder: row {} is not in [0, {})", row, old_rows);
-    check<Error>(row / old_group == first / old_group, "reorder: rows {} and {} in one group belong to sentences {} and {}", first, row, first / old_group, row / old_group);
+    check<Error>(row / old_group == first / old_group, "reorder: rows {} and {} in one group belong to sentences {} and {}", first, row,
+                 first / old_group, row / old_group);
     to[g] = row / old_group;
     same &= row / old_group == g;
   }
@@ -105,7 +109,8 @@ Tensor Translator::token_losses(const Batch& batch, Index pad) const {
   const auto state = start(batch.source);
   List<Tensor> columns;
   for (Index t = 0; t < batch.targets.size(1); ++t) {
-    const Tensor y = unsqueeze(batch.targets(all, t), 1).contiguous(), log_p = step(batch.inputs(all, t).contiguous(), *state).log_probabilities;
+    const Tensor y = unsqueeze(batch.targets(all, t), 1).contiguous(),
+                 log_p = step(batch.inputs(all, t).contiguous(), *state).log_probabilities;
     columns.push_back(masked_fill(gather(log_p, 1, y) * -1.0, equal(y, double(pad)), 0));
   }
   return concat(columns, 1);
@@ -126,7 +131,8 @@ Step Seq2Seq::step(const Tensor& tokens, DecodingState& state, Want want) const 
 }
 
 Variable Seq2Seq::traced_logits(const Variable& features) const {
-  return trace("logits", output_layer().bias.defined() ? "z = W x + b, a number for each word" : "z = W x, a number for each word", logits(features), {.columns = Along::vocabulary});
+  return trace("logits", output_layer().bias.defined() ? "z = W x + b, a number for each word" : "z = W x, a number for each word",
+               logits(features), {.columns = Along::vocabulary});
 }
 
 Variable Loss::mean() const { return tokens > 0 ? sum * (1.0 / double(tokens)) : sum * 0.0; }

@@ -54,11 +54,11 @@ struct AttentionMap {
   Variable weights;
 };
 
-// -Σ_ts g_ts ln α_ts over the targets with a link, scalar; g = batch.links, α = max(mean over the heads, 1e-6). To be divided by the number of
-// all linked targets of an update. Guided alignment: Chen et al. 2016, arXiv 1607.01628. ShapeError unless the links fit the map.
+// -Σ_ts g_ts ln α_ts over the targets with a link, scalar; g = batch.links, α = max(mean over the heads, 1e-6). To be divided by the number
+// of all linked targets of an update. Guided alignment: Chen et al. 2016, arXiv 1607.01628. ShapeError unless the links fit the map.
 Variable alignment_loss(const AttentionMap& map, const Batch& batch);
-// Σ_ts min(α_ts, c_ts) over the targets, scalar; c_ts = Σ_{t' < t} α_t's, how much was looked at already, α the mean over the heads. To be divided
-// by the number of all targets of an update. See et al. 2017, arXiv 1704.04368, Eq. 12-13. ShapeError unless batch and map fit.
+// Σ_ts min(α_ts, c_ts) over the targets, scalar; c_ts = Σ_{t' < t} α_t's, how much was looked at already, α the mean over the heads. To be
+// divided by the number of all targets of an update. See et al. 2017, arXiv 1704.04368, Eq. 12-13. ShapeError unless batch and map fit.
 Variable coverage_loss(const AttentionMap& map, const Batch& batch);
 
 // The mean over the heads, [B, T, S], head added to head: the same bits whatever else is in the batch.
@@ -103,11 +103,13 @@ class Seq2Seq : public Translator {
   virtual Encoding encode(const Sequences& source) const = 0;
   virtual Index encoder_width() const = 0;                                                       // M
   std::unique_ptr<DecodingState> start(const Sequences& source) const override { return encode(source).state; }
-  // Teacher-forced features before the output layer [B, T, d]; `maps` collects all attention weights when given, `states` are the encoder's.
+  // Teacher-forced features before the output layer [B, T, d];
+  // `maps` collects all attention weights when given, `states` are the encoder's.
   virtual Variable features(const Batch& batch, List<AttentionMap>* maps = nullptr, Variable* states = nullptr) const = 0;
   virtual const Linear& output_layer() const = 0;                                                // weight [V, d]
   Variable logits(const Variable& features) const { return output_layer()(features); }           // [..., V]
-  // Cross-entropy summed over the targets that are not padding, options.pad or else the model's; logits are made in chunks, never [B, T, V] at once.
+  // Cross-entropy summed over the targets that are not padding, options.pad or else the model's;
+  // logits are made in chunks, never [B, T, V] at once.
   // `maps` as in features.
   virtual Loss loss(const Batch& batch, const CrossEntropyOptions& options, List<AttentionMap>* maps = nullptr) const = 0;
   // All steps at once.

@@ -64,8 +64,8 @@ struct Subwords : Tokenizer::Rule {
 
 bool is_joiner(char32_t code) { return code == 0x200C || code == 0x200D; }            // zero-width non-joiner, joiner
 
-// Words and marks of a cleaned line, and whether a space stood before each. What looks like one character is one: letters with accents, flags,
-// emoji with a tone of skin (grapheme clusters, UAX 29).
+// Words and marks of a cleaned line, and whether a space stood before each. What looks like one character is one: letters with accents,
+// flags, emoji with a tone of skin (grapheme clusters, UAX 29).
 struct Split { std::vector<std::string> tokens; std::vector<bool> spaced; };
 Split split_words(std::string_view line) {
   Split out;
@@ -158,10 +158,10 @@ void learn_spacing(TokenizerOptions& options, std::span<const std::string> lines
 using RulePointer = std::shared_ptr<const Tokenizer::Rule>;
 using Maker = RulePointer (*)(const TokenizerOptions&, std::string_view model, const std::string& file);
 constexpr struct { std::string_view name, noun; Maker make; } kRules[] = {
-    {"space", "word", [](const TokenizerOptions&, std::string_view, const std::string&) -> RulePointer { return std::make_shared<Space>(); }},
-    {"word", "word", [](const TokenizerOptions& options, std::string_view, const std::string&) -> RulePointer { return std::make_shared<Word>(options); }},
-    {"char", "character", [](const TokenizerOptions&, std::string_view, const std::string&) -> RulePointer { return std::make_shared<Char>(); }},
-    {"bpe", "piece", [](const TokenizerOptions&, std::string_view model, const std::string& file) -> RulePointer { return std::make_shared<Subwords>(model, file); }},
+    {"space", "word", [](const auto&, auto, const auto&) -> RulePointer { return std::make_shared<Space>(); }},
+    {"word", "word", [](const auto& options, auto, const auto&) -> RulePointer { return std::make_shared<Word>(options); }},
+    {"char", "character", [](const auto&, auto, const auto&) -> RulePointer { return std::make_shared<Char>(); }},
+    {"bpe", "piece", [](const auto&, auto model, const auto& file) -> RulePointer { return std::make_shared<Subwords>(model, file); }},
 };
 
 const auto& rule_named(std::string_view name) {
@@ -213,7 +213,9 @@ std::string to_json(const TokenizerOptions& options) {
 namespace {
 
 // Of a list only what it is: the text of one within another, and so on, takes a call a level.
-std::string shown(const Json& value) { return value.is_string() ? in_quotes(value.get<std::string>()) : value.is_structured() ? value.type_name() : json_text(value); }
+std::string shown(const Json& value) {
+  return value.is_string() ? in_quotes(value.get<std::string>()) : value.is_structured() ? value.type_name() : json_text(value);
+}
 
 }  // namespace
 

@@ -20,7 +20,8 @@ template <class T> T number(const std::map<std::string, std::string>& scalars, c
   T value{};
   const char* end = at->second.data() + at->second.size();
   const auto result = std::from_chars(at->second.data(), end, value);
-  check<FileError>(result.ec == std::errc() && result.ptr == end, "trainer state: entry '{}' is no number: '{}'", key, at->second.substr(0, 80));
+  check<FileError>(result.ec == std::errc() && result.ptr == end, "trainer state: entry '{}' is no number: '{}'", key,
+                   at->second.substr(0, 80));
   return value;
 }
 
@@ -30,8 +31,10 @@ Trainer::Trainer(const Seq2Seq& model, Parameters& parameters, Optimizer& optimi
     : model_(model), parameters_(parameters), optimizer_(optimizer), schedule_(schedule), options_(options) {
   check<Error>(options.clip >= 0 && std::isfinite(options.clip), "trainer: clip must be finite and not negative: {}", options.clip);
   check<Error>(options.average >= 0 && options.average < 1, "trainer: average must be in [0, 1): {}", options.average);
-  check<Error>(options.guided_alignment >= 0 && std::isfinite(options.guided_alignment), "trainer: guided_alignment must be finite and not negative: {}", options.guided_alignment);
-  check<Error>(options.coverage_loss >= 0 && std::isfinite(options.coverage_loss), "trainer: coverage_loss must be finite and not negative: {}", options.coverage_loss);
+  check<Error>(options.guided_alignment >= 0 && std::isfinite(options.guided_alignment),
+               "trainer: guided_alignment must be finite and not negative: {}", options.guided_alignment);
+  check<Error>(options.coverage_loss >= 0 && std::isfinite(options.coverage_loss),
+               "trainer: coverage_loss must be finite and not negative: {}", options.coverage_loss);
   const ProductPrecision usable(options.precision);
   if (options.average > 0) average_.emplace(parameters, options.average);
 }
@@ -131,8 +134,10 @@ void Trainer::restore(const std::map<std::string, Tensor>& tensors, const std::m
                                  .falls = number<int>(scalars, "schedule.falls"),
                                  .seen = number<int>(scalars, "schedule.seen") != 0};
   const auto step = number<std::int64_t>(scalars, "step"), skipped = number<std::int64_t>(scalars, "skipped");
-  check<FileError>(skipped >= 0 && skipped <= step && schedule.waited >= 0 && schedule.falls >= 0 && std::max(schedule.waited, schedule.falls) <= 1 << 30,
-                   "trainer state: step {}, skipped {}, schedule.waited {}, schedule.falls {}; none below 0, skipped at most step, the schedule's at most 2^30",
+  check<FileError>(skipped >= 0 && skipped <= step && schedule.waited >= 0 && schedule.falls >= 0 &&
+                       std::max(schedule.waited, schedule.falls) <= 1 << 30,
+                   "trainer state: step {}, skipped {}, schedule.waited {}, schedule.falls {}; none below 0, skipped at most step, the "
+                   "schedule's at most 2^30",
                    step, skipped, schedule.waited, schedule.falls);
   std::optional<WeightAverage> average;
   if (average_) average.emplace(parameters_, options_.average).load_state(averages, step - skipped);
@@ -150,8 +155,10 @@ std::map<std::string, Tensor> mean_weights(std::span<const std::map<std::string,
     std::vector<double> sum(std::size_t(first.numel()));
     for (const auto& checkpoint : checkpoints) {
       const auto at = checkpoint.find(name);
-      check<FileError>(at != checkpoint.end() && checkpoint.size() == checkpoints[0].size(), "mean_weights: the checkpoints have different keys: {}", name);
-      check<ShapeError>(at->second.shape() == first.shape(), "mean_weights: {} differs in shape: {} and {}", name, first.shape(), at->second.shape());
+      check<FileError>(at != checkpoint.end() && checkpoint.size() == checkpoints[0].size(),
+                       "mean_weights: the checkpoints have different keys: {}", name);
+      check<ShapeError>(at->second.shape() == first.shape(), "mean_weights: {} differs in shape: {} and {}", name, first.shape(),
+                        at->second.shape());
       const Tensor values = to(at->second, DType::f64).contiguous();
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += values.span<double>()[i];
     }

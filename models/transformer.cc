@@ -13,7 +13,8 @@
 namespace heed {
 namespace {
 
-MultiHeadAttention::Options attention_options(const TransformerOptions& o, Index layer, RelativePositions positions = {}, Index key_value_heads = 0) {
+MultiHeadAttention::Options attention_options(const TransformerOptions& o, Index layer, RelativePositions positions = {},
+                                              Index key_value_heads = 0) {
   return {.width = o.width,
           .heads = o.heads,
           .dropout = o.attention_dropout,
@@ -44,7 +45,8 @@ MultiHeadAttention::Options encoder_attention_options(const TransformerOptions& 
 
 RelativePositions relative_positions(Scope scope, const TransformerOptions& o, bool causal) {
   if (!inside_attention(o.positions) || o.heads < 1 || o.width % o.heads != 0) return {};   // the attention refuses such sizes
-  return RelativePositions(scope, {.kind = o.positions, .heads = o.heads, .head_width = o.width / o.heads, .causal = causal, .length = o.max_positions});
+  return RelativePositions(
+      scope, {.kind = o.positions, .heads = o.heads, .head_width = o.width / o.heads, .causal = causal, .length = o.max_positions});
 }
 // Shaw's tables are each layer's, the rest is the stack's.
 RelativePositions stack_positions(Scope scope, const TransformerOptions& o, bool causal) {
@@ -55,10 +57,18 @@ RelativePositions layer_positions(Scope scope, const TransformerOptions& o, bool
 }
 
 FeedForward::Options feed_forward_options(const TransformerOptions& o) {
-  return {.width = o.width, .inner = o.feed_forward, .activation = o.activation, .gated = o.gated, .dropout = o.activation_dropout, .bias = o.bias, .init = xavier_uniform()};
+  return {.width = o.width,
+          .inner = o.feed_forward,
+          .activation = o.activation,
+          .gated = o.gated,
+          .dropout = o.activation_dropout,
+          .bias = o.bias,
+          .init = xavier_uniform()};
 }
 
-Residual::Options residual_options(const TransformerOptions& o) { return {.width = o.width, .dropout = o.dropout, .norm_at = o.norm, .eps = o.eps, .bias = o.bias, .rms = o.rms_norm}; }
+Residual::Options residual_options(const TransformerOptions& o) {
+  return {.width = o.width, .dropout = o.dropout, .norm_at = o.norm, .eps = o.eps, .bias = o.bias, .rms = o.rms_norm};
+}
 
 std::optional<Norm> final_norm(const Scope& scope, const TransformerOptions& o) {
   if (o.final_norm == FinalNorm::automatic && o.norm == NormAt::after) return {};
@@ -77,7 +87,8 @@ void check_memory(const TransformerDecoderLayer& layer, const Memory* memory) {
 // A memory for each layer with cross-attention, none without.
 void check_memories(const std::vector<TransformerDecoderLayer>& layers, std::span<const Memory> memories) {
   const Index needed = std::ranges::count_if(layers, [](const TransformerDecoderLayer& layer) { return layer.multihead_attn.has_value(); });
-  check<Error>(Index(memories.size()) == needed, "transformer decoder: needs {} memories, got {}; prepare(states, mask) makes them", needed, memories.size());
+  check<Error>(Index(memories.size()) == needed, "transformer decoder: needs {} memories, got {}; prepare(states, mask) makes them", needed,
+               memories.size());
 }
 
 Want want(const Variable* weights) { return weights ? Want::weights : Want::context; }
@@ -103,8 +114,10 @@ Variable TransformerEncoderLayer::operator()(const Variable& x, const Mask& mask
   return residual2(y, feed_forward);
 }
 
-TransformerDecoderLayer::TransformerDecoderLayer(Scope scope, const TransformerOptions& o, bool cross, const RelativePositions* positions, Index layer)
-    : self_attn(scope / "self_attn", attention_options(o, layer, layer_positions(scope / "self_attn", o, true, positions), o.key_value_heads)),
+TransformerDecoderLayer::TransformerDecoderLayer(Scope scope, const TransformerOptions& o, bool cross, const RelativePositions* positions,
+                                                 Index layer)
+    : self_attn(scope / "self_attn",
+                attention_options(o, layer, layer_positions(scope / "self_attn", o, true, positions), o.key_value_heads)),
       feed_forward(scope, feed_forward_options(o)),
       residual1(scope / "norm1", residual_options(o)),
       residual3(scope / (cross ? "norm3" : "norm2"), residual_options(o)) {
@@ -113,14 +126,18 @@ TransformerDecoderLayer::TransformerDecoderLayer(Scope scope, const TransformerO
   residual2.emplace(scope / "norm2", residual_options(o));
 }
 
-Variable TransformerDecoderLayer::operator()(const Variable& x, const Memory* memory, const Mask& mask, Variable* self_weights, Variable* cross_weights) const {
+Variable TransformerDecoderLayer::operator()(const Variable& x, const Memory* memory, const Mask& mask, Variable* self_weights,
+                                             Variable* cross_weights) const {
   check_memory(*this, memory);
-  Variable y = residual1(x, [&](const Variable& v) { return context(self_attn.self(v, mask, want(self_weights), Along::target), self_weights); });
-  if (multihead_attn) y = (*residual2)(y, [&](const Variable& v) { return context((*multihead_attn)(v, *memory, want(cross_weights)), cross_weights); });
+  Variable y =
+      residual1(x, [&](const Variable& v) { return context(self_attn.self(v, mask, want(self_weights), Along::target), self_weights); });
+  if (multihead_attn)
+    y = (*residual2)(y, [&](const Variable& v) { return context((*multihead_attn)(v, *memory, want(cross_weights)), cross_weights); });
   return residual3(y, feed_forward);
 }
 
-Variable TransformerDecoderLayer::next(const Variable& x, const Memory* memory, KeyValueCache& cache, Variable* self_weights, Variable* cross_weights) const {
+Variable TransformerDecoderLayer::next(const Variable& x, const Memory* memory, KeyValueCache& cache, Variable* self_weights,
+                                       Variable* cross_weights) const {
   check_memory(*this, memory);
   Variable y = residual1(x, [&](const Variable& v) { return context(self_attn.next(v, cache, want(self_weights)), self_weights); });
   if (multihead_attn)
@@ -171,7 +188,8 @@ List<Memory> TransformerDecoder::prepare(const Variable& states, const Mask& mas
   return memories;
 }
 
-Variable TransformerDecoder::operator()(const Variable& x, std::span<const Memory> memories, const Mask& mask, List<AttentionMap>* maps) const {
+Variable TransformerDecoder::operator()(const Variable& x, std::span<const Memory> memories, const Mask& mask,
+                                        List<AttentionMap>* maps) const {
   check_memories(layers, memories);
   Variable y = x;
   for (std::size_t k = 0; k < layers.size(); ++k) {
@@ -183,13 +201,15 @@ Variable TransformerDecoder::operator()(const Variable& x, std::span<const Memor
   return norm ? (*norm)(y) : y;
 }
 
-Variable TransformerDecoder::next(const Variable& x, std::span<const Memory> memories, std::span<KeyValueCache> caches, List<AttentionMap>* maps) const {
+Variable TransformerDecoder::next(const Variable& x, std::span<const Memory> memories, std::span<KeyValueCache> caches,
+                                  List<AttentionMap>* maps) const {
   check_memories(layers, memories);
   check<Error>(caches.size() == layers.size(), "transformer decoder: needs {} caches, one a layer, got {}", layers.size(), caches.size());
   Variable y = x;
   for (std::size_t k = 0; k < layers.size(); ++k) {
     Variable self_weights, cross_weights;
-    y = layers[k].next(y, memories.empty() ? nullptr : &memories[k], caches[k], maps ? &self_weights : nullptr, maps ? &cross_weights : nullptr);
+    y = layers[k].next(y, memories.empty() ? nullptr : &memories[k], caches[k], maps ? &self_weights : nullptr,
+                       maps ? &cross_weights : nullptr);
     if (maps) maps->push_back({AttentionMap::Kind::decoder, Index(k), self_weights});
     if (maps && cross_weights.defined()) maps->push_back({AttentionMap::Kind::cross, Index(k), cross_weights});
   }
@@ -203,7 +223,12 @@ namespace {
 // Standard deviation 1/√d, so that √d E[y] has variance 1 beside the position signal.
 Embedding::Options embedding_options(Index vocabulary, const TranslationModel::Options& o, Parameter shared = {}) {
   const double d = double(o.core.width);
-  return {.vocabulary = vocabulary, .width = o.core.width, .padding = o.pad, .scale = std::sqrt(d), .init = normal_init(0, 1 / std::sqrt(d)), .weight = std::move(shared)};
+  return {.vocabulary = vocabulary,
+          .width = o.core.width,
+          .padding = o.pad,
+          .scale = std::sqrt(d),
+          .init = normal_init(0, 1 / std::sqrt(d)),
+          .weight = std::move(shared)};
 }
 
 TransformerOptions core_options(const TranslationModel::Options& o) {
@@ -241,9 +266,13 @@ struct TransformerState : DecodingState {
 
 TranslationModel::TranslationModel(Scope scope, Options options)
     : source_embedding(scope / "source_embedding", embedding_options(options.source_vocabulary, options)),
-      target_embedding(scope / "target_embedding", embedding_options(options.target_vocabulary, options, options.tie == Tie::all ? source_embedding.weight.share() : Parameter())),
-      source_positions(scope / "source_positions", {.kind = options.positions, .width = options.core.width, .length = options.max_positions}),
-      target_positions(scope / "target_positions", {.kind = options.positions, .width = options.core.width, .length = options.max_positions}),
+      target_embedding(
+          scope / "target_embedding",
+          embedding_options(options.target_vocabulary, options, options.tie == Tie::all ? source_embedding.weight.share() : Parameter())),
+      source_positions(scope / "source_positions",
+                       {.kind = options.positions, .width = options.core.width, .length = options.max_positions}),
+      target_positions(scope / "target_positions",
+                       {.kind = options.positions, .width = options.core.width, .length = options.max_positions}),
       core(scope / "core", core_options(options)),
       output(scope / "output", {.in = options.core.width,
                                 .out = options.target_vocabulary,
@@ -258,12 +287,15 @@ Variable TranslationModel::embed(const Embedding& embedding, const PositionTable
   const Tensor fixed = rows.defined() && !positions.trained() ? rows.value() : Tensor();
   Variable x = heed::embedding(embedding.weight, ids, embedding.scale, embedding.padding, fixed);   // [B, T, d]
   if (positions.trained()) x = x + rows;
-  return trace("", rows.defined() ? "x = √d E[word] + PE" : "x = √d E[word]", dropout(x, options_.core.dropout), {.rows = &embedding == &source_embedding ? Along::source : Along::target});
+  return trace("", rows.defined() ? "x = √d E[word] + PE" : "x = √d E[word]", dropout(x, options_.core.dropout),
+               {.rows = &embedding == &source_embedding ? Along::source : Along::target});
 }
 
 Variable TranslationModel::features(const Batch& batch, List<AttentionMap>* maps, Variable* states) const {
   const Mask source = source_mask("transformer", batch.source);
-  const Variable memory = trace("memory", kMemory, core.encoder(embed(source_embedding, source_positions, batch.source.ids), source, maps), {.rows = Along::source});   // [B, S, d]
+  // [B, S, d]
+  const Variable memory = trace("memory", kMemory, core.encoder(embed(source_embedding, source_positions, batch.source.ids), source, maps),
+                                {.rows = Along::source});
   if (states) *states = memory;
   return core.decoder(embed(target_embedding, target_positions, batch.inputs), core.decoder.prepare(memory, source), Mask::causal(), maps);
 }
@@ -273,17 +305,24 @@ Loss TranslationModel::loss(const Batch& batch, const CrossEntropyOptions& optio
   const Variable x = features(batch, maps);
   const Inside inside(output.path);
   const Variable rows = reshape(x, {-1, options_.core.width});                                      // [B T, d]
-  return {linear_cross_entropy(rows, output.weight, output.bias, reshape(batch.targets, {-1}), without_padding(options, target_embedding.padding)), batch.target_tokens};
+  return {linear_cross_entropy(rows, output.weight, output.bias, reshape(batch.targets, {-1}),
+                               without_padding(options, target_embedding.padding)),
+          batch.target_tokens};
 }
 
 Seq2Seq::Encoding TranslationModel::encode(const Sequences& source) const {
   auto state = std::make_unique<TransformerState>();
   const Mask mask = source_mask("transformer", source);
-  const Variable states = trace("memory", kMemory, core.encoder(embed(source_embedding, source_positions, source.ids), mask), {.rows = Along::source});   // [B, S, d]
+  // [B, S, d]
+  const Variable states =
+      trace("memory", kMemory, core.encoder(embed(source_embedding, source_positions, source.ids), mask), {.rows = Along::source});
   state->memories = core.decoder.prepare(states, mask);
-  for (Memory& memory : state->memories) memory = {with_value(memory.keys, by_columns(memory.keys.value())), with_value(memory.values, memory.values.value().contiguous()), memory.mask, memory.sums};
+  for (Memory& memory : state->memories)
+    memory = {with_value(memory.keys, by_columns(memory.keys.value())), with_value(memory.values, memory.values.value().contiguous()),
+              memory.mask, memory.sums};
   state->rows = source.size();
-  for (const TransformerDecoderLayer& layer : core.decoder.layers) state->caches.push_back(layer.self_attn.cache(state->rows, source.ids.size(1) + 50));
+  for (const TransformerDecoderLayer& layer : core.decoder.layers)
+    state->caches.push_back(layer.self_attn.cache(state->rows, source.ids.size(1) + 50));
   return {std::move(state), states};
 }
 

@@ -56,10 +56,13 @@ struct TransformerEncoderLayer {
 // x = norm1(x + self_attn(x));  x = norm2(x + multihead_attn(x, memory));  x = norm3(x + linear2(act(linear1(x))))   [B, T, d]
 // Without a memory (decoder-only stacks) the middle part is left out.
 struct TransformerDecoderLayer {
-  TransformerDecoderLayer(Scope scope, const TransformerOptions& options, bool cross = true, const RelativePositions* positions = nullptr, Index layer = 1);
-  Variable operator()(const Variable& x, const Memory* memory, const Mask& mask, Variable* self_weights = nullptr, Variable* cross_weights = nullptr) const;
+  TransformerDecoderLayer(Scope scope, const TransformerOptions& options, bool cross = true, const RelativePositions* positions = nullptr,
+                          Index layer = 1);
+  Variable operator()(const Variable& x, const Memory* memory, const Mask& mask, Variable* self_weights = nullptr,
+                      Variable* cross_weights = nullptr) const;
   // One position [R, 1, d] after those in the cache; R rows in groups of R/B per sentence of the memory.
-  Variable next(const Variable& x, const Memory* memory, KeyValueCache& cache, Variable* self_weights = nullptr, Variable* cross_weights = nullptr) const;
+  Variable next(const Variable& x, const Memory* memory, KeyValueCache& cache, Variable* self_weights = nullptr,
+                Variable* cross_weights = nullptr) const;
 
   MultiHeadAttention self_attn;
   std::optional<MultiHeadAttention> multihead_attn;
@@ -82,8 +85,12 @@ struct TransformerDecoder {
   TransformerDecoder(Scope scope, const TransformerOptions& options, bool cross = true);
   // Keys and values of every layer's cross-attention, once per sentence.
   List<Memory> prepare(const Variable& states, const Mask& mask) const;
-  Variable operator()(const Variable& x, std::span<const Memory> memories, const Mask& mask = Mask::causal(), List<AttentionMap>* maps = nullptr) const;   // [B, T, d]
-  Variable next(const Variable& x, std::span<const Memory> memories, std::span<KeyValueCache> caches, List<AttentionMap>* maps = nullptr) const;   // [R, 1, d]
+  // [B, T, d]
+  Variable operator()(const Variable& x, std::span<const Memory> memories, const Mask& mask = Mask::causal(),
+                      List<AttentionMap>* maps = nullptr) const;
+  // [R, 1, d]
+  Variable next(const Variable& x, std::span<const Memory> memories, std::span<KeyValueCache> caches,
+                List<AttentionMap>* maps = nullptr) const;
 
   RelativePositions positions;
   std::vector<TransformerDecoderLayer> layers;
@@ -115,7 +122,8 @@ class TranslationModel : public Seq2Seq {
     Index max_positions = 1024;
     std::int32_t pad = 0;
 
-    static TransformerOptions base() { return {}; }                                                                  // 63M with 37k shared words (the paper: 65M)
+    // 63M with 37k shared words (the paper: 65M)
+    static TransformerOptions base() { return {}; }
     static TransformerOptions big() { return {.width = 1024, .heads = 16, .feed_forward = 4096, .dropout = 0.3}; }   // 214M
   };
   TranslationModel(Scope scope, Options options);

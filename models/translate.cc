@@ -14,7 +14,8 @@ namespace heed {
 
 SearchOptions search_options(const Run& run, SearchOptions options) {
   const Vocabulary& words = run.target.vocabulary;
-  options.pad = words.pad, options.start = start_symbol(run.config, words), options.eos = words.eos, options.unk = words.unk, options.bos = words.bos;
+  options.pad = words.pad, options.start = start_symbol(run.config, words), options.eos = words.eos, options.unk = words.unk,
+  options.bos = words.bos;
   const Index limit = max_positions(run.config);
   options.max_length = options.max_length > 0 ? std::min(options.max_length, limit) : limit;
   return options;
@@ -28,7 +29,9 @@ std::vector<std::string> source_words(const Run& run, const Example& example) {
   return source_pieces(run.source.vocabulary, run.target.vocabulary, example.source, example.outside);
 }
 
-std::vector<std::string> target_words(const Run& run, std::span<const std::int32_t> ids, const OutsideWords& outside) { return target_pieces(run.target.vocabulary, ids, outside); }
+std::vector<std::string> target_words(const Run& run, std::span<const std::int32_t> ids, const OutsideWords& outside) {
+  return target_pieces(run.target.vocabulary, ids, outside);
+}
 
 std::string source_text(const Run& run, const Example& example) {
   const std::vector<std::string> words = source_words(run, example);
@@ -49,8 +52,9 @@ Index looked_at(const std::vector<float>& row) {
 
 }  // namespace
 
-std::vector<std::vector<Translation>> translate(const Run& run, const Translator& model, std::span<const std::string> lines, const TranslateOptions& options,
-                                                std::span<const std::string> prefixes, Overlooked* overlooked) {
+std::vector<std::vector<Translation>> translate(const Run& run, const Translator& model, std::span<const std::string> lines,
+                                                const TranslateOptions& options, std::span<const std::string> prefixes,
+                                                Overlooked* overlooked) {
   check<Error>(prefixes.empty() || prefixes.size() == lines.size(), "translate: {} prefixes for {} lines", prefixes.size(), lines.size());
   const std::size_t longest = std::size_t(options.max_length > 0 ? options.max_length : run.config.max_length);
   std::vector<std::vector<Translation>> results(lines.size());
@@ -90,7 +94,9 @@ std::vector<std::vector<Translation>> translate(const Run& run, const Translator
   for (std::size_t s = 0; s < found.size(); ++s)
     for (const Hypothesis& hypothesis : found[s]) {
       std::vector<std::string> tokens;
-      if (!first_words.empty()) tokens.assign(first_words[s].begin(), first_words[s].begin() + std::ptrdiff_t(std::min(first_words[s].size(), hypothesis.ids.size())));
+      if (!first_words.empty())
+        tokens.assign(first_words[s].begin(),
+                      first_words[s].begin() + std::ptrdiff_t(std::min(first_words[s].size(), hypothesis.ids.size())));
       const std::vector<std::string> written = target_words(run, hypothesis.ids, outside[s]);
       for (std::size_t t = tokens.size(); t < hypothesis.ids.size(); ++t) {
         tokens.push_back(written[t]);
@@ -103,7 +109,8 @@ std::vector<std::vector<Translation>> translate(const Run& run, const Translator
       std::vector<Link> links;
       for (std::size_t t = 0; options.links && t < hypothesis.ids.size(); ++t)
         if (const Index s_t = looked_at(hypothesis.attention[t]); s_t >= 0) links.push_back({s_t, Index(t)});
-      best.push_back({std::move(text), std::move(tokens), hypothesis.log_probability, hypothesis.score, hypothesis.finished, std::move(links)});
+      best.push_back(
+          {std::move(text), std::move(tokens), hypothesis.log_probability, hypothesis.score, hypothesis.finished, std::move(links)});
     }
   return results;
 }
@@ -116,17 +123,20 @@ std::string row_note(RunConfig c, AttentionPicture::Rows rows) {
   const std::string score = c.model == "transformer" ? "none" : score_of(c.attention);
   if (score == "none" || score == "mean") return {};
   if (rows == AttentionPicture::Rows::input) {
-    if (score == "location" || score == "gaussian") return fmt::format("A {} score aims at the word being written: that of the next row.", score);
-    if (c.decoder == "bahdanau") return "The row looks from the state that had read the words before its own, to write the word of the next row.";
+    if (score == "location" || score == "gaussian")
+      return fmt::format("A {} score aims at the word being written: that of the next row.", score);
+    if (c.decoder == "bahdanau")
+      return "The row looks from the state that had read the words before its own, to write the word of the next row.";
     return "The row looks from the state that has just read its word, to write the word of the next row.";
   }
-  if (score == "location" || score == "gaussian") return fmt::format("A {} score aims at the word being written: its row aligns that word.", score);
+  if (score == "location" || score == "gaussian")
+    return fmt::format("A {} score aims at the word being written: its row aligns that word.", score);
   if (c.decoder == "bahdanau") return "The row looks from the state that had read all words but the last one, to write its word.";
   return "A content score looks from the state that has just read the word before: its row may align that word instead of the one written.";
 }
 
-// Of word t of a self-attention over n words, which sees w words to each side, each a gap after the one before, a decoder only those before;
-// the first `global` words see all and are seen by all.
+// Of word t of a self-attention over n words, which sees w words to each side, each a gap after the one before, a decoder only those
+// before; the first `global` words see all and are seen by all.
 AttentionPicture::Window sliding_window(Index t, Index n, Index w, Index gap, bool both_ways, Index global) {
   if (t < global) return {0, n - 1};
   return {t - w * gap, both_ways ? t + w * gap : t, gap, global};
@@ -151,9 +161,11 @@ AttentionPicture attention_picture(const Run& run, const Seq2Seq& model, const E
     if (trace)
       for (const Trace::Entry& entry : trace->entries())
         if (entry.name == "position")
-          for (const double p : to(entry.value, DType::f64).contiguous().to_vector<double>()) windows.push_back(window_around(p, *run.config.window));
+          for (const double p : to(entry.value, DType::f64).contiguous().to_vector<double>())
+            windows.push_back(window_around(p, *run.config.window));
   }
-  AttentionPicture picture{.source = source_words(run, example), .target = target_words(run, example.target, example.outside), .note = row_note(run.config, rows), .gold = example.links, .rows = rows};
+  AttentionPicture picture{.source = source_words(run, example), .target = target_words(run, example.target, example.outside),
+                           .note = row_note(run.config, rows), .gold = example.links, .rows = rows};
   std::vector<std::string> read = picture.target;                                     // <s> y_1 ..
   read.insert(read.begin(), run.target.vocabulary.piece(start));
   read.pop_back();
@@ -171,7 +183,8 @@ AttentionPicture attention_picture(const Run& run, const Seq2Seq& model, const E
     const Tensor& w = map.weights.value();                                                    // [1, H, T, S] or [1, T, S]
     const Index heads = w.rank() == 4 ? w.size(1) : 1;
     for (Index h = 0; h < heads; ++h) {
-      AttentionPicture::Map one{.weights = to(w.rank() == 4 ? w(0, h) : w(0), DType::f32).to_vector<float>(), .axes = axes, .layer = int(map.layer) + 1, .head = int(h) + 1, .heads = int(heads)};
+      AttentionPicture::Map one{.weights = to(w.rank() == 4 ? w(0, h) : w(0), DType::f32).to_vector<float>(), .axes = axes,
+                                .layer = int(map.layer) + 1, .head = int(h) + 1, .heads = int(heads)};
       if (axes == AttentionPicture::Axes::decoder_self) one.columns = read;            // its positions hold what has been read
       if (w.rank() == 3) {                                                            // of a recurrent decoder
         one.layer = one.head = 0;
@@ -183,7 +196,8 @@ AttentionPicture attention_picture(const Run& run, const Seq2Seq& model, const E
         for (Index t = 0; t < w.size(-2); ++t) {
           const bool encoder = axes == AttentionPicture::Axes::encoder_self;
           const Index gap = gaps.empty() ? 1 : gaps[std::size_t(h)];
-          one.windows.push_back(sliding_window(t, w.size(-1), *run.config.sliding_window, gap, encoder, encoder ? run.config.global_tokens.value_or(0) : 0));
+          one.windows.push_back(
+              sliding_window(t, w.size(-1), *run.config.sliding_window, gap, encoder, encoder ? run.config.global_tokens.value_or(0) : 0));
         }
       picture.maps.push_back(std::move(one));
     }
@@ -215,7 +229,8 @@ std::vector<Tensor> cross_attention_weights(const Run& run, const Seq2Seq& model
     const Tensor all_heads = mean_of_heads(*last);                                    // [B, T, S]
     for (std::size_t b = 0; b < rows.size(); ++b) {
       const Example& example = examples[std::size_t(rows[b])];
-      weights[std::size_t(rows[b])] = all_heads(Index(b), Slice{0, Index(example.target.size())}, Slice{0, Index(example.source.size())}).clone();
+      weights[std::size_t(rows[b])] =
+          all_heads(Index(b), Slice{0, Index(example.target.size())}, Slice{0, Index(example.source.size())}).clone();
     }
   }
   return weights;

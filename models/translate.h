@@ -17,7 +17,8 @@ struct Translation {
   std::vector<std::string> tokens;               // of the model; where text is put together differently
   double log_probability = 0, score = 0;
   bool finished = true;                          // false: cut off at the longest length
-  std::vector<Link> links{};                     // where asked for: of each token to the source token it looks at most, where it looks at any
+  // where asked for: of each token to the source token it looks at most, where it looks at any
+  std::vector<Link> links{};
 };
 
 struct TranslateOptions {
@@ -36,7 +37,8 @@ struct Overlooked {
 // Of a line to be translated: none of a blank one.
 std::vector<std::string> source_tokens(const Run& run, std::string_view line);
 
-// The words of ids, those outside of the vocabularies as the source has them (models/copied_words.h), eos among them; and the text before it.
+// The words of ids, those outside of the vocabularies as the source has them (models/copied_words.h), eos among them;
+// and the text before it.
 std::vector<std::string> source_words(const Run& run, const Example& example);
 std::vector<std::string> target_words(const Run& run, std::span<const std::int32_t> ids, const OutsideWords& outside);
 std::string source_text(const Run& run, const Example& example);
@@ -45,15 +47,17 @@ std::string target_text(const Run& run, const Example& example);
 // The n best of each line, best first; of those with the same text, which other pieces or replaced words make, only the first, unless they
 // are draws. A line without tokens has one translation, which is empty. `prefixes`, one a line or none, are what every translation begins
 // with, in their own words where the model knows them only as <unk>. What the model does not see is added to *overlooked.
-std::vector<std::vector<Translation>> translate(const Run& run, const Translator& model, std::span<const std::string> lines, const TranslateOptions& options = {},
-                                                std::span<const std::string> prefixes = {}, Overlooked* overlooked = nullptr);
+std::vector<std::vector<Translation>> translate(const Run& run, const Translator& model, std::span<const std::string> lines,
+                                                const TranslateOptions& options = {}, std::span<const std::string> prefixes = {},
+                                                Overlooked* overlooked = nullptr);
 
 // Search over ids that end in eos.
 SearchOptions search_options(const Run& run, SearchOptions options = {});
 
 // Teacher-forced attention of every layer and head; both sides end in eos, which is drawn as a word. Rows::input names each row of a
 // cross-attention for the word that was read before it, and moves the gold links there. Local attentions have their windows.
-AttentionPicture attention_picture(const Run& run, const Seq2Seq& model, const Example& example, AttentionPicture::Rows rows = AttentionPicture::Rows::predicted);
+AttentionPicture attention_picture(const Run& run, const Seq2Seq& model, const Example& example,
+                                   AttentionPicture::Rows rows = AttentionPicture::Rows::predicted);
 // The mean over the heads of the last cross-attention only.
 AttentionPicture last_cross_attention(const AttentionPicture& picture);
 

@@ -49,8 +49,8 @@ void WeightAverage::load_state(const std::map<std::string, Tensor>& state, std::
     if (updates == 0) continue;
     const auto at = state.find(item.parameter->path);
     const Variable& weight = item.parameter->variable;
-    check<FileError>(at != state.end() && at->second.shape() == weight.shape() && at->second.dtype() == weight.dtype(), "weight average: the state has no {} that is {} {}",
-                     item.parameter->path, weight.dtype(), weight.shape());
+    check<FileError>(at != state.end() && at->second.shape() == weight.shape() && at->second.dtype() == weight.dtype(),
+                     "weight average: the state has no {} that is {} {}", item.parameter->path, weight.dtype(), weight.shape());
     item.average = at->second.clone();
   }
   items_ = std::move(loaded);

@@ -36,7 +36,8 @@ std::vector<std::string> other_forms(const Metadata& wanted, const Metadata& met
   std::vector<std::string> list;
   for (const std::string& key : keys)
     if (form(metadata, key) != form(wanted, key))
-      list.push_back(fmt::format("{} ({}{}, needs {})", key, form(metadata, key), metadata.contains(key) ? "" : ", as the file does not say", form(wanted, key)));
+      list.push_back(fmt::format("{} ({}{}, needs {})", key, form(metadata, key),
+                                 metadata.contains(key) ? "" : ", as the file does not say", form(wanted, key)));
   return list;
 }
 
@@ -55,8 +56,8 @@ std::string where_missing(const std::vector<std::string>& missing, const std::ve
 using Others = std::map<std::string, OtherTensor>;
 
 // formed: what is wrong with forms.
-Loaded copy_all(const Selection& parameters, const std::map<std::string, Tensor>& values, const Others& others, std::string_view source, const std::vector<std::string>& formed,
-                bool partial = false) {
+Loaded copy_all(const Selection& parameters, const std::map<std::string, Tensor>& values, const Others& others, std::string_view source,
+                const std::vector<std::string>& formed, bool partial = false) {
   const auto wanted = names(parameters);
   std::vector<std::string> missing, unexpected, mismatched;
   std::map<const Parameter::Data*, std::string> given;   // first name under which a parameter's value came
@@ -68,7 +69,8 @@ Loaded copy_all(const Selection& parameters, const std::map<std::string, Tensor>
     if (!at->second.defined()) {
       mismatched.push_back(fmt::format("{} (an empty Tensor, needs {} {})", name, have.dtype(), have.shape()));
     } else if (at->second.shape() != have.shape() || at->second.dtype() != have.dtype()) {
-      mismatched.push_back(fmt::format("{} ({} {}, needs {} {}{})", name, at->second.dtype(), at->second.shape(), have.dtype(), have.shape(),
+      mismatched.push_back(fmt::format("{} ({} {}, needs {} {}{})", name, at->second.dtype(), at->second.shape(), have.dtype(),
+                                       have.shape(),
                                        at->second.shape() == have.shape() && is_float(at->second.dtype()) ? ": convert_floats" : ""));
     } else if (const auto [other, first] = given.emplace(item, name); first) {
       copies.emplace_back(item, at->second);
@@ -79,15 +81,22 @@ Loaded copy_all(const Selection& parameters, const std::map<std::string, Tensor>
   for (const auto& [name, other] : others) {
     const auto at = wanted.find(name);
     if (at == wanted.end()) unexpected.push_back(name);
-    else mismatched.push_back(fmt::format("{} ({} {}, needs {} {})", name, other.stored_as, other.shape, at->second->variable.dtype(), at->second->variable.shape()));
+    else
+      mismatched.push_back(fmt::format("{} ({} {}, needs {} {})", name, other.stored_as, other.shape, at->second->variable.dtype(),
+                                       at->second->variable.shape()));
   }
   for (const auto& [name, item] : wanted)                // under its own path, or where that is not among the names under the first
-    if (!values.contains(name) && !others.contains(name) && (item->path == parameters.prefix() + name || !item->path.starts_with(parameters.prefix())) && given.emplace(item, name).second) missing.push_back(name);
+    if (!values.contains(name) && !others.contains(name) &&
+        (item->path == parameters.prefix() + name || !item->path.starts_with(parameters.prefix())) && given.emplace(item, name).second)
+      missing.push_back(name);
   for (const auto& [name, value] : values)
     if (!wanted.contains(name)) unexpected.push_back(name);
-  const auto part = [](std::string_view what, const std::vector<std::string>& list) { return list.empty() ? std::string() : fmt::format("; {}: {}", what, first_ten(list, " ")); };
-  check<FileError>((partial || (missing.empty() && unexpected.empty())) && mismatched.empty() && formed.empty(), "{}: does not fit the model{}{}{}{}{}", source,
-                   part("missing", missing), part("unexpected", unexpected), part("mismatched", mismatched), part("GRUs of another form", formed), where_missing(missing, unexpected));
+  const auto part = [](std::string_view what, const std::vector<std::string>& list) {
+    return list.empty() ? std::string() : fmt::format("; {}: {}", what, first_ten(list, " "));
+  };
+  check<FileError>((partial || (missing.empty() && unexpected.empty())) && mismatched.empty() && formed.empty(),
+                   "{}: does not fit the model{}{}{}{}{}", source, part("missing", missing), part("unexpected", unexpected),
+                   part("mismatched", mismatched), part("GRUs of another form", formed), where_missing(missing, unexpected));
   for (auto& [item, value] : copies) copy_into(item->variable.value(), value);
   return {std::move(missing), std::move(unexpected)};
 }
@@ -127,12 +136,16 @@ std::map<std::string, std::string> gru_forms(const Selection& parameters) {
   const auto selected = names(parameters);
   for (const auto& [path, form] : parameters.owner().gru_forms()) {
     const auto name = below(path, parameters.prefix());
-    if (name && std::ranges::any_of(selected, [own = name->empty() ? "" : *name + "."](const auto& item) { return item.first.starts_with(own); })) out[std::string(kFormKey) + *name] = form;
+    if (name &&
+        std::ranges::any_of(selected, [own = name->empty() ? "" : *name + "."](const auto& item) { return item.first.starts_with(own); }))
+      out[std::string(kFormKey) + *name] = form;
   }
   return out;
 }
 
-void load(const Selection& parameters, const std::map<std::string, Tensor>& values, std::string_view source) { copy_all(parameters, values, {}, source, {}); }
+void load(const Selection& parameters, const std::map<std::string, Tensor>& values, std::string_view source) {
+  copy_all(parameters, values, {}, source, {});
+}
 
 void load(const Selection& parameters, const std::map<std::string, Tensor>& values, const Metadata& metadata, std::string_view source) {
   copy_all(parameters, values, {}, source, other_forms(gru_forms(parameters), metadata));
@@ -141,14 +154,16 @@ void load(const Selection& parameters, const std::map<std::string, Tensor>& valu
 Loaded load(const Selection& parameters, const SafetensorsFile& file, LoadOptions options) {
   const auto tensors = under(file.tensors, options.from);
   const Others others = under(file.others, options.from);
-  check<FileError>(!tensors.empty() || !others.empty() || options.from.empty(), "{}: no key begins with {}: the first is {}", file.path, quote(options.from),
-                   file.header.tensors.empty() ? "missing, too" : quote(file.header.tensors.front().name));
+  check<FileError>(!tensors.empty() || !others.empty() || options.from.empty(), "{}: no key begins with {}: the first is {}", file.path,
+                   quote(options.from), file.header.tensors.empty() ? "missing, too" : quote(file.header.tensors.front().name));
   Metadata have = gru_forms(parameters), given = forms_under(file.metadata, options.from);
   if (options.partial) {                           // of a GRU that only one of them has, nothing is copied
     const auto wanted = names(parameters);
     const auto is_copied = [&](const auto& form) {
       const std::string path = form.first.substr(kFormKey.size()), own = path.empty() ? "" : path + ".";
-      return std::ranges::any_of(wanted, [&](const auto& item) { return item.first.starts_with(own) && (tensors.contains(item.first) || others.contains(item.first)); });
+      return std::ranges::any_of(wanted, [&](const auto& item) {
+        return item.first.starts_with(own) && (tensors.contains(item.first) || others.contains(item.first));
+      });
     };
     for (Metadata* forms : {&have, &given}) std::erase_if(*forms, [&](const auto& form) { return !is_copied(form); });
   }
@@ -157,6 +172,8 @@ Loaded load(const Selection& parameters, const SafetensorsFile& file, LoadOption
 
 void save(const Selection& parameters, const std::string& path) { write_safetensors(path, state(parameters), gru_forms(parameters)); }
 
-Loaded load(const Selection& parameters, const std::string& path, LoadOptions options) { return load(parameters, read_safetensors(path), options); }
+Loaded load(const Selection& parameters, const std::string& path, LoadOptions options) {
+  return load(parameters, read_safetensors(path), options);
+}
 
 }  // namespace heed

@@ -12,14 +12,16 @@ namespace heed {
 // Path without the selection's prefix -> value, which shares the parameter's memory: clone to keep it. Tied parameters stand under each of
 // their paths, as in PyTorch's state_dict.
 std::map<std::string, Tensor> state(const Selection& parameters);
-// The metadata of a file with these values: gru_form.<path> = bahdanau or cho. A GRU of which a file says nothing has PyTorch's form, cudnn.
+// The metadata of a file with these values: gru_form.<path> = bahdanau or cho.
+// A GRU of which a file says nothing has PyTorch's form, cudnn.
 std::map<std::string, std::string> gru_forms(const Selection& parameters);
 
 // Copies values in. FileError that lists missing, unexpected and mismatched keys at once, ten of each; then nothing has changed.
 // `source` names where the values come from in the message.
 void load(const Selection& parameters, const std::map<std::string, Tensor>& values, std::string_view source = "state");
 // With the metadata of the file that they come from: refuses GRUs of another form too.
-void load(const Selection& parameters, const std::map<std::string, Tensor>& values, const std::map<std::string, std::string>& metadata, std::string_view source);
+void load(const Selection& parameters, const std::map<std::string, Tensor>& values, const std::map<std::string, std::string>& metadata,
+          std::string_view source);
 
 struct LoadOptions {
   std::string_view from = {};    // of the file's keys those that begin so, without it ("encoder."); the others are not read
@@ -35,7 +37,9 @@ Loaded load(const Selection& parameters, const std::string& path, LoadOptions op
 
 inline std::map<std::string, Tensor> state(Parameters& parameters) { return state(parameters.select()); }
 inline void save(Parameters& parameters, const std::string& path) { save(parameters.select(), path); }
-inline Loaded load(Parameters& parameters, const std::string& path, LoadOptions options = {}) { return load(parameters.select(), path, options); }
+inline Loaded load(Parameters& parameters, const std::string& path, LoadOptions options = {}) {
+  return load(parameters.select(), path, options);
+}
 inline void load(Parameters& parameters, const std::map<std::string, Tensor>& values) { load(parameters.select(), values); }
 
 }  // namespace heed

@@ -11,7 +11,8 @@ namespace {
 
 Parameter table(const Scope& scope, Embedding::Options& options) {
   const Shape shape{options.vocabulary, options.width};
-  check<Error>(options.padding >= -1 && options.padding < options.vocabulary, "embedding: padding {} is not in [-1, {})", options.padding, options.vocabulary);
+  check<Error>(options.padding >= -1 && options.padding < options.vocabulary, "embedding: padding {} is not in [-1, {})", options.padding,
+               options.vocabulary);
   if (options.weight.defined()) return scope.alias("weight", std::move(options.weight), shape);
   const Initializer start = options.init ? options.init : normal_init(0, 1);
   Parameter weight = scope.parameter("weight", shape, options.padding >= 0 ? zero_row(options.padding, start) : start);

@@ -12,7 +12,8 @@ FeedForward::FeedForward(Scope scope, Options options)
       activation(options.activation),
       dropout(checked_dropout(scope.path(), options.dropout)) {
   if (options.gated)
-    linear3.emplace(scope / "linear3", Linear::Options{.in = options.width, .out = options.inner, .bias = options.bias, .init = options.init});
+    linear3.emplace(scope / "linear3",
+                    Linear::Options{.in = options.width, .out = options.inner, .bias = options.bias, .init = options.init});
 }
 
 Variable FeedForward::operator()(const Variable& x) const {

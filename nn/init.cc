@@ -79,7 +79,8 @@ Initializer orthogonal(double gain) {
     fans("orthogonal", shape);
     // Gram-Schmidt on Gaussian rows v_i, as many as the shorter side: q_i = v_i - Qᵀ Q v_i with the q before it in Q, twice for full
     // precision, then divided by its norm; f64.
-    const Index rows = shape[0], columns = into.numel() / std::max<Index>(rows, 1), count = std::min(rows, columns), length = std::max(rows, columns);
+    const Index rows = shape[0], columns = into.numel() / std::max<Index>(rows, 1), count = std::min(rows, columns),
+                length = std::max(rows, columns);
     const Tensor basis = normal(key, {count, length}, 0, 1, DType::f64);
     for (Index i = 0; i < count; ++i) {
       const Tensor q = basis(Slice{0, i}), v = basis[i];

@@ -9,7 +9,8 @@ namespace heed {
 namespace {
 
 std::string_view formula(bool bias, const LinearOptions& fused) {
-  if (fused.residual.defined() && fused.activation != Activation::none) return bias ? "y = residual + activation(x Wᵀ + b)" : "y = residual + activation(x Wᵀ)";
+  if (fused.residual.defined() && fused.activation != Activation::none)
+    return bias ? "y = residual + activation(x Wᵀ + b)" : "y = residual + activation(x Wᵀ)";
   if (fused.residual.defined()) return bias ? "y = residual + x Wᵀ + b" : "y = residual + x Wᵀ";
   switch (fused.activation) {
     case Activation::none: return bias ? "y = x Wᵀ + b" : "y = x Wᵀ";
@@ -26,9 +27,11 @@ std::string_view formula(bool bias, const LinearOptions& fused) {
 }  // namespace
 
 Linear::Linear(Scope scope, Options options)
-    : weight(options.weight.defined() ? scope.alias("weight", std::move(options.weight), {options.out, options.in})
-                                      : scope.parameter("weight", {options.out, options.in}, options.init ? options.init : linear_uniform(options.in))),
-      bias(options.bias ? scope.parameter("bias", {options.out}, options.init ? constant_init(0) : linear_uniform(options.in)) : Parameter()),
+    : weight(options.weight.defined()
+                 ? scope.alias("weight", std::move(options.weight), {options.out, options.in})
+                 : scope.parameter("weight", {options.out, options.in}, options.init ? options.init : linear_uniform(options.in))),
+      bias(options.bias ? scope.parameter("bias", {options.out}, options.init ? constant_init(0) : linear_uniform(options.in))
+                        : Parameter()),
       path(scope.path()) {
   weight.data().multiplied = true;
 }

@@ -30,7 +30,9 @@ Variable LayerNorm::operator()(const Variable& x) const {
 }
 
 RMSNorm::RMSNorm(Scope scope, Options options)
-    : weight(scope.parameter("weight", {options.width}, constant_init(1))), eps(checked_eps(scope.path(), "rms_norm", options.eps)), path(scope.path()) {}
+    : weight(scope.parameter("weight", {options.width}, constant_init(1))),
+      eps(checked_eps(scope.path(), "rms_norm", options.eps)),
+      path(scope.path()) {}
 
 Variable RMSNorm::operator()(const Variable& x) const {
   const Inside inside(path);
@@ -38,7 +40,8 @@ Variable RMSNorm::operator()(const Variable& x) const {
 }
 
 Norm::Norm(Scope scope, Options o)
-    : form(o.rms ? decltype(form)(RMSNorm(scope, {.width = o.width, .eps = o.eps})) : decltype(form)(LayerNorm(scope, {.width = o.width, .eps = o.eps, .bias = o.bias}))) {}
+    : form(o.rms ? decltype(form)(RMSNorm(scope, {.width = o.width, .eps = o.eps}))
+                 : decltype(form)(LayerNorm(scope, {.width = o.width, .eps = o.eps, .bias = o.bias}))) {}
 
 Variable Norm::operator()(const Variable& x) const {
   return std::visit([&](const auto& norm) { return norm(x); }, form);
@@ -46,7 +49,8 @@ Variable Norm::operator()(const Variable& x) const {
 
 Variable Norm::after_sum(const Variable& x, const Variable& residual, double dropout) const {
   const Inside inside(path());
-  if (const auto* norm = std::get_if<LayerNorm>(&form)) return add_dropout_norm(x, residual, norm->weight, norm->bias, dropout, norm->eps).y;
+  if (const auto* norm = std::get_if<LayerNorm>(&form))
+    return add_dropout_norm(x, residual, norm->weight, norm->bias, dropout, norm->eps).y;
   const RMSNorm& norm = std::get<RMSNorm>(form);
   return rms_norm(residual + heed::dropout(x, dropout), norm.weight, norm.eps);
 }

@@ -22,7 +22,8 @@ constexpr double kMost = 1e30;
 Optimizer::Optimizer(Selection parameters, double learning_rate, std::vector<std::string> state_names)
     : state_names_(std::move(state_names)) {
   set_learning_rate(learning_rate);
-  check<Error>(state_names_.size() <= UpdateItem().state.size(), "optimizer: at most {} states a parameter: {}", UpdateItem().state.size(), fmt::join(state_names_, ", "));
+  check<Error>(state_names_.size() <= UpdateItem().state.size(), "optimizer: at most {} states a parameter: {}", UpdateItem().state.size(),
+               fmt::join(state_names_, ", "));
   for (const auto& parameter : parameters) items_.push_back({parameter, {}, 0});
 }
 
@@ -35,15 +36,18 @@ void Optimizer::set_factors(const Selection& some, Factors factors) {
   check_range("optimizer", "the factor of the learning rate", factors.learning_rate, 0, kMost);
   check_range("optimizer", "the factor of the weight decay", factors.weight_decay, 0, kMost);
   for (const auto& chosen : some)
-    check<Error>(std::ranges::find(items_, chosen, &Item::parameter) != items_.end(), "optimizer: set_factors: {} is not among its parameters", chosen->path);
+    check<Error>(std::ranges::find(items_, chosen, &Item::parameter) != items_.end(),
+                 "optimizer: set_factors: {} is not among its parameters", chosen->path);
   for (const auto& chosen : some) std::ranges::find(items_, chosen, &Item::parameter)->factors = factors;
 }
 
-// All in one block, whose pages the threads of the first update touch: blocks of their own would begin with pages touched here, one after the
-// other. Five lines between states: those of one size would share their places in the caches.
+// All in one block, whose pages the threads of the first update touch: blocks of their own would begin with pages touched here, one after
+// the other. Five lines between states: those of one size would share their places in the caches.
 void Optimizer::allocate() {
   constexpr std::size_t kLine = 64, kApart = 5 * kLine;
-  const auto room = [](const Variable& value) { return (std::size_t(value.numel()) * item_size(value.dtype()) + kLine - 1) / kLine * kLine + kApart; };
+  const auto room = [](const Variable& value) {
+    return (std::size_t(value.numel()) * item_size(value.dtype()) + kLine - 1) / kLine * kLine + kApart;
+  };
   std::size_t bytes = 0;
   for (const Item& item : items_)
     if (item.states.empty()) bytes += state_names_.size() * room(item.parameter->variable);
@@ -70,7 +74,8 @@ void Optimizer::step() {
     for (Item& item : items_) {
       const Gradient& gradient = *item.parameter->gradient;
       if (item.parameter->frozen || !gradient.written()) continue;
-      UpdateItem update{{}, item.parameter->variable.value(), gradient.value(), {}, {.rate = learning_rate_ * item.factors.learning_rate, .gradient_scale = gradient.scale()},
+      UpdateItem update{{}, item.parameter->variable.value(), gradient.value(), {},
+                        {.rate = learning_rate_ * item.factors.learning_rate, .gradient_scale = gradient.scale()},
                         item.steps == 0};
       for (std::size_t s = 0; s < item.states.size(); ++s) update.state[s] = item.states[s];
       ++item.steps;
@@ -112,14 +117,17 @@ void Optimizer::load_state(const std::map<std::string, Tensor>& state) {
   for (const Item& item : items_) {
     const std::string& path = item.parameter->path;
     const Tensor* const step = find(path + ".step");
-    const bool updated = step || std::ranges::any_of(state_names_, [&](const std::string& name) { return state.contains(path + "." + name); });
+    const bool updated =
+        step || std::ranges::any_of(state_names_, [&](const std::string& name) { return state.contains(path + "." + name); });
     steps.push_back(updated);
     if (!updated) continue;
     if (step) {
       const bool number = step->defined() && step->numel() == 1 && (step->dtype() == DType::i64 || is_float(step->dtype()));
       const double count = number ? step->item() : -1;
       if (count >= 0 && count == std::floor(count) && count < 0x1p53) steps.back() = std::int64_t(count);
-      else problems.push_back(fmt::format("{}.step is {} {}{}, needs one i64 or whole number", path, step->dtype(), step->shape(), number ? fmt::format(" {}", count) : ""));
+      else
+        problems.push_back(fmt::format("{}.step is {} {}{}, needs one i64 or whole number", path, step->dtype(), step->shape(),
+                                       number ? fmt::format(" {}", count) : ""));
     } else if (counts_) {
       problems.push_back(fmt::format("missing {}.step", path));
     }
@@ -129,7 +137,8 @@ void Optimizer::load_state(const std::map<std::string, Tensor>& state) {
       if (!given || !given->defined())
         problems.push_back(fmt::format("missing {}.{}", path, name));
       else if (given->shape() != value.shape() || given->dtype() != value.dtype())
-        problems.push_back(fmt::format("{}.{} is {} {}, needs {} {}", path, name, given->dtype(), given->shape(), value.dtype(), value.shape()));
+        problems.push_back(
+            fmt::format("{}.{} is {} {}, needs {} {}", path, name, given->dtype(), given->shape(), value.dtype(), value.shape()));
     }
   }
   for (const auto& [name, was_used] : used)
@@ -147,12 +156,15 @@ void Optimizer::load_state(const std::map<std::string, Tensor>& state) {
 // ---- the rules ------------------------------------------------------------------------------------------------------
 
 SGD::SGD(Selection parameters, Options o)
-    : Optimizer(std::move(parameters), o.learning_rate, o.momentum != 0 ? std::vector<std::string>{"momentum_buffer"} : std::vector<std::string>{}), options_(o) {
+    : Optimizer(std::move(parameters), o.learning_rate,
+                o.momentum != 0 ? std::vector<std::string>{"momentum_buffer"} : std::vector<std::string>{}),
+      options_(o) {
   counts_ = false;
   check_range("sgd", "momentum", o.momentum, 0, kMost);
   check_range("sgd", "dampening", o.dampening, 0, kMost);
   check_range("sgd", "weight_decay", o.weight_decay, 0, kMost);
-  check<Error>(!o.nesterov || (o.momentum > 0 && o.dampening == 0), "sgd: nesterov needs momentum > 0 and no dampening: momentum {}, dampening {}", o.momentum, o.dampening);
+  check<Error>(!o.nesterov || (o.momentum > 0 && o.dampening == 0),
+               "sgd: nesterov needs momentum > 0 and no dampening: momentum {}, dampening {}", o.momentum, o.dampening);
 }
 
 Update SGD::constants(const Item& item, UpdateConstants& c) const {
@@ -163,7 +175,8 @@ Update SGD::constants(const Item& item, UpdateConstants& c) const {
   return options_.nesterov ? Update::nesterov : Update::momentum;
 }
 
-Adam::Adam(Selection parameters, Options o, bool decoupled) : Optimizer(std::move(parameters), o.learning_rate, {"exp_avg", "exp_avg_sq"}), options_(o), decoupled_(decoupled) {
+Adam::Adam(Selection parameters, Options o, bool decoupled)
+    : Optimizer(std::move(parameters), o.learning_rate, {"exp_avg", "exp_avg_sq"}), options_(o), decoupled_(decoupled) {
   check_range("adam", "beta1", o.beta1, 0, 1 - 1e-12);
   check_range("adam", "beta2", o.beta2, 0, 1 - 1e-12);
   check_range("adam", "eps", o.eps, 0, kMost);
@@ -196,7 +209,8 @@ Update Adagrad::constants(const Item& item, UpdateConstants& c) const {
   return Update::adagrad;
 }
 
-Adadelta::Adadelta(Selection parameters, Options o) : Optimizer(std::move(parameters), o.learning_rate, {"square_avg", "acc_delta"}), options_(o) {
+Adadelta::Adadelta(Selection parameters, Options o)
+    : Optimizer(std::move(parameters), o.learning_rate, {"square_avg", "acc_delta"}), options_(o) {
   check_range("adadelta", "rho", o.rho, 0, 1);
   check_range("adadelta", "weight_decay", o.weight_decay, 0, kMost);
   check_range("adadelta", "eps", o.eps, 0, kMost);
@@ -210,7 +224,9 @@ Update Adadelta::constants(const Item&, UpdateConstants& c) const {
 }
 
 RMSprop::RMSprop(Selection parameters, Options o)
-    : Optimizer(std::move(parameters), o.learning_rate, o.momentum != 0 ? std::vector<std::string>{"square_avg", "momentum_buffer"} : std::vector<std::string>{"square_avg"}), options_(o) {
+    : Optimizer(std::move(parameters), o.learning_rate,
+                o.momentum != 0 ? std::vector<std::string>{"square_avg", "momentum_buffer"} : std::vector<std::string>{"square_avg"}),
+      options_(o) {
   check_range("rmsprop", "alpha", o.alpha, 0, 1);
   check_range("rmsprop", "momentum", o.momentum, 0, kMost);
   check_range("rmsprop", "weight_decay", o.weight_decay, 0, kMost);
@@ -255,8 +271,12 @@ void clip_value(Items items, double limit) {
 
 }  // namespace
 
-double clip_gradient_norm(Parameters& parameters, double max_norm, bool error_if_nonfinite) { return clip_norm(parameters.items(), max_norm, error_if_nonfinite); }
-double clip_gradient_norm(const Selection& some, double max_norm, bool error_if_nonfinite) { return clip_norm({some.begin(), some.end()}, max_norm, error_if_nonfinite); }
+double clip_gradient_norm(Parameters& parameters, double max_norm, bool error_if_nonfinite) {
+  return clip_norm(parameters.items(), max_norm, error_if_nonfinite);
+}
+double clip_gradient_norm(const Selection& some, double max_norm, bool error_if_nonfinite) {
+  return clip_norm({some.begin(), some.end()}, max_norm, error_if_nonfinite);
+}
 void clip_gradient_value(Parameters& parameters, double limit) { clip_value(parameters.items(), limit); }
 void clip_gradient_value(const Selection& some, double limit) { clip_value({some.begin(), some.end()}, limit); }
 

@@ -2,7 +2,8 @@
 // Optimisers with PyTorch's definitions and defaults. step() updates every parameter of the selection, those declared when the
 // optimiser was made, whose gradient is written, then marks these gradients unwritten: another optimiser finds none of them, and those of
 // parameters that no optimiser has add up unless they are frozen. Groups of parameters with rates or decays of their own: set_factors; with
-// other rules: an optimiser over a Selection each. State goes by parameter path and PyTorch's names (exp_avg, exp_avg_sq, momentum_buffer, ...).
+// other rules: an optimiser over a Selection each.
+// State goes by parameter path and PyTorch's names (exp_avg, exp_avg_sq, momentum_buffer, ...).
 // A rule of one's own is a loop:
 //
 //   for (const auto& item : parameters.items()) {
@@ -25,8 +26,9 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  void step();                                   // one pass over all parameters; all memory is there before the first is touched. Who leaves out
-                                                 // a step calls forget_gradients(), or the next one has those gradients too
+  // One pass over all parameters; all memory is there before the first is touched. Who leaves out a step calls forget_gradients(), or the
+  // next one has those gradients too.
+  void step();
   double learning_rate() const { return learning_rate_; }
   void set_learning_rate(double rate);
   // From now on these parameters have so many times the learning rate, whatever a schedule makes of it, and so many times the weight decay:

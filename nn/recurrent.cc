@@ -13,7 +13,8 @@ RecurrentLayers::Direction declare(const Scope& scope, const std::string& ending
                                    double forget_bias, const RecurrentInit& init) {
   const Inside inside(scope.path());
   check<ShapeError>(in >= 1 && width >= 1, "recurrent: widths must be at least 1: in {}, width {}", in, width);
-  check<Error>(forget_bias == 0 || (unit == RecurrentUnit::lstm && bias), "recurrent: forget_bias needs an LSTM with biases: {}", forget_bias);
+  check<Error>(forget_bias == 0 || (unit == RecurrentUnit::lstm && bias), "recurrent: forget_bias needs an LSTM with biases: {}",
+               forget_bias);
   const Index gates = gate_count(unit), rows = gates * width;
   const auto each_gate = [&](const Initializer& given) { return given ? stacked(gates, given) : linear_uniform(width); };
   const Initializer biases = each_gate(init.bias);
@@ -69,9 +70,13 @@ RecurrentState RecurrentCell::step(const Variable& gates, const RecurrentState& 
 RecurrentState RecurrentCell::operator()(const Variable& x, const RecurrentState& state) const { return step(input(x), state); }
 
 RnnCell::RnnCell(Scope scope, Options o)
-    : RecurrentCell(scope, {.unit = o.relu ? RecurrentUnit::relu : RecurrentUnit::tanh, .in = o.in, .width = o.width, .bias = o.bias, .init = o.init}) {}
+    : RecurrentCell(
+          scope,
+          {.unit = o.relu ? RecurrentUnit::relu : RecurrentUnit::tanh, .in = o.in, .width = o.width, .bias = o.bias, .init = o.init}) {}
 LstmCell::LstmCell(Scope scope, Options o)
-    : RecurrentCell(scope, {.unit = RecurrentUnit::lstm, .in = o.in, .width = o.width, .bias = o.bias, .forget_bias = o.forget_bias, .init = o.init}) {}
+    : RecurrentCell(
+          scope,
+          {.unit = RecurrentUnit::lstm, .in = o.in, .width = o.width, .bias = o.bias, .forget_bias = o.forget_bias, .init = o.init}) {}
 GruCell::GruCell(Scope scope, Options o)
     : RecurrentCell(scope, {.unit = gru_unit(o.form), .in = o.in, .width = o.width, .bias = o.bias, .init = o.init}) {}
 
@@ -83,16 +88,18 @@ RecurrentLayers::RecurrentLayers(Scope scope, Options options)
       dropout_out(checked_dropout(scope.path(), options.dropout_out)), path(scope.path()) {
   const Inside inside(path);
   check<ShapeError>(layers >= 1, "recurrent: layers must be at least 1: {}", layers);
-  check<Error>(layers > 1 || dropout == 0, "recurrent: one layer has nothing between layers: dropout {}; dropout_in or dropout_out", dropout);
+  check<Error>(layers > 1 || dropout == 0, "recurrent: one layer has nothing between layers: dropout {}; dropout_in or dropout_out",
+               dropout);
   for (Index k = 0; k < layers; ++k)
     for (Index d = 0; d < directions(); ++d)
-      weights.push_back(declare(scope, fmt::format("_l{}{}", k, d ? "_reverse" : ""), unit, k == 0 ? options.in : directions() * width, width,
-                                options.bias, options.forget_bias, options.init));
+      weights.push_back(declare(scope, fmt::format("_l{}{}", k, d ? "_reverse" : ""), unit, k == 0 ? options.in : directions() * width,
+                                width, options.bias, options.forget_bias, options.init));
 }
 
 RecurrentLayers::Output RecurrentLayers::operator()(const Variable& x, const Tensor& lengths, const List<RecurrentState>& initial) const {
   const Inside inside(path);
-  check<ShapeError>(initial.empty() || initial.size() == weights.size(), "recurrent: needs {} initial states, got {}", weights.size(), initial.size());
+  check<ShapeError>(initial.empty() || initial.size() == weights.size(), "recurrent: needs {} initial states, got {}", weights.size(),
+                    initial.size());
   Output out{heed::dropout(x, dropout_in), {}};
   for (Index k = 0; k < layers; ++k) {
     List<Variable> sides;
@@ -104,21 +111,26 @@ RecurrentLayers::Output RecurrentLayers::operator()(const Variable& x, const Ten
       sides.push_back(std::move(side.outputs));
       out.states.push_back(std::move(side.last));
     }
-    out.outputs = heed::dropout(bidirectional ? concat(sides, -1) : sides[0], k + 1 < layers ? dropout : dropout_out);   // [B, S, directions n]
+    // [B, S, directions n]
+    out.outputs = heed::dropout(bidirectional ? concat(sides, -1) : sides[0], k + 1 < layers ? dropout : dropout_out);
   }
   return out;
 }
 
 Rnn::Rnn(Scope scope, Options o)
-    : RecurrentLayers(scope, {.unit = o.relu ? RecurrentUnit::relu : RecurrentUnit::tanh, .in = o.in, .width = o.width, .layers = o.layers,
-                              .bidirectional = o.bidirectional, .dropout = o.dropout, .dropout_in = o.dropout_in, .dropout_out = o.dropout_out,
+    : RecurrentLayers(scope, {.unit = o.relu ? RecurrentUnit::relu : RecurrentUnit::tanh,
+                              .in = o.in, .width = o.width, .layers = o.layers, .bidirectional = o.bidirectional,
+                              .dropout = o.dropout, .dropout_in = o.dropout_in, .dropout_out = o.dropout_out,
                               .bias = o.bias, .init = o.init}) {}
 Lstm::Lstm(Scope scope, Options o)
-    : RecurrentLayers(scope, {.unit = RecurrentUnit::lstm, .in = o.in, .width = o.width, .layers = o.layers, .bidirectional = o.bidirectional,
-                              .dropout = o.dropout, .dropout_in = o.dropout_in, .dropout_out = o.dropout_out, .bias = o.bias,
-                              .forget_bias = o.forget_bias, .init = o.init}) {}
+    : RecurrentLayers(scope, {.unit = RecurrentUnit::lstm,
+                              .in = o.in, .width = o.width, .layers = o.layers, .bidirectional = o.bidirectional,
+                              .dropout = o.dropout, .dropout_in = o.dropout_in, .dropout_out = o.dropout_out,
+                              .bias = o.bias, .forget_bias = o.forget_bias, .init = o.init}) {}
 Gru::Gru(Scope scope, Options o)
-    : RecurrentLayers(scope, {.unit = gru_unit(o.form), .in = o.in, .width = o.width, .layers = o.layers, .bidirectional = o.bidirectional,
-                              .dropout = o.dropout, .dropout_in = o.dropout_in, .dropout_out = o.dropout_out, .bias = o.bias, .init = o.init}) {}
+    : RecurrentLayers(scope, {.unit = gru_unit(o.form),
+                              .in = o.in, .width = o.width, .layers = o.layers, .bidirectional = o.bidirectional,
+                              .dropout = o.dropout, .dropout_in = o.dropout_in, .dropout_out = o.dropout_out,
+                              .bias = o.bias, .init = o.init}) {}
 
 }  // namespace heed

@@ -23,7 +23,8 @@ struct RecurrentCell {
     RecurrentUnit unit;
     Index in, width;
     bool bias = true;
-    double forget_bias = 0;         // written into the f block of an LSTM's bias_ih at the start, never added in the formula; Error without one
+    // written into the f block of an LSTM's bias_ih at the start, never added in the formula; Error without one
+    double forget_bias = 0;
     RecurrentInit init = {};
   };
   RecurrentCell(Scope scope, Options options);
@@ -34,7 +35,8 @@ struct RecurrentCell {
   // input may have been added to it.
   Variable input(const Variable& x) const;
   RecurrentState step(const Variable& gates, const RecurrentState& state) const;
-  RecurrentState step(const Variable& gates, const RecurrentState& state, const Variable& bias) const;   // in place of b_hh: [gates n], or of each row [B, gates n]
+  // in place of b_hh: [gates n], or of each row [B, gates n]
+  RecurrentState step(const Variable& gates, const RecurrentState& state, const Variable& bias) const;
   RecurrentState zero_state(Index batch) const;
 
   Parameter weight_ih, weight_hh, bias_ih, bias_hh;

@@ -20,14 +20,17 @@ struct Residual {
     bool rms = false;             // RMSNorm instead of LayerNorm
   };
   Residual(Scope scope, Options options)
-      : norm(scope, {.width = options.width, .rms = options.rms, .eps = options.eps, .bias = options.bias}), dropout(checked_dropout(scope.path(), options.dropout)), norm_at(options.norm_at) {}
+      : norm(scope, {.width = options.width, .rms = options.rms, .eps = options.eps, .bias = options.bias}),
+        dropout(checked_dropout(scope.path(), options.dropout)),
+        norm_at(options.norm_at) {}
 
   // x [..., d]; sublayer: [..., d] -> [..., d]
   Variable operator()(const Variable& x, auto&& sublayer) const {
     if (norm_at == NormAt::before) return add_dropout(sublayer(norm(x)), x);   // x + dropout(sublayer(norm(x)))   Xiong et al. 2020
     const Variable y = sublayer(x);
     const Inside inside(norm.path());
-    return trace("", "y = norm(x + sublayer(x))", norm.after_sum(y, x, dropout));   // norm(x + dropout(sublayer(x)))   Vaswani et al. 2017, 3.1
+    // norm(x + dropout(sublayer(x)))   Vaswani et al. 2017, 3.1
+    return trace("", "y = norm(x + sublayer(x))", norm.after_sum(y, x, dropout));
   }
 
   Norm norm;

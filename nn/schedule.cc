@@ -27,7 +27,8 @@ Schedule::Schedule(Options options) : options_(options) {
   Options& o = options_;
   if (!o.factor) o.factor = o.kind == Kind::noam ? 1 : 0.5;
   const auto in_range = [](std::string_view what, double value) {
-    check<Error>(std::isfinite(value) && value >= 0, "schedule: {} must {}: {}", what, std::isfinite(value) ? "not be negative" : "be finite", value);
+    check<Error>(std::isfinite(value) && value >= 0, "schedule: {} must {}: {}", what,
+                 std::isfinite(value) ? "not be negative" : "be finite", value);
   };
   in_range("the learning rate", o.peak);
   in_range("start", o.start);
@@ -38,7 +39,8 @@ Schedule::Schedule(Options options) : options_(options) {
   in_range("patience", o.patience);
   if (o.kind == Kind::linear || o.kind == Kind::cosine)
     check<Error>(o.total > o.warmup, "schedule: {} needs total > warmup: total {}, warmup {}", name(o.kind), o.total, o.warmup);
-  if (o.kind == Kind::inverse_sqrt || o.kind == Kind::noam) check<Error>(o.warmup > 0, "schedule: {} needs warmup > 0: {}", name(o.kind), o.warmup);
+  if (o.kind == Kind::inverse_sqrt || o.kind == Kind::noam)
+    check<Error>(o.warmup > 0, "schedule: {} needs warmup > 0: {}", name(o.kind), o.warmup);
   if (o.kind == Kind::noam) check<Error>(o.width > 0, "schedule: noam needs width > 0: {}", o.width);
   if (o.kind == Kind::step) check<Error>(o.every > 0, "schedule: step needs every > 0: {}", o.every);
 }

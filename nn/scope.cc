@@ -36,8 +36,10 @@ Parameter Scope::parameter(std::string_view name, const Shape& shape, const Init
 Parameter Scope::alias(std::string_view name, Parameter shared, const Shape& shape) const {
   std::string path = child(name);
   check<Error>(shared.defined(), "parameter: {} shares one that is absent", path);
-  check<Error>(parameters_->find(shared.path()) == &shared.data(), "parameter: {} shares {}, which belongs to other Parameters", path, shared.path());
-  check<ShapeError>(shared.shape() == shape, "parameter: {} shares {} of another shape: needs {}, shared {}", path, shared.path(), shape, shared.shape());
+  check<Error>(parameters_->find(shared.path()) == &shared.data(), "parameter: {} shares {}, which belongs to other Parameters", path,
+               shared.path());
+  check<ShapeError>(shared.shape() == shape, "parameter: {} shares {} of another shape: needs {}, shared {}", path, shared.path(), shape,
+                    shared.shape());
   check<Error>(!parameters_->by_path_.contains(path), "parameter: declared twice: {}", path);
   parameters_->by_path_.emplace(path, parameters_->by_path_.at(shared.path()));
   parameters_->aliases_.emplace(std::move(path), shared.path());
@@ -87,7 +89,8 @@ Parameters::Parameters(Seed seed, DType dtype) : seed_(seed), dtype_(dtype) {
 Parameter Parameters::declare(std::string path, const Shape& shape, const Initializer& init) {
   check<Error>(!by_path_.contains(path), "parameter: declared twice: {}", path);
   check<Error>(init != nullptr, "parameter: no initializer: {}", path);
-  check<ShapeError>(std::ranges::all_of(shape, [](Index size) { return size >= 1; }), "parameter: sizes must be at least 1: {} {}", path, shape);
+  check<ShapeError>(std::ranges::all_of(shape, [](Index size) { return size >= 1; }), "parameter: sizes must be at least 1: {} {}", path,
+                    shape);
   const Tensor value = empty(shape, dtype_);
   {
     const Inside inside(path);
@@ -137,7 +140,8 @@ Selection Parameters::select(std::string_view pattern) {
   for (const auto& item : items_)
     if (matching.contains(item.get())) chosen.push_back(item);
   const std::size_t star = pattern.find('*');
-  return Selection(*this, std::move(chosen), std::string(star == pattern.npos ? "" : pattern.substr(0, pattern.substr(0, star).rfind('.') + 1)));
+  return Selection(*this, std::move(chosen),
+                   std::string(star == pattern.npos ? "" : pattern.substr(0, pattern.substr(0, star).rfind('.') + 1)));
 }
 
 Selection Parameters::select(const std::function<bool(const Parameter::Data&)>& chosen) {

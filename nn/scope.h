@@ -101,7 +101,8 @@ class Selection {
   void freeze() const;                           // no gradient, no update
   void unfreeze() const;
   void forget_gradients() const;
-  void initialise(const Initializer& init) const;   // new initial values, by the keys that the paths give; of an embedding's row of padding too
+  // new initial values, by the keys that the paths give; of an embedding's row of padding too
+  void initialise(const Initializer& init) const;
   Index count() const;                           // elements
   Parameters& owner() const { return *owner_; }
   const std::string& prefix() const { return prefix_; }   // "core." for select("core.*") and select("core.e*")
@@ -129,7 +130,8 @@ class Parameters {
   Selection select(const std::function<bool(const Parameter::Data&)>& chosen);
   const Parameter::Data* find(std::string_view path) const;       // aliases included; nullptr when absent
   const std::map<std::string, std::string>& aliases() const { return aliases_; }   // other name -> path
-  const std::map<std::string, std::string>& gru_forms() const { return gru_forms_; }   // path of a GRU -> its form, where it is not PyTorch's
+  // path of a GRU -> its form, where it is not PyTorch's
+  const std::map<std::string, std::string>& gru_forms() const { return gru_forms_; }
   const std::vector<std::shared_ptr<Parameter::Data>>& items() const { return items_; }
   Index count() const;                                            // elements, tied ones once
 

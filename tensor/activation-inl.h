@@ -40,7 +40,8 @@ template <class D> HEED_HOT hn::Vec<D> GeluTanhDerivative(D d, hn::Vec<D> s) {
 template <class D> HEED_HOT hn::Vec<D> Silu(D d, hn::Vec<D> x) { return hn::Mul(AtLeast(d, -1000, x), Sigmoid(d, x)); }
 template <class D> HEED_HOT hn::Vec<D> SiluDerivative(D d, hn::Vec<D> s) {
   const auto e = Exp(d, hn::Neg(s)), gate = hn::Div(Constant(d, 1), hn::Add(e, Constant(d, 1)));
-  const auto rest = hn::IfThenElse(hn::Gt(s, hn::Zero(d)), hn::Mul(e, gate), hn::Sub(Constant(d, 1), gate));   // 1 - σ(x), exact for large x
+  // 1 - σ(x), exact for large x
+  const auto rest = hn::IfThenElse(hn::Gt(s, hn::Zero(d)), hn::Mul(e, gate), hn::Sub(Constant(d, 1), gate));
   return hn::MulAdd(hn::Mul(AtMost(d, 1000, AtLeast(d, -1000, s)), gate), rest, gate);
 }
 

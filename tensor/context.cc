@@ -25,7 +25,8 @@ namespace {
 int quota_threads() {
   double quota = -1, period = -1;
   std::string word;
-  if (std::ifstream file("/sys/fs/cgroup/cpu.max"); file >> word >> period && word != "max") std::from_chars(word.data(), word.data() + word.size(), quota);
+  if (std::ifstream file("/sys/fs/cgroup/cpu.max"); file >> word >> period && word != "max")
+    std::from_chars(word.data(), word.data() + word.size(), quota);
   if (quota <= 0) {
     std::ifstream quota_file("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"), period_file("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
     if (!(quota_file >> quota && period_file >> period)) return kMostThreads;
@@ -53,7 +54,9 @@ std::size_t cache(int level, int name) {
     int its_level = 0;
     std::size_t kib = 0;
     std::string type;
-    if (!(std::ifstream(folder + "level") >> its_level && std::ifstream(folder + "type") >> type && std::ifstream(folder + "size") >> kib)) break;   // "32768K"
+    // "32768K"
+    if (!(std::ifstream(folder + "level") >> its_level && std::ifstream(folder + "type") >> type && std::ifstream(folder + "size") >> kib))
+      break;
     if (its_level == level && type != "Instruction") return kib << 10;
   }
   const long bytes = sysconf(name);
@@ -94,8 +97,8 @@ std::string instruction_set() {
 
 std::string describe_context() {
   const CacheSizes sizes = cache_sizes();
-  return fmt::format("{}{}, {} thread{}, L1 {} KiB, L2 {} KiB, L3 {} KiB", instruction_set(), has_amx() ? " with AMX" : "", threads(), threads() == 1 ? "" : "s",
-                     sizes.l1 >> 10, sizes.l2 >> 10, sizes.l3 >> 10);
+  return fmt::format("{}{}, {} thread{}, L1 {} KiB, L2 {} KiB, L3 {} KiB", instruction_set(), has_amx() ? " with AMX" : "", threads(),
+                     threads() == 1 ? "" : "s", sizes.l1 >> 10, sizes.l2 >> 10, sizes.l3 >> 10);
 }
 
 }  // namespace heed

@@ -18,7 +18,8 @@ constexpr double kHandOff = 4e-6;  // worth a hand-off
 inline Index pieces(double seconds, Index units) {
   const Index team = std::max<Index>(2, threads());
   const double few = double(std::max<Index>(8, 4 * team));
-  const double wanted = std::max({std::min(double(team), seconds / kHandOff), std::min(few, seconds / kChunk), std::min(4 * few, seconds / (5 * kChunk))});
+  const double wanted =
+      std::max({std::min(double(team), seconds / kHandOff), std::min(few, seconds / kChunk), std::min(4 * few, seconds / (5 * kChunk))});
   const Index most = std::clamp<Index>(Index(wanted), 1, units);
   return most < team ? most : most / team * team;
 }

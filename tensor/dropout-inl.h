@@ -19,7 +19,8 @@ namespace {
 #if HWY_TARGET != HWY_SCALAR
 // In the even 32-bit lanes of c[2 g] and c[2 g + 1]: the blocks philox(key, 16 (group + g) + lane) of the even lanes, then of the odd ones.
 // MulEven ignores what stands between. A round waits for the one before, so that chains side by side cost little more than one.
-template <size_t kChains, class D, class V> HWY_INLINE void PhiloxChains(D d, uint64_t key, uint64_t group, size_t lane, V (&c)[kChains][4]) {
+template <size_t kChains, class D, class V>
+HWY_INLINE void PhiloxChains(D d, uint64_t key, uint64_t group, size_t lane, V (&c)[kChains][4]) {
   const hn::Repartition<uint64_t, D> wide;
   HWY_UNROLL(4)
   for (size_t i = 0; i < kChains; ++i) {
@@ -63,7 +64,8 @@ template <size_t kGroups> HWY_INLINE void PhiloxGroups(uint64_t key, uint64_t gr
     for (size_t g = 0; g < kGroups; ++g)
       HWY_UNROLL(4)
       for (size_t w = 0; w < 4; ++w)
-        hn::StoreU(hn::OddEven(hn::BitCast(d, hn::ShiftLeft<32>(hn::BitCast(wide, c[2 * g + 1][w]))), c[2 * g][w]), d, words + 64 * g + 16 * w + lane);
+        hn::StoreU(hn::OddEven(hn::BitCast(d, hn::ShiftLeft<32>(hn::BitCast(wide, c[2 * g + 1][w]))), c[2 * g][w]), d,
+                   words + 64 * g + 16 * w + lane);
   }
 #endif
 }

@@ -2,7 +2,8 @@
 // Dropout by counter. Whether element i is kept is a function of (key, i) alone, so forward, backward, fused and plain kernels,
 // and any number of threads, see one mask, and nobody stores it:
 //   draw(i) = half-word (i % 128) / 16 (low halves first) of philox(key, 16 (i / 128) + i % 16),   kept where draw(i) >= threshold
-// Kept values are scaled by 65536 / (65536 - threshold), threshold = round(65536 p), at most 65535 for p < 1: the expectation is exact for the rate used.
+// Kept values are scaled by 65536 / (65536 - threshold), threshold = round(65536 p), at most 65535 for p < 1:
+// the expectation is exact for the rate used.
 #pragma once
 #include "tensor/random.h"
 

@@ -28,7 +28,9 @@ struct BFloat16 {
 
 // The unsigned integer of T's size.
 template <class T>
-using BitsOf = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::conditional_t<sizeof(T) == 4, std::uint32_t, std::conditional_t<sizeof(T) == 2, std::uint16_t, std::uint8_t>>>;
+using BitsOf =
+    std::conditional_t<sizeof(T) == 8, std::uint64_t,
+                       std::conditional_t<sizeof(T) == 4, std::uint32_t, std::conditional_t<sizeof(T) == 2, std::uint16_t, std::uint8_t>>>;
 
 // condition ? a : b without a branch, which would be guessed wrong half of the time where nothing foretells the condition.
 template <class T> T choose(bool condition, T a, T b) {
@@ -54,8 +56,9 @@ constexpr std::string_view name(DType dtype) {
 
 constexpr bool is_float(DType dtype) { return dtype == DType::f32 || dtype == DType::f64; }
 
-template <class T> constexpr bool is_element = std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, BFloat16> || std::is_same_v<T, std::int32_t> ||
-                                              std::is_same_v<T, std::int64_t> || std::is_same_v<T, std::uint8_t>;
+template <class T>
+constexpr bool is_element = std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, BFloat16> ||
+                            std::is_same_v<T, std::int32_t> || std::is_same_v<T, std::int64_t> || std::is_same_v<T, std::uint8_t>;
 
 template <class T> constexpr DType dtype_of = [] {
   if constexpr (std::is_same_v<T, float>) return DType::f32;
@@ -63,7 +66,10 @@ template <class T> constexpr DType dtype_of = [] {
   else if constexpr (std::is_same_v<T, BFloat16>) return DType::bf16;
   else if constexpr (std::is_same_v<T, std::int32_t>) return DType::i32;
   else if constexpr (std::is_same_v<T, std::int64_t>) return DType::i64;
-  else { static_assert(is_element<T>, "not an element type: float, double, BFloat16, std::int32_t, std::int64_t or std::uint8_t"); return DType::u8; }
+  else {
+    static_assert(is_element<T>, "not an element type: float, double, BFloat16, std::int32_t, std::int64_t or std::uint8_t");
+    return DType::u8;
+  }
 }();
 
 [[noreturn]] void throw_not_float(std::string_view op, DType dtype);

@@ -34,7 +34,8 @@ class InputFile {
 };
 
 // The bytes of a file, a pipe or a device. FileError with path and reason; also beyond `limit` bytes.
-std::string read_file(const std::string& path, std::size_t limit = std::numeric_limits<std::size_t>::max(), InputFile::Kind kind = InputFile::Kind::any);
+std::string read_file(const std::string& path, std::size_t limit = std::numeric_limits<std::size_t>::max(),
+                      InputFile::Kind kind = InputFile::Kind::any);
 
 // A new version of a file, invisible until commit: written beside `path` under a temporary name, synced, read again and
 // compared, renamed over `path`, the directory synced. The file keeps its mode (a new one gets the umask's); a symbolic link is

@@ -50,7 +50,8 @@ template <class T> void Transpose(const T* src, Index j_step, Index depth, Index
     const T* ahead = src + (j + kLanes) * j_step;
     Index ahead_k = 0, k = 0;
     for (; k + kReach <= depth; k += kReach, from += kReach) {
-      HWY_UNROLL(16) for (Index i = 0; i < kLanes * kReach * Index(sizeof(T)); i += 64) __builtin_prefetch(ahead + ahead_k + i / Index(sizeof(T)), 0, 2);
+      HWY_UNROLL(16)
+      for (Index i = 0; i < kLanes * kReach * Index(sizeof(T)); i += 64) __builtin_prefetch(ahead + ahead_k + i / Index(sizeof(T)), 0, 2);
       if ((ahead_k += kLanes * kReach) >= depth) ahead_k = 0, ahead += j_step;
       hn::Vec<Lanes16<T>> out[kReach];
       LoadColumns<Tile<T>::kParts, T>(row, size_t(kReach), out);
@@ -74,7 +75,8 @@ template <class T> void PackPanels(const T* b, Index b_k, Index b_column, Index 
     return PackPanels(b + first * b_column, b_k, b_column, depth, rest, rest, narrow_width(width), dst + first * depth);
   }
   const Index ragged = columns % width;
-  const Index copied = b_column == 1 && HWY_TARGET <= HWY_AVX2 ? TileVectors<T>(ragged) * Index(Tile<T>::kLanes) : ragged;   // and zeros behind
+  // and zeros behind
+  const Index copied = b_column == 1 && HWY_TARGET <= HWY_AVX2 ? TileVectors<T>(ragged) * Index(Tile<T>::kLanes) : ragged;
   if (ragged && copied < width)
     for (Index k = 0; k < depth; ++k)
       for (Index j = copied; j < width; ++j) dst[(columns - ragged) * depth + k * width + j] = 0;
@@ -284,7 +286,8 @@ template <class T> struct BlockProduct {
     Group g{begin, GroupEnd(begin), false, depth, p.b + k * p.b_k + begin * p.b_column, 0, nullptr, 0, 0, 0, 0, 0};
     if (packed) {
       if (plan.packed_n) g.panel_depth = p.k;
-      g.next = g.end < p.n ? PanelAt(k, g.end) : !last ? PanelAt(k + depth, 0) : PanelAt(0, p.n < plan.packed_n ? p.n : 0);   // at last another chunk's
+      // at last another chunk's
+      g.next = g.end < p.n ? PanelAt(k, g.end) : !last ? PanelAt(k + depth, 0) : PanelAt(0, p.n < plan.packed_n ? p.n : 0);
       g.sharing = strips == 1 ? 0 : first && begin == 0 ? strips - 1 : strips;   // the very first panels are fetched by their first strip
       g.next_part = AheadPart<T>(plan.width, depth, HWY_MAX(g.sharing, Index{1}), g.next_k);
     } else if (plan.direct_b && (g.end - begin) % kLanes == 0) {   // a kernel reads whole vectors of b
@@ -307,7 +310,8 @@ template <class T> struct BlockProduct {
       const Index panel_width = PanelWidth(j), b_k = g.direct ? p.b_k : panel_width;
       const T* const panel = packed ? PanelAt(k, j) : g.b + (j - g.begin) * (g.direct ? 1 : depth);
       // two panels packed before, for rows that would wait for their own sums
-      const bool pair = packed && Tile<T>::kPairs && p.m <= Index(Tile<T>::kRows[4]) && g.end - j >= 2 * plan.width && depth == p.k && p.c_column == 1;
+      const bool pair =
+          packed && Tile<T>::kPairs && p.m <= Index(Tile<T>::kRows[4]) && g.end - j >= 2 * plan.width && depth == p.k && p.c_column == 1;
       step = pair ? 2 * panel_width : panel_width;
       const Index columns = Width(j, g.end, step), vectors = TileVectors<T>(columns), width = vectors * kLanes;
       T* const sum = sums + j * p.m + i * panel_width;
@@ -320,8 +324,8 @@ template <class T> struct BlockProduct {
       if (g.direct && s > 0) ++g.parts;
       if (packed && s >= strips - g.sharing && ++g.parts == g.sharing) g.next += plan.width * g.panel_depth, g.parts = 0;
       if ((!from_sums || !to_sums) && (columns != width || p.c_column != 1))
-        RaggedTile<T>(rows, columns, depth, strip, a_row, a_k, panel, b_k, from, from_row, from_sums ? 1 : p.c_column, bias ? bias + j : nullptr, to,
-                      to_row, to_sums ? 1 : p.c_column);
+        RaggedTile<T>(rows, columns, depth, strip, a_row, a_k, panel, b_k, from, from_row, from_sums ? 1 : p.c_column,
+                      bias ? bias + j : nullptr, to, to_row, to_sums ? 1 : p.c_column);
       else
         MultiplyTile(rows, vectors, depth, strip, a_row, a_k, panel, b_k, pair ? plan.width * g.panel_depth : width / 2, from, from_row,
                      bias ? bias + j : nullptr, to, to_row, from == c ? NextOfC(g, i, rows, j + step, to) : to, ahead, ahead_k);

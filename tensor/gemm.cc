@@ -11,7 +11,8 @@ namespace {
 
 template <class T> GemmKernels<T> Kernels() {
   using Size = Tile<T>;
-  GemmKernels<T> kernels{Index(Size::kLanes), {0, Size::kRows[1], Size::kRows[2], Size::kRows[3], Size::kRows[4]}, Index(Size::kVectors), Index(Size::kThinRows), Index(Size::kReach), Size::kFromL2,
+  GemmKernels<T> kernels{Index(Size::kLanes), {0, Size::kRows[1], Size::kRows[2], Size::kRows[3], Size::kRows[4]}, Index(Size::kVectors),
+                         Index(Size::kThinRows), Index(Size::kReach), Size::kFromL2,
                          &MultiplyBlock<T>, nullptr, nullptr, &PackPanels<T>, &Transpose<T>, &MultiplyPanel<T>, &SumRows<T>};
 #if HWY_TARGET != HWY_SCALAR
   kernels.thin = &MultiplyThin<T>;
@@ -69,8 +70,8 @@ template <class T> double estimate(const Product<T>& p) {
   return flops / (sizeof(T) == 4 ? 150e9 : 75e9) + bytes / 20e9;
 }
 
-// Groups of columns of c [m, n] for a team: the rows of a and the columns of b that one thread reads are few where both are cut, and to read
-// a column, which is packed, costs twice a row. Two threads cut rows alone.
+// Groups of columns of c [m, n] for a team: the rows of a and the columns of b that one thread reads are few where both are cut, and to
+// read a column, which is packed, costs twice a row. Two threads cut rows alone.
 Index column_groups(Index m, Index n, Index unit, Index team) {
   if (team <= 2) return 1;
   const double wanted = std::sqrt(2 * double(team) * double(n) / double(m));
@@ -118,8 +119,8 @@ template <class T> double cost(const GemmKernels<T>& kernels, const Product<T>& 
 
 // Few rows beside a b whose columns are contiguous. Columns of c that lie apart are stored one by one: fewer rows yet.
 template <class T> bool is_thin(const GemmKernels<T>& kernels, const Product<T>& p) {
-  return kernels.thin && p.b_k == 1 && p.b_column != 1 && p.n >= kernels.lanes && p.m <= (p.c_column == 1 ? kernels.thin_rows : kernels.lanes / 2) &&
-         (p.k >= kernels.thin_depth || p.m <= kernels.lanes / 4);
+  return kernels.thin && p.b_k == 1 && p.b_column != 1 && p.n >= kernels.lanes &&
+         p.m <= (p.c_column == 1 ? kernels.thin_rows : kernels.lanes / 2) && (p.k >= kernels.thin_depth || p.m <= kernels.lanes / 4);
 }
 
 // A vector of columns at most, and few rows, or some with a small k beside rows of b.
@@ -148,7 +149,8 @@ template <class T> bool packs_a(const GemmKernels<T>& kernels, const Product<T>&
   return p.a_k != 1 && (p.a_row != 1 || p.a_k * Index(sizeof(T)) > (kernels.from_l2 ? 3072 : 512));
 }
 
-// So are rows of b where those of a block of k span no more than the cache that gives them to a tile in time: beyond, they share few places of it.
+// So are rows of b where those of a block of k span no more than the cache that gives them to a tile in time:
+// beyond, they share few places of it.
 template <class T> bool near_rows(const GemmKernels<T>& kernels, const Product<T>& p) {
   return p.b_column == 1 && p.b_k * std::min(p.k, kDepth) * Index(sizeof(T)) <= (kernels.from_l2 ? l2() : l1());
 }
@@ -182,10 +184,11 @@ Index early(Index n, Index width) { return ends_narrow(n, width) ? width / 3 : 0
 
 // Packs columns [first, end) of b, from a panel to a panel, of the block of k that begins at `k`, to where a plan reads them.
 template <class T>
-void pack_block(const GemmKernels<T>& kernels, const Product<T>& p, const GemmPlan& plan, Index k, Index first, Index end, const Storage& packed) {
+void pack_block(const GemmKernels<T>& kernels, const Product<T>& p, const GemmPlan& plan, Index k, Index first, Index end,
+                const Storage& packed) {
   const Index depth = std::min(plan.depth, p.k - k);
-  kernels.pack(p.b + k * p.b_k + first * p.b_column, p.b_k, p.b_column, depth, end - first, whole_columns(p.n, plan.width) - first, plan.width,
-               reinterpret_cast<T*>(packed.data()) + k * plan.packed_columns + first * depth);
+  kernels.pack(p.b + k * p.b_k + first * p.b_column, p.b_k, p.b_column, depth, end - first, whole_columns(p.n, plan.width) - first,
+               plan.width, reinterpret_cast<T*>(packed.data()) + k * plan.packed_columns + first * depth);
 }
 
 template <class T> std::size_t packed_bytes(const GemmPlan& plan, Index k) { return std::size_t(plan.packed_columns * k + 64) * sizeof(T); }
@@ -234,14 +237,15 @@ template <class T> void multiply_wide(const GemmKernels<T>& kernels, const Produ
   if (p.panels) plan.group = (kernels.vectors == 2 && p.m <= kernels.rows[4] ? 2 : 1) * plan.width;
   run(seconds > kHandOff, rows.parts * columns.parts, [&](Index chunk) {
     const Index at = chunk % rows.parts, i = rows.begin(at), group = chunk / rows.parts, first = columns.begin(group);
-    kernels.block(part_of(p, i, rows.size(at), first, columns.size(group)), plan, p.panels, first, i, first, scratch<T>(plan.scratch), finish);
+    kernels.block(part_of(p, i, rows.size(at), first, columns.size(group)), plan, p.panels, first, i, first, scratch<T>(plan.scratch),
+                  finish);
   });
 }
 
 template <class T> constexpr Index kMostPacked = (Index(16) << 20) / Index(sizeof(T));   // elements of b at a time
 
-// Many rows: all panels of b are packed unless they are there, once or by each thread, then chunks of rows go through them, for many threads
-// through groups of them. column: where p starts in the whole.
+// Many rows: all panels of b are packed unless they are there, once or by each thread, then chunks of rows go through them, for many
+// threads through groups of them. column: where p starts in the whole.
 template <class T>
 void multiply_tall(const GemmKernels<T>& kernels, const Product<T>& p, Index column, Finish<T> finish, double seconds) {
   const bool turned = p.c_column != 1 && p.c_row == 1;
@@ -264,7 +268,8 @@ void multiply_tall(const GemmKernels<T>& kernels, const Product<T>& p, Index col
   const Index unit = p.panels ? kernels.vectors * kernels.lanes : finish.run ? Finish<T>::kFinishColumns : 4 * kernels.lanes;
   const Cut columns{p.n, unit, column_groups(p.m, p.n, unit, threads()), p.panels ? early(p.n, unit) : 0};
   // Chunks of 64 to 256 rows; of 32 where those are fewer than threads
-  const Index groups = columns.parts, row_unit = turned ? 64 : kernels.rows[kernels.vectors], row_units = divide_up(p.m, row_unit), most = divide_up(p.m, 64) * groups;
+  const Index groups = columns.parts, row_unit = turned ? 64 : kernels.rows[kernels.vectors], row_units = divide_up(p.m, row_unit),
+              most = divide_up(p.m, 64) * groups;
   const Index all = pieces(seconds, std::min(row_units * groups, std::max<Index>(most, std::min<Index>(2 * most, threads()))));
   const Cut rows{p.m, row_unit, std::clamp(all / groups, divide_up(p.m, 256), row_units)};
   const bool direct = !p.panels && near_rows(kernels, p) && p.n % kernels.lanes == 0;   // a kernel reads whole vectors of b
@@ -284,7 +289,8 @@ void multiply_tall(const GemmKernels<T>& kernels, const Product<T>& p, Index col
     const Index at = chunk % rows.parts, i = rows.begin(at), group = chunk / rows.parts, first = columns.begin(group);
     const Product<T> part = part_of(p, 0, p.m, first, columns.size(group));
     const T* const panels = own ? own_panels(0).of(number + group, kernels, part, plan) : packed;
-    kernels.block(part_of(part, i, rows.size(at), 0, part.n), plan, panels, p.panels ? first : 0, i, column + first, scratch<T>(plan.scratch), finish);
+    kernels.block(part_of(part, i, rows.size(at), 0, part.n), plan, panels, p.panels ? first : 0, i, column + first,
+                  scratch<T>(plan.scratch), finish);
   });
 }
 
@@ -370,7 +376,8 @@ template <class T> void sum_halves(const Product<T>& p, RowSums<T> sums) {
     for (const bool second : {true, false})                   // the half of k that the first rows begin with, then the other
       for (const Index i : {Index(0), half_m}) {
         const bool late = second == (i == 0);
-        sum_rows(part_of(part_of_k(part, late ? half : 0, late ? part.k - half : half), i, i ? p.m - half_m : half_m, 0, 0), {sums.to + i, sums.add || k > 0 || !second});
+        sum_rows(part_of(part_of_k(part, late ? half : 0, late ? part.k - half : half), i, i ? p.m - half_m : half_m, 0, 0),
+                 {sums.to + i, sums.add || k > 0 || !second});
       }
   }
 }
@@ -395,7 +402,8 @@ template <class T> void multiply_halves(const Product<T>& p, RowSums<T> sums) {
   const Index team = divide_up(threads(), 2), unit = 4 * kernels.lanes;
   const Cut columns{p.n, unit, column_groups(half_m, p.n, unit, team)};
   // Chunks of a half of c, of 64 rows and more
-  const Index groups = columns.parts, chunks = std::max(std::min(divide_up(half_m, 64), pieces(seconds / 2, 32) / 2 / groups), divide_up(team, groups));
+  const Index groups = columns.parts,
+              chunks = std::max(std::min(divide_up(half_m, 64), pieces(seconds / 2, 32) / 2 / groups), divide_up(team, groups));
   const bool own = !near_rows(kernels, p) || p.n % kernels.lanes != 0;   // a kernel reads whole vectors of b
   const Index number = own ? OwnPanels::number(groups) : 0;
   GemmPlan plan = make_plan(kernels, part_of_k(part_of(p, 0, Cut{half_m, 16, chunks}.most(), 0, columns.most()), 0, half_k), own);
@@ -444,7 +452,8 @@ template <class T> void multiply_many(Index count, FunctionRef<Product<T>(Index)
   }
   const Precision precision = product_precision();
   const auto kernels = gemm_kernels<T>();
-  const Choice<T> choice = first.m * first.n * first.k == 0 || precision != Precision::float32 ? Choice<T>{Way::tall, false, first} : choose(kernels, first, false);
+  const Choice<T> choice = first.m * first.n * first.k == 0 || precision != Precision::float32 ? Choice<T>{Way::tall, false, first}
+                                                                                               : choose(kernels, first, false);
   const GemmPlan plan = choice.way == Way::wide ? make_plan(kernels, choice.p, false) : GemmPlan();
   parallel_for(count, std::max<Index>(1, Index(kChunk / seconds)), [&](Index begin, Index end) {
     const ProductPrecision use(precision);   // in another thread
@@ -471,7 +480,9 @@ void multiply_by_halves(const Product<float>& product, RowSums<float> sums) {
   sum_rows(product, sums);
 }
 void multiply_by_halves(const Product<double>& product, RowSums<double> sums) { halves_or_whole(product, sums); }
-void sum_by_halves(const Product<float>& p, RowSums<float> sums) { in_halves(p.m, p.n, p.k) && !as_bfloat16(p) ? sum_halves(p, sums) : sum_rows(p, sums); }
+void sum_by_halves(const Product<float>& p, RowSums<float> sums) {
+  in_halves(p.m, p.n, p.k) && !as_bfloat16(p) ? sum_halves(p, sums) : sum_rows(p, sums);
+}
 void sum_by_halves(const Product<double>& p, RowSums<double> sums) { in_halves(p.m, p.n, p.k) ? sum_halves(p, sums) : sum_rows(p, sums); }
 Storage pack(Index k, Index n, const float* b, Index b_k, Index b_column) { return pack_any(k, n, b, b_k, b_column); }
 Storage pack(Index k, Index n, const double* b, Index b_k, Index b_column) { return pack_any(k, n, b, b_k, b_column); }

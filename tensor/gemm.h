@@ -73,8 +73,8 @@ void multiply(Index count, FunctionRef<Product<double>(Index)> product);
 
 // ---- for tensor/gemm-inl.h and kernels with products inside --------------------------------------------------------------
 
-// Of n columns in panels of `width`, those in whole ones. Where of panels of three vectors the last would be left with one, which loads more
-// than it multiplies, the last two have two vectors each.
+// Of n columns in panels of `width`, those in whole ones. Where of panels of three vectors the last would be left with one, which loads
+// more than it multiplies, the last two have two vectors each.
 constexpr bool ends_narrow(Index n, Index width) { return width % 3 == 0 && n > width && n % width > 0 && n % width <= width / 3; }
 constexpr Index narrow_width(Index width) { return width / 3 * 2; }
 constexpr Index whole_columns(Index n, Index width) { return ends_narrow(n, width) ? n - n % width - width : n; }

@@ -77,7 +77,9 @@ HEED_BFLOAT16 __m512i rounded(__m512 low, __m512 high) { return (__m512i)_mm512_
 // 16 x 16 pairs are turned: by 1, by 2, by 4 and by 8.
 HEED_BFLOAT16 HWY_INLINE void turn(__m512i (&w)[16]) {
   __m512i t[16];
-  HWY_UNROLL(16) for (int i = 0; i < 16; i += 2) t[i] = _mm512_unpacklo_epi32(w[i], w[i + 1]), t[i + 1] = _mm512_unpackhi_epi32(w[i], w[i + 1]);
+  HWY_UNROLL(16)
+  for (int i = 0; i < 16; i += 2) t[i] = _mm512_unpacklo_epi32(w[i], w[i + 1]),
+                                  t[i + 1] = _mm512_unpackhi_epi32(w[i], w[i + 1]);
   HWY_UNROLL(16) for (int i = 0; i < 16; i += 4) {
     w[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]), w[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
     w[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]), w[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
@@ -86,7 +88,9 @@ HEED_BFLOAT16 HWY_INLINE void turn(__m512i (&w)[16]) {
     t[i] = _mm512_shuffle_i32x4(w[i], w[i + 4], 0x88), t[i + 4] = _mm512_shuffle_i32x4(w[i], w[i + 4], 0xdd);
     t[i + 8] = _mm512_shuffle_i32x4(w[i + 8], w[i + 12], 0x88), t[i + 12] = _mm512_shuffle_i32x4(w[i + 8], w[i + 12], 0xdd);
   }
-  HWY_UNROLL(16) for (int i = 0; i < 8; ++i) w[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88), w[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
+  HWY_UNROLL(16)
+  for (int i = 0; i < 8; ++i) w[i] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0x88),
+                              w[i + 8] = _mm512_shuffle_i32x4(t[i], t[i + 8], 0xdd);
 }
 
 // The same for `blocks` strips of 16 pairs, in their places.
@@ -104,7 +108,8 @@ HEED_BFLOAT16 void turn_blocks(Index blocks, Pair* strip) {
 HEED_BFLOAT16 void pack_rows(const float* x, Index line, Index lines, Index depth, Index pitch, bool by_lines, Pair* dst) {
   for (Index k = 0; k < depth; k += kWidth) {
     const Index left = std::min(depth - k, kWidth);
-    const auto low = __mmask16(left >= kUnit ? 0xffffu : 0xffffu >> (kUnit - left)), high = __mmask16(left <= kUnit ? 0 : 0xffffu >> (kWidth - left));
+    const auto low = __mmask16(left >= kUnit ? 0xffffu : 0xffffu >> (kUnit - left)),
+               high = __mmask16(left <= kUnit ? 0 : 0xffffu >> (kWidth - left));
     __m512i w[16];
     HWY_UNROLL(16) for (int i = 0; i < 16; ++i) {
       const float* const from = x + std::min<Index>(i, lines - 1) * line + k;
@@ -117,7 +122,8 @@ HEED_BFLOAT16 void pack_rows(const float* x, Index line, Index lines, Index dept
 
 // The same for lines side by side: `lines` of them in units of `height`, one to each dst.
 HEED_BFLOAT16 void pack_beside(const float* x, Index step, Index lines, Index height, Index depth, Index pitch, Pair* const* dst) {
-  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20, 4, 19, 3,
+                                         18, 2, 17, 1, 16, 0);
   for (Index k = 0; k < padded(depth); k += 2) {
     const float *const here = x + std::min(k, depth - 1) * step, *const next = x + std::min(k + 1, depth - 1) * step;
     const auto has_here = __mmask16(k < depth ? 0xffff : 0), has_next = __mmask16(k + 1 < depth ? 0xffff : 0);
@@ -180,7 +186,8 @@ struct Lines {
 // ---- whole products -------------------------------------------------------------------------------------------------
 
 // c [rows, columns] (=|+=) strip panel, for AMX two strips; through a buffer where columns of c lie apart or whole tiles do not fit.
-void multiply_tile(bool amx, Index rows, Index columns, Index depth, const Pair* a, const Pair* b, float* c, Index c_row, Index c_column, bool add) {
+void multiply_tile(bool amx, Index rows, Index columns, Index depth, const Pair* a, const Pair* b, float* c, Index c_row, Index c_column,
+                   bool add) {
   const bool in_place = c_column == 1 && (!amx || (columns == kWidth && rows % kUnit == 0));
   alignas(64) float buffer[kWidth * kWidth];
   float* const to = in_place ? c : buffer;
@@ -224,7 +231,8 @@ void multiply_part(const Product<float>& p, Finish<float> finish) {
   });
 
   // Columns narrower than a block where there are too few tiles of rows
-  const Index tall = tile_strips * a.height, tiles = divide_up(p.m, tall), unit = Finish<float>::kFinishColumns, units = divide_up(p.n, unit);
+  const Index tall = tile_strips * a.height, tiles = divide_up(p.m, tall), unit = Finish<float>::kFinishColumns,
+              units = divide_up(p.n, unit);
   const Index wanted = pieces(seconds, tiles * units);
   const Cut columns{p.n, unit, std::clamp(divide_up(wanted, tiles), divide_up(p.n, kBlock), units)};
   const Cut rows{p.m, tall, std::clamp(divide_up(wanted, columns.parts), divide_up(p.m, kBlock), tiles)};
@@ -238,7 +246,8 @@ void multiply_part(const Product<float>& p, Finish<float> finish) {
       for (Index j = column; j < end; j += kWidth)
         for (Index row = first; row < last; row += tall)
           multiply_tile(amx, std::min(tall, last - row), std::min(kWidth, end - j), some, a.place(row / a.height, k, pairs, a_packed),
-                        b.place(j / kUnit, k, pairs, b_packed), p.c + row * p.c_row + j * p.c_column, p.c_row, p.c_column, p.add || block > 0);
+                        b.place(j / kUnit, k, pairs, b_packed), p.c + row * p.c_row + j * p.c_column, p.c_row, p.c_column,
+                        p.add || block > 0);
     }
     finish(p.c + first * p.c_row + column * p.c_column, p.c_row, first, last - first, column, end - column);
   });
@@ -251,7 +260,8 @@ std::atomic<bool> hidden = false;
 void hide_bfloat16_products(bool hide) { hidden = hide; }
 
 bool has_bfloat16_products() {
-  static const bool there = __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  static const bool there = __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512bw") &&
+                            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   return there && !hidden;
 }
 
@@ -276,7 +286,9 @@ void multiply_bfloat16(const Product<float>& product, Finish<float> finish) {
 namespace heed {
 void hide_bfloat16_products(bool) {}
 bool has_bfloat16_products() { return false; }
-void multiply_bfloat16(const Product<float>&, Finish<float>) { fail<Error>("bfloat16 products: this processor has no AVX512-BF16; Precision::float32"); }
+void multiply_bfloat16(const Product<float>&, Finish<float>) {
+  fail<Error>("bfloat16 products: this processor has no AVX512-BF16; Precision::float32");
+}
 }  // namespace heed
 #endif
 
@@ -289,7 +301,8 @@ bool gains_by_bfloat16(Index m, Index n, Index k) { return std::min({m, n, k}) >
 
 ProductPrecision::ProductPrecision(Precision precision) : previous_(precision_here) {
   check<Error>(precision != Precision::int8, "product precision: int8 is for inference; float32 or bfloat16");
-  check<Error>(precision != Precision::bfloat16 || has_bfloat16_products(), "product precision: bfloat16 needs AVX512-BF16, which this processor lacks; float32");
+  check<Error>(precision != Precision::bfloat16 || has_bfloat16_products(),
+               "product precision: bfloat16 needs AVX512-BF16, which this processor lacks; float32");
   precision_here = precision;
 }
 ProductPrecision::~ProductPrecision() { precision_here = previous_; }

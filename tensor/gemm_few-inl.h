@@ -31,15 +31,17 @@ template <class T, size_t kRows, size_t kVectors> HWY_NOINLINE void ThinColumns(
   T* const together = p.c_column == 1 ? c : apart;
   const Index c_row = p.c_column == 1 ? p.c_row : Index(kColumns);
   hn::Vec<D> acc[kVectors][kRows];
-  HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v)
-    HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r) acc[v][r] = p.add ? hn::LoadU(d, together + Index(r) * c_row + v * kLanes) : hn::Zero(d);
+  HWY_UNROLL(16)
+  for (size_t v = 0; v < kVectors; ++v) HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r) acc[v][r] =
+      p.add ? hn::LoadU(d, together + Index(r) * c_row + v * kLanes) : hn::Zero(d);
   const T* ahead = b + Index(kColumns) * p.b_column;
   Index k = 0, ahead_k = 0;
   for (; k + Index(kReach) <= p.k; k += Index(kReach), b += kReach)
     HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) {
       const auto row = [&](size_t i) { return b + Index(v * kLanes + i) * p.b_column; };
       hn::Vec<D> w[kReach];
-      HWY_UNROLL(16) for (size_t i = 0; i < kLanes * kReach * sizeof(T); i += 64) __builtin_prefetch(ahead + ahead_k + Index(i / sizeof(T)), 0, 2);
+      HWY_UNROLL(16)
+      for (size_t i = 0; i < kLanes * kReach * sizeof(T); i += 64) __builtin_prefetch(ahead + ahead_k + Index(i / sizeof(T)), 0, 2);
       if ((ahead_k += Index(kLanes * kReach)) >= p.k) ahead_k = 0, ahead += p.b_column;
       LoadColumns<Tile<T>::kParts, T>(row, kReach, w);
       HWY_UNROLL(16) for (size_t i = 0; i < kReach; ++i)

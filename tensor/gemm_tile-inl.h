@@ -35,7 +35,10 @@ template <class T> struct Tile {
   static constexpr bool kPairs = kVectors == 2;   // four vectors of few rows may be two panels
 };
 
-template <class T> HWY_INLINE const T* Beyond(const T* x, Index bytes) { return reinterpret_cast<const T*>(reinterpret_cast<const char*>(x) + bytes); }
+template <class T>
+HWY_INLINE const T* Beyond(const T* x, Index bytes) {
+  return reinterpret_cast<const T*>(reinterpret_cast<const char*>(x) + bytes);
+}
 
 // What moves on from k to k by a stride that is known here, a panel's or a packed strip's: an address holds any number of them.
 template <class T, Index kStride> struct Packed {
@@ -141,7 +144,9 @@ HWY_INLINE void TileSteps(V (&acc)[kRows][kVectors], A& a, B& b, Index half, F& 
   HWY_UNROLL(16) for (size_t k = 0; k < kSteps; ++k) {
     V bk[kVectors];
     const T* const from = b.After(k);
-    HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) bk[v] = hn::LoadU(d, kPair && v >= 2 ? from + half + (v - 2) * Tile<T>::kLanes : from + v * Tile<T>::kLanes);
+    HWY_UNROLL(16)
+    for (size_t v = 0; v < kVectors; ++v) bk[v] =
+        hn::LoadU(d, kPair && v >= 2 ? from + half + (v - 2) * Tile<T>::kLanes : from + v * Tile<T>::kLanes);
     ahead.Fetch(k);
     if constexpr (kPair) __builtin_prefetch(ahead.After(k) + half, 0, 2);
     HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r) {
@@ -158,8 +163,9 @@ HWY_INLINE void TileSteps(V (&acc)[kRows][kVectors], A& a, B& b, Index half, F& 
 template <class T, size_t kRows, size_t kVectors, class V>
 HWY_INLINE void BeginTile(V (&acc)[kRows][kVectors], const T* from, Index from_row) {
   const hn::ScalableTag<T> d;
-  HWY_UNROLL(16) for (size_t r = 0; r < kRows; ++r)
-    HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) acc[r][v] = from ? hn::LoadU(d, from + Index(r) * from_row + v * Tile<T>::kLanes) : hn::Zero(d);
+  HWY_UNROLL(16)
+  for (size_t r = 0; r < kRows; ++r) HWY_UNROLL(16) for (size_t v = 0; v < kVectors; ++v) acc[r][v] =
+      from ? hn::LoadU(d, from + Index(r) * from_row + v * Tile<T>::kLanes) : hn::Zero(d);
 }
 template <class T, size_t kRows, size_t kVectors, class V>
 HWY_INLINE void EndTile(V (&acc)[kRows][kVectors], const T* bias, T* to, Index to_row) {
@@ -199,8 +205,8 @@ HWY_NOINLINE void TileKernel(Index depth, const T* a, Index a_row, Index a_k, co
 
 // The same for many rows: of a panel, and of a strip that is packed or lies in place, eight steps at a time.
 template <class T, size_t kRows, bool kStrip, class F>
-HWY_NOINLINE void PanelKernel(Index depth, const T* a, Index a_row, const T* b, const T* from, Index from_row, const T* bias, T* to, Index to_row,
-                              const T* next, const T* ahead, Index ahead_k) {
+HWY_NOINLINE void PanelKernel(Index depth, const T* a, Index a_row, const T* b, const T* from, Index from_row, const T* bias, T* to,
+                              Index to_row, const T* next, const T* ahead, Index ahead_k) {
   constexpr size_t kVectors = Tile<T>::kVectors;
   hn::Vec<hn::ScalableTag<T>> acc[kRows][kVectors];
   BeginTile(acc, from, from_row);
@@ -214,8 +220,10 @@ HWY_NOINLINE void PanelKernel(Index depth, const T* a, Index a_row, const T* b, 
 }
 
 template <class T>
-using TileFunction = void (*)(Index, const T*, Index, Index, const T*, Index, Index, const T*, Index, const T*, T*, Index, const T*, const T*, Index);
-template <class T> using PanelFunction = void (*)(Index, const T*, Index, const T*, const T*, Index, const T*, T*, Index, const T*, const T*, Index);
+using TileFunction = void (*)(Index, const T*, Index, Index, const T*, Index, Index, const T*, Index, const T*, T*, Index, const T*,
+                              const T*, Index);
+template <class T>
+using PanelFunction = void (*)(Index, const T*, Index, const T*, const T*, Index, const T*, T*, Index, const T*, const T*, Index);
 
 template <class T, size_t kVectors, size_t... kRow> TileFunction<T> PickTile(Index rows, std::index_sequence<kRow...>) {
   static constexpr TileFunction<T> table[] = {&TileKernel<T, kRow + 1, kVectors>...};
@@ -248,14 +256,17 @@ template <class T> TileFunction<T> TileOf(Index rows, Index vectors) {
   return PickTile<T, 4>(rows, std::make_index_sequence<Tile<T>::kRows[4]>());
 }
 
-// By the kernel that fits. Of lines that follow one another most kernels fetch one a step: of more they would leave some out between them, which
-// costs more than an end that the hardware finds.
+// By the kernel that fits. Of lines that follow one another most kernels fetch one a step: of more they would leave some out between them,
+// which costs more than an end that the hardware finds.
 template <class T>
-HWY_INLINE void MultiplyTile(Index rows, Index vectors, Index depth, const T* a, Index a_row, Index a_k, const T* b, Index b_k, Index half, const T* from,
-                             Index from_row, const T* bias, T* to, Index to_row, const T* next, const T* ahead, Index ahead_k) {
-  constexpr Index kMost = Index(Tile<T>::kRows[Tile<T>::kVectors]), kWidth = Index(Tile<T>::kVectors * Tile<T>::kLanes), kLine = Index(64 / sizeof(T));
+HWY_INLINE void MultiplyTile(Index rows, Index vectors, Index depth, const T* a, Index a_row, Index a_k, const T* b, Index b_k, Index half,
+                             const T* from, Index from_row, const T* bias, T* to, Index to_row, const T* next, const T* ahead,
+                             Index ahead_k) {
+  constexpr Index kMost = Index(Tile<T>::kRows[Tile<T>::kVectors]), kWidth = Index(Tile<T>::kVectors * Tile<T>::kLanes),
+                  kLine = Index(64 / sizeof(T));
   const bool strip = a_row == 1 && a_k == rows;
-  if (rows >= kMost - 1 && vectors == Index(Tile<T>::kVectors) && b_k == kWidth && (strip || a_k == 1) && 2 * ahead_k <= (strip ? 1 : 3) * kLine)
+  if (rows >= kMost - 1 && vectors == Index(Tile<T>::kVectors) && b_k == kWidth && (strip || a_k == 1) &&
+      2 * ahead_k <= (strip ? 1 : 3) * kLine)
     return PanelOf<T>(rows, strip, ahead_k)(depth, a, a_row, b, from, from_row, bias, to, to_row, next, ahead, ahead_k);
   if (2 * ahead_k <= 3 * kLine) ahead_k = HWY_MIN(ahead_k, kLine);
   TileOf<T>(rows, vectors)(depth, a, a_row, a_k, b, b_k, half, from, from_row, bias, to, to_row, next, ahead, ahead_k);
@@ -276,13 +287,16 @@ HWY_NOINLINE void RaggedTile(Index rows, Index columns, Index depth, const T* a,
       for (Index j = 0; j < columns; j += Index(Tile<T>::kLanes)) copy(r, j, size_t(columns - j));
   };
   if (from && from_column == 1)
-    each([&](Index r, Index j, size_t left) HWY_ATTR { hn::StoreU(LoadFirst(d, from + r * from_row + j, left), d, buffer + r * width + j); });
+    each([&](Index r, Index j, size_t left)
+             HWY_ATTR { hn::StoreU(LoadFirst(d, from + r * from_row + j, left), d, buffer + r * width + j); });
   else if (from)
     for (Index r = 0; r < rows; ++r)
       for (Index j = 0; j < width; ++j) buffer[r * width + j] = j < columns ? from[r * from_row + j * from_column] : T(0);
-  TileOf<T>(rows, vectors)(depth, a, a_row, a_k, b, b_k, width / 2, from ? buffer : nullptr, width, bias ? whole_bias : nullptr, buffer, width, buffer, b, b_k);
+  TileOf<T>(rows, vectors)(depth, a, a_row, a_k, b, b_k, width / 2, from ? buffer : nullptr, width, bias ? whole_bias : nullptr, buffer,
+                           width, buffer, b, b_k);
   if (to_column == 1)
-    return each([&](Index r, Index j, size_t left) HWY_ATTR { StoreFirst(hn::LoadU(d, buffer + r * width + j), d, to + r * to_row + j, left); });
+    return each([&](Index r, Index j, size_t left)
+                    HWY_ATTR { StoreFirst(hn::LoadU(d, buffer + r * width + j), d, to + r * to_row + j, left); });
   for (Index r = 0; r < rows; ++r)
     for (Index j = 0; j < columns; ++j) to[r * to_row + j * to_column] = buffer[r * width + j];
 }

@@ -13,8 +13,8 @@ namespace heed {
 
 using Json = nlohmann::ordered_json;
 
-// The value a text stands for; is_discarded() where it is no JSON, where an object has a key twice, and where it nests more than 100 levels or
-// an object has more than 10,000 keys: one that grows copies what it holds, level by level, and looks at all its keys for each new one.
+// The value a text stands for; is_discarded() where it is no JSON, where an object has a key twice, and where it nests more than 100 levels
+// or an object has more than 10,000 keys: one that grows copies what it holds, level by level, and looks at all its keys for each new one.
 Json parse_json(std::string_view text);
 
 // On one line, or with so many spaces a level; bytes that are no UTF-8 become U+FFFD.

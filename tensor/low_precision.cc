@@ -112,7 +112,8 @@ LowPrecisionWeight::LowPrecisionWeight(const Tensor& weight, Precision precision
   check<DTypeError>(weight.dtype() == DType::f32, "low precision: weight must be f32: weight {}", weight.dtype());
   outputs_ = weight.size(0);
   inputs_ = weight.size(1);
-  check<ShapeError>(precision != Precision::int8 || inputs_ <= kMostInputs, "low precision: int8 takes at most {} inputs: weight {}", kMostInputs, weight.shape());
+  check<ShapeError>(precision != Precision::int8 || inputs_ <= kMostInputs, "low precision: int8 takes at most {} inputs: weight {}",
+                    kMostInputs, weight.shape());
   const Tensor dense = weight.contiguous();
   const float* values = dense.data<float>();
   const Index groups = divide_up(outputs_, kGroup), padded = groups * kGroup;
@@ -122,7 +123,8 @@ LowPrecisionWeight::LowPrecisionWeight(const Tensor& weight, Precision precision
     BFloat16* const to = groups_.mutable_data<BFloat16>();
     parallel_for(outputs_, row_grain(inputs_), [&](Index begin, Index end) {
       for (Index o = begin; o < end; ++o)
-        for (Index i = 0; i < inputs_; ++i) to[((o / kGroup * pairs + i / 2) * kGroup + o % kGroup) * 2 + i % 2] = BFloat16(values[o * inputs_ + i]);
+        for (Index i = 0; i < inputs_; ++i)
+          to[((o / kGroup * pairs + i / 2) * kGroup + o % kGroup) * 2 + i % 2] = BFloat16(values[o * inputs_ + i]);
     });
     return;
   }
@@ -156,7 +158,8 @@ Tensor LowPrecisionWeight::values() const {
   for (Index o = 0; o < outputs_; ++o)
     for (Index i = 0; i < inputs_; ++i) {
       const Index at = ((o / kGroup * depth + i / together) * kGroup + o % kGroup) * together + i % together;
-      to[o * inputs_ + i] = precision_ == Precision::int8 ? scales_.data<float>()[o] * float(std::int8_t(groups_.data<std::uint8_t>()[at])) : float(groups_.data<BFloat16>()[at]);
+      to[o * inputs_ + i] = precision_ == Precision::int8 ? scales_.data<float>()[o] * float(std::int8_t(groups_.data<std::uint8_t>()[at]))
+                                                          : float(groups_.data<BFloat16>()[at]);
     }
   return result;
 }
@@ -164,7 +167,8 @@ Tensor LowPrecisionWeight::values() const {
 struct LowPrecisionWeight::Rows {
   const float* x;
   Index stride;
-  Tensor packed, scales;   // int8: u + 128 u8 [rows, 4 depth] or split, t f32 [rows]; bfloat16, where there are kernels: bf16 [rows, 2 depth]; rows for kernels
+  // int8: u + 128 u8 [rows, 4 depth] or split, t f32 [rows]; bfloat16, where there are kernels: bf16 [rows, 2 depth]; rows for kernels
+  Tensor packed, scales;
 };
 
 LowPrecisionWeight::Rows LowPrecisionWeight::rows_of(Index rows, const float* x, Index stride) const {
@@ -198,13 +202,14 @@ LowPrecisionWeight::Rows LowPrecisionWeight::rows_of(Index rows, const float* x,
   return result;
 }
 
-void LowPrecisionWeight::multiply_block(const Rows& x, Index row, Index rows, Index group, Index groups, const float* bias, float* y, Index y_row) const {
+void LowPrecisionWeight::multiply_block(const Rows& x, Index row, Index rows, Index group, Index groups, const float* bias, float* y,
+                                        Index y_row) const {
   if (precision_ == Precision::int8) {
     const Index quads = depth_of(inputs_, 4);
     const auto multiply = HWY_DYNAMIC_DISPATCH(BestInt8)().multiply;
     return multiply({rows, quads, x.packed.data<std::uint8_t>() + row * x.packed.size(1), x.scales.data<float>() + row, groups,
-                   reinterpret_cast<const std::int8_t*>(groups_.data<std::uint8_t>()) + group * quads * kGroup * 4, scales_.data<float>() + group * kGroup,
-                   sums_.data<std::int32_t>() + group * kGroup, bias, y, y_row});
+                     reinterpret_cast<const std::int8_t*>(groups_.data<std::uint8_t>()) + group * quads * kGroup * 4,
+                     scales_.data<float>() + group * kGroup, sums_.data<std::int32_t>() + group * kGroup, bias, y, y_row});
   }
   const Finish<float> finish{.bias = bias};
   const Index pairs = depth_of(inputs_, 2);
@@ -238,7 +243,8 @@ void LowPrecisionWeight::multiply(Index rows, const float* x, Index x_row, float
   const Cut across{outputs_, unit, std::clamp(pieces(seconds, down.parts * units) / down.parts, divide_up(outputs_, kColumnBlock), units)};
   const auto chunk_of = [&](Index chunk) {
     const Index row_part = chunk / across.parts, row = down.begin(row_part), some = down.size(row_part);
-    const Index column_part = chunk % across.parts, column = across.begin(column_part), columns = across.size(column_part), whole = columns / kGroup;
+    const Index column_part = chunk % across.parts, column = across.begin(column_part), columns = across.size(column_part),
+                whole = columns / kGroup;
     const float* const bias = finish.bias ? finish.bias + column : nullptr;
     float* const to = y + row * outputs_ + column;
     multiply_block(in, row, some, column / kGroup, whole, bias, to, outputs_);

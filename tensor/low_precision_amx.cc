@@ -22,10 +22,18 @@ template <class F> void each_tile(Index rows, Index groups, F&& product) {
 
 // Rows `row` on of x, `x_row` bytes each, times outputs `column` on of groups of `depth` times 64 outputs of 4 bytes.
 AmxProduct tile_of(Index rows, Index row, Index column, const void* x, Index x_row, const void* w, Index depth) {
-  return {.rows = rows - row > kTile ? kRows : kTile, .steps = depth / kTile,
-          .a = static_cast<const char*>(x) + row * x_row, .a_row = x_row, .a_step = 64, .a_second = kTile * x_row,
-          .b = static_cast<const char*>(w) + column / kGroup * depth * kGroup * 4 + column % kGroup * 4, .b_row = kGroup * 4, .b_step = kTile * kGroup * 4,
-          .c = nullptr, .c_row = kColumns * 4, .add = false};
+  return {.rows = rows - row > kTile ? kRows : kTile,
+          .steps = depth / kTile,
+          .a = static_cast<const char*>(x) + row * x_row,
+          .a_row = x_row,
+          .a_step = 64,
+          .a_second = kTile * x_row,
+          .b = static_cast<const char*>(w) + column / kGroup * depth * kGroup * 4 + column % kGroup * 4,
+          .b_row = kGroup * 4,
+          .b_step = kTile * kGroup * 4,
+          .c = nullptr,
+          .c_row = kColumns * 4,
+          .add = false};
 }
 
 // y[r, o] = t_r s_o (Σ_k x[r, k] w[o, k] - 128 Σ_k w[o, k]) + bias_o
@@ -36,7 +44,8 @@ HEED_BFLOAT16 void scale(const std::int32_t (*sums)[kColumns], Index rows, const
     for (Index r = 0; r < rows; ++r) {
       const __m512 sum = _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_load_si512(sums[r] + j), shift));
       const __m512 y = _mm512_mul_ps(_mm512_mul_ps(sum, _mm512_set1_ps(block.t[row + r])), s);
-      _mm512_storeu_ps(block.y + (row + r) * block.y_row + column + j, block.bias ? _mm512_add_ps(y, _mm512_loadu_ps(block.bias + column + j)) : y);
+      _mm512_storeu_ps(block.y + (row + r) * block.y_row + column + j,
+                       block.bias ? _mm512_add_ps(y, _mm512_loadu_ps(block.bias + column + j)) : y);
     }
   }
 }

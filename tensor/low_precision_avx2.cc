@@ -24,8 +24,10 @@ HEED_AVX2 void split(Index quads, std::uint8_t* row) {
   const __m256i middle = _mm256_set1_epi8(char(128)), zero = _mm256_setzero_si256();
   __m256i below = zero;
   for (Index k = 0; k < quads; k += 8) {
-    const __m256i u = _mm256_xor_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(row + (quads + k) * 4)), middle), size = _mm256_abs_epi8(u);
-    const __m256i turned = _mm256_cmpgt_epi8(zero, u), low = _mm256_unpacklo_epi32(turned, size), high = _mm256_unpackhi_epi32(turned, size);
+    const __m256i u = _mm256_xor_si256(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(row + (quads + k) * 4)), middle),
+                  size = _mm256_abs_epi8(u);
+    const __m256i turned = _mm256_cmpgt_epi8(zero, u), low = _mm256_unpacklo_epi32(turned, size),
+                  high = _mm256_unpackhi_epi32(turned, size);
     below = _mm256_add_epi64(below, _mm256_sad_epu8(_mm256_and_si256(turned, size), zero));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(row + k * 8), _mm256_permute2x128_si256(low, high, 0x20));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(row + k * 8 + 32), _mm256_permute2x128_si256(low, high, 0x31));
@@ -79,7 +81,8 @@ template <int kRows, int kVectors> HEED_AVX2 void tile(const Int8Block& b, Index
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
       const Floats y = __builtin_convertvector(acc[r][v], Floats) * b.t[row + r] * s;
-      *reinterpret_cast<UnalignedFloats*>(b.y + (row + r) * b.y_row + o) = b.bias ? y + *reinterpret_cast<const UnalignedFloats*>(b.bias + o) : y;
+      *reinterpret_cast<UnalignedFloats*>(b.y + (row + r) * b.y_row + o) =
+          b.bias ? y + *reinterpret_cast<const UnalignedFloats*>(b.bias + o) : y;
     }
   }
 }

@@ -43,7 +43,8 @@ template <int kRows> HEED_VNNI void tile(const Int8Block& b, Index row, Index gr
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
       const Floats y = __builtin_convertvector(acc[r][v] - sums, Floats) * b.t[row + r] * s;
-      *reinterpret_cast<UnalignedFloats*>(b.y + (row + r) * b.y_row + o) = b.bias ? y + *reinterpret_cast<const UnalignedFloats*>(b.bias + o) : y;
+      *reinterpret_cast<UnalignedFloats*>(b.y + (row + r) * b.y_row + o) =
+          b.bias ? y + *reinterpret_cast<const UnalignedFloats*>(b.bias + o) : y;
     }
   }
 }
@@ -58,7 +59,8 @@ void multiply_vnni(const Int8Block& b) {
 }  // namespace
 
 Int8Kernel int8_kernel_vnni() {
-  static const bool there = __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  static const bool there = __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") &&
+                            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   return there ? &multiply_vnni : nullptr;
 }
 

@@ -45,7 +45,8 @@ Mask Mask::sliding(SlidingWindow window) {
   check<Error>(window.global >= 0, "mask: a negative number of global positions: {}", window.global);
   const Mask plain = Mask::window(window.left, window.right, window.offset);
   if (window.dilation.defined()) {
-    check<ShapeError>(window.dilation.rank() == 1, "mask: dilation needs 1 dimension, a gap for each head: dilation {}", window.dilation.shape());
+    check<ShapeError>(window.dilation.rank() == 1, "mask: dilation needs 1 dimension, a gap for each head: dilation {}",
+                      window.dilation.shape());
     check<DTypeError>(window.dilation.dtype() == DType::i32, "mask: dilation needs dtype i32: dilation {}", window.dilation.dtype());
     window.dilation = window.dilation.contiguous();
     const auto gaps = window.dilation.span<std::int32_t>();
@@ -80,7 +81,8 @@ Mask operator&(const Mask& a, const Mask& b) {
   }
   if (b.right_) out.right_ = a.right_ ? std::min(*a.right_, *b.right_) : *b.right_;
   if (b.left_) out.left_ = a.left_ ? std::min(*a.left_, *b.left_) : *b.left_;
-  check<Error>(!out.sliding_ || out.sliding_->global == 0 || !out.left_, "mask: a window hides global positions from the rows beyond it: a window & a sliding window with {} of them",
+  check<Error>(!out.sliding_ || out.sliding_->global == 0 || !out.left_,
+               "mask: a window hides global positions from the rows beyond it: a window & a sliding window with {} of them",
                out.sliding_ ? out.sliding_->global : 0);
   if (b.allowed_.defined() && a.allowed_.defined()) {
     const Shape shape = broadcast_shapes("mask", a.allowed_.shape(), b.allowed_.shape());
@@ -147,11 +149,15 @@ Mask Mask::of_sentences(const Tensor& ids, int rank) const {
 void Mask::check_fits(std::string_view op, const Shape& scores) const {
   if (everything()) return;
   check<ShapeError>(scores.rank() >= 2, "{}: a mask needs scores of at least 2 dimensions: scores {}", op, scores);
-  check<ShapeError>(scores.rank() >= 3 || (!left_ && !right_), "{}: causal and window need scores [B, ..., T, S]: scores {}; unsqueeze(x, 0) makes [T, S] those of one sentence", op, scores);
+  check<ShapeError>(scores.rank() >= 3 || (!left_ && !right_),
+                    "{}: causal and window need scores [B, ..., T, S]: scores {}; unsqueeze(x, 0) makes [T, S] those of one sentence", op,
+                    scores);
   if (sliding_) {
-    check<ShapeError>(scores.rank() == 4, "{}: a sliding window with gaps or global positions needs scores [B, H, T, S]: scores {}", op, scores);
+    check<ShapeError>(scores.rank() == 4, "{}: a sliding window with gaps or global positions needs scores [B, H, T, S]: scores {}", op,
+                      scores);
     const Index gaps = sliding_->dilation.defined() ? sliding_->dilation.size(0) : scores[1];
-    check<ShapeError>(gaps == scores[1], "{}: the mask has gaps for {} heads, the scores have {}: dilation {}, scores {}", op, gaps, scores[1], Shape{gaps}, scores);
+    check<ShapeError>(gaps == scores[1], "{}: the mask has gaps for {} heads, the scores have {}: dilation {}, scores {}", op, gaps,
+                      scores[1], Shape{gaps}, scores);
   }
   if (lengths_.defined())
     check<ShapeError>(lengths_.shape()[0] == scores[0], "{}: the mask has {} lengths for a batch of {}: lengths {}, scores {}", op,

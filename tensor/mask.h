@@ -26,9 +26,11 @@ class Mask {
   static Mask lengths(Tensor lengths);                              // i32 [B]: s < lengths[b]
   static Mask causal(Index offset = 0);                             // s <= t + offset; offset = number of cached positions
   static Mask window(Index left, Index right, Index offset = 0);    // t + offset - left <= s <= t + offset + right
-  static Mask sliding(SlidingWindow window);                        // Error: sizes, dilation. Without gaps and global positions it is window()
+  // Error: sizes, dilation. Without gaps and global positions it is window()
+  static Mask sliding(SlidingWindow window);
   static Mask allowed(Tensor allowed);                              // u8, broadcast to the scores' shape
-  friend Mask operator&(const Mask& a, const Mask& b);              // both must allow; explicit parts are merged. Error: both have lengths, or sliding windows
+  // both must allow; explicit parts are merged. Error: both have lengths, or sliding windows
+  friend Mask operator&(const Mask& a, const Mask& b);
 
   bool everything() const { return only_lengths() && !lengths_.defined(); }
   bool only_lengths() const { return !allowed_.defined() && !left_ && !right_ && !sliding_; }               // or nothing at all

@@ -121,7 +121,8 @@ template <class D> HEED_HOT hn::Vec<D> Log(D d, hn::Vec<D> x) {
   const auto [k, f] = SplitExponent(d, x);
   const auto s = hn::Div(f, hn::Add(f, Constant(d, 2)));
   const auto half = hn::Mul(hn::Mul(f, f), Constant(d, 0.5));
-  const auto low = hn::MulAdd(s, hn::Add(half, LogSeries(d, hn::Mul(s, s))), hn::Mul(k, Constant(d, 0x1.2fefa2p-17, 0x1.a39ef35793c76p-33)));
+  const auto low =
+      hn::MulAdd(s, hn::Add(half, LogSeries(d, hn::Mul(s, s))), hn::Mul(k, Constant(d, 0x1.2fefa2p-17, 0x1.a39ef35793c76p-33)));
   auto y = hn::MulAdd(k, Constant(d, 0x1.62e3p-1, 0x1.62e42feep-1), hn::Sub(f, hn::Sub(half, low)));
   const auto infinity = Constant(d, kInfinity<D>);
   y = hn::IfThenElse(hn::Lt(x, infinity), y, x);
@@ -220,10 +221,12 @@ template <class D> HEED_HOT hn::Vec<D> GeluDerivative(D d, hn::Vec<D> x) {
 
 // x = n π/2 + r exactly for any finite x (Payne and Hanek 1983): the bits of 2/π around x's exponent, in integers.
 template <class T> HWY_NOINLINE int64_t ReduceLargeAngle(T x, T* r) {
-  static constexpr uint64_t kTwoOverPi[] = {  // 1280 bits after the point
-      0xa2f9836e4e441529, 0xfc2757d1f534ddc0, 0xdb6295993c439041, 0xfe5163abdebbc561, 0xb7246e3a424dd2e0, 0x06492eea09d1921c, 0xfe1deb1cb129a73e,
-      0xe88235f52ebb4484, 0xe99c7026b45f7e41, 0x3991d639835339f4, 0x9c845f8bbdf9283b, 0x1ff897ffde05980f, 0xef2f118b5a0a6d1f, 0x6d367ecf27cb09b7,
-      0x4f463f669e5fea2d, 0x7527bac7ebe5f17b, 0x3d0739f78a5292ea, 0x6bfb5fb11f8d5d08, 0x56033046fc7b6bab, 0xf0cfbc209af4361d};
+  // 1280 bits after the point
+  static constexpr uint64_t kTwoOverPi[] = {
+      0xa2f9836e4e441529, 0xfc2757d1f534ddc0, 0xdb6295993c439041, 0xfe5163abdebbc561, 0xb7246e3a424dd2e0, 0x06492eea09d1921c,
+      0xfe1deb1cb129a73e, 0xe88235f52ebb4484, 0xe99c7026b45f7e41, 0x3991d639835339f4, 0x9c845f8bbdf9283b, 0x1ff897ffde05980f,
+      0xef2f118b5a0a6d1f, 0x6d367ecf27cb09b7, 0x4f463f669e5fea2d, 0x7527bac7ebe5f17b, 0x3d0739f78a5292ea, 0x6bfb5fb11f8d5d08,
+      0x56033046fc7b6bab, 0xf0cfbc209af4361d};
   __extension__ using Wide = unsigned __int128;
   const double magnitude = x < 0 ? -double(x) : double(x);
   if (!(magnitude < __builtin_inf())) {
@@ -320,7 +323,8 @@ template <class D> HWY_NOINLINE hn::Vec<D> Cos(D d, hn::Vec<D> x) {
   return SinOfQuadrant(d, hn::Add(angle.n, hn::Set(hn::RebindToSigned<D>(), 1)), angle.r);
 }
 
-// Angle of the point (x, y) in [-π, π]; atan2(±0, +0) = ±0. q = small / large in [0, 1], atan q = π/4 + atan((q - 1) / (q + 1)) for q > tan π/8
+// Angle of the point (x, y) in [-π, π]; atan2(±0, +0) = ±0.
+// q = small / large in [0, 1], atan q = π/4 + atan((q - 1) / (q + 1)) for q > tan π/8
 template <class D> HWY_NOINLINE hn::Vec<D> Atan2(D d, hn::Vec<D> y, hn::Vec<D> x) {
   const auto zero = hn::Zero(d), one = Constant(d, 1), infinity = Constant(d, kInfinity<D>);
   const auto ax = hn::Abs(x), ay = hn::Abs(y);
@@ -375,7 +379,8 @@ template <class D> HWY_NOINLINE hn::Vec<D> Pow(D d, hn::Vec<D> x, hn::Vec<D> y) 
   // ln|x| = k ln2_high + 2s + (2 s_low + s R + k ln2_low)
   const auto high1 = hn::Mul(k, Constant(d, 0x1.62e3p-1, 0x1.62e42feep-1)), twice = hn::Add(s, s);
   const auto high = hn::Add(high1, twice), lost = hn::Sub(twice, hn::Sub(high, high1));  // |high1| > |twice| or high1 = 0
-  const auto tail = hn::MulAdd(s, LogSeries(d, hn::Mul(s, s)), hn::MulAdd(k, Constant(d, 0x1.2fefa2p-17, 0x1.a39ef35793c76p-33), hn::Add(s_low, s_low)));
+  const auto tail =
+      hn::MulAdd(s, LogSeries(d, hn::Mul(s, s)), hn::MulAdd(k, Constant(d, 0x1.2fefa2p-17, 0x1.a39ef35793c76p-33), hn::Add(s_low, s_low)));
   const auto log = hn::Add(high, hn::Add(lost, tail)), log_low = hn::Add(hn::Add(lost, tail), hn::Sub(high, log));
   // e^{p + p_low} = e^p (1 + p_low)
   const auto p = hn::Mul(y, log);

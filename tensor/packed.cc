@@ -34,7 +34,8 @@ PackedWeight PackedWeights::operator()(const Tensor& weight) {
     {
       const std::shared_lock lock(mutex_);
       const auto at = entries_.find(key);
-      if (at != entries_.end() && at->second.version == weight.version() && (at->second.panels || at->second.low_precision)) return at->second.packed();
+      if (at != entries_.end() && at->second.version == weight.version() && (at->second.panels || at->second.low_precision))
+        return at->second.packed();
     }
     const std::unique_lock lock(mutex_);
     const Alone alone;   // a thread inside a region may wait for this lock

@@ -282,7 +282,8 @@ void run_chunks(Index chunks, FunctionRef<void(Index)> body) {
     return;
   }
   if (chunks > kMostChunks) [[unlikely]] {
-    for (Index first = 0; first < chunks; first += kMostChunks) run_chunks(std::min(chunks - first, kMostChunks), [&](Index chunk) { body(first + chunk); });
+    for (Index first = 0; first < chunks; first += kMostChunks)
+      run_chunks(std::min(chunks - first, kMostChunks), [&](Index chunk) { body(first + chunk); });
     return;
   }
   static Team& workers = *new Team;   // never destroyed: a worker may stay past the end of main

@@ -82,7 +82,8 @@ double normal_quantile(double p) {
 }
 
 float normal_quantile32(std::uint32_t bits) {
-  const float q = (float(std::int32_t(bits ^ 0x80000000u)) + 0.5f) * 0x1p-32f, p = (float(std::int32_t(std::min(bits, ~bits))) + 0.5f) * 0x1p-32f;
+  const float q = (float(std::int32_t(bits ^ 0x80000000u)) + 0.5f) * 0x1p-32f,
+              p = (float(std::int32_t(std::min(bits, ~bits))) + 0.5f) * 0x1p-32f;
   return quantile(q, p);
 }
 

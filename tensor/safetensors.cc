@@ -19,7 +19,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "safetensors data is little-endian");
 
 constexpr std::uint64_t kMaxHeader = 100'000'000;
-constexpr std::size_t kMaxTensors = 100'000, kMaxName = 4096, kMaxGap = std::size_t(1) << 20, kPiece = std::size_t(1) << 16;   // bytes between two texts; of a text read at once
+// bytes between two texts; of a text read at once
+constexpr std::size_t kMaxTensors = 100'000, kMaxName = 4096, kMaxGap = std::size_t(1) << 20, kPiece = std::size_t(1) << 16;
 constexpr std::string_view kMetadata = "__metadata__", kChecksum = "heed.checksum", kAlias = "heed.alias.";
 
 // In the order of the reference's enum; tensors are stored from the last to the first.
@@ -63,7 +64,8 @@ class HeaderReader {
   using string_t = Json::string_t;
   using binary_t = Json::binary_t;
 
-  HeaderReader(const std::string& path, std::vector<LongText> long_texts, SafetensorsHeader& header) : path_(path), header_(header), long_texts_(std::move(long_texts)) {}
+  HeaderReader(const std::string& path, std::vector<LongText> long_texts, SafetensorsHeader& header)
+      : path_(path), header_(header), long_texts_(std::move(long_texts)) {}
 
   bool key(string_t& key) {
     put_back(key);
@@ -200,7 +202,8 @@ std::string text_of(const std::string& path, std::string_view quoted, std::size_
   for (std::size_t begin = 0, end = 0; begin < quoted.size(); begin = end) {
     const auto goes_on = [&] {
       const std::string_view rest = quoted.substr(end, 4);
-      return end - begin < kPiece || (rest[0] & 0xC0) == 0x80 || ((rest.starts_with("\\uD") || rest.starts_with("\\ud")) && rest.size() == 4 && (rest[3] | 0x20) >= 'c');
+      return end - begin < kPiece || (rest[0] & 0xC0) == 0x80 ||
+             ((rest.starts_with("\\uD") || rest.starts_with("\\ud")) && rest.size() == 4 && (rest[3] | 0x20) >= 'c');
     };
     while (end < quoted.size() && goes_on()) end += quoted[end] != '\\' ? 1 : quoted.substr(end, 2) == "\\u" ? 6 : 2;
     end = std::min(end, quoted.size());
@@ -224,7 +227,8 @@ std::vector<LongText> take_long_texts(const std::string& path, std::string& json
       taken.push_back({texts, kept, end - begin, text_of(path, std::string_view(json).substr(begin, end - begin), 8 + begin)});
       return;
     }
-    check<FileError>(end - begin <= kMaxGap, "{}: header has {} bytes without a quote at byte {}, at most {} allowed", path, end - begin, 8 + begin, kMaxGap);
+    check<FileError>(end - begin <= kMaxGap, "{}: header has {} bytes without a quote at byte {}, at most {} allowed", path, end - begin,
+                     8 + begin, kMaxGap);
     std::memmove(json.data() + kept, json.data() + begin, end - begin);
     kept += end - begin;
   };
@@ -257,8 +261,8 @@ std::uint64_t bytes_of(const std::string& path, const StoredTensor& tensor) {
     fits = fits && !__builtin_mul_overflow(bits, std::max<std::uint64_t>(std::uint64_t(size), 1), &bits);
     empty |= size == 0;
   }
-  check<FileError>(fits && bits <= std::uint64_t(INT64_MAX) && bits / kind->bits < std::uint64_t{1} << 59, "{}: tensor {} has too many elements: {}", path,
-                   quote(tensor.name), tensor.shape);
+  check<FileError>(fits && bits <= std::uint64_t(INT64_MAX) && bits / kind->bits < std::uint64_t{1} << 59,
+                   "{}: tensor {} has too many elements: {}", path, quote(tensor.name), tensor.shape);
   check<FileError>(empty || bits % 8 == 0, "{}: tensor {} does not fill whole bytes: {} of {}", path, quote(tensor.name),
                    tensor.shape, tensor.stored_as);
   return empty ? 0 : bits / 8;
@@ -266,11 +270,16 @@ std::uint64_t bytes_of(const std::string& path, const StoredTensor& tensor) {
 
 // What else a file that begins with these bytes is.
 std::string_view other_kind(std::uint64_t first_bytes) {
-  constexpr std::pair<std::string_view, std::string_view> kinds[] = {{"PK\3\4", "; it is a zip archive, as .pt and .npz files are; in Python safetensors.torch.save_file({k: v.clone().contiguous() for k, v in torch.load(OLD).items()}, NEW) converts a .pt"},
-                                                                     {"\x80\2", "; it is a pickle, as old .pt files are; in Python safetensors.torch.save_file({k: v.clone().contiguous() for k, v in torch.load(OLD).items()}, NEW) converts it"},
-                                                                     {"\x93NUMPY", "; it is a .npy file"},
-                                                                     {"GGUF", "; it is a GGUF file"},
-                                                                     {"\x89HDF", "; it is an HDF5 file"}};
+  constexpr std::pair<std::string_view, std::string_view> kinds[] = {
+      {"PK\3\4",
+       "; it is a zip archive, as .pt and .npz files are; in Python safetensors.torch.save_file({k: v.clone().contiguous() for k, v in "
+       "torch.load(OLD).items()}, NEW) converts a .pt"},
+      {"\x80\2",
+       "; it is a pickle, as old .pt files are; in Python safetensors.torch.save_file({k: v.clone().contiguous() for k, v in "
+       "torch.load(OLD).items()}, NEW) converts it"},
+      {"\x93NUMPY", "; it is a .npy file"},
+      {"GGUF", "; it is a GGUF file"},
+      {"\x89HDF", "; it is an HDF5 file"}};
   const std::string_view bytes(reinterpret_cast<const char*>(&first_bytes), sizeof first_bytes);
   for (const auto& [begins, says] : kinds)
     if (bytes.starts_with(begins)) return says;
@@ -368,7 +377,8 @@ SafetensorsHeader read_safetensors_header(const std::string& path) {
 
 SafetensorsFile read_safetensors(const std::string& path) {
   InputFile input(path);
-  SafetensorsFile file{.tensors = {}, .others = {}, .metadata = {}, .header = read_header(input, path), .path = path, .has_checksum = false};
+  SafetensorsFile file{
+      .tensors = {}, .others = {}, .metadata = {}, .header = read_header(input, path), .path = path, .has_checksum = false};
   const auto& header = file.header;
   const auto given = header.metadata.find(std::string(kChecksum));
   file.has_checksum = given != header.metadata.end();
@@ -418,7 +428,9 @@ namespace {
 // IEEE 754 binary16: 1 bit of sign, 5 of exponent, 10 of mantissa
 float half(std::uint16_t bits) {
   const std::uint32_t sign = std::uint32_t(bits & 0x8000u) << 16, rest = bits & 0x7fffu;
-  const float size = rest < 0x400 ? float(rest) * 0x1p-24f : std::bit_cast<float>((rest << 13) + (rest >= 0x7c00 ? 0x70000000u : 0x38000000u));   // inf and NaN stay
+  // inf and NaN stay
+  const float size =
+      rest < 0x400 ? float(rest) * 0x1p-24f : std::bit_cast<float>((rest << 13) + (rest >= 0x7c00 ? 0x70000000u : 0x38000000u));
   return std::bit_cast<float>(std::bit_cast<std::uint32_t>(size) | sign);
 }
 

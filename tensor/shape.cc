@@ -14,7 +14,9 @@ void throw_not_float(std::string_view op, DType dtype) { fail<DTypeError>("{}: t
 bool fits(double value, DType dtype) {
   return visit_any(dtype, [value]<class T>() {
     if constexpr (!std::is_integral_v<T>) return true;
-    else return value == std::trunc(value) && value >= double(std::numeric_limits<T>::min()) && value < std::ldexp(1, std::numeric_limits<T>::digits);
+    else
+      return value == std::trunc(value) && value >= double(std::numeric_limits<T>::min()) &&
+             value < std::ldexp(1, std::numeric_limits<T>::digits);
   });
 }
 

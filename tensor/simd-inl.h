@@ -186,7 +186,8 @@ template <class Op, class T> class Lanes16Of {
     HWY_UNROLL(16)
     for (size_t r = 0; r < kRegisters; ++r) {
       const size_t left = n > r * kLanes ? HWY_MIN(n - r * kLanes, kLanes) : 0;
-      v_[r] = Op::f(d, v_[r], hn::IfThenElse(hn::FirstN(d, left), F::f(d, LoadFirst(d, x + r * kLanes, left), more...), hn::Set(d, T(Op::kNeutral))));
+      v_[r] = Op::f(d, v_[r],
+                    hn::IfThenElse(hn::FirstN(d, left), F::f(d, LoadFirst(d, x + r * kLanes, left), more...), hn::Set(d, T(Op::kNeutral))));
     }
   }
   HWY_INLINE T Fold() {

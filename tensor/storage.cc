@@ -160,7 +160,8 @@ std::byte* map(std::size_t bytes) {
 
 void add_extent(Allocator& a, Extent e) {
   auto next = std::lower_bound(a.extents.begin(), a.extents.end(), e.at, [](const Extent& x, const std::byte* at) { return x.at < at; });
-  const bool before = next != a.extents.begin() && (next - 1)->at + (next - 1)->bytes == e.at, after = next != a.extents.end() && e.at + e.bytes == next->at;
+  const bool before = next != a.extents.begin() && (next - 1)->at + (next - 1)->bytes == e.at,
+             after = next != a.extents.end() && e.at + e.bytes == next->at;
   if (before && after) {
     (next - 1)->bytes += e.bytes + next->bytes;
     a.extents.erase(next);
@@ -313,12 +314,15 @@ bool keep(Own* mine, Storage::Block* block) {
   return true;
 }
 
-OutOfMemory refused(std::size_t bytes) { return OutOfMemory(fmt::format("allocate: {} bytes refused by the system (in use {})", bytes, memory_use().in_use)); }
+OutOfMemory refused(std::size_t bytes) {
+  return OutOfMemory(fmt::format("allocate: {} bytes refused by the system (in use {})", bytes, memory_use().in_use));
+}
 
 // A block that is new or that no thread keeps.
 Storage::Block* take_block(Own* mine, std::size_t bytes, bool small, int size_class) {
   constexpr std::size_t head = (sizeof(Storage::Block) + kLine - 1) / kLine * kLine;
-  constexpr std::size_t kColours = 16, kSlack = head + 2 * kLine * kColours;   // data start at head + 128 k: odd multiples of 64 for an even head
+  // data start at head + 128 k: odd multiples of 64 for an even head
+  constexpr std::size_t kColours = 16, kSlack = head + 2 * kLine * kColours;
   Allocator& a = allocator();
   const std::lock_guard lock(a.mutex);
   if (Storage::Block* const block = small ? a.free.pop(size_class, mine) : nullptr) return block;

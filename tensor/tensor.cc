@@ -115,7 +115,8 @@ Tensor Tensor::indexed(std::initializer_list<Indexer> index) const {
       for (const int end = axis + rank() - named; axis < end; ++axis) keep(shape_[axis], strides_[axis]);
     } else if (const Index* position = std::get_if<Index>(&one)) {
       const Index n = shape_[axis];
-      check<IndexError>(*position >= -n && *position < n, "index: {} at dim {} is not in [{}, {}): shape {}", *position, axis, -n, n, shape_);
+      check<IndexError>(*position >= -n && *position < n, "index: {} at dim {} is not in [{}, {}): shape {}", *position, axis, -n, n,
+                        shape_);
       offset += (*position < 0 ? *position + n : *position) * strides_[axis++];
     } else {
       const Slice slice = std::get<Slice>(one);
@@ -172,8 +173,9 @@ Tensor arange(double start, double stop, double step, DType dtype) {
   Tensor x = empty({Index(count)}, dtype);
   const auto value = [=](Index i) { return start + double(i) * step; };
   // Integers below 2⁵³ are exact as f64: all fit if the first and the last do.
-  const bool whole = std::trunc(start) == start && std::trunc(step) == step && std::max({std::abs(start), std::abs(stop), std::abs(step)}) < 0x1p53 &&
-                     fits(start, dtype) && fits(value(Index(count) - 1), dtype);
+  const bool whole = std::trunc(start) == start && std::trunc(step) == step &&
+                     std::max({std::abs(start), std::abs(stop), std::abs(step)}) < 0x1p53 && fits(start, dtype) &&
+                     fits(value(Index(count) - 1), dtype);
   visit_any(dtype, [&]<class T>() {
     T* p = x.mutable_data<T>();
     if constexpr (std::is_integral_v<T>)
@@ -344,7 +346,8 @@ template <class To, class From> void copy_strided(To* to, const From* from, cons
     parallel_for(squares * strips * parts, row_grain(16 * std::min(n, kWide)), [&](Index begin, Index end) {
       for (Index s = begin; s < end; ++s)
         for_rows(p, 2, s / parts / strips, s / parts / strips + 1, [&](Index a, Index b) {
-          const Index i0 = s / parts % strips * 16, i1 = std::min(m, i0 + 16), first = s % parts * kWide, columns = std::min(kWide, n - first);
+          const Index i0 = s / parts % strips * 16, i1 = std::min(m, i0 + 16), first = s % parts * kWide,
+                      columns = std::min(kWide, n - first);
           To* const target = to + a + i0 * stride_to + first;
           const From* const source = from + b + i0 + first * step_from;
           if constexpr (std::is_same_v<To, From> && kTurns) return turn(source, step_from, i1 - i0, columns, stride_to, target);
@@ -427,8 +430,10 @@ void check_writable(std::string_view op, const Tensor& x) {
     if (x.shape()[axis] == 1) continue;
     Index reach = 0;
     for (int other = 0; other < x.rank(); ++other)
-      if (std::pair(std::abs(x.strides()[other]), other) < std::pair(std::abs(x.strides()[axis]), axis)) reach += (x.shape()[other] - 1) * std::abs(x.strides()[other]);
-    check<Error>(std::abs(x.strides()[axis]) > reach, "{}: writes through a view whose elements share memory: shape {}, strides {}", op, x.shape(), x.strides());
+      if (std::pair(std::abs(x.strides()[other]), other) < std::pair(std::abs(x.strides()[axis]), axis))
+        reach += (x.shape()[other] - 1) * std::abs(x.strides()[other]);
+    check<Error>(std::abs(x.strides()[axis]) > reach, "{}: writes through a view whose elements share memory: shape {}, strides {}", op,
+                 x.shape(), x.strides());
   }
 }
 

@@ -57,7 +57,8 @@ class Tensor {
   template <class T> T* mutable_data() const { return static_cast<T*>(mutable_raw(dtype_of<T>)); }
   // All elements in row-major order; ShapeError unless contiguous.
   template <class T> std::span<const T> span() const { return {static_cast<const T*>(contiguous_raw(dtype_of<T>)), std::size_t(numel())}; }
-  template <class T> std::span<T> mutable_span() const { storage_.touch(); return {static_cast<T*>(contiguous_raw(dtype_of<T>)), std::size_t(numel())}; }
+  template <class T> std::span<T> mutable_span() const { storage_.touch(); return {static_cast<T*>(contiguous_raw(dtype_of<T>)),
+                                                                                   std::size_t(numel())}; }
   // The element of a tensor that has exactly one; ShapeError, DTypeError.
   template <class T> T item() const { return *static_cast<const T*>(item_raw(dtype_of<T>)); }
   double item() const;                                   // the same for any dtype
@@ -114,8 +115,10 @@ Tensor empty(const Shape& shape, DType dtype = DType::f32);   // uninitialised
 Tensor zeros(const Shape& shape, DType dtype = DType::f32);
 Tensor ones(const Shape& shape, DType dtype = DType::f32);
 Tensor full(const Shape& shape, double value, DType dtype = DType::f32);              // DTypeError where it does not fit the dtype
-Tensor arange(double start, double stop, double step = 1, DType dtype = DType::i64);  // start, start + step, ... below stop; DTypeError likewise
-Tensor linspace(double start, double stop, Index count, DType dtype = DType::f32);    // count numbers at equal distances, both ends exactly; DTypeError likewise
+// start, start + step, ... below stop; DTypeError likewise
+Tensor arange(double start, double stop, double step = 1, DType dtype = DType::i64);
+// count numbers at equal distances, both ends exactly; DTypeError likewise
+Tensor linspace(double start, double stop, Index count, DType dtype = DType::f32);
 Tensor eye(Index n, DType dtype = DType::f32);
 inline Tensor empty_like(const Tensor& x) { return empty(x.shape(), x.dtype()); }
 inline Tensor zeros_like(const Tensor& x) { return zeros(x.shape(), x.dtype()); }
@@ -137,16 +140,19 @@ class Nested {
 Tensor tensor(const Nested& values, DType dtype = DType::f32);   // DTypeError where a value does not fit the dtype
 template <class T> Tensor tensor(std::span<const T> values, const Shape& shape);  // copies; ShapeError unless counts agree
 template <class T> Tensor tensor(const std::vector<T>& values, const Shape& shape) {
-  static_assert(is_element<T>, "elements are float, double, BFloat16, std::int32_t, std::int64_t or std::uint8_t; convert the others before");
+  static_assert(is_element<T>,
+                "elements are float, double, BFloat16, std::int32_t, std::int64_t or std::uint8_t; convert the others before");
   return tensor(std::span<const T>(values), shape);
 }
 
 // y -> x, broadcast to x's shape and converted from another dtype only when asked by `to`; right when they overlap.
 void copy_into(const Tensor& x, const Tensor& y);                // ShapeError, DTypeError
 void fill_(const Tensor& x, double value);                       // every element of the view x; DTypeError where it does not fit
-Tensor to(const Tensor& x, DType dtype);                         // f32 -> bf16 rounds to nearest even; float -> int saturates, NaN gives 0; int -> int wraps
+// f32 -> bf16 rounds to nearest even; float -> int saturates, NaN gives 0; int -> int wraps
+Tensor to(const Tensor& x, DType dtype);
 
-bool equal_bits(const Tensor& a, const Tensor& b);               // the same dtype, shape and bits of elements: a NaN equals one of its bits, 0 not -0
+// the same dtype, shape and bits of elements: a NaN equals one of its bits, 0 not -0
+bool equal_bits(const Tensor& a, const Tensor& b);
 
 // NumPy's form with summarised edges beyond 1000 elements; precision: digits after the point, -1 = shortest that tells 4 digits.
 std::string to_string(const Tensor& x, int precision = -1);

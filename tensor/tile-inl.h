@@ -35,14 +35,16 @@ template <class T> struct Right {
 };
 
 // Sums of a tile, of which `left` columns are left in c: they begin with c or with zero.
-template <class T, size_t MR, size_t NB> HWY_INLINE void LoadSums(const T* HWY_RESTRICT c, Index c_row, size_t left, bool add, Block<T> (&sum)[MR][NB]) {
+template <class T, size_t MR, size_t NB>
+HWY_INLINE void LoadSums(const T* HWY_RESTRICT c, Index c_row, size_t left, bool add, Block<T> (&sum)[MR][NB]) {
   HWY_UNROLL(8)
   for (size_t i = 0; i < MR; ++i) {
     HWY_UNROLL(4)
     for (size_t m = 0; m < NB; ++m) sum[i][m] = add ? LoadN16(c + Index(i) * c_row + 16 * m, left - 16 * m) : Set16(T(0));
   }
 }
-template <class T, size_t MR, size_t NB> HWY_INLINE void StoreSums(const Block<T> (&sum)[MR][NB], size_t left, T* HWY_RESTRICT c, Index c_row) {
+template <class T, size_t MR, size_t NB>
+HWY_INLINE void StoreSums(const Block<T> (&sum)[MR][NB], size_t left, T* HWY_RESTRICT c, Index c_row) {
   HWY_UNROLL(8)
   for (size_t i = 0; i < MR; ++i) {
     HWY_UNROLL(4)
@@ -69,8 +71,8 @@ template <class Ahead> struct Fetching {
 
 // c[i][j] (=|+=) Σ_k a[i, k] b[k, j]: one chain of multiply-adds in rising k an element, for MR rows and NB blocks from column j
 template <size_t MR, size_t NB, class T, class Ahead>
-HWY_INLINE void TileProduct(const T* HWY_RESTRICT a, Index a_row, Index a_k, const Right<T>& b, size_t j, size_t K, T* HWY_RESTRICT c, Index c_row,
-                            bool add, Ahead& ahead) {
+HWY_INLINE void TileProduct(const T* HWY_RESTRICT a, Index a_row, Index a_k, const Right<T>& b, size_t j, size_t K, T* HWY_RESTRICT c,
+                            Index c_row, bool add, Ahead& ahead) {
   Block<T> sum[MR][NB];
   const size_t left = b.columns - j;
   LoadSums(c, c_row, left, add, sum);
@@ -105,32 +107,40 @@ HWY_INLINE void TileProduct(const T* HWY_RESTRICT a, Index a_row, Index a_k, con
 
 // NB blocks of columns from j on, all rows, up to MR at a time
 template <size_t NB, size_t MR, class T, class Ahead>
-HWY_INLINE void ColumnsProduct(const T* a, Index a_row, Index a_k, const Right<T>& b, size_t j, size_t rows, size_t K, T* c, Index c_row, bool add, Ahead& ahead) {
+HWY_INLINE void ColumnsProduct(const T* a, Index a_row, Index a_k, const Right<T>& b, size_t j, size_t rows, size_t K, T* c, Index c_row,
+                               bool add, Ahead& ahead) {
   size_t i = 0;
-  for (; i + MR <= rows; i += MR) TileProduct<MR, NB>(a + Index(i) * a_row, a_row, a_k, b, j, K, c + Index(i) * c_row + j, c_row, add, ahead);
+  for (; i + MR <= rows; i += MR)
+    TileProduct<MR, NB>(a + Index(i) * a_row, a_row, a_k, b, j, K, c + Index(i) * c_row + j, c_row, add, ahead);
   if constexpr (MR > 4)
-    for (; i + 4 <= rows; i += 4) TileProduct<4, NB>(a + Index(i) * a_row, a_row, a_k, b, j, K, c + Index(i) * c_row + j, c_row, add, ahead);
+    for (; i + 4 <= rows; i += 4)
+      TileProduct<4, NB>(a + Index(i) * a_row, a_row, a_k, b, j, K, c + Index(i) * c_row + j, c_row, add, ahead);
   if constexpr (MR > 2)
-    for (; i + 2 <= rows; i += 2) TileProduct<2, NB>(a + Index(i) * a_row, a_row, a_k, b, j, K, c + Index(i) * c_row + j, c_row, add, ahead);
+    for (; i + 2 <= rows; i += 2)
+      TileProduct<2, NB>(a + Index(i) * a_row, a_row, a_k, b, j, K, c + Index(i) * c_row + j, c_row, add, ahead);
   for (; i < rows; ++i) TileProduct<1, NB>(a + Index(i) * a_row, a_row, a_k, b, j, K, c + Index(i) * c_row + j, c_row, add, ahead);
 }
 
-// c [rows, columns] from column `first` (a multiple of 16) on; K products an element. All rows meet some columns of b while these lie in L1.
+// c [rows, columns] from column `first` (a multiple of 16) on; K products an element.
+// All rows meet some columns of b while these lie in L1.
 template <class T, class Ahead>
-void Product(const T* a, Index a_row, Index a_k, const Right<T>& b, size_t first, size_t rows, size_t K, T* c, Index c_row, bool add, Ahead& ahead) {
+void Product(const T* a, Index a_row, Index a_k, const Right<T>& b, size_t first, size_t rows, size_t K, T* c, Index c_row, bool add,
+             Ahead& ahead) {
   constexpr size_t kRows = TileSize<T>::kRows, kFew = TileSize<T>::kFewRows, kBlocks = TileSize<T>::kBlocks;
   size_t j = first;
   if constexpr (kFew > 0)
     for (; rows <= kFew && j + 48 < b.columns; j += 64) ColumnsProduct<4, kFew>(a, a_row, a_k, b, j, rows, K, c, c_row, add, ahead);
   if constexpr (kBlocks == 2 || kFew > 0)
-    for (; (kBlocks == 2 || rows <= kFew) && j + 16 < b.columns; j += 32) ColumnsProduct<2, kBlocks == 2 ? kRows : kFew>(a, a_row, a_k, b, j, rows, K, c, c_row, add, ahead);
+    for (; (kBlocks == 2 || rows <= kFew) && j + 16 < b.columns; j += 32)
+      ColumnsProduct<2, kBlocks == 2 ? kRows : kFew>(a, a_row, a_k, b, j, rows, K, c, c_row, add, ahead);
   for (; j < b.columns; j += 16) ColumnsProduct<1, kRows>(a, a_row, a_k, b, j, rows, K, c, c_row, add, ahead);
 }
 
 // c_i[j] (=|+=) Σ_k a_i[k] b_i[k, j]: MR rows, each with a matrix of its own, `apart` from the next. A chain waits for itself: those of
 // several rows go on side by side.
 template <size_t MR, size_t NB, class T>
-HWY_INLINE void RowsTile(const T* HWY_RESTRICT a, Index a_row, const Right<T>& b, Index apart, size_t j, size_t K, T* HWY_RESTRICT c, Index c_row, bool add) {
+HWY_INLINE void RowsTile(const T* HWY_RESTRICT a, Index a_row, const Right<T>& b, Index apart, size_t j, size_t K, T* HWY_RESTRICT c,
+                         Index c_row, bool add) {
   Block<T> sum[MR][NB];
   const size_t left = b.columns - j;
   LoadSums(c, c_row, left, add, sum);
@@ -147,7 +157,8 @@ HWY_INLINE void RowsTile(const T* HWY_RESTRICT a, Index a_row, const Right<T>& b
   StoreSums(sum, left, c, c_row);
 }
 template <size_t NB, class T>
-HWY_INLINE void RowsColumns(const T* a, Index a_row, const Right<T>& b, Index apart, size_t j, size_t rows, size_t K, T* c, Index c_row, bool add) {
+HWY_INLINE void RowsColumns(const T* a, Index a_row, const Right<T>& b, Index apart, size_t j, size_t rows, size_t K, T* c, Index c_row,
+                            bool add) {
   size_t i = 0;
   const auto of = [&](size_t row) { return Right<T>{b.data + Index(row) * apart, b.row, b.block, b.columns}; };
   for (; i + 4 <= rows; i += 4) RowsTile<4, NB>(a + Index(i) * a_row, a_row, of(i), apart, j, K, c + Index(i) * c_row + j, c_row, add);
@@ -155,7 +166,8 @@ HWY_INLINE void RowsColumns(const T* a, Index a_row, const Right<T>& b, Index ap
 }
 // The same for all rows and columns from `first` (a multiple of 16) on
 template <class T>
-void RowsProduct(const T* a, Index a_row, const Right<T>& b, Index apart, size_t first, size_t rows, size_t K, T* c, Index c_row, bool add) {
+void RowsProduct(const T* a, Index a_row, const Right<T>& b, Index apart, size_t first, size_t rows, size_t K, T* c, Index c_row,
+                 bool add) {
   size_t j = first;
   if constexpr (TileSize<T>::kBlocks == 2)
     for (; j + 16 < b.columns; j += 32) RowsColumns<2>(a, a_row, b, apart, j, rows, K, c, c_row, add);

@@ -29,7 +29,8 @@ template <class D, class V = hn::Vec<D>> HWY_INLINE void TransposeInGroups(D d, 
   } else {
     const hn::Repartition<double, D> wide;
     const auto low01 = hn::BitCast(wide, hn::InterleaveLower(d, x[0], x[1])), low23 = hn::BitCast(wide, hn::InterleaveLower(d, x[2], x[3]));
-    const auto high01 = hn::BitCast(wide, hn::InterleaveUpper(d, x[0], x[1])), high23 = hn::BitCast(wide, hn::InterleaveUpper(d, x[2], x[3]));
+    const auto high01 = hn::BitCast(wide, hn::InterleaveUpper(d, x[0], x[1])),
+               high23 = hn::BitCast(wide, hn::InterleaveUpper(d, x[2], x[3]));
     x[0] = hn::BitCast(d, hn::InterleaveLower(wide, low01, low23));
     x[1] = hn::BitCast(d, hn::InterleaveUpper(wide, low01, low23));
     x[2] = hn::BitCast(d, hn::InterleaveLower(wide, high01, high23));

@@ -22,7 +22,9 @@ template <class F> double worst(const heed::Tensor& x, const std::vector<double>
   return most;
 }
 inline double worst_absolute(const heed::Tensor& x, const std::vector<double>& y) { return worst(x, y, [](double) { return 1.0; }); }
-inline double worst_relative(const heed::Tensor& x, const std::vector<double>& y) { return worst(x, y, [](double v) { return std::abs(v); }); }
+inline double worst_relative(const heed::Tensor& x, const std::vector<double>& y) {
+  return worst(x, y, [](double v) { return std::abs(v); });
+}
 inline double worst_absolute(const heed::Tensor& x, const heed::Tensor& y) { return worst_absolute(x, doubles(y)); }
 
 // Largest finite |x|, for doctest::Approx, which allows epsilon (scale + |x|): its scale of 1 hides what small numbers are.

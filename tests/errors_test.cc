@@ -69,7 +69,15 @@ struct Row {
   std::string call;
   std::function<void()> run;
 };
-#define CALL(...) {#__VA_ARGS__, [] { (void)(__VA_ARGS__); }}
+// Of a call that is broken behind a bracket or before a point nothing is left to be seen.
+std::string on_one_line(std::string_view code) {
+  std::string out;
+  for (const char c : code)
+    if (c == '.' && out.ends_with(") ")) out.back() = c;
+    else if (c != ' ' || !out.ends_with('(')) out += c;
+  return out;
+}
+#define CALL(...) {on_one_line(#__VA_ARGS__), [] { (void)(__VA_ARGS__); }}
 
 constexpr DType f64 = DType::f64, i32 = DType::i32, i64 = DType::i64, u8 = DType::u8, bf16 = DType::bf16;
 
@@ -113,7 +121,9 @@ void stepped(const SmallModel& net, Index tokens) {
   net.model->step(zeros({tokens}, i32), *state);
 }
 // One of two words, said to be so long.
-Sequences sentence(std::int32_t length) { return {tensor(std::vector<std::int32_t>{4, 3}, {1, 2}), tensor(std::vector<std::int32_t>{length}, {1})}; }
+Sequences sentence(std::int32_t length) {
+  return {tensor(std::vector<std::int32_t>{4, 3}, {1, 2}), tensor(std::vector<std::int32_t>{length}, {1})};
+}
 const TransformerOptions kTwoLayers{.width = 4, .heads = 2, .feed_forward = 4, .encoder_layers = 2, .decoder_layers = 2};
 void reordered(const SmallModel& net, std::span<const Index> rows, Index per_sentence) {
   net.model->start(pad_sequences(std::vector<std::vector<std::int32_t>>{{4, 3}, {4, 3}}, 0))->reorder(rows, per_sentence);
@@ -333,12 +343,14 @@ const std::vector<Row>& tensor_rows() {
       CALL(scaled_dot_product_attention(zeros({1, 2, 3, 4}), zeros({1, 2, 3, 4}), zeros({1, 2, 3, 4}), {}, {.dropout = -1})),
       CALL(scaled_dot_product_attention(zeros({1, 2, 3, 4}), zeros({5, 2, 3, 4}), zeros({5, 2, 3, 4}), {}, {.places = zeros({1, 2}, i64)})),
       CALL(scaled_dot_product_attention(zeros({1, 2, 3, 4}), zeros({5, 2, 3, 4}), zeros({5, 2, 3, 4}), {}, {.places = zeros({1, 3})})),
-      CALL(scaled_dot_product_attention(zeros({1, 2, 3, 4}), zeros({5, 2, 3, 4}), zeros({5, 2, 3, 4}), {}, {.places = full({1, 3}, 5, i64)})),
+      CALL(scaled_dot_product_attention(zeros({1, 2, 3, 4}), zeros({5, 2, 3, 4}), zeros({5, 2, 3, 4}), {},
+                                        {.places = full({1, 3}, 5, i64)})),
       CALL(sum_over_rows(zeros({3, 4}), 5, {zeros({3})})),
       CALL(attention_dropout({3, 4, 4}, DType::f32, 0.1, Key(1))),
       CALL(scaled_dot_product_attention(zeros({1, 2, 3, 4}), zeros({1, 2, 40, 4}), zeros({1, 2, 40, 4}), {}, {.turned = 20})),
       CALL(turn_keys_(transpose(zeros({1, 2, 4, 40})), 0, 16)),
-      CALL(scaled_dot_product_attention_grad(zeros({1, 2, 3, 4}), zeros({1, 2, 3, 4}), zeros({1, 2, 3, 4}), {}, {.places = zeros({1, 3}, i64)}, {}, zeros({1, 2, 3, 4}), {}, nullptr, nullptr, nullptr)),
+      CALL(scaled_dot_product_attention_grad(zeros({1, 2, 3, 4}), zeros({1, 2, 3, 4}), zeros({1, 2, 3, 4}), {},
+                                             {.places = zeros({1, 3}, i64)}, {}, zeros({1, 2, 3, 4}), {}, nullptr, nullptr, nullptr)),
       CALL(additive_score(zeros({1, 2, 3}), zeros({1, 4, 3}), zeros({3, 1}))),
       CALL(additive_score(zeros({1, 2, 3}), zeros({1, 4, 5}), zeros({3}))),
       CALL(additive_score(zeros({1, 2, 3}), zeros({1, 4, 3}, f64), zeros({3}))),
@@ -379,10 +391,14 @@ const std::vector<Row>& tensor_rows() {
       CALL(recurrent_cell(RecurrentUnit::tanh, zeros({2, 3}), zeros({2, 4}), Tensor(), zeros({3, 3}), Tensor())),
       CALL(recurrent_cell(RecurrentUnit::tanh, zeros({2, 3}), zeros({2, 3}), zeros({2, 3}), zeros({3, 3}), Tensor())),
       CALL(recurrent_cell(RecurrentUnit::gru_cudnn, zeros({2, 9}), Tensor(), Tensor(), zeros({9, 3}), zeros({3, 9}))),
-      CALL(recurrent_layer(RecurrentUnit::tanh, zeros({2, 4, 5}), Tensor(), zeros({2, 3}), Tensor(), zeros({3, 6}), zeros({3, 3}), Tensor(), Tensor())),
-      CALL(recurrent_layer(RecurrentUnit::tanh, zeros({2, 4, 5}), Tensor(), zeros({2, 3}), Tensor(), zeros({3, 5}), zeros({3, 3}), zeros({4}), Tensor())),
-      CALL(recurrent_layer(RecurrentUnit::tanh, zeros({2, 4, 5}), zeros({2}), zeros({2, 3}), Tensor(), zeros({3, 5}), zeros({3, 3}), Tensor(), Tensor())),
-      CALL(recurrent_layer(RecurrentUnit::tanh, zeros({2, 4, 5}), ids({4, 5}, i32), zeros({2, 3}), Tensor(), zeros({3, 5}), zeros({3, 3}), Tensor(), Tensor())),
+      CALL(recurrent_layer(RecurrentUnit::tanh, zeros({2, 4, 5}), Tensor(), zeros({2, 3}), Tensor(), zeros({3, 6}), zeros({3, 3}), Tensor(),
+                           Tensor())),
+      CALL(recurrent_layer(RecurrentUnit::tanh, zeros({2, 4, 5}), Tensor(), zeros({2, 3}), Tensor(), zeros({3, 5}), zeros({3, 3}),
+                           zeros({4}), Tensor())),
+      CALL(recurrent_layer(RecurrentUnit::tanh, zeros({2, 4, 5}), zeros({2}), zeros({2, 3}), Tensor(), zeros({3, 5}), zeros({3, 3}),
+                           Tensor(), Tensor())),
+      CALL(recurrent_layer(RecurrentUnit::tanh, zeros({2, 4, 5}), ids({4, 5}, i32), zeros({2, 3}), Tensor(), zeros({3, 5}), zeros({3, 3}),
+                           Tensor(), Tensor())),
       // random numbers, updates
       CALL(normal(Key(1), {2}, 0, -1)),
       CALL(bernoulli(Key(1), {2}, 2)),
@@ -418,15 +434,43 @@ const std::vector<Row>& model_rows() {
       CALL(variable(zeros({2}, i64))),
       CALL(under_tape([](Tape& tape) { tape.backward(leaf({2}) * leaf({2})); })),
       CALL(under_tape([](Tape& tape) { tape.backward(constant(ones({}, f64))); })),
-      CALL(under_tape([](Tape& tape) { const Variable y = sum(leaf({2}) * leaf({2})); tape.backward(y); tape.backward(y); })),
-      CALL(under_tape([](Tape& tape) { const Variable y = sum(leaf({2}) * leaf({2})); Tape inner; tape.backward(y); })),
-      CALL(under_tape([](Tape&) { const Variable y = sum(leaf({2}) * leaf({2})); Tape inner; inner.backward(y); })),
-      CALL(under_tape([](Tape& tape) { const Variable y = leaf({2}) * leaf({2}); tape.backward({&y, 1}, std::array{ones({3}, f64)}); })),
-      CALL(under_tape([](Tape& tape) { const Variable y = leaf({2}) * leaf({2}); tape.backward({&y, 1}, {}); })),
-      CALL(under_tape([](Tape& tape) { const Variable y = leaf({2}) * leaf({2}); tape.backward({&y, 1}, std::array{ones({2})}); })),
-      CALL(under_tape([](Tape& tape) { tape.backward(sum(gradient_hook(leaf({2}), [](const Tensor&) { return std::optional(ones({2})); }))); })),
-      CALL(under_tape([](Tape& tape) { const Variable x = leaf({2}); tape.backward(sum(record("mine", ones({2}, f64), {x}, [x = x.slot()](const Tensor&) { x.adopt(ones({3}, f64)); }))); })),
-      CALL(under_tape([](Tape& tape) { const Variable x = leaf({2}); tape.backward(sum(record("mine", ones({2}, f64), {x}, [x = x.slot()](const Tensor&) { x.adopt(ones({2})); }))); })),
+      CALL(under_tape([](Tape& tape) {
+        const Variable y = sum(leaf({2}) * leaf({2}));
+        tape.backward(y);
+        tape.backward(y);
+      })),
+      CALL(under_tape([](Tape& tape) {
+        const Variable y = sum(leaf({2}) * leaf({2}));
+        Tape inner;
+        tape.backward(y);
+      })),
+      CALL(under_tape([](Tape&) {
+        const Variable y = sum(leaf({2}) * leaf({2}));
+        Tape inner;
+        inner.backward(y);
+      })),
+      CALL(under_tape([](Tape& tape) {
+        const Variable y = leaf({2}) * leaf({2});
+        tape.backward({&y, 1}, std::array{ones({3}, f64)});
+      })),
+      CALL(under_tape([](Tape& tape) {
+        const Variable y = leaf({2}) * leaf({2});
+        tape.backward({&y, 1}, {});
+      })),
+      CALL(under_tape([](Tape& tape) {
+        const Variable y = leaf({2}) * leaf({2});
+        tape.backward({&y, 1}, std::array{ones({2})});
+      })),
+      CALL(under_tape(
+          [](Tape& tape) { tape.backward(sum(gradient_hook(leaf({2}), [](const Tensor&) { return std::optional(ones({2})); }))); })),
+      CALL(under_tape([](Tape& tape) {
+        const Variable x = leaf({2});
+        tape.backward(sum(record("mine", ones({2}, f64), {x}, [x = x.slot()](const Tensor&) { x.adopt(ones({3}, f64)); })));
+      })),
+      CALL(under_tape([](Tape& tape) {
+        const Variable x = leaf({2});
+        tape.backward(sum(record("mine", ones({2}, f64), {x}, [x = x.slot()](const Tensor&) { x.adopt(ones({2})); })));
+      })),
       CALL(under_tape([](Tape&) { (leaf({2}) * leaf({2})).grad(); })),
       CALL(under_tape([](Tape&) { dropout(leaf({2}), 0.5); })),
       CALL(under_tape([](Tape&) { dropout(leaf({2}), 1.5); })),
@@ -435,11 +479,25 @@ const std::vector<Row>& model_rows() {
       // parameters
       CALL(Linear(scope() / "line", {.in = 2, .out = 2, .bias = false}).bias.path()),
       CALL(Parameters(Seed{1}, i64)),
-      CALL([] { const Scope s = scope(); s.parameter("weight", {2}, constant_init(0)); s.parameter("weight", {2}, constant_init(0)); }()),
+      CALL([] {
+        const Scope s = scope();
+        s.parameter("weight", {2}, constant_init(0));
+        s.parameter("weight", {2}, constant_init(0));
+      }()),
       CALL(scope().parameter("weight", {2}, {})),
-      CALL([] { const Scope s = scope(); s.alias("b", s.parameter("a", {2}, constant_init(0)), {3}); }()),
-      CALL([] { const Scope s = scope(); s.alias("a", s.parameter("a", {2}, constant_init(0)), {2}); }()),
-      CALL([] { const Scope s = scope(); s.parameter("encoder", {2}, constant_init(0)); s.select("decoder*"); }()),
+      CALL([] {
+        const Scope s = scope();
+        s.alias("b", s.parameter("a", {2}, constant_init(0)), {3});
+      }()),
+      CALL([] {
+        const Scope s = scope();
+        s.alias("a", s.parameter("a", {2}, constant_init(0)), {2});
+      }()),
+      CALL([] {
+        const Scope s = scope();
+        s.parameter("encoder", {2}, constant_init(0));
+        s.select("decoder*");
+      }()),
       CALL(scope().alias("weight", scope().parameter("w", {2}, constant_init(0)), {2})),
       CALL(scope().parameter("weight", {2}, xavier_uniform())),
       CALL(scope().parameter("weight", {5, 2}, stacked(3, xavier_uniform()))),
@@ -461,11 +519,18 @@ const std::vector<Row>& model_rows() {
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .dropout = 2})),
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 10, .heads = 4})),
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .key_value_heads = 3})),
-      CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .key_width = 6, .key_value_heads = 2}).self(constant(zeros({1, 2, 8})), {})),
+      CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .key_width = 6, .key_value_heads = 2})
+               .self(constant(zeros({1, 2, 8})), {})),
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8}).self(constant(zeros({2, 8})), {})),
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .key_width = 6}).self(constant(zeros({1, 2, 8})), {})),
-      CALL([] { KeyValueCache cache; MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .key_width = 6}).next(constant(zeros({1, 2, 8})), cache); }()),
-      CALL(under_tape([](Tape&) { KeyValueCache cache; MultiHeadAttention(scope() / "self_attn", {.width = 8}).next(constant(zeros({1, 2, 8})), cache); })),
+      CALL([] {
+        KeyValueCache cache;
+        MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .key_width = 6}).next(constant(zeros({1, 2, 8})), cache);
+      }()),
+      CALL(under_tape([](Tape&) {
+        KeyValueCache cache;
+        MultiHeadAttention(scope() / "self_attn", {.width = 8}).next(constant(zeros({1, 2, 8})), cache);
+      })),
       CALL(Lstm(scope() / "rnn", {.in = 0, .width = 2})),
       CALL(Lstm(scope() / "rnn", {.in = 2, .width = 2, .layers = 0})),
       CALL(Lstm(scope() / "rnn", {.in = 2, .width = 2, .dropout = 1.5})),
@@ -489,16 +554,28 @@ const std::vector<Row>& model_rows() {
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .global_tokens = 2})),
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .sliding_window = 1, .global_tokens = -1})),
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .key_width = 6, .sliding_window = 1, .global_tokens = 2})),
-      CALL([] { const MultiHeadAttention a(scope() / "self_attn", {.width = 8, .heads = 4, .sliding_window = 1, .global_tokens = 2}); KeyValueCache cache = a.cache(1, 4); a.next(constant(zeros({1, 1, 8})), cache); }()),
+      CALL([] {
+        const MultiHeadAttention a(scope() / "self_attn", {.width = 8, .heads = 4, .sliding_window = 1, .global_tokens = 2});
+        KeyValueCache cache = a.cache(1, 4);
+        a.next(constant(zeros({1, 1, 8})), cache);
+      }()),
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .normalise = "max"})),
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 9, .heads = 3, .differential = true})),
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .key_value_heads = 1, .differential = true})),
-      CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .positions = RelativePositions(scope() / "self_attn", {.kind = Positions::shaw, .heads = 4, .head_width = 2}), .differential = true})),
+      CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8,
+                                                      .heads = 4,
+                                                      .positions = RelativePositions(
+                                                          scope() / "self_attn", {.kind = Positions::shaw, .heads = 4, .head_width = 2}),
+                                                      .differential = true})),
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .dropout = 0.1, .linear_attention = true})),
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .random_features = 16})),
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .linear_attention = true, .random_features = -1})),
       CALL(RandomFeatures({.number = 8, .head_width = 4, .scale = -2})),
-      CALL([] { KeyValueCache plain(1, 2, 4, 4, DType::f32); MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 2, .linear_attention = true}).next(constant(zeros({1, 1, 8})), plain); }()),
+      CALL([] {
+        KeyValueCache plain(1, 2, 4, 4, DType::f32);
+        MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 2, .linear_attention = true})
+            .next(constant(zeros({1, 1, 8})), plain);
+      }()),
       CALL(identity_init()(zeros({2}), Key(1))),
       // attentions
       CALL(make_attention("dott", scope(), {.query_width = 2, .memory_width = 2})),
@@ -515,18 +592,37 @@ const std::vector<Row>& model_rows() {
       CALL(KeyValueCache(2, 1, 3, 4, f64).append(zeros({1, 1, 1, 4}, f64), zeros({1, 1, 1, 4}, f64))),
       CALL(KeyValueCache(2, 1, 3, 4, f64).append(zeros({2, 1, 1, 4}), zeros({2, 1, 1, 4}))),
       CALL(make_attention("dot", scope() / "attention", {.query_width = 2, .memory_width = 2}).prepare(constant(zeros({2, 2})), {})),
-      CALL([] { const Attention a = make_attention("dot", scope() / "attention", {.query_width = 2, .memory_width = 2}); a(constant(zeros({3, 1, 2})), a.prepare(constant(zeros({1, 3, 2})), {})); }()),
-      CALL([] { const Attention a = make_attention("coverage", scope() / "attention", {.query_width = 2, .memory_width = 2}); a(constant(zeros({1, 2, 2})), a.prepare(constant(zeros({1, 3, 2})), {})); }()),
-      CALL([] { const Attention a = make_attention("coverage", scope() / "attention", {.query_width = 2, .memory_width = 2}); AttentionState state{.advance = 0}; const Memory m = a.prepare(constant(zeros({1, 3, 2})), {}); a(constant(zeros({1, 1, 2})), m, state); a(constant(zeros({1, 4, 2})), m, state); }()),
+      CALL([] {
+        const Attention a = make_attention("dot", scope() / "attention", {.query_width = 2, .memory_width = 2});
+        a(constant(zeros({3, 1, 2})), a.prepare(constant(zeros({1, 3, 2})), {}));
+      }()),
+      CALL([] {
+        const Attention a = make_attention("coverage", scope() / "attention", {.query_width = 2, .memory_width = 2});
+        a(constant(zeros({1, 2, 2})), a.prepare(constant(zeros({1, 3, 2})), {}));
+      }()),
+      CALL([] {
+        const Attention a = make_attention("coverage", scope() / "attention", {.query_width = 2, .memory_width = 2});
+        AttentionState state{.advance = 0};
+        const Memory m = a.prepare(constant(zeros({1, 3, 2})), {});
+        a(constant(zeros({1, 1, 2})), m, state);
+        a(constant(zeros({1, 4, 2})), m, state);
+      }()),
       CALL(make_attention("additive-normed", scope() / "attention", {.query_width = 2, .memory_width = 2, .v_init = constant_init(0)})),
-      CALL([] { const Attention a = make_attention("local-p", scope() / "attention", {.query_width = 2, .memory_width = 2}); a(constant(zeros({3, 1, 2})), a.prepare(constant(zeros({3, 4, 2})), Mask::lengths(tensor({2}, DType::i32)))); }()),
-      CALL([] { const Attention a = make_attention("local-m", scope() / "attention", {.query_width = 2, .memory_width = 2, .clamp_position = true}); a(constant(zeros({3, 1, 2})), a.prepare(constant(zeros({3, 4, 2})), Mask::lengths(tensor({2}, DType::i32)))); }()),
+      CALL([] {
+        const Attention a = make_attention("local-p", scope() / "attention", {.query_width = 2, .memory_width = 2});
+        a(constant(zeros({3, 1, 2})), a.prepare(constant(zeros({3, 4, 2})), Mask::lengths(tensor({2}, DType::i32))));
+      }()),
+      CALL([] {
+        const Attention a = make_attention("local-m", scope() / "attention", {.query_width = 2, .memory_width = 2, .clamp_position = true});
+        a(constant(zeros({3, 1, 2})), a.prepare(constant(zeros({3, 4, 2})), Mask::lengths(tensor({2}, DType::i32))));
+      }()),
       CALL(AttentionState().reorder(std::array<Index, 2>{0, 1}, 0)),
       // optimisers, schedules, training
       CALL(Adam(*transformer().parameters, {.learning_rate = -1})),
       CALL(Adam(*transformer().parameters, {}).set_learning_rate(NAN)),
       CALL(Adam(*transformer().parameters, {}).set_factors(transformer().parameters->select(), {.learning_rate = -1})),
-      CALL(Adam(transformer().parameters->select("*weight"), {}).set_factors(transformer().parameters->select("*out_proj.bias"), {.weight_decay = 0})),
+      CALL(Adam(transformer().parameters->select("*weight"), {})
+               .set_factors(transformer().parameters->select("*out_proj.bias"), {.weight_decay = 0})),
       CALL(SGD(*transformer().parameters, {.dampening = NAN})),
       CALL(Adagrad(*transformer().parameters, {.eps = -1})),
       CALL(Adadelta(*transformer().parameters, {.eps = -1})),
@@ -580,22 +676,32 @@ const std::vector<Row>& model_rows() {
       CALL(linked({}, std::vector<Index>{1})),
       CALL(coverage_loss({AttentionMap::Kind::cross, 0, constant(zeros({1, 4, 2}))}, linked({}))),
       CALL(alignment_loss({AttentionMap::Kind::cross, 0, constant(zeros({1, 4, 2, 3}))}, linked({{0, 0}}))),
-      CALL([] { DecoderState state; LuongDecoder(scope() / "net", {.embedding = 2, .width = 2, .encoder_width = 2, .memory_width = 2})(constant(zeros({1, 1, 2})), state); }()),
+      CALL([] {
+        DecoderState state;
+        LuongDecoder(scope() / "net", {.embedding = 2, .width = 2, .encoder_width = 2, .memory_width = 2})(constant(zeros({1, 1, 2})),
+                                                                                                           state);
+      }()),
       CALL(TransformerEncoder(scope() / "encoder", {.width = 4, .heads = 2, .encoder_layers = 0})),
       CALL(TransformerDecoder(scope() / "decoder", {.width = 4, .heads = 2, .decoder_layers = -1})),
       CALL(TransformerDecoder(scope() / "decoder", kTwoLayers)(constant(zeros({1, 2, 4})), {})),
       CALL(TransformerDecoder(scope() / "decoder", kTwoLayers, false).prepare(constant(zeros({1, 2, 4})), {})),
       CALL(TransformerDecoder(scope() / "decoder", kTwoLayers, false).next(constant(zeros({1, 1, 4})), {}, {})),
       CALL(TransformerDecoderLayer(scope() / "decoder", kTwoLayers)(constant(zeros({1, 2, 4})), nullptr, {})),
-      CALL(RecurrentModel(scope() / "model", {.source_vocabulary = 4, .target_vocabulary = 4, .encoder = {.width = 2}, .decoder = BahdanauDecoder::Options{.width = 2}, .dropout = 1.5})),
+      CALL(RecurrentModel(scope() / "model", {.source_vocabulary = 4,
+                                              .target_vocabulary = 4,
+                                              .encoder = {.width = 2},
+                                              .decoder = BahdanauDecoder::Options{.width = 2},
+                                              .dropout = 1.5})),
       CALL(reordered(transformer(), std::array<Index, 3>{0, 0, 1}, 2)),
       CALL(reordered(gru(), std::array<Index, 2>{0, 1}, 2)),
       CALL(reordered(gru(), std::array<Index, 1>{2}, 1)),
       CALL(transformer().model->features(test::batch_of({{4, 9, 3}}, {{4, 3}}))),
       CALL(copying().model->start({tensor(std::vector<std::int32_t>{99, 3}, {1, 2}), tensor(std::vector<std::int32_t>{2}, {1})})),
-      CALL(PointerGenerator(scope() / "gate", make_model(default_config("gru"), scope() / "net", 5, 5), {.source_vocabulary = 5, .target_vocabulary = 5, .shared = zeros({4}, i32)})),
+      CALL(PointerGenerator(scope() / "gate", make_model(default_config("gru"), scope() / "net", 5, 5),
+                            {.source_vocabulary = 5, .target_vocabulary = 5, .shared = zeros({4}, i32)})),
       CALL(Ensemble({})),
-      CALL(Ensemble({transformer().model.get(), copying().model.get()}).step(zeros({1}, i32), *Ensemble({transformer().model.get(), copying().model.get()}).start(sentence(2)))),
+      CALL(Ensemble({transformer().model.get(), copying().model.get()})
+               .step(zeros({1}, i32), *Ensemble({transformer().model.get(), copying().model.get()}).start(sentence(2)))),
       CALL(ensemble_mean_named("median")),
       CALL(length_penalty_named("long")),
       CALL(stop_named("late")),
@@ -653,12 +759,14 @@ TEST_CASE("errors: every wrong argument throws what tests/errors.md says") {
       // What was given: shapes, numbers, dtypes.
       static const std::regex side(R"(\[[^\]]*\]?|-?[0-9.]+|\b(f32|f64|bf16|i32|i64|u8)\b)");
       const auto sides = std::distance(std::sregex_iterator(says.begin(), says.end(), side), {});
-      if (says.starts_with("ShapeError") || says.starts_with("IndexError") || says.starts_with("DTypeError")) CHECK_MESSAGE(sides >= 1, says);
+      if (says.starts_with("ShapeError") || says.starts_with("IndexError") || says.starts_with("DTypeError"))
+        CHECK_MESSAGE(sides >= 1, says);
       answers.push_back({"`" + std::string(row.call) + "`", says});
     }
   check_page("tests/errors.md",
              "# Errors\n\n"
-             "What a wrong argument gets. The test \"errors\" asks all of this and compares; `HEED_WRITE_PAGES=1 build/tests/heed-tests -tc='errors*'` writes this page. "
+             "What a wrong argument gets. The test \"errors\" asks all of this and compares; `HEED_WRITE_PAGES=1 build/tests/heed-tests "
+             "-tc='errors*'` writes this page. "
              "Files and the command line: tests/faults/faults.md.\n\n"
              "| call | what it throws |\n|---|---|\n",
              answers);

@@ -17,7 +17,8 @@ std::string path(const std::string& file) { return HEED_SOURCE_DIR "/tests/golde
 const SafetensorsFile& file(std::string_view name) {
   static std::map<std::string, SafetensorsFile, std::less<>> files;
   const auto found = files.find(name);
-  return found != files.end() ? found->second : files.emplace(name, read_safetensors(path(fmt::format("{}.safetensors", name)))).first->second;
+  return found != files.end() ? found->second
+                              : files.emplace(name, read_safetensors(path(fmt::format("{}.safetensors", name)))).first->second;
 }
 
 Json json(const std::string& name) { return parse_json(read_file(path(name + ".json"))); }

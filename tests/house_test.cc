@@ -23,8 +23,7 @@ namespace fs = std::filesystem;
 namespace {
 
 const fs::path root = HEED_SOURCE_DIR;
-const std::vector<std::string> layers{"tensor",    "autograd", "nn",
-                                      "attention", "models",   "examples"};  // includes go to the left only
+const std::vector<std::string> layers{"tensor", "autograd", "nn", "attention", "models", "examples"};   // includes go to the left only
 
 struct Source {
   std::string path, folder, text, code;   // code: without comments and the insides of literals
@@ -81,7 +80,9 @@ std::vector<std::string> includes(const Source& source, char open) {
 
 // Where in the text the word ends, each time it stands alone.
 std::vector<std::size_t> ends_of_word(const std::string& text, const std::string& word) {
-  const auto continues = [&](std::size_t at) { return at < text.size() && (std::isalnum(static_cast<unsigned char>(text[at])) || text[at] == '_'); };
+  const auto continues = [&](std::size_t at) {
+    return at < text.size() && (std::isalnum(static_cast<unsigned char>(text[at])) || text[at] == '_');
+  };
   std::vector<std::size_t> ends;
   for (std::size_t at = text.find(word); at != text.npos; at = text.find(word, at + 1))
     if (!(at > 0 && continues(at - 1)) && !continues(at + word.size())) ends.push_back(at + word.size());
@@ -153,7 +154,8 @@ TEST_CASE("house: the library neither ends the process nor prints") {
   for (const Source& source : sources()) {
     if (!is_library(source)) continue;
     INFO(source.path);
-    for (const char* call : {"abort", "exit", "_exit", "quick_exit", "terminate", "printf", "fprintf", "vprintf", "puts", "putchar", "perror"})
+    for (const char* call :
+         {"abort", "exit", "_exit", "quick_exit", "terminate", "printf", "fprintf", "vprintf", "puts", "putchar", "perror"})
       for (const std::size_t end : ends_of_word(source.code, call)) {
         INFO(call);
         CHECK(source.code[std::min(source.code.find_first_not_of(' ', end), source.code.size() - 1)] != '(');
@@ -177,7 +179,23 @@ TEST_CASE("house: licence line, guard, no absolute path, nothing left to do") {
   }
 }
 
-// A header that its own .cc includes first has compiled alone already, with all warnings, as those to be precompiled; the others are compiled here.
+TEST_CASE("house: code is at most 140 characters wide, texts in it not counted") {
+  for (const Source& source : sources()) {
+    INFO(source.path);
+    std::istringstream texts(source.text), codes(source.code);
+    std::string code;
+    int number = 0;
+    for (std::string text; std::getline(texts, text) && std::getline(codes, code);) {
+      CAPTURE(number += 1);
+      std::size_t wide = std::min(text.find_first_not_of(' '), text.size());
+      for (std::size_t i = wide; i < code.size(); ++i) wide += code[i] != ' ' || (i + 1 < code.size() && code[i + 1] != ' ');
+      CHECK(wide <= 140);
+    }
+  }
+}
+
+// A header that its own .cc includes first has compiled alone already, with all warnings, as those to be precompiled;
+// the others are compiled here.
 TEST_CASE("house: every header compiles alone") {
   std::set<std::string> proven;
   for (const Source& source : sources()) {
@@ -190,7 +208,8 @@ TEST_CASE("house: every header compiles alone") {
   }
   std::vector<std::string> headers;
   for (const Source& source : sources())
-    if (is_header(source) && !is_inline_part(source) && !proven.contains(source.path) && !source.path.starts_with("precompiled/")) headers.push_back(source.path);
+    if (is_header(source) && !is_inline_part(source) && !proven.contains(source.path) && !source.path.starts_with("precompiled/"))
+      headers.push_back(source.path);
   const TemporaryFolder folder;
   std::vector<std::string> errors(headers.size());
   std::atomic<size_t> next = 0;
@@ -228,7 +247,8 @@ TEST_CASE("house: the examples at the top of headers compile") {
     REQUIRE(!example.empty());
     const TemporaryFolder folder;
     write_file_atomically(folder / "example.cc", program + "using namespace heed;\n" + its.open + "\n" + example + its.close + "\n");
-    CHECK(std::system(fmt::format("{} -std=c++20 -fsyntax-only -I '{}' '{}'", HEED_COMPILER, root.string(), folder / "example.cc").c_str()) == 0);
+    CHECK(std::system(
+              fmt::format("{} -std=c++20 -fsyntax-only -I '{}' '{}'", HEED_COMPILER, root.string(), folder / "example.cc").c_str()) == 0);
   }
 }
 
@@ -236,7 +256,8 @@ TEST_CASE("house: README names files that are there") {
   const std::string page = read_file((root / "README.md").string());
   const std::regex name(R"re([`(]((?:tensor|autograd|nn|attention|models|examples|tests)/[\w./]+)[`) ])re");
   int named = 0;
-  for (std::sregex_iterator it(page.begin(), page.end(), name), end; it != end; ++it, ++named) CHECK_MESSAGE(fs::exists(root / it->str(1)), it->str(1));
+  for (std::sregex_iterator it(page.begin(), page.end(), name), end; it != end; ++it, ++named)
+    CHECK_MESSAGE(fs::exists(root / it->str(1)), it->str(1));
   CHECK(named > 60);
 }
 
@@ -255,7 +276,9 @@ TEST_CASE("house: every planted fault has its place") {
     CHECK(at != std::string::npos);
     CHECK(text.find(from, at + 1) == std::string::npos);
   };
-  const auto append = [](std::string& text, const std::string& line) { text += (text.empty() ? "" : "\n") + (line.size() > 2 ? line.substr(2) : ""); };
+  const auto append = [](std::string& text, const std::string& line) {
+    text += (text.empty() ? "" : "\n") + (line.size() > 2 ? line.substr(2) : "");
+  };
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with("# ")) stands_once(), name = line.substr(2), path = from = to = "";
     else if (line == "-" || line.starts_with("- ")) append(from, line);

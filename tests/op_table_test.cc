@@ -59,7 +59,9 @@ double largest(const Tensor& x) {
 }
 
 // |x - y| in units of ε max(1, |y|max)
-double distance(const Tensor& x, const Tensor& y, double eps) { return x.shape() != y.shape() ? INFINITY : worst_absolute(x, y) / (eps * largest(y)); }
+double distance(const Tensor& x, const Tensor& y, double eps) {
+  return x.shape() != y.shape() ? INFINITY : worst_absolute(x, y) / (eps * largest(y));
+}
 
 bool same_bits(const Result& a, const Result& b) {
   bool same = equal_bits(a.y, b.y);
@@ -148,7 +150,8 @@ TEST_CASE("op table: every differentiable function has a sample and a row, every
     std::string line = text.substr(at, end - at);
     if (line.starts_with("inline ")) line = line.substr(7);
     const std::size_t open = line.find('('), space = line.rfind(' ', open);
-    if (line.empty() || !std::isalpha(line[0]) || open == std::string::npos || space == std::string::npos || line.starts_with("struct")) continue;
+    if (line.empty() || !std::isalpha(line[0]) || open == std::string::npos || space == std::string::npos || line.starts_with("struct"))
+      continue;
     functions.insert(line.substr(space + 1, open - space - 1));
   }
   CHECK(functions.size() > 60);
@@ -339,7 +342,8 @@ TEST_CASE("op table: a gradient adds to what is there") {
       if (y.wants_gradient()) tape.backward({&y, 1}, {&dy, 1});
     }
     const Result once = run(sample.f, inputs);
-    for (std::size_t i = 0; i < x.size(); ++i) CHECK(distance(x[i].grad(), add(once.gradients[i], once.gradients[i]), kEps64) <= 8 * ulp_of(sample));
+    for (std::size_t i = 0; i < x.size(); ++i)
+      CHECK(distance(x[i].grad(), add(once.gradients[i], once.gradients[i]), kEps64) <= 8 * ulp_of(sample));
   });
 }
 
@@ -372,7 +376,8 @@ TEST_CASE("op table: without a tape, or on constants, nothing is recorded") {
 
 TEST_CASE("op table: a NaN in an input reaches the output, on every target") {
   for_samples([](const Sample& sample) {
-    if (sample.function() == "topk" || sample.function() == "masked_fill" || sample.name == "gather") return;   // these may leave an element out
+    // these may leave an element out
+    if (sample.function() == "topk" || sample.function() == "masked_fill" || sample.name == "gather") return;
     for (DType dtype : {DType::f32, DType::f64})
       for (std::size_t i = 0; i < sample.inputs.size(); ++i) {
         auto inputs = sample_inputs(sample, 19, dtype);

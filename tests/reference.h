@@ -50,7 +50,8 @@ template <class F> Function each(F f) {
 // y = f(a, b), broadcast
 template <class F> Function two(F f) {
   return [f](const Arrays& x) {
-    return make(heed::broadcast_shapes("reference", x[0].shape, x[1].shape), [&](const Position& p) { return double(f(x[0](p), x[1](p))); });
+    return make(heed::broadcast_shapes("reference", x[0].shape, x[1].shape),
+                [&](const Position& p) { return double(f(x[0](p), x[1](p))); });
   };
 }
 

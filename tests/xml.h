@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What stands in XML, and whether it is well-formed: elements, quoted attributes, the five entities and decimal references; no DTD, comments or CDATA.
+// What stands in XML, and whether it is well-formed: elements, quoted attributes, the five entities and decimal references;
+// no DTD, comments or CDATA.
 #pragma once
 #include <cctype>
 #include <set>

@@ -14,9 +14,11 @@ Variable traced_past(std::string_view name, std::string_view formula, const Vari
 // Differs: the b inside of the tanh is there with options.bias alone.
 struct Coverage : Additive {
   static constexpr bool looks_back = true;
-  Coverage(Scope scope, const ScoreOptions& options) : Additive(scope, options, " + w Σ_t α_tj"), coverage(scope / "coverage", {.in = 1, .out = options.hidden(), .bias = false}) {}
+  Coverage(Scope scope, const ScoreOptions& options)
+      : Additive(scope, options, " + w Σ_t α_tj"), coverage(scope / "coverage", {.in = 1, .out = options.hidden(), .bias = false}) {}
   Variable operator()(const Variable& query, const Memory& memory, const AttentionState& state) const {
-    const Variable sum = traced_past("sum", "Σ_t α_tj, the final weights (of local-p a_tj) added over the steps before; 0 at the first", state.sum, query, memory);
+    const Variable sum = traced_past("sum", "Σ_t α_tj, the final weights (of local-p a_tj) added over the steps before; 0 at the first",
+                                     state.sum, query, memory);
     if (!sum.defined()) return Additive::operator()(query, memory, state);
     return additive_score_with(*this, query, memory, coverage(unsqueeze(sum, -1)));
   }

@@ -11,7 +11,9 @@ namespace heed {
 struct Dot {
   static constexpr std::string_view formula = "e_j = q·h_j";
   Dot(Scope, const ScoreOptions& options) { check_equal_widths("dot", options); }
-  Variable operator()(const Variable& query, const Memory& memory, const AttentionState&) const { return matmul(query, transpose(memory.keys)); }
+  Variable operator()(const Variable& query, const Memory& memory, const AttentionState&) const {
+    return matmul(query, transpose(memory.keys));
+  }
 };
 static_assert(Score<Dot>);
 

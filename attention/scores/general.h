@@ -12,7 +12,9 @@ struct General {
   General(Scope scope, const ScoreOptions& options)
       : key_proj(scope / "key_proj", {.in = options.memory_width, .out = options.query_width, .bias = false, .init = options.init}) {}
   Memory prepare(const Variable& states, Mask mask) const { return {key_proj(states), states, std::move(mask)}; }   // W_a h_s [B, S, n]
-  Variable operator()(const Variable& query, const Memory& memory, const AttentionState&) const { return matmul(query, transpose(memory.keys)); }
+  Variable operator()(const Variable& query, const Memory& memory, const AttentionState&) const {
+    return matmul(query, transpose(memory.keys));
+  }
   Linear key_proj;
 };
 static_assert(Score<General>);
@@ -21,7 +23,9 @@ static_assert(Score<General>);
 struct GeneralScaled : General {
   static constexpr std::string_view formula = "e_j = g qᵀ W h_j";
   GeneralScaled(Scope scope, const ScoreOptions& options) : General(scope, options), g(scope.parameter("g", {}, constant_init(1))) {}
-  Variable operator()(const Variable& query, const Memory& memory, const AttentionState& state) const { return General::operator()(query * g, memory, state); }
+  Variable operator()(const Variable& query, const Memory& memory, const AttentionState& state) const {
+    return General::operator()(query* g, memory, state);
+  }
   Parameter g;
 };
 static_assert(Score<GeneralScaled>);

@@ -18,7 +18,9 @@ Index checked_longest(const ScoreOptions& options) {
 }  // namespace
 
 Location::Location(Scope scope, const ScoreOptions& options)
-    : proj(scope / "proj", {.in = options.query_width, .out = checked_longest(options), .bias = false, .init = options.init}), longest(options.longest), truncates(options.truncate_after_softmax),
+    : proj(scope / "proj", {.in = options.query_width, .out = checked_longest(options), .bias = false, .init = options.init}),
+      longest(options.longest),
+      truncates(options.truncate_after_softmax),
       formula(truncates ? "e_j = log softmax(W q)_j over all positions there are" : "e_j = (W q)_j") {}
 
 Memory Location::prepare(const Variable& states, Mask mask) const {
@@ -29,7 +31,9 @@ Memory Location::prepare(const Variable& states, Mask mask) const {
 
 Variable Location::operator()(const Variable& query, const Memory& memory, const AttentionState&) const {
   const Index S = memory.keys.size(1), known = std::min(S, longest);
-  const Variable e = truncates ? slice(log_softmax(proj(query), -1), -1, 0, known) : linear(query, slice(proj.weight, 0, 0, known), Variable());   // [B, T, min(S, S_max)]
+  // [B, T, min(S, S_max)]
+  const Variable e =
+      truncates ? slice(log_softmax(proj(query), -1), -1, 0, known) : linear(query, slice(proj.weight, 0, 0, known), Variable());
   return S > known ? pad(e, -1, 0, S - known) : e;
 }
 

@@ -15,7 +15,8 @@ struct LocationAware : Additive {
         filters(scope / "filters", {.in = 2 * kReach + 1, .out = kFilters, .bias = false}),
         filter_proj(scope / "filter_proj", {.in = kFilters, .out = options.hidden(), .bias = false}) {}
   Variable operator()(const Variable& query, const Memory& memory, const AttentionState& state) const {
-    const Variable previous = traced_past("previous", "α, the final weights (of local-p a) of the step before; 0 at the first", state.previous, query, memory);
+    const Variable previous =
+        traced_past("previous", "α, the final weights (of local-p a) of the step before; 0 at the first", state.previous, query, memory);
     if (!previous.defined()) return Additive::operator()(query, memory, state);
     const Index S = previous.size(2);
     const Variable padded = pad(previous, -1, kReach, kReach);

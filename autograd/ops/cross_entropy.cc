@@ -20,20 +20,22 @@ Variable cross_entropy(const Variable& logits, const Tensor& targets, const Cros
     y = full({}, nan ? std::nan("") : out.total / divisor, logits.dtype());
   }
   return record("cross_entropy", y, {logits},
-                [dx = logits.slot(), logits = saved(logits), targets = saved(targets), max = saved(out.log_sum_exp.max), log_sum = saved(out.log_sum_exp.log_sum),
-                 weight = saved(options.weight), options, reduction, divisor](const Tensor& dy) {
+                [dx = logits.slot(), logits = saved(logits), targets = saved(targets), max = saved(out.log_sum_exp.max),
+                 log_sum = saved(out.log_sum_exp.log_sum), weight = saved(options.weight), options, reduction, divisor](const Tensor& dy) {
                   weight.get();
                   const Tensor dlosses = reduction == Reduction::none ? dy : full(targets->shape(), dy.item() / divisor, dy.dtype());
                   dx.gradient([&](Into dlogits) { cross_entropy_grad(logits, targets, {max, log_sum}, dlosses, options, dlogits); });
                 });
 }
 
-Variable linear_cross_entropy(const Variable& x, const Variable& weight, const Variable& bias, const Tensor& targets, const CrossEntropyOptions& options) {
+Variable linear_cross_entropy(const Variable& x, const Variable& weight, const Variable& bias, const Tensor& targets,
+                              const CrossEntropyOptions& options) {
   LinearCrossEntropyWants wants;
   if (Tape::current()) wants = {x.wants_gradient(), weight.wants_gradient(), bias.wants_gradient()};
   const LinearCrossEntropy out = linear_cross_entropy(x.value(), weight.value(), bias.value(), targets, options, wants);
   return record("linear_cross_entropy", full({}, out.total, x.dtype()), {x, weight, bias},
-                [to_x = x.slot(), to_weight = weight.slot(), to_bias = bias.slot(), dx = out.dx, dweight = out.dweight, dbias = out.dbias](const Tensor& dy) {
+                [to_x = x.slot(), to_weight = weight.slot(), to_bias = bias.slot(), dx = out.dx, dweight = out.dweight,
+                 dbias = out.dbias](const Tensor& dy) {
                   to_x.adopt(dx, dy.item());
                   to_weight.adopt(dweight, dy.item());
                   to_bias.adopt(dbias, dy.item());
@@ -46,14 +48,17 @@ Variable linear_cross_entropy_by_definition(const Variable& x, const Variable& w
   return cross_entropy(bias.defined() ? z + bias : z, targets, options, Reduction::sum);
 }
 
-Variable linear_mixture_cross_entropy(const Variable& x, const Variable& weight, const Variable& bias, const Variable& log_share, const Variable& other,
-                                      const Tensor& targets, const CrossEntropyOptions& options, const Variable& rest) {
+Variable linear_mixture_cross_entropy(const Variable& x, const Variable& weight, const Variable& bias, const Variable& log_share,
+                                      const Variable& other, const Tensor& targets, const CrossEntropyOptions& options,
+                                      const Variable& rest) {
   LinearCrossEntropyWants wants;
   if (Tape::current()) wants = {x.wants_gradient(), weight.wants_gradient(), bias.wants_gradient()};
-  const LinearCrossEntropy out = linear_cross_entropy(x.value(), weight.value(), bias.value(), targets, options, wants, {log_share.value(), other.value(), rest.value()});
+  const LinearCrossEntropy out = linear_cross_entropy(x.value(), weight.value(), bias.value(), targets, options, wants,
+                                                      {log_share.value(), other.value(), rest.value()});
   return record("linear_mixture_cross_entropy", full({}, out.total, x.dtype()), {x, weight, bias, log_share, other, rest},
-                [to_x = x.slot(), to_weight = weight.slot(), to_bias = bias.slot(), to_share = log_share.slot(), to_other = other.slot(), to_rest = rest.slot(), dx = out.dx,
-                 dweight = out.dweight, dbias = out.dbias, dshare = out.dlog_share, dother = out.dother, drest = out.drest](const Tensor& dy) {
+                [to_x = x.slot(), to_weight = weight.slot(), to_bias = bias.slot(), to_share = log_share.slot(), to_other = other.slot(),
+                 to_rest = rest.slot(), dx = out.dx, dweight = out.dweight, dbias = out.dbias, dshare = out.dlog_share, dother = out.dother,
+                 drest = out.drest](const Tensor& dy) {
                   to_x.adopt(dx, dy.item());
                   to_weight.adopt(dweight, dy.item());
                   to_bias.adopt(dbias, dy.item());
@@ -63,18 +68,24 @@ Variable linear_mixture_cross_entropy(const Variable& x, const Variable& weight,
                 });
 }
 
-Variable linear_mixture_cross_entropy_by_definition(const Variable& x, const Variable& weight, const Variable& bias, const Variable& log_share, const Variable& other,
-                                                    const Tensor& targets, const CrossEntropyOptions& options, const Variable& rest) {
+Variable linear_mixture_cross_entropy_by_definition(const Variable& x, const Variable& weight, const Variable& bias,
+                                                    const Variable& log_share, const Variable& other, const Tensor& targets,
+                                                    const CrossEntropyOptions& options, const Variable& rest) {
   const Variable product = matmul(x, transpose(weight)), z = bias.defined() ? product + bias : product;        // [N, V]
   if (rest.defined()) {
-    const Variable odds = logsumexp(z, -1) - rest;                                                               // log(p / (1 - p)) of the words' share p
-    return linear_mixture_cross_entropy_by_definition(x, weight, bias, log_share + logsigmoid(odds), other * sigmoid(-odds), targets, options);
+    // log(p / (1 - p)) of the words' share p
+    const Variable odds = logsumexp(z, -1) - rest;
+    return linear_mixture_cross_entropy_by_definition(x, weight, bias, log_share + logsigmoid(odds), other * sigmoid(-odds), targets,
+                                                      options);
   }
   CrossEntropyOptions plain = options;
   plain.label_smoothing = 0, plain.subtract_entropy = false, plain.weight = {};
-  const Variable smoothed = cross_entropy(z, targets, options, Reduction::none), surprise = cross_entropy(z, targets, plain, Reduction::none);   // [N]
+  // [N]
+  const Variable smoothed = cross_entropy(z, targets, options, Reduction::none),
+                 surprise = cross_entropy(z, targets, plain, Reduction::none);
   const double e = options.label_smoothing, V = double(weight.size(0));
-  const double others = options.smoothing == Smoothing::uniform ? 0 : e / (V - 1 - (options.smoothing == Smoothing::others_not_pad && options.pad >= 0));
+  const double others =
+      options.smoothing == Smoothing::uniform ? 0 : e / (V - 1 - (options.smoothing == Smoothing::others_not_pad && options.pad >= 0));
   Tensor part = full(targets.shape(), 1 - e - others, x.dtype());                                             // of the label's own loss
   for (Index i = 0; i < targets.numel(); ++i) {
     const Tensor one = reshape(part, {-1})[i];
@@ -102,19 +113,25 @@ void cross_entropy_samples(SampleTable& table) {
   table.add("cross_entropy", [=](SampleTable::Variables x) { return cross_entropy(x[0], targets(x[0]), smooth, Reduction::none); },
                    [=](SampleTable::Tensors x) { return cross_entropy(x[0], targets(x[0]), smooth).losses; }, {{{2, 3, N}}});
   table.add("cross_entropy mean", [=](SampleTable::Variables x) { return cross_entropy(x[0], targets(x[0])); }, {}, {{{2, 3, N}}});
-  table.add("linear_cross_entropy", [](SampleTable::Variables x) { return linear_cross_entropy(x[0], x[1], x[2], tensor({0, 4, 2}, DType::i64)); },
-                   [](SampleTable::Tensors x) { return full({}, linear_cross_entropy(x[0], x[1], x[2], tensor({0, 4, 2}, DType::i64)).total, x[0].dtype()); },
-                   {{{3, N}}, {{5, N}}, {{5}}});
-  table.add("linear_mixture_cross_entropy", [](SampleTable::Variables x) { return linear_mixture_cross_entropy(x[0], x[1], x[2], x[3], x[4], tensor({0, 4, 2}, DType::i64)); },
-                   [](SampleTable::Tensors x) {
-                     return full({}, linear_cross_entropy(x[0], x[1], x[2], tensor({0, 4, 2}, DType::i64), {}, {}, {x[3], x[4]}).total, x[0].dtype());
-                   },
-                   {{{3, N}}, {{5, N}}, {{5}}, {{3}}, {{3}, 0.1, 0.9}});
-  table.add("linear_mixture_cross_entropy rest", [](SampleTable::Variables x) { return linear_mixture_cross_entropy(x[0], x[1], x[2], x[3], x[4], tensor({0, 4, 2}, DType::i64), {}, x[5]); },
-                   [](SampleTable::Tensors x) {
-                     return full({}, linear_cross_entropy(x[0], x[1], x[2], tensor({0, 4, 2}, DType::i64), {}, {}, {x[3], x[4], x[5]}).total, x[0].dtype());
-                   },
-                   {{{3, N}}, {{5, N}}, {{5}}, {{3}}, {{3}, 0.1, 0.9}, {{3}}});
+  const Tensor labels = tensor({0, 4, 2}, DType::i64);
+  table.add(
+      "linear_cross_entropy", [=](SampleTable::Variables x) { return linear_cross_entropy(x[0], x[1], x[2], labels); },
+      [=](SampleTable::Tensors x) { return full({}, linear_cross_entropy(x[0], x[1], x[2], labels).total, x[0].dtype()); },
+      {{{3, N}}, {{5, N}}, {{5}}});
+  table.add(
+      "linear_mixture_cross_entropy",
+      [=](SampleTable::Variables x) { return linear_mixture_cross_entropy(x[0], x[1], x[2], x[3], x[4], labels); },
+      [=](SampleTable::Tensors x) {
+        return full({}, linear_cross_entropy(x[0], x[1], x[2], labels, {}, {}, {x[3], x[4]}).total, x[0].dtype());
+      },
+      {{{3, N}}, {{5, N}}, {{5}}, {{3}}, {{3}, 0.1, 0.9}});
+  table.add(
+      "linear_mixture_cross_entropy rest",
+      [=](SampleTable::Variables x) { return linear_mixture_cross_entropy(x[0], x[1], x[2], x[3], x[4], labels, {}, x[5]); },
+      [=](SampleTable::Tensors x) {
+        return full({}, linear_cross_entropy(x[0], x[1], x[2], labels, {}, {}, {x[3], x[4], x[5]}).total, x[0].dtype());
+      },
+      {{{3, N}}, {{5, N}}, {{5}}, {{3}}, {{3}, 0.1, 0.9}, {{3}}});
 }
 
 }  // namespace heed

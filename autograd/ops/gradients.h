@@ -8,7 +8,8 @@
 namespace heed {
 
 // Calls f(into) with the destination of each slot, nullptr where no gradient is wanted; not at all where none is.
-template <std::size_t N, class F> void gradients(const std::array<Slot, N>& slots, F&& f, std::array<const Into*, N> into = {}, std::size_t i = 0) {
+template <std::size_t N, class F>
+void gradients(const std::array<Slot, N>& slots, F&& f, std::array<const Into*, N> into = {}, std::size_t i = 0) {
   if (i < N) {
     if (!slots[i].wanted()) return gradients(slots, f, into, i + 1);
     return slots[i].gradient([&](Into out) {

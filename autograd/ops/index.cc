@@ -10,8 +10,8 @@ namespace heed {
 
 Variable embedding(const Variable& table, const Tensor& ids, double scale, Index padding_idx, const Tensor& positions) {
   Tensor y = embedding(table.value(), ids, scale, positions);
-  check<IndexError>(padding_idx >= -1 && padding_idx < table.size(0), "embedding: padding_idx {} is not in [-1, {}): table {}", padding_idx, table.size(0),
-                    table.shape());
+  check<IndexError>(padding_idx >= -1 && padding_idx < table.size(0), "embedding: padding_idx {} is not in [-1, {}): table {}", padding_idx,
+                    table.size(0), table.shape());
   return record("embedding", y, {table},
                 [dtable = table.slot(), ids = saved(ids), scale, padding_idx](const Tensor& dy) {
                   dtable.gradient([&](Into out) { embedding_grad(ids, dy, scale, padding_idx, out); });
@@ -49,7 +49,8 @@ Variable masked_fill(const Variable& x, const Tensor& mask, double value) {
 
 void index_samples(SampleTable& table) {
   constexpr Index N = Sample::kAny;
-  const Tensor ids = tensor({{2, 0, 2}, {1, 3, 2}}, DType::i64), list = tensor({2, 0, 2, 1}, DType::i64), column = tensor({{1}, {0}, {1}}, DType::i64);
+  const Tensor ids = tensor({{2, 0, 2}, {1, 3, 2}}, DType::i64), list = tensor({2, 0, 2, 1}, DType::i64),
+               column = tensor({{1}, {0}, {1}}, DType::i64);
   table.both("embedding", [ids](auto x) { return embedding(x[0], ids, 2); }, {{{4, N}}});
   table.both("index_select", [list](auto x) { return index_select(x[0], 0, list); }, {{{3, N}}});
   table.both("gather", [column](auto x) { return gather(x[0], 1, column); }, {{{3, 2}}});

@@ -11,25 +11,33 @@ namespace heed {
 namespace {
 
 Variable pair(PairLoss op, const Variable& x, const Variable& target, Reduction reduction, double parameter = 0) {
-  return record(name(op), pair_loss(op, x.value(), target.value(), reduction, parameter), {x, target},
-                [slots = std::array{x.slot(), target.slot()}, x = saved(x), target = saved(target), op, reduction, parameter](const Tensor& dy) {
-                  gradients(slots, [&](const auto& d) { pair_loss_grad(op, x, target, reduction, parameter, dy, d[0], d[1]); });
-                });
+  return record(
+      name(op), pair_loss(op, x.value(), target.value(), reduction, parameter), {x, target},
+      [slots = std::array{x.slot(), target.slot()}, x = saved(x), target = saved(target), op, reduction, parameter](const Tensor& dy) {
+        gradients(slots, [&](const auto& d) { pair_loss_grad(op, x, target, reduction, parameter, dy, d[0], d[1]); });
+      });
 }
 
 }  // namespace
 
 Variable mse_loss(const Variable& x, const Variable& target, Reduction reduction) { return pair(PairLoss::mse_loss, x, target, reduction); }
 Variable l1_loss(const Variable& x, const Variable& target, Reduction reduction) { return pair(PairLoss::l1_loss, x, target, reduction); }
-Variable smooth_l1_loss(const Variable& x, const Variable& target, Reduction reduction, double beta) { return pair(PairLoss::smooth_l1_loss, x, target, reduction, beta); }
-Variable huber_loss(const Variable& x, const Variable& target, Reduction reduction, double delta) { return pair(PairLoss::huber_loss, x, target, reduction, delta); }
+Variable smooth_l1_loss(const Variable& x, const Variable& target, Reduction reduction, double beta) {
+  return pair(PairLoss::smooth_l1_loss, x, target, reduction, beta);
+}
+Variable huber_loss(const Variable& x, const Variable& target, Reduction reduction, double delta) {
+  return pair(PairLoss::huber_loss, x, target, reduction, delta);
+}
 Variable kl_div(const Variable& x, const Variable& target, Reduction reduction) { return pair(PairLoss::kl_div, x, target, reduction); }
 
-Variable binary_cross_entropy_with_logits(const Variable& x, const Tensor& target, const Tensor& weight, const Tensor& pos_weight, Reduction reduction) {
-  return record("binary_cross_entropy_with_logits", binary_cross_entropy_with_logits(x.value(), target, weight, pos_weight, reduction), {x},
-                [dx = x.slot(), x = saved(x), target = saved(target), weight = saved(weight), pos_weight = saved(pos_weight), reduction](const Tensor& dy) {
-                  dx.gradient([&](Into into) { binary_cross_entropy_with_logits_grad(x, target, weight, pos_weight, reduction, dy, into); });
-                });
+Variable binary_cross_entropy_with_logits(const Variable& x, const Tensor& target, const Tensor& weight, const Tensor& pos_weight,
+                                          Reduction reduction) {
+  return record(
+      "binary_cross_entropy_with_logits", binary_cross_entropy_with_logits(x.value(), target, weight, pos_weight, reduction), {x},
+      [dx = x.slot(), x = saved(x), target = saved(target), weight = saved(weight), pos_weight = saved(pos_weight),
+       reduction](const Tensor& dy) {
+        dx.gradient([&](Into into) { binary_cross_entropy_with_logits_grad(x, target, weight, pos_weight, reduction, dy, into); });
+      });
 }
 
 Variable nll_loss(const Variable& x, const Tensor& targets, const Tensor& weight, Index ignore_index, Reduction reduction) {
@@ -53,7 +61,8 @@ void loss_samples(SampleTable& table) {
     return binary_cross_entropy_with_logits(x[0], to(uniform(Key(5), x[0].shape()), x[0].dtype()), {}, {}, Reduction::none);
   }, {{{3, N}, -4, 4}});
   table.both("nll_loss", [](auto x) { return nll_loss(x[0], tensor({{0, 3, -100}, {2, 1, 2}}, DType::i64)); }, {{{2, 3, 4}, -5, 0}});
-  table.both("nll_loss each", [](auto x) { return nll_loss(x[0], tensor({{0, 3, -100}, {2, 1, 2}}, DType::i64), {}, -100, Reduction::none); }, {{{2, 3, 4}, -5, 0}});
+  table.both("nll_loss each", [](auto x) { return nll_loss(x[0], tensor({{0, 3, -100}, {2, 1, 2}}, DType::i64), {}, -100,
+                                                           Reduction::none); }, {{{2, 3, 4}, -5, 0}});
 }
 
 }  // namespace heed

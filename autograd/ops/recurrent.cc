@@ -21,8 +21,8 @@ RecurrentState or_zero(RecurrentUnit unit, const Variable& x, Index n, Recurrent
 
 }  // namespace
 
-RecurrentState recurrent_cell_by_definition(RecurrentUnit unit, const Variable& gates, const RecurrentState& given, const Variable& weight_hh,
-                                            const Variable& bias_hh) {
+RecurrentState recurrent_cell_by_definition(RecurrentUnit unit, const Variable& gates, const RecurrentState& given,
+                                            const Variable& weight_hh, const Variable& bias_hh) {
   check_recurrent_cell(unit, gates.value(), given.h.value(), given.c.value(), weight_hh.value(), bias_hh.value());
   const Index n = weight_hh.size(1);
   const auto [h, c] = or_zero(unit, gates, n, given);
@@ -49,8 +49,8 @@ RecurrentState recurrent_cell_by_definition(RecurrentUnit unit, const Variable& 
 
 RecurrentSequence recurrent_layer_by_definition(RecurrentUnit unit, const Variable& x, const Tensor& lengths, const RecurrentState& initial,
                                                 const RecurrentWeights& w, bool reverse) {
-  check_recurrent_layer(unit, x.value(), lengths, initial.h.value(), initial.c.value(), w.weight_ih.value(), w.weight_hh.value(), w.bias_ih.value(),
-                        w.bias_hh.value());
+  check_recurrent_layer(unit, x.value(), lengths, initial.h.value(), initial.c.value(), w.weight_ih.value(), w.weight_hh.value(),
+                        w.bias_ih.value(), w.bias_hh.value());
   const Index S = x.size(1), n = w.weight_hh.size(1);
   RecurrentState state = or_zero(unit, x, n, initial);
   if (S == 0) return {constant(zeros({x.size(0), 0, n}, x.dtype())), state};
@@ -58,7 +58,8 @@ RecurrentSequence recurrent_layer_by_definition(RecurrentUnit unit, const Variab
   outputs.resize(std::size_t(S));
   for (Index i = 0; i < S; ++i) {
     const Index s = reverse ? S - 1 - i : i;
-    RecurrentState next = recurrent_cell_by_definition(unit, linear(select(x, 1, s), w.weight_ih, w.bias_ih), state, w.weight_hh, w.bias_hh);
+    RecurrentState next =
+        recurrent_cell_by_definition(unit, linear(select(x, 1, s), w.weight_ih, w.bias_ih), state, w.weight_hh, w.bias_hh);
     if (!lengths.defined()) {
       outputs[std::size_t(s)] = next.h;
       state = next;
@@ -71,14 +72,16 @@ RecurrentSequence recurrent_layer_by_definition(RecurrentUnit unit, const Variab
   return {stack(outputs, 1), state};
 }
 
-RecurrentState recurrent_cell(RecurrentUnit unit, const Variable& gates, const RecurrentState& state, const Variable& weight_hh, const Variable& bias_hh) {
+RecurrentState recurrent_cell(RecurrentUnit unit, const Variable& gates, const RecurrentState& state, const Variable& weight_hh,
+                              const Variable& bias_hh) {
   const RecurrentResult y = recurrent_cell(unit, gates.value(), state.h.value(), state.c.value(), weight_hh.value(), bias_hh.value());
   RecurrentResult kept;                // without the states, whose memory the rule does not need
   kept.gates = y.gates;
   kept.kept = y.kept;
   const bool each_row = bias_hh.defined() && bias_hh.rank() == 2;
-  const auto rule = [unit, kept, each_row, a = gates.slot(), h = state.h.slot(), c = state.c.slot(), w = weight_hh.slot(), b = bias_hh.slot(),
-                     from = saved(state.h), cell = saved(state.c), weight = saved(weight_hh)](const Tensor& dh, const Tensor& dc) {
+  const auto rule = [unit, kept, each_row, a = gates.slot(), h = state.h.slot(), c = state.c.slot(), w = weight_hh.slot(),
+                     b = bias_hh.slot(), from = saved(state.h), cell = saved(state.c),
+                     weight = saved(weight_hh)](const Tensor& dh, const Tensor& dc) {
     const RecurrentGrads d = recurrent_cell_grad(unit, kept, from, cell, weight, dh, dc);
     h.adopt(d.h);
     c.adopt(d.c);
@@ -93,12 +96,13 @@ RecurrentState recurrent_cell(RecurrentUnit unit, const Variable& gates, const R
   return {std::move(next_h), std::move(next_c)};
 }
 
-RecurrentSequence recurrent_layer(RecurrentUnit unit, const Variable& x, const Tensor& lengths, const RecurrentState& initial, const RecurrentWeights& w,
-                                  bool reverse) {
-  const RecurrentResult y = recurrent_layer(unit, x.value(), lengths, initial.h.value(), initial.c.value(), w.weight_ih.value(), w.weight_hh.value(),
-                                            w.bias_ih.value(), w.bias_hh.value(), reverse, Tape::current() != nullptr);
-  const auto rule = [unit, y, lengths = saved(lengths), reverse, x = x.slot(), h = initial.h.slot(), c = initial.c.slot(), w_ih = w.weight_ih.slot(),
-                     w_hh = w.weight_hh.slot(), b_ih = w.bias_ih.slot(), b_hh = w.bias_hh.slot(), rows = saved(y.x), weight_ih = saved(w.weight_ih),
+RecurrentSequence recurrent_layer(RecurrentUnit unit, const Variable& x, const Tensor& lengths, const RecurrentState& initial,
+                                  const RecurrentWeights& w, bool reverse) {
+  const RecurrentResult y = recurrent_layer(unit, x.value(), lengths, initial.h.value(), initial.c.value(), w.weight_ih.value(),
+                                            w.weight_hh.value(), w.bias_ih.value(), w.bias_hh.value(), reverse, Tape::current() != nullptr);
+  const auto rule = [unit, y, lengths = saved(lengths), reverse, x = x.slot(), h = initial.h.slot(), c = initial.c.slot(),
+                     w_ih = w.weight_ih.slot(), w_hh = w.weight_hh.slot(), b_ih = w.bias_ih.slot(), b_hh = w.bias_hh.slot(),
+                     rows = saved(y.x), weight_ih = saved(w.weight_ih),
                      weight_hh = saved(w.weight_hh)](const Tensor& dy, const Tensor& dh, const Tensor& dc) {
     const RecurrentGrads d = recurrent_layer_grad(unit, y, lengths, weight_hh, reverse, dy, dh, dc);
     h.adopt(d.h);
@@ -115,7 +119,8 @@ RecurrentSequence recurrent_layer(RecurrentUnit unit, const Variable& x, const T
   };
   const Inputs inputs{x, initial.h, initial.c, w.weight_ih, w.weight_hh, w.bias_ih, w.bias_hh};
   if (unit != RecurrentUnit::lstm) {
-    auto [outputs, last] = record<2>("recurrent_layer", {y.outputs, y.h}, inputs, [rule](const std::array<Tensor, 2>& d) { rule(d[0], d[1], {}); });
+    auto [outputs, last] =
+        record<2>("recurrent_layer", {y.outputs, y.h}, inputs, [rule](const std::array<Tensor, 2>& d) { rule(d[0], d[1], {}); });
     return {std::move(outputs), {std::move(last), {}}};
   }
   auto [outputs, last_h, last_c] =
@@ -159,7 +164,8 @@ void recurrent_samples(SampleTable& table) {
     for (const bool reverse : {false, true})
       table.add(std::string("recurrent_layer ") + name + (reverse ? " reverse" : ""), [=](SampleTable::Variables x) {
         const auto [c, bias] = rest(x, 5);
-        const RecurrentSequence y = recurrent_layer(kind, x[0], reverse ? tensor({2, 4, 0}, DType::i32) : Tensor(), {x[1], c}, {x[2], x[3], x[4], bias}, reverse);
+        const RecurrentSequence y =
+            recurrent_layer(kind, x[0], reverse ? tensor({2, 4, 0}, DType::i32) : Tensor(), {x[1], c}, {x[2], x[3], x[4], bias}, reverse);
         const Variable last = two_states ? y.last.h + 2 * y.last.c : y.last.h;
         return y.outputs + unsqueeze(last, 1);
       }, {}, layer);

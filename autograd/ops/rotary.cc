@@ -8,10 +8,11 @@
 namespace heed {
 
 Variable rotary(const Variable& x, const Rotations& rotations) {
-  return record("rotary", rotary(x.value(), rotations), {x},
-                [dx = x.slot(), cosines = saved(rotations.cosines), sines = saved(rotations.sines), layout = rotations.layout](const Tensor& dy) {
-                  dx.gradient([&](Into out) { rotary_grad(dy, {cosines, sines, layout}, out); });
-                });
+  return record(
+      "rotary", rotary(x.value(), rotations), {x},
+      [dx = x.slot(), cosines = saved(rotations.cosines), sines = saved(rotations.sines), layout = rotations.layout](const Tensor& dy) {
+        dx.gradient([&](Into out) { rotary_grad(dy, {cosines, sines, layout}, out); });
+      });
 }
 
 // ---- samples -----------------------------------------------------------------------------------------------------------------------

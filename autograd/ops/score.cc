@@ -10,10 +10,11 @@ namespace heed {
 
 Variable additive_score(const Variable& q, const Variable& k, const Variable& v, const Mask& mask) {
   Tensor e = additive_score(q.value(), k.value(), v.value(), mask);
-  return record("additive_score", std::move(e), {q, k, v},
-                [slots = std::array{q.slot(), k.slot(), v.slot()}, q = saved(q), k = saved(k), v = saved(v), mask = saved(mask)](const Tensor& de) {
-                  gradients(slots, [&](const auto& d) { additive_score_grad(q, k, v, mask, de, d[0], d[1], d[2]); });
-                });
+  return record(
+      "additive_score", std::move(e), {q, k, v},
+      [slots = std::array{q.slot(), k.slot(), v.slot()}, q = saved(q), k = saved(k), v = saved(v), mask = saved(mask)](const Tensor& de) {
+        gradients(slots, [&](const auto& d) { additive_score_grad(q, k, v, mask, de, d[0], d[1], d[2]); });
+      });
 }
 
 Variable additive_score_by_definition(const Variable& q, const Variable& k, const Variable& v, const Mask& mask) {

@@ -11,11 +11,14 @@ namespace heed {
 Variable soft_cross_entropy(const Variable& logits, const Variable& probabilities, Reduction reduction) {
   const SoftCrossEntropy out = soft_cross_entropy(logits.value(), probabilities.value());
   const double divisor = reduction == Reduction::mean ? double(out.losses.numel()) : 1;
-  return record("soft_cross_entropy", reduction == Reduction::none ? out.losses : full({}, out.total / divisor, logits.dtype()), {logits, probabilities},
-                [slots = std::array{logits.slot(), probabilities.slot()}, logits = saved(logits), probabilities = saved(probabilities), max = saved(out.log_sum_exp.max),
-                 log_sum = saved(out.log_sum_exp.log_sum), reduction, divisor](const Tensor& dy) {
+  return record("soft_cross_entropy", reduction == Reduction::none ? out.losses : full({}, out.total / divisor, logits.dtype()),
+                {logits, probabilities},
+                [slots = std::array{logits.slot(), probabilities.slot()}, logits = saved(logits), probabilities = saved(probabilities),
+                 max = saved(out.log_sum_exp.max), log_sum = saved(out.log_sum_exp.log_sum), reduction, divisor](const Tensor& dy) {
                   const Tensor dlosses = reduction == Reduction::none ? dy : full(max->shape(), dy.item() / divisor, dy.dtype());
-                  gradients(slots, [&](const auto& d) { soft_cross_entropy_grad(logits, probabilities, {max, log_sum}, dlosses, d[0], d[1]); });
+                  gradients(slots, [&](const auto& d) {
+                    soft_cross_entropy_grad(logits, probabilities, {max, log_sum}, dlosses, d[0], d[1]);
+                  });
                 });
 }
 

@@ -25,9 +25,11 @@ int check_gradients(std::span<const std::string> words) {
                       .usage = "[options]",
                       .about = "Compares the gradient of every differentiable function with central differences in f64.",
                       .example = "heed check-gradients --only softmax",
-                      .options = std::vector<Option>{{.name = "only", .value = &only, .takes = "NAME", .help = "functions whose name contains this"},
-                                                     {.name = "tolerance", .value = &tolerance, .takes = "X", .help = "largest relative error allowed", .low = 0, .high = 1, .standard = "1e-06"}} +
-                                 options(manner)};
+                      .options = std::vector<Option>{
+                          {.name = "only", .value = &only, .takes = "NAME", .help = "functions whose name contains this"},
+                          {.name = "tolerance", .value = &tolerance, .takes = "X",
+                           .help = "largest relative error allowed", .low = 0, .high = 1, .standard = "1e-06"}
+                      } + options(manner)};
   if (!parse(syntax, words)) return 0;
   std::vector<Row> rows;
   for (const Sample& sample : samples()) {
@@ -43,18 +45,24 @@ int check_gradients(std::span<const std::string> words) {
   Index bad = 0;
   double largest = 0;
   std::size_t wide = 8;
-  for (const Row& row : rows) bad += !(row.error <= tolerance), largest = std::max(largest, row.error), wide = std::max(wide, row.function.size());
+  for (const Row& row : rows)
+    bad += !(row.error <= tolerance), largest = std::max(largest, row.error), wide = std::max(wide, row.function.size());
   if (manner.json) {
     Json json{{"tolerance", tolerance}, {"largest", largest}, {"functions", Json::array()}};
-    for (const Row& row : rows) json["functions"].push_back({{"name", row.function}, {"samples", row.samples}, {"error", row.error}, {"worst", row.worst}});
+    for (const Row& row : rows)
+      json["functions"].push_back({{"name", row.function}, {"samples", row.samples}, {"error", row.error}, {"worst", row.worst}});
     print(json_text(json) + "\n");
   } else {
     print(fmt::format("{:<{}}  samples  largest relative error\n", "function", wide));
-    for (const Row& row : rows) print(fmt::format("{:<{}}  {:>7}  {:.1e}{}\n", row.function, wide, row.samples, row.error, row.error <= tolerance ? "" : "  TOO LARGE  " + row.worst));
+    for (const Row& row : rows)
+      print(fmt::format("{:<{}}  {:>7}  {:.1e}{}\n", row.function, wide, row.samples, row.error,
+                        row.error <= tolerance ? "" : "  TOO LARGE  " + row.worst));
     print(fmt::format("{} functions, largest error {:.1e}\n", rows.size(), largest));
   }
   flush();
-  if (bad > 0) throw Fault(fmt::format("gradients of {} functions of {} differ from central differences by more than {}", bad, rows.size(), tolerance));
+  if (bad > 0)
+    throw Fault(
+        fmt::format("gradients of {} functions of {} differ from central differences by more than {}", bad, rows.size(), tolerance));
   return 0;
 }
 

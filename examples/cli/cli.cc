@@ -36,7 +36,9 @@ constexpr Command kCommands[] = {
 };
 
 std::string program_help() {
-  std::string out = "Heed " HEED_VERSION ": trains models that translate, and shows where they look.\n\nUsage: heed COMMAND [options]     `heed COMMAND --help` shows them\n\n";
+  std::string out = "Heed " HEED_VERSION
+                    ": trains models that translate, and shows where they look.\n\nUsage: heed COMMAND [options]     `heed COMMAND --help` "
+                    "shows them\n\n";
   for (const Command& command : kCommands) out += fmt::format("  {:<16} {}\n", command.name, command.about);
   return out +
          "\nFor example:\n"
@@ -54,7 +56,9 @@ bool is_fault(int error) {
 
 // A wrong HEED_THREADS is said before anything is written, unless --threads goes before it or help needs none.
 void check_threads(std::span<const std::string> words) {
-  const auto needs_none = [](const std::string& word) { return word == "--threads" || word.starts_with("--threads=") || word == "--help" || word == "-h"; };
+  const auto needs_none = [](const std::string& word) {
+    return word == "--threads" || word.starts_with("--threads=") || word == "--help" || word == "-h";
+  };
   if (std::ranges::none_of(words, needs_none)) threads();
 }
 
@@ -81,8 +85,9 @@ int run(std::span<const std::string> words, std::string& name) {
   std::vector<std::string_view> known;
   for (const Command& command : kCommands) known.push_back(command.name);
   const std::string_view near = nearest(words[0], known);
-  throw Mistake(fmt::format("unknown command: {}; {}", drawing::clean(words[0]).substr(0, 80),
-                            near.empty() ? fmt::format("there are {}", fmt::join(known, ", ")) : fmt::format("did you mean {}? `heed --help` lists all", near)));
+  throw Mistake(fmt::format(
+      "unknown command: {}; {}", drawing::clean(words[0]).substr(0, 80),
+      near.empty() ? fmt::format("there are {}", fmt::join(known, ", ")) : fmt::format("did you mean {}? `heed --help` lists all", near)));
 }
 
 // A stream that is closed would give its number to the first file that is opened. Its reads and writes fail as before.

@@ -36,7 +36,8 @@ const Option* find(const Syntax& syntax, std::string_view with_dashes) {
   std::vector<std::string_view> known;
   for (const Option& option : syntax.options) known.push_back(option.name);
   const std::string_view near = nearest(name.substr(std::min(name.find_first_not_of('-'), name.size())), known);
-  throw Mistake(fmt::format("unknown flag: {}; {}{}", drawing::clean(name), near.empty() ? "" : fmt::format("did you mean --{}? ", near), see(syntax)));
+  throw Mistake(fmt::format("unknown flag: {}; {}{}", drawing::clean(name), near.empty() ? "" : fmt::format("did you mean --{}? ", near),
+                            see(syntax)));
 }
 
 std::string lines_of(std::string_view indent, const std::vector<std::string>& lines) {
@@ -70,7 +71,8 @@ std::string help(const Syntax& syntax) {
     if (!option.standard.empty()) text += fmt::format(" [{}]", option.standard);
     const std::string name = fmt::format("  --{} {}", option.name, option.takes);
     const std::vector<std::string> lines = drawing::wrap(text, 100 - double(kColumn));
-    if (name.size() < kColumn && !lines.empty()) out += fmt::format("{:<{}}{}\n", name, kColumn, lines[0]) + lines_of(std::string(kColumn, ' '), {lines.begin() + 1, lines.end()});
+    if (name.size() < kColumn && !lines.empty())
+      out += fmt::format("{:<{}}{}\n", name, kColumn, lines[0]) + lines_of(std::string(kColumn, ' '), {lines.begin() + 1, lines.end()});
     else out += name + "\n" + lines_of(std::string(kColumn, ' '), lines);
   }
   return out;
@@ -92,7 +94,11 @@ Reader::Reader(const Syntax& syntax) : parts_(new Parts{.syntax = syntax}) {
     const Option& option = syntax.options[i];
     const std::string name = flag(option.name);
     if (is_switch(option)) parts_->flags.push_back(app.add_flag(name));
-    else parts_->flags.push_back(app.add_option(name, parts_->values[i])->expected(int(option.count))->allow_extra_args(false)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll));
+    else
+      parts_->flags.push_back(app.add_option(name, parts_->values[i])
+                                  ->expected(int(option.count))
+                                  ->allow_extra_args(false)
+                                  ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll));
   }
 }
 
@@ -118,15 +124,18 @@ bool Reader::operator()(std::span<const std::string> words, Given& given) {
     const Option& option = syntax.options[i];
     if (flags[i]->count() == 0) continue;
     if (is_switch(option)) {
-      if (std::ranges::find(words, flag(option.name) + "=") != words.end()) throw Mistake(fmt::format("no value: {}=; {}", flag(option.name), allowed(option)));
+      if (std::ranges::find(words, flag(option.name) + "=") != words.end())
+        throw Mistake(fmt::format("no value: {}=; {}", flag(option.name), allowed(option)));
       values[i] = flags[i]->results();             // "true" without =
       values[i].erase(std::unique(values[i].begin(), values[i].end()), values[i].end());
     }
     for (const std::string& value : values[i]) {
       if (value.empty()) throw Mistake(fmt::format("an empty value: {} \"\"; {}", flag(option.name), allowed(option)));
-      if (find(syntax, value) && std::ranges::find(words, flag(option.name) + "=" + value) == words.end()) throw Mistake(fmt::format("no value: {} before {}; {}", flag(option.name), value, allowed(option)));
+      if (find(syntax, value) && std::ranges::find(words, flag(option.name) + "=" + value) == words.end())
+        throw Mistake(fmt::format("no value: {} before {}; {}", flag(option.name), value, allowed(option)));
     }
-    if (values[i].size() < option.count) throw Mistake(fmt::format("too few values: {} {}; {}", flag(option.name), values[i][0], allowed(option)));
+    if (values[i].size() < option.count)
+      throw Mistake(fmt::format("too few values: {} {}; {}", flag(option.name), values[i][0], allowed(option)));
     if (values[i].size() > option.count) throw Mistake(fmt::format("given more than once: {}; {}", flag(option.name), allowed(option)));
     given[std::string(option.name)] = values[i];
   }
@@ -136,7 +145,8 @@ bool Reader::operator()(std::span<const std::string> words, Given& given) {
     if (rest.empty()) break;                                  // missing
     *syntax.words[word++].value = rest;
   }
-  if (word < syntax.words.size()) throw Mistake(fmt::format("missing: {}; heed {} {}", syntax.words[word].name, syntax.command, syntax.usage));
+  if (word < syntax.words.size())
+    throw Mistake(fmt::format("missing: {}; heed {} {}", syntax.words[word].name, syntax.command, syntax.usage));
   return true;
 }
 
@@ -211,7 +221,8 @@ void check_different(const std::string& input, const std::string& output) {
 
 void check_output(const std::string& file) {
   struct stat there;
-  if (::stat(file.c_str(), &there) == 0 && S_ISDIR(there.st_mode)) throw Mistake(fmt::format("a directory: --out {}; the name of a file", file));
+  if (::stat(file.c_str(), &there) == 0 && S_ISDIR(there.st_mode))
+    throw Mistake(fmt::format("a directory: --out {}; the name of a file", file));
   if (file.starts_with("/dev/")) return;                      // written to, not replaced
   const std::string folder = std::filesystem::absolute(file).parent_path().string();
   if (::access(folder.c_str(), W_OK | X_OK) == 0) return;

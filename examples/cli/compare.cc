@@ -60,7 +60,8 @@ std::vector<std::string> listed(const std::string& text) {
     std::string name = text.substr(at, comma - at);
     std::ranges::replace(name, '_', '-');
     if (name.empty()) throw Mistake(fmt::format("an empty name: --attention {}; names with commas between them", in_quotes(text)));
-    if (std::ranges::find(names, name) != names.end()) throw Mistake(fmt::format("given twice: {} in --attention {}; each name once", name, text));
+    if (std::ranges::find(names, name) != names.end())
+      throw Mistake(fmt::format("given twice: {} in --attention {}; each name once", name, text));
     names.push_back(std::move(name));
     at = comma + 1;
   }
@@ -69,12 +70,15 @@ std::vector<std::string> listed(const std::string& text) {
 
 bool is_transformer(std::string_view name) { return name == "transformer"; }
 bool is_local(std::string_view name) { return name.starts_with("local"); }
-bool is_plain(std::string_view name) { return name == "none" || name == "cho" || name == "cho-exact" || name == "sutskever"; }   // without attention
+// without attention
+bool is_plain(std::string_view name) { return name == "none" || name == "cho" || name == "cho-exact" || name == "sutskever"; }
 
 // Whether the model of this name has an option of `heed train`.
 bool has_option(std::string_view name, std::string_view option) {
   const std::vector<std::string_view> others = is_transformer(name) ? recurrent_options() : transformer_options();
-  if (is_plain(name) && (option == "input-feeding" || option == "guided-alignment" || option == "coverage-loss" || (option == "decoder" && name != "none"))) return false;
+  if (is_plain(name) &&
+      (option == "input-feeding" || option == "guided-alignment" || option == "coverage-loss" || (option == "decoder" && name != "none")))
+    return false;
   return std::ranges::find(others, option) == others.end() && (option != "window" || is_local(name));
 }
 
@@ -92,17 +96,21 @@ RunConfig config_of(const std::string& name, std::span<const std::string> names,
   if (given.contains("batch-sentences")) config.batch_tokens = {};
   Given mine;
   for (const auto& [flag, values] : given) {
-    const bool is_of_others = !has_option(name, flag) && std::ranges::any_of(names, [option = flag](const std::string& other) { return has_option(other, option); });
+    const bool is_of_others = !has_option(name, flag) &&
+                              std::ranges::any_of(names, [option = flag](const std::string& other) { return has_option(other, option); });
     if (!is_of_others && flag != "attention" && flag != "model") mine.emplace(flag, values);
   }
   set_options({.command = "compare", .usage = "", .about = "", .options = options(config)}, mine);
   if (transformer) return config;
   config.attention = is_plain(name) ? "none" : name;
   if (is_plain(name) && name != "none") {
-    if (mine.contains("decoder")) throw Mistake(fmt::format("a decoder by its name and another: --attention {} --decoder {}; leave out --decoder", name, value("decoder")));
+    if (mine.contains("decoder"))
+      throw Mistake(
+          fmt::format("a decoder by its name and another: --attention {} --decoder {}; leave out --decoder", name, value("decoder")));
     config.decoder = name;
   }
-  if (name == "none" && config.decoder == "auto" && asked.model == "gru" && config.context == "auto") config.decoder = "cho", config.context = "both_ends";
+  if (name == "none" && config.decoder == "auto" && asked.model == "gru" && config.context == "auto")
+    config.decoder = "cho", config.context = "both_ends";
   return config;
 }
 
@@ -191,7 +199,8 @@ double mean_loss(const Run& run, const Seq2Seq& model, std::span<const Example> 
 std::optional<Result> evaluate(const Entry& entry, const Run& run, const Asked& asked) {
   const LoadedModel loaded = load_model(run);
   const Seq2Seq& model = *loaded.model;
-  Result result{.name = entry.name, .seed = entry.config.seed, .width = run.config.width, .parameters = loaded.parameters->count(), .steps = best_step(run).value_or(0), .buckets = {}};
+  Result result{.name = entry.name, .seed = entry.config.seed, .width = run.config.width, .parameters = loaded.parameters->count(),
+                .steps = best_step(run).value_or(0), .buckets = {}};
   Dataset data = read_dataset(run.config);
   const Examples examples = make_examples(run, data);
   result.train_loss = mean_loss(run, model, std::span(examples.train).first(std::min(kTrainSample, examples.train.size())));
@@ -201,12 +210,18 @@ std::optional<Result> evaluate(const Entry& entry, const Run& run, const Asked& 
 
   const Corpus corpus = read_part(run.config, asked.split);
   Index too_long = 0;
-  const std::vector<Example> test = heed::make_examples(corpus, run.source, run.target, {.max_length = run.config.max_length, .links = has_links(run.config), .copies = run.config.copy}, &too_long);
-  if (too_long > 0 && !asked.manner.quiet) note(fmt::format("{}: {} pairs, {} of them left out as too long", corpus.name, corpus.pairs.size(), too_long));
-  if (test.empty()) throw Mistake(fmt::format("no pair is short enough: {}; at most {}", corpus.name, counted(run.config.max_length, run.source.tokenizer.options().noun())));
+  const std::vector<Example> test =
+      heed::make_examples(corpus, run.source, run.target,
+                          {.max_length = run.config.max_length, .links = has_links(run.config), .copies = run.config.copy}, &too_long);
+  if (too_long > 0 && !asked.manner.quiet)
+    note(fmt::format("{}: {} pairs, {} of them left out as too long", corpus.name, corpus.pairs.size(), too_long));
+  if (test.empty())
+    throw Mistake(fmt::format("no pair is short enough: {}; at most {}", corpus.name,
+                              counted(run.config.max_length, run.source.tokenizer.options().noun())));
   double source_words = 0, target_words = 0;
   for (const Example& example : test) source_words += double(example.source.size()), target_words += double(example.target.size());
-  result.multiply_adds = multiply_adds_per_word(run.config, *loaded.parameters, source_words / double(test.size()), target_words / double(test.size()));
+  result.multiply_adds =
+      multiply_adds_per_word(run.config, *loaded.parameters, source_words / double(test.size()), target_words / double(test.size()));
 
   std::vector<std::string> sources, targets;
   std::vector<Index> lengths;
@@ -237,14 +252,29 @@ std::optional<Result> evaluate(const Entry& entry, const Run& run, const Asked& 
 Json number(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
 
 Json to_json(const Result& r) {
-  Json json{{"name", r.name}, {"seed", r.seed}, {"width", r.width}, {"parameters", r.parameters}, {"best_step", r.steps}, {"multiply_adds_per_word", number(r.multiply_adds)},
-            {"step_ms", number(r.step_ms)}, {"train_loss", number(r.train_loss)}, {"dev_loss", number(r.dev_loss)}, {"bleu", number(r.bleu)}, {"exact", number(r.exact)},
-            {"aer_predicted", number(r.alignment.error_predicted)}, {"aer_input", number(r.alignment.error_input)}, {"entropy", number(r.alignment.entropy)}, {"bleu_by_length", Json::array()}};
-  for (const Result::Bucket& b : r.buckets) json["bleu_by_length"].push_back({{"above", b.above}, {"up_to", b.up_to}, {"sentences", b.sentences}, {"bleu", number(b.bleu)}});
+  Json json{{"name", r.name},
+            {"seed", r.seed},
+            {"width", r.width},
+            {"parameters", r.parameters},
+            {"best_step", r.steps},
+            {"multiply_adds_per_word", number(r.multiply_adds)},
+            {"step_ms", number(r.step_ms)},
+            {"train_loss", number(r.train_loss)},
+            {"dev_loss", number(r.dev_loss)},
+            {"bleu", number(r.bleu)},
+            {"exact", number(r.exact)},
+            {"aer_predicted", number(r.alignment.error_predicted)},
+            {"aer_input", number(r.alignment.error_input)},
+            {"entropy", number(r.alignment.entropy)},
+            {"bleu_by_length", Json::array()}};
+  for (const Result::Bucket& b : r.buckets)
+    json["bleu_by_length"].push_back({{"above", b.above}, {"up_to", b.up_to}, {"sentences", b.sentences}, {"bleu", number(b.bleu)}});
   return json;
 }
 
-std::string run_path(const Asked& asked, const Entry& entry) { return (fs::path(asked.out) / fmt::format("{}-{}", entry.name, entry.config.seed)).string(); }
+std::string run_path(const Asked& asked, const Entry& entry) {
+  return (fs::path(asked.out) / fmt::format("{}-{}", entry.name, entry.config.seed)).string();
+}
 
 // Whether nothing is in a directory, or what `heed compare` makes before and after its first table.
 bool is_comparison(const std::string& path) {
@@ -252,7 +282,8 @@ bool is_comparison(const std::string& path) {
     const std::string stem = entry.path().stem().string();
     const std::size_t dash = stem.rfind('-');
     if (entry.path().filename() == "lock" || stem.starts_with(kTemporaryPrefix)) return true;
-    return dash != stem.npos && dash + 1 < stem.size() && stem.find_first_not_of("0123456789", dash + 1) == stem.npos;   // NAME-SEED, NAME-SEED.json
+    // NAME-SEED, NAME-SEED.json
+    return dash != stem.npos && dash + 1 < stem.size() && stem.find_first_not_of("0123456789", dash + 1) == stem.npos;
   };
   return fs::exists(fs::path(path) / "table.txt") || std::ranges::all_of(fs::directory_iterator(path), is_ours);
 }
@@ -261,7 +292,8 @@ bool is_comparison(const std::string& path) {
 std::string digest(std::initializer_list<const Corpus*> parts) {
   Sha256 hash;
   for (const Corpus* part : parts) {
-    for (const Pair& pair : part->pairs) hash.update(fmt::format("{}\t{}\t{}\t{}\n", pair.source, pair.target, to_string(pair.links.sure), to_string(pair.links.possible)));
+    for (const Pair& pair : part->pairs)
+      hash.update(fmt::format("{}\t{}\t{}\t{}\n", pair.source, pair.target, to_string(pair.links.sure), to_string(pair.links.possible)));
     hash.update("\n");
   }
   return hexadecimal(hash.digest());
@@ -284,10 +316,21 @@ std::optional<Result> read_result(const std::string& file, const Json& key) {
   try {
     const Json& j = json["result"];
     const auto real = [&](const char* name) { return j.at(name).is_null() ? NAN : j.at(name).get<double>(); };
-    Result r{.name = j.at("name"), .seed = j.at("seed"), .width = j.at("width"), .parameters = j.at("parameters"), .steps = j.at("best_step"), .multiply_adds = real("multiply_adds_per_word"),
-             .step_ms = real("step_ms"), .train_loss = real("train_loss"), .dev_loss = real("dev_loss"), .bleu = real("bleu"), .exact = real("exact"),
-             .alignment = {.error_predicted = real("aer_predicted"), .error_input = real("aer_input"), .entropy = real("entropy")}, .buckets = {}};
-    for (const Json& b : j.at("bleu_by_length")) r.buckets.push_back({b.at("above"), b.at("up_to"), b.at("sentences"), b.at("bleu").is_null() ? NAN : b.at("bleu").get<double>()});
+    Result r{.name = j.at("name"),
+             .seed = j.at("seed"),
+             .width = j.at("width"),
+             .parameters = j.at("parameters"),
+             .steps = j.at("best_step"),
+             .multiply_adds = real("multiply_adds_per_word"),
+             .step_ms = real("step_ms"),
+             .train_loss = real("train_loss"),
+             .dev_loss = real("dev_loss"),
+             .bleu = real("bleu"),
+             .exact = real("exact"),
+             .alignment = {.error_predicted = real("aer_predicted"), .error_input = real("aer_input"), .entropy = real("entropy")},
+             .buckets = {}};
+    for (const Json& b : j.at("bleu_by_length"))
+      r.buckets.push_back({b.at("above"), b.at("up_to"), b.at("sentences"), b.at("bleu").is_null() ? NAN : b.at("bleu").get<double>()});
     return r;
   } catch (const Json::exception&) {
     return {};
@@ -373,7 +416,10 @@ std::string aligned(const std::vector<std::vector<std::string>>& rows) {
 
 std::string text_table(std::span<const Group> groups, const Asked& asked) {
   std::vector<std::vector<std::string>> rows{{"attention"}}, lengths{{"attention"}};
-  for (const Column& column : kColumns) rows[0].push_back(column.csv == "bleu" ? asked.bleu : column.csv == "multiply_adds_per_word" ? fmt::format("mult-adds/{}", asked.noun) : std::string(column.title));
+  for (const Column& column : kColumns)
+    rows[0].push_back(column.csv == "bleu"                     ? asked.bleu
+                      : column.csv == "multiply_adds_per_word" ? fmt::format("mult-adds/{}", asked.noun)
+                                                               : std::string(column.title));
   const std::vector<Result::Bucket>& buckets = buckets_of(groups);
   for (const auto& b : buckets) lengths[0].push_back(fmt::format("{} to {} ({})", b.above + 1, b.up_to, b.sentences));
   for (const Group& group : groups) {
@@ -407,14 +453,16 @@ std::string sizes(std::span<const Group> groups) {
   for (const Group& group : groups) all.push_back(double(group.results[0].parameters));
   const auto [low, high] = std::ranges::minmax(all);
   if (high <= 1.1 * low) return "widths chosen so that all have nearly as many parameters.";
-  return fmt::format("widths chosen so that numbers of parameters are as near as widths allow: {} to {}.", drawing::number(low), drawing::number(high));
+  return fmt::format("widths chosen so that numbers of parameters are as near as widths allow: {} to {}.", drawing::number(low),
+                     drawing::number(high));
 }
 
 void write_tables(std::span<const Group> groups, const Asked& asked) {
   const auto path = [&](const char* name) { return (fs::path(asked.out) / name).string(); };
   write_file_atomically(path("table.txt"), text_table(groups, asked));
   write_file_atomically(path("table.csv"), csv_table(groups));
-  const std::string seeds = asked.seeds > 1 ? fmt::format(" Means of {} seeds; whiskers: one standard deviation to each side.", asked.seeds) : "";
+  const std::string seeds =
+      asked.seeds > 1 ? fmt::format(" Means of {} seeds; whiskers: one standard deviation to each side.", asked.seeds) : "";
   std::vector<std::string> names;
   for (const Group& group : groups) names.push_back(group.name);
   const auto series = [&](std::string name, auto value) {
@@ -423,14 +471,22 @@ void write_tables(std::span<const Group> groups, const Asked& asked) {
     if (asked.seeds == 1) made.spread.clear();
     return made;
   };
-  write_file_atomically(path("bleu.svg"), bars_svg({.title = asked.bleu + " by attention", .caption = "The same data, order of data and budget; " + sizes(groups) + seeds,
-                                                    .value_title = asked.bleu + " on " + asked.split, .groups = names, .series = {series("", [](const Result& r) { return r.bleu; })}}));
+  write_file_atomically(path("bleu.svg"), bars_svg({.title = asked.bleu + " by attention",
+                                                    .caption = "The same data, order of data and budget; " + sizes(groups) + seeds,
+                                                    .value_title = asked.bleu + " on " + asked.split,
+                                                    .groups = names,
+                                                    .series = {series("", [](const Result& r) { return r.bleu; })}}));
   if (std::ranges::any_of(groups, [](const Group& g) { return std::isfinite(g.results[0].alignment.error_predicted); }))
-    write_file_atomically(path("alignment.svg"),
-                          bars_svg({.title = "Alignment error rate by attention",
-                                    .caption = "One link a target word, the largest weight of its row: of the row that predicts the word, or of the row after it, which has read it. Lower is better." + seeds,
-                                    .value_title = "alignment error rate", .groups = names,
-                                    .series = {series("row that predicts the word", [](const Result& r) { return r.alignment.error_predicted; }), series("row that has read it", [](const Result& r) { return r.alignment.error_input; })}}));
+    write_file_atomically(
+        path("alignment.svg"),
+        bars_svg({.title = "Alignment error rate by attention",
+                  .caption = "One link a target word, the largest weight of its row: of the row that predicts the word, or of the row "
+                             "after it, which has read it. Lower is better." +
+                             seeds,
+                  .value_title = "alignment error rate",
+                  .groups = names,
+                  .series = {series("row that predicts the word", [](const Result& r) { return r.alignment.error_predicted; }),
+                             series("row that has read it", [](const Result& r) { return r.alignment.error_input; })}}));
   Curves::Panel panel{.title = asked.bleu + " on " + asked.split};
   for (const Group& group : groups) {
     Curves::Series line{.name = group.name};
@@ -441,19 +497,33 @@ void write_tables(std::span<const Group> groups, const Asked& asked) {
     }
     panel.series.push_back(std::move(line));
   }
-  write_file_atomically(path("length.svg"), curves_svg({.title = asked.bleu + " by the length of the source", .caption = fmt::format("Buckets of {}; each point stands at the middle of its bucket.", counted(asked.bucket, asked.noun)) + seeds, .x_title = fmt::format("source {}s", asked.noun), .panels = {panel}}));
+  write_file_atomically(path("length.svg"),
+                        curves_svg({.title = asked.bleu + " by the length of the source",
+                                    .caption = fmt::format("Buckets of {}; each point stands at the middle of its bucket.",
+                                                           counted(asked.bucket, asked.noun)) +
+                                               seeds,
+                                    .x_title = fmt::format("source {}s", asked.noun),
+                                    .panels = {panel}}));
 }
 
 // ---- the command ----------------------------------------------------------------------------------------------------
 
 std::vector<Option> own_options(Asked& asked) {
-  return {{.name = "attention", .value = &asked.names, .takes = "NAMES", .help = "any of `heed train --attention`, transformer, and without attention none, cho, cho-exact, sutskever", .heading = "Comparison"},
-          {.name = "out", .value = &asked.out, .takes = "DIR", .help = "runs NAME-SEED, table.txt, table.csv, bleu.svg, length.svg, alignment.svg"},
-          {.name = "config", .value = &asked.config, .takes = "FILE", .help = "a JSON file with any of these options but --out, --quiet and --json; flags override it, --SWITCH=false too"},
-          {.name = "seeds", .value = &asked.seeds, .takes = "N", .help = "models of each: --seed, --seed + 1, ..", .low = 1, .high = 1000, .standard = "1"},
-          {.name = "model", .value = &asked.model, .takes = "NAME", .help = "the recurrent cells", .choices = {"rnn", "lstm", "gru"}, .standard = "gru"},
-          {.name = "split", .value = &asked.split, .takes = "NAME", .help = "NAME.tsv on which BLEU and alignment are measured", .standard = "test"},
-          {.name = "bucket", .value = &asked.bucket, .takes = "N", .help = "source tokens to a bucket of BLEU by length", .low = 1, .high = 1e6, .standard = "5"}};
+  return {{.name = "attention", .value = &asked.names, .takes = "NAMES",
+           .help = "any of `heed train --attention`, transformer, and without attention none, cho, cho-exact, sutskever",
+           .heading = "Comparison"},
+          {.name = "out", .value = &asked.out, .takes = "DIR",
+           .help = "runs NAME-SEED, table.txt, table.csv, bleu.svg, length.svg, alignment.svg"},
+          {.name = "config", .value = &asked.config, .takes = "FILE",
+           .help = "a JSON file with any of these options but --out, --quiet and --json; flags override it, --SWITCH=false too"},
+          {.name = "seeds", .value = &asked.seeds, .takes = "N",
+           .help = "models of each: --seed, --seed + 1, ..", .low = 1, .high = 1000, .standard = "1"},
+          {.name = "model", .value = &asked.model, .takes = "NAME",
+           .help = "the recurrent cells", .choices = {"rnn", "lstm", "gru"}, .standard = "gru"},
+          {.name = "split", .value = &asked.split, .takes = "NAME",
+           .help = "NAME.tsv on which BLEU and alignment are measured", .standard = "test"},
+          {.name = "bucket", .value = &asked.bucket, .takes = "N",
+           .help = "source tokens to a bucket of BLEU by length", .low = 1, .high = 1e6, .standard = "5"}};
 }
 
 // Those of `heed train` that are the same for all models.
@@ -475,12 +545,15 @@ void take_file(const std::string& file, std::vector<Option> options, Given& give
   std::erase_if(options, [](const Option& option) { return option.name == "out" || option.name == "config"; });
   const std::vector<std::string> in_file = from_json(options, read_file(file, 1 << 20), file, false);
   const auto is_given = [flags = given](std::string_view name) {
-    for (const std::span<const std::string_view> family : {std::span<const std::string_view>(kLimits), std::span<const std::string_view>(kBatches)})
-      if (std::ranges::find(family, name) != family.end()) return std::ranges::any_of(family, [&](std::string_view one) { return flags.contains(one); });
+    for (const std::span<const std::string_view> family :
+         {std::span<const std::string_view>(kLimits), std::span<const std::string_view>(kBatches)})
+      if (std::ranges::find(family, name) != family.end())
+        return std::ranges::any_of(family, [&](std::string_view one) { return flags.contains(one); });
     return flags.contains(name);
   };
   for (const Option& option : options)
-    if (!is_absent(option) && std::ranges::find(in_file, option.name) != in_file.end() && !is_given(option.name)) given.emplace(option.name, value_words(option));
+    if (!is_absent(option) && std::ranges::find(in_file, option.name) != in_file.end() && !is_given(option.name))
+      given.emplace(option.name, value_words(option));
 }
 
 // The result of before, else that of a training now; nothing where a signal came.
@@ -489,14 +562,16 @@ std::optional<Result> result_of(const Entry& entry, const std::string& which, co
   const Json key = key_of(entry.config, asked);
   std::optional<Result> result = read_result(file, key);
   if (!asked.manner.quiet)
-    note(fmt::format("{}, seed {} ({}): width {}, {} parameters{}", entry.name, entry.config.seed, which, entry.config.width, drawing::number(double(entry.parameters)), result ? ", done before" : ""));
+    note(fmt::format("{}, seed {} ({}): width {}, {} parameters{}", entry.name, entry.config.seed, which, entry.config.width,
+                     drawing::number(double(entry.parameters)), result ? ", done before" : ""));
   if (result || stop_signal()) return result;
   try {
     if (train_run(entry.config, run, data, asked.manner) != 0) return {};
     result = evaluate(entry, open_run(run), asked);
   } catch (const Diverged& e) {
     note(fmt::format("warning: {}, seed {}: {}; it has no numbers", entry.name, entry.config.seed, e.what()));
-    result = Result{.name = entry.name, .seed = entry.config.seed, .width = entry.config.width, .parameters = entry.parameters, .buckets = {}};
+    result =
+        Result{.name = entry.name, .seed = entry.config.seed, .width = entry.config.width, .parameters = entry.parameters, .buckets = {}};
   }
   if (result) write_file_atomically(file, json_text(Json{{"key", key}, {"result", to_json(*result)}}, 1) + "\n");
   return result;
@@ -507,12 +582,16 @@ std::optional<Result> result_of(const Entry& entry, const std::string& which, co
 int compare(std::span<const std::string> words) {
   Asked asked;
   RunConfig shown;
-  const Syntax syntax{.command = "compare",
-                      .usage = "--data DIR --attention NAME,NAME,.. --out DIR [--seeds N] [options of heed train]",
-                      .about = "Trains a model with each attention, on the same data with the same seed and budget and as nearly the same number of parameters as widths allow: "
-                               "the first has --width, the others the width that comes nearest, a multiple of 4 (transformer: of 2 × --heads) or the first one's. One table: text, CSV, bars. What is finished is kept: the same command again goes on after an interruption.",
-                      .example = "heed compare --data phrases-data --attention none,additive,dot,general,transformer --epochs 10 --out compared",
-                      .options = own_options(asked) + training_options(shown) + options(asked.manner)};
+  const Syntax syntax{
+      .command = "compare",
+      .usage = "--data DIR --attention NAME,NAME,.. --out DIR [--seeds N] [options of heed train]",
+      .about =
+          "Trains a model with each attention, on the same data with the same seed and budget and as nearly the same number of parameters "
+          "as widths allow: "
+          "the first has --width, the others the width that comes nearest, a multiple of 4 (transformer: of 2 × --heads) or the first "
+          "one's. One table: text, CSV, bars. What is finished is kept: the same command again goes on after an interruption.",
+      .example = "heed compare --data phrases-data --attention none,additive,dot,general,transformer --epochs 10 --out compared",
+      .options = own_options(asked) + training_options(shown) + options(asked.manner)};
   Given given;
   if (!read(syntax, words, given)) return 0;
   set_options(syntax, given);
@@ -530,11 +609,14 @@ int compare(std::span<const std::string> words) {
   const Dataset data = read_dataset(entries[0].config);
   const Corpus measured = read_part(entries[0].config, asked.split);
   asked.digest = digest({&data.train, &data.dev, &measured});
-  if (const Index shared = shared_sources(data.train, measured); shared > 0 && asked.split != "train" && !asked.manner.quiet) note(shared_warning(shared, measured));
+  if (const Index shared = shared_sources(data.train, measured); shared > 0 && asked.split != "train" && !asked.manner.quiet)
+    note(shared_warning(shared, measured));
   match_parameters(entries, data);
   std::error_code error;
-  if (fs::exists(asked.out, error) && !fs::is_directory(asked.out)) throw Mistake(fmt::format("no directory: --out {}; the name of a directory", asked.out));
-  if (fs::exists(asked.out, error) && !is_comparison(asked.out)) throw Mistake(fmt::format("exists, is not empty and no comparison: --out {}; the name of a new directory", asked.out));
+  if (fs::exists(asked.out, error) && !fs::is_directory(asked.out))
+    throw Mistake(fmt::format("no directory: --out {}; the name of a directory", asked.out));
+  if (fs::exists(asked.out, error) && !is_comparison(asked.out))
+    throw Mistake(fmt::format("exists, is not empty and no comparison: --out {}; the name of a new directory", asked.out));
   std::vector<Entry> runs;
   for (Index k = 0; k < asked.seeds; ++k)
     for (Entry entry : entries) entry.config.seed += k, runs.push_back(std::move(entry));

@@ -13,7 +13,8 @@ namespace fs = std::filesystem;
 
 namespace {
 constexpr std::pair<std::string_view, std::string_view> kOfTasks[] = {
-    {"from", "numbers, phrases"}, {"to", "numbers, phrases"}, {"clauses", "phrases"}, {"spoken-and", "numbers"}, {"symbols", "copy, reverse, sort"}, {"max-length", "copy, reverse, sort"}};
+    {"from", "numbers, phrases"}, {"to", "numbers, phrases"},         {"clauses", "phrases"},
+    {"spoken-and", "numbers"},    {"symbols", "copy, reverse, sort"}, {"max-length", "copy, reverse, sort"}};
 }
 
 int data(std::span<const std::string> words) {
@@ -28,16 +29,25 @@ int data(std::span<const std::string> words) {
       .about = "Makes sentence pairs of a task, with gold word alignments: train.tsv, dev.tsv, test.tsv; of copy, reverse and sort test-long.tsv too, of phrases test-pairs.tsv.",
       .example = "heed data phrases --out phrases-data --to es",
       .options = {{.name = "out", .value = &out, .takes = "DIR", .help = "where to; must be empty or not exist"},
-                  {.name = "train", .value = &train, .takes = "N", .help = "pairs to train on (20000; dates: 8000; copy, reverse, sort: 50000)", .low = 1, .high = double(kMostPairs)},
-                  {.name = "dev", .value = &task_options.dev, .takes = "N", .help = "pairs of the dev part", .low = 1, .high = double(kMostPairs), .standard = "1000"},
-                  {.name = "test", .value = &task_options.test, .takes = "N", .help = "pairs of each test part", .low = 1, .high = double(kMostPairs), .standard = "1000"},
-                  {.name = "seed", .value = &seed, .takes = "N", .help = "other pairs for another seed", .low = 0, .high = 9e18, .standard = "1"},
-                  {.name = "from", .value = &task_options.from, .takes = "LANGUAGE", .help = "numbers: en, fr, es, de, or digits; phrases: en"},
+                  {.name = "train", .value = &train, .takes = "N",
+                   .help = "pairs to train on (20000; dates: 8000; copy, reverse, sort: 50000)", .low = 1, .high = double(kMostPairs)},
+                  {.name = "dev", .value = &task_options.dev, .takes = "N",
+                   .help = "pairs of the dev part", .low = 1, .high = double(kMostPairs), .standard = "1000"},
+                  {.name = "test", .value = &task_options.test, .takes = "N",
+                   .help = "pairs of each test part", .low = 1, .high = double(kMostPairs), .standard = "1000"},
+                  {.name = "seed", .value = &seed, .takes = "N",
+                   .help = "other pairs for another seed", .low = 0, .high = 9e18, .standard = "1"},
+                  {.name = "from", .value = &task_options.from, .takes = "LANGUAGE",
+                   .help = "numbers: en, fr, es, de, or digits; phrases: en"},
                   {.name = "to", .value = &task_options.to, .takes = "LANGUAGE", .help = "the same; phrases: fr or es"},
-                  {.name = "clauses", .value = &task_options.clauses, .takes = "N", .help = "phrases: clauses of a sentence, 1 to N, with and, but between them", .low = 1, .high = double(kMostClauses), .standard = "1"},
+                  {.name = "clauses", .value = &task_options.clauses, .takes = "N",
+                   .help = "phrases: clauses of a sentence, 1 to N, with and, but between them", .low = 1, .high = double(kMostClauses),
+                   .standard = "1"},
                   {.name = "spoken-and", .value = &task_options.spoken_and, .help = "numbers, English: two hundred and five"},
-                  {.name = "symbols", .value = &task_options.symbols, .takes = "N", .help = "copy, reverse, sort: different words", .low = 1, .high = double(kMostSymbols), .standard = "32"},
-                  {.name = "max-length", .value = &task_options.max_length, .takes = "N", .help = "copy, reverse, sort: words of a sentence", .low = 1, .high = double(kMostLength), .standard = "25"}},
+                  {.name = "symbols", .value = &task_options.symbols, .takes = "N",
+                   .help = "copy, reverse, sort: different words", .low = 1, .high = double(kMostSymbols), .standard = "32"},
+                  {.name = "max-length", .value = &task_options.max_length, .takes = "N",
+                   .help = "copy, reverse, sort: words of a sentence", .low = 1, .high = double(kMostLength), .standard = "25"}},
       .words = {{"TASK", &task}}};
   syntax.options = syntax.options + options(manner);
   Given given;
@@ -46,11 +56,13 @@ int data(std::span<const std::string> words) {
   const std::span<const std::string_view> tasks = task_names();
   if (std::find(tasks.begin(), tasks.end(), task) == tasks.end()) {
     const std::string_view near = nearest(task, tasks);
-    throw Mistake(fmt::format("unknown task: {}; {}there are {}", task, near.empty() ? "" : fmt::format("did you mean {}? ", near), fmt::join(tasks, ", ")));
+    throw Mistake(fmt::format("unknown task: {}; {}there are {}", task, near.empty() ? "" : fmt::format("did you mean {}? ", near),
+                              fmt::join(tasks, ", ")));
   }
   check_required(out, "out", "the directory to make");
   for (const auto& [flag, of] : kOfTasks)
-    if (given.contains(flag) && of.find(task) == of.npos) throw Mistake(fmt::format("not of this task: {} --{}; it is of {}", task, flag, of));
+    if (given.contains(flag) && of.find(task) == of.npos)
+      throw Mistake(fmt::format("not of this task: {} --{}; it is of {}", task, flag, of));
   std::error_code ignored;
   const bool existed = fs::exists(out, ignored);
   if (existed && !fs::is_directory(out)) throw Mistake(fmt::format("no directory: --out {}; the name of a new or empty directory", out));

@@ -29,7 +29,8 @@ std::string named_tokenizer(const RunConfig& config) {
   const std::vector<std::string> names = tokenizer_names();
   std::string name;
   if (json.is_object() && json.contains("tokenizer") && json["tokenizer"].is_string()) name = json["tokenizer"].get<std::string>();
-  if (std::find(names.begin(), names.end(), name) == names.end()) throw FileError(fmt::format("{}: no known tokenizer in it; `heed data` writes it", file));
+  if (std::find(names.begin(), names.end(), name) == names.end())
+    throw FileError(fmt::format("{}: no known tokenizer in it; `heed data` writes it", file));
   return name;
 }
 
@@ -82,14 +83,17 @@ namespace {
 
 Corpus find_part(const RunConfig& config, const std::string& part, CorpusOptions options) {
   if (!config.data.empty()) {
-    if (!fs::is_directory(config.data)) throw Mistake(fmt::format("no such directory: --data {}; one with train.tsv, dev.tsv and test.tsv", config.data));
-    if (fs::exists(fs::path(config.data) / kUnfinished)) throw Mistake(fmt::format("unfinished data: --data {}; `heed data` was stopped while it made them, make them again", config.data));
+    if (!fs::is_directory(config.data))
+      throw Mistake(fmt::format("no such directory: --data {}; one with train.tsv, dev.tsv and test.tsv", config.data));
+    if (fs::exists(fs::path(config.data) / kUnfinished))
+      throw Mistake(fmt::format("unfinished data: --data {}; `heed data` was stopped while it made them, make them again", config.data));
     const std::string file = (fs::path(config.data) / (part + ".tsv")).string();
     if (!fs::exists(file)) {
       std::set<std::string> parts;
       for (const auto& entry : fs::directory_iterator(config.data))
         if (entry.path().extension() == ".tsv") parts.insert(entry.path().filename().string());
-      throw Mistake(fmt::format("no such file: {}; --data expects train.tsv, dev.tsv and test.tsv in its directory{}", file, parts.empty() ? "" : fmt::format(", where there is {}", fmt::join(parts, ", "))));
+      throw Mistake(fmt::format("no such file: {}; --data expects train.tsv, dev.tsv and test.tsv in its directory{}", file,
+                                parts.empty() ? "" : fmt::format(", where there is {}", fmt::join(parts, ", "))));
     }
     return read_tsv(file, options);
   }
@@ -100,9 +104,11 @@ Corpus find_part(const RunConfig& config, const std::string& part, CorpusOptions
     if (part == "test") return std::move(split.test);
   }
   const auto& files = part == "train" ? config.train_files : part == "dev" ? config.dev_files : config.test_files;
-  if (part == "test" && files.empty()) throw Mistake("no test part: --train-files and --dev-files alone; --test-files SOURCE TARGET, or --split dev");
+  if (part == "test" && files.empty())
+    throw Mistake("no test part: --train-files and --dev-files alone; --test-files SOURCE TARGET, or --split dev");
   if (files.size() != 2 || (part != "train" && part != "dev" && part != "test"))
-    throw Mistake(fmt::format("no such part: {}; the run knows train, dev{}", part, config.train.empty() && config.test_files.empty() ? "" : ", test"));
+    throw Mistake(fmt::format("no such part: {}; the run knows train, dev{}", part,
+                              config.train.empty() && config.test_files.empty() ? "" : ", test"));
   return read_parallel(files[0], files[1], options);
 }
 
@@ -120,7 +126,9 @@ Dataset read_dataset(const RunConfig& config) {
   return {std::move(split.train), std::move(split.dev)};
 }
 
-std::string shared_warning(Index shared, const Corpus& part) { return fmt::format("warning: {} of {} source sentences of {} stand in the training data as well", shared, part.pairs.size(), part.name); }
+std::string shared_warning(Index shared, const Corpus& part) {
+  return fmt::format("warning: {} of {} source sentences of {} stand in the training data as well", shared, part.pairs.size(), part.name);
+}
 
 bool has_links(const RunConfig& config) {
   const std::string named = named_tokenizer(config);
@@ -132,7 +140,10 @@ namespace {
 std::string read_sentencepiece(const std::string& file) {
   std::string model = read_file(file, 64 << 20);
   if (scan_sentencepiece_model(model, file) != model)
-    throw Mistake(fmt::format("an unknown table of normalisation: --sentencepiece {}; a model trained with one of SentencePiece's own, or with --normalization_rule_name=identity", file));
+    throw Mistake(
+        fmt::format("an unknown table of normalisation: --sentencepiece {}; a model trained with one of SentencePiece's own, or with "
+                    "--normalization_rule_name=identity",
+                    file));
   return model;
 }
 
@@ -145,10 +156,13 @@ Run make_run(const std::string& path, const RunConfig& config, const Dataset& da
   std::vector<std::string> own;
   for (const std::string& file : config.sentencepiece) own.push_back(read_sentencepiece(file));
   const auto side = [&](std::size_t which, const std::vector<std::string>& lines) {
-    return own.empty() ? build_side(lines, tokenizer, vocabulary) : build_side(Tokenizer(tokenizer, own[which], config.sentencepiece[which]), lines, vocabulary);
+    return own.empty() ? build_side(lines, tokenizer, vocabulary)
+                       : build_side(Tokenizer(tokenizer, own[which], config.sentencepiece[which]), lines, vocabulary);
   };
   if (config.tie != "all") return {path, config, side(0, sources), side(1, targets)};
-  if (!own.empty() && own[0] != own[1]) throw Mistake(fmt::format("two models for one vocabulary: --tie all --sentencepiece {}; the same model twice", fmt::join(config.sentencepiece, " ")));
+  if (!own.empty() && own[0] != own[1])
+    throw Mistake(fmt::format("two models for one vocabulary: --tie all --sentencepiece {}; the same model twice",
+                              fmt::join(config.sentencepiece, " ")));
   std::vector<std::string> both = sources;
   both.insert(both.end(), targets.begin(), targets.end());
   Run run{path, config, side(0, both), {}};
@@ -161,12 +175,15 @@ Run make_run(const std::string& path, const RunConfig& config, const Dataset& da
 }
 
 void keep_split_data(const Run& run) {
-  if (run.config.split_by_source && fs::is_regular_file(run.config.train)) write_file_atomically(digest_file(run), digest(run.config.train) + "\n");
+  if (run.config.split_by_source && fs::is_regular_file(run.config.train))
+    write_file_atomically(digest_file(run), digest(run.config.train) + "\n");
 }
 
 void check_split_data(const Run& run) {
-  if (!run.config.split_by_source || !fs::exists(digest_file(run)) || read_file(digest_file(run), 100) == digest(run.config.train) + "\n") return;
-  note(fmt::format("warning: {} has changed since it was split for the training: sentences of this part may have been trained on", run.config.train));
+  if (!run.config.split_by_source || !fs::exists(digest_file(run)) || read_file(digest_file(run), 100) == digest(run.config.train) + "\n")
+    return;
+  note(fmt::format("warning: {} has changed since it was split for the training: sentences of this part may have been trained on",
+                   run.config.train));
 }
 
 namespace {
@@ -174,9 +191,11 @@ namespace {
 // --guided-alignment needs links, of the words that this run reads.
 void check_links(const RunConfig& config, const Corpus& train) {
   if (std::ranges::all_of(train.pairs, [](const Pair& pair) { return pair.links.sure.empty(); }))
-    throw Mistake(fmt::format("no gold links: --guided-alignment {}; training data with a third column \"0-0 1-2\", source-target from 0", config.guided_alignment));
+    throw Mistake(fmt::format("no gold links: --guided-alignment {}; training data with a third column \"0-0 1-2\", source-target from 0",
+                              config.guided_alignment));
   if (const std::string named = named_tokenizer(config); !has_links(config))
-    throw Mistake(fmt::format("links of other words: --guided-alignment {} --tokenizer {}; the links of the data count by --tokenizer {}", config.guided_alignment, config.tokenizer, named.empty() ? "space" : named));
+    throw Mistake(fmt::format("links of other words: --guided-alignment {} --tokenizer {}; the links of the data count by --tokenizer {}",
+                              config.guided_alignment, config.tokenizer, named.empty() ? "space" : named));
 }
 
 }  // namespace
@@ -188,7 +207,9 @@ Examples make_examples(const Run& run, Dataset& data) {
   examples.train = heed::make_examples(data.train, run.source, run.target, options, &data.train.report.too_long);
   examples.dev = heed::make_examples(data.dev, run.source, run.target, options, &data.dev.report.too_long);
   for (const auto& [corpus, part] : {std::pair(&data.train, &examples.train), std::pair(&data.dev, &examples.dev)})
-    if (part->empty()) throw Mistake(fmt::format("no pair is short enough: {}: --max-length {}; more {}s", corpus->name, run.config.max_length, run.source.tokenizer.options().noun()));
+    if (part->empty())
+      throw Mistake(fmt::format("no pair is short enough: {}: --max-length {}; more {}s", corpus->name, run.config.max_length,
+                                run.source.tokenizer.options().noun()));
   examples.checksum = checksum(examples.train, examples.dev, run.config.guided_alignment > 0);
   return examples;
 }

@@ -14,7 +14,8 @@ struct Dataset {
 // Paths become absolute, auto becomes what the data and the kind of model ask for.
 void settle(RunConfig& config);
 Dataset read_dataset(const RunConfig& config);                               // FileError
-Corpus read_part(const RunConfig& config, const std::string& part, CorpusOptions options = {});   // train, dev, test, or another file of --data
+// train, dev, test, or another file of --data
+Corpus read_part(const RunConfig& config, const std::string& part, CorpusOptions options = {});
 
 // "warning: 3 of 1000 source sentences of test.tsv stand in the training data as well"
 std::string shared_warning(Index shared, const Corpus& part);

@@ -32,12 +32,16 @@ struct Asked {
 void check_flags(const Asked& asked, std::span<const Option> searching, const Given& given) {
   if (!asked.data.empty() && !asked.files.empty()) throw Mistake("more than one source of data: --data --files; only one of them");
   if (!asked.files.empty() && given.contains("split"))
-    throw Mistake(fmt::format("parts are of --data or the run: --files {} {} --split {}; only one of them", asked.files[0], asked.files[1], asked.split));
+    throw Mistake(fmt::format("parts are of --data or the run: --files {} {} --split {}; only one of them", asked.files[0], asked.files[1],
+                              asked.split));
   if (!asked.force) return;
-  if (!asked.references.empty()) throw Mistake(fmt::format("nothing is translated: --force --references {}; one of them", asked.references));
-  if (!asked.out.empty()) throw Mistake(fmt::format("nothing is translated: --force --out {}; leave out --out, standard output has the scores", asked.out));
+  if (!asked.references.empty())
+    throw Mistake(fmt::format("nothing is translated: --force --references {}; one of them", asked.references));
+  if (!asked.out.empty())
+    throw Mistake(fmt::format("nothing is translated: --force --out {}; leave out --out, standard output has the scores", asked.out));
   for (const Option& option : searching)
-    if (option.name != "precision" && given.contains(option.name)) throw Mistake(fmt::format("nothing is translated: --force --{}; one of them", option.name));
+    if (option.name != "precision" && given.contains(option.name))
+      throw Mistake(fmt::format("nothing is translated: --force --{}; one of them", option.name));
 }
 
 // Mistake where the output is a file of the data: the name of a corpus is that of no file where it is a part of one, or of two.
@@ -66,7 +70,8 @@ Corpus read_corpus(const Asked& asked, const Ready& model) {
   check_different(model.loaded.file, asked.out);
   check_not_data(config, corpus, asked.out);
   if (!asked.references.empty())
-    for (const std::string& file : listed_files(asked.references, "references")) check_different(file == "-" ? "/dev/stdin" : file, asked.out);
+    for (const std::string& file : listed_files(asked.references, "references"))
+      check_different(file == "-" ? "/dev/stdin" : file, asked.out);
   return corpus;
 }
 
@@ -90,9 +95,11 @@ bool in_loss(const Corpus& corpus, const Example& example) {
 
 std::vector<Example> make_examples(const Run& run, const Corpus& corpus, bool links, const Manner& manner) {
   Index too_long = 0;
-  std::vector<Example> examples = heed::make_examples(corpus, run.source, run.target, {.max_length = run.config.max_length, .links = links, .copies = run.config.copy}, &too_long);
+  std::vector<Example> examples = heed::make_examples(
+      corpus, run.source, run.target, {.max_length = run.config.max_length, .links = links, .copies = run.config.copy}, &too_long);
   if (std::ranges::none_of(examples, [&](const Example& example) { return in_loss(corpus, example); }))
-    throw Mistake(fmt::format("no pair for the loss: {0}; {1}s on both sides, at most {2} as in training", corpus.name, run.source.tokenizer.options().noun(), run.config.max_length));
+    throw Mistake(fmt::format("no pair for the loss: {0}; {1}s on both sides, at most {2} as in training", corpus.name,
+                              run.source.tokenizer.options().noun(), run.config.max_length));
   if (!manner.quiet && (too_long > 0 || corpus.report.empty_kept > 0 || corpus.report.text.invalid > 0)) {
     Corpus said = corpus;
     said.report.too_long = too_long;
@@ -128,12 +135,15 @@ void print_forced(const Run& run, const Corpus& corpus, std::span<const Example>
     const double log_probability = fits ? -losses[scored] : std::nan("");
     const std::size_t tokens = fits ? examples[scored].target.size() : encode(run.target, pair.target).size();
     scored += fits;
-    if (json) print(json_text(Json{{"log_probability", log_probability}, {"tokens", tokens}, {"source", pair.source}, {"target", pair.target}}) + "\n");
+    if (json)
+      print(json_text(Json{{"log_probability", log_probability}, {"tokens", tokens}, {"source", pair.source}, {"target", pair.target}}) +
+            "\n");
     else print(fmt::format("{:.6f}\t{}\t{}\t{}\n", log_probability, tokens, without_tabs(pair.source), without_tabs(pair.target)));
   }
 }
 
-void print_scores(const Ready& model, const Corpus& corpus, const TotalLoss& total, const Translated& translated, const References& references, const AlignmentQuality& alignment, bool json) {
+void print_scores(const Ready& model, const Corpus& corpus, const TotalLoss& total, const Translated& translated,
+                  const References& references, const AlignmentQuality& alignment, bool json) {
   const std::size_t sentences = translated.texts.size();
   const bool lowercase = model.run.config.lowercase;
   const BleuScore text_bleu = bleu(translated.texts, references, {.lowercase = lowercase});
@@ -145,26 +155,52 @@ void print_scores(const Ready& model, const Corpus& corpus, const TotalLoss& tot
   const ChrfScore characters = chrf(translated.texts, references, {.lowercase = lowercase});
   const double loss = total.mean(), exact = 100 * double(translated.exact) / double(sentences);
   if (json) {
-    Json scores{{"data", corpus.name}, {"weights", model.loaded.file}, {"sentences", sentences}, {"loss_sentences", total.sentences}, {"loss", loss}, {"perplexity", std::exp(loss)}, {"bleu", text_bleu.score}, {"bleu_signature", text_bleu.signature},
-                {"brevity_penalty", text_bleu.brevity_penalty}, {"length_ratio", text_bleu.length_ratio()}, {"token_bleu", token_bleu.score}, {"token_bleu_signature", token_bleu.signature},
-                {"token_bleu_lowercase", lower_bleu.score}, {"token_bleu_lowercase_signature", lower_bleu.signature}, {"chrf", characters.score}, {"chrf_signature", characters.signature}, {"exact", exact}};
+    Json scores{{"data", corpus.name},
+                {"weights", model.loaded.file},
+                {"sentences", sentences},
+                {"loss_sentences", total.sentences},
+                {"loss", loss},
+                {"perplexity", std::exp(loss)},
+                {"bleu", text_bleu.score},
+                {"bleu_signature", text_bleu.signature},
+                {"brevity_penalty", text_bleu.brevity_penalty},
+                {"length_ratio", text_bleu.length_ratio()},
+                {"token_bleu", token_bleu.score},
+                {"token_bleu_signature", token_bleu.signature},
+                {"token_bleu_lowercase", lower_bleu.score},
+                {"token_bleu_lowercase_signature", lower_bleu.signature},
+                {"chrf", characters.score},
+                {"chrf_signature", characters.signature},
+                {"exact", exact}};
     if (std::isfinite(alignment.error_predicted))
-      scores.update({{"alignment_error", alignment.error_predicted}, {"alignment_error_input", alignment.error_input}, {"alignment_accuracy", alignment.accuracy}, {"monotone_share", alignment.monotone_share}});
+      scores.update({{"alignment_error", alignment.error_predicted},
+                     {"alignment_error_input", alignment.error_input},
+                     {"alignment_accuracy", alignment.accuracy},
+                     {"monotone_share", alignment.monotone_share}});
     print(json_text(scores) + "\n");
     return;
   }
   const std::string some = total.sentences == Index(sentences) ? "" : fmt::format(" (of {})", counted(total.sentences, "sentence"));
-  print(fmt::format("{}: {}, loss {:.4f} per token, perplexity {:.3f}{}\n", corpus.name, counted(Index(sentences), "sentence"), loss, std::exp(loss), some));
+  print(fmt::format("{}: {}, loss {:.4f} per token, perplexity {:.3f}{}\n", corpus.name, counted(Index(sentences), "sentence"), loss,
+                    std::exp(loss), some));
   print(fmt::format("BLEU {:.1f}  ({})\n  {}\n", text_bleu.score, text_bleu.signature, bleu_parts(text_bleu)));
   print(fmt::format("BLEU of tokens {:.1f}  ({})\n", token_bleu.score, token_bleu.signature));
-  if (lower_bleu.score != token_bleu.score) print(fmt::format("BLEU of lower-cased tokens {:.1f}  ({})\n", lower_bleu.score, lower_bleu.signature));
+  if (lower_bleu.score != token_bleu.score)
+    print(fmt::format("BLEU of lower-cased tokens {:.1f}  ({})\n", lower_bleu.score, lower_bleu.signature));
   print(fmt::format("{} {:.1f}  ({})\n", characters.name, characters.score, characters.signature));
   print(fmt::format("exact match {:.1f} %  ({} of {}, by tokens)\n", exact, translated.exact, sentences));
   if (std::isfinite(alignment.error_predicted)) {
-    print(fmt::format("alignment error {:.3f}  (against the links of the data, each row of the last cross-attention read as the word it predicts; as the word before it {:.3f})\n", alignment.error_predicted, alignment.error_input));
-    print(fmt::format("alignment accuracy {:.1f} %  (surely linked target words whose largest weight is on a link), monotone share {:.1f} % (adjacent words that do not look back)\n", 100 * alignment.accuracy, 100 * alignment.monotone_share));
+    print(
+        fmt::format("alignment error {:.3f}  (against the links of the data, each row of the last cross-attention read as the word it "
+                    "predicts; as the word before it {:.3f})\n",
+                    alignment.error_predicted, alignment.error_input));
+    print(
+        fmt::format("alignment accuracy {:.1f} %  (surely linked target words whose largest weight is on a link), monotone share {:.1f} % "
+                    "(adjacent words that do not look back)\n",
+                    100 * alignment.accuracy, 100 * alignment.monotone_share));
   }
-  if (token_options.effective_order) print("no reference has four tokens: BLEU of tokens counts the orders there are, sacreBLEU all four, and right translations as 0\n");
+  if (token_options.effective_order)
+    print("no reference has four tokens: BLEU of tokens counts the orders there are, sacreBLEU all four, and right translations as 0\n");
 }
 
 }  // namespace
@@ -177,14 +213,18 @@ int evaluate(std::span<const std::string> words) {
                       .usage = "--run RUN [--data DIR] [--split test] [options]",
                       .about = "Loss, perplexity, BLEU, chrF and exact match of a model on data, and how its attention agrees with the links of the data.",
                       .example = "heed evaluate --run phrases --data phrases-data --beam 4",
-                      .options = options(asked.run) + ensemble_options(asked.run) +
-                                 std::vector<Option>{{.name = "data", .value = &asked.data, .takes = "DIR", .help = "with train.tsv, dev.tsv, test.tsv; else the data of the run", .heading = "Data"},
-                                                     {.name = "split", .value = &asked.split, .takes = "NAME", .help = "NAME.tsv of it: train, dev, test, test-long, ..", .standard = "test"},
-                                                     {.name = "files", .value = &asked.files, .takes = "SRC TGT", .help = "or two parallel files", .count = 2},
-                                                     {.name = "references", .value = &asked.references, .takes = "FILE", .help = "further references, line n of pair n; several files: A,B,.."},
-                                                     {.name = "force", .value = &asked.force, .help = "only score the given pairs: log P (nan where a side is too long), tokens, source, target"},
-                                                     {.name = "out", .value = &asked.out, .takes = "FILE", .help = "write the translations there"}} +
-                                 searching + options(asked.manner)};
+                      .options = options(asked.run) + ensemble_options(asked.run) + std::vector<Option>{
+                          {.name = "data", .value = &asked.data, .takes = "DIR",
+                           .help = "with train.tsv, dev.tsv, test.tsv; else the data of the run", .heading = "Data"},
+                          {.name = "split", .value = &asked.split, .takes = "NAME",
+                           .help = "NAME.tsv of it: train, dev, test, test-long, ..", .standard = "test"},
+                          {.name = "files", .value = &asked.files, .takes = "SRC TGT", .help = "or two parallel files", .count = 2},
+                          {.name = "references", .value = &asked.references, .takes = "FILE",
+                           .help = "further references, line n of pair n; several files: A,B,.."},
+                          {.name = "force", .value = &asked.force,
+                           .help = "only score the given pairs: log P (nan where a side is too long), tokens, source, target"},
+                          {.name = "out", .value = &asked.out, .takes = "FILE", .help = "write the translations there"}
+                      } + searching + options(asked.manner)};
   Given given;
   if (!read(syntax, words, given)) return 0;
   set_options(syntax, given);
@@ -206,7 +246,8 @@ int evaluate(std::span<const std::string> words) {
   const TotalLoss total = total_loss(corpus, examples, losses);
   if (asked.force) {
     print_forced(run, corpus, examples, losses, asked.manner.json);
-    if (!asked.manner.quiet) note(fmt::format("loss {:.4f} per token, perplexity {:.4f}", total.mean(), perplexity(total.sum, total.tokens)));
+    if (!asked.manner.quiet)
+      note(fmt::format("loss {:.4f} per token, perplexity {:.4f}", total.mean(), perplexity(total.sum, total.tokens)));
     return 0;
   }
   Progress progress(std::cerr, Progress::standard_error(asked.manner.quiet));
@@ -215,13 +256,17 @@ int evaluate(std::span<const std::string> words) {
     return true;
   };
   Overlooked overlooked;
-  const Translated translated = *translate_lines(run, model.translator(), source_lines(corpus), references, translate_with, show, &overlooked);
+  const Translated translated =
+      *translate_lines(run, model.translator(), source_lines(corpus), references, translate_with, show, &overlooked);
   progress.finish();
   const bool linked = !model.ensemble && std::ranges::any_of(examples, [](const Example& example) { return !example.links.sure.empty(); });
-  print_scores(model, corpus, total, translated, references, linked ? alignment_quality(run, model.model(), examples) : AlignmentQuality(), asked.manner.json);
+  print_scores(model, corpus, total, translated, references, linked ? alignment_quality(run, model.model(), examples) : AlignmentQuality(),
+               asked.manner.json);
   flush();                                         // the file may fail
   if (!asked.out.empty()) write_file_atomically(asked.out, fmt::format("{}\n", fmt::join(translated.texts, "\n")));
-  if (!asked.manner.quiet && !asked.manner.json && overlooked.cut > 0) note(fmt::format("{} longer than {} {} cut", counted(overlooked.cut, "source"), counted(run.config.max_length, run.source.tokenizer.options().noun()), overlooked.cut == 1 ? "was" : "were"));
+  if (!asked.manner.quiet && !asked.manner.json && overlooked.cut > 0)
+    note(fmt::format("{} longer than {} {} cut", counted(overlooked.cut, "source"),
+                     counted(run.config.max_length, run.source.tokenizer.options().noun()), overlooked.cut == 1 ? "was" : "were"));
   return 0;
 }
 

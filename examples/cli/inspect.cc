@@ -52,38 +52,48 @@ std::string shortened(const std::string& text) {
 void inspect_file(const std::string& path, const Manner& manner) {
   const SafetensorsFile file = read_safetensors(path);
   Index elements = 0, nans = 0, infinities = 0, unread = 0;
-  Json json{{"file", path}, {"bytes", file.header.file_bytes}, {"checksum", file.has_checksum ? "right" : "none"}, {"metadata", file.metadata}, {"tensors", Json::array()}};
+  Json json{{"file", path}, {"bytes", file.header.file_bytes}, {"checksum", file.has_checksum ? "right" : "none"},
+            {"metadata", file.metadata}, {"tensors", Json::array()}};
   std::size_t wide = 6, shape_wide = 5;
-  for (const auto& [name, value] : file.tensors) wide = std::max(wide, name.size()), shape_wide = std::max(shape_wide, to_string(value.shape()).size());
+  for (const auto& [name, value] : file.tensors)
+    wide = std::max(wide, name.size()), shape_wide = std::max(shape_wide, to_string(value.shape()).size());
   wide = std::min<std::size_t>(wide, 80);
   std::string lines;
-  const auto add = [&](const std::string& name, std::string_view dtype, const Shape& shape, const std::optional<Counts>& seen, std::string_view more) {
+  const auto add = [&](const std::string& name, std::string_view dtype, const Shape& shape, const std::optional<Counts>& seen,
+                       std::string_view more) {
     const Counts counts = seen.value_or(Counts{});
     elements += shape.numel(), nans += counts.nans, infinities += counts.infinities, unread += !seen;
     std::string flaws;
     if (counts.nans) flaws += fmt::format("  {} NaN", counts.nans);
     if (counts.infinities) flaws += fmt::format("  {} Inf", counts.infinities);
-    lines += fmt::format("{:<{}}  {:<5} {:<{}} {:>12}{}{}\n", drawing::clean(name), wide, dtype, to_string(shape), shape_wide, shape.numel(), flaws, more);
+    lines += fmt::format("{:<{}}  {:<5} {:<{}} {:>12}{}{}\n", drawing::clean(name), wide, dtype, to_string(shape), shape_wide,
+                         shape.numel(), flaws, more);
     std::vector<Index> sizes;
     for (int i = 0; i < shape.rank(); ++i) sizes.push_back(shape[i]);
-    json["tensors"].push_back({{"name", name}, {"dtype", dtype}, {"shape", sizes}, {"nan", seen ? Json(counts.nans) : nullptr}, {"inf", seen ? Json(counts.infinities) : nullptr}});
+    json["tensors"].push_back({{"name", name}, {"dtype", dtype}, {"shape", sizes}, {"nan", seen ? Json(counts.nans) : nullptr},
+                               {"inf", seen ? Json(counts.infinities) : nullptr}});
   };
   std::map<std::pair<const void*, Index>, std::string> names;
   for (const auto& [name, value] : file.tensors) {
-    const auto [at, fresh] = names.try_emplace({value.numel() ? value.contiguous().storage().data() : nullptr, value.numel() ? value.offset() : Index(names.size()) - 1}, name);
+    const auto [at, fresh] = names.try_emplace(
+        {value.numel() ? value.contiguous().storage().data() : nullptr, value.numel() ? value.offset() : Index(names.size()) - 1}, name);
     if (fresh) add(name, heed::name(value.dtype()), value.shape(), count(value), "");
     else lines += fmt::format("{:<{}}  the same as {}\n", drawing::clean(name), wide, drawing::clean(at->second));
   }
-  for (const auto& [name, other] : file.others) add(name, other.stored_as, other.shape, std::nullopt, "  (a dtype that Heed does not compute with)");
+  for (const auto& [name, other] : file.others)
+    add(name, other.stored_as, other.shape, std::nullopt, "  (a dtype that Heed does not compute with)");
   if (manner.json) {
     print(json_text(json) + "\n");
     return;
   }
-  print(fmt::format("{}: {}, {}, {}; checksum {}\n", path, size_text(double(file.header.file_bytes)), counted(Index(file.header.tensors.size()), "tensor"), counted(elements, "element"),
+  print(fmt::format("{}: {}, {}, {}; checksum {}\n", path, size_text(double(file.header.file_bytes)),
+                    counted(Index(file.header.tensors.size()), "tensor"), counted(elements, "element"),
                     file.has_checksum ? "right" : "none in the file"));
   for (const auto& [key, value] : file.metadata) print(fmt::format("{}: {}\n", drawing::clean(key), shortened(value)));
   print(lines);
-  print(nans + infinities > 0 ? fmt::format("NaN {}, infinite {}", nans, infinities) : unread > 0 ? "all values that were read are finite" : "all values are finite");
+  print(nans + infinities > 0 ? fmt::format("NaN {}, infinite {}", nans, infinities)
+        : unread > 0          ? "all values that were read are finite"
+                              : "all values are finite");
   print(unread > 0 ? fmt::format("; not read: those of {}\n", counted(unread, "tensor")) : "\n");
 }
 
@@ -97,9 +107,13 @@ std::string last_scores(const std::string& path, const std::string& bleu) {
     const auto json = parse_json(text.substr(at, stop - at));
     at = stop + 1;
     if (!json.is_object() || !json.contains("event")) continue;
-    const auto number = [&](const char* key) { return json.contains(key) && json[key].is_number() ? json[key].get<double>() : NAN; };   // null: not finite
-    if (json["event"] == "dev") dev = fmt::format("last evaluation: update {}, dev loss {:.4f}, {} {:.2f}, exact {:.1f} %\n", number("step"), number("loss"), bleu, number("bleu"), number("exact"));
-    if (json["event"] == "end" && json.contains("reason") && json["reason"].is_string()) end = fmt::format("finished: {} ({})\n", number("step"), json["reason"].get<std::string>());
+    // null: not finite
+    const auto number = [&](const char* key) { return json.contains(key) && json[key].is_number() ? json[key].get<double>() : NAN; };
+    if (json["event"] == "dev")
+      dev = fmt::format("last evaluation: update {}, dev loss {:.4f}, {} {:.2f}, exact {:.1f} %\n", number("step"), number("loss"), bleu,
+                        number("bleu"), number("exact"));
+    if (json["event"] == "end" && json.contains("reason") && json["reason"].is_string())
+      end = fmt::format("finished: {} ({})\n", number("step"), json["reason"].get<std::string>());
   }
   return dev + end;
 }
@@ -141,7 +155,8 @@ bool inspect_run(const std::string& path, const Manner& manner) {
   const std::vector<Option> now = options(run.config), standard = options(fresh);
   for (std::size_t i = 0; i < now.size(); ++i)
     if (value_text(now[i]) != value_text(standard[i])) print(fmt::format("  --{} {}\n", now[i].name, value_text(now[i])));
-  print(fmt::format("source: {0} {2}s, tokenizer {3}\ntarget: {1} {2}s, tokenizer {3}\n", run.source.vocabulary.size(), run.target.vocabulary.size(), run.source.tokenizer.options().noun(), run.source.tokenizer.options().name));
+  print(fmt::format("source: {0} {2}s, tokenizer {3}\ntarget: {1} {2}s, tokenizer {3}\n", run.source.vocabulary.size(),
+                    run.target.vocabulary.size(), run.source.tokenizer.options().noun(), run.source.tokenizer.options().name));
   print(fmt::format("checkpoints: {}\n", steps.empty() ? "none" : fmt::format("{}", fmt::join(steps, ", "))));
   print(fmt::format("best.safetensors: {}\n", best_text));
   for (const std::string& what : damaged) print(fmt::format("damaged: {}\n", drawing::clean(what)));

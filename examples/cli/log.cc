@@ -46,7 +46,9 @@ Log::Log(std::string path, Index bytes) : path_(std::move(path)) {
     try {
       take(text.substr(at, end - at));
     } catch (const Json::exception&) {
-      throw FileError(fmt::format("{}: line {}: not as it was written: {}", path_, 1 + std::count(text.begin(), text.begin() + std::ptrdiff_t(at), '\n'), in_quotes(text.substr(at, end - at))));
+      throw FileError(fmt::format("{}: line {}: not as it was written: {}", path_,
+                                  1 + std::count(text.begin(), text.begin() + std::ptrdiff_t(at), '\n'),
+                                  in_quotes(text.substr(at, end - at))));
     }
     at = end + 1;
   }
@@ -61,7 +63,8 @@ void Log::add(std::string_view line) {
 void Log::take(const std::string& line) {
   const auto json = parse_json(line);
   if (!json.is_object()) return;
-  if (const auto timing = json.find("timing"); timing != json.end() && timing->contains("seconds")) seconds_ = (*timing)["seconds"].get<double>();
+  if (const auto timing = json.find("timing"); timing != json.end() && timing->contains("seconds"))
+    seconds_ = (*timing)["seconds"].get<double>();
   const auto step = json.find("step");
   if (step == json.end()) return;
   const auto point = [&](const char* key, const std::string& name) {
@@ -106,7 +109,8 @@ void Log::write_curves(const std::string& path, const std::string& bleu, const s
   const auto panel = [&](const std::string& name, std::initializer_list<std::string_view> series) {
     Curves::Panel panel{.title = name};
     for (const std::string_view key : series)
-      if (const auto at = points_.find(std::string(key)); at != points_.end()) panel.series.push_back({.name = key == kBleu ? bleu : std::string(key), .x = at->second.x, .y = at->second.y});
+      if (const auto at = points_.find(std::string(key)); at != points_.end())
+        panel.series.push_back({.name = key == kBleu ? bleu : std::string(key), .x = at->second.x, .y = at->second.y});
     if (!panel.series.empty()) curves.panels.push_back(std::move(panel));
   };
   panel("loss per token", {"train loss", "dev loss"});
@@ -118,7 +122,8 @@ void Log::write_curves(const std::string& path, const std::string& bleu, const s
 std::string end_after(const std::string& path, Index bytes) {
   if (!std::filesystem::exists(path)) return {};
   const std::string text = read_file(path);
-  const bool ended = Index(text.size()) > bytes && text.ends_with('\n') && text.find("{\"event\": \"end\"", std::size_t(bytes)) != text.npos;
+  const bool ended =
+      Index(text.size()) > bytes && text.ends_with('\n') && text.find("{\"event\": \"end\"", std::size_t(bytes)) != text.npos;
   return ended ? text.substr(std::size_t(bytes)) : std::string();
 }
 

@@ -25,7 +25,8 @@ class Log {
   Index bytes() const { return bytes_ + Index(waiting_.size()); }
   double seconds() const { return seconds_; }      // of the timing of the last line
 
-  void write_curves(const std::string& path, const std::string& bleu, const std::string& title, const std::string& caption) const;   // FileError
+  // FileError
+  void write_curves(const std::string& path, const std::string& bleu, const std::string& title, const std::string& caption) const;
 
  private:
   void take(const std::string& line);

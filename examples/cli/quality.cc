@@ -24,7 +24,8 @@ std::vector<std::string> read_lines(const std::string& path, const Manner& manne
   std::vector<std::string> lines;
   for (std::string line; reader.next(line);) lines.push_back(line);
   if (lines.empty()) throw Mistake(fmt::format("empty file: {}; a sentence a line", path));
-  if (reader.report.invalid > 0 && !manner.quiet) note(fmt::format("{}: {} replaced; is it UTF-8?", path, counted(reader.report.invalid, "invalid byte sequence")));
+  if (reader.report.invalid > 0 && !manner.quiet)
+    note(fmt::format("{}: {} replaced; is it UTF-8?", path, counted(reader.report.invalid, "invalid byte sequence")));
   return lines;
 }
 
@@ -32,7 +33,8 @@ void add_references(References& references, const std::string& list, const std::
   for (const std::string& file : listed_files(list, "references")) {
     const std::vector<std::string> lines = read_lines(file, manner);
     if (lines.size() != references.size())
-      throw Mistake(fmt::format("numbers of lines differ: {} has {}, {} has {}; line n is compared with line n", beside, references.size(), file, lines.size()));
+      throw Mistake(fmt::format("numbers of lines differ: {} has {}, {} has {}; line n is compared with line n", beside, references.size(),
+                                file, lines.size()));
     for (std::size_t i = 0; i < lines.size(); ++i) references[i].push_back(lines[i]);
   }
 }
@@ -40,8 +42,9 @@ void add_references(References& references, const std::string& list, const std::
 std::string bleu_name(const RunConfig& config) { return config.tokenizer == "space" ? "BLEU" : "BLEU of tokens"; }
 
 std::string bleu_parts(const BleuScore& s) {
-  return fmt::format("{:.1f}/{:.1f}/{:.1f}/{:.1f}, brevity penalty {:.3f}, length ratio {:.3f}: {} to {}", s.precisions[0], s.precisions[1], s.precisions[2], s.precisions[3], s.brevity_penalty, s.length_ratio(),
-                     counted(s.counts.hypothesis_length, "token"), s.counts.reference_length);
+  return fmt::format("{:.1f}/{:.1f}/{:.1f}/{:.1f}, brevity penalty {:.3f}, length ratio {:.3f}: {} to {}", s.precisions[0], s.precisions[1],
+                     s.precisions[2], s.precisions[3], s.brevity_penalty, s.length_ratio(), counted(s.counts.hypothesis_length, "token"),
+                     s.counts.reference_length);
 }
 
 std::string token_line(std::span<const std::string> tokens) {
@@ -53,8 +56,9 @@ std::string token_line(std::span<const std::string> tokens) {
   return line;
 }
 
-std::optional<Translated> translate_lines(const Run& run, const Translator& model, std::span<const std::string> lines, const References& references, TranslateOptions options,
-                                          const std::function<bool(Index)>& go_on, Overlooked* overlooked) {
+std::optional<Translated> translate_lines(const Run& run, const Translator& model, std::span<const std::string> lines,
+                                          const References& references, TranslateOptions options, const std::function<bool(Index)>& go_on,
+                                          Overlooked* overlooked) {
   Translated out;
   out.reference_tokens.resize(references.size());
   while (go_on(Index(out.texts.size()))) {
@@ -109,7 +113,8 @@ AlignmentQuality alignment_quality(const Run& run, const Seq2Seq& model, std::sp
 }
 
 DevPart::DevPart(const Run& run, const Corpus& corpus, std::vector<Example> examples) : examples_(std::move(examples)) {
-  for (const Example& example : examples_) references_.push_back(run.target.tokenizer.tokens(corpus.pairs[std::size_t(example.pair)].target));
+  for (const Example& example : examples_)
+    references_.push_back(run.target.tokenizer.tokens(corpus.pairs[std::size_t(example.pair)].target));
 }
 
 std::optional<DevScore> DevPart::score(const Run& run, const Seq2Seq& model, const std::function<bool()>& go_on) const {

@@ -44,8 +44,9 @@ struct Translated {
   Index exact = 0;                                 // lines with the tokens of a reference
 };
 // `go_on` is called with the lines done, from 0 to all of them; nothing comes back after it said false.
-std::optional<Translated> translate_lines(const Run& run, const Translator& model, std::span<const std::string> lines, const References& references, TranslateOptions options,
-                                          const std::function<bool(Index)>& go_on, Overlooked* overlooked = nullptr);
+std::optional<Translated> translate_lines(const Run& run, const Translator& model, std::span<const std::string> lines,
+                                          const References& references, TranslateOptions options, const std::function<bool(Index)>& go_on,
+                                          Overlooked* overlooked = nullptr);
 
 // Where the last cross-attention looks while given pairs are read, its heads' mean. NaN where there is none, or no gold link.
 struct AlignmentQuality {

@@ -20,18 +20,24 @@ int score(std::span<const std::string> words) {
                       .usage = "--hypotheses FILE --references FILE [options]",
                       .about = "BLEU, chrF and exact match with their signatures; the numbers are those of sacreBLEU.",
                       .example = "heed score --hypotheses translated.txt --references correct.txt",
-                      .options = std::vector<Option>{{.name = "hypotheses", .value = &hypotheses, .takes = "FILE", .help = "a translation a line; -: standard input"},
-                                                     {.name = "references", .value = &references, .takes = "FILE", .help = "what it should be; several files: A,B,..; -: standard input"},
-                                                     {.name = "tokenize", .value = &tokenizer, .takes = "NAME", .help = "of BLEU", .choices = {"13a", "none"}, .standard = "13a"},
-                                                     {.name = "smooth", .value = &smoothing, .takes = "NAME", .help = "of BLEU", .choices = {"exp", "floor", "add-k", "none"}, .standard = "exp"},
-                                                     {.name = "lowercase", .value = &lowercase, .help = "compare without case"},
-                                                     {.name = "chrf-words", .value = &words_too, .help = "chrF++: n-grams of words as well"},
-                                                     {.name = "sources", .value = &sources, .takes = "FILE", .help = "BLEU by the length of these, too; -: standard input"}} +
-                                 options(manner)};
+                      .options = std::vector<Option>{
+                          {.name = "hypotheses", .value = &hypotheses, .takes = "FILE", .help = "a translation a line; -: standard input"},
+                          {.name = "references", .value = &references, .takes = "FILE",
+                           .help = "what it should be; several files: A,B,..; -: standard input"},
+                          {.name = "tokenize", .value = &tokenizer, .takes = "NAME",
+                           .help = "of BLEU", .choices = {"13a", "none"}, .standard = "13a"},
+                          {.name = "smooth", .value = &smoothing, .takes = "NAME",
+                           .help = "of BLEU", .choices = {"exp", "floor", "add-k", "none"}, .standard = "exp"},
+                          {.name = "lowercase", .value = &lowercase, .help = "compare without case"},
+                          {.name = "chrf-words", .value = &words_too, .help = "chrF++: n-grams of words as well"},
+                          {.name = "sources", .value = &sources, .takes = "FILE",
+                           .help = "BLEU by the length of these, too; -: standard input"}
+                      } + options(manner)};
   if (!parse(syntax, words)) return 0;
   check_required(hypotheses, "hypotheses", "a file with a translation a line");
   check_required(references, "references", "a file with a reference a line");
-  if (std::ranges::count(std::array<std::string_view, 3>{hypotheses, references, sources}, "-") > 1) throw Mistake("standard input more than once: -; for one of --hypotheses, --references, --sources");
+  if (std::ranges::count(std::array<std::string_view, 3>{hypotheses, references, sources}, "-") > 1)
+    throw Mistake("standard input more than once: -; for one of --hypotheses, --references, --sources");
   const std::vector<std::string> hypothesis_lines = read_lines(hypotheses, manner);
   References all(hypothesis_lines.size());
   add_references(all, references, hypotheses, manner);
@@ -48,25 +54,40 @@ int score(std::span<const std::string> words) {
   if (!sources.empty()) {
     const std::vector<std::string> lines = read_lines(sources, manner);
     if (lines.size() != hypothesis_lines.size())
-      throw Mistake(fmt::format("numbers of lines differ: {} has {}, {} has {}; line n is the source of line n", hypotheses, hypothesis_lines.size(), sources, lines.size()));
+      throw Mistake(fmt::format("numbers of lines differ: {} has {}, {} has {}; line n is the source of line n", hypotheses,
+                                hypothesis_lines.size(), sources, lines.size()));
     const Tokenizer space;
     std::vector<Index> lengths;
     for (const std::string& line : lines) lengths.push_back(Index(space.tokens(line).size()));
     buckets = bleu_by_length(lengths, hypothesis_lines, all, 10, bleu_options);
   }
   if (manner.json) {
-    Json json{{"bleu", b.score}, {"bleu_signature", b.signature}, {"precisions", b.precisions}, {"brevity_penalty", b.brevity_penalty}, {"length_ratio", b.length_ratio()},
-              {"hypothesis_length", b.counts.hypothesis_length}, {"reference_length", b.counts.reference_length}, {"chrf", c.score}, {"chrf_signature", c.signature}, {"exact", exact}, {"sentences", hypothesis_lines.size()}};
-    for (const LengthBucket& bucket : buckets) json["by_length"].push_back({{"above", bucket.above}, {"up_to", bucket.up_to}, {"sentences", bucket.segments}, {"bleu", bucket.bleu.score}});
+    Json json{{"bleu", b.score},
+              {"bleu_signature", b.signature},
+              {"precisions", b.precisions},
+              {"brevity_penalty", b.brevity_penalty},
+              {"length_ratio", b.length_ratio()},
+              {"hypothesis_length", b.counts.hypothesis_length},
+              {"reference_length", b.counts.reference_length},
+              {"chrf", c.score},
+              {"chrf_signature", c.signature},
+              {"exact", exact},
+              {"sentences", hypothesis_lines.size()}};
+    for (const LengthBucket& bucket : buckets)
+      json["by_length"].push_back(
+          {{"above", bucket.above}, {"up_to", bucket.up_to}, {"sentences", bucket.segments}, {"bleu", bucket.bleu.score}});
     print(json_text(json) + "\n");
     return 0;
   }
   print(fmt::format("BLEU {:.2f}  ({})\n  {}\n", b.score, b.signature, bleu_parts(b)));
   print(fmt::format("{} {:.2f}  ({})\n", c.name, c.score, c.signature));
-  print(fmt::format("exact match {:.2f} %  ({:.0f} of {}, by words)\n", exact, exact / 100 * double(hypothesis_lines.size()), hypothesis_lines.size()));
-  if (b.score == 0 && b.counts.totals.back() == 0) print("no hypothesis has four tokens: BLEU, as sacreBLEU has it, is 0 whatever is right\n");
+  print(fmt::format("exact match {:.2f} %  ({:.0f} of {}, by words)\n", exact, exact / 100 * double(hypothesis_lines.size()),
+                    hypothesis_lines.size()));
+  if (b.score == 0 && b.counts.totals.back() == 0)
+    print("no hypothesis has four tokens: BLEU, as sacreBLEU has it, is 0 whatever is right\n");
   for (const LengthBucket& bucket : buckets)
-    print(fmt::format("{:>4} to {:<4} words: BLEU {:.2f}  ({})\n", bucket.above + 1, bucket.up_to, bucket.bleu.score, counted(bucket.segments, "sentence")));
+    print(fmt::format("{:>4} to {:<4} words: BLEU {:.2f}  ({})\n", bucket.above + 1, bucket.up_to, bucket.bleu.score,
+                      counted(bucket.segments, "sentence")));
   return 0;
 }
 

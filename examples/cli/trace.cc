@@ -53,7 +53,8 @@ std::vector<std::string> names_in_order(const SafetensorsFile& file, const std::
     const auto json = parse_json(order->second);
     if (json.is_array())
       for (const auto& item : json)
-        if (item.is_array() && !item.empty() && item[0].is_string() && held.contains(item[0].get<std::string>())) names.push_back(item[0].get<std::string>());
+        if (item.is_array() && !item.empty() && item[0].is_string() && held.contains(item[0].get<std::string>()))
+          names.push_back(item[0].get<std::string>());
   }
   for (const auto& [name, value] : held)
     if (std::ranges::find(names, name) == names.end()) names.push_back(name);
@@ -120,14 +121,18 @@ Differences differences(const std::string& a, const SafetensorsFile& x, const st
     if (!found.first) continue;
     ++out.different;
     if (left.bytes) {
-      out.other_bytes.push_back(fmt::format("{}: {} {}: {} of {} bytes differ", name, left.dtype, left.shape, found.different, left.value.numel()));
+      out.other_bytes.push_back(
+          fmt::format("{}: {} {}: {} of {} bytes differ", name, left.dtype, left.shape, found.different, left.value.numel()));
       out.list.push_back({{"name", name}, {"different", nullptr}, {"elements", left.shape.numel()}, {"largest", nullptr}});
       continue;
     }
     const double size = found.largest->size();
     if (!out.first) out.first = sentence(name, *found.first, left);
     if (size > largest_size) largest_size = size, out.largest = sentence(name, *found.largest, left);
-    out.list.push_back({{"name", name}, {"different", found.different}, {"elements", left.shape.numel()}, {"largest", std::isfinite(size) ? Json(size) : nullptr}});
+    out.list.push_back({{"name", name},
+                        {"different", found.different},
+                        {"elements", left.shape.numel()},
+                        {"largest", std::isfinite(size) ? Json(size) : nullptr}});
   }
   for (const auto& [name, value] : in_y)
     if (!in_x.contains(name)) out.unmatched.push_back(fmt::format("only in {}: {}", b, name));
@@ -144,11 +149,11 @@ int trace(std::span<const std::string> words) {
                       .usage = "--run RUN --source TEXT [--target TEXT] --out FILE.safetensors",
                       .about = "Every module's output for one sentence pair, teacher forced, under the path of the module.",
                       .example = "heed trace --run phrases --source 'a beautiful dog' --out dog.safetensors",
-                      .options = options(run_flags) +
-                                 std::vector<Option>{{.name = "source", .value = &source, .takes = "TEXT", .help = "the sentence", .heading = "Sentence"},
-                                                     {.name = "target", .value = &target, .takes = "TEXT", .help = "its translation; else what the model says"},
-                                                     {.name = "out", .value = &out, .takes = "FILE", .help = "ending in .safetensors"}} +
-                                 options(manner)};
+                      .options = options(run_flags) + std::vector<Option>{
+                          {.name = "source", .value = &source, .takes = "TEXT", .help = "the sentence", .heading = "Sentence"},
+                          {.name = "target", .value = &target, .takes = "TEXT", .help = "its translation; else what the model says"},
+                          {.name = "out", .value = &out, .takes = "FILE", .help = "ending in .safetensors"}
+                      } + options(manner)};
   if (!parse(syntax, words)) return 0;
   check_required(source, "source", "the sentence to translate");
   check_required(out, "out", "the file to write, ending in .safetensors");
@@ -170,7 +175,9 @@ int trace(std::span<const std::string> words) {
       values += entry.value.numel();
     }
   }
-  write_safetensors(out, tensors, {{std::string(kOrderKey), json_text(order)}, {"heed.source", source_text(run, example)}, {"heed.target", target_text(run, example)}});
+  write_safetensors(
+      out, tensors,
+      {{std::string(kOrderKey), json_text(order)}, {"heed.source", source_text(run, example)}, {"heed.target", target_text(run, example)}});
   note_unknown(run, source, target, manner);
   if (manner.json) print(json_text(Json{{"file", out}, {"tensors", tensors.size()}, {"values", values}}) + "\n");
   else print(fmt::format("{}: {}, {}\n", out, counted(Index(tensors.size()), "tensor"), counted(values, "value")));
@@ -185,7 +192,10 @@ int diff(std::span<const std::string> words) {
                       .usage = "A B [--tolerance X]     each a run, a checkpoint, or any .safetensors",
                       .about = "The first and the largest difference of two files of tensors: of traces in the order of computation, else by name. Beside a file of weights, of a checkpoint only its weights count. The exit code is 1 where they differ.",
                       .example = "heed diff before.safetensors after.safetensors",
-                      .options = std::vector<Option>{{.name = "tolerance", .value = &tolerance, .takes = "X", .help = "differences up to X count as none", .low = 0, .high = 1e300, .standard = "0", .heading = "Comparison"}} + options(manner),
+                      .options = std::vector<Option>{
+                          {.name = "tolerance", .value = &tolerance, .takes = "X",
+                           .help = "differences up to X count as none", .low = 0, .high = 1e300, .standard = "0", .heading = "Comparison"}
+                      } + options(manner),
                       .words = {{"A", &a}, {"B", &b}}};
   if (!parse(syntax, words)) return 0;
   a = weights_file(a), b = weights_file(b);
@@ -193,7 +203,13 @@ int diff(std::span<const std::string> words) {
   if (is_checkpoint(x) != is_checkpoint(y)) x = read_weights(a), y = read_weights(b);
   const Differences d = differences(a, x, b, y, tolerance);
   if (manner.json) {
-    print(json_text(Json{{"same", d.none()}, {"tensors", d.compared}, {"unmatched", d.unmatched}, {"first", d.first ? Json(*d.first) : nullptr}, {"largest", d.largest ? Json(*d.largest) : nullptr}, {"differences", d.list}}) + "\n");
+    print(json_text(Json{{"same", d.none()},
+                         {"tensors", d.compared},
+                         {"unmatched", d.unmatched},
+                         {"first", d.first ? Json(*d.first) : nullptr},
+                         {"largest", d.largest ? Json(*d.largest) : nullptr},
+                         {"differences", d.list}}) +
+          "\n");
     return d.none() ? 0 : 1;
   }
   for (const std::string& line : d.unmatched) print(drawing::clean(line) + "\n");
@@ -201,9 +217,14 @@ int diff(std::span<const std::string> words) {
   if (d.first) print(drawing::clean(fmt::format("first    {}", *d.first)) + "\n");
   if (d.largest) print(drawing::clean(fmt::format("largest  {}", *d.largest)) + "\n");
   if (!d.unmatched.empty())
-    print(fmt::format("{} without one of the same name, shape and type in the other file; of the {} compared {}\n", counted(Index(d.unmatched.size()), "tensor"), d.compared,
-                      d.different > 0 ? fmt::format("{} differ", d.different) : tolerance > 0 ? fmt::format("none differs by more than {:g}", tolerance) : "none differs"));
-  else if (d.different == 0) print(fmt::format("{}, {}: {}\n", counted(d.compared, "tensor"), counted(d.elements, "number"), tolerance > 0 ? fmt::format("no difference above {:g}", tolerance) : "the same"));
+    print(fmt::format("{} without one of the same name, shape and type in the other file; of the {} compared {}\n",
+                      counted(Index(d.unmatched.size()), "tensor"), d.compared,
+                      d.different > 0 ? fmt::format("{} differ", d.different)
+                      : tolerance > 0 ? fmt::format("none differs by more than {:g}", tolerance)
+                                      : "none differs"));
+  else if (d.different == 0)
+    print(fmt::format("{}, {}: {}\n", counted(d.compared, "tensor"), counted(d.elements, "number"),
+                      tolerance > 0 ? fmt::format("no difference above {:g}", tolerance) : "the same"));
   else print(fmt::format("{} of {} differ\n", d.different, counted(d.compared, "tensor")));
   return d.none() ? 0 : 1;
 }

@@ -21,8 +21,10 @@ struct Asked {
 
 std::vector<Option> own_options(Asked& asked) {
   return {{.name = "out", .value = &asked.out, .takes = "RUN", .help = "directory of the run, new unless --resume", .heading = "Run"},
-          {.name = "resume", .value = &asked.resume, .help = "go on from its newest checkpoint; only --steps, --epochs, --minutes, --patience, threads, what is saved and where the data are may differ"},
-          {.name = "config", .value = &asked.config, .takes = "FILE", .help = "a JSON file with any of the options below but --quiet and --json; flags override it, --SWITCH=false too"}};
+          {.name = "resume", .value = &asked.resume,
+           .help = "go on from its newest checkpoint; only --steps, --epochs, --minutes, --patience, threads, what is saved and where the data are may differ"},
+          {.name = "config", .value = &asked.config, .takes = "FILE",
+           .help = "a JSON file with any of the options below but --quiet and --json; flags override it, --SWITCH=false too"}};
 }
 
 // Of options that exclude each other the ones that were asked for stay alone.
@@ -69,12 +71,15 @@ void compare(RunConfig& stored, RunConfig asked, std::span<const std::string> na
 int finish(Training& training, const Asked& asked) {
   const int code = training.run();
   if (code == 0) training.result();
-  else if (!asked.manner.quiet) note(fmt::format("stopped by {} after update {}; `heed train --out {} --resume` goes on", signal_name(code - 128), training.step(), asked.out));
+  else if (!asked.manner.quiet)
+    note(fmt::format("stopped by {} after update {}; `heed train --out {} --resume` goes on", signal_name(code - 128), training.step(),
+                     asked.out));
   return code;
 }
 
 int resume(const Asked& asked, const Syntax& syntax, const Given& given, RunConfig& config) {
-  if (fs::exists(asked.out) && is_vacant(asked.out)) throw Mistake(fmt::format("no run yet: --out {} --resume; without --resume it begins", asked.out));
+  if (fs::exists(asked.out) && is_vacant(asked.out))
+    throw Mistake(fmt::format("no run yet: --out {} --resume; without --resume it begins", asked.out));
   Run run = open_run(asked.out);
   std::vector<std::string> names;
   if (!asked.config.empty()) names = from_json(options(config), read_file(asked.config, 1 << 20), asked.config, false);
@@ -108,13 +113,15 @@ int train(std::span<const std::string> words) {
   if (asked.resume) return resume(asked, syntax, given, config);
 
   std::error_code ignored;
-  if (fs::exists(fs::path(asked.out) / "config.json", ignored)) throw Mistake(fmt::format("the run exists: --out {}; --resume to go on with it, or another name", asked.out));
+  if (fs::exists(fs::path(asked.out) / "config.json", ignored))
+    throw Mistake(fmt::format("the run exists: --out {}; --resume to go on with it, or another name", asked.out));
   take(config, syntax, given, asked.config);
   check_config(config);
   check_read(config);
   if (fs::exists(asked.out, ignored)) {
     if (!fs::is_directory(asked.out)) throw Mistake(fmt::format("no directory: --out {}; the name of a new directory", asked.out));
-    if (!is_vacant(asked.out)) throw Mistake(fmt::format("exists, is not empty and no run: --out {}; the name of a new directory", asked.out));
+    if (!is_vacant(asked.out))
+      throw Mistake(fmt::format("exists, is not empty and no run: --out {}; the name of a new directory", asked.out));
   }
   if (config.threads) set_threads(int(*config.threads));
   settle(config);

@@ -36,15 +36,23 @@ constexpr std::size_t kPictures = 3;               // dev sentences whose attent
 double about_parameters(const RunConfig& given, double source_words, double target_words) {
   RunConfig c = given;
   const double d = double(c.width), layers = double(c.layers), upper = double(decoder_layers(c));
-  if (!is_recurrent(c.model)) return (4 * layers + 8 * upper) * d * d + (layers + upper) * (c.gated ? 3 : 2) * d * double(c.feed_forward) + d * (source_words + 2 * target_words);
+  if (!is_recurrent(c.model))
+    return (4 * layers + 8 * upper) * d * d + (layers + upper) * (c.gated ? 3 : 2) * d * double(c.feed_forward) +
+           d * (source_words + 2 * target_words);
   settle_recurrent(c);
   const double gates = c.model == "lstm" ? 4 : c.model == "gru" ? 3 : 1;
   if (is_bahdanau(c)) {
     const bool exact = c.decoder == "cho-exact";
-    const double ways = c.one_direction || c.context == "every_step" ? 1 : 2, cells = c.decoder == "conditional" ? 2 : 1, read = exact ? 1 : ways;   // W_ih and W_hh; W_ih reads E y and c; W_s, V_c, score, readout
-    return ((2 + (layers - 1) * (ways + 1)) * ways * gates + (1 + cells + read) * gates + 1 + (exact ? ways : 0) + (c.attention == "none" ? 0 : 1 + ways) + 2 + read) * d * d + d * (source_words + 1.5 * target_words);
+    // W_ih and W_hh; W_ih reads E y and c; W_s, V_c, score, readout
+    const double ways = c.one_direction || c.context == "every_step" ? 1 : 2, cells = c.decoder == "conditional" ? 2 : 1,
+                 read = exact ? 1 : ways;
+    return ((2 + (layers - 1) * (ways + 1)) * ways * gates + (1 + cells + read) * gates + 1 + (exact ? ways : 0) +
+            (c.attention == "none" ? 0 : 1 + ways) + 2 + read) *
+               d * d +
+           d * (source_words + 1.5 * target_words);
   }
-  return (2 * (layers + upper) * gates + (c.input_feeding ? gates : 0) + (c.attention == "none" ? 0 : 3)) * d * d + d * (source_words + 2 * target_words);
+  return (2 * (layers + upper) * gates + (c.input_feeding ? gates : 0) + (c.attention == "none" ? 0 : 3)) * d * d +
+         d * (source_words + 2 * target_words);
 }
 
 void check_memory(const Run& run) {
@@ -52,9 +60,10 @@ void check_memory(const Run& run) {
   const double parameters = about_parameters(c, double(run.source.vocabulary.size()), double(run.target.vocabulary.size()));
   const double bytes = 16 * parameters, memory = double(::sysconf(_SC_PHYS_PAGES)) * double(::sysconf(_SC_PAGESIZE));
   if (bytes > memory)
-    throw Mistake(fmt::format("too large a model: --layers {}{} --width {}{}; its {:.3g} parameters need {:.0f} GiB to train, this machine has {:.0f} GiB", c.layers,
-                              c.decoder_layers ? fmt::format(" --decoder-layers {}", *c.decoder_layers) : "", c.width,
-                              is_recurrent(c.model) ? "" : fmt::format(" --feed-forward {}", c.feed_forward), parameters, bytes / 0x1p30, memory / 0x1p30));
+    throw Mistake(fmt::format(
+        "too large a model: --layers {}{} --width {}{}; its {:.3g} parameters need {:.0f} GiB to train, this machine has {:.0f} GiB",
+        c.layers, c.decoder_layers ? fmt::format(" --decoder-layers {}", *c.decoder_layers) : "", c.width,
+        is_recurrent(c.model) ? "" : fmt::format(" --feed-forward {}", c.feed_forward), parameters, bytes / 0x1p30, memory / 0x1p30));
 }
 
 constexpr std::string_view kCore = "core.";
@@ -83,9 +92,11 @@ std::vector<const Example*> for_pictures(std::span<const Example> examples) {
   std::vector<const Example*> chosen;
   for (const bool any : {false, true})
     for (const Example& example : examples) {
-      const std::size_t longest = std::max(example.source.size(), example.target.size()), shortest = std::min(example.source.size(), example.target.size());
+      const std::size_t longest = std::max(example.source.size(), example.target.size()),
+                        shortest = std::min(example.source.size(), example.target.size());
       const bool good = shortest >= 5 && longest <= 14;
-      if (chosen.size() < kPictures && (good || (any && longest <= 40)) && std::ranges::find(chosen, &example) == chosen.end()) chosen.push_back(&example);
+      if (chosen.size() < kPictures && (good || (any && longest <= 40)) && std::ranges::find(chosen, &example) == chosen.end())
+        chosen.push_back(&example);
     }
   return chosen;
 }
@@ -102,18 +113,26 @@ Training::Training(Run run, Dataset data, Manner manner)
   const RunConfig& c = run_.config;
   const Vocabulary& words = run_.target.vocabulary;
   dev_ = std::make_unique<DevPart>(run_, data_.dev, std::move(examples_.dev));
-  sampler_ = std::make_unique<BatchSampler>(examples_.train, BatchOptions{.tokens = c.batch_tokens.value_or(1), .sentences = c.batch_sentences.value_or(0)},
+  sampler_ = std::make_unique<BatchSampler>(examples_.train,
+                                            BatchOptions{.tokens = c.batch_tokens.value_or(1), .sentences = c.batch_sentences.value_or(0)},
                                             Key(Seed{std::uint64_t(c.seed)}));
   RunConfig& settled = run_.config;
   if (!c.schedule_steps && (c.schedule == "linear" || c.schedule == "cosine" || c.schedule == "step")) {
-    if (!c.steps && !c.epochs) throw Mistake(fmt::format("where does the schedule end: --schedule {}; give --schedule-steps, --steps or --epochs", c.schedule));
+    if (!c.steps && !c.epochs)
+      throw Mistake(fmt::format("where does the schedule end: --schedule {}; give --schedule-steps, --steps or --epochs", c.schedule));
     settled.schedule_steps = c.schedule == "step" ? std::max<Index>(1, planned_updates() / 5) : planned_updates();
   }
   check_config(c);
   model_ = make_model(c, parameters_.root(), run_.source.vocabulary, words);
   optimizer_ = make_optimizer(c, parameters_);
   trainer_ = std::make_unique<Trainer>(*model_, parameters_, *optimizer_, make_schedule(c),
-                                       Trainer::Options{.loss = {.label_smoothing = c.label_smoothing, .pad = words.pad}, .clip = c.clip, .guided_alignment = c.guided_alignment, .coverage_loss = c.coverage_loss, .average = c.average, .precision = precision_named(c.precision), .seed = std::uint64_t(c.seed)});
+                                       Trainer::Options{.loss = {.label_smoothing = c.label_smoothing, .pad = words.pad},
+                                                        .clip = c.clip,
+                                                        .guided_alignment = c.guided_alignment,
+                                                        .coverage_loss = c.coverage_loss,
+                                                        .average = c.average,
+                                                        .precision = precision_named(c.precision),
+                                                        .seed = std::uint64_t(c.seed)});
 }
 
 void Training::start_from_file() {
@@ -142,7 +161,9 @@ void Training::start_from_file() {
   progress_.note(fmt::format("{}: {} weights of the core taken, {} start fresh", run_.config.init, core.size(), first_ten(fresh, ", ")));
 }
 
-Index Training::updates_of_epoch() const { return (Index(sampler_->epoch(0).size()) + run_.config.accumulate - 1) / run_.config.accumulate; }
+Index Training::updates_of_epoch() const {
+  return (Index(sampler_->epoch(0).size()) + run_.config.accumulate - 1) / run_.config.accumulate;
+}
 
 Index Training::planned_updates() const {
   const RunConfig& c = run_.config;
@@ -161,15 +182,19 @@ void Training::begin() {
 void Training::log_data() {
   for (const auto& [part, corpus] : {std::pair("train", &data_.train), std::pair("dev", &data_.dev)}) {
     const CorpusReport& r = corpus->report;
-    log_.add(fmt::format("{{\"event\": \"data\", \"part\": \"{}\", \"lines\": {}, \"pairs\": {}, \"too_long\": {}, \"empty\": {}, \"invalid_sequences\": {}, \"byte_order_marks\": {}, \"carriage_returns\": {}, \"further_columns\": {}}}", part,
-                         r.text.lines, r.pairs, r.too_long, r.empty, r.text.invalid, r.text.byte_order_marks, r.text.carriage_returns, r.further_columns));
+    log_.add(
+        fmt::format("{{\"event\": \"data\", \"part\": \"{}\", \"lines\": {}, \"pairs\": {}, \"too_long\": {}, \"empty\": {}, "
+                    "\"invalid_sequences\": {}, \"byte_order_marks\": {}, \"carriage_returns\": {}, \"further_columns\": {}}}",
+                    part, r.text.lines, r.pairs, r.too_long, r.empty, r.text.invalid, r.text.byte_order_marks, r.text.carriage_returns,
+                    r.further_columns));
     progress_.note(to_string(*corpus));
   }
   if (const Index shared = shared_sources(data_.train, data_.dev); shared > 0) {
     log_.add(fmt::format("{{\"event\": \"data\", \"shared_sources\": {}}}", shared));
     progress_.note(shared_warning(shared, data_.dev));
   }
-  progress_.note(fmt::format("{} source and {}, {} parameters, {} an epoch", run_.source.vocabulary.size(), counted(run_.target.vocabulary.size(), fmt::format("target {}", run_.target.tokenizer.options().noun())),
+  progress_.note(fmt::format("{} source and {}, {} parameters, {} an epoch", run_.source.vocabulary.size(),
+                             counted(run_.target.vocabulary.size(), fmt::format("target {}", run_.target.tokenizer.options().noun())),
                              parameters_.count(), counted(updates_of_epoch(), "update")));
 }
 
@@ -177,14 +202,21 @@ void Training::log_data() {
 
 void Training::check_schedule() {
   const RunConfig& c = run_.config;
-  if (c.warmup > std::max(step(), planned_updates())) progress_.note(fmt::format("warning: the warm-up of {} updates does not end in the {} planned", c.warmup, planned_updates()));
+  if (c.warmup > std::max(step(), planned_updates()))
+    progress_.note(fmt::format("warning: the warm-up of {} updates does not end in the {} planned", c.warmup, planned_updates()));
   if (c.schedule != "linear" && c.schedule != "cosine") return;
   if ((c.steps || c.epochs ? planned_updates() : step() + 1) > *c.schedule_steps)
-    progress_.warn(fmt::format("nothing is learned after update {}, where --schedule {} ends with a learning rate of 0; --init {} with another --out begins a new one", *c.schedule_steps, c.schedule,
-                               in_run("best.safetensors")));
+    progress_.warn(
+        fmt::format("nothing is learned after update {}, where --schedule {} ends with a learning rate of 0; --init {} with another --out "
+                    "begins a new one",
+                    *c.schedule_steps, c.schedule, in_run("best.safetensors")));
 }
 
-double Training::seconds() const { return seconds_before_ + (start_ == std::chrono::steady_clock::time_point() ? 0 : std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count()); }
+double Training::seconds() const {
+  return seconds_before_ + (start_ == std::chrono::steady_clock::time_point()
+                                ? 0
+                                : std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count());
+}
 
 std::string_view Training::reached() const {
   const RunConfig& c = run_.config;
@@ -199,7 +231,9 @@ double Training::fraction() const {
   const RunConfig& c = run_.config;
   double share = -1;
   if (c.steps) share = std::max(share, double(step()) / double(*c.steps));
-  if (c.epochs) share = std::max(share, (double(state_.epoch) + (batches_.empty() ? 0 : double(state_.batch) / double(batches_.size()))) / double(*c.epochs));
+  if (c.epochs)
+    share = std::max(share,
+                     (double(state_.epoch) + (batches_.empty() ? 0 : double(state_.batch) / double(batches_.size()))) / double(*c.epochs));
   if (c.minutes > 0) share = std::max(share, seconds() / (60 * c.minutes));
   return share;
 }
@@ -254,7 +288,8 @@ void Training::update() {
   }
   state_.skipped_in_a_row = last.skipped ? state_.skipped_in_a_row + 1 : 0;
   if (state_.skipped_in_a_row >= kMostSkipped)
-    throw Diverged(fmt::format("no finite loss: {} updates in a row, the last number {}; a lower --learning-rate (now {})", kMostSkipped, step(), run_.config.learning_rate));
+    throw Diverged(fmt::format("no finite loss: {} updates in a row, the last number {}; a lower --learning-rate (now {})", kMostSkipped,
+                               step(), run_.config.learning_rate));
   if (!last.skipped) {
     state_.loss_sum += last.loss * double(last.target_tokens);
     state_.tokens += last.target_tokens;
@@ -272,7 +307,8 @@ void Training::update() {
 }
 
 void Training::show() {
-  ProgressNumbers numbers{.done = step(), .total = run_.config.steps.value_or(0), .fraction = fraction(), .loss = shown_loss_, .bleu_name = bleu_name(run_.config)};
+  ProgressNumbers numbers{.done = step(), .total = run_.config.steps.value_or(0), .fraction = fraction(), .loss = shown_loss_,
+                          .bleu_name = bleu_name(run_.config)};
   const double batch = batches_.empty() ? 0 : double(state_.batch) / double(batches_.size());
   numbers.epoch = double(state_.epoch) + batch;
   if (speed_ > 0) numbers.tokens_per_second = speed_;
@@ -295,10 +331,12 @@ void Training::report(const Trainer::Report& last) {
   std::string on_attention;                        // losses beside `loss`
   if (run_.config.guided_alignment > 0) on_attention += fmt::format("\"alignment_loss\": {}, ", json_number(last.alignment_loss));
   if (run_.config.coverage_loss > 0) on_attention += fmt::format("\"coverage_loss\": {}, ", json_number(last.coverage_loss));
-  log_.add(fmt::format("{{\"event\": \"update\", \"step\": {}, \"epoch\": {}, \"loss\": {}, \"learning_rate\": {}, \"gradient_norm\": {}, {}\"tokens\": {}, \"skipped\": {}, "
-                       "\"timing\": {{\"seconds\": {:11.3f}, \"tokens_per_second\": {:9.0f}}}}}",
-                       step(), state_.epoch, json_number(state_.tokens > 0 ? state_.loss_sum / double(state_.tokens) : NAN), json_number(last.learning_rate),
-                       json_number(last.gradient_norm), on_attention, state_.tokens, trainer_->skipped(), seconds(), speed()));
+  log_.add(fmt::format(
+      "{{\"event\": \"update\", \"step\": {}, \"epoch\": {}, \"loss\": {}, \"learning_rate\": {}, \"gradient_norm\": {}, {}\"tokens\": {}, "
+      "\"skipped\": {}, "
+      "\"timing\": {{\"seconds\": {:11.3f}, \"tokens_per_second\": {:9.0f}}}}}",
+      step(), state_.epoch, json_number(state_.tokens > 0 ? state_.loss_sum / double(state_.tokens) : NAN), json_number(last.learning_rate),
+      json_number(last.gradient_norm), on_attention, state_.tokens, trainer_->skipped(), seconds(), speed()));
   state_.loss_sum = 0;
   state_.tokens = 0;
 }
@@ -316,8 +354,11 @@ bool Training::evaluate() {
   if (better) state_.best = step(), state_.best_bleu = score->bleu, state_.best_loss = score->loss, state_.waited = 0;
   else ++state_.waited;
   trainer_->observe(score->bleu);
-  log_.add(fmt::format("{{\"event\": \"dev\", \"step\": {}, \"epoch\": {}, \"loss\": {}, \"perplexity\": {}, \"bleu\": {}, \"exact\": {}, \"best\": {}, \"timing\": {{\"seconds\": {:11.3f}, \"evaluation\": {:9.3f}, \"update_ms\": {:9.3f}}}}}",
-                       step(), state_.epoch, json_number(score->loss), json_number(std::exp(score->loss)), json_number(score->bleu), json_number(score->exact), better, seconds(), seconds() - begin, take_update_milliseconds()));
+  log_.add(
+      fmt::format("{{\"event\": \"dev\", \"step\": {}, \"epoch\": {}, \"loss\": {}, \"perplexity\": {}, \"bleu\": {}, \"exact\": {}, "
+                  "\"best\": {}, \"timing\": {{\"seconds\": {:11.3f}, \"evaluation\": {:9.3f}, \"update_ms\": {:9.3f}}}}}",
+                  step(), state_.epoch, json_number(score->loss), json_number(std::exp(score->loss)), json_number(score->bleu),
+                  json_number(score->exact), better, seconds(), seconds() - begin, take_update_milliseconds()));
   if (better) {
     unsaved_best_.emplace();
     std::map<const std::byte*, Tensor> copies;     // one of what is tied
@@ -331,11 +372,17 @@ bool Training::evaluate() {
   written([&] { draw_attention(); });
   const double smoothing = run_.config.label_smoothing;
   written([&] {
-    log_.write_curves(in_run("curves.svg"), "dev " + bleu_name(run_.config), fmt::format("Training of {}", fs::weakly_canonical(run_.path).filename().string()),
-                      smoothing > 0 && step() >= kReportEvery ? fmt::format("The train loss is that of targets smoothed by {} and of a model with dropout; the dev loss is without both.", smoothing) : "");
+    log_.write_curves(
+        in_run("curves.svg"), "dev " + bleu_name(run_.config),
+        fmt::format("Training of {}", fs::weakly_canonical(run_.path).filename().string()),
+        smoothing > 0 && step() >= kReportEvery
+            ? fmt::format("The train loss is that of targets smoothed by {} and of a model with dropout; the dev loss is without both.",
+                          smoothing)
+            : "");
   });
   averages.reset();
-  progress_.note(fmt::format("update {}, epoch {}: dev loss {:.4f}, {} {:.2f}, exact {:.1f} %{}", step(), state_.epoch, score->loss, bleu_name(run_.config), score->bleu, score->exact, better ? "  (best)" : ""));
+  progress_.note(fmt::format("update {}, epoch {}: dev loss {:.4f}, {} {:.2f}, exact {:.1f} %{}", step(), state_.epoch, score->loss,
+                             bleu_name(run_.config), score->bleu, score->exact, better ? "  (best)" : ""));
   show();
   speed_from_ += seconds() - begin;                // the tokens since are those of updates
   return true;
@@ -360,7 +407,8 @@ void Training::thin_pictures() const {
     const std::string name = entry.path().stem().string();
     const char *begin = name.data() + name.rfind('-') + 1, *end = name.data() + name.size();
     Index drawn_at = 0;
-    if (name.starts_with("sentence-") && std::from_chars(begin, end, drawn_at).ptr == end && drawn_at <= step()) pictures[drawn_at].push_back(entry.path());
+    if (name.starts_with("sentence-") && std::from_chars(begin, end, drawn_at).ptr == end && drawn_at <= step())
+      pictures[drawn_at].push_back(entry.path());
   }
   Index kept = 0;
   for (const auto& [drawn_at, files] : pictures) {
@@ -376,7 +424,8 @@ void take_over(RunConfig& stored, RunConfig asked, const std::function<bool(cons
     if (!is_asked(now[i])) continue;
     if (may_change(now[i].name)) std::visit([&]<class T>(T* value) { *value = *std::get<T*>(now[i].value); }, before[i].value);
     else if (value_text(now[i]) != value_text(before[i]))
-      throw Mistake(fmt::format("contradicts the run: --{} {}, stored in {} is {}; the stored value, or another --out", now[i].name, value_text(now[i]), run, value_text(before[i])));
+      throw Mistake(fmt::format("contradicts the run: --{} {}, stored in {} is {}; the stored value, or another --out", now[i].name,
+                                value_text(now[i]), run, value_text(before[i])));
   }
 }
 
@@ -404,7 +453,10 @@ int Training::stopped() {
 
 void Training::end(std::string_view reason) {
   const bool whole = saved_ == step();
-  if (whole) log_.add(fmt::format("{{\"event\": \"end\", \"step\": {}, \"reason\": \"{}\", \"timing\": {{\"seconds\": {:11.3f}, \"update_ms\": {:9.3f}}}}}", step(), reason, seconds(), take_update_milliseconds()));
+  if (whole)
+    log_.add(fmt::format(
+        "{{\"event\": \"end\", \"step\": {}, \"reason\": \"{}\", \"timing\": {{\"seconds\": {:11.3f}, \"update_ms\": {:9.3f}}}}}", step(),
+        reason, seconds(), take_update_milliseconds()));
   const bool kept = written([&] {
     save_best();
     log_.sync();                                   // its last line says that all is there
@@ -415,10 +467,11 @@ void Training::end(std::string_view reason) {
 
 void Training::result() const {
   if (manner_.json) {
-    print(fmt::format("{{\"run\": {}, \"steps\": {}, \"seconds\": {:.1f}, \"best\": {{\"step\": {}, \"bleu\": {}, \"loss\": {}}}}}\n", json_text(run_.path), step(), seconds(),
-                      state_.best, json_number(state_.best_bleu), json_number(state_.best_loss)));
+    print(fmt::format("{{\"run\": {}, \"steps\": {}, \"seconds\": {:.1f}, \"best\": {{\"step\": {}, \"bleu\": {}, \"loss\": {}}}}}\n",
+                      json_text(run_.path), step(), seconds(), state_.best, json_number(state_.best_bleu), json_number(state_.best_loss)));
   } else {
-    print(fmt::format("{}: {} in {}, best dev {} {:.2f} (loss {:.4f}) after update {}\n", run_.path, counted(step(), "update"), short_duration(seconds()), bleu_name(run_.config), state_.best_bleu, state_.best_loss, state_.best));
+    print(fmt::format("{}: {} in {}, best dev {} {:.2f} (loss {:.4f}) after update {}\n", run_.path, counted(step(), "update"),
+                      short_duration(seconds()), bleu_name(run_.config), state_.best_bleu, state_.best_loss, state_.best));
   }
 }
 

@@ -45,7 +45,8 @@ class Training {
   void restore(const Checkpoint& checkpoint, const std::string& file, bool new_log);   // all of it or, by FileError, nothing
   void take_end(std::string_view lines);           // of a finished training's log: what no checkpoint has. FileError
   void restore_best();
-  std::optional<Index> restore_newest(const std::vector<Index>& steps);   // checkpoint that is whole; nothing where there are none. FileError
+  // checkpoint that is whole; nothing where there are none. FileError
+  std::optional<Index> restore_newest(const std::vector<Index>& steps);
 
   void store_config();
   std::string_view reached() const;                // the limit that is reached, or nothing

@@ -56,7 +56,8 @@ std::string seconds_file(const std::string& run) { return (fs::path(run) / "seco
 double seconds_until(const std::string& run, Index step) {
   if (!fs::exists(seconds_file(run))) return 0;
   const Json json = parse_json(read_file(seconds_file(run), 1000));   // broken, it says nothing
-  const bool holds = json.is_object() && json.contains("step") && json["step"].is_number_integer() && json.contains("seconds") && json["seconds"].is_number();
+  const bool holds = json.is_object() && json.contains("step") && json["step"].is_number_integer() && json.contains("seconds") &&
+                     json["seconds"].is_number();
   return holds && json["step"].get<Index>() <= step ? json["seconds"].get<double>() : 0;
 }
 
@@ -98,7 +99,9 @@ bool Training::save() {
   });
 }
 
-void Training::save_seconds() const { write_file_atomically(seconds_file(run_.path), fmt::format("{{\"step\": {}, \"seconds\": {}}}\n", step(), seconds())); }
+void Training::save_seconds() const {
+  write_file_atomically(seconds_file(run_.path), fmt::format("{{\"step\": {}, \"seconds\": {}}}\n", step(), seconds()));
+}
 
 // ---- going on -------------------------------------------------------------------------------------------------------
 
@@ -133,7 +136,8 @@ void Training::restore(const Checkpoint& checkpoint, const std::string& file, bo
     need(json.contains(key) && json[key].is_number_integer(), fmt::format("no whole number \"{}\"", key));
     const bool beyond = json[key].is_number_unsigned() && json[key].get<std::uint64_t>() > std::uint64_t(kMost);
     to = beyond ? kMost + 1 : json[key].get<Index>();
-    need(to >= least && !beyond, fmt::format("\"{}\" is {}, {} expected", key, json_text(json[key]), beyond ? "at most 2^53" : fmt::format("at least {}", least)));
+    need(to >= least && !beyond,
+         fmt::format("\"{}\" is {}, {} expected", key, json_text(json[key]), beyond ? "at most 2^53" : fmt::format("at least {}", least)));
   };
   const auto number = [&](const char* key, double& to) {
     need(json.contains(key) && (json[key].is_number() || json[key].is_string()), fmt::format("no number \"{}\"", key));
@@ -141,15 +145,18 @@ void Training::restore(const Checkpoint& checkpoint, const std::string& file, bo
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), to);
     need(error == std::errc() && end == text.data() + text.size(), fmt::format("no number \"{}\"", key));
   };
-  need(json.contains("data") && json["data"].is_string() && json.contains("trainer") && json["trainer"].is_object() && json.contains("config") && json["config"].is_object(),
+  need(json.contains("data") && json["data"].is_string() && json.contains("trainer") && json["trainer"].is_object() &&
+           json.contains("config") && json["config"].is_object(),
        "entries are missing");
   State state;
   Index log_bytes = 0;
   count("epoch", state.epoch, 0), count("batch", state.batch, 0), count("evaluated", state.evaluated, -1), count("best", state.best, -1);
-  count("waited", state.waited, 0), count("skipped_in_a_row", state.skipped_in_a_row, 0), count("tokens", state.tokens, 0), count("log_bytes", log_bytes, 0);
+  count("waited", state.waited, 0), count("skipped_in_a_row", state.skipped_in_a_row, 0), count("tokens", state.tokens, 0),
+      count("log_bytes", log_bytes, 0);
   number("best_bleu", state.best_bleu), number("best_loss", state.best_loss), number("loss_sum", state.loss_sum);
   if (json["data"] != examples_.checksum)
-    throw Mistake(fmt::format("the data has changed since {} was written: {} or {}; the data that the training began with", file, data_.train.name, data_.dev.name));
+    throw Mistake(fmt::format("the data has changed since {} was written: {} or {}; the data that the training began with", file,
+                              data_.train.name, data_.dev.name));
   const auto batches = Index(sampler_->epoch(state.epoch).size());
   need(state.batch < std::max<Index>(batches, 1), fmt::format("\"batch\" is {}, the epoch has {}", state.batch, batches));
   RunConfig config = run_.config;
@@ -157,13 +164,14 @@ void Training::restore(const Checkpoint& checkpoint, const std::string& file, bo
     if (!is_identity(option.name)) continue;
     const auto stored = json["config"].find(std::string(option.name));
     if (stored != json["config"].end() && stored->is_string() && *stored != value_text(option))
-      throw Mistake(fmt::format("{}: \"{}\" has changed: {}, {} when {} was written; a resumed run goes on as it began", in_run("config.json"), option.name,
-                                value_text(option), stored->get<std::string>(), file));
+      throw Mistake(fmt::format("{}: \"{}\" has changed: {}, {} when {} was written; a resumed run goes on as it began",
+                                in_run("config.json"), option.name, value_text(option), stored->get<std::string>(), file));
   }
   std::map<std::string, std::string> scalars;
   for (const auto& [key, value] : json["trainer"].items())
     if (value.is_string()) scalars[key] = value.get<std::string>();
-  need(scalars["step"] == fmt::format("{}", checkpoint.step) && checkpoint.step <= kMost, fmt::format("of the trainer: step \"{}\"", scalars["step"].substr(0, 80)));
+  need(scalars["step"] == fmt::format("{}", checkpoint.step) && checkpoint.step <= kMost,
+       fmt::format("of the trainer: step \"{}\"", scalars["step"].substr(0, 80)));
   Log read = read_log(in_run("metrics.jsonl"), new_log ? 0 : log_bytes, file);
   std::map<std::string, Tensor> weights;
   for (const auto& [name, value] : checkpoint.tensors)
@@ -201,7 +209,8 @@ std::optional<Index> Training::restore_newest(const std::vector<Index>& steps) {
   if (without_log < 0) return {};
   restore(read_checkpoint(run_, without_log), checkpoint_path(run_.path, without_log), true);
   const std::string log = in_run("metrics.jsonl");
-  progress_.warn(fmt::format("no checkpoint has a whole log: a new one begins after update {}{}", without_log, fs::exists(log) ? fmt::format(", the old one is {}", set_aside(log)) : ""));
+  progress_.warn(fmt::format("no checkpoint has a whole log: a new one begins after update {}{}", without_log,
+                             fs::exists(log) ? fmt::format(", the old one is {}", set_aside(log)) : ""));
   log_data();
   saved_ = -1;                                     // no checkpoint goes with this log
   return without_log;
@@ -213,7 +222,8 @@ void Training::take_end(std::string_view lines) {
     const auto number = [&](const char* key) { return json.at(key).is_number() ? json.at(key).get<double>() : NAN; };
     try {
       seconds_before_ = json.at("timing").at("seconds").get<double>();
-      if (json.at("event") == "dev" && json.at("best") == true) state_.best = json.at("step").get<Index>(), state_.best_bleu = number("bleu"), state_.best_loss = number("loss");
+      if (json.at("event") == "dev" && json.at("best") == true)
+        state_.best = json.at("step").get<Index>(), state_.best_bleu = number("bleu"), state_.best_loss = number("loss");
     } catch (const Json::exception&) {
       throw FileError(fmt::format("{}: not as it was written: {}", in_run("metrics.jsonl"), in_quotes(lines.substr(0, lines.find('\n')))));
     }
@@ -282,14 +292,17 @@ void check_within(const RunConfig& limits, const std::string& path) {
       continue;
     }
     const auto check = [&](bool beyond, std::string_view limit, auto asked, auto reached) {
-      if (beyond) throw Mistake(fmt::format("trained beyond the limit: {} has {}: --{} {}; --{} {}, or another --out", path, counted(*step, "update"), limit, asked, limit, reached));
+      if (beyond)
+        throw Mistake(fmt::format("trained beyond the limit: {} has {}: --{} {}; --{} {}, or another --out", path, counted(*step, "update"),
+                                  limit, asked, limit, reached));
     };
     constexpr Index kEndless = 1000000000;         // the most that --patience takes
     const Index patience = run.config.patience.value_or(kEndless);
     check(limits.steps && *step > *limits.steps, "steps", limits.steps.value_or(0), *step);
     check(limits.epochs && epochs > *limits.epochs, "epochs", limits.epochs.value_or(0), epochs);
     check(limits.patience && *limits.patience < patience, "patience", limits.patience.value_or(0), patience);   // it may have waited longer
-    check(limits.minutes > 0 && limits.minutes != run.config.minutes && minutes > limits.minutes, "minutes", limits.minutes, std::ceil(minutes));
+    check(limits.minutes > 0 && limits.minutes != run.config.minutes && minutes > limits.minutes, "minutes", limits.minutes,
+          std::ceil(minutes));
     return;
   }
 }

@@ -75,18 +75,21 @@ class InputLines {
 
 void check_different_streams() {
   struct stat in, out;
-  if (::fstat(STDIN_FILENO, &in) == 0 && ::fstat(STDOUT_FILENO, &out) == 0 && S_ISREG(in.st_mode) && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
+  if (::fstat(STDIN_FILENO, &in) == 0 && ::fstat(STDOUT_FILENO, &out) == 0 && S_ISREG(in.st_mode) && in.st_dev == out.st_dev &&
+      in.st_ino == out.st_ino)
     throw Mistake("input and output are the same file: standard input and standard output; another file for the output");
 }
 
 // Mistake where no translation can be as long.
 void check_prefix(const Run& run, const std::string& prefix) {
   const Index tokens = Index(run.target.tokenizer.tokens(prefix).size()), most = max_positions(run.config) - 1;
-  if (tokens > most) throw Mistake(fmt::format("a long prefix: --prefix: {}; at most {}", counted(tokens, run.source.tokenizer.options().noun()), most));
+  if (tokens > most)
+    throw Mistake(fmt::format("a long prefix: --prefix: {}; at most {}", counted(tokens, run.source.tokenizer.options().noun()), most));
 }
 
 // With nbest > 1 each behind the number of its line and its score; links behind it.
-void print_translations(Index number, const std::string& source, std::span<const Translation> translations, Index nbest, bool tokens, bool links, bool json) {
+void print_translations(Index number, const std::string& source, std::span<const Translation> translations, Index nbest, bool tokens,
+                        bool links, bool json) {
   Json list = Json::array();
   for (const Translation& t : translations) {
     const std::string text = tokens ? token_line(t.tokens) : t.text;
@@ -95,7 +98,8 @@ void print_translations(Index number, const std::string& source, std::span<const
       if (links) list.back()["links"] = to_string(t.links);
       continue;
     }
-    print(fmt::format("{}{}{}\n", nbest > 1 ? fmt::format("{}\t{:.4f}\t", number, t.score) : "", text, links ? "\t" + to_string(t.links) : ""));
+    print(fmt::format("{}{}{}\n", nbest > 1 ? fmt::format("{}\t{:.4f}\t", number, t.score) : "", text,
+                      links ? "\t" + to_string(t.links) : ""));
   }
   if (json) print(json_text(Json{{"source", source}, {"translations", list}}) + "\n");
 }
@@ -113,12 +117,15 @@ int translate(std::span<const std::string> words) {
                       .usage = "--run RUN [options] < LINES > TRANSLATIONS",
                       .about = "Translates lines from standard input to standard output: line n answers line n, an empty one an empty one.",
                       .example = "echo 'the black cat' | heed translate --run phrases --beam 4",
-                      .options = options(run_flags) + ensemble_options(run_flags) + options(search_flags) +
-                                 std::vector<Option>{{.name = "prefix", .value = &prefix, .takes = "TEXT", .help = "every translation begins with this", .heading = "Text"},
-                                                     {.name = "max-length", .value = &max_length, .takes = "N", .help = "longer sources are cut; the most, and the default, is that of the training", .low = 1, .high = 1e5},
-                                                     {.name = "tokens", .value = &tokens, .help = "tokens with spaces between them, not put together to text"},
-                                                     {.name = "alignment", .value = &alignment, .help = "behind a tab the source token that each token looks at most, \"0-0 1-2\", source-target from 0"}} +
-                                 options(manner)};
+                      .options = options(run_flags) + ensemble_options(run_flags) + options(search_flags) + std::vector<Option>{
+                          {.name = "prefix", .value = &prefix, .takes = "TEXT",
+                           .help = "every translation begins with this", .heading = "Text"},
+                          {.name = "max-length", .value = &max_length, .takes = "N",
+                           .help = "longer sources are cut; the most, and the default, is that of the training", .low = 1, .high = 1e5},
+                          {.name = "tokens", .value = &tokens, .help = "tokens with spaces between them, not put together to text"},
+                          {.name = "alignment", .value = &alignment,
+                           .help = "behind a tab the source token that each token looks at most, \"0-0 1-2\", source-target from 0"}
+                      } + options(manner)};
   Given given;
   if (!read(syntax, words, given)) return 0;
   set_options(syntax, given);
@@ -127,13 +134,15 @@ int translate(std::span<const std::string> words) {
   check_different_streams();
   const Ready model = ready(run_flags);
   check_search(search_flags, model.run.config);
-  if (translate_with.links && !attends(model.run.config)) throw Mistake("no attention over the source: --alignment; a run trained with attention");
+  if (translate_with.links && !attends(model.run.config))
+    throw Mistake("no attention over the source: --alignment; a run trained with attention");
   PackedWeights weights(precision_named(search_flags.precision));
   const PackedWeights::Use use(weights);
   check_prefix(model.run, prefix);
   translate_with.max_length = max_length.value_or(model.run.config.max_length);
   if (translate_with.max_length > model.run.config.max_length)
-    throw Mistake(fmt::format("out of range: --max-length {}; at most {}, as in training", translate_with.max_length, model.run.config.max_length));
+    throw Mistake(
+        fmt::format("out of range: --max-length {}; at most {}, as in training", translate_with.max_length, model.run.config.max_length));
   const bool asked = ::isatty(STDIN_FILENO) == 1;   // line by line
   if (asked && !manner.quiet) note("Type a sentence and press Enter; Ctrl-D ends.");
 
@@ -148,14 +157,18 @@ int translate(std::span<const std::string> words) {
   while (input.next(lines, kBlock)) {
     const std::vector<std::string> prefixes(prefix.empty() ? 0 : lines.size(), prefix);
     const auto found = heed::translate(model.run, model.translator(), lines, translate_with, prefixes, &overlooked);
-    for (std::size_t i = 0; i < found.size(); ++i) print_translations(first + Index(i) + 1, lines[i], found[i], search_flags.nbest, tokens, alignment, manner.json);
+    for (std::size_t i = 0; i < found.size(); ++i)
+      print_translations(first + Index(i) + 1, lines[i], found[i], search_flags.nbest, tokens, alignment, manner.json);
     flush();
     if (asked || overlooked.unknown.size() > kMostUnknown) note_unknown_words();
     first += Index(lines.size());
     draw_on(translate_with, model.run, lines);
   }
   note_unknown_words();
-  if (!manner.quiet && overlooked.cut > 0) note(fmt::format("{} longer than {} {} cut; only what stands before is translated", counted(overlooked.cut, "line"), counted(translate_with.max_length, model.run.source.tokenizer.options().noun()), overlooked.cut == 1 ? "was" : "were"));
+  if (!manner.quiet && overlooked.cut > 0)
+    note(fmt::format("{} longer than {} {} cut; only what stands before is translated", counted(overlooked.cut, "line"),
+                     counted(translate_with.max_length, model.run.source.tokenizer.options().noun()),
+                     overlooked.cut == 1 ? "was" : "were"));
   if (!manner.quiet && input.invalid() > 0) note(fmt::format("{} replaced", counted(input.invalid(), "invalid byte sequence")));
   return 0;
 }

@@ -130,7 +130,8 @@ void clear(const std::string& directory) {
 
 // The file that says that a process is at work in the directory; its lock goes with the process, also where a kill ends it.
 struct Mark {
-  explicit Mark(const std::string& directory) : path((fs::path(directory) / kUnfinished).string()), file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+  explicit Mark(const std::string& directory)
+      : path((fs::path(directory) / kUnfinished).string()), file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
     if (file < 0) throw FileError(fmt::format("{}: cannot open: {}", path, std::generic_category().message(errno)), errno);
     if (::flock(file, LOCK_EX | LOCK_NB) == 0) return;
     const int error = errno;
@@ -176,7 +177,8 @@ void write_task(const Task& task, const std::string& directory) {
 bool is_free(const std::string& directory) {
   if (!fs::exists(directory) || fs::exists(fs::path(directory) / kUnfinished)) return true;
   const fs::directory_iterator files(directory);
-  return std::all_of(begin(files), end(files), [](const auto& file) { return file.path().filename().string().starts_with(kTemporaryPrefix); });
+  return std::all_of(begin(files), end(files),
+                     [](const auto& file) { return file.path().filename().string().starts_with(kTemporaryPrefix); });
 }
 
 }  // namespace heed

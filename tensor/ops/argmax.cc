@@ -38,7 +38,10 @@ template <class Op, class T> size_t PositionOf(const T* x, size_t n) {
   }
   return start;
 }
-template <class T> size_t Position(const T* x, size_t n, bool largest) { return largest ? PositionOf<MaxOp>(x, n) : PositionOf<MinOp>(x, n); }
+template <class T>
+size_t Position(const T* x, size_t n, bool largest) {
+  return largest ? PositionOf<MaxOp>(x, n) : PositionOf<MinOp>(x, n);
+}
 size_t PositionF32(const float* x, size_t n, bool largest) { return Position(x, n, largest); }
 size_t PositionF64(const double* x, size_t n, bool largest) { return Position(x, n, largest); }
 size_t PositionI32(const int32_t* x, size_t n, bool largest) { return Position(x, n, largest); }
@@ -153,7 +156,8 @@ Tensor arg_extremum(std::string_view name, const Tensor& x, int dim, bool keepdi
 }
 
 template <class T> T below_largest_of(std::span<const T> x, Index count) {
-  const T reached = pick<T>(HWY_DYNAMIC_DISPATCH(LargeMaximumF32), HWY_DYNAMIC_DISPATCH(LargeMaximumF64))(x.data(), x.size(), std::size_t(count));
+  const T reached =
+      pick<T>(HWY_DYNAMIC_DISPATCH(LargeMaximumF32), HWY_DYNAMIC_DISPATCH(LargeMaximumF64))(x.data(), x.size(), std::size_t(count));
   return std::nextafter(reached, -std::numeric_limits<T>::infinity());
 }
 

@@ -45,7 +45,8 @@ template <class T> HWY_INLINE Span SpanWithin(const Head<T>& head, size_t t, siz
   Span span{end, begin};
   for (size_t i = t; i < t + rows; ++i) {
     const RowMask& mask = head.mask[i];
-    for (const Span& part : {Span{0, size_t(mask.front)}.within(begin, end), Span{size_t(mask.first), size_t(mask.last)}.within(begin, end)})
+    for (const Span& part :
+         {Span{0, size_t(mask.front)}.within(begin, end), Span{size_t(mask.first), size_t(mask.last)}.within(begin, end)})
       if (!part.empty()) span = {HWY_MIN(span.first, part.first), HWY_MAX(span.last, part.last)};
   }
   return span;
@@ -81,7 +82,8 @@ template <class T> struct Sight {
   HWY_NOINLINE Block<T> AllowedAt(size_t s) const {
     if (steps) return Or16(And16(Within16(first, last, T(s)), Multiple16(Set16(T(s)) - first, step)), Positive16(front - Set16(T(s))));
     T allowed[16];
-    for (size_t i = 0; i < 16; ++i) allowed[i] = Index(s) >= rows[i]->first && Index(s) < rows[i]->last && (!rows[i]->allowed || rows[i]->allowed[s]);
+    for (size_t i = 0; i < 16; ++i)
+      allowed[i] = Index(s) >= rows[i]->first && Index(s) < rows[i]->last && (!rows[i]->allowed || rows[i]->allowed[s]);
     return Positive16(Load16(allowed));
   }
 };
@@ -146,12 +148,16 @@ template <class T> HWY_INLINE Block<T> SumOverKeys(const Group& group, T* x) {
 }
 
 // y[j][i] = x[t + i][j], j < n: a group's rows, a lane each
-template <class T> HWY_INLINE void TurnGroup(const Group& group, const Rows<const T>& x, size_t n, T* y) { Turn(x.from(group.t), group.rows, n, y); }
+template <class T>
+HWY_INLINE void TurnGroup(const Group& group, const Rows<const T>& x, size_t n, T* y) {
+  Turn(x.from(group.t), group.rows, n, y);
+}
 
 // Dropout factors of a group, m[s][t], and of its keys' neighbours that are drawn with them
 template <class T> HWY_INLINE void FactorsOf(const Head<T>& head, const Group& group, T* factors) {
   const size_t begin = group.first / kDrawnKeys * kDrawnKeys, count = drawn_keys(group.last - begin);
-  DropoutFactors(head.dropout, head.first + Index(group.t * drawn_keys(head.keys) + kGroupRows * (group.key + begin)), kGroupRows * count, factors + kGroupRows * begin);
+  DropoutFactors(head.dropout, head.first + Index(group.t * drawn_keys(head.keys) + kGroupRows * (group.key + begin)), kGroupRows * count,
+                 factors + kGroupRows * begin);
 }
 
 // z[s][t] = scale k_s·q_t of a group, in rows a stride apart; `queries` has room for the group
@@ -161,7 +167,8 @@ template <class T> HWY_INLINE void DotsOf(const Head<T>& head, const Group& grou
   for (size_t j = 0; j < head.dk; ++j) Store16(scale * Load16(queries + 16 * j), queries + 16 * j);
   const Right<T> right{queries, 16, 0, 16};
   if (head.k_by_columns)
-    return Product(head.k.data + group.key + group.first, 1, head.k.stride, right, 0, group.last - group.first, head.dk, z + group.first * stride, Index(stride), false, *head.next);
+    return Product(head.k.data + group.key + group.first, 1, head.k.stride, right, 0, group.last - group.first, head.dk,
+                   z + group.first * stride, Index(stride), false, *head.next);
   const Rows<const T> keys = head.k.from(group.key);
   for (size_t first = group.first, end; first < group.last; first = end) {
     end = keys.end_of_run(first, group.last);
@@ -196,8 +203,10 @@ template <class T> HWY_INLINE Block<T> MaskScores(const Group& group, const Sigh
 // z becomes m e, e = exp(z - most), most = max of z so far; what earlier blocks gave, sums = Σ e and the output, is brought to the same
 // most. factors null: m = 1
 template <class T>
-HWY_INLINE void ExpOfScores(const Head<T>& head, const Group& group, const Block<T>& greatest, const T* factors, T* z, T* most, T* sums, const Rows<T>& output) {
-  const Block<T> before = group.fresh ? Set16(T(-__builtin_inf())) : LoadN16(most, group.rows), now = Max16(greatest, before), shift = ShiftOf(now);
+HWY_INLINE void ExpOfScores(const Head<T>& head, const Group& group, const Block<T>& greatest, const T* factors, T* z, T* most, T* sums,
+                            const Rows<T>& output) {
+  const Block<T> before = group.fresh ? Set16(T(-__builtin_inf())) : LoadN16(most, group.rows), now = Max16(greatest, before),
+                 shift = ShiftOf(now);
   StoreN16(now, group.rows, most);
   for (size_t s = group.first; s < group.last; ++s) Store16(Exp16(Load16(z + 16 * s) - shift), z + 16 * s);
   const Block<T> sum = SumOverKeys(group, z);
@@ -216,8 +225,8 @@ template <class T> HWY_INLINE void ValuesOf(const Head<T>& head, const Group& gr
   const Rows<const T> values = head.v.from(group.key);
   for (size_t first = group.first, end; first < group.last; first = end) {
     end = values.end_of_run(first, group.last);
-    Product(e + 16 * first, 1, 16, Right<T>{values[first], values.stride, 16, head.dv}, 0, group.rows, end - first, output[group.t], output.stride,
-            !group.fresh || first > group.first, *head.next);
+    Product(e + 16 * first, 1, 16, Right<T>{values[first], values.stride, 16, head.dv}, 0, group.rows, end - first, output[group.t],
+            output.stride, !group.fresh || first > group.first, *head.next);
   }
 }
 
@@ -293,9 +302,10 @@ template <class T> void AttentionHead(const Head<T>& head, const Rows<T>& output
 // p ⊙ M in place of z,  scale dz = scale p (dp ⊙ M + g - δ) in place of dp,  p = exp(z - log_sum_exp). factors null: M = 1, g null: 0;
 // slopes, unless null, become dz
 template <class T>
-HWY_INLINE void SlopesOf(const Head<T>& head, const Group& group, const Sight<T>& sight, const T* deltas, const T* factors, const T* g, T* z, T* dp, size_t stride,
-                         T* slopes) {
-  const Block<T> scale = Set16(head.scale), shift = ShiftOf(LoadN16(head.log_sum_exp + group.t, group.rows)), delta = LoadN16(deltas + group.t, group.rows);
+HWY_INLINE void SlopesOf(const Head<T>& head, const Group& group, const Sight<T>& sight, const T* deltas, const T* factors, const T* g,
+                         T* z, T* dp, size_t stride, T* slopes) {
+  const Block<T> scale = Set16(head.scale), shift = ShiftOf(LoadN16(head.log_sum_exp + group.t, group.rows)),
+                 delta = LoadN16(deltas + group.t, group.rows);
   for (size_t s = group.first; s < group.last; ++s) {
     const Block<T> p = Exp16(Load16(z + s * stride) - shift);
     Block<T> kept = p, slope = Load16(dp + s * stride);
@@ -334,7 +344,8 @@ template <class T> HWY_INLINE void ReturnGroup(const Group& group, const T* x, c
 }
 
 // deltas += Σ_s p_ts g_ts over all keys
-template <class T> void AddWeightGradients(const Head<T>& head, const Rows<const T>& dweights, const Span& seen, T* queries, T* bias, T* z, T* g, T* deltas) {
+template <class T>
+void AddWeightGradients(const Head<T>& head, const Rows<const T>& dweights, const Span& seen, T* queries, T* bias, T* z, T* g, T* deltas) {
   for (size_t key = seen.first / kKeys * kKeys; key < seen.last; key += kKeys)
     for (size_t t = 0; t < head.queries; t += kGroupRows) {
       const Group group = GroupOf(head, t, HWY_MIN(kGroupRows, head.queries - t), key, HWY_MIN(kKeys, seen.last - key));
@@ -353,8 +364,8 @@ template <class T> void AddWeightGradients(const Head<T>& head, const Rows<const
 
 // c rows [first, last) (=|+=) aᵀ b, aᵀ [keys, rows] of a tile: rows from `written` on are new unless there is something to add to
 template <class T>
-HWY_INLINE void SumOverRows(const T* a, size_t stride, const Rows<const T>& b, size_t rows, size_t width, size_t first, size_t last, size_t written,
-                            bool add, const Rows<T>& c, Ahead<T>& next) {
+HWY_INLINE void SumOverRows(const T* a, size_t stride, const Rows<const T>& b, size_t rows, size_t width, size_t first, size_t last,
+                            size_t written, bool add, const Rows<T>& c, Ahead<T>& next) {
   if (!c.data) return;
   if (!add) ClearRows(c, written, first, width);
   const size_t fresh = written > first ? HWY_MIN(written, last) : first;
@@ -397,24 +408,26 @@ template <class T> void AttentionHeadGrad(const Head<T>& head, const HeadGrad<T>
       for (size_t t = 0; t < rows; t += kGroupRows) {
         const Group group = GroupOf(head, tile + t, HWY_MIN(kGroupRows, rows - t), key, keys);
         T *const z = scores + t, *const dp = slopes + t;
-        for (const auto& [first, last] : {Span{span.first, group.first}, Span{HWY_MAX(span.first, group.last), span.last}})   // where it does not look
+        // where it does not look
+        for (const auto& [first, last] : {Span{span.first, group.first}, Span{HWY_MAX(span.first, group.last), span.last}})
           for (size_t s = first; s < last; ++s) Store16(Set16(T(0)), z + s * stride), Store16(Set16(T(0)), dp + s * stride);
         if (group.empty()) continue;
         ScoresOf(head, group, queries, bias, z, stride);
         TurnGroup(group, grad.doutput, dv, doutputs);
-        Product(head.v[key + group.first], head.v.stride, 1, Right<T>{doutputs, 16, 0, 16}, 0, group.last - group.first, dv, dp + group.first * stride,
-                Index(stride), false, *head.next);
+        Product(head.v[key + group.first], head.v.stride, 1, Right<T>{doutputs, 16, 0, 16}, 0, group.last - group.first, dv,
+                dp + group.first * stride, Index(stride), false, *head.next);
         if (factors) FactorsOf(head, group, factors);
         if (g) WeightGradients(group, grad.dweights, g);
         SlopesOf(head, group, SightOf(head, group), deltas, factors, g, z, dp, stride, bias_slopes);
         if (bias_slopes) ReturnGroup(group, bias_slopes, grad.dbias);
         if (!grad.dq.data) continue;
         const Right<T> right{head.k[key + group.first], head.k.stride, 16, dk};
-        Product(dp + group.first * stride, 1, Index(stride), right, 0, group.rows, group.last - group.first, grad.dq[group.t], grad.dq.stride,
-                grad.add_dq || !group.fresh, *head.next);
+        Product(dp + group.first * stride, 1, Index(stride), right, 0, group.rows, group.last - group.first, grad.dq[group.t],
+                grad.dq.stride, grad.add_dq || !group.fresh, *head.next);
       }
       SumOverRows(slopes, stride, head.q.from(tile), rows, dk, span.first, span.last, written, grad.add_dk, grad.dk.from(key), *head.next);
-      SumOverRows(scores, stride, grad.doutput.from(tile), rows, dv, span.first, span.last, written, grad.add_dv, grad.dv.from(key), *head.next);
+      SumOverRows(scores, stride, grad.doutput.from(tile), rows, dv, span.first, span.last, written, grad.add_dv, grad.dv.from(key),
+                  *head.next);
       written = HWY_MAX(written, span.last);
     }
     if (grad.dk.data && !grad.add_dk) ClearRows(grad.dk, key + written, key + keys, dk);

@@ -81,19 +81,22 @@ constexpr std::size_t kFetched = 262144;   // bytes: a part of L2
 
 // places: AttentionOptions::places
 Sizes check_inputs(const char* op, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& places = {}) {
-  check<ShapeError>(q.rank() == 4 && k.rank() == 4 && v.rank() == 4, "{}: q, k and v need 4 dimensions: q {}, k {}, v {}", op, q.shape(), k.shape(),
-                    v.shape());
-  check<DTypeError>(q.dtype() == k.dtype() && q.dtype() == v.dtype(), "{}: dtypes differ: q {}, k {}, v {}", op, q.dtype(), k.dtype(), v.dtype());
+  check<ShapeError>(q.rank() == 4 && k.rank() == 4 && v.rank() == 4, "{}: q, k and v need 4 dimensions: q {}, k {}, v {}", op, q.shape(),
+                    k.shape(), v.shape());
+  check<DTypeError>(q.dtype() == k.dtype() && q.dtype() == v.dtype(), "{}: dtypes differ: q {}, k {}, v {}", op, q.dtype(), k.dtype(),
+                    v.dtype());
   const Index shared = k.size(1), group = shared > 0 && q.size(1) % shared == 0 ? std::max<Index>(q.size(1) / shared, 1) : 1;
   const Sizes n{q.size(0), q.size(1), q.size(2), k.size(2), q.size(3), v.size(3), group};
   check<ShapeError>(k.size(3) == n.dk, "{}: widths of queries and keys differ: q {}, k {}", op, q.shape(), k.shape());
   const Index count = places.defined() ? k.size(0) : n.B;
-  check<ShapeError>(k.shape() == Shape{count, n.H / group, n.S, n.dk}, "{}: batch or heads of q and k differ: q {}, k {}", op, q.shape(), k.shape());
+  check<ShapeError>(k.shape() == Shape{count, n.H / group, n.S, n.dk}, "{}: batch or heads of q and k differ: q {}, k {}", op, q.shape(),
+                    k.shape());
   check<ShapeError>(v.shape() == Shape{count, n.H / group, n.S, n.dv}, "{}: k and v differ: k {}, v {}", op, k.shape(), v.shape());
   if (!places.defined()) return n;
   check<DTypeError>(places.dtype() == DType::i64, "{}: places must be i64: {}", op, places.dtype());
-  check<ShapeError>(places.shape() == Shape{n.B, n.S}, "{}: places need a number for each row of q and position of k: places {}, q {}, k {}", op,
-                    places.shape(), q.shape(), k.shape());
+  check<ShapeError>(places.shape() == Shape{n.B, n.S},
+                    "{}: places need a number for each row of q and position of k: places {}, q {}, k {}", op, places.shape(), q.shape(),
+                    k.shape());
   for (Index b = 0; b < n.B; ++b)
     for (Index s = 0; s < n.S; ++s) {
       const auto place = places.data<std::int64_t>()[b * places.strides()[0] + s * places.strides()[1]];
@@ -104,7 +107,8 @@ Sizes check_inputs(const char* op, const Tensor& q, const Tensor& k, const Tenso
 
 // k of which the keys [first, last) stand turned, or shall
 void check_turned(const char* op, const Tensor& k, Index first, Index last) {
-  check<ShapeError>(k.rank() == 4 && k.strides()[3] == 1 && k.strides()[2] == k.size(3), "{}: keys that stand turned need rows side by side: k {}, strides {}", op, k.shape(), k.strides());
+  check<ShapeError>(k.rank() == 4 && k.strides()[3] == 1 && k.strides()[2] == k.size(3),
+                    "{}: keys that stand turned need rows side by side: k {}, strides {}", op, k.shape(), k.strides());
   check<ShapeError>(0 <= first && first <= last && last <= k.size(2) && first % kTurnedKeys == 0 && last % kTurnedKeys == 0,
                     "{}: keys stand turned {} by {}: [{}, {}) of k {}", op, kTurnedKeys, kTurnedKeys, first, last, k.shape());
 }
@@ -127,7 +131,9 @@ AttentionOptions of_rows(AttentionOptions options) {
   return options;
 }
 
-double scale_of(const AttentionOptions& options, Index dk) { return options.scale != 0 ? options.scale : 1 / std::sqrt(double(std::max<Index>(dk, 1))); }
+double scale_of(const AttentionOptions& options, Index dk) {
+  return options.scale != 0 ? options.scale : 1 / std::sqrt(double(std::max<Index>(dk, 1)));
+}
 
 template <class T> Heads<T> heads_of(const Tensor& x, T* data, const Tensor& places = {}, Index group = 1) {
   const Index head = x.strides()[1];
@@ -135,7 +141,10 @@ template <class T> Heads<T> heads_of(const Tensor& x, T* data, const Tensor& pla
   if (places.defined()) heads.places = places.data<std::int64_t>(), heads.places_stride = places.strides()[0];
   return heads;
 }
-template <class T> Heads<const T> heads_of(const Tensor& x, const Tensor& places = {}, Index group = 1) { return heads_of<const T>(x, x.data<T>(), places, group); }
+template <class T>
+Heads<const T> heads_of(const Tensor& x, const Tensor& places = {}, Index group = 1) {
+  return heads_of<const T>(x, x.data<T>(), places, group);
+}
 template <class T> Heads<const T> heads_or_none(const Tensor& x) { return x.defined() ? heads_of<T>(x) : Heads<const T>{}; }
 
 // Where heads of q share one of k and v: its gradient is the sum of theirs, [B, H, S, width], each computed apart.
@@ -171,8 +180,9 @@ Index together(const Sizes& n, const Mask& mask) {
 // Runs f(head, b, h, t) for all (b, h) in parallel, `step` heads at once, each in parts of `rows` queries from t on; head.log_sum_exp
 // and scratch are set. matrices: q, k, v, output, then what else a head reads and writes.
 template <class T, class F>
-void for_heads(const char* op, const Sizes& n, Index step, Index rows, std::span<const Heads<const T>> matrices, bool k_by_columns, const Mask& mask,
-               const AttentionOptions& options, const Heads<const T>& bias, T* log_sum_exp, std::size_t scratch_size, F&& f) {
+void for_heads(const char* op, const Sizes& n, Index step, Index rows, std::span<const Heads<const T>> matrices, bool k_by_columns,
+               const Mask& mask, const AttentionOptions& options, const Heads<const T>& bias, T* log_sum_exp, std::size_t scratch_size,
+               F&& f) {
   const MaskRows mask_rows(op, mask, {n.B, n.H, n.T, n.S}, true);
   const DropoutKey dropout(op, options.dropout, options.key);
   const auto scale = T(scale_of(options, n.dk));
@@ -185,18 +195,33 @@ void for_heads(const char* op, const Sizes& n, Index step, Index rows, std::span
     T* const scratch = room.mutable_data<T>();
     List<RowMask> masks(std::size_t(mask_rows.everything() ? 0 : std::min(rows, n.T)));
     for (Index item = begin; item < end; ++item) {
-      const Index b = item / parts / steps, h = item / parts % steps * step, i = b * n.H + h, first = item % parts * rows, count = std::min(rows, n.T - first);
+      const Index b = item / parts / steps, h = item / parts % steps * step, i = b * n.H + h, first = item % parts * rows,
+                  count = std::min(rows, n.T - first);
       if (item == begin || h == 0 || parts > 1 || mask.differs_by_head())      // else the heads of a sentence look alike
         for (Index t = 0; t < std::min(count, Index(masks.size())); ++t) {
           const RowMask row = mask_rows(i * n.T + first + t);
           masks[std::size_t(t)] = row.nothing() ? RowMask{0, 0} : row;
         }
       const Index next_h = h + step < n.H ? h + step : 0;
-      Ahead<T> next{matrices.data(), fetches && item + 1 < end ? matrices.size() : 0, next_h > 0 ? b : b + 1, next_h, std::min(next_h + step, n.H), next_rows / 3 + 1, scratch};
-      f(Head<T>{std::size_t(count), std::size_t(n.S), std::size_t(n.dk), std::size_t(n.dv), scale, matrices[0].at(b, h).from(std::size_t(first)),
-                matrices[1].at(b, h), matrices[2].at(b, h), bias.at(b, h).from(std::size_t(first)), k_by_columns, std::size_t(options.turned), std::size_t(std::min(step, n.H - h)),
-                matrices[0].head, matrices[1].head, matrices[2].head, bias.head, matrices[3].head, masks.empty() ? nullptr : masks.data(), mask_rows.in_steps(), dropout, (i * Index(padded(std::size_t(n.T))) + first) * Index(drawn_keys(std::size_t(n.S))),
-                log_sum_exp + i * n.T + first, scratch, &next}, b, h, first);
+      Ahead<T> next{matrices.data(), fetches && item + 1 < end ? matrices.size() : 0, next_h > 0 ? b : b + 1, next_h,
+                    std::min(next_h + step, n.H), next_rows / 3 + 1, scratch};
+      const Head<T> head{.queries = std::size_t(count), .keys = std::size_t(n.S), .dk = std::size_t(n.dk), .dv = std::size_t(n.dv),
+                         .scale = scale,
+                         .q = matrices[0].at(b, h).from(std::size_t(first)), .k = matrices[1].at(b, h), .v = matrices[2].at(b, h),
+                         .bias = bias.at(b, h).from(std::size_t(first)),
+                         .k_by_columns = k_by_columns,
+                         .turned = std::size_t(options.turned),
+                         .heads = std::size_t(std::min(step, n.H - h)),
+                         .q_head = matrices[0].head, .k_head = matrices[1].head, .v_head = matrices[2].head, .bias_head = bias.head,
+                         .output_head = matrices[3].head,
+                         .mask = masks.empty() ? nullptr : masks.data(),
+                         .in_steps = mask_rows.in_steps(),
+                         .dropout = dropout,
+                         .first = (i * Index(padded(std::size_t(n.T))) + first) * Index(drawn_keys(std::size_t(n.S))),
+                         .log_sum_exp = log_sum_exp + i * n.T + first,
+                         .scratch = scratch,
+                         .next = &next};
+      f(head, b, h, first);
     }
   });
 }
@@ -213,7 +238,8 @@ void turn_keys_(const Tensor& k, Index first, Index last) {
     T* const keys = k.mutable_data<T>() + first * d;
     parallel_for(k.size(0) * H, row_grain(blocks * kTurnedKeys * d), [&](Index begin, Index end) {
       const Tensor turned = empty({kTurnedKeys, d}, k.dtype());
-      for (Index i = begin; i < end; ++i) kernel(keys + i / H * k.strides()[0] + i % H * k.strides()[1], std::size_t(blocks), std::size_t(d), turned.mutable_data<T>());
+      for (Index i = begin; i < end; ++i)
+        kernel(keys + i / H * k.strides()[0] + i % H * k.strides()[1], std::size_t(blocks), std::size_t(d), turned.mutable_data<T>());
     });
   });
 }
@@ -238,12 +264,13 @@ Tensor gather_places(const Tensor& x, const Tensor& places) {
   return gather(x, 0, expand(reshape(places, {B, 1, S, 1}), {B, x.size(1), S, x.size(3)}));
 }
 
-AttentionOutput scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options,
-                                             const Tensor& bias) {
+AttentionOutput scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask,
+                                             const AttentionOptions& options, const Tensor& bias) {
   const char* op = "scaled_dot_product_attention";
   const Sizes n = check_inputs(op, q, k, v, options.places);
   if (options.turned != 0) check_turned(op, k, 0, options.turned);
-  if (options.turned > 0 && n.T > Index(kFewQueries)) return scaled_dot_product_attention(q, keys_in_rows(k, options.turned), v, mask, of_rows(options), bias);
+  if (options.turned > 0 && n.T > Index(kFewQueries))
+    return scaled_dot_product_attention(q, keys_in_rows(k, options.turned), v, mask, of_rows(options), bias);
   const Tensor biases = expanded_bias(op, n, q, bias);
   return visit_float(q.dtype(), op, [&]<class T>() {
     const bool k_by_columns = n.dk > 1 && k.strides()[2] == 1 && k.strides()[3] != 1 && !options.places.defined() && options.turned == 0;
@@ -255,8 +282,9 @@ AttentionOutput scaled_dot_product_attention(const Tensor& q, const Tensor& k, c
     T* const weights = options.weights ? out.weights.mutable_data<T>() : nullptr;
     const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(AttentionF32), HWY_DYNAMIC_POINTER(AttentionF64));
     const std::array heads{heads_of<T>(qs), heads_of<T>(ks, places, n.group), heads_of<T>(vs, places, n.group), heads_of<T>(out.output)};
-    for_heads<T>(op, n, together(n, mask), part_rows(n), heads, k_by_columns, mask, options, heads_or_none<T>(biases), out.log_sum_exp.mutable_data<T>(),
-                 attention_scratch(std::size_t(n.T), std::size_t(n.S), std::size_t(n.dk)), [&](const Head<T>& head, Index b, Index h, Index t) {
+    for_heads<T>(op, n, together(n, mask), part_rows(n), heads, k_by_columns, mask, options, heads_or_none<T>(biases),
+                 out.log_sum_exp.mutable_data<T>(), attention_scratch(std::size_t(n.T), std::size_t(n.S), std::size_t(n.dk)),
+                 [&](const Head<T>& head, Index b, Index h, Index t) {
                    kernel(head, output.at(b, h).from(std::size_t(t)), weights ? weights + ((b * n.H + h) * n.T + t) * n.S : nullptr);
                  });
     return out;
@@ -264,10 +292,12 @@ AttentionOutput scaled_dot_product_attention(const Tensor& q, const Tensor& k, c
 }
 
 void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options,
-                                       const AttentionOutput& forward, const Tensor& doutput, const Tensor& dweights, const Into* dq, const Into* dk, const Into* dv,
-                                       const Tensor& bias, const Into* dbias) {
+                                       const AttentionOutput& forward, const Tensor& doutput, const Tensor& dweights, const Into* dq,
+                                       const Into* dk, const Into* dv, const Tensor& bias, const Into* dbias) {
   const char* op = "scaled_dot_product_attention_grad";
-  check<Error>(!options.places.defined() && options.turned == 0, "{}: there is no gradient where keys and values are read by places or stand turned; gather_places and keys_in_rows first", op);
+  check<Error>(!options.places.defined() && options.turned == 0,
+               "{}: there is no gradient where keys and values are read by places or stand turned; gather_places and keys_in_rows first",
+               op);
   const Sizes n = check_inputs(op, q, k, v);
   const Tensor biases = expanded_bias(op, n, q, bias);
   const auto check_like = [&](const char* name, const Tensor& a, const Shape& shape) {
@@ -289,7 +319,8 @@ void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const T
     const GroupGradients keys(n, dk), values(n, dv);
     const RowDestinations<3> to({dq, keys.each(), values.each()});
     std::array<Heads<T>, 3> gradients{};
-    List<Heads<const T>> heads{heads_of<T>(qs), heads_of<T>(ks, {}, n.group), heads_of<T>(vs, {}, n.group), heads_of<T>(outputs), heads_of<T>(doutputs)};
+    List<Heads<const T>> heads{heads_of<T>(qs), heads_of<T>(ks, {}, n.group), heads_of<T>(vs, {}, n.group), heads_of<T>(outputs),
+                               heads_of<T>(doutputs)};
     for (std::size_t i = 0; i < 3; ++i)
       if (to.wanted(i)) {
         gradients[i] = heads_of(to.tensor(i), to.tensor(i).template mutable_data<T>());
@@ -299,11 +330,17 @@ void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const T
     const Tensor slopes = dbias ? zeros({n.B, n.H, n.T, n.S}, q.dtype()) : Tensor();
     const Heads<T> bias_gradients = dbias ? heads_of(slopes, slopes.mutable_data<T>()) : Heads<T>{};
     const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(AttentionGradF32), HWY_DYNAMIC_POINTER(AttentionGradF64));
-    for_heads<T>(op, n, 1, std::max<Index>(n.T, 1), heads, false, mask, options, heads_or_none<T>(biases), const_cast<T*>(lse.data<T>()),
-                 attention_grad_scratch(std::size_t(n.T), std::size_t(n.S), std::size_t(n.dk), std::size_t(n.dv)), [&](const Head<T>& head, Index b, Index h, Index) {
-                   kernel(head, HeadGrad<T>{heads[3].at(b, h), heads[4].at(b, h), dweights_heads.at(b, h), gradients[0].at(b, h),
-                                            gradients[1].at(b, h), gradients[2].at(b, h), bias_gradients.at(b, h), to.add(0), to.add(1), to.add(2)});
-                 });
+    for_heads<T>(
+        op, n, 1, std::max<Index>(n.T, 1), heads, false, mask, options, heads_or_none<T>(biases), const_cast<T*>(lse.data<T>()),
+        attention_grad_scratch(std::size_t(n.T), std::size_t(n.S), std::size_t(n.dk), std::size_t(n.dv)),
+        [&](const Head<T>& head, Index b, Index h, Index) {
+          kernel(head, HeadGrad<T>{.output = heads[3].at(b, h),
+                                   .doutput = heads[4].at(b, h),
+                                   .dweights = dweights_heads.at(b, h),
+                                   .dq = gradients[0].at(b, h), .dk = gradients[1].at(b, h), .dv = gradients[2].at(b, h),
+                                   .dbias = bias_gradients.at(b, h),
+                                   .add_dq = to.add(0), .add_dk = to.add(1), .add_dv = to.add(2)});
+        });
     to.finish();
     keys.finish();
     values.finish();
@@ -338,11 +375,13 @@ AttentionOutput scaled_dot_product_attention_by_definition(const Tensor& q, cons
                                                            const AttentionOptions& options, const Tensor& bias) {
   const char* op = "scaled_dot_product_attention_by_definition";
   const Sizes n = check_inputs(op, q, k, v, options.places);
-  if (options.turned != 0) return scaled_dot_product_attention_by_definition(q, keys_in_rows(k, options.turned), v, mask, of_rows(options), bias);
+  if (options.turned != 0)
+    return scaled_dot_product_attention_by_definition(q, keys_in_rows(k, options.turned), v, mask, of_rows(options), bias);
   if (options.places.defined()) {
     AttentionOptions plain = options;
     plain.places = {};
-    return scaled_dot_product_attention_by_definition(q, gather_places(k, options.places), gather_places(v, options.places), mask, plain, bias);
+    return scaled_dot_product_attention_by_definition(q, gather_places(k, options.places), gather_places(v, options.places), mask, plain,
+                                                      bias);
   }
   mask.check_fits(op, {n.B, n.H, n.T, n.S});
   const Tensor biases = expanded_bias(op, n, q, bias), dots = matmul(q * scale_of(options, n.dk), transpose(with_heads(k, n.H)));

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Scaled dot-product attention (Vaswani et al. 2017, arXiv 1706.03762, 3.2.1, Eq. 1) in one pass that never stores [T, S]:
 //   Z = scale Q Kᵀ + bias    P = softmax(Z, mask)    O = dropout(P) V          q [B, H, T, dk], k [B, H, S, dk], v [B, H, S, dv]
-// k and v may have H/g heads, each of which serves g neighbouring ones of q (Ainslie et al. 2023, arXiv 2305.13245; one for all: Shazeer 2019).
+// k and v may have H/g heads, each of which serves g neighbouring ones of q (Ainslie et al. 2023, arXiv 2305.13245;
+// one for all: Shazeer 2019).
 // bias, or none, broadcasts to [B, H, T, S]; -inf in it forbids, as in a float attn_mask of PyTorch.
-// For finite numbers a row's result depends on that row, k, v and bias alone: one query at a time gives the bits of all at once, masked keys
-// change none. Positions outside lengths are skipped, whatever they hold; what else is excluded must be finite. A row with nothing allowed
-// gives zeros and zero gradient. f32 and f64; any strides (slices of one packed projection are read in place where the last is 1).
+// For finite numbers a row's result depends on that row, k, v and bias alone: one query at a time gives the bits of all at once, masked
+// keys change none. Positions outside lengths are skipped, whatever they hold; what else is excluded must be finite. A row with nothing
+// allowed gives zeros and zero gradient. f32 and f64; any strides (slices of one packed projection are read in place where the last is 1).
 // ShapeError: not rank 4, sizes differ, the mask or the bias does not fit [B, H, T, S]. DTypeError: mixed.
 #pragma once
 #include "tensor/into.h"
@@ -32,15 +33,17 @@ struct AttentionOutput {
 
 AttentionOutput scaled_dot_product_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask = {},
                                              const AttentionOptions& options = {}, const Tensor& bias = {});
-// P is computed anew from log_sum_exp, to a relative error of one rounding of Z; with the dropout factors M and the gradient G of the weights:
+// P is computed anew from log_sum_exp, to a relative error of one rounding of Z;
+// with the dropout factors M and the gradient G of the weights:
 //   dV = (P ⊙ M)ᵀ dO    δ = rowsum(dO ⊙ O) + rowsum(P ⊙ G)    dZ = P ⊙ (M ⊙ (dO Vᵀ) + G - δ)    dQ = scale dZ K    dK = scale dZᵀ Q
 //   dbias = dZ summed over the axes that were broadcast; dZ [B, H, T, S] is stored where it is wanted
 // dO or G undefined: zeros. Gradients that are not wanted are null.
 void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options,
-                                       const AttentionOutput& forward, const Tensor& doutput, const Tensor& dweights, const Into* dq, const Into* dk, const Into* dv,
-                                       const Tensor& bias = {}, const Into* dbias = nullptr);
+                                       const AttentionOutput& forward, const Tensor& doutput, const Tensor& dweights, const Into* dq,
+                                       const Into* dk, const Into* dv, const Tensor& bias = {}, const Into* dbias = nullptr);
 
-// Turns the keys [first, last) of k [P, H, S, d], multiples of kTurnedKeys, where they lie: what held [16, d] of each block of 16 holds [d, 16].
+// Turns the keys [first, last) of k [P, H, S, d], multiples of kTurnedKeys, where they lie:
+// what held [16, d] of each block of 16 holds [d, 16].
 // A kernel of few queries reads them as they stand. ShapeError: others, or k's rows are not side by side. turn_keys_back_ undoes it.
 constexpr Index kTurnedKeys = 16;
 void turn_keys_(const Tensor& k, Index first, Index last);
@@ -50,8 +53,8 @@ Tensor keys_in_rows(const Tensor& k, Index turned);   // a copy with those befor
 // y[b, h, s] = x[places[b, s], h, s]   x [P, H, S, d], places [B, S] i64: what places stand for, copied
 Tensor gather_places(const Tensor& x, const Tensor& places);
 
-// The factors M of dropout on P [B, H, T, S], 0 or 1/(1 - p): those of tensor/dropout.h, of 16 queries side by side, since kernels meet them so; that of
-// P[b, h, t, s] at ((b H + h) 16⌈T/16⌉ + 16⌊t/16⌋) 8⌈S/8⌉ + 16 s + t mod 16. ShapeError: not rank 4.
+// The factors M of dropout on P [B, H, T, S], 0 or 1/(1 - p): those of tensor/dropout.h, of 16 queries side by side, since kernels meet
+// them so; that of P[b, h, t, s] at ((b H + h) 16⌈T/16⌉ + 16⌊t/16⌋) 8⌈S/8⌉ + 16 s + t mod 16. ShapeError: not rank 4.
 Tensor attention_dropout(const Shape& weights, DType dtype, double p, Key key);
 // The same as matmul, softmax, dropout and matmul, each [B, H, T, S] stored.
 AttentionOutput scaled_dot_product_attention_by_definition(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask = {},

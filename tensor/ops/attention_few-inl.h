@@ -37,14 +37,14 @@ template <class T> HWY_NOINLINE void Fetch(Ahead<T>& next) {
 
 // c of each head (=|+=) its rows of a times its own b; b_head and c_head are the strides from one head to the next
 template <class T>
-HWY_INLINE void ProductsOf(const Head<T>& head, const T* a, Index a_row, const Right<T>& b, Index b_head, size_t first, size_t K, T* c, Index c_row, Index c_head,
-                           bool add) {
+HWY_INLINE void ProductsOf(const Head<T>& head, const T* a, Index a_row, const Right<T>& b, Index b_head, size_t first, size_t K, T* c,
+                           Index c_row, Index c_head, bool add) {
   if (head.queries == 1) return RowsProduct(a, a_row, b, b_head, first, head.heads, K, c, c_head, add);
   Ahead<T> nothing = *head.next;
   nothing.count = 0;
   for (size_t h = 0; h < head.heads; ++h)
-    Product(a + Index(h * head.queries) * a_row, a_row, 1, Right<T>{b.data + Index(h) * b_head, b.row, b.block, b.columns}, first, head.queries, K,
-            c + Index(h) * c_head, c_row, add, nothing);
+    Product(a + Index(h * head.queries) * a_row, a_row, 1, Right<T>{b.data + Index(h) * b_head, b.row, b.block, b.columns}, first,
+            head.queries, K, c + Index(h) * c_head, c_row, add, nothing);
 }
 
 // Which places 16 keys lie in; how many
@@ -55,12 +55,15 @@ HWY_INLINE size_t DistinctOf(const std::int64_t* places, std::int64_t* distinct)
   return size_t(end - distinct);
 }
 
-// z[h][t][s] of keys that stand turned, whole blocks from `first` on. Where the keys of a block lie in several places, each of these gives 16
-// lanes to `some` [rows, 32], two at once, of which its own keys' are taken.
-template <class T> HWY_INLINE void DotsOfTurned(const Head<T>& head, const Group& group, size_t first, size_t last, const T* queries, T* some, T* z, Index stride) {
+// z[h][t][s] of keys that stand turned, whole blocks from `first` on. Where the keys of a block lie in several places, each of these gives
+// 16 lanes to `some` [rows, 32], two at once, of which its own keys' are taken.
+template <class T>
+HWY_INLINE void DotsOfTurned(const Head<T>& head, const Group& group, size_t first, size_t last, const T* queries, T* some, T* z,
+                             Index stride) {
   const size_t dk = head.dk, rows = head.heads * head.queries;
   const auto dots = [&](const T* keys, Index block, size_t count, T* c, Index c_row) {
-    ProductsOf(head, queries, Index(dk), Right<T>{keys, 16, block, count}, head.k_head, 0, dk, c, c_row, Index(head.queries) * c_row, false);
+    ProductsOf(head, queries, Index(dk), Right<T>{keys, 16, block, count}, head.k_head, 0, dk, c, c_row, Index(head.queries) * c_row,
+               false);
   };
   const Rows<const T> keys = head.k.from(group.key);
   for (size_t s = first; s < last;) {
@@ -102,16 +105,19 @@ template <class T> HWY_INLINE void DotsOfFew(const Head<T>& head, const Group& g
     const Right<T> keys{head.k.data + group.key, head.k.stride, 16, group.last};
     return ProductsOf(head, queries, Index(dk), keys, head.k_head, BeginOf(group), dk, z, stride, z_head, false);
   }
-  const size_t turned_end = HWY_MIN(HWY_MAX(head.turned, group.key) - group.key, EndOf(group)), unturned = HWY_MAX(turned_end, BeginOf(group));
+  const size_t turned_end = HWY_MIN(HWY_MAX(head.turned, group.key) - group.key, EndOf(group)),
+               unturned = HWY_MAX(turned_end, BeginOf(group));
   DotsOfTurned(head, group, BeginOf(group), turned_end, queries, turned, z, stride);
   for (size_t s = unturned; s < group.last; s += kPieceKeys) {
-    const size_t count = HWY_MIN(kPieceKeys, group.last - s), distinct = head.k_head == 0 ? 1 : head.heads, size = distinct > 1 ? padded(count) * dk : 0;
+    const size_t count = HWY_MIN(kPieceKeys, group.last - s), distinct = head.k_head == 0 ? 1 : head.heads,
+                 size = distinct > 1 ? padded(count) * dk : 0;
     for (size_t h = 0; h < distinct; ++h) {
       Rows<const T> keys = head.k.from(group.key + s);
       keys.data += Index(h) * head.k_head;
       Turn(keys, count, dk, turned + h * size);
     }
-    ProductsOf(head, queries, Index(dk), Right<T>{turned, 16, Index(16 * dk), padded(count)}, Index(size), 0, dk, z + s, stride, z_head, false);
+    ProductsOf(head, queries, Index(dk), Right<T>{turned, 16, Index(16 * dk), padded(count)}, Index(size), 0, dk, z + s, stride, z_head,
+               false);
   }
 }
 
@@ -168,7 +174,8 @@ template <class T> HWY_INLINE T Rescale(T difference, T* output, size_t dv) {
 template <class T> HWY_INLINE void DropRow(const Head<T>& head, const Group& group, size_t number, size_t row, T* e) {
   T factors[kGroupRows * kDrawnKeys];
   for (size_t s = group.first / kDrawnKeys * kDrawnKeys; s < group.last; s += kDrawnKeys) {
-    DropoutFactors(head.dropout, head.first + Index(kGroupRows * (number * drawn_keys(head.keys) + group.key + s)), kGroupRows * kDrawnKeys, factors);
+    DropoutFactors(head.dropout, head.first + Index(kGroupRows * (number * drawn_keys(head.keys) + group.key + s)), kGroupRows * kDrawnKeys,
+                   factors);
     for (size_t i = HWY_MAX(s, group.first); i < HWY_MIN(s + kDrawnKeys, group.last); ++i) e[i] *= factors[kGroupRows * (i - s) + row];
   }
 }
@@ -204,8 +211,8 @@ template <class T> void AttentionFew(const Head<T>& head, const Rows<T>& output,
     const Rows<const T> values = head.v.from(key);
     for (size_t first = group.first, end; first < group.last; first = end) {
       end = values.end_of_run(first, group.last);
-      ProductsOf(head, scores + first, Index(stride), Right<T>{values[first], values.stride, 16, head.dv}, head.v_head, 0, end - first, output.data, output.stride,
-                 head.output_head, !group.fresh || first > group.first);
+      ProductsOf(head, scores + first, Index(stride), Right<T>{values[first], values.stride, 16, head.dv}, head.v_head, 0, end - first,
+                 output.data, output.stride, head.output_head, !group.fresh || first > group.first);
     }
     Fetch(*head.next);
   }

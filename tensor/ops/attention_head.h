@@ -100,7 +100,8 @@ template <class T> struct Room {
   T* take(std::size_t elements) { return std::exchange(next, next + padded(elements)); }
 };
 
-// Elements of scratch memory: queries, scores, dropout factors, bias and one number a row; enough where lanes are queries and where they are keys.
+// Elements of scratch memory: queries, scores, dropout factors, bias and one number a row;
+// enough where lanes are queries and where they are keys.
 constexpr std::size_t attention_scratch(std::size_t queries, std::size_t keys, std::size_t dk) {
   const std::size_t heads = queries <= kFewQueries ? kFewHeads : 1;   // the last part of many queries may be few
   const std::size_t few = heads * (kPieceKeys + kFewQueries) * padded(dk) + heads * kFewQueries * row_stride(keys);

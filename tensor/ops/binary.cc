@@ -23,8 +23,12 @@ namespace {
 
 // Each op: f(d, a, b), and da = dy ∂y/∂a, db = dy ∂y/∂b from (d, a, b, y, dy).
 #define F template <class D, class V> static HWY_INLINE V f([[maybe_unused]] D d, V a, V b)
-#define DA template <class D, class V> static HWY_INLINE V da([[maybe_unused]] D d, [[maybe_unused]] V a, [[maybe_unused]] V b, [[maybe_unused]] V y, V dy)
-#define DB template <class D, class V> static HWY_INLINE V db([[maybe_unused]] D d, [[maybe_unused]] V a, [[maybe_unused]] V b, [[maybe_unused]] V y, V dy)
+#define DA                    \
+  template <class D, class V> \
+  static HWY_INLINE V da([[maybe_unused]] D d, [[maybe_unused]] V a, [[maybe_unused]] V b, [[maybe_unused]] V y, V dy)
+#define DB                    \
+  template <class D, class V> \
+  static HWY_INLINE V db([[maybe_unused]] D d, [[maybe_unused]] V a, [[maybe_unused]] V b, [[maybe_unused]] V y, V dy)
 template <class D> HWY_INLINE hn::Vec<D> C(D d, double c) { return hn::Set(d, hn::TFromD<D>(c)); }
 
 struct Add {
@@ -74,8 +78,10 @@ struct Atan2 {                        // ∂y/∂a = b / (a² + b²), ∂y/∂b 
     // brought by a power of two to where squares neither vanish nor overflow
     const V most = hn::Max(hn::Abs(a), hn::Abs(b));
     const auto small = hn::Lt(most, math::Constant(d, 0x1p-40, 0x1p-400)), large = hn::Gt(most, math::Constant(d, 0x1p40, 0x1p400));
-    const V scale = hn::IfThenElse(small, math::Constant(d, 0x1p100, 0x1p700), hn::IfThenElse(large, math::Constant(d, 0x1p-80, 0x1p-600), C(d, 1)));
-    const V a_scaled = hn::Mul(a, scale), b_scaled = hn::Mul(b, scale), square = hn::MulAdd(a_scaled, a_scaled, hn::Mul(b_scaled, b_scaled));
+    const V scale =
+        hn::IfThenElse(small, math::Constant(d, 0x1p100, 0x1p700), hn::IfThenElse(large, math::Constant(d, 0x1p-80, 0x1p-600), C(d, 1)));
+    const V a_scaled = hn::Mul(a, scale), b_scaled = hn::Mul(b, scale),
+            square = hn::MulAdd(a_scaled, a_scaled, hn::Mul(b_scaled, b_scaled));
     return hn::IfThenZeroElse(hn::Eq(square, C(d, 0)), hn::Mul(dy, hn::Mul(hn::Div(hn::Mul(top, scale), square), scale)));
   }
   F { return math::Atan2(d, a, b); }
@@ -83,7 +89,8 @@ struct Atan2 {                        // ∂y/∂a = b / (a² + b²), ∂y/∂b 
   DB { return Over(d, hn::Neg(a), a, b, dy); }
 };
 struct LogAddExp {                    // max(a, b) + ln(1 + e^-|a - b|);  ∂y/∂a = σ(a - b), ∂y/∂b = σ(b - a)
-  template <class D, class V> static HWY_INLINE V Less(D, V a, V b) { return hn::IfThenZeroElse(hn::Eq(a, b), hn::Sub(a, b)); }   // a - b, of equal infinities too
+  // a - b, of equal infinities too
+  template <class D, class V> static HWY_INLINE V Less(D, V a, V b) { return hn::IfThenZeroElse(hn::Eq(a, b), hn::Sub(a, b)); }
   F { return hn::Add(MaxOrNaN(d, a, b), math::Log1p(d, math::Exp(d, hn::Neg(hn::Abs(Less(d, a, b)))))); }
   DA { return hn::Mul(dy, math::Sigmoid(d, Less(d, a, b))); }
   DB { return hn::Mul(dy, math::Sigmoid(d, Less(d, b, a))); }
@@ -105,7 +112,8 @@ template <class Op, int kSide, class T> void Backward(const RowOperand<T>* x, si
   const Stepping<T> a(x[0].at, x[0].step), b(x[1].at, x[1].step), y(x[2].at, x[2].step), dy(x[3].at, x[3].step);
   for (size_t i = 0; i < n; i += hn::Lanes(d)) {
     const size_t left = n - i;
-    const auto value = Derivative<Op, kSide>(d, LoadFirst(d, a + i, left), LoadFirst(d, b + i, left), LoadFirst(d, y + i, left), LoadFirst(d, dy + i, left));
+    const auto value = Derivative<Op, kSide>(d, LoadFirst(d, a + i, left), LoadFirst(d, b + i, left), LoadFirst(d, y + i, left),
+                                             LoadFirst(d, dy + i, left));
     StoreFirst(value, d, out + i, left);
   }
 }
@@ -168,14 +176,18 @@ template <class F> void with_integer(Binary op, F use) {
     });
     case Binary::maximum: return use([](auto a, auto b) { return std::max(a, b); });
     case Binary::minimum: return use([](auto a, auto b) { return std::min(a, b); });
-    default: return use([]<class T>(T a, T b) { return T(-1) < T(0) && b == T(-1) ? T(std::make_unsigned_t<T>(0) - std::make_unsigned_t<T>(a)) : T(a / b); });
+    default:
+      return use([]<class T>(T a, T b) {
+        return T(-1) < T(0) && b == T(-1) ? T(std::make_unsigned_t<T>(0) - std::make_unsigned_t<T>(a)) : T(a / b);
+      });
   }
 }
 
 Tensor integer_binary(Binary op, std::string_view name, const Tensor& a, const Tensor& b, const Shape& shape) {
   check<DTypeError>(op != Binary::pow && op != Binary::atan2 && op != Binary::logaddexp, "{}: takes f32 or f64: {}", name, a.dtype());
   check<DTypeError>(a.dtype() != DType::bf16, "{}: takes f32, f64, i32, i64 or u8: {}", name, a.dtype());
-  if (op == Binary::divide) check<Error>(shape.numel() == 0 || all_true(b), "divide: an integer is divided by 0: a {}, b {}", a.shape(), b.shape());
+  if (op == Binary::divide)
+    check<Error>(shape.numel() == 0 || all_true(b), "divide: an integer is divided by 0: a {}, b {}", a.shape(), b.shape());
   Tensor y = empty(shape, a.dtype());
   visit_any(a.dtype(), [&]<class T>() {
     if constexpr (std::is_integral_v<T>)
@@ -243,7 +255,9 @@ void binary_grad(Binary op, const Tensor& a, const Tensor& b, const Tensor& y, c
 }
 
 void add_into(const Tensor& x, const Into& out) {
-  check<ShapeError>(broadcast_shapes("add_into", x.shape(), out.tensor.shape()) == x.shape(), "add_into: x has to be as large as what it is added to, or larger and is summed: x {}, into {}", x.shape(), out.tensor.shape());
+  check<ShapeError>(broadcast_shapes("add_into", x.shape(), out.tensor.shape()) == x.shape(),
+                    "add_into: x has to be as large as what it is added to, or larger and is summed: x {}, into {}", x.shape(),
+                    out.tensor.shape());
   sum_to(x, out);
 }
 
@@ -317,7 +331,8 @@ Tensor compare(Comparison op, const Tensor& a, double b) {
   return with_comparison(op, [&](auto holds) {
     visit_any(a.dtype(), [&]<class T>() {
       using Read = std::conditional_t<std::is_same_v<T, BFloat16>, float, T>;
-      using Number = std::conditional_t<std::is_floating_point_v<Read>, Read, double>;   // b takes the float type; integers are compared as doubles
+      // b takes the float type; integers are compared as doubles
+      using Number = std::conditional_t<std::is_floating_point_v<Read>, Read, double>;
       map_elements<std::uint8_t, T>(y, 2, [holds, b = Number(b)](T u) { return std::uint8_t(holds(Number(Read(u)), b)); }, a);
     });
     return y;

@@ -11,7 +11,8 @@ enum class Binary { add, subtract, multiply, divide, maximum, minimum, pow, atan
 
 const char* name(Binary op);           // "add"
 Tensor binary(Binary op, const Tensor& a, const Tensor& b);
-void binary(Binary op, const Tensor& a, const Tensor& b, const Into& y);   // y (=|+=) f(a, b), a and b broadcast to y's shape; f32, f64. Checks nothing.
+// y (=|+=) f(a, b), a and b broadcast to y's shape; f32, f64. Checks nothing.
+void binary(Binary op, const Tensor& a, const Tensor& b, const Into& y);
 Tensor number_like(double value, const Tensor& x, Binary op);   // 0-d, of x's dtype
 Tensor binary(Binary op, const Tensor& a, double b);
 Tensor binary(Binary op, double a, const Tensor& b);
@@ -22,11 +23,13 @@ void binary_grad(Binary op, const Tensor& a, const Tensor& b, const Tensor& y, c
 inline Tensor add(const Tensor& a, const Tensor& b) { return binary(Binary::add, a, b); }
 inline Tensor subtract(const Tensor& a, const Tensor& b) { return binary(Binary::subtract, a, b); }
 inline Tensor multiply(const Tensor& a, const Tensor& b) { return binary(Binary::multiply, a, b); }
-inline Tensor divide(const Tensor& a, const Tensor& b) { return binary(Binary::divide, a, b); }    // integers truncate, and beside a number they are refused
+// integers truncate, and beside a number they are refused
+inline Tensor divide(const Tensor& a, const Tensor& b) { return binary(Binary::divide, a, b); }
 inline Tensor maximum(const Tensor& a, const Tensor& b) { return binary(Binary::maximum, a, b); }  // NaN wins; ties share dy evenly
 inline Tensor minimum(const Tensor& a, const Tensor& b) { return binary(Binary::minimum, a, b); }
 inline Tensor pow(const Tensor& a, const Tensor& b) { return binary(Binary::pow, a, b); }          // a^b, special values as in C
-inline Tensor atan2(const Tensor& a, const Tensor& b) { return binary(Binary::atan2, a, b); }      // angle of (b, a); 0 with gradient 0 at (0, 0)
+// angle of (b, a); 0 with gradient 0 at (0, 0)
+inline Tensor atan2(const Tensor& a, const Tensor& b) { return binary(Binary::atan2, a, b); }
 inline Tensor logaddexp(const Tensor& a, const Tensor& b) { return binary(Binary::logaddexp, a, b); }   // ln(e^a + e^b)
 
 inline Tensor add(const Tensor& a, double b) { return binary(Binary::add, a, b); }

@@ -76,15 +76,19 @@ HWY_EXPORT(CausalProductF64);
 namespace {
 
 void check_sizes(const char* op, const Tensor& q, const Tensor& k, const Tensor& v) {
-  check<ShapeError>(q.rank() == 4 && k.shape() == q.shape() && v.rank() == 4 && v.size(0) == q.size(0) && v.size(1) == q.size(1) && v.size(2) == q.size(2),
+  check<ShapeError>(q.rank() == 4 && k.shape() == q.shape() && v.rank() == 4 && v.size(0) == q.size(0) && v.size(1) == q.size(1) &&
+                        v.size(2) == q.size(2),
                     "{}: needs q, k [B, H, T, m] and v [B, H, T, n]: q {}, k {}, v {}", op, q.shape(), k.shape(), v.shape());
-  check<DTypeError>(k.dtype() == q.dtype() && v.dtype() == q.dtype(), "{}: dtypes differ: q {}, k {}, v {}", op, q.dtype(), k.dtype(), v.dtype());
+  check<DTypeError>(k.dtype() == q.dtype() && v.dtype() == q.dtype(), "{}: dtypes differ: q {}, k {}, v {}", op, q.dtype(), k.dtype(),
+                    v.dtype());
 }
 
 // y (=|+=) causal_product(q, k, v) after state, or from the last row to the first; y and state have dense rows
-void run(const char* op, const Tensor& given_q, const Tensor& given_k, const Tensor& given_v, const Tensor& state, const Tensor& y, bool add, bool back) {
+void run(const char* op, const Tensor& given_q, const Tensor& given_k, const Tensor& given_v, const Tensor& state, const Tensor& y,
+         bool add, bool back) {
   const Tensor q = with_dense_rows(given_q), k = with_dense_rows(given_k), v = with_dense_rows(given_v);
-  const Index H = q.size(1), T = q.size(2), m = q.size(3), n = v.size(3), blocks = (n + 15) / 16, first = back ? T - 1 : 0, way = back ? -1 : 1;
+  const Index H = q.size(1), T = q.size(2), m = q.size(3), n = v.size(3), blocks = (n + 15) / 16, first = back ? T - 1 : 0,
+              way = back ? -1 : 1;
   if (T == 0) return;
   visit_float(q.dtype(), op, [&]<class E>() {
     const auto kernel = pick<E>(HWY_DYNAMIC_POINTER(CausalProductF32), HWY_DYNAMIC_POINTER(CausalProductF64));
@@ -93,9 +97,20 @@ void run(const char* op, const Tensor& given_q, const Tensor& given_k, const Ten
       for (Index i = begin; i < end; ++i) {
         const Index column = i % blocks * 16, h = i / blocks % H, b = i / blocks / H;
         const auto at = [&](const Tensor& x, Index row) { return b * x.strides()[0] + h * x.strides()[1] + row * x.strides()[2]; };
-        kernel({.steps = std::size_t(T), .m = std::size_t(m), .n = std::size_t(std::min<Index>(16, n - column)), .q = q.data<E>() + at(q, first), .k = k.data<E>() + at(k, first),
-                .v = v.data<E>() + at(v, first) + column, .y = to + at(y, first) + column, .state = sums + at(state, 0) + column, .q_row = way * q.strides()[2],
-                .k_row = way * k.strides()[2], .v_row = way * v.strides()[2], .y_row = way * y.strides()[2], .state_row = state.strides()[2], .add = add});
+        kernel({.steps = std::size_t(T),
+                .m = std::size_t(m),
+                .n = std::size_t(std::min<Index>(16, n - column)),
+                .q = q.data<E>() + at(q, first),
+                .k = k.data<E>() + at(k, first),
+                .v = v.data<E>() + at(v, first) + column,
+                .y = to + at(y, first) + column,
+                .state = sums + at(state, 0) + column,
+                .q_row = way * q.strides()[2],
+                .k_row = way * k.strides()[2],
+                .v_row = way * v.strides()[2],
+                .y_row = way * y.strides()[2],
+                .state_row = state.strides()[2],
+                .add = add});
       }
     });
   });
@@ -115,7 +130,8 @@ Tensor causal_product(const Tensor& q, const Tensor& k, const Tensor& v) {
 Tensor causal_product_next(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& state) {
   check_sizes("causal_product_next", q, k, v);
   const Shape expected{k.size(0), k.size(1), k.size(3), v.size(3)};
-  check<ShapeError>(state.shape() == expected && state.is_contiguous(), "causal_product_next: the state needs {}, contiguous: shape {}, strides {}", expected, state.shape(), state.strides());
+  check<ShapeError>(state.shape() == expected && state.is_contiguous(),
+                    "causal_product_next: the state needs {}, contiguous: shape {}, strides {}", expected, state.shape(), state.strides());
   check<DTypeError>(state.dtype() == q.dtype(), "causal_product_next: dtypes differ: q {}, state {}", q.dtype(), state.dtype());
   const Tensor y = empty(v.shape(), v.dtype());
   run("causal_product_next", q, k, v, state, y, false, false);
@@ -127,7 +143,8 @@ Tensor causal_product_by_definition(const Tensor& q, const Tensor& k, const Tens
   return matmul(tril(matmul(q, transpose(k))), v);
 }
 
-void causal_product_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dy, const Into* dq, const Into* dk, const Into* dv) {
+void causal_product_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dy, const Into* dq, const Into* dk,
+                         const Into* dv) {
   check_sizes("causal_product_grad", q, k, v);
   check<ShapeError>(dy.shape() == v.shape(), "causal_product_grad: shapes differ: v {}, dy {}", v.shape(), dy.shape());
   check<DTypeError>(dy.dtype() == v.dtype(), "causal_product_grad: dtypes differ: v {}, dy {}", v.dtype(), dy.dtype());

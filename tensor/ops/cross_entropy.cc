@@ -41,8 +41,8 @@ template <class T> HWY_INLINE T Mass(const Smoothed<T>& q, size_t target) {
   return q.weight ? (q.true_mass - q.other_mass) * q.weight[target] + q.other_mass * q.weights : T(1);
 }
 
-// L = -log(e^g p + a) for a surprise of -log p, g log_share, a other. The label's part of dx and dg take r = e^g p / (e^g p + a); da = -e^L, kept
-// finite where L is larger than anything it is worth.
+// L = -log(e^g p + a) for a surprise of -log p, g log_share, a other. The label's part of dx and dg take r = e^g p / (e^g p + a); da =
+// -e^L, kept finite where L is larger than anything it is worth.
 // With a rest of d = rest - log Σ e^x: p becomes σ(-d) p, a σ(d) a; then all of x takes σ(-d), else r.   -> L, r, what x takes
 template <class T> HWY_INLINE void MixedSurprise(T surprise, T d, RowMixture<T>* mixture, T* loss, T* r, T* words) {
   T log_words = 0, log_rest = 0;                                              // log σ(-d), log σ(d)
@@ -66,7 +66,8 @@ template <class T> HWY_INLINE void MixedSurprise(T surprise, T d, RowMixture<T>*
 // loss = Σ_k w_k q_k (log Σ_j e^(x_j - m) - (x_k - m)) of one row.  passes: 1 max, 2 exp and sums, 3 with kInPlace the row becomes
 // dx = softmax(x) Σ_k w_k q_k - w q.  With a bias the row is x + bias; it is stored there, so that x must be writable. With a mixture
 // the true label's part of the loss is that of MixedSurprise.
-template <bool kInPlace, class T> T LossRow(T* x, const T* bias, size_t n, size_t target, const Smoothed<T>& q, RowSum<T>* row_sum, RowMixture<T>* mixture = nullptr) {
+template <bool kInPlace, class T>
+T LossRow(T* x, const T* bias, size_t n, size_t target, const Smoothed<T>& q, RowSum<T>* row_sum, RowMixture<T>* mixture = nullptr) {
   Block<T> most = Set16(T(-__builtin_inf()));
   for (size_t i = 0; i < n; i += 16) {
     Block<T> v = LoadN16(x + i, n - i, T(-__builtin_inf()));
@@ -94,7 +95,8 @@ template <bool kInPlace, class T> T LossRow(T* x, const T* bias, size_t n, size_
     if (kInPlace) StoreN16(e, n - i, x + i);
   }
   const T sum = Sum16(sums), log_sum = math::LogOf(sum), w_true = TrueWeight(q, target), mass = Mass(q, target);
-  T loss = mass * log_sum - (q.true_mass - q.other_mass) * w_true * (x_true - m), away = 0, away_all = 0;   // what others give the label, and x
+  // what others give the label, and x
+  T loss = mass * log_sum - (q.true_mass - q.other_mass) * w_true * (x_true - m), away = 0, away_all = 0;
   if (smooth) loss -= q.other_mass * Sum16(totals);
   if (mixture) {
     const T part = (q.true_mass - q.other_mass) * w_true, surprise = log_sum - (x_true - m);
@@ -106,7 +108,8 @@ template <bool kInPlace, class T> T LossRow(T* x, const T* bias, size_t n, size_
   }
   *row_sum = {m, log_sum};
   if (kInPlace) {
-    const T scale = (mass - away_all) / sum, d_true = x[target] * scale - (q.true_mass * w_true - away), d_pad = q.pad >= 0 ? x[q.pad] * scale : T(0);
+    const T scale = (mass - away_all) / sum, d_true = x[target] * scale - (q.true_mass * w_true - away),
+            d_pad = q.pad >= 0 ? x[q.pad] * scale : T(0);
     const Block<T> by = Set16(scale), other = Set16(q.other_mass);
     for (size_t i = 0; i < n; i += 16)
       StoreN16(LoadN16(x + i, n - i) * by - (q.weight ? other * LoadN16(q.weight + i, n - i) : other), n - i, x + i);
@@ -120,13 +123,15 @@ template <class T> T Loss(const T* x, size_t n, size_t target, const Smoothed<T>
   return LossRow<false>(const_cast<T*>(x), static_cast<const T*>(nullptr), n, target, q, row_sum);
 }
 
-template <class T> T LossInPlace(T* x, const T* bias, size_t n, size_t target, const Smoothed<T>& q, bool gradient, RowMixture<T>* mixture) {
+template <class T>
+T LossInPlace(T* x, const T* bias, size_t n, size_t target, const Smoothed<T>& q, bool gradient, RowMixture<T>* mixture) {
   RowSum<T> row_sum;
   return gradient ? LossRow<true>(x, bias, n, target, q, &row_sum, mixture) : LossRow<false>(x, bias, n, target, q, &row_sum, mixture);
 }
 
 // dx (=|+=) dloss (exp(x - max - log_sum) Σ_k w_k q_k - w q)
-template <class T> void LossGrad(const T* x, size_t n, size_t target, const Smoothed<T>& q, const RowSum<T>& row_sum, T dloss, bool add, T* dx) {
+template <class T>
+void LossGrad(const T* x, size_t n, size_t target, const Smoothed<T>& q, const RowSum<T>& row_sum, T dloss, bool add, T* dx) {
   const auto [m, log_sum] = row_sum;
   const T mass = Mass(q, target);
   const Block<T> shift = Set16(m), logs = Set16(log_sum), masses = Set16(mass), other = Set16(q.other_mass), by = Set16(dloss);
@@ -155,7 +160,8 @@ template <class T> struct Wanted {
 
 // The losses of up to kTile rows of n <= kShort logits, which are the columns of x [n, kTile], by LossRow's additions; label -1: 0.
 // x is overwritten.
-template <class T> void ShortLosses(T* x, size_t n, size_t rows, const Index* labels, const Smoothed<T>& q, T minus, T* losses, T* most, T* log_sums) {
+template <class T>
+void ShortLosses(T* x, size_t n, size_t rows, const Index* labels, const Smoothed<T>& q, T minus, T* losses, T* most, T* log_sums) {
   T true_scores[16], exps[kShort * 16], counted[kShort * 16];
   for (size_t i = 0; i < rows; i += 16, x += 16) {
     Block<T> m = Load16(x);
@@ -182,14 +188,17 @@ template <class T> void ShortLosses(T* x, size_t n, size_t rows, const Index* la
 
 // Gradients of ShortLosses, the columns of dx [n, kTile]; label -1: 0
 template <class T>
-void ShortLossGrads(const T* x, size_t n, size_t rows, const Index* labels, const Smoothed<T>& q, const T* most, const T* log_sums, const T* dlosses, T* dx) {
+void ShortLossGrads(const T* x, size_t n, size_t rows, const Index* labels, const Smoothed<T>& q, const T* most, const T* log_sums,
+                    const T* dlosses, T* dx) {
   T masses[kShort * 16];                     // w q
   for (size_t i = 0; i < rows; i += 16, x += 16, dx += 16) {
     const size_t left = HWY_MIN(rows - i, size_t{16});
     const Wanted<T> wanted(q, labels + i, left);
-    for (size_t k = 0; k < n; ++k) Store16(Set16(Index(k) == q.pad ? T(0) : q.weight ? q.other_mass * q.weight[k] : q.other_mass), masses + 16 * k);
+    for (size_t k = 0; k < n; ++k)
+      Store16(Set16(Index(k) == q.pad ? T(0) : q.weight ? q.other_mass * q.weight[k] : q.other_mass), masses + 16 * k);
     for (size_t r = 0; r < 16; ++r) masses[16 * wanted.label[r] + r] = q.true_mass * wanted.weight[r];
-    const Block<T> m = LoadN16(most + i, left), log_sum = LoadN16(log_sums + i, left), by = LoadN16(dlosses + i, left), mass = Load16(wanted.mass);
+    const Block<T> m = LoadN16(most + i, left), log_sum = LoadN16(log_sums + i, left), by = LoadN16(dlosses + i, left),
+                   mass = Load16(wanted.mass);
     for (size_t k = 0; k < n; ++k)
       Store16(by * (Exp16(Load16(x + k * kTile) - m - log_sum) * mass - Load16(masses + 16 * k)), dx + k * kTile);
     for (size_t r = 0; r < left; ++r)
@@ -200,27 +209,33 @@ void ShortLossGrads(const T* x, size_t n, size_t rows, const Index* labels, cons
 // One line a type: Highway 1.0.3 exports no templates.
 float LossF32(const float* x, size_t n, size_t t, const Smoothed<float>& q, RowSum<float>* sum) { return Loss(x, n, t, q, sum); }
 double LossF64(const double* x, size_t n, size_t t, const Smoothed<double>& q, RowSum<double>* sum) { return Loss(x, n, t, q, sum); }
-float LossInPlaceF32(float* x, const float* b, size_t n, size_t t, const Smoothed<float>& q, bool g, RowMixture<float>* m) { return LossInPlace(x, b, n, t, q, g, m); }
-double LossInPlaceF64(double* x, const double* b, size_t n, size_t t, const Smoothed<double>& q, bool g, RowMixture<double>* m) { return LossInPlace(x, b, n, t, q, g, m); }
+float LossInPlaceF32(float* x, const float* b, size_t n, size_t t, const Smoothed<float>& q, bool g, RowMixture<float>* m) {
+  return LossInPlace(x, b, n, t, q, g, m);
+}
+double LossInPlaceF64(double* x, const double* b, size_t n, size_t t, const Smoothed<double>& q, bool g, RowMixture<double>* m) {
+  return LossInPlace(x, b, n, t, q, g, m);
+}
 void LossGradF32(const float* x, size_t n, size_t t, const Smoothed<float>& q, const RowSum<float>& sum, float d, bool add, float* dx) {
   LossGrad(x, n, t, q, sum, d, add, dx);
 }
-void LossGradF64(const double* x, size_t n, size_t t, const Smoothed<double>& q, const RowSum<double>& sum, double d, bool add, double* dx) {
+void LossGradF64(const double* x, size_t n, size_t t, const Smoothed<double>& q, const RowSum<double>& sum, double d, bool add,
+                 double* dx) {
   LossGrad(x, n, t, q, sum, d, add, dx);
 }
-void ShortLossesF32(float* x, size_t n, size_t rows, const Index* l, const Smoothed<float>& q, float minus, float* losses, float* most, float* log_sums) {
+void ShortLossesF32(float* x, size_t n, size_t rows, const Index* l, const Smoothed<float>& q, float minus, float* losses, float* most,
+                    float* log_sums) {
   ShortLosses(x, n, rows, l, q, minus, losses, most, log_sums);
 }
 void ShortLossesF64(double* x, size_t n, size_t rows, const Index* l, const Smoothed<double>& q, double minus, double* losses, double* most,
                     double* log_sums) {
   ShortLosses(x, n, rows, l, q, minus, losses, most, log_sums);
 }
-void ShortLossGradsF32(const float* x, size_t n, size_t rows, const Index* l, const Smoothed<float>& q, const float* most, const float* log_sums,
-                       const float* d, float* dx) {
+void ShortLossGradsF32(const float* x, size_t n, size_t rows, const Index* l, const Smoothed<float>& q, const float* most,
+                       const float* log_sums, const float* d, float* dx) {
   ShortLossGrads(x, n, rows, l, q, most, log_sums, d, dx);
 }
-void ShortLossGradsF64(const double* x, size_t n, size_t rows, const Index* l, const Smoothed<double>& q, const double* most, const double* log_sums,
-                       const double* d, double* dx) {
+void ShortLossGradsF64(const double* x, size_t n, size_t rows, const Index* l, const Smoothed<double>& q, const double* most,
+                       const double* log_sums, const double* d, double* dx) {
   ShortLossGrads(x, n, rows, l, q, most, log_sums, d, dx);
 }
 
@@ -258,9 +273,11 @@ HWY_EXPORT(ShortLossGradsF64);
 namespace {
 
 Targets read_targets(const char* op, const Tensor& targets, const Shape& rows, Index V, const CrossEntropyOptions& options) {
-  check<Error>(options.label_smoothing >= 0 && options.label_smoothing <= 1, "{}: label smoothing must be in [0, 1]: {}", op, options.label_smoothing);
+  check<Error>(options.label_smoothing >= 0 && options.label_smoothing <= 1, "{}: label smoothing must be in [0, 1]: {}", op,
+               options.label_smoothing);
   check<IndexError>(options.pad < V, "{}: pad {} is not in [0, {})", op, options.pad, V);
-  check<Error>(!options.weight.defined() || !options.subtract_entropy, "{}: with a weight no entropy can be subtracted: subtract_entropy = false", op);
+  check<Error>(!options.weight.defined() || !options.subtract_entropy,
+               "{}: with a weight no entropy can be subtracted: subtract_entropy = false", op);
   return read_targets(op, targets, rows, V, options.ignore_index, options.pad);
 }
 
@@ -293,7 +310,8 @@ double entropy(const CrossEntropyOptions& o, Index V) {
 // Rows whose logits are made at a time: each chunk reads the weights and their gradient once more, so it holds as many logits as
 // there are weights (at V 15000, d 512: 1.6 times the bare products at 64 rows, 1.2 at 512), at least 2 Mi. Chunks are equal.
 Index chunk_rows(Index rows, Index V, Index d) {
-  const Index most = (std::max(d, (Index{1} << 21) / std::max<Index>(V, 1)) + 63) / 64 * 64, chunks = std::max<Index>(1, (rows + most - 1) / most);
+  const Index most = (std::max(d, (Index{1} << 21) / std::max<Index>(V, 1)) + 63) / 64 * 64,
+              chunks = std::max<Index>(1, (rows + most - 1) / most);
   return std::clamp<Index>(((rows + chunks - 1) / chunks + 63) / 64 * 64, 1, std::max<Index>(rows, 1));
 }
 
@@ -302,8 +320,10 @@ Index chunk_rows(Index rows, Index V, Index d) {
 void check_row_numbers(const char* op, const Tensor& logits, const LogSumExp& log_sum_exp, const Tensor& dlosses) {
   const Shape rows = without_last(logits.shape());
   for (const Tensor* numbers : {&log_sum_exp.max, &log_sum_exp.log_sum, &dlosses}) {
-    check<ShapeError>(numbers->shape() == rows, "{}: log_sum_exp and dlosses need one number a row: {}, rows {}", op, numbers->shape(), rows);
-    check<DTypeError>(numbers->dtype() == logits.dtype(), "{}: dtypes differ: logits {}, log_sum_exp or dlosses {}", op, logits.dtype(), numbers->dtype());
+    check<ShapeError>(numbers->shape() == rows, "{}: log_sum_exp and dlosses need one number a row: {}, rows {}", op, numbers->shape(),
+                      rows);
+    check<DTypeError>(numbers->dtype() == logits.dtype(), "{}: dtypes differ: logits {}, log_sum_exp or dlosses {}", op, logits.dtype(),
+                      numbers->dtype());
   }
 }
 
@@ -317,7 +337,8 @@ CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets, const Cr
     CrossEntropy out{zeros(rows, logits.dtype()), {zeros(rows, logits.dtype()), zeros(rows, logits.dtype())}, labels.count, 0, 0};
     const Tensor z = logits.contiguous();
     const T* in = z.data<T>();
-    T *losses = out.losses.mutable_data<T>(), *most = out.log_sum_exp.max.mutable_data<T>(), *log_sum = out.log_sum_exp.log_sum.mutable_data<T>();
+    T *losses = out.losses.mutable_data<T>(), *most = out.log_sum_exp.max.mutable_data<T>(),
+      *log_sum = out.log_sum_exp.log_sum.mutable_data<T>();
     const Tensor weight = read_class_weight(op, options.weight, V, logits.dtype());
     const Smoothed<T> q = weighted<T>(options, V, weight);
     const T minus = options.subtract_entropy ? T(entropy(options, V)) : T(0);
@@ -347,15 +368,17 @@ CrossEntropy cross_entropy(const Tensor& logits, const Tensor& targets, const Cr
 void cross_entropy_grad(const Tensor& logits, const Tensor& targets, const LogSumExp& log_sum_exp, const Tensor& dlosses,
                         const CrossEntropyOptions& options, Into dlogits) {
   const char* op = "cross_entropy_grad";
-  check<ShapeError>(logits.rank() >= 1 && dlogits.tensor.shape() == logits.shape(), "{}: shapes differ: logits {}, dlogits {}", op, logits.shape(),
-                    dlogits.tensor.shape());
-  check<DTypeError>(dlogits.tensor.dtype() == logits.dtype(), "{}: dtypes differ: logits {}, dlogits {}", op, logits.dtype(), dlogits.tensor.dtype());
+  check<ShapeError>(logits.rank() >= 1 && dlogits.tensor.shape() == logits.shape(), "{}: shapes differ: logits {}, dlogits {}", op,
+                    logits.shape(), dlogits.tensor.shape());
+  check<DTypeError>(dlogits.tensor.dtype() == logits.dtype(), "{}: dtypes differ: logits {}, dlogits {}", op, logits.dtype(),
+                    dlogits.tensor.dtype());
   check_row_numbers(op, logits, log_sum_exp, dlosses);
   const Shape rows = without_last(logits.shape());
   visit_float(logits.dtype(), op, [&]<class T>() {
     const Index V = logits.size(-1);
     const Targets labels = read_targets(op, targets, rows, V, options);
-    const Tensor z = logits.contiguous(), maxima = log_sum_exp.max.contiguous(), sums = log_sum_exp.log_sum.contiguous(), ups = dlosses.contiguous();
+    const Tensor z = logits.contiguous(), maxima = log_sum_exp.max.contiguous(), sums = log_sum_exp.log_sum.contiguous(),
+                 ups = dlosses.contiguous();
     const Destination out(dlogits);
     const T *in = z.data<T>(), *most = maxima.data<T>(), *log_sum = sums.data<T>(), *up = ups.data<T>();
     T* to = out.tensor().mutable_data<T>();
@@ -372,7 +395,8 @@ void cross_entropy_grad(const Tensor& logits, const Tensor& targets, const LogSu
       parallel_for(N, row_grain(V), [&](Index begin, Index end) {
         for (Index row = begin; row < end; ++row) {
           if (const Index label = labels.label[std::size_t(row)]; label >= 0)
-            kernel(in + row * V, std::size_t(V), std::size_t(label), q, RowSum<T>{most[row], log_sum[row]}, up[row], out.add(), to + row * V);
+            kernel(in + row * V, std::size_t(V), std::size_t(label), q, RowSum<T>{most[row], log_sum[row]}, up[row], out.add(),
+                   to + row * V);
           else if (!out.add()) std::fill_n(to + row * V, V, T(0));
         }
       });
@@ -384,8 +408,8 @@ void cross_entropy_grad(const Tensor& logits, const Tensor& targets, const LogSu
 LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& targets,
                                         const CrossEntropyOptions& options, const LinearCrossEntropyWants& wants, const Mixture& mixture) {
   const char* op = mixture.other.defined() ? "linear_mixture_cross_entropy" : "linear_cross_entropy";
-  check<ShapeError>(x.rank() >= 1 && weight.rank() == 2 && x.size(-1) == weight.size(1), "{}: inner sizes differ: x {}, weight {}", op, x.shape(),
-                    weight.shape());
+  check<ShapeError>(x.rank() >= 1 && weight.rank() == 2 && x.size(-1) == weight.size(1), "{}: inner sizes differ: x {}, weight {}", op,
+                    x.shape(), weight.shape());
   check<DTypeError>(x.dtype() == weight.dtype(), "{}: dtypes differ: x {}, weight {}", op, x.dtype(), weight.dtype());
   const Index V = weight.size(0), d = weight.size(1);
   if (bias.defined()) {
@@ -396,11 +420,15 @@ LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, c
   const bool mixes = mixture.other.defined();
   if (mixes) {
     const auto& [log_share, other, rest] = mixture;
-    check<ShapeError>(log_share.shape() == each && other.shape() == each, "{}: log_share and other need one number a row: log_share {}, other {}, rows {}", op,
-                      log_share.shape(), other.shape(), each);
-    check<DTypeError>(log_share.dtype() == x.dtype() && other.dtype() == x.dtype(), "{}: dtypes differ: x {}, log_share {}, other {}", op, x.dtype(), log_share.dtype(), other.dtype());
-    check<ShapeError>(!rest.defined() || rest.shape() == each, "{}: rest needs one number a row: rest {}, rows {}", op, rest.defined() ? rest.shape() : each, each);
-    check<DTypeError>(!rest.defined() || rest.dtype() == x.dtype(), "{}: dtypes differ: x {}, rest {}", op, x.dtype(), rest.defined() ? rest.dtype() : x.dtype());
+    check<ShapeError>(log_share.shape() == each && other.shape() == each,
+                      "{}: log_share and other need one number a row: log_share {}, other {}, rows {}", op, log_share.shape(),
+                      other.shape(), each);
+    check<DTypeError>(log_share.dtype() == x.dtype() && other.dtype() == x.dtype(), "{}: dtypes differ: x {}, log_share {}, other {}", op,
+                      x.dtype(), log_share.dtype(), other.dtype());
+    check<ShapeError>(!rest.defined() || rest.shape() == each, "{}: rest needs one number a row: rest {}, rows {}", op,
+                      rest.defined() ? rest.shape() : each, each);
+    check<DTypeError>(!rest.defined() || rest.dtype() == x.dtype(), "{}: dtypes differ: x {}, rest {}", op, x.dtype(),
+                      rest.defined() ? rest.dtype() : x.dtype());
   }
   return visit_float(x.dtype(), op, [&]<class T>() {
     const Targets labels = read_targets(op, targets, each, V, options);
@@ -444,7 +472,9 @@ LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, c
           RowMixture<T> mixed{};
           if (mixes) mixed.log_share = log_shares.data<T>()[row], mixed.other = others.data<T>()[row];
           if (has_rest) mixed.rest = rests.data<T>()[row], mixed.has_rest = true;
-          losses[row] = row_loss(to + i * V, b, std::size_t(V), std::size_t(labels.label[std::size_t(row)]), q, gradient, mixes ? &mixed : nullptr) - minus;
+          losses[row] =
+              row_loss(to + i * V, b, std::size_t(V), std::size_t(labels.label[std::size_t(row)]), q, gradient, mixes ? &mixed : nullptr) -
+              minus;
           if (mixes) out.dlog_share.mutable_data<T>()[row] = mixed.dlog_share, out.dother.mutable_data<T>()[row] = mixed.dother;
           if (has_rest) out.drest.mutable_data<T>()[row] = mixed.drest;
         }

@@ -19,7 +19,8 @@ struct CrossEntropyOptions {
   Index ignore_index = -100;                    // rows with this target contribute nothing
   Index pad = -1;                               // id of padding, -1: none. Rows with this target contribute nothing
   bool smooth_pad = false;                      // uniform: pad counts as a label
-  bool subtract_entropy = false;                // minus the entropy of q: a perfect model scores 0. No effect on gradients; none with weight
+  // minus the entropy of q: a perfect model scores 0. No effect on gradients; none with weight
+  bool subtract_entropy = false;
   Tensor weight = {};                           // [V], of the logits' dtype: of each class w; undefined: 1. No gradient
   enum class Empty { zero, nan } empty = Empty::zero;   // mean over no rows at all
 };
@@ -52,14 +53,17 @@ struct LinearCrossEntropy {
 };
 struct LinearCrossEntropyWants { bool dx = false, dweight = false, dbias = false; };
 // The label's probability where words have a share of it and it gets another part from elsewhere, such as from the source it may be copied
-// from: P = e^log_share softmax(z)_y + other. Then the loss of a row has -log P for -log softmax(z)_y; label smoothing's other labels stay softmax's.
-// With a rest, log Σ e^s of further scores s, both are parts of one softmax: P = (e^(log_share + z_y) + other e^rest) / (Σ_k e^z_k + e^rest).
+// from: P = e^log_share softmax(z)_y + other.
+// Then the loss of a row has -log P for -log softmax(z)_y; label smoothing's other labels stay softmax's.
+// With a rest, log Σ e^s of further scores s, both are parts of one softmax:
+// P = (e^(log_share + z_y) + other e^rest) / (Σ_k e^z_k + e^rest).
 struct Mixture { Tensor log_share, other, rest{}; };   // [...] each, a number a row
 
 // cross_entropy(x Wᵀ + b, targets) for x [..., d], W [V, d], b [V] or undefined, without ever holding all logits: a few rows at
 // a time, and their gradient at once while they are there (dz as above, dx = dz W, dW += dzᵀ x, db += Σ dz). Ignored
 // rows take no part in any product. The gradients are those of the total.
 LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& targets,
-                                        const CrossEntropyOptions& options = {}, const LinearCrossEntropyWants& wants = {}, const Mixture& mixture = {});
+                                        const CrossEntropyOptions& options = {}, const LinearCrossEntropyWants& wants = {},
+                                        const Mixture& mixture = {});
 
 }  // namespace heed

@@ -103,11 +103,13 @@ class Planner {
       for (int axis = 0; axis < shapes_[i].rank(); ++axis) {
         Index& size = sizes_[std::size_t(inputs_[i][std::size_t(axis)])];
         const Index here = shapes_[i][axis];
-        const auto first = std::size_t(inputs_[i].find(inputs_[i][std::size_t(axis)]));                    // of the same letter in this operand
+        // of the same letter in this operand
+        const auto first = std::size_t(inputs_[i].find(inputs_[i][std::size_t(axis)]));
         if ((size != 1 && here != 1 && size != here) || shapes_[i][int(first)] != here) {
           std::string operands;
           for (const Shape& shape : shapes_) operands += (operands.empty() ? "" : ", ") + to_string(shape);
-          fail<ShapeError>("einsum: sizes of '{}' differ: {} and {}: operands {}: {}", inputs_[i][std::size_t(axis)], shapes_[i][int(first)] != here ? shapes_[i][int(first)] : size, here, operands, spec());
+          fail<ShapeError>("einsum: sizes of '{}' differ: {} and {}: operands {}: {}", inputs_[i][std::size_t(axis)],
+                           shapes_[i][int(first)] != here ? shapes_[i][int(first)] : size, here, operands, spec());
         }
         if (size == 1) size = here;
       }

@@ -36,7 +36,8 @@ namespace heed::HWY_NAMESPACE {
 namespace {
 
 // results[r * next] = fold of x[r stride .. + n), kSome sequences side by side: each waits for itself
-template <class Op, class F, size_t kSome, class T> HWY_INLINE void Together(const T* x, ptrdiff_t stride, size_t n, T* results, size_t next) {
+template <class Op, class F, size_t kSome, class T>
+HWY_INLINE void Together(const T* x, ptrdiff_t stride, size_t n, T* results, size_t next) {
   Lanes16Of<Op, T> lanes[kSome];
   size_t i = 0;
   for (; i + 16 <= n; i += 16) {
@@ -50,10 +51,12 @@ template <class Op, class F, size_t kSome, class T> HWY_INLINE void Together(con
 }
 
 template <class Op, class F, class T> void Rows(const T* x, size_t rows, ptrdiff_t stride, size_t n, size_t chunk, T* results) {
-  constexpr size_t kSome = HEED_OLD_TARGET ? 1 : HWY_MAX(HWY_MIN(hn::MaxLanes(Lanes16<T>()) / 2, size_t{4}), size_t{1});   // registers for their lanes
+  // registers for their lanes
+  constexpr size_t kSome = HEED_OLD_TARGET ? 1 : HWY_MAX(HWY_MIN(hn::MaxLanes(Lanes16<T>()) / 2, size_t{4}), size_t{1});
   const size_t chunks = (n + chunk - 1) / chunk;
   const auto all = [&](size_t count, const T* from, ptrdiff_t distance, size_t length, T* to, size_t next) HWY_ATTR {
-    for (; count >= kSome; count -= kSome, from += ptrdiff_t(kSome) * distance, to += kSome * next) Together<Op, F, kSome>(from, distance, length, to, next);
+    for (; count >= kSome; count -= kSome, from += ptrdiff_t(kSome) * distance, to += kSome * next)
+      Together<Op, F, kSome>(from, distance, length, to, next);
     for (; count > 0; --count, from += distance, to += next) *to = Reduce<Op, F>(from, length);
   };
   if (chunks == 1) return all(rows, x, stride, n, results, 1);
@@ -196,13 +199,17 @@ template <size_t kSome, class T> HWY_INLINE void ProductsTogether(const T* a, co
 // results[c] = Σ a[i] b[i] over chunk c
 template <class T> HWY_INLINE void Products(const T* a, const T* b, size_t n, size_t chunk, T* results) {
   constexpr size_t kSome = HEED_OLD_TARGET ? 1 : 4;
-  for (; n >= kSome * chunk; n -= kSome * chunk, a += kSome * chunk, b += kSome * chunk, results += kSome) ProductsTogether<kSome>(a, b, chunk, chunk, results);
+  for (; n >= kSome * chunk; n -= kSome * chunk, a += kSome * chunk, b += kSome * chunk, results += kSome)
+    ProductsTogether<kSome>(a, b, chunk, chunk, results);
   for (; n > 0; n -= HWY_MIN(n, chunk), a += chunk, b += chunk) ProductsTogether<1>(a, b, chunk, HWY_MIN(n, chunk), results++);
 }
 void ProductsF32(const float* a, const float* b, size_t n, size_t chunk, float* results) { Products(a, b, n, chunk, results); }
 void ProductsF64(const double* a, const double* b, size_t n, size_t chunk, double* results) { Products(a, b, n, chunk, results); }
 
-template <class Op, class F, class T> FoldKernels<T, T> Kernels() { return {Rows<Op, F, T>, Pieces<Op, F, T>, Columns<Op, F, T>, Narrow<Op, F, T>}; }
+template <class Op, class F, class T>
+FoldKernels<T, T> Kernels() {
+  return {Rows<Op, F, T>, Pieces<Op, F, T>, Columns<Op, F, T>, Narrow<Op, F, T>};
+}
 template <class T> FoldKernels<T, T> Pick(Folding folding) {
   switch (folding) {
     case Folding::squares: return Kernels<SumOp, Squared, T>();
@@ -247,7 +254,8 @@ template <class F, class T> HWY_INLINE uint64_t ExactRow(const T* x, size_t n) {
     for (; i + 128 <= n; i += 128) {
       const T* HWY_RESTRICT from = x + i;
       for (size_t l = 0; l < 32; ++l)
-        lanes[l] = F::f(lanes[l], F::f(F::f(F::value(from[l]), F::value(from[l + 32])), F::f(F::value(from[l + 64]), F::value(from[l + 96]))));
+        lanes[l] =
+            F::f(lanes[l], F::f(F::f(F::value(from[l]), F::value(from[l + 32])), F::f(F::value(from[l + 64]), F::value(from[l + 96]))));
     }
     for (const Lane lane : lanes) value = F::f(value, lane);
   }
@@ -318,7 +326,10 @@ namespace {
 
 constexpr Index kColumnBlock = 128, kFewChunks = 64, kShort = 16;
 
-template <class T> FoldKernels<T, T> kernels_of(Folding folding) { return pick<T>(HWY_DYNAMIC_DISPATCH(PickF32), HWY_DYNAMIC_DISPATCH(PickF64))(folding); }
+template <class T>
+FoldKernels<T, T> kernels_of(Folding folding) {
+  return pick<T>(HWY_DYNAMIC_DISPATCH(PickF32), HWY_DYNAMIC_DISPATCH(PickF64))(folding);
+}
 template <class T> FoldKernels<T, std::uint64_t> exact_kernels(Folding folding) {
   if constexpr (std::is_same_v<T, BFloat16>) return HWY_DYNAMIC_DISPATCH(ExactBF16)(folding);
   else if constexpr (std::is_same_v<T, std::int32_t>) return HWY_DYNAMIC_DISPATCH(ExactI32)(folding);
@@ -336,7 +347,9 @@ double join(Folding folding, double a, double b) {
     default: return a + b;
   }
 }
-std::uint64_t join(Folding folding, std::uint64_t a, std::uint64_t b) { return folding == Folding::any ? a | b : folding == Folding::all ? a & b : a + b; }
+std::uint64_t join(Folding folding, std::uint64_t a, std::uint64_t b) {
+  return folding == Folding::any ? a | b : folding == Folding::all ? a & b : a + b;
+}
 
 template <class Total> Total neutral(Folding folding) {
   if (folding == Folding::product || folding == Folding::all) return 1;
@@ -349,14 +362,16 @@ template <class Total> Total neutral(Folding folding) {
 // is there; to: the results' strides over x's shape. R is the type of a chunk's fold, Total of all of them. x's strides choose the
 // loop: along sequences, or across sequences that lie side by side.
 template <class T, class R, class Total, class Put>
-void fold_sequences(Folding folding, const FoldKernels<T, R>& kernels, const Tensor& x, const Axes& axes, const Strides& to, const Put& put) {
+void fold_sequences(Folding folding, const FoldKernels<T, R>& kernels, const Tensor& x, const Axes& axes, const Strides& to,
+                    const Put& put) {
   Counter kept, reduced;
   for (int axis = 0; axis < x.rank(); ++axis) {
     if (axes[std::size_t(axis)]) reduced.push(x.shape()[axis], x.strides()[axis]);
     else kept.push(x.shape()[axis], x.strides()[axis], to[axis]);
   }
   if (kept.total == 0) return;
-  const Index n = reduced.total, size = Index(chunk_of(std::size_t(n))), chunks = std::max<Index>(1, (n + size - 1) / size);   // of size elements
+  // of size elements
+  const Index n = reduced.total, size = Index(chunk_of(std::size_t(n))), chunks = std::max<Index>(1, (n + size - 1) / size);
   const T* const from = n > 0 ? x.data<T>() : nullptr;
 
   // Chunks of results that are worth tasks of their own go through memory. partials: [results][chunks][width]
@@ -421,7 +436,8 @@ void fold_sequences(Folding folding, const FoldKernels<T, R>& kernels, const Ten
   const bool in_pieces = reduced.rank > 1 && reduced.step() == 1 && reduced.size[std::size_t(reduced.rank - 1)] % 16 == 0;
   const auto fold_chunk = [&](const T* sequence, Index chunk, T* buffer, R* to_result) {
     const Index first = chunk * size, count = std::min(size, n - first);
-    if (!in_pieces) return kernels.rows(reduced.read(sequence, first, count, buffer), 1, 0, std::size_t(count), std::size_t(size), to_result);
+    if (!in_pieces)
+      return kernels.rows(reduced.read(sequence, first, count, buffer), 1, 0, std::size_t(count), std::size_t(size), to_result);
     std::ptrdiff_t offset[kLongest / 16], length[kLongest / 16];
     Counter at = reduced;
     at.seek(first);
@@ -443,7 +459,9 @@ void fold_sequences(Folding folding, const FoldKernels<T, R>& kernels, const Ten
       at.seek(begin / chunks);
       for (Index i = begin; i < end;) {
         const Index chunk = i % chunks, some = reduced.unit() ? std::min(end - i, chunks - chunk) : 1;
-        if (reduced.unit()) kernels.rows(from + at.offset[0] + chunk * size, 1, 0, std::size_t(std::min(some * size, n - chunk * size)), std::size_t(size), partials + i);
+        if (reduced.unit())
+          kernels.rows(from + at.offset[0] + chunk * size, 1, 0, std::size_t(std::min(some * size, n - chunk * size)), std::size_t(size),
+                       partials + i);
         else fold_chunk(from + at.offset[0], chunk, buffer, partials + i);
         i += some;
         if (i % chunks == 0) at.next();
@@ -503,7 +521,9 @@ template <class T> struct Put {
 struct PutExact {
   Index* sums;               // or, of any and all:
   std::uint8_t* answers;
-  void operator()(Index offset, std::uint64_t value) const { sums ? void(sums[offset] = Index(value)) : void(answers[offset] = std::uint8_t(value)); }
+  void operator()(Index offset, std::uint64_t value) const {
+    sums ? void(sums[offset] = Index(value)) : void(answers[offset] = std::uint8_t(value));
+  }
   void operator()(Index offset, Index step, const std::uint64_t* values, Index count) const {
     for (Index i = 0; i < count; ++i) (*this)(offset + i * step, values[i]);
   }
@@ -514,7 +534,8 @@ struct PutExact {
 void fold(Folding folding, const Tensor& x, const Axes& axes, const Into& out, FoldEnding ending) {
   if (out.tensor.numel() == 0) return;
   visit_float(x.dtype(), "fold", [&]<class T>() {
-    fold_sequences<T, T, double>(folding, kernels_of<T>(folding), x, axes, out.tensor.strides(), Put<T>{out.tensor.mutable_data<T>(), out.add, ending});
+    fold_sequences<T, T, double>(folding, kernels_of<T>(folding), x, axes, out.tensor.strides(),
+                                 Put<T>{out.tensor.mutable_data<T>(), out.add, ending});
   });
 }
 
@@ -539,7 +560,9 @@ void fold_exact(Folding folding, const Tensor& x, const Axes& axes, const Tensor
   if (out.numel() == 0) return;
   const bool sums = folding == Folding::sum;
   const PutExact put{sums ? out.mutable_data<Index>() : nullptr, sums ? nullptr : out.mutable_data<std::uint8_t>()};
-  visit_any(x.dtype(), [&]<class T>() { fold_sequences<T, std::uint64_t, std::uint64_t>(folding, exact_kernels<T>(folding), x, axes, out.strides(), put); });
+  visit_any(x.dtype(), [&]<class T>() {
+    fold_sequences<T, std::uint64_t, std::uint64_t>(folding, exact_kernels<T>(folding), x, axes, out.strides(), put);
+  });
 }
 
 }  // namespace heed

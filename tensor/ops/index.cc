@@ -281,7 +281,8 @@ template <class T> void add_lines(const Tensor& x, int axis, const Tensor& index
     if (const Index n = whole_row(x, axis, index, src); n > 0) {
       const Index count = index.shape()[axis];
       const Tensor ids = Tensor(index.storage(), DType::i64, {count}, {index.strides()[axis]}, index.offset()).contiguous();
-      return add_rows<T>(ids.span<Index>(), src.data<T>(), count * n, n, src.numel() / (count * n), x.shape()[axis], n, 1, -1, true, x.mutable_data<T>());
+      return add_rows<T>(ids.span<Index>(), src.data<T>(), count * n, n, src.numel() / (count * n), x.shape()[axis], n, 1, -1, true,
+                         x.mutable_data<T>());
     }
   T* to = x.mutable_data<T>();
   const T* from = src.data<T>();
@@ -349,7 +350,8 @@ void check_mask(std::string_view op, const Tensor& x, const Tensor& mask) {
 }
 
 // g++ 12 -O2 makes vectors only of loops of a constant count whose pointers are parameters with restrict.
-template <class T, class F> HWY_INLINE void masked_block(const T* HWY_RESTRICT x, const std::uint8_t* HWY_RESTRICT mask, T* HWY_RESTRICT y, F f) {
+template <class T, class F>
+HWY_INLINE void masked_block(const T* HWY_RESTRICT x, const std::uint8_t* HWY_RESTRICT mask, T* HWY_RESTRICT y, F f) {
   for (int i = 0; i < 16; ++i) y[i] = f(x[i], mask[i] != 0, y[i]);
 }
 
@@ -490,7 +492,8 @@ Tensor gather(const Tensor& x, int dim, const Tensor& index) {
 }
 
 void gather_grad(const Tensor& index, const Tensor& dy, int dim, Into dx) {
-  if (index.rank() == 0 && dx.tensor.rank() == 0) return gather_grad(reshape(index, {1}), reshape(dy, {1}), dim, {reshape(dx.tensor, {1}), dx.add});
+  if (index.rank() == 0 && dx.tensor.rank() == 0)
+    return gather_grad(reshape(index, {1}), reshape(dy, {1}), dim, {reshape(dx.tensor, {1}), dx.add});
   const int axis = check_gather("gather_grad", dx.tensor, dim, index);
   check_same_dtype("gather_grad", "dy", dy, "dx", dx.tensor);
   check<ShapeError>(dy.shape() == index.shape(), "gather_grad: dy and index differ: dy {}, index {}", dy.shape(),

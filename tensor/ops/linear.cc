@@ -155,17 +155,20 @@ template <class T> auto finished() { return pick<T>(HWY_DYNAMIC_POINTER(Finished
 Shape check_operands(const Tensor& x, const Tensor& weight, const Tensor& bias, const LinearFusion& fusion) {
   check<Error>(weight.defined(), "linear: the weight is empty (default constructed, or of a module that was moved from)");
   check<ShapeError>(weight.rank() == 2, "linear: weight needs 2 dimensions [out, in]: weight {}", weight.shape());
-  check<ShapeError>(x.rank() >= 1 && x.size(-1) == weight.size(1), "linear: inner sizes differ: x {}, weight {} ({} and {})", x.shape(), weight.shape(),
-                    x.rank() ? x.size(-1) : 0, weight.size(1));
-  check<DTypeError>(x.dtype() == weight.dtype() && is_float(x.dtype()), "linear: dtypes differ or are no floats: x {}, weight {}", x.dtype(), weight.dtype());
+  check<ShapeError>(x.rank() >= 1 && x.size(-1) == weight.size(1), "linear: inner sizes differ: x {}, weight {} ({} and {})", x.shape(),
+                    weight.shape(), x.rank() ? x.size(-1) : 0, weight.size(1));
+  check<DTypeError>(x.dtype() == weight.dtype() && is_float(x.dtype()), "linear: dtypes differ or are no floats: x {}, weight {}",
+                    x.dtype(), weight.dtype());
   Shape shape = x.shape();
   shape[shape.rank() - 1] = weight.size(0);
   if (bias.defined()) {
-    check<ShapeError>(bias.shape() == Shape{weight.size(0)}, "linear: bias must be [{}]: bias {}, weight {}", weight.size(0), bias.shape(), weight.shape());
+    check<ShapeError>(bias.shape() == Shape{weight.size(0)}, "linear: bias must be [{}]: bias {}, weight {}", weight.size(0), bias.shape(),
+                      weight.shape());
     check<DTypeError>(bias.dtype() == x.dtype(), "linear: dtypes differ: x {}, bias {}", x.dtype(), bias.dtype());
   }
   if (fusion.residual.defined()) {
-    check<ShapeError>(fusion.residual.shape() == shape, "linear: residual must have the result's shape: residual {}, result {}", fusion.residual.shape(), shape);
+    check<ShapeError>(fusion.residual.shape() == shape, "linear: residual must have the result's shape: residual {}, result {}",
+                      fusion.residual.shape(), shape);
     check<DTypeError>(fusion.residual.dtype() == x.dtype(), "linear: dtypes differ: x {}, residual {}", x.dtype(), fusion.residual.dtype());
   }
   return shape;
@@ -194,7 +197,8 @@ LinearResult linear(const Tensor& x, const Tensor& weight, const Tensor& bias, c
   const Tensor residual = fusion.residual.defined() ? fusion.residual.contiguous() : fusion.residual;
   visit_float(x.dtype(), "linear", [&]<class T>() {
     const Index rows = y.numel() / shape(-1), width = shape(-1);
-    LinearBlock<T> block{0, rows, 0, width, width, residual.defined() ? residual.data<T>() : nullptr, nullptr, z.mutable_data<T>(), y.mutable_data<T>(),
+    LinearBlock<T> block{0, rows, 0, width, width, residual.defined() ? residual.data<T>() : nullptr, nullptr, z.mutable_data<T>(),
+                         y.mutable_data<T>(),
                          fusion.activation, dropout};
     struct Self {
       LinearBlock<T> block;
@@ -217,9 +221,9 @@ LinearResult linear(const Tensor& x, const Tensor& weight, const Tensor& bias, c
     if constexpr (std::is_same_v<T, float>)
       if (packed.low_precision) return packed.low_precision->multiply(rows, in.contiguous().data<float>(), x.size(-1), block.z, finish);
     const bool empty_sum = x.size(-1) == 0;
-    multiply(Product<T>{rows, width, x.size(-1), empty_sum ? nullptr : in.template data<T>(), empty_sum ? 0 : in.strides()[0], empty_sum ? 0 : in.strides()[1],
-                        empty_sum ? nullptr : weight.data<T>(), weight.strides()[1], weight.strides()[0], block.z, width, 1, false,
-                        reinterpret_cast<const T*>(packed.panels)},
+    multiply(Product<T>{rows, width, x.size(-1), empty_sum ? nullptr : in.template data<T>(), empty_sum ? 0 : in.strides()[0],
+                        empty_sum ? 0 : in.strides()[1], empty_sum ? nullptr : weight.data<T>(), weight.strides()[1], weight.strides()[0],
+                        block.z, width, 1, false, reinterpret_cast<const T*>(packed.panels)},
              finish);
   });
   return {y, fusion.activation == Activation::none ? Tensor() : z};
@@ -250,7 +254,8 @@ Tensor linear_grad(const Tensor& saved, const Tensor& dy, const LinearFusion& fu
   visit_float(dy.dtype(), "linear", [&]<class T>() {
     const Index width = dy.size(-1), rows = dy.numel() / width;
     T* z = fusion.activation == Activation::none ? nullptr : const_cast<T*>(saved.data<T>());
-    const LinearBlock<T> block{0, rows, 0, width, width, nullptr, dense.template data<T>(), z, dz.mutable_data<T>(), fusion.activation, dropout};
+    const LinearBlock<T> block{0,      rows, 0, width, width, nullptr, dense.template data<T>(), z, dz.mutable_data<T>(), fusion.activation,
+                               dropout};
     const auto kernel = finished<T>();
     const Index cost = z && fusion.activation != Activation::relu ? 4 : 1;   // of an element: others than ReLU take an exponential
     parallel_for(rows, row_grain(cost * width), [&](Index begin, Index end) {
@@ -270,7 +275,9 @@ void linear_grad_x(const Tensor& dz, const Tensor& weight, Into dx) {
   add_into(reshape(matmul(rows_of(dz), weight), dx.tensor.shape()), dx);
 }
 
-void linear_grad_weight(const Tensor& dz, const Tensor& x, Into dweight, const Into* dbias) { matmul_over_rows(rows_of(dz), rows_of(x), dweight, dbias); }
+void linear_grad_weight(const Tensor& dz, const Tensor& x, Into dweight, const Into* dbias) {
+  matmul_over_rows(rows_of(dz), rows_of(x), dweight, dbias);
+}
 
 void linear_grad_bias(const Tensor& dz, Index in, Into dbias) { sum_over_rows(rows_of(dz), in, dbias); }
 

@@ -19,10 +19,12 @@ HWY_BEFORE_NAMESPACE();
 namespace heed::HWY_NAMESPACE {
 namespace {
 
-// Losses of pairs: f(d, x, y, p), its derivatives dx and dy; p the loss's parameter. A new one is a struct here, its line in Pick, its name in
-// the enum, and its line in loss.h.
+// Losses of pairs: f(d, x, y, p), its derivatives dx and dy; p the loss's parameter. A new one is a struct here, its line in Pick, its name
+// in the enum, and its line in loss.h.
 #define F template <class D, class V, class P> static HWY_INLINE V f([[maybe_unused]] D d, V x, V y, [[maybe_unused]] P p)
-#define DX template <class D, class V, class P> static HWY_INLINE V dx([[maybe_unused]] D d, [[maybe_unused]] V x, V y, [[maybe_unused]] P p)
+#define DX                             \
+  template <class D, class V, class P> \
+  static HWY_INLINE V dx([[maybe_unused]] D d, [[maybe_unused]] V x, V y, [[maybe_unused]] P p)
 #define DY template <class D, class V, class P> static HWY_INLINE V dy([[maybe_unused]] D d, V x, V y, [[maybe_unused]] P p)
 
 template <class Op> struct OfDifference {
@@ -68,7 +70,8 @@ template <class Op, class T> void Pairs(const T* x, const T* y, T p, size_t n, T
   }
 }
 // to[i] (=|+=) ∂f dloss[i * step] factor, of the target or of x
-template <class Op, class T> void PairsGrad(const T* x, const T* y, T p, bool of_target, const T* dloss, size_t step, T factor, size_t n, bool add, T* to) {
+template <class Op, class T>
+void PairsGrad(const T* x, const T* y, T p, bool of_target, const T* dloss, size_t step, T factor, size_t n, bool add, T* to) {
   const typename Block<T>::D d;
   const Block<T> by = Set16(factor);
   for (size_t i = 0; i < n; i += 16) {
@@ -124,14 +127,18 @@ void LogisticLossGrad(const T* x, const T* y, const T* w, const T* p, const T* d
 // One line a type: Highway 1.0.3 exports no templates.
 PairKernels<float> PickF32(PairLoss op) { return PickOf<float>(op); }
 PairKernels<double> PickF64(PairLoss op) { return PickOf<double>(op); }
-void LogisticLossF32(const float* x, const float* y, const float* w, const float* p, size_t n, float* out) { LogisticLoss(x, y, w, p, n, out); }
-void LogisticLossF64(const double* x, const double* y, const double* w, const double* p, size_t n, double* out) { LogisticLoss(x, y, w, p, n, out); }
-void LogisticLossGradF32(const float* x, const float* y, const float* w, const float* p, const float* d, size_t step, float f, size_t n, bool add,
-                         float* dx) {
+void LogisticLossF32(const float* x, const float* y, const float* w, const float* p, size_t n, float* out) {
+  LogisticLoss(x, y, w, p, n, out);
+}
+void LogisticLossF64(const double* x, const double* y, const double* w, const double* p, size_t n, double* out) {
+  LogisticLoss(x, y, w, p, n, out);
+}
+void LogisticLossGradF32(const float* x, const float* y, const float* w, const float* p, const float* d, size_t step, float f, size_t n,
+                         bool add, float* dx) {
   LogisticLossGrad(x, y, w, p, d, step, f, n, add, dx);
 }
-void LogisticLossGradF64(const double* x, const double* y, const double* w, const double* p, const double* d, size_t step, double f, size_t n,
-                         bool add, double* dx) {
+void LogisticLossGradF64(const double* x, const double* y, const double* w, const double* p, const double* d, size_t step, double f,
+                         size_t n, bool add, double* dx) {
   LogisticLossGrad(x, y, w, p, d, step, f, n, add, dx);
 }
 
@@ -196,8 +203,8 @@ template <class T> struct Upstream {
 
 Tensor like(const char* op, const char* name, const Tensor& weight, const Tensor& x) {
   if (!weight.defined()) return weight;
-  check<ShapeError>(broadcast_shapes(op, weight.shape(), x.shape()) == x.shape(), "{}: {} does not broadcast to x: {} {}, x {}", op, name, name,
-                    weight.shape(), x.shape());
+  check<ShapeError>(broadcast_shapes(op, weight.shape(), x.shape()) == x.shape(), "{}: {} does not broadcast to x: {} {}, x {}", op, name,
+                    name, weight.shape(), x.shape());
   check<DTypeError>(weight.dtype() == x.dtype(), "{}: dtypes differ: {} {}, x {}", op, name, weight.dtype(), x.dtype());
   return expand(weight, x.shape()).contiguous();
 }
@@ -231,11 +238,13 @@ Tensor pair_loss(PairLoss op, const Tensor& x, const Tensor& target, Reduction r
     const Tensor xs = x.contiguous(), ys = target.contiguous();
     const T *a = xs.data<T>(), *b = ys.data<T>();
     const auto kernel = kernels_of<T>(op, parameter).f;
-    return element_losses<T>(x.shape(), double(x.numel()), reduction, [&](Index begin, std::size_t n, T* to) { kernel(a + begin, b + begin, T(parameter), n, to); });
+    return element_losses<T>(x.shape(), double(x.numel()), reduction,
+                             [&](Index begin, std::size_t n, T* to) { kernel(a + begin, b + begin, T(parameter), n, to); });
   });
 }
 
-void pair_loss_grad(PairLoss op, const Tensor& x, const Tensor& target, Reduction reduction, double parameter, const Tensor& dloss, const Into* dx, const Into* dtarget) {
+void pair_loss_grad(PairLoss op, const Tensor& x, const Tensor& target, Reduction reduction, double parameter, const Tensor& dloss,
+                    const Into* dx, const Into* dtarget) {
   check_pair(name(op), x, target, "target");
   check_parameter(op, parameter);
   visit_float(x.dtype(), name(op), [&]<class T>() {
@@ -249,14 +258,16 @@ void pair_loss_grad(PairLoss op, const Tensor& x, const Tensor& target, Reductio
       const Destination out(*into);
       T* to = out.tensor().mutable_data<T>();
       parallel_for(x.numel(), kElements, [&](Index begin, Index end) {
-        kernel(a + begin, b + begin, T(parameter), into == dtarget, up.at(begin), up.step, up.factor, std::size_t(end - begin), out.add(), to + begin);
+        kernel(a + begin, b + begin, T(parameter), into == dtarget, up.at(begin), up.step, up.factor, std::size_t(end - begin), out.add(),
+               to + begin);
       });
       out.finish();
     }
   });
 }
 
-Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const Tensor& weight, const Tensor& pos_weight, Reduction reduction) {
+Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, const Tensor& weight, const Tensor& pos_weight,
+                                        Reduction reduction) {
   const char* op = "binary_cross_entropy_with_logits";
   check_pair(op, x, target, "target");
   const Tensor w = like(op, "weight", weight, x), p = like(op, "pos_weight", pos_weight, x);
@@ -270,8 +281,8 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, c
   });
 }
 
-void binary_cross_entropy_with_logits_grad(const Tensor& x, const Tensor& target, const Tensor& weight, const Tensor& pos_weight, Reduction reduction,
-                                           const Tensor& dloss, Into dx) {
+void binary_cross_entropy_with_logits_grad(const Tensor& x, const Tensor& target, const Tensor& weight, const Tensor& pos_weight,
+                                           Reduction reduction, const Tensor& dloss, Into dx) {
   const char* op = "binary_cross_entropy_with_logits_grad";
   check_pair(op, x, target, "target");
   check_pair(op, x, dx.tensor, "dx");
@@ -284,8 +295,8 @@ void binary_cross_entropy_with_logits_grad(const Tensor& x, const Tensor& target
     T* to = out.tensor().mutable_data<T>();
     const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(LogisticLossGradF32), HWY_DYNAMIC_POINTER(LogisticLossGradF64));
     parallel_for(x.numel(), kElements, [&](Index begin, Index end) {
-      kernel(a + begin, b + begin, ws ? ws + begin : nullptr, ps ? ps + begin : nullptr, up.at(begin), up.step, up.factor, std::size_t(end - begin),
-             out.add(), to + begin);
+      kernel(a + begin, b + begin, ws ? ws + begin : nullptr, ps ? ps + begin : nullptr, up.at(begin), up.step, up.factor,
+             std::size_t(end - begin), out.add(), to + begin);
     });
     out.finish();
   });
@@ -296,7 +307,9 @@ namespace {
 // Of rows [.., V] the labels, weights of classes, and what the mean divides by
 struct Labelled {
   Labelled(const char* op, const Tensor& x, const Tensor& targets, const Tensor& weight, Index ignore_index)
-      : rows(rows_of(op, x)), labels(read_targets(op, targets, rows, x.size(-1), ignore_index)), weights(read_class_weight(op, weight, x.size(-1), x.dtype())),
+      : rows(rows_of(op, x)),
+        labels(read_targets(op, targets, rows, x.size(-1), ignore_index)),
+        weights(read_class_weight(op, weight, x.size(-1), x.dtype())),
         divisor(labels.count > 0 ? weight_of(labels, weights) : 1) {}
   static Shape rows_of(const char* op, const Tensor& x) {
     check<ShapeError>(x.rank() >= 1, "{}: x needs at least 1 dimension: {}", op, x.shape());
@@ -337,7 +350,8 @@ void nll_loss_grad(const Tensor& targets, const Tensor& weight, Index ignore_ind
     parallel_for(of.rows.numel(), row_grain(V), [&](Index begin, Index end) {
       if (!out.add()) std::fill(to + begin * V, to + end * V, T(0));
       for (Index row = begin; row < end; ++row)
-        if (const Index label = of.labels.label[std::size_t(row)]; label >= 0) to[row * V + label] -= of.weight<T>(label) * (*up.at(row) * up.factor);
+        if (const Index label = of.labels.label[std::size_t(row)]; label >= 0)
+          to[row * V + label] -= of.weight<T>(label) * (*up.at(row) * up.factor);
     });
     out.finish();
   });

@@ -12,14 +12,17 @@ struct RowMask {
   Index first, last;                          // allowed: [first, last) ...
   const std::uint8_t* allowed = nullptr;      // ... and allowed[s] != 0; or, where a kernel asked for steps:
   Index step = 1, front = 0;                  // ... and (s - first) % step == 0, and besides [0, front)
-  bool nothing() const { return (first >= last && front <= 0) || (allowed && std::all_of(allowed + first, allowed + last, [](std::uint8_t a) { return !a; })); }
+  bool nothing() const {
+    return (first >= last && front <= 0) || (allowed && std::all_of(allowed + first, allowed + last, [](std::uint8_t a) { return !a; }));
+  }
 };
 
 // Rows of scores [B, ..., T, S] (or [B, S]) are numbered in row-major order.
 class MaskRows {
  public:
   // steps: a sliding window comes in steps, where there is no explicit part; else as bytes
-  MaskRows(std::string_view op, const Mask& given, const Shape& scores, bool steps = false) : shape_(scores), everything_(given.everything()) {
+  MaskRows(std::string_view op, const Mask& given, const Shape& scores, bool steps = false)
+      : shape_(scores), everything_(given.everything()) {
     given.check_fits(op, scores);
     if (everything_ || scores.numel() == 0) return;
     mask_ = steps && !given.allowed().defined() ? given : given.without_sliding(scores);

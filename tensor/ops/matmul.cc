@@ -159,7 +159,8 @@ void check_gradients(const char* op, const Tensor& a, const Tensor& b, const Ten
 }
 
 void check_sums(const char* op, const Tensor& a, const Tensor& sums) {
-  check<ShapeError>(sums.shape() == Shape{a.size(1)}, "{}: sums are of another number of columns: a {}, sums {}", op, a.shape(), sums.shape());
+  check<ShapeError>(sums.shape() == Shape{a.size(1)}, "{}: sums are of another number of columns: a {}, sums {}", op, a.shape(),
+                    sums.shape());
   check<DTypeError>(sums.dtype() == a.dtype(), "{}: dtypes differ: a {}, sums {}", op, a.dtype(), sums.dtype());
   check_writable(op, sums);
 }
@@ -182,11 +183,12 @@ void matmul(const Tensor& a, const Tensor& b, Into c) {
 }
 
 void matmul_over_rows(const Tensor& a, const Tensor& b, Into c, const Into* sums) {
-  check<ShapeError>(a.rank() == 2 && b.rank() == 2 && a.size(0) == b.size(0), "matmul_over_rows: needs as many rows of both: a {}, b {}", a.shape(), b.shape());
+  check<ShapeError>(a.rank() == 2 && b.rank() == 2 && a.size(0) == b.size(0), "matmul_over_rows: needs as many rows of both: a {}, b {}",
+                    a.shape(), b.shape());
   check<ShapeError>(c.tensor.shape() == Shape{a.size(1), b.size(1)}, "matmul_over_rows: the result has another shape: result {}, into {}",
                     Shape{a.size(1), b.size(1)}, c.tensor.shape());
-  check<DTypeError>(a.dtype() == b.dtype() && a.dtype() == c.tensor.dtype(), "matmul_over_rows: dtypes differ: a {}, b {}, into {}", a.dtype(), b.dtype(),
-                    c.tensor.dtype());
+  check<DTypeError>(a.dtype() == b.dtype() && a.dtype() == c.tensor.dtype(), "matmul_over_rows: dtypes differ: a {}, b {}, into {}",
+                    a.dtype(), b.dtype(), c.tensor.dtype());
   check_writable("matmul_over_rows", c.tensor);
   std::optional<Destination> to;
   if (sums) {
@@ -196,7 +198,8 @@ void matmul_over_rows(const Tensor& a, const Tensor& b, Into c, const Into* sums
   visit_float(a.dtype(), "matmul_over_rows", [&]<class T>() {
     const RowSums<T> row_sums = to ? RowSums<T>{to->tensor().mutable_data<T>(), to->add()} : RowSums<T>();
     multiply_by_halves(Product<T>{a.size(1), b.size(1), a.size(0), a.data<T>(), a.strides()[1], a.strides()[0], b.data<T>(), b.strides()[0],
-                                  b.strides()[1], c.tensor.mutable_data<T>(), c.tensor.strides()[0], c.tensor.strides()[1], c.add}, row_sums);
+                                  b.strides()[1], c.tensor.mutable_data<T>(), c.tensor.strides()[0], c.tensor.strides()[1], c.add},
+                       row_sums);
   });
   if (to) to->finish();
 }
@@ -206,7 +209,8 @@ void sum_over_rows(const Tensor& a, Index n, Into sums) {
   check_sums("sum_over_rows", a, sums.tensor);
   const Destination to(sums);
   visit_float(a.dtype(), "sum_over_rows", [&]<class T>() {
-    sum_by_halves(Product<T>{a.size(1), n, a.size(0), a.data<T>(), a.strides()[1], a.strides()[0], nullptr, 0, 0, nullptr, 0, 0, false}, {to.tensor().template mutable_data<T>(), to.add()});
+    sum_by_halves(Product<T>{a.size(1), n, a.size(0), a.data<T>(), a.strides()[1], a.strides()[0], nullptr, 0, 0, nullptr, 0, 0, false},
+                  {to.tensor().template mutable_data<T>(), to.add()});
   });
   to.finish();
 }

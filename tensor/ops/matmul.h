@@ -16,7 +16,8 @@ void matmul(const Tensor& a, const Tensor& b, Into c);
 // chains of c's upper half begin in the middle of the rows (multiply_by_halves, tensor/gemm.h). Errors as above.
 // sums [m] (=|+=) Σ_r a[r, :] on the way, by the same chains: the gradient of a bias.
 void matmul_over_rows(const Tensor& a, const Tensor& b, Into c, const Into* sums = nullptr);
-// The sums alone, with the bits that they have beside a b of n columns. ShapeError: a is no matrix, or sums are not [m]. DTypeError: others.
+// The sums alone, with the bits that they have beside a b of n columns. ShapeError: a is no matrix, or sums are not [m].
+// DTypeError: others.
 void sum_over_rows(const Tensor& a, Index n, Into sums);
 
 // da = dc bᵀ, db = aᵀ dc, summed over the axes that were broadcast: these continue the chain, so nothing of the batch's size

@@ -59,10 +59,12 @@ template <class T> bool draw(const T* weights, Index V, const double* u, Index n
 
 template <class T> [[noreturn]] void refuse(const T* weights, Index V, Index n, const Shape& row) {
   for (Index i = 0; i < V; ++i)
-    check<Error>(weights[i] >= 0 && std::isfinite(weights[i]), "multinomial: weights must be finite and not negative: weight {} of row {} is {}", i, row, weights[i]);
+    check<Error>(weights[i] >= 0 && std::isfinite(weights[i]),
+                 "multinomial: weights must be finite and not negative: weight {} of row {} is {}", i, row, weights[i]);
   SumTree sums(V);
   sums.assign(weights, V);
-  check<Error>(sums.total() > 0 && std::isfinite(sums.total()), "multinomial: a row needs a finite sum of weights above 0: row {} has {}", row, sums.total());
+  check<Error>(sums.total() > 0 && std::isfinite(sums.total()), "multinomial: a row needs a finite sum of weights above 0: row {} has {}",
+               row, sums.total());
   fail<Error>("multinomial: without replacement a row has a draw for each weight above 0: row {} has {}, needs {}", row,
               std::count_if(weights, weights + V, [](T w) { return w > 0; }), n);
 }

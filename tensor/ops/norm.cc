@@ -121,7 +121,9 @@ template <size_t R, class T> void Normalise(const NormRows<T>& p, size_t row) {
 
 template <class T> void Forward(const NormRows<T>& p, size_t begin, size_t end) {
   constexpr size_t kTogether = HEED_OLD_TARGET || sizeof(T) == 8 ? 1 : 4;
-  const auto add = [&](size_t row, size_t rows) { if (p.sum) AddDropout(p.x, p.residual, p.dropout, row * p.d, (row + rows) * p.d, p.sum); };
+  const auto add = [&](size_t row, size_t rows) {
+    if (p.sum) AddDropout(p.x, p.residual, p.dropout, row * p.d, (row + rows) * p.d, p.sum);
+  };
   size_t row = begin;
   for (; row + kTogether <= end; row += kTogether) {
     add(row, kTogether);
@@ -245,7 +247,8 @@ AddDropoutNormed forward(const char* op, bool centred, const Tensor& x, const Te
 void backward(const char* op, bool centred, const Tensor& x, const Tensor& mean, const Tensor& rstd, const Tensor& weight, const Tensor& dy,
               const Tensor& dsum, const AddDropoutNormOptions& options, const Into* dx, const Into* dresidual, const Into* dweight,
               const Into* dbias) {
-  check<ShapeError>(x.rank() >= 1 && rstd.shape() == without_last(x.shape()), "{}: rstd does not fit x: rstd {}, x {}", op, rstd.shape(), x.shape());
+  check<ShapeError>(x.rank() >= 1 && rstd.shape() == without_last(x.shape()), "{}: rstd does not fit x: rstd {}, x {}", op, rstd.shape(),
+                    x.shape());
   check_part(op, "weight", weight, x);
   check_like(op, "dy", dy, x);
   if (dsum.defined()) check_like(op, "dsum", dsum, x);
@@ -255,7 +258,8 @@ void backward(const char* op, bool centred, const Tensor& x, const Tensor& mean,
   if (dbias) check_part(op, "dbias", dbias->tensor, x);
   const DropoutKey dropout(op, options.dropout, options.key);
   visit_float(x.dtype(), op, [&]<class T>() {
-    const Tensor xs = x.contiguous(), means = dense(mean), rstds = rstd.contiguous(), gamma = dense(weight), dys = dy.contiguous(), dsums = dense(dsum);
+    const Tensor xs = x.contiguous(), means = dense(mean), rstds = rstd.contiguous(), gamma = dense(weight), dys = dy.contiguous(),
+                 dsums = dense(dsum);
     std::optional<Destination> to_x, to_residual;
     if (dx) to_x.emplace(*dx);
     if (dresidual) to_residual.emplace(*dresidual, dx && may_overlap(dx->tensor, dresidual->tensor));
@@ -316,8 +320,9 @@ AddDropoutNormed add_dropout_norm(const Tensor& x, const Tensor& residual, const
   return forward("add_dropout_norm", true, x, residual, weight, bias, options);
 }
 
-void add_dropout_norm_grad(const Tensor& sum, const Tensor& mean, const Tensor& rstd, const Tensor& weight, const Tensor& dy, const Tensor& dsum,
-                           const AddDropoutNormOptions& options, const Into* dx, const Into* dresidual, const Into* dweight, const Into* dbias) {
+void add_dropout_norm_grad(const Tensor& sum, const Tensor& mean, const Tensor& rstd, const Tensor& weight, const Tensor& dy,
+                           const Tensor& dsum, const AddDropoutNormOptions& options, const Into* dx, const Into* dresidual,
+                           const Into* dweight, const Into* dbias) {
   backward("add_dropout_norm_grad", true, sum, mean, rstd, weight, dy, dsum, options, dx, dresidual, dweight, dbias);
 }
 

@@ -28,7 +28,8 @@ struct AddDropoutNormed { Tensor y, sum, mean, rstd; };
 AddDropoutNormed add_dropout_norm(const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias,
                                 const AddDropoutNormOptions& options = {});
 // g = dsum + the dx of layer_norm_grad at sum (dsum may be undefined):   dresidual = g;   dx = dropout mask ⊙ g
-void add_dropout_norm_grad(const Tensor& sum, const Tensor& mean, const Tensor& rstd, const Tensor& weight, const Tensor& dy, const Tensor& dsum,
-                           const AddDropoutNormOptions& options, const Into* dx, const Into* dresidual, const Into* dweight, const Into* dbias);
+void add_dropout_norm_grad(const Tensor& sum, const Tensor& mean, const Tensor& rstd, const Tensor& weight, const Tensor& dy,
+                           const Tensor& dsum, const AddDropoutNormOptions& options, const Into* dx, const Into* dresidual,
+                           const Into* dweight, const Into* dbias);
 
 }  // namespace heed

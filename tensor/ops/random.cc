@@ -83,7 +83,8 @@ void Uniform(Key key, uint64_t group, double lo, double range, float last, float
   Draws32(key, group, draws);
   for (size_t i = 0; i < detail::kElements<float>; i += hn::Lanes(d)) {
     const auto centred = hn::PromoteTo(d, hn::BitCast(di, hn::Xor(hn::LoadU(du, draws + i), hn::Set(du, 0x80000000u))));   // the draw - 2³¹
-    const auto value = hn::DemoteTo(df, hn::Add(hn::Set(d, lo), hn::Mul(hn::Set(d, range * 0x1p-32), hn::Add(centred, hn::Set(d, 0x1p31)))));
+    const auto value =
+        hn::DemoteTo(df, hn::Add(hn::Set(d, lo), hn::Mul(hn::Set(d, range * 0x1p-32), hn::Add(centred, hn::Set(d, 0x1p31)))));
     hn::StoreU(hn::Min(value, hn::Set(df, last)), df, x + i);
   }
 }

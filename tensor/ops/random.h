@@ -20,8 +20,9 @@ Tensor bernoulli(Key key, const Shape& shape, double p);
 Tensor randint(Key key, const Shape& shape, Index lo, Index hi);
 // i64 [n]: 0 .. n-1 in an order drawn by Fisher-Yates. ShapeError unless n >= 0.
 Tensor permutation(Key key, Index n);
-// i64 [.., n]: of each row of weights [.., V] n draws, i with probability w_i / Σ w; without replacement one after another of those that are
-// left. Draw j of row r takes the draw r n + j of the key. Error: a weight that is negative or not finite, none above 0, too few for n draws.
+// i64 [.., n]: of each row of weights [.., V] n draws, i with probability w_i / Σ w; without replacement one after another of those that
+// are left. Draw j of row r takes the draw r n + j of the key.
+// Error: a weight that is negative or not finite, none above 0, too few for n draws.
 Tensor multinomial(Key key, const Tensor& weights, Index n, bool replacement = false);
 
 // y_i = x_i m_i,  m_i = 0 or 1/(1-p), p rounded to 1/65536: a function of (key, i) alone (tensor/dropout.h), i the row-major position.

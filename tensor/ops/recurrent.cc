@@ -24,26 +24,29 @@ namespace {
 void check_states(const char* op, RecurrentUnit unit, Index B, const char* beside, const Tensor& x, const Tensor& h, const Tensor& c,
                   const Tensor& weight_hh, const Tensor& bias_hh, bool each_row = false) {
   const Index gates = gate_count(unit);
-  check<ShapeError>(weight_hh.rank() == 2 && weight_hh.size(0) == gates * weight_hh.size(1), "{}: weight_hh must be [{} n, n]: {} {}, weight_hh {}", op,
-                    gates, beside, x.shape(), weight_hh.shape());
+  check<ShapeError>(weight_hh.rank() == 2 && weight_hh.size(0) == gates * weight_hh.size(1),
+                    "{}: weight_hh must be [{} n, n]: {} {}, weight_hh {}", op, gates, beside, x.shape(), weight_hh.shape());
   const Index n = weight_hh.size(1);
   const auto like = [&](const char* name, const Tensor& y, const Shape& shape) {
     if (!y.defined()) return;
-    check<ShapeError>(y.shape() == shape, "{}: {} must be {}: {} {}, weight_hh {}, {} {}", op, name, shape, beside, x.shape(), weight_hh.shape(), name,
-                      y.shape());
+    check<ShapeError>(y.shape() == shape, "{}: {} must be {}: {} {}, weight_hh {}, {} {}", op, name, shape, beside, x.shape(),
+                      weight_hh.shape(), name, y.shape());
     check<DTypeError>(y.dtype() == x.dtype(), "{}: dtypes differ: {} {}, {} {}", op, beside, x.dtype(), name, y.dtype());
   };
-  check<DTypeError>(is_float(x.dtype()) && x.dtype() == weight_hh.dtype(), "{}: dtypes differ or are no floats: {} {}, weight_hh {}", op, beside, x.dtype(),
-                    weight_hh.dtype());
+  check<DTypeError>(is_float(x.dtype()) && x.dtype() == weight_hh.dtype(), "{}: dtypes differ or are no floats: {} {}, weight_hh {}", op,
+                    beside, x.dtype(), weight_hh.dtype());
   like("h", h, {B, n});
   like("c", c, {B, n});
   like("bias_hh", bias_hh, each_row ? Shape{B, gates * n} : Shape{gates * n});
-  check<ShapeError>(!c.defined() || unit == RecurrentUnit::lstm, "{}: only an lstm has a state c: {} {}, c {}", op, beside, x.shape(), c.shape());
-  check<ShapeError>(!bias_hh.defined() || !resets_before(unit), "{}: this form of the GRU has one bias: {} {}, bias_hh {}", op, beside, x.shape(),
-                    bias_hh.shape());
+  check<ShapeError>(!c.defined() || unit == RecurrentUnit::lstm, "{}: only an lstm has a state c: {} {}, c {}", op, beside, x.shape(),
+                    c.shape());
+  check<ShapeError>(!bias_hh.defined() || !resets_before(unit), "{}: this form of the GRU has one bias: {} {}, bias_hh {}", op, beside,
+                    x.shape(), bias_hh.shape());
 }
 
-Tensor or_zeros(const Tensor& state, Index B, Index n, DType dtype) { return state.defined() ? with_dense_rows(state) : zeros({B, n}, dtype); }
+Tensor or_zeros(const Tensor& state, Index B, Index n, DType dtype) {
+  return state.defined() ? with_dense_rows(state) : zeros({B, n}, dtype);
+}
 Tensor copy_or_zeros(const Tensor& state, Index B, Index n, DType dtype) { return state.defined() ? state.clone() : zeros({B, n}, dtype); }
 
 bool has_rows(const Tensor& bias) { return bias.defined() && bias.rank() == 2; }
@@ -59,7 +62,8 @@ struct Ragged {
     }
     for (std::size_t b = 0; b < length.size(); ++b) first[b] = rows, rows += length[b];
     std::iota(order.begin(), order.end(), Index{0});
-    std::sort(order.begin(), order.end(), [&](Index a, Index b) { return std::pair(-length[std::size_t(a)], a) < std::pair(-length[std::size_t(b)], b); });
+    std::sort(order.begin(), order.end(),
+              [&](Index a, Index b) { return std::pair(-length[std::size_t(a)], a) < std::pair(-length[std::size_t(b)], b); });
   }
   List<Index> length, first, order;
   Index rows = 0;
@@ -78,7 +82,8 @@ Tensor gathered(const Tensor& x, const Ragged& ragged) {
   return y;
 }
 
-// Blocks of 8 to 32 sentences, at least one for each thread if there are enough. Each sentence goes its own way: bits do not depend on them.
+// Blocks of 8 to 32 sentences, at least one for each thread if there are enough.
+// Each sentence goes its own way: bits do not depend on them.
 Index block_count(Index B) { return std::max({(B + 31) / 32, std::min<Index>(threads(), B / 8), Index{1}}); }
 Index block_rows(Index B) { return (B + block_count(B) - 1) / block_count(B); }   // of the largest
 
@@ -115,24 +120,27 @@ template <class T> T* data_or_null(const Tensor& x) { return x.defined() ? x.mut
 
 }  // namespace
 
-void check_recurrent_cell(RecurrentUnit unit, const Tensor& gates, const Tensor& h, const Tensor& c, const Tensor& weight_hh, const Tensor& bias_hh) {
+void check_recurrent_cell(RecurrentUnit unit, const Tensor& gates, const Tensor& h, const Tensor& c, const Tensor& weight_hh,
+                          const Tensor& bias_hh) {
   const char* op = "recurrent_cell";
   check<ShapeError>(gates.rank() == 2 && weight_hh.rank() == 2 && gates.size(1) == weight_hh.size(0),
                     "{}: gates must be [B, rows of weight_hh]: gates {}, weight_hh {}", op, gates.shape(), weight_hh.shape());
   check_states(op, unit, gates.size(0), "gates", gates, h, c, weight_hh, bias_hh, has_rows(bias_hh));
 }
 
-void check_recurrent_layer(RecurrentUnit unit, const Tensor& x, const Tensor& lengths, const Tensor& h, const Tensor& c, const Tensor& weight_ih,
-                           const Tensor& weight_hh, const Tensor& bias_ih, const Tensor& bias_hh) {
+void check_recurrent_layer(RecurrentUnit unit, const Tensor& x, const Tensor& lengths, const Tensor& h, const Tensor& c,
+                           const Tensor& weight_ih, const Tensor& weight_hh, const Tensor& bias_ih, const Tensor& bias_hh) {
   const char* op = "recurrent_layer";
   check<ShapeError>(x.rank() == 3, "{}: x needs 3 dimensions [B, S, E]: x {}, weight_ih {}", op, x.shape(), weight_ih.shape());
-  check<ShapeError>(weight_ih.rank() == 2 && weight_ih.size(1) == x.size(2), "{}: inner sizes differ: x {}, weight_ih {}", op, x.shape(), weight_ih.shape());
+  check<ShapeError>(weight_ih.rank() == 2 && weight_ih.size(1) == x.size(2), "{}: inner sizes differ: x {}, weight_ih {}", op, x.shape(),
+                    weight_ih.shape());
   check<DTypeError>(weight_ih.dtype() == x.dtype(), "{}: dtypes differ: x {}, weight_ih {}", op, x.dtype(), weight_ih.dtype());
   check_states(op, unit, x.size(0), "x", x, h, c, weight_hh, bias_hh);
-  check<ShapeError>(weight_ih.size(0) == weight_hh.size(0), "{}: rows differ: weight_ih {}, weight_hh {}", op, weight_ih.shape(), weight_hh.shape());
+  check<ShapeError>(weight_ih.size(0) == weight_hh.size(0), "{}: rows differ: weight_ih {}, weight_hh {}", op, weight_ih.shape(),
+                    weight_hh.shape());
   if (bias_ih.defined()) {
-    check<ShapeError>(bias_ih.shape() == Shape{weight_ih.size(0)}, "{}: bias_ih must be [{}]: weight_ih {}, bias_ih {}", op, weight_ih.size(0),
-                      weight_ih.shape(), bias_ih.shape());
+    check<ShapeError>(bias_ih.shape() == Shape{weight_ih.size(0)}, "{}: bias_ih must be [{}]: weight_ih {}, bias_ih {}", op,
+                      weight_ih.size(0), weight_ih.shape(), bias_ih.shape());
     check<DTypeError>(bias_ih.dtype() == x.dtype(), "{}: dtypes differ: x {}, bias_ih {}", op, x.dtype(), bias_ih.dtype());
   }
   if (!lengths.defined()) return;
@@ -153,7 +161,8 @@ Tensor from_state(const Tensor& h, const Tensor& weight) {
 }
 }  // namespace
 
-RecurrentResult recurrent_cell(RecurrentUnit unit, const Tensor& gates, const Tensor& h, const Tensor& c, const Tensor& weight_hh, const Tensor& bias_hh) {
+RecurrentResult recurrent_cell(RecurrentUnit unit, const Tensor& gates, const Tensor& h, const Tensor& c, const Tensor& weight_hh,
+                               const Tensor& bias_hh) {
   check_recurrent_cell(unit, gates, h, c, weight_hh, bias_hh);
   const Index B = gates.size(0), n = weight_hh.size(1), rows = gates.size(1);
   const bool second = resets_before(unit), lstm = unit == RecurrentUnit::lstm;
@@ -178,9 +187,9 @@ RecurrentResult recurrent_cell(RecurrentUnit unit, const Tensor& gates, const Te
       const auto kernel = again ? kernels.second : kernels.first;
       parallel_for(B, row_grain(row_cost(unit, n)), [&](Index begin, Index end) {
         for (Index b = begin; b < end; ++b)
-          kernel({std::size_t(n), n, n, as + b * a.strides()[0], us + b * u.size(1), bs ? bs + b * bias_row : nullptr, hs + b * from.strides()[0],
-                               cs ? cs + b * cell.strides()[0] : nullptr, act + b * rows, kept ? kept + b * n : nullptr, next + b * n,
-                               next_c ? next_c + b * n : nullptr, nullptr});
+          kernel({std::size_t(n), n, n, as + b * a.strides()[0], us + b * u.size(1), bs ? bs + b * bias_row : nullptr,
+                  hs + b * from.strides()[0], cs ? cs + b * cell.strides()[0] : nullptr, act + b * rows, kept ? kept + b * n : nullptr,
+                  next + b * n, next_c ? next_c + b * n : nullptr, nullptr});
       });
     };
     pass(false);
@@ -192,13 +201,14 @@ RecurrentResult recurrent_cell(RecurrentUnit unit, const Tensor& gates, const Te
   });
 }
 
-RecurrentGrads recurrent_cell_grad(RecurrentUnit unit, const RecurrentResult& result, const Tensor& h, const Tensor& c, const Tensor& weight_hh,
-                                   const Tensor& next_dh, const Tensor& next_dc) {
+RecurrentGrads recurrent_cell_grad(RecurrentUnit unit, const RecurrentResult& result, const Tensor& h, const Tensor& c,
+                                   const Tensor& weight_hh, const Tensor& next_dh, const Tensor& next_dc) {
   const Index B = result.gates.size(0), n = weight_hh.size(1), rows = result.gates.size(1);
   const bool second = resets_before(unit), lstm = unit == RecurrentUnit::lstm, gru = unit >= RecurrentUnit::gru_bahdanau;
   const DType dtype = result.gates.dtype();
   RecurrentGrads out{empty({B, n}, dtype), lstm ? empty({B, n}, dtype) : Tensor()};
-  const Tensor da = result.gates, weights = weight_hh.contiguous(), given_dh = or_zeros(next_dh, B, n, dtype), given_dc = lstm ? or_zeros(next_dc, B, n, dtype) : Tensor();
+  const Tensor da = result.gates, weights = weight_hh.contiguous(), given_dh = or_zeros(next_dh, B, n, dtype),
+               given_dc = lstm ? or_zeros(next_dc, B, n, dtype) : Tensor();
   visit_float(dtype, "recurrent_cell_grad", [&]<class T>() {
     const Tensor from = or_zeros(h, B, n, dtype), cell = lstm ? or_zeros(c, B, n, dtype) : Tensor();
     Tensor dq;
@@ -233,8 +243,9 @@ RecurrentGrads recurrent_cell_grad(RecurrentUnit unit, const RecurrentResult& re
   return out;
 }
 
-RecurrentResult recurrent_layer(RecurrentUnit unit, const Tensor& x, const Tensor& lengths, const Tensor& h, const Tensor& c, const Tensor& weight_ih,
-                                const Tensor& weight_hh, const Tensor& bias_ih, const Tensor& bias_hh, bool reverse, bool remember) {
+RecurrentResult recurrent_layer(RecurrentUnit unit, const Tensor& x, const Tensor& lengths, const Tensor& h, const Tensor& c,
+                                const Tensor& weight_ih, const Tensor& weight_hh, const Tensor& bias_ih, const Tensor& bias_hh,
+                                bool reverse, bool remember) {
   check_recurrent_layer(unit, x, lengths, h, c, weight_ih, weight_hh, bias_ih, bias_hh);
   const Index B = x.size(0), S = x.size(1), n = weight_hh.size(1), gates = gate_count(unit);
   const bool lstm = unit == RecurrentUnit::lstm, gru = unit >= RecurrentUnit::gru_bahdanau, apart = unit == RecurrentUnit::gru_cudnn;
@@ -263,16 +274,30 @@ RecurrentResult recurrent_layer(RecurrentUnit unit, const Tensor& x, const Tenso
     parallel_for(gates, row_grain(n * n / 8), [&](Index begin, Index end) {
       for (Index g = begin; g < end; ++g) gemm.pack(weights.data<T>() + g * n * n, 1, n, n, n, n, width, panels + g * panel);
     });
-    const RecurrentBlock<T> block{unit, recurrent_kernels<T>(unit), n, 0, reverse, nullptr, nullptr, nullptr, panels, width, gemm.panel, bias.defined() ? bias.data<T>() : nullptr,
-                                  out.gates.mutable_data<T>(), data_or_null<T>(out.previous_h), data_or_null<T>(out.previous_c), data_or_null<T>(out.kept),
-                                  out.outputs.mutable_data<T>(), S * n, n, out.h.mutable_data<T>(), data_or_null<T>(out.c), nullptr};
+    const RecurrentBlock<T> block{.unit = unit,
+                                  .kernels = recurrent_kernels<T>(unit),
+                                  .n = n,
+                                  .reverse = reverse,
+                                  .panels = panels,
+                                  .width = width,
+                                  .product = gemm.panel,
+                                  .bias = bias.defined() ? bias.data<T>() : nullptr,
+                                  .gates = out.gates.mutable_data<T>(),
+                                  .previous_h = data_or_null<T>(out.previous_h),
+                                  .previous_c = data_or_null<T>(out.previous_c),
+                                  .kept = data_or_null<T>(out.kept),
+                                  .outputs = out.outputs.mutable_data<T>(),
+                                  .output_sentence = S * n,
+                                  .output_step = n,
+                                  .h = out.h.mutable_data<T>(),
+                                  .c = data_or_null<T>(out.c)};
     for_blocks(ragged, block, forward_through_time<T>);
   });
   return out;
 }
 
-RecurrentGrads recurrent_layer_grad(RecurrentUnit unit, const RecurrentResult& result, const Tensor& lengths, const Tensor& weight_hh, bool reverse,
-                                    const Tensor& doutputs, const Tensor& last_dh, const Tensor& last_dc) {
+RecurrentGrads recurrent_layer_grad(RecurrentUnit unit, const RecurrentResult& result, const Tensor& lengths, const Tensor& weight_hh,
+                                    bool reverse, const Tensor& doutputs, const Tensor& last_dh, const Tensor& last_dc) {
   const Index B = result.outputs.size(0), S = result.outputs.size(1), n = weight_hh.size(1), gates = gate_count(unit);
   const DType dtype = result.gates.dtype();
   const Ragged ragged(lengths, B, S);
@@ -287,10 +312,22 @@ RecurrentGrads recurrent_layer_grad(RecurrentUnit unit, const RecurrentResult& r
       const Index first = begin * width, columns = std::min(n, end * width) - first;
       gemm.pack(weights.data<T>() + first, n, 1, gates * n, columns, columns, width, packed.mutable_data<T>() + first * gates * n);
     });
-    const RecurrentBlock<T> block{unit, recurrent_kernels<T>(unit), n, 0, reverse, nullptr, nullptr, nullptr, packed.data<T>(), width, gemm.panel, nullptr, result.gates.mutable_data<T>(),
-                                  result.previous_h.mutable_data<T>(), data_or_null<T>(result.previous_c), data_or_null<T>(result.kept),
-                                  dy.defined() ? const_cast<T*>(dy.data<T>()) : nullptr, dy.defined() ? dy.strides()[0] : 0,
-                                  dy.defined() ? dy.strides()[1] : 0, out.h.mutable_data<T>(), data_or_null<T>(out.c), nullptr};
+    const RecurrentBlock<T> block{.unit = unit,
+                                  .kernels = recurrent_kernels<T>(unit),
+                                  .n = n,
+                                  .reverse = reverse,
+                                  .panels = packed.data<T>(),
+                                  .width = width,
+                                  .product = gemm.panel,
+                                  .gates = result.gates.mutable_data<T>(),
+                                  .previous_h = result.previous_h.mutable_data<T>(),
+                                  .previous_c = data_or_null<T>(result.previous_c),
+                                  .kept = data_or_null<T>(result.kept),
+                                  .outputs = dy.defined() ? const_cast<T*>(dy.data<T>()) : nullptr,
+                                  .output_sentence = dy.defined() ? dy.strides()[0] : 0,
+                                  .output_step = dy.defined() ? dy.strides()[1] : 0,
+                                  .h = out.h.mutable_data<T>(),
+                                  .c = data_or_null<T>(out.c)};
     for_blocks(ragged, block, backward_through_time<T>);
   });
   return out;
@@ -301,7 +338,8 @@ void recurrent_grad_weight_hh(RecurrentUnit unit, const RecurrentResult& result,
   if (unit < RecurrentUnit::gru_bahdanau) return linear_grad_weight(result.gates, previous_h, dweight_hh);
   const Tensor last = unit == RecurrentUnit::gru_cudnn ? result.kept : slice(result.gates, 1, 2 * n, 3 * n);
   linear_grad_weight(slice(result.gates, 1, 0, 2 * n), previous_h, {slice(dweight_hh.tensor, 0, 0, 2 * n), dweight_hh.add});
-  linear_grad_weight(last, unit == RecurrentUnit::gru_cudnn ? previous_h : result.kept, {slice(dweight_hh.tensor, 0, 2 * n, 3 * n), dweight_hh.add});
+  linear_grad_weight(last, unit == RecurrentUnit::gru_cudnn ? previous_h : result.kept,
+                     {slice(dweight_hh.tensor, 0, 2 * n, 3 * n), dweight_hh.add});
 }
 
 Tensor recurrent_grad_bias_hh(RecurrentUnit unit, const RecurrentResult& result, bool each_row) {
@@ -315,7 +353,8 @@ void recurrent_grad_x(const RecurrentResult& result, const Tensor& lengths, cons
   const Index B = dx.tensor.size(0), S = dx.tensor.size(1);
   const Ragged ragged(lengths, B, S);
   if (ragged.whole && !dx.add) return linear_grad_x(reshape(result.gates, {B, S, result.gates.size(1)}), weight_ih, dx);
-  const Tensor rows = matmul(result.gates, weight_ih);                                        // [N, E]: added whole, with and without padding
+  // [N, E]: added whole, with and without padding
+  const Tensor rows = matmul(result.gates, weight_ih);
   parallel_for(B, row_grain(S * weight_ih.size(1)), [&](Index begin, Index end) {
     for (Index b = begin; b < end; ++b) {
       const Index first = ragged.first[std::size_t(b)], length = ragged.length[std::size_t(b)];

@@ -20,10 +20,11 @@ constexpr bool resets_before(RecurrentUnit unit) { return unit == RecurrentUnit:
 
 // ShapeError, DTypeError unless the operands of one step fit: gates [B, gates n], h and c [B, n] or undefined, weight_hh
 // [gates n, n], bias_hh [gates n], [B, gates n] or undefined.
-void check_recurrent_cell(RecurrentUnit unit, const Tensor& gates, const Tensor& h, const Tensor& c, const Tensor& weight_hh, const Tensor& bias_hh);
+void check_recurrent_cell(RecurrentUnit unit, const Tensor& gates, const Tensor& h, const Tensor& c, const Tensor& weight_hh,
+                          const Tensor& bias_hh);
 // The same of a layer: x [B, S, E], lengths i32 [B] in [0, S] or undefined, weight_ih [gates n, E], biases [gates n] or undefined.
-void check_recurrent_layer(RecurrentUnit unit, const Tensor& x, const Tensor& lengths, const Tensor& h, const Tensor& c, const Tensor& weight_ih,
-                           const Tensor& weight_hh, const Tensor& bias_ih, const Tensor& bias_hh);
+void check_recurrent_layer(RecurrentUnit unit, const Tensor& x, const Tensor& lengths, const Tensor& h, const Tensor& c,
+                           const Tensor& weight_ih, const Tensor& weight_hh, const Tensor& bias_ih, const Tensor& bias_hh);
 
 // What a step or a layer gives, and what its gradient needs. A layer keeps only rows that count, sentence after sentence: N of them.
 struct RecurrentResult {
@@ -36,7 +37,8 @@ struct RecurrentResult {
 struct RecurrentGrads { Tensor h, c; };   // of the initial state [B, n]
 
 // One step from gates = x W_ihᵀ + b_ih [B, gates n]: one product and one pass over the gates.
-RecurrentResult recurrent_cell(RecurrentUnit unit, const Tensor& gates, const Tensor& h, const Tensor& c, const Tensor& weight_hh, const Tensor& bias_hh);
+RecurrentResult recurrent_cell(RecurrentUnit unit, const Tensor& gates, const Tensor& h, const Tensor& c, const Tensor& weight_hh,
+                               const Tensor& bias_hh);
 // LSTM         dc += dh' ⊙ o ⊙ (1 - tanh²c');  da_o = dh' ⊙ tanh c' ⊙ o(1-o);  da_i = dc ⊙ g ⊙ i(1-i);  da_f = dc ⊙ c ⊙ f(1-f)
 //              da_g = dc ⊙ i ⊙ (1-g²);  dc = dc ⊙ f;  dh = da W_hh
 // bahdanau     dz = dh' ⊙ (g - h);  da_g = dh' ⊙ z ⊙ (1-g²);  dq = da_g U_g;  da_r = dq ⊙ h ⊙ r(1-r);  da_z = dz ⊙ z(1-z)
@@ -44,16 +46,17 @@ RecurrentResult recurrent_cell(RecurrentUnit unit, const Tensor& gates, const Te
 // cudnn        dz = dh' ⊙ (h - g);  da_g = dh' ⊙ (1-z) ⊙ (1-g²);  du_g = da_g ⊙ r;  da_r = da_g ⊙ u_g ⊙ r(1-r);  da_z = dz ⊙ z(1-z)
 //              dh = dh' ⊙ z + da_r U_r + da_z U_z + du_g U_g
 // next_dh, next_dc: dLoss/dh', dLoss/dc', undefined: zero. Overwrites result.gates with da, gru_cudnn also result.kept.
-RecurrentGrads recurrent_cell_grad(RecurrentUnit unit, const RecurrentResult& result, const Tensor& h, const Tensor& c, const Tensor& weight_hh,
-                                   const Tensor& next_dh, const Tensor& next_dc);
+RecurrentGrads recurrent_cell_grad(RecurrentUnit unit, const RecurrentResult& result, const Tensor& h, const Tensor& c,
+                                   const Tensor& weight_hh, const Tensor& next_dh, const Tensor& next_dc);
 
 // All steps of x [B, S, E] in one direction: one product for the inputs of all steps, then blocks of sentences go through time,
 // each on its own. remember: keep what the gradient needs.
-RecurrentResult recurrent_layer(RecurrentUnit unit, const Tensor& x, const Tensor& lengths, const Tensor& h, const Tensor& c, const Tensor& weight_ih,
-                                const Tensor& weight_hh, const Tensor& bias_ih, const Tensor& bias_hh, bool reverse = false, bool remember = false);
+RecurrentResult recurrent_layer(RecurrentUnit unit, const Tensor& x, const Tensor& lengths, const Tensor& h, const Tensor& c,
+                                const Tensor& weight_ih, const Tensor& weight_hh, const Tensor& bias_ih, const Tensor& bias_hh,
+                                bool reverse = false, bool remember = false);
 // The steps backwards. doutputs [B, S, n], last_dh, last_dc [B, n]: undefined: zero. Overwrites as that of the cell.
-RecurrentGrads recurrent_layer_grad(RecurrentUnit unit, const RecurrentResult& result, const Tensor& lengths, const Tensor& weight_hh, bool reverse,
-                                    const Tensor& doutputs, const Tensor& last_dh, const Tensor& last_dc);
+RecurrentGrads recurrent_layer_grad(RecurrentUnit unit, const RecurrentResult& result, const Tensor& lengths, const Tensor& weight_hh,
+                                    bool reverse, const Tensor& doutputs, const Tensor& last_dh, const Tensor& last_dc);
 
 // After either, from all rows at once:  dW_hh = Σ daᵀ h (U_g: da_gᵀ (r ⊙ h), cudnn du_gᵀ h),  db_hh = Σ da (cudnn: its last block Σ du_g),
 // of a bias for each row without Σ

@@ -40,9 +40,19 @@ template <class T> void forward_through_time(const RecurrentBlock<T>& b) {
       const Index s = at(r), p = b.first[r] + s;
       T* const gates = b.gates + p * G * n + j;
       T* const state = c + r * stride + j;
-      return StepRow<T>{size_t(n - j < b.width ? n - j : b.width), n, b.rows * b.width, gates, u + r * b.width, b.bias ? b.bias + j : nullptr,
-                        h + r * stride + j, state, gates, b.kept ? b.kept + p * n + j : nullptr, next + r * stride + j, state,
-                        b.outputs + b.sentence[r] * b.output_sentence + s * b.output_step + j};
+      return StepRow<T>{.n = size_t(n - j < b.width ? n - j : b.width),
+                        .block = n,
+                        .u_block = b.rows * b.width,
+                        .a = gates,
+                        .u = u + r * b.width,
+                        .bias = b.bias ? b.bias + j : nullptr,
+                        .h = h + r * stride + j,
+                        .c = state,
+                        .gates = gates,
+                        .kept = b.kept ? b.kept + p * n + j : nullptr,
+                        .next_h = next + r * stride + j,
+                        .next_c = state,
+                        .output = b.outputs + b.sentence[r] * b.output_sentence + s * b.output_step + j};
     };
     for (Index r = 0; r < active && b.previous_h; ++r) {
       const Index p = b.first[r] + at(r);
@@ -51,7 +61,8 @@ template <class T> void forward_through_time(const RecurrentBlock<T>& b) {
     }
     const auto products = [&](Index panel, Index begin, Index end, const T* a) {
       for (Index g = begin; g < end; ++g)
-        b.product(active, n, a, stride, b.panels + (g * panels + panel) * panel_size, b.width, false, u + (g - begin) * b.rows * b.width, b.width);
+        b.product(active, n, a, stride, b.panels + (g * panels + panel) * panel_size, b.width, false, u + (g - begin) * b.rows * b.width,
+                  b.width);
     };
     for (Index panel = 0; panel < panels; ++panel) {
       products(panel, 0, reset ? 2 : G, h);
@@ -95,15 +106,23 @@ template <class T> void backward_through_time(const RecurrentBlock<T>& b) {
     while (active < b.rows && b.length[active] > step) ++active;
     const auto row_of = [&](Index r) {
       const Index s = b.reverse ? b.length[r] - 1 - step : step, p = b.first[r] + s;
-      return StepRowGrad<T>{size_t(n), n, b.gates + p * G * n, b.kept ? b.kept + p * n : nullptr, da + r * gate_row, b.previous_h + p * n,
-                            cell ? b.previous_c + p * n : nullptr,
-                            b.outputs ? b.outputs + b.sentence[r] * b.output_sentence + s * b.output_step : nullptr, dh + r * stride, dc + r * stride,
-                            dq + r * stride};
+      return StepRowGrad<T>{.n = size_t(n),
+                            .block = n,
+                            .gates = b.gates + p * G * n,
+                            .kept = b.kept ? b.kept + p * n : nullptr,
+                            .da = da + r * gate_row,
+                            .h = b.previous_h + p * n,
+                            .c = cell ? b.previous_c + p * n : nullptr,
+                            .dy = b.outputs ? b.outputs + b.sentence[r] * b.output_sentence + s * b.output_step : nullptr,
+                            .dh = dh + r * stride,
+                            .dc = dc + r * stride,
+                            .dq = dq + r * stride};
     };
     for (Index r = 0; r < active; ++r) b.kernels.first_grad(row_of(r));
     if (reset) {
       for (Index panel = 0; panel < panels; ++panel)
-        b.product(active, n, da + 2 * n, gate_row, b.panels + panel * panel_size + 2 * n * b.width, b.width, false, dq + panel * b.width, stride);
+        b.product(active, n, da + 2 * n, gate_row, b.panels + panel * panel_size + 2 * n * b.width, b.width, false, dq + panel * b.width,
+                  stride);
       for (Index r = 0; r < active; ++r) b.kernels.second_grad(row_of(r));
     }
     for (Index panel = 0; panel < panels; ++panel)

@@ -9,18 +9,19 @@ namespace heed {
 template <class T> struct RecurrentBlock {
   RecurrentUnit unit;
   RecurrentKernels<T> kernels;         // of it
-  Index n, rows;
+  Index n;
+  Index rows = 0;                      // rows, and where their sentences are, in a block
+  const Index *sentence = nullptr, *length = nullptr, *first = nullptr;
   bool reverse;
-  const Index *sentence, *length, *first;
   const T* panels;                     // of W_hh, packed for the direction
   Index width;                         // of a panel
   void (*product)(Index rows, Index depth, const T* a, Index a_row, const T* panel, Index width, bool add, T* c, Index c_row);
-  const T* bias;                       // b_hh where it is not in the gates already
+  const T* bias = nullptr;             // b_hh where it is not in the gates already
   T *gates, *previous_h, *previous_c, *kept;   // the last three null unless remembered
   T* outputs;                          // or their gradient
   Index output_sentence, output_step;  // strides
   T *h, *c;                            // [B, n]: initial, then last; or their gradients, last, then initial
-  T* scratch;
+  T* scratch = nullptr;
 };
 
 // All steps of a block, and all of them backwards; float, double.

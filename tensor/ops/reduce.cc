@@ -48,8 +48,8 @@ namespace {
 
 Tensor extremum(std::string_view name, Folding folding, const Tensor& x, const Dims& dims, bool keepdim) {
   const Axes axes = reduced_axes(name, x, dims);
-  check<ShapeError>(count_of(x.shape(), axes) > 0 || reduced_shape(x.shape(), axes, false).numel() == 0, "{}: nothing to choose from: shape {}, dims {}",
-                    name, x.shape(), dims);
+  check<ShapeError>(count_of(x.shape(), axes) > 0 || reduced_shape(x.shape(), axes, false).numel() == 0,
+                    "{}: nothing to choose from: shape {}, dims {}", name, x.shape(), dims);
   return reduced_tensor(name, folding, x, axes, keepdim);
 }
 
@@ -76,7 +76,9 @@ Tensor variance(std::string_view name, const Tensor& x, const Dims& dims, bool u
 }  // namespace
 
 Tensor var(const Tensor& x, const Dims& dims, Flag unbiased, Flag keepdim) { return variance("var", x, dims, unbiased, keepdim, false); }
-Tensor stddev(const Tensor& x, const Dims& dims, Flag unbiased, Flag keepdim) { return variance("stddev", x, dims, unbiased, keepdim, true); }
+Tensor stddev(const Tensor& x, const Dims& dims, Flag unbiased, Flag keepdim) {
+  return variance("stddev", x, dims, unbiased, keepdim, true);
+}
 
 Tensor norm(const Tensor& x, const Dims& dims, Flag keepdim) {
   return reduced_tensor("norm", Folding::squares, x, reduced_axes("norm", x, dims), keepdim, {.root = true});
@@ -108,7 +110,8 @@ namespace {
 // forward was  y = Π_j x_j,  so now  dx_j = (dy x_0 .. x_(j-1)) (x_(j+1) .. x_(n-1)),  W sequences at a time, products in double.
 // Element j of sequence w is x[w][offset[j]], its derivative dx[w][to[j]]; after [n + 1, W].
 template <int W, class T>
-void prod_grad_of(const T* const* x, const std::ptrdiff_t* offset, Index n, const double* dy, double* after, bool add, T* const* dx, const std::ptrdiff_t* to) {
+void prod_grad_of(const T* const* x, const std::ptrdiff_t* offset, Index n, const double* dy, double* after, bool add, T* const* dx,
+                  const std::ptrdiff_t* to) {
   double before[W];
   for (int w = 0; w < W; ++w) before[w] = dy[w], after[n * W + w] = 1;
   for (Index j = n; j-- > 0;)
@@ -164,7 +167,8 @@ void prod_grad(const Tensor& x, const Tensor& dy, const Dims& dims, const Into& 
           to_sequence[w] = to + to_at.offset[0];
           dys[w] = double(up[at.offset[1]]);
         }
-        (together ? prod_grad_of<int(kTogether), T> : prod_grad_of<1, T>)(sequence, offset.data(), n, dys, after.data(), dx.add, to_sequence, to_offset.data());
+        (together ? prod_grad_of<int(kTogether), T> : prod_grad_of<1, T>)(sequence, offset.data(), n, dys, after.data(), dx.add,
+                                                                          to_sequence, to_offset.data());
       }
     });
   });
@@ -175,7 +179,9 @@ namespace {
 // forward was  y = max_j x_j  (or min),  so now  dx_j = [x_j = y] dy / ties  of rows side by side; where y is NaN, it won by every NaN.
 template <class T> void max_grad_of(const T* x, std::size_t n, const T* y, const T* dy, T* dx) {   // x, dx [n, kTile], y, dy [kTile]
   T share[kTile] = {};
-  const auto won = [&](std::size_t j, std::size_t w) { return x[j * kTile + w] == y[w] || (y[w] != y[w] && x[j * kTile + w] != x[j * kTile + w]); };
+  const auto won = [&](std::size_t j, std::size_t w) {
+    return x[j * kTile + w] == y[w] || (y[w] != y[w] && x[j * kTile + w] != x[j * kTile + w]);
+  };
   for (std::size_t j = 0; j < n; ++j)
     for (std::size_t w = 0; w < kTile; ++w) share[w] += choose(won(j, w), T(1), T(0));
   for (std::size_t w = 0; w < kTile; ++w) share[w] = dy[w] / share[w];
@@ -191,12 +197,13 @@ bool of_short_rows(const Tensor& x, const Axes& axes, Index n) {
 template <class T> void max_grad_of_short_rows(const Tensor& x, Index n, const Tensor& y, const Tensor& dy, const Into& dx) {
   const Tensor best = y.contiguous(), upstream = dy.contiguous();
   const Destination out(dx);
-  for_short_rows<T>(y.numel(), n, x.data<T>(), nullptr, out.tensor().mutable_data<T>(), out.add(), [&](Index first, std::size_t rows, const T* tile, const T*, T* gradients) {
-    T won[kTile] = {}, up[kTile] = {};
-    std::copy_n(best.data<T>() + first, rows, won);
-    std::copy_n(upstream.data<T>() + first, rows, up);
-    max_grad_of(tile, std::size_t(n), won, up, gradients);
-  });
+  for_short_rows<T>(y.numel(), n, x.data<T>(), nullptr, out.tensor().mutable_data<T>(), out.add(),
+                    [&](Index first, std::size_t rows, const T* tile, const T*, T* gradients) {
+                      T won[kTile] = {}, up[kTile] = {};
+                      std::copy_n(best.data<T>() + first, rows, won);
+                      std::copy_n(upstream.data<T>() + first, rows, up);
+                      max_grad_of(tile, std::size_t(n), won, up, gradients);
+                    });
   out.finish();
 }
 
@@ -208,7 +215,8 @@ void max_grad(const Tensor& x, const Tensor& y, const Tensor& dy, const Dims& di
   if (of_short_rows(x, axes, n)) return visit_float(x.dtype(), "max", [&]<class T>() { max_grad_of_short_rows<T>(x, n, y, dy, dx); });
   const Tensor best = with_kept_dims(y, x.shape(), axes), upstream = with_kept_dims(dy, x.shape(), axes);
   Tensor wins = equal(x, best);
-  if (const Tensor nan = not_equal(best, best); any_true(nan, {}).item() != 0) wins = logical_or(wins, logical_and(not_equal(x, x), nan));   // NaN wins
+  // NaN wins
+  if (const Tensor nan = not_equal(best, best); any_true(nan, {}).item() != 0) wins = logical_or(wins, logical_and(not_equal(x, x), nan));
   const Tensor ties = upstream / to(with_kept_dims(sum(wins, dims, true), x.shape(), axes), x.dtype());
   visit_float(x.dtype(), "max", [&]<class T>() {
     const bool direct = !dx.add && dx.tensor.is_contiguous();
@@ -271,8 +279,12 @@ void sum_to_grad(const Tensor& dy, const Into& dx) { spread(dy, dx); }
 
 // ---- questions ---------------------------------------------------------------------------------------------------------
 
-Tensor any_true(const Tensor& x, const Dims& dims, Flag keepdim) { return exact(Folding::any, x, reduced_axes("any_true", x, dims), keepdim); }
-Tensor all_true(const Tensor& x, const Dims& dims, Flag keepdim) { return exact(Folding::all, x, reduced_axes("all_true", x, dims), keepdim); }
+Tensor any_true(const Tensor& x, const Dims& dims, Flag keepdim) {
+  return exact(Folding::any, x, reduced_axes("any_true", x, dims), keepdim);
+}
+Tensor all_true(const Tensor& x, const Dims& dims, Flag keepdim) {
+  return exact(Folding::all, x, reduced_axes("all_true", x, dims), keepdim);
+}
 bool any_true(const Tensor& x) { return any_true(x, {}).item<std::uint8_t>() != 0; }
 bool all_true(const Tensor& x) { return all_true(x, {}).item<std::uint8_t>() != 0; }
 

@@ -49,8 +49,8 @@ Tensor argmin(const Tensor& x, int dim = -1, Flag keepdim = false);
 // First position in [from, n] with x > threshold, from <= n = x.size(); n if there is none.
 Index first_above(std::span<const float> x, Index from, float threshold);
 Index first_above(std::span<const double> x, Index from, double threshold);
-// A threshold below the `count` >= 1 largest of x and mostly few others: just below the count-th of the different numbers among the maxima of
-// elements with one remainder by 64 each, largest first; -infinity where those are fewer. NaN counts as -infinity.
+// A threshold below the `count` >= 1 largest of x and mostly few others: just below the count-th of the different numbers among the maxima
+// of elements with one remainder by 64 each, largest first; -infinity where those are fewer. NaN counts as -infinity.
 float below_largest(std::span<const float> x, Index count);
 double below_largest(std::span<const double> x, Index count);
 

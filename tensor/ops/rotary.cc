@@ -21,7 +21,8 @@ template <class T> HWY_INLINE Block<T> SwapPairs16(const Block<T>& x) {
 }
 
 // y = x c + partner s, or turned back: x c - partner s; product and sum are rounded apart
-template <class T> HWY_INLINE void TurnBlock(const Block<T>& x, const Block<T>& partner, const T* c, const T* s, size_t n, bool back, bool add, T* y) {
+template <class T>
+HWY_INLINE void TurnBlock(const Block<T>& x, const Block<T>& partner, const T* c, const T* s, size_t n, bool back, bool add, T* y) {
   const Block<T> own = x * LoadN16(c, n), other = partner * LoadN16(s, n), value = back ? own - other : own + other;
   StoreN16(add ? LoadN16(y, n) + value : value, n, y);
 }
@@ -42,8 +43,12 @@ template <class T> void Rotary(const T* x, const T* c, const T* s, size_t d, boo
   }
 }
 
-void RotaryF32(const float* x, const float* c, const float* s, size_t d, bool half, bool back, bool add, float* y) { Rotary(x, c, s, d, half, back, add, y); }
-void RotaryF64(const double* x, const double* c, const double* s, size_t d, bool half, bool back, bool add, double* y) { Rotary(x, c, s, d, half, back, add, y); }
+void RotaryF32(const float* x, const float* c, const float* s, size_t d, bool half, bool back, bool add, float* y) {
+  Rotary(x, c, s, d, half, back, add, y);
+}
+void RotaryF64(const double* x, const double* c, const double* s, size_t d, bool half, bool back, bool add, double* y) {
+  Rotary(x, c, s, d, half, back, add, y);
+}
 
 }  // namespace
 }  // namespace heed::HWY_NAMESPACE
@@ -67,7 +72,8 @@ void check_fits(const char* op, const Tensor& x, const Rotations& r) {
   check<ShapeError>(x.rank() >= 2, "{}: needs at least 2 dimensions [.., T, d]: x {}", op, x.shape());
   for (const Tensor* table : {&r.cosines, &r.sines}) {
     check<DTypeError>(x.dtype() == table->dtype(), "{}: dtypes differ: x {}, rotations {}", op, x.dtype(), table->dtype());
-    check<ShapeError>(table->shape() == Shape{x.size(-2), x.size(-1)}, "{}: rotations do not fit the last two axes: x {}, rotations {}", op, x.shape(), table->shape());
+    check<ShapeError>(table->shape() == Shape{x.size(-2), x.size(-1)}, "{}: rotations do not fit the last two axes: x {}, rotations {}", op,
+                      x.shape(), table->shape());
   }
   check<ShapeError>(x.size(-1) % 2 == 0, "{}: needs an even width: x {}", op, x.shape());
 }
@@ -86,7 +92,8 @@ void turn(const char* op, const Tensor& given, const Rotations& rotations, bool 
       Counter at = rows;
       at.seek(begin);
       for (Index row = begin; row < end; ++row, at.next())
-        kernel(from + at.offset[0], c + row % T * d, s + row % T * d, std::size_t(d), rotations.layout == RotaryLayout::half, back, add, to + at.offset[1]);
+        kernel(from + at.offset[0], c + row % T * d, s + row % T * d, std::size_t(d), rotations.layout == RotaryLayout::half, back, add,
+               to + at.offset[1]);
     });
   });
 }

@@ -80,8 +80,12 @@ template <class T> void AdditiveGrad(const AdditiveColumns<T>& c) {
   if (c.dv) StoreN16(dv, n, c.dv);
 }
 
-void AdditiveF32(const float* q, const float* k, const float* v, size_t S, size_t A, const RowMask& mask, float* e) { AdditiveRow(q, k, v, S, A, mask, e); }
-void AdditiveF64(const double* q, const double* k, const double* v, size_t S, size_t A, const RowMask& mask, double* e) { AdditiveRow(q, k, v, S, A, mask, e); }
+void AdditiveF32(const float* q, const float* k, const float* v, size_t S, size_t A, const RowMask& mask, float* e) {
+  AdditiveRow(q, k, v, S, A, mask, e);
+}
+void AdditiveF64(const double* q, const double* k, const double* v, size_t S, size_t A, const RowMask& mask, double* e) {
+  AdditiveRow(q, k, v, S, A, mask, e);
+}
 void AdditiveGradF32(const AdditiveColumns<float>& c) { AdditiveGrad(c); }
 void AdditiveGradF64(const AdditiveColumns<double>& c) { AdditiveGrad(c); }
 
@@ -108,11 +112,13 @@ namespace {
 struct Sizes { Index B, T, S, A; };
 
 Sizes check_inputs(const char* op, const Tensor& q, const Tensor& k, const Tensor& v) {
-  check<ShapeError>(q.rank() == 3 && k.rank() == 3 && v.rank() == 1, "{}: needs q [B, T, A], k [B, S, A], v [A]: q {}, k {}, v {}", op, q.shape(), k.shape(),
-                    v.shape());
-  check<DTypeError>(q.dtype() == k.dtype() && q.dtype() == v.dtype(), "{}: dtypes differ: q {}, k {}, v {}", op, q.dtype(), k.dtype(), v.dtype());
+  check<ShapeError>(q.rank() == 3 && k.rank() == 3 && v.rank() == 1, "{}: needs q [B, T, A], k [B, S, A], v [A]: q {}, k {}, v {}", op,
+                    q.shape(), k.shape(), v.shape());
+  check<DTypeError>(q.dtype() == k.dtype() && q.dtype() == v.dtype(), "{}: dtypes differ: q {}, k {}, v {}", op, q.dtype(), k.dtype(),
+                    v.dtype());
   const Sizes n{q.size(0), q.size(1), k.size(1), q.size(2)};
-  check<ShapeError>(k.size(0) == n.B && k.size(2) == n.A && v.size(0) == n.A, "{}: batch or widths differ: q {}, k {}, v {}", op, q.shape(), k.shape(), v.shape());
+  check<ShapeError>(k.size(0) == n.B && k.size(2) == n.A && v.size(0) == n.A, "{}: batch or widths differ: q {}, k {}, v {}", op, q.shape(),
+                    k.shape(), v.shape());
   return n;
 }
 
@@ -138,7 +144,8 @@ Tensor additive_score(const Tensor& q, const Tensor& k, const Tensor& v, const M
   });
 }
 
-void additive_score_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const Tensor& de, const Into* dq, const Into* dk, const Into* dv) {
+void additive_score_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const Tensor& de, const Into* dq,
+                         const Into* dk, const Into* dv) {
   const char* op = "additive_score_grad";
   const Sizes n = check_inputs(op, q, k, v);
   const auto check_like = [&](const char* name, const Tensor& a, const Shape& shape) {
@@ -168,8 +175,8 @@ void additive_score_grad(const Tensor& q, const Tensor& k, const Tensor& v, cons
         const Index b = i / blocks, a = i % blocks * 16;
         kernel({std::size_t(n.T), std::size_t(n.S), std::size_t(n.A), std::size_t(std::min<Index>(16, n.A - a)), qp + b * n.T * n.A + a,
                 kp + b * n.S * n.A + a, vp + a, dep + b * n.T * n.S, masks.empty() ? nullptr : masks.data() + b * n.T,
-                dqp ? dqp + b * row_stride(0, 0) + a : nullptr, dkp ? dkp + b * row_stride(1, 0) + a : nullptr, part ? part + b * n.A + a : nullptr,
-                row_stride(0, 1), row_stride(1, 1), to.add(0), to.add(1)});
+                dqp ? dqp + b * row_stride(0, 0) + a : nullptr, dkp ? dkp + b * row_stride(1, 0) + a : nullptr,
+                part ? part + b * n.A + a : nullptr, row_stride(0, 1), row_stride(1, 1), to.add(0), to.add(1)});
       }
     });
     if (dv) {

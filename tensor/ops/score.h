@@ -13,7 +13,8 @@ namespace heed {
 Tensor additive_score(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask = {});
 // u = tanh(q + k) is computed anew;  g_tsa = de_ts v_a (1 - u_tsa²):
 //   dq_t = Σ_s g_ts    dk_s = Σ_t g_ts    dv = Σ_ts de_ts u_ts;  gradients that are not wanted are null
-void additive_score_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const Tensor& de, const Into* dq, const Into* dk, const Into* dv);
+void additive_score_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const Tensor& de, const Into* dq,
+                         const Into* dk, const Into* dv);
 
 // The same with every tanh stored.
 Tensor additive_score_by_definition(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask = {});

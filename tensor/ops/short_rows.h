@@ -9,8 +9,8 @@ namespace heed {
 
 constexpr std::size_t kShort = 16, kTile = 64;   // length of a short row, rows of a tile
 
-// For `count` rows of n in [1, kShort] numbers of a, and of b where it is not null, in parallel, f(first row, rows, tile of a, of b, of y) with
-// tiles [n, kTile]; y is turned back to where `out` is, which may be null.
+// For `count` rows of n in [1, kShort] numbers of a, and of b where it is not null, in parallel, f(first row, rows, tile of a, of b, of y)
+// with tiles [n, kTile]; y is turned back to where `out` is, which may be null.
 template <class T, class F> void for_short_rows(Index count, Index n, const T* a, const T* b, T* out, bool add, F&& f) {
   constexpr Index tile = Index(kTile);
   const auto turn = gemm_kernels<T>().turn;

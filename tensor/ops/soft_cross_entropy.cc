@@ -48,7 +48,8 @@ template <class T> void SoftLossGrad(const T* x, const T* q, size_t n, T max, T 
   }
 }
 
-// The losses of up to kTile rows of n <= kShort logits and probabilities, which are the columns of x and q [n, kTile], by SoftLoss' additions
+// The losses of up to kTile rows of n <= kShort logits and probabilities, which are the columns of x and q
+// [n, kTile], by SoftLoss' additions
 template <class T> void ShortSoftLosses(const T* x, const T* q, size_t n, size_t rows, T* losses, T* most, T* log_sums) {
   T exps[kShort * 16], masses[kShort * 16], parts[kShort * 16];
   for (size_t i = 0; i < rows; i += 16, x += 16, q += 16) {
@@ -122,7 +123,8 @@ SoftCrossEntropy soft_cross_entropy(const Tensor& logits, const Tensor& probabil
     const Tensor z = logits.contiguous(), q = probabilities.contiguous();
     SoftCrossEntropy out{zeros(rows, logits.dtype()), {zeros(rows, logits.dtype()), zeros(rows, logits.dtype())}, 0};
     const T *in = z.data<T>(), *masses = q.data<T>();
-    T *losses = out.losses.mutable_data<T>(), *most = out.log_sum_exp.max.mutable_data<T>(), *log_sum = out.log_sum_exp.log_sum.mutable_data<T>();
+    T *losses = out.losses.mutable_data<T>(), *most = out.log_sum_exp.max.mutable_data<T>(),
+      *log_sum = out.log_sum_exp.log_sum.mutable_data<T>();
     if (V > 0 && V <= Index(kShort)) {
       const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(ShortSoftLossesF32), HWY_DYNAMIC_POINTER(ShortSoftLossesF64));
       for_short_rows<T>(rows.numel(), V, in, masses, nullptr, false, [&](Index row, std::size_t count, const T* x, const T* p, T*) {
@@ -131,7 +133,8 @@ SoftCrossEntropy soft_cross_entropy(const Tensor& logits, const Tensor& probabil
     } else if (V > 0) {
       const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(SoftLossF32), HWY_DYNAMIC_POINTER(SoftLossF64));
       parallel_for(rows.numel(), row_grain(V), [&](Index begin, Index end) {
-        for (Index row = begin; row < end; ++row) losses[row] = kernel(in + row * V, masses + row * V, std::size_t(V), most + row, log_sum + row);
+        for (Index row = begin; row < end; ++row)
+          losses[row] = kernel(in + row * V, masses + row * V, std::size_t(V), most + row, log_sum + row);
       });
     }
     out.total = total_of<T>(out.losses);
@@ -139,15 +142,15 @@ SoftCrossEntropy soft_cross_entropy(const Tensor& logits, const Tensor& probabil
   });
 }
 
-void soft_cross_entropy_grad(const Tensor& logits, const Tensor& probabilities, const LogSumExp& log_sum_exp, const Tensor& dlosses, const Into* dlogits,
-                             const Into* dprobabilities) {
+void soft_cross_entropy_grad(const Tensor& logits, const Tensor& probabilities, const LogSumExp& log_sum_exp, const Tensor& dlosses,
+                             const Into* dlogits, const Into* dprobabilities) {
   const char* op = "soft_cross_entropy_grad";
   check_soft(op, logits, probabilities, "probabilities");
   check_row_numbers(op, logits, log_sum_exp, dlosses);
   visit_float(logits.dtype(), op, [&]<class T>() {
     const Index V = logits.size(-1);
-    const Tensor z = logits.contiguous(), q = probabilities.contiguous(), maxima = log_sum_exp.max.contiguous(), sums = log_sum_exp.log_sum.contiguous(),
-                 ups = dlosses.contiguous();
+    const Tensor z = logits.contiguous(), q = probabilities.contiguous(), maxima = log_sum_exp.max.contiguous(),
+                 sums = log_sum_exp.log_sum.contiguous(), ups = dlosses.contiguous();
     const T *in = z.data<T>(), *masses = q.data<T>(), *most = maxima.data<T>(), *log_sum = sums.data<T>(), *up = ups.data<T>();
     const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(SoftLossGradF32), HWY_DYNAMIC_POINTER(SoftLossGradF64));
     for (const Into* into : {dlogits, dprobabilities}) {
@@ -157,7 +160,8 @@ void soft_cross_entropy_grad(const Tensor& logits, const Tensor& probabilities, 
       T* const to = out.tensor().mutable_data<T>();
       parallel_for(dlosses.numel(), row_grain(V), [&](Index begin, Index end) {
         for (Index row = begin; row < end; ++row)
-          kernel(in + row * V, masses + row * V, std::size_t(V), most[row], log_sum[row], into == dprobabilities, up[row], out.add(), to + row * V);
+          kernel(in + row * V, masses + row * V, std::size_t(V), most[row], log_sum[row], into == dprobabilities, up[row], out.add(),
+                 to + row * V);
       });
       out.finish();
     }

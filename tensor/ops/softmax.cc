@@ -228,7 +228,8 @@ template <class T> bool LogSumExpOfColumns(const T* x, size_t n, ptrdiff_t strid
   return true;
 }
 // y finite or NaN
-template <class T> void LogSumExpOfColumnsGrad(const T* x, const T* y, const T* dy, size_t n, ptrdiff_t stride, size_t width, bool add, T* dx) {
+template <class T>
+void LogSumExpOfColumnsGrad(const T* x, const T* y, const T* dy, size_t n, ptrdiff_t stride, size_t width, bool add, T* dx) {
   for (size_t i = 0; i < n; ++i, x += stride, dx += stride)
     for (size_t j = 0; j < width; j += 16) {
       const Block<T> g = Exp16(LoadN16(x + j, width - j) - LoadN16(y + j, width - j)) * LoadN16(dy + j, width - j);
@@ -252,7 +253,10 @@ float LogSumExpF32(const float* x, size_t n) { return LogSumExpRow(x, n); }
 double LogSumExpF64(const double* x, size_t n) { return LogSumExpRow(x, n); }
 void LogSumExpGradF32(const float* x, size_t n, float y, float dy, bool add, float* dx) { LogSumExpRowGrad(x, n, y, dy, add, dx); }
 void LogSumExpGradF64(const double* x, size_t n, double y, double dy, bool add, double* dx) { LogSumExpRowGrad(x, n, y, dy, add, dx); }
-template <class T> ColumnKernels<T> Columns() { return {SoftmaxOfColumns<T>, SoftmaxOfColumnsGrad<T>, LogSumExpOfColumns<T>, LogSumExpOfColumnsGrad<T>}; }
+template <class T>
+ColumnKernels<T> Columns() {
+  return {SoftmaxOfColumns<T>, SoftmaxOfColumnsGrad<T>, LogSumExpOfColumns<T>, LogSumExpOfColumnsGrad<T>};
+}
 ColumnKernels<float> ColumnsF32() { return Columns<float>(); }
 ColumnKernels<double> ColumnsF64() { return Columns<double>(); }
 
@@ -295,7 +299,8 @@ void check_like(const char* op, const char* name, const Tensor& y, const Tensor&
 
 // Tensors of x's shape turned so that dim is last, the mask with them.
 struct Turned {
-  Turned(const char* op, const Tensor& x, int dim) : axis(x.rank() ? normalize_dim(op, dim, x.shape()) : 0), last(x.rank() ? x.rank() - 1 : 0) {}
+  Turned(const char* op, const Tensor& x, int dim)
+      : axis(x.rank() ? normalize_dim(op, dim, x.shape()) : 0), last(x.rank() ? x.rank() - 1 : 0) {}
   Tensor view(const Tensor& x) const { return axis == last ? x : transpose(x, axis, last); }
   Tensor in(const Tensor& x) const { return view(x).contiguous(); }
   Tensor back(const Tensor& y) const { return view(y).contiguous(); }
@@ -307,7 +312,10 @@ struct Turned {
   int axis, last;
 };
 
-template <class T> ColumnKernels<T> column_kernels() { return pick<T>(HWY_DYNAMIC_DISPATCH(ColumnsF32), HWY_DYNAMIC_DISPATCH(ColumnsF64))(); }
+template <class T>
+ColumnKernels<T> column_kernels() {
+  return pick<T>(HWY_DYNAMIC_DISPATCH(ColumnsF32), HWY_DYNAMIC_DISPATCH(ColumnsF64))();
+}
 
 // A shape seen as [outer, n, inner], n the axes first .. last. Enough sequences side by side are read as they lie.
 struct Columns {
@@ -348,7 +356,8 @@ Tensor softmax_of(const char* op, bool log, const Tensor& x, int dim, const Mask
       const auto kernel = column_kernels<T>().softmax;
       const auto n = std::size_t(columns.n);
       if (columns.short_rows())
-        for_short_rows<T>(columns.outer, columns.n, in, nullptr, out, false, [&](Index, std::size_t width, const T* a, const T*, T* y) { kernel(log, a, n, kTile, width, y); });
+        for_short_rows<T>(columns.outer, columns.n, in, nullptr, out, false,
+                          [&](Index, std::size_t width, const T* a, const T*, T* y) { kernel(log, a, n, kTile, width, y); });
       else columns.for_tiles([&](Index, Index at, std::size_t width) { kernel(log, in + at, n, columns.inner, width, out + at); });
       return to;
     }
@@ -382,7 +391,8 @@ template <class T> bool softmax_grad_of_columns(bool log, const Tensor& y, const
       kernel(log, a, b, n, kTile, width, false, tile);
     });
   } else {
-    columns.for_tiles([&](Index, Index at, std::size_t width) { kernel(log, ya + at, dya + at, n, columns.inner, width, out.add(), to + at); });
+    columns.for_tiles(
+        [&](Index, Index at, std::size_t width) { kernel(log, ya + at, dya + at, n, columns.inner, width, out.add(), to + at); });
   }
   out.finish();
   return true;
@@ -495,7 +505,8 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, Flag keepdim) {
         if (!kernel(from, std::size_t(columns.n), stride, width, to)) finite.store(false, std::memory_order_relaxed);
       };
       if (columns.short_rows())
-        for_short_rows<T>(columns.outer, columns.n, in, nullptr, nullptr, false, [&](Index j, std::size_t width, const T* a, const T*, T*) { tile(a, kTile, width, out + j); });
+        for_short_rows<T>(columns.outer, columns.n, in, nullptr, nullptr, false,
+                          [&](Index j, std::size_t width, const T* a, const T*, T*) { tile(a, kTile, width, out + j); });
       else columns.for_tiles([&](Index j, Index at, std::size_t width) { tile(in + at, columns.inner, width, out + j); });
       if (finite) return y;
     }
@@ -513,10 +524,11 @@ void logsumexp_grad(const Tensor& x, const Tensor& y, const Tensor& dy, const Di
   const char* op = "logsumexp_grad";
   const Gathered gathered(op, x.shape(), dims, false);
   check_like(op, "y", y, dy);
-  check<ShapeError>(y.numel() == gathered.rows, "{}: y does not fit x without dims {}: x {}, y {}", op, to_string(dims), x.shape(), y.shape());
+  check<ShapeError>(y.numel() == gathered.rows, "{}: y does not fit x without dims {}: x {}, y {}", op, to_string(dims), x.shape(),
+                    y.shape());
   check<ShapeError>(dx.tensor.shape() == x.shape(), "{}: shapes differ: x {}, dx {}", op, x.shape(), dx.tensor.shape());
-  check<DTypeError>(x.dtype() == y.dtype() && x.dtype() == dx.tensor.dtype(), "{}: dtypes differ: x {}, y {}, dx {}", op, x.dtype(), y.dtype(),
-                    dx.tensor.dtype());
+  check<DTypeError>(x.dtype() == y.dtype() && x.dtype() == dx.tensor.dtype(), "{}: dtypes differ: x {}, y {}, dx {}", op, x.dtype(),
+                    y.dtype(), dx.tensor.dtype());
   visit_float(x.dtype(), op, [&]<class T>() {
     const Tensor ys = y.contiguous(), dys = dy.contiguous();
     const T *yv = ys.data<T>(), *dyv = dys.data<T>();
@@ -529,11 +541,12 @@ void logsumexp_grad(const Tensor& x, const Tensor& y, const Tensor& dy, const Di
       const auto kernel = column_kernels<T>().logsumexp_grad;
       const auto n = std::size_t(columns.n);
       if (columns.short_rows()) {
-        for_short_rows<T>(columns.outer, columns.n, in, nullptr, to, out.add(), [&](Index j, std::size_t width, const T* a, const T*, T* tile) {
-          kernel(a, yv + j, dyv + j, n, kTile, width, false, tile);
-        });
+        for_short_rows<T>(
+            columns.outer, columns.n, in, nullptr, to, out.add(),
+            [&](Index j, std::size_t width, const T* a, const T*, T* tile) { kernel(a, yv + j, dyv + j, n, kTile, width, false, tile); });
       } else {
-        columns.for_tiles([&](Index j, Index at, std::size_t width) { kernel(in + at, yv + j, dyv + j, n, columns.inner, width, out.add(), to + at); });
+        columns.for_tiles(
+            [&](Index j, Index at, std::size_t width) { kernel(in + at, yv + j, dyv + j, n, columns.inner, width, out.add(), to + at); });
       }
       return out.finish();
     }

@@ -120,7 +120,8 @@ Tensor weights(const Kind& kind, const Tensor& x, const Mask& mask) {
     if (p.numel() > 0)
       parallel_for(p.numel() / n, row_grain(n * (kind.family == Family::alpha ? 200 : 16)), [&](Index begin, Index end) {
         List<double> z;
-        for (Index row = begin; row < end; ++row) row_of(kind.family, kind.alpha(row), in + row * n, n, masks.everything() ? RowMask{0, n} : masks(row), z, out + row * n);
+        for (Index row = begin; row < end; ++row)
+          row_of(kind.family, kind.alpha(row), in + row * n, n, masks.everything() ? RowMask{0, n} : masks(row), z, out + row * n);
       });
     return p;
   });
@@ -138,7 +139,8 @@ void weights_grad(const Kind& kind, const Tensor& p, const Tensor& dp, const Int
     if (dx) out.emplace(*dx);
     const Index n = p.rank() ? p.size(-1) : 1;
     const T *a = ps.data<T>(), *b = dps.data<T>();
-    T *const to = out ? out->tensor().mutable_data<T>() : nullptr, *const of_alpha = of_rows.defined() ? of_rows.mutable_data<T>() : nullptr;
+    T* const to = out ? out->tensor().mutable_data<T>() : nullptr;
+    T* const of_alpha = of_rows.defined() ? of_rows.mutable_data<T>() : nullptr;
     const auto s_of = [&](double alpha, double value) {          // NaN stays
       if (kind.family == Family::alpha) return std::pow(value, 2 - alpha);
       return kind.family == Family::entmax ? std::sqrt(value) : value > 0 ? 1.0 : value;
@@ -163,7 +165,8 @@ void weights_grad(const Kind& kind, const Tensor& p, const Tensor& dp, const Int
             const double si = s[std::size_t(i)], pi = double(pr[i]);
             const T of_x = pr[i] == 0 ? T(0) : T(si * (double(dr[i]) - mean));
             if (to) to[row * n + i] = out->add() ? to[row * n + i] + of_x : of_x;
-            if (of_alpha && pr[i] != 0) g += double(dr[i]) * ((pi - si / total) / (scale * scale) + (-pi * std::log(pi) - si / total * entropy) / scale);
+            if (of_alpha && pr[i] != 0)
+              g += double(dr[i]) * ((pi - si / total) / (scale * scale) + (-pi * std::log(pi) - si / total * entropy) / scale);
           }
           if (of_alpha) of_alpha[row] = T(g);
         }

@@ -8,8 +8,8 @@
 namespace heed {
 
 Targets read_targets(const char* op, const Tensor& targets, const Shape& rows, Index V, Index ignore_index, Index pad) {
-  check<DTypeError>(targets.dtype() == DType::i32 || targets.dtype() == DType::i64, "{}: targets need dtype i32 or i64: {}; soft_cross_entropy takes probabilities", op,
-                    targets.dtype());
+  check<DTypeError>(targets.dtype() == DType::i32 || targets.dtype() == DType::i64,
+                    "{}: targets need dtype i32 or i64: {}; soft_cross_entropy takes probabilities", op, targets.dtype());
   check<ShapeError>(targets.shape() == rows, "{}: targets do not fit the rows: targets {}, rows {}", op, targets.shape(), rows);
   const Tensor labels = to(targets, DType::i64).contiguous();
   Targets out{{labels.span<Index>().begin(), labels.span<Index>().end()}};
@@ -38,7 +38,8 @@ double weight_of(const Targets& targets, const Tensor& weight) {
   if (!weight.defined()) return double(targets.count);
   return visit_float(weight.dtype(), "weight", [&]<class T>() {
     const T* const w = weight.data<T>();
-    return std::accumulate(targets.label.begin(), targets.label.end(), 0.0, [w](double sum, Index label) { return label < 0 ? sum : sum + double(w[label]); });
+    return std::accumulate(targets.label.begin(), targets.label.end(), 0.0,
+                           [w](double sum, Index label) { return label < 0 ? sum : sum + double(w[label]); });
   });
 }
 

@@ -25,8 +25,12 @@ namespace {
 
 // Each op: f(d, x, p) and df(d, s, p) = f' with s what it saves; p points to the parameters a, b.
 // A new op is one struct here, its line in Pick, its name in the enum, and its line in unary.h.
-#define F template <class D, class V, class P> static HWY_INLINE V f([[maybe_unused]] D d, [[maybe_unused]] V x, [[maybe_unused]] const P* p)
-#define DF template <class D, class V, class P> static HWY_INLINE V df([[maybe_unused]] D d, [[maybe_unused]] V s, [[maybe_unused]] const P* p)
+#define F                              \
+  template <class D, class V, class P> \
+  static HWY_INLINE V f([[maybe_unused]] D d, [[maybe_unused]] V x, [[maybe_unused]] const P* p)
+#define DF                             \
+  template <class D, class V, class P> \
+  static HWY_INLINE V df([[maybe_unused]] D d, [[maybe_unused]] V s, [[maybe_unused]] const P* p)
 template <class D, class P> HWY_INLINE hn::Vec<D> C(D d, P c) { return hn::Set(d, hn::TFromD<D>(c)); }
 
 template <Saves kSaved, bool kSelecting = false> struct Saving {
@@ -247,10 +251,10 @@ void unary_grad(Unary op, const Tensor& saved, const Tensor& dy, Into dx, double
   const UnaryKernels kernels = HWY_DYNAMIC_DISPATCH(Pick)(op);
   visit_float(dy.dtype(), kernels.name, [&]<class T>() {
     const Tensor& read = kernels.saves == Saves::nothing ? dy : saved;
-    check<DTypeError>(read.dtype() == dy.dtype() && dx.tensor.dtype() == dy.dtype(), "{}: dtypes differ: saved {}, dy {}, dx {}", kernels.name,
-                      read.dtype(), dy.dtype(), dx.tensor.dtype());
-    check<ShapeError>(read.shape() == dy.shape() && dx.tensor.shape() == dy.shape(), "{}: shapes differ: saved {}, dy {}, dx {}", kernels.name,
-                      read.shape(), dy.shape(), dx.tensor.shape());
+    check<DTypeError>(read.dtype() == dy.dtype() && dx.tensor.dtype() == dy.dtype(), "{}: dtypes differ: saved {}, dy {}, dx {}",
+                      kernels.name, read.dtype(), dy.dtype(), dx.tensor.dtype());
+    check<ShapeError>(read.shape() == dy.shape() && dx.tensor.shape() == dy.shape(), "{}: shapes differ: saved {}, dy {}, dx {}",
+                      kernels.name, read.shape(), dy.shape(), dx.tensor.shape());
     const T parameters[] = {T(a), T(b)};
     map<T>(pick<T>(kernels.grad_f32, kernels.grad_f64), {read, dy}, parameters, kCost, dx);
   });

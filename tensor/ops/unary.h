@@ -7,8 +7,8 @@
 namespace heed {
 
 enum class Unary {
-  negative, abs, exp, expm1, log, log1p, sqrt, square, reciprocal, sin, cos, tanh, sigmoid, logsigmoid, relu, gelu, gelu_tanh, silu, softplus, erf,
-  floor, ceil, round, sign, elu, leaky_relu, clamp, pow,
+  negative, abs, exp, expm1, log, log1p, sqrt, square, reciprocal, sin, cos, tanh, sigmoid, logsigmoid, relu, gelu, gelu_tanh, silu,
+  softplus, erf, floor, ceil, round, sign, elu, leaky_relu, clamp, pow,
 };
 
 // What the derivative reads.
@@ -47,7 +47,8 @@ inline Tensor round(const Tensor& x) { return unary(Unary::round, x); }         
 inline Tensor sign(const Tensor& x) { return unary(Unary::sign, x); }                // -1, 0, 1
 inline Tensor elu(const Tensor& x, double alpha = 1) { return unary(Unary::elu, x, alpha); }              // x > 0 ? x : α (e^x - 1)
 inline Tensor leaky_relu(const Tensor& x, double slope = 0.01) { return unary(Unary::leaky_relu, x, slope); }  // x > 0 ? x : slope x
-inline Tensor clamp(const Tensor& x, double low, double high) { return unary(Unary::clamp, x, low, high); }    // f' = 1 at a bound; NaN as a bound: NaN
+// f' = 1 at a bound; NaN as a bound: NaN
+inline Tensor clamp(const Tensor& x, double low, double high) { return unary(Unary::clamp, x, low, high); }
 void clamp_(const Tensor& x, double low, double high);                               // x itself; takes no memory
 inline Tensor pow(const Tensor& x, double exponent) { return unary(Unary::pow, x, exponent); }            // pow(x, 0) = 1 with f' = 0
 

@@ -66,7 +66,8 @@ constexpr int StatesOf(Update kind) {
 }
 
 // first: s0 and s1 are not read; past_caches: θ is stored so
-template <Update kKind, class T> void UpdateOf(const UpdateConstants& constants, bool first, bool past_caches, size_t n, T* w, const T* g, T* s0, T* s1) {
+template <Update kKind, class T>
+void UpdateOf(const UpdateConstants& constants, bool first, bool past_caches, size_t n, T* w, const T* g, T* s0, T* s1) {
   const Lanes16<T> d;
   const Splat<Lanes16<T>> c(d, constants);
   const bool streamed = past_caches && reinterpret_cast<uintptr_t>(w) % (hn::Lanes(d) * sizeof(T)) == 0;
@@ -84,7 +85,8 @@ template <Update kKind, class T> void UpdateOf(const UpdateConstants& constants,
   if (streamed) hwy::FlushStream();
 }
 
-template <class T> void UpdateChunk(Update kind, const UpdateConstants& c, bool first, bool past_caches, size_t n, T* w, const T* g, T* s0, T* s1) {
+template <class T>
+void UpdateChunk(Update kind, const UpdateConstants& c, bool first, bool past_caches, size_t n, T* w, const T* g, T* s0, T* s1) {
   switch (kind) {
     case Update::sgd: return UpdateOf<Update::sgd>(c, first, past_caches, n, w, g, s0, s1);
     case Update::momentum: return UpdateOf<Update::momentum>(c, first, past_caches, n, w, g, s0, s1);
@@ -99,10 +101,12 @@ template <class T> void UpdateChunk(Update kind, const UpdateConstants& c, bool 
   }
 }
 
-void UpdateF32(Update kind, const UpdateConstants& c, bool first, bool past_caches, size_t n, float* w, const float* g, float* s0, float* s1) {
+void UpdateF32(Update kind, const UpdateConstants& c, bool first, bool past_caches, size_t n, float* w, const float* g, float* s0,
+               float* s1) {
   UpdateChunk(kind, c, first, past_caches, n, w, g, s0, s1);
 }
-void UpdateF64(Update kind, const UpdateConstants& c, bool first, bool past_caches, size_t n, double* w, const double* g, double* s0, double* s1) {
+void UpdateF64(Update kind, const UpdateConstants& c, bool first, bool past_caches, size_t n, double* w, const double* g, double* s0,
+               double* s1) {
   UpdateChunk(kind, c, first, past_caches, n, w, g, s0, s1);
 }
 
@@ -151,7 +155,8 @@ constexpr Index chunks_of(Index size) { return divide_up(size, kUpdated); }
 int states_of(Update kind) { return HWY_STATIC_DISPATCH(StatesOf)(kind); }
 
 // Calls body(item, first, count) for all chunks of all sizes, spread over the threads in pieces of as many elements: upper halves of all
-// items, then lower halves, since the first thread wrote the upper half of a gradient last (multiply_by_halves), the second one the lower half.
+// items, then lower halves, since the first thread wrote the upper half of a gradient last
+// (multiply_by_halves), the second one the lower half.
 template <class Body> void for_chunks(std::span<const Index> sizes, Body&& body) {
   static thread_local std::vector<Index> kept;   // for the next call, which then asks for no memory
   kept.assign(2 * sizes.size() + 1, 0);
@@ -195,7 +200,8 @@ double squares_of_all(std::span<const Tensor> tensors) {
     });
   });
   double sum = 0;
-  for (std::size_t i = 0; i < sizes.size(); ++i) sum += std::accumulate(partials.begin() + starts[i], partials.begin() + starts[i + 1], 0.0);
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    sum += std::accumulate(partials.begin() + starts[i], partials.begin() + starts[i + 1], 0.0);
   return sum;
 }
 
@@ -206,12 +212,14 @@ void update(std::span<const UpdateItem> items) {
   sizes.clear();
   for (const UpdateItem& item : items) {
     const auto fits = [&](const Tensor& x, const char* what) {
-      check<ShapeError>(x.defined() && x.shape() == item.value.shape() && x.is_contiguous(), "update: {} must be contiguous and of the value's shape: {} {}, value {}",
-                        what, what, x.shape(), item.value.shape());
-      check<DTypeError>(x.dtype() == item.value.dtype(), "update: {} needs the value's dtype: {} {}, value {}", what, what, x.dtype(), item.value.dtype());
+      check<ShapeError>(x.defined() && x.shape() == item.value.shape() && x.is_contiguous(),
+                        "update: {} must be contiguous and of the value's shape: {} {}, value {}", what, what, x.shape(),
+                        item.value.shape());
+      check<DTypeError>(x.dtype() == item.value.dtype(), "update: {} needs the value's dtype: {} {}, value {}", what, what, x.dtype(),
+                        item.value.dtype());
     };
-    check<ShapeError>(item.value.defined() && item.value.is_contiguous(), "update: the value must be contiguous: shape {}, strides {}", item.value.shape(),
-                      item.value.strides());
+    check<ShapeError>(item.value.defined() && item.value.is_contiguous(), "update: the value must be contiguous: shape {}, strides {}",
+                      item.value.shape(), item.value.strides());
     if (!is_float(item.value.dtype())) throw_not_float("update", item.value.dtype());
     fits(item.gradient, "gradient");
     for (int s = 0; s < states_of(item.kind); ++s) fits(item.state[std::size_t(s)], "state");
@@ -229,7 +237,8 @@ void update(std::span<const UpdateItem> items) {
     visit_float(item.value.dtype(), "update", [&]<class T>() {
       const auto at = [&](const Tensor& x) { return x.defined() ? const_cast<T*>(x.data<T>()) + first : nullptr; };
       const auto run = [&] { if constexpr (std::is_same_v<T, float>) return f32; else return f64; }();
-      run(item.kind, item.constants, item.first, past_caches, std::size_t(count), at(item.value), at(item.gradient), at(item.state[0]), at(item.state[1]));
+      run(item.kind, item.constants, item.first, past_caches, std::size_t(count), at(item.value), at(item.gradient), at(item.state[0]),
+          at(item.state[1]));
     });
   });
 }

@@ -197,7 +197,8 @@ Tensor roll(const Tensor& x, Index shift, int dim) {
 }
 
 Tensor toeplitz(const Tensor& x, Index rows) {
-  check<ShapeError>(x.rank() >= 1 && rows >= 1 && rows <= x.size(-1) + 1, "toeplitz: needs 1 <= rows <= n + 1: rows {}, x {}", rows, x.shape());
+  check<ShapeError>(x.rank() >= 1 && rows >= 1 && rows <= x.size(-1) + 1, "toeplitz: needs 1 <= rows <= n + 1: rows {}, x {}", rows,
+                    x.shape());
   Shape shape = x.shape();
   Strides strides = x.strides();
   const Index step = strides[x.rank() - 1];
@@ -335,7 +336,9 @@ Tensor pad(const Tensor& x, int dim, Index before, Index after, double value) {
 
 namespace {
 
-Index product(const Shape& shape, int first, int last) { return std::accumulate(shape.begin() + first, shape.begin() + last, Index{1}, std::multiplies<>()); }
+Index product(const Shape& shape, int first, int last) {
+  return std::accumulate(shape.begin() + first, shape.begin() + last, Index{1}, std::multiplies<>());
+}
 
 }  // namespace
 
@@ -346,7 +349,8 @@ Tensor repeat(const Tensor& x, const Shape& counts) {
   for (int axis = 0; axis < counts.rank(); ++axis) {
     check<ShapeError>(counts[axis] >= 0, "repeat: counts must not be negative: x {}, counts {}", x.shape(), counts);
     shape[axis] = axis < added ? 1 : x.shape()[axis - added];
-    check<ShapeError>(!__builtin_mul_overflow(shape[axis], counts[axis], &repeated[axis]), "repeat: too many elements: x {}, counts {}", x.shape(), counts);
+    check<ShapeError>(!__builtin_mul_overflow(shape[axis], counts[axis], &repeated[axis]), "repeat: too many elements: x {}, counts {}",
+                      x.shape(), counts);
   }
   checked_numel("repeat", repeated);
   Tensor y = reshape(x, shape);

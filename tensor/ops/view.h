@@ -28,7 +28,9 @@ Tensor select(const Tensor& x, int dim, Index index);             // one positio
 
 List<Tensor> split(const Tensor& x, Index count, int dim = 0);                   // equal parts, as NumPy
 List<Tensor> split(const Tensor& x, std::span<const Index> sizes, int dim = 0);  // parts of these sizes
-inline List<Tensor> split(const Tensor& x, std::initializer_list<Index> sizes, int dim = 0) { return split(x, std::span(sizes.begin(), sizes.size()), dim); }
+inline List<Tensor> split(const Tensor& x, std::initializer_list<Index> sizes, int dim = 0) {
+  return split(x, std::span(sizes.begin(), sizes.size()), dim);
+}
 List<Tensor> unbind(const Tensor& x, int dim = 0);                // select(x, dim, 0), select(x, dim, 1), ...
 
 // ---- copies -----------------------------------------------------------------------------------------------------------

@@ -170,7 +170,8 @@ template <class T> struct Mapping {
         if (row_y == 1 && !adds) {
           turn(blocks[inputs], width, columns, rows, step_y, to);
         } else if (step_y == -1 && !adds) {
-          for (Index k = 0; k < rows; ++k) reverse_row(blocks[inputs] + k * width + columns - 1, std::size_t(columns), to + k * row_y - (columns - 1));
+          for (Index k = 0; k < rows; ++k)
+            reverse_row(blocks[inputs] + k * width + columns - 1, std::size_t(columns), to + k * row_y - (columns - 1));
         } else {
           for (Index j = 0; j < columns; ++j)
             for (Index k = 0; k < rows; ++k) {
@@ -185,7 +186,8 @@ template <class T> struct Mapping {
 }  // namespace
 
 template <class T>
-void map(RowKernel<T> kernel, std::initializer_list<std::reference_wrapper<const Tensor>> x, const T* parameters, Index cost, const Into& y) {
+void map(RowKernel<T> kernel, std::initializer_list<std::reference_wrapper<const Tensor>> x, const T* parameters, Index cost,
+         const Into& y) {
   const Shape& shape = y.tensor.shape();
   if (shape.numel() == 0) return;
   Mapping<T> mapping{kernel, parameters, x.size(), {}, y.tensor.mutable_data<T>(), y.add};

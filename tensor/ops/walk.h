@@ -41,7 +41,8 @@ template <class T> using RowKernel = void (*)(const RowOperand<T>* x, size_t n, 
 
 // y (=|+=) kernel(x...), each x broadcast to y's shape. Checks nothing.
 template <class T>
-void map(RowKernel<T> kernel, std::initializer_list<std::reference_wrapper<const Tensor>> x, const T* parameters, Index cost, const Into& y);
+void map(RowKernel<T> kernel, std::initializer_list<std::reference_wrapper<const Tensor>> x, const T* parameters, Index cost,
+         const Into& y);
 
 // y[i] = f(a[i], b[i], ...): x are tensors of T..., broadcast to y's shape; y is contiguous, of R, and overlaps none of them. In blocks of
 // a constant count, which g++ 12 -O2 makes vectors of.

@@ -37,7 +37,8 @@ TEST_CASE("differential attention: weights and contexts of pairs by loops") {
       for (Index t = 0; t < T; ++t) {
         double squares = 0;
         for (Index i = 0; i < 2 * dk; ++i) squares += std::pow(c(b, a, t, i).item(), 2) / double(2 * dk);
-        for (Index i = 0; i < 2 * dk; ++i) contexts.push_back((1 - start) * heads.norm_weight.value()(i).item() * c(b, a, t, i).item() / std::sqrt(squares + 1e-5));
+        for (Index i = 0; i < 2 * dk; ++i)
+          contexts.push_back((1 - start) * heads.norm_weight.value()(i).item() * c(b, a, t, i).item() / std::sqrt(squares + 1e-5));
       }
     }
   CHECK(worst_absolute(heads.weights(constant(p)).value(), weights) < 1e-13);
@@ -63,7 +64,8 @@ TEST_CASE("differential attention: how it starts") {
 
 TEST_CASE("differential attention: layers of a stack start with their own λ") {
   Parameters parameters(Seed{1});
-  const Transformer core(parameters.root(), {.width = 8, .heads = 2, .feed_forward = 8, .encoder_layers = 3, .decoder_layers = 2, .differential = true});
+  const Transformer core(parameters.root(),
+                         {.width = 8, .heads = 2, .feed_forward = 8, .encoder_layers = 3, .decoder_layers = 2, .differential = true});
   const auto expected = [](Index layer) { return 0.8 - 0.6 * std::exp(-0.3 * double(layer - 1)); };
   for (Index k = 0; k < 3; ++k) CHECK(core.encoder.layers[std::size_t(k)].self_attn.differential->start() == expected(k + 1));
   for (Index k = 0; k < 2; ++k) {

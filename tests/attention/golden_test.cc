@@ -64,11 +64,12 @@ TEST_CASE("golden: self-attention with relative positions, normalised queries an
                                                     .farthest = o.value("farthest", Index{128}),
                                                     .clip = 2,
                                                     .shared = o.value("shared", false)});
-    const MultiHeadAttention layer(parameters.root(), {.width = 12,
-                                                       .heads = 3,
-                                                       .positions = std::move(positions),
-                                                       .query_key = query_key_named(o.value("norm", "none")),
-                                                       .sliding_window = o.contains("window") ? std::optional(o["window"].get<Index>()) : std::nullopt});
+    const MultiHeadAttention layer(parameters.root(),
+                                   {.width = 12,
+                                    .heads = 3,
+                                    .positions = std::move(positions),
+                                    .query_key = query_key_named(o.value("norm", "none")),
+                                    .sliding_window = o.contains("window") ? std::optional(o["window"].get<Index>()) : std::nullopt});
     c.fill(parameters);
     Tape tape;
     c.check(tape, {{"y", layer.self(c.input("x"), mask(c)).context}}, &parameters, c.has("lengths") ? "lengths" : "");

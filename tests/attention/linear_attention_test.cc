@@ -22,7 +22,8 @@ using namespace heed;
 namespace {
 
 // Context and weights by loops over x's own queries, keys and values: what `allowed(b, t, s)` forbids takes no part.
-template <class Allowed> std::pair<std::vector<double>, std::vector<double>> by_loops(const Tensor& q, const Tensor& k, const Tensor& v, Allowed allowed) {
+template <class Allowed>
+std::pair<std::vector<double>, std::vector<double>> by_loops(const Tensor& q, const Tensor& k, const Tensor& v, Allowed allowed) {
   const auto phi = [](double x) { return x > 0 ? x + 1 : std::exp(x); };
   const Index B = q.size(0), H = q.size(1), T = q.size(2), S = k.size(2), dk = q.size(3), dv = v.size(3);
   std::vector<double> context, weights;
@@ -48,7 +49,8 @@ template <class Allowed> std::pair<std::vector<double>, std::vector<double>> by_
 }  // namespace
 
 TEST_CASE("linear attention: by sums, causal, by weights: what loops give") {
-  const Tensor q = normal(Key(1), {2, 3, 5, 4}, 0, 1, DType::f64), k = normal(Key(2), {2, 3, 7, 4}, 0, 1, DType::f64), v = normal(Key(3), {2, 3, 7, 6}, 0, 1, DType::f64);
+  const Tensor q = normal(Key(1), {2, 3, 5, 4}, 0, 1, DType::f64), k = normal(Key(2), {2, 3, 7, 4}, 0, 1, DType::f64),
+               v = normal(Key(3), {2, 3, 7, 6}, 0, 1, DType::f64);
   const Mask lengths = Mask::lengths(tensor({7, 3}, DType::i32));
   const auto within = [](Index b, Index, Index s) { return s < (b == 0 ? 7 : 3); };
   const Variable fq = linear_features(constant(q)), fk = linear_features(constant(k)), values = constant(v);
@@ -76,11 +78,16 @@ TEST_CASE("linear attention: by sums, causal, by weights: what loops give") {
 }
 
 TEST_CASE("linear attention: gradients of each way to compute it") {
-  const std::vector<Tensor> x{normal(Key(1), {1, 2, 4, 3}, 0, 1, DType::f64), normal(Key(2), {1, 2, 4, 3}, 0, 1, DType::f64), normal(Key(3), {1, 2, 4, 2}, 0, 1, DType::f64)};
+  const std::vector<Tensor> x{normal(Key(1), {1, 2, 4, 3}, 0, 1, DType::f64), normal(Key(2), {1, 2, 4, 3}, 0, 1, DType::f64),
+                              normal(Key(3), {1, 2, 4, 2}, 0, 1, DType::f64)};
   using Inputs = std::span<const Variable>;
-  CHECK(check_gradient([](Inputs v) { return linear_context(linear_features(v[0]), linear_sums(linear_features(v[1]), v[2])); }, x).holds(1e-8));
+  CHECK(check_gradient([](Inputs v) { return linear_context(linear_features(v[0]), linear_sums(linear_features(v[1]), v[2])); }, x)
+            .holds(1e-8));
   CHECK(check_gradient([](Inputs v) { return causal_linear_context(linear_features(v[0]), linear_features(v[1]), v[2]); }, x).holds(1e-8));
-  CHECK(check_gradient([](Inputs v) { return linear_weights(matmul(linear_features(v[0]), transpose(linear_features(v[1]))), Mask::causal()); }, {x[0], x[1]}).holds(1e-8));
+  CHECK(check_gradient(
+            [](Inputs v) { return linear_weights(matmul(linear_features(v[0]), transpose(linear_features(v[1]))), Mask::causal()); },
+            {x[0], x[1]})
+            .holds(1e-8));
 }
 
 TEST_CASE("linear attention: of heads: weights are those of the contexts, padding changes nothing, step by step the same bits") {
@@ -89,7 +96,13 @@ TEST_CASE("linear attention: of heads: weights are those of the contexts, paddin
       const Index T = 23;
       const double close = features ? 1e-4 : 1e-12;                        // to which 1e-6 was added or not
       Parameters parameters(Seed{1}, DType::f64);
-      const MultiHeadAttention layer(parameters.root(), {.width = 16, .heads = 4, .init = normal_init(0, features ? 0.3 : 0.6), .key_value_heads = shared, .query_key = norm, .linear_attention = true, .random_features = features});
+      const MultiHeadAttention layer(parameters.root(), {.width = 16,
+                                                         .heads = 4,
+                                                         .init = normal_init(0, features ? 0.3 : 0.6),
+                                                         .key_value_heads = shared,
+                                                         .query_key = norm,
+                                                         .linear_attention = true,
+                                                         .random_features = features});
       const Variable x = constant(normal(Key(3), {2, T, 16}, 0, 1, DType::f64));
       const Mask lengths = Mask::lengths(tensor({5, 19}, DType::i32));
       const Tensor every_one = full({1, T, T}, 1, DType::u8);

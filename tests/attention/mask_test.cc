@@ -32,7 +32,10 @@ double distance(const Played& a, const Played& b) {
 
 struct Sizes {
   explicit Sizes(Random& random)
-      : B(random.below(8) ? 1 + random.below(3) : 0), H(1 + random.below(2)), T(random.below(8) ? 1 + random.below(5) : 0), S(random.below(8) ? 1 + random.below(random.below(20) ? 8 : 60) : 0) {}
+      : B(random.below(8) ? 1 + random.below(3) : 0),
+        H(1 + random.below(2)),
+        T(random.below(8) ? 1 + random.below(5) : 0),
+        S(random.below(8) ? 1 + random.below(random.below(20) ? 8 : 60) : 0) {}
   Index B, H, T, S;
 };
 
@@ -41,10 +44,12 @@ void attention_case(Random& random, Key key) {
   const Index dk = 1 + random.below(6), dv = 1 + random.below(6);
   const Mask mask = random_mask(random, key, n.B, n.H, n.T, n.S);
   const AttentionOptions options{.scale = random.below(3) ? 0 : 40.0, .dropout = random.below(3) ? 0 : 0.3};
-  const std::vector<Tensor> inputs{draw(key / 2, {n.B, n.H, n.T, dk}), draw(key / 3, {n.B, n.H, n.S, dk}), draw(key / 4, {n.B, n.H, n.S, dv})};
+  const std::vector<Tensor> inputs{draw(key / 2, {n.B, n.H, n.T, dk}), draw(key / 3, {n.B, n.H, n.S, dk}),
+                                   draw(key / 4, {n.B, n.H, n.S, dv})};
   const Played fused = play([&](auto x) { return scaled_dot_product_attention(x[0], x[1], x[2], mask, options).output; }, inputs, key);
   REQUIRE(all_finite(fused));
-  REQUIRE(distance(fused, play([&](auto x) { return scaled_dot_product_attention_by_definition(x[0], x[1], x[2], mask, options).output; }, inputs, key)) < 1e-10);
+  REQUIRE(distance(fused, play([&](auto x) { return scaled_dot_product_attention_by_definition(x[0], x[1], x[2], mask, options).output; },
+                               inputs, key)) < 1e-10);
   const auto seen = mask.dense({n.B, n.H, n.T, n.S}).to_vector<std::uint8_t>();
   const auto output = doubles(fused.value), dq = doubles(fused.gradients[0]);
   for (std::size_t row = 0; row < std::size_t(n.B * n.H * n.T); ++row) {
@@ -74,7 +79,8 @@ void normaliser_case(Random& random, Key key) {
     }
   };
   sum_to_one([&](const Variable& v) { return softmax(v, -1, mask); });
-  sum_to_one([&](const Variable& v) { return exp(log_softmax(v, -1, mask)) * constant(to(mask.dense(x.shape()), f64)); });   // e^-inf; e^0 in an empty row
+  // e^-inf; e^0 in an empty row
+  sum_to_one([&](const Variable& v) { return exp(log_softmax(v, -1, mask)) * constant(to(mask.dense(x.shape()), f64)); });
   sum_to_one([&](const Variable& v) { return sparsemax(v, mask); });
   sum_to_one([&](const Variable& v) { return entmax(v, mask); });
 }
@@ -83,7 +89,8 @@ void normaliser_case(Random& random, Key key) {
 void score_case(Random& random, Key key) {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all = attention_names();
-    all.insert(all.end(), {"local-m-dot", "local-p-concat", "general-sparsemax", "additive-entmax", "local-p-dot-entmax", "coverage-sparsemax", "dot-hard"});
+    all.insert(all.end(), {"local-m-dot", "local-p-concat", "general-sparsemax", "additive-entmax", "local-p-dot-entmax",
+                           "coverage-sparsemax", "dot-hard"});
     return all;
   }();
   const std::string& name = names[std::size_t(random.below(Index(names.size())))];
@@ -92,7 +99,8 @@ void score_case(Random& random, Key key) {
   const Index T = std::min<Index>(n.T, 3) + 1;
   const Tensor lengths = to(randint(key / 0, {n.B}, 0, random.below(6) ? n.S + 1 : 1), DType::i32);
   Parameters parameters(Seed{3}, f64);
-  const Attention attention = make_attention(name, parameters.root(), {.query_width = 3, .memory_width = 3, .hidden_width = 4, .window = random.below(4)});
+  const Attention attention =
+      make_attention(name, parameters.root(), {.query_width = 3, .memory_width = 3, .hidden_width = 4, .window = random.below(4)});
   const std::vector<Tensor> inputs{draw(key / 1, {n.B, n.S, 3}), draw(key / 2, {n.B, T, 3})};
   std::vector<Tensor> weights;
   const auto contexts = [&](auto x) {

@@ -34,7 +34,8 @@ TEST_CASE("multi-head attention: heads that share keys and values give what all 
   for (const Index shared : {1, 2, 3})
     for (const bool bias : {true, false}) {
       Parameters few(Seed{1}, DType::f64), every(Seed{2}, DType::f64);
-      const MultiHeadAttention grouped(few.root() / "a", {.width = d, .heads = H, .bias = bias, .key_value_heads = shared}), plain(every.root() / "a", {.width = d, .heads = H, .bias = bias});
+      const MultiHeadAttention grouped(few.root() / "a", {.width = d, .heads = H, .bias = bias, .key_value_heads = shared}),
+          plain(every.root() / "a", {.width = d, .heads = H, .bias = bias});
       CHECK(few.find("a.k_proj.weight")->variable.shape() == Shape{shared * dk, d});
       CHECK((few.find("a.v_proj.bias") != nullptr) == bias);
       for (const auto& item : few.items())
@@ -48,13 +49,16 @@ TEST_CASE("multi-head attention: heads that share keys and values give what all 
       if (bias) copy_into(plain.out_proj.bias.value(), grouped.out_proj.bias.value());
       const Tensor x = normal(Key(3), {2, 7, d}, 0, 1, DType::f64), memory = normal(Key(4), {2, 9, d}, 0, 1, DType::f64);
       const Mask mask = Mask::lengths(tensor({9, 4}, DType::i32));
-      const Attended a = grouped.self(constant(x), Mask::causal(), Want::weights), b = plain.self(constant(x), Mask::causal(), Want::weights);
+      const Attended a = grouped.self(constant(x), Mask::causal(), Want::weights),
+                     b = plain.self(constant(x), Mask::causal(), Want::weights);
       CHECK(equal_bits(a.context.value(), b.context.value()));
       CHECK(equal_bits(a.weights.value(), b.weights.value()));
       CHECK(grouped.prepare(constant(memory), mask).keys.shape() == Shape{2, shared, 9, dk});
-      CHECK(equal_bits(grouped(constant(x), grouped.prepare(constant(memory), mask)).context.value(), plain(constant(x), plain.prepare(constant(memory), mask)).context.value()));
+      CHECK(equal_bits(grouped(constant(x), grouped.prepare(constant(memory), mask)).context.value(),
+                       plain(constant(x), plain.prepare(constant(memory), mask)).context.value()));
       KeyValueCache cache(2, shared, 3, dk, DType::f64);
-      for (Index t = 0; t < 7; ++t) CHECK(equal_bits(grouped.next(constant(slice(x, 1, t, t + 1)), cache).context.value(), slice(a.context.value(), 1, t, t + 1)));
+      for (Index t = 0; t < 7; ++t)
+        CHECK(equal_bits(grouped.next(constant(slice(x, 1, t, t + 1)), cache).context.value(), slice(a.context.value(), 1, t, t + 1)));
     }
 }
 
@@ -64,7 +68,8 @@ TEST_CASE("multi-head attention: as many heads of keys and values as of queries 
   CHECK(equal_bits(plain.in_proj_weight.value(), same.in_proj_weight.value()));
   CHECK_FALSE(same.k_proj);
   CHECK(same.key_value_heads == 4);
-  const MultiHeadAttention wide(one.root() / "wide", {.width = 8, .heads = 4, .key_width = 6, .key_value_heads = 2});   // a memory of another width
+  // a memory of another width
+  const MultiHeadAttention wide(one.root() / "wide", {.width = 8, .heads = 4, .key_width = 6, .key_value_heads = 2});
   CHECK(wide(constant(ones({1, 3, 8})), wide.prepare(constant(ones({1, 5, 6})), {})).context.shape() == Shape{1, 3, 8});
 }
 
@@ -74,7 +79,10 @@ TEST_CASE("multi-head attention: weights by small steps are those of the kernel,
       const auto run = [&](bool by_kernel) {
         Parameters parameters(Seed{1}, DType::f64);
         const Scope scope = parameters.root();
-        MultiHeadAttention layer(scope, {.width = 16, .heads = 4, .positions = RelativePositions(scope, {.kind = kind, .heads = 4, .head_width = 4}), .key_value_heads = shared});
+        MultiHeadAttention layer(scope, {.width = 16,
+                                         .heads = 4,
+                                         .positions = RelativePositions(scope, {.kind = kind, .heads = 4, .head_width = 4}),
+                                         .key_value_heads = shared});
         if (!by_kernel) layer.normalise.name = {};
         Tape tape;
         const Variable x = variable(normal(Key(3), {2, 6, 16}, 0, 1, DType::f64));
@@ -139,8 +147,10 @@ TEST_CASE("multi-head attention: weights of every kind: padding changes nothing,
     std::optional<Index> window = {};
     std::vector<Index> dilation = {};
   };
-  const Kind kinds[] = {{}, {"sparsemax"}, {"entmax"}, {"hard"}, {"top-3"}, {"learned-entmax"}, {.talking = true}, {.shared = 1, .talking = true}, {.differential = true}, {.shared = 2, .differential = true},
-                        {.normalise = "entmax", .talking = true, .differential = true, .window = 2}, {.shared = 2, .window = 1, .dilation = {1, 3, 2, 1}},
+  const Kind kinds[] = {{}, {"sparsemax"}, {"entmax"}, {"hard"}, {"top-3"}, {"learned-entmax"}, {.talking = true},
+                        {.shared = 1, .talking = true}, {.differential = true}, {.shared = 2, .differential = true},
+                        {.normalise = "entmax", .talking = true, .differential = true, .window = 2},
+                        {.shared = 2, .window = 1, .dilation = {1, 3, 2, 1}},
                         {.normalise = "entmax", .talking = true, .differential = true, .window = 1, .dilation = {2}}};
   for (const Kind& kind : kinds) {
     CAPTURE(kind.normalise);
@@ -148,8 +158,16 @@ TEST_CASE("multi-head attention: weights of every kind: padding changes nothing,
     CAPTURE(kind.talking);
     CAPTURE(kind.differential);
     const auto options = [&](double dropout, std::string_view normalise) {
-      return MultiHeadAttention::Options{.width = 16, .heads = 4, .dropout = dropout, .init = normal_init(0, 0.6), .key_value_heads = kind.shared, .normalise = normalise,
-                                         .talking_heads = kind.talking, .differential = kind.differential, .sliding_window = kind.window, .dilation = kind.dilation};
+      return MultiHeadAttention::Options{.width = 16,
+                                         .heads = 4,
+                                         .dropout = dropout,
+                                         .init = normal_init(0, 0.6),
+                                         .key_value_heads = kind.shared,
+                                         .normalise = normalise,
+                                         .talking_heads = kind.talking,
+                                         .differential = kind.differential,
+                                         .sliding_window = kind.window,
+                                         .dilation = kind.dilation};
     };
     const Index T = 11;
     Parameters parameters(Seed{1}, DType::f64);
@@ -161,7 +179,8 @@ TEST_CASE("multi-head attention: weights of every kind: padding changes nothing,
     const Tensor longer = concat({x.value(), full({2, 3, 16}, 7, DType::f64)}, 1);
     CHECK(equal_bits(slice(layer.self(constant(longer), lengths).context.value(), 1, 0, T), layer.self(x, lengths).context.value()));
 
-    const MultiHeadAttention dropping(parameters.root() / "dropping", options(0.5, kind.normalise == "hard" ? "softmax" : kind.normalise));   // one that draws would differ anyway
+    // one that draws would differ anyway
+    const MultiHeadAttention dropping(parameters.root() / "dropping", options(0.5, kind.normalise == "hard" ? "softmax" : kind.normalise));
     const auto trained = [&](std::uint64_t step) {
       const Tape tape(Key{1, step});
       return dropping.self(x, lengths).context.value();
@@ -203,16 +222,24 @@ TEST_CASE("sliding window: step by step, a few at once: the bits of all at once,
         CAPTURE(window);
         Parameters parameters(Seed{5});
         const Scope scope = parameters.root();
-        MultiHeadAttention layer(scope, {.width = 12, .heads = 3, .positions = RelativePositions(scope, {.kind = kind, .heads = 3, .head_width = 4, .causal = true}), .sliding_window = window, .dilation = gaps});
+        MultiHeadAttention layer(scope, {.width = 12, .heads = 3,
+                                         .positions = RelativePositions(scope,
+                                                                        {.kind = kind, .heads = 3, .head_width = 4,
+                                                                         .causal = true}), .sliding_window = window, .dilation = gaps});
         const Index T = 42;
         const Tensor x = normal(Key(3), {2, T, 12});
-        const Tensor every = layer.self(constant(x), Mask::causal()).context.value(), both_ways = layer.self(constant(x), {}).context.value();
+        const Tensor every = layer.self(constant(x), Mask::causal()).context.value(),
+                     both_ways = layer.self(constant(x), {}).context.value();
         for (const Index n : {1, 3}) {
           KeyValueCache cache(2, 3, 4, 4, DType::f32);
-          for (Index t = 0; t < T; t += n) REQUIRE(equal_bits(layer.next(constant(slice(x, 1, t, t + n)), cache).context.value(), slice(every, 1, t, t + n)));
+          for (Index t = 0; t < T; t += n)
+            REQUIRE(equal_bits(layer.next(constant(slice(x, 1, t, t + n)), cache).context.value(), slice(every, 1, t, t + n)));
         }
         layer.sliding_window.reset();
-        const Tensor near = near_ones(T, window, gaps.empty() ? std::vector<Index>(3, 1) : gaps.size() == 1 ? std::vector<Index>(3, gaps[0]) : gaps);
+        const Tensor near = near_ones(T, window,
+                                      gaps.empty()       ? std::vector<Index>(3, 1)
+                                      : gaps.size() == 1 ? std::vector<Index>(3, gaps[0])
+                                                         : gaps);
         CHECK(worst_absolute(layer.self(constant(x), Mask::causal() & Mask::allowed(near)).context.value(), doubles(every)) < 1e-6);
         CHECK(worst_absolute(layer.self(constant(x), Mask::allowed(near)).context.value(), doubles(both_ways)) < 1e-6);
         if (window >= T && gaps.empty()) CHECK(equal_bits(layer.self(constant(x), Mask::causal()).context.value(), every));
@@ -221,7 +248,8 @@ TEST_CASE("sliding window: step by step, a few at once: the bits of all at once,
 
 TEST_CASE("sliding window: of self-attention alone: words beyond it change nothing, those of a memory do") {
   Parameters parameters(Seed{5});
-  const TransformerOptions options{.width = 8, .heads = 2, .feed_forward = 8, .encoder_layers = 1, .decoder_layers = 1, .sliding_window = 2};
+  const TransformerOptions options{
+      .width = 8, .heads = 2, .feed_forward = 8, .encoder_layers = 1, .decoder_layers = 1, .sliding_window = 2};
   const Transformer core(parameters.root(), options);
   const auto changed = [](const Tensor& a, const Tensor& b) {            // places of [1, T, 8] that differ
     std::vector<Index> places;
@@ -233,7 +261,9 @@ TEST_CASE("sliding window: of self-attention alone: words beyond it change nothi
   Tensor other = x.clone();
   fill_(other(all, Slice{4, 5}), 0.5);
   CHECK(changed(core.encoder(constant(x), {}).value(), core.encoder(constant(other), {}).value()) == std::vector<Index>{2, 3, 4, 5, 6});
-  const auto decoded = [&](const Tensor& states, const Tensor& target) { return core.decoder(constant(target), core.decoder.prepare(constant(states), {})).value(); };
+  const auto decoded = [&](const Tensor& states, const Tensor& target) {
+    return core.decoder(constant(target), core.decoder.prepare(constant(states), {})).value();
+  };
   CHECK(changed(decoded(x, x), decoded(x, other)) == std::vector<Index>{4, 5, 6});
   CHECK(changed(decoded(x, x), decoded(other, x)).size() == 9);
 }
@@ -252,12 +282,15 @@ TEST_CASE("global tokens: rows of their own see all by their projections, the ot
           const auto made = [&](Parameters& in, bool slides) {
             const Scope scope = in.root();
             RelativePositions positions(scope, {.kind = kind, .heads = 3, .head_width = 4});
-            MultiHeadAttention::Options options{.width = 12, .heads = 3, .init = normal_init(0, 0.6), .positions = std::move(positions), .key_value_heads = shared, .normalise = name};
+            MultiHeadAttention::Options options{.width = 12, .heads = 3, .init = normal_init(0, 0.6), .positions = std::move(positions),
+                                                .key_value_heads = shared, .normalise = name};
             if (slides) options.sliding_window = window, options.dilation = gaps, options.global_tokens = global;
             return MultiHeadAttention(scope, std::move(options));
           };
           const MultiHeadAttention layer = made(parameters, true), plain = made(others, false);
-          const auto copied = [&](const std::optional<Linear>& own, Index block) { return own ? own->weight.value() : slice(layer.in_proj_weight.value(), 0, 12 * block, 12 * block + 12); };
+          const auto copied = [&](const std::optional<Linear>& own, Index block) {
+            return own ? own->weight.value() : slice(layer.in_proj_weight.value(), 0, 12 * block, 12 * block + 12);
+          };
           CHECK(equal_bits(layer.query_global->weight.value(), copied(layer.q_proj, 0)));
           CHECK(equal_bits(layer.key_global->weight.value(), copied(layer.k_proj, 1)));
           CHECK(equal_bits(layer.value_global->weight.value(), copied(layer.v_proj, 2)));
@@ -270,7 +303,8 @@ TEST_CASE("global tokens: rows of their own see all by their projections, the ot
           const Index rows = std::min(global, T);
           for (const Mask& mask : {Mask(), lengths, Mask::causal(), lengths & Mask::allowed(bernoulli(Key(4), {2, 1, T, T}, 0.7))}) {
             // As long as the projections are copies, rows of global tokens are rows that see all.
-            const Attended y = layer.self(x, mask, Want::weights), every = plain.self(x, mask, Want::weights), windows = plain.self(x, mask & Mask::allowed(near), Want::weights);
+            const Attended y = layer.self(x, mask, Want::weights), every = plain.self(x, mask, Want::weights),
+                           windows = plain.self(x, mask & Mask::allowed(near), Want::weights);
             CHECK(worst_absolute(slice(y.context.value(), 1, 0, rows), doubles(slice(every.context.value(), 1, 0, rows))) < 1e-12);
             CHECK(worst_absolute(slice(y.context.value(), 1, rows), doubles(slice(windows.context.value(), 1, rows))) < 1e-12);
             CHECK(worst_absolute(slice(y.weights.value(), 2, 0, rows), doubles(slice(every.weights.value(), 2, 0, rows))) < 1e-12);
@@ -285,9 +319,12 @@ TEST_CASE("global tokens: rows of their own see all by their projections, the ot
           }
           for (const auto& item : parameters.items()) {
             CAPTURE(item->path);
-            const bool unread = global >= T && item->path.find("global") == std::string::npos && item->path.find("out_proj") == std::string::npos && item->path.find("rel_") == std::string::npos;
+            const bool unread = global >= T && item->path.find("global") == std::string::npos &&
+                                item->path.find("out_proj") == std::string::npos && item->path.find("rel_") == std::string::npos;
             CHECK(item->gradient->written());
-            if (item->path.find("key_global.bias") == std::string::npos && item->path.find("k_proj.bias") == std::string::npos) CHECK((max(abs(item->gradient->value())).item() > 0) != unread);   // softmax sees differences of scores only
+            // softmax sees differences of scores only
+            if (item->path.find("key_global.bias") == std::string::npos && item->path.find("k_proj.bias") == std::string::npos)
+              CHECK((max(abs(item->gradient->value())).item() > 0) != unread);
           }
         }
   Parameters parameters(Seed{5});
@@ -297,7 +334,9 @@ TEST_CASE("global tokens: rows of their own see all by their projections, the ot
     fill_(other(all, Slice{place, place + 1}), 0.5);
     std::vector<Index> rows;
     for (Index t = 0; t < 9; ++t)
-      if (!equal_bits(select(layer.self(constant(x), {}).context.value(), 1, t), select(layer.self(constant(other), {}).context.value(), 1, t))) rows.push_back(t);
+      if (!equal_bits(select(layer.self(constant(x), {}).context.value(), 1, t),
+                      select(layer.self(constant(other), {}).context.value(), 1, t)))
+        rows.push_back(t);
     return rows;
   };
   CHECK(changed(0) == std::vector<Index>{0, 1, 2, 3, 4, 5, 6, 7, 8});

@@ -21,7 +21,8 @@ TEST_CASE("positions: the formula of the paper, tensor2tensor's layout, odd widt
       const auto angle = [&](Index t, double exponent) { return double(t + first) / std::pow(10000.0, exponent); };
       std::vector<double> paper, concatenated(std::size_t(9 * d), 0);
       for (Index t = 0; t < 9; ++t)
-        for (Index i = 0; i < d; ++i) paper.push_back(i % 2 == 0 ? std::sin(angle(t, double(i) / double(d))) : std::cos(angle(t, double(i - 1) / double(d))));
+        for (Index i = 0; i < d; ++i)
+          paper.push_back(i % 2 == 0 ? std::sin(angle(t, double(i) / double(d))) : std::cos(angle(t, double(i - 1) / double(d))));
       CHECK(worst_absolute(sinusoids(9, d, DType::f64, {.first = first}), paper) < 1e-13);
       const Index half = d / 2;
       for (Index t = 0; t < 9; ++t)
@@ -30,14 +31,16 @@ TEST_CASE("positions: the formula of the paper, tensor2tensor's layout, odd widt
           concatenated[std::size_t(t * d + i)] = std::sin(angle(t, exponent));
           concatenated[std::size_t(t * d + half + i)] = std::cos(angle(t, exponent));
         }
-      CHECK(worst_absolute(sinusoids(9, d, DType::f64, {Sinusoids::Layout::concatenated, Sinusoids::Denominator::tensor2tensor, first}), concatenated) < 1e-13);
+      CHECK(worst_absolute(sinusoids(9, d, DType::f64, {Sinusoids::Layout::concatenated, Sinusoids::Denominator::tensor2tensor, first}),
+                           concatenated) < 1e-13);
     }
 }
 
 TEST_CASE("positions: rows of a table are those of the formula, beyond its end as well; learned ones end there") {
   for (const Positions kind : {Positions::sinusoidal, Positions::sinusoidal_concatenated}) {
     Parameters parameters(Seed{1});
-    const PositionTable table(parameters.root() / "p", {.kind = kind, .width = 6, .length = 10}), longer(parameters.root() / "q", {.kind = kind, .width = 6, .length = 40});
+    const PositionTable table(parameters.root() / "p", {.kind = kind, .width = 6, .length = 10}),
+        longer(parameters.root() / "q", {.kind = kind, .width = 6, .length = 40});
     for (const Index offset : {0, 4, 8, 10, 30}) CHECK(equal_bits(table.rows(offset, 5).value(), longer.rows(offset, 5).value()));
     CHECK(equal_bits(longer.rows(7, 1).value()[0], longer.rows(0, 8).value()[7]));
     CHECK(parameters.count() == 0);
@@ -49,7 +52,10 @@ TEST_CASE("positions: rows of a table are those of the formula, beyond its end a
   CHECK(learned.rows(10, 0).shape() == Shape{0, 6});
   const PositionTable fixed(parameters.root() / "p2", {.width = 6, .length = 10});
   for (const PositionTable* table : {&learned, &fixed}) {
-    CHECK_THROWS_WITH_AS(table->rows(-1, 2), (std::string("in ") + table->path.string() + ": positions: needs offset >= 0 and length >= 0: offset -1, length 2").c_str(), IndexError);
+    CHECK_THROWS_WITH_AS(
+        table->rows(-1, 2),
+        (std::string("in ") + table->path.string() + ": positions: needs offset >= 0 and length >= 0: offset -1, length 2").c_str(),
+        IndexError);
     CHECK_THROWS_AS(table->rows(1, -1), IndexError);
   }
   Parameters wide(Seed{1}, DType::f64);
@@ -82,15 +88,20 @@ TEST_CASE("cache: keys and values of other shapes or dtypes are refused, and not
     CHECK(equal_bits(cache.keys(), ones({2, 1, 2, 4})));
     CHECK(equal_bits(cache.values(), zeros({2, 1, 2, 4})));
   };
-  refused(ones({1, 1, 1, 4}), ones({1, 1, 1, 4}), "cache: keys need [2, 1, n, 4], values [2, 1, n, 4]: keys [1, 1, 1, 4], values [1, 1, 1, 4]");
-  refused(ones({2, 1, 3, 1}), ones({2, 1, 3, 4}), "cache: keys need [2, 1, n, 4], values [2, 1, n, 4]: keys [2, 1, 3, 1], values [2, 1, 3, 4]");
-  refused(ones({2, 1, 3, 4}), ones({2, 1, 1, 4}), "cache: keys need [2, 1, n, 4], values [2, 1, n, 4]: keys [2, 1, 3, 4], values [2, 1, 1, 4]");
+  refused(ones({1, 1, 1, 4}), ones({1, 1, 1, 4}),
+          "cache: keys need [2, 1, n, 4], values [2, 1, n, 4]: keys [1, 1, 1, 4], values [1, 1, 1, 4]");
+  refused(ones({2, 1, 3, 1}), ones({2, 1, 3, 4}),
+          "cache: keys need [2, 1, n, 4], values [2, 1, n, 4]: keys [2, 1, 3, 1], values [2, 1, 3, 4]");
+  refused(ones({2, 1, 3, 4}), ones({2, 1, 1, 4}),
+          "cache: keys need [2, 1, n, 4], values [2, 1, n, 4]: keys [2, 1, 3, 4], values [2, 1, 1, 4]");
   refused(ones({2, 4}), ones({2, 4}), "cache: keys need [2, 1, n, 4], values [2, 1, n, 4]: keys [2, 4], values [2, 4]");
-  CHECK_THROWS_WITH_AS(cache.append(ones({2, 1, 1, 4}), ones({2, 1, 1, 4}, DType::f64)), "cache: dtypes differ: keys f32, values f64, cache f32", DTypeError);
+  CHECK_THROWS_WITH_AS(cache.append(ones({2, 1, 1, 4}), ones({2, 1, 1, 4}, DType::f64)),
+                       "cache: dtypes differ: keys f32, values f64, cache f32", DTypeError);
   CHECK(cache.length() == 2);
   Parameters parameters(Seed{1});
   const MultiHeadAttention layer(parameters.root() / "self_attn", {.width = 4, .heads = 1});
-  CHECK_THROWS_WITH_AS(layer.next(constant(ones({1, 1, 4})), cache), doctest::Contains("in self_attn: cache: keys need [2, 1, n, 4], values [2, 1, n, 4]"), ShapeError);
+  CHECK_THROWS_WITH_AS(layer.next(constant(ones({1, 1, 4})), cache),
+                       doctest::Contains("in self_attn: cache: keys need [2, 1, n, 4], values [2, 1, n, 4]"), ShapeError);
   CHECK(cache.length() == 2);
 }
 
@@ -145,7 +156,8 @@ TEST_CASE("cache: memory is taken once for its capacity, beyond it for twice as 
   const auto capacity_with = [&](Index more) {
     const Tensor x = full({2, 3, more, 2}, double(++added));
     cache.append(x, x);
-    for (const Tensor& held : {cache.keys(), cache.stored_values()}) CHECK(equal_bits(held(all, all, Slice{cache.length() - more, cache.length()}), x));
+    for (const Tensor& held : {cache.keys(), cache.stored_values()})
+      CHECK(equal_bits(held(all, all, Slice{cache.length() - more, cache.length()}), x));
     CHECK(cache.stored_values().strides()[1] == cache.stored_keys().strides()[1]);
     return cache.stored_keys().strides()[1] / 2;
   };
@@ -164,7 +176,8 @@ TEST_CASE("cache: positions are forgotten from the end, also those of a step tha
   CHECK(cache.length() == 2);
   cache.append(zeros({1, 2, 1, 2}), ones({1, 2, 1, 2}));
   CHECK(doubles(cache.keys()(0, 0)) == std::vector<double>{1, 1, 1, 1, 0, 0});
-  for (const Index wrong : {-1, 4}) CHECK_THROWS_WITH_AS(cache.truncate(wrong), ("cache: length " + std::to_string(wrong) + " is not in [0, 3]").c_str(), IndexError);
+  for (const Index wrong : {-1, 4})
+    CHECK_THROWS_WITH_AS(cache.truncate(wrong), ("cache: length " + std::to_string(wrong) + " is not in [0, 3]").c_str(), IndexError);
   Parameters parameters(Seed{1});
   const MultiHeadAttention attention(parameters.root() / "self_attn", {.width = 4, .heads = 2, .dropout = 0.1});
   parameters.select().freeze();
@@ -180,7 +193,10 @@ TEST_CASE("cache: keys and values that want a gradient are refused") {
   const Variable x = constant(ones({1, 1, 4}));
   {
     Tape tape;
-    CHECK_THROWS_WITH_AS(attention.next(x, cache), "in self_attn: multi-head attention: next keeps keys and values without their gradients: x [1, 1, 4] under a tape; self(x, Mask::causal()) has them", Error);
+    CHECK_THROWS_WITH_AS(attention.next(x, cache),
+                         "in self_attn: multi-head attention: next keeps keys and values without their gradients: x [1, 1, 4] under a "
+                         "tape; self(x, Mask::causal()) has them",
+                         Error);
     CHECK(cache.length() == 0);
     parameters.select().freeze();
     CHECK_NOTHROW(attention.next(x, cache));

@@ -46,10 +46,14 @@ TEST_CASE("query-key norm: queries and keys are those of the formulas; of length
       const QueryKeyNorm norm(parameters.root(), {.kind = kind, .head_width = n});
       for (const auto& item : parameters.items()) parameters.select(item->path).initialise(uniform_init(0.5, 1.5));
       const Tensor x = normal(Key(3), {2, 3, 5, n}, 0, 3, DType::f64);
-      const auto values = [](const Parameter& p, double otherwise, Index count) { return p.defined() ? doubles(p.value()) : std::vector<double>(std::size_t(count), otherwise); };
+      const auto values = [](const Parameter& p, double otherwise, Index count) {
+        return p.defined() ? doubles(p.value()) : std::vector<double>(std::size_t(count), otherwise);
+      };
       const double g = norm.g.defined() ? norm.g.value().item() : 1;
-      CHECK(worst_absolute(norm.queries(constant(x)).value(), by_formula(kind, x, values(norm.q_weight, g, n), values(norm.q_bias, 0, n))) < 1e-12);
-      CHECK(worst_absolute(norm.keys(constant(x)).value(), by_formula(kind, x, values(norm.k_weight, 1, n), values(norm.k_bias, 0, n))) < 1e-12);
+      CHECK(worst_absolute(norm.queries(constant(x)).value(), by_formula(kind, x, values(norm.q_weight, g, n), values(norm.q_bias, 0, n))) <
+            1e-12);
+      CHECK(worst_absolute(norm.keys(constant(x)).value(), by_formula(kind, x, values(norm.k_weight, 1, n), values(norm.k_bias, 0, n))) <
+            1e-12);
       if (kind == QueryKey::layer) continue;
       const Variable none = constant(zeros({2, n}, DType::f64));
       CHECK(equal_bits(norm.queries(none).value(), none.value()));
@@ -74,7 +78,8 @@ TEST_CASE("query-key norm: l2's scores lie between -g and g, whatever the number
 TEST_CASE("query-key norm: parameters and their start") {
   const auto paths = [](QueryKey kind, bool bias, Index key_value_heads) {
     Parameters parameters(Seed{1});
-    const MultiHeadAttention layer(parameters.root(), {.width = 8, .heads = 2, .bias = bias, .key_value_heads = key_value_heads, .query_key = kind});
+    const MultiHeadAttention layer(parameters.root(),
+                                   {.width = 8, .heads = 2, .bias = bias, .key_value_heads = key_value_heads, .query_key = kind});
     std::vector<std::string> out;
     for (const auto& item : parameters.items())
       if (item->path == "g" || item->path.find("norm") != item->path.npos) out.push_back(item->path);
@@ -87,7 +92,8 @@ TEST_CASE("query-key norm: parameters and their start") {
   CHECK(paths(QueryKey::layer, true, 2) == std::vector<std::string>{"q_norm.weight", "k_norm.weight", "q_norm.bias", "k_norm.bias"});
   // Where products are not divided by √dk, γ of the queries starts smaller; the projection does not.
   Parameters a(Seed{1}), b(Seed{1});
-  const MultiHeadAttention divided(a.root(), {.width = 8, .heads = 2, .query_key = QueryKey::rms}), whole(b.root(), {.width = 8, .heads = 2, .scale = 1, .query_key = QueryKey::rms});
+  const MultiHeadAttention divided(a.root(), {.width = 8, .heads = 2, .query_key = QueryKey::rms}),
+      whole(b.root(), {.width = 8, .heads = 2, .scale = 1, .query_key = QueryKey::rms});
   CHECK(equal_bits(divided.in_proj_weight.value(), whole.in_proj_weight.value()));
   CHECK(equal_bits(whole.norm.q_weight.value(), full({4}, 0.5)));
   const Variable x = constant(normal(Key(3), {2, 5, 8}));
@@ -106,7 +112,8 @@ TEST_CASE("query-key norm: of a memory, step by step and a few at once: the bits
       const Tensor every = layer.self(constant(x), Mask::causal()).context.value();
       for (const Index n : {1, 3}) {
         KeyValueCache cache(2, key_value_heads, 4, 4, DType::f32);
-        for (Index t = 0; t < T; t += n) REQUIRE(equal_bits(layer.next(constant(slice(x, 1, t, t + n)), cache).context.value(), slice(every, 1, t, t + n)));
+        for (Index t = 0; t < T; t += n)
+          REQUIRE(equal_bits(layer.next(constant(slice(x, 1, t, t + n)), cache).context.value(), slice(every, 1, t, t + n)));
       }
       // as a memory the words' own keys and values give what self-attention gives
       const Variable states = constant(x);

@@ -163,10 +163,12 @@ TEST_CASE("random features: the mean of many draws is softmax, the error of one 
           errors[orthogonal][n] += (p[i] - weights[i]) * (p[i] - weights[i]) / double(draws) / double(p.size());
         }
       }
-      for (std::size_t i = 0; i < mean.size() && n == 2; ++i) means[orthogonal] = std::max(means[orthogonal], std::abs(mean[i] / exact[i] - 1));
+      for (std::size_t i = 0; i < mean.size() && n == 2; ++i)
+        means[orthogonal] = std::max(means[orthogonal], std::abs(mean[i] / exact[i] - 1));
     }
     for (double& error : errors[orthogonal]) error = std::sqrt(error);
-    INFO("errors " << errors[orthogonal][0] << " " << errors[orthogonal][1] << " " << errors[orthogonal][2] << ", of means " << means[orthogonal]);
+    INFO("errors " << errors[orthogonal][0] << " " << errors[orthogonal][1] << " " << errors[orthogonal][2] << ", of means "
+                   << means[orthogonal]);
     CHECK(means[orthogonal] < 0.05);
     for (int n = 0; n < 2; ++n) {
       CHECK(errors[orthogonal][n] / errors[orthogonal][n + 1] > 1.6);
@@ -181,7 +183,8 @@ TEST_CASE("random features: gradients") {
   const Tensor x = normal(Key(1), {2, 2, 4, 3}, 0, 1, DType::f64);
   using Inputs = std::span<const Variable>;
   CHECK(check_gradient([&](Inputs v) { return features.queries(v[0]); }, {x}).holds(1e-8));
-  for (const Mask& mask : {Mask(), Mask::causal(), Mask::lengths(tensor({4, 2}, DType::i32)), Mask::lengths(tensor({0, 2}, DType::i32)) & Mask::causal()})
+  for (const Mask& mask :
+       {Mask(), Mask::causal(), Mask::lengths(tensor({4, 2}, DType::i32)), Mask::lengths(tensor({0, 2}, DType::i32)) & Mask::causal()})
     CHECK(check_gradient([&](Inputs v) { return features.keys(v[0], mask); }, {x}).holds(1e-8));
 }
 
@@ -189,8 +192,15 @@ TEST_CASE("random features: of heads: near softmax's heads with the same weights
   for (const QueryKey norm : {QueryKey::none, QueryKey::l2})
     for (const Index shared : {4, 2}) {
       const auto layer = [&](Parameters& parameters, Index features) {
-        return MultiHeadAttention(parameters.root(), {.width = 16, .heads = 4, .init = normal_init(0, 0.1), .key_value_heads = shared, .query_key = norm, .long_sentence = 2,
-                                                      .linear_attention = features > 0, .random_features = features, .orthogonal_features = false});
+        return MultiHeadAttention(parameters.root(), {.width = 16,
+                                                      .heads = 4,
+                                                      .init = normal_init(0, 0.1),
+                                                      .key_value_heads = shared,
+                                                      .query_key = norm,
+                                                      .long_sentence = 2,
+                                                      .linear_attention = features > 0,
+                                                      .random_features = features,
+                                                      .orthogonal_features = false});
       };
       Parameters one(Seed{1}, DType::f64), other(Seed{1}, DType::f64);
       const MultiHeadAttention exact = layer(one, 0), estimated = layer(other, 20000);

@@ -28,20 +28,23 @@ constexpr Positions kKinds[] = {Positions::rope, Positions::rope_half, Positions
 
 MultiHeadAttention attention_of(Parameters& parameters, Positions kind, bool causal, bool shared = false, Index clip = 2) {
   const Scope scope = parameters.root() / "self_attn";
-  RelativePositions positions(scope, {.kind = kind, .heads = 3, .head_width = 4, .causal = causal, .length = 9, .farthest = 20, .clip = clip, .shared = shared});
+  RelativePositions positions(
+      scope, {.kind = kind, .heads = 3, .head_width = 4, .causal = causal, .length = 9, .farthest = 20, .clip = clip, .shared = shared});
   return MultiHeadAttention(scope, {.width = 12, .heads = 3, .init = normal_init(0, 0.4), .positions = std::move(positions)});
 }
 
 // Self-attention by the formulas, a number at a time.
 std::vector<double> by_formulas(const MultiHeadAttention& layer, Positions kind, bool causal, bool shared, Index clip, const Tensor& x) {
   const Index B = x.size(0), T = x.size(1), d = 12, H = 3, dk = 4;
-  const auto W = doubles(layer.in_proj_weight.value()), bias = doubles(layer.in_proj_bias.value()), O = doubles(layer.out_proj.weight.value()), o = doubles(layer.out_proj.bias.value()), in = doubles(x);
+  const auto W = doubles(layer.in_proj_weight.value()), bias = doubles(layer.in_proj_bias.value()),
+             O = doubles(layer.out_proj.weight.value()), o = doubles(layer.out_proj.bias.value()), in = doubles(x);
   const auto table = [](const Parameter& p) { return p.defined() ? doubles(p.value()) : std::vector<double>(); };
   const auto t5 = table(layer.positions.weight), rel_k = table(layer.positions.rel_k), rel_v = table(layer.positions.rel_v);
   const auto at = [](const std::vector<double>& v, Index i) { return v[std::size_t(i)]; };
   std::vector<double> y(std::size_t(B * T * d));
   for (Index b = 0; b < B; ++b) {
-    const auto projected = [&](Index block, Index a, Index t) {                              // of head a at place t, turned where it is to be
+    // of head a at place t, turned where it is to be
+    const auto projected = [&](Index block, Index a, Index t) {
       std::vector<double> v(std::size_t(dk), 0);
       for (Index j = 0; j < dk; ++j) {
         const Index row = block * d + a * dk + j;
@@ -51,7 +54,8 @@ std::vector<double> by_formulas(const MultiHeadAttention& layer, Positions kind,
       if (block == 2 || (kind != Positions::rope && kind != Positions::rope_half)) return v;
       std::vector<double> turned(v.size());
       for (Index p = 0; p < dk / 2; ++p) {
-        const auto first = std::size_t(kind == Positions::rope ? 2 * p : p), second = std::size_t(kind == Positions::rope ? 2 * p + 1 : p + dk / 2);
+        const auto first = std::size_t(kind == Positions::rope ? 2 * p : p),
+                   second = std::size_t(kind == Positions::rope ? 2 * p + 1 : p + dk / 2);
         const auto z = std::complex(v[first], v[second]) * std::polar(1.0, double(t) * std::pow(10000.0, -2.0 * double(p) / double(dk)));
         turned[first] = z.real(), turned[second] = z.imag();
       }
@@ -77,7 +81,8 @@ std::vector<double> by_formulas(const MultiHeadAttention& layer, Positions kind,
         }
         for (Index s = 0; s <= last; ++s) {
           const auto v = projected(2, a, s);
-          for (Index j = 0; j < dk; ++j) joined[std::size_t(a * dk + j)] += at(e, s) / total * (at(v, j) + (kind == Positions::shaw ? at(rel_v, row(s) + j) : 0));
+          for (Index j = 0; j < dk; ++j)
+            joined[std::size_t(a * dk + j)] += at(e, s) / total * (at(v, j) + (kind == Positions::shaw ? at(rel_v, row(s) + j) : 0));
         }
       }
       for (Index i = 0; i < d; ++i) {
@@ -107,7 +112,8 @@ TEST_CASE("relative positions: the slopes of ALiBi") {
 
 TEST_CASE("relative positions: the buckets of T5, their edges") {
   using Edge = std::pair<Index, Index>;
-  for (const Edge& edge : {Edge{0, 0}, {7, 7}, {8, 8}, {15, 9}, {16, 10}, {31, 11}, {32, 12}, {63, 13}, {64, 14}, {127, 15}, {128, 15}, {1000000, 15}}) {
+  for (const Edge& edge :
+       {Edge{0, 0}, {7, 7}, {8, 8}, {15, 9}, {16, 10}, {31, 11}, {32, 12}, {63, 13}, {64, 14}, {127, 15}, {128, 15}, {1000000, 15}}) {
     const Index n = edge.first, bucket = edge.second;
     CAPTURE(n);
     CHECK(t5_bucket(-n, false) == bucket);
@@ -191,7 +197,8 @@ TEST_CASE("relative positions: words alone count, not where they stand") {
     CAPTURE(name(kind));
     Parameters parameters(Seed{5}, DType::f64);
     const MultiHeadAttention layer = attention_of(parameters, kind, false);
-    const Tensor near = layer.self(constant(x), Mask::window(3, 3)).context.value(), later = layer.self(constant(slice(x, 1, 9)), Mask::window(3, 3)).context.value();
+    const Tensor near = layer.self(constant(x), Mask::window(3, 3)).context.value(),
+                 later = layer.self(constant(slice(x, 1, 9)), Mask::window(3, 3)).context.value();
     CHECK(worst_absolute(slice(later, 1, 3), doubles(slice(near, 1, 12))) < 1e-13);
   }
 }
@@ -199,13 +206,15 @@ TEST_CASE("relative positions: words alone count, not where they stand") {
 TEST_CASE("relative positions: what a stack shares, what each layer has, and what is refused") {
   const auto paths = [](Positions kind) {
     Parameters parameters(Seed{1});
-    const Transformer core(parameters.root(), {.width = 8, .heads = 2, .feed_forward = 8, .encoder_layers = 2, .decoder_layers = 2, .positions = kind});
+    const Transformer core(parameters.root(),
+                           {.width = 8, .heads = 2, .feed_forward = 8, .encoder_layers = 2, .decoder_layers = 2, .positions = kind});
     std::vector<std::string> out;
     for (const auto& item : parameters.items())
       if (item->path.find("rel") != item->path.npos) out.push_back(item->path + " " + to_string(item->variable.shape()));
     return out;
   };
-  CHECK(paths(Positions::t5) == std::vector<std::string>{"encoder.relative_attention_bias.weight [32, 2]", "decoder.relative_attention_bias.weight [32, 2]"});
+  CHECK(paths(Positions::t5) ==
+        std::vector<std::string>{"encoder.relative_attention_bias.weight [32, 2]", "decoder.relative_attention_bias.weight [32, 2]"});
   CHECK(paths(Positions::shaw).size() == 8);
   CHECK(paths(Positions::shaw)[1] == "encoder.layers.0.self_attn.rel_v.weight [2, 33, 4]");
   for (const Positions kind : {Positions::rope, Positions::alibi, Positions::none}) CHECK(paths(kind).empty());
@@ -214,15 +223,19 @@ TEST_CASE("relative positions: what a stack shares, what each layer has, and wha
   CHECK(parameters.find("layer.self_attn.relative_attention_bias.weight"));
   CHECK(layer.self_attn.scale == 1);
   CHECK_FALSE(layer.self_attn.positions.weight.data().multiplied);
-  CHECK_THROWS_WITH_AS(TransformerEncoderLayer(parameters.root() / "odd", {.width = 6, .heads = 2, .feed_forward = 8, .positions = Positions::rope}),
-                       "in odd.self_attn: rope: turns pairs of columns, so that the width of a head must be even: 3, heads 2", ShapeError);
+  CHECK_THROWS_WITH_AS(
+      TransformerEncoderLayer(parameters.root() / "odd", {.width = 6, .heads = 2, .feed_forward = 8, .positions = Positions::rope}),
+      "in odd.self_attn: rope: turns pairs of columns, so that the width of a head must be even: 3, heads 2", ShapeError);
   CHECK_THROWS_AS(RelativePositions(parameters.root() / "p", {.kind = Positions::t5, .heads = 2, .head_width = 4, .buckets = 5}), Error);
   CHECK_THROWS_AS(RelativePositions(parameters.root() / "p", {.kind = Positions::shaw, .heads = 2, .head_width = 4, .clip = 0}), Error);
   const auto deviation = [](const Parameter& p) { return std::sqrt(mean(square(constant(p.value()))).value().item()); };
   Parameters wide(Seed{1});
-  const RelativePositions buckets(wide.root() / "t5", {.kind = Positions::t5, .heads = 64, .head_width = 4}), clipped(wide.root() / "shaw", {.kind = Positions::shaw, .heads = 4, .head_width = 64});
+  const RelativePositions buckets(wide.root() / "t5", {.kind = Positions::t5, .heads = 64, .head_width = 4}),
+      clipped(wide.root() / "shaw", {.kind = Positions::shaw, .heads = 4, .head_width = 64});
   CHECK(deviation(buckets.weight) == doctest::Approx(1 / std::sqrt(64.0 * 4)).epsilon(0.06).scale(0));
-  for (const Parameter* p : {&clipped.rel_k, &clipped.rel_v}) CHECK(deviation(*p) == doctest::Approx(1 / std::sqrt(64.0)).epsilon(0.03).scale(0));   // four standard errors of 2048 numbers, of 8448
+  // four standard errors of 2048 numbers, of 8448
+  for (const Parameter* p : {&clipped.rel_k, &clipped.rel_v})
+    CHECK(deviation(*p) == doctest::Approx(1 / std::sqrt(64.0)).epsilon(0.03).scale(0));
   // the query's start is smaller where the product is not divided, so that it starts as large
   Parameters a(Seed{1}), b(Seed{1});
   const MultiHeadAttention plain(a.root(), {.width = 8, .heads = 2}), whole(b.root(), {.width = 8, .heads = 2, .scale = 1});

@@ -26,7 +26,8 @@ const double ln2 = std::log(2.0), ln3 = std::log(3.0), half = std::atanh(0.5);  
 using Numbers = std::map<std::string, Nested>;
 
 struct Built {
-  Built(std::string_view name, ScoreOptions options, const Numbers& numbers = {}) : attention(make_attention(name, parameters.root() / "a", options)) {
+  Built(std::string_view name, ScoreOptions options, const Numbers& numbers = {})
+      : attention(make_attention(name, parameters.root() / "a", options)) {
     for (const auto& [path, values] : numbers) {
       REQUIRE(parameters.find("a." + path));
       const Tensor into = parameters.find("a." + path)->variable.value(), from = tensor(values, f64);
@@ -56,10 +57,14 @@ Variable contexts(const Attention& attention, const Variable& queries, const Mem
 bool equal_widths(std::string_view name) { return name.find("dot") != name.npos || name.find("cosine") != name.npos; }
 std::vector<std::string> all_attentions() {
   std::vector<std::string> names = attention_names();
-  names.insert(names.end(), {"local-m-dot", "local-p-concat", "local-p-location", "general-exp", "gaussian-exp", "local-p-general-exp", "general-sparsemax", "additive-entmax", "local-p-dot-entmax", "coverage-sparsemax", "dot-top-2", "local-p-top-3", "coverage-top-8", "general-learned-entmax"});
+  names.insert(names.end(), {"local-m-dot", "local-p-concat", "local-p-location", "general-exp", "gaussian-exp", "local-p-general-exp",
+                             "general-sparsemax", "additive-entmax", "local-p-dot-entmax", "coverage-sparsemax", "dot-top-2",
+                             "local-p-top-3", "coverage-top-8", "general-learned-entmax"});
   return names;
 }
-ScoreOptions options_for(std::string_view name) { return {.query_width = 3, .memory_width = equal_widths(name) ? 3 : 4, .hidden_width = 5, .window = 2}; }
+ScoreOptions options_for(std::string_view name) {
+  return {.query_width = 3, .memory_width = equal_widths(name) ? 3 : 4, .hidden_width = 5, .window = 2};
+}
 
 }  // namespace
 
@@ -87,14 +92,18 @@ TEST_CASE("attention: two steps by hand") {
       {"general", {{{0, ln2}, {ln3 / 2, 0}}}, {{"key_proj.weight", {{0, 1}, {1, 0}}}}, two},
       {"general-scaled", {{{0, ln2 / 4}, {ln3 / 8, 0}}}, {{"key_proj.weight", {{0, 1}, {1, 0}}}, {"g", 4}}, two},
       // W q_0 = half, U h = (0, -half): tanh = (1/2, 0), e = 2 ln 2 · tanh = (ln 2, 0).  W q_1 = 0: tanh = (0, -1/2), e = (0, -ln 2)
-      {"additive", {{{half, 0}, {0, 9}}}, {{"query_proj.weight", {{1, 0}}}, {"key_proj.weight", {{0, -half / 2}}}, {"v", {2 * ln2}}}, {2.0 / 3, 1.0 / 3, 2.0 / 3, 1.0 / 3}},
-      {"concat", {{{half, 0}, {0, 9}}}, {{"query_proj.weight", {{1, 0}}}, {"key_proj.weight", {{0, -half / 2}}}, {"v", {2 * ln2}}}, {2.0 / 3, 1.0 / 3, 2.0 / 3, 1.0 / 3}},
+      {"additive", {{{half, 0}, {0, 9}}}, {{"query_proj.weight", {{1, 0}}}, {"key_proj.weight", {{0, -half / 2}}}, {"v", {2 * ln2}}},
+       {2.0 / 3, 1.0 / 3, 2.0 / 3, 1.0 / 3}},
+      {"concat", {{{half, 0}, {0, 9}}}, {{"query_proj.weight", {{1, 0}}}, {"key_proj.weight", {{0, -half / 2}}}, {"v", {2 * ln2}}},
+       {2.0 / 3, 1.0 / 3, 2.0 / 3, 1.0 / 3}},
       // g v / ‖v‖ = 2 ln 2 (-5) / 5; W q = 0, b = half: tanh(half + U h) = (1/2, 0): e = (-ln 2, 0) at both steps
-      {"additive-normed", {{{1, 0}, {0, 9}}}, {{"query_proj.weight", {{0, 0}}}, {"key_proj.weight", {{0, -half / 2}}}, {"v", {-5}}, {"g", 2 * ln2}, {"b", {half}}}, {1.0 / 3, 2.0 / 3, 1.0 / 3, 2.0 / 3}},
+      {"additive-normed", {{{1, 0}, {0, 9}}}, {{"query_proj.weight", {{0, 0}}}, {"key_proj.weight", {{0, -half / 2}}}, {"v", {-5}},
+                                               {"g", 2 * ln2}, {"b", {half}}}, {1.0 / 3, 2.0 / 3, 1.0 / 3, 2.0 / 3}},
       // rows of W_a: e_0 = q's first number, e_1 = twice its second; the third row belongs to no state
       {"location", queries, {{"proj.weight", {{1, 0}, {0, 2}, {9, 9}}}}, two},
       // β = 1: cos(q_0, h) = (1, 0), e = (1, 0);  cos(q_1, h) = (0, -1)
-      {"cosine", {{{3, 0}, {0, -5}}}, {}, {1 / (1 + std::exp(-1.0)), 1 / (1 + std::exp(1.0)), 1 / (1 + std::exp(-1.0)), 1 / (1 + std::exp(1.0))}},
+      {"cosine", {{{3, 0}, {0, -5}}}, {}, {1 / (1 + std::exp(-1.0)), 1 / (1 + std::exp(1.0)), 1 / (1 + std::exp(-1.0)),
+                                           1 / (1 + std::exp(1.0))}},
       // window 0: step 0 sees h_0 alone, step 1 h_1 alone
       {"local-m-dot", queries, {}, {1, 0, 0, 1}, 1, 0},
       // q_0: W_p q_0 = 0, p = 2 σ(0) - 1 = 0; q_1: tanh(ln 3 / 2) = 1/2, p = 2 σ(2 ln 3 / 2) - 1 = 2 · 3/4 - 1 = 1/2.  σ_w = 2/2 = 1:
@@ -106,7 +115,8 @@ TEST_CASE("attention: two steps by hand") {
       // u = e/2, u_0 - u_1 = d: p = (a², (a - d)²) with a = (d + √(2 - d²)) / 2, so that Σ p = 1
       {"dot-entmax", queries, {}, {entmax(ln2 / 2, 1), entmax(ln2 / 2, -1), entmax(ln3 / 2, -1), entmax(ln3 / 2, 1)}},
       {"dot-learned-entmax", queries, {{"entmax_order", -1e9}}, two, 1, 10, 1e-4},           // α = 1
-      {"dot-learned-entmax", queries, {{"entmax_order", 0}}, {entmax(ln2 / 2, 1), entmax(ln2 / 2, -1), entmax(ln3 / 2, -1), entmax(ln3 / 2, 1)}, 1, 10, 1e-14},
+      {"dot-learned-entmax", queries, {{"entmax_order", 0}}, {entmax(ln2 / 2, 1), entmax(ln2 / 2, -1), entmax(ln3 / 2, -1),
+                                                              entmax(ln3 / 2, 1)}, 1, 10, 1e-14},
       {"dot-top-2", queries, {}, two},
       {"dot-top-1", queries, {}, {1, 0, 0, 1}},
       // no tape: the likeliest
@@ -115,7 +125,8 @@ TEST_CASE("attention: two steps by hand") {
   const Variable states = constant(tensor({{{1, 0}, {0, 2}}}, f64));
   for (const Hand& hand : hands) {
     CAPTURE(hand.name);
-    const Built built(hand.name, {.query_width = 2, .memory_width = 2, .hidden_width = hand.hidden, .longest = 3, .window = hand.window}, hand.numbers);
+    const Built built(hand.name, {.query_width = 2, .memory_width = 2, .hidden_width = hand.hidden, .longest = 3, .window = hand.window},
+                      hand.numbers);
     const auto out = steps(built.attention, constant(tensor(hand.queries, f64)), built.attention.prepare(states, {}));
     for (std::size_t t = 0; t < 2; ++t) {
       const double a = hand.weights[2 * t], b = hand.weights[2 * t + 1];
@@ -129,7 +140,8 @@ TEST_CASE("attention: factors of a score start as their sources say") {
   CHECK(ScoreOptions().window == 10);                                                     // Luong et al. 2015, 4.1
   CHECK(ScoreOptions().sharpness == 1);
   // tf/nmt: normed_bahdanau g = √(1/A), b = 0; scaled_luong g = 1
-  const Built normed("additive-normed", {.query_width = 2, .memory_width = 2, .hidden_width = 4}), scaled("general-scaled", {.query_width = 2, .memory_width = 2});
+  const Built normed("additive-normed", {.query_width = 2, .memory_width = 2, .hidden_width = 4}),
+      scaled("general-scaled", {.query_width = 2, .memory_width = 2});
   CHECK(normed["g"].item() == 0.5);
   CHECK(normed["b"].to_vector<double>() == std::vector<double>(4));
   CHECK(scaled["g"].item() == 1);
@@ -159,14 +171,17 @@ TEST_CASE("attention that looks back: two steps by hand") {
 
 TEST_CASE("attention: windows that move forward only, two steps by hand") {
   // W = 0 but for biases: κ = 2, then 4; a = 1, b = ln 2: two places away the weight is 2^-4 of the middle's.
-  const Numbers numbers{{"steps.weight", Nested{{0, 0}, {0, 0}, {0, 0}}}, {"steps.bias", Nested{ln2, ln2, ln2}}, {"shapes.weight", Nested{{0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}}},
+  const Numbers numbers{{"steps.weight", Nested{{0, 0}, {0, 0}, {0, 0}}},
+                        {"steps.bias", Nested{ln2, ln2, ln2}},
+                        {"shapes.weight", Nested{{0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}, {0, 0}}},
                         {"shapes.bias", Nested{0, 0, 0, std::log(ln2), std::log(ln2), std::log(ln2)}}};
   const Built built("gaussian", {.query_width = 2, .memory_width = 2}, numbers);
   const Variable states = constant(zeros({1, 4, 2}, f64)), queries = constant(ones({1, 2, 2}, f64));
   const auto out = steps(built.attention, queries, built.attention.prepare(states, {}));
   const double first = 0.5 + 1 + 0.5 + 1.0 / 16, second = 1.0 / 512 + 1.0 / 16 + 0.5 + 1;
   CHECK(worst_absolute(out[0].weights.value(), std::vector<double>{0.5 / first, 1 / first, 0.5 / first, 1 / (16 * first)}) < 1e-15);
-  CHECK(worst_absolute(out[1].weights.value(), std::vector<double>{1 / (512 * second), 1 / (16 * second), 0.5 / second, 1 / second}) < 1e-15);
+  CHECK(worst_absolute(out[1].weights.value(), std::vector<double>{1 / (512 * second), 1 / (16 * second), 0.5 / second, 1 / second}) <
+        1e-15);
 }
 
 TEST_CASE("attention: what a score remembers follows the hypotheses of a beam") {
@@ -246,7 +261,8 @@ TEST_CASE("attention: plain loops in f64") {
               if (has("location-aware"))
                 for (Index f = 0; f < 8; ++f)
                   for (Index d = -3; d <= 3; ++d)
-                    if (s + d >= 0 && s + d < S) pre += at("filter_proj.weight", a, f) * at("filters.weight", f, d + 3) * previous[std::size_t(s + d)];
+                    if (s + d >= 0 && s + d < S)
+                      pre += at("filter_proj.weight", a, f) * at("filters.weight", f, d + 3) * previous[std::size_t(s + d)];
               score += at("v", 0, a) * std::tanh(pre) * (has("normed") ? p["g"].item() / std::sqrt(length) : 1);
             }
           }
@@ -312,7 +328,8 @@ TEST_CASE("attention: gradients of queries, states and all parameters agree with
         x = x0 - h;
         const double below = loss().value().item();
         x = x0;
-        const double difference = (above - below) / (2 * h), tape = item->gradient->written() ? item->gradient->value().contiguous().data<double>()[i] : 0;
+        const double difference = (above - below) / (2 * h),
+                     tape = item->gradient->written() ? item->gradient->value().contiguous().data<double>()[i] : 0;
         CHECK(tape == doctest::Approx(difference).epsilon(1e-7).scale(1));
         largest = std::max(largest, std::abs(tape));
       }
@@ -324,7 +341,9 @@ TEST_CASE("attention: gradients of queries, states and all parameters agree with
 TEST_CASE("attention: the gradient of a score reaches every state that is allowed, and no other") {
   const Mask mask = Mask::lengths(tensor({6, 3}, DType::i32));
   for (const std::string& name : all_attentions()) {
-    if (name == "none" || name.find("sparsemax") != name.npos || name.find("entmax") != name.npos || name.find("top") != name.npos) continue;   // weights of 0 pass nothing on
+    // weights of 0 pass nothing on
+    if (name == "none" || name.find("sparsemax") != name.npos || name.find("entmax") != name.npos || name.find("top") != name.npos)
+      continue;
     CAPTURE(name);
     ScoreOptions options = options_for(name);
     options.window = 10;
@@ -332,7 +351,8 @@ TEST_CASE("attention: the gradient of a score reaches every state that is allowe
     const bool by_content = name != "mean" && name != "location" && name != "local-p-location" && !name.starts_with("gaussian");
     for (bool through_values : {true, false}) {
       if (!through_values && !by_content) continue;
-      const Variable states = variable(normal(Key(1), {2, 6, options.memory_width}, 0, 1, f64)), queries = constant(normal(Key(2), {2, 3, 3}, 0, 1, f64));
+      const Variable states = variable(normal(Key(1), {2, 6, options.memory_width}, 0, 1, f64)),
+                     queries = constant(normal(Key(2), {2, 3, 3}, 0, 1, f64));
       Tape tape(evaluating);
       Memory memory = built.attention.prepare(states, mask);
       if (!through_values) memory.values = constant(states.value().clone());
@@ -341,7 +361,8 @@ TEST_CASE("attention: the gradient of a score reaches every state that is allowe
         for (Index s = 0; s < 6; ++s) {
           double most = 0;
           for (double g : doubles(states.grad()[b][s])) most = std::max(most, std::abs(g));
-          CHECK((most > (name.starts_with("gaussian") ? 0 : 1e-9)) == (s < (b == 0 ? 6 : 3)));                      // far from its windows little is seen
+          // far from its windows little is seen
+          CHECK((most > (name.starts_with("gaussian") ? 0 : 1e-9)) == (s < (b == 0 ? 6 : 3)));
         }
     }
   }
@@ -375,7 +396,8 @@ TEST_CASE("attention: padding, the batch, and one step at a time change no bit; 
       }
       // two steps of four hypotheses; between them the hypotheses change places
       AttentionState beam{.advance = 0};
-      const Variable same = constant(concat(std::vector<Tensor>(4, queries(all, Slice{0, 1})), 1)), next = constant(concat(std::vector<Tensor>(4, queries(all, Slice{1, 2})), 1));
+      const Variable same = constant(concat(std::vector<Tensor>(4, queries(all, Slice{0, 1})), 1)),
+                     next = constant(concat(std::vector<Tensor>(4, queries(all, Slice{1, 2})), 1));
       attention(same, memory, beam);
       const std::vector<Index> order{1, 0, 2, 3, 4, 4, 5, 5, 11, 10, 9, 8};
       beam.reorder(order, 4);
@@ -394,7 +416,8 @@ TEST_CASE("attention: sources of length 0 and of nothing but padding give zeros 
     CAPTURE(name);
     const Built built(name, options_for(name));
     for (Index S : {0, 4}) {
-      const Variable states = variable(normal(Key(1), {2, S, options_for(name).memory_width}, 0, 1, f64)), queries = variable(normal(Key(2), {2, 3, 3}, 0, 1, f64));
+      const Variable states = variable(normal(Key(1), {2, S, options_for(name).memory_width}, 0, 1, f64)),
+                     queries = variable(normal(Key(2), {2, 3, 3}, 0, 1, f64));
       Tape tape(evaluating);
       const Variable c = contexts(built.attention, queries, built.attention.prepare(states, Mask::lengths(tensor({0, 0}, DType::i32))));
       CHECK(equal_bits(c.value(), zeros(c.shape(), f64)));
@@ -429,14 +452,17 @@ TEST_CASE("local attention: window 0, beyond the sentence, clamped") {
   const Attended nearest = weights("local-p", {.query_width = 3, .memory_width = 3, .window = 0});
   for (Index b = 0; b < 2; ++b)
     for (Index t = 0; t < 6; ++t)
-      for (Index s = 0; s < 5; ++s) CHECK(nearest.weights.value()(b, t, s).item() == double(s == std::max<Index>(0, std::lround(nearest.position(b, t).item()))));
+      for (Index s = 0; s < 5; ++s)
+        CHECK(nearest.weights.value()(b, t, s).item() == double(s == std::max<Index>(0, std::lround(nearest.position(b, t).item()))));
   CHECK_THROWS_AS(weights("local-p", {.query_width = 3, .memory_width = 3, .window = -1}), Error);
 }
 
 TEST_CASE("local-p: S is the mask's length; what an explicit mask excludes counts") {
   const Variable states = constant(normal(Key(1), {1, 6, 3}, 0, 1, f64)), queries = constant(normal(Key(2), {1, 4, 3}, 0, 1, f64));
   const Built built("local-p", {.query_width = 3, .memory_width = 3});
-  const auto position = [&](const Mask& mask) { return built.attention(queries, built.attention.prepare(states, mask), Want::weights).position; };
+  const auto position = [&](const Mask& mask) {
+    return built.attention(queries, built.attention.prepare(states, mask), Want::weights).position;
+  };
   const Mask first = Mask::allowed(tensor({1, 1, 1, 0, 0, 0}, DType::u8)), three = Mask::lengths(tensor({3}, DType::i32));
   CHECK(equal_bits(position(first), position({})));
   CHECK(equal_bits(position(first & three), position(three)));
@@ -445,9 +471,11 @@ TEST_CASE("local-p: S is the mask's length; what an explicit mask excludes count
 
 TEST_CASE("attention: β of cosine is not negative, location knows at least one position") {
   for (const double beta : {-1.0, -0.001, double(NAN), double(INFINITY)})
-    CHECK_THROWS_WITH_AS(Built("cosine", {.query_width = 3, .memory_width = 3, .sharpness = beta}), doctest::Contains("in a: cosine: sharpness must be finite and not negative"), Error);
+    CHECK_THROWS_WITH_AS(Built("cosine", {.query_width = 3, .memory_width = 3, .sharpness = beta}),
+                         doctest::Contains("in a: cosine: sharpness must be finite and not negative"), Error);
   for (const Index longest : {0, -1})
-    CHECK_THROWS_WITH_AS(Built("location", {.query_width = 3, .memory_width = 3, .longest = longest}), ("in a: location: longest must be at least 1: " + std::to_string(longest)).c_str(), Error);
+    CHECK_THROWS_WITH_AS(Built("location", {.query_width = 3, .memory_width = 3, .longest = longest}),
+                         ("in a: location: longest must be at least 1: " + std::to_string(longest)).c_str(), Error);
 }
 
 TEST_CASE("attention: weights carry their gradient where they are asked for: coverage loss, guided alignment") {
@@ -480,15 +508,20 @@ TEST_CASE("location: positions beyond the longest known sentence get the weight 
   CHECK(equal_bits(long_weights(all, all, Slice{0, 3}), fit));
   CHECK(equal_bits(long_weights(all, all, Slice{3, 5}), zeros({1, 2, 2}, f64)));
   const Built local("local-m-location", {.query_width = 3, .memory_width = 4, .longest = 1, .window = 0});
-  const Tensor none = local.attention(query, local.attention.prepare(states, {}), Want::weights).weights.value();      // step 1 sees position 1 only, which is unknown
+  // step 1 sees position 1 only, which is unknown
+  const Tensor none = local.attention(query, local.attention.prepare(states, {}), Want::weights).weights.value();
   CHECK(worst_absolute(none, std::vector<double>{1, 0, 0, 0, 0, 0, 0, 0, 0, 0}) == 0);
 }
 
 TEST_CASE("location: truncate_after_softmax cuts a softmax over all positions there are") {
   const Built cut("location", {.query_width = 3, .memory_width = 4, .longest = 7, .truncate_after_softmax = true});
   const Variable states = constant(normal(Key(1), {2, 5, 4}, 0, 1, f64)), query = constant(normal(Key(2), {2, 2, 3}, 0, 1, f64));
-  const auto weights = [&](const Variable& of, const Mask& mask) { return cut.attention(query, cut.attention.prepare(of, mask), Want::weights).weights.value(); };
-  const Tensor whole = softmax(matmul(query, constant(transpose(cut["proj.weight"])))).value(), found = weights(states, Mask::lengths(tensor({5, 2}, DType::i32)));   // [2, 2, 7]
+  const auto weights = [&](const Variable& of, const Mask& mask) {
+    return cut.attention(query, cut.attention.prepare(of, mask), Want::weights).weights.value();
+  };
+  // [2, 2, 7]
+  const Tensor whole = softmax(matmul(query, constant(transpose(cut["proj.weight"])))).value(),
+               found = weights(states, Mask::lengths(tensor({5, 2}, DType::i32)));
   CHECK(worst_absolute(found[0], doubles(whole(0, all, Slice{0, 5}))) < 1e-15);
   CHECK(worst_absolute(found(1, all, Slice{0, 2}), doubles(whole(1, all, Slice{0, 2}))) < 1e-15);
   CHECK(equal_bits(found(1, all, Slice{2, 5}), zeros({2, 3}, f64)));
@@ -527,9 +560,12 @@ TEST_CASE("hard: one position a row, drawn by softmax where the tape trains; str
     tape.backward({&y, 1}, {&dy, 1});
     return x.grad();
   };
-  CHECK(equal_bits(gradient([&](const Variable& x) { return hard(x, mask); }), gradient([&](const Variable& x) { return softmax(x, -1, mask); })));
+  CHECK(equal_bits(gradient([&](const Variable& x) { return hard(x, mask); }),
+                   gradient([&](const Variable& x) { return softmax(x, -1, mask); })));
   // d log p(choice) and d entropy; the choice of the likeliest does not move
-  CHECK(check_gradient([&](std::span<const Variable> x) { return choose(x[0], mask).log_probability; }, {add(e, normal(Key(5), e.shape(), 0, 0.1, f64))}).holds(1e-8));
+  CHECK(check_gradient([&](std::span<const Variable> x) { return choose(x[0], mask).log_probability; },
+                       {add(e, normal(Key(5), e.shape(), 0, 0.1, f64))})
+            .holds(1e-8));
   CHECK(check_gradient([&](std::span<const Variable> x) { return choose(x[0], mask).entropy; }, {e}).holds(1e-8));
   {
     const DetectAnomaly detect;
@@ -560,7 +596,9 @@ namespace {
 
 struct Nearness {                                                                       // e_ts = -‖q_t - h_s‖²
   Nearness(Scope, const ScoreOptions&) {}
-  Variable operator()(const Variable& query, const Memory& memory, const AttentionState&) const { return -sum(heed::square(unsqueeze(query, 2) - unsqueeze(memory.keys, 1)), -1); }
+  Variable operator()(const Variable& query, const Memory& memory, const AttentionState&) const {
+    return -sum(heed::square(unsqueeze(query, 2) - unsqueeze(memory.keys, 1)), -1);
+  }
 };
 struct Flat {                                                                           // forgets an axis
   Flat(Scope, const ScoreOptions&) {}
@@ -571,12 +609,17 @@ struct Flat {                                                                   
 
 TEST_CASE("top-k: softmax over the k largest that are allowed, of equal ones the first; gradients through them alone") {
   const double none = -std::numeric_limits<double>::infinity();
-  const Tensor e = tensor({{{3, 9, 1, 9, 2}, {0, 0, 0, 0, 0}, {none, 5, none, 4, none}}, {{7, 1, 2, 8, 9}, {1, 2, 3, 4, 5}, {2, 2, 1, 2, 2}}}, f64);   // [2, 3, 5]
+  // [2, 3, 5]
+  const Tensor e =
+      tensor({{{3, 9, 1, 9, 2}, {0, 0, 0, 0, 0}, {none, 5, none, 4, none}}, {{7, 1, 2, 8, 9}, {1, 2, 3, 4, 5}, {2, 2, 1, 2, 2}}}, f64);
   const Mask mask = Mask::lengths(tensor({5, 3}, DType::i32));
   const double b = 1 / (1 + std::exp(-1.0)), c = 1 / (1 + std::exp(-5.0));
-  CHECK(worst_absolute(top_k(constant(e), 2, mask).value(), std::vector<double>{0, .5, 0, .5, 0, .5, .5, 0, 0, 0, 0, b, 0, 1 - b, 0, c, 0, 1 - c, 0, 0, 0, 1 - b, b, 0, 0, .5, .5, 0, 0, 0}) < 1e-15);
+  CHECK(worst_absolute(top_k(constant(e), 2, mask).value(),
+                       std::vector<double>{0, .5, 0,     .5, 0, .5, .5,    0, 0, 0, 0,  b,  0, 1 - b, 0,
+                                           c, 0,  1 - c, 0,  0, 0,  1 - b, b, 0, 0, .5, .5, 0, 0,     0}) < 1e-15);
   const double total = 2 + std::exp(-6.0);
-  CHECK(worst_absolute(top_k(constant(e), 3, {}).value()(0, 0), std::vector<double>{std::exp(-6.0) / total, 1 / total, 0, 1 / total, 0}) < 1e-15);
+  CHECK(worst_absolute(top_k(constant(e), 3, {}).value()(0, 0), std::vector<double>{std::exp(-6.0) / total, 1 / total, 0, 1 / total, 0}) <
+        1e-15);
   for (const Index k : {5, 6, 1000}) CHECK(equal_bits(top_k(constant(e), k, mask).value(), softmax(e, -1, mask)));
   CHECK(equal_bits(top_k(constant(e), 3, Mask::lengths(tensor({0, 3}, DType::i32))).value()(0), zeros({3, 5}, f64)));
   const Tensor x = normal(Key(4), {2, 3, 5}, 0, 1, f64), upstream = normal(Key(5), {2, 3, 5}, 0, 1, f64);
@@ -591,17 +634,24 @@ TEST_CASE("top-k: softmax over the k largest that are allowed, of equal ones the
 TEST_CASE("attention by name: what is unknown lists what is known; a user's score is known by its name while the guard lives") {
   Parameters parameters(Seed{1});
   const ScoreOptions options{.query_width = 3, .memory_width = 3};
-  const auto make = [&](std::string_view name) { return message_of([&] { make_attention(name, parameters.root() / std::string(name), options); }); };
+  const auto make = [&](std::string_view name) {
+    return message_of([&] { make_attention(name, parameters.root() / std::string(name), options); });
+  };
   const std::string unknown = make("nearness");
   CHECK(unknown.find("unknown name \"nearness\"; one of none, mean, additive,") != unknown.npos);
   for (const std::string& name : attention_names()) CHECK(unknown.find(name) != unknown.npos);
   CHECK(message_of([&] { make_score("dott", parameters.root(), options); }).find("scaled-dot, general") != std::string::npos);
-  CHECK(message_of([&] { normalise_named("max"); }).find("softmax, exp, sparsemax, entmax, hard, learned-entmax, top-K") != std::string::npos);
-  for (const std::string wrong : {"", "local-m-", "local-x", "local-m-local-p", "dot-", "-dot", "general-sparsemaxx", "scaled", "local-mdot", "dot-top", "dot-top-", "dot-top-0", "dot-top--1", "dot-top-2x", "top-99999999999999999999", "dottop-2"}) {
+  CHECK(message_of([&] { normalise_named("max"); }).find("softmax, exp, sparsemax, entmax, hard, learned-entmax, top-K") !=
+        std::string::npos);
+  for (const std::string wrong :
+       {"", "local-m-", "local-x", "local-m-local-p", "dot-", "-dot", "general-sparsemaxx", "scaled", "local-mdot", "dot-top", "dot-top-",
+        "dot-top-0", "dot-top--1", "dot-top-2x", "top-99999999999999999999", "dottop-2"}) {
     CAPTURE(wrong);
     CHECK(message_of([&] { check_attention_name(wrong); }) != "");
   }
-  for (const char* right : {"local_p", "scaled_dot", "local-m-general-scaled", "local_p_dot_sparsemax", "hard", "sparsemax", "local-m-hard", "learned-entmax", "dot_learned_entmax", "top-3", "dot_top_12", "local-p-top-1"}) check_attention_name(right);
+  for (const char* right : {"local_p", "scaled_dot", "local-m-general-scaled", "local_p_dot_sparsemax", "hard", "sparsemax", "local-m-hard",
+                            "learned-entmax", "dot_learned_entmax", "top-3", "dot_top_12", "local-p-top-1"})
+    check_attention_name(right);
   CHECK(score_of("local_p_scaled_dot_hard") == "scaled-dot");
   CHECK(score_of("general-scaled") == "general-scaled");
   CHECK(score_of("general-scaled-top-5") == "general-scaled");
@@ -613,16 +663,21 @@ TEST_CASE("attention by name: what is unknown lists what is known; a user's scor
     check_attention_name("local-p-nearness-entmax");
     const Attention flat = make_attention("flat", parameters.root() / "flat", options);
     const Variable x = constant(zeros({1, 2, 3}));
-    CHECK(message_of([&] { flat(x, flat.prepare(x, {})); }) == "in flat: attention: the score has another shape than [B, T, S]: [1, 2], expected [1, 2, 2]");
+    CHECK(message_of([&] { flat(x, flat.prepare(x, {})); }) ==
+          "in flat: attention: the score has another shape than [B, T, S]: [1, 2], expected [1, 2, 2]");
     CHECK_THROWS_AS(ExtraScores({named_score<Nearness>("scaled_dot")}), Error);
     CHECK_THROWS_AS(ExtraScores({named_score<Nearness>("x"), named_score<Nearness>("x")}), Error);
     CHECK_THROWS_AS(ExtraScores({named_score<Nearness>("flat")}), Error);
-    auto first = std::make_unique<ExtraScores>(std::vector{named_score<Nearness>("one")}), second = std::make_unique<ExtraScores>(std::vector{named_score<Nearness>("two")});
+    auto first = std::make_unique<ExtraScores>(std::vector{named_score<Nearness>("one")}),
+         second = std::make_unique<ExtraScores>(std::vector{named_score<Nearness>("two")});
     first.reset();   // they end in any order
     CHECK(make("two") == "");
   }
   CHECK(make("nearness") == unknown);
-  const Built near = [] { const ExtraScores extra({named_score<Nearness>("nearness")}); return Built("nearness", {.query_width = 3, .memory_width = 3}); }();
+  const Built near = [] {
+    const ExtraScores extra({named_score<Nearness>("nearness")});
+    return Built("nearness", {.query_width = 3, .memory_width = 3});
+  }();
   const auto f = [&](std::span<const Variable> x) { return near.attention(x[0], near.attention.prepare(x[1], {})).context; };
   CHECK(check_gradient(f, {normal(Key(1), {2, 3, 3}, 0, 1, f64), normal(Key(2), {2, 4, 3}, 0, 1, f64)}).holds(1e-8));
   CHECK(message_of([&] { make_score("dot", parameters.root() / "unequal", {.query_width = 3, .memory_width = 4}); }) ==
@@ -634,12 +689,15 @@ TEST_CASE("cosine: a learned sharpness, vectors of zeros") {
   const Variable query = constant(normal(Key(1), {1, 2, 3}, 0, 1, f64));
   const auto f = [&](std::span<const Variable> x) { return built.attention(x[0], built.attention.prepare(x[1], {})).context; };
   CHECK(check_gradient(f, {query.value(), normal(Key(2), {1, 4, 3}, 0, 1, f64)}).holds(1e-8));
-  const Tensor weights = built.attention(query, built.attention.prepare(constant(zeros({1, 4, 3}, f64)), {}), Want::weights).weights.value();
+  const Tensor weights =
+      built.attention(query, built.attention.prepare(constant(zeros({1, 4, 3}, f64)), {}), Want::weights).weights.value();
   for (double a : doubles(weights)) CHECK(a == 0.25);
   // β = ln(1 + e^b) = ln 4, cos = (1, 0): e = (ln 4, 0)
-  const Built four("cosine", {.query_width = 2, .memory_width = 2, .sharpness = 0}, {{"sharpness.weight", {{0, 0}}}, {"sharpness.bias", {ln3}}});
+  const Built four("cosine", {.query_width = 2, .memory_width = 2, .sharpness = 0},
+                   {{"sharpness.weight", {{0, 0}}}, {"sharpness.bias", {ln3}}});
   const Variable east = constant(tensor({{{3, 0}}}, f64)), both = constant(tensor({{{5, 0}, {0, 2}}}, f64));
-  CHECK(worst_absolute(four.attention(east, four.attention.prepare(both, {}), Want::weights).weights.value(), std::vector<double>{0.8, 0.2}) < 1e-15);
+  CHECK(worst_absolute(four.attention(east, four.attention.prepare(both, {}), Want::weights).weights.value(),
+                       std::vector<double>{0.8, 0.2}) < 1e-15);
 }
 
 TEST_CASE("attention: queries in pieces stand where they stand in one piece") {
@@ -650,7 +708,8 @@ TEST_CASE("attention: queries in pieces stand where they stand in one piece") {
     const Tensor whole = built.attention(queries, memory, Want::weights).weights.value();
     AttentionState state;
     for (const auto& [first, last] : {std::pair(0, 3), {3, 5}, {5, 6}})
-      CHECK(equal_bits(built.attention(slice(queries, 1, first, last), memory, state, Want::weights).weights.value(), whole(all, Slice{first, last})));
+      CHECK(equal_bits(built.attention(slice(queries, 1, first, last), memory, state, Want::weights).weights.value(),
+                       whole(all, Slice{first, last})));
     CHECK(state.position == 6);
   }
 }

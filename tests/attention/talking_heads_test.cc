@@ -24,7 +24,8 @@ TEST_CASE("talking heads: mixed scores and weights are sums over the heads") {
     for (Index b = 0; b < B; ++b)
       for (Index a = 0; a < H; ++a)
         for (Index h = 0; h < H; ++h)
-          for (Index i = 0; i < T * S; ++i) y[std::size_t((b * H + a) * T * S + i)] += mix(a, h).item() * x.data<double>()[(b * H + h) * T * S + i];
+          for (Index i = 0; i < T * S; ++i)
+            y[std::size_t((b * H + a) * T * S + i)] += mix(a, h).item() * x.data<double>()[(b * H + h) * T * S + i];
     return y;
   };
   CHECK(worst_absolute(talking.scores(constant(x)).value(), by_loop(talking.logit_mix.value())) < 1e-14);
@@ -33,7 +34,8 @@ TEST_CASE("talking heads: mixed scores and weights are sums over the heads") {
 
 TEST_CASE("talking heads: they start as plain attention") {
   Parameters parameters(Seed{1}, DType::f64), others(Seed{1}, DType::f64);
-  const MultiHeadAttention talking(parameters.root(), {.width = 12, .heads = 3, .talking_heads = true}), plain(others.root(), {.width = 12, .heads = 3});
+  const MultiHeadAttention talking(parameters.root(), {.width = 12, .heads = 3, .talking_heads = true}),
+      plain(others.root(), {.width = 12, .heads = 3});
   CHECK(equal_bits(talking.in_proj_weight.value(), plain.in_proj_weight.value()));
   CHECK(equal_bits(talking.talking->logit_mix.value(), eye(3, DType::f64)));
   CHECK(equal_bits(talking.talking->weight_mix.value(), eye(3, DType::f64)));

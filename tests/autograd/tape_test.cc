@@ -168,7 +168,8 @@ TEST_CASE("a gradient with a factor is taken over where nobody else has its memo
     const Variable whole = variable(zeros({2, 3}));
     Tape tape;
     const Variable part = select(whole, 0, 1);
-    tape.backward(record("give", zeros({}), {part}, [s = part.slot(), dx = tensor({1, 2, 3}), factor](const Tensor&) { s.adopt(dx, factor); }));
+    tape.backward(
+        record("give", zeros({}), {part}, [s = part.slot(), dx = tensor({1, 2, 3}), factor](const Tensor&) { s.adopt(dx, factor); }));
     CHECK(whole.grad().to_vector<float>() == times({0, 0, 0, 1, 2, 3}));
     CHECK_THROWS_AS(give(whole, ones({3, 2}), factor), ShapeError);
     CHECK_THROWS_AS(give(whole, ones({2, 3}, DType::f64), factor), DTypeError);
@@ -221,7 +222,8 @@ TEST_CASE("a rule of any size takes memory while its tape lives") {
 TEST_CASE("lengths and masks that were overwritten before the gradient is computed are refused") {
   const auto refused = [](const char* op, const Tensor& changed, const Variable& y, Tape& tape) {
     fill_(changed, 1);
-    CHECK_THROWS_WITH_AS(tape.backward(sum(y)), doctest::Contains((std::string(op) + ": a value saved for the gradient was overwritten").c_str()), Error);
+    CHECK_THROWS_WITH_AS(tape.backward(sum(y)),
+                         doctest::Contains((std::string(op) + ": a value saved for the gradient was overwritten").c_str()), Error);
   };
   const Variable x = variable(ones({2, 3, 4})), q = variable(ones({2, 1, 3, 4})), w = variable(ones({16, 4}));
   const auto lengths = [] { return full({2}, 2, DType::i32); };
@@ -285,7 +287,8 @@ TEST_CASE("misuse throws and says what to do") {
     Tape tape;
     const Variable y = times(x, x);
     const Tensor dy = tensor(1);
-    CHECK_THROWS_WITH_AS(tape.backward({&y, 1}, {&dy, 1}), "backward: value and gradient differ in dtype: value f64, gradient f32", DTypeError);
+    CHECK_THROWS_WITH_AS(tape.backward({&y, 1}, {&dy, 1}), "backward: value and gradient differ in dtype: value f64, gradient f32",
+                         DTypeError);
     const Variable hooked = gradient_hook(y, [&](const Tensor&) { return std::optional(dy); });
     CHECK_THROWS_WITH_AS(tape.backward(hooked), "gradient_hook: the gradient returned differs in dtype: f32, expected f64", DTypeError);
   }
@@ -319,7 +322,8 @@ TEST_CASE("misuse throws and says what to do") {
     Variable y;
     Tape tape;
     y = times(x, x);
-    CHECK_THROWS_WITH_AS(tape.backward(gradient_hook(y, [](const Tensor&) -> std::optional<Tensor> { throw Error("stop"); })), "stop", Error);
+    CHECK_THROWS_WITH_AS(tape.backward(gradient_hook(y, [](const Tensor&) -> std::optional<Tensor> { throw Error("stop"); })), "stop",
+                         Error);
     CHECK_THROWS_WITH_AS(times(y, x), doctest::Contains("tape that is gone"), Error);
   }
   CHECK_THROWS_AS(variable(tensor(1, DType::i32)), DTypeError);
@@ -435,7 +439,8 @@ TEST_CASE("recompute: values that the function hands on, ids among its values, a
   CHECK(gradient([&] { return recompute(with_ids, Values(&x, 1))[1]; }) == 6);
   int runs = 0;
   const auto more = [&](Values v) { return std::vector<Variable>(std::size_t(++runs), v[0]); };
-  CHECK_THROWS_WITH_AS(gradient([&] { return recompute(more, Values(&x, 1))[0]; }), "recompute: the function returned 1 values when it ran first, 2 when it ran again", Error);
+  CHECK_THROWS_WITH_AS(gradient([&] { return recompute(more, Values(&x, 1))[0]; }),
+                       "recompute: the function returned 1 values when it ran first, 2 when it ran again", Error);
 }
 
 TEST_CASE("recompute notices inputs and weights that were overwritten, and goes by the precision of products then") {
@@ -448,8 +453,12 @@ TEST_CASE("recompute notices inputs and weights that were overwritten, and goes 
     tape.backward(y);
   };
   play({});
-  CHECK_THROWS_WITH_AS(play(x.value()), "recompute: a value saved for the gradient was overwritten before the tape was played: shape [2]", Error);
-  CHECK_THROWS_WITH_AS(play(w.value()), "recompute: the function gave other values when it ran again: output 0 of shape [2]; was a weight overwritten before the tape was played, or is something gone that f refers to?", Error);
+  CHECK_THROWS_WITH_AS(play(x.value()), "recompute: a value saved for the gradient was overwritten before the tape was played: shape [2]",
+                       Error);
+  CHECK_THROWS_WITH_AS(play(w.value()),
+                       "recompute: the function gave other values when it ran again: output 0 of shape [2]; was a weight overwritten "
+                       "before the tape was played, or is something gone that f refers to?",
+                       Error);
   if (!has_bfloat16_products()) return;
   const Variable a = variable(normal(Key(Seed{1}), {32, 32})), b = variable(normal(Key(Seed{2}), {32, 32}));
   Tape tape;
@@ -482,7 +491,9 @@ TEST_CASE("anomaly mode names op and module path, forwards and backwards") {
     CHECK_THROWS_WITH_AS(times(scalar(infinity), scalar(0)), doctest::Contains("in encoder.layers.0: times: the result"), NumericError);
   }
   Tape tape;
-  CHECK_THROWS_WITH_AS(log(variable(tensor({{1, 0, 2}, {3, -1, 0}}))), "in encoder.layers.0: log: the result has a NaN or infinity: shape [2, 3]; -inf at [0, 1], the first of 3", NumericError);
+  CHECK_THROWS_WITH_AS(log(variable(tensor({{1, 0, 2}, {3, -1, 0}}))),
+                       "in encoder.layers.0: log: the result has a NaN or infinity: shape [2, 3]; -inf at [0, 1], the first of 3",
+                       NumericError);
   const Variable x = scalar(1), y = times(x, constant(tensor(1, DType::f64)));
   const Variable bad = gradient_hook(y, [&](const Tensor&) { return std::optional(tensor(infinity, DType::f64)); });
   CHECK_THROWS_WITH_AS(tape.backward(bad), doctest::Contains("gradient_hook: a gradient computed backwards"), NumericError);
@@ -510,7 +521,9 @@ TEST_CASE("split: parts share one gradient buffer, parts not reached count as ze
 
 TEST_CASE("views: their gradients are views of the parent's, whole or part, chained or used twice") {
   const Variable x = variable(tensor({{1, 2, 3}, {4, 5, 6}}, DType::f64));
-  const auto turned = [](const Tensor& t) { return Tensor(t.storage(), t.dtype(), {t.size(1), t.size(0)}, {t.strides()[1], t.strides()[0]}, t.offset()); };
+  const auto turned = [](const Tensor& t) {
+    return Tensor(t.storage(), t.dtype(), {t.size(1), t.size(0)}, {t.strides()[1], t.strides()[0]}, t.offset());
+  };
   const auto copied = [](const Variable& v) {
     return record("copy", v.value().clone(), {v}, [v = v.slot()](const Tensor& dy) { v.adopt(dy); });
   };
@@ -528,7 +541,8 @@ TEST_CASE("views of views and of parts: where each begins, and whether it is the
   const auto loss = [](std::span<const Variable> v) {
     const Variable later = slice(v[0], 0, 1), inner = slice(later, 0, 1, 4), turned = transpose(inner);
     const auto parts = split(later, {2, 3});
-    return sum(square(turned)) + 3 * sum(square(parts[1])) + 5 * sum(square(transpose(slice(parts[1], 0, 1, 3)))) + 7 * sum(square(parts[0]));
+    return sum(square(turned)) + 3 * sum(square(parts[1])) + 5 * sum(square(transpose(slice(parts[1], 0, 1, 3)))) +
+           7 * sum(square(parts[0]));
   };
   CHECK(check_gradient(loss, {x}).holds());
   const Variable leaf = variable(x);
@@ -566,7 +580,8 @@ TEST_CASE("check_gradient: a step fits the size of x, along random directions to
 
 TEST_CASE("check_gradient notices a rule that writes where it should add") {
   const auto twice = [](std::span<const Variable> x) {
-    return record("twice", x[0].value() * 2.0, {x[0]}, [s = x[0].slot()](const Tensor& dy) { s.gradient([&](Into dx) { copy_into(dx.tensor, dy * 2.0); }); });
+    return record("twice", x[0].value() * 2.0, {x[0]},
+                  [s = x[0].slot()](const Tensor& dy) { s.gradient([&](Into dx) { copy_into(dx.tensor, dy * 2.0); }); });
   };
   for (const Tensor& x : {tensor({1.5, -2, 4}, DType::f64), full({300}, 0.1, DType::f64)}) {
     const auto report = check_gradient(twice, {x});
@@ -588,7 +603,8 @@ TEST_CASE("check_gradient refuses what no gradient reaches") {
 TEST_CASE("check_gradient of leaves that the function reads by itself") {
   const Variable w = variable(tensor({1.5, 0, 0.1}, DType::f64)), other = variable(tensor({2}, DType::f64));
   const auto cube = [](const Variable& x, double factor) {
-    return record("cube", x.value() * x.value() * x.value(), {x}, [s = x.slot(), v = saved(x.value()), factor](const Tensor& dy) { s.adopt(dy * v.get() * v.get() * factor); });
+    return record("cube", x.value() * x.value() * x.value(), {x},
+                  [s = x.slot(), v = saved(x.value()), factor](const Tensor& dy) { s.adopt(dy * v.get() * v.get() * factor); });
   };
   CHECK(check_gradient([&] { return cube(w, 3) * other; }, {w, other}).holds());
   const GradientReport wrong = check_gradient([&] { return cube(w, 2); }, {w});

@@ -34,9 +34,14 @@ void run(const Case& c, const Options& options) {
   Parameters parameters(Seed{0});
   const TranslationModel model(parameters.root(), {.source_vocabulary = c.vocabulary,
                                                    .target_vocabulary = c.vocabulary,
-                                                   .core = {.width = c.width, .heads = 8, .feed_forward = c.inner, .encoder_layers = c.layers, .decoder_layers = c.layers}});
+                                                   .core = {.width = c.width,
+                                                            .heads = 8,
+                                                            .feed_forward = c.inner,
+                                                            .encoder_layers = c.layers,
+                                                            .decoder_layers = c.layers}});
   Random random(Key(Seed{1}));
-  std::vector<std::vector<std::int32_t>> sentences(std::size_t(std::max({Index{64}, options.sentences, *std::max_element(options.batches.begin(), options.batches.end())})));
+  std::vector<std::vector<std::int32_t>> sentences(
+      std::size_t(std::max({Index{64}, options.sentences, *std::max_element(options.batches.begin(), options.batches.end())})));
   for (auto& sentence : sentences)
     for (Index i = 0; i < options.length; ++i) sentence.push_back(4 + std::int32_t(random.uniform() * double(c.vocabulary - 4)));
   // Weights that one step of the decoder reads; keys and values of the source are there already.
@@ -59,8 +64,10 @@ void run(const Case& c, const Options& options) {
       const double flop = L * (8 * d * d + 4 * d * f + 4 * d * n) + L * 4 * d * d + double(beam) * (2 * weights + L * 4 * d * 1.5 * n);
       const double tokens = double(Index(sources.size()) * options.length) / bench::median(times);
       if (options.json) {
-        fmt::print("{}\n", json_text({{"case", c.name}, {"precision", options.precision}, {"beam", beam}, {"batch", batch}, {"length", options.length},
-                                      {"tokens_a_second", tokens}, {"flop_a_token", flop}, {"weights", weights}, {"peak_mib", bench::peak_memory()}}));
+        fmt::print("{}\n", json_text({{"case", c.name}, {"precision", options.precision}, {"beam", beam}, {"batch", batch},
+                                      {"length", options.length},
+                                      {"tokens_a_second", tokens}, {"flop_a_token", flop}, {"weights", weights}, {"peak_mib",
+                                                                                                                  bench::peak_memory()}}));
       } else {
         fmt::print("{:8} beam {} batch {:2}: {:9.0f} target tokens/s\n", c.name, beam, batch, tokens);
       }

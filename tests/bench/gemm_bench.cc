@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products of the models, in GF/s and as a share of the multiply-add peak measured before, beside any libraries that
-// export the Fortran sgemm_ or oneDNN's dnnl_sgemm, and operands rounded to bfloat16 where the processor multiplies these; "cold" operands come
-// from beyond the last cache. No packing outside the timing but for "-packed": there weights (b of layout t) were packed before by Heed
-// and by libraries that export MKL's cblas_sgemm_pack. run.sh asks one process a library, in turns.
+// export the Fortran sgemm_ or oneDNN's dnnl_sgemm, and operands rounded to bfloat16 where the processor multiplies these; "cold" operands
+// come from beyond the last cache. No packing outside the timing but for "-packed": there weights (b of layout t) were packed before by
+// Heed and by libraries that export MKL's cblas_sgemm_pack. run.sh asks one process a library, in turns.
 //   HEED_BLAS=libopenblas.so.0:/.../libtorch_cpu.so gemm_bench --benchmark_filter=1024x256x256t/hot
 #include <dlfcn.h>
 
@@ -47,8 +47,8 @@ const Shape3 shapes[] = {
 struct Operands { Tensor a, b, c; std::shared_ptr<const float> packed = {}; };
 
 Operands random_operands(const Shape3& s) {
-  return {normal(Key(Seed{1}), s.layout == 'd' ? Shape{s.k, s.m} : Shape{s.m, s.k}), normal(Key(Seed{2}), s.layout == 't' ? Shape{s.n, s.k} : Shape{s.k, s.n}),
-          zeros({s.m, s.n})};
+  return {normal(Key(Seed{1}), s.layout == 'd' ? Shape{s.k, s.m} : Shape{s.m, s.k}),
+          normal(Key(Seed{2}), s.layout == 't' ? Shape{s.n, s.k} : Shape{s.k, s.n}), zeros({s.m, s.n})};
 }
 
 constexpr double kBeyondCaches = 128 << 20;   // bytes of operands in turns; a guest has this much of no L3
@@ -104,7 +104,8 @@ void measure(benchmark::State& state, const std::string& name, const Case& c, co
 Product<float> product_of(const Operands& x, const Shape3& s) {
   const bool columns_of_a = s.layout == 'd', rows_of_b = s.layout == 't';
   Tensor c = x.c;
-  return {s.m, s.n, s.k, x.a.data<float>(), columns_of_a ? 1 : s.k, columns_of_a ? s.m : 1, x.b.data<float>(), rows_of_b ? 1 : s.n, rows_of_b ? s.k : 1,
+  return {s.m, s.n, s.k, x.a.data<float>(), columns_of_a ? 1 : s.k, columns_of_a ? s.m : 1, x.b.data<float>(), rows_of_b ? 1 : s.n,
+          rows_of_b ? s.k : 1,
           c.mutable_data<float>(), s.n, 1, false, x.packed.get()};
 }
 
@@ -133,16 +134,16 @@ Call by_columns(Sgemm sgemm) {
     const int m = int(s.m), n = int(s.n), k = int(s.k), ldb = s.layout == 't' ? k : n, lda = s.layout == 'd' ? m : k;
     const float one = 1, zero = 0;
     Tensor c = x.c;
-    sgemm(s.layout == 't' ? "T" : "N", s.layout == 'd' ? "T" : "N", &n, &m, &k, &one, x.b.data<float>(), &ldb, x.a.data<float>(), &lda, &zero,
-          c.mutable_data<float>(), &n);
+    sgemm(s.layout == 't' ? "T" : "N", s.layout == 'd' ? "T" : "N", &n, &m, &k, &one, x.b.data<float>(), &ldb, x.a.data<float>(), &lda,
+          &zero, c.mutable_data<float>(), &n);
   };
 }
 
 Call by_rows(DnnlSgemm sgemm) {
   return [=](const Operands& x, const Shape3& s) {
     Tensor c = x.c;
-    sgemm(s.layout == 'd' ? 'T' : 'N', s.layout == 't' ? 'T' : 'N', s.m, s.n, s.k, 1, x.a.data<float>(), s.layout == 'd' ? s.m : s.k, x.b.data<float>(),
-          s.layout == 't' ? s.k : s.n, 0, c.mutable_data<float>(), s.n);
+    sgemm(s.layout == 'd' ? 'T' : 'N', s.layout == 't' ? 'T' : 'N', s.m, s.n, s.k, 1, x.a.data<float>(), s.layout == 'd' ? s.m : s.k,
+          x.b.data<float>(), s.layout == 't' ? s.k : s.n, 0, c.mutable_data<float>(), s.n);
   };
 }
 
@@ -181,8 +182,10 @@ int main(int argc, char** argv) {
     const std::string path = rest.substr(0, rest.find(':')), name = path.substr(path.rfind('/') + 1);
     rest.erase(0, path.size() + 1);
     void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (void* columns = library ? dlsym(library, "sgemm_") : nullptr) sides.push_back(with_packing({name, by_columns(reinterpret_cast<Sgemm>(columns))}, library));
-    else if (void* rows = library ? dlsym(library, "dnnl_sgemm") : nullptr) sides.push_back({name, by_rows(reinterpret_cast<DnnlSgemm>(rows))});
+    if (void* columns = library ? dlsym(library, "sgemm_") : nullptr)
+      sides.push_back(with_packing({name, by_columns(reinterpret_cast<Sgemm>(columns))}, library));
+    else if (void* rows = library ? dlsym(library, "dnnl_sgemm") : nullptr)
+      sides.push_back({name, by_rows(reinterpret_cast<DnnlSgemm>(rows))});
     else std::fprintf(stderr, "%s: %s\n", path.c_str(), library ? "exports neither sgemm_ nor dnnl_sgemm" : dlerror());
   }
   for (const Shape3& s : shapes)
@@ -190,7 +193,8 @@ int main(int argc, char** argv) {
       for (const bool packed : {false, true})
         for (const bool cold : {false, true}) {
           if (packed && (s.layout != 't' || side.name == "heed-bfloat16")) continue;
-          const std::string name = fmt::format("{}x{}x{}{}/{}{}/{}", s.m, s.n, s.k, s.layout, cold ? "cold" : "hot", packed ? "-packed" : "", side.name);
+          const std::string name =
+              fmt::format("{}x{}x{}{}/{}{}/{}", s.m, s.n, s.k, s.layout, cold ? "cold" : "hot", packed ? "-packed" : "", side.name);
           bench::add(name, [=](benchmark::State& state) { measure(state, name, {s, cold, packed}, side); });
         }
   return bench::run(argc, argv);

@@ -30,14 +30,16 @@ void ReadAll(const float* p, size_t n) {
   const hn::ScalableTag<float> d;
   hn::Vec<decltype(d)> x[8];
   HWY_UNROLL(8) for (size_t i = 0; i < 8; ++i) x[i] = hn::Zero(d);
-  for (size_t at = 0; at < n; at += 8 * hn::Lanes(d)) HWY_UNROLL(8) for (size_t i = 0; i < 8; ++i) x[i] = hn::Or(x[i], hn::Load(d, p + at + i * hn::Lanes(d)));
+  for (size_t at = 0; at < n; at += 8 * hn::Lanes(d))
+    HWY_UNROLL(8) for (size_t i = 0; i < 8; ++i) x[i] = hn::Or(x[i], hn::Load(d, p + at + i * hn::Lanes(d)));
   HWY_UNROLL(8) for (size_t i = 0; i < 8; ++i) Use(d, x[i]);
 }
 
 void WriteAll(float* p, size_t n) {
   const hn::ScalableTag<float> d;
   const auto x = hn::Set(d, 1.0f);
-  for (size_t at = 0; at < n; at += 8 * hn::Lanes(d)) HWY_UNROLL(8) for (size_t i = 0; i < 8; ++i) hn::Store(x, d, p + at + i * hn::Lanes(d));
+  for (size_t at = 0; at < n; at += 8 * hn::Lanes(d))
+    HWY_UNROLL(8) for (size_t i = 0; i < 8; ++i) hn::Store(x, d, p + at + i * hn::Lanes(d));
 }
 
 }  // namespace

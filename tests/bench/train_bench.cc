@@ -41,7 +41,11 @@ std::unique_ptr<Seq2Seq> bahdanau(Scope scope, const Case& c) {
       .source_vocabulary = c.vocabulary,
       .target_vocabulary = c.vocabulary,
       .encoder = {.unit = RecurrentUnit::gru_cudnn, .width = c.width, .layers = c.layers},
-      .decoder = BahdanauDecoder::Options{.unit = RecurrentUnit::gru_cudnn, .width = c.width, .score = {.query_width = 0, .memory_width = 0, .bias = true}, .readout = Readout::tanh, .start_bias = true}});
+      .decoder = BahdanauDecoder::Options{.unit = RecurrentUnit::gru_cudnn,
+                                          .width = c.width,
+                                          .score = {.query_width = 0, .memory_width = 0, .bias = true},
+                                          .readout = Readout::tanh,
+                                          .start_bias = true}});
 }
 
 std::unique_ptr<Seq2Seq> luong(Scope scope, const Case& c) {
@@ -54,7 +58,8 @@ std::unique_ptr<Seq2Seq> luong(Scope scope, const Case& c) {
 
 // Operations of the matrix products, 2 a multiply-add: encoder + decoder + attention + logits.
 double transformer_flop(const Case& c) {
-  const double d = double(c.width), f = double(c.inner), L = double(c.layers), V = double(c.vocabulary), S = double(c.source), T = double(c.target);
+  const double d = double(c.width), f = double(c.inner), L = double(c.layers), V = double(c.vocabulary), S = double(c.source),
+               T = double(c.target);
   const double sources = double(c.batch) * S, targets = double(c.batch) * T;
   return L * sources * (8 * d * d + 4 * d * f) + L * (targets * (12 * d * d + 4 * d * f) + sources * 4 * d * d) +
          L * d * (4 * S * sources + 4 * (S + T) * targets) + 2 * d * V * targets;
@@ -71,7 +76,8 @@ double bahdanau_flop(const Case& c) {
 double luong_flop(const Case& c) {
   const double H = double(c.width), V = double(c.vocabulary), S = double(c.source), L = double(c.layers);
   const double source = L * 16 * H * H + 2 * H * H;
-  const double target = L * 16 * H * H + 8 * H * H + S * 4 * H + 4 * H * H + 2 * H * V;   // cells, input feeding, score and context, W_c, logits
+  // cells, input feeding, score and context, W_c, logits
+  const double target = L * 16 * H * H + 8 * H * H + S * 4 * H + 4 * H * H + 2 * H * V;
   return double(c.batch) * (S * source + double(c.target) * target);
 }
 
@@ -88,14 +94,17 @@ struct Options {
   bool json = false;
 };
 
-Tensor random_ids(Key key, Index rows, Index length, Index vocabulary) { return to(randint(key, {rows, length}, 1, vocabulary), DType::i32); }
+Tensor random_ids(Key key, Index rows, Index length, Index vocabulary) {
+  return to(randint(key, {rows, length}, 1, vocabulary), DType::i32);
+}
 
 void run(const Case& c, const Options& options) {
   const double start = bench::seconds_now();
   Parameters parameters(Seed{0});
   const std::unique_ptr<Seq2Seq> model = c.make(parameters.root(), c);
   Adam adam(parameters, {.learning_rate = 1e-4, .beta1 = 0.9, .beta2 = 0.98, .eps = 1e-9});
-  Trainer trainer(*model, parameters, adam, Schedule({.peak = 1e-4}), {.loss = {.label_smoothing = 0.1}, .clip = 1, .precision = precision_named(options.precision)});
+  Trainer trainer(*model, parameters, adam, Schedule({.peak = 1e-4}),
+                  {.loss = {.label_smoothing = 0.1}, .clip = 1, .precision = precision_named(options.precision)});
   const Tensor target = random_ids(Key(Seed{2}), c.batch, c.target + 1, c.vocabulary);
   const Batch batch{.source = {random_ids(Key(Seed{1}), c.batch, c.source, c.vocabulary), full({c.batch}, double(c.source), DType::i32)},
                     .inputs = target(all, Slice{0, c.target}).contiguous(),
@@ -144,9 +153,11 @@ void run(const Case& c, const Options& options) {
                                   {"mmaps_a_step", bench::median(mmaps)},
                                   {"faults_a_step", bench::median(faults)}}));
   } else {
-    fmt::print("{:<10} params {:6.2f}M step {:8.2f} ms  tokens/s {:10.0f}  peak RSS {:6.0f} MiB  first step {:.3f} s  a step: mallocs {} mmaps {} faults {} processor {:.2f} ms\n",
-               c.name, double(parameters.count()) / 1e6, seconds * 1e3, tokens, peak, first - start, bench::median(mallocs), bench::median(mmaps),
-               bench::median(faults), bench::median(processor) * 1e3);
+    fmt::print(
+        "{:<10} params {:6.2f}M step {:8.2f} ms  tokens/s {:10.0f}  peak RSS {:6.0f} MiB  first step {:.3f} s  a step: mallocs {} mmaps {} "
+        "faults {} processor {:.2f} ms\n",
+        c.name, double(parameters.count()) / 1e6, seconds * 1e3, tokens, peak, first - start, bench::median(mallocs), bench::median(mmaps),
+        bench::median(faults), bench::median(processor) * 1e3);
   }
   std::fflush(stdout);
 }
@@ -158,7 +169,8 @@ int main(int argc, char** argv) {
   Options options;
   std::vector<std::string> names;
   std::optional<int> count;
-  app.add_option("case", names, "tiny small base bahdanau luong; all if none is named")->check(CLI::IsMember({"tiny", "small", "base", "bahdanau", "luong"}));
+  app.add_option("case", names, "tiny small base bahdanau luong; all if none is named")
+      ->check(CLI::IsMember({"tiny", "small", "base", "bahdanau", "luong"}));
   app.add_option("--threads", count)->check(CLI::Range(1, 1024));
   app.add_option("--precision", options.precision, "float32 or bfloat16")->check(CLI::IsMember({"float32", "bfloat16"}));
   app.add_option("--seconds", options.seconds, "at least 5 steps")->check(CLI::NonNegativeNumber);
@@ -166,10 +178,17 @@ int main(int argc, char** argv) {
   app.add_option("--since", options.since, "the steady clock when the process was asked for");
   app.add_option("--where", options.where, "backtraces of so many mallocs of a steady step");
   app.add_flag("--json", options.json, "a line of JSON a case");
-  const std::array<std::pair<const char*, Index Case::*>, 8> sizes{{{"--vocabulary", &Case::vocabulary}, {"--width", &Case::width}, {"--heads", &Case::heads},
-      {"--feed-forward", &Case::inner}, {"--layers", &Case::layers}, {"--batch", &Case::batch}, {"--source", &Case::source}, {"--target", &Case::target}}};
+  const std::array<std::pair<const char*, Index Case::*>, 8> sizes{{{"--vocabulary", &Case::vocabulary},
+                                                                    {"--width", &Case::width},
+                                                                    {"--heads", &Case::heads},
+                                                                    {"--feed-forward", &Case::inner},
+                                                                    {"--layers", &Case::layers},
+                                                                    {"--batch", &Case::batch},
+                                                                    {"--source", &Case::source},
+                                                                    {"--target", &Case::target}}};
   std::array<std::optional<Index>, 8> given;
-  for (std::size_t i = 0; i < sizes.size(); ++i) app.add_option(sizes[i].first, given[i], "instead of the case's own")->check(CLI::PositiveNumber);
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    app.add_option(sizes[i].first, given[i], "instead of the case's own")->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
 
   try {

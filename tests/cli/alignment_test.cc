@@ -32,11 +32,14 @@ std::string without_links(const std::string& pairs) {
 TEST_CASE("cli: guided alignment shows a model where to look; evaluate says how well it knows") {
   const TemporaryFolder folder;
   call(folder, "data phrases --train 600 --dev 10 --test 60 --out data");
-  for (const std::string model : {"--heads 2 --feed-forward 16", "--model gru --attention general", "--model lstm --attention additive --reverse-source"}) {
+  for (const std::string model :
+       {"--heads 2 --feed-forward 16", "--model gru --attention general", "--model lstm --attention additive --reverse-source"}) {
     CAPTURE(model);
     const auto evaluated = [&](const std::string& options) {
       std::filesystem::remove_all(folder / "run");
-      call(folder, "train --data data --out run --layers 1 --width 24 --batch-sentences 20 --learning-rate 0.01 --warmup 20 --epochs 12 --quiet " + model + options);
+      call(folder,
+           "train --data data --out run --layers 1 --width 24 --batch-sentences 20 --learning-rate 0.01 --warmup 20 --epochs 12 --quiet " +
+               model + options);
       return parse_json(call(folder, "evaluate --run run --data data --json --quiet"));
     };
     const double plain = evaluated("")["alignment_error"], guided = evaluated(" --guided-alignment 1")["alignment_error"];
@@ -44,20 +47,27 @@ TEST_CASE("cli: guided alignment shows a model where to look; evaluate says how 
     CHECK(guided < 0.2);
     const std::string log = text_of(folder / "run/metrics.jsonl");
     CHECK(log.find("\"alignment_loss\": ") != log.npos);
-    CHECK(std::regex_search(call(folder, "evaluate --run run --data data --quiet"), std::regex(R"(\nalignment error 0\.\d+  \(.*\)\nalignment accuracy \d+\.\d %  \(.*\), monotone share \d+\.\d % \()")));
+    CHECK(std::regex_search(
+        call(folder, "evaluate --run run --data data --quiet"),
+        std::regex(R"(\nalignment error 0\.\d+  \(.*\)\nalignment accuracy \d+\.\d %  \(.*\), monotone share \d+\.\d % \()")));
     const auto scores = parse_json(call(folder, "evaluate --run run --data data --json --quiet"));
-    for (const char* name : {"alignment_accuracy", "monotone_share"}) CHECK((scores[name].get<double>() > 0.6 && scores[name].get<double>() < 1));
+    for (const char* name : {"alignment_accuracy", "monotone_share"})
+      CHECK((scores[name].get<double>() > 0.6 && scores[name].get<double>() < 1));
     CHECK(scores["alignment_error_input"].get<double>() > guided);
   }
-  const auto translated = [&](const std::string& options, const std::string& lines) { return heed_in(folder.path(), "translate --run run --quiet " + options, lines).out; };
-  const std::string text = translated("", "the dog\n"), links = parse_json(translated("--alignment --json", "the dog\n"))["translations"][0]["links"];
+  const auto translated = [&](const std::string& options, const std::string& lines) {
+    return heed_in(folder.path(), "translate --run run --quiet " + options, lines).out;
+  };
+  const std::string text = translated("", "the dog\n"),
+                    links = parse_json(translated("--alignment --json", "the dog\n"))["translations"][0]["links"];
   CHECK(links.starts_with("0-0 1-1"));
   CHECK(translated("--alignment", "the dog\n\n") == text.substr(0, text.size() - 1) + "\t" + links + "\n\t\n");
   CHECK(std::regex_match(translated("--alignment --beam 2 --nbest 2", "the dog\n"), std::regex("(1\t-?[0-9.]+\t[^\t]+\t[-0-9 ]+\n){2}")));
   // Other links are other data, where they are trained on.
   const std::string train = text_of(folder / "data/train.tsv");
   write_text(folder / "data/train.tsv", train.substr(0, train.find('\n')) + " 0-1" + train.substr(train.find('\n')));
-  CHECK(heed_in(folder.path(), "train --out run --resume --epochs 13 --quiet").err.find("the data has changed since ") != std::string::npos);
+  CHECK(heed_in(folder.path(), "train --out run --resume --epochs 13 --quiet").err.find("the data has changed since ") !=
+        std::string::npos);
   // Sentences without links measure nothing.
   const auto error = [&](const std::string& test) {
     write_text(folder / "data/test.tsv", test);

@@ -20,10 +20,14 @@ TEST_CASE("cli: attention pictures stay a tenth of the training apart, and those
   const auto steps = [&] {
     std::set<Index> found;
     for (const auto& entry : fs::directory_iterator(folder / "run/attention"))
-      if (const std::string name = entry.path().stem().string(); name.starts_with("sentence-")) found.insert(std::stoll(name.substr(name.rfind('-') + 1)));
+      if (const std::string name = entry.path().stem().string(); name.starts_with("sentence-"))
+        found.insert(std::stoll(name.substr(name.rfind('-') + 1)));
     return found;
   };
-  REQUIRE(heed_in(folder.path(), "train --data data --out run --width 8 --heads 2 --feed-forward 8 --learning-rate 0 --evaluate-every 1 --steps 14 --quiet").code == 0);
+  REQUIRE(
+      heed_in(folder.path(),
+              "train --data data --out run --width 8 --heads 2 --feed-forward 8 --learning-rate 0 --evaluate-every 1 --steps 14 --quiet")
+          .code == 0);
   CHECK(best_step(open_run(folder / "run")) == 1);
   CHECK(steps() == std::set<Index>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14});
   write_text(folder / "run/attention/mine-3.svg", "");
@@ -41,7 +45,9 @@ TEST_CASE("cli: the pictures of a training: sentences of 5 to 14 words and marks
     return text + "\t" + text + "\n";
   };
   write_text(folder / "data/dev.tsv", pair(40, "4") + pair(2, "6") + pair(39, "2") + pair(6, "3") + pair(3, "5"));
-  REQUIRE(heed_in(folder.path(), "train --data data --out run --width 8 --heads 2 --feed-forward 8 --learning-rate 0 --steps 1 --quiet").code == 0);
+  REQUIRE(
+      heed_in(folder.path(), "train --data data --out run --width 8 --heads 2 --feed-forward 8 --learning-rate 0 --steps 1 --quiet").code ==
+      0);
   const std::string words = "362";
   for (std::size_t i = 0; i < words.size(); ++i) {
     const std::string svg = text_of(folder / ("run/attention/sentence-" + std::to_string(i + 1) + "-step-000001.svg"));
@@ -65,7 +71,9 @@ TEST_CASE("cli: attention") {
   }
   CHECK(call("attention --run run --source '1 2 3' --all --out all.txt").code == 0);
   const std::string all = text_of(small().folder / "all.txt");
-  for (const char* label : {"encoder layer 1, head 2, self-attention", "decoder layer 1, head 2, self-attention", "decoder layer 1, mean over 2 heads, cross-attention"}) CHECK_MESSAGE(all.find(label) != all.npos, all);
+  for (const char* label : {"encoder layer 1, head 2, self-attention", "decoder layer 1, head 2, self-attention",
+                            "decoder layer 1, mean over 2 heads, cross-attention"})
+    CHECK_MESSAGE(all.find(label) != all.npos, all);
   CHECK(text_of(small().folder / "all.txt").size() == call("attention --run run --source '1 2 3' --all").out.size());
   const std::string by_input = call("attention --run run --source '1 2' --target '5 6' --all --align-to input").out;
   const std::string decoder = by_input.substr(by_input.find("decoder layer 1, head 1, self-attention"));
@@ -79,7 +87,10 @@ TEST_CASE("cli: attention") {
 TEST_CASE("cli: attention has the data's links of this very pair") {
   const TemporaryFolder folder;
   REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 4 --train 50 --dev 5 --test 5").code == 0);
-  REQUIRE(heed_in(folder.path(), "train --data data --out run --layers 1 --width 8 --heads 2 --feed-forward 8 --warmup 1 --steps 1 --min-count 1000 --quiet").code == 0);
+  REQUIRE(
+      heed_in(folder.path(),
+              "train --data data --out run --layers 1 --width 8 --heads 2 --feed-forward 8 --warmup 1 --steps 1 --min-count 1000 --quiet")
+          .code == 0);
   write_text(folder / "data/test.tsv", "1 2\t2 1\t0-1 1-0\n3 4\t4 3\t0-0 5-1\t0?1 1?7\n");      // the second with links to nowhere
   const auto picture = [&](const std::string& source, const std::string& target) {
     const Result drawn = heed_in(folder.path(), "attention --run run --quiet --source '" + source + "' --target '" + target + "'");
@@ -89,13 +100,17 @@ TEST_CASE("cli: attention has the data's links of this very pair") {
   CHECK(picture("1 2", "2 1").find("gold link, sure") != std::string::npos);
   CHECK(picture("x y", "y x").find("gold link") == std::string::npos);                               // every word is unknown to the model
   CHECK(picture("3 4", "4 3").find("gold link, sure") != std::string::npos);
-  fs::rename(folder / "data/test.tsv", folder / "data/dev.tsv");                                      // a part that is missing hides no other
+  // a part that is missing hides no other
+  fs::rename(folder / "data/test.tsv", folder / "data/dev.tsv");
   CHECK(picture("1 2", "2 1").find("gold link, sure") != std::string::npos);
 }
 
 TEST_CASE("cli: nobody reads what goes to --out") {
   const std::string folder = small().folder.path();
-  run_program("cd '" + folder + "' && (sleep 0.2; " HEED_BUILD_DIR "/examples/heed evaluate --run run --quiet --out /dev/fd/3 3>&1 > unread.scores 2> unread.err; echo $? > unread.code) | true");
+  run_program(
+      "cd '" + folder +
+      "' && (sleep 0.2; " HEED_BUILD_DIR
+      "/examples/heed evaluate --run run --quiet --out /dev/fd/3 3>&1 > unread.scores 2> unread.err; echo $? > unread.code) | true");
   CHECK(text_of(small().folder / "unread.code") == "0\n");
   CHECK(text_of(small().folder / "unread.err") == "");
   CHECK(text_of(small().folder / "unread.scores").find("BLEU") != std::string::npos);
@@ -103,7 +118,8 @@ TEST_CASE("cli: nobody reads what goes to --out") {
 
 TEST_CASE("cli: attention of recurrent models") {
   CHECK(call("data reverse --out rev --symbols 5 --max-length 6 --train 200 --dev 20 --test 20").code == 0);
-  for (const std::string options : {"--model gru --attention additive", "--model lstm --attention location", "--model gru --attention local-p --window 1"}) {
+  for (const std::string options :
+       {"--model gru --attention additive", "--model lstm --attention location", "--model gru --attention local-p --window 1"}) {
     INFO(options);
     fs::remove_all(small().folder / "look");
     const Result trained = call("train --data rev --out look --width 16 --steps 5 --quiet " + options);
@@ -117,7 +133,8 @@ TEST_CASE("cli: attention of recurrent models") {
     CHECK(svg.find("target word being written") != svg.npos);
     CHECK((svg.find("gold link, sure") != svg.npos) == !links.empty());
     CHECK((svg.find("window of the attention") != svg.npos) == (options.find("local-") != options.npos));
-    const std::string joined = std::regex_replace(svg, std::regex("</text>\\s*<text[^>]*>"), " ");   // a sentence may go on in the next line
+    // a sentence may go on in the next line
+    const std::string joined = std::regex_replace(svg, std::regex("</text>\\s*<text[^>]*>"), " ");
     CHECK((joined.find("aims at the word being") != joined.npos) == (options.find(" location") != options.npos));
     const Result read = call("attention --run look " + sentence + " --align-to input --quiet");
     CHECK(read.out.find("target word just read") != read.out.npos);

@@ -25,7 +25,8 @@ TEST_CASE("cli: help") {
   CHECK(none.out.find("heed train --data reverse-data --out reverse") != none.out.npos);
   CHECK(call("--help").out == none.out);
   CHECK(call("--version").out == "heed " HEED_VERSION "\n");
-  for (const char* command : {"data", "train", "translate", "evaluate", "score", "attention", "explain", "compare", "trace", "diff", "inspect", "check-gradients"}) {
+  for (const char* command : {"data", "train", "translate", "evaluate", "score", "attention", "explain", "compare", "trace", "diff",
+                              "inspect", "check-gradients"}) {
     const Result help = call(std::string(command) + " --help");
     CHECK(help.code == 0);
     CHECK(help.err.empty());
@@ -33,7 +34,8 @@ TEST_CASE("cli: help") {
     CHECK(call(std::string("help ") + command).out == help.out);
   }
   CHECK(call("evaluate --help").out.find("--nbest") == std::string::npos);
-  for (const char* heading : {"\nModel\n  --layers ", "\nRecurrent models\n  --decoder "}) CHECK(call("compare --help").out.find(heading) != std::string::npos);
+  for (const char* heading : {"\nModel\n  --layers ", "\nRecurrent models\n  --decoder "})
+    CHECK(call("compare --help").out.find(heading) != std::string::npos);
   // The defaults in the help text are those of the table.
   const std::string help = call("train --help").out;
   RunConfig config;
@@ -42,7 +44,8 @@ TEST_CASE("cli: help") {
     const std::size_t begin = help.find("\n  --" + std::string(option.name) + " ");
     REQUIRE(begin != help.npos);
     const std::string about = help.substr(begin, help.find("\n  --", begin + 1) - begin);
-    if (!is_absent(option) && !std::holds_alternative<bool*>(option.value)) CHECK_MESSAGE(std::regex_search(about, std::regex("\\[" + value_text(option) + "[\\],]")), about);
+    if (!is_absent(option) && !std::holds_alternative<bool*>(option.value))
+      CHECK_MESSAGE(std::regex_search(about, std::regex("\\[" + value_text(option) + "[\\],]")), about);
   }
 }
 
@@ -60,10 +63,13 @@ TEST_CASE("cli: data") {
 }
 
 TEST_CASE("cli: what is tied is stored once, in the best weights too") {
-  REQUIRE(call("train --data data --out tied --tie all --steps 2 --layers 1 --width 8 --heads 2 --feed-forward 8 --evaluate-every 1 --quiet").code == 0);
+  REQUIRE(
+      call("train --data data --out tied --tie all --steps 2 --layers 1 --width 8 --heads 2 --feed-forward 8 --evaluate-every 1 --quiet")
+          .code == 0);
   const SafetensorsFile best = read_safetensors(small().folder / "tied/best.safetensors");
   std::set<const std::byte*> tables;
-  for (const char* name : {"source_embedding.weight", "target_embedding.weight", "output.weight"}) tables.insert(best.at(name).storage().data());
+  for (const char* name : {"source_embedding.weight", "target_embedding.weight", "output.weight"})
+    tables.insert(best.at(name).storage().data());
   CHECK(tables.size() == 1);
 }
 
@@ -81,7 +87,8 @@ TEST_CASE("cli: a pipe in place of a run's file is refused, not waited for") {
 
 TEST_CASE("cli: what a training leaves") {
   const std::string run = small().folder / "run";
-  for (const std::string file : {"config.json", "source.vocabulary", "target.vocabulary", "source.tokenizer.json", "best.safetensors", "checkpoints/60.safetensors", "metrics.jsonl", "curves.svg"})
+  for (const std::string file : {"config.json", "source.vocabulary", "target.vocabulary", "source.tokenizer.json", "best.safetensors",
+                                 "checkpoints/60.safetensors", "metrics.jsonl", "curves.svg"})
     CHECK_MESSAGE(fs::exists(run + "/" + file), file);
   CHECK(!fs::is_empty(run + "/attention"));
   std::size_t updates = 0, devs = 0;
@@ -94,10 +101,12 @@ TEST_CASE("cli: what a training leaves") {
   CHECK(updates == 1);
   CHECK(devs >= 2);
   CHECK(text_of(run + "/curves.svg").find("The train loss is") != std::string::npos);
-  for (const char* shown : {"Training of run<", ">exact match (percent)<", ">dev loss<"}) CHECK_MESSAGE(text_of(run + "/curves.svg").find(shown) != std::string::npos, shown);
+  for (const char* shown : {"Training of run<", ">exact match (percent)<", ">dev loss<"})
+    CHECK_MESSAGE(text_of(run + "/curves.svg").find(shown) != std::string::npos, shown);
   CHECK(call("train --data data --out named/ --width 8 --heads 2 --feed-forward 8 --warmup 1 --steps 1 --quiet").code == 0);
   CHECK(text_of(small().folder / "named/curves.svg").find("Training of named<") != std::string::npos);
-  CHECK(call("train --data data --out brief --width 8 --heads 2 --feed-forward 8 --warmup 1 --steps 1 --quiet").code == 0);     // no line of the log yet
+  // no line of the log yet
+  CHECK(call("train --data data --out brief --width 8 --heads 2 --feed-forward 8 --warmup 1 --steps 1 --quiet").code == 0);
   const std::string curves = text_of(small().folder / "brief/curves.svg");
   CHECK(curves.find("The train loss is") == std::string::npos);
   CHECK(curves.find(">0.5<") == std::string::npos);                        // an update is whole
@@ -184,7 +193,8 @@ TEST_CASE("cli: check-gradients") {
 }
 
 namespace {
-const std::string kTrainFiles = "train --train-files s t --dev-files s t ", kTrainSplit = "train --train pairs.tsv --split-by-source --split-dev 3 --split-test 3 ";
+const std::string kTrainFiles = "train --train-files s t --dev-files s t ",
+                  kTrainSplit = "train --train pairs.tsv --split-by-source --split-dev 3 --split-test 3 ";
 const std::string kTinyModel = "--layers 1 --width 8 --heads 2 --feed-forward 8 ", kTiny = kTinyModel + "--steps 3 --warmup 2 ";
 
 // Forty pairs as two parallel files and as one.
@@ -202,10 +212,15 @@ TEST_CASE("cli: tokenizers and options") {
   const TemporaryFolder folder;
   write_forty_pairs(folder);
   const std::string train = kTrainFiles + kTiny + "--test-files s t --out r ";
-  for (const std::string& options : std::vector<std::string>{"--tokenizer char", "--tokenizer word --lowercase --tie all", has_sentencepiece() ? "--tokenizer bpe --vocabulary-size 30 --tie output" : "--tie output", "--positions learned --norm pre --final-norm always",
-                                                             "--batch-sentences 7 --accumulate 2 --optimizer sgd --schedule constant --momentum 0.5", "--average 0.9 --evaluate-every 2 --patience 1 --optimizer adamw --weight-decay 0.1"}) {
+  for (const std::string& options :
+       std::vector<std::string>{"--tokenizer char", "--tokenizer word --lowercase --tie all",
+                                has_sentencepiece() ? "--tokenizer bpe --vocabulary-size 30 --tie output" : "--tie output",
+                                "--positions learned --norm pre --final-norm always",
+                                "--batch-sentences 7 --accumulate 2 --optimizer sgd --schedule constant --momentum 0.5",
+                                "--average 0.9 --evaluate-every 2 --patience 1 --optimizer adamw --weight-decay 0.1"}) {
     INFO(options);
-    const std::string noun = options.find("char") != options.npos ? "character" : options.find("bpe") != options.npos ? "piece" : "word";   // of a token
+    // of a token
+    const std::string noun = options.find("char") != options.npos ? "character" : options.find("bpe") != options.npos ? "piece" : "word";
     const Result trained = heed_in(folder.path(), train + options);
     CHECK_MESSAGE(trained.code == 0, trained.err);
     CHECK_MESSAGE(std::regex_search(trained.err, std::regex("\n[0-9]+ source and [0-9]+ target " + noun + "s, ")), trained.err);
@@ -216,9 +231,12 @@ TEST_CASE("cli: tokenizers and options") {
     const Result translated = heed_in(folder.path(), "translate --run r --quiet", "Go 3!\n\nGo!\n");
     CHECK_MESSAGE(translated.code == 0, translated.err);
     CHECK(lines_of(translated.out).size() == 3);
-    CHECK(std::regex_search(heed_in(folder.path(), "inspect r").out, std::regex("\nsource: [0-9]+ " + noun + "s, tokenizer [a-z]+\ntarget: [0-9]+ " + noun + "s, ")));
-    CHECK(heed_in(folder.path(), "translate --run r --max-length 2", "Go 3!\n").err.find("1 line longer than 2 " + noun + "s was cut") != std::string::npos);
-    CHECK(heed_in(folder.path(), "explain --run r --source Go! --target Va! --step 40").err.find(noun + "s, its end counted\n") != std::string::npos);
+    CHECK(std::regex_search(heed_in(folder.path(), "inspect r").out,
+                            std::regex("\nsource: [0-9]+ " + noun + "s, tokenizer [a-z]+\ntarget: [0-9]+ " + noun + "s, ")));
+    CHECK(heed_in(folder.path(), "translate --run r --max-length 2", "Go 3!\n").err.find("1 line longer than 2 " + noun + "s was cut") !=
+          std::string::npos);
+    CHECK(heed_in(folder.path(), "explain --run r --source Go! --target Va! --step 40").err.find(noun + "s, its end counted\n") !=
+          std::string::npos);
     CHECK(heed_in(folder.path(), "evaluate --run r --quiet").code == 0);
     fs::remove_all(folder / "r");
   }
@@ -236,7 +254,8 @@ TEST_CASE("cli: data split by source") {
   CHECK(parse_json(heed_in(folder.path(), "evaluate --run r2 --json --quiet").out)["sentences"] == 3);
   CHECK(heed_in(folder.path(), "evaluate --run r2 --quiet").err.empty());
   write_text(folder / "pairs.tsv", pairs);
-  CHECK(heed_in(folder.path(), "evaluate --run r2 --quiet").err.find("pairs.tsv has changed since it was split for the training") != std::string::npos);
+  CHECK(heed_in(folder.path(), "evaluate --run r2 --quiet").err.find("pairs.tsv has changed since it was split for the training") !=
+        std::string::npos);
 }
 
 TEST_CASE("cli: SentencePiece models, learned and one's own") {
@@ -245,7 +264,9 @@ TEST_CASE("cli: SentencePiece models, learned and one's own") {
   write_forty_pairs(folder);
   const Result bpe = heed_in(folder.path(), kTrainSplit + kTiny + "--tokenizer bpe --vocabulary-size 40 --out r6 --quiet");
   CHECK_MESSAGE(bpe.code == 0, bpe.err);
-  const auto translations = [&](const std::string& line) { return parse_json(heed_in(folder.path(), "translate --run r6 --json --quiet", line).out)["translations"]; };
+  const auto translations = [&](const std::string& line) {
+    return parse_json(heed_in(folder.path(), "translate --run r6 --json --quiet", line).out)["translations"];
+  };
   CHECK(translations(" Go\u00a0 3! \n") == translations("Go 3!\n"));
   // Files of the tokenizer that do not fit the run.
   const auto refused = [&](const std::string& file, const std::string& content) {
@@ -257,19 +278,26 @@ TEST_CASE("cli: SentencePiece models, learned and one's own") {
     return result.err;
   };
   const std::string model = text_of(folder / "r6/source.model");
-  CHECK(refused("source.model", text_of(folder / "r6/target.model")).starts_with("heed translate: r6/source.model: not the model that source.vocabulary was made with: it has no piece \""));
-  CHECK(refused("target.model", model).starts_with("heed translate: r6/target.model: not the model that target.vocabulary was made with: it has no piece \""));
-  CHECK(refused("source.model", model.substr(0, model.size() - 1)).starts_with("heed translate: r6/source.model: not a SentencePiece model: malformed at byte "));
-  CHECK(refused("target.tokenizer.json", R"({"name": "bpe", "lowercase": true})") == "heed translate: r6/target.tokenizer.json: lowercase true, but the run's config.json says false\n");
-  CHECK(refused("target.tokenizer.json", R"({"name": "bpe"})") == "heed translate: r6/target.tokenizer.json: clean false, but the run's config.json says split-by-source true\n");
-  CHECK(refused("target.tokenizer.json", R"({"name": "char"})") == "heed translate: r6/target.tokenizer.json: tokenizer char, but the run's config.json says bpe\n");
+  CHECK(refused("source.model", text_of(folder / "r6/target.model"))
+            .starts_with("heed translate: r6/source.model: not the model that source.vocabulary was made with: it has no piece \""));
+  CHECK(refused("target.model", model)
+            .starts_with("heed translate: r6/target.model: not the model that target.vocabulary was made with: it has no piece \""));
+  CHECK(refused("source.model", model.substr(0, model.size() - 1))
+            .starts_with("heed translate: r6/source.model: not a SentencePiece model: malformed at byte "));
+  CHECK(refused("target.tokenizer.json", R"({"name": "bpe", "lowercase": true})") ==
+        "heed translate: r6/target.tokenizer.json: lowercase true, but the run's config.json says false\n");
+  CHECK(refused("target.tokenizer.json", R"({"name": "bpe"})") ==
+        "heed translate: r6/target.tokenizer.json: clean false, but the run's config.json says split-by-source true\n");
+  CHECK(refused("target.tokenizer.json", R"({"name": "char"})") ==
+        "heed translate: r6/target.tokenizer.json: tokenizer char, but the run's config.json says bpe\n");
 
   // SentencePiece models of one's own: what is trained with them reads with them.
   std::vector<std::string> lines(40, "Go 3! Va 7 !");
   const std::string removes_spaces = "\x1a\x02\x20\x01";                  // normalizer_spec, field 3: remove_extra_whitespaces, field 4
   const Tokenizer own({.name = "bpe"}, train_tokenizer({.name = "bpe"}, lines, 20).model() + removes_spaces);
   write_text(folder / "own.model", own.model());
-  const Result learned_elsewhere = heed_in(folder.path(), kTrainFiles + kTiny + "--sentencepiece own.model own.model --tie all --out r7 --quiet");
+  const Result learned_elsewhere =
+      heed_in(folder.path(), kTrainFiles + kTiny + "--sentencepiece own.model own.model --tie all --out r7 --quiet");
   CHECK_MESSAGE(learned_elsewhere.code == 0, learned_elsewhere.err);
   CHECK(text_of(folder / "r7/source.model") == own.model());
   CHECK(text_of(folder / "r7/target.model") == own.model());
@@ -280,7 +308,8 @@ TEST_CASE("cli: SentencePiece models, learned and one's own") {
   CHECK(with_own.source.tokenizer.tokens("Go 9") == own.tokens("Go 9"));
   // A line of which it leaves nothing takes no draw from those that come later.
   const std::string draws = "translate --run r7 --sample --quiet", blanks(600, '\n');
-  CHECK(lines_of(heed_in(folder.path(), draws, "\u2581\n" + blanks + "Go 3!\n").out).back() == lines_of(heed_in(folder.path(), draws, "Go 3!\n").out).back());
+  CHECK(lines_of(heed_in(folder.path(), draws, "\u2581\n" + blanks + "Go 3!\n").out).back() ==
+        lines_of(heed_in(folder.path(), draws, "Go 3!\n").out).back());
   for (const std::string& piece : own.pieces()) CHECK(with_own.target.vocabulary.id(piece) != with_own.target.vocabulary.unk);
 }
 
@@ -290,7 +319,8 @@ TEST_CASE("cli: the configurations that come with Heed, made small") {
   write_forty_pairs(folder);
   for (const auto& config : fs::directory_iterator(fs::path(HEED_SOURCE_DIR) / "examples/tatoeba")) {
     INFO(config.path().string());
-    const Result trained = heed_in(folder.path(), kTrainFiles + "--out r --quiet --width 8 --steps 3 --warmup 1 --tokenizer word --config " + config.path().string());
+    const Result trained = heed_in(
+        folder.path(), kTrainFiles + "--out r --quiet --width 8 --steps 3 --warmup 1 --tokenizer word --config " + config.path().string());
     CHECK_MESSAGE(trained.code == 0, trained.err);
     fs::remove_all(folder / "r");
   }
@@ -299,7 +329,8 @@ TEST_CASE("cli: the configurations that come with Heed, made small") {
 TEST_CASE("cli: a config file, flags before it; another run's config; weights of another run to start from") {
   const TemporaryFolder folder;
   write_forty_pairs(folder);
-  write_text(folder / "c.json", R"({"width": 8, "heads": 4, "layers": 1, "feed-forward": 8, "epochs": 1, "dropout": 0.3, "schedule": "cosine", "warmup": 0})");
+  write_text(folder / "c.json",
+             R"({"width": 8, "heads": 4, "layers": 1, "feed-forward": 8, "epochs": 1, "dropout": 0.3, "schedule": "cosine", "warmup": 0})");
   const Result configured = heed_in(folder.path(), kTrainFiles + "--config c.json --heads 2 --out r3 --quiet");
   CHECK_MESSAGE(configured.code == 0, configured.err);
   const Run run = open_run(folder / "r3");
@@ -315,12 +346,16 @@ TEST_CASE("cli: a config file, flags before it; another run's config; weights of
 TEST_CASE("cli: data from a pipe") {
   const TemporaryFolder folder;
   write_text(folder / "pairs.tsv", "1\t1\n2\t2\n3\t3\n");
-  run_program("cd '" + folder.path() + "' && cat pairs.tsv | " HEED_BUILD_DIR "/examples/heed train --train /dev/stdin --split-by-source --split-dev 1 --split-test 0 --out run --width 8 --heads 2 --steps 1 --warmup 1 --quiet; echo $? > code");
+  run_program("cd '" + folder.path() +
+              "' && cat pairs.tsv | " HEED_BUILD_DIR
+              "/examples/heed train --train /dev/stdin --split-by-source --split-dev 1 --split-test 0 --out run --width 8 --heads 2 "
+              "--steps 1 --warmup 1 --quiet; echo $? > code");
   CHECK(text_of(folder / "code") == "0\n");
   CHECK(fs::exists(folder / "run/best.safetensors"));
 }
 
-TEST_CASE("cli: noam's factor and adadelta's rate are 1, adamw's decay 0.01 unless others are given, and a warm-up that does not end is told") {
+TEST_CASE(
+    "cli: noam's factor and adadelta's rate are 1, adamw's decay 0.01 unless others are given, and a warm-up that does not end is told") {
   const TemporaryFolder folder;
   write_forty_pairs(folder);
   const std::string train = kTrainFiles + kTiny;
@@ -346,7 +381,9 @@ TEST_CASE("cli: noam's factor and adadelta's rate are 1, adamw's decay 0.01 unle
   CHECK(config("--schedule noam").eps == 1e-9);
   CHECK(config("--schedule inverse_sqrt").eps == 1e-8);
   CHECK(config("--schedule step").schedule_steps == 1);            // of 3 updates a fifth is none
-  const Result compared = heed_in(folder.path(), "compare --train-files s t --dev-files s t --test-files s t --attention dot --width 8 --steps 1 --batch-sentences 40 --schedule noam --warmup 1 --out c");
+  const Result compared = heed_in(folder.path(),
+                                  "compare --train-files s t --dev-files s t --test-files s t --attention dot --width 8 --steps 1 "
+                                  "--batch-sentences 40 --schedule noam --warmup 1 --out c");
   CHECK_MESSAGE(compared.code == 0, compared.err);
   CHECK(open_run(folder / "c/dot-1").config.learning_rate == 1);
   const Result cold = heed_in(folder.path(), kTrainFiles + kTinyModel + "--steps 3 --out r --warmup 20");
@@ -369,7 +406,9 @@ TEST_CASE("cli: --init from a model without global tokens starts theirs as copie
     const auto now = read_safetensors(folder / "r/best.safetensors").tensors;
     const std::string layer = "core.encoder.layers.0.self_attn.";
     for (const std::string part : {"weight", "bias"})
-      CHECK(equal_bits(concat({now.at(layer + "query_global." + part), now.at(layer + "key_global." + part), now.at(layer + "value_global." + part)}), before.at(layer + "in_proj_" + part)));
+      CHECK(equal_bits(
+          concat({now.at(layer + "query_global." + part), now.at(layer + "key_global." + part), now.at(layer + "value_global." + part)}),
+          before.at(layer + "in_proj_" + part)));
     for (const auto& [name, value] : before)
       if (file == "plain" || name.starts_with("core.")) CHECK(equal_bits(now.at(name), value));
     CHECK(heed_in(folder.path(), train + "--out back --init r").code == 2);
@@ -388,11 +427,17 @@ TEST_CASE("cli: --init takes the core alone, with its prefix or without, and say
   most = without;
   most.erase("encoder.layers.0.linear1.bias");
   most.emplace("encoder.norm.weight", ones({8}));
-  write_safetensors(folder / "with.safetensors", with), write_safetensors(folder / "without.safetensors", without), write_safetensors(folder / "most.safetensors", most);
+  write_safetensors(folder / "with.safetensors", with), write_safetensors(folder / "without.safetensors", without),
+      write_safetensors(folder / "most.safetensors", most);
   for (const std::string file : {"with", "without"}) {
     const Result trained = heed_in(folder.path(), train + "--out r --init " + file + ".safetensors");
     CHECK_MESSAGE(trained.code == 0, trained.err);
-    CHECK_MESSAGE(trained.err.find(file + ".safetensors: " + std::to_string(with.size()) + " weights of the core taken, output.bias, output.weight, source_embedding.weight, target_embedding.weight start fresh\n") != std::string::npos, trained.err);
+    CHECK_MESSAGE(
+        trained.err.find(
+            file + ".safetensors: " + std::to_string(with.size()) +
+            " weights of the core taken, output.bias, output.weight, source_embedding.weight, target_embedding.weight start fresh\n") !=
+            std::string::npos,
+        trained.err);
     const auto now = read_safetensors(folder / "r/best.safetensors").tensors;
     for (const auto& [name, value] : with) CHECK(equal_bits(now.at(name), value));
     fs::remove_all(folder / "r");
@@ -407,7 +452,9 @@ TEST_CASE("cli: --init takes the core alone, with its prefix or without, and say
   fs::remove_all(folder / "r");
   const Result refused = heed_in(folder.path(), train + "--out r --init most.safetensors");
   CHECK(refused.code == 2);
-  CHECK_MESSAGE(refused.err.find("most.safetensors: does not fit the model; missing: encoder.layers.0.linear1.bias; unexpected: encoder.norm.weight; --final-norm always for final norms\n") != std::string::npos, refused.err);
+  CHECK_MESSAGE(refused.err.find("most.safetensors: does not fit the model; missing: encoder.layers.0.linear1.bias; unexpected: "
+                                 "encoder.norm.weight; --final-norm always for final norms\n") != std::string::npos,
+                refused.err);
   CHECK(!fs::exists(folder / "r"));
   with.emplace("source_embedding.weight", ones({3, 8}));
   write_safetensors(folder / "with.safetensors", with);

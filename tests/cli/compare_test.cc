@@ -35,14 +35,17 @@ void sleep_ms(int n) { std::this_thread::sleep_for(std::chrono::milliseconds(n))
 TEST_CASE("cli: compare goes on after signals, one or two" * doctest::test_suite("slow")) {
   const TemporaryFolder folder;
   REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 5 --train 300 --dev 30 --test 300").code == 0);
-  const std::string command = "compare --data data --attention none,dot,additive --width 8 --epochs 12 --batch-sentences 16 --threads 1 --json --out ";
+  const std::string command =
+      "compare --data data --attention none,dot,additive --width 8 --epochs 12 --batch-sentences 16 --threads 1 --json --out ";
   const Result whole = heed_in(folder.path(), command + "whole");
   REQUIRE_MESSAGE(whole.code == 0, whole.err);
   int n = 0;
-  for (const auto& [number, twice] : {std::pair(SIGINT, false), std::pair(SIGTERM, false), std::pair(SIGINT, true), std::pair(SIGINT, true)}) {
+  for (const auto& [number, twice] :
+       {std::pair(SIGINT, false), std::pair(SIGTERM, false), std::pair(SIGINT, true), std::pair(SIGINT, true)}) {
     const std::string out = "compared" + std::to_string(++n), first = folder / (out + "/none-1.json");
     INFO(out);
-    const int process = Program{.words = split(command + out), .folder = folder.path(), .under = {"sh", "-c", "exec \"$0\" \"$@\" 2>err"}}.start();
+    const int process =
+        Program{.words = split(command + out), .folder = folder.path(), .under = {"sh", "-c", "exec \"$0\" \"$@\" 2>err"}}.start();
     for (int i = 0; i < 6000 && !fs::exists(first); ++i) sleep_ms(5);
     sleep_ms(40 * n);                                                     // in the training of the second, or after it
     ::kill(process, number);
@@ -61,15 +64,19 @@ TEST_CASE("cli: compare goes on after signals, one or two" * doctest::test_suite
     CHECK(results(again.out) == results(whole.out));
     CHECK(text_of(first) == kept);
     CHECK((listing(folder / (out + "/none-1")) == before));
-    for (const auto& entry : fs::recursive_directory_iterator(folder / out)) CHECK(entry.path().filename().string().find("tmp") == std::string::npos);
+    for (const auto& entry : fs::recursive_directory_iterator(folder / out))
+      CHECK(entry.path().filename().string().find("tmp") == std::string::npos);
   }
 }
 
 TEST_CASE("cli: compare leaves out the numbers of what diverges, in training or after it") {
   const TemporaryFolder folder;
   REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 5 --train 200 --dev 10 --test 10").code == 0);
-  for (const auto& [name, options] : {std::pair<std::string, std::string>("additive", "--steps 10"), {"transformer", "--steps 60 --evaluate-every 60"}}) {
-    const std::string command = "compare --data data --attention " + name + ",dot --width 8 --batch-tokens 100 --optimizer sgd --learning-rate 1000000 --clip 0 --out c --json " + options;
+  for (const auto& [name, options] :
+       {std::pair<std::string, std::string>("additive", "--steps 10"), {"transformer", "--steps 60 --evaluate-every 60"}}) {
+    const std::string command = "compare --data data --attention " + name +
+                                ",dot --width 8 --batch-tokens 100 --optimizer sgd --learning-rate 1000000 --clip 0 --out c --json " +
+                                options;
     INFO(command);
     const Result compared = heed_in(folder.path(), command);
     REQUIRE_MESSAGE(compared.code == 0, compared.err);
@@ -78,7 +85,8 @@ TEST_CASE("cli: compare leaves out the numbers of what diverges, in training or 
     CHECK(all[0]["bleu"].is_null());
     CHECK(all[0]["train_loss"].is_null());
     CHECK(all[1]["bleu"].is_number());
-    CHECK((compared.err.find("warning: transformer, seed 1: no finite loss: 20 updates in a row") != std::string::npos) == options.starts_with("--steps 60"));
+    CHECK((compared.err.find("warning: transformer, seed 1: no finite loss: 20 updates in a row") != std::string::npos) ==
+          options.starts_with("--steps 60"));
     CHECK(text_of(folder / "c/table.txt").find("\n" + name) != std::string::npos);
     CHECK(results(heed_in(folder.path(), command).out) == results(compared.out));
     fs::remove_all(folder / "c");
@@ -88,7 +96,9 @@ TEST_CASE("cli: compare leaves out the numbers of what diverges, in training or 
 TEST_CASE("cli: compare takes options from a file, which flags go before") {
   const TemporaryFolder folder;
   REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 5 --train 60 --dev 9 --test 9").code == 0);
-  write_text(folder / "c.json", R"({"data": "data", "attention": "dot,none", "model": "lstm", "seeds": 1, "bucket": 3, "steps": 5, "epochs": null, "width": 8, "batch-sentences": 8, "lowercase": true,
+  write_text(
+      folder / "c.json",
+      R"({"data": "data", "attention": "dot,none", "model": "lstm", "seeds": 1, "bucket": 3, "steps": 5, "epochs": null, "width": 8, "batch-sentences": 8, "lowercase": true,
                                     "learning-rate": 0.0123456789, "optimizer": "adamw", "window": null, "decoder": "luong"})");
   const auto options_of = [&](const std::string& flags, const std::string& run) {
     const Result compared = heed_in(folder.path(), "compare --config c.json --quiet " + flags);
@@ -107,7 +117,8 @@ TEST_CASE("cli: compare takes options from a file, which flags go before") {
   CHECK(dot["weight-decay"] == 0.01);                                     // adamw's
   CHECK(text_of(folder / "a/table.txt").find(" 1 to 3 ") != std::string::npos);
   CHECK(fs::exists(folder / "a/none-1/config.json"));
-  const Json transformer = options_of("--out b --attention transformer,general --epochs 1 --batch-tokens 64 --lowercase=false --heads 2", "b/transformer-1/config.json");
+  const Json transformer = options_of("--out b --attention transformer,general --epochs 1 --batch-tokens 64 --lowercase=false --heads 2",
+                                      "b/transformer-1/config.json");
   CHECK(transformer["steps"].is_null());
   CHECK(transformer["epochs"] == 1);
   CHECK(transformer["batch-tokens"] == 64);
@@ -120,15 +131,19 @@ TEST_CASE("cli: compare takes options from a file, which flags go before") {
 TEST_CASE("cli: compare counts characters where they are the tokens") {
   const TemporaryFolder folder;
   REQUIRE(heed_in(folder.path(), "data numbers --out data --train 20 --dev 2 --test 2").code == 0);
-  const Result compared = heed_in(folder.path(), "compare --data data --attention dot --tokenizer char --steps 1 --width 8 --bucket 100 --out c");
+  const Result compared =
+      heed_in(folder.path(), "compare --data data --attention dot --tokenizer char --steps 1 --width 8 --bucket 100 --out c");
   REQUIRE_MESSAGE(compared.code == 0, compared.err);
   CHECK(compared.out.find("  mult-adds/character  ") != std::string::npos);
   CHECK(compared.out.find("\nBLEU of tokens by source characters (sentences), test\n") != std::string::npos);
-  for (const char* shown : {"Buckets of 100 characters;", ">source characters<"}) CHECK_MESSAGE(text_of(folder / "c/length.svg").find(shown) != std::string::npos, shown);
+  for (const char* shown : {"Buckets of 100 characters;", ">source characters<"})
+    CHECK_MESSAGE(text_of(folder / "c/length.svg").find(shown) != std::string::npos, shown);
 }
 
 TEST_CASE("cli: compare") {
-  const std::string command = "compare --data data --attention none,additive,general,transformer --out compared --epochs 1 --width 16 --layers 1 --heads 2 --feed-forward 32 --start eos --seeds 2 --bucket 3";
+  const std::string command =
+      "compare --data data --attention none,additive,general,transformer --out compared --epochs 1 --width 16 --layers 1 --heads 2 "
+      "--feed-forward 32 --start eos --seeds 2 --bucket 3";
   const Result first = call(command);
   REQUIRE_MESSAGE(first.code == 0, first.err);
   const std::vector<std::string> table = lines_of(first.out);
@@ -136,7 +151,8 @@ TEST_CASE("cli: compare") {
   CHECK(table[1].starts_with("none "));
   CHECK(table[4].starts_with("transformer "));
   CHECK(!std::regex_search(first.out, std::regex(" [0-9]{4} ")));   // "7,932" as "20,228" beside it
-  for (const char* run : {"additive-1", "transformer-1"}) CHECK(parse_json(text_of(small().folder / ("compared/" + std::string(run) + "/config.json")))["start"] == "eos");
+  for (const char* run : {"additive-1", "transformer-1"})
+    CHECK(parse_json(text_of(small().folder / ("compared/" + std::string(run) + "/config.json")))["start"] == "eos");
   CHECK(first.out.find("BLEU by source words (sentences), test\n") != first.out.npos);
   CHECK(text_of(small().folder / "compared/table.txt") == first.out);
   for (const char* file : {"bleu.svg", "length.svg"}) {
@@ -168,7 +184,8 @@ TEST_CASE("cli: compare") {
   CHECK(call(command + " --quiet").code == 0);
   const Result shorter = call("compare --data data --attention concat,none,general --out compared --steps 1 --width 16 --layers 1");
   CHECK(shorter.code == 2);
-  CHECK(std::regex_search(shorter.err, std::regex("trained beyond the limit: compared/none-1 has ([0-9]+) updates: --steps 1; --steps \\1, or another --out")));
+  CHECK(std::regex_search(
+      shorter.err, std::regex("trained beyond the limit: compared/none-1 has ([0-9]+) updates: --steps 1; --steps \\1, or another --out")));
   CHECK(!fs::exists(small().folder / "compared/concat-1"));
   const Result sooner = call(command + " --patience 1");
   CHECK(sooner.code == 2);
@@ -188,7 +205,9 @@ TEST_CASE("cli: compare gives a model the first one's width where that comes nea
 TEST_CASE("cli: compare counts no result of other data") {
   const TemporaryFolder folder;
   REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 5 --train 50 --dev 10 --test 10").code == 0);
-  const auto again = [&](const std::string& options = "") { return heed_in(folder.path(), "compare --data data --attention none --steps 1 --width 8 --out compared" + options); };
+  const auto again = [&](const std::string& options = "") {
+    return heed_in(folder.path(), "compare --data data --attention none --steps 1 --width 8 --out compared" + options);
+  };
   const auto is_new = [](const Result& result) { return result.code == 0 && result.err.find("done before") == result.err.npos; };
   CHECK(is_new(again()));
   CHECK(!is_new(again()));
@@ -197,7 +216,8 @@ TEST_CASE("cli: compare counts no result of other data") {
     CHECK(!is_new(again(options)));
   }
   std::string test = text_of(folder / "data/test.tsv");
-  for (const std::string& other : {test + "1\t1\n", test.replace(test.find("\t0-0 1-1"), 8, "\t0-1 1-1")}) {      // another pair; another link
+  // another pair; another link
+  for (const std::string& other : {test + "1\t1\n", test.replace(test.find("\t0-0 1-1"), 8, "\t0-1 1-1")}) {
     write_text(folder / "data/test.tsv", other);
     CHECK(is_new(again()));
     CHECK(!is_new(again()));
@@ -207,18 +227,26 @@ TEST_CASE("cli: compare counts no result of other data") {
     write_text(folder / part, text + "1\t1\n");
     const Result refused = again();
     CHECK(refused.code == 2);
-    CHECK_MESSAGE(refused.err.find("the data has changed since compared/none-1/checkpoints/1.safetensors was written") != std::string::npos, refused.err);
+    CHECK_MESSAGE(refused.err.find("the data has changed since compared/none-1/checkpoints/1.safetensors was written") != std::string::npos,
+                  refused.err);
     write_text(folder / part, text);
   }
 }
 
-TEST_CASE("cli: compare: milliseconds of an update are those of all updates, whatever lies between evaluations; a limit in epochs counts a begun one") {
+TEST_CASE(
+    "cli: compare: milliseconds of an update are those of all updates, whatever lies between evaluations; a limit in epochs counts a begun "
+    "one") {
   const TemporaryFolder folder;
   REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 5 --train 50 --dev 10 --test 10").code == 0);
-  const auto compare = [&](const std::string& limit) { return heed_in(folder.path(), "compare --data data --attention none --evaluate-every 6 --batch-sentences 10 --width 8 --json --quiet --out c " + limit); };
+  const auto compare = [&](const std::string& limit) {
+    return heed_in(
+        folder.path(),
+        "compare --data data --attention none --evaluate-every 6 --batch-sentences 10 --width 8 --json --quiet --out c " + limit);
+  };
   REQUIRE(compare("--steps 9").code == 0);
   std::string log = text_of(folder / "c/none-1/metrics.jsonl");
-  for (std::size_t at = 0, n = 0; (at = log.find("\"update_ms\": ", at)) != log.npos; at += 22) log.replace(at + 13, 9, n++ == 0 ? "    2.000" : "    5.000");
+  for (std::size_t at = 0, n = 0; (at = log.find("\"update_ms\": ", at)) != log.npos; at += 22)
+    log.replace(at + 13, 9, n++ == 0 ? "    2.000" : "    5.000");
   write_text(folder / "c/none-1/metrics.jsonl", log);
   fs::remove(folder / "c/none-1.json");
   CHECK(parse_json(compare("--steps 9").out)[0]["step_ms"] == 3);

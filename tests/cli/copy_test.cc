@@ -32,9 +32,12 @@ TEST_CASE("cli: --copy writes words of the source that no vocabulary has; pictur
     return result.out;
   };
   call("data copy --train 1 --dev 1 --test 1 --out data");                      // what says that its tokens stand between spaces
-  for (const auto& [part, count] : {std::pair("train", 200), std::pair("dev", 10), std::pair("test", 20)}) write_text(folder / "data/" + part + ".tsv", pairs(count, count));
-  for (const std::string model : {"--layers 1 --heads 2 --feed-forward 32 --warmup 20", "--model gru --batch-tokens 500", "--model lstm --attention coverage --coverage-loss 0.1 --input-feeding",
-                                "--layers 1 --heads 2 --feed-forward 32 --warmup 20 --copy-form copynet", "--model gru --batch-tokens 500 --copy-form copynet"}) {
+  for (const auto& [part, count] : {std::pair("train", 200), std::pair("dev", 10), std::pair("test", 20)})
+    write_text(folder / "data/" + part + ".tsv", pairs(count, count));
+  for (const std::string model :
+       {"--layers 1 --heads 2 --feed-forward 32 --warmup 20", "--model gru --batch-tokens 500",
+        "--model lstm --attention coverage --coverage-loss 0.1 --input-feeding",
+        "--layers 1 --heads 2 --feed-forward 32 --warmup 20 --copy-form copynet", "--model gru --batch-tokens 500 --copy-form copynet"}) {
     CAPTURE(model);
     std::filesystem::remove_all(folder / "run");
     const std::string train = "train --out run --quiet " + (model.find("batch") == model.npos ? "--batch-sentences 25 " : std::string());
@@ -43,12 +46,15 @@ TEST_CASE("cli: --copy writes words of the source that no vocabulary has; pictur
     for (const std::string search : {"", "--beam 3 --stop bound ", "--precision int8 "})
       CHECK(call("translate --quiet --run run " + search, "my name is qwerty\nyxcvbn sings\n") == "je m'appelle qwerty\nyxcvbn chante\n");
     CHECK(heed_in(folder.path(), "translate --run run", "my name is qwerty\n").err.find("unknown") == std::string::npos);
-    CHECK(heed_in(folder.path(), "translate --run run --prefix 'qwerty asdf'", "my name is qwerty\n").err == "unknown to the model: asdf\n");
-    CHECK(heed_in(folder.path(), "attention --run run --source 'qwerty sings' --target 'qwerty asdf'").err == "--target: unknown to the model: asdf\n");
+    CHECK(heed_in(folder.path(), "translate --run run --prefix 'qwerty asdf'", "my name is qwerty\n").err ==
+          "unknown to the model: asdf\n");
+    CHECK(heed_in(folder.path(), "attention --run run --source 'qwerty sings' --target 'qwerty asdf'").err ==
+          "--target: unknown to the model: asdf\n");
     CHECK(call("translate --quiet --run run --prefix 'je m'", "my name is qwerty\n").starts_with("je m"));
     CHECK(call("translate --quiet --run run --prefix qwerty", "qwerty sings\n") == "qwerty chante\n");
     const bool pointed = !model.ends_with("copynet");                           // attention is what copies
-    const auto links = parse_json(call("translate --quiet --run run --json --alignment", "qwerty sings\n"))["translations"][0]["links"].get<std::string>();
+    const auto links =
+        parse_json(call("translate --quiet --run run --json --alignment", "qwerty sings\n"))["translations"][0]["links"].get<std::string>();
     CHECK((links.starts_with("0-0") || !pointed));
     const auto scores = parse_json(call("evaluate --quiet --run run --data data --json"));
     CHECK(scores["exact"] == 100);

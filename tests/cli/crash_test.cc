@@ -20,7 +20,8 @@ namespace fs = std::filesystem;
 namespace {
 
 // Dropout, accumulation, averages, the schedule and the patience all have a state of their own.
-const std::string kRich = "--batch-tokens 32 --accumulate 2 --dropout 0.2 --average 0.9 --schedule plateau --patience 50 --threads 1 --save-every ";
+const std::string kRich =
+    "--batch-tokens 32 --accumulate 2 --dropout 0.2 --average 0.9 --schedule plateau --patience 50 --threads 1 --save-every ";
 
 Result heed_under(const TinyTraining& training, const std::vector<std::string>& under, const std::string& line) {
   return Program{.words = split(line), .folder = training.folder().path(), .under = under}.run();
@@ -99,10 +100,13 @@ struct Scenario {
     const std::string victim = training.folder() / kVictim;
     fs::remove_all(victim);
     if (!from_checkpoint) return;
-    if (!fs::exists(training.folder() / "half")) REQUIRE(heed_in(training.folder().path(), training.begin("half", 4) + " --keep 1000").code == 0);
+    if (!fs::exists(training.folder() / "half"))
+      REQUIRE(heed_in(training.folder().path(), training.begin("half", 4) + " --keep 1000").code == 0);
     fs::copy(training.folder() / "half", victim, fs::copy_options::recursive);
   }
-  std::string line(const std::string& more) const { return (from_checkpoint ? training.go_on(kVictim) + " --save-every 4" : training.begin(kVictim)) + more; }
+  std::string line(const std::string& more) const {
+    return (from_checkpoint ? training.go_on(kVictim) + " --save-every 4" : training.begin(kVictim)) + more;
+  }
 };
 
 }  // namespace
@@ -140,13 +144,16 @@ TEST_CASE("crash: killed at every system call" * doctest::skip()) {
     const Scenario scenario{training, from_checkpoint};
     const std::string line = scenario.line(" --keep 2");
     scenario.set_up();
-    const std::vector<Call> calls = trace(training, line, "openat,write,pwrite64,ftruncate,fsync,fdatasync,fchmod,close,read,rename,unlink,mkdir,flock,newfstatat");
+    const std::vector<Call> calls =
+        trace(training, line, "openat,write,pwrite64,ftruncate,fsync,fdatasync,fchmod,close,read,rename,unlink,mkdir,flock,newfstatat");
     CHECK(calls.size() > 100);
     for (const Call& call : calls) {
       CAPTURE(call.line);
       scenario.set_up();
       const std::string number = std::to_string(call.number);
-      const Result killed = heed_under(training, {"strace", "-o", "/dev/null", "-e", "trace=" + call.name, "-e", "inject=" + call.name + ":signal=KILL:when=" + number}, line);
+      const Result killed = heed_under(
+          training, {"strace", "-o", "/dev/null", "-e", "trace=" + call.name, "-e", "inject=" + call.name + ":signal=KILL:when=" + number},
+          line);
       REQUIRE(killed.code == -SIGKILL);
       std::vector<Index> steps;
       if (fs::exists(training.folder() / "victim/config.json")) CHECK_NOTHROW(steps = training.whole_checkpoints(kVictim));
@@ -155,7 +162,8 @@ TEST_CASE("crash: killed at every system call" * doctest::skip()) {
       REQUIRE_MESSAGE(on.code == 0, on.err);
       CHECK(training.difference(kVictim) == "");
     }
-    MESSAGE(calls.size(), " kills, one at each system call of a training ", std::string(from_checkpoint ? "that goes on" : "from its beginning"));
+    MESSAGE(calls.size(), " kills, one at each system call of a training ",
+            std::string(from_checkpoint ? "that goes on" : "from its beginning"));
   }
 }
 
@@ -186,7 +194,8 @@ TEST_CASE("crash: the order of writing" * doctest::skip()) {
     CHECK(synced < closed);
     REQUIRE(i + 2 < calls.size());
     CHECK(calls[i + 1].name == "openat");
-    CHECK_MESSAGE((calls[i + 2].name == "fsync" && calls[i + 2].line.find("/" + folder + ">) = 0") != std::string::npos), calls[i + 2].line);
+    CHECK_MESSAGE((calls[i + 2].name == "fsync" && calls[i + 2].line.find("/" + folder + ">) = 0") != std::string::npos),
+                  calls[i + 2].line);
     if (folder.ends_with("checkpoints")) CHECK(log_synced);        // a checkpoint names the length of the log
   }
   CHECK(files >= 9);                                               // vocabularies and tokenizers, config, three checkpoints, best
@@ -217,7 +226,10 @@ TEST_CASE("crash: a fault of the disk at every system call" * doctest::skip()) {
         CAPTURE(error);
         scenario.set_up();
         const std::string number = std::to_string(call.number);
-        const Result result = heed_under(training, {"strace", "-o", "/dev/null", "-e", "trace=" + call.name, "-e", "inject=" + call.name + ":error=" + error + ":when=" + number}, line);
+        const Result result = heed_under(
+            training,
+            {"strace", "-o", "/dev/null", "-e", "trace=" + call.name, "-e", "inject=" + call.name + ":error=" + error + ":when=" + number},
+            line);
         ++faults;
         CAPTURE(result.err);
         REQUIRE((result.code == 0 || result.code == 1));
@@ -226,12 +238,15 @@ TEST_CASE("crash: a fault of the disk at every system call" * doctest::skip()) {
         CHECK((message || result.code == 0));
         const bool made_again = call.name == "read" && call.line.find("/best.safetensors>") != std::string::npos;   // from its checkpoint
         if (call.name != "close" && call.name != "openat" && call.line.find("/lock>") == std::string::npos && !made_again) CHECK(message);
-        for (const auto& entry : fs::recursive_directory_iterator(training.folder().path())) CHECK(!entry.path().filename().string().starts_with(".heed-tmp-"));
+        for (const auto& entry : fs::recursive_directory_iterator(training.folder().path()))
+          CHECK(!entry.path().filename().string().starts_with(".heed-tmp-"));
         std::vector<Index> have;
         if (fs::exists(training.folder() / kVictim)) CHECK_NOTHROW(have = training.whole_checkpoints(kVictim));
         // Going on leaves out at most the one that failed; stopping leaves those before it.
         CHECK(std::ranges::includes(all, have));
-        CHECK(Index(have.size()) >= (result.code == 0 ? Index(all.size()) - 1 : std::count_if(all.begin(), all.end(), [&](Index step) { return step <= std::max<Index>(call.saved, from_checkpoint ? 4 : -1); })));
+        CHECK(Index(have.size()) >= (result.code == 0 ? Index(all.size()) - 1 : std::count_if(all.begin(), all.end(), [&](Index step) {
+                return step <= std::max<Index>(call.saved, from_checkpoint ? 4 : -1);
+              })));
         if (result.code != 0) {
           const Result on = heed_in(training.folder().path(), training.next(kVictim));
           REQUIRE_MESSAGE(on.code == 0, on.err);

@@ -24,7 +24,9 @@ TEST_CASE("cli: an ensemble of runs, or of the weights of one, translates and is
   call(train + "--out a --heads 2 --feed-forward 16 --warmup 20 --save-every 30 --keep 9 --epochs 4");
   call(train + "--out b --heads 2 --feed-forward 16 --warmup 20 --seed 2 --epochs 4");
   call(train + "--out c --model gru --epochs 4");
-  const auto loss = [&](const std::string& flags) { return parse_json(call("evaluate --quiet --json --data data " + flags))["loss"].get<double>(); };
+  const auto loss = [&](const std::string& flags) {
+    return parse_json(call("evaluate --quiet --json --data data " + flags))["loss"].get<double>();
+  };
   const double a = loss("--run a"), b = loss("--run b"), c = loss("--run c");
   CHECK(loss("--run a --ensemble b,c") < (a + b + c) / 3);
   CHECK(loss("--run a --ensemble b,c --ensemble-mean log-mean") < (a + b + c) / 3);
@@ -47,6 +49,7 @@ TEST_CASE("cli: an ensemble of runs, or of the weights of one, translates and is
   CHECK(mistake("translate --run a --ensemble d") == fit + "--max-length not as in a; runs of the same data and text options\n");
   CHECK(mistake("translate --run a --ensemble b,,c") == "heed translate: a file without a name: --ensemble b,,c; A,B,..\n");
   CHECK(mistake("translate --run a --ensemble nowhere") == "heed translate: no such run: nowhere; a directory that `heed train` made\n");
-  CHECK(mistake("translate --run a --ensemble-mean log-mean") == "heed translate: one model alone: --ensemble-mean log-mean; it goes with --ensemble\n");
+  CHECK(mistake("translate --run a --ensemble-mean log-mean") ==
+        "heed translate: one model alone: --ensemble-mean log-mean; it goes with --ensemble\n");
   CHECK(mistake("translate --run a --sample --stop bound") == "heed translate: nothing is searched: --sample --stop bound; one of them\n");
 }

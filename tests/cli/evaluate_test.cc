@@ -18,7 +18,10 @@ namespace fs = std::filesystem;
 TEST_CASE("cli: evaluate and score agree") {
   const Result plain = call("evaluate --run run --data data --out translated.txt --quiet");
   CHECK_MESSAGE(plain.code == 0, plain.err);
-  CHECK(std::regex_search(plain.out, std::regex(R"(\nBLEU [0-9.]+  \(nrefs:1\|case:mixed\|eff:no\|tok:13a\|smooth:exp\|version:heed-[0-9.]+\)\n  [0-9./]+, brevity penalty [0-9.]+, length ratio [0-9.]+: \d+ tokens to \d+\n)")));
+  CHECK(std::regex_search(
+      plain.out,
+      std::regex(
+          R"(\nBLEU [0-9.]+  \(nrefs:1\|case:mixed\|eff:no\|tok:13a\|smooth:exp\|version:heed-[0-9.]+\)\n  [0-9./]+, brevity penalty [0-9.]+, length ratio [0-9.]+: \d+ tokens to \d+\n)")));
   const auto json = parse_json(call("evaluate --run run --json --quiet").out);     // the run's own data
   CHECK(json["sentences"] == 40);
   CHECK(json["loss"].get<double>() > 0);
@@ -31,7 +34,8 @@ TEST_CASE("cli: evaluate and score agree") {
   const auto score = parse_json(call("score --hypotheses translated.txt --references references.txt --json").out);
   CHECK(score["bleu"] == json["bleu"]);
   CHECK(score["exact"] == json["exact"]);
-  CHECK(call("score --hypotheses references.txt --references references.txt,references.txt --sources references.txt").out.starts_with("BLEU 100.00  (nrefs:2|"));
+  CHECK(call("score --hypotheses references.txt --references references.txt,references.txt --sources references.txt")
+            .out.starts_with("BLEU 100.00  (nrefs:2|"));
 
   // With a second reference of each sentence, here its own translation, everything is as good as it can be.
   const auto second = parse_json(call("evaluate --run run --references translated.txt --json --quiet").out);
@@ -40,10 +44,12 @@ TEST_CASE("cli: evaluate and score agree") {
   CHECK(second["loss"] == json["loss"]);
   CHECK(second["bleu_signature"].get<std::string>().starts_with("nrefs:2|"));
   std::string halves;
-  for (std::size_t i = 0; const std::string& line : lines_of(text_of(small().folder / "translated.txt"))) halves += (i++ % 2 ? line : "other words") + "\n";
+  for (std::size_t i = 0; const std::string& line : lines_of(text_of(small().folder / "translated.txt")))
+    halves += (i++ % 2 ? line : "other words") + "\n";
   write_text(small().folder / "halves.txt", halves);
   const auto both = parse_json(call("evaluate --run run --references halves.txt,references.txt --json --quiet").out);
-  CHECK(both["bleu"] == parse_json(call("score --hypotheses translated.txt --references references.txt,halves.txt,references.txt --json").out)["bleu"]);
+  CHECK(both["bleu"] ==
+        parse_json(call("score --hypotheses translated.txt --references references.txt,halves.txt,references.txt --json").out)["bleu"]);
 
   CHECK(both["exact"].get<double>() >= 50);                                          // of one reference, whichever
   CHECK(both["length_ratio"].get<double>() > 0);
@@ -51,7 +57,8 @@ TEST_CASE("cli: evaluate and score agree") {
 
   CHECK(call("evaluate --run run").err.find("warning") == std::string::npos);
   CHECK(call("evaluate --run run --split train").err.find("warning") == std::string::npos);
-  CHECK(std::regex_search(call("evaluate --run run --data data --split train").err, std::regex(R"(^warning: (\d+) of \1 source sentences of data/train.tsv stand in the training data as well\n)")));
+  CHECK(std::regex_search(call("evaluate --run run --data data --split train").err,
+                          std::regex(R"(^warning: (\d+) of \1 source sentences of data/train.tsv stand in the training data as well\n)")));
   CHECK(call("evaluate --run run --data data --split train --quiet").err.empty());
 
   CHECK(call("evaluate --run run").err.find("sentence 0 of") == std::string::npos);
@@ -86,13 +93,18 @@ TEST_CASE("cli: evaluate compares without case what a run has learned without ca
     }
     write_text(folder / ("data/" + std::string(part) + ".tsv"), letters);
   }
-  const std::string train = "train --data data --layers 1 --width 16 --heads 2 --feed-forward 32 --batch-tokens 256 --steps 60 --warmup 20 --learning-rate 0.01 --quiet --out ";
+  const std::string train =
+      "train --data data --layers 1 --width 16 --heads 2 --feed-forward 32 --batch-tokens 256 --steps 60 --warmup 20 --learning-rate 0.01 "
+      "--quiet --out ";
   REQUIRE(heed_in(folder.path(), train + "run --lowercase").code == 0);
   const auto json = parse_json(heed_in(folder.path(), "evaluate --run run --data data --out translated --json --quiet").out);
   std::string references;
-  for (const std::string& line : lines_of(text_of(folder / "data/test.tsv"))) references += line.substr(0, line.find('\t')) + "\n";   // copies
+  // copies
+  for (const std::string& line : lines_of(text_of(folder / "data/test.tsv"))) references += line.substr(0, line.find('\t')) + "\n";
   write_text(folder / "references", references);
-  const auto score = [&](const std::string& how) { return parse_json(heed_in(folder.path(), "score --hypotheses translated --references references --json " + how).out); };
+  const auto score = [&](const std::string& how) {
+    return parse_json(heed_in(folder.path(), "score --hypotheses translated --references references --json " + how).out);
+  };
   CHECK(json["bleu"].get<double>() > 0);
   CHECK(json["bleu"] == score("--lowercase")["bleu"]);
   CHECK(json["chrf"] == score("--lowercase")["chrf"]);
@@ -103,19 +115,28 @@ TEST_CASE("cli: evaluate compares without case what a run has learned without ca
   std::string lower = references;
   for (char& c : lower) c = char(std::tolower(c));
   write_text(folder / "lower", lower);
-  const auto of_case = [&](const std::string& targets, const std::string& how) { return heed_in(folder.path(), "evaluate --run cased --quiet --files references " + targets + how).out; };
+  const auto of_case = [&](const std::string& targets, const std::string& how) {
+    return heed_in(folder.path(), "evaluate --run cased --quiet --files references " + targets + how).out;
+  };
   const auto same = parse_json(of_case("references", " --json")), other = parse_json(of_case("lower", " --json"));
   CHECK(same["token_bleu"].get<double>() > 0);
   CHECK(same["token_bleu_lowercase"] == same["token_bleu"]);
   CHECK(other["token_bleu_lowercase"] == same["token_bleu"]);
   CHECK(other["token_bleu"] < same["token_bleu"]);
   CHECK(of_case("references", "").find("BLEU of lower-cased tokens") == std::string::npos);
-  CHECK(of_case("lower", "").find(fmt::format("\nBLEU of lower-cased tokens {:.1f}  (nrefs:1|case:lc|", same["token_bleu"].get<double>())) != std::string::npos);
+  CHECK(
+      of_case("lower", "").find(fmt::format("\nBLEU of lower-cased tokens {:.1f}  (nrefs:1|case:lc|", same["token_bleu"].get<double>())) !=
+      std::string::npos);
 }
 
 TEST_CASE("cli: evaluate answers line n in line n") {
   const std::string& folder = small().folder.path();
-  write_text(folder + "/some.s", "1 2\n\n3\t4\n5\n" + [] { std::string longer; for (int i = 0; i < 400; ++i) longer += "1 "; return longer; }() + "\n");
+  write_text(
+      folder + "/some.s", "1 2\n\n3\t4\n5\n" + [] {
+        std::string longer;
+        for (int i = 0; i < 400; ++i) longer += "1 ";
+        return longer;
+      }() + "\n");
   write_text(folder + "/some.t", "1 2\n3\n3\t4\n\n1\n");
   const Result some = call("evaluate --run run --files some.s some.t --out some.out --json");
   CHECK(lines_of(text_of(folder + "/some.out")).size() == 5);
@@ -142,12 +163,15 @@ TEST_CASE("cli: evaluate answers line n in line n") {
 
 TEST_CASE("cli: score reads what it is given") {
   const std::string& folder = small().folder.path();
-  write_text(folder + "/upper", "The Cat sat on it\n"), write_text(folder + "/lower", "the cat sat on it\n"), write_text(folder + "/a,b", "the cat sat on it\n");
+  write_text(folder + "/upper", "The Cat sat on it\n"), write_text(folder + "/lower", "the cat sat on it\n"),
+      write_text(folder + "/a,b", "the cat sat on it\n");
   write_text(folder + "/latin", "caf\xe9 \xe0 la carte\n");
   const auto json = parse_json(call("score --hypotheses - --references a,b --lowercase --json", "The Cat sat on it\n").out);
   CHECK(json["exact"] == 100);
   write_text(folder + "/half-read", "read before\nThe Cat sat on it\n");
-  run_program("cd '" + folder + "' && (read line; " HEED_BUILD_DIR "/examples/heed score --hypotheses - --references a,b --lowercase --json > rest.scores) < half-read");
+  run_program("cd '" + folder +
+              "' && (read line; " HEED_BUILD_DIR
+              "/examples/heed score --hypotheses - --references a,b --lowercase --json > rest.scores) < half-read");
   CHECK(parse_json(text_of(folder + "/rest.scores"))["exact"] == 100);
   CHECK(parse_json(call("score --hypotheses upper --references lower --lowercase=false --json=true").out)["exact"] == 0);
   CHECK(json["precisions"] == Json{100, 100, 100, 100});
@@ -159,15 +183,20 @@ TEST_CASE("cli: score reads what it is given") {
   CHECK(json["hypothesis_length"] == 5);
   CHECK(parse_json(call("score --hypotheses upper --references lower --json").out)["exact"] == 0);
   write_text(folder + "/three-words", "a b c\n");
-  CHECK(call("score --hypotheses three-words --references three-words").out.find("\nexact match 100.00 %  (1 of 1, by words)\nno hypothesis has four tokens: BLEU, as sacreBLEU has it, is 0 whatever is right\n") != std::string::npos);
+  CHECK(call("score --hypotheses three-words --references three-words")
+            .out.find("\nexact match 100.00 %  (1 of 1, by words)\nno hypothesis has four tokens: BLEU, as sacreBLEU has it, is 0 whatever "
+                      "is right\n") != std::string::npos);
   CHECK(call("score --hypotheses latin --references lower").err == "latin: 2 invalid byte sequences replaced; is it UTF-8?\n");
 }
 
 TEST_CASE("cli: where no target has four words, right translations are the best") {
   REQUIRE(call("data copy --out three --symbols 12 --max-length 3 --train 800 --dev 60 --test 60").code == 0);
-  const Result trained = call("train --data three --out of-three --steps 350 --evaluate-every 50 --width 32 --layers 1 --batch-tokens 500 --threads 1");
+  const Result trained =
+      call("train --data three --out of-three --steps 350 --evaluate-every 50 --width 32 --layers 1 --batch-tokens 500 --threads 1");
   REQUIRE_MESSAGE(trained.code == 0, trained.err);
   CHECK_MESSAGE(trained.out.find("best dev BLEU 100.00 (") != trained.out.npos, trained.out);
   const Result measured = call("evaluate --run of-three");
-  for (const char* line : {"\nBLEU 0.0  (", "\nBLEU of tokens 100.0  (nrefs:1|case:mixed|eff:yes|tok:none|", "\nno reference has four tokens: "}) CHECK(measured.out.find(line) != measured.out.npos);
+  for (const char* line :
+       {"\nBLEU 0.0  (", "\nBLEU of tokens 100.0  (nrefs:1|case:mixed|eff:yes|tok:none|", "\nno reference has four tokens: "})
+    CHECK(measured.out.find(line) != measured.out.npos);
 }

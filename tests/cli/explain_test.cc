@@ -73,7 +73,8 @@ TEST_CASE("cli: a beautiful dog, explained step by step in two languages" * doct
 TEST_CASE("cli: explain") {
   const std::string written = lines_of(call("translate --run run --quiet --tokens", "1 2 3\n").out).at(0);
   const std::string first = written.substr(0, written.find(' '));
-  const std::string unknown = " --run run --source '1 y 2 x y' --target '1 z'", named = "--source: unknown to the model: y, x\n--target: unknown to the model: z\n";
+  const std::string unknown = " --run run --source '1 y 2 x y' --target '1 z'",
+                    named = "--source: unknown to the model: y, x\n--target: unknown to the model: z\n";
   CHECK(call("attention" + unknown).err == named);
   CHECK(call("explain" + unknown).err == named);
   CHECK(call("trace --out unknown.safetensors" + unknown).err == named);

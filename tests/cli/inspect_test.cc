@@ -34,18 +34,24 @@ TEST_CASE("cli: trace and diff") {
   write_safetensors(small().folder / "b.safetensors", {{"x", tensor({{1, 2}})}, {"z", tensor({1})}, {"n", tensor({NAN})}});
   const Result unmatched = call("diff a.safetensors b.safetensors");
   CHECK(unmatched.code == 1);
-  CHECK(unmatched.out == "x: f32 [2] and f32 [1, 2]\nonly in a.safetensors: y\nonly in b.safetensors: z\n3 tensors without one of the same name, shape and type in the other file; of the 1 compared none differs\n");
+  CHECK(unmatched.out ==
+        "x: f32 [2] and f32 [1, 2]\nonly in a.safetensors: y\nonly in b.safetensors: z\n3 tensors without one of the same name, shape and "
+        "type in the other file; of the 1 compared none differs\n");
   write_safetensors(small().folder / "b.safetensors", {{"x", tensor({{1, 2}})}, {"y", tensor({1})}, {"n", tensor({1.0})}});
-  CHECK(call("diff a.safetensors b.safetensors").out.ends_with("\n1 tensor without one of the same name, shape and type in the other file; of the 2 compared 1 differ\n"));
-  for (const auto& [name, y] : {std::pair("a.safetensors", 1.0), {"b.safetensors", 3.0}}) write_safetensors(small().folder / name, {{"x", tensor({y / 10})}, {"y", tensor({y})}, {"z", tensor({0.0})}});
+  CHECK(call("diff a.safetensors b.safetensors")
+            .out.ends_with("\n1 tensor without one of the same name, shape and type in the other file; of the 2 compared 1 differ\n"));
+  for (const auto& [name, y] : {std::pair("a.safetensors", 1.0), {"b.safetensors", 3.0}})
+    write_safetensors(small().folder / name, {{"x", tensor({y / 10})}, {"y", tensor({y})}, {"z", tensor({0.0})}});
   CHECK(call("diff a.safetensors b.safetensors").out.find("\nlargest  y [0]: 1 and 3, ") != std::string::npos);
   constexpr std::int64_t kBig = std::int64_t{1} << 60;                        // beyond 2^53
-  for (const auto& [name, more] : {std::pair("a.safetensors", 0), {"b.safetensors", 1}}) write_safetensors(small().folder / name, {{"n", tensor(std::vector{kBig, kBig + more}, {2})}});
+  for (const auto& [name, more] : {std::pair("a.safetensors", 0), {"b.safetensors", 1}})
+    write_safetensors(small().folder / name, {{"n", tensor(std::vector{kBig, kBig + more}, {2})}});
   CHECK(call("diff a.safetensors b.safetensors").out.starts_with("first    n [1]: 1152921504606846976 and 1152921504606846977, 1 apart\n"));
   CHECK(call("diff a.safetensors b.safetensors --tolerance 1").code == 0);
   const auto half = [](const char* name, const std::string& last) {           // F16: 1, 2 and another number
     const std::string header = R"({"h":{"dtype":"F16","shape":[3],"data_offsets":[0,6]}})";
-    write_text(small().folder / name, std::string{char(header.size()), 0, 0, 0, 0, 0, 0, 0} + header + std::string("\x00\x3c\x00\x40", 4) + last);
+    write_text(small().folder / name,
+               std::string{char(header.size()), 0, 0, 0, 0, 0, 0, 0} + header + std::string("\x00\x3c\x00\x40", 4) + last);
   };
   half("a.safetensors", std::string("\x00\x42", 2)), half("b.safetensors", std::string("\x00\x7e", 2));
   CHECK(call("diff a.safetensors a.safetensors").out == "1 tensor, 3 numbers: the same\n");
@@ -74,14 +80,16 @@ TEST_CASE("cli: inspect") {
   CHECK(run.out.find("core.encoder.layers.0.linear1.weight") != run.out.npos);
   CHECK(run.out.find("finished: 60 (steps)") != run.out.npos);
   fs::copy(small().folder / "run", small().folder / "diverged", fs::copy_options::recursive);
-  write_text(small().folder / "diverged/metrics.jsonl", "{\"event\": \"dev\", \"step\": 60, \"loss\": null, \"bleu\": 0, \"exact\": 0}\n{\"event\": \"end\", \"reason\": 0}\n");
+  write_text(small().folder / "diverged/metrics.jsonl",
+             "{\"event\": \"dev\", \"step\": 60, \"loss\": null, \"bleu\": 0, \"exact\": 0}\n{\"event\": \"end\", \"reason\": 0}\n");
   CHECK(call("inspect diverged").out.find("\nlast evaluation: update 60, dev loss nan, BLEU 0.00, exact 0.0 %\n\n") != std::string::npos);
   const Result best = call("inspect run/best.safetensors");
   CHECK(best.out.find("checksum right") != best.out.npos);
   CHECK(best.out.find("all values are finite") != best.out.npos);
   write_safetensors(small().folder / "far.safetensors", {{"x", tensor({1e300}, DType::f64)}});
   CHECK(call("inspect far.safetensors").out.find("all values are finite") != std::string::npos);
-  write_safetensors(small().folder / "odd.safetensors", {{"x", tensor({1, NAN, INFINITY, -INFINITY})}, {"n", tensor({1, 2}, DType::i64)}}, {}, {.checksum = false});
+  write_safetensors(small().folder / "odd.safetensors", {{"x", tensor({1, NAN, INFINITY, -INFINITY})}, {"n", tensor({1, 2}, DType::i64)}},
+                    {}, {.checksum = false});
   const auto odd = parse_json(call("inspect odd.safetensors --json").out);
   CHECK(odd["checksum"] == "none");
   CHECK(odd["tensors"][1]["nan"] == 1);
@@ -98,7 +106,8 @@ TEST_CASE("cli: inspect") {
   const Result damaged = call("inspect damaged");
   CHECK(damaged.code == 1);
   CHECK(damaged.out.find("\nbest.safetensors: damaged\n") != damaged.out.npos);
-  for (const char* file : {"checkpoints/60", "best"}) CHECK(damaged.out.find(std::string("\ndamaged: damaged/") + file + ".safetensors: checksum differs: ") != damaged.out.npos);
+  for (const char* file : {"checkpoints/60", "best"})
+    CHECK(damaged.out.find(std::string("\ndamaged: damaged/") + file + ".safetensors: checksum differs: ") != damaged.out.npos);
   CHECK(parse_json(call("inspect damaged --json").out)["damaged"].size() == 2);
   fs::remove(copy + "/best.safetensors"), fs::remove(copy + "/checkpoints/60.safetensors");
   const Result without = call("inspect damaged");

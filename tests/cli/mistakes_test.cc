@@ -60,9 +60,11 @@ const Row kRows[] = {
     {"train --data data --out new --threads -1", "out of range: --threads -1; "},
     {"train --data data --out new --threads 1e9", "not a whole number: --threads 1e9; "},
     {"train --data data --out new --seed 18446744073709551615", "out of range: --seed 18446744073709551615; "},
-    {"train --data data --out new --seed 9000000000000000001", "out of range: --seed 9000000000000000001; a whole number in \\[0, 9000000000000000000\\]"},
+    {"train --data data --out new --seed 9000000000000000001",
+     "out of range: --seed 9000000000000000001; a whole number in \\[0, 9000000000000000000\\]"},
     {"train --data data --out new --seed 1.5", "not a whole number: --seed 1.5; "},
-    {"train --data data --out new --threads 99999999999999999999", "out of range: --threads 99999999999999999999; a whole number in \\[1, 1024\\]"},
+    {"train --data data --out new --threads 99999999999999999999",
+     "out of range: --threads 99999999999999999999; a whole number in \\[1, 1024\\]"},
     {"train --data data --out new --layers 3000000000", "out of range: --layers 3000000000; a whole number in \\[1, 100\\], default 2"},
     {"train --data data --out new --learning-rate nan", "out of range: --learning-rate nan; a number in \\[0, 1000000\\], default 0.002"},
     {"train --data data --out new --learning-rate inf", "out of range: --learning-rate inf; "},
@@ -75,32 +77,53 @@ const Row kRows[] = {
     {"train --data data --out new --batch-tokens 5 --batch-sentences 5", "both given; one of"},
     {"train --data data --out new --precision int8", "unknown name: --precision int8; one of float32, bfloat16, default float32"},
     {"train --data data --out new --norm past", "unknown name: --norm past; did you mean post\\? one of post, pre, default post"},
-    {"train --data data --out new --model ltsm", "unknown name: --model ltsm; did you mean lstm\\? one of transformer, rnn, lstm, gru, default transformer"},
-    {"train --data data --out new --model gru --heads 2", "not an option of this model: --heads 2 --model gru; it belongs to --model transformer"},
-    {"train --data data --out new --input-feeding", "not an option of this model: --input-feeding --model transformer; it belongs to --model rnn, lstm and gru"},
+    {"train --data data --out new --model ltsm",
+     "unknown name: --model ltsm; did you mean lstm\\? one of transformer, rnn, lstm, gru, default transformer"},
+    {"train --data data --out new --model gru --heads 2",
+     "not an option of this model: --heads 2 --model gru; it belongs to --model transformer"},
+    {"train --data data --out new --input-feeding",
+     "not an option of this model: --input-feeding --model transformer; it belongs to --model rnn, lstm and gru"},
     {"train --data data --out new --model lstm --attention generl", "unknown name: --attention .*generl.*; .*general, .*local-p"},
-    {"train --data data --out new --model lstm --decoder cho --attention dot", "a decoder without attention: --decoder cho --attention dot; --decoder bahdanau, conditional or luong, or --attention none"},
-    {"train --data data --out new --model lstm --decoder cho-exact", "a decoder with the reset gate of a GRU: --decoder cho-exact --model lstm; --model gru, or --decoder cho"},
-    {"train --data data --out new --model gru --start-state context", "no context that stays: --start-state context --attention additive; --start-state last, or --decoder cho"},
-    {"compare --data data --attention cho-exact,cho --model rnn --out new", "a decoder with the reset gate of a GRU: --decoder cho-exact --model rnn; --model gru, or --decoder cho"},
-    {"train --data data --out new --model gru --layers 2", "more than one layer: --decoder bahdanau --layers 2; --decoder-layers 1, or --decoder luong"},
-    {"train --data data --out new --width 250 --heads 8", "the heads do not divide the width: --width 250 --heads 8; --width 248 or 256 would do, or --heads 10"},
+    {"train --data data --out new --model lstm --decoder cho --attention dot",
+     "a decoder without attention: --decoder cho --attention dot; --decoder bahdanau, conditional or luong, or --attention none"},
+    {"train --data data --out new --model lstm --decoder cho-exact",
+     "a decoder with the reset gate of a GRU: --decoder cho-exact --model lstm; --model gru, or --decoder cho"},
+    {"train --data data --out new --model gru --start-state context",
+     "no context that stays: --start-state context --attention additive; --start-state last, or --decoder cho"},
+    {"compare --data data --attention cho-exact,cho --model rnn --out new",
+     "a decoder with the reset gate of a GRU: --decoder cho-exact --model rnn; --model gru, or --decoder cho"},
+    {"train --data data --out new --model gru --layers 2",
+     "more than one layer: --decoder bahdanau --layers 2; --decoder-layers 1, or --decoder luong"},
+    {"train --data data --out new --width 250 --heads 8",
+     "the heads do not divide the width: --width 250 --heads 8; --width 248 or 256 would do, or --heads 10"},
     {"train --data data --out new --warmup 0", "no warm-up: --schedule inverse_sqrt --warmup 0; "},
     {"train --data data --out new --schedule cosine --warmup 10 --steps 10", "the warm-up does not end: .*10 updates planned"},
     {"train --data data --out new --schedule cosine --minutes 1", "where does the schedule end: --schedule cosine; give --schedule-steps"},
     {"train --data data --out new --layers 100 --width 65536 --heads 8", "too large a model: .*this machine has [0-9]+ GiB"},
-    {"train --data data --out new --model lstm --layers 100 --width 65536", "too large a model: --layers 100 --width 65536; its 6.88e\\+12 parameters need .*this machine has [0-9]+ GiB"},
-    {"train --data data --out new --momentum 0.9", "not an option of this optimizer: --momentum 0.9 --optimizer adam; it belongs to sgd and rmsprop"},
-    {"train --data data --out new --optimizer rmsprop --eps 1e-5", "not an option of this optimizer: --eps 1e-05 --optimizer rmsprop; it belongs to adam and adamw"},
-    {"train --data data --out new --optimizer sgd --beta1 0.5", "not an option of this optimizer: --beta1 0.5 --optimizer sgd; it belongs to adam and adamw"},
-    {"train --data data --out new --optimizer sgd --beta2 0.9", "not an option of this optimizer: --beta2 0.9 --optimizer sgd; it belongs to adam and adamw"},
-    {"train --data data --out new --schedule-steps 9", "not an option of this schedule: --schedule-steps 9 --schedule inverse_sqrt; it belongs to linear, cosine and step"},
-    {"compare --data data --attention dot,transfomer --out new", "unknown name: --attention \"transfomer\"; did you mean transformer\\? one of transformer, cho, cho-exact, sutskever, none, mean, "},
-    {"compare --data data --attention none,dot --out new --heads 2", "not an option of this model: --heads 2 --model gru.*; it belongs to --model transformer"},
-    {"compare --data data --attention none,transformer --out new --window 3", "not an option of this model: --window 3 --model gru.*; it belongs to --attention local-m and local-p"},
-    {"compare --data data --attention cho,dot --out new --decoder sutskever", "a decoder without attention: --decoder sutskever --attention dot; "},
-    {"compare --data data --attention cho,sutskever --out new --decoder luong", "a decoder by its name and another: --attention cho --decoder luong; leave out --decoder"},
-    {"train --data data --out new --model gru --attention none --input-feeding --decoder luong", "nothing to feed: --input-feeding without attention; --attention general, or leave out --input-feeding"},
+    {"train --data data --out new --model lstm --layers 100 --width 65536",
+     "too large a model: --layers 100 --width 65536; its 6.88e\\+12 parameters need .*this machine has [0-9]+ GiB"},
+    {"train --data data --out new --momentum 0.9",
+     "not an option of this optimizer: --momentum 0.9 --optimizer adam; it belongs to sgd and rmsprop"},
+    {"train --data data --out new --optimizer rmsprop --eps 1e-5",
+     "not an option of this optimizer: --eps 1e-05 --optimizer rmsprop; it belongs to adam and adamw"},
+    {"train --data data --out new --optimizer sgd --beta1 0.5",
+     "not an option of this optimizer: --beta1 0.5 --optimizer sgd; it belongs to adam and adamw"},
+    {"train --data data --out new --optimizer sgd --beta2 0.9",
+     "not an option of this optimizer: --beta2 0.9 --optimizer sgd; it belongs to adam and adamw"},
+    {"train --data data --out new --schedule-steps 9",
+     "not an option of this schedule: --schedule-steps 9 --schedule inverse_sqrt; it belongs to linear, cosine and step"},
+    {"compare --data data --attention dot,transfomer --out new",
+     "unknown name: --attention \"transfomer\"; did you mean transformer\\? one of transformer, cho, cho-exact, sutskever, none, mean, "},
+    {"compare --data data --attention none,dot --out new --heads 2",
+     "not an option of this model: --heads 2 --model gru.*; it belongs to --model transformer"},
+    {"compare --data data --attention none,transformer --out new --window 3",
+     "not an option of this model: --window 3 --model gru.*; it belongs to --attention local-m and local-p"},
+    {"compare --data data --attention cho,dot --out new --decoder sutskever",
+     "a decoder without attention: --decoder sutskever --attention dot; "},
+    {"compare --data data --attention cho,sutskever --out new --decoder luong",
+     "a decoder by its name and another: --attention cho --decoder luong; leave out --decoder"},
+    {"train --data data --out new --model gru --attention none --input-feeding --decoder luong",
+     "nothing to feed: --input-feeding without attention; --attention general, or leave out --input-feeding"},
     {"compare --data data --attention dot --out new --momentum 0.9", "not an option of this optimizer: --momentum 0.9 --optimizer adam; "},
     {"translate --run run --beam 0", "out of range: --beam 0; a whole number in \\[1, 1000\\], default 1"},
     {"translate --run run --beam 2 --nbest 3", "more translations than hypotheses: --nbest 3 --beam 2; --beam 3 or more"},
@@ -117,7 +140,9 @@ const Row kRows[] = {
     {"translate --run run --max-length 9999", "out of range: --max-length 9999; at most [0-9]+, as in training"},
     {"evaluate --run run --beam 2 --nbest 2", "unknown flag: --nbest; .*`heed evaluate --help`"},
     {"evaluate --run run --force --beam 2", "nothing is translated: --force --beam; one of them"},
-    {"translate --run brief --prefix '1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5'", "a long prefix: --prefix: 55 words; at most 54"},
+    {"translate --run brief --prefix '1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 "
+     "1 2 3 4 5'",
+     "a long prefix: --prefix: 55 words; at most 54"},
     {"data copy --out new --train 100000 --symbols 2 --max-length 3", "more distinct sources asked for than exist"},
     {"data numbers --out new --from xx", "\"xx\" is none of"},
     {"data copy --out new --train 10000001", "out of range: --train 10000001; a whole number in \\[1, 10000000\\]"},
@@ -130,30 +155,46 @@ const Row kRows[] = {
     {"train --train-files s t --out new", "no dev data: --train-files; give --dev-files"},
     {"train --train pairs.tsv --out new", "no dev data: --train pairs.tsv; give --split-by-source"},
     {"train --data data --split-by-source --out new", "nothing to split: --split-by-source; it goes with --train FILE"},
-    {"train --data data --dev-files s t --out new", "files that would not be read: --dev-files .*s .*t; they go with --train-files, --data has its own parts"},
-    {"train --train pairs.tsv --split-by-source --test-files s t --out new", "files that would not be read: --test-files .*; they go with --train-files, --split-by-source makes the parts of --train"},
+    {"train --data data --dev-files s t --out new",
+     "files that would not be read: --dev-files .*s .*t; they go with --train-files, --data has its own parts"},
+    {"train --train pairs.tsv --split-by-source --test-files s t --out new",
+     "files that would not be read: --test-files .*; they go with --train-files, --split-by-source makes the parts of --train"},
     {"train --data data --split-dev 9 --out new", "nothing to split: --split-dev 9; it goes with --split-by-source"},
     {"train --data data --split-test 9 --out new", "nothing to split: --split-test 9; it goes with --split-by-source"},
-    {"train --data data --out new --config batch.json", "batches of tokens or of sentences: none given; one of --batch-tokens and --batch-sentences"},
+    {"train --data data --out new --config batch.json",
+     "batches of tokens or of sentences: none given; one of --batch-tokens and --batch-sentences"},
     {"train --data data --out new --config end.json", "no end: neither --steps nor --epochs, --minutes, --patience"},
-    {"train --data data --out new --model gru --attention none --guided-alignment 1", "a loss on attention without any: --guided-alignment 1; --attention general, or leave out --guided-alignment"},
-    {"train --data data --out new --model gru --attention none --copy", "nothing to copy by: --copy without attention; --attention general, --copy-form copynet, or leave out --copy"},
+    {"train --data data --out new --model gru --attention none --guided-alignment 1",
+     "a loss on attention without any: --guided-alignment 1; --attention general, or leave out --guided-alignment"},
+    {"train --data data --out new --model gru --attention none --copy",
+     "nothing to copy by: --copy without attention; --attention general, --copy-form copynet, or leave out --copy"},
     {"train --data data --out new --copy-form copynet", "a form of nothing: --copy-form copynet; with --copy"},
-    {"train --data data --out new --copy --copy-form copy-net", "unknown name: --copy-form copy-net; did you mean copynet\\? one of pointer-generator, copynet, default pointer-generator"},
+    {"train --data data --out new --copy --copy-form copy-net",
+     "unknown name: --copy-form copy-net; did you mean copynet\\? one of pointer-generator, copynet, default pointer-generator"},
     {"train --data data --out new --copy --talking-heads", "weights that are no probabilities: --copy --talking-heads; one of them"},
     {"train --data data --out new --copy --differential", "weights that are no probabilities: --copy --differential; one of them"},
-    {"train --data data --out new --guided-alignment 1 --talking-heads", "weights that are no probabilities: --guided-alignment 1 --talking-heads; one of them"},
-    {"train --data data --out new --coverage-loss 0.5 --differential", "weights that are no probabilities: --coverage-loss 0.5 --differential; one of them"},
+    {"train --data data --out new --guided-alignment 1 --talking-heads",
+     "weights that are no probabilities: --guided-alignment 1 --talking-heads; one of them"},
+    {"train --data data --out new --coverage-loss 0.5 --differential",
+     "weights that are no probabilities: --coverage-loss 0.5 --differential; one of them"},
     {"train --data data --out new --copy --normalise exp", "weights that are no probabilities: --copy --normalise exp; one of them"},
-    {"train --data data --out new --model gru --attention gaussian-exp --guided-alignment 1", "weights that are no probabilities: --guided-alignment 1 --attention gaussian-exp; one of them"},
-    {"train --data data --out new --model gru --attention dot-exp --copy", "weights that do not sum to 1: --copy --attention dot-exp; another attention, gaussian has windows too, or --copy-form copynet"},
-    {"train --data data --out new --model gru --attention local-m --copy", "weights that do not sum to 1: --copy --attention local-m; another attention, gaussian has windows too, or --copy-form copynet"},
-    {"train --data data --out new --tokenizer bpe --min-count 5", "words that are not counted: --tokenizer bpe --min-count 5; leave out --min-count, all pieces stay"},
-    {"train --data data --out new --model lstm --decoder sutskever --coverage-loss 0.5", "a loss on attention without any: --coverage-loss 0.5; --attention general, or leave out --coverage-loss"},
-    {"train --train-files s t --dev-files s t --out new --guided-alignment 1", "no gold links: --guided-alignment 1; training data with a third column \"0-0 1-2\", source-target from 0"},
-    {"train --data data --out new --tokenizer char --guided-alignment 0.5", "links of other words: --guided-alignment 0.5 --tokenizer char; the links of the data count by --tokenizer space"},
+    {"train --data data --out new --model gru --attention gaussian-exp --guided-alignment 1",
+     "weights that are no probabilities: --guided-alignment 1 --attention gaussian-exp; one of them"},
+    {"train --data data --out new --model gru --attention dot-exp --copy",
+     "weights that do not sum to 1: --copy --attention dot-exp; another attention, gaussian has windows too, or --copy-form copynet"},
+    {"train --data data --out new --model gru --attention local-m --copy",
+     "weights that do not sum to 1: --copy --attention local-m; another attention, gaussian has windows too, or --copy-form copynet"},
+    {"train --data data --out new --tokenizer bpe --min-count 5",
+     "words that are not counted: --tokenizer bpe --min-count 5; leave out --min-count, all pieces stay"},
+    {"train --data data --out new --model lstm --decoder sutskever --coverage-loss 0.5",
+     "a loss on attention without any: --coverage-loss 0.5; --attention general, or leave out --coverage-loss"},
+    {"train --train-files s t --dev-files s t --out new --guided-alignment 1",
+     "no gold links: --guided-alignment 1; training data with a third column \"0-0 1-2\", source-target from 0"},
+    {"train --data data --out new --tokenizer char --guided-alignment 0.5",
+     "links of other words: --guided-alignment 0.5 --tokenizer char; the links of the data count by --tokenizer space"},
     {"train --data data --out new --guided-alignment -1", "out of range: --guided-alignment -1; "},
-    {"train --data data --out new --model gru --attention none --decoder cho --context both_ends --one-direction", "one end only: --context both_ends --one-direction; --context every_step"},
+    {"train --data data --out new --model gru --attention none --decoder cho --context both_ends --one-direction",
+     "one end only: --context both_ends --one-direction; --context every_step"},
     {"train --data nowhere --out new", "no such directory: --data .*nowhere; one with train.tsv, dev.tsv and test.tsv"},
     {"train --data half --out new", "unfinished data: --data .*half; "},
     {"train --data empty --out new", "no such file: .*empty/train.tsv; --data expects train.tsv, dev.tsv and test.tsv"},
@@ -163,7 +204,8 @@ const Row kRows[] = {
     {"train --train nothing --split-by-source --out new", "nothing: empty file"},
     {"train --train binary --split-by-source --out new", "binary: not text: "},
     {"train --train s --split-by-source --out new", "s: line 1: one column, expected source TAB target: \"1 2\""},
-    {"train --train links.tsv --split-by-source --split-dev 1 --split-test 0 --tokenizer space --out new", "links.tsv \\(train\\): line 2: link 7-0 points outside: source tokens 1, target tokens 1"},
+    {"train --train links.tsv --split-by-source --split-dev 1 --split-test 0 --tokenizer space --out new",
+     "links.tsv \\(train\\): line 2: link 7-0 points outside: source tokens 1, target tokens 1"},
     {"train --train badlink.tsv --split-by-source --out new", "badlink.tsv: line 1: .*0:0"},
     {"train --train pairs.tsv --split-by-source --split-dev 100 --out new", "nothing is left to train: dev 100, "},
     {"train --train-files long long --dev-files long long --max-length 1 --out new", "no pair is short enough: "},
@@ -176,36 +218,49 @@ const Row kRows[] = {
     {"evaluate --run run --data data --files s t", "more than one source of data: --data --files"},
     {"evaluate --run run --files s t --split dev", "parts are of --data or the run: --files s t --split dev; only one of them"},
     {"evaluate --run whole", "an empty part: .*pairs.tsv \\(test\\); at least one pair"},
-    {"compare --train-files s t --dev-files s t --attention dot --out new", "no test part: --train-files and --dev-files alone; --test-files SOURCE TARGET, or --split dev"},
-    {"compare --train pairs.tsv --split-by-source --split-dev 1 --split-test 0 --attention dot --out new", "an empty part: .*; at least one pair"},
+    {"compare --train-files s t --dev-files s t --attention dot --out new",
+     "no test part: --train-files and --dev-files alone; --test-files SOURCE TARGET, or --split dev"},
+    {"compare --train pairs.tsv --split-by-source --split-dev 1 --split-test 0 --attention dot --out new",
+     "an empty part: .*; at least one pair"},
     {"evaluate --run run --references s", "numbers of lines differ: .*test.tsv has 10, s has 4; line n is compared with line n"},
     {"evaluate --run run --force --references s", "nothing is translated: --force --references s; one of them"},
-    {"train --data data --out new --sentencepiece s s --tokenizer word", "models that would not be read: --sentencepiece s s --tokenizer word; "},
-    {"train --data data --out new --sentencepiece s s --vocabulary-size 9", "no pieces are learned: --sentencepiece s s --vocabulary-size 9; "},
+    {"train --data data --out new --sentencepiece s s --tokenizer word",
+     "models that would not be read: --sentencepiece s s --tokenizer word; "},
+    {"train --data data --out new --sentencepiece s s --vocabulary-size 9",
+     "no pieces are learned: --sentencepiece s s --vocabulary-size 9; "},
     {"train --data data --out new --sentencepiece s s", "/s: not a SentencePiece model: malformed at byte "},
     {"train --data data --out new --sentencepiece nowhere s", "nowhere: cannot open"},
-    {"train --data data --out new --sentencepiece stranger.model stranger.model", "an unknown table of normalisation: --sentencepiece .*stranger.model; "},
-    {"train --data data --out new --tie all --sentencepiece one.model two.model", "two models for one vocabulary: --tie all --sentencepiece .*one.model .*two.model; the same model twice"},
-    {"train --out run --resume --sentencepiece one.model two.model", "contradicts the run: --sentencepiece .*two.model, stored in run is none; "},
+    {"train --data data --out new --sentencepiece stranger.model stranger.model",
+     "an unknown table of normalisation: --sentencepiece .*stranger.model; "},
+    {"train --data data --out new --tie all --sentencepiece one.model two.model",
+     "two models for one vocabulary: --tie all --sentencepiece .*one.model .*two.model; the same model twice"},
+    {"train --out run --resume --sentencepiece one.model two.model",
+     "contradicts the run: --sentencepiece .*two.model, stored in run is none; "},
     {"evaluate --run run --force --out new", "nothing is translated: --force --out new; leave out --out"},
     {"evaluate --run run --out empty", "a directory: --out empty; the name of a file"},
     {"evaluate --run run --out nowhere/new", "cannot write: --out nowhere/new: .*nowhere: No such file or directory; "},
     {"evaluate --run run --files s t --out linked", "input and output are the same file: s and linked"},
-    {"evaluate --run run --files s t --references long,one --out one", "input and output are the same file: one and one; another name for the output"},
+    {"evaluate --run run --files s t --references long,one --out one",
+     "input and output are the same file: one and one; another name for the output"},
     {"evaluate --run whole --split dev --out pairs.tsv", "input and output are the same file: .*/pairs.tsv and pairs.tsv"},
     {"evaluate --run parallel --out t", "input and output are the same file: .*/t and t"},
     {"evaluate --run parallel --split dev --out linked", "input and output are the same file: .*/s and linked"},
     // config files
     {"train --data data --out new --config nowhere", "nowhere: cannot open"},
-    {"train --data data --out new --config unknown.json", "^heed train: unknown.json: unknown key \"modle\" at line 3; did you mean \"model\"\\?"},
+    {"train --data data --out new --config unknown.json",
+     "^heed train: unknown.json: unknown key \"modle\" at line 3; did you mean \"model\"\\?"},
     {"train --data data --out new --config twice.json", "twice.json: repeated key: \"width\" at line 3; it stands at line 2"},
-    {"train --data data --out new --config type.json", "type.json: wrong type: \"width\" at line 2 is \"eight\"; a whole number in \\[1, 65536\\], default 128"},
+    {"train --data data --out new --config type.json",
+     "type.json: wrong type: \"width\" at line 2 is \"eight\"; a whole number in \\[1, 65536\\], default 128"},
     {"train --data data --out new --config range.json", "range.json: out of range: \"dropout\" at line 2 is 7"},
     {"train --data data --out new --config s", "s: not an object: line 1; one object of keys and values is expected"},
     {"train --data data --out new --config broken.json", "broken.json: no JSON: line 2"},
-    {"train --data data --out new --config huge.json", "huge.json: out of range: \"learning-rate\" at line 2 is 1e400; a number in \\[0, 1000000\\], default 0.002"},
-    {"compare --data data --out new --config type.json", "type.json: wrong type: \"width\" at line 2 is \"eight\"; a whole number in \\[1, 65536\\], default 128"},
-    {"compare --data data --out new --config unknown.json", "^heed compare: unknown.json: unknown key \"modle\" at line 3; did you mean \"model\"\\?"},
+    {"train --data data --out new --config huge.json",
+     "huge.json: out of range: \"learning-rate\" at line 2 is 1e400; a number in \\[0, 1000000\\], default 0.002"},
+    {"compare --data data --out new --config type.json",
+     "type.json: wrong type: \"width\" at line 2 is \"eight\"; a whole number in \\[1, 65536\\], default 128"},
+    {"compare --data data --out new --config unknown.json",
+     "^heed compare: unknown.json: unknown key \"modle\" at line 3; did you mean \"model\"\\?"},
     // runs
     {"train --data data --out run", "the run exists: --out run; --resume to go on with it, or another name"},
     {"train --out run", "the run exists: --out run; --resume to go on with it, or another name"},
@@ -220,13 +275,16 @@ const Row kRows[] = {
     {"train --out data --resume", "no run: data has no config.json; "},
     {"train --out run --resume --width 99", "contradicts the run: --width 99, stored in run is 8; "},
     {"train --out run --resume --data empty", "no such file: .*empty/train.tsv; "},
-    {"train --out run --resume --data data2 --steps 9", "the data has changed since run/checkpoints/4.safetensors was written: .*data2/train.tsv"},
+    {"train --out run --resume --data data2 --steps 9",
+     "the data has changed since run/checkpoints/4.safetensors was written: .*data2/train.tsv"},
     {"train --out run --resume --train-files s t --dev-files s t", "more than one source of data: --data --train-files"},
     {"train --out run --resume --steps 9 --data data --seed 2", "contradicts the run: --seed 2, stored in run is 1"},
-    {"train --out run --resume --precision bfloat16", "contradicts the run: --precision bfloat16, stored in run is float32; the stored value, or another --out"},
+    {"train --out run --resume --precision bfloat16",
+     "contradicts the run: --precision bfloat16, stored in run is float32; the stored value, or another --out"},
     {"train --out key --resume", "key/config.json: unknown key \"colour\" at line 2"},
     {"train --out missing --resume", "missing/config.json: missing key: \"dropout\"; a number in \\[0, 1\\], default 0.05"},
-    {"train --out changed --resume", "changed/config.json: \"dropout\" has changed: 0.2, 0.05 when .*checkpoints/4.safetensors was written"},
+    {"train --out changed --resume",
+     "changed/config.json: \"dropout\" has changed: 0.2, 0.05 when .*checkpoints/4.safetensors was written"},
     {"train --out moved --resume --steps 9", "the data has changed since .*4.safetensors was written"},
     {"train --out shrunk --resume --steps 9", "the data has changed since .*4.safetensors was written"},
     {"translate --run nowhere", "no such run: nowhere"},
@@ -239,21 +297,26 @@ const Row kRows[] = {
     {"translate --run run --checkpoint cut.safetensors", "cut.safetensors: "},
     {"translate --run run --checkpoint other/best.safetensors", "does not fit the model; unexpected: core.decoder.layers.1"},
     {"train --data data --out new --init nowhere", "nowhere: cannot open"},
-    {"train --data data --out new --layers 1 --width 8 --heads 2 --feed-forward 8 --init nan.safetensors", "nan.safetensors: weights that are not finite: core\\.decoder\\."},
+    {"train --data data --out new --layers 1 --width 8 --heads 2 --feed-forward 8 --init nan.safetensors",
+     "nan.safetensors: weights that are not finite: core\\.decoder\\."},
     {"train --data data --out new --init other/best.safetensors", "does not fit the model; "},
     {"attention --run run --source ''", "an empty value: --source \"\"; "},
     {"explain --run run --source 1 --target ''", "an empty value: --target \"\"; "},
     {"attention --run run --source 1 --out a.pdf", "unknown kind of picture: --out a.pdf; a name that ends in .svg, .html or .txt"},
-    {"attention --run run --source 1 --out a.html --numbers", "numbers go into the cells of an SVG: --numbers --out a.html; --out FILE.svg"},
+    {"attention --run run --source 1 --out a.html --numbers",
+     "numbers go into the cells of an SVG: --numbers --out a.html; --out FILE.svg"},
     {"attention --run run --source 1 --numbers", "numbers go into the cells of an SVG: --numbers; --out FILE.svg"},
     {"attention --run run --source 1 --out nowhere/a.svg", "nowhere/a.svg: cannot create"},
     {"attention --run run --source 1 --target 2 --links 0-7", "a link points outside: 0-7 in --links; 1 source and 1 target words, from 0"},
     {"attention --run run --source 1 --links 0:0", "a link is written i-j"},
-    {"attention --run brief --source 1 --target '1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5'", "a long sentence: --target: 55 words; at most 54"},
+    {"attention --run brief --source 1 --target '1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 "
+     "1 2 3 4 5 1 2 3 4 5'",
+     "a long sentence: --target: 55 words; at most 54"},
     {"attention --run run --source 1 --align-to output", "unknown name: --align-to output; "},
     {"compare --data data --out new", "missing: --attention; "},
     {"compare --data data --attention dot", "missing: --out; "},
-    {"compare --data data --attention dott --out new", "unknown name: --attention \"dott\"; .*one of transformer, cho, cho-exact, sutskever, none, "},
+    {"compare --data data --attention dott --out new",
+     "unknown name: --attention \"dott\"; .*one of transformer, cho, cho-exact, sutskever, none, "},
     {"compare --data data --attention dot,,general --out new", "an empty name: --attention \"dot,,general\""},
     {"compare --data data --attention dot,dot --out new", "given twice: dot in --attention dot,dot; each name once"},
     {"compare --data data --attention dot --split tst --out new", "no such file: .*data/tst.tsv"},
@@ -271,13 +334,17 @@ const Row kRows[] = {
     {"trace --run run --source 1 --out a.bin", "unknown kind of file: --out a.bin; a name that ends in .safetensors"},
     {"trace --run run --source 1 --out nowhere/a.safetensors", "nowhere/a.safetensors: cannot create"},
     {"trace --run run --source 1 --out run/best.safetensors", "same file"},
-    {"trace --run run --source 1 --out data/../run/checkpoints/3.safetensors", "a file of a run: --out data/../run/checkpoints/3.safetensors; another name"},
+    {"trace --run run --source 1 --out data/../run/checkpoints/3.safetensors",
+     "a file of a run: --out data/../run/checkpoints/3.safetensors; another name"},
     {"trace --run run --source 1 --out other/best.safetensors", "a file of a run: --out other/best.safetensors; another name"},
-    {"evaluate --run run --data data --split nope", "no such file: .*data/nope.tsv; --data expects train.tsv, dev.tsv and test.tsv in its directory, where there is dev.tsv, test.*.tsv, train.tsv"},
+    {"evaluate --run run --data data --split nope",
+     "no such file: .*data/nope.tsv; --data expects train.tsv, dev.tsv and test.tsv in its directory, where there is dev.tsv, test.*.tsv, "
+     "train.tsv"},
     {"evaluate --run run --out data2/dev.tsv", "a file of data: --out data2/dev.tsv; another name"},
     {"evaluate --run run --out run/metrics.jsonl", "a file of a run: --out run/metrics.jsonl; another name"},
     {"evaluate --run run --out run/data.sha256", "a file of a run: --out run/data.sha256; another name"},
-    {"attention --run run --source 1 --out run/attention/sentence-1-step-000004.svg", "a file of a run: --out run/attention/sentence-1-step-000004.svg; "},
+    {"attention --run run --source 1 --out run/attention/sentence-1-step-000004.svg",
+     "a file of a run: --out run/attention/sentence-1-step-000004.svg; "},
     {"diff s", "missing: B; heed diff A B [--tolerance X]"},
     {"diff s s", "s: no safetensors file: "},
     {"inspect nowhere", "nowhere: cannot open"},
@@ -335,7 +402,8 @@ void prepare(const TemporaryFolder& folder) {
   broken.begin()->second = full(broken.begin()->second.shape(), NAN);
   write_safetensors(folder / "nan.safetensors", broken, best.metadata);
   const std::string config = text_of(folder / "run/config.json");
-  for (const char* copy : {"key", "missing", "changed", "moved", "shrunk", "words", "fewer", "bare", "unnamed"}) fs::copy(folder / "run", folder / copy, fs::copy_options::recursive);
+  for (const char* copy : {"key", "missing", "changed", "moved", "shrunk", "words", "fewer", "bare", "unnamed"})
+    fs::copy(folder / "run", folder / copy, fs::copy_options::recursive);
   write_text(folder / "unnamed/source.tokenizer.json", "{\"lowercase\": true}\n");
   write_text(folder / "key/config.json", with(config, "{\n", "{\n  \"colour\": 1,\n"));
   write_text(folder / "missing/config.json", with(config, "  \"dropout\": 0.05,\n", ""));
@@ -377,18 +445,24 @@ TEST_CASE("cli: a path that cannot be followed") {
   const TemporaryFolder folder;
   fs::create_symlink("loop", folder / "loop");
   write_text(folder / "pairs.tsv", "1\t1\n2\t2\n3\t3\n");
-  for (const std::string line : {"train --train pairs.tsv --split-by-source --split-dev 1 --split-test 0 --out loop", "train --data loop --out new", "translate --run loop", "data copy --out loop", "inspect loop", "evaluate --run loop/run"}) {
+  for (const std::string line :
+       {"train --train pairs.tsv --split-by-source --split-dev 1 --split-test 0 --out loop", "train --data loop --out new",
+        "translate --run loop", "data copy --out loop", "inspect loop", "evaluate --run loop/run"}) {
     INFO(line);
     const Result result = heed_in(folder.path(), line);
     CHECK(result.code == 2);
     CHECK(result.out.empty());
-    CHECK_MESSAGE(std::regex_match(result.err, std::regex("heed " + line.substr(0, line.find(' ')) + ": [^ ]*loop[^ ]*: Too many levels of symbolic links\n")), result.err);
+    CHECK_MESSAGE(std::regex_match(result.err, std::regex("heed " + line.substr(0, line.find(' ')) +
+                                                          ": [^ ]*loop[^ ]*: Too many levels of symbolic links\n")),
+                  result.err);
   }
 }
 
 TEST_CASE("cli: HEED_THREADS is read where it counts") {
   const TemporaryFolder folder;
-  const auto code = [&](const std::string& line, const std::string& threads) { return Program{.words = split(line), .folder = folder.path(), .environment = {"HEED_THREADS=" + threads}}.run().code; };
+  const auto code = [&](const std::string& line, const std::string& threads) {
+    return Program{.words = split(line), .folder = folder.path(), .environment = {"HEED_THREADS=" + threads}}.run().code;
+  };
   CHECK(code("data copy --out one --train 9 --dev 2 --test 2", "abc") == 2);
   CHECK(!std::filesystem::exists(folder / "one"));
   CHECK(code("data copy --out one --train 9 --dev 2 --test 2", "") == 0);
@@ -402,7 +476,8 @@ TEST_CASE("cli: HEED_THREADS is read where it counts") {
 TEST_CASE("cli: another training holds the run") {
   const TemporaryFolder folder;
   REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 4 --train 50 --dev 10 --test 10").code == 0);
-  REQUIRE(heed_in(folder.path(), "train --data data --out run --layers 1 --width 8 --heads 2 --feed-forward 8 --warmup 2 --steps 2 --quiet").code == 0);
+  REQUIRE(heed_in(folder.path(), "train --data data --out run --layers 1 --width 8 --heads 2 --feed-forward 8 --warmup 2 --steps 2 --quiet")
+              .code == 0);
   const RunLock lock(folder / "run");
   const Result second = heed_in(folder.path(), "train --out run --resume --steps 4");
   CHECK(second.code == 2);
@@ -423,11 +498,13 @@ TEST_CASE("cli: what a killed `heed data` left is made again, other files are le
   const TemporaryFolder folder;
   const std::string make = "data copy --symbols 5 --max-length 4 --train 50 --dev 10 --test 10 --out ";
   fs::create_directories(folder / "half");
-  for (const char* file : {".unfinished", "train.tsv", "test-pairs.tsv", ".heed-tmp-1-2"}) write_text(folder / ("half/" + std::string(file)), "half");
+  for (const char* file : {".unfinished", "train.tsv", "test-pairs.tsv", ".heed-tmp-1-2"})
+    write_text(folder / ("half/" + std::string(file)), "half");
   write_text(folder / "half/mine", "mine");
   REQUIRE(heed_in(folder.path(), make + "half").code == 0);
   REQUIRE(heed_in(folder.path(), make + "whole").code == 0);
-  for (const char* file : {"train.tsv", "dev.tsv", "test.tsv", "task.json"}) CHECK(text_of(folder / ("half/" + std::string(file))) == text_of(folder / ("whole/" + std::string(file))));
+  for (const char* file : {"train.tsv", "dev.tsv", "test.tsv", "task.json"})
+    CHECK(text_of(folder / ("half/" + std::string(file))) == text_of(folder / ("whole/" + std::string(file))));
   CHECK(std::distance(fs::directory_iterator(folder / "half"), {}) == 6);    // and test-long.tsv
   CHECK(text_of(folder / "half/mine") == "mine");
   const std::string before = listing(folder.path());
@@ -475,7 +552,10 @@ TEST_CASE("cli: faults while working") {
   }
   // A file of translations that fails at the end takes no scores with it.
   REQUIRE(heed_in(folder.path(), "train --out scored" + tiny).code == 0);
-  const Result scored = Program{.words = split("evaluate --run scored --split train --min-length 20 --quiet --out texts"), .folder = folder.path(), .largest_file = 1000}.run();
+  const Result scored = Program{.words = split("evaluate --run scored --split train --min-length 20 --quiet --out texts"),
+                                .folder = folder.path(),
+                                .largest_file = 1000}
+                            .run();
   CHECK(scored.code == 1);
   CHECK_MESSAGE(scored.out.find("\nBLEU of tokens ") != std::string::npos, scored.err);
   CHECK(!fs::exists(folder / "texts"));
@@ -486,12 +566,15 @@ TEST_CASE("cli: faults while working") {
   CHECK(!fs::exists(folder / "limited"));
   REQUIRE(heed_in(folder.path(), "train --out run" + tiny).code == 0);
   const std::string best = text_of(folder / "run/best.safetensors"), checkpoint = text_of(folder / "run/checkpoints/4.safetensors");
-  const Result grown = Program{.words = split("train --out run --resume --steps 20 --quiet"), .folder = folder.path(), .largest_file = 4000}.run();
+  const Result grown =
+      Program{.words = split("train --out run --resume --steps 20 --quiet"), .folder = folder.path(), .largest_file = 4000}.run();
   CHECK(grown.code == 1);
-  CHECK_MESSAGE(std::regex_search(grown.err, std::regex("^heed train: .*safetensors: cannot write at byte [0-9]+: File too large\n$")), grown.err);
+  CHECK_MESSAGE(std::regex_search(grown.err, std::regex("^heed train: .*safetensors: cannot write at byte [0-9]+: File too large\n$")),
+                grown.err);
   CHECK(text_of(folder / "run/best.safetensors") == best);
   CHECK(text_of(folder / "run/checkpoints/4.safetensors") == checkpoint);
-  for (const auto& entry : fs::recursive_directory_iterator(folder / "run")) CHECK(entry.path().filename().string().find("tmp") == std::string::npos);
+  for (const auto& entry : fs::recursive_directory_iterator(folder / "run"))
+    CHECK(entry.path().filename().string().find("tmp") == std::string::npos);
   CHECK(heed_in(folder.path(), "train --out run --resume --steps 20 --quiet").code == 0);
 }
 
@@ -504,15 +587,21 @@ TEST_CASE("cli: a full disk") {
     return;
   }
   REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 4 --train 50 --dev 10 --test 10").code == 0);
-  const std::string train = "train --data data --layers 1 --width 8 --heads 2 --feed-forward 8 --warmup 2 --steps 12 --evaluate-every 3 --quiet";
+  const std::string train =
+      "train --data data --layers 1 --width 8 --heads 2 --feed-forward 8 --warmup 2 --steps 12 --evaluate-every 3 --quiet";
   CHECK(heed_in(folder.path(), train + " --out whole").code == 0);
   // Goes on without checkpoints, and says so at the end. Once there is room, a resumed run ends as if nothing had happened.
   write_text(disk + "/filler", std::string(300 << 10, 'x'));
   const Result full = heed_in(folder.path(), train + " --out disk/run --json");
   CHECK(full.code == 1);
   CHECK(full.out.empty());
-  CHECK_MESSAGE(std::regex_match(full.err, std::regex("(warning: disk/run/[^\n]*: cannot write at byte [0-9]+: No space left on device; going on, the next save tries again\n)+"
-                                                      "heed train: disk/run/[^\n]*: cannot write at byte [0-9]+: No space left on device\n")), full.err);
+  CHECK_MESSAGE(
+      std::regex_match(
+          full.err,
+          std::regex(
+              "(warning: disk/run/[^\n]*: cannot write at byte [0-9]+: No space left on device; going on, the next save tries again\n)+"
+              "heed train: disk/run/[^\n]*: cannot write at byte [0-9]+: No space left on device\n")),
+      full.err);
   fs::remove(disk + "/filler");
   CHECK(heed_in(folder.path(), "train --out disk/run --resume --quiet --keep 1").code == 0);
   CHECK(text_of(disk + "/run/checkpoints/12.safetensors") == text_of(folder / "whole/checkpoints/12.safetensors"));

@@ -19,7 +19,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const std::string kWide = "train --data data --layers 1 --width 32 --feed-forward 64 --batch-tokens 512 --warmup 5 --evaluate-every 6 --quiet ";
+const std::string kWide =
+    "train --data data --layers 1 --width 32 --feed-forward 64 --batch-tokens 512 --warmup 5 --evaluate-every 6 --quiet ";
 
 // `heed` in this process, and what it says on standard error.
 Result heed_here(const TemporaryFolder& folder, std::vector<std::string> words) {
@@ -46,7 +47,8 @@ TEST_CASE("cli: --precision bfloat16 is refused where the processor lacks the in
   const Result result = heed_here(folder, {"train", "--data", folder / "data", "--out", folder / "new", "--precision", "bfloat16"});
   hide_bfloat16_products(false);
   CHECK(result.code == 2);
-  CHECK(result.err == "heed train: no instructions: --precision bfloat16 needs AVX512-BF16, which this processor lacks; --precision float32\n");
+  CHECK(result.err ==
+        "heed train: no instructions: --precision bfloat16 needs AVX512-BF16, which this processor lacks; --precision float32\n");
   CHECK(!fs::exists(folder / "new"));
 }
 
@@ -74,7 +76,8 @@ TEST_CASE("cli: training with --precision bfloat16 has the same bits for any thr
   }
   const Result other = heed_in(folder.path(), "train --resume --precision float32 --out t1");
   CHECK(other.code == 2);
-  CHECK(other.err == "heed train: contradicts the run: --precision float32, stored in t1 is bfloat16; the stored value, or another --out\n");
+  CHECK(other.err ==
+        "heed train: contradicts the run: --precision float32, stored in t1 is bfloat16; the stored value, or another --out\n");
 
   // The dev loss in the log is that of `heed evaluate`, which knows no bfloat16, in other batches.
   const Result evaluated = heed_in(folder.path(), "evaluate --run t1 --data data --split dev --json");

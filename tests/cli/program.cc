@@ -69,12 +69,15 @@ Result Program::run() const {
   return result;
 }
 
-int Program::start(const std::string& input_file) const { return launch(*this, input_file, output.empty() ? "/dev/null" : output, "/dev/null"); }
+int Program::start(const std::string& input_file) const {
+  return launch(*this, input_file, output.empty() ? "/dev/null" : output, "/dev/null");
+}
 
 std::vector<std::string> split(const std::string& line) {
   static const std::regex word(R"('([^']*)'|(\S+))");
   std::vector<std::string> words;
-  for (std::sregex_iterator it(line.begin(), line.end(), word), end; it != end; ++it) words.push_back((*it)[2].matched ? (*it)[2] : (*it)[1]);
+  for (std::sregex_iterator it(line.begin(), line.end(), word), end; it != end; ++it)
+    words.push_back((*it)[2].matched ? (*it)[2] : (*it)[1]);
   return words;
 }
 
@@ -96,7 +99,11 @@ void write_text(const std::string& path, const std::string& text) { std::ofstrea
 std::string listing(const std::string& folder) {
   std::vector<std::string> lines;
   for (const auto& entry : fs::recursive_directory_iterator(folder))
-    if (entry.path().filename() != "lock") lines.push_back(entry.path().string() + " " + (entry.is_regular_file() ? std::to_string(entry.file_size()) + " " + std::to_string(entry.last_write_time().time_since_epoch().count()) : "directory"));
+    if (entry.path().filename() != "lock")
+      lines.push_back(entry.path().string() + " " +
+                      (entry.is_regular_file()
+                           ? std::to_string(entry.file_size()) + " " + std::to_string(entry.last_write_time().time_since_epoch().count())
+                           : "directory"));
   std::sort(lines.begin(), lines.end());
   std::string all;
   for (const std::string& line : lines) all += line + "\n";

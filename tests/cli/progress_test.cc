@@ -133,9 +133,13 @@ TEST_CASE("colour on a terminal, unless NO_COLOR is set to something") {
 TEST_CASE("a training shows how much of its epochs is done") {
   const TemporaryFolder folder;
   REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 5 --train 40 --dev 4 --test 4").code == 0);
-  const std::string train = "train --data data --layers 1 --width 8 --heads 2 --feed-forward 8 --learning-rate 0 --average 0 --batch-sentences 5 --epochs 4 --patience 1 --evaluate-every ";
+  const std::string train =
+      "train --data data --layers 1 --width 8 --heads 2 --feed-forward 8 --learning-rate 0 --average 0 --batch-sentences 5 --epochs 4 "
+      "--patience 1 --evaluate-every ";
   int n = 0;
-  for (const auto& [every, shown] : {std::pair("3", "epoch 0\\.8  step 6 \\[[#-]*\\]   18%"), {"5", "epoch 1\\.2  step 10 \\[[#-]*\\]   31%"}}) {   // the second evaluation is no better and ends it
+  // the second evaluation is no better and ends it
+  for (const auto& [every, shown] :
+       {std::pair("3", "epoch 0\\.8  step 6 \\[[#-]*\\]   18%"), {"5", "epoch 1\\.2  step 10 \\[[#-]*\\]   31%"}}) {
     const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY);
     REQUIRE((terminal >= 0 && ::grantpt(terminal) == 0 && ::unlockpt(terminal) == 0));
     const std::string name = ::ptsname(terminal);
@@ -145,7 +149,9 @@ TEST_CASE("a training shows how much of its epochs is done") {
       char bytes[4096];
       for (ssize_t count; (count = ::read(terminal, bytes, sizeof bytes)) > 0;) text.append(bytes, std::size_t(count));
     });
-    const int process = Program{.words = split(train + every + " --out run" + std::to_string(++n)), .folder = folder.path(), .environment = {"TERM=xterm", "COLUMNS=100"}, .under = {"sh", "-c", "exec \"$0\" \"$@\" 2>" + name}}.start();
+    const int process = Program{.words = split(train + every + " --out run" + std::to_string(++n)), .folder = folder.path(),
+                                .environment = {"TERM=xterm", "COLUMNS=100"}, .under = {"sh", "-c",
+                                                                                        "exec \"$0\" \"$@\" 2>" + name}}.start();
     CHECK(wait_for(process) == 0);
     ::close(kept);                                 // the end for the reader
     reader.join();

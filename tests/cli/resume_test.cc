@@ -49,9 +49,12 @@ TEST_CASE("resume: 2 N updates are N and N more, for every optimiser and schedul
   const TemporaryFolder folder;
   make_tiny_data(folder);
   int n = 0;
-  for (const std::string options : {"--optimizer adam", "--optimizer adamw --weight-decay 0.1 --average 0.9", "--optimizer sgd --momentum 0.9 --schedule linear --schedule-steps 60", "--optimizer adagrad --schedule step --schedule-steps 8",
-                                    "--optimizer adadelta --learning-rate 1 --schedule cosine --schedule-steps 70", "--optimizer rmsprop --momentum 0.5 --schedule plateau", "--schedule noam --learning-rate 0.5 --accumulate 3",
-                                    "--schedule constant --batch-sentences 5 --accumulate 2", "--patience 3 --learning-rate 0"}) {
+  for (const std::string options :
+       {"--optimizer adam", "--optimizer adamw --weight-decay 0.1 --average 0.9",
+        "--optimizer sgd --momentum 0.9 --schedule linear --schedule-steps 60", "--optimizer adagrad --schedule step --schedule-steps 8",
+        "--optimizer adadelta --learning-rate 1 --schedule cosine --schedule-steps 70",
+        "--optimizer rmsprop --momentum 0.5 --schedule plateau", "--schedule noam --learning-rate 0.5 --accumulate 3",
+        "--schedule constant --batch-sentences 5 --accumulate 2", "--patience 3 --learning-rate 0"}) {
     INFO(options);
     const std::string a = "a" + std::to_string(++n), b = "b" + std::to_string(n);
     train(folder, options + " --steps 52 --out " + a);
@@ -77,7 +80,8 @@ TEST_CASE("resume: 2 N updates are N and N more, for every optimiser and schedul
     json.erase("seconds");
     return json;
   };
-  const auto ended = result("train --data data --out best --layers 1 --width 8 --heads 2 --feed-forward 8 --warmup 5 --steps 9 --evaluate-every 7 --seed 2");
+  const auto ended = result(
+      "train --data data --out best --layers 1 --width 8 --heads 2 --feed-forward 8 --warmup 5 --steps 9 --evaluate-every 7 --seed 2");
   CHECK(ended["steps"] == 9);
   CHECK(ended["best"]["step"] == 9);
   CHECK(result("train --resume --out best") == ended);
@@ -140,7 +144,11 @@ TEST_CASE("resume: clipping, micro-batches and averages reach the training") {
   train(folder, "--epochs 1 --accumulate 2 --out two");
   CHECK(last("two") == (last("one") + 1) / 2);
   for (const std::string run : {"--evaluate-every 1 --out often", "--evaluate-every 6 --out once"})
-    REQUIRE(heed_in(folder.path(), "train --data data --layers 1 --width 8 --heads 2 --feed-forward 8 --warmup 5 --quiet --batch-tokens 64 --steps 6 --average 0.9 " + run).code == 0);
+    REQUIRE(heed_in(folder.path(),
+                    "train --data data --layers 1 --width 8 --heads 2 --feed-forward 8 --warmup 5 --quiet --batch-tokens 64 --steps 6 "
+                    "--average 0.9 " +
+                        run)
+                .code == 0);
   CHECK(same_weights("once", "often"));
 }
 
@@ -171,7 +179,8 @@ TEST_CASE("resume: the loss of updates in the log is that of all their tokens, w
 TEST_CASE("resume: the time since the last line of the log counts") {
   const TemporaryFolder folder;
   make_tiny_data(folder);
-  const std::string seldom = " --data data --layers 1 --width 8 --heads 2 --feed-forward 8 --warmup 5 --evaluate-every 1000000 --quiet --json ";
+  const std::string seldom =
+      " --data data --layers 1 --width 8 --heads 2 --feed-forward 8 --warmup 5 --evaluate-every 1000000 --quiet --json ";
   // A training that ended by its time is finished.
   REQUIRE(heed_in(folder.path(), "train --minutes 0.01 --out timed" + seldom).code == 0);
   const std::string before = listing(folder / "timed");
@@ -185,7 +194,9 @@ TEST_CASE("resume: the time since the last line of the log counts") {
   CHECK(stored["seconds"] > 0);
   CHECK(stored["seconds"] <= parse_json(first.out)["seconds"].get<double>() + 0.051);
   int steps = 10;
-  for (const auto& [text, counts] : {std::pair("{\"step\": 10, \"seconds\": 1000.5}\n", true), std::pair("{\"step\": 10000, \"seconds\": 1000.5}\n", false), std::pair("{\"step\": 10}", false), std::pair("x", false)}) {
+  for (const auto& [text, counts] :
+       {std::pair("{\"step\": 10, \"seconds\": 1000.5}\n", true), std::pair("{\"step\": 10000, \"seconds\": 1000.5}\n", false),
+        std::pair("{\"step\": 10}", false), std::pair("x", false)}) {
     const std::string holds = text;   // clang 14 captures no structured binding
     CAPTURE(holds);
     write_text(folder / "run/seconds.json", holds);
@@ -199,7 +210,8 @@ TEST_CASE("resume: the time since the last line of the log counts") {
   write_text(folder / "compared/none-1/seconds.json", "{\"step\": 1, \"seconds\": 1000.5}\n");
   const Result beyond = heed_in(folder.path(), compare + " --minutes 1");
   CHECK(beyond.code == 2);
-  CHECK_MESSAGE(beyond.err.find("compared/none-1 has 1 update: --minutes 1; --minutes 17, or another --out") != std::string::npos, beyond.err);
+  CHECK_MESSAGE(beyond.err.find("compared/none-1 has 1 update: --minutes 1; --minutes 17, or another --out") != std::string::npos,
+                beyond.err);
 }
 
 TEST_CASE("resume: with a limit that is passed, an evaluation shows no loss of updates, and the warm-up is over") {
@@ -238,8 +250,12 @@ TEST_CASE("resume: updates beyond the end of a schedule are warned of") {
   for (const std::string schedule : {"cosine", "linear"}) {
     train(folder, "--schedule " + schedule + " --steps 7 --out " + schedule);
     const Result on = heed_in(folder.path(), "train --resume --steps 9 --out " + schedule);
-    CHECK_MESSAGE(on.err.find("warning: nothing is learned after update 7, where --schedule " + schedule + " ends with a learning rate of 0; ") != std::string::npos, on.err);
-    const Result within = heed_in(folder.path(), "train --data data --width 8 --heads 2 --feed-forward 8 --warmup 2 --schedule-steps 9 --steps 9 --schedule " + schedule + " --out within-" + schedule);
+    CHECK_MESSAGE(on.err.find("warning: nothing is learned after update 7, where --schedule " + schedule +
+                              " ends with a learning rate of 0; ") != std::string::npos,
+                  on.err);
+    const Result within = heed_in(
+        folder.path(), "train --data data --width 8 --heads 2 --feed-forward 8 --warmup 2 --schedule-steps 9 --steps 9 --schedule " +
+                           schedule + " --out within-" + schedule);
     CHECK_MESSAGE(within.code == 0, within.err);
     CHECK(within.err.find("warning: nothing") == std::string::npos);
   }
@@ -259,8 +275,10 @@ void same_for_any_threads(int steps) {
   make_tiny_data(folder);
   for (const std::string& family : kFamilies) {
     INFO(family);
-    const std::string wide = "train --data data --width 32 --evaluate-every 1000 --quiet " + family + (family.starts_with("--model") ? " --batch-sentences 32" : " --batch-tokens 512 --warmup 5 --feed-forward 64") +
-                             " --steps " + std::to_string(steps) + " --threads ";
+    const std::string wide =
+        "train --data data --width 32 --evaluate-every 1000 --quiet " + family +
+        (family.starts_with("--model") ? " --batch-sentences 32" : " --batch-tokens 512 --warmup 5 --feed-forward 64") + " --steps " +
+        std::to_string(steps) + " --threads ";
     for (const int threads : {1, 2, 3, 7}) {
       const std::string run = "t" + std::to_string(threads);
       fs::remove_all(folder / run);
@@ -286,12 +304,14 @@ void same_after_every_stop(int steps) {
   for (const std::string& family : kFamilies) {
     INFO(family);
     const std::string a = "a" + std::to_string(++n), b = "b" + std::to_string(n);
-    const std::string tiny = "train --data data --width 8 --evaluate-every 7 --quiet --threads 1 --keep 1000 " + family +
-                             (family.starts_with("--model") ? " --batch-sentences 9" : " --heads 2 --feed-forward 8 --batch-tokens 64 --warmup 5") + " --out ";
+    const std::string tiny =
+        "train --data data --width 8 --evaluate-every 7 --quiet --threads 1 --keep 1000 " + family +
+        (family.starts_with("--model") ? " --batch-sentences 9" : " --heads 2 --feed-forward 8 --batch-tokens 64 --warmup 5") + " --out ";
     REQUIRE(heed_in(folder.path(), tiny + a + " --save-every 1 --steps " + std::to_string(steps)).code == 0);
     for (int step = 1; step <= steps; ++step) {
       const std::string file = "/checkpoints/" + std::to_string(step) + ".safetensors";
-      const Result result = heed_in(folder.path(), (step == 1 ? tiny + b : "train --resume --quiet --out " + b) + " --steps " + std::to_string(step));
+      const Result result =
+          heed_in(folder.path(), (step == 1 ? tiny + b : "train --resume --quiet --out " + b) + " --steps " + std::to_string(step));
       REQUIRE_MESSAGE(result.code == 0, result.err);
       CHECK((text_of(folder / (a + file)) == text_of(folder / (b + file))));
     }
@@ -311,8 +331,12 @@ TEST_CASE("resume: the first signal saves, a second one leaves at once") {
   make_tiny_data(folder);
   for (const int number : {0, SIGINT, SIGHUP}) {
     const std::string run = "run" + std::to_string(number);
-    const int process = Program{.words = split("train --data data --width 8 --heads 2 --steps 1000000 --evaluate-every 1000000 --quiet --out " + run), .folder = folder.path()}.start();
-    while (!fs::exists(folder / (run + "/config.json")) || !catches(process, SIGTERM)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const int process =
+        Program{.words = split("train --data data --width 8 --heads 2 --steps 1000000 --evaluate-every 1000000 --quiet --out " + run),
+                .folder = folder.path()}
+            .start();
+    while (!fs::exists(folder / (run + "/config.json")) || !catches(process, SIGTERM))
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     ::kill(process, SIGSTOP);                      // so that it meets both at the same moment
     ::kill(process, SIGTERM);
     if (number != 0) ::kill(process, number);
@@ -331,7 +355,9 @@ TEST_CASE("resume: after signals and kills at any time") {
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGKILL, SIGKILL, SIGKILL}) {
     INFO(number);
     const std::string run = "run" + std::to_string(++n);
-    const int process = Program{.words = split("train" + kTiny + "--batch-tokens 64 --steps 120 --save-every 1 --out " + run), .folder = folder.path()}.start();
+    const int process =
+        Program{.words = split("train" + kTiny + "--batch-tokens 64 --steps 120 --save-every 1 --out " + run), .folder = folder.path()}
+            .start();
     wait_for_checkpoint(folder, run);
     std::this_thread::sleep_for(std::chrono::milliseconds(7 * n));
     ::kill(process, number);
@@ -339,7 +365,8 @@ TEST_CASE("resume: after signals and kills at any time") {
     CHECK((code == (number == SIGKILL ? -SIGKILL : 128 + number) || code == 0));      // 0: it was done before
     go_on(folder, "--out " + run);
     check_same(folder, "whole", run, 120);
-    for (const auto& entry : fs::recursive_directory_iterator(folder / run)) CHECK(entry.path().filename().string().find("tmp") == std::string::npos);
+    for (const auto& entry : fs::recursive_directory_iterator(folder / run))
+      CHECK(entry.path().filename().string().find("tmp") == std::string::npos);
   }
 }
 
@@ -349,7 +376,9 @@ TEST_CASE("resume: a signal within an evaluation leaves the weights that go on l
   train(folder, "--batch-tokens 64 --average 0.9 --steps 14 --out whole");
   for (int n = 1; n <= 2; ++n) {
     const std::string run = "run" + std::to_string(n);
-    const int process = Program{.words = split("train" + kTiny + "--batch-tokens 64 --average 0.9 --steps 14 --save-every 6 --out " + run), .folder = folder.path()}.start();
+    const int process = Program{.words = split("train" + kTiny + "--batch-tokens 64 --average 0.9 --steps 14 --save-every 6 --out " + run),
+                                .folder = folder.path()}
+                            .start();
     wait_for_checkpoint(folder, run);                       // of update 6: the evaluation after update 7 is next, and takes longest
     std::this_thread::sleep_for(std::chrono::milliseconds(20 * n));
     ::kill(process, SIGTERM);
@@ -410,12 +439,16 @@ TEST_CASE("resume: bad checkpoints are passed over, loudly") {
   const std::string best = text_of(folder / "run/best.safetensors"), log = text_of(folder / "run/metrics.jsonl");
   const Result anew = heed_in(folder.path(), "train --resume --out run");
   CHECK(anew.code == 0);
-  CHECK_MESSAGE(anew.err.starts_with("warning: its checkpoints are gone: what there is of the training before is now run/best.safetensors.old and run/metrics.jsonl.old\n"), anew.err);
+  CHECK_MESSAGE(anew.err.starts_with("warning: its checkpoints are gone: what there is of the training before is now "
+                                     "run/best.safetensors.old and run/metrics.jsonl.old\n"),
+                anew.err);
   CHECK(text_of(folder / "run/best.safetensors.old") == best);
   CHECK(text_of(folder / "run/metrics.jsonl.old") == log);
   check_same(folder, "whole", "run", 21);
   remove_checkpoints();
-  CHECK(heed_in(folder.path(), "train --resume --out run").err.find("is now run/best.safetensors.old.old and run/metrics.jsonl.old.old\n") != std::string::npos);
+  CHECK(
+      heed_in(folder.path(), "train --resume --out run").err.find("is now run/best.safetensors.old.old and run/metrics.jsonl.old.old\n") !=
+      std::string::npos);
   CHECK(text_of(folder / "run/best.safetensors.old") == best);
   CHECK(text_of(folder / "run/best.safetensors.old.old") == best);
   CHECK(text_of(folder / "run/metrics.jsonl.old") == log);
@@ -460,7 +493,8 @@ TEST_CASE("resume: a log that is gone, cut or edited takes no checkpoint with it
     INFO(run);
     const Result on = heed_in(folder.path(), "train --resume --steps 21 --quiet --out " + run);
     CHECK(on.code == 0);
-    for (const std::string& says : {"passed over: " + run + "/checkpoints/14.safetensors: its log " + run + "/metrics.jsonl: ", std::string("no checkpoint has a whole log: a new one begins after update 14")})
+    for (const std::string& says : {"passed over: " + run + "/checkpoints/14.safetensors: its log " + run + "/metrics.jsonl: ",
+                                    std::string("no checkpoint has a whole log: a new one begins after update 14")})
       CHECK_MESSAGE(on.err.find("warning: " + says) != std::string::npos, on.err);
     CHECK((text_of(folder / (run + "/best.safetensors")) == text_of(folder / "whole/best.safetensors")));
     CHECK(fs::exists(folder / (run + "/metrics.jsonl.old")) == (run != "gone"));
@@ -524,7 +558,8 @@ TEST_CASE("resume: a state that makes no sense is passed over") {
   passes_over(with("best_loss", "much"), "no number \"best_loss\"");
   passes_over(with("trainer", {{"step", "13"}}), "of the trainer: step \"13\"");
   passes_over(with("trainer", 5), "entries are missing");
-  for (const auto& [key, value] : {std::pair("schedule.falls", "-1"), {"schedule.waited", "-1"}, {"skipped", "-1"}, {"skipped", "15"}, {"schedule.waited", "2147483647"}}) {
+  for (const auto& [key, value] : {std::pair("schedule.falls", "-1"), {"schedule.waited", "-1"}, {"skipped", "-1"}, {"skipped", "15"},
+                                   {"schedule.waited", "2147483647"}}) {
     auto trainer = state["trainer"];
     trainer[key] = value;
     passes_over(with("trainer", trainer), "none below 0, skipped at most step");

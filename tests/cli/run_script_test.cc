@@ -20,7 +20,9 @@ TEST_CASE("examples/run.sh: what an interruption leaves never takes the place of
   fs::create_symlink(fs::absolute(HEED_BUILD_DIR "/examples/heed"), folder / "build/examples/heed");
   REQUIRE(heed_in(folder.path(), "data phrases --out run/phrases-data --train 300 --dev 5 --test 5").code == 0);
   const std::string tiny = "--layers 1 --width 8 --heads 2 --feed-forward 8 --evaluate-every 3 --warmup 2 --steps ";
-  const auto script = [&](const std::string& steps) { return Program{.words = split(tiny + steps), .folder = folder.path(), .under = {"setsid", "sh", "-c", "exec bash examples/run.sh \"$@\" >out 2>err"}}; };
+  const auto script = [&](const std::string& steps) { return Program{.words = split(tiny + steps), .folder = folder.path(),
+                                                                     .under = {"setsid", "sh", "-c",
+                                                                               "exec bash examples/run.sh \"$@\" >out 2>err"}}; };
   REQUIRE_MESSAGE(script("3").run().code == 0, text_of(folder / "err"));
   CHECK(text_of(folder / "out").find("\nWhere it looked: ") != std::string::npos);
   const std::string finished = text_of(folder / "run/phrases/best.safetensors");
@@ -28,7 +30,10 @@ TEST_CASE("examples/run.sh: what an interruption leaves never takes the place of
     CAPTURE(signals);
     fs::remove(folder / "out");
     const int process = script("1000000").start();
-    const auto trains = [&] { return fs::exists(folder / "out") && text_of(folder / "out").ends_with("Training\n") && fs::exists(folder / "run/phrases/best.safetensors"); };
+    const auto trains = [&] {
+      return fs::exists(folder / "out") && text_of(folder / "out").ends_with("Training\n") &&
+             fs::exists(folder / "run/phrases/best.safetensors");
+    };
     for (int i = 0; i < 12000 && !trains(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     REQUIRE(trains());
     for (int i = 0; i < signals; ++i) ::kill(-process, SIGINT);

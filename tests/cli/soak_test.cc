@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory and open files stay flat while `heed` works for long: short here, 100,000 updates and a million translations in `tests/run.sh full`.
+// Memory and open files stay flat while `heed` works for long:
+// short here, 100,000 updates and a million translations in `tests/run.sh full`.
 #include <doctest/doctest.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -56,10 +57,12 @@ void check_flat(const std::vector<Sample>& samples, [[maybe_unused]] double once
     bytes[i * kParts / count].push_back(samples[first + i].bytes);
     files[i * 2 / count].push_back(samples[first + i].files);
   }
-  for (std::size_t part = 1; part < kParts; ++part) steps.push_back(heed::bench::median(bytes[part]) - heed::bench::median(bytes[part - 1]));
+  for (std::size_t part = 1; part < kParts; ++part)
+    steps.push_back(heed::bench::median(bytes[part]) - heed::bench::median(bytes[part - 1]));
   const auto least = [](const auto& values) { return *std::ranges::min_element(values); };   // a save opens more for a moment
   const double before = heed::bench::median(bytes[0]), after = heed::bench::median(bytes[kParts - 1]), step = heed::bench::median(steps);
-  MESSAGE("resident ", before / 1e6, " MB, then ", after / 1e6, " MB, a step of ", step / 1e6, " MB; files ", least(files[0]), ", then ", least(files[1]));
+  MESSAGE("resident ", before / 1e6, " MB, then ", after / 1e6, " MB, a step of ", step / 1e6, " MB; files ", least(files[0]), ", then ",
+          least(files[1]));
 #ifndef __SANITIZE_ADDRESS__                       // which keeps what was freed
   CHECK(step <= 0.002 * before);
   CHECK(after <= (1 + once) * before);
@@ -79,7 +82,10 @@ void soak(int updates, int lines) {
   std::string sources;
   for (int i = 0; i < lines; ++i) sources += std::to_string(i % 5) + (i % 3 == 0 ? " 1 2 3\n" : " 4\n");
   write_text(folder + "/sources", sources);
-  check_flat(watch(Program{.words = split("translate --run run --quiet --beam 2"), .folder = folder, .output = folder + "/out"}.start(folder + "/sources")), 0.05);   // which thread takes which lines is chance
+  // which thread takes which lines is chance
+  check_flat(watch(Program{.words = split("translate --run run --quiet --beam 2"), .folder = folder, .output = folder + "/out"}.start(
+                 folder + "/sources")),
+             0.05);
   CHECK(std::ranges::count(text_of(folder + "/out"), '\n') == lines);
 }
 
@@ -87,4 +93,6 @@ void soak(int updates, int lines) {
 
 TEST_CASE("soak: memory and open files stay flat") { soak(4000, 400000); }
 
-TEST_CASE("soak: memory and open files stay flat over 100,000 updates and a million translations" * doctest::skip()) { soak(100000, 1000000); }
+TEST_CASE("soak: memory and open files stay flat over 100,000 updates and a million translations" * doctest::skip()) {
+  soak(100000, 1000000);
+}

@@ -20,11 +20,17 @@ TinyTraining::TinyTraining(const std::string& options, int steps) : options_(opt
   REQUIRE_MESSAGE(whole.code == 0, whole.err);
 }
 
-std::string TinyTraining::begin(const std::string& run, int steps) const { return "train" + kTiny + options_ + " --steps " + std::to_string(steps ? steps : steps_) + " --out " + run; }
+std::string TinyTraining::begin(const std::string& run, int steps) const {
+  return "train" + kTiny + options_ + " --steps " + std::to_string(steps ? steps : steps_) + " --out " + run;
+}
 
-std::string TinyTraining::go_on(const std::string& run) const { return "train --resume --quiet --steps " + std::to_string(steps_) + " --out " + run; }
+std::string TinyTraining::go_on(const std::string& run) const {
+  return "train --resume --quiet --steps " + std::to_string(steps_) + " --out " + run;
+}
 
-std::string TinyTraining::next(const std::string& run) const { return fs::exists(folder_ / (run + "/config.json")) ? go_on(run) : begin(run); }
+std::string TinyTraining::next(const std::string& run) const {
+  return fs::exists(folder_ / (run + "/config.json")) ? go_on(run) : begin(run);
+}
 
 std::string TinyTraining::difference(const std::string& run) const {
   const std::string last = "/checkpoints/" + std::to_string(steps_) + ".safetensors";
@@ -32,7 +38,8 @@ std::string TinyTraining::difference(const std::string& run) const {
     if (!fs::exists(folder_ / (run + file))) return "no " + run + file;
     if (!file.ends_with(".json") && text_of(folder_ / ("whole" + file)) != text_of(folder_ / (run + file))) return run + file + " differs";
   }
-  if (log_without_timing(folder_ / "whole") != log_without_timing(folder_ / run)) return run + "/metrics.jsonl differs: " + log_without_timing(folder_ / run);
+  if (log_without_timing(folder_ / "whole") != log_without_timing(folder_ / run))
+    return run + "/metrics.jsonl differs: " + log_without_timing(folder_ / run);
   for (const auto& entry : fs::recursive_directory_iterator(folder_ / run))
     if (entry.path().filename().string().starts_with(kTemporaryPrefix)) return "left behind: " + entry.path().string();
   return {};

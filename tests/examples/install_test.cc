@@ -25,8 +25,10 @@ int main() {
   std::printf("%g %g\n", y.value().item(), x.grad()[2].item());
 }
 )");
-  const std::string flags = "$(PKG_CONFIG_PATH='" + pc + "' PKG_CONFIG_SYSROOT_DIR='" + root + "' pkg-config --static --cflags --libs heed)";
-  const Ran built = run_program("cd '" + root + "' && " HEED_COMPILER " -std=c++20 consumer.cc -o consumer $(echo " + flags + " | sed 's#" + root + root + "#" + root + "#g') 2>&1");
+  const std::string flags =
+      "$(PKG_CONFIG_PATH='" + pc + "' PKG_CONFIG_SYSROOT_DIR='" + root + "' pkg-config --static --cflags --libs heed)";
+  const Ran built = run_program("cd '" + root + "' && " HEED_COMPILER " -std=c++20 consumer.cc -o consumer $(echo " + flags + " | sed 's#" +
+                                root + root + "#" + root + "#g') 2>&1");
   INFO(built.output);
   REQUIRE(built.exit_code == 0);
   CHECK(run_program("'" + root + "/consumer'").output == "14 6\n");

@@ -36,7 +36,8 @@ TEST_CASE("lessons print what their last comment says") {
     CHECK(ran.exit_code == 0);
     CHECK(without_times(ran.output) == without_times(expected));
     const std::size_t drawn = expected.find("drawn: ");
-    if (drawn != expected.npos) CHECK(xml_fault(heed::read_file(folder / expected.substr(drawn + 7, expected.find('\n', drawn) - drawn - 7))) == "");
+    if (drawn != expected.npos)
+      CHECK(xml_fault(heed::read_file(folder / expected.substr(drawn + 7, expected.find('\n', drawn) - drawn - 7))) == "");
   }
   CHECK(lessons == 21);
 }

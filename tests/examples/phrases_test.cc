@@ -101,19 +101,22 @@ TEST_CASE("phrases: tenses, negation, questions and their links") {
 }
 
 TEST_CASE("phrases: clauses") {
-  const Phrase sees{.subject = np(the, false, {}, "dog"), .verb = &verb("see"), .object = np(a, false, {}, "house"), .tense = future, .negated = true};
+  const Phrase sees{
+      .subject = np(the, false, {}, "dog"), .verb = &verb("see"), .object = np(a, false, {}, "house"), .tense = future, .negated = true};
   const Phrase old{.subject = np(the, false, {}, "house"), .predicate = &adjective("old"), .question = true};
-  const auto check = [&](Target target, Conjunction conjunction, const char* english, const char* foreign, const char* sure, const char* possible) {
+  const auto check = [&](Target target, Conjunction conjunction, const char* english, const char* foreign, const char* sure,
+                         const char* possible) {
     const TaskPair pair = join(say(sees, target), conjunction, say(old, target), target);
     CHECK(pair.source == english);
     CHECK(pair.target == foreign);
     CHECK(to_string(pair.alignment.sure) == sure);
     CHECK(to_string(pair.alignment.possible, '?') == possible);
   };
-  check(Target::french, Conjunction::conjoined, "the dog will not see a house and is the house old ?", "le chien ne verra pas de maison et est-ce que la maison est vieille ?",
+  check(Target::french, Conjunction::conjoined, "the dog will not see a house and is the house old ?",
+        "le chien ne verra pas de maison et est-ce que la maison est vieille ?",
         "0-0 1-1 3-2 3-4 4-3 5-5 6-6 7-7 8-12 9-10 10-11 11-13 12-14", "2?3 8?8 8?9");
-  check(Target::spanish, Conjunction::opposed, "the dog will not see a house but is the house old ?", "el perro no verá una casa pero ¿ es la casa vieja ?",
-        "0-0 1-1 3-2 4-3 5-4 6-5 7-6 8-8 9-9 10-10 11-11 12-7 12-12", "2?3");
+  check(Target::spanish, Conjunction::opposed, "the dog will not see a house but is the house old ?",
+        "el perro no verá una casa pero ¿ es la casa vieja ?", "0-0 1-1 3-2 4-3 5-4 6-5 7-6 8-8 9-9 10-10 11-11 12-7 12-12", "2?3");
 
   TaskOptions options{.train = 600, .dev = 100, .test = 100};
   options.clauses = 4;

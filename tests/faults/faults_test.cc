@@ -49,7 +49,8 @@ constexpr const char* kKinds[] = {
 
 TEST_CASE("faults: each is provoked, and Heed answers as the page says" * doctest::test_suite("slow")) {
   std::vector<Fault> faults;
-  for (const auto& some : {tensor_faults(), model_faults(), file_faults(), program_faults()}) faults.insert(faults.end(), some.begin(), some.end());
+  for (const auto& some : {tensor_faults(), model_faults(), file_faults(), program_faults()})
+    faults.insert(faults.end(), some.begin(), some.end());
   std::stable_sort(faults.begin(), faults.end(), [](const Fault& a, const Fault& b) { return a.number < b.number; });
   std::set<int> kinds;
   std::vector<PageRow> rows;
@@ -64,7 +65,8 @@ TEST_CASE("faults: each is provoked, and Heed answers as the page says" * doctes
   check_page("tests/faults/faults.md",
              "# Faults\n\n"
              "What was done to Heed, and what it answered. The test \"faults\" does all of this and compares the answers with this page; "
-             "`HEED_WRITE_PAGES=1 build/tests/heed-tests -tc='faults*'` writes it. DIR is a folder of the test, N a number that differs each time.\n\n"
+             "`HEED_WRITE_PAGES=1 build/tests/heed-tests -tc='faults*'` writes it. DIR is a folder of the test, N a number that differs "
+             "each time.\n\n"
              "| fault | what was done | what Heed answered |\n|---|---|---|\n",
              rows);
 }

@@ -143,13 +143,20 @@ std::vector<Fault> file_faults() {
   return {
       {14, "a header of 2^63 bytes", [] { return weights("a.safetensors", std::string("\0\0\0\0\0\0\0\x80{}", 10)); }},
       {14, "50,000 brackets deep", [] { return tensors("{\"a\":" + std::string(50'000, '[') + "}"); }},
-      {14, "a tensor that is there twice", [] { return tensors(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})"); }},
+      {14, "a tensor that is there twice",
+       [] {
+         return tensors(R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})");
+       }},
       {14, "an unknown dtype", [=] { return tensors(entry("F33", "[4]", "[0,16]"), data); }},
       {14, "a shape of 2^64 elements and no bytes", [=] { return tensors(entry("F32", "[4294967296,4294967296]", "[0,0]")); }},
       {14, "a size that is negative", [=] { return tensors(entry("F32", "[-4]", "[0,16]"), data); }},
       {14, "a shape that needs fewer bytes than there are", [=] { return tensors(entry("F32", "[3]", "[0,16]"), data); }},
       {14, "offsets that end before they begin", [=] { return tensors(entry("F32", "[4]", "[16,0]"), data); }},
-      {14, "two tensors in the same bytes", [=] { return tensors(R"({"k":{"dtype":"F32","shape":[4],"data_offsets":[0,16]},"v":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}})", data); }},
+      {14, "two tensors in the same bytes",
+       [=] {
+         return tensors(R"({"k":{"dtype":"F32","shape":[4],"data_offsets":[0,16]},"v":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}})",
+                        data);
+       }},
       {14, "bytes behind the last tensor", [=] { return tensors(entry("F32", "[4]", "[0,16]"), data + "zip"); }},
       {14, "tensors named \"\" and \"../x\"", strange_names},
       {14, "each bit of a weight flipped", flipped},
@@ -160,17 +167,34 @@ std::vector<Fault> file_faults() {
       {17, "weights from a .npy file", [] { return weights("a.npy", "\x93NUMPY\x01" + std::string(100, ' ')); }},
       {17, "weights from a .npz file", [] { return weights("a.npz", "PK\x03\x04" + std::string(100, 'x')); }},
       {18, "weights from a .pt file", [] { return weights("a.pt", "PK\x03\x04" + std::string(100, 'x')); }},
-      {18, "weights from an old .pt file, a pickle", [] { return weights("a.pt", "\x80\x02\x8a\x0al\xfc\x9c\x46\xf9" + std::string(100, 'x')); }},
+      {18, "weights from an old .pt file, a pickle",
+       [] { return weights("a.pt", "\x80\x02\x8a\x0al\xfc\x9c\x46\xf9" + std::string(100, 'x')); }},
       {19, "weights from a GGUF file", [] { return weights("a.gguf", "GGUF\x03" + std::string(100, '\xff')); }},
       {19, "a vocabulary with a piece twice", [] { return vocabulary(vocabulary_text() + "dog\n"); }},
-      {19, "a vocabulary without </s>", [] { std::string text = vocabulary_text(); return vocabulary(text.erase(text.find("</s>"), 5)); }},
+      {19, "a vocabulary without </s>",
+       [] {
+         std::string text = vocabulary_text();
+         return vocabulary(text.erase(text.find("</s>"), 5));
+       }},
       {19, "a vocabulary with an empty piece", [] { return vocabulary(vocabulary_text() + "\n"); }},
       {20, "a piece of 100 KB", [] { return scanned(piece(std::string(100'000, 'a'))); }},
       {20, "a piece with a NUL", [] { return scanned(piece(std::string("a\0b", 3))); }},
-      {20, "a message whose length runs beyond its end", [] { return scanned("\x0a\x7f" "abc"); }},
+      {20, "a message whose length runs beyond its end",
+       [] {
+         return scanned(
+             "\x0a\x7f"
+             "abc");
+       }},
       {20, "bytes that are no protobuf message", [] { return scanned(std::string(100, '\xff')); }},
-      {21, "invalid UTF-8, overlong forms, surrogates, NUL", [] { return corpus(std::string("a\xff\tb\n\xc0\xaf\t\xed\xa0\x80\nx\0y\tz\n", 18)); }},
-      {21, "a byte order mark, CRLF, no end of the last line, U+2028 inside", [] { return corpus("\xef\xbb\xbf" "a\tb\r\nc\xe2\x80\xa8" "d\te"); }},
+      {21, "invalid UTF-8, overlong forms, surrogates, NUL",
+       [] { return corpus(std::string("a\xff\tb\n\xc0\xaf\t\xed\xa0\x80\nx\0y\tz\n", 18)); }},
+      {21, "a byte order mark, CRLF, no end of the last line, U+2028 inside",
+       [] {
+         return corpus(
+             "\xef\xbb\xbf"
+             "a\tb\r\nc\xe2\x80\xa8"
+             "d\te");
+       }},
       {21, "a line of no-break spaces, an empty side", [] { return corpus("\xc2\xa0\t\xc2\xa0\na\t\nb\tc\n"); }},
       {21, "further columns", [] { return corpus("a\tb\t0-0\t\tcomment\n"); }},
       {21, "one column", [] { return corpus("a\tb\nonly\n"); }},

@@ -60,7 +60,10 @@ Rows words(Index seed, int count) {
 
 struct Trained : SmallModel {
   explicit Trained(const std::string& flags, double average = 0.9)
-      : SmallModel(flags), adam(*parameters, {}), trainer(*model, *parameters, adam, Schedule({.kind = Schedule::Kind::constant, .peak = 0.01}), {.loss = {.pad = kPad}, .average = average}) {}
+      : SmallModel(flags),
+        adam(*parameters, {}),
+        trainer(*model, *parameters, adam, Schedule({.kind = Schedule::Kind::constant, .peak = 0.01}),
+                {.loss = {.pad = kPad}, .average = average}) {}
   std::vector<Tensor> weights() {
     std::vector<Tensor> out;
     for (const auto& item : parameters->items()) out.push_back(item->variable.value().clone());
@@ -137,7 +140,8 @@ std::string searched_with_nan() {
     for (const auto& item : net.parameters->items()) fill_(item->variable.value(), NAN);
     const std::vector<std::vector<std::int32_t>> sources{{4, 5, kEnd}, {6, kEnd}};
     for (const SearchOptions& options : {SearchOptions{}, SearchOptions{.beam = 3, .nbest = 2}, SearchOptions{.sampling = Sampling{}}})
-      right.add(thrown([&] { search(*net.model, sources, options); }) == "NumericError: search: the words' probabilities are NaN: step 1, source of 3 tokens");
+      right.add(thrown([&] { search(*net.model, sources, options); }) ==
+                "NumericError: search: the words' probabilities are NaN: step 1, source of 3 tokens");
   }
   return right.say("NumericError: search: the words' probabilities are NaN, by greedy search, beam and sampling");
 }
@@ -168,7 +172,8 @@ std::string nothing_to_see() {
 
 std::string tied() {
   const TemporaryFolder folder;
-  const SmallModel one("--layers 1 --heads 4 --norm pre --positions learned --tie all"), other("--layers 1 --heads 4 --norm pre --positions learned --tie all");
+  const SmallModel one("--layers 1 --heads 4 --norm pre --positions learned --tie all"),
+      other("--layers 1 --heads 4 --norm pre --positions learned --tie all");
   const std::string file = folder / "tied.safetensors";
   for (const auto& item : one.parameters->items()) fill_(item->variable.value(), 0.5);
   save(*one.parameters, file);
@@ -177,13 +182,15 @@ std::string tied() {
   const SafetensorsFile read = read_safetensors(file);
   right.add(read.tensors.size() == one.parameters->items().size() + one.parameters->aliases().size());
   right.add(read.header.tensors.size() == one.parameters->items().size());
-  for (const auto& item : other.parameters->items()) right.add(doubles(item->variable.value()) == std::vector<double>(std::size_t(item->variable.numel()), 0.5));
+  for (const auto& item : other.parameters->items())
+    right.add(doubles(item->variable.value()) == std::vector<double>(std::size_t(item->variable.numel()), 0.5));
   return right.say("stored once, listed under each name, loaded strictly");
 }
 
 std::string unused_and_frozen() {
   Parameters parameters(Seed{1});
-  const Linear used(parameters.root() / "used", {.in = 2, .out = 2}), unused(parameters.root() / "unused", {.in = 2, .out = 2}), frozen(parameters.root() / "frozen", {.in = 2, .out = 2});
+  const Linear used(parameters.root() / "used", {.in = 2, .out = 2}), unused(parameters.root() / "unused", {.in = 2, .out = 2}),
+      frozen(parameters.root() / "frozen", {.in = 2, .out = 2});
   parameters.select("frozen.*").freeze();
   Adam adam(parameters, {.learning_rate = 0.1, .weight_decay = 0.1});
   const Tensor first = used.weight.value().clone(), second = unused.weight.value().clone(), third = frozen.weight.value().clone();
@@ -201,7 +208,8 @@ std::string unused_and_frozen() {
 
 std::string other_state() {
   Parameters small(Seed{1}), large(Seed{1});
-  const Linear a(small.root() / "layer", {.in = 2, .out = 2}), b(large.root() / "layer", {.in = 3, .out = 2}), c(large.root() / "more", {.in = 2, .out = 1, .bias = false});
+  const Linear a(small.root() / "layer", {.in = 2, .out = 2}), b(large.root() / "layer", {.in = 3, .out = 2}),
+      c(large.root() / "more", {.in = 2, .out = 1, .bias = false});
   Adam from(large, {}), to(small, {});
   {
     Tape tape;
@@ -241,7 +249,8 @@ std::string long_training() {
   Cases flat;
   flat.add(after.system_calls == before.system_calls && after.in_use == before.in_use);
   flat.add(open_files() == files);
-  return flat.say("not one request for memory to the system, no more in use, no file left open (the test \"soak\": 100,000 updates and translations)");
+  return flat.say(
+      "not one request for memory to the system, no more in use, no file left open (the test \"soak\": 100,000 updates and translations)");
 }
 
 }  // namespace
@@ -249,7 +258,8 @@ std::string long_training() {
 std::vector<Fault> model_faults() {
   const std::string transformer = "--layers 1 --heads 2 --dropout 0.2", gru = "--model gru --attention additive";
   return {
-      {5, "every allocation of tensor memory in two updates of a Transformer refused, one after another", [=] { return refused(refuse_memory_after, 1, transformer); }},
+      {5, "every allocation of tensor memory in two updates of a Transformer refused, one after another",
+       [=] { return refused(refuse_memory_after, 1, transformer); }},
       {5, "the same in an attentional GRU", [=] { return refused(refuse_memory_after, 1, gru); }},
       {5, "every eleventh `operator new` in two updates of a Transformer", [=] { return refused(refuse_news_after, 11, transformer); }},
       {7, "a NaN in a weight, then an update", update_with_nan},

@@ -65,24 +65,33 @@ std::string same_bits(const std::vector<std::string>& under, const std::vector<s
 }
 
 std::string diverging() {
-  const std::string text = say(ground().heed("train --data data --layers 1 --width 8 --heads 2 --feed-forward 8 --optimizer sgd --schedule constant --learning-rate 1e6 --clip 0 --batch-tokens 32 --steps 200 --out wild --quiet"));
+  const std::string text =
+      say(ground().heed("train --data data --layers 1 --width 8 --heads 2 --feed-forward 8 --optimizer sgd --schedule constant "
+                        "--learning-rate 1e6 --clip 0 --batch-tokens 32 --steps 200 --out wild --quiet"));
   return std::regex_replace(text, std::regex("number [0-9]+; (.*now) [0-9]+"), "number N; $1 N");
 }
 
-std::string left_behind(const std::string& name) { return fs::exists(ground() / name) ? "; NOT (left behind: " + name + ")" : "; nothing is left behind"; }
+std::string left_behind(const std::string& name) {
+  return fs::exists(ground() / name) ? "; NOT (left behind: " + name + ")" : "; nothing is left behind";
+}
 
 std::string little_memory() {
   const std::vector<std::string> prlimit{"prlimit", "--as=300000000"};
   if (!ground().works(prlimit)) return "";
-  const std::string text = say(ground().under(prlimit, "train --data data --layers 3 --width 1024 --feed-forward 4096 --threads 1 --steps 2 --quiet --out large"));
+  const std::string text = say(
+      ground().under(prlimit, "train --data data --layers 3 --width 1024 --feed-forward 4096 --threads 1 --steps 2 --quiet --out large"));
   return std::regex_replace(text, std::regex("allocate: [0-9]+ bytes"), "allocate: N bytes") + left_behind("large");
 }
 
 std::string with_pipe() {
   write_text(ground() / "many", [] { std::string lines; for (int i = 0; i < 20000; ++i) lines += "1 2 3\n"; return lines; }());
   const std::string folder = ground().training.folder().path();
-  const Ran ran = run_program("cd '" + folder + "' && (" HEED_BUILD_DIR "/examples/heed translate --run whole --quiet < many; echo \"exit $?\" > code) 2> err | head -n 1 > first");
-  return ran.exit_code != 0 ? "NOT (no pipe)" : text_of(folder + "/code").substr(0, 6) + (text_of(folder + "/err").empty() ? ", nothing on standard error" : ": " + text_of(folder + "/err"));
+  const Ran ran = run_program("cd '" + folder +
+                              "' && (" HEED_BUILD_DIR
+                              "/examples/heed translate --run whole --quiet < many; echo \"exit $?\" > code) 2> err | head -n 1 > first");
+  return ran.exit_code != 0 ? "NOT (no pipe)"
+                            : text_of(folder + "/code").substr(0, 6) +
+                                  (text_of(folder + "/err").empty() ? ", nothing on standard error" : ": " + text_of(folder + "/err"));
 }
 
 std::string with_streams(const std::string& redirection, const std::string& line) {
@@ -97,7 +106,8 @@ std::string signalled(int number, int expected) {
   std::string line = ground().training.begin("stopped");
   line.replace(line.find("--steps 14"), 10, "--steps 1000000");
   const int process = Program{.words = split(line), .folder = ground().training.folder().path()}.start();
-  for (int i = 0; i < 3000 && checkpoint_steps(ground() / "stopped").empty(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  for (int i = 0; i < 3000 && checkpoint_steps(ground() / "stopped").empty(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   ::kill(process, number);
   const int code = wait_for(process);
   Cases right;
@@ -119,7 +129,8 @@ template <class F> std::string on_disk(const char* options, unsigned long flags,
 
 // A system call of a program fails or kills it.
 std::string injected(const std::string& what, const std::string& line) {
-  const std::vector<std::string> strace{"strace", "-o", "/dev/null", "-f", "-e", "trace=" + what.substr(0, what.find(':')), "-e", "inject=" + what};
+  const std::vector<std::string> strace{"strace",        "-o", "/dev/null", "-f", "-e", "trace=" + what.substr(0, what.find(':')), "-e",
+                                        "inject=" + what};
   if (!ground().works({"strace", "-o", "/dev/null"})) return "";
   return say(ground().under(strace, line));
 }
@@ -128,11 +139,16 @@ std::string full_disk() {
   return on_disk("size=300k", 0, [] {
     write_text(ground() / "disk/filler", std::string(240 << 10, 'x'));
     const Result full = ground().heed(ground().training.begin("disk/run"));
-    const std::string said = "exit " + std::to_string(full.code) + ", " + (full.err.starts_with("warning: disk/run/") ? "warnings though --quiet, the first: " + full.err.substr(0, full.err.find('\n')) : "NOT (no warning): " + full.err);
+    const std::string said =
+        "exit " + std::to_string(full.code) + ", " +
+        (full.err.starts_with("warning: disk/run/") ? "warnings though --quiet, the first: " + full.err.substr(0, full.err.find('\n'))
+                                                    : "NOT (no warning): " + full.err);
     fs::remove(ground() / "disk/filler");
     const Result on = ground().heed("train --resume --quiet --keep 1 --save-every 100 --steps 14 --out disk/run");
-    const bool same = on.code == 0 && text_of(ground() / "disk/run/checkpoints/14.safetensors") == text_of(ground() / "whole/checkpoints/14.safetensors");
-    return std::regex_replace(said, std::regex("(byte |checkpoints/)[0-9]+"), "$1N") + (same ? "; with room again --resume ends with the bits of an undisturbed training" : "; NOT resumed: " + on.err);
+    const bool same =
+        on.code == 0 && text_of(ground() / "disk/run/checkpoints/14.safetensors") == text_of(ground() / "whole/checkpoints/14.safetensors");
+    return std::regex_replace(said, std::regex("(byte |checkpoints/)[0-9]+"), "$1N") +
+           (same ? "; with room again --resume ends with the bits of an undisturbed training" : "; NOT resumed: " + on.err);
   });
 }
 
@@ -146,18 +162,23 @@ std::string killed() {
       ::kill(process, SIGKILL);
       const int code = wait_for(process);
       right.add(code == 0 || code == -SIGKILL);
-      if (fs::exists(ground() / "killed/config.json")) right.add(thrown([] { ground().training.whole_checkpoints("killed"); }) == "nothing thrown");
+      if (fs::exists(ground() / "killed/config.json"))
+        right.add(thrown([] { ground().training.whole_checkpoints("killed"); }) == "nothing thrown");
     }
     right.add(ground().heed(ground().training.next("killed")).code == 0);
     right.add(ground().training.difference("killed").empty());
   }
-  return right.say("every checkpoint whole; going on gives the bits of an undisturbed training (the test \"crash\": 1,000 kills, and one at every system call)");
+  return right.say(
+      "every checkpoint whole; going on gives the bits of an undisturbed training (the test \"crash\": 1,000 kills, and one at every "
+      "system call)");
 }
 
 std::string data_killed() {
-  const std::string said = injected("rename:signal=KILL:when=3", "data copy --out half --symbols 5 --max-length 4 --train 50 --dev 10 --test 10");
+  const std::string said =
+      injected("rename:signal=KILL:when=3", "data copy --out half --symbols 5 --max-length 4 --train 50 --dev 10 --test 10");
   if (said.empty()) return "";
-  const Result train = ground().heed("train --data half --out never"), again = ground().heed("data copy --out half --symbols 5 --max-length 4 --train 50 --dev 10 --test 10");
+  const Result train = ground().heed("train --data half --out never"),
+               again = ground().heed("data copy --out half --symbols 5 --max-length 4 --train 50 --dev 10 --test 10");
   const bool whole = again.code == 0 && !fs::exists(ground() / "half/.unfinished") && fs::exists(ground() / "half/task.json");
   return "`heed train`: " + say(train) + (whole ? "; `heed data` again makes it whole" : "NOT (" + say(again) + ")");
 }
@@ -165,7 +186,9 @@ std::string data_killed() {
 std::string resumed() {
   fs::remove_all(ground() / "parts");
   for (int steps : {3, 8, kSteps}) {
-    const Result result = ground().heed(fs::exists(ground() / "parts") ? "train --resume --quiet --steps " + std::to_string(steps) + " --out parts" : ground().training.begin("parts", steps));
+    const Result result =
+        ground().heed(fs::exists(ground() / "parts") ? "train --resume --quiet --steps " + std::to_string(steps) + " --out parts"
+                                                     : ground().training.begin("parts", steps));
     if (result.code != 0) return "NOT (" + say(result) + ")";
   }
   const std::string difference = ground().training.difference("parts");
@@ -209,7 +232,8 @@ std::string no_wall_clock() {
   for (const char* folder : {"tensor", "autograd", "nn", "attention", "models", "examples"})
     for (const auto& entry : fs::recursive_directory_iterator(fs::path(HEED_SOURCE_DIR) / folder)) {
       const std::string extension = entry.path().extension();
-      if ((extension == ".cc" || extension == ".h") && std::regex_search(read_file(entry.path()), asks)) found += " " + entry.path().filename().string();
+      if ((extension == ".cc" || extension == ".h") && std::regex_search(read_file(entry.path()), asks))
+        found += " " + entry.path().filename().string();
     }
   return found.empty() ? "there is no such place" : "NOT:" + found;
 }
@@ -224,7 +248,10 @@ std::vector<Fault> program_faults() {
       {19, "a vocabulary with fewer words than the model", other_vocabulary},
       {19, "a checkpoint under another number", [] { return with_checkpoint("renamed", "checkpoints/14.safetensors", 15); }},
       {19, "plain weights in place of a checkpoint", [] { return with_checkpoint("plain", "best.safetensors", 14); }},
-      {22, "`HEED_THREADS=many heed train`", [] { return say(ground().under({}, "train --data data --out new --layers 1 --width 8 --heads 2 --steps 1", {"HEED_THREADS=many"})); }},
+      {22, "`HEED_THREADS=many heed train`",
+       [] {
+         return say(ground().under({}, "train --data data --out new --layers 1 --width 8 --heads 2 --steps 1", {"HEED_THREADS=many"}));
+       }},
       {22, "`heed tranlate`", answer("tranlate --run whole")},
       {22, "`heed train --widht 8`", answer("train --data data --out new --widht 8")},
       {22, "`--width 250 --heads 8`", answer("train --data data --out new --width 250 --heads 8")},
@@ -238,27 +265,47 @@ std::vector<Fault> program_faults() {
       {23, "SIGTERM while training", [] { return signalled(SIGTERM, 143); }},
       {23, "SIGHUP while training", [] { return signalled(SIGHUP, 129); }},
       {24, "`heed --help > /dev/full`", [] { return say(Program{.words = {"--help"}, .output = "/dev/full"}.run()); }},
-      {24, "files that may not grow beyond 100 bytes", [] { return say(Program{.words = split(ground().training.begin("limited")), .folder = ground().training.folder().path(), .largest_file = 100}.run()) + left_behind("limited"); }},
-      {24, "the first `fsync` of `heed data` fails", [] {
-         const std::string said = injected("fsync:error=EIO:when=1", "data copy --out broken --symbols 5 --max-length 4 --train 50 --dev 10 --test 10");
+      {24, "files that may not grow beyond 100 bytes",
+       [] {
+         return say(Program{
+                    .words = split(ground().training.begin("limited")), .folder = ground().training.folder().path(), .largest_file = 100}
+                        .run()) +
+                left_behind("limited");
+       }},
+      {24, "the first `fsync` of `heed data` fails",
+       [] {
+         const std::string said =
+             injected("fsync:error=EIO:when=1", "data copy --out broken --symbols 5 --max-length 4 --train 50 --dev 10 --test 10");
          return said.empty() ? said : said + left_behind("broken");
        }},
-      {24, "a file system that is read-only", [] { return on_disk("size=200k", MS_RDONLY, [] { return say(ground().heed(ground().training.begin("disk/run"))); }); }},
+      {24, "a file system that is read-only",
+       [] { return on_disk("size=200k", MS_RDONLY, [] { return say(ground().heed(ground().training.begin("disk/run"))); }); }},
       {24, "a disk that is full while `heed train --quiet` is at work", full_disk},
       {25, "kill -9 at many moments of a training", killed},
       {25, "kill -9 of `heed data` at its third file", data_killed},
       {27, "a training in three parts, ends of which lie inside epochs, with dropout, accumulation, averages, plateau schedule", resumed},
       {27, "`--resume` with another seed", answer("train --resume --seed 2 --steps 20 --out whole")},
-      {27, "`--resume` after its data changed", [] {
+      {27, "`--resume` after its data changed",
+       [] {
          const std::string run = ground().copy("moved"), config = text_of(run + "/config.json");
          fs::copy(ground() / "data", ground() / "data2", fs::copy_options::recursive);
          write_text(ground() / "data2/train.tsv", text_of(ground() / "data/train.tsv") + "1\t1\n");
          write_text(run + "/config.json", std::regex_replace(config, std::regex("/data\""), "/data2\""));
          return say(ground().heed("train --resume --steps 20 --out moved"));
        }},
-      {29, "a training on one CPU, with 64 threads", [] { return same_bits({"taskset", "-c", "0"}, {"HEED_THREADS=64"}, "the same bits, no deadlock"); }},
-      {31, "a training with LC_ALL=de_DE.UTF-8, LANG=C, no TERM, TMPDIR that is not there", [=] { return same_bits({"env", "-u", "TERM", "-u", "HOME"}, {"LC_ALL=de_DE.UTF-8", "LANG=C", "TMPDIR=/nowhere"}, everything); }},
-      {31, "a training without /proc and /sys", [=] { return same_bits({"unshare", "-m", "sh", "-c", "mount -t tmpfs none /proc && mount -t tmpfs none /sys && exec \"$@\"", "sh"}, {}, everything); }},
+      {29, "a training on one CPU, with 64 threads",
+       [] {
+         return same_bits({"taskset", "-c", "0"}, {"HEED_THREADS=64"}, "the same bits, no deadlock");
+       }},
+      {31, "a training with LC_ALL=de_DE.UTF-8, LANG=C, no TERM, TMPDIR that is not there",
+       [=] {
+         return same_bits({"env", "-u", "TERM", "-u", "HOME"}, {"LC_ALL=de_DE.UTF-8", "LANG=C", "TMPDIR=/nowhere"}, everything);
+       }},
+      {31, "a training without /proc and /sys",
+       [=] {
+         return same_bits({"unshare", "-m", "sh", "-c", "mount -t tmpfs none /proc && mount -t tmpfs none /sys && exec \"$@\"", "sh"}, {},
+                          everything);
+       }},
       {31, "a look for code that asks the time of day, or reads or writes numbers by the locale", no_wall_clock},
       {32, "a checkpoint of a newer format", newer_format},
       {34, "`heed train --resume` of a run that another process trains", two_writers},

@@ -60,7 +60,8 @@ std::string strange_layouts() {
           auto with_view = inputs, with_copy = inputs;
           with_view[i] = view, with_copy[i] = view.clone();
           const std::string says = thrown([&] { sample.tensor(with_copy); });
-          if (says != "nothing thrown") same.add(says == thrown([&] { sample.tensor(with_view); }));      // a size that the function refuses
+          // a size that the function refuses
+          if (says != "nothing thrown") same.add(says == thrown([&] { sample.tensor(with_view); }));
           else same.add(equal_bits(sample.tensor(with_view), sample.tensor(with_copy)));
         }
     }
@@ -207,7 +208,8 @@ std::string anomaly_backwards() {
 std::string nan_everywhere() {
   Cases reached;
   for (const Sample& sample : samples()) {
-    if (!sample.tensor || sample.function() == "topk" || sample.function() == "masked_fill" || sample.name == "gather") continue;   // these may leave an element out
+    // these may leave an element out
+    if (!sample.tensor || sample.function() == "topk" || sample.function() == "masked_fill" || sample.name == "gather") continue;
     for (std::size_t i = 0; i < sample.inputs.size(); ++i) {
       auto inputs = sample_inputs(sample, 19);
       inputs[i] = full(inputs[i].shape(), NAN, DType::f64);
@@ -265,7 +267,8 @@ std::string on_every_target() {
     const auto inputs = sample_inputs(sample, 33);
     const Tensor want = sample.tensor(inputs);
     const auto values = doubles(want);
-    const double scale = std::accumulate(values.begin(), values.end(), 1.0, [](double most, double v) { return std::isfinite(v) ? std::max(most, std::abs(v)) : most; });
+    const double scale = std::accumulate(values.begin(), values.end(), 1.0,
+                                         [](double most, double v) { return std::isfinite(v) ? std::max(most, std::abs(v)) : most; });
     for_every_target([&] { near.add(worst_absolute(sample.tensor(inputs), want) <= 1e-12 * scale); });
     Tensor first;
     for_every_fma_target([&] {
@@ -282,29 +285,48 @@ std::string on_every_target() {
 std::vector<Fault> tensor_faults() {
   const Tensor nine = arange(0, 9, 1, DType::f32);
   return {
-      {1, "every function on inputs that are reversed, transposed, expanded, at odd offsets, of 0, 1, 2, 3 and 17 elements an axis", strange_layouts},
-      {1, "`reshape` of [9] to [4, -1]", [=] { return thrown([&] { reshape(nine, {4, -1}); }); }},
+      {1, "every function on inputs that are reversed, transposed, expanded, at odd offsets, of 0, 1, 2, 3 and 17 elements an axis",
+       strange_layouts},
+      {1, "`reshape` of [9] to [4, -1]", [=] { return thrown([&] {
+                                                 reshape(nine, {4, -1});
+                                               }); }},
       {2, "`copy_into` an expanded view", [] { return thrown([] { copy_into(expand(zeros({1}), {3}), ones({3})); }); }},
       {2, "`fill_` of an expanded view", [] { return thrown([] { fill_(expand(zeros({1}), {3}), 1); }); }},
       {3, "`copy_into(a, transpose(a))`, and into itself shifted by one", over_its_input},
-      {4, "`zeros({2^40, 2^40})`", [] { return thrown([] { zeros({Index(1) << 40, Index(1) << 40}); }); }},
+      {4, "`zeros({2^40, 2^40})`", [] { return thrown([] {
+                                          zeros({Index(1) << 40, Index(1) << 40});
+                                        }); }},
       {4, "`zeros({2^61}, f64)`", [] { return thrown([] { zeros({Index(1) << 61}, DType::f64); }); }},
       {4, "`zeros({-1})`", [] { return thrown([] { zeros({-1}); }); }},
-      {4, "a product of [2^40, 1] and [1, 2^40]", [] { return thrown([] { multiply(expand(ones({1, 1}), {Index(1) << 40, 1}), expand(ones({1, 1}), {1, Index(1) << 40})); }); }},
+      {4, "a product of [2^40, 1] and [1, 2^40]",
+       [] { return thrown([] {
+              multiply(expand(ones({1, 1}), {Index(1) << 40, 1}), expand(ones({1, 1}), {1, Index(1) << 40}));
+            }); }},
       {5, "`zeros({2^44})`, more than there is", [] { return thrown([] { empty({Index(1) << 44}); }); }},
       {6, "every seventh of 1,000 chunks throws, on 4 threads", in_a_region},
       {7, "each input of each function all NaN", nan_everywhere},
       {7, "a NaN in a weight, under `DetectAnomaly`", anomaly},
       {7, "`sqrt` at 0, played backwards under `DetectAnomaly`", anomaly_backwards},
-      {9, "`log_softmax([1e4, -1e4])`", [] { return to_string(log_softmax(tensor({1e4, -1e4}))); }},
-      {9, "`softmax([inf, 1])`, `logsumexp([-inf, -inf])`", [] { return to_string(softmax(tensor({INFINITY, 1}))) + ", " + to_string(logsumexp(tensor({-INFINITY, -INFINITY}))); }},
+      {9, "`log_softmax([1e4, -1e4])`",
+       [] {
+         return to_string(log_softmax(tensor({1e4, -1e4})));
+       }},
+      {9, "`softmax([inf, 1])`, `logsumexp([-inf, -inf])`",
+       [] {
+         return to_string(softmax(tensor({INFINITY, 1}))) + ", " + to_string(logsumexp(tensor({-INFINITY, -INFINITY})));
+       }},
       {9, "`cross_entropy` of one class, smoothed by 0.1; of two equal logits",
        [] {
          const Tensor one = zeros({1}, DType::i64);
-         return to_string(cross_entropy(zeros({1, 1}), one, {.label_smoothing = 0.1}).losses) + ", " + to_string(cross_entropy(zeros({1, 2}), one, {.label_smoothing = 0.1}).losses);
+         return to_string(cross_entropy(zeros({1, 1}), one, {.label_smoothing = 0.1}).losses) + ", " +
+                to_string(cross_entropy(zeros({1, 2}), one, {.label_smoothing = 0.1}).losses);
        }},
-      {9, "`cross_entropy` of a class that is none", [] { return thrown([] { cross_entropy(zeros({2, 3}), tensor({0, 3}, DType::i64)); }); }},
-      {10, "flush-to-zero and denormals-are-zero set by the caller, around products, sums and softmax of denormal numbers", flushed_to_zero},
+      {9, "`cross_entropy` of a class that is none",
+       [] { return thrown([] {
+              cross_entropy(zeros({2, 3}), tensor({0, 3}, DType::i64));
+            }); }},
+      {10, "flush-to-zero and denormals-are-zero set by the caller, around products, sums and softmax of denormal numbers",
+       flushed_to_zero},
       {11, "a tape played twice", played_twice},
       {11, "a value saved for the gradient overwritten", overwritten},
       {11, "a value of another thread's tape", of_another_thread},

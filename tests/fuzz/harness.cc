@@ -36,7 +36,8 @@ namespace {
 class MemoryFile {
  public:
   explicit MemoryFile(std::string_view bytes) {
-    if (file() < 0 || ::ftruncate(file(), 0) != 0 || ::pwrite(file(), bytes.data(), bytes.size(), 0) != ssize_t(bytes.size())) throw std::runtime_error("no memory file");
+    if (file() < 0 || ::ftruncate(file(), 0) != 0 || ::pwrite(file(), bytes.data(), bytes.size(), 0) != ssize_t(bytes.size()))
+      throw std::runtime_error("no memory file");
   }
   static const std::string& path() {
     static const std::string name = fmt::format("/proc/self/fd/{}", file());
@@ -97,7 +98,8 @@ void safetensors_header(std::string_view bytes) {
 void config(std::string_view bytes) {
   Table& table = fresh_table();
   RunConfig& config = table.config;
-  if (!taken([&] { from_json(table.rows, bytes, "config.json", false); })) return require(config == RunConfig(), "a refused file changed an option");
+  if (!taken([&] { from_json(table.rows, bytes, "config.json", false); }))
+    return require(config == RunConfig(), "a refused file changed an option");
   const RunConfig read = config;
   const std::string once = to_json(table.rows);
   config = RunConfig();
@@ -241,7 +243,8 @@ class StoppedTraining {
     write_file_atomically(path_ + "/config.json", to_json(options(run.config)));
     for (const auto& entry : std::filesystem::directory_iterator(path_))
       if (entry.is_regular_file()) files_.emplace_back("run/" + entry.path().filename().string(), read_file(entry.path().string()));
-    require(goes_on([&](const Run& stopped) { write_checkpoint(stopped, checkpoint_); }), "a training does not go on from its own checkpoint");
+    require(goes_on([&](const Run& stopped) { write_checkpoint(stopped, checkpoint_); }),
+            "a training does not go on from its own checkpoint");
   }
 
   TemporaryFolder folder_;

@@ -40,7 +40,8 @@ TEST_CASE("fuzz: every seed is taken or refused, and so is each of its beginning
 TEST_CASE("fuzz: 64 KiB of the same thing over and over take less than a second") {
   constexpr std::size_t kSize = 64 << 10;
   for (const fuzz::Harness& harness : fuzz::harnesses()) {
-    std::vector<std::string> pieces{"a", "9", " ", "\n", "\t", "-", "[", "{", "\"", "\\", ",", "--", "a\n", "-1\n", "--beam\n1\n", "\"a\":", "[[],", "\xff", "\xc3\xa9", "e\xcc\x81", "0-0 ", "ab,"};
+    std::vector<std::string> pieces{"a",  "9",   " ",    "\n",          "\t",     "-",    "[",    "{",        "\"",        "\\",   ",",
+                                    "--", "a\n", "-1\n", "--beam\n1\n", "\"a\":", "[[],", "\xff", "\xc3\xa9", "e\xcc\x81", "0-0 ", "ab,"};
     for (const std::string& seed : seeds_of(harness.name)) pieces.push_back(read_file(seed));
     pieces.emplace_back(1, '\0');
     for (const std::string& piece : pieces) {

@@ -62,13 +62,14 @@ TEST_CASE("side: lines to ids and back") {
 }
 
 TEST_CASE("links of a batch: equal shares among the source words of a target") {
-  const std::vector<Example> examples{{{4, 5, 3}, {4, 5, 6, 3}, {{{1, 0}, {0, 2}, {1, 2}, {1, 2}}, {{0, 1}}}}, {{4, 3}, {4, 3}, {}}, {{4, 3}, {4, 3}, {{{0, 0}}, {}}}};
+  const std::vector<Example> examples{
+      {{4, 5, 3}, {4, 5, 6, 3}, {{{1, 0}, {0, 2}, {1, 2}, {1, 2}}, {{0, 1}}}}, {{4, 3}, {4, 3}, {}}, {{4, 3}, {4, 3}, {{{0, 0}}, {}}}};
   const std::vector<Index> rows{2, 0};
   Batch batch = make_batch(examples, rows, 0, 2);
   CHECK(!batch.links.defined());
   add_links(batch, examples, rows);
   CHECK(batch.links.shape() == Shape{2, 4, 3});
-  CHECK(batch.links.to_vector<float>() == std::vector<float>{1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,   0, 1, 0, 0, 0, 0, 0.5f, 0.5f, 0, 0, 0, 0});
+  CHECK(batch.links.to_vector<float>() == std::vector<float>{1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0.5f, 0.5f, 0, 0, 0, 0});
   CHECK(batch.linked_tokens == 3);
   add_links(batch, examples, std::vector<Index>{1, 1});
   CHECK(batch.linked_tokens == 0);
@@ -161,7 +162,9 @@ TEST_CASE("batches: an epoch is a function of key and number, nothing else") {
     for (auto batch : a.epoch(4)) std::sort(batch.begin(), batch.end()), same += groups.contains(batch);
     CHECK(same * 4 < fifth.size());                      // where only few have a length, they meet again
     std::size_t falls = 0;                               // long and short batches come in any order
-    const auto length = [&](const std::vector<Index>& batch) { return examples[std::size_t(batch[0])].source.size() + examples[std::size_t(batch[0])].target.size(); };
+    const auto length = [&](const std::vector<Index>& batch) {
+      return examples[std::size_t(batch[0])].source.size() + examples[std::size_t(batch[0])].target.size();
+    };
     for (std::size_t i = 1; i < fifth.size(); ++i) falls += length(fifth[i]) < length(fifth[i - 1]);
     CHECK(4 * falls > fifth.size());
     CHECK(4 * falls < 3 * fifth.size());

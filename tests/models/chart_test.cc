@@ -76,7 +76,8 @@ TEST_CASE("chart: an axis of zeros alone begins at 0") {
 
 TEST_CASE("chart: curves with whiskers") {
   Curves curves;
-  curves.panels = {{"BLEU", {{.name = "none", .x = {1, 2, 3}, .y = {10, 20, 90}, .spread = {0, 5, 10}}, {.name = "dot", .x = {1}, .y = {8}}}}};
+  curves.panels = {
+      {"BLEU", {{.name = "none", .x = {1, 2, 3}, .y = {10, 20, 90}, .spread = {0, 5, 10}}, {.name = "dot", .x = {1}, .y = {8}}}}};
   const std::string svg = curves_svg(curves);
   CHECK(xml_fault(svg) == "");
   CHECK(has(svg, "<title>none: 20 ± 5 at 2</title>"));
@@ -99,7 +100,9 @@ TEST_CASE("chart: curves with whiskers") {
 TEST_CASE("chart: a whisker is as long to each side; a bar's number stands beyond it") {
   const Curves curves{.panels = {{"BLEU", {{.name = "a", .x = {1, 2}, .y = {20, 100}, .spread = {5, 0}}}}}};
   const std::string svg = curves_svg(curves), dot = svg.substr(svg.rfind("<circle", svg.find("<title>a: 20 ± 5")));
-  const auto number = [](const std::string& text, const std::string& name) { return std::stod(text.substr(text.find(name + "=\"") + name.size() + 2)); };
+  const auto number = [](const std::string& text, const std::string& name) {
+    return std::stod(text.substr(text.find(name + "=\"") + name.size() + 2));
+  };
   const double x = number(dot, "cx"), y = number(dot, "cy");                 // 220 px for 100
   CHECK(has(svg, fmt::format("x1=\"{0}\" y1=\"{1}\" x2=\"{0}\" y2=\"{2}\"", drawing::px(x), drawing::px(y - 11), drawing::px(y + 11))));
 
@@ -150,7 +153,8 @@ TEST_CASE("chart: the line of a thinned series is its mean, the band from its le
   const std::vector<double> mean = heights("polyline", 0), constant = heights("polyline", second), band = heights("polygon", 0);
   REQUIRE(mean.size() == constant.size());
   for (std::size_t i = 1; i + 1 < mean.size(); ++i) CHECK(std::abs(mean[i] - constant[i]) < 2);   // px; at the ends are few points
-  CHECK(std::ranges::max(band) - std::ranges::min(band) == doctest::Approx(4 * (std::ranges::max(band) - constant[0])).epsilon(1e-2));   // 0 to 8; 2
+  // 0 to 8; 2
+  CHECK(std::ranges::max(band) - std::ranges::min(band) == doctest::Approx(4 * (std::ranges::max(band) - constant[0])).epsilon(1e-2));
 }
 
 TEST_CASE("chart: bars") {

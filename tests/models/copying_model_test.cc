@@ -55,13 +55,15 @@ Tensor shared() {
 }
 
 struct Copying {
-  explicit Copying(const std::string& kind, std::uint64_t seed = 3) : parameters(Seed{seed}, DType::f64), model(make_model(config_of(kind), parameters.root(), U, V, shared())) {}
+  explicit Copying(const std::string& kind, std::uint64_t seed = 3)
+      : parameters(Seed{seed}, DType::f64), model(make_model(config_of(kind), parameters.root(), U, V, shared())) {}
   const Linear& gate() const { return dynamic_cast<const PointerGenerator&>(*model).gate; }
   Parameters parameters;
   std::unique_ptr<Seq2Seq> model;
 };
 
-// Words 4 to 8 are shared, 10 and 11 outside of the target, U + V + j a word that no vocabulary has, first at place j, U + 7 one that only the target has.
+// Words 4 to 8 are shared, 10 and 11 outside of the target, U + V + j a word that no vocabulary has, first
+// at place j, U + 7 one that only the target has.
 const Rows kSource{{4, 10, 5, 10, 4, U + 7, kEnd}, {11, U + V + 1, 6, U + V + 1, kEnd}, {8, kEnd}};
 const Rows kTarget{{V + 1, 4, 7, kEnd}, {V + 0, V + 1, 6, 8, kEnd}, {1, kEnd}};
 
@@ -135,7 +137,8 @@ TEST_CASE("copying: P sums to 1 over the extended vocabulary, repeated source wo
         }
         const std::vector<double> p = distribution(net, forced, b, t, S);
         CHECK(std::accumulate(p.begin(), p.end(), 0.0) == doctest::Approx(1).epsilon(1e-12));
-        for (std::size_t w = 0; w < p.size(); ++w) CHECK(std::exp(log_p[Index(b)][Index(w)].item()) == doctest::Approx(p[w]).epsilon(1e-10));
+        for (std::size_t w = 0; w < p.size(); ++w)
+          CHECK(std::exp(log_p[Index(b)][Index(w)].item()) == doctest::Approx(p[w]).epsilon(1e-10));
         const double loss = -std::log(p[std::size_t(kTarget[b][std::size_t(t)])]);
         CHECK(losses[Index(b)][t].item() == doctest::Approx(loss).epsilon(1e-10));
         total += loss;
@@ -144,7 +147,8 @@ TEST_CASE("copying: P sums to 1 over the extended vocabulary, repeated source wo
     }
     CHECK(net.model->loss(batch, {.pad = kPad}).sum.value().item() == doctest::Approx(total).epsilon(1e-12));
     CHECK(net.model->loss(batch, {}).tokens == 11);
-    CHECK(net.model->loss(batch, {.label_smoothing = 0.1}).sum.value().item() == doctest::Approx(smoothed).epsilon(1e-12));   // the other labels': softmax's
+    // the other labels': softmax's
+    CHECK(net.model->loss(batch, {.label_smoothing = 0.1}).sum.value().item() == doctest::Approx(smoothed).epsilon(1e-12));
   }
 }
 
@@ -156,10 +160,13 @@ TEST_CASE("copying: an open gate of a pointer generator is the plain decoder, a 
     RunConfig config = config_of(kind);
     config.copy = false;
     const auto plain = make_model(config, parameters.root(), U, V);
-    CHECK(equal_bits(net.parameters.find("target_embedding.weight")->variable.value(), parameters.find("target_embedding.weight")->variable.value()));
+    CHECK(equal_bits(net.parameters.find("target_embedding.weight")->variable.value(),
+                     parameters.find("target_embedding.weight")->variable.value()));
     const Rows source{{4, 5, 8, kEnd}}, target{{8, 5, kEnd}};
     const Batch batch = batch_of(source, target);
-    const auto first = [&](const Seq2Seq& model) { return model.step(tensor(std::vector<std::int32_t>{kStart}, {1}), *model.start(batch.source)).log_probabilities[0]; };
+    const auto first = [&](const Seq2Seq& model) {
+      return model.step(tensor(std::vector<std::int32_t>{kStart}, {1}), *model.start(batch.source)).log_probabilities[0];
+    };
     const Tensor bias = net.gate().bias.value();
     fill_(bias, 1e4);
     CHECK(net.model->loss(batch, {}).sum.value().item() == doctest::Approx(plain->loss(batch, {}).sum.value().item()).epsilon(1e-12));
@@ -202,8 +209,9 @@ TEST_CASE("copying: rows follow their beam, sentences are dropped, states of ano
     const auto other = Copying("gru").model->start(batch.source);
     Parameters parameters(Seed{1});
     const auto plain = make_model(default_config("transformer"), parameters.root(), U, V);
-    CHECK(message_of([&] { net.model->step(tensor(std::vector<std::int32_t>{2, 2, 2}, {3}), *plain->start(pad_sequences(Rows{{4, kEnd}}, kPad))); }) ==
-          "step: a model of another kind made this state; start() of this one");
+    CHECK(message_of([&] {
+            net.model->step(tensor(std::vector<std::int32_t>{2, 2, 2}, {3}), *plain->start(pad_sequences(Rows{{4, kEnd}}, kPad)));
+          }) == "step: a model of another kind made this state; start() of this one");
   }
 }
 
@@ -239,7 +247,9 @@ TEST_CASE("copying: more padding changes nothing, nor do threads a bit") {
     const Index T = batch.targets.size(1), S = batch.source.ids.size(1);
     const Tensor losses = net.model->token_losses(batch, kPad);
     CHECK(worst_absolute(net.model->token_losses(wide, kPad)(all, Slice{0, T}), losses) < 1e-12);
-    const auto first = [&](const Batch& of) { return exp(net.model->step(full({3}, kStart, DType::i32), *net.model->start(of.source)).log_probabilities); };
+    const auto first = [&](const Batch& of) {
+      return exp(net.model->step(full({3}, kStart, DType::i32), *net.model->start(of.source)).log_probabilities);
+    };
     CHECK(worst_absolute(first(wide)(all, Slice{0, V + S}), first(batch)) < 1e-12);
     CHECK(worst_absolute(first(wide)(all, Slice{V + S, V + S + 3}), std::vector<double>(9)) == 0);
     CHECK(worst_absolute(first(batch)(2, Slice{V + 2, V + S}), std::vector<double>(std::size_t(S - 2))) == 0);   // behind its two words
@@ -304,7 +314,9 @@ struct Given : Seq2Seq {
   Loss loss(const Batch&, const CrossEntropyOptions&, List<AttentionMap>*) const override { return {}; }
   Encoding encode(const Sequences&) const override { return {std::make_unique<Place>(), states}; }
   Index encoder_width() const override { return states.size(-1); }
-  Variable next_features(const Tensor&, DecodingState& state, List<AttentionMap>*) const override { return select(rows, 1, dynamic_cast<Place&>(state).t++); }
+  Variable next_features(const Tensor&, DecodingState& state, List<AttentionMap>*) const override {
+    return select(rows, 1, dynamic_cast<Place&>(state).t++);
+  }
   struct Place : DecodingState {
     void reorder(std::span<const Index>, Index) override {}
     Index t = 0;
@@ -321,8 +333,10 @@ TEST_CASE("copying: CopyNet's probabilities, loss and gradients are PyTorch's") 
     auto given = std::make_unique<Given>(parameters.root(), c);
     const CopyNet model(parameters.root(), std::move(given), {.source_vocabulary = 1, .target_vocabulary = 7, .pad = -1});
     c.fill(parameters);
-    const Tensor words = to(c.tensor("words"), DType::i32), lengths = to(c.tensor("lengths"), DType::i32), targets = to(c.tensor("targets"), DType::i32);
-    const Batch batch{.source = {words + 1, lengths}, .inputs = targets, .targets = targets, .lengths = lengths};    // target word w is source word U + w
+    const Tensor words = to(c.tensor("words"), DType::i32), lengths = to(c.tensor("lengths"), DType::i32),
+                 targets = to(c.tensor("targets"), DType::i32);
+    // target word w is source word U + w
+    const Batch batch{.source = {words + 1, lengths}, .inputs = targets, .targets = targets, .lengths = lengths};
     List<Tensor> p;
     const auto state = model.start(batch.source);
     for (Index t = 0; t < targets.size(1); ++t) p.push_back(exp(model.step(targets(all, t).contiguous(), *state).log_probabilities));
@@ -332,7 +346,8 @@ TEST_CASE("copying: CopyNet's probabilities, loss and gradients are PyTorch's") 
   });
 }
 
-TEST_CASE("copying: a word that is pointed at without any weight has one finite loss in training as in search, and no gradient of its inverse") {
+TEST_CASE(
+    "copying: a word that is pointed at without any weight has one finite loss in training as in search, and no gradient of its inverse") {
   for (const std::string kind : {"transformer", "gru"}) {
     CAPTURE(kind);
     RunConfig config = config_of(kind);
@@ -344,13 +359,15 @@ TEST_CASE("copying: a word that is pointed at without any weight has one finite 
     const std::vector<float> losses = model->token_losses(batch, kPad)(all, 0).contiguous().to_vector<float>();
     const auto least = doctest::Approx(20 * std::log(10)).epsilon(1e-6);
     CHECK(std::ranges::count_if(losses, [&](float loss) { return loss == least; }) >= 3);
-    const Sequences padded = pad_sequences(Rows{{4, 5, 6, 7, 8, kEnd}, source}, kPad);                    // by one place, to which no word belongs
+    // by one place, to which no word belongs
+    const Sequences padded = pad_sequences(Rows{{4, 5, 6, 7, 8, kEnd}, source}, kPad);
     const auto state = model->start(padded);
     const Tensor log_p = model->step(tensor(std::vector<std::int32_t>{kStart, kStart}, {2}), *state).log_probabilities[1];
     for (Index w = 0; w < 4; ++w) CHECK(-log_p[V + w].item() == doctest::Approx(losses[std::size_t(w)]).epsilon(1e-5));
     for (const Index w : {4, 5}) CHECK(log_p[V + w].item() == -HUGE_VAL);
     state->reorder(std::vector<Index>{1}, 1);                                                             // goes on alone
-    const std::vector<float> next = model->step(tensor(std::vector<std::int32_t>{4}, {1}), *state).log_probabilities[0](Slice{V, V + 6}).to_vector<float>();
+    const std::vector<float> next =
+        model->step(tensor(std::vector<std::int32_t>{4}, {1}), *state).log_probabilities[0](Slice{V, V + 6}).to_vector<float>();
     for (const std::size_t w : {0, 1, 2, 3}) CHECK(next[w] >= -47);
     for (const std::size_t w : {4, 5}) CHECK(next[w] == -HUGE_VALF);
     Adam adam(parameters, {});
@@ -363,8 +380,12 @@ TEST_CASE("copying: a word that is pointed at without any weight has one finite 
 
 TEST_CASE("copying: ids that are no words are refused, as is a model that does not look") {
   const Copying net("transformer");
-  CHECK(message_of([&] { net.model->start(pad_sequences(Rows{{U + V + 2, kEnd}}, kPad)); }) == "copying model: source word 24 at position [0, 0] is not in [0, 24)");
-  CHECK(message_of([&] { net.model->start(pad_sequences(Rows{{-1, kEnd}}, kPad)); }) == "copying model: source word -1 at position [0, 0] is not in [0, 24)");
+  CHECK(message_of([&] {
+          net.model->start(pad_sequences(Rows{{U + V + 2, kEnd}}, kPad));
+        }) == "copying model: source word 24 at position [0, 0] is not in [0, 24)");
+  CHECK(message_of([&] {
+          net.model->start(pad_sequences(Rows{{-1, kEnd}}, kPad));
+        }) == "copying model: source word -1 at position [0, 0] is not in [0, 24)");
   RunConfig config = config_of("gru");
   config.attention = "none";
   Parameters parameters(Seed{1});
@@ -374,7 +395,9 @@ TEST_CASE("copying: ids that are no words are refused, as is a model that does n
 
 TEST_CASE("copying: learns to copy words that it has never seen, alone as in company, whatever the beam") {
   // "a b NAME" becomes "NAME d": names are in no vocabulary.
-  for (const std::string flags : {"--copy --layers 1 --heads 2 --dropout 0", "--model gru --copy --dropout 0", "--copy --copy-form copynet --layers 1 --heads 2 --dropout 0", "--model gru --copy --copy-form copynet --dropout 0"}) {
+  for (const std::string flags :
+       {"--copy --layers 1 --heads 2 --dropout 0", "--model gru --copy --dropout 0",
+        "--copy --copy-form copynet --layers 1 --heads 2 --dropout 0", "--model gru --copy --copy-form copynet --dropout 0"}) {
     CAPTURE(flags);
     const SmallModel small(flags);
     Random random(Key(5));
@@ -414,11 +437,13 @@ TEST_CASE("copying: learns to copy words that it has never seen, alone as in com
     for (const std::string& line : wanted) {
       const std::vector<std::string> prefix{line.substr(0, line.find(' '))};
       const std::span one = std::span(lines).subspan(std::size_t(&line - wanted.data()), 1);
-      const Translation begun = translate(small.run, *small.model, one, {}, prefix)[0][0], free = translate(small.run, *small.model, one, {})[0][0];
+      const Translation begun = translate(small.run, *small.model, one, {}, prefix)[0][0],
+                        free = translate(small.run, *small.model, one, {})[0][0];
       CHECK((begun.text == line && begun.log_probability == free.log_probability));
     }
     const std::vector<double> losses = negative_log_likelihoods(small.run, *small.model, std::vector{small.example(lines[0], wanted[0])});
-    CHECK(losses[0] == doctest::Approx(-translate(small.run, *small.model, std::span(lines).first(1), {})[0][0].log_probability).epsilon(1e-4));
+    CHECK(losses[0] ==
+          doctest::Approx(-translate(small.run, *small.model, std::span(lines).first(1), {})[0][0].log_probability).epsilon(1e-4));
     CHECK(source_text(small.run, small.example(lines[0], wanted[0])) == lines[0]);
     CHECK(target_text(small.run, small.example(lines[0], wanted[0])) == wanted[0]);
   }

@@ -83,8 +83,8 @@ TEST_CASE("corpus: bad files") {
   CHECK(error("a\tb\nonly one\n") == x + ": line 2: one column, expected source TAB target: \"only one\"");
   CHECK(error("one\ntwo\nthree\n") == x + ": line 1: one column, expected source TAB target: \"one\"");
   CHECK(error("\ta\nb\t\n\n") == "no sentence pairs: " + x + ": 3 lines, 0 pairs, 3 lines skipped for an empty side");
-  CHECK(error("a\tb\t0-0 x-1\n") ==
-        x + ": line 1: alignment: a link is written i-j, source and target word counted from 0: \"x-1\"; `cut -f1,2` leaves out columns that hold no links");
+  CHECK(error("a\tb\t0-0 x-1\n") == x + ": line 1: alignment: a link is written i-j, source and target word counted from 0: \"x-1\"; `cut "
+                                        "-f1,2` leaves out columns that hold no links");
   for (const char* link : {"0", "0-", "-0", "0-x", "0--1", "-1-0", "0-0-0", "0?0", "99999999999999999999-0", "0.5-1", "CC-BY"})
     CHECK(error("a\tb\nc\td\t0-0 " + std::string(link) + "\n").starts_with(x + ": line 2: alignment: "));
   CHECK(error("a\tb\t0-0\t0-0\n").starts_with(x + ": line 1: alignment: a link is written i?j"));

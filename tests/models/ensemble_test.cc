@@ -25,7 +25,8 @@ struct Three {
 };
 
 Batch batch_for(const SmallModel& small) {
-  return make_batch(std::vector<Example>{small.example("a b c d", "d c b a"), small.example("b", "a a b c d"), small.example("c d", "a")}, 0, 2);
+  return make_batch(std::vector<Example>{small.example("a b c d", "d c b a"), small.example("b", "a a b c d"), small.example("c d", "a")},
+                    0, 2);
 }
 
 }  // namespace
@@ -34,9 +35,11 @@ TEST_CASE("every model: losses step by step are those of all steps at once") {
   for (const std::string& flags : every_model()) {
     CAPTURE(flags);
     const SmallModel small(flags);
-    const Batch batch = make_batch(std::vector<Example>{small.example("a b c d x", "d x b a"), small.example("b", "a a b y d")}, 0, start_symbol(small.run.config, small.run.target.vocabulary));
+    const Batch batch = make_batch(std::vector<Example>{small.example("a b c d x", "d x b a"), small.example("b", "a a b y d")}, 0,
+                                   start_symbol(small.run.config, small.run.target.vocabulary));
     const Tensor at_once = small.model->token_losses(batch, 0);
-    const auto most = [](const Tensor& losses) { return minimum(losses, 40.0); };             // what no weight reaches cannot be copied; its loss is 46
+    // what no weight reaches cannot be copied; its loss is 46
+    const auto most = [](const Tensor& losses) { return minimum(losses, 40.0); };
     CHECK(worst_absolute(most(small.model->Translator::token_losses(batch, 0)), most(at_once)) < 1e-4);
     CHECK(sum(at_once).item() == doctest::Approx(small.model->loss(batch, {}).sum.value().item()).epsilon(1e-6));
   }
@@ -58,7 +61,8 @@ TEST_CASE("ensemble: the mean of the probabilities, or of the logarithms and nor
         const Step one = three.models()[i]->step(tokens, *states[i], Want::weights);
         const Tensor p = to(one.log_probabilities, DType::f64), part = kind == EnsembleMean::mean ? exp(p) : p;
         sum = i == 0 ? part : sum + part;
-        if (const AttentionMap* const map = last_cross_attention(one.attention)) weights = weights.defined() ? weights + mean_of_heads(*map) : mean_of_heads(*map);
+        if (const AttentionMap* const map = last_cross_attention(one.attention))
+          weights = weights.defined() ? weights + mean_of_heads(*map) : mean_of_heads(*map);
       }
       const Tensor expected = kind == EnsembleMean::mean ? log(sum * (1.0 / 3)) : log_softmax(sum * (1.0 / 3));
       CHECK(worst_absolute(step.log_probabilities, expected) < 1e-6);
@@ -77,12 +81,16 @@ TEST_CASE("ensemble: one model alone is that model, bit for bit; several find th
   const std::vector<std::string> lines{"a b c d", "b", "c d a"};
   const TranslateOptions options{.search = {.beam = 3, .nbest = 3}, .links = true};
   const Ensemble alone({three.gru.model.get()}), all(three.models());
-  const auto expected = translate(three.gru.run, *three.gru.model, lines, options), same = translate(three.gru.run, alone, lines, options), together = translate(three.gru.run, all, lines, options);
+  const auto expected = translate(three.gru.run, *three.gru.model, lines, options), same = translate(three.gru.run, alone, lines, options),
+             together = translate(three.gru.run, all, lines, options);
   for (std::size_t i = 0; i < lines.size(); ++i) {
     REQUIRE(same[i].size() == expected[i].size());
-    for (std::size_t n = 0; n < same[i].size(); ++n) CHECK((same[i][n].tokens == expected[i][n].tokens && same[i][n].score == expected[i][n].score && same[i][n].links == expected[i][n].links));
+    for (std::size_t n = 0; n < same[i].size(); ++n)
+      CHECK((same[i][n].tokens == expected[i][n].tokens && same[i][n].score == expected[i][n].score &&
+             same[i][n].links == expected[i][n].links));
     const auto one = translate(three.gru.run, all, std::span(lines).subspan(i, 1), options);
-    for (std::size_t n = 0; n < one[0].size(); ++n) CHECK((one[0][n].tokens == together[i][n].tokens && one[0][n].score == together[i][n].score));
+    for (std::size_t n = 0; n < one[0].size(); ++n)
+      CHECK((one[0][n].tokens == together[i][n].tokens && one[0][n].score == together[i][n].score));
   }
   // -log of the mean is below the mean of -log
   const std::vector<Example> examples{three.gru.example("a b c d", "d c b a"), three.gru.example("b", "a a b c d")};
@@ -102,6 +110,8 @@ TEST_CASE("ensemble: nothing, other words, another's state") {
   const Ensemble mixed({three.gru.model.get(), copying.model.get()}), all(three.models());
   const Sequences source = batch_for(three.gru).source;
   const Tensor tokens = full({3}, 2, DType::i32);
-  CHECK(message_of([&] { mixed.step(tokens, *mixed.start(source)); }) == "ensemble: models write different words: log probabilities [3, 8] and [3, 13]");
-  CHECK(message_of([&] { all.step(tokens, *mixed.start(source)); }) == "step: a model of another kind made this state; start() of this one");
+  CHECK(message_of([&] { mixed.step(tokens, *mixed.start(source)); }) ==
+        "ensemble: models write different words: log probabilities [3, 8] and [3, 13]");
+  CHECK(message_of([&] { all.step(tokens, *mixed.start(source)); }) ==
+        "step: a model of another kind made this state; start() of this one");
 }

@@ -26,7 +26,8 @@ namespace {
 
 std::vector<Example> examples_for(const SmallModel& small) {
   std::vector<Example> examples;
-  for (const auto& [source, target] : {std::pair("a b c d a", "d c b a"), std::pair("b", "a a b c d d"), std::pair("c d b", "a")}) examples.push_back(small.example(source, target));
+  for (const auto& [source, target] : {std::pair("a b c d a", "d c b a"), std::pair("b", "a a b c d d"), std::pair("c d b", "a")})
+    examples.push_back(small.example(source, target));
   return examples;
 }
 
@@ -69,7 +70,8 @@ TEST_CASE("every model: each parameter gets a gradient, padding changes nothing,
       wide = loss_of(small, padded(batch, 3), tape);
     }
     CHECK(std::abs(wide - still) <= 1e-6 * std::abs(still));
-    CHECK(std::abs(small.model->loss(batch, {.ignore_index = small.run.target.vocabulary.pad}).sum.value().item() - still) <= 1e-6 * std::abs(still));
+    CHECK(std::abs(small.model->loss(batch, {.ignore_index = small.run.target.vocabulary.pad}).sum.value().item() - still) <=
+          1e-6 * std::abs(still));
     for (const double smoothing : {0.0, 0.1})                    // options that name no padding: the model's
       CHECK(small.model->loss(batch, {.label_smoothing = smoothing}).sum.value().item() ==
             small.model->loss(batch, {.label_smoothing = smoothing, .ignore_index = small.run.target.vocabulary.pad}).sum.value().item());
@@ -139,7 +141,9 @@ TEST_CASE("every model: losses on attention are of the words with links and of a
     const auto optimizer = make_optimizer(small.run.config, *small.parameters);
     Trainer trainer(*small.model, *small.parameters, *optimizer, Schedule({.peak = 0.01}), {.guided_alignment = 2, .coverage_loss = 0.1});
     if (std::isnan(before)) {
-      CHECK(message_of([&] { trainer.update({&batch, 1}); }) == "trainer: guided_alignment, coverage_loss: the model looks at no source word");
+      CHECK(message_of([&] {
+              trainer.update({&batch, 1});
+            }) == "trainer: guided_alignment, coverage_loss: the model looks at no source word");
       continue;
     }
     Batch wide = padded(batch, 3);
@@ -147,7 +151,9 @@ TEST_CASE("every model: losses on attention are of the words with links and of a
     CHECK(std::abs(measured(wide).alignment - before) <= 1e-5 * before);
     CHECK(std::abs(measured(wide).coverage - twice) <= 1e-5 * twice);
     for (int i = 0; i < 100; ++i) trainer.update({&batch, 1});
-    const bool can_learn = flags.find("mean") == flags.npos && flags.find("local-m") == flags.npos && flags.find("additive-top") == flags.npos;   // beyond the top 2 nothing is learned
+    // beyond the top 2 nothing is learned
+    const bool can_learn =
+        flags.find("mean") == flags.npos && flags.find("local-m") == flags.npos && flags.find("additive-top") == flags.npos;
     if (can_learn) CHECK(measured(batch).alignment < 0.7 * before);
   }
 }
@@ -160,7 +166,9 @@ double mallocs_of_step(const std::string& flags, const std::vector<Index>& rows,
   auto examples = examples_for(small);
   examples[0].links.sure = {{3, 0}, {2, 1}};
   const auto optimizer = make_optimizer(small.run.config, *small.parameters);
-  Trainer trainer(*small.model, *small.parameters, *optimizer, make_schedule(small.run.config), {.loss = {.label_smoothing = 0.1, .pad = small.run.target.vocabulary.pad}, .guided_alignment = guided_alignment, .coverage_loss = guided_alignment, .average = 0.9});
+  Trainer trainer(*small.model, *small.parameters, *optimizer, make_schedule(small.run.config),
+                  {.loss = {.label_smoothing = 0.1, .pad = small.run.target.vocabulary.pad}, .guided_alignment = guided_alignment,
+                   .coverage_loss = guided_alignment, .average = 0.9});
   std::vector<double> counts(9);
   for (int i = -3; i < int(counts.size()); ++i) {
     const long before = bench::calls().mallocs;
@@ -187,7 +195,9 @@ TEST_CASE("every model: a steady step of training asks the system for no memory"
   set_threads(2);
   std::vector<Index> many(96);
   for (std::size_t i = 0; i < many.size(); ++i) many[i] = Index(i % 3);
-  for (const char* flags : {"--width 64 --feed-forward 128 --layers 2", "--model lstm --attention dot --width 64 --layers 2 --input-feeding", "--model gru --attention additive --width 64"}) {
+  for (const char* flags :
+       {"--width 64 --feed-forward 128 --layers 2", "--model lstm --attention dot --width 64 --layers 2 --input-feeding",
+        "--model gru --attention additive --width 64"}) {
     CAPTURE(std::string(flags));
     CHECK(mallocs_of_step(flags, many) == 0);
   }
@@ -214,13 +224,15 @@ TEST_CASE("every model: losses on attention reach every parameter that makes the
     {
       Tape tape(evaluating);
       tape.backward(loss(*model));
-      for (const auto& item : parameters.items()) gradients.push_back(item->gradient->written() ? item->gradient->value().clone() : zeros(item->variable.shape(), DType::f64));
+      for (const auto& item : parameters.items())
+        gradients.push_back(item->gradient->written() ? item->gradient->value().clone() : zeros(item->variable.shape(), DType::f64));
       parameters.forget_gradients();
     }
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       const auto& item = parameters.items()[i];
       CAPTURE(item->path);
-      const Tensor value = item->variable.value(), before = value.clone(), direction = normal(Key(std::int64_t(i)), value.shape(), 0, 1, DType::f64);
+      const Tensor value = item->variable.value(), before = value.clone(),
+                   direction = normal(Key(std::int64_t(i)), value.shape(), 0, 1, DType::f64);
       const auto at = [&](double h) {
         copy_into(value, before + h * direction);
         return loss(*model).value().item();

@@ -63,7 +63,8 @@ TEST_CASE("golden: the whole core, forward and backward") {
 TEST_CASE("golden: decoders that look from the state before, and between two cells") {
   golden::each("decoders", [](const std::string& name) { return name != "cho"; }, [](golden::Case& c) {
     Parameters parameters(Seed{1}, c.dtype());
-    const BahdanauDecoder decoder(parameters.root(), {.unit = RecurrentUnit::gru_cudnn, .embedding = 5, .width = 4, .encoder_width = 6, .memory_width = 6, .conditional = c.options()["conditional"],
+    const BahdanauDecoder decoder(parameters.root(), {.unit = RecurrentUnit::gru_cudnn, .embedding = 5, .width = 4, .encoder_width = 6,
+                                                      .memory_width = 6, .conditional = c.options()["conditional"],
                                                       .readout = Readout::tanh, .start_state = StartState::mean});
     c.fill(parameters);
     Tape tape(evaluating);
@@ -77,7 +78,8 @@ TEST_CASE("golden: decoders that look from the state before, and between two cel
 TEST_CASE("golden: Cho's decoder as it is printed") {
   golden::each("decoders", [](const std::string& name) { return name == "cho"; }, [](golden::Case& c) {
     Parameters parameters(Seed{1}, c.dtype());
-    const BahdanauDecoder decoder(parameters.root(), {.unit = RecurrentUnit::gru_cudnn, .embedding = 5, .width = 4, .encoder_width = 6, .memory_width = 6, .attention = "none", .reset_context = true,
+    const BahdanauDecoder decoder(parameters.root(), {.unit = RecurrentUnit::gru_cudnn, .embedding = 5, .width = 4, .encoder_width = 6,
+                                                      .memory_width = 6, .attention = "none", .reset_context = true,
                                                       .start_state = StartState::context});
     c.fill(parameters);
     Tape tape(evaluating);
@@ -109,6 +111,7 @@ TEST_CASE("exchange: a state dict of nn.Transformer loads without renaming, comp
     save(parameters, folder / "again.safetensors");
     const SafetensorsFile before = read_safetensors(from), after = read_safetensors(folder / "again.safetensors");
     REQUIRE(after.tensors.size() == before.tensors.size());
-    for (const auto& before_one : before.tensors) CHECK_MESSAGE(equal_bits(before_one.second, after.at(before_one.first)), before_one.first);
+    for (const auto& before_one : before.tensors)
+      CHECK_MESSAGE(equal_bits(before_one.second, after.at(before_one.first)), before_one.first);
   }
 }

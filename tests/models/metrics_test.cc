@@ -40,7 +40,8 @@ const References kReference{{"a b c d"}};
 
 // Expected: python's str.lower
 TEST_CASE("metrics: lower case is Python's, Σ after characters that are no letters too") {
-  for (const auto& [text, expected] : {std::pair("ΑΣⅧ ΑΣⓐ ΑΣª", "ασⅷ ασⓐ ασª"), {"ⅧΣ ⒶΣ ºΣ \U0001F130Σ", "ⅷς ⓐς ºς \U0001F130ς"}, {"ΑΣ1 ΑΣʰ 1Σ", "ας1 αςʰ 1σ"}})
+  for (const auto& [text, expected] :
+       {std::pair("ΑΣⅧ ΑΣⓐ ΑΣª", "ασⅷ ασⓐ ασª"), {"ⅧΣ ⒶΣ ºΣ \U0001F130Σ", "ⅷς ⓐς ºς \U0001F130ς"}, {"ΑΣ1 ΑΣʰ 1Σ", "ας1 αςʰ 1σ"}})
     CHECK(python::utf8(python::lower(python::code_points(text))) == expected);
 }
 
@@ -129,7 +130,8 @@ TEST_CASE("bleu by source length") {
   CHECK(buckets[2].up_to == 50);
   CHECK(buckets[2].bleu.score == 0);
   // Where no reference has four tokens the orders count that there are.
-  const auto brief = bleu_by_length(std::vector<Index>{2, 3, 5}, Lines{"a b", "c d e", "a b c d e"}, {{"a b"}, {"c d e"}, {"a b c d e"}}, 3);
+  const auto brief =
+      bleu_by_length(std::vector<Index>{2, 3, 5}, Lines{"a b", "c d e", "a b c d e"}, {{"a b"}, {"c d e"}, {"a b c d e"}}, 3);
   CHECK((close(brief[0].bleu.score, 100) && close(brief[1].bleu.score, 100)));
   CHECK(brief[0].bleu.signature.find("|eff:yes|") != std::string::npos);
   CHECK(brief[1].bleu.signature.find("|eff:no|") != std::string::npos);

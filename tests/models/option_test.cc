@@ -102,12 +102,14 @@ TEST_CASE("options to JSON and back") {
 
   CHECK(wrong_json("{\n\"cuont\": 1}") == "f.json: unknown key \"cuont\" at line 2; did you mean \"count\"?");
   CHECK(wrong_json("{\"count\": 2,\n\n\"count\": 3}") == "f.json: repeated key: \"count\" at line 3; it stands at line 1 already");
-  CHECK(wrong_json("{\"rate\": 0.25,\n \"count\": \"2\"}") == "f.json: wrong type: \"count\" at line 2 is \"2\"; a whole number in [1, 9], default 3");
+  CHECK(wrong_json("{\"rate\": 0.25,\n \"count\": \"2\"}") ==
+        "f.json: wrong type: \"count\" at line 2 is \"2\"; a whole number in [1, 9], default 3");
   CHECK(wrong_json("{\"count\": 2.0}").starts_with("f.json: not a whole number"));
   CHECK(wrong_json("{\"count\": null}").starts_with("f.json: wrong type"));
   CHECK(wrong_json("{\"count\": 18446744073709551615}").starts_with("f.json: out of range"));
   CHECK(wrong_json("{\"count\": 18446744073709551616}").starts_with("f.json: out of range"));
-  CHECK(wrong_json("{\"count\": 2,\n\"rate\":\n1e400, \"cuont\": 1}") == "f.json: out of range: \"rate\" at line 2 is 1e400; a number in [0, 1)");
+  CHECK(wrong_json("{\"count\": 2,\n\"rate\":\n1e400, \"cuont\": 1}") ==
+        "f.json: out of range: \"rate\" at line 2 is 1e400; a number in [0, 1)");
   CHECK(wrong_json("{\"count\": -1e400}") == "f.json: out of range: \"count\" at line 1 is -1e400; a whole number in [1, 9], default 3");
   CHECK(wrong_json("{\"files\": [\"a\", 1e400]}") == "f.json: wrong type: \"files\" at line 1 is 1e400; 2 names");
   CHECK(wrong_json("{\"cuont\": 1e400}") == "f.json: unknown key \"cuont\" at line 1; did you mean \"count\"?");
@@ -116,7 +118,8 @@ TEST_CASE("options to JSON and back") {
   CHECK(wrong_json("{\"files\": [1, 2]}").starts_with("f.json: wrong type"));
   CHECK(wrong_json("{\"on\": 1}").starts_with("f.json: wrong type: \"on\" at line 1 is 1; true or false"));
   CHECK(wrong_json("{\"rate\": 0.5}", true) == "f.json: missing key: \"on\"; true or false");
-  for (const std::string text : {"", "[]", "3", "{", "{\"rate\": {}}", "{\"files\": [[]]}", "{\"rate\": 0.5} x", "nonsense", "{\"rate\"}"}) {
+  for (const std::string text :
+       {"", "[]", "3", "{", "{\"rate\": {}}", "{\"files\": [[]]}", "{\"rate\": 0.5} x", "nonsense", "{\"rate\"}"}) {
     INFO(text);
     CHECK(wrong_json(text).starts_with("f.json: "));
   }
@@ -151,36 +154,54 @@ TEST_CASE("a run's options fit together") {
     return message_of([&] { check_config(config); });
   };
   CHECK(wrong_config([](RunConfig&) {}).empty());
-  CHECK(max_positions(RunConfig{}) == 250 + 51);                                                            // a translation may be 50 words longer, eos counted
+  // a translation may be 50 words longer, eos counted
+  CHECK(max_positions(RunConfig{}) == 250 + 51);
   CHECK(wrong_config([](RunConfig& c) { c.width = 250, c.heads = 8; }) ==
         "the heads do not divide the width: --width 250 --heads 8; --width 248 or 256 would do, or --heads 10");
-  CHECK(wrong_config([](RunConfig& c) { c.heads = 8, c.key_value_heads = 3; }) == "heads that cannot be shared out: --heads 8 --key-value-heads 3; a divisor of 8, as 2");
-  CHECK(wrong_config([](RunConfig& c) { c.heads = 4, c.key_value_heads = 8; }) == "heads that cannot be shared out: --heads 4 --key-value-heads 8; a divisor of 4, as 4");
-  CHECK(wrong_config([](RunConfig& c) { c.width = 9, c.heads = 3, c.differential = true; }) == "no pairs of heads: --differential --heads 3; even numbers");
-  CHECK(wrong_config([](RunConfig& c) { c.heads = 4, c.key_value_heads = 1, c.differential = true; }) == "no pairs of heads: --differential --heads 4 --key-value-heads 1; even numbers");
-  CHECK(wrong_config([](RunConfig& c) { c.heads = 4, c.positions = "shaw", c.differential = true; }).starts_with("values of heads and of pairs: --differential --positions shaw; "));
-  const std::pair<void (*)(RunConfig&), std::string> without_scores[] = {{[](RunConfig& c) { c.positions = "t5"; }, "--positions t5"},
-                                                                        {[](RunConfig& c) { c.normalise = "top-2"; }, "--normalise top-2"},
-                                                                        {[](RunConfig& c) { c.talking_heads = true; }, "--talking-heads"},
-                                                                        {[](RunConfig& c) { c.differential = true; }, "--differential"},
-                                                                        {[](RunConfig& c) { c.sliding_window = 3; }, "--sliding-window 3"},
-                                                                        {[](RunConfig& c) { c.attention_dropout = 0.1; }, "--attention-dropout 0.1"}};
+  CHECK(wrong_config([](RunConfig& c) { c.heads = 8, c.key_value_heads = 3; }) ==
+        "heads that cannot be shared out: --heads 8 --key-value-heads 3; a divisor of 8, as 2");
+  CHECK(wrong_config([](RunConfig& c) { c.heads = 4, c.key_value_heads = 8; }) ==
+        "heads that cannot be shared out: --heads 4 --key-value-heads 8; a divisor of 4, as 4");
+  CHECK(wrong_config([](RunConfig& c) { c.width = 9, c.heads = 3, c.differential = true; }) ==
+        "no pairs of heads: --differential --heads 3; even numbers");
+  CHECK(wrong_config([](RunConfig& c) { c.heads = 4, c.key_value_heads = 1, c.differential = true; }) ==
+        "no pairs of heads: --differential --heads 4 --key-value-heads 1; even numbers");
+  CHECK(wrong_config([](RunConfig& c) {
+          c.heads = 4, c.positions = "shaw", c.differential = true;
+        }).starts_with("values of heads and of pairs: --differential --positions shaw; "));
+  const std::pair<void (*)(RunConfig&), std::string> without_scores[] = {
+      {[](RunConfig& c) { c.positions = "t5"; }, "--positions t5"},
+      {[](RunConfig& c) { c.normalise = "top-2"; }, "--normalise top-2"},
+      {[](RunConfig& c) { c.talking_heads = true; }, "--talking-heads"},
+      {[](RunConfig& c) { c.differential = true; }, "--differential"},
+      {[](RunConfig& c) { c.sliding_window = 3; }, "--sliding-window 3"},
+      {[](RunConfig& c) { c.attention_dropout = 0.1; }, "--attention-dropout 0.1"}};
   for (const auto& [set, name] : without_scores)
-    CHECK(wrong_config([&, set = set](RunConfig& c) { c.linear_attention = true, set(c); }) == "no scores and no weights: --linear-attention " + name + "; only one of them");
+    CHECK(wrong_config([&, set = set](RunConfig& c) { c.linear_attention = true, set(c); }) ==
+          "no scores and no weights: --linear-attention " + name + "; only one of them");
   CHECK(wrong_config([](RunConfig& c) { c.dilation = "2"; }) == "no sliding window: --dilation 2; with --sliding-window N");
   CHECK(wrong_config([](RunConfig& c) { c.global_tokens = 2; }) == "no sliding window: --global-tokens 2; with --sliding-window N");
   for (const char* list : {"0", "2,", ",2", "1,,2", "2 3", "-1", "1.5", "two", "2,1000001"})
-    CHECK(wrong_config([&](RunConfig& c) { c.sliding_window = 2, c.dilation = list; }) == "no list of gaps: --dilation \"" + std::string(list) + "\"; whole numbers in [1, 1000000] with commas between, as 1,1,2,4");
-  CHECK(wrong_config([](RunConfig& c) { c.heads = 4, c.sliding_window = 2, c.dilation = "1,2"; }) == "gaps of some heads: --dilation 1,2 --heads 4; a number for each of 4, or one for all");
+    CHECK(wrong_config([&](RunConfig& c) { c.sliding_window = 2, c.dilation = list; }) ==
+          "no list of gaps: --dilation \"" + std::string(list) + "\"; whole numbers in [1, 1000000] with commas between, as 1,1,2,4");
+  CHECK(wrong_config([](RunConfig& c) { c.heads = 4, c.sliding_window = 2, c.dilation = "1,2"; }) ==
+        "gaps of some heads: --dilation 1,2 --heads 4; a number for each of 4, or one for all");
   CHECK(wrong_config([](RunConfig& c) { c.heads = 4, c.sliding_window = 2, c.dilation = "1,2,3,1", c.global_tokens = 3; }).empty());
-  CHECK(wrong_config([](RunConfig& c) { c.random_features = 8; }) == "features of no linear attention: --random-features 8; with --linear-attention");
+  CHECK(wrong_config([](RunConfig& c) { c.random_features = 8; }) ==
+        "features of no linear attention: --random-features 8; with --linear-attention");
   CHECK(wrong_config([](RunConfig& c) { c.linear_attention = true, c.random_features = 8; }).empty());
-  CHECK(wrong_config([](RunConfig& c) { c.normalise = "sparsmax"; }) == "unknown name: --normalise \"sparsmax\"; did you mean sparsemax? one of softmax, exp, sparsemax, entmax, hard, learned-entmax, top-K");
-  CHECK(wrong_config([](RunConfig& c) { c.normalise = "dot-top-3"; }) == "unknown name: --normalise \"dot-top-3\"; one of softmax, exp, sparsemax, entmax, hard, learned-entmax, top-K");
+  CHECK(wrong_config([](RunConfig& c) { c.normalise = "sparsmax"; }) ==
+        "unknown name: --normalise \"sparsmax\"; did you mean sparsemax? one of softmax, exp, sparsemax, entmax, hard, learned-entmax, "
+        "top-K");
+  CHECK(wrong_config([](RunConfig& c) { c.normalise = "dot-top-3"; }) ==
+        "unknown name: --normalise \"dot-top-3\"; one of softmax, exp, sparsemax, entmax, hard, learned-entmax, top-K");
   CHECK(wrong_config([](RunConfig& c) { c.normalise = "top-3"; }).empty());
-  CHECK(wrong_config([](RunConfig& c) { c.width = 12, c.heads = 4, c.positions = "rope"; }) == "an odd width of a head: --positions rope --width 12 --heads 4; it turns pairs of units, --width 16 would do");
-  CHECK(wrong_config([](RunConfig& c) { c.width = 12, c.heads = 5; }) == "the heads do not divide the width: --width 12 --heads 5; --width 10 or 15 would do, or --heads 6");
-  CHECK(wrong_config([](RunConfig& c) { c.width = 3, c.heads = 8; }) == "the heads do not divide the width: --width 3 --heads 8; --width 8 would do, or --heads 3");
+  CHECK(wrong_config([](RunConfig& c) { c.width = 12, c.heads = 4, c.positions = "rope"; }) ==
+        "an odd width of a head: --positions rope --width 12 --heads 4; it turns pairs of units, --width 16 would do");
+  CHECK(wrong_config([](RunConfig& c) { c.width = 12, c.heads = 5; }) ==
+        "the heads do not divide the width: --width 12 --heads 5; --width 10 or 15 would do, or --heads 6");
+  CHECK(wrong_config([](RunConfig& c) { c.width = 3, c.heads = 8; }) ==
+        "the heads do not divide the width: --width 3 --heads 8; --width 8 would do, or --heads 3");
   CHECK(wrong_config([](RunConfig& c) { c.steps = {}; }).starts_with("no end: "));
   CHECK(wrong_config([](RunConfig& c) { c.data = ""; }).starts_with("no data: "));
   // Each option stands in the table under a name of its own, with its default.
@@ -224,14 +245,17 @@ TEST_CASE("a run's options reach the model, the optimizer and the schedule") {
     const auto model = make_model(config, parameters.root(), 30, 20);
     return dynamic_cast<const TranslationModel&>(*model).core.encoder.layers[0].feed_forward.activation;
   };
-  for (const auto& [name, kind] : {std::pair("relu", Activation::relu), {"gelu", Activation::gelu}, {"gelu-tanh", Activation::gelu_tanh}, {"silu", Activation::silu}, {"tanh", Activation::tanh}, {"sigmoid", Activation::sigmoid}})
+  for (const auto& [name, kind] : {std::pair("relu", Activation::relu), {"gelu", Activation::gelu}, {"gelu-tanh", Activation::gelu_tanh},
+                                   {"silu", Activation::silu}, {"tanh", Activation::tanh}, {"sigmoid", Activation::sigmoid}})
     CHECK(activation(name) == kind);
   CHECK(RunConfig().activation == "relu");
   CHECK(message_of([&] { activation("swish"); }) == "unknown activation: \"swish\"; there are relu, gelu, gelu-tanh, silu, tanh, sigmoid");
   CHECK(has("target_positions.weight", [](RunConfig& c) { c.positions = "learned"; }));
   CHECK(has("output.bias", [](RunConfig&) {}));
   CHECK_FALSE(has("output.bias", [](RunConfig& c) { c.tie = "output"; }));
-  const auto largest = [&](auto&& change) { return max(abs(made(change)->find("core.encoder.layers.0.self_attn.in_proj_weight")->variable.value())).item(); };
+  const auto largest = [&](auto&& change) {
+    return max(abs(made(change)->find("core.encoder.layers.0.self_attn.in_proj_weight")->variable.value())).item();
+  };
   CHECK(largest([](RunConfig&) {}) > std::sqrt(6.0 / 64));                                   // Glorot's bound of the packed [48, 16]
   CHECK(largest([](RunConfig& c) { c.qkv_init = "packed"; }) <= std::sqrt(6.0 / 64));
 
@@ -267,16 +291,22 @@ TEST_CASE("a run's options reach the model, the optimizer and the schedule") {
   CHECK(updated("sgd", [](RunConfig& c) { c.weight_decay = 1; }) == doctest::Approx(1 - 0.2 - 0.18));
   CHECK(updated("adam", nothing) == doctest::Approx(0.8));                                                    // m^/√v^ = 1
   CHECK(updated("adamw", [](RunConfig& c) { c.weight_decay = 1; }) == doctest::Approx((1 * 0.9 - 0.1) * 0.9 - 0.1));
-  for (const char* optimizer : {"adam", "adamw"}) CHECK(updated(optimizer, [](RunConfig& c) { c.eps = 0.5; }) == doctest::Approx(1 - 2 * 0.1 / 1.5));
-  for (const char* optimizer : {"adam", "adamw"})                                                                // m^ = (1/4 + 3/2)/(3/4), v^ = 9
-    CHECK(updated(optimizer, [](RunConfig& c) { c.beta1 = 0.5, c.beta2 = 0, c.weight_decay = 0; }, 1, 3) == doctest::Approx(1 - 0.1 - 0.1 * 7 / 9));
+  for (const char* optimizer : {"adam", "adamw"})
+    CHECK(updated(optimizer, [](RunConfig& c) { c.eps = 0.5; }) == doctest::Approx(1 - 2 * 0.1 / 1.5));
+  // m^ = (1/4 + 3/2)/(3/4), v^ = 9
+  for (const char* optimizer : {"adam", "adamw"})
+    CHECK(updated(
+              optimizer, [](RunConfig& c) { c.beta1 = 0.5, c.beta2 = 0, c.weight_decay = 0; }, 1, 3) ==
+          doctest::Approx(1 - 0.1 - 0.1 * 7 / 9));
   CHECK(default_config("transformer").eps == 1e-8);
   CHECK(default_config("transformer", "noam").eps == 1e-9);
   CHECK(updated("adagrad", nothing) == doctest::Approx(1 - 0.1 - 0.1 / std::sqrt(2)));
   CHECK(updated("rmsprop", nothing) == doctest::Approx(1 - 0.1 / std::sqrt(0.01) - 0.1 / std::sqrt(0.0199)));
   CHECK(updated("adadelta", nothing) < 1);
-  CHECK(updated("rmsprop", [](RunConfig& c) { c.momentum = 0.5; }) == doctest::Approx(1 - 1.5 * 0.1 / std::sqrt(0.01) - 0.1 / std::sqrt(0.0199)));
-  for (const char* optimizer : {"adam", "adagrad", "adadelta", "rmsprop"}) {                                  // decay adds to the gradient what takes it away here
+  CHECK(updated("rmsprop", [](RunConfig& c) { c.momentum = 0.5; }) ==
+        doctest::Approx(1 - 1.5 * 0.1 / std::sqrt(0.01) - 0.1 / std::sqrt(0.0199)));
+  // decay adds to the gradient what takes it away here
+  for (const char* optimizer : {"adam", "adagrad", "adadelta", "rmsprop"}) {
     INFO(optimizer);
     CHECK(updated(optimizer, [](RunConfig& c) { c.weight_decay = 1; }, -1) == doctest::Approx(-1));
   }

@@ -274,10 +274,13 @@ TEST_CASE("picture: numbers below 0 stand in their cells; a window ends with the
   picture.maps[0].windows = {{0, 2}, {1, 9}, {-3, 0}};
   const std::string svg = attention_svg(picture);
   CHECK(has(svg, ">-0.50</text>"));
-  for (const Index words : {1, 2, 3}) CHECK(count(svg, fmt::format("width=\"{}\" height=\"34\" rx=\"2\"", 36 * words - 2)) == 1);   // cells of 36 px
+  // cells of 36 px
+  for (const Index words : {1, 2, 3}) CHECK(count(svg, fmt::format("width=\"{}\" height=\"34\" rx=\"2\"", 36 * words - 2)) == 1);
 }
 
-TEST_CASE("picture: a window with gaps, and first words beside it, is drawn as its runs; its gaps are blank; heads that differ in it have none in their mean") {
+TEST_CASE(
+    "picture: a window with gaps, and first words beside it, is drawn as its runs; its gaps are blank; heads that differ in it have none "
+    "in their mean") {
   AttentionPicture picture = transformer(1, 2, 7);
   picture.maps = {picture.maps[0], picture.maps[1]};
   Map &map = picture.maps[0], &other = picture.maps[1];
@@ -296,7 +299,8 @@ TEST_CASE("picture: a window with gaps, and first words beside it, is drawn as i
   CHECK(count(svg, "rx=\"2\"") == 6 + 2 + 1);                                // and the key
   const Json data = page_data(attention_html(picture));
   for (const Json& drawn : data["maps"])
-    if (drawn.contains("windows") && drawn["head"] == 1) CHECK((drawn["windows"][5] == Json({0, 1, 4, 4}) && drawn["windows"][4] == Json({0, 6})));
+    if (drawn.contains("windows") && drawn["head"] == 1)
+      CHECK((drawn["windows"][5] == Json({0, 1, 4, 4}) && drawn["windows"][4] == Json({0, 6})));
   const std::string text = attention_text(picture, 80, TerminalColour::none);
   CHECK(has(text, "████    ██\n"));
 }
@@ -325,7 +329,8 @@ TEST_CASE("picture: a long title has lines within the picture's width, down to i
     const std::size_t lines = count(svg, "font-size=\"17\"");
     for (std::size_t at = svg.find("font-size=\"17\""); at != svg.npos; at = svg.find("font-size=\"17\"", at + 1)) {
       const std::size_t begin = svg.find('>', at) + 1;
-      CHECK(drawing::width(svg.substr(begin, svg.find('<', begin) - begin), 17) * 1.17 <= plain - 2 * drawing::Page::kMargin + 1);   // bold letters of DejaVu Sans
+      // bold letters of DejaVu Sans
+      CHECK(drawing::width(svg.substr(begin, svg.find('<', begin) - begin), 17) * 1.17 <= plain - 2 * drawing::Page::kMargin + 1);
     }
     CHECK(lines >= 3);
     CHECK(double(lines) <= 2 + drawing::width(picture.title, 17) * 1.2 / (plain - 2 * drawing::Page::kMargin));
@@ -451,7 +456,8 @@ TEST_CASE("drawing: text") {
   CHECK(word(" a") == " a");
   CHECK(word("\u00A0\u3000") == "␣␣");
   CHECK(word("\u200B") == "␣");
-  CHECK(escape("\u05D0 → \u05D1 & \u05D2 ← \u05D3") == "\u05D0 \u200E→\u200E \u05D1 &amp; \u05D2 \u200E←\u200E \u05D3");   // seen as \u05D1 → \u05D0 without
+  // seen as \u05D1 → \u05D0 without
+  CHECK(escape("\u05D0 → \u05D1 & \u05D2 ← \u05D3") == "\u05D0 \u200E→\u200E \u05D1 &amp; \u05D2 \u200E←\u200E \u05D3");
   CHECK(escape("a → b") == "a → b");
   CHECK(wrap("one two three", 7) == Words{"one two", "three"});
   CHECK(wrap("abcdefgh ij", 5) == Words{"abcde", "fgh", "ij"});

@@ -26,7 +26,8 @@ struct Learner {
   explicit Learner(Precision precision, double dropout = 0, double smoothing = 0)
       : model(parameters.root(), {.source_vocabulary = kVocabulary,
                                   .target_vocabulary = kVocabulary,
-                                  .core = {.width = 32, .heads = 4, .feed_forward = 64, .encoder_layers = 2, .decoder_layers = 2, .dropout = dropout},
+                                  .core = {.width = 32, .heads = 4, .feed_forward = 64, .encoder_layers = 2, .decoder_layers = 2,
+                                           .dropout = dropout},
                                   .max_positions = 80}),
         adam(parameters, {.beta2 = 0.98}),
         trainer(model, parameters, adam, Schedule({.kind = Schedule::Kind::inverse_sqrt, .peak = 3e-3, .warmup = 20}),
@@ -56,7 +57,8 @@ const Rows& targets() {
 TEST_CASE("mixed precision: a Transformer learns as fast as in float32, its weights stay float32") {
   if (!bfloat16_there()) return;
   const Batch batch = batch_of(sources(), targets());
-  Learner plain(Precision::float32), mixed(Precision::bfloat16), smooth_plain(Precision::float32, 0, 0.1), smooth_mixed(Precision::bfloat16, 0, 0.1);
+  Learner plain(Precision::float32), mixed(Precision::bfloat16), smooth_plain(Precision::float32, 0, 0.1),
+      smooth_mixed(Precision::bfloat16, 0, 0.1);
   double loss = 0, mixed_loss = 0;
   for (int i = 0; i < 150; ++i) {
     loss = plain.trainer.update({&batch, 1}).loss;
@@ -67,7 +69,8 @@ TEST_CASE("mixed precision: a Transformer learns as fast as in float32, its weig
   CHECK(mixed_loss < 0.01);
   CHECK(plain.weights() != mixed.weights());
   const auto answers = search(mixed.model, sources(), {.pad = kPad, .start = kStart, .eos = kEnd});
-  for (std::size_t i = 0; i < sources().size(); ++i) CHECK(answers[i][0].ids == std::vector<std::int32_t>(targets()[i].begin(), targets()[i].end() - 1));
+  for (std::size_t i = 0; i < sources().size(); ++i)
+    CHECK(answers[i][0].ids == std::vector<std::int32_t>(targets()[i].begin(), targets()[i].end() - 1));
   for (const auto& item : mixed.parameters.items()) CHECK(item->variable.value().dtype() == DType::f32);
   for (const auto& [name, value] : mixed.trainer.tensors()) CHECK(value.dtype() != DType::bf16);
 
@@ -103,6 +106,7 @@ TEST_CASE("mixed precision: the same bits for 1, 2 and 3 threads, and after goin
 TEST_CASE("mixed precision: what a trainer refuses") {
   CHECK_THROWS_WITH_AS(Learner{Precision::int8}, "product precision: int8 is for inference; float32 or bfloat16", Error);
   hide_bfloat16_products(true);
-  CHECK_THROWS_WITH_AS(Learner{Precision::bfloat16}, "product precision: bfloat16 needs AVX512-BF16, which this processor lacks; float32", Error);
+  CHECK_THROWS_WITH_AS(Learner{Precision::bfloat16}, "product precision: bfloat16 needs AVX512-BF16, which this processor lacks; float32",
+                       Error);
   hide_bfloat16_products(false);
 }

@@ -80,7 +80,8 @@ TEST_CASE("recurrent options: the paper's choices by default") {
 
 TEST_CASE("recurrent options: what does not fit together") {
   for (const char* model : {"rnn", "lstm", "gru"})
-    for (const std::string attention : {"auto", "none", "additive", "dot", "general", "concat", "location", "cosine", "local-m", "local-p", "local-p-dot-hard"})
+    for (const std::string attention :
+         {"auto", "none", "additive", "dot", "general", "concat", "location", "cosine", "local-m", "local-p", "local-p-dot-hard"})
       for (const char* decoder : {"auto", "bahdanau", "luong", "conditional"}) {
         CAPTURE(attention);
         if (attention == "none" && std::string_view(decoder) == "conditional") continue;
@@ -93,40 +94,71 @@ TEST_CASE("recurrent options: what does not fit together") {
         "a vector of zeros has no direction: --initial-values bahdanau --attention additive-normed; --attention additive");
   CHECK(wrong("transformer", [](RunConfig& c) { c.initial_values = "luong"; }) ==
         "not an option of this model: --initial-values luong --model transformer; it belongs to --model rnn, lstm and gru");
-  CHECK(wrong("gru", [](RunConfig& c) { c.heads = 8; }) == "not an option of this model: --heads 8 --model gru; it belongs to --model transformer");
-  CHECK(wrong("lstm", [](RunConfig& c) { c.qkv_init = "packed"; }) == "not an option of this model: --qkv-init packed --model lstm; it belongs to --model transformer");
-  CHECK(wrong("transformer", [](RunConfig& c) { c.attention = "dot"; }) == "not an option of this model: --attention dot --model transformer; it belongs to --model rnn, lstm and gru");
-  CHECK(wrong("transformer", [](RunConfig& c) { c.input_feeding = true; }).starts_with("not an option of this model: --input-feeding --model transformer"));
-  CHECK(wrong("lstm", [](RunConfig& c) { c.gru_form = "cho"; }) == "not an option of this model: --gru-form cho --model lstm; it belongs to --model gru");
-  CHECK(wrong("gru", [](RunConfig& c) { c.input_feeding = true; }) == "not an option of this model: --input-feeding --model gru; it belongs to --decoder luong");
-  CHECK(wrong("lstm", [](RunConfig& c) { c.readout = "tanh"; }) == "not an option of this model: --readout tanh --model lstm; it belongs to --decoder bahdanau, conditional, cho and cho-exact");
-  CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "sutskever", c.one_direction = true; }) == "not an option of this model: --one-direction --model gru --decoder sutskever; it belongs to --decoder bahdanau, conditional, cho and cho-exact");
-  CHECK(wrong("gru", [](RunConfig& c) { c.bridge = "tanh"; }) == "not an option of this model: --bridge tanh --model gru; it belongs to --decoder luong and sutskever");
+  CHECK(wrong("gru", [](RunConfig& c) { c.heads = 8; }) ==
+        "not an option of this model: --heads 8 --model gru; it belongs to --model transformer");
+  CHECK(wrong("lstm", [](RunConfig& c) { c.qkv_init = "packed"; }) ==
+        "not an option of this model: --qkv-init packed --model lstm; it belongs to --model transformer");
+  CHECK(wrong("transformer", [](RunConfig& c) { c.attention = "dot"; }) ==
+        "not an option of this model: --attention dot --model transformer; it belongs to --model rnn, lstm and gru");
+  CHECK(wrong("transformer", [](RunConfig& c) {
+          c.input_feeding = true;
+        }).starts_with("not an option of this model: --input-feeding --model transformer"));
+  CHECK(wrong("lstm", [](RunConfig& c) { c.gru_form = "cho"; }) ==
+        "not an option of this model: --gru-form cho --model lstm; it belongs to --model gru");
+  CHECK(wrong("gru", [](RunConfig& c) { c.input_feeding = true; }) ==
+        "not an option of this model: --input-feeding --model gru; it belongs to --decoder luong");
+  CHECK(wrong("lstm", [](RunConfig& c) { c.readout = "tanh"; }) ==
+        "not an option of this model: --readout tanh --model lstm; it belongs to --decoder bahdanau, conditional, cho and cho-exact");
+  CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "sutskever", c.one_direction = true; }) ==
+        "not an option of this model: --one-direction --model gru --decoder sutskever; it belongs to --decoder bahdanau, conditional, cho "
+        "and cho-exact");
+  CHECK(wrong("gru", [](RunConfig& c) { c.bridge = "tanh"; }) ==
+        "not an option of this model: --bridge tanh --model gru; it belongs to --decoder luong and sutskever");
   CHECK(wrong("lstm", [](RunConfig& c) { c.decoder = "sutskever", c.bridge = "tanh"; }) == "");
-  CHECK(wrong("gru", [](RunConfig& c) { c.window = 3; }) == "not an option of this model: --window 3 --model gru; it belongs to --attention local-m and local-p");
-  CHECK(wrong("gru", [](RunConfig& c) { c.layers = 2; }) == "more than one layer: --decoder bahdanau --layers 2; --decoder-layers 1, or --decoder luong");
-  CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "cho", c.attention = "dot"; }).starts_with("a decoder without attention: --decoder cho --attention dot; "));
-  CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "conditional", c.attention = "none"; }) == "nothing to look at between two cells: --decoder conditional --attention none; --decoder cho, or another attention");
-  CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "cho-exact", c.attention = "dot"; }) == "a decoder without attention: --decoder cho-exact --attention dot; --decoder bahdanau, conditional or luong, or --attention none");
+  CHECK(wrong("gru", [](RunConfig& c) { c.window = 3; }) ==
+        "not an option of this model: --window 3 --model gru; it belongs to --attention local-m and local-p");
+  CHECK(wrong("gru", [](RunConfig& c) { c.layers = 2; }) ==
+        "more than one layer: --decoder bahdanau --layers 2; --decoder-layers 1, or --decoder luong");
+  CHECK(wrong("gru", [](RunConfig& c) {
+          c.decoder = "cho", c.attention = "dot";
+        }).starts_with("a decoder without attention: --decoder cho --attention dot; "));
+  CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "conditional", c.attention = "none"; }) ==
+        "nothing to look at between two cells: --decoder conditional --attention none; --decoder cho, or another attention");
+  CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "cho-exact", c.attention = "dot"; }) ==
+        "a decoder without attention: --decoder cho-exact --attention dot; --decoder bahdanau, conditional or luong, or --attention none");
   for (const char* model : {"lstm", "rnn"})
-    CHECK(wrong(model, [](RunConfig& c) { c.decoder = "cho-exact"; }) == fmt::format("a decoder with the reset gate of a GRU: --decoder cho-exact --model {}; --model gru, or --decoder cho", model));
-  CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "cho-exact", c.layers = 2; }) == "more than one layer: --decoder cho-exact --layers 2; --decoder-layers 1, or --decoder sutskever");
-  CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "cho-exact", c.context = "every_step", c.start_state = "backward"; }) == "no backward states: --start-state backward --context every_step; --start-state last");
-  CHECK(wrong("gru", [](RunConfig& c) { c.start_state = "context"; }) == "no context that stays: --start-state context --attention additive; --start-state last, or --decoder cho");
-  CHECK(wrong("gru", [](RunConfig& c) { c.context = "every_step"; }) == "not an option of this model: --context every_step --model gru; it belongs to --decoder cho and cho-exact");
+    CHECK(wrong(model, [](RunConfig& c) { c.decoder = "cho-exact"; }) ==
+          fmt::format("a decoder with the reset gate of a GRU: --decoder cho-exact --model {}; --model gru, or --decoder cho", model));
+  CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "cho-exact", c.layers = 2; }) ==
+        "more than one layer: --decoder cho-exact --layers 2; --decoder-layers 1, or --decoder sutskever");
+  CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "cho-exact", c.context = "every_step", c.start_state = "backward"; }) ==
+        "no backward states: --start-state backward --context every_step; --start-state last");
+  CHECK(wrong("gru", [](RunConfig& c) { c.start_state = "context"; }) ==
+        "no context that stays: --start-state context --attention additive; --start-state last, or --decoder cho");
+  CHECK(wrong("gru", [](RunConfig& c) { c.context = "every_step"; }) ==
+        "not an option of this model: --context every_step --model gru; it belongs to --decoder cho and cho-exact");
   for (const char* decoder : {"cho", "cho-exact"})
-    for (const char* start : {"backward", "last", "mean", "zeros", "context"}) CHECK(wrong("gru", [&](RunConfig& c) { c.decoder = decoder, c.start_state = start; }) == "");
-  CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "conditional", c.layers = 2; }) == "more than one layer: --decoder conditional --layers 2; --decoder-layers 1, or --decoder luong");
-  CHECK(wrong("gru", [](RunConfig& c) { c.decoder_layers = 2; }) == "more than one layer: --decoder bahdanau --decoder-layers 2; --decoder-layers 1, or --decoder luong");
+    for (const char* start : {"backward", "last", "mean", "zeros", "context"})
+      CHECK(wrong("gru", [&](RunConfig& c) { c.decoder = decoder, c.start_state = start; }) == "");
+  CHECK(wrong("gru", [](RunConfig& c) { c.decoder = "conditional", c.layers = 2; }) ==
+        "more than one layer: --decoder conditional --layers 2; --decoder-layers 1, or --decoder luong");
+  CHECK(wrong("gru", [](RunConfig& c) { c.decoder_layers = 2; }) ==
+        "more than one layer: --decoder bahdanau --decoder-layers 2; --decoder-layers 1, or --decoder luong");
   CHECK(wrong("gru", [](RunConfig& c) { c.layers = 2, c.decoder_layers = 1; }) == "");
   CHECK(wrong("lstm", [](RunConfig& c) { c.layers = 2, c.decoder_layers = 1; }) == "");
   CHECK(wrong("lstm", [](RunConfig& c) { c.layers = 2, c.decoder_layers = 2, c.bridge = "copy"; }) == "");
-  CHECK(wrong("lstm", [](RunConfig& c) { c.layers = 2, c.decoder_layers = 1, c.bridge = "copy"; }) == "states of other layers than there are: --bridge copy --layers 2 --decoder-layers 1; --bridge tanh, or as many layers");
+  CHECK(wrong("lstm", [](RunConfig& c) { c.layers = 2, c.decoder_layers = 1, c.bridge = "copy"; }) ==
+        "states of other layers than there are: --bridge copy --layers 2 --decoder-layers 1; --bridge tanh, or as many layers");
   for (const char* name : {"gelu", "silu"})
-    CHECK(wrong("gru", [&](RunConfig& c) { c.activation = name; }) == fmt::format("not an option of this model: --activation {} --model gru; it belongs to --model transformer", name));
-  CHECK(wrong("lstm", [](RunConfig& c) { c.gated = true; }) == "not an option of this model: --gated --model lstm; it belongs to --model transformer");
-  CHECK(wrong("gru", [](RunConfig& c) { c.one_direction = true, c.start_state = "backward"; }) == "no backward states: --start-state backward --one-direction; --start-state last");
-  CHECK(wrong("gru", [](RunConfig& c) { c.attention = "dot", c.decoder = "bahdanau", c.width = 13; }).starts_with("two directions of equal width: --attention dot --width 13; "));
+    CHECK(wrong("gru", [&](RunConfig& c) { c.activation = name; }) ==
+          fmt::format("not an option of this model: --activation {} --model gru; it belongs to --model transformer", name));
+  CHECK(wrong("lstm", [](RunConfig& c) { c.gated = true; }) ==
+        "not an option of this model: --gated --model lstm; it belongs to --model transformer");
+  CHECK(wrong("gru", [](RunConfig& c) { c.one_direction = true, c.start_state = "backward"; }) ==
+        "no backward states: --start-state backward --one-direction; --start-state last");
+  CHECK(wrong("gru", [](RunConfig& c) {
+          c.attention = "dot", c.decoder = "bahdanau", c.width = 13;
+        }).starts_with("two directions of equal width: --attention dot --width 13; "));
   CHECK(wrong("gru", [](RunConfig& c) { c.width = 13; }) == "");
 }
 
@@ -153,23 +185,53 @@ TEST_CASE("recurrent models: the papers' names and shapes of parameters") {
                                                  {"readout.state.bias", {8}},                {"readout.embed.weight", {8, 8}},
                                                  {"readout.context.weight", {8, 16}},        {"out.weight", {7, 4}},
                                                  {"out.bias", {7}}});
-  CHECK(names("gru", [](RunConfig& c) { c.decoder = "conditional"; }) ==
-        Names{{"source_embedding.weight", {11, 8}},      {"target_embedding.weight", {7, 8}},     {"encoder.weight_ih_l0", {24, 8}},         {"encoder.weight_hh_l0", {24, 8}},
-              {"encoder.bias_ih_l0", {24}},              {"encoder.bias_hh_l0", {24}},            {"encoder.weight_ih_l0_reverse", {24, 8}}, {"encoder.weight_hh_l0_reverse", {24, 8}},
-              {"encoder.bias_ih_l0_reverse", {24}},      {"encoder.bias_hh_l0_reverse", {24}},    {"init.weight", {8, 16}},                  {"attention.query_proj.weight", {8, 8}},
-              {"attention.key_proj.weight", {8, 16}},    {"attention.v", {8}},                    {"decoder.cell1.weight_ih", {24, 8}},      {"decoder.cell1.weight_hh", {24, 8}},
-              {"decoder.cell1.bias_ih", {24}},           {"decoder.cell1.bias_hh", {24}},         {"decoder.cell2.weight_ih", {24, 16}},     {"decoder.cell2.weight_hh", {24, 8}},
-              {"decoder.cell2.bias_ih", {24}},           {"decoder.cell2.bias_hh", {24}},         {"readout.state.weight", {8, 8}},          {"readout.state.bias", {8}},
-              {"readout.embed.weight", {8, 8}},          {"readout.context.weight", {8, 16}},     {"out.weight", {7, 8}},                    {"out.bias", {7}}});
+  CHECK(names("gru", [](RunConfig& c) { c.decoder = "conditional"; }) == Names{{"source_embedding.weight", {11, 8}},
+                                                                               {"target_embedding.weight", {7, 8}},
+                                                                               {"encoder.weight_ih_l0", {24, 8}},
+                                                                               {"encoder.weight_hh_l0", {24, 8}},
+                                                                               {"encoder.bias_ih_l0", {24}},
+                                                                               {"encoder.bias_hh_l0", {24}},
+                                                                               {"encoder.weight_ih_l0_reverse", {24, 8}},
+                                                                               {"encoder.weight_hh_l0_reverse", {24, 8}},
+                                                                               {"encoder.bias_ih_l0_reverse", {24}},
+                                                                               {"encoder.bias_hh_l0_reverse", {24}},
+                                                                               {"init.weight", {8, 16}},
+                                                                               {"attention.query_proj.weight", {8, 8}},
+                                                                               {"attention.key_proj.weight", {8, 16}},
+                                                                               {"attention.v", {8}},
+                                                                               {"decoder.cell1.weight_ih", {24, 8}},
+                                                                               {"decoder.cell1.weight_hh", {24, 8}},
+                                                                               {"decoder.cell1.bias_ih", {24}},
+                                                                               {"decoder.cell1.bias_hh", {24}},
+                                                                               {"decoder.cell2.weight_ih", {24, 16}},
+                                                                               {"decoder.cell2.weight_hh", {24, 8}},
+                                                                               {"decoder.cell2.bias_ih", {24}},
+                                                                               {"decoder.cell2.bias_hh", {24}},
+                                                                               {"readout.state.weight", {8, 8}},
+                                                                               {"readout.state.bias", {8}},
+                                                                               {"readout.embed.weight", {8, 8}},
+                                                                               {"readout.context.weight", {8, 16}},
+                                                                               {"out.weight", {7, 8}},
+                                                                               {"out.bias", {7}}});
   CHECK(names("gru", [](RunConfig& c) { c.decoder = "cho-exact"; }) ==
-        Names{{"source_embedding.weight", {11, 8}}, {"target_embedding.weight", {7, 8}}, {"encoder.weight_ih_l0", {24, 8}}, {"encoder.weight_hh_l0", {24, 8}}, {"encoder.bias_ih_l0", {24}},
-              {"context_proj.weight", {8, 8}},      {"init.weight", {8, 8}},             {"decoder.weight_ih", {24, 16}},   {"decoder.weight_hh", {24, 8}},    {"decoder.bias_ih", {24}},
-              {"decoder.bias_hh", {24}},            {"readout.state.weight", {8, 8}},    {"readout.state.bias", {8}},       {"readout.embed.weight", {8, 8}},  {"readout.context.weight", {8, 8}},
+        Names{{"source_embedding.weight", {11, 8}}, {"target_embedding.weight", {7, 8}}, {"encoder.weight_ih_l0", {24, 8}},
+              {"encoder.weight_hh_l0", {24, 8}}, {"encoder.bias_ih_l0", {24}},
+              {"context_proj.weight", {8, 8}},      {"init.weight", {8, 8}},             {"decoder.weight_ih",
+                                                                                          {24, 16}},   {"decoder.weight_hh",
+                                                                                                        {24, 8}},    {"decoder.bias_ih",
+                                                                                                                      {24}},
+              {"decoder.bias_hh", {24}},            {"readout.state.weight", {8, 8}},    {"readout.state.bias",
+                                                                                          {8}},       {"readout.embed.weight",
+                                                                                                       {8, 8}},  {"readout.context.weight",
+                                                                                                                  {8, 8}},
               {"out.weight", {7, 4}},               {"out.bias", {7}}});
   CHECK(names("lstm", [](RunConfig& c) { c.input_feeding = true; }) ==
-        Names{{"source_embedding.weight", {11, 8}}, {"target_embedding.weight", {7, 8}}, {"encoder.weight_ih_l0", {32, 8}}, {"encoder.weight_hh_l0", {32, 8}},
-              {"encoder.bias_ih_l0", {32}},         {"encoder.bias_hh_l0", {32}},        {"attention.key_proj.weight", {8, 8}}, {"decoder.weight_ih_l0", {32, 16}},
-              {"decoder.weight_hh_l0", {32, 8}},    {"decoder.bias_ih_l0", {32}},        {"decoder.bias_hh_l0", {32}},      {"attn_out.weight", {8, 16}},
+        Names{{"source_embedding.weight", {11, 8}}, {"target_embedding.weight", {7, 8}}, {"encoder.weight_ih_l0", {32, 8}},
+              {"encoder.weight_hh_l0", {32, 8}},
+              {"encoder.bias_ih_l0", {32}},         {"encoder.bias_hh_l0", {32}},        {"attention.key_proj.weight",
+                                                                                          {8, 8}}, {"decoder.weight_ih_l0", {32, 16}},
+              {"decoder.weight_hh_l0", {32, 8}},    {"decoder.bias_ih_l0", {32}},        {"decoder.bias_hh_l0",
+                                                                                          {32}},      {"attn_out.weight", {8, 16}},
               {"out.weight", {7, 8}}});
 }
 
@@ -201,11 +263,13 @@ TEST_CASE("recurrent options reach the model") {
     CHECK(bahdanau([name = name](RunConfig& c) { c.readout = name; }).readout == readout);
   for (const auto& [name, state] : {std::pair("current", ReadoutState::current), {"previous", ReadoutState::previous}})
     CHECK(bahdanau([name = name](RunConfig& c) { c.readout_state = name; }).readout_state == state);
-  for (const auto& [name, start] : {std::pair("backward", StartState::backward), {"last", StartState::last}, {"mean", StartState::mean}, {"zeros", StartState::zeros}})
+  for (const auto& [name, start] :
+       {std::pair("backward", StartState::backward), {"last", StartState::last}, {"mean", StartState::mean}, {"zeros", StartState::zeros}})
     CHECK(bahdanau([name = name](RunConfig& c) { c.start_state = name; }).start_state == start);
   for (const auto& [name, context] : {std::pair("every_step", FixedContext::every_step), {"both_ends", FixedContext::both_ends}})
     CHECK(bahdanau([name = name](RunConfig& c) { c.decoder = "cho", c.context = name; }).context == context);
-  for (const auto& [name, unit] : {std::pair("bahdanau", RecurrentUnit::gru_bahdanau), {"cho", RecurrentUnit::gru_cho}, {"cudnn", RecurrentUnit::gru_cudnn}})
+  for (const auto& [name, unit] :
+       {std::pair("bahdanau", RecurrentUnit::gru_bahdanau), {"cho", RecurrentUnit::gru_cho}, {"cudnn", RecurrentUnit::gru_cudnn}})
     CHECK(bahdanau([name = name](RunConfig& c) { c.gru_form = name; }).unit == unit);
   for (const auto& [name, bridge] : {std::pair("copy", Bridge::copy), {"linear", Bridge::linear}, {"tanh", Bridge::tanh}})
     CHECK(luong([name = name](RunConfig& c) { c.bridge = name; }).bridge == bridge);
@@ -235,12 +299,18 @@ TEST_CASE("recurrent models: the papers' initial values") {
       c.width = 48, c.attention = std::move(attention), c.initial_values = std::move(initial);
       made = make_model(c, parameters.root() / "net", 50, 60);
     }
-    std::vector<double> values(std::string_view path) const { return parameters.find(fmt::format("net.{}", path))->variable.value().contiguous().to_vector<double>(); }
+    std::vector<double> values(std::string_view path) const {
+      return parameters.find(fmt::format("net.{}", path))->variable.value().contiguous().to_vector<double>();
+    }
     Parameters parameters;
     std::unique_ptr<Seq2Seq> made;
   };
-  const auto deviation = [](const std::vector<double>& x) { return std::sqrt(std::inner_product(x.begin(), x.end(), x.begin(), 0.0) / double(x.size())); };
-  const auto largest = [](const std::vector<double>& x) { return std::abs(*std::ranges::max_element(x, {}, [](double v) { return std::abs(v); })); };
+  const auto deviation = [](const std::vector<double>& x) {
+    return std::sqrt(std::inner_product(x.begin(), x.end(), x.begin(), 0.0) / double(x.size()));
+  };
+  const auto largest = [](const std::vector<double>& x) {
+    return std::abs(*std::ranges::max_element(x, {}, [](double v) { return std::abs(v); }));
+  };
 
   const Made bahdanau("gru", "additive", "bahdanau");
   for (const auto& item : bahdanau.parameters.items()) {

@@ -52,9 +52,11 @@ Vector tanh_of(Vector a) {
 double sigmoid_of(double x) { return 1 / (1 + std::exp(-x)); }
 
 // r, z = σ(W x + b + U h);  g = tanh(W_g x + b_g + U_g (r h));  h' = (1 - z) h + z g, Cho's h' = z h + (1 - z) g
-template <bool kCho = false> Vector gru(const Loops& p, const std::string& scope, const std::string& ending, const Vector& x, const Vector& h) {
+template <bool kCho = false>
+Vector gru(const Loops& p, const std::string& scope, const std::string& ending, const Vector& x, const Vector& h) {
   const std::size_t n = h.size();
-  const Vector a = p.times(scope + "weight_ih" + ending, x) + p.vector(scope + "bias_ih" + ending), u = p.times(scope + "weight_hh" + ending, h);
+  const Vector a = p.times(scope + "weight_ih" + ending, x) + p.vector(scope + "bias_ih" + ending),
+               u = p.times(scope + "weight_hh" + ending, h);
   Vector reset(n), next(n);
   for (std::size_t i = 0; i < n; ++i) reset[i] = sigmoid_of(a[i] + u[i]) * h[i];
   const Vector ug = p.times(scope + "weight_hh" + ending, reset);
@@ -78,12 +80,14 @@ Vector reset_after(const Vector& a, const Vector& u, const Vector& h) {
 
 // PyTorch's form
 Vector gru_cudnn(const Loops& p, const std::string& scope, const std::string& ending, const Vector& x, const Vector& h) {
-  return reset_after(p.times(scope + "weight_ih" + ending, x) + p.vector(scope + "bias_ih" + ending), p.times(scope + "weight_hh" + ending, h) + p.vector(scope + "bias_hh" + ending), h);
+  return reset_after(p.times(scope + "weight_ih" + ending, x) + p.vector(scope + "bias_ih" + ending),
+                     p.times(scope + "weight_hh" + ending, h) + p.vector(scope + "bias_hh" + ending), h);
 }
 
 void lstm(const Loops& p, const std::string& scope, const std::string& ending, const Vector& x, Vector& h, Vector& c) {
   const std::size_t n = h.size();
-  const Vector a = p.times(scope + "weight_ih" + ending, x) + p.vector(scope + "bias_ih" + ending) + p.times(scope + "weight_hh" + ending, h) + p.vector(scope + "bias_hh" + ending);
+  const Vector a = p.times(scope + "weight_ih" + ending, x) + p.vector(scope + "bias_ih" + ending) +
+                   p.times(scope + "weight_hh" + ending, h) + p.vector(scope + "bias_hh" + ending);
   for (std::size_t i = 0; i < n; ++i) {
     c[i] = sigmoid_of(a[n + i]) * c[i] + sigmoid_of(a[i]) * std::tanh(a[2 * n + i]);
     h[i] = sigmoid_of(a[3 * n + i]) * std::tanh(c[i]);
@@ -103,13 +107,15 @@ Vector context_of(const Vector& e, const std::vector<Vector>& memory) {
 // e_j = vᵀ tanh(W q + U h_j)
 Vector additive_context(const Loops& p, const Vector& q, const std::vector<Vector>& memory) {
   Vector e;
-  for (const Vector& h : memory) e.push_back(dot(p.vector("attention.v"), tanh_of(p.times("attention.query_proj.weight", q) + p.times("attention.key_proj.weight", h))));
+  for (const Vector& h : memory)
+    e.push_back(dot(p.vector("attention.v"), tanh_of(p.times("attention.query_proj.weight", q) + p.times("attention.key_proj.weight", h))));
   return context_of(e, memory);
 }
 
 // U_o s + V_o E y + C_o c + b
 Vector readout(const Loops& p, const Vector& s, const Vector& y, const Vector& c) {
-  return p.times("readout.state.weight", s) + p.vector("readout.state.bias") + p.times("readout.embed.weight", y) + p.times("readout.context.weight", c);
+  return p.times("readout.state.weight", s) + p.vector("readout.state.bias") + p.times("readout.embed.weight", y) +
+         p.times("readout.context.weight", c);
 }
 
 Vector maxout(const Vector& pairs) {
@@ -179,7 +185,8 @@ TEST_CASE("a conditional decoder: plain loops: s' of the word, a look from s', s
     for (std::size_t i = 0; i < h.size(); ++i) mean[i] += h[i] / double(memory.size());
   Vector s = tanh_of(p.times("init.weight", mean));
   for (std::size_t t = 0; t < kTarget.size(); ++t) {
-    const Vector y = p.row("target_embedding.weight", t == 0 ? kStart : kTarget[t - 1]), between = gru_cudnn(p, "decoder.cell1.", "", y, s), c = additive_context(p, between, memory);
+    const Vector y = p.row("target_embedding.weight", t == 0 ? kStart : kTarget[t - 1]), between = gru_cudnn(p, "decoder.cell1.", "", y, s),
+                 c = additive_context(p, between, memory);
     s = gru_cudnn(p, "decoder.cell2.", "", c, between);
     features.push_back(tanh_of(readout(p, s, y, c)));
   }
@@ -201,7 +208,8 @@ TEST_CASE("Cho's model as it is printed: plain loops, c and s_0 once a sentence,
   for (std::size_t t = 0; t < kTarget.size(); ++t) {
     const Vector y = p.row("target_embedding.weight", t == 0 ? kStart : kTarget[t - 1]);
     const Vector a = p.times("decoder.weight_ih", joined(y, none)) + p.vector("decoder.bias_ih");                             // W E y + b
-    const Vector u = p.times("decoder.weight_hh", s) + p.times("decoder.weight_ih", joined(none, c)) + p.vector("decoder.bias_hh");   // U s + C c + b
+    // U s + C c + b
+    const Vector u = p.times("decoder.weight_hh", s) + p.times("decoder.weight_ih", joined(none, c)) + p.vector("decoder.bias_hh");
     s = reset_after(a, u, s);
     features.push_back(maxout(readout(p, s, y, c)));
   }

@@ -49,12 +49,16 @@ const std::vector<Kind>& kinds() {
   static const std::vector<Kind> all{
       {"bahdanau", config("gru")},
       {"bahdanau dot", config("gru", "dot", "bahdanau", [](RunConfig& c) { c.readout = "tanh"; })},
-      {"bahdanau lstm general", config("lstm", "general", "bahdanau", [](RunConfig& c) { c.readout = "linear", c.readout_state = "previous", c.start_state = "mean"; })},
+      {"bahdanau lstm general", config("lstm", "general", "bahdanau",
+                                       [](RunConfig& c) { c.readout = "linear", c.readout_state = "previous", c.start_state = "mean"; })},
       {"bahdanau rnn concat", config("rnn", "concat", "bahdanau", [](RunConfig& c) { c.one_direction = true; })},
-      {"bahdanau location-aware", config("gru", "location-aware", "auto", [](RunConfig& c) { c.gru_form = "cudnn", c.start_state = "zeros"; })},
-      {"bahdanau local-p", config("gru", "local-p", "bahdanau", [](RunConfig& c) { c.gru_form = "cho", c.window = 2, c.reverse_source = true; })},
+      {"bahdanau location-aware",
+       config("gru", "location-aware", "auto", [](RunConfig& c) { c.gru_form = "cudnn", c.start_state = "zeros"; })},
+      {"bahdanau local-p",
+       config("gru", "local-p", "bahdanau", [](RunConfig& c) { c.gru_form = "cho", c.window = 2, c.reverse_source = true; })},
       {"luong", config("lstm")},
-      {"luong feeding", config("lstm", "dot", "luong", [](RunConfig& c) { c.input_feeding = true, c.layers = 2, c.reverse_source = true; })},
+      {"luong feeding",
+       config("lstm", "dot", "luong", [](RunConfig& c) { c.input_feeding = true, c.layers = 2, c.reverse_source = true; })},
       {"luong location", config("gru", "location")},
       {"luong additive feeding", config("gru", "additive", "luong", [](RunConfig& c) { c.input_feeding = true, c.bridge = "tanh"; })},
       {"luong local-p", config("lstm", "local-p", "auto", [](RunConfig& c) { c.window = 3, c.layers = 2; })},
@@ -65,16 +69,20 @@ const std::vector<Kind>& kinds() {
       {"cho", config("gru", "none")},
       {"cho both ends", config("lstm", "none", "cho", [](RunConfig& c) { c.context = "both_ends"; })},
       {"cho exact", config("gru", "none", "cho-exact")},
-      {"cho exact both ends", config("gru", "none", "cho-exact", [](RunConfig& c) { c.context = "both_ends", c.start_state = "mean", c.readout_state = "previous"; })},
+      {"cho exact both ends", config("gru", "none", "cho-exact",
+                                     [](RunConfig& c) { c.context = "both_ends", c.start_state = "mean", c.readout_state = "previous"; })},
       {"sutskever", config("lstm", "none", "auto", [](RunConfig& c) { c.layers = 3, c.reverse_source = true; })},
   };
   return all;
 }
 
-std::unique_ptr<Seq2Seq> make(const RunConfig& c, Parameters& parameters) { return make_model(c, parameters.root(), kVocabulary, kVocabulary); }
+std::unique_ptr<Seq2Seq> make(const RunConfig& c, Parameters& parameters) {
+  return make_model(c, parameters.root(), kVocabulary, kVocabulary);
+}
 
 // Built by options of the library, not of the program; E = n = 4.
-RecurrentModel::Options bahdanau() { return {.source_vocabulary = kVocabulary, .target_vocabulary = kVocabulary, .encoder = {.width = 4}, .decoder = BahdanauDecoder::Options{.width = 4}}; }
+RecurrentModel::Options bahdanau() { return {.source_vocabulary = kVocabulary, .target_vocabulary = kVocabulary, .encoder = {.width = 4},
+                                             .decoder = BahdanauDecoder::Options{.width = 4}}; }
 RecurrentModel::Options luong(RecurrentEncoder::Options encoder, LuongDecoder::Options decoder) {
   return {.source_vocabulary = kVocabulary, .target_vocabulary = kVocabulary, .encoder = encoder, .decoder = decoder};
 }
@@ -106,7 +114,10 @@ TEST_CASE("recurrent models: a later target word changes no earlier feature; pad
     for (Index b = 0; b < 3; ++b) {
       const Index T = Index(batch.lengths[b].item());
       CHECK(worst_absolute(model->features(wide).value()[b](Slice{0, T}), before[b](Slice{0, T})) < 1e-12);
-      const Tensor alone = model->features(batch_of({source[std::size_t(b)]}, {b == 0 ? std::vector<std::int32_t>{5, 6, 7, 8, 9, kEnd} : target[std::size_t(b)]})).value();
+      const Tensor alone = model
+                               ->features(batch_of({source[std::size_t(b)]},
+                                                   {b == 0 ? std::vector<std::int32_t>{5, 6, 7, 8, 9, kEnd} : target[std::size_t(b)]}))
+                               .value();
       CHECK(worst_absolute(alone[0], before[b](Slice{0, T})) < 1e-12);
     }
     CHECK(std::abs(model->loss(wide, kLoss).sum.value().item() - model->loss(batch, kLoss).sum.value().item()) < 1e-9);
@@ -152,7 +163,8 @@ TEST_CASE("recurrent models: dropout of embeddings and of what the output layer 
       const Variable features = model->features(batch);
       tape.backward(sum(square(model->logits(features))));
       // What was dropped of a word gets no gradient.
-      for (const Tensor& x : {features.value(), parameters.find("source_embedding.weight")->gradient->value()(Slice{4, 7}), parameters.find("target_embedding.weight")->gradient->value()(Slice{7, 10})})
+      for (const Tensor& x : {features.value(), parameters.find("source_embedding.weight")->gradient->value()(Slice{4, 7}),
+                              parameters.find("target_embedding.weight")->gradient->value()(Slice{7, 10})})
         CHECK(std::abs(zeros_among(x) - (trains ? 0.5 : 0)) <= (trains ? 0.3 : 0));
     }
 }
@@ -178,7 +190,8 @@ TEST_CASE("recurrent models: decoding step by step equals teacher forcing, weigh
     CAPTURE(kind.name);
     Parameters parameters(Seed{7}, DType::f64);
     const auto model = make(kind.config, parameters);
-    const Rows source{{4, 5, 6, 7, kEnd}, {9, kEnd}, {8, 7, 6, 5, 4, 4, kEnd}}, target = {{5, 6, 7, kEnd}, {8, 9, 10, kEnd}, {4, 5, 4, kEnd}};
+    const Rows source{{4, 5, 6, 7, kEnd}, {9, kEnd}, {8, 7, 6, 5, 4, 4, kEnd}},
+        target = {{5, 6, 7, kEnd}, {8, 9, 10, kEnd}, {4, 5, 4, kEnd}};
     const Batch batch = batch_of(source, target);
     List<AttentionMap> maps;
     const Tensor forced = log_softmax(model->logits(model->features(batch, &maps)).value());
@@ -339,7 +352,9 @@ TEST_CASE("recurrent models: training has the same bits for 1, 2 and 3 threads; 
       SGD sgd(parameters, {});
       Trainer trainer(*model, parameters, sgd, Schedule({}), {.loss = kLoss});
       std::vector<Batch> micro{batch};
-      if (split) micro = {batch_of({source.begin(), source.begin() + 3}, {target.begin(), target.begin() + 3}), batch_of({source.begin() + 3, source.end()}, {target.begin() + 3, target.end()})};
+      if (split)
+        micro = {batch_of({source.begin(), source.begin() + 3}, {target.begin(), target.begin() + 3}),
+                 batch_of({source.begin() + 3, source.end()}, {target.begin() + 3, target.end()})};
       norms.push_back(trainer.update(micro).gradient_norm);
     }
     CHECK(norms[0] == doctest::Approx(norms[1]).epsilon(1e-9));
@@ -403,11 +418,14 @@ TEST_CASE("recurrent models: lengths of a source that is read reversed may be st
   batch.source.lengths = tensor({3, 2}, DType::i64);
   CHECK_THROWS_WITH_AS(model.features(batch), "in encoder: mask: lengths need dtype i32: lengths i64", DTypeError);
   batch.source.lengths = tensor({3}, DType::i32);
-  CHECK_THROWS_WITH_AS(model.features(batch), doctest::Contains("in encoder: recurrent encoder: the mask has 1 lengths for a batch of 2"), ShapeError);
+  CHECK_THROWS_WITH_AS(model.features(batch), doctest::Contains("in encoder: recurrent encoder: the mask has 1 lengths for a batch of 2"),
+                       ShapeError);
 }
 
 TEST_CASE("recurrent models: rows of a state go on in whole groups of one sentence, or nothing changes; no sentence may be left") {
-  for (const Kind& kind : {Kind{"bahdanau", config("gru")}, Kind{"luong feeding", config("lstm", "coverage", "luong", [](RunConfig& c) { c.input_feeding = true; })}, Kind{"cho", config("gru", "none")}}) {
+  for (const Kind& kind : {Kind{"bahdanau", config("gru")},
+                           Kind{"luong feeding", config("lstm", "coverage", "luong", [](RunConfig& c) { c.input_feeding = true; })},
+                           Kind{"cho", config("gru", "none")}}) {
     CAPTURE(kind.name);
     Parameters parameters(Seed{1}, DType::f64);
     const auto model = make(kind.config, parameters);
@@ -441,8 +459,12 @@ TEST_CASE("recurrent models: encoder and decoder of different units, layers, dir
     RecurrentModel::Options options;
     bool cells;                            // bridge.c.*
   };
-  const auto stack = [](U unit, Index layers, bool two = false) { return RecurrentEncoder::Options{.unit = unit, .width = 4, .layers = layers, .bidirectional = two}; };
-  const auto decoder = [](U unit, Index layers, Bridge bridge) { return LuongDecoder::Options{.unit = unit, .width = 4, .layers = layers, .attention = "none", .bridge = bridge}; };
+  const auto stack = [](U unit, Index layers, bool two = false) {
+    return RecurrentEncoder::Options{.unit = unit, .width = 4, .layers = layers, .bidirectional = two};
+  };
+  const auto decoder = [](U unit, Index layers, Bridge bridge) {
+    return LuongDecoder::Options{.unit = unit, .width = 4, .layers = layers, .attention = "none", .bridge = bridge};
+  };
   for (const Bridged& kind : {Bridged{"cells to none", luong(stack(U::lstm, 1), decoder(U::gru_cudnn, 1, Bridge::linear)), false},
                               Bridged{"cells to none, copied", luong(stack(U::lstm, 2), decoder(U::tanh, 2, Bridge::copy)), false},
                               Bridged{"none to cells", luong(stack(U::gru_cho, 2), decoder(U::lstm, 2, Bridge::tanh)), false},
@@ -473,7 +495,8 @@ TEST_CASE("recurrent models: encoder and decoder of different units, layers, dir
       const auto at = std::size_t(k + 1);
       const Tensor both = concat({read.last[at].*part, read.backward[at].*part}, 1).value();
       const auto product = [&](const std::string& name) {
-        const Tensor w = parameters.find(name + ".bridge." + (part == &RecurrentState::h ? "h." : "c.") + std::to_string(k) + ".weight")->variable.value();
+        const Tensor w = parameters.find(name + ".bridge." + (part == &RecurrentState::h ? "h." : "c.") + std::to_string(k) + ".weight")
+                             ->variable.value();
         return matmul(both, transpose(w));
       };
       CHECK(worst_absolute((first.layers[std::size_t(k)].*part).value(), product("linear")) < 1e-12);
@@ -481,12 +504,16 @@ TEST_CASE("recurrent models: encoder and decoder of different units, layers, dir
     }
   Encoded other = read;
   other.backward.clear();
-  CHECK_THROWS_WITH_AS(std::get<LuongDecoder>(model.decoder).start(other), "decoder: the encoder has 3 layers, the options say 3 in two directions", Error);
+  CHECK_THROWS_WITH_AS(std::get<LuongDecoder>(model.decoder).start(other),
+                       "decoder: the encoder has 3 layers, the options say 3 in two directions", Error);
 }
 
 TEST_CASE("recurrent models: what a decoder starts with, s_0 = tanh(W x) and the context of every step") {
   for (const StartState start : {StartState::backward, StartState::last, StartState::mean, StartState::zeros, StartState::context})
-    for (const auto& [context, exact] : {std::pair(FixedContext::every_step, false), {FixedContext::both_ends, false}, {FixedContext::every_step, true}, {FixedContext::both_ends, true}}) {
+    for (const auto& [context, exact] : {std::pair(FixedContext::every_step, false),
+                                         {FixedContext::both_ends, false},
+                                         {FixedContext::every_step, true},
+                                         {FixedContext::both_ends, true}}) {
       RecurrentModel::Options options = bahdanau();
       auto& o = std::get<BahdanauDecoder::Options>(options.decoder);
       o.attention = "none", o.start_state = start, o.context = context, o.reset_context = exact;
@@ -497,16 +524,24 @@ TEST_CASE("recurrent models: what a decoder starts with, s_0 = tanh(W x) and the
       const Tensor states = read.states.value(), last = read.last[0].h.value(), backward = read.backward[0].h.value();
       const DecoderState first = std::get<BahdanauDecoder>(model.decoder).start(read);
       const auto weight = [&](const char* path) { return transpose(parameters.find(path)->variable.value()); };
-      const Tensor ends = context == FixedContext::every_step ? last : concat({last, backward}, 1), c = exact ? tanh(matmul(ends, weight("context_proj.weight"))) : ends;
-      const Tensor both = weight("decoder.weight_ih"), gates = matmul(c, slice(both, 0, both.size(0) - c.size(1), both.size(0)));   // of [W | C]ᵀ
-      CHECK(worst_absolute(first.context_gates.value(), exact ? gates + parameters.find("decoder.bias_hh")->variable.value() : gates) < 1e-12);
+      const Tensor ends = context == FixedContext::every_step ? last : concat({last, backward}, 1),
+                   c = exact ? tanh(matmul(ends, weight("context_proj.weight"))) : ends;
+      // of [W | C]ᵀ
+      const Tensor both = weight("decoder.weight_ih"), gates = matmul(c, slice(both, 0, both.size(0) - c.size(1), both.size(0)));
+      CHECK(worst_absolute(first.context_gates.value(), exact ? gates + parameters.find("decoder.bias_hh")->variable.value() : gates) <
+            1e-12);
       CHECK(worst_absolute(first.context_readout.value(), matmul(c, weight("readout.context.weight"))) < 1e-12);
       // Forwards it ends at the last word of each source, of 3 and of 2, backwards at the first.
       CHECK(worst_absolute(last, stack({states(0, 2, Slice{0, 4}), states(1, 1, Slice{0, 4})})) == 0);
       CHECK(worst_absolute(backward, states(all, 0, Slice{4, 8})) == 0);
       const Tensor mean = stack({sum(states[0], 0) / 3.0, sum(states[1], 0) / 2.0});
       Tensor s = zeros({2, 4}, DType::f64);
-      if (start != StartState::zeros) s = tanh(matmul(start == StartState::backward ? backward : start == StartState::last ? last : start == StartState::mean ? mean : c, weight("init.weight")));
+      if (start != StartState::zeros)
+        s = tanh(matmul(start == StartState::backward ? backward
+                        : start == StartState::last   ? last
+                        : start == StartState::mean   ? mean
+                                                      : c,
+                        weight("init.weight")));
       CHECK(worst_absolute(first.layers[0].h.value(), s) < 1e-12);
     }
 }
@@ -520,20 +555,25 @@ TEST_CASE("recurrent models: a decoder that needs what the encoder does not have
     const RecurrentModel model(parameters.root() / "net", options);
     CHECK(std::isfinite(model.loss(two_pairs(), kLoss).sum.value().item()));
   };
-  CHECK_THROWS_WITH_AS(built([](auto&, auto&) {}), "in net: decoder: start_state backward needs an encoder in two directions; last, mean or zeros", Error);
-  CHECK_THROWS_WITH_AS(built([](auto&, auto& o) { o.attention = "none", o.context = FixedContext::both_ends, o.start_state = StartState::last; }),
-                       "in net: decoder: context both_ends needs an encoder in two directions; every_step", Error);
+  CHECK_THROWS_WITH_AS(built([](auto&, auto&) {}),
+                       "in net: decoder: start_state backward needs an encoder in two directions; last, mean or zeros", Error);
+  CHECK_THROWS_WITH_AS(
+      built([](auto&, auto& o) { o.attention = "none", o.context = FixedContext::both_ends, o.start_state = StartState::last; }),
+      "in net: decoder: context both_ends needs an encoder in two directions; every_step", Error);
   CHECK_THROWS_WITH_AS(built([](auto&, auto& o) { o.attention = "none", o.conditional = true, o.start_state = StartState::last; }),
                        "in net: decoder: two cells with nothing to look at between them: conditional needs an attention", Error);
-  CHECK_THROWS_WITH_AS(built([](auto&, auto& o) { o.reset_context = true, o.start_state = StartState::last; }), "in net: decoder: with attention no context stays: reset_context, attention additive", Error);
-  CHECK_THROWS_WITH_AS(built([](auto&, auto& o) { o.start_state = StartState::context; }), "in net: decoder: with attention no context stays: start_state context, attention additive", Error);
+  CHECK_THROWS_WITH_AS(built([](auto&, auto& o) { o.reset_context = true, o.start_state = StartState::last; }),
+                       "in net: decoder: with attention no context stays: reset_context, attention additive", Error);
+  CHECK_THROWS_WITH_AS(built([](auto&, auto& o) { o.start_state = StartState::context; }),
+                       "in net: decoder: with attention no context stays: start_state context, attention additive", Error);
   CHECK_THROWS_WITH_AS(built([](auto&, auto& o) { o.attention = "none", o.reset_context = true, o.start_state = StartState::context; }),
                        "in net: decoder: reset_context needs unit gru_cudnn, which resets after the product", Error);
   Parameters parameters(Seed{1});
   const RecurrentModel model(parameters.root(), bahdanau());
   Encoded read = model.encoder(model.source_embedding, 0, two_pairs().source);
   read.backward.clear();
-  CHECK_THROWS_WITH_AS(std::get<BahdanauDecoder>(model.decoder).start(read), "decoder: the encoder has one direction, the options say widths 4 and 8", Error);
+  CHECK_THROWS_WITH_AS(std::get<BahdanauDecoder>(model.decoder).start(read),
+                       "decoder: the encoder has one direction, the options say widths 4 and 8", Error);
   for (const StartState start : {StartState::last, StartState::mean, StartState::zeros})
     for (const char* attention : {"none", "additive"}) {
       built([&](auto&, auto& o) { o.start_state = start, o.attention = attention; });
@@ -544,12 +584,14 @@ TEST_CASE("recurrent models: a decoder that needs what the encoder does not have
 TEST_CASE("recurrent models: dropout between layers goes by the decoder's path, step by step as for all steps at once") {
   for (const bool feeding : {false, true}) {
     Parameters parameters(Seed{1});
-    const LuongDecoder decoder(parameters.root() / "net", {.embedding = 3, .width = 4, .encoder_width = 4, .memory_width = 4, .layers = 2, .encoder_layers = 2,
+    const LuongDecoder decoder(parameters.root() / "net", {.embedding = 3, .width = 4, .encoder_width = 4, .memory_width = 4, .layers = 2,
+                                                           .encoder_layers = 2,
                                                            .attention = "dot", .input_feeding = feeding, .dropout = 0.5});
     const RecurrentState zero{constant(zeros({1, 4})), constant(zeros({1, 4}))};
     DecoderState state = decoder.start({.states = constant(ones({1, 2, 4})), .mask = {}, .last = {zero, zero}, .backward = {}});
     const Tape tape;
-    CHECK_THROWS_WITH_AS(decoder(constant(ones({2, 1, 3})), state), doctest::Contains("in net.decoder: dropout: this tape has no key"), Error);
+    CHECK_THROWS_WITH_AS(decoder(constant(ones({2, 1, 3})), state), doctest::Contains("in net.decoder: dropout: this tape has no key"),
+                         Error);
   }
 }
 
@@ -577,7 +619,10 @@ TEST_CASE("recurrent models: targets of no words give empty features and weights
 TEST_CASE("recurrent models: a number that is none is reported inside of the decoder that made it") {
   const auto report = [](const char* attention, const char* decoder, const char* path) {
     Parameters parameters(Seed{1});
-    const auto model = make(config("lstm", attention, decoder, [&](RunConfig& c) { c.input_feeding = decoder == std::string("luong"), c.layers = 1 + c.input_feeding; }), parameters);
+    const auto model =
+        make(config("lstm", attention, decoder,
+                    [&](RunConfig& c) { c.input_feeding = decoder == std::string("luong"), c.layers = 1 + c.input_feeding; }),
+             parameters);
     fill_(parameters.find(path)->variable.value(), NAN);
     const DetectAnomaly detect;
     Tape tape(evaluating);

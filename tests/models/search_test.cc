@@ -64,15 +64,17 @@ struct Coarse : Translator {
     }
     opened = true;
     Step step{tensor(p, {Index(rows.size()), vocabulary}), {}};
-    if (want == Want::weights) step.attention.push_back({AttentionMap::Kind::cross, 0, constant(expand(tensor(kRow, {1, 1, 3}), {Index(rows.size()), 1, 3}))});
+    if (want == Want::weights)
+      step.attention.push_back({AttentionMap::Kind::cross, 0, constant(expand(tensor(kRow, {1, 1, 3}), {Index(rows.size()), 1, 3}))});
     return step;
   }
 };
 
 // Each step the 2k best of all words after all live hypotheses, by (score down, hypothesis up, word up): an end among the first k is
-// finished, others live until there are k. Ends with k finished, or, of more than one, where no other can be among the best; at the longest length what
-// lives is finished.
-std::vector<Hypothesis> by_definition(std::int32_t source, std::size_t k, Index longest, const SearchOptions& o, std::int32_t words = kWords) {
+// finished, others live until there are k. Ends with k finished, or, of more than one, where no other can be among the best;
+// at the longest length what lives is finished.
+std::vector<Hypothesis> by_definition(std::int32_t source, std::size_t k, Index longest, const SearchOptions& o,
+                                      std::int32_t words = kWords) {
   std::vector<Hypothesis> live(1), finished;
   const auto over = [&] {
     if (o.stop == Stop::first_k || k == 1) return finished.size() >= k;
@@ -101,7 +103,8 @@ std::vector<Hypothesis> by_definition(std::int32_t source, std::size_t k, Index 
       Hypothesis one{live[h].ids, -minus, 0, ends, {}};
       if (!ends) one.ids.push_back(word);
       const double n = double(one.ids.size()) + (ends ? 1 : 0);
-      one.score = one.log_probability / (o.penalty == LengthPenalty::none ? 1 : std::pow(o.penalty == LengthPenalty::gnmt ? (5 + n) / 6 : n, o.alpha));
+      one.score = one.log_probability /
+                  (o.penalty == LengthPenalty::none ? 1 : std::pow(o.penalty == LengthPenalty::gnmt ? (5 + n) / 6 : n, o.alpha));
       if (o.coverage != 0)
         for (const float a : kRow) one.score += o.coverage * std::log(std::max(1e-10, std::min(n * double(a), 1.0)));
       (ends || t + 1 == longest ? finished : next).push_back(one);
@@ -141,10 +144,15 @@ TEST_CASE("search: a beam is what its definition says, ties included, for every 
   std::vector<Ids> sources;
   for (std::int32_t source = 1; source <= 40; ++source) sources.push_back({source, source, kEnd});
   for (const Index beam : {1, 2, 3, 5})
-    for (const auto& [penalty, stop, nbest] : {std::tuple(LengthPenalty::gnmt, Stop::first_k, beam), {LengthPenalty::average, Stop::first_k, beam}, {LengthPenalty::none, Stop::first_k, beam},
-                                               {LengthPenalty::gnmt, Stop::bound, beam}, {LengthPenalty::average, Stop::bound, 1}, {LengthPenalty::none, Stop::bound, (beam + 1) / 2}})
+    for (const auto& [penalty, stop, nbest] : {std::tuple(LengthPenalty::gnmt, Stop::first_k, beam),
+                                               {LengthPenalty::average, Stop::first_k, beam},
+                                               {LengthPenalty::none, Stop::first_k, beam},
+                                               {LengthPenalty::gnmt, Stop::bound, beam},
+                                               {LengthPenalty::average, Stop::bound, 1},
+                                               {LengthPenalty::none, Stop::bound, (beam + 1) / 2}})
       for (const auto& [min_length, coverage, start] : {std::tuple(Index{0}, 0.0, kStart), {4, 0.3, kStart}, {1, 0.0, kEnd}}) {
-        const SearchOptions options{.pad = kPad, .start = start, .eos = kEnd, .bos = kStart, .beam = beam, .nbest = nbest, .penalty = penalty, .alpha = 0.8, .stop = stop, .coverage = coverage, .extra_length = 4,
+        const SearchOptions options{.pad = kPad, .start = start, .eos = kEnd, .bos = kStart, .beam = beam, .nbest = nbest,
+                                    .penalty = penalty, .alpha = 0.8, .stop = stop, .coverage = coverage, .extra_length = 4,
                                     .min_length = min_length, .forbid_unk = start == kEnd, .batch = 7};
         const auto found = search(model, sources, options);
         for (std::size_t i = 0; i < sources.size(); ++i) {
@@ -167,7 +175,8 @@ TEST_CASE("search: a beam among many words is what its definition says, where th
   for (std::int32_t source = kFine; source < kFine + 20; ++source) sources.push_back({source, source, kEnd});
   for (const Index beam : {1, 4, 20})
     for (const Index no_repeat : {0, 1}) {
-      const SearchOptions options{.pad = kPad, .start = kStart, .eos = kEnd, .bos = kSymbols - 1, .beam = beam, .nbest = beam, .extra_length = 10, .min_length = 11, .no_repeat_ngram = no_repeat, .forbid_unk = true};
+      const SearchOptions options{.pad = kPad, .start = kStart, .eos = kEnd, .bos = kSymbols - 1, .beam = beam, .nbest = beam,
+                                  .extra_length = 10, .min_length = 11, .no_repeat_ngram = no_repeat, .forbid_unk = true};
       const auto found = search(model, sources, options);
       for (std::size_t i = 0; i < sources.size(); ++i) {
         const std::vector<Hypothesis> expected = by_definition(sources[i][0], std::size_t(beam), 12, options, kManyWords);
@@ -186,8 +195,11 @@ TEST_CASE("search: a beam among many words is what its definition says, where th
   for (const auto& [minus, word] : best) all += std::exp(-minus);
   std::size_t half = 0;
   for (double kept = 0; kept < 0.5 * all; ++half) kept += std::exp(-best[half].first);
-  for (const auto& [sampling, kept] : {std::pair(Sampling{.top_k = 3}, std::size_t{3}), {{.temperature = 0}, 1}, {{.top_p = 0.5}, half}, {{}, best.size()}}) {
-    const auto drawn = search(model, std::vector<Ids>{{kFine, kFine, kEnd}}, {.pad = kPad, .start = kStart, .eos = kEnd, .bos = kSymbols - 1, .nbest = 3000, .max_length = 1, .min_length = 1, .forbid_unk = true, .sampling = sampling});
+  for (const auto& [sampling, kept] :
+       {std::pair(Sampling{.top_k = 3}, std::size_t{3}), {{.temperature = 0}, 1}, {{.top_p = 0.5}, half}, {{}, best.size()}}) {
+    const auto drawn = search(model, std::vector<Ids>{{kFine, kFine, kEnd}},
+                              {.pad = kPad, .start = kStart, .eos = kEnd, .bos = kSymbols - 1, .nbest = 3000, .max_length = 1,
+                               .min_length = 1, .forbid_unk = true, .sampling = sampling});
     std::set<std::int32_t> different, expected;
     for (const Hypothesis& h : drawn[0]) different.insert(h.ids.at(0));
     for (std::size_t i = 0; i < kept; ++i) expected.insert(best[i].second);
@@ -200,14 +212,17 @@ TEST_CASE("search: what stops at its bound is as good as what never stops, and b
   const Coarse model;
   std::vector<Ids> sources;
   for (std::int32_t source = 1; source <= 60; ++source) sources.push_back({source, source, kEnd});
-  for (const auto& [penalty, alpha] : {std::pair(LengthPenalty::gnmt, 0.6), {LengthPenalty::gnmt, 2.0}, {LengthPenalty::average, 1.0}, {LengthPenalty::none, 0.0}}) {
-    SearchOptions options{.pad = kPad, .start = kStart, .eos = kEnd, .beam = 2, .nbest = 2, .penalty = penalty, .alpha = alpha, .stop = Stop::first_k, .coverage = 0.2, .extra_length = 6};
+  for (const auto& [penalty, alpha] :
+       {std::pair(LengthPenalty::gnmt, 0.6), {LengthPenalty::gnmt, 2.0}, {LengthPenalty::average, 1.0}, {LengthPenalty::none, 0.0}}) {
+    SearchOptions options{.pad = kPad, .start = kStart, .eos = kEnd, .beam = 2, .nbest = 2, .penalty = penalty, .alpha = alpha,
+                          .stop = Stop::first_k, .coverage = 0.2, .extra_length = 6};
     const auto first = search(model, sources, options);
     options.stop = Stop::bound;
     const auto bound = search(model, sources, options);
     int better = 0;
     for (std::size_t i = 0; i < sources.size(); ++i) {
-      std::vector<double> all;                                                          // of every hypothesis that a beam of 2 ever finishes
+      // of every hypothesis that a beam of 2 ever finishes
+      std::vector<double> all;
       for (Index longest = 1; longest <= 8; ++longest) {
         SearchOptions on = options;
         on.nbest = 1000;
@@ -221,7 +236,8 @@ TEST_CASE("search: what stops at its bound is as good as what never stops, and b
     }
     if (penalty != LengthPenalty::none) CHECK(better > 0);
   }
-  CHECK_THROWS_WITH_AS(search(model, sources, {.pad = kPad, .start = kStart, .eos = kEnd, .alpha = -1, .stop = Stop::bound}), "search: stop at a bound needs alpha >= 0: -1", Error);
+  CHECK_THROWS_WITH_AS(search(model, sources, {.pad = kPad, .start = kStart, .eos = kEnd, .alpha = -1, .stop = Stop::bound}),
+                       "search: stop at a bound needs alpha >= 0: -1", Error);
 }
 
 TEST_CASE("search: the same for any number of sentences, batches and threads") {
@@ -252,7 +268,9 @@ TEST_CASE("search: no n-gram comes twice, not right after itself either") {
   for (const Index n : {0, 1, 2}) {
     int repeated = 0;
     for (std::int32_t source = 100; source < 160; ++source) {
-      const auto found = search(model, std::vector<Ids>{{source}}, {.pad = kPad, .start = kStart, .eos = kEnd, .beam = 1 + source % 3, .max_length = 8, .min_length = 3, .no_repeat_ngram = n});
+      const auto found = search(
+          model, std::vector<Ids>{{source}},
+          {.pad = kPad, .start = kStart, .eos = kEnd, .beam = 1 + source % 3, .max_length = 8, .min_length = 3, .no_repeat_ngram = n});
       const Ids& ids = found[0][0].ids;
       std::set<Ids> seen;
       const Index length = std::max<Index>(n, 1);
@@ -314,18 +332,21 @@ TEST_CASE("search: a prefix is whole, holds no pad, bos, start or eos, and is no
   options.max_length = 0;
   options.bos = 6;
   for (const std::int32_t word : {kPad, kStart, kEnd, *options.bos})
-    CHECK_THROWS_WITH_AS(found({4, word, 5}), ("search: prefix word " + std::to_string(word) + " at position 1 is pad, bos, start or eos").c_str(), Error);
+    CHECK_THROWS_WITH_AS(found({4, word, 5}),
+                         ("search: prefix word " + std::to_string(word) + " at position 1 is pad, bos, start or eos").c_str(), Error);
   CHECK_THROWS_WITH_AS(found({4, 9}), "search: prefix word 9 at position 1 is not in [0, 7)", IndexError);
 }
 
 TEST_CASE("search: NaN is an error, not a translation") {
   const Coarse model;
   const std::vector<Ids> sources{{1, 1, kEnd}, {kBroken, 1, kEnd}}, prefixes{{}, {4, 5, 6}};
-  const SearchOptions greedy{.pad = kPad, .start = kStart, .eos = kEnd, .min_length = 4}, beam{.pad = kPad, .start = kStart, .eos = kEnd, .beam = 3, .min_length = 4};
+  const SearchOptions greedy{.pad = kPad, .start = kStart, .eos = kEnd, .min_length = 4},
+      beam{.pad = kPad, .start = kStart, .eos = kEnd, .beam = 3, .min_length = 4};
   SearchOptions drawn = greedy;
   drawn.sampling = Sampling{.key = Key(1, 2)};
   for (const SearchOptions& options : {greedy, beam, drawn}) {
-    CHECK_THROWS_WITH_AS(search(model, sources, options), "search: the words' probabilities are NaN: step 2, source of 3 tokens", NumericError);
+    CHECK_THROWS_WITH_AS(search(model, sources, options), "search: the words' probabilities are NaN: step 2, source of 3 tokens",
+                         NumericError);
     CHECK_THROWS_AS(search(model, sources, options, prefixes), NumericError);
   }
 }
@@ -333,8 +354,9 @@ TEST_CASE("search: NaN is an error, not a translation") {
 TEST_CASE("search: words are drawn as temperature, top-k and top-p say") {
   const Coarse model;
   constexpr Index kDraws = 5000;
-  const auto shares = [&](const Sampling& sampling) {                                   // of each word as the first
-    const SearchOptions options{.pad = kPad, .start = kStart, .eos = kEnd, .unk = 1, .nbest = kDraws, .max_length = 1, .sampling = sampling};
+  const auto shares = [&](const Sampling& sampling) {   // of each word as the first
+    const SearchOptions options{
+        .pad = kPad, .start = kStart, .eos = kEnd, .unk = 1, .nbest = kDraws, .max_length = 1, .sampling = sampling};
     std::vector<double> found(kWords);
     const auto drawn = search(model, std::vector<Ids>{{5, 5, kEnd}}, options);
     for (const Hypothesis& h : drawn[0]) {
@@ -347,7 +369,8 @@ TEST_CASE("search: words are drawn as temperature, top-k and top-p say") {
   // p(word)^(1/temperature), likeliest first; the k first of them; of these the fewest with a share of at least top_p
   const auto expected = [&](const Sampling& sampling) {
     std::vector<std::pair<double, std::int32_t>> words;
-    for (const std::int32_t word : {1, 3, 4, 5, 6}) words.emplace_back(-std::exp(log_probability(5, {}, word) / sampling.temperature), word);
+    for (const std::int32_t word : {1, 3, 4, 5, 6})
+      words.emplace_back(-std::exp(log_probability(5, {}, word) / sampling.temperature), word);
     std::sort(words.begin(), words.end());
     if (sampling.top_k > 0) words.resize(std::size_t(sampling.top_k));
     double all = 0, kept = 0;
@@ -359,21 +382,26 @@ TEST_CASE("search: words are drawn as temperature, top-k and top-p say") {
     return p;
   };
   const Key key(3);
-  for (const Sampling& sampling : {Sampling{.key = key}, {.temperature = 2.5, .key = key}, {.temperature = 0.5, .key = key}, {.top_k = 3, .key = key}, {.top_p = 0.5, .key = key},
+  for (const Sampling& sampling : {Sampling{.key = key}, {.temperature = 2.5, .key = key}, {.temperature = 0.5, .key = key},
+                                   {.top_k = 3, .key = key}, {.top_p = 0.5, .key = key},
                                    {.temperature = 2.5, .top_k = 4, .top_p = 0.7, .key = key}}) {
     INFO("temperature ", sampling.temperature, " top_k ", sampling.top_k, " top_p ", sampling.top_p);
     const std::vector<double> found = shares(sampling), p = expected(sampling);
-    for (std::size_t word = 0; word < p.size(); ++word) CHECK(std::abs(found[word] - p[word]) <= 4 * std::sqrt(p[word] * (1 - p[word]) / kDraws));   // four deviations; what is cut never
+    // four deviations; what is cut never
+    for (std::size_t word = 0; word < p.size(); ++word)
+      CHECK(std::abs(found[word] - p[word]) <= 4 * std::sqrt(p[word] * (1 - p[word]) / kDraws));
   }
 }
 
 TEST_CASE("search: draws of each source, of each step, wherever the source stands; the best first") {
   const Coarse model;
   const std::vector<Ids> sources(20, Ids{5, 5, kEnd});
-  SearchOptions options{.pad = kPad, .start = kStart, .eos = kEnd, .nbest = 10, .max_length = 4, .min_length = 4, .sampling = Sampling{.temperature = 1e9, .key = Key(3)}};
+  SearchOptions options{.pad = kPad, .start = kStart, .eos = kEnd, .nbest = 10, .max_length = 4, .min_length = 4,
+                        .sampling = Sampling{.temperature = 1e9, .key = Key(3)}};
   const auto found = search(model, sources, options);
   std::set<Ids> different;
-  int same_rank = 0;                                                                    // of the first two words, each of four equally likely ones
+  // of the first two words, each of four equally likely ones
+  int same_rank = 0;
   const auto rank = [](const Ids& before, std::int32_t word) {
     int better = 0;
     for (const std::int32_t other : {1, 4, 5, 6}) {

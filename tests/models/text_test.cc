@@ -111,7 +111,8 @@ TEST_CASE("text: clean") {
   CHECK(clean("  L\u2019e\u0301te\u0301\u00A0\u202F: \tso\u00ADleil\u200B !  ") == "L'été : soleil !");
   CHECK(clean("\u00A0") == "");
   CHECK(clean("a\u2028b\u0085c\x1c" "d") == "a b c d");
-  for (const char* text : {" x\u00A0 y ", "e\u200B\u0301", "\u1100\u00AD\u1161", "a\u0323\u200B\u0302"}) CHECK(clean(clean(text)) == clean(text));
+  for (const char* text : {" x\u00A0 y ", "e\u200B\u0301", "\u1100\u00AD\u1161", "a\u0323\u200B\u0302"})
+    CHECK(clean(clean(text)) == clean(text));
   CHECK(clean("e\u00AD\u0301") == "é");
 }
 

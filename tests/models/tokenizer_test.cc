@@ -139,13 +139,21 @@ TEST_CASE("tokenizer: bpe learns merges, and its model is all it needs") {
   CHECK(again.model() == t.model());
   CHECK(train_tokenizer({.name = "bpe", .lowercase = true}, Tokens(50, "THE LOW"), 40).tokens("The Low") ==
         Tokens{"▁the", "▁low"});
-  CHECK(message_of([&] { train_tokenizer({.name = "bpe"}, lines, 12); }) == "bpe: vocabulary size 12: the text has 9 different characters; 13 or more");
+  CHECK(message_of([&] { train_tokenizer({.name = "bpe"}, lines, 12); }) ==
+        "bpe: vocabulary size 12: the text has 9 different characters; 13 or more");
   CHECK(train_tokenizer({.name = "bpe"}, lines, 13).pieces().size() == 9);       // no merge, four special pieces
   // a model trained with --treat_whitespace_as_suffix, field 24 of its trainer_spec, field 2: "low▁lower▁"
   const Tokenizer suffixed({.name = "bpe"}, t.model() + "\x12\x03\xc0\x01\x01");
   CHECK(suffixed.tokens("low lower").back().ends_with("▁"));
   CHECK(suffixed.text(suffixed.tokens("low lower")) == "low lower");
-  const Tokenizer longest = train_tokenizer({.name = "bpe"}, Tokens{[] { std::string line; while (line.size() < 6000) line += "ab cd "; return line; }(), "xy z"}, 20);
+  const Tokenizer longest = train_tokenizer({.name = "bpe"},
+                                            Tokens{[] {
+                                                     std::string line;
+                                                     while (line.size() < 6000) line += "ab cd ";
+                                                     return line;
+                                                   }(),
+                                                   "xy z"},
+                                            20);
   for (const char* character : {"a", "b", "c", "d", "x", "y", "z"}) CHECK(std::ranges::count(longest.pieces(), character) == 1);
   CHECK(message_of([&] { train_tokenizer({.name = "bpe"}, lines, 0); }) == "bpe: vocabulary size is not in [5, 1000000]: 0");
   CHECK(message_of([&] { train_tokenizer({.name = "bpe"}, {}, 100); }).starts_with("bpe: training on 0 lines"));
@@ -193,12 +201,19 @@ TEST_CASE("tokenizer: names, options and their mistakes") {
   CHECK(message_of([] { tokenizer_options_from_json(R"({"lowercase": "yes"})"); }) ==
         "tokenizer: lowercase must be true or false: \"yes\"");
   CHECK(message_of([] { tokenizer_options_from_json(R"({"name": 3})"); }) == "tokenizer: name must be a string: 3");
-  CHECK(message_of([] { tokenizer_options_from_json(R"({"name": "word", "clean": true, "name": "char"})"); }).starts_with("tokenizer: options are no JSON object: "));   // a key twice
+  // a key twice
+  CHECK(message_of([] {
+          tokenizer_options_from_json(R"({"name": "word", "clean": true, "name": "char"})");
+        }).starts_with("tokenizer: options are no JSON object: "));
   for (const std::size_t levels : {99, 100, 400000}) {                  // those after the first of two keys would be copied, level by level
-    const std::string deep = "{\"name\": " + std::string(levels, '[') + std::string(levels, ']') + ", \"clean\": false, \"lowercase\": true}";
-    CHECK(message_of([&] { tokenizer_options_from_json(deep); }).starts_with(levels < 100 ? "tokenizer: name must be a string: array" : "tokenizer: options are no JSON object: "));
+    const std::string deep =
+        "{\"name\": " + std::string(levels, '[') + std::string(levels, ']') + ", \"clean\": false, \"lowercase\": true}";
+    CHECK(message_of([&] {
+            tokenizer_options_from_json(deep);
+          }).starts_with(levels < 100 ? "tokenizer: name must be a string: array" : "tokenizer: options are no JSON object: "));
   }
-  CHECK(message_of([] { tokenizer_options_from_json("{\"clean\": \"" + std::string(50000, 'x') + "\"}"); }) == "tokenizer: clean must be true or false: \"" + std::string(80, 'x') + "...\"");
+  CHECK(message_of([] { tokenizer_options_from_json("{\"clean\": \"" + std::string(50000, 'x') + "\"}"); }) ==
+        "tokenizer: clean must be true or false: \"" + std::string(80, 'x') + "...\"");
   CHECK(message_of([] { tokenizer_options_from_json("[1"); }) == "tokenizer: options are no JSON object: \"[1\"");
   CHECK(message_of([] { tokenizer_options_from_json(R"({"name": "x"})"); }).starts_with("tokenizer: unknown name: \"x\""));
 }
@@ -253,7 +268,9 @@ TEST_CASE("bpe: a damaged model is refused or works") {
   }
   CHECK(message_of<FileError>([] { Tokenizer({.name = "bpe"}); }) ==
         "sentencepiece model: not a SentencePiece model: no pieces in 0 bytes");
-  CHECK(message_of<FileError>([] { Tokenizer({.name = "bpe"}, field(1, field(1, "a")), "run/source.model"); }).starts_with("run/source.model: refused by the library: "));
+  CHECK(message_of<FileError>([] {
+          Tokenizer({.name = "bpe"}, field(1, field(1, "a")), "run/source.model");
+        }).starts_with("run/source.model: refused by the library: "));
   const std::string model = train_tokenizer({.name = "bpe"}, french, 60).model();
   Random random(Key(Seed{12}));
   int refused = 0;
@@ -271,7 +288,9 @@ TEST_CASE("bpe: a damaged model is refused or works") {
 }
 
 TEST_CASE("tokenizer: a spacing is learned of five places, and of none between two of a mark") {
-  const auto joined = [](std::size_t count, const char* line, const char* mark) { return train_tokenizer({.name = "word"}, Tokens(count, line)).text(Tokens{"Non", mark}); };
+  const auto joined = [](std::size_t count, const char* line, const char* mark) {
+    return train_tokenizer({.name = "word"}, Tokens(count, line)).text(Tokens{"Non", mark});
+  };
   CHECK(joined(4, "Non ;", ";") == "Non;");
   CHECK(joined(5, "Non ;", ";") == "Non ;");
   CHECK(joined(5, "Non !!", "!") == "Non !");

@@ -79,7 +79,8 @@ TEST_CASE("trainer: micro-batches count by their tokens") {
 }
 
 TEST_CASE("trainer: losses on attention count by the targets with links, and by all, of all micro-batches") {
-  struct Looks : Slope {                                                                 // α = (2/3, 1/3) of two source words, whatever w is
+  // α = (2/3, 1/3) of two source words, whatever w is
+  struct Looks : Slope {
     using Slope::Slope;
     Loss loss(const Batch& batch, const CrossEntropyOptions& options, List<AttentionMap>* maps) const override {
       const Variable e = w.variable() * constant(tensor({std::log(2.0), 0}, DType::f64));
@@ -89,7 +90,9 @@ TEST_CASE("trainer: losses on attention count by the targets with links, and by 
     }
   };
   const auto linked = [](Batch batch, std::vector<Link> links) {
-    const std::vector<Example> one{{.source = {5, kEnd}, .target = std::vector<std::int32_t>(std::size_t(batch.targets.size(1)), kEnd), .links = {std::move(links), {}}}};
+    const std::vector<Example> one{{.source = {5, kEnd},
+                                    .target = std::vector<std::int32_t>(std::size_t(batch.targets.size(1)), kEnd),
+                                    .links = {std::move(links), {}}}};
     add_links(batch, one, std::array<Index, 1>{0});
     return batch;
   };
@@ -103,7 +106,8 @@ TEST_CASE("trainer: losses on attention count by the targets with links, and by 
     const Trainer::Report report = trainer.update(batches);
     CHECK(report.loss == 2);                                                             // (8 + 4 + 4) / (3 + 1 + 4)
     CHECK(report.alignment_loss == doctest::Approx(lambda > 0 ? (first + second + (first + second) / 2) / 3 : 0).epsilon(1e-12));
-    CHECK(report.coverage_loss == doctest::Approx(coverage > 0 ? (2 + 0 + 3) / 8.0 : 0).epsilon(1e-12));   // 1 for each word but a sentence's first
+    // 1 for each word but a sentence's first
+    CHECK(report.coverage_loss == doctest::Approx(coverage > 0 ? (2 + 0 + 3) / 8.0 : 0).epsilon(1e-12));
     // d(-ln α_0)/dw = -ln 2 α_1, d(-ln α_1)/dw = ln 2 α_0
     const double guided = std::log(2.0) * (-1 / 3.0 + 2 / 3.0 + (-1 / 3.0 + 2 / 3.0) / 2) / 3;
     CHECK(model.w.value().item() == doctest::Approx(1 - 2 - lambda * guided).epsilon(1e-12));
@@ -126,7 +130,8 @@ TEST_CASE("trainer: losses on attention: that of coverage by its weight") {
     using Slope::Slope;
     Loss loss(const Batch& batch, const CrossEntropyOptions& options, List<AttentionMap>* maps) const override {
       const Variable first = softmax(w.variable() * constant(tensor({std::log(2.0), 0}, DType::f64)));
-      if (maps) maps->push_back({AttentionMap::Kind::cross, 0, concat({expand(first, {1, 1, 2}), constant(full({1, 1, 2}, 0.5, DType::f64))}, 1)});
+      if (maps)
+        maps->push_back({AttentionMap::Kind::cross, 0, concat({expand(first, {1, 1, 2}), constant(full({1, 1, 2}, 0.5, DType::f64))}, 1)});
       return Slope::loss(batch, options, maps);
     }
   };
@@ -136,7 +141,8 @@ TEST_CASE("trainer: losses on attention: that of coverage by its weight") {
   Trainer trainer(model, parameters, sgd, Schedule({.peak = 1}), {.clip = 0, .coverage_loss = 3});
   const Batch batch = of_word(5, 2);
   CHECK(trainer.update({&batch, 1}).coverage_loss == doctest::Approx((1 / 2.0 + 1 / 3.0) / 2).epsilon(1e-12));
-  CHECK(model.w.value().item() == doctest::Approx(1 - 5 / 2.0 + 3 * std::log(2.0) * (2 / 9.0) / 2).epsilon(1e-12));   // d(1/3)/dw = -ln 2 · 2/9
+  // d(1/3)/dw = -ln 2 · 2/9
+  CHECK(model.w.value().item() == doctest::Approx(1 - 5 / 2.0 + 3 * std::log(2.0) * (2 / 9.0) / 2).epsilon(1e-12));
 }
 
 TEST_CASE("trainer: the gradient of all micro-batches together is clipped, once") {
@@ -153,7 +159,9 @@ TEST_CASE("trainer: the gradient of all micro-batches together is clipped, once"
 TEST_CASE("trainer: each micro-batch of each update drops others, by the seed") {
   struct Masked : Slope {                                                                // its gradient is the mask of its dropout, times 2
     explicit Masked(Parameters& parameters) : Slope(parameters), many(parameters.root().parameter("many", {64}, constant_init(0))) {}
-    Loss loss(const Batch& batch, const CrossEntropyOptions&, List<AttentionMap>*) const override { return {heed::sum(dropout(many.variable(), 0.5)), batch.target_tokens}; }
+    Loss loss(const Batch& batch, const CrossEntropyOptions&, List<AttentionMap>*) const override {
+      return {heed::sum(dropout(many.variable(), 0.5)), batch.target_tokens};
+    }
     Parameter many;
   };
   const auto updates = [](std::uint64_t seed, std::size_t micro_batches) {              // the weights after one and after two
@@ -195,7 +203,9 @@ TEST_CASE("trainer: averages of the weights, with a decay that rises to its valu
 }
 
 TEST_CASE("mean_weights: the mean of each weight, in f64") {
-  const auto of = [](float a, float b) { return std::map<std::string, Tensor>{{"a", tensor(std::vector<float>{a, 3}, {2})}, {"b", tensor(std::vector<float>{b}, {})}}; };
+  const auto of = [](float a, float b) {
+    return std::map<std::string, Tensor>{{"a", tensor(std::vector<float>{a, 3}, {2})}, {"b", tensor(std::vector<float>{b}, {})}};
+  };
   const auto mean = mean_weights(std::vector{of(1, 1e8f), of(2, 1), of(6, -1e8f)});
   CHECK(mean.at("a").to_vector<float>() == std::vector<float>{3, 3});
   CHECK(mean.at("b").item() == doctest::Approx(1.0 / 3).epsilon(1e-7));                  // 0 in f32
@@ -231,7 +241,9 @@ TEST_CASE("trainer: a plateau goes on from a state as if nothing had been betwee
   Parameters parameters(Seed{1}, DType::f64);
   const Slope model(parameters);
   SGD sgd(parameters, {});
-  const auto trainer = [&] { return Trainer(model, parameters, sgd, Schedule({.kind = Schedule::Kind::plateau, .peak = 1, .patience = 1}), {.clip = 0}); };
+  const auto trainer = [&] {
+    return Trainer(model, parameters, sgd, Schedule({.kind = Schedule::Kind::plateau, .peak = 1, .patience = 1}), {.clip = 0});
+  };
   Trainer first = trainer(), second = trainer();
   for (const double score : {3.0, 2.0, 2.0, 2.0}) first.observe(score);      // falls at the third, waits at the fourth
   second.restore(first.tensors(), first.scalars());

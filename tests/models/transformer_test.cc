@@ -56,7 +56,8 @@ TEST_CASE("transformer: a later target word changes no earlier feature, padding 
     CHECK(worst_absolute(before[1], after[1]) == 0);
 
     const Batch wide = padded(batch, 5);
-    CHECK(worst_absolute(model.features(wide).value()(all, Slice{0, batch.inputs.size(1)})(2, Slice{0, 2}), before(2, Slice{0, 2})) < 1e-12);
+    CHECK(worst_absolute(model.features(wide).value()(all, Slice{0, batch.inputs.size(1)})(2, Slice{0, 2}), before(2, Slice{0, 2})) <
+          1e-12);
     CHECK(std::abs(model.loss(wide, kLoss).sum.value().item() - model.loss(batch, kLoss).sum.value().item()) < 1e-9);
   }
 }
@@ -70,8 +71,10 @@ TEST_CASE("transformer: dropout of embeddings and sublayers only, of weights and
   const Transformer core(parameters.root(), options);
   const TransformerEncoderLayer& reader = core.encoder.layers[1];
   const TransformerDecoderLayer& writer = core.decoder.layers[1];
-  for (const Residual* residual : {&reader.residual1, &reader.residual2, &writer.residual1, &*writer.residual2, &writer.residual3}) CHECK(residual->dropout == 0.1);
-  for (const MultiHeadAttention* attention : {&reader.self_attn, &writer.self_attn, &*writer.multihead_attn}) CHECK(attention->dropout == 0.2);
+  for (const Residual* residual : {&reader.residual1, &reader.residual2, &writer.residual1, &*writer.residual2, &writer.residual3})
+    CHECK(residual->dropout == 0.1);
+  for (const MultiHeadAttention* attention : {&reader.self_attn, &writer.self_attn, &*writer.multihead_attn})
+    CHECK(attention->dropout == 0.2);
   for (const FeedForward* inner : {&reader.feed_forward, &writer.feed_forward}) CHECK(inner->dropout == 0.3);
 }
 
@@ -86,7 +89,11 @@ TEST_CASE("transformer: initial values: words as strong as positions, Glorot for
       CAPTURE(item->path);
       const auto ends = [&](std::string_view name) { return item->path.ends_with(name); };
       const double largest = max(abs(item->variable.value())).item();
-      const double fans = ends("in_proj_weight") ? (packed ? 4 * d : 2 * d) : ends("out_proj.weight") ? 2 * d : ends("linear1.weight") || ends("linear2.weight") ? d + F : ends("output.weight") ? d + V : 0;
+      const double fans = ends("in_proj_weight")                             ? (packed ? 4 * d : 2 * d)
+                          : ends("out_proj.weight")                          ? 2 * d
+                          : ends("linear1.weight") || ends("linear2.weight") ? d + F
+                          : ends("output.weight")                            ? d + V
+                                                                             : 0;
       if (fans > 0) CHECK(largest <= std::sqrt(6 / fans));
       if (fans > 0) CHECK(largest > 0.98 * std::sqrt(6 / fans));
       if (ends("bias")) CHECK(largest == 0);
@@ -99,20 +106,27 @@ TEST_CASE("transformer: initial values: words as strong as positions, Glorot for
 }
 
 TEST_CASE("transformer: stacks end in a norm where the norms stand before, or always") {
-  for (const auto& [norm, final_norm, there] : {std::tuple(NormAt::before, FinalNorm::automatic, true), {NormAt::after, FinalNorm::automatic, false}, {NormAt::after, FinalNorm::always, true}}) {
+  for (const auto& [norm, final_norm, there] : {std::tuple(NormAt::before, FinalNorm::automatic, true),
+                                                {NormAt::after, FinalNorm::automatic, false},
+                                                {NormAt::after, FinalNorm::always, true}}) {
     Parameters parameters(Seed{1});
-    const Transformer core(parameters.root(), {.width = 8, .heads = 2, .feed_forward = 8, .encoder_layers = 1, .decoder_layers = 1, .norm = norm, .final_norm = final_norm});
+    const Transformer core(
+        parameters.root(),
+        {.width = 8, .heads = 2, .feed_forward = 8, .encoder_layers = 1, .decoder_layers = 1, .norm = norm, .final_norm = final_norm});
     for (const char* path : {"encoder.norm.weight", "decoder.norm.weight"}) CHECK((parameters.find(path) != nullptr) == there);
     CHECK(core.encoder.norm.has_value() == there);
   }
 }
 
-TEST_CASE("transformer: base and big are those of the paper (table 3: 65 and 213 million parameters with one vocabulary of about 37,000 pieces)") {
+TEST_CASE(
+    "transformer: base and big are those of the paper (table 3: 65 and 213 million parameters with one vocabulary of about 37,000 "
+    "pieces)") {
   const auto parameters_of = [](TransformerOptions core) {
     CHECK((core.encoder_layers == 6 && core.decoder_layers == 6));
     core.encoder_layers = core.decoder_layers = 1;   // the six of a stack are alike
     Parameters parameters(Seed{1});
-    const TranslationModel model(parameters.root(), {.source_vocabulary = 37000, .target_vocabulary = 37000, .core = core, .tie = Tie::all});
+    const TranslationModel model(parameters.root(),
+                                 {.source_vocabulary = 37000, .target_vocabulary = 37000, .core = core, .tie = Tie::all});
     return parameters.count() + 5 * parameters.select("core.*").count();
   };
   const TransformerOptions base = TranslationModel::Options::base(), big = TranslationModel::Options::big();
@@ -151,7 +165,11 @@ TEST_CASE("transformer: every parameter gets a gradient, tied ones once") {
         CHECK(max(abs(item->gradient->value())).item() > 0);
       }
       if (positions == Positions::sinusoidal) {
-        const Index embeddings = (tie == Tie::all ? 1 : tie == Tie::output ? 2 : 3) * kVocabulary * 16 + (tie == Tie::none ? kVocabulary : 0);
+        const Index embeddings = (tie == Tie::all      ? 1
+                                  : tie == Tie::output ? 2
+                                                       : 3) *
+                                     kVocabulary * 16 +
+                                 (tie == Tie::none ? kVocabulary : 0);
         CHECK(parameters.select("core.*").count() + embeddings == parameters.count());
       }
     }
@@ -246,7 +264,8 @@ TEST_CASE("search: beam 1 is greedy by definition; results do not depend on batc
   const Tape tape(Key(Seed{5}));   // dropout does not act
   for_threads([&] {
     const auto again = search(model, sources, options);
-    for (std::size_t i = 0; i < sources.size(); ++i) CHECK(again[i][0].score == search(model, std::span(sources).subspan(i, 1), options)[0][0].score);
+    for (std::size_t i = 0; i < sources.size(); ++i)
+      CHECK(again[i][0].score == search(model, std::span(sources).subspan(i, 1), options)[0][0].score);
   });
 }
 
@@ -273,7 +292,8 @@ TEST_CASE("search: forced prefix, sampling, lengths, attention rows") {
   Parameters parameters(Seed{9});
   const TranslationModel model(parameters.root(), small());
   const Rows sources = random_rows(Key(Seed{4}), 6, 9), prefixes(6, {7, 8});
-  SearchOptions options{.pad = kPad, .start = kStart, .eos = kEnd, .beam = 3, .nbest = 3, .extra_length = 6, .min_length = 5, .no_repeat_ngram = 2, .attention = true};
+  SearchOptions options{.pad = kPad, .start = kStart, .eos = kEnd, .beam = 3, .nbest = 3, .extra_length = 6, .min_length = 5,
+                        .no_repeat_ngram = 2, .attention = true};
   for (const auto& best : search(model, sources, options, prefixes))
     for (const Hypothesis& h : best) {
       CHECK(h.ids[0] == 7);
@@ -288,7 +308,8 @@ TEST_CASE("search: forced prefix, sampling, lengths, attention rows") {
       for (std::size_t i = 0; i + 1 < h.ids.size(); ++i)
         for (std::size_t j = i + 1; j + 1 < h.ids.size(); ++j) CHECK_FALSE((h.ids[i] == h.ids[j] && h.ids[i + 1] == h.ids[j + 1]));
     }
-  SearchOptions drawn{.pad = kPad, .start = kStart, .eos = kEnd, .nbest = 5, .extra_length = 6, .sampling = Sampling{.temperature = 1.5, .key = Key(Seed{3})}};
+  SearchOptions drawn{.pad = kPad, .start = kStart, .eos = kEnd, .nbest = 5, .extra_length = 6,
+                      .sampling = Sampling{.temperature = 1.5, .key = Key(Seed{3})}};
   const auto a = search(model, sources, drawn), b = search(model, sources, drawn);
   bool different = false;
   for (std::size_t i = 0; i < sources.size(); ++i) {
@@ -301,7 +322,8 @@ TEST_CASE("search: forced prefix, sampling, lengths, attention rows") {
   CHECK(different);
   drawn.sampling->temperature = 0;
   drawn.nbest = 1;
-  const auto cold = search(model, sources, drawn), greedy = search(model, sources, {.pad = kPad, .start = kStart, .eos = kEnd, .extra_length = 6});
+  const auto cold = search(model, sources, drawn),
+             greedy = search(model, sources, {.pad = kPad, .start = kStart, .eos = kEnd, .extra_length = 6});
   for (std::size_t i = 0; i < sources.size(); ++i) CHECK(cold[i][0].ids == greedy[i][0].ids);
   CHECK_THROWS_WITH_AS(search(model, sources, {.beam = 0}), doctest::Contains("beam must be at least 1"), Error);
   CHECK_THROWS_WITH_AS(search(model, sources, {.beam = 2, .nbest = 3}), doctest::Contains("nbest 3, beam 2"), Error);
@@ -323,7 +345,8 @@ TEST_CASE("trainer: ten pairs are learned by heart; weights have the same bits f
     Parameters parameters(Seed{1});
     const TranslationModel model(parameters.root(), options);
     Adam adam(parameters, {.beta2 = 0.98});
-    Trainer trainer(model, parameters, adam, Schedule({.kind = Schedule::Kind::inverse_sqrt, .peak = 3e-3, .warmup = 20}), {.loss = {.ignore_index = kPad}});
+    Trainer trainer(model, parameters, adam, Schedule({.kind = Schedule::Kind::inverse_sqrt, .peak = 3e-3, .warmup = 20}),
+                    {.loss = {.ignore_index = kPad}});
     double loss = 0;
     for (int i = 0; i < 150; ++i) loss = trainer.update({&batch, 1}).loss;
     CHECK(loss < 0.01);
@@ -356,7 +379,9 @@ TEST_CASE("trainer: ten pairs are learned by heart; weights have the same bits f
     SGD sgd(parameters, {});
     Trainer trainer(model, parameters, sgd, Schedule({}), {.loss = kLoss});
     std::vector<Batch> micro{batch};
-    if (split) micro = {batch_of({source.begin(), source.begin() + 3}, {target.begin(), target.begin() + 3}), batch_of({source.begin() + 3, source.end()}, {target.begin() + 3, target.end()})};
+    if (split)
+      micro = {batch_of({source.begin(), source.begin() + 3}, {target.begin(), target.begin() + 3}),
+               batch_of({source.begin() + 3, source.end()}, {target.begin() + 3, target.end()})};
     norms.push_back(trainer.update(micro).gradient_norm);
   }
   CHECK(norms[0] == doctest::Approx(norms[1]).epsilon(1e-10));
@@ -371,11 +396,13 @@ TEST_CASE("transformer: each dropout acts in its own place: what is left where i
     return Tensor(layer(constant(x)).value());
   };
   const auto twice = [](const Variable& v) { return v * 2.0; };
-  const Residual after(scope / "after", {.width = 8, .dropout = 1}), before(scope / "before", {.width = 8, .dropout = 1, .norm_at = NormAt::before});
+  const Residual after(scope / "after", {.width = 8, .dropout = 1}),
+      before(scope / "before", {.width = 8, .dropout = 1, .norm_at = NormAt::before});
   CHECK(worst_absolute(trained([&](const Variable& v) { return after(v, twice); }), after.norm(constant(x)).value()) < 1e-14);
   CHECK(equal_bits(trained([&](const Variable& v) { return before(v, twice); }), x));
   const Residual rms(scope / "rms", {.width = 8, .dropout = 1, .rms = true});
-  CHECK(worst_absolute(trained([&](const Variable& v) { return rms(v, twice); }), rms_norm(constant(x), constant(ones({8}, DType::f64))).value()) < 1e-14);
+  CHECK(worst_absolute(trained([&](const Variable& v) { return rms(v, twice); }),
+                       rms_norm(constant(x), constant(ones({8}, DType::f64))).value()) < 1e-14);
   for (const bool gated : {false, true}) {
     const FeedForward inner(scope / (gated ? "gated" : "plain"), {.width = 8, .inner = 5, .gated = gated, .dropout = 1});
     CHECK(equal_bits(trained(inner), expand(inner.linear2.bias.value(), x.shape())));

@@ -15,7 +15,9 @@ TEST_CASE("translate: an unknown word becomes the source word most looked at, an
   const SmallModel small("--model gru --decoder bahdanau --attention local-m --window 0");
   fill_(small.parameters->find("out.bias")->variable.value()[1], 1e3);
   const auto tokens = [&](bool replace_unk) {
-    return translate(small.run, *small.model, std::vector<std::string>{"a b c"}, {.search = {.max_length = 5, .min_length = 5}, .replace_unk = replace_unk})[0][0].tokens;
+    return translate(small.run, *small.model, std::vector<std::string>{"a b c"},
+                     {.search = {.max_length = 5, .min_length = 5}, .replace_unk = replace_unk})[0][0]
+        .tokens;
   };
   CHECK(tokens(false) == std::vector<std::string>(5, "<unk>"));
   CHECK(tokens(true) == std::vector<std::string>{"a", "b", "c", "<unk>", "<unk>"});       // the fourth looks at eos, the fifth at nothing
@@ -42,7 +44,8 @@ TEST_CASE("translate: of hypotheses that have become one text the best one stays
 }
 
 TEST_CASE("translate: links to the source words most looked at, of every hypothesis, of a prefix too; eos is no word") {
-  for (const std::string flags : {"--model gru --attention dot", "--layers 2 --heads 4", "--model gru --decoder bahdanau --attention local-m --window 0"}) {
+  for (const std::string flags :
+       {"--model gru --attention dot", "--layers 2 --heads 4", "--model gru --decoder bahdanau --attention local-m --window 0"}) {
     CAPTURE(flags);
     const SmallModel small(flags);
     const std::vector<std::string> lines{"a b c d", "", "d"}, prefixes{"b a", "b a", "b a"};
@@ -53,7 +56,8 @@ TEST_CASE("translate: links to the source words most looked at, of every hypothe
       for (const Translation& translation : found[line]) {
         std::string target;
         for (const std::string& token : translation.tokens) target += (target.empty() ? "" : " ") + token;
-        const std::vector<Tensor> weights = cross_attention_weights(small.run, *small.model, std::vector<Example>{small.example(lines[line], target)});
+        const std::vector<Tensor> weights =
+            cross_attention_weights(small.run, *small.model, std::vector<Example>{small.example(lines[line], target)});
         const Index T = Index(translation.tokens.size());
         CHECK(T >= 6);
         CHECK(translation.links == attention_links(weights[0](Slice{0, T}, Slice{0, weights[0].size(1) - 1})));
@@ -89,7 +93,8 @@ TEST_CASE("negative_log_likelihoods: of each sentence alone, eos counted, withou
 }
 
 TEST_CASE("mean_of_heads: of each pair of words over the heads") {
-  const Tensor heads = tensor({{{{0.25, 0.75}}, {{0.75, 0.25}}, {{1, 0}}, {{0, 1}}}, {{{1, 0}}, {{1, 0}}, {{1, 0}}, {{0, 1}}}});   // [2, 4, 1, 2]
+  // [2, 4, 1, 2]
+  const Tensor heads = tensor({{{{0.25, 0.75}}, {{0.75, 0.25}}, {{1, 0}}, {{0, 1}}}, {{{1, 0}}, {{1, 0}}, {{1, 0}}, {{0, 1}}}});
   CHECK(mean_of_heads({AttentionMap::Kind::cross, 0, constant(heads)}).to_vector<float>() == std::vector<float>{0.5f, 0.5f, 0.75f, 0.25f});
   const Tensor one = heads(all, 0);
   CHECK(mean_of_heads({AttentionMap::Kind::cross, 0, constant(one)}).to_vector<float>() == std::vector<float>{0.25f, 0.75f, 1, 0});
@@ -114,9 +119,12 @@ TEST_CASE("translate: rows named for the word that was read: their note, and gol
     example.links = {{{0, 0}, {1, 1}}, {{0, 1}}};
     return attention_picture(small.run, *small.model, example, rows);
   };
-  CHECK(drawn("--model lstm --attention general", Rows::input).note == "The row looks from the state that has just read its word, to write the word of the next row.");
-  CHECK(drawn("--model lstm --attention location", Rows::input).note == "A location score aims at the word being written: that of the next row.");
-  CHECK(drawn("--model gru --attention additive", Rows::input).note == "The row looks from the state that had read the words before its own, to write the word of the next row.");
+  CHECK(drawn("--model lstm --attention general", Rows::input).note ==
+        "The row looks from the state that has just read its word, to write the word of the next row.");
+  CHECK(drawn("--model lstm --attention location", Rows::input).note ==
+        "A location score aims at the word being written: that of the next row.");
+  CHECK(drawn("--model gru --attention additive", Rows::input).note ==
+        "The row looks from the state that had read the words before its own, to write the word of the next row.");
   const AttentionPicture predicted = drawn("--layers 1 --heads 2", Rows::predicted), input = drawn("--layers 1 --heads 2", Rows::input);
   CHECK(input.note.empty());
   CHECK(to_string(predicted.gold.sure) == "0-0 1-1");
@@ -131,7 +139,8 @@ TEST_CASE("translate: a window of no words to a side is the nearest word, never 
   for (const double v : {-1e4, 1e4}) {                                                // p = -1 or S - 1, the other one with the other sign
     fill_(small.parameters->find("attention.position_v")->variable.value(), v);
     const AttentionPicture picture = attention_picture(small.run, *small.model, small.example("a b", "c d"));
-    for (const AttentionPicture::Window& window : picture.maps.back().windows) first += window.first == 0 && window.last == 0, last += window.first == 2 && window.last == 2;
+    for (const AttentionPicture::Window& window : picture.maps.back().windows)
+      first += window.first == 0 && window.last == 0, last += window.first == 2 && window.last == 2;
   }
   CHECK((first == 3 && last == 3));
 }
@@ -143,7 +152,9 @@ TEST_CASE("translate: a picture of self-attention shows its sliding window") {
     return std::ranges::find_if(picture.maps, [&](const AttentionPicture::Map& map) { return map.axes == axes; })->windows;
   };
   using Windows = std::vector<AttentionPicture::Window>;
-  const auto equal = [](const Windows& a, const Windows& b) { return std::ranges::equal(a, b, [](const auto& x, const auto& y) { return x.first == y.first && x.last == y.last; }); };
+  const auto equal = [](const Windows& a, const Windows& b) {
+    return std::ranges::equal(a, b, [](const auto& x, const auto& y) { return x.first == y.first && x.last == y.last; });
+  };
   CHECK(equal(windows(AttentionPicture::Axes::encoder_self), {{-1, 1}, {0, 2}, {1, 3}, {2, 4}}));   // a b c </s>
   CHECK(equal(windows(AttentionPicture::Axes::decoder_self), {{-1, 0}, {0, 1}, {1, 2}}));
   CHECK(windows(AttentionPicture::Axes::cross).empty());
@@ -163,7 +174,10 @@ TEST_CASE("translate: a picture of self-attention shows gaps and global tokens: 
 }
 
 TEST_CASE("translate: a picture shows no window of weights that are of heads with other gaps") {
-  for (const auto& [flags, shown] : {std::pair("--talking-heads --dilation 1,3", false), {"--differential --dilation 1,3", false}, {"--differential --dilation 3", true}, {"--dilation 1,3", true}}) {
+  for (const auto& [flags, shown] : {std::pair("--talking-heads --dilation 1,3", false),
+                                     {"--differential --dilation 1,3", false},
+                                     {"--differential --dilation 3", true},
+                                     {"--dilation 1,3", true}}) {
     const std::string options = std::string("--layers 1 --heads 2 --sliding-window 1 ") + flags;
     INFO(options);
     const SmallModel small(options);
@@ -173,7 +187,9 @@ TEST_CASE("translate: a picture shows no window of weights that are of heads wit
 }
 
 TEST_CASE("translate: a picture traces only models whose windows it shows") {
-  for (const auto& [flags, traces] : {std::pair("--model gru --attention local-p --window 2", true), {"--model gru --attention general", false}, {"--layers 1 --heads 2", false}}) {
+  for (const auto& [flags, traces] : {std::pair("--model gru --attention local-p --window 2", true),
+                                      {"--model gru --attention general", false},
+                                      {"--layers 1 --heads 2", false}}) {
     const SmallModel small(flags);
     const Trace outer;                                                                // sees what no inner one takes
     const AttentionPicture picture = attention_picture(small.run, *small.model, small.example("a b", "c d"));

@@ -66,7 +66,8 @@ TEST_CASE("weight average: in place of the weights, and back with all bits") {
     CHECK(walk.number.value().item() == its_average);
     CHECK(average.state().at("matrix").to_vector<float>() == weights);
     CHECK(thrown([&] { average.update(); }) == "Error: weight average: update() while the averages are in place of the weights");
-    CHECK(thrown([&] { average.load_state({}, 0); }) == "Error: weight average: load_state() while the averages are in place of the weights");
+    CHECK(thrown([&] { average.load_state({}, 0); }) ==
+          "Error: weight average: load_state() while the averages are in place of the weights");
     CHECK(thrown([&] { const WeightAverage::InPlace again(average); }) == "Error: weight average: its averages are in place already");
     CHECK(walk.matrix.value().to_vector<float>() == averages);
   }

@@ -157,7 +157,9 @@ TEST_CASE("golden: optimisers, ten steps each") {
     }
 }
 
-TEST_CASE("optimiser: parameters with factors are updated as by an optimiser of so much learning rate and decay, over schedules and a restored state") {
+TEST_CASE(
+    "optimiser: parameters with factors are updated as by an optimiser of so much learning rate and decay, over schedules and a restored "
+    "state") {
   const SafetensorsFile& file = golden::file("optimizers");
   for (const std::string& name : golden::cases("optimizers")) {
     CAPTURE(name);
@@ -287,11 +289,14 @@ TEST_CASE("optimiser: every item is updated by its own kernel") {
 TEST_CASE("optimiser: an update that fails counts for no item") {
   struct Failing : Mixed {
     using Mixed::Mixed;
-    Update constants(const Item& item, UpdateConstants& c) const override { return item.parameter->path == "b" ? throw Error("b") : Mixed::constants(item, c); }
+    Update constants(const Item& item, UpdateConstants& c) const override {
+      return item.parameter->path == "b" ? throw Error("b") : Mixed::constants(item, c);
+    }
   };
   Parameters parameters(Seed{1}, DType::f64);
   std::vector<Parameter> p;
-  for (const char* name : {"a", "b"}) give_gradient(p.emplace_back(parameters.root().parameter(name, {1}, constant_init(0))), tensor({1}, DType::f64));
+  for (const char* name : {"a", "b"})
+    give_gradient(p.emplace_back(parameters.root().parameter(name, {1}, constant_init(0))), tensor({1}, DType::f64));
   Failing failing(parameters);
   CHECK_THROWS_WITH_AS(failing.step(), "b", Error);
   CHECK(failing.state().empty());
@@ -312,8 +317,10 @@ TEST_CASE("optimiser: PyTorch's state is taken, what lacks in it is named") {
   CHECK(adam.state().at("w.step").item() == 7);
   other.load_state(adam.state());
   CHECK(other.state().at("w.step").item() == 7);
-  CHECK_THROWS_WITH_AS(adam.load_state({{"w.step", full({}, 1, DType::f32)}, {"w.exp_avg", Tensor()}, {"w.exp_avg_sq", number(2)}}), "optimizer state: does not fit the model; missing w.exp_avg", FileError);
-  CHECK_THROWS_WITH_AS(adam.load_state({{"w.exp_avg", number(1)}, {"w.exp_avg_sq", number(2)}}), "optimizer state: does not fit the model; missing w.step", FileError);
+  CHECK_THROWS_WITH_AS(adam.load_state({{"w.step", full({}, 1, DType::f32)}, {"w.exp_avg", Tensor()}, {"w.exp_avg_sq", number(2)}}),
+                       "optimizer state: does not fit the model; missing w.exp_avg", FileError);
+  CHECK_THROWS_WITH_AS(adam.load_state({{"w.exp_avg", number(1)}, {"w.exp_avg_sq", number(2)}}),
+                       "optimizer state: does not fit the model; missing w.step", FileError);
   CHECK_THROWS_WITH_AS(adam.load_state({{"w.step", full({}, 1.5, DType::f32)}, {"w.exp_avg", number(1)}, {"w.exp_avg_sq", number(2)}}),
                        "optimizer state: does not fit the model; w.step is f32 [] 1.5, needs one i64 or whole number", FileError);
   CHECK_THROWS_WITH_AS(adam.load_state({{"w.step", number(3)}, {"v.exp_avg", number(1)}}),
@@ -376,7 +383,8 @@ TEST_CASE("golden: schedules") {
     }
   }
   Schedule plateau_of_nan({.kind = plateau, .peak = 1, .patience = 1});
-  for (const double score : {std::nan(""), 3.0, std::nan(""), std::nan("")}) plateau_of_nan.observe(score);   // PyTorch: NaN is no better score
+  // PyTorch: NaN is no better score
+  for (const double score : {std::nan(""), 3.0, std::nan(""), std::nan("")}) plateau_of_nan.observe(score);
   CHECK(plateau_of_nan.rate(1) == 0.5);
   CHECK(plateau_of_nan.state().best == 3);
 }
@@ -440,7 +448,8 @@ TEST_CASE("initial values: Linear, Embedding and MultiHeadAttention start as PyT
     CHECK(largest(p) <= bound);
     CHECK(largest(p) > 0.9 * bound);
   };
-  const Linear plain(parameters.root() / "plain", {.in = 100, .out = 60}), given(parameters.root() / "given", {.in = 100, .out = 60, .init = xavier_uniform()});
+  const Linear plain(parameters.root() / "plain", {.in = 100, .out = 60}),
+      given(parameters.root() / "given", {.in = 100, .out = 60, .init = xavier_uniform()});
   bounded(plain.weight, 0.1), bounded(plain.bias, 0.1), bounded(given.weight, std::sqrt(6.0 / 160));
   CHECK(largest(given.bias) == 0);
 
@@ -450,9 +459,11 @@ TEST_CASE("initial values: Linear, Embedding and MultiHeadAttention start as PyT
   CHECK(squares / (399 * 50) == doctest::Approx(1).epsilon(0.05));            // a standard error of 1 %
   for (const double x : words.weight.value()[2].to_vector<double>()) CHECK(x == 0);
 
-  const MultiHeadAttention self(parameters.root() / "self", {.width = 64, .heads = 4}), cross(parameters.root() / "cross", {.width = 64, .heads = 4, .key_width = 32});
+  const MultiHeadAttention self(parameters.root() / "self", {.width = 64, .heads = 4}),
+      cross(parameters.root() / "cross", {.width = 64, .heads = 4, .key_width = 32});
   bounded(self.in_proj_weight, std::sqrt(6.0 / (64 + 3 * 64))), bounded(self.out_proj.weight, 1 / 8.0);
-  bounded(cross.q_proj_weight, std::sqrt(6.0 / 128)), bounded(cross.k_proj_weight, std::sqrt(6.0 / 96)), bounded(cross.v_proj_weight, std::sqrt(6.0 / 96));
+  bounded(cross.q_proj_weight, std::sqrt(6.0 / 128)), bounded(cross.k_proj_weight, std::sqrt(6.0 / 96)),
+      bounded(cross.v_proj_weight, std::sqrt(6.0 / 96));
   CHECK(largest(self.in_proj_bias) == 0);
   CHECK(largest(self.out_proj.bias) == 0);
 }
@@ -470,10 +481,12 @@ TEST_CASE("orthogonal: the rows or columns of the shorter side are orthonormal, 
 
 TEST_CASE("schedules: a linear decay ends where it is told, after the warm-up; steps begin after others") {
   using enum Schedule::Kind;
-  const Schedule falling({.kind = linear, .peak = 2, .warmup = 10, .total = 30, .end = 0.1}), steps({.kind = step, .peak = 2, .every = 10, .after = 100});
+  const Schedule falling({.kind = linear, .peak = 2, .warmup = 10, .total = 30, .end = 0.1}),
+      steps({.kind = step, .peak = 2, .every = 10, .after = 100});
   CHECK(falling.rate(20) == doctest::Approx(2 * 0.55));
   for (const std::int64_t late : {30, 31, 1000}) CHECK(falling.rate(late) == doctest::Approx(0.2));
-  for (const auto& [update, rate] : {std::pair(1, 2.0), {101, 2.0}, {110, 2.0}, {111, 1.0}, {120, 1.0}, {121, 0.5}}) CHECK(steps.rate(update) == rate);
+  for (const auto& [update, rate] : {std::pair(1, 2.0), {101, 2.0}, {110, 2.0}, {111, 1.0}, {120, 1.0}, {121, 0.5}})
+    CHECK(steps.rate(update) == rate);
 }
 
 TEST_CASE("optimiser: what a loaded state lacks begins anew, with its first accumulator") {
@@ -506,7 +519,8 @@ TEST_CASE("clipping: by norm twice, by value after the norm") {
 
 TEST_CASE("clipping by value takes no memory, so that it is never half done") {
   Parameters parameters(Seed{1});
-  const Parameter a = parameters.root().parameter("a", {1 << 20}, constant_init(0)), b = parameters.root().parameter("b", {1 << 20}, constant_init(0));
+  const Parameter a = parameters.root().parameter("a", {1 << 20}, constant_init(0)),
+                  b = parameters.root().parameter("b", {1 << 20}, constant_init(0));
   for (const Parameter& p : {a.share(), b.share()}) give_gradient(p, full({1 << 20}, 3));
   reset_peak_memory();
   const std::size_t before = memory_use().in_use;

@@ -137,13 +137,15 @@ TEST_CASE("recurrent initial values: PyTorch's bounds, the papers', the forget g
 TEST_CASE("recurrent options: what would be ignored or fail in training alone is refused when it is built") {
   Parameters parameters(Seed{1});
   const Scope scope = parameters.root() / "rnn";
-  CHECK_THROWS_WITH_AS(Lstm(scope, {.in = 2, .width = 3, .bias = false, .forget_bias = 1}), "in rnn: recurrent: forget_bias needs an LSTM with biases: 1", Error);
+  CHECK_THROWS_WITH_AS(Lstm(scope, {.in = 2, .width = 3, .bias = false, .forget_bias = 1}),
+                       "in rnn: recurrent: forget_bias needs an LSTM with biases: 1", Error);
   CHECK_THROWS_AS(LstmCell(scope, {.in = 2, .width = 3, .bias = false, .forget_bias = 1}), Error);
   CHECK_THROWS_AS(RecurrentLayers(scope, {.unit = RecurrentUnit::gru_cudnn, .in = 2, .width = 3, .forget_bias = 1}), Error);
   CHECK_THROWS_WITH_AS(Lstm(scope, {.in = 2, .width = 3, .dropout = 1.5}), "in rnn: dropout: p must be in [0, 1]: 1.5", Error);
   CHECK_THROWS_AS(Gru(scope, {.in = 2, .width = 3, .dropout_in = -0.1}), Error);
   CHECK_THROWS_AS(Rnn(scope, {.in = 2, .width = 3, .dropout_out = NAN}), Error);
-  CHECK_THROWS_WITH_AS(Lstm(scope, {.in = 2, .width = 3, .dropout = 0.5}), "in rnn: recurrent: one layer has nothing between layers: dropout 0.5; dropout_in or dropout_out", Error);
+  CHECK_THROWS_WITH_AS(Lstm(scope, {.in = 2, .width = 3, .dropout = 0.5}),
+                       "in rnn: recurrent: one layer has nothing between layers: dropout 0.5; dropout_in or dropout_out", Error);
   CHECK(parameters.count() == 0);
   Lstm(scope, {.in = 2, .width = 3, .layers = 2, .dropout = 1, .bias = false});
 }

@@ -37,15 +37,19 @@ TEST_CASE("scope: sizes are at least 1; an initial value that fails is named") {
   Parameters parameters(Seed{1});
   const Scope scope = parameters.root() / "a";
   for (const Shape& shape : {Shape{0}, Shape{2, 0}, Shape{-1, 3}})
-    CHECK_THROWS_WITH_AS(scope.parameter("weight", shape, constant_init(1)), ("parameter: sizes must be at least 1: a.weight " + to_string(shape)).c_str(), ShapeError);
-  CHECK_THROWS_WITH_AS(scope.parameter("weight", {2, 3}, uniform_init(2, 1)), "in a.weight: uniform: lo must not exceed hi: lo 2, hi 1", Error);
+    CHECK_THROWS_WITH_AS(scope.parameter("weight", shape, constant_init(1)),
+                         ("parameter: sizes must be at least 1: a.weight " + to_string(shape)).c_str(), ShapeError);
+  CHECK_THROWS_WITH_AS(scope.parameter("weight", {2, 3}, uniform_init(2, 1)), "in a.weight: uniform: lo must not exceed hi: lo 2, hi 1",
+                       Error);
   CHECK(parameters.items().empty());
 }
 
 TEST_CASE("scope: a weight of other Parameters is not shared") {
   Parameters one(Seed{1}), two(Seed{2});
   const Linear a(one.root() / "one", {.in = 2, .out = 2}), b(two.root() / "one", {.in = 2, .out = 2});
-  const auto share = [&](const char* name, const Parameter& weight) { Linear(two.root() / name, {.in = 2, .out = 2, .bias = false, .weight = weight.share()}); };
+  const auto share = [&](const char* name, const Parameter& weight) {
+    Linear(two.root() / name, {.in = 2, .out = 2, .bias = false, .weight = weight.share()});
+  };
   CHECK_THROWS_WITH_AS(share("two", a.weight), "parameter: two.weight shares one.weight, which belongs to other Parameters", Error);
   const Linear only(one.root() / "only", {.in = 2, .out = 2});
   CHECK_THROWS_WITH_AS(share("three", only.weight), "parameter: three.weight shares only.weight, which belongs to other Parameters", Error);
@@ -57,8 +61,10 @@ TEST_CASE("select: tied parameters go by each of their paths, keys are cut at a 
   Parameters parameters(Seed{1});
   CHECK_THROWS_WITH_AS(parameters.select("a"), "select: no parameter matches 'a'; there are none", Error);
   const Scope scope = parameters.root();
-  const Parameter table = (scope / "tok").parameter("weight", {3, 2}, constant_init(1)), bias = (scope / "head").parameter("bias", {3}, constant_init(0));
-  const Parameter output = (scope / "head").alias("weight", table.share(), {3, 2}), weight = (scope / "encoder" / "a").parameter("weight", {2}, constant_init(2));
+  const Parameter table = (scope / "tok").parameter("weight", {3, 2}, constant_init(1)),
+                  bias = (scope / "head").parameter("bias", {3}, constant_init(0));
+  const Parameter output = (scope / "head").alias("weight", table.share(), {3, 2}),
+                  weight = (scope / "encoder" / "a").parameter("weight", {2}, constant_init(2));
   const auto paths = [](const Selection& selection) {
     std::vector<std::string> out;
     for (const auto& item : selection) out.push_back(item->path);
@@ -80,8 +86,10 @@ TEST_CASE("select: tied parameters go by each of their paths, keys are cut at a 
   CHECK(keys(parameters.select("enc*")) == Paths{"encoder.a.weight"});
   load(parameters.select("head.*"), {{"bias", ones({3})}, {"weight", full({3, 2}, 5)}});
   CHECK(table.value()(2, 1).item() == 5);
-  CHECK_THROWS_WITH_AS(load(parameters.select("head.*"), {{"bias", ones({3})}}, "file"), "file: does not fit the model; missing: weight", FileError);
-  CHECK_THROWS_WITH_AS(parameters.select("encodr.*.weight"), "select: no parameter matches 'encodr.*.weight'; the nearest is encoder.a.weight", Error);
+  CHECK_THROWS_WITH_AS(load(parameters.select("head.*"), {{"bias", ones({3})}}, "file"), "file: does not fit the model; missing: weight",
+                       FileError);
+  CHECK_THROWS_WITH_AS(parameters.select("encodr.*.weight"),
+                       "select: no parameter matches 'encodr.*.weight'; the nearest is encoder.a.weight", Error);
   CHECK_THROWS_WITH_AS(parameters.select("haed.bias"), "select: no parameter matches 'haed.bias'; the nearest is head.bias", Error);
 }
 
@@ -109,12 +117,15 @@ TEST_CASE("scope: a module that was moved from says so") {
   Linear from(parameters.root() / "a", {.in = 2, .out = 3});
   const Linear to(std::move(from));
   CHECK(to(constant(ones({1, 2}))).shape() == Shape{1, 3});
-  CHECK_THROWS_WITH_AS(from(constant(ones({1, 2}))), "in a: linear: the weight is empty (default constructed, or of a module that was moved from)", Error);
+  CHECK_THROWS_WITH_AS(from(constant(ones({1, 2}))),
+                       "in a: linear: the weight is empty (default constructed, or of a module that was moved from)", Error);
 }
 
 TEST_CASE("scope: initial values go by the path, not by the order of declarations") {
   Parameters one(Seed{1}), two(Seed{1}), three(Seed{2});
-  const auto draw = [](Parameters& parameters, const char* name) { return parameters.root().parameter(name, {20}, normal_init(0, 1)).value().clone(); };
+  const auto draw = [](Parameters& parameters, const char* name) {
+    return parameters.root().parameter(name, {20}, normal_init(0, 1)).value().clone();
+  };
   const Tensor a = draw(one, "a"), b = draw(one, "b");
   CHECK(equal_bits(draw(two, "b"), b));
   CHECK(equal_bits(draw(two, "a"), a));
@@ -124,7 +135,8 @@ TEST_CASE("scope: initial values go by the path, not by the order of declaration
 
 TEST_CASE("scope: what is frozen gets no gradient and no update, and learns again when it is not") {
   Parameters parameters(Seed{1});
-  const Parameter a = (parameters.root() / "a").parameter("w", {2}, constant_init(1)), b = (parameters.root() / "b").parameter("w", {2}, constant_init(1));
+  const Parameter a = (parameters.root() / "a").parameter("w", {2}, constant_init(1)),
+                  b = (parameters.root() / "b").parameter("w", {2}, constant_init(1));
   SGD sgd(parameters, {.learning_rate = 1, .weight_decay = 0.5});
   const auto update = [&] {
     Tape tape;
@@ -172,7 +184,8 @@ TEST_CASE("scope: loading lists all that is missing, unexpected and of another s
                        "file: does not fit the model; missing: b; unexpected: d; mismatched: c (f32 [3], needs f32 [2])", FileError);
   CHECK_THROWS_WITH_AS(load(parameters.select(), {{"a", zeros({2})}, {"b", zeros({2})}, {"c", zeros({2})}, {"d", zeros({2})}}, "file"),
                        "file: does not fit the model; unexpected: d", FileError);
-  CHECK_THROWS_WITH_AS(load(parameters.select(), {{"a", zeros({2})}, {"b", zeros({2})}}, "file"), "file: does not fit the model; missing: c", FileError);
+  CHECK_THROWS_WITH_AS(load(parameters.select(), {{"a", zeros({2})}, {"b", zeros({2})}}, "file"),
+                       "file: does not fit the model; missing: c", FileError);
   for (const Parameter* p : {&a, &b, &c}) CHECK(doubles(p->value()) == std::vector<double>{1, 1});
 }
 
@@ -180,7 +193,8 @@ TEST_CASE("scope: of a long list of keys an error shows ten") {
   Parameters parameters(Seed{1});
   for (Index i = 10; i < 25; ++i) (parameters.root() / i).parameter("w", {1}, constant_init(0));
   CHECK_THROWS_WITH_AS(load(parameters.select(), {{"a", zeros({1})}}, "file"),
-                       "file: does not fit the model; missing: 10.w 11.w 12.w 13.w 14.w 15.w 16.w 17.w 18.w 19.w and 5 more; unexpected: a", FileError);
+                       "file: does not fit the model; missing: 10.w 11.w 12.w 13.w 14.w 15.w 16.w 17.w 18.w 19.w and 5 more; unexpected: a",
+                       FileError);
 }
 
 TEST_CASE("scope: what is frozen forgets the gradient that it has") {
@@ -199,5 +213,6 @@ TEST_CASE("scope: a summary counts the bytes of weights, and of what training ke
   Parameters parameters(Seed{1});
   (void)parameters.root().parameter("a", {10, 100}, constant_init(0));
   const std::string text = summary(parameters);
-  CHECK_MESSAGE(text.find("total 1,000 parameters, 3.9 KiB of weights, 15.6 KiB when training with two moments\n") != std::string::npos, text);
+  CHECK_MESSAGE(text.find("total 1,000 parameters, 3.9 KiB of weights, 15.6 KiB when training with two moments\n") != std::string::npos,
+                text);
 }

@@ -27,8 +27,8 @@ namespace {
 struct Reference { std::vector<double> output, weights, log_sum_exp, dq, dk, dv, dz; };
 
 // Loops over all [b, h, t, s], in double. Gradients undefined: zeros.
-Reference by_formulas(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options, const Tensor& doutput, const Tensor& dweights,
-                      const Tensor& bias = {}) {
+Reference by_formulas(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options,
+                      const Tensor& doutput, const Tensor& dweights, const Tensor& bias = {}) {
   const Index B = q.size(0), H = q.size(1), T = q.size(2), S = k.size(2), dk = q.size(3), dv = v.size(3);
   const double scale = options.scale != 0 ? options.scale : 1 / std::sqrt(double(dk));
   const auto Q = doubles(q), K = doubles(k), V = doubles(v);
@@ -36,13 +36,16 @@ Reference by_formulas(const Tensor& q, const Tensor& k, const Tensor& v, const M
   const auto biases = doubles(bias.defined() ? expand(bias, {B, H, T, S}) : zeros({B, H, T, S}));
   const DropoutKey dropout("test", options.dropout, options.key);
   const auto size = [](Index n) { return std::vector<double>(std::size_t(n)); };
-  const auto dO = doutput.defined() ? doubles(doutput) : size(B * H * T * dv), G = dweights.defined() ? doubles(dweights) : size(B * H * T * S);
-  Reference out{size(B * H * T * dv), size(B * H * T * S), size(B * H * T), size(B * H * T * dk), size(B * H * S * dk), size(B * H * S * dv), size(B * H * T * S)};
+  const auto dO = doutput.defined() ? doubles(doutput) : size(B * H * T * dv),
+             G = dweights.defined() ? doubles(dweights) : size(B * H * T * S);
+  Reference out{size(B * H * T * dv), size(B * H * T * S),  size(B * H * T),    size(B * H * T * dk),
+                size(B * H * S * dk), size(B * H * S * dv), size(B * H * T * S)};
   auto dp = size(S);
   for (Index bh = 0; bh < B * H; ++bh)
     for (Index t = 0; t < T; ++t) {
       const Index row = bh * T + t;
-      const double *const q_t = Q.data() + row * dk, *const k_s = K.data() + bh * S * dk, *const v_s = V.data() + bh * S * dv, *const dO_t = dO.data() + row * dv;
+      const double *const q_t = Q.data() + row * dk, *const k_s = K.data() + bh * S * dk, *const v_s = V.data() + bh * S * dv,
+                          *const dO_t = dO.data() + row * dv;
       const double *const bias_t = biases.data() + row * S, *const G_t = G.data() + row * S;
       double *const output = out.output.data() + row * dv, *const p = out.weights.data() + row * S, *const dz = out.dz.data() + row * S;
       double *const dq = out.dq.data() + row * dk, *const dk_s = out.dk.data() + bh * S * dk, *const dv_s = out.dv.data() + bh * S * dv;
@@ -80,8 +83,8 @@ Reference by_formulas(const Tensor& q, const Tensor& k, const Tensor& v, const M
 Tensor draw(int key, const Shape& shape, DType dtype = DType::f64) { return normal(Key(77, key), shape, 0, 1, dtype); }
 
 struct Gradients { Tensor dq, dk, dv, dbias; };
-Gradients gradients_of(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options, const AttentionOutput& out,
-                       const Tensor& doutput, const Tensor& dweights = {}, const Tensor& bias = {}) {
+Gradients gradients_of(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, const AttentionOptions& options,
+                       const AttentionOutput& out, const Tensor& doutput, const Tensor& dweights = {}, const Tensor& bias = {}) {
   const Gradients d{full(q.shape(), NAN, q.dtype()), full(k.shape(), NAN, q.dtype()), full(v.shape(), NAN, q.dtype()),
                     bias.defined() ? full(bias.shape(), NAN, q.dtype()) : Tensor()};
   const Into dq{d.dq}, dk{d.dk}, dv{d.dv}, dbias{d.dbias};
@@ -89,8 +92,10 @@ Gradients gradients_of(const Tensor& q, const Tensor& k, const Tensor& v, const 
   return d;
 }
 
-void compare(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, AttentionOptions options, double tolerance, const Tensor& bias = {}) {
-  const Tensor doutput = draw(9, {q.size(0), q.size(1), q.size(2), v.size(3)}, q.dtype()), dweights = draw(10, {q.size(0), q.size(1), q.size(2), k.size(2)}, q.dtype());
+void compare(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask, AttentionOptions options, double tolerance,
+             const Tensor& bias = {}) {
+  const Tensor doutput = draw(9, {q.size(0), q.size(1), q.size(2), v.size(3)}, q.dtype()),
+               dweights = draw(10, {q.size(0), q.size(1), q.size(2), k.size(2)}, q.dtype());
   const AttentionOutput plain = scaled_dot_product_attention(q, k, v, mask, options, bias);
   options.weights = true;
   const AttentionOutput out = scaled_dot_product_attention(q, k, v, mask, options, bias);
@@ -115,7 +120,8 @@ void compare(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask
 }  // namespace
 
 TEST_CASE("attention: value and gradient by the formulas, ragged sizes, every target") {
-  const Index sizes[][4] = {{1, 1, 1, 1}, {16, 16, 32, 32}, {5, 7, 3, 2}, {17, 15, 16, 8}, {3, 33, 20, 17}, {40, 31, 8, 48}, {2, 130, 5, 16}, {33, 260, 4, 4}};
+  const Index sizes[][4] = {{1, 1, 1, 1},    {16, 16, 32, 32}, {5, 7, 3, 2},    {17, 15, 16, 8},
+                            {3, 33, 20, 17}, {40, 31, 8, 48},  {2, 130, 5, 16}, {33, 260, 4, 4}};
   for (const auto& size : sizes)
     for (DType dtype : {DType::f32, DType::f64})
       for (double p : {0.0, 0.4}) {
@@ -135,7 +141,8 @@ TEST_CASE("attention: value and gradient by the formulas, ragged sizes, every ta
 TEST_CASE("attention: random masks of every kind, empty rows and lengths 0") {
   Random random(Key(Seed{21}));
   for (int i = 0; i < 150; ++i) {
-    const Index B = 1 + random.below(3), H = 1 + random.below(2), T = 1 + random.below(40), S = 1 + random.below(random.below(4) ? 40 : 200);
+    const Index B = 1 + random.below(3), H = 1 + random.below(2), T = 1 + random.below(40),
+                S = 1 + random.below(random.below(4) ? 40 : 200);
     const Index dk = 1 + random.below(20), dv = 1 + random.below(20);
     const Key key(31, i);
     const Mask mask = random_mask(random, key, B, H, T, S);
@@ -155,13 +162,17 @@ TEST_CASE("attention: bias of every shape that broadcasts, with masks, -inf in i
       for (Index t = 0; t < T; ++t)
         for (Index s = 0; s < S; ++s)
           if ((t * 7 + s) % 3 == 0 || t == 1) fill_(forbids[t][s], -INFINITY);                   // nothing is left of row 1
-      const Tensor biases[] = {draw(4, {2, 3, T, S}, dtype), draw(4, {3, T, S}, dtype), draw(4, {2, 1, 1, S}, dtype), draw(4, {3, T, 1}, dtype), draw(4, {}, dtype),
+      const Tensor biases[] = {draw(4, {2, 3, T, S}, dtype), draw(4, {3, T, S}, dtype), draw(4, {2, 1, 1, S}, dtype),
+                               draw(4, {3, T, 1}, dtype), draw(4, {}, dtype),
                                transpose(draw(4, {3, S, T}, dtype)), flip(draw(4, {2, 3, T, S}, dtype), {0, 2}), forbids};
-      const Mask masks[] = {{}, Mask::causal(S / 2) & Mask::lengths(tensor({double(S), double((S + 1) / 2)}, DType::i32)), Mask::allowed(bernoulli(Key(5), {2, 1, T, S}, 0.5))};
+      const Mask masks[] = {{},
+                            Mask::causal(S / 2) & Mask::lengths(tensor({double(S), double((S + 1) / 2)}, DType::i32)),
+                            Mask::allowed(bernoulli(Key(5), {2, 1, T, S}, 0.5))};
       const auto run = [&](bool all) {
         for (const Tensor& bias : biases)
           for (const Mask& mask : masks)
-            if (all || (bias.rank() == 4) != mask.everything()) compare(q, k, v, mask, {.dropout = bias.rank() == 3 ? 0.3 : 0, .key = Key(6)}, tolerance, bias);
+            if (all || (bias.rank() == 4) != mask.everything())
+              compare(q, k, v, mask, {.dropout = bias.rank() == 3 ? 0.3 : 0, .key = Key(6)}, tolerance, bias);
       };
       run(dtype == DType::f32);
       if (T * S < 2000) for_every_target([&] { run(false); });
@@ -171,8 +182,10 @@ TEST_CASE("attention: bias of every shape that broadcasts, with masks, -inf in i
 TEST_CASE("attention: with a bias one query has the bits of all, and -inf those of a mask") {
   const Index T = 37, S = 290;
   for (DType dtype : {DType::f32, DType::f64}) {
-    const Tensor q = draw(1, {2, 3, T, 20}, dtype), k = draw(2, {2, 3, S, 20}, dtype), v = draw(3, {2, 3, S, 9}, dtype), bias = draw(4, {3, T, S}, dtype);
-    const Tensor allowed = bernoulli(Key(5), {T, S}, 0.5), forbids = where(allowed, zeros({}, dtype), full({}, -INFINITY, dtype)), doutput = draw(6, {2, 3, T, 9}, dtype);
+    const Tensor q = draw(1, {2, 3, T, 20}, dtype), k = draw(2, {2, 3, S, 20}, dtype), v = draw(3, {2, 3, S, 9}, dtype),
+                 bias = draw(4, {3, T, S}, dtype);
+    const Tensor allowed = bernoulli(Key(5), {T, S}, 0.5), forbids = where(allowed, zeros({}, dtype), full({}, -INFINITY, dtype)),
+                 doutput = draw(6, {2, 3, T, 9}, dtype);
     for_every_target([&] {
       const AttentionOutput every = scaled_dot_product_attention(q, k, v, {}, {}, bias);
       for (Index t = 0; t < T; ++t) {
@@ -180,10 +193,12 @@ TEST_CASE("attention: with a bias one query has the bits of all, and -inf those 
         REQUIRE(equal_bits(one.output, slice(every.output, 2, t, t + 1)));
         REQUIRE(equal_bits(one.log_sum_exp, slice(every.log_sum_exp, 2, t, t + 1)));
       }
-      const AttentionOutput by_mask = scaled_dot_product_attention(q, k, v, Mask::allowed(allowed), {.weights = true}), by_bias = scaled_dot_product_attention(q, k, v, {}, {.weights = true}, forbids);
+      const AttentionOutput by_mask = scaled_dot_product_attention(q, k, v, Mask::allowed(allowed), {.weights = true}),
+                            by_bias = scaled_dot_product_attention(q, k, v, {}, {.weights = true}, forbids);
       CHECK(equal_bits(by_bias.output, by_mask.output));
       CHECK(equal_bits(by_bias.weights, by_mask.weights));
-      const Gradients c = gradients_of(q, k, v, Mask::allowed(allowed), {}, by_mask, doutput), d = gradients_of(q, k, v, {}, {}, by_bias, doutput, {}, forbids);
+      const Gradients c = gradients_of(q, k, v, Mask::allowed(allowed), {}, by_mask, doutput),
+                      d = gradients_of(q, k, v, {}, {}, by_bias, doutput, {}, forbids);
       CHECK(equal_bits(c.dq, d.dq));
       CHECK(equal_bits(c.dk, d.dk));
       CHECK(equal_bits(c.dv, d.dv));
@@ -205,16 +220,20 @@ TEST_CASE("attention: heads that share keys and values have the bits of repeated
     for (DType dtype : {DType::f32, DType::f64})
       for (const auto& size : sizes) {
         const Index B = 2, H = head[0], group = head[1], T = size[0], S = size[1];
-        const Tensor q = draw(1, {B, H, T, 20}, dtype), k = draw(2, {B, H / group, S, 20}, dtype), v = draw(3, {B, H / group, S, 9}, dtype), doutput = draw(4, {B, H, T, 9}, dtype), bias = draw(5, {H, T, S}, dtype);
+        const Tensor q = draw(1, {B, H, T, 20}, dtype), k = draw(2, {B, H / group, S, 20}, dtype), v = draw(3, {B, H / group, S, 9}, dtype),
+                     doutput = draw(4, {B, H, T, 9}, dtype), bias = draw(5, {H, T, S}, dtype);
         const Tensor every_k = with_heads(k, H), every_v = with_heads(v, H), by_columns = transpose(transpose(k).clone());
-        for (const Mask& mask : {Mask(), Mask::causal(S / 2) & Mask::lengths(tensor({double(S), double(S / 3)}, DType::i32)), Mask::allowed(bernoulli(Key(5), {B, H, T, S}, 0.5))})
+        for (const Mask& mask : {Mask(), Mask::causal(S / 2) & Mask::lengths(tensor({double(S), double(S / 3)}, DType::i32)),
+                                 Mask::allowed(bernoulli(Key(5), {B, H, T, S}, 0.5))})
           for_every_target([&] {
             const AttentionOptions options{.dropout = 0.2, .key = Key(3), .weights = true};
-            const AttentionOutput shared = scaled_dot_product_attention(q, k, v, mask, options, bias), every = scaled_dot_product_attention(q, every_k, every_v, mask, options, bias);
+            const AttentionOutput shared = scaled_dot_product_attention(q, k, v, mask, options, bias),
+                                  every = scaled_dot_product_attention(q, every_k, every_v, mask, options, bias);
             CHECK(equal_bits(shared.output, every.output));
             CHECK(equal_bits(shared.weights, every.weights));
             CHECK(equal_bits(scaled_dot_product_attention(q, by_columns, v, mask, options, bias).output, every.output));
-            const Gradients one = gradients_of(q, k, v, mask, options, shared, doutput, {}, bias), all_of = gradients_of(q, every_k, every_v, mask, options, every, doutput, {}, bias);
+            const Gradients one = gradients_of(q, k, v, mask, options, shared, doutput, {}, bias),
+                            all_of = gradients_of(q, every_k, every_v, mask, options, every, doutput, {}, bias);
             CHECK(equal_bits(one.dq, all_of.dq));
             CHECK(equal_bits(one.dbias, all_of.dbias));
             const auto summed = [&](const Tensor& d) { return doubles(sum(reshape(d, {B, H / group, group, S, d.size(3)}), {2})); };
@@ -222,7 +241,9 @@ TEST_CASE("attention: heads that share keys and values have the bits of repeated
             CHECK(worst_absolute(one.dv, summed(all_of.dv)) < (dtype == DType::f32 ? 1e-5 : 1e-14));
           });
       }
-  const Tensor q = draw(1, {2, 4, 5, 6}), k = draw(2, {2, 2, 7, 6}), dq = ones(q.shape(), DType::f64), dk = ones(k.shape(), DType::f64), doutput = draw(4, {2, 4, 5, 6});   // added to what is there
+  // added to what is there
+  const Tensor q = draw(1, {2, 4, 5, 6}), k = draw(2, {2, 2, 7, 6}), dq = ones(q.shape(), DType::f64), dk = ones(k.shape(), DType::f64),
+               doutput = draw(4, {2, 4, 5, 6});
   const AttentionOutput out = scaled_dot_product_attention(q, k, k);
   const Gradients apart = gradients_of(q, k, k, {}, {}, out, doutput);
   const Into into_q{dq, true}, into_k{dk, true}, then{dk, true};
@@ -231,7 +252,8 @@ TEST_CASE("attention: heads that share keys and values have the bits of repeated
   CHECK(worst_absolute(dk, doubles(apart.dk + apart.dv + 1.0)) < 1e-14);
   // rows that share their past, as a search has them
   const Tensor places = tensor(std::vector<std::int64_t>{1, 0, 1, 1, 0, 0, 1, 0, 1, 1, 0, 1, 0, 0}, {2, 7}), one = slice(q, 2, 0, 1);
-  CHECK(equal_bits(scaled_dot_product_attention(one, k, k, {}, {.places = places}).output, scaled_dot_product_attention(one, gather_places(k, places), gather_places(k, places)).output));
+  CHECK(equal_bits(scaled_dot_product_attention(one, k, k, {}, {.places = places}).output,
+                   scaled_dot_product_attention(one, gather_places(k, places), gather_places(k, places)).output));
 }
 
 TEST_CASE("attention: more than one block of keys and one tile of rows, masks that skip blocks") {
@@ -311,11 +333,15 @@ TEST_CASE("attention: gaps of heads and global positions, with blocks that no on
   for (const Index rows : {1, 2, 17, 33})                  // the last of them alone in its group
     for (const Index offset : {15, 31, 40})
       for (const Index global : {0, 2})
-        for_every_target([&] { compare(slice(q, 2, 0, rows), slice(k, 2, 0, 80), slice(v, 2, 0, 80), Mask::sliding({3, 0, offset, tensor({5, 3, 2}, DType::i32), global}), {}, 2e-14); });
+        for_every_target([&] {
+          compare(slice(q, 2, 0, rows), slice(k, 2, 0, 80), slice(v, 2, 0, 80),
+                  Mask::sliding({3, 0, offset, tensor({5, 3, 2}, DType::i32), global}), {}, 2e-14);
+        });
   // The same for the heads that a search reads together, and for a cache that ends where a row stands.
   const Tensor k_short = slice(k, 2, 0, 40), v_short = slice(v, 2, 0, 40);
   for (const Mask& mask : {Mask::sliding({3, 3, 36, {}, 2}), Mask::sliding({3, 3, 36, gaps, 2})}) {
-    const AttentionOutput few = scaled_dot_product_attention(slice(q, 2, 0, 3), k_short, v_short, mask & Mask::causal(36)), many = scaled_dot_product_attention(slice(q, 2, 0, 30), k_short, v_short, mask & Mask::causal(36));
+    const AttentionOutput few = scaled_dot_product_attention(slice(q, 2, 0, 3), k_short, v_short, mask & Mask::causal(36)),
+                          many = scaled_dot_product_attention(slice(q, 2, 0, 30), k_short, v_short, mask & Mask::causal(36));
     CHECK(equal_bits(few.output, slice(many.output, 2, 0, 3)));
   }
 }
@@ -331,7 +357,8 @@ TEST_CASE("attention: a few long heads, cut into parts of their rows") {
     for_threads([&] { CHECK(equal_bits(scaled_dot_product_attention(q, k, v, mask, options).output, all)); });
   }
   // a last part of three rows, wide ones
-  const Tensor wide_q = draw(4, {1, 2, 515, 300}, DType::f32), wide_k = draw(5, {1, 2, 40, 300}, DType::f32), wide_v = draw(6, {1, 2, 40, 7}, DType::f32);
+  const Tensor wide_q = draw(4, {1, 2, 515, 300}, DType::f32), wide_k = draw(5, {1, 2, 40, 300}, DType::f32),
+               wide_v = draw(6, {1, 2, 40, 7}, DType::f32);
   const Tensor wide = scaled_dot_product_attention(wide_q, wide_k, wide_v).output;
   CHECK(equal_bits(slice(wide, 2, 510, 515), scaled_dot_product_attention(slice(wide_q, 2, 510, 515), wide_k, wide_v).output));
 }
@@ -350,11 +377,13 @@ TEST_CASE("attention: what the mask hides may hold anything") {
     for_every_target([&] {
       const Tensor dweights_nan = where(mask.dense(dweights.shape()), dweights, full({}, NAN, DType::f64));
       const AttentionOptions options{.dropout = 0.2, .key = Key(1), .weights = true};
-      const AttentionOutput a = scaled_dot_product_attention(q, k, v, mask, options), b = scaled_dot_product_attention(q, k_nan, v_nan, mask, options);
+      const AttentionOutput a = scaled_dot_product_attention(q, k, v, mask, options),
+                            b = scaled_dot_product_attention(q, k_nan, v_nan, mask, options);
       CHECK(equal_bits(a.output, b.output));
       CHECK(equal_bits(a.weights, b.weights));
       CHECK(worst_absolute(b.output[1], std::vector<double>(2 * 20 * 8)) == 0);
-      const Gradients c = gradients_of(q, k, v, mask, options, a, doutput, dweights), d = gradients_of(q, k_nan, v_nan, mask, options, b, doutput, dweights_nan);
+      const Gradients c = gradients_of(q, k, v, mask, options, a, doutput, dweights),
+                      d = gradients_of(q, k_nan, v_nan, mask, options, b, doutput, dweights_nan);
       CHECK(equal_bits(c.dq, d.dq));
       CHECK(equal_bits(c.dk, d.dk));
       CHECK(equal_bits(c.dv, d.dv));
@@ -378,14 +407,16 @@ TEST_CASE("attention: step by step, alone or in a batch, with longer padding, ke
       CHECK(equal_bits(scaled_dot_product_attention(q, k_by_columns, v, Mask::causal()).output, all.output));
       for (Index t = 0; t < T; ++t) {                       // a cache of t + 1 positions
         const AttentionOutput one = scaled_dot_product_attention(slice(q, 2, t, t + 1), slice(k, 2, 0, t + 1), slice(v, 2, 0, t + 1));
-        const Tensor by_columns = scaled_dot_product_attention(slice(q, 2, t, t + 1), slice(k_by_columns, 2, 0, t + 1), slice(v, 2, 0, t + 1)).output;
+        const Tensor by_columns =
+            scaled_dot_product_attention(slice(q, 2, t, t + 1), slice(k_by_columns, 2, 0, t + 1), slice(v, 2, 0, t + 1)).output;
         REQUIRE(equal_bits(one.output, slice(all.output, 2, t, t + 1)));
         REQUIRE(equal_bits(by_columns, one.output));
         REQUIRE(equal_bits(one.log_sum_exp, slice(all.log_sum_exp, 2, t, t + 1)));
       }
       const Mask lengths = Mask::lengths(tensor({37, 20, 5}, DType::i32));
       const Tensor together = scaled_dot_product_attention(q, k, v, lengths).output;
-      const Tensor alone = scaled_dot_product_attention(slice(q, 0, 1, 2), slice(slice(k, 0, 1, 2), 2, 0, 20), slice(slice(v, 0, 1, 2), 2, 0, 20)).output;
+      const Tensor alone =
+          scaled_dot_product_attention(slice(q, 0, 1, 2), slice(slice(k, 0, 1, 2), 2, 0, 20), slice(slice(v, 0, 1, 2), 2, 0, 20)).output;
       CHECK(equal_bits(slice(together, 0, 1, 2), alone));
     });
   }
@@ -394,7 +425,9 @@ TEST_CASE("attention: step by step, alone or in a batch, with longer padding, ke
 TEST_CASE("attention: slices of one packed projection, in and out, without copies") {
   const Index B = 2, T = 19, H = 3, d = 8, width = H * d;
   const Tensor packed = draw(1, {B, T, 3 * width}), doutput = transpose(draw(2, {B, T, H, d}), 1, 2);
-  const auto head = [&](const Tensor& x, int part) { return transpose(reshape(slice(x, 2, part * width, (part + 1) * width), {B, T, H, d}), 1, 2); };
+  const auto head = [&](const Tensor& x, int part) {
+    return transpose(reshape(slice(x, 2, part * width, (part + 1) * width), {B, T, H, d}), 1, 2);
+  };
   const Tensor q = head(packed, 0), k = head(packed, 1), v = head(packed, 2);
   REQUIRE(q.storage() == packed.storage());
   const AttentionOptions options{.dropout = 0.1, .key = Key(3)};
@@ -412,7 +445,8 @@ TEST_CASE("attention: slices of one packed projection, in and out, without copie
   // adding; columns that are not contiguous
   const Tensor turned = transpose(ones({B, H, d, T}, DType::f64)), sum = ones(k.shape(), DType::f64);
   const Into more_q{turned, true}, more_k{sum, true};
-  scaled_dot_product_attention_grad(q, transpose(transpose(k).clone()), v, Mask::causal(), options, out, doutput, {}, &more_q, &more_k, nullptr);
+  scaled_dot_product_attention_grad(q, transpose(transpose(k).clone()), v, Mask::causal(), options, out, doutput, {}, &more_q, &more_k,
+                                    nullptr);
   std::vector<double> q_plus = doubles(want.dq), k_plus = doubles(want.dk);
   for (double& x : q_plus) ++x;
   for (double& x : k_plus) ++x;
@@ -442,7 +476,8 @@ TEST_CASE("attention: equals its definition, dropout included") {
     CHECK(worst_absolute(fused.log_sum_exp, plain.log_sum_exp) < 1e-14);
     const Tensor bias = draw(4, {2, T, 150});
     fill_(bias[1][3], -INFINITY), fill_(slice(bias, 2, 2, 9), -INFINITY);
-    const AttentionOutput biased = scaled_dot_product_attention(q, k, v, mask, options, bias), small_steps = scaled_dot_product_attention_by_definition(q, k, v, mask, options, bias);
+    const AttentionOutput biased = scaled_dot_product_attention(q, k, v, mask, options, bias),
+                          small_steps = scaled_dot_product_attention_by_definition(q, k, v, mask, options, bias);
     CHECK(worst_absolute(biased.output, small_steps.output) < 1e-14);
     CHECK(worst_absolute(biased.weights, small_steps.weights) < 1e-14);
     CHECK(equal_bits(biased.log_sum_exp[1][1][3], full({}, -INFINITY, DType::f64)));
@@ -459,8 +494,10 @@ TEST_CASE("attention: the same bits for any number of threads and on all targets
     std::vector<Tensor> first;
     const auto run = [&] {
       const AttentionOutput out = scaled_dot_product_attention(q, k, v, mask, options);
-      const Gradients d = gradients_of(q, k, v, mask, options, out, doutput), more = gradients_of(q, k, v, mask, options, out, doutput, dweights);
-      const AttentionOutput all = scaled_dot_product_attention(q, k, v, mask, {.weights = true}), few = scaled_dot_product_attention(slice(q, 2, 0, 3), k, v, mask, {.weights = true});
+      const Gradients d = gradients_of(q, k, v, mask, options, out, doutput),
+                      more = gradients_of(q, k, v, mask, options, out, doutput, dweights);
+      const AttentionOutput all = scaled_dot_product_attention(q, k, v, mask, {.weights = true}),
+                            few = scaled_dot_product_attention(slice(q, 2, 0, 3), k, v, mask, {.weights = true});
       CHECK(equal_bits(few.output, slice(all.output, 2, 0, 3)));
       CHECK(equal_bits(few.weights, slice(all.weights, 2, 0, 3)));
       CHECK(equal_bits(few.log_sum_exp, slice(all.log_sum_exp, 2, 0, 3)));
@@ -481,7 +518,8 @@ TEST_CASE("attention: keys and values read by places have the bits of the same o
       for (const Index S : {0, 1, 15, 16, 37, 130})
         for (const bool runs : {false, true}) {              // a long shared past, or another place at each position
           const Index d = 20, e = 9;
-          const Tensor q = draw(1, {B, H, T, d}, dtype), k = draw(2, {P, H, S + 3, d}, dtype)(all, all, Slice{2, S + 2}), v = draw(3, {P, H, S, e}, dtype);
+          const Tensor q = draw(1, {B, H, T, d}, dtype), k = draw(2, {P, H, S + 3, d}, dtype)(all, all, Slice{2, S + 2}),
+                       v = draw(3, {P, H, S, e}, dtype);
           const Tensor places = zeros({B, S}, DType::i64), gathered_k = empty({B, H, S, d}, dtype), gathered_v = empty({B, H, S, e}, dtype);
           for (Index b = 0; b < B; ++b)
             for (Index s = 0; s < S; ++s) {
@@ -526,12 +564,14 @@ TEST_CASE("attention: keys that stand turned have the bits of the same ones in r
               const Tensor q = draw(1, {B, H, T, d}, dtype), own = slice(q, 0, 0, P);
               for (const Mask& mask : {Mask(), Mask::causal(std::max<Index>(S - T, 0)), Mask::window(20, 0, S - T)})
                 for_every_target([&] {
-                  const AttentionOutput by_places = scaled_dot_product_attention(q, stored, v, mask, {.weights = true, .places = places, .turned = turned}),
+                  const AttentionOutput by_places = scaled_dot_product_attention(q, stored, v, mask,
+                                                                                 {.weights = true, .places = places, .turned = turned}),
                                         rows = scaled_dot_product_attention(q, k, v, mask, {.weights = true, .places = places});
                   CHECK(equal_bits(by_places.output, rows.output));
                   CHECK(equal_bits(by_places.weights, rows.weights));
                   CHECK(equal_bits(by_places.log_sum_exp, rows.log_sum_exp));
-                  CHECK(equal_bits(scaled_dot_product_attention(own, stored, v, mask, {.turned = turned}).output, scaled_dot_product_attention(own, k, v, mask).output));
+                  CHECK(equal_bits(scaled_dot_product_attention(own, stored, v, mask, {.turned = turned}).output,
+                                   scaled_dot_product_attention(own, k, v, mask).output));
                 });
               CHECK(equal_bits(scaled_dot_product_attention_by_definition(q, stored, v, {}, {.places = places, .turned = turned}).output,
                                scaled_dot_product_attention_by_definition(q, k, v, {}, {.places = places}).output));
@@ -539,17 +579,21 @@ TEST_CASE("attention: keys that stand turned have the bits of the same ones in r
           }
         }
   const Tensor q = zeros({2, 3, 1, 5}), k = zeros({2, 3, 40, 5}), wide = zeros({2, 3, 40, 6})(all, all, all, Slice{0, 5});
-  CHECK_THROWS_WITH_AS(scaled_dot_product_attention(q, k, k, {}, {.turned = 20}), "scaled_dot_product_attention: keys stand turned 16 by 16: [0, 20) of k [2, 3, 40, 5]", ShapeError);
+  CHECK_THROWS_WITH_AS(scaled_dot_product_attention(q, k, k, {}, {.turned = 20}),
+                       "scaled_dot_product_attention: keys stand turned 16 by 16: [0, 20) of k [2, 3, 40, 5]", ShapeError);
   CHECK_THROWS_AS(scaled_dot_product_attention(q, k, k, {}, {.turned = 48}), ShapeError);
   CHECK_THROWS_AS(scaled_dot_product_attention(q, k, k, {}, {.turned = -16}), ShapeError);
-  CHECK_THROWS_WITH_AS(scaled_dot_product_attention(q, wide, wide, {}, {.turned = 16}),
-                       "scaled_dot_product_attention: keys that stand turned need rows side by side: k [2, 3, 40, 5], strides [720, 240, 6, 1]", ShapeError);
+  CHECK_THROWS_WITH_AS(
+      scaled_dot_product_attention(q, wide, wide, {}, {.turned = 16}),
+      "scaled_dot_product_attention: keys that stand turned need rows side by side: k [2, 3, 40, 5], strides [720, 240, 6, 1]", ShapeError);
   CHECK_THROWS_AS(turn_keys_(wide, 0, 16), ShapeError);
   CHECK_THROWS_AS(turn_keys_back_(k, 16, 0), ShapeError);
   CHECK_THROWS_AS(keys_in_rows(k, 17), ShapeError);
   const AttentionOutput out = scaled_dot_product_attention(q, k, k);
   CHECK_THROWS_WITH_AS(gradients_of(q, k, k, {}, {.turned = 16}, out, zeros(out.output.shape())),
-                       "scaled_dot_product_attention_grad: there is no gradient where keys and values are read by places or stand turned; gather_places and keys_in_rows first", Error);
+                       "scaled_dot_product_attention_grad: there is no gradient where keys and values are read by places or stand turned; "
+                       "gather_places and keys_in_rows first",
+                       Error);
 }
 
 TEST_CASE("attention: empty sizes, wrong shapes and dtypes") {
@@ -569,26 +613,36 @@ TEST_CASE("attention: empty sizes, wrong shapes and dtypes") {
   CHECK_THROWS_AS(scaled_dot_product_attention(q, k, v, Mask::lengths(tensor({6}, DType::i32))), ShapeError);
   CHECK_THROWS_AS(scaled_dot_product_attention(q, k, v, Mask::allowed(ones({5, 6}, DType::u8))), ShapeError);
   CHECK_THROWS_AS(scaled_dot_product_attention(q, k, v, {}, {.dropout = 1.1}), Error);
-  CHECK_THROWS_WITH_AS(scaled_dot_product_attention(q, k, v, {}, {}, zeros({4, 5})), "scaled_dot_product_attention: bias does not broadcast to the scores: bias [4, 5], scores [2, 3, 4, 6]", ShapeError);
+  CHECK_THROWS_WITH_AS(scaled_dot_product_attention(q, k, v, {}, {}, zeros({4, 5})),
+                       "scaled_dot_product_attention: bias does not broadcast to the scores: bias [4, 5], scores [2, 3, 4, 6]", ShapeError);
   CHECK_THROWS_AS(scaled_dot_product_attention(q, k, v, {}, {}, zeros({1, 2, 3, 4, 6})), ShapeError);
-  CHECK_THROWS_WITH_AS(scaled_dot_product_attention(q, k, v, {}, {}, zeros({6}, DType::f64)), "scaled_dot_product_attention: dtypes differ: bias f64, q f32", DTypeError);
+  CHECK_THROWS_WITH_AS(scaled_dot_product_attention(q, k, v, {}, {}, zeros({6}, DType::f64)),
+                       "scaled_dot_product_attention: dtypes differ: bias f64, q f32", DTypeError);
   const AttentionOutput out = scaled_dot_product_attention(q, k, v);
-  CHECK_THROWS_WITH_AS(gradients_of(q, k, v, {}, {}, out, {}, zeros({2, 3, 4, 5})), "scaled_dot_product_attention_grad: dweights has another shape: dweights [2, 3, 4, 5], expected [2, 3, 4, 6]", ShapeError);
+  CHECK_THROWS_WITH_AS(gradients_of(q, k, v, {}, {}, out, {}, zeros({2, 3, 4, 5})),
+                       "scaled_dot_product_attention_grad: dweights has another shape: dweights [2, 3, 4, 5], expected [2, 3, 4, 6]",
+                       ShapeError);
 }
 
 TEST_CASE("attention: rule against central differences, also where q, k and v are slices of one projection or one value") {
   const Index B = 2, T = 5, H = 2, d = 3;
   const Tensor q = draw(1, {B, H, T, d}), k = draw(2, {B, H, 7, d}), v = draw(3, {B, H, 7, 4}), packed = draw(4, {B, T, 3 * H * d});
   const Mask lengths = Mask::lengths(tensor({7, 0}, DType::i32));
-  CHECK(check_gradient([&](std::span<const Variable> x) { return scaled_dot_product_attention(x[0], x[1], x[2], lengths).output; }, {q, k, v}).holds(1e-8));
-  CHECK(check_gradient([&](std::span<const Variable> x) { return scaled_dot_product_attention(x[0], x[0], x[0], Mask::causal()).output; }, {q}).holds(1e-8));
+  CHECK(
+      check_gradient([&](std::span<const Variable> x) { return scaled_dot_product_attention(x[0], x[1], x[2], lengths).output; }, {q, k, v})
+          .holds(1e-8));
+  CHECK(check_gradient([&](std::span<const Variable> x) { return scaled_dot_product_attention(x[0], x[0], x[0], Mask::causal()).output; },
+                       {q})
+            .holds(1e-8));
   const Tensor some = draw(5, {B, H, T, 7});
   const auto with_weights = [&](std::span<const Variable> x) {
     const AttentionVariable y = scaled_dot_product_attention(x[0], x[1], x[2], lengths, {.weights = true});
     return concat({sum(y.weights * constant(some), {3}, true), y.output}, 3);
   };
   CHECK(check_gradient(with_weights, {q, k, v}).holds(1e-8));
-  const auto weights_alone = [&](std::span<const Variable> x) { return scaled_dot_product_attention(x[0], x[1], x[2], lengths, {.weights = true}).weights * constant(some) + 0 * sum(x[2]); };
+  const auto weights_alone = [&](std::span<const Variable> x) {
+    return scaled_dot_product_attention(x[0], x[1], x[2], lengths, {.weights = true}).weights * constant(some) + 0 * sum(x[2]);
+  };
   CHECK(check_gradient(weights_alone, {q, k, v}).holds(1e-8));
   const auto self = [&](std::span<const Variable> x) {
     const auto parts = split(x[0], 3, 2);
@@ -617,7 +671,8 @@ TEST_CASE("attention: fused = definition in value and gradient, dropout and mask
   const Mask mask = Mask::lengths(tensor({34, 0}, DType::i32)) & Mask::window(9, 12) & Mask::allowed(bernoulli(Key(1), {21, 34}, 0.7));
   const AttentionOptions options{.dropout = 0.3};
   const Played a = play([&](auto x) { return scaled_dot_product_attention(x[0], x[1], x[2], mask, options).output; }, {q, k, v});
-  const Played b = play([&](auto x) { return scaled_dot_product_attention_by_definition(x[0], x[1], x[2], mask, options).output; }, {q, k, v});
+  const Played b =
+      play([&](auto x) { return scaled_dot_product_attention_by_definition(x[0], x[1], x[2], mask, options).output; }, {q, k, v});
   CHECK(worst_absolute(a.value, b.value) < 1e-14);
   for (std::size_t i = 0; i < 3; ++i) CHECK(worst_absolute(a.gradients[i], b.gradients[i]) < 1e-13);
 }
@@ -648,7 +703,8 @@ template <class Allowed> reference::Function attended(Allowed allowed, double gi
 // P itself, s <= t + 1: O for values that are the rows of the identity
 reference::Array looked_at(const reference::Arrays& x) {
   const Index S = x[1].shape[2];
-  const auto identity = reference::make({x[1].shape[0], x[1].shape[1], S, S}, [](const reference::Position& p) { return p[2] == p[3] ? 1.0 : 0.0; });
+  const auto identity =
+      reference::make({x[1].shape[0], x[1].shape[1], S, S}, [](const reference::Position& p) { return p[2] == p[3] ? 1.0 : 0.0; });
   return attended([](Index, Index, Index t, Index s) { return s <= t + 1; })({x[0], x[1], identity});
 }
 
@@ -658,7 +714,8 @@ static const InTable rows{
     {.name = "scaled_dot_product_attention", .reference = attended([](Index, Index, Index, Index) { return true; }),
      .definition = [](std::span<const Variable> x) { return scaled_dot_product_attention_by_definition(x[0], x[1], x[2]).output; },
      .wrong = {{{{2, 2, 3, 4}, {2, 2, 5, 3}, {2, 2, 5, 4}}}}, .ulp = 60},
-    {.name = "scaled_dot_product_attention masked", .reference = attended([](Index b, Index, Index t, Index s) { return s <= t + 1 && s < (b == 0 ? 2 : 5); }),
+    {.name = "scaled_dot_product_attention masked", .reference = attended([](Index b, Index, Index t, Index s) { return s <= t + 1 &&
+                                                                                                                s < (b == 0 ? 2 : 5); }),
      .definition = [](std::span<const Variable> x) {
        const Mask mask = Mask::causal(1) & Mask::lengths(tensor({2, 5}, DType::i32));
        return scaled_dot_product_attention_by_definition(x[0], x[1], x[2], mask).output;
@@ -668,7 +725,8 @@ static const InTable rows{
        return s < (b == 0 ? 2 : 5) && (s == 0 || std::abs(s - (t + 2)) == (h == 0 ? 1 : 2) || s == t + 2);
      }),
      .definition = [](std::span<const Variable> x) {
-       const Mask mask = Mask::sliding({.left = 1, .right = 1, .offset = 2, .dilation = tensor({1, 2}, DType::i32), .global = 1}) & Mask::lengths(tensor({2, 5}, DType::i32));
+       const Mask mask = Mask::sliding({.left = 1, .right = 1, .offset = 2, .dilation = tensor({1, 2}, DType::i32),
+                                        .global = 1}) & Mask::lengths(tensor({2, 5}, DType::i32));
        return scaled_dot_product_attention_by_definition(x[0], x[1], x[2], mask).output;
      }, .ulp = 60},
     {.name = "scaled_dot_product_attention bias", .reference = attended([](Index, Index, Index t, Index s) { return s <= t + 1; }, 0.7),
@@ -676,7 +734,8 @@ static const InTable rows{
        return scaled_dot_product_attention_by_definition(x[0], x[1], x[2], Mask::causal(1), {.scale = 0.7}, x[3]).output;
      }, .ulp = 60},
     {.name = "scaled_dot_product_attention groups", .reference = attended([](Index, Index, Index t, Index s) { return s <= t + 1; }),
-     .definition = [](std::span<const Variable> x) { return scaled_dot_product_attention_by_definition(x[0], x[1], x[2], Mask::causal(1)).output; },
+     .definition = [](std::span<const Variable> x) { return scaled_dot_product_attention_by_definition(x[0], x[1], x[2],
+                                                                                                       Mask::causal(1)).output; },
      .wrong = {{{{2, 4, 3, 4}, {2, 3, 5, 4}, {2, 3, 5, 4}}}, {{{2, 4, 3, 4}, {2, 8, 5, 4}, {2, 8, 5, 4}}}}, .ulp = 60},
     {"with_heads", [](const reference::Arrays& x) {
        return reference::make({2, 6, 2, x[0].shape[3]}, [&](const reference::Position& p) { return x[0]({p[0], p[1] / 2, p[2], p[3]}); });

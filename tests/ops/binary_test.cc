@@ -34,7 +34,8 @@ TEST_CASE("binary: pow and atan2 agree with C at special values, every target, f
       for (std::size_t i = 0; i < a.size(); ++i) {
         CAPTURE(a[i]);
         CAPTURE(b[i]);
-        const double power = dtype == DType::f32 ? double(float(std::pow(a[i], b[i]))) : std::pow(a[i], b[i]), angle = std::atan2(a[i], b[i]);
+        const double power = dtype == DType::f32 ? double(float(std::pow(a[i], b[i]))) : std::pow(a[i], b[i]),
+                     angle = std::atan2(a[i], b[i]);
         const double got = doubles(p)[i], turned = doubles(t)[i];
         CHECK((got == power || (std::isnan(got) && std::isnan(power)) || std::abs(got - power) <= eps * std::abs(power)));
         CHECK(std::signbit(got) == (std::isnan(got) ? std::signbit(got) : std::signbit(power)));
@@ -46,12 +47,14 @@ TEST_CASE("binary: pow and atan2 agree with C at special values, every target, f
 
 TEST_CASE("binary: logaddexp neither overflows nor loses what is infinite") {
   struct Sum { double a, b, y; };
-  const Sum cases[] = {{-kInf, -kInf, -kInf}, {kInf, kInf, kInf}, {-kInf, 1, 1}, {kInf, -kInf, kInf}, {800, 800, 800 + std::log(2.0)}, {-800, -801, -800 + std::log1p(std::exp(-1.0))}, {0, 50, 50}};
+  const Sum cases[] = {{-kInf, -kInf, -kInf}, {kInf, kInf, kInf}, {-kInf, 1, 1}, {kInf, -kInf, kInf}, {800, 800, 800 + std::log(2.0)},
+                       {-800, -801, -800 + std::log1p(std::exp(-1.0))}, {0, 50, 50}};
   for (DType dtype : {DType::f32, DType::f64})
     for_every_target([&] {
       for (const Sum& sum : cases) {
         CAPTURE(sum.a);
-        CHECK(worst_absolute(logaddexp(full({19}, sum.a, dtype), full({19}, sum.b, dtype)), std::vector<double>(19, sum.y)) <= (dtype == DType::f32 ? 1e-4 : 1e-12));
+        CHECK(worst_absolute(logaddexp(full({19}, sum.a, dtype), full({19}, sum.b, dtype)), std::vector<double>(19, sum.y)) <=
+              (dtype == DType::f32 ? 1e-4 : 1e-12));
       }
       CHECK(all_nan(logaddexp(full({19}, kNaN, dtype), ones({19}, dtype))));
       CHECK(all_nan(logaddexp(full({19}, -kInf, dtype), full({19}, kNaN, dtype))));
@@ -124,7 +127,8 @@ TEST_CASE("binary: broadcasting against loops over every pair of shapes of rank 
       }
 }
 
-TEST_CASE("binary: what is broadcast gives the bits of what is spread, on either side, beside any strides, written or added, every target") {
+TEST_CASE(
+    "binary: what is broadcast gives the bits of what is spread, on either side, beside any strides, written or added, every target") {
   const auto check = [](const Tensor& small, const Tensor& rows, const Tensor& x) {   // x: rows with other strides
     const Tensor spread = expand(small, rows.shape()).contiguous(), before = ones(rows.shape(), rows.dtype());
     const auto into = [&](Binary op, const Tensor& a, const Tensor& b, bool add) {
@@ -138,7 +142,8 @@ TEST_CASE("binary: what is broadcast gives the bits of what is spread, on either
       binary_grad(op, a, b, y, rows, of_b ? nullptr : &to, of_b ? &to : nullptr);
       return dx;
     };
-    for (Binary op : {Binary::add, Binary::subtract, Binary::multiply, Binary::divide, Binary::maximum, Binary::minimum, Binary::pow, Binary::atan2, Binary::logaddexp}) {
+    for (Binary op : {Binary::add, Binary::subtract, Binary::multiply, Binary::divide, Binary::maximum, Binary::minimum, Binary::pow,
+                      Binary::atan2, Binary::logaddexp}) {
       const Tensor right = binary(op, rows, spread), left = binary(op, spread, rows);
       CHECK(equal_bits(binary(op, x, small), right));
       CHECK(equal_bits(binary(op, small, x), left));
@@ -181,8 +186,10 @@ TEST_CASE("binary: integers wrap, division truncates and throws on 0") {
   CHECK(doubles(2 * a - 3) == std::vector<double>{241, 9});
   CHECK_THROWS_WITH_AS(arange(0, 3) + 0.5, "add: 0.5 does not fit i64", DTypeError);
   CHECK_THROWS_WITH_AS(arange(0, 3) / 2.5, "divide: 2.5 does not fit i64", DTypeError);
-  CHECK_THROWS_WITH_AS(arange(0, 3) / 4.0, "divide: i64 by a number would truncate: to(x, DType::f32) first, or a tensor of i64 for the number", DTypeError);
-  CHECK_THROWS_WITH_AS(2.0 / arange(1, 3), "divide: a number by i64 would truncate: to(x, DType::f32) first, or a tensor of i64 for the number", DTypeError);
+  CHECK_THROWS_WITH_AS(arange(0, 3) / 4.0,
+                       "divide: i64 by a number would truncate: to(x, DType::f32) first, or a tensor of i64 for the number", DTypeError);
+  CHECK_THROWS_WITH_AS(2.0 / arange(1, 3),
+                       "divide: a number by i64 would truncate: to(x, DType::f32) first, or a tensor of i64 for the number", DTypeError);
   CHECK_THROWS_WITH_AS(a + -1, "add: -1 does not fit u8", DTypeError);
   CHECK_THROWS_WITH_AS(maximum(kNaN, a), "maximum: nan does not fit u8", DTypeError);
 }
@@ -207,20 +214,28 @@ TEST_CASE("binary: comparisons, logic and where") {
   CHECK(doubles(where(tensor({1, 0}, DType::u8), tensor({5, 5}), full({2}, kNaN)))[0] == 5);   // picks, does not multiply
 }
 
-TEST_CASE("binary: integers, comparisons, logic and where against loops, whole blocks and their rests, every dtype, strided and broadcast") {
+TEST_CASE(
+    "binary: integers, comparisons, logic and where against loops, whole blocks and their rests, every dtype, strided and broadcast") {
   using Function = double (*)(double, double);
-  const std::pair<Binary, Function> arithmetic[] = {{Binary::add, [](double a, double b) { return a + b; }}, {Binary::subtract, [](double a, double b) { return a - b; }},
-                                                    {Binary::multiply, [](double a, double b) { return a * b; }}, {Binary::divide, [](double a, double b) { return double(int(a / b)); }},
-                                                    {Binary::maximum, [](double a, double b) { return std::max(a, b); }}, {Binary::minimum, [](double a, double b) { return std::min(a, b); }}};
-  const std::pair<Comparison, Function> comparisons[] = {{Comparison::equal, [](double a, double b) { return double(a == b); }}, {Comparison::not_equal, [](double a, double b) { return double(a != b); }},
-                                                         {Comparison::less, [](double a, double b) { return double(a < b); }}, {Comparison::less_equal, [](double a, double b) { return double(a <= b); }},
-                                                         {Comparison::greater, [](double a, double b) { return double(a > b); }}, {Comparison::greater_equal, [](double a, double b) { return double(a >= b); }}};
+  const std::pair<Binary, Function> arithmetic[] = {{Binary::add, [](double a, double b) { return a + b; }},
+                                                    {Binary::subtract, [](double a, double b) { return a - b; }},
+                                                    {Binary::multiply, [](double a, double b) { return a * b; }},
+                                                    {Binary::divide, [](double a, double b) { return double(int(a / b)); }},
+                                                    {Binary::maximum, [](double a, double b) { return std::max(a, b); }},
+                                                    {Binary::minimum, [](double a, double b) { return std::min(a, b); }}};
+  const std::pair<Comparison, Function> comparisons[] = {{Comparison::equal, [](double a, double b) { return double(a == b); }},
+                                                         {Comparison::not_equal, [](double a, double b) { return double(a != b); }},
+                                                         {Comparison::less, [](double a, double b) { return double(a < b); }},
+                                                         {Comparison::less_equal, [](double a, double b) { return double(a <= b); }},
+                                                         {Comparison::greater, [](double a, double b) { return double(a > b); }},
+                                                         {Comparison::greater_equal, [](double a, double b) { return double(a >= b); }}};
   for (const Index n : {1, 63, 64, 65, 200})
     for (DType dtype : {DType::u8, DType::i32, DType::i64, DType::f32, DType::f64, DType::bf16}) {
       CAPTURE(n);
       CAPTURE(dtype);
       const Tensor big = to(randint(Key(Seed{1}), {3, n}, 5, 12), dtype), small = to(randint(Key(Seed{2}), {3, n}, 1, 6), dtype);
-      const Tensor other[] = {small, transpose(transpose(small).contiguous()), flip(small, {1}), slice(small, 1, 0, 1), select(small, 0, 1), select(select(small, 0, 2), 0, 0)};
+      const Tensor other[] = {small, transpose(transpose(small).contiguous()), flip(small, {1}), slice(small, 1, 0, 1), select(small, 0, 1),
+                              select(select(small, 0, 2), 0, 0)};
       for (const Tensor& b : other) {
         const auto x = doubles(big), y = doubles(expand(b, big.shape()));
         const auto agrees = [&](const Tensor& got, const Function& f) {
@@ -230,7 +245,8 @@ TEST_CASE("binary: integers, comparisons, logic and where against loops, whole b
           return same;
         };
         for (const auto& [op, f] : arithmetic)
-          if (!is_float(dtype) && dtype != DType::bf16 && (dtype != DType::u8 || op != Binary::subtract)) CHECK(agrees(binary(op, big, b), f));
+          if (!is_float(dtype) && dtype != DType::bf16 && (dtype != DType::u8 || op != Binary::subtract))
+            CHECK(agrees(binary(op, big, b), f));
         for (const auto& [op, f] : comparisons) {
           CHECK(agrees(compare(op, big, b), f));
           if (b.rank() == 0) CHECK(agrees(compare(op, big, b.item()), f));
@@ -274,9 +290,14 @@ static const InTable rows{
     {.name = "maximum", .reference = reference::two([](double a, double b) { return std::max(a, b); }), .wrong = {{{{2, 3}, {4, 3}}}}},
     {.name = "minimum", .reference = reference::two([](double a, double b) { return std::min(a, b); }), .wrong = {{{{2, 3}, {4, 3}}}}},
     {.name = "pow", .reference = reference::two([](double a, double b) { return std::pow(a, b); }), .wrong = {{{{2, 3}, {4, 3}}}}},
-    {.name = "logaddexp", .reference = reference::two([](double a, double b) { return std::max(a, b) + std::log1p(std::exp(-std::abs(a - b))); }), .wrong = {{{{2, 3}, {4, 3}}}}},
+    {.name = "logaddexp",
+     .reference = reference::two([](double a, double b) { return std::max(a, b) + std::log1p(std::exp(-std::abs(a - b))); }),
+     .wrong = {{{{2, 3}, {4, 3}}}}},
     {.name = "atan2", .reference = reference::two([](double a, double b) { return std::atan2(a, b); }), .wrong = {{{{2, 3}, {4, 3}}}}},
-    {"operator-", [](const reference::Arrays& x) { return x.size() == 1 ? reference::each([](double v) { return -v; })(x) : reference::two([](double a, double b) { return a - b; })(x); }},
+    {"operator-",
+     [](const reference::Arrays& x) {
+       return x.size() == 1 ? reference::each([](double v) { return -v; })(x) : reference::two([](double a, double b) { return a - b; })(x);
+     }},
     {"add number", reference::each([](double x) { return x + 1.5; })},
     {"add to number", reference::each([](double x) { return x + 1.5; })},
     {"subtract number", reference::each([](double x) { return x - 1.5; })},
@@ -290,7 +311,8 @@ static const InTable rows{
     {"minimum number", reference::each([](double x) { return std::min(x, 0.5); })},
     {"minimum of number", reference::each([](double x) { return std::min(x, 0.5); })},
     {"pow of number", reference::each([](double x) { return std::pow(1.5, x); })},
-    {"where", [](const reference::Arrays& x) {
+    {"where",
+     [](const reference::Arrays& x) {
        const auto bits = doubles(less(uniform(Key(9), x[0].shape, 0, 1), 0.5));
        std::size_t i = 0;
        return reference::make(x[0].shape, [&](const reference::Position& p) { return bits[i++] != 0 ? x[0](p) : x[1](p); });

@@ -22,8 +22,10 @@ TEST_CASE("causal_product: of any sizes the definition, values and gradients; th
       CAPTURE(T);
       CAPTURE(m);
       CAPTURE(n);
-      const Tensor q = normal(Key(1), {2, 3, T, m}, 0, 1, DType::f64), k = normal(Key(2), {2, 3, T, m}, 0, 1, DType::f64), v = normal(Key(3), {2, 3, T, n}, 0, 1, DType::f64);
-      const Played fast = play([](auto x) { return causal_product(x[0], x[1], x[2]); }, {q, k, v}), slow = play([](auto x) { return causal_product_by_definition(x[0], x[1], x[2]); }, {q, k, v});
+      const Tensor q = normal(Key(1), {2, 3, T, m}, 0, 1, DType::f64), k = normal(Key(2), {2, 3, T, m}, 0, 1, DType::f64),
+                   v = normal(Key(3), {2, 3, T, n}, 0, 1, DType::f64);
+      const Played fast = play([](auto x) { return causal_product(x[0], x[1], x[2]); }, {q, k, v}),
+                   slow = play([](auto x) { return causal_product_by_definition(x[0], x[1], x[2]); }, {q, k, v});
       CHECK(worst_absolute(fast.value, doubles(slow.value)) < 1e-11);
       for (std::size_t i = 0; i < 3; ++i) CHECK(worst_absolute(fast.gradients[i], doubles(slow.gradients[i])) < 1e-11);
       const Tensor y = causal_product(q, k, v);
@@ -54,10 +56,15 @@ TEST_CASE("causal_product: nothing to sum, and what is not finite stays in its r
 
 TEST_CASE("causal_product: what does not fit is refused") {
   const Tensor x = zeros({1, 2, 3, 4});
-  CHECK_THROWS_WITH_AS(causal_product_next(x, x, x, zeros({1, 2, 4, 3})), "causal_product_next: the state needs [1, 2, 4, 4], contiguous: shape [1, 2, 4, 3], strides [24, 12, 3, 1]", ShapeError);
-  CHECK_THROWS_WITH_AS(causal_product_next(x, x, x, zeros({1, 2, 4, 4}, DType::f64)), "causal_product_next: dtypes differ: q f32, state f64", DTypeError);
-  CHECK_THROWS_WITH_AS(causal_product_next(x, x, x, expand(zeros({1, 1, 4, 4}), {1, 2, 4, 4})), doctest::Contains("causal_product_next: the state needs [1, 2, 4, 4], contiguous"), ShapeError);
-  CHECK_THROWS_WITH_AS(causal_product_grad(x, x, x, zeros({1, 2, 3, 5}), nullptr, nullptr, nullptr), "causal_product_grad: shapes differ: v [1, 2, 3, 4], dy [1, 2, 3, 5]", ShapeError);
+  CHECK_THROWS_WITH_AS(causal_product_next(x, x, x, zeros({1, 2, 4, 3})),
+                       "causal_product_next: the state needs [1, 2, 4, 4], contiguous: shape [1, 2, 4, 3], strides [24, 12, 3, 1]",
+                       ShapeError);
+  CHECK_THROWS_WITH_AS(causal_product_next(x, x, x, zeros({1, 2, 4, 4}, DType::f64)),
+                       "causal_product_next: dtypes differ: q f32, state f64", DTypeError);
+  CHECK_THROWS_WITH_AS(causal_product_next(x, x, x, expand(zeros({1, 1, 4, 4}), {1, 2, 4, 4})),
+                       doctest::Contains("causal_product_next: the state needs [1, 2, 4, 4], contiguous"), ShapeError);
+  CHECK_THROWS_WITH_AS(causal_product_grad(x, x, x, zeros({1, 2, 3, 5}), nullptr, nullptr, nullptr),
+                       "causal_product_grad: shapes differ: v [1, 2, 3, 4], dy [1, 2, 3, 5]", ShapeError);
 }
 
 namespace {
@@ -69,13 +76,16 @@ double product(const reference::Arrays& x, const reference::Position& p) {
     for (Index r = 0; r < x[0].shape[3]; ++r) y += x[0]({p[0], p[1], p[2], r}) * x[1]({p[0], p[1], j, r}) * x[2]({p[0], p[1], j, p[3]});
   return y;
 }
-const auto products = [](const reference::Arrays& x) { return reference::make(x[2].shape, [&](const reference::Position& p) { return product(x, p); }); };
+const auto products = [](const reference::Arrays& x) {
+  return reference::make(x[2].shape, [&](const reference::Position& p) { return product(x, p); });
+};
 const auto definition = [](std::span<const Variable> x) { return causal_product_by_definition(x[0], x[1], x[2]); };
 
 }  // namespace
 
 static const InTable rows{
     {.name = "causal_product", .reference = products, .definition = definition,
-     .wrong = {{{{2, 3, 4}, {2, 3, 4}, {2, 3, 4}}}, {{{1, 2, 3, 4}, {1, 2, 3, 5}, {1, 2, 3, 4}}}, {{{1, 2, 3, 4}, {1, 2, 3, 4}, {1, 2, 4, 4}}}}, .ulp = 200},
+     .wrong = {{{{2, 3, 4}, {2, 3, 4}, {2, 3, 4}}}, {{{1, 2, 3, 4}, {1, 2, 3, 5}, {1, 2, 3, 4}}},
+               {{{1, 2, 3, 4}, {1, 2, 3, 4}, {1, 2, 4, 4}}}}, .ulp = 200},
     {.name = "causal_product wide", .reference = products, .definition = definition, .ulp = 200},
 };

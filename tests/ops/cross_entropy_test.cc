@@ -71,7 +71,8 @@ std::vector<CrossEntropyOptions> every_form() {
   std::vector<CrossEntropyOptions> forms{{}};
   for (Smoothing smoothing : {Smoothing::uniform, Smoothing::others, Smoothing::others_not_pad})
     for (Index pad : {-1, 0, 2})
-      for (bool smooth_pad : {false, true}) forms.push_back({.label_smoothing = 0.3, .smoothing = smoothing, .pad = pad, .smooth_pad = smooth_pad});
+      for (bool smooth_pad : {false, true})
+        forms.push_back({.label_smoothing = 0.3, .smoothing = smoothing, .pad = pad, .smooth_pad = smooth_pad});
   forms.push_back({.label_smoothing = 1});
   forms.push_back({.label_smoothing = 0.1, .subtract_entropy = true});
   forms.push_back({.label_smoothing = 0.3, .smoothing = Smoothing::others_not_pad, .pad = 2, .subtract_entropy = true});
@@ -165,8 +166,10 @@ TEST_CASE("cross_entropy: edge values and wrong targets") {
   CHECK(ignored.total == 0);
   CHECK(cross_entropy(zeros({0, 3}), zeros({0}, DType::i64)).total == 0);
   CHECK(cross_entropy(constant(logits), tensor({-100, -100}, DType::i64)).value().item() == 0);
-  CHECK(std::isnan(cross_entropy(constant(logits), tensor({-100, -100}, DType::i64), {.empty = CrossEntropyOptions::Empty::nan}).value().item()));
-  CHECK_THROWS_WITH_AS(cross_entropy(logits, tensor({0, 3}, DType::i64)), "cross_entropy: target 3 at position [1] is not in [0, 3)", IndexError);
+  CHECK(std::isnan(
+      cross_entropy(constant(logits), tensor({-100, -100}, DType::i64), {.empty = CrossEntropyOptions::Empty::nan}).value().item()));
+  CHECK_THROWS_WITH_AS(cross_entropy(logits, tensor({0, 3}, DType::i64)), "cross_entropy: target 3 at position [1] is not in [0, 3)",
+                       IndexError);
   CHECK_THROWS_WITH_AS(cross_entropy(reshape(logits, {1, 2, 3}), tensor({{0, -1}}, DType::i32)),
                        "cross_entropy: target -1 at position [0, 1] is not in [0, 3)", IndexError);
   CHECK_THROWS_AS(cross_entropy(logits, tensor({0}, DType::i64)), ShapeError);
@@ -189,7 +192,8 @@ TEST_CASE("cross_entropy: edge values and wrong targets") {
 TEST_CASE("cross_entropy: logits of any size keep the accuracy of their differences") {
   const double p = 1 / (2 + std::exp(-1.0));
   for (const double size : {1e4, 1e6, 1e7, -1e7}) {
-    const Variable z = variable(tensor({{size, size, size - 1}})), x = variable(tensor({{1}})), w = constant(tensor({{size}, {size}, {size - 1}}));
+    const Variable z = variable(tensor({{size, size, size - 1}})), x = variable(tensor({{1}})),
+                   w = constant(tensor({{size}, {size}, {size - 1}}));
     const Tensor target = tensor({0}, DType::i64);
     Tape tape;
     tape.backward(cross_entropy(z, target) + linear_cross_entropy(x, w, {}, target));
@@ -264,7 +268,8 @@ TEST_CASE("cross_entropy: rules against central differences") {
   weighted.weight = uniform(Key(6), {12}, 0, 2, DType::f64)(Slice{.step = 2});
   for (Reduction reduction : {Reduction::none, Reduction::mean, Reduction::sum})
     for (const auto& o : {options, weighted})
-      CHECK(check_gradient([&](auto v) { return cross_entropy(matmul(v[0], transpose(v[1])), targets, o, reduction); }, {x, w}).holds(1e-8));
+      CHECK(
+          check_gradient([&](auto v) { return cross_entropy(matmul(v[0], transpose(v[1])), targets, o, reduction); }, {x, w}).holds(1e-8));
   {
     Tape tape;
     const Variable loss = cross_entropy(variable(x), tensor({0, 1, 2, 0}, DType::i64), {.weight = b(Slice{0, 3})});
@@ -283,17 +288,20 @@ TEST_CASE("linear_cross_entropy: fused = definition in value and gradient") {
   const Tensor x = draw(1, {40, 9}), w = draw(2, {30, 9}), b = draw(3, {30}), targets = randint(Key(4), {40}, 0, 30);
   const CrossEntropyOptions options{.label_smoothing = 0.1, .pad = 1};
   const Played fused = play([&](auto v) { return linear_cross_entropy(v[0], v[1], v[2], targets, options) * 0.37; }, {x, w, b});
-  const Played plain = play([&](auto v) { return linear_cross_entropy_by_definition(v[0], v[1], v[2], targets, options) * 0.37; }, {x, w, b});
+  const Played plain =
+      play([&](auto v) { return linear_cross_entropy_by_definition(v[0], v[1], v[2], targets, options) * 0.37; }, {x, w, b});
   CHECK(fused.value.item() == doctest::Approx(plain.value.item()).epsilon(1e-14));
   for (std::size_t i = 0; i < 3; ++i) CHECK(worst_absolute(fused.gradients[i], plain.gradients[i]) < 1e-12);
 }
 
 namespace {
 
-// A share in (0, 1) of the words and what comes from elsewhere, nothing for every third row; the words of every fifth have no share, as log.
+// A share in (0, 1) of the words and what comes from elsewhere, nothing for every third row;
+// the words of every fifth have no share, as log.
 struct Shares {
   Tensor log_share, other;
-  explicit Shares(Index N, DType dtype = DType::f64) : log_share(log(uniform(Key(7), {N}, 0.1, 0.9, dtype))), other(uniform(Key(8), {N}, 0.1, 0.9, dtype)) {
+  explicit Shares(Index N, DType dtype = DType::f64)
+      : log_share(log(uniform(Key(7), {N}, 0.1, 0.9, dtype))), other(uniform(Key(8), {N}, 0.1, 0.9, dtype)) {
     for (Index i = 0; i < N; i += 3) fill_(other[i], 0);
     for (Index i = 1; i < N; i += 15) fill_(log_share[i], -INFINITY);
   }
@@ -301,7 +309,8 @@ struct Shares {
 
 }  // namespace
 
-TEST_CASE("linear_mixture_cross_entropy: fused = definition in value and gradient, with every smoothing, weights, ignored rows and chunks") {
+TEST_CASE(
+    "linear_mixture_cross_entropy: fused = definition in value and gradient, with every smoothing, weights, ignored rows and chunks") {
   for (const auto& sizes : {std::pair<Index, Index>{1, 4}, {40, 30}, {600, 5000}})
     for (const Smoothing kind : {Smoothing::uniform, Smoothing::others, Smoothing::others_not_pad})
       for (const bool weighted : {false, true})
@@ -316,8 +325,11 @@ TEST_CASE("linear_mixture_cross_entropy: fused = definition in value and gradien
             std::vector<Tensor> inputs{x, w, b, shares.log_share, shares.other};
             if (beside) inputs.push_back(draw(6, {N}) + 3);
             const auto rest = [&](auto v) { return beside ? v[5] : Variable(); };
-            const Played fused = play([&](auto v) { return linear_mixture_cross_entropy(v[0], v[1], v[2], v[3], v[4], targets, options, rest(v)) * 0.37; }, inputs);
-            const Played plain = play([&](auto v) { return linear_mixture_cross_entropy_by_definition(v[0], v[1], v[2], v[3], v[4], targets, options, rest(v)) * 0.37; }, inputs);
+            const Played fused =
+                play([&](auto v) { return linear_mixture_cross_entropy(v[0], v[1], v[2], v[3], v[4], targets, options, rest(v)) * 0.37; },
+                     inputs);
+            const Played plain = play([&](auto v) { return linear_mixture_cross_entropy_by_definition(v[0], v[1], v[2], v[3], v[4], targets,
+                                                                                                      options, rest(v)) * 0.37; }, inputs);
             CAPTURE(N);
             CHECK(fused.value.item() == doctest::Approx(plain.value.item()).epsilon(1e-13));
             for (std::size_t i = 0; i < inputs.size(); ++i) CHECK(worst_absolute(fused.gradients[i], plain.gradients[i]) < 1e-10);
@@ -325,7 +337,8 @@ TEST_CASE("linear_mixture_cross_entropy: fused = definition in value and gradien
         }
 }
 
-TEST_CASE("linear_mixture_cross_entropy: all of the words' share is the plain loss; a label beyond them costs what it gets from elsewhere") {
+TEST_CASE(
+    "linear_mixture_cross_entropy: all of the words' share is the plain loss; a label beyond them costs what it gets from elsewhere") {
   const Tensor x = draw(1, {3, 5}, DType::f32), w = draw(2, {7, 5}, DType::f32), targets = tensor({0, 6, 2}, DType::i64);
   const auto losses = [&](double share, double other, const CrossEntropyOptions& options = {}) {
     const Mixture mixture{full({3}, std::log(share), DType::f32), full({3}, other, DType::f32)};
@@ -340,14 +353,16 @@ TEST_CASE("linear_mixture_cross_entropy: all of the words' share is the plain lo
   CHECK(worst_absolute(least.losses, std::vector<double>(3, 20 * std::log(10))) < 1e-4);
   for (const Tensor& number : least.dother) CHECK(std::isfinite(number.item()));
   const Tensor far = x * 1e3;                                                              // a label of probability e^-1000 or less
-  const LinearCrossEntropy lost = linear_cross_entropy(far, w, {}, targets, {}, {true, true, false}, {full({3}, -0.5, DType::f32), zeros({3})});
+  const LinearCrossEntropy lost =
+      linear_cross_entropy(far, w, {}, targets, {}, {true, true, false}, {full({3}, -0.5, DType::f32), zeros({3})});
   CHECK(worst_absolute(lost.losses, linear_cross_entropy(far, w, {}, targets).losses + 0.5) < 1e-3);
   for (const Tensor& gradient : {lost.dx, lost.dweight, lost.dlog_share, lost.dother})
     for (const float number : gradient.to_vector<float>()) CHECK(std::isfinite(number));
 }
 
 TEST_CASE("linear_mixture_cross_entropy: a rest is more of one softmax, however far apart they are") {
-  const Tensor x = draw(1, {3, 5}, DType::f32), w = draw(2, {7, 5}, DType::f32), b = draw(3, {7}, DType::f32), targets = tensor({0, 6, 2}, DType::i64);
+  const Tensor x = draw(1, {3, 5}, DType::f32), w = draw(2, {7, 5}, DType::f32), b = draw(3, {7}, DType::f32),
+               targets = tensor({0, 6, 2}, DType::i64);
   for (const float rest : {-1e4f, -200.0f, -3.0f, 0.0f, 2.0f, 200.0f, 1e4f}) {
     CAPTURE(rest);
     const Mixture mixture{zeros({3}), tensor({0.5f, 0.0f, 1.0f}), full({3}, rest, DType::f32)};
@@ -358,7 +373,8 @@ TEST_CASE("linear_mixture_cross_entropy: a rest is more of one softmax, however 
       const double all = std::max(whole, double(rest)) + std::log1p(std::exp(-std::abs(whole - rest))), copied = rest + std::log(share);
       const double loss = all - std::max(label, copied) - std::log1p(std::exp(-std::abs(label - copied)));
       CHECK(out.losses[n].item() == doctest::Approx(loss).epsilon(1e-5));
-      CHECK(out.drest[n].item() == doctest::Approx(std::exp(rest - all) - std::exp(std::min(copied, 1e9) - (all - loss))).epsilon(1e-5).scale(1));
+      CHECK(out.drest[n].item() ==
+            doctest::Approx(std::exp(rest - all) - std::exp(std::min(copied, 1e9) - (all - loss))).epsilon(1e-5).scale(1));
     }
     for (const Tensor& gradient : {out.dx, out.dweight, out.dbias, out.dlog_share, out.dother, out.drest})
       for (const float number : gradient.to_vector<float>()) CHECK(std::isfinite(number));
@@ -366,7 +382,8 @@ TEST_CASE("linear_mixture_cross_entropy: a rest is more of one softmax, however 
 }
 
 TEST_CASE("linear_mixture_cross_entropy: bits for threads and FMA targets; wrong shapes") {
-  const Tensor x = draw(1, {300, 24}, DType::f32), w = draw(2, {5000, 24}, DType::f32), b = draw(3, {5000}, DType::f32), targets = randint(Key(4), {300}, 0, 5000);
+  const Tensor x = draw(1, {300, 24}, DType::f32), w = draw(2, {5000, 24}, DType::f32), b = draw(3, {5000}, DType::f32),
+               targets = randint(Key(4), {300}, 0, 5000);
   const Shares shares(300, DType::f32);
   const Mixture mixture{shares.log_share, shares.other};
   const LinearCrossEntropyWants wants{true, true, true};
@@ -374,16 +391,19 @@ TEST_CASE("linear_mixture_cross_entropy: bits for threads and FMA targets; wrong
   const auto run = [&] {
     const LinearCrossEntropy out = linear_cross_entropy(x, w, b, targets, {.label_smoothing = 0.1}, wants, mixture);
     CHECK(out.total == first.total);
-    for (const auto part : {&LinearCrossEntropy::dx, &LinearCrossEntropy::dweight, &LinearCrossEntropy::dbias, &LinearCrossEntropy::dlog_share, &LinearCrossEntropy::dother})
+    for (const auto part : {&LinearCrossEntropy::dx, &LinearCrossEntropy::dweight, &LinearCrossEntropy::dbias,
+                            &LinearCrossEntropy::dlog_share, &LinearCrossEntropy::dother})
       CHECK(equal_bits(out.*part, first.*part));
   };
   for_threads(run);
   for_every_fma_target(run);
   CHECK(equal_bits(linear_cross_entropy(x, w, b, targets, {.label_smoothing = 0.1}, {}, mixture).losses, first.losses));
   CHECK_THROWS_WITH_AS(linear_cross_entropy(x, w, b, targets, {}, {}, {zeros({300}), zeros({299})}),
-                       "linear_mixture_cross_entropy: log_share and other need one number a row: log_share [300], other [299], rows [300]", ShapeError);
+                       "linear_mixture_cross_entropy: log_share and other need one number a row: log_share [300], other [299], rows [300]",
+                       ShapeError);
   CHECK_THROWS_AS(linear_cross_entropy(x, w, b, targets, {}, {}, {zeros({300}), zeros({300}, DType::f64)}), DTypeError);
-  CHECK_THROWS_WITH_AS(linear_cross_entropy(x, w, b, targets, {}, {}, {zeros({300}), zeros({300}), zeros({1})}), "linear_mixture_cross_entropy: rest needs one number a row: rest [1], rows [300]", ShapeError);
+  CHECK_THROWS_WITH_AS(linear_cross_entropy(x, w, b, targets, {}, {}, {zeros({300}), zeros({300}), zeros({1})}),
+                       "linear_mixture_cross_entropy: rest needs one number a row: rest [1], rows [300]", ShapeError);
   CHECK_THROWS_AS(linear_cross_entropy(x, w, b, targets, {}, {}, {zeros({300}), zeros({300}), zeros({300}, DType::f64)}), DTypeError);
 }
 
@@ -398,7 +418,8 @@ reference::Array entropies(const reference::Array& z, double smoothing) {
   return reference::make(shape, [&](const reference::Position&) {
     reference::Values line(z.values.begin() + row * labels, z.values.begin() + (row + 1) * labels);
     double loss = 0;
-    for (Index k = 0; k < labels; ++k) loss -= ((k == row % labels) * (1 - smoothing) + smoothing / double(labels)) * (line[std::size_t(k)] - reference::logsumexp(line));
+    for (Index k = 0; k < labels; ++k)
+      loss -= ((k == row % labels) * (1 - smoothing) + smoothing / double(labels)) * (line[std::size_t(k)] - reference::logsumexp(line));
     ++row;
     return loss;
   });
@@ -420,34 +441,60 @@ double linear_log_softmax(const reference::Arrays& x, Index n) { return linear_l
 }  // namespace
 
 static const InTable rows{
-    {.name = "cross_entropy", .reference = [](const reference::Arrays& x) { return entropies(x[0], 0.1); },
-     .definition = [](std::span<const Variable> x) {
-       const Index labels = x[0].size(-1);
-       std::vector<Index> ids;
-       for (Index i = 0; i < 6; ++i) ids.push_back(i % labels);
-       const Tensor q = one_hot(tensor(ids, {2, 3}), labels, x[0].dtype());
-       return -sum(log_softmax(x[0]) * constant(q * 0.9 + 0.1 / double(labels)), -1);
-     }, .ulp = 40},
-    {.name = "cross_entropy mean", .reference = [](const reference::Arrays& x) { return reference::over({}, false, reference::mean)({entropies(x[0], 0)}); }, .ulp = 40},
-    {.name = "linear_cross_entropy", .reference = [](const reference::Arrays& x) {
-       double total = 0;
-       for (Index n = 0; n < 3; ++n) total -= linear_log_softmax(x, n);
-       return reference::Array{Shape(), {total}};
-     }, .definition = [](std::span<const Variable> x) { return linear_cross_entropy_by_definition(x[0], x[1], x[2], tensor({0, 4, 2}, DType::i64)); },
-     .wrong = {{{{3, 4}, {5, 2}, {5}}}}, .ulp = 100},
-    {.name = "linear_mixture_cross_entropy", .reference = [](const reference::Arrays& x) {
-       double total = 0;
-       for (Index n = 0; n < 3; ++n) total -= std::log(std::exp(x[3]({n}) + linear_log_softmax(x, n)) + x[4]({n}));
-       return reference::Array{Shape(), {total}};
-     }, .definition = [](std::span<const Variable> x) { return linear_mixture_cross_entropy_by_definition(x[0], x[1], x[2], x[3], x[4], tensor({0, 4, 2}, DType::i64)); },
-     .wrong = {{{{3, 4}, {5, 2}, {5}, {3}, {3}}}}, .ulp = 100},
-    {.name = "linear_mixture_cross_entropy rest", .reference = [](const reference::Arrays& x) {
-       double total = 0;
-       for (Index n = 0; n < 3; ++n) {
-         const double words = std::exp(linear_logits(x, n).whole), rest = std::exp(x[5]({n}));
-         total -= std::log((std::exp(x[3]({n}) + linear_logits(x, n).label) + x[4]({n}) * rest) / (words + rest));
-       }
-       return reference::Array{Shape(), {total}};
-     }, .definition = [](std::span<const Variable> x) { return linear_mixture_cross_entropy_by_definition(x[0], x[1], x[2], x[3], x[4], tensor({0, 4, 2}, DType::i64), {}, x[5]); },
-     .wrong = {{{{3, 4}, {5, 2}, {5}, {3}, {3}, {3}}}}, .ulp = 100},
+    {.name = "cross_entropy",
+     .reference = [](const reference::Arrays& x) { return entropies(x[0], 0.1); },
+     .definition =
+         [](std::span<const Variable> x) {
+           const Index labels = x[0].size(-1);
+           std::vector<Index> ids;
+           for (Index i = 0; i < 6; ++i) ids.push_back(i % labels);
+           const Tensor q = one_hot(tensor(ids, {2, 3}), labels, x[0].dtype());
+           return -sum(log_softmax(x[0]) * constant(q * 0.9 + 0.1 / double(labels)), -1);
+         },
+     .ulp = 40},
+    {.name = "cross_entropy mean",
+     .reference = [](const reference::Arrays& x) { return reference::over({}, false, reference::mean)({entropies(x[0], 0)}); },
+     .ulp = 40},
+    {.name = "linear_cross_entropy",
+     .reference =
+         [](const reference::Arrays& x) {
+           double total = 0;
+           for (Index n = 0; n < 3; ++n) total -= linear_log_softmax(x, n);
+           return reference::Array{Shape(), {total}};
+         },
+     .definition =
+         [](std::span<const Variable> x) {
+           return linear_cross_entropy_by_definition(x[0], x[1], x[2], tensor({0, 4, 2}, DType::i64));
+         },
+     .wrong = {{{{3, 4}, {5, 2}, {5}}}},
+     .ulp = 100},
+    {.name = "linear_mixture_cross_entropy",
+     .reference =
+         [](const reference::Arrays& x) {
+           double total = 0;
+           for (Index n = 0; n < 3; ++n) total -= std::log(std::exp(x[3]({n}) + linear_log_softmax(x, n)) + x[4]({n}));
+           return reference::Array{Shape(), {total}};
+         },
+     .definition =
+         [](std::span<const Variable> x) {
+           return linear_mixture_cross_entropy_by_definition(x[0], x[1], x[2], x[3], x[4], tensor({0, 4, 2}, DType::i64));
+         },
+     .wrong = {{{{3, 4}, {5, 2}, {5}, {3}, {3}}}},
+     .ulp = 100},
+    {.name = "linear_mixture_cross_entropy rest",
+     .reference =
+         [](const reference::Arrays& x) {
+           double total = 0;
+           for (Index n = 0; n < 3; ++n) {
+             const double words = std::exp(linear_logits(x, n).whole), rest = std::exp(x[5]({n}));
+             total -= std::log((std::exp(x[3]({n}) + linear_logits(x, n).label) + x[4]({n}) * rest) / (words + rest));
+           }
+           return reference::Array{Shape(), {total}};
+         },
+     .definition =
+         [](std::span<const Variable> x) {
+           return linear_mixture_cross_entropy_by_definition(x[0], x[1], x[2], x[3], x[4], tensor({0, 4, 2}, DType::i64), {}, x[5]);
+         },
+     .wrong = {{{{3, 4}, {5, 2}, {5}, {3}, {3}, {3}}}},
+     .ulp = 100},
 };

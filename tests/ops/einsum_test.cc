@@ -128,7 +128,8 @@ TEST_CASE("einsum: errors") {
   const Tensor a = ones({3, 4}), b = ones({5, 6});
   CHECK_THROWS_WITH_AS(einsum("ij,jk->ik", {a, b}),
                        "einsum: sizes of 'j' differ: 4 and 5: operands [3, 4], [5, 6]: spec \"ij,jk->ik\"", ShapeError);
-  CHECK_THROWS_WITH_AS(einsum("ii->i", {zeros({1, 3})}), "einsum: sizes of 'i' differ: 1 and 3: operands [1, 3]: spec \"ii->i\"", ShapeError);
+  CHECK_THROWS_WITH_AS(einsum("ii->i", {zeros({1, 3})}), "einsum: sizes of 'i' differ: 1 and 3: operands [1, 3]: spec \"ii->i\"",
+                       ShapeError);
   CHECK_THROWS_WITH_AS(einsum("ijk->i", {a}),
                        "einsum: operand 0 has 2 axes, its part of the spec \"ijk\" names 3: operand [3, 4]", ShapeError);
   CHECK_THROWS_WITH_AS(einsum("ij,jk->ik", {a}), "einsum: more operands in the spec than given: spec \"ij,jk->ik\", 1 operands",

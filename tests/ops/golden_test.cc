@@ -96,8 +96,11 @@ TEST_CASE("golden: losses of pairs, of probabilities, of labels, binary cross-en
     const auto optional = [&](const char* name) { return c.has(name) ? c.tensor(name) : Tensor(); };
     const auto loss = [&] {
       const std::string kind = c.options().value("function", "");
-      if (kind.empty()) return binary_cross_entropy_with_logits(c.input("x"), c.tensor("target"), optional("weight"), optional("pos_weight"), reduction(c));
-      if (kind == "nll_loss") return nll_loss(c.input("x"), c.tensor("targets"), optional("weight"), c.options().value("ignore_index", Index{-100}), reduction(c));
+      if (kind.empty())
+        return binary_cross_entropy_with_logits(c.input("x"), c.tensor("target"), optional("weight"), optional("pos_weight"), reduction(c));
+      if (kind == "nll_loss")
+        return nll_loss(c.input("x"), c.tensor("targets"), optional("weight"), c.options().value("ignore_index", Index{-100}),
+                        reduction(c));
       const Variable x = c.input("x"), target = c.input("target");
       if (kind == "smooth_l1_loss") return smooth_l1_loss(x, target, reduction(c), c.options()["beta"].get<double>());
       if (kind == "huber_loss") return huber_loss(x, target, reduction(c), c.options()["delta"].get<double>());

@@ -141,7 +141,8 @@ TEST_CASE("gather, scatter_add, index_select of any shape equal plain loops, for
       part[dim] = count;
       const int other = (dim + 1) % shape.rank();
       if (other != dim) part[other] -= 1;                        // fewer lines than x
-      const Tensor x = random_values(shape), index = random_ids(part, n), src = random_values(part, DType::f32, 3), list = random_ids({count}, n);
+      const Tensor x = random_values(shape), index = random_ids(part, n), src = random_values(part, DType::f32, 3),
+                   list = random_ids({count}, n);
       // where x has the element `flat` of a tensor of shape `of` if id(flat, j) stands for its position j along dim
       const auto place = [&](Index flat, const Shape& of, auto id) {
         Shape position = of;
@@ -193,8 +194,11 @@ TEST_CASE("gather and scatter_add by an expanded index equal those by its copy")
           one[along] = 1;
           const Shape shape{6, 5, 37};
           const Tensor ids = to(random_ids(one, 4), id_dtype), index = expand(ids, shape), copy = index.contiguous();
-          const Tensor x = to(multiply(random_values(shape, DType::f64), 50), dtype), src = to(multiply(random_values(shape, DType::f64, 2), 50), dtype);
-          const auto same = [](const Tensor& a, const Tensor& b) { return std::memcmp(a.storage().data(), b.storage().data(), std::size_t(a.numel()) * item_size(a.dtype())) == 0; };
+          const Tensor x = to(multiply(random_values(shape, DType::f64), 50), dtype),
+                       src = to(multiply(random_values(shape, DType::f64, 2), 50), dtype);
+          const auto same = [](const Tensor& a, const Tensor& b) {
+            return std::memcmp(a.storage().data(), b.storage().data(), std::size_t(a.numel()) * item_size(a.dtype())) == 0;
+          };
           CHECK(same(gather(x, dim, index), gather(x, dim, copy)));
           CHECK(same(scatter_add(x, dim, index, src), scatter_add(x, dim, copy, src)));
           if (!is_float(dtype)) continue;
@@ -203,7 +207,8 @@ TEST_CASE("gather and scatter_add by an expanded index equal those by its copy")
           gather_grad(copy, src, dim, {b, true});
           CHECK(same(a, b));
         }
-  CHECK_THROWS_WITH_AS(gather(zeros({2, 3}), 0, expand(tensor({{1}, {2}}, DType::i64), {2, 3})), "gather: index 2 at position [1, 0] is not in [0, 2)", IndexError);
+  CHECK_THROWS_WITH_AS(gather(zeros({2, 3}), 0, expand(tensor({{1}, {2}}, DType::i64), {2, 3})),
+                       "gather: index 2 at position [1, 0] is not in [0, 2)", IndexError);
 }
 
 TEST_CASE("masked_select and nonzero of large tensors, for any number of threads") {
@@ -263,9 +268,11 @@ TEST_CASE("a wrong id far behind is found") {
   fill_(ids(123, 45), 7);
   fill_(ids(299, 299), -1);
   CHECK_THROWS_WITH_AS((void)embedding(zeros({7, 2}), ids), "embedding: id 7 at position [123, 45] is not in [0, 7)", IndexError);
-  CHECK_THROWS_WITH_AS((void)embedding(zeros({8, 2}), to(ids, DType::i64)), "embedding: id -1 at position [299, 299] is not in [0, 8)", IndexError);
+  CHECK_THROWS_WITH_AS((void)embedding(zeros({8, 2}), to(ids, DType::i64)), "embedding: id -1 at position [299, 299] is not in [0, 8)",
+                       IndexError);
   fill_(ids(299, 299), double(INT32_MIN));
-  CHECK_THROWS_WITH_AS((void)embedding(zeros({8, 2}), ids), "embedding: id -2147483648 at position [299, 299] is not in [0, 8)", IndexError);
+  CHECK_THROWS_WITH_AS((void)embedding(zeros({8, 2}), ids), "embedding: id -2147483648 at position [299, 299] is not in [0, 8)",
+                       IndexError);
 }
 
 TEST_CASE("masked_fill, masked_select, nonzero, one_hot") {

@@ -20,7 +20,8 @@ using namespace heed;
 
 namespace {
 
-const Activation kActivations[] = {Activation::none, Activation::relu, Activation::gelu, Activation::gelu_tanh, Activation::silu, Activation::tanh, Activation::sigmoid};
+const Activation kActivations[] = {Activation::none, Activation::relu, Activation::gelu,   Activation::gelu_tanh,
+                                   Activation::silu, Activation::tanh, Activation::sigmoid};
 
 double difference(const Tensor& a, const Tensor& b) { return a.numel() == 0 ? 0 : max(abs(subtract(a, b))).item(); }
 
@@ -32,8 +33,12 @@ TEST_CASE("linear: fused equals its definition for every activation, dropout, re
       for (Index out : {1, 17, 300})
         for (bool more : {false, true}) {
           const Key key(Seed{std::uint64_t(out)});
-          const Tensor x = normal(key / 0, {2, 3, 5}, 0, 1, DType::f64), w = normal(key / 1, {out, 5}, 0, 1, DType::f64), b = normal(key / 2, {out}, 0, 1, DType::f64);
-          const LinearFusion fusion{.activation = activation, .dropout = more ? 0.3 : 0, .key = key / 9, .residual = more ? normal(key / 3, {2, 3, out}, 0, 1, DType::f64) : Tensor()};
+          const Tensor x = normal(key / 0, {2, 3, 5}, 0, 1, DType::f64), w = normal(key / 1, {out, 5}, 0, 1, DType::f64),
+                       b = normal(key / 2, {out}, 0, 1, DType::f64);
+          const LinearFusion fusion{.activation = activation,
+                                    .dropout = more ? 0.3 : 0,
+                                    .key = key / 9,
+                                    .residual = more ? normal(key / 3, {2, 3, out}, 0, 1, DType::f64) : Tensor()};
           CHECK(difference(linear(x, w, more ? Tensor() : b, fusion).y, linear_by_definition(x, w, more ? Tensor() : b, fusion)) < 1e-13);
           LinearFusion single = fusion;
           if (more) single.residual = to(fusion.residual, DType::f32);
@@ -50,10 +55,12 @@ TEST_CASE("linear: a narrow weight gives columns of a wide one, bit for bit") {
   for_every_target([] {
     for (DType dtype : {DType::f32, DType::f64}) {
       const Key key(Seed{4});
-      const Tensor x = normal(key / 0, {70, 40}, 0, 1, dtype), w = normal(key / 1, {33, 40}, 0, 1, dtype), b = normal(key / 2, {33}, 0, 1, dtype), r = normal(key / 3, {70, 33}, 0, 1, dtype);
+      const Tensor x = normal(key / 0, {70, 40}, 0, 1, dtype), w = normal(key / 1, {33, 40}, 0, 1, dtype),
+                   b = normal(key / 2, {33}, 0, 1, dtype), r = normal(key / 3, {70, 33}, 0, 1, dtype);
       const Tensor whole = linear(x, w, b, {.activation = Activation::relu, .residual = r}).y;
       for (Index out : {1, 2, 5, 8, 9}) {
-        const Tensor y = linear(x, slice(w, 0, 0, out), slice(b, 0, 0, out), {.activation = Activation::relu, .residual = slice(r, 1, 0, out)}).y;
+        const Tensor y =
+            linear(x, slice(w, 0, 0, out), slice(b, 0, 0, out), {.activation = Activation::relu, .residual = slice(r, 1, 0, out)}).y;
         CHECK(difference(y, slice(whole, 1, 0, out)) == 0);
       }
     }
@@ -63,9 +70,14 @@ TEST_CASE("linear: a narrow weight gives columns of a wide one, bit for bit") {
 TEST_CASE("linear: gradients of every input agree with differences, dropout included") {
   for (Activation activation : kActivations) {
     const Key key(Seed{3});
-    const Tensor x = normal(key / 0, {2, 3, 4}, 0, 1, DType::f64), w = normal(key / 1, {5, 4}, 0, 1, DType::f64), b = normal(key / 2, {5}, 0, 1, DType::f64), r = normal(key / 3, {2, 3, 5}, 0, 1, DType::f64);
-    CHECK(check_gradient([&](std::span<const Variable> in) { return linear(in[0], in[1], in[2], {.activation = activation, .residual = in[3]}); }, {x, w, b, r}).holds(1e-8));
-    CHECK(check_gradient([&](std::span<const Variable> in) { return linear(in[0], in[1], Variable(), {.activation = activation}); }, {x, w}).holds(1e-8));
+    const Tensor x = normal(key / 0, {2, 3, 4}, 0, 1, DType::f64), w = normal(key / 1, {5, 4}, 0, 1, DType::f64),
+                 b = normal(key / 2, {5}, 0, 1, DType::f64), r = normal(key / 3, {2, 3, 5}, 0, 1, DType::f64);
+    CHECK(check_gradient(
+              [&](std::span<const Variable> in) { return linear(in[0], in[1], in[2], {.activation = activation, .residual = in[3]}); },
+              {x, w, b, r})
+              .holds(1e-8));
+    CHECK(check_gradient([&](std::span<const Variable> in) { return linear(in[0], in[1], Variable(), {.activation = activation}); }, {x, w})
+              .holds(1e-8));
   }
   // With dropout the mask is fixed by the key: d Σ y / d residual = 1, and dropped elements pass nothing on.
   const Variable x = variable(ones({4, 8}, DType::f64)), w = variable(ones({16, 8}, DType::f64));
@@ -124,7 +136,8 @@ TEST_CASE("linear: same bits for 1, 2 and 3 threads, empty sizes, errors with bo
   });
   CHECK(linear(zeros({0, 65}), w, b).y.shape() == Shape{0, 130});
   CHECK(linear(zeros({2, 0}), zeros({3, 0}), tensor({1, 2, 3})).y.to_vector<float>() == std::vector<float>{1, 2, 3, 1, 2, 3});
-  CHECK_THROWS_WITH_AS(linear(x, zeros({3, 4}), {}), doctest::Contains("linear: inner sizes differ: x [257, 65], weight [3, 4] (65 and 4)"), ShapeError);
+  CHECK_THROWS_WITH_AS(linear(x, zeros({3, 4}), {}), doctest::Contains("linear: inner sizes differ: x [257, 65], weight [3, 4] (65 and 4)"),
+                       ShapeError);
   CHECK_THROWS_WITH_AS(linear(x, w, zeros({3})), doctest::Contains("bias must be [130]: bias [3]"), ShapeError);
   CHECK_THROWS_AS(linear(x, to(w, DType::f64), {}), DTypeError);
 }
@@ -133,7 +146,9 @@ namespace {
 
 // x Wᵀ + b
 reference::Array product(const reference::Arrays& x) {
-  reference::Array turned = reference::make({x[1].shape[1], x[1].shape[0]}, [&](const reference::Position& p) { return x[1]({p[1], p[0]}); });
+  reference::Array turned = reference::make({x[1].shape[1], x[1].shape[0]}, [&](const reference::Position& p) {
+    return x[1]({p[1], p[0]});
+  });
   const reference::Array z = reference::matmul({x[0], turned});
   return reference::make(z.shape, [&](const reference::Position& p) { return z(p) + x[2](p); });
 }
@@ -146,10 +161,18 @@ reference::Array with_gelu(const reference::Arrays& x) {
 
 // Up to 211 products of numbers up to 2.
 static const InTable rows{
-    {.name = "linear", .reference = product, .definition = [](std::span<const Variable> x) { return matmul(x[0], transpose(x[1])) + x[2]; },
-     .wrong = {{{{2, 3}, {5, 4}, {5}}}}, .ulp = 100},
-    {.name = "linear gelu", .reference = with_gelu, .definition = [](std::span<const Variable> x) { return gelu(matmul(x[0], transpose(x[1])) + x[2]) + x[3]; },
-     .wrong = {{{{2, 3}, {5, 4}, {5}, {2, 5}}}}, .ulp = 100},
-    {.name = "linear gelu wide", .reference = with_gelu, .definition = [](std::span<const Variable> x) { return gelu(matmul(x[0], transpose(x[1])) + x[2]) + x[3]; },
+    {.name = "linear",
+     .reference = product,
+     .definition = [](std::span<const Variable> x) { return matmul(x[0], transpose(x[1])) + x[2]; },
+     .wrong = {{{{2, 3}, {5, 4}, {5}}}},
+     .ulp = 100},
+    {.name = "linear gelu",
+     .reference = with_gelu,
+     .definition = [](std::span<const Variable> x) { return gelu(matmul(x[0], transpose(x[1])) + x[2]) + x[3]; },
+     .wrong = {{{{2, 3}, {5, 4}, {5}, {2, 5}}}},
+     .ulp = 100},
+    {.name = "linear gelu wide",
+     .reference = with_gelu,
+     .definition = [](std::span<const Variable> x) { return gelu(matmul(x[0], transpose(x[1])) + x[2]) + x[3]; },
      .ulp = 100},
 };

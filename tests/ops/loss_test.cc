@@ -33,7 +33,8 @@ TEST_CASE("mse_loss and binary_cross_entropy_with_logits: the formulas, reductio
   const Shape shape{3, 7, 5};
   for (DType dtype : {DType::f32, DType::f64}) {
     const double eps = dtype == DType::f32 ? 1.2e-7 : 2.3e-16;
-    const Tensor x = draw(1, shape, dtype), y = uniform(Key(2), shape, 0, 1, dtype), w = uniform(Key(3), shape, 0, 2, dtype), p = uniform(Key(4), {7, 1}, 0, 3, dtype);
+    const Tensor x = draw(1, shape, dtype), y = uniform(Key(2), shape, 0, 1, dtype), w = uniform(Key(3), shape, 0, 2, dtype),
+                 p = uniform(Key(4), {7, 1}, 0, 3, dtype);
     const auto a = doubles(x), b = doubles(y), c = doubles(w), e = doubles(expand(p, shape));
     std::vector<double> squares(a.size()), logistic(a.size());
     for (std::size_t i = 0; i < a.size(); ++i) {
@@ -41,7 +42,8 @@ TEST_CASE("mse_loss and binary_cross_entropy_with_logits: the formulas, reductio
       const double s = 1 / (1 + std::exp(-a[i]));
       logistic[i] = -c[i] * (e[i] * b[i] * std::log(s) + (1 - b[i]) * std::log1p(-s));
     }
-    const double square_sum = std::accumulate(squares.begin(), squares.end(), 0.0), logistic_sum = std::accumulate(logistic.begin(), logistic.end(), 0.0);
+    const double square_sum = std::accumulate(squares.begin(), squares.end(), 0.0),
+                 logistic_sum = std::accumulate(logistic.begin(), logistic.end(), 0.0);
     for_every_target([&] {
       CHECK(worst_absolute(mse_loss(x, y, Reduction::none), squares) < 100 * eps);
       CHECK(mse_loss(x, y, Reduction::sum).item() == doctest::Approx(square_sum).epsilon(10 * eps));
@@ -75,7 +77,8 @@ TEST_CASE("losses of pairs: the formulas, reductions, every target, what is not 
   for (DType dtype : {DType::f32, DType::f64}) {
     const double eps = dtype == DType::f32 ? 1.2e-7 : 2.3e-16;
     const Tensor x = draw(1, shape, dtype), any = draw(2, shape, dtype), p = relu(draw(3, shape, dtype));               // half of p is 0
-    for (const auto& kind : {std::pair{PairLoss::mse_loss, 0.0}, {PairLoss::l1_loss, 0.0}, {PairLoss::smooth_l1_loss, 0.5}, {PairLoss::smooth_l1_loss, 0.0}, {PairLoss::huber_loss, 2.0}, {PairLoss::kl_div, 0.0}}) {
+    for (const auto& kind : {std::pair{PairLoss::mse_loss, 0.0}, {PairLoss::l1_loss, 0.0}, {PairLoss::smooth_l1_loss, 0.5},
+                             {PairLoss::smooth_l1_loss, 0.0}, {PairLoss::huber_loss, 2.0}, {PairLoss::kl_div, 0.0}}) {
       const PairLoss op = kind.first;
       const double parameter = kind.second;
       INFO(name(op) << " " << parameter);
@@ -119,7 +122,8 @@ TEST_CASE("losses of pairs: the formulas, reductions, every target, what is not 
 
 TEST_CASE("mse_loss and binary_cross_entropy_with_logits: rules against central differences") {
   const Tensor x = draw(1, {4, 3}), y = draw(4, {4, 3});
-  const Tensor label = uniform(Key(1), {4, 3}, 0, 1, DType::f64), weight = uniform(Key(2), {4, 1}, 0, 1, DType::f64), pos = uniform(Key(3), {3}, 0, 2, DType::f64);
+  const Tensor label = uniform(Key(1), {4, 3}, 0, 1, DType::f64), weight = uniform(Key(2), {4, 1}, 0, 1, DType::f64),
+               pos = uniform(Key(3), {3}, 0, 2, DType::f64);
   for (Reduction reduction : {Reduction::none, Reduction::mean, Reduction::sum}) {
     CHECK(check_gradient([&](auto v) { return mse_loss(v[0], v[1], reduction); }, {x, y}).holds(1e-8));
     CHECK(check_gradient([&](auto v) { return mse_loss(v[0], v[0], reduction); }, {x}).holds(1e-8));
@@ -149,7 +153,8 @@ TEST_CASE("nll_loss: of log_softmax it is cross_entropy, with weights and ignore
       }
   }
   const Tensor x = transpose(draw(1, {4, 3})), to = transpose(ones({4, 3}, DType::f64));            // of any strides, i32 targets
-  CHECK(doubles(nll_loss(x, tensor({3, 0, 2}, DType::i32), {}, 0, Reduction::none)) == std::vector<double>{-x[0][3].item(), 0, -x[2][2].item()});
+  CHECK(doubles(nll_loss(x, tensor({3, 0, 2}, DType::i32), {}, 0, Reduction::none)) ==
+        std::vector<double>{-x[0][3].item(), 0, -x[2][2].item()});
   nll_loss_grad(tensor({3, 0, 2}, DType::i32), {}, 0, Reduction::mean, full({}, 3, DType::f64), {to, true});
   CHECK(doubles(to) == std::vector<double>{1, 1, 1, -0.5, 1, 1, 1, 1, 1, 1, -0.5, 1});
   // nothing to count; what is never reached
@@ -160,29 +165,60 @@ TEST_CASE("nll_loss: of log_softmax it is cross_entropy, with weights and ignore
 }
 
 static const InTable rows{
-    {.name = "mse_loss", .reference = [](const reference::Arrays& x) {
-       return reference::over({}, false, reference::mean)({reference::two([](double a, double b) { return (a - b) * (a - b); })(x)});
-     }, .definition = [](std::span<const Variable> x) { return mean(square(x[0] - x[1])); }, .wrong = {{{{2, 3}, {2, 4}}}}, .ulp = 40},
-    {.name = "mse_loss each", .reference = reference::two([](double a, double b) { return (a - b) * (a - b); }),
+    {.name = "mse_loss",
+     .reference =
+         [](const reference::Arrays& x) {
+           return reference::over({}, false, reference::mean)({reference::two([](double a, double b) { return (a - b) * (a - b); })(x)});
+         },
+     .definition = [](std::span<const Variable> x) { return mean(square(x[0] - x[1])); },
+     .wrong = {{{{2, 3}, {2, 4}}}},
+     .ulp = 40},
+    {.name = "mse_loss each",
+     .reference = reference::two([](double a, double b) { return (a - b) * (a - b); }),
      .definition = [](std::span<const Variable> x) { return square(x[0] - x[1]); }},
-    {.name = "l1_loss", .reference = reference::two([](double a, double b) { return std::abs(a - b); }),
-     .definition = [](std::span<const Variable> x) { return abs(x[0] - x[1]); }, .wrong = {{{{2, 3}, {2, 4}}}}},
-    {.name = "smooth_l1_loss", .reference = reference::two([](double a, double b) { const double d = std::abs(a - b); return d < 0.7 ? d * d / 1.4 : d - 0.35; }), .wrong = {{{{2, 3}, {2, 4}}}}, .ulp = 10},
-    {.name = "huber_loss", .reference = reference::two([](double a, double b) { const double d = std::abs(a - b); return d < 0.7 ? d * d / 2 : 0.7 * (d - 0.35); }), .wrong = {{{{2, 3}, {2, 4}}}}, .ulp = 10},
-    {.name = "kl_div", .reference = reference::two([](double a, double b) { return b * (std::log(b) - a); }),
-     .definition = [](std::span<const Variable> x) { return x[1] * (log(x[1]) - x[0]); }, .wrong = {{{{2, 3}, {2, 4}}}}, .ulp = 20},
-    {.name = "nll_loss", .reference = [](const reference::Arrays& x) { return reference::Array{Shape(), {-reference::sum(at_labels(x[0])) / 5}}; }},
-    {.name = "nll_loss each", .reference = [](const reference::Arrays& x) {
-       reference::Array y{{2, 3}, at_labels(x[0])};
-       for (double& value : y.values) value = -value;
-       return y;
-     }},
-    {.name = "binary_cross_entropy_with_logits", .reference = [](const reference::Arrays& x) {
-       const auto y = doubles(uniform(Key(5), x[0].shape));
-       std::size_t i = 0;
-       return reference::make(x[0].shape, [&](const reference::Position& p) {
-         const double z = x[0](p), label = y[i++];
-         return -label * std::log(1 / (1 + std::exp(-z))) - (1 - label) * std::log(1 / (1 + std::exp(z)));
-       });
-     }},
+    {.name = "l1_loss",
+     .reference = reference::two([](double a, double b) { return std::abs(a - b); }),
+     .definition = [](std::span<const Variable> x) { return abs(x[0] - x[1]); },
+     .wrong = {{{{2, 3}, {2, 4}}}}},
+    {.name = "smooth_l1_loss",
+     .reference = reference::two([](double a, double b) {
+       const double d = std::abs(a - b);
+       return d < 0.7 ? d * d / 1.4 : d - 0.35;
+     }),
+     .wrong = {{{{2, 3}, {2, 4}}}},
+     .ulp = 10},
+    {.name = "huber_loss",
+     .reference = reference::two([](double a, double b) {
+       const double d = std::abs(a - b);
+       return d < 0.7 ? d * d / 2 : 0.7 * (d - 0.35);
+     }),
+     .wrong = {{{{2, 3}, {2, 4}}}},
+     .ulp = 10},
+    {.name = "kl_div",
+     .reference = reference::two([](double a, double b) { return b * (std::log(b) - a); }),
+     .definition = [](std::span<const Variable> x) { return x[1] * (log(x[1]) - x[0]); },
+     .wrong = {{{{2, 3}, {2, 4}}}},
+     .ulp = 20},
+    {.name = "nll_loss",
+     .reference =
+         [](const reference::Arrays& x) {
+           return reference::Array{Shape(), {-reference::sum(at_labels(x[0])) / 5}};
+         }},
+    {.name = "nll_loss each",
+     .reference =
+         [](const reference::Arrays& x) {
+           reference::Array y{{2, 3}, at_labels(x[0])};
+           for (double& value : y.values) value = -value;
+           return y;
+         }},
+    {.name = "binary_cross_entropy_with_logits",
+     .reference =
+         [](const reference::Arrays& x) {
+           const auto y = doubles(uniform(Key(5), x[0].shape));
+           std::size_t i = 0;
+           return reference::make(x[0].shape, [&](const reference::Position& p) {
+             const double z = x[0](p), label = y[i++];
+             return -label * std::log(1 / (1 + std::exp(-z))) - (1 - label) * std::log(1 / (1 + std::exp(z)));
+           });
+         }},
 };

@@ -131,7 +131,8 @@ TEST_CASE("matmul: one chain in rising k, whatever the blocks") {
 TEST_CASE("matmul: a long k, made in parts, is one chain") {
   const Index m = 150, k = 7300, n = 610;
   for (DType dtype : {DType::f32, DType::f64}) {
-    const Tensor a = draw({m, k}, dtype, 0), b = draw({k, n}, dtype, 1), bias = draw({n}, dtype, 2), sum = draw({m, n}, dtype, 3), start = sum.clone();
+    const Tensor a = draw({m, k}, dtype, 0), b = draw({k, n}, dtype, 1), bias = draw({n}, dtype, 2), sum = draw({m, n}, dtype, 3),
+                 start = sum.clone();
     const Tensor c = matmul(a, b);
     matmul(a, b, {sum, true});
     const Tensor biased = linear(a, transpose(b), bias).y;
@@ -168,20 +169,27 @@ TEST_CASE("matmul: same bits for threads, targets with FMA, and a row alone") {
     }
 }
 
-TEST_CASE("matmul_over_rows: the upper half of the result begins in the middle of the rows, in every layout, for threads, chunks in any order and targets") {
+TEST_CASE(
+    "matmul_over_rows: the upper half of the result begins in the middle of the rows, in every layout, for threads, chunks in any order "
+    "and targets") {
   const auto check = [](auto zero, Index N, Index m, Index n, bool halves) {
     using T = decltype(zero);
     const DType dtype = sizeof(T) == 4 ? DType::f32 : DType::f64;
     for (int layout = 0; layout < 3; ++layout) {
-      const Tensor a = layout == 0 ? draw({N, m}, dtype, 1) : layout == 1 ? slice(draw({N, m + 9}, dtype, 1), 1, 5, m + 5) : transpose(draw({m, N}, dtype, 1));
-      const Tensor b = layout == 0 ? draw({N, n}, dtype, 2) : layout == 1 ? transpose(draw({n, N}, dtype, 2)) : slice(draw({N, n + 7}, dtype, 2), 1, 0, n);
+      const Tensor a = layout == 0   ? draw({N, m}, dtype, 1)
+                       : layout == 1 ? slice(draw({N, m + 9}, dtype, 1), 1, 5, m + 5)
+                                     : transpose(draw({m, N}, dtype, 1));
+      const Tensor b = layout == 0   ? draw({N, n}, dtype, 2)
+                       : layout == 1 ? transpose(draw({n, N}, dtype, 2))
+                                     : slice(draw({N, n + 7}, dtype, 2), 1, 0, n);
       const Tensor start = draw({m, n}, dtype, 3), c = layout == 2 ? transpose(empty({n, m}, dtype)) : empty({m, n}, dtype);
       INFO("N ", N, " m ", m, " n ", n, " layout ", layout);
       for_every_target([&] {
         const Tensor expected = start.clone();
         for (Index i = 0; i < m; i += 1 + m / 40)
           for (Index j = 0; j < n; j += 1 + n / 20)
-            copy_into(expected(i, j), full({}, chain_over_rows(a, b, i, j, start(i, j).item<T>(), halves && i < half_of(m), half_of(N)), dtype));
+            copy_into(expected(i, j),
+                      full({}, chain_over_rows(a, b, i, j, start(i, j).item<T>(), halves && i < half_of(m), half_of(N)), dtype));
         const auto differences = [&] {
           copy_into(c, start);
           matmul_over_rows(a, b, {c, true});
@@ -199,7 +207,8 @@ TEST_CASE("matmul_over_rows: the upper half of the result begins in the middle o
         const Tensor from_zero = zeros({m, n}, dtype);
         matmul_over_rows(a, b, {from_zero, true});
         CHECK(equal_bits(c.clone(), from_zero));
-        const Tensor ones_column = ones({N, 1}, dtype), every_other = draw({m, 2}, dtype, 4)(all, 1), before = every_other.clone(), sums = empty({m}, dtype), alone = empty({m}, dtype);
+        const Tensor ones_column = ones({N, 1}, dtype), every_other = draw({m, 2}, dtype, 4)(all, 1), before = every_other.clone(),
+                     sums = empty({m}, dtype), alone = empty({m}, dtype);
         for_threads([&] {
           for (const bool add : {false, true}) {
             copy_into(sums, before), copy_into(alone, before);
@@ -210,7 +219,8 @@ TEST_CASE("matmul_over_rows: the upper half of the result begins in the middle o
             CHECK(equal_bits(sums, alone));
             Index wrong = 0;
             for (Index i = 0; i < m; ++i)
-              wrong += sums(i).item<T>() != chain_over_rows(a, ones_column, i, 0, add ? before(i).item<T>() : T(0), halves && i < half_of(m), half_of(N));
+              wrong += sums(i).item<T>() !=
+                       chain_over_rows(a, ones_column, i, 0, add ? before(i).item<T>() : T(0), halves && i < half_of(m), half_of(N));
             CHECK(wrong == 0);
           }
         }, {1, 2, 5});
@@ -232,7 +242,8 @@ TEST_CASE("matmul_over_rows: the upper half of the result begins in the middle o
 TEST_CASE("matmul_over_rows: many rows are summed in parts, many columns are made in parts") {
   const Index most = 2048, n = 2000;   // most * n: less than 16 MiB
   for (const Index N : {2049, 2053, 2070, 2400}) {
-    const Tensor a = draw({N, 40}, DType::f32, 1), b = draw({N, n}, DType::f32, 2), c = empty({40, n}, DType::f32), parts = empty({40, n}, DType::f32);
+    const Tensor a = draw({N, 40}, DType::f32, 1), b = draw({N, n}, DType::f32, 2), c = empty({40, n}, DType::f32),
+                 parts = empty({40, n}, DType::f32);
     const Tensor sums = empty({40}), alone = empty({40});
     const Into into{sums};
     matmul_over_rows(a, b, {c}, &into);
@@ -241,7 +252,8 @@ TEST_CASE("matmul_over_rows: many rows are summed in parts, many columns are mad
     const Tensor rest_a = slice(a, 0, most), rest_b = slice(b, 0, most);
     const Index half = half_of(N - most), lower = half_of(40);
     const auto add = [&](Index row, Index rows, Index begin, Index end) {
-      matmul(transpose(slice(slice(rest_a, 0, begin, end), 1, row, row + rows)), slice(rest_b, 0, begin, end), {slice(parts, 0, row, row + rows), true});
+      matmul(transpose(slice(slice(rest_a, 0, begin, end), 1, row, row + rows)), slice(rest_b, 0, begin, end),
+             {slice(parts, 0, row, row + rows), true});
     };
     add(0, lower, half, N - most);
     add(0, lower, 0, half);
@@ -253,7 +265,8 @@ TEST_CASE("matmul_over_rows: many rows are summed in parts, many columns are mad
     CHECK(worst_absolute(sums, doubles(sum(a, 0))) < 1e-4);   // chains of up to 2,400 sums of about 40
   }
   const Tensor wide_sums = empty({40}), expected = empty({40});
-  const Tensor wide = draw({400, 11000}, DType::f32, 3), rows = draw({400, 40}, DType::f32, 4), all_columns = empty({40, 11000}, DType::f32), some = empty({40, 1000}, DType::f32);
+  const Tensor wide = draw({400, 11000}, DType::f32, 3), rows = draw({400, 40}, DType::f32, 4),
+               all_columns = empty({40, 11000}, DType::f32), some = empty({40, 1000}, DType::f32);
   const Into into{wide_sums};
   matmul_over_rows(rows, wide, {all_columns}, &into);
   sum_over_rows(rows, 1000, {expected});
@@ -263,15 +276,21 @@ TEST_CASE("matmul_over_rows: many rows are summed in parts, many columns are mad
 }
 
 TEST_CASE("matmul_over_rows: errors") {
-  CHECK_THROWS_WITH_AS(matmul_over_rows(ones({3, 4}), ones({2, 5}), {ones({4, 5})}), "matmul_over_rows: needs as many rows of both: a [3, 4], b [2, 5]", ShapeError);
-  CHECK_THROWS_WITH_AS(matmul_over_rows(ones({3, 4}), ones({3, 5}), {ones({5, 4})}), "matmul_over_rows: the result has another shape: result [4, 5], into [5, 4]", ShapeError);
-  CHECK_THROWS_WITH_AS(matmul_over_rows(ones({3, 4}), ones({3, 5}, DType::f64), {ones({4, 5})}), "matmul_over_rows: dtypes differ: a f32, b f64, into f32", DTypeError);
+  CHECK_THROWS_WITH_AS(matmul_over_rows(ones({3, 4}), ones({2, 5}), {ones({4, 5})}),
+                       "matmul_over_rows: needs as many rows of both: a [3, 4], b [2, 5]", ShapeError);
+  CHECK_THROWS_WITH_AS(matmul_over_rows(ones({3, 4}), ones({3, 5}), {ones({5, 4})}),
+                       "matmul_over_rows: the result has another shape: result [4, 5], into [5, 4]", ShapeError);
+  CHECK_THROWS_WITH_AS(matmul_over_rows(ones({3, 4}), ones({3, 5}, DType::f64), {ones({4, 5})}),
+                       "matmul_over_rows: dtypes differ: a f32, b f64, into f32", DTypeError);
   CHECK_THROWS_AS(matmul_over_rows(ones({3, 4}), ones({3, 5}), {expand(ones({1, 5}), {4, 5})}), Error);
   const Into short_sums{ones({3})}, others{ones({4}, DType::f64)}, shared{expand(ones({1}), {4})};
-  CHECK_THROWS_WITH_AS(matmul_over_rows(ones({3, 4}), ones({3, 5}), {ones({4, 5})}, &short_sums), "matmul_over_rows: sums are of another number of columns: a [3, 4], sums [3]", ShapeError);
-  CHECK_THROWS_WITH_AS(matmul_over_rows(ones({3, 4}), ones({3, 5}), {ones({4, 5})}, &others), "matmul_over_rows: dtypes differ: a f32, sums f64", DTypeError);
+  CHECK_THROWS_WITH_AS(matmul_over_rows(ones({3, 4}), ones({3, 5}), {ones({4, 5})}, &short_sums),
+                       "matmul_over_rows: sums are of another number of columns: a [3, 4], sums [3]", ShapeError);
+  CHECK_THROWS_WITH_AS(matmul_over_rows(ones({3, 4}), ones({3, 5}), {ones({4, 5})}, &others),
+                       "matmul_over_rows: dtypes differ: a f32, sums f64", DTypeError);
   CHECK_THROWS_AS(matmul_over_rows(ones({3, 4}), ones({3, 5}), {ones({4, 5})}, &shared), Error);
-  CHECK_THROWS_WITH_AS(sum_over_rows(ones({3, 4}), 5, short_sums), "sum_over_rows: sums are of another number of columns: a [3, 4], sums [3]", ShapeError);
+  CHECK_THROWS_WITH_AS(sum_over_rows(ones({3, 4}), 5, short_sums),
+                       "sum_over_rows: sums are of another number of columns: a [3, 4], sums [3]", ShapeError);
   CHECK_THROWS_WITH_AS(sum_over_rows(ones({3}), 5, short_sums), "sum_over_rows: needs 2 dimensions: [3]", ShapeError);
 }
 

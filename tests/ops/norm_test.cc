@@ -56,7 +56,8 @@ TEST_CASE("layer_norm and rms_norm: value and gradient by the formulas, all widt
   for (Index d : {2, 7, 15, 16, 17, 33, 100, 256, 300})
     for (DType dtype : {DType::f32, DType::f64}) {
       const double eps = dtype == DType::f32 ? 1.2e-7 : 2.3e-16;
-      const Tensor x = normal(Key(1, d), {37, d}, 3, 2, dtype), w = normal(Key(2), {d}, 1, 0.5, dtype), b = normal(Key(3), {d}, 0, 1, dtype);
+      const Tensor x = normal(Key(1, d), {37, d}, 3, 2, dtype), w = normal(Key(2), {d}, 1, 0.5, dtype),
+                   b = normal(Key(3), {d}, 0, 1, dtype);
       const Tensor dy = normal(Key(4), {37, d}, 0, 1, dtype);
       for (bool centred : {true, false}) {
         const Reference want = by_formulas(x, w, b, dy, 1e-5, centred), rms = by_formulas(x, w, {}, dy, 1e-5, centred);
@@ -83,7 +84,8 @@ TEST_CASE("layer_norm and rms_norm: value and gradient by the formulas, all widt
 }
 
 TEST_CASE("layer_norm: without weight or bias, strides, any rank, adding, empty") {
-  const Tensor x = normal(Key(5), {4, 6, 24}, 0, 1, DType::f64), w = normal(Key(6), {24}, 0, 1, DType::f64), b = normal(Key(7), {24}, 0, 1, DType::f64);
+  const Tensor x = normal(Key(5), {4, 6, 24}, 0, 1, DType::f64), w = normal(Key(6), {24}, 0, 1, DType::f64),
+               b = normal(Key(7), {24}, 0, 1, DType::f64);
   const Tensor dy = normal(Key(8), x.shape(), 0, 1, DType::f64);
   CHECK(worst_absolute(layer_norm(x, {}, {}).y, by_formulas(x, {}, {}, dy, 1e-5, true).y) < 1e-14);
   CHECK(worst_absolute(layer_norm(x, w, {}).y, by_formulas(x, w, {}, dy, 1e-5, true).y) < 1e-14);
@@ -95,7 +97,8 @@ TEST_CASE("layer_norm: without weight or bias, strides, any rank, adding, empty"
   const Tensor turned = transpose(transpose(x).clone());
   CHECK(equal_bits(layer_norm(turned, w, b).y, out.y));
 
-  const Tensor dx = empty(x.shape(), DType::f64), dw = empty({24}, DType::f64), again = transpose(ones({4, 24, 6}, DType::f64)), dw2 = ones({24}, DType::f64);
+  const Tensor dx = empty(x.shape(), DType::f64), dw = empty({24}, DType::f64), again = transpose(ones({4, 24, 6}, DType::f64)),
+               dw2 = ones({24}, DType::f64);
   const Into first[] = {{dx}, {dw}}, second[] = {{again, true}, {dw2, true}};
   layer_norm_grad(x, out.mean, out.rstd, w, dy, first, first + 1, nullptr);
   layer_norm_grad(turned, out.mean, out.rstd, w, transpose(transpose(dy).clone()), second, second + 1, nullptr);
@@ -122,7 +125,8 @@ TEST_CASE("layer_norm: width 1, constant rows, NaN") {
     layer_norm_grad(x, out.mean, out.rstd, w, ones({3, 1}), &to_x, nullptr, nullptr);
     CHECK(doubles(dx) == std::vector<double>(3, 0.0));
     for (Index d : {2, 5, 16, 48, 100}) {                       // β, and (g - mean g) / √eps with g = dy ⊙ γ
-      const Tensor rows = full({2, d}, 0.1), gamma = normal(Key(1), {d}), beta = normal(Key(2), {d}), dy = normal(Key(3), {2, d}), g = empty({2, d});
+      const Tensor rows = full({2, d}, 0.1), gamma = normal(Key(1), {d}), beta = normal(Key(2), {d}), dy = normal(Key(3), {2, d}),
+                   g = empty({2, d});
       const LayerNormed constant = layer_norm(rows, gamma, beta);
       CHECK(equal_bits(constant.y[0], beta));
       const Into to_g{g};
@@ -160,7 +164,8 @@ TEST_CASE("add_dropout_norm: equals its definition, value and gradient") {
       const AddDropoutNormed out = add_dropout_norm(x, residual, w, b, options);
       CHECK(worst_absolute(out.sum, sum) < 1e-15);
       CHECK(worst_absolute(out.y, want.y) < 1e-13);
-      const Tensor gx = empty({rows, d}, DType::f64), gr = empty({rows, d}, DType::f64), gw = empty({d}, DType::f64), gb = empty({d}, DType::f64);
+      const Tensor gx = empty({rows, d}, DType::f64), gr = empty({rows, d}, DType::f64), gw = empty({d}, DType::f64),
+                   gb = empty({d}, DType::f64);
       const Into to_x{gx}, to_r{gr}, to_w{gw}, to_b{gb};
       add_dropout_norm_grad(out.sum, out.mean, out.rstd, w, dy, dsum, options, &to_x, &to_r, &to_w, &to_b);
       CHECK(worst_absolute(gr, dresidual) < 1e-13);
@@ -178,7 +183,8 @@ TEST_CASE("add_dropout_norm: equals its definition, value and gradient") {
 }
 
 TEST_CASE("add_dropout_norm: the same bits for any number of threads and on all targets with FMA") {
-  const Tensor x = normal(Key(1), {1000, 200}), residual = normal(Key(2), {1000, 200}), w = normal(Key(3), {200}), b = normal(Key(4), {200});
+  const Tensor x = normal(Key(1), {1000, 200}), residual = normal(Key(2), {1000, 200}), w = normal(Key(3), {200}),
+               b = normal(Key(4), {200});
   const AddDropoutNormOptions options{.dropout = 0.1, .key = Key(9)};
   std::vector<Tensor> results;
   const auto run = [&] {
@@ -265,14 +271,18 @@ TEST_CASE("may_overlap: columns of one matrix are told apart, to the column") {
   for (Index a = 0; a < 6; ++a)
     for (Index to_a = a + 1; to_a <= 6; ++to_a)
       for (Index b = 0; b < 6; ++b)
-        for (Index to_b = b + 1; to_b <= 6; ++to_b) CHECK(may_overlap(slice(x, 1, a, to_a), slice(x, 1, b, to_b)) == (a < to_b && b < to_a));
+        for (Index to_b = b + 1; to_b <= 6; ++to_b)
+          CHECK(may_overlap(slice(x, 1, a, to_a), slice(x, 1, b, to_b)) == (a < to_b && b < to_a));
 }
 
 static const InTable rows{
     {.name = "layer_norm", .reference = reference::normalised(true), .wrong = {{{{2, 3}, {4}, {3}}}}, .ulp = 2000},
     {.name = "rms_norm", .reference = reference::normalised(false), .wrong = {{{{2, 3}, {4}}}}, .ulp = 2000},
-    {.name = "add_dropout_norm", .reference = [](const reference::Arrays& x) { return reference::normalised(true)({added(x), x[2], x[3]}); },
-     .definition = [](std::span<const Variable> x) { return add_dropout_norm_by_definition(x[0], x[1], x[2], x[3]).y; }, .wrong = {{{{2, 3}, {2, 4}, {3}, {3}}}}, .ulp = 2000},
+    {.name = "add_dropout_norm", .reference = [](const reference::Arrays& x) { return reference::normalised(true)({added(x), x[2],
+                                                                                                                   x[3]}); },
+     .definition = [](std::span<const Variable> x) { return add_dropout_norm_by_definition(x[0], x[1], x[2],
+                                                                                           x[3]).y; }, .wrong = {{{{2, 3}, {2, 4}, {3},
+                                                                                                                   {3}}}}, .ulp = 2000},
     {.name = "add_dropout_norm both", .reference = [](const reference::Arrays& x) {
        const auto sum = added(x), y = reference::normalised(true)({sum, x[2], x[3]});
        return reference::two([](double a, double b) { return a * b; })({y, sum});

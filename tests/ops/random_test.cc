@@ -27,7 +27,8 @@ TEST_CASE("dropout: factors equal their definition on every target, at every off
         REQUIRE(y.shape() == Shape{n});
         Index wrong = 0;
         for (Index i = 0; i < n; ++i)
-          wrong += y.span<float>()[std::size_t(i)] != float(dropout_factor(rule, i)) || z.span<double>()[std::size_t(i)] != dropout_factor(rule, i);
+          wrong += y.span<float>()[std::size_t(i)] != float(dropout_factor(rule, i)) ||
+                   z.span<double>()[std::size_t(i)] != dropout_factor(rule, i);
         CHECK(wrong == 0);
       });
   }
@@ -151,7 +152,8 @@ TEST_CASE("multinomial: draw j of a row is where the key's number falls among th
   for (const bool replacement : {true, false})
     for (const Index V : {1, 2, 3, 16, 17, 1000}) {
       const Index rows = 37, n = replacement ? 50 : std::min<Index>(V, 50);
-      const Tensor whole = randint(key, {rows, V}, 1, 10), w = transpose(transpose(to(whole, DType::f64)).clone());   // sums of whole numbers are exact
+      // sums of whole numbers are exact
+      const Tensor whole = randint(key, {rows, V}, 1, 10), w = transpose(transpose(to(whole, DType::f64)).clone());
       const auto weights = doubles(w);
       Random random(key);
       std::vector<Index> drawn;
@@ -178,7 +180,8 @@ TEST_CASE("multinomial: shares of draws, of pairs without replacement; a weight 
   const std::vector<double> w{0, 3, 0, 0.5, 1.5, 0, 0};                                 // of 5
   const Tensor row = tensor(w, {7}), rows = expand(unsqueeze(row, 0), {n, 7});
   const Tensor again = multinomial(Key(1), row, n, true), pairs = multinomial(Key(2), rows, 2), all_three = multinomial(Key(3), rows, 3);
-  const auto near = [](Index found, double p) { return std::abs(double(found) - double(n) * p) <= 4 * std::sqrt(double(n) * p * (1 - p)); };   // four deviations
+  // four deviations
+  const auto near = [](Index found, double p) { return std::abs(double(found) - double(n) * p) <= 4 * std::sqrt(double(n) * p * (1 - p)); };
   for (std::size_t i = 0; i < 7; ++i) {
     CHECK(near(std::ranges::count(again.span<Index>(), Index(i)), w[i] / 5));
     for (std::size_t k = 0; k < 7; ++k) {
@@ -206,7 +209,8 @@ TEST_CASE("random tensors: wrong arguments") {
   CHECK_THROWS_WITH_AS(uniform(key, {2}, 1 - 1e-12, 1), "uniform: no f32 lies between: lo 0.999999999999, hi 1", Error);
   CHECK(uniform(key, {2}, 1, 1 + 1e-12).to_vector<float>() == std::vector<float>{1, 1});
   CHECK(uniform(key, {2}, 1 - 1e-12, 1, DType::f64)[0].item() < 1);
-  CHECK_THROWS_WITH_AS(uniform(key, {2}, -1.5e308, 1.5e308, DType::f64), "uniform: hi - lo must be finite: lo -1.5e+308, hi 1.5e+308", Error);
+  CHECK_THROWS_WITH_AS(uniform(key, {2}, -1.5e308, 1.5e308, DType::f64), "uniform: hi - lo must be finite: lo -1.5e+308, hi 1.5e+308",
+                       Error);
   CHECK_THROWS_AS(uniform(key, {2}, 0, INFINITY), Error);
   CHECK_THROWS_AS(uniform(key, {2}, 0, 1, DType::i32), DTypeError);
   CHECK_THROWS_AS(normal(key, {2}, 0, -1), Error);
@@ -217,10 +221,12 @@ TEST_CASE("random tensors: wrong arguments") {
   const Tensor few = ones({1000, 40});
   for (const Index r : {300, 301, 999}) copy_into(few(r, Slice{3, 40}), zeros({37}));
   for_threads([&] {
-    CHECK_THROWS_WITH_AS(multinomial(key, few, 4), "multinomial: without replacement a row has a draw for each weight above 0: row [300] has 3, needs 4", Error);
+    CHECK_THROWS_WITH_AS(multinomial(key, few, 4),
+                         "multinomial: without replacement a row has a draw for each weight above 0: row [300] has 3, needs 4", Error);
     CHECK(multinomial(key, few, 4, true).shape() == Shape{1000, 4});
   });
-  CHECK_THROWS_WITH_AS(multinomial(key, full({2, 3}, 1e308, DType::f64), 1), "multinomial: a row needs a finite sum of weights above 0: row [0] has inf", Error);
+  CHECK_THROWS_WITH_AS(multinomial(key, full({2, 3}, 1e308, DType::f64), 1),
+                       "multinomial: a row needs a finite sum of weights above 0: row [0] has inf", Error);
   for (const double wrong : {-1.0, double(NAN), double(INFINITY)}) CHECK_THROWS_AS(multinomial(key, tensor({1, wrong}), 1, true), Error);
 }
 

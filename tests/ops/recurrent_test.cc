@@ -22,8 +22,8 @@ const char* const names[] = {"tanh", "relu", "lstm", "gru_bahdanau", "gru_cho", 
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 
 // One step of one sentence: gates = x W_ihᵀ + b_ih; h and c are replaced.
-void step(RecurrentUnit unit, const std::vector<double>& gates, std::vector<double>& h, std::vector<double>& c, const reference::Array& weight_hh,
-          const double* bias_hh) {
+void step(RecurrentUnit unit, const std::vector<double>& gates, std::vector<double>& h, std::vector<double>& c,
+          const reference::Array& weight_hh, const double* bias_hh) {
   const std::size_t n = h.size();
   const auto product = [&](std::size_t row, const std::vector<double>& v) {   // (W_hh v + b_hh)[row]
     double sum = bias_hh ? bias_hh[row] : 0;
@@ -60,7 +60,8 @@ reference::Function cell_reference(RecurrentUnit unit) {
     reference::Array y{{B, n}, {}};
     for (Index b = 0; b < B; ++b) {
       auto h = row(x[1], b * n, n), c = unit == U::lstm ? row(x[3], b * n, n) : h;
-      step(unit, row(x[0], b * rows, rows), h, c, x[2], resets_before(unit) ? nullptr : x.back().values.data() + (x.back().shape.rank() == 2 ? b * rows : 0));
+      step(unit, row(x[0], b * rows, rows), h, c, x[2],
+           resets_before(unit) ? nullptr : x.back().values.data() + (x.back().shape.rank() == 2 ? b * rows : 0));
       for (std::size_t j = 0; j < h.size(); ++j) y.values.push_back(unit == U::lstm ? h[j] + 2 * c[j] : h[j]);
     }
     return y;
@@ -80,12 +81,14 @@ reference::Function layer_reference(RecurrentUnit unit, bool reverse) {
         const Index s = reverse ? length - 1 - i : i;
         std::vector<double> gates = x[4].values;
         for (std::size_t g = 0; g < gates.size(); ++g)
-          for (Index e = 0; e < E; ++e) gates[g] += x[2].values[g * std::size_t(E) + std::size_t(e)] * x[0].values[std::size_t((b * S + s) * E + e)];
+          for (Index e = 0; e < E; ++e)
+            gates[g] += x[2].values[g * std::size_t(E) + std::size_t(e)] * x[0].values[std::size_t((b * S + s) * E + e)];
         step(unit, gates, h, c, x[3], resets_before(unit) ? nullptr : x.back().values.data());
         for (Index j = 0; j < n; ++j) y.values[std::size_t((b * S + s) * n + j)] = h[std::size_t(j)];
       }
       for (Index s = 0; s < S; ++s)   // the samples add the last state to each step
-        for (Index j = 0; j < n; ++j) y.values[std::size_t((b * S + s) * n + j)] += h[std::size_t(j)] + (unit == U::lstm ? 2 * c[std::size_t(j)] : 0);
+        for (Index j = 0; j < n; ++j)
+          y.values[std::size_t((b * S + s) * n + j)] += h[std::size_t(j)] + (unit == U::lstm ? 2 * c[std::size_t(j)] : 0);
     }
     return y;
   };
@@ -112,7 +115,10 @@ DifferentiableFunction layer_definition(RecurrentUnit unit, bool reverse) {
   for (std::size_t i = 0; i < std::size(units); ++i) {
     for (const std::string bias : {"", " bias of each row"}) {
       if (bias.empty() || !resets_before(units[i]))
-        const InTable cell{{.name = std::string("recurrent_cell ") + names[i] + bias, .reference = cell_reference(units[i]), .definition = cell_definition(units[i]), .ulp = 32}};
+        const InTable cell{{.name = std::string("recurrent_cell ") + names[i] + bias,
+                            .reference = cell_reference(units[i]),
+                            .definition = cell_definition(units[i]),
+                            .ulp = 32}};
     }
     for (const bool reverse : {false, true})
       const InTable layer{{.name = std::string("recurrent_layer ") + names[i] + (reverse ? " reverse" : ""),
@@ -141,8 +147,8 @@ struct Layer {
     return [unit = unit, lengths, reverse, fused](std::span<const Variable> x) {
       const RecurrentWeights w{x[2], x[3], x[4], resets_before(unit) ? Variable() : x[6]};
       const RecurrentState initial{x[1], unit == U::lstm ? x[5] : Variable()};
-      const RecurrentSequence y =
-          fused ? recurrent_layer(unit, x[0], lengths, initial, w, reverse) : recurrent_layer_by_definition(unit, x[0], lengths, initial, w, reverse);
+      const RecurrentSequence y = fused ? recurrent_layer(unit, x[0], lengths, initial, w, reverse)
+                                        : recurrent_layer_by_definition(unit, x[0], lengths, initial, w, reverse);
       std::vector<Variable> parts{y.outputs, unsqueeze(y.last.h, 1)};
       if (unit == U::lstm) parts.push_back(unsqueeze(y.last.c, 1));
       return concat(parts, 1);
@@ -258,15 +264,21 @@ TEST_CASE("recurrent: the forms of Cho and Bahdanau are each other's with negate
 
 TEST_CASE("recurrent: messages name both sides") {
   const Tensor x = zeros({2, 3, 4}), w_ih = zeros({20, 4}), w_hh = zeros({20, 5}), bias = zeros({15});
-  const auto lstm = [&](const Tensor& lengths, const Tensor& h, const Tensor& w) { return message_of([&] { recurrent_layer(U::lstm, x, lengths, h, {}, w, w_hh, {}, {}); }); };
-  const auto lstm_with = [&](const Tensor& bias_hh) { return message_of([&] { recurrent_layer(U::lstm, x, {}, {}, {}, w_ih, w_hh, {}, bias_hh); }); };
+  const auto lstm = [&](const Tensor& lengths, const Tensor& h, const Tensor& w) {
+    return message_of([&] { recurrent_layer(U::lstm, x, lengths, h, {}, w, w_hh, {}, {}); });
+  };
+  const auto lstm_with = [&](const Tensor& bias_hh) {
+    return message_of([&] { recurrent_layer(U::lstm, x, {}, {}, {}, w_ih, w_hh, {}, bias_hh); });
+  };
   CHECK(lstm(tensor({3, 4}, DType::i32), {}, w_ih) == "recurrent_layer: length 4 at position [1] is not in [0, 3]");
   CHECK(lstm(tensor({3}, DType::i32), {}, w_ih) == "recurrent_layer: lengths must be [B]: x [2, 3, 4], lengths [1]");
   CHECK(lstm({}, zeros({2, 4}), w_ih) == "recurrent_layer: h must be [2, 5]: x [2, 3, 4], weight_hh [20, 5], h [2, 4]");
   CHECK(lstm({}, {}, zeros({20, 7})) == "recurrent_layer: inner sizes differ: x [2, 3, 4], weight_ih [20, 7]");
   CHECK(message_of([&] { recurrent_cell(U::gru_cho, zeros({2, 15}), {}, {}, zeros({15, 5}), bias); }) ==
         "recurrent_cell: this form of the GRU has one bias: gates [2, 15], bias_hh [15]");
-  const auto cudnn = [&](const Tensor& bias_hh) { return message_of([&] { recurrent_cell(U::gru_cudnn, zeros({2, 15}), {}, {}, zeros({15, 5}), bias_hh); }); };
+  const auto cudnn = [&](const Tensor& bias_hh) {
+    return message_of([&] { recurrent_cell(U::gru_cudnn, zeros({2, 15}), {}, {}, zeros({15, 5}), bias_hh); });
+  };
   CHECK(cudnn(zeros({3, 15})) == "recurrent_cell: bias_hh must be [2, 15]: gates [2, 15], weight_hh [15, 5], bias_hh [3, 15]");
   CHECK(cudnn(zeros({14})) == "recurrent_cell: bias_hh must be [15]: gates [2, 15], weight_hh [15, 5], bias_hh [14]");
   CHECK(cudnn(zeros({2, 15}, DType::f64)) == "recurrent_cell: dtypes differ: gates f32, bias_hh f64");

@@ -30,7 +30,8 @@ constexpr double kInf = std::numeric_limits<double>::infinity(), kNaN = std::num
 // Σ, Π, max over `dims` by a loop over all positions, in long double
 struct Reference { std::vector<double> sum, product, most; };
 Reference by_loop(const Tensor& x, const std::vector<bool>& reduced, Index results) {
-  Reference out{std::vector<double>(std::size_t(results)), std::vector<double>(std::size_t(results)), std::vector<double>(std::size_t(results), -kInf)};
+  Reference out{std::vector<double>(std::size_t(results)), std::vector<double>(std::size_t(results)),
+                std::vector<double>(std::size_t(results), -kInf)};
   std::vector<long double> sum(std::size_t(results), 0), product(std::size_t(results), 1);
   const auto values = doubles(x);
   for (Index i = 0; i < x.numel(); ++i) {
@@ -62,12 +63,14 @@ template <class... A> concept Sums = requires(Tensor x, A... given) { sum(x, giv
 static_assert(Sums<int> && Sums<Dims, bool> && !Sums<int, int> && !Sums<bool>);
 
 TEST_CASE("reduce: many results, each of several chunks, are joined by several threads") {
-  const Tensor tall = uniform(Key(Seed{8}), {1030, 20000}, -1, 1), wide = uniform(Key(Seed{9}), {700, 33000}, -1, 1), bytes = to(greater(tall, 0), DType::u8);
+  const Tensor tall = uniform(Key(Seed{8}), {1030, 20000}, -1, 1), wide = uniform(Key(Seed{9}), {700, 33000}, -1, 1),
+               bytes = to(greater(tall, 0), DType::u8);
   const int before = threads();
   std::vector<Tensor> first;
   for (const int count : {1, 2, 3, 2, 3}) {
     set_threads(count);
-    const std::vector<Tensor> now{sum(tall, {0}), sum(wide, {1}), max(wide, {1}), sum(bytes, {0}), sum(reshape(tall, {1030, 2, 10000}), {0, 1})};
+    const std::vector<Tensor> now{sum(tall, {0}), sum(wide, {1}), max(wide, {1}), sum(bytes, {0}),
+                                  sum(reshape(tall, {1030, 2, 10000}), {0, 1})};
     if (first.empty()) first = now;
     for (std::size_t i = 0; i < now.size(); ++i) {
       CAPTURE(i);
@@ -119,7 +122,8 @@ TEST_CASE("reduce: many narrow rows, and strided tensors as a whole, have the bi
       for (DType dtype : {DType::f32, DType::f64}) {
         CAPTURE(n);
         CAPTURE(rows);
-        const Tensor x = uniform(Key(7, n, rows), {rows, n}, -2, 2, dtype), turned = transpose(transpose(x).clone()), all = permute(x, {1, 0});
+        const Tensor x = uniform(Key(7, n, rows), {rows, n}, -2, 2, dtype), turned = transpose(transpose(x).clone()),
+                     all = permute(x, {1, 0});
         for_every_target([&] {
           CHECK(equal_bits(sum(x, 0), sum(turned, 0)));
           CHECK(equal_bits(max(x, 0), max(turned, 0)));
@@ -140,7 +144,8 @@ TEST_CASE("reduce: many narrow rows, and strided tensors as a whole, have the bi
 TEST_CASE("reduce: strided tensors without elements") {
   for (const Shape& shape : {Shape{0, 3, 2}, Shape{3, 0, 2}, Shape{3, 2, 0}, Shape{0, 0, 4}})
     for (const Dims& order : {Dims{0, 1, 2}, Dims{2, 1, 0}, Dims{1, 2, 0}, Dims{0, 2, 1}})
-      for (const Tensor& x : {permute(zeros(shape), order), slice(permute(zeros(shape), order), 0, 0, Slice::kToEnd, 2), flip(permute(zeros(shape), order), {1})}) {
+      for (const Tensor& x : {permute(zeros(shape), order), slice(permute(zeros(shape), order), 0, 0, Slice::kToEnd, 2),
+                              flip(permute(zeros(shape), order), {1})}) {
         CHECK(sum(x).item() == 0);
         CHECK(prod(x).item() == 1);
         CHECK(sum(x, {0, 1}).numel() == x.size(2));
@@ -177,7 +182,8 @@ template <class T, class F> void for_sequences(const Tensor& x, const std::vecto
 
 // One chunk, or an even number of like ones of at most 512; 16 lanes, folded in halves; the chunks in double.
 template <class T> T sum_in_order(const std::vector<T>& x) {
-  const std::size_t chunks = x.size() <= 512 ? 1 : 2 * ((x.size() + 1023) / 1024), size = (x.size() / chunks + (x.size() % chunks != 0) + 15) / 16 * 16;
+  const std::size_t chunks = x.size() <= 512 ? 1 : 2 * ((x.size() + 1023) / 1024),
+                    size = (x.size() / chunks + (x.size() % chunks != 0) + 15) / 16 * 16;
   double total = 0;
   for (std::size_t first = 0; first < x.size(); first += size) {
     T lanes[16] = {};
@@ -215,7 +221,8 @@ template <class F> void for_reductions(const Shape& shape, F&& f) {
 }  // namespace
 
 TEST_CASE("reduce: the order of additions, to the bit, in every layout, on every target") {
-  for (const Shape& shape : {Shape{3, 1300}, Shape{1300, 200}, Shape{40, 9}, Shape{9, 140}, Shape{600, 5, 7}, Shape{70, 3, 48}, Shape{700, 2, 64}, Shape{2, 33000}, Shape{33000, 2}})
+  for (const Shape& shape : {Shape{3, 1300}, Shape{1300, 200}, Shape{40, 9}, Shape{9, 140}, Shape{600, 5, 7}, Shape{70, 3, 48},
+                             Shape{700, 2, 64}, Shape{2, 33000}, Shape{33000, 2}})
     for_reductions(shape, [&](const Dims& dims, const std::vector<bool>& reduced) {
       const auto check = [&]<class T>(DType dtype) {
         const Tensor x = uniform(Key(31), shape, -1, 1, dtype);
@@ -356,7 +363,9 @@ TEST_CASE("reduce: nothing to reduce") {
   CHECK_THROWS_WITH_AS(max(x, 1), doctest::Contains("max: nothing to choose from: shape [2, 0, 3], dims [1]"), ShapeError);
   CHECK_THROWS_AS(argmax(x, 1), ShapeError);
   CHECK(argmax(x, 0).shape() == Shape{0, 3});
-  for (const bool keepdim : {false, true}) CHECK((argmax(tensor(4), -1, keepdim).item<Index>() == 0 && argmin(tensor(4), 0, keepdim).shape() == Shape{}));   // as PyTorch's
+  // as PyTorch's
+  for (const bool keepdim : {false, true})
+    CHECK((argmax(tensor(4), -1, keepdim).item<Index>() == 0 && argmin(tensor(4), 0, keepdim).shape() == Shape{}));
   CHECK_THROWS_AS(argmax(tensor(4), 1), IndexError);
   CHECK(all_true(empty({0})));
   CHECK_FALSE(any_true(empty({0})));
@@ -384,7 +393,8 @@ TEST_CASE("reduce: gradients at ties, zeros and constants") {
           const auto row = std::span(values).subspan(std::size_t(r * n), std::size_t(n));
           const bool nan = std::any_of(row.begin(), row.end(), [](double v) { return std::isnan(v); });
           const auto won = [&, best = *std::max_element(row.begin(), row.end())](double v) { return nan ? std::isnan(v) : v == best; };
-          const double ties = double(std::count_if(row.begin(), row.end(), won)), share = dtype == DType::f32 ? double(float(r + 1) / float(ties)) : double(r + 1) / ties;
+          const double ties = double(std::count_if(row.begin(), row.end(), won)),
+                       share = dtype == DType::f32 ? double(float(r + 1) / float(ties)) : double(r + 1) / ties;
           for (const double v : row) expected.push_back(won(v) ? share : 0);
         }
         const auto largest = [&](const Variable& v) { return sum(max(v, {1}) * weight); };
@@ -472,7 +482,8 @@ TEST_CASE("reduce: a threshold below the largest is just below the maximum that 
       for (Index i = 0; i < n; ++i) x.push_back(i % 11 == 3 ? NAN : i % 7 == 2 ? -INFINITY : -float(1 + random.below(300)));
       std::map<Index, float> largest;
       for (Index i = 0; i < n; ++i)
-        if (const float value = x[std::size_t(i)]; !std::isnan(value)) largest[i % 64] = largest.count(i % 64) ? std::max(largest[i % 64], value) : value;
+        if (const float value = x[std::size_t(i)]; !std::isnan(value))
+          largest[i % 64] = largest.count(i % 64) ? std::max(largest[i % 64], value) : value;
       std::set<float, std::greater<>> different;
       for (const auto& [remainder, value] : largest) different.insert(value);
       different.erase(-INFINITY);
@@ -481,7 +492,8 @@ TEST_CASE("reduce: a threshold below the largest is just below the maximum that 
         const float reached = count <= different.size() ? *std::next(different.begin(), std::ptrdiff_t(count) - 1) : -INFINITY;
         CHECK(below_largest(std::span<const float>(x), Index(count)) == std::nextafter(reached, -INFINITY));
         CHECK(below_largest(std::span<const double>(wide), Index(count)) == std::nextafter(double(reached), -HUGE_VAL));
-        if (count <= different.size()) CHECK(std::ranges::count_if(x, [&](float value) { return value >= reached; }) >= std::ptrdiff_t(count));
+        if (count <= different.size())
+          CHECK(std::ranges::count_if(x, [&](float value) { return value >= reached; }) >= std::ptrdiff_t(count));
       }
     }
   });
@@ -504,42 +516,115 @@ reference::Values running(reference::Values v) {
 // Up to 200 additions of numbers up to 2.
 static const InTable rows{
     {.name = "sum", .reference = reference::over({}, false, [](const reference::Values& v) { return reference::sum(v); }), .ulp = 60},
-    {.name = "sum last", .reference = reference::over({-1}, false, [](const reference::Values& v) { return reference::sum(v); }), .ulp = 60},
-    {.name = "sum middle", .reference = reference::over({1}, true, [](const reference::Values& v) { return reference::sum(v); }), .ulp = 60},
-    {.name = "sum outer", .reference = reference::over({0, 2}, false, [](const reference::Values& v) { return reference::sum(v); }), .ulp = 60},
+    {.name = "sum last",
+     .reference = reference::over({-1}, false, [](const reference::Values& v) { return reference::sum(v); }),
+     .ulp = 60},
+    {.name = "sum middle",
+     .reference = reference::over({1}, true, [](const reference::Values& v) { return reference::sum(v); }),
+     .ulp = 60},
+    {.name = "sum outer",
+     .reference = reference::over({0, 2}, false, [](const reference::Values& v) { return reference::sum(v); }),
+     .ulp = 60},
     {.name = "mean", .reference = reference::over({}, false, [](const reference::Values& v) { return reference::mean(v); }), .ulp = 60},
-    {.name = "mean last", .reference = reference::over({-1}, false, [](const reference::Values& v) { return reference::mean(v); }), .ulp = 60},
-    {.name = "mean middle", .reference = reference::over({1}, true, [](const reference::Values& v) { return reference::mean(v); }), .ulp = 60},
-    {.name = "mean outer", .reference = reference::over({0, 2}, false, [](const reference::Values& v) { return reference::mean(v); }), .ulp = 60},
-    {.name = "prod", .reference = reference::over({}, false, [](const reference::Values& v) { return std::accumulate(v.begin(), v.end(), 1.0, std::multiplies<>()); }), .ulp = 60},
-    {.name = "prod last", .reference = reference::over({-1}, false, [](const reference::Values& v) { return std::accumulate(v.begin(), v.end(), 1.0, std::multiplies<>()); }), .ulp = 60},
-    {.name = "prod middle", .reference = reference::over({1}, true, [](const reference::Values& v) { return std::accumulate(v.begin(), v.end(), 1.0, std::multiplies<>()); }), .ulp = 60},
-    {.name = "prod outer", .reference = reference::over({0, 2}, false, [](const reference::Values& v) { return std::accumulate(v.begin(), v.end(), 1.0, std::multiplies<>()); }), .ulp = 60},
-    {.name = "max", .reference = reference::over({}, false, [](const reference::Values& v) { return *std::max_element(v.begin(), v.end()); }), .ulp = 60},
-    {.name = "max last", .reference = reference::over({-1}, false, [](const reference::Values& v) { return *std::max_element(v.begin(), v.end()); }), .ulp = 60},
-    {.name = "max middle", .reference = reference::over({1}, true, [](const reference::Values& v) { return *std::max_element(v.begin(), v.end()); }), .ulp = 60},
-    {.name = "max outer", .reference = reference::over({0, 2}, false, [](const reference::Values& v) { return *std::max_element(v.begin(), v.end()); }), .ulp = 60},
-    {.name = "max of short rows", .reference = reference::over({1, 2}, false, [](const reference::Values& v) { return *std::max_element(v.begin(), v.end()); }), .ulp = 60},
-    {.name = "min", .reference = reference::over({}, false, [](const reference::Values& v) { return *std::min_element(v.begin(), v.end()); }), .ulp = 60},
-    {.name = "min last", .reference = reference::over({-1}, false, [](const reference::Values& v) { return *std::min_element(v.begin(), v.end()); }), .ulp = 60},
-    {.name = "min middle", .reference = reference::over({1}, true, [](const reference::Values& v) { return *std::min_element(v.begin(), v.end()); }), .ulp = 60},
-    {.name = "min outer", .reference = reference::over({0, 2}, false, [](const reference::Values& v) { return *std::min_element(v.begin(), v.end()); }), .ulp = 60},
-    {.name = "norm", .reference = reference::over({}, false, [](const reference::Values& v) { return std::sqrt(std::inner_product(v.begin(), v.end(), v.begin(), 0.0)); }), .ulp = 60},
-    {.name = "norm last", .reference = reference::over({-1}, false, [](const reference::Values& v) { return std::sqrt(std::inner_product(v.begin(), v.end(), v.begin(), 0.0)); }), .ulp = 60},
-    {.name = "norm middle", .reference = reference::over({1}, true, [](const reference::Values& v) { return std::sqrt(std::inner_product(v.begin(), v.end(), v.begin(), 0.0)); }), .ulp = 60},
-    {.name = "norm outer", .reference = reference::over({0, 2}, false, [](const reference::Values& v) { return std::sqrt(std::inner_product(v.begin(), v.end(), v.begin(), 0.0)); }), .ulp = 60},
-    {.name = "var", .reference = reference::over({}, false, [](const reference::Values& v) { return reference::variance(v, double(v.size())); }), .ulp = 60},
-    {.name = "var last", .reference = reference::over({-1}, false, [](const reference::Values& v) { return reference::variance(v, double(v.size())); }), .ulp = 60},
-    {.name = "var middle", .reference = reference::over({1}, true, [](const reference::Values& v) { return reference::variance(v, double(v.size())); }), .ulp = 60},
-    {.name = "var outer", .reference = reference::over({0, 2}, false, [](const reference::Values& v) { return reference::variance(v, double(v.size())); }), .ulp = 60},
-    {.name = "var unbiased", .reference = reference::over({0}, false, [](const reference::Values& v) { return reference::variance(v, double(v.size()) - 1); })},
-    {.name = "stddev", .reference = reference::over({0}, false, [](const reference::Values& v) { return std::sqrt(reference::variance(v, double(v.size()) - 1)); }), .ulp = 60},
-    {.name = "stddev middle", .reference = reference::over({1}, true, [](const reference::Values& v) { return std::sqrt(reference::variance(v, double(v.size()))); }), .ulp = 60},
+    {.name = "mean last",
+     .reference = reference::over({-1}, false, [](const reference::Values& v) { return reference::mean(v); }),
+     .ulp = 60},
+    {.name = "mean middle",
+     .reference = reference::over({1}, true, [](const reference::Values& v) { return reference::mean(v); }),
+     .ulp = 60},
+    {.name = "mean outer",
+     .reference = reference::over({0, 2}, false, [](const reference::Values& v) { return reference::mean(v); }),
+     .ulp = 60},
+    {.name = "prod",
+     .reference = reference::over({}, false,
+                                  [](const reference::Values& v) { return std::accumulate(v.begin(), v.end(), 1.0, std::multiplies<>()); }),
+     .ulp = 60},
+    {.name = "prod last",
+     .reference = reference::over({-1}, false,
+                                  [](const reference::Values& v) { return std::accumulate(v.begin(), v.end(), 1.0, std::multiplies<>()); }),
+     .ulp = 60},
+    {.name = "prod middle",
+     .reference = reference::over({1}, true,
+                                  [](const reference::Values& v) { return std::accumulate(v.begin(), v.end(), 1.0, std::multiplies<>()); }),
+     .ulp = 60},
+    {.name = "prod outer",
+     .reference = reference::over({0, 2}, false,
+                                  [](const reference::Values& v) { return std::accumulate(v.begin(), v.end(), 1.0, std::multiplies<>()); }),
+     .ulp = 60},
+    {.name = "max",
+     .reference = reference::over({}, false, [](const reference::Values& v) { return *std::max_element(v.begin(), v.end()); }),
+     .ulp = 60},
+    {.name = "max last",
+     .reference = reference::over({-1}, false, [](const reference::Values& v) { return *std::max_element(v.begin(), v.end()); }),
+     .ulp = 60},
+    {.name = "max middle",
+     .reference = reference::over({1}, true, [](const reference::Values& v) { return *std::max_element(v.begin(), v.end()); }),
+     .ulp = 60},
+    {.name = "max outer",
+     .reference = reference::over({0, 2}, false, [](const reference::Values& v) { return *std::max_element(v.begin(), v.end()); }),
+     .ulp = 60},
+    {.name = "max of short rows",
+     .reference = reference::over({1, 2}, false, [](const reference::Values& v) { return *std::max_element(v.begin(), v.end()); }),
+     .ulp = 60},
+    {.name = "min",
+     .reference = reference::over({}, false, [](const reference::Values& v) { return *std::min_element(v.begin(), v.end()); }),
+     .ulp = 60},
+    {.name = "min last",
+     .reference = reference::over({-1}, false, [](const reference::Values& v) { return *std::min_element(v.begin(), v.end()); }),
+     .ulp = 60},
+    {.name = "min middle",
+     .reference = reference::over({1}, true, [](const reference::Values& v) { return *std::min_element(v.begin(), v.end()); }),
+     .ulp = 60},
+    {.name = "min outer",
+     .reference = reference::over({0, 2}, false, [](const reference::Values& v) { return *std::min_element(v.begin(), v.end()); }),
+     .ulp = 60},
+    {.name = "norm",
+     .reference = reference::over(
+         {}, false, [](const reference::Values& v) { return std::sqrt(std::inner_product(v.begin(), v.end(), v.begin(), 0.0)); }),
+     .ulp = 60},
+    {.name = "norm last",
+     .reference = reference::over(
+         {-1}, false, [](const reference::Values& v) { return std::sqrt(std::inner_product(v.begin(), v.end(), v.begin(), 0.0)); }),
+     .ulp = 60},
+    {.name = "norm middle",
+     .reference = reference::over(
+         {1}, true, [](const reference::Values& v) { return std::sqrt(std::inner_product(v.begin(), v.end(), v.begin(), 0.0)); }),
+     .ulp = 60},
+    {.name = "norm outer",
+     .reference = reference::over(
+         {0, 2}, false, [](const reference::Values& v) { return std::sqrt(std::inner_product(v.begin(), v.end(), v.begin(), 0.0)); }),
+     .ulp = 60},
+    {.name = "var",
+     .reference = reference::over({}, false, [](const reference::Values& v) { return reference::variance(v, double(v.size())); }),
+     .ulp = 60},
+    {.name = "var last",
+     .reference = reference::over({-1}, false, [](const reference::Values& v) { return reference::variance(v, double(v.size())); }),
+     .ulp = 60},
+    {.name = "var middle",
+     .reference = reference::over({1}, true, [](const reference::Values& v) { return reference::variance(v, double(v.size())); }),
+     .ulp = 60},
+    {.name = "var outer",
+     .reference = reference::over({0, 2}, false, [](const reference::Values& v) { return reference::variance(v, double(v.size())); }),
+     .ulp = 60},
+    {.name = "var unbiased",
+     .reference = reference::over({0}, false, [](const reference::Values& v) { return reference::variance(v, double(v.size()) - 1); })},
+    {.name = "stddev",
+     .reference =
+         reference::over({0}, false, [](const reference::Values& v) { return std::sqrt(reference::variance(v, double(v.size()) - 1)); }),
+     .ulp = 60},
+    {.name = "stddev middle",
+     .reference =
+         reference::over({1}, true, [](const reference::Values& v) { return std::sqrt(reference::variance(v, double(v.size()))); }),
+     .ulp = 60},
     {.name = "cumsum", .reference = reference::along(-1, running), .ulp = 60},
     {.name = "cumsum dim 0", .reference = reference::along(0, running)},
-    {.name = "sum_to", .reference = [](const reference::Arrays& x) {
-       auto y = reference::over({0, 2}, true, reference::sum)(x);
-       y.shape = {3, 1};
-       return y;
-     }, .wrong = {{{{2, 3, 4, 5}}, {"[3, 1]"}}}, .ulp = 60},
+    {.name = "sum_to",
+     .reference =
+         [](const reference::Arrays& x) {
+           auto y = reference::over({0, 2}, true, reference::sum)(x);
+           y.shape = {3, 1};
+           return y;
+         },
+     .wrong = {{{{2, 3, 4, 5}}, {"[3, 1]"}}},
+     .ulp = 60},
 };

@@ -45,7 +45,9 @@ TEST_CASE("rotary: a product of turned rows depends on their distance alone, len
     for (const Index d : {2, 6, 16, 32, 50}) {
       const Rotations all_of = rotations(40, d, DType::f64, layout);
       const Tensor q = normal(Key(1), {1, d}, 0, 1, DType::f64), k = normal(Key(2), {1, d}, 0, 1, DType::f64);
-      const auto product = [&](Index i, Index j) { return sum(rotary(q, all_of.rows(i, i + 1)) * rotary(k, all_of.rows(j, j + 1))).item<double>(); };
+      const auto product = [&](Index i, Index j) {
+        return sum(rotary(q, all_of.rows(i, i + 1)) * rotary(k, all_of.rows(j, j + 1))).item<double>();
+      };
       for (const Index r : {0, 1, 7}) CHECK(product(3 + r, 3) == doctest::Approx(product(20 + r, 20)).epsilon(1e-12));
       CHECK(product(5, 5) == doctest::Approx(sum(q * k).item<double>()).epsilon(1e-12));
       const Tensor x = normal(Key(3), {2, 40, 3, d}, 0, 1, DType::f64), heads = transpose(x, 1, 2), y = rotary(heads, all_of);

@@ -66,7 +66,8 @@ template <class Allowed> reference::Function additive(Allowed allowed) {
 static const InTable rows{
     {.name = "additive_score", .reference = additive([](Index, Index, Index) { return true; }),
      .definition = [](std::span<const Variable> x) { return additive_score_by_definition(x[0], x[1], x[2]); },
-     .wrong = {{{{2, 3, 4}, {2, 5, 3}, {4}}}, {{{2, 3, 4}, {1, 5, 4}, {4}}}, {{{2, 3, 4}, {2, 5, 4}, {3}}}, {{{3, 4}, {2, 5, 4}, {4}}}}, .ulp = 60},
+     .wrong = {{{{2, 3, 4}, {2, 5, 3}, {4}}}, {{{2, 3, 4}, {1, 5, 4}, {4}}}, {{{2, 3, 4}, {2, 5, 4}, {3}}},
+               {{{3, 4}, {2, 5, 4}, {4}}}}, .ulp = 60},
     {.name = "additive_score masked", .reference = additive([](Index b, Index t, Index s) { return s <= t + 1 && s < (b == 0 ? 4 : 2); }),
      .definition = [](std::span<const Variable> x) {
        return additive_score_by_definition(x[0], x[1], x[2], Mask::lengths(tensor({4, 2}, DType::i32)) & Mask::causal(1));

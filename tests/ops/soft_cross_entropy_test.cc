@@ -26,11 +26,14 @@ Tensor draw(int key, const Shape& shape, DType dtype = DType::f64) { return norm
 
 }  // namespace
 
-TEST_CASE("soft_cross_entropy: value and gradients by the formulas, every target; what no mass is on costs nothing; what cross_entropy is for one label") {
+TEST_CASE(
+    "soft_cross_entropy: value and gradients by the formulas, every target; what no mass is on costs nothing; what cross_entropy is for "
+    "one label") {
   for (const Index V : {1, 4, 16, 17, 1000})
     for (const DType dtype : {DType::f32, DType::f64}) {
       const double eps = dtype == DType::f32 ? 1.2e-7 : 2.3e-16;
-      const Tensor z = draw(1, {3, 5, V}, dtype), q = relu(draw(2, {3, 5, V}, dtype)), d = draw(3, {3, 5}, dtype);   // any masses, half of them 0
+      // any masses, half of them 0
+      const Tensor z = draw(1, {3, 5, V}, dtype), q = relu(draw(2, {3, 5, V}, dtype)), d = draw(3, {3, 5}, dtype);
       const auto x = doubles(z), mass = doubles(q), up = doubles(d);
       std::vector<double> losses(15), dz(x.size()), dq(x.size());
       double largest = 1;
@@ -58,7 +61,8 @@ TEST_CASE("soft_cross_entropy: value and gradients by the formulas, every target
       });
       const Tensor labels = randint(Key(4), {3, 5}, 0, V);
       const CrossEntropyOptions smooth{.label_smoothing = 0.1};
-      CHECK(worst_absolute(soft_cross_entropy(z, 0.9 * one_hot(labels, V, dtype) + 0.1 / double(V)).losses, cross_entropy(z, labels, smooth).losses) < 40 * eps);
+      CHECK(worst_absolute(soft_cross_entropy(z, 0.9 * one_hot(labels, V, dtype) + 0.1 / double(V)).losses,
+                           cross_entropy(z, labels, smooth).losses) < 40 * eps);
     }
   // what softmax never reaches costs nothing where it should not be reached
   const Tensor masked = tensor({{-INFINITY, 1, 1}, {-INFINITY, 1, 1}}, DType::f64), q = tensor({{0, 1, 0}, {1, 0, 0}}, DType::f64);
@@ -75,7 +79,8 @@ TEST_CASE("soft_cross_entropy: rows of few classes have the bits of rows of more
     for (const DType dtype : {DType::f32, DType::f64}) {
       CAPTURE(V);
       const Tensor z = draw(1, {N, V}, dtype), q = relu(draw(2, {N, V}, dtype));
-      const SoftCrossEntropy longer = soft_cross_entropy(concat({z, full({N, 17 - V}, -INFINITY, dtype)}, 1), concat({q, zeros({N, 17 - V}, dtype)}, 1));
+      const SoftCrossEntropy longer =
+          soft_cross_entropy(concat({z, full({N, 17 - V}, -INFINITY, dtype)}, 1), concat({q, zeros({N, 17 - V}, dtype)}, 1));
       for_threads([&] {
         const SoftCrossEntropy out = soft_cross_entropy(z, q);
         CHECK(equal_bits(out.losses, longer.losses));
@@ -102,5 +107,7 @@ static const InTable rows{
          return line;
        })(x)](const reference::Position& at) { return x[1](at) * p(at); });
        return reference::over({-1}, false, reference::sum)({parts});
-     }, .definition = [](std::span<const Variable> x) { return -sum(x[1] * log_softmax(x[0]), -1); }, .wrong = {{{{2, 3, 4}, {2, 3, 5}}}, {{{2, 3}, {2, 1}}}}, .ulp = 40},
+     }, .definition = [](std::span<const Variable> x) { return -sum(x[1] * log_softmax(x[0]), -1); }, .wrong = {{{{2, 3, 4}, {2, 3, 5}}},
+                                                                                                                {{{2, 3},
+                                                                                                                  {2, 1}}}}, .ulp = 40},
 };

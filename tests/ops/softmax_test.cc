@@ -136,7 +136,8 @@ TEST_CASE("softmax: sequences side by side, tiles of 64 and less, and short rows
             if (which == 2) logsumexp_grad(slice(x, 0, a, b), slice(sums, 0, a, b), slice(ups, 0, a, b), -1, {dx, add});
             return dx;
           };
-          for (int which : {0, 1, 2}) CHECK(equal_bits(gradient(0, 150, which), in_parts([&](Index a, Index b) { return gradient(a, b, which); })));
+          for (int which : {0, 1, 2})
+            CHECK(equal_bits(gradient(0, 150, which), in_parts([&](Index a, Index b) { return gradient(a, b, which); })));
         }
       });
     }
@@ -188,7 +189,8 @@ TEST_CASE("softmax with a mask: lengths, causal, window, explicit; empty rows gi
     const auto p = reference_softmax(x, allowed, false), l = reference_softmax(x, allowed, true);
     Tensor poisoned = x.clone(), poisoned_dy = dy.clone();
     for (std::size_t i = 0; i < p.size(); ++i)
-      if (!allowed.data<std::uint8_t>()[i]) poisoned.mutable_data<double>()[i] = poisoned_dy.mutable_data<double>()[i] = i % 2 ? kInf : std::nan("");
+      if (!allowed.data<std::uint8_t>()[i])
+        poisoned.mutable_data<double>()[i] = poisoned_dy.mutable_data<double>()[i] = i % 2 ? kInf : std::nan("");
     for_every_target([&] {
       CHECK(worst_absolute(softmax(poisoned, -1, mask), p) < 1e-14);
       CHECK(worst_absolute(log_softmax(poisoned, -1, mask), l) < 1e-14);
@@ -258,7 +260,8 @@ TEST_CASE("logsumexp: any dims, edge values, gradient") {
       CHECK(y[j].item() == doctest::Approx(double(std::log(sum))).epsilon(1e-14));
       for (Index i = 0; i < 4; ++i)
         for (Index k = 0; k < 6; ++k)
-          CHECK(dx[i][j][k].item() == doctest::Approx(1 + dy[j].item() * double(std::exp((long double)x[i][j][k].item()) / sum)).epsilon(1e-13));
+          CHECK(dx[i][j][k].item() ==
+                doctest::Approx(1 + dy[j].item() * double(std::exp((long double)x[i][j][k].item()) / sum)).epsilon(1e-13));
     }
     const auto of = [](const Tensor& t) { return logsumexp(t).item(); };
     const auto gradient = [](const Tensor& t) {
@@ -294,7 +297,8 @@ TEST_CASE("softmax, log_softmax, logsumexp: rules against central differences") 
     CHECK(check_gradient([&](std::span<const Variable> v) { return logsumexp(v[0], {dim, 0}); }, {x}).holds(1e-8));
   }
   CHECK(check_gradient([&](std::span<const Variable> v) { return softmax(v[0], -1, mask); }, {x}).holds(1e-8));
-  CHECK(check_gradient([&](std::span<const Variable> v) { return masked_fill(log_softmax(v[0], -1, mask), forbidden, 0); }, {x}).holds(1e-8));
+  CHECK(
+      check_gradient([&](std::span<const Variable> v) { return masked_fill(log_softmax(v[0], -1, mask), forbidden, 0); }, {x}).holds(1e-8));
 }
 
 namespace {

@@ -53,7 +53,8 @@ TEST_CASE("sparsemax, entmax: a NaN is not hidden by the gradient") {
 
 TEST_CASE("sparsemax, entmax: sums, order, edges") {
   const Tensor x = normal(Key(1), {50, 31}, 0, 2, DType::f64);
-  for (Tensor (*f)(const Tensor&, const Mask&) : {+[](const Tensor& z, const Mask& m) { return sparsemax(z, m); }, +[](const Tensor& z, const Mask& m) { return entmax(z, m); }}) {
+  for (Tensor (*f)(const Tensor&, const Mask&) :
+       {+[](const Tensor&z, const Mask&m) { return sparsemax(z, m); }, +[](const Tensor&z, const Mask&m) { return entmax(z, m); }}) {
     for (Tensor row : f(x, {})) {
       double total = 0;
       for (double value : doubles(row)) {
@@ -97,7 +98,8 @@ TEST_CASE("alpha_entmax: from softmax to sparsemax; edges") {
   CHECK(worst_absolute(alpha_entmax(tensor({1e300, -1e300}, DType::f64), two), std::vector<double>{1, 0}) == 0);
   CHECK(worst_absolute(alpha_entmax(tensor({1, -INFINITY}, DType::f64), two), std::vector<double>{1, 0}) == 0);
   CHECK(all_nan(alpha_entmax(tensor({INFINITY, 0}, DType::f64), two)));
-  CHECK(worst_absolute(alpha_entmax(tensor({{0, 0, NAN}, {1, 2, 3}}, DType::f64), two, Mask::lengths(tensor({2, 0}, DType::i32))), std::vector<double>{0.5, 0.5, 0, 0, 0, 0}) < 1e-15);
+  CHECK(worst_absolute(alpha_entmax(tensor({{0, 0, NAN}, {1, 2, 3}}, DType::f64), two, Mask::lengths(tensor({2, 0}, DType::i32))),
+                       std::vector<double>{0.5, 0.5, 0, 0, 0, 0}) < 1e-15);
   CHECK_THROWS_WITH_AS(alpha_entmax(zeros({2, 3}), full({}, 2.5)), "alpha_entmax: alpha must be in [1, 2]: 2.5", Error);
   CHECK_THROWS_WITH_AS(alpha_entmax(zeros({2, 3}), full({}, 0.5)), "alpha_entmax: alpha must be in [1, 2]: 0.5", Error);
   CHECK(all_nan(alpha_entmax(zeros({2, 3}), full({}, NAN))));

@@ -15,7 +15,8 @@ using namespace heed;
 
 namespace {
 
-constexpr UpdateConstants kConstants{.rate = 0.1, .gradient_scale = 0.5, .weight_decay = 0.01, .momentum = 0.9, .keep = 0.8, .beta1 = 0.9, .beta2 = 0.99, .root = 3, .eps = 1e-3, .decay = 0.02};
+constexpr UpdateConstants kConstants{.rate = 0.1, .gradient_scale = 0.5, .weight_decay = 0.01, .momentum = 0.9, .keep = 0.8, .beta1 = 0.9,
+                                     .beta2 = 0.99, .root = 3, .eps = 1e-3, .decay = 0.02};
 
 // The formulas of update.h on one element.
 void naive(Update kind, const UpdateConstants& c, double& w, double g, double& s0, double& s1) {
@@ -50,7 +51,8 @@ void naive(Update kind, const UpdateConstants& c, double& w, double g, double& s
   }
 }
 
-const Update kAll[] = {Update::sgd, Update::momentum, Update::nesterov, Update::adam, Update::adamw, Update::adagrad, Update::adadelta, Update::rmsprop, Update::rmsprop_momentum, Update::average};
+const Update kAll[] = {Update::sgd,      Update::momentum, Update::nesterov,         Update::adam,   Update::adamw, Update::adagrad,
+                       Update::adadelta, Update::rmsprop,  Update::rmsprop_momentum, Update::average};
 
 }  // namespace
 
@@ -94,7 +96,8 @@ TEST_CASE("update: the first of an item does not read its states, on every targe
             const Tensor s0 = full({n}, first ? -1 : start, dtype), s1 = full({n}, first ? -1 : 0, dtype);
             const UpdateItem items[] = {{kind, w, g, {s0, s1}, constants, first}};
             update(items);
-            const std::array<bool, 2> written{!equal_bits(s0, full({n}, first ? -1 : start, dtype)), !equal_bits(s1, full({n}, first ? -1 : 0, dtype))};
+            const std::array<bool, 2> written{!equal_bits(s0, full({n}, first ? -1 : start, dtype)),
+                                              !equal_bits(s1, full({n}, first ? -1 : 0, dtype))};
             results.push_back(w);
             if (written[0]) results.push_back(s0);
             if (written[1]) results.push_back(s1);
@@ -115,7 +118,9 @@ TEST_CASE("update: values that are stored past the caches have the same bits, at
           std::vector<Tensor> results;
           for (const bool apart : {false, true}) {
             part_caches(apart);
-            const auto draw = [&](std::uint64_t key, double low) { return slice(uniform(Key(Seed{key}), {n + 40}, low, 1, dtype), 0, start, start + n); };
+            const auto draw = [&](std::uint64_t key, double low) {
+              return slice(uniform(Key(Seed{key}), {n + 40}, low, 1, dtype), 0, start, start + n);
+            };
             const Tensor w = draw(1, -1), g = draw(2, -1), s0 = draw(3, 0.1), s1 = draw(4, 0.1);
             const UpdateItem items[] = {{kind, w, g, {s0, s1}, kConstants}};
             update(items);

@@ -425,21 +425,26 @@ const auto as_it_is = [](Shape s) { return s; };
 static const InTable rows{
     {"reshape", [](const Arrays& x) { return reference::Array{{3, 4, 2}, x[0].values}; }},
     {"flatten", [](const Arrays& x) { return reference::Array{{6, x[0].shape[2]}, x[0].values}; }},
-    {"transpose", reference::moved([](Shape s) { return Shape{s[2], s[1], s[0]}; }, [](Position p, Shape) { return Position{p[2], p[1], p[0]}; })},
-    {"permute", reference::moved([](Shape s) { return Shape{s[2], s[0], s[1]}; }, [](Position p, Shape) { return Position{p[1], p[2], p[0]}; })},
+    {"transpose", reference::moved([](Shape s) { return Shape{s[2], s[1], s[0]}; },
+                                   [](Position p, Shape) { return Position{p[2], p[1], p[0]}; })},
+    {"permute", reference::moved([](Shape s) { return Shape{s[2], s[0], s[1]}; },
+                                 [](Position p, Shape) { return Position{p[1], p[2], p[0]}; })},
     {"squeeze", [](const Arrays& x) { return reference::Array{{3, x[0].shape[2]}, x[0].values}; }},
     {"unsqueeze", [](const Arrays& x) { return reference::Array{{2, 1, 3, x[0].shape[2]}, x[0].values}; }},
     {"flip", reference::moved(as_it_is, [](Position p, Shape s) { return Position{s[0] - 1 - p[0], p[1], s[2] - 1 - p[2]}; })},
     {"roll", reference::moved(as_it_is, [](Position p, Shape) { return Position{p[0], (p[1] + 1) % 3, p[2]}; })},
-    {"slice", reference::moved([](Shape s) { return Shape{s[0], 2, s[2]}; }, [](Position p, Shape) { return Position{p[0], 2 - 2 * p[1], p[2]}; })},
+    {"slice", reference::moved([](Shape s) { return Shape{s[0], 2, s[2]}; },
+                               [](Position p, Shape) { return Position{p[0], 2 - 2 * p[1], p[2]}; })},
     {"select", reference::moved([](Shape s) { return Shape{s[0], s[2]}; }, [](Position p, Shape) { return Position{p[0], 2, p[1]}; })},
     {"expand", [](const Arrays& x) { return reference::make({2, 3, 4, x[0].shape[2]}, x[0]); }},
     {"toeplitz", [](const Arrays& x) { return reference::make({2, 3, 5}, [&](Position p) { return x[0]({p[0], 2 - p[1] + p[2]}); }); }},
     {"split", reference::moved(as_it_is, [](Position p, Shape) { return Position{p[0], 2 - p[1], p[2]}; })},
     {"split sizes", reference::moved(as_it_is, [](Position p, Shape) { return Position{p[0], (p[1] + 1) % 3, p[2]}; })},
-    {"unbind", reference::moved([](Shape s) { return Shape{s[1], s[0], s[2]}; }, [](Position p, Shape) { return Position{p[1], 2 - p[0], p[2]}; })},
+    {"unbind", reference::moved([](Shape s) { return Shape{s[1], s[0], s[2]}; },
+                                [](Position p, Shape) { return Position{p[1], 2 - p[0], p[2]}; })},
     {.name = "concat", .reference = [](const Arrays& x) {
-       return reference::make({2, 7, x[0].shape[2]}, [&](Position p) { return p[1] == 3 ? x[1]({p[0], 0, p[2]}) : x[0]({p[0], p[1] % 4, p[2]}); });
+       return reference::make({2, 7, x[0].shape[2]}, [&](Position p) { return p[1] == 3 ? x[1]({p[0], 0, p[2]}) : x[0]({p[0], p[1] % 4,
+                                                                                                                        p[2]}); });
      }, .wrong = {{{{2, 3, 4}, {2, 1, 5}}}}},
     {.name = "stack", .reference = [](const Arrays& x) {
        return reference::make({2, 2, x[0].shape[1]}, [&](Position p) { return x[std::size_t(p[1])]({p[0], p[2]}); });

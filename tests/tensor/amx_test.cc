@@ -36,7 +36,9 @@ template <class T> struct Sums {
 TEST_CASE("AMX: bfloat16 is the definition, bit for bit") {
   if (!amx_there()) return;
   Random random(Key(Seed{5}));
-  const auto number = [&] { return BFloat16(float(random.normal()) * std::exp2(float(random.below(60)) * (random.below(20) ? 0.1f : -2.0f))); };
+  const auto number = [&] {
+    return BFloat16(float(random.normal()) * std::exp2(float(random.below(60)) * (random.below(20) ? 0.1f : -2.0f)));
+  };
   constexpr Index kDepth = 32 * kSteps;
   std::vector<BFloat16> a(kRows * kDepth), b(kDepth * kColumns);   // [row][k], [k / 2][column][2]
   for (BFloat16& x : a) x = number();
@@ -50,7 +52,8 @@ TEST_CASE("AMX: bfloat16 is the definition, bit for bit") {
           for (Index step = 0; step < kSteps; ++step) {
             float chains[2] = {0, 0};
             for (Index k = step * 32; k < (step + 1) * 32; ++k) {
-              const float x = flushed(float(a[std::size_t(i * kDepth + k)])), y = flushed(float(b[std::size_t((k / 2 * kColumns + j) * 2 + k % 2)]));
+              const float x = flushed(float(a[std::size_t(i * kDepth + k)])),
+                          y = flushed(float(b[std::size_t((k / 2 * kColumns + j) * 2 + k % 2)]));
               chains[k % 2] = flushed(std::fma(x, y, chains[k % 2]));
             }
             sum = flushed(sum + flushed(chains[0] + chains[1]));
@@ -59,9 +62,11 @@ TEST_CASE("AMX: bfloat16 is the definition, bit for bit") {
         }
       const AmxTiles use;
       multiply_bfloat16_tiles({.rows = rows, .steps = kSteps, .a = a.data(), .a_row = kDepth * 2, .a_step = 64, .a_second = 16 * kDepth * 2,
-                               .b = b.data(), .b_row = kColumns * 4, .b_step = 16 * kColumns * 4, .c = c.values.data(), .c_row = Sums<float>::kPitch * 4, .add = add});
+                               .b = b.data(), .b_row = kColumns * 4, .b_step = 16 * kColumns * 4,
+                               .c = c.values.data(), .c_row = Sums<float>::kPitch * 4, .add = add});
       Index differ = 0;
-      for (std::size_t i = 0; i < c.values.size(); ++i) differ += std::bit_cast<std::uint32_t>(c.values[i]) != std::bit_cast<std::uint32_t>(expected.values[i]);
+      for (std::size_t i = 0; i < c.values.size(); ++i)
+        differ += std::bit_cast<std::uint32_t>(c.values[i]) != std::bit_cast<std::uint32_t>(expected.values[i]);
       CHECK(differ == 0);
     }
 }
@@ -80,11 +85,13 @@ TEST_CASE("AMX: 8 bits, the left without and the right with a sign, sums of 32 b
       for (Index i = 0; i < rows; ++i)
         for (Index j = 0; j < kColumns; ++j) {
           expected(i, j) = add ? expected(i, j) : 0;
-          for (Index k = 0; k < kDepth; ++k) expected(i, j) += a[std::size_t(i * kDepth + k)] * b[std::size_t((k / 4 * kColumns + j) * 4 + k % 4)];
+          for (Index k = 0; k < kDepth; ++k)
+            expected(i, j) += a[std::size_t(i * kDepth + k)] * b[std::size_t((k / 4 * kColumns + j) * 4 + k % 4)];
         }
       const AmxTiles use;
       multiply_int8_tiles({.rows = rows, .steps = kSteps, .a = a.data(), .a_row = kDepth, .a_step = 64, .a_second = 16 * kDepth,
-                           .b = b.data(), .b_row = kColumns * 4, .b_step = 16 * kColumns * 4, .c = c.values.data(), .c_row = Sums<std::int32_t>::kPitch * 4, .add = add});
+                           .b = b.data(), .b_row = kColumns * 4, .b_step = 16 * kColumns * 4,
+                           .c = c.values.data(), .c_row = Sums<std::int32_t>::kPitch * 4, .add = add});
       CHECK(c.values == expected.values);
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that want much memory or time for few bytes: refused in a second, within 16 MB beside their own size, which the longest texts take twice.
+// Files that want much memory or time for few bytes:
+// refused in a second, within 16 MB beside their own size, which the longest texts take twice.
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -56,7 +57,8 @@ std::string repeated(std::string_view piece, std::size_t size) {
 
 std::string entries(int count, const char* shape, const char* offsets) {
   std::string json;
-  for (int i = 0; i < count; ++i) json += fmt::format("{}\"{}\":{{\"dtype\":\"U8\",\"shape\":{},\"data_offsets\":{}}}", i ? "," : "", i, shape, offsets);
+  for (int i = 0; i < count; ++i)
+    json += fmt::format("{}\"{}\":{{\"dtype\":\"U8\",\"shape\":{},\"data_offsets\":{}}}", i ? "," : "", i, shape, offsets);
   return json;
 }
 
@@ -65,7 +67,8 @@ std::string entries(int count, const char* shape, const char* offsets) {
 TEST_CASE("attack files are refused in a second, within 16 MB beside their own size") {
   const TemporaryFolder folder;
   const std::string path = folder / "f";
-  const auto refused = [&](const char* name, std::string bytes, const std::function<void(const std::string&)>& read, [[maybe_unused]] double sizes = 1) {
+  const auto refused = [&](const char* name, std::string bytes, const std::function<void(const std::string&)>& read,
+                           [[maybe_unused]] double sizes = 1) {
     INFO(std::string(name));
     write_file_atomically(path, bytes);
     [[maybe_unused]] const double size = double(bytes.size()) / 0x1p20;
@@ -85,13 +88,16 @@ TEST_CASE("attack files are refused in a second, within 16 MB beside their own s
   refused("lists in lists", with_length("{\"a\":" + repeated("[", large) + "}"), weights);
   refused("objects in objects", with_length("{" + repeated("\"a\":{", large) + "}"), weights);
   refused("a name that does not end", with_length("{\"" + repeated("a", large) + "}"), weights);
-  refused("a text that is whole, and nothing behind it", with_length("{\"__metadata__\":{\"a\":\"" + repeated("a", 4 * large) + "\"}"), weights, 2);
+  refused("a text that is whole, and nothing behind it", with_length("{\"__metadata__\":{\"a\":\"" + repeated("a", 4 * large) + "\"}"),
+          weights, 2);
   refused("spaces", with_length("{" + repeated(" ", large) + "x}"), weights);
   refused("very many tensors", with_length("{" + entries(120'000, "[0]", "[0,0]") + "}"), weights);
   refused("very many tensors of the same bytes", with_length("{" + entries(100'000, "[1]", "[0,1]") + "}", "x"), weights);
-  refused("very many axes", with_length("{\"a\":{\"dtype\":\"U8\",\"shape\":[" + repeated("1,", large) + "1],\"data_offsets\":[0,1]}}", "x"), weights);
+  refused("very many axes",
+          with_length("{\"a\":{\"dtype\":\"U8\",\"shape\":[" + repeated("1,", large) + "1],\"data_offsets\":[0,1]}}", "x"), weights);
   refused("a tensor of 2^62 bytes", with_length("{" + entries(1, "[4611686018427387904]", "[0,4611686018427387904]") + "}"), weights);
-  refused("a tensor of 2^40 bytes that are not there", with_length("{" + entries(1, "[1099511627776]", "[0,1099511627776]") + "}"), weights);
+  refused("a tensor of 2^40 bytes that are not there", with_length("{" + entries(1, "[1099511627776]", "[0,1099511627776]") + "}"),
+          weights);
   const auto words = [](const std::string& file) { (void)load_vocabulary(file); };
   refused("a vocabulary of one long line", "heed-vocabulary 1\n" + repeated("a", large), words);
   refused("a vocabulary of backslashes", "heed-vocabulary 1\n" + repeated("\\", large), words);

@@ -155,7 +155,8 @@ TEST_CASE("file: a folder that can be written and not read") {
   TemporaryFolder folder;
   write_file_atomically(folder / "x", old_text);
   constexpr uid_t kNobody = 65534;
-  if (::geteuid() == 0) REQUIRE((::chown(folder.path().c_str(), kNobody, kNobody) == 0 && ::chown((folder / "x").c_str(), kNobody, kNobody) == 0));
+  if (::geteuid() == 0)
+    REQUIRE((::chown(folder.path().c_str(), kNobody, kNobody) == 0 && ::chown((folder / "x").c_str(), kNobody, kNobody) == 0));
   ::chmod(folder.path().c_str(), 0300);
   const pid_t child = ::fork();
   if (child == 0) {
@@ -262,7 +263,8 @@ TEST_CASE("file: bytes are on the disk before the name is, and the name before a
     f();
     return watch.state.order;
   };
-  CHECK(order_of([&] { write_file_atomically(folder / "x", new_text); }) == "wwwwsccrsc");   // write, sync, close; read again; rename, sync of the folder
+  // write, sync, close; read again; rename, sync of the folder
+  CHECK(order_of([&] { write_file_atomically(folder / "x", new_text); }) == "wwwwsccrsc");
   CHECK(order_of([&] { write_file_atomically(folder / "x", old_text); }) == "mwsccrsc");
   CHECK(order_of([&] { make_directory(folder / "a/b//c/"); }) == "scscsc");
   CHECK(fs::is_directory(folder / "a/b/c"));

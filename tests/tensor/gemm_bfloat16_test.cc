@@ -58,7 +58,8 @@ void compare_once(Index m, Index n, Index k, Random& random) {
   Matrix a(m, k, random.below(3), random), b(k, n, random.below(3), random);
   const Matrix start(m, n, finish || with_bias ? 0 : random.below(3), random);
   Matrix bias(1, n, 0, random);
-  INFO("m ", m, " n ", n, " k ", k, " a ", a.row, " ", a.column, " b ", b.row, " ", b.column, " c ", start.row, " ", start.column, add ? " add" : "", finish ? " finish" : "");
+  INFO("m ", m, " n ", n, " k ", k, " a ", a.row, " ", a.column, " b ", b.row, " ", b.column, " c ", start.row, " ", start.column,
+       add ? " add" : "", finish ? " finish" : "");
   std::vector<float> first;
   for_threads([&] {
     Matrix c = start;
@@ -86,11 +87,13 @@ void compare_once(Index m, Index n, Index k, Random& random) {
       CHECK(wrong == 0);
     }
     Index differ = 0;
-    for (std::size_t i = 0; i < first.size(); ++i) differ += std::bit_cast<std::uint32_t>(first[i]) != std::bit_cast<std::uint32_t>(c.buffer[i]);
+    for (std::size_t i = 0; i < first.size(); ++i)
+      differ += std::bit_cast<std::uint32_t>(first[i]) != std::bit_cast<std::uint32_t>(c.buffer[i]);
     CHECK(differ == 0);
     Index unseen = 0;
     for (Index i = 0; i < m; ++i)
-      for (Index j = 0; j < n; ++j) unseen += finish ? witness.calls[std::size_t(i * n + j)] != 1 || witness.seen[std::size_t(i * n + j)] != c.at(i, j) : 0;
+      for (Index j = 0; j < n; ++j)
+        unseen += finish ? witness.calls[std::size_t(i * n + j)] != 1 || witness.seen[std::size_t(i * n + j)] != c.at(i, j) : 0;
     CHECK(unseen == 0);
   }, {1, 2, 3, 16});
 }
@@ -130,15 +133,18 @@ void check_rounding() {
 
 }  // namespace
 
-TEST_CASE("bfloat16 products: random sizes, strides, starts and finishes within the bound of the sums; the same bits for any number of threads") {
+TEST_CASE(
+    "bfloat16 products: random sizes, strides, starts and finishes within the bound of the sums; the same bits for any number of threads") {
   if (!bfloat16_there()) return;
   Random random(Key(Seed{12}));
   for (int i = 0; i < 150; ++i) {
     const Index most[] = {1, 8, 40, 150, 300};
-    const Index m = 1 + random.below(most[random.below(5)]), n = 1 + random.below(most[random.below(5)]), k = random.below(most[random.below(5)]);
+    const Index m = 1 + random.below(most[random.below(5)]), n = 1 + random.below(most[random.below(5)]),
+                k = random.below(most[random.below(5)]);
     compare(m, n, k, random);
   }
-  for (const auto& [m, n, k] : {std::array<Index, 3>{1, 300, 513}, {300, 1, 700}, {14, 32, 512}, {15, 33, 1025}, {60, 700, 31}, {300, 520, 64}, {17, 16, 3000}})
+  for (const auto& [m, n, k] :
+       {std::array<Index, 3>{1, 300, 513}, {300, 1, 700}, {14, 32, 512}, {15, 33, 1025}, {60, 700, 31}, {300, 520, 64}, {17, 16, 3000}})
     for (int i = 0; i < 4; ++i) compare(m, n, k, random);
 }
 
@@ -165,10 +171,12 @@ TEST_CASE("product precision: reaches linear and matmul of this thread, forward 
   const auto rounded = [](const Tensor& x) { return to(to(x, DType::bf16), DType::f32); };
   const auto near = [](const Tensor& a, const Tensor& b, double tolerance) {
     double worst = 0;
-    for (std::size_t i = 0; i < a.span<float>().size(); ++i) worst = std::max(worst, std::abs(double(a.span<float>()[i]) - double(b.span<float>()[i])));
+    for (std::size_t i = 0; i < a.span<float>().size(); ++i)
+      worst = std::max(worst, std::abs(double(a.span<float>()[i]) - double(b.span<float>()[i])));
     return worst <= tolerance;
   };
-  const Tensor x = normal(Key(Seed{1}), {3, 20, 48}), w = normal(Key(Seed{2}), {32, 48}), bias = normal(Key(Seed{3}), {32}), dy = normal(Key(Seed{4}), {3, 20, 32});
+  const Tensor x = normal(Key(Seed{1}), {3, 20, 48}), w = normal(Key(Seed{2}), {32, 48}), bias = normal(Key(Seed{3}), {32}),
+               dy = normal(Key(Seed{4}), {3, 20, 32});
   const Tensor many = normal(Key(Seed{5}), {640, 16, 24}), others = normal(Key(Seed{6}), {640, 24, 16});
   const LinearFusion relu{.activation = Activation::relu};
   const auto all = [&] {
@@ -207,7 +215,8 @@ TEST_CASE("product precision: reaches linear and matmul of this thread, forward 
 TEST_CASE("product precision: a processor without the instructions") {
   hide_bfloat16_products(true);
   CHECK(!has_bfloat16_products());
-  CHECK_THROWS_WITH_AS((void)ProductPrecision{Precision::bfloat16}, "product precision: bfloat16 needs AVX512-BF16, which this processor lacks; float32", Error);
+  CHECK_THROWS_WITH_AS((void)ProductPrecision{Precision::bfloat16},
+                       "product precision: bfloat16 needs AVX512-BF16, which this processor lacks; float32", Error);
   CHECK_THROWS_WITH_AS(multiply_bfloat16({}), "bfloat16 products: this processor has no AVX512-BF16; Precision::float32", Error);
   CHECK(product_precision() == Precision::float32);
   hide_bfloat16_products(false);

@@ -37,7 +37,8 @@ struct Matrix {
 // Elements that are not equal, those between them that nothing may touch included.
 template <class T> Index differing(const Matrix<T>& x, const Matrix<T>& y) {
   Index count = 0;
-  for (std::size_t i = 0; i < x.buffer.size(); ++i) count += x.buffer[i] != y.buffer[i] && !(std::isnan(x.buffer[i]) && std::isnan(y.buffer[i]));
+  for (std::size_t i = 0; i < x.buffer.size(); ++i)
+    count += x.buffer[i] != y.buffer[i] && !(std::isnan(x.buffer[i]) && std::isnan(y.buffer[i]));
   return count;
 }
 
@@ -64,7 +65,8 @@ struct Witness {
 template <class T>
 void compare(Index m, Index n, Index k, bool fused, Random& random) {
   const bool add = random.below(2), finish = random.below(2), with_bias = random.below(2), packed = random.below(3) == 0;
-  Matrix<T> a(m, k, random.below(3), random), b(k, n, random.below(3), random), c(m, n, finish || with_bias ? 0 : random.below(3), random), bias(1, n, 0, random);
+  Matrix<T> a(m, k, random.below(3), random), b(k, n, random.below(3), random), c(m, n, finish || with_bias ? 0 : random.below(3), random),
+      bias(1, n, 0, random);
   Matrix<T> expected = c;
   for (Index i = 0; i < m; ++i)
     for (Index j = 0; j < n; ++j) {
@@ -73,7 +75,8 @@ void compare(Index m, Index n, Index k, bool fused, Random& random) {
       for (Index l = 0; l < k; ++l) sum = fused ? std::fma(x[l * a.column], y[l * b.row], sum) : sum + x[l * a.column] * y[l * b.row];
       expected.at(i, j) = with_bias ? sum + bias.at(0, j) : sum;
     }
-  INFO("m ", m, " n ", n, " k ", k, " a ", a.row, " ", a.column, " b ", b.row, " ", b.column, packed ? " packed c " : " c ", c.row, " ", c.column, with_bias ? " bias" : "");
+  INFO("m ", m, " n ", n, " k ", k, " a ", a.row, " ", a.column, " b ", b.row, " ", b.column, packed ? " packed c " : " c ", c.row, " ",
+       c.column, with_bias ? " bias" : "");
   const Storage panels = packed ? pack(k, n, b.buffer.data(), b.row, b.column) : Storage();
   Witness<T> witness{c, expected, n, std::vector<int>(std::size_t(m * n))};
   multiply(Product<T>{m, n, k, a.buffer.data(), a.row, a.column, b.buffer.data(), b.row, b.column, c.buffer.data(), c.row,
@@ -88,7 +91,8 @@ void compare(Index m, Index n, Index k, bool fused, Random& random) {
 void compare_halves(Index m, Index n, Index k, Random& random) {
   Matrix<float> a(m, k, 1, random), b(k, n, 0, random), c(m, n, 0, random), expected = c;
   const auto product = [&](Matrix<float>& to) {
-    return Product<float>{m, n, k, a.buffer.data(), a.row, a.column, b.buffer.data(), b.row, b.column, to.buffer.data(), to.row, to.column, true};
+    return Product<float>{m,      n,         k,   a.buffer.data(), a.row, a.column, b.buffer.data(), b.row, b.column, to.buffer.data(),
+                          to.row, to.column, true};
   };
   for_threads([&] { multiply_by_halves(product(expected)); }, {1});
   for_every_fma_target([&] {
@@ -116,7 +120,8 @@ TEST_CASE("multiply: random sizes, strides, starts, biases and finishes, packed 
       compare<float>(m, n, k, fused, sizes);
       if (i % 3 == 0) compare<double>(m, n, k, fused, sizes);
     }
-    for (auto [m, n, k] : {std::array<Index, 3>{40, 600, 70}, {5, 1100, 30}, {300, 700, 20}, {20, 300, 1500}, {64, 512, 40}, {1, 600, 70}, {2, 300, 1500}, {150, 250, 1100}, {150, 256, 1100}, {20, 55, 600}})
+    for (auto [m, n, k] : {std::array<Index, 3>{40, 600, 70}, {5, 1100, 30}, {300, 700, 20}, {20, 300, 1500}, {64, 512, 40}, {1, 600, 70},
+                           {2, 300, 1500}, {150, 250, 1100}, {150, 256, 1100}, {20, 55, 600}})
       for (int i = 0; i < 6; ++i) compare<float>(m, n, k, fused, sizes);
   });
   set_threads(before);
@@ -127,7 +132,8 @@ TEST_CASE("multiply: cut by rows and columns for many threads, on every target")
   for_every_target([&] {
     const bool fused = has_fma();
     for_threads([&] {
-      for (auto [m, n, k] : {std::array<Index, 3>{300, 700, 40}, {200, 129, 150}, {70, 700, 100}, {64, 256, 200}, {33, 400, 300}, {3, 1500, 90}, {1000, 64, 60}, {500, 320, 530}, {50, 250, 600}, {400, 1200, 90}})
+      for (auto [m, n, k] : {std::array<Index, 3>{300, 700, 40}, {200, 129, 150}, {70, 700, 100}, {64, 256, 200}, {33, 400, 300},
+                             {3, 1500, 90}, {1000, 64, 60}, {500, 320, 530}, {50, 250, 600}, {400, 1200, 90}})
         compare<float>(m, n, k, fused, random);
       compare<double>(150, 300, 60, fused, random);
     }, {4, 7, 16});

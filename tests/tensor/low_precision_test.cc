@@ -57,7 +57,9 @@ Tensor int8_product(const Tensor& x, const Tensor& weight) {
 struct Sizes {
   Index rows, out, in;
 };
-const Sizes kSizes[] = {{1, 1, 1}, {2, 3, 5}, {3, 64, 8}, {5, 65, 31}, {6, 130, 33}, {7, 66, 34}, {13, 48, 35}, {33, 300, 64}, {129, 260, 40}, {4, 500, 700}, {300, 257, 96}, {8, 4000, 256}, {3, 7, 0}, {3, 70, 0}, {0, 7, 3}};
+const Sizes kSizes[] = {{1, 1, 1},      {2, 3, 5},      {3, 64, 8},    {5, 65, 31},    {6, 130, 33},
+                        {7, 66, 34},    {13, 48, 35},   {33, 300, 64}, {129, 260, 40}, {4, 500, 700},
+                        {300, 257, 96}, {8, 4000, 256}, {3, 7, 0},     {3, 70, 0},     {0, 7, 3}};
 
 }  // namespace
 
@@ -92,10 +94,12 @@ TEST_CASE("low precision: the integer kernels agree where numbers are largest") 
       });
     });
   }
-  CHECK_THROWS_WITH_AS(LowPrecisionWeight(zeros({1, in + 1}), Precision::int8), doctest::Contains("int8 takes at most 65536 inputs: weight [1, 65537]"), ShapeError);
+  CHECK_THROWS_WITH_AS(LowPrecisionWeight(zeros({1, in + 1}), Precision::int8),
+                       doctest::Contains("int8 takes at most 65536 inputs: weight [1, 65537]"), ShapeError);
 }
 
-TEST_CASE("low precision: bfloat16 is the product with rounded weights, or of what is rounded, on every target, with any number of threads") {
+TEST_CASE(
+    "low precision: bfloat16 is the product with rounded weights, or of what is rounded, on every target, with any number of threads") {
   for (const Sizes& s : kSizes) {
     INFO("rows, out, in ", s.rows, " ", s.out, " ", s.in);
     const Tensor x = normal(Key(Seed{1}), {s.rows, s.in}), w = normal(Key(Seed{2}), {s.out, s.in}), bias = normal(Key(Seed{3}), {s.out});
@@ -117,7 +121,8 @@ TEST_CASE("low precision: bfloat16 is the product with rounded weights, or of wh
     if (!has_bfloat16_products()) continue;
     with_and_without_amx([&] {
       const Tensor plain = empty({s.rows, s.out});
-      multiply_bfloat16({s.rows, s.out, s.in, x.data<float>(), s.in, 1, w.data<float>(), 1, s.in, plain.mutable_data<float>(), s.out, 1, false});
+      multiply_bfloat16(
+          {s.rows, s.out, s.in, x.data<float>(), s.in, 1, w.data<float>(), 1, s.in, plain.mutable_data<float>(), s.out, 1, false});
       check_all(plain, fusion.residual + gelu(plain + bias));
     });
   }
@@ -164,9 +169,12 @@ TEST_CASE("low precision: errors") {
   CHECK_THROWS_WITH_AS(precision_named("int4"), "precision: unknown name 'int4'; one of float32, bfloat16, int8", Error);
   CHECK_THROWS_WITH_AS(LowPrecisionWeight(zeros({2, 3}), Precision::float32), doctest::Contains("float32 is not lower"), Error);
   CHECK_THROWS_WITH_AS(LowPrecisionWeight(zeros({2, 3, 4}), Precision::int8), doctest::Contains("weight [2, 3, 4]"), ShapeError);
-  CHECK_THROWS_WITH_AS(LowPrecisionWeight(zeros({2, 3}, DType::f64), Precision::int8), doctest::Contains("must be f32: weight f64"), DTypeError);
-  CHECK_THROWS_WITH_AS(product(zeros({1, 4}), zeros({2, 3}), Precision::int8), doctest::Contains("inner sizes differ: x [1, 4], weight [2, 3]"), ShapeError);
-  CHECK_THROWS_WITH_AS(product(zeros({1, 3}, DType::f64), zeros({2, 3}, DType::f64), Precision::int8), doctest::Contains("must be f32: weight f64"), DTypeError);
+  CHECK_THROWS_WITH_AS(LowPrecisionWeight(zeros({2, 3}, DType::f64), Precision::int8), doctest::Contains("must be f32: weight f64"),
+                       DTypeError);
+  CHECK_THROWS_WITH_AS(product(zeros({1, 4}), zeros({2, 3}), Precision::int8),
+                       doctest::Contains("inner sizes differ: x [1, 4], weight [2, 3]"), ShapeError);
+  CHECK_THROWS_WITH_AS(product(zeros({1, 3}, DType::f64), zeros({2, 3}, DType::f64), Precision::int8),
+                       doctest::Contains("must be f32: weight f64"), DTypeError);
 }
 
 TEST_CASE("low precision: a weight that was written is packed anew; another thread's products stay as they are") {

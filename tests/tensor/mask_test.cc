@@ -34,7 +34,8 @@ TEST_CASE("mask: of some sentences, in any order") {
   const Tensor ids = tensor({2, 0, 0, 1}, DType::i64), whole = empty({B, 1, S}, DType::u8);
   for (Index i = 0; i < B * S; ++i) whole.mutable_data<std::uint8_t>()[i] = i % 3 != 1;
   const Mask lengths = Mask::lengths(tensor({7, 4, 2}, DType::i32));
-  for (const Mask& mask : {Mask(), lengths, Mask::causal(1), lengths & Mask::window(1, 2), lengths & Mask::allowed(whole), Mask::allowed(whole[0]), Mask::allowed(whole(Slice{0, 1})), Mask::allowed(zeros({1}, DType::u8))})
+  for (const Mask& mask : {Mask(), lengths, Mask::causal(1), lengths & Mask::window(1, 2), lengths & Mask::allowed(whole),
+                           Mask::allowed(whole[0]), Mask::allowed(whole(Slice{0, 1})), Mask::allowed(zeros({1}, DType::u8))})
     CHECK(doubles(mask.of_sentences(ids, 3).dense({4, T, S})) == doubles(index_select(mask.dense({B, T, S}), 0, ids)));
 }
 
@@ -61,7 +62,8 @@ TEST_CASE("mask: every kind by its rule, and what two of them allow together") {
     for (const Kind& b : kinds) {
       if (a.mask.lengths().defined() && b.mask.lengths().defined()) continue;
       INFO(a.name << " & " << b.name);
-      CHECK(doubles((a.mask & b.mask).dense({B, T, S})) == by_rule([&](Index i, Index t, Index s) { return a.may(i, t, s) && b.may(i, t, s); }));
+      CHECK(doubles((a.mask & b.mask).dense({B, T, S})) ==
+            by_rule([&](Index i, Index t, Index s) { return a.may(i, t, s) && b.may(i, t, s); }));
     }
   }
 }
@@ -111,7 +113,8 @@ TEST_CASE("mask: a sliding window with gaps of heads and global positions by its
               for (Index i = 0; i < B * H * T; ++i) {
                 const Mask::Steps r = mask.steps(i / (H * T), i / T % H, i % T, S);
                 CHECK((r.first >= 0 && r.first <= r.last && r.last <= S && r.step >= 1 && r.front <= S));
-                for (Index s = 0; s < S; ++s) in_steps.push_back(s < r.front || (s >= r.first && s < r.last && (s - r.first) % r.step == 0));
+                for (Index s = 0; s < S; ++s)
+                  in_steps.push_back(s < r.front || (s >= r.first && s < r.last && (s - r.first) % r.step == 0));
               }
               CHECK(in_steps == expected);
             };
@@ -122,8 +125,11 @@ TEST_CASE("mask: a sliding window with gaps of heads and global positions by its
             CAPTURE(with_gaps);
             check(sliding, [](Index, Index, Index) { return true; });
             check(Mask::causal(offset) & sliding, [&](Index, Index t, Index s) { return s <= t + offset; });
-            check(sliding & Mask::lengths(tensor(lengths, {B})) & Mask::causal(1), [&](Index b, Index t, Index s) { return s < lengths[std::size_t(b)] && s <= t + 1; });
-            if (global == 0) check(sliding & Mask::window(2, 1, offset) & Mask::lengths(tensor(lengths, {B})), [&](Index b, Index t, Index s) { return s < lengths[std::size_t(b)] && t + offset - 2 <= s && s <= t + offset + 1; });
+            check(sliding & Mask::lengths(tensor(lengths, {B})) & Mask::causal(1),
+                  [&](Index b, Index t, Index s) { return s < lengths[std::size_t(b)] && s <= t + 1; });
+            if (global == 0)
+              check(sliding & Mask::window(2, 1, offset) & Mask::lengths(tensor(lengths, {B})),
+                    [&](Index b, Index t, Index s) { return s < lengths[std::size_t(b)] && t + offset - 2 <= s && s <= t + offset + 1; });
             check(Mask::allowed(allowed) & sliding, [](Index b, Index t, Index s) { return ((b * T + t) * S + s) % 3 != 1; });
             const Tensor ids = tensor({2, 0}, DType::i64);
             const Mask all = sliding & Mask::lengths(tensor(lengths, {B})) & Mask::allowed(allowed);
@@ -139,14 +145,20 @@ TEST_CASE("mask: a sliding window with gaps of heads and global positions by its
   CHECK(sum(Mask::sliding({INT64_MAX, INT64_MAX, 0, tensor({2}, DType::i32)}).dense({1, 1, 4, 4})).item() == 8);
   CHECK(sum(Mask::sliding({INT64_MAX, INT64_MAX, INT64_MAX, tensor({INT32_MAX}, DType::i32), INT64_MAX}).dense({1, 1, 4, 4})).item() == 16);
   CHECK_THROWS_WITH_AS(gapped & global, "mask: both sides of & have a sliding window with gaps or global positions", Error);
-  CHECK_THROWS_WITH_AS(global & Mask::window(1, 1), "mask: a window hides global positions from the rows beyond it: a window & a sliding window with 1 of them", Error);
+  CHECK_THROWS_WITH_AS(global & Mask::window(1, 1),
+                       "mask: a window hides global positions from the rows beyond it: a window & a sliding window with 1 of them", Error);
   for (const Mask& both : {gapped, global}) {
-    CHECK_THROWS_WITH_AS(both.dense({B, T, S}), "mask: a sliding window with gaps or global positions needs scores [B, H, T, S]: scores [3, 5, 7]", ShapeError);
+    CHECK_THROWS_WITH_AS(both.dense({B, T, S}),
+                         "mask: a sliding window with gaps or global positions needs scores [B, H, T, S]: scores [3, 5, 7]", ShapeError);
   }
-  CHECK_THROWS_WITH_AS(gapped.dense({B, 2, T, S}), "mask: the mask has gaps for 3 heads, the scores have 2: dilation [3], scores [3, 2, 5, 7]", ShapeError);
-  CHECK_THROWS_WITH_AS(Mask::sliding({1, 1, 0, tensor({2, 0}, DType::i32)}), "mask: gaps must be at least 1, which is none: dilation 0", Error);
+  CHECK_THROWS_WITH_AS(gapped.dense({B, 2, T, S}),
+                       "mask: the mask has gaps for 3 heads, the scores have 2: dilation [3], scores [3, 2, 5, 7]", ShapeError);
+  CHECK_THROWS_WITH_AS(Mask::sliding({1, 1, 0, tensor({2, 0}, DType::i32)}), "mask: gaps must be at least 1, which is none: dilation 0",
+                       Error);
   CHECK_THROWS_WITH_AS(Mask::sliding({1, 1, 0, tensor({2, 2}, DType::i64)}), "mask: dilation needs dtype i32: dilation i64", DTypeError);
-  CHECK_THROWS_WITH_AS(Mask::sliding({1, 1, 0, ones({2, 2}, DType::i32)}), "mask: dilation needs 1 dimension, a gap for each head: dilation [2, 2]", ShapeError);
+  CHECK_THROWS_WITH_AS(Mask::sliding({1, 1, 0, ones({2, 2}, DType::i32)}),
+                       "mask: dilation needs 1 dimension, a gap for each head: dilation [2, 2]", ShapeError);
   CHECK_THROWS_WITH_AS(Mask::sliding({1, 1, 0, {}, -1}), "mask: a negative number of global positions: -1", Error);
-  CHECK_THROWS_WITH_AS(Mask::sliding({-1, 1, 0, tensor({2}, DType::i32)}), doctest::Contains("mask: window sizes must not be negative: left -1, right 1"), Error);
+  CHECK_THROWS_WITH_AS(Mask::sliding({-1, 1, 0, tensor({2}, DType::i32)}),
+                       doctest::Contains("mask: window sizes must not be negative: left -1, right 1"), Error);
 }

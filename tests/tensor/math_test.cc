@@ -98,10 +98,14 @@ TEST_CASE("math: pow against long double") {
       most = std::max(most, double(std::abs(z.span<double>()[i] - want) / want));
     }
     CHECK(most <= 1.7 * 0x1p-52);
-    CHECK(pow(tensor({0.5, 2, 0.25}), tensor({126, -126, 63})).to_vector<float>() == std::vector<float>(3, 0x1p-126f));   // the smallest normal number
+    // the smallest normal number
+    CHECK(pow(tensor({0.5, 2, 0.25}), tensor({126, -126, 63})).to_vector<float>() == std::vector<float>(3, 0x1p-126f));
     CHECK(pow(full({}, 0.5, DType::f64), full({}, 1022, DType::f64)).item() == 0x1p-1022);
-    CHECK(pow(tensor({0x1.fffffep127, 0x1.fffffcp127, 0x1.fffffep126}), 1).to_vector<float>() == std::vector<float>{0x1.fffffep127f, 0x1.fffffcp127f, 0x1.fffffep126f});   // the largest
-    CHECK(pow(full({}, 0x1.44eeff3df05f8p+3, DType::f64), full({}, 0x1.323851eb851ecp+8, DType::f64)).item() == doctest::Approx(std::pow(0x1.44eeff3df05f8p+3, 0x1.323851eb851ecp+8)).epsilon(1e-15));
+    // the largest
+    CHECK(pow(tensor({0x1.fffffep127, 0x1.fffffcp127, 0x1.fffffep126}), 1).to_vector<float>() ==
+          std::vector<float>{0x1.fffffep127f, 0x1.fffffcp127f, 0x1.fffffep126f});
+    CHECK(pow(full({}, 0x1.44eeff3df05f8p+3, DType::f64), full({}, 0x1.323851eb851ecp+8, DType::f64)).item() ==
+          doctest::Approx(std::pow(0x1.44eeff3df05f8p+3, 0x1.323851eb851ecp+8)).epsilon(1e-15));
     CHECK(std::isinf(pow(tensor(0x1.fffffep127), tensor(1.00001)).item()));
   });
 }

@@ -18,7 +18,9 @@ using namespace heed;
 
 namespace {
 
-const std::byte* packed_panels(const Tensor& weight) { return PackedWeights::current() ? (*PackedWeights::current())(weight).panels : nullptr; }
+const std::byte* packed_panels(const Tensor& weight) {
+  return PackedWeights::current() ? (*PackedWeights::current())(weight).panels : nullptr;
+}
 
 }  // namespace
 
@@ -80,7 +82,8 @@ TEST_CASE("packed weights: a recurrent cell's bits stay, and its weights are not
   const Index B = 5, n = 24;
   for (const auto unit : {RecurrentUnit::tanh, RecurrentUnit::lstm, RecurrentUnit::gru_bahdanau, RecurrentUnit::gru_cudnn}) {
     const Index rows = gate_count(unit) * n;
-    const Tensor a = normal(Key(Seed{1}), {B, rows}), h = normal(Key(Seed{2}), {B, n}), c = normal(Key(Seed{3}), {B, n}), w = normal(Key(Seed{4}), {rows, n});
+    const Tensor a = normal(Key(Seed{1}), {B, rows}), h = normal(Key(Seed{2}), {B, n}), c = normal(Key(Seed{3}), {B, n}),
+                 w = normal(Key(Seed{4}), {rows, n});
     const auto next = [&] { return recurrent_cell(unit, a, h, unit == RecurrentUnit::lstm ? c : Tensor(), w, {}).h; };
     const Tensor expected = next();
     for (const auto precision : {Precision::float32, Precision::int8}) {

@@ -300,7 +300,8 @@ TEST_CASE("metadata may be as long as the format allows") {
   for (std::size_t shift = 0; shift < 2 * unit.size(); ++shift) {
     std::string text(kPiece - shift, 'x');
     for (int i = 0; i < 9; ++i) text += unit;
-    const std::map<std::string, std::string> metadata{{"a", ""}, {"b", text}, {"c", "short"}, {"d", text + text}, {"e", ""}, {std::string(2 * kPiece, 'k'), text}};
+    const std::map<std::string, std::string> metadata{{"a", ""},          {"b", text}, {"c", "short"},
+                                                      {"d", text + text}, {"e", ""},   {std::string(2 * kPiece, 'k'), text}};
     write_safetensors(path, {{"w", ones({2})}}, metadata);
     const SafetensorsFile file = read_safetensors(path);
     CHECK(file.has_checksum);
@@ -323,9 +324,11 @@ TEST_CASE("metadata may be as long as the format allows") {
   CHECK(refusal(folder, with_length(opened + lengthy + "\",\"b\":x}}")) == "header is not JSON " + at(6));
   CHECK(refusal(folder, with_length(opened + lengthy + "\",\"a\":\"\"}}")) == "metadata key \"a\" is there twice");
   const std::string open_end(std::size_t(1) << 20, 'x');
-  CHECK(refusal(folder, with_length(opened + open_end + "}}")) == fmt::format("header has 1048578 bytes without a quote at byte {}, at most 1048576 allowed", 8 + opened.size()));
+  CHECK(refusal(folder, with_length(opened + open_end + "}}")) ==
+        fmt::format("header has 1048578 bytes without a quote at byte {}, at most 1048576 allowed", 8 + opened.size()));
   CHECK(refusal(folder, with_length("{" + entry(lengthy, "F32", "[0]", "[0,0]") + "}")).ends_with("has 65543 bytes, at most 4096 allowed"));
-  CHECK(refusal(folder, with_length("{" + entry("a", lengthy, "[0]", "[0,0]") + "}")).starts_with("tensor \"a\" has the unknown dtype \"xxx"));
+  CHECK(refusal(folder, with_length("{" + entry("a", lengthy, "[0]", "[0,0]") + "}"))
+            .starts_with("tensor \"a\" has the unknown dtype \"xxx"));
   CHECK(refusal(folder, with_length("{\"a\":{\"" + lengthy + "\":[0]}}")).starts_with("tensor \"a\" has an unknown key \"xxx"));
 }
 

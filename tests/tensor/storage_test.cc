@@ -27,7 +27,9 @@ TEST_CASE("storage: blocks of all sizes keep their bytes while others come and g
   Random random(Key(Seed{5}));
   std::vector<Storage> blocks;
   const auto mark = [](const Storage& s) { return std::byte(reinterpret_cast<std::uintptr_t>(s.data()) >> 6); };
-  const auto whole = [&](const Storage& s) { return std::all_of(s.data(), s.data() + s.bytes(), [&](std::byte b) { return b == mark(s); }); };
+  const auto whole = [&](const Storage& s) {
+    return std::all_of(s.data(), s.data() + s.bytes(), [&](std::byte b) { return b == mark(s); });
+  };
   const std::size_t before = memory_use().in_use;
   for (int i = 0; i < 2000; ++i) {
     if (blocks.size() < 40 && random.below(3)) {

@@ -190,8 +190,10 @@ template <class To, class From> To by_cases(From x) {
 }  // namespace
 
 TEST_CASE("conversion between any two dtypes follows the rules on every target") {
-  std::vector<double> values{NAN, -NAN, INFINITY, -INFINITY, 0.0, -0.0, 0.5, -0.5, 255, 255.5, 256, -1, 0x1p31, -0x1p31, 0x1p31 - 128, 0x1p31 - 1, 0x1p31 - 0.5,
-                             -0x1p31 - 1, 0x1p63, -0x1p63, 0x1p63 - 1024, 0x1p62, 1e38, -1e300, 0x1p-140, 1 + 0x1p-8, 1 + 3 * 0x1p-8, 65537, 16777217};
+  std::vector<double> values{
+      NAN,      -NAN,       INFINITY,       -INFINITY,  0.0,          -0.0,        0.5,    -0.5,    255,           255.5,  256,  -1,
+      0x1p31,   -0x1p31,    0x1p31 - 128,   0x1p31 - 1, 0x1p31 - 0.5, -0x1p31 - 1, 0x1p63, -0x1p63, 0x1p63 - 1024, 0x1p62, 1e38, -1e300,
+      0x1p-140, 1 + 0x1p-8, 1 + 3 * 0x1p-8, 65537,      16777217};
   for (int i = 0; i < 311; ++i) values.push_back(std::ldexp(1 + i * 0x1.3579bp-9, i % 70 - 5) * (i % 3 ? 1 : -1));
   const DType all_dtypes[] = {DType::f32, DType::f64, DType::bf16, DType::i32, DType::i64, DType::u8};
   for (const DType between : all_dtypes)
@@ -221,7 +223,8 @@ TEST_CASE("conversion between any two dtypes follows the rules on every target")
 TEST_CASE("large tensors are made and filled in parallel") {
   for_threads([] {
     for (const DType dtype : {DType::f32, DType::f64, DType::i32, DType::i64}) {
-      const Tensor x = to(arange(-70000, 330000, 3, dtype), DType::f64), y = slice(to(arange(5e15, 5e15 + 300000, 2), DType::i64), 0, 100000);
+      const Tensor x = to(arange(-70000, 330000, 3, dtype), DType::f64),
+                   y = slice(to(arange(5e15, 5e15 + 300000, 2), DType::i64), 0, 100000);
       Index wrong = x.numel() != 133334 || y.numel() != 50000;
       for (Index i = 0; i < x.numel(); ++i) wrong += x.data<double>()[i] != double(3 * i - 70000);
       for (Index i = 0; i < y.numel(); ++i) wrong += y.data<Index>()[i] != 5000000000200000 + 2 * i;
@@ -255,7 +258,8 @@ TEST_CASE("copy_into broadcasts and checks") {
          "copy_into: writes through a view whose elements share memory: shape [2, 3], strides [0, 1]");
   THROWS(fill_(wide, 1), Error,
          "fill_: writes through a view whose elements share memory: shape [2, 3], strides [0, 1]");
-  THROWS(copy_into(toeplitz(zeros({5}), 3), zeros({3, 3})), Error, "copy_into: writes through a view whose elements share memory: shape [3, 3], strides [-1, 1]");
+  THROWS(copy_into(toeplitz(zeros({5}), 3), zeros({3, 3})), Error,
+         "copy_into: writes through a view whose elements share memory: shape [3, 3], strides [-1, 1]");
   fill_(toeplitz(zeros({5}), 1), 1);
   fill_(transpose(zeros({2, 3}))(Slice{.step = -2}, all), 1);
   THROWS(copy_into(Tensor(), x), Error, "copy_into: an operand is empty (default constructed)");
@@ -315,10 +319,12 @@ TEST_CASE("copies of large tensors in any order of axes are right") {
     CHECK(right);
   }
   for (const Index width : {3, 17}) {   // few long rows are made in parts
-    const Tensor rows = reshape(arange(0, 20001 * width, 1, DType::i32), {20001, width}), turned = transpose(rows).clone(), wide = to(transpose(rows), DType::i64);
+    const Tensor rows = reshape(arange(0, 20001 * width, 1, DType::i32), {20001, width}), turned = transpose(rows).clone(),
+                 wide = to(transpose(rows), DType::i64);
     Index wrong = 0;
     for (Index i = 0; i < width; ++i)
-      for (Index j = 0; j < 20001; ++j) wrong += turned.data<std::int32_t>()[i * 20001 + j] != j * width + i || wide.data<Index>()[i * 20001 + j] != j * width + i;
+      for (Index j = 0; j < 20001; ++j)
+        wrong += turned.data<std::int32_t>()[i * 20001 + j] != j * width + i || wide.data<Index>()[i * 20001 + j] != j * width + i;
     CHECK(wrong == 0);
   }
 }
