@@ -14,6 +14,7 @@
 #include "tensor/gemm_bfloat16.h"
 #include "tensor/ops/binary.h"
 #include "tensor/ops/unary.h"
+#include "tensor/thread_own.h"
 
 namespace heed {
 
@@ -193,30 +194,32 @@ struct Tape::Arena {
   }
   std::vector<std::unique_ptr<std::byte[]>> large;
 
-  static std::vector<std::unique_ptr<Arena>>& idle() {
-    thread_local std::vector<std::unique_ptr<Arena>> arenas;
-    return arenas;
+  // Those of a thread that no tape uses, with room for all of them: a tape gives its own back without asking for memory.
+  struct Idle {
+    std::vector<std::unique_ptr<Arena>> arenas;
+    std::size_t made = 0;
+  };
+  static Arena* take() {
+    Idle* const idle = own_of_thread<Idle>();
+    if (idle && idle->arenas.empty()) idle->arenas.reserve(++idle->made);
+    if (!idle || idle->arenas.empty()) return new Arena;
+    Arena* const last = idle->arenas.back().release();
+    idle->arenas.pop_back();
+    return last;
   }
-  // With room in the list for all of the thread: a tape gives its own back without asking for memory.
-  static Arena* make() {
-    thread_local std::size_t made = 0;
-    idle().reserve(made + 1);
-    auto* arena = new Arena;
-    ++made;
-    return arena;
+  static void give_back(Arena* arena) {
+    std::unique_ptr<Arena> owned(arena);
+    arena->chunk = arena->used = 0;
+    arena->large.clear();
+    Idle* const idle = own_of_thread<Idle>();
+    if (idle && idle->arenas.size() < idle->made) idle->arenas.push_back(std::move(owned));
   }
 };
 
 // ---- Tape -----------------------------------------------------------------------------------------------------------
 
 Tape::Tape() : began_(next_tape_id++), outer_(alive_tapes) {
-  auto& idle = Arena::idle();
-  if (idle.empty()) {
-    arena_ = Arena::make();
-  } else {
-    arena_ = idle.back().release();
-    idle.pop_back();
-  }
+  arena_ = Arena::take();
   alive_tapes = this;
   find_current();
 }
@@ -236,9 +239,7 @@ Tape::~Tape() {
   }
   unchain(alive_tapes, this, &Tape::outer_);
   find_current();
-  arena_->chunk = arena_->used = 0;
-  arena_->large.clear();
-  Arena::idle().emplace_back(arena_);
+  Arena::give_back(arena_);
 }
 
 void Tape::find_current() {
@@ -347,14 +348,17 @@ void check_forward(const char* op, const Tensor& y) {
 
 // Module paths outlive their modules here, because a node may outlive its module.
 std::string_view interned_current_path() {
-  thread_local std::set<std::string, std::less<>> paths;
-  thread_local std::string_view last_seen, last_interned;
+  struct Paths {
+    std::set<std::string, std::less<>> all;
+    std::string_view last_seen, last_interned;
+  };
   const std::string_view path = current_path();
-  if (path.empty()) return {};
-  if (path.data() == last_seen.data() && path == last_interned) return last_interned;
-  last_seen = path;
-  const auto known = paths.find(path);
-  return last_interned = known != paths.end() ? *known : *paths.emplace(path).first;
+  Paths* const paths = path.empty() ? nullptr : own_of_thread<Paths>();
+  if (!paths) return {};
+  if (path.data() == paths->last_seen.data() && path == paths->last_interned) return paths->last_interned;
+  paths->last_seen = path;
+  const auto known = paths->all.find(path);
+  return paths->last_interned = known != paths->all.end() ? *known : *paths->all.emplace(path).first;
 }
 
 }  // namespace detail

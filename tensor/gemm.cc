@@ -31,11 +31,13 @@ HWY_AFTER_NAMESPACE();
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <utility>
 
 #include "tensor/context.h"
 #include "tensor/cut.h"
 #include "tensor/gemm_bfloat16.h"
 #include "tensor/storage.h"
+#include "tensor/thread_own.h"
 
 namespace heed {
 HWY_EXPORT(GemmKernelsF32);
@@ -46,9 +48,8 @@ template <> GemmKernels<double> gemm_kernels() { return HWY_DYNAMIC_DISPATCH(Gem
 
 namespace {
 
-// Packing memory of one thread, kept.
-template <class T> T* scratch(Index elements) {
-  thread_local Storage storage;
+// `elements` of a memory that is kept; what was there is lost where it was too small.
+template <class T> T* room_in(Storage& storage, Index elements) {
   const auto bytes = std::size_t(elements) * sizeof(T);
   if (storage.bytes() < bytes) {
     storage = {};
@@ -184,14 +185,13 @@ Index early(Index n, Index width) { return ends_narrow(n, width) ? width / 3 : 0
 
 // Packs columns [first, end) of b, from a panel to a panel, of the block of k that begins at `k`, to where a plan reads them.
 template <class T>
-void pack_block(const GemmKernels<T>& kernels, const Product<T>& p, const GemmPlan& plan, Index k, Index first, Index end,
-                const Storage& packed) {
+void pack_block(const GemmKernels<T>& kernels, const Product<T>& p, const GemmPlan& plan, Index k, Index first, Index end, T* packed) {
   const Index depth = std::min(plan.depth, p.k - k);
   kernels.pack(p.b + k * p.b_k + first * p.b_column, p.b_k, p.b_column, depth, end - first, whole_columns(p.n, plan.width) - first,
-               plan.width, reinterpret_cast<T*>(packed.data()) + k * plan.packed_columns + first * depth);
+               plan.width, packed + k * plan.packed_columns + first * depth);
 }
 
-template <class T> std::size_t packed_bytes(const GemmPlan& plan, Index k) { return std::size_t(plan.packed_columns * k + 64) * sizeof(T); }
+Index packed_size(const GemmPlan& plan, Index k) { return plan.packed_columns * k + 64; }
 
 // Panels of b that a thread packs for itself, once for all its pieces of a product. A line that another core has read is slow to write
 // again: on Zen 4 with 2 to 10 GB/s, one's own with 60 and more. So what one core writes in every product no other should read.
@@ -206,21 +206,23 @@ struct OwnPanels {
   }
 
   template <class T> const T* of(Index wanted, const GemmKernels<T>& kernels, const Product<T>& p, const GemmPlan& plan) {
-    if (product != wanted) {
-      if (const std::size_t bytes = packed_bytes<T>(plan, p.k); storage.bytes() < bytes) {
-        storage = {};
-        storage = Storage(bytes);
-      }
-      for (Index k = 0; k < p.k; k += plan.depth) pack_block(kernels, p, plan, k, 0, p.n, storage);
-      product = wanted;
-    }
-    return reinterpret_cast<const T*>(storage.data());
+    T* const panels = room_in<T>(storage, packed_size(plan, p.k));
+    if (std::exchange(product, wanted) != wanted)
+      for (Index k = 0; k < p.k; k += plan.depth) pack_block(kernels, p, plan, k, 0, p.n, panels);
+    return panels;
   }
 };
 
-OwnPanels& own_panels(Index part) {
-  thread_local OwnPanels own[2];
-  return own[part];
+// What a thread keeps from product to product.
+struct Kept {
+  Storage packing;
+  OwnPanels panels[2];
+  template <class T> T* scratch(Index elements) { return room_in<T>(packing, elements); }
+};
+
+Kept& kept_or(Kept& here) {
+  Kept* const own = own_of_thread<Kept>();
+  return own ? *own : here;
 }
 
 // Few rows: chunks of columns, each packs its panels just before their use unless they are there.
@@ -237,8 +239,9 @@ template <class T> void multiply_wide(const GemmKernels<T>& kernels, const Produ
   if (p.panels) plan.group = (kernels.vectors == 2 && p.m <= kernels.rows[4] ? 2 : 1) * plan.width;
   run(seconds > kHandOff, rows.parts * columns.parts, [&](Index chunk) {
     const Index at = chunk % rows.parts, i = rows.begin(at), group = chunk / rows.parts, first = columns.begin(group);
-    kernels.block(part_of(p, i, rows.size(at), first, columns.size(group)), plan, p.panels, first, i, first, scratch<T>(plan.scratch),
-                  finish);
+    Kept here;
+    kernels.block(part_of(p, i, rows.size(at), first, columns.size(group)), plan, p.panels, first, i, first,
+                  kept_or(here).scratch<T>(plan.scratch), finish);
   });
 }
 
@@ -278,19 +281,21 @@ void multiply_tall(const GemmKernels<T>& kernels, const Product<T>& p, Index col
   plan.packed_columns = round_up(columns.most(), plan.width);
   const bool own = !p.panels && !direct && (threads() > 2 || p.m >= kOwnRows * threads());
   const Index number = own ? OwnPanels::number(groups) : 0;
-  const Storage storage = p.panels || own || direct ? Storage() : Storage(packed_bytes<T>(plan, p.k));
-  const T* const packed = p.panels ? p.panels : reinterpret_cast<const T*>(storage.data());
+  Storage storage;
+  T* const made = p.panels || own || direct ? nullptr : room_in<T>(storage, packed_size(plan, p.k));
+  const T* const packed = p.panels ? p.panels : made;
   const Index blocks = divide_up(p.k, plan.depth), packs = divide_up(p.n, 4 * plan.width);   // four panels at a time
   const Cut packings{p.n, plan.width, packs, early(p.n, plan.width)};
   run(seconds > 2 * kChunk, p.panels || own || direct ? 0 : blocks * packs, [&](Index chunk) {
-    pack_block(kernels, p, plan, chunk / packs * plan.depth, packings.begin(chunk % packs), packings.end(chunk % packs), storage);
+    pack_block(kernels, p, plan, chunk / packs * plan.depth, packings.begin(chunk % packs), packings.end(chunk % packs), made);
   });
   run(seconds > kHandOff, groups * rows.parts, [&](Index chunk) {
     const Index at = chunk % rows.parts, i = rows.begin(at), group = chunk / rows.parts, first = columns.begin(group);
     const Product<T> part = part_of(p, 0, p.m, first, columns.size(group));
-    const T* const panels = own ? own_panels(0).of(number + group, kernels, part, plan) : packed;
+    Kept here, &kept = kept_or(here);
+    const T* const panels = own ? kept.panels[0].of(number + group, kernels, part, plan) : packed;
     kernels.block(part_of(part, i, rows.size(at), 0, part.n), plan, panels, p.panels ? first : 0, i, column + first,
-                  scratch<T>(plan.scratch), finish);
+                  kept.scratch<T>(plan.scratch), finish);
   });
 }
 
@@ -415,10 +420,11 @@ template <class T> void multiply_halves(const Product<T>& p, RowSums<T> sums) {
       const Index i = of_m * half_m + rows.begin(at), first = columns.begin(group);
       if (rows.size(at) == 0) return;
       Product<T> part = part_of(part_of_k(p, of_k * half_k, of_k ? p.k - half_k : half_k), 0, p.m, first, columns.size(group));
-      const T* const packed = own ? own_panels(of_k).of(number + group, kernels, part, plan) : nullptr;
+      Kept here, &kept = kept_or(here);
+      const T* const packed = own ? kept.panels[of_k].of(number + group, kernels, part, plan) : nullptr;
       part = part_of(part, i, rows.size(at), 0, part.n);
       part.add = p.add || turn > 0;
-      kernels.block(part, plan, packed, 0, i, first, scratch<T>(plan.scratch), {});
+      kernels.block(part, plan, packed, 0, i, first, kept.scratch<T>(plan.scratch), {});
       if (sums.to && group == 0) kernels.row_sums(part, {sums.to + i, sums.add || turn > 0});
     });
 }
@@ -457,11 +463,12 @@ template <class T> void multiply_many(Index count, FunctionRef<Product<T>(Index)
   const GemmPlan plan = choice.way == Way::wide ? make_plan(kernels, choice.p, false) : GemmPlan();
   parallel_for(count, std::max<Index>(1, Index(kChunk / seconds)), [&](Index begin, Index end) {
     const ProductPrecision use(precision);   // in another thread
+    Kept here, &kept = kept_or(here);
     for (Index i = begin; i < end; ++i) {
       const Product<T> p = product(i);
       const Product<T> q = choice.turned ? transposed(p) : p;
       if (choice.way == Way::small) kernels.small(q);
-      else if (choice.way == Way::wide) kernels.block(q, plan, nullptr, 0, 0, 0, scratch<T>(plan.scratch), {});
+      else if (choice.way == Way::wide) kernels.block(q, plan, nullptr, 0, 0, 0, kept.scratch<T>(plan.scratch), {});
       else multiply(p);
     }
   });

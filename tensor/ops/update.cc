@@ -139,6 +139,7 @@ HWY_AFTER_NAMESPACE();
 #include "tensor/list.h"
 #include "tensor/ops/kernel.h"
 #include "tensor/parallel.h"
+#include "tensor/thread_own.h"
 
 namespace heed {
 namespace {
@@ -154,15 +155,24 @@ constexpr Index chunks_of(Index size) { return divide_up(size, kUpdated); }
 
 int states_of(Update kind) { return HWY_STATIC_DISPATCH(StatesOf)(kind); }
 
+// What a thread keeps for its next update, which then asks for no memory: so an average may follow an optimiser's step.
+struct Lists {
+  std::vector<Index> sizes, starts;
+};
+Lists& lists_or(Lists& here) {
+  Lists* const own = own_of_thread<Lists>();
+  return own ? *own : here;
+}
+
 // Calls body(item, first, count) for all chunks of all sizes, spread over the threads in pieces of as many elements: upper halves of all
 // items, then lower halves, since the first thread wrote the upper half of a gradient last
 // (multiply_by_halves), the second one the lower half.
 template <class Body> void for_chunks(std::span<const Index> sizes, Body&& body) {
-  static thread_local std::vector<Index> kept;   // for the next call, which then asks for no memory
-  kept.assign(2 * sizes.size() + 1, 0);
-  const std::span<Index> starts = kept;          // elements before each half of an item
+  Lists here;
+  std::vector<Index>& starts = lists_or(here).starts;   // elements before each half of an item
+  starts.assign(2 * sizes.size() + 1, 0);
   const auto upper = [&](std::size_t item) { return std::min(sizes[item], divide_up(chunks_of(sizes[item]), 2) * kUpdated); };
-  for (std::size_t half = 0; half < kept.size() - 1; ++half) {
+  for (std::size_t half = 0; half + 1 < starts.size(); ++half) {
     const std::size_t item = half % sizes.size();
     starts[half + 1] = starts[half] + (half < sizes.size() ? upper(item) : sizes[item] - upper(item));
   }
@@ -208,7 +218,8 @@ double squares_of_all(std::span<const Tensor> tensors) {
 }  // namespace
 
 void update(std::span<const UpdateItem> items) {
-  static thread_local std::vector<Index> sizes;
+  Lists here;
+  std::vector<Index>& sizes = lists_or(here).sizes;
   sizes.clear();
   for (const UpdateItem& item : items) {
     const auto fits = [&](const Tensor& x, const char* what) {
