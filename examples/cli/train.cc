@@ -22,7 +22,7 @@ struct Asked {
 std::vector<Option> own_options(Asked& asked) {
   return {{.name = "out", .value = &asked.out, .takes = "RUN", .help = "directory of the run, new unless --resume", .heading = "Run"},
           {.name = "resume", .value = &asked.resume,
-           .help = "go on from its newest checkpoint; only --steps, --epochs, --minutes, --patience, threads, what is saved and where the data are may differ"},
+           .help = "go on from its newest checkpoint; only --steps, --epochs, --minutes (one of them replaces all three), --patience, threads, what is saved and where the data are may differ"},
           {.name = "config", .value = &asked.config, .takes = "FILE",
            .help = "a JSON file with any of the options below but --quiet and --json; flags override it, --SWITCH=false too"}};
 }

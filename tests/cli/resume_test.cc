@@ -96,7 +96,12 @@ TEST_CASE("resume: epochs, and a run that ends between evaluations") {
   REQUIRE(heed_in(folder.path(), "train --resume --epochs 4 --out b --quiet").code == 0);
   REQUIRE(heed_in(folder.path(), "train --steps 9 --out c" + by_epoch).code == 0);
   CHECK(best_step(open_run(folder / "c")) == 9);                        // the evaluation at its end
-  REQUIRE(heed_in(folder.path(), "train --resume --epochs 4 --out c --quiet").code == 0);
+  const std::string best = text_of(folder / "c/best.safetensors");
+  const Result longer = heed_in(folder.path(), "train --resume --epochs 4 --out c --quiet");
+  REQUIRE(longer.code == 0);
+  CHECK(longer.err == "warning: the best model is that of update 9, after which this training does not evaluate: it is now "
+                      "c/best.safetensors.old\n");
+  CHECK(text_of(folder / "c/best.safetensors.old") == best);
   const auto last = checkpoint_steps(folder / "a").back();
   check_same(folder, "a", "b", int(last));
   check_same(folder, "a", "c", int(last));
