@@ -109,6 +109,7 @@ Attended Attention::operator()(const Variable& query, const Memory& memory, Want
 Attention make_attention(std::string_view name, Scope scope, const ScoreOptions& options) {
   const Parts parts = parts_of(name);
   AnyScore score = make_score(parts.score, scope, options);
+  const Inside inside(scope.path());
   Window window = parts.window == "local-m" ? local_m(options) : parts.window == "local-p" ? local_p(scope, options) : Window();
   check<Error>(!options.truncate_after_softmax || (parts.score == "location" && parts.normalise == "softmax"),
                "attention: truncate_after_softmax is of location and softmax: {}", quote(name));

@@ -62,6 +62,7 @@ Variable PositionTable::rows(Index offset, Index length) const {
   const Inside inside(path);
   check<IndexError>(offset >= 0 && length >= 0, "positions: needs offset >= 0 and length >= 0: offset {}, length {}", offset, length);
   if (options_.kind == Positions::learned) {
+    check_not_moved_from(weight.defined(), "positions");
     check<IndexError>(offset + length <= options_.length, "positions: position {} is not in [0, {}): only that many were trained",
                       offset + length - 1, options_.length);
     return slice(weight, 0, offset, offset + length);

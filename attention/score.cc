@@ -73,7 +73,7 @@ std::vector<std::string> score_names() {
 AnyScore make_score(std::string_view name, Scope scope, const ScoreOptions& options) {
   const NamedScore* found = nullptr;
   ScoreTable::any(
-      [&](const NamedScore& score) { return (found = hyphenated(score.name) == hyphenated(name) ? &score : nullptr) != nullptr; });
+      [&](const NamedScore& score) { return (found = score.name == hyphenated(name) ? &score : nullptr) != nullptr; });
   check<Error>(found, "score: unknown name {}; one of {}", quote(name), fmt::join(score_names(), ", "));
   const Inside inside(scope.path());
   return found->make(scope, options);
@@ -81,9 +81,14 @@ AnyScore make_score(std::string_view name, Scope scope, const ScoreOptions& opti
 
 ExtraScores::ExtraScores(std::vector<NamedScore> scores) : scores_(std::move(scores)), outer_(extra_scores) {
   for (auto it = scores_.begin(); it != scores_.end(); ++it) {
-    const auto same = [&](const NamedScore& other) { return hyphenated(other.name) == hyphenated(it->name); };
+    it->name = hyphenated(it->name);
+    check<Error>(!it->name.empty() && it->make, "extra scores: a score needs a name and what makes it: {}", quote(it->name));
+    const auto same = [&](const NamedScore& other) { return other.name == it->name; };
     check<Error>(!ScoreTable::any(same) && std::none_of(scores_.begin(), it, same), "extra scores: the name exists already: {}",
                  quote(it->name));
+    for (const std::string window : {"local-m", "local-p"})
+      check<Error>(it->name != window && !it->name.starts_with(window + "-"), "extra scores: the name is that of a window: {}",
+                   quote(it->name));
   }
   extra_scores = this;
 }

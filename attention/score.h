@@ -50,13 +50,13 @@ template <class S> concept Score = requires(const S& score, const Variable& quer
 class AnyScore {
  public:
   template <Score S> requires(!std::same_as<S, AnyScore>) AnyScore(S score) : held_(std::make_unique<Held<S>>(std::move(score))) {}
-  Memory prepare(const Variable& states, Mask mask) const { return held_->prepare(states, std::move(mask)); }
+  Memory prepare(const Variable& states, Mask mask) const { return held().prepare(states, std::move(mask)); }
   Variable operator()(const Variable& query, const Memory& memory, const AttentionState& state) const {
-    return held_->call(query, memory, state);
+    return held().call(query, memory, state);
   }
-  bool looks_back() const { return held_->looks_back(); }
-  Variable carry(const Variable& query, const AttentionState& state) const { return held_->carry(query, state); }   // undefined: nothing
-  std::string_view formula() const { return held_->formula(); }
+  bool looks_back() const { return held().looks_back(); }
+  Variable carry(const Variable& query, const AttentionState& state) const { return held().carry(query, state); }   // undefined: nothing
+  std::string_view formula() const { return held().formula(); }
 
  private:
   struct Interface {
@@ -90,6 +90,10 @@ class AnyScore {
     }
     S score;
   };
+  const Interface& held() const {
+    check_not_moved_from(held_ != nullptr, "score");
+    return *held_;
+  }
   std::unique_ptr<const Interface> held_;
 };
 
@@ -122,7 +126,7 @@ template <Score S> NamedScore named_score(std::string name) {
 AnyScore make_score(std::string_view name, Scope scope, const ScoreOptions& options);   // Error lists the names
 std::vector<std::string> score_names();                                                 // the library's, then the extra ones
 
-// While it lives, this thread knows the names of these scores too. Error: a name that exists.
+// While it lives, this thread knows the names of these scores too. Error: a name that means something already, or none, and no maker.
 class ExtraScores {
  public:
   explicit ExtraScores(std::vector<NamedScore> scores);

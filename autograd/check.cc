@@ -25,6 +25,7 @@ std::vector<double> weights_for(Index n) {
 
 // Σ w·y, in double.
 double weighted(const Variable& value) {
+  check<Error>(value.defined(), "check_gradient: the function gives an undefined Variable");
   const Tensor y = value.value().contiguous();
   const std::vector<double> weights = y.numel() == 1 ? std::vector{1.0} : weights_for(y.numel());
   double sum = 0;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
 #include <unordered_set>
 
@@ -40,6 +41,19 @@ std::vector<Link> links(std::string_view column, char mark, const LineReader& re
   }
 }
 
+// Runs of characters that are no white space
+Index word_count(std::string_view text) {
+  Index count = 0;
+  bool inside = false;
+  for (std::size_t at = 0; at < text.size();) {
+    const Character c = character_at(text, at);
+    count += !is_space(c.code) && !inside;
+    inside = !is_space(c.code);
+    at += c.size;
+  }
+  return count;
+}
+
 std::string source_key(std::string_view source) { return lower(clean(source)); }
 
 Digest digest(std::string_view source) {
@@ -62,6 +76,7 @@ std::string to_string(const Corpus& corpus) {
   tell(r.text.invalid, "invalid byte sequence", "replaced");
   tell(r.text.byte_order_marks, "byte order mark", "removed");
   tell(r.text.carriage_returns, "carriage return", "removed");
+  tell(r.unlinked, "", "of them without their links, since cleaning took away a word");
   tell(r.further_columns, "line", "with further columns, which are ignored");
   return out;
 }
@@ -122,16 +137,23 @@ CorpusSplit split_by_source(const Corpus& corpus, SplitOptions options) {
                options.dev, options.test, order.size());
   CorpusSplit split{{corpus.name + " (train)", {}, {}}, {corpus.name + " (dev)", {}, {}}, {corpus.name + " (test)", {}, {}}};
   std::set<Digest> taken;
+  std::map<const Corpus*, Index> unlinked;
   for (std::size_t i = 0; i < digests.size(); ++i) {
     Corpus& part = digests[i] < order[dev] ? split.dev : digests[i] < order[test] ? split.test : split.train;
     if (&part != &split.train && !taken.insert(digests[i]).second) continue;
     const Pair& pair = corpus.pairs[i];
-    part.pairs.push_back({clean(pair.source), clean(pair.target), pair.links, pair.line});
+    Pair cleaned{clean(pair.source), clean(pair.target), pair.links, pair.line};
+    if (word_count(cleaned.source) != word_count(pair.source) || word_count(cleaned.target) != word_count(pair.target)) {
+      unlinked[&part] += !cleaned.links.sure.empty() || !cleaned.links.possible.empty();
+      cleaned.links = {};
+    }
+    part.pairs.push_back(std::move(cleaned));
   }
   split.train.report = corpus.report;
   for (Corpus* part : {&split.train, &split.dev, &split.test}) {
     part->report.text.lines = corpus.report.text.lines;
     part->report.pairs = Index(part->pairs.size());
+    part->report.unlinked = unlinked[part];
   }
   return split;
 }

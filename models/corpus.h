@@ -21,6 +21,7 @@ struct CorpusReport {
   Index pairs = 0;
   Index empty = 0, empty_kept = 0; // lines with a blank side, left out or kept as CorpusOptions say
   Index too_long = 0;              // pairs that make_examples left out
+  Index unlinked = 0;              // pairs whose links were left out: cleaning took away a word that stood alone
   Index further_columns = 0;       // lines with more than four columns; the rest of the line is ignored
 };
 
@@ -48,7 +49,7 @@ struct SplitOptions { Index dev = 1500, test = 1500; };      // numbers of sourc
 struct CorpusSplit { Corpus train, dev, test; };
 
 // No source sentence (cleaned, lower case) stands in two parts: its SHA-256 decides, the lowest go to dev, the next to test.
-// All text is cleaned (TokenizerOptions::clean does the same to what is translated). Dev and test keep the first target of each
+// All text is cleaned (TokenizerOptions::clean does the same to what is translated); links are kept where as many words are left. Dev and test keep the first target of each
 // source. Error: nothing is left to train.
 CorpusSplit split_by_source(const Corpus& corpus, SplitOptions options = {});
 

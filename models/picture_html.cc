@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -16,7 +17,8 @@ namespace {
 using namespace drawing;
 using namespace picture;
 
-constexpr int kUnit = 10000;   // weights travel as integers, in 1 / kUnit
+constexpr int kUnit = 10000;    // weights travel as integers, in 1 / kUnit ...
+constexpr double kMost = 1e15;   // ... that a page reads exactly: beyond, weights of exp are drawn as this
 
 // Shown first: a cross map of the last layer, the mean if there is one.
 std::size_t opening(const std::vector<Map>& maps) {
@@ -54,7 +56,8 @@ Json page_data(const AttentionPicture& picture, std::size_t first) {
   };
   for (const Map& map : picture.maps) {
     Json weights = Json::array();
-    for (const float w : map.weights) weights.push_back(std::isfinite(w) ? Json(std::llround(double(w) * kUnit)) : Json());
+    for (const float w : map.weights)
+      weights.push_back(std::isfinite(w) ? Json(std::llround(std::clamp(double(w) * kUnit, -kMost, kMost))) : Json());
     Json entry = {{"kind", kind(map.axes)}, {"layer", map.layer}, {"head", map.head}, {"heads", map.heads},
                   {"label", clean(label(map))}, {"rows", list(row_words(picture, map))},
                   {"columns", list(column_words(picture, map))}, {"row_title", row_title(picture, map.axes)},

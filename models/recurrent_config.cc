@@ -47,7 +47,8 @@ std::vector<std::string_view> recurrent_options() {
 }
 
 std::vector<std::string_view> transformer_options() {
-  return {"heads", "key-value-heads", "feed-forward", "activation", "gated", "attention-dropout", "activation-dropout", "norm", "final-norm",
+  return {"heads", "key-value-heads", "feed-forward", "activation", "gated", "attention-dropout", "activation-dropout", "norm",
+          "final-norm",
           "rms-norm", "positions", "qk-norm", "sliding-window", "dilation", "global-tokens", "normalise", "talking-heads", "differential",
           "linear-attention", "random-features", "tie", "qkv-init"};
 }
@@ -178,7 +179,8 @@ void start_as(std::string_view paper, const Selection& parameters, std::int32_t 
 
 }  // namespace
 
-std::unique_ptr<Seq2Seq> make_recurrent(const RunConfig& given, Scope scope, Index source_vocabulary, Index target_vocabulary) {
+std::unique_ptr<Seq2Seq> make_recurrent(const RunConfig& given, Scope scope, Index source_vocabulary, Index target_vocabulary,
+                                        std::int32_t pad) {
   RunConfig c = given;
   settle_recurrent(c);
   const RecurrentUnit unit = c.model == "rnn"             ? RecurrentUnit::tanh
@@ -201,7 +203,8 @@ std::unique_ptr<Seq2Seq> make_recurrent(const RunConfig& given, Scope scope, Ind
                                               .dropout = between_layers(c.layers)},
                                   .decoder = BahdanauDecoder::Options{.width = c.width},
                                   .dropout = c.dropout,
-                                  .output_bias = is_bahdanau(c)};
+                                  .output_bias = is_bahdanau(c),
+                                  .pad = pad};
   if (is_bahdanau(c)) {
     auto& decoder = std::get<BahdanauDecoder::Options>(options.decoder);
     decoder.reset_context = c.decoder == "cho-exact";
@@ -227,7 +230,6 @@ std::unique_ptr<Seq2Seq> make_recurrent(const RunConfig& given, Scope scope, Ind
                                             .bridge = bridge,
                                             .dropout = between_layers(decoder_layers(c))};
   }
-  const std::int32_t pad = options.pad;
   auto model = std::make_unique<RecurrentModel>(scope, std::move(options));
   if (c.initial_values != "pytorch") start_as(c.initial_values, scope.select(), pad);
   return model;

@@ -21,6 +21,7 @@ bool is_bahdanau(const RunConfig& settled);               // a BahdanauDecoder: 
 // Error where options of recurrent models do not fit together, or where one that another kind of model has was set.
 void check_recurrent(const RunConfig& config);
 void check_not_recurrent(const RunConfig& config);
-std::unique_ptr<Seq2Seq> make_recurrent(const RunConfig& config, Scope scope, Index source_vocabulary, Index target_vocabulary);
+std::unique_ptr<Seq2Seq> make_recurrent(const RunConfig& config, Scope scope, Index source_vocabulary, Index target_vocabulary,
+                                        std::int32_t pad);
 
 }  // namespace heed

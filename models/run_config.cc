@@ -395,7 +395,8 @@ Index decoder_layers(const RunConfig& config) { return config.decoder_layers.val
 
 namespace {
 
-std::unique_ptr<Seq2Seq> make_transformer(const RunConfig& c, Scope scope, Index source_vocabulary, Index target_vocabulary) {
+std::unique_ptr<Seq2Seq> make_transformer(const RunConfig& c, Scope scope, Index source_vocabulary, Index target_vocabulary,
+                                          std::int32_t pad) {
   const TransformerOptions core{.width = c.width,
                                 .heads = c.heads,
                                 .feed_forward = c.feed_forward,
@@ -425,11 +426,12 @@ std::unique_ptr<Seq2Seq> make_transformer(const RunConfig& c, Scope scope, Index
                                           .core = core,
                                           .tie = c.tie == "all" ? Tie::all : c.tie == "output" ? Tie::output : Tie::none,
                                           .positions = positions_named(c.positions),
-                                          .max_positions = max_positions(c)};
+                                          .max_positions = max_positions(c),
+                                          .pad = pad};
   return std::make_unique<TranslationModel>(scope, options);
 }
 
-using ModelMaker = std::unique_ptr<Seq2Seq> (*)(const RunConfig&, Scope, Index, Index);
+using ModelMaker = std::unique_ptr<Seq2Seq> (*)(const RunConfig&, Scope, Index, Index, std::int32_t pad);
 constexpr std::pair<std::string_view, ModelMaker> kModels[] = {
     {"transformer", make_transformer}, {"rnn", make_recurrent}, {"lstm", make_recurrent}, {"gru", make_recurrent}};
 
@@ -442,12 +444,17 @@ std::vector<std::string_view> model_names() {
 }
 
 std::unique_ptr<Seq2Seq> make_model(const RunConfig& config, Scope scope, Index source_vocabulary, Index target_vocabulary,
-                                    const Tensor& shared) {
+                                    const Tensor& shared, SpecialIds ids) {
   for (const auto& [name, maker] : kModels) {
     if (name != config.model) continue;
-    auto model = maker(config, scope, source_vocabulary, target_vocabulary);
+    auto model = maker(config, scope, source_vocabulary, target_vocabulary, ids.pad);
     if (!config.copy) return model;
-    const CopyingModel::Options options{.source_vocabulary = source_vocabulary, .target_vocabulary = target_vocabulary, .shared = shared};
+    const CopyingModel::Options options{.source_vocabulary = source_vocabulary,
+                                        .target_vocabulary = target_vocabulary,
+                                        .shared = shared,
+                                        .pad = ids.pad,
+                                        .source_unk = ids.source_unk,
+                                        .target_unk = ids.target_unk};
     if (config.copy_form == "copynet") return std::make_unique<CopyNet>(scope, std::move(model), options);
     return std::make_unique<PointerGenerator>(scope, std::move(model), options);
   }
@@ -455,7 +462,10 @@ std::unique_ptr<Seq2Seq> make_model(const RunConfig& config, Scope scope, Index 
 }
 
 std::unique_ptr<Seq2Seq> make_model(const RunConfig& config, Scope scope, const Vocabulary& source, const Vocabulary& target) {
-  return make_model(config, scope, source.size(), target.size(), config.copy ? shared_words(source, target) : Tensor());
+  check<Error>(source.pad == target.pad, "the vocabularies have different ids of <pad>: source {}, target {}; one id for both", source.pad,
+               target.pad);
+  return make_model(config, scope, source.size(), target.size(), config.copy ? shared_words(source, target) : Tensor(),
+                    {target.pad, source.unk, target.unk});
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const RunConfig& c, Parameters& parameters) {

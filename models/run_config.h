@@ -100,9 +100,11 @@ Index decoder_layers(const RunConfig& config);     // of the decoder's stack
 bool copies_by_attention(const RunConfig& config); // a PointerGenerator's --copy, which needs weights that sum to 1
 
 std::vector<std::string_view> model_names();
-// Error lists the names. shared: of models/copying_model.h, for config.copy; the second form knows it.
+struct SpecialIds { std::int32_t pad = 0, source_unk = 1, target_unk = 1; };
+// Error lists the names. shared: of models/copying_model.h, for config.copy. The second form knows it and the ids; Error where the
+// vocabularies have different ids of padding.
 std::unique_ptr<Seq2Seq> make_model(const RunConfig& config, Scope scope, Index source_vocabulary, Index target_vocabulary,
-                                    const Tensor& shared = {});
+                                    const Tensor& shared = {}, SpecialIds ids = {});
 std::unique_ptr<Seq2Seq> make_model(const RunConfig& config, Scope scope, const Vocabulary& source, const Vocabulary& target);
 std::unique_ptr<Optimizer> make_optimizer(const RunConfig& config, Parameters& parameters);
 Schedule make_schedule(const RunConfig& config);

@@ -19,6 +19,9 @@
 #include "tensor/parallel.h"
 
 namespace heed {
+namespace {
+constexpr Index kMostWords = 1000000000;   // that an option may ask for
+}
 
 double length_penalty(LengthPenalty kind, double alpha, Index length) {
   if (kind == LengthPenalty::none) return 1;
@@ -359,8 +362,9 @@ std::vector<std::vector<Hypothesis>> search(const Translator& model, std::span<c
   check<Error>(!options.sampling || options.beam == 1, "search: sampling draws each translation alone: beam {}, needs 1", options.beam);
   check<Error>(options.pad != options.eos, "search: pad and eos are one word, so that nothing could end: {}", options.eos);
   for (const auto& [name, number] : {std::pair("max_length", options.max_length), std::pair("min_length", options.min_length),
+                                     std::pair("extra_length", options.extra_length),
                                      std::pair("no_repeat_ngram", options.no_repeat_ngram)})
-    check<Error>(number >= 0, "search: {} must not be negative: {}", name, number);
+    check<Error>(number >= 0 && number <= kMostWords, "search: {} must be in [0, {}]: {}", name, kMostWords, number);
   check<Error>(std::isfinite(options.alpha), "search: alpha must be finite: {}", options.alpha);
   check<Error>(options.stop == Stop::first_k || options.alpha >= 0, "search: stop at a bound needs alpha >= 0: {}", options.alpha);
   check<Error>(options.coverage >= 0 && std::isfinite(options.coverage), "search: coverage must be finite and not negative: {}",

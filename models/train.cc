@@ -139,6 +139,7 @@ void Trainer::restore(const std::map<std::string, Tensor>& tensors, const std::m
                    "trainer state: step {}, skipped {}, schedule.waited {}, schedule.falls {}; none below 0, skipped at most step, the "
                    "schedule's at most 2^30",
                    step, skipped, schedule.waited, schedule.falls);
+  check<Error>(!average_ || !average_->in_place(), "trainer: restore() while the averages are in place of the weights");
   std::optional<WeightAverage> average;
   if (average_) average.emplace(parameters_, options_.average).load_state(averages, step - skipped);
   optimizer_.load_state(optimizer);

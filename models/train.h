@@ -27,6 +27,8 @@ class Trainer {
     std::uint64_t seed = 1;       // dropout masks are a function of (seed, step, micro-batch, module, element)
   };
   Trainer(const Seq2Seq& model, Parameters& parameters, Optimizer& optimizer, Schedule schedule, Options options);
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
 
   struct Report {
     double loss = 0;              // per target token, label smoothing included

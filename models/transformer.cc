@@ -86,6 +86,7 @@ void check_memory(const TransformerDecoderLayer& layer, const Memory* memory) {
 
 // A memory for each layer with cross-attention, none without.
 void check_memories(const std::vector<TransformerDecoderLayer>& layers, std::span<const Memory> memories) {
+  check_not_moved_from(!layers.empty(), "transformer decoder");
   const Index needed = std::ranges::count_if(layers, [](const TransformerDecoderLayer& layer) { return layer.multihead_attn.has_value(); });
   check<Error>(Index(memories.size()) == needed, "transformer decoder: needs {} memories, got {}; prepare(states, mask) makes them", needed,
                memories.size());
@@ -164,6 +165,7 @@ TransformerEncoder::TransformerEncoder(Scope scope, const TransformerOptions& o)
 }
 
 Variable TransformerEncoder::operator()(const Variable& x, const Mask& mask, List<AttentionMap>* maps) const {
+  check_not_moved_from(!layers.empty(), "transformer encoder");
   Variable y = x;
   for (std::size_t k = 0; k < layers.size(); ++k) {
     Variable weights;

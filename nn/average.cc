@@ -14,13 +14,13 @@ WeightAverage::WeightAverage(const Selection& parameters, double decay) : decay_
 }
 
 void WeightAverage::reserve() {
+  check<Error>(!in_place_, "weight average: update() while the averages are in place of the weights");
   next_.reserve(items_.size());
   for (Item& item : items_)
     if (!item.average.defined()) item.average = empty_like(item.parameter->variable.value());
 }
 
 void WeightAverage::update() {
-  check<Error>(!in_place_, "weight average: update() while the averages are in place of the weights");
   reserve();
   next_.clear();
   const double t = double(updates_ + 1), decay = std::min(decay_, (1 + t) / (10 + t));

@@ -24,9 +24,13 @@ class WeightAverage {
   WeightAverage(Parameters& parameters, double decay) : WeightAverage(parameters.select(), decay) {}
   WeightAverage(const Selection& parameters, double decay);
 
-  void reserve();                                // the memory of update(), which asks for none afterwards
+  WeightAverage(WeightAverage&&) = default;      // no copies: state() and load_state() make another
+  WeightAverage& operator=(WeightAverage&&) = default;
+
+  void reserve();                                // the memory of update(), which asks for none afterwards. The same Error
   void update();                                 // one more t. Error while the averages are in place
   std::int64_t updates() const { return updates_; }
+  bool in_place() const { return in_place_; }    // an InPlace lives
 
   // a by path; nothing before the first update. The next update writes to these memories: clone to keep them.
   std::map<std::string, Tensor> state() const;

@@ -10,6 +10,7 @@ namespace heed {
 namespace {
 
 Parameter table(const Scope& scope, Embedding::Options& options) {
+  const Inside inside(scope.path());
   const Shape shape{options.vocabulary, options.width};
   check<Error>(options.padding >= -1 && options.padding < options.vocabulary, "embedding: padding {} is not in [-1, {})", options.padding,
                options.vocabulary);
@@ -27,6 +28,7 @@ Embedding::Embedding(Scope scope, Options options)
 
 Variable Embedding::operator()(const Tensor& ids) const {
   const Inside inside(path);
+  check_not_moved_from(weight.defined(), "embedding");
   return trace("", scale == 1 ? "x = E[word]" : "x = scale E[word]", embedding(weight, ids, scale, padding));
 }
 

@@ -26,6 +26,7 @@ LayerNorm::LayerNorm(Scope scope, Options options)
 
 Variable LayerNorm::operator()(const Variable& x) const {
   const Inside inside(path);
+  check_not_moved_from(weight.defined(), "layer_norm");
   return trace("", bias.defined() ? "y = γ ⊙ (x - μ)/√(var + ε) + β" : "y = γ ⊙ (x - μ)/√(var + ε)", layer_norm(x, weight, bias, eps));
 }
 
@@ -36,6 +37,7 @@ RMSNorm::RMSNorm(Scope scope, Options options)
 
 Variable RMSNorm::operator()(const Variable& x) const {
   const Inside inside(path);
+  check_not_moved_from(weight.defined(), "rms_norm");
   return trace("", "y = γ ⊙ x/√(mean x² + ε)", rms_norm(x, weight, eps));
 }
 
@@ -49,6 +51,7 @@ Variable Norm::operator()(const Variable& x) const {
 
 Variable Norm::after_sum(const Variable& x, const Variable& residual, double dropout) const {
   const Inside inside(path());
+  check_not_moved_from(std::visit([](const auto& norm) { return norm.weight.defined(); }, form), "norm");
   if (const auto* norm = std::get_if<LayerNorm>(&form))
     return add_dropout_norm(x, residual, norm->weight, norm->bias, dropout, norm->eps).y;
   const RMSNorm& norm = std::get<RMSNorm>(form);

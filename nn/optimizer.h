@@ -25,6 +25,8 @@ namespace heed {
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;          // two would share the memory of their states: state() and load_state() make another
+  Optimizer& operator=(const Optimizer&) = delete;
 
   // One pass over all parameters; all memory is there before the first is touched. Who leaves out a step calls forget_gradients(), or the
   // next one has those gradients too.
@@ -39,8 +41,8 @@ class Optimizer {
 
   // State as tensors: "<path>.exp_avg", "<path>.step" (i64), ... The next step writes to these memories, but for .step: clone to keep them.
   std::map<std::string, Tensor> state() const;
-  // Restores it, also from PyTorch's, whose step is a float and of SGD absent. FileError that lists the missing, unexpected and
-  // mismatched entries; then nothing has changed.
+  // Restores it, also from PyTorch's, whose step is a float and of SGD absent; a parameter without any entry was never updated. FileError
+  // that lists the missing, unexpected and mismatched entries; then nothing has changed.
   void load_state(const std::map<std::string, Tensor>& state);
 
  protected:

@@ -67,7 +67,11 @@ RecurrentState RecurrentCell::step(const Variable& gates, const RecurrentState& 
   return recurrent_cell(unit, gates, state, weight_hh, bias);
 }
 
-RecurrentState RecurrentCell::operator()(const Variable& x, const RecurrentState& state) const { return step(input(x), state); }
+RecurrentState RecurrentCell::operator()(const Variable& x, const RecurrentState& state) const {
+  const Inside inside(path);
+  check<ShapeError>(x.rank() == 2, "recurrent cell: x must be [B, in]: {}", x.shape());
+  return step(input(x), state);
+}
 
 RnnCell::RnnCell(Scope scope, Options o)
     : RecurrentCell(
@@ -98,6 +102,7 @@ RecurrentLayers::RecurrentLayers(Scope scope, Options options)
 
 RecurrentLayers::Output RecurrentLayers::operator()(const Variable& x, const Tensor& lengths, const List<RecurrentState>& initial) const {
   const Inside inside(path);
+  check_not_moved_from(!weights.empty(), "recurrent");
   check<ShapeError>(initial.empty() || initial.size() == weights.size(), "recurrent: needs {} initial states, got {}", weights.size(),
                     initial.size());
   Output out{heed::dropout(x, dropout_in), {}};

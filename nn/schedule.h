@@ -19,7 +19,8 @@ class Schedule {
     std::int64_t total = 0;        // linear, cosine: the update at which the rate reaches `end` · peak
     double end = 0;
     std::optional<double> factor = {};   // step, plateau: multiplied in, else 0.5; noam: its factor, else 1
-    std::int64_t every = 1;        // step: after each `every` updates beyond `after`
+    // step: after each `every` updates beyond `after`, those of a warm-up counted: after = warmup begins there
+    std::int64_t every = 1;
     std::int64_t after = 0;
     int patience = 2;              // plateau: observations without a better score before the rate falls
     bool higher_is_better = true;  // plateau

@@ -21,6 +21,10 @@ Parameter::Data& Parameter::data() const {
   return *data_;
 }
 
+void check_not_moved_from(bool there, std::string_view module) {
+  check<Error>(there, "{}: there are no weights (the module was moved from)", module);
+}
+
 std::string Scope::child(std::string_view name) const {
   return path_.string().empty() ? std::string(name) : path_.string() + "." + std::string(name);
 }

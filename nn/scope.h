@@ -64,19 +64,22 @@ class Parameter {
   std::shared_ptr<Data> data_;
 };
 
+// First check of a module's call that has no other sign of it: Error unless its weights are `there`.
+void check_not_moved_from(bool there, std::string_view module);
+
 // Where parameters are declared:  scope / "encoder" / "layers" / 0
 class Scope {
  public:
   Scope operator/(std::string_view name) const;
   Scope operator/(Index number) const { return *this / std::string_view(std::to_string(number)); }
 
-  // A new parameter `path.name`. Error when the path exists already.
+  // A new parameter `path.name`. Error when the path exists already: also that of a module whose constructor threw.
   Parameter parameter(std::string_view name, const Shape& shape, const Initializer& init) const;
   // Makes `path.name` another name of a parameter that exists: one tensor, one summed gradient. ShapeError unless shapes agree, Error
   // where it belongs to other Parameters.
   Parameter alias(std::string_view name, Parameter shared, const Shape& shape) const;
 
-  Selection select(std::string_view pattern = "*") const;   // of the parameters under this path
+  Selection select(std::string_view pattern = "*") const;   // of the parameters under this path: "*weight" has its own and those below
   // Says that the module at this path is a GRU of another form than PyTorch's: weights of equal shapes that mean something else.
   void gru_form(std::string_view form) const;
 

@@ -83,9 +83,11 @@ Variable linear_mixture_cross_entropy_by_definition(const Variable& x, const Var
   // [N]
   const Variable smoothed = cross_entropy(z, targets, options, Reduction::none),
                  surprise = cross_entropy(z, targets, plain, Reduction::none);
-  const double e = options.label_smoothing, V = double(weight.size(0));
-  const double others =
-      options.smoothing == Smoothing::uniform ? 0 : e / (V - 1 - (options.smoothing == Smoothing::others_not_pad && options.pad >= 0));
+  const bool without_pad =
+      options.pad >= 0 && (options.smoothing == Smoothing::uniform ? !options.smooth_pad : options.smoothing == Smoothing::others_not_pad);
+  const double more = double(weight.size(0)) - 1 - without_pad;            // labels beside the row's own
+  const double e = more > 0 ? options.label_smoothing : 0;
+  const double others = options.smoothing == Smoothing::uniform || e == 0 ? 0 : e / more;
   Tensor part = full(targets.shape(), 1 - e - others, x.dtype());                                             // of the label's own loss
   for (Index i = 0; i < targets.numel(); ++i) {
     const Tensor one = reshape(part, {-1})[i];

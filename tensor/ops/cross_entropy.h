@@ -54,7 +54,8 @@ struct LinearCrossEntropy {
 struct LinearCrossEntropyWants { bool dx = false, dweight = false, dbias = false; };
 // The label's probability where words have a share of it and it gets another part from elsewhere, such as from the source it may be copied
 // from: P = e^log_share softmax(z)_y + other.
-// Then the loss of a row has -log P for -log softmax(z)_y; label smoothing's other labels stay softmax's.
+// Then the loss of a row has -log P for -log softmax(z)_y; label smoothing's other labels, and as much of the label as each of them has,
+// stay softmax's.
 // With a rest, log Σ e^s of further scores s, both are parts of one softmax:
 // P = (e^(log_share + z_y) + other e^rest) / (Σ_k e^z_k + e^rest).
 struct Mixture { Tensor log_share, other, rest{}; };   // [...] each, a number a row

@@ -26,7 +26,7 @@ Tensor permutation(Key key, Index n);
 Tensor multinomial(Key key, const Tensor& weights, Index n, bool replacement = false);
 
 // y_i = x_i m_i,  m_i = 0 or 1/(1-p), p rounded to 1/65536: a function of (key, i) alone (tensor/dropout.h), i the row-major position.
-// p = 0 gives x itself, p = 1 zeros. Error unless 0 <= p <= 1.
+// p = 0 gives x itself, p = 1 zeros of finite numbers. Error unless 0 <= p <= 1.
 Tensor dropout(const Tensor& x, double p, Key key);
 // dx_i = dy_i m_i
 void dropout_grad(const Tensor& dy, double p, Key key, Into dx);

@@ -668,6 +668,11 @@ TEST_CASE("attention by name: what is unknown lists what is known; a user's scor
     CHECK_THROWS_AS(ExtraScores({named_score<Nearness>("scaled_dot")}), Error);
     CHECK_THROWS_AS(ExtraScores({named_score<Nearness>("x"), named_score<Nearness>("x")}), Error);
     CHECK_THROWS_AS(ExtraScores({named_score<Nearness>("flat")}), Error);
+    for (const char* window : {"local-m", "local_p", "local-p-mine"}) CHECK_THROWS_AS(ExtraScores({named_score<Nearness>(window)}), Error);
+    CHECK_THROWS_AS(ExtraScores({named_score<Nearness>("")}), Error);
+    CHECK_THROWS_AS(ExtraScores({NamedScore{"none-made", {}}}), Error);
+    const ExtraScores underscored({named_score<Nearness>("my_near")});
+    for (const char* name : {"my_near", "my-near", "local_m_my_near-hard"}) CHECK(make(name) == "");
     auto first = std::make_unique<ExtraScores>(std::vector{named_score<Nearness>("one")}),
          second = std::make_unique<ExtraScores>(std::vector{named_score<Nearness>("two")});
     first.reset();   // they end in any order

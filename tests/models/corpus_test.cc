@@ -151,6 +151,18 @@ TEST_CASE("corpus: split by source sentence") {
         "split by source: sizes must not be negative: dev -1, test 3");
 }
 
+TEST_CASE("corpus: links stay where cleaning leaves all words") {
+  const Alignment links{{{0, 0}}, {{1, 1}}};
+  const Corpus corpus{
+      "c", {{"a\u00A0 b", "x  y", links}, {"c d", "x \u200B y", links}, {"e \u00AD", "x y", {}}, {"f \u00ADg", "x y", links}}, {}};
+  const Corpus train = split_by_source(corpus, {.dev = 0, .test = 0}).train;
+  CHECK(joined(train) == "a b|x y;c d|x y;e|x y;f g|x y;");
+  std::vector<std::size_t> kept;
+  for (const Pair& pair : train.pairs) kept.push_back(pair.links.sure.size() + pair.links.possible.size());
+  CHECK(kept == std::vector<std::size_t>{2, 0, 0, 2});
+  CHECK(to_string(train) == "c (train): 0 lines, 4 pairs, 1 of them without their links, since cleaning took away a word");
+}
+
 TEST_CASE("corpus: any bytes are read or refused with a FileError") {
   const Written w;
   const std::string good = "\xEF\xBB\xBF" "a b\tx y\t0-0 1-1\t0?1\r\nc é €\tz\n\u00A0\tw\nlast\tline 😀";

@@ -204,6 +204,29 @@ TEST_CASE("every model: a steady step of training asks the system for no memory"
   set_threads(threads_before);
 }
 
+TEST_CASE("every model: special words stand where the vocabulary has them") {
+  const Vocabulary usual, other({"a", "b", "<s>", "<pad>", "</s>", "<unk>", "c"});
+  for (const char* name : {"transformer", "gru", "lstm"})
+    for (const bool copies : {false, true}) {
+      CAPTURE(name);
+      RunConfig config = default_config(name);
+      config.width = 8, config.heads = 2, config.feed_forward = 8, config.max_length = 12, config.copy = copies;
+      Parameters parameters(Seed{3});
+      const auto model = make_model(config, parameters.root(), other, other);
+      const Batch batch = make_batch(std::vector<Example>{{.source = {0, 1, 4}, .target = {0, 6, 4}}, {.source = {6, 4}, .target = {4}}},
+                                     other.pad, other.bos);
+      const Loss loss = model->loss(batch, {}), named = model->loss(batch, {.pad = other.pad});
+      CHECK(loss.sum.value().item() == named.sum.value().item());
+      for (const char* table : {"*source_embedding.weight", "*target_embedding.weight"})
+        for (const auto& item : parameters.select(table)) {
+          CHECK(!any_true(item->variable.value()[other.pad]));
+          CHECK(any_true(item->variable.value()[0]));
+        }
+      CHECK(message_of([&] { Parameters none(Seed{1}); make_model(config, none.root(), usual, other); }) ==
+            "the vocabularies have different ids of <pad>: source 0, target 3; one id for both");
+    }
+}
+
 TEST_CASE("every model: losses on attention reach every parameter that makes the weights: numeric gradient, and they are learned") {
   Batch batch = batch_of({{4, 5, 6, kEnd}, {7, kEnd}}, {{5, 6, 7, kEnd}, {8, kEnd}});
   batch.links = stack(std::vector<Tensor>{eye(4), pad(pad(eye(2), 0, 0, 2), 1, 0, 2)});          // word t belongs to source word t

@@ -9,6 +9,7 @@
 #include "nn/init.h"
 #include "tests/close.h"
 #include "tests/models/pairs.h"
+#include "tests/thrown.h"
 
 using namespace heed;
 using namespace heed::test;
@@ -200,6 +201,18 @@ TEST_CASE("trainer: averages of the weights, with a decay that rises to its valu
     CHECK(trainer.average()->state().at("w").item() == doctest::Approx(average).epsilon(1e-12));
   }
   CHECK(model.w.value().item() == w);
+  const auto tensors = trainer.tensors();
+  const auto scalars = trainer.scalars();
+  const double moved = trainer.average()->state().at("w").item();
+  {
+    const WeightAverage::InPlace use(*trainer.average());                     // refused before anything changes
+    CHECK(message_of([&] { trainer.update({&batch, 1}); }) ==
+          "weight average: update() while the averages are in place of the weights");
+    CHECK(message_of([&] { trainer.restore(tensors, scalars); }) ==
+          "trainer: restore() while the averages are in place of the weights");
+    CHECK((trainer.step() == 12 && model.w.value().item() == moved));
+  }
+  CHECK((model.w.value().item() == w && trainer.average()->state().at("w").item() == moved));
 }
 
 TEST_CASE("mean_weights: the mean of each weight, in f64") {

@@ -487,6 +487,9 @@ TEST_CASE("schedules: a linear decay ends where it is told, after the warm-up; s
   for (const std::int64_t late : {30, 31, 1000}) CHECK(falling.rate(late) == doctest::Approx(0.2));
   for (const auto& [update, rate] : {std::pair(1, 2.0), {101, 2.0}, {110, 2.0}, {111, 1.0}, {120, 1.0}, {121, 0.5}})
     CHECK(steps.rate(update) == rate);
+  const Schedule late({.kind = step, .peak = 2, .warmup = 4, .every = 3, .after = 4});
+  for (const auto& [update, rate] : {std::pair(1, 0.5), {3, 1.5}, {4, 2.0}, {7, 2.0}, {8, 1.0}, {11, 0.5}})
+    CHECK(late.rate(update) == rate);
 }
 
 TEST_CASE("optimiser: what a loaded state lacks begins anew, with its first accumulator") {

@@ -3,15 +3,22 @@
 
 #include <doctest/doctest.h>
 
+#include "attention/attend.h"
+#include "attention/position.h"
 #include "autograd/ops.h"
 #include "autograd/tape.h"
+#include "models/transformer.h"
 #include "nn/checkpoint.h"
+#include "nn/embedding.h"
 #include "nn/init.h"
 #include "nn/linear.h"
+#include "nn/norm.h"
 #include "nn/optimizer.h"
+#include "nn/recurrent.h"
 #include "nn/summary.h"
 #include "tensor/format.h"
 #include "tests/close.h"
+#include "tests/thrown.h"
 
 using namespace heed;
 
@@ -119,6 +126,29 @@ TEST_CASE("scope: a module that was moved from says so") {
   CHECK(to(constant(ones({1, 2}))).shape() == Shape{1, 3});
   CHECK_THROWS_WITH_AS(from(constant(ones({1, 2}))),
                        "in a: linear: the weight is empty (default constructed, or of a module that was moved from)", Error);
+  const Variable x = constant(ones({1, 2, 4}));
+  const auto says = [](auto from, auto&& call) {
+    const auto to = std::move(from);
+    call(to);
+    return message_of([&] { call(from); });
+  };
+  const Scope b = parameters.root() / "b";
+  const auto lines = [&](const char* op) { return fmt::format("in b.{0}: {0}: there are no weights (the module was moved from)", op); };
+  CHECK(says(LayerNorm(b / "layer_norm", {.width = 4}), [&](auto& norm) { norm(x); }) == lines("layer_norm"));
+  CHECK(says(RMSNorm(b / "rms_norm", {.width = 4}), [&](auto& norm) { norm(x); }) == lines("rms_norm"));
+  CHECK(says(Norm(b / "norm", {.width = 4}), [&](auto& norm) { norm.after_sum(x, x, 0); }) == lines("norm"));
+  CHECK(says(Embedding(b / "embedding", {.vocabulary = 3, .width = 2}), [](auto& table) { table(tensor({0, 2}, DType::i32)); }) ==
+        lines("embedding"));
+  CHECK(says(Lstm(b / "recurrent", {.in = 4, .width = 3}), [&](auto& layers) { layers(x); }) == lines("recurrent"));
+  CHECK(says(PositionTable(b / "positions", {.kind = Positions::learned, .width = 4, .length = 3}),
+             [](auto& table) { table.rows(0, 2); }) == lines("positions"));
+  CHECK(says(make_attention("additive", b / "score", {.query_width = 4, .memory_width = 4}),
+             [&](auto& attention) { attention.prepare(x, {}); }) == lines("score"));
+  const TransformerOptions small{.width = 4, .heads = 2, .feed_forward = 4, .encoder_layers = 1, .decoder_layers = 1};
+  CHECK(says(TransformerEncoder(b / "encoder", small), [&](auto& encoder) { encoder(x, {}); }) ==
+        "transformer encoder: there are no weights (the module was moved from)");
+  CHECK(says(TransformerDecoder(b / "decoder", small), [&](auto& decoder) { decoder(x, decoder.prepare(x, {})); }) ==
+        "transformer decoder: there are no weights (the module was moved from)");
 }
 
 TEST_CASE("scope: initial values go by the path, not by the order of declarations") {
