@@ -17,6 +17,7 @@
 
 #include "tensor/format.h"
 #include "tensor/test_hooks.h"
+#include "tensor/thread_own.h"
 
 #if defined(__SANITIZE_ADDRESS__)                       // g++
 #define HEED_POISONS
@@ -111,8 +112,7 @@ struct Allocator {
   void count(std::int64_t bytes) { peak = std::max(peak, in_use += bytes); }
 };
 
-thread_local constinit Own* own = nullptr;
-thread_local constinit bool own_ended = false;   // tensors may be freed by what ends later
+thread_local constinit Own* own = nullptr;   // own_of_thread<OwnOfThread>(), where it was made: tensors may be freed by what ends later
 
 Allocator& allocator();
 
@@ -265,19 +265,11 @@ struct OwnOfThread : Own {
     (previous ? previous->next : a.threads) = next;
     if (next) next->previous = previous;
     own = nullptr;
-    own_ended = true;
   }
 };
 
-[[gnu::noinline, gnu::cold]] void begin_own() {
-  if (!own_ended) { static thread_local OwnOfThread one; }
-}
-
 // nullptr at a thread's end
-Own* own_of_thread() {
-  if (!own) [[unlikely]] begin_own();
-  return own;
-}
+Own* own_or_null() { return own ? own : own_of_thread<OwnOfThread>(); }
 
 // Of blocks that are taken, negative of those given back.
 void count_bytes(Own* mine, std::int64_t bytes) {
@@ -321,17 +313,20 @@ OutOfMemory refused(std::size_t bytes) {
 // A block that is new or that no thread keeps.
 Storage::Block* take_block(Own* mine, std::size_t bytes, bool small, int size_class) {
   constexpr std::size_t head = (sizeof(Storage::Block) + kLine - 1) / kLine * kLine;
-  // data start at head + 128 k: odd multiples of 64 for an even head
-  constexpr std::size_t kColours = 16, kSlack = head + 2 * kLine * kColours;
+  // data start at head + 128 k: odd multiples of 64 for an even head. Small blocks of less than a page lie at all places of one anyway.
+  constexpr std::size_t kColours = 16;
+  const std::size_t colours = small && bytes_of(size_class) < kPage ? 1 : kColours, slack = head + 2 * kLine * colours;
   Allocator& a = allocator();
   const std::lock_guard lock(a.mutex);
   if (Storage::Block* const block = small ? a.free.pop(size_class, mine) : nullptr) return block;
-  const std::size_t room = small ? bytes_of(size_class) + kSlack : (bytes + kSlack + kPage - 1) / kPage * kPage;
+  const std::size_t room = small ? bytes_of(size_class) + slack : (bytes + slack + kPage - 1) / kPage * kPage;
   std::byte* const raw = small ? take_small(a, room) : take_extent(a, room);
   if (!raw) return nullptr;
   ASAN_UNPOISON_MEMORY_REGION(raw, sizeof(Storage::Block));       // all but the header and the bytes asked for stays poisoned
   auto* const block = new (raw) Storage::Block;
-  const std::size_t colour = small ? a.colour = (a.colour + 5) % kColours : reinterpret_cast<std::uintptr_t>(raw) / kPage * 5 % kColours;
+  const std::size_t colour = colours == 1 ? 0
+                             : small      ? a.colour = (a.colour + 5) % kColours
+                                          : reinterpret_cast<std::uintptr_t>(raw) / kPage * 5 % kColours;
   block->data = raw + head + 2 * kLine * colour;
   block->room = small ? 0 : room;
   block->size_class = size_class;
@@ -346,7 +341,7 @@ Storage::Storage(std::size_t bytes) {
   const bool small = bytes < kSmall;
   const int size_class = small ? class_of(bytes) : 0;
   if (bytes > most || (a.allowed.load(std::memory_order_relaxed) >= 0 && a.allowed-- == 0)) throw refused(bytes);
-  Own* const mine = own_of_thread();
+  Own* const mine = own_or_null();
   Block* block = small ? take_kept(mine, size_class) : nullptr;
   if (!block) block = take_block(mine, bytes, small, size_class);
   if (!block) throw refused(bytes);
@@ -361,7 +356,7 @@ Storage::Storage(std::size_t bytes) {
 
 void Storage::give_back() noexcept {
   auto* block = static_cast<Block*>(block_);
-  Own* const mine = own_of_thread();
+  Own* const mine = own_or_null();
   count_bytes(mine, -std::int64_t(block->held()));
   ASAN_POISON_MEMORY_REGION(block->data, block->bytes);
   const std::size_t room = block->room;

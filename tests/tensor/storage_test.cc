@@ -47,6 +47,14 @@ TEST_CASE("storage: blocks of all sizes keep their bytes while others come and g
   CHECK(memory_use().in_use == before);
 }
 
+TEST_CASE("storage: a small block takes 256 bytes beside its own") {
+  release_cached_memory();
+  const std::size_t before = memory_use().reserved;
+  std::vector<Storage> numbers;
+  for (int i = 0; i < 200000; ++i) numbers.emplace_back(4);
+  CHECK(memory_use().reserved - before < numbers.size() * (512 + 256) + 16 * kMiB);
+}
+
 TEST_CASE("storage: large blocks that were freed are joined, and cached memory goes back to the system") {
   release_cached_memory();
   const MemoryUse before = memory_use();
