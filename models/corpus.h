@@ -49,8 +49,8 @@ struct SplitOptions { Index dev = 1500, test = 1500; };      // numbers of sourc
 struct CorpusSplit { Corpus train, dev, test; };
 
 // No source sentence (cleaned, lower case) stands in two parts: its SHA-256 decides, the lowest go to dev, the next to test.
-// All text is cleaned (TokenizerOptions::clean does the same to what is translated); links are kept where as many words are left. Dev and test keep the first target of each
-// source. Error: nothing is left to train.
+// All text is cleaned (TokenizerOptions::clean does the same to what is translated); links are kept where as many words are left. Dev and
+// test keep the first target of each source. Error: nothing is left to train.
 CorpusSplit split_by_source(const Corpus& corpus, SplitOptions options = {});
 
 // How many pairs of `other` have a source sentence (cleaned, lower case) that `train` has as well.

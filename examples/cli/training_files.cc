@@ -230,12 +230,12 @@ void Training::take_end(std::string_view lines) {
   }
 }
 
-// What was best at the end of a shorter training may be no evaluation of a longer one: it is set aside. A best model that was lost is made
-// of its checkpoint.
+// What was best at the end of a shorter training may be no evaluation of a longer one: it is set aside. A better model found after the
+// checkpoint that was restored is not yet found; one that was lost is made of its checkpoint.
 void Training::restore_best() {
   const std::optional<Index> there = best_step(run_);
   if (there.value_or(-1) == state_.best) return;
-  if (there)
+  if (there && *there <= step())
     progress_.warn(fmt::format("the best model is that of update {}, after which this training does not evaluate: it is now {}", *there,
                                set_aside(in_run("best.safetensors"))));
   const std::string best = checkpoint_path(run_.path, state_.best);
