@@ -57,8 +57,10 @@ class Tensor {
   template <class T> T* mutable_data() const { return static_cast<T*>(mutable_raw(dtype_of<T>)); }
   // All elements in row-major order; ShapeError unless contiguous.
   template <class T> std::span<const T> span() const { return {static_cast<const T*>(contiguous_raw(dtype_of<T>)), std::size_t(numel())}; }
-  template <class T> std::span<T> mutable_span() const { storage_.touch(); return {static_cast<T*>(contiguous_raw(dtype_of<T>)),
-                                                                                   std::size_t(numel())}; }
+  template <class T> std::span<T> mutable_span() const {
+    storage_.touch();
+    return {static_cast<T*>(contiguous_raw(dtype_of<T>)), std::size_t(numel())};
+  }
   // The element of a tensor that has exactly one; ShapeError, DTypeError.
   template <class T> T item() const { return *static_cast<const T*>(item_raw(dtype_of<T>)); }
   double item() const;                                   // the same for any dtype

@@ -222,10 +222,11 @@ TEST_CASE("sliding window: step by step, a few at once: the bits of all at once,
         CAPTURE(window);
         Parameters parameters(Seed{5});
         const Scope scope = parameters.root();
-        MultiHeadAttention layer(scope, {.width = 12, .heads = 3,
-                                         .positions = RelativePositions(scope,
-                                                                        {.kind = kind, .heads = 3, .head_width = 4,
-                                                                         .causal = true}), .sliding_window = window, .dilation = gaps});
+        MultiHeadAttention layer(scope, {.width = 12,
+                                         .heads = 3,
+                                         .positions = RelativePositions(scope, {.kind = kind, .heads = 3, .head_width = 4, .causal = true}),
+                                         .sliding_window = window,
+                                         .dilation = gaps});
         const Index T = 42;
         const Tensor x = normal(Key(3), {2, T, 12});
         const Tensor every = layer.self(constant(x), Mask::causal()).context.value(),

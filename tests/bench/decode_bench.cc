@@ -65,9 +65,8 @@ void run(const Case& c, const Options& options) {
       const double tokens = double(Index(sources.size()) * options.length) / bench::median(times);
       if (options.json) {
         fmt::print("{}\n", json_text({{"case", c.name}, {"precision", options.precision}, {"beam", beam}, {"batch", batch},
-                                      {"length", options.length},
-                                      {"tokens_a_second", tokens}, {"flop_a_token", flop}, {"weights", weights}, {"peak_mib",
-                                                                                                                  bench::peak_memory()}}));
+                                      {"length", options.length}, {"tokens_a_second", tokens}, {"flop_a_token", flop},
+                                      {"weights", weights}, {"peak_mib", bench::peak_memory()}}));
       } else {
         fmt::print("{:8} beam {} batch {:2}: {:9.0f} target tokens/s\n", c.name, beam, batch, tokens);
       }

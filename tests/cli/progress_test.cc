@@ -149,9 +149,10 @@ TEST_CASE("a training shows how much of its epochs is done") {
       char bytes[4096];
       for (ssize_t count; (count = ::read(terminal, bytes, sizeof bytes)) > 0;) text.append(bytes, std::size_t(count));
     });
-    const int process = Program{.words = split(train + every + " --out run" + std::to_string(++n)), .folder = folder.path(),
-                                .environment = {"TERM=xterm", "COLUMNS=100"}, .under = {"sh", "-c",
-                                                                                        "exec \"$0\" \"$@\" 2>" + name}}.start();
+    const int process = Program{.words = split(train + every + " --out run" + std::to_string(++n)),
+                                .folder = folder.path(),
+                                .environment = {"TERM=xterm", "COLUMNS=100"},
+                                .under = {"sh", "-c", "exec \"$0\" \"$@\" 2>" + name}}.start();
     CHECK(wait_for(process) == 0);
     ::close(kept);                                 // the end for the reader
     reader.join();

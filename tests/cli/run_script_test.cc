@@ -20,9 +20,11 @@ TEST_CASE("examples/run.sh: what an interruption leaves never takes the place of
   fs::create_symlink(fs::absolute(HEED_BUILD_DIR "/examples/heed"), folder / "build/examples/heed");
   REQUIRE(heed_in(folder.path(), "data phrases --out run/phrases-data --train 300 --dev 5 --test 5").code == 0);
   const std::string tiny = "--layers 1 --width 8 --heads 2 --feed-forward 8 --evaluate-every 3 --warmup 2 --steps ";
-  const auto script = [&](const std::string& steps) { return Program{.words = split(tiny + steps), .folder = folder.path(),
-                                                                     .under = {"setsid", "sh", "-c",
-                                                                               "exec bash examples/run.sh \"$@\" >out 2>err"}}; };
+  const auto script = [&](const std::string& steps) {
+    return Program{.words = split(tiny + steps),
+                   .folder = folder.path(),
+                   .under = {"setsid", "sh", "-c", "exec bash examples/run.sh \"$@\" >out 2>err"}};
+  };
   REQUIRE_MESSAGE(script("3").run().code == 0, text_of(folder / "err"));
   CHECK(text_of(folder / "out").find("\nWhere it looked: ") != std::string::npos);
   const std::string finished = text_of(folder / "run/phrases/best.safetensors");

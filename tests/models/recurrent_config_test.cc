@@ -174,65 +174,35 @@ TEST_CASE("recurrent models: the papers' names and shapes of parameters") {
     return out;
   };
   using Names = std::map<std::string, Shape>;
-  CHECK(names("gru", [](RunConfig&) {}) == Names{{"source_embedding.weight", {11, 8}},       {"target_embedding.weight", {7, 8}},
-                                                 {"encoder.weight_ih_l0", {24, 8}},          {"encoder.weight_hh_l0", {24, 8}},
-                                                 {"encoder.bias_ih_l0", {24}},               {"encoder.weight_ih_l0_reverse", {24, 8}},
-                                                 {"encoder.weight_hh_l0_reverse", {24, 8}},  {"encoder.bias_ih_l0_reverse", {24}},
-                                                 {"init.weight", {8, 8}},                    {"attention.query_proj.weight", {8, 8}},
-                                                 {"attention.key_proj.weight", {8, 16}},     {"attention.v", {8}},
-                                                 {"decoder.weight_ih", {24, 24}},            {"decoder.weight_hh", {24, 8}},
-                                                 {"decoder.bias_ih", {24}},                  {"readout.state.weight", {8, 8}},
-                                                 {"readout.state.bias", {8}},                {"readout.embed.weight", {8, 8}},
-                                                 {"readout.context.weight", {8, 16}},        {"out.weight", {7, 4}},
-                                                 {"out.bias", {7}}});
-  CHECK(names("gru", [](RunConfig& c) { c.decoder = "conditional"; }) == Names{{"source_embedding.weight", {11, 8}},
-                                                                               {"target_embedding.weight", {7, 8}},
-                                                                               {"encoder.weight_ih_l0", {24, 8}},
-                                                                               {"encoder.weight_hh_l0", {24, 8}},
-                                                                               {"encoder.bias_ih_l0", {24}},
-                                                                               {"encoder.bias_hh_l0", {24}},
-                                                                               {"encoder.weight_ih_l0_reverse", {24, 8}},
-                                                                               {"encoder.weight_hh_l0_reverse", {24, 8}},
-                                                                               {"encoder.bias_ih_l0_reverse", {24}},
-                                                                               {"encoder.bias_hh_l0_reverse", {24}},
-                                                                               {"init.weight", {8, 16}},
-                                                                               {"attention.query_proj.weight", {8, 8}},
-                                                                               {"attention.key_proj.weight", {8, 16}},
-                                                                               {"attention.v", {8}},
-                                                                               {"decoder.cell1.weight_ih", {24, 8}},
-                                                                               {"decoder.cell1.weight_hh", {24, 8}},
-                                                                               {"decoder.cell1.bias_ih", {24}},
-                                                                               {"decoder.cell1.bias_hh", {24}},
-                                                                               {"decoder.cell2.weight_ih", {24, 16}},
-                                                                               {"decoder.cell2.weight_hh", {24, 8}},
-                                                                               {"decoder.cell2.bias_ih", {24}},
-                                                                               {"decoder.cell2.bias_hh", {24}},
-                                                                               {"readout.state.weight", {8, 8}},
-                                                                               {"readout.state.bias", {8}},
-                                                                               {"readout.embed.weight", {8, 8}},
-                                                                               {"readout.context.weight", {8, 16}},
-                                                                               {"out.weight", {7, 8}},
-                                                                               {"out.bias", {7}}});
+  CHECK(names("gru", [](RunConfig&) {}) ==
+        Names{{"source_embedding.weight", {11, 8}}, {"target_embedding.weight", {7, 8}}, {"encoder.weight_ih_l0", {24, 8}},
+              {"encoder.weight_hh_l0", {24, 8}}, {"encoder.bias_ih_l0", {24}}, {"encoder.weight_ih_l0_reverse", {24, 8}},
+              {"encoder.weight_hh_l0_reverse", {24, 8}}, {"encoder.bias_ih_l0_reverse", {24}}, {"init.weight", {8, 8}},
+              {"attention.query_proj.weight", {8, 8}}, {"attention.key_proj.weight", {8, 16}}, {"attention.v", {8}},
+              {"decoder.weight_ih", {24, 24}}, {"decoder.weight_hh", {24, 8}}, {"decoder.bias_ih", {24}}, {"readout.state.weight", {8, 8}},
+              {"readout.state.bias", {8}}, {"readout.embed.weight", {8, 8}}, {"readout.context.weight", {8, 16}}, {"out.weight", {7, 4}},
+              {"out.bias", {7}}});
+  CHECK(names("gru", [](RunConfig& c) { c.decoder = "conditional"; }) ==
+        Names{{"source_embedding.weight", {11, 8}}, {"target_embedding.weight", {7, 8}}, {"encoder.weight_ih_l0", {24, 8}},
+              {"encoder.weight_hh_l0", {24, 8}}, {"encoder.bias_ih_l0", {24}}, {"encoder.bias_hh_l0", {24}},
+              {"encoder.weight_ih_l0_reverse", {24, 8}}, {"encoder.weight_hh_l0_reverse", {24, 8}}, {"encoder.bias_ih_l0_reverse", {24}},
+              {"encoder.bias_hh_l0_reverse", {24}}, {"init.weight", {8, 16}}, {"attention.query_proj.weight", {8, 8}},
+              {"attention.key_proj.weight", {8, 16}}, {"attention.v", {8}}, {"decoder.cell1.weight_ih", {24, 8}},
+              {"decoder.cell1.weight_hh", {24, 8}}, {"decoder.cell1.bias_ih", {24}}, {"decoder.cell1.bias_hh", {24}},
+              {"decoder.cell2.weight_ih", {24, 16}}, {"decoder.cell2.weight_hh", {24, 8}}, {"decoder.cell2.bias_ih", {24}},
+              {"decoder.cell2.bias_hh", {24}}, {"readout.state.weight", {8, 8}}, {"readout.state.bias", {8}},
+              {"readout.embed.weight", {8, 8}}, {"readout.context.weight", {8, 16}}, {"out.weight", {7, 8}}, {"out.bias", {7}}});
   CHECK(names("gru", [](RunConfig& c) { c.decoder = "cho-exact"; }) ==
         Names{{"source_embedding.weight", {11, 8}}, {"target_embedding.weight", {7, 8}}, {"encoder.weight_ih_l0", {24, 8}},
-              {"encoder.weight_hh_l0", {24, 8}}, {"encoder.bias_ih_l0", {24}},
-              {"context_proj.weight", {8, 8}},      {"init.weight", {8, 8}},             {"decoder.weight_ih",
-                                                                                          {24, 16}},   {"decoder.weight_hh",
-                                                                                                        {24, 8}},    {"decoder.bias_ih",
-                                                                                                                      {24}},
-              {"decoder.bias_hh", {24}},            {"readout.state.weight", {8, 8}},    {"readout.state.bias",
-                                                                                          {8}},       {"readout.embed.weight",
-                                                                                                       {8, 8}},  {"readout.context.weight",
-                                                                                                                  {8, 8}},
-              {"out.weight", {7, 4}},               {"out.bias", {7}}});
+              {"encoder.weight_hh_l0", {24, 8}}, {"encoder.bias_ih_l0", {24}}, {"context_proj.weight", {8, 8}}, {"init.weight", {8, 8}},
+              {"decoder.weight_ih", {24, 16}}, {"decoder.weight_hh", {24, 8}}, {"decoder.bias_ih", {24}}, {"decoder.bias_hh", {24}},
+              {"readout.state.weight", {8, 8}}, {"readout.state.bias", {8}}, {"readout.embed.weight", {8, 8}},
+              {"readout.context.weight", {8, 8}}, {"out.weight", {7, 4}}, {"out.bias", {7}}});
   CHECK(names("lstm", [](RunConfig& c) { c.input_feeding = true; }) ==
         Names{{"source_embedding.weight", {11, 8}}, {"target_embedding.weight", {7, 8}}, {"encoder.weight_ih_l0", {32, 8}},
-              {"encoder.weight_hh_l0", {32, 8}},
-              {"encoder.bias_ih_l0", {32}},         {"encoder.bias_hh_l0", {32}},        {"attention.key_proj.weight",
-                                                                                          {8, 8}}, {"decoder.weight_ih_l0", {32, 16}},
-              {"decoder.weight_hh_l0", {32, 8}},    {"decoder.bias_ih_l0", {32}},        {"decoder.bias_hh_l0",
-                                                                                          {32}},      {"attn_out.weight", {8, 16}},
-              {"out.weight", {7, 8}}});
+              {"encoder.weight_hh_l0", {32, 8}}, {"encoder.bias_ih_l0", {32}}, {"encoder.bias_hh_l0", {32}},
+              {"attention.key_proj.weight", {8, 8}}, {"decoder.weight_ih_l0", {32, 16}}, {"decoder.weight_hh_l0", {32, 8}},
+              {"decoder.bias_ih_l0", {32}}, {"decoder.bias_hh_l0", {32}}, {"attn_out.weight", {8, 16}}, {"out.weight", {7, 8}}});
 }
 
 TEST_CASE("recurrent options reach the model") {

@@ -564,8 +564,8 @@ TEST_CASE("attention: keys that stand turned have the bits of the same ones in r
               const Tensor q = draw(1, {B, H, T, d}, dtype), own = slice(q, 0, 0, P);
               for (const Mask& mask : {Mask(), Mask::causal(std::max<Index>(S - T, 0)), Mask::window(20, 0, S - T)})
                 for_every_target([&] {
-                  const AttentionOutput by_places = scaled_dot_product_attention(q, stored, v, mask,
-                                                                                 {.weights = true, .places = places, .turned = turned}),
+                  const AttentionOptions of_turned{.weights = true, .places = places, .turned = turned};
+                  const AttentionOutput by_places = scaled_dot_product_attention(q, stored, v, mask, of_turned),
                                         rows = scaled_dot_product_attention(q, k, v, mask, {.weights = true, .places = places});
                   CHECK(equal_bits(by_places.output, rows.output));
                   CHECK(equal_bits(by_places.weights, rows.weights));
@@ -714,8 +714,8 @@ static const InTable rows{
     {.name = "scaled_dot_product_attention", .reference = attended([](Index, Index, Index, Index) { return true; }),
      .definition = [](std::span<const Variable> x) { return scaled_dot_product_attention_by_definition(x[0], x[1], x[2]).output; },
      .wrong = {{{{2, 2, 3, 4}, {2, 2, 5, 3}, {2, 2, 5, 4}}}}, .ulp = 60},
-    {.name = "scaled_dot_product_attention masked", .reference = attended([](Index b, Index, Index t, Index s) { return s <= t + 1 &&
-                                                                                                                s < (b == 0 ? 2 : 5); }),
+    {.name = "scaled_dot_product_attention masked",
+     .reference = attended([](Index b, Index, Index t, Index s) { return s <= t + 1 && s < (b == 0 ? 2 : 5); }),
      .definition = [](std::span<const Variable> x) {
        const Mask mask = Mask::causal(1) & Mask::lengths(tensor({2, 5}, DType::i32));
        return scaled_dot_product_attention_by_definition(x[0], x[1], x[2], mask).output;
@@ -734,8 +734,9 @@ static const InTable rows{
        return scaled_dot_product_attention_by_definition(x[0], x[1], x[2], Mask::causal(1), {.scale = 0.7}, x[3]).output;
      }, .ulp = 60},
     {.name = "scaled_dot_product_attention groups", .reference = attended([](Index, Index, Index t, Index s) { return s <= t + 1; }),
-     .definition = [](std::span<const Variable> x) { return scaled_dot_product_attention_by_definition(x[0], x[1], x[2],
-                                                                                                       Mask::causal(1)).output; },
+     .definition = [](std::span<const Variable> x) {
+       return scaled_dot_product_attention_by_definition(x[0], x[1], x[2], Mask::causal(1)).output;
+     },
      .wrong = {{{{2, 4, 3, 4}, {2, 3, 5, 4}, {2, 3, 5, 4}}}, {{{2, 4, 3, 4}, {2, 8, 5, 4}, {2, 8, 5, 4}}}}, .ulp = 60},
     {"with_heads", [](const reference::Arrays& x) {
        return reference::make({2, 6, 2, x[0].shape[3]}, [&](const reference::Position& p) { return x[0]({p[0], p[1] / 2, p[2], p[3]}); });

@@ -326,11 +326,10 @@ TEST_CASE(
             std::vector<Tensor> inputs{x, w, b, shares.log_share, shares.other};
             if (beside) inputs.push_back(draw(6, {N}) + 3);
             const auto rest = [&](auto v) { return beside ? v[5] : Variable(); };
-            const Played fused =
-                play([&](auto v) { return linear_mixture_cross_entropy(v[0], v[1], v[2], v[3], v[4], targets, options, rest(v)) * 0.37; },
-                     inputs);
-            const Played plain = play([&](auto v) { return linear_mixture_cross_entropy_by_definition(v[0], v[1], v[2], v[3], v[4], targets,
-                                                                                                      options, rest(v)) * 0.37; }, inputs);
+            const auto of = [&](auto loss) {
+              return play([&](auto v) { return loss(v[0], v[1], v[2], v[3], v[4], targets, options, rest(v)) * 0.37; }, inputs);
+            };
+            const Played fused = of(linear_mixture_cross_entropy), plain = of(linear_mixture_cross_entropy_by_definition);
             CAPTURE(N);
             CHECK(fused.value.item() == doctest::Approx(plain.value.item()).epsilon(1e-13));
             for (std::size_t i = 0; i < inputs.size(); ++i) CHECK(worst_absolute(fused.gradients[i], plain.gradients[i]) < 1e-10);

@@ -278,11 +278,10 @@ TEST_CASE("may_overlap: columns of one matrix are told apart, to the column") {
 static const InTable rows{
     {.name = "layer_norm", .reference = reference::normalised(true), .wrong = {{{{2, 3}, {4}, {3}}}}, .ulp = 2000},
     {.name = "rms_norm", .reference = reference::normalised(false), .wrong = {{{{2, 3}, {4}}}}, .ulp = 2000},
-    {.name = "add_dropout_norm", .reference = [](const reference::Arrays& x) { return reference::normalised(true)({added(x), x[2],
-                                                                                                                   x[3]}); },
-     .definition = [](std::span<const Variable> x) { return add_dropout_norm_by_definition(x[0], x[1], x[2],
-                                                                                           x[3]).y; }, .wrong = {{{{2, 3}, {2, 4}, {3},
-                                                                                                                   {3}}}}, .ulp = 2000},
+    {.name = "add_dropout_norm",
+     .reference = [](const reference::Arrays& x) { return reference::normalised(true)({added(x), x[2], x[3]}); },
+     .definition = [](std::span<const Variable> x) { return add_dropout_norm_by_definition(x[0], x[1], x[2], x[3]).y; },
+     .wrong = {{{{2, 3}, {2, 4}, {3}, {3}}}}, .ulp = 2000},
     {.name = "add_dropout_norm both", .reference = [](const reference::Arrays& x) {
        const auto sum = added(x), y = reference::normalised(true)({sum, x[2], x[3]});
        return reference::two([](double a, double b) { return a * b; })({y, sum});

@@ -107,7 +107,7 @@ static const InTable rows{
          return line;
        })(x)](const reference::Position& at) { return x[1](at) * p(at); });
        return reference::over({-1}, false, reference::sum)({parts});
-     }, .definition = [](std::span<const Variable> x) { return -sum(x[1] * log_softmax(x[0]), -1); }, .wrong = {{{{2, 3, 4}, {2, 3, 5}}},
-                                                                                                                {{{2, 3},
-                                                                                                                  {2, 1}}}}, .ulp = 40},
+     },
+     .definition = [](std::span<const Variable> x) { return -sum(x[1] * log_softmax(x[0]), -1); },
+     .wrong = {{{{2, 3, 4}, {2, 3, 5}}}, {{{2, 3}, {2, 1}}}}, .ulp = 40},
 };

@@ -443,8 +443,8 @@ static const InTable rows{
     {"unbind", reference::moved([](Shape s) { return Shape{s[1], s[0], s[2]}; },
                                 [](Position p, Shape) { return Position{p[1], 2 - p[0], p[2]}; })},
     {.name = "concat", .reference = [](const Arrays& x) {
-       return reference::make({2, 7, x[0].shape[2]}, [&](Position p) { return p[1] == 3 ? x[1]({p[0], 0, p[2]}) : x[0]({p[0], p[1] % 4,
-                                                                                                                        p[2]}); });
+       return reference::make({2, 7, x[0].shape[2]},
+                              [&](Position p) { return p[1] == 3 ? x[1]({p[0], 0, p[2]}) : x[0]({p[0], p[1] % 4, p[2]}); });
      }, .wrong = {{{{2, 3, 4}, {2, 1, 5}}}}},
     {.name = "stack", .reference = [](const Arrays& x) {
        return reference::make({2, 2, x[0].shape[1]}, [&](Position p) { return x[std::size_t(p[1])]({p[0], p[2]}); });
