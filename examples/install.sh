@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by the run scripts: installs the Debian packages that are missing, and says so. Usage: install_missing PACKAGE...
+# Sourced by the run scripts: what they install, and how they build.
+
+# install_missing PACKAGE...    Debian packages; says which
 install_missing() {
   command -v dpkg-query >/dev/null || return 0   # not Debian's: Meson says what it does not find
   local package missing=() sudo=()
@@ -21,3 +23,22 @@ install_missing() {
 
 HEED_PACKAGES=(g++ meson ninja-build pkg-config libhwy-dev libtbb-dev libfmt-dev nlohmann-json3-dev libutf8proc-dev libsentencepiece-dev libcli11-dev)
 HEED_TEST_PACKAGES=(doctest-dev librapidcheck-dev libbenchmark-dev)
+
+# set_up FOLDER SOURCE [OPTIONS...]    a build folder, with tests though it was set up without
+set_up() {
+  if [ ! -f "$1/build.ninja" ]; then meson setup "$@" >/dev/null
+  elif [ ! -e "$1/tests" ]; then meson configure "$1" -Dtests=true
+  fi
+}
+
+# compile FOLDER [TARGET...]
+compile() {
+  # by default ninja runs more jobs than there are processors; they push each other out of the caches
+  ninja -j "$(nproc)" -C "$@" --quiet
+}
+
+# Tests sync thousands of small files: in memory, where there is room, that takes no time.
+use_memory() {
+  local memory=/dev/shm
+  if [ -z "${TMPDIR:-}" ] && [ -w $memory ] && [ "$(df --output=avail -k $memory | tail -n 1)" -gt 1000000 ]; then export TMPDIR=$memory; fi
+}

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Builds Heed, trains a small Transformer on English -> French phrases, scores it, translates and draws where it looked.
-# Usage: examples/run.sh [options of heed train]     the model that was there before becomes run/phrases.old, an unfinished one run/phrases.unfinished
+# Usage: examples/run.sh [options of heed train]
+# All of it lies in run-phrases; the model that was there before becomes run-phrases/model.old, an unfinished one model.unfinished.
 set -euo pipefail
+case " $* " in *' --help '* | *' -h '*) sed -n '3,5s/^# //p' "${BASH_SOURCE[0]}"; exit ;; esac
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$top/examples/install.sh"
 install_missing "${HEED_PACKAGES[@]}"
@@ -10,23 +12,32 @@ install_missing "${HEED_PACKAGES[@]}"
 build=$top/build
 [ -f "$build/build.ninja" ] || meson setup "$build" "$top" -Dtests=false >/dev/null
 echo "Building (two to four minutes the first time)"
-# by default ninja runs more jobs than there are processors; they push each other out of the caches
-ninja -j "$(nproc)" -C "$build" --quiet examples/heed
+compile "$build" examples/heed
 heed=$build/examples/heed
 
-work=$top/run
-data=$work/phrases-data
-model=$work/phrases
+work=$top/run-phrases
+data=$work/data
+model=$work/model
 mkdir -p "$work"
 if [ ! -f "$data/task.json" ] || [ -e "$data/.unfinished" ]; then "$heed" data phrases --out "$data"; fi
+before=''
 if [ -d "$model" ]; then   # a model of minutes: neither a mistyped option nor Ctrl-C may cost it
   before=$model.unfinished
   if grep -qs '"event": "end"' "$model/metrics.jsonl"; then before=$model.old; fi
-  rm -rf "$before"
+  if [ -e "$before" ]; then rm -rf "$before.older" && mv "$before" "$before.older"; fi
   mv "$model" "$before"
 fi
 echo "Training"
-"$heed" train --data "$data" --out "$model" "$@"
+status=0
+"$heed" train --data "$data" --out "$model" "$@" || status=$?
+if [ $status -ne 0 ]; then
+  if [ -n "$before" ] && [ ! -e "$model" ]; then   # the options were refused
+    mv "$before" "$model"
+    [ ! -e "$before.older" ] || mv "$before.older" "$before"
+  fi
+  exit $status
+fi
+[ -z "$before" ] || rm -rf "$before.older"
 echo
 "$heed" evaluate --run "$model" --data "$data"
 echo
@@ -36,6 +47,7 @@ head -n 5 "$data/test.tsv" | while IFS=$'\t' read -r source target _; do
 done
 echo
 sentence="the dog does not see the big black house"
-"$heed" attention --run "$model" --source "$sentence" --out "$work/attention.svg"
-"$heed" attention --run "$model" --source "$sentence" --out "$work/attention.html"
-echo "Where it looked: $work/attention.svg; every layer and head: $work/attention.html"
+if "$heed" attention --run "$model" --source "$sentence" --out "$work/attention.svg"; then   # not without attention
+  "$heed" attention --run "$model" --source "$sentence" --out "$work/attention.html"
+  echo "Where it looked: $work/attention.svg; every layer and head: $work/attention.html"
+fi

@@ -26,4 +26,4 @@ endian = 'little'
 END
   meson setup "$build" "$top" --cross-file "$build/cross.txt" -Dwerror=true -Dtests=false -Doptimization=0 >/dev/null
 fi
-ninja -j "$(nproc)" -C "$build" --quiet libheed-tensor.a
+compile "$build" libheed-tensor.a

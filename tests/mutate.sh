@@ -4,13 +4,14 @@
 # A line for each fault, at the end "N mutants, N caught"; fails where one survives, does not compile or no longer applies.
 #   tests/mutate.sh [PATTERN...]     only those with such a name or file (as in bash: 'nn/*', '*beam*')
 set -euo pipefail
+case ${1:-} in -h | --help) sed -n '3,5s/^# //p' "${BASH_SOURCE[0]}"; exit ;; esac
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$top/examples/install.sh"
 install_missing "${HEED_PACKAGES[@]}" "${HEED_TEST_PACKAGES[@]}"
 tree=$top/build-mutants
 build=$tree/build log=$tree/build/mutant.log files=$tree/build/files
 mkdir -p "$build"
-[ ! -w /dev/shm ] || export TMPDIR=${TMPDIR:-/dev/shm}
+use_memory
 
 # The copy holds what git knows here, changed or not; equal files keep their time, so that little is built again.
 git -C "$top" ls-files -co --exclude-standard | while read -r file; do [ ! -e "$top/$file" ] || echo "$file"; done | sort >"$files"
@@ -20,9 +21,9 @@ while read -r file; do
   mkdir -p "$(dirname "$tree/$file")"
   cp "$top/$file" "$tree/$file"
 done <"$files"
-[ -f "$build/build.ninja" ] || meson setup "$build" "$tree" >/dev/null
+set_up "$build" "$tree"
 
-build() { ninja -C "$build" tests/heed-tests examples/heed >"$log" 2>&1; }
+build() { compile "$build" tests/heed-tests examples/heed >"$log" 2>&1; }
 run() { timeout 600 "$build/tests/heed-tests" --no-intro=true -tc="$1" >"$log" 2>&1; }
 
 names=() paths=() tests=() froms=() tos=()

@@ -7,6 +7,7 @@
 #   tests/run.sh full    all, and for Arm, under the sanitizers, with planted faults, and what fuzzers think of: hours
 # Further arguments go to the test program: tests/run.sh -tc='resume*'
 set -euo pipefail
+case ${1:-} in -h | --help) sed -n '3,8s/^# //p' "${BASH_SOURCE[0]}"; exit ;; esac
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$top/examples/install.sh"
 install_missing "${HEED_PACKAGES[@]}" "${HEED_TEST_PACKAGES[@]}"
@@ -20,18 +21,13 @@ esac
 [[ ${which[*]-} != *--no-skip* ]] || install_missing strace
 
 build=$top/build
-if [ ! -f "$build/build.ninja" ]; then meson setup "$build" "$top" >/dev/null
-elif [ ! -e "$build/tests" ]; then meson configure "$build" -Dtests=true
-fi
-if ! ninja -j "$(nproc)" -C "$build" --quiet; then
+set_up "$build" "$top"
+if ! compile "$build"; then
   echo "0 passed, 1 failed"
   exit 1
 fi
 
-# Tests sync thousands of small files: in memory, where there is room, that takes no time.
-memory=/dev/shm
-if [ -z "${TMPDIR:-}" ] && [ -w $memory ] && [ "$(df --output=avail -k $memory | tail -n 1)" -gt 1000000 ]; then export TMPDIR=$memory; fi
-
+use_memory
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 status=0

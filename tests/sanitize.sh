@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Runs the tests under a tool that sees what they do not. The last line says "clean" or what to read.
 #   tests/sanitize.sh address [ARGS]    AddressSanitizer (leaks, and freed tensors poisoned) and UndefinedBehaviorSanitizer: all tests
-#   tests/sanitize.sh thread [ARGS]     ThreadSanitizer with the pool of std::thread: all tests of the library, the program's for the most
-#                                       part train for minutes; a planted race must be found
+#   tests/sanitize.sh thread [ARGS]     ThreadSanitizer with the pool of std::thread: all tests of the library (most of the
+#                                       program's train for minutes); a planted race must be found
 #   tests/sanitize.sh valgrind [ARGS]   memcheck: some tests of every layer
 # ARGS go to the test program: tests/sanitize.sh address -tc='softmax*'
 set -euo pipefail
@@ -13,7 +13,7 @@ install_missing "${HEED_PACKAGES[@]}" "${HEED_TEST_PACKAGES[@]}"
 kind=${1:-}
 shift || true
 log=$top/build-$kind/tests.log
-[ ! -w /dev/shm ] || export TMPDIR=${TMPDIR:-/dev/shm}
+use_memory
 
 case $kind in address | thread | valgrind) mkdir -p "$top/build-$kind" ;; esac
 # The kernels are built for one instruction set: for all of them each takes minutes.
@@ -23,8 +23,8 @@ flags='-DHWY_COMPILE_ONLY_STATIC'
 make() {
   local build=$1
   shift
-  [ -f "$build/build.ninja" ] || meson setup "$build" "$top" -Dbuildtype=debug -Doptimization=1 "$@" >/dev/null
-  ninja -C "$build" --quiet
+  set_up "$build" "$top" -Dbuildtype=debug -Doptimization=1 "$@"
+  compile "$build"
 }
 finish() {
   grep -v -E '^(OK, passed|- |$)|^Using configuration' "$log" | tail -n 60 || true
@@ -57,8 +57,8 @@ case $kind in
   valgrind)
     install_missing valgrind
     build=$top/build
-    [ -f "$build/build.ninja" ] || meson setup "$build" "$top" >/dev/null
-    ninja -C "$build" --quiet tests/heed-tests examples/heed
+    set_up "$build" "$top"
+    compile "$build" tests/heed-tests examples/heed
     check=(valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite)
     some='tensors print*,softmax*,matmul: sizes*,parallel*,file: what is*,save*,attacks*,a value used*,split:*,golden: Linear*,golden: LayerNorm*'
     some+=',scope*,attention: two*,positions*,cache*,search: a beam*,trainer: an update*,corpus*,vocabulary*,tokenizer*,bleu*,options*'

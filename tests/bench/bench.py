@@ -10,6 +10,7 @@ import argparse, contextlib, itertools, json, os, pathlib, re, shutil, signal, s
 import report
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
+PEERS = TOP / "tests/bench/peers"
 SECTIONS = ["products", "ops", "training", "decoding", "memory", "growth"]
 TRAINING = ["tiny", "small", "base", "bahdanau", "luong"]
 PRECISIONS = ["float32", "bfloat16", "int8"]
@@ -110,11 +111,6 @@ class Run:
             except Failed as failed: self.note(f"no {module}: {failed}")
         return found
 
-    def script(self, name):
-        path = self.o.scripts / name
-        if path.exists(): return path
-        self.note(f"no peer: the script {path} is missing")
-
     def libraries(self):  # of matrix products
         names = {}
         known = execute(["/sbin/ldconfig", "-p"]) if os.path.exists("/sbin/ldconfig") else ""
@@ -129,7 +125,7 @@ class Run:
         line = re.compile(rf"^{case}\s+params\s+([\d.]+)\s*M\s+step\s+([\d.]+) ms\s+tokens/s\s+(\d+).*peak RSS\s+(\d+) MiB", re.M)
 
         def call(script, *more):
-            command = [self.o.peers, *wrapper, script, case, "--seconds", seconds, *more]
+            command = [self.o.peers, *wrapper, PEERS / script, case, "--seconds", seconds, *more]
             def measure():
                 start = time.monotonic()
                 match = line.search(execute(command))
@@ -138,13 +134,13 @@ class Run:
                 return {"tokens": tokens, "peak_mib": memory, "step": step / 1e3, "wall": time.monotonic() - start}
             return measure
 
-        wrapper = [] if precision == "float32" else [TOP / "tests/bench/peer_train.py"]
+        wrapper = [] if precision == "float32" else [PEERS / "torch_bfloat16.py"]
         sides = {}
-        if "torch" in self.peers and (script := self.script("torch_train.py")):
-            sides["PyTorch"] = call(script, "--threads", self.o.threads)
-            if precision == "float32": sides["PyTorch compiled"] = call(script, "--threads", self.o.threads, "--compile")
-        if precision == "float32" and {"jax", "optax"} <= self.peers.keys() and case != "luong" and (script := self.script("jax_train.py")):
-            sides["JAX"] = call(script)
+        if "torch" in self.peers:
+            sides["PyTorch"] = call("torch_train.py", "--threads", self.o.threads)
+            if precision == "float32": sides["PyTorch compiled"] = call("torch_train.py", "--threads", self.o.threads, "--compile")
+        if precision == "float32" and {"jax", "optax"} <= self.peers.keys() and case != "luong":
+            sides["JAX"] = call("jax_train.py")
         return {k: v for k, v in sides.items() if k not in self.o.skip}
 
     # ---- turns and rows
@@ -213,7 +209,7 @@ class Run:
             heed = running.enter_context(Waiting([self.programs / "op_bench", "--turns", f"--benchmark_min_time={TURN}"]))
             peer, names = None, heed.ready
             if "torch" in self.peers and "PyTorch" not in self.o.skip:
-                try: peer = running.enter_context(Waiting([self.o.peers, TOP / "tests/bench/peer_ops.py", "--threads", self.o.threads, "--seconds", TURN]))
+                try: peer = running.enter_context(Waiting([self.o.peers, PEERS / "torch_ops.py", "--threads", self.o.threads, "--seconds", TURN]))
                 except Failed as failed: self.note(f"no PyTorch: {failed}")
             while names:
                 # the peer goes its own way and says what comes next
@@ -241,14 +237,13 @@ class Run:
                      first["tokens_a_second"] * first["step_seconds"] / step_limit if float32 else None)
 
     def decoding(self):
-        peer_script = self.script("ct2_decode.py") if "ctranslate2" in self.peers else None
         for case in self.cases(DECODING):
             for beam in (1, 4):
                 for batch, precision in itertools.product((1, 32), self.o.precisions):
                     which = [case, "--beam", beam, "--batch", batch, "--precision", precision, "--seconds", self.o.seconds]
                     sides = {"Heed": self.decode(*which)}
-                    if peer_script and "CTranslate2" not in self.o.skip:
-                        command = [self.o.peers, TOP / "tests/bench/peer_decode.py", *which, "--threads", self.o.threads, "--script", peer_script, "--models", self.o.out / "models"]
+                    if "ctranslate2" in self.peers and "CTranslate2" not in self.o.skip:
+                        command = [self.o.peers, PEERS / "ct2_decode.py", *which, "--threads", self.o.threads, "--models", self.o.out / "models"]
                         sides["CTranslate2"] = lambda: json.loads(execute(command).splitlines()[-1])
                     seen = self.turns(sides)
                     first = seen["Heed"][0]
@@ -333,7 +328,6 @@ class Run:
 def options():
     p = argparse.ArgumentParser(prog="run.sh", description="Measures Heed beside its peers, in turns.")
     p.add_argument("--peers", metavar="PYTHON", help="a python that has torch, jax and optax, ctranslate2, or some of them")
-    p.add_argument("--scripts", type=pathlib.Path, default=TOP.parent / "shared" / "peers", metavar="DIR", help="where torch_train.py, jax_train.py and ct2_decode.py are")
     p.add_argument("--skip", action="append", default=[], metavar="PEER", help="leave out a peer, by the name in the table")
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--seconds", type=float, default=5, help="of one measurement; of products and ops turns are shorter")

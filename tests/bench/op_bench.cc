@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Operations of a training step beside those of the models' matrix products, one row each, through the tape as a user calls them;
-// peer_ops.py does the same by the same names. "and back" includes the gradients of all that has one.
+// peers/torch_ops.py does the same by the same names. "and back" includes the gradients of all that has one.
 #include <algorithm>
 #include <array>
 #include <functional>

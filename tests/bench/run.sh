@@ -9,9 +9,7 @@ if [[ " $* " != *" --help "* ]]; then
   source "$top/examples/install.sh"
   install_missing "${HEED_PACKAGES[@]}" "${HEED_TEST_PACKAGES[@]}"
   build=$top/build
-  if [ ! -f "$build/build.ninja" ]; then meson setup "$build" "$top" >/dev/null
-  elif [ ! -e "$build/tests/bench" ]; then meson configure "$build" -Dtests=true
-  fi
-  ninja -C "$build" --quiet tests/bench/{train,decode,roofline,gemm,op}_bench
+  set_up "$build" "$top"
+  compile "$build" tests/bench/{train,decode,roofline,gemm,op}_bench
 fi
 exec python3 "$top/tests/bench/bench.py" "$@"

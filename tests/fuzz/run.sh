@@ -6,10 +6,11 @@
 #   tests/fuzz/run.sh --runs N [HARNESS...]       N executions of each on up to 4 KiB, without them several times as fast; then what was
 #                                                 kept, with them
 set -euo pipefail
+case ${1:-} in -h | --help) sed -n '3,7s/^# //p' "${BASH_SOURCE[0]}"; exit ;; esac
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 source "$top/examples/install.sh"
 install_missing "${HEED_PACKAGES[@]}" clang libclang-rt-14-dev
-[ ! -w /dev/shm ] || export TMPDIR=${TMPDIR:-/dev/shm}
+use_memory
 executions='' seconds=30
 if [ "${1:-}" = --runs ]; then executions=$2; shift 2
 elif [ $# -gt 0 ]; then seconds=$1; shift
@@ -17,14 +18,14 @@ fi
 [ $# -gt 0 ] || set -- $(ls "$top/tests/fuzz/corpus")
 
 plain=$top/build
-[ -f "$plain/build.ninja" ] || meson setup "$plain" "$top" >/dev/null
-ninja -C "$plain" --quiet libheed.a examples/cli/libheed-cli.a
+set_up "$plain" "$top"
+compile "$plain" libheed.a examples/cli/libheed-cli.a
 # make FOLDER HARNESSES OPTIONS...
 make() {
   local build=$1 harnesses=$2
   shift 2
-  [ -f "$build/build.ninja" ] || CXX=clang++ meson setup "$build" "$top" -Dfuzz=true "$@" >/dev/null
-  ninja -C "$build" --quiet $(printf 'tests/fuzz/fuzz-%s ' $harnesses)
+  CXX=clang++ set_up "$build" "$top" -Dfuzz=true "$@"
+  compile "$build" $(printf 'tests/fuzz/fuzz-%s ' $harnesses)
 }
 make "$top/build-fuzz" "$*" -Dbuildtype=debug -Doptimization=1
 [ -z "$executions" ] || make "$top/build-fuzz-fast" "$*" -Doptimization=2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The peers' torch_train.py under bfloat16 autocast: peer_train.py SCRIPT [its arguments]."""
+"""torch_train.py under bfloat16 autocast: torch_bfloat16.py SCRIPT [its arguments]."""
 import runpy, sys
 
 import torch
