@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Reads every file that a build folder of clang compiles, the working folder, without making anything: warnings are errors there.
+"""Run in a build folder of clang: parses every file that is compiled there and writes nothing; warnings are errors.
 Each file but the tests is read with what it includes itself: a precompiled header serves those that include all of it anyway."""
 import concurrent.futures
 import functools

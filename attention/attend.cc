@@ -124,9 +124,10 @@ std::vector<std::string> attention_names() {
 }
 
 std::string attention_choices() {
-  return fmt::format(
-      "{}; also local-m-SCORE, local-p-SCORE, SCORE-exp, SCORE-sparsemax, SCORE-entmax, SCORE-hard, SCORE-learned-entmax, SCORE-top-K",
-      fmt::join(attention_names(), ", "));
+  std::string choices = fmt::format("{}; also local-m-SCORE, local-p-SCORE", fmt::join(attention_names(), ", "));
+  for (const std::string_view name : normalise_names())
+    if (name != "softmax") choices += fmt::format(", SCORE-{}", name);
+  return choices + ", SCORE-top-K";
 }
 
 void check_attention_name(std::string_view name) { parts_of(name); }

@@ -54,6 +54,7 @@ void KeyValueCache::append(const Tensor& keys, const Tensor& values) {
 
 void KeyValueCache::truncate(Index length) {
   check<IndexError>(length >= 0 && length <= length_, "cache: length {} is not in [0, {}]", length, length_);
+  if (length == length_) return;
   const Index turned_before = turned();
   const Tensor stored = stored_keys();
   length_ = length;

@@ -12,8 +12,6 @@ class KeyValueCache {
   KeyValueCache() = default;
   KeyValueCache(KeyValueCache&&) = default;                                // a copy would write where this one does
   KeyValueCache& operator=(KeyValueCache&&) = default;
-  KeyValueCache(Index rows, Index heads, Index capacity, Index head_width, DType dtype)
-      : KeyValueCache(rows, {heads, head_width}, {heads, head_width}, capacity, dtype) {}
   struct Heads { Index number, width; };
   // summed: the heads that sums are kept for; in_rows: keys are never turned, for an attention that multiplies them as they are
   KeyValueCache(Index rows, Heads keys, Heads values, Index capacity, DType dtype, Index summed = 0, bool in_rows = false)

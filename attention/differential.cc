@@ -28,6 +28,6 @@ Variable DifferentialHeads::weights(const Variable& p) const {
   return slice(p, 1, 0, Slice::kToEnd, 2) - slice(p, 1, 1, Slice::kToEnd, 2) * lambda();
 }
 
-Variable DifferentialHeads::context(const Variable& c) const { return rms_norm(c, norm_weight, options_.eps) * (1 - start()); }
+Variable DifferentialHeads::context(const Variable& c) const { return rms_norm(c, norm_weight, kEps) * (1 - start()); }
 
 }  // namespace heed

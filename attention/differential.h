@@ -13,7 +13,6 @@ class DifferentialHeads {
   struct Options {
     Index heads, head_width;                       // H, even, and dk: of a pair 2 dk
     Index layer = 1;                               // of its stack, from 1
-    double eps = 1e-5;
   };
   // `lambda_q1`, `lambda_k1`, `lambda_q2`, `lambda_k2` [dk], N(0, 0.1²);  `norm.weight` γ [2 dk], of all pairs.   ShapeError: an odd H
   DifferentialHeads(Scope scope, Options options);
@@ -26,6 +25,7 @@ class DifferentialHeads {
   Parameter lambda_q1, lambda_k1, lambda_q2, lambda_k2, norm_weight;
 
  private:
+  static constexpr double kEps = 1e-5;
   Options options_;
 };
 

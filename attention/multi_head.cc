@@ -80,7 +80,7 @@ MultiHeadAttention::MultiHeadAttention(Scope scope, Options options)
       linear_attention(options.linear_attention),
       path(scope.path()) {
   const Inside inside(scope.path());
-  check<Error>(!linear_attention || (normalise.name == "softmax" && !options.talking_heads && !options.differential && !sliding_window &&
+  check<Error>(!linear_attention || (normalise.is_softmax && !options.talking_heads && !options.differential && !sliding_window &&
                                      dropout == 0 && positions.kind() == Positions::none),
                "linear attention: has no scores: no positions inside it, normalise, talking_heads, differential, sliding_window, dropout");
   check<Error>(options.random_features == 0 || linear_attention, "random features: are of linear attention: random_features {}",
@@ -99,6 +99,11 @@ MultiHeadAttention::MultiHeadAttention(Scope scope, Options options)
                  "differential attention: the values of pairs of heads have no place in Shaw's tables, one a head; other positions");
     differential.emplace(scope, DifferentialHeads::Options{.heads = heads, .head_width = width / heads, .layer = options.layer});
   }
+  project_inputs(scope, options);
+  if (global_tokens > 0) project_globally(scope, options.bias);
+}
+
+void MultiHeadAttention::project_inputs(Scope scope, const Options& options) {
   const Index d = options.width, key_width = options.key_width ? options.key_width : d;
   const auto with_smaller_queries = [&](Initializer init) -> Initializer {
     if (scale == 0 || !norm.plain()) return init;
@@ -124,7 +129,6 @@ MultiHeadAttention::MultiHeadAttention(Scope scope, Options options)
     v_proj_weight = scope.parameter("v_proj_weight", {d, key_width}, init);
   }
   if (options.bias && !q_proj) in_proj_bias = scope.parameter("in_proj_bias", {3 * d}, constant_init(0));
-  if (global_tokens > 0) project_globally(scope, options.bias);
 }
 
 void MultiHeadAttention::project_globally(Scope scope, bool bias) {
@@ -154,6 +158,10 @@ void add_global_projections(std::map<std::string, Tensor>& weights, const std::s
 
 double MultiHeadAttention::factor() const { return scale != 0 ? scale : 1 / std::sqrt(double(width / heads)); }
 
+Variable MultiHeadAttention::in_bias(Index first, Index end) const {
+  return in_proj_bias.defined() ? slice(in_proj_bias, 0, first * width, end * width) : Variable();
+}
+
 Variable MultiHeadAttention::split_heads(const Variable& x, Index of) const {
   check<ShapeError>(x.rank() == 3, "multi-head attention: needs 3 dimensions [B, T, d]: {}", x.shape());
   return permute(reshape(x, {x.size(0), x.size(1), x.size(2) / of, of}), {0, 2, 1, 3});   // [B, H', T, of]
@@ -172,7 +180,7 @@ Variable MultiHeadAttention::values(const Variable& x) const { return split_head
 double MultiHeadAttention::least() const { return features ? RandomFeatures::kLeast : kLeastDenominator; }
 
 bool MultiHeadAttention::fused(bool biased) const {
-  return normalise.name == "softmax" && !talking && !differential && !(biased && positions.reads_values());
+  return normalise.is_softmax && !talking && !differential && !(biased && positions.reads_values());
 }
 
 // α = normalise(e);  c = dropout(α) V, and Shaw's + Σ_j dropout(α)_ij a^V_r
@@ -230,10 +238,10 @@ Attended MultiHeadAttention::heads_of(const Variable& q, const Reads& reads, con
   return {reshape(permute(read.output, {0, 2, 1, 3}), {q.size(0), q.size(2), width}), options.weights ? read.weights : Variable()};
 }
 
-Attended MultiHeadAttention::joined(Attended heads) const {
+Attended MultiHeadAttention::joined(Attended read) const {
   const std::string_view formula =
       out_proj.bias.defined() ? "y = [c of head 1; ..; c of head H] W_O + b_O" : "y = [c of head 1; ..; c of head H] W_O";
-  return {trace("", formula, out_proj(heads.context)), std::move(heads.weights)};
+  return {trace("", formula, out_proj(read.context)), std::move(read.weights)};
 }
 
 Attended MultiHeadAttention::global_rows(const Variable& x, const Mask& mask, Want want, Along among) const {
@@ -266,12 +274,10 @@ Memory MultiHeadAttention::prepare(const Variable& states, Mask mask) const {
   };
   if (k_proj) return read((*k_proj)(states), (*v_proj)(states));
   if (in_proj_weight.defined()) {
-    const Variable bias = in_proj_bias.defined() ? slice(in_proj_bias, 0, d, 3 * d) : Variable();
-    const auto kv = split(linear(states, slice(in_proj_weight, 0, d, 3 * d), bias), 2, -1);   // [B, S, d] twice
+    const auto kv = split(linear(states, slice(in_proj_weight, 0, d, 3 * d), in_bias(1, 3)), 2, -1);   // [B, S, d] twice
     return read(kv[0], kv[1]);
   }
-  const auto bias = [&](Index block) { return in_proj_bias.defined() ? slice(in_proj_bias, 0, block * d, (block + 1) * d) : Variable(); };
-  return read(linear(states, k_proj_weight, bias(1)), linear(states, v_proj_weight, bias(2)));
+  return read(linear(states, k_proj_weight, in_bias(1, 2)), linear(states, v_proj_weight, in_bias(2, 3)));
 }
 
 Attended MultiHeadAttention::operator()(const Variable& query, const Memory& memory, Want want) const {
@@ -281,11 +287,8 @@ Attended MultiHeadAttention::operator()(const Variable& query, const Memory& mem
     return attend(q, {.k = memory.keys, .v = memory.values, .along = Along::source, .context = context}, memory.mask, want);
   };
   if (q_proj) return read(queries((*q_proj)(query)));
-  const Index d = width;
-  const Variable bias = in_proj_bias.defined() ? slice(in_proj_bias, 0, 0, d) : Variable();
-  // [B, T, d]
-  const Variable q = linear(query, in_proj_weight.defined() ? slice(in_proj_weight, 0, 0, d) : q_proj_weight.variable(), bias);
-  return read(queries(q));
+  const Variable weight = in_proj_weight.defined() ? slice(in_proj_weight, 0, 0, width) : q_proj_weight.variable();
+  return read(queries(linear(query, weight, in_bias(0, 1))));
 }
 
 List<Variable> MultiHeadAttention::projected(const Variable& x) const {
@@ -302,14 +305,14 @@ Attended MultiHeadAttention::self(const Variable& x, const Mask& mask, Want want
   Variable context;
   if (linear_attention && mask.only_lengths()) context = linear_context(q, with_heads(linear_sums(k, v), heads), least());
   if (linear_attention && mask.only_causal()) context = causal_linear_context(q, with_heads(k, heads), with_heads(v, heads), least());
-  Attended heads = heads_of(q, {.k = k, .v = v, .along = among, .first = 0, .context = context}, mask, want);
+  Attended read = heads_of(q, {.k = k, .v = v, .along = among, .first = 0, .context = context}, mask, want);
   if (global_tokens > 0) {
     const Attended first = global_rows(x, mask, want, among);
     const Index rows = first.context.size(1);
-    heads.context = concat({first.context, slice(heads.context, 1, rows)}, 1);
-    if (heads.weights.defined()) heads.weights = concat({first.weights, slice(heads.weights, 2, rows)}, 2);
+    read.context = concat({first.context, slice(read.context, 1, rows)}, 1);
+    if (read.weights.defined()) read.weights = concat({first.weights, slice(read.weights, 2, rows)}, 2);
   }
-  return joined(std::move(heads));
+  return joined(std::move(read));
 }
 
 KeyValueCache MultiHeadAttention::cache(Index rows, Index capacity) const {
@@ -320,25 +323,25 @@ KeyValueCache MultiHeadAttention::cache(Index rows, Index capacity) const {
 
 Attended MultiHeadAttention::next(const Variable& x, KeyValueCache& cache, Want want) const {
   const Inside inside(path);
-  const auto qkv = projected(x);
-  check<Error>(
-      Trace::current() || !qkv[1].wants_gradient(),
-      "multi-head attention: next keeps keys and values without their gradients: x {} under a tape; self(x, Mask::causal()) has them",
-      x.shape());
   check<Error>(global_tokens == 0,
                "multi-head attention: next has no global tokens, of which each sees all positions: {}; self(x, mask) has them",
                global_tokens);
   check<Error>(!linear_attention || cache.sums().defined(),
                "linear attention: the cache keeps no sums; cache(rows, capacity) of this layer makes one that does");
-  struct Appended {                              // taken back where something throws
-    KeyValueCache& cache;
-    Index before = cache.length();
-    int thrown = std::uncaught_exceptions();
-    ~Appended() { if (std::uncaught_exceptions() > thrown) cache.truncate(before); }
-  } const appended{cache};
-  const Index before = appended.before;
+  const Index before = cache.length();
+  const auto qkv = projected(x);
   const Variable q = positions.turned(queries(qkv[0]), before), own_keys = positions.turned(keys(qkv[1], Mask::causal(before)), before),
                  own_values = values(qkv[2]);
+  check<Error>(
+      Trace::current() || !(own_keys.wants_gradient() || own_values.wants_gradient()),
+      "multi-head attention: next keeps keys and values without their gradients: x {} under a tape; self(x, Mask::causal()) has them",
+      x.shape());
+  struct Appended {                              // taken back where something throws
+    KeyValueCache& cache;
+    Index before;
+    int thrown = std::uncaught_exceptions();
+    ~Appended() { if (std::uncaught_exceptions() > thrown) cache.truncate(before); }
+  } const appended{cache, before};
   cache.append(own_keys.value(), own_values.value());
   const Variable context = linear_attention
                                ? constant(causal_linear_context_next(q.value(), with_heads(own_keys.value(), heads),

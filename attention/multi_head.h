@@ -99,8 +99,10 @@ struct MultiHeadAttention {
   double least() const;                                // denominator of linear_attention
   Index value_heads() const { return differential ? heads / 2 : heads; }   // that read values of their own
   bool biased() const { return in_proj_bias.defined() || (q_proj && q_proj->bias.defined()); }
+  void project_inputs(Scope scope, const Options& options);   // the parameters of queries, keys and values
   void project_globally(Scope scope, bool bias);       // query_global, key_global, value_global
   List<Variable> projected(const Variable& x) const;   // queries, keys and values of x [B, T, d], [B, T, ..] each
+  Variable in_bias(Index first, Index end) const;      // of queries 0, keys 1, values 2
   Variable split_heads(const Variable& x, Index of) const;   // [B, T, H' of] -> [B, H', T, of], a view
   Variable queries(const Variable& x) const;           // the same with d/H, normalised
   Variable keys(const Variable& x, const Mask& mask) const;   // the mask they are read under
@@ -118,7 +120,7 @@ struct MultiHeadAttention {
   std::string formula(std::string_view begins, std::string_view which, bool own) const;   // of a projection, for a Trace
   // Contexts of the heads [B, T, d], joined, weights [B, H, T, S]
   Attended heads_of(const Variable& q, const Reads& reads, const Mask& mask, Want want) const;
-  Attended joined(Attended heads) const;               // through W_O
+  Attended joined(Attended read) const;                // through W_O
   Attended attend(const Variable& q, const Reads& reads, const Mask& mask, Want want) const {
     return joined(heads_of(q, reads, mask, want));
   }

@@ -66,7 +66,7 @@ template <class T> void pick_one(const Tensor& p, std::optional<Key> key, const 
 
 Tensor one_of(const Tensor& p) {
   const Tensor out = zeros(p.shape(), p.dtype());
-  const std::optional<Key> key = dropout_key(0.5);
+  const std::optional<Key> key = dropout_key(0.5);   // of any p: drawn where dropout would act
   visit_float(p.dtype(), "hard", [&]<class T>() { pick_one<T>(p, key, out); });
   return out;
 }
@@ -75,11 +75,11 @@ Tensor one_of(const Tensor& p) {
 
 Normalise normalise_named(std::string_view name) {
   for (const Named& one : kNamed)
-    if (one.name == name) return {one.f, one.formula, one.name};
+    if (one.name == name) return {one.f, one.formula, one.name == "softmax"};
   check<Error>(name != kLearned, "normalise: learned-entmax has a parameter; make_normalise(name, scope, heads) makes it");
   const std::optional<Index> k = top_of(name);
   check<Error>(k.has_value(), "normalise: unknown name {}; one of {}", quote(name), normalise_choices());
-  return {[k = *k](const Variable& e, const Mask& mask) { return top_k(e, k, mask); }, kTopFormula, kTop};
+  return {[k = *k](const Variable& e, const Mask& mask) { return top_k(e, k, mask); }, kTopFormula};
 }
 
 std::vector<std::string_view> normalise_names() {
@@ -96,7 +96,7 @@ Normalise make_normalise(std::string_view name, Scope scope, Index heads) {
   return {[w](const Variable& e, const Mask& mask) {
     const Variable a = sigmoid(*w) + 1;
     return alpha_entmax(e, a.rank() ? unsqueeze(a, -1) : a, mask);                     // [H, 1] or []
-  }, kLearnedFormula, kLearned};
+  }, kLearnedFormula};
 }
 
 std::string normalise_choices() { return fmt::format("{}, top-K", fmt::join(normalise_names(), ", ")); }

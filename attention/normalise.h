@@ -15,11 +15,11 @@ namespace heed {
 struct Normalise {
   std::function<Variable(const Variable& scores, const Mask& mask)> f;
   std::string_view formula = "α = normalise(e) over the words that may be seen";       // what explanations print; outlives this
-  std::string_view name = {};                                                          // by normalise_named
+  bool is_softmax = false;                                                             // what fused kernels compute
   Variable operator()(const Variable& scores, const Mask& mask) const { return f(scores, mask); }
 };
 
-// softmax: e^e / Σ e^e;  exp: e^e;  sparsemax: Martins and Astudillo 2016;  entmax: α = 1.5, Peters et al. 2019;
+// softmax: exp(e) / Σ exp(e);  exp: exp(e);  sparsemax: Martins and Astudillo 2016;  entmax: α = 1.5, Peters et al. 2019;
 // top-8: top_k of 8;  hard: below
 Normalise normalise_named(std::string_view name);        // Error lists the names, and where a name needs make_normalise
 // The same, and learned-entmax: alpha_entmax with α = 1 + σ(w), w [H] one a head, or [] for scores without heads (0), at first 0
@@ -32,7 +32,7 @@ bool sums_to_one(std::string_view name);                 // the weights of a row
 std::string_view normalise_in(std::string_view name);
 
 // softmax over the k largest scores of a row that are allowed, of equal ones those of lower positions; the others get no weight and no
-// gradient. Error: k < 1                                                                    Zhao et al. 2019, arXiv 1912.11637, 3
+// gradient. Error: k < 1                                                                    Zhao et al. 2019, arXiv 1912.11637, 2
 Variable top_k(const Variable& scores, Index k, const Mask& mask);
 
 // One position of each row: drawn from softmax(e) where the tape trains, the likeliest otherwise (equal scores: the first). Gradient

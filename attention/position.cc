@@ -17,6 +17,12 @@ namespace {
 constexpr std::string_view kNames[] = {"sinusoidal", "sinusoidal_concatenated", "learned", "none", "rope", "rope_half", "alibi", "t5",
                                        "shaw"};
 
+// What the kind means, from position `first` on
+Sinusoids form(Positions kind, Index first) {
+  if (kind == Positions::sinusoidal) return {.first = first};
+  return {.layout = Sinusoids::Layout::concatenated, .denominator = Sinusoids::Denominator::tensor2tensor, .first = first};
+}
+
 }  // namespace
 
 std::vector<std::string_view> position_names() { return {std::begin(kNames), std::end(kNames)}; }
@@ -24,7 +30,7 @@ std::string_view name(Positions positions) { return kNames[std::size_t(positions
 
 Positions positions_named(std::string_view name) {
   const auto at = std::find(std::begin(kNames), std::end(kNames), name);
-  check<Error>(at != std::end(kNames), "positions: unknown name '{}'; one of {}", name, fmt::join(kNames, ", "));
+  check<Error>(at != std::end(kNames), "positions: unknown name {}; one of {}", quote(name), fmt::join(kNames, ", "));
   return Positions(at - std::begin(kNames));
 }
 
@@ -51,10 +57,8 @@ PositionTable::PositionTable(Scope scope, Options options) : path(scope.path()),
     weight = scope.parameter("weight", {options.length, options.width}, normal_init(0, 1 / std::sqrt(double(options.width))));
     weight.data().multiplied = false;
   }
-  if (options.kind == Positions::sinusoidal) table_ = sinusoids(options.length, options.width, scope.dtype());
-  if (options.kind == Positions::sinusoidal_concatenated)
-    table_ = sinusoids(options.length, options.width, scope.dtype(),
-                       {.layout = Sinusoids::Layout::concatenated, .denominator = Sinusoids::Denominator::tensor2tensor});
+  if (options.kind == Positions::sinusoidal || options.kind == Positions::sinusoidal_concatenated)
+    table_ = sinusoids(options.length, options.width, scope.dtype(), form(options.kind, 0));
 }
 
 Variable PositionTable::rows(Index offset, Index length) const {
@@ -68,10 +72,7 @@ Variable PositionTable::rows(Index offset, Index length) const {
     return slice(weight, 0, offset, offset + length);
   }
   if (offset + length <= options_.length) return constant(table_(Slice{offset, offset + length}));
-  Sinusoids form{.first = offset};
-  if (options_.kind == Positions::sinusoidal_concatenated)
-    form = {.layout = Sinusoids::Layout::concatenated, .denominator = Sinusoids::Denominator::tensor2tensor, .first = offset};
-  return constant(sinusoids(length, options_.width, table_.dtype(), form));
+  return constant(sinusoids(length, options_.width, table_.dtype(), form(options_.kind, offset)));
 }
 
 }  // namespace heed

@@ -20,7 +20,7 @@ std::vector<std::string_view> query_key_names() { return {std::begin(kNames), st
 
 QueryKey query_key_named(std::string_view name) {
   const auto at = std::find(std::begin(kNames), std::end(kNames), name);
-  check<Error>(at != std::end(kNames), "query-key norm: unknown name '{}'; one of {}", name, fmt::join(kNames, ", "));
+  check<Error>(at != std::end(kNames), "query-key norm: unknown name {}; one of {}", quote(name), fmt::join(kNames, ", "));
   return QueryKey(at - std::begin(kNames));
 }
 
@@ -47,14 +47,14 @@ Variable QueryKeyNorm::unit(const Variable& x, const Variable& factor) const {
 
 Variable QueryKeyNorm::queries(const Variable& q) const {
   if (kind() == QueryKey::l2) return unit(q, g);
-  if (kind() == QueryKey::rms) return rms_norm(q, q_weight, options_.eps);
-  return kind() == QueryKey::layer ? layer_norm(q, q_weight, q_bias, options_.eps) : q;
+  if (kind() == QueryKey::rms) return rms_norm(q, q_weight, kEps);
+  return kind() == QueryKey::layer ? layer_norm(q, q_weight, q_bias, kEps) : q;
 }
 
 Variable QueryKeyNorm::keys(const Variable& k) const {
   if (kind() == QueryKey::l2) return unit(k, constant(ones({}, k.value().dtype())));
-  if (kind() == QueryKey::rms) return rms_norm(k, k_weight, options_.eps);
-  return kind() == QueryKey::layer ? layer_norm(k, k_weight, k_bias, options_.eps) : k;
+  if (kind() == QueryKey::rms) return rms_norm(k, k_weight, kEps);
+  return kind() == QueryKey::layer ? layer_norm(k, k_weight, k_bias, kEps) : k;
 }
 
 std::string_view QueryKeyNorm::formula(bool of_queries) const {

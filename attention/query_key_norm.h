@@ -23,7 +23,6 @@ class QueryKeyNorm {
     double scale = 0;                              // of q·k, 0: 1/√dk. γ of the queries starts at 1/(scale √dk)
     Index length = 50;                             // l2: L, the words of a long sentence: g starts at log2(L² - L)
     bool bias = true;                              // layer: β
-    double eps = 1e-5;                             // rms, layer
   };
   QueryKeyNorm() = default;                        // none: nothing happens
   // l2: `g` [];  rms, layer: `q_norm.weight`, `k_norm.weight` [dk];  layer: `q_norm.bias`, `k_norm.bias` [dk]. Error: length < 2
@@ -38,6 +37,7 @@ class QueryKeyNorm {
   Parameter g, q_weight, q_bias, k_weight, k_bias;
 
  private:
+  static constexpr double kEps = 1e-5;             // rms, layer
   Variable unit(const Variable& x, const Variable& factor) const;
   Options options_{.head_width = 1};
 };

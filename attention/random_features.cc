@@ -17,7 +17,8 @@ namespace heed {
 namespace {
 
 constexpr double kAdded = 1e-6, kAddedUnshifted = RandomFeatures::kLeast;
-constexpr double kFar = -1e30, kLargest = 64;   // exponents: of padding; that are at most ‖w‖²/2, so that sums stay finite
+constexpr double kFar = -1e30;                  // exponent of padding
+constexpr double kLargest = 64;                 // where exponents are cut, at most ‖w‖²/2 otherwise, so that sums stay finite
 
 const RandomFeatures::Options& checked(const RandomFeatures::Options& o) {
   check<Error>(o.number >= 1 && o.head_width >= 1, "random features: number {} and head_width {} must be at least 1", o.number,

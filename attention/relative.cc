@@ -45,7 +45,7 @@ Index t5_bucket(Index r, bool causal, Index buckets, Index farthest) {
 RelativePositions::RelativePositions(Scope scope, Options options) : options_(options) {
   const Inside inside(scope.path());
   const Index H = options.heads, dk = options.head_width, R = options.clip;
-  check<Error>(H >= 1 && dk >= 1 && R >= 1, "{}: heads {}, their width {} and clip {} must be at least 1", name(options.kind), H, dk, R);
+  check<ShapeError>(H >= 1 && dk >= 1 && R >= 1, "{}: heads {}, their width {} and clip {} must be at least 1", name(options.kind), H, dk, R);
   if (turns()) {
     check<ShapeError>(dk % 2 == 0, "{}: turns pairs of columns, so that the width of a head must be even: {}, heads {}", name(options.kind),
                       dk, H);

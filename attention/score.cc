@@ -123,8 +123,8 @@ double checked_sharpness(const ScoreOptions& options) {
   return options.sharpness;
 }
 
-Parameter score_vector(const Scope& scope, const ScoreOptions& options) {
-  return scope.parameter("v", {options.hidden()}, options.v_init ? options.v_init : linear_uniform(options.hidden()));
+Parameter score_vector(const Scope& scope, const ScoreOptions& options, std::string_view name) {
+  return scope.parameter(name, {options.hidden()}, options.v_init ? options.v_init : linear_uniform(options.hidden()));
 }
 
 }  // namespace heed

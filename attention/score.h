@@ -108,7 +108,7 @@ struct ScoreOptions {
   double sharpness = 1;           // β of cosine; 0: learned
   Index window = 10;              // w of local-m and local-p: at most 2w + 1 positions
   bool clamp_position = false;    // local-m: beyond the end look at the last word instead of at nothing
-  Initializer init = {};          // of weight matrices; default PyTorch's: U(±1/√in)
+  Initializer init = {};          // of query_proj, key_proj, proj and position_proj; default PyTorch's: U(±1/√in)
   Initializer v_init = {};        // of v; default U(±1/√A)
   Index hidden() const { return hidden_width ? hidden_width : query_width; }
 };
@@ -127,11 +127,12 @@ AnyScore make_score(std::string_view name, Scope scope, const ScoreOptions& opti
 std::vector<std::string> score_names();                                                 // the library's, then the extra ones
 
 // While it lives, this thread knows the names of these scores too. Error: a name that means something already, or none, and no maker.
-class ExtraScores {
+class [[nodiscard]] ExtraScores {
  public:
   explicit ExtraScores(std::vector<NamedScore> scores);
   ~ExtraScores();
   ExtraScores(const ExtraScores&) = delete;
+  ExtraScores& operator=(const ExtraScores&) = delete;
 
  private:
   friend struct ScoreTable;
@@ -145,7 +146,7 @@ void check_equal_widths(std::string_view score, const ScoreOptions& options);
 void check_direction(std::string_view score, const Parameter& v);
 // β; Error unless it is finite and not negative.
 double checked_sharpness(const ScoreOptions& options);
-// v: [A], started by options.v_init or U(±1/√A)
-Parameter score_vector(const Scope& scope, const ScoreOptions& options);
+// [A], started by options.v_init or U(±1/√A)
+Parameter score_vector(const Scope& scope, const ScoreOptions& options, std::string_view name = "v");
 
 }  // namespace heed

@@ -18,7 +18,7 @@ Variable mixed(const Parameter& mix, const Variable& x) {
 TalkingHeads::TalkingHeads(Scope scope, Index heads)
     : logit_mix(scope.parameter("logit_mix", {heads, heads}, identity_init())),
       weight_mix(scope.parameter("weight_mix", {heads, heads}, identity_init())) {
-  for (const Parameter* mix : {&logit_mix, &weight_mix}) mix->data().multiplied = false;   // not by words
+  for (const Parameter* mix : {&logit_mix, &weight_mix}) mix->data().multiplied = false;   // once for all words
 }
 
 Variable TalkingHeads::scores(const Variable& e) const { return mixed(logit_mix, e); }

@@ -38,7 +38,7 @@ struct LocalP {
   static constexpr std::string_view kFormula = "p = S σ(v_pᵀ tanh(W_p q)) - 1, the word looked at, from 0";
   LocalP(Scope scope, const ScoreOptions& options)
       : position_proj(scope / "position_proj", {.in = options.query_width, .out = options.hidden(), .bias = false, .init = options.init}),
-        position_v(scope.parameter("position_v", {options.hidden()}, options.v_init ? options.v_init : linear_uniform(options.hidden()))),
+        position_v(score_vector(scope, options, "position_v")),
         width(checked_window(options)) {}
 
   Focus operator()(const Variable& query, const Memory& memory, const AttentionState&) const {

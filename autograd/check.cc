@@ -7,6 +7,7 @@
 
 #include "autograd/tape.h"
 #include "tensor/format.h"
+#include "tensor/function_ref.h"
 #include "tensor/ops/binary.h"
 #include "tensor/random.h"
 
@@ -55,6 +56,52 @@ std::vector<Tensor> backward(const std::function<Variable()>& f, std::span<const
   return gradients;
 }
 
+// The worst of the numbers compared.
+void compare(GradientReport& report, double tape, double difference, FunctionRef<std::string()> where) {
+  const double error = std::abs(tape - difference) / std::max({1.0, std::abs(tape), std::abs(difference)});
+  if (error <= report.error && !report.worst.empty()) return;
+  report.error = std::isnan(error) ? HUGE_VAL : error;
+  report.worst = fmt::format("{}: tape {:.10g}, difference {:.10g}", where(), tape, difference);
+}
+
+// Input k, x, and its gradient: each element, of many a few random directions.
+void compare_input(GradientReport& report, std::size_t k, const Tensor& x, const Tensor& gradient, FunctionRef<double()> evaluate) {
+  const auto values = x.mutable_span<double>();
+  const std::vector<double> tape = gradient.to_vector<double>(), before(values.begin(), values.end());
+  const double epsilon = std::cbrt(2.220446049250313e-16);
+  const auto moved = [&](auto&& move, double sign) {   // f(x ± h), h along the direction that `move` walks
+    struct PutBack {
+      const std::vector<double>& from;
+      std::span<double> to;
+      ~PutBack() { std::copy(from.begin(), from.end(), to.begin()); }
+    } const put_back{before, values};
+    move(sign);
+    return evaluate();
+  };
+  const auto slope = [&](auto&& move) { return moved(move, 1) - moved(move, -1); };
+  if (x.numel() <= kAllElements) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double h = epsilon * std::max(1.0, std::abs(values[i]));
+      const double difference = slope([&](double sign) { values[i] += sign * h; }) / (2 * h);
+      compare(report, tape[i], difference, [&] { return fmt::format("d/d input {} at {}", k, position_of(Index(i), x.shape())); });
+    }
+    return;
+  }
+  Random random(Key(Seed{11}) / "directions" / k);
+  for (int d = 0; d < kDirections; ++d) {
+    std::vector<double> direction(values.size());
+    double norm = 0, along = 0;
+    for (double& component : direction) { component = random.normal(); norm += component * component; }
+    for (std::size_t i = 0; i < direction.size(); ++i) direction[i] *= std::max(1.0, std::abs(values[i])) / std::sqrt(norm);
+    for (std::size_t i = 0; i < direction.size(); ++i) along += tape[i] * direction[i];
+    const double difference = slope([&](double sign) {
+                                for (std::size_t i = 0; i < direction.size(); ++i) values[i] += sign * epsilon * direction[i];
+                              }) /
+                              (2 * epsilon);
+    compare(report, along, difference, [&] { return fmt::format("d/d input {} along random direction {}", k, d); });
+  }
+}
+
 }  // namespace
 
 GradientReport check_gradient(const std::function<Variable()>& f, std::span<const Variable> leaves) {
@@ -70,55 +117,12 @@ GradientReport check_gradient(const std::function<Variable()>& f, std::span<cons
   evaluate();
   const std::vector<Tensor> gradients = backward(f, leaves, false), added = backward(f, leaves, true);
   GradientReport report;
-  const double epsilon = std::cbrt(2.220446049250313e-16);
-  const auto compare = [&](double tape, double difference, const auto& where) {
-    const double error = std::abs(tape - difference) / std::max({1.0, std::abs(tape), std::abs(difference)});
-    if (error <= report.error && !report.worst.empty()) return;
-    report.error = std::isnan(error) ? HUGE_VAL : error;
-    report.worst = fmt::format("{}: tape {:.10g}, difference {:.10g}", where(), tape, difference);
-  };
-  for (std::size_t k = 0; k < x.size(); ++k) {
-    const auto values = x[k].mutable_span<double>();
-    const Tensor gradient = gradients[k].contiguous();
-    const auto tape = gradient.span<double>();
-    const std::vector<double> before(values.begin(), values.end());
-    const auto moved = [&](auto&& move, double sign) {   // f(x ± h), h along the direction that `move` walks
-      struct PutBack {
-        const std::vector<double>& from;
-        std::span<double> to;
-        ~PutBack() { std::copy(from.begin(), from.end(), to.begin()); }
-      } const put_back{before, values};
-      move(sign);
-      return evaluate();
-    };
-    const auto slope = [&](auto&& move) { return moved(move, 1) - moved(move, -1); };
-    if (x[k].numel() <= kAllElements) {
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        const double h = epsilon * std::max(1.0, std::abs(values[i]));
-        const double difference = slope([&](double sign) { values[i] += sign * h; }) / (2 * h);
-        compare(tape[i], difference, [&] { return fmt::format("d/d input {} at {}", k, position_of(Index(i), x[k].shape())); });
-      }
-    } else {
-      Random random(Key(Seed{11}) / "directions" / k);
-      for (int d = 0; d < kDirections; ++d) {
-        std::vector<double> direction(values.size());
-        double norm = 0, along = 0;
-        for (double& component : direction) { component = random.normal(); norm += component * component; }
-        for (std::size_t i = 0; i < direction.size(); ++i) direction[i] *= std::max(1.0, std::abs(values[i])) / std::sqrt(norm);
-        for (std::size_t i = 0; i < direction.size(); ++i) along += tape[i] * direction[i];
-        const double difference = slope([&](double sign) {
-                                    for (std::size_t i = 0; i < direction.size(); ++i) values[i] += sign * epsilon * direction[i];
-                                  }) /
-                                  (2 * epsilon);
-        compare(along, difference, [&] { return fmt::format("d/d input {} along random direction {}", k, d); });
-      }
-    }
-  }
+  for (std::size_t k = 0; k < x.size(); ++k) compare_input(report, k, x[k], gradients[k], evaluate);
   if (report.holds())                                // the gradient is right alone: is it also where it is added?
     for (std::size_t k = 0; k < x.size(); ++k) {
       const auto alone = gradients[k].to_vector<double>(), sum = added[k].to_vector<double>();
       for (std::size_t i = 0; i < sum.size(); ++i)
-        compare(sum[i], alone[i],
+        compare(report, sum[i], alone[i],
                 [&] { return fmt::format("d/d input {} at {}, added to a gradient", k, position_of(Index(i), x[k].shape())); });
     }
   return report;

@@ -18,8 +18,6 @@
 
 namespace heed {
 
-Variable detail_record_view(const char* op, const Variable& x, const Tensor& y);
-
 // A value kept for the gradient. Reading it throws if its memory was written to since.
 class Saved {
  public:
@@ -78,7 +76,7 @@ template <std::size_t N, class F> std::array<Variable, N> append_n(const char* o
   static_assert(alignof(Made) <= alignof(std::max_align_t),
                 "what a rule captures needs more alignment than a tape gives: keep a pointer to it");
   std::array<Variable, N> out;
-  const std::string_view path = interned_current_path();   // the last thing that may throw
+  const std::string_view path = interned_current_path();   // before the node is made: nothing after that may throw
   auto* node = new (tape.allocate(sizeof(Made))) Made(std::move(rule));
   node->op = op;
   node->path = path;
@@ -142,7 +140,7 @@ template <std::size_t N, class F> std::array<Variable, N> record(const char* op,
 // A view of x: `view` maps a tensor to a view of its memory (not expanded). Its gradient is a view of x's gradient.
 template <class F> Variable record_view(const char* op, const Variable& x, F view) {
   const Variable parent = detail::dense(x);
-  return detail_record_view(op, parent, view(parent.value()));
+  return detail::record_view(op, parent, view(parent.value()));
 }
 
 // Views that together cover x once, as split makes them: their gradients are computed into one buffer of x's layout, which x

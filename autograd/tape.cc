@@ -22,7 +22,7 @@ namespace heed {
 
 namespace {
 
-// No gaps and no overlaps, axes in any order. Nothing is not dense: its strides may be those of an expanded view.
+// No gaps and no overlaps, axes in any order. An empty tensor does not count: its strides may be those of an expanded view.
 bool is_dense(const Shape& shape, const Strides& strides) {
   Shape axes;
   for (int axis = 0; axis < shape.rank(); ++axis)
@@ -54,11 +54,10 @@ bool same_strides(const Shape& shape, const Strides& a, const Strides& b) {
 
 }  // namespace
 
-Gradient::Gradient(const Tensor& value, bool wanted)
+Gradient::Gradient(const Tensor& value)
     : shape_(value.shape()),
       strides_(is_dense(value.shape(), value.strides()) ? value.strides() : contiguous_strides(value.shape())),
-      dtype_(value.dtype()),
-      wanted_(wanted) {}
+      dtype_(value.dtype()) {}
 
 void Gradient::live_in(Joint* joint, Index offset, const Strides& strides) {
   joint_ = joint;
@@ -137,8 +136,6 @@ Into Slot::into() const {
   return {viewed(parent.tensor), parent.add};
 }
 
-Tensor Slot::whole() const { return viewed(gradient_->whole()); }
-
 // ---- thread state ---------------------------------------------------------------------------------------------------
 
 namespace {
@@ -186,7 +183,7 @@ struct Tape::Arena {
   std::size_t chunk = 0, used = 0;
 
   void* allocate(std::size_t bytes) {
-    bytes = (bytes + alignof(std::max_align_t) - 1) / alignof(std::max_align_t) * alignof(std::max_align_t);
+    bytes = round_up(bytes, alignof(std::max_align_t));
     if (bytes > kChunk) return (large.emplace_back(new std::byte[bytes])).get();
     if (chunk < chunks.size() && used + bytes > kChunk) { ++chunk; used = 0; }
     if (chunk == chunks.size()) chunks.emplace_back(new std::byte[kChunk]);
@@ -383,7 +380,7 @@ Variable detail::dense(const Variable& x) {
   return record("contiguous", x.value().clone(), {x}, [x = x.slot()](const Tensor& dy) { x.adopt(dy); });
 }
 
-Variable detail_record_view(const char* op, const Variable& x, const Tensor& y) {
+Variable detail::record_view(const char* op, const Variable& x, const Tensor& y) {
   detail::check_forward(op, y);
   const std::reference_wrapper<const Variable> input = x;
   Tape* tape = detail::tape_for(op, {&input, 1});
@@ -418,7 +415,7 @@ List<Variable> record_split(const char* op, const Variable& x, FunctionRef<List<
   if (!dense) ys = views(parent.value().contiguous());
   const std::string_view path = detail::interned_current_path();
   out.reserve(ys.size());
-  const std::size_t head = (sizeof(Parts) + alignof(Gradient) - 1) / alignof(Gradient) * alignof(Gradient);
+  const std::size_t head = round_up(sizeof(Parts), alignof(Gradient));
   auto* room = static_cast<std::byte*>(tape->allocate(head + ys.size() * sizeof(Gradient)));
   auto* node = new (room) Parts{};
   node->op = op;
@@ -472,7 +469,6 @@ Tensor Variable::grad() const {
 }
 
 bool Variable::has_grad() const {
-  if (slot_.leaf_) slot_.leaf_->settle();
   return slot_.leaf_ && slot_.leaf_->written();
 }
 
@@ -486,7 +482,7 @@ bool dropout_acts(double p) { return p > 0 && current_masks && current_masks->mo
 
 std::optional<Key> dropout_key(double p) {
   check<Error>(p >= 0 && p <= 1, "dropout: p must be in [0, 1]: {}", p);
-  if (p == 0 || !current_masks || current_masks->mode == Tape::Masks::Mode::off) return std::nullopt;
+  if (!dropout_acts(p)) return std::nullopt;
   check<Error>(
       current_masks->mode == Tape::Masks::Mode::keyed,
       "dropout: this tape has no key: use Tape tape(Key{{seed, step}}) to train or Tape tape(evaluating) to record without dropout: p {}",
@@ -508,7 +504,8 @@ std::vector<Variable> recompute(std::function<std::vector<Variable>(std::span<co
     for (const Variable& y : f(inputs)) values.push_back(y.value());
   }
   std::vector<Variable> outputs;
-  // One node that collects all outputs' gradients: each output is a part of it.
+  // One node plays f again once all outputs' nodes have put their gradients into `gradients`. It has a leaf of its own as input, so that
+  // it is recorded even where nothing but parameters wants a gradient.
   struct Shared {
     std::function<std::vector<Variable>(std::span<const Variable>)> f;
     std::vector<Variable> inputs;

@@ -88,6 +88,7 @@ class [[nodiscard]] NoRecording {
   NoRecording();
   ~NoRecording();
   NoRecording(const NoRecording&) = delete;
+  NoRecording& operator=(const NoRecording&) = delete;
 
  private:
   friend class Tape;
@@ -117,6 +118,7 @@ class [[nodiscard]] DetectAnomaly {
   DetectAnomaly();
   ~DetectAnomaly();
   DetectAnomaly(const DetectAnomaly&) = delete;
+  DetectAnomaly& operator=(const DetectAnomaly&) = delete;
 };
 
 }  // namespace heed

@@ -16,7 +16,7 @@ namespace heed {
 
 enum class Along { units, source, target, vocabulary };
 
-class Trace {
+class [[nodiscard]] Trace {
  public:
   // What stands along the last axis and along the one before it; heads: axis 1 counts heads.
   struct Axes {

@@ -19,7 +19,7 @@ class Gradient {
   };
 
   // The gradient of `value` has its shape, and its memory layout where that is dense (any order of axes, no gaps).
-  explicit Gradient(const Tensor& value, bool wanted = true);
+  explicit Gradient(const Tensor& value);
 
   bool wanted() const { return wanted_; }
   bool written() const { return written_; }
@@ -56,10 +56,11 @@ class Gradient {
   Shape shape_;
   Strides strides_;
   DType dtype_;
-  bool wanted_, written_ = false, adopted_ = false, apart_ = false;
+  bool wanted_ = true, written_ = false, adopted_ = false, apart_ = false;
 };
 
 class Variable;
+namespace detail { Variable record_view(const char* op, const Variable& x, const Tensor& y); }   // y, a view of x's value
 
 // The slot of a value: where its gradient goes, not the value. Captured by rules. The slot of a view (reshape, permute, slice)
 // is a view of its parent's gradient, so that views cost nothing backwards.
@@ -99,20 +100,13 @@ class Slot {
   }
   // The same of factor dy, in the place of dy where nobody else has its memory.
   void adopt(const Tensor& dy, double factor) const;
-  // Gradient of a part:  x.part([&](const Tensor& dx) { add_into(dy, {dx[i], true}); })   dx holds the sum so far
-  template <class F> void part(F&& f) const {
-    if (!wanted()) return;
-    f(whole());
-    check_written();
-  }
 
  private:
   friend class Variable;
   friend class Tape;
-  friend Variable detail_record_view(const char* op, const Variable& x, const Tensor& y);
+  friend Variable detail::record_view(const char* op, const Variable& x, const Tensor& y);
   friend bool same_layout(const Variable& x);
   Into into() const;
-  Tensor whole() const;
   void check_fits(const Tensor& dy) const;
   void adopt_or_add(const Tensor& dy, bool alone) const;
   Tensor viewed(const Tensor& buffer) const;

@@ -10,7 +10,7 @@ using namespace heed;
 int main() {
   const Variable x = variable(tensor({1, 2, 3}));   // a leaf that wants a gradient
 
-  {  // f(x) = Σ x² + 3x: x is used twice, so its gradient is the sum of both ways, 2x + 3.
+  {  // f(x) = Σ x² + 3x: x stands in both terms, so its gradient is the sum of theirs, 2x + 3.
     Tape tape;
     const Variable y = sum(x * x + 3.0 * x);
     tape.backward(y);

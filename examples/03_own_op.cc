@@ -14,6 +14,8 @@ using namespace heed;
 // dy/dx = tanh(s) + x (1 - tanh²(s)) σ(x)
 Variable mish(const Variable& x) {
   const Tensor t = tanh(softplus(x.value()));
+  // x.slot(): where the gradient of x goes, without x itself. saved: a value for later, which is refused if it was written to since.
+  // x.adopt(g): the gradient of x += g.
   return record("mish", x.value() * t, {x}, [x = x.slot(), value = saved(x), t = saved(t)](const Tensor& dy) {
     const Tensor slope = t.get() + value.get() * (1.0 - t.get() * t.get()) * sigmoid(value.get());
     x.adopt(dy * slope);

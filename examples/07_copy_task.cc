@@ -8,6 +8,7 @@
 
 using namespace heed;
 
+// Ids as models/vocabulary.h has them: 0 <pad>, 1 <unk>, 2 <s>, 3 </s>, then words.
 constexpr std::int32_t kPad = 0, kStart = 2, kEnd = 3, kFirstLetter = 4, kLetters = 8;
 using Ids = std::vector<std::int32_t>;
 

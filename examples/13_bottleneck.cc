@@ -12,6 +12,7 @@
 
 using namespace heed;
 
+// Ids as in lesson 7
 constexpr std::int32_t kPad = 0, kStart = 2, kEnd = 3, kFirstLetter = 4, kLetters = 8;
 constexpr Index kWidth = 32, kLongest = 12;
 using Ids = std::vector<std::int32_t>;

@@ -18,7 +18,7 @@ std::vector<Link> parse_links(std::string_view text, char mark) {
     const bool marked = source.ec == std::errc() && source.ptr != end && *source.ptr == mark;
     const auto target = marked ? std::from_chars(source.ptr + 1, end, link.target) : source;
     check<Error>(marked && target.ec == std::errc() && target.ptr == end && link.source >= 0 && link.target >= 0,
-                 "alignment: a link is written i{}j, source and target word counted from 0: \"{}\"", mark, pair.substr(0, 80));
+                 "alignment: a link is written i{}j, source and target word counted from 0: {}", mark, quote(pair));
     links.push_back(link);
     at += pair.size();
   }

@@ -22,17 +22,16 @@ Side build_side(Tokenizer tokenizer, std::span<const std::string> lines, Vocabul
   return {std::move(tokenizer), build_vocabulary(own.empty() ? counts : own, vocabulary)};
 }
 
-std::vector<std::string> source_lines(const Corpus& corpus) {
+namespace {
+std::vector<std::string> lines_of(const Corpus& corpus, std::string Pair::*side) {
   std::vector<std::string> lines;
-  for (const Pair& pair : corpus.pairs) lines.push_back(pair.source);
+  for (const Pair& pair : corpus.pairs) lines.push_back(pair.*side);
   return lines;
 }
+}  // namespace
 
-std::vector<std::string> target_lines(const Corpus& corpus) {
-  std::vector<std::string> lines;
-  for (const Pair& pair : corpus.pairs) lines.push_back(pair.target);
-  return lines;
-}
+std::vector<std::string> source_lines(const Corpus& corpus) { return lines_of(corpus, &Pair::source); }
+std::vector<std::string> target_lines(const Corpus& corpus) { return lines_of(corpus, &Pair::target); }
 
 std::vector<std::int32_t> encode(const Side& side, std::string_view line) {
   std::vector<std::int32_t> ids = side.vocabulary.ids(side.tokenizer.tokens(line));
@@ -163,8 +162,8 @@ std::vector<std::vector<Index>> BatchSampler::epoch(Index epoch) const {
   random.shuffle(std::span(order));
   const auto length = [&](Index i) { return lengths_[std::size_t(i)]; };
   if (options_.sentences > 0) {
-    const auto window =
-        std::size_t(options_.sentences > size() / options_.window ? size() : options_.sentences * options_.window);
+    const Index all = Index(order.size());
+    const auto window = std::size_t(options_.sentences > all / options_.window ? all : options_.sentences * options_.window);
     for (std::size_t i = 0; i < order.size(); i += window)
       std::stable_sort(order.begin() + std::ptrdiff_t(i), order.begin() + std::ptrdiff_t(std::min(i + window, order.size())),
                        [&](Index a, Index b) { return length(a).source < length(b).source; });

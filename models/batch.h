@@ -73,7 +73,6 @@ class BatchSampler {
   BatchSampler(std::span<const Example> examples, BatchOptions options, Key key);      // Error on a size below 1
   std::vector<std::vector<Index>> epoch(Index epoch) const;
   std::vector<std::vector<Index>> by_length() const;  // every example once, no chance: for evaluation
-  Index size() const { return Index(lengths_.size()); }
 
  private:
   struct Lengths { Index source, target; };

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "models/text.h"
+#include "models/vocabulary.h"
 #include "tensor/format.h"
 #include "tensor/sha256.h"
 
@@ -17,8 +18,6 @@
 
 namespace heed {
 namespace {
-
-constexpr std::size_t kLargestModel = std::size_t(64) << 20, kMostPieces = 1000000, kLongestPiece = 1024;
 
 // Normalisation tables of SentencePiece 0.1.97 and of 0.2.3: nmt_nfkc, nfkc, nmt_nfkc_cf, nfkc_cf.
 constexpr std::string_view kKnownTables[] = {"51d3684747b35ef99cd4802f37cc1ee0c6bec4d060814f774efb1066d3c167f2",

@@ -14,6 +14,8 @@ namespace heed {
 
 bool has_sentencepiece();                          // was the library there when Heed was built?
 
+inline constexpr std::size_t kLargestModel = std::size_t(64) << 20;   // bytes
+
 class Bpe {
  public:
   // Bytes of a SentencePiece model, scanned first. FileError with the name; Error without the library
@@ -21,7 +23,7 @@ class Bpe {
   std::vector<std::string> tokens(std::string_view line) const;
   std::string text(std::span<const std::string> tokens) const;  // text(tokens(line)) = line, except that U+2581 becomes a space
   const std::string& model() const;
-  std::vector<std::string> pieces() const;                      // all but control pieces
+  std::vector<std::string> pieces() const;                      // all but control, unknown and unused ones
 
  private:
   struct Model;

@@ -33,9 +33,6 @@ struct Range {
   void reach(const Range& whiskers) {   // which end at 0 where no value is negative: no count and no rate is
     if (!whiskers.empty()) low = low < 0 ? whiskers.low : std::max(whiskers.low, 0.0), high = whiskers.high;
   }
-  void reach_zero(double share) {   // where values begin near 0, so does the axis
-    if (low > 0 && low < share * high) low = 0;
-  }
 };
 
 struct Axis {
@@ -127,7 +124,7 @@ constexpr TextStyle kTick{.size = 11, .anchor = Anchor::middle, .colour = kMuted
 
 Ticks axis_ticks(Range range, int count, double least = 0) {
   if (range.empty()) range = {0, 1};
-  range.reach_zero(0.5);
+  if (range.low > 0 && range.low < 0.5 * range.high) range.low = 0;   // where values begin near 0, so does the axis
   if (range.low == 0 && range.high == 0) range.high = 1;
   return ticks(range.low, range.high, count, least);
 }
@@ -135,13 +132,13 @@ Ticks axis_ticks(Range range, int count, double least = 0) {
 // Legend, grid, axes and series of one panel. Returns the y of its lower edge.
 double draw_panel(Page& page, const Curves::Panel& panel, const Axis& x, const Ticks& values, double y, double high) {
   const double right = x.start + x.length;
-  page.text(x.start, y + 12, shorten(clean(panel.title), 90), {.size = 12.5, .bold = true});
+  page.text(x.start, y + 12, shorten(printable(panel.title), 90), {.size = 12.5, .bold = true});
   std::vector<std::string> keys;
   bool any = false;
   for (const auto& series : panel.series) {
     const bool drawn = std::ranges::any_of(series.y, [](double v) { return drawable(v); });
     any |= drawn;
-    keys.push_back(shorten(clean(series.name), 50) + (drawn ? "" : " (no value)"));
+    keys.push_back(shorten(printable(series.name), 50) + (drawn ? "" : " (no value)"));
   }
   y = draw_keys(page, keys, x.start, y + 22, x.length, false) + 8;
   const Axis vertical{values, y + high, -high};
@@ -212,7 +209,7 @@ std::string curves_svg(const Curves& curves) {
     y = draw_panel(page, curves.panels[p], x, values[p], y, p == 0 ? 220 : 140) + 22;
   if (!steps.empty()) {
     for (std::size_t i = 0; i < x.ticks.values.size(); ++i) page.text(x(x.ticks.values[i]), y - 4, x.ticks.labels[i], kTick);
-    page.text(x.start + kPlot / 2, y + 14, shorten(clean(curves.x_title), 60), kTick);
+    page.text(x.start + kPlot / 2, y + 14, shorten(printable(curves.x_title), 60), kTick);
     y += 24;
   }
   page.paragraph(y, curves.caption, left + kPlot);
@@ -244,7 +241,7 @@ std::string bars_svg(const Bars& bars) {
   double y = Page::kMargin;
   if (bars.series.size() > 1) {
     std::vector<std::string> keys;
-    for (const auto& series : bars.series) keys.push_back(shorten(clean(series.name), 50));
+    for (const auto& series : bars.series) keys.push_back(shorten(printable(series.name), 50));
     y = draw_keys(page, keys, Page::kMargin, y, names + before + x.length, true) + 8;
   }
   const double thick = bars.series.size() > 3 ? 13 : 17, group = thick * double(std::max<std::size_t>(1, bars.series.size()));
@@ -267,7 +264,7 @@ std::string bars_svg(const Bars& bars) {
   }
   y = bottom + 24;
   if (!bars.value_title.empty()) {
-    page.text(x.start + x.length / 2, y + 12, shorten(clean(bars.value_title), 80), kTick);
+    page.text(x.start + x.length / 2, y + 12, shorten(printable(bars.value_title), 80), kTick);
     y += 20;
   }
   page.paragraph(y + 4, bars.caption, names + before + x.length);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ids of words that a model may copy from its source (models/copying_model.h). A target word that the target vocabulary of V words lacks
-// is V + j where the source has it first at place j, from 0;
-// a source word that the source vocabulary of U words lacks is U + its target id.
+// is V + j where the source has it first at place j, from 0; a source word that the source vocabulary of U words lacks is U + its target
+// id.
 #pragma once
 #include <span>
 #include <string>

@@ -143,22 +143,12 @@ Seq2Seq::Encoding CopyingModel::encode(const Sequences& source) const {
   return {std::move(state), encoding.states};
 }
 
-namespace {
-
-CopyState& copy_state(DecodingState& base) {
-  auto* const made = dynamic_cast<CopyState*>(&base);
-  check<Error>(made, "step: a model of another kind made this state; start() of this one");
-  return *made;
-}
-
-}  // namespace
-
 Variable CopyingModel::next_features(const Tensor& tokens, DecodingState& state, List<AttentionMap>* maps) const {
-  return model_->next_features(within(tokens, options_.target_vocabulary, options_.target_unk), *copy_state(state).model, maps);
+  return model_->next_features(within(tokens, options_.target_vocabulary, options_.target_unk), *state_as<CopyState>(state).model, maps);
 }
 
 Step CopyingModel::step(const Tensor& tokens, DecodingState& base, Want want) const {
-  const CopyState& state = copy_state(base);
+  const CopyState& state = state_as<CopyState>(base);
   List<AttentionMap> maps;
   const Variable x = next_features(tokens, base, by_attention_ || want == Want::weights ? &maps : nullptr);       // [R, d]
   const Index B = state.words.size(0), S = state.words.size(1), R = x.size(0);

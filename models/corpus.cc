@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <set>
 #include <unordered_set>
 
+#include "models/tokenizer.h"
 #include "tensor/format.h"
 #include "tensor/sha256.h"
 
@@ -41,18 +41,8 @@ std::vector<Link> links(std::string_view column, char mark, const LineReader& re
   }
 }
 
-// Runs of characters that are no white space
-Index word_count(std::string_view text) {
-  Index count = 0;
-  bool inside = false;
-  for (std::size_t at = 0; at < text.size();) {
-    const Character c = character_at(text, at);
-    count += !is_space(c.code) && !inside;
-    inside = !is_space(c.code);
-    at += c.size;
-  }
-  return count;
-}
+// As links count words
+Index word_count(std::string_view text) { return Index(Tokenizer().tokens(text).size()); }
 
 std::string source_key(std::string_view source) { return lower(clean(source)); }
 
@@ -93,7 +83,7 @@ Corpus read_tsv(const std::string& path, CorpusOptions options) {
       at = end + 1;
     }
     if (columns < 2 && !is_blank(line))
-      fail<FileError>("{}: line {}: one column, expected source TAB target: {}", path, reader.number(), in_quotes(line));
+      fail<FileError>("{}: line {}: one column, expected source TAB target: {}", path, reader.number(), quote(line));
     corpus.report.further_columns += columns > 4;
     Alignment alignment{links(column[2], '-', reader), links(column[3], '?', reader)};
     add(corpus, {std::string(column[0]), std::string(column[1]), std::move(alignment), reader.number()}, options);
@@ -137,23 +127,22 @@ CorpusSplit split_by_source(const Corpus& corpus, SplitOptions options) {
                options.dev, options.test, order.size());
   CorpusSplit split{{corpus.name + " (train)", {}, {}}, {corpus.name + " (dev)", {}, {}}, {corpus.name + " (test)", {}, {}}};
   std::set<Digest> taken;
-  std::map<const Corpus*, Index> unlinked;
+  split.train.report = corpus.report;
+  for (Corpus* part : {&split.train, &split.dev, &split.test}) part->report.unlinked = 0;
   for (std::size_t i = 0; i < digests.size(); ++i) {
     Corpus& part = digests[i] < order[dev] ? split.dev : digests[i] < order[test] ? split.test : split.train;
     if (&part != &split.train && !taken.insert(digests[i]).second) continue;
     const Pair& pair = corpus.pairs[i];
     Pair cleaned{clean(pair.source), clean(pair.target), pair.links, pair.line};
     if (word_count(cleaned.source) != word_count(pair.source) || word_count(cleaned.target) != word_count(pair.target)) {
-      unlinked[&part] += !cleaned.links.sure.empty() || !cleaned.links.possible.empty();
+      part.report.unlinked += !cleaned.links.sure.empty() || !cleaned.links.possible.empty();
       cleaned.links = {};
     }
     part.pairs.push_back(std::move(cleaned));
   }
-  split.train.report = corpus.report;
   for (Corpus* part : {&split.train, &split.dev, &split.test}) {
     part->report.text.lines = corpus.report.text.lines;
     part->report.pairs = Index(part->pairs.size());
-    part->report.unlinked = unlinked[part];
   }
   return split;
 }

@@ -5,7 +5,6 @@
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <utility>
 
@@ -14,24 +13,8 @@
 namespace heed::drawing {
 namespace {
 
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
-
-// The code point at text[at] and its length in bytes; -1 and 1 where there is none.
-std::pair<utf8proc_int32_t, std::size_t> code_point(std::string_view text, std::size_t at) {
-  utf8proc_int32_t code = -1;
-  const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data()) + at;
-  const utf8proc_ssize_t length = utf8proc_iterate(bytes, utf8proc_ssize_t(text.size() - at), &code);
-  return length > 0 ? std::pair(code, std::size_t(length)) : std::pair(utf8proc_int32_t(-1), std::size_t(1));
-}
-
-std::string encode(utf8proc_int32_t code) {
-  std::array<utf8proc_uint8_t, 4> bytes;
-  const utf8proc_ssize_t length = utf8proc_encode_char(code, bytes.data());
-  return std::string(reinterpret_cast<const char*>(bytes.data()), std::size_t(length));
-}
-
 // C1 controls, non-characters that XML forbids, line separators, marks that turn the direction.
-bool never_shown(utf8proc_int32_t code) {
+bool never_shown(char32_t code) {
   return (code >= 0x80 && code < 0xA0) || (code & 0xFFFE) == 0xFFFE || (code >= 0x2028 && code <= 0x202E) ||
          (code >= 0x2066 && code <= 0x2069) || code == 0x200E || code == 0x200F || code == 0x061C;
 }
@@ -39,10 +22,10 @@ bool never_shown(utf8proc_int32_t code) {
 // Whether some of it is read from right to left.
 bool turns(std::string_view text) {
   for (std::size_t at = 0; at < text.size();) {
-    const auto [code, length] = code_point(text, at);
-    const auto direction = utf8proc_get_property(code)->bidi_class;
+    const Character c = character_at(text, at);
+    const auto direction = utf8proc_get_property(utf8proc_int32_t(c.code))->bidi_class;
     if (direction == UTF8PROC_BIDI_CLASS_R || direction == UTF8PROC_BIDI_CLASS_AL) return true;
-    at += length;
+    at += c.size;
   }
   return false;
 }
@@ -64,25 +47,26 @@ struct Cluster {
 // Grapheme clusters (UAX 29). An emoji made of several code points is as wide as its widest; VS16 asks for the wide form.
 std::vector<Cluster> clusters(std::string_view text) {
   std::vector<Cluster> result;
-  utf8proc_int32_t before = 0, state = 0;
+  char32_t before = 0;
+  std::int32_t state = 0;
   for (std::size_t at = 0; at < text.size();) {
-    const auto [code, length] = code_point(text, at);
-    const int columns = code == 0xFE0F ? 2 : code < 0 ? 1 : utf8proc_charwidth(code);
-    if (at == 0 || code < 0 || !continues_cluster(char32_t(before), char32_t(code), state)) {
+    const auto [code, length, valid] = character_at(text, at);
+    const int columns = code == 0xFE0F ? 2 : utf8proc_charwidth(utf8proc_int32_t(code));
+    if (at == 0 || !continues_cluster(before, code, state)) {
       result.push_back({text.substr(at, length), columns});
     } else {
       Cluster& last = result.back();
       last = {text.substr(std::size_t(last.text.data() - text.data()), last.text.size() + length),
               std::max(last.columns, columns)};
     }
-    before = std::max(code, 0);
+    before = code;
     at += length;
   }
   return result;
 }
 
 // Advance in em: classes of DejaVu Sans and Verdana, the widest of the usual fonts; narrower ones leave some air.
-double advance(utf8proc_int32_t code) {
+double advance(char32_t code) {
   if (code >= 0x20 && code < 0x7F) {
     const char c = char(code);
     constexpr auto among = [](std::string_view set, char c) { return set.find(c) != std::string_view::npos; };
@@ -92,20 +76,20 @@ double advance(utf8proc_int32_t code) {
     if (among("<>+=~_^#&OQGDHNU", c)) return 0.82;
     return c >= 'A' && c <= 'Z' ? 0.70 : 0.62;
   }
-  const int columns = utf8proc_charwidth(code);
+  const int columns = utf8proc_charwidth(utf8proc_int32_t(code));
   return columns == 0 ? 0 : columns == 2 ? (code >= 0x1F000 ? 1.3 : 1.02) : 0.68;
 }
 
 }  // namespace
 
-std::string clean(std::string_view text) {
+std::string printable(std::string_view text) {
   std::string result;
   result.reserve(text.size());
   for (std::size_t at = 0; at < text.size();) {
-    const auto [code, length] = code_point(text, at);
-    if (code < 0 || never_shown(code)) result += kReplacement;
-    else if (code < 0x20) result += encode(0x2400 + code);
-    else if (code == 0x7F) result += encode(0x2421);
+    const auto [code, length, valid] = character_at(text, at);
+    if (!valid || never_shown(code)) append(result, 0xFFFD);
+    else if (code < 0x20) append(result, 0x2400 + code);
+    else if (code == 0x7F) append(result, 0x2421);
     else result += text.substr(at, length);
     at += length;
   }
@@ -113,16 +97,16 @@ std::string clean(std::string_view text) {
 }
 
 std::string word(std::string_view token) {
-  const std::string shown = clean(token);
-  if (!is_blank(shown)) return columns(shown) > 0 ? shown : encode(0x25CC) + shown;
+  const std::string shown = printable(token);
+  if (!is_blank(shown)) return columns(shown) > 0 ? shown : "\u25CC" + shown;
   std::string blanks;
-  for (std::size_t i = 0; i < characters(shown).size(); ++i) blanks += encode(0x2423);
+  for (std::size_t i = 0; i < characters(shown).size(); ++i) blanks += "\u2423";
   return blanks;
 }
 
 std::string escape(std::string_view text) {
   std::string result;
-  for (const char c : clean(text)) {
+  for (const char c : printable(text)) {
     switch (c) {
       case '&': result += "&amp;"; break;
       case '<': result += "&lt;"; break;
@@ -146,9 +130,9 @@ double width(std::string_view text, double size) {
   for (const Cluster& cluster : clusters(text)) {
     double widest = 0;
     for (std::size_t at = 0; at < cluster.text.size();) {
-      const auto [code, length] = code_point(cluster.text, at);
-      widest = std::max(widest, code < 0 ? 0.68 : advance(code));
-      at += length;
+      const Character c = character_at(cluster.text, at);
+      widest = std::max(widest, advance(c.code));
+      at += c.size;
     }
     em += cluster.columns == 2 ? std::max(widest, 1.02) : widest;
   }
@@ -169,6 +153,10 @@ std::string shorten(std::string_view text, int limit) {
 
 std::string pad_left(std::string_view text, int limit) {
   return std::string(std::size_t(std::max(0, limit - columns(text))), ' ') + std::string(text);
+}
+
+std::string pad_right(std::string_view text, int limit) {
+  return std::string(text) + std::string(std::size_t(std::max(0, limit - columns(text))), ' ');
 }
 
 std::vector<std::string> wrap(std::string_view text, double limit, double size) {
@@ -269,7 +257,7 @@ void Page::line(double x1, double y1, double x2, double y2, std::string_view col
 }
 
 double Page::paragraph(double y, std::string_view content, double limit) {
-  for (const std::string& line : wrap(clean(content), limit, 11.5)) {
+  for (const std::string& line : wrap(printable(content), limit, 11.5)) {
     text(kMargin, y + 11, line, {.size = 11.5, .colour = kMuted});
     y += 16;
   }
@@ -279,7 +267,7 @@ double Page::paragraph(double y, std::string_view content, double limit) {
 void Page::heading(std::string_view title) {
   constexpr double kSize = 17, kLine = 22;
   const std::string below = std::exchange(body_, "");
-  const std::vector<std::string> lines = wrap(clean(title), (right_ - kMargin) / kBold, kSize);
+  const std::vector<std::string> lines = wrap(printable(title), (right_ - kMargin) / kBold, kSize);
   for (std::size_t i = 0; i < lines.size(); ++i) text(kMargin, kMargin + 15 + kLine * double(i), lines[i], {.size = kSize, .bold = true});
   const double moved = lines.empty() ? 0 : kLine * double(lines.size()) + 8;
   body_ += fmt::format("<g transform=\"translate(0 {})\">\n{}</g>\n", px(moved), below);

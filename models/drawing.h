@@ -10,18 +10,19 @@ namespace heed::drawing {
 // ---- text ------------------------------------------------------------------------------------------
 // Valid UTF-8 that any XML, HTML or terminal takes: control characters as their pictures (␀ .. ␡); bytes that are no UTF-8,
 // and marks that turn the direction of what follows, as U+FFFD.
-std::string clean(std::string_view text);
-// clean; white space alone becomes ␣, a mark without a letter stands on ◌: other tokens stay other words
+std::string printable(std::string_view text);
+// printable; white space alone becomes ␣, a mark without a letter stands on ◌: other tokens stay other words
 std::string word(std::string_view token);
-// clean, then & < > " ' as entities: for XML text and attributes. Arrows keep what stands on which side, also beside words that are read
+// printable, then & < > " ' as entities: for XML text and attributes. Arrows keep what stands on which side, also beside words that are read
 // from right to left.
 std::string escape(std::string_view text);
 
-int columns(std::string_view text);                 // terminal columns of clean text: grapheme clusters of 0, 1 or 2
+int columns(std::string_view text);                 // terminal columns of printable text: grapheme clusters of 0, 1 or 2
 double width(std::string_view text, double size);   // px at a font size of `size` px, estimated for a wide sans serif
 inline constexpr double kBold = 1.17;               // how much wider bold letters are at most, those of DejaVu Sans
 std::string shorten(std::string_view text, int columns);    // "extraord…" within that many columns
-std::string pad_left(std::string_view text, int columns);   // with blanks
+std::string pad_left(std::string_view text, int columns);   // with blanks before it
+std::string pad_right(std::string_view text, int columns);
 // Lines broken at blanks, or inside of what is longer than a line. The limit is in px, or in terminal columns where size = 0.
 std::vector<std::string> wrap(std::string_view text, double limit, double size = 0);
 

@@ -13,7 +13,7 @@ namespace heed {
 EnsembleMean ensemble_mean_named(std::string_view name) {
   if (name == "mean") return EnsembleMean::mean;
   if (name == "log-mean") return EnsembleMean::log_mean;
-  fail<Error>("ensemble: unknown name '{}'; one of mean, log-mean", name);
+  fail<Error>("ensemble: unknown name {}; one of mean, log-mean", quote(name));
 }
 
 namespace {
@@ -38,12 +38,12 @@ std::unique_ptr<DecodingState> Ensemble::start(const Sequences& source) const {
 }
 
 Step Ensemble::step(const Tensor& tokens, DecodingState& base, Want want) const {
-  auto* const made = dynamic_cast<EnsembleState*>(&base);
-  check<Error>(made && made->states.size() == models_.size(), "step: a model of another kind made this state; start() of this one");
+  auto& state = state_as<EnsembleState>(base);
+  if (state.states.size() != models_.size()) refuse_state();
   Tensor sum, weights;                                     // of P, as log, or of log P; of weights [R, 1, S]
   double looking = 0;
   for (std::size_t i = 0; i < models_.size(); ++i) {
-    const Step one = models_[i]->step(tokens, *made->states[i], want);
+    const Step one = models_[i]->step(tokens, *state.states[i], want);
     const Tensor& log_p = one.log_probabilities;
     check<ShapeError>(i == 0 || log_p.shape() == sum.shape(), "ensemble: models write different words: log probabilities {} and {}",
                       sum.defined() ? sum.shape() : Shape{}, log_p.shape());

@@ -32,7 +32,7 @@ Index layer_of(std::string_view path) {
 // The encoder's insides are left out: the memory is what the decoder sees of them.
 bool is_inside_encoder(std::string_view path) { return ("." + std::string(path) + ".").find(".encoder.") != std::string::npos; }
 
-std::vector<double> doubles(const Tensor& x) { return to(x, DType::f64).contiguous().to_vector<double>(); }
+std::vector<double> doubles(const Tensor& x) { return to(x, DType::f64).to_vector<double>(); }
 
 // One head, of pairs of heads the one that it belongs to, without the axes of one sentence and one step: [n], or [m, n] where words stand
 // along the rows.
@@ -174,8 +174,6 @@ std::vector<std::string> numbers(const Tensor& x) {
   return out;
 }
 
-std::string padded(std::string_view text, int width) { return pad_left(text, width); }
-std::string filled(const std::string& text, int width) { return text + std::string(std::size_t(std::max(0, width - columns(text))), ' '); }
 
 class Writer {
  public:
@@ -199,13 +197,13 @@ class Writer {
     for (std::size_t begin = 0; begin < n; begin += piece) {
       const std::size_t end = std::min(n, begin + piece);
       std::string heads(std::size_t(left), ' ');
-      for (std::size_t j = begin; j < end; ++j) heads += padded(shorten(word(value.columns[j]), 16), cell);
+      for (std::size_t j = begin; j < end; ++j) heads += pad_left(shorten(word(value.columns[j]), 16), cell);
       line(faint(heads));
       for (std::size_t r = 0; r < rows; ++r)
         for (const auto* list : {&texts, &gradients}) {
           if (list->empty()) continue;
-          std::string row = list == &gradients ? filled("  dL", left) : std::string(std::size_t(left), ' ');
-          for (std::size_t j = begin; j < end; ++j) row += padded((*list)[r * n + j], cell);
+          std::string row = list == &gradients ? pad_right("  dL", left) : std::string(std::size_t(left), ' ');
+          for (std::size_t j = begin; j < end; ++j) row += pad_left((*list)[r * n + j], cell);
           line(row);
         }
     }
@@ -226,10 +224,10 @@ class Writer {
     for (Index r = 0; r < rows; ++r)
       for (const auto* list : {&texts, &gradients}) {
         if (list->empty()) continue;
-        std::string row = list == &gradients   ? filled("  dL", left)
+        std::string row = list == &gradients   ? pad_right("  dL", left)
                           : value.rows.empty() ? std::string(std::size_t(left), ' ')
-                                               : padded(shorten(word(value.rows[std::size_t(r)]), 16), left);
-        for (Index i = 0; i < shown; ++i) row += padded((*list)[std::size_t(r * shown + i)], cell);
+                                               : pad_left(shorten(word(value.rows[std::size_t(r)]), 16), left);
+        for (Index i = 0; i < shown; ++i) row += pad_left((*list)[std::size_t(r * shown + i)], cell);
         line(row + (shown < n ? " .." : ""));
       }
   }
@@ -292,7 +290,7 @@ std::string explanation_text(const Explanation& x, const ExplanationStyle& style
   writer.line("\n" + writer.bold("next word") + "  " + writer.faint(mixed ? "P, of the vocabulary and the source" : "p = softmax(z)"));
   int widest = 0;
   for (const Explanation::Word& w : x.top) widest = std::max(widest, columns(word(w.word)));
-  for (const Explanation::Word& w : x.top) writer.line(fmt::format("  {}  {:.4f}", filled(word(w.word), widest), w.probability));
+  for (const Explanation::Word& w : x.top) writer.line(fmt::format("  {}  {:.4f}", pad_right(word(w.word), widest), w.probability));
   if (x.loss)
     writer.line(
         fmt::format("\n{}  {} = {:.4f}", writer.bold("loss"), writer.faint(fmt::format("L = -log p({})", word(x.wanted))), *x.loss));
@@ -321,7 +319,9 @@ std::string explanation_json(const Explanation& x) {
   for (const Explanation::Value& v : x.values)
     json["values"].push_back({{"name", v.name}, {"formula", v.formula}, {"once", v.once}, {"columns", v.columns}, {"rows", v.rows},
                               {"value", nested(v.value)}, {"gradient", nested(v.gradient)}});
-  for (const Explanation::Word& w : x.top) json["top"].push_back({{"word", w.word}, {"probability", w.probability}});
+  const auto word_json = [](const Explanation::Word& w) { return Json{{"word", w.word}, {"probability", w.probability}}; };
+  for (const Explanation::Word& w : x.top) json["top"].push_back(word_json(w));
+  json["written"] = word_json(x.written);
   if (x.loss) json["wanted"] = x.wanted, json["loss"] = *x.loss;
   return json_text(json) + "\n";
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "models/python_text.h"
+#include "models/text.h"
 #include "tensor/format.h"
 
 namespace heed {
@@ -62,7 +63,7 @@ std::u32string mteval_13a(std::u32string text) {
 std::u32string bleu_text(std::string_view line, const BleuOptions& options) {
   std::u32string text = python::code_points(line);
   if (options.lowercase) text = python::lower(text);
-  while (!text.empty() && python::is_space(text.back())) text.pop_back();
+  while (!text.empty() && is_space(text.back())) text.pop_back();
   return options.tokenizer == BleuTokenizer::mteval_13a ? mteval_13a(std::move(text)) : text;
 }
 

@@ -60,7 +60,8 @@ std::string tokenize_13a(std::string_view line);        // tokens joined by sing
 // sacreBLEU's line:  BLEU|<signature> = 42.73 80.0/50.0/33.3/25.0 (BP = 1.000 ratio = 1.250 hyp_len = 5 ref_len = 4)
 std::string to_string(const BleuScore& score);
 
-// One corpus BLEU for the segments whose source has (0, width], (width, 2 width], .. words; empty buckets are left out.
+// One corpus BLEU for the segments whose source has (0, width], (width, 2 width], .. words; empty buckets are left out. Of a
+// bucket without a reference of four tokens the orders count that there are (eff:yes).
 struct LengthBucket {
   Index above, up_to;                                   // above < source words <= up_to
   Index segments;

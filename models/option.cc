@@ -162,7 +162,7 @@ struct Reader : nlohmann::json_sax<Json> {
   bool key(string_t& key) override {
     for (const Entry& entry : entries)
       if (entry.key == key)
-        fail<FileError>("{}: repeated key: {} at line {}; it stands at line {} already", file_, in_quotes(key), line_, entry.line);
+        fail<FileError>("{}: repeated key: {} at line {}; it stands at line {} already", file_, quote(key), line_, entry.line);
     entries.push_back({key, line_, {}});
     return true;
   }
@@ -208,9 +208,8 @@ std::string value_text(const Option& option) {
   if (is_absent(option)) return "none";
   if (holds<std::vector<std::string>>(option)) return fmt::format("{}", fmt::join(held<std::vector<std::string>>(option), " "));
   if (holds<std::string>(option)) return held<std::string>(option);
-  const Json value = json_value(option);
-  if (holds<double>(option)) return fmt::format("{}", value.get<double>());
-  return json_text(value);
+  if (holds<double>(option)) return fmt::format("{}", held<double>(option));
+  return json_text(json_value(option));
 }
 
 std::vector<std::string> value_words(const Option& option) {
@@ -241,7 +240,7 @@ void set(const Option& option, std::span<const std::string> words) {
   std::string given;
   for (const std::string& word : words)
     given += fmt::format("{}{}", holds<bool>(option) ? '=' : ' ',
-                         word.empty() || word.find_first_of(" \t\n\r\"") != word.npos || word.size() > 80 ? in_quotes(word) : word);
+                         word.empty() || word.find_first_of(" \t\n\r\"") != word.npos || word.size() > 80 ? quote(word) : word);
   const std::string_view near = option.choices.empty() || words.size() != 1 ? "" : nearest(words[0], option.choices);
   fail<Error>("{}: --{}{}; {}{}", wrong, option.name, given, near.empty() ? "" : fmt::format("did you mean {}? ", near), allowed(option));
 }
@@ -262,7 +261,7 @@ std::vector<std::string> from_json(std::span<const Option> options, std::string_
     const Option* option = find(options, key);
     if (!option) {
       const std::string_view near = nearest(key, known);
-      fail<FileError>("{}: unknown key {} at line {}; {}", file, in_quotes(key), at,
+      fail<FileError>("{}: unknown key {} at line {}; {}", file, quote(key), at,
                       near.empty() ? fmt::format("known are {}", fmt::join(known, ", ")) : fmt::format("did you mean \"{}\"?", near));
     }
     if (const std::string_view wrong = fault(*option, value); !wrong.empty())

@@ -37,7 +37,7 @@ Json links(const std::vector<Link>& list) {
 
 Json page_data(const AttentionPicture& picture, std::size_t first) {
   const Scale scale = picture::scale(picture);
-  Json data = {{"unit", kUnit}, {"full", std::round(scale.full * 1000) / 1000}, {"two_sided", scale.two_sided},
+  Json data = {{"unit", kUnit}, {"full", scale.full}, {"two_sided", scale.two_sided},
                {"first", first}, {"sure", links(picture.gold.sure)}, {"possible", links(picture.gold.possible)}};
   for (const double sign : {1.0, -1.0}) {
     Json colours = Json::array();
@@ -59,7 +59,7 @@ Json page_data(const AttentionPicture& picture, std::size_t first) {
     for (const float w : map.weights)
       weights.push_back(std::isfinite(w) ? Json(std::llround(std::clamp(double(w) * kUnit, -kMost, kMost))) : Json());
     Json entry = {{"kind", kind(map.axes)}, {"layer", map.layer}, {"head", map.head}, {"heads", map.heads},
-                  {"label", clean(label(map))}, {"rows", list(row_words(picture, map))},
+                  {"label", printable(label(map))}, {"rows", list(row_words(picture, map))},
                   {"columns", list(column_words(picture, map))}, {"row_title", row_title(picture, map.axes)},
                   {"column_title", column_title(map.axes)}, {"weights", weights}};
     for (const AttentionPicture::Window& window : map.windows) {

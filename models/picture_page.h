@@ -123,7 +123,7 @@ function controls() {
   choose("layer", layers, map.layer, v => v || "none", v => pick(nearest(map.kind, v, map.head)));
   const name = m => m.head ? m.head : m.heads > 1 ? "mean of " + m.heads : m.label;
   choose("head", maps.filter(m => m.layer === map.layer), map, name, pick);
-  const g = group("darkest at"), b = [["weight " + data.full, false], ["largest weight", true]];
+  const g = group("darkest at"), b = [["weight " + +data.full.toPrecision(3), false], ["largest weight", true]];
   for (const [text, is] of b) {
     const e = make("button", g, text);
     e.setAttribute("aria-pressed", fit === is);

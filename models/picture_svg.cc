@@ -160,7 +160,7 @@ double draw_alone(Page& page, const AttentionPicture& picture, const Section& se
   const double most = double(std::max({section.rows->size(), section.columns->size(), std::size_t(1)}));
   const Layout at = layout(section, std::clamp(std::floor(760 / most), picture.numbers ? kNumbered : 14.0, 36.0), true);
   const Map& map = *section.strips[0][0];
-  page.text(kLeft, y + 11, clean(label(map)), {.size = 12.5, .colour = kMuted});
+  page.text(kLeft, y + 11, printable(label(map)), {.size = 12.5, .colour = kMuted});
   y += 30;
   const std::string across = fmt::format("{} →", column_title(section.axes));
   const std::string down = fmt::format("← {}", row_title(picture, section.axes));
@@ -178,7 +178,7 @@ double draw_alone(Page& page, const AttentionPicture& picture, const Section& se
 
 // The name of a panel; the heading above says the kind already.
 std::string panel_name(const Map& map) {
-  if (!map.label.empty() || map.layer + map.head == 0) return shorten(clean(label(map)), 60);
+  if (!map.label.empty() || map.layer + map.head == 0) return shorten(printable(label(map)), 60);
   std::string head;
   if (map.head > 0) head = fmt::format("head {}", map.head);
   else if (map.heads > 1) head = fmt::format("mean of {} heads", map.heads);

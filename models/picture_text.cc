@@ -19,6 +19,8 @@ constexpr std::array<std::string_view, 5> kShades = {"· ", "░░", "▒▒", 
 // xterm's 256 colours, CIELAB lightness 94 87 74 62 50 32 17 and 94 89 79 69 61 45 28
 constexpr std::array<int, 7> kBlues = {255, 189, 147, 105, 63, 21, 18}, kReds = {255, 224, 217, 210, 203, 160, 88};
 
+std::string_view brackets_of(Mark link) { return link == Mark::sure ? "[]" : link == Mark::possible ? "()" : "  "; }
+
 // Two columns for a weight of -1..1; in colour, brackets of a gold link stand on it.
 std::string cell(double w, TerminalColour colour, Mark link = Mark::none) {
   if (!std::isfinite(w)) return "??";
@@ -27,7 +29,7 @@ std::string cell(double w, TerminalColour colour, Mark link = Mark::none) {
     if (w >= 0 || level == 0) return std::string(kShades[level]);
     return fmt::format("-{}", kShades[level].substr(0, kShades[level].size() / 2));
   }
-  const std::string_view mark = link == Mark::sure ? "[]" : link == Mark::possible ? "()" : "  ";
+  const std::string_view mark = brackets_of(link);
   if (colour == TerminalColour::indexed) {
     const auto level = std::size_t(std::lround(std::min(std::abs(w), 1.0) * (double(kBlues.size()) - 1)));
     const int ink = 2 * level < kBlues.size() ? 16 : 231;
@@ -52,7 +54,7 @@ void draw_map(std::string& out, const AttentionPicture& picture, const Map& map,
   left = std::min(left, limit / 4) + 1;
   const int last_word = std::min(widest, limit / 5) + 2;   // stair and word of the last column
   const int piece = std::max(1, (limit - left - last_word - step / 4) / step + 1);
-  const int pieces = std::max(1, (all + piece - 1) / piece), even = (all + pieces - 1) / pieces;
+  const int pieces = std::max(1, divide_up(all, piece)), even = divide_up(all, pieces);
   for (int begin = 0; begin < std::max(all, 1); begin += std::max(even, 1)) {
     const int end = std::min(all, begin + even);
     if (pieces > 1) out += fmt::format("columns {} to {} of {}\n", begin + 1, end, all);
@@ -68,12 +70,11 @@ void draw_map(std::string& out, const AttentionPicture& picture, const Map& map,
         const std::size_t i = t * std::size_t(all) + std::size_t(s);
         const bool outside = !map.windows.empty() && !map.windows[t].sees(s);
         const Mark link = links.empty() ? Mark::none : links[i];
-        const std::string body = !outside                         ? cell(scale(map.weights[i]), colour, link)
-                                 : brackets || link == Mark::none ? "  "
-                                 : link == Mark::sure             ? "[]"
-                                                                  : "()";
+        const std::string body = !outside   ? cell(scale(map.weights[i]), colour, link)
+                                 : brackets ? "  "
+                                            : std::string(brackets_of(link));
         if (!brackets) line += body;
-        else line += links[i] == Mark::none ? " " + body + " " : links[i] == Mark::sure ? "[" + body + "]" : "(" + body + ")";
+        else line += brackets_of(link)[0] + body + brackets_of(link)[1];
       }
       out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
     }
@@ -103,7 +104,7 @@ std::string attention_text(const AttentionPicture& picture, int columns, Termina
   const Scale scale = picture::scale(picture);
   std::string out;
   const auto paragraph = [&](const std::string& text) {
-    for (const std::string& line : wrap(clean(text), limit)) out += line + "\n";
+    for (const std::string& line : wrap(printable(text), limit)) out += line + "\n";
   };
   paragraph(picture.title);
   bool cross = false;

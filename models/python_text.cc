@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "models/text.h"
+
 namespace heed::python {
 namespace {
 
@@ -33,18 +35,11 @@ std::u32string code_points(std::string_view text) {
   std::u32string points;
   points.reserve(text.size());
   for (std::size_t i = 0; i < text.size();) {
-    utf8proc_int32_t point = 0;
-    const auto size =
-        utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(text.data()) + i, utf8proc_ssize_t(text.size() - i), &point);
-    points += size > 0 ? char32_t(point) : char32_t(0xDC00u + std::uint8_t(text[i]));
-    i += size > 0 ? std::size_t(size) : 1;
+    const Character c = character_at(text, i);
+    points += c.valid ? c.code : char32_t(0xDC00u + std::uint8_t(text[i]));
+    i += c.valid ? c.size : 1;
   }
   return points;
-}
-
-bool is_space(char32_t c) {
-  return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
 std::u32string lower(const std::u32string& text) {

@@ -21,10 +21,8 @@ struct RecurrentDecoding : DecodingState {
   DecoderState state;
 };
 
-Index decoder_width(const RecurrentModel::Options& o) { return std::visit([](const auto& decoder) { return decoder.width; }, o.decoder); }
-
 RecurrentModel::Options settled(RecurrentModel::Options o) {
-  if (o.embedding == 0) o.embedding = decoder_width(o);
+  if (o.embedding == 0) o.embedding = std::visit([](const auto& decoder) { return decoder.width; }, o.decoder);
   o.encoder.embedding = o.embedding;
   std::visit([&]<class D>(D& decoder) {
     decoder.embedding = o.embedding;
@@ -50,9 +48,9 @@ RecurrentModel::RecurrentModel(Scope scope, Options given) : RecurrentModel(scop
 
 RecurrentModel::RecurrentModel(Scope scope, const Options& o, Settled)
     : source_embedding(scope / "source_embedding",
-                       {.vocabulary = o.source_vocabulary, .width = o.embedding, .padding = o.pad, .init = o.embedding_init}),
+                       {.vocabulary = o.source_vocabulary, .width = o.embedding, .padding = o.pad}),
       target_embedding(scope / "target_embedding",
-                       {.vocabulary = o.target_vocabulary, .width = o.embedding, .padding = o.pad, .init = o.embedding_init}),
+                       {.vocabulary = o.target_vocabulary, .width = o.embedding, .padding = o.pad}),
       encoder(scope / "encoder", o.encoder),
       decoder(make_decoder(scope, o)),
       out(scope / "out",
@@ -71,7 +69,7 @@ Variable RecurrentModel::decode(const Variable& inputs, DecoderState& state, Var
   return dropped(std::visit([&](const auto& d) { return d(inputs, state, weights); }, decoder), dropout_, out.path);
 }
 
-Variable RecurrentModel::by_steps(const Batch& batch, List<AttentionMap>* maps, Variable* states) const {
+Variable RecurrentModel::time_first(const Batch& batch, List<AttentionMap>* maps, Variable* states) const {
   DecoderState state = first_state(batch.source, states);
   Variable weights;
   PackedWeights packed;                                                                           // for all steps
@@ -82,12 +80,12 @@ Variable RecurrentModel::by_steps(const Batch& batch, List<AttentionMap>* maps, 
 }
 
 Variable RecurrentModel::features(const Batch& batch, List<AttentionMap>* maps, Variable* states) const {
-  return permute(by_steps(batch, maps, states), {1, 0, 2});
+  return permute(time_first(batch, maps, states), {1, 0, 2});
 }
 
 Loss RecurrentModel::loss(const Batch& batch, const CrossEntropyOptions& options, List<AttentionMap>* maps) const {
   check_targets(batch);
-  const Variable rows = flatten(by_steps(batch, maps), 0, 1);                                     // [T B, d]
+  const Variable rows = flatten(time_first(batch, maps), 0, 1);                                     // [T B, d]
   const Inside inside(out.path);
   return {linear_cross_entropy(rows, out.weight, out.bias, reshape(transpose(batch.targets), {-1}),
                                without_padding(options, target_embedding.padding)),
@@ -101,9 +99,7 @@ Seq2Seq::Encoding RecurrentModel::encode(const Sequences& source) const {
 }
 
 Variable RecurrentModel::next_features(const Tensor& tokens, DecodingState& base, List<AttentionMap>* maps) const {
-  auto* const made = dynamic_cast<RecurrentDecoding*>(&base);
-  check<Error>(made, "step: a model of another kind made this state; start() of this one");
-  DecoderState& state = made->state;
+  DecoderState& state = state_as<RecurrentDecoding>(base).state;
   const Index rows = state.layers[0].h.size(0);
   check<ShapeError>(tokens.shape() == Shape{rows}, "step: needs one token a row: tokens {}, rows {}", tokens.shape(), rows);
   Variable weights;

@@ -17,7 +17,6 @@ class RecurrentModel : public Seq2Seq {
     std::variant<BahdanauDecoder::Options, LuongDecoder::Options> decoder;
     double dropout = 0;                  // of embeddings and of what the output layer reads
     bool output_bias = true;
-    Initializer embedding_init = {};     // N(0, 1) if empty, as PyTorch's
     std::int32_t pad = 0;
   };
   RecurrentModel(Scope scope, Options options);
@@ -40,7 +39,7 @@ class RecurrentModel : public Seq2Seq {
   Variable embed(const Tensor& ids) const;
   DecoderState first_state(const Sequences& source, Variable* states) const;
   Variable decode(const Variable& inputs, DecoderState& state, Variable* weights) const;   // [T, R, E] -> [T, R, d]
-  Variable by_steps(const Batch& batch, List<AttentionMap>* maps, Variable* states = nullptr) const;   // features [T, B, d]
+  Variable time_first(const Batch& batch, List<AttentionMap>* maps, Variable* states = nullptr) const;   // features [T, B, d]
   double dropout_;
 };
 

@@ -38,6 +38,7 @@ std::string set_among(const RunConfig& config, const std::vector<std::string_vie
 }  // namespace
 
 bool is_bahdanau(const RunConfig& c) { return c.decoder == "bahdanau" || c.decoder == "conditional" || is_cho(c); }
+bool reads_both_ways(const RunConfig& c) { return is_bahdanau(c) && !c.one_direction && c.context != "every_step"; }
 
 bool is_recurrent(std::string_view model) { return model == "rnn" || model == "lstm" || model == "gru"; }
 
@@ -87,7 +88,7 @@ void check_attention(std::string_view name, std::vector<std::string_view> others
     const std::vector<std::string> names = attention_names();
     others.insert(others.end(), names.begin(), names.end());
     const std::string_view near = nearest(name, others);
-    fail<Error>("unknown name: --attention {}; {}one of {}{}", in_quotes(name), near.empty() ? "" : fmt::format("did you mean {}? ", near),
+    fail<Error>("unknown name: --attention {}; {}one of {}{}", quote(name), near.empty() ? "" : fmt::format("did you mean {}? ", near),
                 more, attention_choices());
   }
 }
@@ -135,7 +136,7 @@ void check_recurrent(const RunConfig& given) {
   check<Error>(c.bridge != "copy" || decoder_layers(c) == c.layers,
                "states of other layers than there are: --bridge copy --layers {} --decoder-layers {}; --bridge tanh, or as many layers",
                c.layers, decoder_layers(c));
-  const bool two_ways = is_bahdanau(c) && !c.one_direction && c.context != "every_step";
+  const bool two_ways = reads_both_ways(c);
   check<Error>(c.start_state != "backward" || two_ways, "no backward states: --start-state backward {}; --start-state last",
                c.one_direction ? "--one-direction" : "--context every_step");
   check<Error>(c.start_state != "context" || !attends(c),
@@ -188,7 +189,7 @@ std::unique_ptr<Seq2Seq> make_recurrent(const RunConfig& given, Scope scope, Ind
                              : c.gru_form == "bahdanau"   ? RecurrentUnit::gru_bahdanau
                              : c.gru_form == "cho"        ? RecurrentUnit::gru_cho
                                                           : RecurrentUnit::gru_cudnn;
-  const bool two_ways = is_bahdanau(c) && !c.one_direction && c.context != "every_step";
+  const bool two_ways = reads_both_ways(c);
   const Index width = two_ways && needs_equal_widths(c.attention) ? c.width / 2 : c.width;
   const auto between_layers = [&](Index layers) { return layers > 1 ? c.dropout : 0; };
   const ScoreOptions score{.query_width = c.width, .memory_width = 0, .longest = max_positions(c), .window = c.window.value_or(10)};

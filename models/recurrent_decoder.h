@@ -96,12 +96,13 @@ struct LuongDecoder {
 
   Options options;
   std::optional<Attention> attention;
-  Variable attend(const Variable& h, DecoderState& state, Variable* weights) const;   // h [R, T, n] -> h~ [R, T, n]
-  Variable traced_state(const Variable& h, Index layer) const;
-
   std::vector<Linear> bridges;                     // h of each layer, then c of each
   RecurrentLayers layers;                          // weight_ih_l0 [4n, E], with input feeding [4n, E + n]
   std::optional<Linear> attn_out;                  // W_c [n, M + n]
+
+ private:
+  Variable attend(const Variable& h, DecoderState& state, Variable* weights) const;   // h [R, T, n] -> h~ [R, T, n]
+  Variable traced_state(const Variable& h, Index layer) const;
 };
 
 }  // namespace heed

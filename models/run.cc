@@ -13,7 +13,9 @@
 #include <filesystem>
 #include <set>
 
+#include "models/bpe.h"
 #include "models/text.h"
+#include "models/train.h"
 #include "nn/checkpoint.h"
 #include "tensor/file.h"
 #include "tensor/format.h"
@@ -32,13 +34,13 @@ constexpr std::string_view kFormatKey = "heed.format", kStepKey = "heed.step", k
 
 std::string reason(int error) { return std::strerror(error); }
 
-std::string vocabulary_names(const Run& run) {
-  const auto name = [](const Side& side) {
+std::string vocabulary_hashes(const Run& run) {
+  const auto hash_of = [](const Side& side) {
     Sha256 hash;
     for (const std::string& piece : side.vocabulary.pieces()) hash.update(piece), hash.update(std::string_view("\0", 1));
     return hexadecimal(hash.digest());
   };
-  return name(run.source) + " " + name(run.target);
+  return hash_of(run.source) + " " + hash_of(run.target);
 }
 
 void check_made_by(const SafetensorsFile& file, const Run& run) {
@@ -53,7 +55,7 @@ void check_made_by(const SafetensorsFile& file, const Run& run) {
                      HEED_VERSION, kFormat);
   }
   if (const std::string made_with = entry(kVocabulariesKey); !made_with.empty())
-    check<FileError>(made_with == vocabulary_names(run), "{}: made with other vocabularies than those of {} ({} and {} {}s)", file.path,
+    check<FileError>(made_with == vocabulary_hashes(run), "{}: made with other vocabularies than those of {} ({} and {} {}s)", file.path,
                      run.path, run.source.vocabulary.size(), run.target.vocabulary.size(), run.source.tokenizer.options().noun());
 }
 
@@ -61,14 +63,6 @@ void check_made_by(const SafetensorsFile& file, const Run& run) {
 std::map<std::string, std::string> of_weights(std::map<std::string, std::string> metadata) {
   std::erase_if(metadata, [](const auto& entry) { return entry.first.starts_with("heed."); });
   return metadata;
-}
-
-// Those under a prefix, without it.
-template <class T> std::map<std::string, T> under(const std::map<std::string, T>& tensors, std::string_view prefix) {
-  std::map<std::string, T> found;
-  for (const auto& [name, value] : tensors)
-    if (name.starts_with(prefix)) found.emplace(name.substr(prefix.size()), value);
-  return found;
 }
 
 Index step_of(const SafetensorsFile& file) {
@@ -93,8 +87,6 @@ Side load_side(const std::string& run, const std::string& name, const RunConfig&
   TokenizerOptions options;
   try {
     options = tokenizer_options_from_json(text);
-  } catch (const FileError&) {
-    throw;
   } catch (const Error& e) {
     fail<FileError>("{}: {}", file, e.what());
   }
@@ -104,7 +96,7 @@ Side load_side(const std::string& run, const std::string& name, const RunConfig&
                    config.lowercase);
   check<FileError>(options.clean == config.split_by_source, "{}: clean {}, but the run's config.json says split-by-source {}", file,
                    options.clean, config.split_by_source);
-  Side side{Tokenizer(options, options.name == "bpe" ? read_file(model, 64 << 20, InputFile::Kind::regular) : std::string(), model),
+  Side side{Tokenizer(options, options.name == "bpe" ? read_file(model, kLargestModel, InputFile::Kind::regular) : std::string(), model),
             load_vocabulary(join(run, name + ".vocabulary"))};
   if (options.name != "bpe") return side;
   const std::vector<std::string> pieces = side.tokenizer.pieces();
@@ -113,7 +105,7 @@ Side load_side(const std::string& run, const std::string& name, const RunConfig&
   for (Index id = 0; id < words.size(); ++id)
     if (id != words.pad && id != words.unk && id != words.bos && id != words.eos)
       check<FileError>(known.contains(words.piece(id)), "{}: not the model that {}.vocabulary was made with: it has no piece {}", model,
-                       name, in_quotes(words.piece(id)));
+                       name, quote(words.piece(id)));
   return side;
 }
 
@@ -210,7 +202,7 @@ RunLock::~RunLock() { ::close(file_); }
 SafetensorsFile read_weights(const std::string& path, const Run* fits) {
   SafetensorsFile file = read_safetensors(path);
   if (fits) check_made_by(file, *fits);
-  for (const std::string_view prefix : {kAveragePrefix, kModelPrefix})
+  for (const std::string_view prefix : {Trainer::kAveragePrefix, kModelPrefix})
     if (auto weights = under(file.tensors, prefix); !weights.empty()) {
       file.tensors = std::move(weights);
       file.others = under(file.others, prefix);
@@ -274,7 +266,7 @@ void write_checkpoint(const Run& run, const Checkpoint& checkpoint) {
   metadata[std::string(kFormatKey)] = fmt::format("{}", kFormat);
   metadata[std::string(kStepKey)] = fmt::format("{}", checkpoint.step);
   metadata[std::string(kStateKey)] = checkpoint.state;
-  metadata[std::string(kVocabulariesKey)] = vocabulary_names(run);
+  metadata[std::string(kVocabulariesKey)] = vocabulary_hashes(run);
   write_safetensors(checkpoint_path(run.path, checkpoint.step), checkpoint.tensors, metadata);
 }
 
@@ -282,7 +274,7 @@ void write_best(const Run& run, const std::map<std::string, Tensor>& weights, co
                 Index step) {
   std::map<std::string, std::string> metadata = gru_forms;
   metadata[std::string(kStepKey)] = fmt::format("{}", step);
-  metadata[std::string(kVocabulariesKey)] = vocabulary_names(run);
+  metadata[std::string(kVocabulariesKey)] = vocabulary_hashes(run);
   write_safetensors(join(run.path, "best.safetensors"), weights, metadata);
 }
 

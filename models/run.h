@@ -60,7 +60,7 @@ std::string weights_file(const std::string& path);
 SafetensorsFile read_weights(const std::string& file, const Run* fits = nullptr);
 
 // ---- training a run ---------------------------------------------------------------------------------------------------
-inline constexpr std::string_view kModelPrefix = "model.", kAveragePrefix = "average.";
+inline constexpr std::string_view kModelPrefix = "model.";
 
 struct Checkpoint {
   Index step = 0;

@@ -51,7 +51,7 @@ std::vector<std::string_view> activation_names() {
 Activation activation_named(std::string_view given) {
   for (const auto& [name, activation] : kActivations)
     if (name == given) return activation;
-  fail<Error>("unknown activation: {}; there are {}", in_quotes(given), fmt::join(activation_names(), ", "));
+  fail<Error>("unknown activation: {}; there are {}", quote(given), fmt::join(activation_names(), ", "));
 }
 
 std::vector<Option> table(RunConfig& c) {
@@ -236,7 +236,7 @@ std::string near_heads(Index width, Index heads) {
 void check_normalise(std::string_view name) {
   if (!name.empty() && normalise_in(name) == name) return;
   const std::string_view near = nearest(name, normalise_names());
-  fail<Error>("unknown name: --normalise {}; {}one of {}", in_quotes(name), near.empty() ? "" : fmt::format("did you mean {}? ", near),
+  fail<Error>("unknown name: --normalise {}; {}one of {}", quote(name), near.empty() ? "" : fmt::format("did you mean {}? ", near),
               normalise_choices());
 }
 
@@ -280,11 +280,9 @@ std::vector<Option> options(RunConfig& config) {
   return all;
 }
 
-void check_config(const RunConfig& c) {
-  RunConfig copy = c;
-  for (const Option& option : options(copy))
-    check<Error>(repaired(value_text(option)) == value_text(option), "no UTF-8: --{} {}; config.json could not keep it", option.name,
-                 repaired(value_text(option)));
+namespace {
+
+void check_data(const RunConfig& c) {
   const int sources = !c.data.empty() + !c.train_files.empty() + !c.train.empty();
   check<Error>(
       sources > 0,
@@ -313,13 +311,15 @@ void check_config(const RunConfig& c) {
   check<Error>(!!c.batch_tokens != !!c.batch_sentences,
                "batches of tokens or of sentences: {}; one of --batch-tokens and --batch-sentences",
                c.batch_tokens ? "both given" : "none given");
-  if (is_recurrent(c.model)) check_recurrent(c);
-  else check_not_recurrent(c);
-  check<Error>(is_recurrent(c.model) || c.width % c.heads == 0,
+}
+
+void check_transformer(const RunConfig& c) {
+  check_not_recurrent(c);
+  check<Error>(c.width % c.heads == 0,
                "the heads do not divide the width: --width {} --heads {}; --width {} would do, or --heads {}", c.width, c.heads,
                near_divisors(c.width, c.heads), near_heads(c.width, c.heads));
   const Index shared = c.key_value_heads.value_or(c.heads);
-  check<Error>(is_recurrent(c.model) || c.heads % shared == 0,
+  check<Error>(c.heads % shared == 0,
                "heads that cannot be shared out: --heads {} --key-value-heads {}; a divisor of {}, as {}", c.heads, shared, c.heads,
                near_divisor_below(c.heads, shared));
   check<Error>(!c.differential || (c.heads % 2 == 0 && shared % 2 == 0), "no pairs of heads: --differential --heads {}{}; even numbers",
@@ -335,11 +335,10 @@ void check_config(const RunConfig& c) {
                  c.differential    ? "--differential"
                  : c.talking_heads ? "--talking-heads"
                                    : fmt::format("--normalise {}", c.normalise));
-  check<Error>(c.copy || c.copy_form == RunConfig().copy_form, "a form of nothing: --copy-form {}; with --copy", c.copy_form);
   for (const auto& [given, what] : {std::pair(!c.dilation.empty(), fmt::format("--dilation {}", c.dilation)),
                                     {c.global_tokens.has_value(), fmt::format("--global-tokens {}", c.global_tokens.value_or(0))}})
     check<Error>(!given || c.sliding_window, "no sliding window: {}; with --sliding-window N", what);
-  if (!is_recurrent(c.model)) dilation(c);
+  dilation(c);
   check<Error>(c.linear_attention || !c.random_features, "features of no linear attention: --random-features {}; with --linear-attention",
                c.random_features.value_or(0));
   if (c.linear_attention)
@@ -350,9 +349,22 @@ void check_config(const RunConfig& c) {
                                       {c.sliding_window.has_value(), fmt::format("--sliding-window {}", c.sliding_window.value_or(0))},
                                       {c.attention_dropout > 0, fmt::format("--attention-dropout {}", c.attention_dropout)}})
       check<Error>(!given, "no scores and no weights: --linear-attention {}; only one of them", what);
-  check<Error>(is_recurrent(c.model) || !c.positions.starts_with("rope") || c.width / c.heads % 2 == 0,
+  check<Error>(!c.positions.starts_with("rope") || c.width / c.heads % 2 == 0,
                "an odd width of a head: --positions {} --width {} --heads {}; it turns pairs of units, --width {} would do", c.positions,
                c.width, c.heads, (c.width / c.heads + 1) * c.heads);
+}
+
+}  // namespace
+
+void check_config(const RunConfig& c) {
+  RunConfig copy = c;
+  for (const Option& option : options(copy))
+    check<Error>(repaired(value_text(option)) == value_text(option), "no UTF-8: --{} {}; config.json could not keep it", option.name,
+                 repaired(value_text(option)));
+  check_data(c);
+  if (is_recurrent(c.model)) check_recurrent(c);
+  else check_transformer(c);
+  check<Error>(c.copy || c.copy_form == RunConfig().copy_form, "a form of nothing: --copy-form {}; with --copy", c.copy_form);
   check<Error>(c.warmup > 0 || (c.schedule != "inverse_sqrt" && c.schedule != "noam"),
                "no warm-up: --schedule {} --warmup 0; at least 1, default {}", c.schedule, RunConfig().warmup);
   if (c.schedule_steps && (c.schedule == "linear" || c.schedule == "cosine"))
@@ -458,7 +470,7 @@ std::unique_ptr<Seq2Seq> make_model(const RunConfig& config, Scope scope, Index 
     if (config.copy_form == "copynet") return std::make_unique<CopyNet>(scope, std::move(model), options);
     return std::make_unique<PointerGenerator>(scope, std::move(model), options);
   }
-  fail<Error>("unknown model: {}; there are {}", in_quotes(config.model), fmt::join(model_names(), ", "));
+  fail<Error>("unknown model: {}; there are {}", quote(config.model), fmt::join(model_names(), ", "));
 }
 
 std::unique_ptr<Seq2Seq> make_model(const RunConfig& config, Scope scope, const Vocabulary& source, const Vocabulary& target) {
@@ -484,7 +496,7 @@ std::unique_ptr<Optimizer> make_optimizer(const RunConfig& c, Parameters& parame
     return std::make_unique<Adadelta>(parameters, Adadelta::Options{.learning_rate = rate, .weight_decay = decay});
   if (c.optimizer == "rmsprop")
     return std::make_unique<RMSprop>(parameters, RMSprop::Options{.learning_rate = rate, .weight_decay = decay, .momentum = c.momentum});
-  fail<Error>("unknown optimizer: {}", in_quotes(c.optimizer));
+  fail<Error>("unknown optimizer: {}", quote(c.optimizer));
 }
 
 Schedule make_schedule(const RunConfig& c) {
@@ -500,13 +512,13 @@ Schedule make_schedule(const RunConfig& c) {
 
 std::vector<Index> dilation(const RunConfig& c) {
   std::vector<Index> gaps;
-  for (std::size_t begin = 0, end; begin < c.dilation.size(); begin = end + 1) {
-    end = std::min(c.dilation.find(',', begin), c.dilation.size());
+  if (c.dilation.empty()) return gaps;
+  for (const std::string& number : at_commas(c.dilation)) {
     Index gap = 0;
-    const char* const last = c.dilation.data() + end;
-    const auto [read, error] = std::from_chars(c.dilation.data() + begin, last, gap);
-    check<Error>(error == std::errc() && read == last && gap >= 1 && gap <= 1000000 && end + 1 != c.dilation.size(),
-                 "no list of gaps: --dilation {}; whole numbers in [1, 1000000] with commas between, as 1,1,2,4", in_quotes(c.dilation));
+    const char* const end = number.data() + number.size();
+    const auto [read, error] = std::from_chars(number.data(), end, gap);
+    check<Error>(error == std::errc() && read == end && gap >= 1 && gap <= 1000000,
+                 "no list of gaps: --dilation {}; whole numbers in [1, 1000000] with commas between, as 1,1,2,4", quote(c.dilation));
     gaps.push_back(gap);
   }
   check<Error>(gaps.size() <= 1 || Index(gaps.size()) == c.heads,
@@ -517,6 +529,7 @@ std::vector<Index> dilation(const RunConfig& c) {
 
 std::int32_t start_symbol(const RunConfig& config, const Vocabulary& target) { return config.start == "eos" ? target.eos : target.bos; }
 
+// 50 words more than a source has, as SearchOptions::extra_length, and eos
 Index max_positions(const RunConfig& config) { return config.max_length + 51; }
 
 }  // namespace heed

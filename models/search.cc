@@ -19,9 +19,6 @@
 #include "tensor/parallel.h"
 
 namespace heed {
-namespace {
-constexpr Index kMostWords = 1000000000;   // that an option may ask for
-}
 
 double length_penalty(LengthPenalty kind, double alpha, Index length) {
   if (kind == LengthPenalty::none) return 1;
@@ -32,17 +29,18 @@ LengthPenalty length_penalty_named(std::string_view name) {
   if (name == "gnmt") return LengthPenalty::gnmt;
   if (name == "average") return LengthPenalty::average;
   if (name == "none") return LengthPenalty::none;
-  fail<Error>("length penalty: unknown name '{}'; one of gnmt, average, none", name);
+  fail<Error>("length penalty: unknown name {}; one of gnmt, average, none", quote(name));
 }
 
 Stop stop_named(std::string_view name) {
   if (name == "first-k") return Stop::first_k;
   if (name == "bound") return Stop::bound;
-  fail<Error>("stop: unknown name '{}'; one of bound, first-k", name);
+  fail<Error>("stop: unknown name {}; one of bound, first-k", quote(name));
 }
 
 namespace {
 
+constexpr Index kMostWords = 1000000000;         // that an option may ask for
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
 struct Live {
@@ -347,14 +345,11 @@ Index batches_of(Index requests, const SearchOptions& o) {
   constexpr Index kManyRows = 128;                        // with more, keys and values take longest to read
   const Index few = std::max<Index>(2, 32 / threads());   // with fewer, weights do; but many threads of one batch wait for one another
   const Index width = o.sampling ? 1 : o.beam, most = std::clamp<Index>(kManyRows / width, 1, o.batch);
-  const Index batches = (requests + most - 1) / most, spread = (batches + threads() - 1) / threads() * threads();
+  const Index batches = divide_up(requests, most), spread = round_up(batches, threads());
   return spread * few <= requests * width && spread <= requests ? spread : batches;
 }
 
-}  // namespace
-
-std::vector<std::vector<Hypothesis>> search(const Translator& model, std::span<const std::vector<std::int32_t>> sources,
-                                            const SearchOptions& options, std::span<const std::vector<std::int32_t>> prefixes) {
+void check_options(const SearchOptions& options, std::size_t sources, std::span<const std::vector<std::int32_t>> prefixes) {
   check<Error>(options.beam >= 1, "search: beam must be at least 1: {}", options.beam);
   check<Error>(options.nbest >= 1 && (options.sampling || options.nbest <= options.beam),
                "search: nbest must be in [1, beam]: nbest {}, beam {}", options.nbest, options.beam);
@@ -369,8 +364,7 @@ std::vector<std::vector<Hypothesis>> search(const Translator& model, std::span<c
   check<Error>(options.stop == Stop::first_k || options.alpha >= 0, "search: stop at a bound needs alpha >= 0: {}", options.alpha);
   check<Error>(options.coverage >= 0 && std::isfinite(options.coverage), "search: coverage must be finite and not negative: {}",
                options.coverage);
-  check<Error>(prefixes.empty() || prefixes.size() == sources.size(), "search: {} prefixes for {} sources", prefixes.size(),
-               sources.size());
+  check<Error>(prefixes.empty() || prefixes.size() == sources, "search: {} prefixes for {} sources", prefixes.size(), sources);
   check<Error>(options.max_length == 0 || options.min_length <= options.max_length, "search: min_length {} is beyond max_length {}",
                options.min_length, options.max_length);
   for (const auto& prefix : prefixes) {
@@ -389,6 +383,13 @@ std::vector<std::vector<Hypothesis>> search(const Translator& model, std::span<c
     check<Error>(s->top_k >= 0 && s->top_p > 0 && s->top_p <= 1, "search: needs top_k >= 0 and top_p in (0, 1]: top_k {}, top_p {}",
                  s->top_k, s->top_p);
   }
+}
+
+}  // namespace
+
+std::vector<std::vector<Hypothesis>> search(const Translator& model, std::span<const std::vector<std::int32_t>> sources,
+                                            const SearchOptions& options, std::span<const std::vector<std::int32_t>> prefixes) {
+  check_options(options, sources.size(), prefixes);
   std::vector<Request> requests;
   for (std::size_t source = 0; source < sources.size(); ++source)
     for (Index draw = 0; draw < (options.sampling ? options.nbest : 1); ++draw) requests.push_back({source, draw});

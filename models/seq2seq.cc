@@ -81,6 +81,8 @@ Variable coverage_loss(const AttentionMap& map, const Batch& batch) {
   return sum(constant(unsqueeze(words, -1)) * minimum(weights, cumsum(weights, 1) - weights));
 }
 
+void refuse_state() { fail<Error>("step: a model of another kind made this state; start() of this one"); }
+
 Tensor reordered_sentences(std::span<const Index> rows, Index per_sentence, Index old_rows, Index old_group) {
   const Index count = Index(rows.size());
   check<Error>(per_sentence >= 1 && count % per_sentence == 0, "reorder: {} rows are no groups of {}", count, per_sentence);

@@ -75,6 +75,13 @@ class DecodingState {
   virtual void reorder(std::span<const Index> rows, Index per_sentence) = 0;
 };
 
+// The state as the model that reads it knows it. Error where a model of another kind made it
+[[noreturn]] void refuse_state();
+template <class S> S& state_as(DecodingState& state) {
+  if (auto* const made = dynamic_cast<S*>(&state)) return *made;
+  refuse_state();
+}
+
 // For who writes a reorder: the old sentences that go on, i64 [sentences], undefined where all do, in their order. Old row r is one of
 // sentence r / old_group. IndexError: no such row; Error: rows are no groups of per_sentence of one sentence.
 Tensor reordered_sentences(std::span<const Index> rows, Index per_sentence, Index old_rows, Index old_group);
@@ -103,14 +110,13 @@ class Seq2Seq : public Translator {
   virtual Encoding encode(const Sequences& source) const = 0;
   virtual Index encoder_width() const = 0;                                                       // M
   std::unique_ptr<DecodingState> start(const Sequences& source) const override { return encode(source).state; }
-  // Teacher-forced features before the output layer [B, T, d];
-  // `maps` collects all attention weights when given, `states` are the encoder's.
+  // Teacher-forced features before the output layer [B, T, d]; `maps` collects all attention weights when given, `states` are the
+  // encoder's.
   virtual Variable features(const Batch& batch, List<AttentionMap>* maps = nullptr, Variable* states = nullptr) const = 0;
   virtual const Linear& output_layer() const = 0;                                                // weight [V, d]
   Variable logits(const Variable& features) const { return output_layer()(features); }           // [..., V]
-  // Cross-entropy summed over the targets that are not padding, options.pad or else the model's;
-  // logits are made in chunks, never [B, T, V] at once.
-  // `maps` as in features.
+  // Cross-entropy summed over the targets that are not padding, options.pad or else the model's; logits are made in chunks, never
+  // [B, T, V] at once. `maps` as in features.
   virtual Loss loss(const Batch& batch, const CrossEntropyOptions& options, List<AttentionMap>* maps = nullptr) const = 0;
   // All steps at once.
   Tensor token_losses(const Batch& batch, Index pad) const override;

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "models/python_text.h"
 #include "tensor/format.h"
 
 namespace heed {
@@ -54,39 +55,7 @@ bool is_letter(char32_t code) {
   return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
 }
 
-// Unicode's Final_Sigma, with letters for "cased" and marks and apostrophes for "case-ignorable" characters.
-bool is_final_sigma(std::string_view text, std::size_t at) {
-  const auto ignorable = [](char32_t code) { return is_mark(code) || code == '\'' || code == 0x2019 || code == 0xAD; };
-  std::size_t i = at + 2;
-  while (i < text.size() && ignorable(character_at(text, i).code)) i += character_at(text, i).size;
-  if (i < text.size() && is_letter(character_at(text, i).code)) return false;
-  for (i = at; i > 0;) {
-    do --i; while (i > 0 && (std::uint8_t(text[i]) & 0xC0) == 0x80);
-    const char32_t code = character_at(text, i).code;
-    if (!ignorable(code)) return is_letter(code);
-  }
-  return false;
-}
-
 }  // namespace
-
-Character character_at(std::string_view text, std::size_t at) {
-  const auto byte = [&](std::size_t i) { return at + i < text.size() ? std::uint8_t(text[at + i]) : std::uint8_t(0); };
-  const std::uint8_t lead = byte(0);
-  if (lead < 0x80) return {lead, 1, true};
-  const std::size_t size = lead < 0xC2 ? 0 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : lead < 0xF5 ? 4 : 0;
-  if (size == 0) return {0xFFFD, 1, false};
-  // Range of the second byte: no overlong forms, no surrogates, nothing beyond U+10FFFF.
-  const std::uint8_t low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-  const std::uint8_t high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-  if (byte(1) < low || byte(1) > high) return {0xFFFD, 1, false};
-  char32_t code = char32_t(lead & (0x7F >> size)) << 6 | (byte(1) & 0x3F);
-  for (std::size_t i = 2; i < size; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return {0xFFFD, i, false};
-    code = code << 6 | (byte(i) & 0x3F);
-  }
-  return {code, size, true};
-}
 
 void append(std::string& text, char32_t code) {
   utf8proc_uint8_t bytes[4];
@@ -140,19 +109,7 @@ std::string nfc(std::string_view text) {
   return std::string(reinterpret_cast<const char*>(composed), std::size_t(size));
 }
 
-std::string lower(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (std::size_t i = 0; i < text.size();) {
-    const Character c = character_at(text, i);
-    if (c.code < 0x80) out += c.code >= 'A' && c.code <= 'Z' ? char(c.code + 32) : char(c.code);
-    else if (c.code == 0x130) out += "i\u0307";
-    else if (c.code == 0x3A3) append(out, is_final_sigma(text, i) ? 0x3C2 : 0x3C3);
-    else append(out, char32_t(utf8proc_tolower(utf8proc_int32_t(c.code))));
-    i += c.size;
-  }
-  return out;
-}
+std::string lower(std::string_view text) { return python::utf8(python::lower(python::code_points(text))); }
 
 bool is_space(char32_t code) {
   return (code >= 0x9 && code <= 0xD) || (code >= 0x1C && code <= 0x20) || code == 0x85 || code == 0xA0 || code == 0x1680 ||
@@ -185,8 +142,6 @@ bool continues_cluster(char32_t before, char32_t code, std::int32_t& state) {
   return !utf8proc_grapheme_break_stateful(utf8proc_int32_t(before), utf8proc_int32_t(code), &state);
 }
 
-bool is_control(char32_t code) { return code < 0x20 || (code >= 0x7F && code < 0xA0); }
-
 std::string clean(std::string_view text) {
   std::string out;
   out.reserve(text.size());
@@ -205,21 +160,16 @@ std::string clean(std::string_view text) {
   return nfc(out);                                 // last: what a dropped character stood between may compose
 }
 
-std::string counted(Index n, std::string_view noun) { return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s"); }
-
-std::string in_quotes(std::string_view text) {
-  std::string out = "\"";
-  for (std::size_t i = 0; i < text.size();) {
-    const Character c = character_at(text, i);
-    if (i + c.size > 80) return out + "...\"";
-    if (!c.valid) out += fmt::format("\\x{:02x}", std::uint8_t(text[i]));
-    else if (c.code == '"' || c.code == '\\') out += '\\', out += char(c.code);
-    else if (is_control(c.code) || c.code == 0x2028 || c.code == 0x2029) out += fmt::format("\\u{:04x}", std::uint32_t(c.code));
-    else out.append(text, i, c.size);
-    i += c.valid ? c.size : 1;
+std::vector<std::string> at_commas(std::string_view list) {
+  std::vector<std::string> parts;
+  for (std::size_t at = 0, end; at <= list.size(); at = end + 1) {
+    end = std::min(list.find(',', at), list.size());
+    parts.emplace_back(list.substr(at, end - at));
   }
-  return out + "\"";
+  return parts;
 }
+
+std::string counted(Index n, std::string_view noun) { return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s"); }
 
 bool LineReader::fill() {
   if (ended_) return false;

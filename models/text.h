@@ -7,13 +7,10 @@
 
 #include "tensor/dtype.h"
 #include "tensor/file.h"
+#include "tensor/utf8.h"
 
 namespace heed {
 
-// The character at `at` and its length in bytes. Where the bytes are no UTF-8 (overlong, surrogate, cut, beyond U+10FFFF):
-// U+FFFD and the length of the maximal subpart (Unicode 15.0, 3.9), at least 1.
-struct Character { char32_t code; std::size_t size; bool valid; };
-Character character_at(std::string_view text, std::size_t at);
 void append(std::string& text, char32_t code);
 
 bool is_utf8(std::string_view text);
@@ -28,14 +25,13 @@ bool is_word(char32_t code);                       // letter (L*), number (N*) o
 bool is_mark(char32_t code);                       // combining mark (M*)
 // Whether code is of the grapheme cluster that the character before is of (UAX 29). state: 0 at first, then what the last call left.
 bool continues_cluster(char32_t before, char32_t code, std::int32_t& state);
-bool is_control(char32_t code);                    // Cc
 
 // U+2019 -> apostrophe, no soft hyphens and zero-width spaces, every run of white space -> one space, none at the ends; then NFC.
 std::string clean(std::string_view text);
 
-// For messages: in double quotes, at most 80 bytes, control characters escaped.
-std::string in_quotes(std::string_view text);
 std::string counted(Index n, std::string_view noun);   // "1 line", "2 lines"
+
+std::vector<std::string> at_commas(std::string_view list);   // "a,,b": "a", "", "b"; of nothing one that is empty
 
 // Counts of what was found in text and mended or left out.
 struct TextReport {

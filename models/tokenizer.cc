@@ -166,7 +166,7 @@ constexpr struct { std::string_view name, noun; Maker make; } kRules[] = {
 
 const auto& rule_named(std::string_view name) {
   for (const auto& rule : kRules) if (name == rule.name) return rule;
-  fail<Error>("tokenizer: unknown name: {}; there are {}", in_quotes(name), fmt::join(tokenizer_names(), ", "));
+  fail<Error>("tokenizer: unknown name: {}; there are {}", quote(name), fmt::join(tokenizer_names(), ", "));
 }
 
 // The line as a rule reads it.
@@ -214,7 +214,7 @@ namespace {
 
 // Of a list only what it is: the text of one within another, and so on, takes a call a level.
 std::string shown(const Json& value) {
-  return value.is_string() ? in_quotes(value.get<std::string>()) : value.is_structured() ? value.type_name() : json_text(value);
+  return value.is_string() ? quote(value.get<std::string>()) : value.is_structured() ? value.type_name() : json_text(value);
 }
 
 }  // namespace
@@ -222,18 +222,18 @@ std::string shown(const Json& value) {
 TokenizerOptions tokenizer_options_from_json(std::string_view text) {
   TokenizerOptions options;
   const auto json = parse_json(text);
-  check<Error>(json.is_object(), "tokenizer: options are no JSON object: {}", in_quotes(text));
+  check<Error>(json.is_object(), "tokenizer: options are no JSON object: {}", quote(text));
   for (const auto& [key, value] : json.items()) {
     std::string* const string = key == "name" ? &options.name : key == "no_space_before" ? &options.no_space_before
                               : key == "no_space_after" ? &options.no_space_after : nullptr;
     bool* const flag = key == "lowercase" ? &options.lowercase : key == "clean" ? &options.clean : nullptr;
     check<Error>(string || flag,
-                 "tokenizer: unknown key: {}; there are name, lowercase, clean, no_space_before, no_space_after", in_quotes(key));
+                 "tokenizer: unknown key: {}; there are name, lowercase, clean, no_space_before, no_space_after", quote(key));
     check<Error>(string ? value.is_string() : value.is_boolean(), "tokenizer: {} must be {}: {}", key,
                  string ? "a string" : "true or false", shown(value));
     if (string) *string = value.get<std::string>(); else *flag = value.get<bool>();
   }
-  check<Error>(json.contains("name"), "tokenizer: no key \"name\": {}", in_quotes(text));
+  check<Error>(json.contains("name"), "tokenizer: no key \"name\": {}", quote(text));
   rule_named(options.name);
   return options;
 }

@@ -6,22 +6,21 @@
 #include <cmath>
 
 #include "autograd/tape.h"
+#include "nn/checkpoint.h"
 #include "tensor/format.h"
 #include "tensor/gemm_bfloat16.h"
 
 namespace heed {
 namespace {
 
-constexpr std::string_view kOptimizer = "optimizer.", kAverage = "average.";
-
 template <class T> T number(const std::map<std::string, std::string>& scalars, const std::string& key) {
   const auto at = scalars.find(key);
-  check<FileError>(at != scalars.end(), "trainer state: no entry '{}'", key);
+  check<FileError>(at != scalars.end(), "trainer state: no entry {}", quote(key));
   T value{};
   const char* end = at->second.data() + at->second.size();
   const auto result = std::from_chars(at->second.data(), end, value);
-  check<FileError>(result.ec == std::errc() && result.ptr == end, "trainer state: entry '{}' is no number: '{}'", key,
-                   at->second.substr(0, 80));
+  check<FileError>(result.ec == std::errc() && result.ptr == end, "trainer state: entry {} is no number: {}", quote(key),
+                   quote(at->second));
   return value;
 }
 
@@ -48,8 +47,9 @@ Variable Trainer::loss(const Batch& batch, Sums& sums) {
   Variable loss = model_.loss(batch, options_.loss, guided || covers ? &maps : nullptr).sum;
   sums.loss += loss.value().item();
   if (!guided && !covers) return loss;
-  check<Error>(last_cross_attention(maps), "trainer: guided_alignment, coverage_loss: the model looks at no source word");
-  const AttentionMap& map = *last_cross_attention(maps);
+  const AttentionMap* const last = last_cross_attention(maps);
+  check<Error>(last, "trainer: guided_alignment, coverage_loss: the model looks at no source word");
+  const AttentionMap& map = *last;
   if (guided) {
     const Variable alignment = alignment_loss(map, batch);
     sums.alignment += alignment.value().item();
@@ -107,9 +107,9 @@ Trainer::Report Trainer::update(std::span<const Batch> micro_batches) {
 
 std::map<std::string, Tensor> Trainer::tensors() const {
   std::map<std::string, Tensor> out;
-  for (auto& [name, value] : optimizer_.state()) out[std::string(kOptimizer) + name] = value;
+  for (auto& [name, value] : optimizer_.state()) out[std::string(kOptimizerPrefix) + name] = value;
   if (average_)
-    for (auto& [name, value] : average_->state()) out[std::string(kAverage) + name] = value;
+    for (auto& [name, value] : average_->state()) out[std::string(kAveragePrefix) + name] = value;
   return out;
 }
 
@@ -124,11 +124,7 @@ std::map<std::string, std::string> Trainer::scalars() const {
 }
 
 void Trainer::restore(const std::map<std::string, Tensor>& tensors, const std::map<std::string, std::string>& scalars) {
-  std::map<std::string, Tensor> optimizer, averages;
-  for (const auto& [name, value] : tensors) {
-    if (name.starts_with(kOptimizer)) optimizer[name.substr(kOptimizer.size())] = value;
-    if (name.starts_with(kAverage)) averages[name.substr(kAverage.size())] = value;
-  }
+  const std::map<std::string, Tensor> optimizer = under(tensors, kOptimizerPrefix), averages = under(tensors, kAveragePrefix);
   const Schedule::State schedule{.best = number<double>(scalars, "schedule.best"),
                                  .waited = number<int>(scalars, "schedule.waited"),
                                  .falls = number<int>(scalars, "schedule.falls"),

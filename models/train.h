@@ -49,6 +49,7 @@ class Trainer {
   WeightAverage* average() { return average_ ? &*average_ : nullptr; }   // null where none is asked for
 
   // Everything an exact continuation needs beside the weights: "optimizer.<path>.<name>" and "average.<path>" ...
+  static constexpr std::string_view kOptimizerPrefix = "optimizer.", kAveragePrefix = "average.";
   std::map<std::string, Tensor> tensors() const;
   // ... and scalars, as text that reads back to the same bits.
   std::map<std::string, std::string> scalars() const;

@@ -25,7 +25,6 @@ MultiHeadAttention::Options attention_options(const TransformerOptions& o, Index
           .positions = std::move(positions),
           .key_value_heads = key_value_heads,
           .query_key = o.query_key,
-          .long_sentence = o.long_sentence,
           .normalise = o.normalise,
           .talking_heads = o.talking_heads,
           .differential = o.differential,
@@ -77,7 +76,7 @@ std::optional<Norm> final_norm(const Scope& scope, const TransformerOptions& o) 
 
 void check_layers(const Scope& scope, Index layers) {
   const Inside inside(scope.path());
-  check<Error>(layers >= 1, "transformer: layers must be at least 1: {}", layers);
+  check<ShapeError>(layers >= 1, "transformer: layers must be at least 1: {}", layers);
 }
 
 void check_memory(const TransformerDecoderLayer& layer, const Memory* memory) {
@@ -281,7 +280,8 @@ TranslationModel::TranslationModel(Scope scope, Options options)
                                 .bias = options.tie == Tie::none,
                                 .init = xavier_uniform(),
                                 .weight = options.tie == Tie::none ? Parameter() : target_embedding.weight.share()}),
-      options_(options) {}
+      width_(options.core.width),
+      dropout_(options.core.dropout) {}
 
 Variable TranslationModel::embed(const Embedding& embedding, const PositionTable& positions, const Tensor& ids, Index offset) const {
   const Variable rows = positions.rows(offset, ids.size(1));
@@ -289,15 +289,17 @@ Variable TranslationModel::embed(const Embedding& embedding, const PositionTable
   const Tensor fixed = rows.defined() && !positions.trained() ? rows.value() : Tensor();
   Variable x = heed::embedding(embedding.weight, ids, embedding.scale, embedding.padding, fixed);   // [B, T, d]
   if (positions.trained()) x = x + rows;
-  return trace("", rows.defined() ? "x = √d E[word] + PE" : "x = √d E[word]", dropout(x, options_.core.dropout),
+  return trace("", rows.defined() ? "x = √d E[word] + PE" : "x = √d E[word]", dropout(x, dropout_),
                {.rows = &embedding == &source_embedding ? Along::source : Along::target});
+}
+
+Variable TranslationModel::encoded(const Sequences& source, const Mask& mask, List<AttentionMap>* maps) const {
+  return trace("memory", kMemory, core.encoder(embed(source_embedding, source_positions, source.ids), mask, maps), {.rows = Along::source});
 }
 
 Variable TranslationModel::features(const Batch& batch, List<AttentionMap>* maps, Variable* states) const {
   const Mask source = source_mask("transformer", batch.source);
-  // [B, S, d]
-  const Variable memory = trace("memory", kMemory, core.encoder(embed(source_embedding, source_positions, batch.source.ids), source, maps),
-                                {.rows = Along::source});
+  const Variable memory = encoded(batch.source, source, maps);
   if (states) *states = memory;
   return core.decoder(embed(target_embedding, target_positions, batch.inputs), core.decoder.prepare(memory, source), Mask::causal(), maps);
 }
@@ -306,7 +308,7 @@ Loss TranslationModel::loss(const Batch& batch, const CrossEntropyOptions& optio
   check_targets(batch);
   const Variable x = features(batch, maps);
   const Inside inside(output.path);
-  const Variable rows = reshape(x, {-1, options_.core.width});                                      // [B T, d]
+  const Variable rows = reshape(x, {-1, width_});                                      // [B T, d]
   return {linear_cross_entropy(rows, output.weight, output.bias, reshape(batch.targets, {-1}),
                                without_padding(options, target_embedding.padding)),
           batch.target_tokens};
@@ -315,9 +317,7 @@ Loss TranslationModel::loss(const Batch& batch, const CrossEntropyOptions& optio
 Seq2Seq::Encoding TranslationModel::encode(const Sequences& source) const {
   auto state = std::make_unique<TransformerState>();
   const Mask mask = source_mask("transformer", source);
-  // [B, S, d]
-  const Variable states =
-      trace("memory", kMemory, core.encoder(embed(source_embedding, source_positions, source.ids), mask), {.rows = Along::source});
+  const Variable states = encoded(source, mask, nullptr);
   state->memories = core.decoder.prepare(states, mask);
   for (Memory& memory : state->memories)
     memory = {with_value(memory.keys, by_columns(memory.keys.value())), with_value(memory.values, memory.values.value().contiguous()),
@@ -329,14 +329,12 @@ Seq2Seq::Encoding TranslationModel::encode(const Sequences& source) const {
 }
 
 Variable TranslationModel::next_features(const Tensor& tokens, DecodingState& base, List<AttentionMap>* maps) const {
-  auto* const made = dynamic_cast<TransformerState*>(&base);
-  check<Error>(made, "step: a model of another kind made this state; start() of this one");
-  TransformerState& state = *made;
+  auto& state = state_as<TransformerState>(base);
   check<ShapeError>(tokens.shape() == Shape{state.rows}, "step: needs one token a row: tokens {}, rows {}", tokens.shape(), state.rows);
   const Variable x = embed(target_embedding, target_positions, reshape(tokens, {-1, 1}), state.position);   // [R, 1, d]
   const Variable y = core.decoder.next(x, state.memories, state.caches, maps);
   ++state.position;
-  return reshape(y, {state.rows, options_.core.width});
+  return reshape(y, {state.rows, width_});
 }
 
 }  // namespace heed

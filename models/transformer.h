@@ -30,8 +30,7 @@ struct TransformerOptions {
   Index key_value_heads = 0;                  // of the decoder's attentions; 0: heads
   Positions positions = Positions::none;      // inside self-attention; those added to the words are not the core's
   Index max_positions = 1024;                 // rope: whose angles are kept
-  QueryKey query_key = QueryKey::none;       // of all attentions: MultiHeadAttention::Options
-  Index long_sentence = 50;                   // l2: QueryKeyNorm::Options::length
+  QueryKey query_key = QueryKey::none;        // of all attentions: MultiHeadAttention::Options
   std::string_view normalise = "softmax";     // of all attentions, by make_normalise
   std::optional<Index> sliding_window = {};   // of self-attention
   std::vector<Index> dilation = {};           // of sliding_window: MultiHeadAttention::Options
@@ -129,7 +128,7 @@ class TranslationModel : public Seq2Seq {
   TranslationModel(Scope scope, Options options);
 
   Encoding encode(const Sequences& source) const override;
-  Index encoder_width() const override { return options_.core.width; }
+  Index encoder_width() const override { return width_; }
   Variable features(const Batch& batch, List<AttentionMap>* maps = nullptr, Variable* states = nullptr) const override;
   const Linear& output_layer() const override { return output; }
   Loss loss(const Batch& batch, const CrossEntropyOptions& options, List<AttentionMap>* maps = nullptr) const override;
@@ -142,7 +141,9 @@ class TranslationModel : public Seq2Seq {
 
  private:
   Variable embed(const Embedding& embedding, const PositionTable& positions, const Tensor& ids, Index offset = 0) const;
-  Options options_;
+  Variable encoded(const Sequences& source, const Mask& mask, List<AttentionMap>* maps) const;   // the encoder's states [B, S, d]
+  Index width_;
+  double dropout_;
 };
 
 }  // namespace heed

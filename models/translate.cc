@@ -2,8 +2,8 @@
 #include "models/translate.h"
 
 #include <algorithm>
-#include <functional>
 #include <cmath>
+#include <functional>
 
 #include "attention/attend.h"
 #include "autograd/trace.h"
@@ -50,6 +50,32 @@ Index looked_at(const std::vector<float>& row) {
   return *best > 0 ? best - row.begin() : -1;
 }
 
+// A line on its way through the search.
+struct Asked {
+  std::size_t number;
+  std::vector<std::string> tokens, prefix;
+  OutsideWords outside;                                                               // where words may be copied
+};
+
+Translation written(const Run& run, const Asked& asked, const Hypothesis& hypothesis, const TranslateOptions& options) {
+  Translation made{.text = {},
+                   .tokens = {},
+                   .log_probability = hypothesis.log_probability,
+                   .score = hypothesis.score,
+                   .finished = hypothesis.finished};
+  const std::size_t begun = std::min(asked.prefix.size(), hypothesis.ids.size());
+  made.tokens.assign(asked.prefix.begin(), asked.prefix.begin() + std::ptrdiff_t(begun));
+  const std::vector<std::string> words = target_words(run, hypothesis.ids, asked.outside);
+  for (std::size_t t = 0; t < words.size(); ++t) {
+    const bool replaced = options.replace_unk && t >= begun && hypothesis.ids[t] == run.target.vocabulary.unk;
+    const Index source = replaced || options.links ? looked_at(hypothesis.attention[t]) : -1;
+    if (t >= begun) made.tokens.push_back(replaced && source >= 0 ? asked.tokens[std::size_t(source)] : words[t]);
+    if (options.links && source >= 0) made.links.push_back({source, Index(t)});
+  }
+  made.text = run.target.tokenizer.text(made.tokens);
+  return made;
+}
+
 }  // namespace
 
 std::vector<std::vector<Translation>> translate(const Run& run, const Translator& model, std::span<const std::string> lines,
@@ -59,58 +85,40 @@ std::vector<std::vector<Translation>> translate(const Run& run, const Translator
   const std::size_t longest = std::size_t(options.max_length > 0 ? options.max_length : run.config.max_length);
   std::vector<std::vector<Translation>> results(lines.size());
   std::vector<std::vector<std::int32_t>> sources, begins;
-  std::vector<std::vector<std::string>> words, first_words;
-  std::vector<OutsideWords> outside;                                                  // of the source, where words may be copied
-  std::vector<std::size_t> numbers;
+  std::vector<Asked> all;
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    std::vector<std::string> tokens = source_tokens(run, lines[i]);
-    if (tokens.empty()) {
+    Asked asked{.number = i, .tokens = source_tokens(run, lines[i]), .prefix = {}, .outside = {}};
+    if (asked.tokens.empty()) {
       results[i].push_back({});
       continue;
     }
-    if (tokens.size() > longest) {
-      tokens.resize(longest);
+    if (asked.tokens.size() > longest) {
+      asked.tokens.resize(longest);
       if (overlooked) ++overlooked->cut;
     }
     const Vocabulary &source = run.source.vocabulary, &target = run.target.vocabulary;
-    outside.push_back(run.config.copy ? outside_words(target, tokens) : OutsideWords());
-    sources.push_back(run.config.copy ? source_ids(source, target, tokens, outside.back()) : source.ids(tokens));
+    if (run.config.copy) asked.outside = outside_words(target, asked.tokens);
+    sources.push_back(run.config.copy ? source_ids(source, target, asked.tokens, asked.outside) : source.ids(asked.tokens));
     if (overlooked && !run.config.copy)
-      for (const std::string& token : tokens)
+      for (const std::string& token : asked.tokens)
         if (source.id(token) == source.unk) overlooked->unknown.insert(token);
     sources.back().push_back(source.eos);
     if (!prefixes.empty()) {
-      first_words.push_back(run.target.tokenizer.tokens(prefixes[i]));
-      begins.push_back(target_ids(target, first_words.back(), outside.back()));
+      asked.prefix = run.target.tokenizer.tokens(prefixes[i]);
+      begins.push_back(target_ids(target, asked.prefix, asked.outside));
       for (std::size_t t = 0; overlooked && t < begins.back().size(); ++t)
-        if (begins.back()[t] == target.unk) overlooked->unknown.insert(first_words.back()[t]);
+        if (begins.back()[t] == target.unk) overlooked->unknown.insert(asked.prefix[t]);
     }
-    words.push_back(std::move(tokens));
-    numbers.push_back(i);
+    all.push_back(std::move(asked));
   }
   SearchOptions search = search_options(run, options.search);
   search.attention |= options.replace_unk || options.links;
   const std::vector<std::vector<Hypothesis>> found = heed::search(model, sources, search, begins);
   for (std::size_t s = 0; s < found.size(); ++s)
     for (const Hypothesis& hypothesis : found[s]) {
-      std::vector<std::string> tokens;
-      if (!first_words.empty())
-        tokens.assign(first_words[s].begin(),
-                      first_words[s].begin() + std::ptrdiff_t(std::min(first_words[s].size(), hypothesis.ids.size())));
-      const std::vector<std::string> written = target_words(run, hypothesis.ids, outside[s]);
-      for (std::size_t t = tokens.size(); t < hypothesis.ids.size(); ++t) {
-        tokens.push_back(written[t]);
-        if (!options.replace_unk || hypothesis.ids[t] != search.unk) continue;
-        if (const Index s_t = looked_at(hypothesis.attention[t]); s_t >= 0) tokens.back() = words[s][std::size_t(s_t)];
-      }
-      std::string text = run.target.tokenizer.text(tokens);
-      std::vector<Translation>& best = results[numbers[s]];
-      if (!options.search.sampling && std::ranges::find(best, text, &Translation::text) != best.end()) continue;
-      std::vector<Link> links;
-      for (std::size_t t = 0; options.links && t < hypothesis.ids.size(); ++t)
-        if (const Index s_t = looked_at(hypothesis.attention[t]); s_t >= 0) links.push_back({s_t, Index(t)});
-      best.push_back(
-          {std::move(text), std::move(tokens), hypothesis.log_probability, hypothesis.score, hypothesis.finished, std::move(links)});
+      Translation made = written(run, all[s], hypothesis, options);
+      std::vector<Translation>& best = results[all[s].number];
+      if (options.search.sampling || std::ranges::find(best, made.text, &Translation::text) == best.end()) best.push_back(std::move(made));
     }
   return results;
 }
@@ -161,7 +169,7 @@ AttentionPicture attention_picture(const Run& run, const Seq2Seq& model, const E
     if (trace)
       for (const Trace::Entry& entry : trace->entries())
         if (entry.name == "position")
-          for (const double p : to(entry.value, DType::f64).contiguous().to_vector<double>())
+          for (const double p : to(entry.value, DType::f64).to_vector<double>())
             windows.push_back(window_around(p, *run.config.window));
   }
   AttentionPicture picture{.source = source_words(run, example), .target = target_words(run, example.target, example.outside),

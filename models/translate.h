@@ -14,7 +14,7 @@ namespace heed {
 
 struct Translation {
   std::string text;
-  std::vector<std::string> tokens;               // of the model; where text is put together differently
+  std::vector<std::string> tokens;               // the model's own; `text` joins them by the tokenizer's rule
   double log_probability = 0, score = 0;
   bool finished = true;                          // false: cut off at the longest length
   // where asked for: of each token to the source token it looks at most, where it looks at any

@@ -11,7 +11,7 @@ namespace heed {
 namespace {
 
 constexpr std::string_view kHeader = "heed-vocabulary 1";
-constexpr std::size_t kMostPieces = 1000000, kLongestPiece = 1024, kLargestFile = std::size_t(1) << 30;
+constexpr std::size_t kLargestFile = std::size_t(1) << 30;
 constexpr const char* kSpecial[] = {"<pad>", "<unk>", "<s>", "</s>"};
 constexpr std::string_view kPlain = " \t\r\n\\", kLetter = "strn\\";
 
@@ -33,7 +33,7 @@ Vocabulary::Vocabulary(std::vector<std::string> pieces, const std::string& name,
   for (Index i = 0; i < size(); ++i) {
     const std::string& piece = pieces_[std::size_t(i)];
     const auto rule = [&](bool holds, std::string_view what) {
-      if (!holds) fail<FileError>("{}: {} {}: {}: {}", name, unit, i + first, what, in_quotes(piece));
+      if (!holds) fail<FileError>("{}: {} {}: {}: {}", name, unit, i + first, what, quote(piece));
     };
     rule(!piece.empty(), "empty piece");
     rule(piece.size() <= kLongestPiece, "piece longer than 1024 bytes");
@@ -121,7 +121,7 @@ Vocabulary load_vocabulary(const std::string& path) {
     at = end + 1;
     if (line == 1) {
       check<FileError>(raw == kHeader, "{}: line 1: not a vocabulary of this version: expected \"{}\", found {}", path, kHeader,
-                       in_quotes(raw));
+                       quote(raw));
       continue;
     }
     std::string piece;
@@ -129,7 +129,7 @@ Vocabulary load_vocabulary(const std::string& path) {
       if (raw[i] != '\\') { piece += raw[i]; continue; }
       const std::size_t letter = i + 1 < raw.size() ? kLetter.find(raw[++i]) : kLetter.npos;
       if (letter == kLetter.npos)
-        fail<FileError>("{}: line {}: a backslash is followed by s, t, r, n or a backslash: {}", path, line, in_quotes(raw));
+        fail<FileError>("{}: line {}: a backslash is followed by s, t, r, n or a backslash: {}", path, line, quote(raw));
       piece += kPlain[letter];
     }
     check<FileError>(line <= kMostPieces + 1, "{}: line {}: more than {} pieces", path, line, kMostPieces);

@@ -45,6 +45,8 @@ class Vocabulary {
   StringMap<std::int32_t> ids_;
 };
 
+inline constexpr std::size_t kMostPieces = 1000000, kLongestPiece = 1024;   // of a vocabulary, and bytes of one
+
 using TokenCounts = StringMap<Index>;
 void count_tokens(TokenCounts& counts, std::span<const std::string> tokens);
 
@@ -52,7 +54,8 @@ struct VocabularyOptions {
   Index min_count = 1;                               // rarer tokens become unk
   Index max_size = 0;                                // special pieces included; 0: no limit
 };
-// Special pieces, then tokens by falling count, equal counts by bytes.
+// Special pieces, then tokens by falling count, equal counts by bytes; without those that read as special pieces, of more than 1 KiB, and
+// beyond a million. Error: min_count < 1, a max_size in 1 .. 4 or negative
 Vocabulary build_vocabulary(const TokenCounts& counts, VocabularyOptions options = {});
 
 // A header line, then one piece a line; space, tab, carriage return, newline and backslash written \s \t \r \n \\.

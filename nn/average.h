@@ -39,7 +39,7 @@ class WeightAverage {
 
   // While it lives, the parameters hold the averages, and state() what they held before. Before the first update nothing changes.
   // Error where another one lives.
-  class InPlace {
+  class [[nodiscard]] InPlace {
    public:
     explicit InPlace(WeightAverage& average);
     ~InPlace();

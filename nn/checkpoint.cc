@@ -101,14 +101,6 @@ Loaded copy_all(const Selection& parameters, const std::map<std::string, Tensor>
   return {std::move(missing), std::move(unexpected)};
 }
 
-// What stands under keys that begin so, by their rest.
-template <class T> std::map<std::string, T> under(const std::map<std::string, T>& all, std::string_view prefix) {
-  std::map<std::string, T> some;
-  for (const auto& [key, value] : all)
-    if (key.starts_with(prefix)) some.emplace(key.substr(prefix.size()), value);
-  return some;
-}
-
 // A path without the prefix, "" of the path "core" without "core."; nothing where it is not below.
 std::optional<std::string> below(const std::string& path, std::string_view prefix) {
   if (!(path + ".").starts_with(prefix)) return {};

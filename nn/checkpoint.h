@@ -16,6 +16,14 @@ std::map<std::string, Tensor> state(const Selection& parameters);
 // A GRU of which a file says nothing has PyTorch's form, cudnn.
 std::map<std::string, std::string> gru_forms(const Selection& parameters);
 
+// What stands under keys that begin so, by their rest.
+template <class T> std::map<std::string, T> under(const std::map<std::string, T>& all, std::string_view prefix) {
+  std::map<std::string, T> some;
+  for (const auto& [key, value] : all)
+    if (key.starts_with(prefix)) some.emplace(key.substr(prefix.size()), value);
+  return some;
+}
+
 // Copies values in. FileError that lists missing, unexpected and mismatched keys at once, ten of each; then nothing has changed.
 // `source` names where the values come from in the message.
 void load(const Selection& parameters, const std::map<std::string, Tensor>& values, std::string_view source = "state");

@@ -3,25 +3,19 @@
 
 #include "autograd/trace.h"
 #include "nn/init.h"
+#include "tensor/format.h"
 
 namespace heed {
 
 namespace {
 
-std::string_view formula(bool bias, const LinearOptions& fused) {
-  if (fused.residual.defined() && fused.activation != Activation::none)
-    return bias ? "y = residual + activation(x Wᵀ + b)" : "y = residual + activation(x Wᵀ)";
-  if (fused.residual.defined()) return bias ? "y = residual + x Wᵀ + b" : "y = residual + x Wᵀ";
-  switch (fused.activation) {
-    case Activation::none: return bias ? "y = x Wᵀ + b" : "y = x Wᵀ";
-    case Activation::relu: return bias ? "y = relu(x Wᵀ + b)" : "y = relu(x Wᵀ)";
-    case Activation::tanh: return bias ? "y = tanh(x Wᵀ + b)" : "y = tanh(x Wᵀ)";
-    case Activation::sigmoid: return bias ? "y = σ(x Wᵀ + b)" : "y = σ(x Wᵀ)";
-    case Activation::silu: return bias ? "y = silu(x Wᵀ + b)" : "y = silu(x Wᵀ)";
-    case Activation::gelu_tanh: return bias ? "y = gelu_tanh(x Wᵀ + b)" : "y = gelu_tanh(x Wᵀ)";
-    case Activation::gelu: break;
-  }
-  return bias ? "y = gelu(x Wᵀ + b)" : "y = gelu(x Wᵀ)";
+// "y = residual + relu(x Wᵀ + b)", for a Trace
+std::string formula(bool bias, const LinearOptions& fused) {
+  if (!Trace::current()) return {};
+  const std::string_view product = bias ? "x Wᵀ + b" : "x Wᵀ", residual = fused.residual.defined() ? "residual + " : "";
+  if (fused.activation == Activation::none) return fmt::format("y = {}{}", residual, product);
+  constexpr std::string_view kNames[] = {"", "relu", "gelu", "gelu_tanh", "silu", "tanh", "σ"};
+  return fmt::format("y = {}{}({})", residual, kNames[std::size_t(fused.activation)], product);
 }
 
 }  // namespace

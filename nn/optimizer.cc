@@ -46,7 +46,7 @@ void Optimizer::set_factors(const Selection& some, Factors factors) {
 void Optimizer::allocate() {
   constexpr std::size_t kLine = 64, kApart = 5 * kLine;
   const auto room = [](const Variable& value) {
-    return (std::size_t(value.numel()) * item_size(value.dtype()) + kLine - 1) / kLine * kLine + kApart;
+    return round_up(std::size_t(value.numel()) * item_size(value.dtype()), kLine) + kApart;
   };
   std::size_t bytes = 0;
   for (const Item& item : items_)
@@ -73,7 +73,7 @@ void Optimizer::step() {
   try {
     for (Item& item : items_) {
       const Gradient& gradient = *item.parameter->gradient;
-      if (item.parameter->frozen || !gradient.written()) continue;
+      if (!gradient.written()) continue;
       UpdateItem update{{}, item.parameter->variable.value(), gradient.value(), {},
                         {.rate = learning_rate_ * item.factors.learning_rate, .gradient_scale = gradient.scale()},
                         item.steps == 0};

@@ -56,7 +56,7 @@ class Optimizer {
   // The kernel to run and the constants of one item at its t-th update; learning rate and gradient scale are filled in before,
   // the factor of the weight decay is applied after.
   virtual Update constants(const Item& item, UpdateConstants& c) const = 0;
-  bool counts_ = true;                           // the constants depend on t, beyond the first update
+  bool counts_ = true;                           // a state without .step is refused: the constants depend on t
 
  private:
   void allocate();
@@ -64,6 +64,8 @@ class Optimizer {
   std::vector<std::string> state_names_;
   double learning_rate_;
 };
+
+// weight_decay wd: before each of these rules g += wd θ, but for AdamW's.
 
 // b = μ b + (1 - damp) g (first: g);  d = g + μ b (Nesterov) or b, g where μ = 0;  θ -= lr d
 class SGD : public Optimizer {

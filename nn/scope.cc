@@ -56,17 +56,13 @@ void Scope::gru_form(std::string_view form) const { parameters_->gru_forms_[path
 
 void Selection::freeze() const {
   for (const auto& item : items_) {
-    item->frozen = true;
     item->gradient->want(false);
     item->gradient->forget();
   }
 }
 
 void Selection::unfreeze() const {
-  for (const auto& item : items_) {
-    item->frozen = false;
-    item->gradient->want(true);
-  }
+  for (const auto& item : items_) item->gradient->want(true);
 }
 
 void Selection::forget_gradients() const {
@@ -139,7 +135,7 @@ Selection Parameters::select(std::string_view pattern) {
     if (changed == 0) matching.insert(item.get());
     if (changed < fewest) nearest = path, fewest = changed;
   }
-  check<Error>(!matching.empty(), "select: no parameter matches '{}'; {}{}", pattern, items_.empty() ? "" : "the nearest is ", nearest);
+  check<Error>(!matching.empty(), "select: no parameter matches {}; {}{}", quote(pattern), items_.empty() ? "" : "the nearest is ", nearest);
   std::vector<std::shared_ptr<Parameter::Data>> chosen;
   for (const auto& item : items_)
     if (matching.contains(item.get())) chosen.push_back(item);

@@ -42,8 +42,9 @@ class Parameter {
     std::string path;
     Variable variable;
     std::shared_ptr<Gradient> gradient;
-    bool frozen = false;
-    bool multiplied = true;                     // false: a table of words or positions, whose rows are only looked up, and what mixes heads
+    bool multiplied = true;                     // it multiplies the rows of a batch, as `summary` counts; false: tables of words or
+                                                // positions, whose rows are only looked up, and what mixes heads
+    bool frozen() const { return !gradient->wanted(); }
   };
 
   Parameter() = default;                        // absent, as a bias that was not asked for

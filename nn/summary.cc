@@ -35,7 +35,7 @@ std::string summary(const Parameters& parameters, Index rows) {
   std::string out = fmt::format("{:<{}}  {:<{}}  {:>12}\n", "parameter", wide, "shape", shape_wide, "count");
   for (const auto& item : parameters.items())
     out += fmt::format("{:<{}}  {:<{}}  {:>12}{}\n", item->path, wide, to_string(item->variable.shape()), shape_wide,
-                       grouped(item->variable.numel()), item->frozen ? "  frozen" : "");
+                       grouped(item->variable.numel()), item->frozen() ? "  frozen" : "");
   for (const auto& [alias, path] : parameters.aliases()) out += fmt::format("{:<{}}  = {}\n", alias, wide, path);
   const double weights = double(parameters.count()) * double(item_size(parameters.dtype()));
   out += fmt::format("total {} parameters, {} of weights, {} when training with two moments\n", grouped(parameters.count()), bytes(weights),

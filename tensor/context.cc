@@ -34,12 +34,19 @@ int quota_threads() {
   return quota > 0 && period > 0 ? std::max(1, int(std::ceil(quota / period))) : kMostThreads;
 }
 
+// What the affinity mask and the cgroup quota allow.
+int available_threads() {
+  cpu_set_t set;
+  const int affinity = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+  return std::clamp(std::min(affinity, quota_threads()), 1, kMostThreads);
+}
+
 int initial_threads() {
   if (const char* text = std::getenv("HEED_THREADS"); text && *text) {
     int count = 0;
     const auto [end, error] = std::from_chars(text, text + std::strlen(text), count);
     check<Error>(error == std::errc() && *end == 0 && count >= 1 && count <= kMostThreads,
-                 "threads: HEED_THREADS must be a whole number in [1, {}]: '{}'", kMostThreads, text);
+                 "threads: HEED_THREADS must be a whole number in [1, {}]: {}", kMostThreads, quote(text));
     return count;
   }
   return available_threads();
@@ -67,12 +74,6 @@ std::size_t cache(int level, int name) {
 [[maybe_unused]] const bool asked = (hwy::GetChosenTarget().Update(hwy::SupportedTargets()), true);
 
 }  // namespace
-
-int available_threads() {
-  cpu_set_t set;
-  const int affinity = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-  return std::clamp(std::min(affinity, quota_threads()), 1, kMostThreads);
-}
 
 int threads() {
   if (const int chosen = chosen_threads.load(std::memory_order_relaxed)) return chosen;

@@ -11,7 +11,6 @@ inline constexpr int kMostThreads = 1024;
 // Threads used by parallel regions. Default: HEED_THREADS, else the affinity mask cut by the cgroup quota, at least 1.
 int threads();
 void set_threads(int count);      // 1..kMostThreads, else Error; call it outside of parallel regions
-int available_threads();          // what the affinity mask and the cgroup quota allow
 
 struct CacheSizes { std::size_t l1, l2, l3; };  // bytes: of a core, of a core, of all that share it; 0 = unknown
 CacheSizes cache_sizes();

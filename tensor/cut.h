@@ -8,13 +8,11 @@
 
 namespace heed {
 
-constexpr Index divide_up(Index a, Index b) { return (a + b - 1) / b; }
-constexpr Index round_up(Index a, Index b) { return divide_up(a, b) * b; }
-
 constexpr double kChunk = 10e-6;   // seconds of work of a piece
 constexpr double kHandOff = 4e-6;  // worth a hand-off
 
-// Pieces of `units`, as many for each thread: one a thread of kHandOff, up to 8 of kChunk, or 4 a thread, up to 4 times these of some more.
+// How many pieces of `units`, from one a thread on as many for each: one for each kHandOff of work, up to one a thread; one for each kChunk,
+// up to 4 a thread and at least 8; one for each 5 kChunk, up to 4 times that.
 inline Index pieces(double seconds, Index units) {
   const Index team = std::max<Index>(2, threads());
   const double few = double(std::max<Index>(8, 4 * team));

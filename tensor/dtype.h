@@ -11,6 +11,8 @@
 namespace heed {
 
 using Index = std::int64_t;
+template <class T> constexpr T divide_up(T a, std::type_identity_t<T> b) { return (a + b - 1) / b; }
+template <class T> constexpr T round_up(T a, std::type_identity_t<T> b) { return divide_up(a, b) * b; }
 
 enum class DType : std::uint8_t { f32, f64, bf16, i32, i64, u8 };
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/format.h"
 
+#include "tensor/utf8.h"
+
 namespace heed {
 
 std::string error_text(fmt::string_view format, fmt::format_args args) {
@@ -15,16 +17,20 @@ std::string first_ten(std::span<const std::string> list, std::string_view separa
 }
 
 std::string quote(std::string_view text) {
-  constexpr std::size_t kLimit = 80;
+  const auto is_control = [](char32_t code) {   // and line separators
+    return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x2028 || code == 0x2029;
+  };
   std::string out = "\"";
-  std::size_t size = std::min(text.size(), kLimit);
-  while (size < text.size() && size > 0 && (text[size] & 0xC0) == 0x80) --size;   // not within a character
-  for (const char c : text.substr(0, size)) {
-    if (c == '"' || c == '\\') out += {'\\', c};
-    else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) out += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
-    else out += c;
+  for (std::size_t i = 0; i < text.size();) {
+    const Character c = character_at(text, i);
+    if (i + c.size > 80) return out + "...\"";
+    if (!c.valid) out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[i]));
+    else if (c.code == '"' || c.code == '\\') out += {'\\', char(c.code)};
+    else if (is_control(c.code)) out += fmt::format("\\u{:04x}", std::uint32_t(c.code));
+    else out.append(text, i, c.size);
+    i += c.valid ? c.size : 1;
   }
-  return out + (size < text.size() ? "...\"" : "\"");
+  return out + "\"";
 }
 
 }  // namespace heed

@@ -6,7 +6,7 @@
 
 namespace heed {
 
-// A reference to a callable that outlives the call.
+// A reference to a callable, which has to live as long.
 template <class> class FunctionRef;
 template <class R, class... Args> class FunctionRef<R(Args...)> {
  public:

@@ -103,7 +103,7 @@ template <class T> void PackPanels(const T* b, Index b_k, Index b_column, Index 
 template <class T> void PackStrips(const Product<T>& p, const GemmPlan& plan, Index depth, const T* a, T* dst) {
   constexpr Index kLanes = Index(Tile<T>::kLanes);
   const hn::ScalableTag<T> d;
-  const Index m = p.m, rows = plan.rows, reach = (rows + kLanes - 1) / kLanes * kLanes, strip = plan.strip(depth), ahead = 16 * p.a_k;
+  const Index m = p.m, rows = plan.rows, reach = round_up(rows, kLanes), strip = plan.strip(depth), ahead = 16 * p.a_k;
   const auto fetch = [m](const T* row) {
     for (Index j = 0; j < m; j += Index(64 / sizeof(T))) __builtin_prefetch(row + j);
   };
@@ -144,7 +144,7 @@ template <class T> void PackStrips(const Product<T>& p, const GemmPlan& plan, In
 // that go with one strip, and those from step to step, at most one and a half lines.
 template <class T> Index AheadPart(Index width, Index depth, Index strips, Index& step) {
   constexpr Index kLine = Index(64 / sizeof(T));
-  step = HWY_MIN((width + strips - 1) / strips, 3 * kLine / 2);
+  step = HWY_MIN(divide_up(width, strips), 3 * kLine / 2);
   return width * depth / strips;
 }
 
@@ -152,7 +152,7 @@ template <class T> Index AheadPart(Index width, Index depth, Index strips, Index
 template <class T>
 void MultiplyPanel(Index rows, Index depth, const T* a, Index a_row, const T* panel, Index width, bool add, T* c, Index c_row) {
   constexpr Index kLanes = Index(Tile<T>::kLanes), kDepth = 384;   // of a panel at a time: half of a small L1
-  const Index vectors = width / kLanes, most = Index(Tile<T>::kRows[vectors]), strips = (rows + most - 1) / most;
+  const Index vectors = width / kLanes, most = Index(Tile<T>::kRows[vectors]), strips = divide_up(rows, most);
   for (Index k = 0; k < depth; k += kDepth) {
     const Index some = depth - k < kDepth ? depth - k : kDepth;
     Index ahead_k;
@@ -273,7 +273,7 @@ template <class T> struct BlockProduct {
     if (p.a_row != 1 || p.a_k == 1) return;
     // while tiles are made the columns of a are fetched that come next: of the next block of k, or those behind
     next_a = p.a + (last ? p.m * p.a_row : (k + depth) * p.a_k);
-    a_lines = (p.m + kLine - 1) / kLine;
+    a_lines = divide_up(p.m, kLine);
   }
 
   // Where the part of a panel that was packed before stands that begins at k and this column.
@@ -294,7 +294,7 @@ template <class T> struct BlockProduct {
       g.direct = true;
       g.next = g.end < p.n ? g.b + (g.end - begin) : last ? p.b + p.n : p.b + (k + depth) * p.b_k;   // behind them another chunk's, if any
       const Index columns = g.end < p.n ? p.n - g.end : last && p.b_k <= p.n ? 0 : p.n;
-      g.lines = (Width(0, columns, plan.group) + kLine - 1) / kLine;
+      g.lines = divide_up(Width(0, columns, plan.group), kLine);
     } else {
       PackPanels(g.b, p.b_k, p.b_column, depth, g.end - begin, whole - begin, plan.width, scratch + plan.panels);
       g.b = scratch + plan.panels;

@@ -81,11 +81,6 @@ Index column_groups(Index m, Index n, Index unit, Index team) {
   return groups;
 }
 
-template <class F> void run(bool parallel, Index chunks, F&& body) {
-  if (parallel) return run_chunks(chunks, body);
-  for (Index chunk = 0; chunk < chunks; ++chunk) body(chunk);
-}
-
 template <class T> Product<T> part_of(const Product<T>& p, Index row, Index rows, Index column, Index columns) {
   Product<T> part = p;
   part.m = rows;
@@ -102,11 +97,6 @@ template <class T> Product<T> part_of_k(const Product<T>& p, Index k, Index some
   part.a += k * p.a_k;
   part.b += k * p.b_k;
   return part;
-}
-
-// cᵀ = bᵀ aᵀ
-template <class T> Product<T> transposed(const Product<T>& p) {
-  return {p.n, p.m, p.k, p.b, p.b_column, p.b_k, p.a, p.a_k, p.a_row, p.c, p.c_column, p.c_row, p.add};
 }
 
 // Multiply-adds that a product costs, divided by k, packing and turning counted in the same unit.
@@ -220,11 +210,6 @@ struct Kept {
   template <class T> T* scratch(Index elements) { return room_in<T>(packing, elements); }
 };
 
-Kept& kept_or(Kept& here) {
-  Kept* const own = own_of_thread<Kept>();
-  return own ? *own : here;
-}
-
 // Few rows: chunks of columns, each packs its panels just before their use unless they are there.
 template <class T> void multiply_wide(const GemmKernels<T>& kernels, const Product<T>& p, Finish<T> finish, double seconds) {
   const Index unit = p.panels ? kernels.vectors * kernels.lanes : finish.run ? Finish<T>::kFinishColumns : 4 * kernels.lanes;
@@ -237,15 +222,16 @@ template <class T> void multiply_wide(const GemmKernels<T>& kernels, const Produ
   if (p.panels) plan.packed_n = p.n;
   // a panel alone, or a pair, where the strips of few rows give the time to fetch the next one
   if (p.panels) plan.group = (kernels.vectors == 2 && p.m <= kernels.rows[4] ? 2 : 1) * plan.width;
-  run(seconds > kHandOff, rows.parts * columns.parts, [&](Index chunk) {
+  run_chunks(seconds > kHandOff, rows.parts * columns.parts, [&](Index chunk) {
     const Index at = chunk % rows.parts, i = rows.begin(at), group = chunk / rows.parts, first = columns.begin(group);
     Kept here;
     kernels.block(part_of(p, i, rows.size(at), first, columns.size(group)), plan, p.panels, first, i, first,
-                  kept_or(here).scratch<T>(plan.scratch), finish);
+                  own_or(here).scratch<T>(plan.scratch), finish);
   });
 }
 
 template <class T> constexpr Index kMostPacked = (Index(16) << 20) / Index(sizeof(T));   // elements of b at a time
+template <class T> Index most_k(const Product<T>& p) { return std::max<Index>(kMostPacked<T> / p.n / 512 * 512, 512); }   // so many k
 
 // Many rows: all panels of b are packed unless they are there, once or by each thread, then chunks of rows go through them, for many
 // threads through groups of them. column: where p starts in the whole.
@@ -253,7 +239,7 @@ template <class T>
 void multiply_tall(const GemmKernels<T>& kernels, const Product<T>& p, Index column, Finish<T> finish, double seconds) {
   const bool turned = p.c_column != 1 && p.c_row == 1;
   // a long k in parts: to read c once more costs less than all of a
-  if (const Index most = std::max<Index>(kMostPacked<T> / p.n / 512 * 512, 512); p.k > most && p.k > p.n && !p.panels) {
+  if (const Index most = most_k(p); p.k > most && p.k > p.n && !p.panels) {
     for (Index k = 0; k < p.k; k += most) {
       Product<T> part = part_of_k(p, k, std::min(most, p.k - k));
       part.add = p.add || k > 0;
@@ -286,13 +272,13 @@ void multiply_tall(const GemmKernels<T>& kernels, const Product<T>& p, Index col
   const T* const packed = p.panels ? p.panels : made;
   const Index blocks = divide_up(p.k, plan.depth), packs = divide_up(p.n, 4 * plan.width);   // four panels at a time
   const Cut packings{p.n, plan.width, packs, early(p.n, plan.width)};
-  run(seconds > 2 * kChunk, p.panels || own || direct ? 0 : blocks * packs, [&](Index chunk) {
+  run_chunks(seconds > 2 * kChunk, p.panels || own || direct ? 0 : blocks * packs, [&](Index chunk) {
     pack_block(kernels, p, plan, chunk / packs * plan.depth, packings.begin(chunk % packs), packings.end(chunk % packs), made);
   });
-  run(seconds > kHandOff, groups * rows.parts, [&](Index chunk) {
+  run_chunks(seconds > kHandOff, groups * rows.parts, [&](Index chunk) {
     const Index at = chunk % rows.parts, i = rows.begin(at), group = chunk / rows.parts, first = columns.begin(group);
     const Product<T> part = part_of(p, 0, p.m, first, columns.size(group));
-    Kept here, &kept = kept_or(here);
+    Kept here, &kept = own_or(here);
     const T* const panels = own ? kept.panels[0].of(number + group, kernels, part, plan) : packed;
     kernels.block(part_of(part, i, rows.size(at), 0, part.n), plan, panels, p.panels ? first : 0, i, column + first,
                   kept.scratch<T>(plan.scratch), finish);
@@ -309,7 +295,7 @@ template <class T> void multiply_thin(const GemmKernels<T>& kernels, Product<T> 
     p.a = rows, p.a_row = p.k, p.a_k = 1;
   }
   const Cut columns{p.n, kernels.lanes, pieces(seconds, divide_up(p.n, kernels.lanes))};
-  run(seconds > kHandOff, columns.parts, [&](Index chunk) {
+  run_chunks(seconds > kHandOff, columns.parts, [&](Index chunk) {
     const Index first = columns.begin(chunk), count = columns.size(chunk), whole = count / kernels.lanes * kernels.lanes;
     if (whole) kernels.thin(part_of(p, 0, p.m, first, whole));
     if (const Product<T> rest = part_of(p, 0, p.m, first + whole, count - whole); rest.n > 0) {
@@ -370,9 +356,6 @@ template <class T> void sum_rows(const Product<T>& p, RowSums<T> sums) {
   });
 }
 
-// k of a part of a product by halves
-template <class T> Index most_k(const Product<T>& p) { return std::max<Index>(kMostPacked<T> / p.n / 512 * 512, 512); }
-
 template <class T> void sum_halves(const Product<T>& p, RowSums<T> sums) {
   const Index half_m = half_of(p.m);
   for (Index k = 0, most = most_k(p); k < p.k; k += most) {
@@ -414,13 +397,13 @@ template <class T> void multiply_halves(const Product<T>& p, RowSums<T> sums) {
   GemmPlan plan = make_plan(kernels, part_of_k(part_of(p, 0, Cut{half_m, 16, chunks}.most(), 0, columns.most()), 0, half_k), own);
   plan.packed_columns = round_up(columns.most(), plan.width);
   for (Index turn = 0; turn < 2; ++turn)
-    run(seconds > kHandOff, 2 * groups * chunks, [&](Index chunk) {
+    run_chunks(seconds > kHandOff, 2 * groups * chunks, [&](Index chunk) {
       const Index of_k = chunk / (groups * chunks), of_m = (of_k + turn + 1) % 2, at = chunk % chunks, group = chunk / chunks % groups;
       const Cut rows{of_m ? p.m - half_m : half_m, 16, chunks};
       const Index i = of_m * half_m + rows.begin(at), first = columns.begin(group);
       if (rows.size(at) == 0) return;
       Product<T> part = part_of(part_of_k(p, of_k * half_k, of_k ? p.k - half_k : half_k), 0, p.m, first, columns.size(group));
-      Kept here, &kept = kept_or(here);
+      Kept here, &kept = own_or(here);
       const T* const packed = own ? kept.panels[of_k].of(number + group, kernels, part, plan) : nullptr;
       part = part_of(part, i, rows.size(at), 0, part.n);
       part.add = p.add || turn > 0;
@@ -463,7 +446,7 @@ template <class T> void multiply_many(Index count, FunctionRef<Product<T>(Index)
   const GemmPlan plan = choice.way == Way::wide ? make_plan(kernels, choice.p, false) : GemmPlan();
   parallel_for(count, std::max<Index>(1, Index(kChunk / seconds)), [&](Index begin, Index end) {
     const ProductPrecision use(precision);   // in another thread
-    Kept here, &kept = kept_or(here);
+    Kept here, &kept = own_or(here);
     for (Index i = begin; i < end; ++i) {
       const Product<T> p = product(i);
       const Product<T> q = choice.turned ? transposed(p) : p;

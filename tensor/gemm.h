@@ -24,6 +24,11 @@ template <class T> struct Product {
   const T* panels = nullptr;   // of pack(): b once more, read in its place
 };
 
+// cᵀ = bᵀ aᵀ
+template <class T> Product<T> transposed(const Product<T>& p) {
+  return {p.n, p.m, p.k, p.b, p.b_column, p.b_k, p.a, p.a_k, p.a_row, p.c, p.c_column, p.c_row, p.add};
+}
+
 // What follows the sums: c[i, j] += bias[j], then `run`, called once for each finished block of c by the thread that finished it, while
 // the block is in its cache. Large products begin their blocks at multiples of kFinishColumns: so many random numbers are made at once.
 template <class T> struct Finish {
@@ -61,7 +66,7 @@ void multiply_by_halves(const Product<double>& product, RowSums<double> sums = {
 void sum_by_halves(const Product<float>& product, RowSums<float> sums);
 void sum_by_halves(const Product<double>& product, RowSums<double> sums);
 constexpr bool in_halves(Index m, Index n, Index k) { return m >= 32 && n >= 32 && k >= 256 && double(m) * double(n) * double(k) >= 4e6; }
-constexpr Index half_of(Index count) { return std::min(count, ((count + 1) / 2 + 15) / 16 * 16); }
+constexpr Index half_of(Index count) { return std::min(count, round_up((count + 1) / 2, 16)); }
 
 // b [k, n] in panels, packed once for many products of any number of rows.
 Storage pack(Index k, Index n, const float* b, Index b_k, Index b_column);

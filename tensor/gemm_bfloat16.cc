@@ -148,8 +148,8 @@ struct Lines {
   Index count, height, together;
   bool by_lines;
 
-  Index units() const { return (count + height - 1) / height; }
-  Index padded_units() const { return (units() + together - 1) / together * together; }
+  Index units() const { return divide_up(count, height); }
+  Index padded_units() const { return round_up(units(), together); }
   Pair* place(Index unit, Index k, Index pairs, Pair* packed) const {
     return packed + kUnit * (k / 2 * padded_units() + unit / together * together * pairs + unit % together);
   }
@@ -216,14 +216,10 @@ void multiply_part(const Product<float>& p, Finish<float> finish) {
   Pair* const a_packed = reinterpret_cast<Pair*>(storage.data());
   Pair* const b_packed = a_packed + a_size;
   const double seconds = double(p.m) * double(p.n) * double(p.k) / (amx ? 400e9 : 100e9);
-  const auto run = [&](Index chunks, auto&& body) {
-    if (seconds > kHandOff) return run_chunks(chunks, body);
-    for (Index chunk = 0; chunk < chunks; ++chunk) body(chunk);
-  };
 
   const Index group = std::clamp<Index>(blocks * (a.units() + b.units()) / (2 * threads()), 4, kGroup);
   const Index a_groups = divide_up(a.units(), group), groups = a_groups + divide_up(b.units(), group);
-  run(p.k > 0 ? blocks * groups : 0, [&](Index chunk) {
+  run_chunks(seconds > kHandOff, p.k > 0 ? blocks * groups : 0, [&](Index chunk) {
     const Index k = chunk / groups * depth, some = std::min(depth, p.k - k), at = chunk % groups;
     const Lines& lines = at < a_groups ? a : b;
     const Index first = (at < a_groups ? at : at - a_groups) * group;
@@ -236,7 +232,7 @@ void multiply_part(const Product<float>& p, Finish<float> finish) {
   const Index wanted = pieces(seconds, tiles * units);
   const Cut columns{p.n, unit, std::clamp(divide_up(wanted, tiles), divide_up(p.n, kBlock), units)};
   const Cut rows{p.m, tall, std::clamp(divide_up(wanted, columns.parts), divide_up(p.m, kBlock), tiles)};
-  run(rows.parts * columns.parts, [&](Index chunk) {
+  run_chunks(seconds > kHandOff, rows.parts * columns.parts, [&](Index chunk) {
     std::optional<AmxTiles> use;
     if (amx) use.emplace();
     const Index row_part = chunk / columns.parts, first = rows.begin(row_part), last = first + rows.size(row_part);
@@ -268,9 +264,7 @@ bool has_bfloat16_products() {
 void multiply_bfloat16(const Product<float>& product, Finish<float> finish) {
   check<Error>(has_bfloat16_products(), "bfloat16 products: this processor has no AVX512-BF16; Precision::float32");
   if (product.m == 0 || product.n == 0) return;
-  Product<float> p = product;
-  if (p.c_column != 1 && p.c_row == 1 && !finish)   // cᵀ = bᵀ aᵀ
-    p = {p.n, p.m, p.k, p.b, p.b_column, p.b_k, p.a, p.a_k, p.a_row, p.c, p.c_column, p.c_row, p.add};
+  Product<float> p = product.c_column != 1 && product.c_row == 1 && !finish ? transposed(product) : product;
   // what is packed at a time: the sums go on where they were
   const Index most = std::max(kMostPacked / 2 / (p.m + p.n) / kDepth, Index(1)) * kDepth;
   for (; p.k > most; p.k -= most, p.a += most * p.a_k, p.b += most * p.b_k, p.add = true) {

@@ -233,7 +233,7 @@ template <class T, size_t kVectors, size_t... kRow> TileFunction<T> PickTile(Ind
 // Vectors that hold these columns, at most 4.
 template <class T> constexpr Index TileVectors(Index columns) {
   constexpr Index kLanes = Index(Tile<T>::kLanes);
-  return (columns + kLanes - 1) / kLanes;
+  return divide_up(columns, kLanes);
 }
 
 template <class T, bool kStrip, class F> PanelFunction<T> PanelOfRows(Index rows) {

@@ -14,5 +14,7 @@ struct Into {
 
 // Throws where two elements of x share memory, as in an expanded view: what is written there would depend on the order.
 void check_writable(std::string_view op, const Tensor& x);
+// Whether an element of a may be one of b. Slices of one buffer, as heads and parts of a packed projection, are told apart.
+bool may_overlap(const Tensor& a, const Tensor& b);
 
 }  // namespace heed

@@ -256,8 +256,7 @@ void LowPrecisionWeight::multiply(Index rows, const float* x, Index x_row, float
     }
     if (finish.run) finish.run(finish.self, row, some, column, columns);
   };
-  if (seconds > kHandOff) return run_chunks(down.parts * across.parts, chunk_of);
-  for (Index chunk = 0; chunk < down.parts * across.parts; ++chunk) chunk_of(chunk);
+  run_chunks(seconds > kHandOff, down.parts * across.parts, chunk_of);
 }
 
 }  // namespace heed

@@ -21,9 +21,6 @@ class LowPrecisionWeight {
   // Of an f32 matrix; DTypeError, ShapeError for others and, int8, for more than kMostInputs inputs.
   LowPrecisionWeight(const Tensor& weight, Precision precision);
 
-  Precision precision() const { return precision_; }
-  Index outputs() const { return outputs_; }
-  Index inputs() const { return inputs_; }
   Tensor values() const;                             // what it stands for, f32 [out, in]
 
   // y [rows, out] = x [rows, in] Wᵀ, rows of x so many elements apart. In int8 a row of x that is not finite gives NaN.

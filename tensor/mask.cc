@@ -164,9 +164,7 @@ void Mask::check_fits(std::string_view op, const Shape& scores) const {
                       lengths_.shape()[0], scores[0], lengths_.shape(), scores);
   if (!allowed_.defined()) return;
   const Shape& shape = allowed_.shape();
-  bool fits = shape.rank() <= scores.rank();
-  for (int dim = -1; fits && dim >= -shape.rank(); --dim) fits = shape(dim) == 1 || shape(dim) == scores(dim);
-  check<ShapeError>(fits, "{}: the mask does not broadcast to the scores: mask {}, scores {}", op, shape, scores);
+  check<ShapeError>(broadcasts_to(shape, scores), "{}: the mask does not broadcast to the scores: mask {}, scores {}", op, shape, scores);
 }
 
 Tensor Mask::dense(const Shape& scores) const {
@@ -175,8 +173,8 @@ Tensor Mask::dense(const Shape& scores) const {
   Tensor out = empty(scores, DType::u8);
   if (allowed_.defined()) copy_into(out, allowed_);
   else fill_(out, 1);
-  const Index S = scores(-1), T = scores.rank() >= 3 ? scores(-2) : 1, rows = out.numel() / std::max<Index>(S, 1);
-  if (out.numel() == 0) return out;
+  if (out.numel() == 0 || (!lengths_.defined() && !left_ && !right_)) return out;
+  const Index S = scores(-1), T = scores.rank() >= 3 ? scores(-2) : 1, rows = out.numel() / S;
   const auto values = out.mutable_span<std::uint8_t>();
   for (Index row = 0; row < rows; ++row) {
     const Range r = range(row / (rows / scores[0]), row % T, S);

@@ -14,6 +14,12 @@ namespace heed {
 // them. Exactly one exception of a body reaches the caller; the pool works afterwards.
 void run_chunks(Index chunks, FunctionRef<void(Index)> body);
 
+// The same in this thread alone where that is faster.
+template <class F> void run_chunks(bool parallel, Index chunks, F&& body) {
+  if (parallel) return run_chunks(chunks, body);
+  for (Index chunk = 0; chunk < chunks; ++chunk) body(chunk);
+}
+
 // Whether workers of late regions had no cache in common with their caller: then memory that several threads have read is slow to write.
 bool caches_apart();
 
@@ -23,6 +29,7 @@ class [[nodiscard]] Alone {
   Alone();
   ~Alone();
   Alone(const Alone&) = delete;
+  Alone& operator=(const Alone&) = delete;
 
  private:
   bool before_;
@@ -33,7 +40,7 @@ class [[nodiscard]] Alone {
 template <class F> void parallel_for(Index items, Index grain, F&& body) {
   if (items <= 0) return;
   if (items <= grain) return body(Index{0}, items);
-  run_chunks((items + grain - 1) / grain, [&](Index chunk) { body(chunk * grain, std::min(items, (chunk + 1) * grain)); });
+  run_chunks(divide_up(items, grain), [&](Index chunk) { body(chunk * grain, std::min(items, (chunk + 1) * grain)); });
 }
 
 // Grain for rows that cost `cost` (about elements touched, or flops / 16) each: pieces of about 16384 units.

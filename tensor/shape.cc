@@ -88,6 +88,12 @@ Shape broadcast_shapes(std::string_view op, const Shape& a, const Shape& b) {
   return out;
 }
 
+bool broadcasts_to(const Shape& from, const Shape& to) {
+  bool fits = from.rank() <= to.rank();
+  for (int i = 1; fits && i <= from.rank(); ++i) fits = from[from.rank() - i] == 1 || from[from.rank() - i] == to[to.rank() - i];
+  return fits;
+}
+
 namespace {
 std::string bracketed(const auto& list) {
   std::string text = "[";

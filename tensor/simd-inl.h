@@ -204,15 +204,6 @@ template <class Op, class T> class Lanes16Of {
   hn::Vec<D> v_[kRegisters];
 };
 
-// The same fold of 16 lanes in memory.
-template <class T> struct Fold {
-  static T Sum(T* lanes) {
-    for (size_t half = 8; half > 0; half /= 2)
-      for (size_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
-    return lanes[0];
-  }
-};
-
 struct Same {  // x
   template <class D, class V> static HWY_INLINE V f(D, V x) { return x; }
 };
@@ -226,6 +217,20 @@ template <class Op, class F = Same, class T, class... More> HWY_INLINE T Reduce(
   size_t i = 0;
   for (; i + 16 <= n; i += 16) lanes.template Take<F>(x + i, more...);
   if (i < n) lanes.template TakeFirst<F>(x + i, n - i, more...);
+  return lanes.Fold();
+}
+
+// Σ F::f(d, x[i]) of floats, in double
+template <class F> HWY_INLINE double SumInDouble(const float* x, size_t n) {
+  double wide[16];
+  Lanes16Of<SumOp, double> lanes;
+  size_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    for (size_t j = 0; j < 16; ++j) wide[j] = double(x[i + j]);
+    lanes.template Take<F>(wide);
+  }
+  for (size_t j = 0; j < 16; ++j) wide[j] = i + j < n ? double(x[i + j]) : 0;
+  lanes.template Take<F>(wide);
   return lanes.Fold();
 }
 

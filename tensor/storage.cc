@@ -47,7 +47,7 @@ constexpr int class_of(std::size_t bytes) {
   if (bytes <= 512) return 0;
   const int log = std::bit_width(bytes - 1) - 1;                        // 2^log < bytes <= 2^(log+1)
   const std::size_t step = std::size_t{1} << (log - 3);
-  return 8 * (log - 9) + int((bytes - (std::size_t{1} << log) + step - 1) / step);
+  return 8 * (log - 9) + int(divide_up(bytes - (std::size_t{1} << log), step));
 }
 constexpr int kClasses = class_of(kSmall) + 1;
 
@@ -69,8 +69,6 @@ struct Storage::Block : Storage::Header {
 };
 
 namespace {
-static_assert(sizeof(std::atomic<int>) == sizeof(int));
-
 struct Extent {
   std::byte* at;
   std::size_t bytes;
@@ -150,7 +148,7 @@ std::byte* map(std::size_t bytes) {
   void* p = mmap(nullptr, padded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) return nullptr;
   auto* start = static_cast<std::byte*>(p);
-  auto* aligned = reinterpret_cast<std::byte*>((reinterpret_cast<std::uintptr_t>(start) + kHuge - 1) / kHuge * kHuge);
+  auto* aligned = reinterpret_cast<std::byte*>(round_up(reinterpret_cast<std::uintptr_t>(start), kHuge));
   if (aligned > start) munmap(start, std::size_t(aligned - start));
   const std::size_t tail = std::size_t(start + padded - (aligned + bytes));
   if (tail) munmap(aligned + bytes, tail);
@@ -186,7 +184,7 @@ std::byte* take_extent(Allocator& a, std::size_t room) {
   if (const std::size_t most = a.extents.size() + a.large + 2; a.extents.capacity() < most) a.extents.reserve(2 * most);
   auto best = smallest();
   if (best == a.extents.end()) {
-    const std::size_t least = (room + kHuge - 1) / kHuge * kHuge;
+    const std::size_t least = round_up(room, kHuge);
     std::size_t bytes = std::max(least, kRegion);
     std::byte* region = map(bytes);
     if (!region) region = map(bytes = least);
@@ -312,21 +310,23 @@ OutOfMemory refused(std::size_t bytes) {
 
 // A block that is new or that no thread keeps.
 Storage::Block* take_block(Own* mine, std::size_t bytes, bool small, int size_class) {
-  constexpr std::size_t head = (sizeof(Storage::Block) + kLine - 1) / kLine * kLine;
-  // data start at head + 128 k: odd multiples of 64 for an even head. Small blocks of less than a page lie at all places of one anyway.
-  constexpr std::size_t kColours = 16;
-  const std::size_t colours = small && bytes_of(size_class) < kPage ? 1 : kColours, slack = head + 2 * kLine * colours;
+  constexpr std::size_t head = round_up(sizeof(Storage::Block), kLine);
+  // Data start 128 bytes apart, k = 0 .. 15. Blocks of less than a page take an odd number of lines: so they start at all places of one.
+  constexpr std::size_t kColours = 16, slack = head + 2 * kLine * kColours;
+  const bool below_page = small && bytes_of(size_class) < kPage;
   Allocator& a = allocator();
   const std::lock_guard lock(a.mutex);
   if (Storage::Block* const block = small ? a.free.pop(size_class, mine) : nullptr) return block;
-  const std::size_t room = small ? bytes_of(size_class) + slack : (bytes + slack + kPage - 1) / kPage * kPage;
+  const std::size_t room = below_page ? (bytes_of(size_class) + head) | kLine
+                           : small    ? bytes_of(size_class) + slack
+                                      : round_up(bytes + slack, kPage);
   std::byte* const raw = small ? take_small(a, room) : take_extent(a, room);
   if (!raw) return nullptr;
   ASAN_UNPOISON_MEMORY_REGION(raw, sizeof(Storage::Block));       // all but the header and the bytes asked for stays poisoned
   auto* const block = new (raw) Storage::Block;
-  const std::size_t colour = colours == 1 ? 0
-                             : small      ? a.colour = (a.colour + 5) % kColours
-                                          : reinterpret_cast<std::uintptr_t>(raw) / kPage * 5 % kColours;
+  const std::size_t colour = below_page ? 0
+                             : small    ? a.colour = (a.colour + 5) % kColours
+                                        : reinterpret_cast<std::uintptr_t>(raw) / kPage * 5 % kColours;
   block->data = raw + head + 2 * kLine * colour;
   block->room = small ? 0 : room;
   block->size_class = size_class;

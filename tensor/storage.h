@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Memory of tensors: reference-counted blocks from a caching allocator, so that a steady training step asks the system for nothing.
 // Small blocks are kept by size class, some of them by each thread for itself; large ones are cut from regions of huge pages and joined
-// with free neighbours again, so that gradients take the place of activations. Blocks start at different odd multiples of 64 bytes,
+// with free neighbours again, so that gradients take the place of activations. Blocks start at different places of a page,
 // because source and target equal mod 4096 copy up to 3.5x slower.
 #pragma once
 #include <atomic>

@@ -325,45 +325,48 @@ template <class Row> void for_rows(const Pair& p, int inner, Index first, Index 
   }
 }
 
+// A transposition, in strips of 16 rows: in registers, or in blocks that stay in the first-level cache.
+template <class To, class From> void copy_turned(To* to, const From* from, const Pair& p) {
+  const int rank = p.shape.rank();
+  const Index m = p.shape[rank - 2], n = p.shape[rank - 1], stride_to = p.a[rank - 2], step_from = p.b[rank - 1];
+  const ConvertRow convert_row = conversion(dtype_of<To>, dtype_of<From>);
+  constexpr bool kTurns = sizeof(From) == 4 || sizeof(From) == 8;
+  const auto turn = [](const From* source, Index step, Index depth, Index count, Index width, From* target) {
+    using Bits = std::conditional_t<sizeof(From) == 4, float, double>;
+    gemm_kernels<Bits>().turn(reinterpret_cast<const Bits*>(source), step, depth, count, width, reinterpret_cast<Bits*>(target));
+  };
+  Index squares = 1;
+  for (int axis = 0; axis + 2 < rank; ++axis) squares *= p.shape[axis];
+  constexpr Index kWide = 4096;   // columns of one task
+  const Index strips = divide_up(m, 16), parts = divide_up(n, kWide);
+  parallel_for(squares * strips * parts, row_grain(16 * std::min(n, kWide)), [&](Index begin, Index end) {
+    for (Index s = begin; s < end; ++s)
+      for_rows(p, 2, s / parts / strips, s / parts / strips + 1, [&](Index a, Index b) {
+        const Index i0 = s / parts % strips * 16, i1 = std::min(m, i0 + 16), first = s % parts * kWide,
+                    columns = std::min(kWide, n - first);
+        To* const target = to + a + i0 * stride_to + first;
+        const From* const source = from + b + i0 + first * step_from;
+        if constexpr (std::is_same_v<To, From> && kTurns) return turn(source, step_from, i1 - i0, columns, stride_to, target);
+        From block[16 * 64];
+        for (Index j0 = 0; j0 < columns; j0 += 64) {
+          const Index count = std::min<Index>(64, columns - j0);
+          if constexpr (kTurns) turn(source + j0 * step_from, step_from, i1 - i0, count, 64, block);
+          else
+            for (Index j = 0; j < count; ++j)
+              for (Index i = 0; i < i1 - i0; ++i) block[i * 64 + j] = source[i + (j0 + j) * step_from];
+          for (Index i = 0; i < i1 - i0; ++i) convert_row(block + i * 64, std::size_t(count), target + i * stride_to + j0);
+        }
+      });
+  });
+}
+
 template <class To, class From> void copy_strided(To* to, const From* from, const Pair& p) {
   const int rank = p.shape.rank();
   const Index n = p.shape[rank - 1], step_to = p.a[rank - 1], step_from = p.b[rank - 1];
+  if (rank >= 2 && step_to == 1 && std::abs(step_from) > 1 && p.b[rank - 2] == 1) return copy_turned(to, from, p);
   Index rows = 1;
   for (int axis = 0; axis + 1 < rank; ++axis) rows *= p.shape[axis];
   const ConvertRow convert_row = conversion(dtype_of<To>, dtype_of<From>), reverse_row = reversal(sizeof(From));
-  if (rank >= 2 && step_to == 1 && std::abs(step_from) > 1 && p.b[rank - 2] == 1) {
-    // A transposition, in strips of 16 rows: in registers, or in blocks that stay in the first-level cache.
-    constexpr bool kTurns = sizeof(From) == 4 || sizeof(From) == 8;
-    const auto turn = [](const From* source, Index step, Index depth, Index count, Index width, From* target) {
-      using Bits = std::conditional_t<sizeof(From) == 4, float, double>;
-      gemm_kernels<Bits>().turn(reinterpret_cast<const Bits*>(source), step, depth, count, width, reinterpret_cast<Bits*>(target));
-    };
-    const Index m = p.shape[rank - 2], stride_to = p.a[rank - 2];
-    Index squares = 1;
-    for (int axis = 0; axis + 2 < rank; ++axis) squares *= p.shape[axis];
-    constexpr Index kWide = 4096;   // columns of one task
-    const Index strips = (m + 15) / 16, parts = (n + kWide - 1) / kWide;
-    parallel_for(squares * strips * parts, row_grain(16 * std::min(n, kWide)), [&](Index begin, Index end) {
-      for (Index s = begin; s < end; ++s)
-        for_rows(p, 2, s / parts / strips, s / parts / strips + 1, [&](Index a, Index b) {
-          const Index i0 = s / parts % strips * 16, i1 = std::min(m, i0 + 16), first = s % parts * kWide,
-                      columns = std::min(kWide, n - first);
-          To* const target = to + a + i0 * stride_to + first;
-          const From* const source = from + b + i0 + first * step_from;
-          if constexpr (std::is_same_v<To, From> && kTurns) return turn(source, step_from, i1 - i0, columns, stride_to, target);
-          From block[16 * 64];
-          for (Index j0 = 0; j0 < columns; j0 += 64) {
-            const Index count = std::min<Index>(64, columns - j0);
-            if constexpr (kTurns) turn(source + j0 * step_from, step_from, i1 - i0, count, 64, block);
-            else
-              for (Index j = 0; j < count; ++j)
-                for (Index i = 0; i < i1 - i0; ++i) block[i * 64 + j] = source[i + (j0 + j) * step_from];
-            for (Index i = 0; i < i1 - i0; ++i) convert_row(block + i * 64, std::size_t(count), target + i * stride_to + j0);
-          }
-        });
-    });
-    return;
-  }
   if constexpr (std::is_same_v<To, From>)
     if (rank >= 2 && step_to == 1 && step_from == 1 && p.a[rank - 2] == n && p.b[rank - 2] == 0) {   // rows all the same
       const Index m = p.shape[rank - 2];
@@ -395,16 +398,30 @@ template <class To, class From> void copy_strided(To* to, const From* from, cons
   });
 }
 
-// First and last byte that a tensor can touch.
-std::pair<const std::byte*, const std::byte*> extent(const Tensor& x) {
-  Index low = x.offset(), high = x.offset();
-  for (int axis = 0; axis < x.rank(); ++axis) (x.strides()[axis] < 0 ? low : high) += (x.shape()[axis] - 1) * x.strides()[axis];
-  const auto item = Index(item_size(x.dtype()));
-  return {x.storage().data() + low * item, x.storage().data() + (high + 1) * item};
+// First and last element, as offsets into the storage.
+std::pair<Index, Index> extent(const Tensor& x) {
+  Index first = x.offset(), last = x.offset();
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    const Index reach = (x.shape()[axis] - 1) * x.strides()[axis];
+    (reach < 0 ? first : last) += reach;
+  }
+  return {first, last};
+}
+
+// Largest offset within a row of length `row` that an element has, its axes that step by whole rows left out; -1: unknown.
+Index width(const Tensor& x, Index row) {
+  Index last = 0;
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    const Index stride = x.strides()[axis];
+    if (stride % row == 0 || x.shape()[axis] == 1) continue;
+    if (stride < 0) return -1;
+    last += (x.shape()[axis] - 1) * stride;
+  }
+  return last;
 }
 
 Tensor broadcast_to(std::string_view op, const Tensor& y, const Shape& shape) {
-  check<ShapeError>(broadcast_shapes(op, shape, y.shape()) == shape, "{}: cannot broadcast y {} to x {}", op, y.shape(), shape);
+  check<ShapeError>(broadcasts_to(y.shape(), shape), "{}: cannot broadcast y {} to x {}", op, y.shape(), shape);
   Strides strides;
   for (int axis = 0; axis < shape.rank(); ++axis) {
     const int from = axis - (shape.rank() - y.rank());
@@ -437,6 +454,18 @@ void check_writable(std::string_view op, const Tensor& x) {
   }
 }
 
+bool may_overlap(const Tensor& a, const Tensor& b) {
+  if (!(a.storage() == b.storage()) || a.numel() == 0 || b.numel() == 0) return false;
+  const auto [a_first, a_last] = extent(a);
+  const auto [b_first, b_last] = extent(b);
+  if (a_last < b_first || b_last < a_first) return false;
+  if (a.rank() < 2 || b.rank() < 2) return true;
+  const Index row = a.strides()[a.rank() - 2];
+  if (row <= 0 || b.strides()[b.rank() - 2] != row) return true;
+  const Index a_width = width(a, row), b_width = width(b, row), apart = ((b.offset() - a.offset()) % row + row) % row;
+  return a_width < 0 || b_width < 0 || apart <= a_width || apart + b_width >= row;     // columns, taken modulo the row
+}
+
 bool equal_bits(const Tensor& a, const Tensor& b) {
   if (a.shape() != b.shape() || a.dtype() != b.dtype()) return false;
   return visit_any(a.dtype(), [&]<class T>() {
@@ -451,13 +480,9 @@ void copy_into(const Tensor& x, const Tensor& y) {
   check_writable("copy_into", x);
   Tensor source = broadcast_to("copy_into", y, x.shape());
   if (x.numel() == 0) return;
-  if (x.storage() == y.storage()) {
-    const auto [x0, x1] = extent(x);
-    const auto [y0, y1] = extent(y);
-    if (x0 < y1 && y0 < x1) {
-      if (x.offset() == source.offset() && x.strides() == source.strides()) return;
-      source = source.clone();
-    }
+  if (may_overlap(x, source)) {
+    if (x.offset() == source.offset() && x.strides() == source.strides()) return;
+    source = source.clone();
   }
   copy_converting(x, source);
 }

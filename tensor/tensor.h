@@ -58,8 +58,9 @@ class Tensor {
   // All elements in row-major order; ShapeError unless contiguous.
   template <class T> std::span<const T> span() const { return {static_cast<const T*>(contiguous_raw(dtype_of<T>)), std::size_t(numel())}; }
   template <class T> std::span<T> mutable_span() const {
+    auto* const first = static_cast<T*>(contiguous_raw(dtype_of<T>));
     storage_.touch();
-    return {static_cast<T*>(contiguous_raw(dtype_of<T>)), std::size_t(numel())};
+    return {first, std::size_t(numel())};
   }
   // The element of a tensor that has exactly one; ShapeError, DTypeError.
   template <class T> T item() const { return *static_cast<const T*>(item_raw(dtype_of<T>)); }
@@ -147,10 +148,11 @@ template <class T> Tensor tensor(const std::vector<T>& values, const Shape& shap
   return tensor(std::span<const T>(values), shape);
 }
 
-// y -> x, broadcast to x's shape and converted from another dtype only when asked by `to`; right when they overlap.
+// x = y, y broadcast to x's shape, of one dtype (`to` converts); right when they overlap.
 void copy_into(const Tensor& x, const Tensor& y);                // ShapeError, DTypeError
 void fill_(const Tensor& x, double value);                       // every element of the view x; DTypeError where it does not fit
-// f32 -> bf16 rounds to nearest even; float -> int saturates, NaN gives 0; int -> int wraps
+// f32 -> bf16 rounds to nearest even; float -> int saturates, NaN gives 0; int -> int wraps.
+// x itself where it has the dtype
 Tensor to(const Tensor& x, DType dtype);
 
 // the same dtype, shape and bits of elements: a NaN equals one of its bits, 0 not -0

@@ -22,4 +22,10 @@ template <class T> T* own_of_thread() {
   return one;
 }
 
+// The same, or this one at the thread's end.
+template <class T> T& own_or(T& here) {
+  T* const own = own_of_thread<T>();
+  return own ? *own : here;
+}
+
 }  // namespace heed

@@ -573,9 +573,13 @@ const std::vector<Row>& model_rows() {
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .linear_attention = true, .random_features = -1})),
       CALL(RandomFeatures({.number = 8, .head_width = 4, .scale = -2})),
       CALL([] {
-        KeyValueCache plain(1, 2, 4, 4, DType::f32);
+        KeyValueCache plain(1, {2, 4}, {2, 4}, 4, DType::f32);
         MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 2, .linear_attention = true})
             .next(constant(zeros({1, 1, 8})), plain);
+      }()),
+      CALL([] {
+        KeyValueCache none;
+        MultiHeadAttention(scope() / "self_attn", {.width = 8}).next(constant(zeros({1, 2, 8})), none);
       }()),
       CALL(identity_init()(zeros({2}), Key(1))),
       // attentions
@@ -590,8 +594,8 @@ const std::vector<Row>& model_rows() {
       CALL(make_attention("cosine", scope() / "attention", {.query_width = 2, .memory_width = 2, .sharpness = -1})),
       CALL(make_attention("location", scope() / "attention", {.query_width = 2, .memory_width = 2, .longest = 0})),
       CALL(make_attention("general", scope() / "attention", {.query_width = 2, .memory_width = 2, .truncate_after_softmax = true})),
-      CALL(KeyValueCache(2, 1, 3, 4, f64).append(zeros({1, 1, 1, 4}, f64), zeros({1, 1, 1, 4}, f64))),
-      CALL(KeyValueCache(2, 1, 3, 4, f64).append(zeros({2, 1, 1, 4}), zeros({2, 1, 1, 4}))),
+      CALL(KeyValueCache(2, {1, 4}, {1, 4}, 3, f64).append(zeros({1, 1, 1, 4}, f64), zeros({1, 1, 1, 4}, f64))),
+      CALL(KeyValueCache(2, {1, 4}, {1, 4}, 3, f64).append(zeros({2, 1, 1, 4}), zeros({2, 1, 1, 4}))),
       CALL(make_attention("dot", scope() / "attention", {.query_width = 2, .memory_width = 2}).prepare(constant(zeros({2, 2})), {})),
       CALL([] {
         const Attention a = make_attention("dot", scope() / "attention", {.query_width = 2, .memory_width = 2});

@@ -9,6 +9,7 @@
 #include <regex>
 
 #include "tensor/file.h"
+#include "tests/cli/program.h"
 
 namespace {
 
@@ -22,15 +23,6 @@ std::string neutral(std::string text) {
                                                              {std::regex(R"(\n)"), " / "}};
   for (const auto& [what, by] : rules) text = std::regex_replace(text, what, by);
   return text;
-}
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  for (std::size_t at = 0, end; at < text.size(); at = end + 1) {
-    end = std::min(text.find('\n', at), text.size());
-    lines.push_back(text.substr(at, end - at));
-  }
-  return lines;
 }
 
 }  // namespace

@@ -5,9 +5,10 @@
 
 namespace heed {
 
-// e_ts = log Σ_k a_k exp(-b_k (κ_tk - s)²),  κ_t = κ_{t-1} + exp(W_κ q_t),  (a, b) = exp(W_ab q_t)     Graves 2013, arXiv 1308.0850, Eq. 46-51
+// e_ts = log Σ_k a_k exp(-b_k (κ_tk - s)²),  κ_t = κ_{t-1} + exp(W_κ q_t + b_κ),  (a, b) = exp(W_ab q_t + b_ab)
+//                                                                                            Graves 2013, arXiv 1308.0850, Eq. 46-51
 // `kWindows` windows that only move forward, s from 1, κ_0 = 0. The query alone says where to look.
-// The paper's weights are e^e: those of gaussian-exp. Of gaussian they are normalised, as those of every score.
+// The paper's weights are exp(e): those of gaussian-exp. Of gaussian they are normalised, as those of every score.
 struct Gaussian {
   static constexpr std::string_view formula = "e_j = log Σ_k a_k exp(-b_k (κ_k - j)²), ln a and ln b = W q + b, j from 1";
   static constexpr bool looks_back = true;
@@ -15,7 +16,7 @@ struct Gaussian {
   Gaussian(Scope scope, const ScoreOptions& options);
   Variable carry(const Variable& query, const AttentionState& state) const;    // κ [B, T, K]
   Variable operator()(const Variable& query, const Memory& memory, const AttentionState& state) const;
-  Linear steps, shapes;             // W_κ [K, n], W_ab [2K, n]
+  Linear steps, shapes;             // W_κ [K, n], W_ab [2K, n], and b
 };
 static_assert(Score<Gaussian>);
 

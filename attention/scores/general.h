@@ -24,7 +24,7 @@ struct GeneralScaled : General {
   static constexpr std::string_view formula = "e_j = g qᵀ W h_j";
   GeneralScaled(Scope scope, const ScoreOptions& options) : General(scope, options), g(scope.parameter("g", {}, constant_init(1))) {}
   Variable operator()(const Variable& query, const Memory& memory, const AttentionState& state) const {
-    return General::operator()(query* g, memory, state);
+    return General::operator()(query * g, memory, state);
   }
   Parameter g;
 };

@@ -10,8 +10,7 @@ namespace heed {
 
 Variable causal_product(const Variable& q, const Variable& k, const Variable& v) {
   return record("causal_product", causal_product(q.value(), k.value(), v.value()), {q, k, v},
-                [slots = std::array{q.slot(), k.slot(), v.slot()}, q = saved(q.value()), k = saved(k.value()),
-                 v = saved(v.value())](const Tensor& dy) {
+                [slots = std::array{q.slot(), k.slot(), v.slot()}, q = saved(q), k = saved(k), v = saved(v)](const Tensor& dy) {
                   gradients(slots, [&](const auto& d) { causal_product_grad(q, k, v, dy, d[0], d[1], d[2]); });
                 });
 }

@@ -28,18 +28,33 @@ Variable cross_entropy(const Variable& logits, const Tensor& targets, const Cros
                 });
 }
 
-Variable linear_cross_entropy(const Variable& x, const Variable& weight, const Variable& bias, const Tensor& targets,
-                              const CrossEntropyOptions& options) {
+namespace {
+
+// log_share, other, rest: undefined without a mixture
+Variable fused(const char* op, const Variable& x, const Variable& weight, const Variable& bias, const Tensor& targets,
+               const CrossEntropyOptions& options, const Variable& log_share, const Variable& other, const Variable& rest) {
   LinearCrossEntropyWants wants;
   if (Tape::current()) wants = {x.wants_gradient(), weight.wants_gradient(), bias.wants_gradient()};
-  const LinearCrossEntropy out = linear_cross_entropy(x.value(), weight.value(), bias.value(), targets, options, wants);
-  return record("linear_cross_entropy", full({}, out.total, x.dtype()), {x, weight, bias},
-                [to_x = x.slot(), to_weight = weight.slot(), to_bias = bias.slot(), dx = out.dx, dweight = out.dweight,
-                 dbias = out.dbias](const Tensor& dy) {
+  const LinearCrossEntropy out = linear_cross_entropy(x.value(), weight.value(), bias.value(), targets, options, wants,
+                                                      {log_share.value(), other.value(), rest.value()});
+  return record(op, full({}, out.total, x.dtype()), {x, weight, bias, log_share, other, rest},
+                [to_x = x.slot(), to_weight = weight.slot(), to_bias = bias.slot(), to_share = log_share.slot(), to_other = other.slot(),
+                 to_rest = rest.slot(), dx = out.dx, dweight = out.dweight, dbias = out.dbias, dshare = out.dlog_share, dother = out.dother,
+                 drest = out.drest](const Tensor& dy) {
                   to_x.adopt(dx, dy.item());
                   to_weight.adopt(dweight, dy.item());
                   to_bias.adopt(dbias, dy.item());
+                  to_share.adopt(dshare, dy.item());
+                  to_other.adopt(dother, dy.item());
+                  to_rest.adopt(drest, dy.item());
                 });
+}
+
+}  // namespace
+
+Variable linear_cross_entropy(const Variable& x, const Variable& weight, const Variable& bias, const Tensor& targets,
+                              const CrossEntropyOptions& options) {
+  return fused("linear_cross_entropy", x, weight, bias, targets, options, {}, {}, {});
 }
 
 Variable linear_cross_entropy_by_definition(const Variable& x, const Variable& weight, const Variable& bias, const Tensor& targets,
@@ -51,21 +66,7 @@ Variable linear_cross_entropy_by_definition(const Variable& x, const Variable& w
 Variable linear_mixture_cross_entropy(const Variable& x, const Variable& weight, const Variable& bias, const Variable& log_share,
                                       const Variable& other, const Tensor& targets, const CrossEntropyOptions& options,
                                       const Variable& rest) {
-  LinearCrossEntropyWants wants;
-  if (Tape::current()) wants = {x.wants_gradient(), weight.wants_gradient(), bias.wants_gradient()};
-  const LinearCrossEntropy out = linear_cross_entropy(x.value(), weight.value(), bias.value(), targets, options, wants,
-                                                      {log_share.value(), other.value(), rest.value()});
-  return record("linear_mixture_cross_entropy", full({}, out.total, x.dtype()), {x, weight, bias, log_share, other, rest},
-                [to_x = x.slot(), to_weight = weight.slot(), to_bias = bias.slot(), to_share = log_share.slot(), to_other = other.slot(),
-                 to_rest = rest.slot(), dx = out.dx, dweight = out.dweight, dbias = out.dbias, dshare = out.dlog_share, dother = out.dother,
-                 drest = out.drest](const Tensor& dy) {
-                  to_x.adopt(dx, dy.item());
-                  to_weight.adopt(dweight, dy.item());
-                  to_bias.adopt(dbias, dy.item());
-                  to_share.adopt(dshare, dy.item());
-                  to_other.adopt(dother, dy.item());
-                  to_rest.adopt(drest, dy.item());
-                });
+  return fused("linear_mixture_cross_entropy", x, weight, bias, targets, options, log_share, other, rest);
 }
 
 Variable linear_mixture_cross_entropy_by_definition(const Variable& x, const Variable& weight, const Variable& bias,

@@ -22,6 +22,8 @@ Variable soft_cross_entropy(const Variable& logits, const Variable& probabilitie
                 });
 }
 
+// ---- samples -----------------------------------------------------------------------------------------------------------------------
+
 void soft_cross_entropy_samples(SampleTable& table) {
   constexpr Index N = Sample::kAny;
   table.add("soft_cross_entropy", [](SampleTable::Variables x) { return soft_cross_entropy(x[0], x[1], Reduction::none); },

@@ -25,7 +25,7 @@ Variable entmax(const Variable& x, const Mask& mask) {
 Variable alpha_entmax(const Variable& x, const Variable& alpha, const Mask& mask) {
   Tensor p = alpha_entmax(x.value(), alpha.value(), mask);
   return record("alpha_entmax", p, {x, alpha},
-                [slots = std::array{x.slot(), alpha.slot()}, p = saved(p), alpha = saved(alpha.value())](const Tensor& dp) {
+                [slots = std::array{x.slot(), alpha.slot()}, p = saved(p), alpha = saved(alpha)](const Tensor& dp) {
                   gradients(slots, [&](const auto& into) { alpha_entmax_grad(p, alpha, dp, into[0], into[1]); });
                 });
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The gradient of a view is a view of the parent's gradient: nothing is computed, copied or added here (but for expand). What
-// copies its elements hands each source its part of dy.
+// The gradient of a view is a view of the parent's gradient: nothing is computed, copied or added here (but for expand and
+// toeplitz). What copies its elements hands each source its part of dy; repeat sums them.
 #include "tensor/ops/view.h"
 
 #include <algorithm>

@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
-#include <new>
 
 #include "examples/cli/command.h"
 #include "models/drawing.h"
@@ -27,7 +26,7 @@ constexpr Command kCommands[] = {
     {"evaluate", "loss, perplexity, BLEU, chrF and exact match on data", evaluate},
     {"score", "BLEU, chrF and exact match of a file against references", score},
     {"attention", "draw where a model looks: SVG, HTML or text", attention},
-    {"explain", "one decode step: every value with its formula, and its gradient", explain},
+    {"explain", "one decode step: every value with its formula; with --target its gradient too", explain},
     {"compare", "train a model with each attention; one table of cost and quality", compare},
     {"inspect", "what a run, a checkpoint or any .safetensors holds", inspect},
     {"trace", "every module's output for one sentence into a file", trace},
@@ -86,7 +85,7 @@ int run(std::span<const std::string> words, std::string& name) {
   for (const Command& command : kCommands) known.push_back(command.name);
   const std::string_view near = nearest(words[0], known);
   throw Mistake(fmt::format(
-      "unknown command: {}; {}", drawing::clean(words[0]).substr(0, 80),
+      "unknown command: {}; {}", drawing::printable(words[0]).substr(0, 80),
       near.empty() ? fmt::format("there are {}", fmt::join(known, ", ")) : fmt::format("did you mean {}? `heed --help` lists all", near)));
 }
 
@@ -98,15 +97,13 @@ void keep_streams_closed() {
 
 }  // namespace
 
-std::span<const Command> commands() { return kCommands; }
-
 }  // namespace cli
 
 int main(int argc, char** argv, std::vector<NamedScore> extra_scores) {
   cli::keep_streams_closed();
   std::signal(SIGPIPE, SIG_IGN);
   std::string name = "heed";
-  const auto say = [&](const char* text) { cli::note(fmt::format("{}: {}", name, drawing::clean(text))); };
+  const auto say = [&](const char* text) { cli::note(fmt::format("{}: {}", name, drawing::printable(text))); };
   try {
     const ExtraScores known(std::move(extra_scores));
     return cli::run(std::vector<std::string>(argv + 1, argv + std::max(argc, 1)), name);
@@ -128,9 +125,6 @@ int main(int argc, char** argv, std::vector<NamedScore> extra_scores) {
   } catch (const std::filesystem::filesystem_error& e) {
     say(fmt::format("{}: {}", e.path1().string(), e.code().message()).c_str());
     return cli::is_fault(e.code().value()) ? 1 : 2;
-  } catch (const std::bad_alloc& e) {
-    say(e.what());
-    return 1;
   } catch (const std::exception& e) {
     say(e.what());
     return 1;

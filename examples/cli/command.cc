@@ -14,6 +14,7 @@
 
 #include "models/drawing.h"
 #include "models/text.h"
+#include "tensor/format.h"
 
 namespace heed::cli {
 namespace {
@@ -32,11 +33,11 @@ const Option* find(const Syntax& syntax, std::string_view with_dashes) {
 
 [[noreturn]] void unknown(const Syntax& syntax, const std::string& word) {
   const std::string name = word.substr(0, word.find('='));
-  if (!word.starts_with('-') || word == "-") throw Mistake(fmt::format("unexpected word: {}; {}", in_quotes(word), see(syntax)));
+  if (!word.starts_with('-') || word == "-") throw Mistake(fmt::format("unexpected word: {}; {}", quote(word), see(syntax)));
   std::vector<std::string_view> known;
   for (const Option& option : syntax.options) known.push_back(option.name);
   const std::string_view near = nearest(name.substr(std::min(name.find_first_not_of('-'), name.size())), known);
-  throw Mistake(fmt::format("unknown flag: {}; {}{}", drawing::clean(name), near.empty() ? "" : fmt::format("did you mean --{}? ", near),
+  throw Mistake(fmt::format("unknown flag: {}; {}{}", drawing::printable(name), near.empty() ? "" : fmt::format("did you mean --{}? ", near),
                             see(syntax)));
 }
 
@@ -118,7 +119,7 @@ bool Reader::operator()(std::span<const std::string> words, Given& given) {
   } catch (const CLI::ParseError& e) {
     const std::string text = e.what(), name = text.substr(0, text.find(':'));
     if (const Option* option = find(syntax, name)) throw Mistake(fmt::format("no value: {}; {}", name, allowed(*option)));
-    throw Mistake(fmt::format("{}; {}", drawing::clean(text), see(syntax)));
+    throw Mistake(fmt::format("{}; {}", drawing::printable(text), see(syntax)));
   }
   for (std::size_t i = 0; i < syntax.options.size(); ++i) {
     const Option& option = syntax.options[i];
@@ -180,6 +181,16 @@ std::string& waiting() {
   return text;
 }
 
+// 0, or the number of the error after which nothing more is written.
+int write_all(int file, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(file, text.data(), text.size());
+    if (written < 0 && errno != EINTR) return errno;
+    if (written > 0) text.remove_prefix(std::size_t(written));
+  }
+  return 0;
+}
+
 }  // namespace
 
 void print(std::string_view text) {
@@ -188,30 +199,13 @@ void print(std::string_view text) {
 }
 
 void flush() {
-  std::string_view rest = waiting();
-  while (!rest.empty()) {
-    const ssize_t written = ::write(STDOUT_FILENO, rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) {
-      const int error = errno;
-      waiting().clear();
-      if (error == EPIPE) throw Unread();
-      throw Fault(fmt::format("standard output: cannot write: {}", std::strerror(error)));
-    }
-    rest.remove_prefix(std::size_t(written));
-  }
+  const int error = write_all(STDOUT_FILENO, waiting());
   waiting().clear();
+  if (error == EPIPE) throw Unread();
+  if (error != 0) throw Fault(fmt::format("standard output: cannot write: {}", std::strerror(error)));
 }
 
-void note(std::string_view line) {
-  const std::string text = fmt::format("{}\n", line);
-  for (std::string_view rest = text; !rest.empty();) {
-    const ssize_t written = ::write(STDERR_FILENO, rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return;
-    rest.remove_prefix(std::size_t(written));
-  }
-}
+void note(std::string_view line) { write_all(STDERR_FILENO, fmt::format("{}\n", line)); }
 
 void check_different(const std::string& input, const std::string& output) {
   struct stat a, b;

@@ -76,7 +76,6 @@ struct Command {
   std::string_view name, about;
   int (*run)(std::span<const std::string> words);
 };
-std::span<const Command> commands();
 
 int data(std::span<const std::string> words);
 int train(std::span<const std::string> words);

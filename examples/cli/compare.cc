@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "examples/cli/dataset.h"
+#include "examples/cli/log.h"
 #include "examples/cli/model.h"
 #include "examples/cli/quality.h"
 #include "examples/cli/stop.h"
@@ -55,15 +56,12 @@ struct Result {
 
 std::vector<std::string> listed(const std::string& text) {
   std::vector<std::string> names;
-  for (std::size_t at = 0; at <= text.size();) {
-    const std::size_t comma = std::min(text.find(',', at), text.size());
-    std::string name = text.substr(at, comma - at);
+  for (std::string& name : at_commas(text)) {
     std::ranges::replace(name, '_', '-');
-    if (name.empty()) throw Mistake(fmt::format("an empty name: --attention {}; names with commas between them", in_quotes(text)));
+    if (name.empty()) throw Mistake(fmt::format("an empty name: --attention {}; names with commas between them", quote(text)));
     if (std::ranges::find(names, name) != names.end())
       throw Mistake(fmt::format("given twice: {} in --attention {}; each name once", name, text));
     names.push_back(std::move(name));
-    at = comma + 1;
   }
   return names;
 }
@@ -175,16 +173,12 @@ void match_parameters(std::span<Entry> entries, const Dataset& data) {
 
 // Mean milliseconds of an update, nothing else counted.
 double step_milliseconds(const std::string& run) {
-  const std::string text = read_file((fs::path(run) / "metrics.jsonl").string());
   double milliseconds = 0, told = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    const auto json = parse_json(text.substr(at, end - at));
-    at = end + 1;
-    if (!json.is_object() || !json.contains("timing") || !json.contains("step") || !json["step"].is_number()) continue;
+  each_entry((fs::path(run) / "metrics.jsonl").string(), [&](const Json& json) {
+    if (!json.contains("timing") || !json.contains("step") || !json["step"].is_number()) return;
     const double mean = json["timing"].value("update_ms", 0.0), step = json["step"].get<double>();
     if (mean > 0) milliseconds += mean * (step - std::exchange(told, step));
-  }
+  });
   return told > 0 ? milliseconds / told : NAN;
 }
 

@@ -105,7 +105,7 @@ Corpus find_part(const RunConfig& config, const std::string& part, CorpusOptions
   }
   const auto& files = part == "train" ? config.train_files : part == "dev" ? config.dev_files : config.test_files;
   if (part == "test" && files.empty())
-    throw Mistake("no test part: --train-files and --dev-files alone; --test-files SOURCE TARGET, or --split dev");
+    throw Mistake("no test part: --train-files and --dev-files alone; --test-files SOURCE TARGET, to evaluate --files, or --split dev");
   if (files.size() != 2 || (part != "train" && part != "dev" && part != "test"))
     throw Mistake(fmt::format("no such part: {}; the run knows train, dev{}", part,
                               config.train.empty() && config.test_files.empty() ? "" : ", test"));

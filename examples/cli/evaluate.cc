@@ -264,9 +264,7 @@ int evaluate(std::span<const std::string> words) {
                asked.manner.json);
   flush();                                         // the file may fail
   if (!asked.out.empty()) write_file_atomically(asked.out, fmt::format("{}\n", fmt::join(translated.texts, "\n")));
-  if (!asked.manner.quiet && !asked.manner.json && overlooked.cut > 0)
-    note(fmt::format("{} longer than {} {} cut", counted(overlooked.cut, "source"),
-                     counted(run.config.max_length, run.source.tokenizer.options().noun()), overlooked.cut == 1 ? "was" : "were"));
+  note_cut(overlooked, run, run.config.max_length, asked.manner);
   return 0;
 }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "examples/cli/command.h"
+#include "examples/cli/log.h"
 #include "examples/cli/quality.h"
 #include "models/drawing.h"
 #include "models/run.h"
@@ -45,7 +46,7 @@ Counts count(const Tensor& x) {
 
 std::string shortened(const std::string& text) {
   constexpr std::size_t kLongest = 300;
-  const std::string clean = drawing::clean(text);
+  const std::string clean = drawing::printable(text);
   return clean.size() <= kLongest ? clean : drawing::shorten(clean, int(kLongest)) + fmt::format(" ({} bytes)", text.size());
 }
 
@@ -66,7 +67,7 @@ void inspect_file(const std::string& path, const Manner& manner) {
     std::string flaws;
     if (counts.nans) flaws += fmt::format("  {} NaN", counts.nans);
     if (counts.infinities) flaws += fmt::format("  {} Inf", counts.infinities);
-    lines += fmt::format("{:<{}}  {:<5} {:<{}} {:>12}{}{}\n", drawing::clean(name), wide, dtype, to_string(shape), shape_wide,
+    lines += fmt::format("{:<{}}  {:<5} {:<{}} {:>12}{}{}\n", drawing::printable(name), wide, dtype, to_string(shape), shape_wide,
                          shape.numel(), flaws, more);
     std::vector<Index> sizes;
     for (int i = 0; i < shape.rank(); ++i) sizes.push_back(shape[i]);
@@ -78,7 +79,10 @@ void inspect_file(const std::string& path, const Manner& manner) {
     const auto [at, fresh] = names.try_emplace(
         {value.numel() ? value.contiguous().storage().data() : nullptr, value.numel() ? value.offset() : Index(names.size()) - 1}, name);
     if (fresh) add(name, heed::name(value.dtype()), value.shape(), count(value), "");
-    else lines += fmt::format("{:<{}}  the same as {}\n", drawing::clean(name), wide, drawing::clean(at->second));
+    else {
+      lines += fmt::format("{:<{}}  the same as {}\n", drawing::printable(name), wide, drawing::printable(at->second));
+      json["tensors"].push_back({{"name", name}, {"same_as", at->second}});
+    }
   }
   for (const auto& [name, other] : file.others)
     add(name, other.stored_as, other.shape, std::nullopt, "  (a dtype that Heed does not compute with)");
@@ -89,7 +93,7 @@ void inspect_file(const std::string& path, const Manner& manner) {
   print(fmt::format("{}: {}, {}, {}; checksum {}\n", path, size_text(double(file.header.file_bytes)),
                     counted(Index(file.header.tensors.size()), "tensor"), counted(elements, "element"),
                     file.has_checksum ? "right" : "none in the file"));
-  for (const auto& [key, value] : file.metadata) print(fmt::format("{}: {}\n", drawing::clean(key), shortened(value)));
+  for (const auto& [key, value] : file.metadata) print(fmt::format("{}: {}\n", drawing::printable(key), shortened(value)));
   print(lines);
   print(nans + infinities > 0 ? fmt::format("NaN {}, infinite {}", nans, infinities)
         : unread > 0          ? "all values that were read are finite"
@@ -101,12 +105,9 @@ void inspect_file(const std::string& path, const Manner& manner) {
 std::string last_scores(const std::string& path, const std::string& bleu) {
   std::error_code ignored;
   if (!fs::exists(path, ignored)) return {};
-  std::string text = read_file(path), dev, end;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t stop = std::min(text.find('\n', at), text.size());
-    const auto json = parse_json(text.substr(at, stop - at));
-    at = stop + 1;
-    if (!json.is_object() || !json.contains("event")) continue;
+  std::string dev, end;
+  each_entry(path, [&](const Json& json) {
+    if (!json.contains("event")) return;
     // null: not finite
     const auto number = [&](const char* key) { return json.contains(key) && json[key].is_number() ? json[key].get<double>() : NAN; };
     if (json["event"] == "dev")
@@ -114,7 +115,7 @@ std::string last_scores(const std::string& path, const std::string& bleu) {
                         number("bleu"), number("exact"));
     if (json["event"] == "end" && json.contains("reason") && json["reason"].is_string())
       end = fmt::format("finished: {} ({})\n", number("step"), json["reason"].get<std::string>());
-  }
+  });
   return dev + end;
 }
 
@@ -159,7 +160,7 @@ bool inspect_run(const std::string& path, const Manner& manner) {
                     run.target.vocabulary.size(), run.source.tokenizer.options().noun(), run.source.tokenizer.options().name));
   print(fmt::format("checkpoints: {}\n", steps.empty() ? "none" : fmt::format("{}", fmt::join(steps, ", "))));
   print(fmt::format("best.safetensors: {}\n", best_text));
-  for (const std::string& what : damaged) print(fmt::format("damaged: {}\n", drawing::clean(what)));
+  for (const std::string& what : damaged) print(fmt::format("damaged: {}\n", drawing::printable(what)));
   print(last_scores((fs::path(path) / "metrics.jsonl").string(), bleu_name(run.config)));
   print("\n" + summary(parameters));
   return damaged.empty();

@@ -15,7 +15,7 @@
 #include "models/text.h"
 #include "tensor/error.h"
 #include "tensor/file.h"
-#include "tensor/json.h"
+#include "tensor/format.h"
 
 namespace heed::cli {
 namespace {
@@ -48,7 +48,7 @@ Log::Log(std::string path, Index bytes) : path_(std::move(path)) {
     } catch (const Json::exception&) {
       throw FileError(fmt::format("{}: line {}: not as it was written: {}", path_,
                                   1 + std::count(text.begin(), text.begin() + std::ptrdiff_t(at), '\n'),
-                                  in_quotes(text.substr(at, end - at))));
+                                  quote(text.substr(at, end - at))));
     }
     at = end + 1;
   }
@@ -117,6 +117,14 @@ void Log::write_curves(const std::string& path, const std::string& bleu, const s
   panel("quality on dev", {kBleu, "exact match (percent)"});
   panel("learning rate", {"learning rate"});
   if (!curves.panels.empty()) write_file_atomically(path, curves_svg(curves));
+}
+
+void each_entry(const std::string& path, const std::function<void(const Json&)>& take) {
+  const std::string text = read_file(path);
+  for (std::size_t at = 0, end; at < text.size(); at = end + 1) {
+    end = std::min(text.find('\n', at), text.size());
+    if (const Json json = parse_json(text.substr(at, end - at)); json.is_object()) take(json);
+  }
 }
 
 std::string end_after(const std::string& path, Index bytes) {

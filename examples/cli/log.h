@@ -2,12 +2,14 @@
 // metrics.jsonl: one JSON object a line, numbers in the shortest form that reads back to the same bits. What depends on the clock
 // stands apart under "timing", in columns of fixed width: the lengths of the lines, which checkpoints hold, do not depend on it.
 #pragma once
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "tensor/dtype.h"
+#include "tensor/json.h"
 
 namespace heed::cli {
 
@@ -37,6 +39,8 @@ class Log {
   std::map<std::string, Points> points_;           // "train loss", ...
 };
 
+// The objects of a log, one a line; a line that holds none is passed over. FileError
+void each_entry(const std::string& path, const std::function<void(const Json&)>& take);
 // What stands after these bytes, where a line with "event": "end" is among it.
 std::string end_after(const std::string& path, Index bytes);
 // Whether lines follow the first evaluation: a checkpoint was written before they were.

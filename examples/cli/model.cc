@@ -33,13 +33,8 @@ std::vector<Option> ensemble_options(RunFlags& flags) {
 std::vector<std::string> listed_files(const std::string& list, std::string_view flag) {
   std::error_code ignored;
   if (std::filesystem::exists(list, ignored)) return {list};
-  std::vector<std::string> names;
-  for (std::size_t at = 0; at <= list.size();) {
-    const std::size_t end = std::min(list.find(',', at), list.size());
-    names.push_back(list.substr(at, end - at));
-    if (names.back().empty()) throw Mistake(fmt::format("a file without a name: --{} {}; A,B,..", flag, list));
-    at = end + 1;
-  }
+  std::vector<std::string> names = at_commas(list);
+  if (std::ranges::find(names, "") != names.end()) throw Mistake(fmt::format("a file without a name: --{} {}; A,B,..", flag, list));
   return names;
 }
 
@@ -94,11 +89,17 @@ Ready ready(const RunFlags& flags) {
   return ready;
 }
 
+void note_cut(const Overlooked& overlooked, const Run& run, Index max_length, const Manner& manner) {
+  if (manner.quiet || overlooked.cut == 0) return;
+  note(fmt::format("{} longer than {} {} cut; only what stands before is translated", counted(overlooked.cut, "line"),
+                   counted(max_length, run.source.tokenizer.options().noun()), overlooked.cut == 1 ? "was" : "were"));
+}
+
 void note_unknown(std::span<const std::string> words, const Manner& manner, std::string_view where) {
   if (manner.quiet || words.empty()) return;
   std::vector<std::string> shown;
   for (const std::string& word : words) shown.push_back(drawing::shorten(word, 40));
-  note(drawing::clean(fmt::format("{}unknown to the model: {}", where, first_ten(shown, ", "))));
+  note(drawing::printable(fmt::format("{}unknown to the model: {}", where, first_ten(shown, ", "))));
 }
 
 void note_unknown(const Run& run, const std::string& source, const std::string& target, const Manner& manner) {

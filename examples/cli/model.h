@@ -35,6 +35,8 @@ Ready ready(const RunFlags& flags);
 std::vector<std::string> listed_files(const std::string& list, std::string_view flag);
 // A sentence and its translation, or what the model says, both ending in eos. Mistake where a side is empty or too long.
 Example sentence_pair(const Ready& model, const std::string& source, const std::string& target);
+// A note on lines that were longer than this.
+void note_cut(const Overlooked& overlooked, const Run& run, Index max_length, const Manner& manner);
 // Notes on words that the model does not have, nor the source to copy them from; of --source and --target.
 void note_unknown(std::span<const std::string> words, const Manner& manner, std::string_view where = {});   // "--source: ", say
 void note_unknown(const Run& run, const std::string& source, const std::string& target, const Manner& manner);

@@ -26,13 +26,7 @@ std::string epoch_text(double epoch) {
   return epoch == std::floor(epoch) ? fmt::format("epoch {:.0f}", epoch) : fmt::format("epoch {:.1f}", epoch);
 }
 
-// dev loss 1.234, dev BLEU 87.1
-std::vector<std::string> dev_parts(const ProgressNumbers& numbers) {
-  std::vector<std::string> parts;
-  if (numbers.dev_bleu) parts.push_back(fmt::format("dev {} {:.1f}", numbers.bleu_name, *numbers.dev_bleu));
-  if (numbers.dev_loss) parts.push_back(fmt::format("dev loss {:.3f}", *numbers.dev_loss));
-  return parts;
-}
+std::string dev_text(const ProgressNumbers& numbers) { return fmt::format("dev {} {:.1f}", numbers.bleu_name, *numbers.dev_bleu); }
 
 }  // namespace
 
@@ -68,7 +62,7 @@ std::string progress_bar(const ProgressNumbers& numbers, double seconds_left, in
   if (f >= 0) parts.push_back(fmt::format("{:>5} left", short_duration(seconds_left)));  // else the bar jumps
   if (numbers.loss) parts.push_back(fmt::format("loss {:.3f}", *numbers.loss));
   if (numbers.tokens_per_second) parts.push_back(short_count(*numbers.tokens_per_second) + " tok/s");
-  for (std::string& part : dev_parts(numbers)) parts.push_back(std::move(part));
+  if (numbers.dev_bleu) parts.push_back(dev_text(numbers));
 
   std::string tail;
   const auto room = [&] { return columns - int(head.size() + tail.size()); };
@@ -92,7 +86,7 @@ std::string progress_line(const ProgressNumbers& numbers, double seconds_left) {
   if (numbers.loss) line += fmt::format(", loss {:.3f}", *numbers.loss);
   if (numbers.tokens_per_second) line += fmt::format(", {} tokens/s", short_count(*numbers.tokens_per_second));
   if (fraction(numbers) >= 0) line += fmt::format(", {} left", short_duration(seconds_left));
-  for (const std::string& part : dev_parts(numbers)) line += ", " + part;
+  if (numbers.dev_bleu) line += ", " + dev_text(numbers);
   return line;
 }
 

@@ -17,7 +17,7 @@ struct ProgressNumbers {
   Index done = 0, total = 0;                  // total 0: not known
   double fraction = -1;                       // of the work, where limits other than total count too; negative: done / total
   std::optional<double> epoch{};              // epochs begun or, with a fraction, passed
-  std::optional<double> loss{}, tokens_per_second{}, dev_loss{}, dev_bleu{};
+  std::optional<double> loss{}, tokens_per_second{}, dev_bleu{};
   std::string bleu_name = "BLEU";
 };
 

@@ -10,11 +10,50 @@
 #include "tensor/json.h"
 
 namespace heed::cli {
+namespace {
+
+struct Scores {
+  BleuScore bleu;
+  ChrfScore chrf;
+  double exact;                                    // percent
+  std::size_t sentences;
+  std::vector<LengthBucket> buckets;
+};
+
+void print_json(const Scores& s) {
+  Json json{{"bleu", s.bleu.score},
+            {"bleu_signature", s.bleu.signature},
+            {"precisions", s.bleu.precisions},
+            {"brevity_penalty", s.bleu.brevity_penalty},
+            {"length_ratio", s.bleu.length_ratio()},
+            {"hypothesis_length", s.bleu.counts.hypothesis_length},
+            {"reference_length", s.bleu.counts.reference_length},
+            {"chrf", s.chrf.score},
+            {"chrf_signature", s.chrf.signature},
+            {"exact", s.exact},
+            {"sentences", s.sentences}};
+  for (const LengthBucket& bucket : s.buckets)
+    json["by_length"].push_back(
+        {{"above", bucket.above}, {"up_to", bucket.up_to}, {"sentences", bucket.segments}, {"bleu", bucket.bleu.score}});
+  print(json_text(json) + "\n");
+}
+
+void print_text(const Scores& s) {
+  print(fmt::format("BLEU {:.2f}  ({})\n  {}\n", s.bleu.score, s.bleu.signature, bleu_parts(s.bleu)));
+  print(fmt::format("{} {:.2f}  ({})\n", s.chrf.name, s.chrf.score, s.chrf.signature));
+  print(fmt::format("exact match {:.2f} %  ({:.0f} of {}, by words)\n", s.exact, s.exact / 100 * double(s.sentences), s.sentences));
+  if (s.bleu.score == 0 && s.bleu.counts.totals.back() == 0)
+    print("no hypothesis has four tokens: BLEU, as sacreBLEU has it, is 0 whatever is right\n");
+  for (const LengthBucket& bucket : s.buckets)
+    print(fmt::format("{:>4} to {:<4} words: BLEU {:.2f}  ({})\n", bucket.above + 1, bucket.up_to, bucket.bleu.score,
+                      counted(bucket.segments, "sentence")));
+}
+
+}  // namespace
+
 int score(std::span<const std::string> words) {
-  std::string hypotheses, tokenizer = "13a", smoothing = "exp";
-  std::string references;
+  std::string hypotheses, references, sources, tokenizer = "13a", smoothing = "exp";
   bool lowercase = false, words_too = false;
-  std::string sources;
   Manner manner;
   const Syntax syntax{.command = "score",
                       .usage = "--hypotheses FILE --references FILE [options]",
@@ -47,10 +86,11 @@ int score(std::span<const std::string> words) {
                                               : smoothing == "add-k" ? BleuSmoothing::add_k
                                                                      : BleuSmoothing::none,
                                  .lowercase = lowercase};
-  const BleuScore b = bleu(hypothesis_lines, all, bleu_options);
-  const ChrfScore c = chrf(hypothesis_lines, all, {.word_order = words_too ? 2 : 0, .lowercase = lowercase});
-  const double exact = 100 * exact_match(hypothesis_lines, all, lowercase);
-  std::vector<LengthBucket> buckets;
+  Scores scores{.bleu = bleu(hypothesis_lines, all, bleu_options),
+                .chrf = chrf(hypothesis_lines, all, {.word_order = words_too ? 2 : 0, .lowercase = lowercase}),
+                .exact = 100 * exact_match(hypothesis_lines, all, lowercase),
+                .sentences = hypothesis_lines.size(),
+                .buckets = {}};
   if (!sources.empty()) {
     const std::vector<std::string> lines = read_lines(sources, manner);
     if (lines.size() != hypothesis_lines.size())
@@ -59,35 +99,9 @@ int score(std::span<const std::string> words) {
     const Tokenizer space;
     std::vector<Index> lengths;
     for (const std::string& line : lines) lengths.push_back(Index(space.tokens(line).size()));
-    buckets = bleu_by_length(lengths, hypothesis_lines, all, 10, bleu_options);
+    scores.buckets = bleu_by_length(lengths, hypothesis_lines, all, 10, bleu_options);
   }
-  if (manner.json) {
-    Json json{{"bleu", b.score},
-              {"bleu_signature", b.signature},
-              {"precisions", b.precisions},
-              {"brevity_penalty", b.brevity_penalty},
-              {"length_ratio", b.length_ratio()},
-              {"hypothesis_length", b.counts.hypothesis_length},
-              {"reference_length", b.counts.reference_length},
-              {"chrf", c.score},
-              {"chrf_signature", c.signature},
-              {"exact", exact},
-              {"sentences", hypothesis_lines.size()}};
-    for (const LengthBucket& bucket : buckets)
-      json["by_length"].push_back(
-          {{"above", bucket.above}, {"up_to", bucket.up_to}, {"sentences", bucket.segments}, {"bleu", bucket.bleu.score}});
-    print(json_text(json) + "\n");
-    return 0;
-  }
-  print(fmt::format("BLEU {:.2f}  ({})\n  {}\n", b.score, b.signature, bleu_parts(b)));
-  print(fmt::format("{} {:.2f}  ({})\n", c.name, c.score, c.signature));
-  print(fmt::format("exact match {:.2f} %  ({:.0f} of {}, by words)\n", exact, exact / 100 * double(hypothesis_lines.size()),
-                    hypothesis_lines.size()));
-  if (b.score == 0 && b.counts.totals.back() == 0)
-    print("no hypothesis has four tokens: BLEU, as sacreBLEU has it, is 0 whatever is right\n");
-  for (const LengthBucket& bucket : buckets)
-    print(fmt::format("{:>4} to {:<4} words: BLEU {:.2f}  ({})\n", bucket.above + 1, bucket.up_to, bucket.bleu.score,
-                      counted(bucket.segments, "sentence")));
+  manner.json ? print_json(scores) : print_text(scores);
   return 0;
 }
 

@@ -212,10 +212,10 @@ int diff(std::span<const std::string> words) {
           "\n");
     return d.none() ? 0 : 1;
   }
-  for (const std::string& line : d.unmatched) print(drawing::clean(line) + "\n");
-  for (const std::string& line : d.other_bytes) print(drawing::clean(line) + "\n");
-  if (d.first) print(drawing::clean(fmt::format("first    {}", *d.first)) + "\n");
-  if (d.largest) print(drawing::clean(fmt::format("largest  {}", *d.largest)) + "\n");
+  for (const std::string& line : d.unmatched) print(drawing::printable(line) + "\n");
+  for (const std::string& line : d.other_bytes) print(drawing::printable(line) + "\n");
+  if (d.first) print(drawing::printable(fmt::format("first    {}", *d.first)) + "\n");
+  if (d.largest) print(drawing::printable(fmt::format("largest  {}", *d.largest)) + "\n");
   if (!d.unmatched.empty())
     print(fmt::format("{} without one of the same name, shape and type in the other file; of the {} compared {}\n",
                       counted(Index(d.unmatched.size()), "tensor"), d.compared,

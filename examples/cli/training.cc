@@ -203,7 +203,7 @@ void Training::log_data() {
 void Training::check_schedule() {
   const RunConfig& c = run_.config;
   if (c.warmup > std::max(step(), planned_updates()))
-    progress_.note(fmt::format("warning: the warm-up of {} updates does not end in the {} planned", c.warmup, planned_updates()));
+    progress_.warn(fmt::format("the warm-up of {} updates does not end in the {} planned", c.warmup, planned_updates()));
   if (c.schedule != "linear" && c.schedule != "cosine") return;
   if ((c.steps || c.epochs ? planned_updates() : step() + 1) > *c.schedule_steps)
     progress_.warn(

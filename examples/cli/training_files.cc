@@ -13,6 +13,7 @@
 #include "models/text.h"
 #include "nn/checkpoint.h"
 #include "tensor/file.h"
+#include "tensor/format.h"
 #include "tensor/json.h"
 
 namespace heed::cli {
@@ -173,10 +174,7 @@ void Training::restore(const Checkpoint& checkpoint, const std::string& file, bo
   need(scalars["step"] == fmt::format("{}", checkpoint.step) && checkpoint.step <= kMost,
        fmt::format("of the trainer: step \"{}\"", scalars["step"].substr(0, 80)));
   Log read = read_log(in_run("metrics.jsonl"), new_log ? 0 : log_bytes, file);
-  std::map<std::string, Tensor> weights;
-  for (const auto& [name, value] : checkpoint.tensors)
-    if (name.starts_with(kModelPrefix)) weights.emplace(name.substr(kModelPrefix.size()), value);
-  load(parameters_.select(), weights, checkpoint.gru_forms, file);
+  load(parameters_.select(), under(checkpoint.tensors, kModelPrefix), checkpoint.gru_forms, file);
   trainer_->restore(checkpoint.tensors, scalars);
   state_ = state;
   log_ = std::move(read);
@@ -225,7 +223,7 @@ void Training::take_end(std::string_view lines) {
       if (json.at("event") == "dev" && json.at("best") == true)
         state_.best = json.at("step").get<Index>(), state_.best_bleu = number("bleu"), state_.best_loss = number("loss");
     } catch (const Json::exception&) {
-      throw FileError(fmt::format("{}: not as it was written: {}", in_run("metrics.jsonl"), in_quotes(lines.substr(0, lines.find('\n')))));
+      throw FileError(fmt::format("{}: not as it was written: {}", in_run("metrics.jsonl"), quote(lines.substr(0, lines.find('\n')))));
     }
   }
 }

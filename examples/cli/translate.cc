@@ -80,8 +80,9 @@ void check_different_streams() {
     throw Mistake("input and output are the same file: standard input and standard output; another file for the output");
 }
 
-// Mistake where no translation can be as long.
+// Mistake where no translation can be as long, or stand in a line.
 void check_prefix(const Run& run, const std::string& prefix) {
+  if (prefix.find('\n') != prefix.npos) throw Mistake("a line end: --prefix; text of one line");
   const Index tokens = Index(run.target.tokenizer.tokens(prefix).size()), most = max_positions(run.config) - 1;
   if (tokens > most)
     throw Mistake(fmt::format("a long prefix: --prefix: {}; at most {}", counted(tokens, run.source.tokenizer.options().noun()), most));
@@ -165,10 +166,7 @@ int translate(std::span<const std::string> words) {
     draw_on(translate_with, model.run, lines);
   }
   note_unknown_words();
-  if (!manner.quiet && overlooked.cut > 0)
-    note(fmt::format("{} longer than {} {} cut; only what stands before is translated", counted(overlooked.cut, "line"),
-                     counted(translate_with.max_length, model.run.source.tokenizer.options().noun()),
-                     overlooked.cut == 1 ? "was" : "were"));
+  note_cut(overlooked, model.run, translate_with.max_length, manner);
   if (!manner.quiet && input.invalid() > 0) note(fmt::format("{} replaced", counted(input.invalid(), "invalid byte sequence")));
   return 0;
 }

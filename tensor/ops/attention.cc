@@ -118,9 +118,7 @@ Tensor expanded_bias(const char* op, const Sizes& n, const Tensor& q, const Tens
   if (!bias.defined()) return {};
   const Shape scores{n.B, n.H, n.T, n.S};
   check<DTypeError>(bias.dtype() == q.dtype(), "{}: dtypes differ: bias {}, q {}", op, bias.dtype(), q.dtype());
-  bool fits = bias.rank() <= 4;
-  for (int i = -1; fits && i >= -bias.rank(); --i) fits = bias.size(i) == 1 || bias.size(i) == scores(i);
-  check<ShapeError>(fits, "{}: bias does not broadcast to the scores: bias {}, scores {}", op, bias.shape(), scores);
+  check<ShapeError>(broadcasts_to(bias.shape(), scores), "{}: bias does not broadcast to the scores: bias {}, scores {}", op, bias.shape(), scores);
   Tensor rows = bias;
   while (rows.rank() < 4) rows = unsqueeze(rows, 0);
   return expand(with_dense_rows(expand(rows, {-1, -1, -1, n.S})), scores);
@@ -186,7 +184,7 @@ void for_heads(const char* op, const Sizes& n, Index step, Index rows, std::span
   const MaskRows mask_rows(op, mask, {n.B, n.H, n.T, n.S}, true);
   const DropoutKey dropout(op, options.dropout, options.key);
   const auto scale = T(scale_of(options, n.dk));
-  const Index parts = std::max<Index>(1, (n.T + rows - 1) / rows), steps = step > 0 ? (n.H + step - 1) / step : 0;
+  const Index parts = std::max<Index>(1, divide_up(n.T, rows)), steps = step > 0 ? divide_up(n.H, step) : 0;
   std::size_t next_rows = 0, next_size = 0;
   for (const Heads<const T>& x : matrices) next_rows += x.rows, next_size += x.rows * x.width;
   const bool fetches = parts == 1 && next_size * std::size_t(step) * sizeof(T) <= kFetched;

@@ -8,6 +8,7 @@
 // keys change none. Positions outside lengths are skipped, whatever they hold; what else is excluded must be finite. A row with nothing
 // allowed gives zeros and zero gradient. f32 and f64; any strides (slices of one packed projection are read in place where the last is 1).
 // ShapeError: not rank 4, sizes differ, the mask or the bias does not fit [B, H, T, S]. DTypeError: mixed.
+// IndexError: a place that is not there. Error: dropout outside [0, 1], a gradient with places or turned.
 #pragma once
 #include "tensor/into.h"
 #include "tensor/mask.h"
@@ -44,7 +45,8 @@ void scaled_dot_product_attention_grad(const Tensor& q, const Tensor& k, const T
 
 // Turns the keys [first, last) of k [P, H, S, d], multiples of kTurnedKeys, where they lie:
 // what held [16, d] of each block of 16 holds [d, 16].
-// A kernel of few queries reads them as they stand. ShapeError: others, or k's rows are not side by side. turn_keys_back_ undoes it.
+// A kernel of few queries reads them as they stand. ShapeError: first or last is no such multiple or beyond S, or k's rows
+// are not side by side. turn_keys_back_ undoes it.
 constexpr Index kTurnedKeys = 16;
 void turn_keys_(const Tensor& k, Index first, Index last);
 void turn_keys_back_(const Tensor& k, Index first, Index last);

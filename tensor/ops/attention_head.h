@@ -86,8 +86,8 @@ constexpr std::size_t kFewHeads = 4;       // ... so many heads are taken togeth
 constexpr std::size_t kPieceKeys = 64;     // ... and keys are met as they are turned, so many that stay in L1
 constexpr std::size_t kDrawnKeys = 8;      // of 16 queries: the 128 dropout factors that are drawn at once
 
-constexpr std::size_t padded(std::size_t n) { return (n + 15) / 16 * 16; }
-constexpr std::size_t drawn_keys(std::size_t keys) { return (keys + kDrawnKeys - 1) / kDrawnKeys * kDrawnKeys; }
+constexpr std::size_t padded(std::size_t n) { return round_up(n, 16); }
+constexpr std::size_t drawn_keys(std::size_t keys) { return round_up(keys, kDrawnKeys); }
 constexpr std::size_t block_keys(std::size_t keys) { return padded(std::min(keys, kKeys)); }
 constexpr std::size_t row_stride(std::size_t keys) { return block_keys(keys) + 16; }      // where a row is a query; never a power of two
 constexpr std::size_t tile_stride(std::size_t queries) {                                  // where a row is a key
@@ -104,7 +104,8 @@ template <class T> struct Room {
 // enough where lanes are queries and where they are keys.
 constexpr std::size_t attention_scratch(std::size_t queries, std::size_t keys, std::size_t dk) {
   const std::size_t heads = queries <= kFewQueries ? kFewHeads : 1;   // the last part of many queries may be few
-  const std::size_t few = heads * (kPieceKeys + kFewQueries) * padded(dk) + heads * kFewQueries * row_stride(keys);
+  const std::size_t dk_room = padded(std::max<std::size_t>(dk, 1)),
+                    few = heads * (kPieceKeys + kFewQueries) * dk_room + heads * kFewQueries * row_stride(keys);
   return std::max(few, kGroupRows * (padded(dk) + 3 * block_keys(keys)) + padded(queries));
 }
 // The same with a tile of scores and slopes, gradients of outputs, of weights and of bias.

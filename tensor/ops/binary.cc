@@ -219,10 +219,14 @@ Tensor number_like(double value, const Tensor& x, Binary op) {
   check_fits(name(op), value, x.dtype());
   return full({}, value, x.dtype());
 }
+
+namespace {
 void check_divides(Binary op, std::string_view a, std::string_view b, DType integers) {
   check<DTypeError>(op != Binary::divide || is_float(integers) || integers == DType::bf16,
                     "divide: {} by {} would truncate: to(x, DType::f32) first, or a tensor of {} for the number", a, b, integers);
 }
+}  // namespace
+
 Tensor binary(Binary op, const Tensor& a, double b) {
   const Tensor number = number_like(b, a, op);
   check_divides(op, name(a.dtype()), "a number", a.dtype());
@@ -255,7 +259,7 @@ void binary_grad(Binary op, const Tensor& a, const Tensor& b, const Tensor& y, c
 }
 
 void add_into(const Tensor& x, const Into& out) {
-  check<ShapeError>(broadcast_shapes("add_into", x.shape(), out.tensor.shape()) == x.shape(),
+  check<ShapeError>(broadcasts_to(out.tensor.shape(), x.shape()),
                     "add_into: x has to be as large as what it is added to, or larger and is summed: x {}, into {}", x.shape(),
                     out.tensor.shape());
   sum_to(x, out);

@@ -59,7 +59,8 @@ inline Tensor operator/(const Tensor& a, const Tensor& b) { return divide(a, b);
 inline Tensor operator/(const Tensor& a, double b) { return divide(a, b); }
 inline Tensor operator/(double a, const Tensor& b) { return divide(a, b); }
 
-// out (=|+=) x, any strides; x has out's shape and either its memory, as the same view, or none of it. f32, f64.
+// out (=|+=) x, any strides; x has out's shape, or a larger one and is summed to it, and either out's memory, as the same view, or none
+// of it. f32, f64.
 void add_into(const Tensor& x, const Into& out);
 
 // ---- where -------------------------------------------------------------------------------------------------------------

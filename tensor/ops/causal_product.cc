@@ -87,7 +87,7 @@ void check_sizes(const char* op, const Tensor& q, const Tensor& k, const Tensor&
 void run(const char* op, const Tensor& given_q, const Tensor& given_k, const Tensor& given_v, const Tensor& state, const Tensor& y,
          bool add, bool back) {
   const Tensor q = with_dense_rows(given_q), k = with_dense_rows(given_k), v = with_dense_rows(given_v);
-  const Index H = q.size(1), T = q.size(2), m = q.size(3), n = v.size(3), blocks = (n + 15) / 16, first = back ? T - 1 : 0,
+  const Index H = q.size(1), T = q.size(2), m = q.size(3), n = v.size(3), blocks = divide_up(n, 16), first = back ? T - 1 : 0,
               way = back ? -1 : 1;
   if (T == 0) return;
   visit_float(q.dtype(), op, [&]<class E>() {

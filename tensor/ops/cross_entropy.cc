@@ -310,9 +310,9 @@ double entropy(const CrossEntropyOptions& o, Index V) {
 // Rows whose logits are made at a time: each chunk reads the weights and their gradient once more, so it holds as many logits as
 // there are weights (at V 15000, d 512: 1.6 times the bare products at 64 rows, 1.2 at 512), at least 2 Mi. Chunks are equal.
 Index chunk_rows(Index rows, Index V, Index d) {
-  const Index most = (std::max(d, (Index{1} << 21) / std::max<Index>(V, 1)) + 63) / 64 * 64,
-              chunks = std::max<Index>(1, (rows + most - 1) / most);
-  return std::clamp<Index>(((rows + chunks - 1) / chunks + 63) / 64 * 64, 1, std::max<Index>(rows, 1));
+  const Index most = round_up(std::max(d, (Index{1} << 21) / std::max<Index>(V, 1)), 64),
+              chunks = std::max<Index>(1, divide_up(rows, most));
+  return std::clamp<Index>(round_up(divide_up(rows, chunks), 64), 1, std::max<Index>(rows, 1));
 }
 
 }  // namespace
@@ -405,31 +405,39 @@ void cross_entropy_grad(const Tensor& logits, const Tensor& targets, const LogSu
   });
 }
 
-LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& targets,
-                                        const CrossEntropyOptions& options, const LinearCrossEntropyWants& wants, const Mixture& mixture) {
-  const char* op = mixture.other.defined() ? "linear_mixture_cross_entropy" : "linear_cross_entropy";
+namespace {
+
+void check_linear(const char* op, const Tensor& x, const Tensor& weight, const Tensor& bias, const Mixture& mixture) {
   check<ShapeError>(x.rank() >= 1 && weight.rank() == 2 && x.size(-1) == weight.size(1), "{}: inner sizes differ: x {}, weight {}", op,
                     x.shape(), weight.shape());
   check<DTypeError>(x.dtype() == weight.dtype(), "{}: dtypes differ: x {}, weight {}", op, x.dtype(), weight.dtype());
-  const Index V = weight.size(0), d = weight.size(1);
   if (bias.defined()) {
-    check<ShapeError>(bias.shape() == Shape{V}, "{}: bias is not [V]: bias {}, weight {}", op, bias.shape(), weight.shape());
+    check<ShapeError>(bias.shape() == Shape{weight.size(0)}, "{}: bias is not [V]: bias {}, weight {}", op, bias.shape(), weight.shape());
     check<DTypeError>(bias.dtype() == x.dtype(), "{}: dtypes differ: x {}, bias {}", op, x.dtype(), bias.dtype());
   }
-  const Shape each = without_last(x.shape());                    // a number a row
+  const auto& [log_share, other, rest] = mixture;
+  if (!other.defined()) return;
+  const Shape each = without_last(x.shape());
+  check<ShapeError>(log_share.shape() == each && other.shape() == each,
+                    "{}: log_share and other need one number a row: log_share {}, other {}, rows {}", op, log_share.shape(), other.shape(),
+                    each);
+  check<DTypeError>(log_share.dtype() == x.dtype() && other.dtype() == x.dtype(), "{}: dtypes differ: x {}, log_share {}, other {}", op,
+                    x.dtype(), log_share.dtype(), other.dtype());
+  check<ShapeError>(!rest.defined() || rest.shape() == each, "{}: rest needs one number a row: rest {}, rows {}", op,
+                    rest.defined() ? rest.shape() : each, each);
+  check<DTypeError>(!rest.defined() || rest.dtype() == x.dtype(), "{}: dtypes differ: x {}, rest {}", op, x.dtype(),
+                    rest.defined() ? rest.dtype() : x.dtype());
+}
+
+}  // namespace
+
+LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& targets,
+                                        const CrossEntropyOptions& options, const LinearCrossEntropyWants& wants, const Mixture& mixture) {
   const bool mixes = mixture.other.defined();
-  if (mixes) {
-    const auto& [log_share, other, rest] = mixture;
-    check<ShapeError>(log_share.shape() == each && other.shape() == each,
-                      "{}: log_share and other need one number a row: log_share {}, other {}, rows {}", op, log_share.shape(),
-                      other.shape(), each);
-    check<DTypeError>(log_share.dtype() == x.dtype() && other.dtype() == x.dtype(), "{}: dtypes differ: x {}, log_share {}, other {}", op,
-                      x.dtype(), log_share.dtype(), other.dtype());
-    check<ShapeError>(!rest.defined() || rest.shape() == each, "{}: rest needs one number a row: rest {}, rows {}", op,
-                      rest.defined() ? rest.shape() : each, each);
-    check<DTypeError>(!rest.defined() || rest.dtype() == x.dtype(), "{}: dtypes differ: x {}, rest {}", op, x.dtype(),
-                      rest.defined() ? rest.dtype() : x.dtype());
-  }
+  const char* op = mixes ? "linear_mixture_cross_entropy" : "linear_cross_entropy";
+  check_linear(op, x, weight, bias, mixture);
+  const Index V = weight.size(0), d = weight.size(1);
+  const Shape each = without_last(x.shape());                    // a number a row
   return visit_float(x.dtype(), op, [&]<class T>() {
     const Targets labels = read_targets(op, targets, each, V, options);
     const auto N = Index(labels.label.size());

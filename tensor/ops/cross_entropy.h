@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cross entropy. Each row's loss has the dtype of the logits; totals are added in double in row order. f32 and f64.
-// ShapeError where shapes do not fit, DTypeError for mixed dtypes, IndexError for a target outside [0, V).
+// ShapeError where shapes do not fit, DTypeError for mixed dtypes, IndexError for a target outside [0, V) or a pad
+// beyond it, Error for label_smoothing outside [0, 1] and for weight with subtract_entropy.
 #pragma once
 #include "tensor/into.h"
 

@@ -81,7 +81,7 @@ HWY_EXPORT(KernelsI64);
 
 namespace {
 
-// y[.., i, ..] = x[.., i, ..] + y[.., i - step, ..], from the front (step 1) or the back (-1); y contiguous
+// y[.., i, ..] = x[.., i, ..] + y[.., i - 1, ..], backwards: + y[.., i + 1, ..]; y contiguous
 template <class T> void accumulate_along(const Tensor& x, int axis, bool backwards, const Tensor& y) {
   if (x.numel() == 0) return;
   const Tensor source = x.contiguous();
@@ -101,7 +101,7 @@ template <class T> void accumulate_along(const Tensor& x, int axis, bool backwar
     });
   }
   constexpr Index kBlock = kColumns;
-  const Index blocks = (inner + kBlock - 1) / kBlock;
+  const Index blocks = divide_up(inner, kBlock);
   parallel_for(outer * blocks, row_grain(n * std::min(inner, kBlock)), [&](Index begin, Index end) {
     for (Index i = begin; i < end; ++i) {
       const Index first = i % blocks * kBlock, at = i / blocks * n * inner + first;

@@ -15,7 +15,7 @@ constexpr size_t kLongest = 512;
 constexpr size_t chunk_of(size_t n) {
   if (n <= kLongest) return kLongest;
   const size_t chunks = 2 * ((n + 2 * kLongest - 1) / (2 * kLongest));
-  return ((n + chunks - 1) / chunks + 15) / 16 * 16;
+  return round_up(divide_up(n, chunks), 16);
 }
 // R: T where the order matters, std::uint64_t where it does not
 template <class T, class R> struct FoldKernels {
@@ -53,7 +53,7 @@ HWY_INLINE void Together(const T* x, ptrdiff_t stride, size_t n, T* results, siz
 template <class Op, class F, class T> void Rows(const T* x, size_t rows, ptrdiff_t stride, size_t n, size_t chunk, T* results) {
   // registers for their lanes
   constexpr size_t kSome = HEED_OLD_TARGET ? 1 : HWY_MAX(HWY_MIN(hn::MaxLanes(Lanes16<T>()) / 2, size_t{4}), size_t{1});
-  const size_t chunks = (n + chunk - 1) / chunk;
+  const size_t chunks = divide_up(n, chunk);
   const auto all = [&](size_t count, const T* from, ptrdiff_t distance, size_t length, T* to, size_t next) HWY_ATTR {
     for (; count >= kSome; count -= kSome, from += ptrdiff_t(kSome) * distance, to += kSome * next)
       Together<Op, F, kSome>(from, distance, length, to, next);
@@ -358,24 +358,20 @@ template <class Total> Total neutral(Folding folding) {
   return 0;
 }
 
-// Calls put(offset of a result, fold of its sequence), or put(offset, step, folds, count) for several of one chunk, until every result
-// is there; to: the results' strides over x's shape. R is the type of a chunk's fold, Total of all of them. x's strides choose the
-// loop: along sequences, or across sequences that lie side by side.
-template <class T, class R, class Total, class Put>
-void fold_sequences(Folding folding, const FoldKernels<T, R>& kernels, const Tensor& x, const Axes& axes, const Strides& to,
-                    const Put& put) {
-  Counter kept, reduced;
-  for (int axis = 0; axis < x.rank(); ++axis) {
-    if (axes[std::size_t(axis)]) reduced.push(x.shape()[axis], x.strides()[axis]);
-    else kept.push(x.shape()[axis], x.strides()[axis], to[axis]);
-  }
-  if (kept.total == 0) return;
-  // of size elements
-  const Index n = reduced.total, size = Index(chunk_of(std::size_t(n))), chunks = std::max<Index>(1, (n + size - 1) / size);
-  const T* const from = n > 0 ? x.data<T>() : nullptr;
+// A fold of sequences: calls put(offset of a result, fold of its sequence), or put(offset, step, folds, count) for several of one chunk,
+// until every result is there. R is the type of a chunk's fold, Total of all of them.
+template <class T, class R, class Total, class Put> struct Sequences {
+  Folding folding;
+  const FoldKernels<T, R>& kernels;
+  const T* from;
+  Counter kept, reduced;                           // of kept the second strides are those of the results
+  const Put& put;
+  Index n = reduced.total, size = Index(chunk_of(std::size_t(n))), chunks = std::max<Index>(1, divide_up(n, size));   // of size elements
+
+  static Tensor partials_of(Index count) { return empty({(count * Index(sizeof(R)) + 7) / 8}, DType::i64); }
 
   // Chunks of results that are worth tasks of their own go through memory. partials: [results][chunks][width]
-  const auto join_partials = [&](const R* partials, Index results, Index width, const Counter& results_at, const Counter& columns_at) {
+  void join_partials(const R* partials, Index results, Index width, const Counter& results_at, const Counter& columns_at) const {
     parallel_for(results * width, row_grain(chunks), [&](Index begin, Index end) {
       Counter result = results_at, column = columns_at;
       result.seek(begin / width);
@@ -388,25 +384,18 @@ void fold_sequences(Folding folding, const FoldKernels<T, R>& kernels, const Ten
         if ((i + 1) % width == 0) result.next();
       }
     });
-  };
-  const auto empty_partials = [](Index count) { return empty({(count * Index(sizeof(R)) + 7) / 8}, DType::i64); };
+  }
 
-  int across = -1;   // the kept axis whose results lie side by side
-  for (int axis = 0; axis < kept.rank; ++axis)
-    if (kept.stride[std::size_t(axis)][0] == 1) across = axis;
-  const bool turned = !x.is_contiguous() && across < 0 && reduced.rank > 1 && reduced.step() != 1;
-  bool repeated = false;   // broadcast: a copy would be larger
-  for (int axis = 0; axis < reduced.rank; ++axis) repeated |= reduced.stride[std::size_t(axis)][0] == 0;
-  if (turned && !repeated) return fold_sequences<T, R, Total>(folding, kernels, x.contiguous(), axes, to, put);
-  if (across >= 0 && n > 0 && (reduced.rank == 0 || reduced.step() != 1)) {
+  // Across sequences: along the kept axis `across` elements lie side by side.
+  void side_by_side(int across) const {
     Counter column, result;
     for (int axis = 0; axis < kept.rank; ++axis) {
       const auto [first, second] = kept.stride[std::size_t(axis)];
       (axis == across ? column : result).push(kept.size[std::size_t(axis)], first, second);
     }
-    const Index width = column.total, blocks = (width + kColumnBlock - 1) / kColumnBlock;
+    const Index width = column.total, blocks = divide_up(width, kColumnBlock);
     const bool narrow = kernels.narrow && width <= 16 && reduced.rank == 1 && reduced.step() == width;
-    const Tensor memory = chunks > 1 ? empty_partials(result.total * chunks * width) : Tensor();
+    const Tensor memory = chunks > 1 ? partials_of(result.total * chunks * width) : Tensor();
     R* const partials = chunks > 1 ? reinterpret_cast<R*>(memory.mutable_data<Index>()) : nullptr;
     parallel_for(result.total * chunks * blocks, row_grain(std::min(width, kColumnBlock) * std::min(n, size)), [&](Index begin, Index end) {
       R values[kColumnBlock];
@@ -430,14 +419,13 @@ void fold_sequences(Folding folding, const FoldKernels<T, R>& kernels, const Ten
       }
     });
     if (partials) join_partials(partials, result.total, width, result, column);
-    return;
   }
 
-  const bool in_pieces = reduced.rank > 1 && reduced.step() == 1 && reduced.size[std::size_t(reduced.rank - 1)] % 16 == 0;
-  const auto fold_chunk = [&](const T* sequence, Index chunk, T* buffer, R* to_result) {
+  void fold_chunk(const T* sequence, Index chunk, T* buffer, R* to) const {
+    const bool in_pieces = reduced.rank > 1 && reduced.step() == 1 && reduced.size[std::size_t(reduced.rank - 1)] % 16 == 0;
     const Index first = chunk * size, count = std::min(size, n - first);
     if (!in_pieces)
-      return kernels.rows(reduced.read(sequence, first, count, buffer), 1, 0, std::size_t(count), std::size_t(size), to_result);
+      return kernels.rows(reduced.read(sequence, first, count, buffer), 1, 0, std::size_t(count), std::size_t(size), to);
     std::ptrdiff_t offset[kLongest / 16], length[kLongest / 16];
     Counter at = reduced;
     at.seek(first);
@@ -447,11 +435,12 @@ void fold_sequences(Folding folding, const FoldKernels<T, R>& kernels, const Ten
       length[pieces] = std::min(left, at.run());
       at.next(length[pieces]);
     }
-    kernels.pieces(sequence, offset, length, pieces, to_result);
-  };
+    kernels.pieces(sequence, offset, length, pieces, to);
+  }
 
-  if (chunks > kFewChunks) {
-    const Tensor memory = empty_partials(kept.total * chunks);
+  // Along sequences of so many chunks that these are tasks of their own
+  void of_many_chunks() const {
+    const Tensor memory = partials_of(kept.total * chunks);
     R* const partials = reinterpret_cast<R*>(memory.mutable_data<Index>());
     parallel_for(kept.total * chunks, row_grain(size), [&](Index begin, Index end) {
       T buffer[kLongest];
@@ -467,38 +456,69 @@ void fold_sequences(Folding folding, const FoldKernels<T, R>& kernels, const Ten
         if (i % chunks == 0) at.next();
       }
     });
-    return join_partials(partials, kept.total, 1, kept, {});
+    join_partials(partials, kept.total, 1, kept, {});
   }
-  parallel_for(kept.total, row_grain(std::max<Index>(n, 16)), [&](Index begin, Index end) {
-    T buffer[kShort * kColumnBlock];
-    R values[kColumnBlock];
-    std::ptrdiff_t offset[kShort];
-    Counter at = kept;
-    at.seek(begin);
-    while (begin < end) {
-      const Index rows = reduced.unit() && n > 0 ? std::min({end - begin, at.run(), kColumnBlock / chunks}) : 1;
-      const T* const x0 = n == 0 ? nullptr : from + at.offset[0];
-      if (n == 0) {
-        values[0] = R(neutral<Total>(folding));
-      } else if (!reduced.unit()) {
-        for (Index c = 0; c < chunks; ++c) fold_chunk(x0, c, buffer, values + c);
-      } else if (std::is_floating_point_v<T> && n <= kShort && rows >= kShort) {   // turned, so that they lie side by side
-        if constexpr (std::is_floating_point_v<T>) gemm_kernels<T>().turn(x0, at.step(), n, rows, kColumnBlock, buffer);
-        for (Index k = 0; k < n; ++k) offset[k] = k * kColumnBlock;
-        kernels.columns(buffer, offset, std::size_t(n), std::size_t(rows), values);
-      } else {
-        kernels.rows(x0, std::size_t(rows), at.step(), std::size_t(n), std::size_t(size), values);
+
+  // Along sequences, each by one thread
+  void of_few_chunks() const {
+    parallel_for(kept.total, row_grain(std::max<Index>(n, 16)), [&](Index begin, Index end) {
+      T buffer[kShort * kColumnBlock];
+      R values[kColumnBlock];
+      std::ptrdiff_t offset[kShort];
+      Counter at = kept;
+      at.seek(begin);
+      while (begin < end) {
+        const Index rows = reduced.unit() && n > 0 ? std::min({end - begin, at.run(), kColumnBlock / chunks}) : 1;
+        const T* const x0 = n == 0 ? nullptr : from + at.offset[0];
+        if (n == 0) {
+          values[0] = R(neutral<Total>(folding));
+        } else if (!reduced.unit()) {
+          for (Index c = 0; c < chunks; ++c) fold_chunk(x0, c, buffer, values + c);
+        } else if (std::is_floating_point_v<T> && n <= kShort && rows >= kShort) {   // turned, so that they lie side by side
+          if constexpr (std::is_floating_point_v<T>) gemm_kernels<T>().turn(x0, at.step(), n, rows, kColumnBlock, buffer);
+          for (Index k = 0; k < n; ++k) offset[k] = k * kColumnBlock;
+          kernels.columns(buffer, offset, std::size_t(n), std::size_t(rows), values);
+        } else {
+          kernels.rows(x0, std::size_t(rows), at.step(), std::size_t(n), std::size_t(size), values);
+        }
+        if (chunks == 1) put(at.offset[1], at.step(1), values, rows);
+        for (Index r = 0; chunks > 1 && r < rows; ++r) {
+          Total total(values[r * chunks]);
+          for (Index c = 1; c < chunks; ++c) total = join(folding, total, Total(values[r * chunks + c]));
+          put(at.offset[1] + r * at.step(1), total);
+        }
+        begin += rows;
+        at.next(rows);
       }
-      if (chunks == 1) put(at.offset[1], at.step(1), values, rows);
-      for (Index r = 0; chunks > 1 && r < rows; ++r) {
-        Total total(values[r * chunks]);
-        for (Index c = 1; c < chunks; ++c) total = join(folding, total, Total(values[r * chunks + c]));
-        put(at.offset[1] + r * at.step(1), total);
-      }
-      begin += rows;
-      at.next(rows);
-    }
-  });
+    });
+  }
+};
+
+// x's strides choose the loop; to: the results' strides over x's shape.
+template <class T, class R, class Total, class Put>
+void fold_sequences(Folding folding, const FoldKernels<T, R>& kernels, const Tensor& x, const Axes& axes, const Strides& to,
+                    const Put& put) {
+  Counter kept, reduced;
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    if (axes[std::size_t(axis)]) reduced.push(x.shape()[axis], x.strides()[axis]);
+    else kept.push(x.shape()[axis], x.strides()[axis], to[axis]);
+  }
+  if (kept.total == 0) return;
+  int across = -1;   // the kept axis whose results lie side by side
+  for (int axis = 0; axis < kept.rank; ++axis)
+    if (kept.stride[std::size_t(axis)][0] == 1) across = axis;
+  const bool turned = !x.is_contiguous() && across < 0 && reduced.rank > 1 && reduced.step() != 1;
+  bool repeated = false;   // broadcast: a copy would be larger
+  for (int axis = 0; axis < reduced.rank; ++axis) repeated |= reduced.stride[std::size_t(axis)][0] == 0;
+  if (turned && !repeated) return fold_sequences<T, R, Total>(folding, kernels, x.contiguous(), axes, to, put);
+  const Sequences<T, R, Total, Put> all{.folding = folding,
+                                        .kernels = kernels,
+                                        .from = reduced.total > 0 ? x.data<T>() : nullptr,
+                                        .kept = kept,
+                                        .reduced = reduced,
+                                        .put = put};
+  if (across >= 0 && all.n > 0 && (reduced.rank == 0 || reduced.step() != 1)) return all.side_by_side(across);
+  all.chunks > kFewChunks ? all.of_many_chunks() : all.of_few_chunks();
 }
 
 template <class T> struct Put {
@@ -543,7 +563,7 @@ void fold_products(const Tensor& a, const Tensor& b, const Into& out) {
   visit_float(a.dtype(), "fold_products", [&]<class T>() {
     const Tensor left = a.contiguous(), right = b.contiguous();
     const T *const x = left.data<T>(), *const y = right.data<T>();
-    const Index n = left.numel(), size = Index(chunk_of(std::size_t(n))), chunks = (n + size - 1) / size;
+    const Index n = left.numel(), size = Index(chunk_of(std::size_t(n))), chunks = divide_up(n, size);
     const Tensor partials = empty({chunks}, a.dtype());
     T* const sums = partials.mutable_data<T>();
     const auto products = pick<T>(HWY_DYNAMIC_POINTER(ProductsF32), HWY_DYNAMIC_POINTER(ProductsF64));

@@ -115,6 +115,7 @@ HWY_AFTER_NAMESPACE();
 #include <cstring>
 #include <numeric>
 
+#include "tensor/convert.h"
 #include "tensor/format.h"
 #include "tensor/lines.h"
 #include "tensor/list.h"
@@ -206,8 +207,8 @@ void add_rows(std::span<const Index> ids, const T* dy, Index dy_outer, Index dy_
   std::copy_backward(first, first + rows, first + rows + 1);      // first[v] had moved to the end of v
   first[0] = 0;
 
-  const Index width = 256, blocks = (n + width - 1) / width;
-  const Index per_range = row_grain(1 + width * count / std::max<Index>(rows, 1)), ranges = (rows + per_range - 1) / per_range;
+  const Index width = 256, blocks = divide_up(n, width);
+  const Index per_range = row_grain(1 + width * count / std::max<Index>(rows, 1)), ranges = divide_up(rows, per_range);
   const Index chunks = outer * ranges * blocks, work = outer * (rows * (add ? 1 : n) + count * n);
   const auto kernel = kernels<T>().sum_rows;
   parallel_for(chunks, row_grain(work / std::max<Index>(chunks, 1)), [&](Index begin, Index end) {
@@ -292,7 +293,7 @@ template <class T> void add_lines(const Tensor& x, int axis, const Tensor& index
   const Index n = along ? 1 : index.shape()[axis], width = index.shape()[last], block = along ? width : 64;
   const Index to_step = x.strides()[axis], from_step = src.strides()[axis], id_step = index.strides()[axis];
   const Index to_next = along ? 0 : x.strides()[last], from_next = src.strides()[last], id_next = index.strides()[last];
-  const Index blocks = (width + block - 1) / block;
+  const Index blocks = divide_up(width, block);
   const Lines<3> lines(with_size(index.shape(), last, 1), axis, {x.strides(), src.strides(), index.strides()});
   parallel_for(lines.count() * blocks, row_grain(n * block), [&](Index begin, Index end) {
     for (Index chunk = begin; chunk < end; ++chunk)
@@ -319,7 +320,7 @@ template <class T> void add_lines(const Tensor& x, int axis, const Tensor& index
 // begin + rest[0], begin + rest[1], ... and stand at `place` and behind.
 template <class Keep, class Allocate, class Write> void compact(Index n, Keep&& keep, Allocate&& allocate, Write&& write) {
   constexpr Index kChunk = 1 << 14, kBlock = 1 << 10;
-  const Index chunks = (n + kChunk - 1) / kChunk;
+  const Index chunks = divide_up(n, kChunk);
   List<Index> before(size_t(chunks) + 1);                         // how many stand in the chunks before
   parallel_for(n, kChunk, [&](Index begin, Index end) {
     Index count = 0;
@@ -345,8 +346,7 @@ template <class Keep, class Allocate, class Write> void compact(Index n, Keep&& 
 
 void check_mask(std::string_view op, const Tensor& x, const Tensor& mask) {
   check<DTypeError>(mask.dtype() == DType::u8, "{}: takes a mask of u8: {}", op, mask.dtype());
-  check<ShapeError>(broadcast_shapes(op, x.shape(), mask.shape()) == x.shape(),
-                    "{}: mask does not broadcast to x: x {}, mask {}", op, x.shape(), mask.shape());
+  check<ShapeError>(broadcasts_to(mask.shape(), x.shape()), "{}: mask does not broadcast to x: x {}, mask {}", op, x.shape(), mask.shape());
 }
 
 // g++ 12 -O2 makes vectors only of loops of a constant count whose pointers are parameters with restrict.
@@ -523,9 +523,8 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, double value) {
   check_mask("masked_fill", x, mask);
   check_fits("masked_fill", value, x.dtype());
   Tensor y = empty(x.shape(), x.dtype());
-  const Tensor one = full({}, value, x.dtype());
   visit_any(x.dtype(), [&]<class T>() {
-    const T filling = one.item<T>();
+    const T filling = convert<T>(value);
     map_masked<T>(x, mask, y, [filling](T v, bool set, T) { return choose(set, filling, v); });
   });
   return y;
@@ -597,10 +596,9 @@ Tensor one_hot(const Tensor& ids, Index classes, DType dtype) {
   Shape shape = ids.shape();
   shape.push_back(classes);
   Tensor y = zeros(shape, dtype);
-  const Tensor one = ones({}, dtype);
   visit_any(dtype, [&]<class T>() {
     T* to = y.mutable_data<T>();
-    const T set = one.item<T>();
+    const T set = convert<T>(1);
     for (Index id : wide.span<Index>()) { to[id] = set; to += classes; }
   });
   return y;

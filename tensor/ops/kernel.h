@@ -17,9 +17,6 @@ template <class T, class F32, class F64> constexpr auto pick(F32 f32, F64 f64) {
 inline bool has_dense_rows(const Tensor& x) { return x.rank() == 0 || x.size(-1) <= 1 || x.strides()[x.rank() - 1] == 1; }
 inline Tensor with_dense_rows(const Tensor& x) { return has_dense_rows(x) ? x : x.contiguous(); }   // a copy where they are not
 
-// Whether an element of a may be one of b. Slices of one buffer, as heads and parts of a packed projection, are told apart.
-bool may_overlap(const Tensor& a, const Tensor& b);
-
 // Contiguous memory for a kernel that writes to an Into: its tensor, or a copy which finish() puts in place.
 class Destination {
  public:

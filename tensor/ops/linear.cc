@@ -136,6 +136,7 @@ HWY_AFTER_NAMESPACE();
 #include "tensor/format.h"
 #include "tensor/gemm.h"
 #include "tensor/ops/binary.h"
+#include "tensor/ops/axes.h"
 #include "tensor/ops/kernel.h"
 #include "tensor/ops/matmul.h"
 #include "tensor/ops/random.h"
@@ -176,9 +177,7 @@ Shape check_operands(const Tensor& x, const Tensor& weight, const Tensor& bias, 
 
 // [..., n] as rows [N, n]: a view wherever strides allow.
 Tensor rows_of(const Tensor& x) {
-  Shape leading = x.shape();
-  leading.erase(leading.rank() - 1);
-  return reshape(x, {leading.numel(), x.size(-1)});
+  return reshape(x, {without_last(x.shape()).numel(), x.size(-1)});
 }
 
 // ReLU's derivative can be read off its output, unless a residual was added to it.

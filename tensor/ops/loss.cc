@@ -203,7 +203,7 @@ template <class T> struct Upstream {
 
 Tensor like(const char* op, const char* name, const Tensor& weight, const Tensor& x) {
   if (!weight.defined()) return weight;
-  check<ShapeError>(broadcast_shapes(op, weight.shape(), x.shape()) == x.shape(), "{}: {} does not broadcast to x: {} {}, x {}", op, name,
+  check<ShapeError>(broadcasts_to(weight.shape(), x.shape()), "{}: {} does not broadcast to x: {} {}, x {}", op, name,
                     name, weight.shape(), x.shape());
   check<DTypeError>(weight.dtype() == x.dtype(), "{}: dtypes differ: {} {}, x {}", op, name, weight.dtype(), x.dtype());
   return expand(weight, x.shape()).contiguous();

@@ -17,7 +17,7 @@ struct RowMask {
   }
 };
 
-// Rows of scores [B, ..., T, S] (or [B, S]) are numbered in row-major order.
+// Rows of scores [B, ..., T, S] (or [B, S]; without a mask [S] and []) are numbered in row-major order.
 class MaskRows {
  public:
   // steps: a sliding window comes in steps, where there is no explicit part; else as bytes
@@ -42,7 +42,7 @@ class MaskRows {
   bool everything() const { return everything_; }
   bool in_steps() const { return mask_.sliding().has_value(); }
   RowMask operator()(Index row) const {
-    const Index S = shape_(-1);
+    const Index S = shape_.rank() ? shape_(-1) : 1;
     if (everything_ || S == 0) return {0, S};
     if (in_steps()) {
       const Mask::Steps steps = mask_.steps(row / rows_of_sentence_, row / target_rows_ % shape_[1], row % target_rows_, S);

@@ -234,7 +234,11 @@ AddDropoutNormed forward(const char* op, bool centred, const Tensor& x, const Te
     if (residual.defined()) out.sum = empty(x.shape(), x.dtype());
     if (centred) out.mean = empty(without_last(x.shape()), x.dtype());
     const Tensor from = x.contiguous(), to_add = dense(residual), gamma = dense(weight), beta = dense(bias);
-    if (x.numel() == 0) return out;
+    if (x.numel() == 0) {
+      fill_(out.rstd, NAN);                          // of rows without elements, as their mean
+      if (centred) fill_(out.mean, NAN);
+      return out;
+    }
     const Index d = x.size(-1);
     const NormRows<T> p{std::size_t(d), T(options.eps), centred, from.data<T>(), data<T>(gamma), data<T>(beta), out.y.mutable_data<T>(),
                         mutable_data<T>(out.mean), out.rstd.mutable_data<T>(), data<T>(to_add), mutable_data<T>(out.sum), dropout};
@@ -263,7 +267,7 @@ void backward(const char* op, bool centred, const Tensor& x, const Tensor& mean,
     std::optional<Destination> to_x, to_residual;
     if (dx) to_x.emplace(*dx);
     if (dresidual) to_residual.emplace(*dresidual, dx && may_overlap(dx->tensor, dresidual->tensor));
-    const Index d = x.size(-1), rows = d ? x.numel() / d : 0, chunks = (rows + kChunk - 1) / kChunk;
+    const Index d = x.size(-1), rows = d ? x.numel() / d : 0, chunks = divide_up(rows, kChunk);
     const NormRowsGrad<T> p{std::size_t(d), centred, xs.data<T>(), data<T>(gamma), data<T>(means), rstds.data<T>(), dys.data<T>(),
                             data<T>(dsums), to_x ? to_x->tensor().template mutable_data<T>() : nullptr,
                             to_residual ? to_residual->tensor().template mutable_data<T>() : nullptr, to_x && to_x->add(),

@@ -213,13 +213,13 @@ HWY_EXPORT(NormalF64);
 
 namespace {
 
-constexpr Index kGrain = 1 << 15;  // elements a chunk, a multiple of 128
+constexpr Index kDrawGrain = 2048, kDropoutGrain = 16384;   // elements a chunk, multiples of 128
 
 // groups(group, x) makes elements kCount group .. kCount group + kCount - 1 of `into`, in row-major order.
 template <class T, Index kCount = detail::kDraws, class Groups> void fill(const Tensor& into, const Groups& groups) {
   const Tensor dense = into.is_contiguous() ? into : empty(into.shape(), into.dtype());
   T* const values = dense.mutable_span<T>().data();
-  parallel_for(dense.numel(), kGrain / 16, [&](Index begin, Index end) {
+  parallel_for(dense.numel(), kDrawGrain, [&](Index begin, Index end) {
     Index i = begin;
     for (; i + kCount <= end; i += kCount) groups(std::uint64_t(i / kCount), values + i);
     if (i == end) return;
@@ -263,13 +263,13 @@ template <class BelowOf> bool fill_below(const Tensor& into, Key key, Index lo, 
   return !refused;
 }
 
-void multiply(const char* op, const Tensor& x, double p, Key key, bool add, const Tensor& y) {
+void drop(const char* op, const Tensor& x, double p, Key key, bool add, const Tensor& y) {
   const DropoutKey dropout(op, p, key);
   visit_float(x.dtype(), op, [&]<class T>() {
     const T* from = x.data<T>();
     T* to = y.mutable_data<T>();
     const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(DropoutF32), HWY_DYNAMIC_POINTER(DropoutF64));
-    parallel_for(x.numel(), kGrain / 2, [&](Index begin, Index end) {
+    parallel_for(x.numel(), kDropoutGrain, [&](Index begin, Index end) {
       kernel(dropout, begin, from + begin, std::size_t(end - begin), add, to + begin);
     });
   });
@@ -352,7 +352,7 @@ Tensor permutation(Key key, Index n) {
 Tensor dropout(const Tensor& x, double p, Key key) {
   if (DropoutKey("dropout", p, key).keeps_all()) return x;
   const Tensor y = empty(x.shape(), x.dtype());
-  multiply("dropout", x.contiguous(), p, key, false, y);
+  drop("dropout", x.contiguous(), p, key, false, y);
   return y;
 }
 
@@ -360,7 +360,7 @@ void dropout_grad(const Tensor& dy, double p, Key key, Into dx) {
   check<ShapeError>(dy.shape() == dx.tensor.shape(), "dropout_grad: shapes differ: dy {}, dx {}", dy.shape(), dx.tensor.shape());
   check<DTypeError>(dy.dtype() == dx.tensor.dtype(), "dropout_grad: dtypes differ: dy {}, dx {}", dy.dtype(), dx.tensor.dtype());
   Destination out(dx);
-  multiply("dropout_grad", dy.contiguous(), p, key, out.add(), out.tensor());
+  drop("dropout_grad", dy.contiguous(), p, key, out.add(), out.tensor());
   out.finish();
 }
 

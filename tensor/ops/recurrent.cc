@@ -85,7 +85,7 @@ Tensor gathered(const Tensor& x, const Ragged& ragged) {
 // Blocks of 8 to 32 sentences, at least one for each thread if there are enough.
 // Each sentence goes its own way: bits do not depend on them.
 Index block_count(Index B) { return std::max({(B + 31) / 32, std::min<Index>(threads(), B / 8), Index{1}}); }
-Index block_rows(Index B) { return (B + block_count(B) - 1) / block_count(B); }   // of the largest
+Index block_rows(Index B) { return divide_up(B, block_count(B)); }   // of the largest
 
 // Calls through_time(block) for all blocks, each with short and long sentences. A block goes through time in one thread: nobody waits
 // between two steps.
@@ -268,7 +268,7 @@ RecurrentResult recurrent_layer(RecurrentUnit unit, const Tensor& x, const Tenso
   visit_float(dtype, "recurrent_layer", [&]<class T>() {
     const GemmKernels<T> gemm = gemm_kernels<T>();
     const Tensor weights = weight_hh.contiguous(), bias = apart && bias_hh.defined() ? bias_hh.contiguous() : Tensor();
-    const Index width = panel_width(gemm, block_rows(B)), panel = whole_panels(n, width) * n;
+    const Index width = panel_width(gemm, block_rows(B)), panel = round_up(n, width) * n;
     const Tensor packed = empty({gates * panel + 64}, dtype);
     T* const panels = packed.mutable_data<T>();
     parallel_for(gates, row_grain(n * n / 8), [&](Index begin, Index end) {
@@ -307,8 +307,8 @@ RecurrentGrads recurrent_layer_grad(RecurrentUnit unit, const RecurrentResult& r
     const GemmKernels<T> gemm = gemm_kernels<T>();
     const Tensor weights = weight_hh.contiguous(), dy = doutputs.defined() ? with_dense_rows(doutputs) : Tensor();
     const Index width = panel_width(gemm, block_rows(B));
-    const Tensor packed = empty({gates * n * whole_panels(n, width) + 64}, dtype);
-    parallel_for(whole_panels(n, width) / width, row_grain(gates * n * width / 8), [&](Index begin, Index end) {
+    const Tensor packed = empty({gates * n * round_up(n, width) + 64}, dtype);
+    parallel_for(round_up(n, width) / width, row_grain(gates * n * width / 8), [&](Index begin, Index end) {
       const Index first = begin * width, columns = std::min(n, end * width) - first;
       gemm.pack(weights.data<T>() + first, n, 1, gates * n, columns, columns, width, packed.mutable_data<T>() + first * gates * n);
     });

@@ -6,14 +6,12 @@
 namespace heed {
 namespace {
 
-constexpr Index state_stride(Index n, Index width) { return whole_panels(n, width) + 16; }       // never a multiple of 4096 bytes
-constexpr Index gate_stride(Index gates, Index n) { return whole_panels(gates * n, 16) + 16; }
-
-template <class T> void copy(const T* x, Index n, T* y) { std::copy_n(x, n, y); }
+constexpr Index state_stride(Index n, Index width) { return round_up(n, width) + 16; }       // never a multiple of 4096 bytes
+constexpr Index gate_stride(Index gates, Index n) { return round_up(gates * n, 16) + 16; }
 
 }  // namespace
 
-// h, the next h, r ⊙ h or c, gates of h of one panel; dh, dc or dq, da
+// h, the next h, r ⊙ h, c, gates of one panel; dh, dc, dq, da
 Index recurrent_scratch(RecurrentUnit unit, Index n, Index rows, Index width) {
   const Index gates = gate_count(unit);
   return rows * (4 * state_stride(n, width) + gate_stride(gates, n) + gates * width) + 64;
@@ -22,15 +20,15 @@ Index recurrent_scratch(RecurrentUnit unit, Index n, Index rows, Index width) {
 template <class T> void forward_through_time(const RecurrentBlock<T>& b) {
   const Index G = gate_count(b.unit);
   const bool reset = resets_before(b.unit), cell = b.unit == RecurrentUnit::lstm;
-  const Index n = b.n, stride = state_stride(n, b.width), panels = whole_panels(n, b.width) / b.width, panel_size = n * b.width;
+  const Index n = b.n, stride = state_stride(n, b.width), panels = round_up(n, b.width) / b.width, panel_size = n * b.width;
   T* h = b.scratch;
   T* next = h + b.rows * stride;
   T* const q = next + b.rows * stride;                     // r ⊙ h
   T* const c = q + b.rows * stride;
   T* const u = c + b.rows * stride;                        // [gates][rows][width]
   for (Index r = 0; r < b.rows; ++r) {
-    copy(b.h + b.sentence[r] * n, n, h + r * stride);
-    if (cell) copy(b.c + b.sentence[r] * n, n, c + r * stride);
+    std::copy_n(b.h + b.sentence[r] * n, n, h + r * stride);
+    if (cell) std::copy_n(b.c + b.sentence[r] * n, n, c + r * stride);
   }
   Index active = b.rows;
   for (Index step = 0; step < b.length[0]; ++step) {
@@ -56,8 +54,8 @@ template <class T> void forward_through_time(const RecurrentBlock<T>& b) {
     };
     for (Index r = 0; r < active && b.previous_h; ++r) {
       const Index p = b.first[r] + at(r);
-      copy(h + r * stride, n, b.previous_h + p * n);
-      if (cell) copy(c + r * stride, n, b.previous_c + p * n);
+      std::copy_n(h + r * stride, n, b.previous_h + p * n);
+      if (cell) std::copy_n(c + r * stride, n, b.previous_c + p * n);
     }
     const auto products = [&](Index panel, Index begin, Index end, const T* a) {
       for (Index g = begin; g < end; ++g)
@@ -81,8 +79,8 @@ template <class T> void forward_through_time(const RecurrentBlock<T>& b) {
     h = next;
     next = before;
     for (Index r = active; r-- > 0 && b.length[r] == step + 1;) {
-      copy(h + r * stride, n, b.h + b.sentence[r] * n);
-      if (cell) copy(c + r * stride, n, b.c + b.sentence[r] * n);
+      std::copy_n(h + r * stride, n, b.h + b.sentence[r] * n);
+      if (cell) std::copy_n(c + r * stride, n, b.c + b.sentence[r] * n);
     }
   }
 }
@@ -90,7 +88,7 @@ template <class T> void forward_through_time(const RecurrentBlock<T>& b) {
 template <class T> void backward_through_time(const RecurrentBlock<T>& b) {
   const Index G = gate_count(b.unit);
   const bool reset = resets_before(b.unit), cell = b.unit == RecurrentUnit::lstm, direct = b.unit >= RecurrentUnit::gru_bahdanau;
-  const Index n = b.n, stride = state_stride(n, b.width), gate_row = gate_stride(G, n), panels = whole_panels(n, b.width) / b.width;
+  const Index n = b.n, stride = state_stride(n, b.width), gate_row = gate_stride(G, n), panels = round_up(n, b.width) / b.width;
   const Index panel_size = G * n * b.width;
   T* const dh = b.scratch;
   T* const dc = dh + b.rows * stride;
@@ -98,8 +96,8 @@ template <class T> void backward_through_time(const RecurrentBlock<T>& b) {
   T* const da = dq + b.rows * stride;                      // [rows][gates n]
   std::fill_n(dh, 3 * b.rows * stride, T(0));              // also between n and the end of a panel
   for (Index r = 0; r < b.rows; ++r) {
-    copy(b.h + b.sentence[r] * n, n, dh + r * stride);
-    if (cell) copy(b.c + b.sentence[r] * n, n, dc + r * stride);
+    std::copy_n(b.h + b.sentence[r] * n, n, dh + r * stride);
+    if (cell) std::copy_n(b.c + b.sentence[r] * n, n, dc + r * stride);
   }
   Index active = 0;
   for (Index step = b.length[0]; step-- > 0;) {
@@ -129,8 +127,8 @@ template <class T> void backward_through_time(const RecurrentBlock<T>& b) {
       b.product(active, (reset ? 2 : G) * n, da, gate_row, b.panels + panel * panel_size, b.width, direct, dh + panel * b.width, stride);
   }
   for (Index r = 0; r < b.rows; ++r) {
-    copy(dh + r * stride, n, b.h + b.sentence[r] * n);
-    if (cell) copy(dc + r * stride, n, b.c + b.sentence[r] * n);
+    std::copy_n(dh + r * stride, n, b.h + b.sentence[r] * n);
+    if (cell) std::copy_n(dc + r * stride, n, b.c + b.sentence[r] * n);
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Some sentences on their way through a recurrent layer, in one thread: for tensor/ops/recurrent.cc.
 #pragma once
+#include "tensor/cut.h"
 #include "tensor/ops/recurrent_step.h"
 
 namespace heed {
@@ -28,7 +29,6 @@ template <class T> struct RecurrentBlock {
 template <class T> void forward_through_time(const RecurrentBlock<T>& block);
 template <class T> void backward_through_time(const RecurrentBlock<T>& block);
 
-constexpr Index whole_panels(Index n, Index width) { return (n + width - 1) / width * width; }
 Index recurrent_scratch(RecurrentUnit unit, Index n, Index rows, Index width);   // elements a block needs
 
 }  // namespace heed

@@ -216,7 +216,7 @@ void max_grad(const Tensor& x, const Tensor& y, const Tensor& dy, const Dims& di
   const Tensor best = with_kept_dims(y, x.shape(), axes), upstream = with_kept_dims(dy, x.shape(), axes);
   Tensor wins = equal(x, best);
   // NaN wins
-  if (const Tensor nan = not_equal(best, best); any_true(nan, {}).item() != 0) wins = logical_or(wins, logical_and(not_equal(x, x), nan));
+  if (const Tensor nan = not_equal(best, best); any_true(nan)) wins = logical_or(wins, logical_and(not_equal(x, x), nan));
   const Tensor ties = upstream / to(with_kept_dims(sum(wins, dims, true), x.shape(), axes), x.dtype());
   visit_float(x.dtype(), "max", [&]<class T>() {
     const bool direct = !dx.add && dx.tensor.is_contiguous();

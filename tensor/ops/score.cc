@@ -169,7 +169,7 @@ void additive_score_grad(const Tensor& q, const Tensor& k, const Tensor& v, cons
     T* const part = dv ? parts.mutable_data<T>() : nullptr;
     const auto row_stride = [&](std::size_t i, int axis) { return to.wanted(i) ? to.tensor(i).strides()[axis] : 0; };
     const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(AdditiveGradF32), HWY_DYNAMIC_POINTER(AdditiveGradF64));
-    const Index blocks = (n.A + 15) / 16;
+    const Index blocks = divide_up(n.A, 16);
     parallel_for(n.B * blocks, row_grain(n.T * n.S * 16 * kTanhCost), [&](Index begin, Index end) {
       for (Index i = begin; i < end; ++i) {
         const Index b = i / blocks, a = i % blocks * 16;

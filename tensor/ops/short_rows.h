@@ -14,7 +14,7 @@ constexpr std::size_t kShort = 16, kTile = 64;   // length of a short row, rows 
 template <class T, class F> void for_short_rows(Index count, Index n, const T* a, const T* b, T* out, bool add, F&& f) {
   constexpr Index tile = Index(kTile);
   const auto turn = gemm_kernels<T>().turn;
-  parallel_for((count + tile - 1) / tile, row_grain(n * tile), [&](Index begin, Index end) {
+  parallel_for(divide_up(count, tile), row_grain(n * tile), [&](Index begin, Index end) {
     alignas(64) T as[kShort * kTile], bs[kShort * kTile], ys[kShort * kTile], rows[kShort * kTile];
     for (Index first = begin * tile; first < std::min(count, end * tile); first += tile) {
       const Index some = std::min(count - first, tile), size = some * n;

@@ -271,6 +271,7 @@ HWY_AFTER_NAMESPACE();
 #include "tensor/format.h"
 #include "tensor/gemm.h"
 #include "tensor/list.h"
+#include "tensor/ops/axes.h"
 #include "tensor/ops/kernel.h"
 #include "tensor/parallel.h"
 
@@ -302,8 +303,7 @@ struct Turned {
   Turned(const char* op, const Tensor& x, int dim)
       : axis(x.rank() ? normalize_dim(op, dim, x.shape()) : 0), last(x.rank() ? x.rank() - 1 : 0) {}
   Tensor view(const Tensor& x) const { return axis == last ? x : transpose(x, axis, last); }
-  Tensor in(const Tensor& x) const { return view(x).contiguous(); }
-  Tensor back(const Tensor& y) const { return view(y).contiguous(); }
+  Tensor dense(const Tensor& x) const { return view(x).contiguous(); }   // and back again
   Mask mask(const char* op, const Mask& m, const Shape& shape) const {
     if (m.everything() || axis == last) return m;
     m.check_fits(op, shape);
@@ -326,7 +326,7 @@ struct Columns {
   bool short_rows() const { return inner == 1 && n > 0 && n <= Index(kShort) && outer >= Index(kShort); }
   // f(index of the first of `width` sequences, offset of its first element, width)
   template <class F> void for_tiles(F&& f) const {
-    const Index tiles = (inner + Index(kTile) - 1) / Index(kTile);
+    const Index tiles = divide_up(inner, Index(kTile));
     parallel_for(outer * tiles, row_grain(n * std::min(inner, Index(kTile))), [&](Index begin, Index end) {
       for (Index tile = begin; tile < end; ++tile) {
         const Index o = tile / tiles, j = tile % tiles * Index(kTile);
@@ -361,7 +361,7 @@ Tensor softmax_of(const char* op, bool log, const Tensor& x, int dim, const Mask
       else columns.for_tiles([&](Index, Index at, std::size_t width) { kernel(log, in + at, n, columns.inner, width, out + at); });
       return to;
     }
-    const Tensor from = turned.in(x), to = empty(from.shape(), x.dtype());
+    const Tensor from = turned.dense(x), to = empty(from.shape(), x.dtype());
     const MaskRows rows(op, turned.mask(op, mask, x.shape()), from.shape());
     const auto n = std::size_t(x.rank() ? from.size(-1) : 1);
     const T* in = from.data<T>();
@@ -369,10 +369,10 @@ Tensor softmax_of(const char* op, bool log, const Tensor& x, int dim, const Mask
     const auto kernel = log ? pick<T>(HWY_DYNAMIC_POINTER(LogSoftmaxF32), HWY_DYNAMIC_POINTER(LogSoftmaxF64))
                             : pick<T>(HWY_DYNAMIC_POINTER(SoftmaxF32), HWY_DYNAMIC_POINTER(SoftmaxF64));
     for_rows(from, [&](Index row, Index at) {
-      const RowMask row_mask = rows.everything() ? RowMask{0, Index(n)} : rows(row);
+      const RowMask row_mask = rows(row);
       kernel(in + at, n, row_mask, row_mask.nothing(), out + at);
     });
-    return turned.back(to);
+    return turned.dense(to);
   });
 }
 
@@ -400,27 +400,20 @@ template <class T> bool softmax_grad_of_columns(bool log, const Tensor& y, const
 
 // x with the dims moved behind the others, in their order; no dims: all of them
 struct Gathered {
-  Gathered(const char* op, const Shape& shape, const Dims& dims, bool keepdim) {
-    std::array<bool, kMaxRank> reduced{};
-    for (int dim : dims) {
-      const int axis = normalize_dim(op, dim, shape);
-      check<IndexError>(!reduced[std::size_t(axis)], "{}: dim {} given twice: dims {}", op, dim, to_string(dims));
-      reduced[std::size_t(axis)] = true;
-    }
-    if (dims.empty()) reduced.fill(true);
-    for (int axis = 0; axis < shape.rank(); ++axis)
-      if (reduced[std::size_t(axis)]) first = count++ ? first : axis, last = axis;
+  Gathered(const char* op, const Tensor& x, const Dims& dims, bool keepdim) {
+    const Axes axes = reduced_axes(op, x, dims);
+    result = reduced_shape(x.shape(), axes, keepdim);
+    rows = result.numel();
+    width = count_of(x.shape(), axes);
     List<int> front, behind;
-    for (int axis = 0; axis < shape.rank(); ++axis) {
-      if (reduced[std::size_t(axis)]) {
-        behind.push_back(axis);
-        width *= shape[axis];
-        if (keepdim) result.push_back(1);
-      } else {
+    for (int axis = 0; axis < x.rank(); ++axis) {
+      if (!axes[std::size_t(axis)]) {
         front.push_back(axis);
-        rows *= shape[axis];
-        result.push_back(shape[axis]);
+        continue;
       }
+      behind.push_back(axis);
+      first = count++ ? first : axis;
+      last = axis;
     }
     front.insert(front.end(), behind.begin(), behind.end());
     order = Dims(std::span<const int>(front));
@@ -433,7 +426,7 @@ struct Gathered {
   }
   Dims order;
   Shape result;
-  Index rows = 1, width = 1;
+  Index rows, width;
   int first = 0, last = -1, count = 0;
 };
 
@@ -458,7 +451,7 @@ void softmax_grad(const Tensor& y, const Tensor& dy, int dim, Into dx) {
   const Turned turned("softmax_grad", y, dim);
   visit_float(y.dtype(), "softmax_grad", [&]<class T>() {
     if (softmax_grad_of_columns<T>(false, y, dy, turned.axis, dx)) return;
-    const Tensor a = turned.in(y), b = turned.in(dy);
+    const Tensor a = turned.dense(y), b = turned.dense(dy);
     const Destination out({turned.view(dx.tensor), dx.add});
     const T *ya = a.data<T>(), *dya = b.data<T>();
     T* to = out.tensor().mutable_data<T>();
@@ -476,7 +469,7 @@ void log_softmax_grad(const Tensor& y, const Tensor& dy, int dim, const Mask& ma
   const Turned turned(op, y, dim);
   visit_float(y.dtype(), op, [&]<class T>() {
     if (mask.everything() && softmax_grad_of_columns<T>(true, y, dy, turned.axis, dx)) return;
-    const Tensor a = turned.in(y), b = turned.in(dy);
+    const Tensor a = turned.dense(y), b = turned.dense(dy);
     const MaskRows rows(op, turned.mask(op, mask, y.shape()), a.shape());
     const Destination out({turned.view(dx.tensor), dx.add});
     const T *ya = a.data<T>(), *dya = b.data<T>();
@@ -484,7 +477,7 @@ void log_softmax_grad(const Tensor& y, const Tensor& dy, int dim, const Mask& ma
     const auto n = std::size_t(a.rank() ? a.size(-1) : 1);
     const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(LogSoftmaxGradF32), HWY_DYNAMIC_POINTER(LogSoftmaxGradF64));
     for_rows(a, [&](Index row, Index at) {
-      const RowMask row_mask = rows.everything() ? RowMask{0, Index(n)} : rows(row);
+      const RowMask row_mask = rows(row);
       kernel(ya + at, dya + at, n, row_mask, row_mask.nothing(), out.add(), to + at);
     });
     out.finish();
@@ -492,7 +485,7 @@ void log_softmax_grad(const Tensor& y, const Tensor& dy, int dim, const Mask& ma
 }
 
 Tensor logsumexp(const Tensor& x, const Dims& dims, Flag keepdim) {
-  const Gathered gathered("logsumexp", x.shape(), dims, keepdim);
+  const Gathered gathered("logsumexp", x, dims, keepdim);
   return visit_float(x.dtype(), "logsumexp", [&]<class T>() {
     const Tensor y = empty(gathered.result, x.dtype());
     T* out = y.mutable_data<T>();
@@ -522,7 +515,7 @@ Tensor logsumexp(const Tensor& x, const Dims& dims, Flag keepdim) {
 
 void logsumexp_grad(const Tensor& x, const Tensor& y, const Tensor& dy, const Dims& dims, Into dx) {
   const char* op = "logsumexp_grad";
-  const Gathered gathered(op, x.shape(), dims, false);
+  const Gathered gathered(op, x, dims, false);
   check_like(op, "y", y, dy);
   check<ShapeError>(y.numel() == gathered.rows, "{}: y does not fit x without dims {}: x {}, y {}", op, to_string(dims), x.shape(),
                     y.shape());

@@ -133,7 +133,7 @@ template <class K> class Line {
   // Radix sort from the lowest digit of 8 bits on, each stable; digits that all keys share are left out.
   const Item* sort() {
     if (n_ <= 32) return insertion_sort();
-    const Index chunks = (n_ + kChunk - 1) / kChunk;
+    const Index chunks = divide_up(n_, kChunk);
     for (int shift = 0; shift < int(std::bit_width(differ_)); shift += 8) {
       if ((differ_ >> shift) % 256 == 0) continue;
       places_.assign(size_t(chunks) * 256, 0);                   // [chunk, digit]: how many, then where they go

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sorting along one axis, of any dtype. Ties: lowest index first. NaN counts as the largest value, as in PyTorch. The derivative is
-// gather_grad of tensor/ops/index.h with the indices.
+// gather_grad of tensor/ops/index.h with the indices. IndexError: no such dim, k not in [0, n].
 #pragma once
 #include "tensor/tensor.h"
 

@@ -7,6 +7,7 @@
 
 #include "tensor/format.h"
 #include "tensor/list.h"
+#include "tensor/ops/axes.h"
 #include "tensor/ops/kernel.h"
 #include "tensor/ops/mask_rows.h"
 #include "tensor/ops/reduce.h"
@@ -31,11 +32,8 @@ struct Kind {
 Kind kind_of(const char* op, const Tensor& x, const Tensor& alpha) {
   check<ShapeError>(x.rank() > 0, "{}: needs at least 1 dimension: {}", op, x.shape());
   check<DTypeError>(alpha.dtype() == x.dtype(), "{}: dtypes differ: x {}, alpha {}", op, x.dtype(), alpha.dtype());
-  Shape rows = x.shape();
-  rows.erase(x.rank() - 1);
-  bool fits = alpha.rank() <= rows.rank();
-  for (int axis = 1; axis <= alpha.rank() && fits; ++axis) fits = alpha.size(-axis) == 1 || alpha.size(-axis) == rows[rows.rank() - axis];
-  check<ShapeError>(fits, "{}: alpha does not broadcast to the rows: x {}, alpha {}", op, x.shape(), alpha.shape());
+  const Shape rows = without_last(x.shape());
+  check<ShapeError>(broadcasts_to(alpha.shape(), rows), "{}: alpha does not broadcast to the rows: x {}, alpha {}", op, x.shape(), alpha.shape());
   const Tensor every = to(expand(alpha, rows), DType::f64).contiguous();
   Kind kind{op, Family::alpha};
   for (const double a : every.span<double>()) {
@@ -81,7 +79,7 @@ double threshold(double alpha, const List<double>& z) {
 
 template <class T> void row_of(Family family, double alpha, const T* x, Index n, const RowMask& mask, List<double>& z, T* p) {
   const double scale = alpha - 1;
-  const auto allowed = [&](Index i) { return i >= mask.first && i < mask.last && (!mask.allowed || mask.allowed[i]); };
+  const auto allowed = [&](Index i) { return !mask.allowed || mask.allowed[i]; };
   std::fill_n(p, n, T(0));
   z.clear();
   bool finite = !std::isnan(alpha);
@@ -121,7 +119,7 @@ Tensor weights(const Kind& kind, const Tensor& x, const Mask& mask) {
       parallel_for(p.numel() / n, row_grain(n * (kind.family == Family::alpha ? 200 : 16)), [&](Index begin, Index end) {
         List<double> z;
         for (Index row = begin; row < end; ++row)
-          row_of(kind.family, kind.alpha(row), in + row * n, n, masks.everything() ? RowMask{0, n} : masks(row), z, out + row * n);
+          row_of(kind.family, kind.alpha(row), in + row * n, n, masks(row), z, out + row * n);
       });
     return p;
   });
@@ -184,10 +182,8 @@ Tensor alpha_entmax(const Tensor& x, const Tensor& alpha, const Mask& mask) { re
 void sparsemax_grad(const Tensor& p, const Tensor& dp, Into dx) { weights_grad({"sparsemax_grad", Family::sparsemax}, p, dp, &dx); }
 void entmax_grad(const Tensor& p, const Tensor& dp, Into dx) { weights_grad({"entmax_grad", Family::entmax}, p, dp, &dx); }
 void alpha_entmax_grad(const Tensor& p, const Tensor& alpha, const Tensor& dp, const Into* dx, const Into* dalpha) {
-  Shape rows = p.shape();
   const Kind kind = kind_of("alpha_entmax_grad", p, alpha);
-  rows.erase(p.rank() - 1);
-  const Tensor of_rows = dalpha ? zeros(rows, p.dtype()) : Tensor();
+  const Tensor of_rows = dalpha ? zeros(without_last(p.shape()), p.dtype()) : Tensor();
   weights_grad(kind, p, dp, dx, of_rows);
   if (dalpha) sum_to(of_rows, *dalpha);
 }

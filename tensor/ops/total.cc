@@ -8,19 +8,8 @@ HWY_BEFORE_NAMESPACE();
 namespace heed::HWY_NAMESPACE {
 namespace {
 
-// Σ x in double, n <= 4096: element i in lane i % 16
-template <class T> double Total(const T* x, size_t n) {
-  double lanes[16] = {};
-  size_t i = 0;
-  for (; i + 16 <= n; i += 16)
-    for (size_t j = 0; j < 16; ++j) lanes[j] += double(x[i + j]);
-  for (size_t j = 0; i + j < n; ++j) lanes[j] += double(x[i + j]);
-  return Fold<double>::Sum(lanes);
-}
-
-// One line a type: Highway 1.0.3 exports no templates.
-double TotalF32(const float* x, size_t n) { return Total(x, n); }
-double TotalF64(const double* x, size_t n) { return Total(x, n); }
+double TotalF32(const float* x, size_t n) { return SumInDouble<Same>(x, n); }
+double TotalF64(const double* x, size_t n) { return Reduce<SumOp, Same>(x, n); }
 
 }  // namespace
 }  // namespace heed::HWY_NAMESPACE

@@ -18,7 +18,7 @@ double total(const double* x, std::size_t n);
 // which it may put into the buffer.
 template <class T, class Make> double total_of(Index n, Make&& make) {
   constexpr Index kPart = 4096;
-  const Index parts = (n + kPart - 1) / kPart;
+  const Index parts = divide_up(n, kPart);
   List<double> partials(static_cast<std::size_t>(parts));
   parallel_for(parts, 4, [&](Index begin, Index end) {
     alignas(64) T buffer[kPart];

@@ -110,19 +110,7 @@ void UpdateF64(Update kind, const UpdateConstants& c, bool first, bool past_cach
   UpdateChunk(kind, c, first, past_caches, n, w, g, s0, s1);
 }
 
-// Σ x² in double, 16 virtual lanes of double
-double SquaresF32(const float* x, size_t n) {
-  double wide[16];
-  Lanes16Of<SumOp, double> lanes;
-  size_t i = 0;
-  for (; i + 16 <= n; i += 16) {
-    for (size_t j = 0; j < 16; ++j) wide[j] = double(x[i + j]);
-    lanes.Take<Squared>(wide);
-  }
-  for (size_t j = 0; j < 16; ++j) wide[j] = i + j < n ? double(x[i + j]) : 0;
-  lanes.Take<Squared>(wide);
-  return lanes.Fold();
-}
+double SquaresF32(const float* x, size_t n) { return SumInDouble<Squared>(x, n); }
 double SquaresF64(const double* x, size_t n) { return Reduce<SumOp, Squared>(x, n); }
 
 }  // namespace
@@ -159,17 +147,13 @@ int states_of(Update kind) { return HWY_STATIC_DISPATCH(StatesOf)(kind); }
 struct Lists {
   std::vector<Index> sizes, starts;
 };
-Lists& lists_or(Lists& here) {
-  Lists* const own = own_of_thread<Lists>();
-  return own ? *own : here;
-}
 
 // Calls body(item, first, count) for all chunks of all sizes, spread over the threads in pieces of as many elements: upper halves of all
 // items, then lower halves, since the first thread wrote the upper half of a gradient last
 // (multiply_by_halves), the second one the lower half.
 template <class Body> void for_chunks(std::span<const Index> sizes, Body&& body) {
   Lists here;
-  std::vector<Index>& starts = lists_or(here).starts;   // elements before each half of an item
+  std::vector<Index>& starts = own_or(here).starts;   // elements before each half of an item
   starts.assign(2 * sizes.size() + 1, 0);
   const auto upper = [&](std::size_t item) { return std::min(sizes[item], divide_up(chunks_of(sizes[item]), 2) * kUpdated); };
   for (std::size_t half = 0; half + 1 < starts.size(); ++half) {
@@ -219,7 +203,7 @@ double squares_of_all(std::span<const Tensor> tensors) {
 
 void update(std::span<const UpdateItem> items) {
   Lists here;
-  std::vector<Index>& sizes = lists_or(here).sizes;
+  std::vector<Index>& sizes = own_or(here).sizes;
   sizes.clear();
   for (const UpdateItem& item : items) {
     const auto fits = [&](const Tensor& x, const char* what) {
@@ -247,9 +231,8 @@ void update(std::span<const UpdateItem> items) {
     const UpdateItem& item = items[i];
     visit_float(item.value.dtype(), "update", [&]<class T>() {
       const auto at = [&](const Tensor& x) { return x.defined() ? const_cast<T*>(x.data<T>()) + first : nullptr; };
-      const auto run = [&] { if constexpr (std::is_same_v<T, float>) return f32; else return f64; }();
-      run(item.kind, item.constants, item.first, past_caches, std::size_t(count), at(item.value), at(item.gradient), at(item.state[0]),
-          at(item.state[1]));
+      pick<T>(f32, f64)(item.kind, item.constants, item.first, past_caches, std::size_t(count), at(item.value), at(item.gradient),
+                        at(item.state[0]), at(item.state[1]));
     });
   });
 }

@@ -223,7 +223,7 @@ void toeplitz_grad(const Tensor& dy, Into dx) {
 Tensor slice(const Tensor& x, int dim, Index start, Index stop, Index step) {
   const int axis = normalize_dim("slice", dim, x.shape());
   const Index n = x.shape()[axis];
-  check<Error>(step != 0, "slice: step must not be 0: x {}, dim {}", x.shape(), dim);
+  check<IndexError>(step != 0, "slice: step must not be 0: x {}, dim {}", x.shape(), dim);
   const auto [first, count] = Slice{start, stop, step}.of(n);
   Shape shape = x.shape();
   Strides strides = x.strides();

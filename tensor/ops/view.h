@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Views: another shape, strides and offset over the same elements. Only reshape (when strides force it), concat, stack, pad,
-// repeat, roll, tril and triu copy. Sizes and dims that do not fit throw ShapeError or IndexError with both sides.
+// Views: another shape, strides and offset over the same elements. Only reshape and flatten (when strides force it), concat, stack,
+// pad, repeat, roll, tril and triu copy. Sizes and dims that do not fit throw ShapeError or IndexError with both sides.
 #pragma once
 #include "tensor/into.h"
 #include "tensor/list.h"

@@ -56,7 +56,7 @@ TEST_CASE("multi-head attention: heads that share keys and values give what all 
       CHECK(grouped.prepare(constant(memory), mask).keys.shape() == Shape{2, shared, 9, dk});
       CHECK(equal_bits(grouped(constant(x), grouped.prepare(constant(memory), mask)).context.value(),
                        plain(constant(x), plain.prepare(constant(memory), mask)).context.value()));
-      KeyValueCache cache(2, shared, 3, dk, DType::f64);
+      KeyValueCache cache(2, {shared, dk}, {shared, dk}, 3, DType::f64);
       for (Index t = 0; t < 7; ++t)
         CHECK(equal_bits(grouped.next(constant(slice(x, 1, t, t + 1)), cache).context.value(), slice(a.context.value(), 1, t, t + 1)));
     }
@@ -83,7 +83,7 @@ TEST_CASE("multi-head attention: weights by small steps are those of the kernel,
                                          .heads = 4,
                                          .positions = RelativePositions(scope, {.kind = kind, .heads = 4, .head_width = 4}),
                                          .key_value_heads = shared});
-        if (!by_kernel) layer.normalise.name = {};
+        if (!by_kernel) layer.normalise.is_softmax = false;
         Tape tape;
         const Variable x = variable(normal(Key(3), {2, 6, 16}, 0, 1, DType::f64));
         const Attended y = layer.self(x, Mask::lengths(tensor({4, 6}, DType::i32)), Want::weights);
@@ -232,7 +232,7 @@ TEST_CASE("sliding window: step by step, a few at once: the bits of all at once,
         const Tensor every = layer.self(constant(x), Mask::causal()).context.value(),
                      both_ways = layer.self(constant(x), {}).context.value();
         for (const Index n : {1, 3}) {
-          KeyValueCache cache(2, 3, 4, 4, DType::f32);
+          KeyValueCache cache(2, {3, 4}, {3, 4}, 4, DType::f32);
           for (Index t = 0; t < T; t += n)
             REQUIRE(equal_bits(layer.next(constant(slice(x, 1, t, t + n)), cache).context.value(), slice(every, 1, t, t + n)));
         }

@@ -69,7 +69,7 @@ TEST_CASE("positions: rows of a table are those of the formula, beyond its end a
 }
 
 TEST_CASE("cache: a row that is not there is refused, and nothing changes") {
-  KeyValueCache cache(2, 1, 3, 4, DType::f32);
+  KeyValueCache cache(2, {1, 4}, {1, 4}, 3, DType::f32);
   cache.append(ones({2, 1, 2, 4}), zeros({2, 1, 2, 4}));
   for (const Index wrong : {-1, 2}) {
     const std::vector<Index> order{0, wrong};
@@ -80,7 +80,7 @@ TEST_CASE("cache: a row that is not there is refused, and nothing changes") {
 }
 
 TEST_CASE("cache: keys and values of other shapes or dtypes are refused, and nothing changes") {
-  KeyValueCache cache(2, 1, 3, 4, DType::f32);
+  KeyValueCache cache(2, {1, 4}, {1, 4}, 3, DType::f32);
   cache.append(ones({2, 1, 2, 4}), zeros({2, 1, 2, 4}));
   const auto refused = [&](const Tensor& keys, const Tensor& values, const char* says) {
     CHECK_THROWS_WITH_AS(cache.append(keys, values), says, ShapeError);
@@ -151,7 +151,7 @@ TEST_CASE("cache: grows, rows go where they are sent and positions are forgotten
 }
 
 TEST_CASE("cache: memory is taken once for its capacity, beyond it for twice as many positions or as many as come") {
-  KeyValueCache cache(2, 3, 4, 2, DType::f32);
+  KeyValueCache cache(2, {3, 2}, {3, 2}, 4, DType::f32);
   Index added = 0;
   const auto capacity_with = [&](Index more) {
     const Tensor x = full({2, 3, more, 2}, double(++added));
@@ -170,7 +170,7 @@ TEST_CASE("cache: memory is taken once for its capacity, beyond it for twice as 
 }
 
 TEST_CASE("cache: positions are forgotten from the end, also those of a step that fails") {
-  KeyValueCache cache(1, 2, 4, 2, DType::f32);
+  KeyValueCache cache(1, {2, 2}, {2, 2}, 4, DType::f32);
   cache.append(ones({1, 2, 3, 2}), ones({1, 2, 3, 2}));
   cache.truncate(2);
   CHECK(cache.length() == 2);
@@ -189,7 +189,7 @@ TEST_CASE("cache: positions are forgotten from the end, also those of a step tha
 TEST_CASE("cache: keys and values that want a gradient are refused") {
   Parameters parameters(Seed{1});
   const MultiHeadAttention attention(parameters.root() / "self_attn", {.width = 4, .heads = 2});
-  KeyValueCache cache(1, 2, 4, 2, DType::f32);
+  KeyValueCache cache(1, {2, 2}, {2, 2}, 4, DType::f32);
   const Variable x = constant(ones({1, 1, 4}));
   {
     Tape tape;
@@ -198,6 +198,10 @@ TEST_CASE("cache: keys and values that want a gradient are refused") {
                          "tape; self(x, Mask::causal()) has them",
                          Error);
     CHECK(cache.length() == 0);
+    const MultiHeadAttention shared(parameters.root() / "shared", {.width = 4, .heads = 2, .key_value_heads = 1});
+    KeyValueCache of_shared = shared.cache(1, 4);
+    parameters.select("shared.k_proj*").freeze();              // the values want theirs still
+    CHECK_THROWS_AS(shared.next(x, of_shared), Error);
     parameters.select().freeze();
     CHECK_NOTHROW(attention.next(x, cache));
     CHECK_THROWS_AS(attention.next(variable(ones({1, 1, 4})), cache), Error);

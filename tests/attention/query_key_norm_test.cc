@@ -111,7 +111,7 @@ TEST_CASE("query-key norm: of a memory, step by step and a few at once: the bits
       const Tensor x = normal(Key(3), {2, T, 16});
       const Tensor every = layer.self(constant(x), Mask::causal()).context.value();
       for (const Index n : {1, 3}) {
-        KeyValueCache cache(2, key_value_heads, 4, 4, DType::f32);
+        KeyValueCache cache(2, {key_value_heads, 4}, {key_value_heads, 4}, 4, DType::f32);
         for (Index t = 0; t < T; t += n)
           REQUIRE(equal_bits(layer.next(constant(slice(x, 1, t, t + n)), cache).context.value(), slice(every, 1, t, t + n)));
       }

@@ -177,13 +177,13 @@ TEST_CASE("relative positions: step by step, a few at once, far beyond the posit
       const Tensor x = normal(Key(3), {2, T, 12}, 0, 1, dtype);
       const Tensor every = layer.self(constant(x), Mask::causal()).context.value();
       for (const Index n : {1, 3}) {
-        KeyValueCache cache(2, 3, 4, 4, dtype);
+        KeyValueCache cache(2, {3, 4}, {3, 4}, 4, dtype);
         for (Index t = 0; t < T; t += n) {
           const Index end = std::min(t + n, T);
           REQUIRE(equal_bits(layer.next(constant(slice(x, 1, t, end)), cache).context.value(), slice(every, 1, t, end)));
         }
       }
-      KeyValueCache cache(2, 3, 4, 4, dtype);                                         // rows change places on the way
+      KeyValueCache cache(2, {3, 4}, {3, 4}, 4, dtype);                                         // rows change places on the way
       layer.next(constant(slice(x, 1, 0, 20)), cache);
       cache.reorder(std::vector<Index>{1, 0});
       const Tensor crossed = flip(x, {0});

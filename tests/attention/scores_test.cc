@@ -530,6 +530,11 @@ TEST_CASE("location: truncate_after_softmax cuts a softmax over all positions th
   CHECK(equal_bits(beyond(all, all, Slice{7, 9}), zeros({2, 2, 2}, f64)));
 }
 
+TEST_CASE("exp and choose take a row of scores alone") {
+  CHECK(worst_absolute(normalise_named("exp")(constant(zeros({3})), {}).value(), std::vector<double>(3, 1)) < 1e-6);
+  CHECK(worst_absolute(choose(constant(tensor({0, 2, 1})), {}).weights, std::vector<double>{0, 1, 0}) == 0);
+}
+
 TEST_CASE("hard: one position a row, drawn by softmax where the tape trains; straight-through and REINFORCE gradients") {
   const Tensor e = tensor({{{0, ln3, 0.1, 50}}, {{1, 1, 0, 0}}}, f64);
   const Mask mask = Mask::lengths(tensor({3, 2}, DType::i32));

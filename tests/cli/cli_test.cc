@@ -71,6 +71,12 @@ TEST_CASE("cli: what is tied is stored once, in the best weights too") {
   for (const char* name : {"source_embedding.weight", "target_embedding.weight", "output.weight"})
     tables.insert(best.at(name).storage().data());
   CHECK(tables.size() == 1);
+  std::set<std::string> same;
+  const auto json = parse_json(call("inspect tied/best.safetensors --json").out);
+  for (const auto& tensor : json["tensors"])
+    if (tensor.contains("same_as")) same.insert(tensor["name"].get<std::string>() + " " + tensor["same_as"].get<std::string>());
+  CHECK(same.size() == 2);
+  CHECK(same.contains("target_embedding.weight output.weight"));
 }
 
 TEST_CASE("cli: a pipe in place of a run's file is refused, not waited for") {

@@ -143,6 +143,7 @@ const Row kRows[] = {
     {"translate --run brief --prefix '1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 "
      "1 2 3 4 5'",
      "a long prefix: --prefix: 55 words; at most 54"},
+    {"translate --run run --prefix '1\n2'", "a line end: --prefix; text of one line"},
     {"data copy --out new --train 100000 --symbols 2 --max-length 3", "more distinct sources asked for than exist"},
     {"data numbers --out new --from xx", "\"xx\" is none of"},
     {"data copy --out new --train 10000001", "out of range: --train 10000001; a whole number in \\[1, 10000000\\]"},
@@ -219,7 +220,7 @@ const Row kRows[] = {
     {"evaluate --run run --files s t --split dev", "parts are of --data or the run: --files s t --split dev; only one of them"},
     {"evaluate --run whole", "an empty part: .*pairs.tsv \\(test\\); at least one pair"},
     {"compare --train-files s t --dev-files s t --attention dot --out new",
-     "no test part: --train-files and --dev-files alone; --test-files SOURCE TARGET, or --split dev"},
+     "no test part: --train-files and --dev-files alone; --test-files SOURCE TARGET, to evaluate --files, or --split dev"},
     {"compare --train pairs.tsv --split-by-source --split-dev 1 --split-test 0 --attention dot --out new",
      "an empty part: .*; at least one pair"},
     {"evaluate --run run --references s", "numbers of lines differ: .*test.tsv has 10, s has 4; line n is compared with line n"},

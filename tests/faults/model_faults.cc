@@ -250,7 +250,7 @@ std::string long_training() {
   flat.add(after.system_calls == before.system_calls && after.in_use == before.in_use);
   flat.add(open_files() == files);
   return flat.say(
-      "not one request for memory to the system, no more in use, no file left open (the test \"soak\": 100,000 updates and translations)");
+      "not one request for memory to the system, no more in use, no file left open (the test \"soak\": 100,000 updates and a million translations)");
 }
 
 }  // namespace

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Does PyTorch read what Heed saved?  python check_exchange.py WEIGHTS CHECK --heads 2 [--norm pre] [--activation gelu]
 
-WEIGHTS is a state dict for torch.nn.Transformer
-it must load strictly. CHECK holds `input.source` [B, S, d], `input.target` [B, T, d],
+WEIGHTS is a state dict for torch.nn.Transformer; it must load strictly. CHECK holds `input.source` [B, S, d], `input.target` [B, T, d],
 `input.source_lengths`, `input.target_lengths` [B] and the output Heed computed from them, `output.y` [B, T, d]; its rows beyond
 the length are not compared. `transformer_state_f64.safetensors transformer_state_check.safetensors`
 is such a pair, made by PyTorch itself.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "tensor/format.h"
 #include "tensor/random.h"
 #include "tests/temporary_folder.h"
 #include "tests/thrown.h"
@@ -184,8 +185,8 @@ TEST_CASE("corpus: any bytes are read or refused with a FileError") {
       try {
         const Corpus c = parallel ? read_parallel(path, path) : read_tsv(path);
         for (const Pair& pair : c.pairs)
-          if (!is_utf8(pair.source) || !is_utf8(pair.target) || is_blank(pair.source)) FAIL_CHECK(in_quotes(bytes));
-        if (c.report.text.lines < c.report.pairs + c.report.empty) FAIL_CHECK(in_quotes(bytes));
+          if (!is_utf8(pair.source) || !is_utf8(pair.target) || is_blank(pair.source)) FAIL_CHECK(quote(bytes));
+        if (c.report.text.lines < c.report.pairs + c.report.empty) FAIL_CHECK(quote(bytes));
         ++read;
       } catch (const FileError& e) {
         if (std::string(e.what()).find(path) == std::string::npos) FAIL_CHECK(e.what());

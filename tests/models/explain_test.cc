@@ -439,7 +439,7 @@ TEST_CASE("explain: no bias in a formula where the layer has none") {
   const Attention biased = make_attention("additive", parameters.root() / "attention", {.query_width = 8, .memory_width = 8, .bias = true});
   const Variable x = constant(full({1, 1, 8}, 1.0));
   const Trace plain;
-  KeyValueCache cache(1, 2, 4, 4, DType::f32);
+  KeyValueCache cache(1, {2, 4}, {2, 4}, 4, DType::f32);
   decoder.next(x, decoder.prepare(x, {}), {&cache, 1});
   for (const Trace::Entry& entry : plain.entries())
     CHECK_MESSAGE((entry.formula.find("+ b") == std::string::npos && entry.formula.find("+ β") == std::string::npos),
@@ -669,6 +669,7 @@ TEST_CASE("explain: text and JSON") {
   const auto json = parse_json(explanation_json(x));
   CHECK(json["step"] == 2);
   CHECK(json["read"] == Json({"<s>", "c"}));
+  CHECK(json["written"]["word"] == x.written.word);
   CHECK(json["values"].size() == x.values.size());
   CHECK(json["loss"].get<double>() == doctest::Approx(*x.loss));
   for (std::size_t i = 0; i < x.values.size(); ++i) {

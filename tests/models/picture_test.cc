@@ -158,7 +158,9 @@ TEST_CASE("picture: the scale goes where the weights go") {
   AttentionPicture picture = beautiful_dog();
   picture.full = 0;
   CHECK(cells(attention_svg(picture)).at("bonito ← beautiful: 0.950") == drawing::hex(drawing::heat(1)));
-  picture.full = 1;
+  for (float& w : picture.maps[0].weights) w *= 1e-4f;
+  CHECK(has(attention_html(picture), "\"full\":9.4"));      // 0.95e-4, to the bits: the page divides by it
+  picture = beautiful_dog();
   picture.maps[0].weights[1] = 2;
   CHECK(cells(attention_svg(picture)).at("un ← a: 0.900") == drawing::hex(drawing::heat(0.45f)));
   CHECK(has(attention_svg(picture), ">1.5<"));

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <thread>
 
+#include "tensor/format.h"
 #include "tests/temporary_folder.h"
 #include "tests/thrown.h"
 
@@ -94,6 +95,8 @@ TEST_CASE("text: normal form and lower case") {
   CHECK(lower("ÀÉÎÕÜ Œ ẞ Ж Ǆ 𐐀 123") == "àéîõü œ ß ж ǆ 𐐨 123");
   CHECK(lower("İstanbul") == "i\u0307stanbul");
   CHECK(lower("ΟΔΥΣΣΕΥΣ ΣΟΣ Σ") == "οδυσσευς σος σ");      // Final_Sigma
+  CHECK(lower("中Σ") == "中σ");                              // behind no cased letter
+  CHECK(lower("ΟΣ.Α") == "οσ.α");                          // a full stop inside of a word is ignored
 }
 
 TEST_CASE("text: classes of characters") {
@@ -117,9 +120,9 @@ TEST_CASE("text: clean") {
 }
 
 TEST_CASE("text: quoted for messages") {
-  CHECK(in_quotes("a\"b\\\n\x01\u2028é\xff") == "\"a\\\"b\\\\\\u000a\\u0001\\u2028é\\xff\"");
-  CHECK(in_quotes(std::string(80, 'x')) == "\"" + std::string(80, 'x') + "\"");
-  CHECK(in_quotes(std::string(79, 'x') + "é") == "\"" + std::string(79, 'x') + "...\"");
+  CHECK(quote("a\"b\\\n\x01\u2028é\xff") == "\"a\\\"b\\\\\\u000a\\u0001\\u2028é\\xff\"");
+  CHECK(quote(std::string(80, 'x')) == "\"" + std::string(80, 'x') + "\"");
+  CHECK(quote(std::string(79, 'x') + "é") == "\"" + std::string(79, 'x') + "...\"");
 }
 
 TEST_CASE("lines: a byte order mark that a pipe gives in two pieces") {

@@ -37,7 +37,7 @@ TEST_CASE("scope: a path is declared once, and a shared one has the shape of the
   CHECK(parameters.count() == 6);
   CHECK_THROWS_WITH_AS(scope.alias("none", Parameter(), {2, 3}), "parameter: a.none shares one that is absent", Error);
   CHECK_FALSE(gradient(Parameter()).defined());
-  CHECK_THROWS_WITH_AS(parameters.select("b.*"), "select: no parameter matches 'b.*'; the nearest is a.other", Error);
+  CHECK_THROWS_WITH_AS(parameters.select("b.*"), "select: no parameter matches \"b.*\"; the nearest is a.other", Error);
 }
 
 TEST_CASE("scope: sizes are at least 1; an initial value that fails is named") {
@@ -66,7 +66,7 @@ TEST_CASE("scope: a weight of other Parameters is not shared") {
 
 TEST_CASE("select: tied parameters go by each of their paths, keys are cut at a point, an error names the nearest path") {
   Parameters parameters(Seed{1});
-  CHECK_THROWS_WITH_AS(parameters.select("a"), "select: no parameter matches 'a'; there are none", Error);
+  CHECK_THROWS_WITH_AS(parameters.select("a"), "select: no parameter matches \"a\"; there are none", Error);
   const Scope scope = parameters.root();
   const Parameter table = (scope / "tok").parameter("weight", {3, 2}, constant_init(1)),
                   bias = (scope / "head").parameter("bias", {3}, constant_init(0));
@@ -96,8 +96,8 @@ TEST_CASE("select: tied parameters go by each of their paths, keys are cut at a 
   CHECK_THROWS_WITH_AS(load(parameters.select("head.*"), {{"bias", ones({3})}}, "file"), "file: does not fit the model; missing: weight",
                        FileError);
   CHECK_THROWS_WITH_AS(parameters.select("encodr.*.weight"),
-                       "select: no parameter matches 'encodr.*.weight'; the nearest is encoder.a.weight", Error);
-  CHECK_THROWS_WITH_AS(parameters.select("haed.bias"), "select: no parameter matches 'haed.bias'; the nearest is head.bias", Error);
+                       "select: no parameter matches \"encodr.*.weight\"; the nearest is encoder.a.weight", Error);
+  CHECK_THROWS_WITH_AS(parameters.select("haed.bias"), "select: no parameter matches \"haed.bias\"; the nearest is head.bias", Error);
 }
 
 TEST_CASE("select: by a condition") {

@@ -603,6 +603,10 @@ TEST_CASE("attention: empty sizes, wrong shapes and dtypes") {
   CHECK(none.weights.shape() == Shape{2, 3, 4, 0});
   CHECK(doubles(none.log_sum_exp) == std::vector<double>(24, -INFINITY));
   CHECK(scaled_dot_product_attention(zeros({0, 3, 4, 5}), zeros({0, 3, 6, 5}), zeros({0, 3, 6, 7})).output.shape() == Shape{0, 3, 4, 7});
+  for (const Index T : {1, 3, 4, 16, 70}) {                       // heads of width 0: every score is 0
+    const AttentionOutput even = scaled_dot_product_attention(zeros({1, 4, T, 0}), zeros({1, 4, 3, 0}), ones({1, 4, 3, 8}));
+    CHECK(worst_absolute(even.output, std::vector<double>(std::size_t(4 * T * 8), 1.0)) < 1e-6);
+  }
   CHECK(scaled_dot_product_attention(zeros({2, 3, 0, 5}), k, v).output.shape() == Shape{2, 3, 0, 7});
   CHECK_THROWS_WITH_AS(scaled_dot_product_attention(q, zeros({2, 3, 6, 4}), v),
                        "scaled_dot_product_attention: widths of queries and keys differ: q [2, 3, 4, 5], k [2, 3, 6, 4]", ShapeError);

@@ -10,7 +10,6 @@
 #include "autograd/tape.h"
 #include "tensor/dropout.h"
 #include "tensor/error.h"
-#include "tensor/ops/kernel.h"
 #include "tensor/ops/random.h"
 #include "tensor/ops/view.h"
 #include "tests/close.h"
@@ -109,7 +108,9 @@ TEST_CASE("layer_norm: without weight or bias, strides, any rank, adding, empty"
   CHECK(worst_absolute(dw2, w_plus_one) < 1e-14);
 
   CHECK(layer_norm(empty({0, 24}, DType::f64), w, b).y.shape() == Shape{0, 24});
-  CHECK(layer_norm(empty({3, 0}), {}, {}).y.shape() == Shape{3, 0});
+  const LayerNormed widthless = layer_norm(empty({3, 0}), {}, {});
+  CHECK(widthless.y.shape() == Shape{3, 0});
+  CHECK((all_nan(widthless.mean) && all_nan(widthless.rstd)));
   const Tensor none = empty({0, 24}, DType::f64);
   fill_(dw, 7);
   layer_norm_grad(none, empty({0}, DType::f64), empty({0}, DType::f64), w, none, nullptr, first + 1, nullptr);
@@ -266,14 +267,6 @@ reference::Array added(const reference::Arrays& x) { return reference::two([](do
 }  // namespace
 
 // A row of two nearly equal numbers is stretched by up to 1 / √eps.
-TEST_CASE("may_overlap: columns of one matrix are told apart, to the column") {
-  const Tensor x = zeros({4, 6});
-  for (Index a = 0; a < 6; ++a)
-    for (Index to_a = a + 1; to_a <= 6; ++to_a)
-      for (Index b = 0; b < 6; ++b)
-        for (Index to_b = b + 1; to_b <= 6; ++to_b)
-          CHECK(may_overlap(slice(x, 1, a, to_a), slice(x, 1, b, to_b)) == (a < to_b && b < to_a));
-}
 
 static const InTable rows{
     {.name = "layer_norm", .reference = reference::normalised(true), .wrong = {{{{2, 3}, {4}, {3}}}}, .ulp = 2000},

@@ -166,7 +166,7 @@ TEST_CASE("low precision: values are within half a step") {
 }
 
 TEST_CASE("low precision: errors") {
-  CHECK_THROWS_WITH_AS(precision_named("int4"), "precision: unknown name 'int4'; one of float32, bfloat16, int8", Error);
+  CHECK_THROWS_WITH_AS(precision_named("int4"), "precision: unknown name \"int4\"; one of float32, bfloat16, int8", Error);
   CHECK_THROWS_WITH_AS(LowPrecisionWeight(zeros({2, 3}), Precision::float32), doctest::Contains("float32 is not lower"), Error);
   CHECK_THROWS_WITH_AS(LowPrecisionWeight(zeros({2, 3, 4}), Precision::int8), doctest::Contains("weight [2, 3, 4]"), ShapeError);
   CHECK_THROWS_WITH_AS(LowPrecisionWeight(zeros({2, 3}, DType::f64), Precision::int8), doctest::Contains("must be f32: weight f64"),

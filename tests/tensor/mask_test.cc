@@ -75,6 +75,8 @@ TEST_CASE("mask: causal and window need an axis of sentences before the last two
     CHECK_THROWS_AS(softmax(scores, -1, mask), ShapeError);
   }
   CHECK(sum(Mask::causal().dense({1, 4, 4})).item() == 10);
+  CHECK(doubles(Mask().dense({3})) == std::vector<double>(3, 1));
+  CHECK(Mask().dense({}).item() == 1);
 }
 
 TEST_CASE("mask: any byte but 0 allows; offsets of any size") {
