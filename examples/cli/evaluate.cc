@@ -264,6 +264,7 @@ int evaluate(std::span<const std::string> words) {
                asked.manner.json);
   flush();                                         // the file may fail
   if (!asked.out.empty()) write_file_atomically(asked.out, fmt::format("{}\n", fmt::join(translated.texts, "\n")));
+  note_unknown(std::vector<std::string>(overlooked.unknown.begin(), overlooked.unknown.end()), asked.manner);
   note_cut(overlooked, run, run.config.max_length, asked.manner);
   return 0;
 }

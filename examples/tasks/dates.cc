@@ -44,13 +44,6 @@ void flip_case(std::string& text, std::size_t i, bool upper) {
   const char low = char(text[i] | 0x20);
   if (latin || (low >= 'a' && low <= 'z')) text[i] = upper ? char(text[i] & ~0x20) : low;
 }
-std::string lower_case(std::string_view text) {
-  std::string out(text);
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    if (!is_lead(out[i])) flip_case(out, i, false);
-  }
-  return out;
-}
 
 enum Field { kNone, kYear, kMonth, kDay };
 
@@ -117,30 +110,6 @@ std::vector<TaskPair> make_dates(TaskOptions&, Random random, Index count) {
     pairs.push_back(std::move(pair));
   }
   return pairs;
-}
-
-std::string date_form(std::string_view source) {
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  if (std::all_of(source.begin(), source.end(), [&](char c) { return is_digit(c) || c == '.' || c == '/' || c == '-'; })) {
-    const char mark = source.find('.') != source.npos ? '.' : source.find('/') != source.npos ? '/' : '-';
-    std::vector<int> numbers{0};
-    for (const char c : source) {
-      if (is_digit(c)) numbers.back() = numbers.back() * 10 + (c - '0');
-      else numbers.push_back(0);
-    }
-    const bool ambiguous = numbers.size() == 3 && numbers[1] <= 12 && numbers[mark == '-' ? 2 : 0] <= 12;
-    const char* const form = mark == '.' ? "02.01.2016" : mark == '/' ? "2/1/16" : "2016-01-02";
-    return fmt::format("{}{}", form, ambiguous ? ", ambiguous" : "");
-  }
-  if (source.find(',') != source.npos) return "January 2, 2016";
-  if (!source.empty() && !is_digit(source.front())) return "Saturday 2 January 2016";
-  const std::string lower = lower_case(source);
-  for (const Names& names : kNames) {
-    for (const std::string_view month : names.months) {
-      if (lower.find(fmt::format(" {} ", lower_case(month))) != lower.npos) return "2 January 2016";
-    }
-  }
-  return "2 Jan 2016";
 }
 
 }  // namespace heed

@@ -58,8 +58,4 @@ inline constexpr std::string_view kUnfinished = ".unfinished";
 // Whether write_task may have this directory: nothing is there, or an empty one, or what a write_task that was killed left.
 bool is_free(const std::string& directory);
 
-// The written form of a date of the task: "2 January 2016", "2 Jan 2016", "January 2, 2016", "Saturday 2 January 2016",
-// "02.01.2016", "2/1/16" or "2016-01-02", with ", ambiguous" where it is digits only and day and month are both <= 12.
-std::string date_form(std::string_view source);
-
 }  // namespace heed

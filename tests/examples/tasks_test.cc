@@ -39,6 +39,15 @@ TaskOptions small(const char* from = "", const char* to = "") {
   return {.train = 600, .dev = 100, .test = 100, .from = from, .to = to};
 }
 
+// "d B Y", "d b Y", "B d, Y", "A d B Y", or of digits alone their mark, with "ambiguous" where day and month are both <= 12
+std::string form_of(const std::string& source, bool ambiguous) {
+  if (source.find_first_not_of("0123456789./-") == source.npos)
+    return source.substr(source.find_first_of("./-"), 1) + (ambiguous ? " ambiguous" : "");
+  if (source.find(',') != source.npos) return "B d, Y";
+  if (source.find_first_of("0123456789") != 0) return "A d B Y";
+  return characters(split_words(source)[1]) > 4 ? "d B Y" : "d b Y";
+}
+
 }  // namespace
 
 TEST_CASE("dates") {
@@ -46,20 +55,19 @@ TEST_CASE("dates") {
   std::map<std::string, int> forms;
   for (const TaskPair& pair : part(task, "train")) {
     INFO(pair.source, " -> ", pair.target);
-    std::string form = date_form(pair.source);
-    ++forms[form];
     REQUIRE(pair.target.size() == 10);
     const int year = std::stoi(pair.target.substr(0, 4)), month = std::stoi(pair.target.substr(5, 2)),
               day = std::stoi(pair.target.substr(8, 2));
+    const std::string form = form_of(pair.source, day <= 12 && month <= 12);
+    ++forms[form];
     CHECK((year >= 1900 && year <= 2099 && month >= 1 && month <= 12 && day >= 1 && day <= 31));
-    if (form.starts_with("2/1/16")) {
+    if (form.starts_with("/")) {
       CHECK((year >= 1950 && year <= 2049));
       CHECK(pair.source == std::to_string(day) + "/" + std::to_string(month) + "/" + pair.target.substr(2, 2));
     }
-    if (form.starts_with("2016-01-02")) CHECK(pair.source == pair.target);
-    if (form.starts_with("02.01.2016"))
+    if (form.starts_with("-")) CHECK(pair.source == pair.target);
+    if (form.starts_with("."))
       CHECK(pair.source == pair.target.substr(8, 2) + "." + pair.target.substr(5, 2) + "." + pair.target.substr(0, 4));
-    if (form.find("ambiguous") != form.npos) CHECK((day <= 12 && month <= 12));
     std::set<Index> linked;  // every digit of the target has a source
     for (const Link& link : pair.alignment.sure) {
       CHECK(link.source < characters(pair.source));
@@ -69,13 +77,6 @@ TEST_CASE("dates") {
   }
   CHECK(forms.size() == 10);  // seven, three of them ambiguous at times
   for (const auto& [form, count] : forms) CHECK(count > 4000 / 7 / 10);
-  CHECK(date_form("3 Februar 1999") == "2 January 2016");
-  CHECK(date_form("3 MÄR 1999") == "2 Jan 2016");
-  CHECK(date_form("déCembre 3, 1999") == "January 2, 2016");
-  CHECK(date_form("Miércoles 3 febrero 1999") == "Saturday 2 January 2016");
-  CHECK(date_form("03.12.1999") == "02.01.2016, ambiguous");
-  CHECK(date_form("13/12/99") == "2/1/16");
-  CHECK(date_form("1999-12-13") == "2016-01-02");
 }
 
 TEST_CASE("copy, reverse, sort") {
