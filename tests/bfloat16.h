@@ -15,13 +15,21 @@ inline bool bfloat16_there() {
   return false;
 }
 
+// While it lives, this processor has none of it.
+struct WithoutBFloat16 {
+  WithoutBFloat16() { hide_bfloat16_products(true); }
+  ~WithoutBFloat16() { hide_bfloat16_products(false); }
+};
+
 // f() as it is and, where there is AMX, without.
 template <class F> void with_and_without_amx(F&& f) {
   f();
   if (!has_amx()) return;
-  hide_amx(true);
+  const struct Without {
+    Without() { hide_amx(true); }
+    ~Without() { hide_amx(false); }
+  } without;
   f();
-  hide_amx(false);
 }
 
 }  // namespace heed::test

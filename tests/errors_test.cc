@@ -56,6 +56,7 @@
 #include "tensor/ops/view.h"
 #include "tensor/safetensors.h"
 #include "tensor/test_hooks.h"
+#include "tests/bfloat16.h"
 #include "tests/every_model.h"
 #include "tests/models/pairs.h"
 #include "tests/page.h"
@@ -147,14 +148,8 @@ void restored(const std::map<std::string, std::string>& scalars, double average 
 }
 // What a processor without AVX512-BF16 answers.
 template <class F> void elsewhere(F&& f) {
-  hide_bfloat16_products(true);
-  try {
-    f();
-  } catch (...) {
-    hide_bfloat16_products(false);
-    throw;
-  }
-  hide_bfloat16_products(false);
+  const test::WithoutBFloat16 here;
+  f();
 }
 // A tape under which something is asked.
 template <class F> void under_tape(F&& f) {
@@ -171,6 +166,7 @@ const std::vector<Row>& tensor_rows() {
   static const std::vector<Row> rows{
       // context, shapes, tensors
       CALL(set_threads(0)),
+      CALL(set_threads(kMostThreads + 1)),
       CALL(Dims({0, 1, 2, 3, 4, 5, 6, 7, 8})),
       CALL(zeros({1, 1, 1, 1, 1, 1, 1, 1, 1})),
       CALL(zeros({2, -3})),

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Runs of a test on other targets and with other numbers of threads; what throws in between changes nothing for those after it.
 #pragma once
 #include <hwy/targets.h>
 
@@ -6,15 +7,23 @@
 
 #include "tensor/context.h"
 
+struct OnTarget {
+  explicit OnTarget(std::int64_t target) {
+    hwy::SetSupportedTargetsForTest(target);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  }
+  ~OnTarget() {
+    hwy::SetSupportedTargetsForTest(0);
+    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+  }
+};
+
 // Runs body() once for each SIMD target this CPU can run.
 template <class F> void for_every_target(F&& body) {
   for (std::int64_t target : hwy::SupportedAndGeneratedTargets()) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    const OnTarget here(target);
     body();
-    hwy::SetSupportedTargetsForTest(0);
   }
-  hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
 // Whether the target has fused multiply-add. Those that have it agree bit for bit.
@@ -28,10 +37,12 @@ template <class F> void for_every_fma_target(F&& body) {
 
 // Runs body() with 1, 2 and 3 threads, or as many as `counts` says.
 template <class F> void for_threads(F&& body, std::initializer_list<int> counts = {1, 2, 3}) {
-  const int before = heed::threads();
+  const struct Before {
+    int threads = heed::threads();
+    ~Before() { heed::set_threads(threads); }
+  } before;
   for (const int count : counts) {
     heed::set_threads(count);
     body();
   }
-  heed::set_threads(before);
 }

@@ -9,6 +9,7 @@
 
 #include "autograd/ops.h"
 #include "autograd/tape.h"
+#include "tensor/file.h"
 #include "tensor/ops/binary.h"
 #include "tensor/ops/random.h"
 #include "tensor/ops/view.h"
@@ -52,11 +53,7 @@ std::vector<Tensor> converted(std::vector<Tensor> inputs, DType dtype) {
   return inputs;
 }
 
-double largest(const Tensor& x) {
-  double most = 1;
-  for (double value : doubles(x)) most = std::max(most, std::abs(value));
-  return most;
-}
+double largest(const Tensor& x) { return std::max(1.0, largest_of(doubles(x))); }
 
 // |x - y| in units of ε max(1, |y|max)
 double distance(const Tensor& x, const Tensor& y, double eps) {
@@ -136,14 +133,7 @@ std::vector<Tensor> other_layouts(const Tensor& x) {
 }  // namespace
 
 TEST_CASE("op table: every differentiable function has a sample and a row, every row a sample") {
-  const std::string text = [] {
-    std::FILE* file = std::fopen(HEED_SOURCE_DIR "/autograd/ops.h", "r");
-    REQUIRE(file);
-    std::string all(200000, ' ');
-    all.resize(std::fread(all.data(), 1, all.size(), file));
-    std::fclose(file);
-    return all;
-  }();
+  const std::string text = read_file(HEED_SOURCE_DIR "/autograd/ops.h");
   std::set<std::string> functions, sampled, with_definition;
   for (std::size_t at = 0, end; at < text.size(); at = end + 1) {   // lines  [inline] Type name(
     end = std::min(text.find('\n', at), text.size());
@@ -180,8 +170,7 @@ TEST_CASE("op table: value = reference, f64 and f32, all sizes, every target") {
       reference::Arrays arrays;
       for (const Tensor& x : inputs) arrays.push_back({x.shape(), doubles(x)});
       const reference::Array want = row->reference(arrays);
-      double scale = 1;
-      for (double value : want.values) scale = std::max(scale, std::abs(value));
+      const double scale = std::max(1.0, largest_of(want.values));
       for_every_target([&] {
         for (DType dtype : {DType::f64, DType::f32}) {
           std::vector<Variable> x;

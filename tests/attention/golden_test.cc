@@ -6,6 +6,7 @@
 
 #include "attention/multi_head.h"
 #include "autograd/ops.h"
+#include "models/seq2seq.h"
 #include "tensor/ops/view.h"
 
 using namespace heed;
@@ -26,10 +27,13 @@ TEST_CASE("golden: scaled dot-product attention, fused and by definition") {
     const auto& scale = c.options().value("scale", Json());
     const double factor = scale.is_number() ? scale.get<double>() : 0;
     Tape tape;
-    const Variable bias = c.has("bias") ? c.input("bias") : Variable();
-    const AttentionVariable y =
-        scaled_dot_product_attention(c.input("q"), c.input("k"), c.input("v"), mask(c), {.scale = factor, .weights = true}, bias);
+    const Variable q = c.input("q"), k = c.input("k"), v = c.input("v"), bias = c.has("bias") ? c.input("bias") : Variable();
+    const AttentionOptions options{.scale = factor, .weights = true};
+    const AttentionVariable y = scaled_dot_product_attention(q, k, v, mask(c), options, bias),
+                            slow = scaled_dot_product_attention_by_definition(q, k, v, mask(c), options, bias);
     c.check_value("weights", y.weights.value());
+    c.check_value("weights", slow.weights.value());
+    c.check_value("context", slow.output.value());
     c.check(tape, {{"context", y.output}});
   });
 }
@@ -48,7 +52,10 @@ TEST_CASE("golden: MultiHeadAttention") {
     const Variable query = c.input("query");
     const Attended y = self ? layer.self(query, mask(c), Want::weights)
                             : layer(query, layer.prepare(c.input("memory"), mask(c)), Want::weights);
-    if (rows.empty()) c.check_value("weights", y.weights.value());
+    if (rows.empty()) {
+      c.check_value("weights", y.weights.value());
+      c.check_value("weights_average", mean_over_heads({AttentionMap::Kind::cross, 0, y.weights}).value());
+    }
     c.check(tape, {{"context", y.context}}, &parameters, rows);
   });
 }

@@ -138,15 +138,13 @@ TEST_CASE("linear attention: of heads: weights are those of the contexts, paddin
     }
 }
 
-TEST_CASE("linear attention: a failed step leaves the sums as they were") {
+TEST_CASE("linear attention: positions that are forgotten take their share of the sums with them") {
   Parameters parameters(Seed{1}, DType::f64);
   const MultiHeadAttention layer(parameters.root(), {.width = 8, .heads = 2, .linear_attention = true});
   KeyValueCache cache = layer.cache(1, 4);
   const Tensor x = normal(Key(3), {1, 4, 8}, 0, 1, DType::f64);
   layer.next(constant(slice(x, 1, 0, 2)), cache);
   const Tensor sums = cache.sums().clone();
-  cache.truncate(2);
-  CHECK(equal_bits(cache.sums(), sums));
   layer.next(constant(slice(x, 1, 2, 4)), cache);
   CHECK_FALSE(equal_bits(cache.sums(), sums));
   cache.truncate(2);

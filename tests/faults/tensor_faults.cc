@@ -77,7 +77,9 @@ std::string over_its_input() {
     const Tensor b = arange(0, double(n), 1, DType::f32), shifted = b.clone();
     copy_into(slice(b, 0, 1), slice(b, 0, 0, n - 1));
     right.add(equal_bits(slice(b, 0, 1), slice(shifted, 0, 0, n - 1)));
+    const Tensor back = flip(b, 0).clone();
     copy_into(b, flip(b, 0));
+    right.add(equal_bits(b, back));
   }
   return right.say("right, as if the source had been copied before");
 }
@@ -222,6 +224,7 @@ std::string nan_everywhere() {
 
 std::string in_a_child() {
   const Tensor x = uniform(Key(Seed{4}), {400, 400});
+  const int before = threads();
   set_threads(4);
   const Tensor want = matmul(x, x);
   const pid_t child = ::fork();
@@ -231,6 +234,7 @@ std::string in_a_child() {
   Cases same;
   same.add(WIFEXITED(status) && WEXITSTATUS(status) == 0);
   same.add(equal_bits(matmul(x, x), want));
+  set_threads(before);
   return same.say("the child computes alone: the same bits, no deadlock; the parent goes on");
 }
 
@@ -266,9 +270,7 @@ std::string on_every_target() {
     if (!sample.tensor) continue;
     const auto inputs = sample_inputs(sample, 33);
     const Tensor want = sample.tensor(inputs);
-    const auto values = doubles(want);
-    const double scale = std::accumulate(values.begin(), values.end(), 1.0,
-                                         [](double most, double v) { return std::isfinite(v) ? std::max(most, std::abs(v)) : most; });
+    const double scale = std::max(1.0, largest_of(doubles(want)));
     for_every_target([&] { near.add(worst_absolute(sample.tensor(inputs), want) <= 1e-12 * scale); });
     Tensor first;
     for_every_fma_target([&] {

@@ -206,7 +206,6 @@ TEST_CASE("copying: rows follow their beam, sentences are dropped, states of ano
       CHECK(worst_absolute(many[row], alone[0]) < 1e-12);
     }
     CHECK(equal_bits(next({kSource[0]}, {{0, 0}}, {{2}, {V + 1, 4}})[0], next({kSource[0]}, {{0, 0}}, {{2}, {1, 4}})[0]));
-    const auto other = Copying("gru").model->start(batch.source);
     Parameters parameters(Seed{1});
     const auto plain = make_model(default_config("transformer"), parameters.root(), U, V);
     CHECK(message_of([&] {

@@ -261,6 +261,17 @@ TEST_CASE("clipping: a norm that is not a number leaves no gradient as it was") 
   CHECK(std::isnan(gradient(a).item()));
 }
 
+TEST_CASE("clipping: an infinite norm is refused and changes nothing, or makes NaN of what is infinite and 0 of the rest") {
+  Parameters parameters(Seed{1});
+  const Parameter w = parameters.root().parameter("w", {2}, constant_init(0));
+  Tape tape;
+  tape.backward(sum(Variable(w) * constant(tensor({INFINITY, 1}))));
+  CHECK_THROWS_AS(clip_gradient_norm(parameters, 1, true), NumericError);
+  CHECK(gradient(w).to_vector<float>() == std::vector<float>{INFINITY, 1});
+  CHECK(clip_gradient_norm(parameters, 1) == INFINITY);
+  CHECK((std::isnan(gradient(w)[0].item()) && gradient(w)[1].item() == 0));
+}
+
 namespace {
 // The kernel goes by the path.
 struct Mixed : Optimizer {

@@ -66,12 +66,16 @@ TEST_CASE("golden: recurrent cells, PyTorch's and the papers' GRU") {
     const Json& o = c.options();
     const std::string form = o.value("form", "");
     Parameters parameters(Seed{1}, c.dtype());
-    const RecurrentCell cell(parameters.root(), {.unit = form == "bahdanau" ? RecurrentUnit::gru_bahdanau
-                                                         : form == "cho"    ? RecurrentUnit::gru_cho
-                                                                            : unit_of(o["kind"]),
-                                                 .in = c.tensor("x").size(-1),
-                                                 .width = 4,
-                                                 .bias = o.value("bias", true)});
+    const Index in = c.tensor("x").size(-1);
+    const bool bias = o.value("bias", true);
+    const RecurrentCell cell = [&]() -> RecurrentCell {
+      const Scope root = parameters.root();
+      const std::string kind = o.value("kind", "gru");
+      if (kind == "lstm") return LstmCell(root, {.in = in, .width = 4, .bias = bias});
+      if (kind != "gru") return RnnCell(root, {.in = in, .width = 4, .bias = bias});
+      const GruForm of = form == "bahdanau" ? GruForm::bahdanau : form == "cho" ? GruForm::cho : GruForm::cudnn;
+      return GruCell(root, {.in = in, .width = 4, .form = of, .bias = bias});
+    }();
     c.fill(parameters);
     Tape tape(evaluating);
     const bool lstm = cell.unit == RecurrentUnit::lstm;
@@ -80,6 +84,9 @@ TEST_CASE("golden: recurrent cells, PyTorch's and the papers' GRU") {
     if (lstm) outputs["c"] = y.c;
     c.check(tape, outputs, &parameters);
   });
+  Parameters parameters(Seed{1});
+  CHECK(RnnCell(parameters.root() / "cell", {.in = 2, .width = 2, .relu = true}).unit == RecurrentUnit::relu);
+  CHECK(Rnn(parameters.root() / "net", {.in = 2, .width = 2, .relu = true}).unit == RecurrentUnit::relu);
 }
 
 TEST_CASE("recurrent layers: padding changes no bit of the input's gradient, both directions added") {

@@ -241,8 +241,13 @@ TEST_CASE("scope: what is frozen forgets the gradient that it has") {
 
 TEST_CASE("scope: a summary counts the bytes of weights, and of what training keeps beside them") {
   Parameters parameters(Seed{1});
-  (void)parameters.root().parameter("a", {10, 100}, constant_init(0));
-  const std::string text = summary(parameters);
+  const Parameter a = parameters.root().parameter("a", {10, 100}, constant_init(0));
+  (void)parameters.root().alias("b", a.share(), {10, 100});
+  parameters.select("a").freeze();
+  const std::string text = summary(parameters, 7);
+  CHECK_MESSAGE(text.find("\n7,000 multiply-adds forward for 7 rows\n") != std::string::npos, text);
+  CHECK_MESSAGE(text.find("  frozen\n") != std::string::npos, text);
+  CHECK_MESSAGE(text.find("\nb          = a\n") != std::string::npos, text);
   CHECK_MESSAGE(text.find("total 1,000 parameters, 3.9 KiB of weights, 15.6 KiB when training with two moments\n") != std::string::npos,
                 text);
 }

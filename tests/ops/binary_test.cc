@@ -75,8 +75,8 @@ TEST_CASE("binary: derivatives where the rule needs care") {
     CHECK(gradients(Binary::maximum, 3, 2) == std::pair(1.0, 0.0));
     CHECK(gradients(Binary::atan2, 0, 0) == std::pair(0.0, 0.0));
     for (const double r : {1e-300, 1e-150, 1e150, 1e300}) {                 // squares vanish or overflow
-      CHECK(gradients(Binary::atan2, r, r).first == doctest::Approx(0.5 / r));
-      CHECK(gradients(Binary::atan2, r, r).second == doctest::Approx(-0.5 / r));
+      CHECK(gradients(Binary::atan2, r, r).first * r == doctest::Approx(0.5));
+      CHECK(gradients(Binary::atan2, r, r).second * r == doctest::Approx(-0.5));
     }
     CHECK(gradients(Binary::logaddexp, -kInf, -kInf) == std::pair(0.5, 0.5));  // as of other equals
     CHECK(gradients(Binary::logaddexp, -kInf, 1) == std::pair(0.0, 1.0));

@@ -196,16 +196,13 @@ TEST_CASE("gather and scatter_add by an expanded index equal those by its copy")
           const Tensor ids = to(random_ids(one, 4), id_dtype), index = expand(ids, shape), copy = index.contiguous();
           const Tensor x = to(multiply(random_values(shape, DType::f64), 50), dtype),
                        src = to(multiply(random_values(shape, DType::f64, 2), 50), dtype);
-          const auto same = [](const Tensor& a, const Tensor& b) {
-            return std::memcmp(a.storage().data(), b.storage().data(), std::size_t(a.numel()) * item_size(a.dtype())) == 0;
-          };
-          CHECK(same(gather(x, dim, index), gather(x, dim, copy)));
-          CHECK(same(scatter_add(x, dim, index, src), scatter_add(x, dim, copy, src)));
+          CHECK(equal_bits(gather(x, dim, index), gather(x, dim, copy)));
+          CHECK(equal_bits(scatter_add(x, dim, index, src), scatter_add(x, dim, copy, src)));
           if (!is_float(dtype)) continue;
           const Tensor a = ones(shape, dtype), b = ones(shape, dtype);
           gather_grad(index, src, dim, {a, true});
           gather_grad(copy, src, dim, {b, true});
-          CHECK(same(a, b));
+          CHECK(equal_bits(a, b));
         }
   CHECK_THROWS_WITH_AS(gather(zeros({2, 3}), 0, expand(tensor({{1}, {2}}, DType::i64), {2, 3})),
                        "gather: index 2 at position [1, 0] is not in [0, 2)", IndexError);

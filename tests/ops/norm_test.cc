@@ -228,7 +228,7 @@ TEST_CASE("layer_norm, rms_norm, add_dropout_norm: rules against central differe
   CHECK(check_gradient([](std::span<const Variable> v) { return add_dropout_norm(v[0], v[1], v[2], v[3]).y; }, {x, r, w, b}).holds(1e-8));
   CHECK(check_gradient([](std::span<const Variable> v) { return add_dropout_norm(v[0], v[1], v[2], v[3]).sum; }, {x, r, w, b}).holds(1e-8));
   CHECK(check_gradient([](std::span<const Variable> v) { return add_dropout_norm(v[0], v[0], v[1], v[2]).y; }, {x, w, b}).holds(1e-8));
-  // gradients through both results, dropout active: sum and y feed a product
+  // gradients through both results: sum and y feed a product
   const auto both = [](std::span<const Variable> v) {
     const AddedNorm out = add_dropout_norm(v[0], v[1], v[2], v[3]);
     return matmul(out.y, transpose(out.sum));

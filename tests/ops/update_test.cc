@@ -76,6 +76,8 @@ TEST_CASE("update: every rule equals its formula on every target, with odd sizes
           REQUIRE(s0.span<double>()[i] == doctest::Approx(e0[i]).epsilon(1e-13));
           REQUIRE(s1.span<double>()[i] == doctest::Approx(e1[i]).epsilon(1e-13));
           REQUIRE(std::abs(w32.span<float>()[i] - ew[i]) <= 2e-6 * std::max(1.0, std::abs(ew[i])));
+          REQUIRE(std::abs(s32.span<float>()[i] - e0[i]) <= 2e-6 * std::max(1.0, std::abs(e0[i])));
+          REQUIRE(std::abs(t32.span<float>()[i] - e1[i]) <= 2e-6 * std::max(1.0, std::abs(e1[i])));
         }
       }
   });

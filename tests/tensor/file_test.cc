@@ -148,7 +148,7 @@ TEST_CASE("file: errors name the path and the reason") {
   CHECK(message_of<FileError>([&] { write_file_atomically(folder / "a", "x"); }) ==
         d + "/a: cannot open: Too many levels of symbolic links");
   CHECK(message_of<FileError>([&] { make_directory(folder / "a"); }) == d + "/a: cannot make the directory: Not a directory");
-  CHECK(errno_of([&] { read_file("/dev/fd/0x"); }) != 0);          // no stream
+  CHECK(errno_of([&] { read_file("/dev/fd/0x"); }) == ENOENT);        // no stream
 }
 
 TEST_CASE("file: a folder that can be written and not read") {
@@ -278,6 +278,16 @@ TEST_CASE("file: bytes are on the disk before the name is, and the name before a
   }
 }
 
+TEST_CASE("file: one that grows shorter while it is read is noticed") {
+  TemporaryFolder folder;
+  const std::string path = folder / "x";
+  write_file_atomically(path, "0123456789");
+  InputFile file(path);
+  fs::resize_file(path, 4);
+  char to[10];
+  CHECK(message_of<FileError>([&] { file.read(to, 10); }) == path + ": ends at byte 4, had 10 bytes when it was opened");
+}
+
 TEST_CASE("file: interrupted and short writes are continued") {
   for (Fault fault : {Fault::once_interrupted, Fault::short_write}) {
     TemporaryFolder folder;
@@ -293,7 +303,8 @@ TEST_CASE("file: interrupted and short writes are continued") {
             write_file_atomically(path, new_text);
           } catch (const FileError& e) {
             CHECK(e.error_number == EINTR);
-          }  // rename does not return it
+            CHECK(inject.state.order[std::size_t(at - 1)] == 'r');   // rename, which never is in truth
+          }
         } else {
           write_file_atomically(path, new_text);
         }

@@ -13,6 +13,7 @@
 #include "tensor/ops/view.h"
 #include "tensor/test_hooks.h"
 #include "tests/bfloat16.h"
+#include "tests/close.h"
 #include "tests/every_target.h"
 
 using namespace heed;
@@ -169,12 +170,7 @@ TEST_CASE("bfloat16 products: operands are rounded to nearest even; NaN, infinit
 TEST_CASE("product precision: reaches linear and matmul of this thread, forward and backward, while it lives") {
   if (!bfloat16_there()) return;
   const auto rounded = [](const Tensor& x) { return to(to(x, DType::bf16), DType::f32); };
-  const auto near = [](const Tensor& a, const Tensor& b, double tolerance) {
-    double worst = 0;
-    for (std::size_t i = 0; i < a.span<float>().size(); ++i)
-      worst = std::max(worst, std::abs(double(a.span<float>()[i]) - double(b.span<float>()[i])));
-    return worst <= tolerance;
-  };
+  const auto near = [](const Tensor& a, const Tensor& b, double tolerance) { return worst_absolute(a, b) <= tolerance; };
   const Tensor x = normal(Key(Seed{1}), {3, 20, 48}), w = normal(Key(Seed{2}), {32, 48}), bias = normal(Key(Seed{3}), {32}),
                dy = normal(Key(Seed{4}), {3, 20, 32});
   const Tensor many = normal(Key(Seed{5}), {640, 16, 24}), others = normal(Key(Seed{6}), {640, 24, 16});
@@ -213,11 +209,10 @@ TEST_CASE("product precision: reaches linear and matmul of this thread, forward 
 }
 
 TEST_CASE("product precision: a processor without the instructions") {
-  hide_bfloat16_products(true);
+  const WithoutBFloat16 elsewhere;
   CHECK(!has_bfloat16_products());
   CHECK_THROWS_WITH_AS((void)ProductPrecision{Precision::bfloat16},
                        "product precision: bfloat16 needs AVX512-BF16, which this processor lacks; float32", Error);
   CHECK_THROWS_WITH_AS(multiply_bfloat16({}), "bfloat16 products: this processor has no AVX512-BF16; Precision::float32", Error);
   CHECK(product_precision() == Precision::float32);
-  hide_bfloat16_products(false);
 }

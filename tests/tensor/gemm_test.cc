@@ -108,10 +108,8 @@ void compare_halves(Index m, Index n, Index k, Random& random) {
 }  // namespace
 
 TEST_CASE("multiply: random sizes, strides, starts, biases and finishes, packed before or not, on every target") {
-  const int before = threads();
-  set_threads(1);  // the witness counts without locks
   Random sizes(Key(Seed{11}));
-  for_every_target([&] {
+  for_threads([&] { for_every_target([&] {
     const bool fused = has_fma();
     for (int i = 0; i < 120; ++i) {
       const Index most[] = {1, 8, 40, 150, 400};
@@ -123,8 +121,7 @@ TEST_CASE("multiply: random sizes, strides, starts, biases and finishes, packed 
     for (auto [m, n, k] : {std::array<Index, 3>{40, 600, 70}, {5, 1100, 30}, {300, 700, 20}, {20, 300, 1500}, {64, 512, 40}, {1, 600, 70},
                            {2, 300, 1500}, {150, 250, 1100}, {150, 256, 1100}, {20, 55, 600}})
       for (int i = 0; i < 6; ++i) compare<float>(m, n, k, fused, sizes);
-  });
-  set_threads(before);
+  }); }, {1});
 }
 
 TEST_CASE("multiply: cut by rows and columns for many threads, on every target") {

@@ -79,8 +79,7 @@ TEST_CASE("math: tanh and erf are odd to the bit and never leave [-1, 1]; target
     CHECK(equal_bits(erf(-x), -erf(x)));
     const Tensor bounded = tanh(x);
     for (float y : bounded.span<float>()) CHECK(std::abs(y) <= 1);
-    const std::string target = instruction_set();
-    if (target.starts_with("AVX")) {
+    if (has_fma()) {
       const Tensor y = tanh(x) + sigmoid(x) + gelu(x) + sin(x) + log(abs(x)) + erf(x) + exp(-x * x);
       if (with_fma.defined()) CHECK(equal_bits(y, with_fma));
       with_fma = y;
@@ -95,7 +94,8 @@ TEST_CASE("math: pow against long double") {
     double most = 0;
     for (std::size_t i = 0; i < 40000; ++i) {
       const long double want = std::pow((long double)x.span<double>()[i], (long double)y.span<double>()[i]);
-      most = std::max(most, double(std::abs(z.span<double>()[i] - want) / want));
+      const double error = double(std::abs(z.span<double>()[i] - want) / want);
+      most = std::isnan(error) ? HUGE_VAL : std::max(most, error);
     }
     CHECK(most <= 1.7 * 0x1p-52);
     // the smallest normal number

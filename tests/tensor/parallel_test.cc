@@ -46,9 +46,7 @@ TEST_CASE("parallel: one exception of many reaches the caller, and the pool work
 }
 
 TEST_CASE("parallel: cores without a common cache, workers that are there and absent ones") {
-  const int before = threads();
-  for (const int count : {2, 3}) {
-    set_threads(count);
+  for_threads([] {
     for (const bool part : {true, false}) {
       part_caches(part);
       for (int region = 0; region < 600; ++region) {
@@ -59,8 +57,7 @@ TEST_CASE("parallel: cores without a common cache, workers that are there and ab
       }
       CHECK_THROWS_AS(run_chunks(10, [](Index chunk) { if (chunk == 7) throw std::runtime_error("no"); }), std::runtime_error);
     }
-  }
-  set_threads(before);
+  }, {2, 3});
 }
 
 TEST_CASE("parallel: workers that stayed, that left, more of them or fewer; threads of a user compute side by side") {
