@@ -9,6 +9,7 @@
 
 #include "models/bpe.h"
 #include "models/run.h"
+#include "models/translate.h"
 #include "tensor/json.h"
 #include "tensor/ops/view.h"
 #include "tensor/safetensors.h"
@@ -77,6 +78,43 @@ TEST_CASE("cli: what is tied is stored once, in the best weights too") {
     if (tensor.contains("same_as")) same.insert(tensor["name"].get<std::string>() + " " + tensor["same_as"].get<std::string>());
   CHECK(same.size() == 2);
   CHECK(same.contains("target_embedding.weight output.weight"));
+}
+
+TEST_CASE("cli: options of a search reach it, each under its name") {
+  const Run run = open_run(small().folder / "run");
+  const LoadedModel loaded = load_model(run);
+  const std::vector<std::string> lines{"1 2 3", "4 4", "2 1 3 4"};
+  const auto drawn = [](double temperature, Index top_k, double top_p) {
+    return SearchOptions{.sampling = Sampling{.temperature = temperature, .top_k = top_k, .top_p = top_p, .key = Key(Seed{5})}};
+  };
+  const std::pair<const char*, SearchOptions> rows[] = {
+      {"", {}},
+      {"--beam 3 --length-penalty average --alpha 0.9", {.beam = 3, .penalty = LengthPenalty::average, .alpha = 0.9}},
+      {"--beam 3 --length-penalty none", {.beam = 3, .penalty = LengthPenalty::none}},
+      {"--beam 3 --coverage 0.7", {.beam = 3, .coverage = 0.7}},
+      {"--beam 3 --stop first-k --extra-length 4", {.beam = 3, .stop = Stop::first_k, .extra_length = 4}},
+      {"--no-repeat-ngram 1 --min-length 4", {.min_length = 4, .no_repeat_ngram = 1}},
+      {"--sample --seed 5 --top-k 2", drawn(1, 2, 1)},
+      {"--sample --seed 5 --top-p 0.4 --temperature 2", drawn(2, 0, 0.4)}};
+  std::set<std::string> answers;
+  for (const auto& [flags, options] : rows) {
+    CAPTURE(flags);
+    const Result result = call(std::string("translate --run run --json ") + flags, "1 2 3\n4 4\n2 1 3 4\n");
+    REQUIRE_MESSAGE(result.code == 0, result.err);
+    answers.insert(result.out);
+    const std::vector<std::string> told = lines_of(result.out);
+    const auto found = translate(run, *loaded.model, lines, {.search = options});
+    REQUIRE(told.size() == found.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const auto json = parse_json(told[i])["translations"];
+      const Translation& best = found[i][0];
+      CHECK(json[0]["text"] == best.text);
+      CHECK(json[0]["score"].get<double>() == doctest::Approx(best.score));
+      CHECK(json[0]["log_probability"].get<double>() == doctest::Approx(best.log_probability));
+      CHECK(json[0]["finished"] == best.finished);
+    }
+  }
+  CHECK(answers.size() == std::size(rows));
 }
 
 TEST_CASE("cli: a pipe in place of a run's file is refused, not waited for") {
