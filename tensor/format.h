@@ -56,8 +56,7 @@ struct fmt::formatter<T> : formatter<heed::Tensor> {
 
 namespace heed {
 
-// A name or file content for a message: in quotes, cut at 80 bytes, control characters and what is no UTF-8
-// escaped.
+// A name or file content for a message: in quotes, cut at 80 bytes, control characters and what is no UTF-8 escaped.
 std::string quote(std::string_view text);
 
 // The first ten of a list for a message, with the separator between them: "a, b and 120 more".

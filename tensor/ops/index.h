@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Indexing by tensors of ids (i32 or i64). An id is never wrapped around: a negative one throws IndexError with its position,
-// as one beyond the end does; shapes and dtypes that do not fit throw ShapeError and DTypeError. Derivatives add in the order of positions: the same bits for any number of threads.
+// as one beyond the end does; shapes and dtypes that do not fit throw ShapeError and DTypeError. Derivatives add in the order of positions:
+// the same bits for any number of threads.
 #pragma once
 #include "tensor/into.h"
 

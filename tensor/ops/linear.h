@@ -22,8 +22,8 @@ struct LinearResult {
 };
 
 // y = residual + dropout(activation(x Wᵀ + b)):  x [..., in], weight [out, in], bias [out] or undefined -> [..., out]
-// The mask of element i (row-major in y) is that of dropout(x, p, key). ShapeError, DTypeError with both sides; Error: dropout outside
-// [0, 1].
+// The mask of element i (row-major in y) is that of dropout(x, p, key). ShapeError, DTypeError with both sides.
+// Error: dropout outside [0, 1].
 LinearResult linear(const Tensor& x, const Tensor& weight, const Tensor& bias, const LinearFusion& fusion = {});
 // The same by small ops: the definition.
 Tensor linear_by_definition(const Tensor& x, const Tensor& weight, const Tensor& bias, const LinearFusion& fusion = {});

@@ -33,7 +33,7 @@ inline Tensor huber_loss(const Tensor& x, const Tensor& target, Reduction reduct
   return pair_loss(PairLoss::huber_loss, x, target, reduction, delta);
 }
 // y (log y - x) of log-probabilities x and probabilities y, 0 where y is: their sum over a row is KL(y ‖ e^x).
-// The mean is that of all elements; PyTorch's batchmean is the sum divided by the rows.                                            Kullback and Leibler 1951
+// The mean is that of all elements; PyTorch's batchmean is the sum divided by the rows.     Kullback and Leibler 1951
 inline Tensor kl_div(const Tensor& x, const Tensor& target, Reduction reduction = Reduction::mean) {
   return pair_loss(PairLoss::kl_div, x, target, reduction);
 }

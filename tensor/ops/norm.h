@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Normalisation of rows: x [..., d], weight γ [d] and bias β [d] (either may be undefined), statistics [...]. f32 and f64.
-// ShapeError unless weight and bias are [d] and gradients have their input's shape; DTypeError where dtypes differ; Error: eps < 0, dropout
-// outside of [0, 1].
+// ShapeError unless weight and bias are [d] and gradients have their input's shape; DTypeError where dtypes differ.
+// Error: eps < 0, dropout outside [0, 1].
 // Gradients to parts that are not wanted are null.
 #pragma once
 #include "tensor/into.h"

@@ -22,7 +22,8 @@ constexpr bool resets_before(RecurrentUnit unit) { return unit == RecurrentUnit:
 // [gates n, n], bias_hh [gates n], [B, gates n] or undefined.
 void check_recurrent_cell(RecurrentUnit unit, const Tensor& gates, const Tensor& h, const Tensor& c, const Tensor& weight_hh,
                           const Tensor& bias_hh);
-// The same of a layer, IndexError for other lengths: x [B, S, E], lengths i32 [B] in [0, S] or undefined, weight_ih [gates n, E], biases [gates n] or undefined.
+// The same of a layer: x [B, S, E], lengths i32 [B] in [0, S] or undefined, weight_ih [gates n, E], biases [gates n] or undefined.
+// IndexError: other lengths
 void check_recurrent_layer(RecurrentUnit unit, const Tensor& x, const Tensor& lengths, const Tensor& h, const Tensor& c,
                            const Tensor& weight_ih, const Tensor& weight_hh, const Tensor& bias_ih, const Tensor& bias_hh);
 
