@@ -108,6 +108,30 @@ Variable normed(const Recomputed& r, const Variable& in, const std::string& path
   return layer_norm(in, r.weight(path + ".weight"), r.says("+ β") || r.says("norm(") ? r.weight(path + ".bias") : Variable(), 1e-5);
 }
 
+// P of all words, from their logits and from what is copied; f is what the output layer reads.
+void check_copying(Recomputed& r, const Variable& f) {
+  if (!r.small.run.config.copy) return;
+  r.check("gate", [&] { return r.product(f, "gate"); });
+  r.check("copy", [&] { return matmul(tanh(linear(r.shown("memory"), r.weight("copy.key_proj.weight"), {})), f); });
+  r.check("distribution", [&] {
+    const bool gated = r.find("gate") != nullptr;
+    const auto places = std::ranges::find_if(r.x.values, [&](const auto& v) {
+      return gated ? v.name.ends_with("multihead_attn.weights") || v.name == "attention.weights" : v.name == "copy";
+    });
+    REQUIRE(places != r.x.values.end());
+    const Variable z = r.shown("logits"), of_places = r.shown(places->name);
+    const Variable shares = gated ? of_places * sigmoid(-r.shown("gate")) : exp(of_places);
+    const Tensor p = zeros(r.shown("distribution").shape(), DType::f64);   // and behind them the words that no vocabulary has: none here
+    copy_into(p(Slice{0, z.size(0)}), (gated ? softmax(z, -1) * sigmoid(r.shown("gate")) : exp(z)).value());
+    const Vocabulary& words = r.small.run.target.vocabulary;
+    for (std::size_t j = 0; j < places->columns.size(); ++j) {
+      const std::int32_t id = j + 1 < places->columns.size() ? words.id(places->columns[j]) : words.eos;
+      p.mutable_span<double>()[std::size_t(id)] += shares.value()[Index(j)].item();
+    }
+    return gated ? constant(p) : constant(p) / sum(constant(p));
+  });
+}
+
 // The sublayers of the layer shown; x is what it reads, `other` the same step with head 2.
 void check_transformer(Recomputed& r, const Explanation& other) {
   const RunConfig& c = r.small.run.config;
@@ -230,6 +254,7 @@ void check_transformer(Recomputed& r, const Explanation& other) {
   if (r.find("core.decoder.norm"))
     r.check("core.decoder.norm", [&] { return normed(r, in, "core.decoder.norm"); }), in = r.shown("core.decoder.norm");
   r.check("logits", [&] { return r.product(in, "output"); });
+  check_copying(r, in);
 }
 
 // x = √d E[word] + PE, of one word at its position
@@ -379,7 +404,9 @@ void check_recurrent(Recomputed& r) {
                          linear(c, r.weight("readout.context.weight"), {});
     return r.says("tanh") ? tanh(sum) : r.says("max of neighbours") ? max(reshape(sum, {-1, 2}), {-1}) : sum;
   });
-  r.check("logits", [&] { return r.product(r.shown(r.find("readout") ? "readout" : r.find("attentional") ? "attentional" : top), "out"); });
+  const Variable f = r.shown(r.find("readout") ? "readout" : r.find("attentional") ? "attentional" : top);
+  r.check("logits", [&] { return r.product(f, "out"); });
+  check_copying(r, f);
 }
 
 }  // namespace
