@@ -97,13 +97,14 @@ TEST_CASE("cli: options of a search reach it, each under its name") {
       {"--sample --seed 5 --top-k 2", drawn(1, 2, 1)},
       {"--sample --seed 5 --top-p 0.4 --temperature 2", drawn(2, 0, 0.4)}};
   std::set<std::string> answers;
-  for (const auto& [flags, options] : rows) {
+  for (const auto& row : rows) {
+    const std::string flags = row.first;
     CAPTURE(flags);
-    const Result result = call(std::string("translate --run run --json ") + flags, "1 2 3\n4 4\n2 1 3 4\n");
+    const Result result = call("translate --run run --json " + flags, "1 2 3\n4 4\n2 1 3 4\n");
     REQUIRE_MESSAGE(result.code == 0, result.err);
     answers.insert(result.out);
     const std::vector<std::string> told = lines_of(result.out);
-    const auto found = translate(run, *loaded.model, lines, {.search = options});
+    const auto found = translate(run, *loaded.model, lines, {.search = row.second});
     REQUIRE(told.size() == found.size());
     for (std::size_t i = 0; i < found.size(); ++i) {
       const auto json = parse_json(told[i])["translations"];
