@@ -30,14 +30,12 @@ fi
 echo "Training"
 status=0
 "$heed" train --data "$data" --out "$model" "$@" || status=$?
-if [ $status -ne 0 ]; then
-  if [ -n "$before" ] && [ ! -e "$model" ]; then   # the options were refused
-    mv "$before" "$model"
-    [ ! -e "$before.older" ] || mv "$before.older" "$before"
-  fi
-  exit $status
+if [ -n "$before" ] && [ -e "$model" ]; then rm -rf "$before.older"
+elif [ -n "$before" ]; then   # the options were refused
+  mv "$before" "$model"
+  [ ! -e "$before.older" ] || mv "$before.older" "$before"
 fi
-[ -z "$before" ] || rm -rf "$before.older"
+[ $status -eq 0 ] || exit $status
 echo
 "$heed" evaluate --run "$model" --data "$data"
 echo

@@ -48,6 +48,7 @@ TEST_CASE("examples/run.sh: what an interruption leaves never takes the place of
     CHECK(heed_in(folder.path(), "inspect run-phrases/model").code == 0);
   }
   CHECK(fs::exists(folder / "run-phrases/model.unfinished/config.json"));
+  for (const auto& entry : fs::directory_iterator(folder / "run-phrases")) CHECK(entry.path().extension() != ".older");
   REQUIRE(script("4").run().code == 0);
   CHECK(text_of(folder / "run-phrases/model.old/best.safetensors") == finished);
   REQUIRE(script("5").run().code == 0);
