@@ -97,9 +97,6 @@ std::vector<Example> make_examples(const Run& run, const Corpus& corpus, bool li
   Index too_long = 0;
   std::vector<Example> examples = heed::make_examples(
       corpus, run.source, run.target, {.max_length = run.config.max_length, .links = links, .copies = run.config.copy}, &too_long);
-  if (std::ranges::none_of(examples, [&](const Example& example) { return in_loss(corpus, example); }))
-    throw Mistake(fmt::format("no pair for the loss: {0}; {1}s on both sides, at most {2} as in training", corpus.name,
-                              run.source.tokenizer.options().noun(), run.config.max_length));
   if (!manner.quiet && (too_long > 0 || corpus.report.empty_kept > 0 || corpus.report.text.invalid > 0)) {
     Corpus said = corpus;
     said.report.too_long = too_long;
@@ -111,7 +108,7 @@ std::vector<Example> make_examples(const Run& run, const Corpus& corpus, bool li
 struct TotalLoss {
   double sum = 0;
   Index tokens = 0, sentences = 0;
-  double mean() const { return sum / double(tokens); }
+  double mean() const { return sum / double(tokens); }   // nan without pairs
 };
 
 TotalLoss total_loss(const Corpus& corpus, std::span<const Example> examples, std::span<const double> losses) {
@@ -181,8 +178,9 @@ void print_scores(const Ready& model, const Corpus& corpus, const TotalLoss& tot
     return;
   }
   const std::string some = total.sentences == Index(sentences) ? "" : fmt::format(" (of {})", counted(total.sentences, "sentence"));
-  print(fmt::format("{}: {}, loss {:.4f} per token, perplexity {:.3f}{}\n", corpus.name, counted(Index(sentences), "sentence"), loss,
-                    std::exp(loss), some));
+  print(fmt::format("{}: {}, {}\n", corpus.name, counted(Index(sentences), "sentence"),
+                    total.sentences == 0 ? "no loss: no pair has words on both sides and the length of training"
+                                         : fmt::format("loss {:.4f} per token, perplexity {:.3f}{}", loss, std::exp(loss), some)));
   print(fmt::format("BLEU {:.1f}  ({})\n  {}\n", text_bleu.score, text_bleu.signature, bleu_parts(text_bleu)));
   print(fmt::format("BLEU of tokens {:.1f}  ({})\n", token_bleu.score, token_bleu.signature));
   if (lower_bleu.score != token_bleu.score)
@@ -246,7 +244,7 @@ int evaluate(std::span<const std::string> words) {
   const TotalLoss total = total_loss(corpus, examples, losses);
   if (asked.force) {
     print_forced(run, corpus, examples, losses, asked.manner.json);
-    if (!asked.manner.quiet)
+    if (!asked.manner.quiet && total.sentences > 0)
       note(fmt::format("loss {:.4f} per token, perplexity {:.4f}", total.mean(), perplexity(total.sum, total.tokens)));
     return 0;
   }

@@ -148,9 +148,27 @@ TEST_CASE("cli: evaluate answers line n in line n") {
   REQUIRE(forced.size() == 5);
   for (const std::string& line : forced) CHECK(std::ranges::count(line, '\t') == 3);
   CHECK(forced[4].starts_with("nan\t2\t1 1 "));
+  const std::vector<std::string> forced_json = lines_of(call("evaluate --run run --files some.s some.t --force --json --quiet").out);
+  REQUIRE(forced_json.size() == 5);
+  for (std::size_t i = 0; i < 5; ++i) {
+    const auto pair = parse_json(forced_json[i]);
+    CHECK(fmt::format("{}\t{}", i == 4 ? "nan" : fmt::format("{:.6f}", pair["log_probability"].get<double>()), pair["tokens"].get<int>()) ==
+          forced[i].substr(0, forced[i].find('\t', forced[i].find('\t') + 1)));
+    CHECK(pair["log_probability"].is_null() == (i == 4));
+    CHECK(pair["source"].get<std::string>() == lines_of(text_of(folder + "/some.s"))[i]);
+  }
   double sum = 0;
   for (const int i : {0, 2}) sum -= std::stod(forced[std::size_t(i)]);
   CHECK(sum / 6 == doctest::Approx(json["loss"].get<double>()).epsilon(1e-5));
+
+  // Translations are compared where no pair gives a loss.
+  write_text(folder + "/empty.t", "\n");
+  write_text(folder + "/one.s", "1 2\n");
+  CHECK(call("evaluate --run run --files one.s empty.t --quiet").out.starts_with("one.s + empty.t: 1 sentence, no loss: "));
+  const auto no_loss = parse_json(call("evaluate --run run --files one.s empty.t --json --quiet").out);
+  CHECK(no_loss["loss"].is_null());
+  CHECK(no_loss["loss_sentences"] == 0);
+  CHECK(no_loss["exact"] == 0);
   CHECK(call("evaluate --run run --files some.t some.s --out /dev/stdout --quiet").out.starts_with("some.t + some.s: 5 sentences, "));
 
   // Draws of one line differ from those of the same line further on, and are those of `heed translate`.
@@ -182,6 +200,23 @@ TEST_CASE("cli: score reads what it is given") {
   CHECK(json["brevity_penalty"] == 1);
   CHECK(json["hypothesis_length"] == 5);
   CHECK(parse_json(call("score --hypotheses upper --references lower --json").out)["exact"] == 0);
+
+  // "it." is one word, or two for 13a
+  write_text(folder + "/point", "the cat sat on it.\n"), write_text(folder + "/parted", "the cat sat on it .\n");
+  CHECK(parse_json(call("score --hypotheses point --references parted --json").out)["bleu"] == doctest::Approx(100));
+  const auto as_it_is = parse_json(call("score --hypotheses point --references parted --tokenize none --json").out);
+  CHECK(as_it_is["bleu_signature"].get<std::string>().find("|tok:none|") != std::string::npos);
+  CHECK(as_it_is["precisions"][0] == doctest::Approx(80));
+  CHECK(as_it_is["precisions"][3] == doctest::Approx(50));
+  CHECK(as_it_is["reference_length"] == 6);
+  write_text(folder + "/eleven", "1 2 3 4 5 6 7 8 9 10 11\n");
+  CHECK(call("score --hypotheses point --references point --sources eleven")
+            .out.ends_with("\n  11 to 20   words: BLEU 100.00  (1 sentence)\n"));
+  const auto bucket = parse_json(call("score --hypotheses point --references point --sources eleven --json").out)["by_length"][0];
+  CHECK(bucket["above"] == 10);
+  CHECK(bucket["up_to"] == 20);
+  CHECK(bucket["sentences"] == 1);
+  CHECK(bucket["bleu"] == doctest::Approx(100));
   write_text(folder + "/three-words", "a b c\n");
   CHECK(call("score --hypotheses three-words --references three-words")
             .out.find("\nexact match 100.00 %  (1 of 1, by words)\nno hypothesis has four tokens: BLEU, as sacreBLEU has it, is 0 whatever "
