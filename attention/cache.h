@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+#include <exception>
+#include <span>
+
+#include "tensor/list.h"
 #include "tensor/ops/attention.h"
 
 namespace heed {
@@ -51,6 +55,25 @@ class KeyValueCache {
   Tensor sums_, keys_, values_;
   Tensor places_;            // [R, capacity]
   Index rows_ = 0, length_ = 0;
+};
+
+// Left by an exception, its caches forget what was appended since it was made.
+class Appending {
+ public:
+  explicit Appending(std::span<KeyValueCache> caches) : caches_(caches) {
+    for (const KeyValueCache& cache : caches) before_.push_back(cache.length());
+  }
+  explicit Appending(KeyValueCache& cache) : Appending(std::span(&cache, 1)) {}
+  Appending(const Appending&) = delete;
+  ~Appending() {
+    if (std::uncaught_exceptions() == thrown_) return;
+    for (std::size_t k = 0; k < caches_.size(); ++k) caches_[k].truncate(before_[k]);
+  }
+
+ private:
+  std::span<KeyValueCache> caches_;
+  List<Index> before_;
+  int thrown_ = std::uncaught_exceptions();
 };
 
 }  // namespace heed

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <exception>
 
 #include "attention/linear_attention.h"
 #include "autograd/tape.h"
@@ -336,12 +335,7 @@ Attended MultiHeadAttention::next(const Variable& x, KeyValueCache& cache, Want 
       Trace::current() || !(own_keys.wants_gradient() || own_values.wants_gradient()),
       "multi-head attention: next keeps keys and values without their gradients: x {} under a tape; self(x, Mask::causal()) has them",
       x.shape());
-  struct Appended {                              // taken back where something throws
-    KeyValueCache& cache;
-    Index before;
-    int thrown = std::uncaught_exceptions();
-    ~Appended() { if (std::uncaught_exceptions() > thrown) cache.truncate(before); }
-  } const appended{cache, before};
+  const Appending appending(cache);
   cache.append(own_keys.value(), own_values.value());
   const Variable context = linear_attention
                                ? constant(causal_linear_context_next(q.value(), with_heads(own_keys.value(), heads),

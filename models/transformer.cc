@@ -139,6 +139,7 @@ Variable TransformerDecoderLayer::operator()(const Variable& x, const Memory* me
 Variable TransformerDecoderLayer::next(const Variable& x, const Memory* memory, KeyValueCache& cache, Variable* self_weights,
                                        Variable* cross_weights) const {
   check_memory(*this, memory);
+  const Appending appending(cache);
   Variable y = residual1(x, [&](const Variable& v) { return context(self_attn.next(v, cache, want(self_weights)), self_weights); });
   if (multihead_attn)
     y = (*residual2)(y, [&](const Variable& v) {
@@ -206,6 +207,7 @@ Variable TransformerDecoder::next(const Variable& x, std::span<const Memory> mem
                                   List<AttentionMap>* maps) const {
   check_memories(layers, memories);
   check<Error>(caches.size() == layers.size(), "transformer decoder: needs {} caches, one a layer, got {}", layers.size(), caches.size());
+  const Appending appending(caches);
   Variable y = x;
   for (std::size_t k = 0; k < layers.size(); ++k) {
     Variable self_weights, cross_weights;

@@ -199,6 +199,24 @@ TEST_CASE("transformer: decoding step by step equals teacher forcing, and rows f
   CHECK(worst_absolute(next.log_probabilities[1], forced(2, 2)) > 1e-6);
 }
 
+TEST_CASE("transformer: a memory that the second layer refuses leaves every cache as it was") {
+  Parameters parameters(Seed{7});
+  const TransformerDecoder decoder(parameters.root(), {.width = 8, .heads = 2, .feed_forward = 8, .decoder_layers = 2});
+  const Variable x = constant(normal(Key(1), {2, 1, 8}));
+  const List<Memory> memories = decoder.prepare(constant(normal(Key(2), {2, 3, 8})), {});
+  std::vector<KeyValueCache> caches;
+  for (const TransformerDecoderLayer& layer : decoder.layers) caches.push_back(layer.self_attn.cache(2, 4));
+  const Tensor once = decoder.next(x, memories, caches).value();
+  const Memory narrow{constant(zeros({2, 2, 3, 5})), memories[1].values, {}};
+  const std::vector<Memory> refused{memories[0], narrow};
+  CHECK_THROWS_AS(decoder.next(x, refused, caches), ShapeError);
+  for (const KeyValueCache& cache : caches) CHECK(cache.length() == 1);
+  CHECK_THROWS_AS(decoder.layers[1].next(x, &narrow, caches[1]), ShapeError);
+  CHECK(caches[1].length() == 1);
+  for (KeyValueCache& cache : caches) cache.truncate(0);
+  CHECK(equal_bits(decoder.next(x, memories, caches).value(), once));
+}
+
 TEST_CASE("transformer: rows of a state go on in whole groups of one sentence, or nothing changes; no sentence may be left") {
   Parameters parameters(Seed{7}, DType::f64);
   const TranslationModel model(parameters.root(), small());
