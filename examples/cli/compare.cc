@@ -6,13 +6,13 @@
 #include <numeric>
 #include <utility>
 
+#include "examples/cli/comparison.h"
 #include "examples/cli/dataset.h"
 #include "examples/cli/log.h"
 #include "examples/cli/model.h"
 #include "examples/cli/quality.h"
 #include "examples/cli/stop.h"
 #include "examples/cli/training.h"
-#include "models/chart.h"
 #include "models/cost.h"
 #include "models/drawing.h"
 #include "models/metrics.h"
@@ -31,9 +31,8 @@ namespace {
 constexpr std::size_t kTrainSample = 1000;         // pairs of the training data on which its loss is measured again, without dropout
 
 struct Asked {
-  std::string names, out, config, split = "test", model = "gru", bleu = "BLEU", digest;   // of the data
-  std::string noun = "word";                       // of a token
-  Index seeds = 1, bucket = 5;
+  std::string names, out, config, model = "gru", digest;   // of the data
+  ComparisonStyle style;
   Manner manner;
 };
 
@@ -41,15 +40,6 @@ struct Entry {
   std::string name;
   RunConfig config;
   Index parameters = 0;
-};
-
-struct Result {
-  std::string name;
-  Index seed = 0, width = 0, parameters = 0, steps = 0;
-  double multiply_adds = NAN, step_ms = NAN, train_loss = NAN, dev_loss = NAN, bleu = NAN, exact = NAN;
-  AlignmentQuality alignment{};
-  struct Bucket { Index above, up_to, sentences; double bleu; };
-  std::vector<Bucket> buckets;
 };
 
 // ---- what is trained ------------------------------------------------------------------------------------------------
@@ -190,10 +180,10 @@ double mean_loss(const Run& run, const Seq2Seq& model, std::span<const Example> 
 }
 
 // Nothing where a signal came.
-std::optional<Result> evaluate(const Entry& entry, const Run& run, const Asked& asked) {
+std::optional<ComparedResult> evaluate(const Entry& entry, const Run& run, const Asked& asked) {
   const LoadedModel loaded = load_model(run);
   const Seq2Seq& model = *loaded.model;
-  Result result{.name = entry.name, .seed = entry.config.seed, .width = run.config.width, .parameters = loaded.parameters->count(),
+  ComparedResult result{.name = entry.name, .seed = entry.config.seed, .width = run.config.width, .parameters = loaded.parameters->count(),
                 .steps = best_step(run).value_or(0), .buckets = {}};
   Dataset data = read_dataset(run.config);
   const Examples examples = make_examples(run, data);
@@ -202,7 +192,7 @@ std::optional<Result> evaluate(const Entry& entry, const Run& run, const Asked& 
   result.step_ms = step_milliseconds(run.path);
   if (stop_signal()) return {};
 
-  const Corpus corpus = read_part(run.config, asked.split);
+  const Corpus corpus = read_part(run.config, asked.style.split);
   Index too_long = 0;
   const std::vector<Example> test =
       heed::make_examples(corpus, run.source, run.target,
@@ -235,36 +225,14 @@ std::optional<Result> evaluate(const Entry& entry, const Run& run, const Asked& 
   const BleuOptions tokens = token_bleu_options(translated->reference_tokens);
   result.bleu = bleu(translated->token_lines, translated->reference_tokens, tokens).score;
   result.exact = 100 * double(translated->exact) / double(test.size());
-  for (const LengthBucket& bucket : bleu_by_length(lengths, translated->token_lines, translated->reference_tokens, asked.bucket, tokens))
-    result.buckets.push_back({bucket.above, bucket.up_to, bucket.segments, bucket.bleu.score});
+  for (const auto& [above, up_to, sentences, score] :
+       bleu_by_length(lengths, translated->token_lines, translated->reference_tokens, asked.style.bucket, tokens))
+    result.buckets.push_back({above, up_to, sentences, score.score});
   result.alignment = alignment_quality(run, model, test);
   return result;
 }
 
 // ---- results in files -----------------------------------------------------------------------------------------------
-
-Json number(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
-
-Json to_json(const Result& r) {
-  Json json{{"name", r.name},
-            {"seed", r.seed},
-            {"width", r.width},
-            {"parameters", r.parameters},
-            {"best_step", r.steps},
-            {"multiply_adds_per_word", number(r.multiply_adds)},
-            {"step_ms", number(r.step_ms)},
-            {"train_loss", number(r.train_loss)},
-            {"dev_loss", number(r.dev_loss)},
-            {"bleu", number(r.bleu)},
-            {"exact", number(r.exact)},
-            {"aer_predicted", number(r.alignment.error_predicted)},
-            {"aer_input", number(r.alignment.error_input)},
-            {"entropy", number(r.alignment.entropy)},
-            {"bleu_by_length", Json::array()}};
-  for (const Result::Bucket& b : r.buckets)
-    json["bleu_by_length"].push_back({{"above", b.above}, {"up_to", b.up_to}, {"sentences", b.sentences}, {"bleu", number(b.bleu)}});
-  return json;
-}
 
 std::string run_path(const Asked& asked, const Entry& entry) {
   return (fs::path(asked.out) / fmt::format("{}-{}", entry.name, entry.config.seed)).string();
@@ -295,7 +263,7 @@ std::string digest(std::initializer_list<const Corpus*> parts) {
 
 // What decides a result besides the run: the run's own options and data, and how it is evaluated.
 Json key_of(const RunConfig& config, const Asked& asked) {
-  Json json{{"split", asked.split}, {"bucket", asked.bucket}, {"digest", asked.digest}};
+  Json json{{"split", asked.style.split}, {"bucket", asked.style.bucket}, {"digest", asked.digest}};
   RunConfig copy = config;
   for (const Option& option : options(copy)) json[std::string(option.name)] = value_text(option);
   for (const char* name : {"threads", "save-every", "keep", "if-full"}) json.erase(name);
@@ -303,201 +271,11 @@ Json key_of(const RunConfig& config, const Asked& asked) {
 }
 
 // A finished result of the same key, or nothing.
-std::optional<Result> read_result(const std::string& file, const Json& key) {
+std::optional<ComparedResult> read_result(const std::string& file, const Json& key) {
   if (!fs::exists(file)) return {};
   const Json json = parse_json(read_file(file));
   if (!json.is_object() || !json.contains("key") || json["key"] != key || !json.contains("result")) return {};
-  try {
-    const Json& j = json["result"];
-    const auto real = [&](const char* name) { return j.at(name).is_null() ? NAN : j.at(name).get<double>(); };
-    Result r{.name = j.at("name"),
-             .seed = j.at("seed"),
-             .width = j.at("width"),
-             .parameters = j.at("parameters"),
-             .steps = j.at("best_step"),
-             .multiply_adds = real("multiply_adds_per_word"),
-             .step_ms = real("step_ms"),
-             .train_loss = real("train_loss"),
-             .dev_loss = real("dev_loss"),
-             .bleu = real("bleu"),
-             .exact = real("exact"),
-             .alignment = {.error_predicted = real("aer_predicted"), .error_input = real("aer_input"), .entropy = real("entropy")},
-             .buckets = {}};
-    for (const Json& b : j.at("bleu_by_length"))
-      r.buckets.push_back({b.at("above"), b.at("up_to"), b.at("sentences"), b.at("bleu").is_null() ? NAN : b.at("bleu").get<double>()});
-    return r;
-  } catch (const Json::exception&) {
-    return {};
-  }
-}
-
-// ---- the table ------------------------------------------------------------------------------------------------------
-
-struct Column {
-  std::string_view title, csv;
-  double (*value)(const Result&);
-  int digits;
-};
-constexpr Column kColumns[] = {
-    {"parameters", "parameters", [](const Result& r) { return double(r.parameters); }, -1},
-    {"width", "width", [](const Result& r) { return double(r.width); }, -1},
-    {"mult-adds/word", "multiply_adds_per_word", [](const Result& r) { return r.multiply_adds; }, -1},
-    {"ms/step", "step_ms", [](const Result& r) { return r.step_ms; }, 1},
-    {"train loss", "train_loss", [](const Result& r) { return r.train_loss; }, 4},
-    {"dev loss", "dev_loss", [](const Result& r) { return r.dev_loss; }, 4},
-    {"BLEU", "bleu", [](const Result& r) { return r.bleu; }, 2},
-    {"exact %", "exact", [](const Result& r) { return r.exact; }, 1},
-    {"AER predicted", "aer_predicted", [](const Result& r) { return r.alignment.error_predicted; }, 3},
-    {"AER input", "aer_input", [](const Result& r) { return r.alignment.error_input; }, 3},
-    {"entropy", "entropy", [](const Result& r) { return r.alignment.entropy; }, 3},
-};
-
-struct Group {                                     // the seeds of a name
-  std::string name;
-  std::vector<Result> results;
-  double mean(auto&& value) const {
-    double sum = 0;
-    for (const Result& r : results) sum += value(r);
-    return sum / double(results.size());
-  }
-  // Standard deviation of the seeds, 0 for one.
-  double spread(auto&& value) const {
-    const double m = mean(value);
-    double sum = 0;
-    for (const Result& r : results) sum += (value(r) - m) * (value(r) - m);
-    return results.size() > 1 ? std::sqrt(sum / double(results.size() - 1)) : 0;
-  }
-};
-
-// Those of a model that translates, as all have them.
-const std::vector<Result::Bucket>& buckets_of(std::span<const Group> groups) {
-  for (const Group& group : groups)
-    for (const Result& r : group.results)
-      if (!r.buckets.empty()) return r.buckets;
-  return groups[0].results[0].buckets;
-}
-
-// The BLEU of a result over the sentences of this length.
-auto in_bucket(const Result::Bucket& which) {
-  return [&which](const Result& r) {
-    for (const Result::Bucket& b : r.buckets)
-      if (b.above == which.above) return b.bleu;
-    return double(NAN);
-  };
-}
-
-std::string cell(double value, double spread, int digits) {
-  if (!std::isfinite(value)) return "-";
-  if (digits < 0) return drawing::with_commas(fmt::format("{:.0f}", std::round(value)));
-  return spread > 0 ? fmt::format("{:.{}f} ±{:.{}f}", value, digits, spread, digits) : fmt::format("{:.{}f}", value, digits);
-}
-
-std::string aligned(const std::vector<std::vector<std::string>>& rows) {
-  std::vector<int> wide;
-  for (const auto& row : rows)
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      wide.resize(std::max(wide.size(), row.size()));
-      wide[i] = std::max(wide[i], drawing::columns(row[i]));
-    }
-  std::string out;
-  for (const auto& row : rows) {
-    std::string line = row[0] + std::string(std::size_t(wide[0] - drawing::columns(row[0])), ' ');
-    for (std::size_t i = 1; i < row.size(); ++i) line += "  " + drawing::pad_left(row[i], wide[i]);
-    out += line + "\n";
-  }
-  return out;
-}
-
-std::string text_table(std::span<const Group> groups, const Asked& asked) {
-  std::vector<std::vector<std::string>> rows{{"attention"}}, lengths{{"attention"}};
-  for (const Column& column : kColumns)
-    rows[0].push_back(column.csv == "bleu"                     ? asked.bleu
-                      : column.csv == "multiply_adds_per_word" ? fmt::format("mult-adds/{}", asked.noun)
-                                                               : std::string(column.title));
-  const std::vector<Result::Bucket>& buckets = buckets_of(groups);
-  for (const auto& b : buckets) lengths[0].push_back(fmt::format("{} to {} ({})", b.above + 1, b.up_to, b.sentences));
-  for (const Group& group : groups) {
-    rows.push_back({group.name});
-    for (const Column& column : kColumns) rows.back().push_back(cell(group.mean(column.value), group.spread(column.value), column.digits));
-    lengths.push_back({group.name});
-    for (const auto& b : buckets) lengths.back().push_back(cell(group.mean(in_bucket(b)), 0, 2));
-  }
-  return aligned(rows) + fmt::format("\n{} by source {}s (sentences), {}\n", asked.bleu, asked.noun, asked.split) + aligned(lengths);
-}
-
-std::string csv_table(std::span<const Group> groups) {
-  std::string out = "attention,seed";
-  for (const Column& column : kColumns) out += fmt::format(",{}", column.csv);
-  const std::vector<Result::Bucket>& buckets = buckets_of(groups);
-  for (const auto& b : buckets) out += fmt::format(",bleu_{}_to_{}", b.above + 1, b.up_to);
-  out += "\n";
-  for (const Group& group : groups)
-    for (const Result& r : group.results) {
-      out += fmt::format("{},{}", r.name, r.seed);
-      for (const Column& column : kColumns) out += "," + (std::isfinite(column.value(r)) ? fmt::format("{}", column.value(r)) : "");
-      for (const auto& b : buckets) out += "," + (std::isfinite(in_bucket(b)(r)) ? fmt::format("{}", in_bucket(b)(r)) : "");
-      out += "\n";
-    }
-  return out;
-}
-
-// Whether widths could make the models alike.
-std::string sizes(std::span<const Group> groups) {
-  std::vector<double> all;
-  for (const Group& group : groups) all.push_back(double(group.results[0].parameters));
-  const auto [low, high] = std::ranges::minmax(all);
-  if (high <= 1.1 * low) return "widths chosen so that all have nearly as many parameters.";
-  return fmt::format("widths chosen so that numbers of parameters are as near as widths allow: {} to {}.", drawing::number(low),
-                     drawing::number(high));
-}
-
-void write_tables(std::span<const Group> groups, const Asked& asked) {
-  const auto path = [&](const char* name) { return (fs::path(asked.out) / name).string(); };
-  write_file_atomically(path("table.txt"), text_table(groups, asked));
-  write_file_atomically(path("table.csv"), csv_table(groups));
-  const std::string seeds =
-      asked.seeds > 1 ? fmt::format(" Means of {} seeds; whiskers: one standard deviation to each side.", asked.seeds) : "";
-  std::vector<std::string> names;
-  for (const Group& group : groups) names.push_back(group.name);
-  const auto series = [&](std::string name, auto value) {
-    Bars::Series made{.name = std::move(name)};
-    for (const Group& group : groups) made.values.push_back(group.mean(value)), made.spread.push_back(group.spread(value));
-    if (asked.seeds == 1) made.spread.clear();
-    return made;
-  };
-  write_file_atomically(path("bleu.svg"), bars_svg({.title = asked.bleu + " by attention",
-                                                    .caption = "The same data, order of data and budget; " + sizes(groups) + seeds,
-                                                    .value_title = asked.bleu + " on " + asked.split,
-                                                    .groups = names,
-                                                    .series = {series("", [](const Result& r) { return r.bleu; })}}));
-  if (std::ranges::any_of(groups, [](const Group& g) { return std::isfinite(g.results[0].alignment.error_predicted); }))
-    write_file_atomically(
-        path("alignment.svg"),
-        bars_svg({.title = "Alignment error rate by attention",
-                  .caption = "One link a target word, the largest weight of its row: of the row that predicts the word, or of the row "
-                             "after it, which has read it. Lower is better." +
-                             seeds,
-                  .value_title = "alignment error rate",
-                  .groups = names,
-                  .series = {series("row that predicts the word", [](const Result& r) { return r.alignment.error_predicted; }),
-                             series("row that has read it", [](const Result& r) { return r.alignment.error_input; })}}));
-  Curves::Panel panel{.title = asked.bleu + " on " + asked.split};
-  for (const Group& group : groups) {
-    Curves::Series line{.name = group.name};
-    for (const auto& b : buckets_of(groups)) {
-      line.x.push_back(double(b.above + b.up_to + 1) / 2);
-      line.y.push_back(group.mean(in_bucket(b)));
-      if (asked.seeds > 1) line.spread.push_back(group.spread(in_bucket(b)));
-    }
-    panel.series.push_back(std::move(line));
-  }
-  write_file_atomically(path("length.svg"),
-                        curves_svg({.title = asked.bleu + " by the length of the source",
-                                    .caption = fmt::format("Buckets of {}; each point stands at the middle of its bucket.",
-                                                           counted(asked.bucket, asked.noun)) +
-                                               seeds,
-                                    .x_title = fmt::format("source {}s", asked.noun),
-                                    .panels = {panel}}));
+  return compared_result(json["result"]);
 }
 
 // ---- the command ----------------------------------------------------------------------------------------------------
@@ -510,13 +288,13 @@ std::vector<Option> own_options(Asked& asked) {
            .help = "runs NAME-SEED, table.txt, table.csv, bleu.svg, length.svg, alignment.svg"},
           {.name = "config", .value = &asked.config, .takes = "FILE",
            .help = "a JSON file with any of these options but --out, --quiet and --json; flags override it, --SWITCH=false too"},
-          {.name = "seeds", .value = &asked.seeds, .takes = "N",
+          {.name = "seeds", .value = &asked.style.seeds, .takes = "N",
            .help = "models of each: --seed, --seed + 1, ..", .low = 1, .high = 1000, .standard = "1"},
           {.name = "model", .value = &asked.model, .takes = "NAME",
            .help = "the recurrent cells", .choices = {"rnn", "lstm", "gru"}, .standard = "gru"},
-          {.name = "split", .value = &asked.split, .takes = "NAME",
+          {.name = "split", .value = &asked.style.split, .takes = "NAME",
            .help = "NAME.tsv on which BLEU and alignment are measured", .standard = "test"},
-          {.name = "bucket", .value = &asked.bucket, .takes = "N",
+          {.name = "bucket", .value = &asked.style.bucket, .takes = "N",
            .help = "source tokens to a bucket of BLEU by length", .low = 1, .high = 1e6, .standard = "5"}};
 }
 
@@ -551,10 +329,10 @@ void take_file(const std::string& file, std::vector<Option> options, Given& give
 }
 
 // The result of before, else that of a training now; nothing where a signal came.
-std::optional<Result> result_of(const Entry& entry, const std::string& which, const Dataset& data, const Asked& asked) {
+std::optional<ComparedResult> result_of(const Entry& entry, const std::string& which, const Dataset& data, const Asked& asked) {
   const std::string run = run_path(asked, entry), file = run + ".json";
   const Json key = key_of(entry.config, asked);
-  std::optional<Result> result = read_result(file, key);
+  std::optional<ComparedResult> result = read_result(file, key);
   if (!asked.manner.quiet)
     note(fmt::format("{}, seed {} ({}): width {}, {} parameters{}", entry.name, entry.config.seed, which, entry.config.width,
                      drawing::number(double(entry.parameters)), result ? ", done before" : ""));
@@ -564,8 +342,8 @@ std::optional<Result> result_of(const Entry& entry, const std::string& which, co
     result = evaluate(entry, open_run(run), asked);
   } catch (const Diverged& e) {
     note(fmt::format("warning: {}, seed {}: {}; it has no numbers", entry.name, entry.config.seed, e.what()));
-    result =
-        Result{.name = entry.name, .seed = entry.config.seed, .width = entry.config.width, .parameters = entry.parameters, .buckets = {}};
+    result = ComparedResult{
+        .name = entry.name, .seed = entry.config.seed, .width = entry.config.width, .parameters = entry.parameters, .buckets = {}};
   }
   if (result) write_file_atomically(file, json_text(Json{{"key", key}, {"result", to_json(*result)}}, 1) + "\n");
   return result;
@@ -598,12 +376,12 @@ int compare(std::span<const std::string> words) {
   if (shown.threads) set_threads(int(*shown.threads));
 
   std::vector<Entry> entries = named_entries(asked, given);
-  asked.bleu = bleu_name(entries[0].config);
-  asked.noun = TokenizerOptions{.name = entries[0].config.tokenizer}.noun();
+  asked.style.bleu = bleu_name(entries[0].config);
+  asked.style.noun = TokenizerOptions{.name = entries[0].config.tokenizer}.noun();
   const Dataset data = read_dataset(entries[0].config);
-  const Corpus measured = read_part(entries[0].config, asked.split);
+  const Corpus measured = read_part(entries[0].config, asked.style.split);
   asked.digest = digest({&data.train, &data.dev, &measured});
-  if (const Index shared = shared_sources(data.train, measured); shared > 0 && asked.split != "train" && !asked.manner.quiet)
+  if (const Index shared = shared_sources(data.train, measured); shared > 0 && asked.style.split != "train" && !asked.manner.quiet)
     note(shared_warning(shared, measured));
   match_parameters(entries, data);
   std::error_code error;
@@ -612,7 +390,7 @@ int compare(std::span<const std::string> words) {
   if (fs::exists(asked.out, error) && !is_comparison(asked.out))
     throw Mistake(fmt::format("exists, is not empty and no comparison: --out {}; the name of a new directory", asked.out));
   std::vector<Entry> runs;
-  for (Index k = 0; k < asked.seeds; ++k)
+  for (Index k = 0; k < asked.style.seeds; ++k)
     for (Entry entry : entries) entry.config.seed += k, runs.push_back(std::move(entry));
   for (const Entry& entry : runs)
     if (!read_result(run_path(asked, entry) + ".json", key_of(entry.config, asked))) check_within(entry.config, run_path(asked, entry));
@@ -621,24 +399,24 @@ int compare(std::span<const std::string> words) {
   const RunLock lock(asked.out);
 
   const StopSignals signals;
-  std::vector<Group> groups;
+  std::vector<ComparedGroup> groups;
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    std::optional<Result> result = result_of(runs[i], fmt::format("{} of {}", i + 1, runs.size()), data, asked);
+    std::optional<ComparedResult> result = result_of(runs[i], fmt::format("{} of {}", i + 1, runs.size()), data, asked);
     if (!result) {
       if (!asked.manner.quiet) note("finished models are kept; the same command goes on");
       return 128 + stop_signal();
     }
     if (i < entries.size()) groups.push_back({runs[i].name, {}});
     groups[i % entries.size()].results.push_back(std::move(*result));
-    write_tables(groups, asked);
+    write_tables(asked.out, groups, asked.style);
   }
   if (asked.manner.json) {
     Json all = Json::array();
-    for (const Group& group : groups)
-      for (const Result& r : group.results) all.push_back(to_json(r));
+    for (const ComparedGroup& group : groups)
+      for (const ComparedResult& r : group.results) all.push_back(to_json(r));
     print(json_text(all) + "\n");
   } else {
-    print(text_table(groups, asked));
+    print(text_table(groups, asked.style));
   }
   return 0;
 }
