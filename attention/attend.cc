@@ -51,7 +51,9 @@ Attention::Attention(Scope scope, AnyScore score, Normalise normalise, Window wi
 Memory Attention::prepare(const Variable& states, Mask mask) const {
   const Inside inside(path);
   check<ShapeError>(states.rank() == 3, "attention: memory states need 3 dimensions [B, S, M]: {}", states.shape());
-  return score.prepare(states, std::move(mask));
+  Memory memory = score.prepare(states, mask);
+  if (memory.mask.everything()) memory.mask = std::move(mask);   // a score may forbid more, and need not hand it on
+  return memory;
 }
 
 Attended Attention::operator()(const Variable& query, const Memory& memory, AttentionState& state, Want want) const {

@@ -79,6 +79,7 @@ MultiHeadAttention::MultiHeadAttention(Scope scope, Options options)
       linear_attention(options.linear_attention),
       path(scope.path()) {
   const Inside inside(scope.path());
+  positions.check_fits(heads, width / heads);
   check<Error>(!linear_attention || (normalise.is_softmax && !options.talking_heads && !options.differential && !sliding_window &&
                                      dropout == 0 && positions.kind() == Positions::none),
                "linear attention: has no scores: no positions inside it, normalise, talking_heads, differential, sliding_window, dropout");
@@ -194,7 +195,7 @@ AttentionVariable MultiHeadAttention::by_weights(const Variable& q, const Reads&
   const std::string e = Trace::current() ? fmt::format("e_j = {}{}", dot, bias.defined() ? " + b_j" : "") : std::string();
   const Variable query = trace("query", formula("q = x", "Q", reads.first >= 0), q, of_head);
   Variable scores = matmul(linear_attention ? query : query * factor(), transpose(k));                                    // [B, H, T, S]
-  if (bias.defined()) scores = scores + trace("bias", positions.formula(), expand(bias, scores.shape()), over);
+  if (bias.defined()) scores = scores + trace("bias", positions.formula(factor()), expand(bias, scores.shape()), over);
   scores = trace("scores", e, scores, over);
   if (talking) scores = trace("mixed_scores", "e_j becomes Σ_b L_ab e_j of head b, a this head", talking->scores(scores), over);
   Variable weights = linear_attention
@@ -220,7 +221,7 @@ AttentionVariable MultiHeadAttention::by_weights(const Variable& q, const Reads&
 Attended MultiHeadAttention::heads_of(const Variable& q, const Reads& reads, const Mask& given, Want want) const {
   const bool slides = reads.first >= 0 && sliding_window && !reads.global;
   const Mask mask = slides ? given & Mask::sliding({*sliding_window, *sliding_window, reads.first, dilation, global_tokens}) : given;
-  const Variable bias = reads.first >= 0 ? positions.bias(q, reads.first, reads.k.size(2)) : Variable();
+  const Variable bias = reads.first >= 0 ? positions.bias(q, reads.first, reads.k.size(2), factor()) : Variable();
   const AttentionOptions options{
       .scale = scale, .dropout = dropout, .weights = want == Want::weights, .places = reads.places, .turned = reads.turned};
   const bool at_once = linear_attention ? reads.context.defined() : fused(bias.defined());

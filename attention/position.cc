@@ -36,6 +36,8 @@ Positions positions_named(std::string_view name) {
 
 Tensor sinusoids(Index length, Index width, DType dtype, Sinusoids options) {
   check<ShapeError>(length >= 0 && width >= 1, "sinusoids: needs length >= 0 and width >= 1: [{}, {}]", length, width);
+  if (!is_float(dtype)) throw_not_float("sinusoids", dtype);
+  check<Error>(std::abs(options.first) < Index{1} << 53, "sinusoids: the first position is too far away: {}", options.first);
   const bool interleaved = options.layout == Sinusoids::Layout::interleaved;
   const Index half = width / 2, pairs = interleaved ? (width + 1) / 2 : half;
   const Tensor frequencies = empty({pairs}, DType::f64);

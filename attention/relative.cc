@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <tuple>
 
 #include "autograd/ops.h"
 #include "nn/init.h"
@@ -45,11 +46,14 @@ Index t5_bucket(Index r, bool causal, Index buckets, Index farthest) {
 RelativePositions::RelativePositions(Scope scope, Options options) : options_(options) {
   const Inside inside(scope.path());
   const Index H = options.heads, dk = options.head_width, R = options.clip;
+  check<Error>(options.kind == Positions::none || inside_attention(options.kind),
+               "{}: these positions are added to the words, by a PositionTable; inside attention there are rope, rope_half, alibi, t5, shaw",
+               name(options.kind));
   check<ShapeError>(H >= 1 && dk >= 1 && R >= 1, "{}: heads {}, their width {} and clip {} must be at least 1", name(options.kind), H, dk, R);
   if (turns()) {
     check<ShapeError>(dk % 2 == 0, "{}: turns pairs of columns, so that the width of a head must be even: {}, heads {}", name(options.kind),
                       dk, H);
-    rotations_ = rotations(options.length, dk, scope.dtype(), layout(options.kind));
+    rotations_ = rotations(options.length, dk, scope.dtype(), layout(options.kind), 0, options.base);
   }
   if (options.kind == Positions::t5) {
     check_buckets(options.buckets, options.farthest);
@@ -64,6 +68,13 @@ RelativePositions::RelativePositions(Scope scope, Options options) : options_(op
     if (table->defined()) table->data().multiplied = false;
 }
 
+void RelativePositions::check_fits(Index heads, Index head_width) const {
+  const auto& [kind, H, dk] = std::tie(options_.kind, options_.heads, options_.head_width);
+  const bool of_heads = kind == Positions::alibi || kind == Positions::t5 || (kind == Positions::shaw && !options_.shared);
+  check<ShapeError>((!of_heads || H == heads) && (!(turns() || reads_values()) || dk == head_width),
+                    "{}: made for an attention of other heads: {} of width {}, here {} of width {}", name(kind), H, dk, heads, head_width);
+}
+
 RelativePositions RelativePositions::share() const {
   RelativePositions other;
   other.options_ = options_, other.rotations_ = rotations_;
@@ -74,8 +85,8 @@ RelativePositions RelativePositions::share() const {
 Variable RelativePositions::turned(const Variable& x, Index first) const {
   if (!turns()) return x;
   const Index end = first + x.size(2);
-  return rotary(x, end <= rotations_.length() ? rotations_.rows(first, end)
-                                              : rotations(x.size(2), options_.head_width, x.value().dtype(), layout(kind()), first));
+  if (end <= rotations_.length()) return rotary(x, rotations_.rows(first, end));
+  return rotary(x, rotations(x.size(2), options_.head_width, x.value().dtype(), layout(kind()), first, options_.base));
 }
 
 Tensor RelativePositions::distances(Index first, Index n, Index keys) const {
@@ -87,7 +98,7 @@ Tensor RelativePositions::distances(Index first, Index n, Index keys) const {
   return rows;
 }
 
-Variable RelativePositions::bias(const Variable& q, Index first, Index keys) const {
+Variable RelativePositions::bias(const Variable& q, Index first, Index keys, double scale) const {
   const Index H = options_.heads, n = q.size(2), count = n + keys - 1;
   const auto distance = [&](Index l) { return l - (n - 1) - first; };   // of the l-th diagonal
   if (n == 0 || keys == 0) return {};
@@ -105,16 +116,18 @@ Variable RelativePositions::bias(const Variable& q, Index first, Index keys) con
     return toeplitz(index_select(transpose(weight), 1, ids), n);
   }
   if (kind() == Positions::shaw) {
-    const Variable by_row = matmul(q * (1 / std::sqrt(double(options_.head_width))), transpose(rel_k));   // [B, H, n, 2R+1]
+    const Variable by_row = matmul(q * scale, transpose(rel_k));   // [B, H, n, 2R+1]
     return gather(by_row, 3, expand(distances(first, n, keys), {q.size(0), H, n, keys}));
   }
   return {};
 }
 
-std::string_view RelativePositions::formula() const {
+std::string_view RelativePositions::formula(double scale) const {
   return kind() == Positions::alibi ? "b_j = -m |j - i|, m a head's"
          : kind() == Positions::t5  ? "b_j = b of the bucket of j - i"
-                                    : "b_j = q·a_(j - i) / √(d/H), a = rel_k";
+         : scale == 1               ? "b_j = q·a_(j - i), a = rel_k"
+         : scale == 1 / std::sqrt(double(options_.head_width)) ? "b_j = q·a_(j - i) / √(d/H), a = rel_k"
+                                                               : "b_j = scale q·a_(j - i), a = rel_k";
 }
 
 Variable RelativePositions::value_offsets(Index first, Index n, Index keys) const {

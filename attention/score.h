@@ -2,13 +2,13 @@
 // A score says how well every query row fits every memory position: e [B, T, S]. Attention = score x mask x normalise x combine:
 // see normalise.h, window.h, attend.h; the scores stand in scores/, one idea a file. A user's own is a struct like these:
 //
-//   struct Nearness {                                                   // e_ts = -‖q_t - h_s‖
-//     Nearness(Scope, const ScoreOptions&) {}
+//   struct Distance {                                                   // e_ts = -‖q_t - h_s‖
+//     Distance(Scope, const ScoreOptions&) {}
 //     Variable operator()(const Variable& query, const Memory& memory, const AttentionState&) const {
 //       return -norm(unsqueeze(query, 2) - unsqueeze(memory.keys, 1), -1);                           // [B, T, S]
 //     }
 //   };
-//   int main(int argc, char** argv) { return heed::main(argc, argv, {named_score<Nearness>("nearness")}); }
+//   int main(int argc, char** argv) { return heed::main(argc, argv, {named_score<Distance>("distance")}); }
 #pragma once
 #include <concepts>
 #include <functional>

@@ -8,6 +8,7 @@
 #include "autograd/tape.h"
 #include "tensor/format.h"
 #include "tensor/function_ref.h"
+#include "tensor/into.h"
 #include "tensor/ops/binary.h"
 #include "tensor/random.h"
 
@@ -27,6 +28,7 @@ std::vector<double> weights_for(Index n) {
 // Σ w·y, in double.
 double weighted(const Variable& value) {
   check<Error>(value.defined(), "check_gradient: the function gives an undefined Variable");
+  check<DTypeError>(value.dtype() == DType::f64, "check_gradient: the function must give f64: {}", value.dtype());
   const Tensor y = value.value().contiguous();
   const std::vector<double> weights = y.numel() == 1 ? std::vector{1.0} : weights_for(y.numel());
   double sum = 0;
@@ -104,12 +106,28 @@ void compare_input(GradientReport& report, std::size_t k, const Tensor& x, const
 
 }  // namespace
 
-GradientReport check_gradient(const std::function<Variable()>& f, std::span<const Variable> leaves) {
-  std::vector<Tensor> x;
-  for (const Variable& leaf : leaves) {
-    check<DTypeError>(leaf.dtype() == DType::f64, "check_gradient: inputs need dtype f64: {}", leaf.dtype());
-    x.push_back(leaf.value());
+namespace {
+
+void check_inputs(std::span<const Variable> leaves) {
+  check<Error>(!dropout_acts(1), "check_gradient: a tape that trains lives, whose dropout draws another mask at each call; check without it");
+  for (std::size_t k = 0; k < leaves.size(); ++k) {
+    const Variable& leaf = leaves[k];
+    check<Error>(leaf.defined(), "check_gradient: input {} is undefined, as a bias that was not asked for", k);
+    check<DTypeError>(leaf.dtype() == DType::f64, "check_gradient: inputs need dtype f64: input {} is {}", k, leaf.dtype());
+    check<Error>(leaf.wants_gradient(), "check_gradient: input {} wants no gradient: a constant, or frozen", k);
+    check<ShapeError>(leaf.value().is_contiguous(), "check_gradient: inputs must be contiguous: input {} has strides {}", k,
+                      leaf.value().strides());
+    for (std::size_t j = 0; j < k; ++j)
+      check<Error>(!may_overlap(leaves[j].value(), leaf.value()), "check_gradient: inputs {} and {} are one tensor; name it once", j, k);
   }
+}
+
+}  // namespace
+
+GradientReport check_gradient(const std::function<Variable()>& f, std::span<const Variable> leaves) {
+  check_inputs(leaves);
+  std::vector<Tensor> x;
+  for (const Variable& leaf : leaves) x.push_back(leaf.value());
   const auto evaluate = [&] {
     const NoRecording silence;
     return weighted(f());

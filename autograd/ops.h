@@ -230,7 +230,7 @@ Variable causal_product(const Variable& q, const Variable& k, const Variable& v)
 Variable causal_product_by_definition(const Variable& q, const Variable& k, const Variable& v);   // tril(q kᵀ) v
 
 // ---- recurrent: tensor/ops/recurrent.h -------------------------------------------------------------------------------
-struct RecurrentState { Variable h, c; };                       // [B, n]; c of an LSTM only; undefined: zero
+struct RecurrentState { Variable h = {}, c = {}; };             // [B, n]; c of an LSTM only; undefined: zero
 struct RecurrentWeights { Variable weight_ih, weight_hh, bias_ih, bias_hh; };
 struct RecurrentSequence { Variable outputs; RecurrentState last; };
 // One step; gates = x W_ihᵀ + b_ih [B, gates n]: one product and one pass over the gates

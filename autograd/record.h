@@ -7,6 +7,8 @@
 //       x.gradient([&](Into dx) { add_into(2 * value * dy, dx); });
 //     });
 //   }
+//
+// A rule reads its dy, which other rules may read too: it writes to gradients of its inputs alone.
 #pragma once
 #include <array>
 #include <initializer_list>

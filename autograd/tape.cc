@@ -269,7 +269,8 @@ void Tape::play(std::span<const Variable> outputs, std::span<const Tensor> gradi
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Slot slot = outputs[i].slot();
     check<Error>(slot.gradient_ != nullptr,
-                 "backward: nothing that wants a gradient led to this value, or it was computed before this tape began: shape {}",
+                 "backward: nothing that wants a gradient led to this value, or it was computed before this tape began or on another thread: "
+                 "shape {}",
                  outputs[i].shape());
     check<Error>(slot.tape_ == id_ || (slot.leaf_ && slot.tape_ == 0), "backward: the value was recorded on another tape: shape {}",
                  outputs[i].shape());
@@ -495,6 +496,7 @@ std::optional<Key> dropout_key(double p) {
 }
 
 std::vector<Variable> recompute(std::function<std::vector<Variable>(std::span<const Variable>)> f, std::span<const Variable> inputs) {
+  check<Error>(f != nullptr, "recompute: the function is empty");
   Tape* tape = Tape::current();
   if (!tape || Trace::current()) return f(inputs);
   const auto masks = std::make_shared<Tape::Masks>(*current_masks);
@@ -552,10 +554,12 @@ std::vector<Variable> recompute(std::function<std::vector<Variable>(std::span<co
 }
 
 Variable recompute(std::function<Variable(const Variable&)> f, const Variable& input) {
+  check<Error>(f != nullptr, "recompute: the function is empty");
   return recompute([f = std::move(f)](std::span<const Variable> x) { return std::vector{f(x[0])}; }, {&input, 1})[0];
 }
 
 Variable gradient_hook(const Variable& x, std::function<std::optional<Tensor>(const Tensor&)> f) {
+  check<Error>(f != nullptr, "gradient_hook: the function is empty");
   return record("gradient_hook", x.value(), {x}, [x = x.slot(), f = std::move(f)](const Tensor& dy) {
     const std::optional<Tensor> other = f(dy);
     if (other) {

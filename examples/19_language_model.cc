@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lesson 19: a language model, GPT's shape: decoder layers that look at nothing but the words before. It learns a rhyme and goes on from a
-// beginning, each word once through the layers, for their keys and values are kept. It learns the words first, and only later that
-// the second number is one less than the first. Radford et al. 2018
+// Lesson 19: a language model, GPT-2's shape: decoder layers that look at nothing but the words before. It learns a rhyme and goes on
+// from a beginning, each word once through the layers, for their keys and values are kept. It learns the words first, and only later
+// that the second number is one less than the first. Radford et al. 2019
 #include <iterator>
 #include <map>
 #include <sstream>

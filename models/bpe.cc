@@ -209,6 +209,8 @@ Bpe train_bpe(std::span<const std::string> lines, Index vocabulary_size) {
   constexpr Index kSpecial = 4;
   check<Error>(vocabulary_size > kSpecial && vocabulary_size <= Index(kMostPieces), "bpe: vocabulary size is not in [{}, {}]: {}",
                kSpecial + 1, kMostPieces, vocabulary_size);
+  check<Error>(std::ranges::any_of(lines, [](const std::string& line) { return !is_blank(line); }), "bpe: no text to learn from: {} lines",
+               lines.size());
   std::set<std::string> known{std::string(kSpace)};
   for (const std::string& line : lines)
     for (std::string& character : characters(line))

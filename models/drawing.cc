@@ -283,8 +283,8 @@ std::string Page::svg(std::string_view title) const {
 }
 
 Ticks ticks(double low, double high, int count, double least) {
-  constexpr double kHuge = 1e300;
-  low = std::clamp(low, -kHuge, kHuge), high = std::clamp(high, -kHuge, kHuge);
+  constexpr double kHuge = 1e300, kTiny = 1e-290;
+  for (double* const end : {&low, &high}) *end = std::abs(*end) < kTiny ? 0 : std::clamp(*end, -kHuge, kHuge);
   if (high - low <= 1e-9 * std::max(std::abs(low), std::abs(high))) {   // one value: make room around it
     const double room = low == 0 ? 1 : std::abs(low) * 0.5;
     low -= room, high = low + 2 * room;

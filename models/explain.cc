@@ -90,7 +90,7 @@ TracedStep trace_step(const Run& run, const Seq2Seq& model, const std::vector<st
 }
 
 // The values outside of the layers, those of the chosen one, and what it reads: the last value of the one below.
-std::vector<Explanation::Value> chosen_values(const TracedStep& traced, const Explanation& words, const ExplainOptions& options,
+std::vector<Explanation::Value> chosen_values(const TracedStep& traced, Explanation& words, const ExplainOptions& options,
                                               bool reverse_source) {
   Index layers = 0;
   for (const Trace::Entry& entry : traced.now) layers = std::max(layers, layer_of(entry.path));
@@ -104,6 +104,7 @@ std::vector<Explanation::Value> chosen_values(const TracedStep& traced, const Ex
     if (entry.axes.heads) heads = std::max(heads, entry.value.size(1));
   }
   check<IndexError>(options.head >= 1 && (options.head <= heads || layers == 0), "explain: head {} is not in [1, {}]", options.head, heads);
+  words.layer = layer, words.layers = layers, words.head = options.head, words.heads = heads;
   std::vector<Explanation::Value> values;
   for (const auto* entries : {&traced.once, &traced.now})
     for (const Trace::Entry& entry : *entries) {
@@ -252,7 +253,9 @@ std::string explanation_text(const Explanation& x, const ExplanationStyle& style
     for (const std::string& w : words) text += (text.empty() ? "" : " ") + word(w);
     return text;
   };
-  writer.line(writer.bold(fmt::format("step {} of {}", x.step, x.steps)));
+  writer.line(writer.bold(fmt::format("step {} of {}{}{}", x.step, x.steps,
+                                      x.layers > 0 ? fmt::format(", decoder layer {} of {}", x.layer, x.layers) : "",
+                                      x.heads > 1 ? fmt::format(", head {} of {}", x.head, x.heads) : "")));
   writer.line(fmt::format("source   {}", joined(x.source)));
   writer.line(fmt::format("read     {}", joined(x.read)));
   writer.line(fmt::format("written  {}  (p = {:.4f})", word(x.written.word), x.written.probability));
@@ -314,8 +317,9 @@ std::string explanation_json(const Explanation& x) {
     for (const Tensor r : t) list.push_back(row(r));
     return list;
   };
-  Json json{{"step", x.step}, {"steps", x.steps},        {"source", x.source},
-            {"read", x.read}, {"values", Json::array()}, {"top", Json::array()}};
+  Json json{{"step", x.step}, {"steps", x.steps}, {"source", x.source}, {"read", x.read}, {"values", Json::array()},
+            {"top", Json::array()}};
+  if (x.layers > 0) json.update({{"layer", x.layer}, {"layers", x.layers}, {"head", x.head}, {"heads", x.heads}});
   for (const Explanation::Value& v : x.values)
     json["values"].push_back({{"name", v.name}, {"formula", v.formula}, {"once", v.once}, {"columns", v.columns}, {"rows", v.rows},
                               {"value", nested(v.value)}, {"gradient", nested(v.gradient)}});

@@ -27,6 +27,7 @@ struct Explanation {
   };
   std::vector<std::string> source, read;           // read: the start symbol and the words so far; the last one is this step's input
   Index step = 1, steps = 1;                       // from 1; words of the target, eos counted
+  Index layer = 0, layers = 0, head = 1, heads = 1;   // of the decoder, whose values these are, from 1; layers 0: none to choose from
   // in the order of computation; a stack without input feeding is one op: its lower states have no gradient
   std::vector<Value> values;
   std::vector<Word> top;                           // the likeliest next words, falling, the wanted one in any case

@@ -314,11 +314,11 @@ double chrf_score(std::span<const ChrfCounts> orders, int beta) {
 
 ChrfScore chrf(std::span<const std::string> hypotheses, const References& references, const ChrfOptions& options) {
   check_sizes("chrf", hypotheses.size(), references);
-  check<Error>(
-      options.character_order >= 0 && options.word_order >= 0 && options.character_order + options.word_order > 0 &&
-          options.beta >= 0,
-      "chrf: orders and beta must not be negative, one order at least positive: character_order {}, word_order {}, beta {}",
-      options.character_order, options.word_order, options.beta);
+  constexpr int kMostOrder = 1000;
+  const int low = std::min(options.character_order, options.word_order), high = std::max(options.character_order, options.word_order);
+  check<Error>(low >= 0 && high > 0 && high <= kMostOrder && options.beta >= 0,
+               "chrf: needs orders in [0, {}], one of them positive, and beta >= 0: character_order {}, word_order {}, beta {}", kMostOrder,
+               options.character_order, options.word_order, options.beta);
   std::vector<ChrfCounts> corpus(std::size_t(options.character_order + options.word_order));
   for (std::size_t i = 0; i < hypotheses.size(); ++i) {
     Words words;

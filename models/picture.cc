@@ -87,6 +87,8 @@ void check_picture(std::string_view op, const AttentionPicture& picture) {
     check<ShapeError>(map.windows.empty() || map.windows.size() == rows,
                       "{}: needs no window or one a row: map {} \"{}\" has {} windows, {} rows", op, m, label(map),
                       map.windows.size(), rows);
+    for (const auto& window : map.windows)
+      check<IndexError>(window.step >= 1, "{}: a window without steps: map {} \"{}\": step {}, at least 1", op, m, label(map), window.step);
     if (map.axes != Axes::cross) continue;
     for (const auto* links : {&picture.gold.sure, &picture.gold.possible})
       for (const auto [s, t] : *links)

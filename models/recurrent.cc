@@ -16,7 +16,7 @@ Variable dropped(const Variable& x, double p, const Path& path) {
 }
 
 struct RecurrentDecoding : DecodingState {
-  explicit RecurrentDecoding(DecoderState first) : state(std::move(first)) { state.attention.advance = 0; }
+  explicit RecurrentDecoding(DecoderState first) : state(std::move(first)) {}
   void reorder(std::span<const Index> rows, Index per_sentence) override { state.reorder(rows, per_sentence); }
   DecoderState state;
 };

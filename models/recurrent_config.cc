@@ -17,7 +17,10 @@ bool is_local(const RunConfig& c) { return c.attention.starts_with("local"); }
 // Without attention, a context that stays.
 bool is_cho(const RunConfig& c) { return c.decoder == "cho" || c.decoder == "cho-exact"; }
 // Scores of papers that look from the previous state.
-bool looks_first(std::string_view attention) { return attention.starts_with("additive") || attention.starts_with("location-aware"); }
+bool looks_first(std::string_view attention) {
+  const std::string score = score_of(attention);
+  return !attention.starts_with("local") && (score == "additive" || score == "location-aware");
+}
 // Scores that compare query and memory as they are.
 bool needs_equal_widths(std::string_view attention) {
   const std::string score = score_of(attention);

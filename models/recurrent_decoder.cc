@@ -5,6 +5,7 @@
 #include "tensor/format.h"
 #include "tensor/ops/binary.h"
 #include "tensor/ops/index.h"
+#include "tensor/ops/reduce.h"
 #include "tensor/ops/view.h"
 
 namespace heed {
@@ -72,6 +73,7 @@ Variable look(const Attention& attention, const Variable& query, DecoderState& s
   const Memory& memory = *state.memory;
   const Index B = memory.values.size(0), R = query.size(0), T = query.size(1);
   const Variable q = R == B ? query : reshape(query, {B, R / std::max<Index>(B, 1), query.size(2)});   // several rows: T = 1
+  state.attention.advance = R == B ? 1 : 0;
   Attended attended = attention(q, memory, state.attention, weights ? Want::weights : Want::context);
   if (weights) *weights = reshape(attended.weights, {R, T, attended.weights.size(2)});
   return reshape(attended.context, {R, T, attended.context.size(2)});
@@ -141,8 +143,12 @@ Linear::Options readout_options(const BahdanauDecoder::Options& o, Index in, boo
 
 // Σ_j h_j / len; padding is 0, and so is the mean of no words.   [B, M]
 Variable mean_of_words(const Encoded& source) {
-  const Tensor lengths = to(source.mask.lengths(), source.states.dtype());
-  return sum(source.states, {1}) / constant(reshape(maximum(lengths, 1.0), {-1, 1}));
+  const Variable& h = source.states;                                                                    // [B, S, M]
+  const Index B = h.size(0), S = h.size(1);
+  if (source.mask.lengths().defined() && source.mask.only_lengths())
+    return sum(h, {1}) / constant(reshape(maximum(to(source.mask.lengths(), h.dtype()), 1.0), {B, 1}));
+  const Tensor may = reshape(to(source.mask.dense({B, 1, S}), h.dtype()), {B, S, 1});
+  return sum(h * constant(may), {1}) / constant(maximum(sum(may, {1}), 1.0));
 }
 
 std::string context_formula(const BahdanauDecoder::Options& o) {

@@ -44,7 +44,7 @@ Encoded RecurrentEncoder::operator()(const Embedding& embedding, double p, const
   Encoded out{.states = read.outputs, .mask = std::move(mask), .last = {}, .backward = {}};
   const Index directions = layers.directions(), M = directions * options.width;
   if (order.defined()) out.states = reshape(index_select(reshape(out.states, {B * S, M}), 0, order), {B, S, M});
-  out.states = trace("memory", "h_j, the encoder's states: what the decoder looks at", out.states, {.rows = Along::source});
+  out.states = trace("memory", "h_j, the encoder's states", out.states, {.rows = Along::source});
   for (Index i = 0; i < Index(read.states.size()); ++i) (i % directions ? out.backward : out.last).push_back(read.states[std::size_t(i)]);
   return out;
 }

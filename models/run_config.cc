@@ -74,7 +74,7 @@ std::vector<Option> table(RunConfig& c) {
        .help = "SentencePiece models of one's own for bpe, of any type, instead of learning them", .later = true, .count = 2},
       {.name = "lowercase", .value = &c.lowercase, .help = "lower-case all text"},
       {.name = "min-count", .value = &c.min_count, .takes = "N",
-       .help = "words and characters seen less often in training become <unk>", .low = 1, .high = kBig},
+       .help = "words and characters seen less often in training become <unk>; from 2 on the model learns what it stands for", .low = 1, .high = kBig},
       {.name = "vocabulary-size", .value = &c.vocabulary_size, .takes = "N",
        .help = "most words or characters of a language, or pieces of bpe (there 8000)", .low = 5, .high = 1e6},
       {.name = "max-length", .value = &c.max_length, .takes = "N",

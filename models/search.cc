@@ -40,7 +40,7 @@ Stop stop_named(std::string_view name) {
 
 namespace {
 
-constexpr Index kMostWords = 1000000000;         // that an option may ask for
+constexpr Index kMostWords = 1000000000, kMostBeam = 1000000;   // that an option may ask for
 constexpr double kNever = -std::numeric_limits<double>::infinity();
 
 struct Live {
@@ -350,7 +350,7 @@ Index batches_of(Index requests, const SearchOptions& o) {
 }
 
 void check_options(const SearchOptions& options, std::size_t sources, std::span<const std::vector<std::int32_t>> prefixes) {
-  check<Error>(options.beam >= 1, "search: beam must be at least 1: {}", options.beam);
+  check<Error>(options.beam >= 1 && options.beam <= kMostBeam, "search: beam must be in [1, {}]: {}", kMostBeam, options.beam);
   check<Error>(options.nbest >= 1 && (options.sampling || options.nbest <= options.beam),
                "search: nbest must be in [1, beam]: nbest {}, beam {}", options.nbest, options.beam);
   check<Error>(options.batch >= 1, "search: batch must be at least 1: {}", options.batch);

@@ -98,6 +98,9 @@ Trainer::Report Trainer::update(std::span<const Batch> micro_batches) {
     parameters_.forget_gradients();                          // also those of parameters that the optimiser does not have
     step_ = step;
     if (average_) average_->update();
+  } catch (const NumericError& e) {                          // of DetectAnomaly
+    parameters_.forget_gradients();
+    throw NumericError(fmt::format("update {}: {}", step, e.what()));
   } catch (...) {
     parameters_.forget_gradients();
     throw;

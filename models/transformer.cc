@@ -145,6 +145,9 @@ Variable TransformerDecoderLayer::next(const Variable& x, const Memory* memory, 
     y = (*residual2)(y, [&](const Variable& v) {
       // The rows of one sentence are queries of one memory: [R, 1, d] as [B, R/B, d].
       const Index B = memory->keys.size(0), R = v.size(0);
+      check<ShapeError>(v.size(1) == 1 && R % std::max<Index>(B, 1) == 0,
+                        "transformer decoder: next takes one position of rows in groups of like size, one a sentence: x {}, sentences {}",
+                        v.shape(), B);
       const Variable rows = reshape(v, {B, R / std::max<Index>(B, 1), v.size(2)});
       Attended attended = (*multihead_attn)(rows, *memory, want(cross_weights));
       if (cross_weights) {                                                                        // [B, H, R/B, S] -> [R, H, 1, S]
@@ -207,6 +210,8 @@ Variable TransformerDecoder::next(const Variable& x, std::span<const Memory> mem
                                   List<AttentionMap>* maps) const {
   check_memories(layers, memories);
   check<Error>(caches.size() == layers.size(), "transformer decoder: needs {} caches, one a layer, got {}", layers.size(), caches.size());
+  check<Error>(std::ranges::all_of(caches, [&](const KeyValueCache& cache) { return cache.length() == caches[0].length(); }),
+               "transformer decoder: the caches of its layers hold different numbers of positions: {} and others", caches[0].length());
   const Appending appending(caches);
   Variable y = x;
   for (std::size_t k = 0; k < layers.size(); ++k) {

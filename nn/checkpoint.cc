@@ -6,6 +6,7 @@
 #include <set>
 
 #include "tensor/format.h"
+#include "tensor/into.h"
 
 namespace heed {
 namespace {
@@ -61,7 +62,7 @@ Loaded copy_all(const Selection& parameters, const std::map<std::string, Tensor>
   const auto wanted = names(parameters);
   std::vector<std::string> missing, unexpected, mismatched;
   std::map<const Parameter::Data*, std::string> given;   // first name under which a parameter's value came
-  std::vector<std::pair<Parameter::Data*, Tensor>> copies;
+  std::vector<std::pair<Tensor, Tensor>> copies;
   for (const auto& [name, item] : wanted) {
     const auto at = values.find(name);
     if (at == values.end()) continue;
@@ -73,17 +74,20 @@ Loaded copy_all(const Selection& parameters, const std::map<std::string, Tensor>
                                        have.shape(),
                                        at->second.shape() == have.shape() && is_float(at->second.dtype()) ? ": convert_floats" : ""));
     } else if (const auto [other, first] = given.emplace(item, name); first) {
-      copies.emplace_back(item, at->second);
+      copies.emplace_back(have.value(), at->second);
     } else if (!equal_bits(values.at(other->second), at->second)) {
       mismatched.push_back(fmt::format("{} (tied to {} but different)", name, other->second));
     }
   }
   for (const auto& [name, other] : others) {
     const auto at = wanted.find(name);
-    if (at == wanted.end()) unexpected.push_back(name);
-    else
-      mismatched.push_back(fmt::format("{} ({} {}, needs {} {})", name, other.stored_as, other.shape, at->second->variable.dtype(),
-                                       at->second->variable.shape()));
+    if (at == wanted.end()) {
+      unexpected.push_back(name);
+      continue;
+    }
+    const Variable& have = at->second->variable;
+    mismatched.push_back(fmt::format("{} ({} {}, needs {} {}{})", name, other.stored_as, other.shape, have.dtype(), have.shape(),
+                                     other.shape == have.shape() && other.stored_as == "F16" ? ": convert_floats" : ""));
   }
   for (const auto& [name, item] : wanted)                // under its own path, or where that is not among the names under the first
     if (!values.contains(name) && !others.contains(name) &&
@@ -94,10 +98,16 @@ Loaded copy_all(const Selection& parameters, const std::map<std::string, Tensor>
   const auto part = [](std::string_view what, const std::vector<std::string>& list) {
     return list.empty() ? std::string() : fmt::format("; {}: {}", what, first_ten(list, " "));
   };
-  check<FileError>((partial || (missing.empty() && unexpected.empty())) && mismatched.empty() && formed.empty(),
-                   "{}: does not fit the model{}{}{}{}{}", source, part("missing", missing), part("unexpected", unexpected),
-                   part("mismatched", mismatched), part("GRUs of another form", formed), where_missing(missing, unexpected));
-  for (auto& [item, value] : copies) copy_into(item->variable.value(), value);
+  const auto foreign = [&] {
+    std::vector<std::string> names;
+    for (const std::string& name : unexpected) names.push_back(shown(name));
+    return names;
+  };
+  const bool names_differ = !partial && (!missing.empty() || !unexpected.empty());
+  check<FileError>(!names_differ && mismatched.empty() && formed.empty(), "{}: does not fit the model{}{}{}", source,
+                   names_differ ? part("missing", missing) + part("unexpected", foreign()) : "", part("mismatched", mismatched),
+                   part("GRUs of another form", formed) + (names_differ ? where_missing(missing, unexpected) : ""));
+  copy_each(std::move(copies));
   return {std::move(missing), std::move(unexpected)};
 }
 

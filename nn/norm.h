@@ -22,6 +22,7 @@ struct LayerNorm {
 };
 
 // RMSNorm(x) = γ ⊙ x / √(mean(x²) + eps)                                         Zhang and Sennrich 2019, arXiv 1910.07467
+// Differs: eps as LayerNorm's; PyTorch's default is the dtype's epsilon, 1.19e-7 in f32.
 struct RMSNorm {
   struct Options {
     Index width;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tensor/format.h"
+#include "tensor/into.h"
 #include "tensor/list.h"
 #include "tensor/ops/unary.h"
 
@@ -142,15 +143,17 @@ void Optimizer::load_state(const std::map<std::string, Tensor>& state) {
     }
   }
   for (const auto& [name, was_used] : used)
-    if (!was_used) problems.push_back("unexpected " + name);
+    if (!was_used) problems.push_back("unexpected " + shown(name));
   check<FileError>(problems.empty(), "optimizer state: does not fit the model; {}", first_ten(problems, "; "));
   allocate();
+  std::vector<std::pair<Tensor, Tensor>> copies;
   for (std::size_t i = 0; i < items_.size(); ++i) {
     Item& item = items_[i];
     item.steps = steps[i];
     for (std::size_t s = 0; s < item.states.size(); ++s)
-      if (item.steps > 0) copy_into(item.states[s], state.at(item.parameter->path + "." + state_names_[s]));
+      if (item.steps > 0) copies.emplace_back(item.states[s], state.at(item.parameter->path + "." + state_names_[s]));
   }
+  copy_each(std::move(copies));
 }
 
 // ---- the rules ------------------------------------------------------------------------------------------------------

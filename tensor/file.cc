@@ -24,6 +24,12 @@ constexpr std::size_t kBlock = std::size_t(1) << 20;
   throw FileError(fmt::format("{}: {}: {}", path, what, std::generic_category().message(error)), error);
 }
 
+// The system would end it at a NUL.
+const std::string& whole(const std::string& path) {
+  check<FileError>(path.find('\0') == path.npos, "{}: a NUL in a path; another name", quote(path));
+  return path;
+}
+
 // f() until it is not interrupted by a signal
 template <class F> auto retry(F&& f) {
   auto result = f();
@@ -87,7 +93,7 @@ int sync_folder(const std::string& path) {
 }  // namespace
 
 InputFile::InputFile(const std::string& path, Kind kind)
-    : path_(path), file_(retry([&] {
+    : path_(whole(path)), file_(retry([&] {
         const int stream = kind == Kind::any ? stream_of(path) : -1;
         if (stream >= 0) return ::fcntl(stream, F_DUPFD_CLOEXEC, 0);                              // from where it stands
         return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | (kind == Kind::regular ? O_NONBLOCK : 0));  // a pipe would wait
@@ -132,7 +138,7 @@ std::string read_file(const std::string& path, std::size_t limit, InputFile::Kin
   }
 }
 
-AtomicFile::AtomicFile(const std::string& path) : path_(path), target_(follow_links(path)) {
+AtomicFile::AtomicFile(const std::string& path) : path_(whole(path)), target_(follow_links(path)) {
   buffer_.reserve(kBlock);
   struct stat old;
   const int stream = stream_of(path);

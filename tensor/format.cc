@@ -33,6 +33,11 @@ std::string quote(std::string_view text) {
   return out + "\"";
 }
 
+std::string shown(std::string_view name) {
+  std::string quoted = quote(name);
+  return quoted.size() == name.size() + 2 ? std::string(name) : quoted;
+}
+
 }  // namespace heed
 
 auto fmt::formatter<heed::Shape>::format(const heed::Shape& shape, format_context& ctx) const -> format_context::iterator {

@@ -59,6 +59,9 @@ namespace heed {
 // A name or file content for a message: in quotes, cut at 80 bytes, control characters and what is no UTF-8 escaped.
 std::string quote(std::string_view text);
 
+// The same of a name that is mostly plain: without quotes where nothing is cut or escaped.
+std::string shown(std::string_view name);
+
 // The first ten of a list for a message, with the separator between them: "a, b and 120 more".
 std::string first_ten(std::span<const std::string> list, std::string_view separator);
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where execution is: a thread-local stack of module paths, read by errors, dropout keys, anomaly mode and Trace.
 #pragma once
+#include <concepts>
+#include <string>
 #include <string_view>
 
 namespace heed {
@@ -9,6 +11,7 @@ namespace heed {
 class [[nodiscard]] Inside {
  public:
   explicit Inside(std::string_view path);
+  template <std::same_as<std::string> S> explicit Inside(S&&) = delete;   // one that would be gone
   ~Inside();
   Inside(const Inside&) = delete;
   Inside& operator=(const Inside&) = delete;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "tensor/tensor.h"
 
@@ -16,5 +18,7 @@ struct Into {
 void check_writable(std::string_view op, const Tensor& x);
 // Whether an element of a may be one of b. Slices of one buffer, as heads and parts of a packed projection, are told apart.
 bool may_overlap(const Tensor& a, const Tensor& b);
+// to = from for each pair, as if all were read before any is written.
+void copy_each(std::vector<std::pair<Tensor, Tensor>> to_from);
 
 }  // namespace heed

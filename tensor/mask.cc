@@ -164,6 +164,10 @@ void Mask::check_fits(std::string_view op, const Shape& scores) const {
                       lengths_.shape()[0], scores[0], lengths_.shape(), scores);
   if (!allowed_.defined()) return;
   const Shape& shape = allowed_.shape();
+  check<ShapeError>(shape.rank() != 3 || scores.rank() != 4,
+                    "{}: a mask of sentences or of heads? mask {}, scores {}; unsqueeze(mask, 1) is one per sentence, "
+                    "unsqueeze(mask, 0) one per head",
+                    op, shape, scores);
   check<ShapeError>(broadcasts_to(shape, scores), "{}: the mask does not broadcast to the scores: mask {}, scores {}", op, shape, scores);
 }
 

@@ -3,7 +3,8 @@
 // nn.MultiheadAttention has the other sense). Fused kernels skip by it; they never add -inf.
 // Scores have shape [B, ..., T, S], or [B, S] for lengths and allowed: lengths go with the first axis, causal and window with the last two,
 // a sliding window with [B, H, T, S].
-// allowed broadcasts as in NumPy, from the last axis: for scores [B, H, T, S] one per sentence is [B, 1, T, S], for its words [B, 1, 1, S].
+// allowed broadcasts as in NumPy, from the last axis: for scores [B, H, T, S] one per sentence is [B, 1, T, S], for its words [B, 1, 1, S],
+// while [B, T, S], which would go with the heads, is refused.
 #pragma once
 #include <algorithm>
 #include <optional>

@@ -27,12 +27,14 @@ void check_fits(std::string_view op, double value, DType dtype) {
 void Shape::refuse(std::size_t axes) { fail<ShapeError>("shape: at most {} axes: {} given", kMaxRank, axes); }
 
 void Shape::insert(int axis, Index size) {
+  check<IndexError>(axis >= 0 && axis <= rank_, "shape: axis {} is not in [0, {}]: {}", axis, rank_, *this);
   push_back(size);
   std::copy_backward(sizes_.begin() + axis, sizes_.begin() + rank_ - 1, sizes_.begin() + rank_);
   sizes_[std::size_t(axis)] = size;
 }
 
 void Shape::erase(int axis) {
+  check<IndexError>(axis >= 0 && axis < rank_, "shape: axis {} is not in [0, {}): {}", axis, rank_, *this);
   std::copy(sizes_.begin() + axis + 1, sizes_.begin() + rank_, sizes_.begin() + axis);
   --rank_;
 }

@@ -60,7 +60,7 @@ class Dims {
  public:
   Dims() {}
   Dims(int dim) : count_(1) { dims_[0] = dim; }
-  template <std::same_as<bool> B> Dims(B) = delete;
+  template <class N> requires std::same_as<N, bool> || std::floating_point<N> Dims(N) = delete;
   Dims(std::initializer_list<int> dims) : Dims(std::span(dims.begin(), dims.size())) {}
   explicit Dims(std::span<const int> dims);         // ShapeError beyond 8
   int operator[](int i) const { return dims_[std::size_t(i)]; }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -485,6 +486,14 @@ void copy_into(const Tensor& x, const Tensor& y) {
     source = source.clone();
   }
   copy_converting(x, source);
+}
+
+void copy_each(std::vector<std::pair<Tensor, Tensor>> to_from) {
+  std::set<const void*> written;
+  for (const auto& [to, from] : to_from) written.insert(to.storage().data());
+  for (auto& [to, from] : to_from)
+    if (written.contains(from.storage().data()) && !(to.storage() == from.storage() && to.offset() == from.offset())) from = from.clone();
+  for (const auto& [to, from] : to_from) copy_into(to, from);
 }
 
 void fill_(const Tensor& x, double value) {

@@ -33,7 +33,7 @@ using Indexer = std::variant<Index, Slice, NewAxis, Ellipsis>;
 class Tensor {
  public:
   Tensor() = default;                                    // no tensor: defined() is false
-  Tensor(Storage storage, DType dtype, Shape shape, Strides strides, Index offset);
+  Tensor(Storage storage, DType dtype, Shape shape, Strides strides, Index offset);   // in elements; checks nothing
   Tensor(const Tensor&) = default;
   Tensor(Tensor&&) noexcept = default;
   Tensor& operator=(const Tensor&) & = default;          // reseats the handle; x[0] = y does not compile: copy_into(x[0], y)

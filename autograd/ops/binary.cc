@@ -32,7 +32,7 @@ Variable apply(Binary op, const Variable& a, const Variable& b) {
                  op](const Tensor& dy) { gradients(slots, [&](const auto& into) { binary_grad(op, a, b, y, dy, into[0], into[1]); }); });
 }
 Variable apply(Binary op, const Variable& a, double b) { return apply(op, a, constant(number_like(b, a.value(), op))); }
-Variable apply(Binary op, double a, const Variable& b) { return apply(op, constant(number_like(a, b.value(), op)), b); }
+Variable apply(Binary op, double a, const Variable& b) { return apply(op, constant(number_like(a, b.value(), op, true)), b); }
 
 }  // namespace
 

@@ -10,7 +10,7 @@ namespace heed {
 
 Variable soft_cross_entropy(const Variable& logits, const Variable& probabilities, Reduction reduction) {
   const SoftCrossEntropy out = soft_cross_entropy(logits.value(), probabilities.value());
-  const double divisor = reduction == Reduction::mean ? double(out.losses.numel()) : 1;
+  const double divisor = reduction == Reduction::mean ? double(std::max<Index>(out.losses.numel(), 1)) : 1;
   return record("soft_cross_entropy", reduction == Reduction::none ? out.losses : full({}, out.total / divisor, logits.dtype()),
                 {logits, probabilities},
                 [slots = std::array{logits.slot(), probabilities.slot()}, logits = saved(logits), probabilities = saved(probabilities),

@@ -98,7 +98,7 @@ int attention(std::span<const std::string> words) {
   check_required(source, "source", "the sentence to translate");
   const Ready model = ready(run_flags);
   const Run& run = model.run;
-  if (!out.empty()) check_outside(out);
+  if (!out.empty()) check_outside(model, out);
   Example example = sentence_pair(model, source, target);
   example.links = links.empty()
                       ? links_in_data(run, repaired(source), target.empty() ? target_text(run, example) : repaired(target), example)

@@ -69,7 +69,7 @@ int run(std::span<const std::string> words, std::string& name) {
     return 0;
   }
   if (words[0] == "--version") {
-    print("heed " HEED_VERSION "\n");
+    print(fmt::format("heed " HEED_VERSION "\n{}\n", describe_context()));
     flush();
     return 0;
   }
@@ -125,6 +125,12 @@ int main(int argc, char** argv, std::vector<NamedScore> extra_scores) {
   } catch (const std::filesystem::filesystem_error& e) {
     say(fmt::format("{}: {}", e.path1().string(), e.code().message()).c_str());
     return cli::is_fault(e.code().value()) ? 1 : 2;
+  } catch (const OutOfMemory& e) {                   // of tensors
+    say(e.what());
+    return 1;
+  } catch (const std::bad_alloc&) {
+    say("the system gives no more memory; less data, a smaller model or smaller batches");
+    return 1;
   } catch (const std::exception& e) {
     say(e.what());
     return 1;

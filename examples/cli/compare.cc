@@ -159,6 +159,17 @@ void match_parameters(std::span<Entry> entries, const Dataset& data) {
   }
 }
 
+// A note where updates read more in one model than in another, so that --steps is not the same training.
+void note_batches(std::span<const Entry> entries) {
+  const auto batch = [](const RunConfig& c) {
+    return c.batch_tokens ? fmt::format("{} tokens", *c.batch_tokens) : fmt::format("{} sentences", c.batch_sentences.value_or(0));
+  };
+  for (const Entry& entry : entries)
+    if (batch(entry.config) != batch(entries[0].config))
+      return note(fmt::format("--steps counts batches: of {} in {}, of {} in {}; --epochs gives all the same data", batch(entries[0].config),
+                              entries[0].name, batch(entry.config), entry.name));
+}
+
 // ---- one model ------------------------------------------------------------------------------------------------------
 
 // Mean milliseconds of an update, nothing else counted.
@@ -384,6 +395,7 @@ int compare(std::span<const std::string> words) {
   if (const Index shared = shared_sources(data.train, measured); shared > 0 && asked.style.split != "train" && !asked.manner.quiet)
     note(shared_warning(shared, measured));
   match_parameters(entries, data);
+  if (given.contains("steps") && !asked.manner.quiet) note_batches(entries);
   std::error_code error;
   if (fs::exists(asked.out, error) && !fs::is_directory(asked.out))
     throw Mistake(fmt::format("no directory: --out {}; the name of a directory", asked.out));

@@ -147,6 +147,14 @@ std::string read_sentencepiece(const std::string& file) {
   return model;
 }
 
+// Mistake where nothing but <unk> can be read or written.
+Run with_words(Run run) {
+  for (const Side* side : {&run.source, &run.target})
+    if (side->vocabulary.size() <= Vocabulary().size())
+      throw Mistake(fmt::format("no word is frequent enough: --min-count {}; fewer", run.config.min_count));
+  return run;
+}
+
 }  // namespace
 
 Run make_run(const std::string& path, const RunConfig& config, const Dataset& data) {
@@ -159,7 +167,7 @@ Run make_run(const std::string& path, const RunConfig& config, const Dataset& da
     return own.empty() ? build_side(lines, tokenizer, vocabulary)
                        : build_side(Tokenizer(tokenizer, own[which], config.sentencepiece[which]), lines, vocabulary);
   };
-  if (config.tie != "all") return {path, config, side(0, sources), side(1, targets)};
+  if (config.tie != "all") return with_words({path, config, side(0, sources), side(1, targets)});
   if (!own.empty() && own[0] != own[1])
     throw Mistake(fmt::format("two models for one vocabulary: --tie all --sentencepiece {}; the same model twice",
                               fmt::join(config.sentencepiece, " ")));
@@ -171,7 +179,7 @@ Run make_run(const std::string& path, const RunConfig& config, const Dataset& da
     run.source.tokenizer = train_tokenizer(tokenizer, sources);
     run.target.tokenizer = train_tokenizer(tokenizer, targets);
   }
-  return run;
+  return with_words(std::move(run));
 }
 
 void keep_split_data(const Run& run) {
@@ -184,6 +192,13 @@ void check_split_data(const Run& run) {
     return;
   note(fmt::format("warning: {} has changed since it was split for the training: sentences of this part may have been trained on",
                    run.config.train));
+}
+
+std::string unused_links(const RunConfig& config, const Corpus& train) {
+  if (has_links(config) || std::ranges::all_of(train.pairs, [](const Pair& pair) { return pair.links.sure.empty(); })) return {};
+  const std::string named = named_tokenizer(config);
+  return fmt::format("{}: its links count words of --tokenizer {}: not read with --tokenizer {}", train.name,
+                     named.empty() ? "space" : named, config.tokenizer);
 }
 
 namespace {

@@ -23,7 +23,10 @@ std::string shared_warning(Index shared, const Corpus& part);
 // Whether links of the data count tokens as this run makes them.
 bool has_links(const RunConfig& config);
 
-// Tokenizers and vocabularies, learned from the training part but for SentencePiece models that are there.
+// A note where the training data has links that this run does not read, as it counts other words, else nothing.
+std::string unused_links(const RunConfig& config, const Corpus& train);
+
+// Tokenizers and vocabularies, learned from the training part but for SentencePiece models that are there. Mistake where no word is left.
 Run make_run(const std::string& path, const RunConfig& config, const Dataset& data);
 
 // RUN/data.sha256 holds what the file of --split-by-source was when it was split: of other lines other sentences would be dev and test.

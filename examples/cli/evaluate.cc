@@ -44,13 +44,6 @@ void check_flags(const Asked& asked, std::span<const Option> searching, const Gi
       throw Mistake(fmt::format("nothing is translated: --force --{}; one of them", option.name));
 }
 
-// Mistake where the output is a file of the data: the name of a corpus is that of no file where it is a part of one, or of two.
-void check_not_data(const RunConfig& config, const Corpus& corpus, const std::string& out) {
-  check_different(config.data.empty() ? config.train : corpus.name, out);
-  for (const auto* files : {&config.train_files, &config.dev_files, &config.test_files})
-    for (const std::string& file : *files) check_different(file, out);
-}
-
 // Where the pairs are read from.
 RunConfig data_config(const Asked& asked, const RunConfig& run) {
   if (!asked.names_data()) return run;
@@ -67,8 +60,8 @@ Corpus read_corpus(const Asked& asked, const Ready& model) {
   Corpus corpus = read_part(config, asked.split, {.skip_empty = false});
   if (!asked.names_data()) check_split_data(model.run);
   if (asked.out.empty()) return corpus;
-  check_different(model.loaded.file, asked.out);
-  check_not_data(config, corpus, asked.out);
+  check_not_data(config, asked.out);
+  if (!config.data.empty()) check_different(corpus.name, asked.out);
   if (!asked.references.empty())
     for (const std::string& file : listed_files(asked.references, "references"))
       check_different(file == "-" ? "/dev/stdin" : file, asked.out);
@@ -234,7 +227,7 @@ int evaluate(std::span<const std::string> words) {
   check_search(asked.search, run.config);
   PackedWeights weights(precision_named(asked.search.precision));
   const PackedWeights::Use use(weights);
-  if (!asked.out.empty()) check_outside(asked.out);
+  if (!asked.out.empty()) check_outside(model, asked.out);
   const Corpus corpus = read_corpus(asked, model);
   if (!asked.manner.quiet) warn_of_shared(asked, run.config, corpus);
   References references = single_references(target_lines(corpus));

@@ -151,7 +151,7 @@ bool inspect_run(const std::string& path, const Manner& manner) {
     print(json_text(json) + "\n");
     return damaged.empty();
   }
-  print(fmt::format("{}: {}\n", path, run.config.model));
+  print(fmt::format("{}: {}, by options that differ from the defaults\n", path, run.config.model));
   RunConfig fresh;
   const std::vector<Option> now = options(run.config), standard = options(fresh);
   for (std::size_t i = 0; i < now.size(); ++i)
@@ -160,6 +160,7 @@ bool inspect_run(const std::string& path, const Manner& manner) {
                     run.target.vocabulary.size(), run.source.tokenizer.options().noun(), run.source.tokenizer.options().name));
   print(fmt::format("checkpoints: {}\n", steps.empty() ? "none" : fmt::format("{}", fmt::join(steps, ", "))));
   print(fmt::format("best.safetensors: {}\n", best_text));
+  if (damaged.empty() && (!steps.empty() || fs::exists(best_file))) print("all files of weights are whole, their checksums right\n");
   for (const std::string& what : damaged) print(fmt::format("damaged: {}\n", drawing::printable(what)));
   print(last_scores((fs::path(path) / "metrics.jsonl").string(), bleu_name(run.config)));
   print("\n" + summary(parameters));

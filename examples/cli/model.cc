@@ -136,8 +136,17 @@ Example sentence_pair(const Ready& model, const std::string& source, const std::
   return example;
 }
 
-void check_outside(const std::string& output) {
+void check_not_data(const RunConfig& config, const std::string& output) {
+  check_different(config.train, output);
+  for (const auto* files : {&config.train_files, &config.dev_files, &config.test_files})
+    for (const std::string& file : *files) check_different(file, output);
+}
+
+void check_outside(const Ready& model, const std::string& output) {
   if (output.starts_with("/dev/")) return;
+  check_different(model.loaded.file, output);
+  for (const LoadedModel& other : model.others) check_different(other.file, output);
+  check_not_data(model.run.config, output);
   namespace fs = std::filesystem;
   std::error_code ignored;
   const fs::path file = fs::weakly_canonical(output), folder = file.parent_path();
@@ -181,7 +190,7 @@ std::vector<Option> options(SearchFlags& flags) {
        .help = "and at least this many tokens", .low = 0, .high = 1e5, .standard = number(standard.min_length)},
       {.name = "no-repeat-ngram", .value = &flags.no_repeat_ngram, .takes = "N",
        .help = "no n tokens in a row twice; 0: allowed", .low = 0, .high = 1e5, .standard = number(standard.no_repeat_ngram)},
-      {.name = "replace-unk", .value = &flags.replace_unk, .help = "<unk> becomes the source word most looked at"},
+      {.name = "replace-unk", .value = &flags.replace_unk, .help = "<unk> becomes the source word most looked at; models write it that have learned it, by --min-count 2 or more"},
       {.name = "sample", .value = &flags.sample, .help = "draw words by their probability instead of searching"},
       {.name = "temperature", .value = &flags.temperature, .takes = "X",
        .help = "of the draws; towards 0: greedy", .low = 0, .high = 1000, .standard = number(standard.temperature)},

@@ -41,8 +41,10 @@ void note_cut(const Overlooked& overlooked, const Run& run, Index max_length, co
 void note_unknown(std::span<const std::string> words, const Manner& manner, std::string_view where = {});   // "--source: ", say
 void note_unknown(const Run& run, const std::string& source, const std::string& target, const Manner& manner);
 
-// Mistake where the output is one of the files that make up a run, or a part of data.
-void check_outside(const std::string& output);
+// Mistake where the output is a file of data that the config names.
+void check_not_data(const RunConfig& config, const std::string& output);
+// The same for the data of the run, weights that were read, files that make up a run, and parts of data.
+void check_outside(const Ready& model, const std::string& output);
 
 struct SearchFlags {
   Index beam = 1, nbest = 1, extra_length = 50, min_length = 0, no_repeat_ngram = 0, batch = 32;

@@ -159,8 +159,7 @@ int trace(std::span<const std::string> words) {
   check_required(out, "out", "the file to write, ending in .safetensors");
   if (!out.ends_with(".safetensors")) throw Mistake(fmt::format("unknown kind of file: --out {}; a name that ends in .safetensors", out));
   const Ready model = ready(run_flags);
-  check_different(model.loaded.file, out);
-  check_outside(out);
+  check_outside(model, out);
   const Run& run = model.run;
   const Example example = sentence_pair(model, source, target);
   std::map<std::string, Tensor> tensors;

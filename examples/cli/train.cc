@@ -124,10 +124,15 @@ int train(std::span<const std::string> words) {
       throw Mistake(fmt::format("exists, is not empty and no run: --out {}; the name of a new directory", asked.out));
   }
   if (config.threads) set_threads(int(*config.threads));
+  const std::string decoder = config.decoder;
   settle(config);
   Dataset data = read_dataset(config);
+  const std::string links = unused_links(config, data.train);
   Run run = make_run(asked.out, config, data);
   Training training(std::move(run), std::move(data), asked.manner);
+  if (decoder != "auto" && decoder != config.decoder && !asked.manner.quiet)
+    note(fmt::format("--decoder {} without attention is {}", decoder, config.decoder));
+  if (!links.empty() && !asked.manner.quiet) note(links);
   training.begin();
   return finish(training, asked);
 }

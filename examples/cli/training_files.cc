@@ -54,12 +54,13 @@ std::string set_aside(const std::string& file) {
 std::string seconds_file(const std::string& run) { return (fs::path(run) / "seconds.json").string(); }
 
 // Seconds of training up to the checkpoint of this step, at least; 0 where only later ones are known.
-double seconds_until(const std::string& run, Index step) {
-  if (!fs::exists(seconds_file(run))) return 0;
-  const Json json = parse_json(read_file(seconds_file(run), 1000));   // broken, it says nothing
+double seconds_until(const std::string& run, Index step) try {
+  const Json json = parse_json(read_file(seconds_file(run), 1000));
   const bool holds = json.is_object() && json.contains("step") && json["step"].is_number_integer() && json.contains("seconds") &&
                      json["seconds"].is_number();
   return holds && json["step"].get<Index>() <= step ? json["seconds"].get<double>() : 0;
+} catch (const FileError&) {                       // missing or broken, it says nothing
+  return 0;
 }
 
 }  // namespace

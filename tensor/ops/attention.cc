@@ -367,7 +367,11 @@ Tensor attention_dropout(const Shape& weights, DType dtype, double p, Key key) {
   return slice(reshape(transpose(slice(drawn, 3, 0, S)), {B, H, rows, S}), 2, 0, T);
 }
 
-Mask allowed_by(const Mask& mask, const Tensor& bias) { return bias.defined() ? mask & Mask::allowed(greater(bias, -INFINITY)) : mask; }
+Mask allowed_by(const Mask& mask, const Tensor& bias) {
+  if (!bias.defined()) return mask;
+  const Tensor finite = greater(bias, -INFINITY);
+  return mask & Mask::allowed(finite.rank() == 3 ? unsqueeze(finite, 0) : finite);
+}
 
 AttentionOutput scaled_dot_product_attention_by_definition(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask,
                                                            const AttentionOptions& options, const Tensor& bias) {

@@ -214,29 +214,18 @@ void binary(Binary op, const Tensor& a, const Tensor& b, const Into& y) {
   visit_float(y.tensor.dtype(), kernels.name, [&]<class T>() { map<T>(pick<T>(kernels.f32, kernels.f64), {a, b}, nullptr, kCost, y); });
 }
 
-Tensor number_like(double value, const Tensor& x, Binary op) {
+Tensor number_like(double value, const Tensor& x, Binary op, bool before) {
   check_defined(name(op), x, x);
   check_fits(name(op), value, x.dtype());
+  const std::string_view number = "a number", integers = name(x.dtype());
+  check<DTypeError>(op != Binary::divide || is_float(x.dtype()) || x.dtype() == DType::bf16,
+                    "divide: {} by {} would truncate: to(x, DType::f32) first, or a tensor of {} for the number",
+                    before ? number : integers, before ? integers : number, integers);
   return full({}, value, x.dtype());
 }
 
-namespace {
-void check_divides(Binary op, std::string_view a, std::string_view b, DType integers) {
-  check<DTypeError>(op != Binary::divide || is_float(integers) || integers == DType::bf16,
-                    "divide: {} by {} would truncate: to(x, DType::f32) first, or a tensor of {} for the number", a, b, integers);
-}
-}  // namespace
-
-Tensor binary(Binary op, const Tensor& a, double b) {
-  const Tensor number = number_like(b, a, op);
-  check_divides(op, name(a.dtype()), "a number", a.dtype());
-  return binary(op, a, number);
-}
-Tensor binary(Binary op, double a, const Tensor& b) {
-  const Tensor number = number_like(a, b, op);
-  check_divides(op, "a number", name(b.dtype()), b.dtype());
-  return binary(op, number, b);
-}
+Tensor binary(Binary op, const Tensor& a, double b) { return binary(op, a, number_like(b, a, op)); }
+Tensor binary(Binary op, double a, const Tensor& b) { return binary(op, number_like(a, b, op, true), b); }
 
 void binary_grad(Binary op, const Tensor& a, const Tensor& b, const Tensor& y, const Tensor& dy, const Into* da, const Into* db) {
   const BinaryKernels kernels = HWY_DYNAMIC_DISPATCH(Pick)(op);

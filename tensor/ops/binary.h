@@ -13,7 +13,8 @@ const char* name(Binary op);           // "add"
 Tensor binary(Binary op, const Tensor& a, const Tensor& b);
 // y (=|+=) f(a, b), a and b broadcast to y's shape; f32, f64. Checks nothing.
 void binary(Binary op, const Tensor& a, const Tensor& b, const Into& y);
-Tensor number_like(double value, const Tensor& x, Binary op);   // 0-d, of x's dtype
+// 0-d, of x's dtype, to stand behind it in op, or before it. DTypeError: it does not fit, or integers are divided
+Tensor number_like(double value, const Tensor& x, Binary op, bool before = false);
 Tensor binary(Binary op, const Tensor& a, double b);
 Tensor binary(Binary op, double a, const Tensor& b);
 // da = Σ dy ∂y/∂a and db = Σ dy ∂y/∂b over the axes that were broadcast; null: not wanted. What is not read may be undefined:

@@ -38,7 +38,7 @@ class Planner {
   }
 
  private:
-  std::string spec() const { return fmt::format("spec \"{}\"", spec_.substr(0, 80)); }
+  std::string spec() const { return fmt::format("spec {}", quote(spec_)); }
 
   // Letters of one operand; axes: how many its ellipsis stands for.
   Labels labels(std::string_view text, Index axes) const {
@@ -52,8 +52,8 @@ class Planner {
         i += 2;
         continue;
       }
-      check<Error>(is_letter(text[i]), "einsum: names of axes are letters, and one \"...\": '{}' at {} in {}",
-                   text.substr(i, 1), i, spec());
+      check<Error>(is_letter(text[i]), "einsum: names of axes are letters, and one \"...\": {} at {} in {}",
+                   quote(text.substr(i, 1)), i, spec());
       labels += text[i];
     }
     return labels;
@@ -72,8 +72,8 @@ class Planner {
       const Index axes = text.find("...") == text.npos ? 0 : shape.rank() - named;
       inputs_.push_back(labels(text, std::max<Index>(axes, 0)));
       check<ShapeError>(axes >= 0 && Index(inputs_[i].size()) == shape.rank(),
-                        "einsum: operand {} has {} axes, its part of the spec \"{}\" names {}: operand {}", i, shape.rank(),
-                        text, named, shape);
+                        "einsum: operand {} has {} axes, its part of the spec {} names {}: operand {}", i, shape.rank(),
+                        quote(text), named, shape);
       widest = std::max(widest, axes);
       if (comma == left.npos) break;
       left.remove_prefix(comma + 1);

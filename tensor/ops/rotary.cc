@@ -103,6 +103,7 @@ void turn(const char* op, const Tensor& given, const Rotations& rotations, bool 
 Rotations rotations(Index length, Index width, DType dtype, RotaryLayout layout, Index first, double base) {
   check<ShapeError>(length >= 0 && width >= 2 && width % 2 == 0, "rotary: needs length >= 0 and an even width: [{}, {}]", length, width);
   check<Error>(base > 0, "rotary: base must be positive: {}", base);
+  if (!is_float(dtype)) throw_not_float("rotary", dtype);
   const Tensor cosines = empty({length, width}, DType::f64), sines = empty({length, width}, DType::f64);
   double *const c = cosines.mutable_data<double>(), *const s = sines.mutable_data<double>();
   for (Index p = 0; p < width / 2; ++p) {

@@ -105,7 +105,7 @@ TEST_CASE("linear attention: of heads: weights are those of the contexts, paddin
                                                          .random_features = features});
       const Variable x = constant(normal(Key(3), {2, T, 16}, 0, 1, DType::f64));
       const Mask lengths = Mask::lengths(tensor({5, 19}, DType::i32));
-      const Tensor every_one = full({1, T, T}, 1, DType::u8);
+      const Tensor every_one = full({1, 1, T, T}, 1, DType::u8);
       // the same by weights, which an explicit mask asks for
       for (const Mask& mask : {Mask(), lengths, Mask::causal(), lengths & Mask::causal()}) {
         const Attended fast = layer.self(x, mask, Want::weights), slow = layer.self(x, mask & Mask::allowed(every_one), Want::weights);

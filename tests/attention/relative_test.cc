@@ -105,6 +105,7 @@ TEST_CASE("relative positions: the slopes of ALiBi") {
   };
   CHECK(alibi_slopes(8).to_vector<double>() == powers({1, 2, 3, 4, 5, 6, 7, 8}));
   CHECK(alibi_slopes(1).to_vector<double>() == powers({8}));
+  CHECK(alibi_slopes(16).to_vector<double>() == powers({0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 5.5, 6, 6.5, 7, 7.5, 8}));
   CHECK(alibi_slopes(12).to_vector<double>() == powers({1, 2, 3, 4, 5, 6, 7, 8, 0.5, 1.5, 2.5, 3.5}));
   CHECK(alibi_slopes(3).to_vector<double>() == powers({4, 8, 2}));
   CHECK_THROWS_WITH_AS(alibi_slopes(0), "alibi: heads must be at least 1: 0", Error);
@@ -165,6 +166,30 @@ TEST_CASE("relative positions: self-attention is that of the formulas, both ways
           }
         }
       }
+}
+
+TEST_CASE("relative positions: Shaw's are multiplied by the same factor as q·k") {
+  const Tensor x = normal(Key(3), {2, 7, 12}, 0, 1, DType::f64);
+  Parameters parameters(Seed{5}, DType::f64);
+  MultiHeadAttention layer = attention_of(parameters, Positions::shaw, true);
+  for (const auto& item : parameters.items()) parameters.select(item->path).initialise(uniform_init(-0.8, 0.8));
+  const Tensor plain = layer.self(constant(x), Mask::causal()).context.value();
+  const Tensor queries = slice(layer.in_proj_weight.value(), 0, 0, 12), bias = slice(layer.in_proj_bias.value(), 0, 0, 12);
+  copy_into(queries, queries * 4.0), copy_into(bias, bias * 4.0);
+  layer.scale = 0.125;                                                              // (4 q)·(k + a) / 8 = q·(k + a) / √4
+  CHECK(worst_absolute(layer.self(constant(x), Mask::causal()).context.value(), doubles(plain)) < 1e-13);
+}
+
+TEST_CASE("relative positions: the base of rope") {
+  const Tensor q = normal(Key(3), {1, 1, 5, 4}, 0, 1, DType::f64);
+  Parameters parameters(Seed{5}, DType::f64);
+  for (const Index length : {2, 9}) {                                               // beyond those kept, too
+    const RelativePositions positions(parameters.root(),
+                                      {.kind = Positions::rope, .heads = 1, .head_width = 4, .length = length, .base = 500});
+    const Tensor expected = rotary(q, rotations(5, 4, DType::f64, RotaryLayout::interleaved, 1, 500));
+    CHECK(equal_bits(positions.turned(constant(q), 1).value(), expected));
+    CHECK_FALSE(equal_bits(expected, rotary(q, rotations(5, 4, DType::f64, RotaryLayout::interleaved, 1))));
+  }
 }
 
 TEST_CASE("relative positions: step by step, a few at once, far beyond the positions kept: the bits of all at once") {

@@ -15,17 +15,17 @@
 
 namespace {
 
-std::atomic<long> mallocs, mmaps, shown;
+std::atomic<long> mallocs, mmaps, to_show;
 
 [[maybe_unused]] void count_malloc() {
   mallocs.fetch_add(1, std::memory_order_relaxed);
   thread_local bool inside = false;   // backtrace() may allocate
-  if (shown.load(std::memory_order_relaxed) <= 0 || inside) return;
+  if (to_show.load(std::memory_order_relaxed) <= 0 || inside) return;
   inside = true;
-  if (shown.fetch_sub(1) > 0) {
+  if (to_show.fetch_sub(1) > 0) {
     void* frames[16];
     backtrace_symbols_fd(frames, backtrace(frames, 16), STDERR_FILENO);
-    if (write(STDERR_FILENO, "\n", 1) < 0) shown = 0;
+    if (write(STDERR_FILENO, "\n", 1) < 0) to_show = 0;
   }
   inside = false;
 }
@@ -109,7 +109,7 @@ bool counts_calls() {
 
 Calls calls() { return {mallocs, mmaps, used().ru_minflt}; }
 
-void show_mallocs(int count) { shown = count; }
+void show_mallocs(int count) { to_show = count; }
 
 double peak_memory() { return double(used().ru_maxrss) / 1024; }
 

@@ -79,4 +79,9 @@ TEST_CASE("cli: guided alignment shows a model where to look; evaluate says how 
   CHECK(linked >= 0);
   CHECK(error(test + without_links(test)) == linked);
   CHECK(error(without_links(test)) == -1);
+  // Links of other words than those of the run are named, a decoder that became another one too.
+  const std::string other = "train --data data --layers 1 --width 8 --steps 1 --model gru --attention none --decoder luong --out other";
+  const std::string said = heed_in(folder.path(), other + " --tokenizer word").err;
+  CHECK_MESSAGE(said.find("its links count words of --tokenizer space: not read with --tokenizer word\n") != said.npos, said);
+  CHECK_MESSAGE(said.find("--decoder luong without attention is sutskever\n") != said.npos, said);
 }

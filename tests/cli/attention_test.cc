@@ -89,7 +89,7 @@ TEST_CASE("cli: attention has the data's links of this very pair") {
   REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 4 --train 50 --dev 5 --test 5").code == 0);
   REQUIRE(
       heed_in(folder.path(),
-              "train --data data --out run --layers 1 --width 8 --heads 2 --feed-forward 8 --warmup 1 --steps 1 --min-count 1000 --quiet")
+              "train --data data --out run --layers 1 --width 8 --heads 2 --feed-forward 8 --warmup 1 --steps 1 --vocabulary-size 5 --quiet")
           .code == 0);
   write_text(folder / "data/test.tsv", "1 2\t2 1\t0-1 1-0\n3 4\t4 3\t0-0 5-1\t0?1 1?7\n");      // the second with links to nowhere
   const auto picture = [&](const std::string& source, const std::string& target) {

@@ -25,7 +25,7 @@ TEST_CASE("cli: help") {
   CHECK(none.err.empty());
   CHECK(none.out.find("heed train --data reverse-data --out reverse") != none.out.npos);
   CHECK(call("--help").out == none.out);
-  CHECK(call("--version").out == "heed " HEED_VERSION "\n");
+  CHECK(call("--version").out == fmt::format("heed " HEED_VERSION "\n{}\n", describe_context()));
   for (const char* command : {"data", "train", "translate", "evaluate", "score", "attention", "explain", "compare", "trace", "diff",
                               "inspect", "check-gradients"}) {
     const Result help = call(std::string(command) + " --help");

@@ -135,6 +135,12 @@ TEST_CASE("cli: compare counts characters where they are the tokens") {
       heed_in(folder.path(), "compare --data data --attention dot --tokenizer char --steps 1 --width 8 --bucket 100 --out c");
   REQUIRE_MESSAGE(compared.code == 0, compared.err);
   CHECK(compared.out.find("  mult-adds/character  ") != std::string::npos);
+  CHECK(compared.err.find("counts batches") == std::string::npos);
+  const std::string both = "compare --data data --attention dot,transformer --layers 1 --heads 2 --width 8 --out d";
+  CHECK(heed_in(folder.path(), both + " --steps 1").err.find(
+            "--steps counts batches: of 64 sentences in dot, of 2048 tokens in transformer; --epochs gives all the same data\n") !=
+        std::string::npos);
+  CHECK(heed_in(folder.path(), both + "2 --epochs 1").err.find("counts batches") == std::string::npos);
   CHECK(compared.out.find("\nBLEU of tokens by source characters (sentences), test\n") != std::string::npos);
   for (const char* shown : {"Buckets of 100 characters;", ">source characters<"})
     CHECK_MESSAGE(text_of(folder / "c/length.svg").find(shown) != std::string::npos, shown);

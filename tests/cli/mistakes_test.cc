@@ -162,6 +162,7 @@ const Row kRows[] = {
      "files that would not be read: --test-files .*; they go with --train-files, --split-by-source makes the parts of --train"},
     {"train --data data --split-dev 9 --out new", "nothing to split: --split-dev 9; it goes with --split-by-source"},
     {"train --data data --split-test 9 --out new", "nothing to split: --split-test 9; it goes with --split-by-source"},
+    {"train --data data --out new --min-count 100000", "no word is frequent enough: --min-count 100000; fewer"},
     {"train --data data --out new --config batch.json",
      "batches of tokens or of sentences: none given; one of --batch-tokens and --batch-sentences"},
     {"train --data data --out new --config end.json", "no end: neither --steps nor --epochs, --minutes, --patience"},
@@ -339,6 +340,11 @@ const Row kRows[] = {
     {"trace --run run --source 1 --out a.bin", "unknown kind of file: --out a.bin; a name that ends in .safetensors"},
     {"trace --run run --source 1 --out nowhere/a.safetensors", "nowhere/a.safetensors: cannot create"},
     {"trace --run run --source 1 --out run/best.safetensors", "same file"},
+    {"attention --run run --checkpoint weights.svg --source 1 --out weights.svg", "same file: weights.svg and weights.svg"},
+    {"attention --run parallel --source 1 --out t.svg", "same file: .*/t and t.svg"},
+    {"evaluate --run run --ensemble weights.svg --files s t --out weights.svg", "same file: weights.svg and weights.svg"},
+    {"evaluate --run parallel --files one one --out t", "same file: .*/t and t"},
+    {"evaluate --run whole --files s t --out pairs.tsv", "same file: .*/pairs.tsv and pairs.tsv"},
     {"trace --run run --source 1 --out data/../run/checkpoints/3.safetensors",
      "a file of a run: --out data/../run/checkpoints/3.safetensors; another name"},
     {"trace --run run --source 1 --out other/best.safetensors", "a file of a run: --out other/best.safetensors; another name"},
@@ -393,6 +399,8 @@ void prepare(const TemporaryFolder& folder) {
   write_text(folder / "links.tsv", "1\t1\t0-0\n2\t2\t7-0\n3\t3\n4\t4\n5\t5\n6\t6\n");
   write_text(folder / "badlink.tsv", "1\t1\t0:0\n");
   fs::create_hard_link(folder / "s", folder / "linked");
+  fs::create_hard_link(folder / "t", folder / "t.svg");
+  fs::copy_file(folder / "run/best.safetensors", folder / "weights.svg");
   write_text(folder / "batch.json", "{\n  \"batch-tokens\": null\n}\n");
   write_text(folder / "end.json", "{\n  \"steps\": null\n}\n");
   write_text(folder / "unknown.json", "{\n  \"width\": 8,\n  \"modle\": \"transformer\"\n}\n");

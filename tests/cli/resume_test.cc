@@ -199,9 +199,10 @@ TEST_CASE("resume: the time since the last line of the log counts") {
   CHECK(stored["seconds"] > 0);
   CHECK(stored["seconds"] <= parse_json(first.out)["seconds"].get<double>() + 0.051);
   int steps = 10;
+  const std::string spaces(2000, ' ');
   for (const auto& [text, counts] :
        {std::pair("{\"step\": 10, \"seconds\": 1000.5}\n", true), std::pair("{\"step\": 10000, \"seconds\": 1000.5}\n", false),
-        std::pair("{\"step\": 10}", false), std::pair("x", false)}) {
+        std::pair("{\"step\": 10}", false), std::pair("x", false), std::pair(spaces.c_str(), false)}) {
     const std::string holds = text;   // clang 14 captures no structured binding
     CAPTURE(holds);
     write_text(folder / "run/seconds.json", holds);

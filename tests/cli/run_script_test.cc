@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "models/run.h"
 #include "tests/cli/program.h"
 
 namespace fs = std::filesystem;
@@ -53,6 +54,10 @@ TEST_CASE("examples/run.sh: what an interruption leaves never takes the place of
   CHECK(text_of(folder / "run-phrases/model.old/best.safetensors") == finished);
   REQUIRE(script("5").run().code == 0);
   CHECK(text_of(folder / "run-phrases/model.old/best.safetensors") != finished);
+
+  REQUIRE(with("--resume --steps 6").run().code == 0);
+  CHECK(heed::checkpoint_steps(folder / "run-phrases/model").back() == 6);
+  CHECK(with("--resume --width 16").run().code == 2);
 
   const std::string before = listing(folder / "run-phrases");
   CHECK(with("--help").run().code == 0);

@@ -40,6 +40,8 @@ TEST_CASE("alignment error rate") {
   const std::vector<Alignment> three{{{{0, 0}, {1, 1}, {2, 2}}, {}}};          // a word without a link is no right one
   CHECK(close(alignment_score(std::vector<std::vector<Link>>{{{0, 0}}}, three).accuracy, 1.0 / 3));
   CHECK(alignment_score(std::vector<std::vector<Link>>(1), three).accuracy == 0);
+  // a surely linked target word whose link found is a possible one
+  CHECK(alignment_score(std::vector<std::vector<Link>>{{{1, 0}}}, std::vector<Alignment>{{{{0, 0}}, {{1, 0}}}}).accuracy == 1);
   const std::vector<std::vector<Link>> diagonal{{{0, 0}, {1, 1}}};
   CHECK(alignment_score(diagonal, std::vector<Alignment>{{{{0, 0}, {1, 1}}, {}}}).error_rate == 0);
   CHECK(alignment_score({}, {}).error_rate == 0);

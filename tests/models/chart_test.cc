@@ -28,7 +28,8 @@ TEST_CASE("chart: ticks are round, cover the values, and have just enough digits
   CHECK(ticks(1, 1, 7, 1).labels == Words{"0", "1", "2"});
   CHECK(ticks(1, 3, 7, 1).labels == Words{"1", "2", "3"});
   for (const auto& [low, high] : std::vector<std::pair<double, double>>{
-           {0, 0}, {1e16, 1e16 + 2}, {-1e308, 1e308}, {1e-300, 2e-300}, {5, 5.0000001}, {-7.3, -7.1}, {INFINITY, -INFINITY}}) {
+           {0, 0}, {1e16, 1e16 + 2}, {-1e308, 1e308}, {1e-300, 2e-300}, {5e-324, 1e-323}, {0, 1e-310}, {5, 5.0000001}, {-7.3, -7.1},
+           {INFINITY, -INFINITY}}) {
     const drawing::Ticks t = ticks(low, high, 5);
     CAPTURE(t.labels.front());
     CHECK((t.values.size() >= 2 && t.values.size() <= 20));

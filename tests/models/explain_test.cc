@@ -195,7 +195,7 @@ void check_transformer(Recomputed& r, const Explanation& other) {
         b.push_back(r.says("-m |j - i|")
                         ? constant(full({}, -slope() * double(now - j), DType::f64))
                         : select(select(r.weight("core.decoder.relative_attention_bias.weight"), 0, t5_bucket(j - now, true)), 0, 0));
-      return r.says("rel_k") ? matmul(offsets(".rel_k.weight"), r.shown(path + ".query")) * (1 / std::sqrt(double(width))) : stack(b);
+      return r.says("rel_k") ? matmul(offsets(".rel_k.weight"), r.shown(path + ".query")) * (r.says("√") ? 1 / std::sqrt(double(width)) : 1) : stack(b);
     });
     r.check(path + ".scores", [&] {
       const Variable dots = matmul(keys, r.shown(path + ".query")) * (r.says("√") ? 1 / std::sqrt(double(width)) : 1);
@@ -679,7 +679,7 @@ TEST_CASE("explain: text and JSON") {
   const Example example = small.example("a b c", "c b a");
   const Explanation x = explain(small.run, *small.model, example, {.step = 2, .backward = true});
   const std::string text = explanation_text(x, {.columns = 80});
-  CHECK(text.starts_with("step 2 of 4\nsource   a b c </s>\nread     <s> c\nwritten  "));
+  CHECK(text.starts_with("step 2 of 4, decoder layer 1 of 1, head 1 of 2\nsource   a b c </s>\nread     <s> c\nwritten  "));
   CHECK(text.find("\n       " "         a") != text.npos);
   CHECK(text.find("α = softmax(e)") != text.npos);
   CHECK(text.find("(sum 1.0000)") != text.npos);

@@ -67,6 +67,15 @@ TEST_CASE("bleu has sacreBLEU's numbers") {
   }
 }
 
+TEST_CASE("chrf refuses orders that no text has") {
+  const std::vector<std::string> text{"a"};
+  CHECK_THROWS_WITH_AS(chrf(text, single_references(text), {.character_order = 2000000000}),
+                       "chrf: needs orders in [0, 1000], one of them positive, and beta >= 0: character_order 2000000000, word_order 0, "
+                       "beta 2",
+                       Error);
+  CHECK_THROWS_AS(chrf(text, single_references(text), {.character_order = 0, .word_order = 0}), Error);
+}
+
 TEST_CASE("chrf has sacreBLEU's numbers") {
   const auto file = golden();
   for (const auto& corpus : file["corpora"]) {

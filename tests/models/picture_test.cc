@@ -422,6 +422,9 @@ TEST_CASE("picture: sizes that do not match") {
     wrong.gold = {{{-1, 0}}, {}};
     CHECK(has(message_of<IndexError>([&] { draw(wrong); }), "link -1-0 is not in"));
     wrong = picture;
+    wrong.maps[0].windows.assign(3, {0, 1, 0});
+    CHECK(has(message_of<IndexError>([&] { draw(wrong); }), "a window without steps: map 0 "));
+    wrong = picture;
     wrong.maps.clear();
     CHECK(has(message_of<ShapeError>([&] { draw(wrong); }), "needs at least one map: maps 0"));
   }

@@ -49,7 +49,10 @@ TEST_CASE("recurrent options: the paper's choices by default") {
   CHECK(lstm.attention == "general");
   CHECK(lstm.decoder == "luong");
   CHECK(lstm.bridge == "copy");
-  CHECK(settled("lstm", [](RunConfig& c) { c.attention = "additive"; }).decoder == "bahdanau");
+  for (const auto& [attention, decoder] : {std::pair("additive", "bahdanau"), {"additive-sparsemax", "bahdanau"},
+                                           {"location-aware", "bahdanau"}, {"additive-normed", "luong"}, {"local-m-additive", "luong"},
+                                           {"coverage", "luong"}, {"location", "luong"}})
+    CHECK(settled("lstm", [name = attention](RunConfig& c) { c.attention = name; }).decoder == decoder);
   CHECK(settled("gru", [](RunConfig& c) { c.attention = "concat"; }).decoder == "luong");
   CHECK(settled("gru", [](RunConfig& c) { c.attention = "concat"; }).gru_form == "cudnn");
   CHECK(settled("gru", [](RunConfig& c) { c.attention = "none"; }).decoder == "cho");

@@ -127,6 +127,16 @@ struct Traced : Coarse {
 
 }  // namespace
 
+TEST_CASE("search: what is not asked for: greedy, 50 words more than the source, GNMT's penalty of 0.6, a bound as the end") {
+  const SearchOptions standard;
+  CHECK(standard.beam == 1);
+  CHECK(standard.nbest == 1);
+  CHECK(standard.extra_length == 50);
+  CHECK(standard.penalty == LengthPenalty::gnmt);
+  CHECK(standard.alpha == 0.6);
+  CHECK(standard.stop == Stop::bound);
+}
+
 TEST_CASE("search: a Trace sees every step, for any number of threads") {
   std::vector<Ids> sources;
   for (std::int32_t source = 1; source <= 96; ++source) sources.push_back({source, source, kEnd});

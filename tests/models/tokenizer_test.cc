@@ -156,7 +156,7 @@ TEST_CASE("tokenizer: bpe learns merges, and its model is all it needs") {
                                             20);
   for (const char* character : {"a", "b", "c", "d", "x", "y", "z"}) CHECK(std::ranges::count(longest.pieces(), character) == 1);
   CHECK(message_of([&] { train_tokenizer({.name = "bpe"}, lines, 0); }) == "bpe: vocabulary size is not in [5, 1000000]: 0");
-  CHECK(message_of([&] { train_tokenizer({.name = "bpe"}, {}, 100); }).starts_with("bpe: training on 0 lines"));
+  CHECK(message_of([&] { train_tokenizer({.name = "bpe"}, {}, 100); }).starts_with("bpe: no text to learn from: 0 lines"));
 }
 
 TEST_CASE("tokenizer: bpe has a piece for every character of its text, alone or in what reads like a special piece, and cuts none off") {

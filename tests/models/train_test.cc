@@ -58,6 +58,9 @@ TEST_CASE("trainer: an update that is not finite changes no weight and leaves no
   CHECK(next.gradient_norm == 5);
   CHECK(model.w.value().item() == -4);
   CHECK(trainer.step() == 2);
+  const DetectAnomaly named;
+  CHECK_THROWS_WITH_AS(trainer.update({&bad, 1}), doctest::Contains("update 3: "), NumericError);
+  CHECK(trainer.step() == 2);
 }
 
 TEST_CASE("trainer: gradients of parameters that the optimiser does not have do not add up") {

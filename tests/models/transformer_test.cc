@@ -78,6 +78,40 @@ TEST_CASE("transformer: dropout of embeddings and sublayers only, of weights and
   for (const FeedForward* inner : {&reader.feed_forward, &writer.feed_forward}) CHECK(inner->dropout == 0.3);
 }
 
+TEST_CASE("transformer: options of positions and norms reach all layers") {
+  Parameters parameters(Seed{1});
+  TransformerOptions options = small(NormAt::before).core;
+  options.positions = Positions::t5, options.eps = 0.25;
+  const Transformer core(parameters.root(), options);
+  const TransformerEncoderLayer& reader = core.encoder.layers[1];
+  const TransformerDecoderLayer& writer = core.decoder.layers[1];
+  for (const MultiHeadAttention* attention : {&reader.self_attn, &writer.self_attn, &*writer.multihead_attn})
+    CHECK(attention->scale == 1);
+  const auto eps = [](const Norm& norm) { return std::get<LayerNorm>(norm.form).eps; };
+  for (const Residual* residual : {&reader.residual1, &reader.residual2, &writer.residual1, &*writer.residual2, &writer.residual3})
+    CHECK(eps(residual->norm) == 0.25);
+  for (const auto* norm : {&core.encoder.norm, &core.decoder.norm}) CHECK(eps(**norm) == 0.25);
+}
+
+TEST_CASE("transformer: keys and values of the sources are computed once a sentence") {
+  Parameters parameters(Seed{1});
+  const TranslationModel model(parameters.root(), small());
+  const auto projections = [](const Trace& trace) {
+    Index count = 0;
+    for (const Trace::Entry& entry : trace.entries())
+      count += entry.path.find("multihead_attn") != std::string::npos && (entry.name == "keys" || entry.name == "values");
+    return count;
+  };
+  const Trace once;
+  const auto state = model.start(pad_sequences(Rows{{4, 5, kEnd}, {6, kEnd}}, kPad));
+  CHECK(projections(once) == 4);                                                    // of both layers
+  for (int step = 0; step < 3; ++step) {
+    const Trace trace;
+    model.step(tensor(std::vector<std::int32_t>{kStart, kStart}, {2}), *state);
+    CHECK(projections(trace) == 0);
+  }
+}
+
 TEST_CASE("transformer: initial values: words as strong as positions, Glorot for each projection or for the packed three") {
   for (const bool packed : {false, true}) {
     TranslationModel::Options options = small();
@@ -212,7 +246,14 @@ TEST_CASE("transformer: a memory that the second layer refuses leaves every cach
   CHECK_THROWS_AS(decoder.next(x, refused, caches), ShapeError);
   for (const KeyValueCache& cache : caches) CHECK(cache.length() == 1);
   CHECK_THROWS_AS(decoder.layers[1].next(x, &narrow, caches[1]), ShapeError);
+  KeyValueCache three = decoder.layers[1].self_attn.cache(3, 4);
+  CHECK_THROWS_WITH_AS(decoder.layers[1].next(constant(zeros({3, 1, 8})), &memories[1], three),
+                       doctest::Contains("next takes one position of rows in groups of like size, one a sentence: x [3, 1, 8], sentences 2"),
+                       ShapeError);
   CHECK(caches[1].length() == 1);
+  caches[1].truncate(0);
+  CHECK_THROWS_WITH_AS(decoder.next(x, memories, caches),
+                       "transformer decoder: the caches of its layers hold different numbers of positions: 1 and others", Error);
   for (KeyValueCache& cache : caches) cache.truncate(0);
   CHECK(equal_bits(decoder.next(x, memories, caches).value(), once));
 }
@@ -345,7 +386,7 @@ TEST_CASE("search: forced prefix, sampling, lengths, attention rows") {
   const auto cold = search(model, sources, drawn),
              greedy = search(model, sources, {.pad = kPad, .start = kStart, .eos = kEnd, .extra_length = 6});
   for (std::size_t i = 0; i < sources.size(); ++i) CHECK(cold[i][0].ids == greedy[i][0].ids);
-  CHECK_THROWS_WITH_AS(search(model, sources, {.beam = 0}), doctest::Contains("beam must be at least 1"), Error);
+  CHECK_THROWS_WITH_AS(search(model, sources, {.beam = 0}), doctest::Contains("beam must be in [1, 1000000]"), Error);
   CHECK_THROWS_WITH_AS(search(model, sources, {.beam = 2, .nbest = 3}), doctest::Contains("nbest 3, beam 2"), Error);
   CHECK(length_penalty(LengthPenalty::gnmt, 0.6, 7) == doctest::Approx(std::pow(2.0, 0.6)));
   CHECK(length_penalty(LengthPenalty::average, 1, 7) == 7);

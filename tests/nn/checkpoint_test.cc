@@ -104,7 +104,7 @@ TEST_CASE("checkpoint: a parameter of a dtype with which Heed does not compute i
   Parameters parameters(Seed{1});
   (void)parameters.root().parameter("a", {2}, constant_init(0));
   CHECK(message_of<FileError>([&] { load(parameters, file); }) ==
-        file + ": does not fit the model; unexpected: b; mismatched: a (F16 [2], needs f32 [2])");
+        file + ": does not fit the model; unexpected: b; mismatched: a (F16 [2], needs f32 [2]: convert_floats)");
 }
 
 TEST_CASE("checkpoint: two copies of a tied parameter are compared by bits") {
@@ -124,6 +124,19 @@ TEST_CASE("checkpoint: two copies of a tied parameter are compared by bits") {
           load(scalars.select(), {{"a", zeros({2})}, {"g", Tensor()}});
         }).ends_with("mismatched: g (an empty Tensor, needs f32 [])"));
   CHECK(doubles(first.value()) == std::vector<double>{1, 1});
+}
+
+TEST_CASE("checkpoint: values may lie in the memory of other parameters; names of a file are cut and escaped in messages") {
+  Parameters parameters(Seed{1});
+  const Parameter a = parameters.root().parameter("a", {2}, constant_init(1)), b = parameters.root().parameter("b", {2}, constant_init(2));
+  const auto now = state(parameters);
+  load(parameters.select(), {{"a", now.at("b")}, {"b", now.at("a")}});
+  CHECK(doubles(a.value()) == std::vector<double>{2, 2});
+  CHECK(doubles(b.value()) == std::vector<double>{1, 1});
+  const std::string said = message_of<FileError>([&] {
+    load(parameters.select(), {{"a", ones({2})}, {"b", ones({2})}, {"x\n" + std::string(200, 'y'), ones({2})}});
+  });
+  CHECK(said.ends_with("unexpected: \"x\\u000a" + std::string(78, 'y') + "...\""));
 }
 
 TEST_CASE("checkpoint: a part of a file, and what of it fits") {
@@ -173,7 +186,7 @@ TEST_CASE("checkpoint: a part of a file, and what of it fits") {
   write_safetensors(file, some, gru_forms(from.parameters.select()));
   CHECK(message_of<FileError>([&] {
           load(to.parameters, file, {.partial = true});
-        }).find("mismatched: core.decoder.weight_ih (f32 [2], needs f32 [9, 2])") != std::string::npos);
+        }).ends_with("does not fit the model; mismatched: core.decoder.weight_ih (f32 [2], needs f32 [9, 2])"));
   load(to.parameters, state(from.parameters));
   CHECK(equal_bits(to.cell.weight_ih.value(), from.cell.weight_ih.value()));
 }

@@ -328,6 +328,10 @@ TEST_CASE("optimiser: PyTorch's state is taken, what lacks in it is named") {
   CHECK(adam.state().at("w.step").item() == 7);
   other.load_state(adam.state());
   CHECK(other.state().at("w.step").item() == 7);
+  const auto own = other.state();
+  other.load_state({{"w.step", own.at("w.step")}, {"w.exp_avg", own.at("w.exp_avg_sq")}, {"w.exp_avg_sq", own.at("w.exp_avg")}});
+  CHECK(other.state().at("w.exp_avg").item() == 2);
+  CHECK(other.state().at("w.exp_avg_sq").item() == 1);
   CHECK_THROWS_WITH_AS(adam.load_state({{"w.step", full({}, 1, DType::f32)}, {"w.exp_avg", Tensor()}, {"w.exp_avg_sq", number(2)}}),
                        "optimizer state: does not fit the model; missing w.exp_avg", FileError);
   CHECK_THROWS_WITH_AS(adam.load_state({{"w.exp_avg", number(1)}, {"w.exp_avg_sq", number(2)}}),

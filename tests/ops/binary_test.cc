@@ -190,6 +190,10 @@ TEST_CASE("binary: integers wrap, division truncates and throws on 0") {
                        "divide: i64 by a number would truncate: to(x, DType::f32) first, or a tensor of i64 for the number", DTypeError);
   CHECK_THROWS_WITH_AS(2.0 / arange(1, 3),
                        "divide: a number by i64 would truncate: to(x, DType::f32) first, or a tensor of i64 for the number", DTypeError);
+  CHECK_THROWS_WITH_AS(constant(arange(0, 3)) / 4.0,
+                       "divide: i64 by a number would truncate: to(x, DType::f32) first, or a tensor of i64 for the number", DTypeError);
+  CHECK_THROWS_WITH_AS(2.0 / constant(arange(1, 3)),
+                       "divide: a number by i64 would truncate: to(x, DType::f32) first, or a tensor of i64 for the number", DTypeError);
   CHECK_THROWS_WITH_AS(a + -1, "add: -1 does not fit u8", DTypeError);
   CHECK_THROWS_WITH_AS(maximum(kNaN, a), "maximum: nan does not fit u8", DTypeError);
 }

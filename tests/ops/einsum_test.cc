@@ -134,7 +134,7 @@ TEST_CASE("einsum: errors") {
   CHECK_THROWS_WITH_AS(einsum("ij", {a, b}), "einsum: fewer operands in the spec than given: spec \"ij\", 2 operands", Error);
   CHECK_THROWS_WITH_AS(einsum("ij->ik", {a}), "einsum: 'k' is in the result but in no operand: spec \"ij->ik\"", Error);
   CHECK_THROWS_WITH_AS(einsum("ij->ii", {a}), "einsum: 'i' occurs twice in the result: spec \"ij->ii\"", Error);
-  CHECK_THROWS_WITH_AS(einsum("i1->i", {a}), "einsum: names of axes are letters, and one \"...\": '1' at 1 in spec \"i1->i\"",
+  CHECK_THROWS_WITH_AS(einsum("i1->i", {a}), "einsum: names of axes are letters, and one \"...\": \"1\" at 1 in spec \"i1->i\"",
                        Error);
   CHECK_THROWS_AS(einsum("...i...->i", {a}), Error);
   CHECK_THROWS_AS(einsum("", std::vector<Tensor>{}), Error);

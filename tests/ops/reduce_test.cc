@@ -60,7 +60,7 @@ Tensor gradient(const Tensor& x, auto&& f) {
 
 // A second number is no keepdim, a bool no dim.
 template <class... A> concept Sums = requires(Tensor x, A... given) { sum(x, given...); };
-static_assert(Sums<int> && Sums<Dims, bool> && !Sums<int, int> && !Sums<bool>);
+static_assert(Sums<int> && Sums<Dims, bool> && !Sums<int, int> && !Sums<bool> && !Sums<double> && !Sums<float>);
 
 TEST_CASE("reduce: many results, each of several chunks, are joined by several threads") {
   const Tensor tall = uniform(Key(Seed{8}), {1030, 20000}, -1, 1), wide = uniform(Key(Seed{9}), {700, 33000}, -1, 1),

@@ -70,7 +70,7 @@ TEST_CASE(
   CHECK(soft_cross_entropy(zeros({2, 0}), zeros({2, 0})).total == 0);
   const Variable one = variable(draw(1, {4, 6})), two = constant(softmax(draw(2, {4, 6})));
   CHECK(soft_cross_entropy(one, two).value().item() == doctest::Approx(soft_cross_entropy(one, two, Reduction::sum).value().item() / 4));
-  CHECK(std::isnan(soft_cross_entropy(constant(zeros({0, 3})), constant(zeros({0, 3}))).value().item()));
+  CHECK(soft_cross_entropy(constant(zeros({0, 3})), constant(zeros({0, 3}))).value().item() == 0);
 }
 
 TEST_CASE("soft_cross_entropy: rows of few classes have the bits of rows of more that nothing is on, with any number of threads") {
