@@ -240,6 +240,20 @@ LoadedModel load_model(const Run& run, const std::string& file) {
   std::rethrow_exception(first);
 }
 
+LoadedModel load_mean(const Run& run, std::span<const std::string> files) {
+  check<Error>(!files.empty(), "load_mean: no files of weights");
+  LoadedModel loaded = load_model(run, files[0]);
+  const Selection all = loaded.parameters->select();
+  std::vector<std::map<std::string, Tensor>> weights;
+  for (const std::string& file : files) {
+    load(all, read_weights(file, &run));
+    for (auto& [name, value] : weights.emplace_back(state(all))) value = value.clone();
+  }
+  load(all, mean_weights(weights));
+  loaded.file = fmt::format("{}", fmt::join(files, ","));
+  return loaded;
+}
+
 std::string weights_file(const std::string& path) { return fs::is_directory(path) ? load_model(open_run(path)).file : path; }
 
 std::string checkpoint_path(const std::string& run, Index step) { return join(run, fmt::format("checkpoints/{}.safetensors", step)); }

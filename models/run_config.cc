@@ -176,6 +176,8 @@ std::vector<Option> table(RunConfig& c) {
       {.name = "eps", .value = &c.eps, .takes = "X",
        .help = "adam, adamw: added to the root of the squared gradients; default 1e-9 with --schedule noam", .low = 1e-30, .high = 1,
        .later = true},
+      {.name = "rho", .value = &c.rho, .takes = "X",
+       .help = "adadelta: decay of its means of squares, 0.95 in its paper", .low = 0, .high = 1, .below = true, .later = true},
       {.name = "momentum", .value = &c.momentum, .takes = "X", .help = "sgd, rmsprop", .low = 0, .high = 1, .below = true},
       {.name = "weight-decay", .value = &c.weight_decay, .takes = "X",
        .help = "adamw: decoupled, default 0.01; else added to the gradient", .low = 0, .high = 1e6},
@@ -183,6 +185,8 @@ std::vector<Option> table(RunConfig& c) {
       {.name = "warmup", .value = &c.warmup, .takes = "N", .help = "updates of linear rise from 0", .low = 0, .high = kBig},
       {.name = "schedule-steps", .value = &c.schedule_steps, .takes = "N",
        .help = "linear, cosine: its last update, else the last one planned; step: updates to each halving", .low = 1, .high = kBig},
+      {.name = "schedule-after", .value = &c.schedule_after, .takes = "N",
+       .help = "step: updates before those that lead to the first halving", .low = 0, .high = kBig, .later = true},
       {.name = "label-smoothing", .value = &c.label_smoothing, .takes = "X",
        .help = "share of the target spread over all words", .low = 0, .high = 1, .below = true},
       {.name = "guided-alignment", .value = &c.guided_alignment, .takes = "X",
@@ -208,8 +212,10 @@ std::vector<Option> table(RunConfig& c) {
       {.name = "patience", .value = &c.patience, .takes = "N",
        .help = "stop after so many evaluations in a row without a new best", .low = 1, .high = 1e9},
       {.name = "evaluate-every", .value = &c.evaluate_every, .takes = "N",
-       .help = "updates between evaluations on dev, else after each epoch; best.safetensors is the model with the highest BLEU there, of equal ones that with the lowest loss",
-       .low = 1, .high = kBig},
+       .help = "updates between evaluations on dev, else after each epoch", .low = 1, .high = kBig},
+      {.name = "best-by", .value = &c.best_by, .takes = "NAME",
+       .help = "best.safetensors is the model with the highest BLEU on dev, of equal ones that with the lowest loss; or the other way round; --schedule plateau goes by the same",
+       .choices = {"bleu", "loss"}, .later = true},
       {.name = "save-every", .value = &c.save_every, .takes = "N",
        .help = "updates between checkpoints, besides those at evaluations and each minute", .low = 1, .high = kBig},
       {.name = "keep", .value = &c.keep, .takes = "N",
@@ -388,6 +394,10 @@ void check_read(const RunConfig& c) {
                "not an option of this optimizer: --beta2 {} --optimizer {}; it belongs to adam and adamw", c.beta2, c.optimizer);
   check<Error>(c.eps == RunConfig().eps || c.eps == default_config("transformer", "noam").eps || among(c.optimizer, {"adam", "adamw"}),
                "not an option of this optimizer: --eps {} --optimizer {}; it belongs to adam and adamw", c.eps, c.optimizer);
+  check<Error>(c.rho == RunConfig().rho || c.optimizer == "adadelta",
+               "not an option of this optimizer: --rho {} --optimizer {}; it belongs to adadelta", c.rho, c.optimizer);
+  check<Error>(c.schedule_after == 0 || c.schedule == "step",
+               "not an option of this schedule: --schedule-after {} --schedule {}; it belongs to step", c.schedule_after, c.schedule);
   check<Error>(!c.schedule_steps || among(c.schedule, {"linear", "cosine", "step"}),
                "not an option of this schedule: --schedule-steps {} --schedule {}; it belongs to linear, cosine and step",
                c.schedule_steps.value_or(0), c.schedule);
@@ -493,7 +503,7 @@ std::unique_ptr<Optimizer> make_optimizer(const RunConfig& c, Parameters& parame
   if (c.optimizer == "adagrad")
     return std::make_unique<Adagrad>(parameters, Adagrad::Options{.learning_rate = rate, .weight_decay = decay});
   if (c.optimizer == "adadelta")
-    return std::make_unique<Adadelta>(parameters, Adadelta::Options{.learning_rate = rate, .weight_decay = decay});
+    return std::make_unique<Adadelta>(parameters, Adadelta::Options{.learning_rate = rate, .rho = c.rho, .weight_decay = decay});
   if (c.optimizer == "rmsprop")
     return std::make_unique<RMSprop>(parameters, RMSprop::Options{.learning_rate = rate, .weight_decay = decay, .momentum = c.momentum});
   fail<Error>("unknown optimizer: {}", quote(c.optimizer));
@@ -507,6 +517,7 @@ Schedule make_schedule(const RunConfig& c) {
                    .total = c.schedule_steps.value_or(0),
                    .factor = kind == Schedule::Kind::noam ? c.learning_rate : 0.5,
                    .every = c.schedule_steps.value_or(1),
+                   .after = c.schedule_after,
                    .width = c.width});
 }
 

@@ -61,10 +61,11 @@ struct RunConfig {
   std::optional<Index> batch_tokens = 2048, batch_sentences;
   Index accumulate = 1;
   std::string optimizer = "adam";
-  double learning_rate = 2e-3, beta1 = 0.9, beta2 = 0.98, eps = 1e-8, momentum = 0, weight_decay = 0;
+  double learning_rate = 2e-3, beta1 = 0.9, beta2 = 0.98, eps = 1e-8, rho = 0.9, momentum = 0, weight_decay = 0;
   std::string schedule = "inverse_sqrt";
   Index warmup = 200;
   std::optional<Index> schedule_steps;
+  Index schedule_after = 0;
   double label_smoothing = 0.1, guided_alignment = 0, coverage_loss = 0, clip = 1, average = 0.995;
   Index seed = 1;
   std::string precision = "float32";               // of the factors in the matrix products of an update
@@ -74,6 +75,7 @@ struct RunConfig {
   std::optional<Index> steps = 2000, epochs;
   double minutes = 0;
   std::optional<Index> patience, evaluate_every, save_every;
+  std::string best_by = "bleu";                    // of evaluations
   Index keep = 3;
   std::string if_full = "go-on";
   std::optional<Index> threads;

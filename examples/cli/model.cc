@@ -17,7 +17,7 @@ namespace heed::cli {
 std::vector<Option> options(RunFlags& flags) {
   return {{.name = "run", .value = &flags.run, .takes = "RUN", .help = "directory that `heed train` made", .heading = "Model"},
           {.name = "checkpoint", .value = &flags.checkpoint, .takes = "FILE",
-           .help = "its weights instead of best.safetensors or the newest checkpoint"},
+           .help = "its weights instead of best.safetensors or the newest checkpoint; of several, A,B,..: their mean"},
           {.name = "threads", .value = &flags.threads, .takes = "N",
            .help = "else HEED_THREADS, else what the machine offers", .low = 1, .high = 1024}};
 }
@@ -32,7 +32,7 @@ std::vector<Option> ensemble_options(RunFlags& flags) {
 
 std::vector<std::string> listed_files(const std::string& list, std::string_view flag) {
   std::error_code ignored;
-  if (std::filesystem::exists(list, ignored)) return {list};
+  if (list.empty() || std::filesystem::exists(list, ignored)) return {list};
   std::vector<std::string> names = at_commas(list);
   if (std::ranges::find(names, "") != names.end()) throw Mistake(fmt::format("a file without a name: --{} {}; A,B,..", flag, list));
   return names;
@@ -41,6 +41,7 @@ std::vector<std::string> listed_files(const std::string& list, std::string_view 
 namespace {
 
 LoadedModel loaded_model(const Run& run, const std::string& file) {
+  if (const std::vector<std::string> files = listed_files(file, "checkpoint"); files.size() > 1) return load_mean(run, files);
   LoadedModel loaded = load_model(run, file);
   for (const std::string& wrong : loaded.passed_over) note(fmt::format("warning: passed over: {}; using {}", wrong, loaded.file));
   if (file.empty() && loaded.passed_over.empty() && !loaded.file.ends_with("best.safetensors"))
@@ -144,7 +145,7 @@ void check_not_data(const RunConfig& config, const std::string& output) {
 
 void check_outside(const Ready& model, const std::string& output) {
   if (output.starts_with("/dev/")) return;
-  check_different(model.loaded.file, output);
+  for (const std::string& file : listed_files(model.loaded.file, "checkpoint")) check_different(file, output);
   for (const LoadedModel& other : model.others) check_different(other.file, output);
   check_not_data(model.run.config, output);
   namespace fs = std::filesystem;

@@ -349,11 +349,13 @@ bool Training::evaluate() {
   if (!score) return false;
   last_score_ = score;
   const bool lower = score->loss < state_.best_loss || (std::isnan(state_.best_loss) && !std::isnan(score->loss));
-  const bool better = state_.best < 0 || score->bleu > state_.best_bleu || (score->bleu == state_.best_bleu && lower);
+  const bool higher = score->bleu > state_.best_bleu, by_loss = run_.config.best_by == "loss";
+  const bool better = state_.best < 0 || (by_loss ? lower || (score->loss == state_.best_loss && higher)
+                                                  : higher || (score->bleu == state_.best_bleu && lower));
   state_.evaluated = step();
   if (better) state_.best = step(), state_.best_bleu = score->bleu, state_.best_loss = score->loss, state_.waited = 0;
   else ++state_.waited;
-  trainer_->observe(score->bleu);
+  trainer_->observe(by_loss ? -score->loss : score->bleu);
   log_.add(
       fmt::format("{{\"event\": \"dev\", \"step\": {}, \"epoch\": {}, \"loss\": {}, \"perplexity\": {}, \"bleu\": {}, \"exact\": {}, "
                   "\"best\": {}, \"timing\": {{\"seconds\": {:11.3f}, \"evaluation\": {:9.3f}, \"update_ms\": {:9.3f}}}}}",

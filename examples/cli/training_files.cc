@@ -235,8 +235,9 @@ void Training::restore_best() {
   const std::optional<Index> there = best_step(run_);
   if (there.value_or(-1) == state_.best) return;
   if (there && *there <= step())
-    progress_.warn(fmt::format("the best model is that of update {}, after which this training does not evaluate: it is now {}", *there,
-                               set_aside(in_run("best.safetensors"))));
+    progress_.warn(fmt::format("the best model was that of update {}, evaluated only because the training before ended there; this one goes "
+                               "on as if it had not, by its own evaluations: that model is kept as {}",
+                               *there, set_aside(in_run("best.safetensors"))));
   const std::string best = checkpoint_path(run_.path, state_.best);
   if (state_.best < 0) fs::remove(in_run("best.safetensors"));
   else if (fs::exists(best)) {

@@ -2,7 +2,10 @@
 // Several runs that decode together.
 #include <doctest/doctest.h>
 
+#include "models/run.h"
+#include "models/train.h"
 #include "tensor/json.h"
+#include "tensor/safetensors.h"
 #include "tests/cli/program.h"
 
 using namespace heed;
@@ -32,6 +35,22 @@ TEST_CASE("cli: an ensemble of runs, or of the weights of one, translates and is
   CHECK(loss("--run a --ensemble b,c --ensemble-mean log-mean") < (a + b + c) / 3);
   CHECK(loss("--run a --ensemble a") == doctest::Approx(a).epsilon(1e-4));
   CHECK(loss("--run a --ensemble a/checkpoints/30.safetensors") != doctest::Approx(a).epsilon(1e-4));
+
+  // The mean of the weights in several files
+  std::vector<std::map<std::string, Tensor>> weights;
+  for (const std::string step : {"30", "60"})
+    weights.push_back(read_weights(folder / ("a/checkpoints/" + step + ".safetensors")).tensors);
+  write_safetensors(folder / "mean.safetensors", mean_weights(weights));
+  const std::string two = "--run a --checkpoint a/checkpoints/30.safetensors,a/checkpoints/60.safetensors";
+  CHECK(loss(two) == loss("--run a --checkpoint mean.safetensors"));
+  CHECK(loss(two) != loss("--run a --checkpoint a/checkpoints/60.safetensors"));
+  CHECK(mistake(std::string("trace --source 'the dog' --out a/checkpoints/60.safetensors ") + two)
+            .starts_with("heed trace: input and output are the same file: a/checkpoints/60.safetensors and "));
+  CHECK(mistake("translate --run a --checkpoint mean.safetensors,b/config.json").starts_with("heed translate: b/config.json: "));
+  CHECK(mistake("translate --run a --checkpoint mean.safetensors,") ==
+        "heed translate: a file without a name: --checkpoint mean.safetensors,; A,B,..\n");
+  CHECK(mistake("translate --run a --checkpoint mean.safetensors,c/best.safetensors")
+            .starts_with("heed translate: c/best.safetensors: does not fit the model; "));
   const std::string lines = "the dog\na small cat\n\n";
   CHECK(call("translate --quiet --run a --ensemble a", lines) == call("translate --quiet --run a", lines));
   CHECK(call("translate --quiet --run a --ensemble b,c --beam 3 --nbest 2 --alignment --precision int8", lines).size() > 20);

@@ -53,7 +53,7 @@ TEST_CASE("resume: 2 N updates are N and N more, for every optimiser and schedul
        {"--optimizer adam", "--optimizer adamw --weight-decay 0.1 --average 0.9",
         "--optimizer sgd --momentum 0.9 --schedule linear --schedule-steps 60", "--optimizer adagrad --schedule step --schedule-steps 8",
         "--optimizer adadelta --learning-rate 1 --schedule cosine --schedule-steps 70",
-        "--optimizer rmsprop --momentum 0.5 --schedule plateau", "--schedule noam --learning-rate 0.5 --accumulate 3",
+        "--optimizer rmsprop --momentum 0.5 --schedule plateau --best-by loss", "--schedule noam --learning-rate 0.5 --accumulate 3",
         "--schedule constant --batch-sentences 5 --accumulate 2", "--patience 3 --learning-rate 0"}) {
     INFO(options);
     const std::string a = "a" + std::to_string(++n), b = "b" + std::to_string(n);
@@ -87,6 +87,30 @@ TEST_CASE("resume: 2 N updates are N and N more, for every optimiser and schedul
   CHECK(result("train --resume --out best") == ended);
 }
 
+TEST_CASE("train: the best model is that of the highest BLEU, or of the lowest loss") {
+  const TemporaryFolder folder;
+  make_tiny_data(folder);
+  int flags_differ = 0;
+  for (const std::string by : {"bleu", "loss"}) {
+    CAPTURE(by);
+    train(folder, "--steps 90 --learning-rate 0.03 --best-by " + by + " --out " + by);
+    double best_bleu = -1, best_loss = INFINITY;
+    Index best = 0;
+    for (const std::string& line : lines_of(text_of(folder / (by + "/metrics.jsonl")))) {
+      const Json json = parse_json(line);
+      if (json["event"] != "dev") continue;
+      const double bleu = json["bleu"], loss = json["loss"];
+      const bool higher = bleu > best_bleu, lower = loss < best_loss;
+      const bool better = by == "loss" ? lower || (loss == best_loss && higher) : higher || (bleu == best_bleu && lower);
+      CHECK(json["best"] == better);
+      flags_differ += higher != lower;
+      if (better) best_bleu = bleu, best_loss = loss, best = json["step"];
+    }
+    CHECK(best_step(open_run(folder / by)) == best);
+  }
+  CHECK(flags_differ > 0);
+}
+
 TEST_CASE("resume: epochs, and a run that ends between evaluations") {
   const TemporaryFolder folder;
   make_tiny_data(folder);
@@ -99,8 +123,8 @@ TEST_CASE("resume: epochs, and a run that ends between evaluations") {
   const std::string best = text_of(folder / "c/best.safetensors");
   const Result longer = heed_in(folder.path(), "train --resume --epochs 4 --out c --quiet");
   REQUIRE(longer.code == 0);
-  CHECK(longer.err == "warning: the best model is that of update 9, after which this training does not evaluate: it is now "
-                      "c/best.safetensors.old\n");
+  CHECK(longer.err == "warning: the best model was that of update 9, evaluated only because the training before ended there; this one goes "
+                      "on as if it had not, by its own evaluations: that model is kept as c/best.safetensors.old\n");
   CHECK(text_of(folder / "c/best.safetensors.old") == best);
   const auto last = checkpoint_steps(folder / "a").back();
   check_same(folder, "a", "b", int(last));

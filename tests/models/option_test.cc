@@ -269,6 +269,8 @@ TEST_CASE("a run's options reach the model, the optimizer and the schedule") {
   CHECK(rate(16, [](RunConfig& c) { c.schedule = "inverse_sqrt"; }) == doctest::Approx(0.25));
   CHECK(rate(7, [](RunConfig& c) { c.schedule = "linear"; }) == doctest::Approx(0.25));
   CHECK(rate(21, [](RunConfig& c) { c.schedule = "step"; }) == doctest::Approx(0.125));                       // two times 10 updates
+  CHECK(rate(25, [](RunConfig& c) { c.schedule = "step", c.schedule_after = 5; }) == doctest::Approx(0.25));
+  CHECK(rate(26, [](RunConfig& c) { c.schedule = "step", c.schedule_after = 5; }) == doctest::Approx(0.125));
 
   // θ = start, its gradient 1, then second
   const auto updated = [](std::string_view optimizer, auto&& change, double start = 1, double second = 1) {
@@ -302,7 +304,11 @@ TEST_CASE("a run's options reach the model, the optimizer and the schedule") {
   CHECK(default_config("transformer", "noam").eps == 1e-9);
   CHECK(updated("adagrad", nothing) == doctest::Approx(1 - 0.1 - 0.1 / std::sqrt(2)));
   CHECK(updated("rmsprop", nothing) == doctest::Approx(1 - 0.1 / std::sqrt(0.01) - 0.1 / std::sqrt(0.0199)));
-  CHECK(updated("adadelta", nothing) < 1);
+  for (const double rho : {0.9, 0.95}) {   // v = 1 - ρ, (1 - ρ)(1 + ρ); steps √(u + ε)/√(v + ε)
+    const double eps = 1e-6, first = std::sqrt(eps / (1 - rho + eps)),
+                 second = std::sqrt(((1 - rho) * first * first + eps) / ((1 - rho) * (1 + rho) + eps));
+    CHECK(updated("adadelta", [rho](RunConfig& c) { c.rho = rho; }) == doctest::Approx(1 - 0.1 * (first + second)).epsilon(1e-9));
+  }
   CHECK(updated("rmsprop", [](RunConfig& c) { c.momentum = 0.5; }) ==
         doctest::Approx(1 - 1.5 * 0.1 / std::sqrt(0.01) - 0.1 / std::sqrt(0.0199)));
   // decay adds to the gradient what takes it away here
