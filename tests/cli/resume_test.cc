@@ -111,6 +111,18 @@ TEST_CASE("train: the best model is that of the highest BLEU, or of the lowest l
   CHECK(flags_differ > 0);
 }
 
+TEST_CASE("resume: a run of the first format is read, evaluated, and goes on") {
+  const TemporaryFolder folder;
+  fs::copy(HEED_SOURCE_DIR "/tests/golden/run", folder.path(), fs::copy_options::recursive);
+  CHECK(heed_in(folder.path(), "inspect run").code == 0);
+  const Json scores = parse_json(heed_in(folder.path(), "evaluate --run run --data data --json --quiet").out);
+  CHECK(scores["loss"].get<double>() == doctest::Approx(2.3673591180281206).epsilon(1e-5));
+  const Result longer = heed_in(folder.path(), "train --out run --resume --data data --steps 6 --json --quiet");
+  REQUIRE_MESSAGE(longer.code == 0, longer.err);
+  CHECK(parse_json(longer.out)["steps"] == 6);
+  CHECK(checkpoint_steps(folder / "run").back() == 6);
+}
+
 TEST_CASE("resume: epochs, and a run that ends between evaluations") {
   const TemporaryFolder folder;
   make_tiny_data(folder);
