@@ -91,11 +91,11 @@ Batch make_batch(std::span<const Example> examples, std::span<const Index> rows,
   List<std::span<const std::int32_t>> sources, targets;
   for (const Index i : rows) {
     check<IndexError>(i >= 0 && i < Index(examples.size()), "batch: example {} is not in [0, {})", i, examples.size());
-    const auto& [source, target, links, pair, outside] = examples[std::size_t(i)];
-    sources.push_back(source);
-    targets.push_back(target);
-    batch.source_tokens += Index(source.size());
-    batch.target_tokens += Index(target.size());
+    const Example& example = examples[std::size_t(i)];
+    sources.push_back(example.source);
+    targets.push_back(example.target);
+    batch.source_tokens += Index(example.source.size());
+    batch.target_tokens += Index(example.target.size());
   }
   batch.source = pad_sequences(sources, pad);
   const Sequences y = pad_sequences(targets, pad);

@@ -38,6 +38,7 @@ struct Example {
   Alignment links{};                   // of tokens, eos not among them
   Index pair = 0;                      // which of corpus.pairs
   OutsideWords outside{};              // of encode_pair with copies
+  std::vector<std::string> unknown{};  // for those who show it: the source's words that are <unk>, in order; none where nobody asks
 };
 // Both sides tokenized, with eos; with copies, words outside of the vocabularies have the ids of models/copied_words.h instead of <unk>.
 Example encode_pair(const Side& source, const Side& target, std::string_view source_line, std::string_view target_line,

@@ -26,7 +26,10 @@ std::vector<std::string> source_tokens(const Run& run, std::string_view line) {
 }
 
 std::vector<std::string> source_words(const Run& run, const Example& example) {
-  return source_pieces(run.source.vocabulary, run.target.vocabulary, example.source, example.outside);
+  std::vector<std::string> words = source_pieces(run.source.vocabulary, run.target.vocabulary, example.source, example.outside);
+  for (std::size_t i = 0, k = 0; i < words.size() && k < example.unknown.size(); ++i)
+    if (example.source[i] == run.source.vocabulary.unk) words[i] = example.unknown[k++] + " " + words[i];
+  return words;
 }
 
 std::vector<std::string> target_words(const Run& run, std::span<const std::int32_t> ids, const OutsideWords& outside) {

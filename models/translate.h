@@ -37,8 +37,8 @@ struct Overlooked {
 // Of a line to be translated: none of a blank one.
 std::vector<std::string> source_tokens(const Run& run, std::string_view line);
 
-// The words of ids, those outside of the vocabularies as the source has them (models/copied_words.h), eos among them;
-// and the text before it.
+// The words of ids, those outside of the vocabularies as the source has them (models/copied_words.h), of example.unknown with <unk> behind,
+// eos among them; and the text before it.
 std::vector<std::string> source_words(const Run& run, const Example& example);
 std::vector<std::string> target_words(const Run& run, std::span<const std::int32_t> ids, const OutsideWords& outside);
 std::string source_text(const Run& run, const Example& example);

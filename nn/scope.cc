@@ -25,6 +25,17 @@ void check_not_moved_from(bool there, std::string_view module) {
   check<Error>(there, "{}: there are no weights (the module was moved from)", module);
 }
 
+namespace {
+
+// In a selector * stands for anything.
+void check_path(const std::string& path) {
+  const std::string between = "." + path + ".";
+  check<Error>(between.find("..") == between.npos && path.find('*') == path.npos,
+               "parameter: names are not empty and hold no *: {}", quote(path));
+}
+
+}  // namespace
+
 std::string Scope::child(std::string_view name) const {
   return path_.string().empty() ? std::string(name) : path_.string() + "." + std::string(name);
 }
@@ -39,6 +50,7 @@ Parameter Scope::parameter(std::string_view name, const Shape& shape, const Init
 
 Parameter Scope::alias(std::string_view name, Parameter shared, const Shape& shape) const {
   std::string path = child(name);
+  check_path(path);
   check<Error>(shared.defined(), "parameter: {} shares one that is absent", path);
   check<Error>(parameters_->find(shared.path()) == &shared.data(), "parameter: {} shares {}, which belongs to other Parameters", path,
                shared.path());
@@ -87,6 +99,7 @@ Parameters::Parameters(Seed seed, DType dtype) : seed_(seed), dtype_(dtype) {
 }
 
 Parameter Parameters::declare(std::string path, const Shape& shape, const Initializer& init) {
+  check_path(path);
   check<Error>(!by_path_.contains(path), "parameter: declared twice: {}", path);
   check<Error>(init != nullptr, "parameter: no initializer: {}", path);
   check<ShapeError>(std::ranges::all_of(shape, [](Index size) { return size >= 1; }), "parameter: sizes must be at least 1: {} {}", path,

@@ -74,7 +74,8 @@ class Scope {
   Scope operator/(std::string_view name) const;
   Scope operator/(Index number) const { return *this / std::string_view(std::to_string(number)); }
 
-  // A new parameter `path.name`. Error when the path exists already: also that of a module whose constructor threw.
+  // A new parameter `path.name`. Error when the path exists already: also that of a module whose constructor threw; where a name is empty
+  // or holds a *.
   Parameter parameter(std::string_view name, const Shape& shape, const Initializer& init) const;
   // Makes `path.name` another name of a parameter that exists: one tensor, one summed gradient. ShapeError unless shapes agree, Error
   // where it belongs to other Parameters.

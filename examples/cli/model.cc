@@ -122,6 +122,9 @@ Example sentence_pair(const Ready& model, const std::string& source, const std::
   const Index longest = run.config.max_length;
   Example example = encode_pair(run.source, run.target, repaired(source), repaired(target), run.config.copy);
   if (example.source.size() == 1) throw Mistake("an empty sentence: --source; at least one word");
+  if (!run.config.copy)
+    for (const std::string& token : run.source.tokenizer.tokens(repaired(source)))
+      if (run.source.vocabulary.id(token) == run.source.vocabulary.unk) example.unknown.push_back(token);
   if (Index(example.source.size()) > longest + 1)
     throw Mistake(fmt::format("a long sentence: --source: {}; at most {}, as in training",
                               counted(Index(example.source.size()) - 1, run.source.tokenizer.options().noun()), longest));
