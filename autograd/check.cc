@@ -104,10 +104,6 @@ void compare_input(GradientReport& report, std::size_t k, const Tensor& x, const
   }
 }
 
-}  // namespace
-
-namespace {
-
 void check_inputs(std::span<const Variable> leaves) {
   check<Error>(!dropout_acts(1), "check_gradient: a tape that trains lives, whose dropout draws another mask at each call; check without it");
   for (std::size_t k = 0; k < leaves.size(); ++k) {

@@ -147,13 +147,11 @@ void Optimizer::load_state(const std::map<std::string, Tensor>& state) {
   check<FileError>(problems.empty(), "optimizer state: does not fit the model; {}", first_ten(problems, "; "));
   allocate();
   std::vector<std::pair<Tensor, Tensor>> copies;
-  for (std::size_t i = 0; i < items_.size(); ++i) {
-    Item& item = items_[i];
-    item.steps = steps[i];
-    for (std::size_t s = 0; s < item.states.size(); ++s)
-      if (item.steps > 0) copies.emplace_back(item.states[s], state.at(item.parameter->path + "." + state_names_[s]));
-  }
+  for (std::size_t i = 0; i < items_.size(); ++i)
+    for (std::size_t s = 0; s < items_[i].states.size(); ++s)
+      if (steps[i] > 0) copies.emplace_back(items_[i].states[s], state.at(items_[i].parameter->path + "." + state_names_[s]));
   copy_each(std::move(copies));
+  for (std::size_t i = 0; i < items_.size(); ++i) items_[i].steps = steps[i];
 }
 
 // ---- the rules ------------------------------------------------------------------------------------------------------
