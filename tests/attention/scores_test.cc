@@ -339,18 +339,14 @@ TEST_CASE("attention: gradients of queries, states and all parameters agree with
 }
 
 TEST_CASE("attention: a score that does not hand the mask on is masked all the same") {
-  const auto forgetful = [](const Variable& query, const Memory& memory, const AttentionState&) {
-    return matmul(query, transpose(memory.keys));
-  };
   struct Forgetful {
-    decltype(forgetful) score;
-    Variable operator()(const Variable& query, const Memory& memory, const AttentionState& state) const {
-      return score(query, memory, state);
+    Variable operator()(const Variable& query, const Memory& memory, const AttentionState&) const {
+      return matmul(query, transpose(memory.keys));
     }
     Memory prepare(const Variable& states, Mask) const { return {states, states, {}}; }
   };
   Parameters parameters(Seed{1});
-  const Attention attention(parameters.root(), Forgetful{forgetful}, normalise_named("softmax"), {});
+  const Attention attention(parameters.root(), Forgetful(), normalise_named("softmax"), {});
   const Memory memory = attention.prepare(constant(ones({1, 3, 2})), Mask::lengths(tensor({2}, DType::i32)));
   AttentionState state;
   const Attended seen = attention(constant(ones({1, 1, 2})), memory, state, Want::weights);

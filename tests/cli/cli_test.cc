@@ -10,6 +10,7 @@
 #include "models/bpe.h"
 #include "models/run.h"
 #include "models/translate.h"
+#include "tensor/context.h"
 #include "tensor/json.h"
 #include "tensor/ops/view.h"
 #include "tensor/safetensors.h"
