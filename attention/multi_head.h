@@ -52,10 +52,10 @@ struct MultiHeadAttention {
     std::vector<Index> dilation = {};
     Index global_tokens = 0;       // of sliding_window, in self: so many first positions see all and are seen by all
   };
-  // ShapeError unless width is a multiple of heads, and heads of key_value_heads; differential: unless both are even; positions made for
-  // other heads. Error: a negative window, gaps below 1 or not for all heads, dilation or global_tokens without sliding_window,
-  // global_tokens with another key_width, differential with Shaw's positions, linear_attention with what it does not have, random_features
-  // without it
+  // ShapeError unless width is a multiple of heads, and heads of key_value_heads; differential: unless both are even; where positions
+  // were made for other heads. Error: a negative window, gaps below 1 or not for all heads, dilation or global_tokens without
+  // sliding_window, global_tokens with another key_width, differential with Shaw's positions, linear_attention with what it does not have,
+  // random_features without it
   MultiHeadAttention(Scope scope, Options options);
 
   // Keys and values of a memory [B, S, key_width], once per sentence: [B, key_value_heads, S, d/H]; values of differential
