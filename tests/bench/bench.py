@@ -194,7 +194,7 @@ class Run:
                 if any(name.endswith(path.name) for name in side.ready): sides[label] = side
                 else: self.note(f"no {label}: no sgemm found in {path}")
             names = [name.removesuffix("/heed") for name in sides["Heed"].ready if name.endswith("/heed") and re.match(f"({self.o.products})/", name)]
-            if not names: raise Failed(f"no matrix product is named {self.o.products}")
+            if not names: raise Failed(f"no matrix product has {self.o.products} as its whole name; .*{self.o.products}.* matches a part of it")
             for name in names:
                 named = {label: f"{name}/{libraries[label].name if label in libraries else 'heed'}" for label in sides}
                 costs = sides["Heed"].ask(named["Heed"])
