@@ -62,7 +62,7 @@ constexpr Index kTallRows = 128;   // beyond, the panels of b are packed once fo
 constexpr Index kDirectRows = 64;  // up to these, rows of b are read in place wherever they lie
 constexpr Index kSmall = 64;       // most rows and k of a small product
 constexpr Index kDepth = 512;      // k of one block: 8 rows of a take half of a small L1
-constexpr Index kNear = Index(1) << 19;   // most bytes of an L2 that rows read in place span
+constexpr Index kNear = 1 << 19;   // most bytes that rows read in place from an L2 span
 constexpr Index kOwnRows = 256;    // from so many a thread on, each packs the panels for itself
 
 // Seconds on one core of an ordinary machine; only the order of magnitude matters.
@@ -142,7 +142,7 @@ template <class T> bool packs_a(const GemmKernels<T>& kernels, const Product<T>&
 }
 
 // So are rows of b where those of a block of k span little of the cache that gives them to a tile in time: beyond, they share few
-// places of it. Of 512 rows of 4 KiB those in an L2 of 2 MiB came at two thirds of the speed of packed ones.
+// places of it. With 512 rows of 4 KiB, which fill an L2 of 2 MiB, a Xeon has two thirds of the speed that packed ones give.
 template <class T> bool near_rows(const GemmKernels<T>& kernels, const Product<T>& p) {
   return p.b_column == 1 && p.b_k * std::min(p.k, kDepth) * Index(sizeof(T)) <= (kernels.from_l2 ? std::min(l2(), kNear) : l1());
 }
