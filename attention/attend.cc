@@ -27,15 +27,14 @@ Parts parts_of(std::string_view name) {
     for (const char* window : {"local-m", "local-p"})
       if (starts(rest, window)) {
         parts.window = window;
-        rest.erase(0, std::min(rest.size(), parts.window.size() + 1));
+        rest = rest == window ? "general" : rest.substr(parts.window.size() + 1);
         break;
       }
   if (!known())
     if (const std::string_view normalise = normalise_in(rest); !normalise.empty()) {
       parts.normalise = normalise;
-      rest.resize(rest.size() - std::min(rest.size(), normalise.size() + 1));
+      rest = rest == normalise ? "general" : rest.substr(0, rest.size() - normalise.size() - 1);
     }
-  if (rest.empty() && !name.empty() && !name.ends_with('-')) rest = "general";
   check<Error>(known(), "attention: unknown name {}; one of {}", quote(name), attention_choices());
   check<Error>(rest != "none" || (parts.window.empty() && parts.normalise == "softmax"),
                "attention: none looks nowhere: {}; none alone, or another score", quote(name));
@@ -133,6 +132,8 @@ std::string attention_choices() {
 }
 
 void check_attention_name(std::string_view name) { parts_of(name); }
+
+std::string window_of(std::string_view name) { return parts_of(name).window; }
 
 std::string score_of(std::string_view name) { return parts_of(name).score; }
 

@@ -26,12 +26,13 @@ struct Attention {
   Path path;
 };
 
-// [local-m-|local-p-]SCORE[-exp|-sparsemax|-entmax|-hard|-learned-entmax|-top-K]; local-m and local-p alone have the score general.
+// [local-m-|local-p-]SCORE[-exp|-sparsemax|-entmax|-hard|-learned-entmax|-top-K]; what names no score has general.
 // Error lists the names.
 Attention make_attention(std::string_view name, Scope scope, const ScoreOptions& options);
 std::vector<std::string> attention_names();                 // those that stand for themselves: score_names(), local-m, local-p
 std::string attention_choices();                            // those, and how more are put together, for a help or a message
 void check_attention_name(std::string_view name);           // Error unless make_attention knows it
+std::string window_of(std::string_view name);               // local-p-dot-hard -> local-p, dot -> "". The same Error
 std::string score_of(std::string_view name);                // the SCORE in it: local-p-dot-hard -> dot. The same Error
 std::string normalise_of(std::string_view name);            // local-p-dot-hard -> hard, dot -> softmax. The same Error
 

@@ -12,6 +12,7 @@ namespace heed {
 DifferentialHeads::DifferentialHeads(Scope scope, Options options) : options_(options) {
   const Inside inside(scope.path());
   check<ShapeError>(options.heads % 2 == 0, "differential attention: needs pairs of heads: heads {}", options.heads);
+  check<Error>(options.layer >= 1, "differential attention: layers count from 1: layer {}", options.layer);
   const Shape shape{options.head_width};
   lambda_q1 = scope.parameter("lambda_q1", shape, normal_init(0, 0.1));
   lambda_k1 = scope.parameter("lambda_k1", shape, normal_init(0, 0.1));

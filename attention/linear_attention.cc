@@ -2,6 +2,7 @@
 #include "attention/linear_attention.h"
 
 #include "autograd/ops.h"
+#include "tensor/format.h"
 #include "tensor/ops/binary.h"
 #include "tensor/ops/causal_product.h"
 #include "tensor/ops/view.h"
@@ -11,6 +12,7 @@ namespace {
 
 // [v, 1]: what the last column sums is what contexts are divided by.
 Variable with_ones(const Variable& v) {
+  check<ShapeError>(v.rank() >= 1, "linear attention: v needs rows [.., S, d]: {}", v.shape());
   Shape shape = v.shape();
   shape[v.rank() - 1] = 1;
   return concat({v, constant(ones(shape, v.value().dtype()))}, -1);

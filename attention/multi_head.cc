@@ -15,12 +15,6 @@
 namespace heed {
 namespace {
 
-// "24, 25, 27": what the width could be instead, or the heads.
-std::string nearest_multiples(Index width, Index heads) {
-  const Index below = width / heads * heads;
-  return below > 0 ? fmt::format("{} or {}", below, below + heads) : fmt::format("{}", heads);
-}
-
 const MultiHeadAttention::Options& checked(const Scope& scope, const MultiHeadAttention::Options& options) {
   const Inside inside(scope.path());
   check<ShapeError>(options.heads >= 1 && options.width >= 1, "multi-head attention: width {} and heads {} must be at least 1",

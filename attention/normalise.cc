@@ -73,6 +73,11 @@ Tensor one_of(const Tensor& p) {
 
 }  // namespace
 
+Variable Normalise::operator()(const Variable& scores, const Mask& mask) const {
+  check<Error>(bool(f), "normalise: a default constructed one computes nothing; normalise_named(\"softmax\")");
+  return f(scores, mask);
+}
+
 Normalise normalise_named(std::string_view name) {
   for (const Named& one : kNamed)
     if (one.name == name) return {one.f, one.formula, one.name == "softmax"};

@@ -16,7 +16,7 @@ struct Normalise {
   std::function<Variable(const Variable& scores, const Mask& mask)> f;
   std::string_view formula = "α = normalise(e) over the words that may be seen";       // what explanations print; outlives this
   bool is_softmax = false;                                                             // what fused kernels compute
-  Variable operator()(const Variable& scores, const Mask& mask) const { return f(scores, mask); }
+  Variable operator()(const Variable& scores, const Mask& mask) const;                 // Error without f
 };
 
 // softmax: exp(e) / Σ exp(e);  exp: exp(e);  sparsemax: Martins and Astudillo 2016;  entmax: α = 1.5, Peters et al. 2019;

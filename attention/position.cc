@@ -29,9 +29,7 @@ std::vector<std::string_view> position_names() { return {std::begin(kNames), std
 std::string_view name(Positions positions) { return kNames[std::size_t(positions)]; }
 
 Positions positions_named(std::string_view name) {
-  const auto at = std::find(std::begin(kNames), std::end(kNames), name);
-  check<Error>(at != std::end(kNames), "positions: unknown name {}; one of {}", quote(name), fmt::join(kNames, ", "));
-  return Positions(at - std::begin(kNames));
+  return Positions(place_of("positions", kNames, name));
 }
 
 Tensor sinusoids(Index length, Index width, DType dtype, Sinusoids options) {

@@ -19,9 +19,7 @@ constexpr double kLeast = 1e-24;                   // of the mean square of a ve
 std::vector<std::string_view> query_key_names() { return {std::begin(kNames), std::end(kNames)}; }
 
 QueryKey query_key_named(std::string_view name) {
-  const auto at = std::find(std::begin(kNames), std::end(kNames), name);
-  check<Error>(at != std::end(kNames), "query-key norm: unknown name {}; one of {}", quote(name), fmt::join(kNames, ", "));
-  return QueryKey(at - std::begin(kNames));
+  return QueryKey(place_of("query-key norm", kNames, name));
 }
 
 QueryKeyNorm::QueryKeyNorm(Scope scope, Options options) : options_(options) {

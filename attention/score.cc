@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "attention/normalise.h"
 #include "attention/scores/additive.h"
 #include "attention/scores/cosine.h"
 #include "attention/scores/coverage.h"
@@ -89,6 +90,10 @@ ExtraScores::ExtraScores(std::vector<NamedScore> scores) : scores_(std::move(sco
     for (const std::string window : {"local-m", "local-p"})
       check<Error>(it->name != window && !it->name.starts_with(window + "-"), "extra scores: the name is that of a window: {}",
                    quote(it->name));
+    const std::string_view normalise = normalise_in(it->name);
+    check<Error>(normalise.empty(), "extra scores: the name ends with that of a normaliser: {}, {}", quote(it->name), normalise);
+    check<Error>(it->name != "auto" && !it->name.starts_with('-') && !it->name.ends_with('-'),
+                 "extra scores: no name for a score: {}; a word, or some with hyphens between them", quote(it->name));
   }
   extra_scores = this;
 }

@@ -310,10 +310,12 @@ void Tape::play(std::span<const Variable> outputs, std::span<const Tensor> gradi
 }
 
 bool Slot::alive() const {
-  if (tape_ == 0) return true;
-  for (const Tape* tape = alive_tapes; tape; tape = tape->outer_)
-    if (tape->id_ == tape_) return true;
-  return false;
+  const auto lives = [](std::uint64_t id) {
+    const Tape* tape = id == 0 ? nullptr : alive_tapes;
+    while (tape && tape->id_ != id) tape = tape->outer_;
+    return id == 0 || tape;
+  };
+  return lives(tape_) && (!view_ || view_->tape == tape_ || lives(view_->tape));
 }
 
 NoRecording::NoRecording() : began_(next_tape_id.load()), outer_(std::exchange(silences, this)) { Tape::find_current(); }
@@ -390,7 +392,7 @@ Variable detail::record_view(const char* op, const Variable& x, const Tensor& y)
   const Slot::View* parent = slot.view_;
   slot.view_ = new (tape->allocate(sizeof(Slot::View)))
       Slot::View{y.shape(), y.strides(), y.offset() - x.value().offset() + (parent ? parent->offset : 0),
-                 y.numel() == x.numel() && (!parent || parent->covers)};
+                 y.numel() == x.numel() && (!parent || parent->covers), parent ? parent->tape : slot.tape_};
   slot.tape_ = tape->id();   // the view's memory goes with this tape, also when the parent is a leaf
   return {y, std::move(slot)};
 }

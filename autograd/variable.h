@@ -71,6 +71,7 @@ class Slot {
     Strides strides;
     Index offset;      // from the parent's first element
     bool covers;       // every element of the parent once
+    std::uint64_t tape;   // of the parent's gradient, which may be an older one than that of the view
   };
   Slot() = default;
   Slot(Gradient* gradient, std::uint64_t tape) : gradient_(gradient), tape_(tape) {}

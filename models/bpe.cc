@@ -157,6 +157,12 @@ struct Lines : sentencepiece::SentenceIterator {
   std::size_t at = 0;
 };
 
+// Pieces of single bytes, and pieces that a model was given, may spell what is no line of text.
+std::string as_line(std::string text) {
+  std::ranges::replace(text, '\n', ' ');
+  return repaired(text);
+}
+
 }  // namespace
 
 bool has_sentencepiece() { return true; }
@@ -180,19 +186,19 @@ std::vector<std::string> Bpe::tokens(std::string_view line) const {
   return pieces;
 }
 
-// The library's Decode, but for "<unk>" and for text that reads like it, which stay as they are.
+// The library's Decode, but for "<unk>" and for text that reads like it, which stay as they are, and for as_line.
 std::string Bpe::text(std::span<const std::string> tokens) const {
   std::string line;
   if (model_->byte_pieces) {
     const auto status = model_->processor.Decode(std::vector<std::string>(tokens.begin(), tokens.end()), &line);
     check<Error>(status.ok(), "bpe: {}", status.error_message());
-    return line;
+    return as_line(line);
   }
   for (const std::string& token : tokens) line += token;
   for (std::size_t at = 0; (at = line.find(kSpace, at)) != line.npos; ++at) line.replace(at, kSpace.size(), " ");
   const std::size_t before = model_->prefixed && line.starts_with(' '),
                     behind = model_->suffixed && line.size() > before && line.ends_with(' ');
-  return line.substr(before, line.size() - before - behind);
+  return as_line(line.substr(before, line.size() - before - behind));
 }
 
 const std::string& Bpe::model() const { return model_->bytes; }

@@ -18,10 +18,13 @@ namespace {
 // what a word outside of the vocabulary has beside its weights, which may be 0: its loss stays finite
 constexpr double kLeast = 1e-20;
 
-// ids of at least `size` become unk.
-Tensor within(const Tensor& ids, Index size, std::int32_t unk) {
+// ids of at least `size`, those of the words that `copied` places have, become unk.
+Tensor within(std::string_view what, const Tensor& ids, Index size, Index copied, std::int32_t unk) {
   const auto outside = [&](std::int32_t id) { return id >= size; };
+  check<DTypeError>(ids.dtype() == DType::i32, "copying model: {} need dtype i32: {}", what, ids.dtype());
   const Tensor all = ids.contiguous();
+  for (const std::int32_t id : all.span<std::int32_t>())
+    check<IndexError>(id < size + copied, "copying model: {}: id {} is not in [0, {})", what, id, size + copied);
   if (std::ranges::none_of(all.span<std::int32_t>(), outside)) return all;
   const Tensor known = all.clone();
   std::ranges::replace_if(known.mutable_span<std::int32_t>(), outside, unk);
@@ -57,19 +60,22 @@ struct CopyState : DecodingState {
 
 CopyingModel::CopyingModel(std::unique_ptr<Seq2Seq> model, Options options, bool by_attention)
     : model_(std::move(model)), options_(std::move(options)), by_attention_(by_attention) {
+  check<Error>(model_ != nullptr, "copying model: no model to write with");
   check<ShapeError>(!options_.shared.defined() || options_.shared.shape() == Shape{options_.source_vocabulary},
                     "copying model: shared needs one number a source word: shared {}, {} words",
                     options_.shared.defined() ? options_.shared.shape() : Shape{}, options_.source_vocabulary);
 }
 
 Sequences CopyingModel::known(const Sequences& source) const {
-  return {within(source.ids, options_.source_vocabulary, options_.source_unk), source.lengths};
+  const Index places = source.ids.rank() == 2 ? source.ids.size(1) : 0;
+  return {within("source ids", source.ids, options_.source_vocabulary, options_.target_vocabulary + places, options_.source_unk),
+          source.lengths};
 }
 
 Batch CopyingModel::known(const Batch& batch) const {
   Batch known = batch;
   known.source = this->known(batch.source);
-  known.inputs = within(batch.inputs, options_.target_vocabulary, options_.target_unk);
+  known.inputs = within("inputs", batch.inputs, options_.target_vocabulary, batch.source.ids.size(1), options_.target_unk);
   return known;
 }
 
@@ -112,7 +118,7 @@ CopyingModel::Labels CopyingModel::labels(const Batch& batch, List<AttentionMap>
   const Variable copied = reshape(sum(choice.weights * constant(to(same, x.dtype())), {-1}), {-1});               // [N]
   return {x, masked_fill(reshape(choice.log_share, {-1}), outside, -HUGE_VAL), with_least(copied, outside),
           choice.rest.defined() ? reshape(choice.rest, {-1}) : Variable(),
-          within(targets, options_.target_vocabulary, options_.target_unk)};
+          within("targets", targets, options_.target_vocabulary, batch.source.ids.size(1), options_.target_unk)};
 }
 
 Loss CopyingModel::loss(const Batch& batch, const CrossEntropyOptions& options, List<AttentionMap>* maps) const {
@@ -121,7 +127,7 @@ Loss CopyingModel::loss(const Batch& batch, const CrossEntropyOptions& options, 
   const Inside inside(out.path);
   return {linear_mixture_cross_entropy(of.x, out.weight, out.bias, of.log_share, of.other, of.ids, without_padding(options, options_.pad),
                                        of.rest),
-          batch.target_tokens};
+          target_tokens(batch)};
 }
 
 Tensor CopyingModel::token_losses(const Batch& batch, Index pad) const {
@@ -144,7 +150,9 @@ Seq2Seq::Encoding CopyingModel::encode(const Sequences& source) const {
 }
 
 Variable CopyingModel::next_features(const Tensor& tokens, DecodingState& state, List<AttentionMap>* maps) const {
-  return model_->next_features(within(tokens, options_.target_vocabulary, options_.target_unk), *state_as<CopyState>(state).model, maps);
+  CopyState& own = state_as<CopyState>(state);
+  return model_->next_features(within("tokens", tokens, options_.target_vocabulary, own.words.size(1), options_.target_unk), *own.model,
+                               maps);
 }
 
 Step CopyingModel::step(const Tensor& tokens, DecodingState& base, Want want) const {

@@ -72,7 +72,7 @@ double multiply_adds_per_word(const RunConfig& given, const Parameters& paramete
   } else if (c.attention == "none") {
     work -= reads_context * memory * (T - 1);                                             // of a context that stays: once a sentence
   } else {
-    const double seen = c.attention.starts_with("local") ? std::min(S, 2 * double(*c.window) + 1) : S;
+    const double seen = !window_of(c.attention).empty() ? std::min(S, 2 * double(*c.window) + 1) : S;
     const std::string score = score_of(c.attention);
     const bool looks = score != "location" && score != "gaussian" && score != "mean";
     work += T * seen * (memory + (!looks ? 0 : hidden > 0 ? hidden : memory));

@@ -29,6 +29,7 @@ struct EnsembleState : DecodingState {
 
 Ensemble::Ensemble(std::vector<const Translator*> models, EnsembleMean mean) : models_(std::move(models)), mean_(mean) {
   check<Error>(!models_.empty(), "ensemble: no models");
+  for (const Translator* model : models_) check<Error>(model, "ensemble: one of {} models is a null pointer", models_.size());
 }
 
 std::unique_ptr<DecodingState> Ensemble::start(const Sequences& source) const {

@@ -71,10 +71,7 @@ std::string utf8(std::u32string_view text) {
   std::string out;
   for (const char32_t c : text) {
     if (c >= 0xDC00 && c <= 0xDCFF) out += char(c - 0xDC00);  // a byte that was no UTF-8
-    else {
-      utf8proc_uint8_t bytes[4];
-      out.append(reinterpret_cast<const char*>(bytes), std::size_t(utf8proc_encode_char(utf8proc_int32_t(c), bytes)));
-    }
+    else append(out, c);
   }
   return out;
 }

@@ -89,7 +89,7 @@ Loss RecurrentModel::loss(const Batch& batch, const CrossEntropyOptions& options
   const Inside inside(out.path);
   return {linear_cross_entropy(rows, out.weight, out.bias, reshape(transpose(batch.targets), {-1}),
                                without_padding(options, target_embedding.padding)),
-          batch.target_tokens};
+          target_tokens(batch)};
 }
 
 Seq2Seq::Encoding RecurrentModel::encode(const Sequences& source) const {

@@ -13,13 +13,13 @@ namespace heed {
 namespace {
 
 bool attends(const RunConfig& c) { return c.attention != "none"; }
-bool is_local(const RunConfig& c) { return c.attention.starts_with("local"); }
+bool is_local(const RunConfig& c) { return !window_of(c.attention).empty(); }
 // Without attention, a context that stays.
 bool is_cho(const RunConfig& c) { return c.decoder == "cho" || c.decoder == "cho-exact"; }
 // Scores of papers that look from the previous state.
 bool looks_first(std::string_view attention) {
   const std::string score = score_of(attention);
-  return !attention.starts_with("local") && (score == "additive" || score == "location-aware");
+  return window_of(attention).empty() && (score == "additive" || score == "location-aware");
 }
 // Scores that compare query and memory as they are.
 bool needs_equal_widths(std::string_view attention) {

@@ -82,6 +82,7 @@ Variable look(const Attention& attention, const Variable& query, DecoderState& s
 }  // namespace
 
 void DecoderState::reorder(std::span<const Index> rows, Index per_sentence) {
+  check<Error>(!layers.empty(), "reorder: a decoder's state without states; start() of the decoder");
   const Tensor order = tensor(std::vector<std::int64_t>(rows.begin(), rows.end()), {Index(rows.size())});
   const Tensor sentences = reordered_sentences(rows, per_sentence, layers[0].h.size(0), group);
   group = per_sentence;

@@ -109,6 +109,10 @@ Side load_side(const std::string& run, const std::string& name, const RunConfig&
   return side;
 }
 
+[[noreturn]] void refuse(const fs::filesystem_error& e) {
+  throw FileError(fmt::format("{}: {}", e.path1().string(), e.code().message()), e.code().value());
+}
+
 // What create_run makes before config.json.
 bool comes_before_config(const fs::directory_entry& entry) {
   const std::string name = entry.path().filename().string();
@@ -121,15 +125,17 @@ bool comes_before_config(const fs::directory_entry& entry) {
 
 // ---- the directory --------------------------------------------------------------------------------------------------
 
-bool is_vacant(const std::string& path) {
+bool is_vacant(const std::string& path) try {
   if (!fs::exists(path)) return true;
   if (!fs::is_directory(path)) return false;
   for (const auto& entry : fs::directory_iterator(path))
     if (!fs::exists(join(path, "lock")) || !comes_before_config(entry)) return false;
   return true;
+} catch (const fs::filesystem_error& e) {
+  refuse(e);
 }
 
-std::unique_ptr<RunLock> create_run(const Run& run) {
+std::unique_ptr<RunLock> create_run(const Run& run) try {
   const bool existed = fs::exists(run.path);
   check<FileError>(!existed || fs::is_directory(run.path), "{}: is no directory", run.path);
   check<FileError>(is_vacant(run.path), "{}: exists and is not empty", run.path);
@@ -157,9 +163,11 @@ std::unique_ptr<RunLock> create_run(const Run& run) {
     else for (const auto& entry : fs::directory_iterator(run.path, ignored)) fs::remove_all(entry.path(), ignored);
     throw;
   }
+} catch (const fs::filesystem_error& e) {
+  refuse(e);
 }
 
-Run open_run(const std::string& path) {
+Run open_run(const std::string& path) try {
   const std::string file = join(path, "config.json");
   check<FileError>(fs::exists(path), "no such run: {}; a directory that `heed train` made", path);
   check<FileError>(fs::exists(file), "no run: {} has no config.json; a directory that `heed train` made", path);
@@ -171,6 +179,8 @@ Run open_run(const std::string& path) {
                    "{}: tie \"all\" needs one vocabulary: source.vocabulary has {} {}s, target.vocabulary {} others", path,
                    run.source.vocabulary.size(), run.source.tokenizer.options().noun(), run.target.vocabulary.size());
   return run;
+} catch (const fs::filesystem_error& e) {
+  refuse(e);
 }
 
 RunLock::RunLock(const std::string& run) {
@@ -212,7 +222,7 @@ SafetensorsFile read_weights(const std::string& path, const Run* fits) {
   return file;
 }
 
-LoadedModel load_model(const Run& run, const std::string& file) {
+LoadedModel load_model(const Run& run, const std::string& file) try {
   LoadedModel loaded;
   loaded.parameters = std::make_unique<Parameters>(Seed{std::uint64_t(run.config.seed)});
   loaded.model = make_model(run.config, loaded.parameters->root(), run.source.vocabulary, run.target.vocabulary);
@@ -238,6 +248,8 @@ LoadedModel load_model(const Run& run, const std::string& file) {
     }
   }
   std::rethrow_exception(first);
+} catch (const fs::filesystem_error& e) {
+  refuse(e);
 }
 
 LoadedModel load_mean(const Run& run, std::span<const std::string> files) {
@@ -253,8 +265,6 @@ LoadedModel load_mean(const Run& run, std::span<const std::string> files) {
   loaded.file = fmt::format("{}", fmt::join(files, ","));
   return loaded;
 }
-
-std::string weights_file(const std::string& path) { return fs::is_directory(path) ? load_model(open_run(path)).file : path; }
 
 std::string checkpoint_path(const std::string& run, Index step) { return join(run, fmt::format("checkpoints/{}.safetensors", step)); }
 
@@ -292,7 +302,7 @@ void write_best(const Run& run, const std::map<std::string, Tensor>& weights, co
   write_safetensors(join(run.path, "best.safetensors"), weights, metadata);
 }
 
-std::optional<Index> best_step(const Run& run) {
+std::optional<Index> best_step(const Run& run) try {
   const std::string path = join(run.path, "best.safetensors");
   if (!fs::exists(path)) return {};
   try {
@@ -302,6 +312,8 @@ std::optional<Index> best_step(const Run& run) {
   } catch (const FileError&) {
     return {};
   }
+} catch (const fs::filesystem_error& e) {
+  refuse(e);
 }
 
 Checkpoint read_checkpoint(const Run& run, Index step) {

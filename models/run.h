@@ -57,8 +57,6 @@ LoadedModel load_model(const Run& run, const std::string& file = {});
 // The mean of the weights in all these files, as of the last checkpoints in Vaswani et al. 2017, arXiv 1706.03762, 6.1; its `file`
 // is their list "A,B". FileError
 LoadedModel load_mean(const Run& run, std::span<const std::string> files);
-// The file of weights that a path means: it itself; where it is a run, the one that load_model takes there. FileError
-std::string weights_file(const std::string& path);
 // The weights in a file by path, of a checkpoint or plain ones, and what its metadata says of them. FileError
 SafetensorsFile read_weights(const std::string& file, const Run* fits = nullptr);
 

@@ -198,7 +198,8 @@ std::vector<Option> table(RunConfig& c) {
        .help = "largest norm of all gradients together; 0: no limit", .low = 0, .high = 1e9},
       {.name = "average", .value = &c.average, .takes = "X",
        .help = "decay of an average of the weights, which is then evaluated and kept; 0: none", .low = 0, .high = 1, .below = true},
-      {.name = "seed", .value = &c.seed, .takes = "N", .help = "of initial weights, order of the data, dropout", .low = 0, .high = 9e18},
+      {.name = "seed", .value = &c.seed, .takes = "N", .help = "of initial weights, order of the data, dropout", .low = 0,
+       .high = kLargestSeed},
       {.name = "precision", .value = &c.precision, .takes = "NAME",
        .help = "of the factors in the matrix products of updates; weights, sums and evaluations stay float32; bfloat16 needs AVX512-BF16",
        .choices = {"float32", "bfloat16"}, .later = true},
@@ -225,11 +226,6 @@ std::vector<Option> table(RunConfig& c) {
       {.name = "threads", .value = &c.threads, .takes = "N",
        .help = "else HEED_THREADS, else what the machine offers", .low = 1, .high = 1024},
   };
-}
-
-std::string near_divisors(Index width, Index heads) {
-  const Index below = width / heads * heads, above = below + heads;
-  return below > 0 ? fmt::format("{} or {}", below, above) : fmt::format("{}", above);
 }
 
 std::string near_heads(Index width, Index heads) {
@@ -323,7 +319,7 @@ void check_transformer(const RunConfig& c) {
   check_not_recurrent(c);
   check<Error>(c.width % c.heads == 0,
                "the heads do not divide the width: --width {} --heads {}; --width {} would do, or --heads {}", c.width, c.heads,
-               near_divisors(c.width, c.heads), near_heads(c.width, c.heads));
+               nearest_multiples(c.width, c.heads), near_heads(c.width, c.heads));
   const Index shared = c.key_value_heads.value_or(c.heads);
   check<Error>(c.heads % shared == 0,
                "heads that cannot be shared out: --heads {} --key-value-heads {}; a divisor of {}, as {}", c.heads, shared, c.heads,

@@ -97,6 +97,7 @@ void check_read(const RunConfig& config);
 
 // Options that a resumed run may change: limits, threads, what is saved and kept, where its data are.
 bool may_change(std::string_view option);
+inline constexpr double kLargestSeed = 9e18;       // of --seed
 
 Index decoder_layers(const RunConfig& config);     // of the decoder's stack
 bool copies_by_attention(const RunConfig& config); // a PointerGenerator's --copy, which needs weights that sum to 1

@@ -8,6 +8,7 @@
 #include "tensor/ops/binary.h"
 #include "tensor/ops/cross_entropy.h"
 #include "tensor/ops/index.h"
+#include "tensor/ops/reduce.h"
 #include "tensor/ops/softmax.h"
 #include "tensor/ops/view.h"
 
@@ -47,10 +48,19 @@ Mask source_mask(std::string_view op, const Sequences& source) {
 void check_targets(const Batch& batch) {
   check<ShapeError>(batch.targets.shape() == batch.inputs.shape(), "loss: inputs and targets differ: inputs {}, targets {}",
                     batch.inputs.shape(), batch.targets.shape());
+  check<ShapeError>(batch.targets.rank() == 2, "loss: targets need 2 dimensions [B, T]: {}", batch.targets.shape());
+}
+
+Index target_tokens(const Batch& batch) {
+  if (batch.target_tokens > 0 || batch.targets.numel() == 0) return batch.target_tokens;
+  check<Error>(batch.lengths.defined(), "loss: a batch of targets {} has target_tokens 0 and no lengths to count them by",
+               batch.targets.shape());
+  return Index(sum(to(batch.lengths, DType::f64)).item());
 }
 
 Variable mean_over_heads(const AttentionMap& map) {
   if (map.weights.rank() == 3) return map.weights;
+  check<ShapeError>(map.weights.rank() == 4, "mean over heads: weights need [B, H, T, S] or [B, T, S]: {}", map.weights.shape());
   const Index H = map.weights.size(1);
   Variable sum = select(map.weights, 1, 0);
   for (Index h = 1; h < H; ++h) sum = sum + select(map.weights, 1, h);
@@ -108,6 +118,7 @@ CrossEntropyOptions without_padding(CrossEntropyOptions options, Index pad) {
 
 Tensor Translator::token_losses(const Batch& batch, Index pad) const {
   check_targets(batch);
+  if (batch.targets.numel() == 0) return zeros(batch.targets.shape());
   const auto state = start(batch.source);
   List<Tensor> columns;
   for (Index t = 0; t < batch.targets.size(1); ++t) {
@@ -119,8 +130,11 @@ Tensor Translator::token_losses(const Batch& batch, Index pad) const {
 }
 
 Tensor Seq2Seq::token_losses(const Batch& batch, Index pad) const {
+  check_targets(batch);
   const Linear& out = output_layer();
-  return linear_cross_entropy(features(batch).value(), out.weight.value(), out.bias.value(), batch.targets, {.pad = pad}).losses;
+  const Tensor x = features(batch).value();
+  const Inside inside(out.path);
+  return linear_cross_entropy(x, out.weight.value(), out.bias.value(), batch.targets, {.pad = pad}).losses;
 }
 
 Step Seq2Seq::step(const Tensor& tokens, DecodingState& state, Want want) const {

@@ -35,7 +35,8 @@ struct Batch {
   Index linked_tokens = 0;   // targets with a link
 };
 
-void check_targets(const Batch& batch);         // ShapeError unless each input has a target
+void check_targets(const Batch& batch);          // ShapeError unless each input [B, T] has a target
+Index target_tokens(const Batch& batch);         // where it says 0, the sum of its lengths. Error without these
 
 // Sum of the token losses, to be divided once by the number of all tokens of an update.
 struct Loss {

@@ -76,12 +76,13 @@ Split split_words(std::string_view line) {
     const Character c = character_at(line, i);
     i += c.size;
     if (is_space(c.code)) {
-      in_word = joined = false, space = true, before = c.code;
+      in_word = joined = false, space = true, before = c.code, cluster = 0;
       continue;
     }
     const bool word = is_word(c.code), joiner = is_joiner(c.code), one = continues_cluster(before, c.code, cluster);
     const bool joins = !out.tokens.empty() && !space && ((word && in_word) || is_mark(c.code) || one || joiner || joined);
-    if (!joins) out.tokens.emplace_back(), out.spaced.push_back(space), in_word = word;
+    if (!joins) out.tokens.emplace_back(), out.spaced.push_back(space);
+    in_word = word || (joins && in_word);
     append(out.tokens.back(), c.code);
     space = false, joined = joiner, before = c.code;
   }

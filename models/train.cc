@@ -69,7 +69,7 @@ Trainer::Report Trainer::update(std::span<const Batch> micro_batches) {
   for (const Batch& batch : micro_batches) {
     linked_tokens += batch.linked_tokens;
     report.source_tokens += batch.source_tokens;
-    report.target_tokens += batch.target_tokens;
+    report.target_tokens += target_tokens(batch);
   }
   Sums sums{.tokens = double(std::max<Index>(report.target_tokens, 1)), .linked = double(std::max<Index>(linked_tokens, 1))};
   const std::int64_t step = step_ + 1;

@@ -318,7 +318,7 @@ Loss TranslationModel::loss(const Batch& batch, const CrossEntropyOptions& optio
   const Variable rows = reshape(x, {-1, width_});                                      // [B T, d]
   return {linear_cross_entropy(rows, output.weight, output.bias, reshape(batch.targets, {-1}),
                                without_padding(options, target_embedding.padding)),
-          batch.target_tokens};
+          target_tokens(batch)};
 }
 
 Seq2Seq::Encoding TranslationModel::encode(const Sequences& source) const {

@@ -18,9 +18,7 @@ std::vector<std::string_view> Schedule::names() { return {std::begin(kNames), st
 std::string_view Schedule::name(Kind kind) { return kNames[std::size_t(kind)]; }
 
 Schedule::Kind Schedule::kind(std::string_view name) {
-  const auto at = std::find(std::begin(kNames), std::end(kNames), name);
-  check<Error>(at != std::end(kNames), "schedule: unknown name {}; one of {}", quote(name), fmt::join(kNames, ", "));
-  return Kind(at - std::begin(kNames));
+  return Kind(place_of("schedule", kNames, name));
 }
 
 Schedule::Schedule(Options options) : options_(options) {

@@ -82,6 +82,7 @@ void Selection::forget_gradients() const {
 }
 
 void Selection::initialise(const Initializer& init) const {
+  check<Error>(bool(init), "initialise: no initializer");
   for (const auto& item : items_) {
     const Inside inside(item->path);
     init(item->variable.value(), owner_->initial_key(item->path));

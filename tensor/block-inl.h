@@ -172,36 +172,21 @@ template <class T> HWY_INLINE Block<T> LanesAllowed(ptrdiff_t first, ptrdiff_t l
   return And16(range, Positive16(Load16(lanes)));
 }
 
+struct LargerOp {   // either one if one is NaN
+  template <class D, class V> static HWY_INLINE V f(D, V a, V b) { return hn::Max(a, b); }
+};
 // The fold: halves are combined until one lane is left.
-template <bool kMax, class D, class V> HWY_INLINE V Combine(D, V a, V b) {
-  if constexpr (kMax) return hn::Max(a, b);
-  else return hn::Add(a, b);
-}
-template <bool kMax, class D, class V> HWY_INLINE hn::TFromD<D> FoldRegister(D d, V v) {
-#if HWY_TARGET != HWY_SCALAR
-  if constexpr (sizeof(V) > 16) {
-    const hn::Half<D> half;
-    return FoldRegister<kMax>(half, Combine<kMax>(half, hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
-  } else if constexpr (sizeof(hn::TFromD<D>) == 4) {
-    v = Combine<kMax>(d, v, hn::Shuffle1032(v));
-    v = Combine<kMax>(d, v, hn::Shuffle2301(v));
-  } else {
-    v = Combine<kMax>(d, v, hn::Shuffle01(v));
-  }
-#endif
-  (void)d;
-  return hn::GetLane(v);
-}
-template <bool kMax, class T> HWY_INLINE T Fold16(Block<T> x) {
+template <class Op, class T> HWY_INLINE T Fold16(Block<T> x) {
+  const typename Block<T>::D d;
   HWY_UNROLL(4)
   for (size_t half = Block<T>::kRegisters / 2; half > 0; half /= 2) {
     HWY_UNROLL(8)
-    for (size_t r = 0; r < half; ++r) x.v[r] = kMax ? hn::Max(x.v[r], x.v[r + half]) : hn::Add(x.v[r], x.v[r + half]);
+    for (size_t r = 0; r < half; ++r) x.v[r] = Op::f(d, x.v[r], x.v[r + half]);
   }
-  return FoldRegister<kMax>(typename Block<T>::D(), x.v[0]);
+  return FoldLanes<Op>(d, x.v[0]);
 }
-template <class T> HWY_INLINE T Sum16(const Block<T>& x) { return Fold16<false>(x); }
-template <class T> HWY_INLINE T MaxLane16(const Block<T>& x) { return Fold16<true>(x); }
+template <class T> HWY_INLINE T Sum16(const Block<T>& x) { return Fold16<SumOp>(x); }
+template <class T> HWY_INLINE T MaxLane16(const Block<T>& x) { return Fold16<LargerOp>(x); }
 
 }  // namespace
 }  // namespace heed::HWY_NAMESPACE

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tensor/format.h"
 
+#include <algorithm>
+
 #include "tensor/utf8.h"
 
 namespace heed {
@@ -8,6 +10,17 @@ namespace heed {
 std::string error_text(fmt::string_view format, fmt::format_args args) {
   std::string text = fmt::vformat(format, args);
   return current_path().empty() ? text : fmt::format("in {}: {}", current_path(), text);
+}
+
+std::string nearest_multiples(Index n, Index of) {
+  const Index below = n / of * of;
+  return below > 0 ? fmt::format("{} or {}", below, below + of) : fmt::format("{}", of);
+}
+
+std::size_t place_of(std::string_view what, std::span<const std::string_view> names, std::string_view name) {
+  const auto at = std::ranges::find(names, name);
+  check<Error>(at != names.end(), "{}: unknown name {}; one of {}", what, quote(name), fmt::join(names, ", "));
+  return std::size_t(at - names.begin());
 }
 
 std::string first_ten(std::span<const std::string> list, std::string_view separator) {

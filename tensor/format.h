@@ -65,6 +65,12 @@ std::string shown(std::string_view name);
 // The first ten of a list for a message, with the separator between them: "a, b and 120 more".
 std::string first_ten(std::span<const std::string> list, std::string_view separator);
 
+// "24 or 27": the multiples of a number that are nearest to n.
+std::string nearest_multiples(Index n, Index of);
+
+// Where a name stands among those of an enum; Error lists them.
+std::size_t place_of(std::string_view what, std::span<const std::string_view> names, std::string_view name);
+
 // "[in <module path>: ]" and the text.
 std::string error_text(fmt::string_view format, fmt::format_args args);
 

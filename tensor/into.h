@@ -16,6 +16,8 @@ struct Into {
 
 // Throws where two elements of x share memory, as in an expanded view: what is written there would depend on the order.
 void check_writable(std::string_view op, const Tensor& x);
+// ShapeError, DTypeError unless a, of this name, has x's shape and dtype.
+void check_like(std::string_view op, std::string_view name, const Tensor& a, const Tensor& x);
 // Whether an element of a may be one of b. Slices of one buffer, as heads and parts of a packed projection, are told apart.
 bool may_overlap(const Tensor& a, const Tensor& b);
 // to = from for each pair, as if all were read before any is written.

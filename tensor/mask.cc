@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "tensor/format.h"
+#include "tensor/ops/binary.h"
 #include "tensor/ops/index.h"
 #include "tensor/ops/view.h"
 
@@ -175,7 +176,7 @@ Tensor Mask::dense(const Shape& scores) const {
   check_fits("mask", scores);
   if (sliding_) return without_sliding(scores).dense(scores);
   Tensor out = empty(scores, DType::u8);
-  if (allowed_.defined()) copy_into(out, allowed_);
+  if (allowed_.defined()) copy_into(out, not_equal(allowed_, 0));
   else fill_(out, 1);
   if (out.numel() == 0 || (!lengths_.defined() && !left_ && !right_)) return out;
   const Index S = scores(-1), T = scores.rank() >= 3 ? scores(-2) : 1, rows = out.numel() / S;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Text of tensors by the rules of NumPy's array2string: one format for all elements shown, up to 4 digits after the point,
-// exponents where the magnitudes are far apart, 75 columns, three items at each edge of what is larger than 1000.
+// exponents where the magnitudes are far apart, each as long as it needs, 75 columns, three items at each edge of what is larger than 1000.
 #include <charconv>
 #include <cmath>
 #include <ostream>

@@ -80,11 +80,12 @@ Shape position_of(Index flat, const Shape& shape) {
   return position;
 }
 
-Shape broadcast_shapes(std::string_view op, const Shape& a, const Shape& b) {
+Shape broadcast_shapes(std::string_view op, const Shape& a, const Shape& b, std::string_view name_a, std::string_view name_b) {
   Shape out = a.rank() >= b.rank() ? a : b;
   for (int i = 1; i <= std::min(a.rank(), b.rank()); ++i) {
     const Index m = a[a.rank() - i], n = b[b.rank() - i];
-    check<ShapeError>(m == n || m == 1 || n == 1, "{}: shapes do not broadcast: a {}, b {} ({} and {} at dim {})", op, a, b, m, n, -i);
+    check<ShapeError>(m == n || m == 1 || n == 1, "{}: shapes do not broadcast: {} {}, {} {} ({} and {} at dim {})", op, name_a, a,
+                      name_b, b, m, n, -i);
     out[out.rank() - i] = m == 1 ? n : m;
   }
   return out;

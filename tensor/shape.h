@@ -94,7 +94,8 @@ inline int normalize_dim(std::string_view op, int dim, const Shape& shape) {   /
 }
 inline Index Shape::operator()(int dim) const { return sizes_[std::size_t(normalize_dim("size", dim, *this))]; }
 Shape position_of(Index flat, const Shape& shape);                    // of the element with this number in row-major order
-Shape broadcast_shapes(std::string_view op, const Shape& a, const Shape& b);  // NumPy's rule; ShapeError with both shapes
+// NumPy's rule; ShapeError with both shapes and what they are of
+Shape broadcast_shapes(std::string_view op, const Shape& a, const Shape& b, std::string_view name_a = "a", std::string_view name_b = "b");
 bool broadcasts_to(const Shape& from, const Shape& to);               // by that rule, `to` staying as it is
 std::string to_string(const Shape& shape);                            // "[32, 7, 512]"
 std::string to_string(const Dims& dims);                              // "[-2, -1]"

@@ -455,6 +455,11 @@ void check_writable(std::string_view op, const Tensor& x) {
   }
 }
 
+void check_like(std::string_view op, std::string_view name, const Tensor& a, const Tensor& x) {
+  check<ShapeError>(a.shape() == x.shape(), "{}: shapes differ: {} {}, x {}", op, name, a.shape(), x.shape());
+  check<DTypeError>(a.dtype() == x.dtype(), "{}: dtypes differ: {} {}, x {}", op, name, a.dtype(), x.dtype());
+}
+
 bool may_overlap(const Tensor& a, const Tensor& b) {
   if (!(a.storage() == b.storage()) || a.numel() == 0 || b.numel() == 0) return false;
   const auto [a_first, a_last] = extent(a);

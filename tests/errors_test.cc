@@ -12,6 +12,8 @@
 #include <set>
 
 #include "attention/attend.h"
+#include "attention/differential.h"
+#include "attention/linear_attention.h"
 #include "attention/multi_head.h"
 #include "attention/random_features.h"
 #include "attention/relative.h"
@@ -40,8 +42,10 @@
 #include "tensor/gemm_bfloat16.h"
 #include "tensor/low_precision.h"
 #include "tensor/ops/binary.h"
+#include "tensor/ops/causal_product.h"
 #include "tensor/ops/einsum.h"
 #include "tensor/ops/index.h"
+#include "tensor/ops/linear.h"
 #include "tensor/ops/matmul.h"
 #include "tensor/ops/norm.h"
 #include "tensor/ops/random.h"
@@ -89,6 +93,8 @@ Scope scope() {
 Into into(const Shape& shape, DType dtype = DType::f32) { return {zeros(shape, dtype)}; }
 Tensor ids(std::initializer_list<Nested> values, DType dtype = DType::i64) { return tensor(Nested(values), dtype); }
 Variable leaf(const Shape& shape, DType dtype = DType::f64) { return variable(ones(shape, dtype)); }
+
+AnyScore dot_again(Scope scope, const ScoreOptions& options) { return make_score("dot", scope, options); }
 
 const SmallModel& transformer() {
   static const SmallModel model("--layers 1 --heads 2");
@@ -245,12 +251,25 @@ const std::vector<Row>& tensor_rows() {
       CALL(exp(Tensor())),
       CALL(unary_grad(Unary::exp, zeros({2}), zeros({2}, f64), into({2}))),
       CALL(unary_grad(Unary::exp, zeros({2}), zeros({3}), into({2}))),
+      CALL(unary_grad(Unary::exp, zeros({8}), zeros({8}), {expand(zeros({1}), {8})})),
+      CALL(clamp_(expand(zeros({1}), {8}), 1, 2)),
+      CALL([] {
+        const Into da = into({8});
+        binary_grad(Binary::multiply, zeros({8}), zeros({2}), Tensor(), zeros({8}), &da, nullptr);
+      }()),
+      CALL(linear_grad(zeros({2}), zeros({2, 3}), {.activation = Activation::relu})),
+      CALL(binary(Binary::add, zeros({8}), zeros({8}), {expand(zeros({1}), {8})})),
+      CALL([] {
+        const Into shared{expand(zeros({1}), {8})};
+        binary_grad(Binary::multiply, zeros({8}), zeros({8}), Tensor(), zeros({8}), &shared, nullptr);
+      }()),
       CALL(add(zeros({2, 3}), zeros({4, 3}))),
       CALL(add(zeros({2}), zeros({2}, f64))),
       CALL(add(zeros({2}, bf16), zeros({2}, bf16))),
       CALL(add(Tensor(), zeros({2}))),
       CALL(divide(ones({2}, i64), zeros({2}, i64))),
       CALL(where(zeros({2}), zeros({2}), zeros({2}))),
+      CALL(where(zeros({3}, u8), zeros({2}), zeros({2}))),
       CALL(logical_and(zeros({2}), zeros({2}))),
       // reductions
       CALL(sum(zeros({2, 3}), {0, 0})),
@@ -261,8 +280,18 @@ const std::vector<Row>& tensor_rows() {
       CALL(cumsum(Tensor(), 0)),
       CALL(cumsum(zeros({2}, bf16), 0)),
       CALL(sum_to(zeros({2, 3}), {4})),
+      CALL(cumsum_grad(zeros({16}), 0, into({2}))),
+      CALL(prod_grad(zeros({16}), zeros({}), {0}, into({2}))),
+      CALL(prod_grad(zeros({8}), zeros({}), {0}, {expand(zeros({1}), {8})})),
+      CALL(max_grad(zeros({2, 8}), zeros({2}), zeros({2}), {1}, into({2, 7}))),
+      CALL(max_grad(zeros({2, 8}), zeros({2}), zeros({3}), {1}, into({2, 8}))),
+      CALL([] {
+        const Into dq = into({1, 1, 2, 2});
+        causal_product_grad(zeros({1, 1, 2, 3}), zeros({1, 1, 2, 3}), zeros({1, 1, 2, 3}), zeros({1, 1, 2, 3}), &dq, nullptr, nullptr);
+      }()),
       CALL(sum_to(Tensor(), {1})),
       CALL(add_into(zeros({1, 3}), into({4, 3}))),
+      CALL(add_into(ones({1000}), {expand(zeros({1}), {1000}), true})),
       CALL(sum_to(zeros({2, 3}), into({3}, f64))),
       CALL(logsumexp(zeros({2, 3}), {1, 1})),
       CALL(logsumexp_grad(zeros({2, 3}), zeros({3}), zeros({2}), 1, into({2, 3}))),
@@ -310,6 +339,7 @@ const std::vector<Row>& tensor_rows() {
       CALL(one_hot(ids({3}), 3)),
       CALL(one_hot(ids({3}), -1)),
       CALL(topk(zeros({3}), 4)),
+      CALL(topk(zeros({}), 5)),
       // softmax and its kin, norms
       CALL(softmax(zeros({2, 3}), 2)),
       CALL(softmax(zeros({2, 3}, i64))),
@@ -323,6 +353,8 @@ const std::vector<Row>& tensor_rows() {
       CALL(layer_norm(zeros({2, 3}), zeros({3}), zeros({3}), -1)),
       CALL(rms_norm(zeros({2, 3}), zeros({2}))),
       CALL(add_dropout_norm(zeros({2, 3}), zeros({2, 4}), zeros({3}), zeros({3}))),
+      CALL(add_dropout_norm(zeros({2, 3}), Tensor(), zeros({3}), zeros({3}))),
+      CALL(layer_norm_grad(zeros({2, 3}), zeros({1}), zeros({2}), zeros({3}), zeros({2, 3}), nullptr, nullptr, nullptr)),
       CALL(layer_norm_grad(zeros({2, 3}), zeros({2}), zeros({3}), zeros({3}), zeros({2, 3}), nullptr, nullptr, nullptr)),
       // attention
       CALL(scaled_dot_product_attention(zeros({2, 3, 4}), zeros({2, 3, 4}), zeros({2, 3, 4}))),
@@ -374,6 +406,7 @@ const std::vector<Row>& tensor_rows() {
       CALL(linear_cross_entropy(zeros({2, 3}), zeros({5, 4}), Tensor(), ids({0, 1}))),
       CALL(linear_cross_entropy(zeros({2, 3}), zeros({5, 3}), zeros({4}), ids({0, 1}))),
       CALL(linear_cross_entropy(zeros({2, 3}), zeros({5, 3}), Tensor(), ids({0, 1}), {}, {}, {zeros({2}), zeros({3})})),
+      CALL(linear_cross_entropy(zeros({2, 3}), zeros({5, 3}), Tensor(), ids({0, 1}), {}, {}, {zeros({2}), Tensor()})),
       CALL(linear_cross_entropy(zeros({2, 3}), zeros({5, 3}), Tensor(), ids({0, 1}), {}, {}, {zeros({2}), zeros({2}, f64)})),
       CALL(mse_loss(zeros({2}), zeros({3}))),
       CALL(pair_loss_grad(PairLoss::mse_loss, zeros({2}), zeros({2}), Reduction::none, 0, zeros({3}), nullptr, nullptr)),
@@ -593,7 +626,9 @@ const std::vector<Row>& model_rows() {
                                                       .positions = RelativePositions(
                                                           scope() / "self_attn", {.kind = Positions::shaw, .heads = 4, .head_width = 2}),
                                                       .differential = true})),
+      CALL(DifferentialHeads(scope() / "self_attn", {.heads = 2, .head_width = 4, .layer = 0})),
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .dropout = 0.1, .linear_attention = true})),
+      CALL(linear_sums(constant(zeros({2, 3})), constant(zeros({})))),
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .random_features = 16})),
       CALL(MultiHeadAttention(scope() / "self_attn", {.width = 8, .heads = 4, .linear_attention = true, .random_features = -1})),
       CALL(RandomFeatures({.number = 8, .head_width = 4, .scale = -2})),
@@ -607,12 +642,15 @@ const std::vector<Row>& model_rows() {
         MultiHeadAttention(scope() / "self_attn", {.width = 8}).next(constant(zeros({1, 2, 8})), none);
       }()),
       CALL(identity_init()(zeros({2}), Key(1))),
+      CALL(gru().parameters->select().initialise(nullptr)),
       // attentions
       CALL(make_attention("dott", scope(), {.query_width = 2, .memory_width = 2})),
+      CALL(make_attention("-hard", scope(), {.query_width = 2, .memory_width = 2})),
       CALL(make_score("dott", scope(), {.query_width = 2, .memory_width = 2})),
       CALL(normalise_named("max")),
       CALL(normalise_named("top-0")),
       CALL(normalise_named("learned-entmax")),
+      CALL(Normalise()(constant(zeros({2})), {})),
       CALL(top_k(constant(zeros({2})), 0, {})),
       CALL(make_attention("dot", scope() / "attention", {.query_width = 2, .memory_width = 3})),
       CALL(make_attention("local-m", scope() / "attention", {.query_width = 2, .memory_width = 2, .window = -1})),
@@ -678,7 +716,10 @@ const std::vector<Row>& model_rows() {
       CALL(Schedule({.kind = Schedule::Kind::step, .every = 0})),
       CALL(LstmCell(scope() / "cell", {.in = 3, .width = 2})(constant(zeros({3})), {})),
       CALL(ExtraScores({NamedScore{"", {}}})),
-      CALL(ExtraScores({NamedScore{"local-p", [](Scope s, const ScoreOptions& o) { return make_score("dot", s, o); }}})),
+      CALL(ExtraScores({NamedScore{"local-p", dot_again}})),
+      CALL(ExtraScores({NamedScore{"dot-hard", dot_again}})),
+      CALL(ExtraScores({NamedScore{"auto", dot_again}})),
+      CALL(ExtraScores({NamedScore{"near-", dot_again}})),
       CALL(make_attention("local-m", scope() / "attention", {.query_width = 3, .memory_width = 3, .window = -1})),
       CALL(Schedule({.kind = Schedule::Kind::cosine, .warmup = 5, .total = 5})),
       CALL(Schedule({.kind = Schedule::Kind::inverse_sqrt, .warmup = 0})),
@@ -705,6 +746,14 @@ const std::vector<Row>& model_rows() {
       CALL(transformer().model->start({zeros({2}, i32), zeros({2}, i32)})),
       CALL(transformer().model->loss({sentence(2), zeros({1, 2}, i32), zeros({2, 1}, i32), {}}, {})),
       CALL(gru().model->loss({sentence(2), zeros({1, 2}, i32), zeros({2, 1}, i32), {}}, {})),
+      CALL(gru().model->loss({sentence(2), zeros({2}, i32), zeros({2}, i32), {}}, {})),
+      CALL(gru().model->loss({sentence(2), zeros({1, 2}, i32), zeros({1, 2}, i32), {}}, {})),
+      CALL(gru().model->token_losses({sentence(2), zeros({1, 2}, i32), zeros({2, 1}, i32), {}}, 0)),
+      CALL(copying().model->loss({sentence(2), ids({{2}}, i32), ids({{5000}}, i32), {}, 2, 1}, {})),
+      CALL(copying().model->loss({sentence(2), ids({{5000}}, i32), ids({{3}}, i32), {}, 2, 1}, {})),
+      CALL(copying().model->step(ids({5000}, i32), *copying().model->start(sentence(2)))),
+      CALL(copying().model->step(ids({2}), *copying().model->start(sentence(2)))),
+      CALL(mean_over_heads({AttentionMap::Kind::cross, 0, constant(zeros({1, 4}))})),
       CALL(linked({{2, 0}})),
       CALL(linked({}, std::vector<Index>{0, 0})),
       CALL(linked({}, std::vector<Index>{1})),
@@ -729,11 +778,14 @@ const std::vector<Row>& model_rows() {
       CALL(reordered(transformer(), std::array<Index, 3>{0, 0, 1}, 2)),
       CALL(reordered(gru(), std::array<Index, 2>{0, 1}, 2)),
       CALL(reordered(gru(), std::array<Index, 1>{2}, 1)),
+      CALL(DecoderState().reorder(std::array<Index, 1>{0}, 1)),
       CALL(transformer().model->features(test::batch_of({{4, 9, 3}}, {{4, 3}}))),
       CALL(copying().model->start({tensor(std::vector<std::int32_t>{99, 3}, {1, 2}), tensor(std::vector<std::int32_t>{2}, {1})})),
       CALL(PointerGenerator(scope() / "gate", make_model(default_config("gru"), scope() / "net", 5, 5),
                             {.source_vocabulary = 5, .target_vocabulary = 5, .shared = zeros({4}, i32)})),
+      CALL(PointerGenerator(scope() / "gate", nullptr, {.source_vocabulary = 5, .target_vocabulary = 5})),
       CALL(Ensemble({})),
+      CALL(Ensemble({nullptr})),
       CALL(Ensemble({transformer().model.get(), copying().model.get()})
                .step(zeros({1}, i32), *Ensemble({transformer().model.get(), copying().model.get()}).start(sentence(2)))),
       CALL(ensemble_mean_named("median")),

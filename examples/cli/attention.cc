@@ -35,7 +35,7 @@ bool is_outside(const Link& link, const Example& example) {
 
 // The links of this pair in the data that the run was trained with; none where it is not there or its links count other tokens.
 Alignment links_in_data(const Run& run, const std::string& source, const std::string& target, const Example& example) {
-  if (run.config.data.empty()) return {};
+  if (run.config.data.empty() && run.config.train.empty()) return {};
   // all unknown words have one id
   const std::vector<std::string> sources = run.source.tokenizer.tokens(source), targets = run.target.tokenizer.tokens(target);
   for (const char* part : {"test", "dev", "train"}) try {

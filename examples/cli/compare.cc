@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "attention/attend.h"
 #include "examples/cli/comparison.h"
 #include "examples/cli/dataset.h"
 #include "examples/cli/log.h"
@@ -57,9 +58,9 @@ std::vector<std::string> listed(const std::string& text) {
 }
 
 bool is_transformer(std::string_view name) { return name == "transformer"; }
-bool is_local(std::string_view name) { return name.starts_with("local"); }
 // without attention
 bool is_plain(std::string_view name) { return name == "none" || name == "cho" || name == "cho-exact" || name == "sutskever"; }
+bool is_local(std::string_view name) { return !is_transformer(name) && !is_plain(name) && !window_of(name).empty(); }
 
 // Whether the model of this name has an option of `heed train`.
 bool has_option(std::string_view name, std::string_view option) {
@@ -104,6 +105,8 @@ RunConfig config_of(const std::string& name, std::span<const std::string> names,
 
 std::vector<Entry> named_entries(const Asked& asked, const Given& given) {
   const std::vector<std::string> names = listed(asked.names);
+  if (given.contains("model") && std::ranges::all_of(names, is_transformer))
+    throw Mistake(fmt::format("not an option of these models: --model {} --attention {}; leave out --model", asked.model, asked.names));
   std::vector<Entry> entries;
   for (const std::string& name : names) {
     check_attention(name, {"transformer", "cho", "cho-exact", "sutskever"});
@@ -190,20 +193,26 @@ double mean_loss(const Run& run, const Seq2Seq& model, std::span<const Example> 
   return std::accumulate(losses.begin(), losses.end(), 0.0) / tokens;
 }
 
+// What models are trained on, and what they are measured on.
+struct Texts {
+  Dataset data;
+  Corpus measured;
+};
+
 // Nothing where a signal came.
-std::optional<ComparedResult> evaluate(const Entry& entry, const Run& run, const Asked& asked) {
+std::optional<ComparedResult> evaluate(const Entry& entry, const Run& run, const Texts& texts, const Asked& asked) {
   const LoadedModel loaded = load_model(run);
   const Seq2Seq& model = *loaded.model;
   ComparedResult result{.name = entry.name, .seed = entry.config.seed, .width = run.config.width, .parameters = loaded.parameters->count(),
                 .steps = best_step(run).value_or(0), .buckets = {}};
-  Dataset data = read_dataset(run.config);
+  Dataset data = texts.data;
   const Examples examples = make_examples(run, data);
   result.train_loss = mean_loss(run, model, std::span(examples.train).first(std::min(kTrainSample, examples.train.size())));
   result.dev_loss = mean_loss(run, model, examples.dev);
   result.step_ms = step_milliseconds(run.path);
   if (stop_signal()) return {};
 
-  const Corpus corpus = read_part(run.config, asked.style.split);
+  const Corpus& corpus = texts.measured;
   Index too_long = 0;
   const std::vector<Example> test =
       heed::make_examples(corpus, run.source, run.target,
@@ -258,7 +267,7 @@ bool is_comparison(const std::string& path) {
     // NAME-SEED, NAME-SEED.json
     return dash != stem.npos && dash + 1 < stem.size() && stem.find_first_not_of("0123456789", dash + 1) == stem.npos;
   };
-  return fs::exists(fs::path(path) / "table.txt") || std::ranges::all_of(fs::directory_iterator(path), is_ours);
+  return (fs::exists(fs::path(path) / "table.txt") && fs::exists(fs::path(path) / "lock")) || std::ranges::all_of(fs::directory_iterator(path), is_ours);
 }
 
 // Of text and links: the same files may hold other ones.
@@ -340,7 +349,7 @@ void take_file(const std::string& file, std::vector<Option> options, Given& give
 }
 
 // The result of before, else that of a training now; nothing where a signal came.
-std::optional<ComparedResult> result_of(const Entry& entry, const std::string& which, const Dataset& data, const Asked& asked) {
+std::optional<ComparedResult> result_of(const Entry& entry, const std::string& which, const Texts& texts, const Asked& asked) {
   const std::string run = run_path(asked, entry), file = run + ".json";
   const Json key = key_of(entry.config, asked);
   std::optional<ComparedResult> result = read_result(file, key);
@@ -349,8 +358,8 @@ std::optional<ComparedResult> result_of(const Entry& entry, const std::string& w
                      drawing::number(double(entry.parameters)), result ? ", done before" : ""));
   if (result || stop_signal()) return result;
   try {
-    if (train_run(entry.config, run, data, asked.manner) != 0) return {};
-    result = evaluate(entry, open_run(run), asked);
+    if (train_run(entry.config, run, texts.data, asked.manner) != 0) return {};
+    result = evaluate(entry, open_run(run), texts, asked);
   } catch (const Diverged& e) {
     note(fmt::format("warning: {}, seed {}: {}; it has no numbers", entry.name, entry.config.seed, e.what()));
     result = ComparedResult{
@@ -387,10 +396,12 @@ int compare(std::span<const std::string> words) {
   if (shown.threads) set_threads(int(*shown.threads));
 
   std::vector<Entry> entries = named_entries(asked, given);
+  if (const Index seed = entries[0].config.seed; seed > Index(kLargestSeed) - (asked.style.seeds - 1))
+    throw Mistake(fmt::format("out of range: --seed {} --seeds {}; all of them at most {:.0f}", seed, asked.style.seeds, kLargestSeed));
   asked.style.bleu = bleu_name(entries[0].config);
   asked.style.noun = TokenizerOptions{.name = entries[0].config.tokenizer}.noun();
-  const Dataset data = read_dataset(entries[0].config);
-  const Corpus measured = read_part(entries[0].config, asked.style.split);
+  const Texts texts{read_dataset(entries[0].config), read_part(entries[0].config, asked.style.split)};
+  const auto& [data, measured] = texts;
   asked.digest = digest({&data.train, &data.dev, &measured});
   if (const Index shared = shared_sources(data.train, measured); shared > 0 && asked.style.split != "train" && !asked.manner.quiet)
     note(shared_warning(shared, measured));
@@ -413,7 +424,7 @@ int compare(std::span<const std::string> words) {
   const StopSignals signals;
   std::vector<ComparedGroup> groups;
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    std::optional<ComparedResult> result = result_of(runs[i], fmt::format("{} of {}", i + 1, runs.size()), data, asked);
+    std::optional<ComparedResult> result = result_of(runs[i], fmt::format("{} of {}", i + 1, runs.size()), texts, asked);
     if (!result) {
       if (!asked.manner.quiet) note("finished models are kept; the same command goes on");
       return 128 + stop_signal();

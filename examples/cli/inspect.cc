@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cmath>
 #include <filesystem>
 
@@ -124,7 +125,7 @@ bool inspect_run(const std::string& path, const Manner& manner) {
   Run run = open_run(path);
   Parameters parameters(Seed{0});
   const auto model = make_model(run.config, parameters.root(), run.source.vocabulary, run.target.vocabulary);
-  const std::vector<Index> steps = checkpoint_steps(path);
+  std::vector<Index> steps = checkpoint_steps(path);
   const std::optional<Index> best = best_step(run);
   std::vector<std::string> damaged;
   const auto is_whole = [&](auto&& read) {
@@ -132,12 +133,13 @@ bool inspect_run(const std::string& path, const Manner& manner) {
       read();
       return true;
     } catch (const FileError& e) {
-      damaged.push_back(e.what());
+      if (e.error_number != ENOENT) damaged.push_back(e.what());   // else a training that runs has deleted it meanwhile
       return false;
     }
   };
   const auto load_weights = [&](const std::string& file) { load(parameters.select(), read_weights(file, &run)); };
   for (const Index step : steps) is_whole([&] { read_checkpoint(run, step), load_weights(checkpoint_path(path, step)); });
+  std::erase_if(steps, [&](Index step) { return !fs::exists(checkpoint_path(path, step)); });
   const std::string best_file = (fs::path(path) / "best.safetensors").string();
   const std::string best_text = !fs::exists(best_file)                          ? "none"
                                 : !is_whole([&] { load_weights(best_file); }) ? "damaged"

@@ -90,6 +90,10 @@ Ready ready(const RunFlags& flags) {
   return ready;
 }
 
+std::string weights_file(const std::string& path) {
+  return std::filesystem::is_directory(path) ? loaded_model(open_run(path), {}).file : path;
+}
+
 void note_cut(const Overlooked& overlooked, const Run& run, Index max_length, const Manner& manner) {
   if (manner.quiet || overlooked.cut == 0) return;
   note(fmt::format("{} longer than {} {} cut; only what stands before is translated", counted(overlooked.cut, "line"),
@@ -203,7 +207,7 @@ std::vector<Option> options(SearchFlags& flags) {
       {.name = "top-p", .value = &flags.top_p, .takes = "P",
        .help = "draw from the fewest words whose probabilities reach P", .low = 0, .high = 1, .standard = number(standard.top_p)},
       {.name = "seed", .value = &flags.seed, .takes = "N",
-       .help = "of the draws", .low = 0, .high = 9e18, .standard = number(standard.seed)},
+       .help = "of the draws", .low = 0, .high = kLargestSeed, .standard = number(standard.seed)},
       {.name = "batch", .value = &flags.batch, .takes = "N",
        .help = "sentences decoded together", .low = 1, .high = 1e5, .standard = number(standard.batch)},
       {.name = "precision", .value = &flags.precision, .takes = "NAME",

@@ -31,6 +31,9 @@ struct Ready {
 // models of an ensemble do not write the same words.
 Ready ready(const RunFlags& flags);
 
+// The file of weights that a path means: it itself; where it is a run, the one that would be read there, with the same notes.
+std::string weights_file(const std::string& path);
+
 // The parts of A,B,..; all of it where a file has that name.
 std::vector<std::string> listed_files(const std::string& list, std::string_view flag);
 // A sentence and its translation, or what the model says, both ending in eos. Mistake where a side is empty or too long.

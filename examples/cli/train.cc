@@ -58,9 +58,11 @@ void take(RunConfig& config, const Syntax& syntax, const Given& given, const std
 
 // What was asked for must be what is stored, but for what may change, which is taken over.
 void compare(RunConfig& stored, RunConfig asked, std::span<const std::string> names, const std::string& run) {
-  for (const auto& [from, to] : {std::pair(options(stored), options(asked))})      // what auto became
-    for (std::size_t i = 0; i < to.size(); ++i)
-      if (value_text(to[i]) == "auto") *std::get<std::string*>(to[i].value) = *std::get<std::string*>(from[i].value);
+  RunConfig fresh;
+  const std::vector<Option> from = options(stored), to = options(asked), defaults = options(fresh);
+  for (std::size_t i = 0; i < to.size(); ++i)                                      // what auto became
+    if (value_text(to[i]) == "auto" && value_text(defaults[i]) == "auto" && to[i].name != "final-norm")
+      *std::get<std::string*>(to[i].value) = *std::get<std::string*>(from[i].value);
   const auto wanted = [&](std::string_view name) { return std::ranges::find(names, name) != names.end(); };
   if (!wanted("model")) asked.model = stored.model;                                // names are read as those of its kind
   settle(asked);

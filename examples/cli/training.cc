@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "attention/multi_head.h"
+#include "examples/cli/model.h"
 #include "examples/cli/stop.h"
 #include "models/recurrent_config.h"
 #include "models/text.h"
@@ -439,7 +440,7 @@ int train_run(const RunConfig& config, const std::string& path, Dataset data, Ma
     return training.run();
   }
   Run run = open_run(path);
-  take_over(run.config, config, [](const Option& option) { return may_change(option.name) || !is_absent(option); }, path);
+  take_over(run.config, config, [](const Option& option) { return option.name != "schedule-steps" || !is_absent(option); }, path);
   Training training(std::move(run), std::move(data), manner);
   return training.resume() ? training.run() : 0;
 }

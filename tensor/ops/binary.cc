@@ -211,6 +211,7 @@ Tensor binary(Binary op, const Tensor& a, const Tensor& b) {
 }
 void binary(Binary op, const Tensor& a, const Tensor& b, const Into& y) {
   const BinaryKernels kernels = HWY_DYNAMIC_DISPATCH(Pick)(op);
+  check_writable(kernels.name, y.tensor);
   visit_float(y.tensor.dtype(), kernels.name, [&]<class T>() { map<T>(pick<T>(kernels.f32, kernels.f64), {a, b}, nullptr, kCost, y); });
 }
 
@@ -230,10 +231,14 @@ Tensor binary(Binary op, double a, const Tensor& b) { return binary(op, number_l
 void binary_grad(Binary op, const Tensor& a, const Tensor& b, const Tensor& y, const Tensor& dy, const Into* da, const Into* db) {
   const BinaryKernels kernels = HWY_DYNAMIC_DISPATCH(Pick)(op);
   const bool linear = op == Binary::add || op == Binary::subtract;
+  for (const Tensor* x : {&a, &b, &y})
+    check<ShapeError>(!x->defined() || broadcasts_to(x->shape(), dy.shape()), "{}: an operand does not broadcast to dy: {}, dy {}",
+                      kernels.name, x->shape(), dy.shape());
   visit_float(dy.dtype(), kernels.name, [&]<class T>() {
     const auto side = [&](const Into* into, RowKernel<T> kernel, bool passes_dy) {
       if (!into) return;
       if (passes_dy) return sum_to(dy, *into);
+      check_writable(kernels.name, into->tensor);
       const Tensor& u = a.defined() ? a : dy;  // dy stands in for what is not read
       const Tensor& v = b.defined() ? b : dy;
       const Tensor& w = y.defined() ? y : dy;
@@ -259,7 +264,8 @@ void add_into(const Tensor& x, const Into& out) {
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   check_pair("where", a, b);
   check<DTypeError>(condition.defined() && condition.dtype() == DType::u8, "where: the condition needs dtype u8: {}", condition.dtype());
-  const Shape shape = broadcast_shapes("where", condition.shape(), broadcast_shapes("where", a.shape(), b.shape()));
+  const Shape shape =
+      broadcast_shapes("where", condition.shape(), broadcast_shapes("where", a.shape(), b.shape()), "condition", "a and b");
   Tensor y = empty(shape, a.dtype());
   visit_any(a.dtype(), [&]<class T>() {
     map_elements<T, std::uint8_t, T, T>(y, 2, [](std::uint8_t c, T u, T v) { return choose(c != 0, u, v); }, condition, a, b);

@@ -148,6 +148,9 @@ void causal_product_grad(const Tensor& q, const Tensor& k, const Tensor& v, cons
   check_sizes("causal_product_grad", q, k, v);
   check<ShapeError>(dy.shape() == v.shape(), "causal_product_grad: shapes differ: v {}, dy {}", v.shape(), dy.shape());
   check<DTypeError>(dy.dtype() == v.dtype(), "causal_product_grad: dtypes differ: v {}, dy {}", v.dtype(), dy.dtype());
+  if (dq) check_like("causal_product_grad", "dq", dq->tensor, q);
+  if (dk) check_like("causal_product_grad", "dk", dk->tensor, k);
+  if (dv) check_like("causal_product_grad", "dv", dv->tensor, v);
   const RowDestinations<3> out({dq, dk, dv});
   if (dq) run("causal_product_grad", dy, v, k, no_sums(v, k), out.tensor(0), out.add(0), false);
   if (dk) run("causal_product_grad", v, dy, q, no_sums(v, q), out.tensor(1), out.add(1), true);

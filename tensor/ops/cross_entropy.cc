@@ -416,6 +416,7 @@ void check_linear(const char* op, const Tensor& x, const Tensor& weight, const T
     check<DTypeError>(bias.dtype() == x.dtype(), "{}: dtypes differ: x {}, bias {}", op, x.dtype(), bias.dtype());
   }
   const auto& [log_share, other, rest] = mixture;
+  check<Error>(other.defined() || (!log_share.defined() && !rest.defined()), "{}: log_share and rest belong to a mixture with other", op);
   if (!other.defined()) return;
   const Shape each = without_last(x.shape());
   check<ShapeError>(log_share.shape() == each && other.shape() == each,

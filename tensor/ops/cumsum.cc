@@ -128,6 +128,7 @@ Tensor cumsum(const Tensor& x, int dim) {
 
 void cumsum_grad(const Tensor& dy, int dim, const Into& dx) {
   const int axis = normalize_dim("cumsum", dim, dy.shape());
+  check_like("cumsum_grad", "dx", dx.tensor, dy);
   const Destination out(dx, dx.add);
   visit_float(dy.dtype(), "cumsum", [&]<class T>() { accumulate_along<T>(dy, axis, true, out.tensor()); });
   out.finish();

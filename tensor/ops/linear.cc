@@ -248,6 +248,8 @@ Tensor linear_by_definition(const Tensor& x, const Tensor& weight, const Tensor&
 Tensor linear_grad(const Tensor& saved, const Tensor& dy, const LinearFusion& fusion) {
   const DropoutKey dropout("linear", fusion.dropout, fusion.key);
   if (fusion.activation == Activation::none && dropout.keeps_all()) return dy;
+  check<ShapeError>(fusion.activation == Activation::none || saved.numel() == dy.numel(),
+                    "linear_grad: saved does not fit dy: saved {}, dy {}", saved.shape(), dy.shape());
   const Tensor dense = dy.contiguous(), dz = empty(dy.shape(), dy.dtype());
   if (dz.numel() == 0) return dz;
   visit_float(dy.dtype(), "linear", [&]<class T>() {

@@ -211,11 +211,6 @@ void check_part(const char* op, const char* name, const Tensor& part, const Tens
   check<DTypeError>(part.dtype() == x.dtype(), "{}: dtypes differ: {} {}, x {}", op, name, part.dtype(), x.dtype());
 }
 
-void check_like(const char* op, const char* name, const Tensor& a, const Tensor& x) {
-  check<ShapeError>(a.shape() == x.shape(), "{}: shapes differ: {} {}, x {}", op, name, a.shape(), x.shape());
-  check<DTypeError>(a.dtype() == x.dtype(), "{}: dtypes differ: {} {}, x {}", op, name, a.dtype(), x.dtype());
-}
-
 Tensor dense(const Tensor& x) { return x.defined() ? x.contiguous() : x; }
 template <class T> const T* data(const Tensor& x) { return x.defined() ? x.data<T>() : nullptr; }
 template <class T> T* mutable_data(const Tensor& x) { return x.defined() ? x.mutable_data<T>() : nullptr; }
@@ -253,6 +248,7 @@ void backward(const char* op, bool centred, const Tensor& x, const Tensor& mean,
               const Into* dbias) {
   check<ShapeError>(x.rank() >= 1 && rstd.shape() == without_last(x.shape()), "{}: rstd does not fit x: rstd {}, x {}", op, rstd.shape(),
                     x.shape());
+  if (centred) check_like(op, "mean", mean, rstd);
   check_part(op, "weight", weight, x);
   check_like(op, "dy", dy, x);
   if (dsum.defined()) check_like(op, "dsum", dsum, x);
@@ -321,6 +317,7 @@ void rms_norm_grad(const Tensor& x, const Tensor& rstd, const Tensor& weight, co
 
 AddDropoutNormed add_dropout_norm(const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias,
                                 const AddDropoutNormOptions& options) {
+  check<Error>(residual.defined(), "add_dropout_norm: the residual is empty (default constructed); layer_norm has none");
   return forward("add_dropout_norm", true, x, residual, weight, bias, options);
 }
 

@@ -130,6 +130,8 @@ void prod_grad_of(const T* const* x, const std::ptrdiff_t* offset, Index n, cons
 
 void prod_grad(const Tensor& x, const Tensor& dy, const Dims& dims, const Into& dx) {
   const Axes axes = reduced_axes("prod", x, dims);
+  check_like("prod_grad", "dx", dx.tensor, x);
+  check_writable("prod_grad", dx.tensor);
   const Tensor upstream = with_kept_dims(dy, x.shape(), axes);
   visit_float(x.dtype(), "prod", [&]<class T>() {
     if (x.numel() == 0) return;
@@ -212,6 +214,8 @@ template <class T> void max_grad_of_short_rows(const Tensor& x, Index n, const T
 void max_grad(const Tensor& x, const Tensor& y, const Tensor& dy, const Dims& dims, const Into& dx) {
   const Axes axes = reduced_axes("max", x, dims);
   const Index n = count_of(x.shape(), axes);
+  check_like("max_grad", "dx", dx.tensor, x);
+  check_like("max_grad", "dy", dy, y);
   if (of_short_rows(x, axes, n)) return visit_float(x.dtype(), "max", [&]<class T>() { max_grad_of_short_rows<T>(x, n, y, dy, dx); });
   const Tensor best = with_kept_dims(y, x.shape(), axes), upstream = with_kept_dims(dy, x.shape(), axes);
   Tensor wins = equal(x, best);
@@ -248,6 +252,7 @@ void norm_grad(const Tensor& x, const Tensor& y, const Tensor& dy, const Dims& d
 
 void sum_to(const Tensor& x, const Into& out) {
   check<DTypeError>(x.dtype() == out.tensor.dtype(), "sum_to: dtypes differ: x {}, out {}", x.dtype(), out.tensor.dtype());
+  check_writable("sum_to", out.tensor);
   const Shape& to = out.tensor.shape();
   if (to == x.shape()) return spread(x, out);
   const int lead = x.rank() - to.rank();

@@ -230,7 +230,7 @@ Sorted sort(const Tensor& x, int dim, bool descending) {
 Tensor argsort(const Tensor& x, int dim, bool descending) { return sort(x, dim, descending).indices; }
 
 Sorted topk(const Tensor& x, Index k, int dim) {
-  if (x.rank() == 0 && k == 1) return sort(x, dim);
+  if (x.rank() == 0) return k == 1 ? sort(x, dim) : topk(reshape(x, {1}), k, dim);
   const int axis = normalize_dim("topk", dim, x.shape());
   check<IndexError>(k >= 0 && k <= x.shape()[axis], "topk: k {} is not in [0, {}]: x {}, dim {}", k, x.shape()[axis], x.shape(),
                     dim);

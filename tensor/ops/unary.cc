@@ -36,6 +36,7 @@ template <class D, class P> HWY_INLINE hn::Vec<D> C(D d, P c) { return hn::Set(d
 template <Saves kSaved, bool kSelecting = false> struct Saving {
   static constexpr Saves kSaves = kSaved;
   static constexpr bool kSelects = kSelecting;   // f' is 0 or 1: dy is taken or left, so that an infinite one leaves 0
+  template <class P> static bool IsFlat(const P*) { return false; }   // f' = 0 everywhere, with these parameters
 };
 using FromNothing = Saving<Saves::nothing>;
 using FromInput = Saving<Saves::input>;
@@ -46,9 +47,10 @@ struct Negative : FromNothing {                        // -x
   F { return hn::Neg(x); }
   DF { return C(d, -1); }
 };
+struct Sign : Flat { F { return hn::IfThenElse(hn::Or(hn::Gt(x, C(d, 0)), hn::Lt(x, C(d, 0))), hn::CopySign(C(d, 1), x), x); } };
 struct Abs : FromInput {                               // f' = sign x
   F { return hn::Abs(x); }
-  DF { return hn::IfThenElse(hn::Eq(s, C(d, 0)), s, hn::CopySign(C(d, 1), s)); }
+  DF { return Sign::f(d, s, p); }
 };
 struct Exp : FromOutput {
   F { return math::Exp(d, x); }
@@ -125,7 +127,6 @@ struct Erf : FromInput {                               // f' = 2/√π e^{-x²}
 struct Floor : Flat { F { return hn::Floor(x); } };
 struct Ceil : Flat { F { return hn::Ceil(x); } };
 struct Round : Flat { F { return hn::Round(x); } };
-struct Sign : Flat { F { return hn::IfThenElse(hn::Or(hn::Gt(x, C(d, 0)), hn::Lt(x, C(d, 0))), hn::CopySign(C(d, 1), x), x); } };
 struct Elu : FromInput {                               // f' = x > 0 ? 1 : α e^x
   F { return hn::IfThenElse(hn::Gt(x, C(d, 0)), x, hn::Mul(C(d, p[0]), math::Expm1(d, x))); }
   DF { return hn::IfThenElse(hn::Gt(s, C(d, 0)), C(d, 1), hn::Mul(C(d, p[0]), math::Exp(d, s))); }
@@ -138,14 +139,14 @@ struct Clamp : Saving<Saves::input, true> {
   F { return math::AtMost(d, p[1], math::AtLeast(d, p[0], x)); }
   DF { return hn::IfThenElseZero(hn::And(hn::Ge(s, C(d, p[0])), hn::Le(s, C(d, p[1]))), C(d, 1)); }
 };
-struct Pow : FromInput {                               // f' = c x^(c-1), 0 for c = 0
+struct Pow : FromInput {                               // f' = c x^(c-1)
+  template <class P> static bool IsFlat(const P* p) { return p[0] == 0; }
   F {
     if (p[0] == 2) return hn::Mul(x, x);
     if (p[0] == 3) return hn::Mul(hn::Mul(x, x), x);
     return math::Pow(d, x, C(d, p[0]));
   }
   DF {
-    if (p[0] == 0) return C(d, 0);
     if (p[0] == 2) return hn::Add(s, s);
     if (p[0] == 3) return hn::Mul(hn::Mul(s, s), C(d, 3));
     return hn::Mul(C(d, p[0]), math::Pow(d, s, C(d, p[0] - 1)));
@@ -157,6 +158,7 @@ struct Pow : FromInput {                               // f' = c x^(c-1), 0 for 
 // df · dy
 template <class Op> struct Chained {
   template <class D, class V, class P> static HWY_INLINE V f(D d, V s, V dy, const P* p) {
+    if (Op::IsFlat(p)) return hn::Zero(d);
     const V slope = Op::df(d, s, p);
     return Op::kSelects ? hn::IfThenZeroElse(hn::Eq(slope, hn::Zero(d)), dy) : hn::Mul(dy, slope);
   }
@@ -233,6 +235,7 @@ namespace {
 Tensor unary_of(Unary op, const Tensor& x, double a, double b, bool in_place) {
   const UnaryKernels kernels = HWY_DYNAMIC_DISPATCH(Pick)(op);
   check<Error>(x.defined(), "{}: the tensor is empty (default constructed)", kernels.name);
+  if (in_place) check_writable(kernels.name, x);
   return visit_float(x.dtype(), kernels.name, [&]<class T>() {
     const Tensor y = in_place ? x : empty_like(x);
     const T parameters[] = {T(a), T(b)};
@@ -255,6 +258,7 @@ void unary_grad(Unary op, const Tensor& saved, const Tensor& dy, Into dx, double
                       kernels.name, read.dtype(), dy.dtype(), dx.tensor.dtype());
     check<ShapeError>(read.shape() == dy.shape() && dx.tensor.shape() == dy.shape(), "{}: shapes differ: saved {}, dy {}, dx {}",
                       kernels.name, read.shape(), dy.shape(), dx.tensor.shape());
+    check_writable(kernels.name, dx.tensor);
     const T parameters[] = {T(a), T(b)};
     map<T>(pick<T>(kernels.grad_f32, kernels.grad_f64), {read, dy}, parameters, kCost, dx);
   });

@@ -665,7 +665,7 @@ TEST_CASE("attention by name: what is unknown lists what is known; a user's scor
   CHECK(message_of([&] { normalise_named("max"); }).find("softmax, exp, sparsemax, entmax, hard, learned-entmax, top-K") !=
         std::string::npos);
   for (const std::string wrong :
-       {"", "local-m-", "local-x", "local-m-local-p", "dot-", "-dot", "general-sparsemaxx", "scaled", "local-mdot", "dot-top", "dot-top-",
+       {"", "local-m-", "local-x", "local-m-local-p", "dot-", "-dot", "general-sparsemaxx", "scaled", "local-mdot", "-hard", "-top-3", "local-m--hard", "dot-top", "dot-top-",
         "dot-top-0", "dot-top--1", "dot-top-2x", "top-99999999999999999999", "dottop-2"}) {
     CAPTURE(wrong);
     CHECK(message_of([&] { check_attention_name(wrong); }) != "");
@@ -677,6 +677,8 @@ TEST_CASE("attention by name: what is unknown lists what is known; a user's scor
   CHECK(score_of("general-scaled") == "general-scaled");
   CHECK(score_of("general-scaled-top-5") == "general-scaled");
   CHECK(score_of("local-p-entmax") == "general");
+  CHECK(window_of("local_p_entmax") == "local-p");
+  CHECK(window_of("location-entmax") == "");
   {
     const ExtraScores extra({named_score<Nearness>("nearness"), named_score<Flat>("flat")});
     CHECK(attention_names().size() == 18);
@@ -692,6 +694,8 @@ TEST_CASE("attention by name: what is unknown lists what is known; a user's scor
     for (const char* window : {"local-m", "local_p", "local-p-mine"}) CHECK_THROWS_AS(ExtraScores({named_score<Nearness>(window)}), Error);
     CHECK_THROWS_AS(ExtraScores({named_score<Nearness>("")}), Error);
     CHECK_THROWS_AS(ExtraScores({NamedScore{"none-made", {}}}), Error);
+    for (const char* other : {"auto", "hard", "dot-hard", "dot_top_3", "general-softmax", "x-learned-entmax", "-x", "x-"})
+      CHECK_THROWS_AS(ExtraScores({named_score<Nearness>(other)}), Error);
     const ExtraScores underscored({named_score<Nearness>("my_near")});
     for (const char* name : {"my_near", "my-near", "local_m_my_near-hard"}) CHECK(make(name) == "");
     auto first = std::make_unique<ExtraScores>(std::vector{named_score<Nearness>("one")}),

@@ -374,6 +374,21 @@ TEST_CASE("tapes end in any order: each records until it is played, keeps its ow
   CHECK(Tape::current() == second.get());
 }
 
+TEST_CASE("tapes end in any order: a view on a later tape has no gradient where the tape of what it views is gone") {
+  const Variable x = variable(ones({2, 3}, DType::f64));
+  auto first = std::make_unique<Tape>();
+  const Variable y = times(x, x);
+  Tape second;
+  const Variable once = reshape(y, {3, 2}), z = reshape(once, {6}), of_leaf = reshape(x, {6});
+  first.reset();
+  const auto held = memory_use().in_use;
+  CHECK_THROWS_WITH_AS(times(z, z), doctest::Contains("tape that is gone"), Error);
+  CHECK_THROWS_WITH_AS(slice(once, 0, 0, 1), doctest::Contains("tape that is gone"), Error);
+  second.backward(sum(times(of_leaf, of_leaf)));
+  CHECK(equal_bits(x.grad(), full({2, 3}, 2, DType::f64)));
+  CHECK(memory_use().in_use <= held + 4096);
+}
+
 TEST_CASE("dropout keys: need a key, repeat for none of the calls, off when evaluating") {
   CHECK_FALSE(dropout_key(0.5));
   {

@@ -107,6 +107,17 @@ TEST_CASE("cli: attention has the data's links of this very pair") {
   CHECK(picture("1 2", "2 1").find("gold link, sure") != std::string::npos);
 }
 
+TEST_CASE("cli: attention has the links of data that the run split itself") {
+  const TemporaryFolder folder;
+  write_text(folder / "pairs.tsv", "1 2\t2 1\t0-1 1-0\n3\t3\t0-0\n4\t4\t0-0\n");
+  REQUIRE(heed_in(folder.path(),
+                  "train --train pairs.tsv --split-by-source --split-dev 1 --split-test 0 --tokenizer space --out run --layers 1 --width 8 "
+                  "--heads 2 --feed-forward 8 --warmup 1 --steps 1 --quiet")
+              .code == 0);
+  const Result drawn = heed_in(folder.path(), "attention --run run --quiet --source '1 2' --target '2 1'");
+  CHECK_MESSAGE(drawn.out.find("gold link, sure") != drawn.out.npos, drawn.err);
+}
+
 TEST_CASE("cli: nobody reads what goes to --out") {
   const std::string folder = small().folder.path();
   run_program(

@@ -260,12 +260,37 @@ TEST_CASE(
   CHECK_MESSAGE(less.err.find("c/none-1 has 9 updates: --epochs 1; --epochs 2, or another --out") != std::string::npos, less.err);
 }
 
+TEST_CASE("cli: compare goes on with no run of other options, and with no folder of another's") {
+  const TemporaryFolder folder;
+  REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 5 --train 50 --dev 10 --test 10").code == 0);
+  const std::string brief = "compare --data data --attention transformer --width 8 --quiet --out ",
+                    line = "compare --data data --attention transformer --width 8 --quiet --steps 1 --out ";
+  REQUIRE(heed_in(folder.path(), line + "c --sliding-window 1").code == 0);
+  for (const std::string other : {"", " --sliding-window 2", " --sliding-window 1 --decoder-layers 1"}) {
+    const Result result = heed_in(folder.path(), line + "c" + other);
+    CHECK(result.code == 2);
+    CHECK_MESSAGE(result.err.find("contradicts the run: --") != result.err.npos, result.err);
+  }
+  CHECK(heed_in(folder.path(), line + "c --sliding-window 1").code == 0);
+  for (const char* steps : {"3", "4"}) {                       // the first of them fixes where the schedule ends
+    const Result result = heed_in(folder.path(), brief + "cosine --schedule cosine --warmup 1 --steps " + steps);
+    CHECK_MESSAGE(result.code == 0, result.err);
+  }
+  fs::create_directory(folder / "mine");
+  write_text(folder / "mine/table.txt", "precious");
+  const Result mine = heed_in(folder.path(), line + "mine");
+  CHECK(mine.code == 2);
+  CHECK_MESSAGE(mine.err.find("exists, is not empty and no comparison: --out mine") != mine.err.npos, mine.err);
+  CHECK(text_of(folder / "mine/table.txt") == "precious");
+}
+
 TEST_CASE("cli: compare takes over what an end within a write leaves") {
   for (const char* left : {"before", "after"}) {
     fs::create_directory(small().folder / left);
     write_text(small().folder / (std::string(left) + "/.heed-tmp-1-2f"), "half");
   }
   write_text(small().folder / "after/table.txt", "the first of its files");
+  write_text(small().folder / "after/lock", "1");
   for (const std::string left : {"before", "after"}) {
     const Result result = call("compare --data data --attention none --steps 1 --width 8 --quiet --out " + left);
     CHECK_MESSAGE(result.code == 0, result.err);

@@ -73,6 +73,22 @@ TEST_CASE("cli: diff reads of a checkpoint beside weights the weights alone") {
   CHECK(call("diff run/checkpoints/60.safetensors run/checkpoints/60.safetensors").out.find("numbers: the same") != std::string::npos);
 }
 
+TEST_CASE("cli: diff and --init say which weights they take where the best are damaged") {
+  const std::string best = small().folder / "torn/best.safetensors";
+  fs::copy(small().folder / "run", small().folder / "torn", fs::copy_options::recursive);
+  std::string bytes = text_of(best);
+  bytes[bytes.size() / 2] ^= 1;
+  write_text(best, bytes);
+  const std::string train = "train --data data --init torn --layers 1 --width 16 --heads 2 --feed-forward 32 --steps 1 --warmup 1 --out on";
+  for (const std::string& line : {std::string("diff torn run"), train}) {
+    const Result result = call(line);
+    CHECK_MESSAGE(result.code == 0, result.err);
+    CHECK_MESSAGE(std::regex_search(result.err, std::regex("warning: passed over: [^\n]*torn/best.safetensors: [^\n]*; using [^\n]*"
+                                                           "torn/checkpoints/60.safetensors\n")),
+                  result.err);
+  }
+}
+
 TEST_CASE("cli: inspect") {
   const Result run = call("inspect run");
   CHECK(run.code == 0);

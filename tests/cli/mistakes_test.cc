@@ -118,6 +118,10 @@ const Row kRows[] = {
      "not an option of this model: --heads 2 --model gru.*; it belongs to --model transformer"},
     {"compare --data data --attention none,transformer --out new --window 3",
      "not an option of this model: --window 3 --model gru.*; it belongs to --attention local-m and local-p"},
+    {"compare --data data --attention transformer --out new --model lstm",
+     "not an option of these models: --model lstm --attention transformer; leave out --model"},
+    {"compare --data data --attention dot --out new --seed 9000000000000000000 --seeds 2",
+     "out of range: --seed 9000000000000000000 --seeds 2; all of them at most 9000000000000000000"},
     {"compare --data data --attention cho,dot --out new --decoder sutskever",
      "a decoder without attention: --decoder sutskever --attention dot; "},
     {"compare --data data --attention cho,sutskever --out new --decoder luong",
@@ -472,6 +476,12 @@ TEST_CASE("cli: a path that cannot be followed") {
     CHECK_MESSAGE(std::regex_match(result.err, std::regex("heed " + line.substr(0, line.find(' ')) +
                                                           ": [^ ]*loop[^ ]*: Too many levels of symbolic links\n")),
                   result.err);
+  }
+  for (const std::string& path : {folder / "loop", std::string(5000, 'a')}) {
+    CHECK_THROWS_AS(is_vacant(path), FileError);
+    CHECK_THROWS_AS(open_run(path), FileError);
+    CHECK_THROWS_AS(create_run({path, {}, {}, {}}), FileError);
+    CHECK_THROWS_AS(best_step({path, {}, {}, {}}), FileError);
   }
 }
 

@@ -269,6 +269,20 @@ TEST_CASE("resume: with a limit that is passed, an evaluation shows no loss of u
   CHECK_MESSAGE(on.err.find(", loss ") == std::string::npos, on.err);
 }
 
+TEST_CASE("resume: auto is no other value, nor a folder of that name") {
+  const TemporaryFolder folder;
+  make_tiny_data(folder);
+  train(folder, "--steps 7 --final-norm always --out run");
+  const Result norm = heed_in(folder.path(), "train --resume --steps 8 --final-norm auto --out run");
+  CHECK(norm.code == 2);
+  CHECK_MESSAGE(norm.err.find("contradicts the run: --final-norm auto, stored in run is always") != norm.err.npos, norm.err);
+  fs::create_directory(folder / "auto");
+  for (const char* part : {"train.tsv", "dev.tsv", "test.tsv"}) write_text(folder / ("auto/" + std::string(part)), "1\t1\n");
+  const Result data = heed_in(folder.path(), "train --resume --steps 8 --data auto --out run");
+  CHECK(data.code == 2);
+  CHECK_MESSAGE(data.err.find("the data has changed") != data.err.npos, data.err);
+}
+
 TEST_CASE("resume: the data has moved") {
   const TemporaryFolder folder;
   make_tiny_data(folder);

@@ -8,6 +8,8 @@
 #include <set>
 
 #include "models/bpe.h"
+#include "tests/every_model.h"
+#include "tests/models/pairs.h"
 #include "tests/thrown.h"
 
 using namespace heed;
@@ -204,4 +206,16 @@ TEST_CASE("batches by tokens: source words count a fourth, to the word") {
     const std::vector<Example> examples(3, Example{Ids(std::size_t(longest), 4), Ids(1, 4), {}, 0});
     CHECK(BatchSampler(examples, {.tokens = 97}, Key(Seed{1})).by_length()[0].size() == std::size_t(together));
   }
+}
+
+TEST_CASE("batch: target tokens that nobody counted are counted by lengths") {
+  const SmallModel gru("--model gru");
+  Batch batch = test::batch_of({{4, 5, 3}, {4, 3}}, {{4, 3}, {5, 4, 3}});
+  CHECK(target_tokens(batch) == 5);
+  const double mean = gru.model->loss(batch, {}).mean().value().item();
+  batch.target_tokens = 0;
+  CHECK(gru.model->loss(batch, {}).tokens == 5);
+  CHECK(gru.model->loss(batch, {}).mean().value().item() == mean);
+  batch.lengths = {};
+  CHECK(message_of([&] { target_tokens(batch); }) == "loss: a batch of targets [2, 3] has target_tokens 0 and no lengths to count them by");
 }

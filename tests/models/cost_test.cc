@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include "attention/score.h"
 #include "tests/every_model.h"
 
 using namespace heed;
@@ -114,6 +115,10 @@ TEST_CASE("cost: recurrent models") {
   // A local attention costs the same for every length beyond its window, but for reading the words.
   const auto growth = [](const std::string& flags) { return (cost(flags, 60, 1) - cost(flags, 50, 1)) / 10; };
   CHECK(growth("--model lstm --attention general") - growth("--model lstm --attention local-m --window 3") == doctest::Approx(16 + 16));
+  {
+    const ExtraScores extra({NamedScore{"locality", [](Scope s, const ScoreOptions& o) { return make_score("general", s, o); }}});
+    CHECK(growth("--model lstm --attention locality") == growth("--model lstm --attention general"));   // by its name no window
+  }
   // Coverage, A = 16, reads A numbers for each pair of words; location-aware 7 · 8 + 8 A, F * α and V f.
   const auto score = [](const std::string& name) { return cost("--model gru --decoder luong --attention " + name, 5, 3); };
   CHECK(score("coverage") - score("concat") == doctest::Approx(5 * 16));

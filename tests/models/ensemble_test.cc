@@ -105,6 +105,7 @@ TEST_CASE("ensemble: one model alone is that model, bit for bit; several find th
 TEST_CASE("ensemble: nothing, other words, another's state") {
   const Three three;
   CHECK(message_of([] { const Ensemble none({}); }) == "ensemble: no models");
+  CHECK(message_of([] { const Ensemble none({nullptr}); }) == "ensemble: one of 1 models is a null pointer");
   CHECK(message_of([] { ensemble_mean_named("median"); }) == "ensemble: unknown name \"median\"; one of mean, log-mean");
   const SmallModel copying("--model gru --copy");
   const Ensemble mixed({three.gru.model.get(), copying.model.get()}), all(three.models());

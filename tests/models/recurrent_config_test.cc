@@ -82,6 +82,12 @@ TEST_CASE("recurrent options: the paper's choices by default") {
 }
 
 TEST_CASE("recurrent options: what does not fit together") {
+  {
+    const ExtraScores extra({NamedScore{"locality", [](Scope s, const ScoreOptions& o) { return make_score("dot", s, o); }}});
+    CHECK(!settled("gru", [](RunConfig& c) { c.attention = "locality"; }).window);      // a score, no window
+    CHECK(wrong("gru", [](RunConfig& c) { c.attention = "locality", c.window = 3; }).starts_with("not an option of this model: --window"));
+    CHECK(wrong("gru", [](RunConfig& c) { c.attention = "local-p-locality", c.window = 3; }) == "");
+  }
   for (const char* model : {"rnn", "lstm", "gru"})
     for (const std::string attention :
          {"auto", "none", "additive", "dot", "general", "concat", "location", "cosine", "local-m", "local-p", "local-p-dot-hard"})

@@ -2,6 +2,7 @@
 #include "models/tokenizer.h"
 
 #include <doctest/doctest.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -104,6 +105,8 @@ TEST_CASE("tokenizer: a word's mark is all that looks like one character") {
   CHECK(t.tokens("ok" + thumb + fr + de + "!") == Tokens{"ok", thumb, fr, de, "!"});
   CHECK(t.tokens(fr + " " + thumb + thumb) == Tokens{fr, thumb, thumb});
   CHECK(t.tokens("\U0001F1EB \U0001F1F7") == Tokens{"\U0001F1EB", "\U0001F1F7"});
+  CHECK(t.tokens("x\U0001F1EB " + fr + de + " " + fr) == Tokens{"x", "\U0001F1EB", fr, de, fr});   // half a flag before a space
+  for (const std::string one : {"\u0600" "12", "\U0001F469\u200D" "ab"}) CHECK(t.tokens(one) == Tokens{one});
 }
 
 TEST_CASE("tokenizer: char and bpe undo themselves exactly") {
@@ -258,6 +261,17 @@ TEST_CASE("bpe: a model from a stranger is scanned before the library sees it") 
   const std::string spec = field(1, "name"), table = field(2, std::string(3000, 'T'));
   CHECK(scan_sentencepiece_model(good + field(3, spec + table) + field(5, table) + field(2, "trainer")) ==
         good + field(3, spec) + field(5, "") + field(2, "trainer"));
+}
+
+TEST_CASE("bpe: what pieces spell is one line of text") {
+  if (!has_sentencepiece()) return;
+  const auto piece = [](const std::string& text, int type) { return field(1, field(1, text) + "\x18" + char(type)); };
+  std::string bytes;
+  for (int i = 0; i < 256; ++i) bytes += piece(fmt::format("<0x{:02X}>", i), 6);
+  const Tokenizer spelt({.name = "bpe"}, piece("<unk>", 2) + bytes + piece("x", 1) + field(2, "\x98\x02\x01"));       // byte_fallback
+  CHECK(spelt.text(Tokens{"<0x61>", "<0x0A>", "<0x62>", "<0x00>", "<0xC3>"}) == "a b\uFFFD\uFFFD");
+  const Tokenizer given({.name = "bpe"}, piece("<unk>", 2) + piece("a", 1) + piece("\n", 4));           // user-defined
+  CHECK(given.text(Tokens{"a", "\n", "a"}) == "a a");
 }
 
 TEST_CASE("bpe: a damaged model is refused or works") {

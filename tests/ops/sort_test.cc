@@ -123,6 +123,8 @@ TEST_CASE("sort and topk of lines of any length and dtype equal a stable sort, f
 TEST_CASE("sort: a dim that is not there, more than there is") {
   const Tensor x = zeros({2, 3});
   CHECK_THROWS_WITH_AS(topk(x, 4), "topk: k 4 is not in [0, 3]: x [2, 3], dim -1", IndexError);
+  CHECK_THROWS_WITH_AS(topk(zeros({}), 2), "topk: k 2 is not in [0, 1]: x [1], dim -1", IndexError);
+  CHECK(topk(zeros({}), 0).values.numel() == 0);
   CHECK_THROWS_WITH_AS(sort(x, 2), "sort: dim 2 is not in [-2, 2): shape [2, 3]", IndexError);
 }
 

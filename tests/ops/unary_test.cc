@@ -43,7 +43,8 @@ TEST_CASE("unary: a number that stands for a row gives the bits of a row of it, 
 
 TEST_CASE("unary: values and derivatives at the edges of the domain, every target, f32 and f64") {
   const Edge edges[] = {
-      {Unary::abs, 0, 0, 0}, {Unary::abs, -kInf, kInf, -1}, {Unary::relu, 0, 0, 0}, {Unary::relu, -kInf, 0, 0},
+      {Unary::abs, 0, 0, 0}, {Unary::abs, -kInf, kInf, -1}, {Unary::abs, kNaN, kNaN, kNaN},
+      {Unary::relu, 0, 0, 0}, {Unary::relu, -kInf, 0, 0},
       {Unary::relu, kInf, kInf, 1}, {Unary::exp, 0, 1, 1}, {Unary::exp, -kInf, 0, 0}, {Unary::exp, kInf, kInf, kInf},
       {Unary::exp, 1000, kInf, kInf}, {Unary::exp, -1000, 0, 0},
       {Unary::log, 0, -kInf, kInf}, {Unary::log, 1, 0, 1}, {Unary::log, kInf, kInf, 0}, {Unary::log, -1, kNaN, -1},
@@ -82,6 +83,11 @@ TEST_CASE("unary: values and derivatives at the edges of the domain, every targe
           if (edge.op == selects) {   // an infinite gradient too is taken or left
             unary_grad(edge.op, saved, full({19}, kInf, dtype), {dx}, edge.a, edge.b);
             CHECK(doubles(dx) == std::vector<double>(19, edge.dx == 1 ? kInf : 0));
+          }
+        if (edge.op == Unary::pow && edge.a == 0)
+          for (const double dy : {kInf, kNaN}) {
+            unary_grad(edge.op, saved, full({19}, dy, dtype), {dx}, edge.a, edge.b);
+            CHECK(doubles(dx) == std::vector<double>(19, 0));
           }
       });
 }

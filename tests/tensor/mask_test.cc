@@ -82,6 +82,7 @@ TEST_CASE("mask: causal and window need an axis of sentences before the last two
 TEST_CASE("mask: any byte but 0 allows; offsets of any size") {
   const Mask one = Mask::allowed(tensor({1, 2, 0, 4}, DType::u8)), two = Mask::allowed(tensor({2, 1, 1, 0}, DType::u8));
   CHECK((one & two).dense({1, 4}).to_vector<std::uint8_t>() == std::vector<std::uint8_t>{1, 1, 0, 0});
+  CHECK(one.dense({1, 4}).to_vector<std::uint8_t>() == std::vector<std::uint8_t>{1, 1, 0, 1});
   CHECK(doubles(Mask::causal(INT64_MAX).dense({1, 2, 2})) == std::vector<double>(4, 1));
   CHECK(doubles(Mask::causal(INT64_MIN).dense({1, 2, 2})) == std::vector<double>(4, 0));
   CHECK(doubles(Mask::window(INT64_MAX, INT64_MAX).dense({1, 2, 2})) == std::vector<double>(4, 1));
