@@ -20,7 +20,6 @@ using Words = std::vector<std::string>;
 constexpr int kLongestWord = 26;          // columns; the whole word stands in the tooltip
 constexpr std::size_t kTooltips = 20000;  // more cells than that are drawn as one path a shade, without tooltips
 constexpr int kShades = 100;
-constexpr double kNumbered = 28;          // px, the least side of a cell with a number in it
 constexpr double kLeft = Page::kMargin;
 
 std::string shown(const std::string& token) { return shorten(word(token), kLongestWord); }
@@ -113,14 +112,23 @@ void draw_shades(Page& page, const Map& map, const Section& section, const Layou
   page.add("</g>\n");
 }
 
+// px, the least side of a cell with a number in it, or one with a sign, and the size of the number: it fits into the frame of a link
+constexpr double kNumber = 9;
+double numbered_side(const AttentionPicture& picture) {
+  const auto has_sign = [](const Map& map) { return std::ranges::any_of(map.weights, [](float w) { return w < 0; }); };
+  return std::ranges::any_of(picture.maps, has_sign) ? 34 : 28;
+}
+
 // Two digits in each cell; nothing in those that round to 0.
-void draw_numbers(Page& page, const Map& map, const Section& section, const Layout& at, const Scale& scale, double x, double y) {
+void draw_numbers(Page& page, const AttentionPicture& picture, const Map& map, const Section& section, const Layout& at,
+                  const Scale& scale, double x, double y) {
+  const double size = kNumber * at.cell / numbered_side(picture);
   const std::size_t columns = section.columns->size();
   for (std::size_t i = 0; i < map.weights.size(); ++i)
     if (std::abs(map.weights[i]) >= 0.005f)
       page.text(x + double(i % columns) * at.cell + (at.cell - at.gap) / 2, y + (double(i / columns) + 0.6) * at.cell,
                 fmt::format("{:.2f}", map.weights[i]),
-                {.size = at.cell * 0.32, .anchor = Anchor::middle, .colour = dark(heat(scale(map.weights[i]))) ? "#ffffff" : kInk});
+                {.size = size, .anchor = Anchor::middle, .colour = dark(heat(scale(map.weights[i]))) ? "#ffffff" : kInk});
 }
 
 // Words, cells, windows and gold links of one map; (x, y) is the corner of its cells.
@@ -142,7 +150,7 @@ void draw_panel(Page& page, const AttentionPicture& picture, const Map& map, con
   }
   if (tooltips) draw_cells(page, map, section, at, scale, x, y);
   else draw_shades(page, map, section, at, scale, x, y);
-  if (picture.numbers) draw_numbers(page, map, section, at, scale, x, y);
+  if (picture.numbers) draw_numbers(page, picture, map, section, at, scale, x, y);
   for (std::size_t t = 0; t < map.windows.size(); ++t)
     for (const auto& [from, to] : runs(map.windows[t], Index(columns.size()))) {
       const double first = double(std::max<Index>(from, 0)), last = double(std::min(to, Index(columns.size()) - 1));
@@ -158,7 +166,7 @@ void draw_panel(Page& page, const AttentionPicture& picture, const Map& map, con
 // A picture of one map: large cells, titled axes. Returns the y below it.
 double draw_alone(Page& page, const AttentionPicture& picture, const Section& section, const Scale& scale, double y) {
   const double most = double(std::max({section.rows->size(), section.columns->size(), std::size_t(1)}));
-  const Layout at = layout(section, std::clamp(std::floor(760 / most), picture.numbers ? kNumbered : 14.0, 36.0), true);
+  const Layout at = layout(section, std::clamp(std::floor(760 / most), picture.numbers ? numbered_side(picture) : 14.0, 36.0), true);
   const Map& map = *section.strips[0][0];
   page.text(kLeft, y + 11, printable(label(map)), {.size = 12.5, .colour = kMuted});
   y += 30;
@@ -196,7 +204,7 @@ double draw_section(Page& page, const AttentionPicture& picture, const Section& 
     for (const Map* map : strip) name = std::max(name, width(panel_name(*map), 11) * kBold);
   }
   const double columns = double(std::max<std::size_t>(1, section.columns->size()) * std::min<std::size_t>(most, 8));
-  const Layout at = layout(section, picture.numbers ? kNumbered : std::clamp(std::floor(1400 / columns), 9.0, 22.0), false);
+  const Layout at = layout(section, picture.numbers ? numbered_side(picture) : std::clamp(std::floor(1400 / columns), 9.0, 22.0), false);
   const double pitch = std::max(at.wide, name) + 16;
   const std::size_t in_a_line = std::max<std::size_t>(1, std::size_t(1800 / pitch));
 

@@ -117,7 +117,14 @@ std::string attention_text(const AttentionPicture& picture, int columns, Termina
   out += "\n";
   if (colour == TerminalColour::none) paragraph(legend(scale, colour));
   else out += legend(scale, colour) + "\n";
-  if (std::ranges::any_of(picture.maps, [](const Map& map) { return !map.windows.empty(); }))
+  const auto hides = [](const Map& map) {
+    for (std::size_t i = 0; !map.windows.empty() && i < map.weights.size(); ++i) {
+      const std::size_t columns = map.weights.size() / map.windows.size();
+      if (!map.windows[i / columns].sees(Index(i % columns))) return true;
+    }
+    return false;
+  };
+  if (std::ranges::any_of(picture.maps, hides))
     paragraph("blank: outside of the window of the attention");
   if (cross && !picture.gold.sure.empty()) paragraph("[] gold link, sure");
   if (cross && !picture.gold.possible.empty()) paragraph("() gold link, possible");

@@ -45,7 +45,7 @@ struct BahdanauDecoder {
     std::string attention = "additive";            // none: c_t = c
     ScoreOptions score = {};                       // its widths are set here
     bool conditional = false;                      // two cells a step
-    FixedContext context = FixedContext::every_step;
+    FixedContext context = FixedContext::every_step;   // without attention; with one it is not read
     bool reset_context = false;                    // unit gru_cudnn, no attention; s_0 is the paper's with StartState::context
     Readout readout = Readout::maxout;
     Index readout_width = 0;                       // l; 0: n/2 for maxout (the paper's 500 of 1000), else n
@@ -53,8 +53,8 @@ struct BahdanauDecoder {
     StartState start_state = StartState::backward;
     bool start_bias = false;
   };
-  // Error: a start_state or context that an encoder in one direction, or a decoder that looks, does not have; conditional without
-  // attention; reset_context with one or with another unit
+  // Error: a start_state, or a context that is read, of an encoder in two directions where it has one; start_state context with attention;
+  // conditional without; reset_context with one or with another unit
   BahdanauDecoder(Scope scope, Options options);
 
   // s_0 = tanh(W_s bwd_0), projected keys or the context

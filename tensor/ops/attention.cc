@@ -369,8 +369,8 @@ Tensor attention_dropout(const Shape& weights, DType dtype, double p, Key key) {
 
 Mask allowed_by(const Mask& mask, const Tensor& bias) {
   if (!bias.defined()) return mask;
-  const Tensor finite = greater(bias, -INFINITY);
-  return mask & Mask::allowed(finite.rank() == 3 ? unsqueeze(finite, 0) : finite);
+  const Tensor kept = not_equal(bias, -INFINITY);                     // a NaN is seen
+  return mask & Mask::allowed(kept.rank() == 3 ? unsqueeze(kept, 0) : kept);
 }
 
 AttentionOutput scaled_dot_product_attention_by_definition(const Tensor& q, const Tensor& k, const Tensor& v, const Mask& mask,

@@ -6,7 +6,8 @@
 // bias, or none, broadcasts to [B, H, T, S]; -inf in it forbids, as in a float attn_mask of PyTorch.
 // For finite numbers a row's result depends on that row, k, v and bias alone: one query at a time gives the bits of all at once, masked
 // keys change none. Positions outside lengths are skipped, whatever they hold; what else is excluded must be finite. A row with nothing
-// allowed gives zeros and zero gradient. f32 and f64; any strides (slices of one packed projection are read in place where the last is 1).
+// allowed gives zeros and zero gradient, one whose every score is -inf too, by overflow as well, as PyTorch's does. f32 and f64; any
+// strides (slices of one packed projection are read in place where the last is 1).
 // ShapeError: not rank 4, sizes differ, the mask or the bias does not fit [B, H, T, S]. DTypeError: mixed.
 // IndexError: a place that is not there. Error: dropout outside [0, 1], a gradient with places or turned.
 #pragma once

@@ -7,7 +7,8 @@
 
 namespace heed {
 
-// x = lo + (hi - lo) u, u uniform in [0, 1); below hi also after rounding. Error: lo > hi, hi - lo infinite, lo rounds to hi or above.
+// x = lo + (hi - lo) u, u uniform in [0, 1); below hi also after rounding, lo where hi = lo.
+// Error: lo > hi, hi - lo infinite, lo rounds to hi or above.
 Tensor uniform(Key key, const Shape& shape, double lo = 0, double hi = 1, DType dtype = DType::f32);
 // x = mean + std Φ⁻¹(u). Error unless std >= 0.
 Tensor normal(Key key, const Shape& shape, double mean = 0, double std = 1, DType dtype = DType::f32);

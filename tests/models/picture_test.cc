@@ -278,6 +278,11 @@ TEST_CASE("picture: numbers below 0 stand in their cells; a window ends with the
   CHECK(has(svg, ">-0.50</text>"));
   // cells of 36 px
   for (const Index words : {1, 2, 3}) CHECK(count(svg, fmt::format("width=\"{}\" height=\"34\" rx=\"2\"", 36 * words - 2)) == 1);
+  AttentionPicture many = transformer(2, 4, 8);
+  many.numbers = true;
+  CHECK(has(attention_svg(many), "width=\"27\" height=\"27\""));
+  many.maps[0].weights[0] = -0.5f;                                          // a sign needs room beside the frame of a link
+  CHECK(has(attention_svg(many), "width=\"33\" height=\"33\""));
 }
 
 TEST_CASE(

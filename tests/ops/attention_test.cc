@@ -214,6 +214,16 @@ TEST_CASE("attention: with a bias one query has the bits of all, and -inf those 
   }
 }
 
+TEST_CASE("attention: a NaN in the bias is not hidden, as -inf would be") {
+  const Tensor q = full({1, 1, 2, 2}, 0.5), k = full({1, 1, 3, 2}, 0.5), v = ones({1, 1, 3, 2});
+  const Tensor bias = tensor({{0, NAN, 0}, {0, -INFINITY, 0}});
+  for (const Tensor& y : {scaled_dot_product_attention(q, k, v, {}, {}, bias).output,
+                          scaled_dot_product_attention_by_definition(q, k, v, {}, {}, bias).output}) {
+    CHECK(std::isnan(y(0, 0, 0, 0).item()));
+    CHECK(y(0, 0, 1, 0).item() == doctest::Approx(1));
+  }
+}
+
 TEST_CASE("attention: heads that share keys and values have the bits of repeated ones; their gradients are summed") {
   const Index heads[][2] = {{4, 2}, {6, 3}, {8, 8}, {12, 6}, {5, 5}}, sizes[][2] = {{1, 40}, {3, 130}, {1, 300}, {20, 37}};
   for (const auto& head : heads)
