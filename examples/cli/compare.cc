@@ -267,7 +267,8 @@ bool is_comparison(const std::string& path) {
     // NAME-SEED, NAME-SEED.json
     return dash != stem.npos && dash + 1 < stem.size() && stem.find_first_not_of("0123456789", dash + 1) == stem.npos;
   };
-  return (fs::exists(fs::path(path) / "table.txt") && fs::exists(fs::path(path) / "lock")) || std::ranges::all_of(fs::directory_iterator(path), is_ours);
+  const bool has_table = fs::exists(fs::path(path) / "table.txt") && fs::exists(fs::path(path) / "lock");
+  return has_table || std::ranges::all_of(fs::directory_iterator(path), is_ours);
 }
 
 // Of text and links: the same files may hold other ones.
