@@ -20,14 +20,14 @@ constexpr double kLeast = 1e-20;
 
 // ids of at least `size`, those of the words that `copied` places have, become unk.
 Tensor within(std::string_view what, const Tensor& ids, Index size, Index copied, std::int32_t unk) {
-  const auto outside = [&](std::int32_t id) { return id >= size; };
   check<DTypeError>(ids.dtype() == DType::i32, "copying model: {} need dtype i32: {}", what, ids.dtype());
   const Tensor all = ids.contiguous();
-  for (const std::int32_t id : all.span<std::int32_t>())
-    check<IndexError>(id < size + copied, "copying model: {}: id {} is not in [0, {})", what, id, size + copied);
-  if (std::ranges::none_of(all.span<std::int32_t>(), outside)) return all;
+  const auto values = all.span<std::int32_t>();
+  const Index largest = values.empty() ? -1 : Index(std::ranges::max(values));
+  check<IndexError>(largest < size + copied, "copying model: {}: id {} is not in [0, {})", what, largest, size + copied);
+  if (largest < size) return all;
   const Tensor known = all.clone();
-  std::ranges::replace_if(known.mutable_span<std::int32_t>(), outside, unk);
+  std::ranges::replace_if(known.mutable_span<std::int32_t>(), [&](std::int32_t id) { return id >= size; }, unk);
   return known;
 }
 

@@ -112,7 +112,7 @@ void draw_shades(Page& page, const Map& map, const Section& section, const Layou
   page.add("</g>\n");
 }
 
-// px, the least side of a cell with a number in it, or one with a sign, and the size of the number: it fits into the frame of a link
+// px, the size of a number and the least side of its cell, more where one has a sign: it fits into the frame of a link
 constexpr double kNumber = 9;
 double numbered_side(const AttentionPicture& picture) {
   const auto has_sign = [](const Map& map) { return std::ranges::any_of(map.weights, [](float w) { return w < 0; }); };
