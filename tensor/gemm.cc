@@ -255,18 +255,19 @@ void multiply_tall(const GemmKernels<T>& kernels, const Product<T>& p, Index col
     }
     return;
   }
+  const Index team = threads();                              // once: another thread may set another number
   const Index unit = p.panels ? kernels.vectors * kernels.lanes : finish.run ? Finish<T>::kFinishColumns : 4 * kernels.lanes;
-  const Cut columns{p.n, unit, column_groups(p.m, p.n, unit, threads()), p.panels ? early(p.n, unit) : 0};
+  const Cut columns{p.n, unit, column_groups(p.m, p.n, unit, team), p.panels ? early(p.n, unit) : 0};
   // Chunks of 64 to 256 rows; of 32 where those are fewer than threads
   const Index groups = columns.parts, row_unit = turned ? 64 : kernels.rows[kernels.vectors], row_units = divide_up(p.m, row_unit),
               most = divide_up(p.m, 64) * groups;
-  const Index all = pieces(seconds, std::min(row_units * groups, std::max<Index>(most, std::min<Index>(2 * most, threads()))));
+  const Index all = pieces(seconds, std::min(row_units * groups, std::max<Index>(most, std::min<Index>(2 * most, team))));
   const Cut rows{p.m, row_unit, std::clamp(all / groups, divide_up(p.m, 256), row_units)};
   const bool direct = !p.panels && near_rows(kernels, p) && p.n % kernels.lanes == 0;   // a kernel reads whole vectors of b
   GemmPlan plan = make_plan(kernels, part_of(p, 0, rows.most(), 0, columns.most()), !direct);
   if (p.panels) plan.packed_n = p.n;
   plan.packed_columns = round_up(columns.most(), plan.width);
-  const bool own = !p.panels && !direct && (threads() > 2 || p.m >= kOwnRows * threads());
+  const bool own = !p.panels && !direct && (team > 2 || p.m >= kOwnRows * team);
   const Index number = own ? OwnPanels::number(groups) : 0;
   Storage storage;
   T* const made = p.panels || own || direct ? nullptr : room_in<T>(storage, packed_size(plan, p.k));

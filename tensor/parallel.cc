@@ -226,6 +226,7 @@ class Team {
       start([this, i] { attend(i); });
       return true;
     } catch (...) {
+      forget();
       present[i] = false;
       return false;
     }
@@ -233,6 +234,7 @@ class Team {
 
 #ifdef HEED_STD_THREADS
   template <class F> void start(F attend) { std::thread(attend).detach(); }
+  void forget() {}
 #else
   template <class F> void start(F attend) {
     if (allowed_ != threads()) {
@@ -242,6 +244,8 @@ class Team {
     }
     arena_->enqueue(attend);
   }
+  // After a failure: an arena that could not be made whole would be waited for without end.
+  void forget() { arena_.reset(), limit_.reset(), allowed_ = 0; }
   int allowed_ = 0;
   std::optional<tbb::global_control> limit_;
   std::optional<tbb::task_arena> arena_;

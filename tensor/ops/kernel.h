@@ -17,6 +17,10 @@ template <class T, class F32, class F64> constexpr auto pick(F32 f32, F64 f64) {
 inline bool has_dense_rows(const Tensor& x) { return x.rank() == 0 || x.size(-1) <= 1 || x.strides()[x.rank() - 1] == 1; }
 inline Tensor with_dense_rows(const Tensor& x) { return has_dense_rows(x) ? x : x.contiguous(); }   // a copy where they are not
 
+// The elements of an operand that may be left out; null where it is.
+template <class T> const T* data_or_null(const Tensor& x) { return x.defined() ? x.data<T>() : nullptr; }
+template <class T> T* mutable_data_or_null(const Tensor& x) { return x.defined() ? x.mutable_data<T>() : nullptr; }
+
 // Contiguous memory for a kernel that writes to an Into: its tensor, or a copy which finish() puts in place.
 class Destination {
  public:

@@ -99,7 +99,7 @@ template <class T, class F> void for_blocks(const Ragged& ragged, const Recurren
     }
   const double flops = 2.0 * double(ragged.rows) * double(gate_count(block.unit) * block.n) * double(block.n + 16);
   parallel_for(blocks, flops < 2.5e6 ? blocks : 1, [&](Index begin, Index end) {
-    const Tensor scratch = empty({recurrent_scratch(block.unit, block.n, block_rows(B), block.width)}, dtype_of<T>);
+    const Tensor scratch = empty({recurrent_scratch(block.unit, block.n, divide_up(B, blocks), block.width)}, dtype_of<T>);
     for (Index i = begin; i < end; ++i) {
       const Index at = i * (B / blocks) + std::min(i, B % blocks);
       RecurrentBlock<T> one = block;
@@ -115,8 +115,6 @@ template <class T, class F> void for_blocks(const Ragged& ragged, const Recurren
 
 // Few rows leave registers for four vectors of columns.
 template <class T> Index panel_width(const GemmKernels<T>& gemm, Index rows) { return (rows <= gemm.rows[4] ? 4 : 2) * gemm.lanes; }
-
-template <class T> T* data_or_null(const Tensor& x) { return x.defined() ? x.mutable_data<T>() : nullptr; }
 
 }  // namespace
 
@@ -180,9 +178,9 @@ RecurrentResult recurrent_cell(RecurrentUnit unit, const Tensor& gates, const Te
     out.gates = second ? empty({B, rows}, dtype) : u;
     const auto pass = [&](bool again) {
       T *const act = out.gates.mutable_data<T>(), *const next = (second && !again ? out.kept : out.h).template mutable_data<T>();
-      T *const next_c = data_or_null<T>(out.c), *const kept = second ? nullptr : data_or_null<T>(out.kept);
+      T *const next_c = mutable_data_or_null<T>(out.c), *const kept = second ? nullptr : mutable_data_or_null<T>(out.kept);
       const T *const as = a.data<T>(), *const us = u.data<T>(), *const hs = from.data<T>(), *const cs = lstm ? cell.data<T>() : nullptr;
-      const T* const bs = bias.defined() ? bias.data<T>() : nullptr;
+      const T* const bs = data_or_null<T>(bias);
       const auto kernels = recurrent_kernels<T>(unit);
       const auto kernel = again ? kernels.second : kernels.first;
       parallel_for(B, row_grain(row_cost(unit, n)), [&](Index begin, Index end) {
@@ -213,9 +211,9 @@ RecurrentGrads recurrent_cell_grad(RecurrentUnit unit, const RecurrentResult& re
     const Tensor from = or_zeros(h, B, n, dtype), cell = lstm ? or_zeros(c, B, n, dtype) : Tensor();
     Tensor dq;
     const auto pass = [&](bool again) {
-      T *const gates = da.mutable_data<T>(), *const kept = data_or_null<T>(result.kept), *const dhs = out.h.mutable_data<T>();
-      T* const dcs = data_or_null<T>(out.c);
-      const T *const hs = from.data<T>(), *const cs = lstm ? cell.data<T>() : nullptr, *const dqs = dq.defined() ? dq.data<T>() : nullptr;
+      T *const gates = da.mutable_data<T>(), *const kept = mutable_data_or_null<T>(result.kept), *const dhs = out.h.mutable_data<T>();
+      T* const dcs = mutable_data_or_null<T>(out.c);
+      const T *const hs = from.data<T>(), *const cs = lstm ? cell.data<T>() : nullptr, *const dqs = data_or_null<T>(dq);
       const auto kernels = recurrent_kernels<T>(unit);
       const auto kernel = again ? kernels.second_grad : kernels.first_grad;
       parallel_for(B, row_grain(row_cost(unit, n)), [&](Index begin, Index end) {
@@ -281,16 +279,16 @@ RecurrentResult recurrent_layer(RecurrentUnit unit, const Tensor& x, const Tenso
                                   .panels = panels,
                                   .width = width,
                                   .product = gemm.panel,
-                                  .bias = bias.defined() ? bias.data<T>() : nullptr,
+                                  .bias = data_or_null<T>(bias),
                                   .gates = out.gates.mutable_data<T>(),
-                                  .previous_h = data_or_null<T>(out.previous_h),
-                                  .previous_c = data_or_null<T>(out.previous_c),
-                                  .kept = data_or_null<T>(out.kept),
+                                  .previous_h = mutable_data_or_null<T>(out.previous_h),
+                                  .previous_c = mutable_data_or_null<T>(out.previous_c),
+                                  .kept = mutable_data_or_null<T>(out.kept),
                                   .outputs = out.outputs.mutable_data<T>(),
                                   .output_sentence = S * n,
                                   .output_step = n,
                                   .h = out.h.mutable_data<T>(),
-                                  .c = data_or_null<T>(out.c)};
+                                  .c = mutable_data_or_null<T>(out.c)};
     for_blocks(ragged, block, forward_through_time<T>);
   });
   return out;
@@ -321,13 +319,13 @@ RecurrentGrads recurrent_layer_grad(RecurrentUnit unit, const RecurrentResult& r
                                   .product = gemm.panel,
                                   .gates = result.gates.mutable_data<T>(),
                                   .previous_h = result.previous_h.mutable_data<T>(),
-                                  .previous_c = data_or_null<T>(result.previous_c),
-                                  .kept = data_or_null<T>(result.kept),
+                                  .previous_c = mutable_data_or_null<T>(result.previous_c),
+                                  .kept = mutable_data_or_null<T>(result.kept),
                                   .outputs = dy.defined() ? const_cast<T*>(dy.data<T>()) : nullptr,
                                   .output_sentence = dy.defined() ? dy.strides()[0] : 0,
                                   .output_step = dy.defined() ? dy.strides()[1] : 0,
                                   .h = out.h.mutable_data<T>(),
-                                  .c = data_or_null<T>(out.c)};
+                                  .c = mutable_data_or_null<T>(out.c)};
     for_blocks(ragged, block, backward_through_time<T>);
   });
   return out;

@@ -11,6 +11,10 @@
 #include <vector>
 
 #include "tensor/context.h"
+#include "tensor/ops/matmul.h"
+#include "tensor/ops/random.h"
+#include "tensor/ops/recurrent.h"
+#include "tensor/ops/view.h"
 #include "tensor/test_hooks.h"
 #include "tests/every_target.h"
 
@@ -87,6 +91,24 @@ TEST_CASE("parallel: workers that stayed, that left, more of them or fewer; thre
   other.join();
   third.join();
   CHECK(right == 1500);
+  set_threads(before);
+}
+
+TEST_CASE("parallel: another thread sets another number of threads within products and layers: the same bits") {
+  const int before = threads();
+  const Tensor a = normal(Key(1), {300, 400}), b = normal(Key(2), {500, 400}), x = normal(Key(3), {64, 3, 8}), w = normal(Key(4), {64, 8}),
+               u = normal(Key(5), {64, 16});
+  const auto product = [&] { return matmul(a, transpose(b)); };
+  const auto layer = [&] { return recurrent_layer(RecurrentUnit::lstm, x, {}, {}, {}, w, u, {}, {}).outputs; };
+  const Tensor expected = product(), outputs = layer();
+  std::atomic<bool> stop = false;
+  std::thread other([&] { for (int i = 0; !stop; ++i) set_threads(1 + i % 7); });
+  for (int i = 0; i < 300; ++i) {
+    CHECK(equal_bits(product(), expected));
+    CHECK(equal_bits(layer(), outputs));
+  }
+  stop = true;
+  other.join();
   set_threads(before);
 }
 
