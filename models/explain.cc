@@ -258,7 +258,7 @@ std::string explanation_text(const Explanation& x, const ExplanationStyle& style
                                       x.heads > 1 ? fmt::format(", head {} of {}", x.head, x.heads) : "")));
   writer.line(fmt::format("source   {}", joined(x.source)));
   writer.line(fmt::format("read     {}", joined(x.read)));
-  writer.line(fmt::format("written  {}  (p = {:.4f})", word(x.written.word), x.written.probability));
+  writer.line(fmt::format("writes   {}  (p = {:.4f})", word(x.written.word), x.written.probability));
   bool once = false, now = false;
   for (const Explanation::Value& value : x.values) {
     if (value.once && !once) writer.line("\n" + writer.bold("once a sentence"));

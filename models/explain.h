@@ -31,7 +31,7 @@ struct Explanation {
   // in the order of computation; a stack without input feeding is one op: its lower states have no gradient
   std::vector<Value> values;
   std::vector<Word> top;                           // the likeliest next words, falling, the wanted one in any case
-  Word written{};                                  // the likeliest that a search writes: no <pad>, no <s>
+  Word written{};                                  // by the model: the likeliest that a search writes, no <pad>, no <s>
   std::string wanted{};                            // the target's word
   std::optional<double> loss{};                    // L = -log p(wanted) of this step alone
 };

@@ -103,7 +103,7 @@ int main(int argc, char** argv, std::vector<NamedScore> extra_scores) {
   cli::keep_streams_closed();
   std::signal(SIGPIPE, SIG_IGN);
   std::string name = "heed";
-  const auto say = [&](const char* text) { cli::note(fmt::format("{}: {}", name, drawing::printable(text))); };
+  const auto say = [&](const char* text) { cli::note(fmt::format("{}: {}", name, text)); };
   try {
     const ExtraScores known(std::move(extra_scores));
     return cli::run(std::vector<std::string>(argv + 1, argv + std::max(argc, 1)), name);

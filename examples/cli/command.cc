@@ -13,7 +13,6 @@
 #include <filesystem>
 
 #include "models/drawing.h"
-#include "models/text.h"
 #include "tensor/format.h"
 
 namespace heed::cli {
@@ -205,7 +204,7 @@ void flush() {
   if (error != 0) throw Fault(fmt::format("standard output: cannot write: {}", std::strerror(error)));
 }
 
-void note(std::string_view line) { write_all(STDERR_FILENO, fmt::format("{}\n", line)); }
+void note(std::string_view line) { write_all(STDERR_FILENO, drawing::printable(line) + "\n"); }
 
 void check_different(const std::string& input, const std::string& output) {
   struct stat a, b;

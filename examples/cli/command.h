@@ -64,7 +64,7 @@ std::string help(const Syntax& syntax);
 // Standard output. Fault where it cannot be written to, Unread where nobody reads it.
 void print(std::string_view text);
 void flush();
-// A line on standard error.
+// A line on standard error, made printable.
 void note(std::string_view line);
 
 // Mistake where two files are one and the same, by inode.

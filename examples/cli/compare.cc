@@ -113,7 +113,11 @@ std::vector<Entry> named_entries(const Asked& asked, const Given& given) {
     entries.push_back({name, config_of(name, names, asked, given)});
     check_config(entries.back().config);
     check_read(entries.back().config);
-    settle(entries.back().config);
+    RunConfig& config = entries.back().config;
+    const std::string decoder = config.decoder;
+    settle(config);
+    if (given.contains("decoder") && has_option(name, "decoder") && decoder != config.decoder && !asked.manner.quiet)
+      note(fmt::format("{}: --decoder {} without attention is {}", name, decoder, config.decoder));
   }
   return entries;
 }
@@ -238,7 +242,8 @@ std::optional<ComparedResult> evaluate(const Entry& entry, const Run& run, const
   std::optional<Translated> translated;
   try {
     translated = translate_lines(run, model, sources, single_references(targets), {}, [](Index) { return stop_signal() == 0; });
-  } catch (const NumericError&) {                  // it has diverged
+  } catch (const NumericError& e) {                // it has diverged
+    note(fmt::format("warning: {}, seed {}: {}; it has no numbers", entry.name, entry.config.seed, e.what()));
     return result;
   }
   if (!translated) return {};

@@ -203,7 +203,10 @@ void write_tables(const std::string& folder, std::span<const Group> groups, cons
                                                     .value_title = style.bleu + " on " + style.split,
                                                     .groups = names,
                                                     .series = {series("", [](const Result& r) { return r.bleu; })}}));
-  if (std::ranges::any_of(groups, [](const Group& g) { return std::isfinite(g.results[0].alignment.error_predicted); }))
+  std::error_code ignored;
+  if (std::ranges::none_of(groups, [](const Group& g) { return std::isfinite(g.results[0].alignment.error_predicted); }))
+    std::filesystem::remove(path("alignment.svg"), ignored);          // of a table before
+  else
     write_file_atomically(
         path("alignment.svg"),
         bars_svg({.title = "Alignment error rate by attention",

@@ -151,7 +151,8 @@ std::string read_sentencepiece(const std::string& file) {
 Run with_words(Run run) {
   for (const Side* side : {&run.source, &run.target})
     if (side->vocabulary.size() <= Vocabulary().size())
-      throw Mistake(fmt::format("no word is frequent enough: --min-count {}; fewer", run.config.min_count));
+      throw Mistake(run.config.min_count > 1 ? fmt::format("no word is frequent enough: --min-count {}; fewer", run.config.min_count)
+                                             : "no word: the data have none but special symbols; other data");
   return run;
 }
 

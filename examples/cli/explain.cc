@@ -25,7 +25,7 @@ int explain(std::span<const std::string> words) {
                           {.name = "target", .value = &target, .takes = "TEXT",
                            .help = "its translation, with dL, the gradients of values: how the loss of the step's word would change; else what the model says"},
                           {.name = "step", .value = &with.step, .takes = "N",
-                           .help = "which word of the target is written, from 1", .low = 1, .high = 1e6, .standard = "1"},
+                           .help = "which word of the target is looked at, from 1", .low = 1, .high = 1e6, .standard = "1"},
                           {.name = "layer", .value = &layer, .takes = "N",
                            .help = "layer of a Transformer's decoder, from 1; else the last", .low = 1, .high = 1000},
                           {.name = "head", .value = &head, .takes = "N",

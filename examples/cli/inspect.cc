@@ -154,7 +154,7 @@ bool inspect_run(const std::string& path, const Manner& manner) {
     return damaged.empty();
   }
   print(fmt::format("{}: {}, by options that differ from the defaults\n", path, run.config.model));
-  RunConfig fresh;
+  RunConfig fresh = default_config(run.config.model, run.config.schedule, run.config.optimizer);
   const std::vector<Option> now = options(run.config), standard = options(fresh);
   for (std::size_t i = 0; i < now.size(); ++i)
     if (value_text(now[i]) != value_text(standard[i])) print(fmt::format("  --{} {}\n", now[i].name, value_text(now[i])));
@@ -176,7 +176,7 @@ int inspect(std::span<const std::string> words) {
   Manner manner;
   const Syntax syntax{.command = "inspect",
                       .usage = "PATH     a run, a checkpoint, or any .safetensors",
-                      .about = "Shows what a run or a file of weights holds, and verifies its checksum, in a run that of each checkpoint: the exit code is 1 where one is damaged.",
+                      .about = "Shows what a run or a file of weights holds, and verifies its checksum. In a run it verifies that of each checkpoint: the exit code is 1 where one is damaged.",
                       .example = "heed inspect phrases/best.safetensors",
                       .options = options(manner),
                       .words = {{"PATH", &path}}};

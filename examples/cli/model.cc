@@ -104,7 +104,7 @@ void note_unknown(std::span<const std::string> words, const Manner& manner, std:
   if (manner.quiet || words.empty()) return;
   std::vector<std::string> shown;
   for (const std::string& word : words) shown.push_back(drawing::shorten(word, 40));
-  note(drawing::printable(fmt::format("{}unknown to the model: {}", where, first_ten(shown, ", "))));
+  note(fmt::format("{}unknown to the model: {}", where, first_ten(shown, ", ")));
 }
 
 void note_unknown(const Run& run, const std::string& source, const std::string& target, const Manner& manner) {

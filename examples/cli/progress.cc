@@ -12,6 +12,8 @@
 #include <ostream>
 #include <vector>
 
+#include "models/drawing.h"
+
 namespace heed {
 namespace {
 
@@ -164,7 +166,7 @@ void Progress::warn(std::string_view line) { stay(fmt::format("warning: {}", lin
 
 void Progress::stay(std::string_view line) {
   if (line_open_) out_ << "\r\x1b[K";
-  out_ << line << std::endl;
+  out_ << drawing::printable(line) << std::endl;
   line_open_ = false;
   if (numbers_ && options_.terminal) draw();
 }

@@ -34,7 +34,8 @@ void print_json(const Scores& s) {
             {"sentences", s.sentences}};
   for (const LengthBucket& bucket : s.buckets)
     json["by_length"].push_back(
-        {{"above", bucket.above}, {"up_to", bucket.up_to}, {"sentences", bucket.segments}, {"bleu", bucket.bleu.score}});
+        {{"above", bucket.above}, {"up_to", bucket.up_to}, {"sentences", bucket.segments}, {"bleu", bucket.bleu.score},
+         {"bleu_signature", bucket.bleu.signature}});
   print(json_text(json) + "\n");
 }
 
@@ -47,6 +48,8 @@ void print_text(const Scores& s) {
   for (const LengthBucket& bucket : s.buckets)
     print(fmt::format("{:>4} to {:<4} words: BLEU {:.2f}  ({})\n", bucket.above + 1, bucket.up_to, bucket.bleu.score,
                       counted(bucket.segments, "sentence")));
+  if (std::ranges::any_of(s.buckets, [&](const LengthBucket& bucket) { return bucket.bleu.signature != s.bleu.signature; }))
+    print("lengths at which no reference has four tokens: their BLEU counts the orders there are (eff:yes)\n");
 }
 
 }  // namespace

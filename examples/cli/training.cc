@@ -348,6 +348,8 @@ bool Training::evaluate() {
   const double begin = seconds();
   const auto score = dev_->score(run_, *model_, [] { return stop_signal() == 0; });
   if (!score) return false;
+  if (!std::isfinite(score->loss) && (!last_score_ || std::isfinite(last_score_->loss)))
+    progress_.warn(fmt::format("the dev loss is {}; a lower --learning-rate (now {})", score->loss, run_.config.learning_rate));
   last_score_ = score;
   const bool lower = score->loss < state_.best_loss || (std::isnan(state_.best_loss) && !std::isnan(score->loss));
   const bool higher = score->bleu > state_.best_bleu, by_loss = run_.config.best_by == "loss";

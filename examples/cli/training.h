@@ -59,7 +59,8 @@ class Training {
   double take_update_milliseconds();               // mean since the last call; 0 without updates
   bool evaluate();                                 // false: stopped by a signal
   void draw_attention();
-  void thin_pictures() const;                      // of evaluations a tenth of the training apart, of the newest and of the best they stay
+  // Leaves those of evaluations a tenth later than the last that kept its own, of the newest and of the best.
+  void thin_pictures() const;
   void report(const Trainer::Report& last);
   void log_data();
   bool save();                                     // false: the disk is full and the policy is to go on

@@ -78,6 +78,7 @@ TEST_CASE("cli: attention") {
   const std::string by_input = call("attention --run run --source '1 2' --target '5 6' --all --align-to input").out;
   const std::string decoder = by_input.substr(by_input.find("decoder layer 1, head 1, self-attention"));
   CHECK_MESSAGE(std::regex_search(decoder, std::regex("^[^\n]*\n( *[┌│][^\n]*\n)+ *<s> ")), decoder);
+  CHECK(call("attention --run run --out escaped.txt --source '1 \x1b[31m'").err.find("\nescaped.txt: 1 \u241b[31m") != std::string::npos);
   const Result forced = call("attention --run run --source '1 2' --target '5 5 5'");
   CHECK(forced.code == 0);
   CHECK(forced.out.starts_with("1 2 → 5 5 5\n"));

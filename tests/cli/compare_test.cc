@@ -87,6 +87,7 @@ TEST_CASE("cli: compare leaves out the numbers of what diverges, in training or 
     CHECK(all[1]["bleu"].is_number());
     CHECK((compared.err.find("warning: transformer, seed 1: no finite loss: 20 updates in a row") != std::string::npos) ==
           options.starts_with("--steps 60"));
+    if (name == "additive") CHECK(compared.err.find("warning: additive, seed 1: ") != std::string::npos);
     CHECK(text_of(folder / "c/table.txt").find("\n" + name) != std::string::npos);
     CHECK(results(heed_in(folder.path(), command).out) == results(compared.out));
     fs::remove_all(folder / "c");
@@ -237,6 +238,21 @@ TEST_CASE("cli: compare counts no result of other data") {
                   refused.err);
     write_text(folder / part, text);
   }
+}
+
+TEST_CASE("cli: compare keeps no picture of a table before, and says what a decoder without attention is") {
+  const TemporaryFolder folder;
+  REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 5 --train 50 --dev 10 --test 10").code == 0);
+  const auto compare = [&](const std::string& names) {
+    const Result result = heed_in(folder.path(), "compare --data data --steps 1 --width 8 --decoder luong --out c --attention " + names);
+    CHECK_MESSAGE(result.code == 0, result.err);
+    return result.err;
+  };
+  CHECK(compare("dot").find("without attention") == std::string::npos);
+  CHECK(fs::exists(folder / "c/alignment.svg"));
+  CHECK(compare("none").find("none: --decoder luong without attention is sutskever\n") != std::string::npos);
+  CHECK(fs::exists(folder / "c/bleu.svg"));
+  CHECK(!fs::exists(folder / "c/alignment.svg"));
 }
 
 TEST_CASE(

@@ -217,6 +217,12 @@ TEST_CASE("cli: score reads what it is given") {
   CHECK(bucket["up_to"] == 20);
   CHECK(bucket["sentences"] == 1);
   CHECK(bucket["bleu"] == doctest::Approx(100));
+  write_text(folder + "/letters", "a\nb\n");
+  const std::string letters = "score --hypotheses letters --references letters --sources letters";
+  CHECK(call(letters).out.ends_with("\n   1 to 10   words: BLEU 100.00  (2 sentences)\nlengths at which no reference has four tokens: their BLEU "
+                                    "counts the orders there are (eff:yes)\n"));
+  CHECK(parse_json(call(letters + " --json").out)["by_length"][0]["bleu_signature"].get<std::string>().find("|eff:yes|") !=
+        std::string::npos);
   write_text(folder + "/three-words", "a b c\n");
   CHECK(call("score --hypotheses three-words --references three-words")
             .out.find("\nexact match 100.00 %  (1 of 1, by words)\nno hypothesis has four tokens: BLEU, as sacreBLEU has it, is 0 whatever "

@@ -63,7 +63,7 @@ TEST_CASE("cli: a beautiful dog, explained step by step in two languages" * doct
       if (step == 2 || step == 3) looked += source + " ";
       const std::string text = call(explain);
       CHECK(text.find("\nattention.weights  [4]  α = softmax(e) over the words that may be seen  (sum 1.0000)\n") != text.npos);
-      CHECK(text.find("\nwritten  " + word + "  (p = ") != text.npos);
+      CHECK(text.find("\nwrites   " + word + "  (p = ") != text.npos);
     }
     CHECK(said == c.translation + " </s> ");
     CHECK(looked == c.looked_at);                                   // of the noun and the adjective
@@ -81,7 +81,7 @@ TEST_CASE("cli: explain") {
   CHECK(call("trace --out unknown.safetensors --quiet" + unknown).err == "");
   const Result walk = call("explain --run run --source '1 2 3'");
   CHECK_MESSAGE(walk.code == 0, walk.err);
-  CHECK(walk.out.find("\nwritten  " + first + "  (p = ") != walk.out.npos);
+  CHECK(walk.out.find("\nwrites   " + first + "  (p = ") != walk.out.npos);
   CHECK(walk.out.find("core.decoder.layers.0.multihead_attn.weights  [4]  α = softmax(e)") != walk.out.npos);
   CHECK(walk.out.find("dL") == walk.out.npos);
   const Result back = call("explain --run run --source '1 2 3' --target '1 2 3' --step 2 --head 2");

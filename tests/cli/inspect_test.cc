@@ -99,6 +99,10 @@ TEST_CASE("cli: inspect") {
   write_text(small().folder / "diverged/metrics.jsonl",
              "{\"event\": \"dev\", \"step\": 60, \"loss\": null, \"bleu\": 0, \"exact\": 0}\n{\"event\": \"end\", \"reason\": 0}\n");
   CHECK(call("inspect diverged").out.find("\nlast evaluation: update 60, dev loss nan, BLEU 0.00, exact 0.0 %\n\n") != std::string::npos);
+  CHECK(call("train --data data --out unlike --model gru --width 8 --steps 1 --quiet").code == 0);
+  const std::string unlike = call("inspect unlike").out;
+  CHECK(unlike.find("\n  --width 8\n") != unlike.npos);
+  for (const char* standard : {"--schedule", "--learning-rate", "--batch-tokens", "--layers"}) CHECK(unlike.find(standard) == unlike.npos);
   const Result best = call("inspect run/best.safetensors");
   CHECK(best.out.find("checksum right") != best.out.npos);
   CHECK(best.out.find("all values are finite") != best.out.npos);

@@ -170,6 +170,8 @@ const Row kRows[] = {
     {"train --data data --out new --schedule-after 5 --schedule linear",
      "not an option of this schedule: --schedule-after 5 --schedule linear; it belongs to step"},
     {"train --data data --out new --best-by chrf", "unknown name: --best-by chrf; one of bleu, loss, default bleu"},
+    {"train --train-files special special --dev-files s t --tokenizer space --out new",
+     "no word: the data have none but special symbols; other data"},
     {"train --data data --out new --min-count 100000", "no word is frequent enough: --min-count 100000; fewer"},
     {"train --data data --out new --config batch.json",
      "batches of tokens or of sentences: none given; one of --batch-tokens and --batch-sentences"},
@@ -403,6 +405,7 @@ void prepare(const TemporaryFolder& folder) {
   write_text(folder / "long", "1 2\n3 4\n");
   write_text(folder / "one", "1 2\n");
   write_text(folder / "nothing", "");
+  write_text(folder / "special", "<unk> </s>\n");
   write_text(folder / "binary", std::string(5000, '\0'));
   write_text(folder / "links.tsv", "1\t1\t0-0\n2\t2\t7-0\n3\t3\n4\t4\n5\t5\n6\t6\n");
   write_text(folder / "badlink.tsv", "1\t1\t0:0\n");
@@ -604,6 +607,23 @@ TEST_CASE("cli: faults while working") {
     CHECK(entry.path().filename().string().find("tmp") == std::string::npos);
   CHECK(heed_in(folder.path(), "train --out run --resume --steps 20 --quiet").code == 0);
 }
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)   // which want terabytes of addresses
+TEST_CASE("cli: where the memory ends, at the first worker too, a training ends: with a message, never waiting") {
+  const TemporaryFolder folder;
+  REQUIRE(heed_in(folder.path(), "data copy --out data --symbols 5 --max-length 4 --train 50 --dev 10 --test 10").code == 0);
+  for (int kib = 34000; kib < 54000; kib += 400) {
+    INFO(kib);
+    const Result result =
+        Program{.words = split("train --data data --out run --layers 1 --width 128 --heads 2 --steps 2 --quiet --threads 2"),
+                .folder = folder.path(),
+                .under = {"timeout", "20", "sh", "-c", "ulimit -v " + std::to_string(kib) + "; exec \"$0\" \"$@\""}}
+            .run();
+    CHECK_MESSAGE((result.code == 0 || result.code == 1 || result.code == 127), result.code, ": ", result.err);   // 127: not even loaded
+    fs::remove_all(folder / "run");
+  }
+}
+#endif
 
 TEST_CASE("cli: a full disk") {
   const TemporaryFolder folder;

@@ -2,7 +2,6 @@
 // Data of the copying task and a run that was trained on them for a moment, made once for all tests that look at one.
 #pragma once
 #include <string>
-#include <vector>
 
 #include "tests/cli/program.h"
 

@@ -671,7 +671,7 @@ TEST_CASE("explain: what is written is what a search would write") {
   const Hypothesis found = search(*small.model, std::span(&example.source, 1), search_options(small.run))[0][0];
   CHECK((x.top[0].id == words.pad || x.top[0].id == words.bos));
   CHECK(x.written.id == (found.ids.empty() ? words.eos : found.ids[0]));
-  CHECK(explanation_text(x).find(fmt::format("\nwritten  {}  (p = ", x.written.word)) != std::string::npos);
+  CHECK(explanation_text(x).find(fmt::format("\nwrites   {}  (p = ", x.written.word)) != std::string::npos);
 }
 
 TEST_CASE("explain: text and JSON") {
@@ -679,7 +679,7 @@ TEST_CASE("explain: text and JSON") {
   const Example example = small.example("a b c", "c b a");
   const Explanation x = explain(small.run, *small.model, example, {.step = 2, .backward = true});
   const std::string text = explanation_text(x, {.columns = 80});
-  CHECK(text.starts_with("step 2 of 4, decoder layer 1 of 1, head 1 of 2\nsource   a b c </s>\nread     <s> c\nwritten  "));
+  CHECK(text.starts_with("step 2 of 4, decoder layer 1 of 1, head 1 of 2\nsource   a b c </s>\nread     <s> c\nwrites   "));
   CHECK(text.find("\n       " "         a") != text.npos);
   CHECK(text.find("α = softmax(e)") != text.npos);
   CHECK(text.find("(sum 1.0000)") != text.npos);
