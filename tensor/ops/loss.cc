@@ -48,8 +48,11 @@ struct Huber : OfDifference<Huber> {                   // m (|x - y| - m/2),  m 
   }
   DX { return math::AtMost(d, p, math::AtLeast(d, -p, hn::Sub(x, y))); }
 };
-struct SmoothL1 : OfDifference<SmoothL1> {             // Huber's of δ = β, divided by β
-  F { return hn::Div(Huber::f(d, x, y, p), hn::Set(d, p)); }
+struct SmoothL1 : OfDifference<SmoothL1> {             // Huber's of δ = β, divided by β: m/β first, β |x - y| may be beyond T
+  F {
+    const V e = hn::Abs(hn::Sub(x, y)), m = math::AtMost(d, p, e);
+    return hn::Mul(hn::Div(m, hn::Set(d, p)), hn::NegMulAdd(hn::Set(d, P(0.5)), m, e));
+  }
   DX { return hn::Div(Huber::dx(d, x, y, p), hn::Set(d, p)); }
 };
 struct Divergence {                                    // y (log y - x);  dx = -y, dy = log y + 1 - x; 0 where y is
@@ -273,7 +276,7 @@ Tensor binary_cross_entropy_with_logits(const Tensor& x, const Tensor& target, c
   const Tensor w = like(op, "weight", weight, x), p = like(op, "pos_weight", pos_weight, x);
   return visit_float(x.dtype(), op, [&]<class T>() {
     const Tensor xs = x.contiguous(), ys = target.contiguous();
-    const T *a = xs.data<T>(), *b = ys.data<T>(), *ws = w.defined() ? w.data<T>() : nullptr, *ps = p.defined() ? p.data<T>() : nullptr;
+    const T *a = xs.data<T>(), *b = ys.data<T>(), *ws = data_or_null<T>(w), *ps = data_or_null<T>(p);
     const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(LogisticLossF32), HWY_DYNAMIC_POINTER(LogisticLossF64));
     return element_losses<T>(x.shape(), double(x.numel()), reduction, [&](Index begin, std::size_t n, T* to) {
       kernel(a + begin, b + begin, ws ? ws + begin : nullptr, ps ? ps + begin : nullptr, n, to);
@@ -291,7 +294,7 @@ void binary_cross_entropy_with_logits_grad(const Tensor& x, const Tensor& target
     const Upstream<T> up(op, dloss, reduction, x.shape(), double(x.numel()));
     const Tensor xs = x.contiguous(), ys = target.contiguous();
     const Destination out(dx);
-    const T *a = xs.data<T>(), *b = ys.data<T>(), *ws = w.defined() ? w.data<T>() : nullptr, *ps = p.defined() ? p.data<T>() : nullptr;
+    const T *a = xs.data<T>(), *b = ys.data<T>(), *ws = data_or_null<T>(w), *ps = data_or_null<T>(p);
     T* to = out.tensor().mutable_data<T>();
     const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(LogisticLossGradF32), HWY_DYNAMIC_POINTER(LogisticLossGradF64));
     parallel_for(x.numel(), kElements, [&](Index begin, Index end) {

@@ -255,8 +255,10 @@ List<Tensor> split(const Tensor& x, Index count, int dim) {
 List<Tensor> split(const Tensor& x, std::span<const Index> sizes, int dim) {
   const Index n = x.shape()[normalize_dim("split", dim, x.shape())];
   Index total = 0;
+  for (Index size : sizes)
+    check<ShapeError>(size >= 0, "split: sizes must not be negative: [{}], x {}, dim {}", fmt::join(sizes, ", "), x.shape(), dim);
   for (Index size : sizes) {
-    check<ShapeError>(size >= 0 && size <= n - total, "split: sizes [{}] do not add up to {}: x {}, dim {}",
+    check<ShapeError>(size <= n - total, "split: sizes [{}] do not add up to {}: x {}, dim {}",
                       fmt::join(sizes, ", "), n, x.shape(), dim);
     total += size;
   }

@@ -10,7 +10,6 @@
 #include "autograd/ops.h"
 #include "autograd/tape.h"
 #include "nn/init.h"
-#include "tensor/error.h"
 #include "tensor/ops/random.h"
 #include "tensor/ops/view.h"
 #include "tests/close.h"

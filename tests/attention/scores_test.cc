@@ -2,6 +2,8 @@
 // Every attention by name: numbers made by hand, plain loops, gradients, padding, steps, edges.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "attention/attend.h"
@@ -182,6 +184,20 @@ TEST_CASE("attention: windows that move forward only, two steps by hand") {
   CHECK(worst_absolute(out[0].weights.value(), std::vector<double>{0.5 / first, 1 / first, 0.5 / first, 1 / (16 * first)}) < 1e-15);
   CHECK(worst_absolute(out[1].weights.value(), std::vector<double>{1 / (512 * second), 1 / (16 * second), 0.5 / second, 1 / second}) <
         1e-15);
+}
+
+TEST_CASE("attention: windows far beyond the source, and as narrow, leave weights and gradients finite") {
+  const auto finite = [](const Tensor& x) { return std::ranges::all_of(doubles(x), [](double v) { return std::isfinite(v); }); };
+  for (const double x : {19.0, 1000.0, 1e30}) {
+    INFO(x);
+    const Built built("gaussian", {.query_width = 2, .memory_width = 2},
+                      {{"steps.bias", Nested{x, x, x}}, {"shapes.bias", Nested{0, 0, 0, x, x, x}}});
+    const Variable states = variable(ones({1, 4, 2}, f64)), queries = variable(ones({1, 3, 2}, f64));
+    Tape tape;
+    for (const Attended& step : steps(built.attention, queries, built.attention.prepare(states, {}))) CHECK(finite(step.weights.value()));
+    tape.backward(sum(square(contexts(built.attention, queries, built.attention.prepare(states, {})))));
+    for (const Variable& leaf : {states, queries}) CHECK(finite(leaf.grad()));
+  }
 }
 
 TEST_CASE("attention: what a score remembers follows the hypotheses of a beam") {

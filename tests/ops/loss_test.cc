@@ -29,6 +29,20 @@ reference::Values at_labels(const reference::Array& x) { return {x({0, 0, 0}), x
 
 }  // namespace
 
+TEST_CASE("smooth_l1_loss: a large or tiny β |x - y| is no part of it, every target") {
+  const Tensor x = tensor({1e30f, 1e20f, 1e-18f, 2.0f}), y = zeros({4});
+  for_every_target([&] {
+    const std::vector<double> values{1e30, 1e20, 1e-18, 2};
+    for (const double beta : {1e10, 1e19, 1e-30}) {
+      const std::vector<double> found = doubles(smooth_l1_loss(x, y, Reduction::none, beta));
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const double expected = values[i] < beta ? values[i] * values[i] / (2 * beta) : values[i] - beta / 2;
+        if (expected > 1e-37) CHECK(found[i] == doctest::Approx(expected).epsilon(1e-6).scale(0));
+      }
+    }
+  });
+}
+
 TEST_CASE("mse_loss and binary_cross_entropy_with_logits: the formulas, reductions, every target") {
   const Shape shape{3, 7, 5};
   for (DType dtype : {DType::f32, DType::f64}) {
