@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "attention/position.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "autograd/ops.h"

@@ -23,7 +23,8 @@ struct Sinusoids {
 };
 
 // PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i+1) = cos(same)    [length, d]    Vaswani et al. 2017, 3.5
-// Odd d: interleaved ends in a sine, concatenated in a zero.
+// Odd d: interleaved ends in a sine, concatenated in a zero. ShapeError: length < 0, width < 1; DTypeError: neither f32 nor f64; Error:
+// a first position beyond what a float of 64 bits counts.
 Tensor sinusoids(Index length, Index width, DType dtype = DType::f32, Sinusoids options = {});
 
 // The position rows that are added to the embedded words.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Talking-heads attention (Shazeer et al. 2020, arXiv 2003.02436, 3): the heads of a layer mix their scores before these become weights,
+// Talking-heads attention (Shazeer et al. 2020, arXiv 2003.02436, 4): the heads of a layer mix their scores before these become weights,
 // and the weights before they read:
 //   e'_a = Σ_b L_ab e_b,   α = normalise(e'),   α'_a = Σ_b W_ab α_b
 #pragma once

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "autograd/trace.h"
-#include "nn/init.h"
 #include "nn/linear.h"
 #include "tensor/format.h"
 

@@ -4,7 +4,7 @@
 #include <functional>
 #include <optional>
 #include <span>
-#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 

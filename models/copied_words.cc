@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "tensor/error.h"
 
 namespace heed {
 

@@ -14,7 +14,7 @@ class CopyingModel : public Seq2Seq {
  public:
   struct Options {
     Index source_vocabulary, target_vocabulary;
-    Tensor shared = {};                  // i32 [U]: shared_words of both vocabularies; undefined: they share no word
+    Tensor shared = {};                  // i32 [U]: shared_words of both vocabularies, else ShapeError; undefined: they share no word
     std::int32_t pad = 0, source_unk = 1, target_unk = 1;
   };
 

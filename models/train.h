@@ -5,7 +5,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "models/seq2seq.h"
 #include "nn/average.h"
@@ -17,6 +16,7 @@ namespace heed {
 
 class Trainer {
  public:
+  // Error where one is out of its range: clip and the two λ finite and >= 0, average in [0, 1), precision float32 or bfloat16
   struct Options {
     CrossEntropyOptions loss = {};
     double clip = 1;              // largest norm of all gradients together; 0 = no clipping

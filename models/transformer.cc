@@ -7,7 +7,6 @@
 #include "nn/init.h"
 #include "tensor/format.h"
 #include "tensor/ops/index.h"
-#include "tensor/ops/softmax.h"
 #include "tensor/ops/view.h"
 
 namespace heed {

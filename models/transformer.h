@@ -71,6 +71,7 @@ struct TransformerDecoderLayer {
   Residual residual3;                 // norm2 when there is no cross-attention
 };
 
+// encoder_layers of them, at least 1, else ShapeError.
 struct TransformerEncoder {
   TransformerEncoder(Scope scope, const TransformerOptions& options);
   Variable operator()(const Variable& x, const Mask& mask, List<AttentionMap>* maps = nullptr) const;   // [B, S, d]
@@ -80,9 +81,10 @@ struct TransformerEncoder {
   std::optional<Norm> norm;
 };
 
+// decoder_layers of them, at least 1, else ShapeError. Error unless there are as many memories, and caches, as layers that need one.
 struct TransformerDecoder {
   TransformerDecoder(Scope scope, const TransformerOptions& options, bool cross = true);
-  // Keys and values of every layer's cross-attention, once per sentence.
+  // Keys and values of every layer's cross-attention, once per sentence. Error where there is none.
   List<Memory> prepare(const Variable& states, const Mask& mask) const;
   // [B, T, d]
   Variable operator()(const Variable& x, std::span<const Memory> memories, const Mask& mask = Mask::causal(),

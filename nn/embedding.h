@@ -9,7 +9,7 @@ namespace heed {
 struct Embedding {
   struct Options {
     Index vocabulary, width;
-    Index padding = -1;           // id of the padding row; -1 = none
+    Index padding = -1;           // id of the padding row; -1 = none. Error where there is no such row
     double scale = 1;             // of the rows read; the Transformer's is √d
     Initializer init = {};
     Parameter weight = {};        // shared

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Initial values, as PyTorch's nn.init. For a weight [out, in, ...]: fan_in = in · rest, fan_out = out · rest.
+// ShapeError where a parameter has not the dimensions that an initializer needs; Error for one made of none.
 #pragma once
 #include "nn/scope.h"
 
@@ -15,7 +16,8 @@ Initializer kaiming_uniform(double gain = 1.4142135623730951);  // U(±gain √(
 Initializer kaiming_normal(double gain = 1.4142135623730951);   // N(0, gain² / fan_in)
 Initializer orthogonal(double gain = 1);          // rows or columns orthonormal, times gain               Saxe et al. 2014
 Initializer linear_uniform(Index fan_in);         // U(±1/√fan_in), PyTorch's start of Linear: weight and bias
-Initializer stacked(Index blocks, Initializer one);   // the first axis cut into blocks, each started by itself: packed projections
+// The first axis cut into blocks >= 1, each started by itself: packed projections. ShapeError where it does not divide.
+Initializer stacked(Index blocks, Initializer one);
 // All of them, except the row `index`, which is zero.
 Initializer zero_row(Index index, Initializer rest);
 

@@ -3,6 +3,7 @@
 // optimiser was made, whose gradient is written, then marks these gradients unwritten: another optimiser finds none of them, and those of
 // parameters that no optimiser has add up unless they are frozen. Groups of parameters with rates or decays of their own: set_factors; with
 // other rules: an optimiser over a Selection each.
+// Error where an option or a rate is out of its range.
 // State goes by parameter path and PyTorch's names (exp_avg, exp_avg_sq, momentum_buffer, ...).
 // A rule of one's own is a loop:
 //
@@ -138,9 +139,10 @@ class RMSprop : public Optimizer {
 
 // Scales the gradients that are there by min(1, max_norm/(norm + 1e-6)), norm that of all of them together, in the pass of the next
 // update. Returns the norm before. NumericError when it is not finite and error_if_nonfinite; the gradients stay as they are.
+// Error: max_norm < 0.
 double clip_gradient_norm(Parameters& parameters, double max_norm, bool error_if_nonfinite = false);
 double clip_gradient_norm(const Selection& some, double max_norm, bool error_if_nonfinite = false);
-// Every gradient element is clamped to [-limit, limit].
+// Every gradient element is clamped to [-limit, limit]. Error: limit < 0.
 void clip_gradient_value(Parameters& parameters, double limit);
 void clip_gradient_value(const Selection& some, double limit);
 

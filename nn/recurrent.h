@@ -59,6 +59,7 @@ struct GruCell : RecurrentCell {
 };
 
 // A stack of layers over time. Layer k reads layer k-1; both directions read the same input and their outputs are joined.
+// ShapeError where a width or the number of layers is below 1.
 struct RecurrentLayers {
   struct Options {
     RecurrentUnit unit;
@@ -78,7 +79,7 @@ struct RecurrentLayers {
     List<RecurrentState> states;            // [B, n] each at its sequence's own end: l0, l0_reverse, l1, ...
   };
   // x [B, S, in], lengths i32 [B] in [0, S] or undefined: S. Padding never enters a state; of a length 0 the state stays what it
-  // was. initial: none (zero) or as many as in Output::states.
+  // was. initial: none (zero) or as many as in Output::states, else ShapeError.
   Output operator()(const Variable& x, const Tensor& lengths = {}, const List<RecurrentState>& initial = {}) const;
 
   Index directions() const { return bidirectional ? 2 : 1; }

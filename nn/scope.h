@@ -75,10 +75,10 @@ class Scope {
   Scope operator/(Index number) const { return *this / std::string_view(std::to_string(number)); }
 
   // A new parameter `path.name`. Error when the path exists already: also that of a module whose constructor threw; where a name is empty
-  // or holds a *.
+  // or holds a *; without an initializer. ShapeError where a size is below 1.
   Parameter parameter(std::string_view name, const Shape& shape, const Initializer& init) const;
   // Makes `path.name` another name of a parameter that exists: one tensor, one summed gradient. ShapeError unless shapes agree, Error
-  // where it belongs to other Parameters.
+  // where it belongs to other Parameters or is absent, and where the path exists already.
   Parameter alias(std::string_view name, Parameter shared, const Shape& shape) const;
 
   Selection select(std::string_view pattern = "*") const;   // of the parameters under this path: "*weight" has its own and those below

@@ -9,9 +9,9 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
-#include <cstring>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "tensor/format.h"
 

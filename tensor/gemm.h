@@ -2,7 +2,6 @@
 // Matrix products on plain pointers; tensor/ops/matmul.h is the same on tensors, tensor/gemm_tile-inl.h has the kernels.
 #pragma once
 #include <algorithm>
-#include <cstddef>
 
 #include "tensor/parallel.h"
 #include "tensor/storage.h"

@@ -95,7 +95,7 @@ template <> struct Quantile<float> {
 };
 }  // namespace detail
 
-// Φ⁻¹(p) for 0 < p < 1, relative error about 1e-16. No libm but the exact sqrt.
+// Φ⁻¹(p) for 0 < p < 1, else Error; relative error about 1e-16. No libm but the exact sqrt.
 double normal_quantile(double p);
 // Φ⁻¹((bits + 1/2) 2⁻³²) in float arithmetic, relative error below 1e-6.
 float normal_quantile32(std::uint32_t bits);

@@ -97,6 +97,13 @@ bool broadcasts_to(const Shape& from, const Shape& to) {
   return fits;
 }
 
+Strides broadcast_strides(const Shape& from, const Strides& strides, const Shape& to) {
+  Strides repeated = to;
+  const int lead = to.rank() - from.rank();
+  for (int axis = 0; axis < to.rank(); ++axis) repeated[axis] = axis < lead || from[axis - lead] == 1 ? 0 : strides[axis - lead];
+  return repeated;
+}
+
 namespace {
 std::string bracketed(const auto& list) {
   std::string text = "[";

@@ -97,6 +97,7 @@ Shape position_of(Index flat, const Shape& shape);                    // of the 
 // NumPy's rule; ShapeError with both shapes and what they are of
 Shape broadcast_shapes(std::string_view op, const Shape& a, const Shape& b, std::string_view name_a = "a", std::string_view name_b = "b");
 bool broadcasts_to(const Shape& from, const Shape& to);               // by that rule, `to` staying as it is
+Strides broadcast_strides(const Shape& from, const Strides& strides, const Shape& to);   // 0 where `from` is repeated
 std::string to_string(const Shape& shape);                            // "[32, 7, 512]"
 std::string to_string(const Dims& dims);                              // "[-2, -1]"
 

@@ -5,7 +5,6 @@
 #include <array>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <set>
 #include <span>
 #include <utility>
@@ -423,12 +422,7 @@ Index width(const Tensor& x, Index row) {
 
 Tensor broadcast_to(std::string_view op, const Tensor& y, const Shape& shape) {
   check<ShapeError>(broadcasts_to(y.shape(), shape), "{}: cannot broadcast y {} to x {}", op, y.shape(), shape);
-  Strides strides;
-  for (int axis = 0; axis < shape.rank(); ++axis) {
-    const int from = axis - (shape.rank() - y.rank());
-    strides.push_back(from < 0 || y.shape()[from] == 1 ? 0 : y.strides()[from]);
-  }
-  return {y.storage(), y.dtype(), shape, strides, y.offset()};
+  return {y.storage(), y.dtype(), shape, broadcast_strides(y.shape(), y.strides(), shape), y.offset()};
 }
 
 void copy_converting(const Tensor& x, const Tensor& y) {

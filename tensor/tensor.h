@@ -118,9 +118,9 @@ Tensor empty(const Shape& shape, DType dtype = DType::f32);   // uninitialised
 Tensor zeros(const Shape& shape, DType dtype = DType::f32);
 Tensor ones(const Shape& shape, DType dtype = DType::f32);
 Tensor full(const Shape& shape, double value, DType dtype = DType::f32);              // DTypeError where it does not fit the dtype
-// start, start + step, ... below stop; DTypeError likewise
+// start, start + step, ... below stop; DTypeError likewise. Error: bounds that are not finite, a step of 0; ShapeError: too many
 Tensor arange(double start, double stop, double step = 1, DType dtype = DType::i64);
-// count numbers at equal distances, both ends exactly; DTypeError likewise
+// count >= 0 numbers at equal distances, both ends exactly; DTypeError, Error likewise
 Tensor linspace(double start, double stop, Index count, DType dtype = DType::f32);
 Tensor eye(Index n, DType dtype = DType::f32);
 inline Tensor empty_like(const Tensor& x) { return empty(x.shape(), x.dtype()); }

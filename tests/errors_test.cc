@@ -59,7 +59,6 @@
 #include "tensor/ops/update.h"
 #include "tensor/ops/view.h"
 #include "tensor/safetensors.h"
-#include "tensor/test_hooks.h"
 #include "tests/bfloat16.h"
 #include "tests/every_model.h"
 #include "tests/models/pairs.h"

@@ -142,7 +142,6 @@ BinaryKernels Pick(Binary op) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include <limits>
 
 #include "tensor/format.h"
 #include "tensor/ops/kernel.h"

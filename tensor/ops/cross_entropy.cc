@@ -474,7 +474,7 @@ LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight, c
       for (Index i = 0; !all && i < n; ++i) std::memcpy(part.mutable_data<T>() + i * d, rows.data<T>() + row_of[i] * d, bytes);
       matmul(part, transpose(weight), {z});                                                    // [n, V]
       T* const to = z.mutable_data<T>();
-      const T* const b = biases.defined() ? biases.data<T>() : nullptr;
+      const T* const b = data_or_null<T>(biases);
       parallel_for(n, row_grain(V), [&](Index begin, Index end) {
         for (Index i = begin; i < end; ++i) {
           const Index row = row_of[i];

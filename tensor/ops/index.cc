@@ -392,7 +392,7 @@ Tensor embedding(const Tensor& table, const Tensor& ids, double scale, const Ten
   return visit_float(table.dtype(), "embedding", [&]<class T>() {
     Tensor y = empty(shape, table.dtype());
     const T* rows = from.data<T>();
-    const T* plus = add.defined() ? add.data<T>() : nullptr;
+    const T* plus = data_or_null<T>(add);
     T* out = y.mutable_data<T>();
     const auto kernel = kernels<T>().embed_rows;
     parallel_for(wide.numel(), row_grain(n), [&](Index begin, Index end) {

@@ -140,7 +140,6 @@ HWY_AFTER_NAMESPACE();
 #include "tensor/ops/kernel.h"
 #include "tensor/ops/matmul.h"
 #include "tensor/ops/random.h"
-#include "tensor/ops/reduce.h"
 #include "tensor/ops/unary.h"
 #include "tensor/ops/view.h"
 #include "tensor/packed.h"
@@ -196,7 +195,7 @@ LinearResult linear(const Tensor& x, const Tensor& weight, const Tensor& bias, c
   const Tensor residual = fusion.residual.defined() ? fusion.residual.contiguous() : fusion.residual;
   visit_float(x.dtype(), "linear", [&]<class T>() {
     const Index rows = y.numel() / shape(-1), width = shape(-1);
-    LinearBlock<T> block{0, rows, 0, width, width, residual.defined() ? residual.data<T>() : nullptr, nullptr, z.mutable_data<T>(),
+    LinearBlock<T> block{0, rows, 0, width, width, data_or_null<T>(residual), nullptr, z.mutable_data<T>(),
                          y.mutable_data<T>(),
                          fusion.activation, dropout};
     struct Self {

@@ -212,9 +212,6 @@ void check_part(const char* op, const char* name, const Tensor& part, const Tens
 }
 
 Tensor dense(const Tensor& x) { return x.defined() ? x.contiguous() : x; }
-template <class T> const T* data(const Tensor& x) { return x.defined() ? x.data<T>() : nullptr; }
-template <class T> T* mutable_data(const Tensor& x) { return x.defined() ? x.mutable_data<T>() : nullptr; }
-
 
 AddDropoutNormed forward(const char* op, bool centred, const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias,
                        const AddDropoutNormOptions& options) {
@@ -235,8 +232,9 @@ AddDropoutNormed forward(const char* op, bool centred, const Tensor& x, const Te
       return out;
     }
     const Index d = x.size(-1);
-    const NormRows<T> p{std::size_t(d), T(options.eps), centred, from.data<T>(), data<T>(gamma), data<T>(beta), out.y.mutable_data<T>(),
-                        mutable_data<T>(out.mean), out.rstd.mutable_data<T>(), data<T>(to_add), mutable_data<T>(out.sum), dropout};
+    const NormRows<T> p{std::size_t(d), T(options.eps), centred, from.data<T>(), data_or_null<T>(gamma), data_or_null<T>(beta),
+                        out.y.mutable_data<T>(), mutable_data_or_null<T>(out.mean), out.rstd.mutable_data<T>(), data_or_null<T>(to_add),
+                        mutable_data_or_null<T>(out.sum), dropout};
     const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(ForwardF32), HWY_DYNAMIC_POINTER(ForwardF64));
     parallel_for(x.numel() / d, row_grain(d), [&](Index begin, Index end) { kernel(p, std::size_t(begin), std::size_t(end)); });
     return out;
@@ -264,8 +262,8 @@ void backward(const char* op, bool centred, const Tensor& x, const Tensor& mean,
     if (dx) to_x.emplace(*dx);
     if (dresidual) to_residual.emplace(*dresidual, dx && may_overlap(dx->tensor, dresidual->tensor));
     const Index d = x.size(-1), rows = d ? x.numel() / d : 0, chunks = divide_up(rows, kChunk);
-    const NormRowsGrad<T> p{std::size_t(d), centred, xs.data<T>(), data<T>(gamma), data<T>(means), rstds.data<T>(), dys.data<T>(),
-                            data<T>(dsums), to_x ? to_x->tensor().template mutable_data<T>() : nullptr,
+    const NormRowsGrad<T> p{std::size_t(d), centred, xs.data<T>(), data_or_null<T>(gamma), data_or_null<T>(means), rstds.data<T>(),
+                            dys.data<T>(), data_or_null<T>(dsums), to_x ? to_x->tensor().template mutable_data<T>() : nullptr,
                             to_residual ? to_residual->tensor().template mutable_data<T>() : nullptr, to_x && to_x->add(),
                             to_residual && to_residual->add(), dropout};
     const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(BackwardF32), HWY_DYNAMIC_POINTER(BackwardF64));

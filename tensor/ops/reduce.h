@@ -15,7 +15,8 @@ Tensor mean(const Tensor& x, const Dims& dims = {}, Flag keepdim = false);    //
 Tensor prod(const Tensor& x, const Dims& dims = {}, Flag keepdim = false);    // of nothing: 1
 Tensor max(const Tensor& x, const Dims& dims = {}, Flag keepdim = false);     // NaN wins; of nothing: ShapeError
 Tensor min(const Tensor& x, const Dims& dims = {}, Flag keepdim = false);
-// Σ (x - mean)² / (n - 1), unbiased = false: / n.  One element, unbiased: NaN.  stddev: its root, PyTorch's std
+// Σ (x - mean)² / (n - 1), unbiased = false: / n.  One element, unbiased: NaN.  stddev: its root, PyTorch's std, of squares in x's dtype:
+// of f32 that are 2e19 from the mean it is infinite, of 1e-23 zero
 Tensor var(const Tensor& x, const Dims& dims = {}, Flag unbiased = true, Flag keepdim = false);
 Tensor stddev(const Tensor& x, const Dims& dims = {}, Flag unbiased = true, Flag keepdim = false);
 Tensor norm(const Tensor& x, const Dims& dims = {}, Flag keepdim = false);    // √Σ x²

@@ -138,7 +138,7 @@ void weights_grad(const Kind& kind, const Tensor& p, const Tensor& dp, const Int
     const Index n = p.rank() ? p.size(-1) : 1;
     const T *a = ps.data<T>(), *b = dps.data<T>();
     T* const to = out ? out->tensor().mutable_data<T>() : nullptr;
-    T* const of_alpha = of_rows.defined() ? of_rows.mutable_data<T>() : nullptr;
+    T* const of_alpha = mutable_data_or_null<T>(of_rows);
     const auto s_of = [&](double alpha, double value) {          // NaN stays
       if (kind.family == Family::alpha) return std::pow(value, 2 - alpha);
       return kind.family == Family::entmax ? std::sqrt(value) : value > 0 ? 1.0 : value;

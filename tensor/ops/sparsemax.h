@@ -19,7 +19,7 @@ Tensor entmax(const Tensor& x, const Mask& mask = {});
 void entmax_grad(const Tensor& p, const Tensor& dp, Into dx);
 
 // p = max((α - 1) x - τ, 0)^(1/(α - 1)),  τ so that Σ p = 1: from softmax (α = 1) to sparsemax (2)             ibid., Eq. 4
-// alpha broadcasts to the axes of x before the last; what is below 1.0001 counts as that. Error: not in [1, 2].
+// alpha broadcasts to the axes of x before the last; what is below 1.0001 counts as that. Error: below 1 or above 2; of NaN: NaN.
 // ShapeError, DTypeError: it does not fit, differs.
 Tensor alpha_entmax(const Tensor& x, const Tensor& alpha, const Mask& mask = {});
 // dx as above with s = p^(2-α);  dα = Σ dp ((p - p')/(α - 1)² + (h - p' Σ h)/(α - 1)),  p' = s/Σ s,  h = -p ln p

@@ -9,14 +9,6 @@
 
 namespace heed {
 
-Strides broadcast_strides(const Tensor& x, const Shape& shape) {
-  Strides strides = shape;
-  const int lead = shape.rank() - x.rank();
-  for (int axis = 0; axis < shape.rank(); ++axis)
-    strides[axis] = axis < lead || x.shape()[axis - lead] == 1 ? 0 : x.strides()[axis - lead];
-  return strides;
-}
-
 void walk(const Shape& shape, std::span<const Strides> strides, Index cost, FunctionRef<void(const Piece&)> f) {
   const int operands = int(strides.size());
   // axes of size > 1, merged with the one before where  stride[before] = size · stride  for all operands

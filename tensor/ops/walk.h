@@ -28,7 +28,7 @@ inline void walk(const Shape& shape, std::initializer_list<Strides> strides, Ind
 }
 
 // Strides of x read as a tensor of `shape`, which x broadcasts to.
-Strides broadcast_strides(const Tensor& x, const Shape& shape);
+inline Strides broadcast_strides(const Tensor& x, const Shape& shape) { return broadcast_strides(x.shape(), x.strides(), shape); }
 
 // n contiguous elements (step 1), or one number for all of them (step 0).
 template <class T> struct RowOperand {

@@ -11,7 +11,6 @@
 #include <atomic>
 #include <chrono>
 #include <cerrno>
-#include <cstdio>
 
 namespace {
 

@@ -10,7 +10,6 @@
 
 #include "autograd/ops.h"
 #include "autograd/tape.h"
-#include "tensor/context.h"
 #include "tensor/ops/binary.h"
 #include "tensor/ops/linear.h"
 #include "tensor/ops/random.h"

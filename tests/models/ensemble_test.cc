@@ -3,7 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include <cmath>
 
 #include "models/translate.h"
 #include "tensor/ops/binary.h"

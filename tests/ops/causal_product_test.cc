@@ -9,7 +9,6 @@
 #include "tensor/ops/random.h"
 #include "tensor/ops/view.h"
 #include "tests/close.h"
-#include "tests/every_target.h"
 #include "tests/op_table.h"
 #include "tests/play.h"
 

@@ -11,7 +11,6 @@
 #include "tensor/ops/matmul.h"
 #include "tensor/ops/random.h"
 #include "tensor/ops/view.h"
-#include "tensor/test_hooks.h"
 #include "tests/bfloat16.h"
 #include "tests/close.h"
 #include "tests/every_target.h"

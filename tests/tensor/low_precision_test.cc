@@ -14,7 +14,6 @@
 #include "tensor/ops/unary.h"
 #include "tensor/ops/view.h"
 #include "tensor/packed.h"
-#include "tensor/test_hooks.h"
 #include "tests/bfloat16.h"
 #include "tests/every_target.h"
 

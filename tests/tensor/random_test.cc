@@ -8,7 +8,6 @@
 #include <cmath>
 #include <numeric>
 #include <set>
-#include <string>
 #include <vector>
 
 #include "tensor/error.h"
