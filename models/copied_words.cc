@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-
 namespace heed {
 
 OutsideWords outside_words(const Vocabulary& target, std::span<const std::string> source_tokens) {

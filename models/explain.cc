@@ -175,7 +175,6 @@ std::vector<std::string> numbers(const Tensor& x) {
   return out;
 }
 
-
 class Writer {
  public:
   explicit Writer(const ExplanationStyle& style) : style_(style) {}

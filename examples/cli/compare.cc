@@ -111,9 +111,9 @@ std::vector<Entry> named_entries(const Asked& asked, const Given& given) {
   for (const std::string& name : names) {
     check_attention(name, {"transformer", "cho", "cho-exact", "sutskever"});
     entries.push_back({name, config_of(name, names, asked, given)});
-    check_config(entries.back().config);
-    check_read(entries.back().config);
     RunConfig& config = entries.back().config;
+    check_config(config);
+    check_read(config);
     const std::string decoder = config.decoder;
     settle(config);
     if (given.contains("decoder") && has_option(name, "decoder") && decoder != config.decoder && !asked.manner.quiet)

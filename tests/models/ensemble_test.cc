@@ -3,7 +3,6 @@
 
 #include <doctest/doctest.h>
 
-
 #include "models/translate.h"
 #include "tensor/ops/binary.h"
 #include "tensor/ops/reduce.h"
