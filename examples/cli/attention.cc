@@ -49,6 +49,7 @@ Alignment links_in_data(const Run& run, const std::string& source, const std::st
         return pair.links;
       }
     } catch (const Error&) {                       // this part is gone, or is not what it was
+    } catch (const std::filesystem::filesystem_error&) {   // or may not be looked at
     }
   return {};
 }
@@ -96,6 +97,7 @@ int attention(std::span<const std::string> words) {
   if (numbers && ending != ".svg")
     throw Mistake(fmt::format("numbers go into the cells of an SVG: --numbers{}; --out FILE.svg", out.empty() ? "" : " --out " + out));
   check_required(source, "source", "the sentence to translate");
+  if (!out.empty()) check_output(out);
   const Ready model = ready(run_flags);
   const Run& run = model.run;
   if (!out.empty()) check_outside(model, out);

@@ -73,10 +73,12 @@ void warn_of_shared(const Asked& asked, const RunConfig& run, const Corpus& corp
   if (!asked.names_data() && (asked.split == "train" || run.split_by_source)) return;
   std::vector<std::string> files = run.train_files;
   if (files.empty()) files.push_back(run.data.empty() ? run.train : run.data + "/train.tsv");
-  if (!std::ranges::all_of(files, [](const std::string& file) { return std::filesystem::is_regular_file(file); })) return;
+  std::error_code ignored;
+  if (!std::ranges::all_of(files, [&](const std::string& file) { return std::filesystem::is_regular_file(file, ignored); })) return;
   try {
     if (const Index shared = shared_sources(read_part(run, "train"), corpus); shared > 0) note(shared_warning(shared, corpus));
   } catch (const Error&) {                         // no longer what it was
+  } catch (const std::filesystem::filesystem_error&) {   // or may not be looked at
   }
 }
 

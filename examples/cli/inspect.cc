@@ -57,8 +57,11 @@ void inspect_file(const std::string& path, const Manner& manner) {
   Json json{{"file", path}, {"bytes", file.header.file_bytes}, {"checksum", file.has_checksum ? "right" : "none"},
             {"metadata", file.metadata}, {"tensors", Json::array()}};
   std::size_t wide = 6, shape_wide = 5;
-  for (const auto& [name, value] : file.tensors)
-    wide = std::max(wide, name.size()), shape_wide = std::max(shape_wide, to_string(value.shape()).size());
+  const auto make_room = [&](const std::string& name, const Shape& shape) {
+    wide = std::max(wide, name.size()), shape_wide = std::max(shape_wide, to_string(shape).size());
+  };
+  for (const auto& [name, value] : file.tensors) make_room(name, value.shape());
+  for (const auto& [name, other] : file.others) make_room(name, other.shape);
   wide = std::min<std::size_t>(wide, 80);
   std::string lines;
   const auto add = [&](const std::string& name, std::string_view dtype, const Shape& shape, const std::optional<Counts>& seen,

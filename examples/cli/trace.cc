@@ -158,6 +158,7 @@ int trace(std::span<const std::string> words) {
   check_required(source, "source", "the sentence to translate");
   check_required(out, "out", "the file to write, ending in .safetensors");
   if (!out.ends_with(".safetensors")) throw Mistake(fmt::format("unknown kind of file: --out {}; a name that ends in .safetensors", out));
+  check_output(out);
   const Ready model = ready(run_flags);
   check_outside(model, out);
   const Run& run = model.run;

@@ -179,6 +179,17 @@ TEST_CASE("cli: evaluate answers line n in line n") {
   CHECK(text_of(folder + "/many.out") == call("translate --run run --sample --temperature 3 --quiet", many).out);
 }
 
+TEST_CASE("cli: data of the training that may not be looked at takes nothing but its warning and its links with it") {
+  const std::string& folder = small().folder.path();
+  fs::copy(folder + "/run", folder + "/apart", fs::copy_options::recursive);
+  fs::create_symlink("circle", folder + "/circle");
+  std::string config = text_of(folder + "/apart/config.json");
+  const std::size_t begin = config.find("\"data\": \"") + 9;
+  write_text(folder + "/apart/config.json", config.replace(begin, config.find('"', begin) - begin, folder + "/circle"));
+  CHECK(call("evaluate --run apart --data data").code == 0);
+  CHECK(call("attention --run apart --source 1 --out apart.txt").code == 0);
+}
+
 TEST_CASE("cli: score reads what it is given") {
   const std::string& folder = small().folder.path();
   write_text(folder + "/upper", "The Cat sat on it\n"), write_text(folder + "/lower", "the cat sat on it\n"),

@@ -322,7 +322,7 @@ const Row kRows[] = {
     {"attention --run run --source 1 --out a.html --numbers",
      "numbers go into the cells of an SVG: --numbers --out a.html; --out FILE.svg"},
     {"attention --run run --source 1 --numbers", "numbers go into the cells of an SVG: --numbers; --out FILE.svg"},
-    {"attention --run run --source 1 --out nowhere/a.svg", "nowhere/a.svg: cannot create"},
+    {"attention --run run --source 1 --out nowhere/a.svg", "cannot write: --out nowhere/a.svg: .*nowhere: No such file or directory; "},
     {"attention --run run --source 1 --target 2 --links 0-7", "a link points outside: 0-7 in --links; 1 source and 1 target words, from 0"},
     {"attention --run run --source 1 --links 0:0", "a link is written i-j"},
     {"attention --run brief --source 1 --target '1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 1 2 3 4 5 "
@@ -348,7 +348,7 @@ const Row kRows[] = {
     {"explain --run run --source 1 --head 9", "no such head: --head 9; the model has "},
     {"trace --run run --source 1", "missing: --out; "},
     {"trace --run run --source 1 --out a.bin", "unknown kind of file: --out a.bin; a name that ends in .safetensors"},
-    {"trace --run run --source 1 --out nowhere/a.safetensors", "nowhere/a.safetensors: cannot create"},
+    {"trace --run run --source 1 --out nowhere/a.safetensors", "cannot write: --out nowhere/a.safetensors: .*nowhere: No such file or directory; "},
     {"trace --run run --source 1 --out run/best.safetensors", "same file"},
     {"attention --run run --checkpoint weights.svg --source 1 --out weights.svg", "same file: weights.svg and weights.svg"},
     {"attention --run parallel --source 1 --out t.svg", "same file: .*/t and t.svg"},
