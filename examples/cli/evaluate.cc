@@ -134,65 +134,86 @@ void print_forced(const Run& run, const Corpus& corpus, std::span<const Example>
   }
 }
 
-void print_scores(const Ready& model, const Corpus& corpus, const TotalLoss& total, const Translated& translated,
-                  const References& references, const AlignmentQuality& alignment, bool json) {
-  const std::size_t sentences = translated.texts.size();
+struct Scores {
+  std::string data, weights;
+  std::size_t sentences;
+  TotalLoss loss;
+  bool short_ones;                                 // no reference has four tokens
+  BleuScore bleu, token_bleu, lower_bleu;          // of texts, of tokens, of tokens without case
+  ChrfScore chrf;
+  Index exact;                                     // sentences
+  AlignmentQuality alignment;
+  double exact_percent() const { return 100 * double(exact) / double(sentences); }
+};
+
+Scores scores_of(const Ready& model, const Corpus& corpus, const TotalLoss& loss, const Translated& translated,
+                 const References& references, const AlignmentQuality& alignment) {
   const bool lowercase = model.run.config.lowercase;
   const BleuScore text_bleu = bleu(translated.texts, references, {.lowercase = lowercase});
-  const BleuOptions token_options = token_bleu_options(translated.reference_tokens);
-  const BleuScore token_bleu = bleu(translated.token_lines, translated.reference_tokens, token_options);
-  BleuOptions without_case = token_options;
+  BleuOptions tokens = token_bleu_options(translated.reference_tokens), without_case = tokens;
   without_case.lowercase = true;
-  const BleuScore lower_bleu = bleu(translated.token_lines, translated.reference_tokens, without_case);
-  const ChrfScore characters = chrf(translated.texts, references, {.lowercase = lowercase});
-  const double loss = total.mean(), exact = 100 * double(translated.exact) / double(sentences);
-  if (json) {
-    Json scores{{"data", corpus.name},
-                {"weights", model.loaded.file},
-                {"sentences", sentences},
-                {"loss_sentences", total.sentences},
-                {"loss", loss},
-                {"perplexity", std::exp(loss)},
-                {"bleu", text_bleu.score},
-                {"bleu_signature", text_bleu.signature},
-                {"brevity_penalty", text_bleu.brevity_penalty},
-                {"length_ratio", text_bleu.length_ratio()},
-                {"token_bleu", token_bleu.score},
-                {"token_bleu_signature", token_bleu.signature},
-                {"token_bleu_lowercase", lower_bleu.score},
-                {"token_bleu_lowercase_signature", lower_bleu.signature},
-                {"chrf", characters.score},
-                {"chrf_signature", characters.signature},
-                {"exact", exact}};
-    if (std::isfinite(alignment.error_predicted))
-      scores.update({{"alignment_error", alignment.error_predicted},
-                     {"alignment_error_input", alignment.error_input},
-                     {"alignment_accuracy", alignment.accuracy},
-                     {"monotone_share", alignment.monotone_share}});
-    print(json_text(scores) + "\n");
-    return;
-  }
-  const std::string some = total.sentences == Index(sentences) ? "" : fmt::format(" (of {})", counted(total.sentences, "sentence"));
-  print(fmt::format("{}: {}, {}\n", corpus.name, counted(Index(sentences), "sentence"),
-                    total.sentences == 0 ? "no loss: no pair has words on both sides and the length of training"
-                                         : fmt::format("loss {:.4f} per token, perplexity {:.3f}{}", loss, std::exp(loss), some)));
-  print(fmt::format("BLEU {:.1f}  ({})\n  {}\n", text_bleu.score, text_bleu.signature, bleu_parts(text_bleu)));
-  print(fmt::format("BLEU of tokens {:.1f}  ({})\n", token_bleu.score, token_bleu.signature));
-  if (lower_bleu.score != token_bleu.score)
-    print(fmt::format("BLEU of lower-cased tokens {:.1f}  ({})\n", lower_bleu.score, lower_bleu.signature));
-  print(fmt::format("{} {:.1f}  ({})\n", characters.name, characters.score, characters.signature));
-  print(fmt::format("exact match {:.1f} %  ({} of {}, by tokens)\n", exact, translated.exact, sentences));
-  if (std::isfinite(alignment.error_predicted)) {
+  return {.data = corpus.name,
+          .weights = model.loaded.file,
+          .sentences = translated.texts.size(),
+          .loss = loss,
+          .short_ones = tokens.effective_order,
+          .bleu = text_bleu,
+          .token_bleu = bleu(translated.token_lines, translated.reference_tokens, tokens),
+          .lower_bleu = bleu(translated.token_lines, translated.reference_tokens, without_case),
+          .chrf = chrf(translated.texts, references, {.lowercase = lowercase}),
+          .exact = translated.exact,
+          .alignment = alignment};
+}
+
+void print_json(const Scores& s) {
+  Json json{{"data", s.data},
+            {"weights", s.weights},
+            {"sentences", s.sentences},
+            {"loss_sentences", s.loss.sentences},
+            {"loss", s.loss.mean()},
+            {"perplexity", std::exp(s.loss.mean())},
+            {"bleu", s.bleu.score},
+            {"bleu_signature", s.bleu.signature},
+            {"brevity_penalty", s.bleu.brevity_penalty},
+            {"length_ratio", s.bleu.length_ratio()},
+            {"token_bleu", s.token_bleu.score},
+            {"token_bleu_signature", s.token_bleu.signature},
+            {"token_bleu_lowercase", s.lower_bleu.score},
+            {"token_bleu_lowercase_signature", s.lower_bleu.signature},
+            {"chrf", s.chrf.score},
+            {"chrf_signature", s.chrf.signature},
+            {"exact", s.exact_percent()}};
+  if (std::isfinite(s.alignment.error_predicted))
+    json.update({{"alignment_error", s.alignment.error_predicted},
+                 {"alignment_error_input", s.alignment.error_input},
+                 {"alignment_accuracy", s.alignment.accuracy},
+                 {"monotone_share", s.alignment.monotone_share}});
+  print(json_text(json) + "\n");
+}
+
+void print_text(const Scores& s) {
+  const double loss = s.loss.mean();
+  const std::string some = s.loss.sentences == Index(s.sentences) ? "" : fmt::format(" (of {})", counted(s.loss.sentences, "sentence"));
+  print(fmt::format("{}: {}, {}\n", s.data, counted(Index(s.sentences), "sentence"),
+                    s.loss.sentences == 0 ? "no loss: no pair has words on both sides and the length of training"
+                                          : fmt::format("loss {:.4f} per token, perplexity {:.3f}{}", loss, std::exp(loss), some)));
+  print(fmt::format("BLEU {:.1f}  ({})\n  {}\n", s.bleu.score, s.bleu.signature, bleu_parts(s.bleu)));
+  print(fmt::format("BLEU of tokens {:.1f}  ({})\n", s.token_bleu.score, s.token_bleu.signature));
+  if (s.lower_bleu.score != s.token_bleu.score)
+    print(fmt::format("BLEU of lower-cased tokens {:.1f}  ({})\n", s.lower_bleu.score, s.lower_bleu.signature));
+  print(fmt::format("{} {:.1f}  ({})\n", s.chrf.name, s.chrf.score, s.chrf.signature));
+  print(fmt::format("exact match {:.1f} %  ({} of {}, by tokens)\n", s.exact_percent(), s.exact, s.sentences));
+  if (std::isfinite(s.alignment.error_predicted)) {
     print(
         fmt::format("alignment error {:.3f}  (against the links of the data, each row of the last cross-attention read as the word it "
                     "predicts; as the word before it {:.3f})\n",
-                    alignment.error_predicted, alignment.error_input));
+                    s.alignment.error_predicted, s.alignment.error_input));
     print(
         fmt::format("alignment accuracy {:.1f} %  (surely linked target words whose largest weight is on a link), monotone share {:.1f} % "
                     "(adjacent words that do not look back)\n",
-                    100 * alignment.accuracy, 100 * alignment.monotone_share));
+                    100 * s.alignment.accuracy, 100 * s.alignment.monotone_share));
   }
-  if (token_options.effective_order)
+  if (s.short_ones)
     print("no reference has four tokens: BLEU of tokens counts the orders there are, sacreBLEU all four, and right translations as 0\n");
 }
 
@@ -253,8 +274,9 @@ int evaluate(std::span<const std::string> words) {
       *translate_lines(run, model.translator(), source_lines(corpus), references, translate_with, show, &overlooked);
   progress.finish();
   const bool linked = !model.ensemble && std::ranges::any_of(examples, [](const Example& example) { return !example.links.sure.empty(); });
-  print_scores(model, corpus, total, translated, references, linked ? alignment_quality(run, model.model(), examples) : AlignmentQuality(),
-               asked.manner.json);
+  const Scores scores = scores_of(model, corpus, total, translated, references,
+                                  linked ? alignment_quality(run, model.model(), examples) : AlignmentQuality());
+  asked.manner.json ? print_json(scores) : print_text(scores);
   flush();                                         // the file may fail
   if (!asked.out.empty()) write_file_atomically(asked.out, fmt::format("{}\n", fmt::join(translated.texts, "\n")));
   note_unknown(std::vector<std::string>(overlooked.unknown.begin(), overlooked.unknown.end()), asked.manner);
