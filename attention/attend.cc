@@ -18,8 +18,7 @@ struct Parts {
 bool starts(std::string_view text, std::string_view with) { return text == with || (text.starts_with(with) && text[with.size()] == '-'); }
 
 Parts parts_of(std::string_view name) {
-  std::string rest(name);
-  std::replace(rest.begin(), rest.end(), '_', '-');
+  std::string rest = hyphenated(name);
   Parts parts;
   const std::vector<std::string> names = score_names();
   const auto known = [&] { return std::find(names.begin(), names.end(), rest) != names.end(); };

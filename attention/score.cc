@@ -47,13 +47,13 @@ const std::vector<NamedScore>& library() {
   return scores;
 }
 
+}  // namespace
+
 std::string hyphenated(std::string_view name) {
   std::string out(name);
   std::replace(out.begin(), out.end(), '_', '-');
   return out;
 }
-
-}  // namespace
 
 struct ScoreTable {
   // Calls f(score) for every known one, until it answers true.

@@ -114,6 +114,7 @@ struct ScoreOptions {
 };
 
 // A score by name. Names are written with hyphens; underscores are read as hyphens.
+std::string hyphenated(std::string_view name);
 using ScoreMaker = std::function<AnyScore(Scope scope, const ScoreOptions& options)>;
 struct NamedScore {
   std::string name;

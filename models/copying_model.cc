@@ -125,7 +125,7 @@ Loss CopyingModel::loss(const Batch& batch, const CrossEntropyOptions& options, 
   const Labels of = labels(batch, maps);
   const Linear& out = output_layer();
   const Inside inside(out.path);
-  return {linear_mixture_cross_entropy(of.x, out.weight, out.bias, of.log_share, of.other, of.ids, without_padding(options, options_.pad),
+  return {linear_mixture_cross_entropy(of.x, out.weight, out.bias, of.log_share, of.other, of.ids, with_padding(options, options_.pad),
                                        of.rest),
           target_tokens(batch)};
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/drawing.h"
 
-#include <fmt/format.h>
 #include <utf8proc.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "models/text.h"
+#include "tensor/format.h"
 
 namespace heed::drawing {
 namespace {
@@ -178,16 +178,6 @@ std::string px(double value) { return fmt::format("{}", std::round(value * 10) /
 std::string weight(double value) {
   if (!std::isfinite(value)) return "not a number";
   return fmt::format("{:.3f}", std::abs(value) < 0.0005 ? 0.0 : value);
-}
-
-std::string with_commas(std::string_view digits) {
-  const std::size_t sign = digits.starts_with('-'), whole = std::min(digits.find('.'), digits.size());
-  std::string result;
-  for (std::size_t i = 0; i < digits.size(); ++i) {
-    if (i > sign && i < whole && (whole - i) % 3 == 0) result += ',';
-    result += digits[i];
-  }
-  return result;
 }
 
 std::string number(double value) {

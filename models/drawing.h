@@ -28,7 +28,6 @@ std::vector<std::string> wrap(std::string_view text, double limit, double size =
 
 std::string px(double value);                       // a coordinate: "12.5", rounded to 0.1
 std::string weight(double value);                   // "0.832", "-0.050", "not a number"
-std::string with_commas(std::string_view digits);   // "12345.6" -> "12,345.6"
 std::string number(double value);                   // four digits or the whole part: "41.08", "5e-5", "12,345"; "no value"
 
 // ---- colours ---------------------------------------------------------------------------------------

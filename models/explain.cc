@@ -306,14 +306,9 @@ std::string explanation_text(const Explanation& x, const ExplanationStyle& style
 std::string explanation_json(const Explanation& x) {
   const auto nested = [](const Tensor& t) -> Json {
     if (!t.defined()) return nullptr;
-    const auto row = [](const Tensor& r) {
-      auto list = Json::array();
-      for (const double v : doubles(r)) list.push_back(std::isfinite(v) ? Json(v) : nullptr);
-      return list;
-    };
-    if (t.rank() == 1) return row(t);
+    if (t.rank() == 1) return doubles(t);
     auto list = Json::array();
-    for (const Tensor r : t) list.push_back(row(r));
+    for (const Tensor row : t) list.push_back(doubles(row));
     return list;
   };
   Json json{{"step", x.step}, {"steps", x.steps}, {"source", x.source}, {"read", x.read}, {"values", Json::array()},

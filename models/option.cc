@@ -217,6 +217,10 @@ std::vector<std::string> value_words(const Option& option) {
   return is_absent(option) ? std::vector<std::string>() : std::vector<std::string>{value_text(option)};
 }
 
+void copy_value(const Option& from, const Option& to) {
+  std::visit([&]<class T>(T* value) { *value = held<T>(from); }, to.value);
+}
+
 std::string allowed(const Option& option) {
   std::string text(kind(option));
   const bool low = std::isfinite(option.low), high = std::isfinite(option.high);
@@ -241,8 +245,8 @@ void set(const Option& option, std::span<const std::string> words) {
   for (const std::string& word : words)
     given += fmt::format("{}{}", holds<bool>(option) ? '=' : ' ',
                          word.empty() || word.find_first_of(" \t\n\r\"") != word.npos || word.size() > 80 ? quote(word) : word);
-  const std::string_view near = option.choices.empty() || words.size() != 1 ? "" : nearest(words[0], option.choices);
-  fail<Error>("{}: --{}{}; {}{}", wrong, option.name, given, near.empty() ? "" : fmt::format("did you mean {}? ", near), allowed(option));
+  fail<Error>("{}: --{}{}; {}{}", wrong, option.name, given, words.size() == 1 ? did_you_mean(words[0], option.choices) : "",
+              allowed(option));
 }
 
 std::string to_json(std::span<const Option> options) {
@@ -327,6 +331,11 @@ std::string_view nearest(std::string_view given, std::span<const std::string_vie
   for (const std::string_view word : known)
     if (word.size() > best.size() && name.starts_with(fmt::format("{}-", word))) best = word;
   return best;
+}
+
+std::string did_you_mean(std::string_view name, std::span<const std::string_view> known, std::string_view before) {
+  const std::string_view near = nearest(name, known);
+  return near.empty() ? "" : fmt::format("did you mean {}{}? ", before, near);
 }
 
 }  // namespace heed

@@ -34,6 +34,9 @@ std::string value_text(const Option& option);             // "0.1", "post", "A B
 std::vector<std::string> value_words(const Option& option);   // from which set makes it; none for what is absent
 std::string allowed(const Option& option);                // "a whole number in [1, 1024], default 2"
 
+// *to becomes what *from is; both of one type, as the same option of two configs.
+void copy_value(const Option& from, const Option& to);
+
 // From the words after a flag; a switch also takes none. Error `<what>: <where>; <what would be right>`, the value unchanged.
 void set(const Option& option, std::span<const std::string> words);
 
@@ -47,5 +50,7 @@ std::vector<std::string> from_json(std::span<const Option> options, std::string_
 // changes of letters to become it, less than half of all, else the one of these initials, else the longest that it goes beyond by a
 // dash; empty where there is none.
 std::string_view nearest(std::string_view name, std::span<const std::string_view> known);
+// "did you mean heads? ", before the list of what there is; "" where nothing is near.
+std::string did_you_mean(std::string_view name, std::span<const std::string_view> known, std::string_view before = "");
 
 }  // namespace heed

@@ -88,7 +88,7 @@ Loss RecurrentModel::loss(const Batch& batch, const CrossEntropyOptions& options
   const Variable rows = flatten(time_first(batch, maps), 0, 1);                                     // [T B, d]
   const Inside inside(out.path);
   return {linear_cross_entropy(rows, out.weight, out.bias, reshape(transpose(batch.targets), {-1}),
-                               without_padding(options, target_embedding.padding)),
+                               with_padding(options, target_embedding.padding)),
           target_tokens(batch)};
 }
 

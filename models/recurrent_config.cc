@@ -59,7 +59,7 @@ std::vector<std::string_view> transformer_options() {
 
 void settle_recurrent(RunConfig& c) {
   if (!is_recurrent(c.model)) return;
-  std::replace(c.attention.begin(), c.attention.end(), '_', '-');
+  c.attention = hyphenated(c.attention);
   const auto settle = [](std::string& name, std::string_view value) {
     if (name == "auto") name = value;
   };
@@ -90,9 +90,7 @@ void check_attention(std::string_view name, std::vector<std::string_view> others
     const std::string more = fmt::format("{}{}", fmt::join(others, ", "), others.empty() ? "" : ", ");
     const std::vector<std::string> names = attention_names();
     others.insert(others.end(), names.begin(), names.end());
-    const std::string_view near = nearest(name, others);
-    fail<Error>("unknown name: --attention {}; {}one of {}{}", quote(name), near.empty() ? "" : fmt::format("did you mean {}? ", near),
-                more, attention_choices());
+    fail<Error>("unknown name: --attention {}; {}one of {}{}", quote(name), did_you_mean(name, others), more, attention_choices());
   }
 }
 

@@ -130,10 +130,10 @@ BahdanauDecoder::Options checked(const Scope& scope, BahdanauDecoder::Options o)
   return o;
 }
 
-// Of what a context that stays is made of.
+// Width of what a context that stays is made of.
 Index ends_width(const BahdanauDecoder::Options& o) { return o.context == FixedContext::both_ends ? 2 * o.encoder_width : o.encoder_width; }
 
-// Of c.
+// Width of c.
 Index context_width(const BahdanauDecoder::Options& o) {
   return o.attention != "none" ? o.memory_width : o.reset_context ? o.width : ends_width(o);
 }

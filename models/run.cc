@@ -123,6 +123,16 @@ bool comes_before_config(const fs::directory_entry& entry) {
 
 }  // namespace
 
+Batch make_batch(const Run& run, std::span<const Example> examples) {
+  const Vocabulary& words = run.target.vocabulary;
+  return make_batch(examples, words.pad, start_symbol(run.config, words));
+}
+
+Batch make_batch(const Run& run, std::span<const Example> examples, std::span<const Index> rows) {
+  const Vocabulary& words = run.target.vocabulary;
+  return make_batch(examples, rows, words.pad, start_symbol(run.config, words));
+}
+
 // ---- the directory --------------------------------------------------------------------------------------------------
 
 bool is_vacant(const std::string& path) try {

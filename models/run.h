@@ -25,6 +25,10 @@ struct Run {
   RunConfig config;
   Side source, target;
 };
+// make_batch with the ids of padding and start that the run has.
+Batch make_batch(const Run& run, std::span<const Example> examples);
+Batch make_batch(const Run& run, std::span<const Example> examples, std::span<const Index> rows);
+
 // One training, or one comparison, of a directory at a time: holds its file `lock`. FileError names the process that has it. Deletes
 // what crashes left behind.
 class RunLock {

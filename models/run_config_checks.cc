@@ -23,9 +23,7 @@ std::string near_heads(Index width, Index heads) {
 
 void check_normalise(std::string_view name) {
   if (!name.empty() && normalise_in(name) == name) return;
-  const std::string_view near = nearest(name, normalise_names());
-  fail<Error>("unknown name: --normalise {}; {}one of {}", quote(name), near.empty() ? "" : fmt::format("did you mean {}? ", near),
-              normalise_choices());
+  fail<Error>("unknown name: --normalise {}; {}one of {}", quote(name), did_you_mean(name, normalise_names()), normalise_choices());
 }
 
 Index near_divisor_below(Index n, Index most) {

@@ -139,7 +139,7 @@ class Searcher {
                 o_.coverage != 0 ? fmt::format("coverage {}", o_.coverage) : "attention or replace_unk");
   }
 
-  // Words that would repeat an n-gram of the hypothesis.
+  // Whether the word would repeat an n-gram of the hypothesis.
   bool repeats(const std::vector<std::int32_t>& ids, std::int32_t word) const {
     const auto n = std::size_t(o_.no_repeat_ngram);
     if (n == 0 || ids.size() < n) return false;
@@ -151,7 +151,7 @@ class Searcher {
   bool may_follow(const Live& live, Index t, std::int32_t word) const {
     return o_.writes(word) && !(word == o_.eos && t < o_.min_length) && !repeats(live.ids, word);
   }
-  // Words that may not, at most: pad, bos, start, eos, unk and repetitions
+  // How many words may not follow, at most: pad, bos, start, eos, unk and repetitions
   Index forbidden(const Live& live) const { return 5 + (o_.no_repeat_ngram > 0 ? Index(live.ids.size()) : 0); }
 
   void advance(Sentence& sentence, Index t, const Tensor& log_probabilities, const Tensor& attention) {

@@ -111,7 +111,7 @@ Tensor reordered_sentences(std::span<const Index> rows, Index per_sentence, Inde
   return same ? Tensor() : kept;
 }
 
-CrossEntropyOptions without_padding(CrossEntropyOptions options, Index pad) {
+CrossEntropyOptions with_padding(CrossEntropyOptions options, Index pad) {
   if (options.pad < 0) options.pad = pad, options.smooth_pad = true;
   return options;
 }

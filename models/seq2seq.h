@@ -46,7 +46,7 @@ struct Loss {
 };
 
 // Options that name no pad take the model's: its rows contribute nothing to the loss, smoothing still counts it among the labels.
-CrossEntropyOptions without_padding(CrossEntropyOptions options, Index pad);
+CrossEntropyOptions with_padding(CrossEntropyOptions options, Index pad);
 
 // Weights of one attention, for pictures and for losses on what is looked at:  [B, H, T, S] or [B, T, S].
 struct AttentionMap {

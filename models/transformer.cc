@@ -316,7 +316,7 @@ Loss TranslationModel::loss(const Batch& batch, const CrossEntropyOptions& optio
   const Inside inside(output.path);
   const Variable rows = reshape(x, {-1, width_});                                      // [B T, d]
   return {linear_cross_entropy(rows, output.weight, output.bias, reshape(batch.targets, {-1}),
-                               without_padding(options, target_embedding.padding)),
+                               with_padding(options, target_embedding.padding)),
           target_tokens(batch)};
 }
 

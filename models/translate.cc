@@ -164,11 +164,10 @@ AttentionPicture::Window window_around(double p, Index w) {
 AttentionPicture attention_picture(const Run& run, const Seq2Seq& model, const Example& example, AttentionPicture::Rows rows) {
   List<AttentionMap> maps;
   std::vector<AttentionPicture::Window> windows;                                      // of a local attention, one a row
-  const std::int32_t start = start_symbol(run.config, run.target.vocabulary);
   {
     std::optional<Trace> trace;                                                       // holds every value of the model
     if (run.config.window) trace.emplace();
-    model.features(make_batch({&example, 1}, run.target.vocabulary.pad, start), &maps);
+    model.features(make_batch(run, {&example, 1}), &maps);
     if (trace)
       for (const Trace::Entry& entry : trace->entries())
         if (entry.name == "position")
@@ -178,7 +177,7 @@ AttentionPicture attention_picture(const Run& run, const Seq2Seq& model, const E
   AttentionPicture picture{.source = source_words(run, example), .target = target_words(run, example.target, example.outside),
                            .note = row_note(run.config, rows), .gold = example.links, .rows = rows};
   std::vector<std::string> read = picture.target;                                     // <s> y_1 ..
-  read.insert(read.begin(), run.target.vocabulary.piece(start));
+  read.insert(read.begin(), run.target.vocabulary.piece(start_symbol(run.config, run.target.vocabulary)));
   read.pop_back();
   if (rows == AttentionPicture::Rows::input)
     for (auto* links : {&picture.gold.sure, &picture.gold.possible})
@@ -234,7 +233,7 @@ std::vector<Tensor> cross_attention_weights(const Run& run, const Seq2Seq& model
   std::vector<Tensor> weights(examples.size());
   for (const std::vector<Index>& rows : BatchSampler(examples, {.tokens = 1024}, Key(Seed{0})).by_length()) {
     List<AttentionMap> maps;
-    model.features(make_batch(examples, rows, run.target.vocabulary.pad, start_symbol(run.config, run.target.vocabulary)), &maps);
+    model.features(make_batch(run, examples, rows), &maps);
     const AttentionMap* const last = last_cross_attention(maps);
     if (!last) return {};
     const Tensor all_heads = mean_of_heads(*last);                                    // [B, T, S]
@@ -248,11 +247,9 @@ std::vector<Tensor> cross_attention_weights(const Run& run, const Seq2Seq& model
 }
 
 std::vector<double> negative_log_likelihoods(const Run& run, const Translator& model, std::span<const Example> examples) {
-  const std::int32_t pad = run.target.vocabulary.pad;
   std::vector<double> sums(examples.size());
   for (const std::vector<Index>& rows : BatchSampler(examples, {.tokens = 1024}, Key(Seed{0})).by_length()) {
-    const Batch batch = make_batch(examples, rows, pad, start_symbol(run.config, run.target.vocabulary));
-    const Tensor losses = to(model.token_losses(batch, pad), DType::f64);             // [B, T]
+    const Tensor losses = to(model.token_losses(make_batch(run, examples, rows), run.target.vocabulary.pad), DType::f64);   // [B, T]
     for (std::size_t b = 0; b < rows.size(); ++b)
       for (const double loss : losses[Index(b)].to_vector<double>()) sums[std::size_t(rows[b])] += loss;
   }

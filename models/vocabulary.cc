@@ -26,6 +26,8 @@ std::string escaped(std::string_view piece) {
 
 }  // namespace
 
+Vocabulary::Vocabulary() : Vocabulary(std::vector<std::string>(std::begin(kSpecial), std::end(kSpecial))) {}
+
 Vocabulary::Vocabulary(std::vector<std::string> pieces, const std::string& name, const char* unit, Index first)
     : pieces_(std::move(pieces)) {
   check<FileError>(pieces_.size() <= kMostPieces, "{}: {} pieces, at most {} allowed", name, pieces_.size(), kMostPieces);
@@ -75,12 +77,6 @@ std::vector<std::string> Vocabulary::tokens(std::span<const std::int32_t> ids) c
     if (id == eos) break;
     if (id != pad && id != bos) out.push_back(piece(id));
   }
-  return out;
-}
-
-std::vector<std::string> Vocabulary::pieces(std::span<const std::int32_t> ids) const {
-  std::vector<std::string> out;
-  for (const std::int32_t id : ids) out.push_back(piece(id));
   return out;
 }
 

@@ -21,7 +21,7 @@ template <class T> using StringMap = std::unordered_map<std::string, T, StringHa
 
 class Vocabulary {
  public:
-  Vocabulary() : Vocabulary(std::vector<std::string>{"<pad>", "<unk>", "<s>", "</s>"}) {}
+  Vocabulary();                                      // the special pieces alone
   // Piece i has id i. FileError `<name>: <unit> <first + i>: ...` on a piece that is empty, repeated, no UTF-8, with a NUL or
   // over 1 KiB, on a missing special piece and beyond a million pieces.
   explicit Vocabulary(std::vector<std::string> pieces, const std::string& name = "vocabulary", const char* unit = "piece",
@@ -36,7 +36,6 @@ class Vocabulary {
   std::vector<std::int32_t> ids(std::span<const std::string> tokens) const;         // without bos and eos
   // Up to the first eos, without pad and bos; unk as "<unk>". IndexError
   std::vector<std::string> tokens(std::span<const std::int32_t> ids) const;
-  std::vector<std::string> pieces(std::span<const std::int32_t> ids) const;         // of each id. IndexError
   const std::vector<std::string>& pieces() const { return pieces_; }
   friend bool operator==(const Vocabulary& a, const Vocabulary& b) { return a.pieces_ == b.pieces_; }
 

@@ -6,22 +6,6 @@
 #include "tensor/format.h"
 
 namespace heed {
-namespace {
-
-std::string grouped(Index n) {   // 14123456 -> "14,123,456"
-  std::string text = std::to_string(n);
-  for (int i = int(text.size()) - 3; i > 0; i -= 3) text.insert(std::size_t(i), ",");
-  return text;
-}
-
-std::string bytes(double n) {
-  constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  std::size_t unit = 0;
-  while (n >= 1024 && unit < 4) { n /= 1024; ++unit; }
-  return fmt::format(fmt::runtime(unit == 0 ? "{:.0f} {}" : "{:.1f} {}"), n, units[unit]);
-}
-
-}  // namespace
 
 std::string summary(const Parameters& parameters, Index rows) {
   std::size_t wide = 9, shape_wide = 5;
@@ -35,12 +19,12 @@ std::string summary(const Parameters& parameters, Index rows) {
   std::string out = fmt::format("{:<{}}  {:<{}}  {:>12}\n", "parameter", wide, "shape", shape_wide, "count");
   for (const auto& item : parameters.items())
     out += fmt::format("{:<{}}  {:<{}}  {:>12}{}\n", item->path, wide, to_string(item->variable.shape()), shape_wide,
-                       grouped(item->variable.numel()), item->frozen() ? "  frozen" : "");
+                       with_commas(fmt::to_string(item->variable.numel())), item->frozen() ? "  frozen" : "");
   for (const auto& [alias, path] : parameters.aliases()) out += fmt::format("{:<{}}  = {}\n", alias, wide, path);
   const double weights = double(parameters.count()) * double(item_size(parameters.dtype()));
-  out += fmt::format("total {} parameters, {} of weights, {} when training with two moments\n", grouped(parameters.count()), bytes(weights),
-                     bytes(4 * weights));
-  if (rows > 0) out += fmt::format("{} multiply-adds forward for {} rows\n", grouped(work * rows), rows);
+  out += fmt::format("total {} parameters, {} of weights, {} when training with two moments\n",
+                     with_commas(fmt::to_string(parameters.count())), size_text(weights), size_text(4 * weights));
+  if (rows > 0) out += fmt::format("{} multiply-adds forward for {} rows\n", with_commas(fmt::to_string(work * rows)), rows);
   return out;
 }
 

@@ -17,6 +17,25 @@ std::string nearest_multiples(Index n, Index of) {
   return below > 0 ? fmt::format("{} or {}", below, below + of) : fmt::format("{}", of);
 }
 
+std::string with_commas(std::string_view digits) {
+  const std::size_t sign = digits.starts_with('-'), whole = std::min(digits.find('.'), digits.size());
+  std::string result;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > sign && i < whole && (whole - i) % 3 == 0) result += ',';
+    result += digits[i];
+  }
+  return result;
+}
+
+std::string size_text(double bytes) {
+  if (bytes < 1024) return fmt::format("{:.0f} B", bytes);
+  for (const char* unit : {"KiB", "MiB", "GiB"}) {
+    bytes /= 1024;
+    if (bytes < 1024) return fmt::format("{:.1f} {}", bytes, unit);
+  }
+  return fmt::format("{:.1f} TiB", bytes / 1024);
+}
+
 std::size_t place_of(std::string_view what, std::span<const std::string_view> names, std::string_view name) {
   const auto at = std::ranges::find(names, name);
   check<Error>(at != names.end(), "{}: unknown name {}; one of {}", what, quote(name), fmt::join(names, ", "));

@@ -68,6 +68,12 @@ std::string first_ten(std::span<const std::string> list, std::string_view separa
 // "24 or 27": the multiples of a number that are nearest to n.
 std::string nearest_multiples(Index n, Index of);
 
+// "12345.6" -> "12,345.6"
+std::string with_commas(std::string_view digits);
+
+// "950 B", "3.9 KiB", up to TiB.
+std::string size_text(double bytes);
+
 // Where a name stands among those of an enum; Error lists them.
 std::size_t place_of(std::string_view what, std::span<const std::string_view> names, std::string_view name);
 

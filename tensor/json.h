@@ -17,7 +17,7 @@ using Json = nlohmann::ordered_json;
 // or an object has more than 10,000 keys: one that grows copies what it holds, level by level, and looks at all its keys for each new one.
 Json parse_json(std::string_view text);
 
-// On one line, or with so many spaces a level; bytes that are no UTF-8 become U+FFFD.
+// On one line, or with so many spaces a level; bytes that are no UTF-8 become U+FFFD, numbers that are not finite null.
 std::string json_text(const Json& json, int indent = -1);
 
 }  // namespace heed

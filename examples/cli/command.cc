@@ -35,9 +35,8 @@ const Option* find(const Syntax& syntax, std::string_view with_dashes) {
   if (!word.starts_with('-') || word == "-") throw Mistake(fmt::format("unexpected word: {}; {}", quote(word), see(syntax)));
   std::vector<std::string_view> known;
   for (const Option& option : syntax.options) known.push_back(option.name);
-  const std::string_view near = nearest(name.substr(std::min(name.find_first_not_of('-'), name.size())), known);
-  throw Mistake(fmt::format("unknown flag: {}; {}{}", drawing::printable(name), near.empty() ? "" : fmt::format("did you mean --{}? ", near),
-                            see(syntax)));
+  const std::string plain = name.substr(std::min(name.find_first_not_of('-'), name.size()));
+  throw Mistake(fmt::format("unknown flag: {}; {}{}", drawing::printable(name), did_you_mean(plain, known, "--"), see(syntax)));
 }
 
 std::string lines_of(std::string_view indent, const std::vector<std::string>& lines) {

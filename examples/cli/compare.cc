@@ -47,8 +47,8 @@ struct Entry {
 
 std::vector<std::string> listed(const std::string& text) {
   std::vector<std::string> names;
-  for (std::string& name : at_commas(text)) {
-    std::ranges::replace(name, '_', '-');
+  for (const std::string& given : at_commas(text)) {
+    std::string name = hyphenated(given);
     if (name.empty()) throw Mistake(fmt::format("an empty name: --attention {}; names with commas between them", quote(text)));
     if (std::ranges::find(names, name) != names.end())
       throw Mistake(fmt::format("given twice: {} in --attention {}; each name once", name, text));

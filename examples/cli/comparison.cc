@@ -16,8 +16,6 @@ namespace {
 using Result = ComparedResult;
 using Group = ComparedGroup;
 
-Json number(double x) { return std::isfinite(x) ? Json(x) : Json(nullptr); }
-
 }  // namespace
 
 Json to_json(const Result& r) {
@@ -26,18 +24,18 @@ Json to_json(const Result& r) {
             {"width", r.width},
             {"parameters", r.parameters},
             {"best_step", r.steps},
-            {"multiply_adds_per_word", number(r.multiply_adds)},
-            {"step_ms", number(r.step_ms)},
-            {"train_loss", number(r.train_loss)},
-            {"dev_loss", number(r.dev_loss)},
-            {"bleu", number(r.bleu)},
-            {"exact", number(r.exact)},
-            {"aer_predicted", number(r.alignment.error_predicted)},
-            {"aer_input", number(r.alignment.error_input)},
-            {"entropy", number(r.alignment.entropy)},
+            {"multiply_adds_per_word", r.multiply_adds},
+            {"step_ms", r.step_ms},
+            {"train_loss", r.train_loss},
+            {"dev_loss", r.dev_loss},
+            {"bleu", r.bleu},
+            {"exact", r.exact},
+            {"aer_predicted", r.alignment.error_predicted},
+            {"aer_input", r.alignment.error_input},
+            {"entropy", r.alignment.entropy},
             {"bleu_by_length", Json::array()}};
   for (const Result::Bucket& b : r.buckets)
-    json["bleu_by_length"].push_back({{"above", b.above}, {"up_to", b.up_to}, {"sentences", b.sentences}, {"bleu", number(b.bleu)}});
+    json["bleu_by_length"].push_back({{"above", b.above}, {"up_to", b.up_to}, {"sentences", b.sentences}, {"bleu", b.bleu}});
   return json;
 }
 
@@ -119,7 +117,7 @@ auto in_bucket(const Result::Bucket& which) {
 
 std::string cell(double value, double spread, int digits) {
   if (!std::isfinite(value)) return "-";
-  if (digits < 0) return drawing::with_commas(fmt::format("{:.0f}", std::round(value)));
+  if (digits < 0) return with_commas(fmt::format("{:.0f}", std::round(value)));
   return spread > 0 ? fmt::format("{:.{}f} ±{:.{}f}", value, digits, spread, digits) : fmt::format("{:.{}f}", value, digits);
 }
 

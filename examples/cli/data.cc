@@ -76,11 +76,8 @@ int data(std::span<const std::string> words) {
   if (!read(syntax, words, given)) return 0;
   set_options(syntax, given);
   const std::span<const std::string_view> tasks = task_names();
-  if (std::find(tasks.begin(), tasks.end(), asked.name) == tasks.end()) {
-    const std::string_view near = nearest(asked.name, tasks);
-    throw Mistake(fmt::format("unknown task: {}; {}there are {}", asked.name, near.empty() ? "" : fmt::format("did you mean {}? ", near),
-                              fmt::join(tasks, ", ")));
-  }
+  if (std::find(tasks.begin(), tasks.end(), asked.name) == tasks.end())
+    throw Mistake(fmt::format("unknown task: {}; {}there are {}", asked.name, did_you_mean(asked.name, tasks), fmt::join(tasks, ", ")));
   check_required(asked.out, "out", "the directory to make");
   for (const auto& [flag, of] : kOfTasks)
     if (given.contains(flag) && of.find(asked.name) == of.npos)

@@ -138,7 +138,7 @@ bool has_links(const RunConfig& config) {
 namespace {
 
 std::string read_sentencepiece(const std::string& file) {
-  std::string model = read_file(file, 64 << 20);
+  std::string model = read_file(file, kLargestModel);
   if (scan_sentencepiece_model(model, file) != model)
     throw Mistake(
         fmt::format("an unknown table of normalisation: --sentencepiece {}; a model trained with one of SentencePiece's own, or with "

@@ -22,15 +22,6 @@ namespace heed::cli {
 namespace fs = std::filesystem;
 namespace {
 
-std::string size_text(double bytes) {
-  if (bytes < 1024) return fmt::format("{:.0f} bytes", bytes);
-  for (const char* unit : {"KiB", "MiB", "GiB"}) {
-    bytes /= 1024;
-    if (bytes < 1024) return fmt::format("{:.1f} {}", bytes, unit);
-  }
-  return fmt::format("{:.1f} TiB", bytes / 1024);
-}
-
 struct Counts {
   Index nans = 0, infinities = 0;
 };

@@ -118,12 +118,11 @@ DevPart::DevPart(const Run& run, const Corpus& corpus, std::vector<Example> exam
 }
 
 std::optional<DevScore> DevPart::score(const Run& run, const Seq2Seq& model, const std::function<bool()>& go_on) const {
-  const Vocabulary& words = run.target.vocabulary;
   DevScore score;
   Index tokens = 0;
   for (const auto& rows : BatchSampler(examples_, {.tokens = 4096}, Key(Seed{0})).by_length()) {
-    const Batch batch = make_batch(examples_, rows, words.pad, start_symbol(run.config, words));
-    score.loss += model.loss(batch, {.pad = words.pad}).sum.value().item();
+    const Batch batch = make_batch(run, examples_, rows);
+    score.loss += model.loss(batch, {.pad = run.target.vocabulary.pad}).sum.value().item();
     tokens += batch.target_tokens;
     if (!go_on()) return {};
   }

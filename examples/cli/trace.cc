@@ -37,7 +37,7 @@ int trace(std::span<const std::string> words) {
   Index values = 0;
   {
     const Trace collected;
-    model.model().logits(model.model().features(make_batch({&example, 1}, run.target.vocabulary.pad, search_options(run).start)));
+    model.model().logits(model.model().features(make_batch(run, {&example, 1})));
     for (const Trace::Entry& entry : collected.entries()) {
       tensors[entry.key()] = entry.value;
       order.push_back({entry.key(), entry.formula});

@@ -35,7 +35,7 @@ void leave_only(RunConfig& config, std::span<const std::string_view> family, con
   const std::vector<Option> from = options(fresh), to = options(config);
   for (std::size_t i = 0; i < to.size(); ++i)
     if (std::ranges::find(family, to[i].name) != family.end() && !asked(to[i].name))
-      std::visit([&]<class T>(T* value) { *value = *std::get<T*>(from[i].value); }, to[i].value);
+      copy_value(from[i], to[i]);
 }
 
 // Flags before the file, the file before the defaults, which are those of the kind of model, schedule and optimizer.
@@ -62,7 +62,7 @@ void compare(RunConfig& stored, RunConfig asked, std::span<const std::string> na
   const std::vector<Option> from = options(stored), to = options(asked), defaults = options(fresh);
   for (std::size_t i = 0; i < to.size(); ++i)                                      // what auto became
     if (value_text(to[i]) == "auto" && value_text(defaults[i]) == "auto" && to[i].name != "final-norm")
-      *std::get<std::string*>(to[i].value) = *std::get<std::string*>(from[i].value);
+      copy_value(from[i], to[i]);
   const auto wanted = [&](std::string_view name) { return std::ranges::find(names, name) != names.end(); };
   if (!wanted("model")) asked.model = stored.model;                                // names are read as those of its kind
   settle(asked);

@@ -274,11 +274,10 @@ int Training::run() {
 void Training::update() {
   const double begin = seconds();
   if (batches_.empty()) batches_ = sampler_->epoch(state_.epoch);
-  const Vocabulary& words = run_.target.vocabulary;
   List<Batch> micro_batches;
   for (; Index(micro_batches.size()) < run_.config.accumulate && state_.batch < Index(batches_.size()); ++state_.batch) {
     const std::vector<Index>& rows = batches_[std::size_t(state_.batch)];
-    micro_batches.push_back(make_batch(examples_.train, rows, words.pad, start_symbol(run_.config, words)));
+    micro_batches.push_back(make_batch(run_, examples_.train, rows));
     if (run_.config.guided_alignment > 0) add_links(micro_batches.back(), examples_.train, rows);
   }
   const Trainer::Report last = trainer_->update(micro_batches);
@@ -365,32 +364,37 @@ bool Training::evaluate() {
                   step(), state_.epoch, json_number(score->loss), json_number(std::exp(score->loss)), json_number(score->bleu),
                   json_number(score->exact), better, seconds(), seconds() - begin, take_update_milliseconds()));
   if (better) {
-    unsaved_best_.emplace();
-    std::map<const std::byte*, Tensor> copies;     // one of what is tied
-    for (const auto& [name, value] : state(parameters_)) {
-      Tensor& copy = copies[value.storage().data() + value.offset() * Index(item_size(value.dtype()))];
-      if (!copy.defined()) copy = value.clone();
-      (*unsaved_best_)[name] = copy;
-    }
+    copy_best();
     written([&] { save_best(); });
   }
   written([&] { draw_attention(); });
-  const double smoothing = run_.config.label_smoothing;
-  written([&] {
-    log_.write_curves(
-        in_run("curves.svg"), "dev " + bleu_name(run_.config),
-        fmt::format("Training of {}", fs::weakly_canonical(run_.path).filename().string()),
-        smoothing > 0 && step() >= kReportEvery
-            ? fmt::format("The train loss is that of targets smoothed by {} and of a model with dropout; the dev loss is without both.",
-                          smoothing)
-            : "");
-  });
+  written([&] { draw_curves(); });
   averages.reset();
   progress_.note(fmt::format("update {}, epoch {}: dev loss {:.4f}, {} {:.2f}, exact {:.1f} %{}", step(), state_.epoch, score->loss,
                              bleu_name(run_.config), score->bleu, score->exact, better ? "  (best)" : ""));
   show();
   speed_from_ += seconds() - begin;                // the tokens since are those of updates
   return true;
+}
+
+void Training::copy_best() {
+  unsaved_best_.emplace();
+  std::map<const std::byte*, Tensor> copies;       // one of what is tied
+  for (const auto& [name, value] : state(parameters_)) {
+    Tensor& copy = copies[value.storage().data() + value.offset() * Index(item_size(value.dtype()))];
+    if (!copy.defined()) copy = value.clone();
+    (*unsaved_best_)[name] = copy;
+  }
+}
+
+void Training::draw_curves() const {
+  const double smoothing = run_.config.label_smoothing;
+  const std::string caption =
+      smoothing > 0 && step() >= kReportEvery
+          ? fmt::format("The train loss is that of targets smoothed by {} and of a model with dropout; the dev loss is without both.", smoothing)
+          : "";
+  log_.write_curves(in_run("curves.svg"), "dev " + bleu_name(run_.config),
+                    fmt::format("Training of {}", fs::weakly_canonical(run_.path).filename().string()), caption);
 }
 
 void Training::draw_attention() {
@@ -427,7 +431,7 @@ void take_over(RunConfig& stored, RunConfig asked, const std::function<bool(cons
   const std::vector<Option> now = options(asked), before = options(stored);
   for (std::size_t i = 0; i < now.size(); ++i) {
     if (!is_asked(now[i])) continue;
-    if (may_change(now[i].name)) std::visit([&]<class T>(T* value) { *value = *std::get<T*>(now[i].value); }, before[i].value);
+    if (may_change(now[i].name)) copy_value(now[i], before[i]);
     else if (value_text(now[i]) != value_text(before[i]))
       throw Mistake(fmt::format("contradicts the run: --{} {}, stored in {} is {}; the stored value, or another --out", now[i].name,
                                 value_text(now[i]), run, value_text(before[i])));

@@ -45,7 +45,7 @@ class Training {
   void restore(const Checkpoint& checkpoint, const std::string& file, bool new_log);   // all of it or, by FileError, nothing
   void take_end(std::string_view lines);           // of a finished training's log: what no checkpoint has. FileError
   void restore_best();
-  // checkpoint that is whole; nothing where there are none. FileError
+  // From the newest checkpoint that is whole: its update; nothing where there are no checkpoints. FileError
   std::optional<Index> restore_newest(const std::vector<Index>& steps);
 
   void store_config();
@@ -58,6 +58,8 @@ class Training {
   double speed() const;                            // tokens a second, lately
   double take_update_milliseconds();               // mean since the last call; 0 without updates
   bool evaluate();                                 // false: stopped by a signal
+  void copy_best();                                // the weights that are there now, for save_best
+  void draw_curves() const;
   void draw_attention();
   // Leaves those of evaluations a tenth later than the last that kept its own, of the newest and of the best.
   void thin_pictures() const;
