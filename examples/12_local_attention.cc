@@ -39,7 +39,7 @@ int main() {
   Tape tape;
   const Attended seen = predictive(queries, predictive.prepare(states, {}));
   tape.backward(sum(square(seen.context)));
-  fmt::print("norm of the gradient of v_p: {:.4f}\n", norm(parameters.find("p.position_v")->gradient->value()).item());
+  fmt::print("norm of the gradient of v_p: {:.4f}\n", norm(parameters.at("p.position_v").gradient->value()).item());
 
   // The price of a target word: S scores and S products with a state of n numbers, or at most 2w + 1 of them.
   fmt::print("multiply-adds a target word, n = 512, w = 10\n{:>8}{:>12}{:>12}\n", "S", "global", "local");

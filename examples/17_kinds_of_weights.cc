@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Lesson 17: softmax gives every word some weight. What else becomes of the same scores e:
 //   top-K         softmax over the K largest
-//   sparsemax     max(e - τ, 0), entmax max(e/2 - τ, 0)², τ so that they sum to 1: far words get exactly 0
+//   sparsemax     max(e - τ, 0), entmax max(e/2 - τ, 0)², τ so that they sum to 1: scores far below the largest get exactly 0
 //   talking       heads mix their scores before, and their weights after
 //   differential  the weights of one head less λ times those of another: what both see is noise, and may become negative
 //   linear        no scores at all: features of query and key, multiplied. Then Σ_j φ(k_j)ᵀ v_j and Σ_j φ(k_j) are all that a decoder reads of words

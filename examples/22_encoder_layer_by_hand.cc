@@ -20,7 +20,7 @@ using namespace heed;
 
 constexpr Index kWords = 4, kWidth = 8, kHeads = 2, kHead = kWidth / kHeads;
 
-Tensor weight(const Parameters& parameters, const std::string& path) { return parameters.find(path)->variable.value(); }
+Tensor weight(const Parameters& parameters, const std::string& path) { return parameters.at(path).variable.value(); }
 
 // x Wᵀ + b
 Tensor project(const Parameters& p, const Tensor& x, const std::string& name) {

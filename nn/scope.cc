@@ -142,14 +142,9 @@ std::size_t changes(std::string_view pattern, std::string_view text) {
 
 Selection Parameters::select(std::string_view pattern) {
   std::set<const Parameter::Data*> matching;
-  std::string_view nearest = "there are none";
-  std::size_t fewest = std::numeric_limits<std::size_t>::max();
-  for (const auto& [path, item] : by_path_) {
-    const std::size_t changed = changes(pattern, path);
-    if (changed == 0) matching.insert(item.get());
-    if (changed < fewest) nearest = path, fewest = changed;
-  }
-  check<Error>(!matching.empty(), "select: no parameter matches {}; {}{}", quote(pattern), items_.empty() ? "" : "the nearest is ", nearest);
+  for (const auto& [path, item] : by_path_)
+    if (changes(pattern, path) == 0) matching.insert(item.get());
+  if (matching.empty()) fail<Error>("select: no parameter matches {}; {}", quote(pattern), nearest(pattern));
   std::vector<std::shared_ptr<Parameter::Data>> chosen;
   for (const auto& item : items_)
     if (matching.contains(item.get())) chosen.push_back(item);
@@ -168,6 +163,20 @@ Selection Parameters::select(const std::function<bool(const Parameter::Data&)>& 
 const Parameter::Data* Parameters::find(std::string_view path) const {
   const auto at = by_path_.find(path);
   return at == by_path_.end() ? nullptr : at->second.get();
+}
+
+const Parameter::Data& Parameters::at(std::string_view path) const {
+  const Parameter::Data* const found = find(path);
+  if (!found) fail<Error>("parameters: there is none {}; {}", quote(path), nearest(path));
+  return *found;
+}
+
+std::string Parameters::nearest(std::string_view pattern) const {
+  std::string_view best;
+  std::size_t fewest = std::numeric_limits<std::size_t>::max();
+  for (const auto& [path, item] : by_path_)
+    if (const std::size_t changed = changes(pattern, path); changed < fewest) best = path, fewest = changed;
+  return by_path_.empty() ? "there are none" : fmt::format("the nearest is {}", best);
 }
 
 Index Parameters::count() const {

@@ -134,6 +134,7 @@ class Parameters {
   // Those for which it is true, as weights of matrices:  select([](const Parameter::Data& p) { return p.variable.rank() > 1; })
   Selection select(const std::function<bool(const Parameter::Data&)>& chosen);
   const Parameter::Data* find(std::string_view path) const;       // aliases included; nullptr when absent
+  const Parameter::Data& at(std::string_view path) const;         // the same; Error when absent, with the nearest path
   const std::map<std::string, std::string>& aliases() const { return aliases_; }   // other name -> path
   // path of a GRU -> its form, where it is not PyTorch's
   const std::map<std::string, std::string>& gru_forms() const { return gru_forms_; }
@@ -146,6 +147,7 @@ class Parameters {
  private:
   friend class Scope;
   friend class Selection;
+  std::string nearest(std::string_view pattern) const;            // "the nearest is encoder.weight", "there are none"
   Key initial_key(std::string_view path) const { return Key(seed_) / "initial value" / path; }
   Parameter declare(std::string path, const Shape& shape, const Initializer& init);
 

@@ -24,7 +24,7 @@ struct SlidingWindow {
 class Mask {
  public:
   Mask() = default;                                                 // everything allowed
-  static Mask lengths(Tensor lengths);                              // i32 [B]: s < lengths[b]
+  static Mask lengths(Tensor lengths);                              // i32 [B]: s < lengths[b]; not compared with S
   static Mask causal(Index offset = 0);                             // s <= t + offset; offset = number of cached positions
   static Mask window(Index left, Index right, Index offset = 0);    // t + offset - left <= s <= t + offset + right
   // Error: sizes, dilation. Without gaps and global positions it is window()

@@ -68,6 +68,8 @@ Index checked_numel(std::string_view op, const Shape& shape) {
 }
 
 void refuse_dim(std::string_view op, int dim, const Shape& shape) {
+  if (shape.rank() == 0)
+    fail<IndexError>("{}: there is no dim {}: shape [], a single number or an empty tensor (default constructed)", op, dim);
   fail<IndexError>("{}: dim {} is not in [{}, {}): shape {}", op, dim, -shape.rank(), shape.rank(), shape);
 }
 

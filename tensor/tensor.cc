@@ -102,6 +102,7 @@ Tensor Tensor::indexed(std::initializer_list<Indexer> index) const {
     ellipses += std::holds_alternative<Ellipsis>(one);
   }
   check<IndexError>(ellipses <= 1, "index: at most one ellipsis: {} given", ellipses);
+  check<Error>(defined() || named == 0, "index: the tensor is empty (default constructed): {} indices", named);
   check<IndexError>(named <= rank(), "index: {} indices for {} dims: shape {}", named, rank(), shape_);
   Shape shape;
   Strides strides;

@@ -10,7 +10,7 @@ namespace heed {
 
 // NumPy's einsum: "bthd,bshd->bhts" names the axes of each operand and of the result. Axes that the result lacks are summed over
 // the product of the operands; a letter twice in one operand takes its diagonal; "..." stands for the axes not named, which
-// are broadcast. Without "->" the result has the letters that occur once, in alphabetical order.
+// are broadcast, as is a named axis of size 1. Without "->" the result has the letters that occur once, in alphabetical order.
 // Operands are taken from left to right, two at a time, as matrix products: of three or more, put those first whose product is small.
 // Error: the spec; ShapeError: sizes, ranks.
 Tensor einsum(std::string_view spec, const std::vector<Tensor>& operands);

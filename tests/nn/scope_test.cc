@@ -100,6 +100,9 @@ TEST_CASE("select: tied parameters go by each of their paths, keys are cut at a 
                        FileError);
   CHECK_THROWS_WITH_AS(parameters.select("encodr.*.weight"),
                        "select: no parameter matches \"encodr.*.weight\"; the nearest is encoder.a.weight", Error);
+  CHECK(&parameters.at("head.bias") == parameters.find("head.bias"));
+  CHECK_THROWS_WITH_AS(parameters.at("haed.bias"), "parameters: there is none \"haed.bias\"; the nearest is head.bias", Error);
+  CHECK_THROWS_WITH_AS(Parameters(Seed{1}).at("bias"), "parameters: there is none \"bias\"; there are none", Error);
   CHECK_THROWS_WITH_AS(parameters.select("haed.bias"), "select: no parameter matches \"haed.bias\"; the nearest is head.bias", Error);
 }
 

@@ -63,6 +63,8 @@ TEST_CASE("typed access is checked") {
   THROWS(x.item<float>(), ShapeError, "item: needs exactly one element: shape [2, 2]");
   THROWS(x[0][1].item<std::int32_t>(), DTypeError, "item: asked for an i32 element of a tensor of f32; item() gives any as a double");
   THROWS(Tensor().data<float>(), Error, "data: the tensor is empty (default constructed)");
+  THROWS(Tensor()(0, 1), Error, "index: the tensor is empty (default constructed): 2 indices");
+  THROWS(Tensor().size(-1), IndexError, "size: there is no dim -1: shape [], a single number or an empty tensor (default constructed)");
   CHECK(x[1][0].item<float>() == 3);
   CHECK(tensor(200, DType::u8).item() == 200);
   CHECK(tensor(1.5, DType::bf16).item() == 1.5);
