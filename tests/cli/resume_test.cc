@@ -143,6 +143,17 @@ TEST_CASE("resume: epochs, and a run that ends between evaluations") {
   check_same(folder, "a", "c", int(last));
 }
 
+TEST_CASE("resume: best weights that are lost come back from their checkpoint, by all names of what is tied") {
+  const TemporaryFolder folder;
+  make_tiny_data(folder);
+  train(folder, "--steps 8 --tie all --out run");
+  const std::string best = text_of(folder / "run/best.safetensors");
+  CHECK(!best.empty());
+  fs::remove(folder / "run/best.safetensors");
+  go_on(folder, "--steps 8 --out run");
+  CHECK((text_of(folder / "run/best.safetensors") == best));
+}
+
 TEST_CASE("resume: limits that are flags go before those of a file, at the beginning and later") {
   const TemporaryFolder folder;
   make_tiny_data(folder);
