@@ -111,8 +111,11 @@ Trainer::Report Trainer::update(std::span<const Batch> micro_batches) {
 std::map<std::string, Tensor> Trainer::tensors() const {
   std::map<std::string, Tensor> out;
   for (auto& [name, value] : optimizer_.state()) out[std::string(kOptimizerPrefix) + name] = value;
-  if (average_)
-    for (auto& [name, value] : average_->state()) out[std::string(kAveragePrefix) + name] = value;
+  if (!average_) return out;
+  const std::map<std::string, Tensor> averages = average_->state();
+  for (const auto& [name, value] : averages) out[std::string(kAveragePrefix) + name] = value;
+  for (const auto& [alias, path] : parameters_.aliases())        // as the weights of a model: tied ones by all their names
+    if (averages.contains(path)) out[std::string(kAveragePrefix) + alias] = averages.at(path);
   return out;
 }
 

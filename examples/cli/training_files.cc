@@ -241,9 +241,7 @@ void Training::restore_best() {
   const std::string best = checkpoint_path(run_.path, state_.best);
   if (state_.best < 0) fs::remove(in_run("best.safetensors"));
   else if (fs::exists(best)) {
-    SafetensorsFile weights = read_weights(best, &run_);
-    for (const auto& [alias, path] : parameters_.aliases())                        // averages go by one name
-      if (const auto at = weights.tensors.find(path); at != weights.tensors.end()) weights.tensors.emplace(alias, at->second);
+    const SafetensorsFile weights = read_weights(best, &run_);
     write_best(run_, weights.tensors, weights.metadata, state_.best);
   }
 }
