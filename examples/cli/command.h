@@ -87,8 +87,10 @@ int inspect(std::span<const std::string> words);
 int explain(std::span<const std::string> words);
 int trace(std::span<const std::string> words);
 int diff(std::span<const std::string> words);
-inline constexpr std::string_view kTraceOrder = "heed.trace";   // metadata of a trace: [[name, formula], ..] in the order of computation
 int compare(std::span<const std::string> words);
 int check_gradients(std::span<const std::string> words);
+
+// Metadata that `trace` writes and `diff` reads: [[name, formula], ..] in the order of computation.
+inline constexpr std::string_view kTraceOrder = "heed.trace";
 
 }  // namespace heed::cli
