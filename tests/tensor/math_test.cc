@@ -87,6 +87,38 @@ TEST_CASE("math: tanh and erf are odd to the bit and never leave [-1, 1]; target
   });
 }
 
+// ln x goes with all its bits into e^{y ln x}: a large y shows what is lost near ln 1 = 0.
+TEST_CASE("math: pow over all that its results may be") {
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    const double most_ln = dtype == DType::f32 ? 87 : 708, epsilon = dtype == DType::f32 ? 0x1p-23 : 0x1p-52;
+    const Tensor near = to(uniform(Key(5), {20000}, 0.7, 1.42, DType::f64), dtype),
+                 u = uniform(Key(6), {20000}, -most_ln, most_ln, DType::f64);
+    const Tensor x = to(near, DType::f64), y = to(to(u / abs(log(x)), dtype), DType::f64);
+    for_every_target([&] {
+      const Tensor z = to(pow(near, to(y, dtype)), DType::f64);
+      double most = 0;
+      for (std::size_t i = 0; i < 20000; ++i) {
+        const long double want = std::pow((long double)x.span<double>()[i], (long double)y.span<double>()[i]);
+        const double error = double(std::abs(z.span<double>()[i] - want) / want);
+        most = std::isnan(error) ? HUGE_VAL : std::max(most, error);
+      }
+      CHECK(most <= 1.9 * epsilon);
+      CHECK(pow(full({17}, -1, dtype), full({17}, dtype == DType::f32 ? 0x1p127 : 0x1p1023, dtype))[16].item() == 1);
+    });
+  }
+}
+
+TEST_CASE("math: atan2 of the largest and the smallest numbers") {
+  struct Angle { DType dtype; double y, x; };
+  for_every_target([] {
+    for (const auto& [dtype, y, x] : {Angle{DType::f32, 0x1.fffffep127, -0x1.1p127}, Angle{DType::f32, 0x1.8p127, 0x1p127},
+                                      Angle{DType::f64, 0x1.8p1023, 0x1p1023}, Angle{DType::f64, -0x1p1023, 0x1.fp1023},
+                                      Angle{DType::f32, 0x1p-126, 0x1.8p-126}, Angle{DType::f64, 0x1p-1022, 0x1.8p-1022}})
+      CHECK(atan2(full({17}, y, dtype), full({17}, x, dtype))[16].item() ==
+            doctest::Approx(std::atan2(y, x)).epsilon(dtype == DType::f32 ? 3e-7 : 1e-15));
+  });
+}
+
 TEST_CASE("math: pow against long double") {
   const Tensor x = uniform(Key(3), {40000}, 0.01, 20, DType::f64), y = uniform(Key(4), {40000}, -60, 60, DType::f64);
   for_every_target([&] {
