@@ -101,8 +101,8 @@ template <std::size_t N, class F> std::array<Variable, N> append_n(const char* o
   };
   node->destroy = [](Tape::Node* base) {
     auto* self = static_cast<Made*>(base);
-    for (std::size_t i = 0; i < N; ++i) self->outputs[i].~Gradient();
-    self->~Made();
+    self->rule.~F();
+    for (std::size_t i = 0; i < N; ++i) self->outputs[i].end();   // slots may ask until the tape is gone
   };
   tape.append(node);
   return out;

@@ -154,6 +154,7 @@ const char* playing_op() { return playing ? playing->op : "gradient"; }
 
 void Slot::check_fits(const Tensor& dy) const {
   const Shape& shape = view_ ? view_->shape : gradient_->shape();
+  check<Error>(dy.defined(), "{}: the gradient that its rule gives is empty (default constructed)", playing_op());
   check<ShapeError>(dy.shape() == shape, "{}: the gradient that its rule gives differs in shape: {}, expected {}", playing_op(), dy.shape(),
                     shape);
   check<DTypeError>(dy.dtype() == gradient_->dtype(), "{}: the gradient that its rule gives differs in dtype: {}, expected {}",
@@ -315,7 +316,7 @@ bool Slot::alive() const {
     while (tape && tape->id_ != id) tape = tape->outer_;
     return id == 0 || tape;
   };
-  return lives(tape_) && (!view_ || view_->tape == tape_ || lives(view_->tape));
+  return lives(tape_) && (!view_ || view_->tape == tape_ || lives(view_->tape)) && !(gradient_ && gradient_->ended());
 }
 
 NoRecording::NoRecording() : began_(next_tape_id.load()), outer_(std::exchange(silences, this)) { Tape::find_current(); }
@@ -384,6 +385,8 @@ Variable detail::dense(const Variable& x) {
 }
 
 Variable detail::record_view(const char* op, const Variable& x, const Tensor& y) {
+  check<Error>(y.storage() == x.value().storage(), "{}: not a view of its input's memory, but a copy: shape {}, input {}", op, y.shape(),
+               x.shape());
   detail::check_forward(op, y);
   const std::reference_wrapper<const Variable> input = x;
   Tape* tape = detail::tape_for(op, {&input, 1});
@@ -400,6 +403,10 @@ Variable detail::record_view(const char* op, const Variable& x, const Tensor& y)
 List<Variable> record_split(const char* op, const Variable& x, FunctionRef<List<Tensor>(const Tensor&)> views) {
   const Variable parent = detail::dense(x);
   List<Tensor> ys = views(parent.value());
+  Index covered = 0;
+  for (const Tensor& y : ys) covered += y.storage() == parent.value().storage() ? y.numel() : 0;
+  check<ShapeError>(covered == parent.numel(), "{}: the views together must cover the input once: {} elements of {}", op, covered,
+                    parent.numel());
   const std::reference_wrapper<const Variable> input = parent;
   Tape* tape = detail::tape_for(op, {&input, 1});
   List<Variable> out;
@@ -446,7 +453,7 @@ List<Variable> record_split(const char* op, const Variable& x, FunctionRef<List<
   };
   node->destroy = [](Tape::Node* base) {
     auto* self = static_cast<Parts*>(base);
-    for (int i = 0; i < self->output_count; ++i) self->outputs[i].~Gradient();
+    for (int i = 0; i < self->output_count; ++i) self->outputs[i].end();
     self->~Parts();
   };
   tape->append(node);
@@ -456,6 +463,7 @@ List<Variable> record_split(const char* op, const Variable& x, FunctionRef<List<
 // ---- leaves ---------------------------------------------------------------------------------------------------------
 
 Variable variable(Tensor value) {
+  check<Error>(value.defined(), "variable: the tensor is empty (default constructed)");
   check<DTypeError>(is_float(value.dtype()), "variable: a gradient needs f32 or f64: {}", value.dtype());
   auto leaf = std::make_shared<Gradient>(value);
   leaf->live_apart();
@@ -472,11 +480,11 @@ Tensor Variable::grad() const {
 }
 
 bool Variable::has_grad() const {
-  return slot_.leaf_ && slot_.leaf_->written();
+  return slot_.leaf_ && !slot_.view_ && slot_.leaf_->written();
 }
 
 void Variable::forget_gradient() const {
-  if (slot_.leaf_) slot_.leaf_->forget();
+  if (slot_.leaf_ && !slot_.view_) slot_.leaf_->forget();
 }
 
 // ---- dropout keys, recomputation, hooks, anomaly mode ----------------------------------------------------------------

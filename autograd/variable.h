@@ -32,6 +32,8 @@ class Gradient {
   void live_in(Joint* joint, Index offset, const Strides& strides);  // the first write goes there instead of to fresh memory
   void live_apart() { apart_ = true; }                               // never takes the memory of another as its own
   void forget() { written_ = false; value_ = {}; scale_ = 1; }
+  void end() { forget(); ended_ = true; }                            // its operation was played or is gone: nobody reads it any more
+  bool ended() const { return ended_; }
   Tensor take();                                                     // moves the value out
   void zero_if_unwritten();
 
@@ -56,7 +58,7 @@ class Gradient {
   Shape shape_;
   Strides strides_;
   DType dtype_;
-  bool wanted_ = true, written_ = false, adopted_ = false, apart_ = false;
+  bool wanted_ = true, written_ = false, adopted_ = false, apart_ = false, ended_ = false;
 };
 
 class Variable;
@@ -78,7 +80,7 @@ class Slot {
   explicit Slot(std::shared_ptr<Gradient> leaf) : gradient_(leaf.get()), leaf_(std::move(leaf)) {}
 
   bool wanted() const { return gradient_ && alive() && gradient_->wanted(); }
-  bool alive() const;                  // its tape lives and was not played to the end; true for leaves and constants
+  bool alive() const;                  // its tape lives and was not played past it; true for leaves and constants
 
   // Computes a gradient into its destination:  x.gradient([&](Into dx) { softmax_grad(y, dy, dim, dx); })
   // f runs only if the value wants a gradient.

@@ -249,7 +249,9 @@ LoadedModel load_model(const Run& run, const std::string& file) try {
   std::exception_ptr first;                        // of the files that do not do
   for (const std::string& candidate : candidates) {
     try {
-      load(loaded.parameters->select(), read_weights(candidate, &run));
+      SafetensorsFile weights = read_weights(candidate, &run);
+      convert_floats(weights, loaded.parameters->dtype());
+      load(loaded.parameters->select(), weights);
       loaded.file = candidate;
       return loaded;
     } catch (const FileError& e) {

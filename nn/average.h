@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // An exponential average of the weights of a training, often better than the last of them: Polyak and Juditsky 1992; PyTorch's
-// torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn.
+// torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn, whose decay is constant.
 //
 //   WeightAverage average(parameters, 0.995);
 //   adam.step(), average.update();                   // each time

@@ -72,7 +72,9 @@ Loaded copy_all(const Selection& parameters, const std::map<std::string, Tensor>
     } else if (at->second.shape() != have.shape() || at->second.dtype() != have.dtype()) {
       mismatched.push_back(fmt::format("{} ({} {}, needs {} {}{})", name, at->second.dtype(), at->second.shape(), have.dtype(),
                                        have.shape(),
-                                       at->second.shape() == have.shape() && is_float(at->second.dtype()) ? ": convert_floats" : ""));
+                                       at->second.shape() == have.shape() &&
+                                               (is_float(at->second.dtype()) || at->second.dtype() == DType::bf16)
+                                           ? ": convert_floats" : ""));
     } else if (const auto [other, first] = given.emplace(item, name); first) {
       copies.emplace_back(have.value(), at->second);
     } else if (!equal_bits(values.at(other->second), at->second)) {

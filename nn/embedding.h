@@ -4,8 +4,8 @@
 
 namespace heed {
 
-// Row look-up: ids [...] (i32 or i64) -> [..., d]. Starts as N(0, 1), PyTorch's; the padding row is zero, unless a weight is shared, and
-// gets no gradient.
+// Row look-up: ids [...] (i32 or i64) -> [..., d]. Starts as N(0, 1), PyTorch's; the padding row starts as zero, unless a weight is shared,
+// and gets no gradient from look-ups; that of an output layer with this table reaches it, as in PyTorch.
 struct Embedding {
   struct Options {
     Index vocabulary, width;

@@ -55,6 +55,7 @@ Variable Norm::after_sum(const Variable& x, const Variable& residual, double dro
   if (const auto* norm = std::get_if<LayerNorm>(&form))
     return add_dropout_norm(x, residual, norm->weight, norm->bias, dropout, norm->eps).y;
   const RMSNorm& norm = std::get<RMSNorm>(form);
+  check<ShapeError>(x.shape() == residual.shape(), "norm: shapes differ: residual {}, x {}", residual.shape(), x.shape());
   return rms_norm(residual + heed::dropout(x, dropout), norm.weight, norm.eps);
 }
 

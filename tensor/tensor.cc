@@ -468,8 +468,8 @@ bool may_overlap(const Tensor& a, const Tensor& b) {
 }
 
 bool equal_bits(const Tensor& a, const Tensor& b) {
-  if (a.shape() != b.shape() || a.dtype() != b.dtype()) return false;
-  return visit_any(a.dtype(), [&]<class T>() {
+  if (a.defined() != b.defined() || a.shape() != b.shape() || a.dtype() != b.dtype()) return false;
+  return !a.defined() || visit_any(a.dtype(), [&]<class T>() {
     const Tensor x = a.contiguous(), y = b.contiguous();
     return x.numel() == 0 || std::memcmp(x.data<T>(), y.data<T>(), std::size_t(x.numel()) * sizeof(T)) == 0;
   });

@@ -102,6 +102,7 @@ void keep_streams_closed() {
 int main(int argc, char** argv, std::vector<NamedScore> extra_scores) {
   cli::keep_streams_closed();
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);                     // a write then fails with EFBIG, and says so
   std::string name = "heed";
   const auto say = [&](const char* text) { cli::note(fmt::format("{}: {}", name, text)); };
   try {

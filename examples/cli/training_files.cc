@@ -234,7 +234,8 @@ void Training::take_end(std::string_view lines) {
 void Training::restore_best() {
   const std::optional<Index> there = best_step(run_);
   if (there.value_or(-1) == state_.best) return;
-  if (there && *there <= step())
+  const bool comes_again = there == step() && evaluation_due();   // killed between the evaluation and its checkpoint
+  if (there && *there <= step() && !comes_again)
     progress_.warn(fmt::format("the best model was that of update {}, evaluated only because the training before ended there; this one goes "
                                "on as if it had not, by its own evaluations: that model is kept as {}",
                                *there, set_aside(in_run("best.safetensors"))));

@@ -93,12 +93,13 @@ void print_translations(Index number, const std::string& source, std::span<const
                         bool links, bool json) {
   Json list = Json::array();
   for (const Translation& t : translations) {
-    const std::string text = tokens ? token_line(t.tokens) : t.text;
+    std::string text = tokens ? token_line(t.tokens) : t.text;
     if (json) {
       list.push_back({{"text", text}, {"score", t.score}, {"log_probability", t.log_probability}, {"finished", t.finished}});
       if (links) list.back()["links"] = to_string(t.links);
       continue;
     }
+    if (nbest > 1 || links) std::ranges::replace(text, '\t', ' ');   // as evaluate --force
     print(fmt::format("{}{}{}\n", nbest > 1 ? fmt::format("{}\t{:.4f}\t", number, t.score) : "", text,
                       links ? "\t" + to_string(t.links) : ""));
   }

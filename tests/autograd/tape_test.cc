@@ -484,6 +484,48 @@ TEST_CASE("recompute notices inputs and weights that were overwritten, and goes 
   CHECK_NOTHROW(tape.backward(y));
 }
 
+TEST_CASE("recompute: values that are not there") {
+  const Variable x = scalar(3);
+  Tape tape(evaluating);
+  const auto half = [](std::span<const Variable> v) { return std::vector{times(v[0], v[0]), Variable()}; };
+  tape.backward(recompute(half, std::span(&x, 1))[0]);
+  CHECK(x.grad().item() == 6);
+}
+
+TEST_CASE("values of operations that were played are gone, for hooks and for what is computed again") {
+  const Variable x = variable(ones({3})), s = variable(full({3}, 2));
+  const auto held = memory_use().in_use;
+  for (int hooks = 0; hooks < 2; ++hooks) {
+    Tape tape;
+    Variable h = s * 1.0, late;
+    if (hooks) {
+      h = gradient_hook(h, [&](const Tensor&) -> std::optional<Tensor> {
+        Tape in;
+        in.backward(sum(late * 5.0));
+        return {};
+      });
+      late = s * 2.0;
+      CHECK_THROWS_WITH_AS(tape.backward(sum(h) + sum(late)), doctest::Contains("tape that is gone"), Error);
+    } else {
+      const Variable y = recompute([&h](const Variable& v) { return v * h; }, x);
+      h = gradient_hook(h, [](const Tensor&) -> std::optional<Tensor> { return {}; });
+      CHECK_THROWS_WITH_AS(tape.backward(sum(y) + sum(h)), doctest::Contains("tape that is gone"), Error);
+    }
+    x.forget_gradient(), s.forget_gradient();
+  }
+  CHECK(memory_use().in_use <= held + 4096);
+}
+
+TEST_CASE("a view of a leaf has no gradient of its own to ask for or to forget") {
+  const Variable x = variable(ones({2, 3}));
+  Tape tape;
+  const Variable row = x[0];
+  tape.backward(sum(x * x));
+  CHECK(!row.has_grad());
+  row.forget_gradient();
+  CHECK(equal_bits(x.grad(), full({2, 3}, 2)));
+}
+
 TEST_CASE("a hook sees and may replace the gradient") {
   const Variable x = scalar(3);
   double seen = 0;
@@ -532,6 +574,15 @@ TEST_CASE("split: parts share one gradient buffer, parts not reached count as ze
   const Tensor dz = tensor({{1, 2}, {3, 4}}, DType::f64);
   tape.backward({&z, 1}, {&dz, 1});
   CHECK(x.grad().to_vector<double>() == std::vector<double>{0, 1, 2, 0, 3, 4});
+}
+
+TEST_CASE("views and parts that are copies, or do not cover, are refused") {
+  const Variable x = variable(ones({2, 3}));
+  Tape tape;
+  const auto copied = [](const Tensor& t) { return t.clone(); };
+  CHECK_THROWS_WITH_AS(record_view("mine", x, copied), "mine: not a view of its input's memory, but a copy: shape [2, 3], input [2, 3]", Error);
+  CHECK_THROWS_WITH_AS(record_split("mine", x, [](const Tensor& t) { return List<Tensor>{t[0]}; }),
+                       "mine: the views together must cover the input once: 3 elements of 6", ShapeError);
 }
 
 TEST_CASE("views: their gradients are views of the parent's, whole or part, chained or used twice") {
@@ -677,6 +728,8 @@ TEST_CASE("a rule that gives a gradient of another shape or dtype is named, thro
   const Variable x = variable(ones({2, 3}));
   refused(x, tensor({1, 2, 3, 4}), "mine: the gradient that its rule gives differs in shape: [4], expected [");
   refused(x, ones({5, 3}), "mine: the gradient that its rule gives differs in shape: [5, 3], expected [");
+  refused(x, Tensor(), "mine: the gradient that its rule gives is empty (default constructed)");
+  CHECK_THROWS_WITH_AS(variable(Tensor()), "variable: the tensor is empty (default constructed)", Error);
   Tape tape;
   const Variable y = record("mine", ones({2, 3}), {x}, [s = x.slot()](const Tensor& dy) { s.adopt(to(dy, DType::f64)); });
   CHECK_THROWS_WITH_AS(tape.backward(sum(y)), "mine: the gradient that its rule gives differs in dtype: f64, expected f32", DTypeError);

@@ -44,7 +44,6 @@ int launch(const Program& program, const std::string& in, const std::string& out
   if (program.largest_file >= 0) {
     const rlimit limit{rlim_t(program.largest_file), rlim_t(program.largest_file)};
     ::setrlimit(RLIMIT_FSIZE, &limit);
-    ::signal(SIGXFSZ, SIG_IGN);
   }
   ::execvp(arguments[0], arguments.data());
   ::_exit(127);
