@@ -113,8 +113,9 @@ struct ScoreOptions {
   Index hidden() const { return hidden_width ? hidden_width : query_width; }
 };
 
+std::string hyphenated(std::string_view name);   // "local_p" -> "local-p"
+
 // A score by name. Names are written with hyphens; underscores are read as hyphens.
-std::string hyphenated(std::string_view name);
 using ScoreMaker = std::function<AnyScore(Scope scope, const ScoreOptions& options)>;
 struct NamedScore {
   std::string name;

@@ -139,14 +139,15 @@ template <std::size_t N, class F> std::array<Variable, N> record(const char* op,
   return detail::record_n<N>(op, std::move(ys), {inputs.begin(), inputs.size()}, std::move(rule));
 }
 
-// A view of x: `view` maps a tensor to a view of its memory (not expanded). Its gradient is a view of x's gradient.
+// A view of x: `view` maps a tensor to a view of its memory (not expanded). Its gradient is a view of x's gradient. Error: a copy.
 template <class F> Variable record_view(const char* op, const Variable& x, F view) {
   const Variable parent = detail::dense(x);
   return detail::record_view(op, parent, view(parent.value()));
 }
 
 // Views that together cover x once, as split makes them: their gradients are computed into one buffer of x's layout, which x
-// then takes over without a copy. `views` maps a tensor to views of its memory.
+// then takes over without a copy. `views` maps a tensor to views of its memory. ShapeError: views that together have other than x's
+// number of elements.
 List<Variable> record_split(const char* op, const Variable& x, FunctionRef<List<Tensor>(const Tensor&)> views);
 
 }  // namespace heed

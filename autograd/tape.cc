@@ -334,8 +334,8 @@ Tape* tape_for(const char* op, std::span<const std::reference_wrapper<const Vari
   bool wanted = false;
   for (const Variable& input : inputs) {
     check<Error>(input.alive(),
-                 "{}: an input of shape {} was recorded on a tape that is gone or another thread's; use constant(x.value()) to go on "
-                 "without its past",
+                 "{}: an input of shape {} was recorded on a tape that is gone, has been played past it, or is another thread's; use "
+                 "constant(x.value()) to go on without its past",
                  op, input.shape());
     wanted |= input.wants_gradient();
   }

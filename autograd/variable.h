@@ -151,8 +151,8 @@ class Variable {
   // later is added to the same memory: clone to keep it.
   // Error for anything else: only leaves keep their gradient.
   Tensor grad() const;
-  bool has_grad() const;                                    // of a leaf: whether anything reached it
-  void forget_gradient() const;
+  bool has_grad() const;                                    // of a leaf: whether anything reached it; false for its views
+  void forget_gradient() const;                             // of a leaf; nothing otherwise
 
  private:
   Tensor value_;

@@ -109,10 +109,6 @@ Side load_side(const std::string& run, const std::string& name, const RunConfig&
   return side;
 }
 
-[[noreturn]] void refuse(const fs::filesystem_error& e) {
-  throw FileError(fmt::format("{}: {}", e.path1().string(), e.code().message()), e.code().value());
-}
-
 // What create_run makes before config.json.
 bool comes_before_config(const fs::directory_entry& entry) {
   const std::string name = entry.path().filename().string();
@@ -122,6 +118,10 @@ bool comes_before_config(const fs::directory_entry& entry) {
 }
 
 }  // namespace
+
+void refuse(const fs::filesystem_error& e) {
+  throw FileError(fmt::format("{}: {}", e.path1().string(), e.code().message()), e.code().value());
+}
 
 Batch make_batch(const Run& run, std::span<const Example> examples) {
   const Vocabulary& words = run.target.vocabulary;

@@ -8,6 +8,7 @@
 //   seconds.json                         how long the training took up to a checkpoint, and which
 //   metrics.jsonl curves.svg attention/  what happened
 #pragma once
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -28,6 +29,8 @@ struct Run {
 // make_batch with the ids of padding and start that the run has.
 Batch make_batch(const Run& run, std::span<const Example> examples);
 Batch make_batch(const Run& run, std::span<const Example> examples, std::span<const Index> rows);
+
+[[noreturn]] void refuse(const std::filesystem::filesystem_error& e);   // the FileError that says the same
 
 // One training, or one comparison, of a directory at a time: holds its file `lock`. FileError names the process that has it. Deletes
 // what crashes left behind.

@@ -46,7 +46,7 @@ struct Norm {
   };
   Norm(Scope scope, Options options);
   Variable operator()(const Variable& x) const;                                              // [..., d] -> [..., d]
-  Variable after_sum(const Variable& x, const Variable& residual, double dropout) const;   // norm(residual + dropout(x))
+  Variable after_sum(const Variable& x, const Variable& residual, double dropout) const;   // norm(residual + dropout(x)); ShapeError
   const Path& path() const;
 
   std::variant<LayerNorm, RMSNorm> form;

@@ -330,7 +330,7 @@ template <class D> HWY_NOINLINE hn::Vec<D> Atan2(D d, hn::Vec<D> y, hn::Vec<D> x
   const auto ax = hn::Abs(x), ay = hn::Abs(y);
   const auto steep = hn::Gt(ay, ax);
   auto small = hn::IfThenElse(steep, ax, ay), large = hn::IfThenElse(steep, ay, ax);
-  // large + small stays finite, and small large numbers keep their bits
+  // by a power of two where large + small may overflow, or numbers near the subnormal ones lose bits when multiplied
   const auto scale = hn::IfThenElse(hn::Gt(large, Constant(d, 0x1p100, 0x1p1000)), Constant(d, 0.25),
                                     hn::IfThenElse(hn::Lt(large, Constant(d, 0x1p-60, 0x1p-900)), Constant(d, 0x1p30, 0x1p60), one));
   small = hn::Mul(small, scale), large = hn::Mul(large, scale);

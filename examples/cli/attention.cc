@@ -48,8 +48,7 @@ Alignment links_in_data(const Run& run, const std::string& source, const std::st
           std::erase_if(*links, [&](const Link& link) { return is_outside(link, example); });
         return pair.links;
       }
-    } catch (const Error&) {                       // this part is gone, or is not what it was
-    } catch (const std::filesystem::filesystem_error&) {   // or may not be looked at
+    } catch (const Error&) {                       // this part is gone, is not what it was, or may not be looked at
     }
   return {};
 }

@@ -114,10 +114,12 @@ Corpus find_part(const RunConfig& config, const std::string& part, CorpusOptions
 
 }  // namespace
 
-Corpus read_part(const RunConfig& config, const std::string& part, CorpusOptions options) {
+Corpus read_part(const RunConfig& config, const std::string& part, CorpusOptions options) try {
   Corpus corpus = find_part(config, part, options);
   if (corpus.pairs.empty()) throw Mistake(fmt::format("an empty part: {}; at least one pair", corpus.name));
   return corpus;
+} catch (const fs::filesystem_error& e) {
+  refuse(e);
 }
 
 Dataset read_dataset(const RunConfig& config) {

@@ -125,10 +125,7 @@ Differences differences(const std::string& a, const SafetensorsFile& x, const st
     const double size = found.largest->size();
     if (!out.first) out.first = sentence(name, *found.first, left);
     if (size > largest_size) largest_size = size, out.largest = sentence(name, *found.largest, left);
-    out.list.push_back({{"name", name},
-                        {"different", found.different},
-                        {"elements", left.shape.numel()},
-                        {"largest", std::isfinite(size) ? Json(size) : nullptr}});
+    out.list.push_back({{"name", name}, {"different", found.different}, {"elements", left.shape.numel()}, {"largest", size}});
   }
   for (const auto& [name, value] : in_y)
     if (!in_x.contains(name)) out.unmatched.push_back(fmt::format("only in {}: {}", b, name));

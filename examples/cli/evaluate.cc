@@ -77,8 +77,7 @@ void warn_of_shared(const Asked& asked, const RunConfig& run, const Corpus& corp
   if (!std::ranges::all_of(files, [&](const std::string& file) { return std::filesystem::is_regular_file(file, ignored); })) return;
   try {
     if (const Index shared = shared_sources(read_part(run, "train"), corpus); shared > 0) note(shared_warning(shared, corpus));
-  } catch (const Error&) {                         // no longer what it was
-  } catch (const std::filesystem::filesystem_error&) {   // or may not be looked at
+  } catch (const Error&) {                         // no longer what it was, or may not be looked at
   }
 }
 

@@ -29,6 +29,21 @@ std::string without_links(const std::string& pairs) {
 
 }  // namespace
 
+TEST_CASE("cli: tabs of a translation are spaces where columns stand behind tabs") {
+  const TemporaryFolder folder;
+  std::string sources, targets;
+  for (int i = 0; i < 40; ++i) sources += std::string(std::size_t(1 + i % 9), 'a') + "\n", targets += "x\tx\tx\tx\n";
+  write_text(folder / "s", sources), write_text(folder / "t", targets);
+  call(folder, "train --train-files s t --dev-files s t --tokenizer char --layers 1 --width 16 --heads 2 --feed-forward 16 --steps 60 "
+               "--warmup 5 --learning-rate 0.01 --quiet --out run");
+  const auto translated = [&](const std::string& options) {
+    return heed_in(folder.path(), "translate --run run --quiet " + options, "aa\n").out;
+  };
+  CHECK(translated("") == "x\tx\tx\tx\n");
+  CHECK(translated("--alignment").starts_with("x x x x\t"));
+  CHECK(std::regex_match(translated("--beam 3 --nbest 3"), std::regex("(1\t-?[0-9.]+\t[^\t\n]*\n){3}")));
+}
+
 TEST_CASE("cli: guided alignment shows a model where to look; evaluate says how well it knows") {
   const TemporaryFolder folder;
   call(folder, "data phrases --train 600 --dev 10 --test 60 --out data");

@@ -48,6 +48,7 @@ void kill_randomly(int wanted, std::uint32_t seed) {
       CHECK_NOTHROW(training.whole_checkpoints(run));
     }
     CHECK(training.difference(run) == "");
+    CHECK(!fs::exists(training.folder() / (run + "/best.safetensors.old")));
     fs::remove_all(training.folder() / run);
   }
   if (wanted > 100) MESSAGE(kills, " kills at random moments of ", runs, " trainings");
@@ -161,6 +162,7 @@ TEST_CASE("crash: killed at every system call" * doctest::skip()) {
       const Result on = heed_in(training.folder().path(), training.next(kVictim));
       REQUIRE_MESSAGE(on.code == 0, on.err);
       CHECK(training.difference(kVictim) == "");
+      CHECK(!fs::exists(training.folder() / "victim/best.safetensors.old"));
     }
     MESSAGE(calls.size(), " kills, one at each system call of a training ",
             std::string(from_checkpoint ? "that goes on" : "from its beginning"));

@@ -43,6 +43,10 @@ TEST_CASE("cli: an ensemble of runs, or of the weights of one, translates and is
   write_safetensors(folder / "mean.safetensors", mean_weights(weights));
   const std::string two = "--run a --checkpoint a/checkpoints/30.safetensors,a/checkpoints/60.safetensors";
   CHECK(loss(two) == loss("--run a --checkpoint mean.safetensors"));
+  std::map<std::string, Tensor> half = read_weights(folder / "a/best.safetensors").tensors;
+  for (auto& [name, value] : half) value = to(value, DType::bf16);
+  write_safetensors(folder / "half.safetensors", half);
+  CHECK(loss("--run a --checkpoint half.safetensors") == doctest::Approx(a).epsilon(0.02));
   CHECK(loss(two) != loss("--run a --checkpoint a/checkpoints/60.safetensors"));
   CHECK(mistake(std::string("trace --source 'the dog' --out a/checkpoints/60.safetensors ") + two)
             .starts_with("heed trace: input and output are the same file: a/checkpoints/60.safetensors and "));

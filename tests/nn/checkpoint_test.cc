@@ -105,6 +105,8 @@ TEST_CASE("checkpoint: a parameter of a dtype with which Heed does not compute i
   (void)parameters.root().parameter("a", {2}, constant_init(0));
   CHECK(message_of<FileError>([&] { load(parameters, file); }) ==
         file + ": does not fit the model; unexpected: b; mismatched: a (F16 [2], needs f32 [2]: convert_floats)");
+  CHECK(message_of<FileError>([&] { load(parameters, {{"a", ones({2}, DType::bf16)}}); })
+            .ends_with("mismatched: a (bf16 [2], needs f32 [2]: convert_floats)"));
 }
 
 TEST_CASE("checkpoint: two copies of a tied parameter are compared by bits") {

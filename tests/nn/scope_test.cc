@@ -125,6 +125,15 @@ TEST_CASE("fmt prints variables and parameters as their values") {
   CHECK(fmt::format("{}", Parameter()) == "(no tensor)");
 }
 
+TEST_CASE("norm: either form refuses a sum of other shapes") {
+  for (const bool rms : {false, true}) {
+    Parameters parameters(Seed{1});
+    const Norm norm(parameters.root() / "norm", {.width = 4, .rms = rms});
+    CHECK(message_of<ShapeError>([&] { norm.after_sum(constant(ones({1, 2, 4})), constant(ones({3, 2, 4})), 0); })
+              .ends_with("norm: shapes differ: residual [3, 2, 4], x [1, 2, 4]"));
+  }
+}
+
 TEST_CASE("scope: a module that was moved from says so") {
   Parameters parameters(Seed{1});
   Linear from(parameters.root() / "a", {.in = 2, .out = 3});
