@@ -35,7 +35,7 @@ Trainer::Trainer(const Seq2Seq& model, Parameters& parameters, Optimizer& optimi
   check<Error>(options.coverage_loss >= 0 && std::isfinite(options.coverage_loss),
                "trainer: coverage_loss must be finite and not negative: {}", options.coverage_loss);
   const ProductPrecision usable(options.precision);
-  if (options.average > 0) average_.emplace(parameters, options.average);
+  if (options.average > 0) average_ = std::make_unique<WeightAverage>(parameters, options.average);
 }
 
 // Over the micro-batches of an update, and what they are divided by.
@@ -142,8 +142,8 @@ void Trainer::restore(const std::map<std::string, Tensor>& tensors, const std::m
                    "schedule's at most 2^30",
                    step, skipped, schedule.waited, schedule.falls);
   check<Error>(!average_ || !average_->in_place(), "trainer: restore() while the averages are in place of the weights");
-  std::optional<WeightAverage> average;
-  if (average_) average.emplace(parameters_, options_.average).load_state(averages, step - skipped);
+  auto average = average_ ? std::make_unique<WeightAverage>(parameters_, options_.average) : nullptr;
+  if (average) average->load_state(averages, step - skipped);
   optimizer_.load_state(optimizer);
   schedule_.restore(schedule);
   step_ = step;

@@ -46,7 +46,7 @@ class Trainer {
 
   std::int64_t step() const { return step_; }             // updates so far, skipped ones included
   std::int64_t skipped() const { return skipped_; }
-  WeightAverage* average() { return average_ ? &*average_ : nullptr; }   // null where none is asked for
+  WeightAverage* average() { return average_.get(); }   // null where none is asked for
 
   // Everything an exact continuation needs beside the weights: "optimizer.<path>.<name>" and "average.<path>" ...
   static constexpr std::string_view kOptimizerPrefix = "optimizer.", kAveragePrefix = "average.";
@@ -65,7 +65,7 @@ class Trainer {
   Schedule schedule_;
   Options options_;
   std::int64_t step_ = 0, skipped_ = 0;
-  std::optional<WeightAverage> average_;
+  std::unique_ptr<WeightAverage> average_;
 };
 
 // Arithmetic mean of weights, accumulated in f64 (checkpoint averaging). ShapeError, FileError unless all have the same keys and shapes.

@@ -41,7 +41,7 @@ std::map<std::string, Tensor> WeightAverage::state() const {
 }
 
 void WeightAverage::load_state(const std::map<std::string, Tensor>& state, std::int64_t updates) {
-  check<Error>(updates >= 0, "weight average: updates must not be negative: {}", updates);
+  check<Error>(updates >= 0, "weight average: updates must be 0 or more: {}", updates);
   check<Error>(!in_place_, "weight average: load_state() while the averages are in place of the weights");
   std::vector<Item> loaded = items_;
   for (Item& item : loaded) {

@@ -24,8 +24,8 @@ class WeightAverage {
   WeightAverage(Parameters& parameters, double decay) : WeightAverage(parameters.select(), decay) {}
   WeightAverage(const Selection& parameters, double decay);
 
-  WeightAverage(WeightAverage&&) = default;      // no copies: state() and load_state() make another
-  WeightAverage& operator=(WeightAverage&&) = default;
+  WeightAverage(const WeightAverage&) = delete;  // state() and load_state() make another
+  WeightAverage& operator=(const WeightAverage&) = delete;
 
   void reserve();                                // the memory of update(), which asks for none afterwards. The same Error
   void update();                                 // one more t. Error while the averages are in place
@@ -35,6 +35,7 @@ class WeightAverage {
   // a by path; nothing before the first update. The next update writes to these memories: clone to keep them.
   std::map<std::string, Tensor> state() const;
   // As after so many updates. FileError that says which average is missing or has another shape or dtype; then nothing has changed.
+  // What else stands in it is passed over.
   void load_state(const std::map<std::string, Tensor>& state, std::int64_t updates);
 
   // While it lives, the parameters hold the averages, and state() what they held before. Before the first update nothing changes.

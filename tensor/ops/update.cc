@@ -26,7 +26,7 @@ template <class D> struct Splat {
 // One vector: θ, s0, s1 from θ, g, s0, s1, as update.h says.
 template <Update kKind, class D, class V> HWY_INLINE void Apply(D, const Splat<D>& c, V& w, V g, V& s0, V& s1) {
   if constexpr (kKind == Update::average) {
-    w = hn::MulAdd(c.beta1, w, hn::Mul(c.rest1, g));
+    w = hn::MulAdd(c.rest1, hn::Sub(g, w), w);
     return;
   }
   g = hn::Mul(g, c.scale);

@@ -19,7 +19,7 @@ enum class Update {
   adadelta,   // g += wd θ;  v = ρ v + (1-ρ) g²;  d = g √(u+eps)/√(v+eps);  u = ρ u + (1-ρ) d²;  θ -= rate d   s0 = v, s1 = u
   rmsprop,    // g += wd θ;  v = α v + (1-α) g²;  θ -= rate g / (√v + eps)                      s0 = v
   rmsprop_momentum,   // ...;  b = momentum b + g / (√v + eps);  θ -= rate b                    s0 = v, s1 = b
-  average,    // θ = β1 θ + (1-β1) gradient: an exponential average of `gradient`, gradient_scale and wd ignored
+  average,    // θ += (1-β1) (gradient - θ): an exponential average of `gradient`, itself where all are one; gradient_scale and wd ignored
 };
 
 // Constants of an update; `rate` holds all factors of one step, such as Adam's 1/(1-β1^t), and `root` 1/√(1-β2^t).

@@ -77,6 +77,15 @@ TEST_CASE("weight average: in place of the weights, and back with all bits") {
   CHECK(average.state().at("number").item() == its_average);
 }
 
+TEST_CASE("weight average: weights that rest are their average, to the bit") {
+  Walk walk;
+  for (const double decay : {0.4, 0.995, 0.9999}) {
+    WeightAverage average(walk.parameters, decay);
+    for (int t = 0; t < 100; ++t) average.update();
+    CHECK(average.state().at("matrix").to_vector<float>() == walk.matrix.value().to_vector<float>());
+  }
+}
+
 TEST_CASE("weight average: goes on from a state as if nothing had been between") {
   Walk walk;
   WeightAverage whole(walk.parameters, 0.9);
@@ -96,7 +105,7 @@ TEST_CASE("weight average: goes on from a state as if nothing had been between")
   CHECK(thrown([&] { whole.load_state(state, 4); }) == "FileError: weight average: the state has no number that is f32 []");
   state.at("matrix") = full({5, 7}, 1);
   CHECK(thrown([&] { whole.load_state(state, 4); }) == "FileError: weight average: the state has no matrix that is f32 [7, 5]");
-  CHECK(thrown([&] { whole.load_state(state, -1); }) == "Error: weight average: updates must not be negative: -1");
+  CHECK(thrown([&] { whole.load_state(state, -1); }) == "Error: weight average: updates must be 0 or more: -1");
   CHECK(whole.updates() == 8);
   for (const double decay : {-0.1, 1.0, std::nan("")}) CHECK_THROWS_AS(WeightAverage(walk.parameters, decay), Error);
 }
