@@ -55,7 +55,7 @@ void check_made_by(const SafetensorsFile& file, const Run& run) {
                      HEED_VERSION, kFormat);
   }
   if (const std::string made_with = entry(kVocabulariesKey); !made_with.empty())
-    check<FileError>(made_with == vocabulary_hashes(run), "{}: made with other vocabularies than those of {} ({} and {} {}s)", file.path,
+    check<FileError>(made_with == vocabulary_hashes(run), "{}: made with other vocabularies than those of {} ({} and {} {}s); `heed train --vocabularies RUN` takes those of a run", file.path,
                      run.path, run.source.vocabulary.size(), run.target.vocabulary.size(), run.source.tokenizer.options().noun());
 }
 
@@ -94,8 +94,8 @@ Side load_side(const std::string& run, const std::string& name, const RunConfig&
                    file, options.name, config.tokenizer);
   check<FileError>(options.lowercase == config.lowercase, "{}: lowercase {}, but the run's config.json says {}", file, options.lowercase,
                    config.lowercase);
-  check<FileError>(options.clean == config.split_by_source, "{}: clean {}, but the run's config.json says split-by-source {}", file,
-                   options.clean, config.split_by_source);
+  check<FileError>(options.clean == config.split_by_source || !config.vocabularies.empty(),
+                   "{}: clean {}, but the run's config.json says split-by-source {}", file, options.clean, config.split_by_source);
   Side side{Tokenizer(options, options.name == "bpe" ? read_file(model, kLargestModel, InputFile::Kind::regular) : std::string(), model),
             load_vocabulary(join(run, name + ".vocabulary"))};
   if (options.name != "bpe") return side;

@@ -29,6 +29,7 @@ struct RunConfig {
   // text
   std::string tokenizer = "auto";                  // auto becomes what the data asks for
   std::vector<std::string> sentencepiece;          // models of bpe that were learned elsewhere
+  std::string vocabularies;                        // a run whose tokenizers and vocabularies these are
   bool lowercase = false;
   Index min_count = 1;
   std::optional<Index> vocabulary_size;

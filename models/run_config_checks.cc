@@ -58,6 +58,11 @@ void check_data(const RunConfig& c) {
                fmt::join(c.sentencepiece, " "), c.vocabulary_size.value_or(0));
   check<Error>(c.min_count == 1 || (c.tokenizer != "bpe" && c.sentencepiece.empty()),
                "words that are not counted: --tokenizer bpe --min-count {}; leave out --min-count, all pieces stay", c.min_count);
+  for (const auto& [given, what] : {std::pair(!c.sentencepiece.empty(), fmt::format("--sentencepiece {}", fmt::join(c.sentencepiece, " "))),
+                                    {c.min_count != 1, fmt::format("--min-count {}", c.min_count)},
+                                    {c.vocabulary_size.has_value(), fmt::format("--vocabulary-size {}", c.vocabulary_size.value_or(0))}})
+    check<Error>(c.vocabularies.empty() || !given, "words that are there already: --vocabularies {} {}; only one of them", c.vocabularies,
+                 what);
   check<Error>(!!c.batch_tokens != !!c.batch_sentences,
                "batches of tokens or of sentences: {}; one of --batch-tokens and --batch-sentences",
                c.batch_tokens ? "both given" : "none given");

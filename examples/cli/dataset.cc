@@ -70,7 +70,14 @@ void settle(RunConfig& config) {
   for (auto* files : {&config.train_files, &config.dev_files, &config.test_files})
     for (std::string& file : *files) make_absolute(file);
   for (std::string& file : config.sentencepiece) make_absolute(file);
+  make_absolute(config.vocabularies);
   if (config.tokenizer != "auto") return;
+  if (!config.vocabularies.empty()) {
+    const Run words = open_run(config.vocabularies);
+    config.tokenizer = words.source.tokenizer.options().name;
+    config.lowercase |= words.config.lowercase;
+    return;
+  }
   if (!config.sentencepiece.empty()) {
     config.tokenizer = "bpe";
     return;
@@ -149,6 +156,20 @@ std::string read_sentencepiece(const std::string& file) {
   return model;
 }
 
+// Mistake where --vocabularies has other words than asked for.
+Run with_words_of(const std::string& path, const RunConfig& config) {
+  Run words = open_run(config.vocabularies);
+  const TokenizerOptions& text = words.source.tokenizer.options();
+  const auto contradicts = [&](std::string_view what, std::string_view stored) {
+    throw Mistake(fmt::format("contradicts --vocabularies: {}, in {} it is {}; leave it out", what, config.vocabularies, stored));
+  };
+  if (config.tokenizer != text.name) contradicts(fmt::format("--tokenizer {}", config.tokenizer), text.name);
+  if (config.lowercase != text.lowercase) contradicts(fmt::format("--lowercase={}", config.lowercase), text.lowercase ? "true" : "false");
+  if (config.tie == "all" && !(words.source.vocabulary == words.target.vocabulary))
+    throw Mistake(fmt::format("two vocabularies: --tie all --vocabularies {}; --tie output, or a run with --tie all", config.vocabularies));
+  return {path, config, std::move(words.source), std::move(words.target)};
+}
+
 // Mistake where nothing but <unk> can be read or written.
 Run with_words(Run run) {
   for (const Side* side : {&run.source, &run.target})
@@ -161,6 +182,7 @@ Run with_words(Run run) {
 }  // namespace
 
 Run make_run(const std::string& path, const RunConfig& config, const Dataset& data) {
+  if (!config.vocabularies.empty()) return with_words_of(path, config);
   const TokenizerOptions tokenizer{.name = config.tokenizer, .lowercase = config.lowercase, .clean = config.split_by_source};
   const VocabularyOptions vocabulary{.min_count = config.min_count, .max_size = config.vocabulary_size.value_or(0)};
   const std::vector<std::string> sources = source_lines(data.train), targets = target_lines(data.train);

@@ -11,7 +11,7 @@ namespace heed::cli {
 struct Dataset {
   Corpus train, dev;
 };
-// Paths become absolute, auto becomes what the data and the kind of model ask for.
+// Paths become absolute, auto becomes what the data, the kind of model and --vocabularies ask for.
 void settle(RunConfig& config);
 Dataset read_dataset(const RunConfig& config);                               // FileError
 // train, dev, test, or another file of --data
@@ -26,7 +26,8 @@ bool has_links(const RunConfig& config);
 // A note where the training data has links that this run does not read, as it counts other words, else nothing.
 std::string unused_links(const RunConfig& config, const Corpus& train);
 
-// Tokenizers and vocabularies, learned from the training part but for SentencePiece models that are there. Mistake where no word is left.
+// Tokenizers and vocabularies of another run, or learned from the training part but for SentencePiece models that are there. Mistake where
+// no word is left.
 Run make_run(const std::string& path, const RunConfig& config, const Dataset& data);
 
 // RUN/data.sha256 holds what the file of --split-by-source was when it was split: of other lines other sentences would be dev and test.

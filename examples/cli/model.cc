@@ -52,8 +52,9 @@ LoadedModel loaded_model(const Run& run, const std::string& file) {
 // Mistake where another run does not read and write as this one.
 void check_fits(const Run& run, const Run& other) {
   const auto differs = [&](std::string_view what) {
-    throw Mistake(fmt::format("models that do not fit: --ensemble {}: {} not as in {}; runs of the same data and text options", other.path,
-                              what, run.path));
+    throw Mistake(fmt::format("models that do not fit: --ensemble {}: {} not as in {}; runs of the same data and text options, or of one's "
+                              "--vocabularies",
+                              other.path, what, run.path));
   };
   for (const auto& [a, b] : {std::pair(&run.source, &other.source), std::pair(&run.target, &other.target)}) {
     if (!(a->vocabulary == b->vocabulary)) differs("vocabularies");

@@ -38,6 +38,15 @@ void leave_only(RunConfig& config, std::span<const std::string_view> family, con
       copy_value(from[i], to[i]);
 }
 
+// What a file says of where data and words come from is put aside by a flag that names others.
+struct Replaced {
+  std::vector<std::string_view> by, family;
+};
+const Replaced kReplaced[] = {
+    {{"data", "train-files", "train"},
+     {"data", "train-files", "dev-files", "test-files", "train", "split-by-source", "split-dev", "split-test"}},
+    {{"vocabularies"}, {"vocabularies", "tokenizer", "sentencepiece", "lowercase", "min-count", "vocabulary-size"}}};
+
 // Flags before the file, the file before the defaults, which are those of the kind of model, schedule and optimizer.
 void take(RunConfig& config, const Syntax& syntax, const Given& given, const std::string& file) {
   const std::string text = file.empty() ? "{}" : read_file(file, 1 << 20);
@@ -54,6 +63,8 @@ void take(RunConfig& config, const Syntax& syntax, const Given& given, const std
   const auto as_flag = [&](std::string_view name) { return given.contains(name); };
   leave_only(config, kLimits, as_flag);
   leave_only(config, kBatches, as_flag);
+  for (const auto& [by, family] : kReplaced)
+    if (std::ranges::any_of(by, as_flag)) leave_only(config, family, as_flag);
 }
 
 // What was asked for must be what is stored, but for what may change, which is taken over.

@@ -88,6 +88,16 @@ void start_global_tokens(std::map<std::string, Tensor>& file, const std::map<std
       for (const std::size_t begin : {std::size_t(0), kCore.size()}) add_global_projections(file, name.substr(begin, at - begin));
 }
 
+// How many of all ids on a side, its ends left out, are this one.
+double percent_of(std::vector<std::int32_t> Example::*side, std::int32_t id, std::span<const Example> examples) {
+  Index found = 0, all = 0;
+  for (const Example& example : examples) {
+    found += std::ranges::count(example.*side, id);
+    all += Index((example.*side).size()) - 1;
+  }
+  return 100 * double(found) / double(std::max<Index>(all, 1));
+}
+
 // Sentences that make a good picture: the first of middling length, else the first of all.
 std::vector<const Example*> for_pictures(std::span<const Example> examples) {
   std::vector<const Example*> chosen;
@@ -197,6 +207,11 @@ void Training::log_data() {
   progress_.note(fmt::format("{} source and {}, {} parameters, {} an epoch", run_.source.vocabulary.size(),
                              counted(run_.target.vocabulary.size(), fmt::format("target {}", run_.target.tokenizer.options().noun())),
                              parameters_.count(), counted(updates_of_epoch(), "update")));
+  if (!run_.config.vocabularies.empty())
+    progress_.note(fmt::format("with the vocabularies of {}, to which {:.1f} % of the source and {:.1f} % of the target {}s are unknown",
+                               run_.config.vocabularies, percent_of(&Example::source, run_.source.vocabulary.unk, examples_.train),
+                               percent_of(&Example::target, run_.target.vocabulary.unk, examples_.train),
+                               run_.target.tokenizer.options().noun()));
 }
 
 // ---- limits ---------------------------------------------------------------------------------------------------------

@@ -389,6 +389,46 @@ TEST_CASE("cli: a config file, flags before it; another run's config; weights of
   CHECK(!open_run(folder / "r5").config.epochs);
 }
 
+TEST_CASE("cli: other data with the words of another run, from its weights, and an ensemble of both") {
+  const TemporaryFolder folder;
+  write_forty_pairs(folder);
+  write_text(folder / "s2", "Go 3 now!\nGO 5!\n"), write_text(folder / "t2", "Va 3 vite maintenant !\nVa 5 !\n");
+  const auto must = [&](const std::string& line) {
+    const Result result = heed_in(folder.path(), line);
+    REQUIRE_MESSAGE(result.code == 0, result.err);
+    return result.err;
+  };
+  must(kTrainFiles + kTiny + "--lowercase --min-count 2 --out first --quiet");
+  // Of `go 3 now !`, `go 5 !` and `va 3 vite maintenant !`, `va 5 !` three words are new.
+  const std::string told = must(
+      "train --config first/config.json --init first --vocabularies first --train-files s2 t2 --dev-files s2 t2 --learning-rate 0 --steps 1 "
+      "--out second");
+  CHECK_MESSAGE(told.find("/first, to which 14.3 % of the source and 25.0 % of the target words are unknown\n") != told.npos, told);
+  const Run first = open_run(folder / "first"), second = open_run(folder / "second");
+  CHECK((second.source.vocabulary == first.source.vocabulary && second.target.vocabulary == first.target.vocabulary));
+  CHECK((second.source.tokenizer.options() == first.source.tokenizer.options() && second.config.lowercase));
+  CHECK(second.config.train_files[0].ends_with("/s2"));
+  CHECK(second.config.test_files.empty());
+  CHECK((second.config.min_count == 1 && second.config.heads == first.config.heads));
+  const SafetensorsFile before = read_safetensors(folder / "first/best.safetensors"),
+                        after = read_safetensors(folder / "second/best.safetensors");
+  for (const auto& [name, value] : before.tensors)
+    CHECK_MESSAGE((after.at(name).to_vector<float>() == value.to_vector<float>()), name);
+  CHECK(lines_of(heed_in(folder.path(), "translate --run first --ensemble second --quiet", "Go 3!\nGo 5!\n").out).size() == 2);
+  // Cleaned text for a run whose words come from one without; its own config; the run of the words is gone.
+  must(kTrainSplit + kTiny + "--vocabularies second --out third --quiet");
+  CHECK(open_run(folder / "third").source.vocabulary == first.source.vocabulary);
+  must("train --config second/config.json --out fourth --quiet");
+  fs::remove_all(folder / "first");
+  must("train --resume --out second --steps 3 --quiet");
+  CHECK(heed_in(folder.path(), "translate --run second --quiet", "Go 3!\n").code == 0);
+  if (!has_sentencepiece()) return;
+  must(kTrainFiles + kTiny + "--tokenizer bpe --vocabulary-size 30 --out pieces --quiet");
+  must(kTrainFiles + kTiny + "--vocabularies pieces --init pieces --out more --quiet");
+  CHECK(text_of(folder / "more/source.model") == text_of(folder / "pieces/source.model"));
+  CHECK(open_run(folder / "more").config.tokenizer == "bpe");
+}
+
 TEST_CASE("cli: data from a pipe") {
   const TemporaryFolder folder;
   write_text(folder / "pairs.tsv", "1\t1\n2\t2\n3\t3\n");

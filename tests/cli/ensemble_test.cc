@@ -60,16 +60,16 @@ TEST_CASE("cli: an ensemble of runs, or of the weights of one, translates and is
   CHECK(call("translate --quiet --run a --ensemble b,c --beam 3 --nbest 2 --alignment --precision int8", lines).size() > 20);
   const std::string fit = "heed translate: models that do not fit: --ensemble d: ";
   call(train + "--out d --model gru --start eos --epochs 1");
-  CHECK(mistake("translate --run a --ensemble b,d") == fit + "--start not as in a; runs of the same data and text options\n");
+  CHECK(mistake("translate --run a --ensemble b,d") == fit + "--start not as in a; runs of the same data and text options, or of one's --vocabularies\n");
   std::filesystem::remove_all(folder / "d");
   call(train + "--out d --model gru --min-count 20 --epochs 1");
-  CHECK(mistake("translate --run a --ensemble d") == fit + "vocabularies not as in a; runs of the same data and text options\n");
+  CHECK(mistake("translate --run a --ensemble d") == fit + "vocabularies not as in a; runs of the same data and text options, or of one's --vocabularies\n");
   std::filesystem::remove_all(folder / "d");
   call(train + "--out d --model gru --copy --epochs 1");
-  CHECK(mistake("translate --run a --ensemble d") == fit + "--copy not as in a; runs of the same data and text options\n");
+  CHECK(mistake("translate --run a --ensemble d") == fit + "--copy not as in a; runs of the same data and text options, or of one's --vocabularies\n");
   std::filesystem::remove_all(folder / "d");
   call(train + "--out d --model gru --max-length 100 --epochs 1");
-  CHECK(mistake("translate --run a --ensemble d") == fit + "--max-length not as in a; runs of the same data and text options\n");
+  CHECK(mistake("translate --run a --ensemble d") == fit + "--max-length not as in a; runs of the same data and text options, or of one's --vocabularies\n");
   CHECK(mistake("translate --run a --ensemble b,,c") == "heed translate: a file without a name: --ensemble b,,c; A,B,..\n");
   CHECK(mistake("translate --run a --ensemble nowhere") == "heed translate: no such run: nowhere; a directory that `heed train` made\n");
   CHECK(mistake("translate --run a --ensemble-mean log-mean") ==
