@@ -23,7 +23,7 @@ constexpr double kLargest = 64;                 // where exponents are cut, at m
 const RandomFeatures::Options& checked(const RandomFeatures::Options& o) {
   check<Error>(o.number >= 1 && o.head_width >= 1, "random features: number {} and head_width {} must be at least 1", o.number,
                o.head_width);
-  check<Error>(o.scale >= 0, "random features: scale must not be negative: {}", o.scale);
+  check<Error>(o.scale >= 0, "random features: scale must be 0 or more: {}", o.scale);
   return o;
 }
 

@@ -108,7 +108,8 @@ bool dropout_acts(double p);               // whether it would give a key
 std::vector<Variable> recompute(std::function<std::vector<Variable>(std::span<const Variable>)> f, std::span<const Variable> inputs);
 Variable recompute(std::function<Variable(const Variable&)> f, const Variable& input);
 
-// A value as it is, whose gradient passes through f: observe it, or return another of the same shape (nothing: keep it).
+// A value as it is, whose gradient passes through f: observe it, or return another of the same shape (nothing: keep it). dy is not
+// f's to write to: clone it.
 Variable gradient_hook(const Variable& x, std::function<std::optional<Tensor>(const Tensor& dy)> f);
 
 // While it lives, the first NaN or infinity that an operation of this thread produces, forwards or backwards, a documented one as well

@@ -29,10 +29,9 @@ const Trace::Entry* Trace::find(std::string_view key) const {
 }
 
 Trace::Entry& Trace::add(std::string_view name, std::string_view formula, const Tensor& x, Axes axes) {
-  const std::string_view path = current_path();
-  const auto before = std::ranges::count_if(entries_, [&](const Entry& entry) { return entry.path == path && entry.name == name; });
-  return entries_.emplace_back(Entry{
-      std::string(path), std::string(name), std::string(formula), axes, Index(before) + 1, x.clone(), {}, std::make_shared<Tensor>()});
+  const std::string path(current_path()), which(name);
+  return entries_.emplace_back(
+      Entry{path, which, std::string(formula), axes, ++calls_[{path, which}], x.clone(), {}, std::make_shared<Tensor>()});
 }
 
 Variable Trace::note(std::string_view name, std::string_view formula, const Variable& x, Axes axes) {

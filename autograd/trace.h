@@ -6,8 +6,11 @@
 // Without a Trace that is one comparison. With one the values are the same bits, and under a Tape their gradients are kept as well.
 #pragma once
 #include <concepts>
+#include <map>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "autograd/variable.h"
@@ -49,6 +52,7 @@ class [[nodiscard]] Trace {
  private:
   Entry& add(std::string_view name, std::string_view formula, const Tensor& x, Axes axes);
   std::vector<Entry> entries_;
+  std::map<std::pair<std::string, std::string>, Index> calls_;         // of each path and name
   Trace* outer_;
 };
 

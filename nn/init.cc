@@ -100,7 +100,7 @@ Initializer stacked(Index blocks, Initializer one) {
   check<Error>(blocks >= 1, "stacked: blocks must be at least 1: {}", blocks);
   check<Error>(one != nullptr, "stacked: no initializer of a block");
   return [=](const Tensor& into, Key key) {
-    check<ShapeError>(into.size(0) % blocks == 0, "stacked: the first axis does not divide into {} blocks: {}", blocks, into.shape());
+    check<ShapeError>(into.rank() > 0 && into.size(0) % blocks == 0, "stacked: the first axis does not divide into {} blocks: {}", blocks, into.shape());
     const Index rows = into.size(0) / blocks;
     for (Index block = 0; block < blocks; ++block) one(into.indexed({Slice{block * rows, (block + 1) * rows}}), key / block);
   };

@@ -16,9 +16,9 @@ Initializer kaiming_uniform(double gain = 1.4142135623730951);  // U(±gain √(
 Initializer kaiming_normal(double gain = 1.4142135623730951);   // N(0, gain² / fan_in)
 Initializer orthogonal(double gain = 1);          // rows or columns orthonormal, times gain               Saxe et al. 2014
 Initializer linear_uniform(Index fan_in);         // U(±1/√fan_in), PyTorch's start of Linear: weight and bias
-// The first axis cut into blocks >= 1, each started by itself: packed projections. ShapeError where it does not divide.
+// The first axis cut into blocks >= 1, each started by itself: packed projections. ShapeError where it does not divide, or is none.
 Initializer stacked(Index blocks, Initializer one);
-// All of them, except the row `index`, which is zero.
+// All of them, except the row `index`, which is zero. IndexError where there is none
 Initializer zero_row(Index index, Initializer rest);
 
 }  // namespace heed

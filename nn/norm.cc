@@ -12,7 +12,7 @@ namespace {
 
 double checked_eps(const Path& path, std::string_view op, double eps) {
   const Inside inside(path);
-  check<Error>(eps >= 0, "{}: eps must not be negative: {}", op, eps);
+  check<Error>(eps >= 0, "{}: eps must be 0 or more: {}", op, eps);
   return eps;
 }
 

@@ -249,7 +249,7 @@ namespace {
 using Items = std::span<const std::shared_ptr<Parameter::Data>>;
 
 double clip_norm(Items items, double max_norm, bool error_if_nonfinite) {
-  check<Error>(max_norm >= 0, "clip_gradient_norm: max_norm must not be negative: {}", max_norm);
+  check<Error>(max_norm >= 0, "clip_gradient_norm: max_norm must be 0 or more: {}", max_norm);
   List<Tensor> gradients;
   for (const auto& item : items)
     if (item->gradient->written()) {
@@ -264,7 +264,7 @@ double clip_norm(Items items, double max_norm, bool error_if_nonfinite) {
 }
 
 void clip_value(Items items, double limit) {
-  check<Error>(limit >= 0, "clip_gradient_value: limit must not be negative: {}", limit);
+  check<Error>(limit >= 0, "clip_gradient_value: limit must be 0 or more: {}", limit);
   for (const auto& item : items) item->gradient->settle();     // before the first is touched, since it may take memory
   for (const auto& item : items)
     if (item->gradient->written()) clamp_(item->gradient->value(), -limit, limit);

@@ -47,17 +47,17 @@ double Schedule::rate(std::int64_t step) const {
   const Options& o = options_;
   const double s = double(std::max<std::int64_t>(step, 1)), warmup = double(o.warmup);
   if (o.kind == Kind::noam) return *o.factor / std::sqrt(double(o.width)) * std::min(1 / std::sqrt(s), s * std::pow(warmup, -1.5));
-  if (s < warmup) return o.peak * (o.start + (1 - o.start) * s / warmup);
+  const double peak = o.kind == Kind::plateau ? o.peak * std::pow(*o.factor, state_.falls) : o.peak;
+  if (s < warmup) return peak * (o.start + (1 - o.start) * s / warmup);
   const double progress = o.total > o.warmup ? std::min(1.0, (s - warmup) / double(o.total - o.warmup)) : 1;
   switch (o.kind) {
     case Kind::linear: return o.peak * (1 - (1 - o.end) * progress);
     case Kind::inverse_sqrt: return o.peak * std::sqrt(warmup / s);
     case Kind::cosine: return o.peak * (o.end + (1 - o.end) * (1 + std::cos(std::numbers::pi * progress)) / 2);
     case Kind::step: return o.peak * std::pow(*o.factor, std::floor(std::max(0.0, s - 1 - double(o.after)) / double(o.every)));
-    case Kind::plateau: return o.peak * std::pow(*o.factor, state_.falls);
-    case Kind::constant: case Kind::noam: break;
+    case Kind::plateau: case Kind::constant: case Kind::noam: break;
   }
-  return o.peak;
+  return peak;
 }
 
 void Schedule::observe(double score) {

@@ -35,7 +35,7 @@ class Schedule {
   // noam          factor d^-1/2 min(s^-1/2, s warmup^-3/2)                              Vaswani et al. 2017, Eq. 3
   // cosine        peak (end + (1 - end) (1 + cos(π (s - warmup)/(total - warmup)))/2)   Loshchilov and Hutter 2017
   // step          peak factor^⌊max(0, s - 1 - after)/every⌋                              PyTorch's StepLR where after = 0
-  // plateau       peak factor^(number of falls)                                         PyTorch's ReduceLROnPlateau, threshold and eps 0
+  // plateau       peak factor^(number of falls), in the rise as well                    PyTorch's ReduceLROnPlateau, threshold and eps 0
   double rate(std::int64_t step) const;
   void observe(double score);            // plateau: a dev score, NaN is no better one; the others ignore it
 

@@ -40,7 +40,10 @@ std::string Scope::child(std::string_view name) const {
   return path_.string().empty() ? std::string(name) : path_.string() + "." + std::string(name);
 }
 
-Scope Scope::operator/(std::string_view name) const { return Scope(parameters_, Path(child(name))); }
+Scope Scope::operator/(std::string_view name) const {
+  check<Error>(!name.empty(), "scope: an empty name under {}", quote(path_.string()));
+  return Scope(parameters_, Path(child(name)));
+}
 
 DType Scope::dtype() const { return parameters_->dtype_; }
 

@@ -89,7 +89,8 @@ template <class D> HEED_HOT hn::Vec<D> Expm1(D d, hn::Vec<D> x) {
   const auto exponent = hn::ShiftLeft<kMantissa<D>>(hn::BitCast(di, biased));
   const auto half = hn::BitCast(d, hn::Add(hn::BitCast(di, Constant(d, 0.5)), exponent));
   const auto y = hn::MulAdd(half, p, hn::Sub(half, Constant(d, 0.5)));
-  return hn::IfThenElse(hn::Le(x, Constant(d, 0x1.62e42ep6, 0x1.62e42fefa39efp+9)), hn::Add(y, y), hn::Add(x, Constant(d, kInfinity<D>)));
+  return hn::IfThenElse(hn::Le(x, Constant(d, 0x1.62e42ep6, 0x1.62e42fefa39efp+9)), hn::CopySign(hn::Add(y, y), x),
+                        hn::Add(x, Constant(d, kInfinity<D>)));
 }
 
 // x = 2^k (1 + f), √½ <= 1 + f < √2, for normal positive x; subnormal ones are scaled first

@@ -118,7 +118,7 @@ int attention(std::span<const std::string> words) {
     const TerminalColour colour = out.empty() ? colours() : TerminalColour::none;
     const std::string text =
         attention_text(out.empty() && !all ? last_cross_attention(picture) : chosen_maps(picture, all),
-                       std::max(40, out.empty() && is_terminal(STDOUT_FILENO) ? terminal_columns(STDOUT_FILENO) : 100), colour);
+                       std::max(40, page_columns(out.empty() ? STDOUT_FILENO : -1)), colour);
     if (out.empty()) print(text);
     else write_file_atomically(out, text);
   }

@@ -54,8 +54,7 @@ int explain(std::span<const std::string> words) {
   if (head && *head > model.run.config.heads) out_of("head", *head, model.run.config.heads);
   const Explanation explanation = heed::explain(model.run, model.model(), example, with);
   note_unknown(model.run, source, target, manner);
-  const bool terminal = is_terminal(STDOUT_FILENO);
-  style.columns = terminal ? terminal_columns(STDOUT_FILENO) : 120;
+  style.columns = page_columns(STDOUT_FILENO);
   style.colour = takes_colour(STDOUT_FILENO);
   print(manner.json ? explanation_json(explanation) : explanation_text(explanation, style));
   return 0;

@@ -110,6 +110,8 @@ int terminal_columns(int file) {
   return n > 0 ? n : 80;
 }
 
+int page_columns(int file) { return is_terminal(file) ? terminal_columns(file) : 100; }
+
 Progress::Progress(std::ostream& out, Options options) : out_(out), options_(std::move(options)) {
   if (!options_.columns) options_.columns = [] { return 80; };
   if (!options_.clock) {

@@ -35,6 +35,7 @@ std::string short_count(double count);        // 950, 12.3k, 1.20M
 bool is_terminal(int file);
 bool takes_colour(int file);                  // it is one, and NO_COLOR is empty or not set (no-color.org)
 int terminal_columns(int file);
+int page_columns(int file);                   // of a terminal its width, else 100
 
 class Progress {
  public:

@@ -222,7 +222,7 @@ const char* name(PairLoss op) {
 namespace {
 
 void check_parameter(PairLoss op, double parameter) {
-  check<Error>(op != PairLoss::smooth_l1_loss || parameter >= 0, "smooth_l1_loss: beta must not be negative: {}", parameter);
+  check<Error>(op != PairLoss::smooth_l1_loss || parameter >= 0, "smooth_l1_loss: beta must be 0 or more: {}", parameter);
   check<Error>(op != PairLoss::huber_loss || parameter > 0, "huber_loss: delta must be greater than 0: {}", parameter);
 }
 

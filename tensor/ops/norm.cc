@@ -216,7 +216,7 @@ Tensor dense(const Tensor& x) { return x.defined() ? x.contiguous() : x; }
 AddDropoutNormed forward(const char* op, bool centred, const Tensor& x, const Tensor& residual, const Tensor& weight, const Tensor& bias,
                        const AddDropoutNormOptions& options) {
   check<ShapeError>(x.rank() >= 1, "{}: needs at least 1 dimension: x {}", op, x.shape());
-  check<Error>(options.eps >= 0, "{}: eps must not be negative: {}", op, options.eps);
+  check<Error>(options.eps >= 0, "{}: eps must be 0 or more: {}", op, options.eps);
   check_part(op, "weight", weight, x);
   check_part(op, "bias", bias, x);
   if (residual.defined()) check_like(op, "residual", residual, x);

@@ -289,7 +289,7 @@ void uniform_(const Tensor& into, Key key, double lo, double hi) {
 }
 
 void normal_(const Tensor& into, Key key, double mean, double std) {
-  check<Error>(std >= 0, "normal: std must not be negative: std {}", std);
+  check<Error>(std >= 0, "normal: std must be 0 or more: std {}", std);
   visit_float(into.dtype(), "normal", [&]<class T>() {
     const auto kernel = pick<T>(HWY_DYNAMIC_POINTER(NormalF32), HWY_DYNAMIC_POINTER(NormalF64));
     fill<T, detail::kElements<T>>(into, [&](std::uint64_t group, T* x) { kernel(key, group, T(mean), T(std), x); });

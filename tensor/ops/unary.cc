@@ -124,7 +124,7 @@ struct Erf : FromInput {                               // f' = 2/√π e^{-x²}
   F { return math::Erf(d, x); }
   DF { return hn::Mul(math::Exp(d, hn::Neg(hn::Mul(s, s))), C(d, 1.1283791670955126)); }
 };
-struct Floor : Flat { F { return hn::Floor(x); } };
+struct Floor : Flat { F { return hn::CopySign(hn::Floor(x), x); } };   // floor(-0) = -0 on every target
 struct Ceil : Flat { F { return hn::Ceil(x); } };
 struct Round : Flat { F { return hn::Round(x); } };
 struct Elu : FromInput {                               // f' = x > 0 ? 1 : α e^x

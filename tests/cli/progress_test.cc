@@ -108,6 +108,7 @@ TEST_CASE("progress elsewhere, and quiet") {
   { Progress progress(untouched, {.terminal = true}); }
   CHECK(untouched.str().empty());
   CHECK(terminal_columns(-1) > 0);
+  CHECK(page_columns(-1) == 100);
   CHECK(!is_terminal(-1));
 }
 

@@ -402,6 +402,9 @@ TEST_CASE("golden: schedules") {
   for (const double score : {std::nan(""), 3.0, std::nan(""), std::nan("")}) plateau_of_nan.observe(score);
   CHECK(plateau_of_nan.rate(1) == 0.5);
   CHECK(plateau_of_nan.state().best == 3);
+  Schedule in_its_rise({.kind = plateau, .peak = 1, .warmup = 8, .patience = 0});
+  for (const double score : {3.0, 2.0}) in_its_rise.observe(score);
+  CHECK(in_its_rise.rate(4) == 0.25);
 }
 
 TEST_CASE("golden: bounds and deviations of the initialisers") {
@@ -449,6 +452,7 @@ TEST_CASE("stacked: every block begins as one alone, with a key of its own") {
     CHECK(alone.to_vector<double>() == w(Slice{2 * block, 2 * block + 2}).to_vector<double>());
   }
   CHECK(w[0].to_vector<double>() != w[2].to_vector<double>());
+  CHECK_THROWS_WITH_AS(stacked(1, constant_init(1))(empty({}), Key(1)), "stacked: the first axis does not divide into 1 blocks: []", ShapeError);
 }
 
 TEST_CASE("initial values: Linear, Embedding and MultiHeadAttention start as PyTorch's") {

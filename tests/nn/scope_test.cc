@@ -35,8 +35,8 @@ TEST_CASE("scope: a path is declared once, and a shared one has the shape of the
   CHECK_THROWS_WITH_AS(scope.parameter("other", {1}, constant_init(1)), "parameter: declared twice: a.other", Error);
   CHECK(other.path() == "a.weight");
   CHECK_THROWS_WITH_AS(scope.parameter("", {1}, constant_init(1)), "parameter: names are not empty and hold no *: \"a.\"", Error);
+  CHECK_THROWS_WITH_AS(scope / "", "scope: an empty name under \"a\"", Error);
   CHECK_THROWS_WITH_AS(scope.alias("b*", weight.share(), {2, 3}), "parameter: names are not empty and hold no *: \"a.b*\"", Error);
-  CHECK_THROWS_AS((scope / "" / "c").parameter("weight", {1}, constant_init(1)), Error);
   CHECK(parameters.count() == 6);
   CHECK_THROWS_WITH_AS(scope.alias("none", Parameter(), {2, 3}), "parameter: a.none shares one that is absent", Error);
   CHECK_FALSE(gradient(Parameter()).defined());

@@ -92,6 +92,18 @@ TEST_CASE("unary: values and derivatives at the edges of the domain, every targe
       });
 }
 
+TEST_CASE("unary: -0 stays -0 where the function goes through 0, and in roots and steps") {
+  for_every_target([&] {
+    for (const Unary op : {Unary::expm1, Unary::log1p, Unary::sqrt, Unary::sin, Unary::tanh, Unary::elu, Unary::erf, Unary::floor,
+                           Unary::ceil, Unary::round})
+      for (DType dtype : {DType::f32, DType::f64})
+        for (const double y : doubles(unary(op, full({19}, -0.0, dtype), 1, 2))) {
+          CAPTURE(std::string(name(op)));
+          CHECK((y == 0 && std::signbit(y)));
+        }
+  });
+}
+
 TEST_CASE("unary: NaN gives NaN in every op on every target") {
   for_every_target([&] {
     for (int op = 0; op <= int(Unary::pow); ++op)
