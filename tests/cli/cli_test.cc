@@ -398,7 +398,7 @@ TEST_CASE("cli: other data with the words of another run, from its weights, and 
     REQUIRE_MESSAGE(result.code == 0, result.err);
     return result.err;
   };
-  must(kTrainFiles + kTiny + "--lowercase --min-count 2 --out first --quiet");
+  must(kTrainFiles + kTiny + "--test-files s t --lowercase --min-count 2 --out first --quiet");
   // Of `go 3 now !`, `go 5 !` and `va 3 vite maintenant !`, `va 5 !` three words are new.
   const std::string told = must(
       "train --config first/config.json --init first --vocabularies first --train-files s2 t2 --dev-files s2 t2 --learning-rate 0 --steps 1 "
