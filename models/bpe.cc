@@ -186,15 +186,14 @@ std::vector<std::string> Bpe::tokens(std::string_view line) const {
   return pieces;
 }
 
-// The library's Decode, but for "<unk>" and for text that reads like it, which stay as they are, and for as_line.
+// The library's Decode, but for "<unk>" and for text that reads like it, which stay as they are, for spaces behind lines, and for as_line.
 std::string Bpe::text(std::span<const std::string> tokens) const {
+  const auto& processor = model_->processor;
   std::string line;
-  if (model_->byte_pieces) {
-    const auto status = model_->processor.Decode(std::vector<std::string>(tokens.begin(), tokens.end()), &line);
-    check<Error>(status.ok(), "bpe: {}", status.error_message());
-    return as_line(line);
+  for (const std::string& token : tokens) {
+    if (model_->byte_pieces && processor.IsByte(processor.PieceToId(token))) line += char(std::stoi(token.substr(3, 2), nullptr, 16));
+    else line += token;
   }
-  for (const std::string& token : tokens) line += token;
   for (std::size_t at = 0; (at = line.find(kSpace, at)) != line.npos; ++at) line.replace(at, kSpace.size(), " ");
   const std::size_t before = model_->prefixed && line.starts_with(' '),
                     behind = model_->suffixed && line.size() > before && line.ends_with(' ');

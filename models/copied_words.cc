@@ -2,23 +2,26 @@
 #include "models/copied_words.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 namespace heed {
 
 OutsideWords outside_words(const Vocabulary& target, std::span<const std::string> source_tokens) {
   OutsideWords outside;
+  std::set<std::string_view> seen;
   for (std::size_t j = 0; j < source_tokens.size(); ++j)
-    if (target.id(source_tokens[j]) == target.unk && std::ranges::find(outside, source_tokens[j], &OutsideWord::word) == outside.end())
-      outside.push_back({Index(j), source_tokens[j]});
+    if (target.id(source_tokens[j]) == target.unk && seen.insert(source_tokens[j]).second) outside.push_back({Index(j), source_tokens[j]});
   return outside;
 }
 
 std::vector<std::int32_t> target_ids(const Vocabulary& target, std::span<const std::string> tokens, const OutsideWords& outside) {
   std::vector<std::int32_t> ids = target.ids(tokens);
+  std::map<std::string_view, Index> places;
+  for (const OutsideWord& word : outside) places.emplace(word.word, word.place);
   for (std::size_t t = 0; t < ids.size(); ++t) {
     if (ids[t] != target.unk) continue;
-    if (const auto at = std::ranges::find(outside, tokens[t], &OutsideWord::word); at != outside.end())
-      ids[t] = std::int32_t(target.size() + at->place);
+    if (const auto at = places.find(tokens[t]); at != places.end()) ids[t] = std::int32_t(target.size() + at->second);
   }
   return ids;
 }
@@ -26,8 +29,9 @@ std::vector<std::int32_t> target_ids(const Vocabulary& target, std::span<const s
 std::vector<std::int32_t> source_ids(const Vocabulary& source, const Vocabulary& target, std::span<const std::string> tokens,
                                      const OutsideWords& outside) {
   std::vector<std::int32_t> ids = source.ids(tokens);
+  const std::vector<std::int32_t> written = target_ids(target, tokens, outside);
   for (std::size_t s = 0; s < ids.size(); ++s)
-    if (ids[s] == source.unk) ids[s] = std::int32_t(source.size()) + target_ids(target, tokens.subspan(s, 1), outside)[0];
+    if (ids[s] == source.unk) ids[s] = std::int32_t(source.size()) + written[s];
   return ids;
 }
 

@@ -16,8 +16,11 @@ namespace {
 // ---- mteval-v13a.pl ----
 
 void replace_all(std::u32string& text, std::u32string_view from, std::u32string_view to) {
-  for (std::size_t at = text.find(from); at != text.npos; at = text.find(from, at + to.size()))
-    text.replace(at, from.size(), to);
+  std::size_t begin = 0, at = text.find(from);
+  if (at == text.npos) return;
+  std::u32string out;
+  for (; at != text.npos; begin = at + from.size(), at = text.find(from, begin)) out.append(text, begin, at - begin).append(to);
+  text = out.append(text, begin);
 }
 
 bool is_digit(char32_t c) { return c >= '0' && c <= '9'; }
@@ -244,9 +247,10 @@ std::vector<LengthBucket> bleu_by_length(std::span<const Index> source_lengths, 
         std::lower_bound(buckets.begin(), buckets.end(), number, [](const auto& bucket, Index n) { return bucket.first < n; });
     if (at == buckets.end() || at->first != number) at = buckets.insert(at, {number, {}});
     ++at->second.segments;
-    const BleuCounts counts = bleu_counts(hypotheses[i], references[i], options);
-    at->second.counts += counts;
-    at->second.four |= counts.reference_length >= kBleuOrder;
+    at->second.counts += bleu_counts(hypotheses[i], references[i], options);
+    at->second.four |= std::ranges::any_of(references[i], [&](const std::string& reference) {
+      return bleu_counts("", {&reference, 1}, options).reference_length >= kBleuOrder;
+    });
   }
   std::vector<LengthBucket> result;
   for (const auto& [number, sum] : buckets) {

@@ -65,8 +65,8 @@ struct Hypothesis {
 
 // The n best translations of every source (ids with eos), best first, at least one, distinct unless they are drawn. `prefixes` (one a
 // source, or none) are words that every hypothesis begins with; they replace choices, not scores. Error: an option out of range, a prefix
-// beyond max_length or with pad, bos, start or eos in it; IndexError: an eos that the model does not have; NumericError: NaN as the first
-// of a row of Step::log_probabilities, as all are where one of a softmax is.
+// beyond max_length or with pad, bos, start or eos in it; IndexError: an eos or a prefix word that the model does not have; NumericError:
+// NaN as the first of a row of Step::log_probabilities, as all are where one of a softmax is.
 std::vector<std::vector<Hypothesis>> search(const Translator& model, std::span<const std::vector<std::int32_t>> sources,
                                             const SearchOptions& options, std::span<const std::vector<std::int32_t>> prefixes = {});
 

@@ -246,7 +246,7 @@ int evaluate(std::span<const std::string> words) {
   if (!asked.out.empty()) check_output(asked.out);
   const Ready model = ready(asked.run);
   const Run& run = model.run;
-  check_search(asked.search, run.config);
+  check_search(asked.search, model);
   PackedWeights weights(precision_named(asked.search.precision));
   const PackedWeights::Use use(weights);
   if (!asked.out.empty()) check_outside(model, asked.out);

@@ -73,7 +73,8 @@ Ready ready(const RunFlags& flags) {
   if (flags.threads) set_threads(int(*flags.threads));
   Run run = open_run(flags.run);
   LoadedModel loaded = loaded_model(run, flags.checkpoint);
-  Ready ready{std::move(run), std::move(loaded), {}, {}};
+  const bool looks = attends(run.config);
+  Ready ready{std::move(run), std::move(loaded), {}, {}, looks};
   if (flags.ensemble.empty()) {
     if (flags.ensemble_mean != "mean")
       throw Mistake(fmt::format("one model alone: --ensemble-mean {}; it goes with --ensemble", flags.ensemble_mean));
@@ -82,7 +83,7 @@ Ready ready(const RunFlags& flags) {
   for (const std::string& name : listed_files(flags.ensemble, "ensemble")) {
     const bool is_weights = std::filesystem::is_regular_file(name);
     const Run other = is_weights ? Run() : open_run(name);
-    if (!is_weights) check_fits(ready.run, other);
+    if (!is_weights) check_fits(ready.run, other), ready.attends |= attends(other.config);
     ready.others.push_back(is_weights ? loaded_model(ready.run, name) : loaded_model(other, {}));
   }
   std::vector<const Translator*> models{ready.loaded.model.get()};
@@ -245,11 +246,11 @@ TranslateOptions translate_options(const SearchFlags& f, const Given& given) {
 
 bool attends(const RunConfig& config) { return !is_recurrent(config.model) || config.attention != "none"; }
 
-void check_search(const SearchFlags& f, const RunConfig& config) {
-  if (!attends(config) && f.replace_unk) throw Mistake("no attention over the source: --replace-unk; a run trained with attention");
-  if (!attends(config) && f.coverage != 0)
+void check_search(const SearchFlags& f, const Ready& model) {
+  if (!model.attends && f.replace_unk) throw Mistake("no attention over the source: --replace-unk; a run trained with attention");
+  if (!model.attends && f.coverage != 0)
     throw Mistake(fmt::format("no attention over the source: --coverage {}; a run trained with attention", f.coverage));
-  if (const Index most = max_positions(config); std::max(f.min_length, f.extra_length) > most)
+  if (const Index most = max_positions(model.run.config); std::max(f.min_length, f.extra_length) > most)
     throw Mistake(fmt::format("out of range: --{} {}; at most {} for this run", f.min_length > most ? "min-length" : "extra-length",
                               f.min_length > most ? f.min_length : f.extra_length, most));
 }

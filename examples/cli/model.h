@@ -24,6 +24,7 @@ struct Ready {
   LoadedModel loaded;
   std::vector<LoadedModel> others;                           // of an ensemble
   std::unique_ptr<Ensemble> ensemble;
+  bool attends = false;                                      // one of the models looks at the source
   const Seq2Seq& model() const { return *loaded.model; }
   const Translator& translator() const { return ensemble ? static_cast<const Translator&>(*ensemble) : *loaded.model; }
 };
@@ -61,7 +62,7 @@ struct SearchFlags {
 std::vector<Option> options(SearchFlags& flags);
 TranslateOptions translate_options(const SearchFlags& flags, const Given& given);      // Mistake
 bool attends(const RunConfig& config);                                                 // of a run: whether its model looks at the source
-void check_search(const SearchFlags& flags, const RunConfig& config);                  // Mistake where such a model cannot do it
+void check_search(const SearchFlags& flags, const Ready& model);                       // Mistake where such models cannot do it
 // After these lines: the draws for the next ones go on where theirs ended.
 void draw_on(TranslateOptions& options, const Run& run, std::span<const std::string> lines);
 

@@ -135,8 +135,8 @@ int translate(std::span<const std::string> words) {
   translate_with.links = alignment;
   check_different_streams();
   const Ready model = ready(run_flags);
-  check_search(search_flags, model.run.config);
-  if (translate_with.links && !attends(model.run.config))
+  check_search(search_flags, model);
+  if (translate_with.links && !model.attends)
     throw Mistake("no attention over the source: --alignment; a run trained with attention");
   PackedWeights weights(precision_named(search_flags.precision));
   const PackedWeights::Use use(weights);
@@ -156,7 +156,20 @@ int translate(std::span<const std::string> words) {
     note_unknown(std::vector<std::string>(overlooked.unknown.begin(), overlooked.unknown.end()), manner);
     overlooked.unknown.clear();
   };
-  while (input.next(lines, kBlock)) {
+  const auto tell = [&] {
+    note_unknown_words();
+    note_cut(overlooked, model.run, translate_with.max_length, manner);
+    if (!manner.quiet && input.invalid() > 0) note(fmt::format("{} replaced", counted(input.invalid(), "invalid byte sequence")));
+  };
+  const auto more = [&] {
+    try {
+      return input.next(lines, kBlock);
+    } catch (const Error&) {                       // of what was answered before
+      tell();
+      throw;
+    }
+  };
+  while (more()) {
     const std::vector<std::string> prefixes(prefix.empty() ? 0 : lines.size(), prefix);
     const auto found = heed::translate(model.run, model.translator(), lines, translate_with, prefixes, &overlooked);
     for (std::size_t i = 0; i < found.size(); ++i)
@@ -166,9 +179,7 @@ int translate(std::span<const std::string> words) {
     first += Index(lines.size());
     draw_on(translate_with, model.run, lines);
   }
-  note_unknown_words();
-  note_cut(overlooked, model.run, translate_with.max_length, manner);
-  if (!manner.quiet && input.invalid() > 0) note(fmt::format("{} replaced", counted(input.invalid(), "invalid byte sequence")));
+  tell();
   return 0;
 }
 

@@ -180,6 +180,8 @@ TEST_CASE("cli: translate answers line n in line n") {
     CHECK(too_long.err == "heed translate: standard input: line 3 is longer than 1048576 bytes; shorter lines\n");
     CHECK(lines_of(too_long.out).size() == 2);
   }
+  CHECK(call("translate --run run", "1 zork\n" + std::string((1 << 20) + 9, '4')).err ==
+        "unknown to the model: zork\nheed translate: standard input: line 2 is longer than 1048576 bytes; shorter lines\n");
 
   CHECK(lines_of(call("translate --run run --beam 3 --nbest 3 --quiet", "1 2 3\n").out).size() == 3);
   const auto json = parse_json(call("translate --run run --beam 2 --nbest 2 --json", "1 2 3\n").out);

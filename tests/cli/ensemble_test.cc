@@ -58,18 +58,23 @@ TEST_CASE("cli: an ensemble of runs, or of the weights of one, translates and is
   const std::string lines = "the dog\na small cat\n\n";
   CHECK(call("translate --quiet --run a --ensemble a", lines) == call("translate --quiet --run a", lines));
   CHECK(call("translate --quiet --run a --ensemble b,c --beam 3 --nbest 2 --alignment --precision int8", lines).size() > 20);
-  const std::string fit = "heed translate: models that do not fit: --ensemble d: ";
+  const std::string fit = "heed translate: models that do not fit: --ensemble d: ",
+                    other_words = "; runs of the same data and text options, or of one's --vocabularies\n";
+  call(train + "--out d --model gru --attention none --epochs 1");
+  CHECK(call("translate --quiet --run d --ensemble a --alignment --replace-unk", lines).size() > 20);
+  CHECK(mistake("translate --run d --alignment") == "heed translate: no attention over the source: --alignment; a run trained with attention\n");
+  std::filesystem::remove_all(folder / "d");
   call(train + "--out d --model gru --start eos --epochs 1");
-  CHECK(mistake("translate --run a --ensemble b,d") == fit + "--start not as in a; runs of the same data and text options, or of one's --vocabularies\n");
+  CHECK(mistake("translate --run a --ensemble b,d") == fit + "--start not as in a" + other_words);
   std::filesystem::remove_all(folder / "d");
   call(train + "--out d --model gru --min-count 20 --epochs 1");
-  CHECK(mistake("translate --run a --ensemble d") == fit + "vocabularies not as in a; runs of the same data and text options, or of one's --vocabularies\n");
+  CHECK(mistake("translate --run a --ensemble d") == fit + "vocabularies not as in a" + other_words);
   std::filesystem::remove_all(folder / "d");
   call(train + "--out d --model gru --copy --epochs 1");
-  CHECK(mistake("translate --run a --ensemble d") == fit + "--copy not as in a; runs of the same data and text options, or of one's --vocabularies\n");
+  CHECK(mistake("translate --run a --ensemble d") == fit + "--copy not as in a" + other_words);
   std::filesystem::remove_all(folder / "d");
   call(train + "--out d --model gru --max-length 100 --epochs 1");
-  CHECK(mistake("translate --run a --ensemble d") == fit + "--max-length not as in a; runs of the same data and text options, or of one's --vocabularies\n");
+  CHECK(mistake("translate --run a --ensemble d") == fit + "--max-length not as in a" + other_words);
   CHECK(mistake("translate --run a --ensemble b,,c") == "heed translate: a file without a name: --ensemble b,,c; A,B,..\n");
   CHECK(mistake("translate --run a --ensemble nowhere") == "heed translate: no such run: nowhere; a directory that `heed train` made\n");
   CHECK(mistake("translate --run a --ensemble-mean log-mean") ==

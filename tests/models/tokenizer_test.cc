@@ -270,6 +270,11 @@ TEST_CASE("bpe: what pieces spell is one line of text") {
   for (int i = 0; i < 256; ++i) bytes += piece(fmt::format("<0x{:02X}>", i), 6);
   const Tokenizer spelt({.name = "bpe"}, piece("<unk>", 2) + bytes + piece("x", 1) + field(2, "\x98\x02\x01"));       // byte_fallback
   CHECK(spelt.text(Tokens{"<0x61>", "<0x0A>", "<0x62>", "<0x00>", "<0xC3>"}) == "a b\uFFFD\uFFFD");
+  // With treat_whitespace_as_suffix as well: the space behind a line goes, those within it stay.
+  const Tokenizer suffixed({.name = "bpe"},
+                           piece("<unk>", 2) + bytes + piece("x", 1) + piece("\u2581", 1) + field(2, "\x98\x02\x01\xc0\x01\x01"));
+  CHECK(suffixed.tokens("x é").back() == "\u2581");
+  CHECK(suffixed.text(suffixed.tokens("x é x")) == "x é x");
   const Tokenizer given({.name = "bpe"}, piece("<unk>", 2) + piece("a", 1) + piece("\n", 4));           // user-defined
   CHECK(given.text(Tokens{"a", "\n", "a"}) == "a a");
 }
