@@ -361,7 +361,8 @@ void check_options(const SearchOptions& options, std::size_t sources, std::span<
                                      std::pair("no_repeat_ngram", options.no_repeat_ngram)})
     check<Error>(number >= 0 && number <= kMostWords, "search: {} must be in [0, {}]: {}", name, kMostWords, number);
   check<Error>(std::isfinite(options.alpha), "search: alpha must be finite: {}", options.alpha);
-  check<Error>(options.stop == Stop::first_k || options.penalty == LengthPenalty::none || options.alpha >= 0, "search: stop at a bound needs alpha >= 0: {}", options.alpha);
+  check<Error>(options.stop == Stop::first_k || options.penalty == LengthPenalty::none || options.alpha >= 0,
+               "search: stop at a bound needs alpha >= 0: {}", options.alpha);
   check<Error>(options.coverage >= 0 && std::isfinite(options.coverage), "search: coverage must be finite and not negative: {}",
                options.coverage);
   check<Error>(prefixes.empty() || prefixes.size() == sources, "search: {} prefixes for {} sources", prefixes.size(), sources);

@@ -171,6 +171,20 @@ std::vector<std::string> at_commas(std::string_view list) {
 
 std::string counted(Index n, std::string_view noun) { return fmt::format("{} {}{}", n, noun, n == 1 ? "" : "s"); }
 
+void check_text(std::string_view block, const std::string& name) {
+  check<FileError>(!block.starts_with("\xFF\xFE") && !block.starts_with("\xFE\xFF"), "{}: not UTF-8 text: UTF-16 byte order mark", name);
+  Index zeros = 0, invalid = 0;
+  for (std::size_t i = 0; i < block.size();) {
+    const Character c = character_at(block, i);
+    zeros += c.code == 0, invalid += !c.valid;
+    i += c.size;
+  }
+  // Compressed data: one NUL in 256 bytes. Latin-1 prose: one accent in 20. Other 8-bit alphabets: invalid nearly everywhere.
+  const Index n = Index(block.size());
+  check<FileError>(zeros <= 4 + n / 1024, "{}: not text: {} NUL bytes among the first {}", name, zeros, n);
+  check<FileError>(invalid <= 16 + n / 5, "{}: not UTF-8 text: {} invalid byte sequences among the first {} bytes", name, invalid, n);
+}
+
 bool LineReader::fill() {
   if (ended_) return false;
   buffer_.erase(0, at_);
@@ -187,18 +201,7 @@ bool LineReader::fill() {
   const std::size_t n = buffer_.size() - old;
   if (first) {
     if (buffer_.starts_with("\xEF\xBB\xBF")) at_ = 3, ++report.byte_order_marks;
-    check<FileError>(!buffer_.starts_with("\xFF\xFE") && !buffer_.starts_with("\xFE\xFF"),
-                     "{}: not UTF-8 text: UTF-16 byte order mark", path_);
-    Index zeros = 0, invalid = 0;
-    for (std::size_t i = 0; i < buffer_.size();) {
-      const Character c = character_at(buffer_, i);
-      zeros += c.code == 0, invalid += !c.valid;
-      i += c.size;
-    }
-    // Compressed data: one NUL in 256 bytes. Latin-1 prose: one accent in 20. Other 8-bit alphabets: invalid nearly everywhere.
-    check<FileError>(zeros <= 4 + Index(n) / 1024, "{}: not text: {} NUL bytes among the first {}", path_, zeros, n);
-    check<FileError>(invalid <= 16 + Index(n) / 5, "{}: not UTF-8 text: {} invalid byte sequences among the first {} bytes",
-                     path_, invalid, n);
+    check_text(buffer_, path_);
   }
   return n > 0;
 }

@@ -40,8 +40,11 @@ struct TextReport {
 
 inline constexpr std::size_t kLongestLine = std::size_t(1) << 20;            // bytes
 
+// FileError where the first block of a text is UTF-16, or full of NUL or invalid bytes.
+void check_text(std::string_view block, const std::string& name);
+
 // Lines of a UTF-8 file one by one; only LF ends a line. BOM and CR before LF are removed, invalid bytes and NUL become U+FFFD;
-// all is counted. FileError: unreadable; a line over 1 MiB (number and length); a first block full of NUL or invalid bytes.
+// all is counted. FileError: unreadable; a line over 1 MiB (number and length); those of check_text.
 class LineReader {
  public:
   explicit LineReader(const std::string& path) : path_(path), file_(path, InputFile::Kind::any) {}

@@ -57,6 +57,7 @@ class InputLines {
       if (count < 0 && errno == EINTR) continue;
       if (count < 0) throw Fault(fmt::format("standard input: cannot read: {}", std::strerror(errno)));
       ended_ = count == 0;
+      if (number_ == 0 && text_.empty()) check_text({buffer, std::size_t(count)}, "standard input");
       text_.append(buffer, std::size_t(count));
       return;
     }

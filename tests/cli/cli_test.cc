@@ -180,6 +180,10 @@ TEST_CASE("cli: translate answers line n in line n") {
     CHECK(too_long.err == "heed translate: standard input: line 3 is longer than 1048576 bytes; shorter lines\n");
     CHECK(lines_of(too_long.out).size() == 2);
   }
+  CHECK(call("translate --run run", std::string("\xFF\xFE" "1\0\n\0", 6)).err ==
+        "heed translate: standard input: not UTF-8 text: UTF-16 byte order mark\n");
+  CHECK(call("translate --run run", std::string(99, '\0') + "\n1\n").err ==
+        "heed translate: standard input: not text: 99 NUL bytes among the first 102\n");
   CHECK(call("translate --run run", "1 zork\n" + std::string((1 << 20) + 9, '4')).err ==
         "unknown to the model: zork\nheed translate: standard input: line 2 is longer than 1048576 bytes; shorter lines\n");
 
@@ -414,8 +418,8 @@ TEST_CASE("cli: other data with the words of another run, from its weights, and 
   CHECK((second.config.min_count == 1 && second.config.heads == first.config.heads));
   const SafetensorsFile before = read_safetensors(folder / "first/best.safetensors"),
                         after = read_safetensors(folder / "second/best.safetensors");
-  for (const auto& [name, value] : before.tensors)
-    CHECK_MESSAGE((after.at(name).to_vector<float>() == value.to_vector<float>()), name);
+  for (const auto& weight : before.tensors)
+    CHECK_MESSAGE((after.at(weight.first).to_vector<float>() == weight.second.to_vector<float>()), weight.first);
   CHECK(lines_of(heed_in(folder.path(), "translate --run first --ensemble second --quiet", "Go 3!\nGo 5!\n").out).size() == 2);
   // Cleaned text for a run whose words come from one without; its own config; the run of the words is gone.
   must(kTrainSplit + kTiny + "--vocabularies second --out third --quiet");

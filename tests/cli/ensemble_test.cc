@@ -62,7 +62,8 @@ TEST_CASE("cli: an ensemble of runs, or of the weights of one, translates and is
                     other_words = "; runs of the same data and text options, or of one's --vocabularies\n";
   call(train + "--out d --model gru --attention none --epochs 1");
   CHECK(call("translate --quiet --run d --ensemble a --alignment --replace-unk", lines).size() > 20);
-  CHECK(mistake("translate --run d --alignment") == "heed translate: no attention over the source: --alignment; a run trained with attention\n");
+  CHECK(mistake("translate --run d --alignment") ==
+        "heed translate: no attention over the source: --alignment; a run trained with attention\n");
   std::filesystem::remove_all(folder / "d");
   call(train + "--out d --model gru --start eos --epochs 1");
   CHECK(mistake("translate --run a --ensemble b,d") == fit + "--start not as in a" + other_words);
