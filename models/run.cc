@@ -55,8 +55,10 @@ void check_made_by(const SafetensorsFile& file, const Run& run) {
                      HEED_VERSION, kFormat);
   }
   if (const std::string made_with = entry(kVocabulariesKey); !made_with.empty())
-    check<FileError>(made_with == vocabulary_hashes(run), "{}: made with other vocabularies than those of {} ({} and {} {}s); `heed train --vocabularies RUN` takes those of a run", file.path,
-                     run.path, run.source.vocabulary.size(), run.target.vocabulary.size(), run.source.tokenizer.options().noun());
+    check<FileError>(made_with == vocabulary_hashes(run),
+                     "{}: made with other vocabularies than those of {} ({} and {} {}s); `heed train --vocabularies RUN` takes those of a run",
+                     file.path, run.path, run.source.vocabulary.size(), run.target.vocabulary.size(),
+                     run.source.tokenizer.options().noun());
 }
 
 // Metadata without what describes the training.
